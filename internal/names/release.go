@@ -1,0 +1,54 @@
+package names
+
+import (
+	"crypto/md5" //nolint:gosec // not a secret: release names of the wire contract end in MD5 digits
+	"encoding/hex"
+	"regexp"
+	"strings"
+)
+
+// releaseLimit is Helm's limit for the name of a release.
+const releaseLimit = 53
+
+var (
+	upperCase      = regexp.MustCompile(`[A-Z]`)
+	disallowed     = regexp.MustCompile(`[^a-zA-Z0-9-]+`)
+	dashes         = regexp.MustCompile(`-+`)
+	validRelease   = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+	validDNSLabels = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
+)
+
+// HelmReleaseName turns any text into the name of a Helm release: lower case, at most 53 characters,
+// and distinct for texts that only differ in what had to be replaced.
+func HelmReleaseName(s string) string {
+	name := strings.ReplaceAll(s, "/", "-")
+	if upperCase.MatchString(name) || disallowed.MatchString(name) {
+		name += "-" + md5Hex(name, 8)
+	}
+	name = disallowed.ReplaceAllString(strings.ToLower(name), "-")
+	name = strings.Trim(dashes.ReplaceAllString(name, "-"), "-")
+	if !validRelease.MatchString(name) || !validDNSLabels.MatchString(name) {
+		return md5Hex(s, 24)
+	}
+	return limit(name, releaseLimit)
+}
+
+// limit cuts s to at most count characters; what is cut ends in "-" and five digits of its digest.
+func limit(s string, count int) string {
+	if len(s) <= count {
+		return s
+	}
+	if count <= 6 {
+		return s[:count]
+	}
+	cut := s[:count-6]
+	if strings.HasSuffix(cut, "-") {
+		return cut + md5Hex(s, 5)
+	}
+	return cut + "-" + md5Hex(s, 5)
+}
+
+func md5Hex(s string, digits int) string {
+	sum := md5.Sum([]byte(s)) //nolint:gosec // see the import
+	return hex.EncodeToString(sum[:])[:digits]
+}
