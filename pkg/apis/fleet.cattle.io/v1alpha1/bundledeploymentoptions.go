@@ -1,0 +1,333 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// BundleDeploymentOptions says how resources are turned into what runs in a
+// cluster. A deployment ID contains the hash of its JSON, so the order of the
+// fields, here and in the types below, may not change.
+type BundleDeploymentOptions struct {
+	// YAML customises plain YAML resources.
+	// +optional
+	// +nullable
+	YAML *YAMLOptions `json:"yaml,omitempty"`
+
+	// Kustomize builds the resources with kustomize.
+	// +optional
+	// +nullable
+	Kustomize *KustomizeOptions `json:"kustomize,omitempty"`
+
+	// DefaultNamespace is the namespace of resources that name none, and of the
+	// release unless namespace is set.
+	// +optional
+	// +nullable
+	DefaultNamespace string `json:"defaultNamespace,omitempty"`
+
+	// TargetNamespace puts every resource into this namespace; a cluster-scoped
+	// resource then makes the deployment fail.
+	// +optional
+	// +nullable
+	TargetNamespace string `json:"namespace,omitempty"`
+
+	// Helm says how the release is made.
+	// +optional
+	Helm *HelmOptions `json:"helm,omitempty"`
+
+	// ServiceAccount is the account, in the downstream cluster, under which the
+	// agent deploys.
+	// +optional
+	// +nullable
+	ServiceAccount string `json:"serviceAccount,omitempty"`
+
+	// CreateNamespace lets the agent create the release's namespace; absent means true.
+	// +optional
+	// +nullable
+	CreateNamespace *bool `json:"createNamespace,omitempty"`
+
+	// ForceSyncGeneration forces another deployment whenever it changes.
+	// +optional
+	ForceSyncGeneration int64 `json:"forceSyncGeneration,omitempty"`
+
+	// Diff says which differences between wanted and found do not count as changes.
+	// +optional
+	// +nullable
+	Diff *DiffOptions `json:"diff,omitempty"`
+
+	// KeepResources leaves the resources in the cluster when the deployment goes.
+	// +optional
+	KeepResources bool `json:"keepResources,omitempty"`
+
+	// DeleteNamespace deletes the namespace when the GitRepo that made it goes.
+	// +optional
+	DeleteNamespace bool `json:"deleteNamespace,omitempty"`
+
+	// Ignore says which status conditions of resources do not count.
+	// +optional
+	// +nullable
+	Ignore *IgnoreOptions `json:"ignore,omitempty"`
+
+	// CorrectDrift undoes changes made to the deployed resources.
+	// +optional
+	CorrectDrift *CorrectDrift `json:"correctDrift,omitempty"`
+
+	// NamespaceLabels are the labels of the release's namespace, all of them.
+	// +optional
+	// +nullable
+	NamespaceLabels map[string]string `json:"namespaceLabels,omitempty"`
+
+	// NamespaceAnnotations are the annotations of the release's namespace, all of them.
+	// +optional
+	// +nullable
+	NamespaceAnnotations map[string]string `json:"namespaceAnnotations,omitempty"`
+
+	// DeleteCRDResources lets CRDs be deleted with the deployment; they are kept otherwise.
+	// +optional
+	DeleteCRDResources bool `json:"deleteCRDResources,omitempty"`
+
+	// DownstreamResources are Secrets and ConfigMaps of the Bundle's namespace that
+	// are copied to the clusters it is deployed to.
+	// +optional
+	DownstreamResources []DownstreamResource `json:"downstreamResources,omitempty"`
+
+	// Overwrites lists resources that another Bundle deploys as well. Filled by the
+	// command line, not by users.
+	// +optional
+	Overwrites []OverwrittenResource `json:"overwrites,omitempty"`
+
+	// AllowedTargetNamespaceSelector restricts the namespaces the agent may deploy
+	// to, by label. Filled from restrictions, not by users.
+	// +optional
+	// +nullable
+	AllowedTargetNamespaceSelector *metav1.LabelSelector `json:"allowedTargetNamespaceSelector,omitempty"`
+}
+
+// YAMLOptions customises plain YAML resources.
+type YAMLOptions struct {
+	// Overlays names folders under overlays/ whose files replace or patch the
+	// files of the same name.
+	// +optional
+	// +nullable
+	Overlays []string `json:"overlays,omitempty"`
+}
+
+// KustomizeOptions builds the resources with kustomize.
+type KustomizeOptions struct {
+	// Dir is the folder with the kustomization; empty means the root.
+	// +optional
+	// +nullable
+	Dir string `json:"dir,omitempty"`
+}
+
+// HelmOptions says how the release is made.
+type HelmOptions struct {
+	// ValuesFiles are files of the Bundle whose values are merged in this order.
+	// +optional
+	// +nullable
+	ValuesFiles []string `json:"valuesFiles,omitempty"`
+
+	// Chart is a folder of the Bundle, a chart name in Repo, or a URL.
+	// +optional
+	// +nullable
+	Chart string `json:"chart,omitempty"`
+
+	// Repo is the URL of the chart repository.
+	// +optional
+	// +nullable
+	Repo string `json:"repo,omitempty"`
+
+	// ReleaseName is the name of the release; empty means one made of the Bundle's name.
+	// +optional
+	// +nullable
+	// +kubebuilder:validation:MaxLength=53
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	ReleaseName string `json:"releaseName,omitempty"`
+
+	// Version is the chart's version or a constraint on it.
+	// +optional
+	// +nullable
+	Version string `json:"version,omitempty"`
+
+	// TimeoutSeconds is how long to wait for the resources to be ready; 0 does not wait.
+	// +optional
+	TimeoutSeconds int `json:"timeoutSeconds,omitempty"`
+
+	// Values are the chart's values. Strings may be templates.
+	// +optional
+	// +nullable
+	Values *GenericMap `json:"values,omitempty"`
+
+	// TemplateValues are values whose text is a template giving YAML.
+	// +optional
+	// +nullable
+	TemplateValues map[string]string `json:"templateValues,omitempty"`
+
+	// ValuesFrom takes values from Secrets and ConfigMaps of the downstream cluster.
+	// +optional
+	// +nullable
+	ValuesFrom []ValuesFrom `json:"valuesFrom,omitempty"`
+
+	// Force replaces resources that cannot be updated.
+	// +optional
+	Force bool `json:"force,omitempty"`
+
+	// TakeOwnership adopts resources that exist already.
+	// +optional
+	TakeOwnership bool `json:"takeOwnership,omitempty"`
+
+	// MaxHistory is how many revisions are kept; 0 means 2.
+	// +optional
+	MaxHistory int `json:"maxHistory,omitempty"`
+
+	// WaitForJobs waits for Jobs as well, within TimeoutSeconds.
+	// +optional
+	WaitForJobs bool `json:"waitForJobs,omitempty"`
+
+	// Atomic rolls back a failed deployment.
+	// +optional
+	Atomic bool `json:"atomic,omitempty"`
+
+	// DisablePreProcess leaves templates in Values as they are.
+	// +optional
+	DisablePreProcess bool `json:"disablePreProcess,omitempty"`
+
+	// DisableDNS forbids name lookups in the chart's templates.
+	// +optional
+	DisableDNS bool `json:"disableDNS,omitempty"`
+
+	// SkipSchemaValidation accepts values the chart's schema refuses.
+	// +optional
+	SkipSchemaValidation bool `json:"skipSchemaValidation,omitempty"`
+
+	// DisableDependencyUpdate leaves the chart's dependencies as they are.
+	// +optional
+	DisableDependencyUpdate bool `json:"disableDependencyUpdate,omitempty"`
+}
+
+// ValuesFrom takes values from a key of a Secret or ConfigMap.
+type ValuesFrom struct {
+	// +optional
+	// +nullable
+	ConfigMapKeyRef *ValuesKeyRef `json:"configMapKeyRef,omitempty"`
+
+	// +optional
+	// +nullable
+	SecretKeyRef *ValuesKeyRef `json:"secretKeyRef,omitempty"`
+}
+
+// ValuesKeyRef is a key of a Secret or ConfigMap in the downstream cluster.
+type ValuesKeyRef struct {
+	// +optional
+	// +nullable
+	Name string `json:"name"`
+
+	// Namespace is empty for the release's namespace.
+	// +optional
+	// +nullable
+	Namespace string `json:"namespace,omitempty"`
+
+	// Key is empty for values.yaml.
+	// +optional
+	// +nullable
+	Key string `json:"key,omitempty"`
+}
+
+// DiffOptions says which differences do not count as changes.
+type DiffOptions struct {
+	// +optional
+	// +nullable
+	ComparePatches []ComparePatch `json:"comparePatches,omitempty"`
+}
+
+// ComparePatch picks resources and says what to disregard in them.
+type ComparePatch struct {
+	// +optional
+	// +nullable
+	APIVersion string `json:"apiVersion,omitempty"`
+
+	// +optional
+	// +nullable
+	Kind string `json:"kind,omitempty"`
+
+	// Name is empty for every name.
+	// +optional
+	// +nullable
+	Name string `json:"name,omitempty"`
+
+	// Namespace is empty for every namespace.
+	// +optional
+	// +nullable
+	Namespace string `json:"namespace,omitempty"`
+
+	// JSONPointers are places to disregard, as in RFC 6901.
+	// +optional
+	// +nullable
+	JSONPointers []string `json:"jsonPointers,omitempty"`
+
+	// Operations are applied to both sides before they are compared.
+	// +optional
+	// +nullable
+	Operations []Operation `json:"operations,omitempty"`
+}
+
+// Operation is a JSON patch operation.
+type Operation struct {
+	// Op is add, remove, replace or ignore.
+	// +optional
+	// +nullable
+	Op string `json:"op,omitempty"`
+
+	// Path is a JSON pointer.
+	// +optional
+	// +nullable
+	Path string `json:"path,omitempty"`
+
+	// +optional
+	// +nullable
+	Value string `json:"value,omitempty"`
+}
+
+// IgnoreOptions says which status conditions do not count.
+type IgnoreOptions struct {
+	// Conditions each hold fields a condition must have to be disregarded, such
+	// as type and status.
+	// +optional
+	// +nullable
+	Conditions []map[string]string `json:"conditions,omitempty"`
+}
+
+// CorrectDrift says whether and how changes to deployed resources are undone.
+type CorrectDrift struct {
+	// +optional
+	Enabled bool `json:"enabled,omitempty"`
+
+	// Force replaces resources that cannot be updated.
+	// +optional
+	Force bool `json:"force,omitempty"`
+
+	// KeepFailHistory keeps the revisions of corrections that failed.
+	// +optional
+	KeepFailHistory bool `json:"keepFailHistory,omitempty"`
+}
+
+// DownstreamResource is a Secret or ConfigMap of the Bundle's namespace.
+type DownstreamResource struct {
+	// Kind is Secret or ConfigMap.
+	// +optional
+	Kind string `json:"kind,omitempty"`
+
+	// +optional
+	Name string `json:"name,omitempty"`
+}
+
+// OverwrittenResource is a resource that another Bundle deploys as well.
+type OverwrittenResource struct {
+	// +optional
+	Name string `json:"name,omitempty"`
+
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+
+	// +optional
+	Kind string `json:"kind,omitempty"`
+}

@@ -1,0 +1,93 @@
+package v1alpha1
+
+import (
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ClusterGroup names a set of Clusters of its namespace, so that Bundles can
+// target them together.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=clustergroups,categories=fleet
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Clusters-Ready",type=string,JSONPath=`.status.display.readyClusters`
+// +kubebuilder:printcolumn:name="Bundles-Ready",type=string,JSONPath=`.status.display.readyBundles`
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+type ClusterGroup struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// +optional
+	Spec ClusterGroupSpec `json:"spec,omitempty"`
+	// +optional
+	Status ClusterGroupStatus `json:"status,omitempty"`
+}
+
+// ClusterGroupList is a list of ClusterGroups.
+//
+// +kubebuilder:object:root=true
+type ClusterGroupList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ClusterGroup `json:"items"`
+}
+
+// ClusterGroupSpec says which Clusters belong to the group.
+type ClusterGroupSpec struct {
+	// Selector picks Clusters of the group's namespace by label; absent picks none.
+	// +optional
+	// +nullable
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
+}
+
+// ClusterGroupStatus sums up the Clusters of the group.
+type ClusterGroupStatus struct {
+	// ClusterCount is the number of Clusters in the group.
+	// +optional
+	ClusterCount int `json:"clusterCount"`
+
+	// NonReadyClusterCount is the number of Clusters with a bundle that is not ready.
+	// +optional
+	NonReadyClusterCount int `json:"nonReadyClusterCount"`
+
+	// NonReadyClusters names the first ten Clusters that are not ready.
+	// +optional
+	// +nullable
+	NonReadyClusters []string `json:"nonReadyClusters,omitempty"`
+
+	// Conditions: Processed and Ready.
+	// +optional
+	Conditions []genericcondition.GenericCondition `json:"conditions,omitempty"`
+
+	// Summary counts the bundles of the group's Clusters by state.
+	// +optional
+	Summary BundleSummary `json:"summary,omitempty"`
+
+	// Display holds texts for printer columns.
+	// +optional
+	Display ClusterGroupDisplay `json:"display,omitempty"`
+
+	// ResourceCounts counts the deployed resources of the group's Clusters by state.
+	// +optional
+	ResourceCounts ResourceCounts `json:"resourceCounts,omitempty"`
+}
+
+// ClusterGroupDisplay holds texts for printer columns.
+type ClusterGroupDisplay struct {
+	// ReadyClusters is "<ready>/<all>", followed by the names of those not ready
+	// in parentheses.
+	// +optional
+	// +nullable
+	ReadyClusters string `json:"readyClusters,omitempty"`
+
+	// ReadyBundles is "<ready>/<all>".
+	// +optional
+	// +nullable
+	ReadyBundles string `json:"readyBundles,omitempty"`
+
+	// State is the worst state of the group's bundles; empty when all are ready.
+	// +optional
+	// +nullable
+	State string `json:"state,omitempty"`
+}

@@ -1,0 +1,121 @@
+package v1alpha1
+
+import (
+	"time"
+
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+)
+
+// Types of conditions. Each is written by one controller, or by the agent.
+const (
+	// ConditionProcessed, on Cluster and ClusterGroup, is True when the last change was taken in.
+	ConditionProcessed = "Processed"
+	// ConditionImported, on Cluster, is True when the agent was installed from here.
+	ConditionImported = "Imported"
+	// ConditionReconciled, on Cluster, is True when the agent's settings were compared with the spec.
+	ConditionReconciled = "Reconciled"
+	// ConditionReady, on Cluster, ClusterGroup, Bundle and BundleDeployment, is True when everything
+	// deployed is ready; on ClusterRegistrationToken, when the Secret with the values is there.
+	ConditionReady = "Ready"
+	// ConditionGranted, on ClusterRegistration, is True when the credential was handed out.
+	ConditionGranted = "Granted"
+	// ConditionDeployed, on BundleDeployment, is True when the wanted state was applied.
+	ConditionDeployed = "Deployed"
+	// ConditionInstalled, on BundleDeployment, is True when there is a release.
+	ConditionInstalled = "Installed"
+	// ConditionMonitored, on BundleDeployment, is True when the deployed resources could be looked at.
+	ConditionMonitored = "Monitored"
+)
+
+// Reasons, for whoever looks at a condition that is not True. Messages are
+// constant for each cause: no times, addresses or versions, or every retry would
+// be a change.
+const (
+	// ReasonError means that something failed in a way without a reason of its own; the message says what.
+	ReasonError = "Error"
+
+	// ReasonHubURLMissing means that apiServerURL is configured neither for Fleet nor in the kubeconfig Secret.
+	ReasonHubURLMissing = "HubURLMissing"
+	// ReasonHubCAMissing means that the TLS mode is strict and no CA of the upstream API server is known.
+	ReasonHubCAMissing = "HubCAMissing"
+	// ReasonKubeconfigMissing means that the Secret named by spec.kubeConfigSecret, or its key, is not there.
+	ReasonKubeconfigMissing = "KubeconfigMissing"
+	// ReasonKubeconfigInvalid means that the kubeconfig cannot be read or has no usable context.
+	ReasonKubeconfigInvalid = "KubeconfigInvalid"
+	// ReasonKubeconfigRefused means that the kubeconfig asks for something unsafe, such as a command or a file.
+	ReasonKubeconfigRefused = "KubeconfigRefused"
+	// ReasonKubeconfigNamespaceRefused means that spec.kubeConfigSecretNamespace is not among the namespaces allowed.
+	ReasonKubeconfigNamespaceRefused = "KubeconfigNamespaceRefused"
+	// ReasonDownstreamUnreachable means that the API server named in the kubeconfig did not answer in time.
+	ReasonDownstreamUnreachable = "DownstreamUnreachable"
+	// ReasonDownstreamUnauthorized means that the downstream API server rejected the kubeconfig's credential.
+	ReasonDownstreamUnauthorized = "DownstreamUnauthorized"
+	// ReasonDownstreamForbidden means that the kubeconfig's user may not install the agent downstream.
+	ReasonDownstreamForbidden = "DownstreamForbidden"
+	// ReasonTLSUntrusted means that the downstream API server's certificate is not signed by a CA that is trusted.
+	ReasonTLSUntrusted = "TLSUntrusted"
+	// ReasonTLSModeUnknown means that agentTLSMode is neither strict nor system-store.
+	ReasonTLSModeUnknown = "TLSModeUnknown"
+	// ReasonSettingsInvalid means that a setting of the agent in the spec cannot be used; the message names it.
+	ReasonSettingsInvalid = "SettingsInvalid"
+	// ReasonLocalClusterMismatch means that the agent is not removed because the kubeconfig of the local Cluster leads to another one.
+	ReasonLocalClusterMismatch = "LocalClusterMismatch"
+
+	// ReasonAwaitingToken means that the values of the import token are not there yet.
+	ReasonAwaitingToken = "AwaitingToken"
+	// ReasonAwaitingAgent means that the agent was installed and has not yet been heard of.
+	ReasonAwaitingAgent = "AwaitingAgent"
+	// ReasonAwaitingCluster means that the Cluster of the request is being created.
+	ReasonAwaitingCluster = "AwaitingCluster"
+	// ReasonAwaitingNamespace means that the Cluster has no namespace of its own yet.
+	ReasonAwaitingNamespace = "AwaitingNamespace"
+	// ReasonAwaitingAccount means that the account was written and is not seen yet.
+	ReasonAwaitingAccount = "AwaitingAccount"
+	// ReasonAwaitingRights means that the account's rights were written and are not seen yet.
+	ReasonAwaitingRights = "AwaitingRights"
+	// ReasonAwaitingCredential means that the account's token is not there yet.
+	ReasonAwaitingCredential = "AwaitingCredential"
+
+	// ReasonTokenExpired means that the token is past its TTL and is being deleted.
+	ReasonTokenExpired = "TokenExpired"
+	// ReasonTTLTooLong means that the operator limits the TTL of tokens and this one asks for more.
+	ReasonTTLTooLong = "TTLTooLong"
+	// ReasonClusterGone means that the Cluster of the request was deleted; the agent has to register again.
+	ReasonClusterGone = "ClusterGone"
+	// ReasonClientIDMissing means that the request names no client ID.
+	ReasonClientIDMissing = "ClientIDMissing"
+	// ReasonClientIDAmbiguous means that several Clusters of the namespace have the request's client ID.
+	ReasonClientIDAmbiguous = "ClientIDAmbiguous"
+	// ReasonManagedElsewhere means that another manager owns the object and Fleet leaves it alone.
+	ReasonManagedElsewhere = "ManagedElsewhere"
+)
+
+// GetCondition finds the condition of a type; nil when there is none. The result
+// points into the list: do not change it.
+func GetCondition(list []genericcondition.GenericCondition, conditionType string) *genericcondition.GenericCondition {
+	for i := range list {
+		if list[i].Type == conditionType {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+// SetCondition adds a condition to the list, or replaces the one of its type. The
+// lastUpdateTime becomes now, in UTC and whole seconds, when status, reason or
+// message differ, and stays otherwise; lastTransitionTime is never written
+// (bundles.md §1). The rest of the list keeps its place.
+func SetCondition(list *[]genericcondition.GenericCondition, now time.Time, condition genericcondition.GenericCondition) {
+	condition.LastTransitionTime = ""
+	old := GetCondition(*list, condition.Type)
+	if old == nil {
+		condition.LastUpdateTime = now.UTC().Format(time.RFC3339)
+		*list = append(*list, condition)
+		return
+	}
+	if old.Status == condition.Status && old.Reason == condition.Reason && old.Message == condition.Message {
+		return
+	}
+	condition.LastUpdateTime = now.UTC().Format(time.RFC3339)
+	*old = condition
+}
