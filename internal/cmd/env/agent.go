@@ -1,0 +1,95 @@
+package env
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// DefaultCheckinInterval is the pause between heartbeats where none or 0 is given (registration.md §0.6).
+const DefaultCheckinInterval = 15 * time.Minute
+
+// DefaultAgentWorkers is how many BundleDeployments an agent works on at a time where nothing else is said.
+const DefaultAgentWorkers = 50
+
+// Agent is what fleetagent is told.
+type Agent struct {
+	// Namespace the agent runs in: flag --namespace, variable NAMESPACE. Required.
+	Namespace string
+	// Kubeconfig is a file; empty: the cluster the process runs in, else the default kubeconfig.
+	Kubeconfig string
+	// Scope sets this agent's objects apart from those of another agent in the same cluster: flag
+	// --agent-scope, variable AGENT_SCOPE. Usually empty.
+	Scope string
+	// CheckinInterval is the pause between heartbeats: flag --checkin-interval, variable CHECKIN_INTERVAL.
+	// Never 0 after Complete.
+	CheckinInterval time.Duration
+	// LeaderElect waits for the lease before working. Off, only one process may run.
+	LeaderElect bool
+	// Debug logs what was looked at, not only what changed. DebugLevel is client-go's verbosity with it.
+	Debug      bool
+	DebugLevel int
+
+	// MetricsAddress and HealthAddress are where the servers listen; "0" serves nothing.
+	MetricsAddress, HealthAddress string
+	// Election holds the times of the agent's election.
+	Election Election
+	// BundleDeploymentWorkers and DriftWorkers say how many of each are worked on at a time.
+	BundleDeploymentWorkers, DriftWorkers int
+	// Identity names this replica in the lease.
+	Identity string
+	// Hostname is the pod's name, which goes into the registration's labels.
+	Hostname string
+
+	checkin string
+}
+
+// Bind declares the flags.
+func (a *Agent) Bind(flags *pflag.FlagSet) {
+	flags.StringVar(&a.Namespace, "namespace", "", "namespace the agent runs in [NAMESPACE]")
+	flags.StringVar(&a.Kubeconfig, "kubeconfig", "", "kubeconfig file (default: in-cluster, then the default kubeconfig)")
+	flags.StringVar(&a.Scope, "agent-scope", "", "sets the objects of several agents in one cluster apart [AGENT_SCOPE]")
+	flags.StringVar(&a.checkin, "checkin-interval", "", "pause between heartbeats, 15m if empty or 0 [CHECKIN_INTERVAL]")
+	flags.BoolVar(&a.LeaderElect, "leader-elect", true, "work only while holding the lease")
+	flags.BoolVar(&a.Debug, "debug", false, "log more")
+	flags.IntVar(&a.DebugLevel, "debug-level", 0, "verbosity of the client library with --debug")
+}
+
+// Complete reads the environment and checks everything.
+func (a *Agent) Complete(flags *pflag.FlagSet, environment Environment) error {
+	r := &reader{environment: environment}
+	r.flag(flags, "namespace", "NAMESPACE")
+	r.flag(flags, "agent-scope", "AGENT_SCOPE")
+	r.flag(flags, "checkin-interval", "CHECKIN_INTERVAL")
+	a.MetricsAddress = r.text("FLEET_AGENT_METRICS_BIND_ADDRESS", ":8080")
+	a.HealthAddress = r.text("FLEET_AGENT_PROBE_BIND_ADDRESS", ":8081")
+	a.Election = r.election()
+	a.BundleDeploymentWorkers = r.count("BUNDLEDEPLOYMENT_RECONCILER_WORKERS", DefaultAgentWorkers, 1)
+	a.DriftWorkers = r.count("DRIFT_RECONCILER_WORKERS", DefaultAgentWorkers, 1)
+	a.Hostname = r.hostname()
+	a.Identity = r.text("POD_NAME", a.Hostname)
+	if r.err != nil {
+		return r.err
+	}
+	if a.Namespace == "" {
+		return errors.New("--namespace or NAMESPACE is required")
+	}
+	return a.completeCheckin()
+}
+
+func (a *Agent) completeCheckin() error {
+	a.CheckinInterval = DefaultCheckinInterval
+	if a.checkin == "" {
+		return nil
+	}
+	interval, err := time.ParseDuration(a.checkin)
+	if err != nil || interval < 0 {
+		return fmt.Errorf("the check-in interval %q is no duration such as 15m", a.checkin)
+	}
+	if interval > 0 {
+		a.CheckinInterval = interval
+	}
+	return nil
+}

@@ -1,0 +1,86 @@
+package env
+
+import (
+	"errors"
+
+	"github.com/spf13/pflag"
+
+	"github.com/fleet-hub/fleet/internal/names"
+)
+
+// Controller is what fleetcontroller is told.
+type Controller struct {
+	// Namespace is the system namespace: flag --namespace, variable NAMESPACE.
+	Namespace string
+	// Kubeconfig is a file; empty: the cluster the process runs in, else the default kubeconfig.
+	Kubeconfig string
+	// DisableBootstrap leaves the hub's own cluster unregistered.
+	DisableBootstrap bool
+	// DisableMetrics serves no metrics.
+	DisableMetrics bool
+	// LeaderElect waits for the lease before working. Off, only one process may run.
+	LeaderElect bool
+	// Debug logs what was looked at, not only what changed. DebugLevel is client-go's verbosity with it.
+	Debug      bool
+	DebugLevel int
+
+	// MetricsAddress and HealthAddress are where the servers listen; "0" serves nothing.
+	MetricsAddress, HealthAddress string
+	// Election holds the times of our own election.
+	Election Election
+	// Identity names this replica in the lease.
+	Identity string
+	// TTLRequired refuses registration tokens without a time to live.
+	TTLRequired bool
+	// Agent is what imported agents are started with.
+	Agent AgentSettings
+}
+
+// AgentSettings are the controller's variables that concern the agents it starts.
+type AgentSettings struct {
+	// Replicas of the agent's Deployment.
+	Replicas int32
+	// LeaseDuration, RenewDeadline and RetryPeriod are duration texts for the agents' election.
+	LeaseDuration, RenewDeadline, RetryPeriod string
+	// PropagateDebug hands Debug, DebugLevel and DisableSecurityContext on to the agents.
+	PropagateDebug bool
+	// DisableSecurityContext starts agents without security contexts; only with PropagateDebug.
+	DisableSecurityContext bool
+}
+
+// Bind declares the flags.
+func (c *Controller) Bind(flags *pflag.FlagSet) {
+	flags.StringVar(&c.Namespace, "namespace", names.SystemNamespace, "system namespace of the controllers [NAMESPACE]")
+	flags.StringVar(&c.Kubeconfig, "kubeconfig", "", "kubeconfig file (default: in-cluster, then the default kubeconfig)")
+	flags.BoolVar(&c.DisableBootstrap, "disable-bootstrap", false, "do not register the hub's own cluster")
+	flags.BoolVar(&c.DisableMetrics, "disable-metrics", false, "serve no metrics")
+	flags.BoolVar(&c.LeaderElect, "leader-elect", true, "work only while holding the lease")
+	flags.BoolVar(&c.Debug, "debug", false, "log more")
+	flags.IntVar(&c.DebugLevel, "debug-level", 0, "verbosity of the client library with --debug")
+}
+
+// Complete reads the environment and checks everything.
+func (c *Controller) Complete(flags *pflag.FlagSet, environment Environment) error {
+	r := &reader{environment: environment}
+	r.flag(flags, "namespace", "NAMESPACE")
+	c.MetricsAddress = r.text("FLEET_METRICS_BIND_ADDRESS", ":8080")
+	if c.DisableMetrics {
+		c.MetricsAddress = "0"
+	}
+	c.HealthAddress = r.text("FLEET_HEALTHPROBE_BIND_ADDRESS", ":8081")
+	c.Election = r.election()
+	c.Identity = r.text("POD_NAME", r.hostname())
+	c.TTLRequired = r.boolean("FLEET_REGISTRATION_TOKEN_TTL_REQUIRED")
+	c.Agent = AgentSettings{
+		Replicas:       int32(r.count("FLEET_AGENT_REPLICA_COUNT", 1, 0)), //nolint:gosec // parsed as 32 bits
+		LeaseDuration:  r.durationText("FLEET_AGENT_ELECTION_LEASE_DURATION", "30s"),
+		RenewDeadline:  r.durationText("FLEET_AGENT_ELECTION_RENEW_DEADLINE", "25s"),
+		RetryPeriod:    r.durationText("FLEET_AGENT_ELECTION_RETRY_PERIOD", "10s"),
+		PropagateDebug: r.boolean("FLEET_PROPAGATE_DEBUG_SETTINGS_TO_AGENTS"),
+	}
+	c.Agent.DisableSecurityContext = r.boolean("FLEET_DEBUG_DISABLE_SECURITY_CONTEXT") && c.Agent.PropagateDebug
+	if r.err == nil && c.Namespace == "" {
+		return errors.New("--namespace or NAMESPACE is required")
+	}
+	return r.err
+}

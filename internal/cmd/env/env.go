@@ -1,0 +1,113 @@
+// Package env turns flags and environment into options: the only place that reads the environment. Names and
+// defaults are those of registration.md §12.
+//
+//	Bind(flags) ─► the command line is parsed ─► Complete(flags, env.OS) ─► valid options, or a sentence why not
+//
+// A flag that was given wins over its variable.
+package env
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// Environment looks a variable up; "" means unset.
+type Environment func(name string) string
+
+// OS is the process's environment.
+func OS(name string) string { return os.Getenv(name) }
+
+// Election holds the times of a leader election; zero means the election's own default.
+type Election struct{ LeaseDuration, RenewDeadline, RetryPeriod time.Duration }
+
+// reader collects the first thing that is wrong, so that its users read like a table.
+type reader struct {
+	environment Environment
+	err         error
+}
+
+// flag sets a flag from a variable unless it was given on the command line.
+func (r *reader) flag(flags *pflag.FlagSet, flag, variable string) {
+	value := r.environment(variable)
+	if r.err != nil || value == "" || flags.Changed(flag) {
+		return
+	}
+	if err := flags.Set(flag, value); err != nil {
+		r.err = fmt.Errorf("variable %s: %w", variable, err)
+	}
+}
+
+func (r *reader) text(variable, fallback string) string {
+	if value := r.environment(variable); value != "" {
+		return value
+	}
+	return fallback
+}
+
+func (r *reader) duration(variable string) time.Duration {
+	value := r.environment(variable)
+	if r.err != nil || value == "" {
+		return 0
+	}
+	d, err := time.ParseDuration(value)
+	if err == nil && d < 0 {
+		err = fmt.Errorf("%s is negative", value)
+	}
+	if err != nil {
+		r.err = fmt.Errorf("variable %s: %w", variable, err)
+	}
+	return d
+}
+
+// durationText checks a duration but keeps its spelling, since it is handed on as it is.
+func (r *reader) durationText(variable, fallback string) string {
+	r.duration(variable)
+	return r.text(variable, fallback)
+}
+
+func (r *reader) boolean(variable string) bool {
+	value := r.environment(variable)
+	if r.err != nil || value == "" {
+		return false
+	}
+	b, err := strconv.ParseBool(value)
+	if err != nil {
+		r.err = fmt.Errorf("variable %s: %q is neither true nor false", variable, value)
+	}
+	return b
+}
+
+// count reads a whole number that is at least least.
+func (r *reader) count(variable string, fallback, least int) int {
+	value := r.environment(variable)
+	if r.err != nil || value == "" {
+		return fallback
+	}
+	n, err := strconv.ParseInt(value, 10, 32)
+	if err != nil || int(n) < least {
+		r.err = fmt.Errorf("variable %s: %q is no number of at least %d", variable, value, least)
+		return fallback
+	}
+	return int(n)
+}
+
+func (r *reader) election() Election {
+	return Election{
+		LeaseDuration: r.duration("CATTLE_ELECTION_LEASE_DURATION"),
+		RenewDeadline: r.duration("CATTLE_ELECTION_RENEW_DEADLINE"),
+		RetryPeriod:   r.duration("CATTLE_ELECTION_RETRY_PERIOD"),
+	}
+}
+
+// hostname is HOSTNAME, which Kubernetes sets to the pod's name, else the host's own name.
+func (r *reader) hostname() string {
+	if name := r.environment("HOSTNAME"); name != "" {
+		return name
+	}
+	name, _ := os.Hostname() // without one the name stays empty, which every user of it bears
+	return name
+}

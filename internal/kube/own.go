@@ -1,0 +1,84 @@
+package kube
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+)
+
+// RequestTimeout bounds one request to an API server (registration.md §0.6, RestConfigTimeout). Watches are
+// not requests in this sense.
+const RequestTimeout = 15 * time.Second
+
+// Own is how a process reaches the API server it belongs to.
+type Own struct {
+	// Config is tuned (see Tune).
+	Config *rest.Config
+	// Raw is the kubeconfig with all files embedded, nil inside a cluster.
+	Raw []byte
+}
+
+// LoadOwn finds the process's API server: the kubeconfig file named, else the cluster the process runs in,
+// else the default kubeconfig ($KUBECONFIG, ~/.kube/config).
+func LoadOwn(path string) (Own, error) {
+	if path == "" {
+		if cfg, err := rest.InClusterConfig(); err == nil {
+			return Own{Config: Tune(cfg)}, nil
+		}
+	}
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = path
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil)
+	cfg, err := loader.ClientConfig()
+	if err != nil {
+		return Own{}, fmt.Errorf("neither in a cluster nor given a usable kubeconfig: %w", err)
+	}
+	merged, err := loader.RawConfig()
+	if err != nil {
+		return Own{}, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	if err := api.FlattenConfig(&merged); err != nil {
+		return Own{}, fmt.Errorf("reading the files the kubeconfig names: %w", err)
+	}
+	raw, err := clientcmd.Write(merged)
+	if err != nil {
+		return Own{}, fmt.Errorf("encoding the kubeconfig: %w", err)
+	}
+	return Own{Config: Tune(cfg), Raw: raw}, nil
+}
+
+// Tune returns a copy of cfg without a client-side rate limit, since the API server has fair queuing, and with
+// RequestTimeout unless it has a timeout already. client-go counts a watch as one request, so its informers need
+// Watching(cfg); lasso's caches tell the two apart themselves.
+func Tune(cfg *rest.Config) *rest.Config {
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS, cfg.Burst, cfg.RateLimiter = -1, 0, nil
+	if cfg.Timeout == 0 {
+		cfg.Timeout = RequestTimeout
+	}
+	return cfg
+}
+
+// Watching returns a copy of cfg without a timeout, for the informers of client-go.
+func Watching(cfg *rest.Config) *rest.Config {
+	cfg = rest.CopyConfig(cfg)
+	cfg.Timeout = 0
+	return cfg
+}
+
+// CA returns the certificates cfg trusts in PEM form, read from their file if they are in one; nil means the
+// system's roots.
+func CA(cfg *rest.Config) ([]byte, error) {
+	if len(cfg.CAData) > 0 || cfg.CAFile == "" {
+		return cfg.CAData, nil
+	}
+	pem, err := os.ReadFile(cfg.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading the API server's CA: %w", err)
+	}
+	return pem, nil
+}
