@@ -3,3 +3,4 @@
 package fleet
 
 //go:generate go tool -modfile=dev/tools/go.mod controller-gen object paths=./pkg/apis/...
+//go:generate go tool -modfile=dev/tools/go.mod controller-gen crd paths=./pkg/apis/... output:crd:dir=charts/fleet-crd/crd-bases
