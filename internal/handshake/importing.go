@@ -1,0 +1,381 @@
+package handshake
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// The life of a token that an import makes for its Cluster.
+const (
+	// ImportTokenTTL is its time to live.
+	ImportTokenTTL = 12 * time.Hour
+	// ImportTokenReserve is what must be left of it for an import to hand it out: an agent may take a
+	// while to be pulled and started.
+	ImportTokenReserve = time.Hour
+)
+
+// ImportStage says how far the import of a Cluster is.
+type ImportStage string
+
+const (
+	// ImportNone means that the Cluster is not imported: its agent comes by itself, or another manager
+	// owns it, or it is going.
+	ImportNone ImportStage = "None"
+	// ImportNeedsClientID means that the Cluster gets a random client ID.
+	ImportNeedsClientID ImportStage = "NeedsClientID"
+	// ImportBlocked means that the import cannot go on until somebody changes something; the condition says what.
+	ImportBlocked ImportStage = "Blocked"
+	// ImportNeedsToken means that the Cluster's import token is made, or renewed.
+	ImportNeedsToken ImportStage = "NeedsToken"
+	// ImportAwaitingToken means that the import token has no values yet.
+	ImportAwaitingToken ImportStage = "AwaitingToken"
+	// ImportNeedsAgent means that the agent downstream is not what it should be, and is applied.
+	ImportNeedsAgent ImportStage = "NeedsAgent"
+	// ImportInSync means that the agent downstream is what it should be.
+	ImportInSync ImportStage = "InSync"
+	// ImportMustRemove means that the local agent is disabled and is removed.
+	ImportMustRemove ImportStage = "MustRemove"
+	// ImportDisabled means that the local agent is disabled and gone.
+	ImportDisabled ImportStage = "Disabled"
+)
+
+// AgentDefaults are the settings of every agent that come from the controller's own environment.
+type AgentDefaults struct {
+	Replicas                                  int32
+	LeaseDuration, RetryPeriod, RenewDeadline string
+	Debug                                     bool
+	DebugLevel                                int
+	DisableSecurityContext                    bool
+	// Env is put before a Cluster's own agentEnvVars, unless those name the same variable.
+	Env []corev1.EnvVar
+}
+
+// AgentValues is everything a deployment of the agent depends on: what charts/fleet-agent is rendered with.
+type AgentValues struct {
+	// Namespace is the agent's namespace; Scope is the Cluster's spec.agentNamespace (AGENT_SCOPE).
+	Namespace, Scope string
+	Replicas         int32
+	// Image is complete, registry included.
+	Image, ImagePullPolicy string
+	ImagePullSecrets       []corev1.LocalObjectReference
+	// CheckinInterval is a Go duration in text.
+	CheckinInterval string
+	// The numbers of the agent's workers, in text.
+	BundleDeploymentWorkers, DriftWorkers string
+	// The agent's leader election, Go durations in text.
+	LeaseDuration, RetryPeriod, RenewDeadline string
+	Debug                                     bool
+	DebugLevel                                int
+	DisableSecurityContext                    bool
+	Env                                       []corev1.EnvVar
+	// Tolerations come after the two every agent has.
+	Tolerations []corev1.Toleration
+	// Affinity replaces the built-in one; nil keeps it.
+	Affinity            *corev1.Affinity
+	Resources           *corev1.ResourceRequirements
+	HostNetwork         bool
+	PriorityClass       *fleet.PriorityClassSpec
+	PodDisruptionBudget *fleet.PodDisruptionBudgetSpec
+	// Bootstrap is rendered as Secret fleet-agent-bootstrap; nil leaves the agent's identity as it is.
+	Bootstrap *Bootstrap
+	// Config is rendered as ConfigMap fleet-agent; nil renders none, as in the agent's Bundle.
+	Config *config.Agent
+}
+
+// ImportInput is what was found about a Cluster. A nil object was not found.
+type ImportInput struct {
+	Now     time.Time
+	Cluster *fleet.Cluster
+	// Kubeconfig is the Secret the Cluster names.
+	Kubeconfig *corev1.Secret
+	// Token is the Cluster's import token, Values the Secret with its values.
+	Token      *fleet.ClusterRegistrationToken
+	Values     *corev1.Secret
+	Config     config.Config
+	Defaults   AgentDefaults
+	Namespaces Namespaces
+}
+
+// ImportOutcome is what a Cluster is owed by its import now.
+type ImportOutcome struct {
+	Stage ImportStage
+	// Reason and Message say why the import is blocked.
+	Reason, Message string
+	// CreateToken and RenewToken make the import token, or end one that is about to expire.
+	CreateToken *fleet.ClusterRegistrationToken
+	RenewToken  bool
+	// Deploy, if set, is what to apply downstream; Remove what to take away.
+	Deploy *AgentDeployment
+	Remove *AgentRemoval
+	// Done is the status once Deploy or Remove has been carried out.
+	Done ImportStatus
+}
+
+// AgentDeployment is an agent to be applied downstream.
+type AgentDeployment struct {
+	// Kubeconfig reaches the downstream cluster. It is a user's: not to be trusted.
+	Kubeconfig []byte
+	TLSMode    string
+	// SetID marks the objects as a set.
+	SetID  string
+	Values AgentValues
+	// NewRegistration makes the agent give up its identity: the first import, and whenever somebody
+	// asks for it by the generation or the hub's address has changed.
+	NewRegistration bool
+	// LeaveNamespace is where the agent was before it moved; empty if it did not.
+	LeaveNamespace string
+}
+
+// AgentRemoval is an agent to be taken away.
+type AgentRemoval struct {
+	// Kubeconfig is nil if there is nothing to reach it with: then only the status is cleared.
+	Kubeconfig []byte
+	TLSMode    string
+	Namespace  string
+}
+
+// ImportStatus are the fields of a Cluster's status that an import owns.
+type ImportStatus struct {
+	AgentDeployedGeneration          *int64
+	Migrated                         bool
+	APIServerURL, APIServerCAHash    string
+	AgentTLSMode                     string
+	GarbageCollectionInterval        *metav1.Duration
+	AgentEnvVarsHash                 string
+	AgentAffinityHash                string
+	AgentResourcesHash               string
+	AgentTolerationsHash             string
+	AgentSchedulingCustomizationHash string
+	AgentPrivateRepoURL              string
+	AgentHostNetwork                 bool
+	// ResetAgent replaces status.agent by AgentNamespace and no heartbeat.
+	ResetAgent     bool
+	AgentNamespace string
+}
+
+// IsLocal says whether a Cluster is the hub's own.
+func IsLocal(cluster *fleet.Cluster, bootstrap config.Bootstrap) bool {
+	return cluster.Name == names.LocalCluster && bootstrap.Enabled() && cluster.Namespace == bootstrap.Namespace
+}
+
+// Import decides what a Cluster is owed by its import now.
+func Import(in ImportInput) ImportOutcome {
+	cluster := in.Cluster
+	if cluster.DeletionTimestamp != nil || cluster.Labels[fleet.LabelClusterManagement] != "" {
+		return ImportOutcome{Stage: ImportNone}
+	}
+	if IsLocal(cluster, in.Config.Bootstrap) && in.Config.Bootstrap.LocalAgentDisabled {
+		return disable(in)
+	}
+	switch {
+	case cluster.Spec.KubeConfigSecret == "":
+		return ImportOutcome{Stage: ImportNone}
+	case cluster.Spec.ClientID == "":
+		return ImportOutcome{Stage: ImportNeedsClientID}
+	}
+	want, err := desiredStatus(in)
+	if err != nil {
+		return blocked(fleet.ReasonSettingsInvalid, err.Error())
+	}
+	if inSync(cluster, want) {
+		return ImportOutcome{Stage: ImportInSync, Done: want}
+	}
+	if reason, message := obstacle(in, want); reason != "" {
+		return blocked(reason, message)
+	}
+	return approach(in, want)
+}
+
+// approach is the way from a Cluster that can be imported to an agent in place.
+func approach(in ImportInput, want ImportStatus) ImportOutcome {
+	deploy := deployment(in, want)
+	if !deploy.NewRegistration {
+		return ImportOutcome{Stage: ImportNeedsAgent, Deploy: deploy, Done: want}
+	}
+	switch {
+	case in.Token == nil:
+		return ImportOutcome{Stage: ImportNeedsToken, CreateToken: importToken(in.Cluster)}
+	case in.Token.DeletionTimestamp != nil:
+		return ImportOutcome{Stage: ImportAwaitingToken}
+	case in.Token.Status.Expires != nil && in.Now.Add(ImportTokenReserve).After(in.Token.Status.Expires.Time):
+		return ImportOutcome{Stage: ImportNeedsToken, RenewToken: true}
+	}
+	bootstrap, ok := bootstrapOf(in, want)
+	if !ok {
+		return ImportOutcome{Stage: ImportAwaitingToken}
+	}
+	deploy.Values.Bootstrap = &bootstrap
+	want.ResetAgent, want.AgentNamespace = true, in.Cluster.Spec.AgentNamespace
+	return ImportOutcome{Stage: ImportNeedsAgent, Deploy: deploy, Done: want}
+}
+
+func blocked(reason, message string) ImportOutcome {
+	return ImportOutcome{Stage: ImportBlocked, Reason: reason, Message: message}
+}
+
+// obstacle is what only a human can take out of the way; an empty reason is none.
+func obstacle(in ImportInput, want ImportStatus) (reason, message string) {
+	switch cluster := in.Cluster; {
+	case !KubeconfigNamespaceAllowed(cluster):
+		return fleet.ReasonKubeconfigNamespaceRefused, fmt.Sprintf("spec.kubeConfigSecretNamespace %q is not an allowed Fleet namespace: move the Secret to the Cluster's own namespace", cluster.Spec.KubeConfigSecretNamespace)
+	case in.Kubeconfig == nil:
+		return fleet.ReasonKubeconfigMissing, fmt.Sprintf("there is no Secret %s: create it, or correct spec.kubeConfigSecret", KubeconfigSecretKey(cluster))
+	case len(in.Kubeconfig.Data[KubeconfigValueKey]) == 0:
+		return fleet.ReasonKubeconfigMissing, fmt.Sprintf("Secret %s has no key %q: put the kubeconfig there", KubeconfigSecretKey(cluster), KubeconfigValueKey)
+	case want.APIServerURL == "":
+		return fleet.ReasonHubURLMissing, "no URL of this hub is known that the agent could use: set apiServerURL in the fleet chart, or the key apiServerURL of the kubeconfig Secret"
+	case in.Config.AgentTLSMode != config.TLSModeStrict && in.Config.AgentTLSMode != config.TLSModeSystemStore:
+		return fleet.ReasonTLSModeUnknown, fmt.Sprintf("agentTLSMode is %q: set it to %q or %q in the fleet chart", in.Config.AgentTLSMode, config.TLSModeStrict, config.TLSModeSystemStore)
+	}
+	return "", ""
+}
+
+// KubeconfigSecretKey is "<namespace>/<name>" of the Secret a Cluster names; empty if it names none.
+func KubeconfigSecretKey(cluster *fleet.Cluster) string {
+	if cluster.Spec.KubeConfigSecret == "" {
+		return ""
+	}
+	namespace := cluster.Spec.KubeConfigSecretNamespace
+	if namespace == "" {
+		namespace = cluster.Namespace
+	}
+	return namespace + "/" + cluster.Spec.KubeConfigSecret
+}
+
+// KubeconfigNamespaceAllowed says whether a Cluster may name a Secret of the namespace it names: its own,
+// the well-known ones, or a cluster namespace.
+func KubeconfigNamespaceAllowed(cluster *fleet.Cluster) bool {
+	namespace := cluster.Spec.KubeConfigSecretNamespace
+	switch namespace {
+	case "", cluster.Namespace, "fleet-local", "fleet-default",
+		names.SystemNamespace, names.RegistrationNamespace(names.SystemNamespace),
+		names.LegacySystemNamespace, names.RegistrationNamespace(names.LegacySystemNamespace):
+		return true
+	}
+	return strings.HasPrefix(namespace, "cluster-")
+}
+
+// inSync says whether the last import left exactly what is wanted.
+func inSync(cluster *fleet.Cluster, want ImportStatus) bool {
+	status := cluster.Status
+	switch {
+	case status.AgentConfigChanged, !status.AgentMigrated, !status.CattleNamespaceMigrated, !status.AgentNamespaceMigrated:
+		return false
+	case status.AgentDeployedGeneration == nil, *status.AgentDeployedGeneration != cluster.Spec.RedeployAgentGeneration:
+		return false
+	case moved(cluster):
+		return false
+	}
+	return sameSettings(statusOf(cluster), want) && sameAddress(statusOf(cluster), want)
+}
+
+// moved says whether the agent has to leave its namespace.
+func moved(cluster *fleet.Cluster) bool {
+	wanted, seen := cluster.Spec.AgentNamespace, cluster.Status.Agent.Namespace
+	return wanted != "" && seen != wanted
+}
+
+func sameAddress(a, b ImportStatus) bool {
+	return a.APIServerURL == b.APIServerURL && a.APIServerCAHash == b.APIServerCAHash
+}
+
+func sameSettings(a, b ImportStatus) bool {
+	interval := func(d *metav1.Duration) time.Duration {
+		if d == nil {
+			return 0
+		}
+		return d.Duration
+	}
+	return a.AgentTLSMode == b.AgentTLSMode && interval(a.GarbageCollectionInterval) == interval(b.GarbageCollectionInterval) &&
+		a.AgentEnvVarsHash == b.AgentEnvVarsHash && a.AgentAffinityHash == b.AgentAffinityHash &&
+		a.AgentResourcesHash == b.AgentResourcesHash && a.AgentTolerationsHash == b.AgentTolerationsHash &&
+		a.AgentSchedulingCustomizationHash == b.AgentSchedulingCustomizationHash &&
+		a.AgentPrivateRepoURL == b.AgentPrivateRepoURL && a.AgentHostNetwork == b.AgentHostNetwork
+}
+
+// statusOf is what the last import noted.
+func statusOf(cluster *fleet.Cluster) ImportStatus {
+	status := cluster.Status
+	return ImportStatus{
+		AgentDeployedGeneration: status.AgentDeployedGeneration, Migrated: status.AgentMigrated,
+		APIServerURL: status.APIServerURL, APIServerCAHash: status.APIServerCAHash,
+		AgentTLSMode: status.AgentTLSMode, GarbageCollectionInterval: status.GarbageCollectionInterval,
+		AgentEnvVarsHash: status.AgentEnvVarsHash, AgentAffinityHash: status.AgentAffinityHash,
+		AgentResourcesHash: status.AgentResourcesHash, AgentTolerationsHash: status.AgentTolerationsHash,
+		AgentSchedulingCustomizationHash: status.AgentSchedulingCustomizationHash,
+		AgentPrivateRepoURL:              status.AgentPrivateRepoURL, AgentHostNetwork: status.AgentHostNetwork,
+	}
+}
+
+// importToken is the token an import makes for its Cluster, and which goes with it.
+func importToken(cluster *fleet.Cluster) *fleet.ClusterRegistrationToken {
+	return &fleet.ClusterRegistrationToken{
+		TypeMeta: metav1.TypeMeta{APIVersion: fleet.SchemeGroupVersion.String(), Kind: "ClusterRegistrationToken"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: cluster.Namespace, Name: names.ImportToken(cluster.Name),
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: fleet.SchemeGroupVersion.String(), Kind: "Cluster", Name: cluster.Name, UID: cluster.UID,
+			}},
+		},
+		Spec: fleet.ClusterRegistrationTokenSpec{TTL: &metav1.Duration{Duration: ImportTokenTTL}},
+	}
+}
+
+// bootstrapOf is the import identity for the agent, once the token's values are there. The hub's
+// address is the effective one, which the values need not have.
+func bootstrapOf(in ImportInput, want ImportStatus) (Bootstrap, bool) {
+	if in.Values == nil || in.Token.Status.SecretName == "" || in.Values.Type != SecretTypeValues {
+		return Bootstrap{}, false
+	}
+	values, err := ParseValues(in.Values.Data[ValuesKey])
+	if err != nil {
+		return Bootstrap{}, false
+	}
+	_, ca := hubAddress(in)
+	return Bootstrap{
+		APIServerURL: want.APIServerURL, APIServerCA: ca,
+		ClusterNamespace: in.Cluster.Namespace, Token: values.Token, TokenName: in.Token.Name,
+		SystemRegistrationNamespace: in.Namespaces.Registration,
+	}, true
+}
+
+// hubAddress is how the agent will reach the hub: as the kubeconfig Secret says, else as configured.
+func hubAddress(in ImportInput) (url string, ca []byte) {
+	url, ca = in.Config.APIServerURL, in.Config.APIServerCA
+	if in.Kubeconfig == nil {
+		return url, ca
+	}
+	if own := in.Kubeconfig.Data[APIServerURLKey]; len(own) > 0 {
+		url = string(own)
+	}
+	if own := in.Kubeconfig.Data[APIServerCAKey]; len(own) > 0 {
+		ca = own
+	}
+	return url, ca
+}
+
+func disable(in ImportInput) ImportOutcome {
+	status := in.Cluster.Status
+	if status.Agent.Namespace == "" && status.AgentDeployedGeneration == nil {
+		return ImportOutcome{Stage: ImportDisabled}
+	}
+	remove := &AgentRemoval{TLSMode: in.Config.AgentTLSMode, Namespace: status.Agent.Namespace}
+	if remove.Namespace == "" {
+		remove.Namespace = in.Namespaces.System
+	}
+	if in.Kubeconfig != nil && KubeconfigNamespaceAllowed(in.Cluster) {
+		remove.Kubeconfig = slices.Clone(in.Kubeconfig.Data[KubeconfigValueKey])
+	}
+	done := statusOf(in.Cluster)
+	done.AgentDeployedGeneration, done.ResetAgent = nil, true
+	return ImportOutcome{Stage: ImportMustRemove, Remove: remove, Done: done}
+}

@@ -1,0 +1,149 @@
+package handshake
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// desiredStatus is what an import will have done: the hub's address and every setting of the agent.
+// The hashes cover what the other implementation's cover, byte for byte, so that taking over a hub
+// imports nothing anew.
+func desiredStatus(in ImportInput) (ImportStatus, error) {
+	spec := in.Cluster.Spec
+	generation := spec.RedeployAgentGeneration
+	url, ca := hubAddress(in)
+	want := ImportStatus{
+		AgentDeployedGeneration: &generation, Migrated: true, APIServerURL: url,
+		AgentTLSMode: in.Config.AgentTLSMode, GarbageCollectionInterval: &metav1.Duration{Duration: in.Config.GarbageCollectionInterval.Duration},
+		AgentPrivateRepoURL: spec.PrivateRepoURL, AgentHostNetwork: spec.HostNetwork != nil && *spec.HostNetwork,
+	}
+	hashes := []struct {
+		into  *string
+		unset bool
+		value any
+	}{
+		{&want.APIServerCAHash, false, ca},
+		{&want.AgentEnvVarsHash, len(spec.AgentEnvVars) == 0, spec.AgentEnvVars},
+		{&want.AgentAffinityHash, spec.AgentAffinity == nil, spec.AgentAffinity},
+		{&want.AgentResourcesHash, spec.AgentResources == nil, spec.AgentResources},
+		{&want.AgentTolerationsHash, len(spec.AgentTolerations) == 0, spec.AgentTolerations},
+		{&want.AgentSchedulingCustomizationHash, spec.AgentSchedulingCustomization == nil, spec.AgentSchedulingCustomization},
+	}
+	for _, h := range hashes {
+		if h.unset {
+			continue
+		}
+		sum, err := names.StatusHash(h.value)
+		if err != nil {
+			return ImportStatus{}, fmt.Errorf("a setting of the agent cannot be read: %w", err)
+		}
+		*h.into = sum
+	}
+	return want, nil
+}
+
+// deployment is the agent to be applied, without its import identity.
+func deployment(in ImportInput, want ImportStatus) *AgentDeployment {
+	cluster := in.Cluster
+	deploy := &AgentDeployment{
+		Kubeconfig: slices.Clone(in.Kubeconfig.Data[KubeconfigValueKey]),
+		TLSMode:    in.Config.AgentTLSMode,
+		SetID:      names.AgentSetID(cluster.Spec.AgentNamespace),
+		Values:     AgentSettings(cluster, in.Config, in.Defaults, in.Namespaces),
+	}
+	deploy.Values.Config = &config.Agent{
+		Labels:                    RegistrationLabels(cluster.Labels),
+		ClientID:                  cluster.Spec.ClientID,
+		AgentTLSMode:              in.Config.AgentTLSMode,
+		GarbageCollectionInterval: in.Config.GarbageCollectionInterval,
+	}
+	status := cluster.Status
+	generation := status.AgentDeployedGeneration
+	deploy.NewRegistration = generation == nil || *generation != cluster.Spec.RedeployAgentGeneration ||
+		moved(cluster) || !sameAddress(statusOf(cluster), want)
+	if seen := status.Agent.Namespace; seen != "" && seen != deploy.Values.Namespace {
+		deploy.LeaveNamespace = seen
+	}
+	return deploy
+}
+
+// AgentSettings are the values of a Cluster's agent that do not depend on how it is deployed: an import
+// and the agent's Bundle give the same Deployment.
+func AgentSettings(cluster *fleet.Cluster, conf config.Config, defaults AgentDefaults, namespaces Namespaces) AgentValues {
+	spec := cluster.Spec
+	values := AgentValues{
+		Namespace:               namespaces.System,
+		Scope:                   spec.AgentNamespace,
+		Replicas:                defaults.Replicas,
+		Image:                   agentImage(conf.AgentImage, conf.SystemDefaultRegistry, spec.PrivateRepoURL),
+		ImagePullPolicy:         conf.AgentImagePullPolicy,
+		ImagePullSecrets:        conf.ImagePullSecrets,
+		CheckinInterval:         conf.AgentCheckinInterval.Duration.String(),
+		BundleDeploymentWorkers: conf.AgentWorkers.BundleDeployment,
+		DriftWorkers:            conf.AgentWorkers.Drift,
+		LeaseDuration:           defaults.LeaseDuration, RetryPeriod: defaults.RetryPeriod, RenewDeadline: defaults.RenewDeadline,
+		Debug: defaults.Debug, DebugLevel: defaults.DebugLevel, DisableSecurityContext: defaults.DisableSecurityContext,
+		Env:         environment(defaults.Env, spec.AgentEnvVars),
+		Tolerations: spec.AgentTolerations, Affinity: spec.AgentAffinity, Resources: spec.AgentResources,
+		HostNetwork: spec.HostNetwork != nil && *spec.HostNetwork,
+	}
+	if spec.AgentNamespace != "" {
+		values.Namespace = spec.AgentNamespace
+	}
+	if spec.AgentPullSecrets != nil {
+		values.ImagePullSecrets = *spec.AgentPullSecrets
+	}
+	if custom := spec.AgentSchedulingCustomization; custom != nil {
+		values.PriorityClass, values.PodDisruptionBudget = custom.PriorityClass, custom.PodDisruptionBudget
+	}
+	return values
+}
+
+func environment(defaults, own []corev1.EnvVar) []corev1.EnvVar {
+	var env []corev1.EnvVar
+	for _, variable := range defaults {
+		if !slices.ContainsFunc(own, func(v corev1.EnvVar) bool { return v.Name == variable.Name }) {
+			env = append(env, variable)
+		}
+	}
+	return append(env, own...)
+}
+
+// agentImage puts a Cluster's own registry before the agent's image, in place of the default one.
+func agentImage(image, registry, private string) string {
+	if private == "" {
+		return image
+	}
+	if registry != "" {
+		image = strings.TrimPrefix(image, registry)
+	}
+	if strings.HasPrefix(image, private) {
+		return image
+	}
+	return path.Join(private, image)
+}
+
+// RegistrationLabels are the labels of a Cluster that its agent repeats when it registers: all but
+// those of kubectl and of the managers.
+func RegistrationLabels(labels map[string]string) map[string]string {
+	var kept map[string]string
+	for key, value := range labels {
+		if strings.HasPrefix(key, "kubectl.kubernetes.io/") || strings.Contains(key, "cattle.io/") {
+			continue
+		}
+		if kept == nil {
+			kept = map[string]string{}
+		}
+		kept[key] = value
+	}
+	return kept
+}
