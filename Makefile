@@ -1,0 +1,36 @@
+# Every target runs one command that a human could type. A fresh clone needs Go, make and git.
+export GOTOOLCHAIN := local
+
+VERSION ?= dev
+LDFLAGS := -s -w -X github.com/fleet-hub/fleet/internal/version.Version=$(VERSION)
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test e2e generate verify lint clean
+
+help: ## List the targets.
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## Build bin/fleetcontroller and bin/fleetagent.
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/fleetcontroller ./cmd/controller
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/fleetagent ./cmd/agent
+
+demo: ## Start a hub and two clusters here, join them in three ways, deliver a workload. ONCE=1 ends after that.
+	@go run ./dev/demo $(if $(ONCE),--once)
+
+test: ## Run every test: rules, controllers and user stories on real API servers.
+	@go tool -modfile=dev/tools/test/go.mod gotestsum --format pkgname --format-hide-empty-pkg -- -timeout 20m ./...
+
+e2e: ## Run the user stories only.
+	@go test -v -timeout 20m ./e2e/...
+
+generate: ## Regenerate deepcopy functions and CRDs.
+	go generate ./...
+
+verify: ## Fail if generated files, go.mod or the format of the code are not up to date.
+	@./dev/verify.sh
+
+lint: ## Run the linters.
+	@go tool -modfile=dev/tools/lint/go.mod golangci-lint run ./...
+
+clean: ## Remove what the targets above have built here.
+	rm -rf bin dist
