@@ -1,0 +1,105 @@
+package content
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"unicode/utf8"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// Encodings of a resource.
+const (
+	// EncodingPlain is the text itself.
+	EncodingPlain = ""
+	// EncodingBase64 is base64, padded, of the standard alphabet.
+	EncodingBase64 = "base64"
+	// EncodingGzip is base64 of the bytes compressed with gzip.
+	EncodingGzip = "base64+gz"
+)
+
+// MaxSize is the largest size, in bytes, that a manifest or a resource may have
+// when it is decompressed: 64 MiB. Far less than that fits into an object, so
+// what is larger was not made by a Bundle.
+const MaxSize = 64 << 20
+
+var (
+	// ErrTooLarge means that compressed data would grow beyond MaxSize.
+	ErrTooLarge = fmt.Errorf("decompressed content is larger than %d MiB", MaxSize>>20)
+	// ErrUnknownEncoding means that a resource's encoding is not one of ours.
+	ErrUnknownEncoding = errors.New(`unknown encoding (use "", base64 or base64+gz)`)
+)
+
+// Data is the bytes of a resource. Errors name the resource and wrap
+// ErrUnknownEncoding, ErrTooLarge, or what is wrong with the encoding.
+func Data(r fleet.BundleResource) ([]byte, error) {
+	data, err := decode(r.Content, r.Encoding)
+	if err != nil {
+		return nil, fmt.Errorf("decoding resource %q: %w", r.Name, err)
+	}
+	return data, nil
+}
+
+// Encode is the resource of a file: plain where the file is text, compressed
+// otherwise, because a Bundle is JSON and JSON holds text only.
+func Encode(name string, data []byte) fleet.BundleResource {
+	if utf8.Valid(data) {
+		return fleet.BundleResource{Name: name, Content: string(data)}
+	}
+	return Compress(name, data)
+}
+
+// Compress is the resource of a file, compressed whether it is text or not.
+func Compress(name string, data []byte) fleet.BundleResource {
+	return fleet.BundleResource{
+		Name:     name,
+		Content:  base64.StdEncoding.EncodeToString(compress(data)),
+		Encoding: EncodingGzip,
+	}
+}
+
+func decode(text, encoding string) ([]byte, error) {
+	switch encoding {
+	case EncodingPlain:
+		return []byte(text), nil
+	case EncodingBase64:
+		return base64.StdEncoding.DecodeString(text)
+	case EncodingGzip:
+		compressed, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			return nil, err
+		}
+		return decompress(compressed)
+	default:
+		return nil, fmt.Errorf("%w: %q", ErrUnknownEncoding, encoding)
+	}
+}
+
+// compress writes no time and no name, so that equal data gives equal bytes.
+func compress(data []byte) []byte {
+	var out bytes.Buffer
+	writer := gzip.NewWriter(&out)
+	// Writing to memory cannot fail.
+	_, _ = writer.Write(data)
+	_ = writer.Close()
+	return out.Bytes()
+}
+
+func decompress(compressed []byte) ([]byte, error) {
+	reader, err := gzip.NewReader(bytes.NewReader(compressed))
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(reader, MaxSize+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > MaxSize {
+		return nil, ErrTooLarge
+	}
+	return data, nil
+}
