@@ -2,11 +2,10 @@
 // called by and becomes that component. The tests and `make demo` run it as child processes;
 // nothing of it is linked into the product, which is why it has a go.mod of its own.
 //
-//	kube-apiserver · kube-controller-manager · kube-scheduler · kubelet · kube-proxy · etcd
+//	kube-apiserver · kube-controller-manager · kube-scheduler · etcd   (Linux: kubelet · kube-proxy)
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,9 +18,7 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/version"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
-	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
-	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
 func main() {
@@ -29,9 +26,8 @@ func main() {
 		"kube-apiserver":          apiserver.NewAPIServerCommand,
 		"kube-controller-manager": controllermanager.NewControllerManagerCommand,
 		"kube-scheduler":          func() *cobra.Command { return scheduler.NewSchedulerCommand() },
-		"kubelet":                 func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) },
-		"kube-proxy":              proxy.NewProxyCommand,
 	}
+	addNodeComponents(components)
 	name := filepath.Base(os.Args[0])
 	if name == "etcd" {
 		etcdmain.Main(os.Args)

@@ -1,0 +1,101 @@
+package plane
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
+// etcdSocket is the Unix socket of the one etcd, in the plane's data folder: no port, so nobody else
+// on the machine can read the clusters' Secrets out of it. etcd wants a port in the name all the same.
+const etcdSocket = "etcd:0"
+
+// etcdArgs are the flags of the one etcd all clusters share. It runs in the data folder, since etcd
+// takes no path in a Unix URL. Losing the data with the machine is fine: no fsync.
+func etcdArgs() []string {
+	const client, peer = "unix://" + etcdSocket, "unix://etcd-peer:0"
+	return []string{
+		"--data-dir=etcd",
+		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
+		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer,
+		"--initial-cluster=default=" + peer,
+		"--unsafe-no-fsync",
+		"--log-level=error",
+	}
+}
+
+// serverArgs says what is particular about one cluster's API server.
+type serverArgs struct {
+	name    string
+	dataDir string // of the plane; etcd's socket is in it
+	dir     string // of the cluster
+	port    int
+	audit   string   // path of the audit log; empty means none
+	extra   []string // at the end, so that they win
+}
+
+// apiServerArgs are the flags of an API server with the usual admission, RBAC and one admin token,
+// on loopback only.
+func apiServerArgs(a serverArgs) []string {
+	file := func(name string) string { return filepath.Join(a.dir, name) }
+	args := []string{
+		"--etcd-servers=unix://" + filepath.Join(a.dataDir, etcdSocket),
+		"--etcd-prefix=/" + a.name,
+		"--bind-address=127.0.0.1", // the default listens everywhere
+		fmt.Sprintf("--secure-port=%d", a.port),
+		"--advertise-address=127.0.0.1",   // without a default route it could find none itself
+		"--endpoint-reconciler-type=none", // a loopback endpoint is invalid
+		"--service-cluster-ip-range=" + serviceCIDR,
+		"--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-key-file=" + file(fileAccounts),
+		"--service-account-signing-key-file=" + file(fileAccounts),
+		"--token-auth-file=" + file(fileTokens),
+		"--authorization-mode=Node,RBAC",
+		"--enable-admission-plugins=NodeRestriction",
+		"--tls-cert-file=" + file(fileServing),
+		"--tls-private-key-file=" + file(fileServingKey),
+		"--client-ca-file=" + file(fileCA),
+		"--allow-privileged",
+	}
+	if a.audit != "" {
+		// Blocking, so that what a test did is in the log when the request returns.
+		args = append(args, "--audit-policy-file="+file(fileAudit), "--audit-log-path="+a.audit, "--audit-log-mode=blocking")
+	}
+	return append(args, a.extra...)
+}
+
+// unusedControllers need nodes, volumes or a cloud, none of which exist here. Without them a
+// controller-manager starts faster and is smaller; all that acts on what runs here remains.
+func unusedControllers() []string {
+	return []string{
+		"cloud-node-lifecycle-controller", "device-taint-eviction-controller", "ephemeral-volume-controller",
+		"horizontal-pod-autoscaler-controller", "node-ipam-controller", "node-lifecycle-controller", "node-route-controller",
+		"persistentvolume-attach-detach-controller", "persistentvolume-binder-controller", "persistentvolume-expander-controller",
+		"persistentvolume-protection-controller", "persistentvolumeclaim-protection-controller", "podcertificaterequest-cleaner-controller",
+		"resourceclaim-controller", "service-lb-controller", "taint-eviction-controller", "ttl-controller",
+		"volumeattributesclass-protection-controller",
+	}
+}
+
+// controllerManagerArgs are the flags of a cluster's controller-manager. stockLimits leaves its
+// client-side limits as a cluster of a user has them; otherwise they are lifted, so that a test waits
+// for the controllers and not for their limits.
+func controllerManagerArgs(dir string, port int, stockLimits bool) []string {
+	file := func(name string) string { return filepath.Join(dir, name) }
+	kubeconfig := file(fileKubeconfig)
+	args := []string{
+		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
+		"--bind-address=127.0.0.1",
+		fmt.Sprintf("--secure-port=%d", port), // the default port is the same for every cluster
+		"--tls-cert-file=" + file(fileServing), "--tls-private-key-file=" + file(fileServingKey),
+		"--service-account-private-key-file=" + file(fileAccounts), // without it the token controller is silently off
+		"--root-ca-file=" + file(fileCA),
+		"--use-service-account-credentials",
+		"--leader-elect=false",
+		"--controllers=*,-" + strings.Join(unusedControllers(), ",-"),
+	}
+	if !stockLimits {
+		args = append(args, "--kube-api-qps=500", "--kube-api-burst=1000")
+	}
+	return args
+}

@@ -1,0 +1,271 @@
+// Package build makes the two programs the control planes need, once, and keeps them in the user's
+// cache folder under a hash of all that goes into them.
+//
+//	dev/kube ──────────────────────► kube/<hash>/{kube-apiserver, kube-controller-manager, etcd, …}
+//	internal/plane/{supervisor,supervise} ─► supervisor/<hash>/fleet-plane-supervisor
+package build
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/fleet-hub/fleet/internal/plane/supervise"
+)
+
+// Version is the Kubernetes version the control planes report: the one dev/kube/go.mod names.
+const Version = "v1.36.3"
+
+// Progress receives one line of what is being done, without a line break. It may be nil.
+type Progress func(format string, args ...any)
+
+func (p Progress) say(format string, args ...any) {
+	if p != nil {
+		p(format, args...)
+	}
+}
+
+// recipe is one program: what goes into it, and how `go build` makes it.
+type recipe struct {
+	name string // folder in the cache, and what messages call it
+	// sources are the folders hashed, relative to the module's root; the first is where `go build` runs.
+	sources []string
+	file    string   // name of the executable
+	aliases []string // symbolic links to it: a multi-call binary looks at the name it is called by
+	flags   []string
+	// slow says how long it takes the first time; empty where that needs no explanation.
+	slow string
+}
+
+func kubeRecipe() recipe {
+	major, minor, _ := strings.Cut(strings.TrimPrefix(Version, "v"), ".")
+	minor, _, _ = strings.Cut(minor, ".")
+	const pkg = "k8s.io/component-base/version."
+	return recipe{
+		name:    "kube",
+		sources: []string{"dev/kube"},
+		file:    "kube",
+		aliases: []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "etcd"},
+		// Without the version Helm's capability checks and kubectl choke on v0.0.0-master+$Format.
+		flags: []string{"-trimpath", "-ldflags=-s -w -X " + pkg + "gitVersion=" + Version + " -X " + pkg + "gitMajor=" + major + " -X " + pkg + "gitMinor=" + minor},
+		slow:  "about five minutes on two cores, the first time only",
+	}
+}
+
+func supervisorRecipe() recipe {
+	return recipe{
+		name:    "supervisor",
+		sources: []string{"internal/plane/supervisor", "internal/plane/supervise"},
+		file:    "fleet-plane-supervisor",
+		flags:   []string{"-trimpath"},
+	}
+}
+
+// Kube returns the folder with the control plane's executables, building them where the cache has
+// none. It can be called by several processes at once: one builds, the others wait.
+func Kube(ctx context.Context, progress Progress) (string, error) {
+	return provide(ctx, kubeRecipe(), progress)
+}
+
+// Supervisor returns the path of the supervisor's executable, likewise.
+func Supervisor(ctx context.Context, progress Progress) (string, error) {
+	r := supervisorRecipe()
+	dir, err := provide(ctx, r, progress)
+	return filepath.Join(dir, r.file), err
+}
+
+func provide(ctx context.Context, r recipe, progress Progress) (string, error) {
+	root, err := moduleRoot(ctx)
+	if err != nil {
+		return "", err
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("finding the user's cache folder: %w", err)
+	}
+	return r.provide(ctx, root, filepath.Join(cache, "fleet-hub"), progress)
+}
+
+func (r recipe) provide(ctx context.Context, root, cache string, progress Progress) (string, error) {
+	version, err := goVersion(ctx, filepath.Join(root, r.sources[0]))
+	if err != nil {
+		return "", err
+	}
+	hash, err := r.hash(root, version)
+	if err != nil {
+		return "", err
+	}
+	parent := filepath.Join(cache, r.name)
+	dir := filepath.Join(parent, hash)
+	if exists(dir) {
+		return dir, nil
+	}
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return "", fmt.Errorf("making the cache folder: %w", err)
+	}
+	unlock, err := lock(ctx, filepath.Join(parent, hash+".lock"), func() {
+		progress.say("waiting for another process that builds %s", r.name)
+	})
+	if err != nil {
+		return "", fmt.Errorf("waiting for the build of %s: %w", r.name, err)
+	}
+	defer unlock()
+	if exists(dir) {
+		return dir, nil // built by the one we waited for
+	}
+	return dir, r.build(ctx, root, dir, progress)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// build makes the folder under another name and renames it, so that a folder of that name is always whole.
+func (r recipe) build(ctx context.Context, root, dir string, progress Progress) error {
+	work := dir + ".new"
+	if err := errors.Join(os.RemoveAll(work), os.MkdirAll(work, 0o755)); err != nil {
+		return fmt.Errorf("making a folder to build %s in: %w", r.name, err)
+	}
+	defer func() { _ = os.RemoveAll(work) }() // gone by its new name, or the leftovers of a failure
+	if r.slow != "" {
+		progress.say("building %s %s from Go modules: %s", r.name, Version, r.slow)
+	}
+	stop := r.tick(progress)
+	err := r.compile(ctx, root, work)
+	took := stop()
+	if err != nil {
+		return err
+	}
+	for _, alias := range r.aliases {
+		if err := os.Symlink(r.file, filepath.Join(work, alias)); err != nil {
+			return fmt.Errorf("naming %s: %w", alias, err)
+		}
+	}
+	if err := os.Rename(work, dir); err != nil {
+		return fmt.Errorf("moving the build of %s into place: %w", r.name, err)
+	}
+	if r.slow != "" {
+		progress.say("built %s in %s; kept in %s", r.name, took.Round(time.Second), dir)
+	}
+	return nil
+}
+
+// compile runs `go build`. A slow one runs under a supervisor, so that neither it nor the compilers it
+// starts outlive a caller that is killed.
+func (r recipe) compile(ctx context.Context, root, work string) error {
+	tool, err := exec.LookPath("go")
+	if err != nil {
+		return fmt.Errorf("looking for the Go toolchain: %w", err)
+	}
+	args := append([]string{"build", "-buildvcs=false"}, r.flags...)
+	command := supervise.Command{
+		Path: tool,
+		Args: append(args, "-o", filepath.Join(work, r.file), "."),
+		Env:  append(os.Environ(), buildEnv()...),
+		Dir:  filepath.Join(root, r.sources[0]),
+		Log:  filepath.Join(work, "build.log"),
+	}
+	if r.slow == "" {
+		err = run(ctx, command)
+	} else {
+		err = runSupervised(ctx, command, work)
+	}
+	said, _ := os.ReadFile(command.Log) // only to explain err
+	if err != nil {
+		return fmt.Errorf("building %s in %s: %w\n%s", r.name, command.Dir, err, said)
+	}
+	return nil
+}
+
+func run(ctx context.Context, c supervise.Command) error {
+	cmd := exec.CommandContext(ctx, c.Path, c.Args...)
+	cmd.Dir, cmd.Env = c.Dir, c.Env
+	said, err := cmd.CombinedOutput()
+	return errors.Join(err, os.WriteFile(c.Log, said, 0o644))
+}
+
+func runSupervised(ctx context.Context, c supervise.Command, work string) (err error) {
+	binary, err := Supervisor(ctx, nil)
+	if err != nil {
+		return err
+	}
+	scratch := filepath.Join(work, "scratch")
+	if err := os.Mkdir(scratch, 0o755); err != nil {
+		return err
+	}
+	client, err := supervise.Launch(supervise.Options{Binary: binary, DataDir: scratch, Log: c.Log})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, client.Close()) }()
+	c.Env = append(c.Env, "GOTMPDIR="+scratch)
+	process, err := client.Start(c)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-process.Done():
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if status := process.Status(); status.Code != 0 {
+		return errors.New(status.Text)
+	}
+	return nil
+}
+
+// buildEnv makes the build independent of what the caller sets for its own: only the toolchain, the
+// module proxy and the caches are taken over.
+func buildEnv() []string {
+	return []string{"CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off"}
+}
+
+// tick says every half minute that a slow build goes on. The func it returns ends that and returns
+// how long it took.
+func (r recipe) tick(progress Progress) func() time.Duration {
+	start := now()
+	if r.slow == "" {
+		return func() time.Duration { return now().Sub(start) }
+	}
+	ticker := time.NewTicker(30 * time.Second)
+	done := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-ticker.C:
+				progress.say("still building %s: %s", r.name, now().Sub(start).Round(time.Second))
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() time.Duration {
+		ticker.Stop()
+		close(done)
+		return now().Sub(start)
+	}
+}
+
+func now() time.Time {
+	return time.Now() //nolint:forbidigo // how long a build takes is told to a person, nothing is decided by it
+}
+
+// Run builds or finds both programs and says where they are: what `make` calls before tests whose
+// own time limit would not cover the first build.
+func Run(ctx context.Context, out io.Writer) error {
+	progress := Progress(func(format string, args ...any) {
+		_, _ = fmt.Fprintf(out, format+"\n", args...) // nowhere to say that nothing can be said
+	})
+	if _, err := Supervisor(ctx, progress); err != nil {
+		return err
+	}
+	_, err := Kube(ctx, progress)
+	return err
+}

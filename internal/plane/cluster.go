@@ -1,0 +1,209 @@
+package plane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/fleet-hub/fleet/internal/plane/podrunner"
+)
+
+const (
+	// startTimeout bounds each step of a cluster's start. Three seconds are usual; a machine that
+	// builds something at the same time takes longer.
+	startTimeout = 2 * time.Minute
+	// attempts is how often a component is started anew because its port was taken meanwhile.
+	attempts = 3
+)
+
+// Cluster is one control plane: an API server with RBAC, a controller-manager, and a pod runner in
+// place of nodes.
+type Cluster struct {
+	// Name is HubName or one of Options.Downstreams.
+	Name string
+	// URL is the API server's, https://127.0.0.1:<port>; it stays the same over Pause and Resume.
+	URL string
+	// CA is the cluster's own CA, PEM.
+	CA []byte
+	// Kubeconfig is an admin's, with token and CA inside; KubeconfigPath is a file with it, which
+	// lasts as long as the plane.
+	Kubeconfig     []byte
+	KubeconfigPath string
+	// LogDir is this cluster's folder in Plane.LogDir: kube-apiserver.log,
+	// kube-controller-manager.log and <namespace>_<pod>.log for each pod that is a process.
+	LogDir string
+	// AuditLog is the path of the audit log, one JSON event per line; empty without Options.Audit.
+	AuditLog string
+
+	plane    *Plane
+	dir      string
+	identity identity
+	port     int
+	client   kubernetes.Interface
+	pods     *podrunner.Runner
+
+	mu         sync.Mutex // guards what follows
+	apiServer  *component
+	stopPods   context.CancelFunc // nil while no runner runs
+	podsEnded  chan struct{}
+	controller *component
+}
+
+func newCluster(p *Plane, name string) (*Cluster, error) {
+	c := &Cluster{Name: name, plane: p, dir: filepath.Join(p.dataDir, name), LogDir: filepath.Join(p.LogDir, name)}
+	if p.options.Audit {
+		c.AuditLog = filepath.Join(c.LogDir, "audit.json")
+	}
+	if err := errors.Join(os.MkdirAll(c.dir, 0o700), os.MkdirAll(c.LogDir, 0o755)); err != nil {
+		return nil, fmt.Errorf("making the folders of %s: %w", name, err)
+	}
+	var err error
+	c.identity, err = newIdentity(c.dir, name, p.clock())
+	c.CA = c.identity.ca
+	return c, err
+}
+
+// start brings up the API server, then runs the hook, then the controller-manager. The pod runner
+// is there as soon as pods can be.
+func (c *Cluster) start(ctx context.Context) error {
+	if err := c.startServer(ctx); err != nil {
+		return err
+	}
+	if err := c.addRunner(); err != nil {
+		return err
+	}
+	c.startRunner()
+	if hook := c.plane.options.BeforeControllers; hook != nil {
+		if err := hook(ctx, c); err != nil {
+			return fmt.Errorf("%s: before its controllers start: %w", c.Name, err)
+		}
+	}
+	return c.startControllers(ctx)
+}
+
+func (c *Cluster) startServer(ctx context.Context) error {
+	return retryTaken(func(port int) error {
+		if err := c.settle(port); err != nil {
+			return err
+		}
+		return c.runServer(ctx)
+	})
+}
+
+// retryTaken calls start with a free port, and again with another one if that was taken meanwhile.
+func retryTaken(start func(port int) error) error {
+	for attempt := 1; ; attempt++ {
+		ports, err := freePorts(1)
+		if err != nil {
+			return err
+		}
+		if err = start(ports[0]); !errors.Is(err, errPortTaken) || attempt == attempts {
+			return err
+		}
+	}
+}
+
+// settle fixes where the API server will answer, and all that follows from it.
+func (c *Cluster) settle(port int) error {
+	c.port, c.URL = port, fmt.Sprintf("https://127.0.0.1:%d", port)
+	var err error
+	if c.Kubeconfig, err = kubeconfig(c, credential{token: c.identity.token}); err != nil {
+		return err
+	}
+	c.KubeconfigPath = filepath.Join(c.dir, fileKubeconfig)
+	if err := write(c.dir, fileKubeconfig, c.Kubeconfig); err != nil {
+		return err
+	}
+	if c.client, err = kubernetes.NewForConfig(c.Config()); err != nil {
+		return fmt.Errorf("%s: making a client: %w", c.Name, err)
+	}
+	return nil
+}
+
+// runServer starts the API server's process on the port settled on, and waits until it is ready.
+func (c *Cluster) runServer(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	args := serverArgs{name: c.Name, dataDir: c.plane.dataDir, dir: c.dir, port: c.port, audit: c.AuditLog}
+	if extra := c.plane.options.APIServerArgs; extra != nil {
+		args.extra = extra(c.Name)
+	}
+	server, err := c.plane.run(program{
+		name: c.Name + ": kube-apiserver", file: "kube-apiserver",
+		args: apiServerArgs(args), log: filepath.Join(c.LogDir, "kube-apiserver.log"),
+	})
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.apiServer = server
+	c.mu.Unlock()
+	return c.plane.await(ctx, server, func(ctx context.Context) error {
+		_, err := c.client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+		return err
+	})
+}
+
+// startControllers waits for the one thing every pod needs of the controller-manager: the default
+// account of a namespace. It shows that its controllers work, not only that it runs.
+func (c *Cluster) startControllers(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	return retryTaken(func(port int) error {
+		controller, err := c.plane.run(program{
+			name: c.Name + ": kube-controller-manager", file: "kube-controller-manager",
+			args: controllerManagerArgs(c.dir, port, c.plane.options.StockControllerLimits),
+			log:  filepath.Join(c.LogDir, "kube-controller-manager.log"),
+		})
+		if err != nil {
+			return err
+		}
+		c.mu.Lock()
+		c.controller = controller
+		c.mu.Unlock()
+		return c.plane.await(ctx, controller, func(ctx context.Context) error {
+			_, err := c.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+			if apierrors.IsNotFound(err) {
+				return errors.New("no account in namespace default yet")
+			}
+			return err
+		})
+	})
+}
+
+// Config is the admin's access, a copy of its own, without client-side limits.
+func (c *Cluster) Config() *rest.Config {
+	return &rest.Config{
+		Host: c.URL, BearerToken: c.identity.token, QPS: -1,
+		TLSClientConfig: rest.TLSClientConfig{CAData: c.CA},
+	}
+}
+
+// Pause kills the API server: whoever uses the cluster meets refused connections until Resume. Its
+// data, and the pods that are processes, stay.
+func (c *Cluster) Pause() error {
+	c.stopRunner()
+	c.mu.Lock()
+	server := c.apiServer
+	c.mu.Unlock()
+	return server.kill()
+}
+
+// Resume starts the API server again, at the same address with the same data, and returns when it
+// is ready.
+func (c *Cluster) Resume(ctx context.Context) error {
+	if err := c.runServer(ctx); err != nil {
+		return fmt.Errorf("resuming: %w", err)
+	}
+	c.startRunner()
+	return nil
+}

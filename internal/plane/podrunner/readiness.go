@@ -1,0 +1,67 @@
+package podrunner
+
+import (
+	"context"
+	"net/http"
+	"time"
+)
+
+const (
+	// askWaiting and askReady are how often a process is asked while it is not ready, and while it is.
+	askWaiting = 20 * time.Millisecond
+	askReady   = 50 * time.Millisecond
+	// askTimeout is a kubelet's default.
+	askTimeout = time.Second
+	// failures in a row make a ready process unready, as with a kubelet.
+	failures = 3
+)
+
+// watchReadiness asks http://<address>/readyz until ctx is done and tells every change; it takes for
+// granted that the process is not ready at first.
+func watchReadiness(ctx context.Context, address string, tell func(ready bool)) {
+	transport := &http.Transport{} // one of its own: connections end with the process
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport, Timeout: askTimeout}
+	ready, failed := false, 0
+	for {
+		answer := isReady(ctx, client, address)
+		switch {
+		case ctx.Err() != nil:
+			return // the answer says nothing
+		case answer:
+			failed = 0
+			if !ready {
+				ready = true
+				tell(true)
+			}
+		case ready:
+			failed++
+			if failed == failures {
+				ready = false
+				tell(false)
+			}
+		}
+		pause := askWaiting
+		if ready {
+			pause = askReady
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func isReady(ctx context.Context, client *http.Client, address string) bool {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
+	if err != nil {
+		return false
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return false
+	}
+	_ = response.Body.Close() // unread: the answer is its status
+	return response.StatusCode == http.StatusOK
+}
