@@ -1,0 +1,307 @@
+package handshake
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// The agent's patience.
+const (
+	// CredentialPatience is how long one request waits for its credential before another is made
+	// (registration.md §0.6).
+	CredentialPatience = 30 * time.Minute
+	// RejectionPatience is how long a hub must keep rejecting an identity before it counts, where
+	// nothing is there to replace it: an API server that has just started answers 401 and 403 for a
+	// moment to identities that are good.
+	RejectionPatience = 10 * time.Second
+	// ProofPatience is the same for a credential just granted, whose rights may still be on their way
+	// through the hub's caches. After it another request is made.
+	ProofPatience = 15 * time.Second
+)
+
+// What ends an agent: none of these heals by itself, so the process says so and leaves the rest to a
+// human or to another replica. The wrapping sentence says what to do.
+var (
+	// ErrNoIdentity means that neither Secret fleet-agent nor Secret fleet-agent-bootstrap is there.
+	ErrNoIdentity = errors.New("the agent has neither a credential nor a bootstrap secret")
+	// ErrIdentityRejected means that the hub keeps rejecting the stored identity and no bootstrap
+	// secret is there to get another.
+	ErrIdentityRejected = errors.New("the hub rejects the agent's credential, and there is no bootstrap secret")
+	// ErrBootstrapUnusable means that the bootstrap secret, or the configuration beside it, cannot be read.
+	ErrBootstrapUnusable = errors.New("the bootstrap secret cannot be used")
+	// ErrTokenRejected means that the hub does not know the import token of the bootstrap secret (any more).
+	ErrTokenRejected = errors.New("the hub rejected the registration token")
+	// ErrUntrustedCA means that the hub's certificate is not signed by what the bootstrap secret and the
+	// TLS mode tell the agent to trust.
+	ErrUntrustedCA = errors.New("the hub's certificate is not trusted")
+)
+
+// What to do about it, for the sentence an agent ends with.
+const (
+	remedyBootstrap = "create a ClusterRegistrationToken on the hub and run helm upgrade --install fleet-agent with its values, " +
+		"or, for a cluster the hub imports, raise spec.redeployAgentGeneration of its Cluster"
+	remedyCA = "check apiServerURL, apiServerCA and agentTLSMode, then run helm upgrade fleet-agent with the right values, " +
+		"or, for a cluster the hub imports, raise spec.redeployAgentGeneration of its Cluster"
+)
+
+// Answer is what a hub said to an identity that asked to do an agent's work; empty if it was not asked yet.
+type Answer string
+
+const (
+	// Accepted means that the hub let the identity do it.
+	Accepted Answer = "Accepted"
+	// Rejected means 401 or 403.
+	Rejected Answer = "Rejected"
+	// Untrusted means that the hub's certificate is not signed by the CA that belongs to the identity.
+	Untrusted Answer = "Untrusted"
+	// Unanswered is everything time can heal: no connection, a timeout, 5xx.
+	Unanswered Answer = "Unanswered"
+)
+
+// Verdict is an Answer and the time since which the hub has been giving no other.
+type Verdict struct {
+	Answer Answer
+	Since  time.Time
+}
+
+// against says whether the hub has kept turning the identity away for at least patience.
+func (v Verdict) against(now time.Time, patience time.Duration) bool {
+	return (v.Answer == Rejected || v.Answer == Untrusted) && now.Sub(v.Since) >= patience
+}
+
+// StoredIdentity is what Secret fleet-agent holds, as far as a decision needs it.
+type StoredIdentity struct {
+	// Server is the hub's address in the stored kubeconfig.
+	Server string
+	// Verdict is what that hub said to the identity.
+	Verdict Verdict
+}
+
+// PendingRequest is a ClusterRegistration this process has made and not yet seen answered.
+type PendingRequest struct {
+	// Namespace and Name are the ClusterRegistration's.
+	Namespace, Name string
+	// ClientID and ClientRandom name its credential (names.CredentialSecret).
+	ClientID, ClientRandom string
+	// TokenName is the import token it was made with; empty if the bootstrap secret names none.
+	TokenName string
+	// MadeAt is when the hub accepted it.
+	MadeAt time.Time
+}
+
+// AgentState is everything an agent's next step depends on.
+type AgentState struct {
+	Now time.Time
+	// Serving means that the stored identity was proven and is in use at this moment.
+	Serving bool
+	// HasServed means that this process has used an identity before: it then waits for a human where a
+	// starting one ends.
+	HasServed bool
+
+	// Stored is nil if Secret fleet-agent is missing or unreadable; StoredProblem says why it is unreadable.
+	Stored        *StoredIdentity
+	StoredProblem error
+
+	// Bootstrap is nil if the bootstrap secret is missing or unreadable; BootstrapProblem says why it is
+	// unreadable. ConfigProblem says why ConfigMap fleet-agent is.
+	Bootstrap        *Bootstrap
+	BootstrapProblem error
+	ConfigProblem    error
+
+	// Token is what the hub said to the import token of this Bootstrap.
+	Token Verdict
+	// Request is the pending request made with this Bootstrap, nil if there is none.
+	Request *PendingRequest
+	// Credential is what that request was answered with, nil if there is no answer yet; Proof is what the
+	// hub said to it.
+	Credential *Credential
+	Proof      Verdict
+}
+
+// AgentStage names an agent's next step.
+type AgentStage string
+
+const (
+	// Use means that the stored identity works, or worked until the hub went quiet: serve with it.
+	Use AgentStage = "Use"
+	// Request means that the hub is to be asked for an identity with the import token.
+	Request AgentStage = "Request"
+	// Await means that the next word is the hub's; Awaited says on what.
+	Await AgentStage = "Await"
+	// AwaitBootstrap means that a running agent has lost its identity and waits for a bootstrap secret.
+	AwaitBootstrap AgentStage = "AwaitBootstrap"
+	// GiveUp means that only a human or another replica can help: end the process with Err.
+	GiveUp AgentStage = "GiveUp"
+)
+
+// Awaited is what an agent in stage Await waits for; empty in any other stage.
+type Awaited string
+
+const (
+	// AnswerToStored is the hub's answer to the stored identity.
+	AnswerToStored Awaited = "AnswerToStored"
+	// GrantedCredential is the credential Secret of the pending request.
+	GrantedCredential Awaited = "GrantedCredential"
+	// AnswerToCredential is the hub's answer to the credential it granted.
+	AnswerToCredential Awaited = "AnswerToCredential"
+)
+
+// AgentStep is the decision: a stage, and what goes with it.
+type AgentStep struct {
+	Stage AgentStage
+	// Awaited is set in stage Await.
+	Awaited Awaited
+	// AskAgain means that the hub's answer to the stored identity is in doubt and to be asked for (again).
+	AskAgain bool
+	// Store means that the credential has been proven and is to be written to Secret fleet-agent first.
+	Store bool
+	// DropBootstrap means that the bootstrap secret is to be deleted: its work is done, or was not needed.
+	DropBootstrap bool
+	// Err is what a GiveUp ends the process with, and what an AwaitBootstrap reports: what is missing and
+	// how to provide it.
+	Err error
+}
+
+// Next decides what an agent does now. Only 401, 403 and an untrusted CA count against a stored
+// identity; a hub that does not answer costs neither the identity nor the process. A bootstrap secret
+// beside an identity that works is dropped; beside one the hub rejects, or one that belongs to another
+// hub that does not answer, it is used.
+func Next(in AgentState) AgentStep {
+	switch {
+	case in.Stored == nil:
+		return register(in)
+	case in.Stored.Verdict.Answer == Accepted:
+		return AgentStep{Stage: Use, DropBootstrap: in.Bootstrap != nil || in.BootstrapProblem != nil}
+	case storedLost(in), replaced(in):
+		return register(in)
+	case in.Serving:
+		return AgentStep{Stage: Use, AskAgain: true}
+	}
+	return AgentStep{Stage: Await, Awaited: AnswerToStored, AskAgain: true}
+}
+
+// storedLost: the hub turns the stored identity away. With a way to get another, the first word counts.
+func storedLost(in AgentState) bool {
+	patience := RejectionPatience
+	if canRegister(in) {
+		patience = 0
+	}
+	return in.Stored.Verdict.against(in.Now, patience)
+}
+
+// replaced: the stored identity's hub is silent, and the bootstrap secret names another address. The
+// stored identity stays where it is until the other one is proven; should the other hub turn the token
+// away, it is the silent one that is waited for.
+func replaced(in AgentState) bool {
+	return canRegister(in) && in.Stored.Verdict.Answer == Unanswered &&
+		in.Bootstrap.APIServerURL != in.Stored.Server && !in.Token.against(in.Now, RejectionPatience)
+}
+
+func canRegister(in AgentState) bool { return in.Bootstrap != nil && in.ConfigProblem == nil }
+
+// register is Next without a stored identity that could be used.
+func register(in AgentState) AgentStep {
+	switch {
+	case !canRegister(in):
+		return stuck(in)
+	case in.Token.against(in.Now, RejectionPatience):
+		return turnedAway(in)
+	case in.Request == nil, in.Now.Sub(in.Request.MadeAt) >= CredentialPatience:
+		return AgentStep{Stage: Request}
+	case in.Credential == nil:
+		return AgentStep{Stage: Await, Awaited: GrantedCredential}
+	case in.Proof.Answer == Accepted:
+		return AgentStep{Stage: Use, Store: true, DropBootstrap: true}
+	case in.Proof.against(in.Now, ProofPatience):
+		return AgentStep{Stage: Request} // what was granted does not work: ask for another
+	}
+	return AgentStep{Stage: Await, Awaited: AnswerToCredential}
+}
+
+// stuck is the step without any identity that could be used. A running agent stays, not ready: its
+// workloads go on, and it takes a bootstrap secret the moment it comes.
+func stuck(in AgentState) AgentStep {
+	step := AgentStep{Stage: GiveUp, Err: missing(in)}
+	if in.HasServed {
+		step.Stage = AwaitBootstrap
+		step.AskAgain = in.Stored != nil // rights may come back to it
+	}
+	return step
+}
+
+func missing(in AgentState) error {
+	switch {
+	case in.BootstrapProblem != nil:
+		return fmt.Errorf("%w: %w; %s", ErrBootstrapUnusable, in.BootstrapProblem, remedyBootstrap)
+	case in.Bootstrap != nil:
+		return fmt.Errorf("%w: %w; correct ConfigMap %s", ErrBootstrapUnusable, in.ConfigProblem, names.Agent)
+	case in.Stored != nil:
+		return fmt.Errorf("%w; %s", ErrIdentityRejected, remedyBootstrap)
+	case in.StoredProblem != nil:
+		return fmt.Errorf("%w: Secret %s is unreadable: %w, and there is no Secret %s; %s",
+			ErrNoIdentity, names.Agent, in.StoredProblem, names.AgentBootstrap, remedyBootstrap)
+	}
+	return fmt.Errorf("%w: there is no Secret %s and no Secret %s; %s", ErrNoIdentity, names.Agent, names.AgentBootstrap, remedyBootstrap)
+}
+
+// turnedAway is the step when the hub does not take the import token, or is not the hub it claims to be.
+func turnedAway(in AgentState) AgentStep {
+	if in.Token.Answer == Untrusted {
+		return AgentStep{Stage: GiveUp, Err: fmt.Errorf("%w: the certificate of %s is signed by unknown authority; %s",
+			ErrUntrustedCA, in.Bootstrap.APIServerURL, remedyCA)}
+	}
+	return AgentStep{Stage: GiveUp, Err: fmt.Errorf("%w (ClusterRegistrationToken %q in namespace %q): it has expired or was deleted; %s",
+		ErrTokenRejected, in.Bootstrap.TokenName, in.Bootstrap.ClusterNamespace, remedyBootstrap)}
+}
+
+// RequestInput is what an agent's ClusterRegistration is made of.
+type RequestInput struct {
+	Bootstrap Bootstrap
+	Config    config.Agent
+	// SystemUID is the UID of the downstream namespace kube-system, the client ID where none is configured.
+	SystemUID string
+	// Random is the request's own random part, 54 characters.
+	Random string
+	// Pod is the agent's host name; empty or not a label value: left out.
+	Pod string
+}
+
+// AgentRequest is the ClusterRegistration that asks for an identity (registration.md §6.2). The hub names
+// it. The label with the token's name is what lets the hub show the credential to the token's account; a
+// name that is no label value cannot be told that way, and the label is left out.
+func AgentRequest(in RequestInput) *fleet.ClusterRegistration {
+	request := &fleet.ClusterRegistration{
+		TypeMeta:   metav1.TypeMeta{APIVersion: fleet.SchemeGroupVersion.String(), Kind: "ClusterRegistration"},
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "request-", Namespace: in.Bootstrap.ClusterNamespace},
+		Spec: fleet.ClusterRegistrationSpec{
+			ClientID:      in.Config.ClientID,
+			ClientRandom:  in.Random,
+			ClusterLabels: map[string]string{},
+		},
+	}
+	if request.Spec.ClientID == "" {
+		request.Spec.ClientID = in.SystemUID
+	}
+	if isLabelValue(in.Bootstrap.TokenName) {
+		request.Labels = map[string]string{fleet.LabelRegistrationToken: in.Bootstrap.TokenName}
+	}
+	for key, value := range in.Config.Labels {
+		request.Spec.ClusterLabels[key] = value
+	}
+	if isLabelValue(in.Pod) {
+		request.Spec.ClusterLabels[fleet.LabelCreatedByAgentPod] = in.Pod
+	}
+	return request
+}
+
+func isLabelValue(s string) bool {
+	return s != "" && len(validation.IsValidLabelValue(s)) == 0
+}

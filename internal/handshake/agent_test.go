@@ -1,0 +1,508 @@
+package handshake
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/config"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const agentHub = "https://hub.example:6443"
+
+// agentNoon is the time of every state below.
+func agentNoon() time.Time { return time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC) }
+
+func agentState(modifiers ...func(*AgentState)) AgentState {
+	state := AgentState{Now: agentNoon()}
+	for _, modify := range modifiers {
+		modify(&state)
+	}
+	return state
+}
+
+// stored: Secret fleet-agent holds an identity, and its hub has been saying this for so long.
+func agentStored(answer Answer, ago time.Duration) func(*AgentState) {
+	return func(s *AgentState) {
+		s.Stored = &StoredIdentity{Server: agentHub, Verdict: Verdict{Answer: answer, Since: s.Now.Add(-ago)}}
+	}
+}
+
+func agentStoredProblem(s *AgentState) { s.StoredProblem = ErrIncomplete }
+
+func agentBootstrap(server string) func(*AgentState) {
+	return func(s *AgentState) {
+		s.Bootstrap = &Bootstrap{APIServerURL: server, ClusterNamespace: "fleet-default", Token: "t0ps3cret", TokenName: "t1", SystemRegistrationNamespace: "r"}
+	}
+}
+
+func agentBootstrapProblem(s *AgentState) {
+	s.BootstrapProblem = fmt.Errorf("bootstrap secret: %w", ErrIncomplete)
+}
+
+func agentConfigProblem(s *AgentState) { s.ConfigProblem = errors.New("agentTLSMode: unknown") }
+
+func agentServing(s *AgentState) { s.Serving, s.HasServed = true, true }
+
+func agentHasServed(s *AgentState) { s.HasServed = true }
+
+func agentTokenSaid(answer Answer, ago time.Duration) func(*AgentState) {
+	return func(s *AgentState) { s.Token = Verdict{Answer: answer, Since: s.Now.Add(-ago)} }
+}
+
+func agentRequested(ago time.Duration) func(*AgentState) {
+	return func(s *AgentState) { s.Request = &PendingRequest{Name: "request-1", MadeAt: s.Now.Add(-ago)} }
+}
+
+func agentGranted(proof Answer, ago time.Duration) func(*AgentState) {
+	return func(s *AgentState) {
+		s.Credential = &Credential{Token: "g0lden", DeploymentNamespace: "cluster-a", ClusterNamespace: "fleet-default", ClusterName: "a"}
+		s.Proof = Verdict{Answer: proof, Since: s.Now.Add(-ago)}
+	}
+}
+
+func TestNext(t *testing.T) {
+	const long = time.Hour
+	elsewhere := agentBootstrap("https://elsewhere.example:6443")
+	here := agentBootstrap(agentHub)
+	tests := map[string]struct {
+		in   AgentState
+		want AgentStep
+		err  error
+	}{
+		// What a stored identity is worth.
+		"a stored identity is asked about before it is used": {
+			in:   agentState(agentStored("", 0)),
+			want: AgentStep{Stage: Await, Awaited: AnswerToStored, AskAgain: true},
+		},
+		"a stored identity that works is used": {
+			in:   agentState(agentStored(Accepted, 0)),
+			want: AgentStep{Stage: Use},
+		},
+		"a bootstrap secret beside an identity that works is dropped unused": {
+			in:   agentState(agentStored(Accepted, 0), here),
+			want: AgentStep{Stage: Use, DropBootstrap: true},
+		},
+		"so is one that names another hub": {
+			in:   agentState(agentStored(Accepted, 0), elsewhere),
+			want: AgentStep{Stage: Use, DropBootstrap: true},
+		},
+		"and one that cannot be read": {
+			in:   agentState(agentStored(Accepted, 0), agentBootstrapProblem),
+			want: AgentStep{Stage: Use, DropBootstrap: true},
+		},
+		"a configuration that cannot be read does not keep an identity from its work": {
+			in:   agentState(agentStored(Accepted, 0), agentConfigProblem),
+			want: AgentStep{Stage: Use},
+		},
+		"a hub that is down at the start costs neither identity nor process": {
+			in:   agentState(agentStored(Unanswered, long)),
+			want: AgentStep{Stage: Await, Awaited: AnswerToStored, AskAgain: true},
+		},
+		"nor does it with a bootstrap secret for the same hub": {
+			in:   agentState(agentStored(Unanswered, long), here),
+			want: AgentStep{Stage: Await, Awaited: AnswerToStored, AskAgain: true},
+		},
+		"a silent hub is left for the one a bootstrap secret names": {
+			in:   agentState(agentStored(Unanswered, 0), elsewhere),
+			want: AgentStep{Stage: Request},
+		},
+		"but not when that one rejects the token": {
+			in:   agentState(agentStored(Unanswered, long), elsewhere, agentTokenSaid(Rejected, long)),
+			want: AgentStep{Stage: Await, Awaited: AnswerToStored, AskAgain: true},
+		},
+		"nor when it was not asked about yet": {
+			in:   agentState(agentStored("", 0), elsewhere),
+			want: AgentStep{Stage: Await, Awaited: AnswerToStored, AskAgain: true},
+		},
+		"a hub that goes down while its identity is in use stops nothing": {
+			in:   agentState(agentStored(Unanswered, long), agentServing),
+			want: AgentStep{Stage: Use, AskAgain: true},
+		},
+		"an identity in doubt stays in use until the hub has spoken": {
+			in:   agentState(agentStored("", 0), agentServing, here),
+			want: AgentStep{Stage: Use, AskAgain: true},
+		},
+
+		// Rejected.
+		"a first 401 at the start does not count yet": {
+			in:   agentState(agentStored(Rejected, 0)),
+			want: AgentStep{Stage: Await, Awaited: AnswerToStored, AskAgain: true},
+		},
+		"a 401 that lasts ends a starting agent": {
+			in:   agentState(agentStored(Rejected, RejectionPatience)),
+			want: AgentStep{Stage: GiveUp}, err: ErrIdentityRejected,
+		},
+		"so does an untrusted CA": {
+			in:   agentState(agentStored(Untrusted, RejectionPatience)),
+			want: AgentStep{Stage: GiveUp}, err: ErrIdentityRejected,
+		},
+		"a first 401 counts where a bootstrap secret is at hand": {
+			in:   agentState(agentStored(Rejected, 0), here),
+			want: AgentStep{Stage: Request},
+		},
+		"so does an untrusted CA with a bootstrap secret at hand": {
+			in:   agentState(agentStored(Untrusted, 0), here),
+			want: AgentStep{Stage: Request},
+		},
+		"a bootstrap secret that cannot be used does not shorten the patience": {
+			in:   agentState(agentStored(Rejected, 0), here, agentConfigProblem),
+			want: AgentStep{Stage: Await, Awaited: AnswerToStored, AskAgain: true},
+		},
+		"a first 401 does not stop a running agent": {
+			in:   agentState(agentStored(Rejected, time.Second), agentServing),
+			want: AgentStep{Stage: Use, AskAgain: true},
+		},
+		"a 401 that lasts makes a running agent wait for a bootstrap secret, and ask on": {
+			in:   agentState(agentStored(Rejected, RejectionPatience), agentServing),
+			want: AgentStep{Stage: AwaitBootstrap, AskAgain: true}, err: ErrIdentityRejected,
+		},
+		"it is used again when the hub takes it back": {
+			in:   agentState(agentStored(Accepted, 0), agentHasServed),
+			want: AgentStep{Stage: Use},
+		},
+		"a running agent that is rejected uses a new bootstrap secret at once": {
+			in:   agentState(agentStored(Rejected, 0), agentServing, here),
+			want: AgentStep{Stage: Request},
+		},
+
+		// Missing.
+		"a first start registers": {
+			in:   agentState(here),
+			want: AgentStep{Stage: Request},
+		},
+		"an identity that cannot be read is replaced": {
+			in:   agentState(agentStoredProblem, here),
+			want: AgentStep{Stage: Request},
+		},
+		"a start with neither ends with what to do": {
+			in:   agentState(),
+			want: AgentStep{Stage: GiveUp}, err: ErrNoIdentity,
+		},
+		"so does one with an identity that cannot be read": {
+			in:   agentState(agentStoredProblem),
+			want: AgentStep{Stage: GiveUp}, err: ErrNoIdentity,
+		},
+		"and one with a bootstrap secret that cannot be read": {
+			in:   agentState(agentBootstrapProblem),
+			want: AgentStep{Stage: GiveUp}, err: ErrBootstrapUnusable,
+		},
+		"and one with a configuration that cannot be read": {
+			in:   agentState(here, agentConfigProblem),
+			want: AgentStep{Stage: GiveUp}, err: ErrBootstrapUnusable,
+		},
+		"a running agent that lost both waits": {
+			in:   agentState(agentHasServed),
+			want: AgentStep{Stage: AwaitBootstrap}, err: ErrNoIdentity,
+		},
+		"a running agent waits for a better bootstrap secret": {
+			in:   agentState(agentHasServed, agentBootstrapProblem),
+			want: AgentStep{Stage: AwaitBootstrap}, err: ErrBootstrapUnusable,
+		},
+		"a running agent whose identity was deleted registers with a new bootstrap secret": {
+			in:   agentState(agentServing, here),
+			want: AgentStep{Stage: Request},
+		},
+
+		// Registering.
+		"a first 401 to the token does not count yet": {
+			in:   agentState(here, agentTokenSaid(Rejected, time.Second)),
+			want: AgentStep{Stage: Request},
+		},
+		"a token that stays rejected ends the agent": {
+			in:   agentState(here, agentTokenSaid(Rejected, RejectionPatience)),
+			want: AgentStep{Stage: GiveUp}, err: ErrTokenRejected,
+		},
+		"also while its request is pending": {
+			in:   agentState(here, agentRequested(time.Minute), agentTokenSaid(Rejected, RejectionPatience)),
+			want: AgentStep{Stage: GiveUp}, err: ErrTokenRejected,
+		},
+		"also in an agent that was running": {
+			in:   agentState(here, agentHasServed, agentTokenSaid(Rejected, RejectionPatience)),
+			want: AgentStep{Stage: GiveUp}, err: ErrTokenRejected,
+		},
+		"a hub that stays untrusted ends the agent": {
+			in:   agentState(here, agentTokenSaid(Untrusted, RejectionPatience)),
+			want: AgentStep{Stage: GiveUp}, err: ErrUntrustedCA,
+		},
+		"a hub that is down is asked again": {
+			in:   agentState(here, agentTokenSaid(Unanswered, long)),
+			want: AgentStep{Stage: Request},
+		},
+		"a request waits for its credential": {
+			in:   agentState(here, agentTokenSaid(Accepted, long), agentRequested(CredentialPatience-1)),
+			want: AgentStep{Stage: Await, Awaited: GrantedCredential},
+		},
+		"but not for ever": {
+			in:   agentState(here, agentTokenSaid(Accepted, long), agentRequested(CredentialPatience)),
+			want: AgentStep{Stage: Request},
+		},
+		"a hub that goes down meanwhile is waited for": {
+			in:   agentState(here, agentTokenSaid(Unanswered, time.Minute), agentRequested(time.Minute)),
+			want: AgentStep{Stage: Await, Awaited: GrantedCredential},
+		},
+		"a credential is proven before it is used": {
+			in:   agentState(here, agentRequested(0), agentGranted("", 0)),
+			want: AgentStep{Stage: Await, Awaited: AnswerToCredential},
+		},
+		"its rights may be on their way": {
+			in:   agentState(here, agentRequested(0), agentGranted(Rejected, ProofPatience-1)),
+			want: AgentStep{Stage: Await, Awaited: AnswerToCredential},
+		},
+		"one that does not come to work is asked for anew": {
+			in:   agentState(here, agentRequested(0), agentGranted(Rejected, ProofPatience)),
+			want: AgentStep{Stage: Request},
+		},
+		"a hub that goes down before the proof costs no request": {
+			in:   agentState(here, agentRequested(time.Minute), agentGranted(Unanswered, time.Minute)),
+			want: AgentStep{Stage: Await, Awaited: AnswerToCredential},
+		},
+		"a credential that works is stored, and its bootstrap secret dropped": {
+			in:   agentState(here, agentRequested(0), agentGranted(Accepted, 0)),
+			want: AgentStep{Stage: Use, Store: true, DropBootstrap: true},
+		},
+		"it replaces an identity the hub rejects": {
+			in:   agentState(agentStored(Rejected, long), here, agentRequested(0), agentGranted(Accepted, 0)),
+			want: AgentStep{Stage: Use, Store: true, DropBootstrap: true},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := Next(test.in)
+			if !errors.Is(got.Err, test.err) || (got.Err == nil) != (test.err == nil) {
+				t.Errorf("error %v, want %v", got.Err, test.err)
+			}
+			got.Err = nil
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("step (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The sentences an agent ends with, or reports while it waits: what is wrong, and what to do.
+func TestNextSentences(t *testing.T) {
+	const provide = "; create a ClusterRegistrationToken on the hub and run helm upgrade --install fleet-agent with its values, " +
+		"or, for a cluster the hub imports, raise spec.redeployAgentGeneration of its Cluster"
+	here := agentBootstrap(agentHub)
+	tests := map[string]struct {
+		in   AgentState
+		want string
+	}{
+		"nothing there": {
+			in: agentState(),
+			want: "the agent has neither a credential nor a bootstrap secret: there is no Secret fleet-agent and no Secret fleet-agent-bootstrap" +
+				provide,
+		},
+		"an unreadable credential": {
+			in: agentState(agentStoredProblem),
+			want: "the agent has neither a credential nor a bootstrap secret: Secret fleet-agent is unreadable: incomplete, " +
+				"and there is no Secret fleet-agent-bootstrap" + provide,
+		},
+		"an unreadable bootstrap secret": {
+			in:   agentState(agentBootstrapProblem),
+			want: "the bootstrap secret cannot be used: bootstrap secret: incomplete" + provide,
+		},
+		"an unreadable configuration": {
+			in:   agentState(here, agentConfigProblem),
+			want: "the bootstrap secret cannot be used: agentTLSMode: unknown; correct ConfigMap fleet-agent",
+		},
+		"a rejected credential": {
+			in:   agentState(agentStored(Rejected, time.Hour)),
+			want: "the hub rejects the agent's credential, and there is no bootstrap secret" + provide,
+		},
+		"a rejected token": {
+			in: agentState(here, agentTokenSaid(Rejected, time.Hour)),
+			want: `the hub rejected the registration token (ClusterRegistrationToken "t1" in namespace "fleet-default"): ` +
+				"it has expired or was deleted" + provide,
+		},
+		"an untrusted hub": {
+			in: agentState(here, agentTokenSaid(Untrusted, time.Hour)),
+			want: "the hub's certificate is not trusted: the certificate of https://hub.example:6443 is signed by unknown authority; " +
+				"check apiServerURL, apiServerCA and agentTLSMode, then run helm upgrade fleet-agent with the right values, " +
+				"or, for a cluster the hub imports, raise spec.redeployAgentGeneration of its Cluster",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			step := Next(test.in)
+			if step.Err == nil {
+				t.Fatalf("step %+v has no sentence", step)
+			}
+			if diff := cmp.Diff(test.want, step.Err.Error()); diff != "" {
+				t.Errorf("sentence (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Whatever is found, Next decides, keeps its secrets, and never acts on the wrong thing.
+func TestNextHoldsForEveryState(t *testing.T) {
+	for _, state := range everyAgentState() {
+		step := Next(state)
+		what := func() string { return fmt.Sprintf("%+v\nof %+v", step, state) }
+		if (step.Err != nil) != (step.Stage == GiveUp || step.Stage == AwaitBootstrap) {
+			t.Errorf("an error goes with giving up and with waiting for a human, and with nothing else: %s", what())
+		}
+		if step.Err != nil && strings.Contains(step.Err.Error(), "t0ps3cret") {
+			t.Errorf("the sentence shows the token: %s", what())
+		}
+		if (step.Awaited != "") != (step.Stage == Await) {
+			t.Errorf("only Await awaits: %s", what())
+		}
+		if step.DropBootstrap && step.Stage != Use {
+			t.Errorf("a bootstrap secret is dropped only beside an identity that works: %s", what())
+		}
+		if step.Store && (state.Credential == nil || state.Proof.Answer != Accepted) {
+			t.Errorf("only a proven credential is stored: %s", what())
+		}
+		if step.AskAgain && state.Stored == nil {
+			t.Errorf("there is nothing to ask about: %s", what())
+		}
+		if state.Stored != nil && state.Stored.Verdict.Answer == Unanswered && step.Stage == GiveUp {
+			t.Errorf("a hub that is down ended the process: %s", what())
+		}
+		if step.Stage == GiveUp && state.HasServed && state.Bootstrap == nil {
+			t.Errorf("a running agent left although a bootstrap secret may come: %s", what())
+		}
+		if step.Stage == Request && (state.Bootstrap == nil || state.ConfigProblem != nil) {
+			t.Errorf("there is nothing to register with: %s", what())
+		}
+	}
+}
+
+// everyState is each combination of the values that matter.
+func everyAgentState() []AgentState {
+	states := []AgentState{agentState()}
+	each := func(options ...func(*AgentState)) {
+		var more []AgentState
+		for _, state := range states {
+			for _, option := range options {
+				next := state
+				option(&next)
+				more = append(more, next)
+			}
+		}
+		states = more
+	}
+	nothing := func(*AgentState) {}
+	var storedAs, tokenAs, proofAs []func(*AgentState)
+	for _, answer := range []Answer{"", Accepted, Rejected, Untrusted, Unanswered} {
+		for _, ago := range []time.Duration{0, time.Hour} {
+			storedAs = append(storedAs, agentStored(answer, ago))
+			tokenAs = append(tokenAs, agentTokenSaid(answer, ago))
+			proofAs = append(proofAs, agentGranted(answer, ago))
+		}
+	}
+	each(append(storedAs, nothing, agentStoredProblem)...)
+	each(nothing, agentBootstrap(agentHub), agentBootstrap("https://elsewhere.example"), agentBootstrapProblem)
+	each(nothing, agentConfigProblem)
+	each(nothing, agentServing, agentHasServed)
+	each(tokenAs...)
+	each(nothing, agentRequested(0), agentRequested(time.Hour))
+	each(append(proofAs, nothing)...)
+	return states
+}
+
+func TestAgentRequest(t *testing.T) {
+	bootstrap := Bootstrap{ClusterNamespace: "fleet-default", TokenName: "swarm"}
+	tests := map[string]struct {
+		in   RequestInput
+		want *fleet.ClusterRegistration
+	}{
+		"the recorded request of an agent with a configuration": {
+			in: RequestInput{
+				Bootstrap: Bootstrap{ClusterNamespace: "fleet-default", TokenName: "import-token-east"},
+				Config:    config.Agent{ClientID: "kskbsmnqrf4zv8bx27pndmghfxxz9mxpd8mtccqdmnrvdwzslrxzlv", Labels: map[string]string{"env": "dev"}},
+				SystemUID: "not used",
+				Random:    "qbb5l298nn8sdtpknwcsg5tzfcdr6f9vpjhz6nxfq29jn4gthvm9pv",
+				Pod:       "fleet-agent-67c6bbb6d9-6448l",
+			},
+			want: agentRegistration("import-token-east", fleet.ClusterRegistrationSpec{
+				ClientID:     "kskbsmnqrf4zv8bx27pndmghfxxz9mxpd8mtccqdmnrvdwzslrxzlv",
+				ClientRandom: "qbb5l298nn8sdtpknwcsg5tzfcdr6f9vpjhz6nxfq29jn4gthvm9pv",
+				ClusterLabels: map[string]string{
+					"env": "dev", "fleet.cattle.io/created-by-agent-pod": "fleet-agent-67c6bbb6d9-6448l",
+				},
+			}),
+		},
+		"without a configured client ID it is the UID of kube-system": {
+			in: RequestInput{Bootstrap: bootstrap, SystemUID: "2f3ef2b9", Random: "r"},
+			want: agentRegistration("swarm", fleet.ClusterRegistrationSpec{
+				ClientID: "2f3ef2b9", ClientRandom: "r", ClusterLabels: map[string]string{},
+			}),
+		},
+		"without a token name there is no label": {
+			in: RequestInput{Bootstrap: Bootstrap{ClusterNamespace: "fleet-default"}, SystemUID: "u", Random: "r"},
+			want: agentRegistration("", fleet.ClusterRegistrationSpec{
+				ClientID: "u", ClientRandom: "r", ClusterLabels: map[string]string{},
+			}),
+		},
+		"a token name that is too long for a label is left out": {
+			in: RequestInput{
+				Bootstrap: Bootstrap{ClusterNamespace: "fleet-default", TokenName: strings.Repeat("t", 64)}, SystemUID: "u", Random: "r",
+			},
+			want: agentRegistration("", fleet.ClusterRegistrationSpec{
+				ClientID: "u", ClientRandom: "r", ClusterLabels: map[string]string{},
+			}),
+		},
+		"a host name that is no label value is left out": {
+			in: RequestInput{Bootstrap: bootstrap, SystemUID: "u", Random: "r", Pod: "my host"},
+			want: agentRegistration("swarm", fleet.ClusterRegistrationSpec{
+				ClientID: "u", ClientRandom: "r", ClusterLabels: map[string]string{},
+			}),
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, AgentRequest(test.in)); diff != "" {
+				t.Errorf("request (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func agentRegistration(token string, spec fleet.ClusterRegistrationSpec) *fleet.ClusterRegistration {
+	request := &fleet.ClusterRegistration{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "fleet.cattle.io/v1alpha1", Kind: "ClusterRegistration"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", GenerateName: "request-"},
+		Spec:       spec,
+	}
+	if token != "" {
+		request.Labels = map[string]string{"fleet.cattle.io/registration-token": token}
+	}
+	return request
+}
+
+// The labels of the request are copies: whoever changes them changes nobody's configuration.
+func TestAgentRequestCopiesLabels(t *testing.T) {
+	labels := map[string]string{"env": "dev"}
+	request := AgentRequest(RequestInput{Config: config.Agent{Labels: labels}, Pod: "pod"})
+	request.Spec.ClusterLabels["env"] = "prod"
+	if diff := cmp.Diff(map[string]string{"env": "dev"}, labels); diff != "" {
+		t.Errorf("configuration (-want +got):\n%s", diff)
+	}
+}
+
+// What goes over the wire: nothing that the hub decides.
+func TestAgentRequestOnTheWire(t *testing.T) {
+	encoded, err := json.Marshal(AgentRequest(RequestInput{
+		Bootstrap: Bootstrap{ClusterNamespace: "fleet-default", TokenName: "t1"}, SystemUID: "u", Random: "r", Pod: "p",
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"kind":"ClusterRegistration","apiVersion":"fleet.cattle.io/v1alpha1",` +
+		`"metadata":{"generateName":"request-","namespace":"fleet-default","labels":{"fleet.cattle.io/registration-token":"t1"}},` +
+		`"spec":{"clientID":"u","clientRandom":"r","clusterLabels":{"fleet.cattle.io/created-by-agent-pod":"p"}},"status":{}}`
+	if diff := cmp.Diff(want, string(encoded)); diff != "" {
+		t.Errorf("body (-want +got):\n%s", diff)
+	}
+}
