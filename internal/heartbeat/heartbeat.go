@@ -1,0 +1,175 @@
+// Package heartbeat tells the hub that the agent lives.
+//
+//	at once, then every interval: PATCH clusters/<name>/status  add /status/agent {lastSeen, namespace}
+//
+// The agent may do nothing else with its Cluster: not read it, not update it (registration.md §10).
+package heartbeat
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// DefaultInterval is the time between two heartbeats where none is configured.
+const DefaultInterval = 15 * time.Minute
+
+// The pauses after a heartbeat that did not arrive, doubling from the first to the last, and the time one
+// request may take.
+const (
+	firstRetry     = time.Second
+	lastRetry      = time.Minute
+	requestTimeout = 15 * time.Second
+)
+
+// Options of Run.
+type Options struct {
+	// Hub reaches the hub as the agent.
+	Hub *rest.Config
+	// ClusterNamespace and ClusterName are the agent's Cluster.
+	ClusterNamespace, ClusterName string
+	// AgentNamespace is where the agent runs downstream; the hub is told.
+	AgentNamespace string
+	// Interval is the time between two heartbeats, each a tenth longer or shorter by chance. Zero or less:
+	// DefaultInterval.
+	Interval time.Duration
+	// Clock says what time it is. Required.
+	Clock func() time.Time
+	// Random is the chance in the intervals. Nil: they are all the same.
+	Random io.Reader
+	// Log is told what happens. Nil: nobody is told.
+	Log *slog.Logger
+	// OnFirst is called once, when the hub has accepted the first heartbeat. Nil: nobody is told.
+	OnFirst func()
+}
+
+// Run sends heartbeats until ctx ends. What the hub says to them ends nothing: a heartbeat that fails is
+// tried again. The error is of a configuration no client can be made from.
+func Run(ctx context.Context, o Options) error {
+	client, err := clusterClient(o.Hub)
+	if err != nil {
+		return fmt.Errorf("preparing the heartbeat: %w", err)
+	}
+	return run(ctx, o.withDefaults(), func(ctx context.Context, body []byte) error {
+		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+		defer cancel()
+		return client.Patch(types.JSONPatchType).Namespace(o.ClusterNamespace).Resource("clusters").
+			Name(o.ClusterName).SubResource("status").Body(body).Do(ctx).Error()
+	})
+}
+
+// run is Run with the one request as an argument.
+func run(ctx context.Context, o Options, send func(context.Context, []byte) error) error {
+	failed := 0
+	told := false
+	for {
+		body, err := patch(o.Clock(), o.AgentNamespace)
+		if err != nil {
+			return err
+		}
+		err = send(ctx, body)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			failed++
+			o.Log.Warn("the hub did not take the heartbeat, trying again", "error", err, "failures", failed)
+		default:
+			o.Log.Debug("heartbeat sent", "cluster", o.ClusterNamespace+"/"+o.ClusterName)
+			failed = 0
+			if !told && o.OnFirst != nil {
+				o.OnFirst()
+			}
+			told = true
+		}
+		if !wait(ctx, jitter(pause(o.Interval, failed), o.Random)) {
+			return nil
+		}
+	}
+}
+
+func (o Options) withDefaults() Options {
+	if o.Interval <= 0 {
+		o.Interval = DefaultInterval
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// patch is the one thing a heartbeat says: it replaces status.agent as a whole. lastSeen has the precision
+// of seconds, as every Kubernetes time.
+func patch(now time.Time, agentNamespace string) ([]byte, error) {
+	operation := struct {
+		Op    string            `json:"op"`
+		Path  string            `json:"path"`
+		Value fleet.AgentStatus `json:"value"`
+	}{
+		Op:    "add",
+		Path:  "/status/agent",
+		Value: fleet.AgentStatus{LastSeen: metav1.NewTime(now), Namespace: agentNamespace},
+	}
+	body, err := json.Marshal([]any{operation})
+	if err != nil {
+		return nil, fmt.Errorf("encoding the heartbeat: %w", err)
+	}
+	return body, nil
+}
+
+// pause is the time to the next heartbeat after this many failures in a row; never more than the interval.
+func pause(interval time.Duration, failed int) time.Duration {
+	if failed == 0 {
+		return interval
+	}
+	retry := firstRetry
+	for i := 1; i < failed && retry < lastRetry; i++ {
+		retry *= 2
+	}
+	return min(retry, lastRetry, interval)
+}
+
+// jitter is d, up to a tenth longer or shorter. Without randomness it is d.
+func jitter(d time.Duration, random io.Reader) time.Duration {
+	if random == nil {
+		return d
+	}
+	var one [1]byte
+	if _, err := io.ReadFull(random, one[:]); err != nil {
+		return d
+	}
+	return d + d/10*time.Duration(int(one[0])-128)/128
+}
+
+// wait says whether d is over; false means that ctx has ended.
+func wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func clusterClient(hub *rest.Config) (rest.Interface, error) {
+	cfg := rest.CopyConfig(hub)
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, fleet.SchemeGroupVersion)
+	cfg.APIPath = "/apis"
+	cfg.GroupVersion = &fleet.SchemeGroupVersion
+	cfg.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	return rest.RESTClientFor(cfg)
+}

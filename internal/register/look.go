@@ -1,0 +1,208 @@
+package register
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/names"
+)
+
+// look reads the agent's three objects and puts them together with what the hub said so far. What the hub
+// said of an object that is no longer there, or not the same, is forgotten.
+func (a *agent) look(ctx context.Context) (handshake.AgentState, error) {
+	f, err := a.read(ctx)
+	if err != nil {
+		return handshake.AgentState{}, err
+	}
+	before := a.found
+	a.found = f
+	if !sameIdentity(before.identity, f.identity) {
+		a.verdict = handshake.Verdict{}
+		a.asks.reset()
+	}
+	if !sameVersion(before.bootstrapSecret, f.bootstrapSecret) || before.config.AgentTLSMode != f.config.AgentTLSMode {
+		a.attempt = nil
+		a.requests.reset()
+		a.doubt(f) // somebody offers another identity: ask at once whether the one we have still works
+	}
+	return a.state(), nil
+}
+
+// doubt makes the next step ask the hub about the stored identity, if there is another to be had.
+func (a *agent) doubt(f found) {
+	if f.bootstrapSecret != nil {
+		a.verdict = handshake.Verdict{}
+		a.asks.reset()
+	}
+}
+
+func (a *agent) state() handshake.AgentState {
+	f := a.found
+	state := handshake.AgentState{
+		Now:              a.now(),
+		Serving:          a.serving != nil && f.identity != nil && a.serving.key == identityKey(*f.identity),
+		HasServed:        a.hasServed,
+		StoredProblem:    f.identityErr,
+		Bootstrap:        f.bootstrap,
+		BootstrapProblem: f.bootstrapErr,
+		ConfigProblem:    f.configErr,
+	}
+	if f.identity != nil {
+		state.Stored = &handshake.StoredIdentity{Server: f.access.Server, Verdict: a.verdict}
+	}
+	if a.attempt != nil {
+		state.Token = a.attempt.token
+		state.Request = a.attempt.request
+		state.Credential = a.attempt.credential
+		state.Proof = a.attempt.proof
+	}
+	return state
+}
+
+// read reads the bootstrap secret before the identity. Whoever forces a new registration deletes the
+// identity first and delivers a bootstrap secret then; in this order we never see the new bootstrap secret
+// beside the old identity, and so never throw it away as not needed.
+func (a *agent) read(ctx context.Context) (found, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	type answer struct {
+		config *corev1.ConfigMap
+		err    error
+	}
+	configured := make(chan answer, 1)
+	go func() {
+		configMap, err := a.Local.CoreV1().ConfigMaps(a.Namespace).Get(ctx, names.Agent, metav1.GetOptions{})
+		configured <- answer{configMap, err}
+	}()
+	bootstrap, err := a.secret(ctx, names.AgentBootstrap)
+	if err != nil {
+		return found{}, err
+	}
+	identity, err := a.secret(ctx, names.Agent)
+	if err != nil {
+		return found{}, err
+	}
+	f := found{bootstrapSecret: bootstrap}
+	if bootstrap != nil {
+		f.bootstrap, f.bootstrapErr = parsed(parseBootstrap(bootstrap.Data))
+	}
+	if identity != nil {
+		f.identity, f.access, f.identityErr = parseIdentity(identity.Data)
+	}
+	settings := <-configured
+	if settings.err != nil && !apierrors.IsNotFound(settings.err) {
+		return found{}, fmt.Errorf("reading ConfigMap %s/%s: %w", a.Namespace, names.Agent, settings.err)
+	}
+	if settings.err == nil {
+		f.config, f.configErr = a.parseConfig(settings.config)
+	}
+	if f.configErr == nil && f.bootstrap != nil {
+		f.configErr = checkTLSMode(f.config.AgentTLSMode, *f.bootstrap)
+	}
+	return f, nil
+}
+
+// secret is nil if there is none.
+func (a *agent) secret(ctx context.Context, name string) (*corev1.Secret, error) {
+	secret, err := a.Local.CoreV1().Secrets(a.Namespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading Secret %s/%s: %w", a.Namespace, name, err)
+	}
+	return secret, nil
+}
+
+func (a *agent) parseConfig(configMap *corev1.ConfigMap) (config.Agent, error) {
+	parsed, warnings, err := config.ParseAgent(configMap.Data[names.ConfigKey])
+	for _, warning := range warnings {
+		a.log.Debug("the agent's configuration has a value that is ignored", "warning", warning)
+	}
+	return parsed, err
+}
+
+// parseBootstrap refuses also what no connection could be made with.
+func parseBootstrap(data map[string][]byte) (handshake.Bootstrap, error) {
+	bootstrap, err := handshake.ParseBootstrap(data)
+	if err != nil {
+		return handshake.Bootstrap{}, err
+	}
+	if err := (Access{Server: bootstrap.APIServerURL, CA: bootstrap.APIServerCA}).check(); err != nil {
+		return handshake.Bootstrap{}, fmt.Errorf("bootstrap secret: %w", err)
+	}
+	return bootstrap, nil
+}
+
+// tlsMode is the mode in force: a missing one is strict (registration.md §6.2).
+func tlsMode(mode string) string {
+	if mode == "" {
+		return kube.TLSModeStrict
+	}
+	return mode
+}
+
+// checkTLSMode finds out without a connection what WithTLSMode could only refuse.
+func checkTLSMode(mode string, bootstrap handshake.Bootstrap) error {
+	switch tlsMode(mode) {
+	case kube.TLSModeSystemStore:
+		return nil
+	case kube.TLSModeStrict:
+		if len(bootstrap.APIServerCA) == 0 {
+			return fmt.Errorf("agentTLSMode: %w", kube.ErrNoCA)
+		}
+		return nil
+	}
+	return fmt.Errorf("agentTLSMode: %w: %q", kube.ErrUnknownTLSMode, mode)
+}
+
+func parseIdentity(data map[string][]byte) (*handshake.Identity, Access, error) {
+	identity, err := handshake.ParseIdentity(data)
+	if err != nil {
+		return nil, Access{}, err
+	}
+	access, err := ParseKubeconfig(identity.Kubeconfig)
+	if err != nil {
+		return nil, Access{}, err
+	}
+	return &identity, access, nil
+}
+
+// parsed turns a value that goes with an error into none.
+func parsed[T any](value T, err error) (*T, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &value, nil
+}
+
+func sameVersion(a, b *corev1.Secret) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.UID == b.UID && a.ResourceVersion == b.ResourceVersion
+}
+
+func sameIdentity(a, b *handshake.Identity) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return identityKey(*a) == identityKey(*b)
+}
+
+// identityKey is equal for equal identities, and fit to be kept.
+func identityKey(identity handshake.Identity) string {
+	hash := sha256.New()
+	for _, part := range []string{string(identity.Kubeconfig), identity.DeploymentNamespace, identity.ClusterNamespace, identity.ClusterName} {
+		fmt.Fprintf(hash, "%d:%s", len(part), part)
+	}
+	return string(hash.Sum(nil))
+}

@@ -1,0 +1,30 @@
+package register
+
+import (
+	"fmt"
+	"io"
+)
+
+// The random part of a request (registration.md §0.2): 54 characters of 27.
+const (
+	randomAlphabet = "bcdfghjklmnpqrstvwxz2456789"
+	randomLength   = 54
+)
+
+// randomToken draws each character evenly: a byte that would favour the alphabet's beginning is thrown away.
+func randomToken(random io.Reader) (string, error) {
+	const fair = 256 - 256%len(randomAlphabet)
+	token := make([]byte, 0, randomLength)
+	buffer := make([]byte, randomLength)
+	for len(token) < randomLength {
+		if _, err := io.ReadFull(random, buffer); err != nil {
+			return "", fmt.Errorf("drawing a random token: %w", err)
+		}
+		for _, b := range buffer {
+			if int(b) < fair && len(token) < randomLength {
+				token = append(token, randomAlphabet[int(b)%len(randomAlphabet)])
+			}
+		}
+	}
+	return string(token), nil
+}

@@ -1,0 +1,268 @@
+// Package register gets the agent its identity on the hub and keeps watch over it.
+//
+//	look (three local objects, what the hub said) ─► handshake.Next ─► do it ─► look again
+//
+// The decisions are handshake.Next's. Here is what they need: reading, asking, writing, waiting.
+package register
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/handshake"
+)
+
+// errEnded means that what used the identity returned though nobody asked it to.
+var errEnded = errors.New("the agent's work ended by itself")
+
+// Options of Run.
+type Options struct {
+	// Local is the agent's own cluster. Its client must not have a timeout, for it is also used for watches.
+	Local kubernetes.Interface
+	// Namespace is the agent's own: Secrets fleet-agent and fleet-agent-bootstrap and ConfigMap fleet-agent
+	// are there.
+	Namespace string
+	// Pod is the host name of the agent, a label of the requests it makes. Empty: no such label.
+	Pod string
+	// Clock says what time it is. Required.
+	Clock func() time.Time
+	// Random is where request names and the spread of pauses come from, crypto/rand.Reader but in tests.
+	Random io.Reader
+	// Log is told what happens. Nil: nobody is told.
+	Log *slog.Logger
+	// Connect makes the client for one identity. Nil: a client of the API server the configuration names.
+	Connect func(*rest.Config) (Hub, error)
+	// OnStage is called when the stage changes, with the reason for one that is not Use. Nil: nobody is told.
+	OnStage func(stage handshake.AgentStage, reason string)
+	// Poll says how often a credential is asked for where it cannot be watched. The zero value: every 100 ms
+	// for 30 s, then ever slower down to every 2 s.
+	Poll Poll
+}
+
+// Session is a proven identity, and what goes with it.
+type Session struct {
+	// Hub reaches the hub as this identity: no rate limit, no timeout. What the hub answers to it is listened
+	// to: 401, 403 and an untrusted CA make Run ask whether the identity still works.
+	Hub *rest.Config
+	// ClusterNamespace and ClusterName are the Cluster this agent speaks for.
+	ClusterNamespace, ClusterName string
+	// DeploymentNamespace is where on the hub its BundleDeployments are.
+	DeploymentNamespace string
+	// Config is ConfigMap fleet-agent, the zero value if it is missing or malformed.
+	Config config.Agent
+}
+
+// Run calls use with a proven identity, registering for one if there is none, and sees that it stays
+// proven. When the identity is lost, use's context is canceled; once use has returned, Run starts over and
+// calls use again with the next. It returns nil when ctx ends, the error of use if that returns by itself,
+// and else one of handshake's sentinels in a sentence that says what to do: nothing but a human or another
+// replica would help.
+func Run(ctx context.Context, o Options, use func(context.Context, Session) error) error {
+	a := newAgent(o, use)
+	ctx, cancel := context.WithCancel(ctx)
+	watching := watchSecrets(ctx, o.Local, o.Namespace, a.changed)
+	defer func() { cancel(); watching.Wait() }()
+	defer a.stopServing()
+	for ctx.Err() == nil {
+		if a.ended() {
+			return a.serving.outcome()
+		}
+		state, err := a.look(ctx)
+		if err != nil {
+			if ctx.Err() == nil {
+				a.log.Warn("reading the agent's secrets, trying again", "error", err)
+			}
+			a.looks.tried(a.now())
+			a.pause(ctx, a.looks.until(a.now()))
+			continue
+		}
+		a.looks.reset()
+		step := handshake.Next(state)
+		a.tell(step)
+		if err := a.act(ctx, step); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// agent is what a Run remembers between two looks.
+type agent struct {
+	Options
+	log *slog.Logger
+	use func(context.Context, Session) error
+
+	changed chan struct{} // a Secret of ours may have changed
+	doubted chan struct{} // the hub turned the serving identity away
+
+	looks, asks, proofs, requests pace
+
+	found     found                // the last look
+	verdict   handshake.Verdict    // on the stored identity
+	hasServed bool                 // an identity has been used
+	serving   *serving             // nil if none is
+	attempt   *attempt             // with the bootstrap secret at hand, nil before the first
+	stage     handshake.AgentStage // as told last
+	reason    string
+}
+
+// attempt is what this process did with one bootstrap secret.
+type attempt struct {
+	token      handshake.Verdict
+	access     Access // under the TLS mode, once a request was made
+	hub        Hub    // the same
+	request    *handshake.PendingRequest
+	credential *handshake.Credential
+	proof      handshake.Verdict
+}
+
+func newAgent(o Options, use func(context.Context, Session) error) *agent {
+	if o.Connect == nil {
+		o.Connect = connect
+	}
+	a := &agent{Options: o, log: o.Log, use: use, changed: make(chan struct{}, 1), doubted: make(chan struct{}, 1)}
+	if a.log == nil {
+		a.log = slog.New(slog.DiscardHandler)
+	}
+	for _, p := range []*pace{&a.looks, &a.asks, &a.requests} {
+		*p = pace{first: firstPause, long: longPause, random: o.Random}
+	}
+	a.proofs = pace{first: firstProofPause, long: longProofPause, random: o.Random}
+	return a
+}
+
+func (a *agent) now() time.Time { return a.Clock() }
+
+// tell reports a stage once, when it or its reason is new.
+func (a *agent) tell(step handshake.AgentStep) {
+	reason := string(step.Awaited)
+	if step.Err != nil {
+		reason = step.Err.Error()
+	}
+	if step.Stage == a.stage && reason == a.reason {
+		return
+	}
+	a.stage, a.reason = step.Stage, reason
+	a.log.Debug("next step", "stage", step.Stage, "reason", reason)
+	if step.Stage == handshake.AwaitBootstrap {
+		a.log.Error("Failed to register agent", "error", step.Err)
+	}
+	if a.OnStage != nil {
+		a.OnStage(step.Stage, reason)
+	}
+}
+
+// act does the step, or as much of it as can be done without looking again. An error ends Run.
+func (a *agent) act(ctx context.Context, step handshake.AgentStep) error {
+	if step.Stage != handshake.Use {
+		a.stopServing()
+	}
+	switch step.Stage {
+	case handshake.Use:
+		a.serveStep(ctx, step)
+	case handshake.Request:
+		a.requestStep(ctx)
+	case handshake.Await:
+		a.awaitStep(ctx, step.Awaited)
+	case handshake.AwaitBootstrap:
+		if step.AskAgain {
+			a.askStored(ctx)
+			return nil
+		}
+		a.pause(ctx, longPause) // the configuration is not watched
+	case handshake.GiveUp:
+		return step.Err
+	}
+	return nil
+}
+
+func (a *agent) awaitStep(ctx context.Context, awaited handshake.Awaited) {
+	switch awaited {
+	case handshake.AnswerToStored:
+		a.askStored(ctx)
+	case handshake.GrantedCredential:
+		a.fetchCredential(ctx)
+	case handshake.AnswerToCredential:
+		a.proveCredential(ctx)
+	}
+}
+
+// pause waits for d, or until a Secret of ours changes or the work ends. It says whether d is over.
+func (a *agent) pause(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	var ended chan struct{} // nil, which never happens, where nothing is in use
+	if a.serving != nil {
+		ended = a.serving.done
+	}
+	select {
+	case <-timer.C:
+		return true
+	case <-a.changed:
+	case <-ended:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// askStored asks the hub about the stored identity as soon as that is due.
+func (a *agent) askStored(ctx context.Context) {
+	if !a.pause(ctx, a.asks.until(a.now())) {
+		return
+	}
+	err := a.prove(ctx, a.found.access, a.found.identity.DeploymentNamespace)
+	if ctx.Err() != nil {
+		return // no answer, but because we left
+	}
+	a.asks.tried(a.now())
+	before := a.verdict.Answer
+	a.verdict = judge(a.verdict, answerOf(err), a.now())
+	switch {
+	case err == nil:
+		a.asks.reset()
+	case before != a.verdict.Answer:
+		a.log.Warn("the hub does not accept the stored identity", "answer", a.verdict.Answer, "error", err)
+	}
+}
+
+// prove asks a hub whether an identity may do an agent's work.
+func (a *agent) prove(ctx context.Context, access Access, namespace string) error {
+	hub, err := a.Connect(access.Config())
+	if err != nil {
+		return err
+	}
+	return hub.Prove(ctx, namespace)
+}
+
+// judge notes an answer; the time stays where the answer is the same.
+func judge(v handshake.Verdict, answer handshake.Answer, now time.Time) handshake.Verdict {
+	if v.Answer == answer {
+		return v
+	}
+	return handshake.Verdict{Answer: answer, Since: now}
+}
+
+// found is what a look found in the agent's namespace.
+type found struct {
+	bootstrapSecret *corev1.Secret // nil if there is none
+	bootstrap       *handshake.Bootstrap
+	bootstrapErr    error
+
+	identity    *handshake.Identity // nil if there is none that can be read
+	identityErr error
+	access      Access // of the identity
+
+	config    config.Agent
+	configErr error
+}

@@ -1,0 +1,168 @@
+package register
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/fleet-hub/fleet/internal/handshake"
+)
+
+// serving is one identity in use.
+type serving struct {
+	key    string
+	cancel context.CancelFunc
+	done   chan struct{} // closed when use has returned
+	err    error         // what it returned
+}
+
+// serveStep writes a new identity, sees that the identity at hand is in use, clears up, and waits for
+// something to happen.
+func (a *agent) serveStep(ctx context.Context, step handshake.AgentStep) {
+	if step.Store && !a.storeCredential(ctx) {
+		return
+	}
+	a.serve(ctx)
+	if step.DropBootstrap && !a.clearBootstrap(ctx) {
+		return
+	}
+	if step.AskAgain {
+		a.askStored(ctx)
+		return
+	}
+	a.attend(ctx)
+}
+
+// storeCredential makes the proven credential the stored identity. Leaving waits for the write: the hub
+// hands a credential out once.
+func (a *agent) storeCredential(ctx context.Context) bool {
+	granted := *a.attempt.credential
+	access := a.grantedAccess()
+	kubeconfig, err := access.Kubeconfig()
+	identity := handshake.Identity{
+		Kubeconfig:          kubeconfig,
+		DeploymentNamespace: granted.DeploymentNamespace,
+		ClusterNamespace:    granted.ClusterNamespace,
+		ClusterName:         granted.ClusterName,
+	}
+	if err == nil {
+		err = store(context.WithoutCancel(ctx), a.Local, a.Namespace, identity)
+	}
+	a.looks.tried(a.now())
+	if err != nil {
+		a.log.Error("Failed to register agent", "error", err)
+		a.pause(ctx, a.looks.until(a.now()))
+		return false
+	}
+	a.looks.reset()
+	a.found.identity, a.found.access, a.found.identityErr = &identity, access, nil
+	a.verdict = handshake.Verdict{Answer: handshake.Accepted, Since: a.now()}
+	a.log.Info("registered", "cluster", granted.ClusterNamespace+"/"+granted.ClusterName)
+	return true
+}
+
+// serve puts the stored identity to use, if it is not in use already.
+func (a *agent) serve(ctx context.Context) {
+	identity := *a.found.identity
+	key := identityKey(identity)
+	if a.serving != nil && a.serving.key == key {
+		return
+	}
+	a.stopServing()
+	hub := a.found.access.Config()
+	hub.Wrap(func(next http.RoundTripper) http.RoundTripper { return listener{next: next, doubted: a.doubted} })
+	session := Session{
+		Hub:                 hub,
+		ClusterNamespace:    identity.ClusterNamespace,
+		ClusterName:         identity.ClusterName,
+		DeploymentNamespace: identity.DeploymentNamespace,
+		Config:              a.found.config,
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	started := &serving{key: key, cancel: cancel, done: make(chan struct{})}
+	a.serving, a.hasServed = started, true
+	go func() {
+		defer close(started.done)
+		started.err = a.use(ctx, session)
+	}()
+}
+
+// stopServing takes the identity out of use and waits until it is.
+func (a *agent) stopServing() {
+	if a.serving == nil {
+		return
+	}
+	a.serving.cancel()
+	<-a.serving.done
+	a.serving = nil
+}
+
+// outcome is why the work ended, though nobody had asked it to.
+func (s *serving) outcome() error {
+	if s.err == nil {
+		return errEnded
+	}
+	return fmt.Errorf("working for the hub: %w", s.err)
+}
+
+// ended says whether what was put to use has returned.
+func (a *agent) ended() bool {
+	if a.serving == nil {
+		return false
+	}
+	select {
+	case <-a.serving.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// clearBootstrap deletes the bootstrap secret of the last look, if there was one.
+func (a *agent) clearBootstrap(ctx context.Context) bool {
+	seen := a.found.bootstrapSecret
+	if seen == nil {
+		return true
+	}
+	if err := dropBootstrap(ctx, a.Local, seen); err != nil {
+		a.looks.tried(a.now())
+		a.log.Warn("the bootstrap secret is used and could not be deleted, trying again", "error", err)
+		a.pause(ctx, a.looks.until(a.now()))
+		return false
+	}
+	a.log.Info("bootstrap secret deleted", "secret", seen.Namespace+"/"+seen.Name, "used", a.attempt != nil)
+	return true
+}
+
+// attend waits while the identity is in use: for a change of our Secrets, for the hub to turn the identity
+// away, for the work to end.
+func (a *agent) attend(ctx context.Context) {
+	select {
+	case <-a.doubted:
+		a.verdict = handshake.Verdict{}
+		a.asks.spare(doubtPause)
+	case <-a.changed:
+	case <-a.serving.done:
+	case <-ctx.Done():
+	}
+}
+
+// listener watches what the hub answers to an identity in use.
+type listener struct {
+	next    http.RoundTripper
+	doubted chan<- struct{}
+}
+
+// RoundTrip passes the request on and raises a doubt where the answer is one that would count against the
+// identity. Whether it does is not decided here: another right may be missing than those an agent needs.
+func (l listener) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := l.next.RoundTrip(request)
+	turnedAway := err == nil && (response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden)
+	if turnedAway || isUntrusted(err) {
+		select {
+		case l.doubted <- struct{}{}:
+		default: // there is one waiting already
+		}
+	}
+	return response, err
+}

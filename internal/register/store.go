@@ -1,0 +1,72 @@
+package register
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/names"
+)
+
+// storeAttempts bounds how often a write starts over because somebody else wrote in between.
+const storeAttempts = 5
+
+// store writes the identity to Secret fleet-agent: created if missing, else changed in place. At no moment
+// is there no identity where there was one before.
+func store(ctx context.Context, local kubernetes.Interface, namespace string, identity handshake.Identity) error {
+	var err error
+	for range storeAttempts {
+		if err = storeOnce(ctx, local, namespace, identity); !apierrors.IsAlreadyExists(err) && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+			break
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("storing the identity in Secret %s/%s: %w", namespace, names.Agent, err)
+	}
+	return nil
+}
+
+func storeOnce(ctx context.Context, local kubernetes.Interface, namespace string, identity handshake.Identity) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	secrets := local.CoreV1().Secrets(namespace)
+	existing, err := secrets.Get(ctx, names.Agent, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = secrets.Create(ctx, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.Agent},
+			Type:       corev1.SecretTypeOpaque,
+			Data:       identity.Encode(),
+		}, metav1.CreateOptions{})
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	changed := existing.DeepCopy()
+	if changed.Data == nil {
+		changed.Data = map[string][]byte{}
+	}
+	maps.Copy(changed.Data, identity.Encode())
+	_, err = secrets.Update(ctx, changed, metav1.UpdateOptions{})
+	return err
+}
+
+// dropBootstrap deletes the bootstrap secret that was looked at, and no newer one: a Secret that was
+// replaced meanwhile carries a message of its own.
+func dropBootstrap(ctx context.Context, local kubernetes.Interface, seen *corev1.Secret) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	err := local.CoreV1().Secrets(seen.Namespace).Delete(ctx, seen.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &seen.UID, ResourceVersion: &seen.ResourceVersion},
+	})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("deleting Secret %s/%s: %w", seen.Namespace, seen.Name, err)
+	}
+	return nil
+}
