@@ -194,6 +194,7 @@ type DeployedResource struct {
 	// +nullable
 	Name string `json:"name,omitempty"`
 
+	// CreatedAt is the resource's creationTimestamp.
 	// +optional
 	// +nullable
 	CreatedAt metav1.Time `json:"createdAt,omitempty"`

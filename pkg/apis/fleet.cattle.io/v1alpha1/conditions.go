@@ -86,6 +86,10 @@ const (
 	ReasonClientIDMissing = "ClientIDMissing"
 	// ReasonClientIDAmbiguous means that several Clusters of the namespace have the request's client ID.
 	ReasonClientIDAmbiguous = "ClientIDAmbiguous"
+	// ReasonClientIDTaken means that a Cluster of the name that the client ID gives has another client ID.
+	ReasonClientIDTaken = "ClientIDTaken"
+	// ReasonSecretNameTaken means that a Secret of the token's name belongs to somebody else and is left alone.
+	ReasonSecretNameTaken = "SecretNameTaken"
 	// ReasonManagedElsewhere means that another manager owns the object and Fleet leaves it alone.
 	ReasonManagedElsewhere = "ManagedElsewhere"
 )

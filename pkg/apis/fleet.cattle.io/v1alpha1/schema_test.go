@@ -1,0 +1,229 @@
+package v1alpha1_test
+
+import (
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// ourKinds are the kinds this package has.
+var ourKinds = []string{
+	"Bundle", "BundleDeployment", "BundleNamespaceMapping", "Cluster",
+	"ClusterGroup", "ClusterRegistration", "ClusterRegistrationToken", "Content",
+}
+
+// otherKinds were recorded and are not of registration and delivery.
+var otherKinds = []string{"GitRepo", "GitRepoRestriction", "HelmOp", "ImageScan", "Policy", "Schedule"}
+
+// decided are our additions to the recorded schemas. They are optional, and no
+// other implementation reads or writes them.
+var decided = []struct{ why, pattern string }{
+	{"a request says what it is waiting for",
+		`^ClusterRegistration\.schema\.properties\.status\.properties\.conditions: <absent> -> map\[`},
+	{"a token says what it is waiting for",
+		`^ClusterRegistrationToken\.schema\.properties\.status\.properties\.conditions: <absent> -> map\[`},
+}
+
+func TestSchemasAreTheRecordedOnes(t *testing.T) {
+	used := map[string]bool{}
+	for _, kind := range ourKinds {
+		t.Run(kind, func(t *testing.T) {
+			for _, difference := range differences(kind, recordedCRD(t, kind), ourCRD(t, kind)) {
+				why := ""
+				for _, addition := range decided {
+					if regexp.MustCompile(addition.pattern).MatchString(difference) {
+						why = addition.why
+					}
+				}
+				if why == "" {
+					t.Errorf("recorded -> ours: %s", difference)
+				}
+				used[why] = true
+			}
+		})
+	}
+	for _, addition := range decided {
+		if !used[addition.why] {
+			t.Errorf("decided, but not in the schemas: %s", addition.why)
+		}
+	}
+}
+
+func TestEveryFieldOfOursIsInTheRecordedTreeAndBack(t *testing.T) {
+	added := map[string][]string{
+		"ClusterRegistration":      conditionFields("status.conditions"),
+		"ClusterRegistrationToken": conditionFields("status.conditions"),
+	}
+	for _, kind := range ourKinds {
+		t.Run(kind, func(t *testing.T) {
+			recorded := fields(recordedCRD(t, kind))
+			for _, field := range added[kind] {
+				recorded[field] = true
+			}
+			ours := fields(ourCRD(t, kind))
+			if len(ours) < 4 {
+				t.Fatalf("only %d fields: the tree was not walked", len(ours))
+			}
+			if diff := cmp.Diff(sorted(recorded), sorted(ours)); diff != "" {
+				t.Errorf("fields (-recorded and decided +ours):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestEveryRecordedCRDIsOursOrKnowinglyNot(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(recordedFolder, "crds", "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]bool{}
+	for _, file := range files {
+		names := readDocuments(t, file)[0].object["names"].(map[string]any)
+		got[names["kind"].(string)] = true
+	}
+	want := map[string]bool{}
+	for _, kind := range append(append([]string{}, ourKinds...), otherKinds...) {
+		want[kind] = true
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("kinds (-ours and others +recorded):\n%s", diff)
+	}
+}
+
+func TestPrinterColumns(t *testing.T) {
+	ready := `.status.conditions[?(@.type=="Ready")].message`
+	tests := map[string][][2]string{
+		"Bundle":                   {{"BundleDeployments-Ready", ".status.display.readyClusters"}, {"Status", ready}},
+		"BundleDeployment":         {{"Deployed", ".status.display.deployed"}, {"Monitored", ".status.display.monitored"}, {"Status", ready}},
+		"BundleNamespaceMapping":   nil,
+		"Cluster":                  {{"Bundles-Ready", ".status.display.readyBundles"}, {"Last-Seen", ".status.agent.lastSeen"}, {"Status", ready}},
+		"ClusterGroup":             {{"Clusters-Ready", ".status.display.readyClusters"}, {"Bundles-Ready", ".status.display.readyBundles"}, {"Status", ready}},
+		"ClusterRegistration":      {{"Cluster-Name", ".status.clusterName"}, {"Labels", ".spec.clusterLabels"}},
+		"ClusterRegistrationToken": {{"Secret-Name", ".status.secretName"}},
+		"Content":                  nil,
+	}
+	for _, kind := range ourKinds {
+		want, ok := tests[kind]
+		if !ok {
+			t.Errorf("%s: no columns are given here", kind)
+		}
+		t.Run(kind, func(t *testing.T) {
+			var got [][2]string
+			columns, _ := ourCRD(t, kind)["columns"].([]any)
+			for _, column := range columns {
+				column := column.(map[string]any)
+				if column["type"] != "string" {
+					t.Errorf("%v is of type %v: a time would be shown as an age", column["name"], column["type"])
+				}
+				got = append(got, [2]string{column["name"].(string), column["jsonPath"].(string)})
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("columns (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestCRDsOutliveTheirChart(t *testing.T) {
+	for _, kind := range ourKinds {
+		metadata := readDocuments(t, crdFile(kind))[0].object["metadata"].(map[string]any)
+		annotations := metadata["annotations"].(map[string]any)
+		if annotations["helm.sh/resource-policy"] != "keep" {
+			t.Errorf("%s: uninstalling the chart would delete every object of the kind", kind)
+		}
+	}
+}
+
+func TestEveryFieldOfOursIsDescribed(t *testing.T) {
+	// Names that say it all, and what Kubernetes describes.
+	plain := regexp.MustCompile(`(^|\.)(name|namespace|kind|apiVersion|uid|value|enabled|metadata|items|comparePatches|` +
+		`clusterName|clusterSelector|clusterGroup|clusterGroupSelector|selector|secretKeyRef|configMapKeyRef|agent\w+\..*|` +
+		`ready|notReady|waitApplied|errApplied|outOfSync|modified|pending|missing|unknown|lastTransitionTime|lastUpdateTime)$`)
+	for _, kind := range ourKinds {
+		crd := readDocuments(t, crdFile(kind))[0].object
+		version := crd["spec"].(map[string]any)["versions"].([]any)[0].(map[string]any)
+		root := version["schema"].(map[string]any)["openAPIV3Schema"].(map[string]any)
+		walk("", root, func(path string, schema map[string]any) {
+			text, _ := schema["description"].(string)
+			if text == "" && !plain.MatchString(path) && path != "" {
+				t.Errorf("%s: %s has no description", kind, path)
+			}
+		})
+	}
+}
+
+func crdFile(kind string) string {
+	return filepath.Join(crdFolder, "fleet.cattle.io_"+strings.ToLower(kind)+"s.yaml")
+}
+
+// recordedCRD is what a recorded CRD says, in the form of ourCRD.
+func recordedCRD(t *testing.T, kind string) map[string]any {
+	t.Helper()
+	return facts(t, readDocuments(t, filepath.Join(recordedFolder, "crds", strings.ToLower(kind)+"s.yaml"))[0].object)
+}
+
+// ourCRD is what our CRD says, without what is only for people.
+func ourCRD(t *testing.T, kind string) map[string]any {
+	t.Helper()
+	crd := readDocuments(t, crdFile(kind))[0].object
+	spec := crd["spec"].(map[string]any)
+	if spec["group"] != "fleet.cattle.io" {
+		t.Errorf("%s: group %v", kind, spec["group"])
+	}
+	return facts(t, spec)
+}
+
+func facts(t *testing.T, spec map[string]any) map[string]any {
+	t.Helper()
+	versions := spec["versions"].([]any)
+	if len(versions) != 1 {
+		t.Fatalf("%d versions", len(versions))
+	}
+	version := versions[0].(map[string]any)
+	schema := version["schema"].(map[string]any)["openAPIV3Schema"].(map[string]any)
+	walk("", schema, func(_ string, schema map[string]any) { delete(schema, "description") })
+	return map[string]any{
+		"names":        spec["names"],
+		"scope":        spec["scope"],
+		"version":      version["name"],
+		"served":       version["served"],
+		"storage":      version["storage"],
+		"subresources": version["subresources"],
+		"columns":      version["additionalPrinterColumns"],
+		"schema":       schema,
+	}
+}
+
+// walk visits a schema and all schemas in it.
+func walk(path string, schema map[string]any, visit func(path string, schema map[string]any)) {
+	visit(path, schema)
+	if properties, ok := schema["properties"].(map[string]any); ok {
+		for name, property := range properties {
+			walk(strings.TrimPrefix(path+"."+name, "."), property.(map[string]any), visit)
+		}
+	}
+	if items, ok := schema["items"].(map[string]any); ok {
+		walk(path+".items", items, visit)
+	}
+	if values, ok := schema["additionalProperties"].(map[string]any); ok {
+		walk(path+".items", values, visit)
+	}
+}
+
+// fields is the tree of a CRD's fields, as paths.
+func fields(crd map[string]any) map[string]bool {
+	found := map[string]bool{}
+	walk("", crd["schema"].(map[string]any), func(path string, _ map[string]any) { found[path] = true })
+	return found
+}
+
+func conditionFields(path string) []string {
+	list := []string{path, path + ".items"}
+	for _, name := range []string{"lastTransitionTime", "lastUpdateTime", "message", "reason", "status", "type"} {
+		list = append(list, path+".items."+name)
+	}
+	return list
+}
