@@ -1,0 +1,160 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+
+	lassocache "github.com/rancher/lasso/pkg/cache"
+	"github.com/rancher/lasso/pkg/client"
+	"github.com/rancher/lasso/pkg/controller"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// workers is how many objects of one kind are worked on at a time. Handlers wait for nothing but short requests.
+const workers = 10
+
+// ErrNotSynced means that a kind could not be listed and watched before the deadline of Start.
+var ErrNotSynced = errors.New("the caches did not fill in time")
+
+// alwaysAsk is a client factory that never calls the server ill: lasso's own check answers a failed list with a
+// sleep of 15 s that nothing can end, where the watch's own backoff starts below a second.
+type alwaysAsk struct{ client.SharedClientFactory }
+
+// IsHealthy is always true.
+func (alwaysAsk) IsHealthy(context.Context) bool { return true }
+
+// scope is one selection of objects for each kind: its caches and the controllers on them.
+type scope struct {
+	caches      *caches
+	controllers controller.SharedControllerFactory
+}
+
+type scopeOptions struct {
+	namespaces map[schema.GroupVersionKind]string
+	selections map[schema.GroupVersionKind]func(*metav1.ListOptions)
+}
+
+func newScope(clients client.SharedClientFactory, o scopeOptions) *scope {
+	selections := map[schema.GroupVersionKind]lassocache.TweakListOptionsFunc{}
+	for gvk, selection := range o.selections {
+		selections[gvk] = selection
+	}
+	shared := &caches{
+		SharedCacheFactory: lassocache.NewSharedCachedFactory(clients, &lassocache.SharedCacheFactoryOptions{
+			KindNamespace: o.namespaces,
+			KindTweakList: selections,
+		}),
+		informers: map[schema.GroupVersionKind]cache.SharedIndexInformer{},
+		failures:  map[schema.GroupVersionKind]error{},
+	}
+	return &scope{
+		caches: shared,
+		controllers: controller.NewSharedControllerFactory(shared, &controller.SharedControllerFactoryOptions{
+			DefaultWorkers:         workers,
+			KindRateLimiter:        rateLimiters(),
+			SyncOnlyChangedObjects: true,
+		}),
+	}
+}
+
+// caches slims what is kept of each object and remembers why a kind cannot be listed.
+type caches struct {
+	lassocache.SharedCacheFactory
+
+	mu        sync.Mutex
+	informers map[schema.GroupVersionKind]cache.SharedIndexInformer
+	failures  map[schema.GroupVersionKind]error
+}
+
+// ForResourceKind prepares an informer when it is asked for the first time.
+func (c *caches) ForResourceKind(gvr schema.GroupVersionResource, kind string, namespaced bool) (cache.SharedIndexInformer, error) {
+	informer, err := c.SharedCacheFactory.ForResourceKind(gvr, kind, namespaced)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	gvk := gvr.GroupVersion().WithKind(kind)
+	if _, prepared := c.informers[gvk]; prepared {
+		return informer, nil
+	}
+	c.informers[gvk] = informer
+	if err := informer.SetTransform(slim); err != nil {
+		return nil, fmt.Errorf("preparing the cache of %s: %w", kind, err)
+	}
+	err = informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
+		c.mu.Lock()
+		c.failures[gvk] = err
+		c.mu.Unlock()
+		cache.DefaultWatchErrorHandler(ctx, r, err)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("preparing the cache of %s: %w", kind, err)
+	}
+	return informer, nil
+}
+
+// slim drops what no controller reads: who wrote which field, what other implementations last applied, and the
+// bytes of Contents, which are most of a hub's data.
+func slim(obj any) (any, error) {
+	item, err := meta.Accessor(obj)
+	if err != nil {
+		return obj, nil //nolint:nilerr // a tombstone has no metadata and needs no slimming
+	}
+	item.SetManagedFields(nil)
+	delete(item.GetAnnotations(), fleet.AnnotationSetApplied)
+	if content, ok := obj.(*fleet.Content); ok {
+		content.Content = nil
+	}
+	return obj, nil
+}
+
+// unsynced names the kinds that have not been listed yet, with the last reason there was.
+func (c *caches) unsynced() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var kinds []string
+	for gvk, informer := range c.informers {
+		if informer.HasSynced() {
+			continue
+		}
+		text := gvk.Kind
+		if err := c.failures[gvk]; err != nil {
+			text += " (" + err.Error() + ")"
+		}
+		kinds = append(kinds, text)
+	}
+	sort.Strings(kinds)
+	return kinds
+}
+
+// awaitSync asks until nothing is missing, ctx ends or the time is over.
+func awaitSync(ctx context.Context, deadline time.Duration, missing func() []string) error {
+	timeout := time.NewTimer(deadline)
+	defer timeout.Stop()
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for {
+		kinds := missing()
+		if len(kinds) == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timeout.C:
+			return fmt.Errorf("%w: %s", ErrNotSynced, strings.Join(kinds, ", "))
+		case <-again.C:
+		}
+	}
+}

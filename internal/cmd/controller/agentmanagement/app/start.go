@@ -1,0 +1,107 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/reconcile"
+)
+
+// SyncTimeout bounds how long Start waits for the caches.
+const SyncTimeout = 30 * time.Second
+
+// Start fills the caches and lets the controllers work until ctx ends. It returns when all of them do, or with an
+// error that names the kinds that could not be listed within SyncTimeout. To be called once, after every Register.
+func (a *Context) Start(ctx context.Context) error {
+	a.broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: a.Kube.CoreV1().Events("")})
+	context.AfterFunc(ctx, a.broadcaster.Shutdown)
+	go a.secrets.Run(ctx.Done())
+	for _, s := range a.scopes {
+		if err := s.caches.Start(ctx); err != nil {
+			return fmt.Errorf("starting the caches: %w", err)
+		}
+	}
+	// All caches fill before the first controller works: a handler may read any of them.
+	if err := awaitSync(ctx, SyncTimeout, a.unsynced); err != nil {
+		return err
+	}
+	for _, s := range a.scopes {
+		if err := s.controllers.Start(ctx, 0); err != nil {
+			return fmt.Errorf("starting the controllers: %w", err)
+		}
+	}
+	return nil
+}
+
+func (a *Context) unsynced() (kinds []string) {
+	for _, s := range a.scopes {
+		kinds = append(kinds, s.caches.unsynced()...)
+	}
+	return kinds
+}
+
+// addRecorder prepares Events; they are sent after Start.
+func (a *Context) addRecorder() {
+	scheme, err := newScheme()
+	if err != nil {
+		scheme = nil // the same scheme was made before, see newClients
+	}
+	a.broadcaster = record.NewBroadcaster()
+	a.Recorder = a.broadcaster.NewRecorder(scheme, corev1.EventSource{Component: "fleet-controller"})
+}
+
+// notKubeconfigs leaves out the Secrets that are many and never hold a kubeconfig.
+const notKubeconfigs = "type!=helm.sh/release.v1,type!=kubernetes.io/service-account-token," +
+	"type!=fleet.cattle.io/agent-credential,type!=fleet.cattle.io/cluster-registration-values," +
+	"type!=fleet.cattle.io/bundle-deployment/v1alpha1,type!=fleet.cattle.io/bundle-values/v1alpha1"
+
+// watchKubeconfigSecrets wakes the Clusters that name a Secret when it changes. It watches names and versions
+// only: a kubeconfig is read when it is needed and never kept.
+func (a *Context) watchKubeconfigSecrets() error {
+	client, err := metadata.NewForConfig(kube.Watching(a.RESTConfig))
+	if err != nil {
+		return err
+	}
+	secrets := corev1.SchemeGroupVersion.WithResource("secrets")
+	a.secrets = metadatainformer.NewFilteredMetadataInformer(client, secrets, metav1.NamespaceAll, 0, nil, func(o *metav1.ListOptions) {
+		o.FieldSelector = notKubeconfigs
+	}).Informer()
+	if err := a.secrets.SetTransform(nameAndVersion); err != nil {
+		return err
+	}
+	return reconcile.Watch(a.secrets, a.clustersOf, reconcile.Nudge(a.Clusters))
+}
+
+// clustersOf finds the Clusters that name a Secret.
+func (a *Context) clustersOf(secret *metav1.PartialObjectMetadata) []types.NamespacedName {
+	key := types.NamespacedName{Namespace: secret.Namespace, Name: secret.Name}
+	clusters, err := a.Clusters.Cache().GetByIndex(ClustersByKubeconfig, key.String())
+	if err != nil {
+		return nil // only without the index, which New adds
+	}
+	var keys []types.NamespacedName
+	for _, cluster := range clusters {
+		keys = append(keys, types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name})
+	}
+	return keys
+}
+
+func nameAndVersion(obj any) (any, error) {
+	secret, ok := obj.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return obj, nil
+	}
+	return &metav1.PartialObjectMetadata{TypeMeta: secret.TypeMeta, ObjectMeta: metav1.ObjectMeta{
+		Namespace: secret.Namespace, Name: secret.Name, UID: secret.UID, ResourceVersion: secret.ResourceVersion,
+	}}, nil
+}

@@ -1,0 +1,183 @@
+package reconcile
+
+import (
+	"fmt"
+	"reflect"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// bySetIndex finds the members of a set in a cache.
+const bySetIndex = "fleet.by-set"
+
+// Client is the part of a controller that children need: its cache and its requests. Controllers of wrangler's
+// generic package are clients; of the cluster-scoped ones, see ClusterKind.
+type Client[T Object] interface {
+	Patcher[T]
+	GroupVersionKind() schema.GroupVersionKind
+	Informer() cache.SharedIndexInformer
+	Create(T) (T, error)
+	Delete(namespace, name string, options *metav1.DeleteOptions) error
+}
+
+// ClusterClient is Client for cluster-scoped objects.
+type ClusterClient[T Object] interface {
+	GroupVersionKind() schema.GroupVersionKind
+	Informer() cache.SharedIndexInformer
+	Create(T) (T, error)
+	Get(name string, options metav1.GetOptions) (T, error)
+	Patch(name string, pt types.PatchType, data []byte, subresources ...string) (T, error)
+	Delete(name string, options *metav1.DeleteOptions) error
+}
+
+// Kind is one kind of children: where to find them and how to write them.
+type Kind struct {
+	gvk       schema.GroupVersionKind
+	goType    reflect.Type
+	informer  cache.SharedIndexInformer
+	live      func(namespace, name string) (Object, error)
+	create    func(Object) error
+	patch     func(namespace, name string, body []byte) error
+	remove    func(namespace, name string, options *metav1.DeleteOptions) error
+	owned     []path
+	tracks    bool
+	keepAlive bool
+}
+
+// path leads to a field we own in an object, whole.
+type path []string
+
+// KindOf makes a kind of children of a namespaced controller and indexes its cache by set. To be called before
+// the caches start.
+func KindOf[T Object](client Client[T]) Kind {
+	return newKind(client.GroupVersionKind(), client.Informer(), verbs[T]{
+		create: client.Create, get: client.Get, patch: client.Patch, remove: client.Delete,
+	})
+}
+
+// ClusterKind is KindOf for cluster-scoped objects.
+func ClusterKind[T Object](client ClusterClient[T]) Kind {
+	return newKind(client.GroupVersionKind(), client.Informer(), verbs[T]{
+		create: client.Create,
+		get:    func(_, name string, o metav1.GetOptions) (T, error) { return client.Get(name, o) },
+		patch: func(_, name string, pt types.PatchType, data []byte, sub ...string) (T, error) {
+			return client.Patch(name, pt, data, sub...)
+		},
+		remove: func(_, name string, o *metav1.DeleteOptions) error { return client.Delete(name, o) },
+	})
+}
+
+// Owning narrows what is ours in a child to these fields, written "spec.agentNamespace"; another controller owns
+// the rest. Of a child's labels and annotations, only those of the desired object are ours in any case.
+func (k Kind) Owning(fields ...string) Kind {
+	k.owned = nil
+	for _, field := range fields {
+		k.owned = append(k.owned, splitPath(field))
+	}
+	return k
+}
+
+// TrackingLabels removes labels that were ours and are so no longer; for that, their keys are kept in an
+// annotation (AnnotationLabelKeys).
+func (k Kind) TrackingLabels() Kind {
+	k.tracks = true
+	return k
+}
+
+// NeverPruned leaves children where they are when they leave the set; right for namespaces, which may hold what
+// others put there.
+func (k Kind) NeverPruned() Kind {
+	k.keepAlive = true
+	return k
+}
+
+type verbs[T Object] struct {
+	create func(T) (T, error)
+	get    func(namespace, name string, options metav1.GetOptions) (T, error)
+	patch  func(namespace, name string, pt types.PatchType, data []byte, subresources ...string) (T, error)
+	remove func(namespace, name string, options *metav1.DeleteOptions) error
+}
+
+func newKind[T Object](gvk schema.GroupVersionKind, informer cache.SharedIndexInformer, v verbs[T]) Kind {
+	index(informer)
+	return Kind{
+		gvk:      gvk,
+		goType:   reflect.TypeFor[T](),
+		informer: informer,
+		owned:    ownedFields(gvk.Kind),
+		live: func(namespace, name string) (Object, error) {
+			found, err := Optional(v.get(namespace, name, metav1.GetOptions{}))
+			if err != nil || isNil(found) {
+				return nil, err
+			}
+			return found, nil
+		},
+		create: func(obj Object) error {
+			typed, ok := obj.(T)
+			if !ok {
+				return fmt.Errorf("a child of kind %s is %T", gvk.Kind, obj)
+			}
+			_, err := v.create(typed)
+			return err
+		},
+		patch: func(namespace, name string, body []byte) error {
+			_, err := v.patch(namespace, name, types.MergePatchType, body)
+			return err
+		},
+		remove: v.remove,
+	}
+}
+
+// index adds the index by set unless another set of the same kind did.
+func index(informer cache.SharedIndexInformer) {
+	if _, done := informer.GetIndexer().GetIndexers()[bySetIndex]; done {
+		return
+	}
+	err := informer.AddIndexers(cache.Indexers{bySetIndex: func(obj any) ([]string, error) {
+		item, ok := obj.(Object)
+		if !ok || item.GetLabels()[fleet.LabelSetHash] == "" {
+			return nil, nil
+		}
+		return []string{item.GetLabels()[fleet.LabelSetHash]}, nil
+	}})
+	if err != nil {
+		panic(fmt.Sprintf("indexing after the caches have started: %v", err)) // a mistake in the wiring, seen at once
+	}
+}
+
+// cached finds an object in the cache; nil if it is not there.
+func (k Kind) cached(namespace, name string) (Object, error) {
+	key := name
+	if namespace != "" {
+		key = namespace + "/" + name
+	}
+	found, there, err := k.informer.GetIndexer().GetByKey(key)
+	if err != nil || !there {
+		return nil, err
+	}
+	obj, ok := found.(Object)
+	if !ok {
+		return nil, fmt.Errorf("the cache of %s holds %T", k.gvk.Kind, found)
+	}
+	return obj, nil
+}
+
+// members are the cached objects of a set.
+func (k Kind) members(hash string) ([]Object, error) {
+	found, err := k.informer.GetIndexer().ByIndex(bySetIndex, hash)
+	if err != nil {
+		return nil, err
+	}
+	members := make([]Object, 0, len(found))
+	for _, item := range found {
+		if obj, ok := item.(Object); ok {
+			members = append(members, obj)
+		}
+	}
+	return members, nil
+}

@@ -1,0 +1,165 @@
+package reconcile
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Patcher is the part of a controller's client that the patches need.
+type Patcher[T Object] interface {
+	Get(namespace, name string, options metav1.GetOptions) (T, error)
+	Patch(namespace, name string, pt types.PatchType, data []byte, subresources ...string) (T, error)
+}
+
+// patchAttempts is how often a patch is worked out anew after somebody else was faster. Each attempt starts from
+// what is there then, so a handful is enough for any number of writers that do not fight.
+const patchAttempts = 5
+
+// PatchStatus writes the status fields that change alters, and only those, so that each field of a status
+// can have an owner of its own. change gets a copy and may alter nothing but the status. Where it altered a list,
+// such as the conditions, the write holds only if nobody wrote since; else change is asked again about what is
+// there now. It returns what is there afterwards: read itself, if nothing was altered or the object is gone.
+func PatchStatus[T Object](client Patcher[T], read T, change func(T)) (T, error) {
+	return patch(client, read, change, "status")
+}
+
+// Patch is PatchStatus for everything but the status: metadata and spec. It always holds only if nobody wrote
+// since.
+func Patch[T Object](client Patcher[T], read T, change func(T)) (T, error) {
+	return patch(client, read, change, "")
+}
+
+func patch[T Object](client Patcher[T], read T, change func(T), subresource string) (T, error) {
+	current := read
+	for attempt := 0; ; attempt++ {
+		wanted, ok := current.DeepCopyObject().(T)
+		if !ok {
+			return read, fmt.Errorf("a copy of %T is %T", current, current.DeepCopyObject())
+		}
+		change(wanted)
+		body, err := difference(current, wanted, subresource)
+		if err != nil {
+			return read, err
+		}
+		if body == nil {
+			return current, nil
+		}
+		written, err := client.Patch(read.GetNamespace(), read.GetName(), types.MergePatchType, body, subresources(subresource)...)
+		switch {
+		case err == nil:
+			return written, nil
+		case apierrors.IsNotFound(err):
+			return read, nil // gone: there is nothing to report to
+		case !apierrors.IsConflict(err) || attempt == patchAttempts-1:
+			return read, fmt.Errorf("patching %s: %w", keyOf(read), err)
+		}
+		current, err = Optional(client.Get(read.GetNamespace(), read.GetName(), metav1.GetOptions{}))
+		if err != nil {
+			return read, fmt.Errorf("reading %s again: %w", keyOf(read), err)
+		}
+		if isNil(current) || current.GetUID() != read.GetUID() {
+			return read, nil // gone, or another object of that name: not ours to report about
+		}
+	}
+}
+
+func subresources(name string) []string {
+	if name == "" {
+		return nil
+	}
+	return []string{name}
+}
+
+func isNil(obj any) bool {
+	return obj == nil || reflect.ValueOf(obj).IsNil()
+}
+
+// difference is the merge patch from one state to the other, of the status or of everything else; nil when they
+// do not differ.
+func difference(from, to Object, subresource string) ([]byte, error) {
+	before, err := toMap(from)
+	if err != nil {
+		return nil, err
+	}
+	after, err := toMap(to)
+	if err != nil {
+		return nil, err
+	}
+	if subresource == "status" {
+		before, after = onlyStatus(before), onlyStatus(after)
+	} else {
+		delete(before, "status")
+		delete(after, "status")
+	}
+	changes, lists := mergeDiff(before, after)
+	if len(changes) == 0 {
+		return nil, nil
+	}
+	if lists || subresource == "" {
+		lock(changes, from.GetResourceVersion())
+	}
+	return json.Marshal(changes)
+}
+
+func onlyStatus(obj map[string]any) map[string]any {
+	return map[string]any{"status": obj["status"]}
+}
+
+// lock lets the server refuse the patch if the object was written since this version.
+func lock(changes map[string]any, version string) {
+	meta, ok := changes["metadata"].(map[string]any)
+	if !ok {
+		meta = map[string]any{}
+		changes["metadata"] = meta
+	}
+	meta["resourceVersion"] = version
+}
+
+// mergeDiff is the JSON merge patch (RFC 7386) from one object to the other; lists says whether a list that is
+// already there is replaced.
+func mergeDiff(from, to map[string]any) (changes map[string]any, lists bool) {
+	changes = map[string]any{}
+	for key := range from {
+		if _, stays := to[key]; !stays {
+			changes[key] = nil
+		}
+	}
+	for key, wanted := range to {
+		found, there := from[key]
+		if there && reflect.DeepEqual(found, wanted) {
+			continue
+		}
+		inner, isMap := wanted.(map[string]any)
+		outer, wasMap := found.(map[string]any)
+		if isMap && wasMap {
+			nested, nestedLists := mergeDiff(outer, inner)
+			changes[key], lists = nested, lists || nestedLists
+			continue
+		}
+		_, isList := wanted.([]any)
+		lists = lists || isList
+		changes[key] = wanted
+	}
+	return changes, lists
+}
+
+func toMap(obj any) (map[string]any, error) {
+	encoded, err := json.Marshal(obj)
+	if err != nil {
+		return nil, fmt.Errorf("encoding %T: %w", obj, err)
+	}
+	var decoded map[string]any
+	if err := json.Unmarshal(encoded, &decoded); err != nil {
+		return nil, fmt.Errorf("encoding %T: %w", obj, err)
+	}
+	return decoded, nil
+}
+
+func keyOf(obj Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+}

@@ -1,0 +1,261 @@
+package reconcile
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// ErrTerminating means a child is wanted but still on its way out; it is made anew once it is gone.
+var ErrTerminating = errors.New("it is being deleted")
+
+// Owner is whose children a set's objects are. The zero value owns what belongs to nobody.
+type Owner struct {
+	// GVK is the owner's kind.
+	GVK schema.GroupVersionKind
+	// Namespace and Name locate it; Namespace is empty for cluster-scoped owners.
+	Namespace, Name string
+	// UID is the owner's; empty if it is gone, and then no child may be created.
+	UID types.UID
+}
+
+// OwnerOf is the owner obj of a kind.
+func OwnerOf(gvk schema.GroupVersionKind, obj metav1.Object) Owner {
+	return Owner{GVK: gvk, Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID()}
+}
+
+// GoneOwner is an owner of which only the name is left: Apply it with no children, and they go.
+func GoneOwner(gvk schema.GroupVersionKind, namespace, name string) Owner {
+	return Owner{GVK: gvk, Namespace: namespace, Name: name}
+}
+
+func (o Owner) named() names.Owner {
+	if o.Name == "" {
+		return names.Owner{}
+	}
+	return names.Owner{GVK: o.GVK.String(), Name: o.Name, Namespace: o.Namespace}
+}
+
+// Set keeps the children of each owner as the rules want them.
+type Set struct {
+	id    string
+	kinds []Kind
+}
+
+// NewSet names a set. The ID is on every child: changing it orphans them. Kinds are all that a rule may return;
+// children of other kinds are an error, and are not pruned.
+func NewSet(id string, kinds ...Kind) *Set { return &Set{id: id, kinds: kinds} }
+
+// Hash is the value of the label fleet.LabelSetHash on the children of this owner.
+func (s *Set) Hash(owner Owner) string { return names.SetHash(s.id, owner.named()) }
+
+// Apply makes the objects the children of owner, in their order, and then deletes children that are not among
+// them. Objects are not altered. What is as it should be costs no request; what differs in a field of ours is
+// patched, and replaced where the server lets nobody change the field. All objects are tried; nothing is deleted
+// unless all are in place.
+func (s *Set) Apply(owner Owner, objects ...runtime.Object) error {
+	wanted := map[string]bool{}
+	var failures []error
+	for _, object := range objects {
+		kind, desired, err := s.prepare(owner, object)
+		if err != nil {
+			return err
+		}
+		wanted[memberKey(kind, desired)] = true
+		if err := kind.ensure(desired); err != nil {
+			failures = append(failures, fmt.Errorf("%s %s: %w", kind.gvk.Kind, keyOf(desired), err))
+		}
+	}
+	if len(failures) > 0 {
+		return errors.Join(failures...)
+	}
+	return s.prune(owner, wanted)
+}
+
+// prepare copies the object and puts the marks of the set on the copy.
+func (s *Set) prepare(owner Owner, object runtime.Object) (Kind, Object, error) {
+	kind, err := s.kindOf(object)
+	if err != nil {
+		return Kind{}, nil, err
+	}
+	desired, ok := object.DeepCopyObject().(Object)
+	if !ok {
+		return Kind{}, nil, fmt.Errorf("set %s: %T has no metadata", s.id, object)
+	}
+	if kind.tracks {
+		trackLabels(desired)
+	}
+	s.stamp(owner, desired)
+	return kind, desired, nil
+}
+
+func (s *Set) kindOf(object runtime.Object) (Kind, error) {
+	for _, kind := range s.kinds {
+		if kind.goType == reflect.TypeOf(object) {
+			return kind, nil
+		}
+	}
+	return Kind{}, fmt.Errorf("set %s: no children of type %T are declared", s.id, object)
+}
+
+// stamp marks an object as a child, so that either implementation recognises and prunes it (registration.md §0.4).
+func (s *Set) stamp(owner Owner, obj Object) {
+	labels := maps.Clone(obj.GetLabels())
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[fleet.LabelSetHash] = s.Hash(owner)
+	obj.SetLabels(labels)
+	annotate(obj, fleet.AnnotationSetID, s.id)
+	if owner.Name == "" {
+		return
+	}
+	annotate(obj, fleet.AnnotationSetOwnerGVK, owner.GVK.String())
+	annotate(obj, fleet.AnnotationSetOwnerName, owner.Name)
+	annotate(obj, fleet.AnnotationSetOwnerNamespace, owner.Namespace)
+	if owner.UID == "" || obj.GetNamespace() == "" || owner.Namespace != "" && owner.Namespace != obj.GetNamespace() {
+		return // an owner in another namespace cannot be referred to
+	}
+	no := false
+	obj.SetOwnerReferences(append(obj.GetOwnerReferences(), metav1.OwnerReference{
+		APIVersion: owner.GVK.GroupVersion().String(), Kind: owner.GVK.Kind, Name: owner.Name, UID: owner.UID,
+		Controller: &no, BlockOwnerDeletion: &no,
+	}))
+}
+
+func annotate(obj Object, key, value string) {
+	annotations := maps.Clone(obj.GetAnnotations())
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[key] = value
+	obj.SetAnnotations(annotations)
+}
+
+// ensure makes one child what it should be.
+func (k Kind) ensure(desired Object) error {
+	live, err := k.cached(desired.GetNamespace(), desired.GetName())
+	if err != nil {
+		return err
+	}
+	if live != nil {
+		err := k.adjust(live, desired)
+		if !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	err = k.create(desired)
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	// Not ours, or not yet in the cache.
+	live, err = k.live(desired.GetNamespace(), desired.GetName())
+	if err != nil {
+		return err
+	}
+	if live == nil {
+		return k.create(desired) // gone in between
+	}
+	return k.adjust(live, desired)
+}
+
+// adjust changes a child that is there, or replaces it.
+func (k Kind) adjust(live, desired Object) error {
+	if live.GetDeletionTimestamp() != nil {
+		return ErrTerminating
+	}
+	liveMap, err := toMap(live)
+	if err != nil {
+		return err
+	}
+	desiredMap, err := toMap(desired)
+	if err != nil {
+		return err
+	}
+	if mustRecreate(k.gvk.Kind, liveMap, desiredMap) {
+		if err := k.delete(live); err != nil {
+			return err
+		}
+		return k.create(desired)
+	}
+	body, err := k.patchFor(liveMap, desiredMap)
+	if err != nil || body == nil {
+		return err
+	}
+	return k.patch(desired.GetNamespace(), desired.GetName(), body)
+}
+
+// delete removes exactly this object; one that is gone, or was replaced since, is no error.
+func (k Kind) delete(obj Object) error {
+	background, uid := metav1.DeletePropagationBackground, obj.GetUID()
+	options := &metav1.DeleteOptions{PropagationPolicy: &background}
+	if uid != "" {
+		options.Preconditions = &metav1.Preconditions{UID: &uid}
+	}
+	err := k.remove(obj.GetNamespace(), obj.GetName(), options)
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+func (s *Set) prune(owner Owner, wanted map[string]bool) error {
+	var failures []error
+	for _, kind := range s.kinds {
+		if kind.keepAlive {
+			continue
+		}
+		members, err := kind.members(s.Hash(owner))
+		if err != nil {
+			return err
+		}
+		for _, member := range members {
+			if !leaves(kind, member, wanted) {
+				continue
+			}
+			if err := kind.delete(member); err != nil {
+				failures = append(failures, fmt.Errorf("deleting %s %s: %w", kind.gvk.Kind, keyOf(member), err))
+			}
+		}
+	}
+	return errors.Join(failures...)
+}
+
+// leaves says whether a member is no longer wanted and may go.
+func leaves(kind Kind, member Object, wanted map[string]bool) bool {
+	return !wanted[memberKey(kind, member)] && member.GetDeletionTimestamp() == nil && member.GetLabels()[fleet.LabelSetPrune] != "false"
+}
+
+func memberKey(kind Kind, obj Object) string {
+	return kind.gvk.Kind + " " + keyOf(obj).String()
+}
+
+// Watch calls nudge with the owner of every child that appears, changes or goes, so that children are healed, and
+// pruned if their owner is gone. To be called before the caches start.
+func (s *Set) Watch(nudge func(owner types.NamespacedName)) error {
+	resolve := func(obj Object) []types.NamespacedName {
+		annotations := obj.GetAnnotations()
+		if annotations[fleet.AnnotationSetID] != s.id {
+			return nil
+		}
+		return []types.NamespacedName{{
+			Namespace: annotations[fleet.AnnotationSetOwnerNamespace], Name: annotations[fleet.AnnotationSetOwnerName],
+		}}
+	}
+	for _, kind := range s.kinds {
+		if err := Watch(kind.informer, resolve, nudge); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,54 @@
+package reconcile
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Watch calls nudge with what resolve makes of every object that appears, changes or goes, deleted ones
+// with their last known state. On a change both the old and the new state are asked, so that whoever loses
+// the object hears of it too. resolve and nudge must not block; resyncs without a change are left out. To be
+// called before the informer starts.
+func Watch[T Object](informer cache.SharedIndexInformer, resolve func(T) []types.NamespacedName, nudge func(types.NamespacedName)) error {
+	tell := func(objs ...any) {
+		told := map[types.NamespacedName]bool{}
+		for _, obj := range objs {
+			item, ok := obj.(T)
+			if !ok {
+				continue
+			}
+			for _, key := range resolve(item) {
+				if !told[key] {
+					told[key] = true
+					nudge(key)
+				}
+			}
+		}
+	}
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) { tell(obj) },
+		UpdateFunc: func(old, current any) {
+			if !sameVersion(old, current) {
+				tell(old, current)
+			}
+		},
+		DeleteFunc: func(obj any) {
+			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = gone.Obj
+			}
+			tell(obj)
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("watching: %w", err)
+	}
+	return nil
+}
+
+func sameVersion(old, current any) bool {
+	a, okA := old.(Object)
+	b, okB := current.(Object)
+	return okA && okB && a.GetResourceVersion() == b.GetResourceVersion() && a.GetResourceVersion() != ""
+}
