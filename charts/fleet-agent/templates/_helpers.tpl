@@ -1,0 +1,77 @@
+{{/*
+Joins a list of names into one of at most 63 characters, exactly like names.SafeConcat in Go: whoever
+imports, adopts or removes an agent computes the same names.
+*/}}
+{{- define "fleet-agent.safeConcat" -}}
+{{- $joined := join "-" . -}}
+{{- $digest := sha256sum $joined -}}
+{{- if lt (len $joined) 64 -}}
+{{- $joined -}}
+{{- else if regexMatch "^[a-z0-9]$" (substr 56 57 $joined) -}}
+{{- substr 0 57 $joined }}-{{ substr 0 5 $digest -}}
+{{- else -}}
+{{- substr 0 56 $joined }}-{{ substr 0 6 $digest -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "fleet-agent.role" -}}
+{{- include "fleet-agent.safeConcat" (list .Release.Namespace "fleet-agent" "role") -}}
+{{- end -}}
+
+{{- define "fleet-agent.roleBinding" -}}
+{{- include "fleet-agent.safeConcat" (list .Release.Namespace "fleet-agent" "role" "binding") -}}
+{{- end -}}
+
+{{/*
+A duration in Go's own spelling ("15m" is "15m0s"), which is how the hub's controllers hand durations on.
+*/}}
+{{- define "fleet-agent.duration" -}}
+{{- $start := toDate "2006-01-02" "2000-01-01" -}}
+{{- ((mustDateModify (toString .) $start).Sub $start).String -}}
+{{- end -}}
+
+{{- define "fleet-agent.image" -}}
+{{- if .Values.internal.image -}}
+{{- .Values.internal.image -}}
+{{- else -}}
+{{- with .Values.global.cattle.systemDefaultRegistry }}{{ trimSuffix "/" . }}/{{ end -}}
+{{- .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
+The agent's configuration as JSON, in the order of config.Agent.
+*/}}
+{{- define "fleet-agent.config" -}}
+{{- $entries := list -}}
+{{- with .Values.labels }}{{ $entries = append $entries (printf "\"labels\":%s" (toJson .)) }}{{ end -}}
+{{- with .Values.clientID }}{{ $entries = append $entries (printf "\"clientID\":%s" (toJson .)) }}{{ end -}}
+{{- with .Values.agentTLSMode }}{{ $entries = append $entries (printf "\"agentTLSMode\":%s" (toJson .)) }}{{ end -}}
+{{- $interval := include "fleet-agent.duration" .Values.garbageCollectionInterval -}}
+{{- if ne $interval "0s" }}{{ $entries = append $entries (printf "\"garbageCollectionInterval\":%s" (toJson $interval)) }}{{ end -}}
+{ {{- join "," $entries -}} }
+{{- end -}}
+
+{{/*
+The tolerations given, sorted by key, value, operator, effect and seconds: their order means nothing, but
+another order is another pod template.
+*/}}
+{{- define "fleet-agent.tolerations" -}}
+{{- $sorted := dict -}}
+{{- range $index, $toleration := .Values.fleetAgent.tolerations -}}
+{{- $seconds := "" -}}
+{{- if not (kindIs "invalid" $toleration.tolerationSeconds) }}{{ $seconds = printf "%020d" (int64 $toleration.tolerationSeconds) }}{{ end -}}
+{{- $place := printf "%s\n%s\n%s\n%s\n%s\n%06d" ($toleration.key | default "") ($toleration.value | default "") ($toleration.operator | default "") ($toleration.effect | default "") $seconds $index -}}
+{{- $_ := set $sorted $place $toleration -}}
+{{- end -}}
+{{- range $place := keys $sorted | sortAlpha }}
+- {{ get $sorted $place | toYaml | nindent 2 | trim }}
+{{- end -}}
+{{- end -}}
+
+{{/*
+A number of pods as a number, a percentage as text.
+*/}}
+{{- define "fleet-agent.intOrPercent" -}}
+{{- if hasSuffix "%" (toString .) }}{{ toString . | quote }}{{ else }}{{ toString . }}{{ end -}}
+{{- end -}}

@@ -1,0 +1,25 @@
+package agentchart_test
+
+import (
+	"testing"
+
+	"github.com/fleet-hub/fleet/charts"
+	"github.com/fleet-hub/fleet/internal/agentchart"
+)
+
+func BenchmarkManifest(b *testing.B) {
+	for b.Loop() {
+		if _, err := agentchart.Manifest(settings()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkLoad is what every Render would cost more if the chart were not parsed once.
+func BenchmarkLoad(b *testing.B) {
+	for b.Loop() {
+		if _, err := agentchart.Load(charts.FS, "fleet-agent"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package agentchart
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+)
+
+// ErrUnknownKind means that the chart has a template of a kind this package does not know: the order of
+// the agent's manifest is part of the wire contract, so a new kind needs a place in it.
+var ErrUnknownKind = errors.New("the agent's chart has an object of an unknown kind")
+
+// kind is a kind of object the agent's chart may have.
+type kind struct {
+	name  string
+	empty func() runtime.Object
+}
+
+// applyOrder is the order of kinds, the last five as in registration.md §8.1. Objects of one kind stay in
+// the order of the chart.
+func applyOrder() []kind {
+	return []kind{
+		{"Secret", func() runtime.Object { return &corev1.Secret{} }},
+		{"ConfigMap", func() runtime.Object { return &corev1.ConfigMap{} }},
+		{"PriorityClass", func() runtime.Object { return &schedulingv1.PriorityClass{} }},
+		{"PodDisruptionBudget", func() runtime.Object { return &policyv1.PodDisruptionBudget{} }},
+		{"ClusterRole", func() runtime.Object { return &rbacv1.ClusterRole{} }},
+		{"ClusterRoleBinding", func() runtime.Object { return &rbacv1.ClusterRoleBinding{} }},
+		{"ServiceAccount", func() runtime.Object { return &corev1.ServiceAccount{} }},
+		{"Deployment", func() runtime.Object { return &appsv1.Deployment{} }},
+		{"NetworkPolicy", func() runtime.Object { return &networkingv1.NetworkPolicy{} }},
+	}
+}
+
+// place is where objects of a kind come in the order; negative for a kind that has no place.
+func place(name string) int {
+	return slices.IndexFunc(applyOrder(), func(k kind) bool { return k.name == name })
+}
+
+// objects turns rendered templates into typed objects in the order of their kinds.
+func objects(files map[string]string) ([]runtime.Object, error) {
+	var all []runtime.Object
+	for _, name := range sortedNames(files) {
+		reader := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(files[name])))
+		for {
+			text, err := reader.Read()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				return nil, fmt.Errorf("reading %s: %w", name, err)
+			}
+			object, err := typed(text)
+			if err != nil {
+				return nil, fmt.Errorf("reading %s: %w", name, err)
+			}
+			if object != nil {
+				all = append(all, object)
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b runtime.Object) int { return place(kindOf(a)) - place(kindOf(b)) })
+	return all, nil
+}
+
+func kindOf(o runtime.Object) string { return o.GetObjectKind().GroupVersionKind().Kind }
+
+// sortedNames are the templates that hold objects, sorted.
+func sortedNames(files map[string]string) []string {
+	var found []string
+	for name := range files {
+		if path.Ext(name) == ".yaml" {
+			found = append(found, name)
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// typed is one YAML document as the Go type of its kind; nil if the document is empty. A field that the
+// type does not have is an error: the API server would drop it.
+func typed(text []byte) (runtime.Object, error) {
+	var meta metav1.TypeMeta
+	if err := yaml.Unmarshal(text, &meta); err != nil {
+		return nil, err
+	}
+	if meta.Kind == "" && len(bytes.TrimSpace(withoutComments(text))) == 0 {
+		return nil, nil
+	}
+	at := place(meta.Kind)
+	if at < 0 {
+		return nil, fmt.Errorf("%w: %q", ErrUnknownKind, meta.Kind)
+	}
+	object := applyOrder()[at].empty()
+	if err := yaml.UnmarshalStrict(text, object); err != nil {
+		return nil, fmt.Errorf("%s: %w", meta.Kind, err)
+	}
+	return object, nil
+}
+
+func withoutComments(text []byte) []byte {
+	lines := slices.DeleteFunc(bytes.Split(text, []byte("\n")), func(line []byte) bool { return bytes.HasPrefix(line, []byte("#")) })
+	return bytes.Join(lines, []byte("\n"))
+}
