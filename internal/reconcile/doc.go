@@ -7,6 +7,7 @@
 package reconcile
 
 import (
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -49,4 +50,13 @@ func Nudge(c Enqueuer) func(types.NamespacedName) {
 // NudgeCluster is Nudge for cluster-scoped objects; the key's namespace is ignored.
 func NudgeCluster(c ClusterEnqueuer) func(types.NamespacedName) {
 	return func(key types.NamespacedName) { c.EnqueueAfter(key.Name, 0) }
+}
+
+// KeyOf splits the key a handler is given: "<namespace>/<name>", or "<name>" for cluster-scoped objects.
+func KeyOf(key string) types.NamespacedName {
+	namespace, name, found := strings.Cut(key, "/")
+	if !found {
+		return types.NamespacedName{Name: key}
+	}
+	return types.NamespacedName{Namespace: namespace, Name: name}
 }

@@ -1,0 +1,82 @@
+package logging
+
+import (
+	"bytes"
+	"errors"
+	"regexp"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rancher/lasso/pkg/log"
+	"github.com/sirupsen/logrus"
+	"k8s.io/klog/v2"
+)
+
+// The libraries' loggers are package variables, so these tests run one after another.
+func TestBridge(t *testing.T) {
+	tests := map[string]struct {
+		debug bool
+		say   func()
+		want  string
+	}{
+		"what client-go complains about arrives": {
+			say:  func() { klog.ErrorS(errors.New("refused"), "Listing") },
+			want: "level=ERROR msg=Listing library=client-go err=refused\n",
+		},
+		"a failing handler of lasso's arrives as an error": {
+			say:  func() { log.Errorf("syncing %s", "a/b") },
+			want: `level=ERROR msg=controller library=lasso error="syncing a/b"` + "\n",
+		},
+		"lasso's progress is not for everyday": {
+			say: func() { log.Infof("Starting %s", "x"); log.Debugf("more") },
+		},
+		"lasso's progress shows under debug": {
+			debug: true,
+			say:   func() { log.Infof("Starting %s", "x"); log.Debugf("more") },
+			want:  "level=DEBUG msg=controller library=lasso detail=\"Starting x\"\nlevel=DEBUG msg=controller library=lasso detail=more\n",
+		},
+		"wrangler's warnings keep their fields": {
+			say:  func() { logrus.WithField("kind", "Cluster").Warn("slow") },
+			want: "level=WARN msg=controller library=wrangler detail=slow kind=Cluster\n",
+		},
+		"wrangler's errors are errors": {
+			say:  func() { logrus.Error("broken") },
+			want: "level=ERROR msg=controller library=wrangler detail=broken\n",
+		},
+		"wrangler's progress is not for everyday": {
+			say: func() { logrus.Info("hello") },
+		},
+		"wrangler's progress shows under debug": {
+			debug: true,
+			say:   func() { logrus.Debug("hello") },
+			want:  "level=DEBUG msg=controller library=wrangler detail=hello\n",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			defer logrus.StandardLogger().ReplaceHooks(logrus.LevelHooks{})
+			var out bytes.Buffer
+			o := Options{Writer: &out, Debug: test.debug, Level: 1}
+			Bridge(New(o), o)
+			test.say()
+			klog.Flush()
+			if diff := cmp.Diff(test.want, withoutTime(out.String())); diff != "" {
+				t.Errorf("the log differs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNewWritesDebugOnlyIfAsked(t *testing.T) {
+	for _, debug := range []bool{false, true} {
+		var out bytes.Buffer
+		New(Options{Writer: &out, Debug: debug}).Debug("looked")
+		if got := out.Len() > 0; got != debug {
+			t.Errorf("debug %v: wrote %q", debug, out.String())
+		}
+	}
+}
+
+func withoutTime(lines string) string {
+	return regexp.MustCompile(`(?m)^time=\S+ `).ReplaceAllString(lines, "")
+}
