@@ -1,0 +1,107 @@
+// Package state says in which state a BundleDeployment is, and sums states up for
+// Bundles, Clusters and groups of Clusters. It is pure, and shared by both sides:
+// the hub fills status and printer columns with it, the agent decides with it
+// whether a dependency is satisfied.
+//
+//	BundleDeployment ─► state, message ─► entry ─► summary ─► Ready condition, display
+package state
+
+import (
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// WaitCheckIn is shown as the state of a Cluster whose agent has not been heard of.
+const WaitCheckIn = "WaitCheckIn"
+
+// Of is the state of a deployment as the agent last reported it (bundles.md §4.1).
+// It is never Pending: that is a target without a BundleDeployment.
+func Of(bd *fleet.BundleDeployment) fleet.BundleState {
+	return Against(bd, bd.Spec.DeploymentID)
+}
+
+// Against is the state of a deployment measured against another deployment ID than
+// the one the agent was told to apply. A Bundle measures against the newest, so
+// that a change which the rollout holds back shows as not yet applied.
+func Against(bd *fleet.BundleDeployment, deploymentID string) fleet.BundleState {
+	switch {
+	case bd.Status.AppliedDeploymentID != deploymentID:
+		if isFalse(bd, fleet.ConditionDeployed) {
+			return fleet.ErrApplied
+		}
+		return fleet.WaitApplied
+	case !bd.Status.Ready:
+		return fleet.NotReady
+	case deploymentID != bd.Spec.StagedDeploymentID:
+		return fleet.OutOfSync
+	case !bd.Status.NonModified:
+		return fleet.Modified
+	default:
+		return fleet.Ready
+	}
+}
+
+// Message says why a deployment is in its state; empty when the agent gave no
+// reason. A message about an installation counts only while the deployment is
+// still the one that was tried.
+func Message(bd *fleet.BundleDeployment) string {
+	return messageAgainst(bd, bd.Spec.DeploymentID)
+}
+
+func messageAgainst(bd *fleet.BundleDeployment, deploymentID string) string {
+	if message := conditionMessage(bd, fleet.ConditionDeployed); message != "" {
+		return message
+	}
+	if bd.Status.AppliedDeploymentID == deploymentID {
+		if message := conditionMessage(bd, fleet.ConditionInstalled); message != "" {
+			return message
+		}
+	}
+	return conditionMessage(bd, fleet.ConditionMonitored)
+}
+
+// Rank orders states by how bad they are, from 1 for Ready to 7 for ErrApplied;
+// 0 is an unknown state.
+func Rank(s fleet.BundleState) int {
+	for rank, known := range []fleet.BundleState{"", fleet.Ready, fleet.NotReady, fleet.Pending,
+		fleet.OutOfSync, fleet.Modified, fleet.WaitApplied, fleet.ErrApplied} {
+		if s == known {
+			return rank
+		}
+	}
+	return 0
+}
+
+// Display is what the printer columns of a BundleDeployment show.
+func Display(bd *fleet.BundleDeployment) fleet.BundleDeploymentDisplay {
+	return fleet.BundleDeploymentDisplay{
+		Deployed:  conditionText(bd, fleet.ConditionDeployed),
+		Monitored: conditionText(bd, fleet.ConditionMonitored),
+		State:     string(Of(bd)),
+	}
+}
+
+func conditionText(bd *fleet.BundleDeployment, conditionType string) string {
+	condition := condition(bd, conditionType)
+	if condition.Reason == fleet.ReasonError {
+		return "Error: " + condition.Message
+	}
+	return string(condition.Status)
+}
+
+func conditionMessage(bd *fleet.BundleDeployment, conditionType string) string {
+	return condition(bd, conditionType).Message
+}
+
+func isFalse(bd *fleet.BundleDeployment, conditionType string) bool {
+	return condition(bd, conditionType).Status == "False"
+}
+
+// condition is the zero value when there is none of the type.
+func condition(bd *fleet.BundleDeployment, conditionType string) genericcondition.GenericCondition {
+	if found := fleet.GetCondition(bd.Status.Conditions, conditionType); found != nil {
+		return *found
+	}
+	return genericcondition.GenericCondition{}
+}

@@ -1,0 +1,185 @@
+package state
+
+import (
+	"fmt"
+	"math/rand"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func TestSummarize(t *testing.T) {
+	var many []Entry
+	var listed []fleet.NonReadyResource
+	for i := range 12 {
+		many = append(many, Entry{Name: fmt.Sprintf("b%02d", i), State: fleet.Modified})
+		if i < 10 {
+			listed = append(listed, fleet.NonReadyResource{Name: fmt.Sprintf("b%02d", i), BundleState: fleet.Modified})
+		}
+	}
+	bad := deployment(applied("s-0:z"), with("Deployed", "False", "Error", "boom"), func(bd *fleet.BundleDeployment) {
+		bd.Status.ModifiedStatus = []fleet.ModifiedStatus{{Kind: "Service"}}
+		bd.Status.NonReadyStatus = []fleet.NonReadyStatus{{Kind: "Pod"}}
+	})
+	tests := map[string]struct {
+		in   []Entry
+		want fleet.BundleSummary
+	}{
+		"nothing": {nil, fleet.BundleSummary{}},
+		"one of each": {
+			[]Entry{
+				{Name: "a", State: fleet.Ready}, {Name: "b", State: fleet.NotReady}, {Name: "c", State: fleet.Pending}, {Name: "d", State: fleet.OutOfSync},
+				{Name: "e", State: fleet.Modified}, {Name: "f", State: fleet.WaitApplied}, {Name: "g", State: fleet.ErrApplied}, {Name: "h", State: "Surprised"},
+			},
+			fleet.BundleSummary{
+				DesiredReady: 8, Ready: 1, NotReady: 1, Pending: 1, OutOfSync: 1, Modified: 1, WaitApplied: 1, ErrApplied: 1,
+				NonReadyResources: []fleet.NonReadyResource{
+					{Name: "b", BundleState: fleet.NotReady}, {Name: "c", BundleState: fleet.Pending}, {Name: "d", BundleState: fleet.OutOfSync},
+					{Name: "e", BundleState: fleet.Modified}, {Name: "f", BundleState: fleet.WaitApplied}, {Name: "g", BundleState: fleet.ErrApplied},
+					{Name: "h", BundleState: "Surprised"},
+				},
+			},
+		},
+		"ten are listed, twelve counted": {many, fleet.BundleSummary{DesiredReady: 12, Modified: 12, NonReadyResources: listed}},
+		"what the agent said is listed": {
+			[]Entry{EntryOf("web", bad)},
+			fleet.BundleSummary{DesiredReady: 1, ErrApplied: 1, NonReadyResources: []fleet.NonReadyResource{{
+				Name: "web", BundleState: fleet.ErrApplied, Message: "boom",
+				ModifiedStatus: bad.Status.ModifiedStatus, NonReadyStatus: bad.Status.NonReadyStatus,
+			}}},
+		},
+		"a Bundle sees a change that is held back as not applied": {
+			[]Entry{StagedEntryOf("ws/east", deployment(staged("s-2:b")))},
+			fleet.BundleSummary{DesiredReady: 1, WaitApplied: 1, NonReadyResources: []fleet.NonReadyResource{{Name: "ws/east", BundleState: fleet.WaitApplied}}},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, Summarize(test.in)); diff != "" {
+				t.Errorf("summary (-want +got):\n%s", diff)
+			}
+			shuffled := append([]Entry(nil), test.in...)
+			rand.New(rand.NewSource(1)).Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+			if diff := cmp.Diff(test.want, Summarize(shuffled)); diff != "" {
+				t.Errorf("in another order (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAdd(t *testing.T) {
+	list := func(n int, state fleet.BundleState) (out []fleet.NonReadyResource) {
+		for range n {
+			out = append(out, fleet.NonReadyResource{BundleState: state})
+		}
+		return out
+	}
+	a := fleet.BundleSummary{NotReady: 6, Ready: 1, DesiredReady: 7, NonReadyResources: list(6, fleet.NotReady)}
+	b := fleet.BundleSummary{WaitApplied: 2, ErrApplied: 3, OutOfSync: 4, Modified: 5, Ready: 6, Pending: 7, DesiredReady: 27, NonReadyResources: list(6, fleet.Modified)}
+	want := fleet.BundleSummary{
+		NotReady: 6, WaitApplied: 2, ErrApplied: 3, OutOfSync: 4, Modified: 5, Ready: 7, Pending: 7, DesiredReady: 34,
+		NonReadyResources: append(list(6, fleet.NotReady), list(4, fleet.Modified)...),
+	}
+	if diff := cmp.Diff(want, Add(a, b)); diff != "" {
+		t.Errorf("sum (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(list(6, fleet.NotReady), a.NonReadyResources); diff != "" {
+		t.Errorf("an input was changed:\n%s", diff)
+	}
+}
+
+func TestReadyCondition(t *testing.T) {
+	details := func(n int) (out []fleet.NonReadyStatus) {
+		for i := range n {
+			out = append(out, fleet.NonReadyStatus{Kind: "Pod", APIVersion: "v1", Name: fmt.Sprint("p", i), Summary: fleet.ResourceSummary{State: "Pending"}})
+		}
+		return out
+	}
+	tests := map[string]struct {
+		in    fleet.BundleSummary
+		kind  string
+		want  string
+		state string
+	}{
+		"nothing is ready":     {in: fleet.BundleSummary{}},
+		"all ready":            {in: fleet.BundleSummary{Ready: 2, DesiredReady: 2}},
+		"nothing listed":       {in: fleet.BundleSummary{NotReady: 1, DesiredReady: 1}},
+		"listed but not count": {in: fleet.BundleSummary{NonReadyResources: []fleet.NonReadyResource{{Name: "a", BundleState: fleet.NotReady}}}, state: "NotReady"},
+		"one without a reason": {
+			in:    Summarize([]Entry{{Name: "ws/east", State: fleet.WaitApplied}}),
+			kind:  KindCluster,
+			want:  "WaitApplied(1) [Cluster ws/east]",
+			state: "WaitApplied",
+		},
+		"one with a reason": {
+			in:    Summarize([]Entry{{Name: "web", State: fleet.ErrApplied, Message: "boom"}}),
+			kind:  KindBundle,
+			want:  "ErrApplied(1) [Bundle web: boom]",
+			state: "ErrApplied",
+		},
+		"the first of each state stands for all of it": {
+			in: Summarize([]Entry{
+				{Name: "c", State: fleet.NotReady, Message: "third"}, {Name: "a", State: fleet.NotReady, Message: "first"},
+				{Name: "b", State: fleet.Pending}, {Name: "d", State: fleet.Ready},
+			}),
+			kind:  KindBundle,
+			want:  "NotReady(2) [Bundle a: first]; Pending(1) [Bundle b]",
+			state: "Pending",
+		},
+		"four resources of each list are told": {
+			in: Summarize([]Entry{{
+				Name: "web", State: fleet.Modified, NonReady: details(5),
+				Modified: []fleet.ModifiedStatus{{Kind: "A", Delete: true}, {Kind: "B", Delete: true}, {Kind: "C", Delete: true}, {Kind: "D", Delete: true}, {Kind: "E", Delete: true}},
+			}}),
+			kind:  KindBundle,
+			want:  "Modified(1) [Bundle web]; a  extra; b  extra; c  extra; d  extra; pod.v1 p0 Pending; pod.v1 p1 Pending; pod.v1 p2 Pending; pod.v1 p3 Pending",
+			state: "Modified",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := ReadyCondition(test.in, test.kind)
+			status := "True"
+			if test.want != "" {
+				status = "False"
+			}
+			if string(got.Status) != status || got.Message != test.want || got.Type != "Ready" || got.Reason != "" {
+				t.Errorf("condition = %+v, want %s %q", got, status, test.want)
+			}
+			if got := WorstState(test.in); got != test.state {
+				t.Errorf("worst state = %q, want %q", got, test.state)
+			}
+		})
+	}
+}
+
+func TestReadyText(t *testing.T) {
+	if got := ReadyText(fleet.BundleSummary{Ready: 2, DesiredReady: 3}); got != "2/3" {
+		t.Errorf("text = %q", got)
+	}
+}
+
+// Messages are compared to decide whether a status changes: equal entries in any
+// order must give equal messages.
+func TestTheOrderOfEntriesNeverMatters(t *testing.T) {
+	random := rand.New(rand.NewSource(7))
+	all := []fleet.BundleState{fleet.Ready, fleet.NotReady, fleet.Pending, fleet.OutOfSync, fleet.Modified, fleet.WaitApplied, fleet.ErrApplied}
+	for range 200 {
+		var entries []Entry
+		for i := range random.Intn(20) {
+			entries = append(entries, Entry{Name: fmt.Sprintf("b%02d", i), State: all[random.Intn(len(all))], Message: strings.Repeat("m", random.Intn(2))})
+		}
+		want := Summarize(entries)
+		random.Shuffle(len(entries), func(i, j int) { entries[i], entries[j] = entries[j], entries[i] })
+		got := Summarize(entries)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("summary (-want +got):\n%s", diff)
+		}
+		if a, b := ReadyMessage(want, KindBundle), ReadyMessage(got, KindBundle); a != b {
+			t.Fatalf("messages differ: %q, %q", a, b)
+		}
+	}
+}

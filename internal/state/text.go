@@ -1,0 +1,60 @@
+package state
+
+import (
+	"strings"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// ModifiedText describes a resource that is not as deployed, as it stands in the
+// messages of conditions: "service.v1 ns/name missing" (bundles.md §1.5).
+func ModifiedText(m fleet.ModifiedStatus) string {
+	id := resourceID(m.Kind, m.APIVersion, m.Namespace, m.Name)
+	switch {
+	case m.Missing && m.Exist:
+		return id + " is not owned by us"
+	case m.Missing:
+		return id + " missing"
+	case m.Delete:
+		return id + " extra"
+	default:
+		return id + " modified " + m.Patch
+	}
+}
+
+// NonReadyText describes a resource that is not ready, as it stands in the
+// messages of conditions: "deployment.apps ns/name [progressing] Available: 0/1".
+func NonReadyText(n fleet.NonReadyStatus) string {
+	return resourceID(n.Kind, n.APIVersion, n.Namespace, n.Name) + " " + summaryText(n.Summary)
+}
+
+func summaryText(s fleet.ResourceSummary) string {
+	var flags []string
+	if s.Transitioning {
+		flags = append(flags, "progressing")
+	}
+	if s.Error {
+		flags = append(flags, "error")
+	}
+	text := s.State
+	if len(flags) > 0 {
+		text = "[" + strings.Join(flags, ",") + "]"
+	}
+	if len(s.Message) == 0 {
+		return text
+	}
+	return text + " " + strings.Join(s.Message, ", ")
+}
+
+// resourceID is "<kind>.<group> <namespace>/<name>", the kind in lower case. A
+// resource of the core group shows its version for want of a group.
+func resourceID(kind, apiVersion, namespace, name string) string {
+	id := strings.ToLower(kind)
+	if group, _, _ := strings.Cut(apiVersion, "/"); group != "" {
+		id += "." + group
+	}
+	if namespace != "" {
+		name = namespace + "/" + name
+	}
+	return id + " " + name
+}
