@@ -3,6 +3,7 @@ package agentchart
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -96,25 +97,26 @@ func sortedNames(files map[string]string) []string {
 // typed is one YAML document as the Go type of its kind; nil if the document is empty. A field that the
 // type does not have is an error: the API server would drop it.
 func typed(text []byte) (runtime.Object, error) {
-	var meta metav1.TypeMeta
-	if err := yaml.Unmarshal(text, &meta); err != nil {
+	encoded, err := yaml.YAMLToJSONStrict(text)
+	if err != nil {
 		return nil, err
 	}
-	if meta.Kind == "" && len(bytes.TrimSpace(withoutComments(text))) == 0 {
-		return nil, nil
+	var meta metav1.TypeMeta
+	if err := json.Unmarshal(encoded, &meta); err != nil {
+		return nil, err
+	}
+	if string(encoded) == "null" {
+		return nil, nil //nolint:nilnil // a template that renders nothing is no object and no error
 	}
 	at := place(meta.Kind)
 	if at < 0 {
 		return nil, fmt.Errorf("%w: %q", ErrUnknownKind, meta.Kind)
 	}
 	object := applyOrder()[at].empty()
-	if err := yaml.UnmarshalStrict(text, object); err != nil {
+	decoder := json.NewDecoder(bytes.NewReader(encoded))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(object); err != nil {
 		return nil, fmt.Errorf("%s: %w", meta.Kind, err)
 	}
 	return object, nil
-}
-
-func withoutComments(text []byte) []byte {
-	lines := slices.DeleteFunc(bytes.Split(text, []byte("\n")), func(line []byte) bool { return bytes.HasPrefix(line, []byte("#")) })
-	return bytes.Join(lines, []byte("\n"))
 }

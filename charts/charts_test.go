@@ -1,0 +1,132 @@
+package charts_test
+
+import (
+	"flag"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fleet-hub/fleet/charts"
+	"github.com/fleet-hub/fleet/internal/agentchart"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// release is an installation of a chart, as `helm install NAME --namespace NAMESPACE --values …` makes it.
+type release struct {
+	chart, name, namespace string
+	// values is the text of a values file.
+	values string
+}
+
+// render gives the templates by file name, without those that render nothing.
+func render(t *testing.T, r release) (map[string]string, error) {
+	t.Helper()
+	loaded, err := agentchart.Load(charts.FS, r.chart)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]any{}
+	if err := yaml.Unmarshal([]byte(r.values), &values); err != nil {
+		t.Fatalf("the test's values: %v", err)
+	}
+	options := chartutil.ReleaseOptions{Name: r.name, Namespace: r.namespace, Revision: 1, IsInstall: true}
+	scope, err := chartutil.ToRenderValues(loaded, values, options, nil)
+	if err != nil {
+		return nil, err
+	}
+	files, err := engine.Render(loaded, scope)
+	if err != nil {
+		return nil, err
+	}
+	short := map[string]string{}
+	for name, text := range files {
+		if strings.TrimSpace(text) != "" {
+			short[strings.TrimPrefix(name, r.chart+"/templates/")] = text
+		}
+	}
+	return short, nil
+}
+
+// mustRender is render for values that have to work.
+func mustRender(t *testing.T, r release) map[string]string {
+	t.Helper()
+	files, err := render(t, r)
+	if err != nil {
+		t.Fatalf("rendering %s: %v", r.chart, err)
+	}
+	return files
+}
+
+// one joins files into one text, sorted by name.
+func one(files map[string]string) string {
+	var b strings.Builder
+	for _, name := range sorted(files) {
+		b.WriteString("--- # " + name + "\n" + strings.TrimSpace(files[name]) + "\n")
+	}
+	return b.String()
+}
+
+func sorted(files map[string]string) []string {
+	var found []string
+	for name := range files {
+		found = append(found, name)
+	}
+	slices.Sort(found)
+	return found
+}
+
+// expectGolden compares with testdata/name, or writes it with -update.
+func expectGolden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s differs (-want +got), run go test ./charts -update if that is right:\n%s", path, diff)
+	}
+}
+
+func TestEmbeddedChartsAreComplete(t *testing.T) {
+	for _, name := range []string{"fleet-crd", "fleet", "fleet-agent"} {
+		t.Run(name, func(t *testing.T) {
+			var embedded, onDisk []string
+			walk := func(into *[]string) fs.WalkDirFunc {
+				return func(path string, entry fs.DirEntry, err error) error {
+					if err == nil && !entry.IsDir() {
+						*into = append(*into, filepath.ToSlash(path))
+					}
+					return err
+				}
+			}
+			if err := fs.WalkDir(charts.FS, name, walk(&embedded)); err != nil {
+				t.Fatal(err)
+			}
+			if err := filepath.WalkDir(name, walk(&onDisk)); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(onDisk, embedded); diff != "" {
+				t.Errorf("files (-on disk +embedded):\n%s", diff)
+			}
+		})
+	}
+}
