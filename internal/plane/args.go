@@ -26,12 +26,11 @@ func etcdArgs() []string {
 
 // serverArgs says what is particular about one cluster's API server.
 type serverArgs struct {
-	name    string
-	dataDir string // of the plane; etcd's socket is in it
-	dir     string // of the cluster
-	port    int
-	audit   string   // path of the audit log; empty means none
-	extra   []string // at the end, so that they win
+	name  string
+	dir   string // of the cluster
+	port  int
+	audit string   // path of the audit log; empty means none
+	extra []string // at the end, so that they win
 }
 
 // apiServerArgs are the flags of an API server with the usual admission, RBAC and one admin token,
@@ -39,7 +38,9 @@ type serverArgs struct {
 func apiServerArgs(a serverArgs) []string {
 	file := func(name string) string { return filepath.Join(a.dir, name) }
 	args := []string{
-		"--etcd-servers=unix://" + filepath.Join(a.dataDir, etcdSocket),
+		// Relative to the working folder, the plane's data: a path may be longer than a socket's address
+		// can be, or have a comma, which would make it two.
+		"--etcd-servers=unix:" + etcdSocket,
 		"--etcd-prefix=/" + a.name,
 		"--bind-address=127.0.0.1", // the default listens everywhere
 		fmt.Sprintf("--secure-port=%d", a.port),

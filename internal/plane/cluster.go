@@ -133,7 +133,7 @@ func (c *Cluster) settle(port int) error {
 func (c *Cluster) runServer(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	args := serverArgs{name: c.Name, dataDir: c.plane.dataDir, dir: c.dir, port: c.port, audit: c.AuditLog}
+	args := serverArgs{name: c.Name, dir: c.dir, port: c.port, audit: c.AuditLog}
 	if extra := c.plane.options.APIServerArgs; extra != nil {
 		args.extra = extra(c.Name)
 	}

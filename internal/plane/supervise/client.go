@@ -93,6 +93,9 @@ func (c *Client) Start(command Command) (*Process, error) {
 	return p, nil
 }
 
+// PID is the supervisor's own process ID, for messages and tests.
+func (c *Client) PID() int { return c.cmd.Process.Pid }
+
 // Gone is closed when the supervisor has ended.
 func (c *Client) Gone() <-chan struct{} { return c.gone }
 
