@@ -1,7 +1,6 @@
 package v1alpha1
 
 import (
-	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
@@ -87,18 +86,6 @@ type BundleSpec struct {
 	ValuesHash string `json:"valuesHash,omitempty"`
 }
 
-// TargetCustomizationMode says which matching targets customise a deployment.
-//
-// +kubebuilder:validation:Enum=FirstMatch;AllMatches
-type TargetCustomizationMode string
-
-const (
-	// TargetCustomizationFirstMatch uses the first target that matches. The default.
-	TargetCustomizationFirstMatch TargetCustomizationMode = "FirstMatch"
-	// TargetCustomizationAllMatches merges all targets that match, in their order.
-	TargetCustomizationAllMatches TargetCustomizationMode = "AllMatches"
-)
-
 // BundleResource is one file.
 type BundleResource struct {
 	// Name is the file's path.
@@ -177,74 +164,6 @@ type Partition struct {
 	ClusterGroupSelector *metav1.LabelSelector `json:"clusterGroupSelector,omitempty"`
 }
 
-// BundleTarget picks clusters, and customises the deployment there.
-type BundleTarget struct {
-	BundleDeploymentOptions `json:",inline"`
-
-	// Name names the target; the key of its values in the values Secret.
-	// +optional
-	Name string `json:"name,omitempty"`
-
-	// ClusterName picks the Cluster of this name.
-	// +optional
-	// +nullable
-	ClusterName string `json:"clusterName,omitempty"`
-
-	// ClusterSelector picks Clusters by label; an empty one picks all.
-	// +optional
-	// +nullable
-	ClusterSelector *metav1.LabelSelector `json:"clusterSelector,omitempty"`
-
-	// ClusterGroup picks the Clusters of the ClusterGroup of this name.
-	// +optional
-	// +nullable
-	ClusterGroup string `json:"clusterGroup,omitempty"`
-
-	// ClusterGroupSelector picks the Clusters of ClusterGroups by the groups' labels.
-	// +optional
-	// +nullable
-	ClusterGroupSelector *metav1.LabelSelector `json:"clusterGroupSelector,omitempty"`
-
-	// DoNotDeploy excludes the clusters this target picks.
-	// +optional
-	DoNotDeploy bool `json:"doNotDeploy,omitempty"`
-
-	// NamespaceLabels are the labels of the release's namespace. In JSON this field
-	// stands for the one of the same name in the options.
-	// +optional
-	// +nullable
-	NamespaceLabels map[string]string `json:"namespaceLabels,omitempty"`
-
-	// NamespaceAnnotations are the annotations of the release's namespace. In JSON
-	// this field stands for the one of the same name in the options.
-	// +optional
-	// +nullable
-	NamespaceAnnotations map[string]string `json:"namespaceAnnotations,omitempty"`
-}
-
-// BundleTargetRestriction picks clusters, as a BundleTarget does.
-type BundleTargetRestriction struct {
-	// +optional
-	// +nullable
-	Name string `json:"name,omitempty"`
-
-	// +optional
-	// +nullable
-	ClusterName string `json:"clusterName,omitempty"`
-
-	// +optional
-	// +nullable
-	ClusterSelector *metav1.LabelSelector `json:"clusterSelector,omitempty"`
-
-	// +optional
-	// +nullable
-	ClusterGroup string `json:"clusterGroup,omitempty"`
-
-	// +optional
-	// +nullable
-	ClusterGroupSelector *metav1.LabelSelector `json:"clusterGroupSelector,omitempty"`
-}
-
 // BundleRef picks Bundles of the same namespace by name or label.
 type BundleRef struct {
 	// +optional
@@ -275,115 +194,4 @@ type BundleHelmOptions struct {
 	// +optional
 	// +nullable
 	HelmOpCABundle []byte `json:"helmOpCABundle,omitempty"`
-}
-
-// BundleStatus sums up the BundleDeployments of a Bundle.
-type BundleStatus struct {
-	// Conditions: Ready.
-	// +optional
-	Conditions []genericcondition.GenericCondition `json:"conditions,omitempty"`
-
-	// Summary counts the BundleDeployments by state.
-	// +optional
-	Summary BundleSummary `json:"summary,omitempty"`
-
-	// NewlyCreated is how many BundleDeployments the last pass created.
-	// +optional
-	NewlyCreated int `json:"newlyCreated,omitempty"`
-
-	// Unavailable is how many BundleDeployments are unready or not up to date.
-	// +optional
-	Unavailable int `json:"unavailable"`
-
-	// UnavailablePartitions is how many partitions are above their limit.
-	// +optional
-	UnavailablePartitions int `json:"unavailablePartitions"`
-
-	// MaxUnavailable is how many BundleDeployments may be unavailable.
-	// +optional
-	MaxUnavailable int `json:"maxUnavailable"`
-
-	// MaxUnavailablePartitions is how many partitions may be unavailable.
-	// +optional
-	MaxUnavailablePartitions int `json:"maxUnavailablePartitions"`
-
-	// Partitions is the rollout, one partition after the other.
-	// +optional
-	Partitions []PartitionStatus `json:"partitions,omitempty"`
-
-	// Display holds texts for printer columns.
-	// +optional
-	Display BundleDisplay `json:"display,omitempty"`
-
-	// ResourceKey is no longer filled.
-	// +optional
-	// +nullable
-	ResourceKey []ResourceKey `json:"resourceKey,omitempty"`
-
-	// OCIReference is where the resources are when they are in an OCI registry.
-	// +optional
-	OCIReference string `json:"ociReference,omitempty"`
-
-	// ObservedGeneration is the generation ResourcesSHA256Sum belongs to.
-	// +optional
-	ObservedGeneration int64 `json:"observedGeneration"`
-
-	// ResourcesSHA256Sum is the hash of the manifest made of spec.resources, in hexadecimal.
-	// +optional
-	ResourcesSHA256Sum string `json:"resourcesSha256Sum,omitempty"`
-}
-
-// PartitionStatus is the state of one partition's rollout.
-type PartitionStatus struct {
-	// +optional
-	// +nullable
-	Name string `json:"name,omitempty"`
-
-	// Count is the number of clusters in the partition.
-	// +optional
-	Count int `json:"count,omitempty"`
-
-	// MaxUnavailable is how many of them may be unavailable.
-	// +optional
-	MaxUnavailable int `json:"maxUnavailable,omitempty"`
-
-	// Unavailable is how many of them are.
-	// +optional
-	Unavailable int `json:"unavailable,omitempty"`
-
-	// Summary counts the partition's BundleDeployments by state.
-	// +optional
-	Summary BundleSummary `json:"summary,omitempty"`
-}
-
-// BundleDisplay holds texts for printer columns.
-type BundleDisplay struct {
-	// ReadyClusters is "<ready>/<all>".
-	// +optional
-	// +nullable
-	ReadyClusters string `json:"readyClusters,omitempty"`
-
-	// State is the worst state of the BundleDeployments; empty when all are ready.
-	// +optional
-	// +nullable
-	State string `json:"state,omitempty"`
-}
-
-// ResourceKey names a resource.
-type ResourceKey struct {
-	// +optional
-	// +nullable
-	Kind string `json:"kind,omitempty"`
-
-	// +optional
-	// +nullable
-	APIVersion string `json:"apiVersion,omitempty"`
-
-	// +optional
-	// +nullable
-	Namespace string `json:"namespace,omitempty"`
-
-	// +optional
-	// +nullable
-	Name string `json:"name,omitempty"`
 }

@@ -1,0 +1,83 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// TargetCustomizationMode says which matching targets customise a deployment.
+//
+// +kubebuilder:validation:Enum=FirstMatch;AllMatches
+type TargetCustomizationMode string
+
+const (
+	// TargetCustomizationFirstMatch uses the first target that matches. The default.
+	TargetCustomizationFirstMatch TargetCustomizationMode = "FirstMatch"
+	// TargetCustomizationAllMatches merges all targets that match, in their order.
+	TargetCustomizationAllMatches TargetCustomizationMode = "AllMatches"
+)
+
+// BundleTarget picks clusters, and customises the deployment there.
+type BundleTarget struct {
+	BundleDeploymentOptions `json:",inline"`
+
+	// Name names the target; the key of its values in the values Secret.
+	// +optional
+	Name string `json:"name,omitempty"`
+
+	// ClusterName picks the Cluster of this name.
+	// +optional
+	// +nullable
+	ClusterName string `json:"clusterName,omitempty"`
+
+	// ClusterSelector picks Clusters by label; an empty one picks all.
+	// +optional
+	// +nullable
+	ClusterSelector *metav1.LabelSelector `json:"clusterSelector,omitempty"`
+
+	// ClusterGroup picks the Clusters of the ClusterGroup of this name.
+	// +optional
+	// +nullable
+	ClusterGroup string `json:"clusterGroup,omitempty"`
+
+	// ClusterGroupSelector picks the Clusters of ClusterGroups by the groups' labels.
+	// +optional
+	// +nullable
+	ClusterGroupSelector *metav1.LabelSelector `json:"clusterGroupSelector,omitempty"`
+
+	// DoNotDeploy excludes the clusters this target picks.
+	// +optional
+	DoNotDeploy bool `json:"doNotDeploy,omitempty"`
+
+	// NamespaceLabels are the labels of the release's namespace. In JSON this field
+	// stands for the one of the same name in the options.
+	// +optional
+	// +nullable
+	NamespaceLabels map[string]string `json:"namespaceLabels,omitempty"`
+
+	// NamespaceAnnotations are the annotations of the release's namespace. In JSON
+	// this field stands for the one of the same name in the options.
+	// +optional
+	// +nullable
+	NamespaceAnnotations map[string]string `json:"namespaceAnnotations,omitempty"`
+}
+
+// BundleTargetRestriction picks clusters, as a BundleTarget does.
+type BundleTargetRestriction struct {
+	// +optional
+	// +nullable
+	Name string `json:"name,omitempty"`
+
+	// +optional
+	// +nullable
+	ClusterName string `json:"clusterName,omitempty"`
+
+	// +optional
+	// +nullable
+	ClusterSelector *metav1.LabelSelector `json:"clusterSelector,omitempty"`
+
+	// +optional
+	// +nullable
+	ClusterGroup string `json:"clusterGroup,omitempty"`
+
+	// +optional
+	// +nullable
+	ClusterGroupSelector *metav1.LabelSelector `json:"clusterGroupSelector,omitempty"`
+}

@@ -1,0 +1,163 @@
+package v1alpha1
+
+import (
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ClusterStatus is what Fleet knows about a cluster. Several controllers and the
+// agent write to it, each only its own fields.
+type ClusterStatus struct {
+	// Conditions: Processed, Imported, Reconciled and Ready, and those this
+	// implementation adds.
+	// +optional
+	Conditions []genericcondition.GenericCondition `json:"conditions,omitempty"`
+
+	// Namespace is the cluster's own namespace in the upstream cluster, where its
+	// BundleDeployments live.
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+
+	// Summary counts the cluster's bundles by state.
+	// +optional
+	Summary BundleSummary `json:"summary,omitempty"`
+
+	// ResourceCounts counts the deployed resources of the cluster by state.
+	// +optional
+	ResourceCounts ResourceCounts `json:"resourceCounts,omitempty"`
+
+	// ReadyGitRepos is the number of GitRepos whose deployments here are ready.
+	// +optional
+	ReadyGitRepos int `json:"readyGitRepos"`
+
+	// DesiredReadyGitRepos is the number of GitRepos deploying to this cluster.
+	// +optional
+	DesiredReadyGitRepos int `json:"desiredReadyGitRepos"`
+
+	// ReadyHelmOps is the number of HelmOps whose deployments here are ready.
+	// +optional
+	ReadyHelmOps int `json:"readyHelmOps"`
+
+	// DesiredReadyHelmOps is the number of HelmOps deploying to this cluster.
+	// +optional
+	DesiredReadyHelmOps int `json:"desiredReadyHelmOps"`
+
+	// AgentEnvVarsHash detects changes of spec.agentEnvVars; empty when there are none.
+	// +optional
+	// +nullable
+	AgentEnvVarsHash string `json:"agentEnvVarsHash,omitempty"`
+
+	// AgentPrivateRepoURL is the spec.privateRepoURL last seen.
+	// +optional
+	// +nullable
+	AgentPrivateRepoURL string `json:"agentPrivateRepoURL,omitempty"`
+
+	// AgentHostNetwork is the spec.hostNetwork last seen.
+	// +optional
+	// +nullable
+	AgentHostNetwork bool `json:"agentHostNetwork,omitempty"`
+
+	// AgentDeployedGeneration is the spec.redeployAgentGeneration of the last
+	// import; absent before the first.
+	// +optional
+	// +nullable
+	AgentDeployedGeneration *int64 `json:"agentDeployedGeneration,omitempty"`
+
+	// AgentMigrated is true after an import; false or absent asks for one.
+	// +optional
+	AgentMigrated bool `json:"agentMigrated,omitempty"`
+
+	// AgentNamespaceMigrated is true after an import; false or absent asks for one.
+	// +optional
+	AgentNamespaceMigrated bool `json:"agentNamespaceMigrated,omitempty"`
+
+	// CattleNamespaceMigrated is true after an import; false or absent asks for one.
+	// +optional
+	CattleNamespaceMigrated bool `json:"cattleNamespaceMigrated,omitempty"`
+
+	// AgentAffinityHash detects changes of spec.agentAffinity; empty when there is none.
+	// +optional
+	AgentAffinityHash string `json:"agentAffinityHash,omitempty"`
+
+	// AgentResourcesHash detects changes of spec.agentResources; empty when there are none.
+	// +optional
+	// +nullable
+	AgentResourcesHash string `json:"agentResourcesHash,omitempty"`
+
+	// AgentTolerationsHash detects changes of spec.agentTolerations; empty when there are none.
+	// +optional
+	// +nullable
+	AgentTolerationsHash string `json:"agentTolerationsHash,omitempty"`
+
+	// AgentSchedulingCustomizationHash detects changes of
+	// spec.agentSchedulingCustomization; empty when there is none.
+	// +optional
+	AgentSchedulingCustomizationHash string `json:"agentSchedulingCustomizationHash,omitempty"`
+
+	// AgentConfigChanged asks for another import; a successful one clears it.
+	// +optional
+	AgentConfigChanged bool `json:"agentConfigChanged,omitempty"`
+
+	// APIServerURL is the upstream URL given to the agent by the last import.
+	// +optional
+	// +nullable
+	APIServerURL string `json:"apiServerURL,omitempty"`
+
+	// APIServerCAHash is the hash of the CA given to the agent by the last import.
+	// +optional
+	// +nullable
+	APIServerCAHash string `json:"apiServerCAHash,omitempty"`
+
+	// AgentTLSMode is the TLS mode of the last import: strict or system-store.
+	// +optional
+	// +nullable
+	AgentTLSMode string `json:"agentTLSMode,omitempty"`
+
+	// GarbageCollectionInterval is how often the agent looks for releases without
+	// a BundleDeployment, as given by the last import.
+	// +optional
+	GarbageCollectionInterval *metav1.Duration `json:"garbageCollectionInterval,omitempty"`
+
+	// Display holds texts for printer columns.
+	// +optional
+	Display ClusterDisplay `json:"display,omitempty"`
+
+	// Agent is the agent's last sign of life, written by the agent itself.
+	// +optional
+	Agent AgentStatus `json:"agent,omitempty"`
+
+	// Scheduled is true when a Schedule covers this cluster.
+	// +optional
+	Scheduled bool `json:"scheduled,omitempty"`
+
+	// ActiveSchedule is true while a Schedule that covers this cluster allows updates.
+	// +optional
+	ActiveSchedule bool `json:"activeSchedule,omitempty"`
+}
+
+// ClusterDisplay holds texts for printer columns.
+type ClusterDisplay struct {
+	// ReadyBundles is "<ready>/<all>".
+	// +optional
+	ReadyBundles string `json:"readyBundles,omitempty"`
+
+	// State is the worst state of the cluster's bundles, or WaitCheckIn before the
+	// first heartbeat; empty when all are ready.
+	// +optional
+	// +nullable
+	State string `json:"state,omitempty"`
+}
+
+// AgentStatus is the agent's last sign of life.
+type AgentStatus struct {
+	// LastSeen is the time of the last heartbeat, by the agent's clock; null
+	// before the first.
+	// +optional
+	// +nullable
+	LastSeen metav1.Time `json:"lastSeen"`
+
+	// Namespace is where the agent runs downstream.
+	// +optional
+	// +nullable
+	Namespace string `json:"namespace"`
+}
