@@ -97,7 +97,7 @@ type Ownership struct {
 
 // Grant decides what a request is owed now.
 func Grant(in GrantInput) GrantOutcome {
-	cluster := clusterOf(in)
+	cluster := ClusterOf(in)
 	switch {
 	case leaving(in, cluster):
 		return GrantOutcome{Stage: GrantLeaving, ClusterName: in.Request.Status.ClusterName, Granted: in.Request.Status.Granted}
@@ -132,9 +132,9 @@ func rejected(reason, message string) GrantOutcome {
 	return GrantOutcome{Stage: GrantRejected, Reason: reason, Message: message}
 }
 
-// clusterOf is the Cluster a request speaks for: the one it was given, else the oldest of its client ID,
+// ClusterOf is the Cluster a request speaks for: the one it was given, else the oldest of its client ID,
 // so that the answer does not depend on the order in which they are found.
-func clusterOf(in GrantInput) *fleet.Cluster {
+func ClusterOf(in GrantInput) *fleet.Cluster {
 	if in.Named != nil && in.Named.Spec.ClientID == in.Request.Spec.ClientID {
 		return in.Named
 	}
@@ -304,7 +304,7 @@ func reader(in GrantInput) []runtime.Object {
 		return nil
 	}
 	meta := func() metav1.ObjectMeta {
-		return answerMeta(in.Namespaces.Registration, ReaderName(in.Request.Name), clusterOf(in).Name, in.Request)
+		return answerMeta(in.Namespaces.Registration, ReaderName(in.Request.Name), ClusterOf(in).Name, in.Request)
 	}
 	secret := names.CredentialSecret(in.Request.Spec.ClientID, in.Request.Spec.ClientRandom)
 	account := names.ImportAccount(token.Name, string(token.UID))

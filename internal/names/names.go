@@ -26,6 +26,9 @@ const (
 	LegacySystemNamespace = "fleet-system"
 	// ControllerConfig is the ConfigMap of the controllers in the system namespace.
 	ControllerConfig = "fleet-controller"
+	// ControllerLease is the lease of the controllers in the system namespace: that of the other
+	// implementation's registration service, so that only one of the two acts.
+	ControllerLease = "fleet-agentmanagement-lock"
 	// ConfigKey is the one key of that ConfigMap, and of the agent's.
 	ConfigKey = "config"
 	// Agent names the agent's Deployment, ServiceAccount, ConfigMap, Lease and the Secret with its identity.

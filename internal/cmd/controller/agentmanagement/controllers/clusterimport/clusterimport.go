@@ -1,0 +1,195 @@
+// Package clusterimport brings the agent to a Cluster that names a kubeconfig, keeps it as the
+// Cluster's settings want it, and takes it away where the local agent is disabled.
+//
+//	Cluster ─► client ID ─► import token ─► agent applied downstream ─► status
+//
+// Handlers never reach out to another cluster: that is done beside the queue, by
+// jobs (jobs.go), at most one for each Cluster.
+package clusterimport
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/rancher/wrangler/v3/pkg/randomtoken"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// byImportToken finds the Cluster of an import token: "<workspace>/<token>".
+const byImportToken = "fleet.clusters-by-import-token"
+
+// steps bounds how far a Cluster is taken in one go: a client ID, a token, and what comes then.
+const steps = 3
+
+type handler struct {
+	app       *app.Context
+	addresses *addresses
+	jobs      *jobs
+}
+
+// Register watches Clusters, and what can move an import on: the token and its values, the kubeconfig
+// Secret (watched by the app), the configuration.
+func Register(ctx context.Context, a *app.Context) error {
+	h := &handler{app: a, addresses: newAddresses(), jobs: newJobs(a.Clock)}
+	a.Clusters.OnChange(ctx, "import", func(key string, cluster *fleet.Cluster) (*fleet.Cluster, error) {
+		if cluster == nil {
+			h.addresses.forget(key)
+			h.jobs.forget(key)
+			return nil, nil
+		}
+		return h.onChange(ctx, cluster)
+	})
+	a.Clusters.Cache().AddIndexer(byImportToken, func(c *fleet.Cluster) ([]string, error) {
+		return []string{c.Namespace + "/" + names.ImportToken(c.Name)}, nil
+	})
+	a.Config.OnChange(h.onConfig)
+	nudge := reconcile.Nudge(a.Clusters)
+	if err := reconcile.Watch(a.ClusterRegistrationTokens.Informer(), func(t *fleet.ClusterRegistrationToken) []types.NamespacedName {
+		return h.clustersOf(t.Namespace, t.Name)
+	}, nudge); err != nil {
+		return err
+	}
+	return reconcile.Watch(a.ValuesSecrets.Informer(), func(s *corev1.Secret) []types.NamespacedName {
+		return h.clustersOf(s.Namespace, s.Name)
+	}, nudge)
+}
+
+func (h *handler) clustersOf(namespace, token string) (keys []types.NamespacedName) {
+	clusters, err := h.app.Clusters.Cache().GetByIndex(byImportToken, namespace+"/"+token)
+	if err != nil {
+		return nil // only without the index, which Register adds
+	}
+	for _, cluster := range clusters {
+		keys = append(keys, keyOf(cluster))
+	}
+	return keys
+}
+
+func keyOf(cluster *fleet.Cluster) types.NamespacedName {
+	return types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}
+}
+
+// onConfig wakes every imported Cluster: the rule knows which of them a change concerns.
+func (h *handler) onConfig(_, _ config.Config) {
+	clusters, err := h.app.Clusters.Cache().List("", labels.Everything())
+	if err != nil {
+		return // only a cache that has not started; its start looks at every Cluster
+	}
+	for _, cluster := range clusters {
+		if cluster.Spec.KubeConfigSecret != "" {
+			reconcile.Nudge(h.app.Clusters)(keyOf(cluster))
+		}
+	}
+}
+
+func (h *handler) onChange(ctx context.Context, cluster *fleet.Cluster) (*fleet.Cluster, error) {
+	if h.jobs.busy(keyOf(cluster).String(), cluster.ResourceVersion) {
+		return cluster, nil // the job's end wakes the Cluster
+	}
+	for range steps {
+		out, err := h.decide(ctx, cluster)
+		if err != nil {
+			return cluster, fmt.Errorf("looking at cluster %s: %w", keyOf(cluster), err)
+		}
+		next, more, err := h.act(ctx, cluster, out)
+		if err != nil || !more {
+			return next, err
+		}
+		cluster = next
+	}
+	return cluster, nil
+}
+
+// decide asks the rule, first with what is remembered of the kubeconfig Secret. Only when there is
+// something to do is the Secret read: a Cluster whose agent is in place costs no request.
+func (h *handler) decide(ctx context.Context, cluster *fleet.Cluster) (handshake.ImportOutcome, error) {
+	in, err := h.gather(cluster)
+	if err != nil {
+		return handshake.ImportOutcome{}, err
+	}
+	name := app.KubeconfigSecret(cluster)
+	if name.Name == "" || !handshake.KubeconfigNamespaceAllowed(cluster) {
+		return handshake.Import(in), nil
+	}
+	version := h.app.SecretVersion(name)
+	if in.Kubeconfig = h.addresses.get(keyOf(cluster).String(), version); in.Kubeconfig != nil {
+		if out := handshake.Import(in); out.Stage == handshake.ImportInSync || out.Stage == handshake.ImportDisabled {
+			return out, nil
+		}
+	}
+	in.Kubeconfig, err = reconcile.Optional(h.app.Kube.CoreV1().Secrets(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{}))
+	if err != nil {
+		return handshake.ImportOutcome{}, err
+	}
+	h.addresses.put(keyOf(cluster).String(), in.Kubeconfig)
+	return handshake.Import(in), nil
+}
+
+func (h *handler) gather(cluster *fleet.Cluster) (handshake.ImportInput, error) {
+	in := handshake.ImportInput{
+		Now: h.app.Clock(), Cluster: cluster, Config: h.app.Config.Get(), Defaults: defaults(h.app.Env), Namespaces: h.app.Namespaces,
+	}
+	var err error
+	in.Token, err = reconcile.Optional(h.app.ClusterRegistrationTokens.Cache().Get(cluster.Namespace, names.ImportToken(cluster.Name)))
+	if err != nil {
+		return in, err
+	}
+	in.Values, err = reconcile.Optional(h.app.ValuesSecrets.Cache().Get(cluster.Namespace, names.ImportToken(cluster.Name)))
+	return in, err
+}
+
+// act does what the rule says; more means that the rule has to be asked again about the new Cluster.
+func (h *handler) act(ctx context.Context, cluster *fleet.Cluster, out handshake.ImportOutcome) (next *fleet.Cluster, more bool, err error) {
+	switch out.Stage {
+	case handshake.ImportNeedsClientID:
+		next, err = h.giveClientID(cluster)
+		return next, err == nil, err
+	case handshake.ImportNeedsToken:
+		return cluster, false, h.makeToken(cluster, out)
+	case handshake.ImportAwaitingToken:
+		return cluster, false, nil // its values' appearing wakes the Cluster
+	case handshake.ImportNeedsAgent, handshake.ImportMustRemove:
+		h.dispatch(ctx, cluster, out)
+		return cluster, false, nil
+	}
+	h.jobs.forget(keyOf(cluster).String())
+	next, err = h.report(cluster, out)
+	return next, false, err
+}
+
+func (h *handler) giveClientID(cluster *fleet.Cluster) (*fleet.Cluster, error) {
+	clientID, err := randomtoken.Generate()
+	if err != nil {
+		return cluster, fmt.Errorf("making a client ID: %w", err)
+	}
+	return reconcile.Patch(h.app.Clusters, cluster, func(c *fleet.Cluster) {
+		if c.Spec.ClientID == "" { // somebody may have been faster
+			c.Spec.ClientID = clientID
+		}
+	})
+}
+
+// makeToken creates the import token, or ends one that is about to expire; its going wakes the Cluster.
+func (h *handler) makeToken(cluster *fleet.Cluster, out handshake.ImportOutcome) error {
+	var err error
+	if out.RenewToken {
+		err = h.app.ClusterRegistrationTokens.Delete(cluster.Namespace, names.ImportToken(cluster.Name), &metav1.DeleteOptions{})
+	} else {
+		_, err = h.app.ClusterRegistrationTokens.Create(out.CreateToken)
+	}
+	if err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("import token of cluster %s: %w", keyOf(cluster), err)
+	}
+	return nil
+}

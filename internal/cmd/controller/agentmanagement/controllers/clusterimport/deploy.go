@@ -1,0 +1,176 @@
+package clusterimport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/agentchart"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// errOtherCluster means that the local Cluster's kubeconfig leads to another cluster than the hub's.
+var errOtherCluster = errors.New("the kubeconfig of the local Cluster leads to another cluster")
+
+// dispatch carries the outcome out beside the queue, unless it is being carried out, or was tried in
+// vain a moment ago.
+func (h *handler) dispatch(ctx context.Context, cluster *fleet.Cluster, out handshake.ImportOutcome) {
+	key := keyOf(cluster)
+	of := fmt.Sprintf("%s %d %s", out.Stage, cluster.Generation, h.app.SecretVersion(app.KubeconfigSecret(cluster)))
+	begun, wait := h.jobs.begin(key.String(), of)
+	if !begun {
+		if wait > 0 {
+			h.app.Clusters.EnqueueAfter(key.Namespace, key.Name, wait)
+		}
+		return
+	}
+	go func() {
+		err := h.run(ctx, cluster, out)
+		if err != nil && ctx.Err() == nil {
+			h.app.Log.Warn("import failed", "cluster", key.String(), "error", err)
+		}
+		written, reportErr := h.reportRun(cluster, out, err)
+		if err == nil && reportErr == nil {
+			h.jobs.succeeded(key.String(), written.ResourceVersion) // its event wakes the Cluster
+			return
+		}
+		h.app.Clusters.EnqueueAfter(key.Namespace, key.Name, h.jobs.failed(key.String()))
+	}()
+}
+
+// run waits for its turn, and then does the work under a time limit.
+func (h *handler) run(ctx context.Context, cluster *fleet.Cluster, out handshake.ImportOutcome) error {
+	select {
+	case h.jobs.slots <- struct{}{}:
+		defer func() { <-h.jobs.slots }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
+	defer cancel()
+	if out.Remove != nil {
+		return h.remove(ctx, out.Remove)
+	}
+	return h.deploy(ctx, cluster, out)
+}
+
+// deploy applies the agent downstream. An agent that has to register anew loses its identity before
+// it is given the means to get another.
+func (h *handler) deploy(ctx context.Context, cluster *fleet.Cluster, out handshake.ImportOutcome) error {
+	rendered, err := agentchart.Render(out.Deploy.Values)
+	if err != nil {
+		return fmt.Errorf("rendering the agent: %w", err)
+	}
+	downstream, err := h.dial(ctx, out.Deploy.Kubeconfig, out.Deploy.TLSMode)
+	if err != nil {
+		return err
+	}
+	defer downstream.Close()
+	if out.Done.ResetAgent && !cluster.Status.Agent.LastSeen.IsZero() {
+		// Before the agent is touched, or its first heartbeat could be taken for the old one's.
+		if err := h.resetAgent(cluster, out.Done); err != nil {
+			return err
+		}
+	}
+	if leaving := out.Deploy.LeaveNamespace; leaving != "" {
+		if err := downstream.Remove(ctx, agentResources(leaving)...); err != nil {
+			return err
+		}
+	}
+	if out.Deploy.NewRegistration {
+		if err := downstream.Remove(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: out.Deploy.Values.Namespace, Name: names.Agent}}); err != nil {
+			return err
+		}
+	}
+	if err := downstream.Apply(ctx, desired(out.Deploy, rendered)...); err != nil {
+		return err
+	}
+	h.app.Log.Info("agent deployed", "cluster", keyOf(cluster).String(), "newRegistration", out.Deploy.NewRegistration)
+	return nil
+}
+
+func (h *handler) dial(ctx context.Context, kubeconfig []byte, tlsMode string) (app.Downstream, error) {
+	downstream, err := h.app.Dial(ctx, kubeconfig, tlsMode)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := downstream.ServerVersion(ctx); err != nil {
+		downstream.Close()
+		return nil, err
+	}
+	return downstream, nil
+}
+
+func (h *handler) resetAgent(cluster *fleet.Cluster, done handshake.ImportStatus) error {
+	_, err := reconcile.PatchStatus(h.app.Clusters, cluster, func(c *fleet.Cluster) {
+		c.Status.Agent = fleet.AgentStatus{Namespace: done.AgentNamespace}
+	})
+	return err
+}
+
+// remove takes the local agent away, if the kubeconfig does lead to the hub's own cluster: only there
+// may a switch in the hub's configuration remove anything.
+func (h *handler) remove(ctx context.Context, removal *handshake.AgentRemoval) error {
+	if removal.Kubeconfig == nil {
+		return nil // nothing to reach it with: the status is all there is to clear
+	}
+	own, err := h.app.Kube.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("reading the hub's own identity: %w", err)
+	}
+	downstream, err := h.dial(ctx, removal.Kubeconfig, removal.TLSMode)
+	if err != nil {
+		return err
+	}
+	defer downstream.Close()
+	uid, err := downstream.NamespaceUID(ctx, metav1.NamespaceSystem)
+	switch {
+	case err != nil:
+		return err
+	case uid == "" || uid != own.UID:
+		return errOtherCluster
+	}
+	return downstream.Remove(ctx, agentResources(removal.Namespace)...)
+}
+
+// obstacle is the error of a run as conditions. Messages are constant: what a server said is in the log.
+func obstacle(err error) (reason, message string) {
+	kubeconfig := func(err error) string {
+		return "the kubeconfig Secret cannot be used: " + err.Error()
+	}
+	for _, known := range []struct {
+		is              error
+		reason, message string
+	}{
+		{kube.ErrKubeconfigExec, fleet.ReasonKubeconfigRefused, kubeconfig(kube.ErrKubeconfigExec)},
+		{kube.ErrKubeconfigAuthProvider, fleet.ReasonKubeconfigRefused, kubeconfig(kube.ErrKubeconfigAuthProvider)},
+		{kube.ErrKubeconfigFile, fleet.ReasonKubeconfigRefused, kubeconfig(kube.ErrKubeconfigFile)},
+		{kube.ErrKubeconfigInsecure, fleet.ReasonKubeconfigRefused, kubeconfig(kube.ErrKubeconfigInsecure)},
+		{kube.ErrKubeconfigContext, fleet.ReasonKubeconfigInvalid, kubeconfig(kube.ErrKubeconfigContext)},
+		{kube.ErrKubeconfigMalformed, fleet.ReasonKubeconfigInvalid, kubeconfig(kube.ErrKubeconfigMalformed)},
+		{kube.ErrUntrusted, fleet.ReasonTLSUntrusted, "the certificate of the API server in the kubeconfig is not signed by a CA that is trusted: put the right certificate-authority-data into the kubeconfig"},
+		{kube.ErrNoCA, fleet.ReasonTLSUntrusted, "agentTLSMode is strict and the kubeconfig has no certificate-authority-data: add it, or set agentTLSMode to system-store"},
+		{kube.ErrUnreachable, fleet.ReasonDownstreamUnreachable, "the API server in the kubeconfig does not answer: check that its address is right and reachable from this hub"},
+		{errOtherCluster, fleet.ReasonLocalClusterMismatch, "the agent is not removed: the kubeconfig of the local Cluster leads to another cluster"},
+	} {
+		if errors.Is(err, known.is) {
+			return known.reason, known.message
+		}
+	}
+	switch {
+	case apierrors.IsUnauthorized(err):
+		return fleet.ReasonDownstreamUnauthorized, "the API server in the kubeconfig rejects its credential: put a valid token or client certificate into the kubeconfig Secret"
+	case apierrors.IsForbidden(err):
+		return fleet.ReasonDownstreamForbidden, "the kubeconfig's user may not install the agent: it needs the rights of cluster-admin"
+	}
+	return fleet.ReasonError, "the agent could not be installed; it is tried again, and the controller's log says why"
+}

@@ -1,0 +1,147 @@
+package grant
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// letRead writes the Role and RoleBinding that make one credential readable. They are no children of
+// the request: they end with the credential.
+func (h *handler) letRead(reader []runtime.Object) error {
+	for _, object := range reader {
+		var err error
+		switch wanted := object.(type) {
+		case *rbacv1.Role:
+			_, err = h.app.Roles.Create(wanted)
+		case *rbacv1.RoleBinding:
+			_, err = h.app.RoleBindings.Create(wanted)
+		default:
+			return fmt.Errorf("%T lets nobody read", object)
+		}
+		if apierrors.IsAlreadyExists(err) {
+			err = h.replace(object)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replace is for what an earlier, interrupted answer left.
+func (h *handler) replace(object runtime.Object) error {
+	switch wanted := object.(type) {
+	case *rbacv1.Role:
+		live, err := h.app.Roles.Get(wanted.Namespace, wanted.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		live = live.DeepCopy()
+		live.Rules, live.Labels, live.Annotations = wanted.Rules, wanted.Labels, wanted.Annotations
+		_, err = h.app.Roles.Update(live)
+		return err
+	case *rbacv1.RoleBinding:
+		live, err := h.app.RoleBindings.Get(wanted.Namespace, wanted.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		live = live.DeepCopy()
+		live.Subjects, live.Labels, live.Annotations = wanted.Subjects, wanted.Labels, wanted.Annotations
+		_, err = h.app.RoleBindings.Update(live)
+		return err
+	}
+	return nil
+}
+
+// revoke takes all rights of a request, the credential's and its readability with them.
+func (h *handler) revoke(owner reconcile.Owner, namespace, name string) error {
+	if err := h.set.Apply(owner); err != nil {
+		return fmt.Errorf("revoking the rights of registration %s/%s: %w", namespace, name, err)
+	}
+	request := types.NamespacedName{Namespace: namespace, Name: name}
+	secrets, err := h.app.CredentialSecrets.Cache().List(h.app.Namespaces.Registration, labels.Everything())
+	if err != nil {
+		return err
+	}
+	var failures []error
+	for _, secret := range secrets {
+		if len(requestOf(secret)) == 1 && requestOf(secret)[0] == request {
+			failures = append(failures, ignoreGone(h.app.CredentialSecrets.Delete(secret.Namespace, secret.Name, &metav1.DeleteOptions{})))
+		}
+	}
+	return errors.Join(append(failures, h.dropReader(request))...)
+}
+
+// dropReader removes what made the request's credential readable, unless it is another request's of
+// the same name in another workspace.
+func (h *handler) dropReader(request types.NamespacedName) error {
+	reader := handshake.ReaderName(request.Name)
+	binding, bindingErr := reconcile.Optional(h.app.RoleBindings.Cache().Get(h.app.Namespaces.Registration, reader))
+	role, roleErr := reconcile.Optional(h.app.Roles.Cache().Get(h.app.Namespaces.Registration, reader))
+	failures := []error{bindingErr, roleErr}
+	if binding != nil && binding.Annotations[fleet.AnnotationClusterRegistrationNamespace] == request.Namespace {
+		failures = append(failures, ignoreGone(h.app.RoleBindings.Delete(binding.Namespace, binding.Name, &metav1.DeleteOptions{})))
+	}
+	if role != nil && role.Annotations[fleet.AnnotationClusterRegistrationNamespace] == request.Namespace {
+		failures = append(failures, ignoreGone(h.app.Roles.Delete(role.Namespace, role.Name, &metav1.DeleteOptions{})))
+	}
+	return errors.Join(failures...)
+}
+
+func ignoreGone(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// requestOf names the request a credential answers.
+func requestOf(secret *corev1.Secret) []types.NamespacedName {
+	name := secret.Annotations[fleet.AnnotationClusterRegistration]
+	if name == "" {
+		return nil
+	}
+	return []types.NamespacedName{{Namespace: secret.Annotations[fleet.AnnotationClusterRegistrationNamespace], Name: name}}
+}
+
+func (h *handler) report(request *fleet.ClusterRegistration, out handshake.GrantOutcome) error {
+	_, err := reconcile.PatchStatus(h.app.ClusterRegistrations, request, func(r *fleet.ClusterRegistration) {
+		if out.ClusterName != "" {
+			r.Status.ClusterName = out.ClusterName
+		}
+		r.Status.Granted = out.Granted
+		fleet.SetCondition(&r.Status.Conditions, h.app.Clock(), granted(out))
+	})
+	return err
+}
+
+// granted is the condition of an outcome.
+func granted(out handshake.GrantOutcome) genericcondition.GenericCondition {
+	condition := genericcondition.GenericCondition{Type: fleet.ConditionGranted, Status: corev1.ConditionFalse}
+	switch out.Stage {
+	case handshake.GrantDone, handshake.GrantMinting:
+		condition.Status = corev1.ConditionTrue
+	case handshake.GrantRejected:
+		condition.Reason, condition.Message = out.Reason, out.Message
+	case handshake.GrantAwaitingCluster:
+		condition.Reason, condition.Message = fleet.ReasonAwaitingCluster, "the Cluster of this agent is being made"
+	case handshake.GrantAwaitingNamespace:
+		condition.Reason, condition.Message = fleet.ReasonAwaitingNamespace, "the Cluster's namespace is being made"
+	default:
+		condition.Reason, condition.Message = fleet.ReasonAwaitingRights, "the account of this agent is being made"
+	}
+	return condition
+}

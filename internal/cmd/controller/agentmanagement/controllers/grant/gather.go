@@ -1,0 +1,94 @@
+package grant
+
+import (
+	"errors"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// byClient finds the requests of one client: "<workspace>/<clientID>".
+const byClient = "fleet.requests-by-client"
+
+// byToken finds the requests made with a token: "<workspace>/<token>".
+const byToken = "fleet.requests-by-token"
+
+// watch wakes requests when something they wait for happens.
+func (h *handler) watch() error {
+	requests := h.app.ClusterRegistrations.Cache()
+	requests.AddIndexer(byClient, func(r *fleet.ClusterRegistration) ([]string, error) {
+		return []string{r.Namespace + "/" + r.Spec.ClientID}, nil
+	})
+	requests.AddIndexer(byToken, func(r *fleet.ClusterRegistration) ([]string, error) {
+		return []string{r.Namespace + "/" + r.Labels[fleet.LabelRegistrationToken]}, nil
+	})
+	nudge := reconcile.Nudge(h.app.ClusterRegistrations)
+	return errors.Join(
+		h.set.Watch(nudge),
+		reconcile.Watch(h.app.Clusters.Informer(), func(c *fleet.Cluster) []types.NamespacedName {
+			return h.requests(byClient, c.Namespace+"/"+c.Spec.ClientID)
+		}, nudge),
+		reconcile.Watch(h.app.ClusterRegistrationTokens.Informer(), func(t *fleet.ClusterRegistrationToken) []types.NamespacedName {
+			return h.requests(byToken, t.Namespace+"/"+t.Name)
+		}, nudge),
+		reconcile.Watch(h.app.CredentialSecrets.Informer(), requestOf, nudge),
+	)
+}
+
+func (h *handler) requests(index, key string) (keys []types.NamespacedName) {
+	found, err := h.app.ClusterRegistrations.Cache().GetByIndex(index, key)
+	if err != nil {
+		return nil // only without the index, which watch adds
+	}
+	for _, request := range found {
+		keys = append(keys, types.NamespacedName{Namespace: request.Namespace, Name: request.Name})
+	}
+	return keys
+}
+
+func (h *handler) gather(request *fleet.ClusterRegistration) (handshake.GrantInput, error) {
+	in := handshake.GrantInput{
+		Now: h.app.Clock(), Request: request, Namespaces: h.app.Namespaces,
+		IgnoreLabels: h.app.Config.Get().IgnoreClusterRegistrationLabels,
+	}
+	client := request.Namespace + "/" + request.Spec.ClientID
+	var err [6]error
+	in.Clusters, err[0] = h.app.Clusters.Cache().GetByIndex(app.ClustersByClientID, client)
+	in.Others, err[1] = h.app.ClusterRegistrations.Cache().GetByIndex(byClient, client)
+	in.Derived, err[2] = reconcile.Optional(h.app.Clusters.Cache().Get(request.Namespace, names.Cluster(request.Spec.ClientID)))
+	if name := request.Status.ClusterName; name != "" {
+		in.Named, err[3] = reconcile.Optional(h.app.Clusters.Cache().Get(request.Namespace, name))
+	}
+	if name := request.Labels[fleet.LabelRegistrationToken]; name != "" {
+		in.Asked, err[4] = reconcile.Optional(h.app.ClusterRegistrationTokens.Cache().Get(request.Namespace, name))
+	}
+	secret := names.CredentialSecret(request.Spec.ClientID, request.Spec.ClientRandom)
+	in.Credential, err[5] = reconcile.Optional(h.app.CredentialSecrets.Cache().Get(h.app.Namespaces.Registration, secret))
+	if err := errors.Join(err[:]...); err != nil {
+		return in, err
+	}
+	cluster := handshake.ClusterOf(in)
+	if cluster == nil || cluster.Status.Namespace == "" {
+		return in, nil
+	}
+	return in, h.gatherRights(&in, cluster)
+}
+
+// gatherRights looks for what a request has in and for its Cluster.
+func (h *handler) gatherRights(in *handshake.GrantInput, cluster *fleet.Cluster) error {
+	request, namespace := in.Request, cluster.Status.Namespace
+	account, accountErr := reconcile.Optional(h.app.ServiceAccounts.Cache().Get(namespace, names.RequestAccount(request.Name, string(request.UID))))
+	role, roleErr := reconcile.Optional(h.app.Roles.Cache().Get(request.Namespace, request.Name))
+	status, statusErr := reconcile.Optional(h.app.RoleBindings.Cache().Get(request.Namespace, request.Name))
+	work, workErr := reconcile.Optional(h.app.RoleBindings.Cache().Get(namespace, request.Name))
+	content, contentErr := reconcile.Optional(h.app.ClusterRoleBindings.Cache().Get(names.SafeConcat(request.Name, "content")))
+	imported, importedErr := reconcile.Optional(h.app.ClusterRegistrationTokens.Cache().Get(request.Namespace, names.ImportToken(cluster.Name)))
+	in.Account, in.Imported = account, imported
+	in.RightsExist = role != nil && status != nil && work != nil && content != nil
+	return errors.Join(accountErr, roleErr, statusErr, workErr, contentErr, importedErr)
+}

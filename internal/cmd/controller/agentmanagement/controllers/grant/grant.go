@@ -1,0 +1,176 @@
+// Package grant answers a ClusterRegistration: it finds or creates the Cluster, gives the agent an
+// account in the cluster's namespace, and leaves the account's token in a credential Secret that only
+// the account that asked can read.
+//
+//	ClusterRegistration ─► Cluster ─► Namespace ─► ServiceAccount ─► rights ─► credential Secret
+package grant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// Time until a credential is tried again that could not be handed out yet.
+const (
+	// notInForceDelay is for rights that the API server has written but does not honour yet.
+	notInForceDelay = 25 * time.Millisecond
+	// pendingDelay is for a token Secret that is being filled.
+	pendingDelay = 500 * time.Millisecond
+)
+
+type handler struct {
+	app    *app.Context
+	set    *reconcile.Set
+	prover *kube.Prover
+}
+
+// Register watches ClusterRegistrations, and what can unblock one: its Cluster getting a namespace or a
+// heartbeat, its rights appearing, its token appearing.
+func Register(ctx context.Context, a *app.Context) error {
+	prover, err := kube.NewProver(a.RESTConfig)
+	if err != nil {
+		return err
+	}
+	h := &handler{app: a, prover: prover, set: reconcile.NewSet(handshake.GrantSetID,
+		reconcile.KindOf(a.ServiceAccounts), reconcile.KindOf(a.Roles), reconcile.KindOf(a.RoleBindings), reconcile.ClusterKind(a.ClusterRoleBindings))}
+	a.ClusterRegistrations.OnChange(ctx, "grant", func(key string, request *fleet.ClusterRegistration) (*fleet.ClusterRegistration, error) {
+		return request, h.onChange(ctx, key, request)
+	})
+	return h.watch()
+}
+
+func gvk() schema.GroupVersionKind {
+	return fleet.SchemeGroupVersion.WithKind("ClusterRegistration")
+}
+
+func (h *handler) onChange(ctx context.Context, key string, request *fleet.ClusterRegistration) error {
+	if request == nil {
+		namespace, name, _ := cache.SplitMetaNamespaceKey(key) // keys of handlers are always well formed
+		return h.revoke(reconcile.GoneOwner(gvk(), namespace, name), namespace, name)
+	}
+	if request.Labels[fleet.LabelClusterManagement] != "" {
+		return nil // another manager owns it
+	}
+	in, err := h.gather(request)
+	if err != nil {
+		return fmt.Errorf("looking at registration %s/%s: %w", request.Namespace, request.Name, err)
+	}
+	return h.act(ctx, request, handshake.Grant(in))
+}
+
+func (h *handler) act(ctx context.Context, request *fleet.ClusterRegistration, out handshake.GrantOutcome) error {
+	if out.Stage == handshake.GrantLeaving {
+		return h.revoke(reconcile.OwnerOf(gvk(), request), request.Namespace, request.Name)
+	}
+	if out.CreateCluster != nil {
+		h.app.Log.Info("cluster created for its agent", "cluster", out.CreateCluster.Namespace+"/"+out.CreateCluster.Name)
+		if _, err := h.app.Clusters.Create(out.CreateCluster); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("creating the cluster of registration %s/%s: %w", request.Namespace, request.Name, err)
+		}
+		return h.report(request, out) // the Cluster's appearing wakes the request
+	}
+	request, err := h.own(request, out.Own)
+	if err != nil {
+		return err
+	}
+	if len(out.Children) > 0 {
+		if err := h.set.Apply(reconcile.OwnerOf(gvk(), request), out.Children...); err != nil {
+			return fmt.Errorf("rights of registration %s/%s: %w", request.Namespace, request.Name, err)
+		}
+	}
+	if out.Mint != nil {
+		again, err := h.answer(ctx, request, out)
+		if err != nil {
+			return err
+		}
+		if again > 0 {
+			h.app.ClusterRegistrations.EnqueueAfter(request.Namespace, request.Name, again)
+			return nil
+		}
+	}
+	return errors.Join(h.supersede(request.Namespace, out.Superseded), h.report(request, out))
+}
+
+// own makes the Cluster the request's only owner.
+func (h *handler) own(request *fleet.ClusterRegistration, own *handshake.Ownership) (*fleet.ClusterRegistration, error) {
+	if own == nil {
+		return request, nil
+	}
+	return reconcile.Patch(h.app.ClusterRegistrations, request, func(r *fleet.ClusterRegistration) {
+		r.OwnerReferences = []metav1.OwnerReference{own.Owner}
+		if r.Annotations == nil {
+			r.Annotations = map[string]string{}
+		}
+		r.Annotations[fleet.AnnotationLastSeenAtGrant] = own.LastSeen
+	})
+}
+
+// answer hands out the credential: last of all, and only once its token can do an agent's work, since
+// an agent that fails with it asks anew. A time to try again means that it is too early.
+func (h *handler) answer(ctx context.Context, request *fleet.ClusterRegistration, out handshake.GrantOutcome) (again time.Duration, err error) {
+	token, err := kube.Mint(ctx, h.app.Kube, out.Mint.Namespace, out.Mint.Account, out.Mint.Lifetime)
+	if errors.Is(err, kube.ErrTokenPending) {
+		return pendingDelay, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	work := "apis/" + fleet.SchemeGroupVersion.String() + "/namespaces/" + out.Credential.DeploymentNamespace + "/bundledeployments"
+	if err := h.prover.List(ctx, token, work); errors.Is(err, kube.ErrNotInForce) {
+		return notInForceDelay, nil
+	} else if err != nil {
+		return 0, err
+	}
+	if err := h.letRead(out.Reader); err != nil {
+		return 0, fmt.Errorf("making the credential of registration %s/%s readable: %w", request.Namespace, request.Name, err)
+	}
+	out.Credential.Token = token
+	if err := h.write(handshake.CredentialSecret(request, h.app.Namespaces.Registration, out.Credential)); err != nil {
+		return 0, fmt.Errorf("credential of registration %s/%s: %w", request.Namespace, request.Name, err)
+	}
+	h.app.Log.Info("registration granted", "registration", request.Namespace+"/"+request.Name, "cluster", out.Credential.ClusterNamespace+"/"+out.Credential.ClusterName)
+	return 0, nil
+}
+
+// write creates the credential, or puts a token that works into one that has none.
+func (h *handler) write(secret *corev1.Secret) error {
+	_, err := h.app.CredentialSecrets.Create(secret)
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	live, err := h.app.CredentialSecrets.Get(secret.Namespace, secret.Name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	live = live.DeepCopy()
+	live.Data, live.Labels, live.Annotations = secret.Data, secret.Labels, secret.Annotations
+	_, err = h.app.CredentialSecrets.Update(live)
+	return err
+}
+
+// supersede ends the older requests of a client that was seen with its new credential.
+func (h *handler) supersede(namespace string, older []string) error {
+	var failures []error
+	for _, name := range older {
+		h.app.Log.Info("registration superseded", "registration", namespace+"/"+name)
+		err := h.app.ClusterRegistrations.Delete(namespace, name, &metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			failures = append(failures, fmt.Errorf("deleting superseded registration %s/%s: %w", namespace, name, err))
+		}
+	}
+	return errors.Join(failures...)
+}

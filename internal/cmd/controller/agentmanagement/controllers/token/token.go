@@ -1,0 +1,164 @@
+// Package token gives a ClusterRegistrationToken what it stands for: an account that may ask for a
+// cluster, and the values with which an agent is installed.
+//
+//	ClusterRegistrationToken ─► ServiceAccount ─► right to ask ─► bearer token ─► values Secret
+package token
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// pendingDelay is the time until a token Secret that is being filled is looked at again.
+const pendingDelay = 500 * time.Millisecond
+
+type handler struct {
+	app *app.Context
+	set *reconcile.Set
+}
+
+// Register watches tokens, everything made for them, and the configured address of the hub, which
+// their values repeat.
+func Register(ctx context.Context, a *app.Context) error {
+	h := &handler{app: a, set: reconcile.NewSet(handshake.TokenSetID,
+		reconcile.KindOf(a.ServiceAccounts), reconcile.KindOf(a.Roles), reconcile.KindOf(a.RoleBindings), reconcile.KindOf(a.ValuesSecrets))}
+	a.ClusterRegistrationTokens.OnChange(ctx, "token", func(key string, token *fleet.ClusterRegistrationToken) (*fleet.ClusterRegistrationToken, error) {
+		return token, h.onChange(ctx, key, token)
+	})
+	a.Config.OnChange(h.onConfig)
+	return h.set.Watch(reconcile.Nudge(a.ClusterRegistrationTokens))
+}
+
+func gvk() schema.GroupVersionKind {
+	return fleet.SchemeGroupVersion.WithKind("ClusterRegistrationToken")
+}
+
+func (h *handler) onChange(ctx context.Context, key string, token *fleet.ClusterRegistrationToken) error {
+	if token == nil || token.DeletionTimestamp != nil {
+		return h.set.Apply(gone(key)) // the account goes now and with it every token of it, not when garbage is collected
+	}
+	in, err := h.gather(ctx, token)
+	if err != nil {
+		return err
+	}
+	return h.act(ctx, token, handshake.Token(in))
+}
+
+func gone(key string) reconcile.Owner {
+	namespace, name, _ := cache.SplitMetaNamespaceKey(key) // keys of handlers are always well formed
+	return reconcile.GoneOwner(gvk(), namespace, name)
+}
+
+// onConfig wakes all tokens when the address changes that their values give to agents.
+func (h *handler) onConfig(old, current config.Config) {
+	if old.APIServerURL == current.APIServerURL && string(old.APIServerCA) == string(current.APIServerCA) {
+		return
+	}
+	tokens, err := h.app.ClusterRegistrationTokens.Cache().List("", labels.Everything())
+	if err != nil {
+		return // only a cache that has not started; its start looks at every token
+	}
+	for _, token := range tokens {
+		reconcile.Nudge(h.app.ClusterRegistrationTokens)(types.NamespacedName{Namespace: token.Namespace, Name: token.Name})
+	}
+}
+
+func (h *handler) gather(ctx context.Context, token *fleet.ClusterRegistrationToken) (handshake.TokenInput, error) {
+	conf := h.app.Config.Get()
+	in := handshake.TokenInput{
+		Now: h.app.Clock(), Token: token, TTLRequired: h.app.Env.TTLRequired,
+		APIServerURL: conf.APIServerURL, APIServerCA: conf.APIServerCA, Namespaces: h.app.Namespaces,
+	}
+	account := names.ImportAccount(token.Name, string(token.UID))
+	var err, secretErr error
+	in.Account, err = reconcile.Optional(h.app.ServiceAccounts.Cache().Get(token.Namespace, account))
+	role, roleErr := reconcile.Optional(h.app.Roles.Cache().Get(token.Namespace, names.SafeConcat(account, "role")))
+	binding, bindingErr := reconcile.Optional(h.app.RoleBindings.Cache().Get(token.Namespace, names.SafeConcat(account, "to", "role")))
+	in.RightsExist = role != nil && binding != nil
+	in.Secret, secretErr = reconcile.Optional(h.app.ValuesSecrets.Cache().Get(token.Namespace, token.Name))
+	if err := errors.Join(err, roleErr, bindingErr, secretErr); err != nil {
+		return in, fmt.Errorf("looking at token %s/%s: %w", token.Namespace, token.Name, err)
+	}
+	if in.Secret == nil && in.RightsExist {
+		// About to write it: a Secret of another type is in no cache of ours, and somebody else's.
+		in.Secret, err = reconcile.Optional(h.app.Kube.CoreV1().Secrets(token.Namespace).Get(ctx, token.Name, metav1.GetOptions{}))
+	}
+	return in, err
+}
+
+func (h *handler) act(ctx context.Context, token *fleet.ClusterRegistrationToken, out handshake.TokenOutcome) error {
+	if out.Delete {
+		h.app.Log.Info("token ended", "token", token.Namespace+"/"+token.Name)
+		err := h.app.ClusterRegistrationTokens.Delete(token.Namespace, token.Name, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &token.UID}})
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+			return nil
+		}
+		return err
+	}
+	if !out.Recheck.IsZero() {
+		h.app.ClusterRegistrationTokens.EnqueueAfter(token.Namespace, token.Name, out.Recheck.Sub(h.app.Clock())+time.Second)
+	}
+	children := out.Children
+	if out.Mint != nil {
+		minted, err := kube.Mint(ctx, h.app.Kube, out.Mint.Namespace, out.Mint.Account, out.Mint.Lifetime)
+		if errors.Is(err, kube.ErrTokenPending) {
+			h.app.ClusterRegistrationTokens.EnqueueAfter(token.Namespace, token.Name, pendingDelay)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		out.Values.Token = minted
+		secret, err := handshake.ValuesSecret(token, out.Values)
+		if err != nil {
+			return err
+		}
+		children = append(children, secret)
+	}
+	if err := h.set.Apply(reconcile.OwnerOf(gvk(), token), children...); err != nil {
+		return fmt.Errorf("token %s/%s: %w", token.Namespace, token.Name, err)
+	}
+	return h.report(token, out)
+}
+
+func (h *handler) report(token *fleet.ClusterRegistrationToken, out handshake.TokenOutcome) error {
+	_, err := reconcile.PatchStatus(h.app.ClusterRegistrationTokens, token, func(t *fleet.ClusterRegistrationToken) {
+		t.Status.SecretName, t.Status.Expires = out.Status.SecretName, out.Status.Expires
+		fleet.SetCondition(&t.Status.Conditions, h.app.Clock(), readiness(out.Stage))
+	})
+	return err
+}
+
+// readiness is the condition of a stage.
+func readiness(stage handshake.TokenStage) genericcondition.GenericCondition {
+	condition := genericcondition.GenericCondition{Type: fleet.ConditionReady, Status: corev1.ConditionFalse}
+	switch stage {
+	case handshake.TokenReady, handshake.TokenMinting:
+		condition.Status = corev1.ConditionTrue
+	case handshake.TokenBlocked:
+		condition.Reason = fleet.ReasonSecretNameTaken
+		condition.Message = "a Secret of this name and another type exists and is left alone: delete the Secret, or use another name for the token"
+	default:
+		condition.Reason, condition.Message = fleet.ReasonAwaitingRights, "the account of the token is being made"
+	}
+	return condition
+}
