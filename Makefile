@@ -11,11 +11,12 @@ help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## Build bin/fleetcontroller and bin/fleetagent.
-	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/fleetcontroller ./cmd/controller
-	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/fleetagent ./cmd/agent
+	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/fleetcontroller ./cmd/controller
+	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/fleetagent ./cmd/agent
 
-demo: ## Start a hub and two clusters here, join them in three ways, deliver a workload. ONCE=1 ends after that.
-	@go run ./dev/demo $(if $(ONCE),--once)
+demo: build ## Start a hub and two clusters here, join them in three ways, deliver a workload. ONCE=1 ends after that.
+	@go build -o bin/demo ./dev/demo
+	@exec bin/demo --with-parent $(if $(ONCE),--once)
 
 test: ## Run every test: rules, controllers and user stories on real API servers.
 	@go tool -modfile=dev/tools/test/go.mod gotestsum --format pkgname --format-hide-empty-pkg -- -timeout 20m ./...

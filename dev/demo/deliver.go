@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/e2e/framework/client"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// deliver creates the same two Bundles in both workspaces and waits until they are ready everywhere.
+func (d *demo) deliver(ctx context.Context) error {
+	for _, namespace := range []string{localWorkspace, workspace} {
+		for _, bundle := range []*fleet.Bundle{chartBundle(namespace), manifestBundle(namespace)} {
+			if err := d.hub.Create(ctx, client.Bundles, bundle); err != nil {
+				return err
+			}
+		}
+	}
+	const bundles = 2
+	for i := range d.rows {
+		r := &d.rows[i]
+		cluster, err := client.Until(ctx, client.Await{
+			From: d.hub.Fleet, Resource: client.Clusters, Namespace: r.namespace, Name: r.name,
+			For: fmt.Sprintf("%d ready Bundles", bundles), Within: 2 * time.Minute,
+		}, func(c *fleet.Cluster) bool {
+			return c.Status.Summary.Ready >= bundles && c.Status.Summary.Ready == c.Status.Summary.DesiredReady
+		})
+		if err != nil {
+			return err
+		}
+		r.BundlesReady = cluster.Status.Display.ReadyBundles
+	}
+	return nil
+}
+
+func everywhere() []fleet.BundleTarget {
+	return []fleet.BundleTarget{{Name: "everywhere", ClusterSelector: &metav1.LabelSelector{}}}
+}
+
+// chartBundle is a Helm chart that says on which cluster it is.
+func chartBundle(namespace string) *fleet.Bundle {
+	return &fleet.Bundle{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "chart"},
+		Spec: fleet.BundleSpec{
+			BundleDeploymentOptions: fleet.BundleDeploymentOptions{
+				DefaultNamespace: "demo-chart",
+				Helm:             &fleet.HelmOptions{Values: &fleet.GenericMap{Data: map[string]any{"cluster": "${ .ClusterName }", "greeting": "hello"}}},
+			},
+			Resources: []fleet.BundleResource{
+				{Name: "Chart.yaml", Content: "apiVersion: v2\nname: hello\nversion: 0.1.0\n"},
+				{Name: "values.yaml", Content: "greeting: none\ncluster: none\n"},
+				{Name: "templates/greeting.yaml", Content: "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: greeting\ndata:\n" +
+					"  greeting: {{ .Values.greeting | quote }}\n  cluster: {{ .Values.cluster | quote }}\n"},
+			},
+			Targets: everywhere(),
+		},
+	}
+}
+
+// manifestBundle is plain YAML with a Deployment.
+func manifestBundle(namespace string) *fleet.Bundle {
+	return &fleet.Bundle{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "manifests"},
+		Spec: fleet.BundleSpec{
+			BundleDeploymentOptions: fleet.BundleDeploymentOptions{DefaultNamespace: "demo-manifests"},
+			Resources: []fleet.BundleResource{
+				{Name: "config.yaml", Content: "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: settings\ndata:\n  color: green\n"},
+				{Name: "deployment.yaml", Content: "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: web\nspec:\n  replicas: 2\n" +
+					"  selector:\n    matchLabels: {app: web}\n  template:\n    metadata:\n      labels: {app: web}\n" +
+					"    spec:\n      containers:\n      - name: web\n        image: example.com/web:1\n"},
+			},
+			Targets: everywhere(),
+		},
+	}
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/fleet-hub/fleet/internal/plane"
+)
+
+// reporter writes one line for each step: on a terminal while it runs, everywhere when it ends.
+type reporter struct {
+	to       io.Writer
+	terminal bool
+	started  time.Time
+	step     string
+	since    time.Time
+}
+
+func newReporter(to io.Writer) *reporter {
+	file, ok := to.(*os.File)
+	return &reporter{to: to, terminal: ok && term.IsTerminal(int(file.Fd())), started: now()}
+}
+
+func (r *reporter) begin(step string) {
+	r.step, r.since = step, now()
+	if r.terminal {
+		fmt.Fprintf(r.to, "  %s …", step)
+	}
+}
+
+func (r *reporter) end(err error) {
+	mark := "✓"
+	if err != nil {
+		mark = "✗"
+	}
+	r.clear()
+	fmt.Fprintf(r.to, "%s %-48s %6.2fs  (%.1fs in all)\n", mark, r.step, now().Sub(r.since).Seconds(), now().Sub(r.started).Seconds())
+	r.step = ""
+}
+
+// note is a line between the steps, or during one.
+func (r *reporter) note(format string, args ...any) {
+	r.clear()
+	fmt.Fprintf(r.to, "· "+format+"\n", args...)
+	if r.terminal && r.step != "" {
+		fmt.Fprintf(r.to, "  %s …", r.step)
+	}
+}
+
+func (r *reporter) clear() {
+	if r.terminal {
+		fmt.Fprint(r.to, "\r\x1b[K")
+	}
+}
+
+// print writes the result.
+func (d *demo) print(out io.Writer, form string) error {
+	if form == "json" {
+		encoder := json.NewEncoder(out)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(map[string]any{"clusters": d.rows, "logs": d.plane.LogDir})
+	}
+	fmt.Fprintln(out)
+	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(table, "CLUSTER\tWAY IN\tSECONDS TO FIRST HEARTBEAT\tBUNDLES READY")
+	for _, r := range d.rows {
+		fmt.Fprintf(table, "%s\t%s\t%.2f\t%s\n", r.Cluster, r.WayIn, r.Seconds, r.BundlesReady)
+	}
+	return table.Flush()
+}
+
+// printNext says what to do with what is running now.
+func (d *demo) printNext(out io.Writer) {
+	hub := d.plane.Hub.KubeconfigPath
+	fmt.Fprintf(out, "\nRunning until Ctrl-C. Kubeconfigs:\n")
+	for _, cluster := range append([]*plane.Cluster{d.plane.Hub}, d.plane.Downstreams...) {
+		fmt.Fprintf(out, "  %-5s %s\n", cluster.Name, cluster.KubeconfigPath)
+	}
+	fmt.Fprintf(out, `Try:
+  kubectl --kubeconfig %[1]s get clusters.fleet.cattle.io -A
+  kubectl --kubeconfig %[1]s get bundles.fleet.cattle.io,bundledeployments.fleet.cattle.io -A
+  kubectl --kubeconfig %[2]s get all,configmaps -n demo-manifests
+  kubectl --kubeconfig %[1]s -n %[3]s patch bundle chart --type merge -p '{"spec":{"helm":{"values":{"greeting":"good morning"}}}}'
+Logs: %[4]s
+`, hub, d.plane.Cluster(east).KubeconfigPath, workspace, d.plane.LogDir)
+}
