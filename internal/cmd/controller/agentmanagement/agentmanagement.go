@@ -1,0 +1,50 @@
+// Package agentmanagement runs the controllers of the hub: those by which clusters join, and whatever else shares
+// their caches.
+//
+//	app.New ─► every Register ─► Start ─► until the context ends
+package agentmanagement
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/controllers"
+)
+
+// RegisterFunc adds controllers to those that run.
+type RegisterFunc func(context.Context, *app.Context) error
+
+// Options of Run.
+type Options struct {
+	app.Options
+	// Also are further controllers on the same caches, such as those that deliver Bundles.
+	Also []RegisterFunc
+	// OnStarted is called when the caches are full and the controllers work. May be nil.
+	OnStarted func()
+}
+
+// Run lets the controllers work until ctx ends, which is no error.
+func Run(ctx context.Context, o Options) error {
+	a, err := app.New(ctx, o.Options)
+	if err != nil {
+		return err
+	}
+	for _, register := range append([]RegisterFunc{controllers.Register}, o.Also...) {
+		if err := register(ctx, a); err != nil {
+			return err
+		}
+	}
+	if err := a.Start(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // asked to stop while starting
+		}
+		return fmt.Errorf("starting the controllers: %w", err)
+	}
+	o.Log.Info("controllers started", "system", a.Namespaces.System, "version", o.Version)
+	if o.OnStarted != nil {
+		o.OnStarted()
+	}
+	<-ctx.Done()
+	return nil
+}

@@ -1,0 +1,42 @@
+package bootstrap
+
+import (
+	"fmt"
+
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+)
+
+// The names in the kubeconfig of the hub's own cluster, as every reader of it finds them (registration.md §3).
+const (
+	kubeconfigCluster = "cluster"
+	kubeconfigUser    = "user"
+	kubeconfigContext = "default"
+)
+
+// kubeconfigWith is a kubeconfig for our own API server with this token.
+func kubeconfigWith(in input, token string) ([]byte, error) {
+	cfg := api.NewConfig()
+	cfg.Clusters[kubeconfigCluster] = &api.Cluster{Server: in.server, CertificateAuthorityData: in.ca}
+	cfg.AuthInfos[kubeconfigUser] = &api.AuthInfo{Token: token}
+	cfg.Contexts[kubeconfigContext] = &api.Context{Cluster: kubeconfigCluster, AuthInfo: kubeconfigUser}
+	cfg.CurrentContext = kubeconfigContext
+	written, err := clientcmd.Write(*cfg)
+	if err != nil {
+		return nil, fmt.Errorf("writing the hub's own kubeconfig: %w", err)
+	}
+	return written, nil
+}
+
+// tokenIn is the token of a kubeconfig as kubeconfigWith writes it; empty if it is another one.
+func tokenIn(kubeconfig []byte) string {
+	cfg, err := clientcmd.Load(kubeconfig)
+	if err != nil {
+		return ""
+	}
+	user := cfg.AuthInfos[kubeconfigUser]
+	if user == nil {
+		return ""
+	}
+	return user.Token
+}

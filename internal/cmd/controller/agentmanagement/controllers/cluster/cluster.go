@@ -1,0 +1,244 @@
+// Package cluster gives every Cluster a namespace of its own, and takes it back when the Cluster goes.
+//
+//	Cluster ─► finalizer ─► Namespace ─► status.namespace
+//	Cluster deleted ─► accounts ─► BundleDeployments' finalizers ─► Namespace ─► finalizer
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
+	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// leavingRecheck is when a Cluster that goes is looked at again though nothing has told of a change: a namespace
+// without our annotations cannot say whose it is.
+const leavingRecheck = 2 * time.Second
+
+type handler struct {
+	app *app.Context
+}
+
+// Register watches Clusters and their namespaces and, while a Cluster goes, what in its namespace holds it up.
+func Register(ctx context.Context, a *app.Context) error {
+	h := &handler{app: a}
+	a.Clusters.OnChange(ctx, "cluster", h.onChange)
+	nudge := reconcile.Nudge(a.Clusters)
+	return errors.Join(
+		reconcile.Watch(a.AllNamespaces.Informer(), clusterOfNamespace, nudge),
+		reconcile.Watch(a.ServiceAccounts.Informer(), h.leavingOfAccount, nudge),
+		reconcile.Watch(a.BundleDeployments.Informer(), h.leavingOfDeployment, nudge),
+	)
+}
+
+func (h *handler) onChange(key string, cluster *fleet.Cluster) (*fleet.Cluster, error) {
+	if cluster == nil {
+		return nil, h.drainRest(reconcile.KeyOf(key))
+	}
+	in, err := h.gather(cluster)
+	if err != nil {
+		return cluster, err
+	}
+	return h.act(in, decide(in))
+}
+
+func (h *handler) gather(cluster *fleet.Cluster) (input, error) {
+	in := input{now: h.app.Clock(), cluster: cluster}
+	name := namespaceName(cluster)
+	var err error
+	if in.namespace, err = reconcile.Optional(h.app.AllNamespaces.Cache().Get(name)); err != nil {
+		return in, fmt.Errorf("looking for namespace %s: %w", name, err)
+	}
+	if cluster.DeletionTimestamp == nil {
+		return in, nil // the rest only matters to one that goes
+	}
+	accounts, err := h.app.ServiceAccounts.Cache().List(name, labels.Everything())
+	if err != nil {
+		return in, fmt.Errorf("looking for accounts in %s: %w", name, err)
+	}
+	for _, account := range accounts {
+		if account.Annotations[fleet.AnnotationClusterRegistration] != "" && account.DeletionTimestamp == nil {
+			in.accounts = append(in.accounts, account)
+		}
+	}
+	if in.deployments, err = h.app.BundleDeployments.Cache().List(name, labels.Everything()); err != nil {
+		return in, fmt.Errorf("looking for BundleDeployments in %s: %w", name, err)
+	}
+	return in, nil
+}
+
+func (h *handler) act(in input, out outcome) (*fleet.Cluster, error) {
+	cluster, err := in.cluster, error(nil)
+	if out.addFinalizer {
+		if cluster, err = h.setFinalizer(cluster, true); err != nil {
+			return in.cluster, err
+		}
+	}
+	if out.createNamespace != nil {
+		if err := h.createNamespace(cluster, out.createNamespace); err != nil {
+			out.namespaceName, out.processed = cluster.Status.Namespace, failed(err)
+			cluster, reportErr := h.report(in, cluster, out)
+			return cluster, errors.Join(err, reportErr)
+		}
+	}
+	if out.stage == revoking || out.stage == draining {
+		h.app.Clusters.EnqueueAfter(cluster.Namespace, cluster.Name, leavingRecheck)
+		if err := h.takeApart(in, out); err != nil {
+			return cluster, err
+		}
+	}
+	if out.removeFinalizer {
+		h.app.Log.Info("cluster gone", "cluster", keyOf(cluster))
+		return h.setFinalizer(cluster, false)
+	}
+	return h.report(in, cluster, out)
+}
+
+// takeApart does what a stage of leaving asks for.
+func (h *handler) takeApart(in input, out outcome) error {
+	if err := errors.Join(h.revoke(out.revoke), h.drain(out.drain)); err != nil {
+		return err
+	}
+	if out.deleteNamespace {
+		return h.deleteNamespace(in.namespace)
+	}
+	return nil
+}
+
+func (h *handler) createNamespace(cluster *fleet.Cluster, namespace *corev1.Namespace) error {
+	_, err := h.app.AllNamespaces.Create(namespace)
+	if apierrors.IsAlreadyExists(err) {
+		return nil // it is used as it is
+	}
+	if err != nil {
+		return fmt.Errorf("creating the cluster's namespace: %w", err)
+	}
+	h.app.Log.Info("cluster namespace created", "cluster", keyOf(cluster), "namespace", namespace.Name)
+	return nil
+}
+
+func failed(err error) *genericcondition.GenericCondition {
+	return &genericcondition.GenericCondition{
+		Type: fleet.ConditionProcessed, Status: corev1.ConditionFalse, Reason: fleet.ReasonError, Message: err.Error(),
+	}
+}
+
+func (h *handler) report(in input, cluster *fleet.Cluster, out outcome) (*fleet.Cluster, error) {
+	return reconcile.PatchStatus(h.app.Clusters, cluster, func(c *fleet.Cluster) {
+		c.Status.Namespace = out.namespaceName
+		if out.processed != nil {
+			fleet.SetCondition(&c.Status.Conditions, in.now, *out.processed)
+		}
+	})
+}
+
+func (h *handler) setFinalizer(cluster *fleet.Cluster, wanted bool) (*fleet.Cluster, error) {
+	return reconcile.Patch(h.app.Clusters, cluster, func(c *fleet.Cluster) {
+		switch {
+		case !wanted:
+			c.Finalizers = slices.DeleteFunc(c.Finalizers, func(f string) bool { return f == fleet.FinalizerCluster })
+		case c.DeletionTimestamp == nil && !hasFinalizer(c): // the server takes none for an object that goes
+			c.Finalizers = append(c.Finalizers, fleet.FinalizerCluster)
+		}
+	})
+}
+
+// revoke deletes accounts, and with each every token of it.
+func (h *handler) revoke(accounts []*corev1.ServiceAccount) error {
+	var failures []error
+	for _, account := range accounts {
+		err := h.app.ServiceAccounts.Delete(account.Namespace, account.Name, exactly(account.UID))
+		if err != nil && !isGone(err) {
+			failures = append(failures, fmt.Errorf("revoking account %s/%s: %w", account.Namespace, account.Name, err))
+		}
+	}
+	return errors.Join(failures...)
+}
+
+// drain takes off the finalizers that only an agent could.
+func (h *handler) drain(deployments []*fleet.BundleDeployment) error {
+	var failures []error
+	for _, deployment := range deployments {
+		_, err := reconcile.Patch(h.app.BundleDeployments, deployment, func(d *fleet.BundleDeployment) {
+			d.Finalizers = slices.DeleteFunc(d.Finalizers, func(f string) bool { return f == fleet.FinalizerBundleDeployment })
+		})
+		failures = append(failures, err)
+	}
+	return errors.Join(failures...)
+}
+
+// drainRest helps the namespace of a Cluster that is gone: a BundleDeployment may have appeared in the moment the
+// namespace was told to go.
+func (h *handler) drainRest(key types.NamespacedName) error {
+	name := names.ClusterNamespace(key.Namespace, key.Name)
+	namespace, err := reconcile.Optional(h.app.AllNamespaces.Cache().Get(name))
+	if err != nil || namespace == nil || namespace.DeletionTimestamp == nil {
+		return err
+	}
+	deployments, err := h.app.BundleDeployments.Cache().List(name, labels.Everything())
+	if err != nil {
+		return fmt.Errorf("looking for BundleDeployments in %s: %w", name, err)
+	}
+	return h.drain(waiting(deployments))
+}
+
+func (h *handler) deleteNamespace(namespace *corev1.Namespace) error {
+	err := h.app.AllNamespaces.Delete(namespace.Name, exactly(namespace.UID))
+	if err != nil && !isGone(err) {
+		return fmt.Errorf("deleting namespace %s: %w", namespace.Name, err)
+	}
+	return nil
+}
+
+// clusterOfNamespace finds the Cluster in the annotations of its namespace.
+func clusterOfNamespace(namespace *corev1.Namespace) []types.NamespacedName {
+	return named(namespace.Annotations[fleet.AnnotationClusterNamespace], namespace.Annotations[fleet.AnnotationCluster])
+}
+
+// leavingOfAccount finds the Cluster of an agent's account, if the Cluster is going.
+func (h *handler) leavingOfAccount(account *corev1.ServiceAccount) []types.NamespacedName {
+	return h.ifLeaving(account.Annotations[fleet.AnnotationClusterRegistrationNamespace], account.Annotations[fleet.AnnotationCluster])
+}
+
+// leavingOfDeployment finds the Cluster of a BundleDeployment, if the Cluster is going or gone.
+func (h *handler) leavingOfDeployment(deployment *fleet.BundleDeployment) []types.NamespacedName {
+	return h.ifLeaving(deployment.Labels[fleet.LabelClusterNamespace], deployment.Labels[fleet.LabelCluster])
+}
+
+// ifLeaving keeps the everyday traffic of accounts and BundleDeployments away from the Clusters' queue.
+func (h *handler) ifLeaving(namespace, name string) []types.NamespacedName {
+	cluster, err := reconcile.Optional(h.app.Clusters.Cache().Get(namespace, name))
+	if err != nil || cluster != nil && cluster.DeletionTimestamp == nil {
+		return nil
+	}
+	return named(namespace, name)
+}
+
+func named(namespace, name string) []types.NamespacedName {
+	if namespace == "" || name == "" {
+		return nil
+	}
+	return []types.NamespacedName{{Namespace: namespace, Name: name}}
+}
+
+func exactly(uid types.UID) *metav1.DeleteOptions {
+	return &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
+}
+
+// isGone says whether an object is gone, or was replaced by another of its name.
+func isGone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
+
+func keyOf(cluster *fleet.Cluster) string { return cluster.Namespace + "/" + cluster.Name }

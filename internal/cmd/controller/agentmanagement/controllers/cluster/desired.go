@@ -1,0 +1,152 @@
+package cluster
+
+import (
+	"slices"
+	"time"
+
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// stage says how far a Cluster is.
+type stage string
+
+const (
+	// managedElsewhere means that another manager owns the Cluster: nothing is done.
+	managedElsewhere stage = "ManagedElsewhere"
+	// awaitingNamespace means that a namespace of the Cluster's is still on its way out; its end wakes us.
+	awaitingNamespace stage = "AwaitingNamespace"
+	// settled means that the Cluster has its finalizer and its namespace.
+	settled stage = "Settled"
+	// revoking means that the Cluster goes and its agents' accounts go first, so that what runs downstream stays
+	// as it is: an agent without rights sees nothing being deleted.
+	revoking stage = "Revoking"
+	// draining means that the namespace was told to go and BundleDeployments in it still wait for an agent that
+	// will not come: their finalizers are taken off.
+	draining stage = "Draining"
+	// left means that nothing of the Cluster holds it any more.
+	left stage = "Left"
+)
+
+// input is what was found about a Cluster. A nil object was not found.
+type input struct {
+	now     time.Time
+	cluster *fleet.Cluster
+	// namespace is the one the Cluster has, or would get.
+	namespace *corev1.Namespace
+	// accounts are those of agents in that namespace, deployments its BundleDeployments.
+	accounts    []*corev1.ServiceAccount
+	deployments []*fleet.BundleDeployment
+}
+
+// outcome is what a Cluster is owed now.
+type outcome struct {
+	stage stage
+	// addFinalizer comes first, removeFinalizer last.
+	addFinalizer, removeFinalizer bool
+	createNamespace               *corev1.Namespace
+	deleteNamespace               bool
+	revoke                        []*corev1.ServiceAccount
+	drain                         []*fleet.BundleDeployment
+	// namespaceName and processed are the Cluster's status; processed is nil when nothing is to be said.
+	namespaceName string
+	processed     *genericcondition.GenericCondition
+}
+
+// decide says what a Cluster is owed now.
+func decide(in input) outcome {
+	switch {
+	case in.cluster.DeletionTimestamp != nil:
+		return leave(in)
+	case in.cluster.Labels[fleet.LabelClusterManagement] != "":
+		return outcome{stage: managedElsewhere, namespaceName: in.cluster.Status.Namespace}
+	}
+	out := outcome{
+		stage:         settled,
+		addFinalizer:  !hasFinalizer(in.cluster),
+		namespaceName: namespaceName(in.cluster),
+		processed:     &genericcondition.GenericCondition{Type: fleet.ConditionProcessed, Status: corev1.ConditionTrue},
+	}
+	switch {
+	case in.namespace == nil:
+		out.createNamespace = clusterNamespace(in.cluster)
+	case in.namespace.DeletionTimestamp != nil:
+		out.stage = awaitingNamespace
+		out.namespaceName = in.cluster.Status.Namespace // not before it can be used
+		out.processed = &genericcondition.GenericCondition{
+			Type: fleet.ConditionProcessed, Status: corev1.ConditionFalse, Reason: fleet.ReasonAwaitingNamespace,
+			Message: "the cluster's namespace is being deleted; it is made anew once it is gone",
+		}
+	}
+	return out
+}
+
+// leave takes a Cluster apart: rights, then what waits for an agent, then the namespace, then the Cluster itself.
+// It does not wait for the namespace's end, only for its beginning, after which nothing new can appear in it.
+func leave(in input) outcome {
+	out := outcome{stage: left, namespaceName: in.cluster.Status.Namespace}
+	if !hasFinalizer(in.cluster) {
+		return out // somebody else's finalizer holds it
+	}
+	if len(in.accounts) > 0 {
+		out.stage, out.revoke = revoking, in.accounts
+		return out
+	}
+	going := in.namespace == nil || in.namespace.DeletionTimestamp != nil
+	out.deleteNamespace = !going && belongsTo(in.namespace, in.cluster)
+	if going || out.deleteNamespace {
+		out.drain = waiting(in.deployments)
+	}
+	if out.deleteNamespace || len(out.drain) > 0 {
+		out.stage = draining
+		return out
+	}
+	out.removeFinalizer = true
+	return out
+}
+
+// waiting are the BundleDeployments that only an agent could let go.
+func waiting(deployments []*fleet.BundleDeployment) (held []*fleet.BundleDeployment) {
+	for _, d := range deployments {
+		if slices.Contains(d.Finalizers, fleet.FinalizerBundleDeployment) {
+			held = append(held, d)
+		}
+	}
+	return held
+}
+
+// namespaceName never changes once it is in the status.
+func namespaceName(cluster *fleet.Cluster) string {
+	if cluster.Status.Namespace != "" {
+		return cluster.Status.Namespace
+	}
+	return names.ClusterNamespace(cluster.Namespace, cluster.Name)
+}
+
+// clusterNamespace is the namespace a Cluster gets. One that exists is used as it is.
+func clusterNamespace(cluster *fleet.Cluster) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name:   namespaceName(cluster),
+		Labels: map[string]string{fleet.LabelManaged: "true"},
+		Annotations: map[string]string{
+			fleet.AnnotationCluster:          cluster.Name,
+			fleet.AnnotationClusterNamespace: cluster.Namespace,
+		},
+	}}
+}
+
+// belongsTo says whether the namespace may go with the Cluster: it says so itself, or has the one name that only
+// this Cluster's can have.
+func belongsTo(namespace *corev1.Namespace, cluster *fleet.Cluster) bool {
+	says := namespace.Annotations[fleet.AnnotationCluster] == cluster.Name &&
+		namespace.Annotations[fleet.AnnotationClusterNamespace] == cluster.Namespace
+	return says || namespace.Name == names.ClusterNamespace(cluster.Namespace, cluster.Name)
+}
+
+func hasFinalizer(cluster *fleet.Cluster) bool {
+	return slices.Contains(cluster.Finalizers, fleet.FinalizerCluster)
+}

@@ -1,0 +1,31 @@
+// Package controllers lists the controllers of the registration service. How registration works is told by the
+// folders beside this file, one for each, and by the rules in internal/handshake.
+package controllers
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/controllers/bootstrap"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/controllers/cluster"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/controllers/globalconfig"
+)
+
+// Register registers all of them. Handlers of one kind run in this order for each object, and each sees what the
+// one before it left.
+func Register(ctx context.Context, a *app.Context) error {
+	for _, controller := range []struct {
+		name     string
+		register func(context.Context, *app.Context) error
+	}{
+		{"globalconfig", globalconfig.Register},
+		{"bootstrap", bootstrap.Register},
+		{"cluster", cluster.Register},
+	} {
+		if err := controller.register(ctx, a); err != nil {
+			return fmt.Errorf("registering controller %s: %w", controller.name, err)
+		}
+	}
+	return nil
+}

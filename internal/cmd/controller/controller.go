@@ -1,0 +1,127 @@
+// Package controller is the command fleetcontroller: the controllers of the hub, all in one process.
+//
+//	flags, environment ─► health and metrics ─► Check ─► leader election ─► agentmanagement.Run
+package controller
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/rancher/lasso/pkg/metrics"
+	"github.com/spf13/cobra"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
+	"github.com/fleet-hub/fleet/internal/cmd/env"
+	"github.com/fleet-hub/fleet/internal/health"
+	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/logging"
+	"github.com/fleet-hub/fleet/internal/version"
+)
+
+// Lease is the name of the lease that the leading replica holds, in the system namespace. Two controllers that do
+// not agree on it work against each other.
+const Lease = "fleet-agentmanagement-lock"
+
+// also are the controllers beside those of the registration.
+func also() []agentmanagement.RegisterFunc {
+	return nil
+}
+
+// New is the command. It writes its log to out.
+func New(environment env.Environment, out io.Writer) *cobra.Command {
+	var options env.Controller
+	command := &cobra.Command{
+		Use:   "fleetcontroller",
+		Short: "Registers clusters with this hub and delivers bundles to them",
+		Args:  cobra.NoArgs,
+		// main prints the error, once and without the usage.
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := options.Complete(command.Flags(), environment); err != nil {
+				return err
+			}
+			return run(command.Context(), options, out)
+		},
+	}
+	options.Bind(command.Flags())
+	return command
+}
+
+// run works until ctx ends, which is no error.
+func run(ctx context.Context, options env.Controller, out io.Writer) error {
+	lines := logging.Options{Writer: out, Debug: options.Debug, Level: options.DebugLevel}
+	log := logging.New(lines)
+	logging.Bridge(log, lines)
+
+	state := &health.State{}
+	listening, err := health.Start(ctx, health.Options{
+		HealthAddress: options.HealthAddress, MetricsAddress: options.MetricsAddress,
+		State: state, Gatherer: registry(options), Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	log.Info("starting", "version", version.Version, "health", listening.Health, "metrics", listening.Metrics)
+
+	own, err := kube.LoadOwn(options.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	shared := app.Options{Own: own, Env: options, Version: version.Version, Log: log}
+	state.SetReady(false, "checking the hub's API server, CRDs and configuration")
+	if err := app.Check(ctx, shared, app.StartTimeout); err != nil {
+		return unlessEnded(ctx, fmt.Errorf("refusing to start: %w", err))
+	}
+	state.SetReady(false, "waiting for the lease")
+	return unlessEnded(ctx, lead(ctx, shared, state))
+}
+
+// lead works while this replica is the leader. One that stands by is ready: it is of use as it is.
+func lead(ctx context.Context, shared app.Options, state *health.State) error {
+	work := func(ctx context.Context) error {
+		state.SetReady(false, "leading, filling the caches")
+		return agentmanagement.Run(ctx, agentmanagement.Options{
+			Options:   shared,
+			Also:      also(),
+			OnStarted: func() { state.SetReady(true, "leading") },
+		})
+	}
+	if !shared.Env.LeaderElect {
+		return work(ctx)
+	}
+	return kube.Lead(ctx, kube.LeaderOptions{
+		Config:        shared.Own.Config,
+		Namespace:     shared.Env.Namespace,
+		Name:          Lease,
+		Identity:      shared.Env.Identity,
+		LeaseDuration: shared.Env.Election.LeaseDuration,
+		RenewDeadline: shared.Env.Election.RenewDeadline,
+		RetryPeriod:   shared.Env.Election.RetryPeriod,
+		Log:           shared.Log,
+		OnStandby:     func() { state.SetReady(true, "standing by") },
+	}, work)
+}
+
+// unlessEnded drops the error of work that broke off because it was told to.
+func unlessEnded(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return nil //nolint:nilerr // as said
+	}
+	return err
+}
+
+// registry has the metrics of the process, the caches and the work queues.
+func registry(options env.Controller) *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	if options.DisableMetrics {
+		return r
+	}
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	metrics.MustRegisterWithWorkqueue(r)
+	return r
+}
