@@ -82,6 +82,20 @@ func (a *Context) watchKubeconfigSecrets() error {
 	return reconcile.Watch(a.secrets, a.clustersOf, reconcile.Nudge(a.Clusters))
 }
 
+// SecretVersion is the resourceVersion of a Secret that may hold a kubeconfig, as last watched; empty if there is
+// none, or if it was not seen yet.
+func (a *Context) SecretVersion(secret types.NamespacedName) string {
+	found, exists, err := a.secrets.GetStore().GetByKey(secret.String())
+	if err != nil || !exists {
+		return ""
+	}
+	seen, ok := found.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return ""
+	}
+	return seen.ResourceVersion
+}
+
 // clustersOf finds the Clusters that name a Secret.
 func (a *Context) clustersOf(secret *metav1.PartialObjectMetadata) []types.NamespacedName {
 	key := types.NamespacedName{Namespace: secret.Namespace, Name: secret.Name}
