@@ -40,7 +40,7 @@ var (
 	// ErrTokenRejected means that the hub does not know the import token of the bootstrap secret (any more).
 	ErrTokenRejected = errors.New("the hub rejected the registration token")
 	// ErrUntrustedCA means that the hub's certificate is not signed by what the bootstrap secret and the
-	// TLS mode tell the agent to trust.
+	// TLS mode, or the stored identity, tell the agent to trust.
 	ErrUntrustedCA = errors.New("the hub's certificate is not trusted")
 )
 
@@ -102,9 +102,9 @@ type AgentState struct {
 	Now time.Time
 	// Serving means that the stored identity was proven and is in use at this moment.
 	Serving bool
-	// HasServed means that this process has used an identity before: it then waits for a human where a
-	// starting one ends.
-	HasServed bool
+	// Running means that this process has used an identity, or has asked for one: it then waits for a
+	// human where a starting one ends.
+	Running bool
 
 	// Stored is nil if Secret fleet-agent is missing or unreadable; StoredProblem says why it is unreadable.
 	Stored        *StoredIdentity
@@ -230,7 +230,7 @@ func register(in AgentState) AgentStep {
 // workloads go on, and it takes a bootstrap secret the moment it comes.
 func stuck(in AgentState) AgentStep {
 	step := AgentStep{Stage: GiveUp, Err: missing(in)}
-	if in.HasServed {
+	if in.Running {
 		step.Stage = AwaitBootstrap
 		step.AskAgain = in.Stored != nil // rights may come back to it
 	}
@@ -243,6 +243,9 @@ func missing(in AgentState) error {
 		return fmt.Errorf("%w: %w; %s", ErrBootstrapUnusable, in.BootstrapProblem, remedyBootstrap)
 	case in.Bootstrap != nil:
 		return fmt.Errorf("%w: %w; correct ConfigMap %s", ErrBootstrapUnusable, in.ConfigProblem, names.Agent)
+	case in.Stored != nil && in.Stored.Verdict.Answer == Untrusted:
+		return fmt.Errorf("%w: the certificate of %s is not signed by the CA in Secret %s, and there is no bootstrap secret; %s",
+			ErrUntrustedCA, in.Stored.Server, names.Agent, remedyBootstrap)
 	case in.Stored != nil:
 		return fmt.Errorf("%w; %s", ErrIdentityRejected, remedyBootstrap)
 	case in.StoredProblem != nil:

@@ -49,9 +49,9 @@ func agentBootstrapProblem(s *AgentState) {
 
 func agentConfigProblem(s *AgentState) { s.ConfigProblem = errors.New("agentTLSMode: unknown") }
 
-func agentServing(s *AgentState) { s.Serving, s.HasServed = true, true }
+func agentServing(s *AgentState) { s.Serving, s.Running = true, true }
 
-func agentHasServed(s *AgentState) { s.HasServed = true }
+func agentRunning(s *AgentState) { s.Running = true }
 
 func agentTokenSaid(answer Answer, ago time.Duration) func(*AgentState) {
 	return func(s *AgentState) { s.Token = Verdict{Answer: answer, Since: s.Now.Add(-ago)} }
@@ -142,7 +142,7 @@ func TestNext(t *testing.T) {
 		},
 		"so does an untrusted CA": {
 			in:   agentState(agentStored(Untrusted, RejectionPatience)),
-			want: AgentStep{Stage: GiveUp}, err: ErrIdentityRejected,
+			want: AgentStep{Stage: GiveUp}, err: ErrUntrustedCA,
 		},
 		"a first 401 counts where a bootstrap secret is at hand": {
 			in:   agentState(agentStored(Rejected, 0), here),
@@ -165,7 +165,7 @@ func TestNext(t *testing.T) {
 			want: AgentStep{Stage: AwaitBootstrap, AskAgain: true}, err: ErrIdentityRejected,
 		},
 		"it is used again when the hub takes it back": {
-			in:   agentState(agentStored(Accepted, 0), agentHasServed),
+			in:   agentState(agentStored(Accepted, 0), agentRunning),
 			want: AgentStep{Stage: Use},
 		},
 		"a running agent that is rejected uses a new bootstrap secret at once": {
@@ -199,11 +199,11 @@ func TestNext(t *testing.T) {
 			want: AgentStep{Stage: GiveUp}, err: ErrBootstrapUnusable,
 		},
 		"a running agent that lost both waits": {
-			in:   agentState(agentHasServed),
+			in:   agentState(agentRunning),
 			want: AgentStep{Stage: AwaitBootstrap}, err: ErrNoIdentity,
 		},
 		"a running agent waits for a better bootstrap secret": {
-			in:   agentState(agentHasServed, agentBootstrapProblem),
+			in:   agentState(agentRunning, agentBootstrapProblem),
 			want: AgentStep{Stage: AwaitBootstrap}, err: ErrBootstrapUnusable,
 		},
 		"a running agent whose identity was deleted registers with a new bootstrap secret": {
@@ -225,7 +225,7 @@ func TestNext(t *testing.T) {
 			want: AgentStep{Stage: GiveUp}, err: ErrTokenRejected,
 		},
 		"also in an agent that was running": {
-			in:   agentState(here, agentHasServed, agentTokenSaid(Rejected, RejectionPatience)),
+			in:   agentState(here, agentRunning, agentTokenSaid(Rejected, RejectionPatience)),
 			want: AgentStep{Stage: GiveUp}, err: ErrTokenRejected,
 		},
 		"a hub that stays untrusted ends the agent": {
@@ -318,6 +318,11 @@ func TestNextSentences(t *testing.T) {
 			in:   agentState(agentStored(Rejected, time.Hour)),
 			want: "the hub rejects the agent's credential, and there is no bootstrap secret" + provide,
 		},
+		"a credential for a hub with another CA": {
+			in: agentState(agentStored(Untrusted, time.Hour)),
+			want: "the hub's certificate is not trusted: the certificate of https://hub.example:6443 is not signed by the CA " +
+				"in Secret fleet-agent, and there is no bootstrap secret" + provide,
+		},
 		"a rejected token": {
 			in: agentState(here, agentTokenSaid(Rejected, time.Hour)),
 			want: `the hub rejected the registration token (ClusterRegistrationToken "t1" in namespace "fleet-default"): ` +
@@ -369,7 +374,7 @@ func TestNextHoldsForEveryState(t *testing.T) {
 		if state.Stored != nil && state.Stored.Verdict.Answer == Unanswered && step.Stage == GiveUp {
 			t.Errorf("a hub that is down ended the process: %s", what())
 		}
-		if step.Stage == GiveUp && state.HasServed && state.Bootstrap == nil {
+		if step.Stage == GiveUp && state.Running && state.Bootstrap == nil {
 			t.Errorf("a running agent left although a bootstrap secret may come: %s", what())
 		}
 		if step.Stage == Request && (state.Bootstrap == nil || state.ConfigProblem != nil) {
@@ -404,7 +409,7 @@ func everyAgentState() []AgentState {
 	each(append(storedAs, nothing, agentStoredProblem)...)
 	each(nothing, agentBootstrap(agentHub), agentBootstrap("https://elsewhere.example"), agentBootstrapProblem)
 	each(nothing, agentConfigProblem)
-	each(nothing, agentServing, agentHasServed)
+	each(nothing, agentServing, agentRunning)
 	each(tokenAs...)
 	each(nothing, agentRequested(0), agentRequested(time.Hour))
 	each(append(proofAs, nothing)...)

@@ -49,7 +49,7 @@ func (a *agent) state() handshake.AgentState {
 	state := handshake.AgentState{
 		Now:              a.now(),
 		Serving:          a.serving != nil && f.identity != nil && a.serving.key == identityKey(*f.identity),
-		HasServed:        a.hasServed,
+		Running:          a.running,
 		StoredProblem:    f.identityErr,
 		Bootstrap:        f.bootstrap,
 		BootstrapProblem: f.bootstrapErr,

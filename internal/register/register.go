@@ -75,13 +75,15 @@ func Run(ctx context.Context, o Options, use func(context.Context, Session) erro
 		if a.ended() {
 			return a.serving.outcome()
 		}
+		if !a.pause(ctx, a.looks.until(a.now())) {
+			continue
+		}
 		state, err := a.look(ctx)
 		if err != nil {
 			if ctx.Err() == nil {
 				a.log.Warn("reading the agent's secrets, trying again", "error", err)
 			}
 			a.looks.tried(a.now())
-			a.pause(ctx, a.looks.until(a.now()))
 			continue
 		}
 		a.looks.reset()
@@ -103,15 +105,15 @@ type agent struct {
 	changed chan struct{} // a Secret of ours may have changed
 	doubted chan struct{} // the hub turned the serving identity away
 
-	looks, asks, proofs, requests pace
+	looks, asks, proofs, requests, writes pace
 
-	found     found                // the last look
-	verdict   handshake.Verdict    // on the stored identity
-	hasServed bool                 // an identity has been used
-	serving   *serving             // nil if none is
-	attempt   *attempt             // with the bootstrap secret at hand, nil before the first
-	stage     handshake.AgentStage // as told last
-	reason    string
+	found   found                // the last look
+	verdict handshake.Verdict    // on the stored identity
+	running bool                 // an identity has been used, or asked for
+	serving *serving             // nil if none is
+	attempt *attempt             // with the bootstrap secret at hand, nil before the first
+	stage   handshake.AgentStage // as told last
+	reason  string
 }
 
 // attempt is what this process did with one bootstrap secret.
@@ -132,7 +134,7 @@ func newAgent(o Options, use func(context.Context, Session) error) *agent {
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}
-	for _, p := range []*pace{&a.looks, &a.asks, &a.requests} {
+	for _, p := range []*pace{&a.looks, &a.asks, &a.requests, &a.writes} {
 		*p = pace{first: firstPause, long: longPause, random: o.Random}
 	}
 	a.proofs = pace{first: firstProofPause, long: longProofPause, random: o.Random}

@@ -51,6 +51,7 @@ func (a *agent) requestStep(ctx context.Context) {
 		return
 	}
 	a.requests.tried(a.now())
+	a.running = true
 	if err != nil {
 		a.log.Error("Failed to register agent", "error", err)
 	}

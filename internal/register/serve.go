@@ -36,6 +36,9 @@ func (a *agent) serveStep(ctx context.Context, step handshake.AgentStep) {
 // storeCredential makes the proven credential the stored identity. Leaving waits for the write: the hub
 // hands a credential out once.
 func (a *agent) storeCredential(ctx context.Context) bool {
+	if !a.pause(ctx, a.writes.until(a.now())) {
+		return false
+	}
 	granted := *a.attempt.credential
 	access := a.grantedAccess()
 	kubeconfig, err := access.Kubeconfig()
@@ -48,13 +51,12 @@ func (a *agent) storeCredential(ctx context.Context) bool {
 	if err == nil {
 		err = store(context.WithoutCancel(ctx), a.Local, a.Namespace, identity)
 	}
-	a.looks.tried(a.now())
 	if err != nil {
+		a.writes.tried(a.now())
 		a.log.Error("Failed to register agent", "error", err)
-		a.pause(ctx, a.looks.until(a.now()))
 		return false
 	}
-	a.looks.reset()
+	a.writes.reset()
 	a.found.identity, a.found.access, a.found.identityErr = &identity, access, nil
 	a.verdict = handshake.Verdict{Answer: handshake.Accepted, Since: a.now()}
 	a.log.Info("registered", "cluster", granted.ClusterNamespace+"/"+granted.ClusterName)
@@ -80,7 +82,7 @@ func (a *agent) serve(ctx context.Context) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	started := &serving{key: key, cancel: cancel, done: make(chan struct{})}
-	a.serving, a.hasServed = started, true
+	a.serving, a.running = started, true
 	go func() {
 		defer close(started.done)
 		started.err = a.use(ctx, session)
@@ -124,12 +126,15 @@ func (a *agent) clearBootstrap(ctx context.Context) bool {
 	if seen == nil {
 		return true
 	}
-	if err := dropBootstrap(ctx, a.Local, seen); err != nil {
-		a.looks.tried(a.now())
-		a.log.Warn("the bootstrap secret is used and could not be deleted, trying again", "error", err)
-		a.pause(ctx, a.looks.until(a.now()))
+	if !a.pause(ctx, a.writes.until(a.now())) {
 		return false
 	}
+	if err := dropBootstrap(ctx, a.Local, seen); err != nil {
+		a.writes.tried(a.now())
+		a.log.Warn("the bootstrap secret is not needed any more and could not be deleted, trying again", "error", err)
+		return false
+	}
+	a.writes.reset()
 	a.log.Info("bootstrap secret deleted", "secret", seen.Namespace+"/"+seen.Name, "used", a.attempt != nil)
 	return true
 }

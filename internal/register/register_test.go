@@ -1,0 +1,354 @@
+package register
+
+import (
+	"crypto/x509"
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// Each story is an agent's life as testdata/<file>.golden tells it.
+func TestStories(t *testing.T) {
+	tests := map[string]struct {
+		file  string
+		story func(t *testing.T, w *world)
+	}{
+		"a first registration": {"first-registration", func(_ *testing.T, w *world) {
+			w.configure(config.Agent{ClientID: "c1", Labels: map[string]string{"env": "dev"}})
+			w.bootstrapSecret("import-1")
+			w.run(time.Minute)
+			w.expectMissing(names.AgentBootstrap)
+		}},
+		"a restart with an identity that works registers nothing": {"restart", func(_ *testing.T, w *world) {
+			w.accounts["account-0"] = true
+			w.identitySecret("account-0")
+			w.run(time.Hour)
+		}},
+		"a restart after a registration registers nothing": {"register-and-restart", func(_ *testing.T, w *world) {
+			w.bootstrapSecret("import-1")
+			w.run(time.Minute)
+			w.run(time.Minute)
+		}},
+		"a bootstrap secret beside an identity that works is dropped unused": {"bootstrap-not-needed", func(_ *testing.T, w *world) {
+			w.accounts["account-0"] = true
+			w.identitySecret("account-0")
+			w.bootstrapSecret("import-1")
+			w.later(time.Minute, "admin", "upgrades the chart", func() { w.bootstrapSecret("import-2") })
+			w.run(time.Hour)
+			w.expectMissing(names.AgentBootstrap)
+		}},
+		"a hub that is down at the start is waited for": {"hub-down-at-start", func(_ *testing.T, w *world) {
+			w.accounts["account-0"] = true
+			w.identitySecret("account-0")
+			w.down = true
+			w.later(119*time.Second, "hub", "is back", func() { w.down = false })
+			w.run(time.Hour)
+		}},
+		"a hub that is down while the agent registers is waited for": {"hub-down-at-registration", func(_ *testing.T, w *world) {
+			w.bootstrapSecret("import-1")
+			w.down = true
+			w.later(119*time.Second, "hub", "is back", func() { w.down = false })
+			w.run(10 * time.Minute)
+		}},
+		"a hub that goes down after the request is waited for": {"hub-down-after-request", func(_ *testing.T, w *world) {
+			w.bootstrapSecret("import-1")
+			w.later(210*time.Millisecond, "hub", "goes down", func() { w.down = true })
+			w.later(119*time.Second, "hub", "is back", func() { w.down = false })
+			w.run(10 * time.Minute)
+		}},
+		"a hub that goes down while its identity is in use stops nothing": {"hub-down-while-running", func(_ *testing.T, w *world) {
+			w.accounts["account-0"] = true
+			w.identitySecret("account-0")
+			w.later(time.Minute, "hub", "goes down", func() { w.down = true; w.turnAway(0, errors.New("connection refused")) })
+			w.later(3*time.Minute, "hub", "is back", func() { w.down = false })
+			w.run(time.Hour)
+		}},
+		"an identity the hub rejects at the start, with nothing to replace it": {"rejected-at-start", func(_ *testing.T, w *world) {
+			w.identitySecret("account-0")
+			w.run(time.Hour)
+		}},
+		"an identity the hub rejects at the start, with a bootstrap secret": {"rejected-at-start-with-bootstrap", func(_ *testing.T, w *world) {
+			w.identitySecret("account-0")
+			w.bootstrapSecret("import-1")
+			w.run(time.Minute)
+			w.expectMissing(names.AgentBootstrap)
+		}},
+		"an API server that has just started rejects for a moment": {"rejected-for-a-moment", func(_ *testing.T, w *world) {
+			w.identitySecret("account-0")
+			w.later(4*time.Second, "hub", "knows its accounts again", func() { w.accounts["account-0"] = true })
+			w.run(time.Minute)
+		}},
+		"a start with neither identity nor bootstrap secret": {"nothing-at-start", func(_ *testing.T, w *world) {
+			w.run(time.Hour)
+		}},
+		"a lost credential, and a new bootstrap secret": {"lost-credential", func(_ *testing.T, w *world) {
+			w.accounts["account-0"] = true
+			w.tokens["import-2"] = true
+			w.identitySecret("account-0")
+			w.later(time.Minute, "hub", "deletes Secret fleet-agent", func() { w.remove(names.Agent) })
+			w.later(119*time.Second, "hub", "delivers a bootstrap secret", func() { w.bootstrapSecret("import-2") })
+			w.run(time.Hour)
+			w.expectMissing(names.AgentBootstrap)
+		}},
+		"a running identity is rejected and comes back": {"rejected-while-running", func(_ *testing.T, w *world) {
+			w.accounts["account-0"] = true
+			w.identitySecret("account-0")
+			w.later(time.Minute, "hub", "loses the account", func() { delete(w.accounts, "account-0"); w.turnAway(http.StatusUnauthorized, nil) })
+			w.later(119*time.Second, "hub", "has it back", func() { w.accounts["account-0"] = true })
+			w.run(time.Hour)
+		}},
+		"a running identity is rejected and replaced": {"rejected-while-running-with-bootstrap", func(_ *testing.T, w *world) {
+			w.accounts["account-0"] = true
+			w.identitySecret("account-0")
+			w.later(time.Minute, "hub", "loses the account", func() { delete(w.accounts, "account-0"); w.turnAway(http.StatusForbidden, nil) })
+			w.later(119*time.Second, "hub", "delivers a bootstrap secret", func() { w.bootstrapSecret("import-1") })
+			w.run(time.Hour)
+		}},
+		"a running agent whose hub shows another certificate": {"untrusted-while-running", func(_ *testing.T, w *world) {
+			w.accounts["account-0"] = true
+			w.identitySecret("account-0")
+			w.later(time.Minute, "hub", "shows another certificate", func() { w.untrusted = true; w.turnAway(0, x509.UnknownAuthorityError{}) })
+			w.later(119*time.Second, "hub", "shows its own again", func() { w.untrusted = false })
+			w.run(time.Hour)
+		}},
+		"answers that count against other rights stop nothing": {"forbidden-elsewhere", func(_ *testing.T, w *world) {
+			w.accounts["account-0"] = true
+			w.identitySecret("account-0")
+			for _, at := range []time.Duration{60, 61, 63, 90} {
+				w.later(at*time.Second, "hub", "forbids the agent a Secret", func() { w.turnAway(http.StatusForbidden, nil) })
+			}
+			w.run(time.Hour)
+		}},
+		"a grant that takes its time": {"late-grant", func(_ *testing.T, w *world) {
+			w.grant = grantPlan{rights: 40 * time.Second, account: 45 * time.Second, credential: 50 * time.Second}
+			w.bootstrapSecret("import-1")
+			w.run(10 * time.Minute)
+		}},
+		"a grant that never comes": {"no-grant", func(_ *testing.T, w *world) {
+			w.grant = grantPlan{rights: time.Hour}
+			w.bootstrapSecret("import-1")
+			w.run(31 * time.Minute)
+		}},
+		"an account that works only after its credential is there": {"late-rights", func(_ *testing.T, w *world) {
+			w.grant.account = 3 * time.Second
+			w.doomed["account-1"] = true
+			w.later(3100*time.Millisecond, "hub", "binds the account's role", func() { delete(w.doomed, "account-1") })
+			w.bootstrapSecret("import-1")
+			w.run(time.Minute)
+		}},
+		"an account that never works is asked for anew": {"broken-grant", func(_ *testing.T, w *world) {
+			w.doomed["account-1"] = true
+			w.bootstrapSecret("import-1")
+			w.run(time.Minute)
+		}},
+		"a bootstrap secret with the key values": {"values-key", func(t *testing.T, w *world) {
+			w.bootstrapSecret("import-1", func(s *corev1.Secret) {
+				values, err := handshake.Values{
+					ClusterNamespace: "fleet-default", APIServerURL: hubURL, APIServerCA: string(w.ca), Token: "import-1",
+					SystemRegistrationNamespace: "cattle-fleet-clusters-system", TokenName: "t1",
+				}.Encode()
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.Data = map[string][]byte{handshake.ValuesKey: values}
+			})
+			w.run(time.Minute)
+		}},
+		"a bootstrap secret that lacks a key": {"incomplete-bootstrap", func(_ *testing.T, w *world) {
+			w.bootstrapSecret("import-1", func(s *corev1.Secret) { delete(s.Data, "token") })
+			w.run(time.Minute)
+		}},
+		"a bootstrap secret with an address that is none": {"bootstrap-without-address", func(_ *testing.T, w *world) {
+			w.bootstrapSecret("import-1", func(s *corev1.Secret) { s.Data[handshake.APIServerURLKey] = []byte("hub") })
+			w.run(time.Minute)
+		}},
+		"strict mode without a CA": {"strict-without-ca", func(_ *testing.T, w *world) {
+			w.configure(config.Agent{AgentTLSMode: "strict"})
+			w.bootstrapSecret("import-1", func(s *corev1.Secret) { delete(s.Data, handshake.APIServerCAKey) })
+			w.run(time.Minute)
+		}},
+		"a TLS mode nobody knows": {"unknown-tls-mode", func(_ *testing.T, w *world) {
+			w.configure(config.Agent{AgentTLSMode: "lenient"})
+			w.bootstrapSecret("import-1")
+			w.run(time.Minute)
+		}},
+		"a configuration that is no YAML": {"malformed-configuration", func(_ *testing.T, w *world) {
+			w.add(&corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: agentNS, Name: names.Agent}, Data: map[string]string{names.ConfigKey: "{"},
+			})
+			w.bootstrapSecret("import-1")
+			w.run(time.Minute)
+		}},
+		"a hub whose certificate is not trusted": {"untrusted", func(_ *testing.T, w *world) {
+			w.untrusted = true
+			w.bootstrapSecret("import-1")
+			w.run(time.Hour)
+		}},
+		"a token the hub does not know": {"token-rejected", func(_ *testing.T, w *world) {
+			w.bootstrapSecret("import-9")
+			w.run(time.Hour)
+		}},
+		"a token that ends while its request is pending": {"token-ends", func(_ *testing.T, w *world) {
+			w.grant = grantPlan{rights: time.Hour}
+			w.later(time.Minute, "hub", "deletes the token", func() { delete(w.tokens, "import-1") })
+			w.bootstrapSecret("import-1")
+			w.run(time.Hour)
+		}},
+		"a bootstrap secret that is replaced while its request is pending": {"bootstrap-replaced", func(_ *testing.T, w *world) {
+			w.grant.rights, w.grant.credential = time.Hour, 0
+			w.tokens["import-2"] = true
+			w.bootstrapSecret("import-1")
+			w.later(time.Minute, "admin", "upgrades the chart with another token", func() {
+				w.grant = grantPlan{rights: 50 * time.Millisecond, account: 120 * time.Millisecond, credential: 150 * time.Millisecond}
+				w.bootstrapSecret("import-2")
+			})
+			w.run(2 * time.Minute)
+		}},
+		"a bootstrap secret that goes while its request is pending, and another that comes": {"bootstrap-deleted", func(_ *testing.T, w *world) {
+			w.grant.rights, w.grant.credential = time.Hour, 0
+			w.tokens["import-2"] = true
+			w.bootstrapSecret("import-1")
+			w.later(time.Minute, "hub", "deletes the bootstrap secret", func() { w.remove(names.AgentBootstrap) })
+			w.later(2*time.Minute, "hub", "delivers another", func() {
+				w.grant = grantPlan{rights: 50 * time.Millisecond, account: 120 * time.Millisecond, credential: 150 * time.Millisecond}
+				w.bootstrapSecret("import-2")
+			})
+			w.run(3 * time.Minute)
+		}},
+		"a work that ends by itself ends the agent": {"work-fails", func(_ *testing.T, w *world) {
+			w.accounts["account-0"] = true
+			w.ending = errors.New("no caches")
+			w.identitySecret("account-0")
+			w.run(time.Minute)
+		}},
+		"the agent's own cluster is out of reach for a while": {"local-cluster-down", func(_ *testing.T, w *world) {
+			w.accounts["account-0"] = true
+			w.identitySecret("account-0")
+			down := true
+			w.local.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return down, nil, errors.New("connection refused")
+			})
+			w.later(10*time.Second, "local", "is back", func() { down = false })
+			w.run(time.Minute)
+		}},
+		"an identity that cannot be stored at first": {"store-fails", func(_ *testing.T, w *world) {
+			failures := 2
+			w.local.PrependReactor("create", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+				failures--
+				return failures >= 0, nil, errors.New("etcdserver: request timed out")
+			})
+			w.bootstrapSecret("import-1")
+			w.run(time.Minute)
+		}},
+		"a bootstrap secret that cannot be deleted at first": {"drop-fails", func(_ *testing.T, w *world) {
+			failures := 2
+			w.local.PrependReactor("delete", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+				failures--
+				return failures >= 0, nil, errors.New("etcdserver: request timed out")
+			})
+			w.bootstrapSecret("import-1")
+			w.run(time.Minute)
+			w.expectMissing(names.AgentBootstrap)
+		}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) { inWorld(t, test.file, test.story) })
+	}
+}
+
+// Without a ConfigMap there are no labels to copy into, and the error says what was tried.
+func TestRequestWithoutConfiguration(t *testing.T) {
+	inWorld(t, "refused-without-configuration", func(t *testing.T, w *world) {
+		w.refuse = apierrors.NewGenericServerResponse(404, "post", fleet.Resource("clusterregistrations"), "", "", 0, false)
+		w.bootstrapSecret("import-1")
+		w.run(30 * time.Second)
+	})
+}
+
+// What a request says, in each world.
+func TestRequests(t *testing.T) {
+	inWorld(t, "request-contents", func(t *testing.T, w *world) {
+		w.bootstrapSecret("import-1")
+		w.run(time.Second)
+		w.remove(names.Agent)
+		w.configure(config.Agent{ClientID: "c1", Labels: map[string]string{"env": "dev"}})
+		w.bootstrapSecret("import-1")
+		w.run(time.Second)
+		random := w.requests[0].Spec.ClientRandom
+		want := []fleet.ClusterRegistrationSpec{
+			{ClientID: "system-uid", ClientRandom: random, ClusterLabels: map[string]string{fleet.LabelCreatedByAgentPod: "fleet-agent-pod"}},
+			{ClientID: "c1", ClientRandom: random, ClusterLabels: map[string]string{fleet.LabelCreatedByAgentPod: "fleet-agent-pod", "env": "dev"}},
+		}
+		var got []fleet.ClusterRegistrationSpec
+		for _, request := range w.requests {
+			got = append(got, request.Spec)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("requests (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestAnswerOf(t *testing.T) {
+	resource := schema.GroupResource{Resource: "bundledeployments"}
+	tests := map[string]struct {
+		err  error
+		want handshake.Answer
+	}{
+		"no error":               {nil, handshake.Accepted},
+		"401":                    {apierrors.NewUnauthorized("no"), handshake.Rejected},
+		"403":                    {apierrors.NewForbidden(resource, "", nil), handshake.Rejected},
+		"404, no CRDs yet":       {apierrors.NewNotFound(resource, ""), handshake.Unanswered},
+		"429":                    {apierrors.NewTooManyRequests("slow down", 1), handshake.Unanswered},
+		"500":                    {apierrors.NewInternalError(errors.New("etcd")), handshake.Unanswered},
+		"503":                    {apierrors.NewServiceUnavailable("starting"), handshake.Unanswered},
+		"an unknown CA":          {x509.UnknownAuthorityError{}, handshake.Untrusted},
+		"an expired certificate": {x509.CertificateInvalidError{Reason: x509.Expired}, handshake.Unanswered},
+		"another host's":         {x509.HostnameError{Certificate: &x509.Certificate{}}, handshake.Unanswered},
+		"anything else":          {errors.New("connection refused"), handshake.Unanswered},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := answerOf(test.err); got != test.want {
+				t.Errorf("answer %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestPollInterval(t *testing.T) {
+	tests := map[string]struct {
+		poll Poll
+		age  time.Duration
+		want time.Duration
+	}{
+		"at first":                     {age: 0, want: 100 * time.Millisecond},
+		"as long as the grant is due":  {age: 30*time.Second - 1, want: 100 * time.Millisecond},
+		"then slower and slower":       {age: 40 * time.Second, want: 1100 * time.Millisecond},
+		"but never slower than this":   {age: 29 * time.Minute, want: 2 * time.Second},
+		"at first, by other times":     {poll: Poll{time.Second, time.Minute, 5 * time.Second}, age: 0, want: time.Second},
+		"then slower, by other times":  {poll: Poll{time.Second, time.Minute, 5 * time.Second}, age: 70 * time.Second, want: 2 * time.Second},
+		"never slower, by other times": {poll: Poll{time.Second, time.Minute, 5 * time.Second}, age: time.Hour, want: 5 * time.Second},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := test.poll.withDefaults().interval(test.age); got != test.want {
+				t.Errorf("interval %s, want %s", got, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,474 @@
+package register
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"flag"
+	"fmt"
+	"math/big"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+const (
+	hubURL  = "https://hub.example:6443"
+	agentNS = "cattle-fleet-system"
+)
+
+// world is an agent's surroundings: its own cluster, a hub, people. Time in it is the bubble's, and what
+// happens is written down.
+type world struct {
+	t     *testing.T
+	local *fake.Clientset
+	ca    []byte
+	start time.Time
+
+	mu    sync.Mutex
+	lines []string // "when what", consecutive equal whats folded
+
+	hubMu     sync.Mutex // The hub:
+	down      bool
+	untrusted bool
+	tokens    map[string]bool // import tokens the hub knows
+	accounts  map[string]bool // request tokens that may do an agent's work
+	doomed    map[string]bool // request tokens that the hub knows, without rights
+	requests  []*fleet.ClusterRegistration
+	refuse    error // answer to the next requests
+	grant     grantPlan
+	appeared  map[string]chan struct{} // closed when the named credential is there
+
+	hub    *rest.Config  // of the session in use
+	served chan struct{} // closed when it is in use
+	lives  int           // identities used in this run
+	ending error         // what use returns at once
+}
+
+// grantPlan is how the hub answers requests: the rights to read the credential appear after rights, the
+// credential after credential, and its account works after account. Zero credential: never.
+type grantPlan struct{ rights, account, credential time.Duration }
+
+// inWorld tells one story and compares it with testdata/<name>.golden.
+func inWorld(t *testing.T, name string, story func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{
+			t: t, ca: newCA(t), start: time.Now(),
+			tokens: map[string]bool{"import-1": true}, accounts: map[string]bool{}, doomed: map[string]bool{},
+			appeared: map[string]chan struct{}{},
+			grant:    grantPlan{rights: 150 * time.Millisecond, account: 220 * time.Millisecond, credential: 250 * time.Millisecond},
+		}
+		w.local = fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "system-uid"}})
+		w.local.PrependReactor("*", "*", w.note)
+		story(t, w)
+		golden(t, name, strings.Join(w.lines, "\n")+"\n")
+	})
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name+".golden")
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", file, diff)
+	}
+}
+
+// say writes a line of the story. Of what is said several times in a row, only the first time is told: how
+// often the agent polls depends on when it hears of its own Secrets.
+func (w *world) say(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	what := fmt.Sprintf(format, args...)
+	if n := len(w.lines); n > 0 {
+		if before, _, _ := strings.Cut(w.lines[n-1], " …"); strings.HasSuffix(before, "s  "+what) {
+			w.lines[n-1] = before + " …"
+			return
+		}
+	}
+	w.lines = append(w.lines, fmt.Sprintf("%8.2fs  %s", time.Since(w.start).Seconds(), what)) //nolint:forbidigo // the bubble's time
+}
+
+// note writes down what the agent writes in its own cluster.
+func (w *world) note(action clienttesting.Action) (bool, runtime.Object, error) {
+	switch action := action.(type) {
+	case clienttesting.CreateActionImpl:
+		w.say("[agent]  + %s", keysOf(action.Object))
+	case clienttesting.UpdateActionImpl:
+		w.say("[agent]  ~ %s", keysOf(action.Object))
+	case clienttesting.DeleteActionImpl:
+		w.mu.Lock()
+		served := w.served
+		w.mu.Unlock()
+		<-served // both begin at the same moment, and the story is told in one order
+		w.say("[agent]  - %s", action.Name)
+	}
+	return false, nil, nil
+}
+
+func keysOf(object runtime.Object) string {
+	secret, ok := object.(*corev1.Secret)
+	if !ok {
+		return fmt.Sprintf("%T", object)
+	}
+	identity, err := handshake.ParseIdentity(secret.Data)
+	if err != nil {
+		return secret.Name + ": " + err.Error()
+	}
+	access, err := ParseKubeconfig(identity.Kubeconfig)
+	if err != nil {
+		return secret.Name + ": " + err.Error()
+	}
+	return fmt.Sprintf("Secret %s: %s/%s as %s in %s", secret.Name, identity.ClusterNamespace, identity.ClusterName, access.Token, access.Namespace)
+}
+
+// run runs the agent until the given time has passed or it ends by itself.
+func (w *world) run(d time.Duration) {
+	ctx, cancel := context.WithTimeout(w.t.Context(), d)
+	defer cancel()
+	w.served = make(chan struct{})
+	err := Run(ctx, Options{
+		Local: w.local, Namespace: agentNS, Pod: "fleet-agent-pod",
+		Clock: time.Now, Random: zeros{}, //nolint:forbidigo // the bubble's clock
+		Connect: w.connect,
+		OnStage: func(stage handshake.AgentStage, reason string) {
+			w.say("[agent]  %s", strings.TrimSpace(string(stage)+" "+reason))
+		},
+	}, w.use)
+	if err != nil {
+		w.say("[agent]  ends: %v", err)
+	} else {
+		w.say("[agent]  leaves")
+	}
+	synctest.Wait()
+}
+
+// zeros is a source without chance; half of one byte's range is no jitter.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = 128
+	}
+	return len(p), nil
+}
+
+func (w *world) use(ctx context.Context, session Session) error {
+	w.say("[agent]  serves %s/%s in %s", session.ClusterNamespace, session.ClusterName, session.DeploymentNamespace)
+	w.mu.Lock()
+	w.hub = session.Hub
+	close(w.served)
+	ending := w.ending
+	w.mu.Unlock()
+	if ending != nil {
+		return ending
+	}
+	<-ctx.Done()
+	w.say("[agent]  no longer serves")
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.served = make(chan struct{})
+	return ctx.Err()
+}
+
+// later does something when the time has come, while the agent runs.
+func (w *world) later(d time.Duration, who, what string, do func()) {
+	go func() {
+		select {
+		case <-time.After(d):
+			w.hubMu.Lock()
+			defer w.hubMu.Unlock()
+			w.say("[%s]  %s", who, what)
+			do()
+		case <-w.t.Context().Done():
+		}
+	}()
+}
+
+// connect is the hub as one identity sees it.
+func (w *world) connect(cfg *rest.Config) (Hub, error) {
+	return &visitor{world: w, server: cfg.Host, token: cfg.BearerToken}, nil
+}
+
+type visitor struct {
+	*world
+	server, token string
+}
+
+// answer is what the hub says to anyone: an error, or nil where the question itself decides.
+func (v *visitor) answer(known bool) error {
+	switch {
+	case v.down:
+		return errors.New("connection refused")
+	case v.untrusted:
+		return fmt.Errorf("tls: %w", x509.UnknownAuthorityError{})
+	case !known:
+		return apierrors.NewUnauthorized("Unauthorized")
+	}
+	return nil
+}
+
+func (v *visitor) Register(_ context.Context, request *fleet.ClusterRegistration) (*fleet.ClusterRegistration, error) {
+	v.hubMu.Lock()
+	defer v.hubMu.Unlock()
+	err := v.answer(v.tokens[v.token])
+	if err == nil {
+		err = v.refuse
+	}
+	v.say("[agent]  POST clusterregistration as %s: %s", v.token, short(err))
+	if err != nil {
+		return nil, err
+	}
+	made := request.DeepCopy()
+	v.requests = append(v.requests, made)
+	n := len(v.requests)
+	made.Name = fmt.Sprintf("request-%d", n)
+	name := names.CredentialSecret(made.Spec.ClientID, made.Spec.ClientRandom)
+	v.appeared[name] = make(chan struct{})
+	appeared := v.appeared[name]
+	made.CreationTimestamp = metav1.NewTime(time.Now()) //nolint:forbidigo // the bubble's time
+	if plan := v.grant; plan.credential > 0 {
+		v.later(plan.credential, "hub", "grants "+made.Name, func() { close(appeared) })
+		v.later(plan.account, "hub", fmt.Sprintf("lets account-%d work", n), func() { v.accounts[fmt.Sprintf("account-%d", n)] = true })
+	}
+	return made, nil
+}
+
+func (v *visitor) Credential(_ context.Context, namespace, name string) (*corev1.Secret, error) {
+	v.hubMu.Lock()
+	defer v.hubMu.Unlock()
+	secret, err := v.credential(namespace, name)
+	v.say("[agent]  GET credential as %s: %s", v.token, short(err))
+	return secret, err
+}
+
+func (v *visitor) credential(namespace, name string) (*corev1.Secret, error) {
+	if err := v.answer(v.tokens[v.token]); err != nil {
+		return nil, err
+	}
+	n := len(v.requests)
+	if n == 0 || namespace != "cattle-fleet-clusters-system" || time.Since(v.requests[n-1].CreationTimestamp.Time) < v.grant.rights { //nolint:forbidigo // the bubble's time
+		return nil, apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, name, nil)
+	}
+	select {
+	case <-v.appeared[name]:
+		return &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Type: handshake.SecretTypeCredential,
+			Data: handshake.Credential{
+				Token: fmt.Sprintf("account-%d", n), DeploymentNamespace: "cluster-fleet-default-a-0123456789ab",
+				ClusterNamespace: "fleet-default", ClusterName: "a", SystemNamespace: "cattle-fleet-system",
+			}.Encode(),
+		}, nil
+	default:
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, name)
+	}
+}
+
+func (v *visitor) WatchCredential(ctx context.Context, namespace, name string) (watch.Interface, error) {
+	v.hubMu.Lock()
+	defer v.hubMu.Unlock()
+	v.say("[agent]  WATCH credential as %s", v.token)
+	events := watch.NewFake()
+	appeared := v.appeared[name]
+	go func() {
+		select {
+		case <-appeared:
+			v.hubMu.Lock()
+			secret, err := v.credential(namespace, name)
+			v.hubMu.Unlock()
+			if err == nil {
+				events.Add(secret)
+			}
+		case <-ctx.Done():
+		}
+	}()
+	return events, nil
+}
+
+func (v *visitor) Prove(_ context.Context, namespace string) error {
+	v.hubMu.Lock()
+	defer v.hubMu.Unlock()
+	err := v.answer(v.accounts[v.token] || v.doomed[v.token])
+	if err == nil && v.doomed[v.token] {
+		err = apierrors.NewForbidden(fleet.Resource("bundledeployments"), "", nil)
+	}
+	v.say("[agent]  LIST bundledeployments in %s as %s at %s: %s", namespace, v.token, v.server, short(err))
+	return err
+}
+
+// short is an error in a word.
+func short(err error) string {
+	switch {
+	case err == nil:
+		return "ok"
+	case apierrors.IsUnauthorized(err):
+		return "401"
+	case apierrors.IsForbidden(err):
+		return "403"
+	case apierrors.IsNotFound(err):
+		return "404"
+	}
+	return err.Error()
+}
+
+// bootstrapSecret delivers a bootstrap secret with this import token.
+func (w *world) bootstrapSecret(token string, change ...func(*corev1.Secret)) {
+	w.t.Helper()
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: agentNS, Name: names.AgentBootstrap, UID: types.UID(token), ResourceVersion: token},
+		Data: handshake.Bootstrap{
+			APIServerURL: hubURL, APIServerCA: w.ca, ClusterNamespace: "fleet-default",
+			Token: token, TokenName: "t1", SystemRegistrationNamespace: "cattle-fleet-clusters-system",
+		}.Encode(),
+	}
+	for _, change := range change {
+		change(secret)
+	}
+	resource := corev1.SchemeGroupVersion.WithResource("secrets")
+	if _, err := w.local.Tracker().Get(resource, agentNS, secret.Name); err != nil {
+		w.add(secret)
+	} else if err := w.local.Tracker().Update(resource, secret, agentNS); err != nil {
+		w.t.Error(err)
+	}
+}
+
+// identitySecret is what an earlier registration left.
+func (w *world) identitySecret(token string) {
+	w.t.Helper()
+	access := Access{Server: hubURL, CA: w.ca, Token: token, Namespace: "cluster-fleet-default-a-0123456789ab"}
+	kubeconfig, err := access.Kubeconfig()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.add(&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: agentNS, Name: names.Agent, ResourceVersion: "1"},
+		Data: handshake.Identity{
+			Kubeconfig: kubeconfig, DeploymentNamespace: access.Namespace, ClusterNamespace: "fleet-default", ClusterName: "a",
+		}.Encode(),
+	})
+}
+
+// configure writes the agent's ConfigMap.
+func (w *world) configure(c config.Agent) {
+	w.t.Helper()
+	encoded, err := c.Encode()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.add(&corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: agentNS, Name: names.Agent},
+		Data:       map[string]string{names.ConfigKey: encoded},
+	})
+}
+
+// add puts an object into the agent's cluster, past the notes of what the agent writes.
+func (w *world) add(object runtime.Object) {
+	w.t.Helper()
+	if err := w.local.Tracker().Add(object); err != nil {
+		w.t.Error(err)
+	}
+}
+
+func (w *world) remove(name string) {
+	w.t.Helper()
+	if err := w.local.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("secrets"), agentNS, name); err != nil {
+		w.t.Error(err)
+	}
+}
+
+// expectMissing fails if a Secret is there.
+func (w *world) expectMissing(name string) {
+	w.t.Helper()
+	_, err := w.local.Tracker().Get(corev1.SchemeGroupVersion.WithResource("secrets"), agentNS, name)
+	if !apierrors.IsNotFound(err) {
+		w.t.Errorf("Secret %s is still there (%v)", name, err)
+	}
+}
+
+// turnAway makes the identity in use hear an answer of the hub.
+func (w *world) turnAway(status int, err error) {
+	w.mu.Lock()
+	hub := w.hub
+	w.mu.Unlock()
+	transport := hub.WrapTransport(answering{status, err})
+	request, requestErr := http.NewRequestWithContext(w.t.Context(), http.MethodGet, hubURL, nil)
+	if requestErr != nil {
+		w.t.Error(requestErr)
+		return
+	}
+	response, gotErr := transport.RoundTrip(request)
+	if gotErr == nil {
+		gotErr = response.Body.Close()
+	}
+	if !errors.Is(gotErr, err) {
+		w.t.Errorf("the hub's answer was changed to %v", gotErr)
+	}
+}
+
+type answering struct {
+	status int
+	err    error
+}
+
+func (a answering) RoundTrip(*http.Request) (*http.Response, error) {
+	if a.err != nil {
+		return nil, a.err
+	}
+	return &http.Response{StatusCode: a.status, Body: http.NoBody}, nil
+}
+
+// newCA is a certificate that parses; nothing is signed with it.
+func newCA(t *testing.T) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, NotAfter: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
