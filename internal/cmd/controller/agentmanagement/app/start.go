@@ -47,6 +47,9 @@ func (a *Context) unsynced() (kinds []string) {
 	for _, s := range a.scopes {
 		kinds = append(kinds, s.caches.unsynced()...)
 	}
+	if !a.secrets.HasSynced() {
+		kinds = append(kinds, "Secret (metadata)")
+	}
 	return kinds
 }
 

@@ -9,7 +9,11 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/controllers/bootstrap"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/controllers/cluster"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/controllers/clusterimport"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/controllers/credentialexpiry"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/controllers/globalconfig"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/controllers/grant"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/controllers/token"
 )
 
 // Register registers all of them. Handlers of one kind run in this order for each object, and each sees what the
@@ -22,6 +26,10 @@ func Register(ctx context.Context, a *app.Context) error {
 		{"globalconfig", globalconfig.Register},
 		{"bootstrap", bootstrap.Register},
 		{"cluster", cluster.Register},
+		{"token", token.Register},
+		{"clusterimport", clusterimport.Register},
+		{"grant", grant.Register},
+		{"credentialexpiry", credentialexpiry.Register},
 	} {
 		if err := controller.register(ctx, a); err != nil {
 			return fmt.Errorf("registering controller %s: %w", controller.name, err)
