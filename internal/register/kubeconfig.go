@@ -66,26 +66,27 @@ func ParseKubeconfig(kubeconfig []byte) (Access, error) {
 	if err != nil {
 		return Access{}, fmt.Errorf("reading the stored kubeconfig: %w", err)
 	}
-	if cfg.BearerToken == "" {
-		return Access{}, fmt.Errorf("reading the stored kubeconfig: %w: it holds no token", kube.ErrKubeconfigMalformed)
-	}
 	access := Access{Server: cfg.Host, CA: cfg.CAData, Token: cfg.BearerToken, Namespace: contextNamespace(kubeconfig)}
 	if err := access.check(); err != nil {
 		return Access{}, fmt.Errorf("reading the stored kubeconfig: %w", err)
+	}
+	if access.Token == "" {
+		return Access{}, fmt.Errorf("reading the stored kubeconfig: %w: it holds no token", kube.ErrKubeconfigMalformed)
 	}
 	return access, nil
 }
 
 // What is wrong with an Access.
 var (
-	errServer = errors.New("the hub's address is no URL of an API server")
+	errServer = errors.New("the hub's address is no https URL")
 	errCA     = errors.New("the CA holds no PEM certificate")
 )
 
-// check finds what no connection could be made with. The error repeats nothing of the access.
+// check finds what no connection could be made with. Without TLS none is made: the token would be readable
+// on its way. The error repeats nothing of the access.
 func (a Access) check() error {
 	address, err := url.Parse(a.Server)
-	if err != nil || address.Host == "" || address.Scheme != "https" && address.Scheme != "http" {
+	if err != nil || address.Host == "" || address.Scheme != "https" {
 		return errServer
 	}
 	if len(a.CA) > 0 && !x509.NewCertPool().AppendCertsFromPEM(a.CA) {

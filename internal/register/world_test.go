@@ -5,12 +5,15 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"log"
 	"math/big"
 	"net/http"
 	"os"
@@ -471,4 +474,22 @@ func newCA(t *testing.T) []byte {
 		t.Fatal(err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+// quiet swallows what an HTTP server says of handshakes that clients break off.
+func quiet() *log.Logger { return log.New(io.Discard, "", 0) }
+
+// byteReader yields one byte for ever.
+type byteReader byte
+
+func (b byteReader) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = byte(b)
+	}
+	return len(p), nil
+}
+
+// credentialName is the contract's name, worked out here once more.
+func credentialName(clientID, clientRandom string) string {
+	return ("c-" + fmt.Sprintf("%x", sha256.Sum256([]byte(clientID+clientRandom))))[:63]
 }

@@ -1,0 +1,176 @@
+package register
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/names"
+)
+
+func identity(cluster string) handshake.Identity {
+	return handshake.Identity{
+		Kubeconfig: []byte("kubeconfig of " + cluster), DeploymentNamespace: "cluster-" + cluster,
+		ClusterNamespace: "fleet-default", ClusterName: cluster,
+	}
+}
+
+func identityObject(cluster string, change ...func(*corev1.Secret)) *corev1.Secret {
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: agentNS, Name: names.Agent},
+		Type:       corev1.SecretTypeOpaque,
+		Data:       identity(cluster).Encode(),
+	}
+	for _, change := range change {
+		change(secret)
+	}
+	return secret
+}
+
+func TestStore(t *testing.T) {
+	secrets := corev1.Resource("secrets")
+	tests := map[string]struct {
+		there []runtime.Object
+		// inBetween is what others do before our first create or update arrives.
+		inBetween func(*testing.T, *fake.Clientset) error
+		fails     error // all writes
+		want      *corev1.Secret
+		writes    []string
+		err       error
+	}{
+		"it is created if there is none": {
+			want:   identityObject("new"),
+			writes: []string{"create"},
+		},
+		"it is changed in place if there is one, which is at no moment gone": {
+			there:  []runtime.Object{identityObject("old")},
+			want:   identityObject("new"),
+			writes: []string{"update"},
+		},
+		"what others wrote into it stays": {
+			there: []runtime.Object{identityObject("old", func(s *corev1.Secret) {
+				s.Labels = map[string]string{"backup": "no"}
+				s.Data["note"] = []byte("n")
+			})},
+			want: identityObject("new", func(s *corev1.Secret) {
+				s.Labels = map[string]string{"backup": "no"}
+				s.Data["note"] = []byte("n")
+			}),
+			writes: []string{"update"},
+		},
+		"an empty one is filled": {
+			there:  []runtime.Object{identityObject("old", func(s *corev1.Secret) { s.Data = nil })},
+			want:   identityObject("new"),
+			writes: []string{"update"},
+		},
+		"one that appears in between is changed": {
+			inBetween: func(_ *testing.T, c *fake.Clientset) error { return c.Tracker().Add(identityObject("old")) },
+			want:      identityObject("new"),
+			writes:    []string{"create", "update"},
+		},
+		"one that goes in between is created": {
+			there: []runtime.Object{identityObject("old")},
+			inBetween: func(_ *testing.T, c *fake.Clientset) error {
+				return c.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("secrets"), agentNS, names.Agent)
+			},
+			want:   identityObject("new"),
+			writes: []string{"update", "create"},
+		},
+		"a write that always comes too late ends": {
+			there:  []runtime.Object{identityObject("old")},
+			fails:  apierrors.NewConflict(secrets, names.Agent, errors.New("changed")),
+			want:   identityObject("old"),
+			writes: []string{"update", "update", "update", "update", "update"},
+			err:    apierrors.NewConflict(secrets, names.Agent, errors.New("changed")),
+		},
+		"a right that is missing is said at once": {
+			fails:  apierrors.NewForbidden(secrets, names.Agent, errors.New("no")),
+			writes: []string{"create"},
+			err:    apierrors.NewForbidden(secrets, names.Agent, errors.New("no")),
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			local := fake.NewClientset(test.there...)
+			var writes []string
+			react := func(action clienttesting.Action) (bool, runtime.Object, error) {
+				writes = append(writes, action.GetVerb())
+				if test.inBetween != nil && len(writes) == 1 {
+					if err := test.inBetween(t, local); err != nil {
+						t.Error(err)
+					}
+				}
+				return test.fails != nil, nil, test.fails
+			}
+			for _, verb := range []string{"create", "update", "patch", "delete"} {
+				local.PrependReactor(verb, "secrets", react)
+			}
+			err := store(t.Context(), local, agentNS, identity("new"))
+			if test.err != nil && (err == nil || !errors.As(err, new(*apierrors.StatusError))) || test.err == nil && err != nil {
+				t.Errorf("error %v, want %v", err, test.err)
+			}
+			if diff := cmp.Diff(test.writes, writes); diff != "" {
+				t.Errorf("writes (-want +got):\n%s", diff)
+			}
+			expectSecret(t, local, test.want)
+		})
+	}
+}
+
+func expectSecret(t *testing.T, local *fake.Clientset, want *corev1.Secret) {
+	t.Helper()
+	got, err := local.CoreV1().Secrets(agentNS).Get(t.Context(), names.Agent, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) && want == nil {
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ignored := cmp.Options{
+		cmpopts.IgnoreFields(metav1.ObjectMeta{}, "ResourceVersion", "ManagedFields"),
+		cmpopts.IgnoreFields(corev1.Secret{}, "TypeMeta"),
+	}
+	if diff := cmp.Diff(want, got, ignored); diff != "" {
+		t.Errorf("Secret (-want +got):\n%s", diff)
+	}
+}
+
+func TestDropBootstrap(t *testing.T) {
+	seen := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: agentNS, Name: names.AgentBootstrap, UID: "u1", ResourceVersion: "7"}}
+	secrets := corev1.Resource("secrets")
+	broken := errors.New("etcd is gone")
+	tests := map[string]struct {
+		answer error
+		err    error
+	}{
+		"it is deleted":                            {},
+		"one that is gone already is gone":         {answer: apierrors.NewNotFound(secrets, seen.Name)},
+		"one that was replaced meanwhile is kept":  {answer: apierrors.NewConflict(secrets, seen.Name, errors.New("uid"))},
+		"what else goes wrong is for another time": {answer: broken, err: broken},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			local := fake.NewClientset(seen)
+			var conditions *metav1.Preconditions
+			local.PrependReactor("delete", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				conditions = action.(clienttesting.DeleteActionImpl).DeleteOptions.Preconditions
+				return true, nil, test.answer
+			})
+			if err := dropBootstrap(t.Context(), local, seen); !errors.Is(err, test.err) {
+				t.Errorf("error %v, want %v", err, test.err)
+			}
+			if diff := cmp.Diff(&metav1.Preconditions{UID: &seen.UID, ResourceVersion: &seen.ResourceVersion}, conditions); diff != "" {
+				t.Errorf("the secret that was looked at and no other (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
