@@ -1,0 +1,130 @@
+package targeting
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// cluster is in workspace "ws" and has a namespace.
+func cluster(name string, modifiers ...func(*fleet.Cluster)) *fleet.Cluster {
+	c := &fleet.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: name},
+		Status:     fleet.ClusterStatus{Namespace: "cluster-ws-" + name},
+	}
+	for _, modify := range modifiers {
+		modify(c)
+	}
+	return c
+}
+
+func labelled(pairs ...string) func(*fleet.Cluster) {
+	return func(c *fleet.Cluster) { c.Labels = merged(c.Labels, pairs) }
+}
+
+func annotated(pairs ...string) func(*fleet.Cluster) {
+	return func(c *fleet.Cluster) { c.Annotations = merged(c.Annotations, pairs) }
+}
+
+func merged(in map[string]string, pairs []string) map[string]string {
+	if in == nil {
+		in = map[string]string{}
+	}
+	for i := 0; i < len(pairs); i += 2 {
+		in[pairs[i]] = pairs[i+1]
+	}
+	return in
+}
+
+// group selects clusters by one label.
+func group(name, key, value string, modifiers ...func(*fleet.ClusterGroup)) *fleet.ClusterGroup {
+	g := &fleet.ClusterGroup{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: name},
+		Spec:       fleet.ClusterGroupSpec{Selector: selector(key, value)},
+	}
+	for _, modify := range modifiers {
+		modify(g)
+	}
+	return g
+}
+
+func groupLabelled(pairs ...string) func(*fleet.ClusterGroup) {
+	return func(g *fleet.ClusterGroup) { g.Labels = merged(g.Labels, pairs) }
+}
+
+func selector(pairs ...string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: merged(nil, pairs)}
+}
+
+// unparsable is a selector the API server accepts and nobody can use.
+func unparsable() *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Resembles"}}}
+}
+
+// bundle is ws/web.
+func bundle(modifiers ...func(*fleet.Bundle)) *fleet.Bundle {
+	b := &fleet.Bundle{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "web"}}
+	for _, modify := range modifiers {
+		modify(b)
+	}
+	return b
+}
+
+func targets(targets ...fleet.BundleTarget) func(*fleet.Bundle) {
+	return func(b *fleet.Bundle) { b.Spec.Targets = append(b.Spec.Targets, targets...) }
+}
+
+func restrictions(restrictions ...fleet.BundleTargetRestriction) func(*fleet.Bundle) {
+	return func(b *fleet.Bundle) { b.Spec.TargetRestrictions = restrictions }
+}
+
+func allMatches(b *fleet.Bundle) {
+	b.Spec.TargetCustomizationMode = fleet.TargetCustomizationAllMatches
+}
+
+// everywhere picks all clusters.
+func everywhere(modifiers ...func(*fleet.BundleTarget)) fleet.BundleTarget {
+	target := fleet.BundleTarget{ClusterSelector: &metav1.LabelSelector{}}
+	for _, modify := range modifiers {
+		modify(&target)
+	}
+	return target
+}
+
+func in(name string, modifiers ...func(*fleet.BundleTarget)) fleet.BundleTarget {
+	target := everywhere(modifiers...)
+	target.ClusterName, target.ClusterSelector = name, nil
+	return target
+}
+
+func inGroup(name string, modifiers ...func(*fleet.BundleTarget)) fleet.BundleTarget {
+	target := everywhere(modifiers...)
+	target.ClusterGroup, target.ClusterSelector = name, nil
+	return target
+}
+
+func doNotDeploy(t *fleet.BundleTarget) { t.DoNotDeploy = true }
+
+func namespaceLabel(key, value string) func(*fleet.BundleTarget) {
+	return func(t *fleet.BundleTarget) { t.NamespaceLabels = map[string]string{key: value} }
+}
+
+func setting(key string, value any) func(*fleet.BundleTarget) {
+	return func(t *fleet.BundleTarget) { t.Helm = helm(key, value) }
+}
+
+func helm(key string, value any) *fleet.HelmOptions {
+	return &fleet.HelmOptions{Values: &fleet.GenericMap{Data: map[string]any{key: value}}}
+}
+
+// targetsOf runs the selection and fails the test if the Bundle cannot be used.
+func targetsOf(t testing.TB, b *fleet.Bundle, clusters []*fleet.Cluster, groups ...*fleet.ClusterGroup) []Target {
+	t.Helper()
+	selection, err := NewSelection(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return selection.Targets("s-1", clusters, NewGroups(groups))
+}

@@ -1,0 +1,136 @@
+package targeting
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/content"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// DeploymentInput is what a BundleDeployment is made of.
+type DeploymentInput struct {
+	Bundle *fleet.Bundle
+	// Target is without an error, and its Cluster has a namespace.
+	Target Target
+	// Verdict is the rollout's.
+	Verdict Verdict
+	// Existing is what is there; nil if there is none yet.
+	Existing *fleet.BundleDeployment
+	// Values are those in the Secret of Existing. They matter only while a change is
+	// staged; nil if the Secret is gone.
+	Values *Values
+}
+
+// DeploymentOutcome is what should be there.
+type DeploymentOutcome struct {
+	// Deployment is complete but for what the server sets. It has the metadata of the
+	// existing one, labels apart.
+	Deployment *fleet.BundleDeployment
+	// Values belong into its Secret; empty means that none is needed. With KeepSecret,
+	// the Secret stays as it is, whether it is there or not.
+	Values     Values
+	KeepSecret bool
+}
+
+// Deployment makes the BundleDeployment of a target (bundles.md §3.8). Nothing of
+// the input is changed.
+func Deployment(in DeploymentInput) (DeploymentOutcome, error) {
+	bd := skeleton(in)
+	bd.Labels = deploymentLabels(in.Bundle, in.Target)
+	staged := *in.Target.Options.DeepCopy()
+	stagedValues, err := TakeValues(&staged)
+	if err != nil {
+		return DeploymentOutcome{}, err
+	}
+	cluster := in.Target.Cluster
+	bd.Spec = fleet.BundleDeploymentSpec{
+		Paused:             IsPaused(in.Bundle, cluster),
+		StagedOptions:      staged,
+		StagedDeploymentID: in.Target.DeploymentID,
+		Options:            bd.Spec.Options,
+		DeploymentID:       bd.Spec.DeploymentID,
+		DependsOn:          in.Bundle.DeepCopy().Spec.DependsOn,
+		CorrectDrift:       staged.CorrectDrift.DeepCopy(),
+		OffSchedule:        cluster.Status.Scheduled && !cluster.Status.ActiveSchedule,
+
+		DownstreamResourcesGeneration: bd.Spec.DownstreamResourcesGeneration,
+	}
+	out := DeploymentOutcome{Deployment: bd}
+	if in.Verdict == Promote {
+		bd.Spec.Options = *staged.DeepCopy()
+		bd.Spec.DeploymentID = bd.Spec.StagedDeploymentID
+		out.Values = Values{Current: stagedValues, Staged: stagedValues}
+		bd.Spec.ValuesHash = out.Values.Hash()
+		return out, nil
+	}
+	current, known := currentValues(in)
+	if !known {
+		// The agent could not tell what it runs with: it waits until a change is promoted.
+		bd.Spec.ValuesHash, bd.Spec.WaitingForValues, out.KeepSecret = in.Existing.Spec.ValuesHash, true, true
+		return out, nil
+	}
+	out.Values = Values{Current: current, Staged: stagedValues}
+	bd.Spec.ValuesHash = out.Values.Hash()
+	return out, nil
+}
+
+// currentValues are those the agent runs with, which only the Secret knows.
+func currentValues(in DeploymentInput) (values []byte, known bool) {
+	switch {
+	case in.Existing == nil || in.Existing.Spec.ValuesHash == "":
+		return nil, true
+	case in.Values == nil || in.Values.Hash() != in.Existing.Spec.ValuesHash:
+		return nil, false
+	default:
+		return in.Values.Current, true
+	}
+}
+
+// skeleton is a copy of what is there, or what a new one begins with.
+func skeleton(in DeploymentInput) *fleet.BundleDeployment {
+	if in.Existing != nil {
+		return in.Existing.DeepCopy()
+	}
+	return &fleet.BundleDeployment{
+		TypeMeta: metav1.TypeMeta{APIVersion: fleet.SchemeGroupVersion.String(), Kind: "BundleDeployment"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:       in.Bundle.Name,
+			Namespace:  in.Target.Cluster.Status.Namespace,
+			Finalizers: []string{fleet.FinalizerBundleDeployment},
+		},
+	}
+}
+
+// IsPaused says whether changes of a Bundle are held back from a cluster.
+func IsPaused(bundle *fleet.Bundle, cluster *fleet.Cluster) bool {
+	return bundle.Spec.Paused || cluster.Spec.Paused
+}
+
+// Same says whether a BundleDeployment has the labels and the spec of another; then
+// nothing needs to be written.
+func Same(a, b *fleet.BundleDeployment) bool {
+	return equality.Semantic.DeepEqual(a.Labels, b.Labels) && equality.Semantic.DeepEqual(a.Spec, b.Spec)
+}
+
+// deploymentLabels are those of the Bundle that concern users or Fleet, and those
+// by which a BundleDeployment is found.
+func deploymentLabels(bundle *fleet.Bundle, target Target) map[string]string {
+	labels := visible(bundle.Labels)
+	for key, value := range bundle.Labels {
+		if strings.HasPrefix(key, "fleet.cattle.io/") {
+			labels[key] = value
+		}
+	}
+	labels[fleet.LabelBundleName] = bundle.Name
+	labels[fleet.LabelBundleNamespace] = bundle.Namespace
+	labels[fleet.LabelManaged] = "true"
+	labels[fleet.LabelClusterNamespace] = target.Cluster.Namespace
+	labels[fleet.LabelCluster] = target.Cluster.Name
+	if manifestID, _ := content.SplitDeploymentID(target.DeploymentID); manifestID != "" {
+		labels[fleet.LabelContentName] = manifestID
+	}
+	return labels
+}

@@ -1,0 +1,137 @@
+package targeting
+
+import (
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// ErrSelector means that a label selector of a Bundle cannot be parsed. Only a
+// change of the Bundle helps.
+var ErrSelector = errors.New("invalid label selector")
+
+// Criteria pick clusters. Those that are set must all hold; without any, nothing
+// is picked (bundles.md §3.3).
+type Criteria struct {
+	// ClusterName is the name of a Cluster, or its name for people.
+	ClusterName string
+	// ClusterSelector picks by the labels of Clusters; an empty one picks all.
+	ClusterSelector *metav1.LabelSelector
+	// ClusterGroup is the name of a ClusterGroup the Cluster is in.
+	ClusterGroup string
+	// ClusterGroupSelector picks by the labels of ClusterGroups the Cluster is in.
+	// Together with ClusterGroup, both must hold for one group.
+	ClusterGroupSelector *metav1.LabelSelector
+}
+
+// Matcher is Criteria ready for use with many clusters.
+type Matcher struct {
+	name, group      string
+	clusters, groups labels.Selector
+}
+
+// NewMatcher prepares criteria. Errors wrap ErrSelector.
+func NewMatcher(c Criteria) (Matcher, error) {
+	clusters, err := compile("clusterSelector", c.ClusterSelector)
+	if err != nil {
+		return Matcher{}, err
+	}
+	groups, err := compile("clusterGroupSelector", c.ClusterGroupSelector)
+	if err != nil {
+		return Matcher{}, err
+	}
+	return Matcher{name: c.ClusterName, group: c.ClusterGroup, clusters: clusters, groups: groups}, nil
+}
+
+// compile is nil for a selector that is not set, which is no criterion at all.
+func compile(field string, selector *metav1.LabelSelector) (labels.Selector, error) {
+	if selector == nil {
+		return nil, nil
+	}
+	compiled, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", field, ErrSelector, err)
+	}
+	return compiled, nil
+}
+
+// Match says whether the criteria pick a cluster that is in these groups.
+func (m Matcher) Match(cluster *fleet.Cluster, groups []*fleet.ClusterGroup) bool {
+	for _, group := range orNone(groups) {
+		if m.matchIn(cluster, group) {
+			return true
+		}
+	}
+	return false
+}
+
+// matchIn asks about the cluster as a member of one group; nil is none.
+func (m Matcher) matchIn(cluster *fleet.Cluster, group *fleet.ClusterGroup) bool {
+	var groupName string
+	var groupLabels map[string]string
+	if group != nil {
+		groupName, groupLabels = group.Name, group.Labels
+	}
+	switch {
+	case m.name == "" && m.group == "" && m.clusters == nil && m.groups == nil:
+		return false
+	case m.name != "" && m.name != cluster.Name && m.name != cluster.Labels[fleet.LabelClusterDisplayName]:
+		return false
+	case m.group != "" && m.group != groupName:
+		return false
+	case m.groups != nil && !m.groups.Matches(labels.Set(groupLabels)):
+		return false
+	default:
+		return m.clusters == nil || m.clusters.Matches(labels.Set(cluster.Labels))
+	}
+}
+
+// usesGroups says whether groups can make a difference.
+func (m Matcher) usesGroups() bool { return m.group != "" || m.groups != nil }
+
+// orNone lets a cluster without groups be asked about once.
+func orNone(groups []*fleet.ClusterGroup) []*fleet.ClusterGroup {
+	if len(groups) == 0 {
+		return []*fleet.ClusterGroup{nil}
+	}
+	return groups
+}
+
+// Groups finds the ClusterGroups that Clusters are in.
+type Groups struct {
+	byNamespace map[string][]compiledGroup
+}
+
+type compiledGroup struct {
+	group    *fleet.ClusterGroup
+	selector labels.Selector
+}
+
+// NewGroups prepares groups. One without a selector, or with one that cannot be
+// parsed, has no members.
+func NewGroups(groups []*fleet.ClusterGroup) Groups {
+	out := Groups{byNamespace: map[string][]compiledGroup{}}
+	for _, group := range groups {
+		selector, err := compile("selector", group.Spec.Selector)
+		if err != nil || selector == nil {
+			continue
+		}
+		out.byNamespace[group.Namespace] = append(out.byNamespace[group.Namespace], compiledGroup{group, selector})
+	}
+	return out
+}
+
+// Of are the groups a cluster is in: those of its namespace that select it.
+func (g Groups) Of(cluster *fleet.Cluster) []*fleet.ClusterGroup {
+	var in []*fleet.ClusterGroup
+	for _, candidate := range g.byNamespace[cluster.Namespace] {
+		if candidate.selector.Matches(labels.Set(cluster.Labels)) {
+			in = append(in, candidate.group)
+		}
+	}
+	return in
+}

@@ -1,0 +1,142 @@
+package targeting
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// Merge lays the options of a target over those of a Bundle (bundles.md §3.5).
+// What the table there does not name, only the base can set. Neither input is
+// changed, and the result shares nothing with them.
+func Merge(base, overlay fleet.BundleDeploymentOptions) fleet.BundleDeploymentOptions {
+	out := *base.DeepCopy()
+	custom := overlay.DeepCopy()
+	replace(&out.DefaultNamespace, custom.DefaultNamespace)
+	replace(&out.TargetNamespace, custom.TargetNamespace)
+	replace(&out.ServiceAccount, custom.ServiceAccount)
+	if custom.Helm != nil {
+		if out.Helm == nil {
+			out.Helm = &fleet.HelmOptions{}
+		}
+		mergeHelm(out.Helm, custom.Helm)
+	}
+	if custom.Kustomize != nil {
+		if out.Kustomize == nil {
+			out.Kustomize = &fleet.KustomizeOptions{}
+		}
+		replace(&out.Kustomize.Dir, custom.Kustomize.Dir)
+	}
+	if custom.Diff != nil {
+		if out.Diff == nil {
+			out.Diff = &fleet.DiffOptions{}
+		}
+		out.Diff.ComparePatches = union(out.Diff.ComparePatches, custom.Diff.ComparePatches, comparePatchKey)
+	}
+	if custom.YAML != nil {
+		if out.YAML == nil {
+			out.YAML = &fleet.YAMLOptions{}
+		}
+		out.YAML.Overlays = append(out.YAML.Overlays, custom.YAML.Overlays...)
+	}
+	if custom.ForceSyncGeneration > 0 {
+		out.ForceSyncGeneration = custom.ForceSyncGeneration
+	}
+	out.KeepResources = out.KeepResources || custom.KeepResources
+	if custom.CorrectDrift != nil {
+		out.CorrectDrift = custom.CorrectDrift
+	}
+	out.DownstreamResources = union(out.DownstreamResources, custom.DownstreamResources, downstreamKey)
+	return out
+}
+
+func mergeHelm(out, custom *fleet.HelmOptions) {
+	switch {
+	case custom.TimeoutSeconds > 0:
+		out.TimeoutSeconds = custom.TimeoutSeconds
+	case custom.TimeoutSeconds < 0:
+		out.TimeoutSeconds = 0 // the only way to take a timeout away
+	}
+	switch {
+	case out.Values == nil:
+		out.Values = custom.Values
+	case custom.Values != nil:
+		out.Values.Data = mergeValues(out.Values.Data, custom.Values.Data)
+	}
+	if out.TemplateValues == nil {
+		out.TemplateValues = custom.TemplateValues
+	} else {
+		maps.Copy(out.TemplateValues, custom.TemplateValues)
+	}
+	out.ValuesFrom = union(out.ValuesFrom, custom.ValuesFrom, valuesFromKey)
+	replace(&out.Repo, custom.Repo)
+	replace(&out.Chart, custom.Chart)
+	replace(&out.Version, custom.Version)
+	replace(&out.ReleaseName, custom.ReleaseName)
+	out.Force = out.Force || custom.Force
+	out.Atomic = out.Atomic || custom.Atomic
+	out.TakeOwnership = out.TakeOwnership || custom.TakeOwnership
+	out.DisablePreProcess = out.DisablePreProcess || custom.DisablePreProcess
+	out.WaitForJobs = out.WaitForJobs || custom.WaitForJobs
+	out.DisableDNS = out.DisableDNS || custom.DisableDNS
+}
+
+func replace(base *string, custom string) {
+	if custom != "" {
+		*base = custom
+	}
+}
+
+// mergeValues lays one object over another: objects are merged, everything else,
+// lists too, is replaced.
+func mergeValues(base, custom map[string]any) map[string]any {
+	out := maps.Clone(base)
+	if out == nil {
+		out = map[string]any{}
+	}
+	for key, value := range custom {
+		below, isObject := out[key].(map[string]any)
+		above, isObjectToo := value.(map[string]any)
+		if isObject && isObjectToo {
+			value = mergeValues(below, above)
+		}
+		out[key] = value
+	}
+	return out
+}
+
+// union adds the custom entries to the base. One whose key is there already takes
+// the place of that one; an empty key is never there.
+func union[T any](base, custom []T, key func(T) string) []T {
+	for _, entry := range custom {
+		wanted := key(entry)
+		at := slices.IndexFunc(base, func(have T) bool { return wanted != "" && key(have) == wanted })
+		if at < 0 {
+			base = append(base, entry)
+		} else {
+			base[at] = entry
+		}
+	}
+	return base
+}
+
+func valuesFromKey(v fleet.ValuesFrom) string {
+	switch {
+	case v.ConfigMapKeyRef != nil:
+		return strings.Join([]string{"configmap", v.ConfigMapKeyRef.Namespace, v.ConfigMapKeyRef.Name, v.ConfigMapKeyRef.Key}, "|")
+	case v.SecretKeyRef != nil:
+		return strings.Join([]string{"secret", v.SecretKeyRef.Namespace, v.SecretKeyRef.Name, v.SecretKeyRef.Key}, "|")
+	default:
+		return ""
+	}
+}
+
+func comparePatchKey(p fleet.ComparePatch) string {
+	return strings.Join([]string{p.APIVersion, p.Kind, p.Namespace, p.Name}, "|")
+}
+
+func downstreamKey(r fleet.DownstreamResource) string {
+	return strings.ToLower(r.Kind) + "|" + r.Name
+}

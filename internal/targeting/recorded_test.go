@@ -1,0 +1,129 @@
+package targeting
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fleet-hub/fleet/internal/content"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// recorded reads the objects of a file of testdata/recorded/hub.
+func recorded[T any](t testing.TB, name string) []*T {
+	t.Helper()
+	text, err := os.ReadFile("../../testdata/recorded/hub/" + name + ".yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []*T
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
+		var object T
+		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		out = append(out, &object)
+	}
+	return out
+}
+
+func key(o metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
+}
+
+type recordedSecret struct {
+	metav1.ObjectMeta `json:"metadata"`
+	Type              corev1.SecretType `json:"type"`
+	DecodedData       map[string]string `json:"decodedData"`
+}
+
+// From the recorded Bundles, Clusters and ClusterGroups come exactly the recorded
+// BundleDeployments and the Secrets beside them.
+func TestRecorded(t *testing.T) {
+	clusters := recorded[fleet.Cluster](t, "clusters")
+	groups := NewGroups(recorded[fleet.ClusterGroup](t, "clustergroups"))
+	deployments := map[types.NamespacedName]*fleet.BundleDeployment{}
+	for _, bd := range recorded[fleet.BundleDeployment](t, "bundledeployments") {
+		deployments[key(bd)] = bd
+	}
+	secrets := map[types.NamespacedName]*recordedSecret{}
+	for _, s := range recorded[recordedSecret](t, "secrets") {
+		if s.Type == fleet.SecretTypeBundleDeployment {
+			secrets[key(s)] = s
+		}
+	}
+	for _, bundle := range recorded[fleet.Bundle](t, "bundles") {
+		selection, err := NewSelection(bundle)
+		if err != nil {
+			t.Fatal(err)
+		}
+		manifest := content.Manifest{Resources: bundle.Spec.Resources}
+		for _, target := range selection.Targets(manifest.ID(), inWorkspace(clusters, bundle.Namespace), groups) {
+			if target.Err != nil {
+				t.Fatal(target.Err)
+			}
+			out, err := Deployment(DeploymentInput{Bundle: bundle, Target: target, Verdict: Promote})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := deployments[key(out.Deployment)]
+			delete(deployments, key(out.Deployment))
+			expectRecordedDeployment(t, want, out.Deployment)
+			if out.Values.Empty() {
+				continue
+			}
+			secret := secrets[key(out.Deployment)]
+			delete(secrets, key(out.Deployment))
+			expectRecordedSecret(t, secret, out.Values.Secret(want))
+		}
+	}
+	for missing := range deployments {
+		t.Errorf("no target gave BundleDeployment %s", missing)
+	}
+	for missing := range secrets {
+		t.Errorf("no target gave Secret %s", missing)
+	}
+}
+
+func inWorkspace(clusters []*fleet.Cluster, namespace string) (out []*fleet.Cluster) {
+	for _, cluster := range clusters {
+		if cluster.Namespace == namespace {
+			out = append(out, cluster)
+		}
+	}
+	return out
+}
+
+func expectRecordedDeployment(t *testing.T, want, got *fleet.BundleDeployment) {
+	t.Helper()
+	if want == nil {
+		t.Fatalf("BundleDeployment %s is not among the recorded", key(got))
+	}
+	want = want.DeepCopy()
+	want.UID = ""
+	want.Status = fleet.BundleDeploymentStatus{}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("BundleDeployment %s (-want +got):\n%s", key(want), diff)
+	}
+}
+
+func expectRecordedSecret(t *testing.T, want *recordedSecret, got *corev1.Secret) {
+	t.Helper()
+	if want == nil {
+		t.Fatalf("Secret %s is not among the recorded", key(got))
+	}
+	data := map[string]string{}
+	for name, value := range got.Data {
+		data[name] = string(value)
+	}
+	want.UID = ""
+	if diff := cmp.Diff(want, &recordedSecret{ObjectMeta: got.ObjectMeta, Type: got.Type, DecodedData: data}); diff != "" {
+		t.Errorf("Secret %s (-want +got):\n%s", key(got), diff)
+	}
+}

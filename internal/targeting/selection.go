@@ -1,0 +1,165 @@
+package targeting
+
+import (
+	"fmt"
+	"maps"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// Selection answers which clusters a Bundle goes to, and with which options before
+// templating. It is made once for a generation of a Bundle and asked about many
+// clusters.
+type Selection struct {
+	bundle         *fleet.Bundle
+	restrictions   []Matcher
+	customisations []choice
+	targets        []choice
+	groups         bool
+}
+
+type choice struct {
+	target  *fleet.BundleTarget
+	matcher Matcher
+}
+
+// NewSelection prepares the targets of a Bundle. The last of the targets, as many
+// as there are restrictions, are where the Bundle goes to; those before only
+// customise. Without restrictions all are where it goes to. The Bundle must not
+// change while the selection is in use. Errors wrap ErrSelector.
+func NewSelection(bundle *fleet.Bundle) (*Selection, error) {
+	s := &Selection{bundle: bundle}
+	for i, restriction := range bundle.Spec.TargetRestrictions {
+		matcher, err := NewMatcher(Criteria{
+			ClusterName: restriction.ClusterName, ClusterSelector: restriction.ClusterSelector,
+			ClusterGroup: restriction.ClusterGroup, ClusterGroupSelector: restriction.ClusterGroupSelector,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", label("target restriction", i, restriction.Name), err)
+		}
+		s.restrictions = append(s.restrictions, matcher)
+		s.groups = s.groups || matcher.usesGroups()
+	}
+	customisations := 0
+	if restrictions := len(s.restrictions); restrictions > 0 {
+		customisations = max(0, len(bundle.Spec.Targets)-restrictions)
+	}
+	for i := range bundle.Spec.Targets {
+		target := &bundle.Spec.Targets[i]
+		matcher, err := NewMatcher(Criteria{
+			ClusterName: target.ClusterName, ClusterSelector: target.ClusterSelector,
+			ClusterGroup: target.ClusterGroup, ClusterGroupSelector: target.ClusterGroupSelector,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", label("target", i, target.Name), err)
+		}
+		s.groups = s.groups || matcher.usesGroups()
+		if i < customisations {
+			s.customisations = append(s.customisations, choice{target, matcher})
+		} else {
+			s.targets = append(s.targets, choice{target, matcher})
+		}
+	}
+	return s, nil
+}
+
+func label(what string, index int, name string) string {
+	if name == "" {
+		return fmt.Sprintf("%s %d", what, index)
+	}
+	return fmt.Sprintf("%s %d (%s)", what, index, name)
+}
+
+// Picks says whether the Bundle goes to a cluster that is in these groups.
+func (s *Selection) Picks(cluster *fleet.Cluster, groups Groups) bool {
+	_, picked := s.choose(cluster, groups)
+	return picked
+}
+
+// chosen is what the targets say about one cluster.
+type chosen struct {
+	// overlays are merged over the Bundle's own options, in this order.
+	overlays []*fleet.BundleTarget
+}
+
+// choose finds the target that takes a Bundle to a cluster, and the customisations
+// there (bundles.md §3.4, §3.5).
+func (s *Selection) choose(cluster *fleet.Cluster, groups Groups) (chosen, bool) {
+	var in []*fleet.ClusterGroup
+	if s.groups {
+		in = groups.Of(cluster)
+	}
+	target := s.deployTarget(cluster, in)
+	if target == nil || target.DoNotDeploy {
+		return chosen{}, false
+	}
+	overlays := []*fleet.BundleTarget{target}
+	for _, customisation := range s.customisations {
+		if !customisation.matcher.Match(cluster, in) {
+			continue
+		}
+		if customisation.target.DoNotDeploy {
+			return chosen{}, false
+		}
+		if s.bundle.Spec.TargetCustomizationMode != fleet.TargetCustomizationAllMatches {
+			return chosen{overlays: []*fleet.BundleTarget{customisation.target}}, true // the first one stands in for the target
+		}
+		overlays = append(overlays, customisation.target)
+	}
+	return chosen{overlays: overlays}, true
+}
+
+// deployTarget is the first target that picks the cluster in a group in which the
+// restrictions allow it.
+func (s *Selection) deployTarget(cluster *fleet.Cluster, groups []*fleet.ClusterGroup) *fleet.BundleTarget {
+	for _, candidate := range s.targets {
+		for _, group := range orNone(groups) {
+			if s.allowedIn(cluster, group) && candidate.matcher.matchIn(cluster, group) {
+				return candidate.target
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Selection) allowedIn(cluster *fleet.Cluster, group *fleet.ClusterGroup) bool {
+	if len(s.restrictions) == 0 {
+		return true
+	}
+	for _, restriction := range s.restrictions {
+		if restriction.matchIn(cluster, group) {
+			return true
+		}
+	}
+	return false
+}
+
+// options merges the Bundle's options with those chosen for a cluster.
+func (s *Selection) options(c chosen) fleet.BundleDeploymentOptions {
+	merged := *s.bundle.Spec.BundleDeploymentOptions.DeepCopy()
+	for _, overlay := range c.overlays {
+		merged = Merge(merged, overlay.BundleDeploymentOptions)
+	}
+	return merged
+}
+
+// namespaceMetadata overlays what the chosen targets want of the release's
+// namespace. It is no part of the deployment ID.
+func (c chosen) namespaceMetadata(options *fleet.BundleDeploymentOptions) {
+	for _, overlay := range c.overlays {
+		options.NamespaceLabels = overlaid(options.NamespaceLabels, overlay.NamespaceLabels)
+		options.NamespaceAnnotations = overlaid(options.NamespaceAnnotations, overlay.NamespaceAnnotations)
+	}
+}
+
+func overlaid(base, overlay map[string]string) map[string]string {
+	if len(overlay) == 0 {
+		return base
+	}
+	out := maps.Clone(base)
+	if out == nil {
+		out = map[string]string{}
+	}
+	maps.Copy(out, overlay)
+	return out
+}

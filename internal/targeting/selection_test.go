@@ -1,0 +1,192 @@
+package targeting
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// The cases are those of bundles.md §3.3-3.5 and §9. Three clusters, of which one
+// and two are each in a group of their own. Want has, for each cluster that is
+// picked, the values it gets.
+func TestTargets(t *testing.T) {
+	clusters := []*fleet.Cluster{
+		cluster("one", labelled("n", "1")), cluster("two", labelled("n", "2")), cluster("three", labelled("n", "3")),
+	}
+	groups := []*fleet.ClusterGroup{group("first", "n", "1"), group("second", "n", "2")}
+	restrictTo := func(name string) fleet.BundleTargetRestriction {
+		return fleet.BundleTargetRestriction{ClusterName: name}
+	}
+	everyone := fleet.BundleTargetRestriction{ClusterSelector: selector()}
+	tests := map[string]struct {
+		in   *fleet.Bundle
+		want map[string]map[string]any
+	}{
+		"no targets, no clusters": {bundle(), map[string]map[string]any{}},
+		"a target for all": {
+			bundle(targets(everywhere())),
+			map[string]map[string]any{"one": {}, "two": {}, "three": {}},
+		},
+		"the first target that picks a cluster wins": {
+			bundle(targets(inGroup("first", setting("a", 1)), everywhere(setting("b", 2)))),
+			map[string]map[string]any{"one": {"a": 1}, "two": {"b": 2}, "three": {"b": 2}},
+		},
+		"a target that excludes wins as well": {
+			bundle(targets(in("two", doNotDeploy), everywhere())),
+			map[string]map[string]any{"one": {}, "three": {}},
+		},
+		"a target that excludes, too late": {
+			bundle(targets(everywhere(), in("two", doNotDeploy))),
+			map[string]map[string]any{"one": {}, "two": {}, "three": {}},
+		},
+		"restrictions limit the targets": {
+			bundle(targets(everywhere()), restrictions(restrictTo("one"))),
+			map[string]map[string]any{"one": {}},
+		},
+		"a restriction and a target must hold in the same group": {
+			bundle(targets(inGroup("first")), restrictions(fleet.BundleTargetRestriction{ClusterGroup: "second"})),
+			map[string]map[string]any{},
+		},
+		"any restriction is enough": {
+			bundle(targets(everywhere(), everywhere()), restrictions(restrictTo("one"), restrictTo("three"))),
+			map[string]map[string]any{"one": {}, "three": {}},
+		},
+		"targets before those of the restrictions only customise": {
+			bundle(targets(everywhere(setting("c", 1)), everywhere()), restrictions(restrictTo("one"))),
+			map[string]map[string]any{"one": {"c": 1}},
+		},
+		"the first customisation stands in for the target": {
+			bundle(targets(inGroup("first", setting("a", 1)), everywhere(setting("b", 2)), everywhere(setting("c", 3))), restrictions(everyone)),
+			map[string]map[string]any{"one": {"a": 1}, "two": {"b": 2}, "three": {"b": 2}},
+		},
+		"without a customisation the target counts": {
+			bundle(targets(inGroup("first", setting("a", 1)), everywhere(setting("c", 3))), restrictions(everyone)),
+			map[string]map[string]any{"one": {"a": 1}, "two": {"c": 3}, "three": {"c": 3}},
+		},
+		"all customisations are merged in order": {
+			bundle(allMatches, targets(inGroup("first", setting("a", 1)), everywhere(setting("a", 2)), everywhere(setting("c", 3))), restrictions(everyone)),
+			map[string]map[string]any{"one": {"c": 3, "a": 2}, "two": {"c": 3, "a": 2}, "three": {"c": 3, "a": 2}},
+		},
+		"any customisation that excludes is enough when all count": {
+			bundle(allMatches, targets(everywhere(setting("a", 1)), inGroup("second", doNotDeploy), everywhere()), restrictions(everyone)),
+			map[string]map[string]any{"one": {"a": 1}, "three": {"a": 1}},
+		},
+		"a customisation that excludes all": {
+			bundle(targets(everywhere(doNotDeploy), everywhere()), restrictions(everyone)),
+			map[string]map[string]any{},
+		},
+		"one that excludes another group excludes nothing here": {
+			bundle(targets(inGroup("second", doNotDeploy), everywhere()), restrictions(restrictTo("one"))),
+			map[string]map[string]any{"one": {}},
+		},
+		"a wider customisation listed before it keeps the clusters": {
+			bundle(targets(everywhere(), inGroup("second", doNotDeploy), everywhere()), restrictions(everyone)),
+			map[string]map[string]any{"one": {}, "two": {}, "three": {}},
+		},
+		"with more restrictions than targets nothing customises": {
+			bundle(targets(everywhere(setting("a", 1))), restrictions(restrictTo("one"), restrictTo("two"))),
+			map[string]map[string]any{"one": {"a": 1}, "two": {"a": 1}},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			before := test.in.DeepCopy()
+			got := map[string]map[string]any{}
+			for _, target := range targetsOf(t, test.in, clusters, groups...) {
+				if target.Err != nil {
+					t.Fatal(target.Err)
+				}
+				got[target.Cluster.Name] = valuesOf(target)
+			}
+			if diff := cmp.Diff(wholeNumbers(test.want), wholeNumbers(got)); diff != "" {
+				t.Errorf("targets (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(before, test.in); diff != "" {
+				t.Errorf("the Bundle was changed:\n%s", diff)
+			}
+			expectPicks(t, test.in, clusters, groups, got)
+		})
+	}
+}
+
+// wholeNumbers makes numbers alike: templating reads them from text.
+func wholeNumbers(in map[string]map[string]any) map[string]map[string]any {
+	for _, values := range in {
+		for key, value := range values {
+			if number, isInt := value.(int); isInt {
+				values[key] = int64(number)
+			}
+		}
+	}
+	return in
+}
+
+func valuesOf(target Target) map[string]any {
+	if target.Options.Helm == nil || target.Options.Helm.Values == nil {
+		return map[string]any{}
+	}
+	return target.Options.Helm.Values.Data
+}
+
+func expectPicks(t *testing.T, b *fleet.Bundle, clusters []*fleet.Cluster, groups []*fleet.ClusterGroup, want map[string]map[string]any) {
+	t.Helper()
+	selection, err := NewSelection(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range clusters {
+		if _, picked := want[c.Name]; selection.Picks(c, NewGroups(groups)) != picked {
+			t.Errorf("Picks(%s) = %v", c.Name, !picked)
+		}
+	}
+}
+
+func TestTargetsAreOrdered(t *testing.T) {
+	other := cluster("a", func(c *fleet.Cluster) { c.Namespace = "zz" })
+	got := targetsOf(t, bundle(targets(everywhere())), []*fleet.Cluster{cluster("b"), other, cluster("a")})
+	var keys []string
+	for _, target := range got {
+		keys = append(keys, key(target.Cluster).String())
+	}
+	if diff := cmp.Diff([]string{"ws/a", "zz/a", "ws/b"}, keys); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
+	}
+}
+
+func TestNamespaceLabelsOfATarget(t *testing.T) {
+	clusters := []*fleet.Cluster{cluster("one"), cluster("two")}
+	b := bundle(targets(in("one", namespaceLabel("tier", "gold")), everywhere()), func(b *fleet.Bundle) {
+		b.Spec.NamespaceLabels = map[string]string{"team": "a"}
+	})
+	got := targetsOf(t, b, clusters)
+	want := []map[string]string{{"team": "a", "tier": "gold"}, {"team": "a"}}
+	if diff := cmp.Diff(want, []map[string]string{got[0].Options.NamespaceLabels, got[1].Options.NamespaceLabels}); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+	if got[0].DeploymentID != got[1].DeploymentID {
+		t.Errorf("a target's namespace labels are in the deployment ID: %s, %s", got[0].DeploymentID, got[1].DeploymentID)
+	}
+	if diff := cmp.Diff(map[string]string{"team": "a"}, b.Spec.NamespaceLabels); diff != "" {
+		t.Errorf("the Bundle was changed:\n%s", diff)
+	}
+}
+
+func TestTheErrorOfOneClusterIsItsOwn(t *testing.T) {
+	b := bundle(targets(everywhere()), func(b *fleet.Bundle) { b.Spec.Helm = helm("zone", "${ .ClusterLabels.zone }") })
+	got := targetsOf(t, b, []*fleet.Cluster{cluster("one", labelled("env", "dev")), cluster("two", labelled("zone", "b"))})
+	if len(got) != 2 {
+		t.Fatalf("%d targets, want 2", len(got))
+	}
+	const want = `cluster one in namespace ws: helm.values: template: values:1:23: executing "values" at <.ClusterLabels.zone>: map has no entry for key "zone"`
+	if got[0].Err == nil || got[0].Err.Error() != want {
+		t.Errorf("error = %v, want %s", got[0].Err, want)
+	}
+	if got[0].DeploymentID != "" {
+		t.Errorf("the failed cluster has deployment ID %s", got[0].DeploymentID)
+	}
+	if diff := cmp.Diff(map[string]any{"zone": "b"}, valuesOf(got[1])); diff != "" {
+		t.Errorf("values of the other (-want +got):\n%s", diff)
+	}
+}

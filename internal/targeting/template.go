@@ -1,0 +1,208 @@
+package targeting
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"text/template"
+
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/yaml"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// Limits and marks of templating.
+const (
+	// clusterLabelPrefix, at the beginning of a value, stands for the label named after it.
+	clusterLabelPrefix = "global.fleet.clusterLabels."
+	// maxValuesDepth is how deep values may be nested.
+	maxValuesDepth = 50
+	// maxRendered is how many bytes a template may write: far more than fits into
+	// the Secret the values end up in, which holds 1 MiB.
+	maxRendered = 4 << 20
+)
+
+var (
+	// ErrValuesTooDeep means that values are nested more than 50 levels deep.
+	ErrValuesTooDeep = errors.New("values are nested too deep")
+	// ErrRenderedTooLarge means that a template writes more than values may hold.
+	ErrRenderedTooLarge = errors.New("the template's output is too large")
+)
+
+// Templater fills in what options take from a cluster. It is made once for many
+// clusters; the functions of templates are costly to collect.
+type Templater struct {
+	functions template.FuncMap
+}
+
+// NewTemplater is ready for use.
+func NewTemplater() *Templater { return &Templater{functions: functions()} }
+
+// Template fills in what the values of merged options take from one cluster: its
+// labels, annotations, names and template values (bundles.md §3.6). A cluster
+// without labels is left out, as its deployment IDs demand. It changes options,
+// which must not be shared. What an error says does not name the cluster.
+func (t *Templater) Template(options *fleet.BundleDeploymentOptions, cluster *fleet.Cluster) error {
+	labels := visibleLabels(cluster.Labels)
+	if len(labels) == 0 {
+		return nil
+	}
+	if options.Helm == nil {
+		options.Helm = &fleet.HelmOptions{}
+		return nil
+	}
+	helm := options.Helm
+	if helm.Values == nil || helm.Values.Data == nil {
+		helm.Values = &fleet.GenericMap{Data: map[string]any{}}
+	}
+	if helm.TemplateValues == nil && len(helm.Values.Data) == 0 {
+		return nil
+	}
+	if err := substituteLabels(helm.Values.Data, labels, 0); err != nil {
+		return err
+	}
+	if helm.DisablePreProcess {
+		return nil
+	}
+	return t.render(helm, templateData(cluster, labels))
+}
+
+// render runs the values, then each of the template values, and puts the results
+// of the latter over the former.
+func (t *Templater) render(helm *fleet.HelmOptions, data map[string]any) error {
+	text, err := yaml.Marshal(helm.Values.Data)
+	if err != nil {
+		return fmt.Errorf("helm.values: %w", err)
+	}
+	rendered, err := t.renderYAML("values", string(text), data)
+	if err != nil {
+		return fmt.Errorf("helm.values: %w", err)
+	}
+	values, ok := rendered.(map[string]any)
+	if !ok && rendered != nil {
+		return fmt.Errorf("helm.values: the template gives a %T instead of an object", rendered)
+	}
+	if values == nil {
+		values = map[string]any{}
+	}
+	for _, key := range slices.Sorted(maps.Keys(helm.TemplateValues)) {
+		value, err := t.renderYAML(key, helm.TemplateValues[key], data)
+		if err != nil {
+			return fmt.Errorf("helm.templateValues.%s: %w", key, err)
+		}
+		values[key] = value
+	}
+	helm.Values.Data = values
+	return nil
+}
+
+// renderYAML runs a template and reads what it writes as YAML. Whole numbers keep
+// all their digits.
+func (t *Templater) renderYAML(name, text string, data map[string]any) (any, error) {
+	parsed, err := template.New(name).Delims("${", "}").Option("missingkey=error").Funcs(t.functions).Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	var out limited
+	if err := parsed.Execute(&out, data); err != nil {
+		return nil, err
+	}
+	asJSON, err := yaml.YAMLToJSON([]byte(out.String()))
+	if err != nil {
+		return nil, err
+	}
+	var value any
+	if err := utiljson.Unmarshal(asJSON, &value); err != nil {
+		return nil, err
+	}
+	return value, nil
+}
+
+// limited collects a template's output up to maxRendered.
+type limited struct{ strings.Builder }
+
+func (l *limited) Write(p []byte) (int, error) {
+	if l.Len()+len(p) > maxRendered {
+		return 0, ErrRenderedTooLarge
+	}
+	return l.Builder.Write(p)
+}
+
+// templateData is what templates can refer to.
+func templateData(cluster *fleet.Cluster, labels map[string]string) map[string]any {
+	values := map[string]any{}
+	if cluster.Spec.TemplateValues != nil && cluster.Spec.TemplateValues.Data != nil {
+		values = cluster.Spec.TemplateValues.DeepCopy().Data
+	}
+	return map[string]any{
+		"ClusterNamespace":   cluster.Namespace,
+		"ClusterName":        cluster.Name,
+		"ClusterLabels":      anyMap(labels),
+		"ClusterAnnotations": anyMap(visible(cluster.Annotations)),
+		"ClusterValues":      values,
+	}
+}
+
+// anyMap is the kind of map that the templates' functions for maps take.
+func anyMap(in map[string]string) map[string]any {
+	out := make(map[string]any, len(in))
+	for key, value := range in {
+		out[key] = value
+	}
+	return out
+}
+
+// visible are the entries that belong to users.
+func visible(in map[string]string) map[string]string {
+	out := map[string]string{}
+	for key, value := range in {
+		if !strings.HasPrefix(key, "kubectl.kubernetes.io/") && !strings.Contains(key, "cattle.io/") {
+			out[key] = value
+		}
+	}
+	return out
+}
+
+// visibleLabels are the users' labels and those by which Fleet and the cluster's
+// manager describe a cluster.
+func visibleLabels(in map[string]string) map[string]string {
+	out := visible(in)
+	for key, value := range in {
+		if strings.HasPrefix(key, "fleet.cattle.io/") || strings.HasPrefix(key, "management.cattle.io/") {
+			out[key] = value
+		}
+	}
+	return out
+}
+
+// substituteLabels replaces strings that stand for a label, in objects and in
+// objects within lists. A label that is missing gives an empty string.
+func substituteLabels(values map[string]any, labels map[string]string, depth int) error {
+	if depth > maxValuesDepth {
+		return ErrValuesTooDeep
+	}
+	for key, value := range values {
+		switch value := value.(type) {
+		case string:
+			if label, found := strings.CutPrefix(value, clusterLabelPrefix); found {
+				values[key] = labels[label]
+			}
+		case map[string]any:
+			if err := substituteLabels(value, labels, depth+1); err != nil {
+				return err
+			}
+		case []any:
+			for _, element := range value {
+				if object, isObject := element.(map[string]any); isObject {
+					if err := substituteLabels(object, labels, depth+1); err != nil {
+						return err
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
