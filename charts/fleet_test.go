@@ -1,15 +1,479 @@
 package charts_test
 
-import "testing"
+import (
+	"encoding/base64"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/spf13/pflag"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fleet-hub/fleet/internal/cmd/env"
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/version"
+)
+
+// fleet is `helm install fleet --namespace cattle-fleet-system --values values`.
+func fleet(values string) release {
+	return release{chart: "fleet", name: "fleet", namespace: "cattle-fleet-system", values: values}
+}
 
 func TestFleetGolden(t *testing.T) {
-	tests := map[string]string{
-		"defaults": "",
+	tests := map[string]release{
+		"defaults": fleet(""),
+		"everything": fleet(`
+apiServerURL: https://hub.example.com:6443
+apiServerCA: |
+  -----BEGIN CERTIFICATE-----
+agentTLSMode: strict
+bootstrap: {namespace: own, agentNamespace: own-agent, localAgentDisabled: true, clusterLabels: {env: hub}, repo: https://r, secret: s, branch: b, paths: "a,b"}
+agentImage: {repository: team/agent, tag: v2, imagePullPolicy: Always}
+agentCheckinInterval: 1h
+garbageCollectionInterval: 0
+agent: {replicas: 2, reconciler: {workers: {bundledeployment: 7, drift: "8"}}, leaderElection: {leaseDuration: 60s, retryPeriod: 5s, renewDeadline: 40s}}
+ignoreClusterRegistrationLabels: true
+controller: {replicas: 3, registrationTokenTTL: {required: true}}
+image: {repository: team/fleet, tag: v2, imagePullPolicy: Never}
+leaderElection: {leaseDuration: 61s, retryPeriod: 6s, renewDeadline: 41s}
+nodeSelector: {pool: system}
+tolerations: [{key: a, operator: Exists}]
+affinity: {podAntiAffinity: {}}
+priorityClassName: system-cluster-critical
+resources: {limits: {memory: 1Gi}, fleetController: {requests: {cpu: 1}}}
+metrics: {enabled: false}
+debug: true
+debugLevel: 4
+propagateDebugSettingsToAgents: false
+proxy: http://proxy:3128
+noProxy: .svc
+extraEnv: [{name: A, value: b}]
+extraLabels: {fleetController: {team: x}}
+extraAnnotations: {fleetController: {note: why}}
+global: {cattle: {systemDefaultRegistry: registry.example.com, imagePullSecrets: [{name: login}]}}
+`),
+		"without-bootstrap": fleet("bootstrap: {enabled: false}\ndisableSecurityContext: true\n"),
+		"other-namespace":   {chart: "fleet", name: "hub", namespace: "teams-fleet", values: "apiServerURL: https://hub\nbootstrap: {namespace: '-'}\n"},
 	}
-	for name, values := range tests {
+	for name, r := range tests {
 		t.Run(name, func(t *testing.T) {
-			files := mustRender(t, release{chart: "fleet", name: "fleet", namespace: "cattle-fleet-system", values: values})
-			expectGolden(t, "fleet/"+name+".golden", one(files))
+			expectGolden(t, "fleet/"+name+".golden", one(mustRender(t, r)))
 		})
+	}
+}
+
+func TestFleetRefusals(t *testing.T) {
+	tests := map[string]struct {
+		values string
+		want   []string
+	}{
+		"an unknown key":                     {"apiserverURL: x", []string{"additional properties 'apiserverURL' not allowed"}},
+		"an unknown key of bootstrap":        {"bootstrap: {name: x}", []string{"/bootstrap", "'name' not allowed"}},
+		"an unknown key of controller":       {"controller: {replica: 2}", []string{"/controller", "'replica' not allowed"}},
+		"an unknown TLS mode":                {"agentTLSMode: insecure", []string{"/agentTLSMode", "'system-store', 'strict'"}},
+		"no TLS mode":                        {"agentTLSMode: ''", []string{"/agentTLSMode"}},
+		"a check-in interval in days":        {"agentCheckinInterval: 1d", []string{"/agentCheckinInterval", "'1d' does not match pattern"}},
+		"a check-in interval with a sign":    {"agentCheckinInterval: +15m", []string{"/agentCheckinInterval", "'+15m'"}},
+		"a number as interval":               {"garbageCollectionInterval: 15", []string{"/garbageCollectionInterval", "maximum: got 15, want 0"}},
+		"a number without a unit":            {"garbageCollectionInterval: '15'", []string{"/garbageCollectionInterval", "'15'"}},
+		"a lease without a unit":             {"leaderElection: {leaseDuration: '30'}", []string{"/leaderElection/leaseDuration"}},
+		"an agent's lease in words":          {"agent: {leaderElection: {renewDeadline: half a minute}}", []string{"/agent/leaderElection/renewDeadline"}},
+		"a bad value of an ignored duration": {"gitClientTimeout: soon", []string{"/gitClientTimeout"}},
+		"bootstrap.enabled as text":          {"bootstrap: {enabled: 'yes'}", []string{"/bootstrap/enabled", "got string, want boolean"}},
+		"labels that are no text":            {"bootstrap: {clusterLabels: {a: 1}}", []string{"/bootstrap/clusterLabels/a", "want string"}},
+		"resources of an unknown container":  {"resources: {fleetcontroller: {}}", []string{"/resources", "'fleetcontroller' not allowed"}},
+		"an unknown kind of resources":       {"resources: {fleetController: {limit: {}}}", []string{"/resources/fleetController", "'limit' not allowed"}},
+		"pull secrets as names":              {"global: {cattle: {imagePullSecrets: [login]}}", []string{"/global/cattle/imagePullSecrets/0", "got string, want object"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			expectRefused(t, fleet(test.values), test.want...)
+		})
+	}
+}
+
+// TestFleetIgnoresWhatItDoesNotHave renders with every value of other releases that concerns parts this one lacks.
+func TestFleetIgnoresWhatItDoesNotHave(t *testing.T) {
+	got := mustRender(t, fleet(`
+additionalKnownHosts: [github.com ssh-rsa AAAA]
+clusterEnqueueDelay: 120s
+controller: {reconciler: {workers: {gitrepo: "50", bundle: "50", bundledeployment: "50", cluster: "50", clustergroup: "50", imagescan: "50", schedule: "50", content: "50"}}}
+extraLabels: {gitjob: {a: b}, helmops: {a: b}}
+extraAnnotations: {gitjob: {a: b}, helmops: {a: b}}
+gitClientTimeout: 30s
+gitjob: {replicas: 1}
+gitops: {enabled: true, syncPeriod: 2h}
+helmops: {enabled: true, replicas: 1}
+imagescan: {enabled: false}
+insecureSkipHostKeyChecks: false
+migrations: {clusterRegistrationCleanup: true, gitrepoJobsCleanup: true, gitrepoHelmURLRegexMigration: true}
+proxyCACert: ""
+resources: {fleetCleanup: {}, fleetAgentmanagement: {}, gitjob: {}, helmops: {limits: {cpu: 1}}}
+shards: [{id: shard0, nodeSelector: {a: b}}]
+global: {cattle: {clusterId: local, systemProjectId: p, url: https://rancher}}
+`))
+	if diff := cmp.Diff(mustRender(t, fleet("")), got); diff != "" {
+		t.Errorf("values nobody reads changed something:\n%s", diff)
+	}
+}
+
+func TestFleetConfig(t *testing.T) {
+	base := func(change func(*config.Config)) config.Config {
+		c := config.Config{
+			AgentImage: "fleethub/fleet-agent:" + version.Version, AgentImagePullPolicy: "IfNotPresent",
+			AgentCheckinInterval: minutes(15), AgentTLSMode: "system-store", GarbageCollectionInterval: minutes(15),
+			GitClientTimeout: config.Default("").GitClientTimeout,
+			AgentWorkers:     config.AgentWorkers{BundleDeployment: "50", Drift: "50"},
+			Bootstrap:        config.Bootstrap{Namespace: "fleet-local", Branch: "master"},
+		}
+		if change != nil {
+			change(&c)
+		}
+		return c
+	}
+	tests := map[string]struct {
+		values string
+		change func(*config.Config)
+	}{
+		"defaults": {"", nil},
+		"the hub's address": {"apiServerURL: https://hub\napiServerCA: |\n  PEM\n", func(c *config.Config) {
+			c.APIServerURL, c.APIServerCA = "https://hub", []byte("PEM\n")
+		}},
+		"an agent image":                      {"agentImage: {repository: a/b, tag: c, imagePullPolicy: Always}", func(c *config.Config) { c.AgentImage, c.AgentImagePullPolicy = "a/b:c", "Always" }},
+		"a tag of the controllers alone":      {"image: {tag: v9}", nil},
+		"no pull policy":                      {"agentImage: {imagePullPolicy: ''}", func(c *config.Config) { c.AgentImagePullPolicy = "" }},
+		"a registry":                          {"global: {cattle: {systemDefaultRegistry: r}}", func(c *config.Config) { c.SystemDefaultRegistry, c.AgentImage = "r/", "r/"+c.AgentImage }},
+		"a registry with a slash at its end":  {"global: {cattle: {systemDefaultRegistry: r/}}", func(c *config.Config) { c.SystemDefaultRegistry, c.AgentImage = "r/", "r/"+c.AgentImage }},
+		"pull secrets":                        {"global: {cattle: {imagePullSecrets: [{name: a}]}}", func(c *config.Config) { c.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "a"}} }},
+		"intervals":                           {"agentCheckinInterval: 90s\ngarbageCollectionInterval: 1h30m", func(c *config.Config) { c.AgentCheckinInterval.Duration, c.GarbageCollectionInterval.Duration = 90*time.Second, 90*time.Minute }},
+		"the agents' own intervals":           {"agentCheckinInterval: 0\ngarbageCollectionInterval: 0", func(c *config.Config) { c.AgentCheckinInterval.Duration, c.GarbageCollectionInterval.Duration = 0, 0 }},
+		"the agents' own intervals, as texts": {"agentCheckinInterval: '0'\ngarbageCollectionInterval: '0'", func(c *config.Config) { c.AgentCheckinInterval.Duration, c.GarbageCollectionInterval.Duration = 0, 0 }},
+		"strict":                              {"agentTLSMode: strict", func(c *config.Config) { c.AgentTLSMode = "strict" }},
+		"no labels of agents":                 {"ignoreClusterRegistrationLabels: true", func(c *config.Config) { c.IgnoreClusterRegistrationLabels = true }},
+		"workers as numbers":                  {"agent: {reconciler: {workers: {bundledeployment: 7, drift: 8}}}", func(c *config.Config) { c.AgentWorkers = config.AgentWorkers{BundleDeployment: "7", Drift: "8"} }},
+		"bootstrap": {"bootstrap: {namespace: own, agentNamespace: x, localAgentDisabled: true, clusterLabels: {a: b}, repo: r, secret: s, branch: m, paths: 'p,q'}", func(c *config.Config) {
+			c.Bootstrap = config.Bootstrap{Namespace: "own", AgentNamespace: "x", LocalAgentDisabled: true, ClusterLabels: map[string]string{"a": "b"}, Repo: "r", Secret: "s", Branch: "m", Paths: "p,q"}
+		}},
+		"what only concerns the pods": {"debug: true\nproxy: p\nagent: {replicas: 4}", nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			found := parse[corev1.ConfigMap](t, mustRender(t, fleet(test.values))["configmap.yaml"])
+			got, warnings, err := config.Parse([]byte(found.Data[names.ConfigKey]), config.Default("other"))
+			if err != nil || len(warnings) > 0 {
+				t.Fatalf("the controllers cannot read it: %v %q", err, warnings)
+			}
+			if diff := cmp.Diff(base(test.change), got, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("configuration (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestFleetConfigIsOfTheReleaseOfTheImage(t *testing.T) {
+	for values, want := range map[string]string{"": version.Version, "image: {tag: v9}": "v9", "agentImage: {tag: v9}": version.Version} {
+		found := parse[corev1.ConfigMap](t, mustRender(t, fleet(values))["configmap.yaml"])
+		if got := found.Annotations[config.VersionAnnotation]; got != want {
+			t.Errorf("with %q it is of release %q, want %q", values, got, want)
+		}
+	}
+}
+
+// TestFleetConfigRestartsNothing holds the pods to what cannot be read again.
+func TestFleetConfigRestartsNothing(t *testing.T) {
+	live := `
+apiServerURL: https://hub
+apiServerCA: PEM
+agentTLSMode: strict
+agentImage: {repository: x, tag: z, imagePullPolicy: Always}
+agentCheckinInterval: 1h
+garbageCollectionInterval: 1h
+agent: {reconciler: {workers: {bundledeployment: 1, drift: 1}}}
+ignoreClusterRegistrationLabels: true
+bootstrap: {namespace: own, agentNamespace: x, localAgentDisabled: true, clusterLabels: {a: b}, repo: r, secret: s, branch: m, paths: p}
+`
+	if diff := cmp.Diff(mustRender(t, fleet(""))["deployment.yaml"], mustRender(t, fleet(live))["deployment.yaml"]); diff != "" {
+		t.Errorf("live settings changed the pods:\n%s", diff)
+	}
+}
+
+// controllerOptions is what a fleetcontroller in the rendered pod makes of its command line and environment.
+func controllerOptions(t *testing.T, values string) env.Controller {
+	t.Helper()
+	container := parse[appsv1.Deployment](t, mustRender(t, fleet(values))["deployment.yaml"]).Spec.Template.Spec.Containers[0]
+	var got env.Controller
+	flags := pflag.NewFlagSet("fleetcontroller", pflag.ContinueOnError)
+	got.Bind(flags)
+	if err := flags.Parse(container.Command[1:]); err != nil {
+		t.Fatalf("the command line %q: %v", container.Command, err)
+	}
+	if err := got.Complete(flags, environment(t, container)); err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// environment is a container's, which has to be read to the last variable: one that nobody reads is a mistake in
+// its name.
+func environment(t *testing.T, container corev1.Container) env.Environment {
+	t.Helper()
+	unread := map[string]bool{}
+	variables := map[string]string{"HOSTNAME": "pod"}
+	for _, variable := range container.Env {
+		variables[variable.Name] = variable.Value
+		unread[variable.Name] = true
+		if variable.ValueFrom != nil {
+			variables[variable.Name] = "cattle-fleet-system"
+		}
+	}
+	for _, variable := range []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"} { // net/http reads these
+		delete(unread, variable)
+	}
+	t.Cleanup(func() {
+		for variable := range unread {
+			t.Errorf("nothing reads the variable %s", variable)
+		}
+	})
+	return func(name string) string {
+		delete(unread, name)
+		return variables[name]
+	}
+}
+
+func TestFleetTellsTheControllers(t *testing.T) {
+	base := func() env.Controller {
+		return env.Controller{
+			Namespace: "cattle-fleet-system", LeaderElect: true, MetricsAddress: ":8080", HealthAddress: ":8081", Identity: "pod",
+			Election: env.Election{LeaseDuration: 30 * time.Second, RetryPeriod: 10 * time.Second, RenewDeadline: 25 * time.Second},
+			Agent:    env.AgentSettings{Replicas: 1, LeaseDuration: "30s", RetryPeriod: "10s", RenewDeadline: "25s", PropagateDebug: true},
+		}
+	}
+	tests := map[string]struct {
+		values string
+		change func(*env.Controller)
+	}{
+		"defaults":          {"", func(*env.Controller) {}},
+		"no bootstrap":      {"bootstrap: {enabled: false}", func(c *env.Controller) { c.DisableBootstrap = true }},
+		"no metrics":        {"metrics: {enabled: false}", func(c *env.Controller) { c.DisableMetrics, c.MetricsAddress = true, "0" }},
+		"debug":             {"debug: true\ndebugLevel: 3", func(c *env.Controller) { c.Debug, c.DebugLevel = true, 3 }},
+		"tokens with a TTL": {"controller: {registrationTokenTTL: {required: true}}", func(c *env.Controller) { c.TTLRequired = true }},
+		"leader election": {"leaderElection: {leaseDuration: 2m, retryPeriod: 3s, renewDeadline: 1m}", func(c *env.Controller) {
+			c.Election = env.Election{LeaseDuration: 2 * time.Minute, RetryPeriod: 3 * time.Second, RenewDeadline: time.Minute}
+		}},
+		"the agents' leader election": {"agent: {leaderElection: {leaseDuration: 2m, retryPeriod: 3s, renewDeadline: 60s}}", func(c *env.Controller) {
+			c.Agent.LeaseDuration, c.Agent.RetryPeriod, c.Agent.RenewDeadline = "2m", "3s", "60s"
+		}},
+		"the agents' replicas":      {"agent: {replicas: 2}", func(c *env.Controller) { c.Agent.Replicas = 2 }},
+		"agents are not debugged":   {"propagateDebugSettingsToAgents: false\ndisableSecurityContext: true", func(c *env.Controller) { c.Agent.PropagateDebug = false }},
+		"no security context":       {"disableSecurityContext: true", func(c *env.Controller) { c.Agent.DisableSecurityContext = true }},
+		"proxy":                     {"proxy: http://p", func(*env.Controller) {}},
+		"another metrics address":   {"extraEnv: [{name: FLEET_METRICS_BIND_ADDRESS, value: ':9090'}]", func(c *env.Controller) { c.MetricsAddress = ":9090" }},
+		"another identity":          {"extraEnv: [{name: POD_NAME, value: me}]", func(c *env.Controller) { c.Identity = "me" }},
+		"a variable of ours, again": {"extraEnv: [{name: FLEET_AGENT_REPLICA_COUNT, value: '9'}]", func(c *env.Controller) { c.Agent.Replicas = 9 }},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			want := base()
+			test.change(&want)
+			if diff := cmp.Diff(want, controllerOptions(t, test.values), cmpopts.IgnoreUnexported(env.Controller{})); diff != "" {
+				t.Errorf("options (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestFleetValuesOfThePods(t *testing.T) {
+	tests := map[string]struct {
+		values string
+		change func(d *appsv1.Deployment, pod *corev1.PodSpec, c *corev1.Container)
+	}{
+		"image": {"image: {repository: a/b, tag: c, imagePullPolicy: Never}", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) {
+			c.Image, c.ImagePullPolicy = "a/b:c", corev1.PullNever
+		}},
+		"a registry": {"global: {cattle: {systemDefaultRegistry: 'r:5000/'}}", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) {
+			c.Image = "r:5000/fleethub/fleet:" + version.Version
+		}},
+		"pull secrets": {"global: {cattle: {imagePullSecrets: [{name: a}]}}", func(_ *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) {
+			p.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "a"}}
+		}},
+		"replicas":                 {"controller: {replicas: 2}", func(d *appsv1.Deployment, _ *corev1.PodSpec, _ *corev1.Container) { d.Spec.Replicas = new(int32(2)) }},
+		"a node selector":          {"nodeSelector: {a: b}", func(_ *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) { p.NodeSelector["a"] = "b" }},
+		"the linux selector stays": {"nodeSelector: {kubernetes.io/os: x}", func(*appsv1.Deployment, *corev1.PodSpec, *corev1.Container) {}},
+		"tolerations come after ours, in their order": {"tolerations: [{key: b}, {key: a}]", func(_ *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) {
+			p.Tolerations = append(p.Tolerations, corev1.Toleration{Key: "b"}, corev1.Toleration{Key: "a"})
+		}},
+		"affinity":            {"affinity: {nodeAffinity: {}}", func(_ *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) { p.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}} }},
+		"a priority class":    {"priorityClassName: high", func(_ *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) { p.PriorityClassName = "high" }},
+		"no security context": {"disableSecurityContext: true", func(_ *appsv1.Deployment, p *corev1.PodSpec, c *corev1.Container) {
+			p.SecurityContext, c.SecurityContext = nil, nil
+			set(c, "FLEET_DEBUG_DISABLE_SECURITY_CONTEXT", "true")
+		}},
+		"resources for all": {"resources: {limits: {memory: 1Gi}}", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) {
+			c.Resources = resources("limits: {memory: 1Gi}")
+		}},
+		"resources of the container win": {"resources: {limits: {memory: 1Gi}, fleetController: {requests: {cpu: 5m}}}", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) {
+			c.Resources = resources("requests: {cpu: 5m}")
+		}},
+		"empty resources of the container are none": {"resources: {limits: {memory: 1Gi}, fleetController: {}}", func(*appsv1.Deployment, *corev1.PodSpec, *corev1.Container) {}},
+		"no metrics": {"metrics: {enabled: false}", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) {
+			c.Ports, c.Command = c.Ports[1:], append(c.Command, "--disable-metrics")
+		}},
+		"proxy": {"proxy: http://p\nnoProxy: .svc", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) {
+			c.Env = append(c.Env, corev1.EnvVar{Name: "HTTP_PROXY", Value: "http://p"}, corev1.EnvVar{Name: "HTTPS_PROXY", Value: "http://p"}, corev1.EnvVar{Name: "NO_PROXY", Value: ".svc"})
+		}},
+		"extraEnv": {"extraEnv: [{name: A, value: b}]", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) { c.Env = append(c.Env, corev1.EnvVar{Name: "A", Value: "b"}) }},
+		"labels and annotations": {"extraLabels: {fleetController: {a: b, app: other}}\nextraAnnotations: {fleetController: {c: d}}", func(d *appsv1.Deployment, _ *corev1.PodSpec, _ *corev1.Container) {
+			d.Spec.Template.Labels["a"] = "b"
+			d.Spec.Template.Annotations = map[string]string{"c": "d"}
+		}},
+		"nulls are nothing": {"affinity: null\nnodeSelector: null\ntolerations: null\nextraEnv: null\nextraLabels: null\nextraAnnotations: null\npriorityClassName: null\nproxy: null\nglobal: {cattle: null}", func(*appsv1.Deployment, *corev1.PodSpec, *corev1.Container) {}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			want := parse[appsv1.Deployment](t, mustRender(t, fleet(""))["deployment.yaml"])
+			pod := &want.Spec.Template.Spec
+			test.change(&want, pod, &pod.Containers[0])
+			got := parse[appsv1.Deployment](t, mustRender(t, fleet(test.values))["deployment.yaml"])
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("Deployment (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestFleetBootstrapIsAllOrNothing checks what comes and goes with bootstrap.enabled.
+func TestFleetBootstrapIsAllOrNothing(t *testing.T) {
+	on, off := mustRender(t, fleet("")), mustRender(t, fleet("bootstrap: {enabled: false}"))
+	if _, found := off["bootstrap.yaml"]; found {
+		t.Error("without bootstrap there is still its account")
+	}
+	delete(on, "bootstrap.yaml")
+	for name, text := range off {
+		if name != "deployment.yaml" && name != "NOTES.txt" && on[name] != text {
+			t.Errorf("%s depends on bootstrap.enabled", name)
+		}
+	}
+}
+
+// TestFleetRightsCoverWhatIsGivenAway checks what the API server will check when the controllers make the recorded
+// roles: nobody can give away a right they do not have.
+func TestFleetRightsCoverWhatIsGivenAway(t *testing.T) {
+	document, _, _ := strings.Cut(mustRender(t, fleet(""))["rbac.yaml"], "\n---\n")
+	held := parse[rbacv1.ClusterRole](t, document).Rules
+	given := recordedRules(t)
+	if len(given) < 10 {
+		t.Fatalf("only %d rules are recorded", len(given))
+	}
+	for name, rules := range given {
+		for _, rule := range rules {
+			for _, group := range rule.APIGroups {
+				for _, resource := range rule.Resources {
+					for _, verb := range rule.Verbs {
+						if !slices.ContainsFunc(held, func(h rbacv1.PolicyRule) bool { return covers(h, group, resource, verb) }) {
+							t.Errorf("%s gives away %s of %s.%s, which the controllers do not have", name, verb, resource, group)
+						}
+					}
+				}
+			}
+		}
+	}
+	if covers(rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}, ResourceNames: []string{"x"}}, "", "secrets", "get") {
+		t.Error("a right to one name was taken for a right to all")
+	}
+}
+
+func covers(held rbacv1.PolicyRule, group, resource, verb string) bool {
+	has := func(list []string, item string) bool { return slices.Contains(list, "*") || slices.Contains(list, item) }
+	return len(held.ResourceNames) == 0 && has(held.APIGroups, group) && has(held.Resources, resource) && has(held.Verbs, verb)
+}
+
+// recordedRules are those of the recorded roles that controllers made, by name.
+func recordedRules(t *testing.T) map[string][]rbacv1.PolicyRule {
+	t.Helper()
+	found := map[string][]rbacv1.PolicyRule{}
+	for _, file := range []string{"roles.yaml", "clusterroles.yaml"} {
+		text, err := os.ReadFile(filepath.Join("..", "testdata", "recorded", "hub", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, document := range strings.Split(string(text), "\n---\n") {
+			role := parse[rbacv1.ClusterRole](t, document)
+			set := role.Annotations["objectset.rio.cattle.io/id"]
+			if set != "" && set != "fleet-agent-bootstrap" { // that one is the agent's on the hub as a downstream cluster
+				found[role.Name] = role.Rules
+			}
+		}
+	}
+	return found
+}
+
+// TestFleetRightsAreNarrow names what must never be among them.
+func TestFleetRightsAreNarrow(t *testing.T) {
+	for _, document := range strings.Split(mustRender(t, fleet(""))["rbac.yaml"], "\n---\n") {
+		role := parse[rbacv1.ClusterRole](t, document)
+		for _, rule := range role.Rules {
+			ours := slices.Equal(rule.APIGroups, []string{"fleet.cattle.io"})
+			for _, verb := range append([]string{"escalate", "bind", "impersonate", "deletecollection"}, "*") {
+				if slices.Contains(rule.Verbs, verb) && !ours {
+					t.Errorf("%s %s: verb %q on %v", role.Kind, role.Name, verb, rule.Resources)
+				}
+			}
+			if (slices.Contains(rule.APIGroups, "*") || slices.Contains(rule.Resources, "*")) && !ours {
+				t.Errorf("%s %s: all of %v %v", role.Kind, role.Name, rule.APIGroups, rule.Resources)
+			}
+			if len(rule.NonResourceURLs) > 0 {
+				t.Errorf("%s %s: %v", role.Kind, role.Name, rule.NonResourceURLs)
+			}
+		}
+	}
+}
+
+// TestFleetRulesSayWhy wants a comment before each rule.
+func TestFleetRulesSayWhy(t *testing.T) {
+	lines := strings.Split(mustRender(t, fleet(""))["rbac.yaml"], "\n")
+	for i, line := range lines {
+		if line != "- apiGroups:" {
+			continue
+		}
+		sameReason := slices.Contains(lines[max(0, i-8):i], "  - create") && strings.Contains(strings.Join(lines[i:i+8], "\n"), "resourceNames")
+		if !strings.HasPrefix(lines[i-1], "# ") && !sameReason {
+			t.Errorf("line %d: a rule without a reason:\n%s", i+1, strings.Join(lines[i:i+5], "\n"))
+		}
+	}
+}
+
+func minutes(n int) metav1.Duration { return metav1.Duration{Duration: time.Duration(n) * time.Minute} }
+
+func set(c *corev1.Container, name, value string) {
+	for i := range c.Env {
+		if c.Env[i].Name == name {
+			c.Env[i].Value = value
+		}
+	}
+}
+
+func resources(text string) corev1.ResourceRequirements {
+	var r corev1.ResourceRequirements
+	if err := yaml.UnmarshalStrict([]byte(text), &r); err != nil {
+		panic(err)
+	}
+	return r
+}
+
+func TestFleetCAIsWhatWasGiven(t *testing.T) {
+	text := mustRender(t, fleet("apiServerCA: |\n  -----BEGIN CERTIFICATE-----\n  Zm9v\n  -----END CERTIFICATE-----\n"))["configmap.yaml"]
+	want := base64.StdEncoding.EncodeToString([]byte("-----BEGIN CERTIFICATE-----\nZm9v\n-----END CERTIFICATE-----\n"))
+	if !strings.Contains(text, `"apiServerCA": "`+want+`"`) {
+		t.Errorf("the CA is not there as base64:\n%s", text)
 	}
 }

@@ -34,7 +34,7 @@ A duration in Go's own spelling ("15m" is "15m0s"), which is how the hub's contr
 {{- if .Values.internal.image -}}
 {{- .Values.internal.image -}}
 {{- else -}}
-{{- with .Values.global.cattle.systemDefaultRegistry }}{{ trimSuffix "/" . }}/{{ end -}}
+{{- with ((.Values.global).cattle).systemDefaultRegistry }}{{ trimSuffix "/" . }}/{{ end -}}
 {{- .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion -}}
 {{- end -}}
 {{- end -}}

@@ -6,7 +6,7 @@
 
 {{/* The default registry with a slash at its end; empty if there is none. */}}
 {{- define "fleet.registry" -}}
-{{- with .Values.global.cattle.systemDefaultRegistry }}{{ trimSuffix "/" . }}/{{ end -}}
+{{- with ((.Values.global).cattle).systemDefaultRegistry }}{{ trimSuffix "/" . }}/{{ end -}}
 {{- end -}}
 
 {{/* The release of the controllers: what a running one compares with its own. */}}
@@ -43,6 +43,6 @@ controllers' own default.
     "paths" $bootstrap.paths)
 -}}
 {{- with .Values.garbageCollectionInterval }}{{ $_ := set $config "garbageCollectionInterval" (toString .) }}{{ end -}}
-{{- with .Values.global.cattle.imagePullSecrets }}{{ $_ := set $config "imagePullSecrets" . }}{{ end -}}
+{{- with ((.Values.global).cattle).imagePullSecrets }}{{ $_ := set $config "imagePullSecrets" . }}{{ end -}}
 {{- toPrettyJson $config -}}
 {{- end -}}
