@@ -1,0 +1,490 @@
+package reconcile
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// The owner and the hash of its set are those of a recorded token.
+const (
+	setID    = "cluster-group-token"
+	ownerUID = "8119bc80-d5e4-4040-aef8-2ba248328fc5"
+	hash     = "dbe7bd85f28158a4f92324fba7b34ec667119446"
+)
+
+func owner() Owner {
+	return Owner{
+		GVK:       fleet.SchemeGroupVersion.WithKind("ClusterRegistrationToken"),
+		Namespace: "fleet-default", Name: "import-token-east", UID: ownerUID,
+	}
+}
+
+// world is a set with one client for each of its kinds.
+type world struct {
+	*server
+	accounts   *fakeClient[*corev1.ServiceAccount]
+	secrets    *fakeClient[*corev1.Secret]
+	roles      *fakeClient[*rbacv1.Role]
+	bindings   *fakeClient[*rbacv1.RoleBinding]
+	namespaces *fakeClient[*corev1.Namespace]
+	clusters   *fakeClient[*fleet.Cluster]
+	set        *Set
+}
+
+func newWorld() *world {
+	s := newServer()
+	core := func(kind string) schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithKind(kind) }
+	w := &world{
+		server:     s,
+		accounts:   newClient(s, core("ServiceAccount"), &corev1.ServiceAccount{}),
+		secrets:    newClient(s, core("Secret"), &corev1.Secret{}),
+		roles:      newClient(s, rbacv1.SchemeGroupVersion.WithKind("Role"), &rbacv1.Role{}),
+		bindings:   newClient(s, rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), &rbacv1.RoleBinding{}),
+		namespaces: newClient(s, core("Namespace"), &corev1.Namespace{}),
+		clusters:   newClient(s, fleet.SchemeGroupVersion.WithKind("Cluster"), &fleet.Cluster{}),
+	}
+	w.set = NewSet(setID,
+		KindOf(w.accounts), KindOf(w.secrets), KindOf(w.roles), KindOf(w.bindings),
+		ClusterKind(clusterWide[*corev1.Namespace]{w.namespaces}).NeverPruned(),
+		KindOf(w.clusters).Owning("spec.kubeConfigSecret", "spec.agentNamespace", "spec.agentTolerations").TrackingLabels(),
+	)
+	return w
+}
+
+func (w *world) put(t *testing.T, seen bool, objects ...Object) {
+	t.Helper()
+	for _, obj := range objects {
+		if !put(t, w.accounts, seen, obj) && !put(t, w.secrets, seen, obj) && !put(t, w.roles, seen, obj) &&
+			!put(t, w.bindings, seen, obj) && !put(t, w.namespaces, seen, obj) && !put(t, w.clusters, seen, obj) {
+			t.Fatalf("no client for %T", obj)
+		}
+	}
+}
+
+// asWritten is an object as an earlier Apply for owner left it.
+func asWritten[T Object](w *world, obj T, changes ...func(T)) T {
+	_, stamped, err := w.set.prepare(owner(), obj)
+	if err != nil {
+		panic(err)
+	}
+	written := stamped.(T)
+	written.SetUID(types.UID("uid-" + obj.GetName()))
+	written.SetResourceVersion("7")
+	for _, change := range changes {
+		change(written)
+	}
+	return written
+}
+
+func meta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: "fleet-default", Name: name, Labels: map[string]string{fleet.LabelManaged: "true"}}
+}
+
+func account() *corev1.ServiceAccount { return &corev1.ServiceAccount{ObjectMeta: meta("a")} }
+
+func secret(value string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: meta("s"), Type: "example.com/type", Data: map[string][]byte{"k": []byte(value)}}
+}
+
+func role(verbs ...string) *rbacv1.Role {
+	return &rbacv1.Role{ObjectMeta: meta("r"), Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: verbs}}}
+}
+
+func binding(role string) *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{
+		ObjectMeta: meta("b"), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "fleet-default", Name: "a"}},
+	}
+}
+
+func namespace() *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+}
+
+func cluster(labels map[string]string, agentNamespace string) *fleet.Cluster {
+	return &fleet.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "c", Labels: labels},
+		Spec:       fleet.ClusterSpec{KubeConfigSecret: "kc", AgentNamespace: agentNamespace},
+	}
+}
+
+func TestApply(t *testing.T) {
+	type wants struct {
+		requests []string
+		err      string
+	}
+	tests := map[string]struct {
+		seen    func(*world) []Object // on the server and in the cache
+		unseen  func(*world) []Object // on the server only
+		desired []runtime.Object
+		wants
+	}{
+		"new children are created in their order": {
+			desired: []runtime.Object{account(), role("get"), binding("r"), namespace()},
+			wants: wants{requests: []string{
+				"create ServiceAccount fleet-default/a", "create Role fleet-default/r", "create RoleBinding fleet-default/b", "create Namespace /n",
+			}},
+		},
+		"children as they should be cost no request": {
+			seen: func(w *world) []Object {
+				return []Object{
+					asWritten(w, account()), asWritten(w, secret("v")), asWritten(w, role("get")), asWritten(w, binding("r")),
+					asWritten(w, namespace()), asWritten(w, cluster(map[string]string{"env": "dev"}, "")),
+				}
+			},
+			desired: []runtime.Object{account(), secret("v"), role("get"), binding("r"), namespace(), cluster(map[string]string{"env": "dev"}, "")},
+		},
+		"a child written a moment ago and not yet in the cache is looked up and left as it is": {
+			unseen:  func(w *world) []Object { return []Object{asWritten(w, account())} },
+			desired: []runtime.Object{account()},
+			wants:   wants{requests: []string{"create ServiceAccount fleet-default/a", "get ServiceAccount fleet-default/a"}},
+		},
+		"an object of that name without our marks is taken over": {
+			unseen:  func(*world) []Object { return []Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n"}}} },
+			desired: []runtime.Object{namespace()},
+			wants: wants{requests: []string{
+				"create Namespace /n", "get Namespace /n",
+				`patch Namespace /n {"metadata":{"annotations":{"objectset.rio.cattle.io/id":"cluster-group-token",` +
+					`"objectset.rio.cattle.io/owner-gvk":"fleet.cattle.io/v1alpha1, Kind=ClusterRegistrationToken",` +
+					`"objectset.rio.cattle.io/owner-name":"import-token-east","objectset.rio.cattle.io/owner-namespace":"fleet-default"},` +
+					`"labels":{"objectset.rio.cattle.io/hash":"` + hash + `"}}}`,
+			}},
+		},
+		"rules that differ are replaced": {
+			seen:    func(w *world) []Object { return []Object{asWritten(w, role("get", "list"))} },
+			desired: []runtime.Object{role("get")},
+			wants: wants{requests: []string{
+				`patch Role fleet-default/r {"rules":[{"apiGroups":[""],"resources":["secrets"],"verbs":["get"]}]}`,
+			}},
+		},
+		"of a Secret's data what differs is patched and what is surplus removed": {
+			seen: func(w *world) []Object {
+				return []Object{asWritten(w, secret("old"), func(s *corev1.Secret) { s.Data["more"] = []byte("x") })}
+			},
+			desired: []runtime.Object{secret("new")},
+			wants:   wants{requests: []string{`patch Secret fleet-default/s {"data":{"k":"bmV3","more":null}}`}},
+		},
+		"labels and annotations of others stay": {
+			seen: func(w *world) []Object {
+				return []Object{asWritten(w, account(), func(a *corev1.ServiceAccount) {
+					a.Labels["theirs"], a.Annotations["theirs"] = "1", "1"
+				})}
+			},
+			desired: []runtime.Object{account()},
+		},
+		"a label of ours that was changed is put back": {
+			seen: func(w *world) []Object {
+				return []Object{asWritten(w, account(), func(a *corev1.ServiceAccount) { a.Labels[fleet.LabelManaged] = "false" })}
+			},
+			desired: []runtime.Object{account()},
+			wants:   wants{requests: []string{`patch ServiceAccount fleet-default/a {"metadata":{"labels":{"fleet.cattle.io/managed":"true"}}}`}},
+		},
+		"a lost owner reference is added to those of others, if nobody wrote since": {
+			seen: func(w *world) []Object {
+				return []Object{asWritten(w, account(), func(a *corev1.ServiceAccount) {
+					a.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "other", UID: "u"}}
+				})}
+			},
+			desired: []runtime.Object{account()},
+			wants: wants{requests: []string{
+				`patch ServiceAccount fleet-default/a {"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"other","uid":"u"},` +
+					`{"apiVersion":"fleet.cattle.io/v1alpha1","blockOwnerDeletion":false,"controller":false,"kind":"ClusterRegistrationToken",` +
+					`"name":"import-token-east","uid":"` + ownerUID + `"}],"resourceVersion":"7"}}`,
+			}},
+		},
+		"a Secret of another type is replaced": {
+			seen: func(w *world) []Object {
+				return []Object{asWritten(w, secret("v"), func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque })}
+			},
+			desired: []runtime.Object{secret("v")},
+			wants:   wants{requests: []string{"delete Secret fleet-default/s Background uid uid-s", "create Secret fleet-default/s"}},
+		},
+		"a Secret without a type is one of type Opaque": {
+			seen: func(w *world) []Object {
+				return []Object{asWritten(w, untyped(), func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque })}
+			},
+			desired: []runtime.Object{untyped()},
+		},
+		"a binding to another role is replaced": {
+			seen:    func(w *world) []Object { return []Object{asWritten(w, binding("other"))} },
+			desired: []runtime.Object{binding("r")},
+			wants:   wants{requests: []string{"delete RoleBinding fleet-default/b Background uid uid-b", "create RoleBinding fleet-default/b"}},
+		},
+		"of a shared object only our fields are compared": {
+			seen: func(w *world) []Object {
+				return []Object{asWritten(w, cluster(nil, ""), func(c *fleet.Cluster) { c.Spec.ClientID = "generated"; c.Spec.Paused = true })}
+			},
+			desired: []runtime.Object{cluster(nil, "")},
+		},
+		"a field of ours that is no longer set is removed": {
+			seen:    func(w *world) []Object { return []Object{asWritten(w, cluster(nil, "elsewhere"))} },
+			desired: []runtime.Object{cluster(nil, "")},
+			wants:   wants{requests: []string{`patch Cluster fleet-default/c {"spec":{"agentNamespace":null}}`}},
+		},
+		"a tracked label that is no longer ours is removed, one of others stays": {
+			seen: func(w *world) []Object {
+				return []Object{asWritten(w, cluster(map[string]string{"env": "dev", "old": "1"}, ""), func(c *fleet.Cluster) { c.Labels["theirs"] = "1" })}
+			},
+			desired: []runtime.Object{cluster(map[string]string{"env": "dev"}, "")},
+			wants: wants{requests: []string{
+				`patch Cluster fleet-default/c {"metadata":{"annotations":{"fleet.cattle.io/label-keys":"env"},"labels":{"old":null}}}`,
+			}},
+		},
+		"what left the set is deleted, but for Namespaces and what is marked to stay": {
+			seen: func(w *world) []Object {
+				return []Object{
+					asWritten(w, account()), asWritten(w, role("get")), asWritten(w, namespace()),
+					asWritten(w, secret("v"), func(s *corev1.Secret) { s.Labels[fleet.LabelSetPrune] = "false" }),
+				}
+			},
+			desired: []runtime.Object{account()},
+			wants:   wants{requests: []string{"delete Role fleet-default/r Background uid uid-r"}},
+		},
+		"an empty set deletes all": {
+			seen: func(w *world) []Object { return []Object{asWritten(w, account()), asWritten(w, binding("r"))} },
+			wants: wants{requests: []string{
+				"delete ServiceAccount fleet-default/a Background uid uid-a", "delete RoleBinding fleet-default/b Background uid uid-b",
+			}},
+		},
+		"what is on its way out is not deleted again": {
+			seen: func(w *world) []Object { return []Object{asWritten(w, account(), deleting)} },
+		},
+		"what belongs to another owner is left alone": {
+			seen: func(w *world) []Object {
+				return []Object{asWritten(w, account(), func(a *corev1.ServiceAccount) { a.Labels[fleet.LabelSetHash] = "another" })}
+			},
+		},
+		"a child that is wanted and on its way out is waited for": {
+			seen:    func(w *world) []Object { return []Object{asWritten(w, account(), deleting)} },
+			desired: []runtime.Object{account()},
+			wants:   wants{err: "ServiceAccount fleet-default/a: it is being deleted"},
+		},
+		"a child of a kind that was not declared is an error and nothing is deleted": {
+			seen:    func(w *world) []Object { return []Object{asWritten(w, account())} },
+			desired: []runtime.Object{&corev1.ConfigMap{ObjectMeta: meta("x")}},
+			wants:   wants{err: "set cluster-group-token: no children of type *v1.ConfigMap are declared"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			if test.seen != nil {
+				w.put(t, true, test.seen(w)...)
+			}
+			if test.unseen != nil {
+				w.put(t, false, test.unseen(w)...)
+			}
+			err := w.set.Apply(owner(), test.desired...)
+			if diff := cmp.Diff(test.wants.requests, w.requests); diff != "" {
+				t.Errorf("the requests differ (-want +got):\n%s", diff)
+			}
+			if got := text(errText(err), ""); got != test.err {
+				t.Errorf("error %q, want %q", got, test.err)
+			}
+		})
+	}
+}
+
+func untyped() *corev1.Secret {
+	s := secret("v")
+	s.Type = ""
+	return s
+}
+
+func deleting(a *corev1.ServiceAccount) {
+	a.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+}
+
+func errText(err error) any {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func TestApplyLeavesItsInputAlone(t *testing.T) {
+	desired := []runtime.Object{account(), cluster(map[string]string{"env": "dev"}, "")}
+	want := []runtime.Object{account(), cluster(map[string]string{"env": "dev"}, "")}
+	if err := newWorld().set.Apply(owner(), desired...); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, desired); diff != "" {
+		t.Errorf("Apply changed its input:\n%s", diff)
+	}
+}
+
+func TestApplyTriesAllAndThenDeletesNothing(t *testing.T) {
+	w := newWorld()
+	w.put(t, true, asWritten(w, role("get")))
+	w.fail["create ServiceAccount fleet-default/a"] = errors.New("quota")
+	err := w.set.Apply(owner(), account(), secret("v"))
+	if err == nil || err.Error() != "ServiceAccount fleet-default/a: quota" {
+		t.Errorf("error %v", err)
+	}
+	want := []string{"create ServiceAccount fleet-default/a", "create Secret fleet-default/s"}
+	if diff := cmp.Diff(want, w.requests); diff != "" {
+		t.Errorf("the requests differ (-want +got):\n%s", diff)
+	}
+}
+
+func TestApplyMeetsOthers(t *testing.T) {
+	gone := apierrors.NewNotFound(schema.GroupResource{Resource: "accounts"}, "a")
+	replaced := apierrors.NewConflict(schema.GroupResource{Resource: "accounts"}, "a", errors.New("another uid"))
+	tests := map[string]struct {
+		fail    map[string]error
+		gone    string // from the server, but still in the cache
+		desired []runtime.Object
+		want    []string
+		err     string
+	}{
+		"a child that went since the cache saw it is made anew": {
+			gone:    "Role fleet-default/r",
+			desired: []runtime.Object{account(), role("list")},
+			want: []string{
+				`patch Role fleet-default/r {"rules":[{"apiGroups":[""],"resources":["secrets"],"verbs":["list"]}]}`,
+				"create Role fleet-default/r",
+			},
+		},
+		"deleting what is gone is done": {
+			fail:    map[string]error{"delete ServiceAccount fleet-default/a": gone},
+			desired: []runtime.Object{role("get")},
+			want:    []string{"delete ServiceAccount fleet-default/a Background uid uid-a"},
+		},
+		"deleting what was replaced since is done": {
+			fail:    map[string]error{"delete ServiceAccount fleet-default/a": replaced},
+			desired: []runtime.Object{role("get")},
+			want:    []string{"delete ServiceAccount fleet-default/a Background uid uid-a"},
+		},
+		"a deletion that fails is told": {
+			fail:    map[string]error{"delete ServiceAccount fleet-default/a": errors.New("no")},
+			desired: []runtime.Object{role("get")},
+			want:    []string{"delete ServiceAccount fleet-default/a Background uid uid-a"},
+			err:     "deleting ServiceAccount fleet-default/a: no",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.put(t, true, asWritten(w, account()), asWritten(w, role("get")))
+			w.fail = test.fail
+			delete(w.objects, test.gone)
+			err := w.set.Apply(owner(), test.desired...)
+			if diff := cmp.Diff(test.want, w.requests); diff != "" {
+				t.Errorf("the requests differ (-want +got):\n%s", diff)
+			}
+			if got := text(errText(err), ""); got != test.err {
+				t.Errorf("error %q, want %q", got, test.err)
+			}
+		})
+	}
+}
+
+func TestChildrenAreMarkedAsRecorded(t *testing.T) {
+	no := false
+	references := []metav1.OwnerReference{{
+		APIVersion: "fleet.cattle.io/v1alpha1", Kind: "ClusterRegistrationToken", Name: "import-token-east", UID: ownerUID,
+		Controller: &no, BlockOwnerDeletion: &no,
+	}}
+	owned := map[string]string{
+		"objectset.rio.cattle.io/id":              setID,
+		"objectset.rio.cattle.io/owner-gvk":       "fleet.cattle.io/v1alpha1, Kind=ClusterRegistrationToken",
+		"objectset.rio.cattle.io/owner-name":      "import-token-east",
+		"objectset.rio.cattle.io/owner-namespace": "fleet-default",
+	}
+	namespaceOwner := Owner{GVK: corev1.SchemeGroupVersion.WithKind("Namespace"), Name: "fleet-default", UID: "u"}
+	tests := map[string]struct {
+		owner Owner
+		obj   Object
+		want  metav1.ObjectMeta
+	}{
+		"a child beside its owner refers to it": {
+			owner: owner(), obj: account(),
+			want: metav1.ObjectMeta{
+				Namespace: "fleet-default", Name: "a", OwnerReferences: references, Annotations: owned,
+				Labels: map[string]string{"fleet.cattle.io/managed": "true", "objectset.rio.cattle.io/hash": hash},
+			},
+		},
+		"a child in another namespace cannot": {
+			owner: owner(), obj: &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "cluster-x", Name: "a"}},
+			want: metav1.ObjectMeta{
+				Namespace: "cluster-x", Name: "a", Annotations: owned, Labels: map[string]string{"objectset.rio.cattle.io/hash": hash},
+			},
+		},
+		"nor can a cluster-scoped one": {
+			owner: owner(), obj: namespace(),
+			want: metav1.ObjectMeta{Name: "n", Annotations: owned, Labels: map[string]string{"objectset.rio.cattle.io/hash": hash}},
+		},
+		"a child of a Namespace refers to it": {
+			owner: namespaceOwner, obj: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "s"}},
+			want: metav1.ObjectMeta{
+				Namespace: "fleet-default", Name: "s",
+				Labels: map[string]string{"objectset.rio.cattle.io/hash": NewSet(setID).Hash(namespaceOwner)},
+				Annotations: map[string]string{
+					"objectset.rio.cattle.io/id":              setID,
+					"objectset.rio.cattle.io/owner-gvk":       "/v1, Kind=Namespace",
+					"objectset.rio.cattle.io/owner-name":      "fleet-default",
+					"objectset.rio.cattle.io/owner-namespace": "",
+				},
+				OwnerReferences: []metav1.OwnerReference{{
+					APIVersion: "v1", Kind: "Namespace", Name: "fleet-default", UID: "u", Controller: &no, BlockOwnerDeletion: &no,
+				}},
+			},
+		},
+		"nobody's child names its set alone": {
+			owner: Owner{}, obj: namespace(),
+			want: metav1.ObjectMeta{
+				Name: "n", Annotations: map[string]string{"objectset.rio.cattle.io/id": setID},
+				Labels: map[string]string{"objectset.rio.cattle.io/hash": NewSet(setID).Hash(Owner{})},
+			},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			if err := w.set.Apply(test.owner, test.obj); err != nil {
+				t.Fatal(err)
+			}
+			for _, written := range w.objects {
+				got := metav1.ObjectMeta{
+					Namespace: written.GetNamespace(), Name: written.GetName(), Labels: written.GetLabels(),
+					Annotations: written.GetAnnotations(), OwnerReferences: written.GetOwnerReferences(),
+				}
+				if diff := cmp.Diff(test.want, got); diff != "" {
+					t.Errorf("the metadata differs (-want +got):\n%s", diff)
+				}
+			}
+		})
+	}
+}
+
+func TestSetOfAnOwnerThatIsGone(t *testing.T) {
+	w := newWorld()
+	w.put(t, true, asWritten(w, account()))
+	o := owner()
+	if err := w.set.Apply(GoneOwner(o.GVK, o.Namespace, o.Name)); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"delete ServiceAccount fleet-default/a Background uid uid-a"}
+	if diff := cmp.Diff(want, w.requests); diff != "" {
+		t.Errorf("the requests differ (-want +got):\n%s", diff)
+	}
+}
+
+func TestOwnerOf(t *testing.T) {
+	token := &fleet.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "import-token-east", UID: ownerUID}}
+	if diff := cmp.Diff(owner(), OwnerOf(fleet.SchemeGroupVersion.WithKind("ClusterRegistrationToken"), token)); diff != "" {
+		t.Error(diff)
+	}
+}
