@@ -73,7 +73,7 @@ func Token(in TokenInput) TokenOutcome {
 	}
 	out := TokenOutcome{Children: importRights(token), Values: desiredValues(in), Status: *token.Status.DeepCopy()}
 	out.Status.SecretName, out.Status.Expires = "", expires
-	if expires != nil {
+	if limited(token) {
 		out.Recheck = expires.Time
 	}
 	switch held := heldToken(in); {
@@ -108,17 +108,25 @@ func tokenExpiry(token *fleet.ClusterRegistrationToken) *metav1.Time {
 }
 
 func ended(in TokenInput, expires *metav1.Time) bool {
-	limited := expires != nil && in.Token.Spec.TTL.Duration > 0
-	return in.TTLRequired && !limited || limited && in.Now.After(expires.Time)
+	if !limited(in.Token) {
+		return in.TTLRequired
+	}
+	return in.Now.After(expires.Time)
 }
 
-// importLifetime lets the bearer token end with the ClusterRegistrationToken, but not before the
-// API's minimum: the account's deletion ends it in time anyway.
+func limited(token *fleet.ClusterRegistrationToken) bool {
+	return token.Spec.TTL != nil && token.Spec.TTL.Duration > 0
+}
+
+// importLifetime lets the bearer token end with the ClusterRegistrationToken, within what the API
+// takes: the account's deletion ends it in time anyway. The API counts whole seconds: a part of one is
+// rounded up, or the bearer token would end a moment too early and be replaced in it.
 func importLifetime(expires *metav1.Time, now time.Time) time.Duration {
 	if expires == nil || !expires.After(now) {
 		return TokenLifetime
 	}
-	return max(expires.Sub(now), MinTokenLifetime)
+	left := (expires.Sub(now) + time.Second - 1).Truncate(time.Second)
+	return min(max(left, MinTokenLifetime), TokenLifetime)
 }
 
 // heldToken is the bearer token in the token's own Secret, if it works for the account there is now.

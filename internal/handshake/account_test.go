@@ -1,0 +1,81 @@
+package handshake_test
+
+import (
+	"encoding/base64"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/fleet-hub/fleet/internal/handshake"
+)
+
+func TestParseAccountToken(t *testing.T) {
+	tests := map[string]struct {
+		token string
+		want  handshake.AccountToken
+	}{
+		"a token of the TokenRequest API": {
+			token: boundJWT("uid-1", noon()),
+			want:  handshake.AccountToken{AccountUID: "uid-1", Expires: noon()},
+		},
+		"a token of the TokenRequest API without an end": {
+			token: boundJWT("uid-1", time.Time{}),
+			want:  handshake.AccountToken{AccountUID: "uid-1"},
+		},
+		"a token of a token Secret never ends": {
+			token: secretJWT("uid-2"),
+			want:  handshake.AccountToken{AccountUID: "uid-2"},
+		},
+		"an end of zero is none": {
+			token: jwt(map[string]any{"exp": 0, "kubernetes.io/serviceaccount/service-account.uid": "uid-3"}),
+			want:  handshake.AccountToken{AccountUID: "uid-3"},
+		},
+		"a fraction of a second is cut off": {
+			token: jwt(map[string]any{"exp": 1.9, "kubernetes.io/serviceaccount/service-account.uid": "uid-3"}),
+			want:  handshake.AccountToken{AccountUID: "uid-3", Expires: time.Unix(1, 0).UTC()},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := pure2(t, handshake.ParseAccountToken, test.token)
+			if err != nil {
+				t.Fatal(err)
+			}
+			expectEqual(t, "token", got, test.want)
+		})
+	}
+}
+
+func TestParseAccountTokenRefuses(t *testing.T) {
+	tests := map[string]string{
+		"nothing":                        "",
+		"a text":                         "letmein",
+		"two parts":                      "a.b",
+		"four parts":                     boundJWT("uid-1", noon()) + ".d",
+		"claims that are no base64":      "a.!.c",
+		"claims with padding":            "a." + base64.URLEncoding.EncodeToString([]byte(`{"a":1}`)) + ".c",
+		"claims that are no JSON":        "a." + base64.RawURLEncoding.EncodeToString([]byte(`{`)) + ".c",
+		"claims of the wrong type":       jwt(map[string]any{"kubernetes.io": "uid-1"}),
+		"an end that is no number":       jwt(map[string]any{"exp": "soon", "kubernetes.io/serviceaccount/service-account.uid": "u"}),
+		"a token of somebody else":       jwt(map[string]any{"sub": "alice", "exp": 1}),
+		"an account that has no UID":     boundJWT("", noon()),
+		"what a redacted recording says": "<JWT>",
+	}
+	for name, token := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := handshake.ParseAccountToken(token)
+			if !errors.Is(err, handshake.ErrNotAToken) {
+				t.Errorf("error %v, want ErrNotAToken", err)
+			}
+			expectEqual(t, "token", got, handshake.AccountToken{})
+		})
+	}
+}
+
+// The API takes lifetimes from ten minutes to 2^32 seconds; a longer one is an error there.
+func TestLifetimesAreWhatTheAPITakes(t *testing.T) {
+	if most := (1 << 32) * time.Second; handshake.TokenLifetime > most || handshake.TokenLifetime < most-time.Minute {
+		t.Errorf("TokenLifetime is %s, want just below %s", handshake.TokenLifetime, most)
+	}
+	expectEqual(t, "MinTokenLifetime", handshake.MinTokenLifetime, 10*time.Minute)
+}

@@ -1,0 +1,206 @@
+package handshake_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fleet-hub/fleet/internal/handshake"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// golden is a file of testdata with one section for each row of a table, headed by the row's sentence.
+type golden struct {
+	path     string
+	sections map[string]string
+	told     map[string]bool
+}
+
+const sectionHead = "# "
+
+// goldenOf reads the file. When the table is through, sections without a row are an error, or dropped by -update.
+func goldenOf(t *testing.T, name string) *golden {
+	t.Helper()
+	g := &golden{path: filepath.Join("testdata", name+".golden"), sections: map[string]string{}, told: map[string]bool{}}
+	content, err := os.ReadFile(g.path)
+	if err != nil && !(*update && os.IsNotExist(err)) {
+		t.Fatal(err)
+	}
+	for _, section := range strings.Split("\n"+string(content), "\n"+sectionHead)[1:] {
+		head, body, _ := strings.Cut(section, "\n")
+		g.sections[head] = strings.TrimSuffix(body, "\n") + "\n"
+	}
+	t.Cleanup(func() { g.finish(t) })
+	return g
+}
+
+// expect compares what is told about a row with its section.
+func (g *golden) expect(t *testing.T, sentence, got string) {
+	t.Helper()
+	g.told[sentence] = true
+	if *update {
+		g.sections[sentence] = got
+		return
+	}
+	if diff := cmp.Diff(g.sections[sentence], got); diff != "" {
+		t.Errorf("%s, %q (-want +got; -update rewrites it):\n%s", g.path, sentence, diff)
+	}
+}
+
+func (g *golden) finish(t *testing.T) {
+	if t.Failed() || flag.Lookup("test.run").Value.String() != "" {
+		return // not all rows have spoken
+	}
+	var content strings.Builder
+	for _, sentence := range slices.Sorted(mapKeys(g.sections)) {
+		switch {
+		case g.told[sentence]:
+			fmt.Fprintf(&content, "%s%s\n%s\n", sectionHead, sentence, g.sections[sentence])
+		case !*update:
+			t.Errorf("%s: no row says %q any more (-update drops it)", g.path, sentence)
+		}
+	}
+	if !*update {
+		return
+	}
+	if err := os.WriteFile(g.path, []byte(strings.TrimSuffix(content.String(), "\n")), 0o600); err != nil {
+		t.Error(err)
+	}
+}
+
+func mapKeys[V any](m map[string]V) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for key := range m {
+			if !yield(key) {
+				return
+			}
+		}
+	}
+}
+
+// told is a value as YAML for people: empty entries left out, bytes as text, durations as Go writes
+// them, and objects as one line each. The objects themselves are compared elsewhere, once and whole.
+func told(t *testing.T, value any) string { return inYAML(t, value, true) }
+
+// toldInFull is told with the objects as they are.
+func toldInFull(t *testing.T, value any) string { return inYAML(t, value, false) }
+
+func inYAML(t *testing.T, value any, brief bool) string {
+	t.Helper()
+	encoded, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var plain any
+	if err := json.Unmarshal(encoded, &plain); err != nil {
+		t.Fatal(err)
+	}
+	text, err := yaml.Marshal(forPeople("", plain, brief))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bearer.ReplaceAllStringFunc(string(text), func(token string) string {
+		parsed, err := handshake.ParseAccountToken(token)
+		if err != nil {
+			return token
+		}
+		return "<token of " + parsed.AccountUID + ">"
+	})
+}
+
+var bearer = regexp.MustCompile(`eyJ[\w-]+\.[\w-]+\.[\w-]+`)
+
+func forPeople(key string, value any, brief bool) any {
+	switch v := value.(type) {
+	case map[string]any:
+		if brief && v["kind"] != nil && v["metadata"] != nil {
+			return objectLine(v)
+		}
+		entries := map[string]any{}
+		for name, entry := range v {
+			if entry = forPeople(name, entry, brief); !isEmpty(entry) {
+				entries[name] = entry
+			}
+		}
+		return entries
+	case []any:
+		entries := []any{}
+		for _, entry := range v {
+			entries = append(entries, forPeople(key, entry, brief))
+		}
+		return entries
+	case string:
+		if key == "APIServerCA" || key == "Kubeconfig" || key == "values" {
+			return decoded(v)
+		}
+	case float64:
+		if key == "Lifetime" {
+			return time.Duration(v).String()
+		}
+	}
+	return value
+}
+
+// objectLine is an object without its content.
+func objectLine(object map[string]any) string {
+	meta, _ := object["metadata"].(map[string]any)
+	line := fmt.Sprint(object["kind"], " ")
+	if meta["namespace"] != nil {
+		line += fmt.Sprint(meta["namespace"], "/")
+	}
+	line += fmt.Sprint(meta["name"])
+	if object["type"] != nil {
+		line += fmt.Sprint(" of type ", object["type"])
+	}
+	return line
+}
+
+func decoded(text string) string {
+	if plain, err := base64.StdEncoding.DecodeString(text); err == nil {
+		return string(plain)
+	}
+	return text
+}
+
+func isEmpty(value any) bool {
+	switch v := value.(type) {
+	case nil:
+		return true
+	case string:
+		return v == "" || v == "0001-01-01T00:00:00Z"
+	case bool:
+		return !v
+	case map[string]any:
+		return len(v) == 0
+	case []any:
+		return len(v) == 0
+	}
+	return false
+}
+
+// lines are objects as one line each.
+func lines(t *testing.T, objects []runtime.Object) []string {
+	t.Helper()
+	var told []string
+	for _, object := range objects {
+		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		told = append(told, objectLine(fields))
+	}
+	return told
+}
