@@ -213,7 +213,7 @@ func TestStories(t *testing.T) {
 			w.tokens["import-2"] = true
 			w.bootstrapSecret("import-1")
 			w.later(time.Minute, "admin", "upgrades the chart with another token", func() {
-				w.grant = grantPlan{rights: 50 * time.Millisecond, account: 120 * time.Millisecond, credential: 150 * time.Millisecond}
+				w.grant = grantPlan{rights: 150 * time.Millisecond, account: 220 * time.Millisecond, credential: 250 * time.Millisecond}
 				w.bootstrapSecret("import-2")
 			})
 			w.run(2 * time.Minute)
@@ -224,7 +224,7 @@ func TestStories(t *testing.T) {
 			w.bootstrapSecret("import-1")
 			w.later(time.Minute, "hub", "deletes the bootstrap secret", func() { w.remove(names.AgentBootstrap) })
 			w.later(2*time.Minute, "hub", "delivers another", func() {
-				w.grant = grantPlan{rights: 50 * time.Millisecond, account: 120 * time.Millisecond, credential: 150 * time.Millisecond}
+				w.grant = grantPlan{rights: 150 * time.Millisecond, account: 220 * time.Millisecond, credential: 250 * time.Millisecond}
 				w.bootstrapSecret("import-2")
 			})
 			w.run(3 * time.Minute)

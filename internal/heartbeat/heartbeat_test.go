@@ -1,0 +1,248 @@
+package heartbeat
+
+import (
+	"bytes"
+	"context"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/rest"
+)
+
+// Time in a bubble begins at midnight of the year 2000.
+func TestRun(t *testing.T) {
+	down := errors.New("connection refused")
+	tests := map[string]struct {
+		interval time.Duration
+		chance   io.Reader
+		answers  []error // of the first heartbeats; the others are accepted
+		until    time.Duration
+		want     []string
+	}{
+		"at once, then every interval": {
+			interval: 15 * time.Minute, until: 40 * time.Minute,
+			want: []string{"00:00:00 sent", "first", "00:15:00 sent", "00:30:00 sent"},
+		},
+		"without an interval every 15 minutes": {
+			interval: 0, until: 40 * time.Minute,
+			want: []string{"00:00:00 sent", "first", "00:15:00 sent", "00:30:00 sent"},
+		},
+		"with a negative one too": {
+			interval: -time.Second, until: 20 * time.Minute,
+			want: []string{"00:00:00 sent", "first", "00:15:00 sent"},
+		},
+		"each interval is a little longer or shorter by chance": {
+			interval: 1000 * time.Second, chance: bytes.NewReader([]byte{0, 255, 128}), until: 50 * time.Minute,
+			want: []string{"00:00:00 sent", "first", "00:15:00 sent", "00:33:19 sent", "00:49:59 sent"},
+		},
+		"one that fails is tried again, ever later": {
+			interval: 15 * time.Minute, answers: []error{down, down, down, down, down, down, down, down, down}, until: 20 * time.Minute,
+			want: []string{
+				"00:00:00 failed", "00:00:01 failed", "00:00:03 failed", "00:00:07 failed", "00:00:15 failed", "00:00:31 failed",
+				"00:01:03 failed", "00:02:03 failed", "00:03:03 failed", "00:04:03 sent", "first", "00:19:03 sent",
+			},
+		},
+		"after a success the next failure is tried again soon": {
+			interval: time.Minute, answers: []error{nil, down, down, nil, down, nil}, until: 200 * time.Second,
+			want: []string{
+				"00:00:00 sent", "first", "00:01:00 failed", "00:01:01 failed", "00:01:03 sent", "00:02:03 failed", "00:02:04 sent", "00:03:04 sent",
+			},
+		},
+		"a short interval is not made longer by failures": {
+			interval: 3 * time.Second, answers: []error{down, down, down, down}, until: 11 * time.Second,
+			want: []string{"00:00:00 failed", "00:00:01 failed", "00:00:03 failed", "00:00:06 failed", "00:00:09 sent", "first"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), test.until)
+				defer cancel()
+				var got []string
+				answers := test.answers
+				o := Options{
+					Interval: test.interval, Random: test.chance, AgentNamespace: "ns",
+					Clock:   time.Now, //nolint:forbidigo // the bubble's clock
+					OnFirst: func() { got = append(got, "first") },
+				}
+				err := run(ctx, o.withDefaults(), func(context.Context, []byte) error {
+					var answer error
+					if len(answers) > 0 {
+						answer, answers = answers[0], answers[1:]
+					}
+					what := " sent"
+					if answer != nil {
+						what = " failed"
+					}
+					got = append(got, o.Clock().UTC().Format(time.TimeOnly)+what)
+					return answer
+				})
+				if err != nil {
+					t.Errorf("ended with %v", err)
+				}
+				if diff := cmp.Diff(test.want, got); diff != "" {
+					t.Errorf("heartbeats (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+// A heartbeat that is on its way when the agent leaves is nobody's failure.
+func TestRunLeaves(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var lines bytes.Buffer
+	o := Options{
+		Clock:   func() time.Time { return time.Time{} },
+		Log:     slog.New(slog.NewTextHandler(&lines, nil)),
+		OnFirst: func() { t.Error("none was accepted") },
+	}
+	err := run(ctx, o.withDefaults(), func(ctx context.Context, _ []byte) error {
+		cancel()
+		return ctx.Err()
+	})
+	if err != nil || lines.Len() > 0 {
+		t.Errorf("error %v, log:\n%s", err, lines.String())
+	}
+}
+
+func TestPatch(t *testing.T) {
+	east := time.FixedZone("east", 2*60*60)
+	tests := map[string]struct {
+		now       time.Time
+		namespace string
+		want      string
+	}{
+		"seconds, in UTC": {
+			now: time.Date(2026, 11, 21, 9, 44, 29, 123456789, east), namespace: "cattle-fleet-system",
+			want: `[{"op":"add","path":"/status/agent","value":{"lastSeen":"2026-11-21T07:44:29Z","namespace":"cattle-fleet-system"}}]`,
+		},
+		"another namespace": {
+			now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), namespace: "cattle-fleet-local-system",
+			want: `[{"op":"add","path":"/status/agent","value":{"lastSeen":"2026-01-02T03:04:05Z","namespace":"cattle-fleet-local-system"}}]`,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := patch(test.now, test.namespace)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, string(got)); diff != "" {
+				t.Errorf("patch (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPause(t *testing.T) {
+	tests := map[string]struct {
+		interval time.Duration
+		failed   int
+		want     time.Duration
+	}{
+		"after a success":             {time.Hour, 0, time.Hour},
+		"after one failure":           {time.Hour, 1, time.Second},
+		"after two":                   {time.Hour, 2, 2 * time.Second},
+		"after six":                   {time.Hour, 6, 32 * time.Second},
+		"after many":                  {time.Hour, 1000, time.Minute},
+		"never more than an interval": {20 * time.Second, 1000, 20 * time.Second},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := pause(test.interval, test.failed); got != test.want {
+				t.Errorf("pause %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestJitter(t *testing.T) {
+	tests := map[string]struct {
+		chance io.Reader
+		want   time.Duration
+	}{
+		"no chance at all":        {nil, time.Minute},
+		"a source that runs dry":  {iotest.ErrReader(io.EOF), time.Minute},
+		"a tenth shorter at most": {bytes.NewReader([]byte{0}), 54 * time.Second},
+		"the interval":            {bytes.NewReader([]byte{128}), time.Minute},
+		"nearly a tenth longer":   {bytes.NewReader([]byte{255}), 65953125 * time.Microsecond},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := jitter(time.Minute, test.chance); got != test.want {
+				t.Errorf("%s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// What arrives at the hub: one patch of the status, and nothing that needs another right.
+func TestRunOverTLS(t *testing.T) {
+	tests := map[string]struct {
+		answers []int
+		want    int // requests until the first is accepted
+	}{
+		"accepted at once":          {[]int{200}, 1},
+		"accepted after an outage":  {[]int{503, 200}, 2},
+		"accepted after a conflict": {[]int{409, 200}, 2},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var asked []string
+			answers := test.answers
+			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, err := io.ReadAll(r.Body)
+				if err != nil {
+					t.Error(err)
+				}
+				asked = append(asked, fmt.Sprintf("%s %s %s %s %s", r.Method, r.URL.RequestURI(), r.Header.Get("Content-Type"), r.Header.Get("Authorization"), body))
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(answers[0])
+				answers = answers[1:]
+				if _, err := w.Write([]byte("{}")); err != nil {
+					t.Error(err)
+				}
+			}))
+			defer server.Close()
+			ctx, cancel := context.WithCancel(t.Context())
+			err := Run(ctx, Options{
+				Hub: &rest.Config{Host: server.URL, BearerToken: "t", TLSClientConfig: rest.TLSClientConfig{
+					CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+				}},
+				ClusterNamespace: "fleet-default", ClusterName: "east", AgentNamespace: "cattle-fleet-system",
+				Interval: 10 * time.Millisecond,
+				Clock:    func() time.Time { return time.Date(2026, 11, 21, 7, 44, 29, 0, time.UTC) },
+				OnFirst:  cancel,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var want []string
+			for range test.want {
+				want = append(want, "PATCH /apis/fleet.cattle.io/v1alpha1/namespaces/fleet-default/clusters/east/status application/json-patch+json Bearer t "+
+					`[{"op":"add","path":"/status/agent","value":{"lastSeen":"2026-11-21T07:44:29Z","namespace":"cattle-fleet-system"}}]`)
+			}
+			if diff := cmp.Diff(want, asked); diff != "" {
+				t.Errorf("asked (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRunWithoutClient(t *testing.T) {
+	err := Run(t.Context(), Options{Hub: &rest.Config{Host: "https://hub", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("no")}}})
+	if err == nil {
+		t.Error("a configuration that makes no client was accepted")
+	}
+}
