@@ -1,0 +1,25 @@
+// Command fleetagent runs in a downstream cluster and does what its hub says.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	_ "golang.org/x/crypto/x509roots/fallback" // roots for images that have none
+
+	"github.com/fleet-hub/fleet/internal/cmd/agent"
+	"github.com/fleet-hub/fleet/internal/cmd/env"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := agent.New(env.OS, os.Stderr).ExecuteContext(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "fleetagent:", err)
+		os.Exit(1)
+	}
+}

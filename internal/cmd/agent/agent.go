@@ -1,0 +1,181 @@
+// Package agent is the command fleetagent: one cluster's end of Fleet.
+//
+//	flags, environment ─► health and metrics ─► leader election ─► register ─► heartbeat
+//	                                                                       └─► deploy
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/fleet-hub/fleet/internal/cmd/env"
+	"github.com/fleet-hub/fleet/internal/deploy"
+	"github.com/fleet-hub/fleet/internal/health"
+	"github.com/fleet-hub/fleet/internal/heartbeat"
+	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/logging"
+	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/register"
+	"github.com/fleet-hub/fleet/internal/version"
+)
+
+// New is the command. It writes its log to out.
+func New(environment env.Environment, out io.Writer) *cobra.Command {
+	var options env.Agent
+	command := &cobra.Command{
+		Use:   "fleetagent",
+		Short: "Registers this cluster with a hub and deploys the hub's bundles to it",
+		Args:  cobra.NoArgs,
+		// main prints the error, once and without the usage.
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := options.Complete(command.Flags(), environment); err != nil {
+				return err
+			}
+			return run(command.Context(), options, out)
+		},
+	}
+	options.Bind(command.Flags())
+	return command
+}
+
+// process is what the parts of one agent share.
+type process struct {
+	options env.Agent
+	own     *rest.Config
+	log     *slog.Logger
+	clock   func() time.Time
+	started time.Time
+	ready   *readiness
+}
+
+// run works until ctx ends, which is no error.
+func run(ctx context.Context, options env.Agent, out io.Writer) error {
+	clock := time.Now //nolint:forbidigo // the agent's one clock is made here
+	lines := logging.Options{Writer: out, Debug: options.Debug, Level: options.DebugLevel}
+	p := &process{
+		options: options, log: logging.New(lines), clock: clock, started: clock(),
+		ready: &readiness{state: &health.State{}},
+	}
+	logging.Bridge(p.log, lines)
+	listening, err := health.Start(ctx, health.Options{
+		HealthAddress: options.HealthAddress, MetricsAddress: options.MetricsAddress,
+		State: p.ready.state, Gatherer: registry(), Log: p.log,
+	})
+	if err != nil {
+		return err
+	}
+	p.log.Info("starting", "version", version.Version, "health", listening.Health, "metrics", listening.Metrics)
+	own, err := kube.LoadOwn(options.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	p.own = own.Config
+	if err := p.lead(ctx); err != nil && ctx.Err() == nil {
+		return err
+	}
+	p.log.Info("completed")
+	return nil
+}
+
+// lead works while this replica is the leader.
+func (p *process) lead(ctx context.Context) error {
+	if !p.options.LeaderElect {
+		return p.work(ctx)
+	}
+	p.ready.waiting()
+	if err := inherit(ctx, p.own, p.options.Namespace, p.options.Identity); err != nil {
+		p.log.Warn("looking for a lease left behind by this pod", "error", err) // it runs out by itself
+	}
+	return kube.Lead(ctx, kube.LeaderOptions{
+		Config:        p.own,
+		Namespace:     p.options.Namespace,
+		Name:          names.Agent,
+		Identity:      p.options.Identity,
+		LeaseDuration: p.options.Election.LeaseDuration,
+		RenewDeadline: p.options.Election.RenewDeadline,
+		RetryPeriod:   p.options.Election.RetryPeriod,
+		Log:           p.log,
+		OnStandby:     p.ready.standby,
+	}, p.work)
+}
+
+// work gets an identity and serves with it, and with the next should it be lost.
+func (p *process) work(ctx context.Context) error {
+	p.ready.leading()
+	local, err := kubernetes.NewForConfig(unbounded(p.own))
+	if err != nil {
+		return fmt.Errorf("building a client of this cluster: %w", err)
+	}
+	return register.Run(ctx, register.Options{
+		Local:     local,
+		Namespace: p.options.Namespace,
+		Pod:       p.options.Hostname,
+		Clock:     p.clock,
+		Random:    rand.Reader,
+		Log:       p.log,
+		OnStage:   p.ready.stage,
+	}, p.serve)
+}
+
+// serve is the agent's work with one identity: it ends with ctx, or with the first part that fails.
+func (p *process) serve(ctx context.Context, session register.Session) error {
+	parts, ctx := errgroup.WithContext(ctx)
+	parts.Go(func() error {
+		return heartbeat.Run(ctx, heartbeat.Options{
+			Hub:              session.Hub,
+			ClusterNamespace: session.ClusterNamespace,
+			ClusterName:      session.ClusterName,
+			AgentNamespace:   p.options.Namespace,
+			Interval:         p.options.CheckinInterval,
+			Clock:            p.clock,
+			Random:           rand.Reader,
+			Log:              p.log,
+			OnFirst: func() {
+				p.log.Info("first heartbeat accepted", "cluster", session.ClusterNamespace+"/"+session.ClusterName,
+					"sinceStart", p.clock().Sub(p.started).Round(time.Millisecond).String())
+			},
+		})
+	})
+	parts.Go(func() error {
+		return deploy.Run(ctx, deploy.Options{
+			Hub:                       session.Hub,
+			Namespace:                 session.DeploymentNamespace,
+			Local:                     unbounded(p.own),
+			AgentNamespace:            p.options.Namespace,
+			Scope:                     p.options.Scope,
+			Workers:                   p.options.BundleDeploymentWorkers,
+			GarbageCollectionInterval: max(0, session.Config.GarbageCollectionInterval.Duration),
+			Log:                       p.log,
+			Clock:                     p.clock,
+			OnWatching:                p.ready.watches,
+		})
+	})
+	return parts.Wait()
+}
+
+// unbounded is cfg for clients that also watch: their single requests are bounded by their contexts.
+func unbounded(cfg *rest.Config) *rest.Config {
+	cfg = rest.CopyConfig(cfg)
+	cfg.Timeout = 0
+	return cfg
+}
+
+// registry has the metrics of the process.
+func registry() *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return r
+}

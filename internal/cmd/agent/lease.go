@@ -1,0 +1,59 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/fleet-hub/fleet/internal/names"
+)
+
+// identitySeparator stands between the replica's name and the random part in the lease (kube.Lead).
+const identitySeparator = "_"
+
+// inherit frees the lease if the process that holds it is this pod's own predecessor.
+//
+// The holder's name is <pod>_<random>: unique for each process, so that no two ever take each other for
+// themselves. But a pod runs one agent process at a time, and kubelet starts the next only when the last has
+// ended: a holder with our pod's name and another random part is dead, and waiting until its lease runs out
+// would only make a killed agent be away for half a minute. Nobody else's lease is touched, the write is
+// bound to the version that was read, and the election itself decides who leads next.
+//
+// Outside a pod of the agent's Deployment, which gives its pods names that begin with its own, a name says
+// nothing about who is alive: two agents may run on one host, and with host networking HOSTNAME is the
+// node's name, which the next pod on it shares.
+func inherit(ctx context.Context, own *rest.Config, namespace, pod string) error {
+	if !strings.HasPrefix(pod, names.Agent+"-") {
+		return nil
+	}
+	client, err := coordinationv1client.NewForConfig(own)
+	if err != nil {
+		return err
+	}
+	return release(ctx, client.Leases(namespace), pod)
+}
+
+func release(ctx context.Context, leases coordinationv1client.LeaseInterface, pod string) error {
+	lease, err := leases.Get(ctx, names.Agent, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading Lease %s: %w", names.Agent, err)
+	}
+	holder := lease.Spec.HolderIdentity
+	if holder == nil || !strings.HasPrefix(*holder, pod+identitySeparator) {
+		return nil
+	}
+	lease = lease.DeepCopy()
+	lease.Spec.HolderIdentity = new(string)
+	if _, err := leases.Update(ctx, lease, metav1.UpdateOptions{}); err != nil && !apierrors.IsConflict(err) {
+		return fmt.Errorf("freeing Lease %s of %s: %w", names.Agent, *holder, err)
+	}
+	return nil
+}
