@@ -131,7 +131,7 @@ func forPeople(key string, value any, brief bool) any {
 		}
 		entries := map[string]any{}
 		for name, entry := range v {
-			if entry = forPeople(name, entry, brief); !isEmpty(entry) {
+			if entry = forPeople(childKey(key, name), entry, brief); !isEmpty(entry) {
 				entries[name] = entry
 			}
 		}
@@ -143,7 +143,7 @@ func forPeople(key string, value any, brief bool) any {
 		}
 		return entries
 	case string:
-		if key == "APIServerCA" || key == "Kubeconfig" || key == "values" {
+		if key == "APIServerCA" || key == "Kubeconfig" || key == secretData {
 			return decoded(v)
 		}
 	case float64:
@@ -152,6 +152,16 @@ func forPeople(key string, value any, brief bool) any {
 		}
 	}
 	return value
+}
+
+// secretData is the key of a Secret's data, all of which is bytes.
+const secretData = "data"
+
+func childKey(parent, name string) string {
+	if parent == secretData {
+		return secretData
+	}
+	return name
 }
 
 // objectLine is an object without its content.

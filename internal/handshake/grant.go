@@ -9,6 +9,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fleet-hub/fleet/internal/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -133,9 +134,10 @@ func rejected(reason, message string) GrantOutcome {
 }
 
 // ClusterOf is the Cluster a request speaks for: the one it was given, else the oldest of its client ID,
-// so that the answer does not depend on the order in which they are found.
+// so that the answer does not depend on the order in which they are found. A Cluster that is going gives
+// way to one that stays. What was granted stays with its Cluster, whatever client ID that has by now.
 func ClusterOf(in GrantInput) *fleet.Cluster {
-	if in.Named != nil && in.Named.Spec.ClientID == in.Request.Spec.ClientID {
+	if in.Named != nil && (in.Request.Status.Granted || in.Named.Spec.ClientID == in.Request.Spec.ClientID) {
 		return in.Named
 	}
 	found := append([]*fleet.Cluster(nil), in.Clusters...)
@@ -146,6 +148,9 @@ func ClusterOf(in GrantInput) *fleet.Cluster {
 		return nil
 	}
 	sort.Slice(found, func(i, j int) bool {
+		if going := found[i].DeletionTimestamp != nil; going != (found[j].DeletionTimestamp != nil) {
+			return !going
+		}
 		if !found[i].CreationTimestamp.Equal(&found[j].CreationTimestamp) {
 			return found[i].CreationTimestamp.Before(&found[j].CreationTimestamp)
 		}
@@ -159,7 +164,19 @@ func leaving(in GrantInput, cluster *fleet.Cluster) bool {
 	if in.Request.DeletionTimestamp != nil || cluster != nil && cluster.DeletionTimestamp != nil {
 		return true
 	}
-	return in.Request.Status.Granted && in.Named == nil
+	return in.Request.Status.Granted && (in.Named == nil || isAnother(in.Named, in.Request.OwnerReferences))
+}
+
+// isAnother says whether the owners tell of a Cluster that is gone: of this one's name, but not this one.
+func isAnother(cluster *fleet.Cluster, owners []metav1.OwnerReference) bool {
+	namesake := false
+	for _, owner := range owners {
+		if owner.Kind == "Cluster" && owner.UID == cluster.UID {
+			return false
+		}
+		namesake = namesake || owner.Kind == "Cluster" && owner.Name == cluster.Name
+	}
+	return namesake
 }
 
 // newCluster is the Cluster of a client the hub has not met. Its name follows from the client ID, so
@@ -178,12 +195,13 @@ func newCluster(in GrantInput) *fleet.Cluster {
 	}
 }
 
-// sanitized are the labels an agent may assert: none of ours but the name of its pod.
+// sanitized are the labels an agent may assert: none of ours but the name of its pod, and nothing that
+// is no label, with which the Cluster could never be created.
 func sanitized(proposed map[string]string) map[string]string {
 	labels := map[string]string{}
 	for key, value := range proposed {
 		ours := strings.HasPrefix(key, "fleet.cattle.io/") || strings.HasPrefix(key, "management.cattle.io/")
-		if !ours || key == fleet.LabelCreatedByAgentPod {
+		if (!ours || key == fleet.LabelCreatedByAgentPod) && len(validation.IsQualifiedName(key)) == 0 && len(validation.IsValidLabelValue(value)) == 0 {
 			labels[key] = value
 		}
 	}
@@ -227,7 +245,7 @@ func answered(in GrantInput) bool {
 // superseded are the older requests of the same client, once the agent was seen with the new credential.
 func superseded(in GrantInput, cluster *fleet.Cluster) []string {
 	before, noted := in.Request.Annotations[fleet.AnnotationLastSeenAtGrant]
-	if noted && before == lastSeen(cluster) {
+	if seen := lastSeen(cluster); noted && (seen == "" || seen == before) {
 		return nil // the old credential may be the only one in use
 	}
 	var older []string
@@ -282,7 +300,7 @@ func CredentialSecret(request *fleet.ClusterRegistration, registrationNamespace 
 // name the request, so that all three can be removed with it.
 func answerMeta(namespace, name, cluster string, request *fleet.ClusterRegistration) metav1.ObjectMeta {
 	meta := managed(namespace, name)
-	meta.Labels[fleet.LabelCluster] = cluster
+	meta.Labels[fleet.LabelCluster] = names.SafeConcat(cluster) // names may be longer than labels
 	meta.Annotations = map[string]string{
 		fleet.AnnotationClusterRegistration:          request.Name,
 		fleet.AnnotationClusterRegistrationNamespace: request.Namespace,

@@ -1,0 +1,142 @@
+package handshake_test
+
+import (
+	"time"
+
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/handshake"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// aRequest is ClusterRegistration request-1 of client c1 with token t1, made half a minute ago.
+func aRequest(modifiers ...func(*fleet.ClusterRegistration)) *fleet.ClusterRegistration {
+	return build(&fleet.ClusterRegistration{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: workspace, Name: "request-1", UID: "r1", CreationTimestamp: at(-30 * time.Second),
+			Labels: map[string]string{fleet.LabelRegistrationToken: "t1"},
+		},
+		Spec: fleet.ClusterRegistrationSpec{ClientID: "c1", ClientRandom: "random-1", ClusterLabels: map[string]string{"env": "dev"}},
+	}, modifiers)
+}
+
+func requestNamed(name string) func(*fleet.ClusterRegistration) {
+	return func(r *fleet.ClusterRegistration) {
+		r.Name, r.UID, r.Spec.ClientRandom = name, types.UID(name+"-uid"), "random of "+name
+	}
+}
+
+func requestClient(clientID string) func(*fleet.ClusterRegistration) {
+	return func(r *fleet.ClusterRegistration) { r.Spec.ClientID = clientID }
+}
+
+func requestMadeAt(t metav1.Time) func(*fleet.ClusterRegistration) {
+	return func(r *fleet.ClusterRegistration) { r.CreationTimestamp = t }
+}
+
+func requestLabels(labels map[string]string) func(*fleet.ClusterRegistration) {
+	return func(r *fleet.ClusterRegistration) { r.Spec.ClusterLabels = labels }
+}
+
+func requestGoing(r *fleet.ClusterRegistration) {
+	going := at(-time.Second)
+	r.DeletionTimestamp = &going
+}
+
+// requestOf means that the request has been told its Cluster.
+func requestOf(cluster string) func(*fleet.ClusterRegistration) {
+	return func(r *fleet.ClusterRegistration) { r.Status.ClusterName = cluster }
+}
+
+// requestOwned means that the Cluster of this name and UID owns the request.
+func requestOwned(cluster string, uid types.UID) func(*fleet.ClusterRegistration) {
+	return func(r *fleet.ClusterRegistration) {
+		r.OwnerReferences = append(r.OwnerReferences, metav1.OwnerReference{
+			APIVersion: "fleet.cattle.io/v1alpha1", Kind: "Cluster", Name: cluster, UID: uid,
+		})
+	}
+}
+
+// requestNoted means that this was the Cluster's heartbeat before the grant.
+func requestNoted(lastSeen string) func(*fleet.ClusterRegistration) {
+	return func(r *fleet.ClusterRegistration) {
+		r.Annotations = map[string]string{fleet.AnnotationLastSeenAtGrant: lastSeen}
+	}
+}
+
+// requestGranted means that the request was granted for Cluster east and is owned by it.
+func requestGranted(r *fleet.ClusterRegistration) {
+	r.Status.ClusterName, r.Status.Granted = "east", true
+	requestOwned("east", "cluster-uid")(r)
+}
+
+// requestGrantedAt adds the time of the grant, as our condition has it.
+func requestGrantedAt(t metav1.Time) func(*fleet.ClusterRegistration) {
+	return func(r *fleet.ClusterRegistration) {
+		requestGranted(r)
+		r.Status.Conditions = []genericcondition.GenericCondition{{
+			Type: fleet.ConditionGranted, Status: corev1.ConditionTrue, LastUpdateTime: t.Format(time.RFC3339),
+		}}
+	}
+}
+
+// grantInput is a request of which nothing else was found.
+func grantInput(modifiers ...func(*handshake.GrantInput)) handshake.GrantInput {
+	return *build(&handshake.GrantInput{Now: noon(), Request: aRequest(), Namespaces: hubNamespaces()}, modifiers)
+}
+
+func with(modifiers ...func(*fleet.ClusterRegistration)) func(*handshake.GrantInput) {
+	return func(in *handshake.GrantInput) { in.Request = aRequest(modifiers...) }
+}
+
+// found adds a Cluster with the request's client ID.
+func found(modifiers ...func(*fleet.Cluster)) func(*handshake.GrantInput) {
+	return func(in *handshake.GrantInput) { in.Clusters = append(in.Clusters, aCluster(modifiers...)) }
+}
+
+// named is the Cluster in the request's status.
+func named(modifiers ...func(*fleet.Cluster)) func(*handshake.GrantInput) {
+	return func(in *handshake.GrantInput) { in.Named = aCluster(modifiers...) }
+}
+
+// derived is the Cluster of the name that the client ID gives.
+func derived(modifiers ...func(*fleet.Cluster)) func(*handshake.GrantInput) {
+	return func(in *handshake.GrantInput) {
+		in.Derived = aCluster(append([]func(*fleet.Cluster){clusterNamed(derivedName)}, modifiers...)...)
+	}
+}
+
+// derivedName is the name of a Cluster made for client ID c1.
+const derivedName = "cluster-d0f631ca1ddb"
+
+func requestAccount(in *handshake.GrantInput) {
+	in.Account = anAccount(aCluster().Status.Namespace, "request-1-r1", "account-1")
+}
+
+func requestRights(in *handshake.GrantInput) { in.RightsExist = true }
+
+// credential means that this bearer token was handed out.
+func credential(bearer string) func(*handshake.GrantInput) {
+	return func(in *handshake.GrantInput) {
+		in.Credential = handshake.CredentialSecret(in.Request, in.Namespaces.Registration, handshake.Credential{
+			Token: bearer, DeploymentNamespace: aCluster().Status.Namespace, ClusterNamespace: workspace, ClusterName: "east",
+		})
+	}
+}
+
+func asked(in *handshake.GrantInput) { in.Asked = aToken() }
+
+func imported(in *handshake.GrantInput) {
+	in.Imported = aToken(func(t *fleet.ClusterRegistrationToken) { t.Name, t.UID = "import-token-east", "i1" })
+}
+
+func others(requests ...*fleet.ClusterRegistration) func(*handshake.GrantInput) {
+	return func(in *handshake.GrantInput) { in.Others = append(in.Others, requests...) }
+}
+
+func later(d time.Duration) func(*handshake.GrantInput) {
+	return func(in *handshake.GrantInput) { in.Now = in.Now.Add(d) }
+}

@@ -1,0 +1,285 @@
+package handshake_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func TestGrant(t *testing.T) {
+	forever := boundJWT("account-1", noon().Add(handshake.TokenLifetime))
+	type mod = func(*handshake.GrantInput)
+	// rightful is a request whose Cluster, account and rights are there.
+	rightful := func(more ...mod) handshake.GrantInput {
+		return grantInput(append([]mod{found(), asked, requestAccount, requestRights}, more...)...)
+	}
+	// granted is one that was granted and is its Cluster's.
+	granted := func(more ...mod) handshake.GrantInput {
+		return rightful(append([]mod{with(requestGranted), named()}, more...)...)
+	}
+	tests := map[string]struct {
+		in   handshake.GrantInput
+		want handshake.GrantStage
+	}{
+		// The Cluster.
+		"a client the hub has not met gets a Cluster":             {grantInput(), handshake.GrantAwaitingCluster},
+		"a client whose Cluster was made beforehand gets that":    {grantInput(found(clusterWithoutNamespace)), handshake.GrantAwaitingNamespace},
+		"a Cluster of the derived name and client ID is the one":  {grantInput(derived(clusterWithoutNamespace)), handshake.GrantAwaitingNamespace},
+		"a Cluster of the derived name and another client is not": {grantInput(derived(clusterClient("c2"))), handshake.GrantRejected},
+		"a client whose Cluster has another name gets it anyway":  {grantInput(derived(clusterClient("c2")), found()), handshake.GrantAwaitingRights},
+		"a request without a client ID is rejected":               {grantInput(with(requestClient(""))), handshake.GrantRejected},
+		"no Cluster without a client ID is handed to one without": {grantInput(with(requestClient("")), found(clusterClient(""))), handshake.GrantRejected},
+		"while it waits a request may change its Cluster":         {grantInput(with(requestOf("east")), named(clusterClient("c2"))), handshake.GrantAwaitingCluster},
+		"while it waits a request's Cluster may go":               {grantInput(with(requestOf("east"))), handshake.GrantAwaitingCluster},
+
+		// The owner.
+		"the Cluster becomes the request's owner": {grantInput(found()), handshake.GrantAwaitingRights},
+		"it becomes the only owner":               {grantInput(found(), with(requestOwned("east", "cluster-uid"), requestOwned("west", "west-uid"), requestNoted(""))), handshake.GrantAwaitingRights},
+		"it takes the place of another owner":     {grantInput(found(), with(requestOwned("west", "west-uid"))), handshake.GrantAwaitingRights},
+		"the heartbeat before the grant is noted": {grantInput(found(clusterSeen(at(-time.Minute)))), handshake.GrantAwaitingRights},
+		"what was noted once stays noted":         {grantInput(found(clusterSeen(at(-time.Minute))), with(requestNoted("2026-07-01T00:00:00Z"))), handshake.GrantAwaitingRights},
+		"an owner without a note gets one":        {grantInput(found(), with(requestOwned("east", "cluster-uid"))), handshake.GrantAwaitingRights},
+		"owner and note are written once":         {grantInput(found(), with(requestOwned("east", "cluster-uid"), requestNoted(""))), handshake.GrantAwaitingRights},
+
+		// The rights and the credential.
+		"an account without rights waits for them":       {grantInput(found(), requestAccount), handshake.GrantAwaitingRights},
+		"rights without their account wait for it":       {grantInput(found(), requestRights), handshake.GrantAwaitingRights},
+		"with account and rights a credential is made":   {rightful(), handshake.GrantMinting},
+		"a credential that works is all there is":        {rightful(credential(forever)), handshake.GrantDone},
+		"the token of a token secret works too":          {rightful(credential(secretJWT("account-1"))), handshake.GrantDone},
+		"rights that went are healed after the grant":    {granted(func(in *handshake.GrantInput) { in.RightsExist = false }), handshake.GrantAwaitingRights},
+		"an account that went is healed after the grant": {granted(func(in *handshake.GrantInput) { in.Account = nil }), handshake.GrantAwaitingRights},
+
+		// Lost credentials.
+		"a credential that was lost before its time is made again": {granted(), handshake.GrantMinting},
+		"in the second of its end it is still made again":          {granted(later(handshake.CredentialLife - 30*time.Second)), handshake.GrantMinting},
+		"after its time it is not":                                 {granted(later(handshake.CredentialLife)), handshake.GrantDone},
+		"a request that waited longer than that is still answered": {rightful(later(24 * time.Hour)), handshake.GrantMinting},
+		"a credential of an account that was made anew is renewed": {granted(credential(boundJWT("account-0", time.Time{}))), handshake.GrantMinting},
+		"a credential whose token has ended is renewed":            {granted(credential(boundJWT("account-1", noon()))), handshake.GrantMinting},
+		"a credential with no token is filled":                     {granted(credential("")), handshake.GrantMinting},
+		"a credential with a text for a token is renewed":          {granted(credential("letmein")), handshake.GrantMinting},
+		"a credential without its other keys is renewed":           {granted(credential(forever), func(in *handshake.GrantInput) { delete(in.Credential.Data, "clusterName") }), handshake.GrantMinting},
+		"a broken credential is renewed after its time, too":       {granted(credential("letmein"), later(24*time.Hour)), handshake.GrantMinting},
+
+		// Leaving.
+		"a request that goes leaves":                       {granted(credential(forever), with(requestGranted, requestGoing)), handshake.GrantLeaving},
+		"so does one that was never granted":               {grantInput(with(requestGoing)), handshake.GrantLeaving},
+		"a Cluster that goes takes its requests along":     {granted(named(clusterGoing)), handshake.GrantLeaving},
+		"a request for a Cluster that goes is not granted": {rightful(func(in *handshake.GrantInput) { clusterGoing(in.Clusters[0]) }), handshake.GrantLeaving},
+		"a Cluster that is gone takes its requests along":  {granted(func(in *handshake.GrantInput) { in.Named = nil }), handshake.GrantLeaving},
+		"also when another Cluster has the client ID by now": {granted(func(in *handshake.GrantInput) {
+			in.Named = nil
+			in.Clusters = []*fleet.Cluster{aCluster(clusterNamed("west"))}
+		}), handshake.GrantLeaving},
+		"a Cluster made anew under the name does not inherit": {granted(named(clusterUID("another-uid"))), handshake.GrantLeaving},
+		"nor does one with another client ID":                 {granted(named(clusterUID("another-uid"), clusterClient("c2"))), handshake.GrantLeaving},
+
+		// What was granted stays granted.
+		"a granted request stays where it is if the Cluster's client ID changes": {granted(credential(forever), named(clusterClient("c2")), func(in *handshake.GrantInput) { in.Clusters = nil }), handshake.GrantDone},
+		"one granted before there were notes is left as it is":                   {granted(credential(forever), later(24*time.Hour)), handshake.GrantDone},
+		"one that lost its owner gets it back":                                   {granted(credential(forever), with(requestGranted, func(r *fleet.ClusterRegistration) { r.OwnerReferences = nil })), handshake.GrantDone},
+		"a Cluster that lost its status does not cost the rights":                {granted(named(clusterWithoutNamespace)), handshake.GrantAwaitingNamespace},
+	}
+	golden := goldenOf(t, "grant")
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := pure(t, handshake.Grant, test.in)
+			expectEqual(t, "stage", got.Stage, test.want)
+			golden.expect(t, name, told(t, got))
+			checkGrantOutcome(t, test.in, got)
+		})
+	}
+}
+
+// checkGrantOutcome holds for every request.
+func checkGrantOutcome(t *testing.T, in handshake.GrantInput, out handshake.GrantOutcome) {
+	t.Helper()
+	switch out.Stage {
+	case handshake.GrantLeaving, handshake.GrantRejected, handshake.GrantAwaitingCluster, handshake.GrantAwaitingNamespace:
+		if len(out.Children) != 0 || out.Mint != nil {
+			t.Errorf("rights in stage %s", out.Stage)
+		}
+	default:
+		if len(out.Children) != 5 {
+			t.Errorf("%d children in stage %s: the set only grows", len(out.Children), out.Stage)
+		}
+	}
+	if (out.Mint != nil) != (out.Stage == handshake.GrantMinting) || out.Mint == nil && out.Reader != nil {
+		t.Error("a bearer token is asked for in stage Minting and in no other")
+	}
+	if (out.CreateCluster != nil) != (out.Stage == handshake.GrantAwaitingCluster) {
+		t.Error("a Cluster is created in stage AwaitingCluster and in no other")
+	}
+	if in.Request.Status.Granted && !out.Granted {
+		t.Error("what was granted is not granted any more")
+	}
+	if (out.Reason != "") != (out.Stage == handshake.GrantRejected) || (out.Reason == "") != (out.Message == "") {
+		t.Error("a rejection has a reason and says what to do, and nothing else has")
+	}
+}
+
+// Two requests of one client, whatever the order in which the Clusters are found, get the same Cluster.
+func TestGrantPicksOneCluster(t *testing.T) {
+	tests := map[string]struct {
+		derived  *fleet.Cluster
+		clusters []*fleet.Cluster
+		want     string
+	}{
+		"the oldest": {
+			clusters: []*fleet.Cluster{aCluster(clusterNamed("b"), clusterMadeAt(at(-2*time.Hour))), aCluster(clusterNamed("a"), clusterMadeAt(at(-time.Hour)))},
+			want:     "b",
+		},
+		"of the same age the first by name": {
+			clusters: []*fleet.Cluster{aCluster(clusterNamed("c")), aCluster(clusterNamed("a")), aCluster(clusterNamed("b"))},
+			want:     "a",
+		},
+		"one made beforehand, rather than one made for the client later": {
+			derived:  aCluster(clusterNamed(derivedName), clusterMadeAt(at(-time.Minute))),
+			clusters: []*fleet.Cluster{aCluster(clusterNamed("z"))},
+			want:     "z",
+		},
+		"one that stays, rather than an older one that goes": {
+			clusters: []*fleet.Cluster{aCluster(clusterNamed("a"), clusterMadeAt(at(-2*time.Hour)), clusterGoing), aCluster(clusterNamed("b"))},
+			want:     "b",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			permute(test.clusters, func(clusters []*fleet.Cluster) {
+				in := grantInput(func(in *handshake.GrantInput) { in.Clusters, in.Derived = clusters, test.derived })
+				expectEqual(t, "cluster", pure(t, handshake.Grant, in).ClusterName, test.want)
+			})
+		})
+	}
+}
+
+// permute calls with every order of the elements.
+func permute[T any](of []T, call func([]T)) {
+	if len(of) == 0 {
+		call(nil)
+		return
+	}
+	for i := range of {
+		rest := slices.Delete(slices.Clone(of), i, i+1)
+		permute(rest, func(tail []T) { call(append([]T{of[i]}, tail...)) })
+	}
+}
+
+func TestGrantNewCluster(t *testing.T) {
+	tests := map[string]struct {
+		proposed map[string]string
+		ignore   bool
+		want     map[string]string
+	}{
+		"a new Cluster carries the agent's labels and its own name": {
+			proposed: map[string]string{"env": "dev", "example.com/zone": ""},
+			want:     map[string]string{"env": "dev", "example.com/zone": "", fleet.LabelCluster: derivedName},
+		},
+		"an agent without labels gives none": {want: map[string]string{fleet.LabelCluster: derivedName}},
+		"labels of the managers are dropped": {
+			proposed: map[string]string{"management.cattle.io/cluster-name": "c-abc", "fleet.cattle.io/managed": "true", "fleet.cattle.io/cluster-management": "x", "env": "dev"},
+			want:     map[string]string{"env": "dev", fleet.LabelCluster: derivedName},
+		},
+		"the name of the agent's pod is kept": {
+			proposed: map[string]string{fleet.LabelCreatedByAgentPod: "fleet-agent-0"},
+			want:     map[string]string{fleet.LabelCreatedByAgentPod: "fleet-agent-0", fleet.LabelCluster: derivedName},
+		},
+		"nobody gives a Cluster another's name": {
+			proposed: map[string]string{fleet.LabelCluster: "somebody-else"},
+			want:     map[string]string{fleet.LabelCluster: derivedName},
+		},
+		"what is no label does not keep the Cluster from being made": {
+			proposed: map[string]string{"a b": "x", "": "x", "long": strings.Repeat("x", 64), "place": "Zürich", "ok": "x"},
+			want:     map[string]string{"ok": "x", fleet.LabelCluster: derivedName},
+		},
+		"where labels are ignored, all of them are": {
+			proposed: map[string]string{"env": "dev", fleet.LabelCreatedByAgentPod: "fleet-agent-0"}, ignore: true,
+			want: map[string]string{fleet.LabelCluster: derivedName},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := pure(t, handshake.Grant, grantInput(with(requestLabels(test.proposed)), func(in *handshake.GrantInput) { in.IgnoreLabels = test.ignore }))
+			want := &fleet.Cluster{Spec: fleet.ClusterSpec{ClientID: "c1"}}
+			want.APIVersion, want.Kind = "fleet.cattle.io/v1alpha1", "Cluster"
+			want.Namespace, want.Name, want.Labels = workspace, derivedName, test.want
+			expectEqual(t, "cluster", got.CreateCluster, want)
+		})
+	}
+	expectEqual(t, "the name given by a client ID", names.Cluster("c1"), derivedName)
+}
+
+// Who may read a credential: the account of the token that the agent asked with, and nobody else.
+func TestGrantReader(t *testing.T) {
+	const creds = "request-1-creds"
+	tests := map[string]struct {
+		asked, imported bool
+		want            string
+	}{
+		"the token the request names":                          {asked: true, want: "t1-u1"},
+		"the token the request names, also of an imported one": {asked: true, imported: true, want: "t1-u1"},
+		"an old agent that names none, of an imported Cluster": {imported: true, want: "import-token-east-i1"},
+		"an agent that names none, of a Cluster not imported":  {},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := grantInput(found(), requestAccount, requestRights)
+			if test.asked {
+				asked(&in)
+			}
+			if test.imported {
+				imported(&in)
+			}
+			out := pure(t, handshake.Grant, in)
+			expectEqual(t, "stage", out.Stage, handshake.GrantMinting)
+			expectReader(t, out.Reader, creds, test.want)
+		})
+	}
+}
+
+func expectReader(t *testing.T, reader []runtime.Object, name, account string) {
+	t.Helper()
+	if account == "" {
+		expectEqual(t, "reader", reader, []runtime.Object(nil))
+		return
+	}
+	expectEqual(t, "reader", told(t, reader), "- Role cattle-fleet-clusters-system/"+name+"\n- RoleBinding cattle-fleet-clusters-system/"+name+"\n")
+	full := toldInFull(t, reader)
+	for _, part := range []string{
+		"resourceNames:\n    - " + names.CredentialSecret("c1", "random-1") + "\n",
+		"- kind: ServiceAccount\n    name: " + account + "\n    namespace: fleet-default\n",
+	} {
+		if !strings.Contains(full, part) {
+			t.Errorf("reader lacks %q:\n%s", part, full)
+		}
+	}
+}
+
+func TestGrantObjects(t *testing.T) {
+	golden := goldenOf(t, "grant-objects")
+	tests := map[string][]func(*handshake.GrantInput){
+		"a request": nil,
+		"a request for a Cluster whose name is no label": {func(in *handshake.GrantInput) {
+			in.Clusters = []*fleet.Cluster{aCluster(clusterNamed("a." + strings.Repeat("long.", 15) + "name"))}
+		}},
+	}
+	for name, modifiers := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := grantInput(append([]func(*handshake.GrantInput){found(), asked, requestAccount, requestRights}, modifiers...)...)
+			out := pure(t, handshake.Grant, in)
+			out.Credential.Token = "jwt"
+			secret := pure(t, func(c handshake.Credential) runtime.Object {
+				return handshake.CredentialSecret(in.Request, in.Namespaces.Registration, c)
+			}, out.Credential)
+			golden.expect(t, name, toldInFull(t, append(append(out.Children, out.Reader...), secret)))
+		})
+	}
+}
