@@ -33,13 +33,16 @@ var (
 )
 
 // Templater fills in what options take from a cluster. It is made once for many
-// clusters; the functions of templates are costly to collect.
+// clusters, which mostly have the same templates, and is not safe for concurrent use.
 type Templater struct {
 	functions template.FuncMap
+	parsed    map[string]*template.Template
 }
 
 // NewTemplater is ready for use.
-func NewTemplater() *Templater { return &Templater{functions: functions()} }
+func NewTemplater() *Templater {
+	return &Templater{functions: functions(), parsed: map[string]*template.Template{}}
+}
 
 // Template fills in what the values of merged options take from one cluster: its
 // labels, annotations, names and template values (bundles.md §3.6). A cluster
@@ -102,7 +105,7 @@ func (t *Templater) render(helm *fleet.HelmOptions, data map[string]any) error {
 // renderYAML runs a template and reads what it writes as YAML. Whole numbers keep
 // all their digits.
 func (t *Templater) renderYAML(name, text string, data map[string]any) (any, error) {
-	parsed, err := template.New(name).Delims("${", "}").Option("missingkey=error").Funcs(t.functions).Parse(text)
+	parsed, err := t.parse(name, text)
 	if err != nil {
 		return nil, err
 	}
@@ -119,6 +122,19 @@ func (t *Templater) renderYAML(name, text string, data map[string]any) (any, err
 		return nil, err
 	}
 	return value, nil
+}
+
+func (t *Templater) parse(name, text string) (*template.Template, error) {
+	key := name + "\x00" + text
+	if parsed, done := t.parsed[key]; done {
+		return parsed, nil
+	}
+	parsed, err := template.New(name).Delims("${", "}").Option("missingkey=error").Funcs(t.functions).Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	t.parsed[key] = parsed
+	return parsed, nil
 }
 
 // limited collects a template's output up to maxRendered.

@@ -1,0 +1,256 @@
+package targeting
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const (
+	newID = "s-1:f7707c92b8af72b2cbcda0cb3b72eb59845164574625ed29695c152db2bbd3c6"
+	oldID = "s-0:2b3eb1c0044dd55963b580c402f9703533c40396e53a2aa27a2ba991ec15d145"
+)
+
+// newTarget is the newest state of ws/web in cluster east.
+func newTarget(t testing.TB, modifiers ...func(*fleet.Cluster)) Target {
+	return Target{
+		Cluster:      cluster("east", modifiers...),
+		Options:      options(t, `{"defaultNamespace":"ns","helm":{"values":{"a":1}},"keepResources":true}`),
+		DeploymentID: newID,
+	}
+}
+
+func paused(b *fleet.Bundle) { b.Spec.Paused = true }
+
+func deploymentLabelsOf(content string, pairs ...string) map[string]string {
+	return merged(map[string]string{
+		"fleet.cattle.io/bundle-name": "web", "fleet.cattle.io/bundle-namespace": "ws", "fleet.cattle.io/managed": "true",
+		"fleet.cattle.io/cluster": "east", "fleet.cattle.io/cluster-namespace": "ws", "fleet.cattle.io/content-name": content,
+	}, pairs)
+}
+
+// existing runs an older state, with values, and was touched by the server.
+func existing(t testing.TB) *fleet.BundleDeployment {
+	old := options(t, `{"helm":{}}`)
+	return &fleet.BundleDeployment{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "cluster-ws-east", Name: "web", UID: "u", ResourceVersion: "5", Finalizers: []string{"fleet.cattle.io/bundle-deployment-finalizer", "other"},
+			Labels: merged(nil, []string{"old", "label"}), Annotations: map[string]string{"a": "b"},
+		},
+		Spec: fleet.BundleDeploymentSpec{
+			StagedOptions: old, StagedDeploymentID: oldID, Options: old, DeploymentID: oldID,
+			ValuesHash: oldValues().Hash(), DownstreamResourcesGeneration: 7, WaitingForValues: true,
+		},
+		Status: fleet.BundleDeploymentStatus{AppliedDeploymentID: oldID},
+	}
+}
+
+func oldValues() *Values {
+	return &Values{Current: []byte(`{"old":true}`), Staged: []byte(`{"old":true}`)}
+}
+
+func TestDeploymentOfANewTarget(t *testing.T) {
+	got, err := Deployment(DeploymentInput{Bundle: bundle(), Target: newTarget(t), Verdict: Promote})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stripped := options(t, `{"defaultNamespace":"ns","helm":{},"keepResources":true}`)
+	values := Values{Current: []byte(`{"a":1}`), Staged: []byte(`{"a":1}`)}
+	want := DeploymentOutcome{
+		Deployment: &fleet.BundleDeployment{
+			TypeMeta: metav1.TypeMeta{APIVersion: "fleet.cattle.io/v1alpha1", Kind: "BundleDeployment"},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "cluster-ws-east", Name: "web", Labels: deploymentLabelsOf("s-1"),
+				Finalizers: []string{"fleet.cattle.io/bundle-deployment-finalizer"},
+			},
+			Spec: fleet.BundleDeploymentSpec{
+				StagedOptions: stripped, StagedDeploymentID: newID, Options: stripped, DeploymentID: newID, ValuesHash: values.Hash(),
+			},
+		},
+		Values: values,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("outcome (-want +got):\n%s", diff)
+	}
+}
+
+func TestDeploymentOfAnExistingTarget(t *testing.T) {
+	stripped := options(t, `{"defaultNamespace":"ns","helm":{},"keepResources":true}`)
+	promoted := existing(t)
+	promoted.Labels = deploymentLabelsOf("s-1")
+	promoted.Spec = fleet.BundleDeploymentSpec{
+		StagedOptions: stripped, StagedDeploymentID: newID, Options: stripped, DeploymentID: newID,
+		ValuesHash: Values{Current: []byte(`{"a":1}`), Staged: []byte(`{"a":1}`)}.Hash(), DownstreamResourcesGeneration: 7,
+	}
+	stagedValues := Values{Current: []byte(`{"old":true}`), Staged: []byte(`{"a":1}`)}
+	staged := existing(t)
+	staged.Labels = deploymentLabelsOf("s-1")
+	staged.Spec.Paused, staged.Spec.WaitingForValues = true, false
+	staged.Spec.StagedOptions, staged.Spec.StagedDeploymentID, staged.Spec.ValuesHash = stripped, newID, stagedValues.Hash()
+	lost := staged.DeepCopy()
+	lost.Spec.ValuesHash, lost.Spec.WaitingForValues = oldValues().Hash(), true
+	changedValues := &Values{Current: []byte(`{"tampered":true}`)}
+	tests := map[string]struct {
+		verdict Verdict
+		values  *Values
+		want    DeploymentOutcome
+	}{
+		"promoted, the newest state is the agent's": {
+			Promote, nil, DeploymentOutcome{Deployment: promoted, Values: Values{Current: []byte(`{"a":1}`), Staged: []byte(`{"a":1}`)}},
+		},
+		"staged, the agent keeps what it has": {Stage, oldValues(), DeploymentOutcome{Deployment: staged, Values: stagedValues}},
+		"with its values lost it waits":       {Stage, nil, DeploymentOutcome{Deployment: lost, KeepSecret: true}},
+		"with its values changed it waits":    {Stage, changedValues, DeploymentOutcome{Deployment: lost, KeepSecret: true}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := DeploymentInput{Bundle: bundle(), Target: newTarget(t), Verdict: test.verdict, Existing: existing(t), Values: test.values}
+			if test.verdict == Stage {
+				in.Bundle = bundle(paused)
+			}
+			got, err := Deployment(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("outcome (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(existing(t), in.Existing); diff != "" {
+				t.Errorf("the existing one was changed:\n%s", diff)
+			}
+			if diff := cmp.Diff(newTarget(t), in.Target); diff != "" {
+				t.Errorf("the target was changed:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestStagedWithoutValues(t *testing.T) {
+	in := DeploymentInput{Bundle: bundle(paused), Target: newTarget(t), Verdict: Stage}
+	in.Target.Options = options(t, `{"helm":{}}`)
+	got, err := Deployment(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fleet.BundleDeploymentSpec{Paused: true, StagedOptions: options(t, `{"helm":{}}`), StagedDeploymentID: newID}
+	if diff := cmp.Diff(want, got.Deployment.Spec); diff != "" {
+		t.Errorf("spec (-want +got):\n%s", diff)
+	}
+	if !got.Values.Empty() || got.KeepSecret {
+		t.Errorf("a Secret is wanted: %+v", got)
+	}
+}
+
+func TestDerivedFields(t *testing.T) {
+	tests := map[string]struct {
+		bundle  *fleet.Bundle
+		cluster func(*fleet.Cluster)
+		options string
+		want    func(*fleet.BundleDeploymentSpec)
+	}{
+		"a paused Bundle":  {bundle(paused), nil, `{}`, func(s *fleet.BundleDeploymentSpec) { s.Paused = true }},
+		"a paused Cluster": {bundle(), func(c *fleet.Cluster) { c.Spec.Paused = true }, `{}`, func(s *fleet.BundleDeploymentSpec) { s.Paused = true }},
+		"off schedule":     {bundle(), func(c *fleet.Cluster) { c.Status.Scheduled = true }, `{}`, func(s *fleet.BundleDeploymentSpec) { s.OffSchedule = true }},
+		"on schedule":      {bundle(), func(c *fleet.Cluster) { c.Status.Scheduled, c.Status.ActiveSchedule = true, true }, `{}`, func(*fleet.BundleDeploymentSpec) {}},
+		"drift": {bundle(), nil, `{"correctDrift":{"enabled":true}}`, func(s *fleet.BundleDeploymentSpec) {
+			s.CorrectDrift = &fleet.CorrectDrift{Enabled: true}
+		}},
+		"dependencies": {bundle(func(b *fleet.Bundle) { b.Spec.DependsOn = []fleet.BundleRef{{Name: "db"}} }), nil, `{}`, func(s *fleet.BundleDeploymentSpec) {
+			s.DependsOn = []fleet.BundleRef{{Name: "db"}}
+		}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			target := newTarget(t)
+			target.Options = options(t, test.options)
+			if test.cluster != nil {
+				test.cluster(target.Cluster)
+			}
+			got, err := Deployment(DeploymentInput{Bundle: test.bundle, Target: target, Verdict: Promote})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := fleet.BundleDeploymentSpec{
+				StagedOptions: options(t, test.options), StagedDeploymentID: newID, Options: options(t, test.options), DeploymentID: newID,
+			}
+			test.want(&want)
+			if diff := cmp.Diff(want, got.Deployment.Spec); diff != "" {
+				t.Errorf("spec (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDeploymentLabels(t *testing.T) {
+	b := bundle(func(b *fleet.Bundle) {
+		b.Labels = map[string]string{
+			"team": "a", "fleet.cattle.io/commit": "c", "fleet.cattle.io/managed": "false", "objectset.rio.cattle.io/hash": "h",
+			"management.cattle.io/x": "y", "kubectl.kubernetes.io/x": "y", "cattle.io/creator": "me",
+		}
+	})
+	tests := map[string]struct {
+		id   string
+		want map[string]string
+	}{
+		"those of users and of Fleet": {newID, deploymentLabelsOf("s-1", "team", "a", "fleet.cattle.io/commit", "c")},
+		"without a manifest there is no Content": {":abc", map[string]string{
+			"fleet.cattle.io/bundle-name": "web", "fleet.cattle.io/bundle-namespace": "ws", "fleet.cattle.io/managed": "true",
+			"fleet.cattle.io/cluster": "east", "fleet.cattle.io/cluster-namespace": "ws", "team": "a", "fleet.cattle.io/commit": "c",
+		}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			target := newTarget(t)
+			target.DeploymentID = test.id
+			got, err := Deployment(DeploymentInput{Bundle: b, Target: target, Verdict: Promote})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, got.Deployment.Labels); diff != "" {
+				t.Errorf("labels (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// What is written and read back must count as the same, or it is written for ever.
+func TestSame(t *testing.T) {
+	target := newTarget(t)
+	target.Options = options(t, `{"yaml":{},"helm":{"valuesFrom":[],"templateValues":{},"values":{"a":1}},"namespaceLabels":{},"downstreamResources":[],"diff":{},"correctDrift":{}}`)
+	out, err := Deployment(DeploymentInput{Bundle: bundle(), Target: target, Verdict: Promote})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(out.Deployment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read fleet.BundleDeployment
+	if err := json.Unmarshal(text, &read); err != nil {
+		t.Fatal(err)
+	}
+	if !Same(&read, out.Deployment) {
+		t.Errorf("what is read back differs: %s", cmp.Diff(out.Deployment, &read))
+	}
+	again, err := Deployment(DeploymentInput{Bundle: bundle(), Target: target, Verdict: Promote, Existing: &read})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !Same(&read, again.Deployment) {
+		t.Errorf("the second round differs: %s", cmp.Diff(&read, again.Deployment))
+	}
+	for name, change := range map[string]func(*fleet.BundleDeployment){
+		"a label":  func(bd *fleet.BundleDeployment) { bd.Labels["a"] = "b" },
+		"the spec": func(bd *fleet.BundleDeployment) { bd.Spec.Paused = true },
+	} {
+		changed := read.DeepCopy()
+		change(changed)
+		if Same(&read, changed) {
+			t.Errorf("%s makes no difference", name)
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package targeting
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// Caches list objects in any order; the outcome must not depend on it.
+func TestTheOrderOfInputNeverMatters(t *testing.T) {
+	random := rand.New(rand.NewSource(3))
+	var clusters []*fleet.Cluster
+	for i := range 30 {
+		clusters = append(clusters, cluster(fmt.Sprint("c", i), labelled("env", []string{"dev", "prod", "test"}[i%3], "n", fmt.Sprint(i))))
+	}
+	groups := []*fleet.ClusterGroup{
+		group("dev", "env", "dev", groupLabelled("tier", "low")), group("prod", "env", "prod", groupLabelled("tier", "high")),
+		group("prod-too", "env", "prod", groupLabelled("tier", "high", "x", "y")),
+	}
+	b := bundle(allMatches, targets(
+		inGroup("prod", setting("a", "${ .ClusterLabels.n }")),
+		everywhere(setting("b", "global.fleet.clusterLabels.env")),
+		fleet.BundleTarget{ClusterGroupSelector: selector("tier", "high")},
+		in("c3"),
+	), restrictions(fleet.BundleTargetRestriction{ClusterGroupSelector: selector("tier", "high")}, fleet.BundleTargetRestriction{ClusterName: "c3"}))
+	want := asText(t, targetsOf(t, b, clusters, groups...))
+	for range 50 {
+		random.Shuffle(len(clusters), func(i, j int) { clusters[i], clusters[j] = clusters[j], clusters[i] })
+		random.Shuffle(len(groups), func(i, j int) { groups[i], groups[j] = groups[j], groups[i] })
+		if diff := cmp.Diff(want, asText(t, targetsOf(t, b, clusters, groups...))); diff != "" {
+			t.Fatalf("another order, another outcome (-want +got):\n%s", diff)
+		}
+	}
+	if len(want) != 11 {
+		t.Errorf("%d clusters were picked, want the 10 of prod and c3", len(want))
+	}
+}
+
+// asText is what a target becomes on the wire, with its cluster.
+func asText(t testing.TB, targets []Target) (out []string) {
+	t.Helper()
+	for _, target := range targets {
+		if target.Err != nil {
+			t.Fatal(target.Err)
+		}
+		text, err := json.Marshal(target.Options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, target.Cluster.Name+" "+target.DeploymentID+" "+string(text))
+	}
+	return out
+}
+
+// Adding a cluster must leave every other cluster's deployment as it is.
+func TestClustersDoNotInfluenceEachOther(t *testing.T) {
+	clusters := []*fleet.Cluster{cluster("a", labelled("n", "1")), cluster("b", labelled("n", "2")), cluster("c")}
+	b := bundle(targets(everywhere(setting("n", "${ .ClusterLabels.n }"), namespaceLabel("a", "b"))))
+	var one []string
+	for _, c := range clusters {
+		one = append(one, asText(t, targetsOf(t, b, []*fleet.Cluster{c}))...)
+	}
+	all := asText(t, targetsOf(t, b, clusters))
+	slices.Sort(one)
+	if diff := cmp.Diff(one, all); diff != "" {
+		t.Errorf("together they differ (-alone +together):\n%s", diff)
+	}
+}
+
+func FuzzTemplate(f *testing.F) {
+	f.Add(`{"a":"${ .ClusterName }"}`, "b: ${ .ClusterLabels.env }")
+	f.Add(`{"a":"global.fleet.clusterLabels.env","b":[{"c":"global.fleet.clusterLabels."}]}`, "")
+	f.Add(`{"a":{"b":null}}`, "${ fail \"x\" }")
+	f.Fuzz(func(t *testing.T, values, template string) {
+		var parsed fleet.GenericMap
+		if err := json.Unmarshal([]byte(values), &parsed); err != nil {
+			return
+		}
+		in := fleet.BundleDeploymentOptions{Helm: &fleet.HelmOptions{Values: &parsed, TemplateValues: map[string]string{"key": template}}}
+		if err := NewTemplater().Template(&in, templated(t, "")); err != nil {
+			return
+		}
+		if _, err := DeploymentID("s-1", in); err != nil {
+			t.Errorf("values that templating accepted have no ID: %v", err)
+		}
+	})
+}
+
+func FuzzInjectValues(f *testing.F) {
+	f.Add([]byte(`{"key":"value"}`))
+	f.Add([]byte(`null`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		data := map[string][]byte{KeyBundleValues: text}
+		b := bundle(func(b *fleet.Bundle) { b.Spec.ValuesHash = BundleValuesHash(data) })
+		injected, err := InjectValues(b, data)
+		if err == nil && injected.Spec.Helm == nil {
+			t.Errorf("%q was accepted and lost", text)
+		}
+	})
+}
+
+func BenchmarkTargets(b *testing.B) {
+	var clusters []*fleet.Cluster
+	for i := range 1000 {
+		clusters = append(clusters, cluster(fmt.Sprint("c", i), labelled("env", "dev")))
+	}
+	for name, in := range map[string]*fleet.Bundle{
+		"one of 1000":             bundle(targets(in("c500"))),
+		"1000 without templating": bundle(targets(everywhere())),
+		"1000 with templating":    bundle(targets(everywhere(setting("name", "${ .ClusterName }")))),
+	} {
+		selection, err := NewSelection(in)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				selection.Targets("s-1", clusters, Groups{})
+			}
+		})
+	}
+}
