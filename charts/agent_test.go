@@ -305,19 +305,29 @@ func TestAgentValuesHaveTheirEffect(t *testing.T) {
 		"extraEnv": {"extraEnv: [{name: B, value: '2'}, {name: A}]", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) {
 			c.Env = append(c.Env, corev1.EnvVar{Name: "B", Value: "2"}, corev1.EnvVar{Name: "A"})
 		}},
-		"debug":                         {"debug: true\ndebugLevel: 3", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) { c.Command = append(c.Command, "--debug", "--debug-level", "3") }},
-		"a debug level alone":           {"debugLevel: 3", func(*appsv1.Deployment, *corev1.PodSpec, *corev1.Container) {}},
-		"no security context":           {"disableSecurityContext: true", func(_ *appsv1.Deployment, p *corev1.PodSpec, c *corev1.Container) { p.SecurityContext, c.SecurityContext = nil, nil }},
-		"a node selector":               {"fleetAgent: {nodeSelector: {a: b}}", func(_ *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) { p.NodeSelector["a"] = "b" }},
-		"the linux selector stays":      {"fleetAgent: {nodeSelector: {kubernetes.io/os: windows}}", func(*appsv1.Deployment, *corev1.PodSpec, *corev1.Container) {}},
-		"host network, one pod at once": {"fleetAgent: {hostNetwork: true}", func(d *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) { p.HostNetwork, d.Spec.Strategy.Type = true, appsv1.RecreateDeploymentStrategyType }},
-		"no affinity":                   {"fleetAgent: {affinity: {}}", func(_ *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) { p.Affinity = &corev1.Affinity{} }},
+		"debug": {"debug: true\ndebugLevel: 3", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) {
+			c.Command = append(c.Command, "--debug", "--debug-level", "3")
+		}},
+		"a debug level alone": {"debugLevel: 3", func(*appsv1.Deployment, *corev1.PodSpec, *corev1.Container) {}},
+		"no security context": {"disableSecurityContext: true", func(_ *appsv1.Deployment, p *corev1.PodSpec, c *corev1.Container) {
+			p.SecurityContext, c.SecurityContext = nil, nil
+		}},
+		"a node selector":          {"fleetAgent: {nodeSelector: {a: b}}", func(_ *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) { p.NodeSelector["a"] = "b" }},
+		"the linux selector stays": {"fleetAgent: {nodeSelector: {kubernetes.io/os: windows}}", func(*appsv1.Deployment, *corev1.PodSpec, *corev1.Container) {}},
+		"host network, one pod at once": {"fleetAgent: {hostNetwork: true}", func(d *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) {
+			p.HostNetwork, d.Spec.Strategy.Type = true, appsv1.RecreateDeploymentStrategyType
+		}},
+		"no affinity": {"fleetAgent: {affinity: {}}", func(_ *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) { p.Affinity = &corev1.Affinity{} }},
 		"another affinity replaces the built-in one": {"fleetAgent: {affinity: {podAffinity: {}}}", func(_ *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) {
 			p.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}}
 		}},
-		"no affinity given":        {"fleetAgent: {affinity: null}", func(*appsv1.Deployment, *corev1.PodSpec, *corev1.Container) {}},
-		"a priority class":         {"fleetAgent: {priorityClass: {value: 5}}", func(_ *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) { p.PriorityClassName = "fleet-agent-priority-class" }},
-		"an empty priority class":  {"fleetAgent: {priorityClass: {}}", func(_ *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) { p.PriorityClassName = "fleet-agent-priority-class" }},
+		"no affinity given": {"fleetAgent: {affinity: null}", func(*appsv1.Deployment, *corev1.PodSpec, *corev1.Container) {}},
+		"a priority class": {"fleetAgent: {priorityClass: {value: 5}}", func(_ *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) {
+			p.PriorityClassName = "fleet-agent-priority-class"
+		}},
+		"an empty priority class": {"fleetAgent: {priorityClass: {}}", func(_ *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) {
+			p.PriorityClassName = "fleet-agent-priority-class"
+		}},
 		"a budget changes no pods": {"fleetAgent: {podDisruptionBudget: {}}", func(*appsv1.Deployment, *corev1.PodSpec, *corev1.Container) {}},
 		"tolerations are sorted by key, value, operator, effect, seconds": {
 			`fleetAgent: {tolerations: [{key: b}, {key: a, value: "2"}, {key: a, value: "1", effect: NoSchedule}, {key: a, value: "1", effect: NoExecute, tolerationSeconds: 20}, {key: a, value: "1", effect: NoExecute, tolerationSeconds: 3}, {key: a, value: "1", effect: NoExecute}, {operator: Exists}, {key: b}]}`,
@@ -385,7 +395,7 @@ spec:
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := strings.TrimSpace(mustRender(t, agent("fleetAgent: " + test.fleetAgent + "\n"))["priority.yaml"])
+			got := strings.TrimSpace(mustRender(t, agent("fleetAgent: "+test.fleetAgent+"\n"))["priority.yaml"])
 			if diff := cmp.Diff(strings.TrimSpace(strings.TrimPrefix(test.want, "---")), strings.TrimSpace(strings.TrimPrefix(got, "---"))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

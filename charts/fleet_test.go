@@ -149,13 +149,15 @@ func TestFleetConfig(t *testing.T) {
 		"the hub's address": {"apiServerURL: https://hub\napiServerCA: |\n  PEM\n", func(c *config.Config) {
 			c.APIServerURL, c.APIServerCA = "https://hub", []byte("PEM\n")
 		}},
-		"an agent image":                      {"agentImage: {repository: a/b, tag: c, imagePullPolicy: Always}", func(c *config.Config) { c.AgentImage, c.AgentImagePullPolicy = "a/b:c", "Always" }},
-		"a tag of the controllers alone":      {"image: {tag: v9}", nil},
-		"no pull policy":                      {"agentImage: {imagePullPolicy: ''}", func(c *config.Config) { c.AgentImagePullPolicy = "" }},
-		"a registry":                          {"global: {cattle: {systemDefaultRegistry: r}}", func(c *config.Config) { c.SystemDefaultRegistry, c.AgentImage = "r/", "r/"+c.AgentImage }},
-		"a registry with a slash at its end":  {"global: {cattle: {systemDefaultRegistry: r/}}", func(c *config.Config) { c.SystemDefaultRegistry, c.AgentImage = "r/", "r/"+c.AgentImage }},
-		"pull secrets":                        {"global: {cattle: {imagePullSecrets: [{name: a}]}}", func(c *config.Config) { c.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "a"}} }},
-		"intervals":                           {"agentCheckinInterval: 90s\ngarbageCollectionInterval: 1h30m", func(c *config.Config) { c.AgentCheckinInterval.Duration, c.GarbageCollectionInterval.Duration = 90*time.Second, 90*time.Minute }},
+		"an agent image":                     {"agentImage: {repository: a/b, tag: c, imagePullPolicy: Always}", func(c *config.Config) { c.AgentImage, c.AgentImagePullPolicy = "a/b:c", "Always" }},
+		"a tag of the controllers alone":     {"image: {tag: v9}", nil},
+		"no pull policy":                     {"agentImage: {imagePullPolicy: ''}", func(c *config.Config) { c.AgentImagePullPolicy = "" }},
+		"a registry":                         {"global: {cattle: {systemDefaultRegistry: r}}", func(c *config.Config) { c.SystemDefaultRegistry, c.AgentImage = "r/", "r/"+c.AgentImage }},
+		"a registry with a slash at its end": {"global: {cattle: {systemDefaultRegistry: r/}}", func(c *config.Config) { c.SystemDefaultRegistry, c.AgentImage = "r/", "r/"+c.AgentImage }},
+		"pull secrets":                       {"global: {cattle: {imagePullSecrets: [{name: a}]}}", func(c *config.Config) { c.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "a"}} }},
+		"intervals": {"agentCheckinInterval: 90s\ngarbageCollectionInterval: 1h30m", func(c *config.Config) {
+			c.AgentCheckinInterval.Duration, c.GarbageCollectionInterval.Duration = 90*time.Second, 90*time.Minute
+		}},
 		"the agents' own intervals":           {"agentCheckinInterval: 0\ngarbageCollectionInterval: 0", func(c *config.Config) { c.AgentCheckinInterval.Duration, c.GarbageCollectionInterval.Duration = 0, 0 }},
 		"the agents' own intervals, as texts": {"agentCheckinInterval: '0'\ngarbageCollectionInterval: '0'", func(c *config.Config) { c.AgentCheckinInterval.Duration, c.GarbageCollectionInterval.Duration = 0, 0 }},
 		"strict":                              {"agentTLSMode: strict", func(c *config.Config) { c.AgentTLSMode = "strict" }},
@@ -312,8 +314,10 @@ func TestFleetValuesOfThePods(t *testing.T) {
 		"tolerations come after ours, in their order": {"tolerations: [{key: b}, {key: a}]", func(_ *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) {
 			p.Tolerations = append(p.Tolerations, corev1.Toleration{Key: "b"}, corev1.Toleration{Key: "a"})
 		}},
-		"affinity":            {"affinity: {nodeAffinity: {}}", func(_ *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) { p.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}} }},
-		"a priority class":    {"priorityClassName: high", func(_ *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) { p.PriorityClassName = "high" }},
+		"affinity": {"affinity: {nodeAffinity: {}}", func(_ *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) {
+			p.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}}
+		}},
+		"a priority class": {"priorityClassName: high", func(_ *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) { p.PriorityClassName = "high" }},
 		"no security context": {"disableSecurityContext: true", func(_ *appsv1.Deployment, p *corev1.PodSpec, c *corev1.Container) {
 			p.SecurityContext, c.SecurityContext = nil, nil
 			set(c, "FLEET_DEBUG_DISABLE_SECURITY_CONTEXT", "true")
@@ -331,7 +335,9 @@ func TestFleetValuesOfThePods(t *testing.T) {
 		"proxy": {"proxy: http://p\nnoProxy: .svc", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) {
 			c.Env = append(c.Env, corev1.EnvVar{Name: "HTTP_PROXY", Value: "http://p"}, corev1.EnvVar{Name: "HTTPS_PROXY", Value: "http://p"}, corev1.EnvVar{Name: "NO_PROXY", Value: ".svc"})
 		}},
-		"extraEnv": {"extraEnv: [{name: A, value: b}]", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) { c.Env = append(c.Env, corev1.EnvVar{Name: "A", Value: "b"}) }},
+		"extraEnv": {"extraEnv: [{name: A, value: b}]", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) {
+			c.Env = append(c.Env, corev1.EnvVar{Name: "A", Value: "b"})
+		}},
 		"labels and annotations": {"extraLabels: {fleetController: {a: b, app: other}}\nextraAnnotations: {fleetController: {c: d}}", func(d *appsv1.Deployment, _ *corev1.PodSpec, _ *corev1.Container) {
 			d.Spec.Template.Labels["a"] = "b"
 			d.Spec.Template.Annotations = map[string]string{"c": "d"}
@@ -393,7 +399,9 @@ func TestFleetRightsCoverWhatIsGivenAway(t *testing.T) {
 }
 
 func covers(held rbacv1.PolicyRule, group, resource, verb string) bool {
-	has := func(list []string, item string) bool { return slices.Contains(list, "*") || slices.Contains(list, item) }
+	has := func(list []string, item string) bool {
+		return slices.Contains(list, "*") || slices.Contains(list, item)
+	}
 	return len(held.ResourceNames) == 0 && has(held.APIGroups, group) && has(held.Resources, resource) && has(held.Verbs, verb)
 }
 

@@ -80,7 +80,9 @@ func recordedManifests(t *testing.T) map[string]string {
 	for _, document := range strings.Split(string(text), "\n---\n") {
 		var bundle struct {
 			Metadata struct{ Name string }
-			Spec     struct{ Resources []struct{ Name, Content string } }
+			Spec     struct {
+				Resources []struct{ Name, Content string }
+			}
 		}
 		if err := yaml.Unmarshal([]byte(document), &bundle); err != nil {
 			t.Fatal(err)
