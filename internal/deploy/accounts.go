@@ -1,0 +1,68 @@
+package deploy
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// defaultAccount is the service account deployments are made under where none is named, if it exists.
+const defaultAccount = "fleet-default"
+
+// accounts are the identities deployments are made under.
+type accounts struct {
+	agent     *identity
+	namespace string
+
+	mu    sync.Mutex
+	known map[string]*identity
+}
+
+func newAccounts(agent *identity, namespace string) *accounts {
+	return &accounts{agent: agent, namespace: namespace, known: map[string]*identity{}}
+}
+
+// find returns the identity for a service account named in options: that account, which has to be in the
+// agent's namespace; for "" the default account if there is one, else the agent itself (bundles.md §5.6).
+func (a *accounts) find(ctx context.Context, requested string) (*identity, error) {
+	account := requested
+	if account == "" {
+		account = defaultAccount
+	}
+	_, err := a.agent.clientset.CoreV1().ServiceAccounts(a.namespace).Get(ctx, account, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err) && requested == "":
+		return a.agent, nil
+	case apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("service account %q does not exist in namespace %s: %w", requested, a.namespace, err)
+	case err != nil:
+		return nil, fmt.Errorf("reading service account %s/%s: %w", a.namespace, account, err)
+	}
+	return a.as(account)
+}
+
+// forRemoval is find for taking a release down: without its account, the agent does it itself.
+func (a *accounts) forRemoval(ctx context.Context, requested string) (*identity, error) {
+	who, err := a.find(ctx, requested)
+	if apierrors.IsNotFound(err) {
+		return a.agent, nil
+	}
+	return who, err
+}
+
+func (a *accounts) as(account string) (*identity, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if who, ok := a.known[account]; ok {
+		return who, nil
+	}
+	who, err := a.agent.as(a.namespace, account)
+	if err != nil {
+		return nil, err
+	}
+	a.known[account] = who
+	return who, nil
+}

@@ -1,0 +1,186 @@
+package deploy
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/chart/loader"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const (
+	// rawFolder is the folder of the chart with objects that are not templates.
+	rawFolder = "raw-yaml/"
+	// templatesFolder is the folder of the chart with templates.
+	templatesFolder = "templates/"
+	// shortCommit is the length of a commit in a chart's version.
+	shortCommit = 12
+)
+
+// versionPart is what the build metadata of a version may hold.
+var versionPart = regexp.MustCompile(`^[0-9A-Za-z.-]+$`)
+
+// bundlePackage is a bundle made ready for Helm.
+type bundlePackage struct {
+	// Chart is what Helm installs: the bundle's chart, or one made of its files.
+	Chart *chart.Chart
+	// Style is what the bundle is made of.
+	Style style
+	// Files are all files of the bundle; a kustomization needs them.
+	Files []file
+}
+
+// packageInput is what a chart is made of.
+type packageInput struct {
+	// Name of the BundleDeployment.
+	Name string
+	// ManifestID and Commit go into the version of a chart made here; Commit may be empty.
+	ManifestID, Commit string
+	Resources          []fleet.BundleResource
+	Options            *fleet.BundleDeploymentOptions
+	// Annotations are stored with the release, by which the agent knows it again.
+	Annotations map[string]string
+}
+
+// newPackage makes the chart of a bundle (bundles.md §5.5). Nothing is written to disk, and no name of a
+// resource leads out of the chart.
+func newPackage(in packageInput) (*bundlePackage, error) {
+	files, err := readFiles(in.Resources)
+	if err != nil {
+		return nil, err
+	}
+	found, err := styleOf(files, in.Options)
+	if err != nil {
+		return nil, err
+	}
+	var chartFiles []file
+	switch {
+	case found.Chart != "":
+		chartFiles = chartFolder(files, dirOf(found.Chart))
+	case found.isRaw():
+		if chartFiles, err = rawChart(files, in.Options); err != nil {
+			return nil, err
+		}
+	}
+	if !slices.ContainsFunc(chartFiles, func(f file) bool { return f.Name == "Chart.yaml" }) {
+		chartFiles = append(chartFiles, madeUpChart(in))
+	}
+	loaded, err := load(chartFiles)
+	if err != nil {
+		return nil, fmt.Errorf("loading the chart: %w", err)
+	}
+	annotate(loaded, in.Annotations)
+	return &bundlePackage{Chart: loaded, Style: found, Files: files}, nil
+}
+
+// chartFolder is the chart within a bundle, its names relative to its folder.
+func chartFolder(files []file, dir string) []file {
+	var chosen []file
+	for _, f := range files {
+		if name, ok := within(f.Name, dir); ok {
+			chosen = append(chosen, file{Name: name, Data: f.Data})
+		}
+	}
+	return chosen
+}
+
+// rawChart turns the files of a raw bundle into those of a chart: what is below templates/ is rendered, all
+// else is taken as it is.
+func rawChart(files []file, options *fleet.BundleDeploymentOptions) ([]file, error) {
+	var overlays []string
+	if options.YAML != nil {
+		overlays = options.YAML.Overlays
+	}
+	files, err := applyOverlays(files, overlays)
+	if err != nil {
+		return nil, err
+	}
+	nested := nestedFolders(files)
+	var chosen []file
+	for _, f := range files {
+		if !isManifest(f.Name) || belongsElsewhere(f.Name, nested) {
+			continue
+		}
+		if strings.HasPrefix(f.Name, templatesFolder) {
+			chosen = append(chosen, f)
+			continue
+		}
+		chosen = append(chosen, file{Name: rawFolder + f.Name, Data: f.Data})
+	}
+	return chosen, nil
+}
+
+// isManifest tells files with objects from all others by their name.
+func isManifest(name string) bool {
+	switch path.Ext(name) {
+	case ".yaml", ".yml", ".json":
+		return !isFleetFile(name)
+	}
+	return false
+}
+
+func isFleetFile(name string) bool {
+	base := path.Base(name)
+	return base == "fleet.yaml" || base == "fleet.yml"
+}
+
+// nestedFolders are the folders of bundles and charts within this bundle.
+func nestedFolders(files []file) []string {
+	var nested []string
+	for _, f := range files {
+		if dir := dirOf(f.Name); dir != "" && (isFleetFile(f.Name) || path.Base(f.Name) == "Chart.yaml") {
+			nested = append(nested, dir)
+		}
+	}
+	return nested
+}
+
+func belongsElsewhere(name string, nested []string) bool {
+	return slices.ContainsFunc(nested, func(dir string) bool { return strings.HasPrefix(name, dir+"/") })
+}
+
+// madeUpChart is the Chart.yaml of a bundle that has none.
+func madeUpChart(in packageInput) file {
+	version := "v0.0.0+" + in.ManifestID
+	if len(in.Commit) > shortCommit && versionPart.MatchString(in.Commit) {
+		version = "v0.0.0+git-" + in.Commit[:shortCommit]
+	}
+	text := fmt.Sprintf("apiVersion: v2\nname: %q\nversion: %q\n", path.Base(in.Name), version)
+	return file{Name: "Chart.yaml", Data: []byte(text)}
+}
+
+func load(files []file) (*chart.Chart, error) {
+	buffered := make([]*loader.BufferedFile, 0, len(files))
+	for _, f := range files {
+		buffered = append(buffered, &loader.BufferedFile{Name: f.Name, Data: f.Data})
+	}
+	return loader.LoadFiles(buffered)
+}
+
+func annotate(c *chart.Chart, annotations map[string]string) {
+	if c.Metadata.Annotations == nil {
+		c.Metadata.Annotations = map[string]string{}
+	}
+	for key, value := range annotations {
+		c.Metadata.Annotations[key] = value
+	}
+}
+
+// chartAnnotations are stored with the release (bundles.md §5.6): they say whose it is.
+func chartAnnotations(bd *fleet.BundleDeployment, agentNamespace string) map[string]string {
+	annotations := map[string]string{
+		fleet.AnnotationBundleID:       bd.Name,
+		fleet.AnnotationAgentNamespace: agentNamespace,
+		fleet.AnnotationServiceAccount: bd.Spec.Options.ServiceAccount,
+		fleet.AnnotationKeepResources:  fmt.Sprint(bd.Spec.Options.KeepResources),
+	}
+	if commit := bd.Labels[fleet.LabelCommit]; commit != "" {
+		annotations[fleet.AnnotationCommit] = commit
+	}
+	return annotations
+}

@@ -1,0 +1,77 @@
+package deploy
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/fleet-hub/fleet/internal/state"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// dependencies checks what a BundleDeployment depends on against all others of its namespace (bundles.md
+// §5.4). It returns a dependencyError while some are not in a state that is accepted, and another error while
+// there are none at all, or the reference cannot be read.
+func dependencies(bd *fleet.BundleDeployment, all []*fleet.BundleDeployment) error {
+	var waiting []string
+	for _, ref := range bd.Spec.DependsOn {
+		selector, err := dependencySelector(bd, ref)
+		if err != nil {
+			return err
+		}
+		if selector == nil {
+			continue // names nothing
+		}
+		found := false
+		for _, other := range all {
+			if !selector.Matches(labels.Set(other.Labels)) {
+				continue
+			}
+			found = true
+			if !accepts(ref, state.Of(other)) {
+				waiting = append(waiting, other.Name)
+			}
+		}
+		if !found {
+			return fmt.Errorf("list bundledeployments: no bundles matching labels %s in namespace %s", selector, bd.Namespace)
+		}
+	}
+	if len(waiting) == 0 {
+		return nil
+	}
+	sort.Strings(waiting)
+	return &dependencyError{waiting: slices.Compact(waiting)}
+}
+
+// dependencySelector is nil for an empty reference.
+func dependencySelector(bd *fleet.BundleDeployment, ref fleet.BundleRef) (labels.Selector, error) {
+	if ref.Name == "" && ref.Selector == nil {
+		return nil, nil
+	}
+	wanted := &metav1.LabelSelector{}
+	if ref.Selector != nil {
+		wanted = ref.Selector.DeepCopy()
+	}
+	if ref.Name != "" {
+		if wanted.MatchLabels == nil {
+			wanted.MatchLabels = map[string]string{}
+		}
+		wanted.MatchLabels[fleet.LabelBundleName] = ref.Name
+		wanted.MatchLabels[fleet.LabelBundleNamespace] = bd.Labels[fleet.LabelBundleNamespace]
+	}
+	selector, err := metav1.LabelSelectorAsSelector(wanted)
+	if err != nil {
+		return nil, fmt.Errorf("reading the selector of a dependency: %w", err)
+	}
+	return selector, nil
+}
+
+func accepts(ref fleet.BundleRef, found fleet.BundleState) bool {
+	if len(ref.AcceptedStates) == 0 {
+		return found == fleet.Ready
+	}
+	return slices.Contains(ref.AcceptedStates, found)
+}

@@ -1,0 +1,102 @@
+package deploy
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/fleet-hub/fleet/internal/state"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// gatherChanges is how long changes of deployed objects are gathered before they are looked at: a rollout
+// changes several at once.
+const gatherChanges = 30 * time.Millisecond
+
+// handlers decide which changes of a BundleDeployment are worth a look.
+func (d *deployer) handlers() cache.ResourceEventHandlerFuncs {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(object any) {
+			if bd, ok := object.(*fleet.BundleDeployment); ok {
+				d.queue.Add(bd.Name)
+				d.wakeWaiting()
+			}
+		},
+		UpdateFunc: func(before, after any) {
+			old, okOld := before.(*fleet.BundleDeployment)
+			bd, ok := after.(*fleet.BundleDeployment)
+			if !okOld || !ok {
+				return
+			}
+			if worthALook(old, bd) {
+				d.queue.Add(bd.Name)
+			}
+			if state.Of(old) != state.Of(bd) {
+				d.wakeWaiting()
+			}
+		},
+		DeleteFunc: func(object any) {
+			if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+				object = tombstone.Obj
+			}
+			if bd, ok := object.(*fleet.BundleDeployment); ok {
+				d.remember(bd.Name, bd.Status.Release)
+				d.queue.Add(bd.Name)
+				d.wakeWaiting()
+			}
+		},
+	}
+}
+
+// worthALook leaves out changes of the status, the agent's own ones first of all (bundles.md §5.2).
+func worthALook(old, bd *fleet.BundleDeployment) bool {
+	return old.UID != bd.UID ||
+		old.DeletionTimestamp.IsZero() != bd.DeletionTimestamp.IsZero() ||
+		!maps.Equal(old.Labels, bd.Labels) || !maps.Equal(old.Annotations, bd.Annotations) ||
+		!equality.Semantic.DeepEqual(old.Spec, bd.Spec)
+}
+
+// remember notes a release named in a status.
+func (d *deployer) remember(name, release string) {
+	if key, _, ok := parseRelease(release); ok {
+		d.inventory.add(name, key)
+	}
+}
+
+// wakeWaiting has everything looked at that waits for another BundleDeployment.
+func (d *deployer) wakeWaiting() { d.enqueueAll(d.waiting.list()) }
+
+// objectChanged has the BundleDeployments looked at that a deployed object belongs to.
+func (d *deployer) objectChanged(hash string) {
+	for _, name := range d.records.usersOf(hash) {
+		d.queue.AddAfter(name, gatherChanges)
+	}
+}
+
+// nameSet is a set of names.
+type nameSet struct {
+	mu    sync.Mutex
+	names map[string]bool
+}
+
+func newNameSet() *nameSet { return &nameSet{names: map[string]bool{}} }
+
+func (s *nameSet) put(name string, in bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if in {
+		s.names[name] = true
+		return
+	}
+	delete(s.names, name)
+}
+
+func (s *nameSet) list() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.names))
+}

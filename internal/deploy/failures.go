@@ -1,0 +1,74 @@
+package deploy
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// recognised holds the messages of failures that trying again does not heal (bundles.md §5.4).
+var recognised = regexp.MustCompile(strings.Join([]string{
+	`timed out waiting for the condition`,
+	`error validating data`,
+	`chart requires kubeVersion`,
+	`annotation validation error`,
+	`failed, and has been rolled back due to atomic being set`,
+	`YAML parse error`,
+	`MalformedYAMLError`,
+	`unknown field`,
+	`Forbidden: updates to .* spec for fields other than .* are forbidden`,
+	`Forbidden: spec is immutable after creation`,
+}, "|"))
+
+// messageLimit bounds what goes from an error into a status, in bytes.
+const messageLimit = 4096
+
+// failure is a deployment that failed and will fail again until the BundleDeployment changes.
+type failure struct{ cause error }
+
+func (f *failure) Error() string { return f.cause.Error() }
+func (f *failure) Unwrap() error { return f.cause }
+
+// classify makes recognised errors failures and leaves all others to be tried again.
+func classify(err error) error {
+	if err == nil || !recognised.MatchString(err.Error()) {
+		return err
+	}
+	return &failure{cause: err}
+}
+
+// asFailure reports whether err is a failure.
+func asFailure(err error) bool {
+	var f *failure
+	return errors.As(err, &f)
+}
+
+// dependencyError means that bundles this one depends on are not in the state it waits for. It is no failure:
+// the next change of one of them is reason to look again.
+type dependencyError struct{ waiting []string }
+
+func (e *dependencyError) Error() string {
+	return fmt.Sprintf("dependent bundle(s) are not ready: [%s]", strings.Join(e.waiting, ", "))
+}
+
+// namespaceForbiddenError means that the release is in place and the account it was made under may not label
+// its namespace.
+type namespaceForbiddenError struct{ cause error }
+
+func (e *namespaceForbiddenError) Error() string { return e.cause.Error() }
+func (e *namespaceForbiddenError) Unwrap() error { return e.cause }
+
+// unsupportedError means that this agent cannot deploy such a bundle.
+type unsupportedError struct{ what string }
+
+func (e *unsupportedError) Error() string { return e.what }
+
+// message is the text of an error for a condition, not too long for one.
+func message(err error) string {
+	text := err.Error()
+	if len(text) <= messageLimit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:messageLimit], "") + "…"
+}

@@ -1,0 +1,221 @@
+package deploy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"helm.sh/helm/v3/pkg/release"
+	"helm.sh/helm/v3/pkg/storage"
+	"helm.sh/helm/v3/pkg/storage/driver"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+)
+
+// Metadata of the Secrets that Helm keeps releases in.
+const (
+	releaseSecretType = "helm.sh/release.v1"
+	releaseDataKey    = "release"
+	labelOwner        = "owner"
+	labelName         = "name"
+	labelStatus       = "status"
+	labelVersion      = "version"
+	labelCreatedAt    = "createdAt"
+	labelModifiedAt   = "modifiedAt"
+	ownerHelm         = "helm"
+)
+
+// history is the storage of one release during one operation: it is read once and then kept in memory, and
+// every change is written through. This agent is the only one to write its releases. It implements Helm's
+// storage driver; the driver's methods know no context, so requests are ended by their transport.
+type history struct {
+	secrets typedcorev1.SecretInterface
+	key     releaseKey
+	clock   func() time.Time
+	// revisions in the order of their numbers.
+	revisions []*release.Release
+	// broken are the names of Secrets that hold no release that can be read.
+	broken map[string]bool
+}
+
+// loadHistory reads all revisions of a release. One that cannot be decoded is as good as none: it is left
+// out, and written over.
+func loadHistory(ctx context.Context, secrets typedcorev1.SecretInterface, key releaseKey, clock func() time.Time) (*history, error) {
+	selector := labels.Set{labelOwner: ownerHelm, labelName: key.Name}.AsSelector().String()
+	list, err := secrets.List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return nil, fmt.Errorf("reading the history of release %s: %w", key, err)
+	}
+	h := &history{secrets: secrets, key: key, clock: clock, broken: map[string]bool{}}
+	for i := range list.Items {
+		decoded, err := decodeRelease(&list.Items[i])
+		if err != nil {
+			h.broken[list.Items[i].Name] = true
+			continue
+		}
+		h.revisions = append(h.revisions, decoded)
+	}
+	h.sort()
+	return h, nil
+}
+
+func (h *history) sort() {
+	slices.SortFunc(h.revisions, func(a, b *release.Release) int { return a.Version - b.Version })
+}
+
+// last is the newest revision, nil if there is none.
+func (h *history) last() *release.Release {
+	if len(h.revisions) == 0 {
+		return nil
+	}
+	return h.revisions[len(h.revisions)-1]
+}
+
+// summary is what nextStep needs.
+func (h *history) summary() []revision {
+	var found []revision
+	for _, r := range h.revisions {
+		found = append(found, revision{Number: r.Version, Status: r.Info.Status})
+	}
+	return found
+}
+
+// manifests are those of all revisions, by number.
+func (h *history) manifests() map[int]string {
+	found := map[int]string{}
+	for _, r := range h.revisions {
+		found[r.Version] = r.Manifest
+	}
+	return found
+}
+
+// storage makes Helm use h. Each operation gets its own: operations set MaxHistory.
+func (h *history) storage(maxHistory int) *storage.Storage {
+	s := storage.Init(h)
+	s.MaxHistory = maxHistory
+	return s
+}
+
+// Name implements driver.Driver.
+func (h *history) Name() string { return driver.SecretsDriverName }
+
+// Get implements driver.Queryor.
+func (h *history) Get(key string) (*release.Release, error) {
+	if i := h.index(key); i >= 0 {
+		return h.revisions[i], nil
+	}
+	return nil, driver.ErrReleaseNotFound
+}
+
+// List implements driver.Queryor.
+func (h *history) List(filter func(*release.Release) bool) ([]*release.Release, error) {
+	var found []*release.Release
+	for _, r := range h.revisions {
+		if filter(r) {
+			found = append(found, r)
+		}
+	}
+	return found, nil
+}
+
+// Query implements driver.Queryor, for the labels Helm asks for.
+func (h *history) Query(wanted map[string]string) ([]*release.Release, error) {
+	found, err := h.List(func(r *release.Release) bool {
+		status, asked := wanted[labelStatus]
+		return wanted[labelName] == r.Name && (!asked || status == r.Info.Status.String())
+	})
+	if err == nil && len(found) == 0 {
+		err = driver.ErrReleaseNotFound
+	}
+	return found, err
+}
+
+// Create implements driver.Creator.
+func (h *history) Create(key string, r *release.Release) error {
+	secret, err := h.secret(key, r, labelCreatedAt)
+	if err != nil {
+		return err
+	}
+	if h.broken[key] {
+		_, err = h.secrets.Update(context.Background(), secret, metav1.UpdateOptions{})
+	} else {
+		_, err = h.secrets.Create(context.Background(), secret, metav1.CreateOptions{})
+	}
+	if apierrors.IsAlreadyExists(err) {
+		return driver.ErrReleaseExists
+	}
+	if err != nil {
+		return fmt.Errorf("storing revision %d of release %s: %w", r.Version, h.key, err)
+	}
+	h.revisions = append(h.revisions, r)
+	h.sort()
+	return nil
+}
+
+// Update implements driver.Updator.
+func (h *history) Update(key string, r *release.Release) error {
+	secret, err := h.secret(key, r, labelModifiedAt)
+	if err != nil {
+		return err
+	}
+	if _, err := h.secrets.Update(context.Background(), secret, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("storing revision %d of release %s: %w", r.Version, h.key, err)
+	}
+	if i := h.index(key); i >= 0 {
+		h.revisions[i] = r
+	}
+	return nil
+}
+
+// Delete implements driver.Deletor. A revision that is gone is deleted.
+func (h *history) Delete(key string) (*release.Release, error) {
+	i := h.index(key)
+	if i < 0 {
+		return nil, driver.ErrReleaseNotFound
+	}
+	err := h.secrets.Delete(context.Background(), key, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("deleting %s of release %s: %w", key, h.key, err)
+	}
+	deleted := h.revisions[i]
+	h.revisions = slices.Delete(slices.Clone(h.revisions), i, i+1)
+	return deleted, nil
+}
+
+func (h *history) index(key string) int {
+	return slices.IndexFunc(h.revisions, func(r *release.Release) bool {
+		return secretName(r.Name, r.Version) == key
+	})
+}
+
+func (h *history) secret(key string, r *release.Release, timeLabel string) (*corev1.Secret, error) {
+	text, err := encodeRelease(r)
+	if err != nil {
+		return nil, err
+	}
+	marks := map[string]string{}
+	for name, value := range r.Labels {
+		if !slices.Contains(driver.GetSystemLabels(), name) {
+			marks[name] = value
+		}
+	}
+	marks[labelOwner], marks[labelName] = ownerHelm, r.Name
+	marks[labelStatus], marks[labelVersion] = r.Info.Status.String(), strconv.Itoa(r.Version)
+	marks[timeLabel] = strconv.FormatInt(h.clock().Unix(), 10)
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: key, Namespace: h.key.Namespace, Labels: marks},
+		Type:       releaseSecretType,
+		Data:       map[string][]byte{releaseDataKey: text},
+	}, nil
+}
+
+// secretName is the Secret of a revision.
+func secretName(name string, version int) string {
+	return strings.Join([]string{"sh.helm.release.v1", name, "v" + strconv.Itoa(version)}, ".")
+}

@@ -1,0 +1,169 @@
+package deploy
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/fleet-hub/fleet/internal/content"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// Resources of the hub's API.
+const (
+	bundleDeployments = "bundledeployments"
+	contents          = "contents"
+)
+
+// hub is the upstream API server, within the rights of an agent (bundles.md §5.1): it watches the
+// BundleDeployments of one namespace and patches their status; it gets Secrets, ConfigMaps and Contents by
+// name, and never lists them.
+type hub struct {
+	namespace string
+	fleet     rest.Interface
+	core      kubernetes.Interface
+	informer  cache.SharedIndexInformer
+}
+
+// newHub makes the clients. The config has to be bounded.
+func newHub(config *rest.Config, namespace string) (*hub, error) {
+	scheme := runtime.NewScheme()
+	if err := fleet.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("registering Fleet's kinds: %w", err)
+	}
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client for the hub: %w", err)
+	}
+	core, err := kubernetes.NewForConfigAndClient(config, client)
+	if err != nil {
+		return nil, fmt.Errorf("making a client for the hub: %w", err)
+	}
+	config = rest.CopyConfig(config)
+	config.APIPath = "/apis"
+	config.GroupVersion = &fleet.SchemeGroupVersion
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	fleetClient, err := rest.RESTClientForConfigAndClient(config, client)
+	if err != nil {
+		return nil, fmt.Errorf("making a client for the hub: %w", err)
+	}
+	informer := cache.NewSharedIndexInformer(
+		cache.NewListWatchFromClient(fleetClient, bundleDeployments, namespace, fields.Everything()),
+		&fleet.BundleDeployment{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	return &hub{namespace: namespace, fleet: fleetClient, core: core, informer: informer}, nil
+}
+
+// cached returns a BundleDeployment as last heard of, nil if it is gone. It must not be changed.
+func (h *hub) cached(name string) *fleet.BundleDeployment {
+	object, exists, err := h.informer.GetStore().GetByKey(h.namespace + "/" + name)
+	if err != nil || !exists {
+		return nil // a store in memory knows no errors
+	}
+	bd, _ := object.(*fleet.BundleDeployment)
+	return bd
+}
+
+// all returns every BundleDeployment. They must not be changed.
+func (h *hub) all() []*fleet.BundleDeployment {
+	var found []*fleet.BundleDeployment
+	for _, object := range h.informer.GetStore().List() {
+		if bd, ok := object.(*fleet.BundleDeployment); ok {
+			found = append(found, bd)
+		}
+	}
+	return found
+}
+
+// values reads the values of a BundleDeployment from its Secret.
+func (h *hub) values(ctx context.Context, bd *fleet.BundleDeployment) (map[string]any, error) {
+	secret, err := h.core.CoreV1().Secrets(h.namespace).Get(ctx, bd.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading the Secret with the Helm values: %w", err)
+	}
+	return optionsValues(secret.Data, bd.Spec.ValuesHash)
+}
+
+// manifest reads the resources of a BundleDeployment.
+func (h *hub) manifest(ctx context.Context, id string) (content.Manifest, error) {
+	var found fleet.Content
+	if err := h.fleet.Get().Resource(contents).Name(id).Do(ctx).Into(&found); err != nil {
+		return content.Manifest{}, fmt.Errorf("reading the content of the bundle: %w", err)
+	}
+	return content.Read(&found)
+}
+
+// secret and configMap read objects that are to be copied downstream.
+func (h *hub) secret(ctx context.Context, name string) (*corev1.Secret, error) {
+	return h.core.CoreV1().Secrets(h.namespace).Get(ctx, name, metav1.GetOptions{})
+}
+
+func (h *hub) configMap(ctx context.Context, name string) (*corev1.ConfigMap, error) {
+	return h.core.CoreV1().ConfigMaps(h.namespace).Get(ctx, name, metav1.GetOptions{})
+}
+
+// report writes a status over the one of base and returns what the hub made of it: base itself, and no
+// request, when there is nothing to write.
+func (h *hub) report(ctx context.Context, base *fleet.BundleDeployment, status *fleet.BundleDeploymentStatus) (*fleet.BundleDeployment, error) {
+	patch, err := statusPatch(&base.Status, status)
+	if err != nil || patch == nil {
+		return base, err
+	}
+	var written fleet.BundleDeployment
+	err = h.fleet.Patch(types.MergePatchType).Namespace(h.namespace).Resource(bundleDeployments).Name(base.Name).
+		SubResource("status").Body(patch).Do(ctx).Into(&written)
+	if err != nil {
+		return nil, fmt.Errorf("reporting the status: %w", err)
+	}
+	return &written, nil
+}
+
+// statusPatch is the merge patch from one status to another, nil if they are equal. The texts for printer
+// columns belong to the controller and are left out.
+func statusPatch(from, to *fleet.BundleDeploymentStatus) ([]byte, error) {
+	before, after := *from, *to
+	before.Display, after.Display = fleet.BundleDeploymentDisplay{}, fleet.BundleDeploymentDisplay{}
+	var texts [2][]byte
+	for i, status := range []*fleet.BundleDeploymentStatus{&before, &after} {
+		text, err := json.Marshal(map[string]any{"status": status})
+		if err != nil {
+			return nil, fmt.Errorf("encoding the status: %w", err)
+		}
+		texts[i] = text
+	}
+	patch, err := jsonpatch.CreateMergePatch(texts[0], texts[1])
+	if err != nil {
+		return nil, fmt.Errorf("comparing the status: %w", err)
+	}
+	if string(patch) == "{}" {
+		return nil, nil
+	}
+	return patch, nil
+}
+
+// newer returns the object that was written later. Resource versions of one object grow.
+func newer(a, b *fleet.BundleDeployment) *fleet.BundleDeployment {
+	if a == nil || b == nil || a.UID != b.UID {
+		if a != nil {
+			return a
+		}
+		return b
+	}
+	versionA, errA := strconv.ParseUint(a.ResourceVersion, 10, 64)
+	versionB, errB := strconv.ParseUint(b.ResourceVersion, 10, 64)
+	if errA == nil && errB == nil && versionB > versionA {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,74 @@
+package deploy
+
+import (
+	"fmt"
+	"path"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+)
+
+// renderedFile is what Helm rendered, for the kustomization to build on.
+const renderedFile = "fleet-manifests.yaml"
+
+// kustomize builds the bundle's kustomization over what Helm rendered (bundles.md §5.5). It sees only the
+// bundle's files, in memory; plugins are off.
+func kustomize(p *bundlePackage, rendered []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	disk := filesys.MakeFsInMemory()
+	for _, f := range p.Files {
+		if err := disk.WriteFile("/"+f.Name, f.Data); err != nil {
+			return nil, fmt.Errorf("kustomize: %w", err)
+		}
+	}
+	dir := "/" + dirOf(p.Style.Kustomization)
+	if len(rendered) > 0 {
+		if err := buildOnRendered(disk, dir, rendered); err != nil {
+			return nil, fmt.Errorf("kustomize: %w", err)
+		}
+	}
+	options := krusty.MakeDefaultOptions()
+	options.LoadRestrictions = types.LoadRestrictionsRootOnly
+	options.PluginConfig = types.DisabledPluginConfig()
+	resources, err := krusty.MakeKustomizer(options).Run(disk, dir)
+	if err != nil {
+		return nil, fmt.Errorf("kustomize: %w", err)
+	}
+	text, err := resources.AsYaml()
+	if err != nil {
+		return nil, fmt.Errorf("kustomize: %w", err)
+	}
+	return parseObjects(text)
+}
+
+// buildOnRendered puts what Helm rendered before the kustomization's own resources.
+func buildOnRendered(disk filesys.FileSystem, dir string, rendered []*unstructured.Unstructured) error {
+	text, err := formatObjects(rendered)
+	if err != nil {
+		return err
+	}
+	if err := disk.WriteFile(path.Join(dir, renderedFile), text); err != nil {
+		return err
+	}
+	name := path.Join(dir, "kustomization.yaml")
+	old, err := disk.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	var kustomization map[string]any
+	if err := yaml.Unmarshal(old, &kustomization); err != nil {
+		return fmt.Errorf("YAML parse error in kustomization.yaml: %w", err)
+	}
+	if kustomization == nil {
+		kustomization = map[string]any{}
+	}
+	listed, _ := kustomization["resources"].([]any)
+	kustomization["resources"] = append([]any{renderedFile}, listed...)
+	changed, err := yaml.Marshal(kustomization)
+	if err != nil {
+		return err
+	}
+	return disk.WriteFile(name, changed)
+}

@@ -1,0 +1,356 @@
+package deploy
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fleet-hub/fleet/charts"
+	"github.com/fleet-hub/fleet/internal/content"
+	"github.com/fleet-hub/fleet/internal/plane"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const east = "east"
+
+// control is a hub with one downstream cluster, shared by the tests of this package that need API servers.
+var control = plane.Share(plane.Options{Downstreams: []string{east}, BeforeControllers: installCRDs, Audit: true})
+
+func TestMain(m *testing.M) { os.Exit(control.Main(m)) }
+
+// installCRDs makes the hub know Fleet's kinds.
+func installCRDs(ctx context.Context, c *plane.Cluster) error {
+	if c.Name != plane.HubName {
+		return nil
+	}
+	client, err := apiextensions.NewForConfig(c.Config())
+	if err != nil {
+		return err
+	}
+	names, err := fs.Glob(charts.FS, "fleet-crd/crd-bases/*.yaml")
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		text, err := fs.ReadFile(charts.FS, name)
+		if err != nil {
+			return err
+		}
+		var crd apiextensionsv1.CustomResourceDefinition
+		if err := yaml.Unmarshal(text, &crd); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if _, err := client.ApiextensionsV1().CustomResourceDefinitions().Create(ctx, &crd, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// lab is one cluster's namespace on the hub, with an agent's deployer at work on it. Tests share the API
+// servers and nothing else: every name is the test's own.
+type lab struct {
+	t *testing.T
+	// Name is unique to the test: the cluster's namespace, the agent's, and the beginning of others.
+	Name     string
+	Hub      *hub                 // admin
+	HubCore  kubernetes.Interface // admin
+	East     kubernetes.Interface // admin
+	identity *rest.Config         // of the agent on the hub
+	local    *rest.Config
+	options  func(*Options)
+
+	mu   sync.Mutex
+	logs bytes.Buffer
+	stop func()
+}
+
+// newLab prepares the namespaces and the agent's identity; the deployer runs from start on.
+func newLab(t *testing.T, name string) *lab {
+	t.Helper()
+	p := control.Plane(t)
+	l := &lab{t: t, Name: "lab-" + name, local: p.Cluster(east).Config(), options: func(*Options) {}}
+	admin := p.Hub.Config()
+	var err error
+	if l.Hub, err = newHub(admin, l.Name); err != nil {
+		t.Fatal(err)
+	}
+	l.HubCore, l.East = kubernetes.NewForConfigOrDie(admin), kubernetes.NewForConfigOrDie(l.local)
+	for _, core := range []kubernetes.Interface{l.HubCore, l.East} {
+		l.create(func(ctx context.Context) error {
+			_, err := core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: l.Name}}, metav1.CreateOptions{})
+			return err
+		})
+	}
+	l.identity = l.newIdentity(admin)
+	t.Cleanup(func() {
+		l.halt()
+		if t.Failed() || testing.Verbose() {
+			t.Log(l.log())
+		}
+	})
+	return l
+}
+
+func (l *lab) create(do func(context.Context) error) {
+	l.t.Helper()
+	if err := do(l.t.Context()); err != nil && !apierrors.IsAlreadyExists(err) {
+		l.t.Fatal(err)
+	}
+}
+
+// newIdentity makes an account with the rights of an agent on the hub, and none more.
+func (l *lab) newIdentity(admin *rest.Config) *rest.Config {
+	l.t.Helper()
+	meta := metav1.ObjectMeta{Name: "request", Namespace: l.Name}
+	ref := func(kind string) rbacv1.RoleRef {
+		return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: map[string]string{"Role": "request", "ClusterRole": "lab-content"}[kind]}
+	}
+	subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Name: "request", Namespace: l.Name}}
+	l.create(func(ctx context.Context) error {
+		_, err := l.HubCore.CoreV1().ServiceAccounts(l.Name).Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{})
+		return err
+	})
+	l.create(func(ctx context.Context) error {
+		_, err := l.HubCore.RbacV1().Roles(l.Name).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{fleet.GroupName}, Resources: []string{"bundledeployments"}, Verbs: []string{"get", "list", "watch"}},
+			{APIGroups: []string{fleet.GroupName}, Resources: []string{"bundledeployments/status"}, Verbs: []string{"update", "patch"}},
+			{APIGroups: []string{""}, Resources: []string{"secrets", "configmaps"}, Verbs: []string{"get"}},
+		}}, metav1.CreateOptions{})
+		return err
+	})
+	l.create(func(ctx context.Context) error {
+		_, err := l.HubCore.RbacV1().RoleBindings(l.Name).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: ref("Role")}, metav1.CreateOptions{})
+		return err
+	})
+	l.create(func(ctx context.Context) error {
+		_, err := l.HubCore.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "lab-content"}, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{fleet.GroupName}, Resources: []string{"contents"}, Verbs: []string{"get"}},
+		}}, metav1.CreateOptions{})
+		return err
+	})
+	l.create(func(ctx context.Context) error {
+		_, err := l.HubCore.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: l.Name}, Subjects: subjects, RoleRef: ref("ClusterRole")}, metav1.CreateOptions{})
+		return err
+	})
+	token, err := l.HubCore.CoreV1().ServiceAccounts(l.Name).CreateToken(l.t.Context(), "request", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	config := rest.AnonymousClientConfig(admin)
+	config.BearerToken = token.Status.Token
+	return config
+}
+
+// start runs the deployer until halt or the end of the test, and returns when it watches.
+func (l *lab) start() {
+	l.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background()) // it ends after the test's own context
+	watching, done := make(chan struct{}), make(chan error, 1)
+	options := Options{
+		Hub: l.identity, Namespace: l.Name, Local: l.local, AgentNamespace: l.Name,
+		Log:        slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		OnWatching: func() { close(watching) },
+	}
+	l.options(&options)
+	go func() { done <- Run(ctx, options) }()
+	select {
+	case <-watching:
+	case err := <-done:
+		l.t.Fatalf("the deployer ended: %v", err)
+	case <-l.t.Context().Done():
+	}
+	l.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			l.t.Errorf("the deployer ended with %v", err)
+		}
+	})
+}
+
+// halt stops the deployer, if it runs.
+func (l *lab) halt() {
+	if l.stop != nil {
+		l.stop()
+	}
+}
+
+// Write takes the deployer's log.
+func (l *lab) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.logs.Write(line)
+}
+
+func (l *lab) log() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.logs.String()
+}
+
+// bundle is a BundleDeployment that a test wants.
+type bundle struct {
+	Name    string
+	Files   map[string]string
+	Options fleet.BundleDeploymentOptions
+	Change  func(*fleet.BundleDeployment)
+}
+
+// manifestOf makes the manifest of files, in the order of their names.
+func manifestOf(files map[string]string) content.Manifest {
+	var m content.Manifest
+	for _, f := range sortedFiles(bytesOf(files)) {
+		m.Resources = append(m.Resources, fleet.BundleResource{Name: f.Name, Content: string(f.Data)})
+	}
+	return m
+}
+
+func bytesOf(files map[string]string) map[string][]byte {
+	out := map[string][]byte{}
+	for name, text := range files {
+		out[name] = []byte(text)
+	}
+	return out
+}
+
+// apply creates a BundleDeployment, or makes it what b says, the way the controller does.
+func (l *lab) apply(b bundle) *fleet.BundleDeployment {
+	l.t.Helper()
+	manifest := manifestOf(b.Files)
+	l.create(func(ctx context.Context) error {
+		return l.Hub.fleet.Post().Resource(contents).Body(content.Object(manifest)).Do(ctx).Error()
+	})
+	options, err := json.Marshal(b.Options)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	id := fmt.Sprintf("%s:%x", manifest.ID(), sha256.Sum256(options))
+	wanted := &fleet.BundleDeployment{
+		ObjectMeta: metav1.ObjectMeta{Name: b.Name, Namespace: l.Name, Labels: map[string]string{
+			fleet.LabelBundleName: b.Name, fleet.LabelBundleNamespace: "fleet-default",
+		}},
+		Spec: fleet.BundleDeploymentSpec{
+			DeploymentID: id, StagedDeploymentID: id, Options: b.Options, StagedOptions: b.Options,
+			CorrectDrift: b.Options.CorrectDrift,
+		},
+	}
+	if b.Change != nil {
+		b.Change(wanted)
+	}
+	request := func() *rest.Request { return l.Hub.fleet.Post() }
+	if current := l.get(b.Name); current != nil {
+		wanted.ResourceVersion = current.ResourceVersion
+		request = func() *rest.Request { return l.Hub.fleet.Put().Name(b.Name) }
+	}
+	var made fleet.BundleDeployment
+	if err := request().Namespace(l.Name).Resource(bundleDeployments).Body(wanted).Do(l.t.Context()).Into(&made); err != nil {
+		l.t.Fatal(err)
+	}
+	return &made
+}
+
+// get reads a BundleDeployment, nil if it is not there.
+func (l *lab) get(name string) *fleet.BundleDeployment {
+	l.t.Helper()
+	var found fleet.BundleDeployment
+	err := l.Hub.fleet.Get().Namespace(l.Name).Resource(bundleDeployments).Name(name).Do(l.t.Context()).Into(&found)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return &found
+}
+
+func (l *lab) delete(name string) {
+	l.t.Helper()
+	if err := l.Hub.fleet.Delete().Namespace(l.Name).Resource(bundleDeployments).Name(name).Do(l.t.Context()).Error(); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// eventually fails the test unless check returns "" in time; what it returns says what is still missing.
+func (l *lab) eventually(check func() string) {
+	l.t.Helper()
+	var missing string
+	err := wait.PollUntilContextTimeout(l.t.Context(), 20*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+		missing = check()
+		return missing == "", nil
+	})
+	if err != nil {
+		l.t.Fatalf("still: %s\n%s", missing, l.log())
+	}
+}
+
+// expectStatus waits until a BundleDeployment's status is as wanted.
+func (l *lab) expectStatus(name string, wanted func(*fleet.BundleDeployment) string) *fleet.BundleDeployment {
+	l.t.Helper()
+	var bd *fleet.BundleDeployment
+	l.eventually(func() string {
+		if bd = l.get(name); bd == nil {
+			return name + " is not there"
+		}
+		if missing := wanted(bd); missing != "" {
+			status, _ := yaml.Marshal(bd.Status)
+			return missing + "; the status is\n" + string(status)
+		}
+		return ""
+	})
+	return bd
+}
+
+// ready is the status of a BundleDeployment that is deployed and well.
+func ready(bd *fleet.BundleDeployment) string {
+	switch {
+	case bd.Status.AppliedDeploymentID != bd.Spec.DeploymentID:
+		return "not applied"
+	case !bd.Status.Ready || !bd.Status.NonModified:
+		return "not ready"
+	}
+	return conditionsAre(bd, "Installed=True Deployed=True Ready=True Monitored=True")
+}
+
+// conditionsAre compares the conditions that are there, in any order, as "Type=Status".
+func conditionsAre(bd *fleet.BundleDeployment, want string) string {
+	for _, pair := range strings.Fields(want) {
+		kind, status, _ := strings.Cut(pair, "=")
+		found := fleet.GetCondition(bd.Status.Conditions, kind)
+		if found == nil || string(found.Status) != status {
+			return "condition " + kind + " is not " + status
+		}
+	}
+	return ""
+}
+
+// says wants a condition to be False with a message.
+func says(kind, text string) func(*fleet.BundleDeployment) string {
+	return func(bd *fleet.BundleDeployment) string {
+		found := fleet.GetCondition(bd.Status.Conditions, kind)
+		if found == nil || found.Status != corev1.ConditionFalse || !strings.Contains(found.Message, text) {
+			return fmt.Sprintf("condition %s does not say %q", kind, text)
+		}
+		return ""
+	}
+}

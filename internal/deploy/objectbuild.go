@@ -1,0 +1,124 @@
+package deploy
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"helm.sh/helm/v3/pkg/kube"
+	"helm.sh/helm/v3/pkg/release"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/cli-runtime/pkg/resource"
+)
+
+// Build implements kube.Interface: it turns a manifest into what can be sent.
+func (c *objectClient) Build(reader io.Reader, _ bool) (kube.ResourceList, error) {
+	manifest, err := io.ReadAll(reader)
+	if err != nil {
+		return nil, fmt.Errorf("reading a manifest: %w", err)
+	}
+	objects, err := parseObjects(manifest)
+	if err != nil {
+		return nil, err
+	}
+	isNew, isOld := c.recognise(string(manifest))
+	list := make(kube.ResourceList, 0, len(objects))
+	for _, object := range objects {
+		info, err := c.info(object)
+		if meta.IsNoMatchError(err) && isOld && !isNew {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, info)
+	}
+	if isNew && len(c.adopt) > 0 {
+		return list, inParallel(list, c.checkOwner)
+	}
+	return list, nil
+}
+
+// willBe tells which manifest is about to be installed.
+func (c *objectClient) willBe(manifest string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rendered = manifest
+}
+
+// recognise tells the manifest that is about to be installed, and manifests of former revisions. Before one is
+// rendered there is nothing new: Helm is uninstalling, with the documents in another order.
+func (c *objectClient) recognise(manifest string) (isNew, isOld bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.rendered == "" {
+		return false, true
+	}
+	for _, old := range c.old {
+		isOld = isOld || manifest == old
+	}
+	return manifest == c.rendered, isOld
+}
+
+// checkOwner refuses an object that exists and is neither this release's nor one of those it may take over.
+func (c *objectClient) checkOwner(info *resource.Info) error {
+	live, err := c.helper(info).Get(info.Namespace, info.Name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", describeInfo(info), err)
+	}
+	owner, known := ownerOf(live)
+	if known && (owner == c.release || slices.Contains(c.adopt, owner)) {
+		return nil
+	}
+	return fmt.Errorf("%s exists and cannot be imported into release %s: it belongs to somebody else; set helm.takeOwnership to take it over",
+		describeInfo(info), c.release)
+}
+
+// result is what an operation that made a revision left in the cluster.
+func (c *objectClient) result(made *release.Release) (*installed, error) {
+	list, err := c.Build(strings.NewReader(made.Manifest), false)
+	if err != nil {
+		return nil, fmt.Errorf("reading the manifest of release %s: %w", c.release, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := &installed{Revision: made.Version, Live: c.live}
+	for _, info := range list {
+		out.Refs = append(out.Refs, refOf(info))
+	}
+	return out, nil
+}
+
+func (c *objectClient) info(object *unstructured.Unstructured) (*resource.Info, error) {
+	gvk := object.GroupVersionKind()
+	if gvk.Kind == "" || gvk.Version == "" {
+		return nil, fmt.Errorf("YAML parse error: object %q has no apiVersion or no kind", object.GetName())
+	}
+	if object.GetName() == "" {
+		return nil, fmt.Errorf("YAML parse error: an object of kind %s has no name", gvk.Kind)
+	}
+	mapping, err := c.identity.mapping(gvk)
+	if err != nil {
+		return nil, fmt.Errorf("%s %q: %w", gvk.Kind, object.GetName(), err)
+	}
+	client, err := c.identity.client(mapping.GroupVersionKind.GroupVersion())
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case mapping.Scope.Name() != meta.RESTScopeNameNamespace:
+		object.SetNamespace("")
+	case object.GetNamespace() == "":
+		object.SetNamespace(c.release.Namespace)
+	}
+	return &resource.Info{
+		Client: client, Mapping: mapping, Namespace: object.GetNamespace(), Name: object.GetName(), Object: object,
+	}, nil
+}
+

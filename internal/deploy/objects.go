@@ -1,0 +1,133 @@
+package deploy
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sort"
+	"strings"
+
+	"helm.sh/helm/v3/pkg/releaseutil"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+)
+
+// parseObjects reads a stream of YAML or JSON documents. Lists are replaced by their items; documents that
+// are empty, or nothing but comments, are left out. An error says "YAML parse error", which is recognised.
+func parseObjects(stream []byte) ([]*unstructured.Unstructured, error) {
+	documents, err := splitDocuments(stream)
+	if err != nil {
+		return nil, err
+	}
+	var objects []*unstructured.Unstructured
+	for i, document := range documents {
+		content, err := parseDocument(document)
+		if err != nil {
+			return nil, fmt.Errorf("YAML parse error in document %d: %w", i+1, err)
+		}
+		if content == nil {
+			continue
+		}
+		items, err := flatten(content)
+		if err != nil {
+			return nil, fmt.Errorf("YAML parse error in document %d: %w", i+1, err)
+		}
+		objects = append(objects, items...)
+	}
+	return objects, nil
+}
+
+func splitDocuments(stream []byte) ([][]byte, error) {
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(stream)))
+	var documents [][]byte
+	for {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return documents, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("YAML parse error: %w", err)
+		}
+		documents = append(documents, document)
+	}
+}
+
+// parseDocument returns nil for a document without content.
+func parseDocument(document []byte) (map[string]any, error) {
+	text, err := yaml.YAMLToJSON(document)
+	if err != nil {
+		return nil, err
+	}
+	if string(text) == "null" {
+		return nil, nil
+	}
+	if len(text) == 0 || text[0] != '{' {
+		return nil, errors.New("a document is no object")
+	}
+	var content map[string]any
+	if err := utiljson.Unmarshal(text, &content); err != nil {
+		return nil, err
+	}
+	return content, nil
+}
+
+// flatten replaces a list by its items.
+func flatten(content map[string]any) ([]*unstructured.Unstructured, error) {
+	object := &unstructured.Unstructured{Object: content}
+	items, isList := content["items"].([]any)
+	if !isList || !strings.HasSuffix(object.GetKind(), "List") {
+		return []*unstructured.Unstructured{object}, nil
+	}
+	var objects []*unstructured.Unstructured
+	for _, item := range items {
+		inner, ok := item.(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("an item of a %s is no object", object.GetKind())
+		}
+		flat, err := flatten(inner)
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, flat...)
+	}
+	return objects, nil
+}
+
+// formatObjects writes objects as a stream of YAML documents. Equal objects give equal bytes.
+func formatObjects(objects []*unstructured.Unstructured) ([]byte, error) {
+	var out bytes.Buffer
+	for _, object := range objects {
+		text, err := yaml.Marshal(object.Object)
+		if err != nil {
+			return nil, fmt.Errorf("encoding %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+		out.WriteString("---\n")
+		out.Write(text)
+	}
+	return out.Bytes(), nil
+}
+
+// sortForInstall puts objects into the order Helm installs kinds in. Objects of one kind keep their order.
+func sortForInstall(objects []*unstructured.Unstructured) {
+	sort.SliceStable(objects, func(i, j int) bool {
+		return installsBefore(objects[i].GetKind(), objects[j].GetKind())
+	})
+}
+
+// installsBefore compares kinds: those Helm knows first, in its order, then the others by name.
+func installsBefore(a, b string) bool {
+	first, second := slices.Index(releaseutil.InstallOrder, a), slices.Index(releaseutil.InstallOrder, b)
+	switch {
+	case first >= 0 && second >= 0:
+		return first < second
+	case first < 0 && second < 0:
+		return a < b
+	default:
+		return first >= 0
+	}
+}

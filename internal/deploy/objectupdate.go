@@ -1,0 +1,170 @@
+package deploy
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"helm.sh/helm/v3/pkg/kube"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
+	"k8s.io/apimachinery/pkg/util/mergepatch"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/cli-runtime/pkg/resource"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// Annotations by which Helm knows whose an object is.
+const (
+	releaseNameAnnotation      = "meta.helm.sh/release-name"
+	releaseNamespaceAnnotation = "meta.helm.sh/release-namespace"
+)
+
+// Update implements kube.Interface: objects of target are created or changed, those of original, and those
+// left over from failed revisions, that target does not have are deleted.
+func (c *objectClient) Update(original, target kube.ResourceList, force bool) (*kube.Result, error) {
+	result := &kube.Result{}
+	var mu sync.Mutex
+	err := inBatches(target, func(info *resource.Info) error {
+		created, err := c.update(original.Get(info), info, force)
+		mu.Lock()
+		defer mu.Unlock()
+		if created {
+			result.Created = append(result.Created, info)
+		} else {
+			result.Updated = append(result.Updated, info)
+		}
+		return err
+	})
+	if err != nil {
+		return result, err
+	}
+	surplus := original.Difference(target)
+	for _, number := range c.leftovers {
+		more, err := c.Build(strings.NewReader(c.old[number]), false)
+		if err != nil {
+			return result, err
+		}
+		surplus = append(surplus, more.Difference(target).Difference(surplus)...)
+	}
+	deleted, errs := c.deleteAll(surplus, metav1.DeletePropagationBackground, c.mayDelete)
+	result.Deleted = deleted.Deleted
+	return result, errors.Join(errs...)
+}
+
+// UpdateThreeWayMerge implements kube.InterfaceThreeWayMerge. Update merges three ways already.
+func (c *objectClient) UpdateThreeWayMerge(original, target kube.ResourceList, force bool) (*kube.Result, error) {
+	return c.Update(original, target, force)
+}
+
+// update brings one object to what target says. original is what the release last made of it, nil if nothing.
+func (c *objectClient) update(original, target *resource.Info, force bool) (created bool, err error) {
+	live, err := c.helper(target).Get(target.Namespace, target.Name)
+	if apierrors.IsNotFound(err) {
+		return true, c.create(target)
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading %s: %w", describeInfo(target), err)
+	}
+	if force {
+		answer, err := c.helper(target).Replace(target.Namespace, target.Name, true, target.Object)
+		return false, c.took(target, answer, err)
+	}
+	before := live
+	if original != nil {
+		before = original.Object
+	}
+	patchType, patch, err := threeWayPatch(before, target, live)
+	if err != nil {
+		return false, fmt.Errorf("comparing %s: %w", describeInfo(target), err)
+	}
+	if string(patch) == "{}" {
+		return false, c.took(target, live, nil)
+	}
+	answer, err := c.helper(target).Patch(target.Namespace, target.Name, patchType, patch, nil)
+	return false, c.took(target, answer, err)
+}
+
+// took notes what the API server made of an object.
+func (c *objectClient) took(target *resource.Info, answer runtime.Object, err error) error {
+	if err != nil {
+		return fmt.Errorf("changing %s: %w", describeInfo(target), err)
+	}
+	if err := target.Refresh(answer, true); err != nil {
+		return fmt.Errorf("reading the answer about %s: %w", describeInfo(target), err)
+	}
+	c.remember(target)
+	return nil
+}
+
+// threeWayPatch is what turns live into target, and takes away what target has no longer and before had. It
+// is "{}" when there is nothing to change.
+func threeWayPatch(before runtime.Object, target *resource.Info, live runtime.Object) (types.PatchType, []byte, error) {
+	var texts [3][]byte
+	for i, object := range []runtime.Object{before, target.Object, live} {
+		text, err := json.Marshal(object)
+		if err != nil {
+			return "", nil, fmt.Errorf("encoding: %w", err)
+		}
+		texts[i] = text
+	}
+	versioned := kube.AsVersioned(target)
+	if _, unknown := versioned.(runtime.Unstructured); unknown {
+		patch, err := jsonmergepatch.CreateThreeWayJSONMergePatch(texts[0], texts[1], texts[2],
+			mergepatch.RequireKeyUnchanged("apiVersion"), mergepatch.RequireKeyUnchanged("kind"),
+			mergepatch.RequireMetadataKeyUnchanged("name"))
+		return types.MergePatchType, patch, err
+	}
+	lookup, err := strategicpatch.NewPatchMetaFromStruct(versioned)
+	if err != nil {
+		return "", nil, fmt.Errorf("reading the schema: %w", err)
+	}
+	patch, err := strategicpatch.CreateThreeWayMergePatch(texts[0], texts[1], texts[2], lookup, true)
+	return types.StrategicMergePatchType, patch, err
+}
+
+// mayDelete allows to delete an object that left the release, unless its own annotation says to keep it.
+func (c *objectClient) mayDelete(info *resource.Info) (bool, error) {
+	ours, err := c.isOurs(info)
+	if err != nil || !ours {
+		return false, err
+	}
+	object, ok := info.Object.(*unstructured.Unstructured)
+	return ok && object.GetAnnotations()[kube.ResourcePolicyAnno] != kube.KeepPolicy, nil
+}
+
+// isOurs reads an object and tells whether it is this release's. One that is gone is not.
+func (c *objectClient) isOurs(info *resource.Info) (bool, error) {
+	deployed, _ := info.Object.(*unstructured.Unstructured)
+	if err := info.Get(); err != nil {
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return false, fmt.Errorf("reading %s: %w", describeInfo(info), err)
+	}
+	if owner, known := ownerOf(info.Object); known {
+		return owner == c.release, nil
+	}
+	// Helm's marks were taken off; ours still tell.
+	live, ok := info.Object.(*unstructured.Unstructured)
+	return ok && deployed != nil && live.GetLabels()[fleet.LabelSetHash] != "" &&
+		live.GetLabels()[fleet.LabelSetHash] == deployed.GetLabels()[fleet.LabelSetHash], nil
+}
+
+// ownerOf is the release an object says it belongs to.
+func ownerOf(object runtime.Object) (owner releaseKey, known bool) {
+	u, ok := object.(*unstructured.Unstructured)
+	if !ok {
+		return releaseKey{}, false
+	}
+	annotations := u.GetAnnotations()
+	name, known := annotations[releaseNameAnnotation]
+	return releaseKey{Namespace: annotations[releaseNamespaceAnnotation], Name: name}, known
+}

@@ -1,0 +1,118 @@
+package deploy
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/rancher/wrangler/v3/pkg/summary"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// objectRef is an object of a release, whether it is there or not.
+type objectRef struct {
+	schema.GroupVersionKind
+	// Namespace is empty for cluster-scoped objects.
+	Namespace, Name string
+}
+
+// observation is what was last seen of an object of a release.
+type observation struct {
+	// Exists is false when the object is not there.
+	Exists bool
+	// Owned is false when the object does not carry the set's label: it is somebody else's.
+	Owned           bool
+	UID             types.UID
+	ResourceVersion string
+	Created         metav1.Time
+	Summary         fleet.ResourceSummary
+}
+
+// inPlace means that the object is there, and the release's.
+func (o observation) inPlace() bool { return o.Exists && o.Owned }
+
+// ready means that nothing more is to come of the object. One that is missing is none of that: it counts as
+// modified.
+func (o observation) ready() bool { return !o.Summary.Error && !o.Summary.Transitioning }
+
+// observe looks at an object of the cluster. Conditions that the options disregard do not count.
+func observe(live *unstructured.Unstructured, hash string, ignored []map[string]string) observation {
+	if len(ignored) > 0 {
+		live = withoutConditions(live, ignored)
+	}
+	found := summary.Summarize(live)
+	return observation{
+		Exists:          true,
+		Owned:           live.GetLabels()[fleet.LabelSetHash] == hash,
+		UID:             live.GetUID(),
+		ResourceVersion: live.GetResourceVersion(),
+		Created:         live.GetCreationTimestamp(),
+		Summary: fleet.ResourceSummary{
+			State: found.State, Error: found.Error, Transitioning: found.Transitioning, Message: found.Message,
+		},
+	}
+}
+
+// withoutConditions returns a copy without the conditions that have all fields of one of ignored.
+func withoutConditions(live *unstructured.Unstructured, ignored []map[string]string) *unstructured.Unstructured {
+	conditions, found, err := unstructured.NestedSlice(live.Object, "status", "conditions")
+	if err != nil || !found {
+		return live
+	}
+	kept := slices.DeleteFunc(conditions, func(entry any) bool {
+		condition, isObject := entry.(map[string]any)
+		return isObject && slices.ContainsFunc(ignored, func(fields map[string]string) bool {
+			return hasFields(condition, fields)
+		})
+	})
+	status, _ := live.Object["status"].(map[string]any)
+	status = maps.Clone(status)
+	status["conditions"] = kept
+	object := maps.Clone(live.Object)
+	object["status"] = status
+	return &unstructured.Unstructured{Object: object}
+}
+
+func hasFields(condition map[string]any, fields map[string]string) bool {
+	for key, want := range fields {
+		if got, ok := condition[key].(string); !ok || got != want {
+			return false
+		}
+	}
+	return len(fields) > 0
+}
+
+// looksAlike tells kinds whose state is all in their metadata: nothing about them has to be fetched. Their
+// summary is the same for every content.
+func looksAlike(kind schema.GroupKind) bool {
+	switch kind.Group {
+	case "":
+		return slices.Contains([]string{"ConfigMap", "Secret", "ServiceAccount", "LimitRange"}, kind.Kind)
+	case "rbac.authorization.k8s.io":
+		return true
+	case "networking.k8s.io":
+		return slices.Contains([]string{"NetworkPolicy", "IngressClass"}, kind.Kind)
+	case "scheduling.k8s.io", "storage.k8s.io":
+		return slices.Contains([]string{"PriorityClass", "StorageClass"}, kind.Kind)
+	}
+	return false
+}
+
+// observeMetadata looks at an object of a kind that looksAlike by its metadata alone.
+func observeMetadata(ref objectRef, found *metav1.PartialObjectMetadata, hash string) observation {
+	object := &unstructured.Unstructured{Object: map[string]any{}}
+	object.SetGroupVersionKind(ref.GroupVersionKind)
+	object.SetName(found.Name)
+	object.SetNamespace(found.Namespace)
+	object.SetUID(found.UID)
+	object.SetResourceVersion(found.ResourceVersion)
+	object.SetCreationTimestamp(found.CreationTimestamp)
+	object.SetDeletionTimestamp(found.DeletionTimestamp)
+	object.SetFinalizers(found.Finalizers)
+	object.SetLabels(map[string]string{fleet.LabelSetHash: found.Labels[fleet.LabelSetHash]})
+	return observe(object, hash, nil)
+}

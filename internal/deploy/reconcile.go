@@ -1,0 +1,170 @@
+package deploy
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const (
+	// forbiddenRetry is the pause before a namespace that may not be labelled is tried again.
+	forbiddenRetry = 2 * time.Minute
+	// failureRetry is the pause before a state that failed for good is tried again after all: a cluster that
+	// was too slow may no longer be.
+	failureRetry = 15 * time.Minute
+	// dependencyRetry is the pause before dependencies are looked at again, should no change of one of them
+	// say so earlier.
+	dependencyRetry = time.Minute
+	// reportPause is the least time between two reports that differ only in details.
+	reportPause = time.Second
+)
+
+// reconcile brings one BundleDeployment to where it should be, as far as that goes now, and reports. An error
+// asks for another try.
+func (d *deployer) reconcile(ctx context.Context, name string) error {
+	cached := d.hub.cached(name)
+	if cached == nil {
+		return d.remove(ctx, name)
+	}
+	marks := setFor(name, d.Scope)
+	r := d.records.of(cached, marks.Hash)
+	bd := newer(cached, r.written)
+	status := bd.Status.DeepCopy()
+	if r.status != nil {
+		status = r.status.DeepCopy()
+	}
+	d.remember(name, status.Release)
+	if leaveAlone(bd) {
+		d.watches.follow(name, nil)
+		return nil
+	}
+	later := d.outcome(bd, r, status, guarded(func() error { return d.advance(ctx, bd, r, status) }))
+	watchErr := d.monitor(ctx, bd, r, status)
+	reportErr := d.report(ctx, bd, r, status)
+	return errors.Join(later, watchErr, reportErr)
+}
+
+// advance finds out what the BundleDeployment needs and does it.
+func (d *deployer) advance(ctx context.Context, bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus) error {
+	exists, err := d.locate(ctx, bd, r, status.Release)
+	if err != nil {
+		return err
+	}
+	copied, err := d.copyResources(ctx, bd, r, status)
+	if err != nil {
+		return err
+	}
+	forced := copied || d.retryDue(bd, r, status)
+	return d.carryOut(ctx, decide(situation{BundleDeployment: bd, Status: status, ReleaseExists: exists, Forced: forced}), bd, r, status)
+}
+
+// retryDue tells whether it is time to try a state again that failed for good, and sees to it that the
+// question is asked in time.
+func (d *deployer) retryDue(bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus) bool {
+	if status.AppliedDeploymentID != bd.Spec.DeploymentID || !failedForGood(status) {
+		return false
+	}
+	if r.failed.IsZero() { // another process saw it fail
+		r.failed = d.Clock()
+		d.queue.AddAfter(bd.Name, failureRetry)
+		return false
+	}
+	return d.Clock().Sub(r.failed) >= failureRetry
+}
+
+// carryOut does what was decided.
+func (d *deployer) carryOut(ctx context.Context, v verdict, bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus) error {
+	switch v {
+	case LeaveAlone, KeepFailure:
+		return nil
+	case Refuse:
+		return &unsupportedError{what: unsupported(bd)}
+	}
+	err := dependencies(bd, d.hub.all())
+	d.waiting.put(bd.Name, err != nil)
+	if err != nil {
+		return err
+	}
+	if v == Deploy {
+		if err := d.deploy(ctx, bd, r, status); err != nil {
+			return err
+		}
+	}
+	deployed(status, d.Clock(), bd.Spec.DeploymentID, status.Release)
+	return d.finish(ctx, bd, r)
+}
+
+// outcome writes what came of it into the status. The error asks for another try.
+func (d *deployer) outcome(bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus, err error) error {
+	var (
+		waits       *dependencyError
+		forbidden   *namespaceForbiddenError
+		unsupported *unsupportedError
+	)
+	now := d.Clock()
+	d.lacking.put(bd.Name, meta.IsNoMatchError(err))
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &waits):
+		notDeployed(status, now, err.Error())
+		d.queue.AddAfter(bd.Name, dependencyRetry)
+		return nil
+	case errors.As(err, &unsupported):
+		notDeployed(status, now, err.Error())
+		return nil // nothing but a change of the BundleDeployment helps
+	case errors.As(err, &forbidden):
+		namespaceForbidden(status, now, bd.Spec.DeploymentID, status.Release, message(err))
+		d.queue.AddAfter(bd.Name, forbiddenRetry)
+		return nil
+	case asFailure(err):
+		r.failed, r.tracking = now, nil
+		failedDeployment(status, now, bd.Spec.DeploymentID, message(err))
+		d.queue.AddAfter(bd.Name, failureRetry)
+		d.log.Warn("bundle deployment failed", "bundledeployment", d.Namespace+"/"+bd.Name, "error", err)
+		return nil
+	case apierrors.IsConflict(err):
+		return err // somebody else wrote at the same time; nothing to tell anybody
+	case errors.Is(err, errStopped):
+		return err // not the deployment's fault
+	}
+	notDeployed(status, now, message(err))
+	return err
+}
+
+// report writes the status to the hub, if there is something to write.
+func (d *deployer) report(ctx context.Context, bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus) error {
+	now := d.Clock()
+	detail := r.status != nil && sameButDetails(r.status, status)
+	r.status = status
+	if wait := reportPause - now.Sub(r.reported); detail && wait > 0 {
+		d.queue.AddAfter(bd.Name, wait)
+		return nil
+	}
+	written, err := d.hub.report(ctx, bd, status)
+	if apierrors.IsNotFound(err) {
+		return nil // it was deleted meanwhile, which its own event says
+	}
+	if err != nil {
+		return err
+	}
+	if written != bd {
+		r.written, r.reported = written, now
+	}
+	return nil
+}
+
+// sameButDetails tells whether two statuses say the same to everybody but a reader of messages.
+func sameButDetails(a, b *fleet.BundleDeploymentStatus) bool {
+	same := a.AppliedDeploymentID == b.AppliedDeploymentID && a.Release == b.Release && a.Ready == b.Ready &&
+		a.NonModified == b.NonModified && len(a.Conditions) == len(b.Conditions)
+	for i := 0; same && i < len(a.Conditions); i++ {
+		same = a.Conditions[i].Type == b.Conditions[i].Type && a.Conditions[i].Status == b.Conditions[i].Status
+	}
+	return same
+}

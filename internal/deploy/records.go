@@ -1,0 +1,115 @@
+package deploy
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// record is what the agent remembers of a BundleDeployment from one look to the next. It belongs to whoever
+// works on the BundleDeployment.
+type record struct {
+	uid types.UID
+	// status is what was last found out, which the hub may not know yet.
+	status *fleet.BundleDeploymentStatus
+	// written is the hub's answer to the last report.
+	written *fleet.BundleDeployment
+	// reported is when that was.
+	reported time.Time
+	// tracking is what is known of the objects of the release, nil if it was not looked at yet.
+	tracking *tracking
+	// finished is true when nothing is left to do after the release was made.
+	finished bool
+	// copies is true if Secrets or ConfigMaps were copied downstream.
+	copies bool
+	// failed is when the wanted state was last tried and failed for good; zero if this process did not see it.
+	failed time.Time
+}
+
+// tracking is a revision of a release and its objects.
+type tracking struct {
+	// release is the revision, as in status.release.
+	release string
+	set     set
+	// refs are the objects, in the order of the manifest.
+	refs []objectRef
+	// resources are what the kinds in refs are served as.
+	resources map[schema.GroupVersionKind]schema.GroupVersionResource
+	// seen is what was last seen of them.
+	seen map[objectRef]observation
+	// fresh is true while seen is what the API server answered to the deployment itself.
+	fresh bool
+}
+
+// sightings are the objects and what was seen of them.
+func (t *tracking) sightings() []sighting {
+	found := make([]sighting, 0, len(t.refs))
+	for _, ref := range t.refs {
+		found = append(found, sighting{objectRef: ref, observation: t.seen[ref]})
+	}
+	return found
+}
+
+// take notes objects that the API server answered with.
+func (t *tracking) take(live map[objectRef]*unstructured.Unstructured, ignored []map[string]string) {
+	for _, ref := range t.refs {
+		if object := live[ref]; object != nil {
+			t.seen[ref] = observe(object, t.set.Hash, ignored)
+		}
+	}
+}
+
+// records are all of them, and who belongs to which set.
+type records struct {
+	mu     sync.Mutex
+	byName map[string]*record
+	// users of a set, by its hash: one BundleDeployment, or several of the agent's own.
+	users map[string]map[string]bool
+}
+
+func newRecords() *records {
+	return &records{byName: map[string]*record{}, users: map[string]map[string]bool{}}
+}
+
+// of returns the record of a BundleDeployment, a new one if it is new or was made anew.
+func (r *records) of(bd *fleet.BundleDeployment, hash string) *record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	found := r.byName[bd.Name]
+	if found == nil || found.uid != bd.UID {
+		found = &record{uid: bd.UID}
+		r.byName[bd.Name] = found
+	}
+	if r.users[hash] == nil {
+		r.users[hash] = map[string]bool{}
+	}
+	r.users[hash][bd.Name] = true
+	return found
+}
+
+// drop forgets a BundleDeployment and returns what was known of it, nil if nothing.
+func (r *records) drop(name, hash string) *record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := r.byName[name]
+	delete(r.byName, name)
+	delete(r.users[hash], name)
+	if len(r.users[hash]) == 0 {
+		delete(r.users, hash)
+	}
+	return known
+}
+
+// usersOf names the BundleDeployments of a set.
+func (r *records) usersOf(hash string) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Sorted(maps.Keys(r.users[hash]))
+}

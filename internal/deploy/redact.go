@@ -1,0 +1,92 @@
+package deploy
+
+import (
+	"encoding/base64"
+	"fmt"
+	"sort"
+	"strings"
+)
+
+const (
+	// shortestRedacted is the length from which a value is taken out of messages. Anything shorter says too
+	// little to be a secret, and is too likely to be part of an ordinary word.
+	shortestRedacted = 6
+	// redacted stands where a value was.
+	redacted = "<redacted>"
+)
+
+// redaction takes confidential values out of messages. The zero value takes out nothing.
+type redaction struct{ replacer *strings.Replacer }
+
+// redactionOf makes a redaction of every text in the given values: Helm puts values into its messages, and
+// these came out of Secrets.
+func redactionOf(values ...map[string]any) redaction {
+	found := map[string]bool{}
+	for _, value := range values {
+		collectTexts(value, found)
+	}
+	var texts []string
+	for text := range found {
+		texts = append(texts, text)
+	}
+	// Longest first: a text may be part of another.
+	sort.Slice(texts, func(i, j int) bool {
+		if len(texts[i]) != len(texts[j]) {
+			return len(texts[i]) > len(texts[j])
+		}
+		return texts[i] < texts[j]
+	})
+	var pairs []string
+	for _, text := range texts {
+		pairs = append(pairs, text, redacted, base64.StdEncoding.EncodeToString([]byte(text)), redacted)
+	}
+	if len(pairs) == 0 {
+		return redaction{}
+	}
+	return redaction{replacer: strings.NewReplacer(pairs...)}
+}
+
+func (r redaction) clean(text string) string {
+	if r.replacer == nil {
+		return text
+	}
+	return r.replacer.Replace(text)
+}
+
+// wrap is err with a message without confidential values. What the error is stays recognisable.
+func (r redaction) wrap(err error) error {
+	if err == nil {
+		return nil
+	}
+	text := r.clean(err.Error())
+	if text == err.Error() {
+		return err
+	}
+	return &redactedError{text: text, cause: err}
+}
+
+type redactedError struct {
+	text  string
+	cause error
+}
+
+func (e *redactedError) Error() string { return e.text }
+func (e *redactedError) Unwrap() error { return e.cause }
+
+func collectTexts(value any, found map[string]bool) {
+	switch value := value.(type) {
+	case map[string]any:
+		for _, inner := range value {
+			collectTexts(inner, found)
+		}
+	case []any:
+		for _, inner := range value {
+			collectTexts(inner, found)
+		}
+	case nil, bool:
+	default:
+		if text := fmt.Sprint(value); len(text) >= shortestRedacted {
+			found[text] = true
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package deploy
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"helm.sh/helm/v3/pkg/release"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// releaseLimit bounds a decoded release. A Secret holds at most 1 MiB, compressed.
+const releaseLimit = 64 << 20
+
+// errNoRelease means that a Secret holds no release of Helm.
+var errNoRelease = errors.New("the Secret holds no Helm release")
+
+// encodeRelease writes a release the way Helm 3 stores it: JSON, gzip, base64.
+func encodeRelease(r *release.Release) ([]byte, error) {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("encoding release %s/%s: %w", r.Namespace, r.Name, err)
+	}
+	var compressed bytes.Buffer
+	writer, err := gzip.NewWriterLevel(&compressed, gzip.BestCompression)
+	if err != nil {
+		return nil, fmt.Errorf("compressing release %s/%s: %w", r.Namespace, r.Name, err)
+	}
+	// Writing to memory cannot fail.
+	_, _ = writer.Write(text)
+	_ = writer.Close()
+	return base64.StdEncoding.AppendEncode(nil, compressed.Bytes()), nil
+}
+
+// decodeRelease reads what encodeRelease, or any Helm since 3.0, wrote.
+func decodeRelease(secret *corev1.Secret) (*release.Release, error) {
+	text, err := base64.StdEncoding.AppendDecode(nil, secret.Data[releaseDataKey])
+	if err != nil || len(text) == 0 {
+		return nil, errNoRelease
+	}
+	if bytes.HasPrefix(text, []byte{0x1f, 0x8b}) {
+		if text, err = unzip(text); err != nil {
+			return nil, err
+		}
+	}
+	var r release.Release
+	if err := json.Unmarshal(text, &r); err != nil || r.Info == nil || r.Name == "" || r.Version < 1 {
+		return nil, errNoRelease
+	}
+	r.Labels = secret.Labels
+	return &r, nil
+}
+
+func unzip(compressed []byte) ([]byte, error) {
+	reader, err := gzip.NewReader(bytes.NewReader(compressed))
+	if err != nil {
+		return nil, errNoRelease
+	}
+	text, err := io.ReadAll(io.LimitReader(reader, releaseLimit+1))
+	if err != nil || len(text) > releaseLimit {
+		return nil, errNoRelease
+	}
+	return text, nil
+}

@@ -1,0 +1,102 @@
+package deploy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"helm.sh/helm/v3/pkg/release"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// remove takes down everything a BundleDeployment that is gone has left (bundles.md §5.10).
+func (d *deployer) remove(ctx context.Context, name string) error {
+	d.watches.follow(name, nil)
+	known := d.records.drop(name, setFor(name, d.Scope).Hash)
+	d.waiting.put(name, false)
+	d.lacking.put(name, false)
+	releases := d.inventory.of(name)
+	kept := false
+	var errs []error
+	for _, key := range releases {
+		keep, err := d.takeDown(ctx, name, key)
+		kept = kept || keep
+		errs = append(errs, err)
+	}
+	neverCopied := known != nil && !known.copies
+	if !kept && !neverCopied && (known != nil || len(releases) > 0) {
+		errs = append(errs, d.removeCopies(ctx, name))
+	}
+	return errors.Join(errs...)
+}
+
+// takeDown uninstalls one release of a BundleDeployment, or only forgets it if its objects are to stay, and
+// reports which. A release that turns out to be somebody else's is left alone.
+func (d *deployer) takeDown(ctx context.Context, name string, key releaseKey) (kept bool, err error) {
+	h, err := loadHistory(ctx, d.agent.clientset.CoreV1().Secrets(key.Namespace), key, d.Clock)
+	if err != nil {
+		return false, err
+	}
+	last := h.last()
+	if last == nil || !d.isOurs(last, name) {
+		d.inventory.remove(name, key)
+		return false, nil
+	}
+	marks := annotationsOf(last)
+	kept = isAgent(name) || marks[fleet.AnnotationKeepResources] == "true"
+	if kept {
+		err = d.releaser.forget(h)
+	} else {
+		err = d.uninstall(ctx, h, marks[fleet.AnnotationServiceAccount])
+	}
+	if err != nil {
+		return kept, err
+	}
+	d.inventory.remove(name, key)
+	d.log.Info("release removed", "bundledeployment", d.Namespace+"/"+name, "release", key.String(), "objectsKept", kept)
+	return kept, nil
+}
+
+func (d *deployer) uninstall(ctx context.Context, h *history, account string) error {
+	who, err := d.accounts.forRemoval(ctx, account)
+	if err != nil {
+		return err
+	}
+	return d.releaser.uninstallFrom(h, who)
+}
+
+// isOurs tells a release this agent made for a BundleDeployment from all others.
+func (d *deployer) isOurs(r *release.Release, name string) bool {
+	marks := annotationsOf(r)
+	return marks[fleet.AnnotationBundleID] == name && marks[fleet.AnnotationAgentNamespace] == d.AgentNamespace
+}
+
+// annotationsOf are those of the chart a release was made of.
+func annotationsOf(r *release.Release) map[string]string {
+	if r.Chart == nil || r.Chart.Metadata == nil {
+		return nil
+	}
+	return r.Chart.Metadata.Annotations
+}
+
+// removeCopies deletes the Secrets and ConfigMaps that were copied for a BundleDeployment, wherever they are.
+func (d *deployer) removeCopies(ctx context.Context, name string) error {
+	selector := metav1.ListOptions{LabelSelector: fleet.LabelBundleDeployment + "=" + name}
+	for _, resource := range []string{"secrets", "configmaps"} {
+		client := d.metadata.Resource(schema.GroupVersionResource{Version: "v1", Resource: resource})
+		copies, err := client.List(ctx, selector)
+		if err != nil {
+			return fmt.Errorf("looking for copies of %s: %w", resource, err)
+		}
+		for _, found := range copies.Items {
+			err := client.Namespace(found.Namespace).Delete(ctx, found.Name, metav1.DeleteOptions{})
+			if err := optional(err); err != nil {
+				return fmt.Errorf("deleting the copy %s/%s: %w", found.Namespace, found.Name, err)
+			}
+		}
+	}
+	return nil
+}

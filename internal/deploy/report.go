@@ -1,0 +1,102 @@
+package deploy
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// listLimit bounds the lists of objects that are not as they should be (bundles.md §1.5).
+const listLimit = 10
+
+// sighting is an object of a release and what was seen of it.
+type sighting struct {
+	objectRef
+	observation
+}
+
+// report is what the objects of a release say together.
+type report struct {
+	Resources  []fleet.DeployedResource
+	Counts     fleet.ResourceCounts
+	NonReady   []fleet.NonReadyStatus
+	Modified   []fleet.ModifiedStatus
+	Incomplete bool
+	// Ready means that no object is on its way or in error; NonModified that none is missing or changed.
+	Ready, NonModified bool
+}
+
+// newReport sums up sightings, which are in the order of the release's manifest (bundles.md §4.6, §5.8).
+func newReport(sightings []sighting) report {
+	var r report
+	for _, s := range inListOrder(sightings) {
+		if !s.inPlace() {
+			r.Modified = append(r.Modified, missing(s))
+			continue
+		}
+		r.Resources = append(r.Resources, fleet.DeployedResource{
+			Kind: s.Kind, APIVersion: s.apiVersion(), Namespace: s.Namespace, Name: s.Name, CreatedAt: s.Created,
+		})
+		if !s.ready() {
+			r.NonReady = append(r.NonReady, fleet.NonReadyStatus{
+				UID: s.UID, Kind: s.Kind, APIVersion: s.apiVersion(), Namespace: s.Namespace, Name: s.Name,
+				Summary: s.Summary,
+			})
+		}
+	}
+	r.Ready, r.NonModified = len(r.NonReady) == 0, len(r.Modified) == 0
+	r.Counts = fleet.ResourceCounts{
+		DesiredReady: len(sightings),
+		Missing:      len(r.Modified),
+		NotReady:     len(r.NonReady),
+		Ready:        len(sightings) - len(r.Modified) - len(r.NonReady),
+	}
+	r.limit()
+	return r
+}
+
+func missing(s sighting) fleet.ModifiedStatus {
+	return fleet.ModifiedStatus{
+		Kind: s.Kind, APIVersion: s.apiVersion(), Namespace: s.Namespace, Name: s.Name,
+		Missing: true, Exist: s.Exists,
+	}
+}
+
+// limit sorts the lists and cuts them.
+func (r *report) limit() {
+	slices.SortFunc(r.NonReady, func(a, b fleet.NonReadyStatus) int { return cmp.Compare(a.UID, b.UID) })
+	slices.SortFunc(r.Modified, func(a, b fleet.ModifiedStatus) int {
+		return cmp.Compare(modifiedKey(a), modifiedKey(b))
+	})
+	r.Incomplete = len(r.NonReady) > listLimit || len(r.Modified) > listLimit
+	r.NonReady = r.NonReady[:min(len(r.NonReady), listLimit)]
+	r.Modified = r.Modified[:min(len(r.Modified), listLimit)]
+}
+
+func modifiedKey(m fleet.ModifiedStatus) string {
+	return strings.Join([]string{m.APIVersion, m.Kind, m.Namespace, m.Name}, "/")
+}
+
+// inListOrder orders objects the way lists of them come: kinds in the order of their first object in the
+// manifest, then by namespace and name.
+func inListOrder(sightings []sighting) []sighting {
+	first := map[string]int{}
+	for i, s := range sightings {
+		if _, seen := first[s.GroupVersionKind.String()]; !seen {
+			first[s.GroupVersionKind.String()] = i
+		}
+	}
+	ordered := slices.Clone(sightings)
+	slices.SortStableFunc(ordered, func(a, b sighting) int {
+		return cmp.Or(
+			cmp.Compare(first[a.GroupVersionKind.String()], first[b.GroupVersionKind.String()]),
+			cmp.Compare(a.Namespace, b.Namespace),
+			cmp.Compare(a.Name, b.Name),
+		)
+	})
+	return ordered
+}
+
+func (r objectRef) apiVersion() string { return r.GroupVersion().String() }

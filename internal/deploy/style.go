@@ -1,0 +1,124 @@
+package deploy
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/fleet-hub/fleet/internal/content"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// file is a resource of a bundle, decoded, under a clean name.
+type file struct {
+	Name string
+	Data []byte
+}
+
+// externalCharts is the folder of charts that were fetched when the bundle was made.
+const externalCharts = ".chart"
+
+// readFiles decodes a bundle's resources. Resources without a name get one from their place in the list. Of
+// two with the same name the last counts.
+func readFiles(resources []fleet.BundleResource) ([]file, error) {
+	files := make([]file, 0, len(resources))
+	place := map[string]int{}
+	for i, resource := range resources {
+		name := resource.Name
+		if name == "" {
+			name = fmt.Sprintf("manifests/file%03d.yaml", i)
+		}
+		name, err := cleanPath(name)
+		if err != nil {
+			return nil, err
+		}
+		data, err := content.Data(resource)
+		if err != nil {
+			return nil, fmt.Errorf("decoding resource %q: %w", name, err)
+		}
+		if at, seen := place[name]; seen {
+			files[at].Data = data
+			continue
+		}
+		place[name] = len(files)
+		files = append(files, file{Name: name, Data: data})
+	}
+	return files, nil
+}
+
+// style says what a bundle is made of (bundles.md §5.5). A bundle may be a chart and kustomized; one that is
+// neither is raw.
+type style struct {
+	// Chart is the path of the Chart.yaml, "" if there is none.
+	Chart string
+	// Kustomization is the path of the kustomization that was asked for, "" if there is none.
+	Kustomization string
+}
+
+func (s style) isRaw() bool { return s.Chart == "" && s.Kustomization == "" }
+
+// styleOf finds what a bundle is made of. The last file that matches counts.
+func styleOf(files []file, options *fleet.BundleDeploymentOptions) (style, error) {
+	chartPath, external, err := chartPaths(options.Helm)
+	if err != nil {
+		return style{}, fmt.Errorf("finding the chart: %w", err)
+	}
+	kustomizePath, err := kustomizationPath(options.Kustomize)
+	if err != nil {
+		return style{}, fmt.Errorf("finding the kustomization: %w", err)
+	}
+	var found style
+	for _, f := range files {
+		if f.Name == chartPath || isExternalChart(f.Name, external) {
+			found.Chart = f.Name
+		}
+		if f.Name == kustomizePath {
+			found.Kustomization = f.Name
+		}
+	}
+	return found, nil
+}
+
+// chartPaths returns where the Chart.yaml would be, and the folder it would be in if the chart was fetched
+// when the bundle was made.
+func chartPaths(helm *fleet.HelmOptions) (chartPath, external string, err error) {
+	if helm == nil {
+		return "Chart.yaml", "", nil
+	}
+	sum := sha256.Sum256([]byte(helm.Chart + ":" + helm.Repo + ":" + helm.Version))
+	external = path.Join(externalCharts, hex.EncodeToString(sum[:]))
+	named := helm.Chart
+	if named == "" {
+		named = helm.Repo
+	}
+	if strings.Contains(named, "://") {
+		return "", external, nil // an address, not a folder of the bundle
+	}
+	dir, err := cleanDir(named)
+	if err != nil {
+		return "", "", err
+	}
+	return path.Join(dir, "Chart.yaml"), external, nil
+}
+
+func isExternalChart(name, external string) bool {
+	rest, below := strings.CutPrefix(name, external+"/")
+	if external == "" || !below || path.Base(rest) != "Chart.yaml" {
+		return false
+	}
+	return strings.Count(rest, "/") <= 1
+}
+
+func kustomizationPath(kustomize *fleet.KustomizeOptions) (string, error) {
+	dir := ""
+	if kustomize != nil {
+		dir = kustomize.Dir
+	}
+	dir, err := cleanDir(dir)
+	if err != nil {
+		return "", err
+	}
+	return path.Join(dir, "kustomization.yaml"), nil
+}

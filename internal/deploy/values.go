@@ -1,0 +1,121 @@
+package deploy
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/yaml"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const (
+	// keyValues and keyStagedValues are the keys of the Secret with a BundleDeployment's values.
+	keyValues       = "values"
+	keyStagedValues = "stagedValues"
+	// defaultValuesKey is where values are in a Secret or ConfigMap of valuesFrom.
+	defaultValuesKey = "values.yaml"
+)
+
+// errValuesHash means that the Secret with the values is not the one the BundleDeployment was written with.
+// The controller writes both, one after the other, so it heals by itself.
+var errValuesHash = errors.New("the Secret with the Helm values does not match the hash in the BundleDeployment")
+
+// optionsValues reads the values from a BundleDeployment's Secret and checks them against the hash
+// (bundles.md §2.6). Both keys count for the hash, only the current values are returned.
+func optionsValues(data map[string][]byte, wantHash string) (map[string]any, error) {
+	sum := sha256.New()
+	sum.Write(data[keyValues])
+	sum.Write(data[keyStagedValues])
+	if hex.EncodeToString(sum.Sum(nil)) != wantHash {
+		return nil, errValuesHash
+	}
+	if len(data[keyValues]) == 0 {
+		return nil, nil
+	}
+	var values map[string]any
+	if err := utiljson.Unmarshal(data[keyValues], &values); err != nil {
+		return nil, errors.New("the values in the BundleDeployment's Secret are no JSON object")
+	}
+	return values, nil
+}
+
+// parseValues reads values written as YAML. The error does not show them.
+func parseValues(text []byte) (map[string]any, error) {
+	converted, err := yaml.YAMLToJSON(text)
+	if err != nil {
+		return nil, errors.New("the values are no valid YAML")
+	}
+	var values map[string]any
+	if err := utiljson.Unmarshal(converted, &values); err != nil {
+		return nil, errors.New("the values are no YAML object")
+	}
+	return values, nil
+}
+
+// mergeValues lays over on base: objects are merged, all else is replaced. Neither is changed.
+func mergeValues(base, over map[string]any) map[string]any {
+	merged := make(map[string]any, len(base)+len(over))
+	for key, value := range base {
+		merged[key] = value
+	}
+	for key, value := range over {
+		below, isObject := merged[key].(map[string]any)
+		above, alsoObject := value.(map[string]any)
+		if isObject && alsoObject {
+			value = mergeValues(below, above)
+		}
+		merged[key] = value
+	}
+	return merged
+}
+
+// valuesSource is one Secret or ConfigMap of valuesFrom, in full.
+type valuesSource struct {
+	// Secret is true for a Secret, false for a ConfigMap.
+	Secret               bool
+	Namespace, Name, Key string
+}
+
+func (s valuesSource) String() string {
+	kind := "ConfigMap"
+	if s.Secret {
+		kind = "Secret"
+	}
+	return fmt.Sprintf("key %q of %s %s/%s", s.Key, kind, s.Namespace, s.Name)
+}
+
+// valuesSources lists where values come from, in the order in which later ones win: of each entry first the
+// ConfigMap, then the Secret (bundles.md §5.6). An object copied downstream with the deployment is in the
+// release's namespace, whatever the reference says.
+func valuesSources(options *fleet.BundleDeploymentOptions, releaseNamespace string) []valuesSource {
+	if options.Helm == nil {
+		return nil
+	}
+	copied := map[string]bool{}
+	for _, resource := range options.DownstreamResources {
+		copied[resource.Name] = true
+	}
+	var sources []valuesSource
+	add := func(ref *fleet.ValuesKeyRef, secret bool) {
+		if ref == nil {
+			return
+		}
+		source := valuesSource{Secret: secret, Namespace: ref.Namespace, Name: ref.Name, Key: ref.Key}
+		if source.Namespace == "" || copied[ref.Name] {
+			source.Namespace = releaseNamespace
+		}
+		if source.Key == "" {
+			source.Key = defaultValuesKey
+		}
+		sources = append(sources, source)
+	}
+	for _, from := range options.Helm.ValuesFrom {
+		add(from.ConfigMapKeyRef, false)
+		add(from.SecretKeyRef, true)
+	}
+	return sources
+}

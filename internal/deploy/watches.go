@@ -1,0 +1,187 @@
+package deploy
+
+import (
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/tools/cache"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// watches follow the metadata of deployed objects: one watch for each resource in use, of objects with the
+// label of a set, whoever's. What changed is fetched when it is looked at. An object that loses the label
+// looks like one that was deleted.
+type watches struct {
+	client metadata.Interface
+	// changed is told the hash of the set an object that changed belongs to.
+	changed func(hash string)
+	// synced is told that a resource is now known.
+	synced func(users []string)
+
+	running sync.WaitGroup
+	mu      sync.Mutex
+	stopped bool
+	watched map[schema.GroupVersionResource]*watched
+	used    map[string]map[schema.GroupVersionResource]bool // by user
+}
+
+// watched is one resource.
+type watched struct {
+	informer cache.SharedIndexInformer
+	stop     chan struct{}
+	users    map[string]bool
+}
+
+func newWatches(client metadata.Interface, changed func(string), synced func([]string)) *watches {
+	return &watches{
+		client: client, changed: changed, synced: synced,
+		watched: map[schema.GroupVersionResource]*watched{},
+		used:    map[string]map[schema.GroupVersionResource]bool{},
+	}
+}
+
+// follow makes user's watches those of the given resources, and ends the ones nobody uses any more.
+func (w *watches) follow(user string, resources map[schema.GroupVersionResource]bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopped {
+		return
+	}
+	for resource := range resources {
+		if w.watched[resource] == nil {
+			w.start(resource)
+		}
+		w.watched[resource].users[user] = true
+	}
+	for resource := range w.used[user] {
+		if resources[resource] {
+			continue
+		}
+		delete(w.watched[resource].users, user)
+		if len(w.watched[resource].users) == 0 {
+			close(w.watched[resource].stop)
+			delete(w.watched, resource)
+		}
+	}
+	w.used[user] = resources
+	if len(resources) == 0 {
+		delete(w.used, user)
+	}
+}
+
+// start watches a resource. The caller holds the lock.
+func (w *watches) start(resource schema.GroupVersionResource) {
+	stop := make(chan struct{})
+	informer := newMetadataInformer(w.client, resource, fleet.LabelSetHash)
+	// Cannot fail: the informer is new.
+	handler, _ := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { w.tell(object) },
+		UpdateFunc: func(old, object any) {
+			if hashOf(old) != hashOf(object) {
+				w.tell(old) // another set took the object over
+			}
+			w.tell(object)
+		},
+		DeleteFunc: func(object any) {
+			if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+				object = tombstone.Obj
+			}
+			w.tell(object)
+		},
+	})
+	w.watched[resource] = &watched{informer: informer, stop: stop, users: map[string]bool{}}
+	w.running.Go(func() { informer.Run(stop) })
+	w.running.Go(func() {
+		if cache.WaitForCacheSync(stop, handler.HasSynced) {
+			w.synced(w.usersOf(resource))
+		}
+	})
+}
+
+// stop ends all watches and returns when they have ended.
+func (w *watches) stop() {
+	w.mu.Lock()
+	for _, found := range w.watched {
+		close(found.stop)
+	}
+	w.watched, w.used = nil, nil
+	w.stopped = true
+	w.mu.Unlock()
+	w.running.Wait()
+}
+
+func (w *watches) tell(object any) {
+	if hash := hashOf(object); hash != "" {
+		w.changed(hash)
+	}
+}
+
+func hashOf(object any) string {
+	if found, ok := object.(*metav1.PartialObjectMetadata); ok {
+		return found.Labels[fleet.LabelSetHash]
+	}
+	return ""
+}
+
+func (w *watches) usersOf(resource schema.GroupVersionResource) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var users []string
+	if found := w.watched[resource]; found != nil {
+		for user := range found.users {
+			users = append(users, user)
+		}
+	}
+	return users
+}
+
+// look returns what is known of an object, nil if nothing, and whether its resource is known at all yet.
+func (w *watches) look(resource schema.GroupVersionResource, namespace, name string) (found *metav1.PartialObjectMetadata, known bool) {
+	w.mu.Lock()
+	watched := w.watched[resource]
+	w.mu.Unlock()
+	if watched == nil || !watched.informer.HasSynced() {
+		return nil, false
+	}
+	key := name
+	if namespace != "" {
+		key = namespace + "/" + name
+	}
+	object, exists, err := watched.informer.GetStore().GetByKey(key)
+	if err != nil || !exists {
+		return nil, true // a store in memory knows no errors
+	}
+	found, _ = object.(*metav1.PartialObjectMetadata)
+	return found, true
+}
+
+// newMetadataInformer follows the metadata of a resource's objects in all namespaces, of those with a label or,
+// if that is empty, of all.
+func newMetadataInformer(client metadata.Interface, resource schema.GroupVersionResource, selector string) cache.SharedIndexInformer {
+	informer := metadatainformer.NewFilteredMetadataInformer(client, resource, metav1.NamespaceAll, 0,
+		cache.Indexers{}, func(o *metav1.ListOptions) { o.LabelSelector = selector }).Informer()
+	// Cannot fail: the informer is not running.
+	_ = informer.SetTransform(slim)
+	return informer
+}
+
+// slim keeps of an object's metadata what is looked at.
+func slim(object any) (any, error) {
+	full, ok := object.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return object, nil
+	}
+	return &metav1.PartialObjectMetadata{
+		TypeMeta: full.TypeMeta,
+		ObjectMeta: metav1.ObjectMeta{
+			Name: full.Name, Namespace: full.Namespace, UID: full.UID, ResourceVersion: full.ResourceVersion,
+			CreationTimestamp: full.CreationTimestamp, DeletionTimestamp: full.DeletionTimestamp,
+			Finalizers: full.Finalizers,
+			Labels:     map[string]string{fleet.LabelSetHash: full.Labels[fleet.LabelSetHash]},
+		},
+	}, nil
+}

@@ -1,0 +1,209 @@
+package deploy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/content"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// deploy makes the release of a BundleDeployment and writes its revision into the status (bundles.md §5.4).
+// Confidential values are in none of its errors.
+func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus) error {
+	start := d.Clock()
+	key := releaseFor(bd.Name, &bd.Spec.Options)
+	who, err := d.accounts.find(ctx, bd.Spec.Options.ServiceAccount)
+	if err != nil {
+		return err
+	}
+	if err := d.checkNamespace(ctx, bd); err != nil {
+		return err
+	}
+	values, confidential, err := d.values(ctx, bd, who, key)
+	if err != nil {
+		return err
+	}
+	bundle, err := d.bundle(ctx, bd)
+	if err != nil {
+		return confidential.wrap(classify(err))
+	}
+	// From here on there may be a release, whatever becomes of the attempt.
+	d.inventory.add(bd.Name, key)
+	marks := setFor(bd.Name, d.Scope)
+	made, err := d.releaser.install(ctx, installation{
+		Release: key, Package: bundle, Options: &bd.Spec.Options, Force: replaces(bd), Values: values,
+		Identity: who, Set: marks, Stale: d.inventory.except(bd.Name, key),
+	})
+	if err != nil {
+		return confidential.wrap(classify(err))
+	}
+	if err := d.track(bd, r, key.at(made.Revision), made); err != nil {
+		return err
+	}
+	status.Release, r.finished = key.at(made.Revision), false
+	d.log.Info("bundle deployed", "bundledeployment", d.Namespace+"/"+bd.Name, "release", status.Release,
+		"duration", d.Clock().Sub(start))
+	return nil
+}
+
+// finish does what comes after a release is in place, unless this process has done it: the namespace gets its
+// labels, and releases under former names go.
+func (d *deployer) finish(ctx context.Context, bd *fleet.BundleDeployment, r *record) error {
+	if r.finished {
+		return nil
+	}
+	key := releaseFor(bd.Name, &bd.Spec.Options)
+	if err := errors.Join(d.markNamespace(ctx, key.Namespace, &bd.Spec.Options), d.removeStale(ctx, bd.Name, key)); err != nil {
+		return err
+	}
+	r.finished = true
+	return nil
+}
+
+// replaces tells whether objects are replaced instead of changed.
+func replaces(bd *fleet.BundleDeployment) bool {
+	return helmOptions(&bd.Spec.Options).Force || (bd.Spec.CorrectDrift != nil && bd.Spec.CorrectDrift.Force)
+}
+
+// bundle fetches what is deployed and makes a chart of it.
+func (d *deployer) bundle(ctx context.Context, bd *fleet.BundleDeployment) (*bundlePackage, error) {
+	id, _ := content.SplitDeploymentID(bd.Spec.DeploymentID)
+	manifest, err := d.hub.manifest(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return newPackage(packageInput{
+		Name: bd.Name, ManifestID: id, Commit: bd.Labels[fleet.LabelCommit], Resources: manifest.Resources,
+		Options: &bd.Spec.Options, Annotations: chartAnnotations(bd, d.AgentNamespace),
+	})
+}
+
+// values assembles the values of a deployment: those of the options, which are in a Secret on the hub if
+// there is a hash of them, and over them those of the cluster's own Secrets and ConfigMaps.
+func (d *deployer) values(ctx context.Context, bd *fleet.BundleDeployment, who *identity, key releaseKey) (map[string]any, redaction, error) {
+	var values map[string]any
+	var secret []map[string]any
+	if bd.Spec.ValuesHash != "" {
+		found, err := d.hub.values(ctx, bd)
+		if err != nil {
+			return nil, redaction{}, err
+		}
+		values, secret = found, append(secret, found)
+	} else if helm := bd.Spec.Options.Helm; helm != nil && helm.Values != nil {
+		values = helm.Values.DeepCopy().Data
+	}
+	for _, source := range valuesSources(&bd.Spec.Options, key.Namespace) {
+		text, err := readValues(ctx, who, source)
+		if err != nil {
+			return nil, redaction{}, fmt.Errorf("reading Helm values from %s: %w", source, err)
+		}
+		found, err := parseValues(text)
+		if err != nil {
+			return nil, redaction{}, fmt.Errorf("reading Helm values from %s: %w", source, err)
+		}
+		if source.Secret {
+			secret = append(secret, found)
+		}
+		values = mergeValues(values, found)
+	}
+	if values == nil {
+		values = map[string]any{}
+	}
+	return values, redactionOf(secret...), nil
+}
+
+// readValues reads one source of values, under the identity that deploys.
+func readValues(ctx context.Context, who *identity, source valuesSource) ([]byte, error) {
+	core := who.clientset.CoreV1()
+	var text []byte
+	var found bool
+	if source.Secret {
+		secret, err := core.Secrets(source.Namespace).Get(ctx, source.Name, metav1.GetOptions{})
+		if err != nil {
+			return nil, err
+		}
+		text, found = secret.Data[source.Key]
+	} else {
+		configMap, err := core.ConfigMaps(source.Namespace).Get(ctx, source.Name, metav1.GetOptions{})
+		if err != nil {
+			return nil, err
+		}
+		var data string
+		data, found = configMap.Data[source.Key]
+		text = []byte(data)
+		if !found {
+			text, found = configMap.BinaryData[source.Key]
+		}
+	}
+	if !found {
+		return nil, errors.New("there is no such key")
+	}
+	return text, nil
+}
+
+// checkNamespace enforces the selector of allowed namespaces.
+func (d *deployer) checkNamespace(ctx context.Context, bd *fleet.BundleDeployment) error {
+	selector := bd.Spec.Options.AllowedTargetNamespaceSelector
+	if selector == nil {
+		return nil
+	}
+	name := namespaceFor(&bd.Spec.Options)
+	namespace, err := d.agent.clientset.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		namespace, err = nil, nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading namespace %s: %w", name, err)
+	}
+	refusal, err := checkTargetNamespace(name, namespace, selector)
+	if err == nil && refusal != "" {
+		err = errors.New(refusal)
+	}
+	return err
+}
+
+// markNamespace gives the release's namespace the labels and annotations of the options.
+func (d *deployer) markNamespace(ctx context.Context, name string, options *fleet.BundleDeploymentOptions) error {
+	if options.NamespaceLabels == nil && options.NamespaceAnnotations == nil {
+		return nil
+	}
+	who, err := d.accounts.find(ctx, options.ServiceAccount)
+	if err != nil {
+		return err
+	}
+	namespaces := who.clientset.CoreV1().Namespaces()
+	current, err := namespaces.Get(ctx, name, metav1.GetOptions{})
+	if err == nil {
+		var wanted *corev1.Namespace
+		var changed bool
+		if wanted, changed = wantedNamespace(current, options); !changed {
+			return nil
+		}
+		_, err = namespaces.Update(ctx, wanted, metav1.UpdateOptions{FieldManager: fieldManager})
+	}
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("labelling namespace %s: %w", name, err)
+	if apierrors.IsForbidden(err) {
+		return &namespaceForbiddenError{cause: err}
+	}
+	return err
+}
+
+// removeStale takes down releases of a BundleDeployment under former names, now that the new one is there.
+func (d *deployer) removeStale(ctx context.Context, name string, key releaseKey) error {
+	var errs []error
+	for _, stale := range slices.Backward(d.inventory.except(name, key)) {
+		_, err := d.takeDown(ctx, name, stale)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
