@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
+
 	"sigs.k8s.io/yaml"
 
 	"github.com/fleet-hub/fleet/charts"

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/spf13/pflag"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -24,15 +25,15 @@ import (
 	"github.com/fleet-hub/fleet/internal/version"
 )
 
-// fleet is `helm install fleet --namespace cattle-fleet-system --values values`.
-func fleet(values string) release {
+// controllers is `helm install fleet --namespace cattle-fleet-system --values values`.
+func controllers(values string) release {
 	return release{chart: "fleet", name: "fleet", namespace: "cattle-fleet-system", values: values}
 }
 
 func TestFleetGolden(t *testing.T) {
 	tests := map[string]release{
-		"defaults": fleet(""),
-		"everything": fleet(`
+		"defaults": controllers(""),
+		"everything": controllers(`
 apiServerURL: https://hub.example.com:6443
 apiServerCA: |
   -----BEGIN CERTIFICATE-----
@@ -62,7 +63,7 @@ extraLabels: {fleetController: {team: x}}
 extraAnnotations: {fleetController: {note: why}}
 global: {cattle: {systemDefaultRegistry: registry.example.com, imagePullSecrets: [{name: login}]}}
 `),
-		"without-bootstrap": fleet("bootstrap: {enabled: false}\ndisableSecurityContext: true\n"),
+		"without-bootstrap": controllers("bootstrap: {enabled: false}\ndisableSecurityContext: true\n"),
 		"other-namespace":   {chart: "fleet", name: "hub", namespace: "teams-fleet", values: "apiServerURL: https://hub\nbootstrap: {namespace: '-'}\n"},
 	}
 	for name, r := range tests {
@@ -97,14 +98,14 @@ func TestFleetRefusals(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			expectRefused(t, fleet(test.values), test.want...)
+			expectRefused(t, controllers(test.values), test.want...)
 		})
 	}
 }
 
 // TestFleetIgnoresWhatItDoesNotHave renders with every value of other releases that concerns parts this one lacks.
 func TestFleetIgnoresWhatItDoesNotHave(t *testing.T) {
-	got := mustRender(t, fleet(`
+	got := mustRender(t, controllers(`
 additionalKnownHosts: [github.com ssh-rsa AAAA]
 clusterEnqueueDelay: 120s
 controller: {reconciler: {workers: {gitrepo: "50", bundle: "50", bundledeployment: "50", cluster: "50", clustergroup: "50", imagescan: "50", schedule: "50", content: "50"}}}
@@ -122,7 +123,7 @@ resources: {fleetCleanup: {}, fleetAgentmanagement: {}, gitjob: {}, helmops: {li
 shards: [{id: shard0, nodeSelector: {a: b}}]
 global: {cattle: {clusterId: local, systemProjectId: p, url: https://rancher}}
 `))
-	if diff := cmp.Diff(mustRender(t, fleet("")), got); diff != "" {
+	if diff := cmp.Diff(mustRender(t, controllers("")), got); diff != "" {
 		t.Errorf("values nobody reads changed something:\n%s", diff)
 	}
 }
@@ -170,7 +171,7 @@ func TestFleetConfig(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			found := parse[corev1.ConfigMap](t, mustRender(t, fleet(test.values))["configmap.yaml"])
+			found := parse[corev1.ConfigMap](t, mustRender(t, controllers(test.values))["configmap.yaml"])
 			got, warnings, err := config.Parse([]byte(found.Data[names.ConfigKey]), config.Default("other"))
 			if err != nil || len(warnings) > 0 {
 				t.Fatalf("the controllers cannot read it: %v %q", err, warnings)
@@ -184,7 +185,7 @@ func TestFleetConfig(t *testing.T) {
 
 func TestFleetConfigIsOfTheReleaseOfTheImage(t *testing.T) {
 	for values, want := range map[string]string{"": version.Version, "image: {tag: v9}": "v9", "agentImage: {tag: v9}": version.Version} {
-		found := parse[corev1.ConfigMap](t, mustRender(t, fleet(values))["configmap.yaml"])
+		found := parse[corev1.ConfigMap](t, mustRender(t, controllers(values))["configmap.yaml"])
 		if got := found.Annotations[config.VersionAnnotation]; got != want {
 			t.Errorf("with %q it is of release %q, want %q", values, got, want)
 		}
@@ -204,7 +205,7 @@ agent: {reconciler: {workers: {bundledeployment: 1, drift: 1}}}
 ignoreClusterRegistrationLabels: true
 bootstrap: {namespace: own, agentNamespace: x, localAgentDisabled: true, clusterLabels: {a: b}, repo: r, secret: s, branch: m, paths: p}
 `
-	if diff := cmp.Diff(mustRender(t, fleet(""))["deployment.yaml"], mustRender(t, fleet(live))["deployment.yaml"]); diff != "" {
+	if diff := cmp.Diff(mustRender(t, controllers(""))["deployment.yaml"], mustRender(t, controllers(live))["deployment.yaml"]); diff != "" {
 		t.Errorf("live settings changed the pods:\n%s", diff)
 	}
 }
@@ -212,7 +213,7 @@ bootstrap: {namespace: own, agentNamespace: x, localAgentDisabled: true, cluster
 // controllerOptions is what a fleetcontroller in the rendered pod makes of its command line and environment.
 func controllerOptions(t *testing.T, values string) env.Controller {
 	t.Helper()
-	container := parse[appsv1.Deployment](t, mustRender(t, fleet(values))["deployment.yaml"]).Spec.Template.Spec.Containers[0]
+	container := parse[appsv1.Deployment](t, mustRender(t, controllers(values))["deployment.yaml"]).Spec.Template.Spec.Containers[0]
 	var got env.Controller
 	flags := pflag.NewFlagSet("fleetcontroller", pflag.ContinueOnError)
 	got.Bind(flags)
@@ -346,10 +347,10 @@ func TestFleetValuesOfThePods(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			want := parse[appsv1.Deployment](t, mustRender(t, fleet(""))["deployment.yaml"])
+			want := parse[appsv1.Deployment](t, mustRender(t, controllers(""))["deployment.yaml"])
 			pod := &want.Spec.Template.Spec
 			test.change(&want, pod, &pod.Containers[0])
-			got := parse[appsv1.Deployment](t, mustRender(t, fleet(test.values))["deployment.yaml"])
+			got := parse[appsv1.Deployment](t, mustRender(t, controllers(test.values))["deployment.yaml"])
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("Deployment (-want +got):\n%s", diff)
 			}
@@ -359,7 +360,7 @@ func TestFleetValuesOfThePods(t *testing.T) {
 
 // TestFleetBootstrapIsAllOrNothing checks what comes and goes with bootstrap.enabled.
 func TestFleetBootstrapIsAllOrNothing(t *testing.T) {
-	on, off := mustRender(t, fleet("")), mustRender(t, fleet("bootstrap: {enabled: false}"))
+	on, off := mustRender(t, controllers("")), mustRender(t, controllers("bootstrap: {enabled: false}"))
 	if _, found := off["bootstrap.yaml"]; found {
 		t.Error("without bootstrap there is still its account")
 	}
@@ -374,7 +375,7 @@ func TestFleetBootstrapIsAllOrNothing(t *testing.T) {
 // TestFleetRightsCoverWhatIsGivenAway checks what the API server will check when the controllers make the recorded
 // roles: nobody can give away a right they do not have.
 func TestFleetRightsCoverWhatIsGivenAway(t *testing.T) {
-	document, _, _ := strings.Cut(mustRender(t, fleet(""))["rbac.yaml"], "\n---\n")
+	document, _, _ := strings.Cut(mustRender(t, controllers(""))["rbac.yaml"], "\n---\n")
 	held := parse[rbacv1.ClusterRole](t, document).Rules
 	given := recordedRules(t)
 	if len(given) < 10 {
@@ -427,7 +428,7 @@ func recordedRules(t *testing.T) map[string][]rbacv1.PolicyRule {
 
 // TestFleetRightsAreNarrow names what must never be among them.
 func TestFleetRightsAreNarrow(t *testing.T) {
-	for _, document := range strings.Split(mustRender(t, fleet(""))["rbac.yaml"], "\n---\n") {
+	for _, document := range strings.Split(mustRender(t, controllers(""))["rbac.yaml"], "\n---\n") {
 		role := parse[rbacv1.ClusterRole](t, document)
 		for _, rule := range role.Rules {
 			ours := slices.Equal(rule.APIGroups, []string{"fleet.cattle.io"})
@@ -448,7 +449,7 @@ func TestFleetRightsAreNarrow(t *testing.T) {
 
 // TestFleetRulesSayWhy wants a comment before each rule.
 func TestFleetRulesSayWhy(t *testing.T) {
-	lines := strings.Split(mustRender(t, fleet(""))["rbac.yaml"], "\n")
+	lines := strings.Split(mustRender(t, controllers(""))["rbac.yaml"], "\n")
 	for i, line := range lines {
 		if line != "- apiGroups:" {
 			continue
@@ -479,7 +480,7 @@ func resources(text string) corev1.ResourceRequirements {
 }
 
 func TestFleetCAIsWhatWasGiven(t *testing.T) {
-	text := mustRender(t, fleet("apiServerCA: |\n  -----BEGIN CERTIFICATE-----\n  Zm9v\n  -----END CERTIFICATE-----\n"))["configmap.yaml"]
+	text := mustRender(t, controllers("apiServerCA: |\n  -----BEGIN CERTIFICATE-----\n  Zm9v\n  -----END CERTIFICATE-----\n"))["configmap.yaml"]
 	want := base64.StdEncoding.EncodeToString([]byte("-----BEGIN CERTIFICATE-----\nZm9v\n-----END CERTIFICATE-----\n"))
 	if !strings.Contains(text, `"apiServerCA": "`+want+`"`) {
 		t.Errorf("the CA is not there as base64:\n%s", text)

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,7 +14,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
-	fleetapi "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // TestThreeWaysOneDeployment is the promise of the agent's chart: the same settings, given to the chart fleet and
@@ -22,7 +23,7 @@ import (
 func TestThreeWaysOneDeployment(t *testing.T) {
 	tests := map[string]struct {
 		hub     string
-		cluster fleetapi.ClusterSpec
+		cluster fleet.ClusterSpec
 		install string
 	}{
 		"defaults": {},
@@ -39,7 +40,7 @@ func TestThreeWaysOneDeployment(t *testing.T) {
 			install: "global: {cattle: {systemDefaultRegistry: r/, imagePullSecrets: [{name: a}]}}",
 		},
 		"pull secrets of the Cluster": {
-			cluster: fleetapi.ClusterSpec{AgentPullSecrets: &[]corev1.LocalObjectReference{{Name: "own"}}},
+			cluster: fleet.ClusterSpec{AgentPullSecrets: &[]corev1.LocalObjectReference{{Name: "own"}}},
 			install: "global: {cattle: {imagePullSecrets: [{name: own}]}}",
 		},
 		"intervals and workers": {
@@ -54,41 +55,41 @@ func TestThreeWaysOneDeployment(t *testing.T) {
 		"debug":               {hub: "debug: true\ndebugLevel: 4", install: "debug: true\ndebugLevel: 4"},
 		"no security context": {hub: "disableSecurityContext: true", install: "disableSecurityContext: true"},
 		"environment": {
-			cluster: fleetapi.ClusterSpec{AgentEnvVars: []corev1.EnvVar{
+			cluster: fleet.ClusterSpec{AgentEnvVars: []corev1.EnvVar{
 				{Name: "HTTPS_PROXY", Value: "http://p"}, {Name: "EMPTY"},
 				{Name: "SECRET", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}, Key: "k"}}},
 			}},
 			install: "extraEnv: [{name: HTTPS_PROXY, value: http://p}, {name: EMPTY}, {name: SECRET, valueFrom: {secretKeyRef: {name: s, key: k}}}]",
 		},
 		"tolerations in any order": {
-			cluster: fleetapi.ClusterSpec{AgentTolerations: []corev1.Toleration{
+			cluster: fleet.ClusterSpec{AgentTolerations: []corev1.Toleration{
 				{Key: "b", Operator: corev1.TolerationOpExists}, {Key: "a", Value: "1", TolerationSeconds: new(int64(3600000)), Effect: corev1.TaintEffectNoExecute},
 			}},
 			install: "fleetAgent: {tolerations: [{key: a, value: '1', tolerationSeconds: 3600000, effect: NoExecute}, {key: b, operator: Exists}]}",
 		},
 		"affinity": {
-			cluster: fleetapi.ClusterSpec{AgentAffinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			cluster: fleet.ClusterSpec{AgentAffinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 				RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 					MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "pool", Operator: corev1.NodeSelectorOpIn, Values: []string{"system"}}},
 				}}},
 			}}},
 			install: "fleetAgent: {affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: pool, operator: In, values: [system]}]}]}}}}",
 		},
-		"no affinity": {cluster: fleetapi.ClusterSpec{AgentAffinity: &corev1.Affinity{}}, install: "fleetAgent: {affinity: {}}"},
+		"no affinity": {cluster: fleet.ClusterSpec{AgentAffinity: &corev1.Affinity{}}, install: "fleetAgent: {affinity: {}}"},
 		"resources": {
-			cluster: fleetapi.ClusterSpec{AgentResources: new(resources("{requests: {cpu: 100m}, limits: {memory: 1Gi}}"))},
+			cluster: fleet.ClusterSpec{AgentResources: new(resources("{requests: {cpu: 100m}, limits: {memory: 1Gi}}"))},
 			install: "fleetAgent: {resources: {requests: {cpu: 100m}, limits: {memory: 1Gi}}}",
 		},
-		"host network": {cluster: fleetapi.ClusterSpec{HostNetwork: new(true)}, install: "fleetAgent: {hostNetwork: true}"},
+		"host network": {cluster: fleet.ClusterSpec{HostNetwork: new(true)}, install: "fleetAgent: {hostNetwork: true}"},
 		"scheduling": {
-			cluster: fleetapi.ClusterSpec{AgentSchedulingCustomization: &fleetapi.AgentSchedulingCustomization{
-				PriorityClass:       &fleetapi.PriorityClassSpec{Value: 7, PreemptionPolicy: corev1.PreemptNever},
-				PodDisruptionBudget: &fleetapi.PodDisruptionBudgetSpec{MaxUnavailable: "1"},
+			cluster: fleet.ClusterSpec{AgentSchedulingCustomization: &fleet.AgentSchedulingCustomization{
+				PriorityClass:       &fleet.PriorityClassSpec{Value: 7, PreemptionPolicy: corev1.PreemptNever},
+				PodDisruptionBudget: &fleet.PodDisruptionBudgetSpec{MaxUnavailable: "1"},
 			}},
 			install: "fleetAgent: {priorityClass: {value: 7, preemptionPolicy: Never}, podDisruptionBudget: {maxUnavailable: '1'}}",
 		},
 		"another namespace and scope": {
-			cluster: fleetapi.ClusterSpec{AgentNamespace: "team-a"},
+			cluster: fleet.ClusterSpec{AgentNamespace: "team-a"},
 			install: "internal: {systemNamespace: team-a}\nfleetAgent: {scope: team-a}",
 		},
 	}
@@ -109,15 +110,15 @@ func TestThreeWaysOneDeployment(t *testing.T) {
 }
 
 // settingsOf is what the controllers of a hub with these values make of a Cluster.
-func settingsOf(t *testing.T, hub string, spec fleetapi.ClusterSpec) handshake.AgentValues {
+func settingsOf(t *testing.T, hub string, spec fleet.ClusterSpec) handshake.AgentValues {
 	t.Helper()
-	document := parse[corev1.ConfigMap](t, mustRender(t, fleet(hub))["configmap.yaml"]).Data[names.ConfigKey]
+	document := parse[corev1.ConfigMap](t, mustRender(t, controllers(hub))["configmap.yaml"]).Data[names.ConfigKey]
 	conf, _, err := config.Parse([]byte(document), config.Default("other"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	told := controllerOptions(t, hub)
-	cluster := &fleetapi.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "east"}, Spec: spec}
+	cluster := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "east"}, Spec: spec}
 	return handshake.AgentSettings(cluster, conf, handshake.AgentDefaults{
 		Replicas: told.Agent.Replicas, LeaseDuration: told.Agent.LeaseDuration, RetryPeriod: told.Agent.RetryPeriod, RenewDeadline: told.Agent.RenewDeadline,
 		Debug: told.Debug && told.Agent.PropagateDebug, DebugLevel: told.DebugLevel, DisableSecurityContext: told.Agent.DisableSecurityContext,
