@@ -66,13 +66,14 @@ func apiServerArgs(a serverArgs) []string {
 }
 
 // unusedControllers need nodes, volumes or a cloud, none of which exist here. Without them a
-// controller-manager starts faster and is smaller; all that acts on what runs here remains.
+// controller-manager starts faster and is smaller; all that acts on what can be here remains (so those
+// that remove finalizers of volumes do: admission sets them).
 func unusedControllers() []string {
 	return []string{
 		"cloud-node-lifecycle-controller", "device-taint-eviction-controller", "ephemeral-volume-controller",
 		"horizontal-pod-autoscaler-controller", "node-ipam-controller", "node-lifecycle-controller", "node-route-controller",
 		"persistentvolume-attach-detach-controller", "persistentvolume-binder-controller", "persistentvolume-expander-controller",
-		"persistentvolume-protection-controller", "persistentvolumeclaim-protection-controller", "podcertificaterequest-cleaner-controller",
+		"podcertificaterequest-cleaner-controller",
 		"resourceclaim-controller", "service-lb-controller", "taint-eviction-controller", "ttl-controller",
 		"volumeattributesclass-protection-controller",
 	}

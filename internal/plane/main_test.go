@@ -127,7 +127,7 @@ func beAgent() error {
 	return server.Close()
 }
 
-// beCaller starts a plane with a pod process, says so, and waits to be killed.
+// beCaller starts a plane with a pod process, says how far it is, and waits to be killed.
 func beCaller(logs string) error {
 	dir, err := os.MkdirTemp(logs, "caller-")
 	if err != nil {
@@ -135,15 +135,25 @@ func beCaller(logs string) error {
 	}
 	p, err := Start(context.Background(), Options{
 		LogDir: logs, Binaries: map[string]string{fakeAgent: callMe(dir, fakeAgent)},
+		BeforeControllers: func(_ context.Context, c *Cluster) error {
+			fmt.Println("data", c.plane.dataDir)
+			fmt.Println("supervisor", c.plane.supervisor.PID())
+			fmt.Println(halfWay)
+			return nil
+		},
 	})
 	if err != nil {
 		return err
 	}
-	fmt.Println("data", p.dataDir)
-	fmt.Println("supervisor", p.supervisor.PID())
 	if err := runAgentPod(context.Background(), p.Hub); err != nil {
 		return err
 	}
-	fmt.Println("ready")
+	fmt.Println(ready)
 	select {}
 }
+
+// What a caller says of how far it is.
+const (
+	halfWay = "half-way"
+	ready   = "ready"
+)

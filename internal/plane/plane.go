@@ -66,6 +66,7 @@ type Plane struct {
 	// LogDir holds supervisor.log, etcd.log and a folder per cluster; it survives Stop.
 	LogDir string
 
+	clusters   []*Cluster // all, the hub first
 	options    Options
 	programs   string // folder of the control plane's executables
 	dataDir    string
@@ -115,9 +116,7 @@ func prepare(ctx context.Context, options Options) (*Plane, error) {
 	if p.dataDir, err = os.MkdirTemp("", "fleet-plane-"); err != nil {
 		return nil, fmt.Errorf("making the data folder: %w", err)
 	}
-	if err := p.addClusters(); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(p.dataDir))
-	}
+	// From here on the folder is the supervisor's, who removes it whatever happens to us.
 	p.supervisor, err = supervise.Launch(supervise.Options{
 		Binary: supervisor, DataDir: p.dataDir, Log: filepath.Join(p.LogDir, "supervisor.log"),
 	})
@@ -125,6 +124,9 @@ func prepare(ctx context.Context, options Options) (*Plane, error) {
 		return nil, errors.Join(err, os.RemoveAll(p.dataDir))
 	}
 	p.stop = sync.OnceValue(p.end)
+	if err := p.addClusters(); err != nil {
+		return nil, errors.Join(err, p.Stop())
+	}
 	return p, nil
 }
 
@@ -152,12 +154,9 @@ func (p *Plane) addClusters() error {
 		if err != nil {
 			return err
 		}
-		if name == HubName {
-			p.Hub = c
-			continue
-		}
-		p.Downstreams = append(p.Downstreams, c)
+		p.clusters = append(p.clusters, c)
 	}
+	p.Hub, p.Downstreams = p.clusters[0], p.clusters[1:]
 	return nil
 }
 
@@ -174,7 +173,7 @@ func (p *Plane) start(ctx context.Context) error {
 	var clusters sync.WaitGroup
 	var mu sync.Mutex
 	var first error // the others fail because of it
-	for _, c := range p.all() {
+	for _, c := range p.clusters {
 		clusters.Go(func() {
 			err := c.start(ctx)
 			if err == nil {
@@ -192,13 +191,9 @@ func (p *Plane) start(ctx context.Context) error {
 	return first
 }
 
-func (p *Plane) all() []*Cluster {
-	return append([]*Cluster{p.Hub}, p.Downstreams...)
-}
-
 // Cluster returns the cluster of this name, or nil.
 func (p *Plane) Cluster(name string) *Cluster {
-	for _, c := range p.all() {
+	for _, c := range p.clusters {
 		if c.Name == name {
 			return c
 		}
@@ -213,7 +208,7 @@ func (p *Plane) Stop() error { return p.stop() }
 func (p *Plane) end() error {
 	p.stopping.Store(true)
 	var pods []func()
-	for _, c := range p.all() {
+	for _, c := range p.clusters {
 		if c.stopRunner(); c.pods != nil {
 			pods = append(pods, c.pods.Close())
 		}

@@ -86,7 +86,7 @@ func namespaceFor(t *testing.T, client kubernetes.Interface) string {
 
 func TestEveryClusterAnswersAndTrustsOnlyItself(t *testing.T) {
 	p := control.Plane(t)
-	for _, c := range p.all() {
+	for _, c := range p.clusters {
 		config, err := clientcmd.RESTConfigFromKubeConfig(c.Kubeconfig)
 		if err != nil {
 			t.Fatal(err)
@@ -120,7 +120,7 @@ func TestEveryClusterAnswersAndTrustsOnlyItself(t *testing.T) {
 }
 
 func TestTheHookRunsForEachClusterBeforeItsControllers(t *testing.T) {
-	for _, c := range control.Plane(t).all() {
+	for _, c := range control.Plane(t).clusters {
 		mark, err := clientFor(t, c).CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(t.Context(), "hook", metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)

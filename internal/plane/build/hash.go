@@ -74,6 +74,10 @@ func moduleRoot(ctx context.Context) (string, error) {
 			return root, nil
 		}
 	}
+	return rootOfWorkingFolder(ctx)
+}
+
+func rootOfWorkingFolder(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
 	if err != nil {
 		return "", fmt.Errorf("asking where the module is: %w", err)

@@ -30,9 +30,11 @@ type Client struct {
 	stdin io.WriteCloser
 	gone  chan struct{} // closed when the supervisor's last line was read
 
+	writing  sync.Mutex // one request at a time; apart from mu, so that a full pipe does not keep answers from being read
+	requests *json.Encoder
+
 	mu        sync.Mutex // guards what follows
 	lastID    int64
-	requests  *json.Encoder
 	replies   map[int64]chan answer
 	processes map[int64]*Process
 }
@@ -136,8 +138,10 @@ func (c *Client) ask(req request, starting *Process) (answer, error) {
 		starting.id = req.ID
 		c.processes[req.ID] = starting
 	}
-	err := c.requests.Encode(req)
 	c.mu.Unlock()
+	c.writing.Lock()
+	err := c.requests.Encode(req)
+	c.writing.Unlock()
 	if err != nil {
 		return answer{}, c.forget(req.ID, fmt.Errorf("%w: %w", ErrGone, err))
 	}

@@ -1,0 +1,298 @@
+package build
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// checkout is a module like ours, with a program in the place of dev/kube.
+func checkout(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	put(t, root, "dev/kube/go.mod", "module example.com/kube\n\ngo 1.26.0\n")
+	put(t, root, "dev/kube/main.go", "package main\n\nvar Word = \"hello\"\n\nfunc main() { println(Word) }\n")
+	return root
+}
+
+func put(t *testing.T, root, file, content string) {
+	t.Helper()
+	path := filepath.Join(root, file)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func program() recipe {
+	return recipe{name: "program", sources: []string{"dev/kube"}, file: "program", aliases: []string{"alias"}, flags: []string{"-trimpath"}}
+}
+
+// told collects progress lines.
+type told struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (l *told) progress(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, fmt.Sprintf(format, args...))
+}
+
+func TestHashChangesWithWhatGoesIn(t *testing.T) {
+	tests := map[string]struct {
+		change  func(t *testing.T, root string, r *recipe, version *string)
+		differs bool
+	}{
+		"nothing": {func(*testing.T, string, *recipe, *string) {}, false},
+		"a source changes": {func(t *testing.T, root string, _ *recipe, _ *string) {
+			put(t, root, "dev/kube/main.go", "package main\n")
+		}, true},
+		"a source is added": {func(t *testing.T, root string, _ *recipe, _ *string) {
+			put(t, root, "dev/kube/more.go", "package main\n")
+		}, true},
+		"a source is added further down": {func(t *testing.T, root string, _ *recipe, _ *string) {
+			put(t, root, "dev/kube/sub/more.go", "package sub\n")
+		}, true},
+		"a source is renamed": {func(t *testing.T, root string, _ *recipe, _ *string) {
+			if err := os.Rename(filepath.Join(root, "dev/kube/main.go"), filepath.Join(root, "dev/kube/other.go")); err != nil {
+				t.Fatal(err)
+			}
+		}, true},
+		"a version in go.mod changes": {func(t *testing.T, root string, _ *recipe, _ *string) {
+			put(t, root, "dev/kube/go.mod", "module example.com/kube\n\ngo 1.26.1\n")
+		}, true},
+		"a test is added": {func(t *testing.T, root string, _ *recipe, _ *string) {
+			put(t, root, "dev/kube/main_test.go", "package main\n")
+		}, false},
+		"a hidden file is added": {func(t *testing.T, root string, _ *recipe, _ *string) {
+			put(t, root, "dev/kube/.DS_Store", "x")
+			put(t, root, "dev/kube/.idea/x.go", "x")
+		}, false},
+		"something beside the sources changes": {func(t *testing.T, root string, _ *recipe, _ *string) {
+			put(t, root, "dev/other/main.go", "package main\n")
+		}, false},
+		"a flag is added":        {func(_ *testing.T, _ string, r *recipe, _ *string) { r.flags = append(r.flags, "-v") }, true},
+		"an alias is added":      {func(_ *testing.T, _ string, r *recipe, _ *string) { r.aliases = append(r.aliases, "other") }, true},
+		"the Go version changes": {func(_ *testing.T, _ string, _ *recipe, version *string) { *version = "go1.99" }, true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			root, r, version := checkout(t), program(), "go1.26.0"
+			before, err := r.hash(root, version)
+			if err != nil {
+				t.Fatal(err)
+			}
+			test.change(t, root, &r, &version)
+			after, err := r.hash(root, version)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if (before != after) != test.differs || len(after) != 16 {
+				t.Errorf("before %s, after %s", before, after)
+			}
+		})
+	}
+}
+
+func TestHashIsOfContentsNotOfPlaces(t *testing.T) {
+	one, err := program().hash(checkout(t), "go1.26.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := program().hash(checkout(t), "go1.26.0")
+	if err != nil || one != two {
+		t.Errorf("two checkouts of the same: %s and %s, %v", one, two, err)
+	}
+	if _, err := program().hash(t.TempDir(), "go1.26.0"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no sources: %v", err)
+	}
+}
+
+func TestWhatIsBuiltIsKept(t *testing.T) {
+	root, cache, said := checkout(t), t.TempDir(), &told{}
+	r := program()
+	r.slow = "a moment"
+	dir, err := r.provide(t.Context(), root, cache, said.progress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"program", "alias"} {
+		out, err := exec.CommandContext(t.Context(), filepath.Join(dir, name)).CombinedOutput()
+		if err != nil || string(out) != "hello\n" {
+			t.Errorf("%s says %q, %v", name, out, err)
+		}
+	}
+	if len(said.lines) != 2 || said.lines[0] != "building program v1.36.3 from Go modules: a moment" || !strings.HasSuffix(said.lines[1], "; kept in "+dir) {
+		t.Errorf("told %q", said.lines)
+	}
+	again, err := r.provide(t.Context(), root, cache, said.progress)
+	if err != nil || again != dir || len(said.lines) != 2 {
+		t.Errorf("again: %s, %v, told %q", again, err, said.lines)
+	}
+	put(t, root, "dev/kube/main.go", "package main\n\nfunc main() {}\n")
+	other, err := r.provide(t.Context(), root, cache, said.progress)
+	if err != nil || other == dir {
+		t.Errorf("after a change: %s, %v", other, err)
+	}
+}
+
+func TestManyAtOnceBuildOnce(t *testing.T) {
+	root, cache := checkout(t), t.TempDir()
+	r := program()
+	r.slow = "a moment"
+	said := &told{}
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			if _, err := r.provide(t.Context(), root, cache, said.progress); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	built := slices.DeleteFunc(said.lines, func(line string) bool { return !strings.HasPrefix(line, "building ") })
+	if len(built) != 1 {
+		t.Errorf("told %q", said.lines)
+	}
+}
+
+func TestABuildThatFails(t *testing.T) {
+	tests := map[string]string{"a quick one": "", "a slow one, under a supervisor": "a moment"}
+	for name, slow := range tests {
+		t.Run(name, func(t *testing.T) {
+			root, cache := checkout(t), t.TempDir()
+			put(t, root, "dev/kube/main.go", "package main\n\nfunc main() { nonsense() }\n")
+			r := program()
+			r.slow = slow
+			_, err := r.provide(t.Context(), root, cache, nil)
+			if err == nil || !strings.Contains(err.Error(), "building program in "+filepath.Join(root, "dev", "kube")+": exit status 1") ||
+				!strings.Contains(err.Error(), "undefined: nonsense") {
+				t.Errorf("error %v", err)
+			}
+			left, err := filepath.Glob(filepath.Join(cache, "program", "*"))
+			if err != nil || len(left) != 1 || !strings.HasSuffix(left[0], ".lock") {
+				t.Errorf("left %q, %v", left, err)
+			}
+			put(t, root, "dev/kube/main.go", "package main\n\nfunc main() {}\n")
+			if _, err := r.provide(t.Context(), root, cache, nil); err != nil {
+				t.Errorf("once it is right: %v", err)
+			}
+		})
+	}
+}
+
+func TestABuildThatIsGivenUp(t *testing.T) {
+	root, cache := checkout(t), t.TempDir()
+	r := program()
+	r.slow = "a moment"
+	ctx, cancel := context.WithCancel(t.Context())
+	// Cancelled when the build has begun: the first line says so.
+	_, err := r.provide(ctx, root, cache, func(string, ...any) { cancel() })
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestLock(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	unlock, err := lock(t.Context(), path, func() { t.Error("waiting for nobody") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	waited := 0
+	if _, err := lock(ctx, path, func() { waited++; cancel() }); !errors.Is(err, context.Canceled) || waited != 1 {
+		t.Errorf("while it is held: %v, told %d times", err, waited)
+	}
+	got := make(chan error, 1)
+	waits := make(chan struct{})
+	go func() {
+		second, err := lock(t.Context(), path, func() { close(waits) })
+		if err == nil {
+			second()
+		}
+		got <- err
+	}()
+	<-waits
+	unlock()
+	select {
+	case err := <-got:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("the lock is not passed on")
+	}
+	if _, err := lock(t.Context(), filepath.Join(path, "no", "such"), nil); err == nil {
+		t.Error("a lock where no file can be")
+	}
+}
+
+func TestRecipesOfThisRepository(t *testing.T) {
+	root, err := moduleRoot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	mod, err := os.ReadFile(filepath.Join(root, "dev", "kube", "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(mod), "\tk8s.io/kubernetes "+Version+"\n") {
+		t.Errorf("dev/kube/go.mod is not at %s, which the binary is told to report", Version)
+	}
+	want := "-ldflags=-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36"
+	if diff := cmp.Diff([]string{"-trimpath", want}, kubeRecipe().flags); diff != "" {
+		t.Errorf("flags (-want +got):\n%s", diff)
+	}
+	for _, r := range []recipe{kubeRecipe(), supervisorRecipe()} {
+		if _, err := r.hash(root, "go"); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestModuleRootIsFoundFromTheWorkingFolderToo(t *testing.T) {
+	root, err := moduleRoot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dir, want := range map[string]bool{root: true, filepath.Join(root, "internal"): false, "": false, t.TempDir(): false} {
+		if got := isRoot(dir); got != want {
+			t.Errorf("%q is a root: %t", dir, got)
+		}
+	}
+	got, err := rootOfWorkingFolder(t.Context())
+	if err != nil || got != root {
+		t.Errorf("from the working folder: %q, %v", got, err)
+	}
+	t.Chdir(t.TempDir())
+	if got, err := rootOfWorkingFolder(t.Context()); !errors.Is(err, errNoRoot) {
+		t.Errorf("outside of a checkout: %q, %v", got, err)
+	}
+}
+
+func TestRunSaysNothingWhenAllIsThere(t *testing.T) {
+	var out strings.Builder
+	if err := Run(t.Context(), &out); err != nil { // what other tests of the repository need anyway
+		t.Fatal(err)
+	}
+	out.Reset()
+	if err := Run(t.Context(), &out); err != nil || out.String() != "" {
+		t.Errorf("told %q, %v", &out, err)
+	}
+}

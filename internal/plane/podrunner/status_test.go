@@ -1,0 +1,138 @@
+package podrunner
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func golden(t *testing.T, file string, got any) {
+	t.Helper()
+	text, err := yaml.Marshal(got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join("testdata", file+".golden.yaml")
+	if *update {
+		if err := os.WriteFile(path, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(text)); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", path, diff)
+	}
+}
+
+func at(minute int) metav1.Time {
+	return metav1.NewTime(time.Date(2026, 1, 2, 3, minute, 0, 0, time.UTC))
+}
+
+func statusPod(modify ...func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{Spec: corev1.PodSpec{
+		RestartPolicy: corev1.RestartPolicyAlways,
+		Containers:    []corev1.Container{{Name: "one", Image: "example.com/one:1"}, {Name: "two", Image: "example.com/two:2"}},
+	}}
+	for _, m := range modify {
+		m(pod)
+	}
+	return pod
+}
+
+func withInit(pod *corev1.Pod) {
+	always := corev1.ContainerRestartPolicyAlways
+	pod.Spec.InitContainers = []corev1.Container{{Name: "first", Image: "example.com/first:1"}, {Name: "beside", Image: "example.com/beside:1", RestartPolicy: &always}}
+}
+
+// reportedBefore is a pod that was not ready at minute 1.
+func reportedBefore(pod *corev1.Pod) {
+	start := at(0)
+	pod.Status.StartTime = &start
+	pod.Status.Conditions = []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: at(1)},
+		{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ContainersNotReady", LastTransitionTime: at(1)},
+	}
+}
+
+func TestStatus(t *testing.T) {
+	runs := containerState{phase: running, ready: true, started: at(2)}
+	tests := map[string]struct {
+		pod    *corev1.Pod
+		states []containerState
+		golden string
+	}{
+		"all containers run": {statusPod(), []containerState{runs, runs}, "running"},
+		"one is not ready":   {statusPod(), []containerState{runs, {phase: running, started: at(2)}}, "not-ready"},
+		"one waits for its next start": {statusPod(), []containerState{runs, {phase: waiting, reason: "CrashLoopBackOff", message: "exit status 1", restarts: 3,
+			last: &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error", StartedAt: at(1), FinishedAt: at(2)}}}, "waiting"},
+		"all have ended well":                    {statusPod(), []containerState{{phase: ended, started: at(1)}, {phase: ended, started: at(1)}}, "succeeded"},
+		"one has failed":                         {statusPod(), []containerState{{phase: ended, started: at(1)}, {phase: ended, code: 2, started: at(1)}}, "failed"},
+		"one has ended, the other runs":          {statusPod(), []containerState{{phase: ended, started: at(1)}, runs}, "half-ended"},
+		"init containers are done, sidecars run": {statusPod(withInit), []containerState{runs, runs}, "init"},
+		"what did not change keeps its times":    {statusPod(reportedBefore), []containerState{runs, runs}, "times"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			before := test.pod.DeepCopy()
+			golden(t, test.golden, statusOf(test.pod, "10.42.0.1", at(3), test.states))
+			if diff := cmp.Diff(before, test.pod); diff != "" {
+				t.Errorf("the pod was changed (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPodsThatAreMeantToEnd(t *testing.T) {
+	for policy, want := range map[corev1.RestartPolicy]bool{
+		corev1.RestartPolicyAlways: false, corev1.RestartPolicyOnFailure: true, corev1.RestartPolicyNever: true, "": false,
+	} {
+		pod := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: policy}}
+		if got := isBatch(pod); got != want {
+			t.Errorf("restart policy %q: %t", policy, got)
+		}
+	}
+	pod := statusPod()
+	golden(t, "succeeded-at-once", succeededStatus(pod, runningStatus(pod, "10.42.0.1", at(3))))
+}
+
+func TestSameStatus(t *testing.T) {
+	want := runningStatus(statusPod(), "10.42.0.1", at(3))
+	tests := map[string]struct {
+		change func(*corev1.PodStatus)
+		same   bool
+	}{
+		"nothing differs":   {func(*corev1.PodStatus) {}, true},
+		"only times differ": {func(s *corev1.PodStatus) { s.Conditions[0].LastTransitionTime = at(1); s.StartTime = nil }, true},
+		"a condition of somebody else": {func(s *corev1.PodStatus) {
+			s.Conditions = append(s.Conditions, corev1.PodCondition{Type: corev1.DisruptionTarget})
+		}, true},
+		"another phase":            {func(s *corev1.PodStatus) { s.Phase = corev1.PodPending }, false},
+		"another address":          {func(s *corev1.PodStatus) { s.PodIP = "" }, false},
+		"a condition is missing":   {func(s *corev1.PodStatus) { s.Conditions = s.Conditions[1:] }, false},
+		"a condition is false":     {func(s *corev1.PodStatus) { s.Conditions[3].Status = corev1.ConditionFalse }, false},
+		"a container is missing":   {func(s *corev1.PodStatus) { s.ContainerStatuses = s.ContainerStatuses[:1] }, false},
+		"a container is not ready": {func(s *corev1.PodStatus) { s.ContainerStatuses[1].Ready = false }, false},
+		"a container waits":        {func(s *corev1.PodStatus) { s.ContainerStatuses[1].State = corev1.ContainerState{} }, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			is := want.DeepCopy()
+			test.change(is)
+			if got := sameStatus(*is, want); got != test.same {
+				t.Errorf("same: %t", got)
+			}
+		})
+	}
+}

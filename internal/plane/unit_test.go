@@ -1,0 +1,393 @@
+package plane
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/fleet-hub/fleet/internal/plane/supervise"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", file+".golden")
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", path, diff)
+	}
+}
+
+func TestArguments(t *testing.T) {
+	server := serverArgs{name: "east", dir: "/data/east", port: 20001}
+	audited := server
+	audited.audit = "/logs/east/audit.json"
+	more := server
+	more.extra = []string{"--service-account-max-token-expiration=1h"}
+	tests := map[string]struct {
+		args   []string
+		golden string
+	}{
+		"etcd, on sockets only":                           {etcdArgs(), "etcd"},
+		"an API server":                                   {apiServerArgs(server), "apiserver"},
+		"an API server with an audit log":                 {apiServerArgs(audited), "apiserver-audit"},
+		"an API server with flags of the caller, last":    {apiServerArgs(more), "apiserver-extra"},
+		"a controller-manager without limits":             {controllerManagerArgs("/data/east", 20002, false), "controller-manager"},
+		"a controller-manager with the limits users have": {controllerManagerArgs("/data/east", 20002, true), "controller-manager-stock"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			golden(t, test.golden, strings.Join(test.args, "\n")+"\n")
+		})
+	}
+}
+
+func TestValidate(t *testing.T) {
+	tests := map[string]struct {
+		options Options
+		want    string
+	}{
+		"a hub alone":                 {},
+		"several downstreams":         {options: Options{Downstreams: []string{"east", "west-2", "3"}}},
+		"the hub's name":              {Options{Downstreams: []string{"hub"}}, `invalid options: downstream "hub" has the hub's name`},
+		"a name twice":                {Options{Downstreams: []string{"a", "b", "a"}}, `invalid options: downstream "a" is there twice`},
+		"no name":                     {Options{Downstreams: []string{""}}, `invalid options: downstream "" is not made of 1 to 32 lower case letters, digits and inner hyphens`},
+		"capitals":                    {Options{Downstreams: []string{"East"}}, `invalid options: downstream "East" is not made of 1 to 32 lower case letters, digits and inner hyphens`},
+		"a name that leaves a folder": {Options{Downstreams: []string{"../x"}}, `invalid options: downstream "../x" is not made of 1 to 32 lower case letters, digits and inner hyphens`},
+		"a long name": {
+			Options{Downstreams: []string{strings.Repeat("a", 33)}},
+			`invalid options: downstream "` + strings.Repeat("a", 33) + `" is not made of 1 to 32 lower case letters, digits and inner hyphens`,
+		},
+		"the longest name":              {options: Options{Downstreams: []string{strings.Repeat("a", 32)}}},
+		"a program somewhere":           {options: Options{Binaries: map[string]string{"fleetagent": "/bin/true"}}},
+		"a program relative to nothing": {Options{Binaries: map[string]string{"fleetagent": "bin/agent"}}, `invalid options: the path of fleetagent, "bin/agent", is not absolute`},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			err := validate(test.options)
+			if test.want == "" && err != nil || test.want != "" && (err == nil || err.Error() != test.want || !errors.Is(err, ErrOptions)) {
+				t.Errorf("error %v, want %s", err, test.want)
+			}
+		})
+	}
+}
+
+func TestFreePorts(t *testing.T) {
+	ports, err := freePorts(50)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[int]bool{}
+	for _, port := range ports {
+		if port < firstPort || port > lastPort || seen[port] {
+			t.Errorf("port %d", port)
+		}
+		seen[port] = true
+		listener, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			t.Errorf("port %d is not free: %v", port, err)
+			continue
+		}
+		t.Cleanup(func() { _ = listener.Close() })
+		if isFree(port) {
+			t.Errorf("port %d is said to be free with a listener on it", port)
+		}
+	}
+	if _, err := freePorts(lastPort); !errors.Is(err, errNoPort) {
+		t.Errorf("more ports than there are: %v", err)
+	}
+}
+
+func TestAPortThatWasTakenIsReplaced(t *testing.T) {
+	other := errors.New("something else")
+	taken := fmt.Errorf("as seen in its log: %w", errPortTaken)
+	tests := map[string]struct {
+		results []error
+		want    error
+	}{
+		"the first is free":                    {[]error{nil}, nil},
+		"the first is taken":                   {[]error{taken, nil}, nil},
+		"something else fails":                 {[]error{other}, other},
+		"something else fails with the second": {[]error{taken, other}, other},
+		"all are taken":                        {[]error{taken, taken, taken}, errPortTaken},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var ports []int
+			err := retryTaken(func(port int) error {
+				ports = append(ports, port)
+				if len(ports) > len(test.results) {
+					t.Fatal("tried again")
+				}
+				return test.results[len(ports)-1]
+			})
+			if !errors.Is(err, test.want) || len(ports) != len(test.results) {
+				t.Errorf("error %v after ports %v", err, ports)
+			}
+		})
+	}
+}
+
+func TestIdentity(t *testing.T) {
+	dir := t.TempDir()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	id, err := newIdentity(dir, "east", now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{fileAudit, fileCA, fileAccounts, fileServing, fileServingKey, fileTokens}
+	for _, file := range want {
+		info, err := os.Stat(filepath.Join(dir, file))
+		if err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", file, info, err)
+		}
+	}
+	if got := names(t, dir); len(got) != len(want) {
+		t.Errorf("files %q", got)
+	}
+	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, fileServing), filepath.Join(dir, fileServingKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(id.ca)
+	for _, name := range []string{"127.0.0.1", "10.43.0.1", "localhost", "kubernetes.default.svc"} {
+		if _, err := pair.Leaf.Verify(x509.VerifyOptions{DNSName: name, Roots: roots, CurrentTime: now}); err != nil {
+			t.Errorf("for %s: %v", name, err)
+		}
+	}
+	if _, err := pair.Leaf.Verify(x509.VerifyOptions{DNSName: "example.com", Roots: roots, CurrentTime: now}); err == nil {
+		t.Error("the certificate serves for any name")
+	}
+	other, err := newIdentity(t.TempDir(), "west", now)
+	if err != nil || other.token == id.token || string(other.ca) == string(id.ca) {
+		t.Errorf("two clusters have the same: %v", err)
+	}
+	tokens, err := os.ReadFile(filepath.Join(dir, fileTokens))
+	if err != nil || string(tokens) != id.token+`,admin,admin,"system:masters"`+"\n" || len(id.token) != 32 {
+		t.Errorf("tokens %q, %v", tokens, err)
+	}
+	if block, rest := pem.Decode(id.ca); block == nil || len(rest) != 0 {
+		t.Errorf("CA %s", id.ca)
+	}
+	if _, err := newIdentity("/no/such/folder", "east", now); err == nil {
+		t.Error("an identity without a folder")
+	}
+}
+
+func TestKubeconfig(t *testing.T) {
+	c := &Cluster{Name: "east", URL: "https://127.0.0.1:20001", CA: []byte("ca")}
+	tests := map[string]struct {
+		as                          credential
+		token, tokenFile, namespace string
+	}{
+		"with a token":                           {credential{token: "t"}, "t", "", "default"},
+		"with a file, in a namespace of its own": {credential{tokenFile: "/data/token", namespace: "ns"}, "", "/data/token", "ns"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			content, err := kubeconfig(c, test.as)
+			if err != nil {
+				t.Fatal(err)
+			}
+			loaded, err := clientcmd.Load(content)
+			if err != nil {
+				t.Fatal(err)
+			}
+			client := clientcmd.NewDefaultClientConfig(*loaded, nil)
+			namespace, _, err := client.Namespace()
+			if err != nil || namespace != test.namespace {
+				t.Errorf("namespace %q, %v", namespace, err)
+			}
+			user := loaded.AuthInfos[loaded.Contexts[loaded.CurrentContext].AuthInfo]
+			server := loaded.Clusters[loaded.Contexts[loaded.CurrentContext].Cluster]
+			got := []string{user.Token, user.TokenFile, server.Server, string(server.CertificateAuthorityData), loaded.CurrentContext}
+			if diff := cmp.Diff([]string{test.token, test.tokenFile, c.URL, "ca", "east"}, got); diff != "" {
+				t.Errorf("kubeconfig (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTail(t *testing.T) {
+	lines := func(from, to int) string {
+		var text strings.Builder
+		for i := from; i <= to; i++ {
+			fmt.Fprintf(&text, "line %d\n", i)
+		}
+		return text.String()
+	}
+	tests := map[string]struct {
+		log   string
+		start int64
+		want  string
+	}{
+		"nothing was written":          {"", 0, ""},
+		"few lines":                    {lines(1, 3), 0, "line 1\nline 2\nline 3"},
+		"many lines":                   {lines(1, 100), 0, strings.TrimSpace(lines(86, 100))},
+		"only what this process wrote": {lines(1, 100) + "ours\n", int64(len(lines(1, 100))), "ours"},
+		"a log that was cut since":     {"x\n", 100, ""},
+		"one endless line, its end":    {strings.Repeat("x", 10000) + "end", 0, strings.Repeat("x", 8<<10-3) + "end"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := &component{program: program{log: filepath.Join(t.TempDir(), "log")}, logStart: test.start}
+			if err := os.WriteFile(c.log, []byte(test.log), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, c.tail()); diff != "" {
+				t.Errorf("tail (-want +got):\n%s", diff)
+			}
+		})
+	}
+	c := &component{program: program{log: "/no/such/log"}}
+	if got := c.tail(); got != "open /no/such/log: no such file or directory" {
+		t.Errorf("without a log: %q", got)
+	}
+}
+
+func TestAComponentsFailureTellsATakenPort(t *testing.T) {
+	for log, want := range map[string]bool{
+		`failed to listen on 127.0.0.1:20001: listen tcp 127.0.0.1:20001: bind: address already in use`: true,
+		`unknown flag: --x`: false,
+	} {
+		c := &component{program: program{name: "hub: kube-apiserver", log: filepath.Join(t.TempDir(), "log")}, process: &supervise.Process{}}
+		if err := os.WriteFile(c.log, []byte(log+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		err := c.failure()
+		if errors.Is(err, errPortTaken) != want || !strings.HasSuffix(err.Error(), "hub: kube-apiserver ended (); its last lines:\n"+log) {
+			t.Errorf("error %v", err)
+		}
+	}
+}
+
+func TestLogDir(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	made, err := logDir("")
+	if err != nil || filepath.Dir(made) != os.TempDir() {
+		t.Errorf("a new one: %s, %v", made, err)
+	}
+	t.Chdir(t.TempDir())
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // one that exists is as good
+		if got, err := logDir("some/where"); err != nil || got != filepath.Join(here, "some", "where") {
+			t.Errorf("a wanted one: %s, %v", got, err)
+		}
+	}
+	file := filepath.Join(here, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := logDir(filepath.Join(file, "sub")); err == nil {
+		t.Error("a folder where none can be")
+	}
+}
+
+type run int
+
+func (r run) Run() int { return int(r) }
+
+type recorder struct{ fatal string }
+
+func (r *recorder) Helper() {}
+
+func (r *recorder) Fatalf(format string, args ...any) { r.fatal = fmt.Sprintf(format, args...) }
+
+func TestShared(t *testing.T) {
+	broken := errors.New("no plane today")
+	tests := map[string]struct {
+		tests   run
+		asked   bool
+		started error
+		code    int
+		fatal   string
+	}{
+		"tests that need no plane start none": {tests: 0, code: 0},
+		"and may fail":                        {tests: 1, code: 1},
+		"one that needs it fails with the reason": {
+			tests: 1, asked: true, started: broken, code: 1, fatal: "starting control planes: no plane today",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := Share(Options{Downstreams: []string{HubName}}) // nothing that could start
+			s.out = &strings.Builder{}
+			if test.asked {
+				s.start = func() (*Plane, error) { return nil, test.started }
+				r := &recorder{}
+				s.Plane(r)
+				if r.fatal != test.fatal {
+					t.Errorf("told %q", r.fatal)
+				}
+			}
+			if code := s.Main(test.tests); code != test.code {
+				t.Errorf("exit code %d", code)
+			}
+			if got := fmt.Sprint(s.out); got != "" {
+				t.Errorf("told %q", got)
+			}
+		})
+	}
+}
+
+func TestASharedPlaneIsStoppedAtTheEnd(t *testing.T) {
+	unstoppable := errors.New("it does not stop")
+	tests := map[string]struct {
+		tests run
+		stop  error
+		code  int
+		keeps bool
+		says  string
+	}{
+		"all is well":        {code: 0},
+		"a test failed":      {tests: 1, code: 1, keeps: true, says: "logs of the control planes: LOGS\n"},
+		"it does not stop":   {stop: unstoppable, code: 1, keeps: true, says: "logs of the control planes: LOGS\nit does not stop\n"},
+		"both, and the code": {tests: 2, stop: unstoppable, code: 2, keeps: true, says: "logs of the control planes: LOGS\nit does not stop\n"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			out := &strings.Builder{}
+			s := Share(Options{})
+			s.out = out
+			logs := filepath.Join(t.TempDir(), "logs")
+			if err := os.Mkdir(logs, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			s.plane = &Plane{LogDir: logs, stop: func() error { return test.stop }}
+			if code := s.Main(test.tests); code != test.code {
+				t.Errorf("exit code %d", code)
+			}
+			if diff := cmp.Diff(test.says, strings.ReplaceAll(out.String(), logs, "LOGS")); diff != "" {
+				t.Errorf("told (-want +got):\n%s", diff)
+			}
+			if _, err := os.Stat(logs); (err == nil) != test.keeps {
+				t.Errorf("logs: %v", err)
+			}
+		})
+	}
+}
