@@ -129,7 +129,7 @@ type AgentDeployment struct {
 	SetID  string
 	Values AgentValues
 	// NewRegistration makes the agent give up its identity: the first import, and whenever somebody
-	// asks for it by the generation or the hub's address has changed.
+	// asks for it by the generation, the hub's address has changed or the agent moves.
 	NewRegistration bool
 	// LeaveNamespace is where the agent was before it moved; empty if it did not.
 	LeaveNamespace string
@@ -206,7 +206,8 @@ func approach(in ImportInput, want ImportStatus) ImportOutcome {
 		return ImportOutcome{Stage: ImportNeedsToken, CreateToken: importToken(in.Cluster)}
 	case in.Token.DeletionTimestamp != nil:
 		return ImportOutcome{Stage: ImportAwaitingToken}
-	case in.Token.Status.Expires != nil && in.Now.Add(ImportTokenReserve).After(in.Token.Status.Expires.Time):
+	case isAnother(in.Cluster, in.Token.OwnerReferences), // it goes with a Cluster that had this name before
+		in.Token.Status.Expires != nil && in.Now.Add(ImportTokenReserve).After(in.Token.Status.Expires.Time):
 		return ImportOutcome{Stage: ImportNeedsToken, RenewToken: true}
 	}
 	bootstrap, ok := bootstrapOf(in, want)
@@ -235,6 +236,8 @@ func obstacle(in ImportInput, want ImportStatus) (reason, message string) {
 		return fleet.ReasonHubURLMissing, "no URL of this hub is known that the agent could use: set apiServerURL in the fleet chart, or the key apiServerURL of the kubeconfig Secret"
 	case in.Config.AgentTLSMode != config.TLSModeStrict && in.Config.AgentTLSMode != config.TLSModeSystemStore:
 		return fleet.ReasonTLSModeUnknown, fmt.Sprintf("agentTLSMode is %q: set it to %q or %q in the fleet chart", in.Config.AgentTLSMode, config.TLSModeStrict, config.TLSModeSystemStore)
+	case in.Config.AgentTLSMode == config.TLSModeStrict && len(hubCA(in)) == 0:
+		return fleet.ReasonHubCAMissing, "agentTLSMode is \"strict\" and no CA of this hub is known: set apiServerCA in the fleet chart, or the key apiServerCA of the kubeconfig Secret"
 	}
 	return "", ""
 }
@@ -340,9 +343,8 @@ func bootstrapOf(in ImportInput, want ImportStatus) (Bootstrap, bool) {
 	if err != nil {
 		return Bootstrap{}, false
 	}
-	_, ca := hubAddress(in)
 	return Bootstrap{
-		APIServerURL: want.APIServerURL, APIServerCA: ca,
+		APIServerURL: want.APIServerURL, APIServerCA: hubCA(in),
 		ClusterNamespace: in.Cluster.Namespace, Token: values.Token, TokenName: in.Token.Name,
 		SystemRegistrationNamespace: in.Namespaces.Registration,
 	}, true
@@ -361,6 +363,11 @@ func hubAddress(in ImportInput) (url string, ca []byte) {
 		ca = own
 	}
 	return url, ca
+}
+
+func hubCA(in ImportInput) []byte {
+	_, ca := hubAddress(in)
+	return ca
 }
 
 func disable(in ImportInput) ImportOutcome {

@@ -68,11 +68,11 @@ func deployment(in ImportInput, want ImportStatus) *AgentDeployment {
 	}
 	status := cluster.Status
 	generation := status.AgentDeployedGeneration
-	deploy.NewRegistration = generation == nil || *generation != cluster.Spec.RedeployAgentGeneration ||
-		moved(cluster) || !sameAddress(statusOf(cluster), want)
 	if seen := status.Agent.Namespace; seen != "" && seen != deploy.Values.Namespace {
-		deploy.LeaveNamespace = seen
+		deploy.LeaveNamespace = seen // its identity stays behind
 	}
+	deploy.NewRegistration = generation == nil || *generation != cluster.Spec.RedeployAgentGeneration ||
+		moved(cluster) || deploy.LeaveNamespace != "" || !sameAddress(statusOf(cluster), want)
 	return deploy
 }
 
