@@ -1,0 +1,84 @@
+package agent
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/health"
+)
+
+func TestReadiness(t *testing.T) {
+	type answer struct {
+		Ready  bool
+		Reason string
+	}
+	stage := func(s handshake.AgentStage, reason string) func(*readiness) {
+		return func(r *readiness) { r.stage(s, reason) }
+	}
+	use := stage(handshake.Use, "")
+	tests := map[string]struct {
+		events []func(*readiness)
+		want   answer
+	}{
+		"at first": {want: answer{false, "starting"}},
+		"before the election": {
+			events: []func(*readiness){(*readiness).waiting},
+			want:   answer{false, "waiting for the lease"},
+		},
+		"a replica that stands by is ready": {
+			events: []func(*readiness){(*readiness).waiting, (*readiness).standby},
+			want:   answer{true, "standing by"},
+		},
+		"one that takes over has to register first": {
+			events: []func(*readiness){(*readiness).waiting, (*readiness).standby, (*readiness).leading},
+			want:   answer{false, "registering"},
+		},
+		"a leader is not made ready by news of the election": {
+			events: []func(*readiness){(*readiness).leading, (*readiness).standby},
+			want:   answer{false, "registering"},
+		},
+		"it says what it waits for": {
+			events: []func(*readiness){(*readiness).leading, stage(handshake.Await, "GrantedCredential")},
+			want:   answer{false, "registering: Await: GrantedCredential"},
+		},
+		"registered is not enough": {
+			events: []func(*readiness){(*readiness).leading, use},
+			want:   answer{false, "registered, not watching yet"},
+		},
+		"registered and watching is": {
+			events: []func(*readiness){(*readiness).leading, use, (*readiness).watches},
+			want:   answer{true, "registered and watching"},
+		},
+		"an identity that is lost is said": {
+			events: []func(*readiness){(*readiness).leading, use, (*readiness).watches, stage(handshake.AwaitBootstrap, "no bootstrap secret")},
+			want:   answer{false, "registering: AwaitBootstrap: no bootstrap secret"},
+		},
+		"what the old identity watched comes too late": {
+			events: []func(*readiness){(*readiness).leading, use, stage(handshake.AwaitBootstrap, "x"), (*readiness).watches},
+			want:   answer{false, "registering: AwaitBootstrap: x"},
+		},
+		"with another identity what was watched does not count": {
+			events: []func(*readiness){(*readiness).leading, use, (*readiness).watches, stage(handshake.Request, ""), use},
+			want:   answer{false, "registered, not watching yet"},
+		},
+		"until it watches too": {
+			events: []func(*readiness){(*readiness).leading, use, (*readiness).watches, stage(handshake.Request, ""), use, (*readiness).watches},
+			want:   answer{true, "registered and watching"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := &readiness{state: &health.State{}}
+			for _, event := range test.events {
+				event(r)
+			}
+			var got answer
+			got.Ready, got.Reason = r.state.Ready()
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("readyz (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
