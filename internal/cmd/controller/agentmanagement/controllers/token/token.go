@@ -28,8 +28,13 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// pendingDelay is the time until a token Secret that is being filled is looked at again.
-const pendingDelay = 500 * time.Millisecond
+// Time until something is looked at again that nobody tells us of.
+const (
+	// pendingDelay is for a token Secret that is being filled.
+	pendingDelay = 500 * time.Millisecond
+	// blockedDelay is for a Secret of somebody else that has the token's name: such Secrets are not watched.
+	blockedDelay = 15 * time.Second
+)
 
 type handler struct {
 	app *app.Context
@@ -116,6 +121,9 @@ func (h *handler) act(ctx context.Context, token *fleet.ClusterRegistrationToken
 	}
 	if !out.Recheck.IsZero() {
 		h.app.ClusterRegistrationTokens.EnqueueAfter(token.Namespace, token.Name, out.Recheck.Sub(h.app.Clock())+time.Second)
+	}
+	if out.Stage == handshake.TokenBlocked {
+		h.app.ClusterRegistrationTokens.EnqueueAfter(token.Namespace, token.Name, blockedDelay)
 	}
 	children := out.Children
 	if out.Mint != nil {
