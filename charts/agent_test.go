@@ -2,6 +2,7 @@ package charts_test
 
 import (
 	"encoding/base64"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,8 +35,9 @@ func agent(more string) release {
 	return release{chart: "fleet-agent", name: "fleet-agent", namespace: "cattle-fleet-system", values: tokenValues + more}
 }
 
-func TestAgentGolden(t *testing.T) {
-	tests := map[string]release{
+// agentReleases are renderings of the agent's chart that show all of it.
+func agentReleases() map[string]release {
+	return map[string]release{
 		"defaults": agent(""),
 		"everything": agent(`
 clientID: swarm-1
@@ -72,7 +74,10 @@ global: {cattle: {systemDefaultRegistry: registry.example.com/, imagePullSecrets
 		"import":                   agent("internal: {deployment: import, image: registry/agent@sha256:0123}\n"),
 		"reimport":                 {chart: "fleet-agent", name: "fleet-agent", namespace: "cattle-fleet-system", values: "internal: {deployment: reimport}\n"},
 	}
-	for name, r := range tests {
+}
+
+func TestAgentGolden(t *testing.T) {
+	for name, r := range agentReleases() {
 		t.Run(name, func(t *testing.T) {
 			expectGolden(t, "fleet-agent/"+name+".golden", one(mustRender(t, r)))
 		})
@@ -305,6 +310,9 @@ func TestAgentValuesHaveTheirEffect(t *testing.T) {
 		"noProxy alone does nothing": {"noProxy: .svc", func(*appsv1.Deployment, *corev1.PodSpec, *corev1.Container) {}},
 		"extraEnv": {"extraEnv: [{name: B, value: '2'}, {name: A}]", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) {
 			c.Env = append(c.Env, corev1.EnvVar{Name: "B", Value: "2"}, corev1.EnvVar{Name: "A"})
+		}},
+		"extraEnv replaces the chart's own, and its own earlier one": {"extraEnv: [{name: A, value: '1'}, {name: CHECKIN_INTERVAL, value: 5s}, {name: A, value: '2'}]", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) {
+			c.Env = append(slices.Delete(c.Env, 4, 5), corev1.EnvVar{Name: "CHECKIN_INTERVAL", Value: "5s"}, corev1.EnvVar{Name: "A", Value: "2"})
 		}},
 		"debug": {"debug: true\ndebugLevel: 3", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) {
 			c.Command = append(c.Command, "--debug", "--debug-level", "3")

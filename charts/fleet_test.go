@@ -30,8 +30,9 @@ func controllers(values string) release {
 	return release{chart: "fleet", name: "fleet", namespace: "cattle-fleet-system", values: values}
 }
 
-func TestFleetGolden(t *testing.T) {
-	tests := map[string]release{
+// controllersReleases are renderings of the controllers' chart that show all of it.
+func controllersReleases() map[string]release {
+	return map[string]release{
 		"defaults": controllers(""),
 		"everything": controllers(`
 apiServerURL: https://hub.example.com:6443
@@ -66,7 +67,10 @@ global: {cattle: {systemDefaultRegistry: registry.example.com, imagePullSecrets:
 		"without-bootstrap": controllers("bootstrap: {enabled: false}\ndisableSecurityContext: true\n"),
 		"other-namespace":   {chart: "fleet", name: "hub", namespace: "teams-fleet", values: "apiServerURL: https://hub\nbootstrap: {namespace: '-'}\n"},
 	}
-	for name, r := range tests {
+}
+
+func TestFleetGolden(t *testing.T) {
+	for name, r := range controllersReleases() {
 		t.Run(name, func(t *testing.T) {
 			expectGolden(t, "fleet/"+name+".golden", one(mustRender(t, r)))
 		})
@@ -335,6 +339,9 @@ func TestFleetValuesOfThePods(t *testing.T) {
 		}},
 		"proxy": {"proxy: http://p\nnoProxy: .svc", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) {
 			c.Env = append(c.Env, corev1.EnvVar{Name: "HTTP_PROXY", Value: "http://p"}, corev1.EnvVar{Name: "HTTPS_PROXY", Value: "http://p"}, corev1.EnvVar{Name: "NO_PROXY", Value: ".svc"})
+		}},
+		"extraEnv replaces the chart's own": {"extraEnv: [{name: NAMESPACE, value: x}]", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) {
+			c.Env = append(c.Env[1:], corev1.EnvVar{Name: "NAMESPACE", Value: "x"})
 		}},
 		"extraEnv": {"extraEnv: [{name: A, value: b}]", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) {
 			c.Env = append(c.Env, corev1.EnvVar{Name: "A", Value: "b"})

@@ -75,3 +75,51 @@ A number of pods as a number, a percentage as text.
 {{- define "fleet-agent.intOrPercent" -}}
 {{- if hasSuffix "%" (toString .) }}{{ toString . | quote }}{{ else }}{{ toString . }}{{ end -}}
 {{- end -}}
+
+{{/*
+The environment: the chart's own variables, then the given ones. A variable that is named twice is only kept
+where it is named last, which is the value the process would see: servers refuse to apply lists with two
+entries of one name.
+*/}}
+{{- define "fleet-agent.env" -}}
+{{- $all := concat (include "fleet-agent.ownEnv" . | fromYamlArray) (.Values.extraEnv | default list) -}}
+{{- $last := dict -}}
+{{- range $index, $variable := $all }}{{ $_ := set $last $variable.name $index }}{{ end -}}
+{{- range $index, $variable := $all -}}
+{{- if eq $index (get $last $variable.name) }}
+- {{ toYaml $variable | nindent 2 | trim }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
+The chart's own variables. Their order is part of the manifest that every hub renders.
+*/}}
+{{- define "fleet-agent.ownEnv" -}}
+- name: BUNDLEDEPLOYMENT_RECONCILER_WORKERS
+  value: {{ .Values.agent.reconciler.workers.bundledeployment | toString | quote }}
+- name: DRIFT_RECONCILER_WORKERS
+  value: {{ .Values.agent.reconciler.workers.drift | toString | quote }}
+- name: NAMESPACE
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.namespace
+- name: AGENT_SCOPE
+  value: {{ .Values.fleetAgent.scope | quote }}
+- name: CHECKIN_INTERVAL
+  value: {{ include "fleet-agent.duration" .Values.agentCheckinInterval | quote }}
+- name: CATTLE_ELECTION_LEASE_DURATION
+  value: {{ .Values.leaderElection.leaseDuration | toString | quote }}
+- name: CATTLE_ELECTION_RETRY_PERIOD
+  value: {{ .Values.leaderElection.retryPeriod | toString | quote }}
+- name: CATTLE_ELECTION_RENEW_DEADLINE
+  value: {{ .Values.leaderElection.renewDeadline | toString | quote }}
+{{- with .Values.proxy }}
+- name: HTTP_PROXY
+  value: {{ . | quote }}
+- name: HTTPS_PROXY
+  value: {{ . | quote }}
+- name: NO_PROXY
+  value: {{ $.Values.noProxy | quote }}
+{{- end }}
+{{- end -}}

@@ -46,3 +46,54 @@ controllers' own default.
 {{- with ((.Values.global).cattle).imagePullSecrets }}{{ $_ := set $config "imagePullSecrets" . }}{{ end -}}
 {{- toPrettyJson $config -}}
 {{- end -}}
+
+{{/*
+The environment: the chart's own variables, then the given ones. A variable that is named twice is only kept
+where it is named last, which is the value the process would see: servers refuse to apply lists with two
+entries of one name.
+*/}}
+{{- define "fleet.env" -}}
+{{- $all := concat (include "fleet.ownEnv" . | fromYamlArray) (.Values.extraEnv | default list) -}}
+{{- $last := dict -}}
+{{- range $index, $variable := $all }}{{ $_ := set $last $variable.name $index }}{{ end -}}
+{{- range $index, $variable := $all -}}
+{{- if eq $index (get $last $variable.name) }}
+- {{ toYaml $variable | nindent 2 | trim }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "fleet.ownEnv" -}}
+- name: NAMESPACE
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.namespace
+- name: CATTLE_ELECTION_LEASE_DURATION
+  value: {{ .Values.leaderElection.leaseDuration | toString | quote }}
+- name: CATTLE_ELECTION_RETRY_PERIOD
+  value: {{ .Values.leaderElection.retryPeriod | toString | quote }}
+- name: CATTLE_ELECTION_RENEW_DEADLINE
+  value: {{ .Values.leaderElection.renewDeadline | toString | quote }}
+- name: FLEET_REGISTRATION_TOKEN_TTL_REQUIRED
+  value: {{ .Values.controller.registrationTokenTTL.required | quote }}
+- name: FLEET_AGENT_REPLICA_COUNT
+  value: {{ int .Values.agent.replicas | quote }}
+- name: FLEET_AGENT_ELECTION_LEASE_DURATION
+  value: {{ .Values.agent.leaderElection.leaseDuration | toString | quote }}
+- name: FLEET_AGENT_ELECTION_RETRY_PERIOD
+  value: {{ .Values.agent.leaderElection.retryPeriod | toString | quote }}
+- name: FLEET_AGENT_ELECTION_RENEW_DEADLINE
+  value: {{ .Values.agent.leaderElection.renewDeadline | toString | quote }}
+- name: FLEET_PROPAGATE_DEBUG_SETTINGS_TO_AGENTS
+  value: {{ .Values.propagateDebugSettingsToAgents | quote }}
+- name: FLEET_DEBUG_DISABLE_SECURITY_CONTEXT
+  value: {{ .Values.disableSecurityContext | quote }}
+{{- with .Values.proxy }}
+- name: HTTP_PROXY
+  value: {{ . | quote }}
+- name: HTTPS_PROXY
+  value: {{ . | quote }}
+- name: NO_PROXY
+  value: {{ $.Values.noProxy | quote }}
+{{- end }}
+{{- end -}}

@@ -1,0 +1,215 @@
+package charts_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/restmapper"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fleet-hub/fleet/internal/agentchart"
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/plane"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+var control = plane.Share(plane.Options{}) //nolint:gochecknoglobals // one API server for the tests of the package
+
+func TestMain(m *testing.M) { os.Exit(control.Main(m)) }
+
+// server is an API server that says what it would make of objects.
+type server struct {
+	client dynamic.Interface
+	mapper meta.RESTMapper
+}
+
+func newServer(t *testing.T) server {
+	t.Helper()
+	hub := control.Plane(t).Hub.Config()
+	client, err := dynamic.NewForConfig(hub)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := discovery.NewDiscoveryClientForConfig(hub)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return server{client: client, mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(found))}
+}
+
+// create is the object as the server would store it, after a dry run that takes no field it does not know.
+func (s server) create(ctx context.Context, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	resource, err := s.resource(object)
+	if err != nil {
+		return nil, err
+	}
+	return resource.Create(ctx, object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
+}
+
+// apply is create by server-side apply.
+func (s server) apply(ctx context.Context, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	resource, err := s.resource(object)
+	if err != nil {
+		return nil, err
+	}
+	body, err := object.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return resource.Patch(ctx, object.GetName(), "application/apply-patch+yaml", body, metav1.PatchOptions{
+		DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict, FieldManager: "test", Force: new(true),
+	})
+}
+
+func (s server) resource(object *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
+	mapping, err := s.mapper.RESTMapping(object.GroupVersionKind().GroupKind(), object.GroupVersionKind().Version)
+	if err != nil {
+		return nil, err
+	}
+	if mapping.Scope.Name() == meta.RESTScopeNameRoot {
+		return s.client.Resource(mapping.Resource), nil
+	}
+	return s.client.Resource(mapping.Resource).Namespace(object.GetNamespace()), nil
+}
+
+// namespace is there for the objects of a dry run.
+func (s server) namespace(t *testing.T, name string) {
+	t.Helper()
+	namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}}
+	resource, err := s.resource(namespace)
+	if err == nil {
+		_, err = resource.Create(t.Context(), namespace, metav1.CreateOptions{})
+	}
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+}
+
+// objectsOf are the rendered objects as Helm would send them.
+func objectsOf(t *testing.T, files map[string]string) []*unstructured.Unstructured {
+	t.Helper()
+	var all []*unstructured.Unstructured
+	for _, name := range sorted(files) {
+		if !strings.HasSuffix(name, ".yaml") {
+			continue
+		}
+		for _, document := range strings.Split("\n"+files[name], "\n---") {
+			object := &unstructured.Unstructured{}
+			if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if len(object.Object) > 0 {
+				all = append(all, object)
+			}
+		}
+	}
+	return all
+}
+
+// TestTheServerTakesEverything sends what every golden file holds to an API server.
+func TestTheServerTakesEverything(t *testing.T) {
+	s := newServer(t)
+	releases := map[string]release{}
+	for name, r := range agentReleases() {
+		releases["fleet-agent/"+name] = r
+	}
+	for name, r := range controllersReleases() {
+		releases["fleet/"+name] = r
+	}
+	releases["fleet-crd"] = release{chart: "fleet-crd", name: "fleet-crd", namespace: "cattle-fleet-system"}
+	for name, r := range releases {
+		t.Run(name, func(t *testing.T) {
+			s.namespace(t, r.namespace)
+			objects := objectsOf(t, mustRender(t, r))
+			if len(objects) < 4 {
+				t.Fatalf("only %d objects", len(objects))
+			}
+			for _, object := range objects {
+				if _, err := s.create(t.Context(), object); err != nil && !apierrors.IsAlreadyExists(err) {
+					t.Errorf("%s %s: %v", object.GetKind(), object.GetName(), err)
+				}
+			}
+		})
+	}
+}
+
+// TestTheServerMakesOneDeploymentOfThreeWays compares what is stored: after `helm install`, which creates, and after
+// an import, which applies. A difference would be a new revision of the Deployment, and new pods.
+func TestTheServerMakesOneDeploymentOfThreeWays(t *testing.T) {
+	s := newServer(t)
+	s.namespace(t, "cattle-fleet-system")
+	var installed *unstructured.Unstructured
+	for _, object := range objectsOf(t, mustRender(t, agent(""))) {
+		if object.GetKind() == "Deployment" {
+			installed = object
+		}
+	}
+	want, err := s.create(t.Context(), installed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := settingsOf(t, "", fleet.ClusterSpec{})
+	for way, modify := range map[string]func(*handshake.AgentValues){
+		"import": func(v *handshake.AgentValues) {
+			v.Config, v.Bootstrap = &config.Agent{}, &handshake.Bootstrap{APIServerURL: "https://hub", TokenName: "t"}
+		},
+		"bundle": func(*handshake.AgentValues) {},
+	} {
+		modify(&values)
+		rendered, err := agentchart.Render(values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, object := range rendered {
+			got, err := s.apply(t.Context(), untyped(t, object))
+			if err != nil {
+				t.Fatalf("%s: %v", way, err)
+			}
+			if got.GetKind() != "Deployment" {
+				continue
+			}
+			if diff := cmp.Diff(want.Object["spec"], got.Object["spec"]); diff != "" {
+				t.Errorf("%s: the stored Deployment is another (-install +%s):\n%s", way, way, diff)
+			}
+		}
+	}
+}
+
+func untyped(t *testing.T, object runtime.Object) *unstructured.Unstructured {
+	t.Helper()
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &unstructured.Unstructured{Object: fields}
+}
+
+// TestTheServerAppliesAnyEnvironment names variables twice, which an API server refuses to apply.
+func TestTheServerAppliesAnyEnvironment(t *testing.T) {
+	s := newServer(t)
+	s.namespace(t, "cattle-fleet-system")
+	rendered, err := agentchart.Render(settingsOf(t, "", fleet.ClusterSpec{AgentEnvVars: []corev1.EnvVar{
+		{Name: "CHECKIN_INTERVAL", Value: "1s"}, {Name: "A", Value: "1"}, {Name: "A", Value: "2"},
+	}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range rendered {
+		if _, err := s.apply(t.Context(), untyped(t, object)); err != nil {
+			t.Errorf("%T: %v", object, err)
+		}
+	}
+}
