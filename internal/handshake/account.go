@@ -59,6 +59,9 @@ func ParseAccountToken(token string) (AccountToken, error) {
 	if parsed.AccountUID == "" {
 		return AccountToken{}, fmt.Errorf("claims name no account: %w", ErrNotAToken)
 	}
+	if claims.Expires > 1<<53 { // where a number of JSON no longer counts seconds
+		return AccountToken{}, fmt.Errorf("claims end at no time: %w", ErrNotAToken)
+	}
 	if claims.Expires > 0 {
 		parsed.Expires = time.Unix(int64(claims.Expires), 0).UTC()
 	}

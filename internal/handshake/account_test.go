@@ -57,6 +57,7 @@ func TestParseAccountTokenRefuses(t *testing.T) {
 		"claims that are no JSON":        "a." + base64.RawURLEncoding.EncodeToString([]byte(`{`)) + ".c",
 		"claims of the wrong type":       jwt(map[string]any{"kubernetes.io": "uid-1"}),
 		"an end that is no number":       jwt(map[string]any{"exp": "soon", "kubernetes.io/serviceaccount/service-account.uid": "u"}),
+		"an end that is no time":         jwt(map[string]any{"exp": 1e300, "kubernetes.io/serviceaccount/service-account.uid": "u"}),
 		"a token of somebody else":       jwt(map[string]any{"sub": "alice", "exp": 1}),
 		"an account that has no UID":     boundJWT("", noon()),
 		"what a redacted recording says": "<JWT>",

@@ -91,7 +91,7 @@ func Token(in TokenInput) TokenOutcome {
 	}
 	if out.Stage == TokenReady {
 		secret, err := ValuesSecret(token, out.Values)
-		if err != nil { // text cannot fail to encode; keeping what is there is right if it ever does
+		if err != nil { // control characters in the hub's address: what is there is better than nothing
 			secret = in.Secret
 		}
 		out.Children = append(out.Children, secret)
