@@ -63,6 +63,9 @@ func SafeConfig(kubeconfig []byte, opts ...SafeOption) (*rest.Config, error) {
 	if err != nil {
 		return nil, ErrKubeconfigMalformed
 	}
+	if _, _, err := rest.DefaultServerUrlFor(cfg); err != nil {
+		return nil, fmt.Errorf("%w: its server is no URL", ErrKubeconfigMalformed)
+	}
 	return Tune(cfg), nil
 }
 

@@ -1,0 +1,221 @@
+package kube
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+)
+
+// recorder is an API server that writes down what it is asked and answers as told.
+type recorder struct {
+	mu       sync.Mutex
+	requests []string
+	answers  map[string]int // code by "<method> <path>"; 200 if missing
+	body     string         // of every good answer
+}
+
+func (r *recorder) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	body, _ := io.ReadAll(q.Body)
+	line := q.Method + " " + q.URL.Path
+	code := r.answers[line]
+	if q.URL.RawQuery != "" {
+		line += "?" + q.URL.RawQuery
+	}
+	r.requests = append(r.requests, strings.TrimSpace(line+" "+string(body)))
+	if code != 0 {
+		answer(w, code, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Code: int32(code), Reason: reasonOf(code)})
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = io.WriteString(w, r.body)
+}
+
+func reasonOf(code int) metav1.StatusReason {
+	return map[int]metav1.StatusReason{
+		http.StatusNotFound: metav1.StatusReasonNotFound, http.StatusForbidden: metav1.StatusReasonForbidden,
+		http.StatusUnauthorized: metav1.StatusReasonUnauthorized,
+	}[code]
+}
+
+func downstream(t *testing.T, r *recorder) *Downstream {
+	t.Helper()
+	server := httptest.NewTLSServer(r)
+	t.Cleanup(server.Close)
+	d, err := NewDownstream(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: caOf(server)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	return d
+}
+
+func TestDownstreamApply(t *testing.T) {
+	const query = "?fieldManager=fleet-import&force=true&timeout=15s"
+	object := func() string { return `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"n"}}` }
+	tests := map[string]struct {
+		objects []runtime.Object
+		answers map[string]int
+		want    []string
+		err     string
+		is      error
+	}{
+		"objects go one by one in their order, without what the server fills in": {
+			objects: []runtime.Object{
+				&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n"}},
+				&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "s"}, Data: map[string][]byte{"k": []byte("v")}},
+				&rbacv1.ClusterRole{
+					TypeMeta:   metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole"},
+					ObjectMeta: metav1.ObjectMeta{Name: "r"},
+				},
+			},
+			want: []string{
+				"PATCH /api/v1/namespaces/n" + query + ` {"apiVersion":"v1","kind":"Namespace","metadata":{"name":"n"},"spec":{}}`,
+				"PATCH /api/v1/namespaces/n/secrets/s" + query + ` {"apiVersion":"v1","data":{"k":"dg=="},"kind":"Secret","metadata":{"name":"s","namespace":"n"}}`,
+				"PATCH /apis/rbac.authorization.k8s.io/v1/clusterroles/r" + query +
+					` {"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"r"},"rules":null}`,
+			},
+		},
+		"an object without a Go type goes as it is": {
+			objects: []runtime.Object{&unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": map[string]any{"namespace": "n", "name": "p"},
+			}}},
+			want: []string{
+				"PATCH /apis/policy/v1/namespaces/n/poddisruptionbudgets/p" + query +
+					` {"apiVersion":"policy/v1","kind":"PodDisruptionBudget","metadata":{"name":"p","namespace":"n"}}`,
+			},
+		},
+		"it stops at the first refusal": {
+			objects: []runtime.Object{
+				&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "a"}},
+				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c"}},
+			},
+			answers: map[string]int{"PATCH /api/v1/namespaces/n/serviceaccounts/a": http.StatusForbidden},
+			want: []string{
+				"PATCH /api/v1/namespaces/n/serviceaccounts/a" + query +
+					` {"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"a","namespace":"n"}}`,
+			},
+			err: "applying ServiceAccount n/a",
+		},
+		"a kind that no import leaves is refused unsent": {
+			objects: []runtime.Object{&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "j"}}},
+			is:      ErrUnknownKind,
+		},
+		"a Go type that is nobody's is refused unsent": {
+			objects: []runtime.Object{&metav1.Status{}},
+			is:      ErrUnknownKind,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := &recorder{answers: test.answers, body: object()}
+			err := downstream(t, r).Apply(t.Context(), test.objects...)
+			if diff := cmp.Diff(test.want, r.requests); diff != "" {
+				t.Errorf("the requests differ (-want +got):\n%s", diff)
+			}
+			switch {
+			case test.is != nil && !errors.Is(err, test.is):
+				t.Errorf("error %v, want %v", err, test.is)
+			case test.is == nil && test.err == "" && err != nil, test.err != "" && (err == nil || !strings.HasPrefix(err.Error(), test.err)):
+				t.Errorf("error %v, want %q", err, test.err)
+			}
+		})
+	}
+}
+
+func TestDownstreamRemove(t *testing.T) {
+	r := &recorder{
+		answers: map[string]int{"DELETE /apis/apps/v1/namespaces/n/statefulsets/old": http.StatusNotFound},
+		body:    `{"apiVersion":"v1","kind":"Status","status":"Success"}`,
+	}
+	d := downstream(t, r)
+	err := d.Remove(t.Context(),
+		&appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "old"}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "s"}},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const body = `?timeout=15s {"kind":"DeleteOptions","apiVersion":"meta.k8s.io/v1","propagationPolicy":"Background"}`
+	want := []string{
+		"DELETE /apis/apps/v1/namespaces/n/statefulsets/old" + body,
+		"DELETE /api/v1/namespaces/n/secrets/s" + body,
+	}
+	if diff := cmp.Diff(want, withoutVersion(r.requests)); diff != "" {
+		t.Errorf("the requests differ (-want +got):\n%s", diff)
+	}
+	r.answers["DELETE /api/v1/namespaces/n/secrets/s"] = http.StatusForbidden
+	if err := d.Remove(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "s"}}); !apierrors.IsForbidden(err) {
+		t.Errorf("error %v", err)
+	}
+	if err := d.Remove(t.Context(), &batchv1.Job{}); !errors.Is(err, ErrUnknownKind) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// withoutVersion evens out in which group the client names its options.
+func withoutVersion(requests []string) (even []string) {
+	for _, request := range requests {
+		for _, group := range []string{`"v1"`, `"apps/v1"`} {
+			request = strings.ReplaceAll(request, `"apiVersion":`+group, `"apiVersion":"meta.k8s.io/v1"`)
+		}
+		even = append(even, request)
+	}
+	return even
+}
+
+func TestDownstreamQuestions(t *testing.T) {
+	t.Run("the version", func(t *testing.T) {
+		r := &recorder{body: `{"major":"1","minor":"36","gitVersion":"v1.36.3"}`}
+		got, err := downstream(t, r).ServerVersion(t.Context())
+		if err != nil || got.GitVersion != "v1.36.3" {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	})
+	t.Run("a version that is none", func(t *testing.T) {
+		if _, err := downstream(t, &recorder{body: "<html>"}).ServerVersion(t.Context()); err == nil {
+			t.Error("want an error")
+		}
+	})
+	t.Run("a namespace's UID", func(t *testing.T) {
+		r := &recorder{body: `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"kube-system","uid":"u"}}`}
+		got, err := downstream(t, r).NamespaceUID(t.Context(), "kube-system")
+		if err != nil || got != "u" {
+			t.Errorf("got %q, %v", got, err)
+		}
+	})
+	t.Run("a namespace that is missing", func(t *testing.T) {
+		r := &recorder{answers: map[string]int{"GET /api/v1/namespaces/kube-system": http.StatusNotFound}}
+		if _, err := downstream(t, r).NamespaceUID(t.Context(), "kube-system"); !apierrors.IsNotFound(err) {
+			t.Errorf("error %v", err)
+		}
+	})
+	t.Run("a credential that is not accepted", func(t *testing.T) {
+		r := &recorder{answers: map[string]int{"GET /version": http.StatusUnauthorized}}
+		if _, err := downstream(t, r).ServerVersion(t.Context()); !apierrors.IsUnauthorized(err) {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+func TestNewDownstreamRefusesWhatCannotConnect(t *testing.T) {
+	if _, err := NewDownstream(&rest.Config{Host: "https://h", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("no certificate")}}); err == nil {
+		t.Error("want an error")
+	}
+}

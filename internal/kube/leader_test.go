@@ -1,0 +1,240 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+)
+
+// leases is an API server that knows one Lease.
+type leases struct {
+	mu      sync.Mutex
+	lease   *coordinationv1.Lease
+	broken  bool
+	holders []string // in the order in which they took or released it
+}
+
+func (l *leases) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.broken:
+		answer(w, http.StatusInternalServerError, status("broken"))
+	case r.Method == http.MethodGet && l.lease == nil:
+		answer(w, http.StatusNotFound, status(metav1.StatusReasonNotFound))
+	case r.Method == http.MethodGet:
+		answer(w, http.StatusOK, l.lease)
+	default:
+		var next coordinationv1.Lease
+		if err := json.NewDecoder(r.Body).Decode(&next); err != nil {
+			answer(w, http.StatusBadRequest, status(metav1.StatusReasonBadRequest))
+			return
+		}
+		if l.lease != nil && next.ResourceVersion != l.lease.ResourceVersion {
+			answer(w, http.StatusConflict, status(metav1.StatusReasonConflict))
+			return
+		}
+		l.note(&next)
+		answer(w, http.StatusOK, l.lease)
+	}
+}
+
+func (l *leases) note(next *coordinationv1.Lease) {
+	holder, before := "", ""
+	if next.Spec.HolderIdentity != nil {
+		holder = *next.Spec.HolderIdentity
+	}
+	if l.lease != nil && l.lease.Spec.HolderIdentity != nil {
+		before = *l.lease.Spec.HolderIdentity
+	}
+	if holder != before {
+		l.holders = append(l.holders, strings.SplitN(holder, "_", 2)[0])
+	}
+	next.ResourceVersion += "1"
+	l.lease = next
+}
+
+func (l *leases) setBroken(broken bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.broken = broken
+}
+
+func (l *leases) history() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Join(l.holders, " ")
+}
+
+func status(reason metav1.StatusReason) metav1.Status {
+	return metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Reason: reason}
+}
+
+func answer(w http.ResponseWriter, code int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+func election(t *testing.T, l *leases, identity string) LeaderOptions {
+	t.Helper()
+	server := httptest.NewServer(l)
+	t.Cleanup(server.Close)
+	return LeaderOptions{
+		Config: &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, Namespace: "system", Name: "lock", Identity: identity,
+		LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 50 * time.Millisecond,
+	}
+}
+
+// untilDone is work that says when it began and ends with its context.
+func untilDone(began chan<- struct{}) func(context.Context) error {
+	return func(ctx context.Context) error {
+		close(began)
+		<-ctx.Done()
+		return ctx.Err()
+	}
+}
+
+func TestLeadReleasesTheLeaseAfterTheWork(t *testing.T) {
+	l := &leases{}
+	ctx, cancel := context.WithCancel(t.Context())
+	began := make(chan struct{})
+	var duringStop string
+	ended := make(chan error)
+	go func() {
+		ended <- Lead(ctx, election(t, l, "one"), func(ctx context.Context) error {
+			err := untilDone(began)(ctx)
+			duringStop = l.history()
+			return err
+		})
+	}()
+	<-began
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("being told to stop is no error: %v", err)
+	}
+	if duringStop != "one" {
+		t.Errorf("while the work was ending the lease went %q", duringStop)
+	}
+	if got := l.history(); got != "one " {
+		t.Errorf("the lease went %q, want it released", got)
+	}
+}
+
+func TestLeadHandsOver(t *testing.T) {
+	l := &leases{}
+	first, second := election(t, l, "one"), election(t, l, "two")
+	standby := make(chan struct{})
+	second.OnStandby = sync.OnceFunc(func() { close(standby) })
+	ctx, cancel := context.WithCancel(t.Context())
+	firstBegan, secondBegan := make(chan struct{}), make(chan struct{})
+	firstEnded, secondEnded := make(chan error), make(chan error)
+	go func() { firstEnded <- Lead(ctx, first, untilDone(firstBegan)) }()
+	<-firstBegan
+	secondCtx, cancelSecond := context.WithCancel(t.Context())
+	go func() { secondEnded <- Lead(secondCtx, second, untilDone(secondBegan)) }()
+	<-standby
+	select {
+	case <-secondBegan:
+		t.Fatal("two lead at a time")
+	default:
+	}
+	cancel()
+	<-firstEnded
+	<-secondBegan
+	cancelSecond()
+	<-secondEnded
+	if got := l.history(); got != "one  two " {
+		t.Errorf("the lease went %q", got)
+	}
+}
+
+func TestLeadEnds(t *testing.T) {
+	failure := errors.New("no CRDs")
+	tests := map[string]struct {
+		run  func(l *leases) func(context.Context) error
+		want error
+	}{
+		"with the error of the work": {
+			run:  func(*leases) func(context.Context) error { return func(context.Context) error { return failure } },
+			want: failure,
+		},
+		"without an error when the work is done": {
+			run: func(*leases) func(context.Context) error { return func(context.Context) error { return nil } },
+		},
+		"when the lease cannot be renewed": {
+			run: func(l *leases) func(context.Context) error {
+				return func(ctx context.Context) error {
+					l.setBroken(true)
+					<-ctx.Done()
+					return ctx.Err()
+				}
+			},
+			want: ErrLeaseLost,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			l := &leases{}
+			o := election(t, l, "one")
+			o.LeaseDuration, o.RenewDeadline = time.Second, 500*time.Millisecond // so that it can be lost here
+			err := Lead(t.Context(), o, test.run(l))
+			if !errors.Is(err, test.want) {
+				t.Errorf("got %v, want %v", err, test.want)
+			}
+		})
+	}
+}
+
+func TestLeadStopsWhileItWaits(t *testing.T) {
+	l := &leases{}
+	waiting := election(t, l, "two")
+	ctx, cancel := context.WithCancel(t.Context())
+	waiting.OnStandby = cancel
+	holder := "another"
+	now := metav1.NewMicroTime(time.Now())
+	hour := int32(3600)
+	l.lease = &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "lock", ResourceVersion: "1"},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, AcquireTime: &now, RenewTime: &now, LeaseDurationSeconds: &hour},
+	}
+	err := Lead(ctx, waiting, func(context.Context) error { return errors.New("must not run") })
+	if err != nil {
+		t.Error(err)
+	}
+	if got := *l.lease.Spec.HolderIdentity; got != "another" {
+		t.Errorf("the lease is %s's", got)
+	}
+}
+
+func TestLeadRefusesTimesThatCannotWork(t *testing.T) {
+	o := election(t, &leases{}, "one")
+	o.RenewDeadline = o.LeaseDuration * 2
+	if err := Lead(t.Context(), o, nil); err == nil {
+		t.Error("want an error")
+	}
+}
+
+func TestIdentitiesOnOneHostDiffer(t *testing.T) {
+	o := LeaderOptions{Identity: "pod"}
+	a, b := o.withDefaults(), o.withDefaults()
+	if a.Identity == b.Identity || !strings.HasPrefix(a.Identity, "pod_") {
+		t.Errorf("identities %s and %s", a.Identity, b.Identity)
+	}
+	if a.LeaseDuration != DefaultLeaseDuration || a.RenewDeadline != DefaultRenewDeadline || a.RetryPeriod != DefaultRetryPeriod {
+		t.Errorf("defaults are %+v", a)
+	}
+	if (LeaderOptions{}).withDefaults().Identity == "" {
+		t.Error("no identity at all")
+	}
+}

@@ -1,0 +1,233 @@
+package kube
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/rest"
+)
+
+// kubeconfig is a working one, with lines replaced: pairs of old and new.
+func kubeconfig(replacements ...string) []byte {
+	const text = `apiVersion: v1
+kind: Config
+clusters:
+- name: east
+  cluster:
+    server: https://10.99.0.3:6443
+    certificate-authority-data: Y2E=
+users:
+- name: admin
+  user:
+    token: SECRET
+contexts:
+- name: east
+  context: {cluster: east, user: admin}
+current-context: east
+`
+	return []byte(strings.NewReplacer(replacements...).Replace(text))
+}
+
+func TestSafeConfig(t *testing.T) {
+	tests := map[string]struct {
+		in      []byte
+		options []SafeOption
+		want    error
+		change  func(*rest.Config)
+	}{
+		"a server, its CA and a token are all that is needed": {in: kubeconfig()},
+		"a client certificate will do": {
+			in: kubeconfig("token: SECRET", "{client-certificate-data: Y2VydA==, client-key-data: a2V5}"),
+			change: func(c *rest.Config) {
+				c.BearerToken, c.CertData, c.KeyData = "", []byte("cert"), []byte("key")
+			},
+		},
+		"a name and a password will do": {
+			in:     kubeconfig("token: SECRET", "{username: u, password: p}"),
+			change: func(c *rest.Config) { c.BearerToken, c.Username, c.Password = "", "u", "p" },
+		},
+		"without a current context the only one is meant": {in: kubeconfig("current-context: east", "")},
+		"without a user the server decides": {
+			in:     kubeconfig("user: admin}", "}"),
+			change: func(c *rest.Config) { c.BearerToken = "" },
+		},
+		"what other contexts hold does no harm": {
+			in: kubeconfig("users:", "users:\n- name: other\n  user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: rm}}"),
+		},
+		"no kubeconfig at all":              {in: []byte("{"), want: ErrKubeconfigMalformed},
+		"a list is no kubeconfig":           {in: []byte("- a"), want: ErrKubeconfigMalformed},
+		"nothing is no kubeconfig":          {in: nil, want: ErrKubeconfigContext},
+		"a cluster without a server":        {in: kubeconfig("server: https://10.99.0.3:6443", "server: ''"), want: ErrKubeconfigMalformed},
+		"a server that is no URL":           {in: kubeconfig("https://10.99.0.3:6443", "https://%zz"), want: ErrKubeconfigMalformed},
+		"a current context that is missing": {in: kubeconfig("current-context: east", "current-context: west"), want: ErrKubeconfigContext},
+		"a cluster that is missing":         {in: kubeconfig("cluster: east,", "cluster: west,"), want: ErrKubeconfigContext},
+		"a user that is missing":            {in: kubeconfig("user: admin}", "user: nobody}"), want: ErrKubeconfigContext},
+		"two contexts and none current": {
+			in:   kubeconfig("current-context: east", "- name: west\n  context: {cluster: east, user: admin}"),
+			want: ErrKubeconfigContext,
+		},
+		"a command to log in":  {in: kubeconfig("token: SECRET", "exec: {apiVersion: client.authentication.k8s.io/v1, command: id}"), want: ErrKubeconfigExec},
+		"a plugin to log in":   {in: kubeconfig("token: SECRET", "auth-provider: {name: oidc}"), want: ErrKubeconfigAuthProvider},
+		"a token in a file":    {in: kubeconfig("token: SECRET", "tokenFile: /etc/passwd"), want: ErrKubeconfigFile},
+		"a token and a file":   {in: kubeconfig("token: SECRET", "token: SECRET\n    tokenFile: /etc/passwd"), want: ErrKubeconfigFile},
+		"a certificate's file": {in: kubeconfig("token: SECRET", "{client-certificate: /c, client-key-data: a2V5}"), want: ErrKubeconfigFile},
+		"a key's file":         {in: kubeconfig("token: SECRET", "{client-certificate-data: Y2VydA==, client-key: /k}"), want: ErrKubeconfigFile},
+		"a CA's file":          {in: kubeconfig("certificate-authority-data: Y2E=", "certificate-authority: /ca"), want: ErrKubeconfigFile},
+		"a CA's file beside its data is not looked at": {
+			in: kubeconfig("certificate-authority-data: Y2E=", "certificate-authority-data: Y2E=\n    certificate-authority: /ca"),
+		},
+		"a server nobody verifies": {
+			in: kubeconfig("certificate-authority-data: Y2E=", "insecure-skip-tls-verify: true"), want: ErrKubeconfigInsecure,
+		},
+		"a server nobody verifies, if not allowed": {
+			in: kubeconfig("certificate-authority-data: Y2E=", "insecure-skip-tls-verify: true"), want: ErrKubeconfigInsecure,
+			options: []SafeOption{AllowInsecure(false)},
+		},
+		"a server nobody verifies, as the operator allows": {
+			in:      kubeconfig("certificate-authority-data: Y2E=", "insecure-skip-tls-verify: true"),
+			options: []SafeOption{AllowInsecure(true)},
+			change:  func(c *rest.Config) { c.CAData, c.Insecure = nil, true },
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := SafeConfig(test.in, test.options...)
+			if !errors.Is(err, test.want) {
+				t.Fatalf("got %v, want %v", err, test.want)
+			}
+			if err != nil {
+				if strings.Contains(err.Error(), "SECRET") || strings.Contains(err.Error(), "/etc/passwd") {
+					t.Errorf("the error tells too much: %v", err)
+				}
+				return
+			}
+			want := &rest.Config{
+				Host: "https://10.99.0.3:6443", BearerToken: "SECRET",
+				TLSClientConfig: rest.TLSClientConfig{CAData: []byte("ca")}, QPS: -1, Timeout: RequestTimeout,
+			}
+			if test.change != nil {
+				test.change(want)
+			}
+			if diff := cmp.Diff(summary(want), summary(got)); diff != "" {
+				t.Errorf("the configuration differs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// summary is what of a configuration matters here, comparable.
+func summary(c *rest.Config) map[string]any {
+	return map[string]any{
+		"host": c.Host, "token": c.BearerToken, "tokenFile": c.BearerTokenFile, "user": c.Username + ":" + c.Password,
+		"ca": string(c.CAData), "caFile": c.CAFile, "cert": string(c.CertData), "key": string(c.KeyData), "insecure": c.Insecure,
+		"qps": c.QPS, "timeout": c.Timeout, "exec": c.ExecProvider != nil, "provider": c.AuthProvider != nil,
+	}
+}
+
+func FuzzSafeConfig(f *testing.F) {
+	f.Add(kubeconfig())
+	f.Add(kubeconfig("token: SECRET", "exec: {command: id}"))
+	f.Add([]byte("{}"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		cfg, err := SafeConfig(data)
+		if err != nil {
+			return
+		}
+		if cfg.Host == "" || cfg.ExecProvider != nil || cfg.AuthProvider != nil || cfg.BearerTokenFile != "" ||
+			cfg.CAFile != "" || cfg.CertFile != "" || cfg.KeyFile != "" || cfg.Insecure {
+			t.Errorf("an unsafe configuration: %+v", cfg)
+		}
+	})
+}
+
+func TestLoadOwn(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	file := filepath.Join(t.TempDir(), "config")
+	if err := os.WriteFile(file, kubeconfig(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("from the file named", func(t *testing.T) {
+		own, err := LoadOwn(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if own.Config.Host != "https://10.99.0.3:6443" || own.Config.QPS != -1 {
+			t.Errorf("got %+v", summary(own.Config))
+		}
+		again, err := SafeConfig(own.Raw)
+		if err != nil || again.BearerToken != "SECRET" {
+			t.Errorf("the raw kubeconfig is not usable: %v", err)
+		}
+	})
+	t.Run("from the default", func(t *testing.T) {
+		t.Setenv("KUBECONFIG", file)
+		own, err := LoadOwn("")
+		if err != nil || own.Config.Host != "https://10.99.0.3:6443" {
+			t.Errorf("got %+v, %v", own.Config, err)
+		}
+	})
+	t.Run("from nowhere", func(t *testing.T) {
+		t.Setenv("KUBECONFIG", file+".missing")
+		if _, err := LoadOwn(""); err == nil {
+			t.Error("want an error")
+		}
+	})
+	t.Run("from a file that is missing", func(t *testing.T) {
+		if _, err := LoadOwn(file + ".missing"); err == nil {
+			t.Error("want an error")
+		}
+	})
+	t.Run("from one that names a missing file", func(t *testing.T) {
+		broken := filepath.Join(t.TempDir(), "config")
+		if err := os.WriteFile(broken, kubeconfig("certificate-authority-data: Y2E=", "certificate-authority: missing"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := LoadOwn(broken); err == nil {
+			t.Error("want an error")
+		}
+	})
+}
+
+func TestTune(t *testing.T) {
+	in := &rest.Config{Host: "h", QPS: 5, Timeout: 3}
+	out := Tune(in)
+	if out.QPS != -1 || out.Timeout != 3 || in.QPS != 5 {
+		t.Errorf("in %+v, out %+v", summary(in), summary(out))
+	}
+	if Tune(&rest.Config{}).Timeout != RequestTimeout {
+		t.Error("no timeout")
+	}
+	if Watching(out).Timeout != 0 || out.Timeout != 3 {
+		t.Error("a watch must not time out, and the original must stay")
+	}
+}
+
+func TestCA(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ca")
+	if err := os.WriteFile(file, []byte("from file"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]struct {
+		in   rest.TLSClientConfig
+		want string
+		err  bool
+	}{
+		"data":                    {in: rest.TLSClientConfig{CAData: []byte("data")}, want: "data"},
+		"data win over a file":    {in: rest.TLSClientConfig{CAData: []byte("data"), CAFile: file}, want: "data"},
+		"a file is read":          {in: rest.TLSClientConfig{CAFile: file}, want: "from file"},
+		"neither means the roots": {},
+		"a missing file":          {in: rest.TLSClientConfig{CAFile: file + "x"}, err: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := CA(&rest.Config{TLSClientConfig: test.in})
+			if string(got) != test.want || (err != nil) != test.err {
+				t.Errorf("got %q, %v", got, err)
+			}
+		})
+	}
+}

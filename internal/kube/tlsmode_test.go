@@ -1,0 +1,140 @@
+package kube
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"sync/atomic"
+	"testing"
+
+	"k8s.io/client-go/rest"
+)
+
+func TestWithTLSMode(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "" {
+			t.Error("the probe sent a credential")
+		}
+		http.Redirect(w, r, "https://elsewhere.invalid/", http.StatusFound) // an answer like any other
+	}))
+	defer server.Close()
+	plain := httptest.NewServer(http.NotFoundHandler())
+	defer plain.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(server.Certificate())
+	given := []byte("the CA handed over")
+	tests := map[string]struct {
+		mode   string
+		cfg    rest.Config
+		roots  *x509.CertPool
+		wantCA bool
+		want   error
+	}{
+		"strict keeps the CA": {
+			mode: "strict", cfg: withCA(server.URL, given), roots: roots, wantCA: true,
+		},
+		"strict takes a CA in a file": {
+			mode: "strict", cfg: rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAFile: "/ca"}}, wantCA: true,
+		},
+		"strict without a CA is an error": {
+			mode: "strict", cfg: rest.Config{Host: server.URL}, roots: roots, want: ErrNoCA,
+		},
+		"system-store drops the CA if the roots suffice": {
+			mode: "system-store", cfg: withCA(server.URL, given), roots: roots,
+		},
+		"system-store keeps the CA if they do not": {
+			mode: "system-store", cfg: withCA(server.URL, given), roots: x509.NewCertPool(), wantCA: true,
+		},
+		"system-store keeps the CA of a server that is not there": {
+			mode: "system-store", cfg: withCA("https://127.0.0.1:1", given), roots: roots, wantCA: true,
+		},
+		"system-store without a CA needs no answer": {
+			mode: "system-store", cfg: rest.Config{Host: "https://127.0.0.1:1"}, roots: roots,
+		},
+		"system-store leaves a server without TLS alone": {
+			mode: "system-store", cfg: withCA(plain.URL, given), roots: roots, wantCA: true,
+		},
+		"system-store leaves an address alone that is none": {
+			mode: "system-store", cfg: withCA("https://%zz", given), roots: roots, wantCA: true,
+		},
+		"an empty mode is unknown":   {mode: "", cfg: withCA(server.URL, given), want: ErrUnknownTLSMode},
+		"another mode is unknown":    {mode: "Strict", cfg: withCA(server.URL, given), want: ErrUnknownTLSMode},
+		"a known mode wins over all": {mode: "lax", cfg: rest.Config{}, want: ErrUnknownTLSMode},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			test.cfg.BearerToken = "secret"
+			got, err := withTLSMode(t.Context(), &test.cfg, test.mode, test.roots)
+			if !errors.Is(err, test.want) {
+				t.Fatalf("got %v, want %v", err, test.want)
+			}
+			if err != nil {
+				return
+			}
+			if hasCA := len(got.CAData) > 0 || got.CAFile != ""; hasCA != test.wantCA {
+				t.Errorf("has a CA: %v", hasCA)
+			}
+			if got.BearerToken != "secret" {
+				t.Error("the token was lost")
+			}
+			if got == &test.cfg {
+				t.Error("not a copy")
+			}
+		})
+	}
+}
+
+func withCA(host string, ca []byte) rest.Config {
+	return rest.Config{Host: host, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
+}
+
+func TestSystemStoreAsksOnce(t *testing.T) {
+	var asked atomic.Int32
+	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	defer server.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(server.Certificate())
+	cfg := withCA(server.URL, []byte("ca"))
+	if _, err := withTLSMode(t.Context(), &cfg, "system-store", roots); err != nil {
+		t.Fatal(err)
+	}
+	if asked.Load() != 1 {
+		t.Errorf("asked %d times", asked.Load())
+	}
+}
+
+func TestTheMachinesRootsDoNotTrustATestServer(t *testing.T) {
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	defer server.Close()
+	cfg := withCA(server.URL, []byte("ca"))
+	got, err := WithTLSMode(t.Context(), &cfg, TLSModeSystemStore)
+	if err != nil || len(got.CAData) == 0 {
+		t.Errorf("the CA was dropped: %v", err)
+	}
+}
+
+func TestSystemStoreHeedsTheProxyAndTheContext(t *testing.T) {
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	defer server.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(server.Certificate())
+	cfg := withCA(server.URL, []byte("ca"))
+	cfg.Proxy = func(*http.Request) (*url.URL, error) { return nil, errors.New("no way out") }
+	if got, err := withTLSMode(t.Context(), &cfg, "system-store", roots); err != nil || len(got.CAData) == 0 {
+		t.Errorf("went past the proxy: %v", err)
+	}
+	cfg.Proxy = nil
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got, err := withTLSMode(ended, &cfg, "system-store", roots); err != nil || len(got.CAData) == 0 {
+		t.Errorf("asked after the end: %v", err)
+	}
+}
+
+func caOf(server *httptest.Server) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+}
