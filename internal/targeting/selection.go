@@ -163,3 +163,6 @@ func overlaid(base, overlay map[string]string) map[string]string {
 	maps.Copy(out, overlay)
 	return out
 }
+
+// UsesGroups says whether it makes a difference which groups a cluster is in.
+func (s *Selection) UsesGroups() bool { return s.groups }

@@ -1,0 +1,151 @@
+package bundle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
+	"github.com/fleet-hub/fleet/internal/content"
+	"github.com/fleet-hub/fleet/internal/targeting"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// errForeign means that a cluster has a BundleDeployment of that name from a Bundle
+// of the same name in another namespace.
+var errForeign = errors.New("the cluster has a BundleDeployment of another Bundle of this name")
+
+// act writes the plan down: first the Content, then each cluster's part, whatever
+// happens to the others, and then takes away what is too much.
+func (h *handler) act(ctx context.Context, in input, out plan) error {
+	h.ledger.Set(keyOf(in.bundle), out.outcome)
+	if errors.Is(in.failure, errNoValues) || errors.Is(in.failure, targeting.ErrValuesHash) {
+		h.queue.AddAfter(keyOf(in.bundle), valuesRecheck)
+	}
+	if out.createContent {
+		if err := h.createContent(in.bundle); err != nil {
+			return err
+		}
+	}
+	foreign, err := h.writeAll(ctx, out.writes)
+	if len(foreign) > 0 {
+		h.ledger.Set(keyOf(in.bundle), withForeign(out.outcome, foreign))
+	}
+	return errors.Join(err, h.deleteAll(out.orphans))
+}
+
+// withForeign is the outcome with a failure where another Bundle is in the way.
+func withForeign(outcome ledger.Outcome, namespaces []string) ledger.Outcome {
+	outcome.Targets = slices.Clone(outcome.Targets)
+	for i := range outcome.Targets {
+		if slices.Contains(namespaces, outcome.Targets[i].Namespace) {
+			outcome.Targets[i].Failure = targetingError + errForeign.Error()
+		}
+	}
+	return outcome
+}
+
+func (h *handler) createContent(bundle *fleet.Bundle) error {
+	object := content.Object(content.Manifest{Resources: bundle.Spec.Resources})
+	_, err := h.app.Contents.Create(object)
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating content %s: %w", object.Name, err)
+	}
+	return nil
+}
+
+// writeAll writes several at a time. It returns the namespaces in which another
+// Bundle's BundleDeployment is in the way.
+func (h *handler) writeAll(ctx context.Context, writes []write) (foreign []string, err error) {
+	var mu sync.Mutex
+	err = each(writes, func(w write) error {
+		err := h.write(ctx, w)
+		if errors.Is(err, errForeign) {
+			mu.Lock()
+			defer mu.Unlock()
+			foreign = append(foreign, w.Deployment.Namespace)
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("writing %s: %w", keyOf(w.Deployment), err)
+		}
+		return nil
+	})
+	return foreign, err
+}
+
+func (h *handler) write(ctx context.Context, w write) error {
+	if w.existing == nil {
+		return h.create(ctx, w)
+	}
+	if !w.KeepSecret && !w.Values.Empty() && !h.memo.secretHolds(w.existing.UID, w.Values.Hash()) {
+		if err := h.putSecret(ctx, w.Values.Secret(w.existing)); err != nil {
+			return err
+		}
+		h.memo.noteSecret(w.existing.UID, w.Values.Hash())
+	}
+	if !targeting.Same(w.existing, w.Deployment) {
+		if _, err := h.app.BundleDeployments.Update(w.Deployment); err != nil {
+			return err
+		}
+		h.app.Log.Debug("bundledeployment changed", "bundledeployment", keyOf(w.Deployment).String(), "deploymentID", w.Deployment.Spec.DeploymentID)
+	}
+	if !w.KeepSecret && w.Values.Empty() && w.existing.Spec.ValuesHash != "" {
+		return h.deleteSecret(ctx, w.existing)
+	}
+	return nil
+}
+
+// create writes the Secret before the BundleDeployment, which says that it is
+// there, and names the owner when the owner has a UID.
+func (h *handler) create(ctx context.Context, w write) error {
+	wanted := w.Deployment
+	if err := refuseForeign(wanted)(h.app.BundleDeployments.Cache().Get(wanted.Namespace, wanted.Name)); err != nil {
+		return err
+	}
+	if !w.Values.Empty() {
+		if err := h.createSecret(ctx, w.Values.Secret(wanted)); err != nil {
+			return err
+		}
+	}
+	created, err := h.app.BundleDeployments.Create(wanted)
+	if apierrors.IsAlreadyExists(err) {
+		// Ours, and not yet in the cache: we come again. Or not ours at all.
+		err = errors.Join(err, refuseForeign(wanted)(h.app.BundleDeployments.Get(wanted.Namespace, wanted.Name, metav1.GetOptions{})))
+	}
+	if err != nil {
+		return err
+	}
+	h.app.Log.Debug("bundledeployment created", "bundledeployment", keyOf(created).String(), "deploymentID", created.Spec.DeploymentID)
+	if w.Values.Empty() {
+		return nil
+	}
+	if err := h.ownSecret(ctx, w.Values.Secret(created)); err != nil {
+		return err
+	}
+	h.memo.noteSecret(created.UID, w.Values.Hash())
+	return nil
+}
+
+// refuseForeign returns errForeign for a BundleDeployment that another Bundle made.
+// The Secret beside that one is not ours either.
+func refuseForeign(wanted *fleet.BundleDeployment) func(*fleet.BundleDeployment, error) error {
+	return func(found *fleet.BundleDeployment, err error) error {
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil
+		case err != nil:
+			return err
+		case index.BundleOf(found) != index.BundleOf(wanted):
+			return errForeign
+		default:
+			return nil
+		}
+	}
+}

@@ -1,0 +1,172 @@
+// Package bundle takes Bundles to their clusters.
+//
+//	Bundle, Clusters, ClusterGroups ─► Content ─► per cluster: values Secret ─► BundleDeployment
+//	                                └► ledger ─► status
+//	Bundle deleted ─► BundleDeployments deleted ─► finalizer
+//
+// It writes only what differs, and asks the API server only where the cache cannot
+// know: the values Secrets, which are not cached.
+package bundle
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const (
+	// workers is how many Bundles are worked on at a time.
+	workers = 8
+	// valuesRecheck is when a Bundle is looked at again whose values Secret is
+	// missing or does not match: whoever writes the one will write the other.
+	valuesRecheck = 5 * time.Second
+)
+
+type handler struct {
+	app    *app.Context
+	ledger *ledger.Ledger
+	queue  *queue.Queue
+	memo   *memo
+}
+
+// Register watches Bundles and what decides where they go. What targeting makes of
+// them goes into the ledger.
+func Register(ctx context.Context, a *app.Context, outcomes *ledger.Ledger) error {
+	h := &handler{app: a, ledger: outcomes, memo: newMemo()}
+	h.queue = queue.New(queue.Options{Name: "bundle", Workers: workers, Log: a.Log}, h.handle)
+	if err := h.watch(); err != nil {
+		return err
+	}
+	go h.queue.Run(ctx, a.Bundles.Informer().HasSynced, a.BundleDeployments.Informer().HasSynced,
+		a.Clusters.Informer().HasSynced, a.ClusterGroups.Informer().HasSynced, a.Contents.Informer().HasSynced)
+	return nil
+}
+
+func (h *handler) handle(ctx context.Context, key types.NamespacedName) error {
+	bundle, err := reconcile.Optional(h.app.Bundles.Cache().Get(key.Namespace, key.Name))
+	if err != nil {
+		return err
+	}
+	if bundle == nil {
+		h.ledger.Forget(key)
+		return nil
+	}
+	if bundle.DeletionTimestamp != nil {
+		return h.leave(bundle)
+	}
+	if bundle, err = h.prepare(bundle); err != nil {
+		return err
+	}
+	in, err := h.gather(ctx, bundle)
+	if err != nil {
+		return err
+	}
+	return h.act(ctx, in, decide(in))
+}
+
+// prepare makes sure that the Bundle waits for its BundleDeployments when it is
+// deleted, and drops a label that nobody uses any more.
+func (h *handler) prepare(bundle *fleet.Bundle) (*fleet.Bundle, error) {
+	return reconcile.Patch(h.app.Bundles, bundle, func(b *fleet.Bundle) {
+		if !slices.Contains(b.Finalizers, fleet.FinalizerBundle) {
+			b.Finalizers = append(b.Finalizers, fleet.FinalizerBundle)
+		}
+		delete(b.Labels, fleet.LabelCreatedByDisplayName)
+	})
+}
+
+// leave deletes the BundleDeployments of a Bundle that is deleted, and lets the
+// Bundle go when the last of them is gone. Each one's end brings us back here.
+func (h *handler) leave(bundle *fleet.Bundle) error {
+	if !slices.Contains(bundle.Finalizers, fleet.FinalizerBundle) {
+		return nil // somebody else's finalizer holds it
+	}
+	remaining, err := h.remaining(bundle)
+	if err != nil {
+		return err
+	}
+	if len(remaining) > 0 {
+		return h.deleteAll(remaining)
+	}
+	_, err = reconcile.Patch(h.app.Bundles, bundle, func(b *fleet.Bundle) {
+		b.Finalizers = slices.DeleteFunc(b.Finalizers, func(f string) bool { return f == fleet.FinalizerBundle })
+	})
+	return err
+}
+
+// remaining are the BundleDeployments of a Bundle. Before there are none, the API
+// server is asked: what was created a moment ago may not be in the cache.
+func (h *handler) remaining(bundle *fleet.Bundle) ([]*fleet.BundleDeployment, error) {
+	cached, err := h.deployments(bundle)
+	if err != nil || len(cached) > 0 {
+		return cached, err
+	}
+	list, err := h.app.BundleDeployments.List(metav1.NamespaceAll, metav1.ListOptions{
+		LabelSelector: labels.SelectorFromSet(labels.Set{
+			fleet.LabelBundleName: bundle.Name, fleet.LabelBundleNamespace: bundle.Namespace,
+		}).String(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	var live []*fleet.BundleDeployment
+	for i := range list.Items {
+		live = append(live, &list.Items[i])
+	}
+	return live, nil
+}
+
+func (h *handler) deployments(bundle *fleet.Bundle) ([]*fleet.BundleDeployment, error) {
+	return h.app.BundleDeployments.Cache().GetByIndex(index.DeploymentsByBundle, keyOf(bundle).String())
+}
+
+// deleteAll deletes exactly these objects; one that is on its way is left alone.
+func (h *handler) deleteAll(deployments []*fleet.BundleDeployment) error {
+	return each(deployments, func(bd *fleet.BundleDeployment) error {
+		if bd.DeletionTimestamp != nil {
+			return nil
+		}
+		err := h.app.BundleDeployments.Delete(bd.Namespace, bd.Name, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &bd.UID}})
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+			return nil // gone, or another one of that name
+		}
+		return err
+	})
+}
+
+// atATime is how many requests for one Bundle are under way together.
+const atATime = 8
+
+// each calls f for every item, several at a time, and joins the errors.
+func each[T any](items []T, f func(T) error) error {
+	failures := make([]error, len(items))
+	slots := make(chan struct{}, atATime)
+	for i, item := range items {
+		slots <- struct{}{}
+		go func() {
+			defer func() { <-slots }()
+			failures[i] = f(item)
+		}()
+	}
+	for range atATime {
+		slots <- struct{}{}
+	}
+	return errors.Join(failures...)
+}
+
+func keyOf(o metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
+}

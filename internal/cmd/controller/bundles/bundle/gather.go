@@ -1,0 +1,121 @@
+package bundle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/fleet-hub/fleet/internal/content"
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/targeting"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// Why a Bundle goes nowhere, apart from its targets.
+var (
+	errOCIStorage = errors.New("contentsId: resources in an OCI registry are not supported; put them into spec.resources")
+	errHelmOp     = errors.New("helmOpOptions: charts fetched by the agents are not supported; put the chart into spec.resources")
+	errNoValues   = errors.New("the secret with the values (spec.valuesHash) is missing")
+)
+
+// input is all that is known about a Bundle.
+type input struct {
+	// bundle has its values back if they are in a Secret.
+	bundle *fleet.Bundle
+	// manifestHash is of its resources, if it has any of its own; contentThere says that the Content exists.
+	manifestHash string
+	contentThere bool
+	clusters     []*fleet.Cluster
+	groups       []*fleet.ClusterGroup
+	// existing are the Bundle's BundleDeployments.
+	existing []*fleet.BundleDeployment
+	// values are those in the Secrets of existing ones that are paused, by namespace:
+	// only there can it be known what an agent runs with.
+	values map[string]*targeting.Values
+	// failure says why the Bundle cannot be used at all.
+	failure error
+}
+
+func (h *handler) gather(ctx context.Context, bundle *fleet.Bundle) (input, error) {
+	in := input{bundle: bundle, values: map[string]*targeting.Values{}}
+	var err error
+	if in.existing, err = h.deployments(bundle); err != nil {
+		return in, err
+	}
+	if in.failure = unsupported(bundle); in.failure != nil {
+		return in, nil
+	}
+	in.manifestHash = h.memo.manifestHash(bundle)
+	if in.bundle, in.failure, err = h.withValues(ctx, bundle); err != nil || in.failure != nil {
+		return in, err
+	}
+	if in.clusters, err = h.app.Clusters.Cache().List(bundle.Namespace, labels.Everything()); err != nil {
+		return in, err
+	}
+	if in.groups, err = h.app.ClusterGroups.Cache().List(bundle.Namespace, labels.Everything()); err != nil {
+		return in, err
+	}
+	found, err := reconcile.Optional(h.app.Contents.Cache().Get(content.ID(in.manifestHash)))
+	if err != nil {
+		return in, err
+	}
+	in.contentThere = found != nil && found.DeletionTimestamp == nil
+	return in, h.gatherValues(ctx, &in)
+}
+
+func unsupported(bundle *fleet.Bundle) error {
+	switch {
+	case bundle.Spec.HelmOpOptions != nil:
+		return errHelmOp
+	case bundle.Spec.ContentsID != "":
+		return errOCIStorage
+	default:
+		return nil
+	}
+}
+
+// withValues is a copy of the Bundle with the values of its Secret, if it has one.
+func (h *handler) withValues(ctx context.Context, bundle *fleet.Bundle) (with *fleet.Bundle, failure, err error) {
+	if bundle.Spec.ValuesHash == "" {
+		return bundle, nil, nil
+	}
+	secret, err := reconcile.Optional(h.app.Kube.CoreV1().Secrets(bundle.Namespace).Get(ctx, bundle.Name, metav1.GetOptions{}))
+	if err != nil {
+		return bundle, nil, fmt.Errorf("reading the values secret: %w", err)
+	}
+	if secret == nil || secret.Type != fleet.SecretTypeBundleValues {
+		return bundle, errNoValues, nil
+	}
+	with, failure = targeting.InjectValues(bundle, secret.Data)
+	if failure != nil {
+		return bundle, failure, nil
+	}
+	return with, nil, nil
+}
+
+// gatherValues reads the Secrets of BundleDeployments that are paused.
+func (h *handler) gatherValues(ctx context.Context, in *input) error {
+	paused := map[string]bool{}
+	for _, cluster := range in.clusters {
+		if targeting.IsPaused(in.bundle, cluster) {
+			paused[cluster.Status.Namespace] = true
+		}
+	}
+	for _, bd := range in.existing {
+		if !paused[bd.Namespace] || bd.Spec.ValuesHash == "" {
+			continue
+		}
+		secret, err := reconcile.Optional(h.app.Kube.CoreV1().Secrets(bd.Namespace).Get(ctx, bd.Name, metav1.GetOptions{}))
+		if err != nil {
+			return fmt.Errorf("reading the values of %s: %w", keyOf(bd), err)
+		}
+		if secret != nil {
+			values := targeting.ReadValues(secret)
+			in.values[bd.Namespace] = &values
+		}
+	}
+	return nil
+}

@@ -1,0 +1,84 @@
+package bundle
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// createSecret writes the values Secret of a BundleDeployment that is not there yet.
+// A Secret of that name is what an earlier one, or an earlier try, has left.
+func (h *handler) createSecret(ctx context.Context, wanted *corev1.Secret) error {
+	_, err := h.app.Kube.CoreV1().Secrets(wanted.Namespace).Create(ctx, wanted, metav1.CreateOptions{})
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return h.putSecret(ctx, wanted)
+	case err != nil:
+		return fmt.Errorf("creating the values secret: %w", err)
+	default:
+		return nil
+	}
+}
+
+// putSecret makes the values Secret what it should be.
+func (h *handler) putSecret(ctx context.Context, wanted *corev1.Secret) error {
+	secrets := h.app.Kube.CoreV1().Secrets(wanted.Namespace)
+	found, err := reconcile.Optional(secrets.Get(ctx, wanted.Name, metav1.GetOptions{}))
+	if err != nil {
+		return fmt.Errorf("reading the values secret: %w", err)
+	}
+	if found != nil && found.Type != wanted.Type {
+		// The type cannot be changed; whatever this is, the agent cannot read it.
+		if err := secrets.Delete(ctx, found.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &found.UID}}); err != nil {
+			return fmt.Errorf("replacing the values secret: %w", err)
+		}
+		found = nil
+	}
+	if found == nil {
+		if _, err := secrets.Create(ctx, wanted, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("creating the values secret: %w", err)
+		}
+		return nil
+	}
+	if equality.Semantic.DeepEqual(found.Data, wanted.Data) && equality.Semantic.DeepEqual(found.OwnerReferences, wanted.OwnerReferences) {
+		return nil
+	}
+	found = found.DeepCopy()
+	found.Data, found.OwnerReferences = wanted.Data, wanted.OwnerReferences
+	if _, err := secrets.Update(ctx, found, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("updating the values secret: %w", err)
+	}
+	return nil
+}
+
+// ownSecret names the owner of a Secret that was written before its owner.
+func (h *handler) ownSecret(ctx context.Context, wanted *corev1.Secret) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"ownerReferences": wanted.OwnerReferences}})
+	if err != nil {
+		return fmt.Errorf("encoding the owner of the values secret: %w", err)
+	}
+	_, err = h.app.Kube.CoreV1().Secrets(wanted.Namespace).Patch(ctx, wanted.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if err != nil {
+		return fmt.Errorf("naming the owner of the values secret: %w", err)
+	}
+	return nil
+}
+
+// deleteSecret takes away values that are no longer used.
+func (h *handler) deleteSecret(ctx context.Context, bd *fleet.BundleDeployment) error {
+	err := h.app.Kube.CoreV1().Secrets(bd.Namespace).Delete(ctx, bd.Name, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("deleting the values secret: %w", err)
+	}
+	h.memo.forgetSecret(bd.UID)
+	return nil
+}

@@ -1,0 +1,150 @@
+package bundle
+
+import (
+	"errors"
+	"maps"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
+	"github.com/fleet-hub/fleet/internal/targeting"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// watch wakes Bundles when something changes that decides where they go. What was
+// there at the start wakes nobody but the Bundles themselves: all are looked at
+// then. Errors of the caches' indexes cannot happen: Add has made them.
+func (h *handler) watch() error {
+	return errors.Join(
+		queue.Watch(h.app.Bundles.Informer(), h.onBundle),
+		queue.Watch(h.app.Clusters.Informer(), h.onCluster),
+		queue.Watch(h.app.ClusterGroups.Informer(), h.onGroup),
+		queue.Watch(h.app.BundleDeployments.Informer(), h.onDeployment),
+		queue.Watch(h.app.Contents.Informer(), h.onContent),
+	)
+}
+
+func (h *handler) onBundle(change queue.Change[*fleet.Bundle]) {
+	older, newer := change.Old, change.New
+	switch {
+	case newer == nil:
+		h.memo.forgetBundle(older.UID)
+		h.queue.Add(keyOf(older))
+	case older == nil || bundleMatters(older, newer):
+		h.queue.Add(keyOf(newer))
+	}
+}
+
+// bundleMatters leaves out changes of the status.
+func bundleMatters(older, newer *fleet.Bundle) bool {
+	return older.UID != newer.UID || older.Generation != newer.Generation ||
+		!maps.Equal(older.Labels, newer.Labels) || !maps.Equal(older.Annotations, newer.Annotations) ||
+		(older.DeletionTimestamp == nil) != (newer.DeletionTimestamp == nil)
+}
+
+func (h *handler) onCluster(change queue.Change[*fleet.Cluster]) {
+	older, newer := change.Old, change.New
+	if change.Initial || older != nil && newer != nil && !clusterMatters(older, newer) {
+		return
+	}
+	cluster := newer
+	if cluster == nil {
+		cluster = older
+	}
+	h.wakeThere(cluster.Status.Namespace)
+	if newer != nil {
+		h.wakePicking(newer)
+	}
+}
+
+// clusterMatters leaves out heartbeats, summaries and the like.
+func clusterMatters(older, newer *fleet.Cluster) bool {
+	return older.UID != newer.UID ||
+		!maps.Equal(older.Labels, newer.Labels) || !maps.Equal(older.Annotations, newer.Annotations) ||
+		older.Spec.Paused != newer.Spec.Paused || !equality.Semantic.DeepEqual(older.Spec.TemplateValues, newer.Spec.TemplateValues) ||
+		older.Status.Namespace != newer.Status.Namespace ||
+		older.Status.Scheduled != newer.Status.Scheduled || older.Status.ActiveSchedule != newer.Status.ActiveSchedule ||
+		(older.DeletionTimestamp == nil) != (newer.DeletionTimestamp == nil)
+}
+
+// wakeThere wakes the Bundles deployed in a cluster's namespace: they may have to leave.
+func (h *handler) wakeThere(namespace string) {
+	if namespace == "" {
+		return
+	}
+	deployments, err := h.app.BundleDeployments.Cache().List(namespace, labels.Everything())
+	if err != nil {
+		return
+	}
+	for _, bd := range deployments {
+		if bundle := index.BundleOf(bd); bundle.Name != "" {
+			h.queue.Add(bundle)
+		}
+	}
+}
+
+// wakePicking wakes the Bundles that go to a cluster.
+func (h *handler) wakePicking(cluster *fleet.Cluster) {
+	bundles, err := h.app.Bundles.Cache().List(cluster.Namespace, labels.Everything())
+	if err != nil {
+		return
+	}
+	listed, err := h.app.ClusterGroups.Cache().List(cluster.Namespace, labels.Everything())
+	if err != nil {
+		return
+	}
+	groups := targeting.NewGroups(listed)
+	for _, bundle := range bundles {
+		if selection := h.memo.selection(bundle); selection != nil && selection.Picks(cluster, groups) {
+			h.queue.Add(keyOf(bundle))
+		}
+	}
+}
+
+func (h *handler) onGroup(change queue.Change[*fleet.ClusterGroup]) {
+	older, newer := change.Old, change.New
+	if change.Initial || older != nil && newer != nil &&
+		maps.Equal(older.Labels, newer.Labels) && equality.Semantic.DeepEqual(older.Spec, newer.Spec) {
+		return
+	}
+	group := newer
+	if group == nil {
+		group = older
+	}
+	bundles, err := h.app.Bundles.Cache().List(group.Namespace, labels.Everything())
+	if err != nil {
+		return
+	}
+	for _, bundle := range bundles {
+		if selection := h.memo.selection(bundle); selection != nil && selection.UsesGroups() {
+			h.queue.Add(keyOf(bundle))
+		}
+	}
+}
+
+// onDeployment brings back what somebody deleted, and lets a Bundle go after its last one.
+func (h *handler) onDeployment(change queue.Change[*fleet.BundleDeployment]) {
+	if change.New != nil {
+		return
+	}
+	h.memo.forgetSecret(change.Old.UID)
+	if bundle := index.BundleOf(change.Old); bundle.Name != "" {
+		h.queue.Add(bundle)
+	}
+}
+
+// onContent brings back a Content that is still needed.
+func (h *handler) onContent(change queue.Change[*fleet.Content]) {
+	if change.New != nil {
+		return
+	}
+	deployments, err := h.app.BundleDeployments.Cache().GetByIndex(index.DeploymentsByContent, change.Old.Name)
+	if err != nil {
+		return
+	}
+	for _, bd := range deployments {
+		h.queue.Add(index.BundleOf(bd))
+	}
+}

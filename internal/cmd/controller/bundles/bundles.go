@@ -1,0 +1,37 @@
+// Package bundles delivers: from a Bundle to BundleDeployments in the namespaces of
+// clusters, where agents find them, and from what the agents report back to Bundles
+// and Clusters.
+//
+//	Bundle ─► bundle ─► Content, Secret, BundleDeployment ─► (agent) ─► status ─► Bundle, Cluster
+//	                                   └► content ─► unused Contents go
+package bundles
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/bundle"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/content"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/status"
+)
+
+// Register adds the controllers of the delivery to those that start with a. To be
+// called once.
+func Register(ctx context.Context, a *app.Context) error {
+	index.Add(a)
+	outcomes := ledger.New()
+	// status first: it wants to hear of what bundle writes down.
+	if err := status.Register(ctx, a, outcomes); err != nil {
+		return fmt.Errorf("registering status: %w", err)
+	}
+	if err := bundle.Register(ctx, a, outcomes); err != nil {
+		return fmt.Errorf("registering bundle: %w", err)
+	}
+	if err := content.Register(ctx, a); err != nil {
+		return fmt.Errorf("registering content: %w", err)
+	}
+	return nil
+}

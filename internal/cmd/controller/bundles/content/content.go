@@ -1,0 +1,157 @@
+// Package content counts who needs each Content, and deletes those nobody needs.
+//
+//	BundleDeployment ─► its Contents ─► status.referenceCount ─► deleted when 0 and old enough
+package content
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const (
+	// MinimumAge is how old a Content must be before it is deleted: the first
+	// BundleDeployment that needs it is written after it.
+	MinimumAge = 5 * time.Minute
+	// spacing is how often a Content's count may be written.
+	spacing = 500 * time.Millisecond
+)
+
+type handler struct {
+	app   *app.Context
+	queue *queue.Queue
+}
+
+// Register watches Contents and the BundleDeployments that need them.
+func Register(ctx context.Context, a *app.Context) error {
+	h := &handler{app: a}
+	h.queue = queue.New(queue.Options{Name: "content", Spacing: spacing, Log: a.Log}, h.handle)
+	err := errors.Join(
+		queue.Watch(a.Contents.Informer(), h.contentChanged),
+		queue.Watch(a.BundleDeployments.Informer(), h.deploymentChanged),
+	)
+	if err != nil {
+		return err
+	}
+	go h.queue.Run(ctx, a.Contents.Informer().HasSynced, a.BundleDeployments.Informer().HasSynced)
+	return nil
+}
+
+func (h *handler) contentChanged(change queue.Change[*fleet.Content]) {
+	if change.New != nil {
+		h.add(change.New.Name)
+	}
+}
+
+// deploymentChanged wakes the Contents that were and are needed.
+func (h *handler) deploymentChanged(change queue.Change[*fleet.BundleDeployment]) {
+	needed := map[string]int{}
+	if change.Old != nil {
+		for _, name := range index.ContentsOf(change.Old) {
+			needed[name]++
+		}
+	}
+	if change.New != nil {
+		for _, name := range index.ContentsOf(change.New) {
+			needed[name]++
+		}
+	}
+	for name, times := range needed {
+		if times == 1 {
+			h.add(name)
+		}
+	}
+}
+
+func (h *handler) add(name string) { h.queue.Add(types.NamespacedName{Name: name}) }
+
+func (h *handler) handle(_ context.Context, key types.NamespacedName) error {
+	content, err := reconcile.Optional(h.app.Contents.Cache().Get(key.Name))
+	if err != nil || content == nil {
+		return err
+	}
+	deployments, err := h.app.BundleDeployments.Cache().GetByIndex(index.DeploymentsByContent, key.Name)
+	if err != nil {
+		return err
+	}
+	out := decide(content, deployments, h.app.Clock())
+	if out.recheck > 0 {
+		h.queue.AddAfter(key, out.recheck)
+	}
+	if out.remove {
+		return h.remove(content)
+	}
+	if out.references != content.Status.ReferenceCount {
+		return h.patch(content.Name, map[string]any{"status": map[string]any{"referenceCount": out.references}}, "status")
+	}
+	return nil
+}
+
+// outcome is what a Content is owed.
+type outcome struct {
+	references int
+	remove     bool
+	// recheck is when it may be old enough to be deleted; 0 is never.
+	recheck time.Duration
+}
+
+func decide(content *fleet.Content, deployments []*fleet.BundleDeployment, now time.Time) outcome {
+	var out outcome
+	for _, bd := range deployments {
+		if bd.DeletionTimestamp == nil {
+			out.references++
+		}
+	}
+	if len(deployments) > 0 {
+		return out // also one on its way out is still there
+	}
+	if left := MinimumAge - now.Sub(content.CreationTimestamp.Time); left > 0 {
+		out.recheck = left
+	} else {
+		out.remove = true
+	}
+	return out
+}
+
+// remove deletes a Content, with finalizers that somebody put on it: nobody would
+// take them off.
+func (h *handler) remove(content *fleet.Content) error {
+	if len(content.Finalizers) > 0 {
+		if err := h.patch(content.Name, map[string]any{"metadata": map[string]any{"finalizers": nil}}); err != nil {
+			return err
+		}
+	}
+	if content.DeletionTimestamp != nil {
+		return nil
+	}
+	err := h.app.Contents.Delete(content.Name, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &content.UID}})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("deleting content %s: %w", content.Name, err)
+	}
+	h.app.Log.Debug("content deleted, nobody needs it", "content", content.Name)
+	return nil
+}
+
+func (h *handler) patch(name string, change map[string]any, subresources ...string) error {
+	body, err := json.Marshal(change)
+	if err != nil {
+		return fmt.Errorf("encoding a patch of content %s: %w", name, err)
+	}
+	_, err = h.app.Contents.Patch(name, types.MergePatchType, body, subresources...)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("patching content %s: %w", name, err)
+	}
+	return nil
+}

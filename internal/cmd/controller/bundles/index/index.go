@@ -1,0 +1,67 @@
+// Package index finds the objects of a delivery from one another without lists.
+package index
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
+	"github.com/fleet-hub/fleet/internal/content"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// Names of the indexes that Add puts on the caches.
+const (
+	// DeploymentsByBundle finds the BundleDeployments of a Bundle: "<workspace>/<bundle>".
+	DeploymentsByBundle = "fleet.by-bundle"
+	// DeploymentsByContent finds the BundleDeployments that need a Content, by its name.
+	DeploymentsByContent = "fleet.by-content"
+	// ClustersByNamespace finds the Cluster a cluster namespace belongs to.
+	ClustersByNamespace = "fleet.by-cluster-namespace"
+)
+
+// Add puts the indexes on the caches. To be called once, before the caches start.
+func Add(a *app.Context) {
+	deployments := a.BundleDeployments.Cache()
+	deployments.AddIndexer(DeploymentsByBundle, func(bd *fleet.BundleDeployment) ([]string, error) {
+		if bundle := BundleOf(bd); bundle.Name != "" {
+			return []string{bundle.String()}, nil
+		}
+		return nil, nil
+	})
+	deployments.AddIndexer(DeploymentsByContent, func(bd *fleet.BundleDeployment) ([]string, error) {
+		return ContentsOf(bd), nil
+	})
+	a.Clusters.Cache().AddIndexer(ClustersByNamespace, func(c *fleet.Cluster) ([]string, error) {
+		if c.Status.Namespace == "" {
+			return nil, nil
+		}
+		return []string{c.Status.Namespace}, nil
+	})
+}
+
+// BundleOf is the Bundle a BundleDeployment was made from, as its labels say.
+func BundleOf(bd *fleet.BundleDeployment) types.NamespacedName {
+	return types.NamespacedName{Namespace: bd.Labels[fleet.LabelBundleNamespace], Name: bd.Labels[fleet.LabelBundleName]}
+}
+
+// ClusterOf is the Cluster a BundleDeployment belongs to, as its labels say.
+func ClusterOf(bd *fleet.BundleDeployment) types.NamespacedName {
+	return types.NamespacedName{Namespace: bd.Labels[fleet.LabelClusterNamespace], Name: bd.Labels[fleet.LabelCluster]}
+}
+
+// ContentsOf names the Contents a BundleDeployment needs: the one it is labelled
+// with, and those the agent has or will have, which differ while a change is held
+// back. Each is named once.
+func ContentsOf(bd *fleet.BundleDeployment) []string {
+	current, _ := content.SplitDeploymentID(bd.Spec.DeploymentID)
+	staged, _ := content.SplitDeploymentID(bd.Spec.StagedDeploymentID)
+	var out []string
+	seen := map[string]bool{"": true}
+	for _, name := range []string{bd.Labels[fleet.LabelContentName], current, staged} {
+		if !seen[name] {
+			seen[name] = true
+			out = append(out, name)
+		}
+	}
+	return out
+}

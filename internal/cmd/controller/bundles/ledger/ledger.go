@@ -1,0 +1,82 @@
+// Package ledger is where the controller of Bundles writes down which clusters each
+// Bundle should be on, and where that of statuses reads it. Targeting is costly and
+// happens when a Bundle or a Cluster changes; statuses change all the time.
+//
+//	bundle ─► Set ─► status
+//
+// It is lost with the process, and complete again after one pass over all Bundles.
+package ledger
+
+import (
+	"reflect"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Outcome is what targeting made of a Bundle.
+type Outcome struct {
+	// Generation is the Bundle's that was looked at.
+	Generation int64
+	// ManifestHash is the SHA-256 of the Bundle's manifest, in hexadecimal; empty if
+	// it has none.
+	ManifestHash string
+	// Failure, if set, says why the Bundle as a whole goes nowhere. What it deployed
+	// before stays as it is.
+	Failure string
+	// Targets are the clusters it should be on, ordered by name.
+	Targets []Target
+}
+
+// Target is a cluster a Bundle should be on.
+type Target struct {
+	// Cluster names the Cluster.
+	Cluster types.NamespacedName
+	// Namespace is the cluster's own; empty while it has none.
+	Namespace string
+	// Failure, if set, says why the cluster cannot be told what to deploy.
+	Failure string
+}
+
+// Ledger is safe for concurrent use. The zero value is not ready; see New.
+type Ledger struct {
+	changed func(bundle types.NamespacedName)
+
+	mu       sync.RWMutex
+	outcomes map[types.NamespacedName]Outcome
+}
+
+// New makes an empty ledger.
+func New() *Ledger {
+	return &Ledger{changed: func(types.NamespacedName) {}, outcomes: map[types.NamespacedName]Outcome{}}
+}
+
+// OnChange has f called after a Bundle's outcome has changed. To be called before
+// anything is written; f must not block.
+func (l *Ledger) OnChange(f func(bundle types.NamespacedName)) { l.changed = f }
+
+// Set writes down the outcome of a Bundle. It must not be changed afterwards.
+func (l *Ledger) Set(bundle types.NamespacedName, outcome Outcome) {
+	l.mu.Lock()
+	before, known := l.outcomes[bundle]
+	l.outcomes[bundle] = outcome
+	l.mu.Unlock()
+	if !known || !reflect.DeepEqual(before, outcome) {
+		l.changed(bundle)
+	}
+}
+
+// Get is the last outcome of a Bundle; known is false if there was none.
+func (l *Ledger) Get(bundle types.NamespacedName) (outcome Outcome, known bool) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	outcome, known = l.outcomes[bundle]
+	return outcome, known
+}
+
+// Forget drops a Bundle that is gone.
+func (l *Ledger) Forget(bundle types.NamespacedName) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.outcomes, bundle)
+}

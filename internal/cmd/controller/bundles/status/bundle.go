@@ -1,0 +1,110 @@
+package status
+
+import (
+	"context"
+	"time"
+
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/state"
+	"github.com/fleet-hub/fleet/internal/targeting"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// bundleInput is what the status of a Bundle is made of.
+type bundleInput struct {
+	outcome ledger.Outcome
+	// deployments are the Bundle's.
+	deployments []*fleet.BundleDeployment
+	strategy    *fleet.RolloutStrategy
+	now         time.Time
+}
+
+func (h *handler) onBundle(_ context.Context, key types.NamespacedName) error {
+	bundle, err := reconcile.Optional(h.app.Bundles.Cache().Get(key.Namespace, key.Name))
+	if err != nil || bundle == nil || bundle.DeletionTimestamp != nil {
+		return err
+	}
+	outcome, known := h.ledger.Get(key)
+	if !known {
+		return nil // woken when targeting is through
+	}
+	deployments, err := h.app.BundleDeployments.Cache().GetByIndex(index.DeploymentsByBundle, key.String())
+	if err != nil {
+		return err
+	}
+	in := bundleInput{outcome: outcome, deployments: deployments, strategy: bundle.Spec.RolloutStrategy, now: h.app.Clock()}
+	_, err = reconcile.PatchStatus(h.app.Bundles, bundle, func(b *fleet.Bundle) { tellBundle(&b.Status, in) })
+	return err
+}
+
+// tellBundle fills in the status of a Bundle (bundles.md §4.2).
+func tellBundle(status *fleet.BundleStatus, in bundleInput) {
+	entries, steps := entriesOf(in)
+	summary := state.Summarize(entries)
+	progress := targeting.ProgressOf(in.strategy, steps)
+	status.Summary = summary
+	status.NewlyCreated = 0
+	status.Unavailable, status.MaxUnavailable = progress.Unavailable, progress.MaxUnavailable
+	status.UnavailablePartitions, status.MaxUnavailablePartitions = progress.UnavailablePartitions, progress.MaxUnavailablePartitions
+	status.Partitions = progress.Partitions
+	for i := range status.Partitions {
+		status.Partitions[i].Summary = summary
+	}
+	status.Display = fleet.BundleDisplay{ReadyClusters: state.ReadyText(summary), State: state.WorstState(summary)}
+	status.ObservedGeneration = in.outcome.Generation
+	status.ResourcesSHA256Sum = in.outcome.ManifestHash
+	ready := state.ReadyCondition(summary, state.KindCluster)
+	if in.outcome.Failure != "" {
+		ready = genericcondition.GenericCondition{
+			Type: fleet.ConditionReady, Status: "False", Reason: fleet.ReasonError, Message: in.outcome.Failure,
+		}
+	}
+	fleet.SetCondition(&status.Conditions, in.now, ready)
+}
+
+// entriesOf describes each target. Where targeting failed, what is deployed counts.
+func entriesOf(in bundleInput) (entries []state.Entry, steps []targeting.Step) {
+	byNamespace := map[string]*fleet.BundleDeployment{}
+	for _, bd := range in.deployments {
+		byNamespace[bd.Namespace] = bd
+	}
+	targets := in.outcome.Targets
+	if in.outcome.Failure != "" {
+		targets = nil
+		for _, bd := range in.deployments {
+			targets = append(targets, ledger.Target{Cluster: index.ClusterOf(bd), Namespace: bd.Namespace})
+		}
+	}
+	for _, target := range targets {
+		bd := byNamespace[target.Namespace]
+		entries = append(entries, entryOf(target, bd))
+		step := targeting.Step{Deployment: bd}
+		if bd != nil {
+			step.DeploymentID = bd.Spec.StagedDeploymentID
+		}
+		steps = append(steps, step)
+	}
+	return entries, steps
+}
+
+func entryOf(target ledger.Target, bd *fleet.BundleDeployment) state.Entry {
+	name := target.Cluster.String()
+	switch {
+	case target.Failure != "":
+		return state.Entry{Name: name, State: fleet.ErrApplied, Message: target.Failure}
+	case bd == nil:
+		return state.Entry{Name: name, State: fleet.Pending}
+	default:
+		return state.StagedEntryOf(name, bd)
+	}
+}
+
+func keyOf(o metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
+}

@@ -1,0 +1,133 @@
+// Package status tells Bundles and Clusters how their deployments are.
+//
+//	BundleDeployment ─┬─► its own status.display; its finalizer when it is deleted
+//	                  ├─► Bundle:  summary, partitions, display, condition Ready   (with the ledger)
+//	                  └─► Cluster: summary, counts, display, condition Ready
+//
+// Of each status it writes these fields and no others. Many changes to one Bundle or
+// Cluster within a moment are one write.
+package status
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/state"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// spacing is how often a Bundle's or a Cluster's status may be written. The first
+// change after a quiet moment is written at once.
+const spacing = 100 * time.Millisecond
+
+type handler struct {
+	app    *app.Context
+	ledger *ledger.Ledger
+
+	deployments, bundles, clusters *queue.Queue
+}
+
+// Register watches BundleDeployments and what their state is told to.
+func Register(ctx context.Context, a *app.Context, outcomes *ledger.Ledger) error {
+	h := &handler{app: a, ledger: outcomes}
+	h.deployments = queue.New(queue.Options{Name: "bundledeployment-status", Workers: 8, Log: a.Log}, h.onDeployment)
+	h.bundles = queue.New(queue.Options{Name: "bundle-status", Spacing: spacing, Log: a.Log}, h.onBundle)
+	h.clusters = queue.New(queue.Options{Name: "cluster-status", Spacing: spacing, Log: a.Log}, h.onCluster)
+	outcomes.OnChange(h.bundles.Add)
+	err := errors.Join(
+		queue.Watch(a.BundleDeployments.Informer(), h.deploymentChanged),
+		queue.Watch(a.Bundles.Informer(), h.bundleChanged),
+		queue.Watch(a.Clusters.Informer(), h.clusterChanged),
+	)
+	if err != nil {
+		return err
+	}
+	for _, q := range []*queue.Queue{h.deployments, h.bundles, h.clusters} {
+		go q.Run(ctx, a.Bundles.Informer().HasSynced, a.BundleDeployments.Informer().HasSynced, a.Clusters.Informer().HasSynced)
+	}
+	return nil
+}
+
+// deploymentChanged wakes whoever tells of a BundleDeployment.
+func (h *handler) deploymentChanged(change queue.Change[*fleet.BundleDeployment]) {
+	bd := change.New
+	if bd == nil {
+		bd = change.Old
+	} else if bd.DeletionTimestamp != nil || bd.Status.Display != state.Display(bd) {
+		h.deployments.Add(keyOf(bd))
+	}
+	if change.Old != nil && change.New != nil && !deploymentMatters(change.Old, change.New) {
+		return
+	}
+	if bundle := index.BundleOf(bd); bundle.Name != "" {
+		h.bundles.Add(bundle)
+	}
+	clusters, err := h.app.Clusters.Cache().GetByIndex(index.ClustersByNamespace, bd.Namespace)
+	if err != nil {
+		return // only without the index, which is there
+	}
+	for _, cluster := range clusters {
+		h.clusters.Add(keyOf(cluster))
+	}
+}
+
+// deploymentMatters leaves out what no summary shows.
+func deploymentMatters(older, newer *fleet.BundleDeployment) bool {
+	before, after := older.Status, newer.Status
+	before.Display, after.Display = fleet.BundleDeploymentDisplay{}, fleet.BundleDeploymentDisplay{}
+	return older.UID != newer.UID || older.Spec.DeploymentID != newer.Spec.DeploymentID ||
+		older.Spec.StagedDeploymentID != newer.Spec.StagedDeploymentID || !equality.Semantic.DeepEqual(before, after)
+}
+
+// bundleChanged wakes the status of a Bundle that appeared, and looks at what became
+// of one that was written: a write that was worked out from an old state ends here.
+func (h *handler) bundleChanged(change queue.Change[*fleet.Bundle]) {
+	if change.New != nil && (change.Old == nil || !equality.Semantic.DeepEqual(change.Old.Status, change.New.Status)) {
+		h.bundles.Add(keyOf(change.New))
+	}
+}
+
+// clusterChanged does the same for Clusters; heartbeats after the first one, and the
+// fields of others, change nothing here.
+func (h *handler) clusterChanged(change queue.Change[*fleet.Cluster]) {
+	older, newer := change.Old, change.New
+	if newer == nil {
+		return
+	}
+	if older == nil || older.Status.Namespace != newer.Status.Namespace ||
+		older.Status.Agent.LastSeen.IsZero() != newer.Status.Agent.LastSeen.IsZero() ||
+		!equality.Semantic.DeepEqual(older.Status.Conditions, newer.Status.Conditions) ||
+		!equality.Semantic.DeepEqual(older.Status.Summary, newer.Status.Summary) ||
+		older.Status.ResourceCounts != newer.Status.ResourceCounts || older.Status.Display != newer.Status.Display {
+		h.clusters.Add(keyOf(newer))
+	}
+}
+
+// onDeployment writes the printer columns of a BundleDeployment, and lets one go that
+// is deleted: the agent uninstalls when it is gone.
+func (h *handler) onDeployment(_ context.Context, key types.NamespacedName) error {
+	bd, err := reconcile.Optional(h.app.BundleDeployments.Cache().Get(key.Namespace, key.Name))
+	if err != nil || bd == nil {
+		return err
+	}
+	if bd.DeletionTimestamp == nil {
+		_, err = reconcile.PatchStatus(h.app.BundleDeployments, bd, func(bd *fleet.BundleDeployment) {
+			bd.Status.Display = state.Display(bd)
+		})
+		return err
+	}
+	_, err = reconcile.Patch(h.app.BundleDeployments, bd, func(bd *fleet.BundleDeployment) {
+		bd.Finalizers = slices.DeleteFunc(bd.Finalizers, func(f string) bool { return f == fleet.FinalizerBundleDeployment })
+	})
+	return err
+}
