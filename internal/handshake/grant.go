@@ -77,7 +77,8 @@ type GrantOutcome struct {
 	// Children is the whole set; empty when the request leaves.
 	Children []runtime.Object
 	// Mint, if set, asks for the bearer token with which Credential becomes the answer. Reader lets
-	// the account that asked read it, and is written before it.
+	// the account that asked read it. It is written before the answer, together with the Children: the
+	// API server takes its time to check who gives away which rights.
 	Mint       *Mint
 	Credential Credential
 	Reader     []runtime.Object
@@ -118,6 +119,9 @@ func Grant(in GrantInput) GrantOutcome {
 	switch {
 	case in.Account == nil || !in.RightsExist:
 		out.Stage = GrantAwaitingRights
+		if !in.Request.Status.Granted { // else the answer was given, and only the rights are being healed
+			out.Reader = reader(in)
+		}
 	case answered(in):
 		out.Stage, out.Granted, out.Superseded = GrantDone, true, superseded(in, cluster)
 	default:

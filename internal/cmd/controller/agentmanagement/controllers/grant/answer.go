@@ -3,6 +3,7 @@ package grant
 import (
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +23,9 @@ import (
 // the request: they end with the credential.
 func (h *handler) letRead(reader []runtime.Object) error {
 	for _, object := range reader {
+		if h.canReadAlready(object) {
+			continue
+		}
 		var err error
 		switch wanted := object.(type) {
 		case *rbacv1.Role:
@@ -39,6 +43,19 @@ func (h *handler) letRead(reader []runtime.Object) error {
 		}
 	}
 	return nil
+}
+
+// canReadAlready says whether the cache shows exactly this object, as it does once the rights are there.
+func (h *handler) canReadAlready(object runtime.Object) bool {
+	switch wanted := object.(type) {
+	case *rbacv1.Role:
+		live, err := h.app.Roles.Cache().Get(wanted.Namespace, wanted.Name)
+		return err == nil && reflect.DeepEqual(live.Rules, wanted.Rules) && reflect.DeepEqual(live.Annotations, wanted.Annotations)
+	case *rbacv1.RoleBinding:
+		live, err := h.app.RoleBindings.Cache().Get(wanted.Namespace, wanted.Name)
+		return err == nil && reflect.DeepEqual(live.Subjects, wanted.Subjects) && reflect.DeepEqual(live.Annotations, wanted.Annotations)
+	}
+	return false
 }
 
 // replace is for what an earlier, interrupted answer left.

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,7 +47,7 @@ func Register(ctx context.Context, a *app.Context) error {
 		return err
 	}
 	h := &handler{app: a, prover: prover, set: reconcile.NewSet(handshake.GrantSetID,
-		reconcile.KindOf(a.ServiceAccounts), reconcile.KindOf(a.Roles), reconcile.KindOf(a.RoleBindings), reconcile.ClusterKind(a.ClusterRoleBindings))}
+		reconcile.KindOf(a.ServiceAccounts), reconcile.KindOf(a.Roles), reconcile.KindOf(a.RoleBindings), reconcile.ClusterKind(a.ClusterRoleBindings)).InWaves()}
 	a.ClusterRegistrations.OnChange(ctx, "grant", func(key string, request *fleet.ClusterRegistration) (*fleet.ClusterRegistration, error) {
 		return request, h.onChange(ctx, key, request)
 	})
@@ -87,10 +88,8 @@ func (h *handler) act(ctx context.Context, request *fleet.ClusterRegistration, o
 	if err != nil {
 		return err
 	}
-	if len(out.Children) > 0 {
-		if err := h.set.Apply(reconcile.OwnerOf(gvk(), request), out.Children...); err != nil {
-			return fmt.Errorf("rights of registration %s/%s: %w", request.Namespace, request.Name, err)
-		}
+	if err := h.giveRights(request, out); err != nil {
+		return fmt.Errorf("rights of registration %s/%s: %w", request.Namespace, request.Name, err)
 	}
 	if out.Mint != nil {
 		again, err := h.answer(ctx, request, out)
@@ -119,6 +118,19 @@ func (h *handler) own(request *fleet.ClusterRegistration, own *handshake.Ownersh
 	})
 }
 
+// giveRights writes the account's rights and, at the same time, the right to read the answer.
+func (h *handler) giveRights(request *fleet.ClusterRegistration, out handshake.GrantOutcome) error {
+	if len(out.Children) == 0 {
+		return nil
+	}
+	var readErr error
+	var read sync.WaitGroup
+	read.Go(func() { readErr = h.letRead(out.Reader) })
+	err := h.set.Apply(reconcile.OwnerOf(gvk(), request), out.Children...)
+	read.Wait()
+	return errors.Join(err, readErr)
+}
+
 // answer hands out the credential: last of all, and only once its token can do an agent's work, since
 // an agent that fails with it asks anew. A time to try again means that it is too early.
 func (h *handler) answer(ctx context.Context, request *fleet.ClusterRegistration, out handshake.GrantOutcome) (again time.Duration, err error) {
@@ -134,9 +146,6 @@ func (h *handler) answer(ctx context.Context, request *fleet.ClusterRegistration
 		return notInForceDelay, nil
 	} else if err != nil {
 		return 0, err
-	}
-	if err := h.letRead(out.Reader); err != nil {
-		return 0, fmt.Errorf("making the credential of registration %s/%s readable: %w", request.Namespace, request.Name, err)
 	}
 	out.Credential.Token = token
 	if err := h.write(handshake.CredentialSecret(request, h.app.Namespaces.Registration, out.Credential)); err != nil {
