@@ -1,0 +1,120 @@
+package e2e
+
+import (
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/e2e/framework"
+	"github.com/fleet-hub/fleet/e2e/framework/client"
+	"github.com/fleet-hub/fleet/internal/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// outage is how long the hub is down in its story.
+const outage = 2 * time.Minute
+
+var _ = Describe("A cluster stays joined", Ordered, func() {
+	// now is the Cluster as it is at this moment.
+	now := func(ctx SpecContext, name string) *fleet.Cluster {
+		GinkgoHelper()
+		var cluster fleet.Cluster
+		Expect(world.Hub.Get(ctx, client.Clusters, framework.Workspace, name, &cluster)).To(Succeed())
+		return &cluster
+	}
+
+	It("when its agent is killed: it comes back as the same", func(ctx SpecContext) {
+		cluster := now(ctx, arrived(ctx).Name)
+		before, err := world.Registrations(ctx, framework.Workspace, cluster.Spec.ClientID)
+		Expect(err).NotTo(HaveOccurred())
+		pod, err := world.AgentPod(ctx, west)
+		Expect(err).NotTo(HaveOccurred())
+		restarts := framework.Restarts(pod)
+
+		Expect(world.KillPod(ctx, west, pod.Namespace, pod.Name)).To(Succeed())
+		killed := now(ctx, cluster.Name).Status.Agent.LastSeen.Time
+		_, err = client.Until(ctx, client.Await{
+			From: world.On(west).Kube.CoreV1().RESTClient(), Resource: "pods", Namespace: pod.Namespace, Name: pod.Name, For: "a restart of the agent", Within: framework.Patience,
+		}, func(p *corev1.Pod) bool { return framework.Restarts(p) > restarts })
+		Expect(err).NotTo(HaveOccurred())
+		_, err = world.SeenAfter(ctx, cluster, killed, framework.Patience)
+		Expect(err).NotTo(HaveOccurred())
+
+		after, err := world.Registrations(ctx, framework.Workspace, cluster.Spec.ClientID)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(after).To(Equal(before), "the agent registered anew")
+	})
+
+	It("when its identity is lost: a new bootstrap secret is enough", func(ctx SpecContext) {
+		cluster := now(ctx, arrived(ctx).Name)
+		before, err := world.Registrations(ctx, framework.Workspace, cluster.Spec.ClientID)
+		Expect(err).NotTo(HaveOccurred())
+		pod, err := world.AgentPod(ctx, west)
+		Expect(err).NotTo(HaveOccurred())
+
+		secrets := world.On(west).Kube.CoreV1().Secrets(names.SystemNamespace)
+		Expect(secrets.Delete(ctx, names.Agent, metav1.DeleteOptions{})).To(Succeed())
+		values, err := world.TokenValues(ctx, "west-again")
+		Expect(err).NotTo(HaveOccurred())
+		bootstrap := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: names.SystemNamespace, Name: names.AgentBootstrap}, StringData: map[string]string{}}
+		for key, value := range values {
+			if text, ok := value.(string); ok {
+				bootstrap.StringData[key] = text
+			}
+		}
+		_, err = secrets.Create(ctx, bootstrap, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+
+		By("registering anew, and ending the older registration once the new identity is used")
+		Eventually(func(g Gomega) {
+			after, err := world.Registrations(ctx, framework.Workspace, cluster.Spec.ClientID)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(after).To(HaveLen(1))
+			g.Expect(after).NotTo(Equal(before))
+		}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())
+		_, err = world.SeenAfter(ctx, cluster, now(ctx, cluster.Name).Status.Agent.LastSeen.Time, framework.Patience)
+		Expect(err).NotTo(HaveOccurred())
+
+		By("keeping the Cluster and the process")
+		Expect(now(ctx, cluster.Name).UID).To(Equal(cluster.UID))
+		same, err := world.AgentPod(ctx, west)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(same.UID).To(Equal(pod.UID))
+		Expect(framework.Restarts(same)).To(Equal(framework.Restarts(pod)), "the agent was restarted")
+	})
+
+	It("when the hub is down for two minutes: nobody loses an identity, no agent restarts", func(ctx SpecContext) {
+		clusters := map[string]*fleet.Cluster{east: now(ctx, imported(ctx).Name), west: now(ctx, arrived(ctx).Name)}
+		pods := map[string]*corev1.Pod{}
+		registrations := map[string][]string{}
+		for name, cluster := range clusters {
+			var err error
+			pods[name], err = world.AgentPod(ctx, name)
+			Expect(err).NotTo(HaveOccurred())
+			registrations[name], err = world.Registrations(ctx, framework.Workspace, cluster.Spec.ClientID)
+			Expect(err).NotTo(HaveOccurred())
+		}
+
+		Expect(world.Plane.Hub.Pause()).To(Succeed())
+		select {
+		case <-time.After(outage):
+		case <-ctx.Done():
+		}
+		Expect(world.Plane.Hub.Resume(ctx)).To(Succeed())
+
+		for name, cluster := range clusters {
+			_, err := world.SeenAfter(ctx, cluster, now(ctx, cluster.Name).Status.Agent.LastSeen.Time, 3*framework.Patience)
+			Expect(err).NotTo(HaveOccurred())
+			after, err := world.Registrations(ctx, framework.Workspace, cluster.Spec.ClientID)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(after).To(Equal(registrations[name]), "%s registered anew", name)
+			pod, err := world.AgentPod(ctx, name)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(pod.UID).To(Equal(pods[name].UID), "%s has another pod", name)
+			Expect(framework.Restarts(pod)).To(Equal(framework.Restarts(pods[name])), "the agent of %s was restarted", name)
+		}
+	})
+})

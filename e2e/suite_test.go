@@ -1,0 +1,71 @@
+// Package e2e tells the stories of users on real API servers: one file for each story. The clusters are
+// those of internal/plane, and the product's binaries run in their pods.
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/fleet-hub/fleet/e2e/framework"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// Downstream clusters of the stories.
+const (
+	east  = "east"  // is imported
+	west  = "west"  // comes by itself
+	north = "north" // comes by itself, and is expected
+)
+
+// world is what all stories share; each has a cluster of its own.
+var world *framework.World
+
+// joined are the clusters that have joined already, by the name of the downstream cluster.
+var joined = map[string]*fleet.Cluster{}
+
+func TestStories(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "user stories")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	var err error
+	world, err = framework.Start(ctx, func(format string, args ...any) { GinkgoWriter.Printf(format+"\n", args...) }, east, west, north)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(world.Stop()).To(Succeed()) })
+}, NodeTimeout(15*time.Minute))
+
+var _ = ReportAfterEach(func(ctx SpecContext, report SpecReport) {
+	if report.Failed() && world != nil {
+		AddReportEntry("state of the hub", world.Describe(ctx))
+	}
+})
+
+// imported is the cluster east, joined by a kubeconfig Secret.
+func imported(ctx SpecContext) *fleet.Cluster {
+	GinkgoHelper()
+	if joined[east] == nil {
+		Expect(world.Import(ctx, east, map[string]string{"env": "dev"})).To(Succeed())
+		cluster, err := world.Joined(ctx, framework.Workspace, east, framework.Named(east))
+		Expect(err).NotTo(HaveOccurred())
+		joined[east] = cluster
+	}
+	return joined[east]
+}
+
+// arrived is the cluster west, joined by `helm install fleet-agent` with a token's values.
+func arrived(ctx SpecContext) *fleet.Cluster {
+	GinkgoHelper()
+	if joined[west] == nil {
+		values, err := world.TokenValues(ctx, west)
+		Expect(err).NotTo(HaveOccurred())
+		values["labels"] = map[string]any{"env": "prod"}
+		Expect(world.InstallAgent(ctx, west, values)).To(Succeed())
+		joined[west], err = world.Joined(ctx, framework.Workspace, west, func(c *fleet.Cluster) bool { return c.Labels["env"] == "prod" })
+		Expect(err).NotTo(HaveOccurred())
+	}
+	return joined[west]
+}

@@ -1,0 +1,78 @@
+package e2e
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/e2e/framework"
+	"github.com/fleet-hub/fleet/e2e/framework/client"
+	"github.com/fleet-hub/fleet/internal/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+var _ = Describe("Only the cluster reaches the hub: helm install fleet-agent with a token's values", Ordered, func() {
+	var cluster *fleet.Cluster
+
+	It("joins as a Cluster named after its client ID", func(ctx SpecContext) {
+		cluster = arrived(ctx)
+		system, err := world.On(west).Kube.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(cluster.Spec.ClientID).To(Equal(string(system.UID)))
+		Expect(cluster.Name).To(Equal(names.Cluster(string(system.UID))))
+	})
+
+	It("has the labels of its values, and the name of its pod", func(ctx SpecContext) {
+		pod, err := world.AgentPod(ctx, west)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(cluster.Labels).To(Equal(map[string]string{
+			"env": "prod", fleet.LabelCluster: cluster.Name, fleet.LabelCreatedByAgentPod: pod.Name,
+		}))
+	})
+
+	It("runs plain YAML", func(ctx SpecContext) {
+		bundle := only(greeting(framework.Workspace, "for-prod", "hello"), map[string]string{"env": "prod"})
+		Expect(world.Hub.Create(ctx, client.Bundles, bundle)).To(Succeed())
+		_, err := world.ConfigMap(ctx, west, "for-prod", "for-prod", says("hello"))
+		Expect(err).NotTo(HaveOccurred())
+		_, err = world.Ready(ctx, cluster, 1)
+		Expect(err).NotTo(HaveOccurred())
+	})
+
+	It("refuses to be installed under another name, and says how", func(ctx SpecContext) {
+		values, err := world.TokenValues(ctx, "unused")
+		Expect(err).NotTo(HaveOccurred())
+		values["internal"] = map[string]any{"managedReleaseName": "another"}
+		Expect(world.InstallAgent(ctx, north, values)).To(MatchError(ContainSubstring("another")))
+	})
+})
+
+var _ = Describe("A cluster is expected: a Cluster with a client ID is there before the agent", Ordered, func() {
+	var expected *fleet.Cluster
+
+	It("is found by its client ID", func(ctx SpecContext) {
+		expected = &fleet.Cluster{
+			ObjectMeta: metav1.ObjectMeta{Namespace: framework.Workspace, Name: north, Labels: map[string]string{"env": "test"}},
+			Spec:       fleet.ClusterSpec{ClientID: "the-northern-one"},
+		}
+		Expect(world.Hub.Create(ctx, client.Clusters, expected)).To(Succeed())
+		values, err := world.TokenValues(ctx, north)
+		Expect(err).NotTo(HaveOccurred())
+		values["clientID"] = expected.Spec.ClientID
+		values["labels"] = map[string]any{"env": "ignored"}
+		Expect(world.InstallAgent(ctx, north, values)).To(Succeed())
+
+		cluster, err := world.Joined(ctx, framework.Workspace, north, framework.Named(north))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(cluster.UID).To(Equal(expected.UID))
+		Expect(cluster.Labels).To(Equal(map[string]string{"env": "test"}), "the labels of a Cluster that is there are its own")
+	})
+
+	It("has not made another Cluster", func(ctx SpecContext) {
+		var clusters fleet.ClusterList
+		Expect(world.Hub.List(ctx, client.Clusters, framework.Workspace, &clusters)).To(Succeed())
+		for _, cluster := range clusters.Items {
+			Expect(cluster.Spec.ClientID == expected.Spec.ClientID).To(Equal(cluster.Name == north), cluster.Name)
+		}
+	})
+})
