@@ -1,0 +1,190 @@
+package env
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/spf13/pflag"
+)
+
+// of is an environment with a host name and these variables: pairs of name and value.
+func of(variables ...string) Environment {
+	values := map[string]string{"HOSTNAME": "host-1"}
+	for i := 0; i < len(variables); i += 2 {
+		values[variables[i]] = variables[i+1]
+	}
+	return func(name string) string { return values[name] }
+}
+
+func TestController(t *testing.T) {
+	tests := map[string]struct {
+		args   []string
+		env    Environment
+		change func(*Controller)
+		err    string
+	}{
+		"nothing said gives the defaults": {env: of()},
+		"the variable fills the namespace": {
+			env: of("NAMESPACE", "fleet-system"), change: func(c *Controller) { c.Namespace = "fleet-system" },
+		},
+		"a flag wins over its variable, even with the default's value": {
+			args: []string{"--namespace", "cattle-fleet-system"}, env: of("NAMESPACE", "other"),
+		},
+		"all flags": {
+			args: []string{"--namespace=n", "--kubeconfig=k", "--disable-bootstrap", "--disable-metrics", "--leader-elect=false", "--debug", "--debug-level=3"},
+			env:  of(),
+			change: func(c *Controller) {
+				c.Namespace, c.Kubeconfig, c.DisableBootstrap, c.DisableMetrics = "n", "k", true, true
+				c.LeaderElect, c.Debug, c.DebugLevel, c.MetricsAddress = false, true, 3, "0"
+			},
+		},
+		"all variables": {
+			env: of(
+				"NAMESPACE", "n", "POD_NAME", "pod-1", "FLEET_METRICS_BIND_ADDRESS", ":1", "FLEET_HEALTHPROBE_BIND_ADDRESS", ":2",
+				"CATTLE_ELECTION_LEASE_DURATION", "30s", "CATTLE_ELECTION_RENEW_DEADLINE", "25s", "CATTLE_ELECTION_RETRY_PERIOD", "10s",
+				"FLEET_REGISTRATION_TOKEN_TTL_REQUIRED", "true", "FLEET_AGENT_REPLICA_COUNT", "2",
+				"FLEET_AGENT_ELECTION_LEASE_DURATION", "1m", "FLEET_AGENT_ELECTION_RENEW_DEADLINE", "50s", "FLEET_AGENT_ELECTION_RETRY_PERIOD", "5s",
+				"FLEET_PROPAGATE_DEBUG_SETTINGS_TO_AGENTS", "true", "FLEET_DEBUG_DISABLE_SECURITY_CONTEXT", "true",
+			),
+			change: func(c *Controller) {
+				c.Namespace, c.Identity, c.MetricsAddress, c.HealthAddress = "n", "pod-1", ":1", ":2"
+				c.Election = Election{LeaseDuration: 30 * time.Second, RenewDeadline: 25 * time.Second, RetryPeriod: 10 * time.Second}
+				c.TTLRequired = true
+				c.Agent = AgentSettings{
+					Replicas: 2, LeaseDuration: "1m", RenewDeadline: "50s", RetryPeriod: "5s", PropagateDebug: true, DisableSecurityContext: true,
+				}
+			},
+		},
+		"security contexts stay unless debug settings are handed on": {
+			env: of("FLEET_DEBUG_DISABLE_SECURITY_CONTEXT", "true"),
+		},
+		"agents may be scaled to none": {
+			env: of("FLEET_AGENT_REPLICA_COUNT", "0"), change: func(c *Controller) { c.Agent.Replicas = 0 },
+		},
+		"no namespace at all":           {args: []string{"--namespace="}, env: of(), err: "--namespace or NAMESPACE is required"},
+		"a time that is none":           {env: of("CATTLE_ELECTION_RETRY_PERIOD", "10"), err: "variable CATTLE_ELECTION_RETRY_PERIOD: time: missing unit"},
+		"a time that is negative":       {env: of("CATTLE_ELECTION_LEASE_DURATION", "-1s"), err: "variable CATTLE_ELECTION_LEASE_DURATION: -1s is negative"},
+		"an agent's time that is none":  {env: of("FLEET_AGENT_ELECTION_RETRY_PERIOD", "soon"), err: "variable FLEET_AGENT_ELECTION_RETRY_PERIOD: time: invalid duration"},
+		"a yes that is none":            {env: of("FLEET_REGISTRATION_TOKEN_TTL_REQUIRED", "perhaps"), err: `variable FLEET_REGISTRATION_TOKEN_TTL_REQUIRED: "perhaps" is neither true nor false`},
+		"a count that is none":          {env: of("FLEET_AGENT_REPLICA_COUNT", "many"), err: `variable FLEET_AGENT_REPLICA_COUNT: "many" is no number of at least 0`},
+		"a count below nothing":         {env: of("FLEET_AGENT_REPLICA_COUNT", "-1"), err: `variable FLEET_AGENT_REPLICA_COUNT: "-1" is no number of at least 0`},
+		"a count beyond all bounds":     {env: of("FLEET_AGENT_REPLICA_COUNT", "99999999999"), err: `variable FLEET_AGENT_REPLICA_COUNT: "99999999999" is no number of at least 0`},
+		"the first of two wrong things": {env: of("CATTLE_ELECTION_LEASE_DURATION", "x", "FLEET_AGENT_REPLICA_COUNT", "x"), err: "variable CATTLE_ELECTION_LEASE_DURATION"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var got Controller
+			flags := pflag.NewFlagSet("fleetcontroller", pflag.ContinueOnError)
+			got.Bind(flags)
+			if err := flags.Parse(test.args); err != nil {
+				t.Fatal(err)
+			}
+			if err := got.Complete(flags, test.env); !isWanted(err, test.err) {
+				t.Fatalf("error %v, want %q", err, test.err)
+			} else if err != nil {
+				return
+			}
+			want := Controller{
+				Namespace: "cattle-fleet-system", LeaderElect: true, MetricsAddress: ":8080", HealthAddress: ":8081", Identity: "host-1",
+				Agent: AgentSettings{Replicas: 1, LeaseDuration: "30s", RenewDeadline: "25s", RetryPeriod: "10s"},
+			}
+			if test.change != nil {
+				test.change(&want)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("the options differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAgent(t *testing.T) {
+	tests := map[string]struct {
+		args   []string
+		env    Environment
+		change func(*Agent)
+		err    string
+	}{
+		"the namespace is all that is needed": {env: of("NAMESPACE", "n")},
+		"all flags": {
+			args: []string{"--namespace=m", "--kubeconfig=k", "--agent-scope=s", "--checkin-interval=1m", "--leader-elect=false", "--debug", "--debug-level=4"},
+			env:  of("NAMESPACE", "n", "AGENT_SCOPE", "other", "CHECKIN_INTERVAL", "2m"),
+			change: func(a *Agent) {
+				a.Namespace, a.Kubeconfig, a.Scope, a.CheckinInterval = "m", "k", "s", time.Minute
+				a.LeaderElect, a.Debug, a.DebugLevel = false, true, 4
+			},
+		},
+		"all variables": {
+			env: of(
+				"NAMESPACE", "n", "AGENT_SCOPE", "s", "CHECKIN_INTERVAL", "2m", "POD_NAME", "pod-1",
+				"FLEET_AGENT_METRICS_BIND_ADDRESS", "0", "FLEET_AGENT_PROBE_BIND_ADDRESS", ":2",
+				"BUNDLEDEPLOYMENT_RECONCILER_WORKERS", "5", "DRIFT_RECONCILER_WORKERS", "6",
+				"CATTLE_ELECTION_LEASE_DURATION", "30s", "CATTLE_ELECTION_RENEW_DEADLINE", "25s", "CATTLE_ELECTION_RETRY_PERIOD", "10s",
+			),
+			change: func(a *Agent) {
+				a.Scope, a.CheckinInterval, a.Identity, a.MetricsAddress, a.HealthAddress = "s", 2*time.Minute, "pod-1", "0", ":2"
+				a.BundleDeploymentWorkers, a.DriftWorkers = 5, 6
+				a.Election = Election{LeaseDuration: 30 * time.Second, RenewDeadline: 25 * time.Second, RetryPeriod: 10 * time.Second}
+			},
+		},
+		"an interval of nothing is the default": {env: of("NAMESPACE", "n", "CHECKIN_INTERVAL", "0s")},
+		"an interval that is none":              {env: of("NAMESPACE", "n", "CHECKIN_INTERVAL", "often"), err: `the check-in interval "often" is no duration such as 15m`},
+		"an interval into the past":             {env: of("NAMESPACE", "n", "CHECKIN_INTERVAL", "-1m"), err: `the check-in interval "-1m" is no duration such as 15m`},
+		"no namespace":                          {env: of(), err: "--namespace or NAMESPACE is required"},
+		"nobody to work":                        {env: of("NAMESPACE", "n", "DRIFT_RECONCILER_WORKERS", "0"), err: `variable DRIFT_RECONCILER_WORKERS: "0" is no number of at least 1`},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var got Agent
+			flags := pflag.NewFlagSet("fleetagent", pflag.ContinueOnError)
+			got.Bind(flags)
+			if err := flags.Parse(test.args); err != nil {
+				t.Fatal(err)
+			}
+			if err := got.Complete(flags, test.env); !isWanted(err, test.err) {
+				t.Fatalf("error %v, want %q", err, test.err)
+			} else if err != nil {
+				return
+			}
+			want := Agent{
+				Namespace: "n", CheckinInterval: DefaultCheckinInterval, LeaderElect: true, MetricsAddress: ":8080", HealthAddress: ":8081",
+				BundleDeploymentWorkers: DefaultAgentWorkers, DriftWorkers: DefaultAgentWorkers, Identity: "host-1", Hostname: "host-1",
+			}
+			if test.change != nil {
+				test.change(&want)
+			}
+			if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Agent{})); diff != "" {
+				t.Errorf("the options differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func isWanted(err error, want string) bool {
+	if err == nil || want == "" {
+		return err == nil && want == ""
+	}
+	return strings.HasPrefix(err.Error(), want)
+}
+
+func TestOS(t *testing.T) {
+	t.Setenv("FLEET_TEST_VARIABLE", "v")
+	if OS("FLEET_TEST_VARIABLE") != "v" || OS("FLEET_TEST_NO_SUCH_VARIABLE") != "" {
+		t.Error("not the process's environment")
+	}
+}
+
+func TestWithoutHostnameTheHostIsAsked(t *testing.T) {
+	var c Controller
+	flags := pflag.NewFlagSet("fleetcontroller", pflag.ContinueOnError)
+	c.Bind(flags)
+	if err := c.Complete(flags, func(string) string { return "" }); err != nil {
+		t.Fatal(err)
+	}
+	if c.Identity == "" {
+		t.Error("no identity")
+	}
+}

@@ -1,0 +1,114 @@
+package health
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+func TestProbes(t *testing.T) {
+	tests := map[string]struct {
+		tell func(*State)
+		path string
+		code int
+		body string
+	}{
+		"alive from the start":                  {path: "/healthz", code: http.StatusOK, body: "ok\n"},
+		"not ready from the start":              {path: "/readyz", code: http.StatusServiceUnavailable, body: "starting\n"},
+		"ready when told so":                    {tell: told(true, "leading"), path: "/readyz", code: http.StatusOK, body: "leading\n"},
+		"not ready any more, and why":           {tell: told(false, "no credential"), path: "/readyz", code: http.StatusServiceUnavailable, body: "no credential\n"},
+		"alive though of no use":                {tell: told(false, "no credential"), path: "/healthz", code: http.StatusOK, body: "ok\n"},
+		"metrics are served at another address": {path: "/metrics", code: http.StatusNotFound, body: "404 page not found\n"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			state := &State{}
+			if test.tell != nil {
+				test.tell(state)
+			}
+			at, err := Start(t.Context(), Options{HealthAddress: "127.0.0.1:0", State: state})
+			if err != nil {
+				t.Fatal(err)
+			}
+			code, body := get(t, at.Health+test.path)
+			if code != test.code || body != test.body {
+				t.Errorf("got %d %q, want %d %q", code, body, test.code, test.body)
+			}
+		})
+	}
+}
+
+func told(ready bool, reason string) func(*State) {
+	return func(s *State) { s.SetReady(ready, reason) }
+}
+
+func TestMetrics(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: "fleet_test_total", Help: "For this test."})
+	registry.MustRegister(counter)
+	counter.Inc()
+	at, err := Start(t.Context(), Options{MetricsAddress: "127.0.0.1:0", State: &State{}, Gatherer: registry})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at.Health != "" {
+		t.Errorf("health is served at %s, unasked", at.Health)
+	}
+	if code, body := get(t, at.Metrics+"/metrics"); code != http.StatusOK || !strings.Contains(body, "fleet_test_total 1") {
+		t.Errorf("got %d %s", code, body)
+	}
+}
+
+func TestStartWithoutAddressesServesNothing(t *testing.T) {
+	at, err := Start(t.Context(), Options{HealthAddress: "0", State: &State{}})
+	if err != nil || at != (Addresses{}) {
+		t.Errorf("got %+v, %v", at, err)
+	}
+}
+
+func TestATakenPortFailsTheStart(t *testing.T) {
+	at, err := Start(t.Context(), Options{HealthAddress: "127.0.0.1:0", State: &State{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Start(t.Context(), Options{HealthAddress: at.Health, State: &State{}}); err == nil || !strings.HasPrefix(err.Error(), "listening for health") {
+		t.Errorf("health: error %v", err)
+	}
+	if _, err := Start(t.Context(), Options{MetricsAddress: at.Health, State: &State{}}); err == nil || !strings.HasPrefix(err.Error(), "listening for metrics") {
+		t.Errorf("metrics: error %v", err)
+	}
+}
+
+func TestServersEndWithTheContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	at, err := Start(ctx, Options{HealthAddress: "127.0.0.1:0", State: &State{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	for { // Close runs beside us
+		response, err := http.Get("http://" + at.Health + "/healthz")
+		if err != nil {
+			return
+		}
+		_ = response.Body.Close()
+	}
+}
+
+func get(t *testing.T, url string) (int, string) {
+	t.Helper()
+	response, err := http.Get("http://" + url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close() //nolint:errcheck // read to its end below
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(body)
+}
