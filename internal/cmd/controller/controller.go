@@ -15,6 +15,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles"
 	"github.com/fleet-hub/fleet/internal/cmd/env"
 	"github.com/fleet-hub/fleet/internal/health"
 	"github.com/fleet-hub/fleet/internal/kube"
@@ -28,7 +29,7 @@ const Lease = "fleet-agentmanagement-lock"
 
 // also are the controllers beside those of the registration.
 func also() []agentmanagement.RegisterFunc {
-	return nil
+	return []agentmanagement.RegisterFunc{bundles.Register}
 }
 
 // New is the command. It writes its log to out.
