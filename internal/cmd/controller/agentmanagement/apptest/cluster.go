@@ -35,7 +35,7 @@ func (c clusterKind[T, L]) Informer() cache.SharedIndexInformer       { return c
 func (c clusterKind[T, L]) Create(obj T) (T, error)                   { return c.kind.Create(obj) }
 
 func (c clusterKind[T, L]) Cache() generic.NonNamespacedCacheInterface[T] {
-	return generic.NewNonNamespacedCache[T](c.kind.informer.GetIndexer(), c.kind.resource())
+	return generic.NewNonNamespacedCache[T](c.kind.spoiled, c.kind.resource())
 }
 
 func (c clusterKind[T, L]) Get(name string, o metav1.GetOptions) (T, error) {

@@ -35,8 +35,24 @@ type fakeKind[T object, L runtime.Object] struct {
 	gvk      schema.GroupVersionKind
 	informer cache.SharedIndexInformer
 	cache    generic.CacheInterface[T]
+	spoiled  spoiled
 	handlers []generic.ObjectHandler[T]
 	selects  func(Object) bool
+}
+
+// spoiled is wrangler's cache over a store in which something else than an object can be found.
+type spoiled struct {
+	cache.Indexer
+
+	keys map[string]bool
+}
+
+// GetByKey finds what no cache of objects can hold.
+func (s spoiled) GetByKey(key string) (any, bool, error) {
+	if s.keys[key] {
+		return "spoiled", true, nil
+	}
+	return s.Indexer.GetByKey(key)
 }
 
 func newKind[T object, L runtime.Object](h *Hub, gv schema.GroupVersion, kind string, selects func(Object) bool) *fakeKind[T, L] {
@@ -45,7 +61,8 @@ func newKind[T object, L runtime.Object](h *Hub, gv schema.GroupVersion, kind st
 		hub: h, gvk: gv.WithKind(kind), selects: selects,
 		informer: cache.NewSharedIndexInformer(&cache.ListWatch{}, none, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}),
 	}
-	k.cache = generic.NewCache[T](k.informer.GetIndexer(), k.resource())
+	k.spoiled = spoiled{Indexer: k.informer.GetIndexer(), keys: map[string]bool{}}
+	k.cache = generic.NewCache[T](k.spoiled, k.resource())
 	h.kinds = append(h.kinds, k)
 	return k
 }
@@ -88,6 +105,8 @@ func (k *fakeKind[T, L]) see(obj Object) error { return k.informer.GetIndexer().
 func (k *fakeKind[T, L]) unsee(namespace, name string) {
 	_ = k.informer.GetIndexer().Delete(cache.ExplicitKey(keyOf(namespace, name))) // what is not there need not go
 }
+
+func (k *fakeKind[T, L]) spoil(namespace, name string) { k.spoiled.keys[keyOf(namespace, name)] = true }
 
 func (k *fakeKind[T, L]) clear() { _ = k.informer.GetIndexer().Replace(nil, "") } // an empty list has keys
 

@@ -15,6 +15,7 @@ type anyKind interface {
 	takes(Object) bool
 	see(Object) error
 	unsee(namespace, name string)
+	spoil(namespace, name string)
 	clear()
 	kind() string
 	handle(key string) error
@@ -82,12 +83,9 @@ func (h *Hub) Remove(obj Object) {
 
 // Spoil makes the caches answer for an object of this kind with something that is none, which is an error.
 func (h *Hub) Spoil(obj Object) {
-	h.t.Helper()
 	for _, kind := range h.kinds {
 		if kind.takes(obj) {
-			if err := kind.see(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: obj.GetNamespace(), Name: obj.GetName()}}); err != nil {
-				h.t.Fatalf("spoiling a cache: %v", err)
-			}
+			kind.spoil(obj.GetNamespace(), obj.GetName())
 		}
 	}
 }

@@ -66,11 +66,9 @@ func handle(t *testing.T, hub *apptest.Hub) {
 	}
 }
 
-func expectRequests(t *testing.T, hub *apptest.Hub, want ...string) {
+func expectRequests(t *testing.T, hub *apptest.Hub, want ...string) []string {
 	t.Helper()
-	if diff := cmp.Diff(want, hub.Requests()); diff != "" {
-		t.Errorf("requests (-want +got):\n%s", diff)
-	}
+	return apptest.ExpectRequests(t, hub, want...)
 }
 
 func values(t *testing.T, hub *apptest.Hub) handshake.Values {
@@ -98,13 +96,12 @@ func expectReady(t *testing.T, hub *apptest.Hub, want genericcondition.GenericCo
 func TestATokenBecomesValues(t *testing.T) {
 	hub := start(t, token())
 	handle(t, hub)
-	expectRequests(t, hub,
+	requests := expectRequests(t, hub,
 		"create ServiceAccount ws/t1-u1", "create Role ws/t1-u1-role", "create RoleBinding ws/t1-u1-to-role",
 		"patch ClusterRegistrationToken/status ws/t1")
+	apptest.ExpectOrder(t, requests, "create Role ws/t1-u1-role", "create RoleBinding ws/t1-u1-to-role", "patch ClusterRegistrationToken/status ws/t1")
 	expectReady(t, hub, genericcondition.GenericCondition{Status: "False", Reason: fleet.ReasonAwaitingRights, Message: "the account of the token is being made"})
-	if got := hub.Woken(); got != nil {
-		t.Errorf("a token without end is looked at again by the clock: %v", got)
-	}
+	apptest.ExpectWoken(t, hub) // nothing about a token without end depends on the clock
 
 	handle(t, hub) // the caches lag: what was made is found and left as it is, and nothing is handed out
 	expectRequests(t, hub,
@@ -114,7 +111,8 @@ func TestATokenBecomesValues(t *testing.T) {
 
 	hub.Sync()
 	handle(t, hub)
-	expectRequests(t, hub, "get Secret ws/t1", "mint ws/t1-u1 1193046h28m15s", "create Secret ws/t1", "patch ClusterRegistrationToken/status ws/t1")
+	requests = expectRequests(t, hub, "get Secret ws/t1", "mint ws/t1-u1 1193046h28m15s", "create Secret ws/t1", "patch ClusterRegistrationToken/status ws/t1")
+	apptest.ExpectOrder(t, requests, "get Secret ws/t1", "mint ws/t1-u1 1193046h28m15s", "create Secret ws/t1", "patch ClusterRegistrationToken/status ws/t1")
 	expectReady(t, hub, genericcondition.GenericCondition{Status: "True"})
 	uid := apptest.MustGet[*corev1.ServiceAccount](t, hub, "ws", account).UID
 	want := handshake.Values{
@@ -187,9 +185,7 @@ func TestATokenWithATimeToLive(t *testing.T) {
 			hub.App.Env.TTLRequired = test.required
 			hub.Pass(test.pass)
 			handle(t, hub)
-			if diff := cmp.Diff(test.woken, hub.Woken()); diff != "" {
-				t.Errorf("woken (-want +got):\n%s", diff)
-			}
+			apptest.ExpectWoken(t, hub, test.woken...)
 			if test.ends {
 				expectRequests(t, hub, "delete "+tokens+" ws/t1")
 				return
@@ -276,9 +272,7 @@ func TestASecretOfSomebodyElseIsLeftAlone(t *testing.T) {
 		t.Errorf("the Secret (-want +got):\n%s", diff)
 	}
 	// Such Secrets are not watched: the token is looked at again until the Secret is gone.
-	if diff := cmp.Diff([]string{tokens + " ws/t1 in 15s"}, hub.Woken()); diff != "" {
-		t.Errorf("woken (-want +got):\n%s", diff)
-	}
+	apptest.ExpectWoken(t, hub, tokens+" ws/t1 in 15s")
 	hub.Remove(foreign)
 	settle(t, hub, 1)
 	expectReady(t, hub, genericcondition.GenericCondition{Status: "True"})
@@ -294,9 +288,7 @@ func TestATokenSecretThatIsBeingFilled(t *testing.T) {
 	hub.Requests()
 	handle(t, hub)
 	expectRequests(t, hub, "get Secret ws/t1", "mint ws/t1-u1 1193046h28m15s", "get ServiceAccount ws/t1-u1", "get Secret ws/t1-u1-token", "create Secret ws/t1-u1-token")
-	if diff := cmp.Diff([]string{tokens + " ws/t1 in 500ms"}, hub.Woken()); diff != "" {
-		t.Errorf("woken (-want +got):\n%s", diff)
-	}
+	apptest.ExpectWoken(t, hub, tokens+" ws/t1 in 500ms")
 	if apptest.Get[*corev1.Secret](hub, "ws", "t1") != nil {
 		t.Fatal("values without a token were handed out")
 	}
@@ -487,9 +479,7 @@ func TestANewAddressOfTheHubWakesAllTokens(t *testing.T) {
 			next := base
 			test.change(&next)
 			hub.App.Config.Set(next)
-			if diff := cmp.Diff(test.woken, hub.Woken()); diff != "" {
-				t.Errorf("woken (-want +got):\n%s", diff)
-			}
+			apptest.ExpectWoken(t, hub, test.woken...)
 		})
 	}
 }

@@ -1,0 +1,414 @@
+package grant
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
+	"github.com/fleet-hub/fleet/internal/handshake"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func TestARequestOfAnUnknownClient(t *testing.T) {
+	hub := start(t, request(), asked())
+	handle(t, hub)
+	const made = "cluster-948fe603f61d"
+	expectRequests(t, hub, "create Cluster ws/"+made, "patch ClusterRegistration/status ws/r1")
+	expectStatus(t, hub, "", false, genericcondition.GenericCondition{Status: "False", Reason: fleet.ReasonAwaitingCluster, Message: "the Cluster of this agent is being made"})
+	got := apptest.MustGet[*fleet.Cluster](t, hub, "ws", made)
+	wantLabels := map[string]string{"env": "dev", fleet.LabelCluster: made}
+	if diff := cmp.Diff(wantLabels, got.Labels); diff != "" || got.Spec.ClientID != "client" {
+		t.Errorf("client ID %q, labels (-want +got):\n%s", got.Spec.ClientID, diff)
+	}
+
+	handle(t, hub) // the cache lags: the Cluster is not made twice
+	expectRequests(t, hub, "create Cluster ws/"+made, "patch ClusterRegistration/status ws/r1", "get ClusterRegistration ws/r1")
+
+	hub.Sync()
+	handle(t, hub)
+	expectRequests(t, hub, "patch ClusterRegistration ws/r1", "patch ClusterRegistration/status ws/r1")
+	expectStatus(t, hub, made, false, genericcondition.GenericCondition{Status: "False", Reason: fleet.ReasonAwaitingNamespace, Message: "the Cluster's namespace is being made"})
+	expectNothingHandedOut(t, hub)
+}
+
+func TestARequestIsAnsweredInThisOrder(t *testing.T) {
+	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	hub := start(t, request(), cluster(seen(noon.Add(-time.Hour))), asked())
+	handle(t, hub)
+	requests := expectRequests(t, hub,
+		"patch ClusterRegistration ws/r1",
+		"create ServiceAccount cluster-ws-c1/r1-u-r1", "create Role ws/r1",
+		"create RoleBinding ws/r1", "create RoleBinding cluster-ws-c1/r1", "create ClusterRoleBinding r1-content",
+		"create Role "+registration+"/r1-creds", "create RoleBinding "+registration+"/r1-creds",
+		"patch ClusterRegistration/status ws/r1")
+	apptest.ExpectOrder(t, requests, "patch ClusterRegistration ws/r1", "create Role ws/r1", "create RoleBinding ws/r1", "patch ClusterRegistration/status ws/r1")
+	apptest.ExpectOrder(t, requests, "create Role "+registration+"/r1-creds", "create RoleBinding "+registration+"/r1-creds", "patch ClusterRegistration/status ws/r1")
+	expectStatus(t, hub, "c1", false, genericcondition.GenericCondition{Status: "False", Reason: fleet.ReasonAwaitingRights, Message: "the account of this agent is being made"})
+	expectNothingHandedOut(t, hub)
+	owner := []metav1.OwnerReference{{APIVersion: "fleet.cattle.io/v1alpha1", Kind: "Cluster", Name: "c1", UID: "u-c1"}}
+	if diff := cmp.Diff(owner, current(t, hub).OwnerReferences); diff != "" {
+		t.Errorf("owners of the request (-want +got):\n%s", diff)
+	}
+	if got := current(t, hub).Annotations[fleet.AnnotationLastSeenAtGrant]; got != "2026-01-01T11:00:00Z" {
+		t.Errorf("the heartbeat before the grant is noted as %q", got)
+	}
+
+	hub.Sync()
+	handle(t, hub)
+	order := []string{
+		"mint cluster-ws-c1/r1-u-r1 " + lifetime, "prove cluster-ws-c1", "create Secret " + registration + "/" + credential,
+		"patch ClusterRegistration/status ws/r1",
+	}
+	apptest.ExpectOrder(t, expectRequests(t, hub, order...), order...)
+	expectStatus(t, hub, "c1", true, genericcondition.GenericCondition{Status: "True"})
+	expectCredential(t, hub)
+
+	hub.Sync()
+	handle(t, hub)
+	expectRequests(t, hub) // all is well
+	apptest.ExpectWoken(t, hub)
+}
+
+func expectCredential(t *testing.T, hub *apptest.Hub) {
+	t.Helper()
+	sa := apptest.MustGet[*corev1.ServiceAccount](t, hub, clusterNamespace, account)
+	found := apptest.MustGet[*corev1.Secret](t, hub, registration, credential)
+	got, err := handshake.ParseCredential(found.Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(got.Token, ".") || got.Token == "" {
+		t.Errorf("token %q", got.Token)
+	}
+	parsed, err := handshake.ParseAccountToken(got.Token)
+	if err != nil || parsed.AccountUID != string(sa.UID) {
+		t.Errorf("the token is of account %q (%v), want %q", parsed.AccountUID, err, sa.UID)
+	}
+	got.Token = ""
+	want := handshake.Credential{DeploymentNamespace: clusterNamespace, ClusterNamespace: "ws", ClusterName: "c1", SystemNamespace: system}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("credential (-want +got):\n%s", diff)
+	}
+	marks := map[string]string{fleet.AnnotationClusterRegistration: "r1", fleet.AnnotationClusterRegistrationNamespace: "ws"}
+	if diff := cmp.Diff(marks, found.Annotations); diff != "" || found.Labels[fleet.LabelCluster] != "c1" || found.Type != handshake.SecretTypeCredential {
+		t.Errorf("type %s, labels %v, annotations (-want +got):\n%s", found.Type, found.Labels, diff)
+	}
+	role := apptest.MustGet[*rbacv1.Role](t, hub, registration, "r1-creds")
+	rules := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{credential}, Verbs: []string{"get", "watch"}}}
+	if diff := cmp.Diff(rules, role.Rules); diff != "" {
+		t.Errorf("rules (-want +got):\n%s", diff)
+	}
+	binding := apptest.MustGet[*rbacv1.RoleBinding](t, hub, registration, "r1-creds")
+	subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "ws", Name: "t1-u-t1"}}
+	if diff := cmp.Diff(subjects, binding.Subjects); diff != "" || binding.RoleRef.Name != "r1-creds" || binding.RoleRef.Kind != "Role" {
+		t.Errorf("role %+v, subjects (-want +got):\n%s", binding.RoleRef, diff)
+	}
+}
+
+func TestWhoMayReadTheCredential(t *testing.T) {
+	imported := &fleet.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "import-token-c1", UID: "u-i"}}
+	subject := func(name string) []rbacv1.Subject {
+		return []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "ws", Name: name}}
+	}
+	tests := map[string]struct {
+		tokens []apptest.Object
+		want   []rbacv1.Subject
+	}{
+		"the token the request names":                       {[]apptest.Object{asked()}, subject("t1-u-t1")},
+		"the token it names, also after an import":          {[]apptest.Object{asked(), imported}, subject("t1-u-t1")},
+		"the import's, if the one it names is gone":         {[]apptest.Object{imported}, subject("import-token-c1-u-i")},
+		"nobody, if there is neither; granted all the same": {nil, nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub := start(t, append(test.tokens, request(), cluster())...)
+			settle(t, hub, 2)
+			expectStatus(t, hub, "c1", true, genericcondition.GenericCondition{Status: "True"})
+			var got []rbacv1.Subject
+			if binding := apptest.Get[*rbacv1.RoleBinding](hub, registration, "r1-creds"); binding != nil {
+				got = binding.Subjects
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("readers (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNothingIsHandedOutBeforeItWorks(t *testing.T) {
+	hub := start(t, request(), cluster(), asked())
+	settle(t, hub, 1)
+	hub.Requests()
+	hub.RefuseTokens(2)
+	for range 2 {
+		handle(t, hub)
+		expectRequests(t, hub, "mint cluster-ws-c1/r1-u-r1 "+lifetime, "prove cluster-ws-c1")
+		apptest.ExpectWoken(t, hub, requests+" ws/r1 in 25ms")
+		expectNothingHandedOut(t, hub)
+		expectStatus(t, hub, "c1", false, genericcondition.GenericCondition{Status: "False", Reason: fleet.ReasonAwaitingRights, Message: "the account of this agent is being made"})
+	}
+	handle(t, hub)
+	expectStatus(t, hub, "c1", true, genericcondition.GenericCondition{Status: "True"})
+	expectCredential(t, hub)
+}
+
+func TestATokenSecretThatIsBeingFilled(t *testing.T) {
+	hub := start(t, request(), cluster(), asked())
+	hub.CapTokens(24 * time.Hour)
+	settle(t, hub, 1)
+	hub.Requests()
+	handle(t, hub)
+	expectRequests(t, hub, "mint cluster-ws-c1/r1-u-r1 "+lifetime, "get ServiceAccount cluster-ws-c1/r1-u-r1",
+		"get Secret cluster-ws-c1/r1-u-r1-token", "create Secret cluster-ws-c1/r1-u-r1-token")
+	apptest.ExpectWoken(t, hub, requests+" ws/r1 in 500ms")
+	expectNothingHandedOut(t, hub)
+
+	filled := apptest.MustGet[*corev1.Secret](t, hub, clusterNamespace, "r1-u-r1-token")
+	uid := string(apptest.MustGet[*corev1.ServiceAccount](t, hub, clusterNamespace, account).UID)
+	filled.Annotations[corev1.ServiceAccountUIDKey] = uid
+	filled.Data = map[string][]byte{"token": []byte(apptest.Token(uid, time.Time{}))}
+	hub.Have(filled)
+	handle(t, hub)
+	expectCredential(t, hub)
+}
+
+func TestWhatAnInterruptedAnswerLeft(t *testing.T) {
+	meta := metav1.ObjectMeta{Namespace: registration, Name: "r1-creds", Labels: map[string]string{fleet.LabelManaged: "true"}}
+	role := &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "Role", Name: "r1-creds"},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "ws", Name: "old"}},
+	}
+	empty := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: credential}, Type: handshake.SecretTypeCredential}
+	tests := map[string]struct {
+		left apptest.Object
+		want []string
+	}{
+		"a Role is put right": {role, []string{
+			"create Role " + registration + "/r1-creds", "get Role " + registration + "/r1-creds", "update Role " + registration + "/r1-creds",
+		}},
+		"a RoleBinding is put right": {binding, []string{
+			"create RoleBinding " + registration + "/r1-creds", "get RoleBinding " + registration + "/r1-creds", "update RoleBinding " + registration + "/r1-creds",
+		}},
+		"a credential without a token gets one": {empty, []string{
+			"create Secret " + registration + "/" + credential, "get Secret " + registration + "/" + credential, "update Secret " + registration + "/" + credential,
+		}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub := start(t, test.left, request(), cluster(), asked())
+			settle(t, hub, 2)
+			apptest.ExpectOrder(t, hub.Requests(), test.want...)
+			expectCredential(t, hub)
+			settle(t, hub, 1)
+			expectRequests(t, hub)
+		})
+	}
+}
+
+func TestRejections(t *testing.T) {
+	tests := map[string]struct {
+		there  []apptest.Object
+		reason string
+	}{
+		"a request without a client ID": {
+			[]apptest.Object{request(func(r *fleet.ClusterRegistration) { r.Spec.ClientID = "" })}, fleet.ReasonClientIDMissing},
+		"the name that belongs to the client ID is another's": {
+			[]apptest.Object{request(), cluster(func(c *fleet.Cluster) { c.Name, c.Spec.ClientID = "cluster-948fe603f61d", "another" })}, fleet.ReasonClientIDTaken},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub := start(t, test.there...)
+			handle(t, hub)
+			expectRequests(t, hub, "patch ClusterRegistration/status ws/r1")
+			got := fleet.GetCondition(current(t, hub).Status.Conditions, fleet.ConditionGranted)
+			if got.Status != "False" || got.Reason != test.reason || got.Message == "" {
+				t.Errorf("condition %+v, want reason %s and what to do", got, test.reason)
+			}
+			handleAgain := current(t, hub)
+			hub.Put(handleAgain)
+			hub.Requests()
+			handle(t, hub)
+			expectRequests(t, hub)
+		})
+	}
+}
+
+func TestAnotherManagersRequestIsLeftAlone(t *testing.T) {
+	hub := start(t, request(func(r *fleet.ClusterRegistration) { r.Labels[fleet.LabelClusterManagement] = "other" }), cluster(), asked())
+	handle(t, hub)
+	expectRequests(t, hub)
+}
+
+func TestSuperseding(t *testing.T) {
+	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	earlier := func(r *fleet.ClusterRegistration) { r.CreationTimestamp = metav1.NewTime(noon.Add(-time.Hour)) }
+	old := request(named("r0"), earlier)
+	stranger := request(named("r9"), earlier, func(r *fleet.ClusterRegistration) { r.Spec.ClientID = "another" })
+	before := noon.Add(-time.Minute)
+	hub := start(t, request(), old, stranger, cluster(seen(before)), asked())
+	settle(t, hub, 3)
+	if apptest.Get[*fleet.ClusterRegistration](hub, "ws", "r0") == nil {
+		t.Fatal("the older request went before the new credential was used")
+	}
+	hub.Requests()
+
+	hub.Put(cluster(seen(before))) // the old agent's last heartbeat, seen again
+	settle(t, hub, 1)
+	expectRequests(t, hub)
+
+	hub.Put(cluster(seen(noon.Add(time.Second))))
+	hub.Fail("delete "+requests+" ws/r0", errServer)
+	if err := hub.Handle(requests, "ws/r1"); !errors.Is(err, errServer) {
+		t.Errorf("error %v, want the server's", err)
+	}
+	hub.Fail("delete "+requests+" ws/r0", nil)
+	hub.Requests()
+	settle(t, hub, 1)
+	expectRequests(t, hub, "delete "+requests+" ws/r0")
+	if apptest.Get[*fleet.ClusterRegistration](hub, "ws", "r9") == nil {
+		t.Error("another client's request was deleted")
+	}
+	settle(t, hub, 1)
+	expectRequests(t, hub)
+}
+
+func TestHealing(t *testing.T) {
+	tests := map[string]struct {
+		harm func(*testing.T, *apptest.Hub)
+		want []string
+	}{
+		"a right that is gone comes back": {
+			harm: func(_ *testing.T, h *apptest.Hub) {
+				h.Remove(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: clusterNamespace, Name: "r1", Labels: map[string]string{fleet.LabelManaged: "true"}}})
+			},
+			want: []string{"create RoleBinding cluster-ws-c1/r1", "patch " + requests + "/status ws/r1"},
+		},
+		"a right that somebody widened is narrowed": {
+			harm: func(_ *testing.T, h *apptest.Hub) {
+				role := apptest.Get[*rbacv1.Role](h, "ws", "r1")
+				role.Rules[0].ResourceNames = nil
+				h.Put(role)
+			},
+			want: []string{"patch Role ws/r1"},
+		},
+		"a credential of an account that was replaced is made anew": {
+			harm: func(_ *testing.T, h *apptest.Hub) {
+				sa := apptest.Get[*corev1.ServiceAccount](h, clusterNamespace, account)
+				sa.UID = "another"
+				h.Put(sa)
+			},
+			want: []string{
+				"mint cluster-ws-c1/r1-u-r1 " + lifetime, "prove cluster-ws-c1",
+				"create Secret " + registration + "/" + credential, "get Secret " + registration + "/" + credential, "update Secret " + registration + "/" + credential,
+			},
+		},
+		"a credential that has gone too early is made anew": {
+			harm: func(_ *testing.T, h *apptest.Hub) {
+				h.Remove(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: credential}, Type: handshake.SecretTypeCredential})
+				h.Remove(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: "r1-creds", Labels: map[string]string{fleet.LabelManaged: "true"}}})
+				h.Remove(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: "r1-creds", Labels: map[string]string{fleet.LabelManaged: "true"}}})
+			},
+			want: []string{
+				"mint cluster-ws-c1/r1-u-r1 " + lifetime, "prove cluster-ws-c1", "create Role " + registration + "/r1-creds",
+				"create RoleBinding " + registration + "/r1-creds", "create Secret " + registration + "/" + credential,
+			},
+		},
+		"a right that is gone comes back, but not the right to read what has expired": {
+			harm: func(_ *testing.T, h *apptest.Hub) {
+				h.Pass(handshake.CredentialLife + time.Second)
+				h.Remove(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: credential}, Type: handshake.SecretTypeCredential})
+				h.Remove(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: "r1-creds", Labels: map[string]string{fleet.LabelManaged: "true"}}})
+				h.Remove(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: "r1-creds", Labels: map[string]string{fleet.LabelManaged: "true"}}})
+				h.Remove(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: clusterNamespace, Name: "r1", Labels: map[string]string{fleet.LabelManaged: "true"}}})
+			},
+			want: []string{"create RoleBinding cluster-ws-c1/r1", "patch " + requests + "/status ws/r1"},
+		},
+		"a credential that has expired is not": {
+			harm: func(_ *testing.T, h *apptest.Hub) {
+				h.Pass(handshake.CredentialLife + time.Second)
+				h.Remove(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: credential}, Type: handshake.SecretTypeCredential})
+			},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub := grantedHub(t)
+			test.harm(t, hub)
+			settle(t, hub, 1)
+			expectRequests(t, hub, test.want...)
+			settle(t, hub, 1)
+			hub.Requests()
+			settle(t, hub, 1)
+			expectRequests(t, hub)
+			expectStatus(t, hub, "c1", true, genericcondition.GenericCondition{Status: "True"})
+		})
+	}
+}
+
+func TestErrorsAreTriedAgain(t *testing.T) {
+	tests := map[string]struct {
+		there   []apptest.Object
+		settled int
+		fail    string
+		// never must not have been tried.
+		never string
+	}{
+		"making the Cluster":            {nil, 0, "create Cluster ws/cluster-948fe603f61d", "patch"},
+		"owning the request":            {[]apptest.Object{cluster()}, 0, "patch " + requests + " ws/r1", "create"},
+		"making the account":            {[]apptest.Object{cluster()}, 0, "create ServiceAccount cluster-ws-c1/r1-u-r1", "patch " + requests + "/status"},
+		"asking for the token":          {[]apptest.Object{cluster()}, 1, "mint cluster-ws-c1/r1-u-r1 " + lifetime, "create"},
+		"proving the token":             {[]apptest.Object{cluster()}, 1, "prove cluster-ws-c1", "create"},
+		"letting it be read":            {[]apptest.Object{cluster()}, 0, "create RoleBinding " + registration + "/r1-creds", "patch " + requests + "/status"},
+		"writing the credential":        {[]apptest.Object{cluster()}, 1, "create Secret " + registration + "/" + credential, "patch " + requests + "/status"},
+		"saying that it was handed out": {[]apptest.Object{cluster()}, 1, "patch " + requests + "/status ws/r1", "never"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub := start(t, append(test.there, request(), asked())...)
+			settle(t, hub, test.settled)
+			hub.Requests()
+			hub.Fail(test.fail, errServer)
+			err := hub.Handle(requests, "ws/r1")
+			if err == nil || test.fail != "prove cluster-ws-c1" && !errors.Is(err, errServer) {
+				t.Errorf("error %v, want the server's", err)
+			}
+			for _, request := range hub.Requests() {
+				if strings.HasPrefix(request, test.never) {
+					t.Errorf("went on to %s", request)
+				}
+			}
+			hub.Fail(test.fail, nil)
+			settle(t, hub, 2)
+			if test.there != nil {
+				expectStatus(t, hub, "c1", true, genericcondition.GenericCondition{Status: "True"})
+			}
+		})
+	}
+}
+
+func TestConditions(t *testing.T) {
+	got := map[handshake.GrantStage]string{}
+	for _, stage := range []handshake.GrantStage{
+		handshake.GrantRejected, handshake.GrantAwaitingCluster, handshake.GrantAwaitingNamespace,
+		handshake.GrantAwaitingRights, handshake.GrantMinting, handshake.GrantDone,
+	} {
+		condition := granted(handshake.GrantOutcome{Stage: stage, Reason: "Given", Message: "said"})
+		got[stage] = string(condition.Status) + " " + condition.Reason
+	}
+	want := map[handshake.GrantStage]string{
+		handshake.GrantRejected: "False Given", handshake.GrantAwaitingCluster: "False AwaitingCluster", handshake.GrantAwaitingNamespace: "False AwaitingNamespace",
+		handshake.GrantAwaitingRights: "False AwaitingRights", handshake.GrantMinting: "True ", handshake.GrantDone: "True ",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

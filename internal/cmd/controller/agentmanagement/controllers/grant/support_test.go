@@ -1,0 +1,141 @@
+package grant
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const (
+	requests     = "ClusterRegistration"
+	registration = "cattle-fleet-clusters-system"
+	system       = "cattle-fleet-system"
+	// clusterNamespace is the namespace of Cluster ws/c1.
+	clusterNamespace = "cluster-ws-c1"
+	account          = "r1-u-r1" // of request ws/r1
+	// credential is the Secret of client "client" with random "random".
+	credential = "c-8150d44f100d34d77e6d8589694d05645ec40ee2f47982eda19053e416662"
+	// lifetime is what is asked for where a token must not end: the most there is.
+	lifetime = "1193046h28m15s"
+)
+
+var errServer = errors.New("the server is upset")
+
+func request(modifiers ...func(*fleet.ClusterRegistration)) *fleet.ClusterRegistration {
+	r := &fleet.ClusterRegistration{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "r1", UID: "u-r1", Labels: map[string]string{fleet.LabelRegistrationToken: "t1"}},
+		Spec:       fleet.ClusterRegistrationSpec{ClientID: "client", ClientRandom: "random", ClusterLabels: map[string]string{"env": "dev"}},
+	}
+	for _, modify := range modifiers {
+		modify(r)
+	}
+	return r
+}
+
+func named(name string) func(*fleet.ClusterRegistration) {
+	return func(r *fleet.ClusterRegistration) {
+		r.Name, r.UID, r.Spec.ClientRandom = name, types.UID("u-"+name), "random of "+name
+	}
+}
+
+func cluster(modifiers ...func(*fleet.Cluster)) *fleet.Cluster {
+	c := &fleet.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "c1", UID: "u-c1"},
+		Spec:       fleet.ClusterSpec{ClientID: "client"},
+		Status:     fleet.ClusterStatus{Namespace: clusterNamespace},
+	}
+	for _, modify := range modifiers {
+		modify(c)
+	}
+	return c
+}
+
+func seen(at time.Time) func(*fleet.Cluster) {
+	return func(c *fleet.Cluster) { c.Status.Agent.LastSeen = metav1.NewTime(at) }
+}
+
+func asked() *fleet.ClusterRegistrationToken {
+	return &fleet.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "t1", UID: "u-t1"}}
+}
+
+func start(t *testing.T, objects ...apptest.Object) *apptest.Hub {
+	t.Helper()
+	hub := apptest.New(t)
+	if err := Register(t.Context(), hub.App); err != nil {
+		t.Fatal(err)
+	}
+	hub.Put(objects...)
+	return hub
+}
+
+func handle(t *testing.T, hub *apptest.Hub) {
+	t.Helper()
+	if err := hub.Handle(requests, "ws/r1"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// settle lets the controller work and its caches follow, so many times.
+func settle(t *testing.T, hub *apptest.Hub, times int) {
+	t.Helper()
+	for range times {
+		handle(t, hub)
+		hub.Sync()
+	}
+}
+
+// grantedHub is a hub on which ws/r1 has been granted for Cluster ws/c1, and the caches show it.
+func grantedHub(t *testing.T, objects ...apptest.Object) *apptest.Hub {
+	t.Helper()
+	hub := start(t, append([]apptest.Object{request(), cluster(), asked()}, objects...)...)
+	settle(t, hub, 2)
+	if !current(t, hub).Status.Granted {
+		t.Fatal("not granted after two rounds")
+	}
+	hub.Requests()
+	hub.Woken()
+	return hub
+}
+
+func current(t *testing.T, hub *apptest.Hub) *fleet.ClusterRegistration {
+	t.Helper()
+	return apptest.MustGet[*fleet.ClusterRegistration](t, hub, "ws", "r1")
+}
+
+func expectRequests(t *testing.T, hub *apptest.Hub, want ...string) []string {
+	t.Helper()
+	return apptest.ExpectRequests(t, hub, want...)
+}
+
+func expectStatus(t *testing.T, hub *apptest.Hub, clusterName string, granted bool, want genericcondition.GenericCondition) {
+	t.Helper()
+	status := current(t, hub).Status
+	if status.ClusterName != clusterName || status.Granted != granted {
+		t.Errorf("clusterName %q, granted %v; want %q, %v", status.ClusterName, status.Granted, clusterName, granted)
+	}
+	got := fleet.GetCondition(status.Conditions, fleet.ConditionGranted)
+	if got == nil {
+		t.Fatalf("no condition Granted in %+v", status)
+	}
+	got.LastUpdateTime, want.Type = "", fleet.ConditionGranted
+	if diff := cmp.Diff(want, *got); diff != "" {
+		t.Errorf("condition (-want +got):\n%s", diff)
+	}
+}
+
+// expectNothingHandedOut fails if there is a credential, which whoever asked might be able to read.
+func expectNothingHandedOut(t *testing.T, hub *apptest.Hub) {
+	t.Helper()
+	if apptest.Get[*corev1.Secret](hub, registration, credential) != nil {
+		t.Error("the credential was handed out")
+	}
+}
