@@ -49,13 +49,14 @@ func TestGrant(t *testing.T) {
 		"owner and note are written once":         {grantInput(found(), with(requestOwned("east", "cluster-uid"), requestNoted(""))), handshake.GrantAwaitingRights},
 
 		// The rights and the credential.
-		"an account without rights waits for them":       {grantInput(found(), requestAccount), handshake.GrantAwaitingRights},
-		"rights without their account wait for it":       {grantInput(found(), requestRights), handshake.GrantAwaitingRights},
-		"with account and rights a credential is made":   {rightful(), handshake.GrantMinting},
-		"a credential that works is all there is":        {rightful(credential(forever)), handshake.GrantDone},
-		"the token of a token secret works too":          {rightful(credential(secretJWT("account-1"))), handshake.GrantDone},
-		"rights that went are healed after the grant":    {granted(func(in *handshake.GrantInput) { in.RightsExist = false }), handshake.GrantAwaitingRights},
-		"an account that went is healed after the grant": {granted(func(in *handshake.GrantInput) { in.Account = nil }), handshake.GrantAwaitingRights},
+		"an account without rights waits for them":          {grantInput(found(), requestAccount), handshake.GrantAwaitingRights},
+		"meanwhile the credential to come is made readable": {grantInput(found(), asked), handshake.GrantAwaitingRights},
+		"rights without their account wait for it":          {grantInput(found(), requestRights), handshake.GrantAwaitingRights},
+		"with account and rights a credential is made":      {rightful(), handshake.GrantMinting},
+		"a credential that works is all there is":           {rightful(credential(forever)), handshake.GrantDone},
+		"the token of a token secret works too":             {rightful(credential(secretJWT("account-1"))), handshake.GrantDone},
+		"rights that went are healed after the grant":       {granted(func(in *handshake.GrantInput) { in.RightsExist = false }), handshake.GrantAwaitingRights},
+		"an account that went is healed after the grant":    {granted(func(in *handshake.GrantInput) { in.Account = nil }), handshake.GrantAwaitingRights},
 
 		// Lost credentials.
 		"a credential that was lost before its time is made again": {granted(), handshake.GrantMinting},
