@@ -69,11 +69,11 @@ func startCaller(t *testing.T, far string) caller {
 // left is what there is still of the plane: nil, or what.
 func (c caller) left() error {
 	if _, err := os.Stat(c.data); !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("the data folder %s: %v", c.data, err)
+		return fmt.Errorf("the data folder %s: %s", c.data, fmt.Sprint(err))
 	}
 	// The supervisor leads a group of its own, with all it started in it.
 	if err := syscall.Kill(-c.supervisor, 0); !errors.Is(err, syscall.ESRCH) {
-		return fmt.Errorf("processes of group %d: %v", c.supervisor, err)
+		return fmt.Errorf("processes of group %d: %s", c.supervisor, fmt.Sprint(err))
 	}
 	return nil
 }

@@ -95,19 +95,19 @@ func markHook(ctx context.Context, c *Cluster) error {
 func beAgent() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	fmt.Println("agent began, arguments", os.Args[1:])
-	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	fmt.Fprintln(os.Stdout, "agent began, arguments", os.Args[1:])
+	env := map[string]string{}
+	for _, line := range os.Environ() {
+		name, value, _ := strings.Cut(line, "=")
+		env[name] = value
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", env["KUBECONFIG"])
 	if err != nil {
 		return err
 	}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
-	}
-	env := map[string]string{}
-	for _, line := range os.Environ() {
-		name, value, _ := strings.Cut(line, "=")
-		env[name] = value
 	}
 	configMaps := client.CoreV1().ConfigMaps(env["NAMESPACE"])
 	report := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "report-"}, Data: env}
@@ -123,7 +123,7 @@ func beAgent() error {
 	server := &http.Server{Addr: env["FLEET_HEALTHPROBE_BIND_ADDRESS"], Handler: health}
 	go func() { _ = server.ListenAndServe() }()
 	<-ctx.Done()
-	fmt.Println("agent was asked to end")
+	fmt.Fprintln(os.Stdout, "agent was asked to end")
 	return server.Close()
 }
 
@@ -136,9 +136,9 @@ func beCaller(logs string) error {
 	p, err := Start(context.Background(), Options{
 		LogDir: logs, Binaries: map[string]string{fakeAgent: callMe(dir, fakeAgent)},
 		BeforeControllers: func(_ context.Context, c *Cluster) error {
-			fmt.Println("data", c.plane.dataDir)
-			fmt.Println("supervisor", c.plane.supervisor.PID())
-			fmt.Println(halfWay)
+			fmt.Fprintln(os.Stdout, "data", c.plane.dataDir)
+			fmt.Fprintln(os.Stdout, "supervisor", c.plane.supervisor.PID())
+			fmt.Fprintln(os.Stdout, halfWay)
 			return nil
 		},
 	})
@@ -148,7 +148,7 @@ func beCaller(logs string) error {
 	if err := runAgentPod(context.Background(), p.Hub); err != nil {
 		return err
 	}
-	fmt.Println(ready)
+	fmt.Fprintln(os.Stdout, ready)
 	select {}
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -162,7 +163,7 @@ func TestANamespaceEnds(t *testing.T) {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return fmt.Errorf("still there: %w", errors.Join(err))
+		return fmt.Errorf("still there: %s", fmt.Sprint(err))
 	})
 }
 
@@ -305,7 +306,7 @@ func TestAPodThatIsBoundAndDeletedIsGone(t *testing.T) {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return fmt.Errorf("still there: %w", errors.Join(err))
+		return fmt.Errorf("still there: %s", fmt.Sprint(err))
 	})
 }
 

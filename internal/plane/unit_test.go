@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/fleet-hub/fleet/internal/plane/supervise"
@@ -149,50 +150,65 @@ func TestAPortThatWasTakenIsReplaced(t *testing.T) {
 	}
 }
 
-func TestIdentity(t *testing.T) {
-	dir := t.TempDir()
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	id, err := newIdentity(dir, "east", now)
+// someDay is when the tests' certificates are made.
+var someDay = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func identityIn(t *testing.T, dir string) identity {
+	t.Helper()
+	id, err := newIdentity(dir, "east", someDay)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{fileAudit, fileCA, fileAccounts, fileServing, fileServingKey, fileTokens}
-	for _, file := range want {
+	return id
+}
+
+func TestAnIdentitysFilesAreTheUsersOwn(t *testing.T) {
+	dir := t.TempDir()
+	id := identityIn(t, dir)
+	if diff := cmp.Diff([]string{fileAudit, fileCA, fileAccounts, fileServing, fileServingKey, fileTokens}, names(t, dir)); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+	for _, file := range names(t, dir) {
 		info, err := os.Stat(filepath.Join(dir, file))
 		if err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v", file, info, err)
 		}
 	}
-	if got := names(t, dir); len(got) != len(want) {
-		t.Errorf("files %q", got)
+	tokens, err := os.ReadFile(filepath.Join(dir, fileTokens))
+	if err != nil || string(tokens) != id.token+`,admin,admin,"system:masters"`+"\n" || len(id.token) != 32 {
+		t.Errorf("tokens %q, %v", tokens, err)
 	}
+	if _, err := newIdentity("/no/such/folder", "east", someDay); err == nil {
+		t.Error("an identity without a folder")
+	}
+}
+
+func TestTheServingCertificateIsForTheServersNamesOnly(t *testing.T) {
+	dir := t.TempDir()
+	id := identityIn(t, dir)
 	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, fileServing), filepath.Join(dir, fileServingKey))
 	if err != nil {
 		t.Fatal(err)
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(id.ca)
-	for _, name := range []string{"127.0.0.1", "10.43.0.1", "localhost", "kubernetes.default.svc"} {
-		if _, err := pair.Leaf.Verify(x509.VerifyOptions{DNSName: name, Roots: roots, CurrentTime: now}); err != nil {
+	for name, want := range map[string]bool{
+		"127.0.0.1": true, "10.43.0.1": true, "localhost": true, "kubernetes.default.svc": true, "example.com": false, "127.0.0.2": false,
+	} {
+		_, err := pair.Leaf.Verify(x509.VerifyOptions{DNSName: name, Roots: roots, CurrentTime: someDay})
+		if (err == nil) != want {
 			t.Errorf("for %s: %v", name, err)
 		}
-	}
-	if _, err := pair.Leaf.Verify(x509.VerifyOptions{DNSName: "example.com", Roots: roots, CurrentTime: now}); err == nil {
-		t.Error("the certificate serves for any name")
-	}
-	other, err := newIdentity(t.TempDir(), "west", now)
-	if err != nil || other.token == id.token || string(other.ca) == string(id.ca) {
-		t.Errorf("two clusters have the same: %v", err)
-	}
-	tokens, err := os.ReadFile(filepath.Join(dir, fileTokens))
-	if err != nil || string(tokens) != id.token+`,admin,admin,"system:masters"`+"\n" || len(id.token) != 32 {
-		t.Errorf("tokens %q, %v", tokens, err)
 	}
 	if block, rest := pem.Decode(id.ca); block == nil || len(rest) != 0 {
 		t.Errorf("CA %s", id.ca)
 	}
-	if _, err := newIdentity("/no/such/folder", "east", now); err == nil {
-		t.Error("an identity without a folder")
+}
+
+func TestClustersHaveNothingInCommon(t *testing.T) {
+	one, two := identityIn(t, t.TempDir()), identityIn(t, t.TempDir())
+	if one.token == two.token || string(one.ca) == string(two.ca) {
+		t.Errorf("token %s and CA\n%sfor both", one.token, one.ca)
 	}
 }
 

@@ -131,12 +131,8 @@ func TestWhatIsBuiltIsKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"program", "alias"} {
-		out, err := exec.CommandContext(t.Context(), filepath.Join(dir, name)).CombinedOutput()
-		if err != nil || string(out) != "hello\n" {
-			t.Errorf("%s says %q, %v", name, out, err)
-		}
-	}
+	says(t, filepath.Join(dir, "program"), "hello\n")
+	says(t, filepath.Join(dir, "alias"), "hello\n")
 	if len(said.lines) != 2 || said.lines[0] != "building program v1.36.3 from Go modules: a moment" || !strings.HasSuffix(said.lines[1], "; kept in "+dir) {
 		t.Errorf("told %q", said.lines)
 	}
@@ -148,6 +144,14 @@ func TestWhatIsBuiltIsKept(t *testing.T) {
 	other, err := r.provide(t.Context(), root, cache, said.progress)
 	if err != nil || other == dir {
 		t.Errorf("after a change: %s, %v", other, err)
+	}
+}
+
+func says(t *testing.T, program, want string) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), program).CombinedOutput()
+	if err != nil || string(out) != want {
+		t.Errorf("%s says %q, %v", program, out, err)
 	}
 }
 

@@ -52,7 +52,7 @@ func fromSource(ctx context.Context, client corev1client.CoreV1Interface, namesp
 		optional = source.SecretRef.Optional
 		found, err = secret(ctx, client, namespace, source.SecretRef.Name)
 	}
-	if err != nil && !(apierrors.IsNotFound(err) && isTrue(optional)) {
+	if err != nil && (!apierrors.IsNotFound(err) || !isTrue(optional)) {
 		return nil, fmt.Errorf("%w: %w", errEnv, err)
 	}
 	env := make(map[string]string, len(found))

@@ -121,16 +121,15 @@ func (p *containerProcess) terminate(process *supervise.Process) {
 		grace = time.Duration(*s) * time.Second
 	}
 	if err := process.Signal(syscall.SIGTERM); err != nil {
-		return // the supervisor is gone, and the process with it
+		grace = 0 // the supervisor is gone, and the process with it
 	}
 	select {
 	case <-process.Done():
 		return
 	case <-time.After(grace):
 	}
-	if err := process.Signal(syscall.SIGKILL); err == nil {
-		<-process.Done()
-	}
+	_ = process.Signal(syscall.SIGKILL) // the only error is the supervisor's end, which is the process's
+	<-process.Done()
 }
 
 // ended takes down how the process ended, and reports whether the container is over.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -46,19 +47,24 @@ func TestMain(m *testing.M) {
 // beAgent does as its arguments say: "ready" answers on the health address until SIGTERM, "stubborn"
 // does so without hearing SIGTERM, "once" fails the first time, and a number is an exit code.
 func beAgent(args []string) int {
-	fmt.Println("began", args)
+	fmt.Fprintln(os.Stdout, "began", args)
 	var code int
 	if _, err := fmt.Sscan(args[0], &code); err == nil {
 		return code
 	}
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGTERM)
-	address := os.Getenv("FLEET_HEALTHPROBE_BIND_ADDRESS")
+	var address string
+	for _, line := range os.Environ() {
+		if value, found := strings.CutPrefix(line, "FLEET_HEALTHPROBE_BIND_ADDRESS="); found {
+			address = value
+		}
+	}
 	go func() {
 		_ = http.ListenAndServe(address, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	}()
 	for range asked {
-		fmt.Println("asked to end")
+		fmt.Fprintln(os.Stdout, "asked to end")
 		if args[0] != "stubborn" {
 			break
 		}
@@ -88,6 +94,8 @@ type fixture struct {
 	life time.Duration
 	// tokens is how many were given out.
 	tokens atomic.Int32
+	// refusals is how many more statuses the server will not take.
+	refusals atomic.Int32
 }
 
 // start runs a runner over a fake API server, with real processes.
@@ -102,6 +110,9 @@ func startWith(t *testing.T, life time.Duration, objects ...runtime.Object) *fix
 		t.Fatal(err)
 	}
 	f.client.PrependReactor("create", "serviceaccounts", f.token)
+	f.client.PrependReactor("patch", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
+		return f.refusals.Add(-1) >= 0, nil, errors.New("the server is away")
+	})
 	supervisor, err := supervise.Launch(supervise.Options{Binary: called(t, "supervisor"), DataDir: f.data, Log: filepath.Join(f.logs, "supervisor.log")})
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +122,7 @@ func startWith(t *testing.T, life time.Duration, objects ...runtime.Object) *fix
 		Kubeconfig: func(tokenFile, namespace string) ([]byte, error) {
 			return []byte("token from " + filepath.Base(tokenFile) + ", namespace " + namespace), nil
 		},
-		Binaries: map[string]string{"agent": called(t, "agent")}, LogDir: f.logs, DataDir: filepath.Join(f.data, "pods"),
+		Binaries: map[string]string{"agent": called(t, "agent"), "gone": "/no/such/program"}, LogDir: f.logs, DataDir: filepath.Join(f.data, "pods"),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -297,16 +308,13 @@ func TestAPodWithoutAProcessRunsAtOnce(t *testing.T) {
 
 func TestAStatusThatCouldNotBeWrittenIsWrittenLater(t *testing.T) {
 	f := start(t)
-	var refused atomic.Int32
-	f.client.PrependReactor("patch", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
-		return refused.Add(1) <= 3, nil, errors.New("the server is away")
-	})
+	f.refusals.Store(3)
 	plain := agentPod("ready")
 	plain.Spec.Containers[0].Command = nil
 	f.create(t, plain)
 	f.expect(t, "Running, running, ready true")
 	f.remove(t)
-	refused.Store(0)
+	f.refusals.Store(3)
 	f.create(t, agentPod("ready", withUID("u2")))
 	f.expect(t, "Running, running, ready true")
 }
@@ -405,7 +413,7 @@ func TestAPodOnItsWayOutIsDeletedForGood(t *testing.T) {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return fmt.Errorf("still there: %v", err)
+		return fmt.Errorf("still there: %s", fmt.Sprint(err))
 	})
 	var deletions []metav1.DeleteOptions
 	for _, action := range f.client.Actions() {
@@ -443,7 +451,6 @@ func TestAnAccountWithoutATokenIsTold(t *testing.T) {
 
 func TestAProgramThatIsNotThereIsTold(t *testing.T) {
 	f := start(t)
-	f.runner.options.Binaries["gone"] = "/no/such/program"
 	f.create(t, agentPod("ready", func(p *corev1.Pod) { p.Spec.Containers[0].Command = []string{"gone"} }))
 	f.expect(t, "Running, waiting: RunContainerError: starting /no/such/program: fork/exec /no/such/program: no such file or directory")
 }

@@ -160,9 +160,7 @@ func (c *Client) forget(id int64, err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.replies, id)
-	if _, starting := c.processes[id]; starting {
-		delete(c.processes, id)
-	}
+	delete(c.processes, id) // there only if it was a start
 	return err
 }
 

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 		KillOwnGroup()
 		os.Exit(0)
 	case "echo":
-		fmt.Println("arguments", os.Args[1:], "environment", os.Environ())
+		fmt.Fprintln(os.Stdout, "arguments", os.Args[1:], "environment", os.Environ())
 		dir, err := os.Getwd()
 		fmt.Fprintln(os.Stderr, "folder", dir, err)
 		os.Exit(0)
@@ -34,14 +34,14 @@ func TestMain(m *testing.M) {
 		os.Exit(3)
 	case "wait":
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGUSR1) // or Go calls waiting for nothing a deadlock
-		fmt.Println("waiting")
+		fmt.Fprintln(os.Stdout, "waiting")
 		select {}
 	case "polite":
 		asked := make(chan os.Signal, 1)
 		signal.Notify(asked, syscall.SIGTERM)
-		fmt.Println("waiting")
+		fmt.Fprintln(os.Stdout, "waiting")
 		<-asked
-		fmt.Println("bye")
+		fmt.Fprintln(os.Stdout, "bye")
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
@@ -146,7 +146,7 @@ func ended(t *testing.T, p *Process) Status {
 // gone says whether there is no such process.
 func gone(pid int) error {
 	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
-		return fmt.Errorf("process %d: %v", pid, err)
+		return fmt.Errorf("process %d: %s", pid, fmt.Sprint(err))
 	}
 	return nil
 }
