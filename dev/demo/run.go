@@ -136,8 +136,17 @@ func installCRDs(ctx context.Context, cluster *plane.Cluster) error {
 	return helm.Release{Config: cluster.Config(), Chart: "fleet-crd", Name: "fleet-crd", Namespace: names.SystemNamespace}.Install(ctx)
 }
 
+// crdSettling is how long an API server holds back the first objects of a kind whose CRD has just
+// appeared. A hub's CRDs are there long before its first cluster, so this is none of a cluster's time.
+const crdSettling = 2 * time.Second
+
 func (d *demo) installController(ctx context.Context) error {
 	hub := d.plane.Hub
+	select {
+	case <-time.After(crdSettling):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	if err := d.hub.EnsureNamespace(ctx, workspace); err != nil {
 		return err
 	}
