@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
+	"helm.sh/helm/v3/pkg/lint"
+	"helm.sh/helm/v3/pkg/lint/support"
 
 	"sigs.k8s.io/yaml"
 
@@ -130,4 +132,81 @@ func TestEmbeddedChartsAreComplete(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLint is `helm lint`.
+func TestLint(t *testing.T) {
+	tests := map[string]struct{ chart, values string }{
+		"fleet-crd":              {chart: "fleet-crd"},
+		"fleet":                  {chart: "fleet"},
+		"fleet, all of it":       {chart: "fleet", values: controllersReleases()["everything"].values},
+		"fleet-agent":            {chart: "fleet-agent", values: tokenValues},
+		"fleet-agent, all of it": {chart: "fleet-agent", values: agentReleases()["everything"].values},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			values := map[string]any{}
+			if err := yaml.Unmarshal([]byte(test.values), &values); err != nil {
+				t.Fatal(err)
+			}
+			for _, message := range lint.All(test.chart, values, "cattle-fleet-system", true).Messages {
+				if message.Severity > support.InfoSev {
+					t.Error(message)
+				}
+			}
+		})
+	}
+}
+
+// TestEveryValueIsDocumented looks for each key the schema knows in values.yaml, as a key or in a comment.
+func TestEveryValueIsDocumented(t *testing.T) {
+	for _, name := range []string{"fleet", "fleet-agent"} {
+		loaded, err := agentchart.Load(charts.FS, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var schema map[string]any
+		if err := yaml.Unmarshal(loaded.Schema, &schema); err != nil {
+			t.Fatal(err)
+		}
+		text, err := fs.ReadFile(charts.FS, name+"/values.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Fields of Kubernetes types are Kubernetes' to explain.
+		known := []string{
+			"additionalProperties", "claims", "effect", "key", "nodeAffinity", "operator", "podAffinity", "podAntiAffinity",
+			"tolerationSeconds", "value", "valueFrom",
+		}
+		for _, key := range keysOf(schema) {
+			if !slices.Contains(known, key) && !strings.Contains(string(text), key) {
+				t.Errorf("%s/values.yaml does not say what %q is", name, key)
+			}
+		}
+	}
+}
+
+// keysOf are the names of all properties below a schema, sorted.
+func keysOf(schema any) []string {
+	found := map[string]string{}
+	var walk func(any)
+	walk = func(node any) {
+		switch node := node.(type) {
+		case map[string]any:
+			if properties, ok := node["properties"].(map[string]any); ok {
+				for key := range properties {
+					found[key] = ""
+				}
+			}
+			for _, child := range node {
+				walk(child)
+			}
+		case []any:
+			for _, child := range node {
+				walk(child)
+			}
+		}
+	}
+	walk(schema)
+	return sorted(found)
 }

@@ -8,10 +8,12 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/fleet-hub/fleet/e2e/framework/helm"
 	"github.com/fleet-hub/fleet/internal/agentchart"
+	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/names"
@@ -54,19 +56,7 @@ func TestAnAgentChangesHandsWithoutARestart(t *testing.T) {
 	}
 	expectSame(t, "helm upgrade", installed, deploymentIn(t, client, namespace))
 
-	downstream, err := kube.NewDownstream(hub.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer downstream.Close()
-	settings := settingsOf(t, "", fleet.ClusterSpec{AgentNamespace: namespace})
-	bundle, err := agentchart.Render(settings)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := downstream.Apply(t.Context(), bundle...); err != nil {
-		t.Fatal(err)
-	}
+	applyAsTheHub(t, hub.Config(), settingsOf(t, "", fleet.ClusterSpec{AgentNamespace: namespace}))
 	expectSame(t, "the hub's apply", installed, deploymentIn(t, client, namespace))
 	account, err := client.CoreV1().ServiceAccounts(namespace).Get(t.Context(), "default", metav1.GetOptions{})
 	if err != nil {
@@ -74,6 +64,24 @@ func TestAnAgentChangesHandsWithoutARestart(t *testing.T) {
 	}
 	if account.AutomountServiceAccountToken == nil || *account.AutomountServiceAccountToken {
 		t.Error("after the hub's apply the account default still has its token mounted")
+	}
+}
+
+// applyAsTheHub does what an import does when the agent keeps its identity.
+func applyAsTheHub(t *testing.T, cluster *rest.Config, settings handshake.AgentValues) {
+	t.Helper()
+	settings.Config = &config.Agent{AgentTLSMode: config.TLSModeSystemStore}
+	rendered, err := agentchart.Render(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	downstream, err := kube.NewDownstream(cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer downstream.Close()
+	if err := downstream.Apply(t.Context(), rendered...); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -27,7 +27,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-var control = plane.Share(plane.Options{}) //nolint:gochecknoglobals // one API server for the tests of the package
+var control = plane.Share(plane.Options{})
 
 func TestMain(m *testing.M) { os.Exit(control.Main(m)) }
 
