@@ -157,7 +157,10 @@ func TestNothingIsLeftAfterStop(t *testing.T) {
 	if err := runAgentPod(ctx, p.Hub); err != nil {
 		t.Fatal(err)
 	}
-	cancel() // the end of the context is the end of the plane, too
+	cancel() // the end of the context of the start is not the plane's
+	if _, err := clientFor(t, p.Hub).Discovery().ServerVersion(); err != nil {
+		t.Errorf("after the end of the context: %v", err)
+	}
 	for range 2 {
 		if err := p.Stop(); err != nil {
 			t.Fatal(err)

@@ -78,8 +78,9 @@ type Plane struct {
 }
 
 // Start starts a hub and downstream clusters, and returns when each of them answers, has run the
-// hook and has a working controller-manager. The plane ends with Stop, with ctx, or with the
-// process. An error names the component, quotes its last lines and says where the logs are.
+// hook and has a working controller-manager. ctx bounds the start only (a suite's set-up often has
+// one that ends with the set-up); the plane ends with Stop or with the process. An error names the
+// component, quotes its last lines and says where the logs are.
 //
 // The first Start on a machine builds Kubernetes, which takes minutes and is told to Options.Progress.
 func Start(ctx context.Context, options Options) (*Plane, error) {
@@ -93,7 +94,6 @@ func Start(ctx context.Context, options Options) (*Plane, error) {
 	if err := p.start(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("%w\nlogs: %s", err, p.LogDir), p.Stop())
 	}
-	context.AfterFunc(ctx, func() { _ = p.Stop() }) // whoever waits for it calls Stop, and gets its error
 	return p, nil
 }
 
