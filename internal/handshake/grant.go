@@ -107,6 +107,8 @@ func Grant(in GrantInput) GrantOutcome {
 		return rejected(fleet.ReasonClientIDMissing, "the request has no clientID: set one in the agent's values, or leave it to the agent, which takes the UID of its kube-system namespace")
 	case cluster == nil && in.Derived != nil:
 		return rejected(fleet.ReasonClientIDTaken, "a Cluster of the name that belongs to this clientID exists with another clientID: rename that Cluster, or create one with this clientID")
+	case answersAnother(in):
+		return rejected(fleet.ReasonCredentialTaken, "another request with this clientID and clientRandom was answered: ask with another clientRandom")
 	case cluster == nil:
 		return GrantOutcome{Stage: GrantAwaitingCluster, CreateCluster: newCluster(in)}
 	}
@@ -244,6 +246,17 @@ func answered(in GrantInput) bool {
 	}
 	credential, err := ParseCredential(in.Credential.Data)
 	return err == nil && works(credential.Token, string(in.Account.UID), in.Now)
+}
+
+// answersAnother says whether the credential that this request would get is the answer to another one. Were it
+// written anew, the two would take turns; were its reading granted, whoever copied a request could read the answer.
+func answersAnother(in GrantInput) bool {
+	if in.Credential == nil {
+		return false
+	}
+	name := in.Credential.Annotations[fleet.AnnotationClusterRegistration]
+	namespace := in.Credential.Annotations[fleet.AnnotationClusterRegistrationNamespace]
+	return name != "" && (name != in.Request.Name || namespace != in.Request.Namespace)
 }
 
 // superseded are the older requests of the same client, once the agent was seen with the new credential.

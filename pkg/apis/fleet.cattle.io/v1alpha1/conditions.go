@@ -88,6 +88,8 @@ const (
 	ReasonClientIDAmbiguous = "ClientIDAmbiguous"
 	// ReasonClientIDTaken means that a Cluster of the name that the client ID gives has another client ID.
 	ReasonClientIDTaken = "ClientIDTaken"
+	// ReasonCredentialTaken means that another request with the same client ID and random was answered.
+	ReasonCredentialTaken = "CredentialTaken"
 	// ReasonSecretNameTaken means that a Secret of the token's name belongs to somebody else and is left alone.
 	ReasonSecretNameTaken = "SecretNameTaken"
 	// ReasonManagedElsewhere means that another manager owns the object and Fleet leaves it alone.

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
@@ -32,6 +33,9 @@ const (
 	// pendingDelay is for a token Secret that is being filled.
 	pendingDelay = 500 * time.Millisecond
 )
+
+// errAnswersAnother means that the credential's name is taken by the answer to another request.
+var errAnswersAnother = errors.New("the credential is the answer to another request")
 
 type handler struct {
 	app    *app.Context
@@ -76,6 +80,10 @@ func (h *handler) onChange(ctx context.Context, key string, request *fleet.Clust
 func (h *handler) act(ctx context.Context, request *fleet.ClusterRegistration, out handshake.GrantOutcome) error {
 	if out.Stage == handshake.GrantLeaving {
 		return h.revoke(reconcile.OwnerOf(gvk(), request), request.Namespace, request.Name)
+	}
+	if out.Stage == handshake.GrantRejected {
+		// The right to read is given early, before it is known whose the answer will be.
+		return errors.Join(h.dropReader(types.NamespacedName{Namespace: request.Namespace, Name: request.Name}), h.report(request, out))
 	}
 	if out.CreateCluster != nil {
 		h.app.Log.Info("cluster created for its agent", "cluster", out.CreateCluster.Namespace+"/"+out.CreateCluster.Name)
@@ -164,6 +172,9 @@ func (h *handler) write(secret *corev1.Secret) error {
 	live, err := h.app.CredentialSecrets.Get(secret.Namespace, secret.Name, metav1.GetOptions{})
 	if err != nil {
 		return err
+	}
+	if others := requestOf(live); len(others) > 0 && others[0] != requestOf(secret)[0] {
+		return errAnswersAnother // the cache will say so soon
 	}
 	live = live.DeepCopy()
 	live.Data, live.Labels, live.Annotations = secret.Data, secret.Labels, secret.Annotations

@@ -412,3 +412,74 @@ func TestConditions(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// Two requests with one client ID and one random have one credential between them: whoever came first is answered.
+func TestTwoRequestsForOneCredential(t *testing.T) {
+	tests := map[string]func(*fleet.ClusterRegistration){
+		"asked for twice":             func(r *fleet.ClusterRegistration) { r.Name, r.UID = "r2", "u-r2" },
+		"copied to another workspace": func(r *fleet.ClusterRegistration) { r.Namespace, r.UID = "ws2", "u-r2" },
+	}
+	for name, modify := range tests {
+		t.Run(name, func(t *testing.T) {
+			second := request(modify)
+			hub := grantedHub(t, second,
+				cluster(func(c *fleet.Cluster) { c.Namespace, c.Status.Namespace = "ws2", "cluster-ws2-c1" }),
+				&fleet.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: "ws2", Name: "t1", UID: "u-t2"}})
+			before := apptest.MustGet[*corev1.Secret](t, hub, registration, credential)
+			for range 4 {
+				if err := hub.Handle(requests, second.Namespace+"/"+second.Name); err != nil {
+					t.Fatal(err)
+				}
+				hub.Sync()
+				handle(t, hub)
+				hub.Sync()
+			}
+			after := apptest.MustGet[*corev1.Secret](t, hub, registration, credential)
+			if diff := cmp.Diff(before, after); diff != "" {
+				t.Errorf("the first one's credential (-before +after):\n%s", diff)
+			}
+			for _, line := range hub.Requests() {
+				if strings.HasPrefix(line, "mint ") || strings.Contains(line, registration) {
+					t.Errorf("the second one caused %s", line)
+				}
+			}
+			got := apptest.MustGet[*fleet.ClusterRegistration](t, hub, second.Namespace, second.Name)
+			condition := fleet.GetCondition(got.Status.Conditions, fleet.ConditionGranted)
+			if got.Status.Granted || condition == nil || condition.Reason != fleet.ReasonCredentialTaken {
+				t.Errorf("granted %v, condition %+v", got.Status.Granted, condition)
+			}
+		})
+	}
+}
+
+// Both were looked at before either was answered.
+func TestTwoRequestsForOneCredentialAtTheSameTime(t *testing.T) {
+	second := request(func(r *fleet.ClusterRegistration) { r.Name, r.UID = "r2", "u-r2" })
+	hub := start(t, request(), second, cluster(), asked())
+	both := func() error {
+		return errors.Join(hub.Handle(requests, "ws/r1"), hub.Handle(requests, "ws/r2"))
+	}
+	if err := both(); err != nil {
+		t.Fatal(err)
+	}
+	hub.Sync()
+	if err := both(); !errors.Is(err, errAnswersAnother) { // the second one has not seen the credential
+		t.Fatalf("error %v, want %v", err, errAnswersAnother)
+	}
+	expectCredential(t, hub)
+	hub.Sync()
+	if err := both(); err != nil {
+		t.Fatal(err)
+	}
+	expectCredential(t, hub)
+	expectStatus(t, hub, "c1", true, genericcondition.GenericCondition{Status: "True"})
+	if apptest.Get[*rbacv1.Role](hub, registration, "r2-creds") != nil || apptest.Get[*rbacv1.RoleBinding](hub, registration, "r2-creds") != nil {
+		t.Error("the second one may read what the first one was answered")
+	}
+	hub.Sync()
+	hub.Requests()
+	if err := both(); err != nil {
+		t.Fatal(err)
+	}
+	expectRequests(t, hub)
+}
