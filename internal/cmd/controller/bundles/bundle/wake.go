@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
@@ -124,14 +125,24 @@ func (h *handler) onGroup(change queue.Change[*fleet.ClusterGroup]) {
 	}
 }
 
-// onDeployment brings back what somebody deleted, and lets a Bundle go after its last one.
+// onDeployment brings back what somebody deleted, and lets a Bundle go after its last
+// one. Where it was another Bundle's, the place is free for one of that name.
 func (h *handler) onDeployment(change queue.Change[*fleet.BundleDeployment]) {
+	gone := change.Old
 	if change.New != nil {
 		return
 	}
-	h.memo.forgetSecret(change.Old.UID)
-	if bundle := index.BundleOf(change.Old); bundle.Name != "" {
+	h.memo.forgetSecret(gone.UID)
+	bundle := index.BundleOf(gone)
+	if bundle.Name != "" {
 		h.queue.Add(bundle)
+	}
+	clusters, err := h.app.Clusters.Cache().GetByIndex(index.ClustersByNamespace, gone.Namespace)
+	if err != nil {
+		return
+	}
+	for _, cluster := range clusters {
+		h.queue.Add(types.NamespacedName{Namespace: cluster.Namespace, Name: gone.Name})
 	}
 }
 

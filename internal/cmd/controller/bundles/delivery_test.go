@@ -1,0 +1,247 @@
+package bundles_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/e2e/framework/client"
+	"github.com/fleet-hub/fleet/internal/content"
+	"github.com/fleet-hub/fleet/internal/targeting"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func TestABundleReachesItsClusters(t *testing.T) {
+	w := newWorld(t)
+	names := []string{"one", "two", "three"}
+	for _, name := range names {
+		w.cluster(t, name, map[string]string{"n": name})
+	}
+	b := w.bundle(t, "web", everywhere, values("name", "${ .ClusterLabels.n }"))
+	for _, name := range names {
+		bd := w.deployment(t, "web", name, "its BundleDeployment", exists)
+		manifestID := content.Manifest{Resources: b.Spec.Resources}.ID()
+		if id, _ := content.SplitDeploymentID(bd.Spec.DeploymentID); id != manifestID || bd.Labels[fleet.LabelContentName] != manifestID {
+			t.Errorf("%s: deployment ID %s and label %s, want manifest %s", name, bd.Spec.DeploymentID, bd.Labels[fleet.LabelContentName], manifestID)
+		}
+		w.expectSecret(t, bd, `{"name":"`+name+`"}`)
+	}
+	b = w.bundleThat(t, "web", "its finalizer", func(b *fleet.Bundle) bool { return slices.Contains(b.Finalizers, fleet.FinalizerBundle) })
+	stored := w.contentThat(t, content.Manifest{Resources: b.Spec.Resources}.ID(), func(c *fleet.Content) bool { return c.Status.ReferenceCount == 3 })
+	if _, err := content.Read(stored); err != nil {
+		t.Error(err)
+	}
+}
+
+// expectSecret waits for the values of a BundleDeployment and its owner.
+func (w *world) expectSecret(t *testing.T, bd *fleet.BundleDeployment, want string) {
+	t.Helper()
+	NewWithT(t).Eventually(func(g Gomega) {
+		secret, err := w.Kube.CoreV1().Secrets(bd.Namespace).Get(t.Context(), bd.Name, metav1.GetOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(secret.OwnerReferences).To(HaveExactElements(HaveField("UID", bd.UID)))
+		g.Expect(targeting.ReadValues(secret)).To(Equal(targeting.Values{Current: []byte(want), Staged: []byte(want)}))
+		g.Expect(targeting.ReadValues(secret).Hash()).To(Equal(bd.Spec.ValuesHash))
+	}).WithTimeout(patience).WithPolling(20 * time.Millisecond).Should(Succeed())
+}
+
+func (w *world) contentThat(t *testing.T, name string, done func(*fleet.Content) bool) *fleet.Content {
+	t.Helper()
+	c, err := client.Until(t.Context(), client.Await{From: w.Fleet, Resource: "contents", Name: name, For: "its content", Within: patience}, done)
+	must(t, err)
+	return c
+}
+
+// expectGone waits until a BundleDeployment is no longer there.
+func (w *world) expectGone(t *testing.T, bundle, cluster string) {
+	t.Helper()
+	NewWithT(t).Eventually(func(g Gomega) {
+		err := w.Get(t.Context(), client.BundleDeployments, w.namespaceOf(cluster), bundle, &fleet.BundleDeployment{})
+		g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "BundleDeployment %s in %s: %v", bundle, cluster, err)
+	}).WithTimeout(patience).WithPolling(20 * time.Millisecond).Should(Succeed())
+}
+
+// BenchmarkDelivery is from the creation of a Bundle to BundleDeployments in three
+// clusters, as an admin's client sees it.
+func BenchmarkDelivery(b *testing.B) {
+	w := newWorld(b)
+	clusters := []string{"one", "two", "three"}
+	for _, name := range clusters {
+		w.cluster(b, name, map[string]string{"n": name})
+	}
+	for i := 0; b.Loop(); i++ {
+		name := fmt.Sprint("b", i)
+		w.bundle(b, name, everywhere, values("name", "${ .ClusterLabels.n }"))
+		for _, cluster := range clusters {
+			for w.Get(b.Context(), client.BundleDeployments, w.namespaceOf(cluster), name, &fleet.BundleDeployment{}) != nil {
+				if b.Context().Err() != nil {
+					b.Fatal(b.Context().Err())
+				}
+			}
+		}
+	}
+}
+
+func TestABundleFollowsItsClusters(t *testing.T) {
+	w := newWorld(t)
+	w.cluster(t, "one", map[string]string{"env": "prod"})
+	w.cluster(t, "two", map[string]string{"env": "dev"})
+	w.bundle(t, "web", func(b *fleet.Bundle) {
+		b.Spec.Targets = []fleet.BundleTarget{{ClusterSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}}}}
+	})
+	first := w.deployment(t, "web", "one", "the one that matches", exists)
+
+	w.patch(t, client.Clusters, "two", map[string]any{"metadata": map[string]any{"labels": map[string]any{"env": "prod"}}})
+	w.deployment(t, "web", "two", "one that matches now", exists)
+	w.patch(t, client.Clusters, "one", map[string]any{"metadata": map[string]any{"labels": map[string]any{"env": nil}}})
+	w.expectGone(t, "web", "one")
+
+	w.patch(t, client.Clusters, "one", map[string]any{"metadata": map[string]any{"labels": map[string]any{"env": "prod"}}})
+	again := w.deployment(t, "web", "one", "the first again", func(bd *fleet.BundleDeployment) bool { return bd.UID != first.UID })
+
+	must(t, w.Delete(t.Context(), client.BundleDeployments, again.Namespace, again.Name))
+	w.deployment(t, "web", "one", "one that somebody deleted", func(bd *fleet.BundleDeployment) bool { return bd.UID != again.UID })
+
+	// A cluster that joins later.
+	w.cluster(t, "three", map[string]string{"env": "prod"})
+	w.deployment(t, "web", "three", "one that came later", exists)
+}
+
+func TestAGroupMovesABundle(t *testing.T) {
+	w := newWorld(t)
+	w.cluster(t, "one", map[string]string{"env": "prod"})
+	w.bundle(t, "web", func(b *fleet.Bundle) { b.Spec.Targets = []fleet.BundleTarget{{ClusterGroup: "prod"}} })
+	w.bundleThat(t, "web", "no cluster yet", func(b *fleet.Bundle) bool { return b.Status.Display.ReadyClusters == "0/0" })
+	group := &fleet.ClusterGroup{ObjectMeta: metav1.ObjectMeta{Namespace: w.workspace, Name: "prod"}}
+	group.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}}
+	must(t, w.Create(t.Context(), client.ClusterGroups, group))
+	w.deployment(t, "web", "one", "that of a member", exists)
+	must(t, w.Delete(t.Context(), client.ClusterGroups, w.workspace, "prod"))
+	w.expectGone(t, "web", "one")
+}
+
+func TestAChangeOfTheBundle(t *testing.T) {
+	w := newWorld(t)
+	w.cluster(t, "one", map[string]string{"n": "1"})
+	w.bundle(t, "web", to("one"), values("a", 1))
+	before := w.deployment(t, "web", "one", "the first state", exists)
+	w.expectSecret(t, before, `{"a":1}`)
+
+	w.patch(t, client.Bundles, "web", map[string]any{
+		"metadata": map[string]any{"labels": map[string]any{"team": "a", "fleet.cattle.io/created-by-display-name": "me"}},
+		"spec":     map[string]any{"helm": map[string]any{"values": map[string]any{"a": 2}}},
+	})
+	after := w.deployment(t, "web", "one", "the new state", func(bd *fleet.BundleDeployment) bool {
+		return bd.Spec.DeploymentID != before.Spec.DeploymentID && bd.Labels["team"] == "a" && bd.Labels[fleet.LabelCreatedByDisplayName] == ""
+	})
+	if after.UID != before.UID || after.Spec.StagedDeploymentID != after.Spec.DeploymentID {
+		t.Errorf("the BundleDeployment was replaced, or not promoted: %+v", after)
+	}
+	w.expectSecret(t, after, `{"a":2}`)
+
+	w.patch(t, client.Bundles, "web", map[string]any{"spec": map[string]any{"helm": map[string]any{"values": nil}}})
+	w.deployment(t, "web", "one", "no values", func(bd *fleet.BundleDeployment) bool { return bd.Spec.ValuesHash == "" })
+	NewWithT(t).Eventually(func(g Gomega) {
+		_, err := w.Kube.CoreV1().Secrets(after.Namespace).Get(t.Context(), "web", metav1.GetOptions{})
+		g.Expect(apierrors.IsNotFound(err)).To(BeTrue())
+	}).WithTimeout(patience).Should(Succeed())
+	// A Content that is still needed is brought back.
+	manifest := content.Manifest{Resources: []fleet.BundleResource{{Name: "cm.yaml", Content: "# " + w.workspace + "/web\n"}}}
+	stored := w.contentThat(t, manifest.ID(), func(*fleet.Content) bool { return true })
+	must(t, w.Fleet.Delete().Resource("contents").Name(stored.Name).Do(t.Context()).Error())
+	w.contentThat(t, manifest.ID(), func(c *fleet.Content) bool { return c.UID != stored.UID && c.Status.ReferenceCount == 1 })
+}
+
+func TestAPausedBundle(t *testing.T) {
+	w := newWorld(t)
+	w.cluster(t, "one", map[string]string{"n": "1"})
+	w.bundle(t, "web", to("one"), values("a", 1))
+	before := w.deployment(t, "web", "one", "the first state", exists)
+	w.expectSecret(t, before, `{"a":1}`)
+	w.patch(t, client.Bundles, "web", map[string]any{"spec": map[string]any{"paused": true, "helm": map[string]any{"values": map[string]any{"a": 2}}}})
+	staged := w.deployment(t, "web", "one", "the staged state", func(bd *fleet.BundleDeployment) bool {
+		return bd.Spec.Paused && bd.Spec.StagedDeploymentID != before.Spec.StagedDeploymentID
+	})
+	if staged.Spec.DeploymentID != before.Spec.DeploymentID || staged.Spec.WaitingForValues {
+		t.Errorf("a change reached the agent while paused: %+v", staged.Spec)
+	}
+	secret, err := w.Kube.CoreV1().Secrets(staged.Namespace).Get(t.Context(), "web", metav1.GetOptions{})
+	must(t, err)
+	want := targeting.Values{Current: []byte(`{"a":1}`), Staged: []byte(`{"a":2}`)}
+	NewWithT(t).Expect(targeting.ReadValues(secret)).To(Equal(want))
+
+	w.patch(t, client.Bundles, "web", map[string]any{"spec": map[string]any{"paused": false}})
+	promoted := w.deployment(t, "web", "one", "the promoted state", func(bd *fleet.BundleDeployment) bool {
+		return !bd.Spec.Paused && bd.Spec.DeploymentID == staged.Spec.StagedDeploymentID
+	})
+	w.expectSecret(t, promoted, `{"a":2}`)
+}
+
+func TestABundleLeaves(t *testing.T) {
+	w := newWorld(t)
+	w.cluster(t, "one", map[string]string{"n": "1"})
+	w.cluster(t, "two", nil)
+	w.bundle(t, "web", everywhere, values("a", 1))
+	w.deployment(t, "web", "one", "the first", exists)
+	w.deployment(t, "web", "two", "the second", exists)
+	must(t, w.Delete(t.Context(), client.Bundles, w.workspace, "web"))
+	NewWithT(t).Eventually(func(g Gomega) {
+		err := w.Get(t.Context(), client.Bundles, w.workspace, "web", &fleet.Bundle{})
+		g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "the Bundle: %v", err)
+		for _, cluster := range []string{"one", "two"} {
+			err := w.Get(t.Context(), client.BundleDeployments, w.namespaceOf(cluster), "web", &fleet.BundleDeployment{})
+			g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "in %s: %v", cluster, err)
+			_, err = w.Kube.CoreV1().Secrets(w.namespaceOf(cluster)).Get(t.Context(), "web", metav1.GetOptions{})
+			g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "values in %s: %v", cluster, err)
+		}
+	}).WithTimeout(patience).WithPolling(20 * time.Millisecond).Should(Succeed())
+}
+
+// What runs on a cluster that is deleted stays as it is: others take its rights and
+// its namespace away first.
+func TestAClusterThatIsDeletedKeepsItsDeployments(t *testing.T) {
+	w := newWorld(t)
+	c := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{
+		Namespace: w.workspace, Name: "one", Labels: map[string]string{"n": "1"}, Finalizers: []string{fleet.FinalizerCluster},
+	}}
+	must(t, w.Create(t.Context(), client.Clusters, c))
+	must(t, w.EnsureNamespace(t.Context(), w.namespaceOf("one")))
+	w.patchStatus(t, client.Clusters, w.workspace, "one", map[string]any{"namespace": w.namespaceOf("one")})
+	w.cluster(t, "two", nil)
+	w.bundle(t, "web", everywhere)
+	before := w.deployment(t, "web", "one", "the one that stays", exists)
+	w.deployment(t, "web", "two", "the other", exists)
+
+	must(t, w.Delete(t.Context(), client.Clusters, w.workspace, "one"))
+	w.patch(t, client.Bundles, "web", map[string]any{"spec": map[string]any{"forceSyncGeneration": 2}})
+	w.deployment(t, "web", "two", "the change", func(bd *fleet.BundleDeployment) bool { return bd.Spec.Options.ForceSyncGeneration == 2 })
+	w.bundleThat(t, "web", "one cluster less", func(b *fleet.Bundle) bool { return b.Status.Summary.DesiredReady == 1 })
+	after := w.deployment(t, "web", "one", "the one that stays", exists)
+	if after.ResourceVersion != before.ResourceVersion && (after.Spec.DeploymentID != before.Spec.DeploymentID || after.DeletionTimestamp != nil) {
+		t.Errorf("the BundleDeployment of a deleted Cluster was touched: %+v", after)
+	}
+
+	w.patch(t, client.Clusters, "one", map[string]any{"metadata": map[string]any{"finalizers": nil}})
+	w.expectGone(t, "web", "one")
+}
+
+func TestLabelsOfABundleDeployment(t *testing.T) {
+	w := newWorld(t)
+	w.cluster(t, "one", nil)
+	b := w.bundle(t, "web", to("one"), func(b *fleet.Bundle) { b.Labels = map[string]string{"team": "a", "objectset.rio.cattle.io/hash": "h"} })
+	bd := w.deployment(t, "web", "one", "its BundleDeployment", exists)
+	want := map[string]string{
+		"team": "a", "fleet.cattle.io/managed": "true", "fleet.cattle.io/bundle-name": "web", "fleet.cattle.io/bundle-namespace": w.workspace,
+		"fleet.cattle.io/cluster": "one", "fleet.cattle.io/cluster-namespace": w.workspace,
+		"fleet.cattle.io/content-name": content.Manifest{Resources: b.Spec.Resources}.ID(),
+	}
+	if !maps.Equal(want, bd.Labels) {
+		t.Errorf("labels = %v, want %v", bd.Labels, want)
+	}
+}
