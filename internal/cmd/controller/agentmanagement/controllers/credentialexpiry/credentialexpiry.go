@@ -9,20 +9,27 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/rancher/wrangler/v3/pkg/generic"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-type handler struct{ app *app.Context }
+type handler struct {
+	app      *app.Context
+	roles    generic.CacheInterface[*rbacv1.Role]
+	bindings generic.CacheInterface[*rbacv1.RoleBinding]
+}
 
 // Register watches the Secrets of the registration namespace.
 func Register(ctx context.Context, a *app.Context) error {
-	h := &handler{app: a}
+	h := &handler{app: a, roles: a.Roles.Cache(), bindings: a.RoleBindings.Cache()}
 	a.CredentialSecrets.OnChange(ctx, "credential-expiry", func(_ string, secret *corev1.Secret) (*corev1.Secret, error) {
 		return secret, h.onChange(secret)
 	})
@@ -39,27 +46,38 @@ func (h *handler) onChange(secret *corev1.Secret) error {
 		return nil
 	}
 	h.app.Log.Info("credential expired", "secret", secret.Namespace+"/"+secret.Name, "cluster", secret.Labels[fleet.LabelCluster])
-	var readerErr error
-	if reader := readerOf(secret); reader != "" {
-		readerErr = errors.Join(
-			ignoreGone(h.app.RoleBindings.Delete(secret.Namespace, reader, &metav1.DeleteOptions{})),
-			ignoreGone(h.app.Roles.Delete(secret.Namespace, reader, &metav1.DeleteOptions{})),
-		)
-	}
-	err := errors.Join(readerErr, ignoreGone(h.app.CredentialSecrets.Delete(secret.Namespace, secret.Name, &metav1.DeleteOptions{})))
-	if err != nil {
+	if err := h.end(secret); err != nil {
 		return fmt.Errorf("ending credential %s: %w", secret.Name, err)
 	}
 	return nil
 }
 
-// readerOf is the name of the Role and RoleBinding that made the Secret readable, empty for a Secret
-// that does not say which request it answered.
-func readerOf(secret *corev1.Secret) string {
-	if request := secret.Annotations[fleet.AnnotationClusterRegistration]; request != "" {
-		return handshake.ReaderName(request)
+// end deletes the Secret last: it is what tells of the others, should one of them stay.
+func (h *handler) end(secret *corev1.Secret) error {
+	if err := h.dropReader(secret); err != nil {
+		return err
 	}
-	return ""
+	return ignoreGone(h.app.CredentialSecrets.Delete(secret.Namespace, secret.Name, &metav1.DeleteOptions{}))
+}
+
+// dropReader deletes the RoleBinding and the Role that made the Secret readable, unless they are those of a
+// request of the same name in another workspace. A Secret that does not say which request it answered has none.
+func (h *handler) dropReader(secret *corev1.Secret) error {
+	request, workspace := secret.Annotations[fleet.AnnotationClusterRegistration], secret.Annotations[fleet.AnnotationClusterRegistrationNamespace]
+	if request == "" {
+		return nil
+	}
+	name := handshake.ReaderName(request)
+	binding, bindingErr := reconcile.Optional(h.bindings.Get(secret.Namespace, name))
+	role, roleErr := reconcile.Optional(h.roles.Get(secret.Namespace, name))
+	failures := []error{bindingErr, roleErr}
+	if binding != nil && binding.Annotations[fleet.AnnotationClusterRegistrationNamespace] == workspace {
+		failures = append(failures, ignoreGone(h.app.RoleBindings.Delete(binding.Namespace, binding.Name, &metav1.DeleteOptions{})))
+	}
+	if role != nil && role.Annotations[fleet.AnnotationClusterRegistrationNamespace] == workspace {
+		failures = append(failures, ignoreGone(h.app.Roles.Delete(role.Namespace, role.Name, &metav1.DeleteOptions{})))
+	}
+	return errors.Join(failures...)
 }
 
 func ignoreGone(err error) error {
