@@ -5,12 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
-
-	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/names"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // The agent's patience.
@@ -263,48 +258,4 @@ func turnedAway(in AgentState) AgentStep {
 	}
 	return AgentStep{Stage: GiveUp, Err: fmt.Errorf("%w (ClusterRegistrationToken %q in namespace %q): it has expired or was deleted; %s",
 		ErrTokenRejected, in.Bootstrap.TokenName, in.Bootstrap.ClusterNamespace, remedyBootstrap)}
-}
-
-// RequestInput is what an agent's ClusterRegistration is made of.
-type RequestInput struct {
-	Bootstrap Bootstrap
-	Config    config.Agent
-	// SystemUID is the UID of the downstream namespace kube-system, the client ID where none is configured.
-	SystemUID string
-	// Random is the request's own random part, 54 characters.
-	Random string
-	// Pod is the agent's host name; empty or not a label value: left out.
-	Pod string
-}
-
-// AgentRequest is the ClusterRegistration that asks for an identity (registration.md §6.2). The hub names
-// it. The label with the token's name is what lets the hub show the credential to the token's account; a
-// name that is no label value cannot be told that way, and the label is left out.
-func AgentRequest(in RequestInput) *fleet.ClusterRegistration {
-	request := &fleet.ClusterRegistration{
-		TypeMeta:   metav1.TypeMeta{APIVersion: fleet.SchemeGroupVersion.String(), Kind: "ClusterRegistration"},
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "request-", Namespace: in.Bootstrap.ClusterNamespace},
-		Spec: fleet.ClusterRegistrationSpec{
-			ClientID:      in.Config.ClientID,
-			ClientRandom:  in.Random,
-			ClusterLabels: map[string]string{},
-		},
-	}
-	if request.Spec.ClientID == "" {
-		request.Spec.ClientID = in.SystemUID
-	}
-	if isLabelValue(in.Bootstrap.TokenName) {
-		request.Labels = map[string]string{fleet.LabelRegistrationToken: in.Bootstrap.TokenName}
-	}
-	for key, value := range in.Config.Labels {
-		request.Spec.ClusterLabels[key] = value
-	}
-	if isLabelValue(in.Pod) {
-		request.Spec.ClusterLabels[fleet.LabelCreatedByAgentPod] = in.Pod
-	}
-	return request
-}
-
-func isLabelValue(s string) bool {
-	return s != "" && len(validation.IsValidLabelValue(s)) == 0
 }

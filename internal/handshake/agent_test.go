@@ -1,7 +1,6 @@
 package handshake
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,10 +8,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/fleet-hub/fleet/internal/config"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 const agentHub = "https://hub.example:6443"
@@ -350,40 +345,51 @@ func TestNextSentences(t *testing.T) {
 
 // Whatever is found, Next decides, keeps its secrets, and never acts on the wrong thing.
 func TestNextHoldsForEveryState(t *testing.T) {
-	for _, state := range everyAgentState() {
-		step := Next(state)
-		what := func() string { return fmt.Sprintf("%+v\nof %+v", step, state) }
-		if (step.Err != nil) != (step.Stage == GiveUp || step.Stage == AwaitBootstrap) {
-			t.Errorf("an error goes with giving up and with waiting for a human, and with nothing else: %s", what())
-		}
-		if step.Err != nil && strings.Contains(step.Err.Error(), "t0ps3cret") {
-			t.Errorf("the sentence shows the token: %s", what())
-		}
-		if (step.Awaited != "") != (step.Stage == Await) {
-			t.Errorf("only Await awaits: %s", what())
-		}
-		if step.DropBootstrap && step.Stage != Use {
-			t.Errorf("a bootstrap secret is dropped only beside an identity that works: %s", what())
-		}
-		if step.Store && (state.Credential == nil || state.Proof.Answer != Accepted) {
-			t.Errorf("only a proven credential is stored: %s", what())
-		}
-		if step.AskAgain && state.Stored == nil {
-			t.Errorf("there is nothing to ask about: %s", what())
-		}
-		if state.Stored != nil && state.Stored.Verdict.Answer == Unanswered && step.Stage == GiveUp {
-			t.Errorf("a hub that is down ended the process: %s", what())
-		}
-		if step.Stage == GiveUp && state.Running && state.Bootstrap == nil {
-			t.Errorf("a running agent left although a bootstrap secret may come: %s", what())
-		}
-		if step.Stage == Request && (state.Bootstrap == nil || state.ConfigProblem != nil) {
-			t.Errorf("there is nothing to register with: %s", what())
-		}
+	holds := map[string]func(in AgentState, step AgentStep) bool{
+		"an error goes with giving up and with waiting for a human, and with nothing else": func(_ AgentState, step AgentStep) bool {
+			return (step.Err != nil) == (step.Stage == GiveUp || step.Stage == AwaitBootstrap)
+		},
+		"no sentence shows the token": func(_ AgentState, step AgentStep) bool {
+			return step.Err == nil || !strings.Contains(step.Err.Error(), "t0ps3cret")
+		},
+		"only Await awaits": func(_ AgentState, step AgentStep) bool {
+			return (step.Awaited != "") == (step.Stage == Await)
+		},
+		"a bootstrap secret is dropped only beside an identity that works": func(_ AgentState, step AgentStep) bool {
+			return !step.DropBootstrap || step.Stage == Use
+		},
+		"only a proven credential is stored": func(in AgentState, step AgentStep) bool {
+			return !step.Store || in.Credential != nil && in.Proof.Answer == Accepted
+		},
+		"only what is stored is asked about": func(in AgentState, step AgentStep) bool {
+			return !step.AskAgain || in.Stored != nil
+		},
+		"a hub that is down ends no process": func(in AgentState, step AgentStep) bool {
+			return step.Stage != GiveUp || in.Stored == nil || in.Stored.Verdict.Answer != Unanswered
+		},
+		"a running agent stays where a bootstrap secret may come": func(in AgentState, step AgentStep) bool {
+			return step.Stage != GiveUp || !in.Running || in.Bootstrap != nil
+		},
+		"a request is made with a bootstrap secret and a configuration": func(in AgentState, step AgentStep) bool {
+			return step.Stage != Request || in.Bootstrap != nil && in.ConfigProblem == nil
+		},
+		"an identity that works is used": func(in AgentState, step AgentStep) bool {
+			return in.Stored == nil || in.Stored.Verdict.Answer != Accepted || step.Stage == Use && !step.Store
+		},
+	}
+	states := everyAgentState()
+	for name, hold := range holds {
+		t.Run(name, func(t *testing.T) {
+			for _, state := range states {
+				if step := Next(state); !hold(state, step) {
+					t.Fatalf("not so: %+v\nof %+v", step, state)
+				}
+			}
+		})
 	}
 }
 
-// everyState is each combination of the values that matter.
+// everyAgentState is each combination of the values that matter.
 func everyAgentState() []AgentState {
 	states := []AgentState{agentState()}
 	each := func(options ...func(*AgentState)) {
@@ -414,100 +420,4 @@ func everyAgentState() []AgentState {
 	each(nothing, agentRequested(0), agentRequested(time.Hour))
 	each(append(proofAs, nothing)...)
 	return states
-}
-
-func TestAgentRequest(t *testing.T) {
-	bootstrap := Bootstrap{ClusterNamespace: "fleet-default", TokenName: "swarm"}
-	tests := map[string]struct {
-		in   RequestInput
-		want *fleet.ClusterRegistration
-	}{
-		"the recorded request of an agent with a configuration": {
-			in: RequestInput{
-				Bootstrap: Bootstrap{ClusterNamespace: "fleet-default", TokenName: "import-token-east"},
-				Config:    config.Agent{ClientID: "kskbsmnqrf4zv8bx27pndmghfxxz9mxpd8mtccqdmnrvdwzslrxzlv", Labels: map[string]string{"env": "dev"}},
-				SystemUID: "not used",
-				Random:    "qbb5l298nn8sdtpknwcsg5tzfcdr6f9vpjhz6nxfq29jn4gthvm9pv",
-				Pod:       "fleet-agent-67c6bbb6d9-6448l",
-			},
-			want: agentRegistration("import-token-east", fleet.ClusterRegistrationSpec{
-				ClientID:     "kskbsmnqrf4zv8bx27pndmghfxxz9mxpd8mtccqdmnrvdwzslrxzlv",
-				ClientRandom: "qbb5l298nn8sdtpknwcsg5tzfcdr6f9vpjhz6nxfq29jn4gthvm9pv",
-				ClusterLabels: map[string]string{
-					"env": "dev", "fleet.cattle.io/created-by-agent-pod": "fleet-agent-67c6bbb6d9-6448l",
-				},
-			}),
-		},
-		"without a configured client ID it is the UID of kube-system": {
-			in: RequestInput{Bootstrap: bootstrap, SystemUID: "2f3ef2b9", Random: "r"},
-			want: agentRegistration("swarm", fleet.ClusterRegistrationSpec{
-				ClientID: "2f3ef2b9", ClientRandom: "r", ClusterLabels: map[string]string{},
-			}),
-		},
-		"without a token name there is no label": {
-			in: RequestInput{Bootstrap: Bootstrap{ClusterNamespace: "fleet-default"}, SystemUID: "u", Random: "r"},
-			want: agentRegistration("", fleet.ClusterRegistrationSpec{
-				ClientID: "u", ClientRandom: "r", ClusterLabels: map[string]string{},
-			}),
-		},
-		"a token name that is too long for a label is left out": {
-			in: RequestInput{
-				Bootstrap: Bootstrap{ClusterNamespace: "fleet-default", TokenName: strings.Repeat("t", 64)}, SystemUID: "u", Random: "r",
-			},
-			want: agentRegistration("", fleet.ClusterRegistrationSpec{
-				ClientID: "u", ClientRandom: "r", ClusterLabels: map[string]string{},
-			}),
-		},
-		"a host name that is no label value is left out": {
-			in: RequestInput{Bootstrap: bootstrap, SystemUID: "u", Random: "r", Pod: "my host"},
-			want: agentRegistration("swarm", fleet.ClusterRegistrationSpec{
-				ClientID: "u", ClientRandom: "r", ClusterLabels: map[string]string{},
-			}),
-		},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, AgentRequest(test.in)); diff != "" {
-				t.Errorf("request (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func agentRegistration(token string, spec fleet.ClusterRegistrationSpec) *fleet.ClusterRegistration {
-	request := &fleet.ClusterRegistration{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "fleet.cattle.io/v1alpha1", Kind: "ClusterRegistration"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", GenerateName: "request-"},
-		Spec:       spec,
-	}
-	if token != "" {
-		request.Labels = map[string]string{"fleet.cattle.io/registration-token": token}
-	}
-	return request
-}
-
-// The labels of the request are copies: whoever changes them changes nobody's configuration.
-func TestAgentRequestCopiesLabels(t *testing.T) {
-	labels := map[string]string{"env": "dev"}
-	request := AgentRequest(RequestInput{Config: config.Agent{Labels: labels}, Pod: "pod"})
-	request.Spec.ClusterLabels["env"] = "prod"
-	if diff := cmp.Diff(map[string]string{"env": "dev"}, labels); diff != "" {
-		t.Errorf("configuration (-want +got):\n%s", diff)
-	}
-}
-
-// What goes over the wire: nothing that the hub decides.
-func TestAgentRequestOnTheWire(t *testing.T) {
-	encoded, err := json.Marshal(AgentRequest(RequestInput{
-		Bootstrap: Bootstrap{ClusterNamespace: "fleet-default", TokenName: "t1"}, SystemUID: "u", Random: "r", Pod: "p",
-	}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	const want = `{"kind":"ClusterRegistration","apiVersion":"fleet.cattle.io/v1alpha1",` +
-		`"metadata":{"generateName":"request-","namespace":"fleet-default","labels":{"fleet.cattle.io/registration-token":"t1"}},` +
-		`"spec":{"clientID":"u","clientRandom":"r","clusterLabels":{"fleet.cattle.io/created-by-agent-pod":"p"}},"status":{}}`
-	if diff := cmp.Diff(want, string(encoded)); diff != "" {
-		t.Errorf("body (-want +got):\n%s", diff)
-	}
 }

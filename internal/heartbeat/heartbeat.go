@@ -81,7 +81,7 @@ func run(ctx context.Context, o Options, send func(context.Context, []byte) erro
 		err = send(ctx, body)
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // it broke off because the agent leaves
 		case err != nil:
 			failed++
 			o.Log.Warn("the hub did not take the heartbeat, trying again", "error", err, "failures", failed)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
 	"k8s.io/client-go/rest"
 )
 
@@ -72,7 +73,7 @@ func TestRun(t *testing.T) {
 				answers := test.answers
 				o := Options{
 					Interval: test.interval, Random: test.chance, AgentNamespace: "ns",
-					Clock:   time.Now, //nolint:forbidigo // the bubble's clock
+					Clock:   time.Now,
 					OnFirst: func() { got = append(got, "first") },
 				}
 				err := run(ctx, o.withDefaults(), func(context.Context, []byte) error {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -277,7 +278,7 @@ func TestRegistrationOverTLS(t *testing.T) {
 			done := errors.New("seen enough")
 			var session Session
 			err = Run(t.Context(), Options{
-				Local: local, Namespace: agentNS, Clock: time.Now, Random: byteReader(0), //nolint:forbidigo // the real clock
+				Local: local, Namespace: agentNS, Clock: time.Now, Random: byteReader(0),
 			}, func(_ context.Context, s Session) error {
 				session = s
 				return done

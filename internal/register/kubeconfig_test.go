@@ -68,7 +68,7 @@ func TestParseKubeconfig(t *testing.T) {
 		"no YAML":                       {kubeconfig: "{", err: kube.ErrKubeconfigMalformed},
 		"a context that is not there":   {kubeconfig: change("current-context: default", "current-context: other"), err: kube.ErrKubeconfigContext},
 		"no server":                     {kubeconfig: change("    server: https://10.99.0.2:6443\n", ""), err: kube.ErrKubeconfigMalformed},
-		"a server that is no URL":       {kubeconfig: change("https://10.99.0.2:6443", `"ht tp://x"`), err: errServer},
+		"a server that is no URL":       {kubeconfig: change("https://10.99.0.2:6443", `"ht tp://x"`), err: kube.ErrKubeconfigMalformed},
 		"a server of another kind":      {kubeconfig: change("https://", "ftp://"), err: errServer},
 		"a server without TLS":          {kubeconfig: change("https://", "http://"), err: errServer},
 		"a CA that is no certificate":   {kubeconfig: change(base64.StdEncoding.EncodeToString(ca), "bm8="), err: errCA},

@@ -2,7 +2,6 @@ package register
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,9 +10,22 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/handshake"
-	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/names"
 )
+
+// found is what a look found in the agent's namespace.
+type found struct {
+	bootstrapSecret *corev1.Secret // nil if there is none
+	bootstrap       *handshake.Bootstrap
+	bootstrapErr    error
+
+	identity    *handshake.Identity // nil if there is none that can be read
+	identityErr error
+	access      Access // of the identity
+
+	config    config.Agent
+	configErr error
+}
 
 // look reads the agent's three objects and puts them together with what the hub said so far. What the hub
 // said of an object that is no longer there, or not the same, is forgotten.
@@ -128,81 +140,4 @@ func (a *agent) parseConfig(configMap *corev1.ConfigMap) (config.Agent, error) {
 		a.log.Debug("the agent's configuration has a value that is ignored", "warning", warning)
 	}
 	return parsed, err
-}
-
-// parseBootstrap refuses also what no connection could be made with.
-func parseBootstrap(data map[string][]byte) (handshake.Bootstrap, error) {
-	bootstrap, err := handshake.ParseBootstrap(data)
-	if err != nil {
-		return handshake.Bootstrap{}, err
-	}
-	if err := (Access{Server: bootstrap.APIServerURL, CA: bootstrap.APIServerCA}).check(); err != nil {
-		return handshake.Bootstrap{}, fmt.Errorf("bootstrap secret: %w", err)
-	}
-	return bootstrap, nil
-}
-
-// tlsMode is the mode in force: a missing one is strict (registration.md §6.2).
-func tlsMode(mode string) string {
-	if mode == "" {
-		return kube.TLSModeStrict
-	}
-	return mode
-}
-
-// checkTLSMode finds out without a connection what WithTLSMode could only refuse.
-func checkTLSMode(mode string, bootstrap handshake.Bootstrap) error {
-	switch tlsMode(mode) {
-	case kube.TLSModeSystemStore:
-		return nil
-	case kube.TLSModeStrict:
-		if len(bootstrap.APIServerCA) == 0 {
-			return fmt.Errorf("agentTLSMode: %w", kube.ErrNoCA)
-		}
-		return nil
-	}
-	return fmt.Errorf("agentTLSMode: %w: %q", kube.ErrUnknownTLSMode, mode)
-}
-
-func parseIdentity(data map[string][]byte) (*handshake.Identity, Access, error) {
-	identity, err := handshake.ParseIdentity(data)
-	if err != nil {
-		return nil, Access{}, err
-	}
-	access, err := ParseKubeconfig(identity.Kubeconfig)
-	if err != nil {
-		return nil, Access{}, err
-	}
-	return &identity, access, nil
-}
-
-// parsed turns a value that goes with an error into none.
-func parsed[T any](value T, err error) (*T, error) {
-	if err != nil {
-		return nil, err
-	}
-	return &value, nil
-}
-
-func sameVersion(a, b *corev1.Secret) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return a.UID == b.UID && a.ResourceVersion == b.ResourceVersion
-}
-
-func sameIdentity(a, b *handshake.Identity) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return identityKey(*a) == identityKey(*b)
-}
-
-// identityKey is equal for equal identities, and fit to be kept.
-func identityKey(identity handshake.Identity) string {
-	hash := sha256.New()
-	for _, part := range []string{string(identity.Kubeconfig), identity.DeploymentNamespace, identity.ClusterNamespace, identity.ClusterName} {
-		fmt.Fprintf(hash, "%d:%s", len(part), part)
-	}
-	return string(hash.Sum(nil))
 }

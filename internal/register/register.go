@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -216,55 +215,4 @@ func (a *agent) pause(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 	}
 	return false
-}
-
-// askStored asks the hub about the stored identity as soon as that is due.
-func (a *agent) askStored(ctx context.Context) {
-	if !a.pause(ctx, a.asks.until(a.now())) {
-		return
-	}
-	err := a.prove(ctx, a.found.access, a.found.identity.DeploymentNamespace)
-	if ctx.Err() != nil {
-		return // no answer, but because we left
-	}
-	a.asks.tried(a.now())
-	before := a.verdict.Answer
-	a.verdict = judge(a.verdict, answerOf(err), a.now())
-	switch {
-	case err == nil:
-		a.asks.reset()
-	case before != a.verdict.Answer:
-		a.log.Warn("the hub does not accept the stored identity", "answer", a.verdict.Answer, "error", err)
-	}
-}
-
-// prove asks a hub whether an identity may do an agent's work.
-func (a *agent) prove(ctx context.Context, access Access, namespace string) error {
-	hub, err := a.Connect(access.Config())
-	if err != nil {
-		return err
-	}
-	return hub.Prove(ctx, namespace)
-}
-
-// judge notes an answer; the time stays where the answer is the same.
-func judge(v handshake.Verdict, answer handshake.Answer, now time.Time) handshake.Verdict {
-	if v.Answer == answer {
-		return v
-	}
-	return handshake.Verdict{Answer: answer, Since: now}
-}
-
-// found is what a look found in the agent's namespace.
-type found struct {
-	bootstrapSecret *corev1.Secret // nil if there is none
-	bootstrap       *handshake.Bootstrap
-	bootstrapErr    error
-
-	identity    *handshake.Identity // nil if there is none that can be read
-	identityErr error
-	access      Access // of the identity
-
-	config    config.Agent
-	configErr error
 }

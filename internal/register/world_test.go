@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -73,7 +74,6 @@ type world struct {
 
 	hub    *rest.Config  // of the session in use
 	served chan struct{} // closed when it is in use
-	lives  int           // identities used in this run
 	ending error         // what use returns at once
 }
 
@@ -130,7 +130,7 @@ func (w *world) say(format string, args ...any) {
 			return
 		}
 	}
-	w.lines = append(w.lines, fmt.Sprintf("%8.2fs  %s", time.Since(w.start).Seconds(), what)) //nolint:forbidigo // the bubble's time
+	w.lines = append(w.lines, fmt.Sprintf("%8.2fs  %s", time.Since(w.start).Seconds(), what))
 }
 
 // note writes down what the agent writes in its own cluster.
@@ -173,7 +173,7 @@ func (w *world) run(d time.Duration) {
 	w.served = make(chan struct{})
 	err := Run(ctx, Options{
 		Local: w.local, Namespace: agentNS, Pod: "fleet-agent-pod",
-		Clock: time.Now, Random: zeros{}, //nolint:forbidigo // the bubble's clock
+		Clock: time.Now, Random: zeros{},
 		Connect: w.connect,
 		OnStage: func(stage handshake.AgentStage, reason string) {
 			w.say("[agent]  %s", strings.TrimSpace(string(stage)+" "+reason))
@@ -270,7 +270,7 @@ func (v *visitor) Register(_ context.Context, request *fleet.ClusterRegistration
 	name := names.CredentialSecret(made.Spec.ClientID, made.Spec.ClientRandom)
 	v.appeared[name] = make(chan struct{})
 	appeared := v.appeared[name]
-	made.CreationTimestamp = metav1.NewTime(time.Now()) //nolint:forbidigo // the bubble's time
+	made.CreationTimestamp = metav1.NewTime(time.Now())
 	if plan := v.grant; plan.credential > 0 {
 		v.later(plan.credential, "hub", "grants "+made.Name, func() { close(appeared) })
 		v.later(plan.account, "hub", fmt.Sprintf("lets account-%d work", n), func() { v.accounts[fmt.Sprintf("account-%d", n)] = true })
@@ -291,7 +291,7 @@ func (v *visitor) credential(namespace, name string) (*corev1.Secret, error) {
 		return nil, err
 	}
 	n := len(v.requests)
-	if n == 0 || namespace != "cattle-fleet-clusters-system" || time.Since(v.requests[n-1].CreationTimestamp.Time) < v.grant.rights { //nolint:forbidigo // the bubble's time
+	if n == 0 || namespace != "cattle-fleet-clusters-system" || time.Since(v.requests[n-1].CreationTimestamp.Time) < v.grant.rights {
 		return nil, apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, name, nil)
 	}
 	select {

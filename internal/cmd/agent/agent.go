@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
+
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -20,7 +21,7 @@ import (
 
 const first = "fleet-agent-0"
 
-func now() time.Time { return time.Now() } //nolint:forbidigo // the tests' clock
+func now() time.Time { return time.Now() }
 
 // joined is a site whose agent has joined.
 func joined(t *testing.T, name string) (*site, *fleet.ClusterRegistrationToken, handshake.Values) {

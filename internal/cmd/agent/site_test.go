@@ -121,7 +121,7 @@ func (s *site) token(name string) (*fleet.ClusterRegistrationToken, handshake.Va
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 	}).Do(ctx).Into(token))
 	out := handshake.Token(handshake.TokenInput{
-		Now: time.Now(), Token: token, APIServerURL: s.plane.Hub.URL, APIServerCA: s.plane.Hub.CA, Namespaces: s.hubNames, //nolint:forbidigo // a test's clock
+		Now: time.Now(), Token: token, APIServerURL: s.plane.Hub.URL, APIServerCA: s.plane.Hub.CA, Namespaces: s.hubNames,
 	})
 	s.must(s.hub.Apply(ctx, out.Children...))
 	values := out.Values
@@ -175,7 +175,7 @@ func (s *site) answer(token *fleet.ClusterRegistrationToken) {
 	})
 	cluster := s.cluster(request.Spec.ClientID)
 	in := handshake.GrantInput{
-		Now: time.Now(), Request: request, Clusters: []*fleet.Cluster{cluster}, Asked: token, Namespaces: s.hubNames, //nolint:forbidigo // a test's clock
+		Now: time.Now(), Request: request, Clusters: []*fleet.Cluster{cluster}, Asked: token, Namespaces: s.hubNames,
 	}
 	out := handshake.Grant(in)
 	s.must(s.hub.Apply(s.t.Context(), append([]runtime.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.Status.Namespace}}}, out.Children...)...))

@@ -1,0 +1,88 @@
+package register
+
+import (
+	"crypto/sha256"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/kube"
+)
+
+// parseBootstrap refuses also what no connection could be made with.
+func parseBootstrap(data map[string][]byte) (handshake.Bootstrap, error) {
+	bootstrap, err := handshake.ParseBootstrap(data)
+	if err != nil {
+		return handshake.Bootstrap{}, err
+	}
+	if err := (Access{Server: bootstrap.APIServerURL, CA: bootstrap.APIServerCA}).check(); err != nil {
+		return handshake.Bootstrap{}, fmt.Errorf("bootstrap secret: %w", err)
+	}
+	return bootstrap, nil
+}
+
+// tlsMode is the mode in force: a missing one is strict (registration.md §6.2).
+func tlsMode(mode string) string {
+	if mode == "" {
+		return kube.TLSModeStrict
+	}
+	return mode
+}
+
+// checkTLSMode finds out without a connection what WithTLSMode could only refuse.
+func checkTLSMode(mode string, bootstrap handshake.Bootstrap) error {
+	switch tlsMode(mode) {
+	case kube.TLSModeSystemStore:
+		return nil
+	case kube.TLSModeStrict:
+		if len(bootstrap.APIServerCA) == 0 {
+			return fmt.Errorf("agentTLSMode: %w", kube.ErrNoCA)
+		}
+		return nil
+	}
+	return fmt.Errorf("agentTLSMode: %w: %q", kube.ErrUnknownTLSMode, mode)
+}
+
+func parseIdentity(data map[string][]byte) (*handshake.Identity, Access, error) {
+	identity, err := handshake.ParseIdentity(data)
+	if err != nil {
+		return nil, Access{}, err
+	}
+	access, err := ParseKubeconfig(identity.Kubeconfig)
+	if err != nil {
+		return nil, Access{}, err
+	}
+	return &identity, access, nil
+}
+
+// parsed turns a value that goes with an error into none.
+func parsed[T any](value T, err error) (*T, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &value, nil
+}
+
+func sameVersion(a, b *corev1.Secret) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.UID == b.UID && a.ResourceVersion == b.ResourceVersion
+}
+
+func sameIdentity(a, b *handshake.Identity) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return identityKey(*a) == identityKey(*b)
+}
+
+// identityKey is equal for equal identities, and fit to be kept.
+func identityKey(identity handshake.Identity) string {
+	hash := sha256.New()
+	for _, part := range []string{string(identity.Kubeconfig), identity.DeploymentNamespace, identity.ClusterNamespace, identity.ClusterName} {
+		fmt.Fprintf(hash, "%d:%s", len(part), part)
+	}
+	return string(hash.Sum(nil))
+}
