@@ -42,24 +42,39 @@ func Check(ctx context.Context, o Options, timeout time.Duration) error {
 	if err != nil {
 		return fmt.Errorf("building the client: %w", err)
 	}
-	again := time.NewTicker(250 * time.Millisecond)
-	defer again.Stop()
-	for {
-		err := checkCRDs(ctx, client, o)
-		if err == nil {
-			break
+	if err := awaitCRDs(ctx, client, o); err != nil {
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w (waited %s)", err, timeout)
 		}
-		if !mayHeal(err) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%w (waited %s)", lasting(err, o), timeout)
-		case <-again.C:
-		}
+		return err
 	}
 	_, err = loadConfig(ctx, client, o.Env.Namespace, o.Version, o.Log)
 	return err
+}
+
+// awaitCRDs asks again until the CRDs are served, ctx ends or only a human can help. The error is that of the last
+// question that was answered, or could have been: not that time was up.
+func awaitCRDs(ctx context.Context, client kubernetes.Interface, o Options) error {
+	again := time.NewTicker(250 * time.Millisecond)
+	defer again.Stop()
+	var last error
+	for {
+		err := checkCRDs(ctx, client, o)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil && last != nil:
+			return lasting(last, o)
+		case !mayHeal(err):
+			return err
+		}
+		last = err
+		select {
+		case <-ctx.Done():
+			return lasting(last, o)
+		case <-again.C:
+		}
+	}
 }
 
 // mayHeal says whether waiting is of use.

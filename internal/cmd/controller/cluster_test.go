@@ -1,0 +1,154 @@
+package controller_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/e2e/framework/client"
+	"github.com/fleet-hub/fleet/internal/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// newCluster creates a Cluster and returns it once it has its namespace.
+func newCluster(t *testing.T, hub *client.Client, workspace, name string) *fleet.Cluster {
+	t.Helper()
+	created := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: workspace, Name: name}, Spec: fleet.ClusterSpec{ClientID: name}}
+	if err := hub.Create(t.Context(), client.Clusters, created); err != nil {
+		t.Fatal(err)
+	}
+	return settled(t, hub, workspace, name)
+}
+
+func settled(t *testing.T, hub *client.Client, workspace, name string) *fleet.Cluster {
+	t.Helper()
+	found := &fleet.Cluster{}
+	NewWithT(t).Eventually(func(g Gomega) {
+		g.Expect(hub.Get(t.Context(), client.Clusters, workspace, name, found)).To(Succeed())
+		g.Expect(found.Status.Namespace).NotTo(BeEmpty())
+		processed := fleet.GetCondition(found.Status.Conditions, fleet.ConditionProcessed)
+		g.Expect(processed).NotTo(BeNil())
+		g.Expect(processed.Status).To(Equal(corev1.ConditionTrue))
+	}).WithTimeout(patience).Should(Succeed())
+	return found
+}
+
+func TestAClusterGetsANamespace(t *testing.T) {
+	g, hub := NewWithT(t), hub(t)
+	cluster := newCluster(t, hub, workspace(t, hub, "ws-namespace"), "c1")
+	g.Expect(cluster.Status.Namespace).To(Equal(names.ClusterNamespace("ws-namespace", "c1")))
+	g.Expect(cluster.Finalizers).To(Equal([]string{fleet.FinalizerCluster}))
+	processed := fleet.GetCondition(cluster.Status.Conditions, fleet.ConditionProcessed)
+	g.Expect(processed.LastUpdateTime).NotTo(BeEmpty())
+	g.Expect(*processed).To(Equal(genericcondition.GenericCondition{Type: "Processed", Status: "True", LastUpdateTime: processed.LastUpdateTime}))
+
+	namespace, err := hub.Kube.CoreV1().Namespaces().Get(t.Context(), cluster.Status.Namespace, metav1.GetOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(namespace.Labels).To(Equal(map[string]string{"fleet.cattle.io/managed": "true", "kubernetes.io/metadata.name": namespace.Name}))
+	g.Expect(namespace.Annotations).To(Equal(map[string]string{"fleet.cattle.io/cluster": "c1", "fleet.cattle.io/cluster-namespace": "ws-namespace"}))
+}
+
+func TestANamespaceThatIsThereIsUsedAsItIs(t *testing.T) {
+	g, hub := NewWithT(t), hub(t)
+	workspace(t, hub, "ws-there")
+	name := workspace(t, hub, names.ClusterNamespace("ws-there", "c1"))
+	newCluster(t, hub, "ws-there", "c1")
+	namespace, err := hub.Kube.CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(namespace.Annotations).To(BeEmpty())
+}
+
+func TestANamespaceThatIsDeletedIsMadeAnew(t *testing.T) {
+	g, hub := NewWithT(t), hub(t)
+	cluster := newCluster(t, hub, workspace(t, hub, "ws-anew"), "c1")
+	namespaces := hub.Kube.CoreV1().Namespaces()
+	before, err := namespaces.Get(t.Context(), cluster.Status.Namespace, metav1.GetOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(namespaces.Delete(t.Context(), cluster.Status.Namespace, metav1.DeleteOptions{})).To(Succeed())
+	g.Eventually(func(g Gomega) {
+		after, err := namespaces.Get(t.Context(), cluster.Status.Namespace, metav1.GetOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(after.UID).NotTo(Equal(before.UID))
+	}).WithTimeout(patience).Should(Succeed())
+	settled(t, hub, "ws-anew", "c1")
+}
+
+func TestAnotherManagersClusterIsLeftAlone(t *testing.T) {
+	g, hub := NewWithT(t), hub(t)
+	workspace(t, hub, "ws-theirs")
+	theirs := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ws-theirs", Name: "theirs", Labels: map[string]string{fleet.LabelClusterManagement: "somebody"},
+	}}
+	g.Expect(hub.Create(t.Context(), client.Clusters, theirs)).To(Succeed())
+	newCluster(t, hub, "ws-theirs", "ours") // handled after theirs
+	g.Expect(hub.Get(t.Context(), client.Clusters, "ws-theirs", "theirs", theirs)).To(Succeed())
+	g.Expect(theirs.Status.Namespace).To(BeEmpty())
+	g.Expect(theirs.Finalizers).To(BeEmpty())
+}
+
+func TestADeletedClusterTakesItsNamespaceAlong(t *testing.T) {
+	g, hub := NewWithT(t), hub(t)
+	cluster := newCluster(t, hub, workspace(t, hub, "ws-leave"), "c1")
+	namespace := cluster.Status.Namespace
+	accounts := hub.Kube.CoreV1().ServiceAccounts(namespace)
+	agent := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+		Name: "request-1", Labels: map[string]string{fleet.LabelManaged: "true"},
+		Annotations: map[string]string{
+			fleet.AnnotationCluster: "c1", fleet.AnnotationClusterRegistration: "request", fleet.AnnotationClusterRegistrationNamespace: "ws-leave",
+		},
+	}}
+	_, err := accounts.Create(t.Context(), agent, metav1.CreateOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	deployment := &fleet.BundleDeployment{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: "b1", Finalizers: []string{fleet.FinalizerBundleDeployment, "example.com/theirs"},
+		Labels: map[string]string{fleet.LabelCluster: "c1", fleet.LabelClusterNamespace: "ws-leave"},
+	}}
+	g.Expect(hub.Create(t.Context(), client.BundleDeployments, deployment)).To(Succeed())
+
+	g.Expect(hub.Delete(t.Context(), client.Clusters, "ws-leave", "c1")).To(Succeed())
+	g.Eventually(func(g Gomega) {
+		_, err := accounts.Get(t.Context(), "request-1", metav1.GetOptions{})
+		g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "the agent has no rights any more")
+		left := &fleet.BundleDeployment{}
+		g.Expect(hub.Get(t.Context(), client.BundleDeployments, namespace, "b1", left)).To(Succeed())
+		g.Expect(left.Finalizers).To(Equal([]string{"example.com/theirs"}))
+		err = hub.Get(t.Context(), client.Clusters, "ws-leave", "c1", &fleet.Cluster{})
+		g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "the Cluster does not wait for its namespace")
+	}).WithTimeout(patience).Should(Succeed())
+	g.Expect(hub.Patch(t.Context(), client.BundleDeployments, namespace, "b1", []byte(`{"metadata":{"finalizers":null}}`))).To(Succeed())
+	g.Eventually(func(g Gomega) {
+		_, err := hub.Kube.CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})
+		g.Expect(apierrors.IsNotFound(err)).To(BeTrue())
+	}).WithTimeout(2 * patience).Should(Succeed())
+}
+
+func TestAChangedKubeconfigWakesItsClusters(t *testing.T) {
+	g, hub := NewWithT(t), hub(t)
+	workspace(t, hub, "ws-secret")
+	imported := func(reason string) {
+		t.Helper()
+		g.Eventually(func(g Gomega) {
+			found := &fleet.Cluster{}
+			g.Expect(hub.Get(t.Context(), client.Clusters, "ws-secret", "c1", found)).To(Succeed())
+			condition := fleet.GetCondition(found.Status.Conditions, fleet.ConditionImported)
+			g.Expect(condition).NotTo(BeNil())
+			g.Expect(condition.Reason).To(Equal(reason))
+		}).WithTimeout(patience).Should(Succeed())
+	}
+	cluster := &fleet.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ws-secret", Name: "c1"}, Spec: fleet.ClusterSpec{KubeConfigSecret: "kc"},
+	}
+	g.Expect(hub.Create(t.Context(), client.Clusters, cluster)).To(Succeed())
+	imported(fleet.ReasonKubeconfigMissing)
+	secrets := hub.Kube.CoreV1().Secrets("ws-secret")
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "kc"}, Data: map[string][]byte{"value": []byte("- none")}}
+	_, err := secrets.Create(t.Context(), secret, metav1.CreateOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	imported(fleet.ReasonKubeconfigInvalid)
+	g.Expect(secrets.Delete(t.Context(), "kc", metav1.DeleteOptions{})).To(Succeed())
+	imported(fleet.ReasonKubeconfigMissing)
+}

@@ -1,0 +1,215 @@
+package controller_test
+
+import (
+	"encoding/pem"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/e2e/framework/client"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
+	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/plane"
+)
+
+// Each of these ends by itself, with a code that is not 0 and one sentence.
+func TestRefusals(t *testing.T) {
+	tests := map[string]struct {
+		kubeconfig func(*testing.T, *plane.Plane) string
+		args       []string
+		says       []string
+		within     time.Duration
+	}{
+		"when the CRDs are missing, it names them and the command": {
+			kubeconfig: func(t *testing.T, p *plane.Plane) string { return someAccount(t, p.Cluster("bare")) },
+			says: []string{
+				"CustomResourceDefinitions are missing or not established: bundledeployments.fleet.cattle.io, bundlenamespacemappings.fleet.cattle.io, " +
+					"bundles.fleet.cattle.io, clustergroups.fleet.cattle.io, clusterregistrations.fleet.cattle.io, " +
+					"clusterregistrationtokens.fleet.cattle.io, clusters.fleet.cattle.io, contents.fleet.cattle.io; " +
+					"install them with: helm install fleet-crd charts/fleet-crd --namespace cattle-fleet-system --create-namespace (waited 30s)",
+			},
+			within: app.StartTimeout + 10*time.Second,
+		},
+		"when the API server is not there, it says which": {
+			kubeconfig: func(t *testing.T, p *plane.Plane) string {
+				return must(t)(writeKubeconfig(p.Hub, "https://127.0.0.1:1", "x"))
+			},
+			says:   []string{"connecting to https://127.0.0.1:1: ", "the API server cannot be reached", "(waited 30s)"},
+			within: app.StartTimeout + 10*time.Second,
+		},
+		"when the API server is another's, it does not wait": {
+			kubeconfig: func(t *testing.T, p *plane.Plane) string {
+				return must(t)(writeKubeconfig(&plane.Cluster{Name: "other", CA: otherCA()}, p.Hub.URL, "x"))
+			},
+			says:   []string{"the API server's certificate is not trusted"},
+			within: 10 * time.Second,
+		},
+		"when its credential is not accepted, it does not wait": {
+			kubeconfig: func(t *testing.T, p *plane.Plane) string { return must(t)(writeKubeconfig(p.Hub, p.Hub.URL, "x")) },
+			says:       []string{"Unauthorized"},
+			within:     10 * time.Second,
+		},
+		"when the configuration is malformed, it says where and does not wait": {
+			kubeconfig: malformed,
+			args:       []string{"--namespace=malformed"},
+			says:       []string{"the configuration is malformed: ConfigMap malformed/fleet-controller, key config: "},
+			within:     10 * time.Second,
+		},
+		"when the kubeconfig is missing, it says so": {
+			kubeconfig: func(*testing.T, *plane.Plane) string { return "/nowhere" },
+			args:       []string{"--kubeconfig=/nowhere"},
+			says:       []string{"neither in a cluster nor given a usable kubeconfig", "/nowhere"},
+			within:     10 * time.Second,
+		},
+		"when told of a flag it does not know": {
+			kubeconfig: func(*testing.T, *plane.Plane) string { return "" },
+			args:       []string{"--shards=3"},
+			says:       []string{"unknown flag: --shards"},
+			within:     10 * time.Second,
+		},
+	}
+	p := control.Plane(t)
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // two of them wait
+			r := start(t, test.kubeconfig(t, p), test.args...)
+			began := time.Now()
+			if code := r.exitCode(); code != 1 {
+				t.Errorf("exit code %d", code)
+			}
+			if took := time.Since(began); took > test.within {
+				t.Errorf("it took %s", took)
+			}
+			all := strings.Split(strings.TrimSpace(r.log.String()), "\n")
+			last := all[len(all)-1]
+			if !strings.HasPrefix(last, "fleetcontroller: ") {
+				t.Errorf("the last line is %q", last)
+			}
+			for _, part := range test.says {
+				if !strings.Contains(last, part) {
+					t.Errorf("it says\n\t%s\nand not\n\t%s", last, part)
+				}
+			}
+		})
+	}
+}
+
+func must(t *testing.T) func(string, error) string {
+	return func(value string, err error) string {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+}
+
+// someAccount is one that nobody gave any rights.
+func someAccount(t *testing.T, cluster *plane.Cluster) string {
+	t.Helper()
+	admin := administrator(t, cluster.Config())
+	if err := admin.EnsureNamespace(t.Context(), system); err != nil {
+		t.Fatal(err)
+	}
+	accounts := admin.Kube.CoreV1().ServiceAccounts(system)
+	if _, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return must(t)(kubeconfigFor(t.Context(), cluster))
+}
+
+// malformed is the chart's account, and a ConfigMap in another system namespace that cannot be read.
+func malformed(t *testing.T, p *plane.Plane) string {
+	kubeconfig := must(t)(installed())
+	admin := administrator(t, p.Hub.Config())
+	if err := admin.EnsureNamespace(t.Context(), "malformed"); err != nil {
+		t.Fatal(err)
+	}
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "fleet-controller"}, Data: map[string]string{"config": "- a\n- list\n"}}
+	if _, err := admin.Kube.CoreV1().ConfigMaps("malformed").Create(t.Context(), config, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return kubeconfig
+}
+
+func TestMetrics(t *testing.T) {
+	hub(t)
+	at := regexp.MustCompile(`msg=starting .*metrics=(\S+)`).FindStringSubmatch(leading.log.String())
+	response, err := http.Get("http://" + at[1] + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close() //nolint:errcheck // read below
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"lasso_controller_total_handler_execution", "workqueue_depth", "go_goroutines"} {
+		if !strings.Contains(string(body), name) {
+			t.Errorf("no metric %s", name)
+		}
+	}
+}
+
+func TestReplicas(t *testing.T) {
+	hub := hub(t)
+	kubeconfig := must(t)(installed())
+	before := leading
+
+	second := start(t, kubeconfig)
+	if err := second.awaitReady("standing by"); err != nil {
+		t.Fatal(err)
+	}
+
+	t.Run("the one that stands by takes over when the leader ends, and the leader's code is 0", func(t *testing.T) {
+		if code := before.stop(); code != 0 {
+			t.Errorf("exit code %d\n%s", code, before.log)
+		}
+		leading = second
+		if err := second.awaitReady("leading"); err != nil {
+			t.Fatal(err)
+		}
+		expectWork(t, hub)
+	})
+	t.Run("when the leader is killed, its lease has to end first", func(t *testing.T) {
+		third := start(t, kubeconfig)
+		if err := third.awaitReady("standing by"); err != nil {
+			t.Fatal(err)
+		}
+		_ = second.cmd.Process.Kill()
+		<-second.done
+		leading = third
+		if err := third.awaitReady("leading"); err != nil {
+			t.Fatal(err)
+		}
+		expectWork(t, hub)
+	})
+}
+
+// expectWork is done when a deleted role is made anew.
+func expectWork(t *testing.T, hub *client.Client) {
+	t.Helper()
+	roles := hub.Kube.RbacV1().ClusterRoles()
+	if err := roles.Delete(t.Context(), names.ContentRole, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	NewWithT(t).Eventually(func(g Gomega) {
+		_, err := roles.Get(t.Context(), names.ContentRole, metav1.GetOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+	}).WithTimeout(patience).Should(Succeed())
+}
+
+// otherCA signed nothing here.
+func otherCA() []byte {
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	defer server.Close()
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+}
