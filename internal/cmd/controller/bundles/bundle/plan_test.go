@@ -1,0 +1,250 @@
+package bundle
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
+	"github.com/fleet-hub/fleet/internal/content"
+	"github.com/fleet-hub/fleet/internal/targeting"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+var gone = metav1.NewTime(time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC))
+
+func cluster(name string, modifiers ...func(*fleet.Cluster)) *fleet.Cluster {
+	c := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: name, Labels: map[string]string{"n": name}}}
+	c.Status.Namespace = "c-" + name
+	for _, modify := range modifiers {
+		modify(c)
+	}
+	return c
+}
+
+func leaving(c *fleet.Cluster)       { c.DeletionTimestamp = &gone }
+func pausedCluster(c *fleet.Cluster) { c.Spec.Paused = true }
+func withoutPlace(c *fleet.Cluster)  { c.Status.Namespace = "" }
+func everywhere(b *fleet.Bundle) {
+	b.Spec.Targets = []fleet.BundleTarget{{ClusterSelector: &metav1.LabelSelector{}}}
+}
+func onlyOne(b *fleet.Bundle)                { b.Spec.Targets = []fleet.BundleTarget{{ClusterName: "one"}} }
+func deleted(bd *fleet.BundleDeployment)     { bd.DeletionTimestamp = &gone }
+func offSchedule(bd *fleet.BundleDeployment) { bd.Spec.OffSchedule = true }
+
+func bundle(modifiers ...func(*fleet.Bundle)) *fleet.Bundle {
+	b := &fleet.Bundle{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "web", Generation: 3}}
+	for _, modify := range modifiers {
+		modify(b)
+	}
+	return b
+}
+
+func broken(b *fleet.Bundle) {
+	b.Spec.Targets = []fleet.BundleTarget{{ClusterSelector: &metav1.LabelSelector{
+		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Resembles"}},
+	}}}
+}
+
+func existing(cluster string, modifiers ...func(*fleet.BundleDeployment)) *fleet.BundleDeployment {
+	bd := &fleet.BundleDeployment{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "c-" + cluster, Name: "web", UID: types.UID("u-" + cluster),
+		Labels: map[string]string{fleet.LabelCluster: cluster, fleet.LabelClusterNamespace: "ws"},
+	}}
+	for _, modify := range modifiers {
+		modify(bd)
+	}
+	return bd
+}
+
+// told is a plan in words.
+type told struct {
+	Writes, Orphans []string
+	Content         bool
+	Outcome         ledger.Outcome
+}
+
+func TestDecide(t *testing.T) {
+	manifest := content.Manifest{}.SHA256()
+	outcome := func(targets ...ledger.Target) ledger.Outcome {
+		return ledger.Outcome{Generation: 3, ManifestHash: manifest, Targets: targets}
+	}
+	target := func(name string) ledger.Target {
+		return ledger.Target{Cluster: types.NamespacedName{Namespace: "ws", Name: name}, Namespace: "c-" + name}
+	}
+	failing := func(name, failure string) ledger.Target {
+		t := target(name)
+		t.Failure = failure
+		return t
+	}
+	template := func(b *fleet.Bundle) {
+		everywhere(b)
+		b.Spec.Helm = &fleet.HelmOptions{Values: &fleet.GenericMap{Data: map[string]any{"a": `${ if eq .ClusterName "one" }${ fail "no" }${ end }`}}}
+	}
+	tests := map[string]struct {
+		in   input
+		want told
+	}{
+		"without clusters there is nothing to write": {input{bundle: bundle(everywhere)}, told{Outcome: outcome()}},
+		"the Content comes before the first deployment": {
+			input{bundle: bundle(everywhere), clusters: []*fleet.Cluster{cluster("one")}},
+			told{Writes: []string{"create c-one"}, Content: true, Outcome: outcome(target("one"))},
+		},
+		"a Content that is there is not written again": {
+			input{bundle: bundle(everywhere), contentThere: true, clusters: []*fleet.Cluster{cluster("one")}, existing: []*fleet.BundleDeployment{existing("one")}},
+			told{Writes: []string{"update c-one"}, Outcome: outcome(target("one"))},
+		},
+		"a cluster without a namespace waits": {
+			input{bundle: bundle(everywhere), contentThere: true, clusters: []*fleet.Cluster{cluster("one", withoutPlace)}},
+			told{Outcome: outcome(ledger.Target{Cluster: types.NamespacedName{Namespace: "ws", Name: "one"}})},
+		},
+		"what is no target's is an orphan": {
+			input{bundle: bundle(onlyOne), contentThere: true, clusters: []*fleet.Cluster{cluster("one"), cluster("two")},
+				existing: []*fleet.BundleDeployment{existing("one"), existing("two"), existing("unknown")}},
+			told{Writes: []string{"update c-one"}, Orphans: []string{"c-two", "c-unknown"}, Outcome: outcome(target("one"))},
+		},
+		"what is on its way out is no orphan and not written": {
+			input{bundle: bundle(onlyOne), contentThere: true, clusters: []*fleet.Cluster{cluster("one")},
+				existing: []*fleet.BundleDeployment{existing("one", deleted), existing("two", deleted)}},
+			told{Outcome: outcome(target("one"))},
+		},
+		"what a Schedule holds is no orphan": {
+			input{bundle: bundle(onlyOne), contentThere: true, clusters: []*fleet.Cluster{cluster("one")},
+				existing: []*fleet.BundleDeployment{existing("one"), existing("two", offSchedule)}},
+			told{Writes: []string{"update c-one"}, Outcome: outcome(target("one"))},
+		},
+		"a cluster that is deleted gets nothing and loses nothing": {
+			input{bundle: bundle(everywhere), contentThere: true, clusters: []*fleet.Cluster{cluster("one", leaving), cluster("two")},
+				existing: []*fleet.BundleDeployment{existing("one")}},
+			told{Writes: []string{"create c-two"}, Outcome: outcome(target("two"))},
+		},
+		"an error of one cluster leaves what it has, and the others go on": {
+			input{bundle: bundle(template), contentThere: true, clusters: []*fleet.Cluster{cluster("one"), cluster("two")},
+				existing: []*fleet.BundleDeployment{existing("one")}},
+			told{Writes: []string{"create c-two"}, Outcome: outcome(failing("one",
+				`targeting error: cluster one in namespace ws: helm.values: template: values:1:35: executing "values" at <fail "no">: error calling fail: no`),
+				target("two"))},
+		},
+		"a paused cluster gets the state staged": {
+			input{bundle: bundle(everywhere), contentThere: true, clusters: []*fleet.Cluster{cluster("one", pausedCluster)}},
+			told{Writes: []string{"create c-one staged"}, Outcome: outcome(target("one"))},
+		},
+		"a selector that does not parse touches nothing": {
+			input{bundle: bundle(broken), clusters: []*fleet.Cluster{cluster("one")}, existing: []*fleet.BundleDeployment{existing("one")}},
+			told{Outcome: ledger.Outcome{Generation: 3, ManifestHash: manifest,
+				Failure: `targeting error: target 0: clusterSelector: invalid label selector: "Resembles" is not a valid label selector operator`}},
+		},
+		"a Bundle that cannot be used touches nothing": {
+			input{bundle: bundle(everywhere), failure: errors.New("because"), clusters: []*fleet.Cluster{cluster("one")}, existing: []*fleet.BundleDeployment{existing("two")}},
+			told{Outcome: ledger.Outcome{Generation: 3, ManifestHash: manifest, Failure: "targeting error: because"}},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			test.in.manifestHash = manifest
+			out := decide(test.in)
+			got := told{Content: out.createContent, Outcome: out.outcome}
+			for _, w := range out.writes {
+				text := "create "
+				if w.existing != nil {
+					text = "update "
+				}
+				text += w.Deployment.Namespace
+				if w.Deployment.Spec.DeploymentID == "" {
+					text += " staged"
+				}
+				got.Writes = append(got.Writes, text)
+			}
+			for _, bd := range out.orphans {
+				got.Orphans = append(got.Orphans, bd.Namespace)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("plan (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWithForeign(t *testing.T) {
+	before := ledger.Outcome{Targets: []ledger.Target{{Namespace: "a"}, {Namespace: "b"}}}
+	got := withForeign(before, []string{"b"})
+	want := []ledger.Target{{Namespace: "a"}, {Namespace: "b", Failure: "targeting error: the cluster has a BundleDeployment of another Bundle of this name"}}
+	if diff := cmp.Diff(want, got.Targets); diff != "" {
+		t.Errorf("targets (-want +got):\n%s", diff)
+	}
+	if before.Targets[1].Failure != "" {
+		t.Error("the outcome that others hold was changed")
+	}
+}
+
+func TestMemo(t *testing.T) {
+	m := newMemo()
+	b := bundle(everywhere)
+	b.UID = "u"
+	hash := m.manifestHash(b)
+	if want := (content.Manifest{}).SHA256(); hash != want {
+		t.Errorf("hash = %s, want %s", hash, want)
+	}
+	if !m.selection(b).Picks(cluster("one"), targeting.Groups{}) {
+		t.Error("the selection does not pick")
+	}
+	// The same generation is not looked at again.
+	same := b.DeepCopy()
+	same.Spec.Resources, same.Spec.Targets = []fleet.BundleResource{{Name: "x"}}, nil
+	if m.manifestHash(same) != hash || !m.selection(same).Picks(cluster("one"), targeting.Groups{}) {
+		t.Error("the same generation was worked out again")
+	}
+	newer := same.DeepCopy()
+	newer.Generation++
+	broken(newer)
+	if m.manifestHash(newer) == hash || m.selection(newer) != nil {
+		t.Error("a newer generation was not worked out")
+	}
+	m.forgetBundle("u")
+	if m.manifestHash(b) != hash {
+		t.Error("a forgotten Bundle has another hash")
+	}
+
+	if m.secretHolds("s", "") {
+		t.Error("an unknown Secret is known to hold nothing")
+	}
+	m.noteSecret("s", "h")
+	if !m.secretHolds("s", "h") || m.secretHolds("s", "other") {
+		t.Error("the noted hash is not what the Secret holds")
+	}
+	m.forgetSecret("s")
+	if m.secretHolds("s", "h") {
+		t.Error("a forgotten Secret is known")
+	}
+}
+
+func TestEach(t *testing.T) {
+	items := make([]int, 100)
+	for i := range items {
+		items[i] = i
+	}
+	squares := make([]int, len(items))
+	odd := errors.New("thirteen")
+	err := each(items, func(i int) error {
+		squares[i] = i * i
+		if i == 13 {
+			return odd
+		}
+		return nil
+	})
+	if !errors.Is(err, odd) {
+		t.Errorf("error = %v, want %v", err, odd)
+	}
+	for i, square := range squares {
+		if square != i*i {
+			t.Errorf("item %d was left out", i)
+		}
+	}
+	if err := each(nil, func(int) error { return odd }); err != nil {
+		t.Errorf("error of nothing = %v", err)
+	}
+}

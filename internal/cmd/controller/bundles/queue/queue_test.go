@@ -1,0 +1,188 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+)
+
+func key(name string) types.NamespacedName { return types.NamespacedName{Name: name} }
+
+// passes notes when each pass over a key began, since the first thing that happened.
+type passes struct {
+	began time.Time
+
+	mu  sync.Mutex
+	all []string
+}
+
+func (p *passes) note(k types.NamespacedName) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.all = append(p.all, k.Name+" "+time.Since(p.began).String())
+}
+
+func (p *passes) expect(t *testing.T, want ...string) {
+	t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if diff := cmp.Diff(want, p.all); diff != "" {
+		t.Errorf("passes (-want +got):\n%s", diff)
+	}
+}
+
+// run works a queue off in the bubble's time until the test ends.
+func run(t *testing.T, o Options, handle func(*Queue, types.NamespacedName) error) (*Queue, *passes) {
+	t.Helper()
+	p := &passes{began: time.Now()}
+	o.Log = slog.New(slog.DiscardHandler)
+	var q *Queue
+	q = New(o, func(_ context.Context, k types.NamespacedName) error {
+		p.note(k)
+		if handle == nil {
+			return nil
+		}
+		return handle(q, k)
+	})
+	go q.Run(t.Context())
+	return q, p
+}
+
+func TestTheFirstOfABurstIsNotDelayed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, p := run(t, Options{Spacing: 100 * time.Millisecond}, nil)
+		for range 5 {
+			q.Add(key("a"))
+		}
+		q.Add(key("b"))
+		synctest.Wait()
+		<-time.After(10 * time.Millisecond)
+		for range 5 {
+			q.Add(key("a"))
+		}
+		<-time.After(time.Second)
+		q.Add(key("a"))
+		<-time.After(time.Second)
+		p.sorted()
+		p.expect(t, "a 0s", "a 1.01s", "a 100ms", "b 0s")
+	})
+}
+
+// sorted makes the order of different keys, which work at a time, no matter.
+func (p *passes) sorted() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.all = sorted(p.all)
+}
+
+func TestWithoutSpacingEveryChangeIsAPass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, p := run(t, Options{}, nil)
+		q.Add(key("a"))
+		synctest.Wait()
+		q.Add(key("a"))
+		synctest.Wait()
+		p.expect(t, "a 0s", "a 0s")
+	})
+}
+
+func TestAChangeDuringAPassIsAnotherPass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := true
+		q, p := run(t, Options{Workers: 3}, func(q *Queue, k types.NamespacedName) error {
+			if first {
+				first = false
+				q.Add(k)
+				<-time.After(time.Second)
+			}
+			return nil
+		})
+		q.Add(key("a"))
+		<-time.After(time.Minute)
+		p.expect(t, "a 0s", "a 1s")
+	})
+}
+
+func TestErrorsAreTriedAgainLaterAndLater(t *testing.T) {
+	conflict := apierrors.NewConflict(schema.GroupResource{}, "a", errors.New("x"))
+	for name, failure := range map[string]error{"a conflict": conflict, "anything": errors.New("boom")} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				failures := 3
+				q, p := run(t, Options{}, func(*Queue, types.NamespacedName) error {
+					if failures--; failures >= 0 {
+						return failure
+					}
+					return nil
+				})
+				q.Add(key("a"))
+				<-time.After(time.Minute)
+				q.Add(key("a"))
+				synctest.Wait()
+				p.expect(t, "a 0s", "a 10ms", "a 30ms", "a 70ms", "a 1m0s")
+			})
+		})
+	}
+}
+
+func TestAddAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, p := run(t, Options{Spacing: time.Hour}, nil)
+		q.AddAfter(key("a"), time.Minute)
+		<-time.After(2 * time.Minute)
+		p.expect(t, "a 1m0s")
+	})
+}
+
+func TestNothingHappensBeforeCachesAreFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &passes{began: time.Now()}
+		var full atomic.Bool
+		q := New(Options{Log: slog.New(slog.DiscardHandler)}, func(_ context.Context, k types.NamespacedName) error {
+			p.note(k)
+			return nil
+		})
+		q.Add(key("a"))
+		go q.Run(t.Context(), full.Load)
+		<-time.After(time.Second)
+		p.expect(t)
+		full.Store(true)
+		<-time.After(time.Second)
+		synctest.Wait()
+		if len(p.all) != 1 {
+			t.Errorf("passes = %v, want one", p.all)
+		}
+	})
+}
+
+func TestRunEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, synced := range []cache.InformerSynced{func() bool { return true }, func() bool { return false }} {
+			ctx, cancel := context.WithCancel(t.Context())
+			q := New(Options{Log: slog.New(slog.DiscardHandler)}, func(context.Context, types.NamespacedName) error {
+				cancel()
+				return errors.New("late")
+			})
+			q.Add(key("a"))
+			if !synced() {
+				cancel()
+			}
+			q.Run(ctx, synced)
+			if ctx.Err() == nil {
+				t.Error("Run returned before its context ended")
+			}
+			cancel()
+		}
+	})
+}

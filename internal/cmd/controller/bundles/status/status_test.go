@@ -1,0 +1,235 @@
+package status
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+var now = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
+
+// recorded reads the objects of a file of testdata/recorded/hub.
+func recorded[T any](t testing.TB, name string) []*T {
+	t.Helper()
+	text, err := os.ReadFile("../../../../../testdata/recorded/hub/" + name + ".yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []*T
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
+		var object T
+		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		out = append(out, &object)
+	}
+	return out
+}
+
+// withoutTimes leaves out when conditions were written.
+func withoutTimes(conditions []genericcondition.GenericCondition) []genericcondition.GenericCondition {
+	for i := range conditions {
+		conditions[i].LastUpdateTime = ""
+	}
+	return conditions
+}
+
+// The whole status of every recorded Bundle comes out of its BundleDeployments.
+func TestRecordedBundles(t *testing.T) {
+	all := recorded[fleet.BundleDeployment](t, "bundledeployments")
+	for _, b := range recorded[fleet.Bundle](t, "bundles") {
+		in := bundleInput{outcome: ledger.Outcome{Generation: 1, ManifestHash: b.Status.ResourcesSHA256Sum}, now: now}
+		for _, bd := range all {
+			if index.BundleOf(bd) == keyOf(b) {
+				in.deployments = append(in.deployments, bd)
+				in.outcome.Targets = append(in.outcome.Targets, ledger.Target{Cluster: index.ClusterOf(bd), Namespace: bd.Namespace})
+			}
+		}
+		var got fleet.BundleStatus
+		tellBundle(&got, in)
+		want := b.Status
+		withoutTimes(want.Conditions)
+		withoutTimes(got.Conditions)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("status of %s (-want +got):\n%s", b.Name, diff)
+		}
+	}
+}
+
+// Telling a recorded Cluster what it knows already changes nothing, in our fields or
+// in those of others.
+func TestRecordedClusters(t *testing.T) {
+	all := recorded[fleet.BundleDeployment](t, "bundledeployments")
+	for _, c := range recorded[fleet.Cluster](t, "clusters") {
+		var deployments []*fleet.BundleDeployment
+		for _, bd := range all {
+			if bd.Namespace == c.Status.Namespace {
+				deployments = append(deployments, bd)
+			}
+		}
+		got := *c.Status.DeepCopy()
+		tellCluster(&got, deployments, now)
+		if diff := cmp.Diff(c.Status, got); diff != "" {
+			t.Errorf("status of %s (-want +got):\n%s", c.Name, diff)
+		}
+		got.Summary, got.ResourceCounts, got.Display = fleet.BundleSummary{}, fleet.ResourceCounts{}, fleet.ClusterDisplay{}
+		got.Conditions = nil
+		tellCluster(&got, deployments, now)
+		want := *fleet.GetCondition(c.Status.Conditions, fleet.ConditionReady)
+		want.LastUpdateTime = ""
+		if diff := cmp.Diff([]genericcondition.GenericCondition{want}, withoutTimes(got.Conditions)); diff != "" {
+			t.Errorf("conditions of %s (-want +got):\n%s", c.Name, diff)
+		}
+		got.Conditions = c.Status.Conditions
+		if diff := cmp.Diff(c.Status, got); diff != "" {
+			t.Errorf("status of %s from nothing (-want +got):\n%s", c.Name, diff)
+		}
+	}
+}
+
+func deployment(cluster string, modifiers ...func(*fleet.BundleDeployment)) *fleet.BundleDeployment {
+	bd := &fleet.BundleDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "c-" + cluster, Name: "web", Labels: map[string]string{
+			fleet.LabelCluster: cluster, fleet.LabelClusterNamespace: "ws",
+		}},
+		Spec:   fleet.BundleDeploymentSpec{StagedDeploymentID: "s-1:a", DeploymentID: "s-1:a"},
+		Status: fleet.BundleDeploymentStatus{AppliedDeploymentID: "s-1:a", Ready: true, NonModified: true},
+	}
+	for _, modify := range modifiers {
+		modify(bd)
+	}
+	return bd
+}
+
+func target(cluster, failure string) ledger.Target {
+	return ledger.Target{Cluster: types.NamespacedName{Namespace: "ws", Name: cluster}, Namespace: "c-" + cluster, Failure: failure}
+}
+
+func TestTellBundle(t *testing.T) {
+	condition := func(status, reason, message string) genericcondition.GenericCondition {
+		c := genericcondition.GenericCondition{Type: "Ready", Status: "False", Reason: reason, Message: message, LastUpdateTime: "2026-11-21T08:00:00Z"}
+		if status == "True" {
+			c.Status = "True"
+		}
+		return c
+	}
+	tests := map[string]struct {
+		in      bundleInput
+		want    genericcondition.GenericCondition
+		display fleet.BundleDisplay
+		counts  [4]int // unavailable, max, of the partition, generation
+	}{
+		"no targets are ready targets": {bundleInput{}, condition("True", "", ""), fleet.BundleDisplay{ReadyClusters: "0/0"}, [4]int{}},
+		"a target without a deployment is pending": {
+			bundleInput{outcome: ledger.Outcome{Generation: 2, Targets: []ledger.Target{target("one", "")}}},
+			condition("False", "", "Pending(1) [Cluster ws/one]"), fleet.BundleDisplay{ReadyClusters: "0/1", State: "Pending"}, [4]int{0, 1, 1, 2},
+		},
+		"a target that failed says why, whatever runs there": {
+			bundleInput{outcome: ledger.Outcome{Targets: []ledger.Target{target("one", "no"), target("two", "")}}, deployments: []*fleet.BundleDeployment{deployment("one"), deployment("two")}},
+			condition("False", "", "ErrApplied(1) [Cluster ws/one: no]"), fleet.BundleDisplay{ReadyClusters: "1/2", State: "ErrApplied"}, [4]int{0, 2, 0, 0},
+		},
+		"a Bundle that failed says why, and counts what runs": {
+			bundleInput{outcome: ledger.Outcome{Generation: 4, Failure: "targeting error: no"}, deployments: []*fleet.BundleDeployment{deployment("one")}},
+			condition("False", "Error", "targeting error: no"), fleet.BundleDisplay{ReadyClusters: "1/1"}, [4]int{0, 1, 0, 4},
+		},
+		"what is no target's is not counted": {
+			bundleInput{outcome: ledger.Outcome{Targets: []ledger.Target{target("one", "")}}, deployments: []*fleet.BundleDeployment{deployment("one"), deployment("two")}},
+			condition("True", "", ""), fleet.BundleDisplay{ReadyClusters: "1/1"}, [4]int{0, 1, 0, 0},
+		},
+		"a staged change is not applied": {
+			bundleInput{outcome: ledger.Outcome{Targets: []ledger.Target{target("one", "")}}, deployments: []*fleet.BundleDeployment{
+				deployment("one", func(bd *fleet.BundleDeployment) { bd.Spec.StagedDeploymentID = "s-2:b" }),
+			}},
+			condition("False", "", "WaitApplied(1) [Cluster ws/one]"), fleet.BundleDisplay{ReadyClusters: "0/1", State: "WaitApplied"}, [4]int{0, 1, 1, 0},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			test.in.now = now
+			var got fleet.BundleStatus
+			tellBundle(&got, test.in)
+			if diff := cmp.Diff([]genericcondition.GenericCondition{test.want}, got.Conditions); diff != "" {
+				t.Errorf("conditions (-want +got):\n%s", diff)
+			}
+			if got.Display != test.display {
+				t.Errorf("display = %+v, want %+v", got.Display, test.display)
+			}
+			counts := [4]int{got.Unavailable, got.MaxUnavailable, 0, int(got.ObservedGeneration)}
+			for _, partition := range got.Partitions {
+				counts[2] += partition.Unavailable
+			}
+			if counts != test.counts {
+				t.Errorf("unavailable, at most, in the partition, generation = %v, want %v", counts, test.counts)
+			}
+			before := *got.DeepCopy()
+			test.in.now = now.Add(time.Hour)
+			tellBundle(&got, test.in)
+			if diff := cmp.Diff(before, got); diff != "" {
+				t.Errorf("told again it changes:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestReadySources(t *testing.T) {
+	from := func(repo string, ready bool) *fleet.BundleDeployment {
+		return deployment("one", func(bd *fleet.BundleDeployment) {
+			bd.Labels[fleet.LabelRepoName] = repo
+			bd.Status.Ready = ready
+		})
+	}
+	tests := map[string]struct {
+		in         []*fleet.BundleDeployment
+		ready, all int
+	}{
+		"none":                               {nil, 0, 0},
+		"those of no repo do not count":      {[]*fleet.BundleDeployment{deployment("one")}, 0, 0},
+		"each repo counts once":              {[]*fleet.BundleDeployment{from("a", true), from("a", true), from("b", true)}, 2, 2},
+		"all of a repo must be ready":        {[]*fleet.BundleDeployment{from("a", true), from("a", false), from("b", true)}, 1, 2},
+		"also when the unready one is first": {[]*fleet.BundleDeployment{from("a", false), from("a", true)}, 0, 1},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			ready, all := readySources(test.in, fleet.LabelRepoName)
+			if ready != test.ready || all != test.all {
+				t.Errorf("%d of %d, want %d of %d", ready, all, test.ready, test.all)
+			}
+		})
+	}
+}
+
+func TestDeploymentMatters(t *testing.T) {
+	tests := map[string]struct {
+		change func(*fleet.BundleDeployment)
+		want   bool
+	}{
+		"nothing":           {func(*fleet.BundleDeployment) {}, false},
+		"its display":       {func(bd *fleet.BundleDeployment) { bd.Status.Display.State = "Ready" }, false},
+		"a label":           {func(bd *fleet.BundleDeployment) { bd.Labels["a"] = "b" }, false},
+		"its state":         {func(bd *fleet.BundleDeployment) { bd.Status.Ready = false }, true},
+		"what is applied":   {func(bd *fleet.BundleDeployment) { bd.Status.AppliedDeploymentID = "s-2:b" }, true},
+		"a promotion":       {func(bd *fleet.BundleDeployment) { bd.Spec.DeploymentID = "s-2:b" }, true},
+		"a staged state":    {func(bd *fleet.BundleDeployment) { bd.Spec.StagedDeploymentID = "s-2:b" }, true},
+		"another of a name": {func(bd *fleet.BundleDeployment) { bd.UID = "other" }, true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			older, newer := deployment("one"), deployment("one")
+			test.change(newer)
+			if got := deploymentMatters(older, newer); got != test.want {
+				t.Errorf("matters = %v, want %v", got, test.want)
+			}
+		})
+	}
+}
