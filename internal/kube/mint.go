@@ -21,6 +21,10 @@ import (
 // Secret asked for instead is not filled yet. It will be soon: ask again.
 var ErrTokenPending = errors.New("the account's token secret is not filled yet")
 
+// ErrTokenSecretTaken means that a Secret of somebody else has the name of the account's token Secret. Only a
+// human can mend it.
+var ErrTokenSecretTaken = errors.New("the name of the account's token secret is taken by a secret of another type")
+
 // ErrNotInForce means that the API server does not let a new token do its work yet.
 var ErrNotInForce = errors.New("the account's rights are not in force yet")
 
@@ -55,6 +59,8 @@ func lastingToken(ctx context.Context, client kubernetes.Interface, namespace, a
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("token secret of account %s/%s: %w", namespace, account, err)
+	case secret.Type != corev1.SecretTypeServiceAccountToken:
+		return "", fmt.Errorf("secret %s/%s: %w", namespace, secret.Name, ErrTokenSecretTaken)
 	case secret.Annotations[corev1.ServiceAccountUIDKey] != string(owner.UID), len(secret.Data[corev1.ServiceAccountTokenKey]) == 0:
 		return "", ErrTokenPending
 	}
