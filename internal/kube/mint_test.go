@@ -226,12 +226,13 @@ func TestProverWithoutAServer(t *testing.T) {
 	hangs := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	defer hangs.Close()
 	tests := map[string]struct {
-		cfg  *rest.Config
-		want error
+		cfg    *rest.Config
+		within time.Duration
+		want   error
 	}{
-		"gone":               {cfg, ErrUnreachable},
-		"of another CA":      {&rest.Config{Host: other.URL}, ErrUntrusted},
-		"that never answers": {&rest.Config{Host: hangs.URL, TLSClientConfig: rest.TLSClientConfig{CAData: caOf(hangs)}}, context.DeadlineExceeded},
+		"gone":               {cfg, time.Minute, ErrUnreachable},
+		"of another CA":      {&rest.Config{Host: other.URL}, time.Minute, ErrUntrusted},
+		"that never answers": {&rest.Config{Host: hangs.URL, TLSClientConfig: rest.TLSClientConfig{CAData: caOf(hangs)}}, 100 * time.Millisecond, context.DeadlineExceeded},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -239,7 +240,7 @@ func TestProverWithoutAServer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), test.within)
 			defer cancel()
 			if err := prover.List(ctx, "t", "api/v1/nodes"); !errors.Is(err, test.want) {
 				t.Errorf("error %v; want %v", err, test.want)
