@@ -44,6 +44,9 @@ type Options struct {
 	// Interval is the time between two heartbeats, each a tenth longer or shorter by chance. Zero or less:
 	// DefaultInterval.
 	Interval time.Duration
+	// Pulse is shared by all runs of a process, so that no two heartbeats say the same second. Nil: this run
+	// is the only one.
+	Pulse *Pulse
 	// Clock says what time it is. Required.
 	Clock func() time.Time
 	// Random is the chance in the intervals. Nil: they are all the same.
@@ -74,7 +77,11 @@ func run(ctx context.Context, o Options, send func(context.Context, []byte) erro
 	failed := 0
 	told := false
 	for {
-		body, err := patch(o.Clock(), o.AgentNamespace)
+		if !wait(ctx, o.Pulse.left(o.Clock())) {
+			return nil
+		}
+		now := o.Clock()
+		body, err := patch(now, o.AgentNamespace)
 		if err != nil {
 			return err
 		}
@@ -86,6 +93,7 @@ func run(ctx context.Context, o Options, send func(context.Context, []byte) erro
 			failed++
 			o.Log.Warn("the hub did not take the heartbeat, trying again", "error", err, "failures", failed)
 		default:
+			o.Pulse.beat(now)
 			o.Log.Debug("heartbeat sent", "cluster", o.ClusterNamespace+"/"+o.ClusterName)
 			failed = 0
 			if !told && o.OnFirst != nil {
@@ -105,6 +113,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Pulse == nil {
+		o.Pulse = &Pulse{}
 	}
 	return o
 }

@@ -60,6 +60,8 @@ type process struct {
 	clock   func() time.Time
 	started time.Time
 	ready   *readiness
+	// pulse is that of all identities: see heartbeat.Pulse.
+	pulse heartbeat.Pulse
 }
 
 // run works until ctx ends, which is no error.
@@ -141,6 +143,7 @@ func (p *process) serve(ctx context.Context, session register.Session) error {
 			ClusterName:      session.ClusterName,
 			AgentNamespace:   p.options.Namespace,
 			Interval:         p.options.CheckinInterval,
+			Pulse:            &p.pulse,
 			Clock:            p.clock,
 			Random:           rand.Reader,
 			Log:              p.log,
