@@ -19,9 +19,11 @@ demo: build ## Start a hub and two clusters here, join them in three ways, deliv
 	@exec bin/demo --with-parent $(if $(ONCE),--once)
 
 test: ## Run every test: rules, controllers and user stories on real API servers.
+	@go run ./internal/plane/prebuild
 	@go tool -modfile=dev/tools/test/go.mod gotestsum --format pkgname --format-hide-empty-pkg -- -timeout 20m ./...
 
 e2e: ## Run the user stories only.
+	@go run ./internal/plane/prebuild
 	@go test -v -timeout 20m ./e2e/...
 
 generate: ## Regenerate deepcopy functions and CRDs.

@@ -23,6 +23,9 @@ const (
 // world is what all stories share; each has a cluster of its own.
 var world *framework.World
 
+// failed keeps the logs.
+var failed bool
+
 // joined are the clusters that have joined already, by the name of the downstream cluster.
 var joined = map[string]*fleet.Cluster{}
 
@@ -35,11 +38,17 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
 	world, err = framework.Start(ctx, func(format string, args ...any) { GinkgoWriter.Printf(format+"\n", args...) }, east, west, north)
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(world.Stop()).To(Succeed()) })
+	DeferCleanup(func() {
+		Expect(world.Stop()).To(Succeed())
+		if !failed {
+			Expect(world.RemoveLogs()).To(Succeed())
+		}
+	})
 }, NodeTimeout(15*time.Minute))
 
 var _ = ReportAfterEach(func(ctx SpecContext, report SpecReport) {
 	if report.Failed() && world != nil {
+		failed = true
 		AddReportEntry("state of the hub", world.Describe(ctx))
 	}
 })
