@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -65,7 +66,7 @@ func (g *golden) finish(t *testing.T) {
 		return // not all rows have spoken
 	}
 	var content strings.Builder
-	for _, sentence := range slices.Sorted(mapKeys(g.sections)) {
+	for _, sentence := range slices.Sorted(maps.Keys(g.sections)) {
 		switch {
 		case g.told[sentence]:
 			fmt.Fprintf(&content, "%s%s\n%s\n", sectionHead, sentence, g.sections[sentence])
@@ -78,16 +79,6 @@ func (g *golden) finish(t *testing.T) {
 	}
 	if err := os.WriteFile(g.path, []byte(strings.TrimSuffix(content.String(), "\n")), 0o600); err != nil {
 		t.Error(err)
-	}
-}
-
-func mapKeys[V any](m map[string]V) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for key := range m {
-			if !yield(key) {
-				return
-			}
-		}
 	}
 }
 

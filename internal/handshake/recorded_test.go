@@ -1,6 +1,7 @@
 package handshake_test
 
 import (
+	"maps"
 	"slices"
 	"testing"
 
@@ -222,7 +223,7 @@ func TestRecordedSecrets(t *testing.T) {
 
 func TestRecordedIdentities(t *testing.T) {
 	want := map[string]string{"hub": "local", "east": "east", "west": "cluster-3f8a81b9896a"}
-	for _, where := range slices.Sorted(mapKeys(want)) {
+	for _, where := range slices.Sorted(maps.Keys(want)) {
 		t.Run(where, func(t *testing.T) {
 			data := recordedOn(t, where).secretData(t, "Secret cattle-fleet-system/"+handshake.AgentName)
 			identity, err := handshake.ParseIdentity(data)
