@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -239,11 +240,11 @@ func TestStories(t *testing.T) {
 		"the agent's own cluster is out of reach for a while": {"local-cluster-down", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0")
-			down := true
+			var back atomic.Bool
 			w.local.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-				return down, nil, errors.New("connection refused")
+				return !back.Load(), nil, errors.New("connection refused")
 			})
-			w.later(10*time.Second, "local", "is back", func() { down = false })
+			w.later(10*time.Second, "local", "is back", func() { back.Store(true) })
 			w.run(time.Minute)
 		}},
 		"an identity that cannot be stored at first": {"store-fails", func(_ *testing.T, w *world) {
