@@ -89,6 +89,7 @@ func New(t testing.TB) *Hub {
 	h.App.Recorder = recorder
 	h.App.Kube = h.clientset()
 	h.addKinds()
+	h.addOwnKinds()
 	return h
 }
 

@@ -1,0 +1,264 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const key = "fleet-default/east"
+
+// newHub is a hub with the controller on it.
+func newHub(t *testing.T, objects ...apptest.Object) *apptest.Hub {
+	t.Helper()
+	hub := apptest.New(t)
+	if err := Register(context.Background(), hub.App); err != nil {
+		t.Fatal(err)
+	}
+	hub.Put(objects...)
+	return hub
+}
+
+func handle(t *testing.T, hub *apptest.Hub) {
+	t.Helper()
+	if err := hub.Handle("Cluster", key); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// markedAccount is an account with the marks by which its Cluster is found.
+func markedAccount() *corev1.ServiceAccount {
+	account := agentAccount()
+	account.Labels = map[string]string{fleet.LabelManaged: "true"}
+	account.Annotations = map[string]string{
+		fleet.AnnotationCluster: "east", fleet.AnnotationClusterRegistration: "request-1", fleet.AnnotationClusterRegistrationNamespace: "fleet-default",
+	}
+	return account
+}
+
+func markedDeployment(finalizers ...string) *fleet.BundleDeployment {
+	d := deployment(finalizers...)
+	d.Labels = map[string]string{fleet.LabelCluster: "east", fleet.LabelClusterNamespace: "fleet-default"}
+	return d
+}
+
+func TestAClustersLife(t *testing.T) {
+	hub := newHub(t, oneCluster(fresh))
+	handle(t, hub)
+	apptest.ExpectOrder(t, apptest.ExpectRequests(t, hub,
+		"patch Cluster fleet-default/east", "create Namespace "+east, "patch Cluster/status fleet-default/east",
+	), "patch Cluster fleet-default/east", "create Namespace "+east, "patch Cluster/status fleet-default/east")
+	got := apptest.MustGet[*fleet.Cluster](t, hub, "fleet-default", "east")
+	if got.Status.Namespace != east || !hasFinalizer(got) {
+		t.Errorf("the Cluster is %+v", got)
+	}
+
+	hub.Sync()
+	handle(t, hub)
+	apptest.ExpectRequests(t, hub) // it is as it should be
+
+	hub.Put(markedAccount(), markedDeployment(fleet.FinalizerBundleDeployment))
+	leaving := got.DeepCopy()
+	deleted(leaving)
+	hub.Put(leaving)
+	handle(t, hub)
+	apptest.ExpectRequests(t, hub, "delete ServiceAccount "+east+"/request-1")
+	apptest.ExpectWoken(t, hub, "Cluster fleet-default/east in 2s")
+
+	hub.Sync()
+	handle(t, hub)
+	requests := apptest.ExpectRequests(t, hub, "patch BundleDeployment "+east+"/b", "delete Namespace "+east)
+	apptest.ExpectOrder(t, requests, "patch BundleDeployment "+east+"/b", "delete Namespace "+east)
+	if left := apptest.MustGet[*fleet.BundleDeployment](t, hub, east, "b"); len(left.Finalizers) > 0 {
+		t.Errorf("it is still held by %v", left.Finalizers)
+	}
+
+	hub.Sync()
+	handle(t, hub)
+	apptest.ExpectRequests(t, hub, "patch Cluster fleet-default/east")
+	if left := apptest.MustGet[*fleet.Cluster](t, hub, "fleet-default", "east"); hasFinalizer(left) {
+		t.Errorf("it is still held by %v", left.Finalizers)
+	}
+}
+
+func TestOthersAccountsStayUntilTheNamespaceGoes(t *testing.T) {
+	byHand := agentAccount()
+	byHand.Labels = map[string]string{fleet.LabelManaged: "true"}
+	going := markedAccount()
+	going.Name, going.DeletionTimestamp = "request-2", &metav1.Time{Time: time.Unix(1, 0)}
+	hub := newHub(t, oneCluster(deleted), ours(), byHand, going)
+	handle(t, hub)
+	apptest.ExpectRequests(t, hub, "delete Namespace "+east)
+}
+
+func TestANamespaceThatIsThereAlready(t *testing.T) {
+	hub := newHub(t, oneCluster(fresh))
+	hub.Have(ours(unmarked)) // the cache has not seen it
+	handle(t, hub)
+	if got := apptest.MustGet[*fleet.Cluster](t, hub, "fleet-default", "east"); got.Status.Namespace != east {
+		t.Errorf("the Cluster's namespace is %q", got.Status.Namespace)
+	}
+	if got := apptest.MustGet[*corev1.Namespace](t, hub, "", east); len(got.Annotations) > 0 {
+		t.Errorf("it was given %v", got.Annotations)
+	}
+}
+
+func TestFailures(t *testing.T) {
+	no := errors.New("no")
+	gone := apierrors.NewNotFound(schema.GroupResource{Resource: "x"}, "x")
+	tests := map[string]struct {
+		objects []apptest.Object
+		request string
+		fails   error
+		want    string
+		status  *fleet.ClusterStatus
+	}{
+		"a namespace that cannot be made is told on the Cluster, too": {
+			objects: []apptest.Object{oneCluster(fresh)}, request: "create Namespace " + east, fails: no,
+			want: "creating the cluster's namespace: no",
+			status: &fleet.ClusterStatus{Conditions: []genericcondition.GenericCondition{{
+				Type: "Processed", Status: "False", Reason: "Error", Message: "creating the cluster's namespace: no", LastUpdateTime: "2026-01-01T12:00:00Z",
+			}}},
+		},
+		"a finalizer that cannot be set comes before everything": {
+			objects: []apptest.Object{oneCluster(fresh)}, request: "patch Cluster fleet-default/east", fails: no,
+			want: "patching fleet-default/east: no",
+		},
+		"a status that cannot be written is tried again": {
+			objects: []apptest.Object{oneCluster(fresh)}, request: "patch Cluster/status fleet-default/east", fails: no,
+			want: "patching fleet-default/east: no",
+		},
+		"an account that cannot be revoked holds the rest up": {
+			objects: []apptest.Object{oneCluster(deleted), ours(), markedAccount()}, request: "delete ServiceAccount " + east + "/request-1", fails: no,
+			want: "revoking account " + east + "/request-1: no",
+		},
+		"an account that is gone is no failure": {
+			objects: []apptest.Object{oneCluster(deleted), ours(), markedAccount()}, request: "delete ServiceAccount " + east + "/request-1", fails: gone,
+		},
+		"a BundleDeployment that cannot be drained holds the namespace up": {
+			objects: []apptest.Object{oneCluster(deleted), ours(), markedDeployment(fleet.FinalizerBundleDeployment)},
+			request: "patch BundleDeployment " + east + "/b", fails: no, want: "patching " + east + "/b: no",
+		},
+		"a namespace that cannot be deleted holds the Cluster up": {
+			objects: []apptest.Object{oneCluster(deleted), ours()}, request: "delete Namespace " + east, fails: no,
+			want: "deleting namespace " + east + ": no",
+		},
+		"a namespace that is gone is no failure": {
+			objects: []apptest.Object{oneCluster(deleted), ours()}, request: "delete Namespace " + east, fails: gone,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub := newHub(t, test.objects...)
+			hub.Fail(test.request, test.fails)
+			err := hub.Handle("Cluster", key)
+			if got := text(err); got != test.want {
+				t.Errorf("error %q, want %q", got, test.want)
+			}
+			if test.status != nil {
+				got := apptest.MustGet[*fleet.Cluster](t, hub, "fleet-default", "east")
+				if diff := cmp.Diff(*test.status, got.Status); diff != "" {
+					t.Errorf("the status differs (-want +got):\n%s", diff)
+				}
+			}
+		})
+	}
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func TestCachesThatFail(t *testing.T) {
+	t.Run("of namespaces", func(t *testing.T) {
+		hub := newHub(t, oneCluster())
+		hub.Spoil(ours())
+		if err := hub.Handle("Cluster", key); err == nil {
+			t.Error("want an error")
+		}
+	})
+	t.Run("of namespaces, of a Cluster that is gone", func(t *testing.T) {
+		hub := newHub(t)
+		hub.Spoil(ours())
+		if err := hub.Handle("Cluster", key); err == nil {
+			t.Error("want an error")
+		}
+	})
+}
+
+func TestTheRestOfAClusterThatIsGone(t *testing.T) {
+	held := markedDeployment(fleet.FinalizerBundleDeployment)
+	tests := map[string]struct {
+		objects []apptest.Object
+		want    []string
+	}{
+		"a BundleDeployment that came too late is drained": {[]apptest.Object{ours(terminating), held}, []string{"patch BundleDeployment " + east + "/b"}},
+		"in a namespace that stays nothing is touched":     {[]apptest.Object{ours(), held}, nil},
+		"what somebody else holds stays":                   {[]apptest.Object{ours(terminating), markedDeployment("theirs")}, nil},
+		"without a namespace there is nothing to do":       {nil, nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub := newHub(t, test.objects...)
+			handle(t, hub)
+			apptest.ExpectRequests(t, hub, test.want...)
+		})
+	}
+}
+
+func TestWhoWakesACluster(t *testing.T) {
+	eastKey := []types.NamespacedName{{Namespace: "fleet-default", Name: "east"}}
+	tests := map[string]struct {
+		cluster apptest.Object
+		wake    func(*handler) []types.NamespacedName
+		want    []types.NamespacedName
+	}{
+		"its namespace always": {
+			cluster: oneCluster(), wake: func(*handler) []types.NamespacedName { return clusterOfNamespace(ours()) }, want: eastKey,
+		},
+		"a namespace without marks nobody": {
+			cluster: oneCluster(), wake: func(*handler) []types.NamespacedName { return clusterOfNamespace(ours(unmarked)) },
+		},
+		"an agent's account while it leaves": {
+			cluster: oneCluster(deleted), wake: func(h *handler) []types.NamespacedName { return h.leavingOfAccount(markedAccount()) }, want: eastKey,
+		},
+		"an agent's account not in everyday life": {
+			cluster: oneCluster(), wake: func(h *handler) []types.NamespacedName { return h.leavingOfAccount(markedAccount()) },
+		},
+		"a BundleDeployment while it leaves": {
+			cluster: oneCluster(deleted), wake: func(h *handler) []types.NamespacedName { return h.leavingOfDeployment(markedDeployment()) }, want: eastKey,
+		},
+		"a BundleDeployment when it is gone": {
+			cluster: ours(), wake: func(h *handler) []types.NamespacedName { return h.leavingOfDeployment(markedDeployment()) }, want: eastKey,
+		},
+		"a BundleDeployment not in everyday life": {
+			cluster: oneCluster(), wake: func(h *handler) []types.NamespacedName { return h.leavingOfDeployment(markedDeployment()) },
+		},
+		"somebody's account nobody": {
+			cluster: oneCluster(deleted), wake: func(h *handler) []types.NamespacedName { return h.leavingOfAccount(agentAccount()) },
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub := newHub(t, test.cluster)
+			if diff := cmp.Diff(test.want, test.wake(&handler{app: hub.App})); diff != "" {
+				t.Errorf("woken (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,200 @@
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const east = "cluster-fleet-default-east-0f0350029557"
+
+func oneCluster(changes ...func(*fleet.Cluster)) *fleet.Cluster {
+	c := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "east", Finalizers: []string{fleet.FinalizerCluster}}}
+	c.Status.Namespace = east
+	for _, change := range changes {
+		change(c)
+	}
+	return c
+}
+
+func fresh(c *fleet.Cluster)    { c.Finalizers, c.Status.Namespace = nil, "" }
+func deleted(c *fleet.Cluster)  { c.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }
+func released(c *fleet.Cluster) { c.Finalizers = []string{"example.com/theirs"} }
+func managed(c *fleet.Cluster) {
+	c.Labels = map[string]string{fleet.LabelClusterManagement: "somebody"}
+}
+func placed(namespace string) func(*fleet.Cluster) {
+	return func(c *fleet.Cluster) { c.Status.Namespace = namespace }
+}
+
+func ours(changes ...func(*corev1.Namespace)) *corev1.Namespace {
+	n := clusterNamespace(oneCluster())
+	for _, change := range changes {
+		change(n)
+	}
+	return n
+}
+
+func terminating(n *corev1.Namespace) { n.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }
+func unmarked(n *corev1.Namespace)    { n.Annotations = nil }
+func called(name string) func(*corev1.Namespace) {
+	return func(n *corev1.Namespace) { n.Name = name }
+}
+
+func agentAccount() *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: east, Name: "request-1"}}
+}
+
+func deployment(finalizers ...string) *fleet.BundleDeployment {
+	return &fleet.BundleDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: east, Name: "b", Finalizers: finalizers}}
+}
+
+func yes() *genericcondition.GenericCondition {
+	return &genericcondition.GenericCondition{Type: "Processed", Status: "True"}
+}
+
+func waits() *genericcondition.GenericCondition {
+	return &genericcondition.GenericCondition{
+		Type: "Processed", Status: "False", Reason: "AwaitingNamespace",
+		Message: "the cluster's namespace is being deleted; it is made anew once it is gone",
+	}
+}
+
+func TestDecide(t *testing.T) {
+	tests := map[string]struct {
+		in   input
+		want outcome
+	}{
+		"a new Cluster gets finalizer, namespace and status": {
+			in:   input{cluster: oneCluster(fresh)},
+			want: outcome{stage: settled, addFinalizer: true, createNamespace: ours(), namespaceName: east, processed: yes()},
+		},
+		"a Cluster with everything needs nothing": {
+			in:   input{cluster: oneCluster(), namespace: ours()},
+			want: outcome{stage: settled, namespaceName: east, processed: yes()},
+		},
+		"a namespace that went is made anew": {
+			in:   input{cluster: oneCluster()},
+			want: outcome{stage: settled, createNamespace: ours(), namespaceName: east, processed: yes()},
+		},
+		"a namespace that is there is used as it is": {
+			in:   input{cluster: oneCluster(fresh), namespace: ours(unmarked)},
+			want: outcome{stage: settled, addFinalizer: true, namespaceName: east, processed: yes()},
+		},
+		"a namespace in the status is never changed": {
+			in:   input{cluster: oneCluster(placed("of-old"))},
+			want: outcome{stage: settled, createNamespace: ours(called("of-old")), namespaceName: "of-old", processed: yes()},
+		},
+		"a new Cluster waits for the end of its predecessor's namespace": {
+			in:   input{cluster: oneCluster(fresh), namespace: ours(terminating)},
+			want: outcome{stage: awaitingNamespace, addFinalizer: true, processed: waits()},
+		},
+		"a Cluster whose namespace is being deleted keeps its name": {
+			in:   input{cluster: oneCluster(), namespace: ours(terminating)},
+			want: outcome{stage: awaitingNamespace, namespaceName: east, processed: waits()},
+		},
+		"another manager's Cluster is left alone": {
+			in:   input{cluster: oneCluster(fresh, managed)},
+			want: outcome{stage: managedElsewhere},
+		},
+		"another manager's Cluster is taken apart like any other": {
+			in:   input{cluster: oneCluster(managed, deleted)},
+			want: outcome{stage: left, removeFinalizer: true, namespaceName: east},
+		},
+		"of a leaving Cluster the agents' rights go first": {
+			in: input{
+				cluster: oneCluster(deleted), namespace: ours(),
+				accounts: []*corev1.ServiceAccount{agentAccount()}, deployments: []*fleet.BundleDeployment{deployment(fleet.FinalizerBundleDeployment)},
+			},
+			want: outcome{stage: revoking, revoke: []*corev1.ServiceAccount{agentAccount()}, namespaceName: east},
+		},
+		"then its namespace, and what in it waits for an agent": {
+			in: input{
+				cluster: oneCluster(deleted), namespace: ours(),
+				deployments: []*fleet.BundleDeployment{deployment(fleet.FinalizerBundleDeployment, "example.com/theirs"), deployment("example.com/theirs"), deployment()},
+			},
+			want: outcome{
+				stage: draining, deleteNamespace: true, namespaceName: east,
+				drain: []*fleet.BundleDeployment{deployment(fleet.FinalizerBundleDeployment, "example.com/theirs")},
+			},
+		},
+		"it stays until its namespace has begun to go": {
+			in:   input{cluster: oneCluster(deleted), namespace: ours()},
+			want: outcome{stage: draining, deleteNamespace: true, namespaceName: east},
+		},
+		"what appeared while the namespace was told to go is drained too": {
+			in: input{
+				cluster: oneCluster(deleted), namespace: ours(terminating),
+				deployments: []*fleet.BundleDeployment{deployment(fleet.FinalizerBundleDeployment)},
+			},
+			want: outcome{
+				stage: draining, namespaceName: east, drain: []*fleet.BundleDeployment{deployment(fleet.FinalizerBundleDeployment)},
+			},
+		},
+		"it does not wait for its namespace's end": {
+			in:   input{cluster: oneCluster(deleted), namespace: ours(terminating), deployments: []*fleet.BundleDeployment{deployment("example.com/theirs")}},
+			want: outcome{stage: left, removeFinalizer: true, namespaceName: east},
+		},
+		"without a namespace it goes at once": {
+			in:   input{cluster: oneCluster(deleted)},
+			want: outcome{stage: left, removeFinalizer: true, namespaceName: east},
+		},
+		"a namespace of the one name that is the Cluster's goes without our marks": {
+			in:   input{cluster: oneCluster(deleted), namespace: ours(unmarked)},
+			want: outcome{stage: draining, deleteNamespace: true, namespaceName: east},
+		},
+		"a namespace of another name goes only with our marks": {
+			in:   input{cluster: oneCluster(deleted, placed("of-old")), namespace: ours(called("of-old"))},
+			want: outcome{stage: draining, deleteNamespace: true, namespaceName: "of-old"},
+		},
+		"a namespace that is not the Cluster's stays, with what is in it": {
+			in: input{
+				cluster: oneCluster(deleted, placed("kube-system")), namespace: ours(called("kube-system"), unmarked),
+				deployments: []*fleet.BundleDeployment{deployment(fleet.FinalizerBundleDeployment)},
+			},
+			want: outcome{stage: left, removeFinalizer: true, namespaceName: "kube-system"},
+		},
+		"another Cluster's namespace stays": {
+			in: input{
+				cluster:   oneCluster(deleted, placed("of-west")),
+				namespace: ours(called("of-west"), func(n *corev1.Namespace) { n.Annotations[fleet.AnnotationCluster] = "west" }),
+			},
+			want: outcome{stage: left, removeFinalizer: true, namespaceName: "of-west"},
+		},
+		"a leaving Cluster that somebody else holds is done with": {
+			in:   input{cluster: oneCluster(deleted, released), namespace: ours(), accounts: []*corev1.ServiceAccount{agentAccount()}},
+			want: outcome{stage: left, namespaceName: east},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			test.in.now = time.Unix(100, 0)
+			before := test.in.cluster.DeepCopy()
+			got := decide(test.in)
+			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(outcome{}), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("the outcome differs (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(before, test.in.cluster); diff != "" {
+				t.Errorf("the input was changed:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNamespaceIsAsRecorded(t *testing.T) {
+	want := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name:        "cluster-fleet-default-east-0f0350029557",
+		Labels:      map[string]string{"fleet.cattle.io/managed": "true"},
+		Annotations: map[string]string{"fleet.cattle.io/cluster": "east", "fleet.cattle.io/cluster-namespace": "fleet-default"},
+	}}
+	if diff := cmp.Diff(want, clusterNamespace(oneCluster(fresh))); diff != "" {
+		t.Error(diff)
+	}
+}
