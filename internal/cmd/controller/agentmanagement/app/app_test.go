@@ -1,0 +1,424 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/fleet-hub/fleet/internal/cmd/env"
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// server is an API server of which only the answers matter; a path without one is 404.
+type server struct {
+	mu      sync.Mutex
+	answers map[string][]any // by path, one after another; the last stays. An int is a code.
+	asked   []string
+}
+
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = append(s.asked, r.Method+" "+r.URL.Path)
+	w.Header().Set("Content-Type", "application/json")
+	answers := s.answers[r.URL.Path]
+	if len(answers) == 0 {
+		answers = []any{http.StatusNotFound}
+	}
+	if len(answers) > 1 {
+		s.answers[r.URL.Path] = answers[1:]
+	}
+	if code, ok := answers[0].(int); ok {
+		w.WriteHeader(code)
+		answers[0] = metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Code: int32(code), Reason: reasons()[code], Message: string(reasons()[code])}
+		defer func() { answers[0] = code }()
+	}
+	_ = json.NewEncoder(w).Encode(answers[0])
+}
+
+func reasons() map[int]metav1.StatusReason {
+	return map[int]metav1.StatusReason{
+		http.StatusNotFound: metav1.StatusReasonNotFound, http.StatusForbidden: metav1.StatusReasonForbidden,
+		http.StatusUnauthorized: metav1.StatusReasonUnauthorized, http.StatusServiceUnavailable: metav1.StatusReasonServiceUnavailable,
+	}
+}
+
+const (
+	groupPath  = "/apis/fleet.cattle.io/v1alpha1"
+	configPath = "/api/v1/namespaces/cattle-fleet-system/configmaps/fleet-controller"
+)
+
+// served is the discovery document of our group with these resources.
+func served(resources ...string) metav1.APIResourceList {
+	list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIResourceList"}, GroupVersion: "fleet.cattle.io/v1alpha1"}
+	for _, resource := range resources {
+		list.APIResources = append(list.APIResources, metav1.APIResource{Name: resource})
+	}
+	return list
+}
+
+func everything() metav1.APIResourceList {
+	return served("bundledeployments", "bundlenamespacemappings", "bundles", "clustergroups", "clusterregistrations",
+		"clusterregistrationtokens", "clusters", "clusters/status", "contents")
+}
+
+func configMap(text string) corev1.ConfigMap {
+	return corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "cattle-fleet-system", Name: "fleet-controller"}, Data: map[string]string{"config": text},
+	}
+}
+
+func options(t *testing.T, s http.Handler, log io.Writer) Options {
+	t.Helper()
+	listening := httptest.NewServer(s)
+	t.Cleanup(listening.Close)
+	return Options{
+		Own: kube.Own{Config: kube.Tune(&rest.Config{Host: listening.URL})}, Env: env.Controller{Namespace: "cattle-fleet-system"},
+		Version: "test", Log: slog.New(slog.NewTextHandler(log, nil)),
+	}
+}
+
+func TestCheck(t *testing.T) {
+	tests := map[string]struct {
+		answers map[string][]any
+		is      error
+		says    string
+		logs    string
+	}{
+		"all is there":               {answers: map[string][]any{groupPath: {everything()}, configPath: {configMap("{}")}}},
+		"without a ConfigMap":        {answers: map[string][]any{groupPath: {everything()}}},
+		"with an empty ConfigMap":    {answers: map[string][]any{groupPath: {everything()}, configPath: {configMap("")}}},
+		"CRDs that come in a moment": {answers: map[string][]any{groupPath: {http.StatusNotFound, served("clusters"), everything()}}},
+		"a server that is busy yet":  {answers: map[string][]any{groupPath: {http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusInternalServerError, everything()}}},
+		"CRDs that do not come": {
+			answers: map[string][]any{groupPath: {served("clusters", "bundles", "contents")}}, is: ErrCRDsMissing,
+			says: "CustomResourceDefinitions are missing or not established: bundledeployments.fleet.cattle.io, " +
+				"bundlenamespacemappings.fleet.cattle.io, clustergroups.fleet.cattle.io, clusterregistrations.fleet.cattle.io, " +
+				"clusterregistrationtokens.fleet.cattle.io; install them with: " +
+				"helm install fleet-crd charts/fleet-crd --namespace cattle-fleet-system --create-namespace (waited 1s)",
+		},
+		"a credential that is not accepted": {
+			answers: map[string][]any{groupPath: {http.StatusUnauthorized}}, says: "asking for the kinds of fleet.cattle.io/v1alpha1: ",
+		},
+		"a configuration that may not be read": {
+			answers: map[string][]any{groupPath: {everything()}, configPath: {http.StatusForbidden}},
+			says:    "reading ConfigMap cattle-fleet-system/fleet-controller: ",
+		},
+		"a configuration that is malformed": {
+			answers: map[string][]any{groupPath: {everything()}, configPath: {configMap("- a")}}, is: ErrConfigMalformed,
+			says: "the configuration is malformed: ConfigMap cattle-fleet-system/fleet-controller, key config: ",
+		},
+		"a value that is dropped is told": {
+			answers: map[string][]any{groupPath: {everything()}, configPath: {configMap("gitClientTimeout: soon")}},
+			logs:    "gitClientTimeout: soon is no duration",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var log bytes.Buffer
+			err := Check(t.Context(), options(t, &server{answers: test.answers}, &log), time.Second)
+			switch {
+			case test.says == "" && err != nil:
+				t.Fatal(err)
+			case test.says != "" && (err == nil || !strings.HasPrefix(err.Error(), test.says)):
+				t.Errorf("it says\n\t%v\nand not\n\t%s", err, test.says)
+			case test.is != nil && !errors.Is(err, test.is):
+				t.Errorf("it is no %v", test.is)
+			}
+			if !strings.Contains(log.String(), test.logs) {
+				t.Errorf("the log is %s", log.String())
+			}
+		})
+	}
+}
+
+func TestCheckOfAServerThatIsNotThere(t *testing.T) {
+	o := options(t, http.NotFoundHandler(), io.Discard)
+	o.Own.Config.Host = "http://127.0.0.1:1"
+	err := Check(t.Context(), o, 300*time.Millisecond)
+	if !errors.Is(err, kube.ErrUnreachable) || !strings.HasPrefix(err.Error(), "connecting to http://127.0.0.1:1: ") {
+		t.Errorf("error %v", err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := Check(ended, o, time.Hour); err == nil {
+		t.Error("want an error after the end")
+	}
+}
+
+func TestNew(t *testing.T) {
+	o := options(t, &server{answers: map[string][]any{configPath: {configMap("apiServerURL: https://hub")}}}, io.Discard)
+	a, err := New(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := config.Default("test")
+	want.APIServerURL = "https://hub"
+	if diff := cmp.Diff(want, a.Config.Get()); diff != "" {
+		t.Errorf("the configuration (-want +got):\n%s", diff)
+	}
+	if a.Namespaces.System != "cattle-fleet-system" || a.Namespaces.Registration != "cattle-fleet-clusters-system" {
+		t.Errorf("namespaces %+v", a.Namespaces)
+	}
+	if time.Since(a.Clock()) > time.Minute {
+		t.Errorf("the clock says %s", a.Clock())
+	}
+	o.Own.Config.Host = "http://127.0.0.1:1"
+	if _, err := New(t.Context(), o); !errors.Is(err, kube.ErrUnreachable) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// A server that lets nothing be listed.
+func TestStartNamesTheKindsThatCannotBeListed(t *testing.T) {
+	o := options(t, &server{answers: map[string][]any{
+		"/api/v1/secrets": {http.StatusForbidden}, groupPath + "/clusters": {http.StatusForbidden}, "/version": {map[string]string{}},
+	}}, io.Discard)
+	a, err := New(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range a.scopes {
+		if err := s.caches.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	go a.secrets.RunWithContext(t.Context())
+	err = awaitSync(t.Context(), time.Second, a.unsynced)
+	if !errors.Is(err, ErrNotSynced) {
+		t.Fatalf("error %v", err)
+	}
+	for _, part := range []string{"Cluster (", "Forbidden", "Secret (metadata)"} {
+		if !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(part)) {
+			t.Errorf("%q is not in %v", part, err)
+		}
+	}
+	if strings.Contains(err.Error(), "Bundle") {
+		t.Errorf("a kind nobody asked for is watched: %v", err)
+	}
+}
+
+func TestAwaitSyncEndsWithTheContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := awaitSync(ctx, time.Hour, func() []string { return []string{"x"} }); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	if err := awaitSync(ctx, time.Hour, func() []string { return nil }); err != nil {
+		t.Errorf("nothing is missing, and yet: %v", err)
+	}
+}
+
+func TestSlim(t *testing.T) {
+	fields := []metav1.ManagedFieldsEntry{{Manager: "x"}}
+	annotations := func() map[string]string { return map[string]string{fleet.AnnotationSetApplied: "H4s", "theirs": "1"} }
+	tests := map[string]struct{ in, want any }{
+		"who wrote what goes": {
+			&corev1.Secret{ObjectMeta: metav1.ObjectMeta{ManagedFields: fields}, Data: map[string][]byte{"k": []byte("v")}},
+			&corev1.Secret{Data: map[string][]byte{"k": []byte("v")}},
+		},
+		"what others last applied goes": {
+			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Annotations: annotations()}},
+			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"theirs": "1"}}},
+		},
+		"a Content's bytes go, its hash stays": {
+			&fleet.Content{Content: []byte("much"), SHA256Sum: "s"},
+			&fleet.Content{SHA256Sum: "s"},
+		},
+		"what is no object stays": {"x", "x"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := slim(test.in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNameAndVersion(t *testing.T) {
+	full := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "n", Name: "s", UID: "u", ResourceVersion: "7", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"a": "b"},
+	}}
+	want := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "s", UID: "u", ResourceVersion: "7"}}
+	if got, err := nameAndVersion(full); err != nil || !cmp.Equal(any(want), got) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if got, err := nameAndVersion("x"); err != nil || got != "x" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+func TestKubeconfigSecret(t *testing.T) {
+	tests := map[string]struct {
+		spec fleet.ClusterSpec
+		want types.NamespacedName
+	}{
+		"none":                     {fleet.ClusterSpec{}, types.NamespacedName{}},
+		"none, in a namespace":     {fleet.ClusterSpec{KubeConfigSecretNamespace: "n"}, types.NamespacedName{}},
+		"beside the Cluster":       {fleet.ClusterSpec{KubeConfigSecret: "s"}, types.NamespacedName{Namespace: "ws", Name: "s"}},
+		"in a namespace of choice": {fleet.ClusterSpec{KubeConfigSecret: "s", KubeConfigSecretNamespace: "n"}, types.NamespacedName{Namespace: "n", Name: "s"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			cluster := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ws"}, Spec: test.spec}
+			if got := KubeconfigSecret(cluster); got != test.want {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}
+
+func TestIndexes(t *testing.T) {
+	a, err := New(t.Context(), options(t, http.NotFoundHandler(), io.Discard))
+	if err != nil {
+		t.Fatal(err)
+	}
+	clusters := []*fleet.Cluster{
+		{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "c1"}, Spec: fleet.ClusterSpec{ClientID: "id", KubeConfigSecret: "kc"}},
+		{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "c2"}, Spec: fleet.ClusterSpec{KubeConfigSecret: "kc", KubeConfigSecretNamespace: "other"}},
+		{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "c3"}, Spec: fleet.ClusterSpec{ClientID: "id"}},
+	}
+	for _, cluster := range clusters {
+		if err := a.Clusters.Informer().GetIndexer().Add(cluster); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for query, want := range map[[2]string][]*fleet.Cluster{
+		{ClustersByClientID, "ws/id"}:       clusters[:1],
+		{ClustersByClientID, "other/id"}:    clusters[2:],
+		{ClustersByClientID, "ws/"}:         {},
+		{ClustersByKubeconfig, "ws/kc"}:     clusters[:1],
+		{ClustersByKubeconfig, "other/kc"}:  clusters[1:2],
+		{ClustersByKubeconfig, "ws/"}:       {},
+		{ClustersByKubeconfig, "nobody/kc"}: {},
+	} {
+		got, err := a.Clusters.Cache().GetByIndex(query[0], query[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%v (-want +got):\n%s", query, diff)
+		}
+	}
+	secret := func(namespace string) *metav1.PartialObjectMetadata {
+		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "kc", ResourceVersion: "7"}}
+	}
+	if diff := cmp.Diff([]types.NamespacedName{{Namespace: "ws", Name: "c2"}}, a.clustersOf(secret("other"))); diff != "" {
+		t.Errorf("woken (-want +got):\n%s", diff)
+	}
+	if got := a.clustersOf(secret("nobody")); len(got) > 0 {
+		t.Errorf("woken %v", got)
+	}
+	if err := a.secrets.GetIndexer().Add(secret("ws")); err != nil {
+		t.Fatal(err)
+	}
+	if got := a.SecretVersion(types.NamespacedName{Namespace: "ws", Name: "kc"}); got != "7" {
+		t.Errorf("version %q", got)
+	}
+	if got := a.SecretVersion(types.NamespacedName{Namespace: "nobody", Name: "kc"}); got != "" {
+		t.Errorf("version %q", got)
+	}
+}
+
+func TestDial(t *testing.T) {
+	const good = `{"apiVersion":"v1","kind":"Config","current-context":"x","contexts":[{"name":"x","context":{"cluster":"c","user":"u"}}],` +
+		`"clusters":[{"name":"c","cluster":{"server":"https://127.0.0.1:1","certificate-authority-data":"%s"}}],"users":[{"name":"u","user":{"token":"t"}}]}`
+	tests := map[string]struct {
+		kubeconfig, mode string
+		want             error
+	}{
+		"a usable one":                     {kubeconfig: fmt.Sprintf(good, ""), mode: "system-store"},
+		"one that is none":                 {kubeconfig: "{", mode: "strict", want: kube.ErrKubeconfigMalformed},
+		"a mode that is none":              {kubeconfig: fmt.Sprintf(good, "Y2E="), mode: "", want: kube.ErrUnknownTLSMode},
+		"strict without anything to trust": {kubeconfig: fmt.Sprintf(good, ""), mode: "strict", want: kube.ErrNoCA},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			d, err := Dial(t.Context(), []byte(test.kubeconfig), test.mode)
+			if !errors.Is(err, test.want) {
+				t.Fatalf("got %v, want %v", err, test.want)
+			}
+			if err == nil {
+				d.Close()
+			}
+		})
+	}
+}
+
+func TestTheTableOfKinds(t *testing.T) {
+	mapper := staticMapper()
+	scheme, err := newScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	limiters := rateLimiters()
+	for name, k := range kinds() {
+		mapping, err := mapper.RESTMapping(k.gvk.GroupKind(), k.gvk.Version)
+		if err != nil || mapping.Resource.Resource != k.resource {
+			t.Errorf("%s is served as %+v, %v", name, mapping, err)
+		}
+		if !scheme.Recognizes(k.gvk) {
+			t.Errorf("%s has no Go type", name)
+		}
+		if k.resource != strings.ToLower(name)+"s" {
+			t.Errorf("%s is served as %s", name, k.resource)
+		}
+		limiters[k.gvk].When("ns/name")
+		limiters[k.gvk].When("ns/name")
+	}
+	for name, k := range kinds() {
+		want := 4 * retryMin
+		if name == "Cluster" {
+			want = 4 * clusterRetryMin
+		}
+		if got := limiters[k.gvk].When("ns/name"); got != want {
+			t.Errorf("the third failure of a %s costs %s, want %s: kinds share a backoff", name, got, want)
+		}
+	}
+	if _, err := mapper.RESTMapping(schema.GroupKind{Group: fleet.GroupName, Kind: "GitRepo"}, "v1alpha1"); err == nil {
+		t.Error("a kind that is not ours has a mapping")
+	}
+}
+
+func TestSelections(t *testing.T) {
+	var o metav1.ListOptions
+	byLabel(fleet.LabelSetHash, names.SetHash(BootstrapSetID, names.Owner{}))(&o)
+	byField("type", "x")(&o)
+	want := metav1.ListOptions{LabelSelector: "objectset.rio.cattle.io/hash=67f475f626e5473772f6084a291170a9de5942d1", FieldSelector: "type=x"}
+	if diff := cmp.Diff(want, o); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestClientsNeverSleepOnAFailedList(t *testing.T) {
+	if !(alwaysAsk{}).IsHealthy(t.Context()) {
+		t.Error("lasso would sleep")
+	}
+}
