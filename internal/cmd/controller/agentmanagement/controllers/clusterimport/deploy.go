@@ -25,7 +25,8 @@ var errOtherCluster = errors.New("the kubeconfig of the local Cluster leads to a
 // vain a moment ago.
 func (h *handler) dispatch(ctx context.Context, cluster *fleet.Cluster, out handshake.ImportOutcome) {
 	key := keyOf(cluster)
-	of := fmt.Sprintf("%s %d %s", out.Stage, cluster.Generation, h.app.SecretVersion(app.KubeconfigSecret(cluster)))
+	of := fmt.Sprint(out.Stage, cluster.Generation, h.app.SecretVersion(app.KubeconfigSecret(cluster)),
+		out.Done.APIServerURL, out.Done.APIServerCAHash, out.Done.AgentTLSMode)
 	begun, wait := h.jobs.begin(key.String(), of)
 	if !begun {
 		if wait > 0 {
@@ -34,68 +35,70 @@ func (h *handler) dispatch(ctx context.Context, cluster *fleet.Cluster, out hand
 		return
 	}
 	go func() {
-		err := h.run(ctx, cluster, out)
-		if err != nil && ctx.Err() == nil {
-			h.app.Log.Warn("import failed", "cluster", key.String(), "error", err)
+		// Whatever the end, look again: what happened meanwhile was left alone, and its event is past.
+		defer reconcile.Nudge(h.app.Clusters)(key)
+		written, err := h.run(ctx, cluster, out)
+		if ctx.Err() != nil {
+			h.jobs.failed(key.String())
+			return // the process ends, which says nothing about the Cluster
 		}
-		written, reportErr := h.reportRun(cluster, out, err)
-		if err == nil && reportErr == nil {
-			h.jobs.succeeded(key.String(), written.ResourceVersion) // its event wakes the Cluster
+		written, reportErr := h.reportRun(written, out, err)
+		if err := errors.Join(err, reportErr); err != nil {
+			h.app.Log.Warn("import failed", "cluster", key.String(), "error", err)
+			h.jobs.failed(key.String())
 			return
 		}
-		h.app.Clusters.EnqueueAfter(key.Namespace, key.Name, h.jobs.failed(key.String()))
+		h.jobs.succeeded(key.String(), written.ResourceVersion)
 	}()
 }
 
-// run waits for its turn, and then does the work under a time limit.
-func (h *handler) run(ctx context.Context, cluster *fleet.Cluster, out handshake.ImportOutcome) error {
+// run waits for its turn, and then does the work under a time limit. It returns the Cluster as it is then.
+func (h *handler) run(ctx context.Context, cluster *fleet.Cluster, out handshake.ImportOutcome) (*fleet.Cluster, error) {
 	select {
 	case h.jobs.slots <- struct{}{}:
 		defer func() { <-h.jobs.slots }()
 	case <-ctx.Done():
-		return ctx.Err()
+		return cluster, ctx.Err()
 	}
 	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
 	defer cancel()
 	if out.Remove != nil {
-		return h.remove(ctx, out.Remove)
+		return cluster, h.remove(ctx, out.Remove)
 	}
 	return h.deploy(ctx, cluster, out)
 }
 
 // deploy applies the agent downstream. An agent that has to register anew loses its identity before
 // it is given the means to get another.
-func (h *handler) deploy(ctx context.Context, cluster *fleet.Cluster, out handshake.ImportOutcome) error {
+func (h *handler) deploy(ctx context.Context, cluster *fleet.Cluster, out handshake.ImportOutcome) (*fleet.Cluster, error) {
 	rendered, err := agentchart.Render(out.Deploy.Values)
 	if err != nil {
-		return fmt.Errorf("rendering the agent: %w", err)
+		return cluster, fmt.Errorf("rendering the agent: %w", err)
 	}
 	downstream, err := h.dial(ctx, out.Deploy.Kubeconfig, out.Deploy.TLSMode)
 	if err != nil {
-		return err
+		return cluster, err
 	}
 	defer downstream.Close()
-	if out.Done.ResetAgent && !cluster.Status.Agent.LastSeen.IsZero() {
-		// Before the agent is touched, or its first heartbeat could be taken for the old one's.
-		if err := h.resetAgent(cluster, out.Done); err != nil {
-			return err
-		}
-	}
 	if leaving := out.Deploy.LeaveNamespace; leaving != "" {
+		// While the status still says where the agent was: a later try would not know.
 		if err := downstream.Remove(ctx, agentResources(leaving)...); err != nil {
-			return err
+			return cluster, err
 		}
 	}
 	if out.Deploy.NewRegistration {
+		if cluster, err = h.resetAgent(cluster, out.Done); err != nil {
+			return cluster, err
+		}
 		if err := downstream.Remove(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: out.Deploy.Values.Namespace, Name: names.Agent}}); err != nil {
-			return err
+			return cluster, err
 		}
 	}
 	if err := downstream.Apply(ctx, desired(out.Deploy, rendered)...); err != nil {
-		return err
+		return cluster, err
 	}
 	h.app.Log.Info("agent deployed", "cluster", keyOf(cluster).String(), "newRegistration", out.Deploy.NewRegistration)
-	return nil
+	return cluster, nil
 }
 
 func (h *handler) dial(ctx context.Context, kubeconfig []byte, tlsMode string) (app.Downstream, error) {
@@ -110,11 +113,18 @@ func (h *handler) dial(ctx context.Context, kubeconfig []byte, tlsMode string) (
 	return downstream, nil
 }
 
-func (h *handler) resetAgent(cluster *fleet.Cluster, done handshake.ImportStatus) error {
-	_, err := reconcile.PatchStatus(h.app.Clusters, cluster, func(c *fleet.Cluster) {
+// resetAgent forgets the agent before it is touched: its first heartbeat must not be taken for one of the old
+// agent's. Without a generation, the Cluster needs a new registration until one is deployed, whatever fails
+// in between.
+func (h *handler) resetAgent(cluster *fleet.Cluster, done handshake.ImportStatus) (*fleet.Cluster, error) {
+	agent := cluster.Status.Agent
+	if !done.ResetAgent || agent.LastSeen.IsZero() && agent.Namespace == done.AgentNamespace {
+		return cluster, nil
+	}
+	return reconcile.PatchStatus(h.app.Clusters, cluster, func(c *fleet.Cluster) {
 		c.Status.Agent = fleet.AgentStatus{Namespace: done.AgentNamespace}
+		c.Status.AgentDeployedGeneration = nil
 	})
-	return err
 }
 
 // remove takes the local agent away, if the kubeconfig does lead to the hub's own cluster: only there

@@ -1,0 +1,314 @@
+package clusterimport
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/handshake"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func TestFromAKubeconfigToAToken(t *testing.T) {
+	hub, _ := start(t, cluster(func(c *fleet.Cluster) { c.Spec.ClientID = "" }), kubeconfig())
+	handle(t, hub) // in one go
+	expectSome(t, hub, readSecret, "patch Cluster ws/c1", readSecret, "create ClusterRegistrationToken ws/"+tokenName)
+	id := current(t, hub).Spec.ClientID
+	if !regexp.MustCompile(`^[bcdfghjklmnpqrstvwxz2456789]{54}$`).MatchString(id) {
+		t.Errorf("client ID %q", id)
+	}
+	got := apptest.MustGet[*fleet.ClusterRegistrationToken](t, hub, "ws", tokenName)
+	owner := []metav1.OwnerReference{{APIVersion: "fleet.cattle.io/v1alpha1", Kind: "Cluster", Name: "c1", UID: "u-c1"}}
+	if diff := cmp.Diff(owner, got.OwnerReferences); diff != "" || got.Spec.TTL.Duration != 12*time.Hour {
+		t.Errorf("TTL %v, owners (-want +got):\n%s", got.Spec.TTL, diff)
+	}
+
+	handle(t, hub) // the caches lag: neither a second client ID nor a second token
+	if again := current(t, hub).Spec.ClientID; again != id {
+		t.Errorf("client ID %q became %q", id, again)
+	}
+	if again := apptest.MustGet[*fleet.ClusterRegistrationToken](t, hub, "ws", tokenName); again.UID != got.UID {
+		t.Error("the token was replaced")
+	}
+	hub.Requests()
+	hub.Sync()
+	handle(t, hub)
+	expectSome(t, hub, readSecret) // its values are awaited
+	apptest.ExpectWoken(t, hub)
+}
+
+func TestTheClientIDOfAFasterOneStays(t *testing.T) {
+	c := cluster(func(c *fleet.Cluster) { c.Spec.ClientID = "" })
+	hub, _ := start(t, c, kubeconfig())
+	hub.Have(cluster()) // with a client ID, and a newer version
+	handle(t, hub)
+	if id := current(t, hub).Spec.ClientID; id != "client" {
+		t.Errorf("client ID %q", id)
+	}
+}
+
+func TestMakeToken(t *testing.T) {
+	expiring := importToken()
+	expiring.Status.Expires = &metav1.Time{Time: time.Date(2026, 1, 1, 12, 59, 0, 0, time.UTC)}
+	deletes, creates := "delete ClusterRegistrationToken ws/"+tokenName, "create ClusterRegistrationToken ws/"+tokenName
+	tests := map[string]struct {
+		token   *fleet.ClusterRegistrationToken
+		prepare func(*apptest.Hub)
+		want    string
+		fails   bool
+	}{
+		"a token that is about to expire goes first":   {token: expiring, want: deletes},
+		"one that is gone meanwhile is no error":       {token: expiring, prepare: func(h *apptest.Hub) { h.Before(deletes, func() { h.Remove(expiring) }) }, want: deletes},
+		"one that cannot be deleted is":                {token: expiring, prepare: func(h *apptest.Hub) { h.Fail(deletes, errServer) }, want: deletes, fails: true},
+		"a token is made":                              {want: creates},
+		"one that the cache does not show is no error": {prepare: func(h *apptest.Hub) { h.Have(importToken()) }, want: creates},
+		"one that cannot be made is":                   {prepare: func(h *apptest.Hub) { h.Fail(creates, errServer) }, want: creates, fails: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub, _ := start(t, cluster(), kubeconfig())
+			if test.token != nil {
+				hub.Put(test.token)
+			}
+			if test.prepare != nil {
+				test.prepare(hub)
+			}
+			if err := hub.Handle("Cluster", "ws/c1"); errors.Is(err, errServer) != test.fails {
+				t.Errorf("error %v", err)
+			}
+			expectSome(t, hub, readSecret, test.want)
+		})
+	}
+}
+
+func TestClustersThatAreNotImported(t *testing.T) {
+	deleting := metav1.Now()
+	tests := map[string]func(*fleet.Cluster){
+		"an agent that comes by itself": func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "" },
+		"another manager's":             func(c *fleet.Cluster) { c.Labels[fleet.LabelClusterManagement] = "other" },
+		"one that is being deleted":     func(c *fleet.Cluster) { c.DeletionTimestamp = &deleting },
+	}
+	for name, modify := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub, _ := ready(t, cluster(modify))
+			handle(t, hub)
+			for _, request := range hub.Requests() {
+				if request != written && request != readSecret {
+					t.Errorf("unexpected: %s", request)
+				}
+			}
+			expectImported(t, hub, "") // as the recorded Clusters have it
+			hub.Sync()
+			handle(t, hub)
+			for _, request := range hub.Requests() {
+				if request != readSecret {
+					t.Errorf("unexpected the second time: %s", request)
+				}
+			}
+		})
+	}
+}
+
+func TestWhatOnlyAHumanCanMend(t *testing.T) {
+	tests := map[string]struct {
+		modify func(*fleet.Cluster)
+		secret func(*corev1.Secret)
+		config func(*config.Config)
+		reason string
+		mends  func(*apptest.Hub)
+	}{
+		"a namespace that is not allowed": {
+			modify: func(c *fleet.Cluster) { c.Spec.KubeConfigSecretNamespace = "kube-system" }, reason: fleet.ReasonKubeconfigNamespaceRefused,
+			mends: func(h *apptest.Hub) { h.Put(cluster()) },
+		},
+		"no Secret": {
+			modify: func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "other" }, reason: fleet.ReasonKubeconfigMissing,
+			mends: func(h *apptest.Hub) { s := kubeconfig(); s.Name = "other"; h.Put(s) },
+		},
+		"a Secret without the key": {
+			secret: func(s *corev1.Secret) { s.Data = map[string][]byte{"config": s.Data["value"]} }, reason: fleet.ReasonKubeconfigMissing,
+			mends: func(h *apptest.Hub) { h.Put(kubeconfig()) },
+		},
+		"no URL of the hub": {
+			config: func(c *config.Config) { c.APIServerURL = "" }, reason: fleet.ReasonHubURLMissing,
+			mends: func(h *apptest.Hub) { h.App.Config.Set(hubConfig()) },
+		},
+		"an unknown TLS mode": {
+			config: func(c *config.Config) { c.AgentTLSMode = "lax" }, reason: fleet.ReasonTLSModeUnknown,
+			mends: func(h *apptest.Hub) { h.App.Config.Set(hubConfig()) },
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c, secret, conf := cluster(), kubeconfig(), hubConfig()
+			if test.modify != nil {
+				test.modify(c)
+			}
+			if test.secret != nil {
+				test.secret(secret)
+			}
+			if test.config != nil {
+				test.config(&conf)
+			}
+			hub, _ := start(t, c, secret, importToken(), values(t))
+			hub.App.Config.Set(conf)
+			hub.Woken()
+			handle(t, hub)
+			expectImported(t, hub, test.reason)
+			apptest.ExpectWoken(t, hub) // nothing changes by waiting
+			hub.Sync()
+			hub.Requests()
+			handle(t, hub)
+			for _, request := range hub.Requests() {
+				if !strings.HasPrefix(request, "get Secret ") {
+					t.Errorf("unexpected the second time: %s", request)
+				}
+			}
+			test.mends(hub)
+			hub.Woken()
+			work(t, hub)
+			expectImported(t, hub, "")
+		})
+	}
+}
+
+func TestDecideReadsTheKubeconfigOnlyWhereItMay(t *testing.T) {
+	tests := map[string]struct {
+		modify func(*fleet.Cluster)
+		want   []string
+	}{
+		"in the Cluster's own namespace": {func(*fleet.Cluster) {}, []string{readSecret}},
+		"in another that is allowed":     {func(c *fleet.Cluster) { c.Spec.KubeConfigSecretNamespace = "fleet-default" }, []string{"get Secret fleet-default/kc"}},
+		"not in one that is not":         {func(c *fleet.Cluster) { c.Spec.KubeConfigSecretNamespace = "kube-system" }, nil},
+		"not without a name":             {func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "" }, nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub, _ := start(t)
+			h := &handler{app: hub.App, addresses: newAddresses(), jobs: newJobs(hub.Now)}
+			if _, err := h.decide(t.Context(), cluster(test.modify)); err != nil {
+				t.Fatal(err)
+			}
+			apptest.ExpectRequests(t, hub, test.want...)
+		})
+	}
+}
+
+func TestDecideFails(t *testing.T) {
+	tests := map[string]func(*testing.T, *apptest.Hub){
+		"the kubeconfig cannot be read": func(_ *testing.T, h *apptest.Hub) { h.Fail(readSecret, errServer) },
+		"the token cannot be read":      func(_ *testing.T, h *apptest.Hub) { h.Spoil(importToken()) },
+		"its values cannot be read":     func(t *testing.T, h *apptest.Hub) { h.Spoil(values(t)) },
+	}
+	for name, prepare := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub, _ := ready(t, cluster())
+			prepare(t, hub)
+			if err := hub.Handle("Cluster", "ws/c1"); err == nil || !strings.Contains(err.Error(), "looking at cluster ws/c1") {
+				t.Errorf("error %v", err)
+			}
+			for _, request := range hub.Requests() {
+				if request != readSecret {
+					t.Errorf("went on to %s", request)
+				}
+			}
+		})
+	}
+}
+
+func TestGather(t *testing.T) {
+	tests := map[string]struct {
+		there         []apptest.Object
+		token, values bool
+	}{
+		"what is not there is nil":      {},
+		"the token is found":            {there: []apptest.Object{importToken()}, token: true},
+		"so are its values":             {there: []apptest.Object{importToken(), values(t)}, token: true, values: true},
+		"those of another type are not": {there: []apptest.Object{&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: tokenName}}}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub, _ := start(t, test.there...)
+			h := &handler{app: hub.App}
+			in, err := h.gather(cluster())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if (in.Token != nil) != test.token || (in.Values != nil) != test.values {
+				t.Errorf("token %v, values %v", in.Token, in.Values)
+			}
+			if !cmp.Equal(in.Defaults, defaults(hub.App.Env)) || in.Kubeconfig != nil || in.Namespaces != hub.App.Namespaces {
+				t.Errorf("gathered %+v", in)
+			}
+			apptest.ExpectRequests(t, hub)
+		})
+	}
+}
+
+func TestWhoIsWoken(t *testing.T) {
+	own := cluster(func(c *fleet.Cluster) { c.Name, c.Spec.KubeConfigSecret = "c2", "" })
+	hub, _ := start(t, cluster(), own)
+	hub.Woken()
+	next := hubConfig()
+	next.APIServerURL = "https://elsewhere"
+	hub.App.Config.Set(next)
+	apptest.ExpectWoken(t, hub, "Cluster ws/c1") // the other one's agent comes by itself
+
+	h := &handler{app: hub.App}
+	for token, want := range map[string]string{tokenName: "ws/c1", "import-token-c2": "ws/c2", "t1": ""} {
+		var got string
+		for _, key := range h.clustersOf("ws", token) {
+			got += key.String()
+		}
+		if got != want {
+			t.Errorf("token %s wakes %q, want %q", token, got, want)
+		}
+	}
+	if got := h.clustersOf("ws2", tokenName); got != nil {
+		t.Errorf("a token of another workspace wakes %v", got)
+	}
+}
+
+func TestAClusterThatIsGoneIsForgotten(t *testing.T) {
+	hub, _ := ready(t, cluster())
+	hub.Fail(dialled, errServer)
+	work(t, hub)
+	handle(t, hub)
+	expectRetry(t, hub, retryMin)
+	hub.Remove(cluster())
+	handle(t, hub)
+	hub.Fail(dialled, nil)
+	hub.Put(cluster(func(c *fleet.Cluster) { c.UID = "u-new" }))
+	work(t, hub) // at once
+	expectImported(t, hub, "")
+}
+
+func TestBootstrapOfTheAgentIsTheTokens(t *testing.T) {
+	hub, behind := ready(t, cluster())
+	work(t, hub)
+	var got handshake.Bootstrap
+	for _, object := range behind.applied {
+		if secret, ok := object.(*corev1.Secret); ok {
+			parsed, err := handshake.ParseBootstrap(secret.Data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = parsed
+		}
+	}
+	want := handshake.Bootstrap{
+		APIServerURL: "https://hub", APIServerCA: []byte("PEM"), ClusterNamespace: "ws", Token: "bearer", TokenName: tokenName,
+		SystemRegistrationNamespace: "cattle-fleet-clusters-system",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,238 @@
+package clusterimport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/version"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/handshake"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const (
+	tokenName  = "import-token-c1"
+	readSecret = "get Secret ws/kc"
+	dialled    = "downstream dial kubeconfig system-store"
+	asked      = "downstream version"
+	removedID  = "downstream remove Secret cattle-fleet-system/fleet-agent"
+	applied    = "downstream apply Deployment cattle-fleet-system/fleet-agent"
+	written    = "patch Cluster/status ws/c1"
+)
+
+var errServer = errors.New("the server is upset")
+
+// downstream is another cluster that does what it is told and tells the hub's test what that was.
+type downstream struct {
+	hub *apptest.Hub
+	uid types.UID
+
+	mu      sync.Mutex
+	applied []runtime.Object
+	closed  int
+}
+
+func (d *downstream) dial(_ context.Context, kubeconfig []byte, tlsMode string) (app.Downstream, error) {
+	if err := d.hub.Note("downstream", "dial "+string(kubeconfig)+" "+tlsMode); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *downstream) ServerVersion(context.Context) (version.Info, error) {
+	return version.Info{}, d.hub.Note("downstream", "version")
+}
+
+func (d *downstream) NamespaceUID(_ context.Context, name string) (types.UID, error) {
+	return d.uid, d.hub.Note("downstream", "uid "+name)
+}
+
+func (d *downstream) Apply(_ context.Context, objects ...runtime.Object) error {
+	d.mu.Lock()
+	d.applied = objects
+	d.mu.Unlock()
+	return d.each("apply", objects)
+}
+
+func (d *downstream) Remove(_ context.Context, objects ...runtime.Object) error {
+	return d.each("remove", objects)
+}
+
+func (d *downstream) each(verb string, objects []runtime.Object) error {
+	for _, object := range objects {
+		m, err := meta.Accessor(object)
+		if err != nil {
+			return err
+		}
+		name := strings.TrimPrefix(m.GetNamespace()+"/"+m.GetName(), "/")
+		if err := d.hub.Note("downstream", verb+" "+strings.TrimPrefix(fmt.Sprintf("%T", object), "*v1.")+" "+name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *downstream) Close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed++
+}
+
+func hubConfig() config.Config {
+	return config.Config{
+		AgentImage: "fleet-agent:dev", APIServerURL: "https://hub", APIServerCA: []byte("PEM"), AgentTLSMode: config.TLSModeSystemStore,
+		AgentCheckinInterval: metav1.Duration{Duration: 15 * time.Minute},
+	}
+}
+
+func cluster(modifiers ...func(*fleet.Cluster)) *fleet.Cluster {
+	c := &fleet.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "c1", UID: "u-c1", Generation: 1, Labels: map[string]string{"env": "dev"}},
+		Spec:       fleet.ClusterSpec{ClientID: "client", KubeConfigSecret: "kc"},
+	}
+	for _, modify := range modifiers {
+		modify(c)
+	}
+	return c
+}
+
+func kubeconfig() *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "kc"}, Data: map[string][]byte{"value": []byte("kubeconfig")}}
+}
+
+// importToken is the Cluster's, made and filled.
+func importToken() *fleet.ClusterRegistrationToken {
+	expires := metav1.NewTime(time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC))
+	return &fleet.ClusterRegistrationToken{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: tokenName, UID: "u-t"},
+		Status:     fleet.ClusterRegistrationTokenStatus{SecretName: tokenName, Expires: &expires},
+	}
+}
+
+func values(t *testing.T) *corev1.Secret {
+	t.Helper()
+	secret, err := handshake.ValuesSecret(importToken(), handshake.Values{ClusterNamespace: "ws", Token: "bearer", TokenName: tokenName})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secret
+}
+
+// start registers the controller on a hub with these objects and a cluster behind every kubeconfig.
+func start(t *testing.T, objects ...apptest.Object) (*apptest.Hub, *downstream) {
+	t.Helper()
+	hub := apptest.New(t)
+	behind := &downstream{hub: hub, uid: "u-hub"}
+	hub.App.Dial = behind.dial
+	hub.App.Config.Set(hubConfig())
+	if err := Register(t.Context(), hub.App); err != nil {
+		t.Fatal(err)
+	}
+	hub.Put(objects...)
+	return hub, behind
+}
+
+// ready is start with all that the import of a Cluster needs.
+func ready(t *testing.T, c *fleet.Cluster, more ...apptest.Object) (*apptest.Hub, *downstream) {
+	t.Helper()
+	return start(t, append([]apptest.Object{c, kubeconfig(), importToken(), values(t)}, more...)...)
+}
+
+func handle(t *testing.T, hub *apptest.Hub) {
+	t.Helper()
+	if err := hub.Handle("Cluster", "ws/c1"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// work lets the controller begin a job and waits for its end, which wakes the Cluster.
+func work(t *testing.T, hub *apptest.Hub) {
+	t.Helper()
+	handle(t, hub)
+	if diff := cmp.Diff([]string{"Cluster ws/c1"}, hub.AwaitWoken()); diff != "" {
+		t.Errorf("woken at the end of the job (-want +got):\n%s", diff)
+	}
+}
+
+// imported is a hub on which ws/c1 was imported and its agent seen, and the caches show it.
+func imported(t *testing.T, modifiers ...func(*fleet.Cluster)) (*apptest.Hub, *downstream) {
+	t.Helper()
+	hub, behind := ready(t, cluster())
+	work(t, hub)
+	c := current(t, hub)
+	c.Status.Agent = fleet.AgentStatus{LastSeen: metav1.NewTime(hub.Now()), Namespace: "cattle-fleet-system"}
+	for _, modify := range modifiers {
+		modify(c)
+	}
+	hub.Put(c)
+	hub.Sync()
+	hub.Requests()
+	return hub, behind
+}
+
+func current(t *testing.T, hub *apptest.Hub) *fleet.Cluster {
+	t.Helper()
+	return apptest.MustGet[*fleet.Cluster](t, hub, "ws", "c1")
+}
+
+// expectSome fails unless the requests are these, leaving out what else is applied downstream.
+func expectSome(t *testing.T, hub *apptest.Hub, want ...string) {
+	t.Helper()
+	var got []string
+	for _, line := range hub.Requests() {
+		if !strings.HasPrefix(line, "downstream apply ") || line == applied {
+			got = append(got, line)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+// expectImported compares the condition; an empty reason is success.
+func expectImported(t *testing.T, hub *apptest.Hub, reason string) {
+	t.Helper()
+	got := fleet.GetCondition(current(t, hub).Status.Conditions, fleet.ConditionImported)
+	if got == nil {
+		t.Fatal("no condition Imported")
+	}
+	want := genericcondition.GenericCondition{Type: fleet.ConditionImported, Status: "True", LastUpdateTime: got.LastUpdateTime}
+	if reason != "" {
+		want.Status, want.Reason, want.Message = "False", reason, got.Message
+		if got.Message == "" {
+			t.Error("the condition does not say what to do")
+		}
+	}
+	if diff := cmp.Diff(want, *got); diff != "" {
+		t.Errorf("condition (-want +got):\n%s", diff)
+	}
+}
+
+// expectRetry fails unless the Cluster is looked at again after least, or up to a quarter later.
+func expectRetry(t *testing.T, hub *apptest.Hub, least time.Duration) time.Duration {
+	t.Helper()
+	woken := hub.Woken()
+	if len(woken) != 1 {
+		t.Fatalf("woken %v", woken)
+	}
+	after, err := time.ParseDuration(strings.TrimPrefix(woken[0], "Cluster ws/c1 in "))
+	if err != nil || after < least || after > least+least/4 {
+		t.Errorf("%s; want after %s, up to a quarter later", woken[0], least)
+	}
+	return after
+}
