@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"strings"
-	"sync"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -92,54 +89,6 @@ func (s *Set) Apply(owner Owner, objects ...runtime.Object) error {
 	return s.prune(owner, wanted)
 }
 
-// markedChild is one object of a set with its marks, and its kind.
-type markedChild struct {
-	kind    Kind
-	desired Object
-}
-
-func (c markedChild) ensure() error {
-	if err := c.kind.ensure(c.desired); err != nil {
-		return fmt.Errorf("%s %s: %w", c.kind.gvk.Kind, keyOf(c.desired), err)
-	}
-	return nil
-}
-
-// ensureAll tries all of them, whatever happens to the others.
-func (s *Set) ensureAll(children []markedChild) error {
-	if s.inWaves {
-		first, bindings := waves(children)
-		return errors.Join(together(first), together(bindings))
-	}
-	var failures []error
-	for _, c := range children {
-		failures = append(failures, c.ensure())
-	}
-	return errors.Join(failures...)
-}
-
-// waves parts the bindings from the rest.
-func waves(children []markedChild) (first, bindings []markedChild) {
-	for _, c := range children {
-		if strings.HasSuffix(c.kind.gvk.Kind, "Binding") {
-			bindings = append(bindings, c)
-		} else {
-			first = append(first, c)
-		}
-	}
-	return first, bindings
-}
-
-func together(children []markedChild) error {
-	failures := make([]error, len(children))
-	var all sync.WaitGroup
-	for i, c := range children {
-		all.Go(func() { failures[i] = c.ensure() })
-	}
-	all.Wait()
-	return errors.Join(failures...)
-}
-
 // prepare copies the object and puts the marks of the set on the copy.
 func (s *Set) prepare(owner Owner, object runtime.Object) (Kind, Object, error) {
 	kind, err := s.kindOf(object)
@@ -198,73 +147,6 @@ func annotate(obj Object, key, value string) {
 	}
 	annotations[key] = value
 	obj.SetAnnotations(annotations)
-}
-
-// ensure makes one child what it should be.
-func (k Kind) ensure(desired Object) error {
-	live, err := k.cached(desired.GetNamespace(), desired.GetName())
-	if err != nil {
-		return err
-	}
-	if live != nil {
-		err := k.adjust(live, desired)
-		if !apierrors.IsNotFound(err) {
-			return err
-		}
-	}
-	err = k.create(desired)
-	if !apierrors.IsAlreadyExists(err) {
-		return err
-	}
-	// Not ours, or not yet in the cache.
-	live, err = k.live(desired.GetNamespace(), desired.GetName())
-	if err != nil {
-		return err
-	}
-	if live == nil {
-		return k.create(desired) // gone in between
-	}
-	return k.adjust(live, desired)
-}
-
-// adjust changes a child that is there, or replaces it.
-func (k Kind) adjust(live, desired Object) error {
-	if live.GetDeletionTimestamp() != nil {
-		return ErrTerminating
-	}
-	liveMap, err := toMap(live)
-	if err != nil {
-		return err
-	}
-	desiredMap, err := toMap(desired)
-	if err != nil {
-		return err
-	}
-	if mustRecreate(k.gvk.Kind, liveMap, desiredMap) {
-		if err := k.delete(live); err != nil {
-			return err
-		}
-		return k.create(desired)
-	}
-	body, err := k.patchFor(liveMap, desiredMap)
-	if err != nil || body == nil {
-		return err
-	}
-	return k.patch(desired.GetNamespace(), desired.GetName(), body)
-}
-
-// delete removes exactly this object; one that is gone, or was replaced since, is no error.
-func (k Kind) delete(obj Object) error {
-	background, uid := metav1.DeletePropagationBackground, obj.GetUID()
-	options := &metav1.DeleteOptions{PropagationPolicy: &background}
-	if uid != "" {
-		options.Preconditions = &metav1.Preconditions{UID: &uid}
-	}
-	err := k.remove(obj.GetNamespace(), obj.GetName(), options)
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil
-	}
-	return err
 }
 
 func (s *Set) prune(owner Owner, wanted map[string]bool) error {
