@@ -71,23 +71,22 @@ func (m Matcher) Match(cluster *fleet.Cluster, groups []*fleet.ClusterGroup) boo
 
 // matchIn asks about the cluster as a member of one group; nil is none.
 func (m Matcher) matchIn(cluster *fleet.Cluster, group *fleet.ClusterGroup) bool {
-	var groupName string
+	if m == (Matcher{}) {
+		return false // no criteria
+	}
+	if m.name != "" && m.name != cluster.Name && m.name != cluster.Labels[fleet.LabelClusterDisplayName] {
+		return false
+	}
+	return m.matchGroup(group) && (m.clusters == nil || m.clusters.Matches(labels.Set(cluster.Labels)))
+}
+
+func (m Matcher) matchGroup(group *fleet.ClusterGroup) bool {
+	var name string
 	var groupLabels map[string]string
 	if group != nil {
-		groupName, groupLabels = group.Name, group.Labels
+		name, groupLabels = group.Name, group.Labels
 	}
-	switch {
-	case m.name == "" && m.group == "" && m.clusters == nil && m.groups == nil:
-		return false
-	case m.name != "" && m.name != cluster.Name && m.name != cluster.Labels[fleet.LabelClusterDisplayName]:
-		return false
-	case m.group != "" && m.group != groupName:
-		return false
-	case m.groups != nil && !m.groups.Matches(labels.Set(groupLabels)):
-		return false
-	default:
-		return m.clusters == nil || m.clusters.Matches(labels.Set(cluster.Labels))
-	}
+	return (m.group == "" || m.group == name) && (m.groups == nil || m.groups.Matches(labels.Set(groupLabels)))
 }
 
 // usesGroups says whether groups can make a difference.

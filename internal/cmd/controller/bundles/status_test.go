@@ -6,6 +6,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -42,15 +43,8 @@ func TestStatusReachesBundleAndCluster(t *testing.T) {
 	if got.Status.Display != (fleet.BundleDisplay{ReadyClusters: "1/2", State: "NotReady"}) || got.Status.Unavailable != 1 || got.Status.MaxUnavailable != 2 {
 		t.Errorf("status = %+v", got.Status)
 	}
-	if len(got.Status.Partitions) != 1 || got.Status.Partitions[0].Name != "All" || got.Status.Partitions[0].Unavailable != 1 {
-		t.Errorf("partitions = %+v", got.Status.Partitions)
-	}
-	w.clusterThat(t, "two", "what is not ready there", func(c *fleet.Cluster) bool {
-		ready := fleet.GetCondition(c.Status.Conditions, fleet.ConditionReady)
-		return ready != nil && ready.Message == "NotReady(1) [Bundle web]"+detail &&
-			c.Status.Display == fleet.ClusterDisplay{ReadyBundles: "0/1", State: "WaitCheckIn"} &&
-			c.Status.ResourceCounts == fleet.ResourceCounts{Ready: 1, DesiredReady: 2, NotReady: 1}
-	})
+	w.expectCluster(t, "two", "NotReady(1) [Bundle web]"+detail, fleet.ClusterDisplay{ReadyBundles: "0/1", State: "WaitCheckIn"},
+		fleet.ResourceCounts{Ready: 1, DesiredReady: 2, NotReady: 1})
 	w.deployment(t, "web", "two", "its state", func(bd *fleet.BundleDeployment) bool { return bd.Status.Display.State == "NotReady" })
 
 	w.report(t, two, map[string]any{"nonReadyStatus": nil, "resourceCounts": map[string]any{"ready": 2, "desiredReady": 2, "notReady": 0}})
@@ -58,13 +52,20 @@ func TestStatusReachesBundleAndCluster(t *testing.T) {
 	w.bundleThat(t, "web", "both ready", func(b *fleet.Bundle) bool {
 		return isReady(b) && b.Status.Display == fleet.BundleDisplay{ReadyClusters: "2/2"}
 	})
-	cluster := w.clusterThat(t, "two", "all ready there", func(c *fleet.Cluster) bool {
-		ready := fleet.GetCondition(c.Status.Conditions, fleet.ConditionReady)
-		return ready != nil && ready.Status == "True" && c.Status.Display == fleet.ClusterDisplay{ReadyBundles: "1/1"}
-	})
+	cluster := w.expectCluster(t, "two", "", fleet.ClusterDisplay{ReadyBundles: "1/1"}, fleet.ResourceCounts{Ready: 2, DesiredReady: 2})
 	if cluster.Status.Agent.Namespace != "n" || cluster.Status.Namespace != w.namespaceOf("two") {
 		t.Errorf("fields of others were touched: %+v", cluster.Status)
 	}
+}
+
+// expectCluster waits for what a Cluster says of its Bundles; no message is ready.
+func (w *world) expectCluster(t *testing.T, name, message string, display fleet.ClusterDisplay, counts fleet.ResourceCounts) *fleet.Cluster {
+	t.Helper()
+	return w.clusterThat(t, name, "its Bundles", func(c *fleet.Cluster) bool {
+		ready := fleet.GetCondition(c.Status.Conditions, fleet.ConditionReady)
+		return ready != nil && ready.Message == message && (ready.Status == "True") == (message == "") &&
+			c.Status.Display == display && c.Status.ResourceCounts == counts
+	})
 }
 
 func TestABundleThatCannotBeUsedSaysSoAndHeals(t *testing.T) {

@@ -46,7 +46,7 @@ func (h *handler) gather(ctx context.Context, bundle *fleet.Bundle) (input, erro
 		return in, err
 	}
 	if in.failure = unsupported(bundle); in.failure != nil {
-		return in, nil
+		return in, nil //nolint:nilerr // it is told on the Bundle
 	}
 	in.manifestHash = h.memo.manifestHash(bundle)
 	if in.bundle, in.failure, err = h.withValues(ctx, bundle); err != nil || in.failure != nil {
