@@ -104,7 +104,7 @@ func (w *World) installHub(ctx context.Context) error {
 	hub := w.Plane.Hub
 	return helm.Release{
 		Config: hub.Config(), Chart: "fleet", Name: "fleet", Namespace: names.SystemNamespace,
-		Values: map[string]any{"apiServerURL": hub.URL, "apiServerCA": string(hub.CA), "agentCheckinInterval": "5s"},
+		Values: map[string]any{"apiServerURL": hub.URL, "apiServerCA": string(hub.CA), "agentCheckinInterval": checkin},
 	}.Install(ctx)
 }
 
@@ -140,8 +140,12 @@ func (w *World) TokenValues(ctx context.Context, token string) (map[string]any, 
 	return helm.ParseValues(secret.Data[handshake.ValuesKey])
 }
 
+// checkin is the time between two heartbeats of the stories' agents.
+const checkin = "5s"
+
 // InstallAgent is `helm upgrade --install fleet-agent` on a downstream cluster.
 func (w *World) InstallAgent(ctx context.Context, cluster string, values map[string]any) error {
+	values["agentCheckinInterval"] = checkin
 	return helm.Release{
 		Config: w.Cluster(cluster).Config(), Chart: "fleet-agent", Name: names.Agent, Namespace: names.SystemNamespace, Values: values,
 	}.Install(ctx)
