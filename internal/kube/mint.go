@@ -111,7 +111,7 @@ func (p *Prover) List(ctx context.Context, token, path string) error {
 	if err != nil {
 		return fmt.Errorf("asking for %s: %w", path, Classify(err))
 	}
-	defer answer.Body.Close() //nolint:errcheck // nothing was read that could be lost
+	defer answer.Body.Close()
 	switch answer.StatusCode {
 	case http.StatusOK:
 		return nil

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
 	"k8s.io/client-go/rest"
 )
 
@@ -146,50 +147,47 @@ func FuzzSafeConfig(f *testing.F) {
 
 func TestLoadOwn(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
-	file := filepath.Join(t.TempDir(), "config")
-	if err := os.WriteFile(file, kubeconfig(), 0o600); err != nil {
+	dir := t.TempDir()
+	file, broken := filepath.Join(dir, "config"), filepath.Join(dir, "broken")
+	write(t, file, kubeconfig())
+	write(t, broken, kubeconfig("certificate-authority-data: Y2E=", "certificate-authority: missing"))
+	tests := map[string]struct {
+		path, variable string
+		fails          bool
+	}{
+		"from the file named":               {path: file},
+		"from the default":                  {variable: file},
+		"the file named wins":               {path: file, variable: broken},
+		"from nowhere":                      {variable: file + ".missing", fails: true},
+		"from a file that is missing":       {path: file + ".missing", variable: file, fails: true},
+		"from one that names a missing one": {path: broken, fails: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("KUBECONFIG", test.variable)
+			own, err := LoadOwn(test.path)
+			if (err != nil) != test.fails {
+				t.Fatalf("error %v", err)
+			}
+			if err != nil {
+				return
+			}
+			if own.Config.Host != "https://10.99.0.3:6443" || own.Config.QPS != -1 {
+				t.Errorf("got %+v", summary(own.Config))
+			}
+			again, err := SafeConfig(own.Raw)
+			if err != nil || again.BearerToken != "SECRET" {
+				t.Errorf("the raw kubeconfig is not usable: %v", err)
+			}
+		})
+	}
+}
+
+func write(t *testing.T, file string, content []byte) {
+	t.Helper()
+	if err := os.WriteFile(file, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Run("from the file named", func(t *testing.T) {
-		own, err := LoadOwn(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if own.Config.Host != "https://10.99.0.3:6443" || own.Config.QPS != -1 {
-			t.Errorf("got %+v", summary(own.Config))
-		}
-		again, err := SafeConfig(own.Raw)
-		if err != nil || again.BearerToken != "SECRET" {
-			t.Errorf("the raw kubeconfig is not usable: %v", err)
-		}
-	})
-	t.Run("from the default", func(t *testing.T) {
-		t.Setenv("KUBECONFIG", file)
-		own, err := LoadOwn("")
-		if err != nil || own.Config.Host != "https://10.99.0.3:6443" {
-			t.Errorf("got %+v, %v", own.Config, err)
-		}
-	})
-	t.Run("from nowhere", func(t *testing.T) {
-		t.Setenv("KUBECONFIG", file+".missing")
-		if _, err := LoadOwn(""); err == nil {
-			t.Error("want an error")
-		}
-	})
-	t.Run("from a file that is missing", func(t *testing.T) {
-		if _, err := LoadOwn(file + ".missing"); err == nil {
-			t.Error("want an error")
-		}
-	})
-	t.Run("from one that names a missing file", func(t *testing.T) {
-		broken := filepath.Join(t.TempDir(), "config")
-		if err := os.WriteFile(broken, kubeconfig("certificate-authority-data: Y2E=", "certificate-authority: missing"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := LoadOwn(broken); err == nil {
-			t.Error("want an error")
-		}
-	})
 }
 
 func TestTune(t *testing.T) {

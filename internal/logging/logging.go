@@ -10,8 +10,9 @@ import (
 	"io"
 	"log/slog"
 
-	"github.com/rancher/lasso/pkg/log"
 	"github.com/sirupsen/logrus"
+
+	"github.com/rancher/lasso/pkg/log"
 	"k8s.io/klog/v2"
 )
 

@@ -7,8 +7,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/rancher/lasso/pkg/log"
 	"github.com/sirupsen/logrus"
+
+	"github.com/rancher/lasso/pkg/log"
 	"k8s.io/klog/v2"
 )
 

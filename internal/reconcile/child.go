@@ -124,4 +124,3 @@ func (k Kind) delete(obj Object) error {
 	}
 	return err
 }
-

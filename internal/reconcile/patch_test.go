@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -96,69 +97,74 @@ func TestPatches(t *testing.T) {
 }
 
 func TestPatchMeetsOthers(t *testing.T) {
-	t.Run("what somebody else wrote in between stays", func(t *testing.T) {
-		w := newWorld()
-		w.put(t, true, oneCluster(func(c *fleet.Cluster) {
-			c.ResourceVersion = "8"
-			c.Status.Conditions[0].Status = corev1.ConditionFalse
-		}))
-		got, err := PatchStatus(w.clusters, oneCluster(), processed)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(got.Status.Conditions) != 2 || got.Status.Conditions[0].Status != corev1.ConditionFalse {
-			t.Errorf("conditions are %v", got.Status.Conditions)
-		}
-	})
-	t.Run("what somebody else has already done is not done again", func(t *testing.T) {
-		w := newWorld()
-		w.put(t, true, oneCluster(processed, func(c *fleet.Cluster) { c.ResourceVersion = "8" }))
-		if _, err := PatchStatus(w.clusters, oneCluster(), processed); err != nil {
-			t.Fatal(err)
-		}
-		if len(w.requests) != 2 {
-			t.Errorf("want one refused patch and one get, got %v", w.requests)
-		}
-	})
-	t.Run("a writer who never rests is told of in the end", func(t *testing.T) {
-		w := newWorld()
-		version := 8
-		w.put(t, true, oneCluster())
-		w.interfere = func() {
-			version++
-			w.put(t, true, oneCluster(func(c *fleet.Cluster) { c.ResourceVersion = strconv.Itoa(version) }))
-		}
-		_, err := PatchStatus(w.clusters, oneCluster(), processed)
-		if err == nil {
-			t.Fatal("want an error")
-		}
-		if patches := (len(w.requests) + 1) / 2; patches != patchAttempts {
-			t.Errorf("%d attempts, want %d", patches, patchAttempts)
-		}
-	})
-	t.Run("a status of what is gone need not be written", func(t *testing.T) {
-		w := newWorld()
-		if _, err := PatchStatus(w.clusters, oneCluster(), processed); err != nil {
-			t.Fatal(err)
-		}
-	})
-	t.Run("an object that replaced ours is not reported about", func(t *testing.T) {
-		w := newWorld()
-		w.put(t, true, oneCluster(func(c *fleet.Cluster) { c.UID, c.ResourceVersion = "u2", "8" }))
-		if _, err := PatchStatus(w.clusters, oneCluster(), processed); err != nil {
-			t.Fatal(err)
-		}
-		if found := w.objects["Cluster fleet-default/c"].(*fleet.Cluster); len(found.Status.Conditions) != 1 {
-			t.Errorf("the other's conditions became %v", found.Status.Conditions)
-		}
-	})
-	t.Run("an answer that is an error is told", func(t *testing.T) {
-		w := newWorld()
-		w.put(t, true, oneCluster())
-		w.fail["patch Cluster fleet-default/c"] = errors.New("no")
-		_, err := PatchStatus(w.clusters, oneCluster(), processed)
-		if err == nil || err.Error() != "patching fleet-default/c: no" {
-			t.Errorf("error %v", err)
-		}
-	})
+	version := 8
+	tests := map[string]struct {
+		there    *fleet.Cluster            // on the server; nil: nothing
+		prepare  func(*testing.T, *world)  // may be nil
+		expect   func(*fleet.Cluster) bool // of what is there afterwards; may be nil
+		requests int
+		err      string
+	}{
+		"what somebody else wrote in between stays": {
+			there:    oneCluster(func(c *fleet.Cluster) { c.ResourceVersion, c.Status.Conditions[0].Status = "8", corev1.ConditionFalse }),
+			requests: 3, // refused, read again, written
+			expect: func(c *fleet.Cluster) bool {
+				return len(c.Status.Conditions) == 2 && c.Status.Conditions[0].Status == corev1.ConditionFalse
+			},
+		},
+		"what somebody else has already done is not done again": {
+			there:    oneCluster(processed, func(c *fleet.Cluster) { c.ResourceVersion = "8" }),
+			requests: 2, // refused, read again
+			expect:   func(c *fleet.Cluster) bool { return len(c.Status.Conditions) == 2 },
+		},
+		"a writer who never rests is told of in the end": {
+			there: oneCluster(),
+			prepare: func(t *testing.T, w *world) {
+				w.interfere = func() {
+					version++
+					w.put(t, true, oneCluster(func(c *fleet.Cluster) { c.ResourceVersion = strconv.Itoa(version) }))
+				}
+			},
+			requests: 2*patchAttempts - 1,
+			err:      `patching fleet-default/c: Operation cannot be fulfilled on Cluster.fleet.cattle.io "c": it is 13 now`,
+		},
+		"a status of what is gone need not be written": {requests: 1},
+		"an object that replaced ours is not reported about": {
+			there:    oneCluster(func(c *fleet.Cluster) { c.UID, c.ResourceVersion = "u2", "8" }),
+			requests: 2,
+			expect:   func(c *fleet.Cluster) bool { return len(c.Status.Conditions) == 1 },
+		},
+		"an answer that is an error is told": {
+			there: oneCluster(),
+			prepare: func(_ *testing.T, w *world) {
+				w.fail["patch Cluster fleet-default/c"] = errors.New("no")
+			},
+			requests: 1,
+			err:      "patching fleet-default/c: no",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			if test.there != nil {
+				w.put(t, true, test.there)
+			}
+			if test.prepare != nil {
+				test.prepare(t, w)
+			}
+			_, err := PatchStatus(w.clusters, oneCluster(), processed)
+			if got := text(errText(err), ""); got != test.err {
+				t.Errorf("error %q, want %q", got, test.err)
+			}
+			if len(w.requests) != test.requests {
+				t.Errorf("the requests are %v", w.requests)
+			}
+			if test.expect == nil {
+				return
+			}
+			if found, ok := w.objects["Cluster fleet-default/c"].(*fleet.Cluster); !ok || !test.expect(found) {
+				t.Errorf("the Cluster is %+v", found)
+			}
+		})
+	}
 }

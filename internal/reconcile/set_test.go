@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -287,7 +288,7 @@ func TestApply(t *testing.T) {
 				w.put(t, false, test.unseen(w)...)
 			}
 			err := w.set.Apply(owner(), test.desired...)
-			if diff := cmp.Diff(test.wants.requests, w.requests); diff != "" {
+			if diff := cmp.Diff(test.requests, w.requests); diff != "" {
 				t.Errorf("the requests differ (-want +got):\n%s", diff)
 			}
 			if got := text(errText(err), ""); got != test.err {

@@ -10,8 +10,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/rancher/lasso/pkg/metrics"
 	"github.com/spf13/cobra"
+
+	"github.com/rancher/lasso/pkg/metrics"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"

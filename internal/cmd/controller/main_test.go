@@ -148,7 +148,7 @@ func (r *replica) ready() (bool, string) {
 	if err != nil {
 		return false, err.Error()
 	}
-	defer response.Body.Close() //nolint:errcheck // read below
+	defer response.Body.Close()
 	var body bytes.Buffer
 	_, err = body.ReadFrom(response.Body)
 	return err == nil && response.StatusCode == http.StatusOK, strings.TrimSpace(body.String())

@@ -1,0 +1,17 @@
+package app
+
+import "github.com/fleet-hub/fleet/internal/handshake"
+
+// AgentDefaults are the settings of all agents that come from the controllers' own environment. Whoever deploys an
+// agent uses these, so that an agent is the same whoever deployed it.
+func (a *Context) AgentDefaults() handshake.AgentDefaults {
+	e := a.Env
+	d := handshake.AgentDefaults{
+		Replicas: e.Agent.Replicas, LeaseDuration: e.Agent.LeaseDuration, RetryPeriod: e.Agent.RetryPeriod, RenewDeadline: e.Agent.RenewDeadline,
+		DisableSecurityContext: e.Agent.DisableSecurityContext,
+	}
+	if e.Agent.PropagateDebug {
+		d.Debug, d.DebugLevel = e.Debug, e.DebugLevel
+	}
+	return d
+}
