@@ -1,0 +1,100 @@
+package reconcile
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func called(a *corev1.ServiceAccount, name string) *corev1.ServiceAccount {
+	a.Name = name
+	return a
+}
+
+// TestOneChildOfMany always has the sibling "b" beside the child "a": nothing may happen to it.
+func TestOneChildOfMany(t *testing.T) {
+	errServer := errors.New("the server is busy")
+	const deletes = "delete ServiceAccount fleet-default/a Background uid uid-a"
+	foreign := func(a *corev1.ServiceAccount) { a.Labels[fleet.LabelSetHash] = "theirs" }
+	apply := func(w *world) error { return w.set.ApplyOne(owner(), account()) }
+	remove := func(w *world) error { return w.set.RemoveOne(owner(), account()) }
+	tests := map[string]struct {
+		seen     []func(*corev1.ServiceAccount) // how the child is not as it was written
+		missing  bool
+		do       func(*world) error
+		fail     string
+		requests []string
+	}{
+		"one that is missing is made, and the sibling stays": {missing: true, do: apply, requests: []string{"create ServiceAccount fleet-default/a"}},
+		"one that is as it should be costs nothing":          {do: apply},
+		"one that was changed is put right": {
+			seen: []func(*corev1.ServiceAccount){func(a *corev1.ServiceAccount) { a.Labels[fleet.LabelManaged] = "no" }}, do: apply,
+			requests: []string{`patch ServiceAccount fleet-default/a {"metadata":{"labels":{"fleet.cattle.io/managed":"true"}}}`},
+		},
+		"a failure says of what":                             {missing: true, do: apply, fail: "create ServiceAccount fleet-default/a", requests: []string{"create ServiceAccount fleet-default/a"}},
+		"one that is not wanted goes, and the sibling stays": {do: remove, requests: []string{deletes}},
+		"one that is gone need not go":                       {missing: true, do: remove},
+		"somebody else's of that name stays":                 {seen: []func(*corev1.ServiceAccount){foreign}, do: remove},
+		"one that is going is left alone": {
+			seen: []func(*corev1.ServiceAccount){func(a *corev1.ServiceAccount) { a.DeletionTimestamp = &metav1.Time{} }}, do: remove,
+		},
+		"one that must not be pruned stays": {
+			seen: []func(*corev1.ServiceAccount){func(a *corev1.ServiceAccount) { a.Labels[fleet.LabelSetPrune] = "false" }}, do: remove,
+		},
+		"a removal that fails is an error": {do: remove, fail: "delete ServiceAccount fleet-default/a", requests: []string{deletes}},
+		"an owner that is gone is enough to remove it": {
+			do: func(w *world) error {
+				o := owner()
+				return w.set.RemoveOne(GoneOwner(o.GVK, o.Namespace, o.Name), account())
+			},
+			requests: []string{deletes},
+		},
+		"another owner's of that name stays": {
+			do: func(w *world) error {
+				o := owner()
+				return w.set.RemoveOne(GoneOwner(o.GVK, o.Namespace, "other"), account())
+			},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.put(t, true, asWritten(w, called(account(), "b")))
+			if !test.missing {
+				w.put(t, true, asWritten(w, account(), test.seen...))
+			}
+			if test.fail != "" {
+				w.fail = map[string]error{test.fail: errServer}
+			}
+			if err := test.do(w); errors.Is(err, errServer) != (test.fail != "") || test.fail == "" && err != nil {
+				t.Errorf("error %v", err)
+			}
+			if diff := cmp.Diff(test.requests, w.requests); diff != "" {
+				t.Errorf("requests (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestOneChildOfAKindNobodyDeclared(t *testing.T) {
+	w := newWorld()
+	for name, do := range map[string]func(Owner, runtime.Object) error{"apply": w.set.ApplyOne, "remove": w.set.RemoveOne} {
+		if err := do(owner(), &fleet.Bundle{}); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestRemoveOneKeepsWhatIsNeverPruned(t *testing.T) {
+	w := newWorld()
+	w.put(t, true, asWritten(w, namespace()))
+	if err := w.set.RemoveOne(owner(), namespace()); err != nil || len(w.requests) > 0 {
+		t.Errorf("error %v, requests %q", err, w.requests)
+	}
+}
