@@ -36,6 +36,9 @@ const (
 	// AgentBootstrap names the Secret that hands an agent its import identity, and the set of
 	// objects an import leaves downstream.
 	AgentBootstrap = "fleet-agent-bootstrap"
+	// AgentBundleSet is the set of the agents' Bundles of a workspace. Whoever targets Bundles tells by it
+	// that such a Bundle is for the one Cluster it is named after.
+	AgentBundleSet = "fleet-manage-agent"
 	// BundleDeploymentRole is the ClusterRole a request account has in its cluster namespace.
 	BundleDeploymentRole = "fleet-bundle-deployment"
 	// ContentRole is the ClusterRole by which agents read Contents.

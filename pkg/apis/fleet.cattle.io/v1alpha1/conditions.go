@@ -14,6 +14,8 @@ const (
 	ConditionImported = "Imported"
 	// ConditionReconciled, on Cluster, is True when the agent's settings were compared with the spec.
 	ConditionReconciled = "Reconciled"
+	// ConditionAgentManaged, on Cluster, is False while the agent cannot be managed by its Bundle though it should be; a Cluster that never had this trouble has no such condition.
+	ConditionAgentManaged = "AgentManaged"
 	// ConditionReady, on Cluster, ClusterGroup, Bundle and BundleDeployment, is True when everything
 	// deployed is ready; on ClusterRegistrationToken, when the Secret with the values is there.
 	ConditionReady = "Ready"
@@ -58,6 +60,8 @@ const (
 	ReasonTLSModeUnknown = "TLSModeUnknown"
 	// ReasonSettingsInvalid means that a setting of the agent in the spec cannot be used; the message names it.
 	ReasonSettingsInvalid = "SettingsInvalid"
+	// ReasonAgentElsewhere means that the agent runs in another namespace than the one it would be managed in.
+	ReasonAgentElsewhere = "AgentElsewhere"
 	// ReasonLocalClusterMismatch means that the agent is not removed because the kubeconfig of the local Cluster leads to another one.
 	ReasonLocalClusterMismatch = "LocalClusterMismatch"
 
