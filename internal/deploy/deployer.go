@@ -70,7 +70,7 @@ func newDeployer(options Options) (*deployer, error) {
 	}
 	d.releaser = &releaser{Agent: d.agent, Stopped: d.stopped, Clock: options.Clock}
 	d.accounts = newAccounts(d.agent, options.AgentNamespace)
-	d.watches = newWatches(d.metadata, d.objectChanged, d.enqueueAll)
+	d.watches = newWatches(d.metadata, options.Clock, d.objectChanged, d.enqueueAll)
 	if _, err := d.hub.informer.AddEventHandler(d.handlers()); err != nil {
 		return nil, fmt.Errorf("listening to BundleDeployments: %w", err)
 	}

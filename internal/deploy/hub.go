@@ -116,7 +116,7 @@ func (h *hub) configMap(ctx context.Context, name string) (*corev1.ConfigMap, er
 // report writes a status over the one of base and returns what the hub made of it: base itself, and no
 // request, when there is nothing to write.
 func (h *hub) report(ctx context.Context, base *fleet.BundleDeployment, status *fleet.BundleDeploymentStatus) (*fleet.BundleDeployment, error) {
-	patch, err := statusPatch(&base.Status, status)
+	patch, err := statusPatch(base, status)
 	if err != nil || patch == nil {
 		return base, err
 	}
@@ -129,14 +129,15 @@ func (h *hub) report(ctx context.Context, base *fleet.BundleDeployment, status *
 	return &written, nil
 }
 
-// statusPatch is the merge patch from one status to another, nil if they are equal. The texts for printer
-// columns belong to the controller and are left out.
-func statusPatch(from, to *fleet.BundleDeploymentStatus) ([]byte, error) {
-	before, after := *from, *to
+// statusPatch is the merge patch that brings a BundleDeployment's status to another one, nil if it is that
+// already. It is refused if the BundleDeployment was made anew meanwhile. The texts for printer columns belong
+// to the controller and are left out.
+func statusPatch(base *fleet.BundleDeployment, status *fleet.BundleDeploymentStatus) ([]byte, error) {
+	before, after := base.Status, *status
 	before.Display, after.Display = fleet.BundleDeploymentDisplay{}, fleet.BundleDeploymentDisplay{}
 	var texts [2][]byte
-	for i, status := range []*fleet.BundleDeploymentStatus{&before, &after} {
-		text, err := json.Marshal(map[string]any{"status": status})
+	for i, side := range []*fleet.BundleDeploymentStatus{&before, &after} {
+		text, err := json.Marshal(side)
 		if err != nil {
 			return nil, fmt.Errorf("encoding the status: %w", err)
 		}
@@ -149,7 +150,7 @@ func statusPatch(from, to *fleet.BundleDeploymentStatus) ([]byte, error) {
 	if string(patch) == "{}" {
 		return nil, nil
 	}
-	return patch, nil
+	return json.Marshal(map[string]any{"metadata": map[string]any{"uid": base.UID}, "status": json.RawMessage(patch)})
 }
 
 // newer returns the object that was written later. Resource versions of one object grow.

@@ -81,5 +81,6 @@ func (i *inventory) setForeign(key releaseKey, version string) {
 func (i *inventory) isForeign(key releaseKey, version string) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.foreign[key] == version
+	looked, known := i.foreign[key]
+	return known && looked == version
 }

@@ -106,7 +106,7 @@ func newLab(t *testing.T, name string) *lab {
 	l.identity = l.newIdentity(admin)
 	t.Cleanup(func() {
 		l.halt()
-		if t.Failed() || testing.Verbose() {
+		if t.Failed() {
 			t.Log(l.log())
 		}
 	})
@@ -300,7 +300,7 @@ func (l *lab) eventually(check func() string) {
 		return missing == "", nil
 	})
 	if err != nil {
-		l.t.Fatalf("still: %s\n%s", missing, l.log())
+		l.t.Fatalf("still: %s", missing)
 	}
 }
 

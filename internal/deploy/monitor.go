@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -113,6 +114,8 @@ func (d *deployer) monitor(ctx context.Context, bd *fleet.BundleDeployment, r *r
 		return err
 	case known:
 		monitored(status, d.Clock(), newReport(t.sightings()), bd.Spec.Options.ForceSyncGeneration)
+	default:
+		d.queue.AddAfter(bd.Name, watchPatience+time.Second) // should nothing say so earlier
 	}
 	return nil
 }

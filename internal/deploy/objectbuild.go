@@ -101,7 +101,7 @@ func (c *objectClient) info(object *unstructured.Unstructured) (*resource.Info, 
 		return nil, fmt.Errorf("YAML parse error: object %q has no apiVersion or no kind", object.GetName())
 	}
 	if object.GetName() == "" {
-		return nil, fmt.Errorf("YAML parse error: an object of kind %s has no name", gvk.Kind)
+		return nil, fmt.Errorf("YAML parse error: an object of kind %s has no name, or one that YAML does not take for text (y, no, 1 …): quote it", gvk.Kind)
 	}
 	mapping, err := c.identity.mapping(gvk)
 	if err != nil {
@@ -121,4 +121,3 @@ func (c *objectClient) info(object *unstructured.Unstructured) (*resource.Info, 
 		Client: client, Mapping: mapping, Namespace: object.GetNamespace(), Name: object.GetName(), Object: object,
 	}, nil
 }
-

@@ -3,12 +3,14 @@ package deploy
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/rancher/wrangler/v3/pkg/summary"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -44,17 +46,39 @@ func observe(live *unstructured.Unstructured, hash string, ignored []map[string]
 	if len(ignored) > 0 {
 		live = withoutConditions(live, ignored)
 	}
-	found := summary.Summarize(live)
 	return observation{
 		Exists:          true,
 		Owned:           live.GetLabels()[fleet.LabelSetHash] == hash,
 		UID:             live.GetUID(),
 		ResourceVersion: live.GetResourceVersion(),
 		Created:         live.GetCreationTimestamp(),
-		Summary: fleet.ResourceSummary{
-			State: found.State, Error: found.Error, Transitioning: found.Transitioning, Message: found.Message,
-		},
+		Summary:         summarise(live),
 	}
+}
+
+// summarise tells the state of an object. Whatever its conditions say, one that is not what its spec asks for
+// is on its way there (bundles.md §5.8).
+func summarise(live *unstructured.Unstructured) fleet.ResourceSummary {
+	found := summary.Summarize(live)
+	s := fleet.ResourceSummary{
+		State: found.State, Error: found.Error, Transitioning: found.Transitioning, Message: found.Message,
+	}
+	computed, err := status.Compute(live)
+	if err != nil {
+		return s // it has no status that could be understood
+	}
+	switch computed.Status {
+	case status.InProgressStatus, status.TerminatingStatus:
+		s.Transitioning = true
+	case status.FailedStatus:
+		s.Error = true
+	default:
+		return s
+	}
+	if text := strings.TrimSpace(computed.Message); text != "" && !slices.Contains(s.Message, text) {
+		s.Message = append(s.Message, text)
+	}
+	return s
 }
 
 // withoutConditions returns a copy without the conditions that have all fields of one of ignored.
@@ -69,11 +93,11 @@ func withoutConditions(live *unstructured.Unstructured, ignored []map[string]str
 			return hasFields(condition, fields)
 		})
 	})
-	status, _ := live.Object["status"].(map[string]any)
-	status = maps.Clone(status)
-	status["conditions"] = kept
+	old, _ := live.Object["status"].(map[string]any)
+	changed := maps.Clone(old)
+	changed["conditions"] = kept
 	object := maps.Clone(live.Object)
-	object["status"] = status
+	object["status"] = changed
 	return &unstructured.Unstructured{Object: object}
 }
 

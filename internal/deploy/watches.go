@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -12,6 +13,9 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
+// watchPatience is how long it may take until the objects of a resource are known.
+const watchPatience = 20 * time.Second
+
 // watches follow the metadata of deployed objects: one watch for each resource in use, of objects with the
 // label of a set, whoever's. What changed is fetched when it is looked at. An object that loses the label
 // looks like one that was deleted.
@@ -21,6 +25,7 @@ type watches struct {
 	changed func(hash string)
 	// synced is told that a resource is now known.
 	synced func(users []string)
+	clock  func() time.Time
 
 	running sync.WaitGroup
 	mu      sync.Mutex
@@ -32,13 +37,14 @@ type watches struct {
 // watched is one resource.
 type watched struct {
 	informer cache.SharedIndexInformer
+	began    time.Time
 	stop     chan struct{}
 	users    map[string]bool
 }
 
-func newWatches(client metadata.Interface, changed func(string), synced func([]string)) *watches {
+func newWatches(client metadata.Interface, clock func() time.Time, changed func(string), synced func([]string)) *watches {
 	return &watches{
-		client: client, changed: changed, synced: synced,
+		client: client, clock: clock, changed: changed, synced: synced,
 		watched: map[schema.GroupVersionResource]*watched{},
 		used:    map[string]map[schema.GroupVersionResource]bool{},
 	}
@@ -79,7 +85,7 @@ func (w *watches) start(resource schema.GroupVersionResource) {
 	informer := newMetadataInformer(w.client, resource, fleet.LabelSetHash)
 	// Cannot fail: the informer is new.
 	handler, _ := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { w.tell(object) },
+		AddFunc: func(object any) { w.tell(object) },
 		UpdateFunc: func(old, object any) {
 			if hashOf(old) != hashOf(object) {
 				w.tell(old) // another set took the object over
@@ -93,7 +99,7 @@ func (w *watches) start(resource schema.GroupVersionResource) {
 			w.tell(object)
 		},
 	})
-	w.watched[resource] = &watched{informer: informer, stop: stop, users: map[string]bool{}}
+	w.watched[resource] = &watched{informer: informer, began: w.clock(), stop: stop, users: map[string]bool{}}
 	w.running.Go(func() { informer.Run(stop) })
 	w.running.Go(func() {
 		if cache.WaitForCacheSync(stop, handler.HasSynced) {
@@ -139,13 +145,17 @@ func (w *watches) usersOf(resource schema.GroupVersionResource) []string {
 	return users
 }
 
-// look returns what is known of an object, nil if nothing, and whether its resource is known at all yet.
+// look returns what is known of an object, nil if nothing, and whether its resource is known at all yet. A
+// resource that cannot be watched is as good as known after a while: its objects have to be fetched.
 func (w *watches) look(resource schema.GroupVersionResource, namespace, name string) (found *metav1.PartialObjectMetadata, known bool) {
 	w.mu.Lock()
 	watched := w.watched[resource]
 	w.mu.Unlock()
-	if watched == nil || !watched.informer.HasSynced() {
+	if watched == nil {
 		return nil, false
+	}
+	if !watched.informer.HasSynced() {
+		return nil, w.clock().Sub(watched.began) > watchPatience
 	}
 	key := name
 	if namespace != "" {

@@ -1,0 +1,344 @@
+package deploy
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func TestRequestsAreBoundedAndEndWithTheAgent(t *testing.T) {
+	var deadline, hasDeadline = time.Time{}, false
+	stopped := make(chan struct{})
+	config := withBounds(&rest.Config{Timeout: time.Second, QPS: 5}, stopped)
+	if config.Timeout != 0 || config.QPS != -1 {
+		t.Errorf("timeout %s QPS %f", config.Timeout, config.QPS)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer server.Close()
+	transport := config.WrapTransport(roundTripper(func(r *http.Request) (*http.Response, error) {
+		deadline, hasDeadline = r.Context().Deadline()
+		return http.DefaultTransport.RoundTrip(r)
+	}))
+	do := func(path string) error {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := transport.RoundTrip(request)
+		if err != nil {
+			return err
+		}
+		return response.Body.Close()
+	}
+	tests := map[string]bool{"/api/v1/pods": true, "/api/v1/pods?watch=true": false, "/api/v1/pods?watch=false": true, "/log?follow=true": false}
+	for path, bounded := range tests {
+		if err := do(path); err != nil {
+			t.Fatal(err)
+		}
+		if hasDeadline != bounded {
+			t.Errorf("%s: has a deadline: %t (%s)", path, hasDeadline, deadline)
+		}
+	}
+	close(stopped)
+	for path := range tests {
+		if err := do(path); !errors.Is(err, errStopped) {
+			t.Errorf("%s after the end: %v", path, err)
+		}
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func TestATimeoutEndsWithTheAnswer(t *testing.T) {
+	var ctx context.Context
+	b := &bounded{stopped: make(chan struct{}), next: roundTripper(func(r *http.Request) (*http.Response, error) {
+		ctx = r.Context()
+		if r.URL.Path == "/fails" {
+			return nil, errors.New("no")
+		}
+		return &http.Response{Body: http.NoBody}, nil
+	})}
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+	response, err := b.RoundTrip(request)
+	if err != nil || ctx.Err() != nil {
+		t.Fatalf("%v %v", err, ctx.Err())
+	}
+	if err := response.Body.Close(); err != nil || !errors.Is(ctx.Err(), context.Canceled) {
+		t.Errorf("after the answer was read: %v %v", err, ctx.Err())
+	}
+	request.URL.Path = "/fails"
+	if _, err := b.RoundTrip(request); err == nil || !errors.Is(ctx.Err(), context.Canceled) { //nolint:bodyclose // there is none
+		t.Errorf("after a failure: %v %v", err, ctx.Err())
+	}
+}
+
+var configMaps, secretsResource = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+
+// metadataOf is an object's metadata as the API server sends them.
+func metadataOf(kind, name, version, hash string) *metav1.PartialObjectMetadata {
+	found := &metav1.PartialObjectMetadata{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: kind},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "web", UID: types.UID(name), ResourceVersion: version,
+			Labels: map[string]string{"big": "label"}, Annotations: map[string]string{"big": "annotation"}},
+	}
+	if hash != "" {
+		found.Labels[fleet.LabelSetHash] = hash
+	}
+	return found
+}
+
+func newMetadataClient(t *testing.T, objects ...runtime.Object) *metadatafake.FakeMetadataClient {
+	t.Helper()
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	return metadatafake.NewSimpleMetadataClient(scheme, objects...)
+}
+
+func TestWatchesFollowWhatIsUsed(t *testing.T) {
+	client := newMetadataClient(t, metadataOf("ConfigMap", "a", "1", "h1"))
+	changed, synced := make(chan string, 100), make(chan []string, 100)
+	w := newWatches(client, time.Now, func(hash string) { changed <- hash }, func(users []string) { synced <- users })
+	defer w.stop()
+	if _, known := w.look(configMaps, "web", "a"); known {
+		t.Error("known before it is followed")
+	}
+	w.follow("x", map[schema.GroupVersionResource]bool{configMaps: true})
+	if got := receive(t, synced); !slices.Equal(got, []string{"x"}) {
+		t.Errorf("synced for %v", got)
+	}
+	if got := receive(t, changed); got != "h1" {
+		t.Errorf("changed %q", got)
+	}
+	found, known := w.look(configMaps, "web", "a")
+	want := &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "web", UID: "a", ResourceVersion: "1", Labels: map[string]string{fleet.LabelSetHash: "h1"}},
+	}
+	if diff := cmp.Diff(want, found); diff != "" || !known {
+		t.Errorf("known %t, what is kept:\n%s", known, diff)
+	}
+	if found, known := w.look(configMaps, "web", "b"); found != nil || !known {
+		t.Errorf("what is not there: %v %t", found, known)
+	}
+
+	// Another set takes it over: both are told.
+	if _, err := client.Resource(configMaps).Namespace("web").(metadatafake.MetadataClient).UpdateFake(metadataOf("ConfigMap", "a", "2", "h2"), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	got := []string{receive(t, changed), receive(t, changed)}
+	slices.Sort(got)
+	if !slices.Equal(got, []string{"h1", "h2"}) {
+		t.Errorf("told %v", got)
+	}
+
+	// Two use it; it is watched until the last has gone.
+	w.follow("y", map[schema.GroupVersionResource]bool{configMaps: true, secretsResource: true})
+	if got := receive(t, synced); !slices.Equal(got, []string{"y"}) {
+		t.Errorf("synced for %v", got)
+	}
+	w.follow("x", nil)
+	if _, known := w.look(configMaps, "web", "a"); !known {
+		t.Error("no longer watched, though one uses it")
+	}
+	w.follow("y", map[schema.GroupVersionResource]bool{secretsResource: true})
+	if _, known := w.look(configMaps, "web", "a"); known {
+		t.Error("still watched, though nobody uses it")
+	}
+	if len(w.watched) != 1 || len(w.used) != 1 {
+		t.Errorf("watched %v used %v", w.watched, w.used)
+	}
+	w.stop()
+	w.follow("z", map[schema.GroupVersionResource]bool{configMaps: true})
+	if len(w.watched) != 0 {
+		t.Error("watched after the end")
+	}
+}
+
+func TestAResourceThatCannotBeWatchedIsFetched(t *testing.T) {
+	client := newMetadataClient(t)
+	client.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("the server does not allow this method on the requested resource")
+	})
+	var mu sync.Mutex
+	now := noon
+	clock := func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
+	w := newWatches(client, clock, func(string) {}, func([]string) {})
+	defer w.stop()
+	w.follow("x", map[schema.GroupVersionResource]bool{configMaps: true})
+	if _, known := w.look(configMaps, "web", "a"); known {
+		t.Error("known at once")
+	}
+	mu.Lock()
+	now = now.Add(watchPatience + time.Second)
+	mu.Unlock()
+	if found, known := w.look(configMaps, "web", "a"); found != nil || !known {
+		t.Errorf("after a while: %v %t", found, known)
+	}
+}
+
+func receive[T any](t *testing.T, from <-chan T) T {
+	t.Helper()
+	select {
+	case got := <-from:
+		return got
+	case <-time.After(10 * time.Second):
+		t.Fatal("nothing came")
+		panic("unreachable")
+	}
+}
+
+func TestInventory(t *testing.T) {
+	i := newInventory()
+	a, b, c := releaseKey{"web", "a"}, releaseKey{"web", "b"}, releaseKey{"db", "z"}
+	i.add("x", b)
+	i.add("x", a)
+	i.add("x", c)
+	i.add("x", a)
+	i.add("y", a)
+	if diff := cmp.Diff([]releaseKey{c, a, b}, i.of("x")); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]releaseKey{c, b}, i.except("x", a)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"x", "y"}, i.names()); diff != "" {
+		t.Error(diff)
+	}
+	i.remove("y", a)
+	i.remove("y", a)
+	if diff := cmp.Diff([]string{"x"}, i.names()); diff != "" || !i.owns(a) || i.owns(releaseKey{"web", "q"}) {
+		t.Error(diff)
+	}
+	i.setForeign(a, "7")
+	if !i.isForeign(a, "7") || i.isForeign(a, "8") || i.isForeign(b, "") {
+		t.Error("a release that was looked at is somebody else's at the version that was looked at")
+	}
+}
+
+func TestTheNewestRevisionIsNoted(t *testing.T) {
+	secret := func(name, release, version, owner string) *metav1.PartialObjectMetadata {
+		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, ResourceVersion: "r" + version,
+			Labels: map[string]string{"name": release, "version": version, "owner": owner}}}
+	}
+	newest := map[releaseKey]revisionSecret{}
+	for _, s := range []*metav1.PartialObjectMetadata{
+		secret("a9", "a", "9", "helm"), secret("a10", "a", "10", "helm"), secret("a2", "a", "2", "helm"),
+		secret("b1", "b", "1", "helm"), secret("no", "c", "1", "somebody"), secret("no", "", "1", "helm"), secret("no", "d", "x", "helm"), secret("no", "e", "0", "helm"),
+	} {
+		note(newest, s)
+	}
+	want := map[releaseKey]revisionSecret{
+		{"web", "a"}: {secret: "a10", resourceVersion: "r10", number: 10}, {"web", "b"}: {secret: "b1", resourceVersion: "r1", number: 1},
+	}
+	if diff := cmp.Diff(want, newest, cmp.AllowUnexported(revisionSecret{})); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestRecords(t *testing.T) {
+	r := newRecords()
+	first := r.of(deployment(func(bd *fleet.BundleDeployment) { bd.UID = "1" }), "h")
+	if again := r.of(deployment(func(bd *fleet.BundleDeployment) { bd.UID = "1" }), "h"); again != first {
+		t.Error("another record for the same")
+	}
+	if anew := r.of(deployment(func(bd *fleet.BundleDeployment) { bd.UID = "2" }), "h"); anew == first {
+		t.Error("the same record for one that was made anew")
+	}
+	r.of(deployment(func(bd *fleet.BundleDeployment) { bd.Name = "other" }), "h")
+	if diff := cmp.Diff([]string{"hello", "other"}, r.usersOf("h")); diff != "" {
+		t.Error(diff)
+	}
+	if known := r.drop("hello", "h"); known == nil || known.uid != "2" {
+		t.Errorf("dropped %v", known)
+	}
+	if known := r.drop("hello", "h"); known != nil {
+		t.Errorf("dropped %v again", known)
+	}
+	r.drop("other", "h")
+	if len(r.users) > 0 || len(r.byName) > 0 {
+		t.Errorf("left over: %v %v", r.users, r.byName)
+	}
+}
+
+func TestWorthALook(t *testing.T) {
+	tests := map[string]struct {
+		change func(*fleet.BundleDeployment)
+		want   bool
+	}{
+		"nothing":          {func(*fleet.BundleDeployment) {}, false},
+		"the status":       {func(bd *fleet.BundleDeployment) { bd.Status.Ready = true; bd.ResourceVersion = "9" }, false},
+		"the spec":         {func(bd *fleet.BundleDeployment) { bd.Spec.Paused = true }, true},
+		"a copied Secret":  {func(bd *fleet.BundleDeployment) { bd.Spec.DownstreamResourcesGeneration++ }, true},
+		"a label":          {func(bd *fleet.BundleDeployment) { bd.Labels["a"] = "b" }, true},
+		"an annotation":    {func(bd *fleet.BundleDeployment) { bd.Annotations = map[string]string{"a": "b"} }, true},
+		"its deletion":     {func(bd *fleet.BundleDeployment) { bd.DeletionTimestamp = &metav1.Time{Time: noon} }, true},
+		"it was made anew": {func(bd *fleet.BundleDeployment) { bd.UID = "other" }, true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			bd := deployment()
+			test.change(bd)
+			if got := worthALook(deployment(), bd); got != test.want {
+				t.Errorf("got %t", got)
+			}
+		})
+	}
+}
+
+func TestAPanicBecomesAnError(t *testing.T) {
+	err := guarded(func() error { panic("a chart did it") })
+	if err == nil || !strings.Contains(err.Error(), "a chart did it") {
+		t.Errorf("got %v", err)
+	}
+	if err := guarded(func() error { return nil }); err != nil {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestCheckTargetNamespace(t *testing.T) {
+	team := &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
+	bad := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "x"}}}
+	tests := map[string]struct {
+		labels    map[string]string
+		exists    bool
+		selector  *metav1.LabelSelector
+		want, err string
+	}{
+		"no selector":           {selector: nil},
+		"no namespace":          {selector: team, want: "target namespace web does not exist on downstream cluster"},
+		"a namespace that fits": {labels: map[string]string{"team": "a"}, exists: true, selector: team},
+		"a namespace that fits not": {labels: map[string]string{"team": "b"}, exists: true, selector: team,
+			want: "target namespace web does not match AllowedTargetNamespaceSelector (team=a)"},
+		"a selector that is none": {exists: true, selector: bad, err: `reading allowedTargetNamespaceSelector: "x" is not a valid label selector operator`},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := checkTargetNamespace("web", namespaceWith(test.exists, test.labels), test.selector)
+			if got != test.want {
+				t.Errorf("got %q", got)
+			}
+			expectError(t, err, test.err)
+		})
+	}
+}

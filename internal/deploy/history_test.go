@@ -1,0 +1,245 @@
+package deploy
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/release"
+	"helm.sh/helm/v3/pkg/storage"
+	"helm.sh/helm/v3/pkg/storage/driver"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+)
+
+// stored is a release at a revision.
+func stored(number int, status release.Status) *release.Release {
+	return &release.Release{
+		Name: "hello", Namespace: "web", Version: number, Info: &release.Info{Status: status}, Manifest: fmt.Sprintf("# %d", number),
+		Chart: &chart.Chart{Metadata: &chart.Metadata{Name: "hello", Version: "0.1.0", Annotations: map[string]string{"a": "b"}}},
+	}
+}
+
+// historyOf is a loaded history of the given revisions.
+func historyOf(t *testing.T, client *fake.Clientset, revisions ...*release.Release) *history {
+	t.Helper()
+	secrets := client.CoreV1().Secrets("web")
+	h := &history{secrets: secrets, key: releaseKey{"web", "hello"}, clock: func() time.Time { return noon }}
+	for _, r := range revisions {
+		if err := h.Create(secretName(r.Name, r.Version), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	loaded, err := loadHistory(t.Context(), secrets, h.key, h.clock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return loaded
+}
+
+func TestHelmReadsWhatIsStoredAndTheOtherWayRound(t *testing.T) {
+	client := fake.NewClientset()
+	secrets := client.CoreV1().Secrets("web")
+	h := historyOf(t, client, stored(1, release.StatusDeployed))
+	helm := storage.Init(driver.NewSecrets(secrets))
+	theirs, err := helm.Get("hello", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, err := h.Get(secretName("hello", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours.Labels, theirs.Labels = nil, nil
+	if diff := cmp.Diff(ours, theirs, cmp.AllowUnexported(chart.Chart{})); diff != "" {
+		t.Errorf("Helm reads something else:\n%s", diff)
+	}
+	if err := helm.Create(stored(2, release.StatusFailed)); err != nil {
+		t.Fatal(err)
+	}
+	if h, err = loadHistory(t.Context(), secrets, h.key, h.clock); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]revision{{1, release.StatusDeployed}, {2, release.StatusFailed}}, h.summary()); diff != "" {
+		t.Error(diff)
+	}
+	if h.last().Manifest != "# 2" || h.manifests()[1] != "# 1" {
+		t.Errorf("manifests %v", h.manifests())
+	}
+}
+
+func TestASecretOfAReleaseLooksLikeHelms(t *testing.T) {
+	client := fake.NewClientset()
+	h := historyOf(t, client, stored(1, release.StatusPendingInstall))
+	get := func() *corev1.Secret {
+		t.Helper()
+		secret, err := client.CoreV1().Secrets("web").Get(t.Context(), "sh.helm.release.v1.hello.v1", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return secret
+	}
+	at := fmt.Sprint(noon.Unix())
+	created := map[string]string{"name": "hello", "owner": "helm", "status": "pending-install", "version": "1", "createdAt": at}
+	if diff := cmp.Diff(created, get().Labels); diff != "" || get().Type != "helm.sh/release.v1" {
+		t.Errorf("%s %s", diff, get().Type)
+	}
+	last := h.last()
+	last.Info.Status = release.StatusDeployed
+	last.Labels["createdAt"] = "system labels are not taken over"
+	last.Labels["custom"] = "kept"
+	if err := h.Update(secretName("hello", 1), last); err != nil {
+		t.Fatal(err)
+	}
+	updated := map[string]string{"name": "hello", "owner": "helm", "status": "deployed", "version": "1", "modifiedAt": at, "custom": "kept"}
+	if diff := cmp.Diff(updated, get().Labels); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestHistoryAnswersFromMemory(t *testing.T) {
+	client := fake.NewClientset()
+	h := historyOf(t, client, stored(2, release.StatusDeployed), stored(1, release.StatusSuperseded), stored(10, release.StatusFailed))
+	client.ClearActions()
+	s := h.storage(2)
+	if last, err := s.Last("hello"); err != nil || last.Version != 10 {
+		t.Errorf("last is %v %v", last, err)
+	}
+	if found, err := s.Deployed("hello"); err != nil || found.Version != 2 {
+		t.Errorf("deployed is %v %v", found, err)
+	}
+	if all, err := s.History("hello"); err != nil || len(all) != 3 {
+		t.Errorf("history is %v %v", all, err)
+	}
+	if _, err := s.History("other"); !errors.Is(err, driver.ErrReleaseNotFound) {
+		t.Errorf("another release: %v", err)
+	}
+	if _, err := s.Get("hello", 3); !errors.Is(err, driver.ErrReleaseNotFound) {
+		t.Errorf("another revision: %v", err)
+	}
+	if _, err := s.Delete("hello", 3); !errors.Is(err, driver.ErrReleaseNotFound) {
+		t.Errorf("deleting another revision: %v", err)
+	}
+	if actions := client.Actions(); len(actions) > 0 {
+		t.Errorf("the API server was asked: %v", actions)
+	}
+	// One more makes two at most, and the deployed one is not the one that goes.
+	if err := s.Create(stored(11, release.StatusPendingUpgrade)); err != nil {
+		t.Fatal(err)
+	}
+	want := []revision{{2, release.StatusDeployed}, {11, release.StatusPendingUpgrade}}
+	if diff := cmp.Diff(want, h.summary()); diff != "" {
+		t.Error(diff)
+	}
+	again, err := loadHistory(t.Context(), client.CoreV1().Secrets("web"), h.key, h.clock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, again.summary()); diff != "" {
+		t.Errorf("what is stored is something else:\n%s", diff)
+	}
+	if err := h.Create(secretName("hello", 11), stored(11, release.StatusPendingUpgrade)); !errors.Is(err, driver.ErrReleaseExists) {
+		t.Errorf("the same revision twice: %v", err)
+	}
+}
+
+func TestARevisionThatCannotBeReadIsWrittenOver(t *testing.T) {
+	client := fake.NewClientset(&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: secretName("hello", 1), Namespace: "web", Labels: map[string]string{"owner": "helm", "name": "hello", "version": "1"}},
+		Data:       map[string][]byte{"release": []byte("nonsense")},
+	})
+	h := historyOf(t, client)
+	if h.last() != nil || nextStep(h.summary()) != Install {
+		t.Errorf("history is %v", h.summary())
+	}
+	if err := h.Create(secretName("hello", 1), stored(1, release.StatusPendingInstall)); err != nil {
+		t.Fatal(err)
+	}
+	if again := historyOf(t, client); again.last() == nil || again.last().Version != 1 {
+		t.Errorf("not written over: %v", again.summary())
+	}
+}
+
+func TestForgettingARelease(t *testing.T) {
+	client := fake.NewClientset()
+	h := historyOf(t, client, stored(1, release.StatusSuperseded), stored(2, release.StatusDeployed))
+	if err := client.CoreV1().Secrets("web").Delete(t.Context(), secretName("hello", 1), metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := (&releaser{}).forget(h); err != nil { // one is gone already
+		t.Fatal(err)
+	}
+	list, err := client.CoreV1().Secrets("web").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(list.Items) > 0 {
+		t.Errorf("left over: %v %v", list.Items, err)
+	}
+}
+
+func TestDecodeRelease(t *testing.T) {
+	zip := func(text string) string {
+		var out bytes.Buffer
+		w := gzip.NewWriter(&out)
+		_, _ = w.Write([]byte(text))
+		_ = w.Close()
+		return base64.StdEncoding.EncodeToString(out.Bytes())
+	}
+	const valid = `{"name":"a","version":1,"info":{"status":"deployed"}}`
+	tests := map[string]struct {
+		data string
+		ok   bool
+	}{
+		"a release":              {zip(valid), true},
+		"one that is not zipped": {base64.StdEncoding.EncodeToString([]byte(valid)), true},
+		"nothing":                {"", false},
+		"no base64":              {"!", false},
+		"no zip":                 {base64.StdEncoding.EncodeToString([]byte{0x1f, 0x8b, 8}), false},
+		"no JSON":                {zip("x"), false},
+		"no name":                {zip(`{"version":1,"info":{}}`), false},
+		"no version":             {zip(`{"name":"a","info":{}}`), false},
+		"no info":                {zip(`{"name":"a","version":1}`), false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := decodeRelease(&corev1.Secret{Data: map[string][]byte{"release": []byte(test.data)}})
+			if (err == nil) != test.ok || (got != nil) != test.ok {
+				t.Errorf("got %v %v", got, err)
+			}
+		})
+	}
+}
+
+func FuzzDecodeRelease(f *testing.F) {
+	text, err := encodeRelease(stored(1, release.StatusDeployed))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
+	f.Add([]byte("H4sI"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		r, err := decodeRelease(&corev1.Secret{Data: map[string][]byte{"release": text}})
+		if err != nil {
+			return
+		}
+		again, err := encodeRelease(r)
+		if err != nil {
+			t.Fatalf("what was read cannot be written: %v", err)
+		}
+		back, err := decodeRelease(&corev1.Secret{Data: map[string][]byte{"release": again}})
+		if err != nil {
+			t.Fatalf("what was written cannot be read: %v", err)
+		}
+		first, _ := json.Marshal(r)
+		second, _ := json.Marshal(back)
+		if !bytes.Equal(first, second) {
+			t.Errorf("%s became %s", first, second)
+		}
+	})
+}

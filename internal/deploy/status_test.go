@@ -1,0 +1,468 @@
+package deploy
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// recordedObjects reads the objects of a recorded file.
+func recordedObjects(t *testing.T, path string) []*unstructured.Unstructured {
+	t.Helper()
+	text, err := os.ReadFile("../../testdata/recorded/" + path + ".yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := parseObjects(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+// recordedDeployment is a recorded BundleDeployment of cluster east.
+func recordedDeployment(t *testing.T, name string) *fleet.BundleDeployment {
+	t.Helper()
+	for _, object := range recordedObjects(t, "hub/bundledeployments") {
+		if object.GetName() != name || !strings.Contains(object.GetNamespace(), "-east-") {
+			continue
+		}
+		text, err := object.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var bd fleet.BundleDeployment
+		decoder := json.NewDecoder(bytes.NewReader(text))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&bd); err != nil {
+			t.Fatal(err)
+		}
+		return &bd
+	}
+	t.Fatalf("no BundleDeployment %s", name)
+	return nil
+}
+
+// recordedLive finds the recorded objects of a release of cluster east.
+func recordedLive(t *testing.T, release string) map[objectRef]*unstructured.Unstructured {
+	t.Helper()
+	live := map[objectRef]*unstructured.Unstructured{}
+	for _, kind := range []string{"configmaps", "deployments", "networkpolicies", "serviceaccounts", "clusterroles", "clusterrolebindings"} {
+		for _, object := range recordedObjects(t, "east/"+kind) {
+			if object.GetAnnotations()[releaseNameAnnotation] == release {
+				live[objectRef{object.GroupVersionKind(), object.GetNamespace(), object.GetName()}] = object
+			}
+		}
+	}
+	return live
+}
+
+// TestRecordedStatus makes the recorded statuses from the recorded objects. Their creation times were not
+// recorded with them, and are taken from the status.
+func TestRecordedStatus(t *testing.T) {
+	tests := map[string]struct {
+		// change makes the recorded objects those of the time of the status.
+		change func(objectRef, *unstructured.Unstructured)
+	}{
+		"hello":            {},
+		"fleet-agent-east": {},
+		"raw": {func(ref objectRef, object *unstructured.Unstructured) { // when it was not available yet
+			if ref.Kind != "Deployment" {
+				return
+			}
+			object.Object["status"] = map[string]any{
+				"observedGeneration": int64(1), "replicas": int64(1), "updatedReplicas": int64(1), "unavailableReplicas": int64(1),
+				"conditions": []any{
+					map[string]any{"type": "Available", "status": "False", "reason": "MinimumReplicasUnavailable", "message": "Deployment does not have minimum availability."},
+					map[string]any{"type": "Progressing", "status": "True", "reason": "ReplicaSetUpdated", "message": `ReplicaSet "pause-784ddc56c8" is progressing.`},
+				}}
+			object.SetGeneration(1)
+		}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			bd := recordedDeployment(t, name)
+			want := bd.Status
+			created := map[string]metav1.Time{}
+			for _, r := range want.Resources {
+				created[r.Kind+" "+r.Name] = r.CreatedAt
+			}
+			p, err := packageOf(t, recordedFiles(t, name), bd.Spec.Options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			live := recordedLive(t, name)
+			tr := &tracking{set: setFor(name, ""), refs: manifestRefs(t, p, bd), seen: map[objectRef]observation{}}
+			for ref, object := range live {
+				object.SetCreationTimestamp(created[ref.Kind+" "+ref.Name])
+				if test.change != nil {
+					test.change(ref, object)
+				}
+				if ref.Kind == "Deployment" && test.change == nil {
+					object.SetGeneration(2)
+				}
+			}
+			tr.take(live, nil)
+
+			var got fleet.BundleDeploymentStatus
+			at := func(i int) time.Time { return recordedTime(t, want.Conditions[i].LastUpdateTime) }
+			deployed(&got, at(0), bd.Spec.DeploymentID, want.Release)
+			monitored(&got, at(2), newReport(tr.sightings()), bd.Spec.Options.ForceSyncGeneration)
+			got.Display = want.Display // the controller's
+			// The order of conditions is that of their first appearance, the same in both.
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("-recorded +made:\n%s", diff)
+			}
+			// What goes over the wire, the first time, has no zeros.
+			patch, err := statusPatch(&fleet.BundleDeployment{ObjectMeta: metav1.ObjectMeta{UID: bd.UID}}, &got)
+			if err != nil {
+				t.Fatal(err)
+			}
+			expectGolden(t, indent(t, patch))
+		})
+	}
+}
+
+func recordedTime(t *testing.T, text string) time.Time {
+	t.Helper()
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
+// recordedFiles are the resources of the recorded Bundle.
+func recordedFiles(t *testing.T, name string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	for _, object := range recordedObjects(t, "hub/bundles") {
+		if object.GetName() != name {
+			continue
+		}
+		resources, _, err := unstructured.NestedSlice(object.Object, "spec", "resources")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, entry := range resources {
+			resource, _ := entry.(map[string]any)
+			files[fmt.Sprint(resource["name"])] = fmt.Sprint(resource["content"])
+		}
+	}
+	if len(files) == 0 {
+		t.Fatalf("no resources of %s", name)
+	}
+	return files
+}
+
+// manifestRefs are the objects of a bundle in the order of its manifest. Templates are not rendered here: the
+// recorded chart has one object, whose name is no template.
+func manifestRefs(t *testing.T, p *bundlePackage, bd *fleet.BundleDeployment) []objectRef {
+	t.Helper()
+	var rendered bytes.Buffer
+	for _, template := range p.Chart.Templates {
+		text := strings.NewReplacer("{{ .Values.greeting | quote }}", "x", "{{ .Values.cluster | quote }}", "x").Replace(string(template.Data))
+		rendered.WriteString("---\n" + text)
+	}
+	f := &finisher{Package: p, Set: setFor(bd.Name, ""), TargetNamespace: bd.Spec.Options.TargetNamespace, Namespaced: namespacedKind, Done: func(string) {}}
+	out, err := f.Run(&rendered)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := parseObjects(out.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refs []objectRef
+	for _, object := range objects {
+		ref := objectRef{GroupVersionKind: object.GroupVersionKind(), Namespace: object.GetNamespace(), Name: object.GetName()}
+		if ref.Namespace == "" && !strings.HasPrefix(ref.Kind, "ClusterRole") {
+			ref.Namespace = namespaceFor(&bd.Spec.Options)
+		}
+		refs = append(refs, ref)
+	}
+	return refs
+}
+
+func indent(t *testing.T, text []byte) string {
+	t.Helper()
+	out, err := yaml.JSONToYAML(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+func refTo(kind, namespace, name string) objectRef {
+	return objectRef{schema.GroupVersionKind{Group: map[string]string{"Deployment": "apps"}[kind], Version: "v1", Kind: kind}, namespace, name}
+}
+
+// seenAs makes an observation; its UID is also what it is sorted by.
+func seenAs(uid string, summary fleet.ResourceSummary) observation {
+	return observation{Exists: true, Owned: true, UID: types.UID(uid), Created: metav1.Time{Time: noon}, Summary: summary}
+}
+
+func TestReport(t *testing.T) {
+	fine := fleet.ResourceSummary{State: "active"}
+	progressing := fleet.ResourceSummary{State: "updating", Transitioning: true, Message: []string{"Available: 0/1"}}
+	broken := fleet.ResourceSummary{State: "failed", Error: true, Message: []string{"no room"}}
+	many := func(o observation, n int) []sighting {
+		var out []sighting
+		for i := range n {
+			o.UID = types.UID(fmt.Sprintf("u%02d", n-i))
+			out = append(out, sighting{refTo("ConfigMap", "web", fmt.Sprintf("cm-%02d", i)), o})
+		}
+		return out
+	}
+	tests := map[string][]sighting{
+		"nothing":                            nil,
+		"all is well":                        {{refTo("ConfigMap", "web", "a"), seenAs("1", fine)}, {refTo("Deployment", "web", "b"), seenAs("2", fine)}},
+		"listed by kind, namespace and name": {{refTo("ConfigMap", "web", "z"), seenAs("1", fine)}, {refTo("Deployment", "web", "b"), seenAs("2", fine)}, {refTo("ConfigMap", "web", "a"), seenAs("3", fine)}, {refTo("ConfigMap", "db", "zz"), seenAs("4", fine)}},
+		"one is on its way and one broken":   {{refTo("Deployment", "web", "a"), seenAs("2", progressing)}, {refTo("Deployment", "web", "b"), seenAs("1", broken)}, {refTo("ConfigMap", "web", "c"), seenAs("3", fine)}},
+		"one is missing":                     {{refTo("ConfigMap", "web", "a"), observation{}}, {refTo("ConfigMap", "web", "b"), seenAs("1", fine)}},
+		"one is somebody else's":             {{refTo("ConfigMap", "web", "a"), observation{Exists: true, UID: "1", Summary: progressing}}},
+		"one is missing and one on its way":  {{refTo("ConfigMap", "web", "a"), observation{}}, {refTo("Deployment", "web", "b"), seenAs("1", progressing)}},
+		"ten are missing":                    many(observation{}, 10),
+		"eleven are missing":                 many(observation{}, 11),
+		"eleven are on their way":            many(seenAs("", progressing), 11),
+	}
+	for name, sightings := range tests {
+		t.Run(name, func(t *testing.T) {
+			var status fleet.BundleDeploymentStatus
+			monitored(&status, noon, newReport(sightings), 3)
+			text, err := yaml.Marshal(status)
+			if err != nil {
+				t.Fatal(err)
+			}
+			expectGolden(t, string(text))
+		})
+	}
+}
+
+func TestAListThatIsNoLongerCutSaysSo(t *testing.T) {
+	var status fleet.BundleDeploymentStatus
+	var sightings []sighting
+	for i := range 11 {
+		sightings = append(sightings, sighting{refTo("ConfigMap", "web", fmt.Sprint(i)), observation{}})
+	}
+	monitored(&status, noon, newReport(sightings), 0)
+	before := &fleet.BundleDeployment{Status: *status.DeepCopy()}
+	monitored(&status, noon, newReport(sightings[:1]), 0)
+	patch, err := statusPatch(before, &status)
+	if err != nil || !strings.Contains(string(patch), `"incompleteState":null`) {
+		t.Errorf("%s %v", patch, err)
+	}
+}
+
+func TestStatusOfEachOutcome(t *testing.T) {
+	later := noon.Add(time.Hour)
+	tests := map[string]func(*fleet.BundleDeploymentStatus){
+		"deployed":        func(s *fleet.BundleDeploymentStatus) { deployed(s, later, "s-2:b", "web/hello:2") },
+		"deployed again":  func(s *fleet.BundleDeploymentStatus) { deployed(s, later, "s-1:a", "web/hello:1") },
+		"not deployed":    func(s *fleet.BundleDeploymentStatus) { notDeployed(s, later, "because") },
+		"failed for good": func(s *fleet.BundleDeploymentStatus) { failedDeployment(s, later, "s-2:b", "because") },
+		"failed for good and then deployed": func(s *fleet.BundleDeploymentStatus) {
+			failedDeployment(s, later, "s-2:b", "because")
+			deployed(s, later, "s-2:b", "web/hello:2")
+		},
+		"a namespace that is forbidden": func(s *fleet.BundleDeploymentStatus) { namespaceForbidden(s, later, "s-2:b", "web/hello:2", "because") },
+		"not monitored":                 func(s *fleet.BundleDeploymentStatus) { notMonitored(s, later, "because") },
+	}
+	for name, outcome := range tests {
+		t.Run(name, func(t *testing.T) {
+			status := deployment().Status
+			monitored(&status, noon, newReport([]sighting{{refTo("ConfigMap", "web", "a"), seenAs("1", fleet.ResourceSummary{State: "active"})}}), 0)
+			outcome(&status)
+			text, err := yaml.Marshal(status)
+			if err != nil {
+				t.Fatal(err)
+			}
+			expectGolden(t, string(text))
+		})
+	}
+}
+
+func TestStatusPatch(t *testing.T) {
+	base := deployment(func(bd *fleet.BundleDeployment) { bd.UID = "u1" })
+	monitored(&base.Status, noon, newReport([]sighting{{refTo("ConfigMap", "web", "a"), seenAs("1", fleet.ResourceSummary{State: "active"})}}), 0)
+	tests := map[string]struct {
+		change func(*fleet.BundleDeploymentStatus)
+		want   string
+	}{
+		"nothing":              {func(*fleet.BundleDeploymentStatus) {}, ""},
+		"what is not ours":     {func(s *fleet.BundleDeploymentStatus) { s.Display.State = "Ready" }, ""},
+		"a flag that is unset": {func(s *fleet.BundleDeploymentStatus) { s.Ready = false }, `{"metadata":{"uid":"u1"},"status":{"ready":null}}`},
+		"a count":              {func(s *fleet.BundleDeploymentStatus) { s.ResourceCounts.NotReady = 1 }, `{"metadata":{"uid":"u1"},"status":{"resourceCounts":{"notReady":1}}}`},
+		"a list that is gone":  {func(s *fleet.BundleDeploymentStatus) { s.Resources = nil }, `{"metadata":{"uid":"u1"},"status":{"resources":null}}`},
+		"a release":            {func(s *fleet.BundleDeploymentStatus) { s.Release = "web/hello:2" }, `{"metadata":{"uid":"u1"},"status":{"release":"web/hello:2"}}`},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			to := base.Status.DeepCopy()
+			test.change(to)
+			got, err := statusPatch(base, to)
+			if err != nil || string(got) != test.want {
+				t.Errorf("got %s %v, want %s", got, err, test.want)
+			}
+		})
+	}
+}
+
+func TestObserve(t *testing.T) {
+	const hash = "h1"
+	always := fleet.ResourceSummary{State: "active", Message: []string{"Resource is always ready"}}
+	tests := map[string]struct {
+		object  string
+		ignored []map[string]string
+		want    observation
+	}{
+		"a ConfigMap": {object: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, uid: u, resourceVersion: '7', labels: {objectset.rio.cattle.io/hash: h1}}\n",
+			want: observation{Exists: true, Owned: true, UID: "u", ResourceVersion: "7", Summary: always}},
+		"somebody else's": {object: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, labels: {objectset.rio.cattle.io/hash: h2}}\n",
+			want: observation{Exists: true, Summary: always}},
+		"nobody's": {object: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",
+			want: observation{Exists: true, Summary: always}},
+		"a condition in error": {object: "apiVersion: x.io/v1\nkind: A\nmetadata: {name: a}\nstatus: {conditions: [{type: Ready, status: 'False', message: not yet}, {type: Stalled, status: 'True', message: stuck}]}\n",
+			want: observation{Exists: true, Summary: fleet.ResourceSummary{State: "error", Error: true, Message: []string{"stuck"}}}},
+		"a condition in error that is disregarded": {object: "apiVersion: x.io/v1\nkind: A\nmetadata: {name: a}\nstatus: {conditions: [{type: Ready, status: 'False', message: not yet}, {type: Stalled, status: 'True'}]}\n",
+			ignored: []map[string]string{{"type": "Ready", "status": "False"}, {"type": "Stalled"}},
+			want:    observation{Exists: true, Summary: fleet.ResourceSummary{State: "active", Message: []string{"Resource is current"}}}},
+		"a condition that is not quite the one that is disregarded": {object: "apiVersion: x.io/v1\nkind: A\nmetadata: {name: a}\nstatus: {conditions: [{type: Ready, status: 'False', message: not yet}]}\n",
+			ignored: []map[string]string{{"type": "Ready", "status": "Unknown"}, {}},
+			want:    observation{Exists: true, Summary: fleet.ResourceSummary{State: "unavailable", Transitioning: true, Message: []string{"not yet"}}}},
+		"on its way out": {object: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, deletionTimestamp: '2026-11-21T12:00:00Z', finalizers: [x.io/wait]}\n",
+			want: observation{Exists: true, Summary: fleet.ResourceSummary{State: "removing", Transitioning: true, Message: []string{"Resource scheduled for deletion"}}}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			object, err := singleObject([]byte(test.object))
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := object.DeepCopy()
+			if diff := cmp.Diff(test.want, observe(object, hash, test.ignored)); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(before, object); diff != "" {
+				t.Errorf("the input was changed:\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestMetadataTellAll compares, for every kind that looksAlike, what its metadata say with what a whole
+// object says.
+func TestMetadataTellAll(t *testing.T) {
+	var compared int
+	for _, cluster := range []string{"east", "hub"} {
+		for _, file := range []string{"configmaps", "serviceaccounts", "clusterroles", "clusterrolebindings", "secrets"} {
+			for _, object := range recordedObjects(t, cluster+"/"+file) {
+				if !looksAlike(object.GroupVersionKind().GroupKind()) {
+					t.Fatalf("%s is fetched", object.GetKind())
+				}
+				for _, leaving := range []bool{false, true} {
+					object := object.DeepCopy()
+					if leaving {
+						object.SetDeletionTimestamp(&metav1.Time{Time: noon})
+						object.SetFinalizers([]string{"x.io/wait"})
+					}
+					hash := object.GetLabels()[fleet.LabelSetHash]
+					slimmed, err := slim(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+						Name: object.GetName(), Namespace: object.GetNamespace(), UID: object.GetUID(), Labels: object.GetLabels(),
+						DeletionTimestamp: object.GetDeletionTimestamp(), Finalizers: object.GetFinalizers(),
+					}})
+					if err != nil {
+						t.Fatal(err)
+					}
+					found, ok := slimmed.(*metav1.PartialObjectMetadata)
+					if !ok {
+						t.Fatalf("slimmed to %T", slimmed)
+					}
+					ref := objectRef{object.GroupVersionKind(), object.GetNamespace(), object.GetName()}
+					if diff := cmp.Diff(observe(object, hash, nil), observeMetadata(ref, found, hash)); diff != "" {
+						t.Errorf("%v:\n%s", ref, diff)
+					}
+					compared++
+				}
+			}
+		}
+	}
+	if compared < 20 {
+		t.Errorf("only %d objects compared", compared)
+	}
+	for _, kind := range []schema.GroupKind{{Kind: "Service"}, {Kind: "Pod"}, {Kind: "Namespace"}, {Group: "apps", Kind: "Deployment"}, {Group: "x.io", Kind: "ConfigMap"}} {
+		if looksAlike(kind) {
+			t.Errorf("%v is not fetched", kind)
+		}
+	}
+}
+
+func TestSameButDetails(t *testing.T) {
+	base := deployment().Status
+	monitored(&base, noon, report{Ready: true, NonModified: true}, 0)
+	tests := map[string]struct {
+		change func(*fleet.BundleDeploymentStatus)
+		want   bool
+	}{
+		"equal":               {func(*fleet.BundleDeploymentStatus) {}, true},
+		"another message":     {func(s *fleet.BundleDeploymentStatus) { s.Conditions[0].Message = "x" }, true},
+		"another count":       {func(s *fleet.BundleDeploymentStatus) { s.ResourceCounts.NotReady = 3 }, true},
+		"another readiness":   {func(s *fleet.BundleDeploymentStatus) { s.Ready = false }, false},
+		"modified":            {func(s *fleet.BundleDeploymentStatus) { s.NonModified = false }, false},
+		"another release":     {func(s *fleet.BundleDeploymentStatus) { s.Release = "x" }, false},
+		"another deployment":  {func(s *fleet.BundleDeploymentStatus) { s.AppliedDeploymentID = "x" }, false},
+		"another condition":   {func(s *fleet.BundleDeploymentStatus) { s.Conditions[0].Status = "False" }, false},
+		"a condition is gone": {func(s *fleet.BundleDeploymentStatus) { s.Conditions = s.Conditions[1:] }, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			to := base.DeepCopy()
+			test.change(to)
+			if got := sameButDetails(&base, to); got != test.want {
+				t.Errorf("got %t", got)
+			}
+		})
+	}
+}
+
+func TestNewer(t *testing.T) {
+	bd := func(uid, version string) *fleet.BundleDeployment {
+		return &fleet.BundleDeployment{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), ResourceVersion: version}}
+	}
+	tests := map[string]struct {
+		cached, written *fleet.BundleDeployment
+		second          bool
+	}{
+		"nothing was written":           {bd("a", "5"), nil, false},
+		"the cache is behind":           {bd("a", "5"), bd("a", "10"), true},
+		"the cache is ahead":            {bd("a", "10"), bd("a", "5"), false},
+		"both are the same":             {bd("a", "5"), bd("a", "5"), false},
+		"it was made anew":              {bd("b", "5"), bd("a", "10"), false},
+		"versions that are no numbers":  {bd("a", "x"), bd("a", "y"), false},
+		"there is nothing in the cache": {nil, bd("a", "5"), true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, want := newer(test.cached, test.written), test.cached
+			if test.second {
+				want = test.written
+			}
+			if got != want {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,231 @@
+package deploy
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// request is one line of an audit log.
+type request struct {
+	Stage, Verb, RequestURI string
+	ObjectRef               struct{ Resource, Subresource, Namespace, Name string }
+	User                    struct{ Username string }
+	ResponseStatus          struct{ Code int }
+}
+
+// requestsOf reads what an account asked of an API server.
+func requestsOf(t *testing.T, log, account string) []request {
+	t.Helper()
+	text, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []request
+	for line := range strings.Lines(string(text)) {
+		var r request
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatal(err)
+		}
+		if r.User.Username == account {
+			found = append(found, r)
+		}
+	}
+	return found
+}
+
+func (r request) String() string {
+	resource := r.ObjectRef.Resource
+	if r.ObjectRef.Subresource != "" {
+		resource += "/" + r.ObjectRef.Subresource
+	}
+	return r.Verb + " " + resource
+}
+
+func TestTheHubIsAskedForLittle(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "hub-requests")
+	l.start()
+	options := in(l.Name)
+	l.apply(bundle{Name: "x", Files: rawFiles(), Options: options})
+	l.expectStatus("x", ready)
+	l.delete("x")
+	l.expectNoRelease(l.Name, "x")
+	l.halt()
+	counts := map[string]int{}
+	l.eventually(func() string {
+		clear(counts)
+		for _, r := range requestsOf(t, control.Plane(t).Hub.AuditLog, "system:serviceaccount:"+l.Name+":request") {
+			if r.ResponseStatus.Code >= 400 {
+				t.Errorf("refused: %s %d", r.RequestURI, r.ResponseStatus.Code)
+			}
+			counts[r.String()]++
+		}
+		if len(counts) == 0 {
+			return "nothing in the audit log"
+		}
+		return ""
+	})
+	for _, verb := range slices.Sorted(maps.Keys(counts)) {
+		t.Logf("%3d %s", counts[verb], verb)
+	}
+	if counts["get contents"] != 1 {
+		t.Errorf("the content was fetched %d times", counts["get contents"])
+	}
+	if n := counts["patch bundledeployments/status"]; n < 1 || n > 6 {
+		t.Errorf("the status was written %d times", n)
+	}
+	for _, never := range []string{"list secrets", "watch secrets", "list contents", "watch contents", "get secrets", "update bundledeployments/status"} {
+		if counts[never] > 0 {
+			t.Errorf("%s", never)
+		}
+	}
+}
+
+// Runs alone: it takes the hub away from everybody.
+func TestAHubThatIsDownIsWaitedFor(t *testing.T) {
+	l := newLab(t, "hub-down")
+	l.start()
+	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(l.Name)})
+	l.expectStatus("x", ready)
+	p := control.Plane(t)
+	if err := p.Hub.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	// What changes meanwhile is reported afterwards; nothing is taken down.
+	if err := l.East.CoreV1().ConfigMaps(l.Name).Delete(t.Context(), "x", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	l.eventually(func() string {
+		if !strings.Contains(l.log(), "reporting the status") {
+			return "nothing was tried"
+		}
+		return ""
+	})
+	if got := l.revisionsOf(l.Name, "x"); len(got) != 1 {
+		t.Errorf("the release went with the hub: %v", got)
+	}
+	if err := p.Hub.Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.expectStatus("x", says(fleet.ConditionReady, "missing"))
+	l.apply(bundle{Name: "x", Files: helloFiles("salut"), Options: in(l.Name)})
+	l.expectStatus("x", ready)
+	if bd := l.get("x"); bd.Status.Release != l.Name+"/x:2" {
+		t.Errorf("release is %s", bd.Status.Release)
+	}
+}
+
+func TestAReleaseWhoseSecretIsDeletedIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "history-lost")
+	l.start()
+	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(l.Name)})
+	l.expectStatus("x", ready)
+	secrets := l.East.CoreV1().Secrets(l.Name)
+	if err := secrets.Delete(t.Context(), secretName("x", 1), metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.East.CoreV1().ConfigMaps(l.Name).Delete(t.Context(), "x", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	l.eventually(func() string {
+		if !l.configMapIsThere(l.Name, "x") || len(l.revisionsOf(l.Name, "x")) != 1 {
+			return "not made again"
+		}
+		return ""
+	})
+	l.expectStatus("x", ready)
+}
+
+func TestAnUpgradeTakesAwayWhatIsNoLongerThere(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "surplus")
+	l.start()
+	files := map[string]string{
+		"a.yaml": configMapYAML,
+		"b.yaml": strings.Replace(configMapYAML, "name: cm", "name: gone", 1),
+		"c.yaml": strings.Replace(configMapYAML, "name: cm", "name: kept, annotations: {helm.sh/resource-policy: keep}", 1),
+	}
+	l.apply(bundle{Name: "x", Files: files, Options: in(l.Name)})
+	l.expectStatus("x", ready)
+	l.apply(bundle{Name: "x", Files: map[string]string{"a.yaml": configMapYAML}, Options: in(l.Name)})
+	bd := l.expectStatus("x", func(bd *fleet.BundleDeployment) string {
+		if len(bd.Status.Resources) != 1 {
+			return "more than one object"
+		}
+		return ready(bd)
+	})
+	if l.configMapIsThere(l.Name, "gone") || !l.configMapIsThere(l.Name, "kept") || bd.Status.Release != l.Name+"/x:2" {
+		t.Errorf("gone: %t, kept: %t, release %s", !l.configMapIsThere(l.Name, "gone"), l.configMapIsThere(l.Name, "kept"), bd.Status.Release)
+	}
+}
+
+func TestOnlyTwoRevisionsAreKept(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "revisions")
+	l.start()
+	for i := range 4 {
+		l.apply(bundle{Name: "x", Files: helloFiles(fmt.Sprint("v", i)), Options: in(l.Name)})
+		l.expectStatus("x", ready)
+	}
+	if got := fmt.Sprint(l.revisionsOf(l.Name, "x")); got != "[3 superseded 4 deployed]" {
+		t.Errorf("revisions %s", got)
+	}
+}
+
+func TestForceReplacesWhatCannotBeChanged(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "force")
+	l.start()
+	service := func(ip string) map[string]string {
+		return map[string]string{"s.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {ports: [{port: 80}], selector: {a: b}, type: " + ip + "}\n"}
+	}
+	l.apply(bundle{Name: "x", Files: service("NodePort"), Options: in(l.Name)})
+	l.expectStatus("x", ready)
+	options := in(l.Name)
+	options.Helm.Force = true
+	l.apply(bundle{Name: "x", Files: service("ClusterIP"), Options: options})
+	l.expectStatus("x", ready)
+	found, err := l.East.CoreV1().Services(l.Name).Get(t.Context(), "s", metav1.GetOptions{})
+	if err != nil || found.Spec.Type != "ClusterIP" || found.Spec.Ports[0].NodePort != 0 {
+		t.Errorf("not replaced: %v %v", found.Spec, err)
+	}
+}
+
+// A cluster's worth of bundles at once.
+func TestManyBundlesAtOnce(t *testing.T) {
+	l := newLab(t, "many")
+	l.options = func(o *Options) { o.Workers = 50 }
+	const count = 60
+	for i := range count {
+		l.apply(bundle{Name: fmt.Sprintf("b-%02d", i), Files: helloFiles("hi"), Options: in(l.Name)})
+	}
+	began := time.Now()
+	l.start()
+	for i := range count {
+		l.expectStatus(fmt.Sprintf("b-%02d", i), ready)
+	}
+	t.Logf("%d bundles in %s", count, time.Since(began))
+	began = time.Now()
+	for i := range count {
+		l.delete(fmt.Sprintf("b-%02d", i))
+	}
+	l.eventually(func() string {
+		list, err := l.East.CoreV1().Secrets(l.Name).List(t.Context(), metav1.ListOptions{LabelSelector: "owner=helm"})
+		if err != nil || len(list.Items) > 0 {
+			return fmt.Sprintf("%d releases are there (%v)", len(list.Items), err)
+		}
+		return ""
+	})
+	t.Logf("gone in %s", time.Since(began))
+}

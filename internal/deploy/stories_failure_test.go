@@ -1,0 +1,355 @@
+package deploy
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/release"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const configMapYAML = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cm}\ndata: {a: b}\n"
+
+// in makes options for a namespace.
+func in(namespace string) fleet.BundleDeploymentOptions {
+	return fleet.BundleDeploymentOptions{DefaultNamespace: namespace, Helm: &fleet.HelmOptions{}}
+}
+
+func TestWhatCannotBeDeployedSaysSo(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "bad")
+	l.start()
+	tests := map[string]struct {
+		files   map[string]string
+		options fleet.BundleDeploymentOptions
+		change  func(*fleet.BundleDeployment)
+		want    []func(*fleet.BundleDeployment) string
+	}{
+		"a chart for another Kubernetes is a failure, and not tried again": {
+			files:   map[string]string{"Chart.yaml": "apiVersion: v2\nname: x\nversion: 0.1.0\nkubeVersion: '<1.20.0'\n", "templates/a.yaml": configMapYAML},
+			options: in(l.Name + "-version"),
+			want:    []func(*fleet.BundleDeployment) string{recognisedAs("chart requires kubeVersion")},
+		},
+		"a template that is no YAML is a failure": {
+			files:   map[string]string{"Chart.yaml": "apiVersion: v2\nname: x\nversion: 0.1.0\n", "templates/a.yaml": "a: b: c\n"},
+			options: in(l.Name + "-yaml"),
+			want:    []func(*fleet.BundleDeployment) string{recognisedAs("YAML parse error")},
+		},
+		"plain YAML that is none is a failure": {
+			files:   map[string]string{"a.yaml": "a: b: c\n"},
+			options: in(l.Name + "-rawyaml"),
+			want:    []func(*fleet.BundleDeployment) string{recognisedAs("YAML parse error")},
+		},
+		"a template that fails is tried again": {
+			files:   map[string]string{"Chart.yaml": "apiVersion: v2\nname: x\nversion: 0.1.0\n", "templates/a.yaml": `{{ fail "no good" }}`},
+			options: in(l.Name + "-fail"),
+			want:    []func(*fleet.BundleDeployment) string{says(fleet.ConditionDeployed, "no good")},
+		},
+		"a kind the cluster does not have": {
+			files:   map[string]string{"a.yaml": "apiVersion: example.com/v1\nkind: Nothing\nmetadata: {name: a}\n"},
+			options: in(l.Name + "-kind"),
+			want:    []func(*fleet.BundleDeployment) string{says(fleet.ConditionDeployed, "Nothing")},
+		},
+		"a cluster-scoped object where a namespace is forced": {
+			files:   map[string]string{"a.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: other}\n"},
+			options: fleet.BundleDeploymentOptions{TargetNamespace: l.Name + "-scope"},
+			want:    []func(*fleet.BundleDeployment) string{says(fleet.ConditionDeployed, "invalid cluster scoped object")},
+		},
+		"an object that belongs to somebody else": {
+			files:   map[string]string{"a.yaml": strings.Replace(configMapYAML, "name: cm", "name: kube-root-ca.crt", 1)},
+			options: in(l.Name),
+			want:    []func(*fleet.BundleDeployment) string{recognisedAs("exists and cannot be imported into the current release")},
+		},
+		"a service account that is not there": {
+			files:   map[string]string{"a.yaml": configMapYAML},
+			options: fleet.BundleDeploymentOptions{DefaultNamespace: l.Name, ServiceAccount: "nobody"},
+			want:    []func(*fleet.BundleDeployment) string{says(fleet.ConditionDeployed, `service account "nobody" does not exist`)},
+		},
+		"a name that leads out of the bundle": {
+			files:   map[string]string{"../../etc/passwd.yaml": configMapYAML},
+			options: in(l.Name + "-path"),
+			want:    []func(*fleet.BundleDeployment) string{says(fleet.ConditionDeployed, "leads out of the bundle")},
+		},
+		"contents in a registry": {
+			files: map[string]string{"a.yaml": configMapYAML}, options: in(l.Name),
+			change: func(bd *fleet.BundleDeployment) { bd.Spec.OCIContents = true },
+			want:   []func(*fleet.BundleDeployment) string{says(fleet.ConditionDeployed, "not supported")},
+		},
+		"a namespace that is not allowed": {
+			files: map[string]string{"a.yaml": configMapYAML},
+			options: fleet.BundleDeploymentOptions{DefaultNamespace: l.Name, AllowedTargetNamespaceSelector: &metav1.LabelSelector{
+				MatchLabels: map[string]string{"team": "a"}}},
+			want: []func(*fleet.BundleDeployment) string{says(fleet.ConditionDeployed, "does not match AllowedTargetNamespaceSelector (team=a)")},
+		},
+		"a dependency that does not exist": {
+			files: map[string]string{"a.yaml": configMapYAML}, options: in(l.Name + "-dep"),
+			change: func(bd *fleet.BundleDeployment) { bd.Spec.DependsOn = []fleet.BundleRef{{Name: "missing"}} },
+			want:   []func(*fleet.BundleDeployment) string{says(fleet.ConditionDeployed, "no bundles matching labels")},
+		},
+	}
+	i := 0
+	for name, test := range tests {
+		i++
+		bundleName := "bad-" + string(rune('a'+i))
+		t.Run(name, func(t *testing.T) {
+			l.apply(bundle{Name: bundleName, Files: test.files, Options: test.options, Change: test.change})
+			for _, want := range test.want {
+				l.expectStatus(bundleName, want)
+			}
+		})
+	}
+}
+
+// recognisedAs is the status after a failure that is not tried again.
+func recognisedAs(text string) func(*fleet.BundleDeployment) string {
+	return func(bd *fleet.BundleDeployment) string {
+		if missing := says(fleet.ConditionInstalled, text)(bd); missing != "" {
+			return missing
+		}
+		if bd.Status.AppliedDeploymentID != bd.Spec.DeploymentID || bd.Status.Release != "" || bd.Status.Ready || !bd.Status.NonModified {
+			return "the failure is not recorded as applied"
+		}
+		return conditionsAre(bd, "Deployed=True Ready=False Installed=False")
+	}
+}
+
+func TestAFailureHealsWithTheNextChange(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "heals")
+	l.start()
+	options := in(l.Name + "-x")
+	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: options})
+	l.expectStatus("x", ready)
+	broken := helloFiles("hi")
+	broken["templates/bad.yaml"] = "a: b: c\n"
+	l.apply(bundle{Name: "x", Files: broken, Options: options})
+	l.expectStatus("x", recognisedAs("YAML parse error"))
+	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: options})
+	l.expectStatus("x", ready)
+}
+
+func TestValuesOfASecretAreUsedOnceTheyMatch(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "values")
+	l.start()
+	ns := l.Name + "-x"
+	values, err := json.Marshal(map[string]any{"greeting": "from the secret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(values)
+	withHash := func(bd *fleet.BundleDeployment) { bd.Spec.ValuesHash = hex.EncodeToString(sum[:]) }
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: l.Name}, Type: fleet.SecretTypeBundleDeployment,
+		Data: map[string][]byte{"values": []byte(`{"greeting":"older"}`)}}
+	if _, err := l.HubCore.CoreV1().Secrets(l.Name).Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(ns), Change: withHash})
+	l.expectStatus("x", says(fleet.ConditionDeployed, "does not match the hash"))
+
+	secret.Data["values"] = values
+	if _, err := l.HubCore.CoreV1().Secrets(l.Name).Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	l.expectStatus("x", ready)
+	cm, err := l.East.CoreV1().ConfigMaps(ns).Get(t.Context(), "x", metav1.GetOptions{})
+	if err != nil || cm.Data["greeting"] != "from the secret" {
+		t.Errorf("greeting is %q (%v)", cm.Data["greeting"], err)
+	}
+}
+
+func TestAValueFromASecretIsNotInTheStatus(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "hidden")
+	l.start()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "creds", Namespace: l.Name}, Data: map[string][]byte{
+		"values.yaml": []byte("password: hunter2hunter2\n")}}
+	if _, err := l.East.CoreV1().Secrets(l.Name).Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{
+		"Chart.yaml":         "apiVersion: v2\nname: x\nversion: 0.1.0\n",
+		"values.schema.json": `{"properties": {"password": {"pattern": "^[0-9]+$"}}}`,
+	}
+	options := in(l.Name)
+	options.Helm.ValuesFrom = []fleet.ValuesFrom{{SecretKeyRef: &fleet.ValuesKeyRef{Name: "creds"}}}
+	l.apply(bundle{Name: "x", Files: files, Options: options})
+	bd := l.expectStatus("x", says(fleet.ConditionDeployed, "password"))
+	text, err := json.Marshal(bd.Status)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, place := range []string{string(text), l.log()} {
+		if strings.Contains(place, "hunter2") {
+			t.Errorf("the password is in %s", place)
+		}
+	}
+}
+
+// store writes a revision of a release as an agent that was killed would have left it.
+func (l *lab) store(namespace, name, bundleDeployment string, number int, status release.Status, manifest string) {
+	l.t.Helper()
+	h := &history{secrets: l.East.CoreV1().Secrets(namespace), key: releaseKey{namespace, name}, clock: time.Now, broken: map[string]bool{}}
+	r := &release.Release{
+		Name: name, Namespace: namespace, Version: number, Manifest: manifest, Info: &release.Info{Status: status},
+		Chart: &chart.Chart{Metadata: &chart.Metadata{APIVersion: "v2", Name: name, Version: "0.1.0", Annotations: map[string]string{
+			fleet.AnnotationBundleID: bundleDeployment, fleet.AnnotationAgentNamespace: l.Name,
+		}}},
+	}
+	if err := h.Create(secretName(name, number), r); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func TestAnOperationThatWasCutOffIsGoneOnFrom(t *testing.T) {
+	t.Parallel()
+	leftover := strings.Replace(configMapYAML, "name: cm", "name: leftover", 1)
+	tests := map[string]struct {
+		revisions []revision
+		want      string
+	}{
+		"a first installation": {[]revision{{1, release.StatusPendingInstall}}, ":2"},
+		"an upgrade":           {[]revision{{1, release.StatusDeployed}, {2, release.StatusPendingUpgrade}}, ":3"},
+		"a rollback":           {[]revision{{3, release.StatusDeployed}, {4, release.StatusPendingRollback}}, ":5"},
+		"an upgrade of a release that never was deployed": {[]revision{{1, release.StatusFailed}, {2, release.StatusPendingUpgrade}}, ":3"},
+		"an uninstallation": {[]revision{{1, release.StatusUninstalling}}, ":1"},
+		"a replacement of a release that was uninstalled": {[]revision{{1, release.StatusUninstalled}, {2, release.StatusPendingInstall}}, ":3"},
+		"a release that failed":                           {[]revision{{1, release.StatusFailed}}, ":2"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sum := sha256.Sum256([]byte(name))
+			l := newLab(t, "cut-"+hex.EncodeToString(sum[:4]))
+			for _, r := range test.revisions {
+				l.store(l.Name, "x", "x", r.Number, r.Status, leftover)
+			}
+			owned := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "leftover", Annotations: map[string]string{
+				releaseNameAnnotation: "x", releaseNamespaceAnnotation: l.Name}}}
+			if _, err := l.East.CoreV1().ConfigMaps(l.Name).Create(t.Context(), owned, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			l.apply(bundle{Name: "x", Files: map[string]string{"cm.yaml": configMapYAML}, Options: in(l.Name)})
+			l.start()
+			bd := l.expectStatus("x", ready)
+			if !strings.HasSuffix(bd.Status.Release, test.want) {
+				t.Errorf("release is %s, want …%s", bd.Status.Release, test.want)
+			}
+			if _, err := l.East.CoreV1().ConfigMaps(l.Name).Get(t.Context(), "leftover", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+				t.Errorf("what the operation that was cut off left is still there (%v)", err)
+			}
+		})
+	}
+}
+
+func TestTakingOver(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "takeover")
+	l.start()
+	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "cm", Labels: map[string]string{"mine": "yes"}}, Data: map[string]string{"other": "kept"}}
+	if _, err := l.East.CoreV1().ConfigMaps(l.Name).Create(t.Context(), foreign, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	options := in(l.Name)
+	l.apply(bundle{Name: "a", Files: map[string]string{"cm.yaml": configMapYAML}, Options: options})
+	l.expectStatus("a", recognisedAs("cannot be imported"))
+	options.Helm.TakeOwnership = true
+	l.apply(bundle{Name: "a", Files: map[string]string{"cm.yaml": configMapYAML}, Options: options})
+	l.expectStatus("a", ready)
+	cm, err := l.East.CoreV1().ConfigMaps(l.Name).Get(t.Context(), "cm", metav1.GetOptions{})
+	if err != nil || cm.Data["a"] != "b" || cm.Data["other"] != "kept" || cm.Labels["mine"] != "yes" ||
+		cm.Annotations[fleet.AnnotationSetID] != "default-a" {
+		t.Errorf("the object was not taken over as it was: %v %v", cm, err)
+	}
+
+	l.apply(bundle{Name: "b", Files: map[string]string{"cm.yaml": configMapYAML}, Options: options})
+	l.expectStatus("b", ready)
+	l.expectStatus("a", says(fleet.ConditionReady, "configmap.v1 "+l.Name+"/cm is not owned by us"))
+
+	l.delete("a") // what b took over stays
+	l.eventually(func() string {
+		if _, err := l.East.CoreV1().Secrets(l.Name).Get(t.Context(), "sh.helm.release.v1.a.v1", metav1.GetOptions{}); apierrors.IsNotFound(err) {
+			return ""
+		}
+		return "release a is there"
+	})
+	if _, err := l.East.CoreV1().ConfigMaps(l.Name).Get(t.Context(), "cm", metav1.GetOptions{}); err != nil {
+		t.Errorf("the object of b went with a: %v", err)
+	}
+	l.expectStatus("b", ready)
+}
+
+func TestAnotherReleaseNameMovesTheObjects(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "rename")
+	l.start()
+	options := in(l.Name)
+	l.apply(bundle{Name: "x", Files: map[string]string{"cm.yaml": configMapYAML, "old.yaml": strings.Replace(configMapYAML, "name: cm", "name: old", 1)}, Options: options})
+	l.expectStatus("x", ready)
+	before, err := l.East.CoreV1().ConfigMaps(l.Name).Get(t.Context(), "cm", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	options.Helm.ReleaseName = "renamed"
+	l.apply(bundle{Name: "x", Files: map[string]string{"cm.yaml": configMapYAML}, Options: options})
+	bd := l.expectStatus("x", ready)
+	if bd.Status.Release != l.Name+"/renamed:1" {
+		t.Errorf("release is %s", bd.Status.Release)
+	}
+	l.eventually(func() string {
+		secrets, err := l.East.CoreV1().Secrets(l.Name).List(t.Context(), metav1.ListOptions{LabelSelector: "name=x"})
+		if err != nil || len(secrets.Items) > 0 {
+			return "the old release is there"
+		}
+		if _, err := l.East.CoreV1().ConfigMaps(l.Name).Get(t.Context(), "old", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return "an object of the old release is there"
+		}
+		return ""
+	})
+	after, err := l.East.CoreV1().ConfigMaps(l.Name).Get(t.Context(), "cm", metav1.GetOptions{})
+	if err != nil || after.UID != before.UID {
+		t.Errorf("the object was not moved but made anew: %v", err)
+	}
+	l.expectStatus("x", ready)
+}
+
+func TestMissingObjectsAreReportedAndComeBack(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "missing")
+	l.start()
+	l.apply(bundle{Name: "x", Files: map[string]string{"cm.yaml": configMapYAML}, Options: in(l.Name)})
+	l.expectStatus("x", ready)
+	configMaps := l.East.CoreV1().ConfigMaps(l.Name)
+	cm, err := configMaps.Get(t.Context(), "cm", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := configMaps.Delete(t.Context(), "cm", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	l.expectStatus("x", says(fleet.ConditionReady, "configmap.v1 "+l.Name+"/cm missing"))
+	labels := cm.Labels
+	cm.ResourceVersion, cm.UID, cm.Labels = "", "", nil
+	if cm, err = configMaps.Create(t.Context(), cm, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	cm.Labels = labels
+	if _, err := configMaps.Update(t.Context(), cm, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	l.expectStatus("x", ready)
+	if _, err := configMaps.Patch(t.Context(), "cm", types.MergePatchType, []byte(`{"metadata":{"labels":null}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	l.expectStatus("x", says(fleet.ConditionReady, "is not owned by us"))
+}

@@ -1,0 +1,382 @@
+package deploy
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// revisionsOf lists the Secrets of a release.
+func (l *lab) revisionsOf(namespace, name string) []string {
+	l.t.Helper()
+	list, err := l.East.CoreV1().Secrets(namespace).List(l.t.Context(), metav1.ListOptions{LabelSelector: "owner=helm,name=" + name})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	var found []string
+	for _, secret := range list.Items {
+		found = append(found, secret.Labels["version"]+" "+secret.Labels["status"])
+	}
+	return found
+}
+
+func (l *lab) configMapIsThere(namespace, name string) bool {
+	l.t.Helper()
+	_, err := l.East.CoreV1().ConfigMaps(namespace).Get(l.t.Context(), name, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		l.t.Fatal(err)
+	}
+	return err == nil
+}
+
+func (l *lab) expectNoRelease(namespace, name string) {
+	l.t.Helper()
+	l.eventually(func() string {
+		if found := l.revisionsOf(namespace, name); len(found) > 0 {
+			return fmt.Sprintf("release %s is there: %v", name, found)
+		}
+		return ""
+	})
+}
+
+func TestARestartChangesNothing(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "restart")
+	l.apply(bundle{Name: "x", Files: rawFiles(), Options: in(l.Name)})
+	l.start()
+	before := l.expectStatus("x", ready)
+	l.halt()
+	l.start()
+	// A second bundle shows that the first was looked at: it is ahead in the queue.
+	l.apply(bundle{Name: "other", Files: helloFiles("hi"), Options: in(l.Name)})
+	l.expectStatus("other", ready)
+	if got := l.revisionsOf(l.Name, "x"); len(got) != 1 || got[0] != "1 deployed" {
+		t.Errorf("revisions after a restart: %v", got)
+	}
+	if after := l.get("x"); after.ResourceVersion != before.ResourceVersion {
+		t.Errorf("the status was written again:\n%v\n%v", before.Status, after.Status)
+	}
+	// It is still watched.
+	if err := l.East.CoreV1().ConfigMaps(l.Name).Delete(t.Context(), "raw", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	l.expectStatus("x", says(fleet.ConditionReady, "raw missing"))
+}
+
+func TestWhatWasDeletedWhileTheAgentWasDownGoes(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "orphans")
+	l.start()
+	for _, name := range []string{"a", "b", "c"} {
+		l.apply(bundle{Name: name, Files: helloFiles("hi"), Options: in(l.Name)})
+		l.expectStatus(name, ready)
+	}
+	l.halt()
+	l.delete("a")
+	l.delete("b")
+	l.store(l.Name, "elsewhere", "d", 1, "deployed", "")
+	foreign := newLab(t, "orphans-other")
+	foreign.store(foreign.Name, "theirs", "a", 1, "deployed", "")
+	l.start()
+	for _, name := range []string{"a", "b", "elsewhere"} {
+		l.expectNoRelease(l.Name, name)
+		if l.configMapIsThere(l.Name, name) {
+			t.Errorf("the object of %s is there", name)
+		}
+	}
+	if got := l.revisionsOf(l.Name, "c"); len(got) != 1 {
+		t.Errorf("the release of a bundle that is there went: %v", got)
+	}
+	if got := foreign.revisionsOf(foreign.Name, "theirs"); len(got) != 1 {
+		t.Errorf("another agent's release went: %v", got)
+	}
+}
+
+func TestWhatIsToBeKeptIsOnlyForgotten(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "kept")
+	l.start()
+	keep := in(l.Name)
+	keep.KeepResources = true
+	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: keep})
+	l.apply(bundle{Name: "fleet-agent-here", Files: helloFiles("hi"), Options: in(l.Name)})
+	for _, name := range []string{"x", "fleet-agent-here"} {
+		l.expectStatus(name, ready)
+		l.delete(name)
+		l.expectNoRelease(l.Name, name)
+		if !l.configMapIsThere(l.Name, name) {
+			t.Errorf("the object of %s is gone", name)
+		}
+	}
+}
+
+func TestAPausedBundleDeploymentIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "paused")
+	l.start()
+	pause := func(on bool) func(*fleet.BundleDeployment) {
+		return func(bd *fleet.BundleDeployment) { bd.Spec.Paused = on }
+	}
+	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(l.Name), Change: pause(true)})
+	l.apply(bundle{Name: "other", Files: helloFiles("hi"), Options: in(l.Name)})
+	l.expectStatus("other", ready)
+	if bd := l.get("x"); len(bd.Status.Conditions) > 0 || l.configMapIsThere(l.Name, "x") {
+		t.Errorf("a paused bundle was deployed: %v", bd.Status)
+	}
+	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(l.Name), Change: pause(false)})
+	l.expectStatus("x", ready)
+}
+
+func TestADependencyThatBecomesReadyWakesWhatWaits(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "depends")
+	l.start()
+	after := func(name string) func(*fleet.BundleDeployment) {
+		return func(bd *fleet.BundleDeployment) { bd.Spec.DependsOn = []fleet.BundleRef{{Name: name}} }
+	}
+	l.apply(bundle{Name: "c", Files: helloFiles("hi"), Options: in(l.Name), Change: after("b")})
+	l.apply(bundle{Name: "b", Files: helloFiles("hi"), Options: in(l.Name), Change: after("a")})
+	l.expectStatus("b", says(fleet.ConditionDeployed, "no bundles matching labels"))
+	l.expectStatus("c", says(fleet.ConditionDeployed, "dependent bundle(s) are not ready: [b]"))
+	l.apply(bundle{Name: "a", Files: helloFiles("hi"), Options: in(l.Name)})
+	for _, name := range []string{"a", "b", "c"} {
+		l.expectStatus(name, ready)
+	}
+}
+
+func TestReadinessFollowsTheObjects(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "readiness")
+	l.start()
+	l.apply(bundle{Name: "x", Files: rawFiles(), Options: in(l.Name)})
+	l.expectStatus("x", ready)
+	// The Deployment is given a condition that its controller would give it when a rollout is stuck.
+	deployments := l.East.AppsV1().Deployments(l.Name)
+	setStuck := func(status corev1.ConditionStatus) {
+		t.Helper()
+		l.eventually(func() string {
+			current, err := deployments.Get(t.Context(), "pause", metav1.GetOptions{})
+			if err != nil {
+				return err.Error()
+			}
+			current.Status.Conditions = append(current.Status.Conditions, appsv1.DeploymentCondition{
+				Type: appsv1.DeploymentReplicaFailure, Status: status, Message: "no room"})
+			if _, err := deployments.UpdateStatus(t.Context(), current, metav1.UpdateOptions{}); err != nil {
+				return err.Error()
+			}
+			return ""
+		})
+	}
+	patch := []byte(`{"spec":{"replicas":3,"paused":true}}`)
+	if _, err := deployments.Patch(t.Context(), "pause", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	setStuck(corev1.ConditionTrue)
+	bd := l.expectStatus("x", func(bd *fleet.BundleDeployment) string {
+		if bd.Status.Ready || len(bd.Status.NonReadyStatus) != 1 {
+			return "not seen as not ready"
+		}
+		return conditionsAre(bd, "Ready=False Deployed=True Monitored=True")
+	})
+	if bd.Status.ResourceCounts.NotReady != 1 || bd.Status.ResourceCounts.DesiredReady != 2 {
+		t.Errorf("counts: %+v", bd.Status.ResourceCounts)
+	}
+}
+
+func TestHooksRunAndTheirObjectsAreNotWatched(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "hooks")
+	l.start()
+	files := helloFiles("hi")
+	files["templates/hook.yaml"] = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: {{ .Release.Name }}-hook, annotations: {helm.sh/hook: 'pre-install,pre-upgrade'}}\n" +
+		"spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: b}]}}}\n"
+	l.apply(bundle{Name: "x", Files: files, Options: in(l.Name)})
+	bd := l.expectStatus("x", ready)
+	if len(bd.Status.Resources) != 1 || bd.Status.Resources[0].Kind != "ConfigMap" {
+		t.Errorf("resources: %v", bd.Status.Resources)
+	}
+	if _, err := l.East.BatchV1().Jobs(l.Name).Get(t.Context(), "x-hook", metav1.GetOptions{}); err != nil {
+		t.Errorf("the hook did not run: %v", err)
+	}
+}
+
+func TestDeployingUnderAServiceAccount(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "account")
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "tenant", Namespace: l.Name}}
+	l.create(func(ctx context.Context) error {
+		_, err := l.East.CoreV1().ServiceAccounts(l.Name).Create(ctx, account, metav1.CreateOptions{})
+		return err
+	})
+	l.start()
+	options := fleet.BundleDeploymentOptions{DefaultNamespace: l.Name, ServiceAccount: "tenant"}
+	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: options})
+	l.expectStatus("x", says(fleet.ConditionDeployed, "forbidden"))
+	rights := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"*"}}}
+	l.create(func(ctx context.Context) error {
+		_, err := l.East.RbacV1().Roles(l.Name).Create(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "tenant"}, Rules: rights}, metav1.CreateOptions{})
+		return err
+	})
+	l.create(func(ctx context.Context) error {
+		_, err := l.East.RbacV1().RoleBindings(l.Name).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "tenant"},
+			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: "tenant", Namespace: l.Name}},
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "tenant"}}, metav1.CreateOptions{})
+		return err
+	})
+	no := false
+	options.CreateNamespace = &no // it may not
+	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: options})
+	l.expectStatus("x", ready)
+}
+
+func TestWhatIsCopiedDownstreamComesAndGoesWithTheBundle(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "copies")
+	ns := l.Name + "-x"
+	secrets := l.HubCore.CoreV1().Secrets(l.Name)
+	source := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "values", Labels: map[string]string{"a": "b"}}, Data: map[string][]byte{"values.yaml": []byte("greeting: copied\n")}}
+	l.create(func(ctx context.Context) (err error) {
+		source, err = secrets.Create(ctx, source, metav1.CreateOptions{})
+		return
+	})
+	l.create(func(ctx context.Context) error {
+		_, err := l.HubCore.CoreV1().ConfigMaps(l.Name).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "cm"}, Data: map[string]string{"k": "v"}}, metav1.CreateOptions{})
+		return err
+	})
+	l.start()
+	options := in(ns)
+	options.DownstreamResources = []fleet.DownstreamResource{{Kind: "Secret", Name: "values"}, {Kind: "configmap", Name: "cm"}}
+	options.Helm.ValuesFrom = []fleet.ValuesFrom{{SecretKeyRef: &fleet.ValuesKeyRef{Name: "values", Namespace: "elsewhere"}}}
+	generation := func(n int64) func(*fleet.BundleDeployment) {
+		return func(bd *fleet.BundleDeployment) { bd.Spec.DownstreamResourcesGeneration = n }
+	}
+	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: options, Change: generation(1)})
+	greeting := func(want string) func(*fleet.BundleDeployment) string {
+		return func(bd *fleet.BundleDeployment) string {
+			cm, err := l.East.CoreV1().ConfigMaps(ns).Get(t.Context(), "x", metav1.GetOptions{})
+			if err != nil || cm.Data["greeting"] != want || bd.Status.DownstreamResourcesGeneration != bd.Spec.DownstreamResourcesGeneration {
+				return "greeting is not " + want
+			}
+			return ready(bd)
+		}
+	}
+	l.expectStatus("x", greeting("copied"))
+	copied, err := l.East.CoreV1().Secrets(ns).Get(t.Context(), "values", metav1.GetOptions{})
+	if err != nil || copied.Labels[fleet.LabelBundleDeployment] != "x" || copied.Labels["a"] != "b" {
+		t.Errorf("the copy is %v (%v)", copied, err)
+	}
+
+	source.Data["values.yaml"] = []byte("greeting: anew\n")
+	if _, err := secrets.Update(t.Context(), source, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: options, Change: generation(2)})
+	l.expectStatus("x", greeting("anew"))
+
+	l.delete("x")
+	l.eventually(func() string {
+		_, err := l.East.CoreV1().Secrets(ns).Get(t.Context(), "values", metav1.GetOptions{})
+		if !apierrors.IsNotFound(err) || l.configMapIsThere(ns, "cm") {
+			return "the copies are there"
+		}
+		return ""
+	})
+}
+
+func TestTheNamespaceGetsItsLabels(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "labels")
+	l.start()
+	ns := l.Name + "-x"
+	options := in(ns)
+	options.NamespaceLabels = map[string]string{"team": "a", "pod-security.kubernetes.io/enforce": "privileged"}
+	options.NamespaceAnnotations = map[string]string{"note": "b"}
+	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: options})
+	l.expectStatus("x", ready)
+	namespace, err := l.East.CoreV1().Namespaces().Get(t.Context(), ns, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprint(map[string]string{"team": "a", corev1.LabelMetadataName: ns})
+	if fmt.Sprint(namespace.Labels) != want || namespace.Annotations["note"] != "b" {
+		t.Errorf("labels %v annotations %v, want %s", namespace.Labels, namespace.Annotations, want)
+	}
+}
+
+func TestACRDAndWhatNeedsItMayComeInAnyOrder(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "crds")
+	l.start()
+	group := strings.ReplaceAll(l.Name, "-", "") + ".example.com"
+	crd := "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: things." + group + "}\n" +
+		"spec: {group: " + group + ", scope: Namespaced, names: {plural: things, singular: thing, kind: Thing, listKind: ThingList}, versions: [{name: v1, served: true, storage: true, " +
+		"schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}\n"
+	thing := "apiVersion: " + group + "/v1\nkind: Thing\nmetadata: {name: a}\nspec: {b: c}\n"
+	l.apply(bundle{Name: "things", Files: map[string]string{"a.yaml": thing}, Options: in(l.Name)})
+	l.expectStatus("things", says(fleet.ConditionDeployed, "no matches for kind"))
+	l.apply(bundle{Name: "definition", Files: map[string]string{"crd.yaml": crd}, Options: in(l.Name)})
+	l.expectStatus("definition", ready)
+	l.expectStatus("things", ready)
+	// The definition stays when its bundle goes, and so do the things.
+	l.delete("definition")
+	l.expectNoRelease(l.Name, "definition")
+	l.expectStatus("things", ready)
+}
+
+func TestAWaitThatIsTooLongRollsBack(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "atomic")
+	l.start()
+	options := in(l.Name)
+	options.Helm = &fleet.HelmOptions{TimeoutSeconds: 1, Atomic: true}
+	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: options})
+	l.expectStatus("x", ready)
+	files := helloFiles("salut")
+	files["templates/never.yaml"] = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: never}\n" +
+		"spec: {accessModes: [ReadWriteOnce], storageClassName: nowhere, resources: {requests: {storage: 1Gi}}}\n"
+	l.apply(bundle{Name: "x", Files: files, Options: options})
+	l.expectStatus("x", recognisedAs("has been rolled back due to atomic being set"))
+	cm, err := l.East.CoreV1().ConfigMaps(l.Name).Get(t.Context(), "x", metav1.GetOptions{})
+	if err != nil || cm.Data["greeting"] != "hi" {
+		t.Errorf("not rolled back: %v %v", cm.Data, err)
+	}
+}
+
+func TestStoppingInTheMiddleOfAnOperationIsRecovered(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "stopped")
+	files := helloFiles("hi")
+	files["templates/never.yaml"] = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: never}\n" +
+		"spec: {accessModes: [ReadWriteOnce], storageClassName: nowhere, resources: {requests: {storage: 1Gi}}}\n"
+	options := in(l.Name)
+	options.Helm.TimeoutSeconds = 600
+	l.start()
+	l.apply(bundle{Name: "x", Files: files, Options: options})
+	l.eventually(func() string {
+		if !l.configMapIsThere(l.Name, "x") {
+			return "nothing is installed yet"
+		}
+		return ""
+	})
+	l.halt()
+	if got := fmt.Sprint(l.revisionsOf(l.Name, "x")); got != "[1 pending-install]" {
+		t.Fatalf("the operation was not cut off: %s", got)
+	}
+	l.apply(bundle{Name: "x", Files: helloFiles("salut"), Options: in(l.Name)})
+	l.start()
+	l.expectStatus("x", ready)
+	_, err := l.East.CoreV1().PersistentVolumeClaims(l.Name).Get(t.Context(), "never", metav1.GetOptions{})
+	if err == nil {
+		t.Error("what the operation that was cut off made is still there")
+	}
+}
