@@ -9,6 +9,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fleet-hub/fleet/internal/names"
@@ -275,13 +276,17 @@ func superseded(in GrantInput, cluster *fleet.Cluster) []string {
 	return older
 }
 
-// isOlder orders requests by creation, then by grant, then by name: of any two exactly one is older.
+// isOlder orders requests by creation, then by grant, both of which the API tells in seconds, then by who was
+// written last, which is who was granted last, then by name: of any two exactly one is older.
 func isOlder(a, b *fleet.ClusterRegistration) bool {
 	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return a.CreationTimestamp.Before(&b.CreationTimestamp)
 	}
 	if x, y := grantedAt(a), grantedAt(b); x != y {
 		return x != "" && (y == "" || x < y) // one still in flight is the newer
+	}
+	if order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion); err == nil && order != 0 {
+		return order < 0
 	}
 	return a.Name < b.Name
 }

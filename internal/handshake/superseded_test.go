@@ -80,6 +80,10 @@ func TestGrantSupersedes(t *testing.T) {
 	}
 }
 
+func requestVersion(version string) func(*fleet.ClusterRegistration) {
+	return func(r *fleet.ClusterRegistration) { r.ResourceVersion = version }
+}
+
 func ptr[T any](v T) *T { return &v }
 
 // Of two requests of one client made in the same second exactly one is the older: never both are ended, and
@@ -97,7 +101,10 @@ func TestGrantSupersedesOneOfTwo(t *testing.T) {
 		"also when its name is the first":            {made("a", requestGrantedAt(at(-8*time.Second))), made("b", requestGrantedAt(at(-5*time.Second))), "a"},
 		"one that is in flight is the later":         {made("a"), made("b", requestGrantedAt(at(-5*time.Second))), "b"},
 		"granted in the same second, the last stays": {made("a", requestGrantedAt(second)), made("b", requestGrantedAt(second)), "a"},
-		"granted when there were no times":           {made("a", requestGranted), made("b", requestGranted), "a"},
+		"granted in the same second, the one written last stays": {
+			made("a", requestGrantedAt(second), requestVersion("100")), made("b", requestGrantedAt(second), requestVersion("99")), "b",
+		},
+		"granted when there were no times": {made("a", requestGranted), made("b", requestGranted), "a"},
 		"of different age the younger stays, however late the other was granted": {
 			made("a", requestGrantedAt(second)), made("b", requestMadeAt(at(-time.Hour)), requestGrantedAt(at(0))), "b",
 		},
