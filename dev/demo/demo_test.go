@@ -1,0 +1,148 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fleet-hub/fleet/internal/plane"
+	"github.com/fleet-hub/fleet/internal/targeting"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func TestCommandSaysWhatIsWrong(t *testing.T) {
+	tests := map[string]struct {
+		args []string
+		says string
+	}{
+		"a form of output nobody knows": {[]string{"-o", "xml"}, "use table or json"},
+		"an argument":                   {[]string{"east"}, "unknown command"},
+		"a flag nobody knows":           {[]string{"--twice"}, "unknown flag"},
+		"binaries that are not built":   {[]string{"--binaries", t.TempDir()}, "run make build first"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var out, progress bytes.Buffer
+			cmd := command(&out, &progress)
+			cmd.SetArgs(test.args)
+			err := cmd.ExecuteContext(t.Context())
+			if err == nil || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("got %v, want an error with %q", err, test.says)
+			}
+			if out.Len() > 0 || progress.Len() > 0 {
+				t.Errorf("something was begun: %q %q", out.String(), progress.String())
+			}
+		})
+	}
+}
+
+func TestBinaries(t *testing.T) {
+	folder := t.TempDir()
+	want := map[string]string{}
+	for _, name := range []string{"fleetcontroller", "fleetagent"} {
+		want[name] = filepath.Join(folder, name)
+		if err := os.WriteFile(want[name], nil, 0o700); err != nil { //nolint:gosec // an executable
+			t.Fatal(err)
+		}
+	}
+	got, err := binariesIn(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func finished() *demo {
+	return &demo{
+		plane: &plane.Plane{LogDir: "/logs"},
+		rows: []row{
+			{Cluster: "local", WayIn: "local", Seconds: 1.234, BundlesReady: "2/2"},
+			{Cluster: "west", WayIn: "agent-initiated", Seconds: 0.5, BundlesReady: "2/2"},
+		},
+	}
+}
+
+func TestTable(t *testing.T) {
+	var out bytes.Buffer
+	if err := finished().print(&out, "table"); err != nil {
+		t.Fatal(err)
+	}
+	want := `
+CLUSTER   WAY IN            SECONDS TO FIRST HEARTBEAT   BUNDLES READY
+local     local             1.23                         2/2
+west      agent-initiated   0.50                         2/2
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestJSON(t *testing.T) {
+	var out bytes.Buffer
+	if err := finished().print(&out, "json"); err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]any
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{"logs": "/logs", "clusters": []any{
+		map[string]any{"cluster": "local", "wayIn": "local", "secondsToFirstHeartbeat": 1.234, "bundlesReady": "2/2"},
+		map[string]any{"cluster": "west", "wayIn": "agent-initiated", "secondsToFirstHeartbeat": 0.5, "bundlesReady": "2/2"},
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestReporterWritesALineForEachStep(t *testing.T) {
+	var out bytes.Buffer
+	r := newReporter(&out)
+	r.begin("first")
+	r.note("building %s", "something")
+	r.end(nil)
+	r.begin("second")
+	r.end(errors.New("no"))
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(lines) != 3 || lines[0] != "· building something" ||
+		!strings.HasPrefix(lines[1], "✓ first") || !strings.HasPrefix(lines[2], "✗ second") {
+		t.Errorf("wrote %q", out.String())
+	}
+	if strings.Contains(out.String(), "\x1b") {
+		t.Error("wrote terminal codes to something that is no terminal")
+	}
+}
+
+func TestTheDemoEndsWithItsParent(t *testing.T) {
+	ctx, cancel := untilOrphaned(t.Context())
+	if err := ctx.Err(); err != nil {
+		t.Errorf("ended while the parent lives: %v", err)
+	}
+	cancel()
+	<-ctx.Done()
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		t.Errorf("ended because of %v", cause)
+	}
+}
+
+// The demo shows both forms of a Bundle, on all clusters of a workspace.
+func TestBundlesTargetEveryCluster(t *testing.T) {
+	for _, bundle := range []*fleet.Bundle{chartBundle(workspace), manifestBundle(workspace)} {
+		matcher, err := targeting.NewMatcher(targeting.Criteria{ClusterSelector: bundle.Spec.Targets[0].ClusterSelector})
+		if err != nil {
+			t.Fatalf("bundle %s: %v", bundle.Name, err)
+		}
+		if !matcher.Match(&fleet.Cluster{}, nil) {
+			t.Errorf("bundle %s leaves clusters out", bundle.Name)
+		}
+	}
+}
