@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/fleet-hub/fleet/internal/content"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -82,11 +83,33 @@ func currentValues(in DeploymentInput) (values []byte, known bool) {
 	switch {
 	case in.Existing == nil || in.Existing.Spec.ValuesHash == "":
 		return nil, true
-	case in.Values == nil || in.Values.Hash() != in.Existing.Spec.ValuesHash:
+	case in.Values == nil:
 		return nil, false
-	default:
+	case in.Values.Hash() == in.Existing.Spec.ValuesHash, isCurrent(in.Existing, in.Values.Current):
 		return in.Values.Current, true
+	default:
+		return nil, false
 	}
+}
+
+// isCurrent says whether the values are those of the deployment ID the agent has. So
+// they are recognised also where a write ended between the Secret and the
+// BundleDeployment, and the hash of both values is no longer that of the Secret.
+func isCurrent(bd *fleet.BundleDeployment, text []byte) bool {
+	options := *bd.Spec.Options.DeepCopy()
+	if len(text) > 0 {
+		var values map[string]any
+		if err := utiljson.Unmarshal(text, &values); err != nil {
+			return false
+		}
+		if options.Helm == nil {
+			options.Helm = &fleet.HelmOptions{}
+		}
+		options.Helm.Values = &fleet.GenericMap{Data: values}
+	}
+	manifestID, _ := content.SplitDeploymentID(bd.Spec.DeploymentID)
+	id, err := DeploymentID(manifestID, options)
+	return err == nil && id == bd.Spec.DeploymentID
 }
 
 // skeleton is a copy of what is there, or what a new one begins with.

@@ -130,6 +130,49 @@ func TestDeploymentOfAnExistingTarget(t *testing.T) {
 	}
 }
 
+// A write that ended after the Secret leaves the new staged values beside the hash of
+// the old ones. The agent's own are recognised by the deployment ID.
+func TestAnInterruptedWriteIsFinished(t *testing.T) {
+	stagedValues := []byte(`{"a":1}`)
+	tests := map[string]struct {
+		current, options string
+		found            Values
+		known            bool
+	}{
+		"the agent's values":                {`{"helm":{"values":{"old":1,"f":1.5}}}`, `{"helm":{}}`, Values{Current: []byte(`{"f":1.5,"old":1}`), Staged: stagedValues}, true},
+		"the agent had none":                {`{"helm":{}}`, `{"helm":{}}`, Values{Staged: stagedValues}, true},
+		"other values are not the agent's":  {`{"helm":{"values":{"old":1}}}`, `{"helm":{}}`, Values{Current: []byte(`{"old":2}`), Staged: stagedValues}, false},
+		"what is no JSON is not either":     {`{"helm":{"values":{"old":1}}}`, `{"helm":{}}`, Values{Current: []byte(`nope`), Staged: stagedValues}, false},
+		"values where no helm is, are none": {`{}`, `{}`, Values{Current: []byte(`{"old":2}`), Staged: stagedValues}, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			bd := existing(t)
+			id, err := DeploymentID("s-0", options(t, test.current))
+			if err != nil {
+				t.Fatal(err)
+			}
+			bd.Spec.DeploymentID, bd.Spec.Options, bd.Spec.ValuesHash = id, options(t, test.options), "of before"
+			in := DeploymentInput{Bundle: bundle(paused), Target: newTarget(t), Verdict: Stage, Existing: bd, Values: &test.found}
+			got, err := Deployment(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := DeploymentOutcome{Deployment: got.Deployment, Values: test.found}
+			hash := test.found.Hash()
+			if !test.known {
+				want, hash = DeploymentOutcome{Deployment: got.Deployment, KeepSecret: true}, "of before"
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("outcome (-want +got):\n%s", diff)
+			}
+			if spec := got.Deployment.Spec; spec.ValuesHash != hash || spec.WaitingForValues == test.known {
+				t.Errorf("hash %s, waiting %v; want hash %s", spec.ValuesHash, spec.WaitingForValues, hash)
+			}
+		})
+	}
+}
+
 func TestStagedWithoutValues(t *testing.T) {
 	in := DeploymentInput{Bundle: bundle(paused), Target: newTarget(t), Verdict: Stage}
 	in.Target.Options = options(t, `{"helm":{}}`)

@@ -118,7 +118,7 @@ func newWorkspace(t testing.TB) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{Client: c, workspace: "w-" + names.KeyHash(t.Name())}
+	w := &world{Client: c, workspace: "w-" + names.KeyHash(t.TempDir())} // another one for every run
 	if err := w.EnsureNamespace(t.Context(), w.workspace); err != nil {
 		t.Fatal(err)
 	}

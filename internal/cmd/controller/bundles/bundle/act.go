@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
 	"github.com/fleet-hub/fleet/internal/content"
+	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -91,7 +93,10 @@ func (h *handler) write(ctx context.Context, w write) error {
 		h.memo.noteSecret(w.existing.UID, w.Values.Hash())
 	}
 	if !targeting.Same(w.existing, w.Deployment) {
-		if _, err := h.app.BundleDeployments.Update(w.Deployment); err != nil {
+		_, err := reconcile.Patch(h.app.BundleDeployments, w.existing, func(bd *fleet.BundleDeployment) {
+			bd.Labels, bd.Spec = maps.Clone(w.Deployment.Labels), *w.Deployment.Spec.DeepCopy()
+		})
+		if err != nil {
 			return err
 		}
 		h.app.Log.Debug("bundledeployment changed", "bundledeployment", keyOf(w.Deployment).String(), "deploymentID", w.Deployment.Spec.DeploymentID)
