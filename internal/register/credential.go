@@ -109,7 +109,10 @@ func (a *agent) wake() {
 func (a *agent) takeCredential(secret *corev1.Secret) bool {
 	credential, err := handshake.ParseCredential(secret.Data)
 	if err != nil {
-		a.log.Warn("the credential is not whole, waiting for a better one", "secret", secret.Namespace+"/"+secret.Name, "error", err)
+		if !a.attempt.warned { // it is looked at ten times a second
+			a.log.Warn("the credential is not whole, waiting for a better one", "secret", secret.Namespace+"/"+secret.Name, "error", err)
+		}
+		a.attempt.warned = true
 		return false
 	}
 	a.attempt.credential = &credential

@@ -122,6 +122,7 @@ type attempt struct {
 	hub        Hub    // the same
 	request    *handshake.PendingRequest
 	credential *handshake.Credential
+	warned     bool // about a credential that is not whole
 	proof      handshake.Verdict
 }
 

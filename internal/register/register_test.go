@@ -231,6 +231,108 @@ func TestStories(t *testing.T) {
 			})
 			w.run(3 * time.Minute)
 		}},
+		"a hub that goes down between credential and proof is waited for": {"hub-down-before-proof", func(_ *testing.T, w *world) {
+			w.bootstrapSecret("import-1")
+			w.doomed["account-1"] = true
+			w.later(300*time.Millisecond, "hub", "goes down", func() { w.down = true; delete(w.doomed, "account-1") })
+			w.later(119*time.Second, "hub", "is back", func() { w.down = false })
+			w.run(10 * time.Minute)
+		}},
+		"a hub that has moved while it was down": {"hub-moved", func(_ *testing.T, w *world) {
+			w.accounts["account-0"] = true
+			w.identitySecret("account-0")
+			w.down = true
+			w.later(50*time.Second, "hub", "answers elsewhere", func() {
+				w.bootstrapSecret("import-1", func(s *corev1.Secret) { s.Data[handshake.APIServerURLKey] = []byte("https://elsewhere.example") })
+			})
+			w.run(5 * time.Minute)
+		}},
+		"a hub that is down, and another that does not know the token": {"hub-not-moved", func(_ *testing.T, w *world) {
+			w.accounts["account-0"] = true
+			w.identitySecret("account-0")
+			w.bootstrapSecret("import-9", func(s *corev1.Secret) { s.Data[handshake.APIServerURLKey] = []byte("https://elsewhere.example") })
+			w.down = true
+			w.later(110*time.Second, "hub", "is back", func() { w.down = false })
+			w.run(5 * time.Minute)
+			w.expectMissing(names.AgentBootstrap)
+		}},
+		"a credential that is not whole at first": {"hollow-credential", func(_ *testing.T, w *world) {
+			w.hollow = true
+			w.later(2020*time.Millisecond, "hub", "completes the credential", func() { w.hollow = false })
+			w.bootstrapSecret("import-1")
+			w.run(time.Minute)
+		}},
+		"a credential that may be read but not watched": {"no-watch", func(_ *testing.T, w *world) {
+			w.grant.credential = 450 * time.Millisecond
+			w.onWatch = func() error { return apierrors.NewForbidden(corev1.Resource("secrets"), "", nil) }
+			w.bootstrapSecret("import-1")
+			w.run(time.Minute)
+		}},
+		"a watch that breaks off": {"watch-breaks", func(_ *testing.T, w *world) {
+			w.grant.credential = 20 * time.Second
+			w.later(10020*time.Millisecond, "hub", "closes the watch", func() { w.watched.Stop() })
+			w.bootstrapSecret("import-1")
+			w.run(time.Minute)
+		}},
+		"a watch that is told of an error": {"watch-fails", func(_ *testing.T, w *world) {
+			w.grant.credential = 20 * time.Second
+			w.later(10020*time.Millisecond, "hub", "ends the watch with 410", func() { w.watched.Error(&apierrors.NewResourceExpired("too old").ErrStatus) })
+			w.bootstrapSecret("import-1")
+			w.run(time.Minute)
+		}},
+		"a watch nobody answers is renewed": {"watch-is-silent", func(_ *testing.T, w *world) {
+			w.grant.credential = 40 * time.Second
+			w.bootstrapSecret("import-1")
+			w.run(time.Minute)
+		}},
+		"a bootstrap secret that is replaced while its credential is watched for": {"bootstrap-replaced-while-watching", func(_ *testing.T, w *world) {
+			w.grant.credential = time.Hour
+			w.tokens["import-2"] = true
+			w.bootstrapSecret("import-1")
+			w.later(10020*time.Millisecond, "admin", "upgrades the chart with another token", func() {
+				w.grant.credential = 250 * time.Millisecond
+				w.bootstrapSecret("import-2")
+			})
+			w.run(time.Minute)
+		}},
+		"an identity that cannot be read, and a bootstrap secret": {"unreadable-identity", func(_ *testing.T, w *world) {
+			w.add(&corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Namespace: agentNS, Name: names.Agent},
+				Data:       handshake.Identity{Kubeconfig: []byte("{"), DeploymentNamespace: "d", ClusterNamespace: "c", ClusterName: "n"}.Encode(),
+			})
+			w.bootstrapSecret("import-1")
+			w.run(time.Minute)
+		}},
+		"an identity that lacks a key, and nothing else": {"incomplete-identity", func(_ *testing.T, w *world) {
+			w.add(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: agentNS, Name: names.Agent}, Data: map[string][]byte{"kubeconfig": []byte("x")}})
+			w.run(time.Minute)
+		}},
+		"an identity that is replaced while it is in use": {"identity-replaced", func(_ *testing.T, w *world) {
+			w.accounts["account-0"], w.accounts["account-7"] = true, true
+			w.identitySecret("account-0")
+			w.later(time.Minute, "admin", "restores a backup", func() { w.identitySecret("account-7") })
+			w.run(time.Hour)
+		}},
+		"this cluster's client ID cannot be read at first": {"no-client-id", func(_ *testing.T, w *world) {
+			failures := 2
+			w.local.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+				failures--
+				return failures >= 0, nil, errors.New("etcdserver: request timed out")
+			})
+			w.bootstrapSecret("import-1")
+			w.run(time.Minute)
+		}},
+		"an agent that leaves while it waits leaves nothing behind": {"leaves-while-waiting", func(_ *testing.T, w *world) {
+			w.bootstrapSecret("import-1")
+			w.run(180 * time.Millisecond)
+			w.expectMissing(names.Agent)
+		}},
+		"a work that ends by itself without a reason ends the agent": {"work-ends", func(_ *testing.T, w *world) {
+			w.accounts["account-0"] = true
+			w.endsAtOnce = true
+			w.identitySecret("account-0")
+			w.run(time.Minute)
+		}},
 		"a work that ends by itself ends the agent": {"work-fails", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.ending = errors.New("no caches")

@@ -70,11 +70,15 @@ type world struct {
 	requests  []*fleet.ClusterRegistration
 	refuse    error // answer to the next requests
 	grant     grantPlan
+	hollow    bool         // credentials lack their token
+	onWatch   func() error // what comes of a watch, nil: it works
+	watched   *watch.FakeWatcher
 	appeared  map[string]chan struct{} // closed when the named credential is there
 
-	hub    *rest.Config  // of the session in use
-	served chan struct{} // closed when it is in use
-	ending error         // what use returns at once
+	hub        *rest.Config  // of the session in use
+	served     chan struct{} // closed when it is in use
+	ending     error         // what use returns at once
+	endsAtOnce bool          // use returns at once, without an error
 }
 
 // grantPlan is how the hub answers requests: the rights to read the credential appear after rights, the
@@ -204,7 +208,7 @@ func (w *world) use(ctx context.Context, session Session) error {
 	close(w.served)
 	ending := w.ending
 	w.mu.Unlock()
-	if ending != nil {
+	if ending != nil || w.endsAtOnce {
 		return ending
 	}
 	<-ctx.Done()
@@ -242,7 +246,7 @@ type visitor struct {
 // answer is what the hub says to anyone: an error, or nil where the question itself decides.
 func (v *visitor) answer(known bool) error {
 	switch {
-	case v.down:
+	case v.down && v.server == hubURL:
 		return errors.New("connection refused")
 	case v.untrusted:
 		return fmt.Errorf("tls: %w", x509.UnknownAuthorityError{})
@@ -296,12 +300,16 @@ func (v *visitor) credential(namespace, name string) (*corev1.Secret, error) {
 	}
 	select {
 	case <-v.appeared[name]:
+		credential := handshake.Credential{
+			Token: fmt.Sprintf("account-%d", n), DeploymentNamespace: "cluster-fleet-default-a-0123456789ab",
+			ClusterNamespace: "fleet-default", ClusterName: "a", SystemNamespace: "cattle-fleet-system",
+		}
+		if v.hollow {
+			credential.Token = ""
+		}
 		return &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Type: handshake.SecretTypeCredential,
-			Data: handshake.Credential{
-				Token: fmt.Sprintf("account-%d", n), DeploymentNamespace: "cluster-fleet-default-a-0123456789ab",
-				ClusterNamespace: "fleet-default", ClusterName: "a", SystemNamespace: "cattle-fleet-system",
-			}.Encode(),
+			Data: credential.Encode(),
 		}, nil
 	default:
 		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, name)
@@ -311,8 +319,16 @@ func (v *visitor) credential(namespace, name string) (*corev1.Secret, error) {
 func (v *visitor) WatchCredential(ctx context.Context, namespace, name string) (watch.Interface, error) {
 	v.hubMu.Lock()
 	defer v.hubMu.Unlock()
-	v.say("[agent]  WATCH credential as %s", v.token)
+	var err error
+	if v.onWatch != nil {
+		err = v.onWatch()
+	}
+	v.say("[agent]  WATCH credential as %s: %s", v.token, short(err))
+	if err != nil {
+		return nil, err
+	}
 	events := watch.NewFake()
+	v.watched = events
 	appeared := v.appeared[name]
 	go func() {
 		select {
@@ -368,6 +384,12 @@ func (w *world) bootstrapSecret(token string, change ...func(*corev1.Secret)) {
 	for _, change := range change {
 		change(secret)
 	}
+	w.put(secret)
+}
+
+// put adds a Secret or replaces the one of its name.
+func (w *world) put(secret *corev1.Secret) {
+	w.t.Helper()
 	resource := corev1.SchemeGroupVersion.WithResource("secrets")
 	if _, err := w.local.Tracker().Get(resource, agentNS, secret.Name); err != nil {
 		w.add(secret)
@@ -384,8 +406,8 @@ func (w *world) identitySecret(token string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.add(&corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: agentNS, Name: names.Agent, ResourceVersion: "1"},
+	w.put(&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: agentNS, Name: names.Agent, ResourceVersion: token},
 		Data: handshake.Identity{
 			Kubeconfig: kubeconfig, DeploymentNamespace: access.Namespace, ClusterNamespace: "fleet-default", ClusterName: "a",
 		}.Encode(),
