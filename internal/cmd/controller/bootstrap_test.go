@@ -100,9 +100,7 @@ func TestWhatEveryHubHas(t *testing.T) {
 
 func TestTheHubsOwnObjectsAreHealed(t *testing.T) {
 	g, hub := NewWithT(t), hub(t)
-	g.Eventually(func() error {
-		return hub.Get(t.Context(), client.ClusterGroups, "fleet-local", "default", &fleet.ClusterGroup{})
-	}).WithTimeout(patience).Should(Succeed())
+	settled(t, hub, "fleet-local", "local")
 	before := localKubeconfig(t, hub)
 
 	g.Expect(hub.Delete(t.Context(), client.ClusterGroups, "fleet-local", "default")).To(Succeed())
@@ -125,7 +123,7 @@ func TestTheHubsOwnObjectsAreHealed(t *testing.T) {
 
 func TestARestartChangesNothing(t *testing.T) {
 	g, hub := NewWithT(t), hub(t)
-	g.Eventually(func(g Gomega) { localKubeconfig(t, hub) }).WithTimeout(patience).Should(Succeed())
+	settled(t, hub, "fleet-local", "local")
 	before := localKubeconfig(t, hub)
 	g.Expect(leading.stop()).To(BeZero())
 	leading = start(t, must(t)(installed()))

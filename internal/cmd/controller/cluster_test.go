@@ -152,4 +152,5 @@ func TestAChangedKubeconfigWakesItsClusters(t *testing.T) {
 	imported(fleet.ReasonKubeconfigInvalid)
 	g.Expect(secrets.Delete(t.Context(), "kc", metav1.DeleteOptions{})).To(Succeed())
 	imported(fleet.ReasonKubeconfigMissing)
+	g.Expect(hub.Delete(t.Context(), client.Clusters, "ws-secret", "c1")).To(Succeed()) // or it is tried again for ever
 }

@@ -44,7 +44,7 @@ const (
 )
 
 // The hub has the charts; bare is an API server without our CRDs.
-var control = plane.Share(plane.Options{Downstreams: []string{"bare"}, BeforeControllers: installCRDs})
+var control = plane.Share(plane.Options{Downstreams: []string{"bare"}, BeforeControllers: installCRDs, Audit: true})
 
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == program {

@@ -1,0 +1,80 @@
+package controller_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+)
+
+// requests are those that the controllers sent to the hub since the audit log had this length, without watches
+// and the lease.
+func requests(g Gomega, since int64) (asked []string) {
+	file, err := os.Open(control.Plane(quiet{}).Hub.AuditLog)
+	g.Expect(err).NotTo(HaveOccurred())
+	defer file.Close() //nolint:errcheck // only read
+	_, err = file.Seek(since, 0)
+	g.Expect(err).NotTo(HaveOccurred())
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var event struct {
+			Verb, RequestURI string
+			User             struct{ Username string }
+		}
+		if json.Unmarshal(lines.Bytes(), &event) != nil {
+			continue // the last line is being written
+		}
+		ours := event.User.Username == "system:serviceaccount:"+system+":"+account
+		if ours && event.Verb != "watch" && !strings.Contains(event.RequestURI, "/leases/") {
+			asked = append(asked, event.Verb+" "+event.RequestURI)
+		}
+	}
+	g.Expect(lines.Err()).NotTo(HaveOccurred())
+	return asked
+}
+
+func auditLength(g Gomega) int64 {
+	found, err := os.Stat(control.Plane(quiet{}).Hub.AuditLog)
+	g.Expect(err).NotTo(HaveOccurred())
+	return found.Size()
+}
+
+func TestAHubAtRestAsksForNothing(t *testing.T) {
+	g, hub := NewWithT(t), hub(t)
+	settled(t, hub, "fleet-local", "local")
+	since := int64(0)
+	g.Eventually(func(g Gomega) {
+		last := since
+		since = auditLength(g)
+		g.Expect(requests(g, last)).To(BeEmpty())
+	}).WithTimeout(patience).WithPolling(2*time.Second).Should(Succeed(), "it comes to rest")
+	g.Consistently(func(g Gomega) { g.Expect(requests(g, since)).To(BeEmpty()) }).WithTimeout(3 * time.Second).WithPolling(500 * time.Millisecond).Should(Succeed())
+}
+
+func TestWhatAClusterCosts(t *testing.T) {
+	g, hub := NewWithT(t), hub(t)
+	settled(t, hub, "fleet-local", "local")
+	workspace(t, hub, "ws-cost")
+	since := auditLength(g)
+	newCluster(t, hub, "ws-cost", "c1")
+	g.Eventually(func(g Gomega) {
+		var asked []string
+		for _, request := range requests(g, since) {
+			if strings.Contains(request, "/ws-cost/") || strings.HasSuffix(request, "/api/v1/namespaces") {
+				asked = append(asked, request)
+			}
+		}
+		g.Expect(len(asked)).To(BeNumerically(">=", 3))
+		// Finalizer, Namespace, status; what comes after is of other controllers.
+		g.Expect(asked[:3]).To(Equal([]string{
+			"patch /apis/fleet.cattle.io/v1alpha1/namespaces/ws-cost/clusters/c1",
+			"create /api/v1/namespaces",
+			"patch /apis/fleet.cattle.io/v1alpha1/namespaces/ws-cost/clusters/c1/status",
+		}))
+	}).WithTimeout(patience).Should(Succeed())
+}
