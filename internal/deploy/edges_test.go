@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -115,19 +116,42 @@ func newMetadataClient(t *testing.T, objects ...runtime.Object) *metadatafake.Fa
 	return metadatafake.NewSimpleMetadataClient(scheme, objects...)
 }
 
-func TestWatchesFollowWhatIsUsed(t *testing.T) {
-	client := newMetadataClient(t, metadataOf("ConfigMap", "a", "1", "h1"))
-	changed, synced := make(chan string, 100), make(chan []string, 100)
-	w := newWatches(client, time.Now, func(hash string) { changed <- hash }, func(users []string) { synced <- users })
-	defer w.stop()
-	if _, known := w.look(configMaps, "web", "a"); known {
-		t.Error("known before it is followed")
+// watching is a set of watches on a fake API server, and what they tell.
+type watching struct {
+	*watches
+	client  *metadatafake.FakeMetadataClient
+	changed chan string
+	synced  chan []string
+}
+
+func newWatching(t *testing.T, objects ...runtime.Object) watching {
+	t.Helper()
+	w := watching{client: newMetadataClient(t, objects...), changed: make(chan string, 100), synced: make(chan []string, 100)}
+	w.watches = newWatches(w.client, time.Now, func(hash string) { w.changed <- hash }, func(users []string) { w.synced <- users })
+	t.Cleanup(w.stop)
+	return w
+}
+
+func (w watching) expectKnown(t *testing.T, resource schema.GroupVersionResource, want bool) {
+	t.Helper()
+	if _, known := w.look(resource, "web", "a"); known != want {
+		t.Errorf("%s known: %t, want %t", resource.Resource, known, want)
 	}
+}
+
+func (w watching) expectSynced(t *testing.T, want string) {
+	t.Helper()
+	if got := receive(t, w.synced); !slices.Equal(got, []string{want}) {
+		t.Errorf("synced for %v, want %s", got, want)
+	}
+}
+
+func TestWatchesKeepLittleOfWhatIsFollowed(t *testing.T) {
+	w := newWatching(t, metadataOf("ConfigMap", "a", "1", "h1"))
+	w.expectKnown(t, configMaps, false)
 	w.follow("x", map[schema.GroupVersionResource]bool{configMaps: true})
-	if got := receive(t, synced); !slices.Equal(got, []string{"x"}) {
-		t.Errorf("synced for %v", got)
-	}
-	if got := receive(t, changed); got != "h1" {
+	w.expectSynced(t, "x")
+	if got := receive(t, w.changed); got != "h1" {
 		t.Errorf("changed %q", got)
 	}
 	found, known := w.look(configMaps, "web", "a")
@@ -141,38 +165,41 @@ func TestWatchesFollowWhatIsUsed(t *testing.T) {
 	if found, known := w.look(configMaps, "web", "b"); found != nil || !known {
 		t.Errorf("what is not there: %v %t", found, known)
 	}
+}
 
-	// Another set takes it over: both are told.
-	if _, err := client.Resource(configMaps).Namespace("web").(metadatafake.MetadataClient).UpdateFake(metadataOf("ConfigMap", "a", "2", "h2"), metav1.UpdateOptions{}); err != nil {
+func TestBothSetsAreToldWhenAnObjectIsTakenOver(t *testing.T) {
+	w := newWatching(t, metadataOf("ConfigMap", "a", "1", "h1"))
+	w.follow("x", map[schema.GroupVersionResource]bool{configMaps: true})
+	w.expectSynced(t, "x")
+	receive(t, w.changed)
+	client, ok := w.client.Resource(configMaps).Namespace("web").(metadatafake.MetadataClient)
+	if !ok {
+		t.Fatal("the fake client cannot update")
+	}
+	if _, err := client.UpdateFake(metadataOf("ConfigMap", "a", "2", "h2"), metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	got := []string{receive(t, changed), receive(t, changed)}
+	got := []string{receive(t, w.changed), receive(t, w.changed)}
 	slices.Sort(got)
 	if !slices.Equal(got, []string{"h1", "h2"}) {
 		t.Errorf("told %v", got)
 	}
+}
 
-	// Two use it; it is watched until the last has gone.
+func TestAResourceIsWatchedUntilItsLastUserHasGone(t *testing.T) {
+	w := newWatching(t)
+	w.follow("x", map[schema.GroupVersionResource]bool{configMaps: true})
+	w.expectSynced(t, "x")
 	w.follow("y", map[schema.GroupVersionResource]bool{configMaps: true, secretsResource: true})
-	if got := receive(t, synced); !slices.Equal(got, []string{"y"}) {
-		t.Errorf("synced for %v", got)
-	}
+	w.expectSynced(t, "y")
 	w.follow("x", nil)
-	if _, known := w.look(configMaps, "web", "a"); !known {
-		t.Error("no longer watched, though one uses it")
-	}
+	w.expectKnown(t, configMaps, true)
 	w.follow("y", map[schema.GroupVersionResource]bool{secretsResource: true})
-	if _, known := w.look(configMaps, "web", "a"); known {
-		t.Error("still watched, though nobody uses it")
-	}
-	if len(w.watched) != 1 || len(w.used) != 1 {
-		t.Errorf("watched %v used %v", w.watched, w.used)
-	}
+	w.expectKnown(t, configMaps, false)
+	w.expectKnown(t, secretsResource, true)
 	w.stop()
 	w.follow("z", map[schema.GroupVersionResource]bool{configMaps: true})
-	if len(w.watched) != 0 {
-		t.Error("watched after the end")
-	}
+	w.expectKnown(t, configMaps, false)
 }
 
 func TestAResourceThatCannotBeWatchedIsFetched(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"helm.sh/helm/v3/pkg/release"
 	"helm.sh/helm/v3/pkg/storage"
 	"helm.sh/helm/v3/pkg/storage/driver"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
@@ -110,40 +111,54 @@ func TestHistoryAnswersFromMemory(t *testing.T) {
 	h := historyOf(t, client, stored(2, release.StatusDeployed), stored(1, release.StatusSuperseded), stored(10, release.StatusFailed))
 	client.ClearActions()
 	s := h.storage(2)
-	if last, err := s.Last("hello"); err != nil || last.Version != 10 {
-		t.Errorf("last is %v %v", last, err)
+	number := func(r *release.Release, err error) string {
+		if err != nil {
+			return err.Error()
+		}
+		return fmt.Sprint(r.Version)
 	}
-	if found, err := s.Deployed("hello"); err != nil || found.Version != 2 {
-		t.Errorf("deployed is %v %v", found, err)
+	count := func(list []*release.Release, err error) string {
+		if err != nil {
+			return err.Error()
+		}
+		return fmt.Sprint(len(list))
 	}
-	if all, err := s.History("hello"); err != nil || len(all) != 3 {
-		t.Errorf("history is %v %v", all, err)
+	tests := map[string]struct{ got, want string }{
+		"the last":                    {number(s.Last("hello")), "10"},
+		"the deployed one":            {number(s.Deployed("hello")), "2"},
+		"all":                         {count(s.History("hello")), "3"},
+		"all of another release":      {count(s.History("other")), driver.ErrReleaseNotFound.Error()},
+		"a revision that is not":      {number(s.Get("hello", 3)), driver.ErrReleaseNotFound.Error()},
+		"one that is":                 {number(s.Get("hello", 1)), "1"},
+		"deleting what is not there":  {number(s.Delete("hello", 3)), driver.ErrReleaseNotFound.Error()},
+		"all that are superseded":     {count(h.Query(map[string]string{"name": "hello", "owner": "helm", "status": "superseded"})), "1"},
+		"none that are uninstalling":  {count(h.Query(map[string]string{"name": "hello", "owner": "helm", "status": "uninstalling"})), driver.ErrReleaseNotFound.Error()},
+		"the deployed one, as a list": {count(s.ListDeployed()), "1"},
 	}
-	if _, err := s.History("other"); !errors.Is(err, driver.ErrReleaseNotFound) {
-		t.Errorf("another release: %v", err)
-	}
-	if _, err := s.Get("hello", 3); !errors.Is(err, driver.ErrReleaseNotFound) {
-		t.Errorf("another revision: %v", err)
-	}
-	if _, err := s.Delete("hello", 3); !errors.Is(err, driver.ErrReleaseNotFound) {
-		t.Errorf("deleting another revision: %v", err)
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if test.got != test.want {
+				t.Errorf("got %s, want %s", test.got, test.want)
+			}
+		})
 	}
 	if actions := client.Actions(); len(actions) > 0 {
 		t.Errorf("the API server was asked: %v", actions)
 	}
-	// One more makes two at most, and the deployed one is not the one that goes.
-	if err := s.Create(stored(11, release.StatusPendingUpgrade)); err != nil {
+}
+
+func TestOneRevisionMoreMakesTwoAtMost(t *testing.T) {
+	client := fake.NewClientset()
+	h := historyOf(t, client, stored(2, release.StatusDeployed), stored(1, release.StatusSuperseded), stored(10, release.StatusFailed))
+	if err := h.storage(2).Create(stored(11, release.StatusPendingUpgrade)); err != nil {
 		t.Fatal(err)
 	}
+	// The deployed one is not the one that goes.
 	want := []revision{{2, release.StatusDeployed}, {11, release.StatusPendingUpgrade}}
 	if diff := cmp.Diff(want, h.summary()); diff != "" {
 		t.Error(diff)
 	}
-	again, err := loadHistory(t.Context(), client.CoreV1().Secrets("web"), h.key, h.clock)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, again.summary()); diff != "" {
+	if diff := cmp.Diff(want, historyOf(t, client).summary()); diff != "" {
 		t.Errorf("what is stored is something else:\n%s", diff)
 	}
 	if err := h.Create(secretName("hello", 11), stored(11, release.StatusPendingUpgrade)); !errors.Is(err, driver.ErrReleaseExists) {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"

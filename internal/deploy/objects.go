@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"helm.sh/helm/v3/pkg/releaseutil"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"

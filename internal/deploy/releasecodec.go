@@ -10,6 +10,7 @@ import (
 	"io"
 
 	"helm.sh/helm/v3/pkg/release"
+
 	corev1 "k8s.io/api/core/v1"
 )
 

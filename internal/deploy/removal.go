@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"helm.sh/helm/v3/pkg/release"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 

@@ -84,14 +84,14 @@ func modifiedKey(m fleet.ModifiedStatus) string {
 func inListOrder(sightings []sighting) []sighting {
 	first := map[string]int{}
 	for i, s := range sightings {
-		if _, seen := first[s.GroupVersionKind.String()]; !seen {
-			first[s.GroupVersionKind.String()] = i
+		if _, seen := first[s.String()]; !seen {
+			first[s.String()] = i
 		}
 	}
 	ordered := slices.Clone(sightings)
 	slices.SortStableFunc(ordered, func(a, b sighting) int {
 		return cmp.Or(
-			cmp.Compare(first[a.GroupVersionKind.String()], first[b.GroupVersionKind.String()]),
+			cmp.Compare(first[a.String()], first[b.String()]),
 			cmp.Compare(a.Namespace, b.Namespace),
 			cmp.Compare(a.Name, b.Name),
 		)

@@ -9,9 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v3/pkg/release"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"k8s.io/client-go/rest"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -418,14 +418,23 @@ func TestOptionsComplete(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := test.in.complete()
-			switch {
-			case test.want == "" && (err != nil || got.Workers != 5 || got.GarbageCollectionInterval != 15*time.Minute || got.Log == nil || got.Clock == nil || got.Random == nil || got.OnWatching == nil):
-				t.Errorf("not filled in: %+v %v", got, err)
-			case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)):
+			_, err := test.in.complete()
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
 		})
+	}
+	got, err := Options{Hub: &rest.Config{}, Local: &rest.Config{}, Namespace: "a", AgentNamespace: "b"}.complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]any{5, 15 * time.Minute}, []any{got.Workers, got.GarbageCollectionInterval}); diff != "" {
+		t.Error(diff)
+	}
+	got.OnWatching()
+	got.Log.Info("nobody hears this")
+	if chance := got.Random(); got.Clock().IsZero() || chance < 0 || chance >= 1 {
+		t.Errorf("clock %s chance %f", got.Clock(), chance)
 	}
 }
 
