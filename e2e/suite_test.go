@@ -20,6 +20,9 @@ const (
 	north = "north" // comes by itself, and is expected
 )
 
+// checkin is the time between two heartbeats of the stories' agents.
+const checkin = "5s"
+
 // world is what all stories share; each has a cluster of its own.
 var world *framework.World
 
@@ -36,8 +39,12 @@ func TestStories(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
-	world, err = framework.Start(ctx, func(format string, args ...any) { GinkgoWriter.Printf(format+"\n", args...) }, east, west, north)
+	world, err = framework.Start(ctx, framework.Options{
+		Downstreams: []string{east, west, north},
+		Progress:    func(format string, args ...any) { GinkgoWriter.Printf(format+"\n", args...) },
+	})
 	Expect(err).NotTo(HaveOccurred())
+	Expect(world.InstallHub(ctx, map[string]any{"agentCheckinInterval": checkin})).To(Succeed())
 	DeferCleanup(func() {
 		Expect(world.Stop()).To(Succeed())
 		if !failed {
@@ -72,6 +79,7 @@ func arrived(ctx SpecContext) *fleet.Cluster {
 		values, err := world.TokenValues(ctx, west)
 		Expect(err).NotTo(HaveOccurred())
 		values["labels"] = map[string]any{"env": "prod"}
+		values["agentCheckinInterval"] = checkin
 		Expect(world.InstallAgent(ctx, west, values)).To(Succeed())
 		joined[west], err = world.Joined(ctx, framework.Workspace, west, func(c *fleet.Cluster) bool { return c.Labels["env"] == "prod" })
 		Expect(err).NotTo(HaveOccurred())

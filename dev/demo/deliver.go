@@ -7,15 +7,16 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // deliver creates the same two Bundles in both workspaces and waits until they are ready everywhere.
 func (d *demo) deliver(ctx context.Context) error {
-	for _, namespace := range []string{localWorkspace, workspace} {
+	for _, namespace := range []string{framework.LocalWorkspace, framework.Workspace} {
 		for _, bundle := range []*fleet.Bundle{chartBundle(namespace), manifestBundle(namespace)} {
-			if err := d.hub.Create(ctx, client.Bundles, bundle); err != nil {
+			if err := d.world.Hub.Create(ctx, client.Bundles, bundle); err != nil {
 				return err
 			}
 		}
@@ -24,7 +25,7 @@ func (d *demo) deliver(ctx context.Context) error {
 	for i := range d.rows {
 		r := &d.rows[i]
 		cluster, err := client.Until(ctx, client.Await{
-			From: d.hub.Fleet, Resource: client.Clusters, Namespace: r.namespace, Name: r.name,
+			From: d.world.Hub.Fleet, Resource: client.Clusters, Namespace: r.namespace, Name: r.name,
 			For: fmt.Sprintf("%d ready Bundles", bundles), Within: 2 * time.Minute,
 		}, func(c *fleet.Cluster) bool {
 			return c.Status.Summary.Ready >= bundles && c.Status.Summary.Ready == c.Status.Summary.DesiredReady

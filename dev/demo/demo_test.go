@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/internal/plane"
 	"github.com/fleet-hub/fleet/internal/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -63,7 +64,7 @@ func TestBinaries(t *testing.T) {
 
 func finished() *demo {
 	return &demo{
-		plane: &plane.Plane{LogDir: "/logs"},
+		world: &framework.World{Plane: &plane.Plane{LogDir: "/logs"}},
 		rows: []row{
 			{Cluster: "local", WayIn: "local", Seconds: 1.234, BundlesReady: "2/2"},
 			{Cluster: "west", WayIn: "agent-initiated", Seconds: 0.5, BundlesReady: "2/2"},
@@ -136,7 +137,7 @@ func TestTheDemoEndsWithItsParent(t *testing.T) {
 
 // The demo shows both forms of a Bundle, on all clusters of a workspace.
 func TestBundlesTargetEveryCluster(t *testing.T) {
-	for _, bundle := range []*fleet.Bundle{chartBundle(workspace), manifestBundle(workspace)} {
+	for _, bundle := range []*fleet.Bundle{chartBundle(framework.Workspace), manifestBundle(framework.Workspace)} {
 		matcher, err := targeting.NewMatcher(targeting.Criteria{ClusterSelector: bundle.Spec.Targets[0].ClusterSelector})
 		if err != nil {
 			t.Fatalf("bundle %s: %v", bundle.Name, err)

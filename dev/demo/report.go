@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/internal/plane"
 )
 
@@ -64,7 +65,7 @@ func (d *demo) print(out io.Writer, form string) error {
 	if form == "json" {
 		encoder := json.NewEncoder(out)
 		encoder.SetIndent("", "  ")
-		return encoder.Encode(map[string]any{"clusters": d.rows, "logs": d.plane.LogDir})
+		return encoder.Encode(map[string]any{"clusters": d.rows, "logs": d.world.LogDir})
 	}
 	fmt.Fprintln(out)
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
@@ -77,9 +78,9 @@ func (d *demo) print(out io.Writer, form string) error {
 
 // printNext says what to do with what is running now.
 func (d *demo) printNext(out io.Writer) {
-	hub := d.plane.Hub.KubeconfigPath
+	hub := d.world.Plane.Hub.KubeconfigPath
 	fmt.Fprintf(out, "\nRunning until Ctrl-C. Kubeconfigs:\n")
-	for _, cluster := range append([]*plane.Cluster{d.plane.Hub}, d.plane.Downstreams...) {
+	for _, cluster := range append([]*plane.Cluster{d.world.Plane.Hub}, d.world.Downstreams...) {
 		fmt.Fprintf(out, "  %-5s %s\n", cluster.Name, cluster.KubeconfigPath)
 	}
 	fmt.Fprintf(out, `Try:
@@ -88,5 +89,5 @@ func (d *demo) printNext(out io.Writer) {
   kubectl --kubeconfig %[2]s get all,configmaps -n demo-manifests
   kubectl --kubeconfig %[1]s -n %[3]s patch bundle chart --type merge -p '{"spec":{"helm":{"values":{"greeting":"good morning"}}}}'
 Logs: %[4]s
-`, hub, d.plane.Cluster(east).KubeconfigPath, workspace, d.plane.LogDir)
+`, hub, d.world.Cluster(east).KubeconfigPath, framework.Workspace, d.world.LogDir)
 }

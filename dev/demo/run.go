@@ -9,10 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/fleet-hub/fleet/e2e/framework/client"
-	"github.com/fleet-hub/fleet/e2e/framework/helm"
-	"github.com/fleet-hub/fleet/internal/names"
-	"github.com/fleet-hub/fleet/internal/plane"
+	"github.com/fleet-hub/fleet/e2e/framework"
 )
 
 // The demo's clusters, beside the hub.
@@ -21,17 +18,10 @@ const (
 	west = "west"
 )
 
-// The workspaces of the demo.
-const (
-	workspace      = "fleet-default"
-	localWorkspace = "fleet-local"
-)
-
 // demo is a run of it.
 type demo struct {
 	report *reporter
-	plane  *plane.Plane
-	hub    *client.Client
+	world  *framework.World
 	// rows are the joined clusters, in the order in which they joined.
 	rows []row
 }
@@ -54,17 +44,15 @@ func run(ctx context.Context, o options, out, progress io.Writer) (err error) {
 	}
 	d := &demo{report: report}
 	report.begin("control planes hub, east and west")
-	d.plane, err = plane.Start(ctx, plane.Options{
-		Downstreams: []string{east, west}, Binaries: binaries, Progress: report.note, BeforeControllers: installCRDs,
-	})
+	d.world, err = framework.Start(ctx, framework.Options{Downstreams: []string{east, west}, Binaries: binaries, Progress: report.note})
 	report.end(err)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		err = errors.Join(err, d.plane.Stop())
+		err = errors.Join(err, d.world.Stop())
 		if err != nil {
-			err = fmt.Errorf("%w\nlogs: %s", err, d.plane.LogDir)
+			err = fmt.Errorf("%w\nlogs: %s", err, d.world.LogDir)
 		}
 	}()
 	if err := d.join(ctx, o.timeout); err != nil {
@@ -74,12 +62,12 @@ func run(ctx context.Context, o options, out, progress io.Writer) (err error) {
 		return err
 	}
 	if o.once {
-		report.note("logs: %s", d.plane.LogDir)
+		report.note("logs: %s", d.world.LogDir)
 		return nil
 	}
 	d.printNext(progress)
 	<-ctx.Done()
-	report.note("stopping; logs: %s", d.plane.LogDir)
+	report.note("stopping; logs: %s", d.world.LogDir)
 	return nil
 }
 
@@ -87,10 +75,6 @@ func run(ctx context.Context, o options, out, progress io.Writer) (err error) {
 func (d *demo) join(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	var err error
-	if d.hub, err = client.New(d.plane.Hub.Config()); err != nil {
-		return err
-	}
 	for _, step := range []struct {
 		says string
 		do   func(context.Context) error
@@ -127,31 +111,15 @@ func binariesIn(folder string) (map[string]string, error) {
 	return binaries, nil
 }
 
-// installCRDs runs before the hub's controller-manager: its garbage collector learns of later CRDs
-// only every half minute.
-func installCRDs(ctx context.Context, cluster *plane.Cluster) error {
-	if cluster.Name != plane.HubName {
-		return nil
-	}
-	return helm.Release{Config: cluster.Config(), Chart: "fleet-crd", Name: "fleet-crd", Namespace: names.SystemNamespace}.Install(ctx)
-}
-
 // crdSettling is how long an API server holds back the first objects of a kind whose CRD has just
 // appeared. A hub's CRDs are there long before its first cluster, so this is none of a cluster's time.
 const crdSettling = 2 * time.Second
 
 func (d *demo) installController(ctx context.Context) error {
-	hub := d.plane.Hub
 	select {
 	case <-time.After(crdSettling):
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if err := d.hub.EnsureNamespace(ctx, workspace); err != nil {
-		return err
-	}
-	return helm.Release{
-		Config: hub.Config(), Chart: "fleet", Name: "fleet", Namespace: names.SystemNamespace,
-		Values: map[string]any{"apiServerURL": hub.URL, "apiServerCA": string(hub.CA)},
-	}.Install(ctx)
+	return d.world.InstallHub(ctx, nil)
 }

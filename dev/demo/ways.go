@@ -5,12 +5,9 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
-	"github.com/fleet-hub/fleet/e2e/framework/helm"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -18,7 +15,7 @@ import (
 // joinLocal waits for the hub's own cluster: nobody does anything for it.
 func (d *demo) joinLocal(ctx context.Context) error {
 	_, err := client.Until(ctx, client.Await{
-		From: d.hub.Kube.CoordinationV1().RESTClient(), Resource: "leases", Namespace: names.SystemNamespace, Name: names.ControllerLease,
+		From: d.world.Hub.Kube.CoordinationV1().RESTClient(), Resource: "leases", Namespace: names.SystemNamespace, Name: names.ControllerLease,
 		For: "a controller that leads", Within: time.Minute,
 	}, func(lease *coordinationv1.Lease) bool {
 		return lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != ""
@@ -27,29 +24,19 @@ func (d *demo) joinLocal(ctx context.Context) error {
 		return err
 	}
 	return d.awaitHeartbeat(ctx, joining{
-		cluster: names.LocalCluster, way: "local: the hub registers itself", namespace: localWorkspace, since: now(),
+		cluster: names.LocalCluster, way: "local: the hub registers itself", namespace: framework.LocalWorkspace, since: now(),
 		is: func(c *fleet.Cluster) bool { return c.Name == names.LocalCluster },
 	})
 }
 
 // joinEast does what an admin does who has a kubeconfig of the cluster.
 func (d *demo) joinEast(ctx context.Context) error {
-	kubeconfig := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: workspace, Name: "east-kubeconfig"},
-		Data:       map[string][]byte{handshake.KubeconfigValueKey: d.plane.Cluster(east).Kubeconfig},
-	}
-	if _, err := d.hub.Kube.CoreV1().Secrets(workspace).Create(ctx, kubeconfig, metav1.CreateOptions{}); err != nil {
-		return err
-	}
 	since := now()
-	if err := d.hub.Create(ctx, client.Clusters, &fleet.Cluster{
-		ObjectMeta: metav1.ObjectMeta{Namespace: workspace, Name: east, Labels: map[string]string{"env": "dev"}},
-		Spec:       fleet.ClusterSpec{KubeConfigSecret: kubeconfig.Name},
-	}); err != nil {
+	if err := d.world.Import(ctx, east, map[string]string{"env": "dev"}); err != nil {
 		return err
 	}
 	return d.awaitHeartbeat(ctx, joining{
-		cluster: east, way: "manager-initiated: a kubeconfig Secret", namespace: workspace, since: since,
+		cluster: east, way: "manager-initiated: a kubeconfig Secret", namespace: framework.Workspace, since: since,
 		is: func(c *fleet.Cluster) bool { return c.Name == east },
 	})
 }
@@ -57,32 +44,17 @@ func (d *demo) joinEast(ctx context.Context) error {
 // joinWest does what two admins do: one makes a token on the hub, the other installs the agent's chart
 // with the token's values. The hub never reaches west.
 func (d *demo) joinWest(ctx context.Context) error {
-	const token = "west"
-	if err := d.hub.Create(ctx, client.Tokens, &fleet.ClusterRegistrationToken{
-		ObjectMeta: metav1.ObjectMeta{Namespace: workspace, Name: token},
-		Spec:       fleet.ClusterRegistrationTokenSpec{TTL: &metav1.Duration{Duration: 24 * time.Hour}},
-	}); err != nil {
-		return err
-	}
-	secret, err := client.Until(ctx, client.Await{
-		From: d.hub.Kube.CoreV1().RESTClient(), Resource: "secrets", Namespace: workspace, Name: token, For: "the token's values", Within: time.Minute,
-	}, func(secret *corev1.Secret) bool { return secret.Type == handshake.SecretTypeValues })
-	if err != nil {
-		return err
-	}
-	values, err := helm.ParseValues(secret.Data[handshake.ValuesKey])
+	values, err := d.world.TokenValues(ctx, west)
 	if err != nil {
 		return err
 	}
 	values["labels"] = map[string]any{"env": "prod"}
 	since := now()
-	if err := (helm.Release{
-		Config: d.plane.Cluster(west).Config(), Chart: "fleet-agent", Name: "fleet-agent", Namespace: names.SystemNamespace, Values: values,
-	}).Install(ctx); err != nil {
+	if err := d.world.InstallAgent(ctx, west, values); err != nil {
 		return err
 	}
 	return d.awaitHeartbeat(ctx, joining{
-		cluster: west, way: "agent-initiated: helm install fleet-agent", namespace: workspace, since: since,
+		cluster: west, way: "agent-initiated: helm install fleet-agent", namespace: framework.Workspace, since: since,
 		is: func(c *fleet.Cluster) bool { return c.Name != east },
 	})
 }
@@ -97,7 +69,7 @@ type joining struct {
 // awaitHeartbeat waits until the hub has accepted a heartbeat of the cluster, and adds its row.
 func (d *demo) awaitHeartbeat(ctx context.Context, j joining) error {
 	cluster, err := client.Until(ctx, client.Await{
-		From: d.hub.Fleet, Resource: client.Clusters, Namespace: j.namespace, For: "the first heartbeat of " + j.cluster, Within: 2 * time.Minute,
+		From: d.world.Hub.Fleet, Resource: client.Clusters, Namespace: j.namespace, For: "the first heartbeat of " + j.cluster, Within: 2 * time.Minute,
 	}, func(c *fleet.Cluster) bool { return j.is(c) && !c.Status.Agent.LastSeen.IsZero() })
 	if err != nil {
 		return err

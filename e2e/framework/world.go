@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"time"
@@ -35,22 +36,37 @@ type World struct {
 	// Hub reaches the hub as an admin.
 	Hub *client.Client
 
-	binaries string
-	admins   map[string]*client.Client
+	built  string // folder of the binaries that Start has built; empty if it has not
+	admins map[string]*client.Client
 }
 
-// Start builds the product, starts the planes and installs both charts of the hub. Progress may be nil.
-func Start(ctx context.Context, progress func(string, ...any), downstreams ...string) (*World, error) {
-	folder, err := os.MkdirTemp("", "fleet-e2e-")
-	if err != nil {
-		return nil, err
+// Options of Start.
+type Options struct {
+	// Downstreams are the clusters beside the hub.
+	Downstreams []string
+	// Binaries are the product's executables by name; nil builds them.
+	Binaries map[string]string
+	// Progress receives a line for what takes long; nil drops it.
+	Progress func(format string, args ...any)
+}
+
+// Start builds the product where it has to, and starts the planes; on the hub are the CRDs, and else
+// nothing (InstallHub).
+func Start(ctx context.Context, o Options) (*World, error) {
+	w := &World{admins: map[string]*client.Client{}}
+	if o.Binaries == nil {
+		var err error
+		if w.built, err = os.MkdirTemp("", "fleet-e2e-"); err != nil {
+			return nil, err
+		}
+		if o.Binaries, err = Build(ctx, w.built); err != nil {
+			return nil, errors.Join(err, w.Stop())
+		}
 	}
-	w := &World{binaries: folder, admins: map[string]*client.Client{}}
-	binaries, err := Build(ctx, folder)
-	if err != nil {
-		return nil, errors.Join(err, w.Stop())
-	}
-	w.Plane, err = plane.Start(ctx, plane.Options{Downstreams: downstreams, Binaries: binaries, Progress: progress, BeforeControllers: installCRDs})
+	var err error
+	w.Plane, err = plane.Start(ctx, plane.Options{
+		Downstreams: o.Downstreams, Binaries: o.Binaries, Progress: o.Progress, BeforeControllers: installCRDs,
+	})
 	if err != nil {
 		return nil, errors.Join(err, w.Stop())
 	}
@@ -60,9 +76,6 @@ func Start(ctx context.Context, progress func(string, ...any), downstreams ...st
 		}
 	}
 	w.Hub = w.admins[plane.HubName]
-	if err := w.installHub(ctx); err != nil {
-		return nil, errors.Join(err, w.Stop())
-	}
 	return w, nil
 }
 
@@ -72,7 +85,10 @@ func (w *World) Stop() error {
 	if w.Plane != nil {
 		err = w.Plane.Stop()
 	}
-	return errors.Join(err, os.RemoveAll(w.binaries))
+	if w.built != "" {
+		err = errors.Join(err, os.RemoveAll(w.built))
+	}
+	return err
 }
 
 // On reaches a downstream cluster as an admin.
@@ -90,6 +106,8 @@ func Build(ctx context.Context, folder string) (map[string]string, error) {
 	return binaries, nil
 }
 
+// installCRDs runs before the hub's controller-manager: its garbage collector learns of later CRDs only
+// every half minute.
 func installCRDs(ctx context.Context, cluster *plane.Cluster) error {
 	if cluster.Name != plane.HubName {
 		return nil
@@ -97,15 +115,16 @@ func installCRDs(ctx context.Context, cluster *plane.Cluster) error {
 	return helm.Release{Config: cluster.Config(), Chart: "fleet-crd", Name: "fleet-crd", Namespace: names.SystemNamespace}.Install(ctx)
 }
 
-func (w *World) installHub(ctx context.Context) error {
+// InstallHub is `helm install fleet` on the hub, with these values beside the hub's address; and the
+// workspace for clusters that join.
+func (w *World) InstallHub(ctx context.Context, values map[string]any) error {
 	if err := w.Hub.EnsureNamespace(ctx, Workspace); err != nil {
 		return err
 	}
 	hub := w.Plane.Hub
-	return helm.Release{
-		Config: hub.Config(), Chart: "fleet", Name: "fleet", Namespace: names.SystemNamespace,
-		Values: map[string]any{"apiServerURL": hub.URL, "apiServerCA": string(hub.CA), "agentCheckinInterval": checkin},
-	}.Install(ctx)
+	all := map[string]any{"apiServerURL": hub.URL, "apiServerCA": string(hub.CA)}
+	maps.Copy(all, values)
+	return helm.Release{Config: hub.Config(), Chart: "fleet", Name: "fleet", Namespace: names.SystemNamespace, Values: all}.Install(ctx)
 }
 
 // Import does what an admin does who has a kubeconfig of a cluster: a Secret, and a Cluster that names it.
@@ -140,12 +159,8 @@ func (w *World) TokenValues(ctx context.Context, token string) (map[string]any, 
 	return helm.ParseValues(secret.Data[handshake.ValuesKey])
 }
 
-// checkin is the time between two heartbeats of the stories' agents.
-const checkin = "5s"
-
 // InstallAgent is `helm upgrade --install fleet-agent` on a downstream cluster.
 func (w *World) InstallAgent(ctx context.Context, cluster string, values map[string]any) error {
-	values["agentCheckinInterval"] = checkin
 	return helm.Release{
 		Config: w.Cluster(cluster).Config(), Chart: "fleet-agent", Name: names.Agent, Namespace: names.SystemNamespace, Values: values,
 	}.Install(ctx)

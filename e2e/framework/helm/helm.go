@@ -6,15 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"path"
-	"strings"
 	"time"
 
 	"helm.sh/helm/v3/pkg/action"
 	"helm.sh/helm/v3/pkg/chart"
-	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/storage/driver"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/discovery"
@@ -26,6 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fleet-hub/fleet/charts"
+	"github.com/fleet-hub/fleet/internal/agentchart"
 )
 
 // Release is one chart of this repository in one cluster.
@@ -47,7 +45,7 @@ func (r Release) Install(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	loaded, err := load(r.Chart)
+	loaded, err := agentchart.Load(charts.FS, r.Chart)
 	if err != nil {
 		return err
 	}
@@ -106,30 +104,6 @@ func ParseValues(document []byte) (map[string]any, error) {
 		return nil, fmt.Errorf("reading chart values: %w", err)
 	}
 	return values, nil
-}
-
-// load reads a chart from the files embedded in this repository.
-func load(name string) (*chart.Chart, error) {
-	var files []*loader.BufferedFile
-	err := fs.WalkDir(charts.FS, name, func(file string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		content, err := fs.ReadFile(charts.FS, file)
-		if err != nil {
-			return err
-		}
-		files = append(files, &loader.BufferedFile{Name: strings.TrimPrefix(path.Clean(file), name+"/"), Data: content})
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("reading chart %s: %w", name, err)
-	}
-	loaded, err := loader.LoadFiles(files)
-	if err != nil {
-		return nil, fmt.Errorf("loading chart %s: %w", name, err)
-	}
-	return loaded, nil
 }
 
 // getter gives Helm its clients from a rest.Config instead of a kubeconfig file.
