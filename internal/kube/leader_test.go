@@ -150,10 +150,14 @@ func TestLeadHandsOver(t *testing.T) {
 	default:
 	}
 	cancel()
-	<-firstEnded
+	if err := <-firstEnded; err != nil {
+		t.Error(err)
+	}
 	<-secondBegan
 	cancelSecond()
-	<-secondEnded
+	if err := <-secondEnded; err != nil {
+		t.Error(err)
+	}
 	if got := l.history(); got != "one  two " {
 		t.Errorf("the lease went %q", got)
 	}
