@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
@@ -37,7 +38,7 @@ func goldenOf(t *testing.T, name string) *golden {
 	t.Helper()
 	g := &golden{path: filepath.Join("testdata", name+".golden"), sections: map[string]string{}, told: map[string]bool{}}
 	content, err := os.ReadFile(g.path)
-	if err != nil && !(*update && os.IsNotExist(err)) {
+	if err != nil && (!*update || !os.IsNotExist(err)) {
 		t.Fatal(err)
 	}
 	for _, section := range strings.Split("\n"+string(content), "\n"+sectionHead)[1:] {

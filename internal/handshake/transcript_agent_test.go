@@ -192,6 +192,6 @@ func (a *agent) heartbeat() {
 		a.w.t.Error("an agent may do more than speak for its own Cluster")
 	}
 	a.beat = a.w.now
-	cluster.Status.Agent = fleet.AgentStatus{LastSeen: seconds(a.w.now), Namespace: a.namespace}
+	cluster.Status.Agent = fleet.AgentStatus{LastSeen: metav1.Time{Time: a.w.now}, Namespace: a.namespace}
 	a.w.put(onHub, cluster)
 }

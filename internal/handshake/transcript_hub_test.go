@@ -2,9 +2,7 @@ package handshake_test
 
 import (
 	"slices"
-	"time"
 
-	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -167,98 +165,6 @@ func (w *world) install(where, namespace string, bootstrap *handshake.Bootstrap,
 	w.put(where, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: handshake.AgentName}})
 }
 
-func (w *world) grant(at place) bool {
-	request := find[fleet.ClusterRegistration](w, onHub, at.namespace, at.name)
-	if request == nil {
-		return w.do("grant", "Gone", func() { w.revoke(at) })
-	}
-	in := w.grantInput(request)
-	out := ask(w, handshake.Grant, in)
-	if out.Stage == handshake.GrantLeaving {
-		return w.do("grant", string(out.Stage), func() { w.revoke(at) })
-	}
-	writes := []func(){func() {
-		if out.CreateCluster != nil {
-			w.put(onHub, out.CreateCluster)
-		}
-		if out.Own != nil {
-			request.OwnerReferences = []metav1.OwnerReference{out.Own.Owner}
-			request.Annotations = map[string]string{fleet.AnnotationLastSeenAtGrant: out.Own.LastSeen}
-			w.put(onHub, request)
-		}
-	}, func() {
-		if len(out.Children) > 0 {
-			w.apply(at, out.Children)
-		}
-		for _, o := range out.Reader {
-			w.put(onHub, o.(object))
-		}
-	}, func() {
-		if out.Mint != nil {
-			out.Credential.Token = w.mint(out.Mint)
-			w.put(onHub, handshake.CredentialSecret(request, in.Namespaces.Registration, out.Credential))
-		}
-	}, func() {
-		for _, name := range out.Superseded {
-			w.remove(place{onHub, "ClusterRegistration", at.namespace, name})
-		}
-	}, func() {
-		if out.ClusterName != "" {
-			request.Status.ClusterName = out.ClusterName
-		}
-		request.Status.Granted = out.Granted
-		if out.Granted {
-			fleet.SetCondition(&request.Status.Conditions, w.now, genericcondition.GenericCondition{Type: fleet.ConditionGranted, Status: corev1.ConditionTrue})
-		}
-		w.put(onHub, request)
-	}}
-	return w.do("grant", string(out.Stage), writes...)
-}
-
-func (w *world) grantInput(request *fleet.ClusterRegistration) handshake.GrantInput {
-	workspace := request.Namespace
-	in := handshake.GrantInput{
-		Now: w.now, Request: request, Namespaces: hubNamespaces(),
-		Derived: find[fleet.Cluster](w, onHub, workspace, names.Cluster(request.Spec.ClientID)),
-		Named:   find[fleet.Cluster](w, onHub, workspace, request.Status.ClusterName),
-		Asked:   find[fleet.ClusterRegistrationToken](w, onHub, workspace, request.Labels[fleet.LabelRegistrationToken]),
-		Credential: find[corev1.Secret](w, onHub, hubNamespaces().Registration,
-			names.CredentialSecret(request.Spec.ClientID, request.Spec.ClientRandom)),
-	}
-	for _, cluster := range list[fleet.Cluster](w, onHub) {
-		if cluster.Namespace == workspace && cluster.Spec.ClientID == request.Spec.ClientID {
-			in.Clusters = append(in.Clusters, cluster)
-		}
-	}
-	for _, other := range list[fleet.ClusterRegistration](w, onHub) {
-		if other.Namespace == workspace && other.Spec.ClientID == request.Spec.ClientID {
-			in.Others = append(in.Others, other)
-		}
-	}
-	cluster := handshake.ClusterOf(in)
-	if cluster == nil {
-		return in
-	}
-	account := names.RequestAccount(request.Name, string(request.UID))
-	in.Account = find[corev1.ServiceAccount](w, onHub, cluster.Status.Namespace, account)
-	in.Imported = find[fleet.ClusterRegistrationToken](w, onHub, workspace, names.ImportToken(cluster.Name))
-	in.RightsExist = find[rbacv1.Role](w, onHub, workspace, request.Name) != nil &&
-		find[rbacv1.RoleBinding](w, onHub, workspace, request.Name) != nil &&
-		find[rbacv1.RoleBinding](w, onHub, cluster.Status.Namespace, request.Name) != nil &&
-		find[rbacv1.ClusterRoleBinding](w, onHub, "", request.Name+"-content") != nil
-	return in
-}
-
-// revoke takes everything of a request: its set, its credential and what makes that readable.
-func (w *world) revoke(request place) {
-	w.apply(request, nil)
-	for _, at := range w.places() {
-		if w.objects[at].GetAnnotations()[fleet.AnnotationClusterRegistration] == request.name && at.namespace == hubNamespaces().Registration {
-			w.remove(at)
-		}
-	}
-}
-
 // expiry ends credentials that nobody has fetched in time.
 func (w *world) expiry() bool {
 	return w.do("expiry", "Expired", func() {
@@ -290,58 +196,3 @@ func (w *world) garbage() bool {
 		}
 	})
 }
-
-// accountOf is the account of a bearer token that works, nil for one that does not.
-func (w *world) accountOf(bearer string) *corev1.ServiceAccount {
-	parsed, err := handshake.ParseAccountToken(bearer)
-	if err != nil || !parsed.Expires.IsZero() && !parsed.Expires.After(w.now) {
-		return nil
-	}
-	for _, account := range list[corev1.ServiceAccount](w, onHub) {
-		if string(account.UID) == parsed.AccountUID {
-			return account
-		}
-	}
-	return nil
-}
-
-// may is the API server's decision: whether a bearer token allows a verb on an object.
-func (w *world) may(bearer, verb, resource, namespace, name string) bool {
-	account := w.accountOf(bearer)
-	if account == nil {
-		return false
-	}
-	for _, binding := range list[rbacv1.RoleBinding](w, onHub) {
-		if binding.Namespace != namespace || !slices.ContainsFunc(binding.Subjects, func(s rbacv1.Subject) bool {
-			return s.Kind == "ServiceAccount" && s.Namespace == account.Namespace && s.Name == account.Name
-		}) {
-			continue
-		}
-		rules := clusterRole(binding.RoleRef.Name)
-		if binding.RoleRef.Kind == "Role" {
-			role := find[rbacv1.Role](w, onHub, namespace, binding.RoleRef.Name)
-			if role == nil {
-				continue
-			}
-			rules = role.Rules
-		}
-		if slices.ContainsFunc(rules, func(rule rbacv1.PolicyRule) bool {
-			named := len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, name)
-			return named && slices.Contains(rule.Verbs, verb) && slices.Contains(rule.Resources, resource)
-		}) {
-			return true
-		}
-	}
-	return false
-}
-
-// clusterRole are the rules of the ClusterRoles that come with the hub, as far as a transcript needs them.
-func clusterRole(name string) []rbacv1.PolicyRule {
-	if name != names.BundleDeploymentRole {
-		return nil
-	}
-	return []rbacv1.PolicyRule{{Resources: []string{"bundledeployments"}, Verbs: []string{"get", "list", "watch"}}}
-}
-
-// seconds is a time as a heartbeat has it.
-func seconds(t time.Time) metav1.Time { return metav1.Time{Time: t.Truncate(time.Second)} }
