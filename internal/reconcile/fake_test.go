@@ -3,6 +3,7 @@ package reconcile
 import (
 	"encoding/json"
 	"fmt"
+	"sync"
 	"testing"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -16,6 +17,7 @@ import (
 
 // server is an API server that knows one rule, that of names, and writes down what it is asked for.
 type server struct {
+	mu       sync.Mutex
 	objects  map[string]Object
 	requests []string
 	// fail answers a request, written like in requests but without its body, with an error.
@@ -57,6 +59,8 @@ func (c *fakeClient[T]) id(namespace, name string) string {
 }
 
 func (c *fakeClient[T]) Create(obj T) (T, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if err := c.note("create", c.gvk.Kind, keyOf(obj).String(), ""); err != nil {
 		return obj, err
 	}
@@ -69,6 +73,8 @@ func (c *fakeClient[T]) Create(obj T) (T, error) {
 }
 
 func (c *fakeClient[T]) Get(namespace, name string, _ metav1.GetOptions) (T, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	var none T
 	if err := c.note("get", c.gvk.Kind, types.NamespacedName{Namespace: namespace, Name: name}.String(), ""); err != nil {
 		return none, err
@@ -81,6 +87,8 @@ func (c *fakeClient[T]) Get(namespace, name string, _ metav1.GetOptions) (T, err
 }
 
 func (c *fakeClient[T]) Patch(namespace, name string, pt types.PatchType, data []byte, subresources ...string) (T, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	var none T
 	if c.interfere != nil {
 		c.interfere()
@@ -135,6 +143,8 @@ func (c *fakeClient[T]) merge(found Object, data []byte) (T, error) {
 }
 
 func (c *fakeClient[T]) Delete(namespace, name string, options *metav1.DeleteOptions) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	body := string(*options.PropagationPolicy)
 	if options.Preconditions != nil {
 		body += " uid " + string(*options.Preconditions.UID)

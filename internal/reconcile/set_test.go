@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -335,6 +336,23 @@ func TestApplyTriesAllAndThenDeletesNothing(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	want := []string{"create ServiceAccount fleet-default/a", "create Secret fleet-default/s"}
+	if diff := cmp.Diff(want, w.requests); diff != "" {
+		t.Errorf("the requests differ (-want +got):\n%s", diff)
+	}
+}
+
+func TestInWaves(t *testing.T) {
+	w := newWorld()
+	w.fail["create ServiceAccount fleet-default/a"] = errors.New("quota")
+	err := w.set.InWaves().Apply(owner(), binding("r"), account(), role("get"), secret("v"))
+	if err == nil || err.Error() != "ServiceAccount fleet-default/a: quota" {
+		t.Errorf("error %v", err)
+	}
+	want := []string{
+		"create Role fleet-default/r", "create Secret fleet-default/s", "create ServiceAccount fleet-default/a",
+		"create RoleBinding fleet-default/b", // last, though it was named first
+	}
+	slices.Sort(w.requests[:3]) // these go at the same time
 	if diff := cmp.Diff(want, w.requests); diff != "" {
 		t.Errorf("the requests differ (-want +got):\n%s", diff)
 	}
