@@ -32,6 +32,10 @@ type Controller struct {
 	Identity string
 	// TTLRequired refuses registration tokens without a time to live.
 	TTLRequired bool
+	// AllowInsecureKubeconfigs accepts insecure-skip-tls-verify in the kubeconfigs of Clusters: whoever sits between
+	// the hub and such a cluster can read the kubeconfig's credential. Variable
+	// FLEET_ALLOW_INSECURE_KUBECONFIGS, this implementation's own.
+	AllowInsecureKubeconfigs bool
 	// Agent is what imported agents are started with.
 	Agent AgentSettings
 }
@@ -71,6 +75,7 @@ func (c *Controller) Complete(flags *pflag.FlagSet, environment Environment) err
 	c.Election = r.election()
 	c.Identity = r.text("POD_NAME", r.hostname())
 	c.TTLRequired = r.boolean("FLEET_REGISTRATION_TOKEN_TTL_REQUIRED")
+	c.AllowInsecureKubeconfigs = r.boolean("FLEET_ALLOW_INSECURE_KUBECONFIGS")
 	c.Agent = AgentSettings{
 		Replicas:       int32(r.count("FLEET_AGENT_REPLICA_COUNT", 1, 0)), //nolint:gosec // parsed as 32 bits
 		LeaseDuration:  r.durationText("FLEET_AGENT_ELECTION_LEASE_DURATION", "30s"),

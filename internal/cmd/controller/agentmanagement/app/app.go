@@ -49,7 +49,7 @@ type Options struct {
 	// Log must not be nil. Clock nil is the real one.
 	Log   *slog.Logger
 	Clock func() time.Time
-	// Dial replaces the way to downstream clusters in tests. Nil: Dial of this package.
+	// Dial replaces the way to downstream clusters in tests. Nil: Dialer.
 	Dial DialFunc
 }
 
@@ -132,7 +132,7 @@ func New(ctx context.Context, o Options) (*Context, error) {
 		o.Clock = time.Now //nolint:forbidigo // the one place where the controllers' clock is made
 	}
 	if o.Dial == nil {
-		o.Dial = Dial
+		o.Dial = Dialer(o.Env.AllowInsecureKubeconfigs)
 	}
 	client, err := kubernetes.NewForConfig(o.Own.Config)
 	if err != nil {
@@ -166,17 +166,19 @@ func New(ctx context.Context, o Options) (*Context, error) {
 	return a, nil
 }
 
-// Dial is the way to downstream clusters outside of tests.
-func Dial(ctx context.Context, kubeconfig []byte, tlsMode string) (Downstream, error) {
-	cfg, err := kube.SafeConfig(kubeconfig)
-	if err != nil {
-		return nil, err
+// Dialer is the way to downstream clusters outside of tests.
+func Dialer(allowInsecure bool) DialFunc {
+	return func(ctx context.Context, kubeconfig []byte, tlsMode string) (Downstream, error) {
+		cfg, err := kube.SafeConfig(kubeconfig, kube.AllowInsecure(allowInsecure))
+		if err != nil {
+			return nil, err
+		}
+		cfg, err = kube.WithTLSMode(ctx, cfg, tlsMode)
+		if err != nil {
+			return nil, err
+		}
+		return kube.NewDownstream(cfg)
 	}
-	cfg, err = kube.WithTLSMode(ctx, cfg, tlsMode)
-	if err != nil {
-		return nil, err
-	}
-	return kube.NewDownstream(cfg)
 }
 
 // KubeconfigSecret is where the Cluster's kubeconfig is, whether or not that is allowed; the zero value for a

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -348,21 +347,28 @@ func TestIndexes(t *testing.T) {
 	}
 }
 
-func TestDial(t *testing.T) {
-	const good = `{"apiVersion":"v1","kind":"Config","current-context":"x","contexts":[{"name":"x","context":{"cluster":"c","user":"u"}}],` +
-		`"clusters":[{"name":"c","cluster":{"server":"https://127.0.0.1:1","certificate-authority-data":"%s"}}],"users":[{"name":"u","user":{"token":"t"}}]}`
+func TestDialer(t *testing.T) {
+	kubeconfig := func(cluster string) string {
+		return `{"apiVersion":"v1","kind":"Config","current-context":"x","contexts":[{"name":"x","context":{"cluster":"c","user":"u"}}],` +
+			`"clusters":[{"name":"c","cluster":{"server":"https://127.0.0.1:1"` + cluster + `}}],"users":[{"name":"u","user":{"token":"t"}}]}`
+	}
+	insecure := kubeconfig(`,"insecure-skip-tls-verify":true`)
 	tests := map[string]struct {
 		kubeconfig, mode string
+		allow            bool
 		want             error
 	}{
-		"a usable one":                     {kubeconfig: fmt.Sprintf(good, ""), mode: "system-store"},
-		"one that is none":                 {kubeconfig: "{", mode: "strict", want: kube.ErrKubeconfigMalformed},
-		"a mode that is none":              {kubeconfig: fmt.Sprintf(good, "Y2E="), mode: "", want: kube.ErrUnknownTLSMode},
-		"strict without anything to trust": {kubeconfig: fmt.Sprintf(good, ""), mode: "strict", want: kube.ErrNoCA},
+		"a usable one":                           {kubeconfig: kubeconfig(""), mode: "system-store"},
+		"one that is none":                       {kubeconfig: "{", mode: "strict", want: kube.ErrKubeconfigMalformed},
+		"a mode that is none":                    {kubeconfig: kubeconfig(`,"certificate-authority-data":"Y2E="`), mode: "", want: kube.ErrUnknownTLSMode},
+		"strict without anything to trust":       {kubeconfig: kubeconfig(""), mode: "strict", want: kube.ErrNoCA},
+		"one that verifies nothing":              {kubeconfig: insecure, mode: "system-store", want: kube.ErrKubeconfigInsecure},
+		"one that verifies nothing, as allowed":  {kubeconfig: insecure, mode: "system-store", allow: true},
+		"strict and verifying nothing is absurd": {kubeconfig: insecure, mode: "strict", allow: true, want: kube.ErrNoCA},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			d, err := Dial(t.Context(), []byte(test.kubeconfig), test.mode)
+			d, err := Dialer(test.allow)(t.Context(), []byte(test.kubeconfig), test.mode)
 			if !errors.Is(err, test.want) {
 				t.Fatalf("got %v, want %v", err, test.want)
 			}
