@@ -11,13 +11,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// locate finds the revision named in a status in Helm's history, and reports whether it is there. The
-// history is read once; after that it is believed while all its objects are there.
+// locate finds the revision named in a status in Helm's history, and reports whether it is there and nothing came
+// after it. The history is read once; after that it is believed while all its objects are there.
 func (d *deployer) locate(ctx context.Context, bd *fleet.BundleDeployment, r *record, release string) (bool, error) {
 	key, number, ok := parseRelease(release)
 	if !ok {
@@ -38,6 +39,9 @@ func (d *deployer) locate(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	if r.tracking != nil && r.tracking.release == release {
 		return true, nil
 	}
+	if last, err := d.isLast(ctx, key, number); !last || err != nil {
+		return false, err // an operation that failed or was cut off: what it left has to be put right
+	}
 	stored, err := decodeRelease(secret)
 	if err != nil {
 		return false, nil //nolint:nilerr // one that cannot be read is as good as none: it is made again
@@ -52,6 +56,21 @@ func (d *deployer) locate(ctx context.Context, bd *fleet.BundleDeployment, r *re
 		made.Refs = append(made.Refs, refOf(info))
 	}
 	return true, d.track(bd, r, release, made)
+}
+
+// isLast reports whether no revision of a release is later than the given one.
+func (d *deployer) isLast(ctx context.Context, key releaseKey, number int) (bool, error) {
+	secrets := d.metadata.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"})
+	selector := labels.Set{labelOwner: ownerHelm, labelName: key.Name}.AsSelector().String()
+	list, err := secrets.Namespace(key.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return false, fmt.Errorf("looking for revisions of release %s: %w", key, err)
+	}
+	newest := map[releaseKey]revisionSecret{}
+	for i := range list.Items {
+		note(newest, &list.Items[i])
+	}
+	return newest[key].number <= number, nil
 }
 
 // doubtful means that something is missing: the whole release may be gone.

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"helm.sh/helm/v3/pkg/kube"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -31,9 +32,13 @@ const (
 // left over from failed revisions, that target does not have are deleted.
 func (c *objectClient) Update(original, target kube.ResourceList, force bool) (*kube.Result, error) {
 	result := &kube.Result{}
+	former, err := c.formerLists(original)
+	if err != nil {
+		return result, err
+	}
 	var mu sync.Mutex
-	err := inBatches(target, func(info *resource.Info) error {
-		created, err := c.update(original.Get(info), info, force)
+	err = inBatches(target, func(info *resource.Info) error {
+		created, err := c.update(former, info, force)
 		mu.Lock()
 		defer mu.Unlock()
 		if created {
@@ -46,17 +51,26 @@ func (c *objectClient) Update(original, target kube.ResourceList, force bool) (*
 	if err != nil {
 		return result, err
 	}
-	surplus := original.Difference(target)
-	for _, number := range c.leftovers {
-		more, err := c.Build(strings.NewReader(c.old[number]), false)
-		if err != nil {
-			return result, err
-		}
-		surplus = append(surplus, more.Difference(target).Difference(surplus)...)
+	var surplus kube.ResourceList
+	for _, list := range former {
+		surplus = append(surplus, list.Difference(target).Difference(surplus)...)
 	}
 	deleted, errs := c.deleteAll(surplus, metav1.DeletePropagationBackground, c.mayDelete)
 	result.Deleted = deleted.Deleted
 	return result, errors.Join(errs...)
+}
+
+// formerLists are the objects of the revision an upgrade starts from, and of those that failed since.
+func (c *objectClient) formerLists(original kube.ResourceList) ([]kube.ResourceList, error) {
+	lists := []kube.ResourceList{original}
+	for _, number := range c.leftovers {
+		list, err := c.Build(strings.NewReader(c.old[number]), false)
+		if err != nil {
+			return nil, err
+		}
+		lists = append(lists, list)
+	}
+	return lists, nil
 }
 
 // UpdateThreeWayMerge implements kube.InterfaceThreeWayMerge. Update merges three ways already.
@@ -64,8 +78,8 @@ func (c *objectClient) UpdateThreeWayMerge(original, target kube.ResourceList, f
 	return c.Update(original, target, force)
 }
 
-// update brings one object to what target says. original is what the release last made of it, nil if nothing.
-func (c *objectClient) update(original, target *resource.Info, force bool) (created bool, err error) {
+// update brings one object to what target says. What former revisions made of it, and it should no longer have, goes.
+func (c *objectClient) update(former []kube.ResourceList, target *resource.Info, force bool) (created bool, err error) {
 	live, err := c.helper(target).Get(target.Namespace, target.Name)
 	if apierrors.IsNotFound(err) {
 		return true, c.create(target)
@@ -77,19 +91,34 @@ func (c *objectClient) update(original, target *resource.Info, force bool) (crea
 		answer, err := c.helper(target).Replace(target.Namespace, target.Name, true, target.Object)
 		return false, c.took(target, answer, err)
 	}
-	before := live
-	if original != nil {
-		before = original.Object
+	for _, before := range versionsOf(target, former) {
+		patchType, patch, err := threeWayPatch(before, target, live)
+		if err != nil {
+			return false, fmt.Errorf("comparing %s: %w", describeInfo(target), err)
+		}
+		if string(patch) == "{}" {
+			continue
+		}
+		if live, err = c.helper(target).Patch(target.Namespace, target.Name, patchType, patch, nil); err != nil {
+			return false, c.took(target, nil, err)
+		}
 	}
-	patchType, patch, err := threeWayPatch(before, target, live)
-	if err != nil {
-		return false, fmt.Errorf("comparing %s: %w", describeInfo(target), err)
+	return false, c.took(target, live, nil)
+}
+
+// versionsOf are what former revisions made of an object. If they did not have it, only target counts: nothing that
+// somebody else put there goes.
+func versionsOf(target *resource.Info, former []kube.ResourceList) []runtime.Object {
+	var versions []runtime.Object
+	for _, list := range former {
+		if found := list.Get(target); found != nil {
+			versions = append(versions, found.Object)
+		}
 	}
-	if string(patch) == "{}" {
-		return false, c.took(target, live, nil)
+	if len(versions) == 0 {
+		return []runtime.Object{target.Object}
 	}
-	answer, err := c.helper(target).Patch(target.Namespace, target.Name, patchType, patch, nil)
-	return false, c.took(target, answer, err)
+	return versions
 }
 
 // took notes what the API server made of an object.

@@ -45,6 +45,7 @@ func (d *deployer) reconcile(ctx context.Context, name string) error {
 	}
 	later := d.outcome(bd, r, status, guarded(func() error { return d.advance(ctx, bd, r, status) }))
 	watchErr := d.monitor(ctx, bd, r, status)
+	d.repairOwn(bd, status)
 	reportErr := d.report(ctx, bd, r, status)
 	return errors.Join(later, watchErr, reportErr)
 }

@@ -34,12 +34,14 @@ func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	if err != nil {
 		return confidential.wrap(classify(err))
 	}
-	// From here on there may be a release, whatever becomes of the attempt.
+	// From here on there may be a release, and the one there was may not be what is there, whatever becomes of
+	// the attempt.
 	d.inventory.add(bd.Name, key)
+	r.tracking = nil
 	marks := setFor(bd.Name, d.Scope)
 	made, err := d.releaser.install(ctx, installation{
 		Release: key, Package: bundle, Options: &bd.Spec.Options, Force: replaces(bd), Values: values,
-		Identity: who, Set: marks, Stale: d.inventory.except(bd.Name, key),
+		Identity: who, Set: marks, Stale: d.inventory.except(bd.Name, key), Superseded: d.superseded(bd),
 	})
 	if err != nil {
 		return confidential.wrap(classify(err))
@@ -53,13 +55,13 @@ func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	return nil
 }
 
-// finish does what comes after a release is in place, unless this process has done it: the namespace gets its
-// labels, and releases under former names go.
+// finish does what comes after a release is in place, unless this process has done it and nothing came up since:
+// the namespace gets its labels, and releases under former names go.
 func (d *deployer) finish(ctx context.Context, bd *fleet.BundleDeployment, r *record) error {
-	if r.finished {
+	key := releaseFor(bd.Name, &bd.Spec.Options)
+	if r.finished && len(d.inventory.except(bd.Name, key)) == 0 {
 		return nil
 	}
-	key := releaseFor(bd.Name, &bd.Spec.Options)
 	if err := errors.Join(d.markNamespace(ctx, key.Namespace, &bd.Spec.Options), d.removeStale(ctx, bd.Name, key)); err != nil {
 		return err
 	}

@@ -1,0 +1,343 @@
+package deploy
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v3/pkg/release"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/fleet-hub/fleet/internal/agentchart"
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// agentIn are the settings of an agent in a namespace.
+func agentIn(namespace string) handshake.AgentValues {
+	return handshake.AgentValues{
+		Namespace: namespace, Replicas: 1, Image: "fleet-agent:test", ImagePullPolicy: "IfNotPresent", CheckinInterval: "15m0s",
+		BundleDeploymentWorkers: "50", DriftWorkers: "50", LeaseDuration: "30s", RetryPeriod: "10s", RenewDeadline: "25s",
+	}
+}
+
+// agentBundle is the agent's own bundle with these settings.
+func agentBundle(t *testing.T, v handshake.AgentValues) bundle {
+	t.Helper()
+	manifest, err := agentchart.Manifest(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := in(v.Namespace)
+	options.Helm.TakeOwnership = true
+	return bundle{Name: "fleet-agent-east", Files: map[string]string{agentchart.ManifestName: string(manifest)}, Options: options}
+}
+
+// marks are what an import, or a release of the agent's chart, puts on an object.
+type marks struct {
+	labels, annotations map[string]string
+}
+
+func importMarks() marks {
+	return marks{
+		labels:      map[string]string{fleet.LabelSetHash: setFor("fleet-agent", "").Hash},
+		annotations: map[string]string{fleet.AnnotationSetID: names.AgentBootstrap},
+	}
+}
+
+func chartMarks(namespace string) marks {
+	return marks{
+		labels:      map[string]string{"app.kubernetes.io/managed-by": "Helm"},
+		annotations: map[string]string{releaseNameAnnotation: "fleet-agent", releaseNamespaceAnnotation: namespace},
+	}
+}
+
+// resourceOf is what a kind of the agent's is served as, and whether it is in a namespace.
+func resourceOf(kind string) (string, bool) {
+	served := map[string]string{
+		"ClusterRole": "clusterroles", "ClusterRoleBinding": "clusterrolebindings", "ServiceAccount": "serviceaccounts",
+		"Deployment": "deployments", "NetworkPolicy": "networkpolicies", "ConfigMap": "configmaps",
+	}[kind]
+	return served, !strings.HasPrefix(kind, "Cluster")
+}
+
+// clientFor reaches the objects of one kind on east.
+func (l *lab) clientFor(object *unstructured.Unstructured) dynamic.ResourceInterface {
+	served, namespaced := resourceOf(object.GetKind())
+	resource := dynamic.NewForConfigOrDie(l.local).Resource(object.GroupVersionKind().GroupVersion().WithResource(served))
+	if namespaced {
+		return resource.Namespace(object.GetNamespace())
+	}
+	return resource
+}
+
+// install puts an agent's objects on east, by server-side apply as an import does it.
+func (l *lab) install(objects []runtime.Object, m marks) (refs []*unstructured.Unstructured) {
+	l.t.Helper()
+	for _, object := range objects {
+		text, err := json.Marshal(object)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		u := &unstructured.Unstructured{}
+		if err := json.Unmarshal(text, &u.Object); err != nil {
+			l.t.Fatal(err)
+		}
+		delete(u.Object, "status")
+		u.SetLabels(maps.Clone(m.labels))
+		u.SetAnnotations(maps.Clone(m.annotations))
+		if _, err := l.clientFor(u).Apply(l.t.Context(), u.GetName(), u, metav1.ApplyOptions{FieldManager: "test", Force: true}); err != nil {
+			l.t.Fatal(err)
+		}
+		refs = append(refs, u)
+	}
+	return refs
+}
+
+// identities are the UID and everything but metadata and status of objects, by kind and name.
+func (l *lab) identities(refs []*unstructured.Unstructured) map[string]any {
+	l.t.Helper()
+	found := map[string]any{}
+	for _, ref := range refs {
+		live, err := l.clientFor(ref).Get(l.t.Context(), ref.GetName(), metav1.GetOptions{})
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		fields := live.Object
+		fields["metadata"] = live.GetUID()
+		delete(fields, "status")
+		found[ref.GetKind()+" "+ref.GetName()] = fields
+	}
+	return found
+}
+
+func TestAnAgentTakesItselfOverWithoutAChange(t *testing.T) {
+	t.Parallel()
+	tests := map[string]func(namespace string) marks{
+		"after an import":                   func(string) marks { return importMarks() },
+		"after helm install fleet-agent":    chartMarks,
+		"after somebody applied it by hand": func(string) marks { return marks{} },
+	}
+	for name, installed := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, "own-"+strings.Fields(name)[1]+strings.Fields(name)[2])
+			values := agentIn(l.Name)
+			imported := values
+			imported.Config = &config.Agent{ClientID: "client"}
+			objects, err := agentchart.Render(imported)
+			if err != nil {
+				t.Fatal(err)
+			}
+			refs := l.install(objects, installed(l.Name))
+			before := l.identities(refs)
+
+			l.start()
+			l.apply(agentBundle(t, values))
+			l.expectStatus("fleet-agent-east", ready)
+			if diff := cmp.Diff(before, l.identities(refs)); diff != "" {
+				t.Errorf("UIDs and specs (-before +after):\n%s", diff)
+			}
+			for _, ref := range refs {
+				if ref.GetKind() != "ConfigMap" { // no part of the bundle
+					l.expectTakenOver(ref)
+				}
+			}
+			if got := l.revisionsOf(l.Name, "fleet-agent-east"); !slices.Equal(got, []string{"1 deployed"}) {
+				t.Errorf("revisions %q", got)
+			}
+		})
+	}
+}
+
+// expectTakenOver compares the marks of an object with those that were recorded.
+func (l *lab) expectTakenOver(ref *unstructured.Unstructured) {
+	l.t.Helper()
+	live, err := l.clientFor(ref).Get(l.t.Context(), ref.GetName(), metav1.GetOptions{})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	annotations := live.GetAnnotations()
+	delete(annotations, "deployment.kubernetes.io/revision")
+	want := marks{
+		labels: map[string]string{"app.kubernetes.io/managed-by": "Helm", fleet.LabelSetHash: "f399d0b310fbfb28e9667312fdc7a33954e2b8c8"},
+		annotations: map[string]string{
+			releaseNameAnnotation: "fleet-agent-east", releaseNamespaceAnnotation: l.Name, fleet.AnnotationSetID: "fleet-agent-bootstrap",
+		},
+	}
+	if diff := cmp.Diff(want, marks{live.GetLabels(), annotations}, cmp.AllowUnexported(marks{})); diff != "" {
+		l.t.Errorf("marks of %s (-want +got):\n%s", ref.GetKind(), diff)
+	}
+}
+
+func TestAnAgentMissesNothingOfItselfForLong(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "own-repair")
+	l.start()
+	l.apply(agentBundle(t, agentIn(l.Name)))
+	l.expectStatus("fleet-agent-east", ready)
+	policies := l.East.NetworkingV1().NetworkPolicies(l.Name)
+	if err := policies.Delete(t.Context(), "default-allow-all", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	l.eventually(func() string {
+		if _, err := policies.Get(t.Context(), "default-allow-all", metav1.GetOptions{}); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	bd := l.expectStatus("fleet-agent-east", ready)
+	if !strings.HasSuffix(bd.Status.Release, ":2") {
+		t.Errorf("release %s", bd.Status.Release)
+	}
+	// Labels are how it is recognised.
+	account, err := l.East.CoreV1().ServiceAccounts(l.Name).Get(t.Context(), "fleet-agent", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	account.Labels = nil
+	if _, err := l.East.CoreV1().ServiceAccounts(l.Name).Update(t.Context(), account, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	l.eventually(func() string {
+		if bd := l.get("fleet-agent-east"); !strings.HasSuffix(bd.Status.Release, ":3") {
+			return "release " + bd.Status.Release
+		}
+		return ""
+	})
+	l.expectStatus("fleet-agent-east", ready)
+}
+
+func TestOtherBundlesAreNotRepaired(t *testing.T) {
+	t.Parallel()
+	for name, status := range map[string]fleet.BundleDeploymentStatus{
+		"another bundle":        {AppliedDeploymentID: "a", ModifiedStatus: []fleet.ModifiedStatus{{Kind: "ConfigMap"}}},
+		"fleet-agent-fine":      {AppliedDeploymentID: "a"},
+		"fleet-agent-not-there": {AppliedDeploymentID: "b", ModifiedStatus: []fleet.ModifiedStatus{{Kind: "ConfigMap"}}},
+	} {
+		before := status.DeepCopy()
+		bd := &fleet.BundleDeployment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: fleet.BundleDeploymentSpec{DeploymentID: "a"}}
+		new(deployer).repairOwn(bd, &status) // it would need a queue
+		if diff := cmp.Diff(before, &status); diff != "" {
+			t.Errorf("%s (-before +after):\n%s", name, diff)
+		}
+	}
+}
+
+// TestWhatWasCutOffIsPutRightEvenIfItIsNoLongerWanted has a hub that takes a change back that an agent was killed over.
+func TestWhatWasCutOffIsPutRightEvenIfItIsNoLongerWanted(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "own-cut")
+	l.start()
+	values := agentIn(l.Name)
+	l.apply(agentBundle(t, values))
+	before := l.expectStatus("fleet-agent-east", ready)
+	l.halt()
+
+	changed := values
+	changed.Env = []corev1.EnvVar{{Name: "HALF", Value: "done"}}
+	manifest, err := agentchart.Manifest(changed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.store(l.Name, "fleet-agent-east", "fleet-agent-east", 2, release.StatusPendingUpgrade, string(manifest))
+	objects, err := agentchart.Render(changed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.install(objects, importMarks())
+
+	l.start()
+	l.eventually(func() string {
+		if bd := l.get("fleet-agent-east"); !strings.HasSuffix(bd.Status.Release, ":3") {
+			return "release " + bd.Status.Release
+		}
+		return ""
+	})
+	after := l.expectStatus("fleet-agent-east", ready)
+	if after.Spec.DeploymentID != before.Spec.DeploymentID {
+		t.Fatalf("the BundleDeployment was changed: %v", after.Spec)
+	}
+	for _, found := range l.revisionsOf(l.Name, "fleet-agent-east") {
+		if strings.Contains(found, "pending") {
+			t.Errorf("revision %s", found)
+		}
+	}
+	deployment, err := l.East.AppsV1().Deployments(l.Name).Get(t.Context(), "fleet-agent", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, variable := range deployment.Spec.Template.Spec.Containers[0].Env {
+		if variable.Name == "HALF" {
+			t.Error("the half of a change is still there")
+		}
+	}
+}
+
+// TestAnUpgradeThatFailedIsUndoneWhenItIsTakenBack is the same within one process, for any bundle.
+func TestAnUpgradeThatFailedIsUndoneWhenItIsTakenBack(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "own-undo")
+	l.start()
+	files := map[string]string{"a.yaml": configMapYAML}
+	l.apply(bundle{Name: "x", Files: files, Options: in(l.Name)})
+	l.expectStatus("x", ready)
+	// The ConfigMap is changed before the server refuses the Service.
+	l.apply(bundle{Name: "x", Options: in(l.Name), Files: map[string]string{
+		"a.yaml": strings.Replace(configMapYAML, "a: b", "a: half", 1),
+		"b.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: x}\nspec: {ports: [{port: 100000}]}\n",
+	}})
+	l.expectStatus("x", says(fleet.ConditionDeployed, "100000"))
+	l.apply(bundle{Name: "x", Files: files, Options: in(l.Name)})
+	l.expectStatus("x", ready)
+	l.eventually(func() string {
+		found, err := l.East.CoreV1().ConfigMaps(l.Name).Get(t.Context(), "cm", metav1.GetOptions{})
+		if err != nil || found.Data["a"] != "b" {
+			return "the ConfigMap is still as the failed upgrade left it"
+		}
+		return ""
+	})
+}
+
+func TestAnAgentThatIsTakenAwayIsOnlyForgotten(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "own-forget")
+	l.start()
+	l.apply(agentBundle(t, agentIn(l.Name)))
+	l.expectStatus("fleet-agent-east", ready)
+	l.delete("fleet-agent-east")
+	l.expectNoRelease(l.Name, "fleet-agent-east")
+	for name, get := range map[string]func(context.Context) error{
+		"the Deployment": func(ctx context.Context) error {
+			_, err := l.East.AppsV1().Deployments(l.Name).Get(ctx, "fleet-agent", metav1.GetOptions{})
+			return err
+		},
+		"its account": func(ctx context.Context) error {
+			_, err := l.East.CoreV1().ServiceAccounts(l.Name).Get(ctx, "fleet-agent", metav1.GetOptions{})
+			return err
+		},
+		"its role": func(ctx context.Context) error {
+			_, err := l.East.RbacV1().ClusterRoles().Get(ctx, names.SafeConcat(l.Name, "fleet-agent", "role"), metav1.GetOptions{})
+			return err
+		},
+	} {
+		if err := get(t.Context()); apierrors.IsNotFound(err) || err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// And managed again, it is adopted again.
+	l.apply(agentBundle(t, agentIn(l.Name)))
+	l.expectStatus("fleet-agent-east", ready)
+}
