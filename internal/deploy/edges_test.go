@@ -369,3 +369,38 @@ func TestCheckTargetNamespace(t *testing.T) {
 		})
 	}
 }
+
+func TestSuperseded(t *testing.T) {
+	at := func(version, deploymentID string) *fleet.BundleDeployment {
+		return deployment(func(bd *fleet.BundleDeployment) {
+			bd.UID, bd.ResourceVersion, bd.Spec.DeploymentID = "1", version, deploymentID
+		})
+	}
+	tests := map[string]struct {
+		cached *fleet.BundleDeployment
+		want   bool
+	}{
+		"it is what is being deployed":           {at("5", "s-1:a"), false},
+		"it was changed without another state":   {at("7", "s-1:a"), false},
+		"another state is wanted":                {at("7", "s-2:a"), true},
+		"the cache does not know this state yet": {at("3", "s-0:a"), false},
+		"it is gone":                             {nil, true},
+		"it was made anew":                       {deployment(func(bd *fleet.BundleDeployment) { bd.UID = "2" }), true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			h, err := newHub(&rest.Config{}, "cluster-ns")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if test.cached != nil {
+				if err := h.informer.GetStore().Add(test.cached); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := (&deployer{hub: h}).superseded(at("5", "s-1:a"))(); got != test.want {
+				t.Errorf("got %t", got)
+			}
+		})
+	}
+}

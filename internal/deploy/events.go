@@ -60,6 +60,18 @@ func worthALook(old, bd *fleet.BundleDeployment) bool {
 		!equality.Semantic.DeepEqual(old.Spec, bd.Spec)
 }
 
+// superseded returns what tells whether bd is no longer what is wanted: it is gone, or is to be deployed in
+// another state.
+func (d *deployer) superseded(bd *fleet.BundleDeployment) func() bool {
+	return func() bool {
+		cached := d.hub.cached(bd.Name)
+		if cached == nil || cached.UID != bd.UID {
+			return true
+		}
+		return newer(bd, cached).Spec.DeploymentID != bd.Spec.DeploymentID
+	}
+}
+
 // remember notes a release named in a status.
 func (d *deployer) remember(name, release string) {
 	if key, _, ok := parseRelease(release); ok {

@@ -37,8 +37,9 @@ type objectClient struct {
 	old map[int]string
 	// leftovers are revisions in old that failed: their objects go unless the new revision has them.
 	leftovers []int
-	// stopped ends waiting.
-	stopped <-chan struct{}
+	// stopped ends waiting, and so does superseded, which may be nil.
+	stopped    <-chan struct{}
+	superseded func() bool
 
 	mu       sync.Mutex
 	rendered string // the manifest to be installed, once it is known

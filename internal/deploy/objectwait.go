@@ -23,6 +23,9 @@ const (
 	lastLook  = 2 * time.Second
 )
 
+// errSuperseded means that nobody wants any more what is being waited for.
+var errSuperseded = errors.New("given up for a newer state of the bundle")
+
 // errNotReadyInTime carries the words by which such a failure is recognised.
 var errNotReadyInTime = errors.New("timed out waiting for the condition")
 
@@ -42,6 +45,9 @@ func (c *objectClient) wait(list kube.ResourceList, timeout time.Duration, check
 	defer cancel()
 	var notYet string
 	err := wait.PollUntilContextCancel(ctx, waitInterval, true, func(ctx context.Context) (bool, error) {
+		if c.isSuperseded() {
+			return false, errSuperseded
+		}
 		for _, info := range list {
 			ready, err := checker.IsReady(ctx, info)
 			if err != nil || !ready {
@@ -77,13 +83,24 @@ func (c *objectClient) WaitForDelete(list kube.ResourceList, timeout time.Durati
 func (c *objectClient) WatchUntilReady(list kube.ResourceList, timeout time.Duration) error {
 	done := make(chan error, 1)
 	go func() { done <- c.Client.WatchUntilReady(list, timeout) }()
-	select {
-	case err := <-done:
-		return err
-	case <-c.stopped:
-		return errStopped
+	ticker := time.NewTicker(waitInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-c.stopped:
+			return errStopped
+		case <-ticker.C:
+			if c.isSuperseded() {
+				return errSuperseded
+			}
+		}
 	}
 }
+
+// isSuperseded asks whether what is being made is still wanted.
+func (c *objectClient) isSuperseded() bool { return c.superseded != nil && c.superseded() }
 
 // until is a context that ends after a time, or when the agent stops.
 func (c *objectClient) until(timeout time.Duration) (context.Context, context.CancelFunc) {
@@ -101,8 +118,8 @@ func (c *objectClient) until(timeout time.Duration) (context.Context, context.Ca
 // waited tells why waiting ended.
 func (c *objectClient) waited(ctx context.Context, err error, missing string) error {
 	switch {
-	case err == nil:
-		return nil
+	case err == nil, errors.Is(err, errSuperseded):
+		return err
 	case errors.Is(ctx.Err(), context.Canceled):
 		return errStopped
 	}

@@ -45,6 +45,8 @@ type installation struct {
 	Set      set
 	// Stale are releases of the same BundleDeployment under former names: what they own may be taken over.
 	Stale []releaseKey
+	// Superseded tells whether something else is wanted by now: then nothing is waited for any longer.
+	Superseded func() bool
 }
 
 // installed is what an installation left.
@@ -76,7 +78,7 @@ func (r *releaser) install(ctx context.Context, in installation) (*installed, er
 		next = Upgrade
 	}
 	client := newObjectClient(in.Identity, in.Release, r.Stopped)
-	client.old = h.manifests()
+	client.old, client.superseded = h.manifests(), in.Superseded
 	config, err := r.configuration(in, h, client)
 	if err != nil {
 		return nil, err

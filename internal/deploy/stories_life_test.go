@@ -380,3 +380,44 @@ func TestStoppingInTheMiddleOfAnOperationIsRecovered(t *testing.T) {
 		t.Error("what the operation that was cut off made is still there")
 	}
 }
+
+func TestWhatIsNoLongerWantedIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	never := "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: never}\n" +
+		"spec: {accessModes: [ReadWriteOnce], storageClassName: nowhere, resources: {requests: {storage: 1Gi}}}\n"
+	hook := "apiVersion: v1\nkind: Pod\nmetadata: {name: hook, annotations: {helm.sh/hook: pre-install}}\n" +
+		"spec: {nodeName: nowhere, containers: [{name: a, image: b}]}\n"
+	for name, template := range map[string]string{"objects": never, "hooks": hook} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, "superseded-"+name)
+			l.start()
+			files := helloFiles("hi")
+			files["templates/slow.yaml"] = template
+			options := in(l.Name)
+			options.Helm.TimeoutSeconds = 600
+			l.apply(bundle{Name: "x", Files: files, Options: options})
+			l.eventually(func() string {
+				if len(l.revisionsOf(l.Name, "x")) == 0 {
+					return "nothing is being installed"
+				}
+				return ""
+			})
+			l.apply(bundle{Name: "x", Files: helloFiles("salut"), Options: in(l.Name)})
+			l.expectStatus("x", ready)
+		})
+	}
+}
+
+func TestAStaleReleaseOfABundleGoes(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "stale")
+	l.start()
+	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(l.Name)})
+	l.expectStatus("x", ready)
+	l.halt()
+	l.store(l.Name, "former", "x", 1, "deployed", "")
+	l.start()
+	l.expectNoRelease(l.Name, "former")
+	l.expectStatus("x", ready)
+}
