@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 
+	"github.com/fleet-hub/fleet/internal/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -16,6 +17,8 @@ type Selection struct {
 	customisations []choice
 	targets        []choice
 	groups         bool
+	// ofAgent is true for a Bundle with one Cluster's agent: no other Cluster gets it, whatever its targets say.
+	ofAgent bool
 }
 
 type choice struct {
@@ -28,7 +31,7 @@ type choice struct {
 // customise. Without restrictions all are where it goes to. The Bundle must not
 // change while the selection is in use. Errors wrap ErrSelector.
 func NewSelection(bundle *fleet.Bundle) (*Selection, error) {
-	s := &Selection{bundle: bundle}
+	s := &Selection{bundle: bundle, ofAgent: bundle.Annotations[fleet.AnnotationSetID] == names.AgentBundleSet}
 	for i, restriction := range bundle.Spec.TargetRestrictions {
 		matcher, err := NewMatcher(Criteria{
 			ClusterName: restriction.ClusterName, ClusterSelector: restriction.ClusterSelector,
@@ -90,8 +93,8 @@ func (s *Selection) choose(cluster *fleet.Cluster, groups Groups) (chosen, bool)
 		in = groups.Of(cluster)
 	}
 	target := s.deployTarget(cluster, in)
-	if target == nil || target.DoNotDeploy {
-		return chosen{}, false
+	if target == nil || target.DoNotDeploy || s.ofAgent && s.bundle.Name != names.AgentBundle(cluster.Name) {
+		return chosen{}, false // an agent's target picks, by its name for people, a Cluster that is not meant
 	}
 	overlays := []*fleet.BundleTarget{target}
 	for _, customisation := range s.customisations {
