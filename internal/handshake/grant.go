@@ -108,7 +108,7 @@ func Grant(in GrantInput) GrantOutcome {
 		return rejected(fleet.ReasonClientIDMissing, "the request has no clientID: set one in the agent's values, or leave it to the agent, which takes the UID of its kube-system namespace")
 	case cluster == nil && in.Derived != nil:
 		return rejected(fleet.ReasonClientIDTaken, "a Cluster of the name that belongs to this clientID exists with another clientID: rename that Cluster, or create one with this clientID")
-	case answersAnother(in):
+	case refused(in):
 		return rejected(fleet.ReasonCredentialTaken, "another request with this clientID and clientRandom was answered: ask with another clientRandom")
 	case cluster == nil:
 		return GrantOutcome{Stage: GrantAwaitingCluster, CreateCluster: newCluster(in)}
@@ -245,9 +245,15 @@ func answered(in GrantInput) bool {
 	if in.Credential == nil {
 		return in.Request.Status.Granted && in.Now.After(in.Request.CreationTimestamp.Add(CredentialLife))
 	}
+	if answersAnother(in) {
+		return true // this one's answer was there before it
+	}
 	credential, err := ParseCredential(in.Credential.Data)
 	return err == nil && works(credential.Token, string(in.Account.UID), in.Now)
 }
+
+// refused says whether a request cannot be answered since another one was, in its place. What was granted stays.
+func refused(in GrantInput) bool { return !in.Request.Status.Granted && answersAnother(in) }
 
 // answersAnother says whether the credential that this request would get is the answer to another one. Were it
 // written anew, the two would take turns; were its reading granted, whoever copied a request could read the answer.

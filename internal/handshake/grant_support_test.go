@@ -127,6 +127,18 @@ func credential(bearer string) func(*handshake.GrantInput) {
 	}
 }
 
+// answering means that the credential is the answer to that request.
+func answering(name, namespace string) func(*handshake.GrantInput) {
+	return func(in *handshake.GrantInput) {
+		if in.Credential == nil {
+			credential(boundJWT("account-2", time.Time{}))(in)
+		}
+		in.Credential.Annotations = map[string]string{
+			fleet.AnnotationClusterRegistration: name, fleet.AnnotationClusterRegistrationNamespace: namespace,
+		}
+	}
+}
+
 func asked(in *handshake.GrantInput) { in.Asked = aToken() }
 
 func imported(in *handshake.GrantInput) {

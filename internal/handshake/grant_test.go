@@ -70,6 +70,12 @@ func TestGrant(t *testing.T) {
 		"a credential without its other keys is renewed":           {granted(credential(forever), func(in *handshake.GrantInput) { delete(in.Credential.Data, "clusterName") }), handshake.GrantMinting},
 		"a broken credential is renewed after its time, too":       {granted(credential("letmein"), later(24*time.Hour)), handshake.GrantMinting},
 
+		// One credential, one request.
+		"a credential that answers another request is not touched": {rightful(answering("request-2", workspace)), handshake.GrantRejected},
+		"nor one of a request of this name in another workspace":   {rightful(answering("request-1", "fleet-local")), handshake.GrantRejected},
+		"one that does not say whom it answers is this one's":      {rightful(credential(forever), answering("", "")), handshake.GrantDone},
+		"what was granted is not taken away by whoever asks alike": {granted(answering("request-2", workspace)), handshake.GrantDone},
+
 		// Leaving.
 		"a request that goes leaves":                       {granted(credential(forever), with(requestGranted, requestGoing)), handshake.GrantLeaving},
 		"so does one that was never granted":               {grantInput(with(requestGoing)), handshake.GrantLeaving},

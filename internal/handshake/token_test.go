@@ -201,6 +201,22 @@ func TestTokenObjects(t *testing.T) {
 	}
 }
 
+// An address of the hub that YAML cannot hold changes nothing for those who have joined with another.
+func TestTokenKeepsWhatIsThere(t *testing.T) {
+	in := tokenInput(importAccount, importRights, holding(boundJWT("account-1", time.Time{})))
+	in.APIServerURL = "\x7f"
+	out := pure(t, handshake.Token, in)
+	expectEqual(t, "stage", out.Stage, handshake.TokenReady)
+	expectEqual(t, "values secret", out.Children[len(out.Children)-1].(*corev1.Secret), in.Secret)
+}
+
+func TestValuesSecretRefusesControlCharacters(t *testing.T) {
+	secret, err := handshake.ValuesSecret(aToken(), handshake.Values{Token: "jwt", APIServerCA: "\x7f"})
+	if err == nil || secret != nil {
+		t.Errorf("secret %v, error %v: what YAML cannot hold is an error", secret, err)
+	}
+}
+
 // The values of a token are what the agent's bootstrap secret is read from.
 func TestValuesSecretIsABootstrapSecret(t *testing.T) {
 	out := handshake.Token(tokenInput(importAccount, importRights, holding(boundJWT("account-1", time.Time{}))))
