@@ -9,6 +9,7 @@ import (
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -85,6 +86,20 @@ func (h *hub) all() []*fleet.BundleDeployment {
 		}
 	}
 	return found
+}
+
+// confirmGone asks whether a BundleDeployment the watch says is gone was taken from this agent, or all of its
+// rights were: a watch that is open goes on after they ended, and tells of the cluster's namespace being emptied.
+// What a hub that no longer knows the agent deletes is not its business any more, and what runs stays.
+func (h *hub) confirmGone(ctx context.Context, name string) (bool, error) {
+	err := h.fleet.Get().Namespace(h.namespace).Resource(bundleDeployments).Name(name).Do(ctx).Error()
+	switch {
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case err == nil, apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		return false, nil
+	}
+	return false, fmt.Errorf("asking whether BundleDeployment %s is gone: %w", name, err)
 }
 
 // values reads the values of a BundleDeployment from its Secret.

@@ -15,6 +15,9 @@ import (
 
 // remove takes down everything a BundleDeployment that is gone has left (bundles.md §5.10).
 func (d *deployer) remove(ctx context.Context, name string) error {
+	if gone, err := d.hub.confirmGone(ctx, name); err != nil || !gone {
+		return err
+	}
 	d.watches.follow(name, nil)
 	known := d.records.drop(name, setFor(name, d.Scope).Hash)
 	d.waiting.put(name, false)
