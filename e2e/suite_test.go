@@ -18,6 +18,7 @@ const (
 	east  = "east"  // is imported
 	west  = "west"  // comes by itself
 	north = "north" // comes by itself, and is expected
+	south = "south" // is imported, and leaves
 )
 
 // checkin is the time between two heartbeats of the stories' agents.
@@ -40,7 +41,7 @@ func TestStories(t *testing.T) {
 var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
 	world, err = framework.Start(ctx, framework.Options{
-		Downstreams: []string{east, west, north},
+		Downstreams: []string{east, west, north, south},
 		Progress:    func(format string, args ...any) { GinkgoWriter.Printf(format+"\n", args...) },
 	})
 	Expect(err).NotTo(HaveOccurred())
