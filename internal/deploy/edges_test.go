@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -400,6 +401,49 @@ func TestSuperseded(t *testing.T) {
 			}
 			if got := (&deployer{hub: h}).superseded(at("5", "s-1:a"))(); got != test.want {
 				t.Errorf("got %t", got)
+			}
+		})
+	}
+}
+
+func TestConfirmGone(t *testing.T) {
+	status := func(code int, reason metav1.StatusReason) string {
+		text, err := json.Marshal(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: reason, Code: int32(code)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	tests := map[string]struct {
+		code int
+		body string
+		gone bool
+		err  bool
+	}{
+		"it is gone":                        {404, status(404, metav1.StatusReasonNotFound), true, false},
+		"the hub no longer knows the kind":  {404, "404 page not found\n", false, false},
+		"it is there":                       {200, `{"apiVersion":"fleet.cattle.io/v1alpha1","kind":"BundleDeployment"}`, false, false},
+		"the agent has no rights":           {403, status(403, metav1.StatusReasonForbidden), false, false},
+		"the agent's credential is no good": {401, status(401, metav1.StatusReasonUnauthorized), false, false},
+		"the hub has trouble":               {500, status(500, metav1.StatusReasonInternalError), false, true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				if strings.HasPrefix(test.body, "{") {
+					w.Header().Set("Content-Type", "application/json")
+				}
+				w.WriteHeader(test.code)
+				_, _ = w.Write([]byte(test.body))
+			}))
+			defer server.Close()
+			h, err := newHub(&rest.Config{Host: server.URL}, "cluster-ns")
+			if err != nil {
+				t.Fatal(err)
+			}
+			gone, err := h.confirmGone(t.Context(), "x")
+			if gone != test.gone || (err != nil) != test.err {
+				t.Errorf("gone %t, error %v", gone, err)
 			}
 		})
 	}

@@ -95,7 +95,8 @@ func (h *hub) confirmGone(ctx context.Context, name string) (bool, error) {
 	err := h.fleet.Get().Namespace(h.namespace).Resource(bundleDeployments).Name(name).Do(ctx).Error()
 	switch {
 	case apierrors.IsNotFound(err):
-		return true, nil
+		// A hub without the kind has lost everything, and says nothing about any one BundleDeployment.
+		return !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse), nil
 	case err == nil, apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		return false, nil
 	}

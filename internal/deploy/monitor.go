@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -42,6 +43,12 @@ func (d *deployer) locate(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	if last, err := d.isLast(ctx, key, number); !last || err != nil {
 		return false, err // an operation that failed or was cut off: what it left has to be put right
 	}
+	return d.recall(bd, r, release, secret)
+}
+
+// recall begins to look after the objects of a revision that this process did not make.
+func (d *deployer) recall(bd *fleet.BundleDeployment, r *record, release string, secret *corev1.Secret) (bool, error) {
+	key, number, _ := parseRelease(release)
 	stored, err := decodeRelease(secret)
 	if err != nil {
 		return false, nil //nolint:nilerr // one that cannot be read is as good as none: it is made again
