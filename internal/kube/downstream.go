@@ -81,31 +81,6 @@ func (d *Downstream) NamespaceUID(ctx context.Context, name string) (types.UID, 
 	return found.GetUID(), nil
 }
 
-// Apply writes the objects one after another in the order given, one request each: what is there and differs is
-// taken over. It stops at the first error. Labels and annotations of sets are the caller's.
-func (d *Downstream) Apply(ctx context.Context, objs ...runtime.Object) error {
-	force := true
-	for _, obj := range objs {
-		item, err := toUnstructured(obj)
-		if err != nil {
-			return err
-		}
-		client, err := d.clientFor(item)
-		if err != nil {
-			return err
-		}
-		body, err := item.MarshalJSON()
-		if err != nil {
-			return fmt.Errorf("encoding %s: %w", describe(item), err)
-		}
-		options := metav1.PatchOptions{FieldManager: FieldManager, Force: &force}
-		if _, err := client.Patch(ctx, item.GetName(), types.ApplyPatchType, body, options); err != nil {
-			return fmt.Errorf("applying %s: %w", describe(item), Classify(err))
-		}
-	}
-	return nil
-}
-
 // Remove deletes the objects in the order given; only their kind, namespace and name are looked at. What is gone
 // already is no error.
 func (d *Downstream) Remove(ctx context.Context, objs ...runtime.Object) error {

@@ -220,3 +220,69 @@ func TestNewDownstreamRefusesWhatCannotConnect(t *testing.T) {
 		t.Error("want an error")
 	}
 }
+
+// refusesRecreate is an API server with a Deployment that was rolling, until the parameters of that are ours.
+type refusesRecreate struct {
+	recorder
+
+	refuse func(body string) bool
+}
+
+func (r *refusesRecreate) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	body, _ := io.ReadAll(q.Body)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.requests = append(r.requests, string(body))
+	w.Header().Set("Content-Type", "application/json")
+	if r.refuse(string(body)) {
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`))
+		return
+	}
+	_, _ = w.Write(body)
+}
+
+func TestDownstreamApplyGoesOverToRecreate(t *testing.T) {
+	deployment := func(strategy string) *appsv1.Deployment {
+		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "d"}, Spec: appsv1.DeploymentSpec{Strategy: appsv1.DeploymentStrategy{Type: appsv1.DeploymentStrategyType(strategy)}}}
+	}
+	const recreate, rolling = `"strategy":{"type":"Recreate"}`, `"strategy":{"rollingUpdate":{"maxSurge":"25%","maxUnavailable":"25%"},"type":"RollingUpdate"}`
+	owned := false
+	tests := map[string]struct {
+		strategy string
+		refuse   func(body string) bool
+		want     []string
+		fails    bool
+	}{
+		"a new one takes one request": {"Recreate", func(string) bool { return false }, []string{recreate}, false},
+		"one that was rolling gives that up in two steps": {"Recreate", func(body string) bool {
+			owned = owned || strings.Contains(body, rolling)
+			return !owned
+		}, []string{recreate, rolling, recreate}, false},
+		"one that is invalid for another reason stays so":         {"Recreate", func(string) bool { return true }, []string{recreate, rolling}, true},
+		"and one that is to roll is not made to do anything else": {"RollingUpdate", func(string) bool { return true }, []string{`"strategy":{"type":"RollingUpdate"}`}, true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := &refusesRecreate{refuse: test.refuse}
+			server := httptest.NewServer(r)
+			defer server.Close()
+			d, err := NewDownstream(&rest.Config{Host: server.URL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer d.Close()
+			if err := d.Apply(t.Context(), deployment(test.strategy)); (err != nil) != test.fails {
+				t.Errorf("error %v", err)
+			}
+			if len(r.requests) != len(test.want) {
+				t.Fatalf("requests %q", r.requests)
+			}
+			for i, want := range test.want {
+				if !strings.Contains(r.requests[i], want) {
+					t.Errorf("request %d is %s; want %s", i, r.requests[i], want)
+				}
+			}
+		})
+	}
+}
