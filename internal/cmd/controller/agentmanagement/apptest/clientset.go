@@ -22,7 +22,7 @@ func (h *Hub) clientset() *fake.Clientset {
 	})
 	reading := func(example Object) testing.ReactionFunc {
 		return func(action testing.Action) (bool, runtime.Object, error) {
-			name := action.(testing.GetAction).GetName() //nolint:errcheck // of verb get
+			name := action.(testing.GetAction).GetName()
 			found, err := h.read(example, action.GetResource().GroupResource(), action.GetNamespace(), name)
 			return true, found, err
 		}
@@ -32,7 +32,7 @@ func (h *Hub) clientset() *fake.Clientset {
 	c.PrependReactor("get", "namespaces", reading(&corev1.Namespace{}))
 	c.PrependReactor("create", "serviceaccounts", h.mint)
 	c.PrependReactor("create", "secrets", func(action testing.Action) (bool, runtime.Object, error) {
-		secret := action.(testing.CreateAction).GetObject().(*corev1.Secret) //nolint:errcheck // of that resource
+		secret := action.(testing.CreateAction).GetObject().(*corev1.Secret)
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if err := h.note("create", "Secret "+keyOf(secret.Namespace, secret.Name)); err != nil {
@@ -64,7 +64,7 @@ func (h *Hub) mint(action testing.Action) (bool, runtime.Object, error) {
 	if !ok {
 		return true, nil, unexpected("create an account past its kind")
 	}
-	create := action.(testing.CreateActionImpl) //nolint:errcheck // what the fake passes
+	create := action.(testing.CreateActionImpl)
 	life := time.Duration(*request.Spec.ExpirationSeconds) * time.Second
 	h.mu.Lock()
 	defer h.mu.Unlock()

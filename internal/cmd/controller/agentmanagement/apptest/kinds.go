@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rancher/wrangler/v3/pkg/generic"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+
+	"github.com/rancher/wrangler/v3/pkg/generic"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -159,9 +160,9 @@ func (k *fakeKind[T, L]) Create(obj T) (T, error) {
 	if k.hub.objects[id(obj, obj.GetNamespace(), obj.GetName())] != nil {
 		return none, apierrors.NewAlreadyExists(k.resource(), obj.GetName())
 	}
-	created := obj.DeepCopyObject().(T) //nolint:errcheck // a copy is of the same type
+	created := obj.DeepCopyObject().(T)
 	k.hub.store(created)
-	return created.DeepCopyObject().(T), nil //nolint:errcheck // as above
+	return created.DeepCopyObject().(T), nil
 }
 
 // Get reads from the server.
@@ -182,7 +183,7 @@ func (k *fakeKind[T, L]) live(namespace, name string) (T, error) {
 	if !ok {
 		return none, apierrors.NewNotFound(k.resource(), name)
 	}
-	return found.DeepCopyObject().(T), nil //nolint:errcheck // a copy is of the same type
+	return found.DeepCopyObject().(T), nil
 }
 
 // Update writes a whole object, if nobody wrote since it was read.
@@ -200,7 +201,7 @@ func (k *fakeKind[T, L]) Update(obj T) (T, error) {
 	if obj.GetResourceVersion() != live.GetResourceVersion() {
 		return none, apierrors.NewConflict(k.resource(), obj.GetName(), fmt.Errorf("it is %s now", live.GetResourceVersion()))
 	}
-	updated := obj.DeepCopyObject().(T) //nolint:errcheck // a copy is of the same type
+	updated := obj.DeepCopyObject().(T)
 	k.hub.store(updated)
 	return updated, nil
 }
@@ -253,7 +254,7 @@ func (k *fakeKind[T, L]) merge(live T, data []byte) (T, error) {
 		return none, err
 	}
 	k.hub.store(patched)
-	return patched.DeepCopyObject().(T), nil //nolint:errcheck // a copy is of the same type
+	return patched.DeepCopyObject().(T), nil
 }
 
 // Delete removes an object, if it is the one meant.

@@ -35,7 +35,7 @@ func (h *Hub) Have(objects ...Object) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, obj := range objects {
-		h.store(obj.DeepCopyObject().(Object)) //nolint:errcheck // a copy is of the same type
+		h.store(obj.DeepCopyObject().(Object))
 	}
 }
 
@@ -111,7 +111,7 @@ func Get[T Object](h *Hub, namespace, name string) T {
 	if !ok {
 		return none
 	}
-	return found.DeepCopyObject().(T) //nolint:errcheck // a copy is of the same type
+	return found.DeepCopyObject().(T)
 }
 
 // MustGet is Get of what has to be there.

@@ -28,8 +28,11 @@ import (
 
 // Time until a credential is tried again that could not be handed out yet.
 const (
-	// notInForceDelay is for rights that the API server has written but does not honour yet.
+	// notInForceDelay is for rights that the API server has written but does not honour yet. After notInForceSoon,
+	// counted from the request, something is wrong with them, and notInForceLate is often enough.
 	notInForceDelay = 25 * time.Millisecond
+	notInForceSoon  = 10 * time.Second
+	notInForceLate  = 2 * time.Second
 	// pendingDelay is for a token Secret that is being filled.
 	pendingDelay = 500 * time.Millisecond
 )
@@ -151,6 +154,9 @@ func (h *handler) answer(ctx context.Context, request *fleet.ClusterRegistration
 	}
 	work := "apis/" + fleet.SchemeGroupVersion.String() + "/namespaces/" + out.Credential.DeploymentNamespace + "/bundledeployments"
 	if err := h.prover.List(ctx, token, work); errors.Is(err, kube.ErrNotInForce) {
+		if h.app.Clock().Sub(request.CreationTimestamp.Time) > notInForceSoon {
+			return notInForceLate, nil
+		}
 		return notInForceDelay, nil
 	} else if err != nil {
 		return 0, err
