@@ -1,0 +1,240 @@
+package deploy
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v3/pkg/kube"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/resource"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// infoOf makes what Helm works with of an object.
+func infoOf(t *testing.T, text string) *resource.Info {
+	t.Helper()
+	object, err := singleObject([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return infoFor(object)
+}
+
+func infoFor(object *unstructured.Unstructured) *resource.Info {
+	gvk := object.GroupVersionKind()
+	return &resource.Info{
+		Mapping: &meta.RESTMapping{GroupVersionKind: gvk, Scope: meta.RESTScopeNamespace,
+			Resource: gvk.GroupVersion().WithResource(strings.ToLower(gvk.Kind) + "s")},
+		Namespace: object.GetNamespace(), Name: object.GetName(), Object: object,
+	}
+}
+
+func TestThreeWayPatch(t *testing.T) {
+	deployment := func(spec string) string {
+		return "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a, namespace: web}\nspec: " + spec + "\n"
+	}
+	custom := func(spec string) string {
+		return "apiVersion: x.io/v1\nkind: Thing\nmetadata: {name: a, namespace: web}\nspec: " + spec + "\n"
+	}
+	containers := func(list string) string { return "{template: {spec: {containers: [" + list + "]}}}" }
+	tests := map[string]struct{ before, target, live, want string }{
+		"nothing changed":                   {deployment("{replicas: 1}"), deployment("{replicas: 1}"), deployment("{replicas: 1, paused: true}"), `{}`},
+		"the bundle changed":                {deployment("{replicas: 1}"), deployment("{replicas: 2}"), deployment("{replicas: 1}"), `{"spec":{"replicas":2}}`},
+		"somebody changed it":               {deployment("{replicas: 1}"), deployment("{replicas: 1}"), deployment("{replicas: 5}"), `{"spec":{"replicas":1}}`},
+		"the bundle no longer says":         {deployment("{replicas: 1, paused: true}"), deployment("{replicas: 1}"), deployment("{replicas: 1, paused: true}"), `{"spec":{"paused":null}}`},
+		"somebody else says, and may":       {deployment("{replicas: 1}"), deployment("{replicas: 1}"), deployment("{replicas: 1, minReadySeconds: 5}"), `{}`},
+		"lists of built-in kinds are keyed": {deployment(containers("{name: a, image: v1}")), deployment(containers("{name: a, image: v2}")), deployment(containers("{name: side, image: z}, {name: a, image: v1}")), `{"spec":{"template":{"spec":{"$setElementOrder/containers":[{"name":"a"}],"containers":[{"image":"v2","name":"a"}]}}}}`},
+		"a custom resource did not change":  {custom("{a: 1}"), custom("{a: 1}"), custom("{a: 1, b: 2}"), `{}`},
+		"a custom resource was changed":     {custom("{a: 1}"), custom("{a: 1}"), custom("{a: 2}"), `{"spec":{"a":1}}`},
+		"a custom resource lost a field":    {custom("{a: 1, b: 2}"), custom("{a: 1}"), custom("{a: 1, b: 2}"), `{"spec":{"b":null}}`},
+		"its lists are whole":               {custom("{a: [1]}"), custom("{a: [1, 2]}"), custom("{a: [1, 3]}"), `{"spec":{"a":[1,2]}}`},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			target := infoOf(t, test.target)
+			_, patch, err := threeWayPatch(infoOf(t, test.before).Object, target, infoOf(t, test.live).Object)
+			if err != nil || string(patch) != test.want {
+				t.Errorf("got %s %v, want %s", patch, err, test.want)
+			}
+		})
+	}
+}
+
+func TestACustomResourceCannotBecomeAnother(t *testing.T) {
+	before, target := infoOf(t, "apiVersion: x.io/v1\nkind: Thing\nmetadata: {name: a}\n"), infoOf(t, "apiVersion: x.io/v2\nkind: Thing\nmetadata: {name: a}\n")
+	if _, _, err := threeWayPatch(before.Object, target, before.Object); err == nil {
+		t.Error("the version was patched")
+	}
+}
+
+func TestInBatches(t *testing.T) {
+	list := func(kinds ...string) kube.ResourceList {
+		var infos kube.ResourceList
+		for i, kind := range kinds {
+			object := &unstructured.Unstructured{}
+			object.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: kind})
+			object.SetName(fmt.Sprint(i))
+			infos = append(infos, infoFor(object))
+		}
+		return infos
+	}
+	tests := map[string]struct {
+		list  kube.ResourceList
+		fails string
+		want  string // kinds in the order they were done, "!" for an error
+	}{
+		"nothing":                  {nil, "", ""},
+		"one kind after the other": {list("A", "A", "B", "C"), "", "A A B C"},
+		"a kind that comes again is a batch again": {list("A", "B", "A"), "", "A B A"},
+		"more of a kind than at a time":            {list(slices.Repeat([]string{"A"}, 20)...), "", strings.TrimSpace(strings.Repeat("A ", 20))},
+		"nothing after a kind that failed":         {list("A", "B", "B", "C"), "B", "A B B !"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var mu sync.Mutex
+			var done []string
+			err := inBatches(test.list, func(info *resource.Info) error {
+				mu.Lock()
+				defer mu.Unlock()
+				kind := info.Mapping.GroupVersionKind.Kind
+				done = append(done, kind)
+				if kind == test.fails {
+					return errors.New("no")
+				}
+				return nil
+			})
+			if err != nil {
+				done = append(done, "!")
+			}
+			if got := strings.Join(done, " "); got != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestOwnerOf(t *testing.T) {
+	tests := map[string]struct {
+		annotations map[string]string
+		want        releaseKey
+		known       bool
+	}{
+		"nobody's":              {nil, releaseKey{}, false},
+		"a release's":           {map[string]string{releaseNameAnnotation: "a", releaseNamespaceAnnotation: "web"}, releaseKey{"web", "a"}, true},
+		"half a mark is one":    {map[string]string{releaseNameAnnotation: "a"}, releaseKey{"", "a"}, true},
+		"the other half is not": {map[string]string{releaseNamespaceAnnotation: "web"}, releaseKey{"web", ""}, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			object := &unstructured.Unstructured{Object: map[string]any{}}
+			object.SetAnnotations(test.annotations)
+			got, known := ownerOf(object)
+			if got != test.want || known != test.known {
+				t.Errorf("got %v %t", got, known)
+			}
+		})
+	}
+}
+
+func TestRecognise(t *testing.T) {
+	tests := map[string]struct {
+		rendered, manifest string
+		isNew, isOld       bool
+	}{
+		"before anything is rendered all is old": {"", "whatever", false, true},
+		"what is about to be installed":          {"new", "new", true, false},
+		"a former revision":                      {"new", "old", false, true},
+		"a former revision that is to be again":  {"old", "old", true, true},
+		"a hook":                                 {"new", "hook", false, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := &objectClient{old: map[int]string{1: "old", 2: "older"}}
+			if test.rendered != "" {
+				c.willBe(test.rendered)
+			}
+			if isNew, isOld := c.recognise(test.manifest); isNew != test.isNew || isOld != test.isOld {
+				t.Errorf("new %t old %t", isNew, isOld)
+			}
+		})
+	}
+}
+
+func TestSortForInstall(t *testing.T) {
+	var objects []*unstructured.Unstructured
+	for _, name := range []string{"Zebra/1", "Deployment/1", "Namespace/1", "Aardvark/1", "ConfigMap/2", "ConfigMap/1", "NetworkPolicy/1", "APIService/1", "Secret/1"} {
+		kind, number, _ := strings.Cut(name, "/")
+		object := &unstructured.Unstructured{}
+		object.SetKind(kind)
+		object.SetName(number)
+		objects = append(objects, object)
+	}
+	sortForInstall(objects)
+	var got []string
+	for _, object := range objects {
+		got = append(got, object.GetKind()+"/"+object.GetName())
+	}
+	want := []string{"Namespace/1", "NetworkPolicy/1", "Secret/1", "ConfigMap/2", "ConfigMap/1", "Deployment/1", "APIService/1", "Aardvark/1", "Zebra/1"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestDescribeObject(t *testing.T) {
+	tests := map[string]string{
+		"service.v1 web/a":                        describeObject("v1", "Service", "web", "a"),
+		"deployment.apps web/a":                   describeObject("apps/v1", "Deployment", "web", "a"),
+		"clusterrole.rbac.authorization.k8s.io a": describeObject("rbac.authorization.k8s.io/v1", "ClusterRole", "", "a"),
+		"thing a": describeObject("", "Thing", "", "a"),
+	}
+	for want, got := range tests {
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestCopyMeta(t *testing.T) {
+	source := infoOf(t, "apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: hub, uid: u, resourceVersion: '7', labels: {a: b, fleet.cattle.io/bundledeployment: other}, annotations: {c: d}, finalizers: [x], ownerReferences: [{name: o}]}\n")
+	from := metaOf(t, source.Object)
+	before := from.DeepCopy()
+	got := copyMeta(from, "x", "web")
+	want := metaOf(t, infoOf(t, "apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: web, labels: {a: b, fleet.cattle.io/bundledeployment: x}, annotations: {c: d}}\n").Object)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(*before, from); diff != "" {
+		t.Errorf("the input was changed:\n%s", diff)
+	}
+	if !sameMeta(got, want) || sameMeta(got, from) {
+		t.Error("labels and annotations are all that counts")
+	}
+	if copyMeta(metaOf(t, &unstructured.Unstructured{Object: map[string]any{}}), "x", "web").Labels[fleet.LabelBundleDeployment] != "x" {
+		t.Error("a source without labels gets none")
+	}
+}
+
+// metaOf is the typed metadata of an object.
+func metaOf(t *testing.T, object runtime.Object) metav1.ObjectMeta {
+	t.Helper()
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var partial metav1.PartialObjectMetadata
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, &partial); err != nil {
+		t.Fatal(err)
+	}
+	return partial.ObjectMeta
+}

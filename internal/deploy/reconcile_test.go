@@ -1,0 +1,270 @@
+package deploy
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// recordingQueue notes what is to be looked at later; everything else is a queue's own.
+type recordingQueue struct {
+	workqueue.TypedRateLimitingInterface[string]
+	later []string
+}
+
+func (q *recordingQueue) AddAfter(name string, pause time.Duration) {
+	q.later = append(q.later, fmt.Sprintf("%s after %s", name, pause))
+}
+
+// testDeployer is a deployer without a cluster, at a time of the test's.
+func testDeployer(now *time.Time) (*deployer, *recordingQueue) {
+	queue := &recordingQueue{}
+	return &deployer{
+		Options: Options{Namespace: "cluster-ns", Clock: func() time.Time { return *now }},
+		log:     slog.New(slog.DiscardHandler), queue: queue, waiting: newNameSet(), lacking: newNameSet(),
+	}, queue
+}
+
+func TestOutcome(t *testing.T) {
+	configMapResource := schema.GroupResource{Resource: "configmaps"}
+	noMatch := &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "Thing"}, SearchedVersions: []string{"v1"}}
+	tests := map[string]struct {
+		err error
+		// conditions are those that are not as they were, as "Type=Status message".
+		conditions []string
+		later      []string
+		again      bool
+		lacking    bool
+	}{
+		"all is well": {},
+		"a dependency is not ready": {err: &dependencyError{waiting: []string{"db"}},
+			conditions: []string{"Deployed=False dependent bundle(s) are not ready: [db]"}, later: []string{"hello after 1m0s"}},
+		"a dependency that does not exist": {err: errors.New("list bundledeployments: no bundles"),
+			conditions: []string{"Deployed=False list bundledeployments: no bundles"}, again: true},
+		"what is not supported": {err: &unsupportedError{what: "no OCI"}, conditions: []string{"Deployed=False no OCI"}},
+		"a namespace that may not be labelled": {err: errors.Join(nil, &namespaceForbiddenError{cause: errors.New("may not")}),
+			conditions: []string{"Installed=False may not", "Ready=False may not"}, later: []string{"hello after 2m0s"}},
+		"a failure that is recognised": {err: redactionOf(map[string]any{"password": "hunter2"}).wrap(classify(errors.New("YAML parse error: hunter2"))),
+			conditions: []string{"Installed=False not installed: YAML parse error: <redacted>", "Ready=False not ready: YAML parse error: <redacted>"},
+			later:      []string{"hello after 15m0s"}},
+		"a write at the same time": {err: fmt.Errorf("x: %w", apierrors.NewConflict(configMapResource, "a", errors.New("changed"))), again: true},
+		"the agent stops":          {err: fmt.Errorf("x: %w", errStopped), again: true},
+		"a kind that is not there": {err: fmt.Errorf("x: %w", noMatch),
+			conditions: []string{`Deployed=False x: no matches for kind "Thing" in version "v1"`}, again: true, lacking: true},
+		"anything else": {err: errors.New("connection refused"), conditions: []string{"Deployed=False connection refused"}, again: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			now := noon.Add(time.Hour)
+			d, queue := testDeployer(&now)
+			bd := deployment()
+			monitored(&bd.Status, noon, report{Ready: true, NonModified: true}, 0)
+			status := bd.Status.DeepCopy()
+			r := &record{tracking: &tracking{}}
+			again := d.outcome(bd, r, status, test.err)
+			if (again != nil) != test.again {
+				t.Errorf("to be tried again: %v", again)
+			}
+			if diff := cmp.Diff(test.conditions, changedConditions(&bd.Status, status)); diff != "" {
+				t.Errorf("conditions:\n%s", diff)
+			}
+			if diff := cmp.Diff(test.later, queue.later); diff != "" {
+				t.Errorf("to be looked at later:\n%s", diff)
+			}
+			if lacking := len(d.lacking.list()) > 0; lacking != test.lacking {
+				t.Errorf("lacks a kind: %t", lacking)
+			}
+			if failed := asFailure(test.err); failed != r.failed.Equal(now) || failed != (r.tracking == nil) {
+				t.Errorf("failed at %s, tracking %v", r.failed, r.tracking)
+			}
+		})
+	}
+}
+
+func changedConditions(before, after *fleet.BundleDeploymentStatus) []string {
+	var changed []string
+	for _, condition := range after.Conditions {
+		old := fleet.GetCondition(before.Conditions, condition.Type)
+		if old == nil || *old != condition {
+			changed = append(changed, fmt.Sprintf("%s=%s %s", condition.Type, condition.Status, condition.Message))
+		}
+	}
+	return changed
+}
+
+func TestRetryDue(t *testing.T) {
+	failed := func(bd *fleet.BundleDeployment) { failedDeployment(&bd.Status, noon, "s-1:a", "x") }
+	tests := map[string]struct {
+		change func(*fleet.BundleDeployment)
+		failed time.Time
+		want   bool
+		later  []string
+	}{
+		"nothing failed":                     {change: func(*fleet.BundleDeployment) {}},
+		"it failed just now":                 {change: failed, failed: noon.Add(-time.Minute)},
+		"it failed a while ago":              {change: failed, failed: noon.Add(-failureRetry), want: true},
+		"it failed before this process":      {change: failed, later: []string{"hello after 15m0s"}},
+		"another state failed":               {change: func(bd *fleet.BundleDeployment) { failed(bd); bd.Spec.DeploymentID = "s-2:a" }, failed: noon.Add(-time.Hour)},
+		"it failed and is being tried again": {change: func(bd *fleet.BundleDeployment) { notDeployed(&bd.Status, noon, "x") }, failed: noon.Add(-time.Hour)},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			now := noon
+			d, queue := testDeployer(&now)
+			bd, r := deployment(test.change), &record{failed: test.failed}
+			if got := d.retryDue(bd, r, &bd.Status); got != test.want {
+				t.Errorf("due: %t", got)
+			}
+			if diff := cmp.Diff(test.later, queue.later); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// hubServer is a hub that takes reports and says what it got.
+type hubServer struct {
+	mu      sync.Mutex
+	patches []string
+	answer  int
+}
+
+func (s *hubServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	body, _ := io.ReadAll(r.Body)
+	s.patches = append(s.patches, r.Method+" "+r.URL.Path+" "+string(body))
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(s.answer)
+	if s.answer != http.StatusOK {
+		_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure",
+			Reason: map[int]metav1.StatusReason{404: metav1.StatusReasonNotFound, 500: metav1.StatusReasonInternalError}[s.answer], Code: int32(s.answer)})
+		return
+	}
+	_ = json.NewEncoder(w).Encode(fleet.BundleDeployment{
+		TypeMeta:   metav1.TypeMeta{APIVersion: fleet.SchemeGroupVersion.String(), Kind: "BundleDeployment"},
+		ObjectMeta: metav1.ObjectMeta{Name: "hello", ResourceVersion: "2"},
+	})
+}
+
+func (s *hubServer) take() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	taken := s.patches
+	s.patches = nil
+	return taken
+}
+
+func TestReportsAreSparing(t *testing.T) {
+	server := &hubServer{answer: http.StatusOK}
+	listener := httptest.NewServer(server)
+	defer listener.Close()
+	now := noon
+	d, queue := testDeployer(&now)
+	var err error
+	if d.hub, err = newHub(&rest.Config{Host: listener.URL}, "cluster-ns"); err != nil {
+		t.Fatal(err)
+	}
+	bd, r := deployment(func(bd *fleet.BundleDeployment) { bd.UID = "u" }), &record{}
+	steps := []struct {
+		name    string
+		after   time.Duration
+		change  func(*fleet.BundleDeploymentStatus)
+		patches int
+		later   []string
+	}{
+		{name: "nothing is reported where nothing changed", change: func(*fleet.BundleDeploymentStatus) {}},
+		{name: "readiness is reported at once", change: func(s *fleet.BundleDeploymentStatus) { s.Ready = true }, patches: 1},
+		{name: "a detail waits", after: 300 * time.Millisecond, change: func(s *fleet.BundleDeploymentStatus) { s.ResourceCounts.NotReady = 1 }, later: []string{"hello after 700ms"}},
+		{name: "readiness does not", change: func(s *fleet.BundleDeploymentStatus) { s.Ready = false }, patches: 1},
+		{name: "a detail is reported later", after: 2 * time.Second, change: func(s *fleet.BundleDeploymentStatus) { s.ResourceCounts.NotReady = 2 }, patches: 1},
+	}
+	status := bd.Status.DeepCopy()
+	for _, step := range steps {
+		now = now.Add(step.after)
+		queue.later = nil
+		status = status.DeepCopy()
+		step.change(status)
+		if err := d.report(t.Context(), bd, r, status); err != nil {
+			t.Fatalf("%s: %v", step.name, err)
+		}
+		if got := server.take(); len(got) != step.patches {
+			t.Errorf("%s: %d reports: %v", step.name, len(got), got)
+		}
+		if diff := cmp.Diff(step.later, queue.later); diff != "" {
+			t.Errorf("%s:\n%s", step.name, diff)
+		}
+		bd = &fleet.BundleDeployment{ObjectMeta: bd.ObjectMeta, Spec: bd.Spec, Status: *status} // as the hub has it by then
+	}
+}
+
+func TestReportsThatDoNotArrive(t *testing.T) {
+	for answer, wantErr := range map[int]bool{http.StatusOK: false, http.StatusNotFound: false, http.StatusInternalServerError: true} {
+		t.Run(fmt.Sprint(answer), func(t *testing.T) {
+			server := &hubServer{answer: answer}
+			listener := httptest.NewServer(server)
+			defer listener.Close()
+			now := noon
+			d, _ := testDeployer(&now)
+			var err error
+			if d.hub, err = newHub(&rest.Config{Host: listener.URL}, "cluster-ns"); err != nil {
+				t.Fatal(err)
+			}
+			bd, r := deployment(), &record{}
+			status := bd.Status.DeepCopy()
+			status.Ready = true
+			if err := d.report(t.Context(), bd, r, status); (err != nil) != wantErr {
+				t.Errorf("got %v", err)
+			}
+			if r.status != status || (r.written != nil) != (answer == http.StatusOK) {
+				t.Errorf("remembered %v, written %v", r.status, r.written)
+			}
+			got := strings.Join(server.take(), "\n")
+			const want = `PATCH /apis/fleet.cattle.io/v1alpha1/namespaces/cluster-ns/bundledeployments/hello/status {"metadata":{"uid":""},"status":{"ready":true}}`
+			if !strings.HasPrefix(got, want) {
+				t.Errorf("sent %s", got)
+			}
+		})
+	}
+}
+
+func TestDoubtful(t *testing.T) {
+	a, b := refTo("ConfigMap", "web", "a"), refTo("ConfigMap", "web", "b")
+	fine := seenAs("1", fleet.ResourceSummary{State: "active"})
+	tests := map[string]struct {
+		seen map[objectRef]observation
+		want bool
+	}{
+		"nothing was seen yet":       {nil, false},
+		"all is there":               {map[objectRef]observation{a: fine, b: fine}, false},
+		"one is missing":             {map[objectRef]observation{a: fine, b: {}}, true},
+		"one is somebody else's":     {map[objectRef]observation{a: fine, b: {Exists: true}}, true},
+		"what was seen is no longer": {map[objectRef]observation{refTo("ConfigMap", "web", "c"): {}}, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := (&tracking{refs: []objectRef{a, b}, seen: test.seen}).doubtful(); got != test.want {
+				t.Errorf("got %t", got)
+			}
+		})
+	}
+}
