@@ -88,7 +88,14 @@ func TestATokenMayAskAndNothingElse(t *testing.T) {
 	}
 	expectRules(t, holder, ws, authorizationv1.ResourceRule{Verbs: []string{"create"}, APIGroups: []string{"fleet.cattle.io"}, Resources: []string{"clusterregistrations"}})
 	expectRules(t, holder, other)
-	expectRules(t, holder, registration)
+	answer := names.CredentialSecret("client-of-t1", "random")
+	eventually(t, func(g Gomega) {
+		_, err := secret(t.Context(), holder, registration, answer)
+		g.Expect(err).NotTo(HaveOccurred())
+	})
+	expectRules(t, holder, registration, authorizationv1.ResourceRule{
+		Verbs: []string{"get", "watch"}, APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{answer},
+	})
 }
 
 // everythingElse is tried by somebody who may only ask.
