@@ -35,6 +35,6 @@ var _ = Describe("The hub registers itself", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		ready, err := world.Ready(ctx, local, 1)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(ready.Status.Display.ReadyBundles).To(Equal("1/1"))
+		Expect(ready.Status.Display.ReadyBundles).To(Equal("2/2"))
 	})
 })

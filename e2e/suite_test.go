@@ -30,6 +30,9 @@ var world *framework.World
 // failed keeps the logs.
 var failed bool
 
+// arrivedAs is the pod in which west's agent has joined.
+var arrivedAs string
+
 // joined are the clusters that have joined already, by the name of the downstream cluster.
 var joined = map[string]*fleet.Cluster{}
 
@@ -84,6 +87,9 @@ func arrived(ctx SpecContext) *fleet.Cluster {
 		Expect(world.InstallAgent(ctx, west, values)).To(Succeed())
 		joined[west], err = world.Joined(ctx, framework.Workspace, west, func(c *fleet.Cluster) bool { return c.Labels["env"] == "prod" })
 		Expect(err).NotTo(HaveOccurred())
+		pod, err := world.AgentPod(ctx, west)
+		Expect(err).NotTo(HaveOccurred())
+		arrivedAs = pod.Name
 	}
 	return joined[west]
 }

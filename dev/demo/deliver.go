@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -21,15 +19,9 @@ func (d *demo) deliver(ctx context.Context) error {
 			}
 		}
 	}
-	const bundles = 2
 	for i := range d.rows {
 		r := &d.rows[i]
-		cluster, err := client.Until(ctx, client.Await{
-			From: d.world.Hub.Fleet, Resource: client.Clusters, Namespace: r.namespace, Name: r.name,
-			For: fmt.Sprintf("%d ready Bundles", bundles), Within: 2 * time.Minute,
-		}, func(c *fleet.Cluster) bool {
-			return c.Status.Summary.Ready >= bundles && c.Status.Summary.Ready == c.Status.Summary.DesiredReady
-		})
+		cluster, err := d.world.Ready(ctx, r.cluster, 2)
 		if err != nil {
 			return err
 		}

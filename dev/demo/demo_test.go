@@ -66,8 +66,8 @@ func finished() *demo {
 	return &demo{
 		world: &framework.World{Plane: &plane.Plane{LogDir: "/logs"}},
 		rows: []row{
-			{Cluster: "local", WayIn: "local", Seconds: 1.234, BundlesReady: "2/2"},
-			{Cluster: "west", WayIn: "agent-initiated", Seconds: 0.5, BundlesReady: "2/2"},
+			{Cluster: "local", WayIn: "local", Seconds: 1.234, BundlesReady: "3/3", Agent: "managed"},
+			{Cluster: "west", WayIn: "agent-initiated", Seconds: 0.5, BundlesReady: "3/3", Agent: "managed"},
 		},
 	}
 }
@@ -78,9 +78,9 @@ func TestTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `
-CLUSTER   WAY IN            SECONDS TO FIRST HEARTBEAT   BUNDLES READY
-local     local             1.23                         2/2
-west      agent-initiated   0.50                         2/2
+CLUSTER   WAY IN            SECONDS TO FIRST HEARTBEAT   BUNDLES READY   AGENT
+local     local             1.23                         3/3             managed
+west      agent-initiated   0.50                         3/3             managed
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -97,8 +97,8 @@ func TestJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]any{"logs": "/logs", "clusters": []any{
-		map[string]any{"cluster": "local", "wayIn": "local", "secondsToFirstHeartbeat": 1.234, "bundlesReady": "2/2"},
-		map[string]any{"cluster": "west", "wayIn": "agent-initiated", "secondsToFirstHeartbeat": 0.5, "bundlesReady": "2/2"},
+		map[string]any{"cluster": "local", "wayIn": "local", "secondsToFirstHeartbeat": 1.234, "bundlesReady": "3/3", "agent": "managed"},
+		map[string]any{"cluster": "west", "wayIn": "agent-initiated", "secondsToFirstHeartbeat": 0.5, "bundlesReady": "3/3", "agent": "managed"},
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -69,9 +69,9 @@ func (d *demo) print(out io.Writer, form string) error {
 	}
 	fmt.Fprintln(out)
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(table, "CLUSTER\tWAY IN\tSECONDS TO FIRST HEARTBEAT\tBUNDLES READY")
+	fmt.Fprintln(table, "CLUSTER\tWAY IN\tSECONDS TO FIRST HEARTBEAT\tBUNDLES READY\tAGENT")
 	for _, r := range d.rows {
-		fmt.Fprintf(table, "%s\t%s\t%.2f\t%s\n", r.Cluster, r.WayIn, r.Seconds, r.BundlesReady)
+		fmt.Fprintf(table, "%s\t%s\t%.2f\t%s\t%s\n", r.Cluster, r.WayIn, r.Seconds, r.BundlesReady, r.Agent)
 	}
 	return table.Flush()
 }

@@ -9,7 +9,10 @@ import (
 	"path/filepath"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/fleet-hub/fleet/e2e/framework"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // The demo's clusters, beside the hub.
@@ -32,8 +35,11 @@ type row struct {
 	WayIn        string  `json:"wayIn"`
 	Seconds      float64 `json:"secondsToFirstHeartbeat"`
 	BundlesReady string  `json:"bundlesReady"`
-	namespace    string
-	name         string
+	// Agent says who manages it.
+	Agent string `json:"agent"`
+	// cluster and pod, the agent's, are those of the first heartbeat.
+	cluster *fleet.Cluster
+	pod     types.UID
 }
 
 func run(ctx context.Context, o options, out, progress io.Writer) (err error) {
@@ -83,6 +89,7 @@ func (d *demo) join(ctx context.Context, timeout time.Duration) error {
 		{"hub registers itself", d.joinLocal},
 		{"east joins by a kubeconfig Secret", d.joinEast},
 		{"west joins by helm install fleet-agent", d.joinWest},
+		{"the agents' Bundles take the agents over", d.adopt},
 		{"Bundles chart and manifests reach all three", d.deliver},
 	} {
 		d.report.begin(step.says)

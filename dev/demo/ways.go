@@ -74,9 +74,13 @@ func (d *demo) awaitHeartbeat(ctx context.Context, j joining) error {
 	if err != nil {
 		return err
 	}
-	d.rows = append(d.rows, row{
-		Cluster: j.cluster, WayIn: j.way, Seconds: now().Sub(j.since).Seconds(), namespace: cluster.Namespace, name: cluster.Name,
-	})
+	joined := row{Cluster: j.cluster, WayIn: j.way, Seconds: now().Sub(j.since).Seconds(), cluster: cluster}
+	pod, err := d.world.AgentPod(ctx, joined.downstream())
+	if err != nil {
+		return err
+	}
+	joined.pod = pod.UID
+	d.rows = append(d.rows, joined)
 	return nil
 }
 

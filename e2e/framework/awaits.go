@@ -40,13 +40,13 @@ func (w *World) SeenAfter(ctx context.Context, cluster *fleet.Cluster, before ti
 	}, func(c *fleet.Cluster) bool { return c.Status.Agent.LastSeen.After(before) })
 }
 
-// Ready waits until a Cluster has this many Bundles, all ready.
+// Ready waits until a Cluster has this many Bundles beside its agent's own, all ready.
 func (w *World) Ready(ctx context.Context, cluster *fleet.Cluster, bundles int) (*fleet.Cluster, error) {
 	return client.Until(ctx, client.Await{
 		From: w.Hub.Fleet, Resource: client.Clusters, Namespace: cluster.Namespace, Name: cluster.Name,
-		For: fmt.Sprintf("%d ready Bundles", bundles), Within: Patience,
+		For: fmt.Sprintf("%d ready Bundles and the agent's own", bundles), Within: Patience,
 	}, func(c *fleet.Cluster) bool {
-		return c.Status.Summary.DesiredReady == bundles && c.Status.Summary.Ready == bundles
+		return c.Status.Summary.DesiredReady == bundles+1 && c.Status.Summary.Ready == bundles+1
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/controllers/credentialexpiry"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/controllers/globalconfig"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/controllers/grant"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/controllers/manageagent"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/controllers/token"
 )
 
@@ -28,6 +29,7 @@ func Register(ctx context.Context, a *app.Context) error {
 		{"cluster", cluster.Register},
 		{"token", token.Register},
 		{"clusterimport", clusterimport.Register},
+		{"manageagent", manageagent.Register},
 		{"grant", grant.Register},
 		{"credentialexpiry", credentialexpiry.Register},
 	} {

@@ -1,0 +1,41 @@
+package framework
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/e2e/framework/client"
+	"github.com/fleet-hub/fleet/internal/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// Annotations of a Deployment, by Helm and by Kubernetes.
+const (
+	// ReleaseAnnotation names the release it belongs to.
+	ReleaseAnnotation = "meta.helm.sh/release-name"
+	// RevisionAnnotation counts the pod templates it has had: "1" means that its pods never had to be replaced.
+	RevisionAnnotation = "deployment.kubernetes.io/revision"
+)
+
+// Managed waits until a Cluster's agent has taken itself over, as its Bundle says, and is ready. It returns the
+// BundleDeployment, and the agent's Deployment on the downstream cluster.
+func (w *World) Managed(ctx context.Context, downstream string, cluster *fleet.Cluster) (*fleet.BundleDeployment, *appsv1.Deployment, error) {
+	bundle := names.AgentBundle(cluster.Name)
+	managed, err := client.Until(ctx, client.Await{
+		From: w.Hub.Fleet, Resource: client.BundleDeployments, Namespace: cluster.Status.Namespace, Name: bundle,
+		For: "the agent of " + downstream + " to take itself over", Within: Patience,
+	}, func(d *fleet.BundleDeployment) bool {
+		return d.Status.Ready && d.Status.AppliedDeploymentID == d.Spec.DeploymentID
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	deployment, err := w.On(downstream).Kube.AppsV1().Deployments(names.SystemNamespace).Get(ctx, names.Agent, metav1.GetOptions{})
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the agent's Deployment on %s: %w", downstream, err)
+	}
+	return managed, deployment, nil
+}
