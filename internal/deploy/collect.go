@@ -22,7 +22,7 @@ const collectPage = 500
 // round.
 func (d *deployer) collect(ctx context.Context) {
 	for {
-		if err := d.sweep(ctx); err != nil {
+		if err := d.sweep(ctx); err != nil && ctx.Err() == nil {
 			d.log.Warn("looking for releases without a bundle deployment", "error", err)
 		}
 		interval := d.GarbageCollectionInterval

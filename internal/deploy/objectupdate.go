@@ -62,7 +62,7 @@ func (c *objectClient) Update(original, target kube.ResourceList, force bool) (*
 
 // formerLists are the objects of the revision an upgrade starts from, and of those that failed since.
 func (c *objectClient) formerLists(original kube.ResourceList) ([]kube.ResourceList, error) {
-	lists := []kube.ResourceList{original}
+	lists := []kube.ResourceList{copyOf(original)}
 	for _, number := range c.leftovers {
 		list, err := c.Build(strings.NewReader(c.old[number]), false)
 		if err != nil {
@@ -71,6 +71,17 @@ func (c *objectClient) formerLists(original kube.ResourceList) ([]kube.ResourceL
 		lists = append(lists, list)
 	}
 	return lists, nil
+}
+
+// copyOf keeps a list as it is. Objects that are adopted are in both lists that Helm passes, and are changed while
+// others are looked up.
+func copyOf(list kube.ResourceList) kube.ResourceList {
+	kept := make(kube.ResourceList, 0, len(list))
+	for _, info := range list {
+		same := *info
+		kept = append(kept, &same)
+	}
+	return kept
 }
 
 // UpdateThreeWayMerge implements kube.InterfaceThreeWayMerge. Update merges three ways already.
