@@ -138,7 +138,7 @@ func (h *handler) decide(ctx context.Context, cluster *fleet.Cluster) (handshake
 
 func (h *handler) gather(cluster *fleet.Cluster) (handshake.ImportInput, error) {
 	in := handshake.ImportInput{
-		Now: h.app.Clock(), Cluster: cluster, Config: h.app.Config.Get(), Defaults: defaults(h.app.Env), Namespaces: h.app.Namespaces,
+		Now: h.app.Clock(), Cluster: cluster, Config: h.app.Config.Get(), Defaults: h.app.AgentDefaults(), Namespaces: h.app.Namespaces,
 	}
 	var err error
 	in.Token, err = reconcile.Optional(h.app.ClusterRegistrationTokens.Cache().Get(cluster.Namespace, names.ImportToken(cluster.Name)))

@@ -246,7 +246,7 @@ func TestGather(t *testing.T) {
 			if (in.Token != nil) != test.token || (in.Values != nil) != test.values {
 				t.Errorf("token %v, values %v", in.Token, in.Values)
 			}
-			if !cmp.Equal(in.Defaults, defaults(hub.App.Env)) || in.Kubeconfig != nil || in.Namespaces != hub.App.Namespaces {
+			if !cmp.Equal(in.Defaults, hub.App.AgentDefaults()) || in.Kubeconfig != nil || in.Namespaces != hub.App.Namespaces {
 				t.Errorf("gathered %+v", in)
 			}
 			apptest.ExpectRequests(t, hub)

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/fleet-hub/fleet/internal/cmd/env"
 	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -23,18 +22,6 @@ const (
 	priorityClass = "fleet-agent-priority-class"
 	budget        = "fleet-agent-pod-disruption-budget"
 )
-
-// defaults are the settings of all agents that come from the controller's environment.
-func defaults(e env.Controller) handshake.AgentDefaults {
-	d := handshake.AgentDefaults{
-		Replicas: e.Agent.Replicas, LeaseDuration: e.Agent.LeaseDuration, RetryPeriod: e.Agent.RetryPeriod, RenewDeadline: e.Agent.RenewDeadline,
-		DisableSecurityContext: e.Agent.DisableSecurityContext,
-	}
-	if e.Agent.PropagateDebug {
-		d.Debug, d.DebugLevel = e.Debug, e.DebugLevel
-	}
-	return d
-}
 
 // desired is everything to apply downstream, in order: the agent's namespace, then what the chart
 // renders, all marked as one set, by which the agent's own Bundle recognises them.

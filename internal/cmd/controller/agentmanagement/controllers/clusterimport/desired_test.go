@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/fleet-hub/fleet/internal/cmd/env"
 	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -82,30 +81,6 @@ func TestAgentResources(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-func TestDefaults(t *testing.T) {
-	settings := env.AgentSettings{Replicas: 2, LeaseDuration: "30s", RenewDeadline: "25s", RetryPeriod: "10s", DisableSecurityContext: true}
-	quiet := handshake.AgentDefaults{Replicas: 2, LeaseDuration: "30s", RenewDeadline: "25s", RetryPeriod: "10s", DisableSecurityContext: true}
-	loud := quiet
-	loud.Debug, loud.DebugLevel = true, 9
-	tests := map[string]struct {
-		propagate bool
-		want      handshake.AgentDefaults
-	}{
-		"debugging stays with the controller":         {false, quiet},
-		"debugging is propagated where it is allowed": {true, loud},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			agent := settings
-			agent.PropagateDebug = test.propagate
-			got := defaults(env.Controller{Debug: true, DebugLevel: 9, Agent: agent})
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
 	}
 }
 
