@@ -60,19 +60,31 @@ type outcome struct {
 
 // decide says who looks after a Cluster's agent now.
 func decide(in input) outcome {
-	cluster := in.cluster
-	if cluster.DeletionTimestamp != nil || in.workspace == nil || in.workspace.DeletionTimestamp != nil {
+	switch {
+	case leaving(in):
 		return outcome{stage: unwanted, remove: true}
-	}
-	if in.config.ManageAgent != nil && !*in.config.ManageAgent {
+	case in.config.ManageAgent != nil && !*in.config.ManageAgent:
 		return outcome{stage: unmanaged}
-	}
-	disabled := in.config.Bootstrap.LocalAgentDisabled && handshake.IsLocal(cluster, in.config.Bootstrap)
-	if disabled || cluster.Labels[fleet.LabelClusterManagement] != "" {
+	case notOurs(in):
 		return outcome{stage: unwanted, remove: true}
 	}
-	values := handshake.AgentSettings(cluster, in.config, in.defaults, in.namespaces)
-	agent := cluster.Status.Agent
+	return whereTheAgentIs(in, handshake.AgentSettings(in.cluster, in.config, in.defaults, in.namespaces))
+}
+
+// leaving is true when the Cluster or its workspace goes.
+func leaving(in input) bool {
+	return in.cluster.DeletionTimestamp != nil || in.workspace == nil || in.workspace.DeletionTimestamp != nil
+}
+
+// notOurs is true when another manager owns the Cluster, or it is the hub's own and has no agent.
+func notOurs(in input) bool {
+	disabled := in.config.Bootstrap.LocalAgentDisabled && handshake.IsLocal(in.cluster, in.config.Bootstrap)
+	return disabled || in.cluster.Labels[fleet.LabelClusterManagement] != ""
+}
+
+// whereTheAgentIs compares where the agent was heard from with where its values put it.
+func whereTheAgentIs(in input, values handshake.AgentValues) outcome {
+	agent := in.cluster.Status.Agent
 	switch {
 	case agent.Namespace != "" && agent.Namespace != values.Namespace:
 		return outcome{
