@@ -61,7 +61,7 @@ type outcome struct {
 // decide says who looks after a Cluster's agent now.
 func decide(in input) outcome {
 	switch {
-	case leaving(in):
+	case isLeaving(in):
 		return outcome{stage: unwanted, remove: true}
 	case in.config.ManageAgent != nil && !*in.config.ManageAgent:
 		return outcome{stage: unmanaged}
@@ -71,8 +71,8 @@ func decide(in input) outcome {
 	return whereTheAgentIs(in, handshake.AgentSettings(in.cluster, in.config, in.defaults, in.namespaces))
 }
 
-// leaving is true when the Cluster or its workspace goes.
-func leaving(in input) bool {
+// isLeaving is true when the Cluster or its workspace goes.
+func isLeaving(in input) bool {
 	return in.cluster.DeletionTimestamp != nil || in.workspace == nil || in.workspace.DeletionTimestamp != nil
 }
 
