@@ -139,6 +139,7 @@ type Await struct {
 // Until watches until done says so of the object, and returns it. The error of a wait that is over
 // wraps ErrNotInTime and says what was waited for.
 func Until[T Object](ctx context.Context, a Await, done func(T) bool) (T, error) {
+	caller := ctx
 	if a.Within > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, a.Within)
@@ -158,8 +159,11 @@ func Until[T Object](ctx context.Context, a Await, done func(T) bool) (T, error)
 		found = object
 		return true, nil
 	})
-	if err != nil {
-		return none, fmt.Errorf("%w: %s %s/%s, %s", ErrNotInTime, a.Resource, a.Namespace, a.Name, a.For)
+	switch {
+	case err == nil:
+		return found, nil
+	case errors.Is(caller.Err(), context.Canceled):
+		return none, fmt.Errorf("interrupted while waiting for %s: %w", a.For, context.Cause(caller))
 	}
-	return found, nil
+	return none, fmt.Errorf("%w: %s %s/%s, %s", ErrNotInTime, a.Resource, a.Namespace, a.Name, a.For)
 }
