@@ -6,15 +6,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fleet-hub/fleet/internal/agentchart"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
-
-// manifestName is the name of the one resource of an agent's Bundle. The hash of its content covers the name, so
-// another one would deploy every agent anew.
-const manifestName = "agent.yaml"
 
 // stage says who looks after a Cluster's agent.
 type stage string
@@ -111,7 +108,7 @@ func bundle(cluster *fleet.Cluster, agentNamespace string, manifest []byte) *fle
 				// The objects are there already: an import's, or those of a release of charts/fleet-agent.
 				Helm: &fleet.HelmOptions{TakeOwnership: true},
 			},
-			Resources: []fleet.BundleResource{{Name: manifestName, Content: string(manifest)}},
+			Resources: []fleet.BundleResource{{Name: agentchart.ManifestName, Content: string(manifest)}},
 			Targets: []fleet.BundleTarget{{
 				ClusterName: cluster.Name,
 				ClusterSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
