@@ -269,11 +269,12 @@ func TestFleetTellsTheControllers(t *testing.T) {
 		values string
 		change func(*env.Controller)
 	}{
-		"defaults":          {"", func(*env.Controller) {}},
-		"no bootstrap":      {"bootstrap: {enabled: false}", func(c *env.Controller) { c.DisableBootstrap = true }},
-		"no metrics":        {"metrics: {enabled: false}", func(c *env.Controller) { c.DisableMetrics, c.MetricsAddress = true, "0" }},
-		"debug":             {"debug: true\ndebugLevel: 3", func(c *env.Controller) { c.Debug, c.DebugLevel = true, 3 }},
-		"tokens with a TTL": {"controller: {registrationTokenTTL: {required: true}}", func(c *env.Controller) { c.TTLRequired = true }},
+		"defaults":             {"", func(*env.Controller) {}},
+		"no bootstrap":         {"bootstrap: {enabled: false}", func(c *env.Controller) { c.DisableBootstrap = true }},
+		"no metrics":           {"metrics: {enabled: false}", func(c *env.Controller) { c.DisableMetrics, c.MetricsAddress = true, "0" }},
+		"debug":                {"debug: true\ndebugLevel: 3", func(c *env.Controller) { c.Debug, c.DebugLevel = true, 3 }},
+		"insecure kubeconfigs": {"controller: {allowInsecureKubeconfigs: true}", func(c *env.Controller) { c.AllowInsecureKubeconfigs = true }},
+		"tokens with a TTL":    {"controller: {registrationTokenTTL: {required: true}}", func(c *env.Controller) { c.TTLRequired = true }},
 		"leader election": {"leaderElection: {leaseDuration: 2m, retryPeriod: 3s, renewDeadline: 1m}", func(c *env.Controller) {
 			c.Election = env.Election{LeaseDuration: 2 * time.Minute, RetryPeriod: 3 * time.Second, RenewDeadline: time.Minute}
 		}},

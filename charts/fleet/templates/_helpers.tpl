@@ -76,6 +76,8 @@ entries of one name.
   value: {{ .Values.leaderElection.renewDeadline | toString | quote }}
 - name: FLEET_REGISTRATION_TOKEN_TTL_REQUIRED
   value: {{ .Values.controller.registrationTokenTTL.required | quote }}
+- name: FLEET_ALLOW_INSECURE_KUBECONFIGS
+  value: {{ .Values.controller.allowInsecureKubeconfigs | quote }}
 - name: FLEET_AGENT_REPLICA_COUNT
   value: {{ int .Values.agent.replicas | quote }}
 - name: FLEET_AGENT_ELECTION_LEASE_DURATION
