@@ -63,6 +63,10 @@ func ofCluster(ctx SpecContext, cluster string) (left []string, err error) {
 	if err := world.Hub.Get(ctx, client.Tokens, framework.Workspace, names.ImportToken(cluster), &token); err == nil {
 		left = append(left, "token "+token.Name)
 	}
+	var bundle fleet.Bundle
+	if err := world.Hub.Get(ctx, client.Bundles, framework.Workspace, names.AgentBundle(cluster), &bundle); err == nil {
+		left = append(left, "bundle "+bundle.Name)
+	}
 	ours := metav1.ListOptions{LabelSelector: fleet.LabelCluster + "=" + cluster}
 	secrets, err := core.Secrets("").List(ctx, ours)
 	if err != nil {
