@@ -1,5 +1,7 @@
 # Every target runs one command that a human could type. A fresh clone needs Go, make and git.
 export GOTOOLCHAIN := local
+# No C compiler is needed; and binaries, demo and tests share what is compiled once.
+export CGO_ENABLED := 0
 
 VERSION ?= dev
 LDFLAGS := -s -w -X github.com/fleet-hub/fleet/internal/version.Version=$(VERSION)
@@ -11,8 +13,8 @@ help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## Build bin/fleetcontroller and bin/fleetagent.
-	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/fleetcontroller ./cmd/controller
-	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/fleetagent ./cmd/agent
+	@go build -ldflags '$(LDFLAGS)' -o bin/fleetcontroller ./cmd/controller
+	@go build -ldflags '$(LDFLAGS)' -o bin/fleetagent ./cmd/agent
 
 demo: build ## Start a hub and two clusters here, join them in three ways, deliver a workload. ONCE=1 ends after that.
 	@go build -o bin/demo ./dev/demo

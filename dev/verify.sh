@@ -2,6 +2,7 @@
 # Fails if generating again changes a file, if go.mod is not tidy, or if code is not formatted.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+export CGO_ENABLED=0
 
 unformatted=$(gofmt -l $(git ls-files '*.go'))
 if [ -n "$unformatted" ]; then

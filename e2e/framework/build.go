@@ -16,7 +16,7 @@ func goBuild(ctx context.Context, target, source string) error {
 	if err != nil {
 		return err
 	}
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", target, "./"+source)
+	build := exec.CommandContext(ctx, "go", "build", "-ldflags", "-s -w", "-o", target, "./"+source)
 	build.Dir = root
 	build.Env = append(build.Environ(), "CGO_ENABLED=0")
 	if output, err := build.CombinedOutput(); err != nil {
