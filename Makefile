@@ -13,6 +13,7 @@ help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## Build bin/fleetcontroller and bin/fleetagent.
+	@echo 'building (some minutes the first time)' >&2
 	@go build -ldflags '$(LDFLAGS)' -o bin/fleetcontroller ./cmd/controller
 	@go build -ldflags '$(LDFLAGS)' -o bin/fleetagent ./cmd/agent
 
