@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/handshake"
@@ -173,10 +174,10 @@ func TestKubeconfigNamespaceAllowed(t *testing.T) {
 			if where == "" {
 				where = test.workspace
 			}
-			expectEqual(t, "key", handshake.KubeconfigSecretKey(in.Cluster), where+"/east-kubeconfig")
+			expectEqual(t, "key", handshake.KubeconfigSecret(in.Cluster).String(), where+"/east-kubeconfig")
 		})
 	}
-	expectEqual(t, "key of a Cluster that names none", handshake.KubeconfigSecretKey(aCluster()), "")
+	expectEqual(t, "key of a Cluster that names none", handshake.KubeconfigSecret(aCluster()), types.NamespacedName{})
 }
 
 func TestIsLocal(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/names"
@@ -229,9 +230,9 @@ func obstacle(in ImportInput, want ImportStatus) (reason, message string) {
 	case !KubeconfigNamespaceAllowed(cluster):
 		return fleet.ReasonKubeconfigNamespaceRefused, fmt.Sprintf("spec.kubeConfigSecretNamespace %q is not an allowed Fleet namespace: move the Secret to the Cluster's own namespace", cluster.Spec.KubeConfigSecretNamespace)
 	case in.Kubeconfig == nil:
-		return fleet.ReasonKubeconfigMissing, fmt.Sprintf("there is no Secret %s: create it, or correct spec.kubeConfigSecret", KubeconfigSecretKey(cluster))
+		return fleet.ReasonKubeconfigMissing, fmt.Sprintf("there is no Secret %s: create it, or correct spec.kubeConfigSecret", KubeconfigSecret(cluster))
 	case len(in.Kubeconfig.Data[KubeconfigValueKey]) == 0:
-		return fleet.ReasonKubeconfigMissing, fmt.Sprintf("Secret %s has no key %q: put the kubeconfig there", KubeconfigSecretKey(cluster), KubeconfigValueKey)
+		return fleet.ReasonKubeconfigMissing, fmt.Sprintf("Secret %s has no key %q: put the kubeconfig there", KubeconfigSecret(cluster), KubeconfigValueKey)
 	case want.APIServerURL == "":
 		return fleet.ReasonHubURLMissing, "no URL of this hub is known that the agent could use: set apiServerURL in the fleet chart, or the key apiServerURL of the kubeconfig Secret"
 	case in.Config.AgentTLSMode != config.TLSModeStrict && in.Config.AgentTLSMode != config.TLSModeSystemStore:
@@ -242,16 +243,17 @@ func obstacle(in ImportInput, want ImportStatus) (reason, message string) {
 	return "", ""
 }
 
-// KubeconfigSecretKey is "<namespace>/<name>" of the Secret a Cluster names; empty if it names none.
-func KubeconfigSecretKey(cluster *fleet.Cluster) string {
+// KubeconfigSecret is where a Cluster's kubeconfig is, whether or not that is allowed; the zero value for a
+// Cluster whose agent comes by itself.
+func KubeconfigSecret(cluster *fleet.Cluster) types.NamespacedName {
 	if cluster.Spec.KubeConfigSecret == "" {
-		return ""
+		return types.NamespacedName{}
 	}
 	namespace := cluster.Spec.KubeConfigSecretNamespace
 	if namespace == "" {
 		namespace = cluster.Namespace
 	}
-	return namespace + "/" + cluster.Spec.KubeConfigSecret
+	return types.NamespacedName{Namespace: namespace, Name: cluster.Spec.KubeConfigSecret}
 }
 
 // KubeconfigNamespaceAllowed says whether a Cluster may name a Secret of the namespace it names: its own,

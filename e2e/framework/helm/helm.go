@@ -71,20 +71,6 @@ func (r Release) upgrade(ctx context.Context, config *action.Configuration, load
 	return nil
 }
 
-// Uninstall is `helm uninstall`; a release that is not there is no error.
-func (r Release) Uninstall() error {
-	config, err := r.configuration()
-	if err != nil {
-		return err
-	}
-	uninstall := action.NewUninstall(config)
-	uninstall.IgnoreNotFound = true
-	if _, err := uninstall.Run(r.Name); err != nil {
-		return fmt.Errorf("uninstalling %s/%s: %w", r.Namespace, r.Name, err)
-	}
-	return nil
-}
-
 func (r Release) configuration() (*action.Configuration, error) {
 	log := r.Log
 	if log == nil {

@@ -181,19 +181,6 @@ func Dialer(allowInsecure bool) DialFunc {
 	}
 }
 
-// KubeconfigSecret is where the Cluster's kubeconfig is, whether or not that is allowed; the zero value for a
-// Cluster whose agent asks by itself.
-func KubeconfigSecret(cluster *fleet.Cluster) types.NamespacedName {
-	if cluster.Spec.KubeConfigSecret == "" {
-		return types.NamespacedName{}
-	}
-	namespace := cluster.Spec.KubeConfigSecretNamespace
-	if namespace == "" {
-		namespace = cluster.Namespace
-	}
-	return types.NamespacedName{Namespace: namespace, Name: cluster.Spec.KubeConfigSecret}
-}
-
 func (a *Context) addIndexes() {
 	clusters := a.Clusters.Cache()
 	clusters.AddIndexer(ClustersByClientID, func(c *fleet.Cluster) ([]string, error) {
@@ -203,7 +190,7 @@ func (a *Context) addIndexes() {
 		return []string{c.Namespace + "/" + c.Spec.ClientID}, nil
 	})
 	clusters.AddIndexer(ClustersByKubeconfig, func(c *fleet.Cluster) ([]string, error) {
-		if secret := KubeconfigSecret(c); secret.Name != "" {
+		if secret := handshake.KubeconfigSecret(c); secret.Name != "" {
 			return []string{secret.String()}, nil
 		}
 		return nil, nil

@@ -118,7 +118,7 @@ func (h *handler) decide(ctx context.Context, cluster *fleet.Cluster) (handshake
 	if err != nil {
 		return handshake.ImportOutcome{}, err
 	}
-	name := app.KubeconfigSecret(cluster)
+	name := handshake.KubeconfigSecret(cluster)
 	if name.Name == "" || !handshake.KubeconfigNamespaceAllowed(cluster) {
 		return handshake.Import(in), nil
 	}

@@ -25,7 +25,7 @@ var errOtherCluster = errors.New("the kubeconfig of the local Cluster leads to a
 // vain a moment ago.
 func (h *handler) dispatch(ctx context.Context, cluster *fleet.Cluster, out handshake.ImportOutcome) {
 	key := keyOf(cluster)
-	of := fmt.Sprint(out.Stage, cluster.Generation, h.app.SecretVersion(app.KubeconfigSecret(cluster)),
+	of := fmt.Sprint(out.Stage, cluster.Generation, h.app.SecretVersion(handshake.KubeconfigSecret(cluster)),
 		out.Done.APIServerURL, out.Done.APIServerCAHash, out.Done.AgentTLSMode)
 	begun, wait := h.jobs.begin(key.String(), of)
 	if !begun {
