@@ -72,19 +72,10 @@ func mustRender(t *testing.T, r release) map[string]string {
 // one joins files into one text, sorted by name.
 func one(files map[string]string) string {
 	var b strings.Builder
-	for _, name := range sorted(files) {
+	for _, name := range sortedKeys(files) {
 		b.WriteString("--- # " + name + "\n" + strings.TrimSpace(files[name]) + "\n")
 	}
 	return b.String()
-}
-
-func sorted(files map[string]string) []string {
-	var found []string
-	for name := range files {
-		found = append(found, name)
-	}
-	slices.Sort(found)
-	return found
 }
 
 // expectGolden compares with testdata/name, or writes it with -update.
@@ -208,5 +199,5 @@ func keysOf(schema any) []string {
 		}
 	}
 	walk(schema)
-	return sorted(found)
+	return sortedKeys(found)
 }

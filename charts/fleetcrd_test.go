@@ -2,7 +2,11 @@ package charts_test
 
 import (
 	"io/fs"
+	"maps"
+	"os"
 	"path"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,27 +17,41 @@ import (
 	"helm.sh/helm/v3/pkg/engine"
 	"helm.sh/helm/v3/pkg/releaseutil"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"github.com/fleet-hub/fleet/charts"
 )
 
-func TestFleetCRDRendersEveryGeneratedFileAsItIs(t *testing.T) {
-	files, err := fs.Glob(charts.FS, "fleet-crd/crd-bases/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(files) != 8 {
-		t.Errorf("%d generated files, want one for each of 8 kinds", len(files))
-	}
+// acted are the kinds the controllers and agents act on; stored are those that are only kept.
+const acted, stored = "fleet-crd/crd-bases/*.yaml", "fleet-crd/crd-others/*.yaml"
+
+func TestFleetCRDRendersEveryFileAsItIs(t *testing.T) {
 	want := map[string]any{}
-	for _, file := range files {
-		text, err := charts.FS.ReadFile(file)
+	for folder, number := range map[string]int{acted: 8, stored: 6} {
+		files, err := fs.Glob(charts.FS, folder)
 		if err != nil {
 			t.Fatal(err)
 		}
-		addCRD(t, want, string(text))
+		if len(files) != number {
+			t.Errorf("%s: %d files, want one for each of %d kinds", folder, len(files), number)
+		}
+		for _, file := range files {
+			text, err := charts.FS.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			addCRD(t, want, string(text))
+		}
 	}
+	if diff := cmp.Diff(want, renderedCRDs(t)); diff != "" {
+		t.Errorf("CRDs (-files +rendered):\n%s", diff)
+	}
+}
+
+// renderedCRDs are the CRDs of the chart by name.
+func renderedCRDs(t *testing.T) map[string]any {
+	t.Helper()
 	rendered, err := renderCRDs(t, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -42,10 +60,70 @@ func TestFleetCRDRendersEveryGeneratedFileAsItIs(t *testing.T) {
 	for _, manifest := range releaseutil.SplitManifests(rendered["fleet-crd/templates/crds.yaml"]) {
 		addCRD(t, got, manifest)
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("CRDs (-generated +rendered):\n%s", diff)
+	return got
+}
+
+// TestFleetCRDHasEveryRecordedKind goes over what was recorded: a kind that is not in the chart would be deleted, with
+// all its objects, by an upgrade from a release that has it.
+func TestFleetCRDHasEveryRecordedKind(t *testing.T) {
+	recorded, got := recordedCRDs(t), renderedCRDs(t)
+	if diff := cmp.Diff(sortedKeys(recorded), sortedKeys(got)); diff != "" {
+		t.Errorf("kinds (-recorded +rendered):\n%s", diff)
+	}
+	for name, crd := range got {
+		policy, _, _ := unstructured.NestedString(crd.(map[string]any), "metadata", "annotations", "helm.sh/resource-policy") // empty where it is missing
+		if policy != "keep" {
+			t.Errorf("%s: uninstalling the chart would delete every object of the kind", name)
+		}
 	}
 }
+
+// TestTheKindsThatAreOnlyStoredAreTheRecordedOnes compares all but the sentence that says so.
+func TestTheKindsThatAreOnlyStoredAreTheRecordedOnes(t *testing.T) {
+	recorded, got := recordedCRDs(t), renderedCRDs(t)
+	for _, plural := range []string{"gitreporestrictions", "gitrepos", "helmops", "imagescans", "policies", "schedules"} {
+		name := plural + ".fleet.cattle.io"
+		crd := got[name].(map[string]any)
+		version := crd["spec"].(map[string]any)["versions"].([]any)[0]
+		root := version.(map[string]any)["schema"].(map[string]any)["openAPIV3Schema"].(map[string]any)
+		if text, _ := root["description"].(string); !strings.Contains(strings.ReplaceAll(text, "\n", " "), "does not act on it") {
+			t.Errorf("%s does not say that it is only stored: %q", name, text)
+		}
+		delete(root, "description")
+		if diff := cmp.Diff(recorded[name].Object["spec"], crd["spec"]); diff != "" {
+			t.Errorf("%s (-recorded +ours):\n%s", name, diff)
+		}
+	}
+}
+
+// recordedCRDs are the recorded CRDs by name, complete.
+func recordedCRDs(t *testing.T) map[string]*unstructured.Unstructured {
+	t.Helper()
+	folder := filepath.Join("..", "testdata", "recorded", "crds")
+	files, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]*unstructured.Unstructured{}
+	for _, file := range files {
+		text, err := os.ReadFile(filepath.Join(folder, file.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := map[string]any{}
+		if err := yaml.Unmarshal(text, &spec); err != nil {
+			t.Fatal(err)
+		}
+		spec["group"] = "fleet.cattle.io"
+		name := strings.TrimSuffix(file.Name(), ".yaml") + ".fleet.cattle.io"
+		found[name] = &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": name}, "spec": spec,
+		}}
+	}
+	return found
+}
+
+func sortedKeys[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }
 
 func TestFleetCRDHasNoCRDsThatHelmWouldNeverUpgrade(t *testing.T) {
 	if found := loadCRDs(t).CRDObjects(); len(found) != 0 {

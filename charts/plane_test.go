@@ -103,7 +103,7 @@ func (s server) namespace(t *testing.T, name string) {
 func objectsOf(t *testing.T, files map[string]string) []*unstructured.Unstructured {
 	t.Helper()
 	var all []*unstructured.Unstructured
-	for _, name := range sorted(files) {
+	for _, name := range sortedKeys(files) {
 		if !strings.HasSuffix(name, ".yaml") {
 			continue
 		}
