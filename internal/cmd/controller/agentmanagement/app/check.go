@@ -52,14 +52,18 @@ func Check(ctx context.Context, o Options, timeout time.Duration) error {
 	return err
 }
 
-// awaitCRDs asks again until the CRDs are served, ctx ends or only a human can help. The error is that of the last
+// awaitCRDs asks again until the CRDs are served with all our fields, ctx ends or only a human can help. The error is that of the last
 // question that was answered, or could have been: not that time was up.
 func awaitCRDs(ctx context.Context, client kubernetes.Interface, o Options) error {
 	again := time.NewTicker(250 * time.Millisecond)
 	defer again.Stop()
+	fields := newSchemas(o)
 	var last error
 	for {
 		err := checkCRDs(ctx, client, o)
+		if err == nil {
+			err = fields.check(ctx, client)
+		}
 		switch {
 		case err == nil:
 			return nil
@@ -91,8 +95,7 @@ func lasting(err error, o Options) error {
 	return err
 }
 
-// checkCRDs asks which kinds of our group are served. Discovery lists a kind once its CRD is established, and every
-// account may ask; CRDs themselves are not for the controllers to read.
+// checkCRDs asks which kinds of our group are served. Discovery lists a kind once its CRD is established.
 func checkCRDs(ctx context.Context, client kubernetes.Interface, o Options) error {
 	served := map[string]bool{}
 	var list metav1.APIResourceList
