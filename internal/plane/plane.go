@@ -20,6 +20,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/fleet-hub/fleet/internal/plane/build"
 	"github.com/fleet-hub/fleet/internal/plane/supervise"
 )
@@ -36,6 +38,9 @@ type Options struct {
 	// starts with one of the keys ("fleetcontroller", "fleetagent"); the value is the executable's
 	// path. All other pods turn Ready without anything running.
 	Binaries map[string]string
+	// Hold says of a cluster's pod whether it is to stay Pending, as where no node has room for it; it
+	// is asked whenever the pod changes. Nil holds none.
+	Hold func(cluster string, pod *corev1.Pod) bool
 	// ProcessEnv is added to the environment of every such process, KEY=value; the container's own wins.
 	ProcessEnv []string
 	// BeforeControllers runs for each cluster between its API server and its controller-manager; nil

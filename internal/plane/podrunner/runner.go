@@ -31,7 +31,7 @@ import (
 // ErrNoProcess means that no process runs for the pod.
 var ErrNoProcess = errors.New("no process runs for this pod")
 
-// Options are what New needs; all but Binaries, Env and Say must be set.
+// Options are what New needs; all but Binaries, Hold, Env and Say must be set.
 type Options struct {
 	// Client is an admin's.
 	Client kubernetes.Interface
@@ -43,6 +43,9 @@ type Options struct {
 	Kubeconfig func(tokenFile, namespace string) ([]byte, error)
 	// Binaries has the executable for a container's command: its first word, without folders.
 	Binaries map[string]string
+	// Hold says of a pod whether it is to stay as it is; it is asked whenever the pod changes. Nil
+	// holds none.
+	Hold func(*corev1.Pod) bool
 	// Env is added to every process's environment, KEY=value; the container's own wins.
 	Env []string
 	// LogDir is where processes' outputs go, see LogFile.
@@ -92,6 +95,8 @@ func (r *Runner) sync(ctx context.Context, key string, store cache.Store) error 
 		return r.finish(ctx, key, pod)
 	case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
 		return nil // over
+	case r.options.Hold != nil && r.options.Hold(pod):
+		return nil // until it changes
 	case r.hasProcess(pod):
 		r.ensure(key, pod)
 		return nil

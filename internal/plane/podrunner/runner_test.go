@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -94,6 +95,8 @@ type fixture struct {
 	life time.Duration
 	// tokens is how many were given out.
 	tokens atomic.Int32
+	// held are the UIDs of pods that are not to run.
+	held sync.Map
 	// refusals is how many more statuses the server will not take.
 	refusals atomic.Int32
 }
@@ -121,6 +124,10 @@ func startWith(t *testing.T, life time.Duration, objects ...runtime.Object) *fix
 		Client: f.client, Launch: supervisor.Start, Ports: ports, Clock: time.Now, Say: t.Logf,
 		Kubeconfig: func(tokenFile, namespace string) ([]byte, error) {
 			return []byte("token from " + filepath.Base(tokenFile) + ", namespace " + namespace), nil
+		},
+		Hold: func(pod *corev1.Pod) bool {
+			_, held := f.held.Load(pod.UID)
+			return held
 		},
 		Binaries: map[string]string{"agent": called(t, "agent"), "gone": "/no/such/program"}, LogDir: f.logs, DataDir: filepath.Join(f.data, "pods"),
 	})
@@ -304,6 +311,34 @@ func TestAPodWithoutAProcessRunsAtOnce(t *testing.T) {
 		}
 		return err
 	})
+}
+
+func TestAPodThatIsHeldRunsOnceItChangesAndIsHeldNoMore(t *testing.T) {
+	for what, command := range map[string][]string{"a process": {"agent", "ready"}, "nothing to run": nil} {
+		t.Run(what, func(t *testing.T) {
+			f := start(t)
+			f.held.Store(types.UID("u1"), true)
+			held, other := agentPod("ready"), agentPod("ready", withUID("u2"))
+			held.Spec.Containers[0].Command = command
+			other.Namespace = "other"
+			f.create(t, held)
+			f.create(t, other)
+			eventually(t, func() error { // the runner has seen both once the later one runs
+				pod, err := f.client.CoreV1().Pods("other").Get(t.Context(), "pod", metav1.GetOptions{})
+				if err == nil && summary(pod) != "Running, running, ready true" {
+					return errors.New(summary(pod))
+				}
+				return err
+			})
+			f.expect(t, "none")
+			f.held.Delete(types.UID("u1"))
+			held.Annotations = map[string]string{"let": "go"}
+			if _, err := f.client.CoreV1().Pods("ns").Update(t.Context(), held, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			f.expect(t, "Running, running, ready true")
+		})
+	}
 }
 
 func TestAStatusThatCouldNotBeWrittenIsWrittenLater(t *testing.T) {
