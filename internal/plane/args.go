@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+
+	"github.com/fleet-hub/fleet/internal/plane/pki"
 )
 
 // etcdSocket is the Unix socket of the one etcd, in the plane's data folder: no port, so nobody else
@@ -46,21 +48,21 @@ func apiServerArgs(a serverArgs) []string {
 		fmt.Sprintf("--secure-port=%d", a.port),
 		"--advertise-address=127.0.0.1",   // without a default route it could find none itself
 		"--endpoint-reconciler-type=none", // a loopback endpoint is invalid
-		"--service-cluster-ip-range=" + serviceCIDR,
+		"--service-cluster-ip-range=" + pki.ServiceCIDR,
 		"--service-account-issuer=https://kubernetes.default.svc",
-		"--service-account-key-file=" + file(fileAccounts),
-		"--service-account-signing-key-file=" + file(fileAccounts),
-		"--token-auth-file=" + file(fileTokens),
+		"--service-account-key-file=" + file(pki.FileAccounts),
+		"--service-account-signing-key-file=" + file(pki.FileAccounts),
+		"--token-auth-file=" + file(pki.FileTokens),
 		"--authorization-mode=Node,RBAC",
 		"--enable-admission-plugins=NodeRestriction",
-		"--tls-cert-file=" + file(fileServing),
-		"--tls-private-key-file=" + file(fileServingKey),
-		"--client-ca-file=" + file(fileCA),
+		"--tls-cert-file=" + file(pki.FileServing),
+		"--tls-private-key-file=" + file(pki.FileServingKey),
+		"--client-ca-file=" + file(pki.FileCA),
 		"--allow-privileged",
 	}
 	if a.audit != "" {
 		// Blocking, so that what a test did is in the log when the request returns.
-		args = append(args, "--audit-policy-file="+file(fileAudit), "--audit-log-path="+a.audit, "--audit-log-mode=blocking")
+		args = append(args, "--audit-policy-file="+file(pki.FileAudit), "--audit-log-path="+a.audit, "--audit-log-mode=blocking")
 	}
 	return append(args, a.extra...)
 }
@@ -84,14 +86,14 @@ func unusedControllers() []string {
 // for the controllers and not for their limits.
 func controllerManagerArgs(dir string, port int, stockLimits bool) []string {
 	file := func(name string) string { return filepath.Join(dir, name) }
-	kubeconfig := file(fileKubeconfig)
+	kubeconfig := file(pki.FileKubeconfig)
 	args := []string{
 		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
 		"--bind-address=127.0.0.1",
 		fmt.Sprintf("--secure-port=%d", port), // the default port is the same for every cluster
-		"--tls-cert-file=" + file(fileServing), "--tls-private-key-file=" + file(fileServingKey),
-		"--service-account-private-key-file=" + file(fileAccounts), // without it the token controller is silently off
-		"--root-ca-file=" + file(fileCA),
+		"--tls-cert-file=" + file(pki.FileServing), "--tls-private-key-file=" + file(pki.FileServingKey),
+		"--service-account-private-key-file=" + file(pki.FileAccounts), // without it the token controller is silently off
+		"--root-ca-file=" + file(pki.FileCA),
 		"--use-service-account-credentials",
 		"--leader-elect=false",
 		"--controllers=*,-" + strings.Join(unusedControllers(), ",-"),

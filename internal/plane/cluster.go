@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/fleet-hub/fleet/internal/plane/pki"
 	"github.com/fleet-hub/fleet/internal/plane/podrunner"
 )
 
@@ -46,7 +47,7 @@ type Cluster struct {
 
 	plane    *Plane
 	dir      string
-	identity identity
+	identity pki.Identity
 	port     int
 	client   kubernetes.Interface
 	pods     *podrunner.Runner
@@ -67,8 +68,8 @@ func newCluster(p *Plane, name string) (*Cluster, error) {
 		return nil, fmt.Errorf("making the folders of %s: %w", name, err)
 	}
 	var err error
-	c.identity, err = newIdentity(c.dir, name, p.clock())
-	c.CA = c.identity.ca
+	c.identity, err = pki.New(c.dir, name, p.clock())
+	c.CA = c.identity.CA
 	return c, err
 }
 
@@ -116,17 +117,23 @@ func retryTaken(start func(port int) error) error {
 func (c *Cluster) settle(port int) error {
 	c.port, c.URL = port, fmt.Sprintf("https://127.0.0.1:%d", port)
 	var err error
-	if c.Kubeconfig, err = kubeconfig(c, credential{token: c.identity.token}); err != nil {
+	if c.Kubeconfig, err = c.access(pki.Access{Token: c.identity.Token}).Kubeconfig(); err != nil {
 		return err
 	}
-	c.KubeconfigPath = filepath.Join(c.dir, fileKubeconfig)
-	if err := write(c.dir, fileKubeconfig, c.Kubeconfig); err != nil {
+	c.KubeconfigPath = filepath.Join(c.dir, pki.FileKubeconfig)
+	if err := pki.Write(c.dir, pki.FileKubeconfig, c.Kubeconfig); err != nil {
 		return err
 	}
 	if c.client, err = kubernetes.NewForConfig(c.Config()); err != nil {
 		return fmt.Errorf("%s: making a client: %w", c.Name, err)
 	}
 	return nil
+}
+
+// access completes who it is by where this cluster is.
+func (c *Cluster) access(who pki.Access) pki.Access {
+	who.Name, who.URL, who.CA = c.Name, c.URL, c.CA
+	return who
 }
 
 // runServer starts the API server's process on the port settled on, and waits until it is ready.
@@ -183,7 +190,7 @@ func (c *Cluster) startControllers(ctx context.Context) error {
 // Config is the admin's access, a copy of its own, without client-side limits.
 func (c *Cluster) Config() *rest.Config {
 	return &rest.Config{
-		Host: c.URL, BearerToken: c.identity.token, QPS: -1,
+		Host: c.URL, BearerToken: c.identity.Token, QPS: -1,
 		TLSClientConfig: rest.TLSClientConfig{CAData: c.CA},
 	}
 }

@@ -1,7 +1,6 @@
 package plane
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -113,14 +112,4 @@ func (c *component) failure() error {
 }
 
 // tail is the last lines of what the process wrote.
-func (c *component) tail() string {
-	const lines, most = 15, 8 << 10
-	content, err := os.ReadFile(c.log)
-	if err != nil {
-		return err.Error()
-	}
-	content = content[min(c.logStart, int64(len(content))):]
-	content = bytes.TrimSpace(content[max(0, len(content)-most):])
-	all := strings.Split(string(content), "\n")
-	return strings.Join(all[max(0, len(all)-lines):], "\n")
-}
+func (c *component) tail() string { return supervise.Tail(c.log, c.logStart) }

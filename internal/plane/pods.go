@@ -7,6 +7,9 @@ import (
 	"os"
 	"path/filepath"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fleet-hub/fleet/internal/plane/pki"
 	"github.com/fleet-hub/fleet/internal/plane/podrunner"
 )
 
@@ -15,12 +18,16 @@ var ErrNoCluster = errors.New("no such cluster")
 
 func (c *Cluster) addRunner() error {
 	o := c.plane.options
+	var hold func(*corev1.Pod) bool
+	if o.Hold != nil {
+		hold = func(pod *corev1.Pod) bool { return o.Hold(c.Name, pod) }
+	}
 	var err error
 	c.pods, err = podrunner.New(podrunner.Options{
 		Client: c.client, Launch: c.plane.supervisor.Start, Ports: freePorts, Clock: c.plane.clock, Say: o.Progress,
-		Binaries: o.Binaries, Env: o.ProcessEnv, LogDir: c.LogDir, DataDir: filepath.Join(c.dir, "pods"),
+		Binaries: o.Binaries, Hold: hold, Env: o.ProcessEnv, LogDir: c.LogDir, DataDir: filepath.Join(c.dir, "pods"),
 		Kubeconfig: func(tokenFile, namespace string) ([]byte, error) {
-			return kubeconfig(c, credential{tokenFile: tokenFile, namespace: namespace})
+			return c.access(pki.Access{TokenFile: tokenFile, Namespace: namespace}).Kubeconfig()
 		},
 	})
 	return err

@@ -1,9 +1,6 @@
 package plane
 
 import (
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"flag"
 	"fmt"
@@ -12,11 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/fleet-hub/fleet/internal/plane/supervise"
 )
@@ -145,102 +139,6 @@ func TestAPortThatWasTakenIsReplaced(t *testing.T) {
 			})
 			if !errors.Is(err, test.want) || len(ports) != len(test.results) {
 				t.Errorf("error %v after ports %v", err, ports)
-			}
-		})
-	}
-}
-
-// someDay is when the tests' certificates are made.
-var someDay = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-
-func identityIn(t *testing.T, dir string) identity {
-	t.Helper()
-	id, err := newIdentity(dir, "east", someDay)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return id
-}
-
-func TestAnIdentitysFilesAreTheUsersOwn(t *testing.T) {
-	dir := t.TempDir()
-	id := identityIn(t, dir)
-	if diff := cmp.Diff([]string{fileAudit, fileCA, fileAccounts, fileServing, fileServingKey, fileTokens}, names(t, dir)); diff != "" {
-		t.Errorf("files (-want +got):\n%s", diff)
-	}
-	for _, file := range names(t, dir) {
-		info, err := os.Stat(filepath.Join(dir, file))
-		if err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("%s: %v, %v", file, info, err)
-		}
-	}
-	tokens, err := os.ReadFile(filepath.Join(dir, fileTokens))
-	if err != nil || string(tokens) != id.token+`,admin,admin,"system:masters"`+"\n" || len(id.token) != 32 {
-		t.Errorf("tokens %q, %v", tokens, err)
-	}
-	if _, err := newIdentity("/no/such/folder", "east", someDay); err == nil {
-		t.Error("an identity without a folder")
-	}
-}
-
-func TestTheServingCertificateIsForTheServersNamesOnly(t *testing.T) {
-	dir := t.TempDir()
-	id := identityIn(t, dir)
-	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, fileServing), filepath.Join(dir, fileServingKey))
-	if err != nil {
-		t.Fatal(err)
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(id.ca)
-	for name, want := range map[string]bool{
-		"127.0.0.1": true, "10.43.0.1": true, "localhost": true, "kubernetes.default.svc": true, "example.com": false, "127.0.0.2": false,
-	} {
-		_, err := pair.Leaf.Verify(x509.VerifyOptions{DNSName: name, Roots: roots, CurrentTime: someDay})
-		if (err == nil) != want {
-			t.Errorf("for %s: %v", name, err)
-		}
-	}
-	if block, rest := pem.Decode(id.ca); block == nil || len(rest) != 0 {
-		t.Errorf("CA %s", id.ca)
-	}
-}
-
-func TestClustersHaveNothingInCommon(t *testing.T) {
-	one, two := identityIn(t, t.TempDir()), identityIn(t, t.TempDir())
-	if one.token == two.token || string(one.ca) == string(two.ca) {
-		t.Errorf("token %s and CA\n%sfor both", one.token, one.ca)
-	}
-}
-
-func TestKubeconfig(t *testing.T) {
-	c := &Cluster{Name: "east", URL: "https://127.0.0.1:20001", CA: []byte("ca")}
-	tests := map[string]struct {
-		as                          credential
-		token, tokenFile, namespace string
-	}{
-		"with a token":                           {credential{token: "t"}, "t", "", "default"},
-		"with a file, in a namespace of its own": {credential{tokenFile: "/data/token", namespace: "ns"}, "", "/data/token", "ns"},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			content, err := kubeconfig(c, test.as)
-			if err != nil {
-				t.Fatal(err)
-			}
-			loaded, err := clientcmd.Load(content)
-			if err != nil {
-				t.Fatal(err)
-			}
-			client := clientcmd.NewDefaultClientConfig(*loaded, nil)
-			namespace, _, err := client.Namespace()
-			if err != nil || namespace != test.namespace {
-				t.Errorf("namespace %q, %v", namespace, err)
-			}
-			user := loaded.AuthInfos[loaded.Contexts[loaded.CurrentContext].AuthInfo]
-			server := loaded.Clusters[loaded.Contexts[loaded.CurrentContext].Cluster]
-			got := []string{user.Token, user.TokenFile, server.Server, string(server.CertificateAuthorityData), loaded.CurrentContext}
-			if diff := cmp.Diff([]string{test.token, test.tokenFile, c.URL, "ca", "east"}, got); diff != "" {
-				t.Errorf("kubeconfig (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -22,6 +22,8 @@ type Options struct {
 	DataDir string
 	// Log is the file the supervisor's own complaints go to.
 	Log string
+	// Files stay open in the supervisor, from descriptor 3 on, for as long as it lives: locks, mostly.
+	Files []*os.File
 }
 
 // Client talks to one supervisor. Its methods may be called from any goroutine.
@@ -60,6 +62,7 @@ func Launch(o Options) (*Client, error) {
 	defer func() { _ = log.Close() }() // the child has its own copy
 	cmd := exec.Command(o.Binary, o.DataDir)
 	cmd.Stderr = log
+	cmd.ExtraFiles = o.Files
 	cmd.SysProcAttr = ownGroup()
 	stdin, err := cmd.StdinPipe()
 	if err != nil {

@@ -2,7 +2,15 @@
 
 package supervise
 
-import "syscall"
+import (
+	"errors"
+	"syscall"
+)
 
-// diesWithParent asks for nothing: only Linux can tie a child to its parent.
-func diesWithParent() *syscall.SysProcAttr { return nil }
+// attributesOf asks for nothing: only Linux can tie a child to its parent, or isolate it.
+func attributesOf(c Command) (*syscall.SysProcAttr, error) {
+	if c.Isolated {
+		return nil, errors.New("only Linux has namespaces")
+	}
+	return nil, nil
+}

@@ -33,6 +33,9 @@ type Command struct {
 	Dir string `json:"dir,omitempty"`
 	// Log is the file both outputs are appended to; it is created where missing.
 	Log string `json:"log"`
+	// Isolated gives the process network, mount, PID, IPC and host name namespaces of its own, which end with it and
+	// take all that runs in them along. It sees the caller's mounts until it changes that. Linux, and root, only.
+	Isolated bool `json:"isolated,omitempty"`
 }
 
 // answer is one line from the supervisor: the reply to a request, or, with Exit set, the news that

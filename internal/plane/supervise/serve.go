@@ -65,13 +65,17 @@ func (s *server) handle(req request) answer {
 }
 
 func (s *server) start(id int64, c Command) (int, error) {
+	attributes, err := attributesOf(c)
+	if err != nil {
+		return 0, fmt.Errorf("starting %s: %w", c.Path, err)
+	}
 	log, err := os.OpenFile(c.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return 0, fmt.Errorf("opening the log of %s: %w", c.Path, err)
 	}
 	defer func() { _ = log.Close() }() // the child has its own copy
 	cmd := &exec.Cmd{Path: c.Path, Args: append([]string{c.Path}, c.Args...), Env: c.Env, Dir: c.Dir,
-		Stdout: log, Stderr: log, SysProcAttr: diesWithParent()}
+		Stdout: log, Stderr: log, SysProcAttr: attributes}
 	if cmd.Dir == "" {
 		cmd.Dir = s.dataDir
 	}
