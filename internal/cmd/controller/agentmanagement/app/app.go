@@ -112,6 +112,7 @@ type Context struct {
 	// BootstrapSecrets are those of the set BootstrapSetID.
 	BootstrapSecrets generic.ControllerInterface[*corev1.Secret, *corev1.SecretList]
 
+	first       []func(context.Context)
 	scopes      []*scope
 	secrets     cache.SharedIndexInformer
 	broadcaster record.EventBroadcaster

@@ -20,6 +20,10 @@ import (
 // SyncTimeout bounds how long Start waits for the caches.
 const SyncTimeout = 30 * time.Second
 
+// First lets work run once, when the caches are full and before any controller works, all of which wait for it. To be
+// called before Start. A context that ends means that the process is told to.
+func (a *Context) First(work func(context.Context)) { a.first = append(a.first, work) }
+
 // Start fills the caches and lets the controllers work until ctx ends. It returns when all of them do, or with an
 // error that names the kinds that could not be listed within SyncTimeout. To be called once, after every Register.
 func (a *Context) Start(ctx context.Context) error {
@@ -34,6 +38,9 @@ func (a *Context) Start(ctx context.Context) error {
 	// All caches fill before the first controller works: a handler may read any of them.
 	if err := awaitSync(ctx, SyncTimeout, a.unsynced); err != nil {
 		return err
+	}
+	for _, work := range a.first {
+		work(ctx)
 	}
 	for _, s := range a.scopes {
 		if err := s.controllers.Start(ctx, 0); err != nil {

@@ -268,10 +268,15 @@ func (k *fakeKind[T, L]) Delete(namespace, name string, options *metav1.DeleteOp
 	if err != nil {
 		return err
 	}
-	if options != nil && options.Preconditions != nil && *options.Preconditions.UID != live.GetUID() {
-		return apierrors.NewConflict(k.resource(), name, fmt.Errorf("it is %s", live.GetUID()))
+	if options != nil && options.Preconditions != nil && !isMeant(live, options.Preconditions) {
+		return apierrors.NewConflict(k.resource(), name, fmt.Errorf("it is %s at %s", live.GetUID(), live.GetResourceVersion()))
 	}
 	var none T
 	delete(k.hub.objects, id(none, namespace, name))
 	return nil
+}
+
+func isMeant(live Object, only *metav1.Preconditions) bool {
+	return (only.UID == nil || *only.UID == live.GetUID()) &&
+		(only.ResourceVersion == nil || *only.ResourceVersion == live.GetResourceVersion())
 }

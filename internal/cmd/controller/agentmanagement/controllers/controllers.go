@@ -14,6 +14,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/controllers/globalconfig"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/controllers/grant"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/controllers/manageagent"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/controllers/orphans"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/controllers/token"
 )
 
@@ -24,6 +25,7 @@ func Register(ctx context.Context, a *app.Context) error {
 		name     string
 		register func(context.Context, *app.Context) error
 	}{
+		{"orphans", orphans.Register},
 		{"globalconfig", globalconfig.Register},
 		{"bootstrap", bootstrap.Register},
 		{"cluster", cluster.Register},
