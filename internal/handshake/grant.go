@@ -1,6 +1,7 @@
 package handshake
 
 import (
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -83,6 +84,8 @@ type GrantOutcome struct {
 	Mint       *Mint
 	Credential Credential
 	Reader     []runtime.Object
+	// Unreadable means that nobody may read the answer and nobody has used it: the request names no token that exists.
+	Unreadable bool
 	// Superseded are older requests of the same client, to be deleted: the new credential is in use.
 	Superseded []string
 	// ClusterName and Granted are the request's status.
@@ -127,11 +130,13 @@ func Grant(in GrantInput) GrantOutcome {
 		}
 	case answered(in):
 		out.Stage, out.Granted, out.Superseded = GrantDone, true, superseded(in, cluster)
+		out.Unreadable = unreadable(in, cluster)
 	default:
 		out.Stage, out.Granted = GrantMinting, true
 		out.Mint = &Mint{Namespace: in.Account.Namespace, Account: in.Account.Name, Lifetime: TokenLifetime}
 		out.Credential = credentialOf(cluster, in.Namespaces)
 		out.Reader = reader(in)
+		out.Unreadable = unreadable(in, cluster)
 	}
 	return out
 }
@@ -151,19 +156,26 @@ func ClusterOf(in GrantInput) *fleet.Cluster {
 	if in.Derived != nil && in.Derived.Spec.ClientID == in.Request.Spec.ClientID {
 		found = append(found, in.Derived)
 	}
+	return firstOf(found)
+}
+
+// firstOf is the Cluster that agents join as, of those with one client ID.
+func firstOf(found []*fleet.Cluster) *fleet.Cluster {
 	if len(found) == 0 {
 		return nil
 	}
-	sort.Slice(found, func(i, j int) bool {
-		if going := found[i].DeletionTimestamp != nil; going != (found[j].DeletionTimestamp != nil) {
-			return !going
+	return slices.MinFunc(found, func(a, b *fleet.Cluster) int {
+		if going := a.DeletionTimestamp != nil; going != (b.DeletionTimestamp != nil) {
+			if going {
+				return 1
+			}
+			return -1
 		}
-		if !found[i].CreationTimestamp.Equal(&found[j].CreationTimestamp) {
-			return found[i].CreationTimestamp.Before(&found[j].CreationTimestamp)
+		if order := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); order != 0 {
+			return order
 		}
-		return found[i].Name < found[j].Name
+		return strings.Compare(a.Name, b.Name)
 	})
-	return found[0]
 }
 
 // leaving is true when the request or its Cluster is being deleted, or the Cluster it once had is gone.
@@ -334,6 +346,13 @@ func answerMeta(namespace, name, cluster string, request *fleet.ClusterRegistrat
 		fleet.AnnotationClusterRegistrationNamespace: request.Namespace,
 	}
 	return meta
+}
+
+// unreadable says whether an answer is one that nobody may read and nobody uses. A token that goes after its agent
+// has joined is missed by nobody; of requests that others have granted, nobody knows.
+func unreadable(in GrantInput, cluster *fleet.Cluster) bool {
+	before, noted := in.Request.Annotations[fleet.AnnotationLastSeenAtGrant]
+	return in.Asked == nil && in.Imported == nil && noted && lastSeen(cluster) == before
 }
 
 // ReaderName is the name of the Role and of the RoleBinding that make one credential readable.

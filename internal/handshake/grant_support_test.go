@@ -141,6 +141,8 @@ func answering(name, namespace string) func(*handshake.GrantInput) {
 
 func asked(in *handshake.GrantInput) { in.Asked = aToken() }
 
+func nobodyAsked(in *handshake.GrantInput) { in.Asked = nil }
+
 func imported(in *handshake.GrantInput) {
 	in.Imported = aToken(func(t *fleet.ClusterRegistrationToken) { t.Name, t.UID = "import-token-east", "i1" })
 }

@@ -3,6 +3,7 @@ package handshake_test
 import (
 	"time"
 
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -129,3 +130,17 @@ func isLocal(in *handshake.ImportInput) {
 }
 
 func localAgentDisabled(in *handshake.ImportInput) { in.Config.Bootstrap.LocalAgentDisabled = true }
+
+// namesake is another Cluster that was found for the client ID.
+func namesake(modifiers ...func(*fleet.Cluster)) importChange {
+	return func(in *handshake.ImportInput) {
+		in.Namesakes = append(in.Namesakes, aCluster(append([]func(*fleet.Cluster){clusterNamed("namesake"), clusterUID("namesake-uid")}, modifiers...)...))
+	}
+}
+
+// tokenTrouble is what the import token says of itself.
+func tokenTrouble(reason string) importChange {
+	return tokenChange(func(t *fleet.ClusterRegistrationToken) {
+		t.Status.Conditions = []genericcondition.GenericCondition{{Type: fleet.ConditionReady, Status: corev1.ConditionFalse, Reason: reason}}
+	})
+}

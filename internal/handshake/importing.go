@@ -96,6 +96,8 @@ type AgentValues struct {
 type ImportInput struct {
 	Now     time.Time
 	Cluster *fleet.Cluster
+	// Namesakes are the Clusters of the workspace with the Cluster's client ID, it among them or not.
+	Namesakes []*fleet.Cluster
 	// Kubeconfig is the Secret the Cluster names.
 	Kubeconfig *corev1.Secret
 	// Token is the Cluster's import token, Values the Secret with its values.
@@ -178,10 +180,14 @@ func Import(in ImportInput) ImportOutcome {
 		return disable(in)
 	}
 	switch {
-	case cluster.Spec.KubeConfigSecret == "":
-		return ImportOutcome{Stage: ImportNone}
+	case cluster.Spec.ClientID == "" && cluster.Spec.KubeConfigSecret == "":
+		return blocked(fleet.ReasonClientIDMissing, "no agent can join as this Cluster: set spec.clientID to the client ID of its agent, or name a kubeconfig Secret in spec.kubeConfigSecret")
 	case cluster.Spec.ClientID == "":
 		return ImportOutcome{Stage: ImportNeedsClientID}
+	case olderNamesake(in) != nil:
+		return blocked(fleet.ReasonClientIDAmbiguous, fmt.Sprintf("Cluster %s is older and has the same spec.clientID, so that agents with it join as that one: give this Cluster a client ID of its own, or delete one of the two", olderNamesake(in).Name))
+	case cluster.Spec.KubeConfigSecret == "":
+		return ImportOutcome{Stage: ImportNone}
 	}
 	want, err := desiredStatus(in)
 	if err != nil {
@@ -194,6 +200,20 @@ func Import(in ImportInput) ImportOutcome {
 		return blocked(reason, message)
 	}
 	return approach(in, want)
+}
+
+// olderNamesake is the Cluster that agents with this one's client ID join as; nil if it is this one.
+func olderNamesake(in ImportInput) *fleet.Cluster {
+	of := []*fleet.Cluster{in.Cluster}
+	for _, other := range in.Namesakes {
+		if other.UID != in.Cluster.UID && other.Spec.ClientID == in.Cluster.Spec.ClientID {
+			of = append(of, other)
+		}
+	}
+	if first := firstOf(of); first != in.Cluster {
+		return first
+	}
+	return nil
 }
 
 // approach is the way from a Cluster that can be imported to an agent in place.
@@ -213,11 +233,20 @@ func approach(in ImportInput, want ImportStatus) ImportOutcome {
 	}
 	bootstrap, ok := bootstrapOf(in, want)
 	if !ok {
-		return ImportOutcome{Stage: ImportAwaitingToken}
+		return awaitValues(in.Token)
 	}
 	deploy.Values.Bootstrap = &bootstrap
 	want.ResetAgent, want.AgentNamespace = true, in.Cluster.Spec.AgentNamespace
 	return ImportOutcome{Stage: ImportNeedsAgent, Deploy: deploy, Done: want}
+}
+
+// awaitValues waits for the values of a token, aloud if the token has a trouble of its own.
+func awaitValues(token *fleet.ClusterRegistrationToken) ImportOutcome {
+	ready := fleet.GetCondition(token.Status.Conditions, fleet.ConditionReady)
+	if ready == nil || !fleet.IsTrouble(*ready) {
+		return ImportOutcome{Stage: ImportAwaitingToken}
+	}
+	return blocked(fleet.ReasonTokenBlocked, fmt.Sprintf("the import token %s gets no values (%s): see its condition %s for what to do", token.Name, ready.Reason, fleet.ConditionReady))
 }
 
 func blocked(reason, message string) ImportOutcome {

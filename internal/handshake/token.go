@@ -26,6 +26,8 @@ const (
 	TokenAwaitingRights TokenStage = "AwaitingRights"
 	// TokenBlocked means that a Secret of somebody else has the token's name; it is left alone.
 	TokenBlocked TokenStage = "Blocked"
+	// TokenUnusable means that no agent could register with a token of this name; nothing is made for it.
+	TokenUnusable TokenStage = "Unusable"
 	// TokenMinting means that everything is there but the account's bearer token, asked for now.
 	TokenMinting TokenStage = "Minting"
 	// TokenReady means that the values Secret holds a token that works.
@@ -52,6 +54,8 @@ type TokenInput struct {
 // TokenOutcome is what a ClusterRegistrationToken is owed now.
 type TokenOutcome struct {
 	Stage TokenStage
+	// Reason and Message say what is wrong with the token or its Secret, whatever is done about it; empty if nothing is.
+	Reason, Message string
 	// Delete ends the token itself; everything of it goes with it.
 	Delete bool
 	// Children is the whole set, but for a values Secret that waits for Mint.
@@ -69,34 +73,50 @@ func Token(in TokenInput) TokenOutcome {
 	token := in.Token
 	expires := tokenExpiry(token)
 	if ended(in, expires) {
-		return TokenOutcome{Stage: TokenEnded, Delete: true, Status: token.Status}
+		reason, message := whyEnded(token)
+		return TokenOutcome{Stage: TokenEnded, Reason: reason, Message: message, Delete: true, Status: token.Status}
 	}
-	out := TokenOutcome{Children: importRights(token), Values: desiredValues(in), Status: *token.Status.DeepCopy()}
+	out := TokenOutcome{Status: *token.Status.DeepCopy()}
 	out.Status.SecretName, out.Status.Expires = "", expires
 	if limited(token) {
 		out.Recheck = expires.Time
 	}
+	if !isLabelValue(token.Name) {
+		out.Stage, out.Reason = TokenUnusable, fleet.ReasonTokenNameTooLong
+		out.Message = "agents repeat the token's name in a label, which takes 63 characters: delete this token and create one with a shorter name"
+		return out
+	}
+	out.Children, out.Values = importRights(token), desiredValues(in)
+	hold(in, &out)
+	return out
+}
+
+// hold decides about the values Secret.
+func hold(in TokenInput, out *TokenOutcome) {
+	token := in.Token
+	if in.Secret != nil && in.Secret.Type == SecretTypeValues && isMalformed(in.Secret) {
+		out.Reason = fleet.ReasonValuesInvalid
+		out.Message = "the Secret with the token's values cannot be read and is written anew; if this condition stays, delete the Secret and what keeps it, such as a finalizer"
+	}
 	switch held := heldToken(in); {
 	case in.Secret != nil && in.Secret.Type != SecretTypeValues:
-		out.Stage = TokenBlocked
+		out.Stage, out.Reason = TokenBlocked, fleet.ReasonSecretNameTaken
+		out.Message = "a Secret of this name and another type exists and is left alone: delete the Secret, or use another name for the token"
 	case held != "":
 		// The Secret is kept even while the account's rights are being healed: agents hold its token.
 		out.Stage, out.Values.Token, out.Status.SecretName = TokenReady, held, token.Name
-	case in.Account == nil || !in.RightsExist:
-		out.Stage = TokenAwaitingRights
-	default:
-		out.Stage = TokenMinting
-		out.Mint = &Mint{Namespace: token.Namespace, Account: in.Account.Name, Lifetime: importLifetime(expires, in.Now)}
-		out.Status.SecretName = token.Name
-	}
-	if out.Stage == TokenReady {
 		secret, err := ValuesSecret(token, out.Values)
 		if err != nil { // control characters in the hub's address: what is there is better than nothing
 			secret = in.Secret
 		}
 		out.Children = append(out.Children, secret)
+	case in.Account == nil || !in.RightsExist:
+		out.Stage = TokenAwaitingRights
+	default:
+		out.Stage = TokenMinting
+		out.Mint = &Mint{Namespace: token.Namespace, Account: in.Account.Name, Lifetime: importLifetime(out.Status.Expires, in.Now)}
+		out.Status.SecretName = token.Name
 	}
-	return out
 }
 
 // tokenExpiry is nil for a token that never ends. A TTL of zero has an expiry to show, but none to act on.
@@ -112,6 +132,19 @@ func ended(in TokenInput, expires *metav1.Time) bool {
 		return in.TTLRequired
 	}
 	return in.Now.After(expires.Time)
+}
+
+func whyEnded(token *fleet.ClusterRegistrationToken) (reason, message string) {
+	if limited(token) {
+		return fleet.ReasonTokenExpired, "the token's time to live is over and it is deleted: create another for clusters that are still to register"
+	}
+	return fleet.ReasonTTLMissing, "the operator of this hub wants tokens to end, and this one is deleted: create one with spec.ttl"
+}
+
+// isMalformed says whether a values Secret has lost what it is for.
+func isMalformed(secret *corev1.Secret) bool {
+	_, err := ParseValues(secret.Data[ValuesKey])
+	return err != nil
 }
 
 func limited(token *fleet.ClusterRegistrationToken) bool {

@@ -2,6 +2,7 @@ package handshake_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,6 +31,10 @@ func tokenMade(ago time.Duration) func(*fleet.ClusterRegistrationToken) {
 
 func tokenReported(status fleet.ClusterRegistrationTokenStatus) func(*fleet.ClusterRegistrationToken) {
 	return func(t *fleet.ClusterRegistrationToken) { t.Status = status }
+}
+
+func tokenOfLength(n int) func(*fleet.ClusterRegistrationToken) {
+	return func(t *fleet.ClusterRegistrationToken) { t.Name = strings.Repeat("t", n) }
 }
 
 func importAccount(in *handshake.TokenInput) {
@@ -92,6 +97,13 @@ func TestToken(t *testing.T) {
 		"a secret of another type is left alone": {with(func(in *handshake.TokenInput) { in.Secret.Type = corev1.SecretTypeOpaque }), handshake.TokenBlocked},
 		"also before the account is there":       {tokenInput(holding(works), func(in *handshake.TokenInput) { in.Secret.Type = corev1.SecretTypeOpaque }), handshake.TokenBlocked},
 
+		// A name that no agent can repeat.
+		"a token of 63 characters is like any other":   {tokenInput(tokenWith(tokenOfLength(63))), handshake.TokenAwaitingRights},
+		"nothing is made for one of 64 characters":     {tokenInput(tokenWith(tokenOfLength(64))), handshake.TokenUnusable},
+		"nor kept":                                     {with(tokenWith(tokenOfLength(64), tokenReported(fleet.ClusterRegistrationTokenStatus{SecretName: "t1"}))), handshake.TokenUnusable},
+		"it is looked at when it ends":                 {tokenInput(tokenWith(tokenOfLength(64), withTTL(time.Hour))), handshake.TokenUnusable},
+		"it ends like any other":                       {tokenInput(tokenWith(tokenOfLength(64), withTTL(time.Minute), tokenMade(time.Hour))), handshake.TokenEnded},
+
 		// Ends.
 		"a token with a time to live is looked at when it ends":     {with(tokenWith(withTTL(time.Hour))), handshake.TokenReady},
 		"a blocked token ends like any other":                       {with(tokenWith(withTTL(time.Hour)), func(in *handshake.TokenInput) { in.Secret.Type = corev1.SecretTypeOpaque }), handshake.TokenBlocked},
@@ -120,8 +132,11 @@ func checkTokenOutcome(t *testing.T, out handshake.TokenOutcome) {
 	if (out.Mint != nil) != (out.Stage == handshake.TokenMinting) {
 		t.Error("a bearer token is asked for in stage Minting and in no other")
 	}
-	if (len(out.Children) == 0) != (out.Stage == handshake.TokenEnded) {
-		t.Error("the set is empty when the token has ended, and only then")
+	if (len(out.Children) == 0) != (out.Stage == handshake.TokenEnded || out.Stage == handshake.TokenUnusable) {
+		t.Error("the set is empty when the token has ended or was never any use, and only then")
+	}
+	if (out.Reason == "") != (out.Message == "") {
+		t.Errorf("reason %q with message %q", out.Reason, out.Message)
 	}
 	there := out.Stage == handshake.TokenReady || out.Stage == handshake.TokenMinting
 	if out.Stage != handshake.TokenEnded && (out.Status.SecretName != "") != there {

@@ -14,9 +14,9 @@ import (
 // key, but not what to run or which of the controller's files to read.
 var (
 	// ErrKubeconfigMalformed means the bytes are no kubeconfig, or name no server.
-	ErrKubeconfigMalformed = errors.New("the kubeconfig is malformed")
+	ErrKubeconfigMalformed = errors.New("the kubeconfig is malformed; write one with kubectl config view --raw --flatten --minify")
 	// ErrKubeconfigContext means it is not said which context to use, or one that is missing is named.
-	ErrKubeconfigContext = errors.New("the kubeconfig does not say which context to use")
+	ErrKubeconfigContext = errors.New("the kubeconfig does not say which context to use; set current-context to one that is complete")
 	// ErrKubeconfigExec means the user entry runs a command (exec); use a token instead.
 	ErrKubeconfigExec = errors.New("the kubeconfig runs a command to log in (exec); use a token or a client certificate")
 	// ErrKubeconfigAuthProvider means the user entry names an auth-provider plugin; use a token instead.

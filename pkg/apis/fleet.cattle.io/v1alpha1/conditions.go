@@ -1,9 +1,11 @@
 package v1alpha1
 
 import (
+	"strings"
 	"time"
 
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // Types of conditions. Each is written by one controller, or by the agent.
@@ -65,30 +67,28 @@ const (
 	// ReasonLocalClusterMismatch means that the agent is not removed because the kubeconfig of the local Cluster leads to another one.
 	ReasonLocalClusterMismatch = "LocalClusterMismatch"
 
-	// ReasonAwaitingToken means that the values of the import token are not there yet.
-	ReasonAwaitingToken = "AwaitingToken"
-	// ReasonAwaitingAgent means that the agent was installed and has not yet been heard of.
-	ReasonAwaitingAgent = "AwaitingAgent"
 	// ReasonAwaitingCluster means that the Cluster of the request is being created.
 	ReasonAwaitingCluster = "AwaitingCluster"
 	// ReasonAwaitingNamespace means that the Cluster has no namespace of its own yet.
 	ReasonAwaitingNamespace = "AwaitingNamespace"
-	// ReasonAwaitingAccount means that the account was written and is not seen yet.
-	ReasonAwaitingAccount = "AwaitingAccount"
 	// ReasonAwaitingRights means that the account's rights were written and are not seen yet.
 	ReasonAwaitingRights = "AwaitingRights"
-	// ReasonAwaitingCredential means that the account's token is not there yet.
-	ReasonAwaitingCredential = "AwaitingCredential"
 
 	// ReasonTokenExpired means that the token is past its TTL and is being deleted.
 	ReasonTokenExpired = "TokenExpired"
-	// ReasonTTLTooLong means that the operator limits the TTL of tokens and this one asks for more.
-	ReasonTTLTooLong = "TTLTooLong"
-	// ReasonClusterGone means that the Cluster of the request was deleted; the agent has to register again.
-	ReasonClusterGone = "ClusterGone"
-	// ReasonClientIDMissing means that the request names no client ID.
+	// ReasonTTLMissing means that the operator wants every token to have a TTL, and this one, which is being deleted, has none.
+	ReasonTTLMissing = "TTLMissing"
+	// ReasonTokenNameTooLong means that the token's name has more than 63 characters, so that no agent could repeat it in a label.
+	ReasonTokenNameTooLong = "TokenNameTooLong"
+	// ReasonValuesInvalid means that the Secret with the token's values cannot be read, and is written anew.
+	ReasonValuesInvalid = "ValuesInvalid"
+	// ReasonTokenBlocked means that the Cluster's import token gets no values; its condition Ready says why.
+	ReasonTokenBlocked = "TokenBlocked"
+	// ReasonTokenUnknown means that the request names no token that exists, so that nobody may read its answer.
+	ReasonTokenUnknown = "TokenUnknown"
+	// ReasonClientIDMissing means that the request names no client ID, or that the Cluster has none and no kubeconfig by which it would get one.
 	ReasonClientIDMissing = "ClientIDMissing"
-	// ReasonClientIDAmbiguous means that several Clusters of the namespace have the request's client ID.
+	// ReasonClientIDAmbiguous means that an older Cluster of the namespace has the same client ID, and agents with it are that one's.
 	ReasonClientIDAmbiguous = "ClientIDAmbiguous"
 	// ReasonClientIDTaken means that a Cluster of the name that the client ID gives has another client ID.
 	ReasonClientIDTaken = "ClientIDTaken"
@@ -96,9 +96,13 @@ const (
 	ReasonCredentialTaken = "CredentialTaken"
 	// ReasonSecretNameTaken means that a Secret of the token's name belongs to somebody else and is left alone.
 	ReasonSecretNameTaken = "SecretNameTaken"
-	// ReasonManagedElsewhere means that another manager owns the object and Fleet leaves it alone.
-	ReasonManagedElsewhere = "ManagedElsewhere"
 )
+
+// IsTrouble says whether a condition names something that somebody has to see to: it is False for a reason, and not
+// because something is on its way, as the reasons that begin with "Awaiting" say.
+func IsTrouble(condition genericcondition.GenericCondition) bool {
+	return condition.Status == corev1.ConditionFalse && condition.Reason != "" && !strings.HasPrefix(condition.Reason, "Awaiting")
+}
 
 // GetCondition finds the condition of a type; nil when there is none. The result
 // points into the list: do not change it.

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
 	"github.com/fleet-hub/fleet/internal/reconcile"
@@ -39,7 +40,7 @@ func (h *handler) onBundle(_ context.Context, key types.NamespacedName) error {
 		return err
 	}
 	in := bundleInput{outcome: outcome, deployments: deployments, strategy: bundle.Spec.RolloutStrategy, now: h.app.Clock()}
-	_, err = reconcile.PatchStatus(h.app.Bundles, bundle, func(b *fleet.Bundle) { tellBundle(&b.Status, in) })
+	_, err = app.Report(h.app, h.app.Bundles, bundle, func(b *fleet.Bundle) { tellBundle(&b.Status, in) })
 	return err
 }
 
@@ -60,6 +61,9 @@ func tellBundle(status *fleet.BundleStatus, in bundleInput) {
 	status.ObservedGeneration = in.outcome.Generation
 	status.ResourcesSHA256Sum = in.outcome.ManifestHash
 	ready := state.ReadyCondition(summary, state.KindCluster)
+	if summary.ErrApplied > 0 {
+		ready.Reason = fleet.ReasonError // some cluster cannot deploy it; the message says why
+	}
 	if in.outcome.Failure != "" {
 		ready = genericcondition.GenericCondition{
 			Type: fleet.ConditionReady, Status: "False", Reason: fleet.ReasonError, Message: in.outcome.Failure,

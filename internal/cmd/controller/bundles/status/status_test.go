@@ -138,7 +138,7 @@ func TestTellBundle(t *testing.T) {
 		},
 		"a target that failed says why, whatever runs there": {
 			bundleInput{outcome: ledger.Outcome{Targets: []ledger.Target{target("one", "no"), target("two", "")}}, deployments: []*fleet.BundleDeployment{deployment("one"), deployment("two")}},
-			condition("False", "", "ErrApplied(1) [Cluster ws/one: no]"), fleet.BundleDisplay{ReadyClusters: "1/2", State: "ErrApplied"}, [4]int{0, 2, 0, 0},
+			condition("False", "Error", "ErrApplied(1) [Cluster ws/one: no]"), fleet.BundleDisplay{ReadyClusters: "1/2", State: "ErrApplied"}, [4]int{0, 2, 0, 0},
 		},
 		"a Bundle that failed says why, and counts what runs": {
 			bundleInput{outcome: ledger.Outcome{Generation: 4, Failure: "targeting error: no"}, deployments: []*fleet.BundleDeployment{deployment("one")}},

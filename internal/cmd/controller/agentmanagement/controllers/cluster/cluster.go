@@ -137,7 +137,7 @@ func failed(err error) *genericcondition.GenericCondition {
 }
 
 func (h *handler) report(in input, cluster *fleet.Cluster, out outcome) (*fleet.Cluster, error) {
-	return reconcile.PatchStatus(h.app.Clusters, cluster, func(c *fleet.Cluster) {
+	return app.Report(h.app, h.app.Clusters, cluster, func(c *fleet.Cluster) {
 		c.Status.Namespace = out.namespaceName
 		if out.processed != nil {
 			fleet.SetCondition(&c.Status.Conditions, in.now, *out.processed)

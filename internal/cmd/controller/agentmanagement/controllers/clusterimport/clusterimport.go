@@ -55,6 +55,9 @@ func Register(ctx context.Context, a *app.Context) error {
 	})
 	a.Config.OnChange(h.onConfig)
 	nudge := reconcile.Nudge(a.Clusters)
+	if err := reconcile.Watch(a.Clusters.Informer(), h.namesakesOf, nudge); err != nil {
+		return err
+	}
 	if err := reconcile.Watch(a.ClusterRegistrationTokens.Informer(), func(t *fleet.ClusterRegistrationToken) []types.NamespacedName {
 		return h.clustersOf(t.Namespace, t.Name)
 	}, nudge); err != nil {
@@ -72,6 +75,23 @@ func (h *handler) clustersOf(namespace, token string) (keys []types.NamespacedNa
 	}
 	for _, cluster := range clusters {
 		keys = append(keys, keyOf(cluster))
+	}
+	return keys
+}
+
+// namesakesOf are the other Clusters that wait for a Cluster to give up their client ID.
+func (h *handler) namesakesOf(cluster *fleet.Cluster) (keys []types.NamespacedName) {
+	if cluster.Spec.ClientID == "" {
+		return nil
+	}
+	namesakes, err := h.app.Clusters.Cache().GetByIndex(app.ClustersByClientID, cluster.Namespace+"/"+cluster.Spec.ClientID)
+	if err != nil {
+		return nil // only without the index, which the app adds
+	}
+	for _, namesake := range namesakes {
+		if namesake.Name != cluster.Name {
+			keys = append(keys, keyOf(namesake))
+		}
 	}
 	return keys
 }
@@ -141,6 +161,9 @@ func (h *handler) gather(cluster *fleet.Cluster) (handshake.ImportInput, error) 
 		Now: h.app.Clock(), Cluster: cluster, Config: h.app.Config.Get(), Defaults: h.app.AgentDefaults(), Namespaces: h.app.Namespaces,
 	}
 	var err error
+	if in.Namesakes, err = h.app.Clusters.Cache().GetByIndex(app.ClustersByClientID, cluster.Namespace+"/"+cluster.Spec.ClientID); err != nil {
+		return in, err
+	}
 	in.Token, err = reconcile.Optional(h.app.ClusterRegistrationTokens.Cache().Get(cluster.Namespace, names.ImportToken(cluster.Name)))
 	if err != nil {
 		return in, err

@@ -4,14 +4,14 @@ import (
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/handshake"
-	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // report writes the conditions of a Cluster for which nothing is to be done downstream.
 func (h *handler) report(cluster *fleet.Cluster, out handshake.ImportOutcome) (*fleet.Cluster, error) {
-	return reconcile.PatchStatus(h.app.Clusters, cluster, func(c *fleet.Cluster) {
+	return app.Report(h.app, h.app.Clusters, cluster, func(c *fleet.Cluster) {
 		h.setConditions(c, out.Reason, out.Message)
 	})
 }
@@ -20,12 +20,9 @@ func (h *handler) report(cluster *fleet.Cluster, out handshake.ImportOutcome) (*
 func (h *handler) reportRun(cluster *fleet.Cluster, out handshake.ImportOutcome, err error) (*fleet.Cluster, error) {
 	if err != nil {
 		reason, message := obstacle(err)
-		if previous := fleet.GetCondition(cluster.Status.Conditions, fleet.ConditionImported); previous == nil || previous.Reason != reason {
-			h.app.Recorder.Event(cluster, corev1.EventTypeWarning, reason, message)
-		}
-		return reconcile.PatchStatus(h.app.Clusters, cluster, func(c *fleet.Cluster) { h.setConditions(c, reason, message) })
+		return app.Report(h.app, h.app.Clusters, cluster, func(c *fleet.Cluster) { h.setConditions(c, reason, message) })
 	}
-	return reconcile.PatchStatus(h.app.Clusters, cluster, func(c *fleet.Cluster) {
+	return app.Report(h.app, h.app.Clusters, cluster, func(c *fleet.Cluster) {
 		setStatus(&c.Status, out)
 		h.setConditions(c, "", "")
 	})

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -135,7 +136,7 @@ func requestOf(secret *corev1.Secret) []types.NamespacedName {
 }
 
 func (h *handler) report(request *fleet.ClusterRegistration, out handshake.GrantOutcome) error {
-	_, err := reconcile.PatchStatus(h.app.ClusterRegistrations, request, func(r *fleet.ClusterRegistration) {
+	_, err := app.Report(h.app, h.app.ClusterRegistrations, request, func(r *fleet.ClusterRegistration) {
 		if out.ClusterName != "" {
 			r.Status.ClusterName = out.ClusterName
 		}
@@ -150,6 +151,11 @@ func granted(out handshake.GrantOutcome) genericcondition.GenericCondition {
 	condition := genericcondition.GenericCondition{Type: fleet.ConditionGranted, Status: corev1.ConditionFalse}
 	switch out.Stage {
 	case handshake.GrantDone, handshake.GrantMinting:
+		if out.Unreadable {
+			condition.Reason = fleet.ReasonTokenUnknown
+			condition.Message = "nobody may read the credential: the request's label " + fleet.LabelRegistrationToken + " names no ClusterRegistrationToken of this namespace; let the agent register with a token that is there"
+			break
+		}
 		condition.Status = corev1.ConditionTrue
 	case handshake.GrantRejected:
 		condition.Reason, condition.Message = out.Reason, out.Message

@@ -122,22 +122,26 @@ func TestWhoMayReadTheCredential(t *testing.T) {
 	tests := map[string]struct {
 		tokens []apptest.Object
 		want   []rbacv1.Subject
+		reason string
 	}{
-		"the token the request names":                       {[]apptest.Object{asked()}, subject("t1-u-t1")},
-		"the token it names, also after an import":          {[]apptest.Object{asked(), imported}, subject("t1-u-t1")},
-		"the import's, if the one it names is gone":         {[]apptest.Object{imported}, subject("import-token-c1-u-i")},
-		"nobody, if there is neither; granted all the same": {nil, nil},
+		"the token the request names":                       {[]apptest.Object{asked()}, subject("t1-u-t1"), ""},
+		"the token it names, also after an import":          {[]apptest.Object{asked(), imported}, subject("t1-u-t1"), ""},
+		"the import's, if the one it names is gone":         {[]apptest.Object{imported}, subject("import-token-c1-u-i"), ""},
+		"nobody, if there is neither; granted all the same": {nil, nil, fleet.ReasonTokenUnknown},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			hub := start(t, append(test.tokens, request(), cluster())...)
 			settle(t, hub, 2)
-			expectStatus(t, hub, "c1", true, genericcondition.GenericCondition{Status: "True"})
-			var got []rbacv1.Subject
-			if binding := apptest.Get[*rbacv1.RoleBinding](hub, registration, "r1-creds"); binding != nil {
-				got = binding.Subjects
+			got := current(t, hub)
+			if condition := fleet.GetCondition(got.Status.Conditions, fleet.ConditionGranted); !got.Status.Granted || condition == nil || condition.Reason != test.reason {
+				t.Errorf("granted %v, condition %+v, want reason %q", got.Status.Granted, condition, test.reason)
 			}
-			if diff := cmp.Diff(test.want, got); diff != "" {
+			var readers []rbacv1.Subject
+			if binding := apptest.Get[*rbacv1.RoleBinding](hub, registration, "r1-creds"); binding != nil {
+				readers = binding.Subjects
+			}
+			if diff := cmp.Diff(test.want, readers); diff != "" {
 				t.Errorf("readers (-want +got):\n%s", diff)
 			}
 		})
@@ -414,6 +418,9 @@ func TestConditions(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if unreadable := granted(handshake.GrantOutcome{Stage: handshake.GrantDone, Unreadable: true}); unreadable.Status != "False" || unreadable.Reason != fleet.ReasonTokenUnknown {
+		t.Errorf("an answer nobody may read: %+v", unreadable)
 	}
 }
 

@@ -133,10 +133,7 @@ func (h *handler) report(cluster *fleet.Cluster, out outcome) (*fleet.Cluster, e
 	if previous == nil && out.reason == "" || out.reason == "" && out.stage != managed {
 		return cluster, nil
 	}
-	if out.reason != "" && (previous == nil || previous.Reason != out.reason) {
-		h.app.Recorder.Event(cluster, corev1.EventTypeWarning, out.reason, out.message)
-	}
-	return reconcile.PatchStatus(h.app.Clusters, cluster, func(c *fleet.Cluster) {
+	return app.Report(h.app, h.app.Clusters, cluster, func(c *fleet.Cluster) {
 		fleet.SetCondition(&c.Status.Conditions, h.app.Clock(), condition)
 	})
 }

@@ -112,12 +112,7 @@ func (h *handler) gather(ctx context.Context, token *fleet.ClusterRegistrationTo
 
 func (h *handler) act(ctx context.Context, token *fleet.ClusterRegistrationToken, out handshake.TokenOutcome) error {
 	if out.Delete {
-		h.app.Log.Info("token ended", "token", token.Namespace+"/"+token.Name)
-		err := h.app.ClusterRegistrationTokens.Delete(token.Namespace, token.Name, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &token.UID}})
-		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-			return nil
-		}
-		return err
+		return h.end(token, out)
 	}
 	if !out.Recheck.IsZero() {
 		h.app.ClusterRegistrationTokens.EnqueueAfter(token.Namespace, token.Name, out.Recheck.Sub(h.app.Clock())+time.Second)
@@ -127,7 +122,11 @@ func (h *handler) act(ctx context.Context, token *fleet.ClusterRegistrationToken
 	}
 	children := out.Children
 	if out.Mint != nil {
-		minted, err := kube.Mint(ctx, h.app.Kube, out.Mint.Namespace, out.Mint.Account, out.Mint.Lifetime)
+		var err error
+		if token, err = h.complain(token, out); err != nil {
+			return err
+		}
+		secret, err := h.mint(ctx, token, out)
 		if errors.Is(err, kube.ErrTokenPending) {
 			h.app.ClusterRegistrationTokens.EnqueueAfter(token.Namespace, token.Name, pendingDelay)
 			return nil
@@ -135,36 +134,64 @@ func (h *handler) act(ctx context.Context, token *fleet.ClusterRegistrationToken
 		if err != nil {
 			return err
 		}
-		out.Values.Token = minted
-		secret, err := handshake.ValuesSecret(token, out.Values)
-		if err != nil {
-			return err
-		}
 		children = append(children, secret)
+		out.Reason = "" // there will be a good one
 	}
 	if err := h.set.Apply(reconcile.OwnerOf(gvk(), token), children...); err != nil {
 		return fmt.Errorf("token %s/%s: %w", token.Namespace, token.Name, err)
 	}
-	return h.report(token, out)
-}
-
-func (h *handler) report(token *fleet.ClusterRegistrationToken, out handshake.TokenOutcome) error {
-	_, err := reconcile.PatchStatus(h.app.ClusterRegistrationTokens, token, func(t *fleet.ClusterRegistrationToken) {
-		t.Status.SecretName, t.Status.Expires = out.Status.SecretName, out.Status.Expires
-		fleet.SetCondition(&t.Status.Conditions, h.app.Clock(), readiness(out.Stage))
-	})
+	_, err := h.report(token, out)
 	return err
 }
 
-// readiness is the condition of a stage.
-func readiness(stage handshake.TokenStage) genericcondition.GenericCondition {
+// end deletes a token, and says why: the Event stays when the token is gone.
+func (h *handler) end(token *fleet.ClusterRegistrationToken, out handshake.TokenOutcome) error {
+	if _, err := h.report(token, out); err != nil {
+		return err
+	}
+	h.app.Log.Info("token ended", "token", token.Namespace+"/"+token.Name, "reason", out.Reason)
+	err := h.app.ClusterRegistrationTokens.Delete(token.Namespace, token.Name, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &token.UID}})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// complain says what is wrong with the values Secret that is there, before another is made: it may be one that cannot
+// be written.
+func (h *handler) complain(token *fleet.ClusterRegistrationToken, out handshake.TokenOutcome) (*fleet.ClusterRegistrationToken, error) {
+	if out.Reason == "" {
+		return token, nil
+	}
+	out.Status.SecretName = ""
+	return h.report(token, out)
+}
+
+// mint makes the values Secret.
+func (h *handler) mint(ctx context.Context, token *fleet.ClusterRegistrationToken, out handshake.TokenOutcome) (*corev1.Secret, error) {
+	minted, err := kube.Mint(ctx, h.app.Kube, out.Mint.Namespace, out.Mint.Account, out.Mint.Lifetime)
+	if err != nil {
+		return nil, err
+	}
+	out.Values.Token = minted
+	return handshake.ValuesSecret(token, out.Values)
+}
+
+func (h *handler) report(token *fleet.ClusterRegistrationToken, out handshake.TokenOutcome) (*fleet.ClusterRegistrationToken, error) {
+	return app.Report(h.app, h.app.ClusterRegistrationTokens, token, func(t *fleet.ClusterRegistrationToken) {
+		t.Status.SecretName, t.Status.Expires = out.Status.SecretName, out.Status.Expires
+		fleet.SetCondition(&t.Status.Conditions, h.app.Clock(), readiness(out))
+	})
+}
+
+// readiness is the condition of an outcome.
+func readiness(out handshake.TokenOutcome) genericcondition.GenericCondition {
 	condition := genericcondition.GenericCondition{Type: fleet.ConditionReady, Status: corev1.ConditionFalse}
-	switch stage {
-	case handshake.TokenReady, handshake.TokenMinting:
+	switch {
+	case out.Reason != "":
+		condition.Reason, condition.Message = out.Reason, out.Message
+	case out.Stage == handshake.TokenReady, out.Stage == handshake.TokenMinting:
 		condition.Status = corev1.ConditionTrue
-	case handshake.TokenBlocked:
-		condition.Reason = fleet.ReasonSecretNameTaken
-		condition.Message = "a Secret of this name and another type exists and is left alone: delete the Secret, or use another name for the token"
 	default:
 		condition.Reason, condition.Message = fleet.ReasonAwaitingRights, "the account of the token is being made"
 	}

@@ -2,6 +2,7 @@ package token
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -188,7 +189,7 @@ func TestATokenWithATimeToLive(t *testing.T) {
 			handle(t, hub)
 			apptest.ExpectWoken(t, hub, test.woken...)
 			if test.ends {
-				expectRequests(t, hub, "delete "+tokens+" ws/t1")
+				expectRequests(t, hub, "patch "+tokens+"/status ws/t1", "delete "+tokens+" ws/t1")
 				return
 			}
 			hub.Sync()
@@ -207,10 +208,15 @@ func TestTheEndOfAToken(t *testing.T) {
 	tests := map[string]struct {
 		prepare func(*apptest.Hub)
 		fails   bool
+		want    []string
 	}{
+		"is said":                          {prepare: func(h *apptest.Hub) { h.Fail("patch "+tokens+"/status ws/t1", errServer) }, fails: true, want: []string{"patch "+tokens+"/status ws/t1"}},
 		"is deleted":                       {prepare: func(*apptest.Hub) {}},
 		"is gone already":                  {prepare: func(h *apptest.Hub) { h.Before("delete "+tokens+" ws/t1", func() { h.Remove(ended) }) }},
-		"is another of its name by now":    {prepare: func(h *apptest.Hub) { h.Have(token(func(t *fleet.ClusterRegistrationToken) { t.UID = "u2" })) }},
+		"is another of its name by now": {
+			prepare: func(h *apptest.Hub) { h.Have(token(func(t *fleet.ClusterRegistrationToken) { t.UID = "u2" })) },
+			want:    []string{"patch " + tokens + "/status ws/t1", "get " + tokens + " ws/t1", "delete " + tokens + " ws/t1"},
+		},
 		"is tried again if it cannot be":   {prepare: func(h *apptest.Hub) { h.Fail("delete "+tokens+" ws/t1", errServer) }, fails: true},
 		"does not wait for anything of it": {prepare: func(h *apptest.Hub) { h.Fail("get Secret ws/t1", errServer) }},
 	}
@@ -219,14 +225,36 @@ func TestTheEndOfAToken(t *testing.T) {
 			hub := start(t, ended)
 			hub.Pass(time.Hour)
 			test.prepare(hub)
+			if test.want == nil {
+				test.want = []string{"patch " + tokens + "/status ws/t1", "delete " + tokens + " ws/t1"}
+			}
 			if err := hub.Handle(tokens, "ws/t1"); (err != nil) != test.fails {
 				t.Errorf("error %v", err)
 			}
-			expectRequests(t, hub, "delete "+tokens+" ws/t1")
+			expectRequests(t, hub, test.want...)
 			if name == "is another of its name by now" && apptest.Get[*fleet.ClusterRegistrationToken](hub, "ws", "t1") == nil {
 				t.Error("the token that lives was deleted")
 			}
 		})
+	}
+}
+
+func TestATokenThatNoAgentCanNameGetsNothing(t *testing.T) {
+	long := strings.Repeat("t", 64)
+	hub := start(t, token(func(t *fleet.ClusterRegistrationToken) { t.Name = long }))
+	for range 2 {
+		if err := hub.Handle(tokens, "ws/"+long); err != nil {
+			t.Fatal(err)
+		}
+		hub.Sync()
+	}
+	expectRequests(t, hub, "patch "+tokens+"/status ws/"+long)
+	condition := fleet.GetCondition(apptest.MustGet[*fleet.ClusterRegistrationToken](t, hub, "ws", long).Status.Conditions, fleet.ConditionReady)
+	if condition == nil || condition.Reason != fleet.ReasonTokenNameTooLong {
+		t.Errorf("condition %+v", condition)
+	}
+	if event := <-hub.Events; !strings.HasPrefix(event, "Warning TokenNameTooLong ") {
+		t.Errorf("event %q", event)
 	}
 }
 
@@ -342,7 +370,7 @@ func TestHealing(t *testing.T) {
 				s.Data = map[string][]byte{"values": []byte("{")}
 				h.Put(s)
 			},
-			want: []string{"mint ws/t1-u1 1193046h28m15s", "patch Secret ws/t1"},
+			want: []string{"patch " + tokens + "/status ws/t1", "mint ws/t1-u1 1193046h28m15s", "patch Secret ws/t1", "patch " + tokens + "/status ws/t1"},
 		},
 		"a token of an account that was replaced is made anew": {
 			harm: func(h *apptest.Hub) {
@@ -486,17 +514,24 @@ func TestANewAddressOfTheHubWakesAllTokens(t *testing.T) {
 }
 
 func TestReadiness(t *testing.T) {
-	got := map[handshake.TokenStage]string{}
-	for _, stage := range []handshake.TokenStage{handshake.TokenAwaitingRights, handshake.TokenBlocked, handshake.TokenMinting, handshake.TokenReady} {
-		condition := readiness(stage)
-		got[stage] = string(condition.Status) + " " + condition.Reason
+	tests := map[string]struct {
+		of   handshake.TokenOutcome
+		want string
+	}{
+		"waiting":                {handshake.TokenOutcome{Stage: handshake.TokenAwaitingRights}, "False AwaitingRights the account of the token is being made"},
+		"waiting in trouble":     {handshake.TokenOutcome{Stage: handshake.TokenAwaitingRights, Reason: "Given", Message: "said"}, "False Given said"},
+		"blocked":                {handshake.TokenOutcome{Stage: handshake.TokenBlocked, Reason: "Given", Message: "said"}, "False Given said"},
+		"about to have its values": {handshake.TokenOutcome{Stage: handshake.TokenMinting}, "True  "},
+		"ready":                  {handshake.TokenOutcome{Stage: handshake.TokenReady}, "True  "},
+		"ended":                  {handshake.TokenOutcome{Stage: handshake.TokenEnded, Reason: "Given", Message: "said"}, "False Given said"},
 	}
-	want := map[handshake.TokenStage]string{
-		handshake.TokenAwaitingRights: "False AwaitingRights", handshake.TokenBlocked: "False SecretNameTaken",
-		handshake.TokenMinting: "True ", handshake.TokenReady: "True ",
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			condition := readiness(test.of)
+			if got := fmt.Sprintf("%s %s %s", condition.Status, condition.Reason, condition.Message); got != test.want {
+				t.Errorf("condition %q, want %q", got, test.want)
+			}
+		})
 	}
 }
 

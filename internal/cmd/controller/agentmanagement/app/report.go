@@ -1,0 +1,59 @@
+package app
+
+import (
+	"slices"
+
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// Report is reconcile.PatchStatus for whoever writes conditions. A condition that has come to name a trouble, or
+// another one than before, is told by an Event too, with the same reason and message: whoever describes the object
+// finds it in both. What is only waited for is no trouble. A status that does not change tells nothing, however
+// often it is written.
+func Report[T reconcile.Object](a *Context, client reconcile.Patcher[T], read T, change func(T)) (T, error) {
+	var told []genericcondition.GenericCondition
+	written, err := reconcile.PatchStatus(client, read, func(object T) {
+		before := slices.Clone(conditionsOf(object))
+		change(object)
+		told = newTroubles(before, conditionsOf(object)) // of the last attempt, which is the one that is written
+	})
+	if err != nil {
+		return written, err
+	}
+	for _, condition := range told {
+		a.Recorder.Event(written, corev1.EventTypeWarning, condition.Reason, condition.Message)
+	}
+	return written, nil
+}
+
+// newTroubles are the conditions that name a trouble which they did not name before.
+func newTroubles(before, after []genericcondition.GenericCondition) (found []genericcondition.GenericCondition) {
+	for _, condition := range after {
+		previous := fleet.GetCondition(before, condition.Type)
+		if fleet.IsTrouble(condition) && (previous == nil || previous.Reason != condition.Reason) {
+			found = append(found, condition)
+		}
+	}
+	return found
+}
+
+// conditionsOf are an object's conditions; nil for a kind that has none, or whose conditions are the agents'.
+func conditionsOf(object any) []genericcondition.GenericCondition {
+	switch o := object.(type) {
+	case *fleet.Cluster:
+		return o.Status.Conditions
+	case *fleet.ClusterGroup:
+		return o.Status.Conditions
+	case *fleet.ClusterRegistration:
+		return o.Status.Conditions
+	case *fleet.ClusterRegistrationToken:
+		return o.Status.Conditions
+	case *fleet.Bundle:
+		return o.Status.Conditions
+	}
+	return nil
+}
