@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/fleet-hub/fleet/internal/config"
@@ -291,7 +292,17 @@ func TestAgentValuesHaveTheirEffect(t *testing.T) {
 		"pull secrets": {"global: {cattle: {imagePullSecrets: [{name: a}, {name: b}]}}", func(_ *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) {
 			p.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "a"}, {Name: "b"}}
 		}},
-		"replicas": {"agent: {replicas: 2}", func(d *appsv1.Deployment, _ *corev1.PodSpec, _ *corev1.Container) { d.Spec.Replicas = new(int32(2)) }},
+		"several replicas keep apart": {"agent: {replicas: 2}", func(d *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) {
+			d.Spec.Replicas = new(int32(2))
+			p.Affinity.PodAntiAffinity = &corev1.PodAntiAffinity{
+				PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{Weight: 100, PodAffinityTerm: corev1.PodAffinityTerm{
+					TopologyKey: "kubernetes.io/hostname", LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "fleet-agent"}},
+				}}},
+			}
+		}},
+		"several replicas with an affinity of their own": {"agent: {replicas: 2}\nfleetAgent: {affinity: {}}", func(d *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) {
+			d.Spec.Replicas, p.Affinity = new(int32(2)), &corev1.Affinity{}
+		}},
 		"workers": {"agent: {reconciler: {workers: {bundledeployment: 7, drift: '8'}}}", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) {
 			c.Env[0].Value, c.Env[1].Value = "7", "8"
 		}},

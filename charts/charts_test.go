@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -147,57 +146,4 @@ func TestLint(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestEveryValueIsDocumented looks for each key the schema knows in values.yaml, as a key or in a comment.
-func TestEveryValueIsDocumented(t *testing.T) {
-	for _, name := range []string{"fleet", "fleet-agent"} {
-		loaded, err := agentchart.Load(charts.FS, name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var schema map[string]any
-		if err := yaml.Unmarshal(loaded.Schema, &schema); err != nil {
-			t.Fatal(err)
-		}
-		text, err := fs.ReadFile(charts.FS, name+"/values.yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
-		// Fields of Kubernetes types are Kubernetes' to explain.
-		known := []string{
-			"additionalProperties", "claims", "effect", "key", "nodeAffinity", "operator", "podAffinity", "podAntiAffinity",
-			"tolerationSeconds", "value", "valueFrom",
-		}
-		for _, key := range keysOf(schema) {
-			if !slices.Contains(known, key) && !strings.Contains(string(text), key) {
-				t.Errorf("%s/values.yaml does not say what %q is", name, key)
-			}
-		}
-	}
-}
-
-// keysOf are the names of all properties below a schema, sorted.
-func keysOf(schema any) []string {
-	found := map[string]string{}
-	var walk func(any)
-	walk = func(node any) {
-		switch node := node.(type) {
-		case map[string]any:
-			if properties, ok := node["properties"].(map[string]any); ok {
-				for key := range properties {
-					found[key] = ""
-				}
-			}
-			for _, child := range node {
-				walk(child)
-			}
-		case []any:
-			for _, child := range node {
-				walk(child)
-			}
-		}
-	}
-	walk(schema)
-	return sortedKeys(found)
 }

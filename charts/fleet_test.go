@@ -1,9 +1,13 @@
 package charts_test
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -51,6 +55,10 @@ leaderElection: {leaseDuration: 61s, retryPeriod: 6s, renewDeadline: 41s}
 nodeSelector: {pool: system}
 tolerations: [{key: a, operator: Exists}]
 affinity: {podAntiAffinity: {}}
+flowControl: {enabled: false}
+gitClientTimeout: 1m
+proxyCACert: |
+  -----BEGIN CERTIFICATE-----
 priorityClassName: system-cluster-critical
 resources: {limits: {memory: 1Gi}, fleetController: {requests: {cpu: 1}}}
 metrics: {enabled: false}
@@ -64,6 +72,7 @@ extraLabels: {fleetController: {team: x}}
 extraAnnotations: {fleetController: {note: why}}
 global: {cattle: {systemDefaultRegistry: registry.example.com, imagePullSecrets: [{name: login}]}}
 `),
+		"two-replicas":      controllers("controller: {replicas: 2}\ngitops: {enabled: true}\n"),
 		"without-bootstrap": controllers("bootstrap: {enabled: false}\ndisableSecurityContext: true\n"),
 		"other-namespace":   {chart: "fleet", name: "hub", namespace: "teams-fleet", values: "apiServerURL: https://hub\nbootstrap: {namespace: '-'}\n"},
 	}
@@ -93,7 +102,10 @@ func TestFleetRefusals(t *testing.T) {
 		"a number without a unit":            {"garbageCollectionInterval: '15'", []string{"/garbageCollectionInterval", "'15'"}},
 		"a lease without a unit":             {"leaderElection: {leaseDuration: '30'}", []string{"/leaderElection/leaseDuration"}},
 		"an agent's lease in words":          {"agent: {leaderElection: {renewDeadline: half a minute}}", []string{"/agent/leaderElection/renewDeadline"}},
-		"a bad value of an ignored duration": {"gitClientTimeout: soon", []string{"/gitClientTimeout"}},
+		"a bad value of an ignored duration": {"clusterEnqueueDelay: soon", []string{"/clusterEnqueueDelay"}},
+		"an unknown key of an ignored value": {"gitops: {enable: true}", []string{"/gitops", "'enable' not allowed"}},
+		"an unknown kind of ignored workers": {"controller: {reconciler: {workers: {gitRepo: 5}}}", []string{"/controller/reconciler/workers", "'gitRepo' not allowed"}},
+		"a shard without a name for its ID":  {"shards: [{name: a}]", []string{"/shards/0", "'name' not allowed"}},
 		"bootstrap.enabled as text":          {"bootstrap: {enabled: 'yes'}", []string{"/bootstrap/enabled", "got string, want boolean"}},
 		"labels that are no text":            {"bootstrap: {clusterLabels: {a: 1}}", []string{"/bootstrap/clusterLabels/a", "want string"}},
 		"resources of an unknown container":  {"resources: {fleetcontroller: {}}", []string{"/resources", "'fleetcontroller' not allowed"}},
@@ -115,20 +127,32 @@ clusterEnqueueDelay: 120s
 controller: {reconciler: {workers: {gitrepo: "50", bundle: "50", bundledeployment: "50", cluster: "50", clustergroup: "50", imagescan: "50", schedule: "50", content: "50"}}}
 extraLabels: {gitjob: {a: b}, helmops: {a: b}}
 extraAnnotations: {gitjob: {a: b}, helmops: {a: b}}
-gitClientTimeout: 30s
 gitjob: {replicas: 1}
 gitops: {enabled: true, syncPeriod: 2h}
 helmops: {enabled: true, replicas: 1}
 imagescan: {enabled: false}
 insecureSkipHostKeyChecks: false
 migrations: {clusterRegistrationCleanup: true, gitrepoJobsCleanup: true, gitrepoHelmURLRegexMigration: true}
-proxyCACert: ""
 resources: {fleetCleanup: {}, fleetAgentmanagement: {}, gitjob: {}, helmops: {limits: {cpu: 1}}}
+webhookReceiverURL: https://hook
+githubURLPrefix: https://github
 shards: [{id: shard0, nodeSelector: {a: b}}]
 global: {cattle: {clusterId: local, systemProjectId: p, url: https://rancher}}
 `))
-	if diff := cmp.Diff(mustRender(t, controllers("")), got); diff != "" {
+	notes, plain := got["NOTES.txt"], mustRender(t, controllers(""))
+	delete(got, "NOTES.txt")
+	if strings.Contains(plain["NOTES.txt"], "no effect") {
+		t.Errorf("a warning about nothing:\n%s", plain["NOTES.txt"])
+	}
+	delete(plain, "NOTES.txt")
+	if diff := cmp.Diff(plain, got); diff != "" {
 		t.Errorf("values nobody reads changed something:\n%s", diff)
+	}
+	const want = "WARNING: these values have no effect in this release: additionalKnownHosts, clusterEnqueueDelay, controller.reconciler, " +
+		"extraAnnotations.gitjob, extraAnnotations.helmops, extraLabels.gitjob, extraLabels.helmops, githubURLPrefix, gitjob, gitops, helmops, " +
+		"imagescan, migrations, resources.helmops, shards, webhookReceiverURL."
+	if !strings.Contains(notes, want) {
+		t.Errorf("the notes do not say\n%s\nbut\n%s", want, notes)
 	}
 }
 
@@ -165,6 +189,7 @@ func TestFleetConfig(t *testing.T) {
 		}},
 		"the agents' own intervals":           {"agentCheckinInterval: 0\ngarbageCollectionInterval: 0", func(c *config.Config) { c.AgentCheckinInterval.Duration, c.GarbageCollectionInterval.Duration = 0, 0 }},
 		"the agents' own intervals, as texts": {"agentCheckinInterval: '0'\ngarbageCollectionInterval: '0'", func(c *config.Config) { c.AgentCheckinInterval.Duration, c.GarbageCollectionInterval.Duration = 0, 0 }},
+		"a patience with Git":                 {"gitClientTimeout: 1m", func(c *config.Config) { c.GitClientTimeout.Duration = time.Minute }},
 		"strict":                              {"agentTLSMode: strict", func(c *config.Config) { c.AgentTLSMode = "strict" }},
 		"no labels of agents":                 {"ignoreClusterRegistrationLabels: true", func(c *config.Config) { c.IgnoreClusterRegistrationLabels = true }},
 		"workers as numbers":                  {"agent: {reconciler: {workers: {bundledeployment: 7, drift: 8}}}", func(c *config.Config) { c.AgentWorkers = config.AgentWorkers{BundleDeployment: "7", Drift: "8"} }},
@@ -243,7 +268,7 @@ func environment(t *testing.T, container corev1.Container) env.Environment {
 			variables[variable.Name] = "cattle-fleet-system"
 		}
 	}
-	for _, variable := range []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"} { // net/http reads these
+	for _, variable := range []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_DIR"} { // net/http and crypto/x509 read these
 		delete(unread, variable)
 	}
 	t.Cleanup(func() {
@@ -314,7 +339,18 @@ func TestFleetValuesOfThePods(t *testing.T) {
 		"pull secrets": {"global: {cattle: {imagePullSecrets: [{name: a}]}}", func(_ *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) {
 			p.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "a"}}
 		}},
-		"replicas":                 {"controller: {replicas: 2}", func(d *appsv1.Deployment, _ *corev1.PodSpec, _ *corev1.Container) { d.Spec.Replicas = new(int32(2)) }},
+		"several replicas keep apart": {"controller: {replicas: 2}", func(d *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) {
+			d.Spec.Replicas = new(int32(2))
+			p.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+				PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{Weight: 100, PodAffinityTerm: corev1.PodAffinityTerm{
+					TopologyKey: "kubernetes.io/hostname", LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "fleet-controller"}},
+				}}},
+			}}
+		}},
+		"several replicas with an affinity of their own": {"controller: {replicas: 2}\naffinity: {nodeAffinity: {}}", func(d *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) {
+			d.Spec.Replicas, p.Affinity = new(int32(2)), &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}}
+		}},
+		"no replicas":              {"controller: {replicas: 0}", func(d *appsv1.Deployment, _ *corev1.PodSpec, _ *corev1.Container) { d.Spec.Replicas = new(int32(0)) }},
 		"a node selector":          {"nodeSelector: {a: b}", func(_ *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) { p.NodeSelector["a"] = "b" }},
 		"the linux selector stays": {"nodeSelector: {kubernetes.io/os: x}", func(*appsv1.Deployment, *corev1.PodSpec, *corev1.Container) {}},
 		"tolerations come after ours, in their order": {"tolerations: [{key: b}, {key: a}]", func(_ *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) {
@@ -334,7 +370,20 @@ func TestFleetValuesOfThePods(t *testing.T) {
 		"resources of the container win": {"resources: {limits: {memory: 1Gi}, fleetController: {requests: {cpu: 5m}}}", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) {
 			c.Resources = resources("requests: {cpu: 5m}")
 		}},
-		"empty resources of the container are none": {"resources: {limits: {memory: 1Gi}, fleetController: {}}", func(*appsv1.Deployment, *corev1.PodSpec, *corev1.Container) {}},
+		"empty resources of the container are none": {"resources: {limits: {memory: 1Gi}, fleetController: {}}", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) {
+			c.Resources = corev1.ResourceRequirements{}
+		}},
+		"nothing for all is a little": {"resources: {limits: null, requests: {}, helmops: {limits: {cpu: 1}}}", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) {
+			c.Resources = resources("requests: {cpu: 50m, memory: 128Mi}")
+		}},
+		"the CA of a proxy is mounted, and another one restarts": {"proxyCACert: PEM\nextraAnnotations: {fleetController: {c: d}}", func(d *appsv1.Deployment, p *corev1.PodSpec, c *corev1.Container) {
+			d.Spec.Template.Annotations = map[string]string{"c": "d", "checksum/proxy-ca": fmt.Sprintf("%x", sha256.Sum256([]byte("PEM")))}
+			c.Env = append(c.Env, corev1.EnvVar{Name: "SSL_CERT_DIR", Value: "/etc/ssl/certs:/etc/fleet/proxy-ca"})
+			c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "proxy-ca", MountPath: "/etc/fleet/proxy-ca", ReadOnly: true})
+			p.Volumes = append(p.Volumes, corev1.Volume{Name: "proxy-ca", VolumeSource: corev1.VolumeSource{
+				ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "fleet-controller-proxy-ca"}},
+			}})
+		}},
 		"no metrics": {"metrics: {enabled: false}", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) {
 			c.Ports, c.Command = c.Ports[1:], append(c.Command, "--disable-metrics")
 		}},
@@ -455,16 +504,72 @@ func TestFleetRightsAreNarrow(t *testing.T) {
 	}
 }
 
-// TestFleetRulesSayWhy wants a comment before each rule.
+// TestFleetRulesSayWhy wants a comment before each rule that begins with who needs it: packages of controllers, or
+// functions.
 func TestFleetRulesSayWhy(t *testing.T) {
 	lines := strings.Split(mustRender(t, controllers(""))["rbac.yaml"], "\n")
+	rules := 0
 	for i, line := range lines {
 		if line != "- apiGroups:" {
 			continue
 		}
-		sameReason := slices.Contains(lines[max(0, i-8):i], "  - create") && strings.Contains(strings.Join(lines[i:i+8], "\n"), "resourceNames")
-		if !strings.HasPrefix(lines[i-1], "# ") && !sameReason {
-			t.Errorf("line %d: a rule without a reason:\n%s", i+1, strings.Join(lines[i:i+5], "\n"))
+		rules++
+		reason := i
+		for strings.HasPrefix(lines[reason-1], "# ") {
+			reason--
+		}
+		who, _, said := strings.Cut(strings.TrimPrefix(lines[reason], "# "), ": ")
+		if !said {
+			t.Errorf("line %d: a rule of which nobody says to need it:\n%s", i+1, strings.Join(lines[reason:i+5], "\n"))
+			continue
+		}
+		for name := range strings.SplitSeq(who, ", ") {
+			if !isInTheControllers(t, name) {
+				t.Errorf("line %d: %q is no package and no function of the controllers", reason+1, name)
+			}
+		}
+	}
+	if rules < 15 {
+		t.Errorf("only %d rules were looked at", rules)
+	}
+}
+
+// isInTheControllers says whether a name is that of a package of the controllers, or package.Identifier of one of this
+// repository.
+func isInTheControllers(t *testing.T, name string) bool {
+	t.Helper()
+	pkg, identifier, qualified := strings.Cut(name, ".")
+	folder := filepath.Join("..", "internal", "cmd", "controller")
+	if qualified {
+		folder = filepath.Join("..", "internal")
+	}
+	defines := regexp.MustCompile(`(?m)^(func (\([^)]*\) )?|type |\t)` + regexp.QuoteMeta(identifier[strings.LastIndex(identifier, ".")+1:]) + `\b`)
+	found := false
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil || found || filepath.Base(filepath.Dir(path)) != pkg && filepath.Base(path) != pkg:
+		case entry.IsDir():
+			found = !qualified
+		case qualified && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go"):
+			var text []byte
+			text, err = os.ReadFile(path)
+			found = defines.Match(text)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func TestWhoIsInTheControllers(t *testing.T) {
+	for name, want := range map[string]bool{
+		"bootstrap": true, "agentmanagement": true, "kube.Lead": true, "reconcile.PatchStatus": true, "app.Context.Recorder": true,
+		"kube": false, "nobody": false, "kube.Follow": false, "nobody.Lead": false,
+	} {
+		if got := isInTheControllers(t, name); got != want {
+			t.Errorf("%s: %v", name, got)
 		}
 	}
 }

@@ -32,6 +32,7 @@ controllers' own default.
   "apiServerURL" .Values.apiServerURL
   "apiServerCA" (.Values.apiServerCA | default "" | b64enc)
   "ignoreClusterRegistrationLabels" .Values.ignoreClusterRegistrationLabels
+  "gitClientTimeout" (.Values.gitClientTimeout | toString)
   "bootstrap" (dict
     "namespace" $bootstrap.namespace
     "agentNamespace" $bootstrap.agentNamespace
@@ -98,4 +99,63 @@ entries of one name.
 - name: NO_PROXY
   value: {{ $.Values.noProxy | quote }}
 {{- end }}
+{{- if .Values.proxyCACert }}
+# Where Go looks for the system's certificates.
+- name: SSL_CERT_DIR
+  value: /etc/ssl/certs:/etc/fleet/proxy-ca
+{{- end }}
+{{- end -}}
+
+{{/*
+The resources of the container: its own where the key is there, even if empty; else what is said for all; else a
+little, since a pod that asks for nothing is the first to be evicted.
+*/}}
+{{- define "fleet.resources" -}}
+{{- if hasKey .Values.resources "fleetController" -}}
+{{- .Values.resources.fleetController | default dict | toYaml -}}
+{{- else -}}
+{{- $all := pick .Values.resources "limits" "requests" -}}
+{{- if or $all.limits $all.requests -}}
+{{- toYaml $all -}}
+{{- else -}}
+requests:
+  cpu: 50m
+  memory: 128Mi
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The account of the controllers, as FlowSchemas name it. */}}
+{{- define "fleet.flowSubject" -}}
+- kind: ServiceAccount
+  serviceAccount:
+    name: fleet-controller
+    namespace: {{ .Release.Namespace }}
+{{- end -}}
+
+{{/* The namespace of credentials, exactly like names.RegistrationNamespace in Go. */}}
+{{- define "fleet.registrationNamespace" -}}
+{{- $named := replace "-system" "-clusters-system" .Release.Namespace -}}
+{{- if eq $named .Release.Namespace }}{{ $named = printf "%s-clusters-system" $named }}{{ end -}}
+{{- $named -}}
+{{- end -}}
+
+{{/*
+The given values that have no effect in this release, separated by commas: those the table in docs/values.md calls
+ignored or stored. What is empty or false asks for nothing.
+*/}}
+{{- define "fleet.withoutEffect" -}}
+{{- $found := list -}}
+{{- range $path := list
+  "additionalKnownHosts" "bootstrap.paths" "bootstrap.repo" "bootstrap.secret" "clusterEnqueueDelay" "controller.reconciler"
+  "extraAnnotations.gitjob" "extraAnnotations.helmops" "extraLabels.gitjob" "extraLabels.helmops" "githubURLPrefix"
+  "gitjob" "gitops" "helmops" "imagescan" "insecureSkipHostKeyChecks" "migrations" "resources.fleetAgentmanagement"
+  "resources.fleetCleanup" "resources.gitjob" "resources.helmops" "shards" "webhookReceiverURL" -}}
+{{- $node := $.Values -}}
+{{- range splitList "." $path -}}
+{{- if kindIs "map" $node }}{{ $node = get $node . }}{{ end -}}
+{{- end -}}
+{{- if $node }}{{ $found = append $found $path }}{{ end -}}
+{{- end -}}
+{{- join ", " $found -}}
 {{- end -}}

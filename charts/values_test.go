@@ -1,0 +1,328 @@
+package charts_test
+
+import (
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/fleet-hub/fleet/charts"
+	"github.com/fleet-hub/fleet/internal/agentchart"
+)
+
+// value is a row of a table in docs/values.md: a value of a chart, by its path, and what it does here.
+type value struct {
+	// def is what the table says it is by default; "unset" is nothing.
+	path, def string
+	// what is the first word of the last column: same, differs, stored, ignored or ours.
+	what string
+}
+
+// documented are the rows of docs/values.md about a chart, by path.
+func documented(t *testing.T, chart string) map[string]value {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join("..", "docs", "values.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n## "+chart+"\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	row := regexp.MustCompile("^\\| (`.*`) \\| (.*) \\| ([a-z]+)(.*) \\|$")
+	found := map[string]value{}
+	for line := range strings.Lines(section) {
+		cells := row.FindStringSubmatch(strings.TrimSpace(line))
+		if cells == nil {
+			continue
+		}
+		for path := range strings.SplitSeq(cells[1], ", ") {
+			path = strings.Trim(path, "`")
+			if _, twice := found[path]; twice {
+				t.Errorf("%s is in the tables twice", path)
+			}
+			if cells[3] == "ignored" && !strings.HasPrefix(cells[4], " because ") {
+				t.Errorf("%s is ignored, and the table does not say why", path)
+			}
+			found[path] = value{path: path, def: strings.Trim(cells[2], "`"), what: cells[3]}
+		}
+	}
+	return found
+}
+
+// schemaOf is a chart's schema.
+func schemaOf(t *testing.T, chart string) map[string]any {
+	t.Helper()
+	loaded, err := agentchart.Load(charts.FS, chart)
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema := map[string]any{}
+	if err := yaml.Unmarshal(loaded.Schema, &schema); err != nil {
+		t.Fatal(err)
+	}
+	return schema
+}
+
+// leaves are the paths of the values that a schema knows and has nothing below.
+func leaves(root map[string]any) []string {
+	var found []string
+	var walk func(path string, schema map[string]any)
+	walk = func(path string, schema map[string]any) {
+		if ref, ok := schema["$ref"].(string); ok {
+			schema = root["definitions"].(map[string]any)[strings.TrimPrefix(ref, "#/definitions/")].(map[string]any)
+		}
+		properties, ok := schema["properties"].(map[string]any)
+		if !ok {
+			found = append(found, path)
+			return
+		}
+		for name, property := range properties {
+			walk(strings.TrimPrefix(path+"."+name, "."), property.(map[string]any))
+		}
+	}
+	walk("", root)
+	slices.Sort(found)
+	return found
+}
+
+// isOf says whether a value is the row's, or a part of it.
+func isOf(leaf, row string) bool { return leaf == row || strings.HasPrefix(leaf, row+".") }
+
+// TestTheTablesAreTheSchemas compares docs/values.md with what the charts accept, in both directions.
+func TestTheTablesAreTheSchemas(t *testing.T) {
+	for _, chart := range []string{"fleet", "fleet-agent"} {
+		t.Run(chart, func(t *testing.T) {
+			rows := documented(t, chart)
+			known := leaves(schemaOf(t, chart))
+			if len(rows) < 30 || len(known) < 30 {
+				t.Fatalf("only %d rows and %d values", len(rows), len(known))
+			}
+			for _, leaf := range known {
+				var of []string
+				for row := range rows {
+					if isOf(leaf, row) {
+						of = append(of, row)
+					}
+				}
+				if len(of) != 1 {
+					t.Errorf("%s is in the rows %q, want one", leaf, of)
+				}
+			}
+			for row, is := range rows {
+				if !slices.ContainsFunc(known, func(leaf string) bool { return isOf(leaf, row) }) {
+					t.Errorf("%s is in the tables, and the chart refuses it", row)
+				}
+				if !slices.Contains([]string{"same", "differs", "stored", "ignored", "ours"}, is.what) {
+					t.Errorf("%s: the tables do not explain %q", row, is.what)
+				}
+			}
+		})
+	}
+}
+
+// TestTheTablesSayTheDefaults compares the tables with values.yaml.
+func TestTheTablesSayTheDefaults(t *testing.T) {
+	for _, chart := range []string{"fleet", "fleet-agent"} {
+		t.Run(chart, func(t *testing.T) {
+			text, err := fs.ReadFile(charts.FS, chart+"/values.yaml")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defaults := parse[map[string]any](t, string(text))
+			for path, row := range documented(t, chart) {
+				actual, there := at(defaults, path)
+				if row.def == "unset" {
+					if there {
+						t.Errorf("%s: by default it is %v, and the tables say unset", path, actual)
+					}
+					continue
+				}
+				var said any
+				if err := yaml.Unmarshal([]byte(row.def), &said); err != nil {
+					t.Fatalf("%s: %v", path, err)
+				}
+				if text, ok := actual.(string); ok {
+					said = strings.Trim(row.def, `"`)
+					actual = text
+				}
+				if !there || !reflect.DeepEqual(said, actual) {
+					t.Errorf("%s: by default it is %v, and the tables say %v", path, actual, said)
+				}
+			}
+		})
+	}
+}
+
+// TestEveryValueIsExplained looks for each value of the tables in values.yaml: by its key, or by its path, or with a
+// star for all of a parent's. What concerns resources is explained where these are.
+func TestEveryValueIsExplained(t *testing.T) {
+	for _, chart := range []string{"fleet", "fleet-agent"} {
+		file, err := fs.ReadFile(charts.FS, chart+"/values.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(file)
+		for path := range documented(t, chart) {
+			steps := strings.Split(path, ".")
+			said := strings.Contains(text, steps[len(steps)-1]+":") || strings.Contains(text, path) || steps[0] == "resources"
+			for i := range steps {
+				said = said || strings.Contains(text, strings.Join(steps[:i], ".")+".*")
+			}
+			if !said {
+				t.Errorf("%s/values.yaml does not say what %q is", chart, path)
+			}
+		}
+	}
+}
+
+// everyValue is the values file that has every value of a chart.
+func everyValue(t *testing.T, chart string) map[string]any {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", "values", chart+".yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parse[map[string]any](t, string(text))
+}
+
+func TestTheFilesHaveEveryValue(t *testing.T) {
+	for _, chart := range []string{"fleet", "fleet-agent"} {
+		every := everyValue(t, chart)
+		for path := range documented(t, chart) {
+			if _, there := at(every, path); !there {
+				t.Errorf("testdata/values/%s.yaml lacks %s", chart, path)
+			}
+		}
+	}
+}
+
+// TestEachValueDoesWhatTheTablesSay sets each value alone, and takes each out of a file that has all: one of the two
+// changes what is rendered where the tables say that the value does something, and neither does where they say that it
+// is ignored.
+func TestEachValueDoesWhatTheTablesSay(t *testing.T) {
+	bases := map[string]release{"fleet": controllers(""), "fleet-agent": agent("")}
+	for chart, base := range bases {
+		every, defaults := everyValue(t, chart), parse[map[string]any](t, base.values)
+		for path, row := range documented(t, chart) {
+			if strings.HasPrefix(path, "internal.") {
+				continue // the release has to be as these say, and the controllers' own are no user's
+			}
+			t.Run(chart+" "+path, func(t *testing.T) {
+				given, _ := at(every, path)
+				alone := changed(t, base, defaults, put(defaults, path, given))
+				without := changed(t, base, every, put(every, path, nil))
+				got := slices.Sorted(maps.Keys(merge(alone, without)))
+				switch {
+				case row.what == "ignored" && len(got) > 0:
+					t.Errorf("it is ignored, and changed %v", got)
+				case row.what == "stored" && !slices.Equal(got, []string{"configmap.yaml"}):
+					t.Errorf("it is only stored, and changed %v", got)
+				case row.what != "ignored" && len(got) == 0:
+					t.Error("it changed nothing")
+				}
+			})
+		}
+	}
+}
+
+// changed are the files, apart from the notes, that another set of values renders differently. Values that cannot be
+// rendered change "everything".
+func changed(t *testing.T, base release, before, after map[string]any) map[string]bool {
+	t.Helper()
+	rendered := func(values map[string]any) map[string]string {
+		text, err := yaml.Marshal(values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		base.values = string(text)
+		files, err := render(t, base)
+		if err != nil {
+			return map[string]string{"everything": err.Error()}
+		}
+		delete(files, "NOTES.txt")
+		return files
+	}
+	old, now := rendered(before), rendered(after)
+	if _, broken := old["everything"]; broken {
+		t.Fatal(old)
+	}
+	found := map[string]bool{}
+	for name := range merge(old, now) {
+		if old[name] != now[name] {
+			found[name] = true
+		}
+	}
+	return found
+}
+
+func merge[V any](a, b map[string]V) map[string]V {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return all
+}
+
+// at is the value at a path, and whether there is one.
+func at(values map[string]any, path string) (any, bool) {
+	var node any = values
+	for step := range strings.SplitSeq(path, ".") {
+		inner, ok := node.(map[string]any)
+		if !ok {
+			return nil, false
+		}
+		if node, ok = inner[step]; !ok {
+			return nil, false
+		}
+	}
+	return node, true
+}
+
+// put is a copy of values with another one at a path; nil takes it away.
+func put(values map[string]any, path string, given any) map[string]any {
+	step, rest, deeper := strings.Cut(path, ".")
+	all := maps.Clone(values)
+	if all == nil {
+		all = map[string]any{}
+	}
+	switch {
+	case deeper:
+		inner, _ := all[step].(map[string]any) // nil makes a new one
+		all[step] = put(inner, rest, given)
+	case given == nil:
+		delete(all, step)
+	default:
+		all[step] = given
+	}
+	return all
+}
+
+func TestPut(t *testing.T) {
+	tests := map[string]struct {
+		path  string
+		given any
+		want  map[string]any
+	}{
+		"another value":    {"a.b", 2, map[string]any{"a": map[string]any{"b": 2}}},
+		"one beside":       {"a.c", 2, map[string]any{"a": map[string]any{"b": 1, "c": 2}}},
+		"one further down": {"d.e", 2, map[string]any{"a": map[string]any{"b": 1}, "d": map[string]any{"e": 2}}},
+		"none":             {"a.b", nil, map[string]any{"a": map[string]any{}}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			before := map[string]any{"a": map[string]any{"b": 1}}
+			if diff := cmp.Diff(test.want, put(before, test.path, test.given)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(map[string]any{"a": map[string]any{"b": 1}}, before); diff != "" {
+				t.Errorf("the original changed:\n%s", diff)
+			}
+		})
+	}
+}
