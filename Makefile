@@ -6,8 +6,13 @@ export CGO_ENABLED := 0
 VERSION ?= dev
 LDFLAGS := -s -w -X github.com/fleet-hub/fleet/internal/version.Version=$(VERSION)
 
+# The images' names: $(REPO)/fleet:$(TAG) and $(REPO)/fleet-agent:$(TAG).
+REPO ?= docker.io/fleethub
+TAG ?= $(VERSION)
+SOURCE_DATE_EPOCH ?= 0
+
 .DEFAULT_GOAL := help
-.PHONY: help build demo test e2e generate verify lint clean
+.PHONY: help build images push demo test e2e generate verify lint clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,6 +21,12 @@ build: ## Build bin/fleetcontroller and bin/fleetagent.
 	@echo 'building (some minutes the first time)' >&2
 	@go build -ldflags '$(LDFLAGS)' -o bin/fleetcontroller ./cmd/controller
 	@go build -ldflags '$(LDFLAGS)' -o bin/fleetagent ./cmd/agent
+
+images: ## Make the container images dist/fleet.tar and dist/fleet-agent.tar, for amd64 and arm64. REPO=… TAG=…
+	@go run ./dev/images/cmd build --repo '$(REPO)' --tag '$(TAG)' --version '$(VERSION)' --source-date-epoch '$(SOURCE_DATE_EPOCH)'
+
+push: images ## Push both to the registry in REPO, with what `docker login` has stored. INSECURE=1 allows plain HTTP.
+	@go run ./dev/images/cmd push $(if $(INSECURE),--insecure) dist/fleet.tar dist/fleet-agent.tar
 
 demo: build ## Start a hub and two clusters here, join them in three ways, deliver a workload. ONCE=1 ends after that.
 	@go build -o bin/demo ./dev/demo

@@ -48,8 +48,8 @@ func ofProgram(name, program, title, version string, binaries map[string]string)
 		User:       fmt.Sprintf("%d:%d", user, user),
 		Env:        []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
 		Labels: map[string]string{
-			"org.opencontainers.image.title":    title,
-			"org.opencontainers.image.version":  version,
+			"org.opencontainers.image.title":   title,
+			"org.opencontainers.image.version": version,
 		},
 		Files: root(),
 	}

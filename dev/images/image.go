@@ -10,6 +10,7 @@ import (
 	"compress/gzip"
 	"fmt"
 	"io/fs"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -59,6 +60,8 @@ type File struct {
 	Content []byte
 	// From is the file on this machine to take the content of.
 	From string
+	// Link makes it a symbolic link to that path; it has no content then.
+	Link string
 }
 
 // Form is how images are packed. The zero value is what is released.
@@ -160,14 +163,19 @@ func parsePlatform(text string) (v1.Platform, error) {
 	return v1.Platform{OS: os, Architecture: architecture}, nil
 }
 
+// nameOfImage is the grammar of names with a tag, tighter than what go-containerregistry lets pass: whatever it lets
+// pass, containerd and registries have to take.
+var nameOfImage = regexp.MustCompile(`^([A-Za-z0-9.-]+(:[0-9]+)?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
+
 // Reference checks an image's name: the registry may be left out for docker.io, the tag may not.
 func Reference(image string) (name.Tag, error) {
-	reference, err := name.NewTag(image, name.WithDefaultTag(""))
-	if err != nil {
-		return name.Tag{}, fmt.Errorf("%q is no name of an image; write it as registry/repository/name:tag, the tag of letters, digits, '_', '.' and '-': %w", image, err)
+	if !nameOfImage.MatchString(image) {
+		return name.Tag{}, fmt.Errorf("%q is no name of an image: write it as registry/repository/name:tag, "+
+			"the repository in small letters, the tag of letters, digits, '_', '.' and '-'", image)
 	}
-	if reference.TagStr() == "" {
-		return name.Tag{}, fmt.Errorf("%q has no tag: write it as registry/repository/name:tag", image)
+	reference, err := name.NewTag(image)
+	if err != nil {
+		return name.Tag{}, fmt.Errorf("%q is no name of an image: %w", image, err)
 	}
 	return reference, nil
 }

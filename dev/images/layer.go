@@ -111,7 +111,10 @@ func add(writer *tar.Writer, file File) error {
 	if file.Mode&fs.ModeSticky != 0 {
 		header.Mode |= 0o1000
 	}
-	if file.Mode.IsDir() {
+	switch {
+	case file.Link != "":
+		header.Typeflag, header.Linkname, header.Mode = tar.TypeSymlink, file.Link, 0o777
+	case file.Mode.IsDir():
 		header.Typeflag, header.Name, header.Size, content = tar.TypeDir, header.Name+"/", 0, nil
 	}
 	if err := writer.WriteHeader(header); err != nil {

@@ -1,0 +1,120 @@
+// Command images makes the project's container images, without a container engine, and pushes them.
+//
+//	make images   dist/fleet.tar and dist/fleet-agent.tar
+//	make push     to the registry in REPO
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fleet-hub/fleet/dev/images"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := command(os.Stdout, os.Stderr).ExecuteContext(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "images: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func command(out, progress io.Writer) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:           "images",
+		Short:         "Makes and pushes the project's container images, without a container engine",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	cmd.AddCommand(buildCommand(out, progress), pushCommand(out))
+	return cmd
+}
+
+// errTooLarge is what a too large image ends with: after the table, so that one sees which it is.
+var errTooLarge = errors.New("an image is too large")
+
+func buildCommand(out, progress io.Writer) *cobra.Command {
+	options := images.Options{Progress: func(line string) { _, _ = fmt.Fprintln(progress, line) }}
+	var output string
+	var epoch, limit int64
+	cmd := &cobra.Command{
+		Use:   "build",
+		Short: "Write fleet.tar and fleet-agent.tar: OCI archives, the same bytes from the same source",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			options.Form.Created = time.Unix(epoch, 0)
+			made, err := images.Build(cmd.Context(), options)
+			if err != nil {
+				return err
+			}
+			if err := report(out, output, made, func() string { return table(made) }); err != nil {
+				return err
+			}
+			return checkSizes(made, limit)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&options.Repo, "repo", "docker.io/fleethub", "registry, and folder in it, of the images' names")
+	flags.StringVar(&options.Tag, "tag", "dev", "tag of the images")
+	flags.StringVar(&options.Version, "version", "", "what the programs say they are; empty: the tag")
+	flags.StringSliceVar(&options.Platforms, "platforms", []string{"linux/amd64", "linux/arm64"}, "platforms, all in one index")
+	flags.StringToStringVar(&options.Binaries, "binaries", nil, "folders with the programs already built, by platform: linux/amd64=bin")
+	flags.StringVar(&options.Out, "out", "dist", "folder for the archives")
+	flags.BoolVar(&options.Form.Fast, "fast", false, "pack less tightly and sooner")
+	flags.Int64Var(&epoch, "source-date-epoch", 0, "time the images say they were made at, in seconds since 1970")
+	flags.Int64Var(&limit, "max-size", 25_000_000, "fail if one platform of an image is more bytes to download; 0: no limit")
+	flags.StringVarP(&output, "output", "o", "table", "form of the result: table or json")
+	return cmd
+}
+
+func checkSizes(made []images.Archived, limit int64) error {
+	for _, image := range made {
+		for _, platform := range image.Platforms {
+			if limit > 0 && platform.Compressed > limit {
+				return fmt.Errorf("%w: %s for %s is %s, more than %s: see what its program links, or raise --max-size",
+					errTooLarge, image.Name, platform.Platform, megabytes(platform.Compressed), megabytes(limit))
+			}
+		}
+	}
+	return nil
+}
+
+func pushCommand(out io.Writer) *cobra.Command {
+	var options images.PushOptions
+	var output string
+	cmd := &cobra.Command{
+		Use:   "push ARCHIVE...",
+		Short: "Push images to the registry that their names say, with what `docker login` has stored",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, archives []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			var all []images.Pushed
+			for _, archive := range archives {
+				pushed, err := images.Push(cmd.Context(), archive, options)
+				if err != nil {
+					return err
+				}
+				all = append(all, pushed...)
+			}
+			return report(out, output, all, func() string { return pushedTable(all) })
+		},
+	}
+	cmd.Flags().BoolVar(&options.Insecure, "insecure", false, "the registry may speak plain HTTP")
+	cmd.Flags().StringVarP(&output, "output", "o", "table", "form of the result: table or json")
+	return cmd
+}

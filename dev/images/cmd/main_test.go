@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"encoding/json"
+	"io"
+	"log"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/registry"
+
+	"github.com/fleet-hub/fleet/dev/images"
+)
+
+// programs is a folder with both programs: headers only, and 2 MB that hardly pack.
+func programs(t *testing.T) string {
+	t.Helper()
+	var program bytes.Buffer
+	header := elf.Header64{
+		Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
+		Type:  uint16(elf.ET_EXEC), Machine: uint16(elf.EM_X86_64), Version: uint32(elf.EV_CURRENT), Ehsize: 64, Phentsize: 56,
+	}
+	if err := binary.Write(&program, binary.LittleEndian, header); err != nil {
+		t.Fatal(err)
+	}
+	noise := uint32(1)
+	for range 2_000_000 {
+		noise = noise*1664525 + 1013904223
+		program.WriteByte(byte(noise >> 24))
+	}
+	folder := t.TempDir()
+	for _, name := range []string{images.Controller, images.Agent} {
+		if err := os.WriteFile(filepath.Join(folder, name), program.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
+}
+
+// run runs the command; it returns what it printed.
+func run(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	cmd := command(&out, io.Discard)
+	cmd.SetArgs(args)
+	cmd.SetOut(io.Discard)
+	err := cmd.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+func TestBuildAndPush(t *testing.T) {
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	t.Cleanup(server.Close)
+	repo, out := server.Listener.Addr().String()+"/x", filepath.Join(t.TempDir(), "dist")
+	build := []string{"build", "--binaries", "linux/amd64=" + programs(t), "--repo", repo, "--tag", "v1", "--out", out}
+	archives := []string{filepath.Join(out, "fleet.tar"), filepath.Join(out, "fleet-agent.tar")}
+
+	printed, err := run(t, append(build, "--output", "json")...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var made []images.Archived
+	if err := json.Unmarshal([]byte(printed), &made); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(archives, []string{made[0].Archive, made[1].Archive}); diff != "" {
+		t.Errorf("archives differ (-want +got):\n%s", diff)
+	}
+
+	if printed, err = run(t, build...); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(table(made), printed); diff != "" {
+		t.Errorf("made again, and told as a table, it differs (-want +got):\n%s", diff)
+	}
+
+	printed, err = run(t, append([]string{"push", "-o", "json"}, archives...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pushed []images.Pushed
+	if err := json.Unmarshal([]byte(printed), &pushed); err != nil {
+		t.Fatal(err)
+	}
+	wantPushed := []images.Pushed{{Name: repo + "/fleet:v1", Digest: made[0].Digest}, {Name: repo + "/fleet-agent:v1", Digest: made[1].Digest}}
+	if diff := cmp.Diff(wantPushed, pushed); diff != "" {
+		t.Errorf("what was pushed differs (-want +got):\n%s", diff)
+	}
+}
+
+func TestTables(t *testing.T) {
+	made := []images.Archived{
+		{Name: "docker.io/fleethub/fleet:dev", Archive: "dist/fleet.tar", Digest: "sha256:1", Platforms: []images.ArchivedPlatform{
+			{Platform: "linux/amd64", Digest: "sha256:2", Compressed: 16_383_036, Unpacked: 55_900_000},
+			{Platform: "linux/arm64", Digest: "sha256:3", Compressed: 9_949_999, Unpacked: 1_000_000},
+		}},
+		{Name: "docker.io/fleethub/fleet-agent:dev", Digest: "sha256:4"},
+	}
+	want := strings.Join([]string{
+		"IMAGE                               PLATFORM     DOWNLOAD  UNPACKED  DIGEST",
+		"docker.io/fleethub/fleet:dev        all                              sha256:1",
+		"                                    linux/amd64  16.4 MB   55.9 MB   sha256:2",
+		"                                    linux/arm64  9.9 MB    1.0 MB    sha256:3",
+		"docker.io/fleethub/fleet-agent:dev  all                              sha256:4",
+		"",
+	}, "\n")
+	if diff := cmp.Diff(want, table(made)); diff != "" {
+		t.Errorf("the table differs (-want +got):\n%s", diff)
+	}
+	want = "PUSHED               DIGEST\nregistry/x/fleet:v1  sha256:1\n"
+	if diff := cmp.Diff(want, pushedTable([]images.Pushed{{Name: "registry/x/fleet:v1", Digest: "sha256:1"}})); diff != "" {
+		t.Errorf("the table differs (-want +got):\n%s", diff)
+	}
+}
+
+func TestWhatEndsIt(t *testing.T) {
+	binaries := "linux/amd64=" + programs(t)
+	tests := map[string]struct {
+		args []string
+		want string
+	}{
+		"an image over its limit": {
+			args: []string{"build", "--binaries", binaries, "--max-size", "1500000"},
+			want: "an image is too large: docker.io/fleethub/fleet:dev for linux/amd64 is 2.1 MB, more than 1.5 MB: see what its program links, or raise --max-size",
+		},
+		"an image without a limit":   {args: []string{"build", "--binaries", binaries, "--max-size", "0"}},
+		"a form that is none, build": {args: []string{"build", "-o", "yaml"}, want: `--output is "yaml": use table or json`},
+		"a form that is none, push":  {args: []string{"push", "x.tar", "-o", "yaml"}, want: `--output is "yaml": use table or json`},
+		"a tag that is none":         {args: []string{"build", "--binaries", binaries, "--tag", "a b"}, want: `"docker.io/fleethub/fleet:a b" is no name of an image`},
+		"no archive to push":         {args: []string{"push"}, want: "requires at least 1 arg(s)"},
+		"an archive that is missing": {args: []string{"push", "/nowhere/x.tar"}, want: "there is no /nowhere/x.tar: make it with `make images`"},
+		"programs that are missing":  {args: []string{"build", "--binaries", "linux/amd64=/nowhere"}, want: "there is no /nowhere/fleetcontroller for linux/amd64: build it first"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if test.args[0] == "build" {
+				test.args = append(test.args, "--out", t.TempDir())
+			}
+			_, err := run(t, test.args...)
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v, want %q", err, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,66 @@
+package images
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+)
+
+// module writes a module with a program into a new folder.
+func module(t *testing.T, source string) string {
+	t.Helper()
+	root := t.TempDir()
+	write(t, filepath.Join(root, "go.mod"), []byte("module example.com/x\n\ngo 1.26.0\n"))
+	if err := os.Mkdir(filepath.Join(root, "run"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(root, "run", "main.go"), []byte(source))
+	return root
+}
+
+func TestCompile(t *testing.T) {
+	platform := "linux/" + runtime.GOARCH
+	compile := func(root string) (string, error) {
+		to := filepath.Join(t.TempDir(), "new", "run")
+		return to, Compile(t.Context(), Program{Root: root, Source: "./run", Platform: platform, Version: "v1", To: to})
+	}
+	t.Run("gives the same bytes wherever the source is, and whatever the caller has set", func(t *testing.T) {
+		first, err := compile(module(t, "package main\n\nfunc main() { panic(1) }\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("GOFLAGS", "-race -tags=x")
+		t.Setenv("GOAMD64", "v3")
+		second, err := compile(module(t, "package main\n\nfunc main() { panic(1) }\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := os.ReadFile(first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(a) != string(b) {
+			t.Error("the programs differ")
+		}
+		if err := checkProgram(first, platform); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("repeats what the compiler said", func(t *testing.T) {
+		_, err := compile(module(t, "package main\n\nfunc main() { undefined() }\n"))
+		wants(t, err, "undefined: undefined")
+	})
+	t.Run("refuses what is no platform", func(t *testing.T) {
+		wants(t, Compile(t.Context(), Program{Platform: "amd64"}), `"amd64" is no platform`)
+	})
+	t.Run("says what it needs", func(t *testing.T) {
+		t.Setenv("PATH", t.TempDir())
+		_, err := compile(t.TempDir())
+		wants(t, err, "building needs Go: install it, or name folders with built programs")
+	})
+}
