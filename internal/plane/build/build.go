@@ -1,8 +1,9 @@
-// Package build makes the two programs the control planes need, once, and keeps them in the user's
+// Package build makes the programs that control planes and nodes need, once, and keeps them in the user's
 // cache folder under a hash of all that goes into them.
 //
 //	dev/kube ──────────────────────► kube/<hash>/{kube-apiserver, kube-controller-manager, etcd, …}
 //	internal/plane/{supervisor,supervise} ─► supervisor/<hash>/fleet-plane-supervisor
+//	dev/images/pause ──────────────► pause/<hash>/pause
 package build
 
 import (
@@ -73,6 +74,17 @@ func Kube(ctx context.Context, progress Progress) (string, error) {
 // Supervisor returns the path of the supervisor's executable, likewise.
 func Supervisor(ctx context.Context, progress Progress) (string, error) {
 	r := supervisorRecipe()
+	dir, err := provide(ctx, r, progress)
+	return filepath.Join(dir, r.file), err
+}
+
+func pauseRecipe() recipe {
+	return recipe{name: "pause", sources: []string{"dev/images/pause"}, file: "pause", flags: []string{"-trimpath", "-ldflags=-s -w"}}
+}
+
+// Pause returns the path of the program that holds a pod's namespaces, for nodes with real pods, likewise.
+func Pause(ctx context.Context, progress Progress) (string, error) {
+	r := pauseRecipe()
 	dir, err := provide(ctx, r, progress)
 	return filepath.Join(dir, r.file), err
 }

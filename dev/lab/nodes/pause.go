@@ -1,0 +1,30 @@
+//go:build linux
+
+package nodes
+
+import (
+	"context"
+	"path/filepath"
+	"runtime"
+
+	"github.com/fleet-hub/fleet/dev/images"
+	"github.com/fleet-hub/fleet/internal/plane/build"
+)
+
+// PauseImage is the name of the image that holds the namespaces of pods.
+const PauseImage = "docker.io/fleethub/pause:lab"
+
+// pauseArchive makes that image in a folder.
+func pauseArchive(ctx context.Context, dir string) (string, error) {
+	binary, err := build.Pause(ctx, nil)
+	if err != nil {
+		return "", err
+	}
+	image, err := images.Pause(PauseImage, runtime.GOOS+"/"+runtime.GOARCH, binary)
+	if err != nil {
+		return "", err
+	}
+	archive := filepath.Join(dir, "pause.tar")
+	_, err = image.Archive(archive, images.Form{Fast: true})
+	return archive, err
+}

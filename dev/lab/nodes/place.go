@@ -1,0 +1,136 @@
+//go:build linux
+
+package nodes
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// Each lab has a number, and by it a bridge, a network 10.99.<number>.0/24 and cgroups.
+const (
+	places    = 100
+	firstNode = 2 // .1 is the bridge
+	lastNode  = 50
+)
+
+// lockFolder is where a lab's number is taken: a file for each, locked for as long as the lab's supervisor lives,
+// which says what to remove.
+const lockFolder = "/run"
+
+// place is a lab's number, and the lock on it.
+type place struct {
+	number int
+	lock   *os.File
+	dir    string // the lab's data
+}
+
+func (p *place) bridge() string  { return fmt.Sprintf("fleetlab%d", p.number) }
+func (p *place) gateway() string { return p.address(1) }
+func (p *place) address(host int) string {
+	return fmt.Sprintf("10.99.%d.%d", p.number, host)
+}
+
+// cable is the host's end of a node's cable: fl0-east.
+func (p *place) cable(node string) string { return fmt.Sprintf("fl%d-%s", p.number, node) }
+
+// cgroup is the path of a node's cgroup in each hierarchy.
+func (p *place) cgroup(node string) string { return fmt.Sprintf("/fleet-lab%d-%s", p.number, node) }
+
+func lockFile(number int) string {
+	return filepath.Join(lockFolder, fmt.Sprintf("fleet-lab%d.lock", number))
+}
+
+// errTaken means that another lab has the number.
+var errTaken = errors.New("taken")
+
+// reserve takes the first number that is free, and removes what a lab that was killed has left of it.
+func reserve(dir string) (*place, error) {
+	for number := range places {
+		p, err := take(number)
+		if errors.Is(err, errTaken) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if p.dir == "" && exists(filepath.Join("/sys/class/net", p.bridge())) {
+			p.release() // somebody else's
+			continue
+		}
+		return p, p.settle(dir)
+	}
+	return nil, fmt.Errorf("there are %d labs on this machine already: end one with make lab-down", places)
+}
+
+// settle removes what an earlier lab has left, and notes what is to be removed of this one.
+func (p *place) settle(dir string) error {
+	if p.dir != "" {
+		if err := p.clean(); err != nil {
+			return fmt.Errorf("removing what an earlier lab has left: %w", err)
+		}
+	}
+	p.dir = dir
+	if err := errors.Join(p.lock.Truncate(0), writeAt(p.lock, dir)); err != nil {
+		return fmt.Errorf("noting the lab's folder: %w", err)
+	}
+	return nil
+}
+
+func writeAt(file *os.File, content string) error {
+	_, err := file.WriteAt([]byte(content), 0)
+	return err
+}
+
+// take locks a number. What the file says is the folder of a lab that has not cleaned up.
+func take(number int) (*place, error) {
+	file, err := os.OpenFile(lockFile(number), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("taking a number for the lab: %w", err)
+	}
+	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if err == nil && !same(file) {
+		err = syscall.EWOULDBLOCK // the one who had it has removed it meanwhile
+	}
+	if err != nil {
+		err = errors.Join(file.Close(), ifElse(errors.Is(err, syscall.EWOULDBLOCK), errTaken, err))
+		return nil, err
+	}
+	content, err := os.ReadFile(file.Name())
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("reading %s: %w", file.Name(), err), file.Close())
+	}
+	return &place{number: number, lock: file, dir: strings.TrimSpace(string(content))}, nil
+}
+
+func ifElse(condition bool, yes, no error) error {
+	if condition {
+		return yes
+	}
+	return no
+}
+
+// same says whether the file is still the one of that name.
+func same(file *os.File) bool {
+	mine, err := file.Stat()
+	if err != nil {
+		return false
+	}
+	named, err := os.Stat(file.Name())
+	return err == nil && os.SameFile(mine, named)
+}
+
+// release gives the number back.
+func (p *place) release() {
+	_ = os.Remove(p.lock.Name()) // ours: we hold the lock
+	_ = p.lock.Close()
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}

@@ -1,0 +1,108 @@
+//go:build linux
+
+package nodes
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// goodbye is how long the kernel may take to let go of cgroups whose processes it has just ended.
+const goodbye = 10 * time.Second
+
+// sweep removes everything of a lab whose processes have ended, and gives its number back. What is gone already is
+// no error; and where somebody else has swept already, the number may be another lab's now.
+func (p *place) sweep() error {
+	if !same(p.lock) {
+		return nil
+	}
+	err := p.clean()
+	if err == nil {
+		p.release()
+	}
+	return err
+}
+
+// clean removes everything of a lab but its number.
+func (p *place) clean() error {
+	return errors.Join(p.removeDevices(), p.removeCgroups(), os.RemoveAll(p.dir))
+}
+
+// removeDevices removes the bridge and what is still plugged into it: a node's cable ends with the node, but in the
+// kernel's own time.
+func (p *place) removeDevices() error {
+	devices, err := os.ReadDir("/sys/class/net")
+	if err != nil {
+		return fmt.Errorf("looking for network devices: %w", err)
+	}
+	var failed error
+	for _, device := range devices {
+		name := device.Name()
+		if name != p.bridge() && !strings.HasPrefix(name, p.cable("")) {
+			continue
+		}
+		if err := ip("link", "delete", name); err != nil && exists(filepath.Join("/sys/class/net", name)) {
+			failed = errors.Join(failed, err)
+		}
+	}
+	return failed
+}
+
+// removeCgroups removes those of all nodes, from the leaves up.
+func (p *place) removeCgroups() error {
+	var all []string
+	for _, hierarchy := range hierarchies(cgroupMount) {
+		found, err := filepath.Glob(filepath.Join(hierarchy, p.cgroup("*")))
+		if err != nil {
+			return fmt.Errorf("looking for cgroups: %w", err)
+		}
+		all = append(all, found...)
+	}
+	var failed error
+	for _, root := range all {
+		failed = errors.Join(failed, removeTree(root))
+	}
+	return failed
+}
+
+// removeTree removes a cgroup with all below it. Those that are busy are tried again: processes that were killed
+// leave theirs only when the kernel has buried them.
+func removeTree(root string) error {
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	timeout := time.NewTimer(goodbye)
+	defer timeout.Stop()
+	for {
+		var folders []string
+		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+			if err == nil && entry.IsDir() {
+				folders = append(folders, path)
+			}
+			return nil //nolint:nilerr // it has gone while we looked
+		})
+		for _, folder := range slices.Backward(folders) {
+			err = errors.Join(err, gone(os.Remove(folder)))
+		}
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ticker.C:
+		case <-timeout.C:
+			return fmt.Errorf("removing cgroup %s: %w", root, err)
+		}
+	}
+}
+
+func gone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
