@@ -16,6 +16,9 @@ type Controller struct {
 	Kubeconfig string
 	// DisableBootstrap leaves the hub's own cluster unregistered.
 	DisableBootstrap bool
+	// Shard is the part of a hub that a chart which splits the work wants done: flag --shard-id. Here all of it is
+	// done by the process without one.
+	Shard string
 	// DisableMetrics serves no metrics.
 	DisableMetrics bool
 	// LeaderElect waits for the lease before working. Off, only one process may run.
@@ -38,6 +41,10 @@ type Controller struct {
 	AllowInsecureKubeconfigs bool
 	// Agent is what imported agents are started with.
 	Agent AgentSettings
+	// Elsewhere says that the pod runs registration in a container of its own, `fleetcontroller agentmanagement`, as
+	// charts of the other implementation do: they give this container the worker counts of delivery and that one
+	// the settings of the agents. One process does both here, and it has to be the one that knows the settings.
+	Elsewhere bool
 }
 
 // AgentSettings are the controller's variables that concern the agents it starts.
@@ -57,6 +64,7 @@ func (c *Controller) Bind(flags *pflag.FlagSet) {
 	flags.StringVar(&c.Namespace, "namespace", names.SystemNamespace, "system namespace of the controllers [NAMESPACE]")
 	flags.StringVar(&c.Kubeconfig, "kubeconfig", "", "kubeconfig file (default: in-cluster, then the default kubeconfig)")
 	flags.BoolVar(&c.DisableBootstrap, "disable-bootstrap", false, "do not register the hub's own cluster")
+	flags.StringVar(&c.Shard, "shard-id", "", "shard of the hub; a process with one has nothing to do, the one without does all")
 	flags.BoolVar(&c.DisableMetrics, "disable-metrics", false, "serve no metrics")
 	flags.BoolVar(&c.LeaderElect, "leader-elect", true, "work only while holding the lease")
 	flags.BoolVar(&c.Debug, "debug", false, "log more")
@@ -83,6 +91,7 @@ func (c *Controller) Complete(flags *pflag.FlagSet, environment Environment) err
 		RetryPeriod:    r.durationText("FLEET_AGENT_ELECTION_RETRY_PERIOD", "10s"),
 		PropagateDebug: r.boolean("FLEET_PROPAGATE_DEBUG_SETTINGS_TO_AGENTS"),
 	}
+	c.Elsewhere = r.text("BUNDLE_RECONCILER_WORKERS", "") != "" && r.text("FLEET_AGENT_REPLICA_COUNT", "") == ""
 	c.Agent.DisableSecurityContext = r.boolean("FLEET_DEBUG_DISABLE_SECURITY_CONTEXT") && c.Agent.PropagateDebug
 	if r.err == nil && c.Namespace == "" {
 		return errors.New("--namespace or NAMESPACE is required")

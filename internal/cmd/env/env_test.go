@@ -34,11 +34,11 @@ func TestController(t *testing.T) {
 			args: []string{"--namespace", "cattle-fleet-system"}, env: of("NAMESPACE", "other"),
 		},
 		"all flags": {
-			args: []string{"--namespace=n", "--kubeconfig=k", "--disable-bootstrap", "--disable-metrics", "--leader-elect=false", "--debug", "--debug-level=3"},
+			args: []string{"--namespace=n", "--kubeconfig=k", "--disable-bootstrap", "--disable-metrics", "--leader-elect=false", "--debug", "--debug-level=3", "--shard-id=s"},
 			env:  of(),
 			change: func(c *Controller) {
 				c.Namespace, c.Kubeconfig, c.DisableBootstrap, c.DisableMetrics = "n", "k", true, true
-				c.LeaderElect, c.Debug, c.DebugLevel, c.MetricsAddress = false, true, 3, "0"
+				c.Shard, c.LeaderElect, c.Debug, c.DebugLevel, c.MetricsAddress = "s", false, true, 3, "0"
 			},
 		},
 		"all variables": {
@@ -61,6 +61,10 @@ func TestController(t *testing.T) {
 		"security contexts stay unless debug settings are handed on": {
 			env: of("FLEET_DEBUG_DISABLE_SECURITY_CONTEXT", "true"),
 		},
+		"worker counts without the agents' settings mean that these are another container's": {
+			env: of("BUNDLE_RECONCILER_WORKERS", "50"), change: func(c *Controller) { c.Elsewhere = true },
+		},
+		"with the agents' settings they do not": {env: of("BUNDLE_RECONCILER_WORKERS", "50", "FLEET_AGENT_REPLICA_COUNT", "1")},
 		"agents may be scaled to none": {
 			env: of("FLEET_AGENT_REPLICA_COUNT", "0"), change: func(c *Controller) { c.Agent.Replicas = 0 },
 		},
