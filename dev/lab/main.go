@@ -1,5 +1,9 @@
 //go:build linux
 
+// Command lab is one-node Kubernetes clusters with real pods on this machine, for whoever wants to try charts and
+// images as users get them. It needs root; see dev/lab/nodes.
+//
+//	lab up hub east west ─► lab serve, detached, holds them ─► lab down
 package main
 
 import (
@@ -8,7 +12,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"github.com/fleet-hub/fleet/dev/lab/nodes"
 )
@@ -17,19 +20,11 @@ func main() {
 	if code, played := nodes.Role(os.Args, os.Stderr); played {
 		os.Exit(code)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	t0 := time.Now()
-	l, err := nodes.Start(ctx, nodes.Options{Names: os.Args[1:], Progress: func(f string, a ...any) { fmt.Printf(f+"\n", a...) }})
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := command(os.Stdout, os.Stderr).ExecuteContext(ctx)
+	stop()
 	if err != nil {
-		fmt.Println(err)
+		fmt.Fprintln(os.Stderr, "lab:", err)
 		os.Exit(1)
 	}
-	fmt.Println(time.Since(t0), l.LogDir)
-	for _, n := range l.Nodes {
-		fmt.Println(n.KubeconfigPath)
-	}
-	<-ctx.Done()
-	_ = syscall.Getpid
-	fmt.Println(l.Stop())
 }

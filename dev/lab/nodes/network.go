@@ -5,9 +5,13 @@ package nodes
 import (
 	"fmt"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 )
+
+// devices has an entry for each network device of this machine.
+const devices = "/sys/class/net"
 
 // ip is the command of iproute2.
 func ip(args ...string) error { return command("ip", args...) }
@@ -41,6 +45,14 @@ func (p *place) plug(node string, pid int) error {
 		return err
 	}
 	return ip("link", "set", p.cable(node), "master", p.bridge(), "up")
+}
+
+// unplug removes the cable of a node that has ended: it would go by itself, but in the kernel's own time.
+func (p *place) unplug(node string) error {
+	if err := ip("link", "delete", p.cable(node)); err != nil && exists(filepath.Join(devices, p.cable(node))) {
+		return err
+	}
+	return nil
 }
 
 // within runs a command in a node's network.

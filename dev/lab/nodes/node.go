@@ -241,7 +241,7 @@ func (n *Node) Off() error {
 		return fmt.Errorf("turning %s off: %w", n.Name, err)
 	}
 	<-process.Done()
-	return nil
+	return n.lab.place.unplug(n.Name)
 }
 
 // pid is that of the node's first process.
@@ -252,4 +252,20 @@ func (n *Node) pid() (int, error) {
 		return 0, fmt.Errorf("%s is off", n.Name)
 	}
 	return n.process.PID, nil
+}
+
+// Up says whether the node runs.
+func (n *Node) Up() bool {
+	n.mu.Lock()
+	process := n.process
+	n.mu.Unlock()
+	if process == nil {
+		return false
+	}
+	select {
+	case <-process.Done():
+		return false
+	default:
+		return true
+	}
 }

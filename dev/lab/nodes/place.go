@@ -58,7 +58,7 @@ func reserve(dir string) (*place, error) {
 		if err != nil {
 			return nil, err
 		}
-		if p.dir == "" && exists(filepath.Join("/sys/class/net", p.bridge())) {
+		if p.dir == "" && exists(filepath.Join(devices, p.bridge())) {
 			p.release() // somebody else's
 			continue
 		}
@@ -133,4 +133,27 @@ func (p *place) release() {
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
+}
+
+// Sweep removes what labs have left whose supervisors were killed, and returns their bridges. Labs that run are
+// left alone.
+func Sweep() ([]string, error) {
+	var swept []string
+	for number := range places {
+		if !exists(lockFile(number)) {
+			continue
+		}
+		p, err := take(number)
+		if errors.Is(err, errTaken) {
+			continue
+		}
+		if err == nil {
+			err = p.sweep()
+		}
+		if err != nil {
+			return swept, err
+		}
+		swept = append(swept, p.bridge())
+	}
+	return swept, nil
 }

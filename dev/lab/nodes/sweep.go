@@ -37,17 +37,17 @@ func (p *place) clean() error {
 // removeDevices removes the bridge and what is still plugged into it: a node's cable ends with the node, but in the
 // kernel's own time.
 func (p *place) removeDevices() error {
-	devices, err := os.ReadDir("/sys/class/net")
+	all, err := os.ReadDir(devices)
 	if err != nil {
 		return fmt.Errorf("looking for network devices: %w", err)
 	}
 	var failed error
-	for _, device := range devices {
+	for _, device := range all {
 		name := device.Name()
 		if name != p.bridge() && !strings.HasPrefix(name, p.cable("")) {
 			continue
 		}
-		if err := ip("link", "delete", name); err != nil && exists(filepath.Join("/sys/class/net", name)) {
+		if err := ip("link", "delete", name); err != nil && exists(filepath.Join(devices, name)) {
 			failed = errors.Join(failed, err)
 		}
 	}
@@ -56,16 +56,16 @@ func (p *place) removeDevices() error {
 
 // removeCgroups removes those of all nodes, from the leaves up.
 func (p *place) removeCgroups() error {
-	var all []string
+	var cgroups []string
 	for _, hierarchy := range hierarchies(cgroupMount) {
 		found, err := filepath.Glob(filepath.Join(hierarchy, p.cgroup("*")))
 		if err != nil {
 			return fmt.Errorf("looking for cgroups: %w", err)
 		}
-		all = append(all, found...)
+		cgroups = append(cgroups, found...)
 	}
 	var failed error
-	for _, root := range all {
+	for _, root := range cgroups {
 		failed = errors.Join(failed, removeTree(root))
 	}
 	return failed

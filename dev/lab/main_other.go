@@ -1,0 +1,14 @@
+//go:build !linux
+
+// Command lab is one-node Kubernetes clusters with real pods; those are for Linux only.
+package main
+
+import (
+	"fmt"
+	"os"
+)
+
+func main() {
+	fmt.Fprintln(os.Stderr, "lab: nodes with real pods need Linux, and root; make demo runs anywhere")
+	os.Exit(1)
+}
