@@ -75,7 +75,7 @@ func (l *Lab) start(ctx context.Context) error {
 	return starting.Wait()
 }
 
-// newNode makes a node's folders, keys and cgroups.
+// newNode makes a node's folders and keys.
 func (l *Lab) newNode(name, address string) (*Node, error) {
 	n := &Node{Name: name, Address: address, LogDir: filepath.Join(l.LogDir, name), lab: l}
 	dir := filepath.Join(l.dir, "nodes", name)
@@ -103,7 +103,7 @@ func (l *Lab) newNode(name, address string) (*Node, error) {
 	if n.client, err = kubernetes.NewForConfig(n.Config()); err != nil {
 		return nil, fmt.Errorf("%s: making a client: %w", name, err)
 	}
-	return n, createCgroups(cgroupMount, n.spec.CgroupRoot)
+	return n, nil
 }
 
 // snapshotter is how images are laid over one another: by overlays, unless the folder is on one itself, as in a
@@ -126,6 +126,9 @@ func (n *Node) Config() *rest.Config {
 func (n *Node) turnOn(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
+	if err := createCgroups(cgroupMount, n.spec.CgroupRoot); err != nil {
+		return err
+	}
 	file, err := n.spec.Save()
 	if err != nil {
 		return err
@@ -241,7 +244,8 @@ func (n *Node) Off() error {
 		return fmt.Errorf("turning %s off: %w", n.Name, err)
 	}
 	<-process.Done()
-	return n.lab.place.unplug(n.Name)
+	// Cgroups do not outlive a power failure; kubelet would look into each for containers that are not there.
+	return errors.Join(n.lab.place.unplug(n.Name), removeCgroups(cgroupMount, n.spec.CgroupRoot))
 }
 
 // pid is that of the node's first process.

@@ -31,7 +31,7 @@ func (p *place) sweep() error {
 
 // clean removes everything of a lab but its number.
 func (p *place) clean() error {
-	return errors.Join(p.removeDevices(), p.removeCgroups(), os.RemoveAll(p.dir))
+	return errors.Join(p.removeDevices(), removeCgroups(cgroupMount, p.cgroup("*")), os.RemoveAll(p.dir))
 }
 
 // removeDevices removes the bridge and what is still plugged into it: a node's cable ends with the node, but in the
@@ -54,11 +54,11 @@ func (p *place) removeDevices() error {
 	return failed
 }
 
-// removeCgroups removes those of all nodes, from the leaves up.
-func (p *place) removeCgroups() error {
+// removeCgroups removes the cgroups of a pattern in all hierarchies.
+func removeCgroups(mount, pattern string) error {
 	var cgroups []string
-	for _, hierarchy := range hierarchies(cgroupMount) {
-		found, err := filepath.Glob(filepath.Join(hierarchy, p.cgroup("*")))
+	for _, hierarchy := range hierarchies(mount) {
+		found, err := filepath.Glob(filepath.Join(hierarchy, pattern))
 		if err != nil {
 			return fmt.Errorf("looking for cgroups: %w", err)
 		}
@@ -71,7 +71,7 @@ func (p *place) removeCgroups() error {
 	return failed
 }
 
-// removeTree removes a cgroup with all below it. Those that are busy are tried again: processes that were killed
+// removeTree removes a cgroup with all below it, from the leaves up. Those that are busy are tried again: processes that were killed
 // leave theirs only when the kernel has buried them.
 func removeTree(root string) error {
 	ticker := time.NewTicker(20 * time.Millisecond)
