@@ -22,10 +22,10 @@ const (
 
 // Managed waits until a Cluster's agent has taken itself over, as its Bundle says, and is ready. It returns the
 // BundleDeployment, and the agent's Deployment on the downstream cluster.
-func (w *World) Managed(ctx context.Context, downstream string, cluster *fleet.Cluster) (*fleet.BundleDeployment, *appsv1.Deployment, error) {
+func (u *User) Managed(ctx context.Context, downstream string, cluster *fleet.Cluster) (*fleet.BundleDeployment, *appsv1.Deployment, error) {
 	bundle := names.AgentBundle(cluster.Name)
 	managed, err := client.Until(ctx, client.Await{
-		From: w.Hub.Fleet, Resource: client.BundleDeployments, Namespace: cluster.Status.Namespace, Name: bundle,
+		From: u.Hub.Fleet, Resource: client.BundleDeployments, Namespace: cluster.Status.Namespace, Name: bundle,
 		For: "the agent of " + downstream + " to take itself over", Within: Patience,
 	}, func(d *fleet.BundleDeployment) bool {
 		return d.Status.Ready && d.Status.AppliedDeploymentID == d.Spec.DeploymentID
@@ -33,7 +33,7 @@ func (w *World) Managed(ctx context.Context, downstream string, cluster *fleet.C
 	if err != nil {
 		return nil, nil, err
 	}
-	deployment, err := w.On(downstream).Kube.AppsV1().Deployments(names.SystemNamespace).Get(ctx, names.Agent, metav1.GetOptions{})
+	deployment, err := u.On(downstream).Kube.AppsV1().Deployments(names.SystemNamespace).Get(ctx, names.Agent, metav1.GetOptions{})
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the agent's Deployment on %s: %w", downstream, err)
 	}

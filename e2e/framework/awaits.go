@@ -22,9 +22,9 @@ import (
 const Patience = 90 * time.Second
 
 // Joined waits until the hub has accepted a heartbeat of a Cluster of the workspace for which is holds.
-func (w *World) Joined(ctx context.Context, workspace, who string, is func(*fleet.Cluster) bool) (*fleet.Cluster, error) {
+func (u *User) Joined(ctx context.Context, workspace, who string, is func(*fleet.Cluster) bool) (*fleet.Cluster, error) {
 	return client.Until(ctx, client.Await{
-		From: w.Hub.Fleet, Resource: client.Clusters, Namespace: workspace, For: "the first heartbeat of " + who, Within: Patience,
+		From: u.Hub.Fleet, Resource: client.Clusters, Namespace: workspace, For: "the first heartbeat of " + who, Within: Patience,
 	}, func(c *fleet.Cluster) bool { return is(c) && !c.Status.Agent.LastSeen.IsZero() })
 }
 
@@ -34,16 +34,16 @@ func Named(name string) func(*fleet.Cluster) bool {
 }
 
 // SeenAfter waits for a heartbeat of a Cluster that is later than the given one.
-func (w *World) SeenAfter(ctx context.Context, cluster *fleet.Cluster, before time.Time, within time.Duration) (*fleet.Cluster, error) {
+func (u *User) SeenAfter(ctx context.Context, cluster *fleet.Cluster, before time.Time, within time.Duration) (*fleet.Cluster, error) {
 	return client.Until(ctx, client.Await{
-		From: w.Hub.Fleet, Resource: client.Clusters, Namespace: cluster.Namespace, Name: cluster.Name, For: "a later heartbeat", Within: within,
+		From: u.Hub.Fleet, Resource: client.Clusters, Namespace: cluster.Namespace, Name: cluster.Name, For: "a later heartbeat", Within: within,
 	}, func(c *fleet.Cluster) bool { return c.Status.Agent.LastSeen.After(before) })
 }
 
 // Ready waits until a Cluster has this many Bundles beside its agent's own, all ready.
-func (w *World) Ready(ctx context.Context, cluster *fleet.Cluster, bundles int) (*fleet.Cluster, error) {
+func (u *User) Ready(ctx context.Context, cluster *fleet.Cluster, bundles int) (*fleet.Cluster, error) {
 	return client.Until(ctx, client.Await{
-		From: w.Hub.Fleet, Resource: client.Clusters, Namespace: cluster.Namespace, Name: cluster.Name,
+		From: u.Hub.Fleet, Resource: client.Clusters, Namespace: cluster.Namespace, Name: cluster.Name,
 		For: fmt.Sprintf("%d ready Bundles and the agent's own", bundles), Within: Patience,
 	}, func(c *fleet.Cluster) bool {
 		return c.Status.Summary.DesiredReady == bundles+1 && c.Status.Summary.Ready == bundles+1
@@ -51,16 +51,16 @@ func (w *World) Ready(ctx context.Context, cluster *fleet.Cluster, bundles int) 
 }
 
 // ConfigMap waits for a ConfigMap on a downstream cluster.
-func (w *World) ConfigMap(ctx context.Context, cluster, namespace, name string, is func(*corev1.ConfigMap) bool) (*corev1.ConfigMap, error) {
+func (u *User) ConfigMap(ctx context.Context, cluster, namespace, name string, is func(*corev1.ConfigMap) bool) (*corev1.ConfigMap, error) {
 	return client.Until(ctx, client.Await{
-		From: w.On(cluster).Kube.CoreV1().RESTClient(), Resource: "configmaps", Namespace: namespace, Name: name, For: "what the Bundle says", Within: Patience,
+		From: u.On(cluster).Kube.CoreV1().RESTClient(), Resource: "configmaps", Namespace: namespace, Name: name, For: "what the Bundle says", Within: Patience,
 	}, is)
 }
 
 // Registrations are the names of a client's ClusterRegistrations, sorted.
-func (w *World) Registrations(ctx context.Context, workspace, clientID string) ([]string, error) {
+func (u *User) Registrations(ctx context.Context, workspace, clientID string) ([]string, error) {
 	var list fleet.ClusterRegistrationList
-	if err := w.Hub.List(ctx, client.ClusterRegistrations, workspace, &list); err != nil {
+	if err := u.Hub.List(ctx, client.ClusterRegistrations, workspace, &list); err != nil {
 		return nil, err
 	}
 	var found []string
@@ -74,8 +74,8 @@ func (w *World) Registrations(ctx context.Context, workspace, clientID string) (
 }
 
 // AgentPod is the one pod of a cluster's agent.
-func (w *World) AgentPod(ctx context.Context, cluster string) (*corev1.Pod, error) {
-	pods, err := w.On(cluster).Kube.CoreV1().Pods(names.SystemNamespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + names.Agent})
+func (u *User) AgentPod(ctx context.Context, cluster string) (*corev1.Pod, error) {
+	pods, err := u.On(cluster).Kube.CoreV1().Pods(names.SystemNamespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + names.Agent})
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func Restarts(pod *corev1.Pod) int32 {
 }
 
 // Describe is the state of the hub for a story that failed: conditions, no secrets, and where the logs are.
-func (w *World) Describe(ctx context.Context) string {
+func (u *User) Describe(ctx context.Context) string {
 	var text strings.Builder
 	for _, resource := range []struct {
 		name string
@@ -105,13 +105,13 @@ func (w *World) Describe(ctx context.Context) string {
 		{client.ClusterRegistrations, &fleet.ClusterRegistrationList{}}, {client.Bundles, &fleet.BundleList{}},
 		{client.BundleDeployments, &fleet.BundleDeploymentList{}},
 	} {
-		if err := w.Hub.List(ctx, resource.name, "", resource.list); err != nil {
+		if err := u.Hub.List(ctx, resource.name, "", resource.list); err != nil {
 			fmt.Fprintf(&text, "%s: %v\n", resource.name, err)
 			continue
 		}
 		describe(&text, resource.name, resource.list)
 	}
-	fmt.Fprintf(&text, "logs: %s\n", w.LogDir)
+	fmt.Fprintf(&text, "logs: %s\n", u.logs)
 	return text.String()
 }
 
