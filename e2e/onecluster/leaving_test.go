@@ -1,0 +1,113 @@
+package onecluster
+
+import (
+	"context"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/e2e/framework"
+	"github.com/fleet-hub/fleet/e2e/framework/client"
+	"github.com/fleet-hub/fleet/e2e/framework/inventory"
+	"github.com/fleet-hub/fleet/internal/handshake"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+var _ = Describe("A cluster whose kubeconfig the hub was given leaves no trace", Ordered, func() {
+	var before inventory.Inventory
+
+	It("joins and runs something", func(ctx SpecContext) {
+		Expect(world.Hub.EnsureNamespace(ctx, framework.Workspace)).To(Succeed())
+		kubeconfig := &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: framework.Workspace, Name: "east-kubeconfig"},
+			Data:       map[string][]byte{handshake.KubeconfigValueKey: world.Cluster(east).Kubeconfig},
+		}
+		_, err := world.Hub.Kube.CoreV1().Secrets(framework.Workspace).Create(ctx, kubeconfig, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(world.Hub.Create(ctx, client.Bundles, greeting(east))).To(Succeed())
+		before = atRest(ctx)
+		Expect(world.Hub.Create(ctx, client.Clusters, &fleet.Cluster{
+			ObjectMeta: metav1.ObjectMeta{Namespace: framework.Workspace, Name: east, Labels: map[string]string{"env": east}},
+			Spec:       fleet.ClusterSpec{KubeConfigSecret: kubeconfig.Name},
+		})).To(Succeed())
+		expectAtWork(ctx, east, framework.Named(east))
+	})
+
+	It("is deleted, and the hub has what it had before", func(ctx SpecContext) {
+		Expect(world.Hub.Delete(ctx, client.Clusters, framework.Workspace, east)).To(Succeed())
+		expectSame(ctx, before)
+	})
+
+	It("goes on with what it runs", func(ctx SpecContext) { expectUntouched(ctx, east) })
+})
+
+var _ = Describe("A cluster that came by itself leaves no trace", Ordered, func() {
+	var before, beforeToken inventory.Inventory
+
+	It("joins and runs something", func(ctx SpecContext) {
+		Expect(world.Hub.Create(ctx, client.Bundles, greeting(west))).To(Succeed())
+		beforeToken = atRest(ctx)
+		values, err := world.TokenValues(ctx, west)
+		Expect(err).NotTo(HaveOccurred())
+		before = atRest(ctx)
+		values["labels"], values["agentCheckinInterval"] = map[string]any{"env": west}, "5s"
+		Expect(world.InstallAgent(ctx, west, values)).To(Succeed())
+		expectAtWork(ctx, west, func(c *fleet.Cluster) bool { return c.Labels["env"] == west })
+	})
+
+	It("is deleted, and the hub has what it had before, the token among it", func(ctx SpecContext) {
+		var clusters fleet.ClusterList
+		Expect(world.Hub.List(ctx, client.Clusters, framework.Workspace, &clusters)).To(Succeed())
+		for _, cluster := range clusters.Items {
+			if cluster.Labels["env"] == west {
+				Expect(world.Hub.Delete(ctx, client.Clusters, framework.Workspace, cluster.Name)).To(Succeed())
+			}
+		}
+		expectSame(ctx, before)
+	})
+
+	It("goes on with what it runs", func(ctx SpecContext) { expectUntouched(ctx, west) })
+
+	It("leaves a token that goes without a trace, too", func(ctx SpecContext) {
+		Expect(world.Hub.Delete(ctx, client.Tokens, framework.Workspace, west)).To(Succeed())
+		expectSame(ctx, beforeToken)
+	})
+})
+
+// expectAtWork waits until a cluster runs its greeting and looks after its own agent.
+func expectAtWork(ctx context.Context, downstream string, is func(*fleet.Cluster) bool) {
+	GinkgoHelper()
+	cluster, err := world.Joined(ctx, framework.Workspace, downstream, is)
+	Expect(err).NotTo(HaveOccurred())
+	_, err = world.ConfigMap(ctx, downstream, downstream, downstream, saysHello(downstream))
+	Expect(err).NotTo(HaveOccurred())
+	_, err = world.Ready(ctx, cluster, 1)
+	Expect(err).NotTo(HaveOccurred())
+	_, _, err = world.Managed(ctx, downstream, cluster)
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// expectUntouched waits until an agent has understood that it is nobody's any more, and looks at what it has left.
+func expectUntouched(ctx context.Context, downstream string) {
+	GinkgoHelper()
+	var log string
+	Eventually(func(g Gomega) {
+		pod, err := world.AgentPod(ctx, downstream)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(framework.Restarts(pod)).To(BeZero())
+		g.Expect(pod.Status.Conditions).To(ContainElement(And(HaveField("Type", corev1.PodReady), HaveField("Status", corev1.ConditionFalse))))
+		content, err := world.PodLog(downstream, pod.Namespace, pod.Name)
+		g.Expect(err).NotTo(HaveOccurred())
+		log = string(content)
+		g.Expect(log).To(ContainSubstring("the hub does not accept the stored identity"))
+	}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())
+	kept, err := world.On(downstream).Kube.CoreV1().ConfigMaps(downstream).Get(ctx, downstream, metav1.GetOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(saysHello(downstream)(kept)).To(BeTrue())
+	// It says so when something changes, not with each question.
+	Expect(strings.Count(log, "level=WARN")+strings.Count(log, "level=ERROR")).To(BeNumerically("<", 20), log)
+}

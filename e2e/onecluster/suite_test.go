@@ -1,0 +1,131 @@
+// Package onecluster tells of a hub that knows one cluster, and nothing else happens to: what it leaves behind can be
+// seen object by object.
+package onecluster
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/e2e/framework"
+	"github.com/fleet-hub/fleet/e2e/framework/client"
+	"github.com/fleet-hub/fleet/e2e/framework/inventory"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/content"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// Downstream clusters, one for each story.
+const (
+	east = "east" // is imported
+	west = "west" // comes by itself
+)
+
+var world *framework.World
+
+// failed keeps the logs.
+var failed bool
+
+func TestOneCluster(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "one cluster, and what is left of it")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	var err error
+	world, err = framework.Start(ctx, framework.Options{
+		Downstreams: []string{east, west},
+		Progress:    func(format string, args ...any) { GinkgoWriter.Printf(format+"\n", args...) },
+	})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(world.InstallHub(ctx, map[string]any{"agentCheckinInterval": "5s", "bootstrap": map[string]any{"enabled": false}})).To(Succeed())
+	DeferCleanup(func() {
+		Expect(world.Stop()).To(Succeed())
+		if !failed {
+			Expect(world.RemoveLogs()).To(Succeed())
+		}
+	})
+}, NodeTimeout(15*time.Minute))
+
+var _ = ReportAfterEach(func(ctx SpecContext, report SpecReport) {
+	if report.Failed() && world != nil {
+		failed = true
+		AddReportEntry("state of the hub", world.Describe(ctx))
+	}
+})
+
+// greeting is a Bundle for the cluster with this label, which has a Secret of values there.
+func greeting(name string) *fleet.Bundle {
+	return &fleet.Bundle{
+		ObjectMeta: metav1.ObjectMeta{Namespace: framework.Workspace, Name: name},
+		Spec: fleet.BundleSpec{
+			BundleDeploymentOptions: fleet.BundleDeploymentOptions{
+				DefaultNamespace: name,
+				Helm:             &fleet.HelmOptions{Values: &fleet.GenericMap{Data: map[string]any{"text": "hello " + name}}},
+			},
+			Resources: []fleet.BundleResource{
+				{Name: "Chart.yaml", Content: "apiVersion: v2\nname: greeting\nversion: 0.1.0\n"},
+				{Name: "templates/greeting.yaml", Content: "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: " + name + "\ndata:\n  text: {{ .Values.text }}\n"},
+			},
+			Targets: []fleet.BundleTarget{{Name: "here", ClusterSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"env": name}}}},
+		},
+	}
+}
+
+func saysHello(name string) func(*corev1.ConfigMap) bool {
+	return func(c *corev1.ConfigMap) bool { return c.Data["text"] == "hello "+name }
+}
+
+// onTheHub is everything there is on the hub now but Events, and Contents that are kept for now though nobody needs
+// them.
+func onTheHub(ctx context.Context) (inventory.Inventory, error) {
+	taken, err := inventory.Take(ctx, world.Plane.Hub.Config())
+	if err != nil {
+		return nil, err
+	}
+	return taken.Without(func(o inventory.Object, made time.Time) bool {
+		return o.Resource == "contents.fleet.cattle.io" && time.Since(made) < content.MinimumAge
+	}), nil
+}
+
+// atRest waits until the controllers are at work and every namespace has what Kubernetes puts into each, and returns
+// what is there.
+func atRest(ctx context.Context) (before inventory.Inventory) {
+	GinkgoHelper()
+	_, err := world.TokenValues(ctx, "warm-up") // the controllers answer
+	Expect(err).NotTo(HaveOccurred())
+	Expect(world.Hub.Delete(ctx, client.Tokens, framework.Workspace, "warm-up")).To(Succeed())
+	Eventually(func(g Gomega) {
+		before, err = onTheHub(ctx)
+		g.Expect(err).NotTo(HaveOccurred())
+		names := map[inventory.Object]bool{}
+		for object := range before {
+			g.Expect(object.Name).NotTo(HavePrefix("warm-up"))
+			object.UID = ""
+			names[object] = true
+		}
+		for object := range names {
+			if object.Resource == "namespaces" {
+				g.Expect(names).To(HaveKey(inventory.Object{Resource: "serviceaccounts", Namespace: object.Name, Name: "default"}))
+				g.Expect(names).To(HaveKey(inventory.Object{Resource: "configmaps", Namespace: object.Name, Name: "kube-root-ca.crt"}))
+			}
+		}
+		g.Expect(names).To(HaveKey(inventory.Object{Resource: "clusterroles.rbac.authorization.k8s.io", Name: "fleet-content"}))
+	}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())
+	return before
+}
+
+// expectSame waits until the hub has exactly what it had before.
+func expectSame(ctx context.Context, before inventory.Inventory) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		after, err := onTheHub(ctx)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(before.Differs(after)).To(BeEmpty())
+	}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())
+}
