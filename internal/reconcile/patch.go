@@ -121,7 +121,8 @@ func lock(changes map[string]any, version string) {
 }
 
 // mergeDiff is the JSON merge patch (RFC 7386) from one object to the other; lists says whether a list that is
-// already there is replaced.
+// already there is replaced. Counts that were all zero are sent together: what was read does not tell zeros that
+// are there from those that were never written, and readers expect all of them.
 func mergeDiff(from, to map[string]any) (changes map[string]any, lists bool) {
 	changes = map[string]any{}
 	for key := range from {
@@ -136,7 +137,7 @@ func mergeDiff(from, to map[string]any) (changes map[string]any, lists bool) {
 		}
 		inner, isMap := wanted.(map[string]any)
 		outer, wasMap := found.(map[string]any)
-		if isMap && wasMap {
+		if isMap && wasMap && !areZero(outer) {
 			nested, nestedLists := mergeDiff(outer, inner)
 			changes[key], lists = nested, lists || nestedLists
 			continue
@@ -146,6 +147,16 @@ func mergeDiff(from, to map[string]any) (changes map[string]any, lists bool) {
 		changes[key] = wanted
 	}
 	return changes, lists
+}
+
+// areZero says of counts that each of them is zero.
+func areZero(counts map[string]any) bool {
+	for _, count := range counts {
+		if count != float64(0) {
+			return false
+		}
+	}
+	return len(counts) > 0
 }
 
 func toMap(obj any) (map[string]any, error) {

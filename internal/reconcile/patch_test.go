@@ -22,6 +22,7 @@ func oneCluster(changes ...func(*fleet.Cluster)) *fleet.Cluster {
 			{Type: "Ready", Status: corev1.ConditionTrue, LastUpdateTime: "2026-11-21T07:43:36Z"},
 		}},
 	}
+	c.Status.Summary = fleet.BundleSummary{DesiredReady: 4, Ready: 2}
 	for _, change := range changes {
 		change(c)
 	}
@@ -44,6 +45,15 @@ func TestPatches(t *testing.T) {
 		"a scalar of the status goes alone, whoever wrote since": {
 			status: true, change: func(c *fleet.Cluster) { c.Status.Namespace = "n" },
 			want: []string{`patch Cluster fleet-default/c status {"status":{"namespace":"n"}}`},
+		},
+		"counts that were all zero go together": {
+			status: true, change: func(c *fleet.Cluster) { c.Status.ResourceCounts = fleet.ResourceCounts{DesiredReady: 2, Ready: 2} },
+			want: []string{`patch Cluster fleet-default/c status {"status":{"resourceCounts":` +
+				`{"desiredReady":2,"missing":0,"modified":0,"notReady":0,"orphaned":0,"ready":2,"unknown":0,"waitApplied":0}}}`},
+		},
+		"a count among others goes alone": {
+			status: true, change: func(c *fleet.Cluster) { c.Status.Summary.Ready = 3 },
+			want: []string{`patch Cluster fleet-default/c status {"status":{"summary":{"ready":3}}}`},
 		},
 		"a list of the status goes only if nobody wrote since": {
 			status: true, change: processed,
