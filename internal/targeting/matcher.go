@@ -3,6 +3,8 @@ package targeting
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -10,8 +12,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// ErrSelector means that a label selector of a Bundle cannot be parsed. Only a
-// change of the Bundle helps.
+// ErrSelector means that a label selector cannot be parsed. Only a change of the
+// object it is in helps.
 var ErrSelector = errors.New("invalid label selector")
 
 // Criteria pick clusters. Those that are set must all hold; without any, nothing
@@ -103,6 +105,15 @@ func orNone(groups []*fleet.ClusterGroup) []*fleet.ClusterGroup {
 // Groups finds the ClusterGroups that Clusters are in.
 type Groups struct {
 	byNamespace map[string][]compiledGroup
+	// broken have selectors that do not parse; ordered by name.
+	broken map[string][]BrokenGroup
+}
+
+// BrokenGroup is a ClusterGroup of which nobody can say which Clusters are in it.
+type BrokenGroup struct {
+	Group *fleet.ClusterGroup
+	// Err wraps ErrSelector.
+	Err error
 }
 
 type compiledGroup struct {
@@ -113,15 +124,33 @@ type compiledGroup struct {
 // NewGroups prepares groups. One without a selector, or with one that cannot be
 // parsed, has no members.
 func NewGroups(groups []*fleet.ClusterGroup) Groups {
-	out := Groups{byNamespace: map[string][]compiledGroup{}}
+	out := Groups{byNamespace: map[string][]compiledGroup{}, broken: map[string][]BrokenGroup{}}
 	for _, group := range groups {
-		selector, err := compile("selector", group.Spec.Selector)
-		if err != nil || selector == nil {
+		selector, err := GroupSelector(group)
+		if err != nil {
+			out.broken[group.Namespace] = append(out.broken[group.Namespace], BrokenGroup{group, err})
 			continue
 		}
 		out.byNamespace[group.Namespace] = append(out.byNamespace[group.Namespace], compiledGroup{group, selector})
 	}
+	for _, broken := range out.broken {
+		slices.SortFunc(broken, func(a, b BrokenGroup) int { return strings.Compare(a.Group.Name, b.Group.Name) })
+	}
 	return out
+}
+
+// GroupSelector picks the Clusters of a group among those of its namespace. Without
+// a selector the group has none; an empty one picks all. Errors wrap ErrSelector,
+// and the group has then no members that anybody could know of.
+func GroupSelector(group *fleet.ClusterGroup) (labels.Selector, error) {
+	selector, err := compile("selector", group.Spec.Selector)
+	if err != nil {
+		return labels.Nothing(), fmt.Errorf("ClusterGroup %s: %w", group.Name, err)
+	}
+	if selector == nil {
+		return labels.Nothing(), nil
+	}
+	return selector, nil
 }
 
 // Of are the groups a cluster is in: those of its namespace that select it.

@@ -3,6 +3,7 @@ package targeting
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/fleet-hub/fleet/internal/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -73,10 +74,17 @@ func label(what string, index int, name string) string {
 	return fmt.Sprintf("%s %d (%s)", what, index, name)
 }
 
-// Picks says whether the Bundle goes to a cluster that is in these groups.
+// Picks says whether the Bundle goes to a cluster that is in these groups, or may do so.
 func (s *Selection) Picks(cluster *fleet.Cluster, groups Groups) bool {
-	_, picked := s.choose(cluster, groups)
-	return picked
+	_, picked := s.choose(cluster, s.groupsOf(cluster, groups))
+	return picked || s.Undecided(cluster, groups) != nil
+}
+
+func (s *Selection) groupsOf(cluster *fleet.Cluster, groups Groups) []*fleet.ClusterGroup {
+	if !s.groups {
+		return nil // nothing asks for them
+	}
+	return groups.Of(cluster)
 }
 
 // chosen is what the targets say about one cluster.
@@ -85,31 +93,43 @@ type chosen struct {
 	overlays []*fleet.BundleTarget
 }
 
-// choose finds the target that takes a Bundle to a cluster, and the customisations
-// there (bundles.md §3.4, §3.5).
-func (s *Selection) choose(cluster *fleet.Cluster, groups Groups) (chosen, bool) {
-	var in []*fleet.ClusterGroup
-	if s.groups {
-		in = groups.Of(cluster)
+// choose says with what the Bundle goes to a cluster that is in these groups, if it
+// does (bundles.md §3.4, §3.5).
+func (s *Selection) choose(cluster *fleet.Cluster, in []*fleet.ClusterGroup) (chosen, bool) {
+	target, customising := s.applying(cluster, in)
+	excludes := func(t *fleet.BundleTarget) bool { return t.DoNotDeploy }
+	switch {
+	case target == nil || target.DoNotDeploy || slices.ContainsFunc(customising, excludes):
+		return chosen{}, false
+	case len(customising) > 0 && !s.allMatches():
+		return chosen{overlays: customising}, true // the first one stands in for the target
+	default:
+		return chosen{overlays: append([]*fleet.BundleTarget{target}, customising...)}, true
 	}
-	target := s.deployTarget(cluster, in)
-	if target == nil || target.DoNotDeploy || s.ofAgent && s.bundle.Name != names.AgentBundle(cluster.Name) {
-		return chosen{}, false // an agent's target picks, by its name for people, a Cluster that is not meant
+}
+
+// applying finds the target that takes a Bundle to a cluster that is in these groups,
+// nil if there is none, and the customisations that count there.
+func (s *Selection) applying(cluster *fleet.Cluster, in []*fleet.ClusterGroup) (target *fleet.BundleTarget, customising []*fleet.BundleTarget) {
+	if s.ofAgent && s.bundle.Name != names.AgentBundle(cluster.Name) {
+		return nil, nil // an agent's target picks, by its name for people, a Cluster that is not meant
 	}
-	overlays := []*fleet.BundleTarget{target}
+	if target = s.deployTarget(cluster, in); target == nil {
+		return nil, nil
+	}
 	for _, customisation := range s.customisations {
-		if !customisation.matcher.Match(cluster, in) {
-			continue
+		if customisation.matcher.Match(cluster, in) {
+			customising = append(customising, customisation.target)
+			if !s.allMatches() {
+				break
+			}
 		}
-		if customisation.target.DoNotDeploy {
-			return chosen{}, false
-		}
-		if s.bundle.Spec.TargetCustomizationMode != fleet.TargetCustomizationAllMatches {
-			return chosen{overlays: []*fleet.BundleTarget{customisation.target}}, true // the first one stands in for the target
-		}
-		overlays = append(overlays, customisation.target)
 	}
-	return chosen{overlays: overlays}, true
+	return target, customising
+}
+
+func (s *Selection) allMatches() bool {
+	return s.bundle.Spec.TargetCustomizationMode == fleet.TargetCustomizationAllMatches
 }
 
 // deployTarget is the first target that picks the cluster in a group in which the

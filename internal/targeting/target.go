@@ -22,12 +22,13 @@ type Target struct {
 }
 
 // Targets are the clusters the Bundle goes to, ordered by name and then namespace.
-// The manifest ID is the name of the Bundle's Content.
+// Groups whose selectors do not parse have no members here: ask Undecided first. The
+// manifest ID is the name of the Bundle's Content.
 func (s *Selection) Targets(manifestID string, clusters []*fleet.Cluster, groups Groups) []Target {
 	templater := NewTemplater()
 	var out []Target
 	for _, cluster := range clusters {
-		picked, ok := s.choose(cluster, groups)
+		picked, ok := s.choose(cluster, s.groupsOf(cluster, groups))
 		if !ok {
 			continue
 		}

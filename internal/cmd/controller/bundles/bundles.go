@@ -1,8 +1,8 @@
 // Package bundles delivers: from a Bundle to BundleDeployments in the namespaces of
-// clusters, where agents find them, and from what the agents report back to Bundles
-// and Clusters.
+// clusters, where agents find them, and from what the agents report back to Bundles,
+// Clusters and their groups.
 //
-//	Bundle ─► bundle ─► Content, Secret, BundleDeployment ─► (agent) ─► status ─► Bundle, Cluster
+//	Bundle ─► bundle ─► Content, Secret, BundleDeployment ─► (agent) ─► status ─► Bundle, Cluster ─► clustergroup ─► ClusterGroup
 //	                                   └► content ─► unused Contents go
 package bundles
 
@@ -12,9 +12,11 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/bundle"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/clustergroup"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/content"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/mapping"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/status"
 )
 
@@ -32,6 +34,12 @@ func Register(ctx context.Context, a *app.Context) error {
 	}
 	if err := content.Register(ctx, a); err != nil {
 		return fmt.Errorf("registering content: %w", err)
+	}
+	if err := clustergroup.Register(ctx, a); err != nil {
+		return fmt.Errorf("registering clustergroup: %w", err)
+	}
+	if err := mapping.Register(ctx, a); err != nil {
+		return fmt.Errorf("registering mapping: %w", err)
 	}
 	return nil
 }

@@ -67,6 +67,11 @@ const (
 	// ReasonLocalClusterMismatch means that the agent is not removed because the kubeconfig of the local Cluster leads to another one.
 	ReasonLocalClusterMismatch = "LocalClusterMismatch"
 
+	// ReasonSelectorInvalid means that the label selector of a ClusterGroup or BundleNamespaceMapping does not parse; what depends on it stays as it is until the selector is corrected.
+	ReasonSelectorInvalid = "SelectorInvalid"
+	// ReasonMappingIncomplete means that a BundleNamespaceMapping has only one of its two selectors, or none, and does nothing.
+	ReasonMappingIncomplete = "MappingIncomplete"
+
 	// ReasonAwaitingCluster means that the Cluster of the request is being created.
 	ReasonAwaitingCluster = "AwaitingCluster"
 	// ReasonAwaitingNamespace means that the Cluster has no namespace of its own yet.

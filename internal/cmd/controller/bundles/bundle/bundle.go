@@ -1,7 +1,7 @@
 // Package bundle takes Bundles to their clusters.
 //
-//	Bundle, Clusters, ClusterGroups ─► Content ─► per cluster: values Secret ─► BundleDeployment
-//	                                └► ledger ─► status
+//	Bundle, Clusters, ClusterGroups, mappings ─► Content ─► per cluster: values Secret ─► BundleDeployment
+//	                                          └► ledger ─► status
 //	Bundle deleted ─► BundleDeployments deleted ─► finalizer
 //
 // It writes only what differs, and asks the API server only where the cache cannot
@@ -51,7 +51,8 @@ func Register(ctx context.Context, a *app.Context, outcomes *ledger.Ledger) erro
 		return err
 	}
 	go h.queue.Run(ctx, a.Bundles.Informer().HasSynced, a.BundleDeployments.Informer().HasSynced,
-		a.Clusters.Informer().HasSynced, a.ClusterGroups.Informer().HasSynced, a.Contents.Informer().HasSynced)
+		a.Clusters.Informer().HasSynced, a.ClusterGroups.Informer().HasSynced, a.Contents.Informer().HasSynced,
+		a.BundleNamespaceMappings.Informer().HasSynced, a.AllNamespaces.Informer().HasSynced)
 	return nil
 }
 

@@ -28,8 +28,10 @@ type input struct {
 	// manifestHash is of its resources, if it has any of its own; contentThere says that the Content exists.
 	manifestHash string
 	contentThere bool
-	clusters     []*fleet.Cluster
-	groups       []*fleet.ClusterGroup
+	// reach is where the clusters are, with their groups.
+	reach    targeting.Reach
+	clusters []*fleet.Cluster
+	groups   []*fleet.ClusterGroup
 	// existing are the Bundle's BundleDeployments.
 	existing []*fleet.BundleDeployment
 	// values are those in the Secrets of existing ones that are paused, by namespace:
@@ -52,10 +54,7 @@ func (h *handler) gather(ctx context.Context, bundle *fleet.Bundle) (input, erro
 	if in.bundle, in.failure, err = h.withValues(ctx, bundle); err != nil || in.failure != nil {
 		return in, err
 	}
-	if in.clusters, err = h.app.Clusters.Cache().List(bundle.Namespace, labels.Everything()); err != nil {
-		return in, err
-	}
-	if in.groups, err = h.app.ClusterGroups.Cache().List(bundle.Namespace, labels.Everything()); err != nil {
+	if err := h.gatherClusters(&in); err != nil {
 		return in, err
 	}
 	found, err := reconcile.Optional(h.app.Contents.Cache().Get(content.ID(in.manifestHash)))
@@ -64,6 +63,26 @@ func (h *handler) gather(ctx context.Context, bundle *fleet.Bundle) (input, erro
 	}
 	in.contentThere = found != nil && found.DeletionTimestamp == nil
 	return in, h.gatherValues(ctx, &in)
+}
+
+// gatherClusters finds the clusters the Bundle may go to, in its workspace and in those it is mapped to.
+func (h *handler) gatherClusters(in *input) error {
+	var err error
+	if in.reach, err = h.reachOf(in.bundle); err != nil {
+		return err
+	}
+	for _, workspace := range in.reach.Namespaces {
+		clusters, err := h.app.Clusters.Cache().List(workspace, labels.Everything())
+		if err != nil {
+			return err
+		}
+		groups, err := h.app.ClusterGroups.Cache().List(workspace, labels.Everything())
+		if err != nil {
+			return err
+		}
+		in.clusters, in.groups = append(in.clusters, clusters...), append(in.groups, groups...)
+	}
+	return nil
 }
 
 func unsupported(bundle *fleet.Bundle) error {

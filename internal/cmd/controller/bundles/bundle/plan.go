@@ -35,7 +35,7 @@ type write struct {
 }
 
 // decide works out the plan. A Bundle that cannot be used leaves everything as it
-// is; a cluster that cannot be told what to deploy leaves what it has.
+// is; a cluster that cannot be told what to deploy keeps what it has.
 func decide(in input) plan {
 	out := plan{outcome: ledger.Outcome{Generation: in.bundle.Generation, ManifestHash: in.manifestHash}}
 	if in.failure != nil {
@@ -47,11 +47,14 @@ func decide(in input) plan {
 		out.outcome.Failure = targetingError + err.Error()
 		return out
 	}
+	groups := targeting.NewGroups(in.groups)
 	staying, leaving := split(in.clusters)
-	targets := selection.Targets(content.ID(in.manifestHash), staying, targeting.NewGroups(in.groups))
+	decided, held := hold(in, selection, staying, groups)
+	targets := selection.Targets(content.ID(in.manifestHash), decided, groups)
 	out.createContent = len(targets) > 0 && !in.contentThere
 	out.writes = writes(in, targets, &out.outcome)
-	out.orphans = orphans(in.existing, targets, leaving)
+	out.orphans = orphans(in.existing, targets, leaving, held)
+	held.tell(&out.outcome)
 	return out
 }
 
@@ -121,9 +124,13 @@ func deployment(in input, target targeting.Target, verdict targeting.Verdict, ex
 }
 
 // orphans are the BundleDeployments that belong to no target. Those of a Cluster
-// that is being deleted, or that a Schedule keeps as it is, are none.
-func orphans(existing []*fleet.BundleDeployment, targets []targeting.Target, leaving []*fleet.Cluster) []*fleet.BundleDeployment {
+// that is being deleted, or that a Schedule or a broken selector keeps as it is, are
+// none.
+func orphans(existing []*fleet.BundleDeployment, targets []targeting.Target, leaving []*fleet.Cluster, held held) []*fleet.BundleDeployment {
 	wanted := map[string]bool{}
+	for namespace := range held.deployments {
+		wanted[namespace] = true
+	}
 	for _, target := range targets {
 		wanted[target.Cluster.Status.Namespace] = true
 	}

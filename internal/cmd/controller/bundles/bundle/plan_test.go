@@ -69,6 +69,25 @@ type told struct {
 	Outcome         ledger.Outcome
 }
 
+func inWords(out plan) told {
+	in := told{Content: out.createContent, Outcome: out.outcome}
+	for _, w := range out.writes {
+		text := "create "
+		if w.existing != nil {
+			text = "update "
+		}
+		text += w.Deployment.Namespace
+		if w.Deployment.Spec.DeploymentID == "" {
+			text += " staged"
+		}
+		in.Writes = append(in.Writes, text)
+	}
+	for _, bd := range out.orphans {
+		in.Orphans = append(in.Orphans, bd.Namespace)
+	}
+	return in
+}
+
 func TestDecide(t *testing.T) {
 	manifest := content.Manifest{}.SHA256()
 	outcome := func(targets ...ledger.Target) ledger.Outcome {
@@ -147,22 +166,7 @@ func TestDecide(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			test.in.manifestHash = manifest
-			out := decide(test.in)
-			got := told{Content: out.createContent, Outcome: out.outcome}
-			for _, w := range out.writes {
-				text := "create "
-				if w.existing != nil {
-					text = "update "
-				}
-				text += w.Deployment.Namespace
-				if w.Deployment.Spec.DeploymentID == "" {
-					text += " staged"
-				}
-				got.Writes = append(got.Writes, text)
-			}
-			for _, bd := range out.orphans {
-				got.Orphans = append(got.Orphans, bd.Namespace)
-			}
+			got := inWords(decide(test.in))
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)
 			}

@@ -22,6 +22,8 @@ func (h *handler) watch() error {
 		queue.Watch(h.app.Bundles.Informer(), h.onBundle),
 		queue.Watch(h.app.Clusters.Informer(), h.onCluster),
 		queue.Watch(h.app.ClusterGroups.Informer(), h.onGroup),
+		queue.Watch(h.app.BundleNamespaceMappings.Informer(), h.onMapping),
+		queue.Watch(h.app.AllNamespaces.Informer(), h.onNamespace),
 		queue.Watch(h.app.BundleDeployments.Informer(), h.onDeployment),
 		queue.Watch(h.app.Contents.Informer(), h.onContent),
 	)
@@ -88,16 +90,12 @@ func (h *handler) wakeThere(namespace string) {
 
 // wakePicking wakes the Bundles that go to a cluster.
 func (h *handler) wakePicking(cluster *fleet.Cluster) {
-	bundles, err := h.app.Bundles.Cache().List(cluster.Namespace, labels.Everything())
-	if err != nil {
-		return
-	}
 	listed, err := h.app.ClusterGroups.Cache().List(cluster.Namespace, labels.Everything())
 	if err != nil {
 		return
 	}
 	groups := targeting.NewGroups(listed)
-	for _, bundle := range bundles {
+	for _, bundle := range h.reaching(cluster.Namespace) {
 		if selection := h.memo.selection(bundle); selection != nil && selection.Picks(cluster, groups) {
 			h.queue.Add(keyOf(bundle))
 		}
@@ -114,11 +112,7 @@ func (h *handler) onGroup(change queue.Change[*fleet.ClusterGroup]) {
 	if group == nil {
 		group = older
 	}
-	bundles, err := h.app.Bundles.Cache().List(group.Namespace, labels.Everything())
-	if err != nil {
-		return
-	}
-	for _, bundle := range bundles {
+	for _, bundle := range h.reaching(group.Namespace) {
 		if selection := h.memo.selection(bundle); selection != nil && selection.UsesGroups() {
 			h.queue.Add(keyOf(bundle))
 		}
@@ -143,6 +137,9 @@ func (h *handler) onDeployment(change queue.Change[*fleet.BundleDeployment]) {
 	}
 	for _, cluster := range clusters {
 		h.queue.Add(types.NamespacedName{Namespace: cluster.Namespace, Name: gone.Name})
+		for _, mapping := range h.mappingsTo(cluster.Namespace) {
+			h.queue.Add(types.NamespacedName{Namespace: mapping.Workspace(), Name: gone.Name})
+		}
 	}
 }
 

@@ -24,6 +24,10 @@ type Outcome struct {
 	// Failure, if set, says why the Bundle as a whole goes nowhere. What it deployed
 	// before stays as it is.
 	Failure string
+	// Held, if set, says why some clusters keep what they have, though nobody can say
+	// whether they should: a selector on the way to them does not parse. Those that
+	// have something are among the Targets.
+	Held string
 	// Targets are the clusters it should be on, ordered by name.
 	Targets []Target
 }

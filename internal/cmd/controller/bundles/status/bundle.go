@@ -2,6 +2,7 @@ package status
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
@@ -63,6 +64,10 @@ func tellBundle(status *fleet.BundleStatus, in bundleInput) {
 	ready := state.ReadyCondition(summary, state.KindCluster)
 	if summary.ErrApplied > 0 {
 		ready.Reason = fleet.ReasonError // some cluster cannot deploy it; the message says why
+	}
+	if in.outcome.Held != "" {
+		ready.Status, ready.Reason = "False", fleet.ReasonSelectorInvalid
+		ready.Message = strings.TrimSuffix(in.outcome.Held+"; "+ready.Message, "; ")
 	}
 	if in.outcome.Failure != "" {
 		ready = genericcondition.GenericCondition{

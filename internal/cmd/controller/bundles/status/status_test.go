@@ -144,6 +144,18 @@ func TestTellBundle(t *testing.T) {
 			bundleInput{outcome: ledger.Outcome{Generation: 4, Failure: "targeting error: no"}, deployments: []*fleet.BundleDeployment{deployment("one")}},
 			condition("False", "Error", "targeting error: no"), fleet.BundleDisplay{ReadyClusters: "1/1"}, [4]int{0, 1, 0, 4},
 		},
+		"what a broken selector holds is counted, and why is told first": {
+			bundleInput{
+				outcome:     ledger.Outcome{Held: "targeting error: no", Targets: []ledger.Target{target("one", ""), target("two", "")}},
+				deployments: []*fleet.BundleDeployment{deployment("one")},
+			},
+			condition("False", "SelectorInvalid", "targeting error: no; Pending(1) [Cluster ws/two]"),
+			fleet.BundleDisplay{ReadyClusters: "1/2", State: "Pending"}, [4]int{0, 2, 1, 0},
+		},
+		"also where nothing else is the matter": {
+			bundleInput{outcome: ledger.Outcome{Held: "targeting error: no"}},
+			condition("False", "SelectorInvalid", "targeting error: no"), fleet.BundleDisplay{ReadyClusters: "0/0"}, [4]int{},
+		},
 		"what is no target's is not counted": {
 			bundleInput{outcome: ledger.Outcome{Targets: []ledger.Target{target("one", "")}}, deployments: []*fleet.BundleDeployment{deployment("one"), deployment("two")}},
 			condition("True", "", ""), fleet.BundleDisplay{ReadyClusters: "1/1"}, [4]int{0, 1, 0, 0},

@@ -1,0 +1,66 @@
+package bundle
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
+	"github.com/fleet-hub/fleet/internal/targeting"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// repair ends every message about a selector that holds a Bundle back.
+const repair = "; correct that selector: until then, what depends on it stays as it is"
+
+// held is where a Bundle is left alone, because the selector of a ClusterGroup or of a mapping does not parse and so
+// nobody can say whether the Bundle should be there. Nothing is brought there, changed or taken away.
+type held struct {
+	// deployments are those that stay as they are, by their namespace.
+	deployments map[string]ledger.Target
+	// why is empty if nothing is held.
+	why string
+}
+
+// hold tells the clusters that are decided from those that are held.
+func hold(in input, selection *targeting.Selection, clusters []*fleet.Cluster, groups targeting.Groups) (decided []*fleet.Cluster, out held) {
+	out.deployments = map[string]ledger.Target{}
+	undecided := map[string]bool{}
+	var reason error
+	for _, cluster := range clusters {
+		err := selection.Undecided(cluster, groups)
+		if err == nil {
+			decided = append(decided, cluster)
+			continue
+		}
+		undecided[cluster.Status.Namespace] = true
+		if reason == nil || err.Error() < reason.Error() {
+			reason = err
+		}
+	}
+	for _, bd := range in.existing {
+		beyond := in.reach.Unknown != nil && !in.reach.Knows(index.ClusterOf(bd).Namespace)
+		if bd.DeletionTimestamp == nil && (beyond || undecided[bd.Namespace]) {
+			out.deployments[bd.Namespace] = ledger.Target{Cluster: index.ClusterOf(bd), Namespace: bd.Namespace}
+		}
+	}
+	if in.reach.Unknown != nil {
+		reason = in.reach.Unknown
+	}
+	if reason != nil {
+		out.why = fmt.Sprint(targetingError, reason, repair)
+	}
+	return decided, out
+}
+
+// tell notes in the outcome what is held.
+func (h held) tell(outcome *ledger.Outcome) {
+	outcome.Held = h.why
+	for _, target := range h.deployments {
+		outcome.Targets = append(outcome.Targets, target)
+	}
+	slices.SortFunc(outcome.Targets, func(a, b ledger.Target) int {
+		return cmp.Or(cmp.Compare(a.Cluster.Name, b.Cluster.Name), cmp.Compare(a.Cluster.Namespace, b.Cluster.Namespace))
+	})
+}

@@ -1,0 +1,139 @@
+package bundle
+
+import (
+	"math/rand"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
+	"github.com/fleet-hub/fleet/internal/content"
+	"github.com/fleet-hub/fleet/internal/targeting"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+var resembling = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Resembles"}}}
+
+const resembles = `invalid label selector: "Resembles" is not a valid label selector operator; correct that selector: until then, what depends on it stays as it is`
+
+func group(name string, selector *metav1.LabelSelector) *fleet.ClusterGroup {
+	return &fleet.ClusterGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: name}, Spec: fleet.ClusterGroupSpec{Selector: selector}}
+}
+
+func toGroup(name string) func(*fleet.Bundle) {
+	return func(b *fleet.Bundle) {
+		b.Spec.Targets = append(b.Spec.Targets, fleet.BundleTarget{ClusterGroup: name})
+	}
+}
+
+func toCluster(name string) func(*fleet.Bundle) {
+	return func(b *fleet.Bundle) {
+		b.Spec.Targets = append(b.Spec.Targets, fleet.BundleTarget{ClusterName: name})
+	}
+}
+
+func within(workspace string) func(*fleet.Cluster) {
+	return func(c *fleet.Cluster) { c.Namespace = workspace }
+}
+
+func ofWorkspace(workspace string) func(*fleet.BundleDeployment) {
+	return func(bd *fleet.BundleDeployment) { bd.Labels[fleet.LabelClusterNamespace] = workspace }
+}
+
+// brokenReach is that of a Bundle with a mapping that does not parse.
+func brokenReach() targeting.Reach {
+	return targeting.NewReach(bundle(), []targeting.Mapping{targeting.NewMapping(&fleet.BundleNamespaceMapping{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "m"}, BundleSelector: &metav1.LabelSelector{}, NamespaceSelector: resembling,
+	})}, []*corev1.Namespace{})
+}
+
+func TestWhatABrokenSelectorHolds(t *testing.T) {
+	own := targeting.Reach{Namespaces: []string{"ws"}}
+	target := func(workspace, name string) ledger.Target {
+		return ledger.Target{Cluster: types.NamespacedName{Namespace: workspace, Name: name}, Namespace: "c-" + name}
+	}
+	broken := []*fleet.ClusterGroup{group("prod", resembling)}
+	byGroup := "targeting error: ClusterGroup prod: selector: " + resembles
+	byMapping := "targeting error: BundleNamespaceMapping m: namespaceSelector: " + resembles
+	tests := map[string]struct {
+		in   input
+		want told
+	}{
+		"a broken group keeps what is there and brings nothing": {
+			input{bundle: bundle(toGroup("prod")), reach: own, groups: broken, clusters: []*fleet.Cluster{cluster("one"), cluster("two")},
+				existing: []*fleet.BundleDeployment{existing("one")}},
+			told{Outcome: ledger.Outcome{Held: byGroup, Targets: []ledger.Target{target("ws", "one")}}},
+		},
+		"clusters that do not depend on it go on": {
+			input{bundle: bundle(toCluster("two"), toGroup("prod")), reach: own, groups: broken, clusters: []*fleet.Cluster{cluster("one"), cluster("two"), cluster("three")},
+				existing: []*fleet.BundleDeployment{existing("three"), existing("one"), existing("two")}},
+			told{
+				Writes: []string{"update c-two"}, Content: true,
+				Outcome: ledger.Outcome{Held: byGroup, Targets: []ledger.Target{target("ws", "one"), target("ws", "three"), target("ws", "two")}},
+			},
+		},
+		"Bundles that do not depend on it do not mind": {
+			input{bundle: bundle(toCluster("two")), reach: own, groups: broken, clusters: []*fleet.Cluster{cluster("one"), cluster("two")},
+				existing: []*fleet.BundleDeployment{existing("one")}},
+			told{Writes: []string{"create c-two"}, Orphans: []string{"c-one"}, Content: true, Outcome: ledger.Outcome{Targets: []ledger.Target{target("ws", "two")}}},
+		},
+		"without clusters nothing depends on it": {
+			input{bundle: bundle(toGroup("prod")), reach: own, groups: broken, existing: []*fleet.BundleDeployment{existing("gone")}},
+			told{Orphans: []string{"c-gone"}},
+		},
+		"a cluster that is deleted depends on nothing": {
+			input{bundle: bundle(toGroup("prod")), reach: own, groups: broken, clusters: []*fleet.Cluster{cluster("one", leaving)},
+				existing: []*fleet.BundleDeployment{existing("one")}},
+			told{},
+		},
+		"what is being deleted is not held": {
+			input{bundle: bundle(toGroup("prod")), reach: own, groups: broken, clusters: []*fleet.Cluster{cluster("one")},
+				existing: []*fleet.BundleDeployment{existing("one", deleted)}},
+			told{Outcome: ledger.Outcome{Held: byGroup}},
+		},
+		"a broken mapping keeps what is in other workspaces": {
+			input{bundle: bundle(everywhere), reach: brokenReach(), clusters: []*fleet.Cluster{cluster("one")},
+				existing: []*fleet.BundleDeployment{existing("far", ofWorkspace("away"))}},
+			told{Writes: []string{"create c-one"}, Content: true, Outcome: ledger.Outcome{Held: byMapping, Targets: []ledger.Target{target("away", "far"), target("ws", "one")}}},
+		},
+		"and not what is no target's at home": {
+			input{bundle: bundle(everywhere), reach: brokenReach(), existing: []*fleet.BundleDeployment{existing("two")}},
+			told{Orphans: []string{"c-two"}, Outcome: ledger.Outcome{Held: byMapping}},
+		},
+		"without a mapping, what is in other workspaces is an orphan": {
+			input{bundle: bundle(everywhere), reach: own, existing: []*fleet.BundleDeployment{existing("far", ofWorkspace("away"))}},
+			told{Orphans: []string{"c-far"}},
+		},
+		"a mapped cluster is like any other": {
+			input{bundle: bundle(everywhere), reach: targeting.Reach{Namespaces: []string{"away", "ws"}}, clusters: []*fleet.Cluster{cluster("far", within("away")), cluster("one")},
+				existing: []*fleet.BundleDeployment{existing("far", ofWorkspace("away"))}},
+			told{Writes: []string{"update c-far", "create c-one"}, Content: true, Outcome: ledger.Outcome{Targets: []ledger.Target{target("away", "far"), target("ws", "one")}}},
+		},
+		"of both, the mapping is told: it concerns more": {
+			input{bundle: bundle(toGroup("prod")), reach: brokenReach(), groups: broken, clusters: []*fleet.Cluster{cluster("one")}},
+			told{Outcome: ledger.Outcome{Held: byMapping}},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			test.in.manifestHash = content.Manifest{}.SHA256()
+			test.want.Outcome.Generation, test.want.Outcome.ManifestHash = 3, test.in.manifestHash
+			random := rand.New(rand.NewSource(13))
+			for range 5 { // in any order
+				shuffle(random, test.in.clusters)
+				shuffle(random, test.in.existing)
+				if diff := cmp.Diff(test.want, inWords(decide(test.in))); diff != "" {
+					t.Fatalf("plan (-want +got):\n%s", diff)
+				}
+			}
+		})
+	}
+}
+
+func shuffle[T any](random *rand.Rand, items []T) {
+	random.Shuffle(len(items), func(i, j int) { items[i], items[j] = items[j], items[i] })
+}

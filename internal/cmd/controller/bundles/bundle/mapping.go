@@ -1,0 +1,131 @@
+package bundle
+
+import (
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/targeting"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// reachOf is where a Bundle looks for clusters. Where nothing is mapped, that is its own workspace.
+func (h *handler) reachOf(bundle *fleet.Bundle) (targeting.Reach, error) {
+	mappings, err := h.mappings(bundle.Namespace)
+	if err != nil || len(mappings) == 0 {
+		return targeting.NewReach(bundle, nil, nil), err
+	}
+	namespaces, err := h.app.AllNamespaces.Cache().List(labels.Everything())
+	if err != nil {
+		return targeting.Reach{}, err
+	}
+	return targeting.NewReach(bundle, mappings, namespaces), nil
+}
+
+// mappings are those of a workspace; of all, if it is empty.
+func (h *handler) mappings(workspace string) ([]targeting.Mapping, error) {
+	listed, err := h.app.BundleNamespaceMappings.Cache().List(workspace, labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	out := make([]targeting.Mapping, 0, len(listed))
+	for _, mapping := range listed {
+		out = append(out, targeting.NewMapping(mapping))
+	}
+	return out, nil
+}
+
+// mappingsTo are those that lead to the clusters of a workspace.
+func (h *handler) mappingsTo(workspace string) (leading []targeting.Mapping) {
+	mappings, err := h.mappings("")
+	if err != nil || len(mappings) == 0 {
+		return nil
+	}
+	namespace, err := reconcile.Optional(h.app.AllNamespaces.Cache().Get(workspace))
+	if err != nil || namespace == nil {
+		return nil // when it appears, it wakes whoever is mapped to it
+	}
+	for _, mapping := range mappings {
+		if mapping.LeadsTo(namespace) {
+			leading = append(leading, mapping)
+		}
+	}
+	return leading
+}
+
+// reaching are the Bundles that may go to clusters of a workspace: its own, and those that are mapped to it.
+func (h *handler) reaching(workspace string) []*fleet.Bundle {
+	out, err := h.app.Bundles.Cache().List(workspace, labels.Everything())
+	if err != nil {
+		return nil
+	}
+	for _, mapping := range h.mappingsTo(workspace) {
+		if mapping.Workspace() != workspace {
+			out = append(out, h.taken(mapping)...)
+		}
+	}
+	return out
+}
+
+// taken are the Bundles that a mapping concerns.
+func (h *handler) taken(mapping targeting.Mapping) (bundles []*fleet.Bundle) {
+	listed, err := h.app.Bundles.Cache().List(mapping.Workspace(), labels.Everything())
+	if err != nil {
+		return nil
+	}
+	for _, bundle := range listed {
+		if mapping.Takes(bundle) {
+			bundles = append(bundles, bundle)
+		}
+	}
+	return bundles
+}
+
+// onMapping wakes the Bundles that a mapping takes or took.
+func (h *handler) onMapping(change queue.Change[*fleet.BundleNamespaceMapping]) {
+	older, newer := change.Old, change.New
+	if change.Initial || older != nil && newer != nil && !mappingMatters(older, newer) {
+		return
+	}
+	for _, mapping := range []*fleet.BundleNamespaceMapping{older, newer} {
+		if mapping != nil {
+			h.wakeTaken(targeting.NewMapping(mapping))
+		}
+	}
+}
+
+func mappingMatters(older, newer *fleet.BundleNamespaceMapping) bool {
+	return !equality.Semantic.DeepEqual(older.BundleSelector, newer.BundleSelector) ||
+		!equality.Semantic.DeepEqual(older.NamespaceSelector, newer.NamespaceSelector)
+}
+
+func (h *handler) wakeTaken(mapping targeting.Mapping) {
+	for _, bundle := range h.taken(mapping) {
+		h.queue.Add(keyOf(bundle))
+	}
+}
+
+// onNamespace wakes the Bundles that are mapped to a namespace now and were not before, or the other way round.
+func (h *handler) onNamespace(change queue.Change[*corev1.Namespace]) {
+	older, newer := change.Old, change.New
+	if change.Initial || older != nil && newer != nil && maps.Equal(older.Labels, newer.Labels) {
+		return
+	}
+	mappings, err := h.mappings("")
+	if err != nil {
+		return
+	}
+	for _, mapping := range mappings {
+		if leadsTo(mapping, older) != leadsTo(mapping, newer) {
+			h.wakeTaken(mapping)
+		}
+	}
+}
+
+func leadsTo(mapping targeting.Mapping, namespace *corev1.Namespace) bool {
+	return namespace != nil && mapping.LeadsTo(namespace)
+}

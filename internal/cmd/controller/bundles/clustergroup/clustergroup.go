@@ -1,0 +1,123 @@
+// Package clustergroup tells ClusterGroups which Clusters are in them and how these are.
+//
+//	Cluster: labels, summary ─┐
+//	ClusterGroup: selector ───┴─► members ─► ClusterGroup: counts, summary, display, conditions
+//
+// Everything is worked out from the caches, and written only if it differs. Many changes to the members of a group
+// within a moment are one write.
+package clustergroup
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// spacing is how often a group's status may be written: a group sums up what may be thousands of Clusters. The first
+// change after a quiet moment is written at once.
+const spacing = 200 * time.Millisecond
+
+type handler struct {
+	app       *app.Context
+	queue     *queue.Queue
+	selectors *selectors
+}
+
+// Register watches ClusterGroups and Clusters.
+func Register(ctx context.Context, a *app.Context) error {
+	h := &handler{app: a, selectors: newSelectors()}
+	h.queue = queue.New(queue.Options{Name: "clustergroup-status", Spacing: spacing, Log: a.Log}, h.handle)
+	err := errors.Join(
+		queue.Watch(a.ClusterGroups.Informer(), h.onGroup),
+		queue.Watch(a.Clusters.Informer(), h.onCluster),
+	)
+	if err != nil {
+		return err
+	}
+	go h.queue.Run(ctx, a.ClusterGroups.Informer().HasSynced, a.Clusters.Informer().HasSynced)
+	return nil
+}
+
+func (h *handler) handle(_ context.Context, key types.NamespacedName) error {
+	group, err := reconcile.Optional(h.app.ClusterGroups.Cache().Get(key.Namespace, key.Name))
+	if err != nil || group == nil || group.DeletionTimestamp != nil {
+		return err
+	}
+	in, err := h.gather(group)
+	if err != nil {
+		return err
+	}
+	_, err = app.Report(h.app, h.app.ClusterGroups, group, func(g *fleet.ClusterGroup) { tell(&g.Status, in) })
+	return err
+}
+
+func (h *handler) gather(group *fleet.ClusterGroup) (input, error) {
+	in := input{now: h.app.Clock()}
+	selector, err := h.selectors.of(group)
+	if err != nil {
+		in.broken = err
+		return in, nil //nolint:nilerr // it is told on the group
+	}
+	in.members, err = h.app.Clusters.Cache().List(group.Namespace, selector)
+	return in, err
+}
+
+// onGroup wakes a group that appeared, whose spec changed, or whose status somebody wrote: what was worked out from
+// an old state, or by somebody else, ends here.
+func (h *handler) onGroup(change queue.Change[*fleet.ClusterGroup]) {
+	older, newer := change.Old, change.New
+	switch {
+	case newer == nil:
+		h.selectors.forget(older.UID)
+	case older == nil || older.UID != newer.UID || older.Generation != newer.Generation ||
+		!equality.Semantic.DeepEqual(older.Status, newer.Status):
+		h.queue.Add(keyOf(newer))
+	}
+}
+
+// onCluster wakes the groups a Cluster is in, and those it was in before. What was there at the start wakes nobody:
+// all groups are looked at then.
+func (h *handler) onCluster(change queue.Change[*fleet.Cluster]) {
+	older, newer := change.Old, change.New
+	if change.Initial || older != nil && newer != nil && !clusterMatters(older, newer) {
+		return
+	}
+	var sets []labels.Set
+	namespace := ""
+	for _, cluster := range []*fleet.Cluster{older, newer} {
+		if cluster != nil {
+			sets, namespace = append(sets, cluster.Labels), cluster.Namespace
+		}
+	}
+	groups, err := h.app.ClusterGroups.Cache().List(namespace, labels.Everything())
+	if err != nil {
+		return // only without the cache's index, which is there
+	}
+	for _, group := range groups {
+		if h.selectors.pick(group, sets...) {
+			h.queue.Add(keyOf(group))
+		}
+	}
+}
+
+// clusterMatters leaves out heartbeats and whatever else no group shows.
+func clusterMatters(older, newer *fleet.Cluster) bool {
+	return older.UID != newer.UID || !maps.Equal(older.Labels, newer.Labels) ||
+		older.Status.ResourceCounts != newer.Status.ResourceCounts ||
+		!equality.Semantic.DeepEqual(older.Status.Summary, newer.Status.Summary)
+}
+
+func keyOf(o metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
+}

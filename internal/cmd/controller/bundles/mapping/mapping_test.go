@@ -1,0 +1,47 @@
+package mapping
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func TestTrouble(t *testing.T) {
+	good := &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
+	bad := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Resembles"}}}
+	const stays = "; correct that selector: until then, what was deployed through the mapping stays as it is"
+	tests := map[string]struct {
+		bundles, namespaces *metav1.LabelSelector
+		reason, message     string
+	}{
+		"none":                           {good, good, "", ""},
+		"none of empty selectors either": {&metav1.LabelSelector{}, &metav1.LabelSelector{}, "", ""},
+		"one selector is not enough": {
+			good, nil, "MappingIncomplete",
+			"BundleNamespaceMapping m: both bundleSelector and namespaceSelector must be set; as it is, the mapping does nothing",
+		},
+		"the selector of Bundles does not parse": {
+			bad, good, "SelectorInvalid",
+			`BundleNamespaceMapping m: bundleSelector: invalid label selector: "Resembles" is not a valid label selector operator` + stays,
+		},
+		"the selector of namespaces does not parse": {
+			good, bad, "SelectorInvalid",
+			`BundleNamespaceMapping m: namespaceSelector: invalid label selector: "Resembles" is not a valid label selector operator` + stays,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := &fleet.BundleNamespaceMapping{ObjectMeta: metav1.ObjectMeta{Name: "m"}, BundleSelector: test.bundles, NamespaceSelector: test.namespaces}
+			reason, message := trouble(in)
+			if reason != test.reason || message != test.message {
+				t.Errorf("trouble = %s: %s\nwant %s: %s", reason, message, test.reason, test.message)
+			}
+			if strings.Contains(message, "\n") {
+				t.Error("the message has several lines")
+			}
+		})
+	}
+}
