@@ -27,7 +27,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-var control = plane.Share(plane.Options{})
+var control = plane.Share(plane.Options{Downstreams: []string{theirs}})
 
 func TestMain(m *testing.M) { os.Exit(control.Main(m)) }
 
@@ -39,12 +39,16 @@ type server struct {
 
 func newServer(t *testing.T) server {
 	t.Helper()
-	hub := control.Plane(t).Hub.Config()
-	client, err := dynamic.NewForConfig(hub)
+	return serverOf(t, control.Plane(t).Hub)
+}
+
+func serverOf(t *testing.T, cluster *plane.Cluster) server {
+	t.Helper()
+	client, err := dynamic.NewForConfig(cluster.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
-	found, err := discovery.NewDiscoveryClientForConfig(hub)
+	found, err := discovery.NewDiscoveryClientForConfig(cluster.Config())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,12 +14,34 @@ imports, adopts or removes an agent computes the same names.
 {{- end -}}
 {{- end -}}
 
+{{/*
+A release that another chart of this name installed has its role under a name of its own, and keeps it: the name below
+is by then the hub's, which has adopted the agent, and Helm takes nothing from another release.
+*/}}
+{{- define "fleet-agent.roleStem" -}}
+{{- $stem := include "fleet-agent.safeConcat" (list .Release.Namespace "fleet-agent" "role") -}}
+{{- if eq .Values.internal.deployment "install" -}}
+{{- $other := "fleet-agent-system-fleet-agent-role" -}}
+{{- $found := lookup "rbac.authorization.k8s.io/v1" "ClusterRole" "" $other -}}
+{{- $owner := (($found).metadata).annotations | default dict -}}
+{{- if and (eq (get $owner "meta.helm.sh/release-name") .Release.Name) (eq (get $owner "meta.helm.sh/release-namespace") .Release.Namespace) -}}
+{{- $stem = $other -}}
+{{- end -}}
+{{- end -}}
+{{- $stem -}}
+{{- end -}}
+
 {{- define "fleet-agent.role" -}}
-{{- include "fleet-agent.safeConcat" (list .Release.Namespace "fleet-agent" "role") -}}
+{{- include "fleet-agent.roleStem" . -}}
 {{- end -}}
 
 {{- define "fleet-agent.roleBinding" -}}
+{{- $stem := include "fleet-agent.roleStem" . -}}
+{{- if eq $stem "fleet-agent-system-fleet-agent-role" -}}
+{{- printf "%s-binding" $stem -}}
+{{- else -}}
 {{- include "fleet-agent.safeConcat" (list .Release.Namespace "fleet-agent" "role" "binding") -}}
+{{- end -}}
 {{- end -}}
 
 {{/*

@@ -33,6 +33,8 @@ type Release struct {
 	// Chart is the chart's folder below charts/; Name and Namespace are the release's. The
 	// namespace is created if it is missing.
 	Chart, Name, Namespace string
+	// Other is installed in place of the chart in that folder: one as another release of it was.
+	Other *chart.Chart
 	// Values override the chart's own.
 	Values map[string]any
 	// Log receives what Helm has to say; nil drops it.
@@ -45,9 +47,11 @@ func (r Release) Install(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	loaded, err := agentchart.Load(charts.FS, r.Chart)
-	if err != nil {
-		return err
+	loaded := r.Other
+	if loaded == nil {
+		if loaded, err = agentchart.Load(charts.FS, r.Chart); err != nil {
+			return err
+		}
 	}
 	if _, err := config.Releases.Last(r.Name); err == nil {
 		return r.upgrade(ctx, config, loaded)
@@ -58,6 +62,19 @@ func (r Release) Install(ctx context.Context) error {
 	install.ReleaseName, install.Namespace, install.CreateNamespace = r.Name, r.Namespace, true
 	if _, err := install.RunWithContext(ctx, loaded, r.Values); err != nil {
 		return fmt.Errorf("installing chart %s as %s/%s: %w", r.Chart, r.Namespace, r.Name, err)
+	}
+	return nil
+}
+
+// Uninstall is `helm uninstall`: it returns when all objects are deleted that may be, not when they are gone. A release
+// that is not there is no error.
+func (r Release) Uninstall(context.Context) error {
+	config, err := r.configuration()
+	if err != nil {
+		return err
+	}
+	if _, err := action.NewUninstall(config).Run(r.Name); err != nil && !errors.Is(err, driver.ErrReleaseNotFound) {
+		return fmt.Errorf("uninstalling %s/%s: %w", r.Namespace, r.Name, err)
 	}
 	return nil
 }
