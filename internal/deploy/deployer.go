@@ -87,7 +87,7 @@ func (d *deployer) run(ctx context.Context) error {
 	group.Go(func() { d.watchKinds(watching) })
 	group.Go(func() { d.learnKinds() })
 	if cache.WaitForCacheSync(ctx.Done(), d.hub.informer.HasSynced) {
-		d.OnWatching()
+		d.OnWatching(d.hub.all)
 		group.Go(func() { d.collect(ctx) })
 		for range d.Workers {
 			group.Go(func() { d.work(ctx) })

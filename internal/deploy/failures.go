@@ -64,6 +64,28 @@ type unsupportedError struct{ what string }
 
 func (e *unsupportedError) Error() string { return e.what }
 
+// Outcome is what came of an attempt to deploy a bundle.
+type Outcome string
+
+const (
+	// Succeeded means that the release is in place.
+	Succeeded Outcome = "succeeded"
+	// Failed means that it failed and will fail again until the BundleDeployment changes.
+	Failed Outcome = "failed"
+	// Retried means that it did not work and is tried again.
+	Retried Outcome = "retried"
+)
+
+func outcomeOf(err error) Outcome {
+	switch {
+	case err == nil:
+		return Succeeded
+	case asFailure(err):
+		return Failed
+	}
+	return Retried
+}
+
 // message is the text of an error for a condition, not too long for one.
 func message(err error) string {
 	text := err.Error()

@@ -171,7 +171,7 @@ func (l *lab) start() {
 	options := Options{
 		Hub: l.identity, Namespace: l.Name, Local: l.local, AgentNamespace: l.Name,
 		Log:        slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		OnWatching: func() { close(watching) },
+		OnWatching: func(func() []*fleet.BundleDeployment) { close(watching) },
 	}
 	l.options(&options)
 	go func() { done <- Run(ctx, options) }()

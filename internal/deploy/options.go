@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 const (
@@ -43,8 +45,11 @@ type Options struct {
 	Clock func() time.Time
 	// Random returns numbers in [0,1) that spread pauses; nil means real chance.
 	Random func() float64
-	// OnWatching is called once the BundleDeployments of the namespace are known and watched; may be nil.
-	OnWatching func()
+	// OnWatching is called once the BundleDeployments of the namespace are known and watched, with a way to list
+	// them from then on; they must not be changed. May be nil.
+	OnWatching func(deployments func() []*fleet.BundleDeployment)
+	// OnDeploy is told of each attempt to deploy a bundle; may be nil.
+	OnDeploy func(outcome Outcome, took time.Duration)
 }
 
 // complete fills in what was left empty.
@@ -69,7 +74,10 @@ func (o Options) complete() (Options, error) {
 		o.Random = rand.Float64
 	}
 	if o.OnWatching == nil {
-		o.OnWatching = func() {}
+		o.OnWatching = func(func() []*fleet.BundleDeployment) {}
+	}
+	if o.OnDeploy == nil {
+		o.OnDeploy = func(Outcome, time.Duration) {}
 	}
 	return o, nil
 }

@@ -92,7 +92,10 @@ func (d *deployer) carryOut(ctx context.Context, v verdict, bd *fleet.BundleDepl
 		return err
 	}
 	if v == Deploy {
-		if err := d.deploy(ctx, bd, r, status); err != nil {
+		start := d.Clock()
+		err := d.deploy(ctx, bd, r, status)
+		d.OnDeploy(outcomeOf(err), d.Clock().Sub(start))
+		if err != nil {
 			return err
 		}
 	}

@@ -431,7 +431,8 @@ func TestOptionsComplete(t *testing.T) {
 	if diff := cmp.Diff([]any{5, 15 * time.Minute}, []any{got.Workers, got.GarbageCollectionInterval}); diff != "" {
 		t.Error(diff)
 	}
-	got.OnWatching()
+	got.OnWatching(nil)
+	got.OnDeploy(Succeeded, time.Second)
 	got.Log.Info("nobody hears this")
 	if chance := got.Random(); got.Clock().IsZero() || chance < 0 || chance >= 1 {
 		t.Errorf("clock %s chance %f", got.Clock(), chance)

@@ -17,6 +17,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
+// Limits of the servers. Whoever reaches them is not asked who they are, so they may not cost much.
+const (
+	readTimeout  = 5 * time.Second
+	writeTimeout = 30 * time.Second
+	idleTimeout  = 2 * time.Minute // longer than the pause between two scrapes or probes
+	headerLimit  = 16 << 10        // bytes
+	scrapes      = 3               // at a time; further ones are told to come back
+)
+
 // State is what the process knows about its own usefulness. The zero value is not ready, and says "starting".
 type State struct {
 	mu     sync.Mutex
@@ -74,7 +83,10 @@ func Start(ctx context.Context, o Options) (Addresses, error) {
 		return listening, err
 	}
 	metrics := http.NewServeMux()
-	metrics.Handle("GET /metrics", promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{}))
+	metrics.Handle("GET /metrics", promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{
+		// What cannot be had does not hide the rest; and a scrape of a large hub is some work.
+		ErrorHandling: promhttp.ContinueOnError, ErrorLog: failures{o.Log}, MaxRequestsInFlight: scrapes,
+	}))
 	if listening.Metrics, err = serve(ctx, "metrics", o.MetricsAddress, metrics, o.Log); err != nil {
 		return listening, err
 	}
@@ -105,7 +117,11 @@ func serve(ctx context.Context, name, address string, handler http.Handler, log 
 	if err != nil {
 		return "", fmt.Errorf("listening for %s: %w", name, err)
 	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
+	server := &http.Server{
+		Handler: handler, ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: headerLimit,
+		ErrorLog: slog.NewLogLogger(log.With("server", name).Handler(), slog.LevelDebug),
+	}
 	context.AfterFunc(ctx, func() { _ = server.Close() }) // the process is ending; probes may break off
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
@@ -114,3 +130,9 @@ func serve(ctx context.Context, name, address string, handler http.Handler, log 
 	}()
 	return listener.Addr().String(), nil
 }
+
+// failures tells of what could not be scraped.
+type failures struct{ log *slog.Logger }
+
+// Println is how promhttp tells.
+func (f failures) Println(v ...any) { f.log.Warn("scraping the metrics", "error", fmt.Sprint(v...)) }

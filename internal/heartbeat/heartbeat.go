@@ -53,6 +53,9 @@ type Options struct {
 	Random io.Reader
 	// Log is told what happens. Nil: nobody is told.
 	Log *slog.Logger
+	// OnBeat is called after each heartbeat with the time it says, and the error if the hub did not take it. Nil:
+	// nobody is told.
+	OnBeat func(at time.Time, err error)
 	// OnFirst is called once, when the hub has accepted the first heartbeat. Nil: nobody is told.
 	OnFirst func()
 }
@@ -86,13 +89,14 @@ func run(ctx context.Context, o Options, send func(context.Context, []byte) erro
 			return err
 		}
 		err = send(ctx, body)
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return nil //nolint:nilerr // it broke off because the agent leaves
-		case err != nil:
+		}
+		o.OnBeat(now, err)
+		if err != nil {
 			failed++
 			o.Log.Warn("the hub did not take the heartbeat, trying again", "error", err, "failures", failed)
-		default:
+		} else {
 			o.Pulse.beat(now)
 			o.Log.Debug("heartbeat sent", "cluster", o.ClusterNamespace+"/"+o.ClusterName)
 			failed = 0
@@ -116,6 +120,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Pulse == nil {
 		o.Pulse = &Pulse{}
+	}
+	if o.OnBeat == nil {
+		o.OnBeat = func(time.Time, error) {}
 	}
 	return o
 }

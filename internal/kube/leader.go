@@ -69,6 +69,7 @@ func Lead(ctx context.Context, o LeaderOptions, run func(context.Context) error)
 		RenewDeadline:   o.RenewDeadline,
 		RetryPeriod:     o.RetryPeriod,
 		ReleaseOnCancel: true,
+		Name:            o.Name, // in the metrics of the election
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(lease context.Context) { term.serve(lease, work) },
 			OnStoppedLeading: func() {},

@@ -12,27 +12,33 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/fleet-hub/fleet/internal/cmd/companion"
 	"github.com/fleet-hub/fleet/internal/cmd/env"
 	"github.com/fleet-hub/fleet/internal/deploy"
+	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/health"
 	"github.com/fleet-hub/fleet/internal/heartbeat"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/logging"
+	"github.com/fleet-hub/fleet/internal/metrics"
 	"github.com/fleet-hub/fleet/internal/names"
 	"github.com/fleet-hub/fleet/internal/register"
 	"github.com/fleet-hub/fleet/internal/version"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // New is the command. It writes its log to out.
 func New(environment env.Environment, out io.Writer) *cobra.Command {
+	return program(environment, out, run)
+}
+
+func program(environment env.Environment, out io.Writer, work func(context.Context, env.Agent, io.Writer) error) *cobra.Command {
 	var options env.Agent
 	command := &cobra.Command{
 		Use:   "fleetagent",
@@ -45,10 +51,16 @@ func New(environment env.Environment, out io.Writer) *cobra.Command {
 			if err := options.Complete(command.Flags(), environment); err != nil {
 				return err
 			}
-			return run(command.Context(), options, out)
+			return work(command.Context(), options, out)
 		},
 	}
 	options.Bind(command.Flags())
+	companion.IgnoreFlags(command.Flags())
+	// Containers of older charts, which the one process has taken the place of.
+	companion.Add(command, out,
+		companion.Command{Use: "register", Why: "fleetagent registers the cluster when it starts", Ends: true},
+		companion.Command{Use: "clusterstatus", Why: "fleetagent reports the cluster's status"},
+	)
 	return command
 }
 
@@ -60,6 +72,7 @@ type process struct {
 	clock   func() time.Time
 	started time.Time
 	ready   *readiness
+	metrics *metrics.Agent
 	// pulse is that of all identities: see heartbeat.Pulse.
 	pulse heartbeat.Pulse
 }
@@ -70,12 +83,14 @@ func run(ctx context.Context, options env.Agent, out io.Writer) error {
 	lines := logging.Options{Writer: out, Debug: options.Debug, Level: options.DebugLevel}
 	p := &process{
 		options: options, log: logging.New(lines), clock: clock, started: clock(),
-		ready: &readiness{state: &health.State{}},
+		ready: &readiness{state: &health.State{}}, metrics: metrics.NewAgent(clock),
 	}
 	logging.Bridge(p.log, lines)
+	measured := metrics.NewProcess(version.Version, names.Agent, !options.LeaderElect)
+	measured.Registry().MustRegister(p.metrics)
 	listening, err := health.Start(ctx, health.Options{
 		HealthAddress: options.HealthAddress, MetricsAddress: options.MetricsAddress,
-		State: p.ready.state, Gatherer: registry(), Log: p.log,
+		State: p.ready.state, Gatherer: measured.Registry(), Log: p.log,
 	})
 	if err != nil {
 		return err
@@ -86,6 +101,7 @@ func run(ctx context.Context, options env.Agent, out io.Writer) error {
 		return err
 	}
 	p.own = own.Config
+	measured.OwnHost(own.Config.Host)
 	if err := p.lead(ctx); err != nil && ctx.Err() == nil {
 		return err
 	}
@@ -129,12 +145,16 @@ func (p *process) work(ctx context.Context) error {
 		Clock:     p.clock,
 		Random:    rand.Reader,
 		Log:       p.log,
-		OnStage:   p.ready.stage,
+		OnStage: func(stage handshake.AgentStage, reason string) {
+			p.ready.stage(stage, reason)
+			p.metrics.Stage(stage)
+		},
 	}, p.serve)
 }
 
 // serve is the agent's work with one identity: it ends with ctx, or with the first part that fails.
 func (p *process) serve(ctx context.Context, session register.Session) error {
+	p.metrics.Credential(session.Hub.BearerToken)
 	parts, ctx := errgroup.WithContext(ctx)
 	parts.Go(func() error {
 		return heartbeat.Run(ctx, heartbeat.Options{
@@ -147,6 +167,7 @@ func (p *process) serve(ctx context.Context, session register.Session) error {
 			Clock:            p.clock,
 			Random:           rand.Reader,
 			Log:              p.log,
+			OnBeat:           p.metrics.Heartbeat,
 			OnFirst: func() {
 				p.log.Info("first heartbeat accepted", "cluster", session.ClusterNamespace+"/"+session.ClusterName,
 					"sinceStart", p.clock().Sub(p.started).Round(time.Millisecond).String())
@@ -164,7 +185,11 @@ func (p *process) serve(ctx context.Context, session register.Session) error {
 			GarbageCollectionInterval: max(0, session.Config.GarbageCollectionInterval.Duration),
 			Log:                       p.log,
 			Clock:                     p.clock,
-			OnWatching:                p.ready.watches,
+			OnWatching: func(deployments func() []*fleet.BundleDeployment) {
+				p.ready.watches()
+				p.metrics.Watching(deployments)
+			},
+			OnDeploy: func(outcome deploy.Outcome, took time.Duration) { p.metrics.Deployed(string(outcome), took) },
 		})
 	})
 	return parts.Wait()
@@ -175,11 +200,4 @@ func unbounded(cfg *rest.Config) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	cfg.Timeout = 0
 	return cfg
-}
-
-// registry has the metrics of the process.
-func registry() *prometheus.Registry {
-	r := prometheus.NewRegistry()
-	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return r
 }

@@ -8,12 +8,9 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 
-	"github.com/rancher/lasso/pkg/metrics"
-
+	"github.com/fleet-hub/fleet/internal/cmd/companion"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles"
@@ -21,6 +18,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/health"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/logging"
+	"github.com/fleet-hub/fleet/internal/metrics"
 	"github.com/fleet-hub/fleet/internal/version"
 )
 
@@ -35,6 +33,10 @@ func also() []agentmanagement.RegisterFunc {
 
 // New is the command. It writes its log to out.
 func New(environment env.Environment, out io.Writer) *cobra.Command {
+	return program(environment, out, run)
+}
+
+func program(environment env.Environment, out io.Writer, work worker) *cobra.Command {
 	var options env.Controller
 	command := &cobra.Command{
 		Use:   "fleetcontroller",
@@ -47,10 +49,12 @@ func New(environment env.Environment, out io.Writer) *cobra.Command {
 			if err := options.Complete(command.Flags(), environment); err != nil {
 				return err
 			}
-			return run(command.Context(), options, out)
+			return unlessElsewhere(work)(command.Context(), options, out)
 		},
 	}
 	options.Bind(command.Flags())
+	companion.IgnoreFlags(command.Flags())
+	addOthers(command, environment, out, work)
 	return command
 }
 
@@ -61,9 +65,11 @@ func run(ctx context.Context, options env.Controller, out io.Writer) error {
 	logging.Bridge(log, lines)
 
 	state := &health.State{}
+	process, counted := metrics.NewProcess(version.Version, Lease, !options.LeaderElect), metrics.NewHub()
+	process.Registry().MustRegister(counted)
 	listening, err := health.Start(ctx, health.Options{
 		HealthAddress: options.HealthAddress, MetricsAddress: options.MetricsAddress,
-		State: state, Gatherer: registry(options), Log: log,
+		State: state, Gatherer: process.Registry(), Log: log,
 	})
 	if err != nil {
 		return err
@@ -74,7 +80,10 @@ func run(ctx context.Context, options env.Controller, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	shared := app.Options{Own: own, Env: options, Version: version.Version, Log: log}
+	process.OwnHost(own.Config.Host)
+	shared := app.Options{
+		Own: own, Env: options, Version: version.Version, Log: log, Metrics: counted, Registry: process.Registry(),
+	}
 	state.SetReady(false, "checking the hub's API server, CRDs and configuration")
 	if err := app.Check(ctx, shared, app.StartTimeout); err != nil {
 		return unlessEnded(ctx, fmt.Errorf("refusing to start: %w", err))
@@ -115,15 +124,4 @@ func unlessEnded(ctx context.Context, err error) error {
 		return nil //nolint:nilerr // as said
 	}
 	return err
-}
-
-// registry has the metrics of the process, the caches and the work queues.
-func registry(options env.Controller) *prometheus.Registry {
-	r := prometheus.NewRegistry()
-	if options.DisableMetrics {
-		return r
-	}
-	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	metrics.MustRegisterWithWorkqueue(r)
-	return r
 }

@@ -46,5 +46,6 @@ func Run(ctx context.Context, o Options) error {
 		o.OnStarted()
 	}
 	<-ctx.Done()
+	a.Flush()
 	return nil
 }

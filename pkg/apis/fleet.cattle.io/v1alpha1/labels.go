@@ -56,6 +56,8 @@ const (
 	LabelBenchmark = "fleet.cattle.io/benchmark"
 	// LabelClusterDisplayName is the Cluster's name for people.
 	LabelClusterDisplayName = "management.cattle.io/cluster-display-name"
+	// LabelManagementClusterName is the Cluster's name in the manager it belongs to.
+	LabelManagementClusterName = "management.cattle.io/cluster-name"
 )
 
 // Annotations.

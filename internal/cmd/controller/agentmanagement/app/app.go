@@ -10,6 +10,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/rancher/wrangler/v3/pkg/generic"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -24,8 +26,10 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/env"
 	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/events"
 	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/metrics"
 	"github.com/fleet-hub/fleet/internal/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -51,6 +55,10 @@ type Options struct {
 	Clock func() time.Time
 	// Dial replaces the way to downstream clusters in tests. Nil: Dialer.
 	Dial DialFunc
+	// Metrics are told what the controllers do. Nil: nobody scrapes them.
+	Metrics *metrics.Hub
+	// Registry is given what is read from the caches, once they are full. Nil: nobody scrapes it.
+	Registry prometheus.Registerer
 }
 
 // Downstream is another cluster's API server; see kube.Downstream, which it is outside of tests.
@@ -80,8 +88,9 @@ type Context struct {
 	RESTConfig *rest.Config
 	Own        kube.Own
 	Dial       DialFunc
-	// Recorder writes Events, for users; developers have the log.
+	// Recorder writes Events, for users; developers have the log. Operators have Metrics.
 	Recorder record.EventRecorder
+	Metrics  *metrics.Hub
 
 	Clusters                  generic.ControllerInterface[*fleet.Cluster, *fleet.ClusterList]
 	ClusterGroups             generic.ControllerInterface[*fleet.ClusterGroup, *fleet.ClusterGroupList]
@@ -112,10 +121,11 @@ type Context struct {
 	// BootstrapSecrets are those of the set BootstrapSetID.
 	BootstrapSecrets generic.ControllerInterface[*corev1.Secret, *corev1.SecretList]
 
-	first       []func(context.Context)
-	scopes      []*scope
-	secrets     cache.SharedIndexInformer
-	broadcaster record.EventBroadcaster
+	first    []func(context.Context)
+	scopes   []*scope
+	secrets  cache.SharedIndexInformer
+	events   *events.Recorder
+	registry prometheus.Registerer
 }
 
 // Sets that belong to the hub itself. They are known here because caches are scoped to them; changing an ID
@@ -135,6 +145,9 @@ func New(ctx context.Context, o Options) (*Context, error) {
 	if o.Dial == nil {
 		o.Dial = Dialer(o.Env.AllowInsecureKubeconfigs)
 	}
+	if o.Metrics == nil {
+		o.Metrics = metrics.NewHub()
+	}
 	client, err := kubernetes.NewForConfig(o.Own.Config)
 	if err != nil {
 		return nil, fmt.Errorf("building the client: %w", err)
@@ -150,6 +163,8 @@ func New(ctx context.Context, o Options) (*Context, error) {
 		RESTConfig: o.Own.Config,
 		Own:        o.Own,
 		Dial:       o.Dial,
+		Metrics:    o.Metrics,
+		registry:   o.Registry,
 	}
 	loaded, err := loadConfig(ctx, client, o.Env.Namespace, o.Version, o.Log)
 	if err != nil {
@@ -163,8 +178,7 @@ func New(ctx context.Context, o Options) (*Context, error) {
 	if err := a.watchKubeconfigSecrets(); err != nil {
 		return nil, err
 	}
-	a.addRecorder()
-	return a, nil
+	return a, a.addRecorder()
 }
 
 // Dialer is the way to downstream clusters outside of tests.

@@ -8,11 +8,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
-	"k8s.io/client-go/tools/record"
 
+	"github.com/fleet-hub/fleet/internal/events"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 )
@@ -27,8 +26,7 @@ func (a *Context) First(work func(context.Context)) { a.first = append(a.first, 
 // Start fills the caches and lets the controllers work until ctx ends. It returns when all of them do, or with an
 // error that names the kinds that could not be listed within SyncTimeout. To be called once, after every Register.
 func (a *Context) Start(ctx context.Context) error {
-	a.broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: a.Kube.CoreV1().Events("")})
-	context.AfterFunc(ctx, a.broadcaster.Shutdown)
+	a.events.Run(ctx, events.To(a.Kube))
 	go a.secrets.Run(ctx.Done())
 	for _, s := range a.scopes {
 		if err := s.caches.Start(ctx); err != nil {
@@ -47,7 +45,7 @@ func (a *Context) Start(ctx context.Context) error {
 			return fmt.Errorf("starting the controllers: %w", err)
 		}
 	}
-	return nil
+	return a.expose(ctx)
 }
 
 func (a *Context) unsynced() (kinds []string) {
@@ -58,16 +56,6 @@ func (a *Context) unsynced() (kinds []string) {
 		kinds = append(kinds, "Secret (metadata)")
 	}
 	return kinds
-}
-
-// addRecorder prepares Events; they are sent after Start.
-func (a *Context) addRecorder() {
-	scheme, err := newScheme()
-	if err != nil {
-		scheme = nil // the same scheme was made before, see newClients
-	}
-	a.broadcaster = record.NewBroadcaster()
-	a.Recorder = a.broadcaster.NewRecorder(scheme, corev1.EventSource{Component: "fleet-controller"})
 }
 
 // notKubeconfigs leaves out the Secrets that are many and never hold a kubeconfig.

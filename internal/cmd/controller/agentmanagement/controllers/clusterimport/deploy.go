@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,6 +14,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/metrics"
 	"github.com/fleet-hub/fleet/internal/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -37,11 +39,13 @@ func (h *handler) dispatch(ctx context.Context, cluster *fleet.Cluster, out hand
 	go func() {
 		// Whatever the end, look again: what happened meanwhile was left alone, and its event is past.
 		defer reconcile.Nudge(h.app.Clusters)(key)
+		begun := h.app.Clock()
 		written, err := h.run(ctx, cluster, out)
 		if ctx.Err() != nil {
 			h.jobs.failed(key.String())
 			return // the process ends, which says nothing about the Cluster
 		}
+		h.measure(cluster, out, h.app.Clock().Sub(begun), err)
 		written, reportErr := h.reportRun(written, out, err)
 		if err := errors.Join(err, reportErr); err != nil {
 			h.app.Log.Warn("import failed", "cluster", key.String(), "error", err)
@@ -50,6 +54,20 @@ func (h *handler) dispatch(ctx context.Context, cluster *fleet.Cluster, out hand
 		}
 		h.jobs.succeeded(key.String(), written.ResourceVersion)
 	}()
+}
+
+// reasonAgentDeployed is the reason of the Event that tells of an agent whose deployment took a while.
+const reasonAgentDeployed = "AgentDeployed"
+
+// measure counts what came of a run, and tells of an agent that took a while. A run that failed has its own Event.
+func (h *handler) measure(cluster *fleet.Cluster, out handshake.ImportOutcome, took time.Duration, err error) {
+	switch {
+	case err != nil:
+		h.app.Metrics.Import(metrics.OutcomeFailed, took)
+	case out.Deploy != nil:
+		h.app.Metrics.Import(metrics.OutcomeSucceeded, took)
+		h.app.Took(cluster, reasonAgentDeployed, "agent deployed", took)
+	}
 }
 
 // run waits for its turn, and then does the work under a time limit. It returns the Cluster as it is then.
@@ -170,7 +188,7 @@ func obstacle(err error) (reason, message string) {
 		{kube.ErrUntrusted, fleet.ReasonTLSUntrusted, "the certificate of the API server in the kubeconfig is not signed by a CA that is trusted: put the right certificate-authority-data into the kubeconfig"},
 		{kube.ErrNoCA, fleet.ReasonTLSUntrusted, "agentTLSMode is strict and the kubeconfig has no certificate-authority-data: add it, or set agentTLSMode to system-store"},
 		{kube.ErrUnreachable, fleet.ReasonDownstreamUnreachable, "the API server in the kubeconfig does not answer: check that its address is right and reachable from this hub"},
-		{errOtherCluster, fleet.ReasonLocalClusterMismatch, "the agent is not removed: the kubeconfig of the local Cluster leads to another cluster"},
+		{errOtherCluster, fleet.ReasonLocalClusterMismatch, "the agent is not removed, for the kubeconfig of the local Cluster leads to another cluster: put one of this hub's own cluster into its Secret"},
 	} {
 		if errors.Is(err, known.is) {
 			return known.reason, known.message

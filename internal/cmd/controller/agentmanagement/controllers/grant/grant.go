@@ -22,6 +22,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/metrics"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -44,6 +45,8 @@ type handler struct {
 	app    *app.Context
 	set    *reconcile.Set
 	prover *kube.Prover
+	// way has the requests that are on their way to their first use.
+	way *metrics.Stages
 }
 
 // Register watches ClusterRegistrations, and what can unblock one: its Cluster getting a namespace or a
@@ -53,7 +56,7 @@ func Register(ctx context.Context, a *app.Context) error {
 	if err != nil {
 		return err
 	}
-	h := &handler{app: a, prover: prover, set: reconcile.NewSet(handshake.GrantSetID,
+	h := &handler{app: a, prover: prover, way: metrics.NewStages(a.Clock, a.Metrics.Stage), set: reconcile.NewSet(handshake.GrantSetID,
 		reconcile.KindOf(a.ServiceAccounts), reconcile.KindOf(a.Roles), reconcile.KindOf(a.RoleBindings), reconcile.ClusterKind(a.ClusterRoleBindings)).InWaves()}
 	a.ClusterRegistrations.OnChange(ctx, "grant", func(key string, request *fleet.ClusterRegistration) (*fleet.ClusterRegistration, error) {
 		return request, h.onChange(ctx, key, request)
@@ -67,6 +70,7 @@ func gvk() schema.GroupVersionKind {
 
 func (h *handler) onChange(ctx context.Context, key string, request *fleet.ClusterRegistration) error {
 	if request == nil {
+		h.way.Drop(key)
 		namespace, name, _ := cache.SplitMetaNamespaceKey(key) // keys of handlers are always well formed
 		return h.revoke(reconcile.GoneOwner(gvk(), namespace, name), namespace, name)
 	}
@@ -77,7 +81,9 @@ func (h *handler) onChange(ctx context.Context, key string, request *fleet.Clust
 	if err != nil {
 		return fmt.Errorf("looking at registration %s/%s: %w", request.Namespace, request.Name, err)
 	}
-	return h.act(ctx, request, handshake.Grant(in))
+	out := handshake.Grant(in)
+	h.follow(in, out)
+	return h.act(ctx, request, out)
 }
 
 func (h *handler) act(ctx context.Context, request *fleet.ClusterRegistration, out handshake.GrantOutcome) error {
@@ -165,7 +171,7 @@ func (h *handler) answer(ctx context.Context, request *fleet.ClusterRegistration
 	if err := h.write(handshake.CredentialSecret(request, h.app.Namespaces.Registration, out.Credential)); err != nil {
 		return 0, fmt.Errorf("credential of registration %s/%s: %w", request.Namespace, request.Name, err)
 	}
-	h.app.Log.Info("registration granted", "registration", request.Namespace+"/"+request.Name, "cluster", out.Credential.ClusterNamespace+"/"+out.Credential.ClusterName)
+	h.tellGranted(request, out)
 	return 0, nil
 }
 
@@ -194,6 +200,9 @@ func (h *handler) supersede(namespace string, older []string) error {
 	for _, name := range older {
 		h.app.Log.Info("registration superseded", "registration", namespace+"/"+name)
 		err := h.app.ClusterRegistrations.Delete(namespace, name, &metav1.DeleteOptions{})
+		if err == nil {
+			h.app.Metrics.Registration(metrics.OutcomeSuperseded)
+		}
 		if err != nil && !apierrors.IsNotFound(err) {
 			failures = append(failures, fmt.Errorf("deleting superseded registration %s/%s: %w", namespace, name, err))
 		}

@@ -1,0 +1,54 @@
+package grant
+
+import (
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/metrics"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// reasonGranted is the reason of the Event that tells of a registration that took a while.
+const reasonGranted = "RegistrationGranted"
+
+// follow measures how far a request is. One that was granted before this process began to look is not on its way.
+func (h *handler) follow(in handshake.GrantInput, out handshake.GrantOutcome) {
+	key := in.Request.Namespace + "/" + in.Request.Name
+	switch out.Stage {
+	case handshake.GrantLeaving:
+		h.way.Drop(key)
+	case handshake.GrantRejected:
+		h.way.Drop(key)
+		previous := fleet.GetCondition(in.Request.Status.Conditions, fleet.ConditionGranted)
+		if previous == nil || previous.Reason != out.Reason {
+			h.app.Metrics.Registration(metrics.OutcomeRejected)
+		}
+	case handshake.GrantDone:
+		if handshake.Used(in.Request, handshake.ClusterOf(in)) {
+			h.way.Arrive(key)
+		}
+	default:
+		if stage := stageOf(out.Stage); !in.Request.Status.Granted {
+			h.way.Enter(key, stage)
+		}
+	}
+}
+
+// stageOf is what the metrics call a stage that a request waits in.
+func stageOf(stage handshake.GrantStage) string {
+	switch stage {
+	case handshake.GrantAwaitingCluster:
+		return metrics.StageCluster
+	case handshake.GrantAwaitingNamespace:
+		return metrics.StageNamespace
+	case handshake.GrantAwaitingRights:
+		return metrics.StageRights
+	}
+	return metrics.StageCredential
+}
+
+// tellGranted tells everybody that a credential was handed out.
+func (h *handler) tellGranted(request *fleet.ClusterRegistration, out handshake.GrantOutcome) {
+	key := request.Namespace + "/" + request.Name
+	h.app.Log.Info("registration granted", "registration", key, "cluster", out.Credential.ClusterNamespace+"/"+out.Credential.ClusterName)
+	h.app.Metrics.Registration(metrics.OutcomeGranted)
+	h.app.Took(request, reasonGranted, "registration granted", h.way.Enter(key, metrics.StageHeartbeat))
+}

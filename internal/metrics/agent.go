@@ -1,0 +1,231 @@
+package metrics
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/state"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// Outcomes of deploying a bundle, beside OutcomeSucceeded and OutcomeFailed.
+const (
+	// OutcomeRetried means that it did not work and is tried again.
+	OutcomeRetried = "retried"
+)
+
+func agentRegistrations() Definition {
+	return Definition{
+		Name: "fleet_agent_registrations_total", Type: Counter, Labels: []string{"outcome"},
+		Help: "Times the agent got an identity from the hub, by outcome: succeeded, failed (nothing but a change of its Secrets would help)",
+	}
+}
+
+func agentStages() Definition {
+	return Definition{
+		Name: "fleet_agent_registration_stage_duration_seconds", Type: Histogram, Labels: []string{"stage"}, Buckets: latencyBuckets(),
+		Help: "How long the agent stayed in a stage of its registration: Request, Await, AwaitBootstrap",
+	}
+}
+
+func agentStage() Definition {
+	return Definition{
+		Name: "fleet_agent_stage", Type: Gauge, Labels: []string{"stage"},
+		Help: "1 for the stage the agent is in, else 0: Standby (another replica leads), Request, Await, AwaitBootstrap, GiveUp, Use (it is registered)",
+	}
+}
+
+func heartbeats() Definition {
+	return Definition{
+		Name: "fleet_agent_heartbeats_total", Type: Counter, Labels: []string{"outcome"},
+		Help: "Heartbeats by outcome: succeeded, failed",
+	}
+}
+
+func lastHeartbeat() Definition {
+	return Definition{
+		Name: "fleet_agent_last_heartbeat_timestamp_seconds", Type: Gauge,
+		Help: "When the hub accepted a heartbeat last, in seconds since 1970; absent before the first",
+	}
+}
+
+func credentialExpiry() Definition {
+	return Definition{
+		Name: "fleet_agent_credential_expiry_timestamp_seconds", Type: Gauge,
+		Help: "When the credential in use ends, in seconds since 1970; +Inf for one that does not, absent before the registration",
+	}
+}
+
+func deploys() Definition {
+	return Definition{
+		Name: "fleet_agent_deploy_duration_seconds", Type: Histogram, Labels: []string{"outcome"}, Buckets: latencyBuckets(),
+		Help: "How long it took to deploy a bundle, by outcome: succeeded, failed, retried (it did not work and is tried again)",
+	}
+}
+
+func agentDeployments() Definition {
+	return Definition{
+		Name: "fleet_agent_bundledeployments", Type: Gauge, Labels: []string{"state"},
+		Help: "BundleDeployments of this cluster by state; absent before they are known",
+	}
+}
+
+func agentDefinitions() []Definition {
+	return []Definition{
+		agentStage(), agentRegistrations(), agentStages(), credentialExpiry(), heartbeats(), lastHeartbeat(), deploys(), agentDeployments(),
+	}
+}
+
+// standby is the stage of a replica that does not lead.
+const standby = "Standby"
+
+func agentStageNames() []string {
+	return []string{
+		standby, string(handshake.Request), string(handshake.Await), string(handshake.AwaitBootstrap), string(handshake.GiveUp), string(handshake.Use),
+	}
+}
+
+// Agent has what the agent counts. Registered or not, it can be told.
+type Agent struct {
+	registrations, heartbeats *prometheus.CounterVec
+	stages, deploys           *prometheus.HistogramVec
+	way                       *Stages
+
+	stageDesc, beatDesc, expiryDesc, deploymentsDesc *prometheus.Desc
+
+	mu          sync.Mutex
+	stage       string
+	beat        time.Time
+	expiry      *float64
+	deployments func() []*fleet.BundleDeployment
+}
+
+// NewAgent makes counters at zero, for an agent that stands by.
+func NewAgent(clock func() time.Time) *Agent {
+	a := &Agent{
+		registrations: agentRegistrations().counter(), heartbeats: heartbeats().counter(),
+		stages: agentStages().histogram(), deploys: deploys().histogram(),
+		stageDesc: agentStage().desc(), beatDesc: lastHeartbeat().desc(), expiryDesc: credentialExpiry().desc(),
+		deploymentsDesc: agentDeployments().desc(), stage: standby,
+	}
+	a.way = NewStages(clock, func(stage string, took time.Duration) { a.stages.WithLabelValues(stage).Observe(took.Seconds()) })
+	for _, outcome := range []string{OutcomeSucceeded, OutcomeFailed} {
+		a.registrations.WithLabelValues(outcome)
+		a.heartbeats.WithLabelValues(outcome)
+	}
+	for _, outcome := range []string{OutcomeSucceeded, OutcomeFailed, OutcomeRetried} {
+		a.deploys.WithLabelValues(outcome)
+	}
+	for _, stage := range []handshake.AgentStage{handshake.Request, handshake.Await, handshake.AwaitBootstrap} {
+		a.stages.WithLabelValues(string(stage))
+	}
+	return a
+}
+
+// Stage follows the registration. An identity that is found at the start is none that was got.
+func (a *Agent) Stage(stage handshake.AgentStage) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.stage == string(stage) {
+		return
+	}
+	asked := a.stage == string(handshake.Await) || a.stage == string(handshake.Request)
+	a.stage = string(stage)
+	switch stage {
+	case handshake.Use:
+		if _, was := a.way.Arrive(""); was && asked {
+			a.registrations.WithLabelValues(OutcomeSucceeded).Inc()
+		}
+		return
+	case handshake.AwaitBootstrap, handshake.GiveUp:
+		a.registrations.WithLabelValues(OutcomeFailed).Inc()
+	}
+	if stage == handshake.GiveUp {
+		a.way.Drop("")
+		return
+	}
+	a.way.Enter("", string(stage))
+}
+
+// Heartbeat counts a heartbeat the hub answered, with an error or without.
+func (a *Agent) Heartbeat(at time.Time, err error) {
+	if err != nil {
+		a.heartbeats.WithLabelValues(OutcomeFailed).Inc()
+		return
+	}
+	a.heartbeats.WithLabelValues(OutcomeSucceeded).Inc()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.beat = at
+}
+
+// Deployed counts an attempt to deploy a bundle.
+func (a *Agent) Deployed(outcome string, took time.Duration) {
+	a.deploys.WithLabelValues(outcome).Observe(took.Seconds())
+}
+
+// Watching says where the BundleDeployments are to be read from, at each scrape, from now on.
+func (a *Agent) Watching(deployments func() []*fleet.BundleDeployment) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.deployments = deployments
+}
+
+// Credential says which token is in use; only its end is remembered. Text that is no token says nothing.
+func (a *Agent) Credential(token string) {
+	parsed, err := handshake.ParseAccountToken(token)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.expiry = nil
+	if err == nil {
+		end := endOf(parsed.Expires)
+		a.expiry = &end
+	}
+}
+
+// Describe names the metrics.
+func (a *Agent) Describe(out chan<- *prometheus.Desc) {
+	for _, c := range a.counters() {
+		c.Describe(out)
+	}
+	for _, desc := range []*prometheus.Desc{a.stageDesc, a.beatDesc, a.expiryDesc, a.deploymentsDesc} {
+		out <- desc
+	}
+}
+
+func (a *Agent) counters() []prometheus.Collector {
+	return []prometheus.Collector{a.registrations, a.heartbeats, a.stages, a.deploys}
+}
+
+// Collect hands the counts out, and what is known now.
+func (a *Agent) Collect(out chan<- prometheus.Metric) {
+	for _, c := range a.counters() {
+		c.Collect(out)
+	}
+	a.mu.Lock()
+	stage, beat, expiry, list := a.stage, a.beat, a.expiry, a.deployments
+	a.mu.Unlock()
+	for _, name := range agentStageNames() {
+		out <- prometheus.MustNewConstMetric(a.stageDesc, prometheus.GaugeValue, oneIf(name == stage), name)
+	}
+	if !beat.IsZero() {
+		out <- prometheus.MustNewConstMetric(a.beatDesc, prometheus.GaugeValue, float64(beat.Unix()))
+	}
+	if expiry != nil {
+		out <- prometheus.MustNewConstMetric(a.expiryDesc, prometheus.GaugeValue, *expiry)
+	}
+	if list == nil {
+		return
+	}
+	counts := map[string]int{}
+	for _, deployment := range list() {
+		counts[string(state.Of(deployment))]++
+	}
+	for _, name := range slices.Sorted(slices.Values(deploymentStates())) {
+		out <- prometheus.MustNewConstMetric(a.deploymentsDesc, prometheus.GaugeValue, float64(counts[name]), name)
+	}
+}

@@ -1,0 +1,160 @@
+package metrics
+
+import (
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/state"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// kind says which series each object of a kind has: one for each value, and one for each state.
+type kind[T metav1.Object] struct {
+	// prefix comes before each name, such as "fleet_bundle_".
+	prefix string
+	// labels are the names in the order of labelsOf, without the state.
+	labels   []string
+	labelsOf func(T) []string
+	values   []value[T]
+	states   []string
+	stateOf  func(T) string
+	// other is the state that counts where an object is in one that is not among states.
+	other string
+	// stateHelp explains the metric <prefix>state.
+	stateHelp string
+}
+
+type value[T any] struct {
+	name, help string
+	of         func(T) int
+}
+
+func (k kind[T]) definitions() []Definition {
+	labels := append(append([]string{}, k.labels...), stateLabel)
+	var all []Definition
+	for _, v := range k.values {
+		all = append(all, Definition{Name: k.prefix + v.name, Type: Gauge, Labels: labels, Help: v.help})
+	}
+	return append(all, Definition{Name: k.prefix + stateLabel, Type: Gauge, Labels: labels, Help: k.stateHelp})
+}
+
+func stateDefinitions() []Definition {
+	var all []Definition
+	all = append(all, bundles().definitions()...)
+	all = append(all, deployments().definitions()...)
+	all = append(all, clusters().definitions()...)
+	return append(all, groups().definitions()...)
+}
+
+// deploymentStates are the states of a BundleDeployment, of which a Bundle has the worst.
+func deploymentStates() []string {
+	return []string{
+		string(fleet.Ready), string(fleet.NotReady), string(fleet.Pending), string(fleet.OutOfSync),
+		string(fleet.Modified), string(fleet.WaitApplied), string(fleet.ErrApplied),
+	}
+}
+
+func bundles() kind[*fleet.Bundle] {
+	count := func(name, help string, of func(*fleet.BundleSummary) int) value[*fleet.Bundle] {
+		return value[*fleet.Bundle]{name, help, func(b *fleet.Bundle) int { return of(&b.Status.Summary) }}
+	}
+	return kind[*fleet.Bundle]{
+		prefix: "fleet_bundle_", labels: []string{"name", "namespace", "commit", "repo", "generation"},
+		labelsOf: func(b *fleet.Bundle) []string {
+			return []string{b.Name, b.Namespace, b.Labels[fleet.LabelCommit], b.Labels[fleet.LabelRepoName], generation(b)}
+		},
+		values: []value[*fleet.Bundle]{
+			count("desired_ready", "Deployments that the bundle has or will have", func(s *fleet.BundleSummary) int { return s.DesiredReady }),
+			count("ready", "Deployments of the bundle that are ready", func(s *fleet.BundleSummary) int { return s.Ready }),
+			count("not_ready", "Deployments of the bundle with a resource that is not ready", func(s *fleet.BundleSummary) int { return s.NotReady }),
+			count("pending", "Deployments of the bundle that wait for their turn in the rollout", func(s *fleet.BundleSummary) int { return s.Pending }),
+			count("out_of_sync", "Deployments of the bundle that the rollout has not reached yet", func(s *fleet.BundleSummary) int { return s.OutOfSync }),
+			count("modified", "Deployments of the bundle with a resource that was changed since", func(s *fleet.BundleSummary) int { return s.Modified }),
+			count("wait_applied", "Deployments of the bundle that the agent has not applied yet", func(s *fleet.BundleSummary) int { return s.WaitApplied }),
+			count("err_applied", "Deployments of the bundle that failed", func(s *fleet.BundleSummary) int { return s.ErrApplied }),
+		},
+		states: deploymentStates(), stateHelp: "The worst state of the bundle's deployments",
+		stateOf: func(b *fleet.Bundle) string { return orReady(b.Status.Display.State) },
+	}
+}
+
+func deployments() kind[*fleet.BundleDeployment] {
+	return kind[*fleet.BundleDeployment]{
+		prefix: "fleet_bundledeployment_",
+		labels: []string{"name", "namespace", "cluster_name", "cluster_namespace", "repo", "commit", "bundle", "bundle_namespace", "generation"},
+		labelsOf: func(d *fleet.BundleDeployment) []string {
+			return []string{
+				d.Name, d.Namespace, d.Labels[fleet.LabelCluster], d.Labels[fleet.LabelClusterNamespace], d.Labels[fleet.LabelRepoName],
+				d.Labels[fleet.LabelCommit], d.Labels[fleet.LabelBundleName], d.Labels[fleet.LabelBundleNamespace], generation(d),
+			}
+		},
+		states: deploymentStates(), stateHelp: "The state of one bundle on one cluster",
+		stateOf: func(d *fleet.BundleDeployment) string { return string(state.Of(d)) },
+	}
+}
+
+func clusters() kind[*fleet.Cluster] {
+	k := kind[*fleet.Cluster]{
+		prefix: "fleet_cluster_", labels: []string{"name", "namespace", "cluster_name", "cluster_display_name", "generation"},
+		labelsOf: func(c *fleet.Cluster) []string {
+			return []string{c.Name, c.Namespace, c.Labels[fleet.LabelManagementClusterName], c.Labels[fleet.LabelClusterDisplayName], generation(c)}
+		},
+		values: []value[*fleet.Cluster]{
+			{"desired_ready_git_repos", "GitRepos that deploy to the cluster", func(c *fleet.Cluster) int { return c.Status.DesiredReadyGitRepos }},
+			{"ready_git_repos", "GitRepos whose deployments to the cluster are ready", func(c *fleet.Cluster) int { return c.Status.ReadyGitRepos }},
+			{"desired_ready_helm_ops", "HelmOps that deploy to the cluster", func(c *fleet.Cluster) int { return c.Status.DesiredReadyHelmOps }},
+			{"ready_helm_ops", "HelmOps whose deployments to the cluster are ready", func(c *fleet.Cluster) int { return c.Status.ReadyHelmOps }},
+		},
+		states: []string{string(fleet.NotReady), string(fleet.Ready), state.WaitCheckIn}, other: string(fleet.NotReady),
+		stateHelp: "The state of the cluster: Ready if all its bundles are, else NotReady, or WaitCheckIn before its agent's first heartbeat",
+		stateOf:   func(c *fleet.Cluster) string { return orReady(c.Status.Display.State) },
+	}
+	k.values = append(k.values, resources("resources_count_", "desiredready", "of the cluster", func(c *fleet.Cluster) *fleet.ResourceCounts { return &c.Status.ResourceCounts })...)
+	return k
+}
+
+func groups() kind[*fleet.ClusterGroup] {
+	k := kind[*fleet.ClusterGroup]{
+		prefix: "fleet_cluster_group_", labels: []string{"name", "namespace", "generation"},
+		labelsOf: func(g *fleet.ClusterGroup) []string { return []string{g.Name, g.Namespace, generation(g)} },
+		values: []value[*fleet.ClusterGroup]{
+			{"bundle_desired_ready", "Deployments to the clusters of the group", func(g *fleet.ClusterGroup) int { return g.Status.Summary.DesiredReady }},
+			{"bundle_ready", "Deployments to the clusters of the group that are ready", func(g *fleet.ClusterGroup) int { return g.Status.Summary.Ready }},
+			{"cluster_count", "Clusters of the group", func(g *fleet.ClusterGroup) int { return g.Status.ClusterCount }},
+			{"non_ready_cluster_count", "Clusters of the group with a bundle that is not ready", func(g *fleet.ClusterGroup) int { return g.Status.NonReadyClusterCount }},
+		},
+		states: []string{string(fleet.NotReady), string(fleet.Ready)}, other: string(fleet.NotReady),
+		stateHelp: "The state of the group: Ready if all bundles of its clusters are, else NotReady",
+		stateOf:   func(g *fleet.ClusterGroup) string { return orReady(g.Status.Display.State) },
+	}
+	k.values = append(k.values, resources("resource_count_", "desired_ready", "of the group's clusters", func(g *fleet.ClusterGroup) *fleet.ResourceCounts { return &g.Status.ResourceCounts })...)
+	return k
+}
+
+// resources are the counts of deployed resources; how the sum is spelled differs from kind to kind.
+func resources[T any](prefix, all, whose string, of func(T) *fleet.ResourceCounts) []value[T] {
+	count := func(name, help string, field func(*fleet.ResourceCounts) int) value[T] {
+		return value[T]{prefix + name, "Deployed resources " + whose + help, func(o T) int { return field(of(o)) }}
+	}
+	return []value[T]{
+		count(all, "", func(c *fleet.ResourceCounts) int { return c.DesiredReady }),
+		count("missing", " that are missing", func(c *fleet.ResourceCounts) int { return c.Missing }),
+		count("modified", " that were changed", func(c *fleet.ResourceCounts) int { return c.Modified }),
+		count("notready", " that are not ready", func(c *fleet.ResourceCounts) int { return c.NotReady }),
+		count("orphaned", " that should not be there", func(c *fleet.ResourceCounts) int { return c.Orphaned }),
+		count("ready", " that are ready", func(c *fleet.ResourceCounts) int { return c.Ready }),
+		count("unknown", " of which nothing is known", func(c *fleet.ResourceCounts) int { return c.Unknown }),
+		count("waitapplied", " that are not applied yet", func(c *fleet.ResourceCounts) int { return c.WaitApplied }),
+	}
+}
+
+// orReady is the state in a display, which is empty when all is ready.
+func orReady(shown string) string {
+	if shown == "" {
+		return string(fleet.Ready)
+	}
+	return shown
+}
+
+func generation(o metav1.Object) string { return strconv.FormatInt(o.GetGeneration(), 10) }

@@ -1,0 +1,76 @@
+package metrics
+
+import (
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// List reads all objects of a kind from a cache; they are not changed. nil: there are none of the kind.
+type List[T any] func() ([]T, error)
+
+// stateCollector hands out the series of all objects of a kind.
+type stateCollector[T metav1.Object] struct {
+	kind   kind[T]
+	layout layout
+	values []*prometheus.Desc
+	state  *prometheus.Desc
+	list   List[T]
+}
+
+func newStateCollector[T metav1.Object](k kind[T], list List[T]) *stateCollector[T] {
+	definitions := k.definitions()
+	c := &stateCollector[T]{kind: k, layout: newLayout(k.labels), list: list}
+	for i := range k.values {
+		c.values = append(c.values, definitions[i].desc())
+	}
+	c.state = definitions[len(k.values)].desc()
+	return c
+}
+
+// Describe names the metrics.
+func (c *stateCollector[T]) Describe(out chan<- *prometheus.Desc) {
+	for _, desc := range c.values {
+		out <- desc
+	}
+	out <- c.state
+}
+
+// Collect reads the cache.
+func (c *stateCollector[T]) Collect(out chan<- prometheus.Metric) {
+	if c.list == nil {
+		return
+	}
+	objects, err := c.list()
+	if err != nil {
+		out <- prometheus.NewInvalidMetric(c.state, err)
+		return
+	}
+	for _, object := range objects {
+		c.collect(object, out)
+	}
+}
+
+func (c *stateCollector[T]) collect(object T, out chan<- prometheus.Metric) {
+	state := c.kind.stateOf(object)
+	labels := c.layout.pairs(c.kind.labelsOf(object), state)
+	// One allocation for all series of the object.
+	samples := make([]sample, len(c.values)+len(c.kind.states))
+	for i, desc := range c.values {
+		samples[i] = sample{desc: desc, labels: labels, value: float64(c.kind.values[i].of(object))}
+		out <- &samples[i]
+	}
+	if !slices.Contains(c.kind.states, state) {
+		state = c.kind.other
+	}
+	for i := range c.kind.states {
+		s := &samples[len(c.values)+i]
+		s.desc, s.labels = c.state, c.layout.withState(labels, &c.kind.states[i])
+		if c.kind.states[i] == state {
+			s.value = 1
+		}
+		out <- s
+	}
+}

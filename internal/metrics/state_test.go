@@ -1,0 +1,212 @@
+package metrics
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/state"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func TestAScrapeOfTheHub(t *testing.T) {
+	expectGolden(t, "hub.prom", exposition(t, Collectors(aWorld().sources())...))
+}
+
+func TestNothingIsLeftOfWhatIsDeleted(t *testing.T) {
+	w := aWorld()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(Collectors(w.sources())...)
+	if before := scrape(t, registry); !strings.Contains(before, `name="east"`) || !strings.Contains(before, "fleet_troubles{") {
+		t.Fatalf("the objects are not told of:\n%s", before)
+	}
+	*w = world{now: noon}
+	expectGolden(t, "empty.prom", scrape(t, registry))
+}
+
+// series are the lines of an exposition that begin with a name and have all of these labels.
+func series(text, name string, labels ...string) (found []string) {
+	for line := range strings.Lines(text) {
+		rest, is := strings.CutPrefix(line, name+"{")
+		for _, label := range labels {
+			is = is && strings.Contains(rest, label)
+		}
+		if is {
+			found = append(found, strings.TrimSpace(line))
+		}
+	}
+	return found
+}
+
+func TestTheStateOfACluster(t *testing.T) {
+	tests := map[string]struct{ shown, label, one string }{
+		"all bundles are ready":                  {"", "Ready", "Ready"},
+		"a resource is not ready":                {"NotReady", "NotReady", "NotReady"},
+		"no heartbeat yet":                       {state.WaitCheckIn, "WaitCheckIn", "WaitCheckIn"},
+		"any other trouble is not ready, either": {"ErrApplied", "ErrApplied", "NotReady"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := &world{now: noon, clusters: []*fleet.Cluster{{ObjectMeta: meta("ws", "c"), Status: fleet.ClusterStatus{Display: fleet.ClusterDisplay{State: test.shown}}}}}
+			text := exposition(t, Collectors(w.sources())...)
+			var ones []string
+			for _, line := range series(text, "fleet_cluster_state") {
+				if strings.HasSuffix(line, " 1") {
+					ones = append(ones, line)
+				}
+			}
+			if len(ones) != 1 || !strings.Contains(ones[0], `state="`+test.one+`"`) {
+				t.Errorf("the states that are 1: %q, want %s alone", ones, test.one)
+			}
+			if found := series(text, "fleet_cluster_ready_git_repos", `state="`+test.label+`"`); len(found) != 1 {
+				t.Errorf("no series says that the state is %s", test.label)
+			}
+		})
+	}
+}
+
+func TestEachStateOfABundleDeployment(t *testing.T) {
+	tests := map[fleet.BundleState]func(*fleet.BundleDeployment){
+		fleet.Ready:       func(*fleet.BundleDeployment) {},
+		fleet.NotReady:    func(d *fleet.BundleDeployment) { d.Status.Ready = false },
+		fleet.Modified:    func(d *fleet.BundleDeployment) { d.Status.NonModified = false },
+		fleet.OutOfSync:   func(d *fleet.BundleDeployment) { d.Spec.StagedDeploymentID = "s-2:b" },
+		fleet.WaitApplied: func(d *fleet.BundleDeployment) { d.Status.AppliedDeploymentID = "" },
+		fleet.ErrApplied: func(d *fleet.BundleDeployment) {
+			d.Status.AppliedDeploymentID = ""
+			d.Status.Conditions = append(d.Status.Conditions, falseCondition(fleet.ConditionDeployed, fleet.ReasonError))
+		},
+	}
+	for want, modify := range tests {
+		t.Run(string(want), func(t *testing.T) {
+			d := &fleet.BundleDeployment{
+				ObjectMeta: meta("ns", "d"), Spec: fleet.BundleDeploymentSpec{DeploymentID: "s-1:a", StagedDeploymentID: "s-1:a"},
+				Status: fleet.BundleDeploymentStatus{AppliedDeploymentID: "s-1:a", Ready: true, NonModified: true},
+			}
+			modify(d)
+			w := &world{now: noon, deployments: []*fleet.BundleDeployment{d}}
+			lines := series(exposition(t, Collectors(w.sources())...), "fleet_bundledeployment_state")
+			if len(lines) != 7 {
+				t.Fatalf("%d series, want one for each state:\n%s", len(lines), strings.Join(lines, "\n"))
+			}
+			for _, line := range lines {
+				if is := strings.Contains(line, `state="`+string(want)+`"`); is != strings.HasSuffix(line, " 1") {
+					t.Error(line)
+				}
+			}
+		})
+	}
+}
+
+func TestHeartbeats(t *testing.T) {
+	tests := map[string]struct {
+		interval, silent time.Duration
+		want             string
+	}{
+		"heard of a moment ago":                        {time.Minute, time.Second, "fresh"},
+		"two heartbeats were lost":                     {time.Minute, 3 * time.Minute, "fresh"},
+		"three were":                                   {time.Minute, 3*time.Minute + time.Second, "stale"},
+		"no interval is configured: fifteen minutes":   {0, 45 * time.Minute, "fresh"},
+		"and three times that are over":                {0, 45*time.Minute + time.Second, "stale"},
+		"an agent whose clock is fast is no time ago":  {time.Minute, -time.Hour, "fresh"},
+		"never, which is neither":                      {time.Minute, 0, "never"},
+		"a negative interval is none, as for an agent": {-time.Second, time.Minute, "fresh"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			cluster := &fleet.Cluster{ObjectMeta: meta("ws", "c")}
+			if test.want != "never" {
+				cluster.Status.Agent.LastSeen = metav1.NewTime(noon.Add(-test.silent))
+			}
+			w := &world{now: noon, interval: test.interval, clusters: []*fleet.Cluster{cluster}}
+			text := exposition(t, Collectors(w.sources())...)
+			var want []string
+			for _, heartbeat := range []string{"fresh", "never", "stale"} {
+				n := 0
+				if heartbeat == test.want {
+					n = 1
+				}
+				want = append(want, fmt.Sprintf(`fleet_clusters{heartbeat=%q} %d`, heartbeat, n))
+			}
+			if diff := cmp.Diff(want, series(text, "fleet_clusters")); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if has := len(series(text, "fleet_cluster_last_seen_timestamp_seconds")) == 1; has != (test.want != "never") {
+				t.Errorf("the time of the last heartbeat is told: %t", has)
+			}
+		})
+	}
+}
+
+func TestACacheThatCannotBeReadFailsTheScrape(t *testing.T) {
+	w := aWorld()
+	w.err = errors.New("no index")
+	for i, collector := range Collectors(w.sources()) {
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(collector)
+		if _, err := registry.Gather(); err == nil || !strings.Contains(err.Error(), "no index") {
+			t.Errorf("collector %d: error %v", i, err)
+		}
+	}
+}
+
+func TestOddTextBreaksNoScrape(t *testing.T) {
+	w := &world{now: noon, clusters: []*fleet.Cluster{{ObjectMeta: meta("ws", "c", fleet.LabelClusterDisplayName, "a\xffb\n\"c\"")}}}
+	if found := series(exposition(t, Collectors(w.sources())...), "fleet_cluster_ready_git_repos", `cluster_display_name="a�b\n\"c\""`); len(found) != 1 {
+		t.Error("the label is not there")
+	}
+}
+
+// manyClusters are n clusters with two bundles each, half of them never heard of.
+func manyClusters(n int) *world {
+	w := &world{now: noon, bundles: aWorld().bundles, groups: aWorld().groups}
+	for i := range n {
+		cluster := *aWorld().clusters[i%2]
+		cluster.ObjectMeta = meta("fleet-default", fmt.Sprintf("cluster-%d", i), fleet.LabelClusterDisplayName, fmt.Sprintf("Cluster %d", i))
+		w.clusters = append(w.clusters, &cluster)
+		for _, bundle := range []string{"guestbook", "fleet-agent"} {
+			d := *aWorld().deployments[0]
+			d.ObjectMeta = meta(fmt.Sprintf("cluster-fleet-default-cluster-%d", i), bundle, fleet.LabelCluster, cluster.Name, fleet.LabelClusterNamespace, "fleet-default", fleet.LabelBundleName, bundle)
+			w.deployments = append(w.deployments, &d)
+		}
+		w.requests = append(w.requests, aRequest(fmt.Sprintf("request-%d", i), func(s *fleet.ClusterRegistrationStatus) { s.Granted = true }))
+	}
+	return w
+}
+
+func TestTheSeriesOfAThousandClusters(t *testing.T) {
+	w := manyClusters(1000)
+	for _, c := range Collectors(w.sources()) {
+		registry := prometheus.NewRegistry()
+		registry.MustRegister(c)
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, family := range families {
+			perCluster := len(family.GetMetric()) / 1000
+			if most := 14; perCluster > most { // a BundleDeployment's seven states, twice
+				t.Errorf("%s has %d series for each cluster, more than %d", family.GetName(), perCluster, most)
+			}
+		}
+	}
+}
+
+func BenchmarkScrapeOfAThousandClusters(b *testing.B) {
+	w := manyClusters(1000)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(Collectors(w.sources())...)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := registry.Gather(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

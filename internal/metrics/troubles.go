@@ -1,0 +1,70 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func troubles() Definition {
+	return Definition{
+		Name: "fleet_troubles", Type: Gauge, Labels: []string{"kind", "condition", "reason"},
+		Help: "Objects with a condition that somebody has to see to, by its reason (see conditions.md); absent where there are none",
+	}
+}
+
+// trouble is what the objects are counted by: as many as there are kinds, conditions and reasons, however many
+// objects there are.
+type trouble struct{ kind, condition, reason string }
+
+type troubleCollector struct {
+	sources Sources
+	desc    *prometheus.Desc
+}
+
+func newTroubleCollector(sources Sources) *troubleCollector {
+	return &troubleCollector{sources: sources, desc: troubles().desc()}
+}
+
+// Describe names the metric.
+func (c *troubleCollector) Describe(out chan<- *prometheus.Desc) { out <- c.desc }
+
+// Collect reads the caches.
+func (c *troubleCollector) Collect(out chan<- prometheus.Metric) {
+	counts := map[trouble]int{}
+	for _, err := range []error{
+		count(counts, "Cluster", c.sources.Clusters, func(o *fleet.Cluster) conditions { return o.Status.Conditions }),
+		count(counts, "ClusterGroup", c.sources.ClusterGroups, func(o *fleet.ClusterGroup) conditions { return o.Status.Conditions }),
+		count(counts, "ClusterRegistration", c.sources.Registrations, func(o *fleet.ClusterRegistration) conditions { return o.Status.Conditions }),
+		count(counts, "ClusterRegistrationToken", c.sources.Tokens, func(o *fleet.ClusterRegistrationToken) conditions { return o.Status.Conditions }),
+		count(counts, "Bundle", c.sources.Bundles, func(o *fleet.Bundle) conditions { return o.Status.Conditions }),
+	} {
+		if err != nil {
+			out <- prometheus.NewInvalidMetric(c.desc, err)
+			return
+		}
+	}
+	for t, n := range counts {
+		out <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, float64(n), t.kind, t.condition, t.reason)
+	}
+}
+
+type conditions = []genericcondition.GenericCondition
+
+func count[T metav1.Object](counts map[trouble]int, kind string, list List[T], of func(T) conditions) error {
+	if list == nil {
+		return nil
+	}
+	objects, err := list()
+	for _, object := range objects {
+		for _, condition := range of(object) {
+			if fleet.IsTrouble(condition) {
+				counts[trouble{kind, condition.Type, condition.Reason}]++
+			}
+		}
+	}
+	return err
+}
