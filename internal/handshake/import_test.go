@@ -28,17 +28,17 @@ func TestImport(t *testing.T) {
 		})), handshake.ImportNeedsToken},
 
 		// Whom an agent joins as.
-		"a Cluster that no agent can join":                       {importInput(cluster(clusterClient("")), spec(func(s *fleet.ClusterSpec) { s.KubeConfigSecret = "" })), handshake.ImportBlocked},
-		"a client ID that an older Cluster has":                  {importInput(namesake(clusterMadeAt(at(-2*time.Hour)))), handshake.ImportBlocked},
-		"also of a Cluster that waits for its agent":             {importInput(namesake(clusterMadeAt(at(-2*time.Hour))), spec(func(s *fleet.ClusterSpec) { s.KubeConfigSecret = "" })), handshake.ImportBlocked},
-		"also long after the first import to a namesake":         {carriedOut(namesake(clusterMadeAt(at(-2 * time.Hour)))), handshake.ImportBlocked},
-		"of the same age the first by name has a client ID":      {importInput(namesake(clusterNamed("aaa"))), handshake.ImportBlocked},
-		"of three the oldest is named":                           {importInput(namesake(clusterMadeAt(at(-2*time.Hour))), namesake(clusterNamed("oldest"), clusterUID("third"), clusterMadeAt(at(-3*time.Hour)))), handshake.ImportBlocked},
-		"the oldest Cluster of a client ID goes on":              {importInput(namesake(clusterMadeAt(at(-time.Minute)))), handshake.ImportNeedsToken},
-		"a Cluster that goes takes its client ID along":          {importInput(namesake(clusterMadeAt(at(-2*time.Hour)), clusterGoing)), handshake.ImportNeedsToken},
-		"a Cluster found with a client ID it no longer has":      {importInput(namesake(clusterMadeAt(at(-2*time.Hour)), clusterClient("c2"))), handshake.ImportNeedsToken},
-		"a Cluster is no namesake of itself":                     {importInput(func(in *handshake.ImportInput) { in.Namesakes = []*fleet.Cluster{in.Cluster.DeepCopy()} }), handshake.ImportNeedsToken},
-		"without a client ID nobody is anybody's namesake":       {importInput(cluster(clusterClient("")), namesake(clusterClient(""), clusterMadeAt(at(-2*time.Hour)))), handshake.ImportNeedsClientID},
+		"a Cluster that no agent can join":                  {importInput(cluster(clusterClient("")), spec(func(s *fleet.ClusterSpec) { s.KubeConfigSecret = "" })), handshake.ImportBlocked},
+		"a client ID that an older Cluster has":             {importInput(namesake(clusterMadeAt(at(-2 * time.Hour)))), handshake.ImportBlocked},
+		"also of a Cluster that waits for its agent":        {importInput(namesake(clusterMadeAt(at(-2*time.Hour))), spec(func(s *fleet.ClusterSpec) { s.KubeConfigSecret = "" })), handshake.ImportBlocked},
+		"also long after the first import to a namesake":    {carriedOut(namesake(clusterMadeAt(at(-2 * time.Hour)))), handshake.ImportBlocked},
+		"of the same age the first by name has a client ID": {importInput(namesake(clusterNamed("aaa"))), handshake.ImportBlocked},
+		"of three the oldest is named":                      {importInput(namesake(clusterMadeAt(at(-2*time.Hour))), namesake(clusterNamed("oldest"), clusterUID("third"), clusterMadeAt(at(-3*time.Hour)))), handshake.ImportBlocked},
+		"the oldest Cluster of a client ID goes on":         {importInput(namesake(clusterMadeAt(at(-time.Minute)))), handshake.ImportNeedsToken},
+		"a Cluster that goes takes its client ID along":     {importInput(namesake(clusterMadeAt(at(-2*time.Hour)), clusterGoing)), handshake.ImportNeedsToken},
+		"a Cluster found with a client ID it no longer has": {importInput(namesake(clusterMadeAt(at(-2*time.Hour)), clusterClient("c2"))), handshake.ImportNeedsToken},
+		"a Cluster is no namesake of itself":                {importInput(func(in *handshake.ImportInput) { in.Namesakes = []*fleet.Cluster{in.Cluster.DeepCopy()} }), handshake.ImportNeedsToken},
+		"without a client ID nobody is anybody's namesake":  {importInput(cluster(clusterClient("")), namesake(clusterClient(""), clusterMadeAt(at(-2*time.Hour)))), handshake.ImportNeedsClientID},
 
 		// The client ID and the token.
 		"a Cluster without a client ID gets one":             {importInput(cluster(clusterClient(""))), handshake.ImportNeedsClientID},

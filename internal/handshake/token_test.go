@@ -98,11 +98,11 @@ func TestToken(t *testing.T) {
 		"also before the account is there":       {tokenInput(holding(works), func(in *handshake.TokenInput) { in.Secret.Type = corev1.SecretTypeOpaque }), handshake.TokenBlocked},
 
 		// A name that no agent can repeat.
-		"a token of 63 characters is like any other":   {tokenInput(tokenWith(tokenOfLength(63))), handshake.TokenAwaitingRights},
-		"nothing is made for one of 64 characters":     {tokenInput(tokenWith(tokenOfLength(64))), handshake.TokenUnusable},
-		"nor kept":                                     {with(tokenWith(tokenOfLength(64), tokenReported(fleet.ClusterRegistrationTokenStatus{SecretName: "t1"}))), handshake.TokenUnusable},
-		"it is looked at when it ends":                 {tokenInput(tokenWith(tokenOfLength(64), withTTL(time.Hour))), handshake.TokenUnusable},
-		"it ends like any other":                       {tokenInput(tokenWith(tokenOfLength(64), withTTL(time.Minute), tokenMade(time.Hour))), handshake.TokenEnded},
+		"a token of 63 characters is like any other": {tokenInput(tokenWith(tokenOfLength(63))), handshake.TokenAwaitingRights},
+		"nothing is made for one of 64 characters":   {tokenInput(tokenWith(tokenOfLength(64))), handshake.TokenUnusable},
+		"nor kept":                     {with(tokenWith(tokenOfLength(64), tokenReported(fleet.ClusterRegistrationTokenStatus{SecretName: "t1"}))), handshake.TokenUnusable},
+		"it is looked at when it ends": {tokenInput(tokenWith(tokenOfLength(64), withTTL(time.Hour))), handshake.TokenUnusable},
+		"it ends like any other":       {tokenInput(tokenWith(tokenOfLength(64), withTTL(time.Minute), tokenMade(time.Hour))), handshake.TokenEnded},
 
 		// Ends.
 		"a token with a time to live is looked at when it ends":     {with(tokenWith(withTTL(time.Hour))), handshake.TokenReady},

@@ -61,6 +61,15 @@ func messageAgainst(bd *fleet.BundleDeployment, deploymentID string) string {
 	return conditionMessage(bd, fleet.ConditionMonitored)
 }
 
+// failedAgainst says whether the agent has met an error with what it deploys. Of an installation that counts only
+// while the deployment is still the one that was tried.
+func failedAgainst(bd *fleet.BundleDeployment, deploymentID string) bool {
+	if bd.Status.AppliedDeploymentID != deploymentID {
+		return Against(bd, deploymentID) == fleet.ErrApplied
+	}
+	return isFalse(bd, fleet.ConditionDeployed) || isFalse(bd, fleet.ConditionInstalled)
+}
+
 // Rank orders states by how bad they are, from 1 for Ready to 7 for ErrApplied;
 // 0 is an unknown state.
 func Rank(s fleet.BundleState) int {

@@ -35,6 +35,8 @@ type Entry struct {
 	State fleet.BundleState
 	// Message says why it is not ready; may be empty.
 	Message string
+	// Failed means that an error keeps it from being ready, and not that it takes its time.
+	Failed bool
 	// Modified and NonReady are the deployment's resources that are not as they should be.
 	Modified []fleet.ModifiedStatus
 	NonReady []fleet.NonReadyStatus
@@ -57,6 +59,7 @@ func entryAgainst(name string, bd *fleet.BundleDeployment, deploymentID string) 
 		Name:     name,
 		State:    Against(bd, deploymentID),
 		Message:  messageAgainst(bd, deploymentID),
+		Failed:   failedAgainst(bd, deploymentID),
 		Modified: bd.Status.ModifiedStatus,
 		NonReady: bd.Status.NonReadyStatus,
 	}

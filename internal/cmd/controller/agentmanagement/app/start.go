@@ -80,6 +80,14 @@ func (a *Context) watchKubeconfigSecrets() error {
 	return reconcile.Watch(a.secrets, a.clustersOf, reconcile.Nudge(a.Clusters))
 }
 
+// OnSecret wakes whoever resolve names when a Secret appears, changes or goes that may hold a kubeconfig, which is
+// any but those of a few types. To be called in a Register.
+func (a *Context) OnSecret(resolve func(types.NamespacedName) []types.NamespacedName, nudge func(types.NamespacedName)) error {
+	return reconcile.Watch(a.secrets, func(secret *metav1.PartialObjectMetadata) []types.NamespacedName {
+		return resolve(types.NamespacedName{Namespace: secret.Namespace, Name: secret.Name})
+	}, nudge)
+}
+
 // SecretVersion is the resourceVersion of a Secret that may hold a kubeconfig, as last watched; empty if there is
 // none, or if it was not seen yet.
 func (a *Context) SecretVersion(secret types.NamespacedName) string {

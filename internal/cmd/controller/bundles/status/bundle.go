@@ -2,6 +2,7 @@ package status
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -62,7 +63,7 @@ func tellBundle(status *fleet.BundleStatus, in bundleInput) {
 	status.ObservedGeneration = in.outcome.Generation
 	status.ResourcesSHA256Sum = in.outcome.ManifestHash
 	ready := state.ReadyCondition(summary, state.KindCluster)
-	if summary.ErrApplied > 0 {
+	if ready.Status == "False" && slices.ContainsFunc(entries, func(e state.Entry) bool { return e.Failed }) {
 		ready.Reason = fleet.ReasonError // some cluster cannot deploy it; the message says why
 	}
 	if in.outcome.Held != "" {
@@ -106,7 +107,7 @@ func entryOf(target ledger.Target, bd *fleet.BundleDeployment) state.Entry {
 	name := target.Cluster.String()
 	switch {
 	case target.Failure != "":
-		return state.Entry{Name: name, State: fleet.ErrApplied, Message: target.Failure}
+		return state.Entry{Name: name, State: fleet.ErrApplied, Message: target.Failure, Failed: true}
 	case bd == nil:
 		return state.Entry{Name: name, State: fleet.Pending}
 	default:

@@ -117,6 +117,15 @@ func target(cluster, failure string) ledger.Target {
 	return ledger.Target{Cluster: types.NamespacedName{Namespace: "ws", Name: cluster}, Namespace: "c-" + cluster, Failure: failure}
 }
 
+// notInstalled is the status after a failure that is not tried again.
+func notInstalled(bd *fleet.BundleDeployment) {
+	bd.Status.Ready = false
+	bd.Status.Conditions = []genericcondition.GenericCondition{
+		{Type: fleet.ConditionDeployed, Status: "True"},
+		{Type: fleet.ConditionInstalled, Status: "False", Reason: fleet.ReasonError, Message: "not installed: YAML parse error"},
+	}
+}
+
 func TestTellBundle(t *testing.T) {
 	condition := func(status, reason, message string) genericcondition.GenericCondition {
 		c := genericcondition.GenericCondition{Type: "Ready", Status: "False", Reason: reason, Message: message, LastUpdateTime: "2026-11-21T08:00:00Z"}
@@ -139,6 +148,10 @@ func TestTellBundle(t *testing.T) {
 		"a target that failed says why, whatever runs there": {
 			bundleInput{outcome: ledger.Outcome{Targets: []ledger.Target{target("one", "no"), target("two", "")}}, deployments: []*fleet.BundleDeployment{deployment("one"), deployment("two")}},
 			condition("False", "Error", "ErrApplied(1) [Cluster ws/one: no]"), fleet.BundleDisplay{ReadyClusters: "1/2", State: "ErrApplied"}, [4]int{0, 2, 0, 0},
+		},
+		"a chart that a cluster cannot install is an error, too": {
+			bundleInput{outcome: ledger.Outcome{Targets: []ledger.Target{target("one", "")}}, deployments: []*fleet.BundleDeployment{deployment("one", notInstalled)}},
+			condition("False", "Error", "NotReady(1) [Cluster ws/one: not installed: YAML parse error]"), fleet.BundleDisplay{ReadyClusters: "0/1", State: "NotReady"}, [4]int{1, 1, 1, 0},
 		},
 		"a Bundle that failed says why, and counts what runs": {
 			bundleInput{outcome: ledger.Outcome{Generation: 4, Failure: "targeting error: no"}, deployments: []*fleet.BundleDeployment{deployment("one")}},

@@ -32,7 +32,7 @@ import (
 const (
 	// pendingDelay is for a token Secret that is being filled.
 	pendingDelay = 500 * time.Millisecond
-	// blockedDelay is for a Secret of somebody else that has the token's name: such Secrets are not watched.
+	// blockedDelay is for a Secret of somebody else that has the token's name: not all of them are watched.
 	blockedDelay = 15 * time.Second
 )
 
@@ -50,7 +50,17 @@ func Register(ctx context.Context, a *app.Context) error {
 		return token, h.onChange(ctx, key, token)
 	})
 	a.Config.OnChange(h.onConfig)
-	return h.set.Watch(reconcile.Nudge(a.ClusterRegistrationTokens))
+	nudge := reconcile.Nudge(a.ClusterRegistrationTokens)
+	return errors.Join(h.set.Watch(nudge), a.OnSecret(h.tokenOf, nudge))
+}
+
+// tokenOf is the token that a Secret takes the name of, or has given it back to.
+func (h *handler) tokenOf(secret types.NamespacedName) []types.NamespacedName {
+	token, err := reconcile.Optional(h.app.ClusterRegistrationTokens.Cache().Get(secret.Namespace, secret.Name))
+	if err != nil || token == nil {
+		return nil
+	}
+	return []types.NamespacedName{secret}
 }
 
 func gvk() schema.GroupVersionKind {

@@ -210,9 +210,9 @@ func TestTheEndOfAToken(t *testing.T) {
 		fails   bool
 		want    []string
 	}{
-		"is said":                          {prepare: func(h *apptest.Hub) { h.Fail("patch "+tokens+"/status ws/t1", errServer) }, fails: true, want: []string{"patch "+tokens+"/status ws/t1"}},
-		"is deleted":                       {prepare: func(*apptest.Hub) {}},
-		"is gone already":                  {prepare: func(h *apptest.Hub) { h.Before("delete "+tokens+" ws/t1", func() { h.Remove(ended) }) }},
+		"is said":         {prepare: func(h *apptest.Hub) { h.Fail("patch "+tokens+"/status ws/t1", errServer) }, fails: true, want: []string{"patch " + tokens + "/status ws/t1"}},
+		"is deleted":      {prepare: func(*apptest.Hub) {}},
+		"is gone already": {prepare: func(h *apptest.Hub) { h.Before("delete "+tokens+" ws/t1", func() { h.Remove(ended) }) }},
 		"is another of its name by now": {
 			prepare: func(h *apptest.Hub) { h.Have(token(func(t *fleet.ClusterRegistrationToken) { t.UID = "u2" })) },
 			want:    []string{"patch " + tokens + "/status ws/t1", "get " + tokens + " ws/t1", "delete " + tokens + " ws/t1"},
@@ -518,18 +518,38 @@ func TestReadiness(t *testing.T) {
 		of   handshake.TokenOutcome
 		want string
 	}{
-		"waiting":                {handshake.TokenOutcome{Stage: handshake.TokenAwaitingRights}, "False AwaitingRights the account of the token is being made"},
-		"waiting in trouble":     {handshake.TokenOutcome{Stage: handshake.TokenAwaitingRights, Reason: "Given", Message: "said"}, "False Given said"},
-		"blocked":                {handshake.TokenOutcome{Stage: handshake.TokenBlocked, Reason: "Given", Message: "said"}, "False Given said"},
+		"waiting":                  {handshake.TokenOutcome{Stage: handshake.TokenAwaitingRights}, "False AwaitingRights the account of the token is being made"},
+		"waiting in trouble":       {handshake.TokenOutcome{Stage: handshake.TokenAwaitingRights, Reason: "Given", Message: "said"}, "False Given said"},
+		"blocked":                  {handshake.TokenOutcome{Stage: handshake.TokenBlocked, Reason: "Given", Message: "said"}, "False Given said"},
 		"about to have its values": {handshake.TokenOutcome{Stage: handshake.TokenMinting}, "True  "},
-		"ready":                  {handshake.TokenOutcome{Stage: handshake.TokenReady}, "True  "},
-		"ended":                  {handshake.TokenOutcome{Stage: handshake.TokenEnded, Reason: "Given", Message: "said"}, "False Given said"},
+		"ready":                    {handshake.TokenOutcome{Stage: handshake.TokenReady}, "True  "},
+		"ended":                    {handshake.TokenOutcome{Stage: handshake.TokenEnded, Reason: "Given", Message: "said"}, "False Given said"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			condition := readiness(test.of)
 			if got := fmt.Sprintf("%s %s %s", condition.Status, condition.Reason, condition.Message); got != test.want {
 				t.Errorf("condition %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestASecretThatTakesATokensNameIsTheTokensBusiness(t *testing.T) {
+	hub := start(t, token())
+	h := &handler{app: hub.App}
+	tests := map[string]struct {
+		secret types.NamespacedName
+		want   []types.NamespacedName
+	}{
+		"of its name":          {types.NamespacedName{Namespace: "ws", Name: "t1"}, []types.NamespacedName{{Namespace: "ws", Name: "t1"}}},
+		"of another name":      {types.NamespacedName{Namespace: "ws", Name: "t2"}, nil},
+		"in another workspace": {types.NamespacedName{Namespace: "ws2", Name: "t1"}, nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, h.tokenOf(test.secret)); diff != "" {
+				t.Errorf("woken (-want +got):\n%s", diff)
 			}
 		})
 	}
