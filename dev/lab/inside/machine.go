@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 )
@@ -29,7 +30,7 @@ func (s Spec) become() error {
 		return fmt.Errorf("mounting /run: %w", err)
 	}
 	// What it keeps. Whatever else of the host is in these folders is of no use here.
-	for target, source := range map[string]string{"/var/lib": s.in("lib"), "/var/log": s.in("log")} {
+	for target, source := range map[string]string{"/var/lib": s.in("lib"), "/var/log": filepath.Join(s.LogDir, "var")} {
 		if err := os.MkdirAll(source, 0o755); err != nil {
 			return fmt.Errorf("making %s: %w", source, err)
 		}

@@ -123,7 +123,7 @@ func prepare(ctx context.Context, options Options) (l *Lab, err error) {
 		err = l.reachable()
 	}
 	if err == nil {
-		l.place, err = reserve(l.dir)
+		l.place, err = reserve(lockFolder, l.dir)
 	}
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(l.dir))
@@ -191,6 +191,9 @@ func (l *Lab) end() error {
 	// The supervisor has done this, unless it was killed itself.
 	return errors.Join(err, l.place.sweep())
 }
+
+// Mark is by what a lab's traces on the machine are known.
+func (l *Lab) Mark() Mark { return Mark{Number: l.place.number, Dir: l.dir} }
 
 // RemoveLogs removes LogDir if Start made it, that is, if Options.LogDir was empty.
 func (l *Lab) RemoveLogs() error {

@@ -41,17 +41,17 @@ func (p *place) cable(node string) string { return fmt.Sprintf("fl%d-%s", p.numb
 // cgroup is the path of a node's cgroup in each hierarchy.
 func (p *place) cgroup(node string) string { return fmt.Sprintf("/fleet-lab%d-%s", p.number, node) }
 
-func lockFile(number int) string {
-	return filepath.Join(lockFolder, fmt.Sprintf("fleet-lab%d.lock", number))
+func lockFile(folder string, number int) string {
+	return filepath.Join(folder, fmt.Sprintf("fleet-lab%d.lock", number))
 }
 
 // errTaken means that another lab has the number.
 var errTaken = errors.New("taken")
 
 // reserve takes the first number that is free, and removes what a lab that was killed has left of it.
-func reserve(dir string) (*place, error) {
+func reserve(folder, dir string) (*place, error) {
 	for number := range places {
-		p, err := take(number)
+		p, err := take(folder, number)
 		if errors.Is(err, errTaken) {
 			continue
 		}
@@ -87,8 +87,8 @@ func writeAt(file *os.File, content string) error {
 }
 
 // take locks a number. What the file says is the folder of a lab that has not cleaned up.
-func take(number int) (*place, error) {
-	file, err := os.OpenFile(lockFile(number), os.O_CREATE|os.O_RDWR, 0o600)
+func take(folder string, number int) (*place, error) {
+	file, err := os.OpenFile(lockFile(folder, number), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("taking a number for the lab: %w", err)
 	}
@@ -140,10 +140,10 @@ func exists(path string) bool {
 func Sweep() ([]string, error) {
 	var swept []string
 	for number := range places {
-		if !exists(lockFile(number)) {
+		if !exists(lockFile(lockFolder, number)) {
 			continue
 		}
-		p, err := take(number)
+		p, err := take(lockFolder, number)
 		if errors.Is(err, errTaken) {
 			continue
 		}

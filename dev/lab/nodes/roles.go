@@ -67,7 +67,7 @@ func beSupervisor(args []string) error {
 	if _, err := fmt.Sscanf(filepath.Base(name), "fleet-lab%d.lock", &number); err != nil {
 		return fmt.Errorf("reading the lab's number from %s: %w", name, err)
 	}
-	p := &place{number: number, lock: os.NewFile(lockDescriptor, lockFile(number)), dir: args[0]}
+	p := &place{number: number, lock: os.NewFile(lockDescriptor, lockFile(lockFolder, number)), dir: args[0]}
 	return errors.Join(supervise.Main(args[0]), p.sweep())
 }
 

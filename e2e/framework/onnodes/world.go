@@ -1,0 +1,111 @@
+//go:build linux
+
+// Package onnodes is the framework of the stories on real nodes: the product's own images, and a hub and
+// downstream clusters that run them in pods.
+//
+//	images ─► nodes ─► charts installed, as users do ─► the story ─► Stop
+package onnodes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/fleet-hub/fleet/dev/images"
+	"github.com/fleet-hub/fleet/dev/lab/nodes"
+	"github.com/fleet-hub/fleet/e2e/framework"
+)
+
+// What the charts ask for by default: the nodes have these images, and can get no others.
+const (
+	Repo = "docker.io/fleethub"
+	Tag  = "dev"
+)
+
+// World is a hub on which nothing is, and downstream clusters likewise, all with our images.
+type World struct {
+	*nodes.Lab
+	*framework.User
+}
+
+// Options of Start.
+type Options struct {
+	// Root is the folder of this repository.
+	Root string
+	// Downstreams are the clusters beside the hub.
+	Downstreams []string
+	// LogDir is where the logs of all components go; empty is a new folder.
+	LogDir string
+	// Progress receives a line for what takes long; nil drops it.
+	Progress func(format string, args ...any)
+}
+
+// Start builds the images while it starts the nodes, and puts them there. The caller's TestMain has to begin with
+// nodes.Role.
+func Start(ctx context.Context, o Options) (w *World, err error) {
+	archives, err := os.MkdirTemp("", "fleet-e2e-images-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(archives)) }()
+	w = &World{}
+	both, starting := errgroup.WithContext(ctx)
+	both.Go(func() error { return build(starting, o, archives) })
+	both.Go(func() (err error) {
+		w.Lab, err = nodes.Start(starting, nodes.Options{
+			Names: append([]string{framework.HubName}, o.Downstreams...), LogDir: o.LogDir, Progress: o.Progress,
+		})
+		return err
+	})
+	err = both.Wait()
+	if err == nil {
+		err = w.stock(archives)
+	}
+	if err != nil {
+		return nil, errors.Join(err, w.Stop())
+	}
+	return w, nil
+}
+
+// Stop ends everything and removes all but the logs.
+func (w *World) Stop() error {
+	if w.Lab == nil {
+		return nil
+	}
+	return w.Lab.Stop()
+}
+
+func build(ctx context.Context, o Options, archives string) error {
+	_, err := images.Build(ctx, images.Options{
+		Repo: Repo, Tag: Tag, Root: o.Root, Out: archives, Form: images.Form{Fast: true},
+		Platforms: []string{runtime.GOOS + "/" + runtime.GOARCH},
+		Progress:  func(line string) { o.Progress("%s", line) },
+	})
+	if err != nil {
+		return fmt.Errorf("making the images: %w", err)
+	}
+	return nil
+}
+
+// stock puts the images on all nodes and makes the user's way to them.
+func (w *World) stock(archives string) error {
+	var sites []framework.Site
+	var importing errgroup.Group
+	for _, n := range w.Nodes {
+		sites = append(sites, framework.Site{Name: n.Name, URL: n.URL, CA: n.CA, Kubeconfig: n.Kubeconfig, Config: n.Config()})
+		importing.Go(func() error {
+			return errors.Join(n.Import(filepath.Join(archives, "fleet.tar")), n.Import(filepath.Join(archives, "fleet-agent.tar")))
+		})
+	}
+	if err := importing.Wait(); err != nil {
+		return fmt.Errorf("putting the images on the nodes: %w", err)
+	}
+	var err error
+	w.User, err = framework.NewUser(w.LogDir, sites...)
+	return err
+}

@@ -1,0 +1,134 @@
+//go:build linux
+
+package nodes
+
+import (
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/e2e/framework"
+	"github.com/fleet-hub/fleet/e2e/framework/client"
+	"github.com/fleet-hub/fleet/internal/cmd/controller"
+	"github.com/fleet-hub/fleet/internal/names"
+)
+
+// cutFor is how long hub and east do not hear each other. The stories of west are told meanwhile.
+const cutFor = 2 * time.Minute
+
+// cutAt is when it began, and uncut what registrations east had.
+var (
+	cutAt time.Time
+	uncut map[string]string
+)
+
+func cutting() {
+	It("loses what is sent, in both directions", func(ctx SpecContext) {
+		uncut = registrations(ctx, eastern)
+		Expect(uncut).To(HaveLen(1))
+		Expect(world.Node(framework.HubName).Cut(world.Node(east))).To(Succeed())
+		cutAt = time.Now()
+		// For east, but it cannot know.
+		Expect(world.Hub.Create(ctx, client.Bundles, app("meanwhile", map[string]string{"env": east}))).To(Succeed())
+	})
+}
+
+func losingAgent() {
+	It("is replaced, with the same identity", func(ctx SpecContext) {
+		known := registrations(ctx, western)
+		pod := theirs(ctx, west, agentPods)[0]
+		lost := time.Now()
+		Expect(world.On(west).Kube.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{})).To(Succeed())
+		heartbeat(ctx, western, lost.Add(time.Second))
+		runs(ctx, west, names.SystemNamespace, names.Agent, 1)
+		Expect(theirs(ctx, west, agentPods)[0].UID).NotTo(Equal(pod.UID))
+		Expect(registrations(ctx, western)).To(Equal(known))
+	})
+}
+
+func restarting() {
+	It("comes back with all that ran on it, and with the same identity", func(ctx SpecContext) {
+		known := registrations(ctx, western)
+		pod := theirs(ctx, west, agentPods)[0]
+		Expect(world.Node(west).Restart(ctx)).To(Succeed())
+		back := time.Now()
+		heartbeat(ctx, western, back)
+		runs(ctx, west, names.SystemNamespace, names.Agent, 1)
+		runs(ctx, west, "app-"+west, "app-"+west, 2)
+		Expect(theirs(ctx, west, agentPods)[0].UID).To(Equal(pod.UID), "the same pod, started again")
+		Expect(registrations(ctx, western)).To(Equal(known))
+		delivers(ctx, west, "after-restart", map[string]string{"env": west})
+	})
+}
+
+func losingController() {
+	It("is replaced, and goes on", func(ctx SpecContext) {
+		known := registrations(ctx, western)
+		pod := theirs(ctx, framework.HubName, controllerPods)[0]
+		Expect(world.Hub.Kube.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{})).To(Succeed())
+		delivers(ctx, west, "after-controller", map[string]string{"env": west})
+		runs(ctx, framework.HubName, names.SystemNamespace, "fleet-controller", 1)
+		Expect(theirs(ctx, framework.HubName, controllerPods)[0].UID).NotTo(Equal(pod.UID))
+		Expect(registrations(ctx, western)).To(Equal(known))
+	})
+}
+
+func losingLeader() {
+	It("is set by helm upgrade, for controllers and agents", func(ctx SpecContext) {
+		Expect(release(framework.HubName, "fleet", hubValues(map[string]any{
+			"controller": map[string]any{"replicas": 2}, "agent": map[string]any{"replicas": 2},
+		})).Install(ctx)).To(Succeed())
+		runs(ctx, framework.HubName, names.SystemNamespace, "fleet-controller", 2)
+	})
+
+	It("goes on with the other", func(ctx SpecContext) {
+		known := registrations(ctx, western)
+		first := leader(ctx, framework.HubName, controller.Lease)
+		lost := time.Now()
+		kill(ctx, framework.HubName, first)
+		delivers(ctx, west, "after-leader", map[string]string{"env": west})
+		AddReportEntry("takeover", time.Since(lost).String())
+		Expect(leader(ctx, framework.HubName, controller.Lease)).NotTo(Equal(first))
+		runs(ctx, framework.HubName, names.SystemNamespace, "fleet-controller", 2)
+		Expect(registrations(ctx, western)).To(Equal(known))
+	})
+}
+
+func losingAgentLeader() {
+	It("goes on with the other", func(ctx SpecContext) {
+		known := registrations(ctx, western)
+		runs(ctx, west, names.SystemNamespace, names.Agent, 2)
+		first := leader(ctx, west, names.Agent)
+		lost := time.Now()
+		kill(ctx, west, first)
+		heartbeat(ctx, western, lost.Add(time.Second))
+		AddReportEntry("takeover", time.Since(lost).String())
+		Expect(leader(ctx, west, names.Agent)).NotTo(Equal(first))
+		runs(ctx, west, names.SystemNamespace, names.Agent, 2)
+		Expect(registrations(ctx, western)).To(Equal(known))
+	})
+}
+
+func healing() {
+	It("has been cut for two minutes", func(ctx SpecContext) {
+		select {
+		case <-time.After(time.Until(cutAt.Add(cutFor))):
+		case <-ctx.Done():
+		}
+		Expect(current(ctx, eastern).Status.Agent.LastSeen.Time).To(BeTemporally("<=", cutAt))
+	})
+
+	It("goes on by itself, with the same identity", func(ctx SpecContext) {
+		Expect(world.Node(framework.HubName).Heal(world.Node(east))).To(Succeed())
+		healed := time.Now()
+		heartbeat(ctx, eastern, healed.Add(-time.Second))
+		AddReportEntry("first heartbeat after the cut", time.Since(healed).String())
+		runs(ctx, east, "meanwhile", "meanwhile", 2)
+		AddReportEntry("what was missed", time.Since(healed).String())
+		Expect(registrations(ctx, eastern)).To(Equal(uncut))
+		Expect(current(ctx, eastern).UID).To(Equal(eastern.UID))
+	})
+}

@@ -1,0 +1,171 @@
+//go:build linux
+
+package nodes
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/dev/lab/nodes"
+	"github.com/fleet-hub/fleet/e2e/framework"
+	"github.com/fleet-hub/fleet/e2e/framework/client"
+	"github.com/fleet-hub/fleet/e2e/framework/helm"
+	"github.com/fleet-hub/fleet/internal/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// checkin is the time between two heartbeats of the stories' agents.
+const checkin = "5s"
+
+// Labels of pods.
+const (
+	agentPods      = "app=" + names.Agent
+	controllerPods = "app=fleet-controller"
+)
+
+// release is one of our charts on a cluster.
+func release(cluster, chart string, values map[string]any) helm.Release {
+	return helm.Release{Config: world.Node(cluster).Config(), Chart: chart, Name: chart, Namespace: names.SystemNamespace, Values: values}
+}
+
+// hubValues are those of chart fleet on the hub, with these beside them.
+func hubValues(more map[string]any) map[string]any {
+	hub := world.Node(framework.HubName)
+	values := map[string]any{"apiServerURL": hub.URL, "apiServerCA": string(hub.CA), "agentCheckinInterval": checkin}
+	for key, value := range more {
+		values[key] = value
+	}
+	return values
+}
+
+// app is a Bundle with a Deployment, of the only image there is that needs nothing, for the clusters with a label.
+func app(name string, labels map[string]string) *fleet.Bundle {
+	deployment := fmt.Sprintf(`apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: %[1]s
+spec:
+  replicas: 2
+  selector:
+    matchLabels: {app: %[1]s}
+  template:
+    metadata:
+      labels: {app: %[1]s}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers:
+      - name: pause
+        image: %[2]s
+`, name, nodes.PauseImage)
+	return &fleet.Bundle{
+		ObjectMeta: metav1.ObjectMeta{Namespace: framework.Workspace, Name: name},
+		Spec: fleet.BundleSpec{
+			BundleDeploymentOptions: fleet.BundleDeploymentOptions{DefaultNamespace: name},
+			Resources:               []fleet.BundleResource{{Name: "deployment.yaml", Content: deployment}},
+			Targets:                 []fleet.BundleTarget{{Name: "some", ClusterSelector: &metav1.LabelSelector{MatchLabels: labels}}},
+		},
+	}
+}
+
+// runs waits until the pods of a Deployment are ready.
+func runs(ctx context.Context, cluster, namespace, name string, replicas int32) {
+	GinkgoHelper()
+	_, err := client.Until(ctx, client.Await{
+		From: world.On(cluster).Kube.AppsV1().RESTClient(), Resource: "deployments", Namespace: namespace, Name: name,
+		For: fmt.Sprintf("%d ready pods, and no others", replicas), Within: patience,
+	}, func(d *appsv1.Deployment) bool {
+		return d.Status.ObservedGeneration >= d.Generation && d.Status.Replicas == replicas && d.Status.ReadyReplicas == replicas && d.Status.UpdatedReplicas == replicas
+	})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// theirs are the pods with a label in the system namespace of a cluster.
+func theirs(ctx context.Context, cluster, label string) []corev1.Pod {
+	GinkgoHelper()
+	list, err := world.On(cluster).Kube.CoreV1().Pods(names.SystemNamespace).List(ctx, metav1.ListOptions{LabelSelector: label})
+	Expect(err).NotTo(HaveOccurred())
+	return list.Items
+}
+
+// kill deletes a pod without waiting for it to end well, as when its node has died.
+func kill(ctx context.Context, cluster, pod string) {
+	GinkgoHelper()
+	now := int64(0)
+	Expect(world.On(cluster).Kube.CoreV1().Pods(names.SystemNamespace).Delete(ctx, pod, metav1.DeleteOptions{GracePeriodSeconds: &now})).To(Succeed())
+}
+
+// leader is the pod that holds a lease of the system namespace.
+func leader(ctx context.Context, cluster, lease string) string {
+	GinkgoHelper()
+	var holder string
+	Eventually(func(g Gomega) {
+		held, err := world.On(cluster).Kube.CoordinationV1().Leases(names.SystemNamespace).Get(ctx, lease, metav1.GetOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(held.Spec.HolderIdentity).To(HaveValue(Not(BeEmpty())))
+		holder, _, _ = strings.Cut(*held.Spec.HolderIdentity, "_")
+	}).WithContext(ctx).WithTimeout(patience).Should(Succeed())
+	return holder
+}
+
+// registrations are the UIDs of a Cluster's registrations, by name.
+func registrations(ctx context.Context, cluster *fleet.Cluster) map[string]string {
+	GinkgoHelper()
+	var list fleet.ClusterRegistrationList
+	Expect(world.Hub.List(ctx, client.ClusterRegistrations, cluster.Namespace, &list)).To(Succeed())
+	found := map[string]string{}
+	for _, request := range list.Items {
+		if request.Spec.ClientID == cluster.Spec.ClientID {
+			found[request.Name] = string(request.UID)
+		}
+	}
+	return found
+}
+
+// heartbeat waits for one that is later than a moment, in whole seconds.
+func heartbeat(ctx context.Context, cluster *fleet.Cluster, after time.Time) {
+	GinkgoHelper()
+	_, err := world.SeenAfter(ctx, cluster, after, patience)
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// current is a Cluster as it is now.
+func current(ctx context.Context, cluster *fleet.Cluster) *fleet.Cluster {
+	GinkgoHelper()
+	var now fleet.Cluster
+	Expect(world.Hub.Get(ctx, client.Clusters, cluster.Namespace, cluster.Name, &now)).To(Succeed())
+	return &now
+}
+
+// delivers shows that hub and agent work: a new Bundle's pods run on a cluster. It is deleted again.
+func delivers(ctx context.Context, cluster, name string, labels map[string]string) {
+	GinkgoHelper()
+	Expect(world.Hub.Create(ctx, client.Bundles, app(name, labels))).To(Succeed())
+	runs(ctx, cluster, name, name, 2)
+	Expect(world.Hub.Delete(ctx, client.Bundles, framework.Workspace, name)).To(Succeed())
+}
+
+// pods is how they are on a cluster, for a story that failed.
+func pods(ctx context.Context, cluster string) string {
+	list, err := world.On(cluster).Kube.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err.Error()
+	}
+	var text strings.Builder
+	for _, pod := range list.Items {
+		fmt.Fprintf(&text, "%s/%s %s", pod.Namespace, pod.Name, pod.Status.Phase)
+		for _, container := range pod.Status.ContainerStatuses {
+			fmt.Fprintf(&text, " ready %t, restarted %d times, %+v", container.Ready, container.RestartCount, container.State)
+		}
+		text.WriteString("\n")
+	}
+	return text.String()
+}

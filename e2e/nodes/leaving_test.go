@@ -1,0 +1,117 @@
+//go:build linux
+
+package nodes
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/dev/lab/nodes"
+	"github.com/fleet-hub/fleet/e2e/framework"
+	"github.com/fleet-hub/fleet/e2e/framework/client"
+	"github.com/fleet-hub/fleet/e2e/framework/inventory"
+	"github.com/fleet-hub/fleet/internal/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// more is what a cluster has now that it had not before anything of ours came, but for what the predicate says; and
+// for what Kubernetes makes by itself, in our namespaces as in all.
+func more(ctx context.Context, cluster string, fine func(inventory.Object) bool) []string {
+	GinkgoHelper()
+	now, err := inventory.Take(ctx, world.Node(cluster).Config())
+	Expect(err).NotTo(HaveOccurred())
+	now = now.Without(func(o inventory.Object, _ time.Time) bool {
+		return fine(o) || o.Name == "kube-root-ca.crt" || (o.Resource == "serviceaccounts" && o.Name == "default") ||
+			strings.HasPrefix(o.Resource, "endpoint") || strings.HasSuffix(o.Resource, ".metrics.k8s.io")
+	})
+	var extra []string
+	for _, difference := range before[cluster].Differs(now) {
+		if strings.HasPrefix(difference, "+ ") {
+			extra = append(extra, difference)
+		}
+	}
+	return extra
+}
+
+func leaving() {
+	It("leaves nothing on the hub", func(ctx SpecContext) {
+		clusterNamespace := eastern.Status.Namespace
+		Expect(world.Hub.Delete(ctx, client.Clusters, framework.Workspace, east)).To(Succeed())
+		Eventually(func(g Gomega) {
+			_, err := world.Hub.Kube.CoreV1().Namespaces().Get(ctx, clusterNamespace, metav1.GetOptions{})
+			g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "its namespace is still there: %v", err)
+			now, err := inventory.Take(ctx, world.Node(framework.HubName).Config())
+			g.Expect(err).NotTo(HaveOccurred())
+			var left []string
+			for object := range now {
+				if object.Namespace == clusterNamespace || strings.Contains(object.Name, clusterNamespace) ||
+					slices.Contains([]string{names.ImportToken(east), names.AgentBundle(east), east}, object.Name) || uncut[object.Name] == string(object.UID) {
+					left = append(left, object.String())
+				}
+			}
+			g.Expect(left).To(BeEmpty())
+		}).WithContext(ctx).WithTimeout(patience).WithPolling(time.Second).Should(Succeed())
+	})
+
+	It("leaves what runs there running", func(ctx SpecContext) {
+		runs(ctx, east, "app-"+east, "app-"+east, 2)
+	})
+}
+
+func uninstallingAgent() {
+	It("leaves nothing but what Bundles have deployed", func(ctx SpecContext) {
+		Expect(release(west, "fleet-agent", nil).Uninstall(ctx)).To(Succeed())
+		Eventually(func() []string {
+			return more(ctx, west, func(o inventory.Object) bool {
+				return o.Namespace == "app-"+west || o.Name == "app-"+west || (o.Resource == "namespaces" && o.Name == names.SystemNamespace)
+			})
+		}).WithContext(ctx).WithTimeout(patience).WithPolling(time.Second).Should(BeEmpty())
+		runs(ctx, west, "app-"+west, "app-"+west, 2)
+	})
+}
+
+func uninstallingHub() {
+	It("leaves nothing but CRDs, their objects, and workspaces", func(ctx SpecContext) {
+		Expect(release(framework.HubName, "fleet", nil).Uninstall(ctx)).To(Succeed())
+		Eventually(func() []string {
+			return more(ctx, framework.HubName, func(o inventory.Object) bool {
+				return strings.HasSuffix(o.Resource, "."+fleet.SchemeGroupVersion.Group) || o.Resource == "customresourcedefinitions.apiextensions.k8s.io"
+			})
+		}).WithContext(ctx).WithTimeout(patience).WithPolling(time.Second).Should(BeEmpty())
+	})
+}
+
+func dying() {
+	It("takes everything along", func(ctx SpecContext) {
+		self, err := os.Executable()
+		Expect(err).NotTo(HaveOccurred())
+		dir, err := os.MkdirTemp("", "doomed-")
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(os.RemoveAll, dir)
+		caller := exec.CommandContext(ctx, filepath.Join(dir, doomed))
+		Expect(os.Symlink(self, caller.Path)).To(Succeed())
+		caller.Env, caller.Stderr = append(os.Environ(), "TMPDIR="+dir), GinkgoWriter
+		output, err := caller.StdoutPipe()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(caller.Start()).To(Succeed())
+		var mark nodes.Mark
+		Expect(json.NewDecoder(bufio.NewReader(output)).Decode(&mark)).To(Succeed())
+		Expect(mark.Traces()).NotTo(BeEmpty())
+		Expect(caller.Process.Kill()).To(Succeed())
+		Expect(caller.Wait()).To(MatchError(ContainSubstring("killed")))
+		Eventually(mark.Traces).WithContext(ctx).WithTimeout(patience).Should(BeEmpty())
+	})
+}
