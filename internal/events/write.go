@@ -26,12 +26,11 @@ func (r *Recorder) Run(ctx context.Context, sink Sink) {
 func (r *Recorder) Wait() { <-r.done }
 
 func (r *Recorder) serve(ctx context.Context, sink Sink) {
-	for {
+	for ctx.Err() == nil {
 		select {
 		case event := <-r.queue:
 			r.write(ctx, sink, event)
 		case <-ctx.Done():
-			return
 		}
 	}
 }

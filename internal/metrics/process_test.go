@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/fleet-hub/fleet/internal/metrics/metricstest"
 )
 
 func base64url(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
@@ -42,7 +44,7 @@ func TestTheProcess(t *testing.T) {
 	queue.Add("one")
 	queue.Add("two")
 
-	got := lines(scrape(t, process.Registry()), "fleet_build_info", "leader_election", "rest_client", "workqueue_depth", "workqueue_adds")
+	got := lines(metricstest.Scrape(t, process.Registry()), "fleet_build_info", "leader_election", "rest_client", "workqueue_depth", "workqueue_adds")
 	want := []string{
 		`fleet_build_info{version="v1.2.3"} 1`,
 		`leader_election_master_status{name="the-lease"} 0`,
@@ -68,12 +70,12 @@ func TestWhoLeads(t *testing.T) {
 	}{{election.Off, "0"}, {election.On, "1"}, {election.SlowpathExercised, "1"}, {election.Off, "0"}} {
 		step.tell("the-lease")
 		want := []string{`leader_election_master_status{name="the-lease"} ` + step.want}
-		if diff := cmp.Diff(want, lines(scrape(t, process.Registry()), "leader_election")); diff != "" {
+		if diff := cmp.Diff(want, lines(metricstest.Scrape(t, process.Registry()), "leader_election")); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
 	alone := NewProcess("dev", "the-lease", true)
-	if diff := cmp.Diff([]string{`leader_election_master_status{name="the-lease"} 1`}, lines(scrape(t, alone.Registry()), "leader_election")); diff != "" {
+	if diff := cmp.Diff([]string{`leader_election_master_status{name="the-lease"} 1`}, lines(metricstest.Scrape(t, alone.Registry()), "leader_election")); diff != "" {
 		t.Errorf("without an election (-want +got):\n%s", diff)
 	}
 }

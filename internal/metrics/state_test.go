@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fleet-hub/fleet/internal/metrics/metricstest"
 	"github.com/fleet-hub/fleet/internal/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -24,11 +25,11 @@ func TestNothingIsLeftOfWhatIsDeleted(t *testing.T) {
 	w := aWorld()
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(Collectors(w.sources())...)
-	if before := scrape(t, registry); !strings.Contains(before, `name="east"`) || !strings.Contains(before, "fleet_troubles{") {
+	if before := metricstest.Scrape(t, registry); !strings.Contains(before, `name="east"`) || !strings.Contains(before, "fleet_troubles{") {
 		t.Fatalf("the objects are not told of:\n%s", before)
 	}
 	*w = world{now: noon}
-	expectGolden(t, "empty.prom", scrape(t, registry))
+	expectGolden(t, "empty.prom", metricstest.Scrape(t, registry))
 }
 
 // series are the lines of an exposition that begin with a name and have all of these labels.

@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"bytes"
 	"flag"
 	"os"
 	"path/filepath"
@@ -10,11 +9,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/common/expfmt"
 
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fleet-hub/fleet/internal/metrics/metricstest"
 	"github.com/fleet-hub/fleet/internal/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -26,24 +25,7 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 // exposition is what a scrape answers, by a registry that also compares series with their descriptions.
 func exposition(t testing.TB, collectors ...prometheus.Collector) string {
 	t.Helper()
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(collectors...)
-	return scrape(t, registry)
-}
-
-func scrape(t testing.TB, from prometheus.Gatherer) string {
-	t.Helper()
-	families, err := from.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var text bytes.Buffer
-	for _, family := range families {
-		if _, err := expfmt.MetricFamilyToText(&text, family); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return text.String()
+	return metricstest.Collect(t, collectors...)
 }
 
 func expectGolden(t *testing.T, file, got string) {

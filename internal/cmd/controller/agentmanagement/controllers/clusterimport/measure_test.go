@@ -1,0 +1,51 @@
+package clusterimport
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/metrics/metricstest"
+)
+
+func TestWhatIsToldOfARun(t *testing.T) {
+	deploy, remove := handshake.ImportOutcome{Deploy: &handshake.AgentDeployment{}}, handshake.ImportOutcome{Remove: &handshake.AgentRemoval{}}
+	imported := func(seconds string) []string {
+		return []string{
+			`fleet_imports_total{outcome="succeeded"} 1`,
+			`fleet_registration_stage_duration_seconds_count{stage="import"} 1`,
+			`fleet_registration_stage_duration_seconds_sum{stage="import"} ` + seconds,
+		}
+	}
+	failed := []string{`fleet_imports_total{outcome="failed"} 1`}
+	tests := map[string]struct {
+		out    handshake.ImportOutcome
+		took   time.Duration
+		err    error
+		want   []string
+		events []string
+	}{
+		"a quick one counts":                              {deploy, time.Second, nil, imported("1"), nil},
+		"a slow one is told of, too":                      {deploy, 2500 * time.Millisecond, nil, imported("2.5"), []string{"Normal AgentDeployed agent deployed after 2.5s"}},
+		"one that failed counts; its condition tells it":  {deploy, time.Minute, errors.New("no"), failed, nil},
+		"a removal is no import":                          {remove, time.Minute, nil, nil, nil},
+		"unless it failed: the cluster is as unreachable": {remove, time.Minute, errors.New("no"), failed, nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub := apptest.New(t)
+			h := &handler{app: hub.App}
+			h.measure(cluster(), test.out, test.took, test.err)
+			if diff := cmp.Diff(test.want, metricstest.Counted(t, hub.App.Metrics)); diff != "" {
+				t.Errorf("counted (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.events, hub.Told()); diff != "" {
+				t.Errorf("Events (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
