@@ -1,4 +1,4 @@
-// Command fleetcontroller runs the controllers of a hub.
+// Command fleetcontroller runs the controllers of a hub. Called by the name fleet it is a few jobs.
 package main
 
 import (
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	_ "golang.org/x/crypto/x509roots/fallback" // roots for images that have none
@@ -16,10 +17,14 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := controller.New(env.OS, os.Stderr).ExecuteContext(ctx)
+	command := controller.New(env.OS, os.Stderr)
+	if filepath.Base(os.Args[0]) == "fleet" {
+		command = controller.Jobs(os.Stderr)
+	}
+	err := command.ExecuteContext(ctx)
 	stop()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "fleetcontroller:", err)
+		fmt.Fprintf(os.Stderr, "%s: %v\n", command.Name(), err)
 		os.Exit(1)
 	}
 }

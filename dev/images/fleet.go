@@ -32,6 +32,8 @@ func Fleet(repo, tag, version string, binaries map[string]string) ([]Image, erro
 	if err != nil {
 		return nil, err
 	}
+	// The jobs of charts that call it by this name.
+	controller.Files = append(controller.Files, File{Path: "/usr/bin/fleet", Link: Controller})
 	agent, err := ofProgram(repo+"/fleet-agent:"+tag, Agent, "Fleet's agent", version, binaries)
 	if err != nil {
 		return nil, err

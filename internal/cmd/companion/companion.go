@@ -25,6 +25,8 @@ type Command struct {
 
 // Add gives these commands to a program. They take any flag and any argument, since they do nothing with them.
 func Add(program *cobra.Command, out io.Writer, commands ...Command) {
+	// Without commands of its own a program would not have offered that one either.
+	program.CompletionOptions.DisableDefaultCmd = true
 	for _, one := range commands {
 		program.AddCommand(&cobra.Command{
 			Use:                one.Use,
