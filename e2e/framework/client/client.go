@@ -32,6 +32,7 @@ const (
 	Tokens               = "clusterregistrationtokens"
 	Bundles              = "bundles"
 	BundleDeployments    = "bundledeployments"
+	Mappings             = "bundlenamespacemappings"
 )
 
 // ErrNotInTime is wrapped by the error of a wait that ended before what it waited for.
