@@ -27,6 +27,8 @@ type release struct {
 	chart, name, namespace string
 	// values is the text of a values file.
 	values string
+	// capabilities are the server's; nil is one of today.
+	capabilities *chartutil.Capabilities
 }
 
 // render gives the templates by file name, without those that render nothing.
@@ -41,7 +43,7 @@ func render(t *testing.T, r release) (map[string]string, error) {
 		t.Fatalf("the test's values: %v", err)
 	}
 	options := chartutil.ReleaseOptions{Name: r.name, Namespace: r.namespace, Revision: 1, IsInstall: true}
-	scope, err := chartutil.ToRenderValues(loaded, values, options, nil)
+	scope, err := chartutil.ToRenderValues(loaded, values, options, r.capabilities)
 	if err != nil {
 		return nil, err
 	}

@@ -1,9 +1,12 @@
 package charts_test
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -21,17 +24,30 @@ import (
 
 const rightsNamespace = "rights-fleet"
 
+// rights installs the hub's charts once for all tests that are about the rights they give.
+var rights = sync.OnceValue(func() error {
+	for _, chart := range []string{"fleet-crd", "fleet"} {
+		release := helm.Release{Config: control.Plane(nobody{}).Hub.Config(), Chart: chart, Name: chart, Namespace: rightsNamespace}
+		if err := release.Install(context.Background()); err != nil { // for all tests
+			return err
+		}
+	}
+	return nil
+})
+
+// nobody is a test that has got its plane already.
+type nobody struct{}
+
+func (nobody) Helper()                           {}
+func (nobody) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
+
 // asControllers is the identity the chart gives to the controllers, on a server where the chart is installed.
 func asControllers(t *testing.T) *rest.Config {
 	t.Helper()
-	hub := control.Plane(t).Hub
-	for _, chart := range []string{"fleet-crd", "fleet"} {
-		release := helm.Release{Config: hub.Config(), Chart: chart, Name: chart, Namespace: rightsNamespace}
-		if err := release.Install(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+	cfg := control.Plane(t).Hub.Config()
+	if err := rights(); err != nil {
+		t.Fatal(err)
 	}
-	cfg := hub.Config()
 	cfg.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + rightsNamespace + ":fleet-controller"}
 	return cfg
 }

@@ -211,16 +211,19 @@ func TestEachValueDoesWhatTheTablesSay(t *testing.T) {
 	bases := map[string]release{"fleet": controllers(""), "fleet-agent": agent("")}
 	for chart, base := range bases {
 		every, defaults := everyValue(t, chart), parse[map[string]any](t, base.values)
+		all, none := rendered(t, base, every), rendered(t, base, defaults)
 		for path, row := range documented(t, chart) {
 			if strings.HasPrefix(path, "internal.") {
 				continue // the release has to be as these say, and the controllers' own are no user's
 			}
 			t.Run(chart+" "+path, func(t *testing.T) {
 				given, _ := at(every, path)
-				alone := changed(t, base, defaults, put(defaults, path, given))
-				without := changed(t, base, every, put(every, path, nil))
+				alone := changed(none, rendered(t, base, put(defaults, path, given)))
+				without := changed(all, rendered(t, base, put(every, path, nil)))
 				got := slices.Sorted(maps.Keys(merge(alone, without)))
 				switch {
+				case none["error"] != "" || all["error"] != "":
+					t.Fatal(none["error"], all["error"])
 				case row.what == "ignored" && len(got) > 0:
 					t.Errorf("it is ignored, and changed %v", got)
 				case row.what == "stored" && !slices.Equal(got, []string{"configmap.yaml"}):
@@ -233,30 +236,24 @@ func TestEachValueDoesWhatTheTablesSay(t *testing.T) {
 	}
 }
 
-// changed are the files, apart from the notes, that another set of values renders differently. Values that cannot be
-// rendered change "everything".
-func changed(t *testing.T, base release, before, after map[string]any) map[string]bool {
+// rendered are the files of a chart with these values, apart from the notes. Values that cannot be rendered give the
+// file "error".
+func rendered(t *testing.T, base release, values map[string]any) map[string]string {
 	t.Helper()
-	rendered := func(values map[string]any) map[string]string {
-		text, err := yaml.Marshal(values)
-		if err != nil {
-			t.Fatal(err)
-		}
-		base.values = string(text)
-		files, err := render(t, base)
-		if err != nil {
-			return map[string]string{"everything": err.Error()}
-		}
-		delete(files, "NOTES.txt")
-		return files
+	base.values = marshal(t, values)
+	files, err := render(t, base)
+	if err != nil {
+		return map[string]string{"error": err.Error()}
 	}
-	old, now := rendered(before), rendered(after)
-	if _, broken := old["everything"]; broken {
-		t.Fatal(old)
-	}
+	delete(files, "NOTES.txt")
+	return files
+}
+
+// changed are the files that are not the same before and after.
+func changed(before, after map[string]string) map[string]bool {
 	found := map[string]bool{}
-	for name := range merge(old, now) {
-		if old[name] != now[name] {
+	for name := range merge(before, after) {
+		if before[name] != after[name] {
 			found[name] = true
 		}
 	}

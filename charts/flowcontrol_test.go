@@ -1,0 +1,156 @@
+package charts_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"helm.sh/helm/v3/pkg/chartutil"
+
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/fleet-hub/fleet/internal/names"
+)
+
+// TestWhoWaitsForWhom asks an API server which flow it puts requests of agents, controllers and others into. It says so
+// in a header, whatever it answers.
+func TestWhoWaitsForWhom(t *testing.T) {
+	cfg := asControllers(t)
+	client, err := kubernetes.NewForConfig(control.Plane(t).Hub.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const registration = "rights-fleet-clusters-system"
+	if names.RegistrationNamespace(rightsNamespace) != registration {
+		t.Fatal("the namespace of credentials is another")
+	}
+	controller := cfg.Impersonate.UserName
+	const agent, someone = "system:serviceaccount:cluster-ns:request-1", "system:serviceaccount:ci:deployer"
+	const group = "/apis/fleet.cattle.io/v1alpha1"
+	tests := map[string]struct{ user, method, path, flow, level string }{
+		"a controller":                       {controller, http.MethodGet, "/api/v1/namespaces/x/secrets", "fleet-controller", "fleet-controller"},
+		"a controller that asks for a kind":  {controller, http.MethodGet, "/apis/fleet.cattle.io/v1alpha1", "fleet-controller", "fleet-controller"},
+		"a controller on what agents do":     {controller, http.MethodPatch, group + "/namespaces/x/clusters/c/status", "fleet-controller", "fleet-controller"},
+		"an election":                        {controller, http.MethodGet, "/apis/coordination.k8s.io/v1/namespaces/" + rightsNamespace + "/leases/l", "fleet-controller-leader-election", "leader-election"},
+		"a heartbeat":                        {agent, http.MethodPatch, group + "/namespaces/x/clusters/c/status", "fleet-agents", "fleet-agents"},
+		"a request to join":                  {agent, http.MethodPost, group + "/namespaces/x/clusterregistrations", "fleet-agents", "fleet-agents"},
+		"a look for a credential":            {agent, http.MethodGet, "/api/v1/namespaces/" + registration + "/secrets/c-1", "fleet-agents", "fleet-agents"},
+		"a look at what is to be deployed":   {agent, http.MethodGet, group + "/namespaces/x/bundledeployments", "fleet-agents", "fleet-agents"},
+		"a report":                           {agent, http.MethodPatch, group + "/namespaces/x/bundledeployments/b/status", "fleet-agents", "fleet-agents"},
+		"what is in a Bundle":                {agent, http.MethodGet, group + "/contents/s-1", "fleet-agents", "fleet-agents"},
+		"somebody who makes Bundles":         {someone, http.MethodPost, group + "/namespaces/x/bundles", "service-accounts", "workload-low"},
+		"somebody who looks at Clusters":     {someone, http.MethodGet, group + "/namespaces/x/clusters", "service-accounts", "workload-low"},
+		"Secrets that are no credentials":    {someone, http.MethodGet, "/api/v1/namespaces/x/secrets", "service-accounts", "workload-low"},
+		"a lease of somebody else's program": {someone, http.MethodGet, "/apis/coordination.k8s.io/v1/namespaces/x/leases/l", "service-accounts", "workload-low"},
+	}
+	schemas, levels := flowNames(t, client)
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			account := strings.Split(test.user, ":")
+			as := rest.ImpersonationConfig{UserName: test.user, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + account[2], "system:authenticated"}}
+			want := fmt.Sprintf("%s at level %s", test.flow, test.level)
+			var got string
+			// The server takes new flows up in a moment.
+			err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
+				header, err := answerTo(ctx, control.Plane(t).Hub.Config(), as, test.method, test.path)
+				got = fmt.Sprintf("%s at level %s", schemas[header.Get("X-Kubernetes-PF-FlowSchema-UID")], levels[header.Get("X-Kubernetes-PF-PriorityLevel-UID")])
+				return got == want, err
+			})
+			if err != nil {
+				t.Errorf("the request is in flow %s, want %s (%v)", got, want, err)
+			}
+		})
+	}
+}
+
+// answerTo is the header of the answer to a request without a body.
+func answerTo(ctx context.Context, cfg *rest.Config, as rest.ImpersonationConfig, method, path string) (http.Header, error) {
+	cfg.Impersonate = as
+	client, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return nil, err
+	}
+	request, err := http.NewRequestWithContext(ctx, method, cfg.Host+path, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	return response.Header, response.Body.Close()
+}
+
+// flowNames are the names of flow schemas and priority levels by UID.
+func flowNames(t *testing.T, client kubernetes.Interface) (schemas, levels map[string]string) {
+	t.Helper()
+	schemas, levels = map[string]string{}, map[string]string{}
+	allSchemas, err := client.FlowcontrolV1().FlowSchemas().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, schema := range allSchemas.Items {
+		schemas[string(schema.UID)] = schema.Name
+	}
+	allLevels, err := client.FlowcontrolV1().PriorityLevelConfigurations().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, level := range allLevels.Items {
+		levels[string(level.UID)] = level.Name
+	}
+	return schemas, levels
+}
+
+func TestFlowControlIsOnlyWhereTheServerHasIt(t *testing.T) {
+	without := chartutil.Capabilities{APIVersions: chartutil.VersionSet{"apps/v1", "v1"}}
+	tests := map[string]struct {
+		values       string
+		capabilities *chartutil.Capabilities
+		want         bool
+	}{
+		"a server of today":      {want: true},
+		"a server without it":    {capabilities: &without},
+		"a hub that has its own": {values: "flowControl: {enabled: false}"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := controllers(test.values)
+			r.capabilities = test.capabilities
+			if _, got := mustRender(t, r)["flowcontrol.yaml"]; got != test.want {
+				t.Errorf("it is there: %v", got)
+			}
+		})
+	}
+}
+
+// TestTheLevelsAreOnesThatExist holds the flows to the levels of this chart, and to one that every server has.
+func TestTheLevelsAreOnesThatExist(t *testing.T) {
+	levels := map[string]bool{flowcontrolv1.PriorityLevelConfigurationNameExempt: true, "leader-election": true}
+	var flows []flowcontrolv1.FlowSchema
+	for _, object := range objectsOf(t, map[string]string{"f.yaml": mustRender(t, controllers(""))["flowcontrol.yaml"]}) {
+		if object.GetKind() == "FlowSchema" {
+			flows = append(flows, parse[flowcontrolv1.FlowSchema](t, marshal(t, object.Object)))
+		} else {
+			levels[object.GetName()] = true
+		}
+	}
+	if len(flows) != 3 {
+		t.Fatalf("%d flows", len(flows))
+	}
+	for _, flow := range flows {
+		if !levels[flow.Spec.PriorityLevelConfiguration.Name] {
+			t.Errorf("%s is of level %s, which nobody has", flow.Name, flow.Spec.PriorityLevelConfiguration.Name)
+		}
+		if flow.Spec.MatchingPrecedence >= 9000 {
+			t.Errorf("%s comes after the server's own for all accounts", flow.Name)
+		}
+	}
+}
