@@ -30,11 +30,15 @@ func Report[T reconcile.Object](a *Context, client reconcile.Patcher[T], read T,
 	return written, nil
 }
 
-// newTroubles are the conditions that name a trouble which they did not name before.
+// newTroubles are the conditions that name a trouble which they did not name before; of several that say the same,
+// the first.
 func newTroubles(before, after []genericcondition.GenericCondition) (found []genericcondition.GenericCondition) {
 	for _, condition := range after {
 		previous := fleet.GetCondition(before, condition.Type)
-		if fleet.IsTrouble(condition) && (previous == nil || previous.Reason != condition.Reason) {
+		said := slices.ContainsFunc(found, func(c genericcondition.GenericCondition) bool {
+			return c.Reason == condition.Reason && c.Message == condition.Message
+		})
+		if fleet.IsTrouble(condition) && !said && (previous == nil || previous.Reason != condition.Reason) {
 			found = append(found, condition)
 		}
 	}

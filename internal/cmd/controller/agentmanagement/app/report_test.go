@@ -142,3 +142,20 @@ func TestEveryKindOfOursTellsOfItsTroubles(t *testing.T) {
 		t.Errorf("what an agent says was taken for ours: %v", got)
 	}
 }
+
+func TestWhatTwoConditionsSayIsToldOnce(t *testing.T) {
+	condition := func(conditionType, reason, message string) genericcondition.GenericCondition {
+		return genericcondition.GenericCondition{Type: conditionType, Status: "False", Reason: reason, Message: message}
+	}
+	after := []genericcondition.GenericCondition{
+		condition("Ready", "Lost", "look for it"), condition("Processed", "Lost", "look for it"),
+		condition("Imported", "Lost", "look elsewhere"), condition("Reconciled", "Gone", "look for it"),
+	}
+	want := []genericcondition.GenericCondition{after[0], after[2], after[3]}
+	if diff := cmp.Diff(want, newTroubles(nil, after)); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+	if again := newTroubles(after, after); again != nil {
+		t.Errorf("told again: %v", again)
+	}
+}
