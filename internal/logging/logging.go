@@ -24,15 +24,38 @@ type Options struct {
 	Debug bool
 	// Level is client-go's verbosity (klog's -v); it counts only with Debug.
 	Level int
+	// Format of the lines; empty is Text.
+	Format Format
 }
 
-// New makes a logger that writes lines of key=value pairs.
+// Format is what a line looks like.
+type Format string
+
+const (
+	// Text is key=value pairs.
+	Text Format = "text"
+	// JSON is one JSON object for each line.
+	JSON Format = "json"
+)
+
+// New makes a logger.
 func New(o Options) *slog.Logger {
 	level := slog.LevelInfo
 	if o.Debug {
 		level = slog.LevelDebug
 	}
+	if o.Format == JSON {
+		return slog.New(slog.NewJSONHandler(o.Writer, &slog.HandlerOptions{Level: level, ReplaceAttr: readable}))
+	}
 	return slog.New(slog.NewTextHandler(o.Writer, &slog.HandlerOptions{Level: level}))
+}
+
+// readable writes durations as in text, "1.5s"; as numbers they would be nanoseconds.
+func readable(_ []string, attr slog.Attr) slog.Attr {
+	if attr.Value.Kind() == slog.KindDuration {
+		attr.Value = slog.StringValue(attr.Value.Duration().String())
+	}
+	return attr
 }
 
 // Bridge sends the libraries' lines to the logger. The libraries keep their loggers in package variables, so it is

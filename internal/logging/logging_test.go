@@ -5,6 +5,7 @@ import (
 	"errors"
 	"regexp"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/sirupsen/logrus"
@@ -80,4 +81,27 @@ func TestNewWritesDebugOnlyIfAsked(t *testing.T) {
 
 func withoutTime(lines string) string {
 	return regexp.MustCompile(`(?m)^time=\S+ `).ReplaceAllString(lines, "")
+}
+
+func TestFormats(t *testing.T) {
+	tests := map[string]struct {
+		format Format
+		want   string
+	}{
+		"text where nothing is said": {"", `level=INFO msg="bundle deployed" bundledeployment=ns/a duration=1.5s error="was \"x\""` + "\n"},
+		"text":                       {Text, `level=INFO msg="bundle deployed" bundledeployment=ns/a duration=1.5s error="was \"x\""` + "\n"},
+		"JSON, durations as in text": {JSON, `{"level":"INFO","msg":"bundle deployed","bundledeployment":"ns/a","duration":"1.5s","error":"was \"x\""}` + "\n"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			logger := New(Options{Writer: &out, Format: test.format})
+			logger.Info("bundle deployed", "bundledeployment", "ns/a", "duration", 1500*time.Millisecond, "error", errors.New(`was "x"`))
+			logger.Debug("not written")
+			got := regexp.MustCompile(`time=\S+ |"time":"[^"]+",`).ReplaceAllString(out.String(), "")
+			if got != test.want {
+				t.Errorf("got %s want %s", got, test.want)
+			}
+		})
+	}
 }

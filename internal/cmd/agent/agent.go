@@ -80,7 +80,7 @@ type process struct {
 // run works until ctx ends, which is no error.
 func run(ctx context.Context, options env.Agent, out io.Writer) error {
 	clock := time.Now //nolint:forbidigo // the agent's one clock is made here
-	lines := logging.Options{Writer: out, Debug: options.Debug, Level: options.DebugLevel}
+	lines := logging.Options{Writer: out, Debug: options.Debug, Level: options.DebugLevel, Format: logging.Format(options.LogFormat)}
 	p := &process{
 		options: options, log: logging.New(lines), clock: clock, started: clock(),
 		ready: &readiness{state: &health.State{}}, metrics: metrics.NewAgent(clock),

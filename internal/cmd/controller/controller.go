@@ -60,7 +60,7 @@ func program(environment env.Environment, out io.Writer, work worker) *cobra.Com
 
 // run works until ctx ends, which is no error.
 func run(ctx context.Context, options env.Controller, out io.Writer) error {
-	lines := logging.Options{Writer: out, Debug: options.Debug, Level: options.DebugLevel}
+	lines := logging.Options{Writer: out, Debug: options.Debug, Level: options.DebugLevel, Format: logging.Format(options.LogFormat)}
 	log := logging.New(lines)
 	logging.Bridge(log, lines)
 

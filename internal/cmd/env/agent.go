@@ -31,6 +31,8 @@ type Agent struct {
 	// Debug logs what was looked at, not only what changed. DebugLevel is client-go's verbosity with it.
 	Debug      bool
 	DebugLevel int
+	// LogFormat is LogText or LogJSON: flag --log-format, variable FLEET_LOG_FORMAT, this implementation's own.
+	LogFormat string
 
 	// MetricsAddress and HealthAddress are where the servers listen; "0" serves nothing.
 	MetricsAddress, HealthAddress string
@@ -55,6 +57,7 @@ func (a *Agent) Bind(flags *pflag.FlagSet) {
 	flags.BoolVar(&a.LeaderElect, "leader-elect", true, "work only while holding the lease")
 	flags.BoolVar(&a.Debug, "debug", false, "log more")
 	flags.IntVar(&a.DebugLevel, "debug-level", 0, "verbosity of the client library with --debug")
+	flags.StringVar(&a.LogFormat, "log-format", LogText, "text, or json: one object for each line [FLEET_LOG_FORMAT]")
 }
 
 // Complete reads the environment and checks everything.
@@ -63,6 +66,7 @@ func (a *Agent) Complete(flags *pflag.FlagSet, environment Environment) error {
 	r.flag(flags, "namespace", "NAMESPACE")
 	r.flag(flags, "agent-scope", "AGENT_SCOPE")
 	r.flag(flags, "checkin-interval", "CHECKIN_INTERVAL")
+	r.format(flags)
 	a.MetricsAddress = r.text("FLEET_AGENT_METRICS_BIND_ADDRESS", ":8080")
 	a.HealthAddress = r.text("FLEET_AGENT_PROBE_BIND_ADDRESS", ":8081")
 	a.Election = r.election()

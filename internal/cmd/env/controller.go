@@ -26,6 +26,8 @@ type Controller struct {
 	// Debug logs what was looked at, not only what changed. DebugLevel is client-go's verbosity with it.
 	Debug      bool
 	DebugLevel int
+	// LogFormat is LogText or LogJSON: flag --log-format, variable FLEET_LOG_FORMAT, this implementation's own.
+	LogFormat string
 
 	// MetricsAddress and HealthAddress are where the servers listen; "0" serves nothing.
 	MetricsAddress, HealthAddress string
@@ -69,12 +71,14 @@ func (c *Controller) Bind(flags *pflag.FlagSet) {
 	flags.BoolVar(&c.LeaderElect, "leader-elect", true, "work only while holding the lease")
 	flags.BoolVar(&c.Debug, "debug", false, "log more")
 	flags.IntVar(&c.DebugLevel, "debug-level", 0, "verbosity of the client library with --debug")
+	flags.StringVar(&c.LogFormat, "log-format", LogText, "text, or json: one object for each line [FLEET_LOG_FORMAT]")
 }
 
 // Complete reads the environment and checks everything.
 func (c *Controller) Complete(flags *pflag.FlagSet, environment Environment) error {
 	r := &reader{environment: environment}
 	r.flag(flags, "namespace", "NAMESPACE")
+	r.format(flags)
 	c.MetricsAddress = r.text("FLEET_METRICS_BIND_ADDRESS", ":8080")
 	if c.DisableMetrics {
 		c.MetricsAddress = "0"

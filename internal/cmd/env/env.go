@@ -21,6 +21,12 @@ type Environment func(name string) string
 // OS is the process's environment.
 func OS(name string) string { return os.Getenv(name) }
 
+// What log lines may look like, as --log-format.
+const (
+	LogText = "text"
+	LogJSON = "json"
+)
+
 // Election holds the times of a leader election; zero means the election's own default.
 type Election struct{ LeaseDuration, RenewDeadline, RetryPeriod time.Duration }
 
@@ -38,6 +44,14 @@ func (r *reader) flag(flags *pflag.FlagSet, flag, variable string) {
 	}
 	if err := flags.Set(flag, value); err != nil {
 		r.err = fmt.Errorf("variable %s: %w", variable, err)
+	}
+}
+
+// format sets --log-format and checks it.
+func (r *reader) format(flags *pflag.FlagSet) {
+	r.flag(flags, "log-format", "FLEET_LOG_FORMAT")
+	if found := flags.Lookup("log-format").Value.String(); r.err == nil && found != LogText && found != LogJSON {
+		r.err = fmt.Errorf("--log-format %q is neither %s nor %s", found, LogText, LogJSON)
 	}
 }
 

@@ -92,7 +92,7 @@ func TestController(t *testing.T) {
 				return
 			}
 			want := Controller{
-				Namespace: "cattle-fleet-system", LeaderElect: true, MetricsAddress: ":8080", HealthAddress: ":8081", Identity: "host-1",
+				Namespace: "cattle-fleet-system", LeaderElect: true, MetricsAddress: ":8080", HealthAddress: ":8081", Identity: "host-1", LogFormat: LogText,
 				Agent: AgentSettings{Replicas: 1, LeaseDuration: "30s", RenewDeadline: "25s", RetryPeriod: "10s"},
 			}
 			if test.change != nil {
@@ -156,6 +156,7 @@ func TestAgent(t *testing.T) {
 			want := Agent{
 				Namespace: "n", CheckinInterval: DefaultCheckinInterval, LeaderElect: true, MetricsAddress: ":8080", HealthAddress: ":8081",
 				BundleDeploymentWorkers: DefaultAgentWorkers, DriftWorkers: DefaultAgentWorkers, Identity: "host-1", Hostname: "host-1",
+				LogFormat: LogText,
 			}
 			if test.change != nil {
 				test.change(&want)
@@ -190,5 +191,42 @@ func TestWithoutHostnameTheHostIsAsked(t *testing.T) {
 	}
 	if c.Identity == "" {
 		t.Error("no identity")
+	}
+}
+
+func TestTheFormatOfTheLog(t *testing.T) {
+	tests := map[string]struct {
+		args []string
+		env  Environment
+		want string
+		err  string
+	}{
+		"is text":                           {nil, of(), LogText, ""},
+		"may be JSON, by flag":              {[]string{"--log-format=json"}, of(), LogJSON, ""},
+		"may be JSON, by variable":          {nil, of("FLEET_LOG_FORMAT", "json"), LogJSON, ""},
+		"is what the flag says, if both do": {[]string{"--log-format=text"}, of("FLEET_LOG_FORMAT", "json"), LogText, ""},
+		"is no other":                       {nil, of("FLEET_LOG_FORMAT", "xml"), "xml", `--log-format "xml" is neither text nor json`},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var controller Controller
+			var agent Agent
+			for process, options := range map[string]interface {
+				Bind(*pflag.FlagSet)
+				Complete(*pflag.FlagSet, Environment) error
+			}{"controller": &controller, "agent": &agent} {
+				flags := pflag.NewFlagSet(process, pflag.ContinueOnError)
+				options.Bind(flags)
+				if err := flags.Parse(append([]string{"--namespace=n"}, test.args...)); err != nil {
+					t.Fatal(err)
+				}
+				if err := options.Complete(flags, test.env); (err != nil) != (test.err != "") || err != nil && err.Error() != test.err {
+					t.Errorf("%s: error %v, want %q", process, err, test.err)
+				}
+			}
+			if controller.LogFormat != test.want || agent.LogFormat != test.want {
+				t.Errorf("controller %q, agent %q, want %q", controller.LogFormat, agent.LogFormat, test.want)
+			}
+		})
 	}
 }

@@ -1,0 +1,53 @@
+package logging
+
+// Key is a word under which log lines tell what differs from one to the next.
+type Key struct {
+	Name string
+	// Meaning is a sentence without a full stop.
+	Meaning string
+}
+
+// Keys is the vocabulary: all keys that our own lines use, and no others. The same thing has the same key everywhere,
+// or a search for it finds half. A test holds the code to it; what libraries log has keys of their own.
+func Keys() []Key {
+	return []Key{
+		{"answer", "What the hub said to an identity: Accepted, Rejected, Untrusted, Unreachable"},
+		{"because", "Why a command or flag of another release has no effect here"},
+		{"bundle", "A Bundle"},
+		{"bundledeployment", "A BundleDeployment"},
+		{"cluster", "A Cluster"},
+		{"command", "A command of the binary"},
+		{"content", "A Content, by its name alone"},
+		{"deploymentID", "Which state of its Bundle a BundleDeployment is to have"},
+		{"detail", "What a library said"},
+		{"duration", "How long it took"},
+		{"error", "Why it did not work"},
+		{"failures", "How often in a row it did not work"},
+		{"health", "Where the probes are served"},
+		{"hub", "The hub's address"},
+		{"identity", "This process, as the holder of a lease"},
+		{"key", "What a queue's worker was looking at"},
+		{"leader", "The process that holds the lease"},
+		{"lease", "A Lease"},
+		{"library", "Whose line it is: client-go, lasso or wrangler; other keys are the library's"},
+		{"metrics", "Where the metrics are served"},
+		{"namespace", "A namespace"},
+		{"newRegistration", "Whether the agent has to register anew"},
+		{"object", "An object of a release, `<kind> <name>`"},
+		{"objectsKept", "Whether the objects of a removed release stay"},
+		{"queue", "A work queue; the label `name` of its metrics"},
+		{"reason", "The reason of a condition or of a stage"},
+		{"registration", "A ClusterRegistration"},
+		{"release", "A Helm release, `<namespace>/<name>[:<revision>]`"},
+		{"secret", "A Secret, by its name; never what is in it"},
+		{"server", "One of the process's HTTP servers: health or metrics"},
+		{"sinceStart", "How long the process has run"},
+		{"stage", "How far the agent's registration is"},
+		{"system", "The namespace of the controllers"},
+		{"token", "A ClusterRegistrationToken, by its name"},
+		{"total", "How many objects were swept; beside it, under the name of each kind, how many of that"},
+		{"used", "Whether the bootstrap secret was used for a registration"},
+		{"version", "The release of the binary"},
+		{"warning", "What is wrong with a configuration that is used all the same"},
+	}
+}

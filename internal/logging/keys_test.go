@@ -1,0 +1,232 @@
+package logging
+
+import (
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var updateDocs = flag.Bool("update-docs", false, "write the table of docs/monitoring.md")
+
+const root = "../.."
+
+// said is one call of a logger.
+type said struct {
+	at      string
+	message string
+	keys    []string
+	// odd is what a reader of the code cannot tell.
+	odd string
+}
+
+// counting is the file that logs counts by the names of kinds, which are a vocabulary of their own.
+const counting = "controllers/orphans/orphans.go"
+
+func TestOnlyWordsOfTheVocabularyAreLogged(t *testing.T) {
+	known := map[string]bool{}
+	for _, key := range Keys() {
+		known[key.Name] = true
+	}
+	used := map[string]bool{}
+	calls := 0
+	for _, dir := range []string{"internal", "cmd", "pkg"} {
+		for _, call := range callsIn(t, filepath.Join(root, dir)) {
+			calls++
+			if call.odd != "" && !strings.HasSuffix(strings.Split(call.at, ":")[0], counting) {
+				t.Errorf("%s: %s", call.at, call.odd)
+			}
+			for _, key := range call.keys {
+				used[key] = true
+				if !known[key] {
+					t.Errorf("%s: key %q is not in the vocabulary: use another, or add it to keys.go", call.at, key)
+				}
+			}
+		}
+	}
+	if calls < 30 {
+		t.Fatalf("found %d calls: the code is read wrongly", calls)
+	}
+	for _, key := range Keys() {
+		if !used[key.Name] {
+			t.Errorf("nothing is logged under %q: take it out of keys.go", key.Name)
+		}
+	}
+}
+
+func TestReadingOfCalls(t *testing.T) {
+	const file = `package p
+func f() {
+	a.Log.Info("done", "cluster", key, "error", err)
+	log.Warn("odd", "cluster")
+	x.logger.Error(message, "cluster", key)
+	logger.With("library", "x").Debug("y")
+	log.Info("k", key, 1)
+	log.Info("spread", args...)
+	log.Info("concatenated " + name)
+	t.Error(err)
+	vec.With(labels).Inc()
+	errors.New("x")
+}`
+	want := []said{
+		{at: "f.go:3", message: "done", keys: []string{"cluster", "error"}},
+		{at: "f.go:4", message: "odd", keys: []string{"cluster"}, odd: "a key without a value"},
+		{at: "f.go:5", keys: []string{"cluster"}, odd: "the message is not constant"},
+		{at: "f.go:6", message: "y"},
+		{at: "f.go:6", keys: []string{"library"}},
+		{at: "f.go:7", message: "k", odd: "a key is not constant"},
+		{at: "f.go:8", message: "spread", odd: "keys that are put together"},
+		{at: "f.go:9", odd: "the message is not constant"},
+	}
+	if diff := cmp.Diff(want, calls(t, "f.go", file), cmp.AllowUnexported(said{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// callsIn reads all code below a folder, but this package's bridge, which passes on what libraries say.
+func callsIn(t *testing.T, folder string) (found []said) {
+	t.Helper()
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		if strings.HasSuffix(path, "internal/logging/logging.go") {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err == nil {
+			found = append(found, calls(t, path, string(text))...)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The words of the bridge, and of that file.
+	return append(found, said{at: "logging.go", keys: []string{"library", "detail"}}, said{at: counting, keys: []string{"total"}})
+}
+
+// calls reads one file.
+func calls(t *testing.T, name, text string) (found []said) {
+	t.Helper()
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, name, text, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(file, func(node ast.Node) bool {
+		call, ok := node.(*ast.CallExpr)
+		if !ok {
+			return true
+		}
+		method, ok := call.Fun.(*ast.SelectorExpr)
+		if !ok || !isLogger(method.X) || !slices.Contains([]string{"Debug", "Info", "Warn", "Error", "With"}, method.Sel.Name) {
+			return true
+		}
+		s := said{at: fmt.Sprintf("%s:%d", name, files.Position(call.Pos()).Line)}
+		s.read(call, method.Sel.Name != "With")
+		found = append(found, s)
+		return true
+	})
+	return found
+}
+
+// isLogger goes by the name: that of a variable or field, or what With was called on.
+func isLogger(x ast.Expr) bool {
+	switch x := x.(type) {
+	case *ast.Ident:
+		return strings.EqualFold(x.Name, "log") || x.Name == "logger"
+	case *ast.SelectorExpr:
+		return isLogger(x.Sel)
+	case *ast.CallExpr:
+		method, ok := x.Fun.(*ast.SelectorExpr)
+		return ok && method.Sel.Name == "With" && isLogger(method.X)
+	}
+	return false
+}
+
+func (s *said) read(call *ast.CallExpr, hasMessage bool) {
+	args := call.Args
+	if hasMessage {
+		var constant bool
+		if s.message, constant = literal(args[0]); !constant {
+			s.odd = "the message is not constant"
+		}
+		args = args[1:]
+	}
+	if call.Ellipsis.IsValid() {
+		s.odd = "keys that are put together"
+		return
+	}
+	if len(args)%2 != 0 {
+		s.odd = "a key without a value"
+	}
+	for i := 0; i < len(args); i += 2 {
+		key, constant := literal(args[i])
+		if !constant {
+			s.odd = "a key is not constant"
+			continue
+		}
+		s.keys = append(s.keys, key)
+	}
+}
+
+func literal(x ast.Expr) (string, bool) {
+	basic, ok := x.(*ast.BasicLit)
+	if !ok || basic.Kind != token.STRING {
+		return "", false
+	}
+	text, err := strconv.Unquote(basic.Value)
+	return text, err == nil
+}
+
+func TestThePageListsTheVocabulary(t *testing.T) {
+	const (
+		page  = root + "/docs/monitoring.md"
+		begin = "<!-- made from internal/logging; go test ./internal/logging -update-docs -->\n"
+		end   = "<!-- end of what is made -->\n"
+	)
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(text), begin)
+	_, after, alsoFound := strings.Cut(rest, end)
+	if !found || !alsoFound {
+		t.Fatalf("%s has no place for the table", page)
+	}
+	table := "\n| key | meaning |\n|---|---|\n"
+	for _, key := range Keys() {
+		table += "| `" + key.Name + "` | " + key.Meaning + " |\n"
+	}
+	want := before + begin + table + "\n" + end + after
+	if *updateDocs {
+		if err := os.WriteFile(page, []byte(want), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		text = []byte(want)
+	}
+	if diff := cmp.Diff(want, string(text)); diff != "" {
+		t.Errorf("docs/monitoring.md is not what keys.go says; run this test with -update-docs (-want +got):\n%s", diff)
+	}
+}
+
+func TestTheVocabularyIsSorted(t *testing.T) {
+	var names []string
+	for _, key := range Keys() {
+		names = append(names, key.Name)
+	}
+	if diff := cmp.Diff(slices.Compact(slices.Sorted(slices.Values(names))), names); diff != "" {
+		t.Errorf("(-sorted +got):\n%s", diff)
+	}
+}

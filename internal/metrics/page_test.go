@@ -1,0 +1,132 @@
+package metrics
+
+import (
+	"flag"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/fleet-hub/fleet/internal/handshake"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+var updateDocs = flag.Bool("update-docs", false, "write the tables of docs/monitoring.md")
+
+const page = "../../docs/monitoring.md"
+
+// The tables of the page are between these two lines; the rest is written by hand.
+const (
+	begin = "<!-- made from internal/metrics; go test ./internal/metrics -update-docs -->\n"
+	end   = "<!-- end of what is made -->\n"
+)
+
+func TestThePageListsEveryMetric(t *testing.T) {
+	got, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(got), begin)
+	_, after, alsoFound := strings.Cut(rest, end)
+	if !found || !alsoFound {
+		t.Fatalf("%s has no place for the tables", page)
+	}
+	want := before + begin + tables() + end + after
+	if *updateDocs {
+		if err := os.WriteFile(page, []byte(want), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got = []byte(want)
+	}
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("docs/monitoring.md is not what the code has; run this test with -update-docs (-want +got):\n%s", diff)
+	}
+}
+
+func tables() string {
+	var text strings.Builder
+	for _, group := range append(HubGroups(), AgentGroups()...) {
+		text.WriteString("\n### " + group.Title + "\n\n")
+		if group.Text != "" {
+			text.WriteString(group.Text + "\n\n")
+		}
+		text.WriteString("| metric | type | labels | meaning |\n|---|---|---|---|\n")
+		for _, d := range group.Definitions {
+			text.WriteString("| `" + d.Name + "` | " + string(d.Type) + " | " + strings.Join(d.Labels, ", ") + " | " + d.Help + " |\n")
+		}
+	}
+	return text.String() + "\n"
+}
+
+// What is defined is what is handed out, and the other way round.
+func TestTheDefinitionsAreWhatIsScraped(t *testing.T) {
+	hub, agent := NewHub(), NewAgent(func() time.Time { return noon })
+	agent.Stage(handshake.Use)
+	agent.Credential(token(`"exp":1767268800`))
+	agent.Heartbeat(noon, nil)
+	agent.Watching(func() []*fleet.BundleDeployment { return aWorld().deployments })
+	tests := map[string]struct {
+		collectors []prometheus.Collector
+		want       []Definition
+	}{
+		"the controllers": {append(Collectors(aWorld().sources()), hub), slices.Concat(stateDefinitions(), fleetDefinitions(), hubDefinitions())},
+		"the agent":       {[]prometheus.Collector{agent}, agentDefinitions()},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			registry := prometheus.NewPedanticRegistry()
+			registry.MustRegister(test.collectors...)
+			families, err := registry.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := map[string]Definition{}
+			for _, family := range families {
+				d := Definition{Name: family.GetName(), Type: Type(strings.ToLower(family.GetType().String())), Help: family.GetHelp()}
+				for _, label := range family.GetMetric()[0].GetLabel() {
+					d.Labels = append(d.Labels, label.GetName())
+				}
+				d.Buckets = bounds(family)
+				got[d.Name] = d
+			}
+			want := map[string]Definition{}
+			for _, d := range test.want {
+				d.Labels = slices.Sorted(slices.Values(d.Labels))
+				want[d.Name] = d
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-defined +scraped):\n%s", diff)
+			}
+		})
+	}
+}
+
+func bounds(family *dto.MetricFamily) (found []float64) {
+	for _, bucket := range family.GetMetric()[0].GetHistogram().GetBucket() {
+		found = append(found, bucket.GetUpperBound())
+	}
+	return found
+}
+
+func TestNamesAndSentences(t *testing.T) {
+	name := regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)
+	seen := map[string]bool{}
+	for _, d := range append(HubAll(), agentDefinitions()...) {
+		if !name.MatchString(d.Name) || seen[d.Name] {
+			t.Errorf("%s is no name, or there twice", d.Name)
+		}
+		seen[d.Name] = true
+		if d.Help == "" || strings.HasSuffix(d.Help, ".") {
+			t.Errorf("%s: %q is no sentence without a full stop", d.Name, d.Help)
+		}
+		if strings.HasSuffix(d.Name, "_total") != (d.Type == Counter) && !strings.HasPrefix(d.Name, "lasso_") {
+			t.Errorf("%s: a %s", d.Name, d.Type)
+		}
+	}
+}
