@@ -19,6 +19,7 @@ const (
 	west  = "west"  // comes by itself
 	north = "north" // comes by itself, and is expected
 	south = "south" // is imported, and leaves
+	spare = "spare" // is imported again and again
 )
 
 // checkin is the time between two heartbeats of the stories' agents.
@@ -44,7 +45,7 @@ func TestStories(t *testing.T) {
 var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
 	world, err = framework.Start(ctx, framework.Options{
-		Downstreams: []string{east, west, north, south},
+		Downstreams: []string{east, west, north, south, spare},
 		Progress:    func(format string, args ...any) { GinkgoWriter.Printf(format+"\n", args...) },
 	})
 	Expect(err).NotTo(HaveOccurred())

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // requestStep makes a ClusterRegistration as soon as one is due.
@@ -46,7 +47,12 @@ func (a *agent) request(ctx context.Context) error {
 	if err := a.reach(ctx, bootstrap); err != nil {
 		return err
 	}
-	made, err := a.attempt.hub.Register(ctx, handshake.AgentRequest(in))
+	asked := handshake.AgentRequest(in)
+	if asked.Labels[fleet.LabelRegistrationToken] == "" {
+		a.log.Warn("the request cannot name its ClusterRegistrationToken, and the hub may let nobody read the answer: use a token whose name has at most 63 characters",
+			"token", bootstrap.TokenName)
+	}
+	made, err := a.attempt.hub.Register(ctx, asked)
 	a.judgeToken(err)
 	if err != nil {
 		return fmt.Errorf("cannot create clusterregistration in namespace %s on %s: %w", bootstrap.ClusterNamespace, bootstrap.APIServerURL, err)

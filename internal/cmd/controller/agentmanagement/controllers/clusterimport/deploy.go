@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/fleet-hub/fleet/internal/agentchart"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
@@ -108,7 +109,8 @@ func (h *handler) deploy(ctx context.Context, cluster *fleet.Cluster, out handsh
 		if cluster, err = h.resetAgent(cluster, out.Done); err != nil {
 			return cluster, err
 		}
-		if err := downstream.Remove(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: out.Deploy.Values.Namespace, Name: names.Agent}}); err != nil {
+		// With what others have written into the bootstrap Secret, which an apply leaves there, the agent could not begin.
+		if err := downstream.Remove(ctx, secretsOf(out.Deploy.Values.Namespace)...); err != nil {
 			return cluster, err
 		}
 	}
@@ -117,6 +119,14 @@ func (h *handler) deploy(ctx context.Context, cluster *fleet.Cluster, out handsh
 	}
 	h.app.Log.Info("agent deployed", "cluster", keyOf(cluster).String(), "newRegistration", out.Deploy.NewRegistration)
 	return cluster, nil
+}
+
+// secretsOf are the agent's identity and the means to get one.
+func secretsOf(namespace string) []runtime.Object {
+	return []runtime.Object{
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.Agent}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.AgentBootstrap}},
+	}
 }
 
 func (h *handler) dial(ctx context.Context, kubeconfig []byte, tlsMode string) (app.Downstream, error) {

@@ -21,7 +21,7 @@ import (
 func TestAFirstImport(t *testing.T) {
 	hub, behind := ready(t, cluster())
 	work(t, hub)
-	apptest.ExpectOrder(t, apptest.ExpectRequests(t, hub, readSecret, dialled, asked, removedID,
+	apptest.ExpectOrder(t, apptest.ExpectRequests(t, hub, readSecret, dialled, asked, removedID, removedMeans,
 		"downstream apply Namespace cattle-fleet-system",
 		"downstream apply Secret cattle-fleet-system/fleet-agent-bootstrap",
 		"downstream apply ConfigMap cattle-fleet-system/fleet-agent",
@@ -30,7 +30,7 @@ func TestAFirstImport(t *testing.T) {
 		"downstream apply ServiceAccount cattle-fleet-system/fleet-agent",
 		"downstream apply ServiceAccount cattle-fleet-system/default",
 		"downstream apply NetworkPolicy cattle-fleet-system/default-allow-all",
-		applied, written), dialled, asked, removedID, "downstream apply Namespace cattle-fleet-system",
+		applied, written), dialled, asked, removedID, removedMeans, "downstream apply Namespace cattle-fleet-system",
 		"downstream apply Secret cattle-fleet-system/fleet-agent-bootstrap", applied, written)
 	if behind.closed != 1 {
 		t.Errorf("the connection was closed %d times", behind.closed)
@@ -153,12 +153,13 @@ func TestReasons(t *testing.T) {
 		err    error
 		reason string
 	}{
-		"the kubeconfig runs a command": {dialled, kube.ErrKubeconfigExec, fleet.ReasonKubeconfigRefused},
-		"the kubeconfig is none":        {dialled, kube.ErrKubeconfigMalformed, fleet.ReasonKubeconfigInvalid},
-		"nobody answers":                {asked, kube.ErrUnreachable, fleet.ReasonDownstreamUnreachable},
-		"another CA":                    {asked, kube.ErrUntrusted, fleet.ReasonTLSUntrusted},
-		"removing the identity fails":   {removedID, errServer, fleet.ReasonError},
-		"applying fails":                {applied, errServer, fleet.ReasonError},
+		"the kubeconfig runs a command":     {dialled, kube.ErrKubeconfigExec, fleet.ReasonKubeconfigRefused},
+		"the kubeconfig is none":            {dialled, kube.ErrKubeconfigMalformed, fleet.ReasonKubeconfigInvalid},
+		"nobody answers":                    {asked, kube.ErrUnreachable, fleet.ReasonDownstreamUnreachable},
+		"another CA":                        {asked, kube.ErrUntrusted, fleet.ReasonTLSUntrusted},
+		"removing the identity fails":       {removedID, errServer, fleet.ReasonError},
+		"removing what it began with fails": {removedMeans, errServer, fleet.ReasonError},
+		"applying fails":                    {applied, errServer, fleet.ReasonError},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -248,7 +249,7 @@ func TestANewRegistration(t *testing.T) {
 			hub, _ := imported(t, modify)
 			work(t, hub)
 			// The status is reset before the agent is touched: its first heartbeat is a new one.
-			expectSome(t, hub, readSecret, dialled, asked, written, removedID, applied, written)
+			expectSome(t, hub, readSecret, dialled, asked, written, removedID, removedMeans, applied, written)
 			got := current(t, hub).Status
 			if !got.Agent.LastSeen.IsZero() || got.AgentDeployedGeneration == nil || *got.AgentDeployedGeneration != current(t, hub).Spec.RedeployAgentGeneration {
 				t.Errorf("status %+v", got)
@@ -288,7 +289,7 @@ func TestAnAgentMoves(t *testing.T) {
 	move := func(c *fleet.Cluster) { c.Generation, c.Spec.AgentNamespace = 2, "agents" }
 	leaves := "downstream remove Deployment cattle-fleet-system/fleet-agent"
 	lands := "downstream apply Deployment agents/fleet-agent"
-	for _, fail := range []string{"", "downstream remove Secret cattle-fleet-system/fleet-agent", leaves, "downstream remove Secret agents/fleet-agent", lands, written} {
+	for _, fail := range []string{"", removedID, removedMeans, leaves, "downstream remove Secret agents/fleet-agent", lands, written} {
 		t.Run("failing first at "+fail, func(t *testing.T) {
 			hub, _ := imported(t, move)
 			if fail != "" {

@@ -32,8 +32,10 @@ const (
 	dialled    = "downstream dial kubeconfig system-store"
 	asked      = "downstream version"
 	removedID  = "downstream remove Secret cattle-fleet-system/fleet-agent"
-	applied    = "downstream apply Deployment cattle-fleet-system/fleet-agent"
-	written    = "patch Cluster/status ws/c1"
+	// removedMeans is what an agent gets its identity with.
+	removedMeans = removedID + "-bootstrap"
+	applied      = "downstream apply Deployment cattle-fleet-system/fleet-agent"
+	written      = "patch Cluster/status ws/c1"
 )
 
 var errServer = errors.New("the server is upset")

@@ -1,0 +1,327 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fleet-hub/fleet/e2e/framework"
+	"github.com/fleet-hub/fleet/e2e/framework/client"
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// careless is the workspace of those who get something wrong. All of their Clusters are one cluster with several
+// agents, each in a namespace of its own.
+const careless = "careless"
+
+// mistake is something that somebody got wrong, and what it takes to put it right.
+type mistake struct {
+	// make leaves behind what is wrong, named after the Cluster, before the Cluster is made; mend puts it right. Nil: nothing.
+	make, mend func(ctx SpecContext, name string)
+	// cluster is what is wrong with the Cluster itself, and patch the merge patch of its spec that puts it right.
+	cluster func(*fleet.Cluster)
+	patch   string
+	// reason is what the condition Imported says, remedy a part of the message that tells what to do.
+	reason, remedy string
+}
+
+// wrongKubeconfig is a mistake in the Secret that the Cluster names.
+func wrongKubeconfig(reason, remedy string, data func() map[string][]byte) mistake {
+	return mistake{
+		make:   func(ctx SpecContext, name string) { writeSecret(ctx, careless, name, data()) },
+		mend:   goodKubeconfig,
+		reason: reason, remedy: remedy,
+	}
+}
+
+// modified is the data of a Secret with a kubeconfig that is not as it should be.
+func modified(modify func(*api.Config, *api.Cluster, *api.AuthInfo)) func() map[string][]byte {
+	return func() map[string][]byte {
+		GinkgoHelper()
+		loaded, err := clientcmd.Load(world.Cluster(spare).Kubeconfig)
+		Expect(err).NotTo(HaveOccurred())
+		inUse := loaded.Contexts[loaded.CurrentContext]
+		modify(loaded, loaded.Clusters[inUse.Cluster], loaded.AuthInfos[inUse.AuthInfo])
+		written, err := clientcmd.Write(*loaded)
+		Expect(err).NotTo(HaveOccurred())
+		return map[string][]byte{handshake.KubeconfigValueKey: written}
+	}
+}
+
+func goodKubeconfig(ctx SpecContext, name string) {
+	GinkgoHelper()
+	writeSecret(ctx, careless, name, map[string][]byte{handshake.KubeconfigValueKey: world.Cluster(spare).Kubeconfig})
+}
+
+func writeSecret(ctx SpecContext, namespace, name string, data map[string][]byte) {
+	GinkgoHelper()
+	secrets, wanted := world.Hub.Kube.CoreV1().Secrets(namespace), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: data}
+	_, err := secrets.Update(ctx, wanted, metav1.UpdateOptions{})
+	if err != nil {
+		_, err = secrets.Create(ctx, wanted, metav1.CreateOptions{})
+	}
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// configured is a mistake in the hub's configuration: keys with wrong values.
+func configured(reason, remedy string, wrong map[string]any) mistake {
+	var before map[string]any
+	return mistake{
+		make: func(ctx SpecContext, name string) {
+			goodKubeconfig(ctx, name)
+			before = configure(ctx, wrong)
+			DeferCleanup(func(ctx SpecContext) { configure(ctx, before) }) // whatever comes of it: others use this hub, too
+		},
+		mend:   func(ctx SpecContext, _ string) { configure(ctx, before) },
+		reason: reason, remedy: remedy,
+	}
+}
+
+// configure sets keys of the hub's configuration, all at once, and returns what they were.
+func configure(ctx SpecContext, keys map[string]any) (before map[string]any) {
+	GinkgoHelper()
+	configs := world.Hub.Kube.CoreV1().ConfigMaps(names.SystemNamespace)
+	found, err := configs.Get(ctx, names.ControllerConfig, metav1.GetOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	var document map[string]any
+	Expect(yaml.Unmarshal([]byte(found.Data[names.ConfigKey]), &document)).To(Succeed())
+	before = map[string]any{}
+	for key, value := range keys {
+		before[key], document[key] = document[key], value
+	}
+	text, err := json.Marshal(document)
+	Expect(err).NotTo(HaveOccurred())
+	found.Data[names.ConfigKey] = string(text)
+	_, err = configs.Update(ctx, found, metav1.UpdateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	return before
+}
+
+var _ = Describe("Somebody gets something wrong", Ordered, func() {
+	var undisturbed func(SpecContext)
+
+	BeforeAll(func(ctx SpecContext) {
+		Expect(world.Hub.EnsureNamespace(ctx, careless)).To(Succeed())
+		undisturbed = watchOver(ctx, imported(ctx), east)
+	})
+
+	DescribeTable("with a cluster, is told what to do, does it, and the cluster joins", func(ctx SpecContext, name string, m mistake) {
+		if m.make != nil {
+			m.make(ctx, name)
+		}
+		cluster := &fleet.Cluster{
+			ObjectMeta: metav1.ObjectMeta{Namespace: careless, Name: name},
+			Spec:       fleet.ClusterSpec{KubeConfigSecret: name, AgentNamespace: name},
+		}
+		if m.cluster != nil {
+			m.cluster(cluster)
+		}
+		Expect(world.Hub.Create(ctx, client.Clusters, cluster)).To(Succeed())
+		DeferCleanup(forget, name)
+
+		broken, err := client.Until(ctx, client.Await{
+			From: world.Hub.Fleet, Resource: client.Clusters, Namespace: careless, Name: name, For: "the reason " + m.reason, Within: framework.Patience,
+		}, func(c *fleet.Cluster) bool { return reasonOf(c.Status.Conditions, fleet.ConditionImported) == m.reason })
+		Expect(err).NotTo(HaveOccurred())
+		expectTold(ctx, broken, broken.Status.Conditions, fleet.ConditionImported, m.remedy)
+
+		if m.mend != nil {
+			m.mend(ctx, name)
+		}
+		if m.patch != "" {
+			Expect(world.Hub.Patch(ctx, client.Clusters, careless, name, []byte(`{"spec":`+m.patch+`}`))).To(Succeed())
+		}
+		joined, err := world.Joined(ctx, careless, name, framework.Named(name))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(reasonOf(joined.Status.Conditions, fleet.ConditionImported)).To(BeEmpty())
+	},
+		Entry("a kubeconfig that runs a command", "exec", wrongKubeconfig(fleet.ReasonKubeconfigRefused, "use a token", modified(func(_ *api.Config, _ *api.Cluster, u *api.AuthInfo) {
+			u.Exec = &api.ExecConfig{Command: "touch", Args: []string{filepath.Join(GinkgoT().TempDir(), "never")}, APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: api.NeverExecInteractiveMode}
+		}))),
+		Entry("a kubeconfig with an auth-provider", "auth-provider", wrongKubeconfig(fleet.ReasonKubeconfigRefused, "use a token", modified(func(_ *api.Config, _ *api.Cluster, u *api.AuthInfo) {
+			u.AuthProvider = &api.AuthProviderConfig{Name: "gcp"}
+		}))),
+		Entry("a kubeconfig with the path of a CA", "ca-file", wrongKubeconfig(fleet.ReasonKubeconfigRefused, "embed the data", modified(func(_ *api.Config, c *api.Cluster, _ *api.AuthInfo) {
+			c.CertificateAuthority, c.CertificateAuthorityData = "/etc/ssl/ca.crt", nil
+		}))),
+		Entry("a kubeconfig with the path of a certificate", "cert-file", wrongKubeconfig(fleet.ReasonKubeconfigRefused, "embed the data", modified(func(_ *api.Config, _ *api.Cluster, u *api.AuthInfo) {
+			u.ClientCertificate, u.ClientCertificateData = "/etc/ssl/client.crt", nil
+		}))),
+		Entry("a kubeconfig with the path of a key", "key-file", wrongKubeconfig(fleet.ReasonKubeconfigRefused, "embed the data", modified(func(_ *api.Config, _ *api.Cluster, u *api.AuthInfo) {
+			u.ClientKey, u.ClientKeyData = "/etc/ssl/client.key", nil
+		}))),
+		Entry("a kubeconfig with the path of a token", "token-file", wrongKubeconfig(fleet.ReasonKubeconfigRefused, "embed the data", modified(func(_ *api.Config, _ *api.Cluster, u *api.AuthInfo) {
+			*u = api.AuthInfo{TokenFile: "/var/run/secrets/kubernetes.io/serviceaccount/token"}
+		}))),
+		Entry("a kubeconfig that verifies nothing", "insecure", wrongKubeconfig(fleet.ReasonKubeconfigRefused, "embed the server's CA", modified(func(_ *api.Config, c *api.Cluster, _ *api.AuthInfo) {
+			c.CertificateAuthorityData, c.InsecureSkipTLSVerify = nil, true
+		}))),
+		Entry("a kubeconfig with several contexts, none of them current", "contexts", wrongKubeconfig(fleet.ReasonKubeconfigInvalid, "set current-context", modified(func(k *api.Config, _ *api.Cluster, _ *api.AuthInfo) {
+			k.Contexts["another"], k.CurrentContext = k.Contexts[k.CurrentContext].DeepCopy(), ""
+		}))),
+		Entry("a kubeconfig whose current context is not in it", "context", wrongKubeconfig(fleet.ReasonKubeconfigInvalid, "set current-context", modified(func(k *api.Config, _ *api.Cluster, _ *api.AuthInfo) {
+			k.CurrentContext = "gone"
+		}))),
+		Entry("a kubeconfig that is none", "malformed", wrongKubeconfig(fleet.ReasonKubeconfigInvalid, "kubectl config view", func() map[string][]byte {
+			return map[string][]byte{handshake.KubeconfigValueKey: []byte("{")}
+		})),
+		Entry("a kubeconfig under another key of its Secret", "other-key", wrongKubeconfig(fleet.ReasonKubeconfigMissing, "put the kubeconfig there", func() map[string][]byte {
+			return map[string][]byte{"config": world.Cluster(spare).Kubeconfig}
+		})),
+		Entry("a kubeconfig with another cluster's CA", "untrusted", wrongKubeconfig(fleet.ReasonTLSUntrusted, "put the right certificate-authority-data", modified(func(_ *api.Config, c *api.Cluster, _ *api.AuthInfo) {
+			c.CertificateAuthorityData = world.Plane.Hub.CA
+		}))),
+		Entry("no Secret", "missing", mistake{mend: goodKubeconfig, reason: fleet.ReasonKubeconfigMissing, remedy: "create it"}),
+		Entry("a Secret in a namespace that is not allowed", "elsewhere", mistake{
+			make:    goodKubeconfig,
+			cluster: func(c *fleet.Cluster) { c.Spec.KubeConfigSecretNamespace = "kube-system" }, patch: `{"kubeConfigSecretNamespace":null}`,
+			reason: fleet.ReasonKubeconfigNamespaceRefused, remedy: "move the Secret",
+		}),
+		Entry("a client ID that another Cluster has", "twin", mistake{
+			make: func(ctx SpecContext, name string) {
+				goodKubeconfig(ctx, name)
+				older := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: careless, Name: "an-older-twin"}, Spec: fleet.ClusterSpec{ClientID: "of-a-twin"}}
+				Expect(world.Hub.Create(ctx, client.Clusters, older)).To(Succeed())
+			},
+			cluster: func(c *fleet.Cluster) { c.Spec.ClientID = "of-a-twin" }, patch: `{"clientID":"of-the-other-twin"}`,
+			reason: fleet.ReasonClientIDAmbiguous, remedy: "a client ID of its own",
+		}),
+		Entry("neither a client ID nor a kubeconfig", "nobody", mistake{
+			make:    goodKubeconfig,
+			cluster: func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "" }, patch: `{"kubeConfigSecret":"nobody"}`,
+			reason: fleet.ReasonClientIDMissing, remedy: "set spec.clientID",
+		}),
+		Entry("a Secret that has the name of the import token's values", "blocked", mistake{
+			make: func(ctx SpecContext, name string) {
+				goodKubeconfig(ctx, name)
+				writeSecret(ctx, careless, names.ImportToken(name), nil)
+			},
+			mend: func(ctx SpecContext, name string) {
+				Expect(world.Hub.Kube.CoreV1().Secrets(careless).Delete(ctx, names.ImportToken(name), metav1.DeleteOptions{})).To(Succeed())
+			},
+			reason: fleet.ReasonTokenBlocked, remedy: "see its condition Ready",
+		}),
+		Entry("no URL of the hub anywhere", "no-url", configured(fleet.ReasonHubURLMissing, "set apiServerURL", map[string]any{"apiServerURL": ""})),
+		Entry("a TLS mode that nobody knows", "lax", configured(fleet.ReasonTLSModeUnknown, "set it to", map[string]any{"agentTLSMode": "lax"})),
+		Entry("a strict TLS mode and no CA", "no-ca", configured(fleet.ReasonHubCAMissing, "set apiServerCA", map[string]any{"agentTLSMode": "strict", "apiServerCA": nil})),
+	)
+
+	DescribeTable("with a Bundle, is told what to do, does it, and the Bundle is ready", func(ctx SpecContext, name string, wrong func(*fleet.Bundle), says string) {
+		cluster := imported(ctx)
+		good := chart(only(greeting(framework.Workspace, name, ""), cluster.Labels), map[string]any{"text": "at last"})
+		bad := good.DeepCopy()
+		wrong(bad)
+		Expect(world.Hub.Create(ctx, client.Bundles, bad)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(world.Hub.Delete(ctx, client.Bundles, framework.Workspace, name)).To(Succeed())
+		})
+		broken, err := client.Until(ctx, client.Await{
+			From: world.Hub.Fleet, Resource: client.Bundles, Namespace: framework.Workspace, Name: name, For: "the reason", Within: framework.Patience,
+		}, func(b *fleet.Bundle) bool {
+			return reasonOf(b.Status.Conditions, fleet.ConditionReady) == fleet.ReasonError
+		})
+		Expect(err).NotTo(HaveOccurred())
+		expectTold(ctx, broken, broken.Status.Conditions, fleet.ConditionReady, says)
+
+		patch, err := json.Marshal(map[string]any{"spec": good.Spec})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(world.Hub.Patch(ctx, client.Bundles, framework.Workspace, name, patch)).To(Succeed())
+		_, err = world.ConfigMap(ctx, east, name, name, func(c *corev1.ConfigMap) bool { return c.Data["text"] == "at last" })
+		Expect(err).NotTo(HaveOccurred())
+		_, err = client.Until(ctx, client.Await{
+			From: world.Hub.Fleet, Resource: client.Bundles, Namespace: framework.Workspace, Name: name, For: "the Bundle to be ready", Within: framework.Patience,
+		}, func(b *fleet.Bundle) bool {
+			ready := fleet.GetCondition(b.Status.Conditions, fleet.ConditionReady)
+			return b.Status.ObservedGeneration == b.Generation && ready != nil && ready.Status == corev1.ConditionTrue && ready.Reason == ""
+		})
+		Expect(err).NotTo(HaveOccurred())
+	},
+		Entry("whose chart does not parse", "no-chart", func(b *fleet.Bundle) { b.Spec.Resources[2].Content = "a: b: c\n" }, "YAML parse error"),
+		Entry("whose template does not parse", "no-template", func(b *fleet.Bundle) { b.Spec.Resources[2].Content = "a: {{ .Values" }, "unclosed action"),
+		Entry("whose selector does not parse", "no-selector", func(b *fleet.Bundle) {
+			b.Spec.Targets[0].ClusterSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "env", Operator: "Resembles"}}
+		}, `"Resembles" is not a valid label selector operator`),
+	)
+
+	It("and nobody else has noticed", func(ctx SpecContext) { undisturbed(ctx) })
+})
+
+// forget takes a careless Cluster and its agent away.
+func forget(ctx SpecContext, name string) {
+	GinkgoHelper()
+	Expect(world.Hub.Delete(ctx, client.Clusters, careless, name)).To(Succeed())
+	Expect(world.On(spare).Kube.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
+}
+
+func reasonOf(conditions []genericcondition.GenericCondition, conditionType string) string {
+	condition := fleet.GetCondition(conditions, conditionType)
+	if condition == nil {
+		return "(none)"
+	}
+	return condition.Reason
+}
+
+// expectTold fails unless a condition tells what to do, and so does one Event about the object.
+func expectTold(ctx SpecContext, about client.Object, conditions []genericcondition.GenericCondition, conditionType, remedy string) {
+	GinkgoHelper()
+	condition := fleet.GetCondition(conditions, conditionType)
+	Expect(condition.Status).To(Equal(corev1.ConditionFalse))
+	Expect(condition.Message).To(ContainSubstring(remedy))
+	Expect(condition.Message).NotTo(ContainSubstring(strings.TrimPrefix(world.Cluster(spare).URL, "https://")), "messages do not change with addresses")
+	Eventually(func(g Gomega) {
+		events, err := world.Hub.Kube.CoreV1().Events(about.GetNamespace()).List(ctx, metav1.ListOptions{
+			FieldSelector: fmt.Sprintf("involvedObject.uid=%s,reason=%s", about.GetUID(), condition.Reason),
+		})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(events.Items).To(HaveLen(1))
+		g.Expect(events.Items[0].Type).To(Equal(corev1.EventTypeWarning))
+		g.Expect(events.Items[0].Message).To(Equal(condition.Message))
+		g.Expect(events.Items[0].Count).To(BeNumerically("==", 1))
+	}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())
+}
+
+// watchOver remembers how a cluster is. What it returns fails if it has been disturbed since: its agent is another, or
+// was restarted, or had to register anew, or is not heard of any more, or has lost a Bundle.
+func watchOver(ctx SpecContext, cluster *fleet.Cluster, downstream string) func(SpecContext) {
+	GinkgoHelper()
+	type condition struct {
+		pod           types.UID
+		restarts      int32
+		registrations []string
+		ready         string
+	}
+	look := func(ctx SpecContext) (condition, *fleet.Cluster) {
+		GinkgoHelper()
+		pod, err := world.AgentPod(ctx, downstream)
+		Expect(err).NotTo(HaveOccurred())
+		registrations, err := world.Registrations(ctx, cluster.Namespace, cluster.Spec.ClientID)
+		Expect(err).NotTo(HaveOccurred())
+		var now fleet.Cluster
+		Expect(world.Hub.Get(ctx, client.Clusters, cluster.Namespace, cluster.Name, &now)).To(Succeed())
+		return condition{pod.UID, framework.Restarts(pod), registrations, reasonOf(now.Status.Conditions, fleet.ConditionImported)}, &now
+	}
+	_, _, err := world.Managed(ctx, downstream, cluster) // it is on its way until then
+	Expect(err).NotTo(HaveOccurred())
+	before, _ := look(ctx)
+	return func(ctx SpecContext) {
+		GinkgoHelper()
+		after, now := look(ctx)
+		Expect(after).To(Equal(before))
+		_, err := world.SeenAfter(ctx, now, now.Status.Agent.LastSeen.Time, framework.Patience)
+		Expect(err).NotTo(HaveOccurred())
+	}
+}

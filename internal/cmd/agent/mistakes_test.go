@@ -1,0 +1,182 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// What an agent cannot begin with, it ends with: the last words say what to do. Kubernetes starts it again, and it
+// joins when that was done.
+func TestWhatAnAgentCannotBeginWithAndItsRepair(t *testing.T) {
+	tests := map[string]struct {
+		// spoil alters what was delivered.
+		spoil func(*site, *corev1.Secret, *corev1.ConfigMap)
+		says  []string
+	}{
+		"malformed": {
+			func(_ *site, s *corev1.Secret, _ *corev1.ConfigMap) {
+				s.Data = map[string][]byte{"values": []byte("- {")}
+			},
+			[]string{handshake.ErrBootstrapUnusable.Error(), `key "values"`, "create a ClusterRegistrationToken on the hub"},
+		},
+		"incomplete": {
+			func(_ *site, s *corev1.Secret, _ *corev1.ConfigMap) { delete(s.Data, "token") },
+			[]string{handshake.ErrBootstrapUnusable.Error(), `"token"`, "create a ClusterRegistrationToken on the hub"},
+		},
+		"no-url": {
+			func(_ *site, s *corev1.Secret, _ *corev1.ConfigMap) { s.Data["apiServerURL"] = nil },
+			[]string{handshake.ErrBootstrapUnusable.Error(), `"apiServerURL"`, "create a ClusterRegistrationToken on the hub"},
+		},
+		"ca-is-none": {
+			func(_ *site, s *corev1.Secret, _ *corev1.ConfigMap) { s.Data["apiServerCA"] = []byte("a certificate") },
+			[]string{handshake.ErrBootstrapUnusable.Error(), "create a ClusterRegistrationToken on the hub"},
+		},
+		"tls-mode": {
+			func(_ *site, _ *corev1.Secret, c *corev1.ConfigMap) { c.Data["config"] = `{"agentTLSMode":"lax"}` },
+			[]string{handshake.ErrBootstrapUnusable.Error(), kube.ErrUnknownTLSMode.Error(), "correct ConfigMap fleet-agent"},
+		},
+		"strict-without-ca": {
+			func(_ *site, s *corev1.Secret, _ *corev1.ConfigMap) { delete(s.Data, "apiServerCA") },
+			[]string{handshake.ErrBootstrapUnusable.Error(), kube.ErrNoCA.Error(), "correct ConfigMap fleet-agent"},
+		},
+		"config": {
+			func(_ *site, _ *corev1.Secret, c *corev1.ConfigMap) { c.Data["config"] = "{" },
+			[]string{handshake.ErrBootstrapUnusable.Error(), "correct ConfigMap fleet-agent"},
+		},
+		"untrusted": {
+			func(s *site, secret *corev1.Secret, _ *corev1.ConfigMap) {
+				secret.Data["apiServerCA"] = s.plane.Cluster(east).CA
+			},
+			[]string{handshake.ErrUntrustedCA.Error(), "check apiServerURL, apiServerCA and agentTLSMode"},
+		},
+		"token-ended": {
+			func(s *site, _ *corev1.Secret, _ *corev1.ConfigMap) { s.endToken("t1") },
+			[]string{handshake.ErrTokenRejected.Error(), `ClusterRegistrationToken "t1"`, "it has expired or was deleted", "create a ClusterRegistrationToken on the hub"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, "mistake-"+name)
+			_, values := s.token("t1")
+			s.deliver(values)
+			s.spoil(test.spoil)
+			s.startPod(first)
+			s.expectExit(first, test.says...)
+			s.expectSecretsKept(first, values.Token)
+			s.expectRequests(0)
+
+			token, values := s.token("t2")
+			s.must(s.eastCore.CoreV1().Secrets(s.namespace).Delete(t.Context(), names.AgentBootstrap, metav1.DeleteOptions{})) // keys of others would stay
+			s.deliver(values)
+			s.answer(token)
+			s.expectReady(first, true)
+		})
+	}
+}
+
+// An agent cannot tell the hub which token it has if the token's name is no label: it says so, and does not end, for the
+// hub may know it otherwise.
+func TestATokenNameThatIsTooLong(t *testing.T) {
+	s := newSite(t, "long-name")
+	_, values := s.token("t1")
+	values.TokenName = strings.Repeat("t", 64)
+	s.deliver(values)
+	s.startPod(first)
+	s.expectLog(first, "use a token whose name has at most 63 characters", 1)
+	s.expectReady(first, false)
+
+	token, values := s.token("t2")
+	for _, request := range s.requests() { // which nobody answers
+		s.must(s.fleet.Delete().Namespace(s.workspace).Resource("clusterregistrations").Name(request.Name).Do(t.Context()).Error())
+	}
+	s.deliver(values)
+	s.answer(token)
+	s.expectReady(first, true)
+	if n := s.restarts(first); n != 0 {
+		t.Errorf("the agent was restarted %d times", n)
+	}
+}
+
+// spoil alters what was delivered.
+func (s *site) spoil(change func(*site, *corev1.Secret, *corev1.ConfigMap)) {
+	s.t.Helper()
+	ctx, core := s.t.Context(), s.eastCore.CoreV1()
+	secret, err := s.secret(names.AgentBootstrap)
+	s.must(err)
+	configuration, err := core.ConfigMaps(s.namespace).Get(ctx, names.Agent, metav1.GetOptions{})
+	s.must(err)
+	change(s, secret, configuration)
+	_, err = core.Secrets(s.namespace).Update(ctx, secret, metav1.UpdateOptions{})
+	s.must(err)
+	_, err = core.ConfigMaps(s.namespace).Update(ctx, configuration, metav1.UpdateOptions{})
+	s.must(err)
+}
+
+// endToken does what the hub does when a token ends: its account goes.
+func (s *site) endToken(name string) {
+	s.t.Helper()
+	ctx, token := s.t.Context(), &fleet.ClusterRegistrationToken{}
+	s.must(s.fleet.Get().Namespace(s.workspace).Resource("clusterregistrationtokens").Name(name).Do(ctx).Into(token))
+	s.must(s.hubCore.CoreV1().ServiceAccounts(s.workspace).Delete(ctx, names.ImportAccount(name, string(token.UID)), metav1.DeleteOptions{}))
+	s.must(s.fleet.Delete().Namespace(s.workspace).Resource("clusterregistrationtokens").Name(name).Do(ctx).Error())
+}
+
+// expectExit waits until the pod's process has ended with these words in one line, and code 1.
+func (s *site) expectExit(pod string, says ...string) {
+	s.t.Helper()
+	s.eventually("the agent to end, saying why", func(ctx context.Context) error {
+		found, err := s.eastCore.CoreV1().Pods(s.namespace).Get(ctx, pod, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if len(found.Status.ContainerStatuses) == 0 {
+			return errors.New("it has not started")
+		}
+		status := found.Status.ContainerStatuses[0]
+		ended := status.State.Terminated
+		if ended == nil {
+			ended = status.LastTerminationState.Terminated
+		}
+		if ended == nil {
+			return errors.New("it runs")
+		}
+		if ended.ExitCode != 1 {
+			return fmt.Errorf("exit code %d", ended.ExitCode)
+		}
+		return nil
+	})
+	for line := range strings.Lines(s.log(pod)) {
+		words, last := strings.CutPrefix(line, "fleetagent: ")
+		if !last {
+			continue
+		}
+		for _, part := range says {
+			if !strings.Contains(words, part) {
+				s.t.Errorf("the last words are %q, without %q", words, part)
+			}
+		}
+		return
+	}
+	s.t.Errorf("no last words in %s", s.log(pod))
+}
+
+// expectSecretsKept fails if the log tells a token.
+func (s *site) expectSecretsKept(pod, token string) {
+	s.t.Helper()
+	signature := token[strings.LastIndex(token, ".")+1:]
+	if strings.Contains(s.log(pod), signature) {
+		s.t.Error("the log has the token in it")
+	}
+}
