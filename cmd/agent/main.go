@@ -8,8 +8,6 @@ import (
 	"os/signal"
 	"syscall"
 
-	_ "golang.org/x/crypto/x509roots/fallback" // roots for images that have none
-
 	"github.com/fleet-hub/fleet/internal/cmd/agent"
 	"github.com/fleet-hub/fleet/internal/cmd/env"
 )

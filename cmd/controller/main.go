@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"syscall"
 
-	_ "golang.org/x/crypto/x509roots/fallback" // roots for images that have none
-
 	"github.com/fleet-hub/fleet/internal/cmd/controller"
 	"github.com/fleet-hub/fleet/internal/cmd/env"
 )
