@@ -1,0 +1,160 @@
+package parity
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Field is one field of one object on both sides.
+type Field struct {
+	// Object is the recorded one's String, or ours where none is recorded.
+	Object string
+	// Path leads to it: spec.containers[agent].env[0].name, metadata.labels[fleet.cattle.io/cluster].
+	Path string
+	// Recorded and Ours are JSON; empty means that this side has no such field.
+	Recorded, Ours string
+}
+
+// Comparison is what both sides have.
+type Comparison struct {
+	// Objects is how many recorded objects there were.
+	Objects int
+	// Fields are all fields of both sides, sorted by object and path.
+	Fields []Field
+	// Missing are recorded objects that we have not, Added are ours that were not recorded.
+	Missing, Added map[string]bool
+	// Twice are keys of objects that are there twice on one side: their names do not tell them apart.
+	Twice []string
+}
+
+// Compare puts the fields of both sides beside each other. Renamed has the name of our object for a
+// recorded one that is called otherwise, both as String.
+func Compare(recorded, ours []Object, renamed map[string]string) Comparison {
+	c := Comparison{Objects: len(recorded), Missing: map[string]bool{}, Added: map[string]bool{}}
+	left, right := c.index(recorded), c.index(ours)
+	for _, key := range sortedKeys(left) {
+		other := key
+		if name, ok := renamed[key]; ok {
+			other = name
+		}
+		mine, found := right[other]
+		c.Missing[key] = !found
+		c.add(key, left[key], mine)
+		delete(right, other)
+	}
+	for _, key := range sortedKeys(right) {
+		c.Added[key] = true
+		c.add(key, nil, right[key])
+	}
+	return c
+}
+
+// index has the fields of each object.
+func (c *Comparison) index(objects []Object) map[string]map[string]string {
+	all := map[string]map[string]string{}
+	for _, o := range objects {
+		if _, twice := all[o.String()]; twice {
+			c.Twice = append(c.Twice, o.String())
+		}
+		all[o.String()] = Flatten(o.Fields)
+	}
+	return all
+}
+
+func (c *Comparison) add(object string, recorded, ours map[string]string) {
+	paths := map[string]bool{}
+	for path := range recorded {
+		paths[path] = true
+	}
+	for path := range ours {
+		paths[path] = true
+	}
+	for _, path := range sortedKeys(paths) {
+		c.Fields = append(c.Fields, Field{Object: object, Path: path, Recorded: recorded[path], Ours: ours[path]})
+	}
+}
+
+// Flatten has every leaf of an object under its path, as JSON. Entries of a list have their name in
+// place of their index if each has one; their order is then a field of its own, but for conditions,
+// whose order says nothing.
+func Flatten(fields map[string]any) map[string]string {
+	flat := map[string]string{}
+	flatten("", fields, flat)
+	return flat
+}
+
+func flatten(path string, value any, into map[string]string) {
+	switch v := value.(type) {
+	case map[string]any:
+		for key, entry := range v {
+			flatten(join(path, key), entry, into)
+		}
+		if len(v) > 0 {
+			return
+		}
+	case []any:
+		keys, named := keysOf(v)
+		for i, entry := range v {
+			flatten(path+"["+keys[i]+"]", entry, into)
+		}
+		if named && !strings.HasSuffix(path, "conditions") {
+			into[path+"[order]"] = text(keys)
+		}
+		if len(v) > 0 {
+			return
+		}
+	}
+	into[path] = text(value)
+}
+
+// join adds a key to a path; one with a character of paths in it is put in brackets.
+func join(path, key string) string {
+	switch {
+	case strings.ContainsAny(key, "./[] "):
+		return path + "[" + key + "]"
+	case path == "":
+		return key
+	}
+	return path + "." + key
+}
+
+// keysOf are what tells the entries of a list apart: their name or type, or else their index.
+func keysOf(list []any) (keys []string, named bool) {
+	for _, by := range []string{"name", "type"} {
+		keys = nil
+		for _, entry := range list {
+			fields, _ := entry.(map[string]any)
+			if key, ok := fields[by].(string); ok && !slices.Contains(keys, key) {
+				keys = append(keys, key)
+			}
+		}
+		if len(keys) == len(list) && len(list) > 0 {
+			return keys, true
+		}
+	}
+	keys = make([]string, len(list))
+	for i := range list {
+		keys[i] = fmt.Sprint(i)
+	}
+	return keys, false
+}
+
+// text is a value as JSON. What came from JSON always becomes JSON.
+func text(value any) string {
+	var out strings.Builder
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(value)
+	return strings.TrimSpace(out.String())
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,119 @@
+package parity_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fleet-hub/fleet/e2e/parity"
+	"github.com/fleet-hub/fleet/internal/content"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const agentYAML = `kind: ServiceAccount
+metadata: {name: fleet-agent, namespace: system}
+
+---
+kind: ClusterRole
+metadata: {name: role}
+`
+
+// agentObjects are those of agentYAML.
+func agentObjects(t *testing.T) map[string]any {
+	return map[string]any{
+		"ServiceAccount system/fleet-agent": parsed(t, "{kind: ServiceAccount, metadata: {name: fleet-agent, namespace: system}}"),
+		"ClusterRole /role":                 parsed(t, "{kind: ClusterRole, metadata: {name: role}}"),
+	}
+}
+
+func TestExpand(t *testing.T) {
+	resources := []fleet.BundleResource{{Name: "agent.yaml", Content: agentYAML}, {Name: "cm.yaml", Content: "kind: ConfigMap\n"}}
+	expanded := []any{
+		map[string]any{"name": "agent.yaml", "content": agentObjects(t)},
+		map[string]any{"name": "cm.yaml", "content": "kind: ConfigMap\n"},
+	}
+	stored := content.Object(content.Manifest{Resources: resources})
+	tests := map[string]struct{ is, want map[string]any }{
+		"annotations that are none go": {
+			is:   parsed(t, "{kind: Role, metadata: {name: r, annotations: {}}}"),
+			want: parsed(t, "{kind: Role, metadata: {name: r}}"),
+		},
+		"annotations stay": {
+			is:   parsed(t, "{kind: Role, metadata: {annotations: {a: ''}}}"),
+			want: parsed(t, "{kind: Role, metadata: {annotations: {a: ''}}}"),
+		},
+		"a configuration is read": {
+			is:   map[string]any{"kind": "ConfigMap", "data": map[string]any{"config": `{"labels":{"env":"dev"},"n":1}`, "other": "{}"}},
+			want: map[string]any{"kind": "ConfigMap", "data": map[string]any{"config": map[string]any{"labels": map[string]any{"env": "dev"}, "n": 1.0}, "other": "{}"}},
+		},
+		"a ConfigMap without a configuration is any": {
+			is:   parsed(t, "{kind: ConfigMap, data: {greeting: hi}}"),
+			want: parsed(t, "{kind: ConfigMap, data: {greeting: hi}}"),
+		},
+		"counts of a BundleDeployment that are zero go": {
+			is:   parsed(t, "{kind: BundleDeployment, status: {resourceCounts: {ready: 6, notReady: 0}, syncGeneration: 0}}"),
+			want: parsed(t, "{kind: BundleDeployment, status: {resourceCounts: {ready: 6}, syncGeneration: 0}}"),
+		},
+		"those of a Cluster stay": {
+			is:   parsed(t, "{kind: Cluster, status: {resourceCounts: {ready: 6, notReady: 0}}}"),
+			want: parsed(t, "{kind: Cluster, status: {resourceCounts: {ready: 6, notReady: 0}}}"),
+		},
+		"the agent's objects are told apart in its Bundle": {
+			is:   plain(t, map[string]any{"kind": "Bundle", "spec": map[string]any{"resources": resources}}),
+			want: map[string]any{"kind": "Bundle", "spec": map[string]any{"resources": expanded}},
+		},
+		"and in its Content": {
+			is: plain(t, stored),
+			want: map[string]any{
+				"apiVersion": "fleet.cattle.io/v1alpha1", "kind": "Content", "sha256sum": stored.SHA256Sum,
+				"metadata": map[string]any{"name": stored.Name}, "status": map[string]any{},
+				"content": map[string]any{"resources": expanded},
+			},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			before := runtime.DeepCopyJSON(test.is)
+			got, err := parity.Expand(parity.Object{Cluster: "hub", Fields: test.is})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(parity.Object{Cluster: "hub", Fields: test.want}, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(before, test.is); diff != "" {
+				t.Errorf("the object was altered:\n%s", diff)
+			}
+		})
+	}
+}
+
+// plain is a value as JSON has it.
+func plain(t *testing.T, value any) map[string]any {
+	t.Helper()
+	text, err := yaml.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed(t, string(text))
+}
+
+func TestWhatCannotBeExpandedIsNamed(t *testing.T) {
+	tests := map[string]string{
+		"a configuration that is no JSON":            "{kind: ConfigMap, metadata: {name: x}, data: {config: '{'}}",
+		"a Content that does not hold what it says":  "{kind: Content, metadata: {name: x}, sha256sum: no, content: aGVsbG8=}",
+		"a Bundle whose agent's manifest is no YAML": "{kind: Bundle, metadata: {name: x}, spec: {resources: [{name: agent.yaml, content: '{'}]}}",
+	}
+	for name, text := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := parity.Expand(on(t, "hub", text))
+			if err == nil || !strings.Contains(err.Error(), "/x") {
+				t.Errorf("%v does not name the object", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,136 @@
+package parity_test
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/fleet-hub/fleet/e2e/parity"
+)
+
+// Objects that several rows are about.
+const (
+	registered  = "hub ClusterRegistration *"
+	credentials = "hub * cattle-fleet-clusters-system/*"
+	reader      = "hub Role* cattle-fleet-clusters-system/import-token-*-creds"
+	// westAgent are west's Cluster, its agent's Bundle and BundleDeployment; and westGroup is west's ClusterGroup.
+	westAgent   = "hub * *<cluster env=prod>"
+	westGroup   = "hub ClusterGroup fleet-default/prod"
+	controllers = "hub Deployment cattle-fleet-system/fleet-controller"
+)
+
+// Reasons of several rows.
+const (
+	ownLife    = "credentials end by themselves and belong to no set; they are found by the registration they name (decision 3)"
+	afterToken = "the role for reading a credential is named after the registration that it answers, of which a token may have many"
+	replaced   = "recorded while west's agent was being replaced; ours takes itself over in its pod (decision 2)"
+	unheard    = "recorded before the first heartbeat, without which our agents are not managed (decision 9)"
+	oneProcess = "one process and one lease for all controllers (decision 7); probes, rights and resources of the controllers are no part of the contract"
+)
+
+// decided are where we differ for good.
+func decided() []parity.Row {
+	return append(replacedRows(), []parity.Row{
+		{Is: parity.Missing, On: "* *", At: "metadata.annotations[objectset.rio.cattle.io/applied]", Why: "the annotation would show the beginning of Secrets; we compare with what is there"},
+		{Is: parity.Missing, On: "hub Secret *-token", Why: "tokens come from the TokenRequest API (decision 6)"},
+		{Is: parity.Added, On: registered, At: "status.conditions*", Why: "a registration says what it waits for"},
+		{Is: parity.Added, On: "hub ClusterRegistrationToken *", At: "status.conditions*", Why: "a token says what it waits for"},
+		{Is: parity.Added, On: registered, At: "metadata.annotations[fleet.cattle.io/last-seen-at-grant]", Why: "how the first use of a credential is known (decision 6)"},
+		{Is: parity.Added, On: "hub Cluster fleet-local/local", At: "metadata.annotations[fleet.cattle.io/label-keys]", Why: "tells labels of the chart's values from those that somebody else put on the Cluster"},
+
+		{Is: parity.Changed, On: reader, At: "metadata.name", Why: afterToken},
+		{Is: parity.Changed, On: reader, At: "roleRef.name", Why: afterToken},
+		{Is: parity.Added, On: "hub Role cattle-fleet-clusters-system/*-creds", At: "rules[0].verbs[1]", Why: "an agent may watch for its one credential instead of asking again and again"},
+		{Is: parity.Missing, On: credentials, At: "metadata.annotations[objectset.rio.cattle.io/*]", Why: ownLife},
+		{Is: parity.Missing, On: credentials, At: "metadata.labels[objectset.rio.cattle.io/hash]", Why: ownLife},
+		{Is: parity.Added, On: credentials, At: "metadata.annotations[fleet.cattle.io/cluster-registration*]", Why: ownLife},
+		{Is: parity.Added, On: "hub Role* cattle-fleet-clusters-system/*", At: "metadata.labels[fleet.cattle.io/cluster]", Why: ownLife},
+
+		{Is: parity.Missing, On: "west ClusterRole* /fleet-agent-system-fleet-agent-role*", Why: "one pair of roles for the agent, whichever way it came"},
+		{Is: parity.Missing, On: "west ConfigMap cattle-fleet-system/fleet-agent", At: "data.config.clientID", Why: "every way in writes the agent's configuration alike: what is not set is not there (decision 2)"},
+		{Is: parity.Changed, On: "west ConfigMap cattle-fleet-system/fleet-agent", At: "data.config.garbageCollectionInterval", Why: "every way in writes the agent's configuration alike: durations as Go does (decision 2)"},
+		{Is: parity.Changed, On: "west Deployment cattle-fleet-system/fleet-agent", At: "metadata.annotations[deployment.kubernetes.io/revision]", Why: replaced},
+		{Is: parity.Changed, On: "* Lease cattle-fleet-system/*", At: "spec.holderIdentity", Why: "each process has an identity of its own, also in the same pod (decision 7)"},
+
+		{Is: parity.Changed, On: "hub Cluster fleet-default/*", At: "status.agent.*", Why: unheard},
+		{Is: parity.Changed, On: "hub Cluster fleet-default/east", At: "status.display.state", Why: unheard},
+
+		{Is: parity.Added, On: "hub Bundle fleet-default/raw", At: "status.summary.ready", Why: "counts are written together, zeros included"},
+		{Is: parity.Changed, On: "hub Namespace /cattle-fleet-system", At: "metadata.*[objectset.rio.cattle.io/*]", Why: "of the two sets that the hub's system namespace is in, the one that every hub has keeps it"},
+		{Is: parity.Added, On: "hub ServiceAccount cattle-fleet-system/default", Why: "it is among the recorded resources of fleet-agent-local, only its recording was left out"},
+		{Is: parity.Missing, On: "hub Lease cattle-fleet-system/fleet-cleanup-lock", Why: oneProcess},
+		{Is: parity.Missing, On: "hub Lease cattle-fleet-system/fleet-controller-leader-election-shard", Why: oneProcess},
+		{Is: parity.Missing, On: controllers, At: "spec.template.*", Why: oneProcess},
+		{Is: parity.Added, On: controllers, At: "spec.template.*", Why: oneProcess},
+		{Is: parity.Changed, On: controllers, At: "spec.template.*", Why: oneProcess},
+		{Is: parity.Missing, On: "hub *Role /fleet-controller", At: "rules[*", Why: oneProcess},
+		{Is: parity.Added, On: "hub *Role */fleet-controller", At: "rules[*", Why: oneProcess},
+		{Is: parity.Changed, On: "hub *Role */fleet-controller", At: "rules[*", Why: oneProcess},
+		{Is: parity.Added, On: "hub RoleBinding cattle-fleet-system/fleet-controller", At: "subjects[fleet-controller].namespace", Why: "a ServiceAccount without its namespace is nobody"},
+	}...)
+}
+
+// replacedRows are what differs because west's agent was being replaced.
+func replacedRows() []parity.Row {
+	var rows []parity.Row
+	for _, row := range []parity.Row{
+		{Is: parity.Missing, On: westAgent, At: "status.*nonReady*"},
+		{Is: parity.Missing, On: westAgent, At: "status.*.notReady"},
+		{Is: parity.Changed, On: westAgent, At: "status.resourceCounts.notReady"},
+		{Is: parity.Changed, On: westAgent, At: "status.*ready"},
+		{Is: parity.Added, On: westAgent, At: "status.*ready"},
+		{Is: parity.Missing, On: westAgent, At: "status.conditions[Ready].*"},
+		{Is: parity.Changed, On: westAgent, At: "status.conditions[Ready].status"},
+		{Is: parity.Missing, On: westAgent, At: "status.display.state"},
+		{Is: parity.Changed, On: westAgent, At: "status.display.*"},
+		{Is: parity.Missing, On: westAgent, At: "status.*unavailable"},
+		{Is: parity.Changed, On: westAgent, At: "status.unavailable"},
+		{Is: parity.Missing, On: westGroup, At: "status.*nonReady*"},
+		{Is: parity.Missing, On: westGroup, At: "status.summary.notReady"},
+		{Is: parity.Changed, On: westGroup, At: "status.nonReadyClusterCount"},
+		{Is: parity.Changed, On: westGroup, At: "status.*.*eady"},
+		{Is: parity.Missing, On: westGroup, At: "status.conditions[Ready].message"},
+		{Is: parity.Changed, On: westGroup, At: "status.conditions[Ready].status"},
+		{Is: parity.Missing, On: westGroup, At: "status.display.state"},
+		{Is: parity.Changed, On: westGroup, At: "status.display.*"},
+	} {
+		row.Why = replaced
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// waiting are what later work brings. Whoever brings it removes the row.
+func waiting() []parity.Row {
+	const git = "comes with GitRepos"
+	return []parity.Row{
+		{Is: parity.Missing, On: "hub Cluster *", At: "status.*GitRepos", Why: git},
+		{Is: parity.Missing, On: "hub Cluster *", At: "status.*HelmOps", Why: "comes with HelmOps"},
+		{Is: parity.Missing, On: "hub ConfigMap cattle-fleet-system/fleet-controller", At: "data.config.githubURLPrefix", Why: git},
+		{Is: parity.Missing, On: "hub ConfigMap cattle-fleet-system/fleet-controller", At: "data.config.webhookReceiverURL", Why: git},
+	}
+}
+
+// renamed says what our objects are called where the recorded ones are called otherwise.
+func renamed() map[string]string {
+	ours := map[string]string{}
+	for _, kind := range []string{"Role", "RoleBinding"} {
+		for cluster, workspace := range map[string]string{"east": "fleet-default", "local": "fleet-local"} {
+			token := "import-token-" + cluster
+			place := "hub " + kind + " cattle-fleet-clusters-system/"
+			ours[place+token+"-<uid of hub ClusterRegistrationToken "+workspace+"/"+token+">-creds"] = place + "<request of " + cluster + ">-creds"
+		}
+	}
+	return ours
+}
+
+// about are the rows that are about some clusters.
+func about(clusters []string, rows []parity.Row) []parity.Row {
+	var found []parity.Row
+	for _, row := range rows {
+		cluster, _, _ := strings.Cut(row.On, " ")
+		if cluster == "*" || slices.Contains(clusters, cluster) {
+			found = append(found, row)
+		}
+	}
+	return found
+}

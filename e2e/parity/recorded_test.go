@@ -1,0 +1,114 @@
+package parity_test
+
+import (
+	"slices"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/fleet-hub/fleet/e2e/framework"
+	"github.com/fleet-hub/fleet/e2e/parity"
+	"github.com/fleet-hub/fleet/internal/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// What the comparison must find at least. Smaller numbers mean that it has lost something.
+const (
+	recordedObjects = 140
+	equalFields     = 3000
+)
+
+// The addresses at the time of the recording; the second one is the hub's own, inside.
+const (
+	recordedHub    = "https://10.99.0.2:6443"
+	recordedInside = "https://10.43.0.1:443"
+	recordedEast   = "https://10.99.0.3:6443"
+)
+
+// TestTheRecordedSituation plays what was recorded, and compares every object of it. `go test -v` prints
+// how much that was.
+func TestTheRecordedSituation(t *testing.T) {
+	g := NewWithT(t)
+	s := start(t)
+	clusters := map[string]*fleet.Cluster{}
+	var err error
+	clusters[hub], err = s.Joined(t.Context(), framework.LocalWorkspace, "the hub itself", framework.Named(names.LocalCluster))
+	g.Expect(err).NotTo(HaveOccurred())
+	for _, made := range []string{
+		"ClusterRegistrationToken fleet-default/swarm", "ClusterGroup fleet-default/prod", "Bundle fleet-default/hello",
+		"Bundle fleet-default/raw", "Secret fleet-default/east-kubeconfig", "Cluster fleet-default/east",
+	} {
+		s.make(t, made)
+	}
+	clusters[west] = s.installAgent(t)
+	clusters[east], err = s.Joined(t.Context(), framework.Workspace, east, framework.Named(east))
+	g.Expect(err).NotTo(HaveOccurred())
+	for name, cluster := range clusters {
+		_, _, err := s.Managed(t.Context(), name, cluster)
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+
+	// The hub was recorded while the pod of Bundle raw was starting, east when it ran.
+	var before []parity.Object
+	settles(t, g, func(g Gomega) parity.Report {
+		before = s.objects(t, g)
+		return s.compare(g, before, hub, west)
+	})
+	s.letGo(t)
+	report := settles(t, g, func(g Gomega) parity.Report {
+		all := slices.Concat(only(before, hub, west), only(s.objects(t, g), east))
+		return s.compare(g, all, hub, east, west)
+	})
+	t.Log(report)
+	g.Expect(report.Objects).To(Equal(recordedObjects))
+	g.Expect(report.Equal).To(BeNumerically(">=", equalFields))
+}
+
+// settles waits until a report has nothing to say, and returns it.
+func settles(t *testing.T, g *WithT, compare func(Gomega) parity.Report) (report parity.Report) {
+	t.Helper()
+	g.Eventually(func(g Gomega) {
+		report = compare(g)
+		g.Expect(report.Diff()).To(BeEmpty())
+	}).WithContext(t.Context()).WithTimeout(framework.Patience).Should(Succeed())
+	return report
+}
+
+// compare judges the objects of some clusters; those of the others only give names.
+func (s *situation) compare(g Gomega, ours []parity.Object, clusters ...string) parity.Report {
+	addresses := map[string]string{
+		s.Plane.Hub.URL: "<hub>", s.Cluster(east).URL: "<east>", s.Cluster(east).Config().BearerToken: "<admin token>",
+	}
+	recordedAddresses := map[string]string{recordedHub: "<hub>", recordedInside: "<hub>", recordedEast: "<east>"}
+	return parity.Judge(
+		parity.Compare(named(g, s.recorded, recordedAddresses, clusters), named(g, ours, addresses, clusters), renamed()),
+		about(clusters, decided()), about(clusters, waiting()),
+	)
+}
+
+// named are the objects of some clusters, expanded and with the names of both sides.
+func named(g Gomega, objects []parity.Object, given map[string]string, clusters []string) []parity.Object {
+	expanded := make([]parity.Object, len(objects))
+	for i, object := range objects {
+		var err error
+		expanded[i], err = parity.Expand(object)
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	names := parity.NewNames(expanded, given)
+	found := only(expanded, clusters...)
+	for i := range found {
+		found[i] = names.Of(found[i])
+	}
+	return found
+}
+
+// only are the objects of some clusters.
+func only(objects []parity.Object, clusters ...string) []parity.Object {
+	var found []parity.Object
+	for _, o := range objects {
+		if slices.Contains(clusters, o.Cluster) {
+			found = append(found, o)
+		}
+	}
+	return found
+}

@@ -1,0 +1,50 @@
+package parity
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/fleet-hub/fleet/internal/targeting"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// values names the hashes over Helm values in which a name occurs that differs between two runs. All
+// other hashes are compared as they are.
+func (n *Names) values(objects []Object) {
+	secrets := map[string]Object{}
+	for _, o := range ofKind(objects, "Secret") {
+		secrets[o.text("metadata", "namespace")+"/"+o.text("metadata", "name")] = o
+	}
+	for _, o := range ofKind(objects, "BundleDeployment") {
+		secret, found := secrets[o.text("metadata", "namespace")+"/"+o.text("metadata", "name")]
+		current := secret.text("decodedData", targeting.KeyValues)
+		if !found || n.Text(current) == current {
+			continue
+		}
+		v := targeting.Values{Current: []byte(current), Staged: []byte(secret.text("decodedData", targeting.KeyStagedValues))}
+		n.name(v.Hash(), n.Text("<hash of the values of "+o.String()+">"))
+		if hash := optionsHash(o, current); hash != "" {
+			n.name(hash, n.Text("<hash of the options of "+o.String()+">"))
+		}
+	}
+}
+
+// optionsHash is the second half of a deployment's ID as it follows from its options and values.
+func optionsHash(o Object, values string) string {
+	var bd fleet.BundleDeployment
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(o.Fields, &bd) != nil || bd.Spec.Options.Helm == nil {
+		return ""
+	}
+	var data map[string]any
+	if utiljson.Unmarshal([]byte(values), &data) != nil {
+		return ""
+	}
+	bd.Spec.Options.Helm.Values = &fleet.GenericMap{Data: data}
+	id, err := targeting.DeploymentID("", bd.Spec.Options)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimPrefix(id, ":")
+}
