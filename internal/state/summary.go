@@ -101,8 +101,10 @@ func Add(a, b fleet.BundleSummary) fleet.BundleSummary {
 	sum.Modified += b.Modified
 	sum.WaitApplied += b.WaitApplied
 	sum.ErrApplied += b.ErrApplied
-	listed := slices.Concat(a.NonReadyResources, b.NonReadyResources)
-	sum.NonReadyResources = listed[:min(MaxListed, len(listed))]
+	if len(a.NonReadyResources) < MaxListed && len(b.NonReadyResources) > 0 {
+		listed := slices.Concat(a.NonReadyResources, b.NonReadyResources)
+		sum.NonReadyResources = listed[:min(MaxListed, len(listed))]
+	}
 	return sum
 }
 

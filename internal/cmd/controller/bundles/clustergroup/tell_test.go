@@ -241,3 +241,19 @@ func TestManyMembersInAnyOrder(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkTell is one pass over a group of ten thousand Clusters, a tenth of them not ready.
+func BenchmarkTell(b *testing.B) {
+	in := input{now: now}
+	for i := range 10000 {
+		modifiers := []func(*fleet.Cluster){ready(5)}
+		if i%10 == 0 {
+			modifiers = append(modifiers, failing("web", fleet.NotReady))
+		}
+		in.members = append(in.members, member(fmt.Sprintf("c%05d", i), modifiers...))
+	}
+	for b.Loop() {
+		var status fleet.ClusterGroupStatus
+		tell(&status, in)
+	}
+}
