@@ -1,0 +1,146 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/e2e/framework"
+	"github.com/fleet-hub/fleet/e2e/framework/client"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// East and west are of two rings, and what goes to a ring goes to its group.
+var _ = Describe("Clusters are in groups", Ordered, func() {
+	const early, late = "early", "late"
+
+	BeforeAll(func(ctx SpecContext) {
+		inRing(ctx, imported(ctx), early)
+		inRing(ctx, arrived(ctx), late)
+		for _, ring := range []string{early, late} {
+			group := &fleet.ClusterGroup{ObjectMeta: metav1.ObjectMeta{Namespace: framework.Workspace, Name: ring}}
+			group.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"ring": ring}}
+			Expect(world.Hub.Create(ctx, client.ClusterGroups, group)).To(Succeed())
+			bundle := greeting(framework.Workspace, "for-"+ring, ring)
+			bundle.Spec.Targets = []fleet.BundleTarget{{ClusterGroup: ring}}
+			Expect(world.Hub.Create(ctx, client.Bundles, bundle)).To(Succeed())
+		}
+	})
+
+	AfterAll(func(ctx SpecContext) {
+		for _, ring := range []string{early, late} {
+			Expect(world.Hub.Delete(ctx, client.Bundles, framework.Workspace, "for-"+ring)).To(Succeed())
+			Expect(world.Hub.Delete(ctx, client.ClusterGroups, framework.Workspace, ring)).To(Succeed())
+		}
+		inRing(ctx, imported(ctx), nil)
+		inRing(ctx, arrived(ctx), nil)
+		for downstream, cluster := range map[string]*fleet.Cluster{east: imported(ctx), west: arrived(ctx)} {
+			for _, ring := range []string{early, late} {
+				expectLeft(ctx, cluster, downstream, "for-"+ring)
+			}
+		}
+	})
+
+	It("which say how many they are, and that they are ready", func(ctx SpecContext) {
+		_, err := world.ConfigMap(ctx, east, "for-early", "for-early", says(early))
+		Expect(err).NotTo(HaveOccurred())
+		_, err = world.ConfigMap(ctx, west, "for-late", "for-late", says(late))
+		Expect(err).NotTo(HaveOccurred())
+		for _, ring := range []string{early, late} {
+			group := groupThat(ctx, ring, "one ready cluster", allReady(1))
+			Expect(group.Status.Display.ReadyClusters).To(Equal("1/1"))
+			// What runs on the cluster counts in its group: at least the agent and the greeting.
+			Expect(group.Status.Summary.DesiredReady).To(BeNumerically(">=", 2))
+			Expect(group.Status.Display.ReadyBundles).To(Equal(fmt.Sprintf("%[1]d/%[1]d", group.Status.Summary.DesiredReady)))
+			Expect(group.Status.Display.State).To(BeEmpty())
+			Expect(group.Status.ResourceCounts.Ready).To(Equal(group.Status.ResourceCounts.DesiredReady))
+			Expect(reasonOf(group.Status.Conditions, fleet.ConditionProcessed)).To(BeEmpty())
+		}
+	})
+
+	It("and a cluster whose label changes goes from one to the other, and the Bundles follow", func(ctx SpecContext) {
+		inRing(ctx, imported(ctx), late)
+		_, err := world.ConfigMap(ctx, east, "for-late", "for-late", says(late))
+		Expect(err).NotTo(HaveOccurred())
+		expectLeft(ctx, imported(ctx), east, "for-early")
+		Expect(groupThat(ctx, late, "two ready clusters", allReady(2)).Status.Display.ReadyClusters).To(Equal("2/2"))
+		Expect(groupThat(ctx, early, "no clusters", allReady(0)).Status.Display.ReadyClusters).To(Equal("0/0"))
+		// The other member has not noticed.
+		_, err = world.ConfigMap(ctx, west, "for-late", "for-late", says(late))
+		Expect(err).NotTo(HaveOccurred())
+	})
+
+	It("and one whose selector makes no sense says so, keeps what is deployed, and heals", func(ctx SpecContext) {
+		before, err := world.ConfigMap(ctx, west, "for-late", "for-late", says(late))
+		Expect(err).NotTo(HaveOccurred())
+		selects(ctx, late, map[string]any{"matchLabels": nil, "matchExpressions": []any{map[string]any{"key": "ring", "operator": "Resembles"}}})
+		broken := groupThat(ctx, late, "the reason", func(g *fleet.ClusterGroup) bool {
+			return reasonOf(g.Status.Conditions, fleet.ConditionReady) == fleet.ReasonSelectorInvalid
+		})
+		Expect(fleet.GetCondition(broken.Status.Conditions, fleet.ConditionReady).Message).To(And(
+			ContainSubstring(`"Resembles" is not a valid label selector operator`), ContainSubstring("correct it")))
+		held, err := client.Until(ctx, client.Await{
+			From: world.Hub.Fleet, Resource: client.Bundles, Namespace: framework.Workspace, Name: "for-late", For: "the reason", Within: framework.Patience,
+		}, func(b *fleet.Bundle) bool {
+			return reasonOf(b.Status.Conditions, fleet.ConditionReady) == fleet.ReasonSelectorInvalid
+		})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(held.Status.Display.ReadyClusters).To(Equal("2/2"))
+
+		selects(ctx, late, map[string]any{"matchExpressions": nil, "matchLabels": map[string]any{"ring": late}})
+		groupThat(ctx, late, "two ready clusters again", allReady(2))
+		after, err := world.ConfigMap(ctx, west, "for-late", "for-late", says(late))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(after.UID).To(Equal(before.UID), "what was deployed was replaced")
+	})
+})
+
+// inRing labels a Cluster; nil takes the label away.
+func inRing(ctx SpecContext, cluster *fleet.Cluster, ring any) {
+	GinkgoHelper()
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]any{"ring": ring}}})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(world.Hub.Patch(ctx, client.Clusters, cluster.Namespace, cluster.Name, patch)).To(Succeed())
+}
+
+// selects gives a group another selector.
+func selects(ctx SpecContext, group string, selector map[string]any) {
+	GinkgoHelper()
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"selector": selector}})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(world.Hub.Patch(ctx, client.ClusterGroups, framework.Workspace, group, patch)).To(Succeed())
+}
+
+func groupThat(ctx SpecContext, name, what string, done func(*fleet.ClusterGroup) bool) *fleet.ClusterGroup {
+	GinkgoHelper()
+	group, err := client.Until(ctx, client.Await{
+		From: world.Hub.Fleet, Resource: client.ClusterGroups, Namespace: framework.Workspace, Name: name, For: what, Within: framework.Patience,
+	}, done)
+	Expect(err).NotTo(HaveOccurred())
+	return group
+}
+
+// allReady is a group of so many Clusters with nothing that is not ready.
+func allReady(clusters int) func(*fleet.ClusterGroup) bool {
+	return func(g *fleet.ClusterGroup) bool {
+		ready := fleet.GetCondition(g.Status.Conditions, fleet.ConditionReady)
+		return g.Status.ClusterCount == clusters && g.Status.NonReadyClusterCount == 0 && ready != nil && ready.Status == corev1.ConditionTrue
+	}
+}
+
+// expectLeft waits until nothing of a Bundle is left for a cluster and on it.
+func expectLeft(ctx SpecContext, cluster *fleet.Cluster, downstream, bundle string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		err := world.Hub.Get(ctx, client.BundleDeployments, cluster.Status.Namespace, bundle, &fleet.BundleDeployment{})
+		g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "its BundleDeployment: %v", err)
+		_, err = world.On(downstream).Kube.CoreV1().ConfigMaps(bundle).Get(ctx, bundle, metav1.GetOptions{})
+		g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "what it deployed: %v", err)
+	}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())
+}
