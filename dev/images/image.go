@@ -69,7 +69,7 @@ type Form struct {
 	// Created is the time written into the images; zero: the start of 1970. Files always have that one, so that
 	// layers do not differ by it.
 	Created time.Time
-	// Fast packs less tightly in a tenth of the time, for images that stay on this machine.
+	// Fast packs less tightly in a third of the time, for images that stay on this machine.
 	Fast bool
 }
 
@@ -77,7 +77,7 @@ func (f Form) level() int {
 	if f.Fast {
 		return gzip.BestSpeed
 	}
-	return gzip.BestCompression
+	return 6 // 9 takes three times as long and saves one percent
 }
 
 func (f Form) created() v1.Time {
