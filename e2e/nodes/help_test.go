@@ -169,3 +169,14 @@ func pods(ctx context.Context, cluster string) string {
 	}
 	return text.String()
 }
+
+// crdSettling is how long an API server holds back the first objects of a kind whose CRD has just appeared. A human
+// takes longer for the next command, so this is none of the product's time.
+const crdSettling = 2 * time.Second
+
+func settle(ctx context.Context) {
+	select {
+	case <-time.After(crdSettling):
+	case <-ctx.Done():
+	}
+}

@@ -27,6 +27,7 @@ func installing() {
 		}
 		Expect(release(framework.HubName, "fleet-crd", nil).Install(ctx)).To(Succeed())
 		Expect(world.Hub.EnsureNamespace(ctx, framework.Workspace)).To(Succeed())
+		settle(ctx)
 		began := time.Now()
 		Expect(release(framework.HubName, "fleet", hubValues(nil)).Install(ctx)).To(Succeed())
 		var err error

@@ -13,11 +13,6 @@ var local, eastern, western *fleet.Cluster
 
 // The stories share the nodes, so they are told in this order: each finds what the ones before have left.
 var _ = Describe("On real nodes", Ordered, ContinueOnFailure, func() {
-	BeforeAll(func() {
-		if *bench > 0 {
-			Skip("measuring only")
-		}
-	})
 	Describe("a hub is installed", installing)
 	Describe("the hub registers itself", registeringItself)
 	Describe("the hub reaches a cluster", importing)

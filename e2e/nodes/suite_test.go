@@ -23,6 +23,7 @@ import (
 var (
 	wanted   = flag.Bool("on-nodes", false, "start nodes and tell the stories; without it there is nothing to do")
 	required = flag.Bool("required", false, "fail where this machine cannot run nodes, instead of skipping")
+	logs     = flag.String("logs", "", "folder for the logs of all components; empty makes one, and removes it after success")
 	bench    = flag.Int("first-heartbeats", 0, "tell no story, but measure so often how long helm install fleet takes to the first heartbeat")
 )
 
@@ -62,6 +63,10 @@ func TestOnNodes(t *testing.T) {
 	if _, err := nodes.Prerequisites(t.Context(), say); err != nil {
 		skip(t, err)
 	}
+	if *bench > 0 {
+		measure(t, *bench)
+		return
+	}
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "stories on real nodes")
 }
@@ -81,20 +86,12 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	began := time.Now()
 	world, err = onnodes.Start(ctx, onnodes.Options{
-		Root: root, Downstreams: downstreams(),
+		Root: root, Downstreams: []string{east, west}, LogDir: *logs,
 		Progress: func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) },
 	})
 	Expect(err).NotTo(HaveOccurred())
 	fmt.Fprintf(os.Stderr, "images and nodes are ready after %s; logs: %s\n", time.Since(began).Round(time.Second), world.LogDir)
 }, NodeTimeout(15*time.Minute))
-
-// downstreams are the clusters needed: none to measure the hub's own.
-func downstreams() []string {
-	if *bench > 0 {
-		return nil
-	}
-	return []string{east, west}
-}
 
 var _ = AfterSuite(func() {
 	if world == nil {

@@ -46,6 +46,7 @@ func Main(spec Spec, log *slog.Logger) error {
 		return err
 	}
 	n.log.Info("all components run")
+	go n.keepLogs()
 	return failure(<-n.ended)
 }
 

@@ -37,6 +37,8 @@ type World struct {
 type Options struct {
 	// Root is the folder of this repository.
 	Root string
+	// Archives is a folder with images that Build has made; empty makes them.
+	Archives string
 	// Downstreams are the clusters beside the hub.
 	Downstreams []string
 	// LogDir is where the logs of all components go; empty is a new folder.
@@ -48,14 +50,18 @@ type Options struct {
 // Start builds the images while it starts the nodes, and puts them there. The caller's TestMain has to begin with
 // nodes.Role.
 func Start(ctx context.Context, o Options) (w *World, err error) {
-	archives, err := os.MkdirTemp("", "fleet-e2e-images-")
-	if err != nil {
-		return nil, err
+	archives := o.Archives
+	if archives == "" {
+		if archives, err = os.MkdirTemp("", "fleet-e2e-images-"); err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(archives)) }()
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(archives)) }()
 	w = &World{}
 	both, starting := errgroup.WithContext(ctx)
-	both.Go(func() error { return build(starting, o, archives) })
+	if o.Archives == "" {
+		both.Go(func() error { return Build(starting, o.Root, archives, o.Progress) })
+	}
 	both.Go(func() (err error) {
 		w.Lab, err = nodes.Start(starting, nodes.Options{
 			Names: append([]string{framework.HubName}, o.Downstreams...), LogDir: o.LogDir, Progress: o.Progress,
@@ -80,11 +86,12 @@ func (w *World) Stop() error {
 	return w.Lab.Stop()
 }
 
-func build(ctx context.Context, o Options, archives string) error {
+// Build makes the images for this machine in a folder.
+func Build(ctx context.Context, root, archives string, progress func(format string, args ...any)) error {
 	_, err := images.Build(ctx, images.Options{
-		Repo: Repo, Tag: Tag, Root: o.Root, Out: archives, Form: images.Form{Fast: true},
+		Repo: Repo, Tag: Tag, Root: root, Out: archives, Form: images.Form{Fast: true},
 		Platforms: []string{runtime.GOOS + "/" + runtime.GOARCH},
-		Progress:  func(line string) { o.Progress("%s", line) },
+		Progress:  func(line string) { progress("%s", line) },
 	})
 	if err != nil {
 		return fmt.Errorf("making the images: %w", err)
