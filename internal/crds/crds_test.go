@@ -37,10 +37,10 @@ func TestFieldsThatWouldBeDropped(t *testing.T) {
 		ours, served string
 		want         []string
 	}{
-		"the same":                                  {"{spec: {properties: {a: {type: string}}}}", "{spec: {properties: {a: {type: string}}}}", nil},
-		"CRDs may be newer":                         {"{spec: {properties: {a: {}}}}", "{spec: {properties: {a: {}, b: {}}}, status: {}}", nil},
-		"a new field":                               {"{spec: {properties: {a: {}, b: {}}}}", "{spec: {properties: {a: {}}}}", []string{"spec.b"}},
-		"several, sorted":                           {"{spec: {properties: {c: {}, b: {}, a: {}}}}", "{spec: {properties: {b: {}}}}", []string{"spec.a", "spec.c"}},
+		"the same":          {"{spec: {properties: {a: {type: string}}}}", "{spec: {properties: {a: {type: string}}}}", nil},
+		"CRDs may be newer": {"{spec: {properties: {a: {}}}}", "{spec: {properties: {a: {}, b: {}}}, status: {}}", nil},
+		"a new field":       {"{spec: {properties: {a: {}, b: {}}}}", "{spec: {properties: {a: {}}}}", []string{"spec.b"}},
+		"several, sorted":   {"{spec: {properties: {c: {}, b: {}, a: {}}}}", "{spec: {properties: {b: {}}}}", []string{"spec.a", "spec.c"}},
 		"what is below a missing field goes unsaid": {"{status: {properties: {a: {properties: {b: {}}}}}}", "{spec: {}}", []string{"status"}},
 		"another type is not our question":          {"{spec: {properties: {a: {type: string}}}}", "{spec: {properties: {a: {type: integer}}}}", nil},
 		"what every object has":                     {"{apiVersion: {}, kind: {}, metadata: {}, spec: {}}", "{spec: {}}", nil},

@@ -67,7 +67,7 @@ type Session struct {
 func Run(ctx context.Context, o Options, use func(context.Context, Session) error) error {
 	a := newAgent(o, use)
 	ctx, cancel := context.WithCancel(ctx)
-	watching := watchSecrets(ctx, o.Local, o.Namespace, a.changed)
+	watching := watchOwn(ctx, o.Local, o.Namespace, a.changed)
 	defer func() { cancel(); watching.Wait() }()
 	defer a.stopServing()
 	for ctx.Err() == nil {
@@ -101,7 +101,7 @@ type agent struct {
 	log *slog.Logger
 	use func(context.Context, Session) error
 
-	changed chan struct{} // a Secret of ours may have changed
+	changed chan struct{} // a Secret of ours, or the configuration, may have changed
 	doubted chan struct{} // the hub turned the serving identity away
 
 	looks, asks, proofs, requests, writes pace
@@ -179,7 +179,7 @@ func (a *agent) act(ctx context.Context, step handshake.AgentStep) error {
 			a.askStored(ctx)
 			return nil
 		}
-		a.pause(ctx, longPause) // the configuration is not watched
+		a.pause(ctx, longPause)
 	case handshake.GiveUp:
 		return step.Err
 	}
@@ -197,7 +197,7 @@ func (a *agent) awaitStep(ctx context.Context, awaited handshake.Awaited) {
 	}
 }
 
-// pause waits for d, or until a Secret of ours changes or the work ends. It says whether d is over.
+// pause waits for d, or until a Secret of ours or the configuration changes or the work ends. It says whether d is over.
 func (a *agent) pause(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil

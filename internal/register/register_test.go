@@ -189,11 +189,24 @@ func TestStories(t *testing.T) {
 			w.run(time.Minute)
 		}},
 		"a configuration that is no YAML": {"malformed-configuration", func(_ *testing.T, w *world) {
-			w.add(&corev1.ConfigMap{
-				ObjectMeta: metav1.ObjectMeta{Namespace: agentNS, Name: names.Agent}, Data: map[string]string{names.ConfigKey: "{"},
-			})
+			w.configureText("{")
 			w.bootstrapSecret("import-1")
 			w.run(time.Minute)
+		}},
+		"a setting that changes while the identity is in use": {"setting-changes", func(_ *testing.T, w *world) {
+			w.accounts["account-0"] = true
+			w.identitySecret("account-0")
+			every := func(d time.Duration) {
+				w.configure(config.Agent{AgentTLSMode: "strict", GarbageCollectionInterval: metav1.Duration{Duration: d}})
+			}
+			every(15 * time.Minute)
+			w.later(time.Minute, "admin", "upgrades the chart with another interval", func() { every(time.Hour) })
+			w.later(2*time.Minute, "admin", "upgrades the chart with other labels", func() {
+				w.configure(config.Agent{Labels: map[string]string{"a": "b"}, AgentTLSMode: "strict", GarbageCollectionInterval: metav1.Duration{Duration: time.Hour}})
+			})
+			w.later(3*time.Minute, "admin", "breaks the configuration", func() { w.configureText("{") })
+			w.later(4*time.Minute, "admin", "mends it with the interval of before", func() { every(15 * time.Minute) })
+			w.run(5 * time.Minute)
 		}},
 		"a hub whose certificate is not trusted": {"untrusted", func(_ *testing.T, w *world) {
 			w.untrusted = true

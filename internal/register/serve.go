@@ -4,16 +4,20 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/fleet-hub/fleet/internal/handshake"
 )
 
 // serving is one identity in use.
 type serving struct {
-	key    string
-	cancel context.CancelFunc
-	done   chan struct{} // closed when use has returned
-	err    error         // what it returned
+	key string
+	// collects is how often the work looks for what nobody asks for any more: all of the configuration that matters
+	// to it. With another interval it is begun anew.
+	collects time.Duration
+	cancel   context.CancelFunc
+	done     chan struct{} // closed when use has returned
+	err      error         // what it returned
 }
 
 // serveStep writes a new identity, sees that the identity at hand is in use, clears up, and waits for
@@ -66,9 +70,12 @@ func (a *agent) storeCredential(ctx context.Context) bool {
 // serve puts the stored identity to use, if it is not in use already.
 func (a *agent) serve(ctx context.Context) {
 	identity := *a.found.identity
-	key := identityKey(identity)
-	if a.serving != nil && a.serving.key == key {
+	key, collects := identityKey(identity), a.collects()
+	if a.serving != nil && a.serving.key == key && a.serving.collects == collects {
 		return
+	}
+	if a.serving != nil {
+		a.log.Info("starting over with what changed", "garbageCollectionInterval", collects.String())
 	}
 	a.stopServing()
 	hub := a.found.access.Config()
@@ -81,12 +88,20 @@ func (a *agent) serve(ctx context.Context) {
 		Config:              a.found.config,
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	started := &serving{key: key, cancel: cancel, done: make(chan struct{})}
+	started := &serving{key: key, collects: collects, cancel: cancel, done: make(chan struct{})}
 	a.serving, a.running = started, true
 	go func() {
 		defer close(started.done)
 		started.err = a.use(ctx, session)
 	}()
+}
+
+// collects is the configured interval. A configuration that cannot be read leaves the one that is in use.
+func (a *agent) collects() time.Duration {
+	if a.found.configErr != nil && a.serving != nil {
+		return a.serving.collects
+	}
+	return a.found.config.GarbageCollectionInterval.Duration
 }
 
 // stopServing takes the identity out of use and waits until it is.
@@ -139,7 +154,7 @@ func (a *agent) clearBootstrap(ctx context.Context) bool {
 	return true
 }
 
-// attend waits while the identity is in use: for a change of our Secrets, for the hub to turn the identity
+// attend waits while the identity is in use: for a change of our Secrets or the configuration, for the hub to turn the identity
 // away, for the work to end.
 func (a *agent) attend(ctx context.Context) {
 	select {

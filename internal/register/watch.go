@@ -8,17 +8,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/fleet-hub/fleet/internal/names"
 )
 
-// watchSecrets fills changed whenever the agent's identity or its bootstrap secret appears, changes or goes,
-// until ctx ends; the group is done a moment after. What they hold is read when it is needed: an event
+// watchOwn fills changed whenever the agent's identity, its bootstrap secret or its configuration appears, changes
+// or goes, until ctx ends; the group is done a moment after. What they hold is read when it is needed: an event
 // only says that it is time to look.
-func watchSecrets(ctx context.Context, local kubernetes.Interface, namespace string, changed chan<- struct{}) *sync.WaitGroup {
+func watchOwn(ctx context.Context, local kubernetes.Interface, namespace string, changed chan<- struct{}) *sync.WaitGroup {
 	nudge := func() {
 		select {
 		case changed <- struct{}{}:
@@ -26,10 +26,18 @@ func watchSecrets(ctx context.Context, local kubernetes.Interface, namespace str
 		}
 	}
 	var watching sync.WaitGroup
-	for _, name := range []string{names.Agent, names.AgentBootstrap} {
+	secrets, configMaps := local.CoreV1().Secrets(namespace), local.CoreV1().ConfigMaps(namespace)
+	for _, own := range []struct {
+		kind    runtime.Object
+		objects cache.ListerWatcher
+	}{
+		{&corev1.Secret{}, listerWatcher(local, names.Agent, listed(secrets.List), secrets.Watch)},
+		{&corev1.Secret{}, listerWatcher(local, names.AgentBootstrap, listed(secrets.List), secrets.Watch)},
+		{&corev1.ConfigMap{}, listerWatcher(local, names.Agent, listed(configMaps.List), configMaps.Watch)},
+	} {
 		_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
-			ListerWatcher: listerWatcher(local, namespace, name),
-			ObjectType:    &corev1.Secret{},
+			ListerWatcher: own.objects,
+			ObjectType:    own.kind,
 			Handler: cache.ResourceEventHandlerFuncs{
 				AddFunc:    func(any) { nudge() },
 				UpdateFunc: func(before, after any) { nudge() },
@@ -41,17 +49,24 @@ func watchSecrets(ctx context.Context, local kubernetes.Interface, namespace str
 	return &watching
 }
 
-func listerWatcher(local kubernetes.Interface, namespace, name string) cache.ListerWatcher {
+// listed is a typed client's List for objects of any kind.
+func listed[L runtime.Object](list func(context.Context, metav1.ListOptions) (L, error)) cache.ListWithContextFunc {
+	return func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return list(ctx, options)
+	}
+}
+
+// listerWatcher reads the one object of this name.
+func listerWatcher(local kubernetes.Interface, name string, list cache.ListWithContextFunc, watch cache.WatchFuncWithContext) cache.ListerWatcher {
 	only := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
-	secrets := local.CoreV1().Secrets(namespace)
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			options.FieldSelector = only
-			return secrets.List(ctx, options)
+			return list(ctx, options)
 		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (apiwatch.Interface, error) {
 			options.FieldSelector = only
-			return secrets.Watch(ctx, options)
+			return watch(ctx, options)
 		},
 	}, local)
 }

@@ -414,17 +414,29 @@ func (w *world) identitySecret(token string) {
 	})
 }
 
-// configure writes the agent's ConfigMap.
+// configure writes the agent's ConfigMap, or replaces it.
 func (w *world) configure(c config.Agent) {
 	w.t.Helper()
 	encoded, err := c.Encode()
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.add(&corev1.ConfigMap{
+	w.configureText(encoded)
+}
+
+// configureText is configure with any text.
+func (w *world) configureText(text string) {
+	w.t.Helper()
+	configMap := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: agentNS, Name: names.Agent},
-		Data:       map[string]string{names.ConfigKey: encoded},
-	})
+		Data:       map[string]string{names.ConfigKey: text},
+	}
+	resource := corev1.SchemeGroupVersion.WithResource("configmaps")
+	if _, err := w.local.Tracker().Get(resource, agentNS, names.Agent); err != nil {
+		w.add(configMap)
+	} else if err := w.local.Tracker().Update(resource, configMap, agentNS); err != nil {
+		w.t.Error(err)
+	}
 }
 
 // add puts an object into the agent's cluster, past the notes of what the agent writes.
