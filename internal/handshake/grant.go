@@ -29,6 +29,9 @@ type GrantStage string
 const (
 	// GrantLeaving means that the request or its Cluster is going: its rights and its credential go.
 	GrantLeaving GrantStage = "Leaving"
+	// GrantAbandoned means that the request belongs to an import whose Cluster is gone, and that nobody can read an
+	// answer to it: it is deleted, as it would have been with that Cluster.
+	GrantAbandoned GrantStage = "Abandoned"
 	// GrantRejected means that the request can never be granted as it is; its condition says why.
 	GrantRejected GrantStage = "Rejected"
 	// GrantAwaitingCluster means that no Cluster has the request's client ID yet; one is created.
@@ -107,6 +110,8 @@ func Grant(in GrantInput) GrantOutcome {
 	switch {
 	case leaving(in, cluster):
 		return GrantOutcome{Stage: GrantLeaving, ClusterName: in.Request.Status.ClusterName, Granted: in.Request.Status.Granted}
+	case cluster == nil && ofImport(in):
+		return GrantOutcome{Stage: GrantAbandoned}
 	case in.Request.Spec.ClientID == "":
 		return rejected(fleet.ReasonClientIDMissing, "the request has no clientID: set one in the agent's values, or leave it to the agent, which takes the UID of its kube-system namespace")
 	case cluster == nil && in.Derived != nil:
@@ -178,12 +183,31 @@ func firstOf(found []*fleet.Cluster) *fleet.Cluster {
 	})
 }
 
-// leaving is true when the request or its Cluster is being deleted, or the Cluster it once had is gone.
+// leaving is true when the request or its Cluster is being deleted, or the Cluster it once had is gone: another one
+// is not made for it, since nobody may be there any more to read the answer.
 func leaving(in GrantInput, cluster *fleet.Cluster) bool {
-	if in.Request.DeletionTimestamp != nil || cluster != nil && cluster.DeletionTimestamp != nil {
+	owners := in.Request.OwnerReferences
+	switch {
+	case in.Request.DeletionTimestamp != nil || cluster != nil && cluster.DeletionTimestamp != nil:
 		return true
+	case in.Request.Status.Granted:
+		return in.Named == nil || isAnother(in.Named, owners)
+	default:
+		return cluster == nil && ownedByCluster(owners)
 	}
-	return in.Request.Status.Granted && (in.Named == nil || isAnother(in.Named, in.Request.OwnerReferences))
+}
+
+// ofImport says whether a request was made with the token of an import. Such a token goes with its Cluster, so that a
+// request made with it that has no Cluster came too late.
+func ofImport(in GrantInput) bool {
+	if in.Asked == nil {
+		return strings.HasPrefix(in.Request.Labels[fleet.LabelRegistrationToken], names.ImportToken(""))
+	}
+	return ownedByCluster(in.Asked.OwnerReferences)
+}
+
+func ownedByCluster(owners []metav1.OwnerReference) bool {
+	return slices.ContainsFunc(owners, func(o metav1.OwnerReference) bool { return o.Kind == "Cluster" })
 }
 
 // isAnother says whether the owners tell of a Cluster that is gone: of this one's name, but not this one.

@@ -60,6 +60,11 @@ func requestOwned(cluster string, uid types.UID) func(*fleet.ClusterRegistration
 	}
 }
 
+// requestOfTeam means that something else than a Cluster owns the request.
+func requestOfTeam(r *fleet.ClusterRegistration) {
+	r.OwnerReferences = []metav1.OwnerReference{{Kind: "Team", Name: "blue"}}
+}
+
 // requestNoted means that this was the Cluster's heartbeat before the grant.
 func requestNoted(lastSeen string) func(*fleet.ClusterRegistration) {
 	return func(r *fleet.ClusterRegistration) {
@@ -140,6 +145,23 @@ func answering(name, namespace string) func(*handshake.GrantInput) {
 }
 
 func asked(in *handshake.GrantInput) { in.Asked = aToken() }
+
+// askedWith means that the request names that token.
+func askedWith(token string) func(*handshake.GrantInput) {
+	return func(in *handshake.GrantInput) {
+		in.Request.Labels = map[string]string{fleet.LabelRegistrationToken: token}
+	}
+}
+
+// askedBy is the token that the request names.
+func askedBy(modifiers ...func(*fleet.ClusterRegistrationToken)) func(*handshake.GrantInput) {
+	return func(in *handshake.GrantInput) { in.Asked = aToken(modifiers...) }
+}
+
+// tokenOfImport is owned by the Cluster it was made for.
+func tokenOfImport(t *fleet.ClusterRegistrationToken) {
+	t.OwnerReferences = []metav1.OwnerReference{{APIVersion: "fleet.cattle.io/v1alpha1", Kind: "Cluster", Name: "east", UID: "cluster-uid"}}
+}
 
 func nobodyAsked(in *handshake.GrantInput) { in.Asked = nil }
 

@@ -94,6 +94,19 @@ func TestGrant(t *testing.T) {
 		"a Cluster made anew under the name does not inherit": {granted(named(clusterUID("another-uid"))), handshake.GrantLeaving},
 		"nor does one with another client ID":                 {granted(named(clusterUID("another-uid"), clusterClient("c2"))), handshake.GrantLeaving},
 
+		"a request that was owned by a Cluster that is gone gets no other": {grantInput(with(requestOwned("east", "cluster-uid"))), handshake.GrantLeaving},
+		"one that has another owner gets its Cluster":                      {grantInput(with(requestOfTeam)), handshake.GrantAwaitingCluster},
+
+		// Requests with the token of an import.
+		"one that comes after its Cluster has gone is abandoned":          {grantInput(askedWith("import-token-east")), handshake.GrantAbandoned},
+		"also while the token is still there":                             {grantInput(askedWith("import-token-east"), askedBy(tokenOfImport)), handshake.GrantAbandoned},
+		"whatever the token of an import is called":                       {grantInput(askedBy(tokenOfImport)), handshake.GrantAbandoned},
+		"a user's token may be called like an import's":                   {grantInput(askedWith("import-token-mine"), askedBy()), handshake.GrantAwaitingCluster},
+		"a token that a user has deleted leads to a Cluster all the same": {grantInput(askedWith("t2")), handshake.GrantAwaitingCluster},
+		"a request that names no token does so, too":                      {grantInput(askedWith("")), handshake.GrantAwaitingCluster},
+		"one in time is answered":                                         {rightful(askedWith("import-token-east"), askedBy(tokenOfImport)), handshake.GrantMinting},
+		"one in time waits for its Cluster's namespace":                   {grantInput(askedWith("import-token-east"), found(clusterWithoutNamespace)), handshake.GrantAwaitingNamespace},
+
 		// What was granted stays granted.
 		"a granted request stays where it is if the Cluster's client ID changes": {granted(credential(forever), named(clusterClient("c2")), func(in *handshake.GrantInput) { in.Clusters = nil }), handshake.GrantDone},
 		"one granted before there were notes is left as it is":                   {granted(credential(forever), later(24*time.Hour)), handshake.GrantDone},
@@ -115,7 +128,7 @@ func TestGrant(t *testing.T) {
 func checkGrantOutcome(t *testing.T, in handshake.GrantInput, out handshake.GrantOutcome) {
 	t.Helper()
 	switch out.Stage {
-	case handshake.GrantLeaving, handshake.GrantRejected, handshake.GrantAwaitingCluster, handshake.GrantAwaitingNamespace:
+	case handshake.GrantLeaving, handshake.GrantAbandoned, handshake.GrantRejected, handshake.GrantAwaitingCluster, handshake.GrantAwaitingNamespace:
 		if len(out.Children) != 0 || out.Mint != nil {
 			t.Errorf("rights in stage %s", out.Stage)
 		}

@@ -150,8 +150,8 @@ func expiredToken(w *world) {
 	w.expectServing(west, westCluster())
 }
 
-// clusterMadeAnew: an imported Cluster is deleted, and made again before anybody has noticed. Nothing of the old one
-// is left, and nothing of it reaches the new one.
+// clusterMadeAnew: an imported Cluster is deleted by force, its finalizer taken off, and made again before anybody has
+// noticed. Nothing of the old one is left, and nothing of it reaches the new one.
 func clusterMadeAnew(w *world) {
 	east := w.importCluster(workspace, "east")
 	w.later(20 * time.Minute)

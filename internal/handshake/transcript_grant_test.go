@@ -21,6 +21,9 @@ func (w *world) grant(at place) bool {
 	if out.Stage == handshake.GrantLeaving {
 		return w.do("grant", string(out.Stage), func() { w.revoke(at) })
 	}
+	if out.Stage == handshake.GrantAbandoned {
+		return w.do("grant", string(out.Stage), func() { w.deleteAt(at) })
+	}
 	writes := []func(){func() {
 		if out.CreateCluster != nil {
 			w.put(onHub, out.CreateCluster)

@@ -2,6 +2,7 @@ package handshake_test
 
 import (
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +23,9 @@ func (w *world) work() (items []func() bool) {
 	}
 	for _, owner := range w.sets {
 		owners[owner] = true // also of owners that are gone
+	}
+	for _, namespace := range list[corev1.Namespace](w, onHub) {
+		owners[clusterOf(namespace)] = true // also of Clusters that are gone
 	}
 	for _, at := range sortedPlaces(owners) {
 		if at.cluster != onHub {
@@ -89,19 +93,42 @@ func (w *world) token(at place) bool {
 	})
 }
 
-// cluster gives a Cluster its namespace.
+// cluster gives a Cluster its namespace, and takes it back.
 func (w *world) cluster(at place) bool {
 	cluster := find[fleet.Cluster](w, onHub, at.namespace, at.name)
-	if cluster == nil {
-		return false
+	if cluster == nil || cluster.DeletionTimestamp != nil {
+		return w.leave(at)
 	}
 	name := names.ClusterNamespace(at.namespace, at.name)
 	return w.do("cluster", "Settled", func() {
-		w.put(onHub, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		cluster.Finalizers = []string{fleet.FinalizerCluster}
+		w.put(onHub, cluster)
+	}, func() {
+		w.put(onHub, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
+			fleet.AnnotationCluster: at.name, fleet.AnnotationClusterNamespace: at.namespace,
+		}}})
 	}, func() {
 		cluster.Status.Namespace = name
 		w.put(onHub, cluster)
 	})
+}
+
+// leave takes a Cluster's accounts, its namespace and then the Cluster itself, or what is left of it.
+func (w *world) leave(at place) bool {
+	namespace := place{onHub, "Namespace", "", names.ClusterNamespace(at.namespace, at.name)}
+	return w.do("cluster", "Leaving", func() {
+		for _, account := range list[corev1.ServiceAccount](w, onHub) {
+			if account.Namespace == namespace.name && account.Annotations[fleet.AnnotationClusterRegistration] != "" {
+				w.remove(placeOf(onHub, account))
+			}
+		}
+	}, func() { w.remove(namespace) }, func() { w.remove(at) })
+}
+
+// clusterOf is where the Cluster of a namespace is, or was.
+func clusterOf(namespace *corev1.Namespace) place {
+	annotations := namespace.Annotations
+	return place{onHub, "Cluster", annotations[fleet.AnnotationClusterNamespace], annotations[fleet.AnnotationCluster]}
 }
 
 func (w *world) imports(at place) bool {
@@ -190,9 +217,14 @@ func (w *world) garbage() bool {
 				found := w.objects[place{onHub, owner.Kind, at.namespace, owner.Name}]
 				return found != nil && found.GetUID() == owner.UID
 			})
-			if gone {
-				w.remove(at)
+			if gone || w.isNowhere(at) {
+				w.deleteAt(at)
 			}
 		}
 	})
+}
+
+// isNowhere says whether a cluster's namespace is gone in which something was.
+func (w *world) isNowhere(at place) bool {
+	return at.cluster == onHub && strings.HasPrefix(at.namespace, "cluster-") && w.objects[place{onHub, "Namespace", "", at.namespace}] == nil
 }

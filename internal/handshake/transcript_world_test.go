@@ -60,6 +60,9 @@ type world struct {
 	sets   map[place]place
 	agents []*agent
 	asleep bool // the agents are
+	// steps counts what was done so far, and last is what was done last; after so many, playUntil interrupts.
+	steps, stopAfter int
+	last             string
 
 	chance *rand.Rand
 	ops    []string
@@ -154,6 +157,20 @@ func (w *world) remove(at place) {
 	w.ops = append(w.ops, "- "+at.String())
 }
 
+// deleteAt is a DELETE: what has a finalizer is only told to go.
+func (w *world) deleteAt(at place) {
+	found := w.objects[at]
+	if found == nil || len(found.GetFinalizers()) == 0 {
+		w.remove(at)
+		return
+	}
+	if found.GetDeletionTimestamp() == nil {
+		going := found.DeepCopyObject().(object)
+		going.SetDeletionTimestamp(&metav1.Time{Time: w.now})
+		w.put(at.cluster, going)
+	}
+}
+
 // apply makes objects the set of an owner: what is in the set and not among them goes.
 func (w *world) apply(owner place, objects []runtime.Object) {
 	wanted := map[place]bool{}
@@ -191,7 +208,32 @@ func (w *world) do(who, stage string, writes ...func()) bool {
 		write()
 	}
 	w.tell(who, stage, w.ops)
+	if len(w.ops) > 0 {
+		w.steps, w.last = w.steps+1, who+" "+stage
+		if w.steps == w.stopAfter {
+			panic(interrupted{})
+		}
+	}
 	return len(w.ops) > 0 || complete < len(writes)
+}
+
+// interrupted ends a flow after a step, see playUntil.
+type interrupted struct{}
+
+// playUntil plays a flow up to a step. It says whether the flow is longer than that.
+func (w *world) playUntil(step int, flow func(*world)) (longer bool) {
+	w.stopAfter = step
+	defer func() {
+		w.stopAfter = 0
+		if thrown := recover(); thrown != nil {
+			if _, expected := thrown.(interrupted); !expected {
+				panic(thrown)
+			}
+			longer = true
+		}
+	}()
+	flow(w)
+	return false
 }
 
 func (w *world) tell(who, stage string, lines []string) {

@@ -90,6 +90,9 @@ func (h *handler) act(ctx context.Context, request *fleet.ClusterRegistration, o
 	if out.Stage == handshake.GrantLeaving {
 		return h.revoke(reconcile.OwnerOf(gvk(), request), request.Namespace, request.Name)
 	}
+	if out.Stage == handshake.GrantAbandoned {
+		return h.abandon(request)
+	}
 	if out.Stage == handshake.GrantRejected {
 		// The right to read is given early, before it is known whose the answer will be.
 		return errors.Join(h.dropReader(types.NamespacedName{Namespace: request.Namespace, Name: request.Name}), h.report(request, out))
@@ -192,6 +195,16 @@ func (h *handler) write(secret *corev1.Secret) error {
 	live.Data, live.Labels, live.Annotations = secret.Data, secret.Labels, secret.Annotations
 	_, err = h.app.CredentialSecrets.Update(live)
 	return err
+}
+
+// abandon deletes a request that came too late; its end takes along whatever it was given.
+func (h *handler) abandon(request *fleet.ClusterRegistration) error {
+	h.app.Log.Info("registration deleted, the cluster it was made for is gone", "registration", request.Namespace+"/"+request.Name)
+	err := h.app.ClusterRegistrations.Delete(request.Namespace, request.Name, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &request.UID}})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("deleting registration %s/%s: %w", request.Namespace, request.Name, err)
+	}
+	return nil
 }
 
 // supersede ends the older requests of a client that was seen with its new credential.

@@ -9,7 +9,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
@@ -229,6 +231,29 @@ func TestGather(t *testing.T) {
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("found (-want +got):\n%s", diff)
 			}
+		})
+	}
+}
+
+// ofImport is a request made with the token of an import.
+func ofImport(r *fleet.ClusterRegistration) {
+	r.Labels = map[string]string{fleet.LabelRegistrationToken: names.ImportToken("c1")}
+}
+
+func TestARequestThatComesAfterItsImportIsDeleted(t *testing.T) {
+	missing := apierrors.NewNotFound(schema.GroupResource{Resource: "clusterregistrations"}, "r1")
+	for name, test := range map[string]struct{ answer, want error }{
+		"at once":                   {nil, nil},
+		"unless it is gone already": {missing, nil},
+		"and tried again":           {errServer, errServer},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hub := start(t, request(ofImport))
+			hub.Fail("delete ClusterRegistration ws/r1", test.answer)
+			if err := hub.Handle(requests, "ws/r1"); !errors.Is(err, test.want) {
+				t.Errorf("error %v, want %v", err, test.want)
+			}
+			expectRequests(t, hub, "delete ClusterRegistration ws/r1")
 		})
 	}
 }
