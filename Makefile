@@ -35,6 +35,7 @@ demo: build ## Start a hub and two clusters here, join them in three ways, deliv
 test: ## Run every test: rules, controllers and user stories on real API servers.
 	@go run ./internal/plane/prebuild
 	@go tool -modfile=dev/tools/test/go.mod gotestsum --format pkgname --format-hide-empty-pkg -- -timeout 20m ./...
+	@cd dev/alerts && go test ./...
 
 e2e: ## Run the user stories only.
 	@go run ./internal/plane/prebuild

@@ -77,14 +77,21 @@ type Process struct {
 // in package variables and take the first: it is called once, before any client is made. lease is the one the
 // process works under; without an election, leads says so from the start.
 func NewProcess(version, lease string, leads bool) *Process {
+	p := newProcess(version, lease, leads)
+	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	lasso.MustRegisterWithWorkqueue(p.registry)
+	leaderelection.SetProvider(elections{p.leading})
+	clientmetrics.Register(clientmetrics.RegisterOpts{RequestResult: results{p}, RequestLatency: latencies{p}})
+	return p
+}
+
+// newProcess has what is ours.
+func newProcess(version, lease string, leads bool) *Process {
 	p := &Process{registry: prometheus.NewRegistry(), leading: leading().gauge(), requests: requests().counter(), latency: latency().histogram()}
 	build := buildInfo().gauge()
 	build.WithLabelValues(version).Set(1)
 	p.leading.WithLabelValues(lease).Set(oneIf(leads))
-	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), build, p.leading, p.requests, p.latency)
-	lasso.MustRegisterWithWorkqueue(p.registry)
-	leaderelection.SetProvider(elections{p.leading})
-	clientmetrics.Register(clientmetrics.RegisterOpts{RequestResult: results{p}, RequestLatency: latencies{p}})
+	p.registry.MustRegister(build, p.leading, p.requests, p.latency)
 	return p
 }
 

@@ -1,0 +1,150 @@
+package alerts
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/textparse"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+	"github.com/prometheus/prometheus/tsdb/chunks"
+	"github.com/prometheus/prometheus/util/annotations"
+)
+
+const (
+	scrapes = "../../internal/metrics/testdata/alerts"
+	// span is the time between the two scrapes of a scenario, step the time between those that are made up in between.
+	span, step = 2 * time.Hour, time.Minute
+)
+
+// begin is when the scenarios begin.
+var begin = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// sample is one of a series.
+type sample struct {
+	t int64 // in milliseconds
+	f float64
+}
+
+func (s sample) T() int64                      { return s.t }
+func (s sample) F() float64                    { return s.f }
+func (s sample) H() *histogram.Histogram       { return nil }
+func (s sample) FH() *histogram.FloatHistogram { return nil }
+func (s sample) Type() chunkenc.ValueType      { return chunkenc.ValFloat }
+func (s sample) Copy() chunks.Sample           { return s }
+
+// memory holds series; it is the storage that the engine asks.
+type memory struct{ series []storage.Series }
+
+// load makes the samples of a scenario: what each target answered at the beginning and at the end, and between the
+// two as if everything had happened at an even pace.
+func load(t *testing.T, scenario string) *memory {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(scrapes, scenario+".*.start.prom"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scrapes of scenario %s: %v", scenario, err)
+	}
+	m := &memory{}
+	for _, file := range files {
+		target := strings.Split(filepath.Base(file), ".")[1]
+		end := parse(t, strings.TrimSuffix(file, "start.prom")+"end.prom", target)
+		start := parse(t, file, target)
+		for key, last := range end {
+			m.series = append(m.series, storage.NewListSeries(last.labels, between(start[key].value, last.value)))
+		}
+	}
+	return m
+}
+
+func between(from, to float64) (samples []chunks.Sample) {
+	for at := time.Duration(0); at <= span; at += step {
+		value := to
+		if from != to { // also +Inf, from which there is no way to itself
+			value = from + (to-from)*float64(at)/float64(span)
+		}
+		samples = append(samples, sample{t: begin.Add(at).UnixMilli(), f: value})
+	}
+	return samples
+}
+
+type scraped struct {
+	labels labels.Labels
+	value  float64
+}
+
+// parse reads one scrape, with the labels that Prometheus adds to it.
+func parse(t *testing.T, file, target string) map[string]scraped {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	job, _, _ := strings.Cut(target, "-")
+	found := map[string]scraped{}
+	parser := textparse.NewPromParser(text, labels.NewSymbolTable(), false)
+	for {
+		entry, err := parser.Next()
+		if errors.Is(err, io.EOF) {
+			return found
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		if entry != textparse.EntrySeries {
+			continue
+		}
+		var ls labels.Labels
+		parser.Labels(&ls)
+		ls = labels.NewBuilder(ls).Set("instance", target).Set("job", job).Labels()
+		_, _, value := parser.Series()
+		found[ls.String()] = scraped{labels: ls, value: value}
+	}
+}
+
+// Querier is the storage's.
+func (m *memory) Querier(_, _ int64) (storage.Querier, error) { return m, nil }
+
+// Select finds series.
+func (m *memory) Select(_ context.Context, _ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
+	set := &found{at: -1}
+	for _, series := range m.series {
+		if !slices.ContainsFunc(matchers, func(matcher *labels.Matcher) bool { return !matcher.Matches(series.Labels().Get(matcher.Name)) }) {
+			set.series = append(set.series, series)
+		}
+	}
+	slices.SortFunc(set.series, func(a, b storage.Series) int { return labels.Compare(a.Labels(), b.Labels()) })
+	return set
+}
+
+// LabelValues is not asked by the engine, as little as LabelNames.
+func (*memory) LabelValues(context.Context, string, *storage.LabelHints, ...*labels.Matcher) ([]string, annotations.Annotations, error) {
+	return nil, nil, nil
+}
+
+// LabelNames is not asked by the engine.
+func (*memory) LabelNames(context.Context, *storage.LabelHints, ...*labels.Matcher) ([]string, annotations.Annotations, error) {
+	return nil, nil, nil
+}
+
+// Close does nothing.
+func (*memory) Close() error { return nil }
+
+// found is a set of series.
+type found struct {
+	series []storage.Series
+	at     int
+}
+
+func (f *found) Next() bool                        { f.at++; return f.at < len(f.series) }
+func (f *found) At() storage.Series                { return f.series[f.at] }
+func (f *found) Err() error                        { return nil }
+func (f *found) Warnings() annotations.Annotations { return nil }
