@@ -12,7 +12,7 @@ TAG ?= $(VERSION)
 SOURCE_DATE_EPOCH ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help build images push demo test e2e generate verify lint clean
+.PHONY: help build images push demo lab-up lab-down test e2e e2e-nodes generate verify lint clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,17 @@ demo: build ## Start a hub and two clusters here, join them in three ways, deliv
 	@go build -o bin/demo ./dev/demo
 	@exec bin/demo --with-parent $(if $(ONCE),--once)
 
+# The nodes of a lab, each a cluster.
+NODES ?= hub east west
+
+lab-up: ## Start clusters with real pods here, NODES="hub east west", with the images in dist/ if there are. Linux, root.
+	@go build -o bin/lab ./dev/lab
+	@bin/lab up $(NODES) $(foreach archive,$(wildcard dist/*.tar),--image $(archive))
+
+lab-down: ## End them, and remove all of them.
+	@go build -o bin/lab ./dev/lab
+	@bin/lab down
+
 test: ## Run every test: rules, controllers and user stories on real API servers.
 	@go run ./internal/plane/prebuild
 	@go tool -modfile=dev/tools/test/go.mod gotestsum --format pkgname --format-hide-empty-pkg -- -timeout 20m ./...
@@ -40,6 +51,10 @@ test: ## Run every test: rules, controllers and user stories on real API servers
 e2e: ## Run the user stories only.
 	@go run ./internal/plane/prebuild
 	@go test -v -timeout 20m ./e2e/...
+
+e2e-nodes: ## Tell the user stories on real nodes: images, charts and pods. Linux, root. E2E_NODES_REQUIRED=1: or fail.
+	@go run ./internal/plane/prebuild
+	@go test -v -count=1 -timeout 20m ./e2e/nodes -on-nodes -required=$(if $(filter 1,$(E2E_NODES_REQUIRED)),true,false)
 
 generate: ## Regenerate deepcopy functions and CRDs.
 	go generate ./...
