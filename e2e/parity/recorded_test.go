@@ -3,6 +3,7 @@ package parity_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 
@@ -17,6 +18,9 @@ const (
 	recordedObjects = 140
 	equalFields     = 3000
 )
+
+// pause is how long the clusters are left alone between two comparisons.
+const pause = 250 * time.Millisecond
 
 // The addresses at the time of the recording; the second one is the hub's own, inside.
 const (
@@ -70,7 +74,7 @@ func settles(t *testing.T, g *WithT, compare func(Gomega) parity.Report) (report
 	g.Eventually(func(g Gomega) {
 		report = compare(g)
 		g.Expect(report.Diff()).To(BeEmpty())
-	}).WithContext(t.Context()).WithTimeout(framework.Patience).Should(Succeed())
+	}).WithContext(t.Context()).WithTimeout(framework.Patience).WithPolling(pause).Should(Succeed())
 	return report
 }
 
