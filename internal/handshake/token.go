@@ -96,7 +96,7 @@ func hold(in TokenInput, out *TokenOutcome) {
 	token := in.Token
 	if in.Secret != nil && in.Secret.Type == SecretTypeValues && isMalformed(in.Secret) {
 		out.Reason = fleet.ReasonValuesInvalid
-		out.Message = "the Secret with the token's values cannot be read and is written anew; if this condition stays, delete the Secret and what keeps it, such as a finalizer"
+		out.Message = "the Secret with the token's values cannot be read and is written anew; if this condition stays, delete the Secret: it is immutable, or something holds it"
 	}
 	switch held := heldToken(in); {
 	case in.Secret != nil && in.Secret.Type != SecretTypeValues:
