@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,8 +28,8 @@ type release struct {
 	chart, name, namespace string
 	// values is the text of a values file.
 	values string
-	// capabilities are the server's; nil is one of today.
-	capabilities *chartutil.Capabilities
+	// serves are the groups and versions the server has; nil is all that one of today has, and Fleet's.
+	serves chartutil.VersionSet
 }
 
 // render gives the templates by file name, without those that render nothing.
@@ -43,7 +44,7 @@ func render(t *testing.T, r release) (map[string]string, error) {
 		t.Fatalf("the test's values: %v", err)
 	}
 	options := chartutil.ReleaseOptions{Name: r.name, Namespace: r.namespace, Revision: 1, IsInstall: true}
-	scope, err := chartutil.ToRenderValues(loaded, values, options, r.capabilities)
+	scope, err := chartutil.ToRenderValues(loaded, values, options, r.capabilities())
 	if err != nil {
 		return nil, err
 	}
@@ -58,6 +59,15 @@ func render(t *testing.T, r release) (map[string]string, error) {
 		}
 	}
 	return short, nil
+}
+
+func (r release) capabilities() *chartutil.Capabilities {
+	server := chartutil.DefaultCapabilities.Copy()
+	server.APIVersions = slices.Concat(server.APIVersions, chartutil.VersionSet{"fleet.cattle.io/v1alpha1"})
+	if r.serves != nil {
+		server.APIVersions = r.serves
+	}
+	return server
 }
 
 // mustRender is render for values that have to work.

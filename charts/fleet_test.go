@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/spf13/pflag"
+	"helm.sh/helm/v3/pkg/chartutil"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -156,6 +157,62 @@ global: {cattle: {clusterId: local, systemProjectId: p, url: https://rancher}}
 	}
 }
 
+func TestFleetNotes(t *testing.T) {
+	tests := map[string]struct {
+		in        release
+		says, not []string
+	}{
+		"what to do first": {
+			in:   controllers("apiServerURL: https://hub"),
+			says: []string{"kubectl --namespace cattle-fleet-system rollout status deployment/fleet-controller", "kubectl --namespace fleet-local get clusters.fleet.cattle.io local"},
+			not:  []string{"WARNING"},
+		},
+		"agents cannot be told where the hub is": {in: controllers(""), says: []string{"WARNING: apiServerURL is empty", "--set apiServerURL=https://THIS-HUB:6443"}},
+		"the kinds are not there": {
+			in:   release{chart: "fleet", name: "fleet", namespace: "teams", serves: chartutil.VersionSet{"v1"}},
+			says: []string{"WARNING: the kinds of fleet.cattle.io are not there", "helm install fleet-crd charts/fleet-crd --namespace teams"},
+		},
+		"the hub does not register itself": {in: controllers("bootstrap: {enabled: false}"), not: []string{"registers by itself"}},
+		"something is asked for that is not there": {
+			in:   controllers("imagescan: {enabled: true}\ngitops: {enabled: false}\nbootstrap: {repo: https://r}"),
+			says: []string{"WARNING: these values have no effect in this release: bootstrap.repo, gitops, imagescan.\n"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			notes := mustRender(t, test.in)["NOTES.txt"]
+			for _, text := range test.says {
+				if !strings.Contains(notes, text) {
+					t.Errorf("they do not say %q:\n%s", text, notes)
+				}
+			}
+			for _, text := range test.not {
+				if strings.Contains(notes, text) {
+					t.Errorf("they say %q:\n%s", text, notes)
+				}
+			}
+		})
+	}
+}
+
+// TestTheNotesKnowEveryValueWithoutEffect goes over docs/values.md: each value it calls ignored or stored is named by the
+// notes when it is given, but for those that are empty by nature.
+func TestTheNotesKnowEveryValueWithoutEffect(t *testing.T) {
+	every := everyValue(t, "fleet")
+	for path, row := range documented(t, "fleet") {
+		if row.what != "ignored" && row.what != "stored" || path == "gitClientTimeout" || path == "bootstrap.branch" { // these two always are given
+			continue
+		}
+		given, _ := at(every, path)
+		notes := mustRender(t, controllers(marshal(t, put(map[string]any{}, path, given))))["NOTES.txt"]
+		_, names, warned := strings.Cut(notes, "no effect in this release: ")
+		names, _, _ = strings.Cut(names, ".\n")
+		if !warned || !strings.HasPrefix(path, names) {
+			t.Errorf("given %s, the notes name %q", path, names)
+		}
+	}
+}
+
 func TestFleetConfig(t *testing.T) {
 	base := func(change func(*config.Config)) config.Config {
 		c := config.Config{
@@ -285,7 +342,7 @@ func environment(t *testing.T, container corev1.Container) env.Environment {
 func TestFleetTellsTheControllers(t *testing.T) {
 	base := func() env.Controller {
 		return env.Controller{
-			Namespace: "cattle-fleet-system", LeaderElect: true, MetricsAddress: ":8080", HealthAddress: ":8081", Identity: "pod",
+			Namespace: "cattle-fleet-system", LeaderElect: true, LogFormat: "text", MetricsAddress: ":8080", HealthAddress: ":8081", Identity: "pod",
 			Election: env.Election{LeaseDuration: 30 * time.Second, RetryPeriod: 10 * time.Second, RenewDeadline: 25 * time.Second},
 			Agent:    env.AgentSettings{Replicas: 1, LeaseDuration: "30s", RetryPeriod: "10s", RenewDeadline: "25s", PropagateDebug: true},
 		}

@@ -110,20 +110,19 @@ func flowNames(t *testing.T, client kubernetes.Interface) (schemas, levels map[s
 }
 
 func TestFlowControlIsOnlyWhereTheServerHasIt(t *testing.T) {
-	without := chartutil.Capabilities{APIVersions: chartutil.VersionSet{"apps/v1", "v1"}}
 	tests := map[string]struct {
-		values       string
-		capabilities *chartutil.Capabilities
-		want         bool
+		values string
+		serves chartutil.VersionSet
+		want   bool
 	}{
 		"a server of today":      {want: true},
-		"a server without it":    {capabilities: &without},
+		"a server without it":    {serves: chartutil.VersionSet{"apps/v1", "v1"}},
 		"a hub that has its own": {values: "flowControl: {enabled: false}"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := controllers(test.values)
-			r.capabilities = test.capabilities
+			r.serves = test.serves
 			if _, got := mustRender(t, r)["flowcontrol.yaml"]; got != test.want {
 				t.Errorf("it is there: %v", got)
 			}
