@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
-	"github.com/fleet-hub/fleet/internal/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -46,7 +45,7 @@ func Register(ctx context.Context, a *app.Context) error {
 
 func (h *handler) onChange(key string, cluster *fleet.Cluster) (*fleet.Cluster, error) {
 	if cluster == nil {
-		return nil, h.drainRest(reconcile.KeyOf(key))
+		return nil, h.leaveNothing(reconcile.KeyOf(key))
 	}
 	in, err := h.gather(cluster)
 	if err != nil {
@@ -65,6 +64,11 @@ func (h *handler) gather(cluster *fleet.Cluster) (input, error) {
 	if cluster.DeletionTimestamp == nil {
 		return in, nil // the rest only matters to one that goes
 	}
+	return h.gatherLeft(in, name)
+}
+
+// gatherLeft looks for what is in a namespace that is to go.
+func (h *handler) gatherLeft(in input, name string) (input, error) {
 	accounts, err := h.app.ServiceAccounts.Cache().List(name, labels.Everything())
 	if err != nil {
 		return in, fmt.Errorf("looking for accounts in %s: %w", name, err)
@@ -178,21 +182,6 @@ func (h *handler) drain(deployments []*fleet.BundleDeployment) error {
 		failures = append(failures, err)
 	}
 	return errors.Join(failures...)
-}
-
-// drainRest helps the namespace of a Cluster that is gone: a BundleDeployment may have appeared in the moment the
-// namespace was told to go.
-func (h *handler) drainRest(key types.NamespacedName) error {
-	name := names.ClusterNamespace(key.Namespace, key.Name)
-	namespace, err := reconcile.Optional(h.app.AllNamespaces.Cache().Get(name))
-	if err != nil || namespace == nil || namespace.DeletionTimestamp == nil {
-		return err
-	}
-	deployments, err := h.app.BundleDeployments.Cache().List(name, labels.Everything())
-	if err != nil {
-		return fmt.Errorf("looking for BundleDeployments in %s: %w", name, err)
-	}
-	return h.drain(waiting(deployments))
 }
 
 func (h *handler) deleteNamespace(namespace *corev1.Namespace) error {

@@ -204,20 +204,55 @@ func TestCachesThatFail(t *testing.T) {
 
 func TestTheRestOfAClusterThatIsGone(t *testing.T) {
 	held := markedDeployment(fleet.FinalizerBundleDeployment)
+	asked, deletedToo := "get Cluster fleet-default/east", "delete Namespace "+east
 	tests := map[string]struct {
 		objects []apptest.Object
 		want    []string
 	}{
-		"a BundleDeployment that came too late is drained": {[]apptest.Object{ours(terminating), held}, []string{"patch BundleDeployment " + east + "/b"}},
-		"in a namespace that stays nothing is touched":     {[]apptest.Object{ours(), held}, nil},
-		"what somebody else holds stays":                   {[]apptest.Object{ours(terminating), markedDeployment("theirs")}, nil},
-		"without a namespace there is nothing to do":       {nil, nil},
+		"a BundleDeployment that came too late is drained":        {[]apptest.Object{ours(terminating), held}, []string{"patch BundleDeployment " + east + "/b"}},
+		"a namespace that was left behind goes, after the rights": {[]apptest.Object{ours(), held, markedAccount()}, []string{asked, "delete ServiceAccount " + east + "/request-1", deletedToo}},
+		"in one that is not ours nothing is touched":              {[]apptest.Object{ours(unlabelled), held, markedAccount()}, nil},
+		"nor in one that does not say whose it is":                {[]apptest.Object{ours(unmarked), held}, nil},
+		"nor in one of another manager":                           {[]apptest.Object{ours(managedByThem), held}, nil},
+		"what somebody else holds stays":                          {[]apptest.Object{ours(terminating), markedDeployment("theirs")}, nil},
+		"without a namespace there is nothing to do":              {nil, nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			hub := newHub(t, test.objects...)
 			handle(t, hub)
 			apptest.ExpectRequests(t, hub, test.want...)
+		})
+	}
+}
+
+func unlabelled(n *corev1.Namespace) { n.Labels = nil }
+
+func managedByThem(n *corev1.Namespace) { n.Labels[fleet.LabelClusterManagement] = "them" }
+
+func TestANamespaceOfAClusterThatTheCacheHasNotSeenStays(t *testing.T) {
+	hub := newHub(t, ours(), markedAccount())
+	hub.Have(oneCluster())
+	handle(t, hub)
+	apptest.ExpectRequests(t, hub, "get Cluster fleet-default/east")
+}
+
+func TestANamespaceThatWasLeftBehindWaitsForTheServer(t *testing.T) {
+	no := errors.New("no")
+	for request, want := range map[string]string{
+		"get Cluster fleet-default/east":               "no",
+		"delete ServiceAccount " + east + "/request-1": "namespace " + east + ": revoking account " + east + "/request-1: no",
+		"delete Namespace " + east:                     "deleting namespace " + east + ": no",
+	} {
+		t.Run(request, func(t *testing.T) {
+			hub := newHub(t, ours(), markedAccount())
+			hub.Fail(request, no)
+			if got := text(hub.Handle("Cluster", key)); got != want {
+				t.Errorf("error %q, want %q", got, want)
+			}
+			if apptest.Get[*corev1.Namespace](hub, "", east) == nil {
+				t.Error("the namespace is gone all the same")
+			}
 		})
 	}
 }

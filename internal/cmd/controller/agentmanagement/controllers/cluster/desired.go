@@ -7,6 +7,7 @@ import (
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -137,6 +138,15 @@ func clusterNamespace(cluster *fleet.Cluster) *corev1.Namespace {
 			fleet.AnnotationClusterNamespace: cluster.Namespace,
 		},
 	}}
+}
+
+// wasMadeFor says whether a namespace was made for the Cluster of this name and for nothing else: it says so itself,
+// is ours to clean up, and has the one name that only this Cluster's can have.
+func wasMadeFor(namespace *corev1.Namespace, cluster types.NamespacedName) bool {
+	return namespace.Labels[fleet.LabelManaged] == "true" && namespace.Labels[fleet.LabelClusterManagement] == "" &&
+		namespace.Annotations[fleet.AnnotationCluster] == cluster.Name &&
+		namespace.Annotations[fleet.AnnotationClusterNamespace] == cluster.Namespace &&
+		namespace.Name == names.ClusterNamespace(cluster.Namespace, cluster.Name)
 }
 
 // belongsTo says whether the namespace may go with the Cluster: it says so itself, or has the one name that only
