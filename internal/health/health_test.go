@@ -1,13 +1,18 @@
 package health
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 )
 
 func TestProbes(t *testing.T) {
@@ -111,4 +116,85 @@ func get(t *testing.T, url string) (int, string) {
 		t.Fatal(err)
 	}
 	return response.StatusCode, string(body)
+}
+
+// broken is a gatherer that has something, and something that cannot be had.
+type broken struct{ prometheus.Gatherer }
+
+func (b broken) Gather() ([]*dto.MetricFamily, error) {
+	families, _ := b.Gatherer.Gather()
+	return families, errors.New("a cache cannot be read")
+}
+
+func TestWhatCannotBeHadHidesNotTheRest(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "fleet_there", Help: "For this test"}))
+	var log bytes.Buffer
+	at, err := Start(t.Context(), Options{
+		MetricsAddress: "127.0.0.1:0", State: &State{}, Gatherer: broken{registry}, Log: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, body := get(t, at.Metrics+"/metrics")
+	if code != http.StatusOK || !strings.Contains(body, "fleet_there 0\n") {
+		t.Errorf("got %d %q", code, body)
+	}
+	if !strings.Contains(log.String(), "a cache cannot be read") {
+		t.Errorf("the log says %q", log.String())
+	}
+}
+
+// waiting is a gatherer that says when it is asked, and waits.
+type waiting struct{ asked, goOn chan struct{} }
+
+func (w waiting) Gather() ([]*dto.MetricFamily, error) {
+	w.asked <- struct{}{}
+	<-w.goOn
+	return nil, nil
+}
+
+func TestScrapesAtOneTimeAreFew(t *testing.T) {
+	gatherer := waiting{asked: make(chan struct{}), goOn: make(chan struct{})}
+	at, err := Start(t.Context(), Options{MetricsAddress: "127.0.0.1:0", State: &State{}, Gatherer: gatherer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var group sync.WaitGroup
+	for range scrapes {
+		group.Go(func() {
+			response, err := http.Get("http://" + at.Metrics + "/metrics")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = response.Body.Close() // unread: nothing is in it
+		})
+		<-gatherer.asked
+	}
+	if code, _ := get(t, at.Metrics+"/metrics"); code != http.StatusServiceUnavailable {
+		t.Errorf("one more got %d", code)
+	}
+	close(gatherer.goOn)
+	group.Wait()
+}
+
+func TestARequestThatIsTooLongIsRefused(t *testing.T) {
+	at, err := Start(t.Context(), Options{HealthAddress: "127.0.0.1:0", State: &State{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+at.Health+"/healthz", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("X-Long", strings.Repeat("x", 2*headerLimit))
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("got %s", response.Status)
+	}
 }
