@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 )
 
 // Options say what Build makes. Repo, Tag and Out are needed.
@@ -28,6 +29,9 @@ type Options struct {
 	Out string
 	// Form is how the images are packed.
 	Form Form
+	// Local compiles with what other builds and tests on this machine have compiled already: sooner, for images that
+	// stay here. Digests then depend on the folder of the source.
+	Local bool
 	// Progress gets one line for what takes long. It may be nil.
 	Progress func(line string)
 }
@@ -84,7 +88,8 @@ func compileAll(ctx context.Context, options Options, scratch string) (map[strin
 				options.Progress(fmt.Sprintf("building %s for %s", program.name, platform))
 			}
 			err := Compile(ctx, Program{
-				Root: options.Root, Source: program.source, Platform: platform, Version: options.Version, To: filepath.Join(folder, program.name),
+				Root: options.Root, Source: program.source, Platform: platform, Version: options.Version, Local: options.Local,
+				To: filepath.Join(folder, program.name),
 			})
 			if err != nil {
 				return nil, err
@@ -105,11 +110,13 @@ type Program struct {
 	Platform string
 	// Version it says it is; empty: dev.
 	Version string
+	// Local is that of Options.
+	Local bool
 	// To is the file; the folder above is made.
 	To string
 }
 
-// Compile builds a program such that the same source gives the same bytes wherever it is.
+// Compile builds a program such that the same source gives the same bytes wherever it is, unless it is Local.
 func Compile(ctx context.Context, program Program) error {
 	platform, err := parsePlatform(program.Platform)
 	if err != nil {
@@ -123,7 +130,8 @@ func Compile(ctx context.Context, program Program) error {
 	if program.Version != "" {
 		ldflags += " -X github.com/fleet-hub/fleet/internal/version.Version=" + program.Version
 	}
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", ldflags, "-o", to, program.Source) //nolint:gosec // a build tool
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath="+strconv.FormatBool(!program.Local), "-buildvcs=false", //nolint:gosec // a build tool
+		"-ldflags", ldflags, "-o", to, program.Source)
 	build.Dir = program.Root
 	// What the caller has set for his own builds must not change these.
 	build.Env = append(os.Environ(), "GOOS="+platform.OS, "GOARCH="+platform.Architecture,

@@ -1,6 +1,7 @@
 package images
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -21,10 +22,11 @@ func module(t *testing.T, source string) string {
 
 func TestCompile(t *testing.T) {
 	platform := "linux/" + runtime.GOARCH
-	compile := func(root string) (string, error) {
+	compileAs := func(root string, local bool) (string, error) {
 		to := filepath.Join(t.TempDir(), "new", "run")
-		return to, Compile(t.Context(), Program{Root: root, Source: "./run", Platform: platform, Version: "v1", To: to})
+		return to, Compile(t.Context(), Program{Root: root, Source: "./run", Platform: platform, Version: "v1", Local: local, To: to})
 	}
+	compile := func(root string) (string, error) { return compileAs(root, false) }
 	t.Run("gives the same bytes wherever the source is, and whatever the caller has set", func(t *testing.T) {
 		first, err := compile(module(t, "package main\n\nfunc main() { panic(1) }\n"))
 		if err != nil {
@@ -49,6 +51,22 @@ func TestCompile(t *testing.T) {
 		}
 		if err := checkProgram(first, platform); err != nil {
 			t.Error(err)
+		}
+	})
+	t.Run("tells where the source is only of what stays on this machine", func(t *testing.T) {
+		for _, local := range []bool{true, false} {
+			root := module(t, "package main\n\nfunc main() { panic(1) }\n")
+			file, err := compileAs(root, local)
+			if err != nil {
+				t.Fatal(err)
+			}
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if told := bytes.Contains(content, []byte(root)); told != local {
+				t.Errorf("local %t: it tells the folder of the source: %t", local, told)
+			}
 		}
 	})
 	t.Run("repeats what the compiler said", func(t *testing.T) {

@@ -74,6 +74,7 @@ func buildCommand(out, progress io.Writer) *cobra.Command {
 	flags.StringToStringVar(&options.Binaries, "binaries", nil, "folders with the programs already built, by platform: linux/amd64=bin")
 	flags.StringVar(&options.Out, "out", "dist", "folder for the archives")
 	flags.BoolVar(&options.Form.Fast, "fast", false, "pack less tightly and sooner")
+	flags.BoolVar(&options.Local, "local", false, "compile with what other builds here have compiled; digests depend on the folder then")
 	flags.Int64Var(&epoch, "source-date-epoch", 0, "time the images say they were made at, in seconds since 1970")
 	flags.Int64Var(&limit, "max-size", 25_000_000, "fail if one platform of an image is more bytes to download; 0: no limit")
 	flags.StringVarP(&output, "output", "o", "table", "form of the result: table or json")
