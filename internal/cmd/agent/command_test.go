@@ -88,7 +88,7 @@ func TestRecordedAgentsStart(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := &env.Agent{
-				Namespace: "cattle-fleet-system", CheckinInterval: 15 * time.Minute, LeaderElect: true, MetricsAddress: ":8080", HealthAddress: ":8081",
+				Namespace: "cattle-fleet-system", CheckinInterval: 15 * time.Minute, LeaderElect: true, LogFormat: env.LogText, MetricsAddress: ":8080", HealthAddress: ":8081",
 				Election:                env.Election{LeaseDuration: 30 * time.Second, RenewDeadline: 25 * time.Second, RetryPeriod: 10 * time.Second},
 				BundleDeploymentWorkers: 50, DriftWorkers: 50, Identity: "pod-1", Hostname: "pod-1",
 			}
