@@ -23,6 +23,7 @@ func Keys() []Key {
 		{"duration", "How long it took"},
 		{"error", "Why it did not work"},
 		{"failures", "How often in a row it did not work"},
+		{"garbageCollectionInterval", "The pause between two looks for releases without a BundleDeployment"},
 		{"health", "Where the probes are served"},
 		{"hub", "The hub's address"},
 		{"identity", "This process, as the holder of a lease"},
