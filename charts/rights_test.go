@@ -116,6 +116,13 @@ func TestTheControllersMayLead(t *testing.T) {
 	if _, err := leases.Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
 		t.Error(err)
 	}
+	for name, may := range map[string]bool{lease.Name: true, "another": false} { // as who stands by does
+		watching, err := leases.Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + name})
+		if err == nil {
+			watching.Stop()
+		}
+		expectRight(t, err, may)
+	}
 	_, err = leases.Get(t.Context(), "another", metav1.GetOptions{})
 	expectRight(t, err, false)
 }

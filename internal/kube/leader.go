@@ -45,7 +45,7 @@ type LeaderOptions struct {
 	OnStandby func()
 }
 
-// Lead waits until this process holds the lease and then calls run with a context that ends when the
+// Lead waits until this process holds the lease, which it takes at once when its holder gives it back, and then calls run with a context that ends when the
 // lease is lost or ctx ends. The lease is released only after run has returned, so that the next leader
 // never works beside this one. Lead returns run's error; nil when ctx ended first; ErrLeaseLost when the
 // lease went first.
@@ -55,11 +55,32 @@ func Lead(ctx context.Context, o LeaderOptions, run func(context.Context) error)
 	if err != nil {
 		return fmt.Errorf("building the leader election client: %w", err)
 	}
+	watcher, err := kubernetes.NewForConfig(unbounded(o.Config))
+	if err != nil {
+		return fmt.Errorf("building the client that watches the lease: %w", err)
+	}
 	election, cancelElection := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancelElection()
 	work, cancelWork := context.WithCancel(ctx)
 	term := &term{run: run, cancelWork: cancelWork, cancelElection: cancelElection, done: make(chan struct{})}
-	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+	stop := context.AfterFunc(ctx, term.end)
+	defer stop()
+	for again := true; again; {
+		turn := newTurn(election, watcher.CoordinationV1().Leases(o.Namespace), o)
+		elector, err := o.elector(client, turn, func(lease context.Context) { term.serve(lease, work) })
+		if err != nil {
+			cancelWork()
+			return fmt.Errorf("preparing the leader election: %w", err)
+		}
+		elector.Run(turn.ctx)
+		again = turn.ended() && election.Err() == nil
+	}
+	return term.result(ctx)
+}
+
+// elector tries for the lease during one turn.
+func (o LeaderOptions) elector(client kubernetes.Interface, turn *turn, serve func(lease context.Context)) (*leaderelection.LeaderElector, error) {
+	return leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name},
 			Client:     client.CoordinationV1(),
@@ -71,19 +92,20 @@ func Lead(ctx context.Context, o LeaderOptions, run func(context.Context) error)
 		ReleaseOnCancel: true,
 		Name:            o.Name, // in the metrics of the election
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(lease context.Context) { term.serve(lease, work) },
+			OnStartedLeading: func(lease context.Context) {
+				if turn.begin() {
+					serve(lease)
+				}
+			},
 			OnStoppedLeading: func() {},
-			OnNewLeader:      o.announce,
+			OnNewLeader: func(identity string) {
+				o.announce(identity)
+				if identity != o.Identity {
+					turn.standBy()
+				}
+			},
 		},
 	})
-	if err != nil {
-		cancelWork()
-		return fmt.Errorf("preparing the leader election: %w", err)
-	}
-	stop := context.AfterFunc(ctx, term.end)
-	defer stop()
-	elector.Run(election)
-	return term.result(ctx)
 }
 
 func (o LeaderOptions) withDefaults() LeaderOptions {
@@ -110,6 +132,13 @@ func (o LeaderOptions) withDefaults() LeaderOptions {
 func electionConfig(o LeaderOptions) *rest.Config {
 	cfg := rest.CopyConfig(o.Config)
 	cfg.Timeout = o.RenewDeadline / 2
+	return cfg
+}
+
+// unbounded is cfg for a watch, which lasts.
+func unbounded(cfg *rest.Config) *rest.Config {
+	cfg = rest.CopyConfig(cfg)
+	cfg.Timeout = 0
 	return cfg
 }
 

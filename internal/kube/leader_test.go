@@ -21,10 +21,15 @@ type leases struct {
 	mu      sync.Mutex
 	lease   *coordinationv1.Lease
 	broken  bool
-	holders []string // in the order in which they took or released it
+	holders []string    // in the order in which they took or released it
+	events  chan string // types of events to send to a watch
 }
 
 func (l *leases) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Query().Get("watch") != "" {
+		l.watch(w, r)
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -46,6 +51,28 @@ func (l *leases) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		l.note(&next)
 		answer(w, http.StatusOK, l.lease)
+	}
+}
+
+// watch sends the lease as it is with each event that the test tells, or nothing.
+func (l *leases) watch(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusOK)
+	_ = http.NewResponseController(w).Flush()
+	for {
+		select {
+		case event := <-l.events:
+			l.mu.Lock()
+			lease := l.lease
+			if lease == nil {
+				lease = heldByAnother() // what is deleted is sent as it was
+			}
+			_ = json.NewEncoder(w).Encode(map[string]any{"type": event, "object": lease})
+			l.mu.Unlock()
+			_ = http.NewResponseController(w).Flush()
+		case <-r.Context().Done():
+			return
+		}
 	}
 }
 
@@ -205,13 +232,7 @@ func TestLeadStopsWhileItWaits(t *testing.T) {
 	waiting := election(t, l, "two")
 	ctx, cancel := context.WithCancel(t.Context())
 	waiting.OnStandby = cancel
-	holder := "another"
-	now := metav1.NewMicroTime(time.Now())
-	hour := int32(3600)
-	l.lease = &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "lock", ResourceVersion: "1"},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, AcquireTime: &now, RenewTime: &now, LeaseDurationSeconds: &hour},
-	}
+	l.lease = heldByAnother()
 	err := Lead(ctx, waiting, func(context.Context) error { return errors.New("must not run") })
 	if err != nil {
 		t.Error(err)
@@ -240,5 +261,63 @@ func TestIdentitiesOnOneHostDiffer(t *testing.T) {
 	}
 	if (LeaderOptions{}).withDefaults().Identity == "" {
 		t.Error("no identity at all")
+	}
+}
+
+func TestALeaseThatIsFreeIsTakenAtOnce(t *testing.T) {
+	tests := map[string]struct {
+		event string
+		next  func(*leases)
+	}{
+		"its holder gives it back": {"MODIFIED", func(l *leases) { l.lease.Spec.HolderIdentity = new(string) }},
+		"it is deleted":            {"DELETED", func(l *leases) { l.lease = nil }},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			l := &leases{lease: heldByAnother(), events: make(chan string)}
+			o := election(t, l, "two")
+			o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = 3*time.Hour, 2*time.Hour, time.Hour // nothing comes by waiting
+			standby, began := make(chan struct{}), make(chan struct{})
+			o.OnStandby = sync.OnceFunc(func() { close(standby) })
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error)
+			go func() { ended <- Lead(ctx, o, untilDone(began)) }()
+			<-standby
+			l.events <- "ADDED" // it is still held
+			l.mu.Lock()
+			test.next(l)
+			l.mu.Unlock()
+			l.events <- test.event
+			<-began
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestATurnThatWasEndedDoesNotBegin(t *testing.T) {
+	o := LeaderOptions{Name: "lock", RetryPeriod: time.Hour}
+	freed, leading := newTurn(t.Context(), nil, o), newTurn(t.Context(), nil, o)
+	freed.free()
+	if freed.begin() || !freed.ended() {
+		t.Error("the turn was ended, and begins")
+	}
+	if !leading.begin() {
+		t.Error("the turn does not begin")
+	}
+	leading.free()
+	if leading.ctx.Err() != nil || leading.ended() {
+		t.Error("the lease looked free for a moment, and who leads was stopped")
+	}
+}
+
+func heldByAnother() *coordinationv1.Lease {
+	holder, now, hour := "another", metav1.NewMicroTime(time.Now()), int32(3600)
+	return &coordinationv1.Lease{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "lock", ResourceVersion: "1"},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, AcquireTime: &now, RenewTime: &now, LeaseDurationSeconds: &hour},
 	}
 }
