@@ -48,9 +48,9 @@ var embedded = sync.OnceValues(func() (*chart.Chart, error) { return Load(charts
 //   - with Config only: the same without the Secret, so that the agent keeps its identity;
 //   - with neither: the objects of the agent's Bundle.
 //
-// PriorityClass and PodDisruptionBudget are part of the first two, as far as they are asked for
-// (registration.md §8.1). An error means that v holds something that the chart's schema refuses, or
-// limits that contradict each other; its text says which.
+// PriorityClass and PodDisruptionBudget are part of the first two, as far as they are asked for. An error means
+// that v holds something that the chart's schema refuses, or limits that contradict each other; its text says
+// which.
 func Render(v handshake.AgentValues) ([]runtime.Object, error) {
 	values, err := chartValues(v)
 	if err != nil {
@@ -74,7 +74,7 @@ func Render(v handshake.AgentValues) ([]runtime.Object, error) {
 }
 
 // Manifest is agent.yaml of the agent's Bundle: the objects of Render without Secret and ConfigMap, as
-// YAML documents with sorted keys (registration.md §8.1). It is what the hash of the Bundle's content
+// YAML documents with sorted keys. It is what the hash of the Bundle's content
 // covers: another byte restarts nothing, but redeploys every agent.
 func Manifest(v handshake.AgentValues) ([]byte, error) {
 	v.Bootstrap, v.Config = nil, nil

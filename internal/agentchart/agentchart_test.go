@@ -95,7 +95,7 @@ func recordedManifests(t *testing.T) map[string]string {
 	return found
 }
 
-// contentHash is the hash of a Bundle's only resource (bundles.md §2.2), written out here so that a
+// contentHash is the hash of a Bundle's only resource, written out here so that a
 // mistake in the code that computes it elsewhere does not hide one of the manifest.
 func contentHash(t *testing.T, manifest string) string {
 	t.Helper()

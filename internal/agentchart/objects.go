@@ -33,8 +33,8 @@ type kind struct {
 	empty func() runtime.Object
 }
 
-// applyOrder is the order of kinds, the last five as in registration.md §8.1. Objects of one kind stay in
-// the order of the chart.
+// applyOrder is the order of kinds, the last five as in the agents' Bundles of the other implementation.
+// Objects of one kind stay in the order of the chart.
 func applyOrder() []kind {
 	return []kind{
 		{"Secret", func() runtime.Object { return &corev1.Secret{} }},

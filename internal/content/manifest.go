@@ -32,7 +32,7 @@ type Manifest struct {
 
 // Bytes is the manifest as it is hashed and stored: compact JSON with the
 // characters <, > and & escaped, keys in the order name, content, encoding, empty
-// ones left out, and a newline at the end (bundles.md §2.1).
+// ones left out, and a newline at the end.
 func (m Manifest) Bytes() []byte {
 	var out bytes.Buffer
 	// Strings only: the encoder has nothing here that it could refuse.

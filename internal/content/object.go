@@ -13,8 +13,8 @@ import (
 // damaged or changed by hand. Trying again does not help.
 var ErrHashMismatch = errors.New("content does not match hash")
 
-// Object is the Content of a manifest: no labels, owners or finalizers
-// (bundles.md §2.3). The same manifest always gives the same object.
+// Object is the Content of a manifest: no labels, owners or finalizers. The same manifest always gives the same
+// object.
 func Object(m Manifest) *fleet.Content {
 	text := m.Bytes()
 	sum := hash(text)

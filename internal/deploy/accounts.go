@@ -26,7 +26,7 @@ func newAccounts(agent *identity, namespace string) *accounts {
 }
 
 // find returns the identity for a service account named in options: that account, which has to be in the
-// agent's namespace; for "" the default account if there is one, else the agent itself (bundles.md §5.6).
+// agent's namespace; for "" the default account if there is one, else the agent itself.
 func (a *accounts) find(ctx context.Context, requested string) (*identity, error) {
 	account := requested
 	if account == "" {

@@ -47,7 +47,7 @@ type packageInput struct {
 	Annotations map[string]string
 }
 
-// newPackage makes the chart of a bundle (bundles.md §5.5). Nothing is written to disk, and no name of a
+// newPackage makes the chart of a bundle. Nothing is written to disk, and no name of a
 // resource leads out of the chart.
 func newPackage(in packageInput) (*bundlePackage, error) {
 	files, err := readFiles(in.Resources)
@@ -171,7 +171,7 @@ func annotate(c *chart.Chart, annotations map[string]string) {
 	}
 }
 
-// chartAnnotations are stored with the release (bundles.md §5.6): they say whose it is.
+// chartAnnotations are stored with the release: they say whose it is.
 func chartAnnotations(bd *fleet.BundleDeployment, agentNamespace string) map[string]string {
 	annotations := map[string]string{
 		fleet.AnnotationBundleID:       bd.Name,

@@ -14,8 +14,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// copyResources brings the Secrets and ConfigMaps that go with a BundleDeployment downstream (bundles.md
-// §5.3). It reports whether one that was there already has changed: then the release has to be made again.
+// copyResources brings the Secrets and ConfigMaps that go with a BundleDeployment downstream. It reports
+// whether one that was there already has changed: then the release has to be made again.
 func (d *deployer) copyResources(ctx context.Context, bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus) (changed bool, err error) {
 	wanted := bd.Spec.Options.DownstreamResources
 	r.copies = r.copies || len(wanted) > 0

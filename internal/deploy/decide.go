@@ -34,7 +34,7 @@ type situation struct {
 	Forced bool
 }
 
-// decide turns a situation into a verdict (bundles.md §5.3, §5.4).
+// decide turns a situation into a verdict.
 func decide(in situation) verdict {
 	spec := &in.BundleDeployment.Spec
 	switch {

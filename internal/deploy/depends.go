@@ -12,9 +12,9 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// dependencies checks what a BundleDeployment depends on against all others of its namespace (bundles.md
-// §5.4). It returns a dependencyError while some are not in a state that is accepted, and another error while
-// there are none at all, or the reference cannot be read.
+// dependencies checks what a BundleDeployment depends on against all others of its namespace. It returns a
+// dependencyError while some are not in a state that is accepted, and another error while there are none at
+// all, or the reference cannot be read.
 func dependencies(bd *fleet.BundleDeployment, all []*fleet.BundleDeployment) error {
 	var waiting []string
 	for _, ref := range bd.Spec.DependsOn {

@@ -3,7 +3,7 @@ package deploy
 import "strings"
 
 // describeObject names an object in a message: "<kind>.<group> <namespace>/<name>". The group of a core kind
-// is its version (bundles.md §1.5).
+// is its version.
 func describeObject(apiVersion, kind, namespace, name string) string {
 	text := strings.ToLower(kind)
 	if group, _, _ := strings.Cut(apiVersion, "/"); group != "" {

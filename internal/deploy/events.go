@@ -52,7 +52,7 @@ func (d *deployer) handlers() cache.ResourceEventHandlerFuncs {
 	}
 }
 
-// worthALook leaves out changes of the status, the agent's own ones first of all (bundles.md §5.2).
+// worthALook leaves out changes of the status, the agent's own ones first of all.
 func worthALook(old, bd *fleet.BundleDeployment) bool {
 	return old.UID != bd.UID ||
 		old.DeletionTimestamp.IsZero() != bd.DeletionTimestamp.IsZero() ||

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// recognised holds the messages of failures that trying again does not heal (bundles.md §5.4).
+// recognised holds the messages of failures that trying again does not heal.
 var recognised = regexp.MustCompile(strings.Join([]string{
 	`timed out waiting for the condition`,
 	`error validating data`,

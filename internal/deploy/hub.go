@@ -29,7 +29,7 @@ const (
 	contents          = "contents"
 )
 
-// hub is the upstream API server, within the rights of an agent (bundles.md §5.1): it watches the
+// hub is the upstream API server, within the rights of an agent: it watches the
 // BundleDeployments of one namespace and patches their status; it gets Secrets, ConfigMaps and Contents by
 // name, and never lists them.
 type hub struct {

@@ -14,7 +14,7 @@ import (
 // renderedFile is what Helm rendered, for the kustomization to build on.
 const renderedFile = "fleet-manifests.yaml"
 
-// kustomize builds the bundle's kustomization over what Helm rendered (bundles.md §5.5). It sees only the
+// kustomize builds the bundle's kustomization over what Helm rendered. It sees only the
 // bundle's files, in memory; plugins are off.
 func kustomize(p *bundlePackage, rendered []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	disk := filesys.MakeFsInMemory()

@@ -17,7 +17,7 @@ import (
 const podSecurityPrefix = "pod-security.kubernetes.io/"
 
 // wantedNamespace returns the release's namespace as the options want it, and whether that is a change. The
-// labels and annotations given are all the namespace is to have (bundles.md §5.4), except for the name label
+// labels and annotations given are all the namespace is to have, except for the name label
 // and those of pod security.
 func wantedNamespace(current *corev1.Namespace, options *fleet.BundleDeploymentOptions) (*corev1.Namespace, bool) {
 	wanted := current.DeepCopy()
@@ -50,7 +50,7 @@ func namespaceLabels(current, given map[string]string) map[string]string {
 	return wanted
 }
 
-// checkTargetNamespace enforces the selector that restricts where a bundle may go (bundles.md §5.3). A nil
+// checkTargetNamespace enforces the selector that restricts where a bundle may go. A nil
 // namespace was not found. It returns what goes into the status, "" if the namespace is allowed.
 func checkTargetNamespace(name string, namespace *corev1.Namespace, selector *metav1.LabelSelector) (string, error) {
 	if selector == nil {

@@ -57,7 +57,7 @@ func observe(live *unstructured.Unstructured, hash string, ignored []map[string]
 }
 
 // summarise tells the state of an object. Whatever its conditions say, one that is not what its spec asks for
-// is on its way there (bundles.md §5.8).
+// is on its way there.
 func summarise(live *unstructured.Unstructured) fleet.ResourceSummary {
 	found := summary.Summarize(live)
 	s := fleet.ResourceSummary{

@@ -22,7 +22,7 @@ const (
 )
 
 // applyOverlays lays the files of the named overlays over the others, in order, drops the folder with all
-// overlays, and sorts by name (bundles.md §5.5). Within an overlay, files come before patches, so that a
+// overlays, and sorts by name. Within an overlay, files come before patches, so that a
 // patch may change a file of its own overlay.
 func applyOverlays(files []file, overlays []string) ([]file, error) {
 	result := map[string][]byte{}

@@ -10,7 +10,7 @@ import (
 // whoever is at them may not be done.
 const repairPause = 5 * time.Second
 
-// repairOwn has the agent's own deployment made again when anything of it is not as deployed (bundles.md §5.3). Of
+// repairOwn has the agent's own deployment made again when anything of it is not as deployed. Of
 // other bundles that is only reported; but an agent lives on its own, and nobody else could bring it back.
 func (d *deployer) repairOwn(bd *fleet.BundleDeployment, status *fleet.BundleDeploymentStatus) {
 	if !isAgent(bd.Name) || len(status.ModifiedStatus) == 0 || status.AppliedDeploymentID != bd.Spec.DeploymentID || failedForGood(status) {

@@ -14,7 +14,7 @@ const (
 	// setPrefix begins the ID of the set of objects one BundleDeployment owns. Changing it turns every
 	// deployed object into somebody else's.
 	setPrefix = "default"
-	// fallbackNamespace is where a release goes whose options name no namespace (bundles.md §5.1).
+	// fallbackNamespace is where a release goes whose options name no namespace.
 	fallbackNamespace = "default"
 )
 
@@ -45,7 +45,7 @@ func parseRelease(text string) (key releaseKey, revision int, ok bool) {
 	return releaseKey{Namespace: namespace, Name: rest[:colon]}, revision, true
 }
 
-// releaseFor is the release a BundleDeployment is to have (bundles.md §5.6).
+// releaseFor is the release a BundleDeployment is to have.
 func releaseFor(name string, options *fleet.BundleDeploymentOptions) releaseKey {
 	key := releaseKey{Namespace: namespaceFor(options)}
 	if options.Helm != nil {

@@ -14,7 +14,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// finisher turns what Helm rendered into what is installed (bundles.md §5.5): it adds the objects that are
+// finisher turns what Helm rendered into what is installed: it adds the objects that are
 // no templates, marks every object as one of the set, and moves it where the options want it. It is Helm's
 // post-renderer, and sees no hooks.
 type finisher struct {

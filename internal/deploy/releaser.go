@@ -58,7 +58,7 @@ type installed struct {
 	Live map[objectRef]*unstructured.Unstructured
 }
 
-// install brings a release to a state, from wherever an earlier operation left it (bundles.md §5.6).
+// install brings a release to a state, from wherever an earlier operation left it.
 func (r *releaser) install(ctx context.Context, in installation) (*installed, error) {
 	h, err := loadHistory(ctx, r.Agent.clientset.CoreV1().Secrets(in.Release.Namespace), in.Release, r.Clock)
 	if err != nil {

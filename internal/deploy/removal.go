@@ -13,7 +13,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// remove takes down everything a BundleDeployment that is gone has left (bundles.md §5.10).
+// remove takes down everything a BundleDeployment that is gone has left.
 func (d *deployer) remove(ctx context.Context, name string) error {
 	if gone, err := d.hub.confirmGone(ctx, name); err != nil || !gone {
 		return err

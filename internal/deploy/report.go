@@ -8,7 +8,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// listLimit bounds the lists of objects that are not as they should be (bundles.md §1.5).
+// listLimit bounds the lists of objects that are not as they should be.
 const listLimit = 10
 
 // sighting is an object of a release and what was seen of it.
@@ -28,7 +28,7 @@ type report struct {
 	Ready, NonModified bool
 }
 
-// newReport sums up sightings, which are in the order of the release's manifest (bundles.md §4.6, §5.8).
+// newReport sums up sightings, which are in the order of the release's manifest.
 func newReport(sightings []sighting) report {
 	var r report
 	for _, s := range inListOrder(sightings) {

@@ -25,7 +25,7 @@ const (
 	RecoverAndUpgrade
 )
 
-// nextStep decides how to go on from a history, which may be in any order (bundles.md §5.6).
+// nextStep decides how to go on from a history, which may be in any order.
 //
 // An operation that was cut off is not rolled back: the same state, or a newer one, is about to be deployed,
 // and to roll back would only take down what is already there. Objects of the revision that was cut off and

@@ -29,7 +29,7 @@ func deployed(status *fleet.BundleDeploymentStatus, now time.Time, deploymentID,
 	setCondition(status, now, fleet.ConditionDeployed, "")
 }
 
-// failedDeployment records a failure that will not heal by itself (bundles.md §5.4): the state counts as
+// failedDeployment records a failure that will not heal by itself: the state counts as
 // applied, so that nobody waits for it.
 func failedDeployment(status *fleet.BundleDeploymentStatus, now time.Time, deploymentID, text string) {
 	status.AppliedDeploymentID = deploymentID
@@ -56,7 +56,7 @@ func namespaceForbidden(status *fleet.BundleDeploymentStatus, now time.Time, dep
 	setCondition(status, now, fleet.ConditionDeployed, "")
 }
 
-// monitored takes over what the objects of the release say (bundles.md §5.7).
+// monitored takes over what the objects of the release say.
 func monitored(status *fleet.BundleDeploymentStatus, now time.Time, r report, syncGeneration int64) {
 	status.Ready, status.NonModified = r.Ready, r.NonModified
 	status.NonReadyStatus, status.ModifiedStatus = r.NonReady, r.Modified

@@ -48,7 +48,7 @@ func readFiles(resources []fleet.BundleResource) ([]file, error) {
 	return files, nil
 }
 
-// style says what a bundle is made of (bundles.md §5.5). A bundle may be a chart and kustomized; one that is
+// style says what a bundle is made of. A bundle may be a chart and kustomized; one that is
 // neither is raw.
 type style struct {
 	// Chart is the path of the Chart.yaml, "" if there is none.

@@ -24,8 +24,8 @@ const (
 // The controller writes both, one after the other, so it heals by itself.
 var errValuesHash = errors.New("the Secret with the Helm values does not match the hash in the BundleDeployment")
 
-// optionsValues reads the values from a BundleDeployment's Secret and checks them against the hash
-// (bundles.md §2.6). Both keys count for the hash, only the current values are returned.
+// optionsValues reads the values from a BundleDeployment's Secret and checks them against the hash. Both keys
+// count for the hash, only the current values are returned.
 func optionsValues(data map[string][]byte, wantHash string) (map[string]any, error) {
 	sum := sha256.New()
 	sum.Write(data[keyValues])
@@ -89,7 +89,7 @@ func (s valuesSource) String() string {
 }
 
 // valuesSources lists where values come from, in the order in which later ones win: of each entry first the
-// ConfigMap, then the Secret (bundles.md §5.6). An object copied downstream with the deployment is in the
+// ConfigMap, then the Secret. An object copied downstream with the deployment is in the
 // release's namespace, whatever the reference says.
 func valuesSources(options *fleet.BundleDeploymentOptions, releaseNamespace string) []valuesSource {
 	if options.Helm == nil {

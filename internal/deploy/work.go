@@ -14,7 +14,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// deploy makes the release of a BundleDeployment and writes its revision into the status (bundles.md §5.4).
+// deploy makes the release of a BundleDeployment and writes its revision into the status.
 // Confidential values are in none of its errors.
 func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus) error {
 	start := d.Clock()

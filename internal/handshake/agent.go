@@ -10,8 +10,7 @@ import (
 
 // The agent's patience.
 const (
-	// CredentialPatience is how long one request waits for its credential before another is made
-	// (registration.md §0.6).
+	// CredentialPatience is how long one request waits for its credential before another is made.
 	CredentialPatience = 30 * time.Minute
 	// RejectionPatience is how long a hub must keep rejecting an identity before it counts, where
 	// nothing is there to replace it: an API server that has just started answers 401 and 403 for a

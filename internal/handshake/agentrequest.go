@@ -20,7 +20,7 @@ type RequestInput struct {
 	Pod string
 }
 
-// AgentRequest is the ClusterRegistration that asks for an identity (registration.md §6.2). The hub names
+// AgentRequest is the ClusterRegistration that asks for an identity. The hub names
 // it. The label with the token's name is what lets the hub show the credential to the token's account; a
 // name that is no label value cannot be told that way, and the label is left out.
 func AgentRequest(in RequestInput) *fleet.ClusterRegistration {

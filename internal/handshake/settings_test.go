@@ -120,8 +120,8 @@ func TestRegistrationLabels(t *testing.T) {
 	}
 }
 
-// The change detectors cover the same bytes as the other implementation's; the vectors are from
-// registration.md §0.2 and from recorded Clusters.
+// The change detectors cover the same bytes as the other implementation's; some of the
+// vectors are from recorded Clusters.
 func TestSettingsHashes(t *testing.T) {
 	tests := map[string]struct {
 		change importChange

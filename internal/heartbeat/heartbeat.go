@@ -2,7 +2,7 @@
 //
 //	at once, then every interval: PATCH clusters/<name>/status  add /status/agent {lastSeen, namespace}
 //
-// The agent may do nothing else with its Cluster: not read it, not update it (registration.md §10).
+// The agent may do nothing else with its Cluster: not read it, not update it.
 package heartbeat
 
 import (

@@ -10,8 +10,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-// RequestTimeout bounds one request to an API server (registration.md §0.6, RestConfigTimeout). Watches are
-// not requests in this sense.
+// RequestTimeout bounds one request to an API server. Watches are not requests in this sense.
 const RequestTimeout = 15 * time.Second
 
 // Own is how a process reaches the API server it belongs to.

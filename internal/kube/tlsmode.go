@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// The TLS modes of registration.md §5.4 and §6.2.
+// The TLS modes, as configurations and Secrets spell them.
 const (
 	// TLSModeStrict trusts the CA that was handed over and nothing else.
 	TLSModeStrict = "strict"

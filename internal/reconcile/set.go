@@ -115,7 +115,7 @@ func (s *Set) kindOf(object runtime.Object) (Kind, error) {
 	return Kind{}, fmt.Errorf("set %s: no children of type %T are declared", s.id, object)
 }
 
-// stamp marks an object as a child, so that either implementation recognises and prunes it (registration.md §0.4).
+// stamp marks an object as a child, so that either implementation recognises and prunes it.
 func (s *Set) stamp(owner Owner, obj Object) {
 	labels := maps.Clone(obj.GetLabels())
 	if labels == nil {

@@ -22,7 +22,7 @@ func parseBootstrap(data map[string][]byte) (handshake.Bootstrap, error) {
 	return bootstrap, nil
 }
 
-// tlsMode is the mode in force: a missing one is strict (registration.md §6.2).
+// tlsMode is the mode in force: a missing one is strict.
 func tlsMode(mode string) string {
 	if mode == "" {
 		return kube.TLSModeStrict

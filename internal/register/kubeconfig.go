@@ -13,7 +13,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube"
 )
 
-// The names inside the stored kubeconfig (registration.md §6.2): other agents look for them.
+// The names inside the stored kubeconfig: other agents look for them.
 const (
 	kubeconfigCluster = "cluster"
 	kubeconfigUser    = "user"

@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// The random part of a request (registration.md §0.2): 54 characters of 27.
+// The random part of a request: 54 characters of 27.
 const (
 	randomAlphabet = "bcdfghjklmnpqrstvwxz2456789"
 	randomLength   = 54

@@ -15,7 +15,7 @@ import (
 // WaitCheckIn is shown as the state of a Cluster whose agent has not been heard of.
 const WaitCheckIn = "WaitCheckIn"
 
-// Of is the state of a deployment as the agent last reported it (bundles.md §4.1).
+// Of is the state of a deployment as the agent last reported it.
 // It is never Pending: that is a target without a BundleDeployment.
 func Of(bd *fleet.BundleDeployment) fleet.BundleState {
 	return Against(bd, bd.Spec.DeploymentID)

@@ -49,7 +49,7 @@ func EntryOf(name string, bd *fleet.BundleDeployment) Entry {
 }
 
 // StagedEntryOf describes a deployment measured against the newest deployment ID
-// computed for it, as the summary of a Bundle does (bundles.md §4.2).
+// computed for it, as the summary of a Bundle does.
 func StagedEntryOf(name string, bd *fleet.BundleDeployment) Entry {
 	return entryAgainst(name, bd, bd.Spec.StagedDeploymentID)
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // ModifiedText describes a resource that is not as deployed, as it stands in the
-// messages of conditions: "service.v1 ns/name missing" (bundles.md §1.5).
+// messages of conditions: "service.v1 ns/name missing".
 func ModifiedText(m fleet.ModifiedStatus) string {
 	id := resourceID(m.Kind, m.APIVersion, m.Namespace, m.Name)
 	switch {

@@ -36,7 +36,7 @@ type DeploymentOutcome struct {
 	KeepSecret bool
 }
 
-// Deployment makes the BundleDeployment of a target (bundles.md §3.8). Nothing of
+// Deployment makes the BundleDeployment of a target. Nothing of
 // the input is changed.
 func Deployment(in DeploymentInput) (DeploymentOutcome, error) {
 	bd := skeleton(in)

@@ -12,9 +12,8 @@ import (
 
 // DeploymentID is "<manifest ID>:<hash>" with the hash of the options as they are
 // after templating, Helm values included. What only says how to look at the result,
-// diff and correctDrift, is no part of it: a change there deploys nothing
-// (bundles.md §3.7). The error means that the values hold something that JSON
-// cannot express.
+// diff and correctDrift, is no part of it: a change there deploys nothing. The error means that the values hold
+// something that JSON cannot express.
 func DeploymentID(manifestID string, options fleet.BundleDeploymentOptions) (string, error) {
 	options.Diff = nil
 	options.CorrectDrift = nil

@@ -17,7 +17,7 @@ import (
 var ErrMappingIncomplete = errors.New("both bundleSelector and namespaceSelector must be set; as it is, the mapping does nothing")
 
 // Mapping is a BundleNamespaceMapping ready for use: it lets Bundles of its namespace go to the Clusters of others,
-// if both its selectors are set (bundles.md §1.8).
+// if both its selectors are set.
 type Mapping struct {
 	workspace string
 	// bundles is nil if any Bundle may be meant; namespaces is nil if nobody can say where they may go.
@@ -72,7 +72,8 @@ func (m Mapping) LeadsTo(namespace metav1.Object) bool {
 type Reach struct {
 	// Namespaces are sorted; the Bundle's own is among them.
 	Namespaces []string
-	// Unknown, if set, says why there may be others: a mapping that takes the Bundle does not parse. It wraps ErrSelector.
+	// Unknown, if set, says why there may be others: a mapping that takes the Bundle does not parse. It wraps
+	// ErrSelector.
 	Unknown error
 }
 
@@ -82,8 +83,7 @@ func (r Reach) Knows(namespace string) bool {
 	return found
 }
 
-// NewReach finds the namespaces with the Clusters a Bundle may go to: its own, and those its mappings lead to
-// (bundles.md §3.4).
+// NewReach finds the namespaces with the Clusters a Bundle may go to: its own, and those its mappings lead to.
 func NewReach(bundle *fleet.Bundle, mappings []Mapping, namespaces []*corev1.Namespace) Reach {
 	out := Reach{Namespaces: []string{bundle.Namespace}}
 	for _, mapping := range mappings {

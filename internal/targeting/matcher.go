@@ -17,7 +17,7 @@ import (
 var ErrSelector = errors.New("invalid label selector")
 
 // Criteria pick clusters. Those that are set must all hold; without any, nothing
-// is picked (bundles.md §3.3).
+// is picked.
 type Criteria struct {
 	// ClusterName is the name of a Cluster, or its name for people.
 	ClusterName string

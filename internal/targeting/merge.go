@@ -8,7 +8,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Merge lays the options of a target over those of a Bundle (bundles.md §3.5).
+// Merge lays the options of a target over those of a Bundle.
 // What the table there does not name, only the base can set. Neither input is
 // changed, and the result shares nothing with them.
 func Merge(base, overlay fleet.BundleDeploymentOptions) fleet.BundleDeploymentOptions {

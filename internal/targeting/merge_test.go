@@ -11,7 +11,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Each row is a line of the table in bundles.md §3.5, as JSON.
+// Each row is a kind of option and how it is laid over another, as JSON.
 func TestMerge(t *testing.T) {
 	tests := map[string]struct{ base, overlay, want string }{
 		"nothing over nothing":        {`{}`, `{}`, `{}`},

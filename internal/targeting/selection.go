@@ -94,7 +94,7 @@ type chosen struct {
 }
 
 // choose says with what the Bundle goes to a cluster that is in these groups, if it
-// does (bundles.md §3.4, §3.5).
+// does.
 func (s *Selection) choose(cluster *fleet.Cluster, in []*fleet.ClusterGroup) (chosen, bool) {
 	target, customising := s.applying(cluster, in)
 	excludes := func(t *fleet.BundleTarget) bool { return t.DoNotDeploy }

@@ -8,7 +8,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// The cases are those of bundles.md §3.3-3.5 and §9. Three clusters, of which one
+// Three clusters, of which one
 // and two are each in a group of their own. Want has, for each cluster that is
 // picked, the values it gets.
 func TestTargets(t *testing.T) {

@@ -45,7 +45,7 @@ func NewTemplater() *Templater {
 }
 
 // Template fills in what the values of merged options take from one cluster: its
-// labels, annotations, names and template values (bundles.md §3.6). A cluster
+// labels, annotations, names and template values. A cluster
 // without labels is left out, as its deployment IDs demand. It changes options,
 // which must not be shared. What an error says does not name the cluster.
 func (t *Templater) Template(options *fleet.BundleDeploymentOptions, cluster *fleet.Cluster) error {

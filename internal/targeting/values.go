@@ -57,7 +57,7 @@ func TakeValues(options *fleet.BundleDeploymentOptions) ([]byte, error) {
 func (v Values) Empty() bool { return len(v.Current) == 0 && len(v.Staged) == 0 }
 
 // Hash is that of both values, one after the other, in hexadecimal; empty when
-// there are none (bundles.md §2.6).
+// there are none.
 func (v Values) Hash() string {
 	if v.Empty() {
 		return ""
@@ -89,8 +89,7 @@ func ReadValues(secret *corev1.Secret) Values {
 	return Values{Current: secret.Data[KeyValues], Staged: secret.Data[KeyStagedValues]}
 }
 
-// BundleValuesHash is the hash of a Bundle's values Secret, in hexadecimal
-// (bundles.md §2.5).
+// BundleValuesHash is the hash of a Bundle's values Secret, in hexadecimal.
 func BundleValuesHash(data map[string][]byte) string {
 	// A map of bytes always encodes.
 	text, _ := json.Marshal(data)

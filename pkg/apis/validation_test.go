@@ -18,7 +18,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// The table of registration.md §14, item 20, and what lies at its edges.
+// What a TTL may look like, and what lies at the edges of that.
 func TestTTLsOfTokens(t *testing.T) {
 	const refused = "must be a valid Go duration"
 	tests := map[string]struct{ ttl, want string }{

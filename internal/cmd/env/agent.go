@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// DefaultCheckinInterval is the pause between heartbeats where none or 0 is given (registration.md §0.6).
+// DefaultCheckinInterval is the pause between heartbeats where none or 0 is given.
 const DefaultCheckinInterval = 15 * time.Minute
 
 // DefaultAgentWorkers is how many BundleDeployments an agent works on at a time where nothing else is said.

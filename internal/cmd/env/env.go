@@ -1,5 +1,5 @@
 // Package env turns flags and environment into options: the only place that reads the environment. Names and
-// defaults are those of registration.md §12.
+// defaults are the other implementation's, where it has them.
 //
 //	Bind(flags) ─► the command line is parsed ─► Complete(flags, env.OS) ─► valid options, or a sentence why not
 //

@@ -16,7 +16,8 @@ const (
 	ConditionImported = "Imported"
 	// ConditionReconciled, on Cluster, is True when the agent's settings were compared with the spec.
 	ConditionReconciled = "Reconciled"
-	// ConditionAgentManaged, on Cluster, is False while the agent cannot be managed by its Bundle though it should be; a Cluster that never had this trouble has no such condition.
+	// ConditionAgentManaged, on Cluster, is False while the agent cannot be managed by its Bundle though it
+	// should be; a Cluster that never had this trouble has no such condition.
 	ConditionAgentManaged = "AgentManaged"
 	// ConditionReady, on Cluster, ClusterGroup, Bundle and BundleDeployment, is True when everything
 	// deployed is ready; on ClusterRegistrationToken, when the Secret with the values is there.
@@ -64,12 +65,15 @@ const (
 	ReasonSettingsInvalid = "SettingsInvalid"
 	// ReasonAgentElsewhere means that the agent runs in another namespace than the one it would be managed in.
 	ReasonAgentElsewhere = "AgentElsewhere"
-	// ReasonLocalClusterMismatch means that the agent is not removed because the kubeconfig of the local Cluster leads to another one.
+	// ReasonLocalClusterMismatch means that the agent is not removed because the kubeconfig of the local
+	// Cluster leads to another one.
 	ReasonLocalClusterMismatch = "LocalClusterMismatch"
 
-	// ReasonSelectorInvalid means that the label selector of a ClusterGroup or BundleNamespaceMapping does not parse; what depends on it stays as it is until the selector is corrected.
+	// ReasonSelectorInvalid means that the label selector of a ClusterGroup or BundleNamespaceMapping does not
+	// parse; what depends on it stays as it is until the selector is corrected.
 	ReasonSelectorInvalid = "SelectorInvalid"
-	// ReasonMappingIncomplete means that a BundleNamespaceMapping has only one of its two selectors, or none, and does nothing.
+	// ReasonMappingIncomplete means that a BundleNamespaceMapping has only one of its two selectors, or none,
+	// and does nothing.
 	ReasonMappingIncomplete = "MappingIncomplete"
 
 	// ReasonAwaitingCluster means that the Cluster of the request is being created.
@@ -81,9 +85,11 @@ const (
 
 	// ReasonTokenExpired means that the token is past its TTL and is being deleted.
 	ReasonTokenExpired = "TokenExpired"
-	// ReasonTTLMissing means that the operator wants every token to have a TTL, and this one, which is being deleted, has none.
+	// ReasonTTLMissing means that the operator wants every token to have a TTL, and this one, which is being
+	// deleted, has none.
 	ReasonTTLMissing = "TTLMissing"
-	// ReasonTokenNameTooLong means that the token's name has more than 63 characters, so that no agent could repeat it in a label.
+	// ReasonTokenNameTooLong means that the token's name has more than 63 characters, so that no agent could
+	// repeat it in a label.
 	ReasonTokenNameTooLong = "TokenNameTooLong"
 	// ReasonValuesInvalid means that the Secret with the token's values cannot be read, and is written anew.
 	ReasonValuesInvalid = "ValuesInvalid"
@@ -91,9 +97,11 @@ const (
 	ReasonTokenBlocked = "TokenBlocked"
 	// ReasonTokenUnknown means that the request names no token that exists, so that nobody may read its answer.
 	ReasonTokenUnknown = "TokenUnknown"
-	// ReasonClientIDMissing means that the request names no client ID, or that the Cluster has none and no kubeconfig by which it would get one.
+	// ReasonClientIDMissing means that the request names no client ID, or that the Cluster has none and no
+	// kubeconfig by which it would get one.
 	ReasonClientIDMissing = "ClientIDMissing"
-	// ReasonClientIDAmbiguous means that an older Cluster of the namespace has the same client ID, and agents with it are that one's.
+	// ReasonClientIDAmbiguous means that an older Cluster of the namespace has the same client ID, and agents
+	// with it are that one's.
 	ReasonClientIDAmbiguous = "ClientIDAmbiguous"
 	// ReasonClientIDTaken means that a Cluster of the name that the client ID gives has another client ID.
 	ReasonClientIDTaken = "ClientIDTaken"
@@ -122,8 +130,7 @@ func GetCondition(list []genericcondition.GenericCondition, conditionType string
 
 // SetCondition adds a condition to the list, or replaces the one of its type. The
 // lastUpdateTime becomes now, in UTC and whole seconds, when status, reason or
-// message differ, and stays otherwise; lastTransitionTime is never written
-// (bundles.md §1). The rest of the list keeps its place.
+// message differ, and stays otherwise; lastTransitionTime is never written. The rest of the list keeps its place.
 func SetCondition(list *[]genericcondition.GenericCondition, now time.Time, condition genericcondition.GenericCondition) {
 	condition.LastTransitionTime = ""
 	old := GetCondition(*list, condition.Type)

@@ -16,8 +16,8 @@ import (
 )
 
 // TestOrderOfJSONFields pins the order of every field that goes into a hash:
-// deployment IDs (bundles.md §1.3, §3.7), manifests (§2.1) and the change
-// detectors of agent settings. A change here redeploys every Bundle everywhere.
+// deployment IDs, manifests and the change detectors of agent settings. A change here redeploys every Bundle
+// everywhere.
 func TestOrderOfJSONFields(t *testing.T) {
 	tests := map[string]any{
 		"order-bundledeploymentoptions":      &fleet.BundleDeploymentOptions{},
@@ -71,11 +71,11 @@ func TestHashesOfOptionsAreThoseOfTheWire(t *testing.T) {
 		options fleet.BundleDeploymentOptions
 		want    string
 	}{
-		"nothing but an empty helm (§3.7)": {
+		"nothing but an empty helm": {
 			fleet.BundleDeploymentOptions{Helm: &fleet.HelmOptions{}},
 			"2b3eb1c0044dd55963b580c402f9703533c40396e53a2aa27a2ba991ec15d145",
 		},
-		"values between a namespace and a flag (§3.7)": {
+		"values between a namespace and a flag": {
 			fleet.BundleDeploymentOptions{DefaultNamespace: "ns", Helm: values(map[string]any{"a": int64(1)}), KeepResources: true},
 			"f7707c92b8af72b2cbcda0cb3b72eb59845164574625ed29695c152db2bbd3c6",
 		},

@@ -25,7 +25,7 @@ type input struct {
 	now    time.Time
 }
 
-// tell fills in the status of a group (bundles.md §4.5). Of a group whose selector does not parse, the counts stay
+// tell fills in the status of a group. Of a group whose selector does not parse, the counts stay
 // what they were when it was last known who is in it: no number would be right, and zero least of all.
 func tell(status *fleet.ClusterGroupStatus, in input) {
 	if in.broken != nil {

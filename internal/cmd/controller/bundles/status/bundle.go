@@ -46,7 +46,7 @@ func (h *handler) onBundle(_ context.Context, key types.NamespacedName) error {
 	return err
 }
 
-// tellBundle fills in the status of a Bundle (bundles.md §4.2).
+// tellBundle fills in the status of a Bundle.
 func tellBundle(status *fleet.BundleStatus, in bundleInput) {
 	entries, steps := entriesOf(in)
 	summary := state.Summarize(entries)

@@ -26,8 +26,7 @@ func (h *handler) onCluster(_ context.Context, key types.NamespacedName) error {
 	return err
 }
 
-// tellCluster fills in what the status of a Cluster says of its deployments
-// (bundles.md §4.4).
+// tellCluster fills in what the status of a Cluster says of its deployments.
 func tellCluster(status *fleet.ClusterStatus, deployments []*fleet.BundleDeployment, now time.Time) {
 	var entries []state.Entry
 	var counts []fleet.ResourceCounts

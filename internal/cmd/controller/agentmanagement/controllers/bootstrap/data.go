@@ -34,7 +34,7 @@ func registerData(ctx context.Context, a *app.Context) error {
 	return set.Watch(wake)
 }
 
-// data are the objects of registration.md §0.5: the roles by which agents read what is for them, and the hub's
+// data are objects that every hub has: the roles by which agents read what is for them, and the hub's
 // namespaces.
 func data(namespaces handshake.Namespaces) []runtime.Object {
 	group := fleet.SchemeGroupVersion.Group

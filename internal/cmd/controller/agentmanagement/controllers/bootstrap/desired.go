@@ -83,7 +83,7 @@ func works(token, accountUID string, now time.Time) bool {
 	return err == nil && parsed.AccountUID == accountUID && (parsed.Expires.IsZero() || parsed.Expires.After(now))
 }
 
-// children are the set, in the order of registration.md §3.
+// children are the set, in the order in which they are written.
 func children(in input, kubeconfig []byte) []runtime.Object {
 	namespace := in.config.Namespace
 	clusterLabels := map[string]string{"name": names.LocalCluster}

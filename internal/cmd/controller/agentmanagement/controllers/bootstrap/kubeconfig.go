@@ -7,7 +7,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-// The names in the kubeconfig of the hub's own cluster, as every reader of it finds them (registration.md §3).
+// The names in the kubeconfig of the hub's own cluster, as every reader of it finds them.
 const (
 	kubeconfigCluster = "cluster"
 	kubeconfigUser    = "user"
