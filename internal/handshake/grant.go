@@ -87,7 +87,8 @@ type GrantOutcome struct {
 	Mint       *Mint
 	Credential Credential
 	Reader     []runtime.Object
-	// Unreadable means that nobody may read the answer and nobody has used it: the request names no token that exists.
+	// Unreadable means that nobody may read the answer and nobody has used it: the request names no token that
+	// exists.
 	Unreadable bool
 	// Superseded are older requests of the same client, to be deleted: the new credential is in use.
 	Superseded []string
@@ -121,6 +122,11 @@ func Grant(in GrantInput) GrantOutcome {
 	case cluster == nil:
 		return GrantOutcome{Stage: GrantAwaitingCluster, CreateCluster: newCluster(in)}
 	}
+	return give(in, cluster)
+}
+
+// give decides how far the grant of a request is, whose Cluster is there.
+func give(in GrantInput, cluster *fleet.Cluster) GrantOutcome {
 	out := GrantOutcome{ClusterName: cluster.Name, Granted: in.Request.Status.Granted, Own: ownership(in.Request, cluster)}
 	if cluster.Status.Namespace == "" {
 		out.Stage = GrantAwaitingNamespace

@@ -179,15 +179,8 @@ func Import(in ImportInput) ImportOutcome {
 	if IsLocal(cluster, in.Config.Bootstrap) && in.Config.Bootstrap.LocalAgentDisabled {
 		return disable(in)
 	}
-	switch {
-	case cluster.Spec.ClientID == "" && cluster.Spec.KubeConfigSecret == "":
-		return blocked(fleet.ReasonClientIDMissing, "no agent can join as this Cluster: set spec.clientID to the client ID of its agent, or name a kubeconfig Secret in spec.kubeConfigSecret")
-	case cluster.Spec.ClientID == "":
-		return ImportOutcome{Stage: ImportNeedsClientID}
-	case olderNamesake(in) != nil:
-		return blocked(fleet.ReasonClientIDAmbiguous, fmt.Sprintf("Cluster %s is older and has the same spec.clientID, so that agents with it join as that one: give this Cluster a client ID of its own, or delete one of the two", olderNamesake(in).Name))
-	case cluster.Spec.KubeConfigSecret == "":
-		return ImportOutcome{Stage: ImportNone}
+	if out := identify(in); out.Stage != "" {
+		return out
 	}
 	want, err := desiredStatus(in)
 	if err != nil {
@@ -200,6 +193,23 @@ func Import(in ImportInput) ImportOutcome {
 		return blocked(reason, message)
 	}
 	return approach(in, want)
+}
+
+// identify sees to it that it is clear which agent is the Cluster's, and that an import is to bring it; without
+// a stage the import goes on.
+func identify(in ImportInput) ImportOutcome {
+	spec, older := in.Cluster.Spec, olderNamesake(in)
+	switch {
+	case spec.ClientID == "" && spec.KubeConfigSecret == "":
+		return blocked(fleet.ReasonClientIDMissing, "no agent can join as this Cluster: set spec.clientID to the client ID of its agent, or name a kubeconfig Secret in spec.kubeConfigSecret")
+	case spec.ClientID == "":
+		return ImportOutcome{Stage: ImportNeedsClientID}
+	case older != nil:
+		return blocked(fleet.ReasonClientIDAmbiguous, fmt.Sprintf("Cluster %s is older and has the same spec.clientID, so that agents with it join as that one: give this Cluster a client ID of its own, or delete one of the two", older.Name))
+	case spec.KubeConfigSecret == "":
+		return ImportOutcome{Stage: ImportNone}
+	}
+	return ImportOutcome{}
 }
 
 // olderNamesake is the Cluster that agents with this one's client ID join as; nil if it is this one.
