@@ -126,7 +126,7 @@ func TestRecordedContainersOfTheHub(t *testing.T) {
 		"fleet-controller": {want: outcome{Says: "`fleetcontroller agentmanagement` of this pod does everything"}},
 		"fleet-cleanup":    {want: outcome{Says: "the controllers clean up what they made"}},
 		"fleet-agentmanagement": {want: outcome{Works: &env.Controller{
-			Namespace: "cattle-fleet-system", LeaderElect: true, MetricsAddress: "0", HealthAddress: "0", Identity: "pod-1",
+			Namespace: "cattle-fleet-system", LeaderElect: true, LogFormat: env.LogText, MetricsAddress: "0", HealthAddress: "0", Identity: "pod-1",
 			Election: env.Election{LeaseDuration: 30 * time.Second, RenewDeadline: 25 * time.Second, RetryPeriod: 10 * time.Second},
 			Agent:    env.AgentSettings{Replicas: 1, LeaseDuration: "30s", RenewDeadline: "25s", RetryPeriod: "10s", PropagateDebug: true},
 		}}},
@@ -158,7 +158,7 @@ func TestRecordedContainersOfTheHub(t *testing.T) {
 func TestCommandLines(t *testing.T) {
 	with := func(change func(*env.Controller)) outcome {
 		options := env.Controller{
-			Namespace: "cattle-fleet-system", LeaderElect: true, MetricsAddress: "127.0.0.1:0", HealthAddress: "127.0.0.1:0", Identity: "pod-1",
+			Namespace: "cattle-fleet-system", LeaderElect: true, LogFormat: env.LogText, MetricsAddress: "127.0.0.1:0", HealthAddress: "127.0.0.1:0", Identity: "pod-1",
 			Agent: env.AgentSettings{Replicas: 1, LeaseDuration: "30s", RenewDeadline: "25s", RetryPeriod: "10s"},
 		}
 		if change != nil {
