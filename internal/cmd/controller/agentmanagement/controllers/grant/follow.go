@@ -13,7 +13,7 @@ const reasonGranted = "RegistrationGranted"
 func (h *handler) follow(in handshake.GrantInput, out handshake.GrantOutcome) {
 	key := in.Request.Namespace + "/" + in.Request.Name
 	switch out.Stage {
-	case handshake.GrantLeaving:
+	case handshake.GrantLeaving, handshake.GrantAbandoned:
 		h.way.Drop(key)
 	case handshake.GrantRejected:
 		h.way.Drop(key)

@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/metrics"
 	"github.com/fleet-hub/fleet/internal/metrics/metricstest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -90,6 +92,16 @@ func TestARejectionCountsOnce(t *testing.T) {
 		hub.Sync()
 	}
 	expectCounted(t, hub, `fleet_registrations_total{outcome="rejected"} 1`)
+}
+
+func TestARequestThatCameTooLateIsNotMeasured(t *testing.T) {
+	hub := start(t)
+	h := &handler{app: hub.App, way: metrics.NewStages(hub.App.Clock, hub.App.Metrics.Stage)}
+	in := handshake.GrantInput{Request: request()}
+	h.follow(in, handshake.GrantOutcome{Stage: handshake.GrantAwaitingNamespace})
+	hub.Pass(time.Second)
+	h.follow(in, handshake.GrantOutcome{Stage: handshake.GrantAbandoned})
+	expectCounted(t, hub)
 }
 
 func TestARequestOfBeforeIsNotMeasured(t *testing.T) {
