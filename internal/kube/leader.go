@@ -21,7 +21,7 @@ import (
 // leading already, and whatever run has cached is stale. Callers end the process.
 var ErrLeaseLost = errors.New("lost the leader election lease")
 
-// Defaults of the election, from registration.md §12.
+// Defaults of the election.
 const (
 	DefaultLeaseDuration = 45 * time.Second
 	DefaultRenewDeadline = 30 * time.Second
@@ -45,10 +45,10 @@ type LeaderOptions struct {
 	OnStandby func()
 }
 
-// Lead waits until this process holds the lease, which it takes at once when its holder gives it back, and then calls run with a context that ends when the
-// lease is lost or ctx ends. The lease is released only after run has returned, so that the next leader
-// never works beside this one. Lead returns run's error; nil when ctx ended first; ErrLeaseLost when the
-// lease went first.
+// Lead waits until this process holds the lease, which it takes at once when its holder gives it back, and then
+// calls run with a context that ends when the lease is lost or ctx ends. The lease is released only after run
+// has returned, so that the next leader never works beside this one. Lead returns run's error; nil when ctx
+// ended first; ErrLeaseLost when the lease went first.
 func Lead(ctx context.Context, o LeaderOptions, run func(context.Context) error) error {
 	o = o.withDefaults()
 	client, err := kubernetes.NewForConfig(electionConfig(o))
