@@ -103,7 +103,8 @@ func kill(ctx context.Context, cluster, pod string) {
 	Expect(world.On(cluster).Kube.CoreV1().Pods(names.SystemNamespace).Delete(ctx, pod, metav1.DeleteOptions{GracePeriodSeconds: &now})).To(Succeed())
 }
 
-// leader is the pod that holds a lease of the system namespace.
+// leader is the pod that holds a lease of the system namespace: one that is there, and is to stay. After an upgrade the
+// lease may still be that of a pod on its way out.
 func leader(ctx context.Context, cluster, lease string) string {
 	GinkgoHelper()
 	var holder string
@@ -112,6 +113,9 @@ func leader(ctx context.Context, cluster, lease string) string {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(held.Spec.HolderIdentity).To(HaveValue(Not(BeEmpty())))
 		holder, _, _ = strings.Cut(*held.Spec.HolderIdentity, "_")
+		pod, err := world.On(cluster).Kube.CoreV1().Pods(names.SystemNamespace).Get(ctx, holder, metav1.GetOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(pod.DeletionTimestamp).To(BeNil())
 	}).WithContext(ctx).WithTimeout(patience).Should(Succeed())
 	return holder
 }
