@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
@@ -69,12 +70,19 @@ func TestRun(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), test.until)
 				defer cancel()
-				var got []string
+				var got, told []string
 				answers := test.answers
 				o := Options{
 					Interval: test.interval, Random: test.chance, AgentNamespace: "ns",
 					Clock:   time.Now,
 					OnFirst: func() { got = append(got, "first") },
+					OnBeat: func(at time.Time, err error) {
+						what := " sent"
+						if err != nil {
+							what = " failed"
+						}
+						told = append(told, at.UTC().Format(time.TimeOnly)+what)
+					},
 				}
 				err := run(ctx, o.withDefaults(), func(context.Context, []byte) error {
 					var answer error
@@ -94,6 +102,10 @@ func TestRun(t *testing.T) {
 				if diff := cmp.Diff(test.want, got); diff != "" {
 					t.Errorf("heartbeats (-want +got):\n%s", diff)
 				}
+				beats := slices.DeleteFunc(got, func(what string) bool { return what == "first" })
+				if diff := cmp.Diff(beats, told); diff != "" {
+					t.Errorf("told (-want +got):\n%s", diff)
+				}
 			})
 		})
 	}
@@ -107,6 +119,7 @@ func TestRunLeaves(t *testing.T) {
 		Clock:   func() time.Time { return time.Time{} },
 		Log:     slog.New(slog.NewTextHandler(&lines, nil)),
 		OnFirst: func() { t.Error("none was accepted") },
+		OnBeat:  func(time.Time, error) { t.Error("none was answered") },
 	}
 	err := run(ctx, o.withDefaults(), func(ctx context.Context, _ []byte) error {
 		cancel()

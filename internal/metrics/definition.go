@@ -49,16 +49,16 @@ func (d Definition) histogram() *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: d.Name, Help: d.Help, Buckets: d.Buckets}, d.Labels)
 }
 
-// Group is a part of the documentation.
-type Group struct {
+// group is a part of the documentation.
+type group struct {
 	// Title is the heading, Text what stands below it.
 	Title, Text string
 	Definitions []Definition
 }
 
-// HubGroups are the metrics of fleetcontroller.
-func HubGroups() []Group {
-	return []Group{
+// hubGroups are the metrics of fleetcontroller.
+func hubGroups() []group {
+	return []group{
 		{"Bundles, clusters and groups", "Of each object, from the leader's cache. The names, labels and meanings are those that Fleet's users scrape already. " +
 			"`state` is the object's state; the series `…_state` have one for each state, 1 for the one it is in and 0 for the others.", stateDefinitions()},
 		{"Clusters' agents and registrations", "From the leader's cache, of all clusters together where one series for each would be too many.", fleetDefinitions()},
@@ -68,15 +68,15 @@ func HubGroups() []Group {
 	}
 }
 
-// AgentGroups are the metrics of fleetagent that are not among HubGroups.
-func AgentGroups() []Group {
-	return []Group{{"The agent", "", agentDefinitions()}}
+// agentGroups are the metrics of fleetagent that are not among hubGroups.
+func agentGroups() []group {
+	return []group{{"The agent", "", agentDefinitions()}}
 }
 
 // HubAll lists every metric of fleetcontroller.
 func HubAll() []Definition {
 	var all []Definition
-	for _, group := range HubGroups() {
+	for _, group := range hubGroups() {
 		all = append(all, group.Definitions...)
 	}
 	return all

@@ -84,7 +84,6 @@ func fleetDefinitions() []Definition {
 type fleetCollector struct {
 	sources                                                      Sources
 	clusters, age, lastSeen, interval, registrations, credential *prometheus.Desc
-	layout                                                       layout
 }
 
 func newFleetCollector(sources Sources) *fleetCollector {

@@ -51,7 +51,7 @@ func TestThePageListsEveryMetric(t *testing.T) {
 
 func tables() string {
 	var text strings.Builder
-	for _, group := range append(HubGroups(), AgentGroups()...) {
+	for _, group := range append(hubGroups(), agentGroups()...) {
 		text.WriteString("\n### " + group.Title + "\n\n")
 		if group.Text != "" {
 			text.WriteString(group.Text + "\n\n")

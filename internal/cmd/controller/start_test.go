@@ -141,9 +141,10 @@ func malformed(t *testing.T, p *plane.Plane) string {
 	return kubeconfig
 }
 
-func TestMetrics(t *testing.T) {
-	hub(t)
-	at := regexp.MustCompile(`msg=starting .*metrics=(\S+)`).FindStringSubmatch(leading.log.String())
+// scrape is what a replica tells an operator.
+func (r *replica) scrape(t *testing.T) string {
+	t.Helper()
+	at := regexp.MustCompile(`msg=starting .*metrics=(\S+)`).FindStringSubmatch(r.log.String())
 	response, err := http.Get("http://" + at[1] + "/metrics")
 	if err != nil {
 		t.Fatal(err)
@@ -153,9 +154,37 @@ func TestMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"lasso_controller_total_handler_execution", "workqueue_depth", "go_goroutines"} {
-		if !strings.Contains(string(body), name) {
-			t.Errorf("no metric %s", name)
+	return string(body)
+}
+
+// ofALeader and ofAnybody are series that only a leader has, and that each replica has.
+var (
+	ofALeader = []string{`leader_election_master_status{name="fleet-agentmanagement-lock"} 1`, "fleet_clusters{", "fleet_checkin_interval_seconds", "lasso_controller_total_handler_execution", "workqueue_depth"}
+	ofAnybody = []string{"fleet_registrations_total{", "fleet_build_info{", "go_goroutines", "rest_client_requests_total{"}
+)
+
+func TestMetrics(t *testing.T) {
+	hub(t)
+	text := leading.scrape(t)
+	for _, series := range append(ofALeader, ofAnybody...) {
+		if !strings.Contains(text, series) {
+			t.Errorf("no %s", series)
+		}
+	}
+}
+
+// expectStandby scrapes a replica that says it stands by, and has nothing of a leader's.
+func expectStandby(t *testing.T, r *replica) {
+	t.Helper()
+	text := r.scrape(t)
+	for _, series := range append([]string{`leader_election_master_status{name="fleet-agentmanagement-lock"} 0`}, ofAnybody...) {
+		if !strings.Contains(text, series) {
+			t.Errorf("no %s", series)
+		}
+	}
+	for _, series := range ofALeader {
+		if strings.Contains(text, series) {
+			t.Errorf("one that stands by has %s", series)
 		}
 	}
 }
@@ -169,6 +198,7 @@ func TestReplicas(t *testing.T) {
 	if err := second.awaitReady("standing by"); err != nil {
 		t.Fatal(err)
 	}
+	expectStandby(t, second)
 
 	t.Run("the one that stands by takes over when the leader ends, and the leader's code is 0", func(t *testing.T) {
 		if code := before.stop(); code != 0 {
@@ -178,6 +208,7 @@ func TestReplicas(t *testing.T) {
 		if err := second.awaitReady("leading"); err != nil {
 			t.Fatal(err)
 		}
+		TestMetrics(t)
 		expectWork(t, hub)
 	})
 	t.Run("when the leader is killed, its lease has to end first", func(t *testing.T) {
