@@ -154,11 +154,31 @@ func TestAFileWithEveryValueInstalls(t *testing.T) {
 			install(t, r)
 			rendered := release{chart: name, name: name, namespace: systemNamespace, values: marshal(t, r.Values)}
 			expectStored(t, s, name, rendered)
+			objects := objectsOf(t, mustRender(t, rendered))
+			leave(t, s, objects)
 			uninstall(t, r)
-			for _, object := range objectsOf(t, mustRender(t, rendered)) {
+			for _, object := range objects {
 				expectGone(t, s, object.GetAPIVersion(), object.GetKind(), object.GetName())
 			}
 		})
+	}
+}
+
+// leave makes what controllers and agents make beside their releases: that of the hooks.
+func leave(t *testing.T, s server, objects []*unstructured.Unstructured) {
+	t.Helper()
+	for _, object := range objects {
+		if object.GetAnnotations()["helm.sh/hook"] == "" {
+			continue
+		}
+		resource, err := s.resource(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		made := named(object.GetAPIVersion(), object.GetKind(), object.GetNamespace(), object.GetName())
+		if _, err := resource.Create(t.Context(), made, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -183,6 +203,9 @@ func expectStored(t *testing.T, s server, name string, rendered release) {
 	for _, object := range objectsOf(t, mustRender(t, rendered)) {
 		if strings.HasPrefix(object.GetName(), systemNamespace+"-fleet-agent-role") {
 			continue // may have the name it had
+		}
+		if object.GetAnnotations()["helm.sh/hook"] != "" {
+			continue // not stored
 		}
 		resource, err := s.resource(object)
 		if err != nil {

@@ -81,22 +81,50 @@ func uninstallingAgent() {
 		Expect(release(west, "fleet-agent", nil).Uninstall(ctx)).To(Succeed())
 		Eventually(func() []string {
 			return more(ctx, west, func(o inventory.Object) bool {
-				return o.Namespace == "app-"+west || o.Name == "app-"+west || (o.Resource == "namespaces" && o.Name == names.SystemNamespace)
+				return deployed(o) || (o.Resource == "namespaces" && o.Name == names.SystemNamespace)
 			})
 		}).WithContext(ctx).WithTimeout(patience).WithPolling(time.Second).Should(BeEmpty())
 		runs(ctx, west, "app-"+west, "app-"+west, 2)
 	})
 }
 
+// deployed is what Bundles have deployed: a namespace each, what is in it, and the history of the one that the agent
+// was managed by.
+func deployed(o inventory.Object) bool {
+	for _, name := range []string{"app-" + west, "after-restart", "after-controller", "after-leader"} {
+		if o.Namespace == name || (o.Namespace == "" && o.Name == name) {
+			return true
+		}
+	}
+	return o.Resource == "secrets" && strings.HasPrefix(o.Name, "sh.helm.release.v1."+names.AgentBundle(western.Name)+".")
+}
+
 func uninstallingHub() {
-	It("leaves nothing but CRDs, their objects, and workspaces", func(ctx SpecContext) {
+	It("leaves nothing but CRDs, their objects with what these own, and workspaces", func(ctx SpecContext) {
 		Expect(release(framework.HubName, "fleet", nil).Uninstall(ctx)).To(Succeed())
 		Eventually(func() []string {
 			return more(ctx, framework.HubName, func(o inventory.Object) bool {
-				return strings.HasSuffix(o.Resource, "."+fleet.SchemeGroupVersion.Group) || o.Resource == "customresourcedefinitions.apiextensions.k8s.io"
+				return strings.HasSuffix(o.Resource, "."+fleet.SchemeGroupVersion.Group) || strings.HasSuffix(o.Name, "."+fleet.SchemeGroupVersion.Group) ||
+					strings.HasSuffix(o.Resource, "apiregistration.k8s.io") || owned(o)
 			})
 		}).WithContext(ctx).WithTimeout(patience).WithPolling(time.Second).Should(BeEmpty())
 	})
+}
+
+// owned is what stays with the objects of ours: they outlive the release that works for them, so that the next one
+// finds its clusters as they were. These are workspaces, the Clusters' namespaces, and the credentials and rights of
+// agents, which go on with them; the hub's own agent is such a one.
+func owned(o inventory.Object) bool {
+	for _, namespace := range []string{framework.Workspace, framework.LocalWorkspace, names.RegistrationNamespace(names.SystemNamespace), local.Status.Namespace, western.Status.Namespace} {
+		if o.Namespace == namespace || (o.Resource == "namespaces" && (o.Name == namespace || o.Name == names.SystemNamespace)) {
+			return true
+		}
+	}
+	if o.Namespace == names.SystemNamespace {
+		return strings.HasPrefix(o.Name, names.Agent) || strings.HasPrefix(o.Name, "sh.helm.release.v1."+names.Agent) || o.Name == "default-allow-all"
+	}
+	return strings.HasPrefix(o.Resource, "clusterrole") && (strings.HasPrefix(o.Name, "request-") || strings.HasPrefix(o.Name, names.SystemNamespace+"-"+names.Agent) ||
+		slices.Contains([]string{"fleet-bundle-deployment", "fleet-content"}, o.Name))
 }
 
 func dying() {
