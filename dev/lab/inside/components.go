@@ -10,8 +10,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/plane/pki"
 )
 
-// APIPort is where a node's API server answers.
-const APIPort = "6443"
+// apiPort is where a node's API server answers.
+const apiPort = "6443"
 
 // host is the node's address without the prefix.
 func (s Spec) host() string {
@@ -20,7 +20,7 @@ func (s Spec) host() string {
 }
 
 // URL of the node's API server.
-func (s Spec) URL() string { return "https://" + net.JoinHostPort(s.host(), APIPort) }
+func (s Spec) URL() string { return "https://" + net.JoinHostPort(s.host(), apiPort) }
 
 // kube is a component out of the folder of Kubernetes' executables.
 func (s Spec) kube(name string, args ...string) program {
@@ -44,7 +44,7 @@ func (s Spec) etcd() program {
 func (s Spec) apiServer() program {
 	return s.kube("kube-apiserver",
 		"--etcd-servers=http://127.0.0.1:2379",
-		"--bind-address=0.0.0.0", "--secure-port="+APIPort, "--advertise-address="+s.host(),
+		"--bind-address=0.0.0.0", "--secure-port="+apiPort, "--advertise-address="+s.host(),
 		"--service-cluster-ip-range="+pki.ServiceCIDR,
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file="+s.in(pki.FileAccounts), "--service-account-signing-key-file="+s.in(pki.FileAccounts),

@@ -39,8 +39,8 @@ type Spec struct {
 	Archives []string `json:"archives"`
 }
 
-// FileSpec is the spec's name in its Dir.
-const FileSpec = "node.json"
+// fileSpec is the spec's name in its Dir.
+const fileSpec = "node.json"
 
 // Save writes the spec to its folder, and says where.
 func (s Spec) Save() (string, error) {
@@ -48,7 +48,7 @@ func (s Spec) Save() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("writing down node %s: %w", s.Name, err)
 	}
-	file := filepath.Join(s.Dir, FileSpec)
+	file := filepath.Join(s.Dir, fileSpec)
 	if err := os.WriteFile(file, append(content, '\n'), 0o600); err != nil {
 		return "", fmt.Errorf("writing down node %s: %w", s.Name, err)
 	}
