@@ -106,14 +106,13 @@ func orNone(groups []*fleet.ClusterGroup) []*fleet.ClusterGroup {
 type Groups struct {
 	byNamespace map[string][]compiledGroup
 	// broken have selectors that do not parse; ordered by name.
-	broken map[string][]BrokenGroup
+	broken map[string][]undecidedGroup
 }
 
-// BrokenGroup is a ClusterGroup of which nobody can say which Clusters are in it.
-type BrokenGroup struct {
-	Group *fleet.ClusterGroup
-	// Err wraps ErrSelector.
-	Err error
+// undecidedGroup is a ClusterGroup of which nobody can say which Clusters are in it.
+type undecidedGroup struct {
+	group *fleet.ClusterGroup
+	err   error // wraps ErrSelector
 }
 
 type compiledGroup struct {
@@ -124,17 +123,17 @@ type compiledGroup struct {
 // NewGroups prepares groups. One without a selector, or with one that cannot be
 // parsed, has no members.
 func NewGroups(groups []*fleet.ClusterGroup) Groups {
-	out := Groups{byNamespace: map[string][]compiledGroup{}, broken: map[string][]BrokenGroup{}}
+	out := Groups{byNamespace: map[string][]compiledGroup{}, broken: map[string][]undecidedGroup{}}
 	for _, group := range groups {
 		selector, err := GroupSelector(group)
 		if err != nil {
-			out.broken[group.Namespace] = append(out.broken[group.Namespace], BrokenGroup{group, err})
+			out.broken[group.Namespace] = append(out.broken[group.Namespace], undecidedGroup{group, err})
 			continue
 		}
 		out.byNamespace[group.Namespace] = append(out.byNamespace[group.Namespace], compiledGroup{group, selector})
 	}
 	for _, broken := range out.broken {
-		slices.SortFunc(broken, func(a, b BrokenGroup) int { return strings.Compare(a.Group.Name, b.Group.Name) })
+		slices.SortFunc(broken, func(a, b undecidedGroup) int { return strings.Compare(a.group.Name, b.group.Name) })
 	}
 	return out
 }

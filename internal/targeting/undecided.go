@@ -22,9 +22,9 @@ func (s *Selection) Undecided(cluster *fleet.Cluster, groups Groups) error {
 	in := groups.Of(cluster)
 	target, customising := s.applying(cluster, in)
 	for _, candidate := range broken {
-		targetInside, customisingInside := s.applying(cluster, append(slices.Clone(in), candidate.Group))
+		targetInside, customisingInside := s.applying(cluster, append(slices.Clone(in), candidate.group))
 		if target != targetInside || !slices.Equal(customising, customisingInside) {
-			return candidate.Err
+			return candidate.err
 		}
 	}
 	return nil
