@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -122,6 +123,7 @@ type Context struct {
 	BootstrapSecrets generic.ControllerInterface[*corev1.Secret, *corev1.SecretList]
 
 	first    []func(context.Context)
+	begun    atomic.Bool
 	scopes   []*scope
 	secrets  cache.SharedIndexInformer
 	events   *events.Recorder

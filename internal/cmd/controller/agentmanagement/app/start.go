@@ -23,6 +23,9 @@ const SyncTimeout = 30 * time.Second
 // called before Start. A context that ends means that the process is told to.
 func (a *Context) First(work func(context.Context)) { a.first = append(a.first, work) }
 
+// Begun says whether that is done. Controllers with a queue of their own wait for it as they do for their caches.
+func (a *Context) Begun() bool { return a.begun.Load() }
+
 // Start fills the caches and lets the controllers work until ctx ends. It returns when all of them do, or with an
 // error that names the kinds that could not be listed within SyncTimeout. To be called once, after every Register.
 func (a *Context) Start(ctx context.Context) error {
@@ -37,15 +40,20 @@ func (a *Context) Start(ctx context.Context) error {
 	if err := awaitSync(ctx, SyncTimeout, a.unsynced); err != nil {
 		return err
 	}
-	for _, work := range a.first {
-		work(ctx)
-	}
+	a.begin(ctx)
 	for _, s := range a.scopes {
 		if err := s.controllers.Start(ctx, 0); err != nil {
 			return fmt.Errorf("starting the controllers: %w", err)
 		}
 	}
 	return a.expose(ctx)
+}
+
+func (a *Context) begin(ctx context.Context) {
+	for _, work := range a.first {
+		work(ctx)
+	}
+	a.begun.Store(true)
 }
 
 func (a *Context) unsynced() (kinds []string) {

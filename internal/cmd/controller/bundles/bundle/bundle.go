@@ -50,7 +50,7 @@ func Register(ctx context.Context, a *app.Context, outcomes *ledger.Ledger) erro
 	if err := h.watch(); err != nil {
 		return err
 	}
-	go h.queue.Run(ctx, a.Bundles.Informer().HasSynced, a.BundleDeployments.Informer().HasSynced,
+	go h.queue.Run(ctx, a.Begun, a.Bundles.Informer().HasSynced, a.BundleDeployments.Informer().HasSynced,
 		a.Clusters.Informer().HasSynced, a.ClusterGroups.Informer().HasSynced, a.Contents.Informer().HasSynced,
 		a.BundleNamespaceMappings.Informer().HasSynced, a.AllNamespaces.Informer().HasSynced)
 	return nil

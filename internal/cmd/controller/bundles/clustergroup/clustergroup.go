@@ -45,7 +45,7 @@ func Register(ctx context.Context, a *app.Context) error {
 	if err != nil {
 		return err
 	}
-	go h.queue.Run(ctx, a.ClusterGroups.Informer().HasSynced, a.Clusters.Informer().HasSynced)
+	go h.queue.Run(ctx, a.Begun, a.ClusterGroups.Informer().HasSynced, a.Clusters.Informer().HasSynced)
 	return nil
 }
 

@@ -45,7 +45,7 @@ func Register(ctx context.Context, a *app.Context) error {
 	if err != nil {
 		return err
 	}
-	go h.queue.Run(ctx, a.Contents.Informer().HasSynced, a.BundleDeployments.Informer().HasSynced)
+	go h.queue.Run(ctx, a.Begun, a.Contents.Informer().HasSynced, a.BundleDeployments.Informer().HasSynced)
 	return nil
 }
 

@@ -32,7 +32,7 @@ func Register(ctx context.Context, a *app.Context) error {
 	if err := queue.Watch(a.BundleNamespaceMappings.Informer(), h.changed); err != nil {
 		return err
 	}
-	go h.queue.Run(ctx, a.BundleNamespaceMappings.Informer().HasSynced)
+	go h.queue.Run(ctx, a.Begun, a.BundleNamespaceMappings.Informer().HasSynced)
 	return nil
 }
 

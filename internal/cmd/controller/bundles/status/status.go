@@ -53,7 +53,7 @@ func Register(ctx context.Context, a *app.Context, outcomes *ledger.Ledger) erro
 		return err
 	}
 	for _, q := range []*queue.Queue{h.deployments, h.bundles, h.clusters} {
-		go q.Run(ctx, a.Bundles.Informer().HasSynced, a.BundleDeployments.Informer().HasSynced, a.Clusters.Informer().HasSynced)
+		go q.Run(ctx, a.Begun, a.Bundles.Informer().HasSynced, a.BundleDeployments.Informer().HasSynced, a.Clusters.Informer().HasSynced)
 	}
 	return nil
 }

@@ -77,6 +77,9 @@ func (h *handler) onChange(ctx context.Context, key string, request *fleet.Clust
 	if request.Labels[fleet.LabelClusterManagement] != "" {
 		return nil // another manager owns it
 	}
+	if h.app.Leaves(request.Namespace) {
+		return h.revoke(reconcile.OwnerOf(gvk(), request), request.Namespace, request.Name) // it goes with its workspace
+	}
 	in, err := h.gather(request)
 	if err != nil {
 		return fmt.Errorf("looking at registration %s/%s: %w", request.Namespace, request.Name, err)

@@ -50,6 +50,9 @@ func TestRightsGo(t *testing.T) {
 		"with a Cluster that is being deleted": func(_ *testing.T, h *apptest.Hub) {
 			h.Put(cluster(func(c *fleet.Cluster) { c.DeletionTimestamp = &deleting }))
 		},
+		"with the workspace": func(_ *testing.T, h *apptest.Hub) {
+			h.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ws", DeletionTimestamp: &deleting}})
+		},
 		"with a Cluster that another took the name of": func(_ *testing.T, h *apptest.Hub) {
 			h.Put(cluster(func(c *fleet.Cluster) { c.UID = "u-new" }))
 		},

@@ -68,7 +68,7 @@ func gvk() schema.GroupVersionKind {
 }
 
 func (h *handler) onChange(ctx context.Context, key string, token *fleet.ClusterRegistrationToken) error {
-	if token == nil || token.DeletionTimestamp != nil {
+	if token == nil || token.DeletionTimestamp != nil || h.app.Leaves(token.Namespace) {
 		return h.set.Apply(gone(key)) // the account goes now and with it every token of it, not when garbage is collected
 	}
 	in, err := h.gather(ctx, token)

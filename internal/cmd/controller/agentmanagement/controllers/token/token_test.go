@@ -265,6 +265,9 @@ func TestADeletedTokenTakesItsAccountAlongAtOnce(t *testing.T) {
 		"being deleted, held by somebody's finalizer": func(h *apptest.Hub) {
 			h.Put(token(func(t *fleet.ClusterRegistrationToken) { t.DeletionTimestamp = &deleting }))
 		},
+		"its workspace is deleted": func(h *apptest.Hub) {
+			h.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ws", DeletionTimestamp: &deleting}})
+		},
 	}
 	for name, end := range tests {
 		t.Run(name, func(t *testing.T) {
