@@ -78,7 +78,7 @@ func TestWhatAnAgentCannotBeginWithAndItsRepair(t *testing.T) {
 			s.expectRequests(0)
 
 			token, values := s.token("t2")
-			s.must(s.eastCore.CoreV1().Secrets(s.namespace).Delete(t.Context(), names.AgentBootstrap, metav1.DeleteOptions{})) // keys of others would stay
+			s.spoil(func(_ *site, secret *corev1.Secret, _ *corev1.ConfigMap) { delete(secret.Data, "values") }) // which delivering leaves there
 			s.deliver(values)
 			s.answer(token)
 			s.expectReady(first, true)
