@@ -36,7 +36,7 @@ func more(ctx context.Context, cluster string, fine func(inventory.Object) bool)
 	Expect(err).NotTo(HaveOccurred())
 	now = now.Without(func(o inventory.Object, _ time.Time) bool {
 		return fine(o) || o.Name == "kube-root-ca.crt" || (o.Resource == "serviceaccounts" && o.Name == "default") ||
-			strings.HasPrefix(o.Resource, "endpoint") || strings.HasSuffix(o.Resource, ".metrics.k8s.io")
+			strings.HasPrefix(o.Resource, "endpoint") || (strings.HasPrefix(o.Resource, "leases.") && o.Namespace == metav1.NamespaceSystem) || strings.HasSuffix(o.Resource, ".metrics.k8s.io")
 	})
 	var extra []string
 	for _, difference := range before[cluster].Differs(now) {
@@ -121,7 +121,8 @@ func owned(o inventory.Object) bool {
 		}
 	}
 	if o.Namespace == names.SystemNamespace {
-		return strings.HasPrefix(o.Name, names.Agent) || strings.HasPrefix(o.Name, "sh.helm.release.v1."+names.Agent) || o.Name == "default-allow-all"
+		return strings.HasPrefix(o.Name, names.Agent) || strings.HasPrefix(o.Name, "sh.helm.release.v1."+names.Agent) ||
+			strings.HasPrefix(o.Name, "sh.helm.release.v1.fleet-crd.") || o.Name == "default-allow-all"
 	}
 	return strings.HasPrefix(o.Resource, "clusterrole") && (strings.HasPrefix(o.Name, "request-") || strings.HasPrefix(o.Name, names.SystemNamespace+"-"+names.Agent) ||
 		slices.Contains([]string{"fleet-bundle-deployment", "fleet-content"}, o.Name))

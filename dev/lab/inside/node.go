@@ -82,8 +82,8 @@ func (n *node) boot(ctx context.Context) error {
 			return err
 		}
 		<-runtime
-		if ctx.Err() != nil {
-			return nil // told by startRuntime
+		if err := ctx.Err(); err != nil {
+			return err // startRuntime has said why before
 		}
 		return n.launch(n.nodeAgent())
 	})

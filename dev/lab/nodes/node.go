@@ -13,13 +13,13 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/fleet-hub/fleet/dev/lab/inside"
 	"github.com/fleet-hub/fleet/internal/plane/pki"

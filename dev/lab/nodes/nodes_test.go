@@ -78,15 +78,15 @@ func TestDevicesHaveNamesThatFit(t *testing.T) {
 
 func TestFoldersThatNodesDoNotSeeAreRefused(t *testing.T) {
 	tests := map[string]struct {
-		lab  Lab
+		lab  *Lab
 		fine bool
 	}{
-		"the usual":            {Lab{dir: "/tmp/lab", LogDir: "/tmp/logs", programs: "/root/.cache/kube", pause: "/tmp/lab/pause.tar"}, true},
-		"a home in /var/lib":   {Lab{dir: "/tmp/lab", programs: "/var/lib/ci/.cache/kube"}, false},
-		"data in /run":         {Lab{dir: "/run/user/0/lab"}, false},
-		"logs in /var/log":     {Lab{LogDir: "/var/log/lab"}, false},
-		"an image in /var/lib": {Lab{options: Options{Archives: []string{"/var/lib/x.tar"}}}, false},
-		"a name alike":         {Lab{dir: "/var/library/lab"}, true},
+		"the usual":            {&Lab{dir: "/tmp/lab", LogDir: "/tmp/logs", programs: "/root/.cache/kube", pause: "/tmp/lab/pause.tar"}, true},
+		"a home in /var/lib":   {&Lab{dir: "/tmp/lab", programs: "/var/lib/ci/.cache/kube"}, false},
+		"data in /run":         {&Lab{dir: "/run/user/0/lab"}, false},
+		"logs in /var/log":     {&Lab{LogDir: "/var/log/lab"}, false},
+		"an image in /var/lib": {&Lab{options: Options{Archives: []string{"/var/lib/x.tar"}}}, false},
+		"a name alike":         {&Lab{dir: "/var/library/lab"}, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -84,7 +84,7 @@ func removeTree(root string) error {
 			if err == nil && entry.IsDir() {
 				folders = append(folders, path)
 			}
-			return nil //nolint:nilerr // it has gone while we looked
+			return nil // without one that has gone while we looked
 		})
 		for _, folder := range slices.Backward(folders) {
 			err = errors.Join(err, gone(os.Remove(folder)))
