@@ -22,8 +22,6 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-const registration = "cattle-fleet-clusters-system"
-
 // member is a cluster that has joined a workspace, as far as a hub can see.
 type member struct {
 	workspace, name, namespace, request, credential string
