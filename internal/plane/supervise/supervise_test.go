@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -59,6 +60,46 @@ func called(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	return link
+}
+
+func TestAnIsolatedProcessIsTheFirstOfItsNamespace(t *testing.T) {
+	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
+		t.Skip("namespaces need root on Linux")
+	}
+	f := launch(t)
+	p := f.start(t, Command{Path: "/bin/sh", Args: []string{"-c", "echo $$; hostname of-its-own"}, Env: []string{"PATH=/usr/bin:/bin"}, Isolated: true})
+	<-p.Done()
+	f.says(t, "1\n")
+	if name, err := os.Hostname(); err != nil || name == "of-its-own" {
+		t.Errorf("this host is called %q, %v", name, err)
+	}
+}
+
+func TestFilesStayOpenAsLongAsTheSupervisorLives(t *testing.T) {
+	held, hold, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := filepath.Join(t.TempDir(), "data")
+	client, err := Launch(Options{Binary: called(t, "supervisor"), DataDir: data, Log: filepath.Join(t.TempDir(), "log"), Files: []*os.File{hold}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := hold.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := held.SetReadDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := held.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("nobody holds the file: %v", err)
+	}
+	if err := errors.Join(client.Close(), held.SetReadDeadline(time.Time{})); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := held.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("somebody still holds the file: %v", err)
+	}
 }
 
 type fixture struct {
