@@ -63,6 +63,8 @@ type GrantInput struct {
 	Credential *corev1.Secret
 	// Asked is the ClusterRegistrationToken the request names; Imported the one an import made for the Cluster.
 	Asked, Imported *fleet.ClusterRegistrationToken
+	// Importer is the Cluster of the name that ImporterOf gives.
+	Importer *fleet.Cluster
 	// Others are the workspace's requests with the same client ID.
 	Others []*fleet.ClusterRegistration
 	// IgnoreLabels drops the labels the agent proposes.
@@ -111,7 +113,7 @@ func Grant(in GrantInput) GrantOutcome {
 	switch {
 	case leaving(in, cluster):
 		return GrantOutcome{Stage: GrantLeaving, ClusterName: in.Request.Status.ClusterName, Granted: in.Request.Status.Granted}
-	case cluster == nil && ofImport(in):
+	case cluster == nil && ofGoneImport(in):
 		return GrantOutcome{Stage: GrantAbandoned}
 	case in.Request.Spec.ClientID == "":
 		return rejected(fleet.ReasonClientIDMissing, "the request has no clientID: set one in the agent's values, or leave it to the agent, which takes the UID of its kube-system namespace")
@@ -203,13 +205,32 @@ func leaving(in GrantInput, cluster *fleet.Cluster) bool {
 	}
 }
 
-// ofImport says whether a request was made with the token of an import. Such a token goes with its Cluster, so that a
-// request made with it that has no Cluster came too late.
-func ofImport(in GrantInput) bool {
-	if in.Asked == nil {
-		return strings.HasPrefix(in.Request.Labels[fleet.LabelRegistrationToken], names.ImportToken(""))
+// ofGoneImport says whether a request was made with the token of an import whose Cluster is gone. Such a token goes
+// with its Cluster, so that the request came too late. With a token whose Cluster is there anybody may ask for another
+// one, as with any token.
+func ofGoneImport(in GrantInput) bool {
+	if ImporterOf(in.Request, in.Asked) == "" {
+		return false
 	}
-	return ownedByCluster(in.Asked.OwnerReferences)
+	return in.Importer == nil || in.Asked != nil && isAnother(in.Importer, in.Asked.OwnerReferences)
+}
+
+// ImporterOf is the name of the Cluster whose import made the token that a request was made with, "" if no import did.
+// A token that is gone tells only by its name.
+func ImporterOf(request *fleet.ClusterRegistration, asked *fleet.ClusterRegistrationToken) string {
+	if asked == nil {
+		name, of := strings.CutPrefix(request.Labels[fleet.LabelRegistrationToken], names.ImportToken(""))
+		if !of {
+			return ""
+		}
+		return name
+	}
+	for _, owner := range asked.OwnerReferences {
+		if owner.Kind == "Cluster" {
+			return owner.Name
+		}
+	}
+	return ""
 }
 
 func ownedByCluster(owners []metav1.OwnerReference) bool {

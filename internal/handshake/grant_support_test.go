@@ -163,6 +163,11 @@ func tokenOfImport(t *fleet.ClusterRegistrationToken) {
 	t.OwnerReferences = []metav1.OwnerReference{{APIVersion: "fleet.cattle.io/v1alpha1", Kind: "Cluster", Name: "east", UID: "cluster-uid"}}
 }
 
+// importer is the Cluster for whose import the token was made; it has another client ID than the request.
+func importer(modifiers ...func(*fleet.Cluster)) func(*handshake.GrantInput) {
+	return func(in *handshake.GrantInput) { in.Importer = aCluster(append(modifiers, clusterClient("c2"))...) }
+}
+
 func nobodyAsked(in *handshake.GrantInput) { in.Asked = nil }
 
 func imported(in *handshake.GrantInput) {

@@ -98,14 +98,17 @@ func TestGrant(t *testing.T) {
 		"one that has another owner gets its Cluster":                      {grantInput(with(requestOfTeam)), handshake.GrantAwaitingCluster},
 
 		// Requests with the token of an import.
-		"one that comes after its Cluster has gone is abandoned":          {grantInput(askedWith("import-token-east")), handshake.GrantAbandoned},
-		"also while the token is still there":                             {grantInput(askedWith("import-token-east"), askedBy(tokenOfImport)), handshake.GrantAbandoned},
-		"whatever the token of an import is called":                       {grantInput(askedBy(tokenOfImport)), handshake.GrantAbandoned},
-		"a user's token may be called like an import's":                   {grantInput(askedWith("import-token-mine"), askedBy()), handshake.GrantAwaitingCluster},
-		"a token that a user has deleted leads to a Cluster all the same": {grantInput(askedWith("t2")), handshake.GrantAwaitingCluster},
-		"a request that names no token does so, too":                      {grantInput(askedWith("")), handshake.GrantAwaitingCluster},
-		"one in time is answered":                                         {rightful(askedWith("import-token-east"), askedBy(tokenOfImport)), handshake.GrantMinting},
-		"one in time waits for its Cluster's namespace":                   {grantInput(askedWith("import-token-east"), found(clusterWithoutNamespace)), handshake.GrantAwaitingNamespace},
+		"one that comes after its Cluster has gone is abandoned":               {grantInput(askedWith("import-token-east")), handshake.GrantAbandoned},
+		"also while the token is still there":                                  {grantInput(askedWith("import-token-east"), askedBy(tokenOfImport)), handshake.GrantAbandoned},
+		"whatever the token of an import is called":                            {grantInput(askedBy(tokenOfImport)), handshake.GrantAbandoned},
+		"a user's token may be called like an import's":                        {grantInput(askedWith("import-token-mine"), askedBy()), handshake.GrantAwaitingCluster},
+		"a token that a user has deleted leads to a Cluster all the same":      {grantInput(askedWith("t2")), handshake.GrantAwaitingCluster},
+		"a request that names no token does so, too":                           {grantInput(askedWith("")), handshake.GrantAwaitingCluster},
+		"another client of an import whose Cluster is there is one of its own": {grantInput(askedWith("import-token-east"), askedBy(tokenOfImport), importer()), handshake.GrantAwaitingCluster},
+		"also when the token is gone meanwhile":                                {grantInput(askedWith("import-token-east"), importer()), handshake.GrantAwaitingCluster},
+		"a Cluster made anew under the name is not its importer":               {grantInput(askedWith("import-token-east"), askedBy(tokenOfImport), importer(clusterUID("another-uid"))), handshake.GrantAbandoned},
+		"one in time is answered":                                              {rightful(askedWith("import-token-east"), askedBy(tokenOfImport)), handshake.GrantMinting},
+		"one in time waits for its Cluster's namespace":                        {grantInput(askedWith("import-token-east"), found(clusterWithoutNamespace)), handshake.GrantAwaitingNamespace},
 
 		// What was granted stays granted.
 		"a granted request stays where it is if the Cluster's client ID changes": {granted(credential(forever), named(clusterClient("c2")), func(in *handshake.GrantInput) { in.Clusters = nil }), handshake.GrantDone},

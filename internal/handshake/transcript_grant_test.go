@@ -72,6 +72,9 @@ func (w *world) grantInput(request *fleet.ClusterRegistration) handshake.GrantIn
 		Credential: find[corev1.Secret](w, onHub, hubNamespaces().Registration,
 			names.CredentialSecret(request.Spec.ClientID, request.Spec.ClientRandom)),
 	}
+	if name := handshake.ImporterOf(request, in.Asked); name != "" {
+		in.Importer = find[fleet.Cluster](w, onHub, workspace, name)
+	}
 	for _, cluster := range list[fleet.Cluster](w, onHub) {
 		if cluster.Namespace == workspace && cluster.Spec.ClientID == request.Spec.ClientID {
 			in.Clusters = append(in.Clusters, cluster)

@@ -57,7 +57,7 @@ func (h *handler) gather(request *fleet.ClusterRegistration) (handshake.GrantInp
 		IgnoreLabels: h.app.Config.Get().IgnoreClusterRegistrationLabels,
 	}
 	client := request.Namespace + "/" + request.Spec.ClientID
-	var err [6]error
+	var err [7]error
 	in.Clusters, err[0] = h.app.Clusters.Cache().GetByIndex(app.ClustersByClientID, client)
 	in.Others, err[1] = h.app.ClusterRegistrations.Cache().GetByIndex(byClient, client)
 	in.Derived, err[2] = reconcile.Optional(h.app.Clusters.Cache().Get(request.Namespace, names.Cluster(request.Spec.ClientID)))
@@ -67,8 +67,11 @@ func (h *handler) gather(request *fleet.ClusterRegistration) (handshake.GrantInp
 	if name := request.Labels[fleet.LabelRegistrationToken]; name != "" {
 		in.Asked, err[4] = reconcile.Optional(h.app.ClusterRegistrationTokens.Cache().Get(request.Namespace, name))
 	}
+	if name := handshake.ImporterOf(request, in.Asked); name != "" {
+		in.Importer, err[5] = reconcile.Optional(h.app.Clusters.Cache().Get(request.Namespace, name))
+	}
 	secret := names.CredentialSecret(request.Spec.ClientID, request.Spec.ClientRandom)
-	in.Credential, err[5] = reconcile.Optional(h.app.CredentialSecrets.Cache().Get(h.app.Namespaces.Registration, secret))
+	in.Credential, err[6] = reconcile.Optional(h.app.CredentialSecrets.Cache().Get(h.app.Namespaces.Registration, secret))
 	if err := errors.Join(err[:]...); err != nil {
 		return in, err
 	}
