@@ -3,6 +3,7 @@
 package nodes
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -43,7 +44,11 @@ func once(t *testing.T, archives string) time.Duration {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := w.Stop(); err != nil {
+		err := w.Stop()
+		if !t.Failed() {
+			err = errors.Join(err, w.RemoveLogs())
+		}
+		if err != nil {
 			t.Error(err)
 		}
 	}()
