@@ -13,14 +13,8 @@ const reasonGranted = "RegistrationGranted"
 func (h *handler) follow(in handshake.GrantInput, out handshake.GrantOutcome) {
 	key := in.Request.Namespace + "/" + in.Request.Name
 	switch out.Stage {
-	case handshake.GrantLeaving, handshake.GrantAbandoned:
+	case handshake.GrantLeaving, handshake.GrantAbandoned, handshake.GrantRejected:
 		h.way.Drop(key)
-	case handshake.GrantRejected:
-		h.way.Drop(key)
-		previous := fleet.GetCondition(in.Request.Status.Conditions, fleet.ConditionGranted)
-		if previous == nil || previous.Reason != out.Reason {
-			h.app.Metrics.Registration(metrics.OutcomeRejected)
-		}
 	case handshake.GrantDone:
 		if handshake.Used(in.Request, handshake.ClusterOf(in)) {
 			h.way.Arrive(key)
@@ -51,4 +45,16 @@ func (h *handler) tellGranted(request *fleet.ClusterRegistration, out handshake.
 	h.app.Log.Info("registration granted", "registration", key, "cluster", out.Credential.ClusterNamespace+"/"+out.Credential.ClusterName)
 	h.app.Metrics.Registration(metrics.OutcomeGranted)
 	h.app.Took(request, reasonGranted, "registration granted", h.way.Enter(key, metrics.StageHeartbeat))
+}
+
+// reject says why a request is not granted, and counts it once for each reason.
+func (h *handler) reject(request *fleet.ClusterRegistration, out handshake.GrantOutcome) error {
+	previous := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted)
+	if err := h.report(request, out); err != nil {
+		return err
+	}
+	if previous == nil || previous.Reason != out.Reason {
+		h.app.Metrics.Registration(metrics.OutcomeRejected)
+	}
+	return nil
 }

@@ -98,7 +98,8 @@ func (h *handler) act(ctx context.Context, request *fleet.ClusterRegistration, o
 	}
 	if out.Stage == handshake.GrantRejected {
 		// The right to read is given early, before it is known whose the answer will be.
-		return errors.Join(h.dropReader(types.NamespacedName{Namespace: request.Namespace, Name: request.Name}), h.report(request, out))
+		dropped := h.dropReader(types.NamespacedName{Namespace: request.Namespace, Name: request.Name})
+		return errors.Join(dropped, h.reject(request, out))
 	}
 	if out.CreateCluster != nil {
 		h.app.Log.Info("cluster created for its agent", "cluster", out.CreateCluster.Namespace+"/"+out.CreateCluster.Name)
