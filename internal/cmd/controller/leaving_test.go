@@ -80,6 +80,18 @@ func take(t *testing.T) inventory.Inventory {
 	return taken.Without(func(o inventory.Object, _ time.Time) bool { return o.Resource == "contents.fleet.cattle.io" })
 }
 
+// awaitRest waits until no namespace is going any more that another test has left.
+func awaitRest(t *testing.T, hub *client.Client) {
+	t.Helper()
+	NewWithT(t).Eventually(func(g Gomega) {
+		namespaces, err := hub.Kube.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		for _, namespace := range namespaces.Items {
+			g.Expect(namespace.DeletionTimestamp).To(BeNil(), namespace.Name)
+		}
+	}).WithTimeout(2 * patience).Should(Succeed())
+}
+
 // expectGone waits until the hub has exactly those objects less than before.
 func expectGone(t *testing.T, before inventory.Inventory, gone func(inventory.Object) bool) {
 	t.Helper()
@@ -117,6 +129,7 @@ func restart(t *testing.T, meanwhile func()) *replica {
 
 func TestOrphansAreSweptAtTheStart(t *testing.T) {
 	hub := hub(t)
+	awaitRest(t, hub)
 	east := join(t, hub, workspace(t, hub, "ws-orphans"), "east")
 	join(t, hub, workspace(t, hub, "ws-alive"), "west")
 	var before inventory.Inventory
@@ -153,6 +166,7 @@ func TestAWorkspaceLeaves(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			hub := hub(t)
+			awaitRest(t, hub)
 			members := []member{join(t, hub, workspace(t, hub, test.workspace), "east"), join(t, hub, test.workspace, "west")}
 			join(t, hub, workspace(t, hub, test.workspace+"-not"), "south")
 			before, past := take(t), len(refused(t))
