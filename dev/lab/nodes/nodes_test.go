@@ -230,6 +230,37 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 	}
 }
 
+func TestPackagesAreInstalledWithWhatIsKnownOrNew(t *testing.T) {
+	const tells = "#!/bin/sh\necho $1 >>$0.said\n"
+	tests := map[string]struct {
+		script, asked, says string
+	}{
+		"what is known does":              {tells, "install ", ""},
+		"what is known is too old":        {tells + "[ $1 = update ] && touch $0.new; [ -e $0.new ]\n", "install update install ", ""},
+		"nothing new can be had":          {tells + "echo no route; exit 100\n", "install update ", "apt-get update failed: exit status 100\nno route\n"},
+		"there is no such package at all": {tells + "echo unknown; [ $1 = update ]\n", "install update install ", "apt-get install failed: exit status 1\nunknown\n"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			apt := filepath.Join(t.TempDir(), "apt-get")
+			if err := os.WriteFile(apt, []byte(test.script), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			says := ""
+			if err := get(t.Context(), apt, []string{"containerd"}); err != nil {
+				says = err.Error()
+			}
+			asked, err := os.ReadFile(apt + ".said")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.ReplaceAll(string(asked), "\n", " "); got != test.asked || says != test.says {
+				t.Errorf("asked for %q, which says %q", got, says)
+			}
+		})
+	}
+}
+
 func TestRole(t *testing.T) {
 	tests := map[string]struct {
 		args   []string

@@ -87,15 +87,30 @@ func install(ctx context.Context, packages []string, progress func(format string
 		return err
 	}
 	defer policy()
-	for _, args := range [][]string{
-		{"update", "-qq"},
-		append([]string{"install", "-qq", "--yes", "--no-install-recommends"}, packages...),
-	} {
-		command := exec.CommandContext(ctx, apt, args...)
-		command.Env = append(command.Environ(), "DEBIAN_FRONTEND=noninteractive")
-		if output, err := command.CombinedOutput(); err != nil {
-			return fmt.Errorf("%w: missing %s, and apt-get %s failed: %w\n%s", ErrMissing, list, args[0], err, output)
-		}
+	if err := get(ctx, apt, packages); err != nil {
+		return fmt.Errorf("%w: missing %s, and %w", ErrMissing, list, err)
+	}
+	return nil
+}
+
+// get installs with what is known of the packages already, and if that does not do, with what is new.
+func get(ctx context.Context, apt string, packages []string) error {
+	installing := append([]string{"install", "-qq", "--yes", "--no-install-recommends"}, packages...)
+	if run(ctx, apt, installing) == nil {
+		return nil
+	}
+	if err := run(ctx, apt, []string{"update", "-qq"}); err != nil {
+		return err
+	}
+	return run(ctx, apt, installing)
+}
+
+// run runs apt-get without questions.
+func run(ctx context.Context, apt string, args []string) error {
+	command := exec.CommandContext(ctx, apt, args...)
+	command.Env = append(command.Environ(), "DEBIAN_FRONTEND=noninteractive")
+	if output, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("apt-get %s failed: %w\n%s", args[0], err, output)
 	}
 	return nil
 }
