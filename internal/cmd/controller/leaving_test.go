@@ -80,7 +80,8 @@ func take(t *testing.T) inventory.Inventory {
 	return taken.Without(func(o inventory.Object, _ time.Time) bool { return o.Resource == "contents.fleet.cattle.io" })
 }
 
-// awaitRest waits until no namespace is going any more that another test has left.
+// awaitRest waits until nothing is going any more that another test has left: no namespace, no Cluster, no namespace
+// whose Cluster is gone already.
 func awaitRest(t *testing.T, hub *client.Client) {
 	t.Helper()
 	NewWithT(t).Eventually(func(g Gomega) {
@@ -88,6 +89,11 @@ func awaitRest(t *testing.T, hub *client.Client) {
 		g.Expect(err).NotTo(HaveOccurred())
 		for _, namespace := range namespaces.Items {
 			g.Expect(namespace.DeletionTimestamp).To(BeNil(), namespace.Name)
+			if of := namespace.Annotations; of[fleet.AnnotationCluster] != "" {
+				cluster := &fleet.Cluster{}
+				g.Expect(hub.Get(t.Context(), client.Clusters, of[fleet.AnnotationClusterNamespace], of[fleet.AnnotationCluster], cluster)).To(Succeed())
+				g.Expect(cluster.DeletionTimestamp).To(BeNil(), namespace.Name)
+			}
 		}
 	}).WithTimeout(2 * patience).Should(Succeed())
 }
