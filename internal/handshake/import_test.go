@@ -66,21 +66,25 @@ func TestImport(t *testing.T) {
 		"with every setting the Cluster has":                      {importInput(withToken, spec(everySetting)), handshake.ImportNeedsAgent},
 
 		// Obstacles.
-		"a kubeconfig of a namespace that is not allowed": {importInput(spec(func(s *fleet.ClusterSpec) { s.KubeConfigSecretNamespace = "kube-system" })), handshake.ImportBlocked},
-		"a kubeconfig that is not there":                  {importInput(withoutSecret), handshake.ImportBlocked},
-		"one that is not there in another namespace":      {importInput(withoutSecret, spec(func(s *fleet.ClusterSpec) { s.KubeConfigSecretNamespace = "fleet-local" })), handshake.ImportBlocked},
-		"a Secret without a kubeconfig":                   {importInput(withSecret("value", "")), handshake.ImportBlocked},
-		"a hub that does not know its address":            {importInput(conf(func(c *config.Config) { c.APIServerURL = "" })), handshake.ImportBlocked},
-		"no TLS mode":                                     {importInput(conf(func(c *config.Config) { c.AgentTLSMode = "" })), handshake.ImportBlocked},
-		"an unknown TLS mode":                             {importInput(conf(func(c *config.Config) { c.AgentTLSMode = "lax" })), handshake.ImportBlocked},
-		"strictness without a CA to be strict about":      {importInput(conf(func(c *config.Config) { c.AgentTLSMode, c.APIServerCA = config.TLSModeStrict, nil })), handshake.ImportBlocked},
-		"strictness with the Secret's CA is none":         {importInput(withSecret("apiServerCA", "CA"), conf(func(c *config.Config) { c.AgentTLSMode, c.APIServerCA = config.TLSModeStrict, nil })), handshake.ImportNeedsToken},
-		"an address in the Secret is none, either":        {importInput(withSecret("apiServerURL", "https://x.example"), conf(func(c *config.Config) { c.APIServerURL = "" })), handshake.ImportNeedsToken},
-		"also long after the first import":                {carriedOut(conf(func(c *config.Config) { c.AgentTLSMode = "lax" })), handshake.ImportBlocked},
-		"of two obstacles the first is told":              {importInput(withoutSecret, conf(func(c *config.Config) { c.APIServerURL = "" })), handshake.ImportBlocked},
-		"no obstacle to an agent that is as it should be": {carriedOut(withoutSecret), handshake.ImportInSync},
-		"no token is needed by an agent that is in place": {carriedOut(func(in *handshake.ImportInput) { in.Token, in.Values = nil, nil }), handshake.ImportInSync},
-		"nor by one that only gets another setting":       {carriedOut(func(in *handshake.ImportInput) { in.Token, in.Values = nil, nil }, spec(everySetting)), handshake.ImportNeedsAgent},
+		"a kubeconfig of a namespace that is not allowed":        {importInput(spec(func(s *fleet.ClusterSpec) { s.KubeConfigSecretNamespace = "kube-system" })), handshake.ImportBlocked},
+		"a kubeconfig that is not there":                         {importInput(withoutSecret), handshake.ImportBlocked},
+		"one that is not there in another namespace":             {importInput(withoutSecret, spec(func(s *fleet.ClusterSpec) { s.KubeConfigSecretNamespace = "fleet-local" })), handshake.ImportBlocked},
+		"a Secret without a kubeconfig":                          {importInput(withSecret("value", "")), handshake.ImportBlocked},
+		"a hub that does not know its address":                   {importInput(conf(func(c *config.Config) { c.APIServerURL = "" })), handshake.ImportBlocked},
+		"no TLS mode":                                            {importInput(conf(func(c *config.Config) { c.AgentTLSMode = "" })), handshake.ImportBlocked},
+		"an unknown TLS mode":                                    {importInput(conf(func(c *config.Config) { c.AgentTLSMode = "lax" })), handshake.ImportBlocked},
+		"strictness without a CA to be strict about":             {importInput(conf(func(c *config.Config) { c.AgentTLSMode, c.APIServerCA = config.TLSModeStrict, nil })), handshake.ImportBlocked},
+		"strictness with the Secret's CA is none":                {importInput(withSecret("apiServerCA", "CA"), conf(func(c *config.Config) { c.AgentTLSMode, c.APIServerCA = config.TLSModeStrict, nil })), handshake.ImportNeedsToken},
+		"an address in the Secret is none, either":               {importInput(withSecret("apiServerURL", "https://x.example"), conf(func(c *config.Config) { c.APIServerURL = "" })), handshake.ImportNeedsToken},
+		"also long after the first import":                       {carriedOut(conf(func(c *config.Config) { c.AgentTLSMode = "lax" })), handshake.ImportBlocked},
+		"of two obstacles the first is told":                     {importInput(withoutSecret, conf(func(c *config.Config) { c.APIServerURL = "" })), handshake.ImportBlocked},
+		"no obstacle to an agent that is as it should be":        {carriedOut(withoutSecret), handshake.ImportInSync},
+		"no token is needed by an agent that is in place":        {carriedOut(func(in *handshake.ImportInput) { in.Token, in.Values = nil, nil }), handshake.ImportInSync},
+		"an inherited agent that is as it should be is left":     {carriedOut(inherited), handshake.ImportInSync},
+		"one that should have another setting is left, and told": {carriedOut(inherited, spec(everySetting)), handshake.ImportBlocked},
+		"so is one that is to be deployed anew":                  {carriedOut(inherited, spec(func(s *fleet.ClusterSpec) { s.RedeployAgentGeneration++ })), handshake.ImportBlocked},
+		"so is one that does not know the hub's new address":     {carriedOut(inherited, conf(func(c *config.Config) { c.APIServerURL = "https://new.example" })), handshake.ImportBlocked},
+		"nor by one that only gets another setting":              {carriedOut(func(in *handshake.ImportInput) { in.Token, in.Values = nil, nil }, spec(everySetting)), handshake.ImportNeedsAgent},
 	}
 	golden := goldenOf(t, "import")
 	for name, test := range tests {
@@ -92,6 +96,9 @@ func TestImport(t *testing.T) {
 		})
 	}
 }
+
+// inherited: the agent is another implementation's.
+func inherited(in *handshake.ImportInput) { in.Inherited = true }
 
 // checkImportOutcome holds for every Cluster.
 func checkImportOutcome(t *testing.T, out handshake.ImportOutcome) {

@@ -101,8 +101,10 @@ type ImportInput struct {
 	// Kubeconfig is the Secret the Cluster names.
 	Kubeconfig *corev1.Secret
 	// Token is the Cluster's import token, Values the Secret with its values.
-	Token      *fleet.ClusterRegistrationToken
-	Values     *corev1.Secret
+	Token  *fleet.ClusterRegistrationToken
+	Values *corev1.Secret
+	// Inherited says that the agent is another implementation's and stays as it is; see Inherited.
+	Inherited  bool
 	Config     config.Config
 	Defaults   AgentDefaults
 	Namespaces Namespaces
@@ -188,6 +190,9 @@ func Import(in ImportInput) ImportOutcome {
 	}
 	if inSync(cluster, want) {
 		return ImportOutcome{Stage: ImportInSync, Done: want}
+	}
+	if in.Inherited {
+		return blocked(fleet.ReasonAgentInherited, AgentInheritedMessage)
 	}
 	if reason, message := obstacle(in, want); reason != "" {
 		return blocked(reason, message)

@@ -100,7 +100,13 @@ func (k Kind) compareMeta(live, desired map[string]any) map[string]any {
 	if len(labels) > 0 {
 		changes["labels"] = labels
 	}
-	if annotations := missing(mapAt(live, "annotations"), mapAt(desired, "annotations")); len(annotations) > 0 {
+	annotations := missing(mapAt(live, "annotations"), mapAt(desired, "annotations"))
+	for _, key := range k.drops {
+		if _, there := mapAt(live, "annotations")[key]; there {
+			annotations[key] = nil
+		}
+	}
+	if len(annotations) > 0 {
 		changes["annotations"] = annotations
 	}
 	if owners, changed := withOwners(live["ownerReferences"], desired["ownerReferences"]); changed {

@@ -45,6 +45,7 @@ type Kind struct {
 	patch     func(namespace, name string, body []byte) error
 	remove    func(namespace, name string, options *metav1.DeleteOptions) error
 	owned     []path
+	drops     []string
 	tracks    bool
 	keepAlive bool
 }
@@ -79,6 +80,12 @@ func (k Kind) Owning(fields ...string) Kind {
 	for _, field := range fields {
 		k.owned = append(k.owned, splitPath(field))
 	}
+	return k
+}
+
+// Dropping removes these annotations from a child that has them.
+func (k Kind) Dropping(annotations ...string) Kind {
+	k.drops = annotations
 	return k
 }
 

@@ -507,3 +507,17 @@ func TestOwnerOf(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+func TestAnnotationsToDrop(t *testing.T) {
+	w := newWorld()
+	w.set = NewSet(setID, KindOf(w.accounts).Dropping("old", "older"))
+	w.put(t, true, asWritten(w, account(), func(a *corev1.ServiceAccount) {
+		a.Annotations["old"], a.Annotations["theirs"] = "", "x"
+	}))
+	if err := w.set.Apply(owner(), account()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{`patch ServiceAccount fleet-default/a {"metadata":{"annotations":{"old":null}}}`}, w.requests); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -65,6 +65,9 @@ const (
 	ReasonSettingsInvalid = "SettingsInvalid"
 	// ReasonAgentElsewhere means that the agent runs in another namespace than the one it would be managed in.
 	ReasonAgentElsewhere = "AgentElsewhere"
+	// ReasonAgentInherited means that the agent is another implementation's and stays as it is, until the Cluster is
+	// annotated fleet.cattle.io/take-over-agent=true.
+	ReasonAgentInherited = "AgentInherited"
 	// ReasonLocalClusterMismatch means that the agent is not removed because the kubeconfig of the local
 	// Cluster leads to another one.
 	ReasonLocalClusterMismatch = "LocalClusterMismatch"
@@ -112,9 +115,11 @@ const (
 )
 
 // IsTrouble says whether a condition names something that somebody has to see to: it is False for a reason, and not
-// because something is on its way, as the reasons that begin with "Awaiting" say.
+// because something is on its way, as the reasons that begin with "Awaiting" say, or waits for an operator's decision
+// that may take its time, as an agent does that was inherited.
 func IsTrouble(condition genericcondition.GenericCondition) bool {
-	return condition.Status == corev1.ConditionFalse && condition.Reason != "" && !strings.HasPrefix(condition.Reason, "Awaiting")
+	return condition.Status == corev1.ConditionFalse && condition.Reason != "" &&
+		!strings.HasPrefix(condition.Reason, "Awaiting") && condition.Reason != ReasonAgentInherited
 }
 
 // GetCondition finds the condition of a type; nil when there is none. The result

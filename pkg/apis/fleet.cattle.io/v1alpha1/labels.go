@@ -80,6 +80,10 @@ const (
 	// status.agent.lastSeen when its credential was handed out. A later heartbeat
 	// is the credential's first use. This implementation's own.
 	AnnotationLastSeenAtGrant = "fleet.cattle.io/last-seen-at-grant"
+	// AnnotationTakeOverAgent, on a Cluster and with value "true", lets the hub
+	// replace an agent that another implementation deployed by its own, in place.
+	// This implementation's own.
+	AnnotationTakeOverAgent = "fleet.cattle.io/take-over-agent"
 )
 
 // Annotations on the chart stored with a Helm release, by which the agent

@@ -244,6 +244,14 @@ func TestSlim(t *testing.T) {
 			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Annotations: annotations()}},
 			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"theirs": "1"}}},
 		},
+		"of a Bundle it stays to be seen that they did": {
+			&fleet.Bundle{ObjectMeta: metav1.ObjectMeta{Annotations: annotations()}},
+			&fleet.Bundle{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{fleet.AnnotationSetApplied: "", "theirs": "1"}}},
+		},
+		"but not of one that they did not write": {
+			&fleet.Bundle{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"theirs": "1"}}},
+			&fleet.Bundle{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"theirs": "1"}}},
+		},
 		"a Content's bytes go, its hash stays": {
 			&fleet.Content{Content: []byte("much"), SHA256Sum: "s"},
 			&fleet.Content{SHA256Sum: "s"},

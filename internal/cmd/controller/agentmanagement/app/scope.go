@@ -104,17 +104,23 @@ func (c *caches) ForResourceKind(gvr schema.GroupVersionResource, kind string, n
 	return informer, nil
 }
 
-// slim drops what no controller reads: who wrote which field, what other implementations last applied, and the
-// bytes of Contents, which are most of a hub's data.
+// slim drops what no controller reads: who wrote which field, what other implementations last applied (of Bundles it
+// stays to be seen that they did), and the bytes of Contents, which are most of a hub's data.
 func slim(obj any) (any, error) {
 	item, err := meta.Accessor(obj)
 	if err != nil {
 		return obj, nil //nolint:nilerr // a tombstone has no metadata and needs no slimming
 	}
 	item.SetManagedFields(nil)
+	_, noted := item.GetAnnotations()[fleet.AnnotationSetApplied]
 	delete(item.GetAnnotations(), fleet.AnnotationSetApplied)
-	if content, ok := obj.(*fleet.Content); ok {
-		content.Content = nil
+	switch o := obj.(type) {
+	case *fleet.Content:
+		o.Content = nil
+	case *fleet.Bundle:
+		if noted { // by it, agents of another implementation are known
+			o.Annotations[fleet.AnnotationSetApplied] = ""
+		}
 	}
 	return obj, nil
 }

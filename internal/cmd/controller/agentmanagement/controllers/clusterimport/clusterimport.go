@@ -164,6 +164,11 @@ func (h *handler) gather(cluster *fleet.Cluster) (handshake.ImportInput, error) 
 	if in.Namesakes, err = h.app.Clusters.Cache().GetByIndex(app.ClustersByClientID, cluster.Namespace+"/"+cluster.Spec.ClientID); err != nil {
 		return in, err
 	}
+	bundle, err := reconcile.Optional(h.app.Bundles.Cache().Get(cluster.Namespace, names.AgentBundle(cluster.Name)))
+	if err != nil {
+		return in, err
+	}
+	in.Inherited = handshake.Inherited(cluster, bundle)
 	in.Token, err = reconcile.Optional(h.app.ClusterRegistrationTokens.Cache().Get(cluster.Namespace, names.ImportToken(cluster.Name)))
 	if err != nil {
 		return in, err

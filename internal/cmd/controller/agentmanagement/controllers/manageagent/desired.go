@@ -28,6 +28,9 @@ const (
 	// awaitingAgent means that no heartbeat was heard since the agent was last deployed: its objects are still the
 	// import's, or of whoever installed it. A Bundle that is there stays as it is.
 	awaitingAgent stage = "AwaitingAgent"
+	// inherited means that another implementation deployed the agent and wrote its Bundle. Both stay exactly as they
+	// are until the operator wants the agent taken over.
+	inherited stage = "Inherited"
 	// managed means that the Bundle owns the agent's objects.
 	managed stage = "Managed"
 )
@@ -64,6 +67,10 @@ func decide(in input) outcome {
 		return outcome{stage: unmanaged}
 	case notOurs(in):
 		return outcome{stage: unwanted, remove: true}
+	case handshake.Inherited(in.cluster, in.bundle):
+		return outcome{stage: inherited, reason: fleet.ReasonAgentInherited, message: handshake.AgentInheritedMessage}
+	case handshake.AppliedElsewhere(in.bundle) && handshake.NeverDeployed(in.cluster):
+		return outcome{stage: awaitingAgent, remove: true} // it would undo what the import is about to deploy
 	}
 	return whereTheAgentIs(in, handshake.AgentSettings(in.cluster, in.config, in.defaults, in.namespaces))
 }

@@ -66,6 +66,18 @@ func withBundleIn(namespace string) func(*input) {
 	return func(in *input) { in.bundle = bundle(in.cluster, namespace, nil) }
 }
 
+// theirs: the Bundle is another implementation's.
+func theirs(in *input) {
+	withBundleIn(system)(in)
+	in.bundle.Annotations = map[string]string{fleet.AnnotationSetApplied: ""}
+}
+
+func takeOver(c *fleet.Cluster) {
+	c.Annotations = map[string]string{fleet.AnnotationTakeOverAgent: "true"}
+}
+
+func imported(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "kubeconfig" }
+
 func switchedOff(in *input)   { no := false; in.config.ManageAgent = &no }
 func switchedOn(in *input)    { yes := true; in.config.ManageAgent = &yes }
 func localDisabled(in *input) { in.config.Bootstrap.LocalAgentDisabled = true }
@@ -91,6 +103,14 @@ func TestDecide(t *testing.T) {
 		"deployed anew, an agent keeps its Bundle until it is heard of": {in: given(east(silent), withBundleIn(system)), stage: awaitingAgent},
 		"deployed anew in its own namespace, too":                       {in: given(east(silent, belongsIn("a"), runsIn("a")), withBundleIn("a")), stage: awaitingAgent},
 
+		"another implementation's agent stays as it is":              {in: given(east(), theirs), stage: inherited, reason: fleet.ReasonAgentInherited},
+		"also one that was not heard of yet":                         {in: given(east(silent), theirs), stage: inherited, reason: fleet.ReasonAgentInherited},
+		"also one that should move":                                  {in: given(east(belongsIn("a"), runsIn(system)), theirs), stage: inherited, reason: fleet.ReasonAgentInherited},
+		"switched off, it is not even said":                          {in: given(east(), theirs, switchedOff), stage: unmanaged},
+		"the operator's order makes it ours":                         {in: given(east(takeOver), theirs), stage: managed},
+		"once it was heard of":                                       {in: given(east(takeOver, silent), theirs), stage: awaitingAgent},
+		"a Cluster that goes takes their Bundle with it":             {in: given(east(leaving), theirs), stage: unwanted, remove: true},
+		"a Bundle that came before the agent goes, for the import's": {in: given(east(silent, imported), theirs), stage: awaitingAgent, remove: true},
 		"an agent that is to move loses its Bundle":                  {in: given(east(belongsIn("a"), runsIn(system)), withBundleIn(system)), stage: elsewhere, remove: true, reason: fleet.ReasonAgentElsewhere},
 		"one that is on its way has none":                            {in: given(east(silent, belongsIn("a"), runsIn("a")), withBundleIn(system)), stage: elsewhere, remove: true},
 		"one that should move back has none":                         {in: given(east(runsIn("a")), withBundleIn("a")), stage: elsewhere, remove: true, reason: fleet.ReasonAgentElsewhere},

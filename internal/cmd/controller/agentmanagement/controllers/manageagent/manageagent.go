@@ -19,6 +19,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -40,7 +41,8 @@ func Register(ctx context.Context, a *app.Context) error {
 	h := &handler{app: a, manifests: newManifests()}
 	// The rest of the spec is the user's: an agent can be paused, for one.
 	h.set = reconcile.NewSet(names.AgentBundleSet, reconcile.KindOf(a.Bundles).
-		Owning("spec.defaultNamespace", "spec.helm", "spec.resources", "spec.targets"))
+		Owning("spec.defaultNamespace", "spec.helm", "spec.resources", "spec.targets").
+		Dropping(fleet.AnnotationSetApplied))
 	a.Clusters.OnChange(ctx, "manage-agent", h.onChange)
 	a.Config.OnChange(h.onConfig)
 	return watchBundles(a.Bundles.Informer(), reconcile.Nudge(a.Clusters))
@@ -110,7 +112,10 @@ func (h *handler) apply(in input, wanted *fleet.Bundle) error {
 	if err := h.set.ApplyOne(owner, wanted); err != nil {
 		return err
 	}
-	if in.bundle == nil {
+	switch {
+	case handshake.AppliedElsewhere(in.bundle):
+		h.app.Log.Info("agent taken over", "cluster", in.cluster.Namespace+"/"+in.cluster.Name, "bundle", wanted.Name)
+	case in.bundle == nil:
 		h.app.Log.Info("agent managed", "cluster", in.cluster.Namespace+"/"+in.cluster.Name, "bundle", wanted.Name)
 	}
 	return nil

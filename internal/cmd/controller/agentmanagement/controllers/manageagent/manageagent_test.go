@@ -387,3 +387,37 @@ func TestManifestsAreRenderedOnce(t *testing.T) {
 		}
 	}
 }
+
+func TestAnInheritedAgentIsTakenOverOnOrder(t *testing.T) {
+	hub := joined(t)
+	theirs := apptest.MustGet[*fleet.Bundle](t, hub, "ws", "fleet-agent-east")
+	theirs.Annotations[fleet.AnnotationSetApplied] = "H4sIAAAA"
+	theirs.Spec.Resources[0].Content = "their agent"
+	hub.Put(theirs)
+	handle(t, hub, "ws/east")
+	apptest.ExpectRequests(t, hub, reports)
+	expectCondition(t, hub, corev1.ConditionFalse, fleet.ReasonAgentInherited)
+	if told := hub.Told(); len(told) != 0 {
+		t.Errorf("a thousand Clusters would tell %q", told)
+	}
+	hub.Sync()
+	handle(t, hub, "ws/east")
+	apptest.ExpectRequests(t, hub)
+
+	ordered := apptest.MustGet[*fleet.Cluster](t, hub, "ws", "east")
+	takeOver(ordered)
+	hub.Put(ordered)
+	handle(t, hub, "ws/east")
+	apptest.ExpectRequests(t, hub, patches, reports)
+	expectCondition(t, hub, corev1.ConditionTrue, "")
+	taken := apptest.MustGet[*fleet.Bundle](t, hub, "ws", "fleet-agent-east")
+	if handshake.AppliedElsewhere(taken) || taken.UID != theirs.UID {
+		t.Errorf("annotations %v, UID %s", taken.Annotations, taken.UID)
+	}
+	if diff := cmp.Diff(apptest.MustGet[*fleet.Bundle](t, hub, "ws", "fleet-agent-west").Spec.Resources, taken.Spec.Resources); diff != "" {
+		t.Errorf("resources (-west +east):\n%s", diff)
+	}
+	hub.Sync()
+	handle(t, hub, "ws/east")
+	apptest.ExpectRequests(t, hub)
+}
