@@ -1,0 +1,118 @@
+package swarm
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/fleet-hub/fleet/internal/handshake"
+)
+
+// lastWatchPause is the longest pause before a watch that broke off is opened again.
+const lastWatchPause = 30 * time.Second
+
+// errRelist asks for all BundleDeployments anew: the ones known are too old, or something of them was not done.
+var errRelist = errors.New("all BundleDeployments are needed again")
+
+// follow watches the BundleDeployments of the agent's namespace and reports on them, until ctx ends or the identity
+// is lost, which is its only error.
+func (a *Agent) follow(ctx context.Context, c *handshake.Credential) error {
+	version := ""
+	for failed := 0; ctx.Err() == nil; {
+		opened, err := a.followOnce(ctx, c, &version)
+		a.update(func(s *State) { s.Watching = false })
+		if opened {
+			failed = 0
+		}
+		if err != nil {
+			a.failed(ctx, err)
+			failed++
+			if lost := a.judge(ctx, c, err); lost != nil {
+				return lost
+			}
+			if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, errRelist) {
+				version = ""
+			}
+			wait(ctx, jitter(min(firstPause<<min(failed-1, 10), lastWatchPause)))
+		}
+	}
+	return nil
+}
+
+// followOnce opens one watch and handles what comes. Without a version it begins with all there are: in one request,
+// or for an agent of the other implementation in two.
+func (a *Agent) followOnce(ctx context.Context, c *handshake.Credential, version *string) (opened bool, err error) {
+	collection := fleetAPI + "namespaces/" + c.DeploymentNamespace + "/bundledeployments?"
+	if *version == "" && a.settings.Poll {
+		if err := a.list(ctx, c, collection, version); err != nil {
+			return false, err
+		}
+	}
+	// The server ends it after a while, not all at the same time.
+	query := fmt.Sprintf("watch=true&allowWatchBookmarks=true&timeoutSeconds=%d", 300+rand.IntN(300))
+	if *version == "" {
+		query += "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+	}
+	query += "&resourceVersion=" + *version
+	err = a.hub.watch(ctx, call{
+		as: granted, token: c.Token, verb: "watch", resource: "bundledeployments", path: collection + query,
+		opened: func() {
+			opened = true
+			a.update(func(s *State) { s.Watching, s.Rejected, s.Watches = true, false, s.Watches+1 })
+		},
+	}, func(e event) error { return a.handle(ctx, c, e, version) })
+	return opened, err
+}
+
+func (a *Agent) list(ctx context.Context, c *handshake.Credential, collection string, version *string) error {
+	var found struct {
+		object
+		Items []bundleDeployment `json:"items"`
+	}
+	if err := a.hub.do(ctx, call{
+		as: granted, token: c.Token, verb: "list", resource: "bundledeployments", path: collection + "limit=500&resourceVersion=0",
+	}, &found); err != nil {
+		return fmt.Errorf("listing BundleDeployments: %w", err)
+	}
+	for _, bd := range found.Items {
+		if err := a.deploy(ctx, c, bd); err != nil {
+			return err
+		}
+	}
+	*version = found.Metadata.ResourceVersion
+	return nil
+}
+
+func (a *Agent) handle(ctx context.Context, c *handshake.Credential, e event, version *string) error {
+	var bd bundleDeployment
+	if err := json.Unmarshal(e.Object, &bd); err != nil {
+		return fmt.Errorf("reading a BundleDeployment: %w", err)
+	}
+	switch e.Type {
+	case "ADDED", "MODIFIED":
+		if err := a.deploy(ctx, c, bd); err != nil {
+			return err
+		}
+	case "DELETED":
+		a.confirmGone(ctx, c, bd.Metadata.Name)
+	}
+	*version = bd.Metadata.ResourceVersion
+	return nil
+}
+
+// confirmGone asks once whether a BundleDeployment is gone, as the project's agent does before it takes anything
+// down. There is nothing to take down here, so the answer does not matter.
+func (a *Agent) confirmGone(ctx context.Context, c *handshake.Credential, name string) {
+	err := a.hub.do(ctx, call{
+		as: granted, token: c.Token, verb: "get", resource: "bundledeployments",
+		path: fleetAPI + "namespaces/" + c.DeploymentNamespace + "/bundledeployments/" + name,
+	}, nil)
+	if err != nil && !apierrors.IsNotFound(err) {
+		a.failed(ctx, err)
+	}
+}

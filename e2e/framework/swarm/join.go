@@ -1,0 +1,175 @@
+package swarm
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/names"
+)
+
+// How often a credential is asked for: as the project's agent does, and as one of the other implementation does.
+const (
+	fastPoll    = 100 * time.Millisecond
+	fastPollFor = 30 * time.Second
+	slowPoll    = 2 * time.Second
+	watchFor    = 30 * time.Second
+)
+
+// Pauses after something went wrong, doubling from the first to the last.
+const (
+	firstPause = time.Second
+	lastPause  = 15 * time.Second
+)
+
+// join makes a ClusterRegistration, waits for its credential and proves it. False means that there is none, and
+// that the pause before the next attempt is over.
+func (a *Agent) join(ctx context.Context) bool {
+	credential, err := a.register(ctx)
+	if err == nil {
+		err = a.prove(ctx, credential)
+	}
+	if err != nil {
+		a.failed(ctx, err)
+		wait(ctx, jitter(min(firstPause<<min(a.State().Registrations, 4), lastPause)))
+		return false
+	}
+	a.setCredential(credential)
+	now := a.now()
+	a.update(func(s *State) { s.Proven, s.Rejected = now, false })
+	return true
+}
+
+func (a *Agent) now() time.Time { return a.swarm.options.Clock() }
+
+func (a *Agent) register(ctx context.Context) (*handshake.Credential, error) {
+	values := a.settings.Values
+	random, err := clientRandom()
+	if err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(handshake.AgentRequest(handshake.RequestInput{
+		Bootstrap: handshake.Bootstrap{ClusterNamespace: values.ClusterNamespace, TokenName: values.TokenName},
+		Config:    config.Agent{ClientID: a.settings.ClientID, Labels: a.settings.Labels},
+		Random:    random, Pod: a.settings.Pod,
+	}))
+	if err != nil {
+		return nil, fmt.Errorf("encoding the registration: %w", err)
+	}
+	asked := a.now()
+	var made object
+	if err := a.hub.do(ctx, call{
+		as: importing, token: values.Token, verb: "create", resource: "clusterregistrations", body: body,
+		path: fleetAPI + "namespaces/" + values.ClusterNamespace + "/clusterregistrations",
+	}, &made); err != nil {
+		return nil, fmt.Errorf("registering: %w", err)
+	}
+	a.update(func(s *State) {
+		s.Registrations++
+		s.Request, s.Requested = made.Metadata.Name, asked
+		s.Granted, s.Proven, s.Beaten = time.Time{}, time.Time{}, time.Time{}
+	})
+	credential, err := a.fetchCredential(ctx, names.CredentialSecret(a.settings.ClientID, random))
+	if err != nil {
+		return nil, err
+	}
+	granted := a.now()
+	a.update(func(s *State) { s.Granted = granted })
+	return credential, nil
+}
+
+// fetchCredential asks until the credential is there or the agent's patience is over.
+func (a *Agent) fetchCredential(ctx context.Context, name string) (*handshake.Credential, error) {
+	values, began := a.settings.Values, a.now()
+	read := call{as: importing, token: values.Token, verb: "get", resource: "secrets",
+		path: "/api/v1/namespaces/" + values.SystemRegistrationNamespace + "/secrets/" + name}
+	for {
+		secret := &corev1.Secret{}
+		err := a.hub.do(ctx, read, secret)
+		if apierrors.IsNotFound(err) && !a.settings.Poll { // 404 and not 403: we may read it, it is a matter of moments
+			secret, err = a.watchCredential(ctx, name)
+		}
+		if err == nil {
+			if credential, err := handshake.ParseCredential(secret.Data); err == nil {
+				return &credential, nil
+			}
+		}
+		age := a.now().Sub(began)
+		if apierrors.IsUnauthorized(err) && !a.settings.Poll || age >= handshake.CredentialPatience {
+			return nil, fmt.Errorf("waiting for the credential: %w", err)
+		}
+		pause := slowPoll
+		if !a.settings.Poll && age < fastPollFor {
+			pause = fastPoll
+		}
+		if !wait(ctx, pause) {
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// watchCredential waits for the one Secret by a watch.
+func (a *Agent) watchCredential(ctx context.Context, name string) (*corev1.Secret, error) {
+	ctx, cancel := context.WithTimeout(ctx, watchFor)
+	defer cancel()
+	values := a.settings.Values
+	var found *corev1.Secret
+	err := a.hub.watch(ctx, call{
+		as: importing, token: values.Token, verb: "watch", resource: "secrets",
+		path: "/api/v1/namespaces/" + values.SystemRegistrationNamespace + "/secrets?watch=true&fieldSelector=metadata.name%3D" + name,
+	}, func(e event) error {
+		if e.Type != "ADDED" && e.Type != "MODIFIED" {
+			return nil
+		}
+		found = &corev1.Secret{}
+		if err := json.Unmarshal(e.Object, found); err != nil {
+			return fmt.Errorf("reading the credential: %w", err)
+		}
+		return io.EOF
+	})
+	if found == nil && err == nil {
+		err = apierrors.NewNotFound(corev1.Resource("secrets"), name)
+	}
+	if found != nil {
+		err = nil
+	}
+	return found, err
+}
+
+// prove does what only an agent's identity may.
+func (a *Agent) prove(ctx context.Context, c *handshake.Credential) error {
+	err := a.hub.do(ctx, call{
+		as: granted, token: c.Token, verb: "list", resource: "bundledeployments",
+		path: fleetAPI + "namespaces/" + c.DeploymentNamespace + "/bundledeployments?limit=1",
+	}, nil)
+	if err != nil {
+		return fmt.Errorf("proving the identity: %w", err)
+	}
+	return nil
+}
+
+// tokenAlphabet is that of an agent's random part, tokenLength its length.
+const (
+	tokenAlphabet = "bcdfghjklmnpqrstvwxz2456789"
+	tokenLength   = 54
+)
+
+// clientRandom is near enough to uniform for who is nobody's secret.
+func clientRandom() (string, error) {
+	random := make([]byte, tokenLength)
+	if _, err := rand.Read(random); err != nil {
+		return "", fmt.Errorf("reading randomness: %w", err)
+	}
+	for i, b := range random {
+		random[i] = tokenAlphabet[int(b)%len(tokenAlphabet)]
+	}
+	return string(random), nil
+}

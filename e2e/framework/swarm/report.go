@@ -1,0 +1,110 @@
+package swarm
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/content"
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// bundleDeployment is what an agent without a cluster needs of one.
+type bundleDeployment struct {
+	object
+	Spec struct {
+		DeploymentID string `json:"deploymentID"`
+		ValuesHash   string `json:"valuesHash"`
+		Paused       bool   `json:"paused"`
+		OffSchedule  bool   `json:"offSchedule"`
+		Options      struct {
+			ForceSyncGeneration int64 `json:"forceSyncGeneration"`
+		} `json:"options"`
+	} `json:"spec"`
+	Status struct {
+		AppliedDeploymentID string `json:"appliedDeploymentID"`
+		Ready               bool   `json:"ready"`
+	} `json:"status"`
+}
+
+// settled means that there is nothing to do for a BundleDeployment.
+func (b bundleDeployment) settled() bool {
+	return b.Spec.DeploymentID == "" || b.Spec.Paused || b.Spec.OffSchedule || b.Metadata.DeletionTimestamp != nil ||
+		b.Status.Ready && b.Status.AppliedDeploymentID == b.Spec.DeploymentID
+}
+
+// deploy reads what an agent reads to deploy a Bundle, and says that all of it is in place and ready: where nothing
+// has to start or to be waited for, that is one report.
+func (a *Agent) deploy(ctx context.Context, c *handshake.Credential, bd bundleDeployment) error {
+	if bd.settled() {
+		return nil
+	}
+	id, _ := content.SplitDeploymentID(bd.Spec.DeploymentID)
+	reads := []call{{verb: "get", resource: "contents", path: fleetAPI + "contents/" + id}}
+	if bd.Spec.ValuesHash != "" {
+		reads = append(reads, call{verb: "get", resource: "secrets", path: "/api/v1/namespaces/" + c.DeploymentNamespace + "/secrets/" + bd.Metadata.Name})
+	}
+	for _, read := range reads {
+		read.as, read.token = granted, c.Token
+		if err := a.hub.do(ctx, read, nil); err != nil {
+			return fmt.Errorf("reading what %s is made of: %w: %w", bd.Metadata.Name, err, errRelist)
+		}
+	}
+	err := a.report(ctx, c, bd)
+	if apierrors.IsNotFound(err) {
+		return nil // deleted meanwhile, which an event says
+	}
+	if err != nil {
+		return fmt.Errorf("reporting on %s: %w: %w", bd.Metadata.Name, err, errRelist)
+	}
+	a.update(func(s *State) { s.Reports++ })
+	return nil
+}
+
+func (a *Agent) report(ctx context.Context, c *handshake.Credential, bd bundleDeployment) error {
+	body, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": bd.Metadata.UID},
+		"status":   readyStatus(bd, a.now(), a.swarm.options.Resources),
+	})
+	if err != nil {
+		return fmt.Errorf("encoding the report: %w", err)
+	}
+	return a.hub.do(ctx, call{
+		as: granted, token: c.Token, verb: "patch", resource: "bundledeployments/status", body: body, mediaType: "application/merge-patch+json",
+		path: fleetAPI + "namespaces/" + c.DeploymentNamespace + "/bundledeployments/" + bd.Metadata.Name + "/status",
+	}, nil)
+}
+
+// readyStatus is the part of a status that an agent writes when a release has been made and all of it is ready.
+func readyStatus(bd bundleDeployment, now time.Time, resources int) map[string]any {
+	var conditions []genericcondition.GenericCondition
+	for _, kind := range []string{fleet.ConditionInstalled, fleet.ConditionDeployed, fleet.ConditionReady, fleet.ConditionMonitored} {
+		fleet.SetCondition(&conditions, now, genericcondition.GenericCondition{Type: kind, Status: corev1.ConditionTrue})
+	}
+	created := metav1.NewTime(now)
+	var made []fleet.DeployedResource
+	for i := range max(resources, 0) {
+		made = append(made, fleet.DeployedResource{
+			Kind: "ConfigMap", APIVersion: "v1", Namespace: names.SystemNamespace, Name: "made-" + strconv.Itoa(i), CreatedAt: created,
+		})
+	}
+	return map[string]any{
+		"appliedDeploymentID": bd.Spec.DeploymentID,
+		"release":             names.SystemNamespace + "/" + bd.Metadata.Name + ":1",
+		"conditions":          conditions,
+		"ready":               true,
+		"nonModified":         true,
+		"syncGeneration":      bd.Spec.Options.ForceSyncGeneration,
+		"resources":           made,
+		"resourceCounts":      fleet.ResourceCounts{DesiredReady: len(made), Ready: len(made)},
+	}
+}

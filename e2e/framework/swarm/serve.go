@@ -1,0 +1,141 @@
+package swarm
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// errIdentityLost ends the work with an identity.
+var errIdentityLost = errors.New("the hub rejects the identity")
+
+// lastBeatPause is the longest pause after a heartbeat that did not arrive.
+const lastBeatPause = time.Minute
+
+// serve is the work with one identity: it ends with ctx, or when the identity is lost and another may be had.
+// joined is called with the first heartbeat.
+func (a *Agent) serve(ctx context.Context, joined func()) {
+	ctx, lost := context.WithCancelCause(ctx)
+	defer lost(nil)
+	credential := a.Credential()
+	var parts sync.WaitGroup
+	parts.Go(func() { a.beat(ctx, credential, joined) })
+	parts.Go(func() {
+		if err := a.follow(ctx, credential); err != nil {
+			lost(err)
+		}
+	})
+	parts.Wait()
+	if errors.Is(context.Cause(ctx), errIdentityLost) {
+		a.setCredential(nil)
+		a.update(func(s *State) { s.Beaten, s.Watching = time.Time{}, false })
+	}
+}
+
+// beat sends heartbeats until ctx ends.
+func (a *Agent) beat(ctx context.Context, c *handshake.Credential, joined func()) {
+	for failed := 0; ; {
+		if !a.nextSecond(ctx) {
+			return
+		}
+		err := a.beatOnce(ctx, c)
+		if err != nil {
+			a.failed(ctx, err)
+			failed++
+		} else {
+			failed = 0
+			joined()
+		}
+		if !wait(ctx, jitter(beatPause(a.settings.Checkin, failed))) {
+			return
+		}
+	}
+}
+
+// nextSecond waits until a heartbeat can say another second than the last, by which the hub tells the first use of
+// an identity.
+func (a *Agent) nextSecond(ctx context.Context) bool {
+	now, last := a.now(), a.State().LastBeat
+	if !now.Truncate(time.Second).Equal(last.Truncate(time.Second)) {
+		return ctx.Err() == nil
+	}
+	return wait(ctx, now.Truncate(time.Second).Add(time.Second).Sub(now))
+}
+
+func (a *Agent) beatOnce(ctx context.Context, c *handshake.Credential) error {
+	now := a.now()
+	body, err := json.Marshal([]any{map[string]any{
+		"op": "add", "path": "/status/agent",
+		"value": fleet.AgentStatus{LastSeen: metav1.NewTime(now), Namespace: names.SystemNamespace},
+	}})
+	if err != nil {
+		return fmt.Errorf("encoding the heartbeat: %w", err)
+	}
+	err = a.hub.do(ctx, call{
+		as: granted, token: c.Token, verb: "patch", resource: "clusters/status", body: body, mediaType: "application/json-patch+json",
+		path: fleetAPI + "namespaces/" + c.ClusterNamespace + "/clusters/" + c.ClusterName + "/status",
+	}, nil)
+	if err != nil {
+		return fmt.Errorf("sending a heartbeat: %w", err)
+	}
+	accepted := a.now()
+	a.update(func(s *State) {
+		s.Beats++
+		s.LastBeat = accepted
+		if s.Beaten.IsZero() {
+			s.Beaten = accepted
+		}
+	})
+	return nil
+}
+
+// beatPause is the time to the next heartbeat after this many failures in a row.
+func beatPause(interval time.Duration, failed int) time.Duration {
+	if failed == 0 {
+		return interval
+	}
+	return min(firstPause<<min(failed-1, 10), lastBeatPause, interval)
+}
+
+// judge tells an identity the hub rejects from a hub that is not well: it asks once more, as agents do before
+// they give one up. The error is errIdentityLost if another is to be had.
+func (a *Agent) judge(ctx context.Context, c *handshake.Credential, err error) error {
+	if !isRejection(err) || !isRejection(a.prove(ctx, c)) {
+		return nil
+	}
+	a.update(func(s *State) { s.Rejected = true })
+	if a.settings.RegisterAgain {
+		return errIdentityLost
+	}
+	return nil
+}
+
+func isRejection(err error) bool { return apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) }
+
+// jitter is d, up to a tenth longer or shorter.
+func jitter(d time.Duration) time.Duration {
+	return d - d/10 + time.Duration(rand.Float64()*float64(d)/5)
+}
+
+// wait says whether d is over; false means that ctx has ended.
+func wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
