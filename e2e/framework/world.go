@@ -42,6 +42,9 @@ type Options struct {
 	Binaries map[string]string
 	// Hold says of a cluster's pod whether it is to stay Pending; nil holds none.
 	Hold func(cluster string, pod *corev1.Pod) bool
+	// Audit, StockControllerLimits and APIServerArgs are those of plane.Options: a world in which cost is measured.
+	Audit, StockControllerLimits bool
+	APIServerArgs                func(cluster string) []string
 	// Progress receives a line for what takes long; nil drops it.
 	Progress func(format string, args ...any)
 }
@@ -62,6 +65,7 @@ func Start(ctx context.Context, o Options) (*World, error) {
 	var err error
 	w.Plane, err = plane.Start(ctx, plane.Options{
 		Downstreams: o.Downstreams, Binaries: o.Binaries, Hold: o.Hold, Progress: o.Progress, BeforeControllers: installCRDs,
+		Audit: o.Audit, StockControllerLimits: o.StockControllerLimits, APIServerArgs: o.APIServerArgs,
 	})
 	if err != nil {
 		return nil, errors.Join(err, w.Stop())

@@ -378,6 +378,12 @@ func TestAskingForAClusterThatIsNotThere(t *testing.T) {
 	if _, err := p.PodLog("nowhere", "n", "p"); !errors.Is(err, ErrNoCluster) {
 		t.Errorf("reading a log of it: %v", err)
 	}
+	if _, err := p.PodPIDs("nowhere", "n", "p"); !errors.Is(err, ErrNoCluster) {
+		t.Errorf("asking for the processes of a pod of it: %v", err)
+	}
+	if pids, err := p.PodPIDs(HubName, "n", "p"); len(pids) != 0 || err != nil {
+		t.Errorf("processes of a pod that is not there: %v, %v", pids, err)
+	}
 	if err := p.KillPod(t.Context(), HubName, "n", "p"); !errors.Is(err, podrunner.ErrNoProcess) {
 		t.Errorf("killing a pod that is not there: %v", err)
 	}

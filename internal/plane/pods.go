@@ -70,6 +70,15 @@ func (p *Plane) KillPod(ctx context.Context, cluster, namespace, pod string) err
 	return c.pods.Kill(ctx, namespace, pod)
 }
 
+// PodPIDs are the IDs of the processes behind a pod that run now, for measurements; none is no error.
+func (p *Plane) PodPIDs(cluster, namespace, pod string) ([]int, error) {
+	c := p.Cluster(cluster)
+	if c == nil {
+		return nil, fmt.Errorf("%w: %s", ErrNoCluster, cluster)
+	}
+	return c.pods.PIDs(namespace, pod), nil
+}
+
 // PodLog is what the process behind a pod has written so far, over all its restarts.
 func (p *Plane) PodLog(cluster, namespace, pod string) ([]byte, error) {
 	c := p.Cluster(cluster)

@@ -207,6 +207,16 @@ func (r *Runner) Kill(ctx context.Context, namespace, pod string) error {
 	return w.kill(ctx)
 }
 
+// PIDs are the IDs of the processes of a pod that run now, for measurements; none is no error. A process that ends is
+// replaced by another one, and its ID may be somebody else's then.
+func (r *Runner) PIDs(namespace, pod string) []int {
+	w := r.workload(types.NamespacedName{Namespace: namespace, Name: pod})
+	if w == nil {
+		return nil
+	}
+	return w.pids()
+}
+
 func (r *Runner) workload(key types.NamespacedName) *workload {
 	r.mu.Lock()
 	defer r.mu.Unlock()

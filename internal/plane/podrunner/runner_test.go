@@ -417,6 +417,9 @@ func TestAProcessThatWasKilledIsStartedAgain(t *testing.T) {
 	f := start(t)
 	f.create(t, agentPod("ready"))
 	f.expect(t, "Running, running, ready true")
+	if pids := f.runner.PIDs("ns", "pod"); len(pids) != 1 || pids[0] <= 0 {
+		t.Errorf("processes %v", pids)
+	}
 	if err := f.runner.Kill(t.Context(), "ns", "pod"); err != nil {
 		t.Fatal(err)
 	}

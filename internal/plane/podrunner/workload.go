@@ -145,3 +145,18 @@ func (w *workload) kill(ctx context.Context) error {
 	}
 	return nil
 }
+
+// pids are the processes that run now.
+func (w *workload) pids() (running []int) {
+	for _, p := range w.processes {
+		if p == nil {
+			continue
+		}
+		p.mu.Lock()
+		if p.current != nil {
+			running = append(running, p.current.PID)
+		}
+		p.mu.Unlock()
+	}
+	return running
+}
