@@ -1,0 +1,114 @@
+package faults
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// carried is a connection through the wire.
+type carried struct {
+	client, server net.Conn
+	left           int64 // bytes that the client gets before the connection is reset; negative: no end
+	over           chan struct{}
+	end            func()
+}
+
+func (w *Wire) accept(listener net.Listener) {
+	for {
+		client, err := listener.Accept()
+		if err != nil {
+			return // closed
+		}
+		go w.carry(client)
+	}
+}
+
+func (w *Wire) carry(client net.Conn) {
+	server, err := net.Dial("tcp", w.target)
+	if err != nil {
+		reset(client)
+		return
+	}
+	c := &carried{client: client, server: server, over: make(chan struct{})}
+	c.end = sync.OnceFunc(func() {
+		close(c.over)
+		reset(client)
+		reset(server)
+	})
+	w.mu.Lock()
+	c.left = w.resetAfter
+	refused := w.listener == nil
+	w.conns[c] = struct{}{}
+	w.mu.Unlock()
+	if refused {
+		c.end()
+	}
+	var flows sync.WaitGroup
+	flows.Go(func() { w.flow(c, client, server, false) })
+	flows.Go(func() { w.flow(c, server, client, true) })
+	flows.Wait()
+	c.end()
+	w.mu.Lock()
+	delete(w.conns, c)
+	w.mu.Unlock()
+}
+
+// flow carries one direction until its source ends, which the other side is told, or anything fails.
+func (w *Wire) flow(c *carried, from, to net.Conn, towardsClient bool) {
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buffer)
+		if !w.wait(c) {
+			return
+		}
+		bytes, last := buffer[:n], false
+		if towardsClient && c.left >= 0 {
+			last = int64(n) >= c.left
+			bytes = bytes[:min(int64(n), c.left)]
+			c.left -= int64(len(bytes))
+		}
+		if _, wrote := to.Write(bytes); wrote != nil || last {
+			c.end()
+			return
+		}
+		switch half, _ := to.(*net.TCPConn); {
+		case errors.Is(err, io.EOF) && half != nil && half.CloseWrite() == nil:
+			return // the other direction goes on
+		case err != nil:
+			c.end()
+			return
+		}
+	}
+}
+
+// wait is over when bytes may pass; false means that the connection is.
+func (w *Wire) wait(c *carried) bool {
+	w.mu.Lock()
+	delay := w.delay
+	w.mu.Unlock()
+	if delay > 0 {
+		timer := time.NewTimer(delay)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-c.over:
+			return false
+		}
+	}
+	for {
+		w.mu.Lock()
+		silent, changed := w.silent, w.changed
+		w.mu.Unlock()
+		if !silent {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-c.over:
+			return false
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package faults
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"sync"
+	"time"
+)
+
+// Wire carries bytes between processes and a server, and can stop doing so. TLS passes unseen: clients verify the
+// server's own certificate, which must be for 127.0.0.1.
+type Wire struct {
+	// URL is where processes reach the server: https, at a free port on loopback.
+	URL string
+
+	address, target string
+
+	mu         sync.Mutex // guards what follows
+	listener   net.Listener
+	conns      map[*carried]struct{}
+	silent     bool
+	delay      time.Duration
+	resetAfter int64
+	changed    chan struct{} // closed and made anew when a flow may go on
+	closed     bool
+}
+
+// NewWire leads to the host and port of a server's URL, until Close.
+func NewWire(server string) (*Wire, error) {
+	target, err := url.Parse(server)
+	if err != nil {
+		return nil, fmt.Errorf("reading the server's address: %w", err)
+	}
+	w := &Wire{address: "127.0.0.1:0", target: target.Host, conns: map[*carried]struct{}{}, resetAfter: -1, changed: make(chan struct{})}
+	if err := w.listen(); err != nil {
+		return nil, err
+	}
+	w.URL = target.Scheme + "://" + w.address
+	return w, nil
+}
+
+func (w *Wire) listen() error {
+	listener, err := net.Listen("tcp", w.address)
+	if err != nil {
+		return fmt.Errorf("listening: %w", err)
+	}
+	w.listener, w.address = listener, listener.Addr().String()
+	go w.accept(listener)
+	return nil
+}
+
+// Heal ends all faults. What was held back arrives, as after a cut of a network that TCP outlasts.
+func (w *Wire) Heal() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.silent, w.delay, w.resetAfter = false, 0, -1
+	w.wake()
+	if w.listener != nil || w.closed {
+		return nil
+	}
+	return w.listen()
+}
+
+// Silence carries nothing more, in either direction, and tells nobody: connections stay, new ones are accepted.
+func (w *Wire) Silence() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.silent = true
+}
+
+// Cut resets all connections there are. New ones pass.
+func (w *Wire) Cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for c := range w.conns {
+		c.end()
+	}
+}
+
+// Refuse resets all connections and refuses new ones.
+func (w *Wire) Refuse() {
+	w.Cut()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.listener != nil {
+		_ = w.listener.Close() // it may be accepting
+		w.listener = nil
+	}
+}
+
+// Delay lets bytes arrive after this time, in both directions.
+func (w *Wire) Delay(by time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.delay = by
+}
+
+// ResetAfter resets each connection that is made from now on when the client has got so many bytes.
+func (w *Wire) ResetAfter(bytes int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.resetAfter = bytes
+}
+
+// Connections is how many there are.
+func (w *Wire) Connections() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.conns)
+}
+
+// Close ends the wire and all connections.
+func (w *Wire) Close() {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	w.Refuse()
+}
+
+// wake lets flows look again; w.mu is held.
+func (w *Wire) wake() {
+	close(w.changed)
+	w.changed = make(chan struct{})
+}
