@@ -38,6 +38,7 @@ type Downstream struct {
 // NewDownstream prepares for the server that cfg names; it sends nothing. Close it after use.
 func NewDownstream(cfg *rest.Config) (*Downstream, error) {
 	cfg = Tune(cfg)
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return bounded{next} })
 	client, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("preparing the connection: %w", err)

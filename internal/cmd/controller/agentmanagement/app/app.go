@@ -17,9 +17,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -54,26 +51,13 @@ type Options struct {
 	// Log must not be nil. Clock nil is the real one.
 	Log   *slog.Logger
 	Clock func() time.Time
-	// Dial replaces the way to downstream clusters in tests. Nil: Dialer.
+	// Dial replaces the way to downstream clusters in tests. Nil: Dialer, and Reacher before it.
 	Dial DialFunc
 	// Metrics are told what the controllers do. Nil: nobody scrapes them.
 	Metrics *metrics.Hub
 	// Registry is given what is read from the caches, once they are full. Nil: nobody scrapes it.
 	Registry prometheus.Registerer
 }
-
-// Downstream is another cluster's API server; see kube.Downstream, which it is outside of tests.
-type Downstream interface {
-	ServerVersion(ctx context.Context) (version.Info, error)
-	NamespaceUID(ctx context.Context, name string) (types.UID, error)
-	Apply(ctx context.Context, objs ...runtime.Object) error
-	Remove(ctx context.Context, objs ...runtime.Object) error
-	Close()
-}
-
-// DialFunc leads from a user's kubeconfig to that cluster, trusting what the TLS mode says. The errors are the
-// sentinels of package kube. It may send one request; nothing is proven by its success (ask ServerVersion).
-type DialFunc func(ctx context.Context, kubeconfig []byte, tlsMode string) (Downstream, error)
 
 // Context is what the controllers share. Controllers read objects from the caches of its kinds and write through
 // their clients; a kind whose cache nobody asks for is not watched.
@@ -89,6 +73,7 @@ type Context struct {
 	RESTConfig *rest.Config
 	Own        kube.Own
 	Dial       DialFunc
+	Reach      ReachFunc
 	// Recorder writes Events, for users; developers have the log. Operators have Metrics.
 	Recorder record.EventRecorder
 	Metrics  *metrics.Hub
@@ -144,8 +129,9 @@ func New(ctx context.Context, o Options) (*Context, error) {
 	if o.Clock == nil {
 		o.Clock = time.Now //nolint:forbidigo // the one place where the controllers' clock is made
 	}
+	reach := func(context.Context, []byte, time.Duration) error { return nil }
 	if o.Dial == nil {
-		o.Dial = Dialer(o.Env.AllowInsecureKubeconfigs)
+		o.Dial, reach = Dialer(o.Env.AllowInsecureKubeconfigs), Reacher(o.Env.AllowInsecureKubeconfigs)
 	}
 	if o.Metrics == nil {
 		o.Metrics = metrics.NewHub()
@@ -165,6 +151,7 @@ func New(ctx context.Context, o Options) (*Context, error) {
 		RESTConfig: o.Own.Config,
 		Own:        o.Own,
 		Dial:       o.Dial,
+		Reach:      reach,
 		Metrics:    o.Metrics,
 		registry:   o.Registry,
 	}
@@ -181,21 +168,6 @@ func New(ctx context.Context, o Options) (*Context, error) {
 		return nil, err
 	}
 	return a, a.addRecorder()
-}
-
-// Dialer is the way to downstream clusters outside of tests.
-func Dialer(allowInsecure bool) DialFunc {
-	return func(ctx context.Context, kubeconfig []byte, tlsMode string) (Downstream, error) {
-		cfg, err := kube.SafeConfig(kubeconfig, kube.AllowInsecure(allowInsecure))
-		if err != nil {
-			return nil, err
-		}
-		cfg, err = kube.WithTLSMode(ctx, cfg, tlsMode)
-		if err != nil {
-			return nil, err
-		}
-		return kube.NewDownstream(cfg)
-	}
 }
 
 func (a *Context) addIndexes() {

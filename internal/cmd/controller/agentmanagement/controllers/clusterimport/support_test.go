@@ -3,7 +3,7 @@ package clusterimport
 import (
 	"context"
 	"errors"
-	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -48,6 +48,8 @@ type downstream struct {
 	mu      sync.Mutex
 	applied []runtime.Object
 	closed  int
+	// there is what Find and List find.
+	there []apptest.Object
 }
 
 func (d *downstream) dial(_ context.Context, kubeconfig []byte, tlsMode string) (app.Downstream, error) {
@@ -65,6 +67,37 @@ func (d *downstream) NamespaceUID(_ context.Context, name string) (types.UID, er
 	return d.uid, d.hub.Note("downstream", "uid "+name)
 }
 
+func (d *downstream) Find(_ context.Context, into runtime.Object) (bool, error) {
+	if err := d.each("find", []runtime.Object{into}); err != nil {
+		return false, err
+	}
+	wanted := describe(into)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, object := range d.there {
+		if describe(object) == wanted {
+			reflect.ValueOf(into).Elem().Set(reflect.ValueOf(object.DeepCopyObject()).Elem())
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func (d *downstream) List(_ context.Context, namespace, selector string, into runtime.Object) error {
+	if err := d.hub.Note("downstream", "list "+kindOf(into)+" "+namespace+" "+selector); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var found []runtime.Object
+	for _, object := range d.there {
+		if object.GetNamespace() == namespace && kindOf(object)+"List" == kindOf(into) {
+			found = append(found, object)
+		}
+	}
+	return meta.SetList(into, found)
+}
+
 func (d *downstream) Apply(_ context.Context, objects ...runtime.Object) error {
 	d.mu.Lock()
 	d.applied = objects
@@ -78,17 +111,23 @@ func (d *downstream) Remove(_ context.Context, objects ...runtime.Object) error 
 
 func (d *downstream) each(verb string, objects []runtime.Object) error {
 	for _, object := range objects {
-		m, err := meta.Accessor(object)
-		if err != nil {
-			return err
-		}
-		name := strings.TrimPrefix(m.GetNamespace()+"/"+m.GetName(), "/")
-		if err := d.hub.Note("downstream", verb+" "+strings.TrimPrefix(fmt.Sprintf("%T", object), "*v1.")+" "+name); err != nil {
+		if err := d.hub.Note("downstream", verb+" "+describe(object)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// describe is "Secret ns/name".
+func describe(object runtime.Object) string {
+	m, err := meta.Accessor(object)
+	if err != nil {
+		return kindOf(object)
+	}
+	return kindOf(object) + " " + strings.TrimPrefix(m.GetNamespace()+"/"+m.GetName(), "/")
+}
+
+func kindOf(object runtime.Object) string { return reflect.TypeOf(object).Elem().Name() }
 
 func (d *downstream) Close() {
 	d.mu.Lock()
