@@ -19,6 +19,9 @@ const (
 	// ConditionAgentManaged, on Cluster, is False while the agent cannot be managed by its Bundle though it
 	// should be; a Cluster that never had this trouble has no such condition.
 	ConditionAgentManaged = "AgentManaged"
+	// ConditionAgentReporting, on Cluster, is True while the agent's heartbeats arrive; one that expects no agent has
+	// no such condition.
+	ConditionAgentReporting = "AgentReporting"
 	// ConditionReady, on Cluster, ClusterGroup, Bundle and BundleDeployment, is True when everything
 	// deployed is ready; on ClusterRegistrationToken, when the Secret with the values is there.
 	ConditionReady = "Ready"
@@ -78,6 +81,12 @@ const (
 	// ReasonMappingIncomplete means that a BundleNamespaceMapping has only one of its two selectors, or none,
 	// and does nothing.
 	ReasonMappingIncomplete = "MappingIncomplete"
+
+	// ReasonAwaitingAgent means that no agent was heard of yet: it is being deployed, or has yet to be installed.
+	ReasonAwaitingAgent = "AwaitingAgent"
+	// ReasonAgentNotReporting means that the agent has missed three check-in intervals, or that it was deployed and was
+	// not heard of within 45 seconds.
+	ReasonAgentNotReporting = "AgentNotReporting"
 
 	// ReasonAwaitingCluster means that the Cluster of the request is being created.
 	ReasonAwaitingCluster = "AwaitingCluster"

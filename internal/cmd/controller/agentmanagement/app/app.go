@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/liveness"
 	"github.com/fleet-hub/fleet/internal/cmd/env"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/events"
@@ -77,6 +78,8 @@ type Context struct {
 	// Recorder writes Events, for users; developers have the log. Operators have Metrics.
 	Recorder record.EventRecorder
 	Metrics  *metrics.Hub
+	// Liveness knows whose agents are heard of.
+	Liveness *liveness.Tracker
 
 	Clusters                  generic.ControllerInterface[*fleet.Cluster, *fleet.ClusterList]
 	ClusterGroups             generic.ControllerInterface[*fleet.ClusterGroup, *fleet.ClusterGroupList]
@@ -164,6 +167,9 @@ func New(ctx context.Context, o Options) (*Context, error) {
 		return nil, err
 	}
 	a.addIndexes()
+	if err := a.addLiveness(); err != nil {
+		return nil, err
+	}
 	if err := a.watchKubeconfigSecrets(); err != nil {
 		return nil, err
 	}

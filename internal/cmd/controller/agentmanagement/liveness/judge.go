@@ -1,0 +1,98 @@
+package liveness
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/handshake"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// verdict is what the rule says of one agent, before all are looked at together.
+type verdict struct {
+	key     types.NamespacedName
+	record  *record
+	cluster *fleet.Cluster
+	handshake.ReportingOutcome
+}
+
+// Judge looks at all Clusters. The configuration may have changed, or a deadline be over.
+func (t *Tracker) Judge() {
+	t.mu.Lock()
+	now := t.o.Clock()
+	verdicts, changed := t.verdicts(now)
+	silent, heardOf, due := count(verdicts)
+	was := t.many
+	t.many = handshake.ManySilent(silent, heardOf) && (due || was)
+	if was && !t.many {
+		t.forgive(verdicts, now)
+	}
+	t.next = time.Time{}
+	for _, v := range verdicts {
+		changed = append(changed, t.settle(v, now)...)
+	}
+	many := t.many
+	t.mu.Unlock()
+
+	t.tell(changed...)
+	switch {
+	case many && !was:
+		t.o.Log.Warn("many agents have fallen silent at once, none of them is marked", "silent", silent, "heardOf", heardOf)
+		t.o.OnMany(silent, heardOf)
+	case was && !many:
+		t.o.Log.Info("agents are heard of again, those that are not are judged one by one", "silent", silent, "heardOf", heardOf)
+	}
+}
+
+// verdicts brings all records up to date and applies the rule to each; changed are those with another stage.
+func (t *Tracker) verdicts(now time.Time) (all []verdict, changed []types.NamespacedName) {
+	for key := range t.records {
+		cluster := t.o.Cluster(key)
+		if t.update(key, cluster) {
+			changed = append(changed, key)
+		}
+		if r := t.records[key]; r != nil {
+			all = append(all, verdict{key, r, cluster, t.judgeOne(r, cluster, now)})
+		}
+	}
+	return all, changed
+}
+
+// count says how many agents were heard of and are not marked, how many of them are late, and whether one is to be
+// marked.
+func count(verdicts []verdict) (late, heardOf int, due bool) {
+	for _, v := range verdicts {
+		if v.record.stage != handshake.ReportingHeard {
+			continue
+		}
+		heardOf++
+		if v.Late {
+			late++
+		}
+		due = due || v.Stage == handshake.ReportingSilent
+	}
+	return late, heardOf, due
+}
+
+// forgive gives agents that are late another interval: the others have just come back, and they come with their next
+// heartbeat.
+func (t *Tracker) forgive(verdicts []verdict, now time.Time) {
+	for i, v := range verdicts {
+		if v.record.stage == handshake.ReportingHeard && v.Late {
+			v.record.notBefore = now.Add(handshake.CheckinInterval(t.input(v.record, v.cluster)) * 11 / 10)
+			verdicts[i].ReportingOutcome = t.judgeOne(v.record, v.cluster, now)
+		}
+	}
+}
+
+// settle marks what is due, unless too many are, and returns the Cluster if its stage has changed.
+func (t *Tracker) settle(v verdict, now time.Time) []types.NamespacedName {
+	t.wake(now, v.LookAgain)
+	if v.Stage == v.record.stage || v.Stage == handshake.ReportingSilent && t.many {
+		return nil
+	}
+	v.record.marked = v.Stage == handshake.ReportingSilent || v.Stage == handshake.ReportingMissing
+	v.record.stage = v.Stage
+	return []types.NamespacedName{v.key}
+}
