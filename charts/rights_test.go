@@ -101,22 +101,26 @@ func TestTheControllersMayReadWhatTheyWatch(t *testing.T) {
 	}
 }
 
-// TestTheControllersMayLead takes the lease as the election does, and no other.
+// TestTheControllersMayLead takes the leases as the election does, and no other.
 func TestTheControllersMayLead(t *testing.T) {
 	client, err := kubernetes.NewForConfig(asControllers(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	leases := client.CoordinationV1().Leases(rightsNamespace)
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "fleet-agentmanagement-lock"}}
-	if lease, err = leases.Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+	watched := map[string]bool{"another": false}
+	for _, name := range []string{"fleet-cleanup-lock", "fleet-controller-leader-election-shard", "fleet-agentmanagement-lock"} {
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if lease, err = leases.Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		lease.Spec.HolderIdentity = new("me")
+		if _, err := leases.Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
+			t.Error(err)
+		}
+		watched[name] = true
 	}
-	lease.Spec.HolderIdentity = new("me")
-	if _, err := leases.Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
-		t.Error(err)
-	}
-	for name, may := range map[string]bool{lease.Name: true, "another": false} { // as who stands by does
+	for name, may := range watched { // as who stands by does
 		watching, err := leases.Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + name})
 		if err == nil {
 			watching.Stop()

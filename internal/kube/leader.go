@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,6 +35,9 @@ type LeaderOptions struct {
 	Config *rest.Config
 	// Namespace and Name are the Lease's.
 	Namespace, Name string
+	// Before are the names of further Leases of that namespace, which are taken before that one, in this order, and
+	// given back after it. Nobody works without holding all of them; the first decides between replicas. Mostly empty.
+	Before []string
 	// Identity names this process in the lease; a random part is appended, so that two processes on one
 	// host never take each other for themselves. Empty: the host's name.
 	Identity string
@@ -43,14 +47,22 @@ type LeaderOptions struct {
 	Log *slog.Logger
 	// OnStandby is called, from another goroutine, whenever another process is seen leading. May be nil.
 	OnStandby func()
+
+	// predecessor is shared by the elections for several leases; step says that another one follows.
+	predecessor *predecessor
+	step        bool
 }
 
 // Lead waits until this process holds the lease, which it takes at once when its holder gives it back, and then
 // calls run with a context that ends when the lease is lost or ctx ends. The lease is released only after run
 // has returned, so that the next leader never works beside this one. Lead returns run's error; nil when ctx
-// ended first; ErrLeaseLost when the lease went first.
+// ended first; ErrLeaseLost when the lease went first. Of several leases, losing one is losing all.
 func Lead(ctx context.Context, o LeaderOptions, run func(context.Context) error) error {
-	o = o.withDefaults()
+	return leadAll(ctx, o.withDefaults(), append(slices.Clone(o.Before), o.Name), run)
+}
+
+// lead is Lead for one lease.
+func lead(ctx context.Context, o LeaderOptions, run func(context.Context) error) error {
 	client, err := kubernetes.NewForConfig(electionConfig(o))
 	if err != nil {
 		return fmt.Errorf("building the leader election client: %w", err)
@@ -81,11 +93,11 @@ func Lead(ctx context.Context, o LeaderOptions, run func(context.Context) error)
 // elector tries for the lease during one turn.
 func (o LeaderOptions) elector(client kubernetes.Interface, turn *turn, serve func(lease context.Context)) (*leaderelection.LeaderElector, error) {
 	return leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &resourcelock.LeaseLock{
+		Lock: inherited{predecessor: o.predecessor, first: o.Name == o.predecessor.decides, Interface: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name},
 			Client:     client.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: o.Identity},
-		},
+		}},
 		LeaseDuration:   o.LeaseDuration,
 		RenewDeadline:   o.RenewDeadline,
 		RetryPeriod:     o.RetryPeriod,
@@ -101,6 +113,7 @@ func (o LeaderOptions) elector(client kubernetes.Interface, turn *turn, serve fu
 			OnNewLeader: func(identity string) {
 				o.announce(identity)
 				if identity != o.Identity {
+					o.predecessor.saw(o.Name, identity)
 					turn.standBy()
 				}
 			},
@@ -112,7 +125,7 @@ func (o LeaderOptions) withDefaults() LeaderOptions {
 	if o.Identity == "" {
 		o.Identity, _ = os.Hostname() // without a host name the random part alone is unique
 	}
-	o.Identity += "_" + strings.ToLower(rand.Text())
+	o.Identity += "_" + strings.ToLower(rand.Text()) // ownIdentity knows the form
 	if o.LeaseDuration == 0 {
 		o.LeaseDuration = DefaultLeaseDuration
 	}
@@ -125,6 +138,7 @@ func (o LeaderOptions) withDefaults() LeaderOptions {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	o.predecessor = &predecessor{decides: append(slices.Clone(o.Before), o.Name)[0]}
 	return o
 }
 
@@ -143,6 +157,10 @@ func unbounded(cfg *rest.Config) *rest.Config {
 }
 
 func (o LeaderOptions) announce(identity string) {
+	if identity == o.Identity && o.step {
+		o.Log.Debug("lease taken", "lease", o.Namespace+"/"+o.Name, "identity", identity)
+		return
+	}
 	if identity == o.Identity {
 		o.Log.Info("leading", "lease", o.Namespace+"/"+o.Name, "identity", identity)
 		return

@@ -23,6 +23,7 @@ type leases struct {
 	broken  bool
 	holders []string    // in the order in which they took or released it
 	events  chan string // types of events to send to a watch
+	told    func(holder string)
 }
 
 func (l *leases) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -86,6 +87,9 @@ func (l *leases) note(next *coordinationv1.Lease) {
 	}
 	if holder != before {
 		l.holders = append(l.holders, strings.SplitN(holder, "_", 2)[0])
+		if l.told != nil {
+			l.told(l.holders[len(l.holders)-1])
+		}
 	}
 	next.ResourceVersion += "1"
 	l.lease = next
@@ -298,7 +302,7 @@ func TestALeaseThatIsFreeIsTakenAtOnce(t *testing.T) {
 }
 
 func TestATurnThatWasEndedDoesNotBegin(t *testing.T) {
-	o := LeaderOptions{Name: "lock", RetryPeriod: time.Hour}
+	o := LeaderOptions{Name: "lock", RetryPeriod: time.Hour}.withDefaults()
 	freed, leading := newTurn(t.Context(), nil, o), newTurn(t.Context(), nil, o)
 	freed.free()
 	if freed.begin() || !freed.ended() {

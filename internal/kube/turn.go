@@ -21,6 +21,8 @@ type turn struct {
 	cancel context.CancelFunc
 	leases coordinationv1client.LeaseInterface
 	name   string
+	// predecessor is told when the lease is free.
+	predecessor *predecessor
 	// again is the pause between two watches that end.
 	again time.Duration
 
@@ -31,7 +33,7 @@ type turn struct {
 }
 
 func newTurn(ctx context.Context, leases coordinationv1client.LeaseInterface, o LeaderOptions) *turn {
-	t := &turn{leases: leases, name: o.Name, again: o.RetryPeriod}
+	t := &turn{leases: leases, name: o.Name, predecessor: o.predecessor, again: o.RetryPeriod}
 	t.ctx, t.cancel = context.WithCancel(ctx)
 	return t
 }
@@ -63,6 +65,7 @@ func (t *turn) free() {
 	if t.leading {
 		return
 	}
+	t.predecessor.saw(t.name, "")
 	t.over = true
 	t.cancel()
 }

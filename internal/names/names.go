@@ -29,6 +29,10 @@ const (
 	// ControllerLease is the lease of the controllers in the system namespace: that of the other
 	// implementation's registration service, so that only one of the two acts.
 	ControllerLease = "fleet-agentmanagement-lock"
+	// CleanupLease and DeliveryLease are those of the other implementation's other two processes: its cleaner, and
+	// its controllers of Bundles. While any of the three runs, ours do not.
+	CleanupLease  = "fleet-cleanup-lock"
+	DeliveryLease = "fleet-controller-leader-election-shard"
 	// ConfigKey is the one key of that ConfigMap, and of the agent's.
 	ConfigKey = "config"
 	// Agent names the agent's Deployment, ServiceAccount, ConfigMap, Lease and the Secret with its identity.

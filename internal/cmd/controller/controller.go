@@ -19,12 +19,13 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/logging"
 	"github.com/fleet-hub/fleet/internal/metrics"
+	"github.com/fleet-hub/fleet/internal/names"
 	"github.com/fleet-hub/fleet/internal/version"
 )
 
-// Lease is the name of the lease that the leading replica holds, in the system namespace. Two controllers that do
-// not agree on it work against each other.
-const Lease = "fleet-agentmanagement-lock"
+// Lease is the name of the lease that the leading replica holds, in the system namespace, the last of three. Two
+// controllers that do not agree on it work against each other.
+const Lease = names.ControllerLease
 
 // also are the controllers beside those of the registration.
 func also() []agentmanagement.RegisterFunc {
@@ -109,6 +110,7 @@ func lead(ctx context.Context, shared app.Options, state *health.State) error {
 		Config:        shared.Own.Config,
 		Namespace:     shared.Env.Namespace,
 		Name:          Lease,
+		Before:        []string{names.CleanupLease, names.DeliveryLease},
 		Identity:      shared.Env.Identity,
 		LeaseDuration: shared.Env.Election.LeaseDuration,
 		RenewDeadline: shared.Env.Election.RenewDeadline,
