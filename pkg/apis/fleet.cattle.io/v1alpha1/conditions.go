@@ -71,6 +71,18 @@ const (
 	// ReasonAgentInherited means that the agent is another implementation's and stays as it is, until the Cluster is
 	// annotated fleet.cattle.io/take-over-agent=true.
 	ReasonAgentInherited = "AgentInherited"
+	// ReasonAgentPodRejected means that the downstream cluster lets the agent have no pod: a quota, pod security, an
+	// admission webhook, or no node takes it.
+	ReasonAgentPodRejected = "AgentPodRejected"
+	// ReasonAgentPodFailing means that the agent's image cannot be pulled, or that its container does not keep running.
+	ReasonAgentPodFailing = "AgentPodFailing"
+	// ReasonAdmissionDenied means that an admission webhook or policy downstream does not let an object of the agent pass.
+	ReasonAdmissionDenied = "AdmissionDenied"
+	// ReasonNamespaceTerminating means that the agent's namespace is being deleted downstream; the agent is deployed
+	// once it is gone.
+	ReasonNamespaceTerminating = "NamespaceTerminating"
+	// ReasonAnotherHub means that the agent in that namespace downstream belongs to another hub.
+	ReasonAnotherHub = "AnotherHub"
 	// ReasonLocalClusterMismatch means that the agent is not removed because the kubeconfig of the local
 	// Cluster leads to another one.
 	ReasonLocalClusterMismatch = "LocalClusterMismatch"

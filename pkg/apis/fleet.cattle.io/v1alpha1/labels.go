@@ -80,6 +80,10 @@ const (
 	// status.agent.lastSeen when its credential was handed out. A later heartbeat
 	// is the credential's first use. This implementation's own.
 	AnnotationLastSeenAtGrant = "fleet.cattle.io/last-seen-at-grant"
+	// AnnotationHubUID, on ConfigMap fleet-agent downstream, is the UID of the
+	// namespace kube-system of the hub the agent belongs to. Another hub leaves it
+	// alone. This implementation's own.
+	AnnotationHubUID = "fleet.cattle.io/hub-uid"
 	// AnnotationTakeOverAgent, on a Cluster and with value "true", lets the hub
 	// replace an agent that another implementation deployed by its own, in place.
 	// This implementation's own.
