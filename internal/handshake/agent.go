@@ -10,8 +10,11 @@ import (
 
 // The agent's patience.
 const (
-	// CredentialPatience is how long one request waits for its credential before another is made.
-	CredentialPatience = 30 * time.Minute
+	// CredentialPatience is how long one request waits for its credential before another is made; the next waits
+	// twice as long, and so on up to LongCredentialPatience: what a hub leaves ungranted for hours, because nobody
+	// confirms a takeover, is not to pile up there.
+	CredentialPatience     = 30 * time.Minute
+	LongCredentialPatience = 4 * time.Hour
 	// RejectionPatience is how long a hub must keep rejecting an identity before it counts, where
 	// nothing is there to replace it: an API server that has just started answers 401 and 403 for a
 	// moment to identities that are good.
@@ -73,8 +76,10 @@ func (v Verdict) against(now time.Time, patience time.Duration) bool {
 
 // StoredIdentity is what Secret fleet-agent holds, as far as a decision needs it.
 type StoredIdentity struct {
-	// Server is the hub's address in the stored kubeconfig.
+	// Server is the hub's address in the stored kubeconfig, CA what its certificate has to be signed by, PEM;
+	// empty: the system's roots.
 	Server string
+	CA     []byte
 	// Verdict is what that hub said to the identity.
 	Verdict Verdict
 }
@@ -89,6 +94,17 @@ type PendingRequest struct {
 	TokenName string
 	// MadeAt is when the hub accepted it.
 	MadeAt time.Time
+	// Unanswered is how many requests with the same bootstrap secret were given up before it.
+	Unanswered int
+}
+
+// Patience is how long the request waits for its credential.
+func (r PendingRequest) Patience() time.Duration {
+	patience := CredentialPatience
+	for range r.Unanswered {
+		patience = min(2*patience, LongCredentialPatience)
+	}
+	return patience
 }
 
 // AgentState is everything an agent's next step depends on.
@@ -109,7 +125,11 @@ type AgentState struct {
 	Bootstrap        *Bootstrap
 	BootstrapProblem error
 	ConfigProblem    error
+	// SystemStore means that the TLS mode is system-store.
+	SystemStore bool
 
+	// Moved is what the stored identity was told where this Bootstrap says the hub is.
+	Moved Verdict
 	// Token is what the hub said to the import token of this Bootstrap.
 	Token Verdict
 	// Request is the pending request made with this Bootstrap, nil if there is none.
@@ -146,6 +166,8 @@ const (
 	GrantedCredential Awaited = "GrantedCredential"
 	// AnswerToCredential is the hub's answer to the credential it granted.
 	AnswerToCredential Awaited = "AnswerToCredential"
+	// AnswerElsewhere is the answer to the stored identity where the bootstrap secret says the hub is.
+	AnswerElsewhere Awaited = "AnswerElsewhere"
 )
 
 // AgentStep is the decision: a stage, and what goes with it.
@@ -155,6 +177,11 @@ type AgentStep struct {
 	Awaited Awaited
 	// AskAgain means that the hub's answer to the stored identity is in doubt and to be asked for (again).
 	AskAgain bool
+	// AskElsewhere means that the stored identity is to be asked about where the bootstrap secret says the hub is.
+	AskElsewhere bool
+	// Rewrite means that it works there: the stored kubeconfig is to be written anew with the address and the CA of
+	// the bootstrap secret first, its token as it is.
+	Rewrite bool
 	// Store means that the credential has been proven and is to be written to Secret fleet-agent first.
 	Store bool
 	// DropBootstrap means that the bootstrap secret is to be deleted: its work is done, or was not needed.
@@ -167,8 +194,12 @@ type AgentStep struct {
 // Next decides what an agent does now. Only 401, 403 and an untrusted CA count against a stored
 // identity; a hub that does not answer costs neither the identity nor the process. A bootstrap secret
 // beside an identity that works is dropped; beside one the hub rejects, or one that belongs to another
-// hub that does not answer, it is used.
+// hub that does not answer, it is used. One that names another address or CA is first taken as news of the
+// hub the agent has (see hubMoved).
 func Next(in AgentState) AgentStep {
+	if step, ok := hubMoved(in); ok {
+		return step
+	}
 	switch {
 	case in.Stored == nil:
 		return register(in)
@@ -208,7 +239,7 @@ func register(in AgentState) AgentStep {
 		return stuck(in)
 	case in.Token.against(in.Now, RejectionPatience):
 		return turnedAway(in)
-	case in.Request == nil, in.Now.Sub(in.Request.MadeAt) >= CredentialPatience:
+	case in.Request == nil, in.Now.Sub(in.Request.MadeAt) >= in.Request.Patience():
 		return AgentStep{Stage: Request}
 	case in.Credential == nil:
 		return AgentStep{Stage: Await, Awaited: GrantedCredential}
@@ -237,6 +268,9 @@ func missing(in AgentState) error {
 		return fmt.Errorf("%w: %w; %s", ErrBootstrapUnusable, in.BootstrapProblem, remedyBootstrap)
 	case in.Bootstrap != nil:
 		return fmt.Errorf("%w: %w; correct ConfigMap %s", ErrBootstrapUnusable, in.ConfigProblem, names.Agent)
+	case in.Stored != nil && in.Stored.Verdict.Answer == Untrusted && len(in.Stored.CA) == 0:
+		return fmt.Errorf("%w: Secret %s has no CA for %s, the system's roots do not suffice or agentTLSMode forbids them, and there is no bootstrap secret; %s",
+			ErrUntrustedCA, names.Agent, in.Stored.Server, remedyBootstrap)
 	case in.Stored != nil && in.Stored.Verdict.Answer == Untrusted:
 		return fmt.Errorf("%w: the certificate of %s is not signed by the CA in Secret %s, and there is no bootstrap secret; %s",
 			ErrUntrustedCA, in.Stored.Server, names.Agent, remedyBootstrap)

@@ -2,21 +2,45 @@ package register
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/names"
 )
 
-// askStored asks the hub about the stored identity as soon as that is due.
-func (a *agent) askStored(ctx context.Context) {
-	if !a.pause(ctx, a.asks.until(a.now())) {
-		return
+// ask asks about the stored identity, here or there or both, whatever is due first.
+func (a *agent) ask(ctx context.Context, step handshake.AgentStep) {
+	here, there := a.asks.until(a.now()), a.moves.until(a.now())
+	switch {
+	case !step.AskElsewhere, step.AskAgain && here <= there:
+		if a.pause(ctx, here) {
+			a.askStored(ctx)
+		}
+	case step.Stage == handshake.Use && !step.AskAgain: // it works, and what the hub says to it is listened to
+		due := time.NewTimer(there)
+		defer due.Stop()
+		if a.attend(ctx, due.C) {
+			a.askElsewhere(ctx)
+		}
+	default:
+		if a.pause(ctx, there) {
+			a.askElsewhere(ctx)
+		}
 	}
-	err := a.prove(ctx, a.found.access, a.found.identity.DeploymentNamespace)
+}
+
+// askStored asks the hub about the stored identity.
+func (a *agent) askStored(ctx context.Context) {
+	err := a.trusts()
+	if err == nil {
+		err = a.prove(ctx, a.found.access, a.found.identity.DeploymentNamespace)
+	}
 	if ctx.Err() != nil {
 		return // no answer, but because we left
 	}
-	a.asks.tried(a.now())
+	a.asks.tried(a.now(), err)
 	before := a.verdict.Answer
 	a.verdict = judge(a.verdict, answerOf(err), a.now())
 	switch {
@@ -24,6 +48,36 @@ func (a *agent) askStored(ctx context.Context) {
 		a.asks.reset()
 	case before != a.verdict.Answer:
 		a.log.Warn("the hub does not accept the stored identity", "answer", a.verdict.Answer, "error", err)
+	}
+}
+
+// trusts refuses a stored identity without a CA where only a CA may be trusted: one that was stored when the
+// machine's roots were enough. A configuration that does not say so refuses nothing.
+func (a *agent) trusts() error {
+	if a.found.config.AgentTLSMode == kube.TLSModeStrict && len(a.found.access.CA) == 0 {
+		return fmt.Errorf("Secret %s: %w", names.Agent, kube.ErrNoCA)
+	}
+	return nil
+}
+
+// askElsewhere asks about the stored identity where the bootstrap secret says the hub is.
+func (a *agent) askElsewhere(ctx context.Context) {
+	bootstrap := a.found.bootstrap
+	access := Access{
+		Server: bootstrap.APIServerURL, CA: bootstrap.APIServerCA, Token: a.found.access.Token, Namespace: a.found.access.Namespace,
+	}
+	there, err := a.trusting(ctx, access)
+	if err == nil {
+		err = a.prove(ctx, there, a.found.identity.DeploymentNamespace)
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	a.moves.tried(a.now(), err)
+	before := a.moved.Answer
+	a.there, a.moved = there, judge(a.moved, answerOf(err), a.now())
+	if err != nil && before != a.moved.Answer {
+		a.log.Warn("the stored identity is not accepted where the bootstrap secret says the hub is", "hub", bootstrap.APIServerURL, "answer", a.moved.Answer, "error", err)
 	}
 }
 
@@ -61,7 +115,7 @@ func (a *agent) proveCredential(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
-	a.proofs.tried(a.now())
+	a.proofs.tried(a.now(), err)
 	a.attempt.proof = judge(a.attempt.proof, answerOf(err), a.now())
 	if err != nil {
 		a.log.Warn("the hub does not accept the new credential yet", "answer", a.attempt.proof.Answer, "error", err)

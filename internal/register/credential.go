@@ -54,15 +54,37 @@ func (a *agent) fetchCredential(ctx context.Context) {
 			return
 		}
 		age := a.now().Sub(request.MadeAt)
-		if age >= handshake.CredentialPatience || a.attempt.token.Answer == handshake.Rejected || a.attempt.token.Answer == handshake.Untrusted {
-			a.log.Warn("no credential was granted yet", "registration", request.Namespace+"/"+request.Name, "error", err)
+		if age >= request.Patience() {
+			a.log.Warn("the hub has not granted the registration, asking for another", "registration", request.Namespace+"/"+request.Name, "error", err)
+			return
+		}
+		if a.attempt.token.Answer == handshake.Rejected || a.attempt.token.Answer == handshake.Untrusted {
+			a.log.Error("Failed to register agent", "registration", request.Namespace+"/"+request.Name, "error", err)
 			a.pause(ctx, a.Poll.withDefaults().Slow)
 			return
 		}
-		if !a.pause(ctx, a.Poll.withDefaults().interval(age)) {
+		a.remind(request, err)
+		if !a.pause(ctx, max(jitter(a.Poll.withDefaults().interval(age), a.Random), spread(retryAfter(err), a.Random))) {
 			return
 		}
 	}
+}
+
+// reminding is the time between two lines of a log about a request that is not granted.
+const reminding = time.Minute
+
+// remind says that the request is still not granted, and where to look for the reason: only the hub knows it.
+func (a *agent) remind(request handshake.PendingRequest, err error) {
+	since := request.MadeAt
+	if a.attempt.reminded.After(since) {
+		since = a.attempt.reminded
+	}
+	if a.now().Sub(since) < reminding {
+		return
+	}
+	a.attempt.reminded = a.now()
+	a.log.Warn("the hub has not granted the registration yet: its condition Granted there says why",
+		"registration", request.Namespace+"/"+request.Name, "error", err)
 }
 
 // watchCredential waits for the Secret to appear. Without one the error is the hub's, or NotFound when the

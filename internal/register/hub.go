@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
@@ -47,14 +48,14 @@ func connect(cfg *rest.Config) (Hub, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building a client of the hub: %w", err)
 	}
-	scheme := runtime.NewScheme()
-	if err := fleet.AddToScheme(scheme); err != nil {
+	kinds := runtime.NewScheme()
+	if err := fleet.AddToScheme(kinds); err != nil {
 		return nil, fmt.Errorf("building a client of the hub: %w", err)
 	}
 	cfg = rest.CopyConfig(cfg)
 	cfg.APIPath = "/apis"
 	cfg.GroupVersion = &fleet.SchemeGroupVersion
-	cfg.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	cfg.NegotiatedSerializer = serializer.NewCodecFactory(kinds).WithoutConversion()
 	fleetClient, err := rest.RESTClientForConfigAndClient(cfg, httpClient)
 	if err != nil {
 		return nil, fmt.Errorf("building a client of the hub: %w", err)
@@ -67,31 +68,37 @@ type apiHub struct {
 	fleet rest.Interface
 }
 
+// noRetries: client-go would ask again by itself, up to ten times and all agents at the same second. When to ask
+// again is decided in one place (pace), which hears what the hub asked for.
+const noRetries = 0
+
 func (h apiHub) Register(ctx context.Context, request *fleet.ClusterRegistration) (*fleet.ClusterRegistration, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	made := &fleet.ClusterRegistration{}
-	err := h.fleet.Post().Namespace(request.Namespace).Resource("clusterregistrations").Body(request).Do(ctx).Into(made)
+	err := h.fleet.Post().Namespace(request.Namespace).Resource("clusterregistrations").Body(request).MaxRetries(noRetries).Do(ctx).Into(made)
 	return made, err
 }
 
 func (h apiHub) Credential(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	return h.core.Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+	secret := &corev1.Secret{}
+	err := h.core.RESTClient().Get().Namespace(namespace).Resource("secrets").Name(name).MaxRetries(noRetries).Do(ctx).Into(secret)
+	return secret, err
 }
 
 func (h apiHub) WatchCredential(ctx context.Context, namespace, name string) (watch.Interface, error) {
-	return h.core.Secrets(namespace).Watch(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String(),
-	})
+	return h.core.RESTClient().Get().Namespace(namespace).Resource("secrets").VersionedParams(&metav1.ListOptions{
+		Watch: true, FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String(),
+	}, scheme.ParameterCodec).MaxRetries(noRetries).Watch(ctx)
 }
 
 func (h apiHub) Prove(ctx context.Context, namespace string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	return h.fleet.Get().Namespace(namespace).Resource("bundledeployments").
-		VersionedParams(&metav1.ListOptions{Limit: 1}, metav1.ParameterCodec).Do(ctx).Error()
+		VersionedParams(&metav1.ListOptions{Limit: 1}, metav1.ParameterCodec).MaxRetries(noRetries).Do(ctx).Error()
 }
 
 // answerOf says what an error of the hub counts as.
@@ -101,7 +108,7 @@ func answerOf(err error) handshake.Answer {
 		return handshake.Accepted
 	case apierrors.IsUnauthorized(err), apierrors.IsForbidden(err):
 		return handshake.Rejected
-	case isUntrusted(err):
+	case isUntrusted(err), errors.Is(err, kube.ErrNoCA):
 		return handshake.Untrusted
 	}
 	return handshake.Unanswered

@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 
 	"k8s.io/client-go/rest"
@@ -55,7 +56,25 @@ func (a Access) Config() *rest.Config {
 		TLSClientConfig: rest.TLSClientConfig{CAData: a.CA},
 	})
 	cfg.Timeout = 0
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return explaining{next} })
 	return cfg
+}
+
+// errValidity is what an agent can know of a certificate that has ended or not begun: one of the two clocks may be
+// wrong, and it may be this one.
+var errValidity = errors.New("the hub's certificate is not valid at this time: check the clocks of this cluster's nodes and the certificate's dates")
+
+// explaining adds what to do to errors whose own words do not say it.
+type explaining struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (e explaining) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := e.next.RoundTrip(request)
+	var invalid x509.CertificateInvalidError
+	if errors.As(err, &invalid) && invalid.Reason == x509.Expired {
+		err = fmt.Errorf("%w: %w", errValidity, err)
+	}
+	return response, err
 }
 
 // ParseKubeconfig reads what Secret fleet-agent keeps, written by this agent or by another. Of it only the

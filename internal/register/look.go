@@ -10,6 +10,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/names"
 )
 
@@ -36,13 +37,21 @@ func (a *agent) look(ctx context.Context) (handshake.AgentState, error) {
 	}
 	before := a.found
 	a.found = f
-	if !sameIdentity(before.identity, f.identity) {
+	otherIdentity := !sameIdentity(before.identity, f.identity)
+	otherBootstrap := !sameVersion(before.bootstrapSecret, f.bootstrapSecret)
+	otherMode := before.config.AgentTLSMode != f.config.AgentTLSMode
+	if otherIdentity || otherMode {
 		a.verdict = handshake.Verdict{}
 		a.asks.reset()
 	}
-	if !sameVersion(before.bootstrapSecret, f.bootstrapSecret) || before.config.AgentTLSMode != f.config.AgentTLSMode {
-		a.attempt = nil
+	if otherIdentity || otherBootstrap || otherMode {
+		a.moved = handshake.Verdict{}
+		a.moves.reset()
+	}
+	if otherBootstrap || otherMode {
+		a.attempt, a.used = nil, false
 		a.requests.reset()
+		a.renewals.reset()
 		a.doubt(f) // somebody offers another identity: ask at once whether the one we have still works
 	}
 	return a.state(), nil
@@ -66,9 +75,11 @@ func (a *agent) state() handshake.AgentState {
 		Bootstrap:        f.bootstrap,
 		BootstrapProblem: f.bootstrapErr,
 		ConfigProblem:    f.configErr,
+		SystemStore:      f.config.AgentTLSMode == kube.TLSModeSystemStore,
+		Moved:            a.moved,
 	}
 	if f.identity != nil {
-		state.Stored = &handshake.StoredIdentity{Server: f.access.Server, Verdict: a.verdict}
+		state.Stored = &handshake.StoredIdentity{Server: f.access.Server, CA: f.access.CA, Verdict: a.verdict}
 	}
 	if a.attempt != nil {
 		state.Token = a.attempt.token
@@ -115,6 +126,9 @@ func (a *agent) read(ctx context.Context) (found, error) {
 	}
 	if settings.err == nil {
 		f.config, f.configErr = a.parseConfig(settings.config)
+	}
+	if f.configErr != nil {
+		f.config = a.found.config // what was said last holds until something better is
 	}
 	if f.configErr == nil && f.bootstrap != nil {
 		f.configErr = checkTLSMode(f.config.AgentTLSMode, *f.bootstrap)

@@ -3,6 +3,8 @@ package register
 import (
 	"io"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // The pauses between attempts at what time can heal.
@@ -12,12 +14,18 @@ const (
 	// A credential just granted is proven again quickly: its rights are on their way.
 	firstProofPause = 100 * time.Millisecond
 	longProofPause  = 2 * time.Second
+	// longRenewalPause is the pause between two requests that the hub took, where what it grants does not work.
+	longRenewalPause = 10 * time.Minute
+	// longMovePause is that between two questions at an address where the hub may be one day.
+	longMovePause = time.Minute
+	// longestAsked is the longest a hub may tell the agent to wait (Retry-After).
+	longestAsked = 5 * time.Minute
 	// doubtPause is the least time between two questions that the hub's answers to others give rise to.
 	doubtPause = 5 * time.Second
 )
 
-// pace spaces attempts at one thing: the first at once, then pauses from first doubling to long, each a
-// tenth longer or shorter by chance, so that a thousand agents do not come back together.
+// pace spaces attempts at one thing: the first at once, then pauses from first doubling to long, each up to
+// half longer or shorter by chance, so that a thousand agents do not come back together.
 type pace struct {
 	first, long time.Duration
 	random      io.Reader
@@ -46,21 +54,39 @@ func (p *pace) until(now time.Time) time.Duration {
 	return p.due.Sub(now)
 }
 
-// tried counts an attempt made now, and puts the next one off.
-func (p *pace) tried(now time.Time) {
+// tried counts an attempt made now, and puts the next one off: no less than what the hub asked for in its answer.
+func (p *pace) tried(now time.Time, answer error) {
 	pause := p.first
 	for range p.failed {
 		pause = min(2*pause, p.long)
 	}
 	p.failed = min(p.failed+1, 16)
-	p.last, p.due = now, now.Add(jitter(pause, p.random))
+	p.last, p.due = now, now.Add(max(jitter(pause, p.random), spread(retryAfter(answer), p.random)))
 }
 
-// jitter is d, up to a tenth longer or shorter. Without randomness it is d.
+// jitter is d, up to half longer or shorter. Without randomness it is d.
 func jitter(d time.Duration, random io.Reader) time.Duration {
+	return d + d/2*time.Duration(chance(random)-128)/128
+}
+
+// spread is d or up to half longer: never shorter, for somebody asked for d. Without randomness it is a quarter
+// longer.
+func spread(d time.Duration, random io.Reader) time.Duration {
+	return d + d/2*time.Duration(chance(random))/256
+}
+
+// chance is a number from 0 to 255, and 128 where there is no randomness.
+func chance(random io.Reader) int {
 	var one [1]byte
 	if _, err := io.ReadFull(random, one[:]); err != nil {
-		return d
+		return 128
 	}
-	return d + d/10*time.Duration(int(one[0])-128)/128
+	return int(one[0])
+}
+
+// retryAfter is how long the hub asked us to wait: the seconds of Retry-After in an answer of 429 or 5xx, but not
+// more than longestAsked. Zero: it asked for nothing.
+func retryAfter(answer error) time.Duration {
+	seconds, _ := apierrors.SuggestsClientDelay(answer)
+	return min(time.Duration(max(seconds, 0))*time.Second, longestAsked)
 }

@@ -18,7 +18,7 @@ func TestPace(t *testing.T) {
 	now := noon
 	var pauses []time.Duration
 	for range 8 {
-		p.tried(now)
+		p.tried(now, nil)
 		pauses = append(pauses, p.until(now))
 		now = now.Add(p.until(now))
 	}
@@ -30,7 +30,7 @@ func TestPace(t *testing.T) {
 	if got := p.until(now); got != 0 {
 		t.Errorf("after a reset the next attempt is due in %s", got)
 	}
-	p.tried(now)
+	p.tried(now, nil)
 	if got := p.until(now); got != time.Second {
 		t.Errorf("after a reset the first pause is %s", got)
 	}
@@ -50,7 +50,7 @@ func TestPaceSpare(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := pace{first: time.Second, long: time.Minute, random: zeros{}}
 			if !test.last.IsZero() {
-				p.tried(test.last)
+				p.tried(test.last, nil)
 			}
 			p.spare(5 * time.Second)
 			if got := p.until(noon); got != test.want {
@@ -65,10 +65,10 @@ func TestJitter(t *testing.T) {
 		chance byte
 		want   time.Duration
 	}{
-		"least":    {0, 900 * time.Millisecond},
+		"least":    {0, 500 * time.Millisecond},
 		"none":     {128, time.Second},
-		"almost":   {192, 1050 * time.Millisecond},
-		"greatest": {255, 1099218750 * time.Nanosecond},
+		"almost":   {192, 1250 * time.Millisecond},
+		"greatest": {255, 1496093750 * time.Nanosecond},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -19,8 +19,13 @@ import (
 	"github.com/fleet-hub/fleet/internal/handshake"
 )
 
-// errEnded means that what used the identity returned though nobody asked it to.
-var errEnded = errors.New("the agent's work ended by itself")
+var (
+	// errEnded means that what used the identity returned though nobody asked it to.
+	errEnded = errors.New("the agent's work ended by itself")
+	// errStuck means that it did not return though it was asked to: a process that holds the lease and does nothing
+	// would keep others from working.
+	errStuck = errors.New("the agent's work did not end when its identity was taken out of use")
+)
 
 // Options of Run.
 type Options struct {
@@ -71,6 +76,9 @@ func Run(ctx context.Context, o Options, use func(context.Context, Session) erro
 	defer func() { cancel(); watching.Wait() }()
 	defer a.stopServing()
 	for ctx.Err() == nil {
+		if a.stuck {
+			return errStuck
+		}
 		if a.ended() {
 			return a.serving.outcome()
 		}
@@ -82,7 +90,7 @@ func Run(ctx context.Context, o Options, use func(context.Context, Session) erro
 			if ctx.Err() == nil {
 				a.log.Warn("reading the agent's secrets, trying again", "error", err)
 			}
-			a.looks.tried(a.now())
+			a.looks.tried(a.now(), err)
 			continue
 		}
 		a.looks.reset()
@@ -104,11 +112,15 @@ type agent struct {
 	changed chan struct{} // a Secret of ours, or the configuration, may have changed
 	doubted chan struct{} // the hub turned the serving identity away
 
-	looks, asks, proofs, requests, writes pace
+	looks, asks, moves, proofs, requests, renewals, writes pace
 
 	found   found                // the last look
 	verdict handshake.Verdict    // on the stored identity
+	moved   handshake.Verdict    // on it, where the bootstrap secret says the hub is
+	there   Access               // by which that was asked
+	stuck   bool                 // what used an identity did not end when it was told
 	running bool                 // an identity has been used, or asked for
+	used    bool                 // the bootstrap secret at hand was of use
 	serving *serving             // nil if none is
 	attempt *attempt             // with the bootstrap secret at hand, nil before the first
 	stage   handshake.AgentStage // as told last
@@ -121,6 +133,8 @@ type attempt struct {
 	access     Access // under the TLS mode, once a request was made
 	hub        Hub    // the same
 	request    *handshake.PendingRequest
+	reminded   time.Time // when it was last said that the request is not granted
+	unanswered int       // requests given up
 	credential *handshake.Credential
 	warned     bool // about a credential that is not whole
 	proof      handshake.Verdict
@@ -134,8 +148,11 @@ func newAgent(o Options, use func(context.Context, Session) error) *agent {
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}
-	for _, p := range []*pace{&a.looks, &a.asks, &a.requests, &a.writes} {
-		*p = pace{first: firstPause, long: longPause, random: o.Random}
+	for p, long := range map[*pace]time.Duration{
+		&a.looks: longPause, &a.asks: longPause, &a.requests: longPause, &a.writes: longPause,
+		&a.moves: longMovePause, &a.renewals: longRenewalPause,
+	} {
+		*p = pace{first: firstPause, long: long, random: o.Random}
 	}
 	a.proofs = pace{first: firstProofPause, long: longProofPause, random: o.Random}
 	return a
@@ -173,10 +190,10 @@ func (a *agent) act(ctx context.Context, step handshake.AgentStep) error {
 	case handshake.Request:
 		a.requestStep(ctx)
 	case handshake.Await:
-		a.awaitStep(ctx, step.Awaited)
+		a.awaitStep(ctx, step)
 	case handshake.AwaitBootstrap:
 		if step.AskAgain {
-			a.askStored(ctx)
+			a.ask(ctx, step)
 			return nil
 		}
 		a.pause(ctx, longPause)
@@ -186,10 +203,10 @@ func (a *agent) act(ctx context.Context, step handshake.AgentStep) error {
 	return nil
 }
 
-func (a *agent) awaitStep(ctx context.Context, awaited handshake.Awaited) {
-	switch awaited {
-	case handshake.AnswerToStored:
-		a.askStored(ctx)
+func (a *agent) awaitStep(ctx context.Context, step handshake.AgentStep) {
+	switch step.Awaited {
+	case handshake.AnswerToStored, handshake.AnswerElsewhere:
+		a.ask(ctx, step)
 	case handshake.GrantedCredential:
 		a.fetchCredential(ctx)
 	case handshake.AnswerToCredential:

@@ -141,9 +141,9 @@ func TestStories(t *testing.T) {
 			w.run(10 * time.Minute)
 		}},
 		"a grant that never comes": {"no-grant", func(_ *testing.T, w *world) {
-			w.grant = grantPlan{rights: time.Hour}
+			w.grant = grantPlan{rights: 24 * time.Hour}
 			w.bootstrapSecret("import-1")
-			w.run(31 * time.Minute)
+			w.run(12 * time.Hour)
 		}},
 		"an account that works only after its credential is there": {"late-rights", func(_ *testing.T, w *world) {
 			w.grant.account = 3 * time.Second
@@ -255,16 +255,14 @@ func TestStories(t *testing.T) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0")
 			w.down = true
-			w.later(50*time.Second, "hub", "answers elsewhere", func() {
-				w.bootstrapSecret("import-1", func(s *corev1.Secret) { s.Data[handshake.APIServerURLKey] = []byte("https://elsewhere.example") })
-			})
+			w.later(50*time.Second, "hub", "answers elsewhere", func() { w.bootstrapSecret("import-1", at("https://elsewhere.example")) })
 			w.run(5 * time.Minute)
 		}},
 		"a hub that is down, and another that does not know the token": {"hub-not-moved", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0")
-			w.bootstrapSecret("import-9", func(s *corev1.Secret) { s.Data[handshake.APIServerURLKey] = []byte("https://elsewhere.example") })
-			w.down = true
+			w.bootstrapSecret("import-9", at("https://elsewhere.example"))
+			w.down, w.strangers = true, true
 			w.later(110*time.Second, "hub", "is back", func() { w.down = false })
 			w.run(5 * time.Minute)
 			w.expectMissing(names.AgentBootstrap)

@@ -17,19 +17,25 @@ func (a *agent) requestStep(ctx context.Context) {
 	if a.attempt == nil {
 		a.attempt = &attempt{}
 	}
+	if a.attempt.request != nil && a.attempt.credential == nil {
+		a.attempt.unanswered++
+	}
 	a.attempt.request, a.attempt.credential, a.attempt.proof = nil, nil, handshake.Verdict{}
-	if !a.pause(ctx, a.requests.until(a.now())) {
+	if !a.pause(ctx, max(a.requests.until(a.now()), a.renewals.until(a.now()))) {
 		return
 	}
 	err := a.request(ctx)
 	if ctx.Err() != nil {
 		return
 	}
-	a.requests.tried(a.now())
 	a.running = true
 	if err != nil {
+		a.requests.tried(a.now(), err)
 		a.log.Error("Failed to register agent", "error", err)
+		return
 	}
+	a.requests.reset()
+	a.renewals.tried(a.now(), nil)
 }
 
 func (a *agent) request(ctx context.Context) error {
@@ -60,7 +66,7 @@ func (a *agent) request(ctx context.Context) error {
 	a.attempt.request = &handshake.PendingRequest{
 		Namespace: made.Namespace, Name: made.Name,
 		ClientID: made.Spec.ClientID, ClientRandom: made.Spec.ClientRandom,
-		TokenName: bootstrap.TokenName, MadeAt: a.now(),
+		TokenName: bootstrap.TokenName, MadeAt: a.now(), Unanswered: a.attempt.unanswered,
 	}
 	a.proofs.reset()
 	a.log.Info("registration requested", "registration", made.Namespace+"/"+made.Name, "hub", bootstrap.APIServerURL)
@@ -81,18 +87,26 @@ func (a *agent) systemUID(ctx context.Context) (string, error) {
 // reach makes the client for the import token. Which CA is trusted is found out anew for each request: a
 // hub that was not there for the last one could not show its certificate.
 func (a *agent) reach(ctx context.Context, bootstrap handshake.Bootstrap) error {
-	access := Access{
+	access, err := a.trusting(ctx, Access{
 		Server: bootstrap.APIServerURL, CA: bootstrap.APIServerCA,
 		Token: bootstrap.Token, Namespace: bootstrap.ClusterNamespace,
-	}
-	trusting, err := kube.WithTLSMode(ctx, access.Config(), tlsMode(a.found.config.AgentTLSMode))
+	})
 	if err != nil {
-		return fmt.Errorf("reaching the hub at %s: %w", access.Server, err)
+		return err
 	}
-	access.CA = trusting.CAData
 	a.attempt.access = access
 	a.attempt.hub, err = a.Connect(access.Config())
 	return err
+}
+
+// trusting is the access with the CA that the TLS mode leaves it.
+func (a *agent) trusting(ctx context.Context, access Access) (Access, error) {
+	trusting, err := kube.WithTLSMode(ctx, access.Config(), tlsMode(a.found.config.AgentTLSMode))
+	if err != nil {
+		return Access{}, fmt.Errorf("reaching the hub at %s: %w", access.Server, err)
+	}
+	access.CA = trusting.CAData
+	return access, nil
 }
 
 // judgeToken notes what the hub's answer says of the import token. 403 says nothing: its rights may be on

@@ -2,11 +2,13 @@ package register
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/kube"
 )
 
 // serving is one identity in use.
@@ -23,48 +25,71 @@ type serving struct {
 // serveStep writes a new identity, sees that the identity at hand is in use, clears up, and waits for
 // something to happen.
 func (a *agent) serveStep(ctx context.Context, step handshake.AgentStep) {
-	if step.Store && !a.storeCredential(ctx) {
+	if step.Store && !a.storeCredential(ctx) || step.Rewrite && !a.storeMove(ctx) {
 		return
 	}
-	a.serve(ctx)
+	if a.serve(ctx); a.stuck {
+		return
+	}
 	if step.DropBootstrap && !a.clearBootstrap(ctx) {
 		return
 	}
-	if step.AskAgain {
-		a.askStored(ctx)
+	if step.AskAgain || step.AskElsewhere {
+		a.ask(ctx, step)
 		return
 	}
-	a.attend(ctx)
+	a.attend(ctx, nil)
 }
 
 // storeCredential makes the proven credential the stored identity. Leaving waits for the write: the hub
 // hands a credential out once.
 func (a *agent) storeCredential(ctx context.Context) bool {
-	if !a.pause(ctx, a.writes.until(a.now())) {
-		return false
-	}
 	granted := *a.attempt.credential
-	access := a.grantedAccess()
-	kubeconfig, err := access.Kubeconfig()
-	identity := handshake.Identity{
-		Kubeconfig:          kubeconfig,
+	err := a.write(ctx, a.grantedAccess(), handshake.Identity{
 		DeploymentNamespace: granted.DeploymentNamespace,
 		ClusterNamespace:    granted.ClusterNamespace,
 		ClusterName:         granted.ClusterName,
+	})
+	if err != nil {
+		if ctx.Err() == nil {
+			a.log.Error("Failed to register agent", "error", err)
+		}
+		return false
 	}
-	if err == nil {
+	a.log.Info("registered", "cluster", granted.ClusterNamespace+"/"+granted.ClusterName)
+	return true
+}
+
+// storeMove writes the stored kubeconfig anew, by the access at which the identity was proven.
+func (a *agent) storeMove(ctx context.Context) bool {
+	if err := a.write(ctx, a.there, *a.found.identity); err != nil {
+		if ctx.Err() == nil {
+			a.log.Error("the hub's new address could not be stored, trying again", "error", err)
+		}
+		return false
+	}
+	a.log.Info("the hub is reached as the bootstrap secret says from now on; the identity stays", "hub", a.there.Server)
+	return true
+}
+
+// write makes an identity with this access the stored one.
+func (a *agent) write(ctx context.Context, access Access, identity handshake.Identity) error {
+	if !a.pause(ctx, a.writes.until(a.now())) {
+		return context.Cause(ctx)
+	}
+	var err error
+	if identity.Kubeconfig, err = access.Kubeconfig(); err == nil {
 		err = store(context.WithoutCancel(ctx), a.Local, a.Namespace, identity)
 	}
 	if err != nil {
-		a.writes.tried(a.now())
-		a.log.Error("Failed to register agent", "error", err)
-		return false
+		a.writes.tried(a.now(), err)
+		return err
 	}
 	a.writes.reset()
 	a.found.identity, a.found.access, a.found.identityErr = &identity, access, nil
 	a.verdict = handshake.Verdict{Answer: handshake.Accepted, Since: a.now()}
-	a.log.Info("registered", "cluster", granted.ClusterNamespace+"/"+granted.ClusterName)
-	return true
+	a.moved, a.used = handshake.Verdict{}, true
+	return nil
 }
 
 // serve puts the stored identity to use, if it is not in use already.
@@ -77,7 +102,9 @@ func (a *agent) serve(ctx context.Context) {
 	if a.serving != nil {
 		a.log.Info("starting over with what changed", "garbageCollectionInterval", collects.String())
 	}
-	a.stopServing()
+	if a.stopServing(); a.stuck {
+		return
+	}
 	hub := a.found.access.Config()
 	hub.Wrap(func(next http.RoundTripper) http.RoundTripper { return listener{next: next, doubted: a.doubted} })
 	session := Session{
@@ -104,20 +131,33 @@ func (a *agent) collects() time.Duration {
 	return a.found.config.GarbageCollectionInterval.Duration
 }
 
-// stopServing takes the identity out of use and waits until it is.
+// leaving is how long what uses an identity may take to end.
+const leaving = 2 * time.Minute
+
+// stopServing takes the identity out of use and waits until it is. Work that does not end is the end of Run.
 func (a *agent) stopServing() {
 	if a.serving == nil {
 		return
 	}
 	a.serving.cancel()
-	<-a.serving.done
+	patience := time.NewTimer(leaving)
+	defer patience.Stop()
+	select {
+	case <-a.serving.done:
+	case <-patience.C:
+		a.stuck = true
+	}
 	a.serving = nil
 }
 
-// outcome is why the work ended, though nobody had asked it to.
+// outcome is why the work ended, though nobody had asked it to. That a part of it was canceled is no reason to take
+// it for the end that somebody asked for.
 func (s *serving) outcome() error {
-	if s.err == nil {
+	switch {
+	case s.err == nil:
 		return errEnded
+	case errors.Is(s.err, context.Canceled):
+		return fmt.Errorf("%w: %v", errEnded, s.err) //nolint:errorlint // whoever asks whether it was canceled is told no
 	}
 	return fmt.Errorf("working for the hub: %w", s.err)
 }
@@ -141,23 +181,39 @@ func (a *agent) clearBootstrap(ctx context.Context) bool {
 	if seen == nil {
 		return true
 	}
-	if !a.pause(ctx, a.writes.until(a.now())) {
+	if !a.pause(ctx, max(a.writes.until(a.now()), a.settling())) {
 		return false
 	}
 	if err := dropBootstrap(ctx, a.Local, seen); err != nil {
-		a.writes.tried(a.now())
+		a.writes.tried(a.now(), err)
 		a.log.Warn("the bootstrap secret is not needed any more and could not be deleted, trying again", "error", err)
 		return false
 	}
 	a.writes.reset()
-	a.log.Info("bootstrap secret deleted", "secret", seen.Namespace+"/"+seen.Name, "used", a.attempt != nil)
+	a.log.Info("bootstrap secret deleted", "secret", seen.Namespace+"/"+seen.Name, "used", a.used)
+	a.used = false
 	return true
 }
 
-// attend waits while the identity is in use: for a change of our Secrets or the configuration, for the hub to turn the identity
-// away, for the work to end.
-func (a *agent) attend(ctx context.Context) {
+// settled is how long a CA nobody needs is kept: the chart delivers it a moment before the configuration, and that
+// may say that only a CA is trusted from now on.
+const settled = 5 * time.Second
+
+// settling is settled where the bootstrap secret has a CA, and the identity has none because none is needed.
+func (a *agent) settling() time.Duration {
+	f := a.found
+	if a.used || f.config.AgentTLSMode != kube.TLSModeSystemStore || len(f.access.CA) > 0 || f.bootstrap == nil || len(f.bootstrap.APIServerCA) == 0 {
+		return 0
+	}
+	return settled
+}
+
+// attend waits while the identity is in use: for a change of our Secrets or the configuration, for the hub to turn
+// the identity away, for the work to end, for the time that is due (nil: none is). It says whether it was the time.
+func (a *agent) attend(ctx context.Context, due <-chan time.Time) bool {
 	select {
+	case <-due:
+		return true
 	case <-a.doubted:
 		a.verdict = handshake.Verdict{}
 		a.asks.spare(doubtPause)
@@ -165,6 +221,7 @@ func (a *agent) attend(ctx context.Context) {
 	case <-a.serving.done:
 	case <-ctx.Done():
 	}
+	return false
 }
 
 // listener watches what the hub answers to an identity in use.

@@ -1,6 +1,7 @@
 package register
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -14,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"math/big"
 	"net/http"
 	"os"
@@ -57,6 +59,8 @@ type world struct {
 	local *fake.Clientset
 	ca    []byte
 	start time.Time
+	skew  time.Duration // of the agent's clock
+	logs  bool          // warnings in the agent's log are part of the story
 
 	mu    sync.Mutex
 	lines []string // "when what", consecutive equal whats folded
@@ -64,6 +68,8 @@ type world struct {
 	hubMu     sync.Mutex // The hub:
 	down      bool
 	untrusted bool
+	signer    []byte          // the one CA that has signed the hub's certificate, nil: any
+	strangers bool            // at other addresses than hubURL nobody is known
 	tokens    map[string]bool // import tokens the hub knows
 	accounts  map[string]bool // request tokens that may do an agent's work
 	doomed    map[string]bool // request tokens that the hub knows, without rights
@@ -78,6 +84,8 @@ type world struct {
 	hub        *rest.Config  // of the session in use
 	served     chan struct{} // closed when it is in use
 	ending     error         // what use returns at once
+	mortal     *mortal       // the process, if it is to be killed
+	deaf       bool          // use does not hear that it is to end
 	endsAtOnce bool          // use returns at once, without an error
 }
 
@@ -89,17 +97,23 @@ type grantPlan struct{ rights, account, credential time.Duration }
 func inWorld(t *testing.T, name string, story func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{
-			t: t, ca: newCA(t), start: time.Now(),
-			tokens: map[string]bool{"import-1": true}, accounts: map[string]bool{}, doomed: map[string]bool{},
-			appeared: map[string]chan struct{}{},
-			grant:    grantPlan{rights: 150 * time.Millisecond, account: 220 * time.Millisecond, credential: 250 * time.Millisecond},
-		}
-		w.local = fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "system-uid"}})
-		w.local.PrependReactor("*", "*", w.note)
+		w := newWorld(t)
 		story(t, w)
 		golden(t, name, strings.Join(w.lines, "\n")+"\n")
 	})
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{
+		t: t, ca: newCA(t), start: time.Now(),
+		tokens: map[string]bool{"import-1": true}, accounts: map[string]bool{}, doomed: map[string]bool{},
+		appeared: map[string]chan struct{}{},
+		grant:    grantPlan{rights: 150 * time.Millisecond, account: 220 * time.Millisecond, credential: 250 * time.Millisecond},
+	}
+	w.local = fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "system-uid"}})
+	w.local.PrependReactor("*", "*", w.note)
+	return w
 }
 
 func golden(t *testing.T, name, got string) {
@@ -148,7 +162,9 @@ func (w *world) note(action clienttesting.Action) (bool, runtime.Object, error) 
 		w.mu.Lock()
 		served := w.served
 		w.mu.Unlock()
-		<-served // both begin at the same moment, and the story is told in one order
+		if served != nil {
+			<-served // both begin at the same moment, and the story is told in one order
+		}
 		w.say("[agent]  - %s", action.Name)
 	}
 	return false, nil, nil
@@ -174,11 +190,14 @@ func keysOf(object runtime.Object) string {
 func (w *world) run(d time.Duration) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), d)
 	defer cancel()
+	if w.mortal != nil {
+		w.mortal.dies = cancel
+	}
 	w.served = make(chan struct{})
 	err := Run(ctx, Options{
 		Local: w.local, Namespace: agentNS, Pod: "fleet-agent-pod",
-		Clock: time.Now, Random: zeros{},
-		Connect: w.connect,
+		Clock: func() time.Time { return time.Now().Add(w.skew) }, Random: zeros{},
+		Connect: w.connect, Log: w.log(),
 		OnStage: func(stage handshake.AgentStage, reason string) {
 			w.say("[agent]  %s", strings.TrimSpace(string(stage)+" "+reason))
 		},
@@ -189,6 +208,26 @@ func (w *world) run(d time.Duration) {
 		w.say("[agent]  leaves")
 	}
 	synctest.Wait()
+}
+
+// log tells warnings and what is worse as a part of the story, where that is wanted.
+func (w *world) log() *slog.Logger {
+	if !w.logs {
+		return nil
+	}
+	return slog.New(slog.NewTextHandler(logLines{w}, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+}
+
+type logLines struct{ *world }
+
+func (l logLines) Write(p []byte) (int, error) {
+	l.say("[log]    %s", strings.TrimSpace(string(p)))
+	return len(p), nil
 }
 
 // zeros is a source without chance; half of one byte's range is no jitter.
@@ -212,6 +251,9 @@ func (w *world) use(ctx context.Context, session Session) error {
 		return ending
 	}
 	<-ctx.Done()
+	if w.deaf {
+		<-w.t.Context().Done()
+	}
 	w.say("[agent]  no longer serves")
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -235,12 +277,17 @@ func (w *world) later(d time.Duration, who, what string, do func()) {
 
 // connect is the hub as one identity sees it.
 func (w *world) connect(cfg *rest.Config) (Hub, error) {
-	return &visitor{world: w, server: cfg.Host, token: cfg.BearerToken}, nil
+	v := &visitor{world: w, server: cfg.Host, ca: cfg.CAData, token: cfg.BearerToken}
+	if w.mortal != nil {
+		return w.mortal.hub(v), nil
+	}
+	return v, nil
 }
 
 type visitor struct {
 	*world
 	server, token string
+	ca            []byte
 }
 
 // answer is what the hub says to anyone: an error, or nil where the question itself decides.
@@ -248,9 +295,9 @@ func (v *visitor) answer(known bool) error {
 	switch {
 	case v.down && v.server == hubURL:
 		return errors.New("connection refused")
-	case v.untrusted:
+	case v.untrusted, v.signer != nil && !bytes.Equal(v.signer, v.ca):
 		return fmt.Errorf("tls: %w", x509.UnknownAuthorityError{})
-	case !known:
+	case !known, v.strangers && v.server != hubURL:
 		return apierrors.NewUnauthorized("Unauthorized")
 	}
 	return nil
@@ -399,15 +446,18 @@ func (w *world) put(secret *corev1.Secret) {
 }
 
 // identitySecret is what an earlier registration left.
-func (w *world) identitySecret(token string) {
+func (w *world) identitySecret(token string, change ...func(*Access)) {
 	w.t.Helper()
 	access := Access{Server: hubURL, CA: w.ca, Token: token, Namespace: "cluster-fleet-default-a-0123456789ab"}
+	for _, change := range change {
+		change(&access)
+	}
 	kubeconfig, err := access.Kubeconfig()
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.put(&corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: agentNS, Name: names.Agent, ResourceVersion: token},
+		ObjectMeta: metav1.ObjectMeta{Namespace: agentNS, Name: names.Agent, ResourceVersion: token + access.Server},
 		Data: handshake.Identity{
 			Kubeconfig: kubeconfig, DeploymentNamespace: access.Namespace, ClusterNamespace: "fleet-default", ClusterName: "a",
 		}.Encode(),

@@ -1,0 +1,121 @@
+package register
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/names"
+)
+
+var (
+	errGone            = errors.New("connection refused")
+	errUntrusted error = x509.UnknownAuthorityError{}
+)
+
+// What can happen to an agent, as testdata/<file>.golden tells it.
+func TestStoriesOfWhatCanHappen(t *testing.T) {
+	tests := map[string]struct {
+		file  string
+		story func(t *testing.T, w *world)
+	}{
+		"a hub that leaves a takeover ungranted, and grants it at last": {"takeover-pending", func(_ *testing.T, w *world) {
+			w.logs = true
+			w.grant = grantPlan{rights: 245 * time.Second, account: 240 * time.Second, credential: 250 * time.Second}
+			w.bootstrapSecret("import-1")
+			w.run(10 * time.Minute)
+			w.expectMissing(names.AgentBootstrap)
+		}},
+		"a token that ends while its request is pending is told at once": {"token-ends-told", func(_ *testing.T, w *world) {
+			w.logs = true
+			w.grant = grantPlan{rights: time.Hour}
+			w.later(20050*time.Millisecond, "hub", "deletes the token", func() { delete(w.tokens, "import-1") })
+			w.bootstrapSecret("import-1")
+			w.run(time.Hour)
+		}},
+		"a hub that is too busy says when to come again": {"too-busy", func(_ *testing.T, w *world) {
+			w.refuse = apierrors.NewTooManyRequests("too many requests", 40)
+			w.later(2*time.Minute, "hub", "has time", func() { w.refuse = nil })
+			w.bootstrapSecret("import-1")
+			w.run(10 * time.Minute)
+		}},
+		"a hub that is gone for ten minutes, while an agent starts": {"gone-for-ten-minutes", func(_ *testing.T, w *world) {
+			w.accounts["account-0"] = true
+			w.identitySecret("account-0")
+			w.later(time.Second, "hub", "goes down", func() { w.down = true; w.turnAway(0, errGone) })
+			w.later(599*time.Second, "hub", "is back", func() { w.down = false })
+			w.run(5 * time.Minute)
+			w.run(time.Hour)
+		}},
+		"a hub restored from before the registration, and no bootstrap secret": {"restored-hub", func(_ *testing.T, w *world) {
+			w.logs = true
+			w.accounts["account-0"] = true
+			w.identitySecret("account-0")
+			w.later(time.Minute, "hub", "is restored from before the registration", func() { delete(w.accounts, "account-0"); w.turnAway(401, nil) })
+			w.later(119*time.Second, "hub", "delivers a bootstrap secret", func() { w.bootstrapSecret("import-1") })
+			w.run(time.Hour)
+			w.expectMissing(names.AgentBootstrap)
+		}},
+		"a grant that never comes to work is asked for ever less often": {"broken-grants", func(_ *testing.T, w *world) {
+			for n := range 40 {
+				w.doomed[fmt.Sprintf("account-%d", n)] = true
+			}
+			w.bootstrapSecret("import-1")
+			w.run(20 * time.Minute)
+		}},
+		"a clock that is an hour ahead": {"clock-ahead", func(_ *testing.T, w *world) {
+			w.skew = time.Hour
+			w.bootstrapSecret("import-1")
+			w.run(time.Minute)
+		}},
+		"a clock that is an hour behind": {"clock-behind", func(_ *testing.T, w *world) {
+			w.skew = -time.Hour
+			w.bootstrapSecret("import-1")
+			w.run(time.Minute)
+		}},
+		"a work that was canceled by itself ends the agent": {"work-canceled", func(_ *testing.T, w *world) {
+			w.accounts["account-0"] = true
+			w.ending = fmt.Errorf("a part: %w", context.Canceled)
+			w.identitySecret("account-0")
+			w.run(time.Minute)
+		}},
+		"a work that does not end when its identity is lost ends the agent": {"work-stuck", func(_ *testing.T, w *world) {
+			w.accounts["account-0"] = true
+			w.identitySecret("account-0")
+			w.deaf = true
+			w.later(time.Minute, "hub", "deletes Secret fleet-agent", func() { w.remove(names.Agent) })
+			w.run(time.Hour)
+		}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) { inWorld(t, test.file, test.story) })
+	}
+}
+
+// An error that says that something was canceled must not be taken for the end that was asked for.
+func TestOutcomeIsNeverACancellation(t *testing.T) {
+	for name, err := range map[string]error{"none": nil, "canceled": context.Canceled, "another": errGone} {
+		t.Run(name, func(t *testing.T) {
+			got := (&serving{err: err}).outcome()
+			if got == nil || errors.Is(got, context.Canceled) {
+				t.Errorf("outcome %v", got)
+			}
+		})
+	}
+}
+
+// However often it asks, an agent that waits makes few requests.
+func TestPatienceOfRequests(t *testing.T) {
+	tests := map[int]time.Duration{0: 30 * time.Minute, 1: time.Hour, 2: 2 * time.Hour, 3: 4 * time.Hour, 4: 4 * time.Hour, 1000: 4 * time.Hour}
+	for unanswered, want := range tests {
+		if got := (handshake.PendingRequest{Unanswered: unanswered}).Patience(); got != want {
+			t.Errorf("after %d requests: %s, want %s", unanswered, got, want)
+		}
+	}
+}

@@ -1,0 +1,163 @@
+package register
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/names"
+)
+
+// at makes a bootstrap secret name the hub by this address.
+func at(server string) func(*corev1.Secret) {
+	return func(s *corev1.Secret) { s.Data[handshake.APIServerURLKey] = []byte(server) }
+}
+
+// signedBy makes it name another CA.
+func signedBy(ca []byte) func(*corev1.Secret) {
+	return func(s *corev1.Secret) { s.Data[handshake.APIServerCAKey] = ca }
+}
+
+const movedURL = "https://moved.example:6443"
+
+// What an agent makes of news about the address and the CA of its hub, as testdata/<file>.golden tells it.
+func TestStoriesOfAHubThatMoves(t *testing.T) {
+	tests := map[string]struct {
+		file  string
+		story func(t *testing.T, w *world)
+	}{
+		"another address beside an identity that works": {"moves-address", func(_ *testing.T, w *world) {
+			w.accounts["account-0"] = true
+			w.identitySecret("account-0")
+			w.later(time.Minute, "admin", "upgrades the chart with another address", func() { w.bootstrapSecret("import-1", at(movedURL)) })
+			w.later(2*time.Minute, "hub", "goes down where it was", func() { w.down = true; w.turnAway(0, errGone) })
+			w.run(time.Hour)
+			w.expectMissing(names.AgentBootstrap)
+		}},
+		"an address that answers only later": {"moves-later", func(_ *testing.T, w *world) {
+			w.accounts["account-0"] = true
+			w.identitySecret("account-0", func(a *Access) { a.Server = movedURL })
+			w.down = true // what answers first is at movedURL here
+			w.later(time.Minute, "admin", "upgrades the chart ahead of the move", func() { w.bootstrapSecret("import-1") })
+			w.later(4*time.Minute, "hub", "answers there, too", func() { w.down = false })
+			w.run(time.Hour)
+			w.expectMissing(names.AgentBootstrap)
+		}},
+		"an address at which nobody knows the agent": {"moves-nowhere", func(_ *testing.T, w *world) {
+			w.logs, w.strangers = true, true
+			w.accounts["account-0"] = true
+			w.identitySecret("account-0")
+			w.later(time.Minute, "admin", "upgrades the chart with the address of another hub", func() { w.bootstrapSecret("import-1", at(movedURL)) })
+			w.run(time.Hour)
+			w.expectMissing(names.AgentBootstrap)
+		}},
+		"a new CA, delivered ahead of the new certificate, is not taken yet": {"moves-ca-ahead", func(t *testing.T, w *world) {
+			next := newCA(t)
+			w.signer = w.ca
+			w.accounts["account-0"] = true
+			w.identitySecret("account-0")
+			w.later(time.Minute, "admin", "upgrades the chart with the CA to come", func() { w.bootstrapSecret("import-1", signedBy(next)) })
+			w.run(time.Hour)
+			w.expectMissing(names.AgentBootstrap)
+		}},
+		"a bundle of both CAs, ahead of the new certificate, is": {"moves-ca-both", func(t *testing.T, w *world) {
+			w.accounts["account-0"] = true
+			w.identitySecret("account-0")
+			both := append(append([]byte{}, w.ca...), newCA(t)...)
+			w.later(time.Minute, "admin", "upgrades the chart with both CAs", func() { w.bootstrapSecret("import-1", signedBy(both)) })
+			w.run(time.Hour)
+			w.expectMissing(names.AgentBootstrap)
+		}},
+		"a new certificate first, and its CA later": {"moves-ca", func(t *testing.T, w *world) {
+			next := newCA(t)
+			w.signer = w.ca
+			w.accounts["account-0"] = true
+			w.identitySecret("account-0")
+			w.later(time.Minute, "hub", "shows a certificate of another CA", func() { w.signer = next; w.turnAway(0, errUntrusted) })
+			w.later(119*time.Second, "admin", "upgrades the chart with that CA", func() { w.bootstrapSecret("import-1", signedBy(next)) })
+			w.run(time.Hour)
+			w.expectMissing(names.AgentBootstrap)
+		}},
+		"a new certificate, found at the start, and its CA": {"moves-ca-at-start", func(t *testing.T, w *world) {
+			w.signer = newCA(t)
+			w.accounts["account-0"] = true
+			w.identitySecret("account-0")
+			w.bootstrapSecret("import-1", signedBy(w.signer))
+			w.run(time.Hour)
+			w.expectMissing(names.AgentBootstrap)
+		}},
+		"the hub rewrites the stored kubeconfig": {"rewritten", func(_ *testing.T, w *world) {
+			w.accounts["account-0"] = true
+			w.identitySecret("account-0")
+			w.later(time.Minute, "hub", "writes its new address into Secret fleet-agent", func() {
+				w.identitySecret("account-0", func(a *Access) { a.Server = movedURL })
+			})
+			w.run(time.Hour)
+		}},
+		"the mode becomes strict, the identity has no CA, and the hub gives it one": {"becomes-strict", func(_ *testing.T, w *world) {
+			w.accounts["account-0"] = true
+			w.identitySecret("account-0", func(a *Access) { a.CA = nil })
+			w.configure(config.Agent{AgentTLSMode: kube.TLSModeSystemStore})
+			w.later(time.Minute, "hub", "makes the mode strict", func() { w.configure(config.Agent{AgentTLSMode: kube.TLSModeStrict}) })
+			w.later(119*time.Second, "hub", "writes its CA into Secret fleet-agent", func() { w.identitySecret("account-0", func(a *Access) { a.Server += "/" }) })
+			w.run(time.Hour)
+		}},
+		"the mode becomes strict, and a bootstrap secret has the CA": {"becomes-strict-with-bootstrap", func(_ *testing.T, w *world) {
+			w.accounts["account-0"] = true
+			w.identitySecret("account-0", func(a *Access) { a.CA = nil })
+			w.configure(config.Agent{AgentTLSMode: kube.TLSModeSystemStore})
+			w.later(time.Minute, "hub", "makes the mode strict", func() { w.configure(config.Agent{AgentTLSMode: kube.TLSModeStrict}) })
+			w.later(62*time.Second, "admin", "delivers the CA", func() { w.bootstrapSecret("import-1") })
+			w.run(time.Hour)
+			w.expectMissing(names.AgentBootstrap)
+		}},
+		"the mode becomes strict a moment after the CA was delivered": {"becomes-strict-after-bootstrap", func(_ *testing.T, w *world) {
+			w.accounts["account-0"] = true
+			w.identitySecret("account-0", func(a *Access) { a.CA = nil })
+			w.configure(config.Agent{AgentTLSMode: kube.TLSModeSystemStore})
+			w.later(time.Minute, "admin", "upgrades the chart, of which the Secret comes first", func() { w.bootstrapSecret("import-1") })
+			w.later(61*time.Second, "admin", "and mode strict in the ConfigMap second", func() { w.configure(config.Agent{AgentTLSMode: kube.TLSModeStrict}) })
+			w.run(time.Hour)
+			w.expectMissing(names.AgentBootstrap)
+		}},
+		"a CA that is not needed under mode system-store": {"stays-system-store", func(_ *testing.T, w *world) {
+			w.accounts["account-0"] = true
+			w.identitySecret("account-0", func(a *Access) { a.CA = nil })
+			w.configure(config.Agent{AgentTLSMode: kube.TLSModeSystemStore})
+			w.later(time.Minute, "admin", "upgrades the chart", func() { w.bootstrapSecret("import-1") })
+			w.run(time.Hour)
+			w.expectMissing(names.AgentBootstrap)
+		}},
+		"an identity that is turned away while its new address does not answer yet": {"moves-later-rejected", func(_ *testing.T, w *world) {
+			w.accounts["account-0"] = true
+			w.identitySecret("account-0", func(a *Access) { a.Server = movedURL })
+			w.down = true // what answers first is at movedURL here
+			w.later(time.Minute, "admin", "upgrades the chart ahead of the move", func() { w.bootstrapSecret("import-1") })
+			w.later(100*time.Second, "hub", "turns the agent away where it was", func() { w.strangers = true; w.turnAway(401, nil) })
+			w.later(4*time.Minute, "hub", "answers there", func() { w.down = false })
+			w.run(time.Hour)
+			w.expectMissing(names.AgentBootstrap)
+		}},
+		"the mode becomes strict, and the identity has its CA": {"stays-strict", func(_ *testing.T, w *world) {
+			w.accounts["account-0"] = true
+			w.identitySecret("account-0")
+			w.configure(config.Agent{AgentTLSMode: kube.TLSModeSystemStore})
+			w.later(time.Minute, "hub", "makes the mode strict", func() { w.configure(config.Agent{AgentTLSMode: kube.TLSModeStrict}) })
+			w.run(time.Hour)
+		}},
+		"a start under mode strict with an identity that has no CA": {"strict-at-start", func(_ *testing.T, w *world) {
+			w.logs = true
+			w.accounts["account-0"] = true
+			w.identitySecret("account-0", func(a *Access) { a.CA = nil })
+			w.configure(config.Agent{AgentTLSMode: kube.TLSModeStrict})
+			w.run(time.Hour)
+		}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) { inWorld(t, test.file, test.story) })
+	}
+}
