@@ -73,8 +73,7 @@ func JudgeReporting(in ReportingInput) ReportingOutcome {
 		return awaited(in)
 	}
 	interval := CheckinInterval(in)
-	// Each interval is up to a tenth longer by chance.
-	late, silent := in.Since.Add(2*interval), in.Since.Add(3*interval*11/10)
+	late, silent := in.Since.Add(2*interval), in.Since.Add(WithJitter(3*interval))
 	if silent.Before(in.NotBefore) {
 		silent = in.NotBefore
 	}
@@ -98,6 +97,9 @@ func awaited(in ReportingInput) ReportingOutcome {
 	}
 	return ReportingOutcome{Stage: ReportingAwaited, LookAgain: until}
 }
+
+// WithJitter is how long an interval of an agent may take: each is up to a tenth longer or shorter by chance.
+func WithJitter(interval time.Duration) time.Duration { return interval + interval/10 }
 
 // AgentExpected says whether a Cluster has or gets an agent.
 func AgentExpected(cluster *fleet.Cluster, bootstrap config.Bootstrap) bool {

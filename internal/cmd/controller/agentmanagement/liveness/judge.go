@@ -14,6 +14,8 @@ type verdict struct {
 	key     types.NamespacedName
 	record  *record
 	cluster *fleet.Cluster
+	// before is the stage that was told last.
+	before handshake.Reporting
 	handshake.ReportingOutcome
 }
 
@@ -21,7 +23,7 @@ type verdict struct {
 func (t *Tracker) Judge() {
 	t.mu.Lock()
 	now := t.o.Clock()
-	verdicts, changed := t.verdicts(now)
+	verdicts := t.verdicts(now)
 	silent, heardOf, due := count(verdicts)
 	was := t.many
 	t.many = handshake.ManySilent(silent, heardOf) && (due || was)
@@ -29,8 +31,12 @@ func (t *Tracker) Judge() {
 		t.forgive(verdicts, now)
 	}
 	t.next = time.Time{}
+	var changed []types.NamespacedName
 	for _, v := range verdicts {
-		changed = append(changed, t.settle(v, now)...)
+		t.settle(v, now)
+		if v.record.stage != v.before {
+			changed = append(changed, v.key)
+		}
 	}
 	many := t.many
 	t.mu.Unlock()
@@ -45,18 +51,17 @@ func (t *Tracker) Judge() {
 	}
 }
 
-// verdicts brings all records up to date and applies the rule to each; changed are those with another stage.
-func (t *Tracker) verdicts(now time.Time) (all []verdict, changed []types.NamespacedName) {
-	for key := range t.records {
-		cluster := t.o.Cluster(key)
-		if t.update(key, cluster) {
-			changed = append(changed, key)
-		}
-		if r := t.records[key]; r != nil {
-			all = append(all, verdict{key, r, cluster, t.judgeOne(r, cluster, now)})
+// verdicts brings all records up to date and applies the rule to each.
+func (t *Tracker) verdicts(now time.Time) []verdict {
+	all := make([]verdict, 0, len(t.records))
+	for key, r := range t.records {
+		cluster, before := t.o.Cluster(key), r.stage
+		t.update(key, cluster)
+		if r = t.records[key]; r != nil {
+			all = append(all, verdict{key, r, cluster, before, t.judgeOne(r, cluster, now)})
 		}
 	}
-	return all, changed
+	return all
 }
 
 // count says how many agents were heard of and are not marked, how many of them are late, and whether one is to be
@@ -80,19 +85,32 @@ func count(verdicts []verdict) (late, heardOf int, due bool) {
 func (t *Tracker) forgive(verdicts []verdict, now time.Time) {
 	for i, v := range verdicts {
 		if v.record.stage == handshake.ReportingHeard && v.Late {
-			v.record.notBefore = now.Add(handshake.CheckinInterval(t.input(v.record, v.cluster)) * 11 / 10)
+			v.record.notBefore = now.Add(handshake.WithJitter(handshake.CheckinInterval(t.input(v.record, v.cluster))))
 			verdicts[i].ReportingOutcome = t.judgeOne(v.record, v.cluster, now)
 		}
 	}
 }
 
-// settle marks what is due, unless too many are, and returns the Cluster if its stage has changed.
-func (t *Tracker) settle(v verdict, now time.Time) []types.NamespacedName {
+// settle marks what is due, unless too many are.
+func (t *Tracker) settle(v verdict, now time.Time) {
 	t.wake(now, v.LookAgain)
 	if v.Stage == v.record.stage || v.Stage == handshake.ReportingSilent && t.many {
-		return nil
+		return
 	}
 	v.record.marked = v.Stage == handshake.ReportingSilent || v.Stage == handshake.ReportingMissing
 	v.record.stage = v.Stage
-	return []types.NamespacedName{v.key}
+}
+
+// Counts says how many Clusters are in each stage. Silent are also those that are not marked because they are many.
+func (t *Tracker) Counts() map[handshake.Reporting]int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	counts := map[handshake.Reporting]int{}
+	now := t.o.Clock()
+	for key, r := range t.records {
+		if cluster := t.o.Cluster(key); cluster != nil {
+			counts[t.judgeOne(r, cluster, now).Stage]++
+		}
+	}
+	return counts
 }

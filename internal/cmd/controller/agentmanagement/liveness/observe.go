@@ -55,8 +55,12 @@ func (t *Tracker) update(key types.NamespacedName, cluster *fleet.Cluster) (chan
 	if r.take(cluster, now) {
 		t.returned(now)
 	}
-	out := t.judgeOne(r, cluster, now)
 	before := r.stage
+	out := t.judgeOne(r, cluster, now)
+	if before == handshake.ReportingUnexpected && out.Stage != before {
+		r.since, r.beaten = now, false // until now nobody waited for it
+		out = t.judgeOne(r, cluster, now)
+	}
 	r.stage = unlessMarked(out.Stage, r.marked)
 	if out.Stage != r.stage && !t.many {
 		out.LookAgain = now // it is due
