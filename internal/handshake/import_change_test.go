@@ -20,10 +20,11 @@ func quantity(s string) resource.Quantity { return resource.MustParse(s) }
 type reaction string
 
 const (
-	nothing   reaction = "nothing"
-	inPlace   reaction = "applied in place, the agent keeps its identity"
-	anew      reaction = "applied, and the agent registers anew"
-	elsewhere reaction = "applied elsewhere, and the agent registers anew"
+	nothing     reaction = "nothing"
+	inPlace     reaction = "applied in place, the agent keeps its identity"
+	readdressed reaction = "applied in place, and the agent's stored address is rewritten"
+	anew        reaction = "applied, and the agent registers anew"
+	elsewhere   reaction = "applied elsewhere, and the agent registers anew"
 )
 
 func TestImportReacts(t *testing.T) {
@@ -49,7 +50,7 @@ func TestImportReacts(t *testing.T) {
 		"a registry":                             {spec(func(s *fleet.ClusterSpec) { s.PrivateRepoURL = "registry.example" }), inPlace},
 		"the host's network":                     {spec(func(s *fleet.ClusterSpec) { s.HostNetwork = ptr(true) }), inPlace},
 		"not the host's network, said aloud":     {spec(func(s *fleet.ClusterSpec) { s.HostNetwork = ptr(false) }), nothing},
-		"the TLS mode":                           {conf(func(c *config.Config) { c.AgentTLSMode = config.TLSModeStrict }), inPlace},
+		"the TLS mode":                           {conf(func(c *config.Config) { c.AgentTLSMode = config.TLSModeStrict }), readdressed},
 		"the interval of the garbage collection": {conf(func(c *config.Config) { c.GarbageCollectionInterval = metav1.Duration{Duration: time.Hour} }), inPlace},
 
 		// What is not told by the status, and so comes with the next import.
@@ -68,10 +69,10 @@ func TestImportReacts(t *testing.T) {
 		"no generation at all":                {status(func(s *fleet.ClusterStatus) { s.AgentDeployedGeneration = nil }), anew},
 
 		// The hub's address.
-		"another URL of the hub":    {conf(func(c *config.Config) { c.APIServerURL = "https://new.example" }), anew},
-		"another CA of the hub":     {conf(func(c *config.Config) { c.APIServerCA = []byte("new") }), anew},
-		"another URL in the Secret": {withSecret("apiServerURL", "https://new.example"), anew},
-		"another CA in the Secret":  {withSecret("apiServerCA", "new"), anew},
+		"another URL of the hub":    {conf(func(c *config.Config) { c.APIServerURL = "https://new.example" }), readdressed},
+		"another CA of the hub":     {conf(func(c *config.Config) { c.APIServerCA = []byte("new") }), readdressed},
+		"another URL in the Secret": {withSecret("apiServerURL", "https://new.example"), readdressed},
+		"another CA in the Secret":  {withSecret("apiServerCA", "new"), readdressed},
 		"the same address in the Secret": {func(in *handshake.ImportInput) {
 			withSecret("apiServerURL", hubURL)(in)
 			withSecret("apiServerCA", hubCA)(in)
@@ -87,8 +88,8 @@ func TestImportReacts(t *testing.T) {
 			seenIn("cattle-fleet-system")(in)
 			in.Cluster.Spec.AgentNamespace = "agents"
 		}, elsewhere},
-		"another namespace, never seen":   {spec(func(s *fleet.ClusterSpec) { s.AgentNamespace = "agents" }), anew},
-		"a namespace that was taken back": {seenIn("agents"), nothing},
+		"another namespace, never seen":   {spec(func(s *fleet.ClusterSpec) { s.AgentNamespace = "agents" }), elsewhere},
+		"a namespace that was taken back": {seenIn("agents"), elsewhere},
 		"one that was taken back and a setting": {func(in *handshake.ImportInput) {
 			seenIn("agents")(in)
 			in.Cluster.Spec.PrivateRepoURL = "registry.example"
@@ -116,6 +117,9 @@ func reactionOf(t *testing.T, out handshake.ImportOutcome) reaction {
 		t.Error("an agent leaves its namespace and its identity, and gets no other")
 	case out.Deploy.NewRegistration:
 		return anew
+	}
+	if out.Deploy.Readdress != nil {
+		return readdressed
 	}
 	return inPlace
 }

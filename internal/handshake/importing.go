@@ -43,6 +43,8 @@ const (
 	ImportNeedsAgent ImportStage = "NeedsAgent"
 	// ImportInSync means that the agent downstream is what it should be.
 	ImportInSync ImportStage = "InSync"
+	// ImportNoted means that what has changed comes to the agent with its Bundle: only the status is written.
+	ImportNoted ImportStage = "Noted"
 	// ImportMustRemove means that the local agent is disabled and is removed.
 	ImportMustRemove ImportStage = "MustRemove"
 	// ImportDisabled means that the local agent is disabled and gone.
@@ -104,15 +106,31 @@ type ImportInput struct {
 	Token  *fleet.ClusterRegistrationToken
 	Values *corev1.Secret
 	// Inherited says that the agent is another implementation's and stays as it is; see Inherited.
-	Inherited  bool
-	Config     config.Config
-	Defaults   AgentDefaults
-	Namespaces Namespaces
+	Inherited bool
+	// Bundle is the agent's Bundle.
+	Bundle *fleet.Bundle
+	// Stale says that the agent was heard of once and counts as gone.
+	Stale bool
+	// Doubted says that the agent is to be looked at though nothing of it has changed: its kubeconfig is another one,
+	// or it counts as gone.
+	Doubted bool
+	// Repair is what to do again downstream, as whoever looked there has found; see Supervise.
+	Repair Repair
+	// Known says that a ClusterRegistration of the Cluster's client is on the hub.
+	Known bool
+	// PullSecrets are the versions of the Secrets in the hub's system namespace that go with the agent, by name; ""
+	// is a Secret that is not there. See PropagatedPullSecrets.
+	PullSecrets map[string]string
+	Config      config.Config
+	Defaults    AgentDefaults
+	Namespaces  Namespaces
 }
 
 // ImportOutcome is what a Cluster is owed by its import now.
 type ImportOutcome struct {
 	Stage ImportStage
+	// Supervise says that the agent that is in place is not heard of, and is to be looked for.
+	Supervise bool
 	// Reason and Message say why the import is blocked.
 	Reason, Message string
 	// CreateToken and RenewToken make the import token, or end one that is about to expire.
@@ -134,10 +152,43 @@ type AgentDeployment struct {
 	SetID  string
 	Values AgentValues
 	// NewRegistration makes the agent give up its identity: the first import, and whenever somebody
-	// asks for it by the generation, the hub's address has changed or the agent moves.
+	// asks for it by the generation or the agent moves.
 	NewRegistration bool
 	// LeaveNamespace is where the agent was before it moved; empty if it did not.
 	LeaveNamespace string
+	// Known says that a ClusterRegistration of the Cluster's client is on the hub: an agent that has an identity is
+	// handed over no means to get another, unless it is to register anew.
+	Known bool
+	// LookOnly means that nothing has changed: nothing is applied if the agent is there.
+	LookOnly bool
+	// BesideBundle leaves to the agent's Bundle what it carries: only ConfigMap, PriorityClass, PodDisruptionBudget and
+	// pull secrets are applied.
+	BesideBundle bool
+	// Identity is what the agent's Secrets say if they are this Cluster's. An agent without such a Secret needs a new
+	// registration.
+	Identity AgentIdentity
+	// Readdress, if set, is the hub's address for the agent's stored kubeconfig, or for its bootstrap secret while it
+	// has none.
+	Readdress *HubAddress
+	// PullSecrets are the names of Secrets to be copied from the hub's system namespace.
+	PullSecrets []string
+	// Scheduling means that another scheduling customisation was applied before: what of it is not wanted any more goes.
+	Scheduling bool
+	// Leftovers are removed where the hub's system namespace is not the usual one.
+	Leftovers bool
+}
+
+// AgentIdentity tells whose agent the Secrets of an agent's namespace are.
+type AgentIdentity struct {
+	// ClusterNamespace and ClusterName are the Cluster's; TokenName is its import token's.
+	ClusterNamespace, ClusterName, TokenName string
+}
+
+// HubAddress is how an agent reaches its hub.
+type HubAddress struct {
+	URL string
+	// CA is PEM; empty means the system's roots.
+	CA []byte
 }
 
 // AgentRemoval is an agent to be taken away.
@@ -162,6 +213,9 @@ type ImportStatus struct {
 	AgentSchedulingCustomizationHash string
 	AgentPrivateRepoURL              string
 	AgentHostNetwork                 bool
+	// PullSecrets tells the versions of the pull secrets that went with the agent; "" for none. It is kept in the
+	// Cluster's annotation AnnotationPullSecrets, for want of a field.
+	PullSecrets string
 	// ResetAgent replaces status.agent by AgentNamespace and no heartbeat.
 	ResetAgent     bool
 	AgentNamespace string
@@ -185,14 +239,22 @@ func Import(in ImportInput) ImportOutcome {
 		return out
 	}
 	want, err := desiredStatus(in)
-	if err != nil {
+	switch {
+	case err != nil:
 		return blocked(fleet.ReasonSettingsInvalid, err.Error())
+	case cluster.Spec.KubeConfigSecret == "":
+		return noteSettings(cluster, want)
 	}
-	if inSync(cluster, want) {
-		return ImportOutcome{Stage: ImportInSync, Done: want}
-	}
-	if in.Inherited {
+	settled := inSync(in, want)
+	switch {
+	case settled && !in.Doubted && (in.Repair == RepairNone || in.Inherited):
+		return ImportOutcome{Stage: ImportInSync, Done: want, Supervise: !in.Inherited && Supervised(cluster, in.Stale)}
+	case in.Inherited:
 		return blocked(fleet.ReasonAgentInherited, AgentInheritedMessage)
+	case !settled && frozen(in, want):
+		return blocked(fleet.ReasonAgentFrozen, "the agent's settings come with its Bundle, which stays as it is while manageAgent is false: set manageAgent to true, or delete the Bundle, so that the import applies them")
+	case !settled && !in.Doubted && carriedByBundle(in, want):
+		return ImportOutcome{Stage: ImportNoted, Done: want}
 	}
 	if reason, message := obstacle(in, want); reason != "" {
 		return blocked(reason, message)
@@ -211,10 +273,18 @@ func identify(in ImportInput) ImportOutcome {
 		return ImportOutcome{Stage: ImportNeedsClientID}
 	case older != nil:
 		return blocked(fleet.ReasonClientIDAmbiguous, fmt.Sprintf("Cluster %s is older and has the same spec.clientID, so that agents with it join as that one: give this Cluster a client ID of its own, or delete one of the two", older.Name))
-	case spec.KubeConfigSecret == "":
-		return ImportOutcome{Stage: ImportNone}
 	}
 	return ImportOutcome{}
+}
+
+// noteSettings is for a Cluster whose agent comes by itself: its settings reach it with its Bundle, and its status
+// tells which they are as that of any other Cluster.
+func noteSettings(cluster *fleet.Cluster, want ImportStatus) ImportOutcome {
+	known := statusOf(cluster)
+	if sameCarried(known, want) && known.AgentSchedulingCustomizationHash == want.AgentSchedulingCustomizationHash {
+		return ImportOutcome{Stage: ImportNone}
+	}
+	return ImportOutcome{Stage: ImportNoted, Done: want}
 }
 
 // olderNamesake is the Cluster that agents with this one's client ID join as; nil if it is this one.
@@ -234,7 +304,7 @@ func olderNamesake(in ImportInput) *fleet.Cluster {
 // approach is the way from a Cluster that can be imported to an agent in place.
 func approach(in ImportInput, want ImportStatus) ImportOutcome {
 	deploy := deployment(in, want)
-	if !deploy.NewRegistration {
+	if !deploy.NewRegistration && in.Repair != RepairIdentity {
 		return ImportOutcome{Stage: ImportNeedsAgent, Deploy: deploy, Done: want}
 	}
 	switch {
@@ -242,8 +312,7 @@ func approach(in ImportInput, want ImportStatus) ImportOutcome {
 		return ImportOutcome{Stage: ImportNeedsToken, CreateToken: importToken(in.Cluster)}
 	case in.Token.DeletionTimestamp != nil:
 		return ImportOutcome{Stage: ImportAwaitingToken}
-	case isAnother(in.Cluster, in.Token.OwnerReferences), // it goes with a Cluster that had this name before
-		in.Token.Status.Expires != nil && in.Now.Add(ImportTokenReserve).After(in.Token.Status.Expires.Time):
+	case tokenUnfit(in):
 		return ImportOutcome{Stage: ImportNeedsToken, RenewToken: true}
 	}
 	bootstrap, ok := bootstrapOf(in, want)
@@ -251,7 +320,9 @@ func approach(in ImportInput, want ImportStatus) ImportOutcome {
 		return awaitValues(in.Token)
 	}
 	deploy.Values.Bootstrap = &bootstrap
-	want.ResetAgent, want.AgentNamespace = true, in.Cluster.Spec.AgentNamespace
+	if deploy.NewRegistration {
+		want.ResetAgent, want.AgentNamespace = true, in.Cluster.Spec.AgentNamespace
+	}
 	return ImportOutcome{Stage: ImportNeedsAgent, Deploy: deploy, Done: want}
 }
 
@@ -270,6 +341,7 @@ func blocked(reason, message string) ImportOutcome {
 
 // obstacle is what only a human can take out of the way; an empty reason is none.
 func obstacle(in ImportInput, want ImportStatus) (reason, message string) {
+	missing := missingPullSecret(in)
 	switch cluster := in.Cluster; {
 	case !KubeconfigNamespaceAllowed(cluster):
 		return fleet.ReasonKubeconfigNamespaceRefused, fmt.Sprintf("spec.kubeConfigSecretNamespace %q is not an allowed Fleet namespace: move the Secret to the Cluster's own namespace", cluster.Spec.KubeConfigSecretNamespace)
@@ -283,6 +355,8 @@ func obstacle(in ImportInput, want ImportStatus) (reason, message string) {
 		return fleet.ReasonTLSModeUnknown, fmt.Sprintf("agentTLSMode is %q: set it to %q or %q in the fleet chart", in.Config.AgentTLSMode, config.TLSModeStrict, config.TLSModeSystemStore)
 	case in.Config.AgentTLSMode == config.TLSModeStrict && len(hubCA(in)) == 0:
 		return fleet.ReasonHubCAMissing, "agentTLSMode is \"strict\" and no CA of this hub is known: set apiServerCA in the fleet chart, or the key apiServerCA of the kubeconfig Secret"
+	case missing != "":
+		return fleet.ReasonPullSecretMissing, fmt.Sprintf("there is no Secret %s/%s, which the agents are to pull their image with: create it, or correct imagePullSecrets of the fleet chart", in.Namespaces.System, missing)
 	}
 	return "", ""
 }
@@ -313,44 +387,6 @@ func KubeconfigNamespaceAllowed(cluster *fleet.Cluster) bool {
 	return strings.HasPrefix(namespace, "cluster-")
 }
 
-// inSync says whether the last import left exactly what is wanted.
-func inSync(cluster *fleet.Cluster, want ImportStatus) bool {
-	status := cluster.Status
-	switch {
-	case status.AgentConfigChanged, !status.AgentMigrated, !status.CattleNamespaceMigrated, !status.AgentNamespaceMigrated:
-		return false
-	case status.AgentDeployedGeneration == nil, *status.AgentDeployedGeneration != cluster.Spec.RedeployAgentGeneration:
-		return false
-	case moved(cluster):
-		return false
-	}
-	return sameSettings(statusOf(cluster), want) && sameAddress(statusOf(cluster), want)
-}
-
-// moved says whether the agent has to leave its namespace.
-func moved(cluster *fleet.Cluster) bool {
-	wanted, seen := cluster.Spec.AgentNamespace, cluster.Status.Agent.Namespace
-	return wanted != "" && seen != wanted
-}
-
-func sameAddress(a, b ImportStatus) bool {
-	return a.APIServerURL == b.APIServerURL && a.APIServerCAHash == b.APIServerCAHash
-}
-
-func sameSettings(a, b ImportStatus) bool {
-	interval := func(d *metav1.Duration) time.Duration {
-		if d == nil {
-			return 0
-		}
-		return d.Duration
-	}
-	return a.AgentTLSMode == b.AgentTLSMode && interval(a.GarbageCollectionInterval) == interval(b.GarbageCollectionInterval) &&
-		a.AgentEnvVarsHash == b.AgentEnvVarsHash && a.AgentAffinityHash == b.AgentAffinityHash &&
-		a.AgentResourcesHash == b.AgentResourcesHash && a.AgentTolerationsHash == b.AgentTolerationsHash &&
-		a.AgentSchedulingCustomizationHash == b.AgentSchedulingCustomizationHash &&
-		a.AgentPrivateRepoURL == b.AgentPrivateRepoURL && a.AgentHostNetwork == b.AgentHostNetwork
-}
-
 // statusOf is what the last import noted.
 func statusOf(cluster *fleet.Cluster) ImportStatus {
 	status := cluster.Status
@@ -362,6 +398,7 @@ func statusOf(cluster *fleet.Cluster) ImportStatus {
 		AgentResourcesHash: status.AgentResourcesHash, AgentTolerationsHash: status.AgentTolerationsHash,
 		AgentSchedulingCustomizationHash: status.AgentSchedulingCustomizationHash,
 		AgentPrivateRepoURL:              status.AgentPrivateRepoURL, AgentHostNetwork: status.AgentHostNetwork,
+		PullSecrets: cluster.Annotations[fleet.AnnotationPullSecrets],
 	}
 }
 

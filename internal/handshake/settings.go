@@ -25,6 +25,7 @@ func desiredStatus(in ImportInput) (ImportStatus, error) {
 		AgentDeployedGeneration: &generation, Migrated: true, APIServerURL: url,
 		AgentTLSMode: in.Config.AgentTLSMode, GarbageCollectionInterval: &metav1.Duration{Duration: in.Config.GarbageCollectionInterval.Duration},
 		AgentPrivateRepoURL: spec.PrivateRepoURL, AgentHostNetwork: spec.HostNetwork != nil && *spec.HostNetwork,
+		PullSecrets: pullSecretVersions(in),
 	}
 	hashes := []struct {
 		into  *string
@@ -42,13 +43,21 @@ func desiredStatus(in ImportInput) (ImportStatus, error) {
 		if h.unset {
 			continue
 		}
-		sum, err := names.StatusHash(h.value)
+		sum, err := statusHash(h.value)
 		if err != nil {
-			return ImportStatus{}, fmt.Errorf("a setting of the agent cannot be read: %w", err)
+			return ImportStatus{}, err
 		}
 		*h.into = sum
 	}
 	return want, nil
+}
+
+func statusHash(setting any) (string, error) {
+	sum, err := names.StatusHash(setting)
+	if err != nil {
+		return "", fmt.Errorf("a setting of the agent cannot be read: %w", err)
+	}
+	return sum, nil
 }
 
 // deployment is the agent to be applied, without its import identity.
@@ -68,11 +77,27 @@ func deployment(in ImportInput, want ImportStatus) *AgentDeployment {
 	}
 	status := cluster.Status
 	generation := status.AgentDeployedGeneration
-	if seen := status.Agent.Namespace; seen != "" && seen != deploy.Values.Namespace {
-		deploy.LeaveNamespace = seen // its identity stays behind
+	if moved(in) {
+		deploy.LeaveNamespace = status.Agent.Namespace // its identity stays behind
+		if deploy.LeaveNamespace == "" && generation != nil {
+			deploy.LeaveNamespace = in.Namespaces.System // deployed there, and not heard of yet
+		}
 	}
-	deploy.NewRegistration = generation == nil || *generation != cluster.Spec.RedeployAgentGeneration ||
-		moved(cluster) || deploy.LeaveNamespace != "" || !sameAddress(statusOf(cluster), want)
+	deploy.NewRegistration = generation == nil || *generation != cluster.Spec.RedeployAgentGeneration || moved(in)
+	deploy.Identity = AgentIdentity{ClusterNamespace: cluster.Namespace, ClusterName: cluster.Name, TokenName: names.ImportToken(cluster.Name)}
+	deploy.PullSecrets = PropagatedPullSecrets(cluster, in.Config)
+	known := statusOf(cluster)
+	deploy.Scheduling = known.AgentSchedulingCustomizationHash != want.AgentSchedulingCustomizationHash
+	deploy.Leftovers = deploy.NewRegistration && in.Namespaces.System != names.SystemNamespace && deploy.Values.Namespace != names.SystemNamespace
+	if deploy.NewRegistration {
+		return deploy
+	}
+	deploy.Known = in.Known
+	deploy.BesideBundle = bundleOwns(in)
+	deploy.LookOnly = inSync(in, want) && !in.Stale && in.Repair == RepairNone
+	if !sameAddress(known, want) || known.AgentTLSMode != want.AgentTLSMode {
+		deploy.Readdress = &HubAddress{URL: want.APIServerURL, CA: slices.Clone(hubCA(in))}
+	}
 	return deploy
 }
 
@@ -81,7 +106,7 @@ func deployment(in ImportInput, want ImportStatus) *AgentDeployment {
 func AgentSettings(cluster *fleet.Cluster, conf config.Config, defaults AgentDefaults, namespaces Namespaces) AgentValues {
 	spec := cluster.Spec
 	values := AgentValues{
-		Namespace:               namespaces.System,
+		Namespace:               AgentNamespace(cluster, namespaces),
 		Scope:                   spec.AgentNamespace,
 		Replicas:                defaults.Replicas,
 		Image:                   agentImage(conf.AgentImage, conf.SystemDefaultRegistry, spec.PrivateRepoURL),
@@ -95,9 +120,6 @@ func AgentSettings(cluster *fleet.Cluster, conf config.Config, defaults AgentDef
 		Env:         environment(defaults.Env, spec.AgentEnvVars),
 		Tolerations: spec.AgentTolerations, Affinity: spec.AgentAffinity, Resources: spec.AgentResources,
 		HostNetwork: spec.HostNetwork != nil && *spec.HostNetwork,
-	}
-	if spec.AgentNamespace != "" {
-		values.Namespace = spec.AgentNamespace
 	}
 	if spec.AgentPullSecrets != nil {
 		values.ImagePullSecrets = *spec.AgentPullSecrets

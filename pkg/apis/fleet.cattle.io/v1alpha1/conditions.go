@@ -68,6 +68,11 @@ const (
 	ReasonSettingsInvalid = "SettingsInvalid"
 	// ReasonAgentElsewhere means that the agent runs in another namespace than the one it would be managed in.
 	ReasonAgentElsewhere = "AgentElsewhere"
+	// ReasonAgentFrozen means that the agent's settings come with its Bundle, which stays as it is while manageAgent is
+	// false.
+	ReasonAgentFrozen = "AgentFrozen"
+	// ReasonPullSecretMissing means that a Secret is not there which the agents are to pull their image with.
+	ReasonPullSecretMissing = "PullSecretMissing"
 	// ReasonAgentInherited means that the agent is another implementation's and stays as it is, until the Cluster is
 	// annotated fleet.cattle.io/take-over-agent=true.
 	ReasonAgentInherited = "AgentInherited"
@@ -106,6 +111,13 @@ const (
 	ReasonAwaitingNamespace = "AwaitingNamespace"
 	// ReasonAwaitingRights means that the account's rights were written and are not seen yet.
 	ReasonAwaitingRights = "AwaitingRights"
+
+	// ReasonTakeoverPending means that the request would take the place of an agent that is at work, and comes with
+	// another token: the operator has to confirm it on the Cluster, or that agent has to be gone.
+	ReasonTakeoverPending = "TakeoverPending"
+	// ReasonAccountReplaced means that the agent's account was deleted and made anew, so that the token the agent may
+	// hold has ended: it has to register again.
+	ReasonAccountReplaced = "AccountReplaced"
 
 	// ReasonTokenExpired means that the token is past its TTL and is being deleted.
 	ReasonTokenExpired = "TokenExpired"

@@ -80,6 +80,18 @@ const (
 	// status.agent.lastSeen when its credential was handed out. A later heartbeat
 	// is the credential's first use. This implementation's own.
 	AnnotationLastSeenAtGrant = "fleet.cattle.io/last-seen-at-grant"
+	// AnnotationConfirmTakeover, on a Cluster, is the name of the ClusterRegistration
+	// that may take the place of the agent the Cluster has. This implementation's own.
+	AnnotationConfirmTakeover = "fleet.cattle.io/confirm-takeover"
+	// AnnotationPullSecrets, on a Cluster, tells which versions of the hub's
+	// pull secrets its agent's namespace has.
+	AnnotationPullSecrets = "fleet.cattle.io/pull-secrets"
+	// AnnotationWatched, on an agent's Secret fleet-agent and with value "true",
+	// says that the agent follows its changes without a restart.
+	AnnotationWatched = "fleet.cattle.io/watched"
+	// AnnotationHubAddressAtGrant, on a ClusterRegistration, is a hash of the
+	// hub's URL and CA as configured when it was granted.
+	AnnotationHubAddressAtGrant = "fleet.cattle.io/hub-address-at-grant"
 	// AnnotationHubUID, on ConfigMap fleet-agent downstream, is the UID of the
 	// namespace kube-system of the hub the agent belongs to. Another hub leaves it
 	// alone. This implementation's own.

@@ -1,0 +1,35 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Replace writes an object as a whole that was found and changed. Somebody else's write in between is a conflict.
+func (d *Downstream) Replace(ctx context.Context, obj runtime.Object) error {
+	item, err := toUnstructured(obj)
+	if err != nil {
+		return err
+	}
+	client, err := d.clientFor(item)
+	if err != nil {
+		return err
+	}
+	if _, err := client.Update(ctx, item, metav1.UpdateOptions{FieldManager: FieldManager}); err != nil {
+		return fmt.Errorf("replacing %s: %w", describe(item), Classify(err))
+	}
+	return nil
+}
+
+// RemovePods deletes the pods of a namespace that a label selector picks; whoever owns them starts others.
+func (d *Downstream) RemovePods(ctx context.Context, namespace, selector string) error {
+	pods := d.dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).Namespace(namespace)
+	if err := pods.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: selector}); err != nil {
+		return fmt.Errorf("removing the pods %s of %s: %w", selector, namespace, Classify(err))
+	}
+	return nil
+}
