@@ -45,6 +45,8 @@ type Options struct {
 	// Audit, StockControllerLimits and APIServerArgs are those of plane.Options: a world in which cost is measured.
 	Audit, StockControllerLimits bool
 	APIServerArgs                func(cluster string) []string
+	// LogDir is where logs go and stay; empty is a folder that RemoveLogs removes.
+	LogDir string
 	// Progress receives a line for what takes long; nil drops it.
 	Progress func(format string, args ...any)
 }
@@ -66,6 +68,7 @@ func Start(ctx context.Context, o Options) (*World, error) {
 	w.Plane, err = plane.Start(ctx, plane.Options{
 		Downstreams: o.Downstreams, Binaries: o.Binaries, Hold: o.Hold, Progress: o.Progress, BeforeControllers: installCRDs,
 		Audit: o.Audit, StockControllerLimits: o.StockControllerLimits, APIServerArgs: o.APIServerArgs,
+		LogDir: o.LogDir,
 	})
 	if err != nil {
 		return nil, errors.Join(err, w.Stop())

@@ -61,9 +61,10 @@ type State struct {
 	// Beats counts accepted heartbeats over all identities, LastBeat is when the last one was.
 	Beats    int
 	LastBeat time.Time
-	// Watching means that a watch on its BundleDeployments is open; Watches counts those opened.
-	Watching bool
-	Watches  int
+	// Watching means that a watch on its BundleDeployments is open, since WatchingSince; Watches counts those opened.
+	Watching      bool
+	WatchingSince time.Time
+	Watches       int
 	// Reports counts BundleDeployments it has said to be deployed and ready.
 	Reports int
 	// Rejected means that the hub does not accept its identity.
@@ -79,6 +80,7 @@ type Agent struct {
 	settings  Settings
 	transport *http.Transport
 	hub       hub
+	reported  versions // only the watch uses it
 
 	mu         sync.Mutex // guards what follows
 	state      State

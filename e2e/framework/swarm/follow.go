@@ -63,7 +63,10 @@ func (a *Agent) followOnce(ctx context.Context, c *handshake.Credential, version
 		as: granted, token: c.Token, verb: "watch", resource: "bundledeployments", path: collection + query,
 		opened: func() {
 			opened = true
-			a.update(func(s *State) { s.Watching, s.Rejected, s.Watches = true, false, s.Watches+1 })
+			since := a.now()
+			a.update(func(s *State) {
+				s.Watching, s.WatchingSince, s.Rejected, s.Watches = true, since, false, s.Watches+1
+			})
 		},
 	}, func(e event) error { return a.handle(ctx, c, e, version) })
 	return opened, err

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,6 +55,15 @@ type object struct {
 		ResourceVersion   string       `json:"resourceVersion"`
 		DeletionTimestamp *metav1.Time `json:"deletionTimestamp"`
 	} `json:"metadata"`
+}
+
+// version grows with each change of one object; zero where the API server does not count.
+func (o object) version() uint64 {
+	version, err := strconv.ParseUint(o.Metadata.ResourceVersion, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return version
 }
 
 // event is one event of a watch.

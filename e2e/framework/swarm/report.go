@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/content"
 	"github.com/fleet-hub/fleet/internal/handshake"
@@ -45,7 +46,7 @@ func (b bundleDeployment) settled() bool {
 // deploy reads what an agent reads to deploy a Bundle, and says that all of it is in place and ready: where nothing
 // has to start or to be waited for, that is one report.
 func (a *Agent) deploy(ctx context.Context, c *handshake.Credential, bd bundleDeployment) error {
-	if bd.settled() {
+	if bd.settled() || a.reported.isOlder(bd.object) {
 		return nil
 	}
 	id, _ := content.SplitDeploymentID(bd.Spec.DeploymentID)
@@ -78,11 +79,23 @@ func (a *Agent) report(ctx context.Context, c *handshake.Credential, bd bundleDe
 	if err != nil {
 		return fmt.Errorf("encoding the report: %w", err)
 	}
-	return a.hub.do(ctx, call{
+	var written object
+	err = a.hub.do(ctx, call{
 		as: granted, token: c.Token, verb: "patch", resource: "bundledeployments/status", body: body, mediaType: "application/merge-patch+json",
 		path: fleetAPI + "namespaces/" + c.DeploymentNamespace + "/bundledeployments/" + bd.Metadata.Name + "/status",
-	}, nil)
+	}, &written)
+	if err == nil {
+		a.reported.note(written)
+	}
+	return err
 }
+
+// versions are those of objects as an agent has written them, by UID: what its watch tells of earlier ones is no news.
+type versions map[types.UID]uint64
+
+func (v versions) note(o object) { v[o.Metadata.UID] = o.version() }
+
+func (v versions) isOlder(o object) bool { return o.version() < v[o.Metadata.UID] }
 
 // readyStatus is the part of a status that an agent writes when a release has been made and all of it is ready.
 func readyStatus(bd bundleDeployment, now time.Time, resources int) map[string]any {

@@ -67,7 +67,7 @@ func New(options Options) *Swarm {
 // Add makes an agent that does nothing until it is started.
 func (s *Swarm) Add(settings Settings) *Agent {
 	settings = settings.withDefaults(s.options)
-	a := &Agent{swarm: s, settings: settings, changed: make(chan struct{})}
+	a := &Agent{swarm: s, settings: settings, reported: versions{}, changed: make(chan struct{})}
 	a.credential = settings.Credential
 	a.transport = s.transport(*settings.Values)
 	var wire http.RoundTripper = a.transport

@@ -1,0 +1,57 @@
+package main
+
+import "github.com/fleet-hub/fleet/e2e/bench/audit"
+
+// row is one kind of request.
+type row struct {
+	Identity audit.Identity `json:"identity"`
+	Verb     string         `json:"verb"`
+	Resource string         `json:"resource"`
+	Requests int            `json:"requests"`
+	Refused  int            `json:"refused,omitempty"`
+	// Each is per cluster.
+	Each float64 `json:"each"`
+}
+
+// costs are requests while something happened to a number of clusters.
+type costs struct {
+	// Each is what one cluster cost: all but leases, the agents' polling for their credential and what measured.
+	Each float64 `json:"each"`
+	// Refused are those of them that were answered by an error, Polling the requests of agents that wait for their
+	// credential, Leases the renewals of leases meanwhile.
+	Refused int   `json:"refused"`
+	Polling int   `json:"polling"`
+	Leases  int   `json:"leases"`
+	Rows    []row `json:"rows"`
+}
+
+func costsOf(counts audit.Counts, clusters int) costs {
+	counted := counts.Only(audit.Kind.IsCost)
+	total := counted.Total()
+	c := costs{
+		Each: per(float64(total.Requests), clusters), Refused: total.Refused,
+		Polling: counts.Only(audit.Kind.IsPolling).Total().Requests,
+		Leases:  counts.Only(audit.Kind.IsLease).Total().Requests,
+		Rows:    []row{},
+	}
+	for _, kind := range counted.Kinds() {
+		count := counted[kind]
+		c.Rows = append(c.Rows, row{
+			Identity: kind.Identity, Verb: kind.Verb, Resource: kind.Resource,
+			Requests: count.Requests, Refused: count.Refused, Each: per(float64(count.Requests), clusters),
+		})
+	}
+	return c
+}
+
+// merged are the counts of two periods.
+func merged(a, b audit.Counts) audit.Counts {
+	sum := audit.Counts{}
+	for _, counts := range []audit.Counts{a, b} {
+		for kind, count := range counts {
+			before := sum[kind]
+			sum[kind] = audit.Count{Requests: before.Requests + count.Requests, Refused: before.Refused + count.Refused}
+		}
+	}
+	return sum
+}

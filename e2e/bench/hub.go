@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+
+	"github.com/fleet-hub/fleet/e2e/bench/audit"
+	"github.com/fleet-hub/fleet/e2e/framework"
+	"github.com/fleet-hub/fleet/e2e/framework/swarm"
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/names"
+)
+
+const (
+	// controllerAccount is the account the chart gives the controller.
+	controllerAccount = "system:serviceaccount:" + names.SystemNamespace + ":fleet-controller"
+	// benchAgent begins the user agent of the measurement's own clients.
+	benchAgent = "fleet-bench"
+	// pollEvery is how often the audit log is read.
+	pollEvery = 250 * time.Millisecond
+)
+
+// bench is one hub and what is measured on it.
+type bench struct {
+	options
+	clock    func() time.Time
+	say      func(format string, args ...any)
+	scratch  string
+	world    *framework.World
+	values   handshake.Values
+	log      *audit.Log
+	who      audit.Classifier
+	observer *observer
+	swarm    *swarm.Swarm
+	agents   []*swarm.Agent // those that are to stay
+	made     int            // client IDs given out
+}
+
+// start brings a hub up with the product on it, its own cluster joined and nothing going on.
+func start(ctx context.Context, o options, clock func() time.Time, progress io.Writer) (*bench, error) {
+	began := clock()
+	b := &bench{options: o, clock: clock, say: func(format string, args ...any) {
+		_, _ = fmt.Fprintf(progress, "%7.1fs  %s\n", clock().Sub(began).Seconds(), fmt.Sprintf(format, args...)) // nowhere to say it else
+	}}
+	b.who = audit.Classifier{Controller: controllerAccount, Workspace: framework.Workspace, Agent: benchAgent}
+	if err := b.startWorld(ctx); err != nil {
+		return nil, errors.Join(err, b.stop())
+	}
+	if err := b.startHub(ctx); err != nil {
+		return nil, errors.Join(b.withLogs(err), b.stop())
+	}
+	return b, nil
+}
+
+// withLogs says where to look for the reason of an error.
+func (b *bench) withLogs(err error) error {
+	return fmt.Errorf("%w\nlogs: %s", err, b.world.LogDir)
+}
+
+func (b *bench) startWorld(ctx context.Context) error {
+	var err error
+	if b.scratch, err = os.MkdirTemp("", "fleet-bench-"); err != nil {
+		return fmt.Errorf("making a folder: %w", err)
+	}
+	policy := filepath.Join(b.scratch, "audit-policy.yaml")
+	if err := os.WriteFile(policy, []byte(audit.Policy), 0o600); err != nil {
+		return fmt.Errorf("writing the audit policy: %w", err)
+	}
+	binaries, err := b.executables()
+	if err != nil {
+		return err
+	}
+	b.world, err = framework.Start(ctx, framework.Options{
+		Binaries: binaries, Progress: b.say, LogDir: b.logs, Audit: true, StockControllerLimits: true,
+		APIServerArgs: func(string) []string { return []string{"--audit-policy-file=" + policy} },
+	})
+	return err
+}
+
+// executables are the product's, which the pods run; nil has them built.
+func (b *bench) executables() (map[string]string, error) {
+	if b.binaries == "" {
+		return nil, nil
+	}
+	folder, err := filepath.Abs(b.binaries)
+	if err != nil {
+		return nil, fmt.Errorf("looking for the binaries: %w", err)
+	}
+	found := map[string]string{}
+	for _, name := range []string{"fleetcontroller", "fleetagent"} {
+		found[name] = filepath.Join(folder, name)
+	}
+	return found, nil
+}
+
+func (b *bench) startHub(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, b.patience)
+	defer cancel()
+	b.say("helm install fleet, with the chart's defaults")
+	if err := b.world.InstallHub(ctx, nil); err != nil {
+		return err
+	}
+	local, err := b.world.Joined(ctx, framework.LocalWorkspace, "the hub's own cluster", framework.Named("local"))
+	if err != nil {
+		return err
+	}
+	if _, _, err := b.world.Managed(ctx, framework.HubName, local); err != nil {
+		return err
+	}
+	values, err := b.world.TokenValues(ctx, "bench")
+	if err != nil {
+		return err
+	}
+	if b.values, err = swarm.Values(values); err != nil {
+		return err
+	}
+	if b.log, err = audit.NewLog(b.world.Plane.Hub.AuditLog); err != nil {
+		return err
+	}
+	if b.observer, err = observe(b.world.Plane.Hub.Config(), b.clock); err != nil {
+		return err
+	}
+	b.swarm = swarm.New(swarm.Options{Values: b.values, AtOnce: b.atOnce, Clock: b.clock})
+	_, err = b.untilQuiet(ctx)
+	return err
+}
+
+// stop ends agents and hub.
+func (b *bench) stop() error {
+	if b.swarm != nil {
+		for _, a := range b.swarm.Agents() {
+			a.Stop()
+		}
+	}
+	if b.observer != nil {
+		b.observer.stop()
+	}
+	var err error
+	if b.world != nil {
+		err = b.world.Stop()
+	}
+	return errors.Join(err, os.RemoveAll(b.scratch))
+}
+
+// untilQuiet counts the requests from now, or from the last call, until nothing was written for a while.
+func (b *bench) untilQuiet(ctx context.Context) (audit.Counts, error) {
+	return b.count(ctx, func(lastWrite time.Time) bool { return b.clock().Sub(lastWrite) >= b.quiet })
+}
+
+// count counts requests until done; it is told when the last write was, at first now.
+func (b *bench) count(ctx context.Context, done func(lastWrite time.Time) bool) (audit.Counts, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.patience)
+	defer cancel()
+	counts, last := audit.Counts{}, b.clock()
+	ticker := time.NewTicker(pollEvery)
+	defer ticker.Stop()
+	for {
+		events, err := b.log.Next()
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range events {
+			who := b.who.Who(e)
+			counts.Add(who, e)
+			if e.Kind(who).IsWrite() && e.Received.After(last) {
+				last = e.Received
+			}
+		}
+		if done(last) {
+			return counts, nil
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("waiting until nothing is written: %w", context.Cause(ctx))
+		}
+	}
+}

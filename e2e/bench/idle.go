@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/fleet-hub/fleet/e2e/bench/audit"
+	"github.com/fleet-hub/fleet/e2e/framework/swarm"
+)
+
+// resting are the figures of clusters to which nothing happens.
+type resting struct {
+	Checkin float64 `json:"checkinSeconds"`
+	Seconds float64 `json:"seconds"`
+	// PerHour is what a cluster costs in an hour: requests, all but leases and what measured; and of them those of its
+	// agent.
+	PerHour      float64 `json:"requestsPerClusterAndHour"`
+	AgentPerHour float64 `json:"agentRequestsPerClusterAndHour"`
+	// PerHeartbeat is the same for one heartbeat, whatever the interval.
+	PerHeartbeat float64 `json:"requestsPerHeartbeat"`
+	// ControllerMillis and SimulatorMillis are processor time per heartbeat.
+	ControllerMillis float64 `json:"controllerCPUMillisPerHeartbeat"`
+	SimulatorMillis  float64 `json:"simulatorCPUMillisPerHeartbeat"`
+	// Leases are renewals of leases in that time, by everybody on the hub.
+	Leases     int       `json:"leases"`
+	Rows       []row     `json:"rows"`
+	Controller footprint `json:"controllerMemory"`
+}
+
+// restartAgents ends all agents and starts as many with the same identities and another time between heartbeats.
+func (b *bench) restartAgents(ctx context.Context, checkin time.Duration) error {
+	fresh := swarm.New(swarm.Options{Values: b.values, Clock: b.clock})
+	var started []*swarm.Agent
+	for _, a := range b.agents {
+		a.Stop()
+		started = append(started, fresh.Add(swarm.Settings{ClientID: a.ClientID(), Credential: a.Credential(), Checkin: checkin}))
+	}
+	b.swarm, b.agents = fresh, started
+	fresh.Start(ctx, started...)
+	patient, cancel := context.WithTimeout(ctx, b.patience)
+	defer cancel()
+	return fresh.Await(patient, func(s swarm.State) bool { return s.Beats > 0 && s.Watching }, started...)
+}
+
+// idle counts what clusters cost to which nothing happens but heartbeats.
+func (b *bench) idle(ctx context.Context) (resting, error) {
+	b.say("%d clusters do nothing for %s but say so every %s", len(b.agents), b.idleFor, b.checkin)
+	if err := b.restartAgents(ctx, b.checkin); err != nil {
+		return resting{}, err
+	}
+	// One interval passes: what the agents' return gave rise to is no cost of doing nothing.
+	if err := b.pass(ctx, b.checkin); err != nil {
+		return resting{}, err
+	}
+	here, err := b.controller(ctx)
+	if err != nil {
+		return resting{}, err
+	}
+	meter, err := newMeter(here.pid, os.Getpid())
+	if err != nil {
+		return resting{}, err
+	}
+	before, began := b.beats(), b.clock()
+	counts, err := b.count(ctx, func(time.Time) bool { return b.clock().Sub(began) >= b.idleFor })
+	if err != nil {
+		return resting{}, err
+	}
+	took, beats := b.clock().Sub(began), b.beats()-before
+	used, err := meter.used()
+	if err != nil {
+		return resting{}, err
+	}
+	r := restingFigures(counts, len(b.agents), beats, took)
+	r.Checkin = seconds(b.checkin)
+	r.ControllerMillis, r.SimulatorMillis = per(millis(used.Controller), beats), per(millis(used.Simulator), beats)
+	r.Controller, err = footprintOf(here.pid)
+	return r, err
+}
+
+func restingFigures(counts audit.Counts, clusters, beats int, took time.Duration) resting {
+	all := costsOf(counts, clusters)
+	requests := counts.Only(audit.Kind.IsCost).Total().Requests
+	agents := counts.Only(func(k audit.Kind) bool { return k.Identity == audit.Request }).Total().Requests
+	hours := took.Hours()
+	return resting{
+		Seconds: seconds(took), PerHour: per(float64(requests)/hours, clusters), AgentPerHour: per(float64(agents)/hours, clusters),
+		PerHeartbeat: per(float64(requests), beats), Leases: all.Leases, Rows: all.Rows,
+	}
+}
+
+// pass lets time pass, and forgets what was requested meanwhile.
+func (b *bench) pass(ctx context.Context, d time.Duration) error {
+	until := b.clock().Add(d)
+	_, err := b.count(ctx, func(time.Time) bool { return !b.clock().Before(until) })
+	if err != nil {
+		return fmt.Errorf("letting time pass: %w", err)
+	}
+	return nil
+}
+
+// beats are the heartbeats accepted so far.
+func (b *bench) beats() (sum int) {
+	for _, a := range b.agents {
+		sum += a.State().Beats
+	}
+	return sum
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/fleet-hub/fleet/e2e/framework/inventory"
+	"github.com/fleet-hub/fleet/internal/names"
+)
+
+// left are the objects a registration leaves on the hub.
+type left struct {
+	// Each is per cluster; AfterExpiry is what is left of it when credentials have expired, 40 minutes after the grant:
+	// by then their Secrets are gone, and the Roles and RoleBindings that let them be read.
+	Each        float64   `json:"each"`
+	AfterExpiry float64   `json:"afterExpiry"`
+	Kinds       []objects `json:"kinds"`
+}
+
+// objects are those of one kind.
+type objects struct {
+	Resource string  `json:"resource"`
+	Each     float64 `json:"each"`
+	// Expiring are those of them that go with the credential.
+	Expiring float64 `json:"expiring,omitempty"`
+}
+
+func (b *bench) inventory(ctx context.Context) (inventory.Inventory, error) {
+	return inventory.Take(ctx, b.world.Plane.Hub.Config())
+}
+
+// leftBetween says what there is more of than before.
+func leftBetween(before, after inventory.Inventory, clusters int, registrations string) left {
+	more, expiring := map[string]int{}, map[string]int{}
+	total, gone := 0, 0
+	for object := range after {
+		if _, was := before[object]; was {
+			continue
+		}
+		more[object.Resource]++
+		total++
+		if expires(object, registrations) {
+			expiring[object.Resource]++
+			gone++
+		}
+	}
+	for object := range before {
+		if _, is := after[object]; !is {
+			more[object.Resource]--
+			total--
+		}
+	}
+	l := left{Each: per(float64(total), clusters), AfterExpiry: per(float64(total-gone), clusters), Kinds: []objects{}}
+	for resource, n := range more {
+		if n != 0 {
+			l.Kinds = append(l.Kinds, objects{Resource: resource, Each: per(float64(n), clusters), Expiring: per(float64(expiring[resource]), clusters)})
+		}
+	}
+	slices.SortFunc(l.Kinds, func(a, b objects) int {
+		return cmp.Or(-cmp.Compare(a.Each, b.Each), cmp.Compare(a.Resource, b.Resource))
+	})
+	return l
+}
+
+// expires holds for a credential, and for what lets it be read.
+func expires(o inventory.Object, registrations string) bool {
+	if o.Namespace != registrations {
+		return false
+	}
+	switch o.Resource {
+	case "secrets":
+		return strings.HasPrefix(o.Name, "c-")
+	case "roles." + rbac, "rolebindings." + rbac:
+		return true
+	}
+	return false
+}
+
+const rbac = "rbac.authorization.k8s.io"
+
+// registrations is the namespace of credentials.
+func registrations() string { return names.RegistrationNamespace(names.SystemNamespace) }

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/fleet-hub/fleet/e2e/framework"
+	"github.com/fleet-hub/fleet/e2e/framework/client"
+)
+
+// observer sees from outside when clusters come: by a watch on what everybody with the right to can see.
+type observer struct {
+	clock  func() time.Time
+	hub    *client.Client
+	cancel context.CancelFunc
+	ended  sync.WaitGroup
+
+	mu         sync.Mutex // guards what follows
+	registered map[string]time.Time
+	beaten     map[string]time.Time
+	changed    chan struct{} // closed and made anew with everything seen
+}
+
+// seen is what the observer decodes of a ClusterRegistration or Cluster.
+type seen struct {
+	Type   string
+	Object struct {
+		Spec   struct{ ClientID string }
+		Status struct{ Agent struct{ LastSeen string } }
+	}
+}
+
+// observe watches a hub until it is stopped.
+func observe(config *rest.Config, clock func() time.Time) (*observer, error) {
+	config = rest.CopyConfig(config)
+	config.UserAgent = benchAgent
+	hub, err := client.New(config)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	o := &observer{
+		clock: clock, hub: hub, cancel: cancel,
+		registered: map[string]time.Time{}, beaten: map[string]time.Time{}, changed: make(chan struct{}),
+	}
+	o.ended.Go(func() { o.follow(ctx, client.ClusterRegistrations) })
+	o.ended.Go(func() { o.follow(ctx, client.Clusters) })
+	return o, nil
+}
+
+func (o *observer) stop() {
+	o.cancel()
+	o.ended.Wait()
+}
+
+// follow watches one kind, and again when that ends: what it saw already it sees again then, and keeps its first time.
+func (o *observer) follow(ctx context.Context, resource string) {
+	for ctx.Err() == nil {
+		_ = o.watch(ctx, resource) // a hub that is gone is what some scenarios are about
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (o *observer) watch(ctx context.Context, resource string) (err error) {
+	stream, err := o.hub.Fleet.Get().Namespace(framework.Workspace).Resource(resource).Param("watch", "true").Stream(ctx)
+	if err != nil {
+		return fmt.Errorf("watching %s: %w", resource, err)
+	}
+	defer func() { err = errors.Join(err, stream.Close()) }()
+	events := json.NewDecoder(stream)
+	for {
+		var event seen
+		if err := events.Decode(&event); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return fmt.Errorf("watching %s: %w", resource, err)
+		}
+		o.see(resource, event)
+	}
+}
+
+func (o *observer) see(resource string, event seen) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	into := o.registered
+	if resource == client.Clusters {
+		into = o.beaten
+		if event.Object.Status.Agent.LastSeen == "" {
+			return
+		}
+	}
+	id := event.Object.Spec.ClientID
+	if _, known := into[id]; known || id == "" || event.Type == "DELETED" {
+		return
+	}
+	into[id] = o.clock()
+	close(o.changed)
+	o.changed = make(chan struct{})
+}
+
+// took is the time from a client's ClusterRegistration to its first accepted heartbeat; it waits for both to be seen.
+func (o *observer) took(ctx context.Context, clientID string) (time.Duration, error) {
+	for {
+		o.mu.Lock()
+		from, registered := o.registered[clientID]
+		to, beaten := o.beaten[clientID]
+		changed := o.changed
+		o.mu.Unlock()
+		if registered && beaten {
+			return to.Sub(from), nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return 0, fmt.Errorf("waiting to see the first heartbeat of %s: %w", clientID, context.Cause(ctx))
+		}
+	}
+}
+
+// span is the time from the first ClusterRegistration of these clients to the last of their first heartbeats.
+func (o *observer) span(ctx context.Context, clientIDs []string) (time.Duration, error) {
+	var first, last time.Time
+	for _, id := range clientIDs {
+		if _, err := o.took(ctx, id); err != nil {
+			return 0, err
+		}
+		o.mu.Lock()
+		from, to := o.registered[id], o.beaten[id]
+		o.mu.Unlock()
+		if first.IsZero() || from.Before(first) {
+			first = from
+		}
+		if to.After(last) {
+			last = to
+		}
+	}
+	return last.Sub(first), nil
+}

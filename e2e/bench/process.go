@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/e2e/framework"
+	"github.com/fleet-hub/fleet/internal/names"
+)
+
+// errNoController means that no pod of the controller has a process.
+var errNoController = errors.New("the controller does not run")
+
+// process is the controller's at one time.
+type process struct {
+	pod string
+	pid int
+}
+
+// controller is the controller's one process that is to stay.
+func (b *bench) controller(ctx context.Context) (process, error) {
+	pods, err := b.world.Hub.Kube.CoreV1().Pods(names.SystemNamespace).List(ctx, metav1.ListOptions{LabelSelector: "app=fleet-controller"})
+	if err != nil {
+		return process{}, fmt.Errorf("looking for the controller: %w", err)
+	}
+	for _, pod := range pods.Items {
+		pids, err := b.world.PodPIDs(framework.HubName, pod.Namespace, pod.Name)
+		if err != nil {
+			return process{}, err
+		}
+		if pod.DeletionTimestamp == nil && len(pids) == 1 {
+			return process{pod: pod.Name, pid: pids[0]}, nil
+		}
+	}
+	return process{}, errNoController
+}
+
+// footprint is what a process uses.
+type footprint struct {
+	Resident  float64 `json:"vmRSSMiB"`
+	Anonymous float64 `json:"rssAnonMiB"`
+	Peak      float64 `json:"vmHWMMiB"`
+}
+
+func footprintOf(pid int) (footprint, error) {
+	m, err := memoryOf(pid)
+	return footprint{Resident: mebibytes(m.Resident), Anonymous: mebibytes(m.Anonymous), Peak: mebibytes(m.Peak)}, err
+}
+
+// meter measures the processor time of a step.
+type meter struct {
+	pid, self int
+	at        [2]time.Duration
+}
+
+// used is the time the controller, and this process with all its agents, have spent since the meter was started.
+type used struct{ Controller, Simulator time.Duration }
+
+func newMeter(controller, self int) (meter, error) {
+	m := meter{pid: controller, self: self}
+	now, err := m.read()
+	m.at = now
+	return m, err
+}
+
+func (m meter) read() (at [2]time.Duration, err error) {
+	for i, pid := range []int{m.pid, m.self} {
+		if at[i], err = processorTime(pid); err != nil {
+			return at, err
+		}
+	}
+	return at, nil
+}
+
+func (m meter) used() (used, error) {
+	now, err := m.read()
+	return used{Controller: now[0] - m.at[0], Simulator: now[1] - m.at[1]}, err
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// report is what is printed.
+type report struct {
+	Machine machine `json:"machine"`
+	Runs    []run   `json:"runs"`
+}
+
+// machine is where it was measured. Load is the system's load average over the minute before.
+type machine struct {
+	Processors int     `json:"processors"`
+	MemoryGiB  float64 `json:"memoryGiB"`
+	Load       string  `json:"loadBefore"`
+}
+
+// run is what was measured on one hub. What was not played is left out.
+type run struct {
+	Clusters     int        `json:"clusters"`
+	AtOnce       int        `json:"atOnce"`
+	Registration joined     `json:"registration"`
+	Single       *spread    `json:"oneAtATime,omitempty"`
+	Next         *flatness  `json:"next,omitempty"`
+	Restart      *restarted `json:"restart,omitempty"`
+	Idle         *resting   `json:"idle,omitempty"`
+	Herd         *returned  `json:"herd,omitempty"`
+	Budgets      []budget   `json:"budgets"`
+}
+
+// measureAll measures one size after another, and prints all of them at the end, those before an error too.
+func measureAll(ctx context.Context, o options, clock func() time.Time, out, progress io.Writer) error {
+	all := report{Machine: thisMachine(), Runs: []run{}}
+	var failed error
+	for _, n := range o.sizes {
+		r, err := measure(ctx, o, n, clock, progress)
+		if err != nil {
+			failed = fmt.Errorf("%d clusters: %w", n, err)
+			break
+		}
+		all.Runs = append(all.Runs, r)
+	}
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", "  ")
+	return errors.Join(failed, encoder.Encode(all))
+}
+
+// measure plays the scenarios with n clusters on a hub of their own.
+func measure(ctx context.Context, o options, n int, clock func() time.Time, progress io.Writer) (r run, err error) {
+	b, err := start(ctx, o, clock, progress)
+	if err != nil {
+		return run{}, err
+	}
+	defer func() {
+		if err != nil {
+			err = b.withLogs(err)
+		}
+		err = errors.Join(err, b.stop())
+		if err == nil && o.logs == "" {
+			err = b.world.RemoveLogs()
+		}
+	}()
+	r, err = b.play(ctx, n)
+	if err == nil {
+		summarize(progress, r)
+	}
+	return r, err
+}
+
+// play plays the scenarios, in their order.
+func (b *bench) play(ctx context.Context, n int) (run, error) {
+	r := run{Clusters: n, AtOnce: b.atOnce}
+	var first *batch
+	for _, step := range []struct {
+		scenario string
+		do       func() error
+	}{
+		{registration, func() (err error) { r.Registration, first, err = b.registration(ctx, n); return err }},
+		{single, func() (err error) { r.Single, err = kept(b.single(ctx)); return err }},
+		{next, func() (err error) { r.Next, err = kept(b.next(ctx, first)); return err }},
+		{restart, func() (err error) { r.Restart, err = kept(b.restart(ctx)); return err }},
+		{idle, func() (err error) { r.Idle, err = kept(b.idle(ctx)); return err }},
+		{herd, func() (err error) { r.Herd, err = kept(b.herd(ctx)); return err }},
+	} {
+		if step.scenario != registration && !b.plays(step.scenario) {
+			continue
+		}
+		if step.scenario == next && first.clusters == n {
+			continue // nothing came between the first and the next
+		}
+		if err := step.do(); err != nil {
+			return run{}, fmt.Errorf("scenario %s: %w", step.scenario, err)
+		}
+	}
+	r.Budgets = budgetsOf(r)
+	return r, nil
+}
+
+// kept is a pointer to what was measured.
+func kept[T any](measured T, err error) (*T, error) { return &measured, err }
+
+func thisMachine() machine {
+	m := machine{Processors: runtime.NumCPU()}
+	if text, err := os.ReadFile("/proc/meminfo"); err == nil {
+		var kilobytes int64
+		if _, err := fmt.Sscanf(string(text), "MemTotal: %d kB", &kilobytes); err == nil {
+			m.MemoryGiB = round(float64(kilobytes)/(1<<20), 1)
+		}
+	}
+	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
+		m.Load, _, _ = strings.Cut(string(text), " ")
+	}
+	return m
+}
+
+// summarize prints the budgets for those who do not read JSON.
+func summarize(progress io.Writer, r run) {
+	_, _ = fmt.Fprintf(progress, "\n%d clusters, %d at a time\n", r.Clusters, r.AtOnce) // as with all progress
+	for _, b := range r.Budgets {
+		_, _ = fmt.Fprintf(progress, "  %-46s %8.2f   must %g, aim %g: %s\n", b.Figure, b.Value, b.Must, b.Aim, b.Holds)
+	}
+}

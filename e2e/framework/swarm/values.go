@@ -1,0 +1,18 @@
+package swarm
+
+import (
+	"fmt"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/fleet-hub/fleet/internal/handshake"
+)
+
+// Values are those of a token, given as the values of the agent's chart.
+func Values(chart map[string]any) (handshake.Values, error) {
+	document, err := yaml.Marshal(chart)
+	if err != nil {
+		return handshake.Values{}, fmt.Errorf("encoding a token's values: %w", err)
+	}
+	return handshake.ParseValues(document)
+}
