@@ -88,6 +88,18 @@ func requestGrantedAt(t metav1.Time) func(*fleet.ClusterRegistration) {
 	}
 }
 
+// requestSaid means that the request's condition has this reason.
+func requestSaid(reason string) func(*fleet.ClusterRegistration) {
+	return func(r *fleet.ClusterRegistration) {
+		r.Status.Conditions = []genericcondition.GenericCondition{{Type: fleet.ConditionGranted, Status: corev1.ConditionFalse, Reason: reason}}
+	}
+}
+
+// requestWith means that the request was made with that token, or that none is named.
+func requestWith(token string) func(*fleet.ClusterRegistration) {
+	return func(r *fleet.ClusterRegistration) { r.Labels = map[string]string{fleet.LabelRegistrationToken: token} }
+}
+
 // grantInput is a request of which nothing else was found.
 func grantInput(modifiers ...func(*handshake.GrantInput)) handshake.GrantInput {
 	return *build(&handshake.GrantInput{Now: noon(), Request: aRequest(), Namespaces: hubNamespaces()}, modifiers)
@@ -121,7 +133,7 @@ func requestAccount(in *handshake.GrantInput) {
 	in.Account = anAccount(aCluster().Status.Namespace, "request-1-r1", "account-1")
 }
 
-func requestRights(in *handshake.GrantInput) { in.RightsExist = true }
+func requestRights(in *handshake.GrantInput) { in.RightsExist, in.ReaderExists = true, true }
 
 // credential means that this bearer token was handed out.
 func credential(bearer string) func(*handshake.GrantInput) {
@@ -129,6 +141,7 @@ func credential(bearer string) func(*handshake.GrantInput) {
 		in.Credential = handshake.CredentialSecret(in.Request, in.Namespaces.Registration, handshake.Credential{
 			Token: bearer, DeploymentNamespace: aCluster().Status.Namespace, ClusterNamespace: workspace, ClusterName: "east",
 		})
+		in.Credential.CreationTimestamp = at(-20 * time.Second)
 	}
 }
 
@@ -149,7 +162,7 @@ func asked(in *handshake.GrantInput) { in.Asked = aToken() }
 // askedWith means that the request names that token.
 func askedWith(token string) func(*handshake.GrantInput) {
 	return func(in *handshake.GrantInput) {
-		in.Request.Labels = map[string]string{fleet.LabelRegistrationToken: token}
+		requestWith(token)(in.Request)
 	}
 }
 

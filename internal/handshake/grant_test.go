@@ -6,7 +6,9 @@ import (
 	"testing"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
@@ -40,13 +42,16 @@ func TestGrant(t *testing.T) {
 		"while it waits a request's Cluster may go":               {grantInput(with(requestOf("east"))), handshake.GrantAwaitingCluster},
 
 		// The owner.
-		"the Cluster becomes the request's owner": {grantInput(found()), handshake.GrantAwaitingRights},
-		"it becomes the only owner":               {grantInput(found(), with(requestOwned("east", "cluster-uid"), requestOwned("west", "west-uid"), requestNoted(""))), handshake.GrantAwaitingRights},
-		"it takes the place of another owner":     {grantInput(found(), with(requestOwned("west", "west-uid"))), handshake.GrantAwaitingRights},
-		"the heartbeat before the grant is noted": {grantInput(found(clusterSeen(at(-time.Minute)))), handshake.GrantAwaitingRights},
-		"what was noted once stays noted":         {grantInput(found(clusterSeen(at(-time.Minute))), with(requestNoted("2026-07-01T00:00:00Z"))), handshake.GrantAwaitingRights},
-		"an owner without a note gets one":        {grantInput(found(), with(requestOwned("east", "cluster-uid"))), handshake.GrantAwaitingRights},
-		"owner and note are written once":         {grantInput(found(), with(requestOwned("east", "cluster-uid"), requestNoted(""))), handshake.GrantAwaitingRights},
+		"the Cluster becomes the request's owner":          {grantInput(found()), handshake.GrantAwaitingRights},
+		"it becomes the only owner":                        {grantInput(found(), with(requestOwned("east", "cluster-uid"), requestOwned("west", "west-uid"), requestNoted(""))), handshake.GrantAwaitingRights},
+		"it takes the place of another owner":              {grantInput(found(), with(requestOwned("west", "west-uid"))), handshake.GrantAwaitingRights},
+		"the heartbeat before the grant is noted":          {grantInput(found(clusterSeen(at(-time.Minute)))), handshake.GrantAwaitingRights},
+		"until the credential is written it is noted anew": {grantInput(found(clusterSeen(at(-time.Minute))), with(requestNoted("2026-07-01T00:00:00Z"))), handshake.GrantAwaitingRights},
+		"from then on it stays as it was": {rightful(with(requestNoted("2026-07-01T00:00:00Z")), credential(forever), func(in *handshake.GrantInput) {
+			in.Clusters = []*fleet.Cluster{aCluster(clusterSeen(at(-time.Minute)))}
+		}), handshake.GrantDone},
+		"an owner without a note gets one": {grantInput(found(), with(requestOwned("east", "cluster-uid"))), handshake.GrantAwaitingRights},
+		"owner and note are written once":  {grantInput(found(), with(requestOwned("east", "cluster-uid"), requestNoted(""))), handshake.GrantAwaitingRights},
 
 		// The rights and the credential.
 		"an account without rights waits for them":          {grantInput(found(), requestAccount), handshake.GrantAwaitingRights},
@@ -62,6 +67,19 @@ func TestGrant(t *testing.T) {
 		"the token of a token secret works too":             {rightful(credential(secretJWT("account-1"))), handshake.GrantDone},
 		"rights that went are healed after the grant":       {granted(func(in *handshake.GrantInput) { in.RightsExist = false }), handshake.GrantAwaitingRights},
 		"an account that went is healed after the grant":    {granted(func(in *handshake.GrantInput) { in.Account = nil }), handshake.GrantAwaitingRights},
+		"the heartbeat before that is noted anew":           {granted(func(in *handshake.GrantInput) { in.Account = nil }, with(requestGranted, requestNoted("")), named(clusterSeen(at(-time.Minute)))), handshake.GrantAwaitingRights},
+		"its agent is told to register until it is heard of": {
+			granted(credential(forever), with(requestGranted, requestNoted(""), requestSaid(fleet.ReasonAccountReplaced))), handshake.GrantDone},
+		"also while its credential is made anew": {
+			granted(with(requestGranted, requestNoted(""), requestSaid(fleet.ReasonAccountReplaced))), handshake.GrantMinting},
+		"once it is heard of nothing is wrong": {
+			granted(credential(forever), with(requestGranted, requestNoted(""), requestSaid(fleet.ReasonAccountReplaced)), named(clusterSeen(at(-time.Minute)))), handshake.GrantDone},
+		"an answer waits until it can be read":            {rightful(func(in *handshake.GrantInput) { in.ReaderExists = false }), handshake.GrantAwaitingRights},
+		"but not for a reader that there will never be":   {rightful(nobodyAsked, func(in *handshake.GrantInput) { in.ReaderExists = false }), handshake.GrantMinting},
+		"who may read is healed as long as there is what": {granted(credential(forever), func(in *handshake.GrantInput) { in.ReaderExists = false }), handshake.GrantDone},
+		"but no longer": {granted(credential(forever), func(in *handshake.GrantInput) {
+			in.Credential.CreationTimestamp = at(-handshake.CredentialLife)
+		}), handshake.GrantDone},
 
 		// Lost credentials.
 		"a credential that was lost before its time is made again": {granted(), handshake.GrantMinting},
@@ -97,6 +115,14 @@ func TestGrant(t *testing.T) {
 		"a request that was owned by a Cluster that is gone gets no other": {grantInput(with(requestOwned("east", "cluster-uid"))), handshake.GrantLeaving},
 		"one that has another owner gets its Cluster":                      {grantInput(with(requestOfTeam)), handshake.GrantAwaitingCluster},
 
+		// What nobody waits for any more.
+		"one of a Cluster that is gone, which nothing takes along, is deleted": {granted(with(func(r *fleet.ClusterRegistration) { r.Status.Granted, r.Status.ClusterName = true, "east" }), func(in *handshake.GrantInput) { in.Named, in.Clusters = nil, nil }), handshake.GrantAbandoned},
+		"one that waited too long for a Cluster that is gone is deleted":       {grantInput(with(requestOf("east")), later(handshake.CredentialLife)), handshake.GrantAbandoned},
+		"one that names no Cluster is kept however old it is":                  {grantInput(later(1000 * time.Hour)), handshake.GrantAwaitingCluster},
+		"a rejection is kept for a day":                                        {grantInput(with(requestClient("")), later(24*time.Hour-time.Minute)), handshake.GrantRejected},
+		"and then deleted":                                                     {grantInput(with(requestClient("")), later(24*time.Hour)), handshake.GrantAbandoned},
+		"but not what was granted":                                             {granted(with(requestGranted, requestClient("")), named(clusterClient("")), later(240*time.Hour)), handshake.GrantRejected},
+
 		// Requests with the token of an import.
 		"one that comes after its Cluster has gone is abandoned":               {grantInput(askedWith("import-token-east")), handshake.GrantAbandoned},
 		"also while the token is still there":                                  {grantInput(askedWith("import-token-east"), askedBy(tokenOfImport)), handshake.GrantAbandoned},
@@ -131,8 +157,8 @@ func TestGrant(t *testing.T) {
 func checkGrantOutcome(t *testing.T, in handshake.GrantInput, out handshake.GrantOutcome) {
 	t.Helper()
 	switch out.Stage {
-	case handshake.GrantLeaving, handshake.GrantAbandoned, handshake.GrantRejected, handshake.GrantAwaitingCluster, handshake.GrantAwaitingNamespace:
-		if len(out.Children) != 0 || out.Mint != nil {
+	case handshake.GrantLeaving, handshake.GrantAbandoned, handshake.GrantRejected, handshake.GrantTakeoverPending, handshake.GrantAwaitingCluster, handshake.GrantAwaitingNamespace:
+		if len(out.Children) != 0 || out.Mint != nil || out.Reader != nil {
 			t.Errorf("rights in stage %s", out.Stage)
 		}
 	default:
@@ -144,17 +170,18 @@ func checkGrantOutcome(t *testing.T, in handshake.GrantInput, out handshake.Gran
 		t.Error("a bearer token is asked for in stage Minting and in no other")
 	}
 	early := out.Stage == handshake.GrantAwaitingRights && !in.Request.Status.Granted
-	if out.Reader != nil && out.Mint == nil && !early {
+	if out.Reader != nil && out.Mint == nil && !early && in.Credential == nil {
 		t.Error("a credential is made readable that nobody is going to write")
 	}
 	if (out.CreateCluster != nil) != (out.Stage == handshake.GrantAwaitingCluster) {
 		t.Error("a Cluster is created in stage AwaitingCluster and in no other")
 	}
-	if in.Request.Status.Granted && !out.Granted {
+	if in.Request.Status.Granted && !out.Granted && out.Stage != handshake.GrantAbandoned && out.Stage != handshake.GrantRejected {
 		t.Error("what was granted is not granted any more")
 	}
-	if (out.Reason != "") != (out.Stage == handshake.GrantRejected) || (out.Reason == "") != (out.Message == "") {
-		t.Error("a rejection has a reason and says what to do, and nothing else has")
+	waitsInVain := out.Stage == handshake.GrantRejected || out.Stage == handshake.GrantTakeoverPending
+	if waitsInVain != !out.Ends.IsZero() || waitsInVain && out.Reason == "" || (out.Reason == "") != (out.Message == "") {
+		t.Error("what waits in vain has a reason, says what to do, and comes to an end")
 	}
 }
 
@@ -252,47 +279,63 @@ func TestGrantNewCluster(t *testing.T) {
 // Who may read a credential: the account of the token that the agent asked with, and nobody else.
 func TestGrantReader(t *testing.T) {
 	const creds = "request-1-creds"
+	label := func(token string) func(*handshake.GrantInput) { return askedWith(token) }
 	tests := map[string]struct {
-		asked, imported bool
-		want            string
+		given []func(*handshake.GrantInput)
+		want  []string
 	}{
-		"the token the request names":                          {asked: true, want: "t1-u1"},
-		"the token the request names, also of an imported one": {asked: true, imported: true, want: "t1-u1"},
-		"an old agent that names none, of an imported Cluster": {imported: true, want: "import-token-east-i1"},
-		"an agent that names none, of a Cluster not imported":  {},
+		"the token the request names":                          {[]func(*handshake.GrantInput){asked}, []string{"t1-u1"}},
+		"the token the request names, also of an imported one": {[]func(*handshake.GrantInput){asked, imported}, []string{"t1-u1"}},
+		"the import's, if the one it names is gone":            {[]func(*handshake.GrantInput){imported}, []string{"import-token-east-i1"}},
+		"an old agent that names none, of an imported Cluster": {[]func(*handshake.GrantInput){label(""), imported, tokens("b", "a")}, []string{"import-token-east-i1"}},
+		"an old agent that names none: any token of its workspace, for the Secret's name is known to it alone": {
+			[]func(*handshake.GrantInput){label(""), tokens("b", "a")}, []string{"a-uid-of-a", "b-uid-of-b"}},
+		"but no token that goes": {
+			[]func(*handshake.GrantInput){label(""), tokens("a", "b"), func(in *handshake.GrantInput) { in.Tokens[1].DeletionTimestamp = ptr(at(0)) }}, []string{"a-uid-of-a"}},
+		"an old agent where there are no tokens": {[]func(*handshake.GrantInput){label("")}, nil},
+		"nobody, if the one it names is gone":    {[]func(*handshake.GrantInput){tokens("a")}, nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			in := grantInput(found(), requestAccount, requestRights)
-			if test.asked {
-				asked(&in)
-			}
-			if test.imported {
-				imported(&in)
-			}
+			in := grantInput(append([]func(*handshake.GrantInput){found(), requestAccount, requestRights}, test.given...)...)
 			out := pure(t, handshake.Grant, in)
 			expectEqual(t, "stage", out.Stage, handshake.GrantMinting)
-			expectReader(t, out.Reader, creds, test.want)
+			expectReader(t, out.Reader, creds, test.want...)
+			expectEqual(t, "that nobody can read it is said", out.Unreadable, false)
+			noted := in
+			noted.Request = in.Request.DeepCopy()
+			noted.Request.Annotations = map[string]string{fleet.AnnotationLastSeenAtGrant: ""}
+			expectEqual(t, "that nobody can read it is said", pure(t, handshake.Grant, noted).Unreadable, len(test.want) == 0)
 		})
 	}
 }
 
-func expectReader(t *testing.T, reader []runtime.Object, name, account string) {
+// tokens are all of the workspace.
+func tokens(all ...string) func(*handshake.GrantInput) {
+	return func(in *handshake.GrantInput) {
+		for _, name := range all {
+			in.Tokens = append(in.Tokens, aToken(func(t *fleet.ClusterRegistrationToken) { t.Name, t.UID = name, types.UID("uid-of-"+name) }))
+		}
+	}
+}
+
+func expectReader(t *testing.T, reader []runtime.Object, name string, accounts ...string) {
 	t.Helper()
-	if account == "" {
+	if len(accounts) == 0 {
 		expectEqual(t, "reader", reader, []runtime.Object(nil))
 		return
 	}
 	expectEqual(t, "reader", told(t, reader), "- Role cattle-fleet-clusters-system/"+name+"\n- RoleBinding cattle-fleet-clusters-system/"+name+"\n")
 	full := toldInFull(t, reader)
-	for _, part := range []string{
-		"resourceNames:\n    - " + names.CredentialSecret("c1", "random-1") + "\n",
-		"- kind: ServiceAccount\n    name: " + account + "\n    namespace: fleet-default\n",
-	} {
-		if !strings.Contains(full, part) {
-			t.Errorf("reader lacks %q:\n%s", part, full)
-		}
+	if part := "resourceNames:\n    - " + names.CredentialSecret("c1", "random-1") + "\n"; !strings.Contains(full, part) {
+		t.Errorf("reader lacks %q:\n%s", part, full)
 	}
+	var subjects []string
+	for _, subject := range reader[1].(*rbacv1.RoleBinding).Subjects {
+		expectEqual(t, "namespace of the account", subject.Namespace, workspace)
+		subjects = append(subjects, subject.Name)
+	}
+	expectEqual(t, "accounts", subjects, accounts)
 }
 
 func TestGrantObjects(t *testing.T) {

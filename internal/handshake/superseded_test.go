@@ -57,8 +57,23 @@ func TestGrantSupersedes(t *testing.T) {
 		"never itself, a newer one, or one of another client": {
 			seen: aCluster(clusterSeen(used)), noted: ptr(""),
 			others: []*fleet.ClusterRegistration{
-				aRequest(), older("request-b", requestMadeAt(at(0))), older("request-c", requestClient("c2")),
+				aRequest(), older("request-b", requestMadeAt(at(0))), older("request-c", requestClient("c2"), requestOf("west")),
 			},
+		},
+		"one of the Cluster when that had another client ID": {
+			seen: aCluster(clusterSeen(used)), noted: ptr(""), others: []*fleet.ClusterRegistration{older("request-a", requestClient("c2"))}, want: []string{"request-a"},
+		},
+		"none when the heartbeat says that it is another account's": {
+			seen: aCluster(clusterSeen(used)), noted: ptr(""), others: []*fleet.ClusterRegistration{older("request-a")},
+			modified: []func(*handshake.GrantInput){spokenBy("account-0")},
+		},
+		"older ones when it says that it is this one's": {
+			seen: aCluster(clusterSeen(used)), noted: ptr(""), others: []*fleet.ClusterRegistration{older("request-a")}, want: []string{"request-a"},
+			modified: []func(*handshake.GrantInput){spokenBy("account-1")},
+		},
+		"registrations of the other implementation as any other": {
+			seen: aCluster(clusterSeen(used)), noted: ptr(""), want: []string{"request-a"},
+			others: []*fleet.ClusterRegistration{older("request-a", func(r *fleet.ClusterRegistration) { r.Annotations, r.Status.Conditions = nil, nil })},
 		},
 		"never one that waits for the same credential": {
 			seen: aCluster(clusterSeen(used)), noted: ptr(""),
@@ -76,6 +91,36 @@ func TestGrantSupersedes(t *testing.T) {
 				build(&in, test.modified)
 				expectEqual(t, "superseded", pure(t, handshake.Grant, in).Superseded, test.want, cmpopts.EquateEmpty())
 			})
+		})
+	}
+}
+
+// spokenBy means that this account has sent the last heartbeat.
+func spokenBy(account string) func(*handshake.GrantInput) {
+	return func(in *handshake.GrantInput) { in.Speaker = account }
+}
+
+// A request whose answer has ended unused, while another agent serves the Cluster, will never be used: it is removed.
+func TestGrantEndsWhatIsNeverUsed(t *testing.T) {
+	ended := func(modifiers ...func(*handshake.GrantInput)) handshake.GrantInput {
+		live := aRequest(requestNamed("request-a"), requestMadeAt(at(-time.Hour)), requestGranted)
+		return grantInput(append([]func(*handshake.GrantInput){
+			with(requestGranted, requestNoted("")), named(clusterSeen(at(-time.Second))), requestAccount, requestRights, others(live), later(time.Hour),
+		}, modifiers...)...)
+	}
+	tests := map[string]struct {
+		in   handshake.GrantInput
+		want handshake.GrantStage
+	}{
+		"once its answer has ended":                 {ended(spokenBy("account-0")), handshake.GrantAbandoned},
+		"not while somebody may fetch it":           {ended(spokenBy("account-0"), credential(boundJWT("account-1", time.Time{}))), handshake.GrantDone},
+		"not if it is the one in use":               {ended(spokenBy("account-1")), handshake.GrantDone},
+		"not if nobody says whose the heartbeat is": {ended(), handshake.GrantDone},
+		"not if there is no other":                  {ended(spokenBy("account-0"), func(in *handshake.GrantInput) { in.Others = nil }), handshake.GrantDone},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			expectEqual(t, "stage", pure(t, handshake.Grant, test.in).Stage, test.want)
 		})
 	}
 }

@@ -191,7 +191,7 @@ func (a *agent) heartbeat() {
 	if a.w.may(bearer, "patch", "clusters/status", identity.ClusterNamespace, "another") || a.w.may(bearer, "create", "clusterregistrations", identity.ClusterNamespace, "") {
 		a.w.t.Error("an agent may do more than speak for its own Cluster")
 	}
-	a.beat = a.w.now
+	a.beat, a.w.speakers[identity.ClusterName] = a.w.now, string(a.w.accountOf(bearer).UID)
 	cluster.Status.Agent = fleet.AgentStatus{LastSeen: metav1.Time{Time: a.w.now}, Namespace: a.namespace}
 	a.w.put(onHub, cluster)
 }

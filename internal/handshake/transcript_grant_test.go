@@ -24,6 +24,9 @@ func (w *world) grant(at place) bool {
 	if out.Stage == handshake.GrantAbandoned {
 		return w.do("grant", string(out.Stage), func() { w.deleteAt(at) })
 	}
+	if out.Stage == handshake.GrantTakeoverPending {
+		return w.do("grant", string(out.Stage), func() { w.revoke(at) }, func() { w.report(request, out) })
+	}
 	writes := []func(){func() {
 		if out.CreateCluster != nil {
 			w.put(onHub, out.CreateCluster)
@@ -32,6 +35,10 @@ func (w *world) grant(at place) bool {
 			request.OwnerReferences = []metav1.OwnerReference{out.Own.Owner}
 			request.Annotations = map[string]string{fleet.AnnotationLastSeenAtGrant: out.Own.LastSeen}
 			w.put(onHub, request)
+		}
+	}, func() {
+		if out.Reason == fleet.ReasonAccountReplaced && in.Account == nil {
+			w.report(request, out) // before the account is made anew
 		}
 	}, func() {
 		if len(out.Children) > 0 {
@@ -49,17 +56,25 @@ func (w *world) grant(at place) bool {
 		for _, name := range out.Superseded {
 			w.remove(place{onHub, "ClusterRegistration", at.namespace, name})
 		}
-	}, func() {
-		if out.ClusterName != "" {
-			request.Status.ClusterName = out.ClusterName
-		}
-		request.Status.Granted = out.Granted
-		if out.Granted {
-			fleet.SetCondition(&request.Status.Conditions, w.now, genericcondition.GenericCondition{Type: fleet.ConditionGranted, Status: corev1.ConditionTrue})
-		}
-		w.put(onHub, request)
-	}}
+	}, func() { w.report(request, out) }}
 	return w.do("grant", string(out.Stage), writes...)
+}
+
+// report writes the status. What is only waited for is not worth it.
+func (w *world) report(request *fleet.ClusterRegistration, out handshake.GrantOutcome) {
+	condition := genericcondition.GenericCondition{Type: fleet.ConditionGranted, Status: corev1.ConditionTrue}
+	switch {
+	case out.Reason != "":
+		condition.Status, condition.Reason = corev1.ConditionFalse, out.Reason
+	case out.Stage != handshake.GrantDone && out.Stage != handshake.GrantMinting:
+		return
+	}
+	if out.ClusterName != "" {
+		request.Status.ClusterName = out.ClusterName
+	}
+	request.Status.Granted = out.Granted
+	fleet.SetCondition(&request.Status.Conditions, w.now, condition)
+	w.put(onHub, request)
 }
 
 func (w *world) grantInput(request *fleet.ClusterRegistration) handshake.GrantInput {
@@ -81,7 +96,7 @@ func (w *world) grantInput(request *fleet.ClusterRegistration) handshake.GrantIn
 		}
 	}
 	for _, other := range list[fleet.ClusterRegistration](w, onHub) {
-		if other.Namespace == workspace && other.Spec.ClientID == request.Spec.ClientID {
+		if other.Namespace == workspace && (other.Spec.ClientID == request.Spec.ClientID || other.Status.ClusterName != "" && other.Status.ClusterName == request.Status.ClusterName) {
 			in.Others = append(in.Others, other)
 		}
 	}
@@ -90,12 +105,15 @@ func (w *world) grantInput(request *fleet.ClusterRegistration) handshake.GrantIn
 		return in
 	}
 	account := names.RequestAccount(request.Name, string(request.UID))
+	in.Stale, in.Speaker = w.stale[cluster.Name], w.speakers[cluster.Name]
 	in.Account = find[corev1.ServiceAccount](w, onHub, cluster.Status.Namespace, account)
 	in.Imported = find[fleet.ClusterRegistrationToken](w, onHub, workspace, names.ImportToken(cluster.Name))
 	in.RightsExist = find[rbacv1.Role](w, onHub, workspace, request.Name) != nil &&
 		find[rbacv1.RoleBinding](w, onHub, workspace, request.Name) != nil &&
 		find[rbacv1.RoleBinding](w, onHub, cluster.Status.Namespace, request.Name) != nil &&
 		find[rbacv1.ClusterRoleBinding](w, onHub, "", request.Name+"-content") != nil
+	in.ReaderExists = find[rbacv1.Role](w, onHub, hubNamespaces().Registration, handshake.ReaderName(request.Name)) != nil &&
+		find[rbacv1.RoleBinding](w, onHub, hubNamespaces().Registration, handshake.ReaderName(request.Name)) != nil
 	return in
 }
 

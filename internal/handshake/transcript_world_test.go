@@ -60,6 +60,9 @@ type world struct {
 	sets   map[place]place
 	agents []*agent
 	asleep bool // the agents are
+	// speakers are the accounts of the Clusters' last heartbeats; stale are the Clusters whose agents are taken to be gone.
+	speakers map[string]string
+	stale    map[string]bool
 	// steps counts what was done so far, and last is what was done last; after so many, playUntil interrupts.
 	steps, stopAfter int
 	last             string
@@ -72,7 +75,7 @@ type world struct {
 func newWorld(t *testing.T, chance *rand.Rand) *world {
 	return &world{
 		t: t, now: noon(), config: hubConfig(), chance: chance,
-		objects: map[place]object{}, made: map[place]int{}, sets: map[place]place{},
+		objects: map[place]object{}, made: map[place]int{}, sets: map[place]place{}, speakers: map[string]string{}, stale: map[string]bool{},
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/fleet-hub/fleet/internal/handshake"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -33,6 +35,50 @@ func TestUsed(t *testing.T) {
 			if got := handshake.Used(request, test.cluster); got != test.want {
 				t.Errorf("got %t", got)
 			}
+		})
+	}
+}
+
+func TestSpeaker(t *testing.T) {
+	const seen = `{"f:status":{"f:agent":{".":{},"f:lastSeen":{},"f:namespace":{}}}}`
+	wrote := func(manager, fields string) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Manager: manager, Operation: "Update", Subresource: "status", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
+	}
+	ours := func(account string) string { return handshake.HeartbeatManager(boundJWT(account, time.Time{})) }
+	tests := map[string]struct {
+		entries []metav1.ManagedFieldsEntry
+		want    string
+	}{
+		"an agent of ours says whose account it has": {[]metav1.ManagedFieldsEntry{wrote(ours("a-1"), seen)}, "a-1"},
+		"only the last heartbeat counts": {[]metav1.ManagedFieldsEntry{
+			wrote(ours("a-1"), `{"f:status":{"f:agent":{"f:namespace":{}}}}`), wrote(ours("a-2"), seen),
+		}, "a-2"},
+		"one that an agent has sent that says nothing": {[]metav1.ManagedFieldsEntry{
+			wrote(ours("a-1"), `{"f:status":{"f:agent":{"f:namespace":{}}}}`), wrote("fleetagent", seen),
+		}, ""},
+		"nobody was heard of":                 {nil, ""},
+		"fields that nobody can read":         {[]metav1.ManagedFieldsEntry{wrote(ours("a-1"), `{`)}, ""},
+		"an entry without fields":             {[]metav1.ManagedFieldsEntry{{Manager: ours("a-1")}}, ""},
+		"whoever writes something else of it": {[]metav1.ManagedFieldsEntry{wrote(ours("a-1"), `{"f:status":{"f:display":{}}}`)}, ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			cluster := aCluster(func(c *fleet.Cluster) { c.ManagedFields = test.entries })
+			expectEqual(t, "speaker", handshake.Speaker(cluster), test.want)
+		})
+	}
+}
+
+func TestHeartbeatManager(t *testing.T) {
+	tests := map[string]struct{ token, want string }{
+		"a token of the TokenRequest API":     {boundJWT("uid-1", noon()), "fleet-agent:uid-1"},
+		"a token of a token Secret":           {secretJWT("uid-2"), "fleet-agent:uid-2"},
+		"one that does not say whose it is":   {"letmein", ""},
+		"a client certificate instead of one": {"", ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			expectEqual(t, "manager", handshake.HeartbeatManager(test.token), test.want)
 		})
 	}
 }

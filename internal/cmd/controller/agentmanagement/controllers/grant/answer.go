@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"reflect"
 
-	"github.com/rancher/wrangler/v3/pkg/genericcondition"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -126,45 +123,12 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// requestOf names the request a credential answers.
-func requestOf(secret *corev1.Secret) []types.NamespacedName {
-	name := secret.Annotations[fleet.AnnotationClusterRegistration]
-	if name == "" {
+// requestOf names the request that an object of the registration namespace was made for.
+func requestOf[T metav1.Object](object T) []types.NamespacedName {
+	annotations := object.GetAnnotations()
+	name := annotations[fleet.AnnotationClusterRegistration]
+	if name == "" || annotations[fleet.AnnotationCluster] != "" { // an account is a child, and looked after as one
 		return nil
 	}
-	return []types.NamespacedName{{Namespace: secret.Annotations[fleet.AnnotationClusterRegistrationNamespace], Name: name}}
-}
-
-func (h *handler) report(request *fleet.ClusterRegistration, out handshake.GrantOutcome) error {
-	_, err := app.Report(h.app, h.app.ClusterRegistrations, request, func(r *fleet.ClusterRegistration) {
-		if out.ClusterName != "" {
-			r.Status.ClusterName = out.ClusterName
-		}
-		r.Status.Granted = out.Granted
-		fleet.SetCondition(&r.Status.Conditions, h.app.Clock(), granted(out))
-	})
-	return err
-}
-
-// granted is the condition of an outcome.
-func granted(out handshake.GrantOutcome) genericcondition.GenericCondition {
-	condition := genericcondition.GenericCondition{Type: fleet.ConditionGranted, Status: corev1.ConditionFalse}
-	switch out.Stage {
-	case handshake.GrantDone, handshake.GrantMinting:
-		if out.Unreadable {
-			condition.Reason = fleet.ReasonTokenUnknown
-			condition.Message = "nobody may read the credential: the request's label " + fleet.LabelRegistrationToken + " names no ClusterRegistrationToken of this namespace; let the agent register with a token that is there"
-			break
-		}
-		condition.Status = corev1.ConditionTrue
-	case handshake.GrantRejected:
-		condition.Reason, condition.Message = out.Reason, out.Message
-	case handshake.GrantAwaitingCluster:
-		condition.Reason, condition.Message = fleet.ReasonAwaitingCluster, "the Cluster of this agent is being made"
-	case handshake.GrantAwaitingNamespace:
-		condition.Reason, condition.Message = fleet.ReasonAwaitingNamespace, "the Cluster's namespace is being made"
-	default:
-		condition.Reason, condition.Message = fleet.ReasonAwaitingRights, "the account of this agent is being made"
-	}
-	return condition
+	return []types.NamespacedName{{Namespace: annotations[fleet.AnnotationClusterRegistrationNamespace], Name: name}}
 }

@@ -3,6 +3,10 @@ package grant
 import (
 	"errors"
 
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
@@ -15,6 +19,9 @@ import (
 // byClient finds the requests of one client: "<workspace>/<clientID>".
 const byClient = "fleet.requests-by-client"
 
+// byCluster finds the requests that have been told their Cluster: "<workspace>/<cluster>".
+const byCluster = "fleet.requests-by-cluster"
+
 // byToken finds the requests made with a token: "<workspace>/<token>".
 const byToken = "fleet.requests-by-token"
 
@@ -24,10 +31,17 @@ func (h *handler) watch() error {
 	requests.AddIndexer(byClient, func(r *fleet.ClusterRegistration) ([]string, error) {
 		return []string{r.Namespace + "/" + r.Spec.ClientID}, nil
 	})
+	requests.AddIndexer(byCluster, func(r *fleet.ClusterRegistration) ([]string, error) {
+		if r.Status.ClusterName == "" {
+			return nil, nil
+		}
+		return []string{r.Namespace + "/" + r.Status.ClusterName}, nil
+	})
 	requests.AddIndexer(byToken, func(r *fleet.ClusterRegistration) ([]string, error) {
 		return []string{r.Namespace + "/" + r.Labels[fleet.LabelRegistrationToken]}, nil
 	})
 	nudge := reconcile.Nudge(h.app.ClusterRegistrations)
+	h.liveness.OnChange(func(cluster types.NamespacedName) { h.wakePending(cluster, nudge) })
 	return errors.Join(
 		h.set.Watch(nudge),
 		reconcile.Watch(h.app.Clusters.Informer(), func(c *fleet.Cluster) []types.NamespacedName {
@@ -36,7 +50,9 @@ func (h *handler) watch() error {
 		reconcile.Watch(h.app.ClusterRegistrationTokens.Informer(), func(t *fleet.ClusterRegistrationToken) []types.NamespacedName {
 			return h.requests(byToken, t.Namespace+"/"+t.Name)
 		}, nudge),
-		reconcile.Watch(h.app.CredentialSecrets.Informer(), requestOf, nudge),
+		reconcile.Watch(h.app.CredentialSecrets.Informer(), requestOf[*corev1.Secret], nudge),
+		reconcile.Watch(h.app.Roles.Informer(), requestOf[*rbacv1.Role], nudge),
+		reconcile.Watch(h.app.RoleBindings.Informer(), requestOf[*rbacv1.RoleBinding], nudge),
 	)
 }
 
@@ -84,14 +100,39 @@ func (h *handler) gather(request *fleet.ClusterRegistration) (handshake.GrantInp
 
 // gatherRights looks for what a request has in and for its Cluster.
 func (h *handler) gatherRights(in *handshake.GrantInput, cluster *fleet.Cluster) error {
-	request, namespace := in.Request, cluster.Status.Namespace
-	account, accountErr := reconcile.Optional(h.app.ServiceAccounts.Cache().Get(namespace, names.RequestAccount(request.Name, string(request.UID))))
+	request, namespace, reader := in.Request, cluster.Status.Namespace, handshake.ReaderName(in.Request.Name)
+	var err [9]error
+	in.Account, err[0] = reconcile.Optional(h.app.ServiceAccounts.Cache().Get(namespace, names.RequestAccount(request.Name, string(request.UID))))
 	role, roleErr := reconcile.Optional(h.app.Roles.Cache().Get(request.Namespace, request.Name))
 	status, statusErr := reconcile.Optional(h.app.RoleBindings.Cache().Get(request.Namespace, request.Name))
 	work, workErr := reconcile.Optional(h.app.RoleBindings.Cache().Get(namespace, request.Name))
 	content, contentErr := reconcile.Optional(h.app.ClusterRoleBindings.Cache().Get(names.SafeConcat(request.Name, "content")))
-	imported, importedErr := reconcile.Optional(h.app.ClusterRegistrationTokens.Cache().Get(request.Namespace, names.ImportToken(cluster.Name)))
-	in.Account, in.Imported = account, imported
+	read, readErr := reconcile.Optional(h.app.Roles.Cache().Get(h.app.Namespaces.Registration, reader))
+	reads, readsErr := reconcile.Optional(h.app.RoleBindings.Cache().Get(h.app.Namespaces.Registration, reader))
+	in.Imported, err[1] = reconcile.Optional(h.app.ClusterRegistrationTokens.Cache().Get(request.Namespace, names.ImportToken(cluster.Name)))
+	if request.Labels[fleet.LabelRegistrationToken] == "" && in.Imported == nil {
+		in.Tokens, err[2] = h.app.ClusterRegistrationTokens.Cache().List(request.Namespace, labels.Everything())
+	}
 	in.RightsExist = role != nil && status != nil && work != nil && content != nil
-	return errors.Join(accountErr, roleErr, statusErr, workErr, contentErr, importedErr)
+	in.ReaderExists = read != nil && reads != nil && isOf(read, request) && isOf(reads, request)
+	in.Stale = h.liveness.Stale(types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name})
+	copy(err[3:], []error{roleErr, statusErr, workErr, contentErr, readErr, readsErr})
+	return errors.Join(append(err[:], h.gatherOthers(in, cluster))...)
+}
+
+// gatherOthers adds the requests that were made for the Cluster when it had another client ID.
+func (h *handler) gatherOthers(in *handshake.GrantInput, cluster *fleet.Cluster) error {
+	found, err := h.app.ClusterRegistrations.Cache().GetByIndex(byCluster, cluster.Namespace+"/"+cluster.Name)
+	for _, other := range found {
+		if other.Spec.ClientID != in.Request.Spec.ClientID {
+			in.Others = append(in.Others, other)
+		}
+	}
+	return err
+}
+
+// isOf says whether a Role or RoleBinding of the registration namespace was made for a request.
+func isOf[T metav1.Object](object T, request *fleet.ClusterRegistration) bool {
+	of := requestOf(object)
+	return len(of) == 1 && of[0].Namespace == request.Namespace && of[0].Name == request.Name
 }

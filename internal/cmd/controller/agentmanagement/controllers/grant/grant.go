@@ -36,28 +36,44 @@ const (
 	notInForceLate  = 2 * time.Second
 	// pendingDelay is for a token Secret that is being filled.
 	pendingDelay = 500 * time.Millisecond
+	// noticeable is how long a request waits before its status says for what: most are granted long before.
+	noticeable = 10 * time.Second
 )
 
 // errAnswersAnother means that the credential's name is taken by the answer to another request.
 var errAnswersAnother = errors.New("the credential is the answer to another request")
 
+// liveness says whose agents are taken to be gone.
+type liveness interface {
+	Stale(cluster types.NamespacedName) bool
+	OnChange(func(cluster types.NamespacedName))
+}
+
 type handler struct {
-	app    *app.Context
-	set    *reconcile.Set
-	prover *kube.Prover
+	app      *app.Context
+	liveness liveness
+	set      *reconcile.Set
+	prover   *kube.Prover
 	// way has the requests that are on their way to their first use.
 	way *metrics.Stages
 }
 
 // Register watches ClusterRegistrations, and what can unblock one: its Cluster getting a namespace or a
-// heartbeat, its rights appearing, its token appearing.
+// heartbeat, its rights appearing, its token appearing, the agent whose place it takes being gone.
 func Register(ctx context.Context, a *app.Context) error {
+	return register(ctx, a, a.Liveness)
+}
+
+func register(ctx context.Context, a *app.Context, liveness liveness) error {
 	prover, err := kube.NewProver(a.RESTConfig)
 	if err != nil {
 		return err
 	}
-	h := &handler{app: a, prover: prover, way: metrics.NewStages(a.Clock, a.Metrics.Stage), set: reconcile.NewSet(handshake.GrantSetID,
-		reconcile.KindOf(a.ServiceAccounts), reconcile.KindOf(a.Roles), reconcile.KindOf(a.RoleBindings), reconcile.ClusterKind(a.ClusterRoleBindings)).InWaves()}
+	h := &handler{
+		app: a, liveness: liveness, prover: prover, way: metrics.NewStages(a.Clock, a.Metrics.Stage),
+		set: reconcile.NewSet(handshake.GrantSetID,
+			reconcile.KindOf(a.ServiceAccounts), reconcile.KindOf(a.Roles), reconcile.KindOf(a.RoleBindings), reconcile.ClusterKind(a.ClusterRoleBindings)).InWaves(),
+	}
 	a.ClusterRegistrations.OnChange(ctx, "grant", func(key string, request *fleet.ClusterRegistration) (*fleet.ClusterRegistration, error) {
 		return request, h.onChange(ctx, key, request)
 	})
@@ -85,31 +101,54 @@ func (h *handler) onChange(ctx context.Context, key string, request *fleet.Clust
 		return fmt.Errorf("looking at registration %s/%s: %w", request.Namespace, request.Name, err)
 	}
 	out := handshake.Grant(in)
+	if len(out.Superseded) > 0 { // not before it is known whose heartbeat it was, which no cache says
+		if in.Speaker, err = h.speaker(in); err != nil {
+			return err
+		}
+		out = handshake.Grant(in)
+	}
 	h.follow(in, out)
-	return h.act(ctx, request, out)
+	return h.act(ctx, in, out)
 }
 
-func (h *handler) act(ctx context.Context, request *fleet.ClusterRegistration, out handshake.GrantOutcome) error {
-	if out.Stage == handshake.GrantLeaving {
+func (h *handler) act(ctx context.Context, in handshake.GrantInput, out handshake.GrantOutcome) error {
+	request := in.Request
+	switch out.Stage {
+	case handshake.GrantLeaving:
 		return h.revoke(reconcile.OwnerOf(gvk(), request), request.Namespace, request.Name)
-	}
-	if out.Stage == handshake.GrantAbandoned {
+	case handshake.GrantAbandoned:
 		return h.abandon(request)
-	}
-	if out.Stage == handshake.GrantRejected {
+	case handshake.GrantRejected:
 		// The right to read is given early, before it is known whose the answer will be.
 		dropped := h.dropReader(types.NamespacedName{Namespace: request.Namespace, Name: request.Name})
 		return errors.Join(dropped, h.reject(request, out))
+	case handshake.GrantTakeoverPending:
+		return h.pend(in, out)
+	case handshake.GrantAwaitingCluster:
+		return h.create(request, out)
 	}
-	if out.CreateCluster != nil {
+	return h.give(ctx, in, out)
+}
+
+// create makes the Cluster of a client that has none; its appearing wakes the request.
+func (h *handler) create(request *fleet.ClusterRegistration, out handshake.GrantOutcome) error {
+	_, err := h.app.Clusters.Create(out.CreateCluster)
+	switch {
+	case err == nil:
 		h.app.Log.Info("cluster created for its agent", "cluster", out.CreateCluster.Namespace+"/"+out.CreateCluster.Name)
-		if _, err := h.app.Clusters.Create(out.CreateCluster); err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("creating the cluster of registration %s/%s: %w", request.Namespace, request.Name, err)
-		}
-		return h.report(request, out) // the Cluster's appearing wakes the request
+	case !apierrors.IsAlreadyExists(err):
+		return fmt.Errorf("creating the cluster of registration %s/%s: %w", request.Namespace, request.Name, err)
 	}
-	request, err := h.own(request, out.Own)
+	return h.report(request, out)
+}
+
+// give takes a request as far as it can be granted now. What can be said once at the end is not said before.
+func (h *handler) give(ctx context.Context, in handshake.GrantInput, out handshake.GrantOutcome) error {
+	request, err := h.own(in.Request, out.Own)
 	if err != nil {
+		return err
+	}
+	if request, err = h.mourn(in, request, out); err != nil {
 		return err
 	}
 	if err := h.giveRights(request, out); err != nil {
@@ -122,7 +161,7 @@ func (h *handler) act(ctx context.Context, request *fleet.ClusterRegistration, o
 		}
 		if again > 0 {
 			h.app.ClusterRegistrations.EnqueueAfter(request.Namespace, request.Name, again)
-			return nil
+			return h.reportDelay(request, out)
 		}
 	}
 	return errors.Join(h.supersede(request.Namespace, out.Superseded), h.report(request, out))
@@ -142,10 +181,14 @@ func (h *handler) own(request *fleet.ClusterRegistration, own *handshake.Ownersh
 	})
 }
 
-// giveRights writes the account's rights and, at the same time, the right to read the answer.
+// giveRights writes the account's rights and, at the same time, the right to read the answer. Of a request that another
+// implementation has granted, that right is in the set, which it leaves first.
 func (h *handler) giveRights(request *fleet.ClusterRegistration, out handshake.GrantOutcome) error {
 	if len(out.Children) == 0 {
 		return nil
+	}
+	if out.Stage == handshake.GrantDone {
+		return errors.Join(h.set.Apply(reconcile.OwnerOf(gvk(), request), out.Children...), h.letRead(out.Reader))
 	}
 	var readErr error
 	var read sync.WaitGroup
@@ -167,7 +210,7 @@ func (h *handler) answer(ctx context.Context, request *fleet.ClusterRegistration
 	}
 	work := "apis/" + fleet.SchemeGroupVersion.String() + "/namespaces/" + out.Credential.DeploymentNamespace + "/bundledeployments"
 	if err := h.prover.List(ctx, token, work); errors.Is(err, kube.ErrNotInForce) {
-		if h.app.Clock().Sub(request.CreationTimestamp.Time) > notInForceSoon {
+		if h.waited(request) > notInForceSoon {
 			return notInForceLate, nil
 		}
 		return notInForceDelay, nil
@@ -201,9 +244,9 @@ func (h *handler) write(secret *corev1.Secret) error {
 	return err
 }
 
-// abandon deletes a request that came too late; its end takes along whatever it was given.
+// abandon deletes a request that nobody waits for; its end takes along whatever it was given.
 func (h *handler) abandon(request *fleet.ClusterRegistration) error {
-	h.app.Log.Info("registration deleted, the cluster it was made for is gone", "registration", request.Namespace+"/"+request.Name)
+	h.app.Log.Info("registration deleted, nobody waits for it", "registration", request.Namespace+"/"+request.Name)
 	err := h.app.ClusterRegistrations.Delete(request.Namespace, request.Name, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &request.UID}})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("deleting registration %s/%s: %w", request.Namespace, request.Name, err)

@@ -2,6 +2,7 @@ package grant
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,8 +23,8 @@ func TestARequestOfAnUnknownClient(t *testing.T) {
 	hub := start(t, request(), asked())
 	handle(t, hub)
 	const made = "cluster-948fe603f61d"
-	expectRequests(t, hub, "create Cluster ws/"+made, "patch ClusterRegistration/status ws/r1")
-	expectStatus(t, hub, "", false, genericcondition.GenericCondition{Status: "False", Reason: fleet.ReasonAwaitingCluster, Message: "the Cluster of this agent is being made"})
+	expectRequests(t, hub, "create Cluster ws/"+made)
+	apptest.ExpectWoken(t, hub, requests+" ws/r1 in 10s")
 	got := apptest.MustGet[*fleet.Cluster](t, hub, "ws", made)
 	wantLabels := map[string]string{"env": "dev", fleet.LabelCluster: made}
 	if diff := cmp.Diff(wantLabels, got.Labels); diff != "" || got.Spec.ClientID != "client" {
@@ -31,13 +32,47 @@ func TestARequestOfAnUnknownClient(t *testing.T) {
 	}
 
 	handle(t, hub) // the cache lags: the Cluster is not made twice
-	expectRequests(t, hub, "create Cluster ws/"+made, "patch ClusterRegistration/status ws/r1", "get ClusterRegistration ws/r1")
+	expectRequests(t, hub, "create Cluster ws/"+made)
 
 	hub.Sync()
 	handle(t, hub)
-	expectRequests(t, hub, "patch ClusterRegistration ws/r1", "patch ClusterRegistration/status ws/r1")
-	expectStatus(t, hub, made, false, genericcondition.GenericCondition{Status: "False", Reason: fleet.ReasonAwaitingNamespace, Message: "the Cluster's namespace is being made"})
+	expectRequests(t, hub, "patch ClusterRegistration ws/r1")
 	expectNothingHandedOut(t, hub)
+}
+
+// Most requests are granted before anybody could read what they wait for: that is worth no request of ours.
+func TestWhatTakesAWhileIsSaid(t *testing.T) {
+	without := cluster(func(c *fleet.Cluster) { c.Status.Namespace = "" })
+	tests := map[string]struct {
+		there           []apptest.Object
+		of              string
+		reason, message string
+	}{
+		"the Cluster":   {nil, "", fleet.ReasonAwaitingCluster, "the Cluster of this agent is being made"},
+		"its namespace": {[]apptest.Object{without}, "c1", fleet.ReasonAwaitingNamespace, "the Cluster's namespace is being made"},
+		"the rights":    {[]apptest.Object{cluster()}, "c1", fleet.ReasonAwaitingRights, "the account of this agent is being made"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub := start(t, append(test.there, request(), asked())...)
+			handle(t, hub)
+			if got := current(t, hub).Status; len(got.Conditions) > 0 {
+				t.Errorf("said at once: %+v", got)
+			}
+			apptest.ExpectWoken(t, hub, requests+" ws/r1 in 10s")
+			hub.Pass(noticeable)
+			handle(t, hub)
+			expectStatus(t, hub, test.of, false, genericcondition.GenericCondition{Status: "False", Reason: test.reason, Message: test.message})
+			hub.Put(current(t, hub))
+			hub.Requests()
+			hub.Woken()
+			handle(t, hub)
+			if slices.Contains(hub.Requests(), "patch "+requests+"/status ws/r1") {
+				t.Error("said twice")
+			}
+			apptest.ExpectWoken(t, hub)
+		})
+	}
 }
 
 func TestARequestIsAnsweredInThisOrder(t *testing.T) {
@@ -48,11 +83,9 @@ func TestARequestIsAnsweredInThisOrder(t *testing.T) {
 		"patch ClusterRegistration ws/r1",
 		"create ServiceAccount cluster-ws-c1/r1-u-r1", "create Role ws/r1",
 		"create RoleBinding ws/r1", "create RoleBinding cluster-ws-c1/r1", "create ClusterRoleBinding r1-content",
-		"create Role "+registration+"/r1-creds", "create RoleBinding "+registration+"/r1-creds",
-		"patch ClusterRegistration/status ws/r1")
-	apptest.ExpectOrder(t, requests, "patch ClusterRegistration ws/r1", "create Role ws/r1", "create RoleBinding ws/r1", "patch ClusterRegistration/status ws/r1")
-	apptest.ExpectOrder(t, requests, "create Role "+registration+"/r1-creds", "create RoleBinding "+registration+"/r1-creds", "patch ClusterRegistration/status ws/r1")
-	expectStatus(t, hub, "c1", false, genericcondition.GenericCondition{Status: "False", Reason: fleet.ReasonAwaitingRights, Message: "the account of this agent is being made"})
+		"create Role "+registration+"/r1-creds", "create RoleBinding "+registration+"/r1-creds")
+	apptest.ExpectOrder(t, requests, "patch ClusterRegistration ws/r1", "create Role ws/r1", "create RoleBinding ws/r1")
+	apptest.ExpectOrder(t, requests, "create Role "+registration+"/r1-creds", "create RoleBinding "+registration+"/r1-creds")
 	expectNothingHandedOut(t, hub)
 	owner := []metav1.OwnerReference{{APIVersion: "fleet.cattle.io/v1alpha1", Kind: "Cluster", Name: "c1", UID: "u-c1"}}
 	if diff := cmp.Diff(owner, current(t, hub).OwnerReferences); diff != "" {
@@ -62,6 +95,7 @@ func TestARequestIsAnsweredInThisOrder(t *testing.T) {
 		t.Errorf("the heartbeat before the grant is noted as %q", got)
 	}
 
+	hub.Woken()
 	hub.Sync()
 	handle(t, hub)
 	order := []string{
@@ -152,17 +186,21 @@ func TestNothingIsHandedOutBeforeItWorks(t *testing.T) {
 	hub := start(t, request(), cluster(), asked())
 	settle(t, hub, 1)
 	hub.Requests()
-	hub.RefuseTokens(3)
-	for _, delay := range []string{"25ms", "25ms", "2s"} {
-		if delay == "2s" { // by now this is no matter of a moment
+	hub.Woken()
+	hub.RefuseTokens(4)
+	for i, delay := range []string{"25ms", "25ms", "2s", "2s"} {
+		want := []string{"mint cluster-ws-c1/r1-u-r1 " + lifetime, "prove cluster-ws-c1"}
+		if i == 2 { // by now this is no matter of a moment
 			hub.Pass(notInForceSoon + time.Second)
+			want = append(want, "patch "+requests+"/status ws/r1")
 		}
 		handle(t, hub)
-		expectRequests(t, hub, "mint cluster-ws-c1/r1-u-r1 "+lifetime, "prove cluster-ws-c1")
+		expectRequests(t, hub, want...)
 		apptest.ExpectWoken(t, hub, requests+" ws/r1 in "+delay)
 		expectNothingHandedOut(t, hub)
-		expectStatus(t, hub, "c1", false, genericcondition.GenericCondition{Status: "False", Reason: fleet.ReasonAwaitingRights, Message: "the account of this agent is being made"})
+		hub.Put(current(t, hub))
 	}
+	expectStatus(t, hub, "c1", false, genericcondition.GenericCondition{Status: "False", Reason: fleet.ReasonAwaitingRights, Message: "the account of this agent is being made"})
 	handle(t, hub)
 	expectStatus(t, hub, "c1", true, genericcondition.GenericCondition{Status: "True"})
 	expectCredential(t, hub)
@@ -173,6 +211,7 @@ func TestATokenSecretThatIsBeingFilled(t *testing.T) {
 	hub.CapTokens(24 * time.Hour)
 	settle(t, hub, 1)
 	hub.Requests()
+	hub.Woken()
 	handle(t, hub)
 	expectRequests(t, hub, "mint cluster-ws-c1/r1-u-r1 "+lifetime, "get ServiceAccount cluster-ws-c1/r1-u-r1",
 		"get Secret cluster-ws-c1/r1-u-r1-token", "create Secret cluster-ws-c1/r1-u-r1-token")
@@ -281,7 +320,7 @@ func TestSuperseding(t *testing.T) {
 	hub.Fail("delete "+requests+" ws/r0", nil)
 	hub.Requests()
 	settle(t, hub, 1)
-	expectRequests(t, hub, "delete "+requests+" ws/r0")
+	expectRequests(t, hub, "get Cluster ws/c1", "delete "+requests+" ws/r0")
 	if apptest.Get[*fleet.ClusterRegistration](hub, "ws", "r9") == nil {
 		t.Error("another client's request was deleted")
 	}
@@ -298,7 +337,7 @@ func TestHealing(t *testing.T) {
 			harm: func(_ *testing.T, h *apptest.Hub) {
 				h.Remove(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: clusterNamespace, Name: "r1", Labels: map[string]string{fleet.LabelManaged: "true"}}})
 			},
-			want: []string{"create RoleBinding cluster-ws-c1/r1", "patch " + requests + "/status ws/r1"},
+			want: []string{"create RoleBinding cluster-ws-c1/r1"},
 		},
 		"a right that somebody widened is narrowed": {
 			harm: func(_ *testing.T, h *apptest.Hub) {
@@ -319,6 +358,12 @@ func TestHealing(t *testing.T) {
 				"create Secret " + registration + "/" + credential, "get Secret " + registration + "/" + credential, "update Secret " + registration + "/" + credential,
 			},
 		},
+		"who may read a credential that is still to be fetched is healed": {
+			harm: func(_ *testing.T, h *apptest.Hub) {
+				h.Remove(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: "r1-creds", Labels: map[string]string{fleet.LabelManaged: "true"}}})
+			},
+			want: []string{"create RoleBinding " + registration + "/r1-creds"},
+		},
 		"a credential that has gone too early is made anew": {
 			harm: func(_ *testing.T, h *apptest.Hub) {
 				h.Remove(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: credential}, Type: handshake.SecretTypeCredential})
@@ -338,7 +383,7 @@ func TestHealing(t *testing.T) {
 				h.Remove(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: "r1-creds", Labels: map[string]string{fleet.LabelManaged: "true"}}})
 				h.Remove(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: clusterNamespace, Name: "r1", Labels: map[string]string{fleet.LabelManaged: "true"}}})
 			},
-			want: []string{"create RoleBinding cluster-ws-c1/r1", "patch " + requests + "/status ws/r1"},
+			want: []string{"create RoleBinding cluster-ws-c1/r1"},
 		},
 		"a credential that has expired is not": {
 			harm: func(_ *testing.T, h *apptest.Hub) {
@@ -409,7 +454,11 @@ func TestConditions(t *testing.T) {
 		handshake.GrantRejected, handshake.GrantAwaitingCluster, handshake.GrantAwaitingNamespace,
 		handshake.GrantAwaitingRights, handshake.GrantMinting, handshake.GrantDone,
 	} {
-		condition := granted(handshake.GrantOutcome{Stage: stage, Reason: "Given", Message: "said"})
+		out := handshake.GrantOutcome{Stage: stage}
+		if stage == handshake.GrantRejected {
+			out.Reason, out.Message = "Given", "said"
+		}
+		condition := granted(out)
 		got[stage] = string(condition.Status) + " " + condition.Reason
 	}
 	want := map[handshake.GrantStage]string{

@@ -211,7 +211,7 @@ func TestGather(t *testing.T) {
 			if test.spoil != nil {
 				hub.Spoil(test.spoil)
 			}
-			h := &handler{app: hub.App}
+			h := &handler{app: hub.App, liveness: &listener{}}
 			in, err := h.gather(test.request)
 			if (err != nil) != test.fails {
 				t.Fatalf("error %v", err)

@@ -70,12 +70,34 @@ func asked() *fleet.ClusterRegistrationToken {
 
 func start(t *testing.T, objects ...apptest.Object) *apptest.Hub {
 	t.Helper()
-	hub := apptest.New(t)
-	if err := Register(t.Context(), hub.App); err != nil {
+	hub, _ := startListening(t, objects...)
+	return hub
+}
+
+// listener says whose agents are gone, and tells when that changes.
+type listener struct {
+	gone map[types.NamespacedName]bool
+	tell func(types.NamespacedName)
+}
+
+func (l *listener) Stale(cluster types.NamespacedName) bool          { return l.gone[cluster] }
+func (l *listener) OnChange(tell func(cluster types.NamespacedName)) { l.tell = tell }
+
+// lose lets the agent of Cluster ws/c1 be gone.
+func (l *listener) lose() {
+	key := types.NamespacedName{Namespace: "ws", Name: "c1"}
+	l.gone = map[types.NamespacedName]bool{key: true}
+	l.tell(key)
+}
+
+func startListening(t *testing.T, objects ...apptest.Object) (*apptest.Hub, *listener) {
+	t.Helper()
+	hub, heard := apptest.New(t), &listener{}
+	if err := register(t.Context(), hub.App, heard); err != nil {
 		t.Fatal(err)
 	}
 	hub.Put(objects...)
-	return hub
+	return hub, heard
 }
 
 func handle(t *testing.T, hub *apptest.Hub) {

@@ -1,0 +1,85 @@
+package grant
+
+import (
+	"time"
+
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
+	"github.com/fleet-hub/fleet/internal/handshake"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// report writes the status, unless there is nothing to say yet: what is only waited for is said when it takes a while,
+// and what was granted stays so while its rights are being healed.
+func (h *handler) report(request *fleet.ClusterRegistration, out handshake.GrantOutcome) error {
+	if !out.Ends.IsZero() && out.Ends.After(h.app.Clock()) {
+		h.app.ClusterRegistrations.EnqueueAfter(request.Namespace, request.Name, out.Ends.Sub(h.app.Clock()))
+	}
+	if isWaiting(out) {
+		if request.Status.Granted {
+			return nil
+		}
+		if left := noticeable - h.waited(request); left > 0 {
+			h.app.ClusterRegistrations.EnqueueAfter(request.Namespace, request.Name, left)
+			return nil
+		}
+	}
+	_, err := h.say(request, out)
+	return err
+}
+
+// reportDelay is report for a request that has its rights, and not yet its credential.
+func (h *handler) reportDelay(request *fleet.ClusterRegistration, out handshake.GrantOutcome) error {
+	if request.Status.Granted || h.waited(request) < noticeable {
+		return nil
+	}
+	out.Stage, out.Granted, out.Unreadable = handshake.GrantAwaitingRights, false, false
+	_, err := h.say(request, out)
+	return err
+}
+
+func (h *handler) waited(request *fleet.ClusterRegistration) time.Duration {
+	return h.app.Clock().Sub(request.CreationTimestamp.Time)
+}
+
+func isWaiting(out handshake.GrantOutcome) bool {
+	switch out.Stage {
+	case handshake.GrantAwaitingCluster, handshake.GrantAwaitingNamespace, handshake.GrantAwaitingRights:
+		return out.Reason == ""
+	}
+	return false
+}
+
+// say writes the status.
+func (h *handler) say(request *fleet.ClusterRegistration, out handshake.GrantOutcome) (*fleet.ClusterRegistration, error) {
+	return app.Report(h.app, h.app.ClusterRegistrations, request, func(r *fleet.ClusterRegistration) {
+		if out.ClusterName != "" {
+			r.Status.ClusterName = out.ClusterName
+		}
+		r.Status.Granted = out.Granted
+		fleet.SetCondition(&r.Status.Conditions, h.app.Clock(), granted(out))
+	})
+}
+
+// granted is the condition of an outcome.
+func granted(out handshake.GrantOutcome) genericcondition.GenericCondition {
+	condition := genericcondition.GenericCondition{Type: fleet.ConditionGranted, Status: corev1.ConditionFalse}
+	switch {
+	case out.Reason != "":
+		condition.Reason, condition.Message = out.Reason, out.Message
+	case out.Unreadable:
+		condition.Reason = fleet.ReasonTokenUnknown
+		condition.Message = "nobody may read the credential: the request's label " + fleet.LabelRegistrationToken + " names no ClusterRegistrationToken of this namespace; let the agent register with a token that is there"
+	case out.Stage == handshake.GrantDone, out.Stage == handshake.GrantMinting:
+		condition.Status = corev1.ConditionTrue
+	case out.Stage == handshake.GrantAwaitingCluster:
+		condition.Reason, condition.Message = fleet.ReasonAwaitingCluster, "the Cluster of this agent is being made"
+	case out.Stage == handshake.GrantAwaitingNamespace:
+		condition.Reason, condition.Message = fleet.ReasonAwaitingNamespace, "the Cluster's namespace is being made"
+	default:
+		condition.Reason, condition.Message = fleet.ReasonAwaitingRights, "the account of this agent is being made"
+	}
+	return condition
+}

@@ -1,0 +1,297 @@
+package grant
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// live is the registration of the agent that Cluster ws/c1 has; it was made with token t0.
+func live() *fleet.ClusterRegistration {
+	return request(named("r0"), func(r *fleet.ClusterRegistration) {
+		r.CreationTimestamp = metav1.NewTime(time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC))
+		r.Labels[fleet.LabelRegistrationToken] = "t0"
+		r.Annotations = map[string]string{fleet.AnnotationLastSeenAtGrant: ""}
+		r.OwnerReferences = []metav1.OwnerReference{{Kind: "Cluster", Name: "c1", UID: "u-c1"}}
+		r.Status = fleet.ClusterRegistrationStatus{ClusterName: "c1", Granted: true}
+	})
+}
+
+func served(modifiers ...func(*fleet.Cluster)) *fleet.Cluster {
+	return cluster(append([]func(*fleet.Cluster){seen(time.Date(2026, 1, 1, 11, 59, 0, 0, time.UTC))}, modifiers...)...)
+}
+
+// pendingHub is a hub on which ws/r1 asks, with another token, for what the agent of Cluster ws/c1 has.
+func pendingHub(t *testing.T, objects ...apptest.Object) (*apptest.Hub, *listener) {
+	t.Helper()
+	hub, heard := startListening(t, append([]apptest.Object{request(), live(), served(), asked()}, objects...)...)
+	handle(t, hub)
+	hub.Put(current(t, hub))
+	return hub, heard
+}
+
+const takeoverMessage = "another agent is registered for this Cluster, and this request comes with another token: if it is to take that one's place, annotate the Cluster with fleet.cattle.io/confirm-takeover and the name of this request, or let it ask with the other one's token; else it waits until the other one is no longer heard of"
+
+func TestATakeoverWaitsAndCostsNothing(t *testing.T) {
+	hub, _ := pendingHub(t)
+	expectRequests(t, hub, "patch ClusterRegistration/status ws/r1")
+	apptest.ExpectWoken(t, hub, requests+" ws/r1 in 40m0s")
+	expectStatus(t, hub, "c1", false, genericcondition.GenericCondition{Status: "False", Reason: fleet.ReasonTakeoverPending, Message: takeoverMessage})
+	expectEvents(t, hub,
+		"Warning TakeoverPending "+takeoverMessage,
+		"Warning TakeoverPending registration r1 asks to take the place of this Cluster's agent with another token: if it is to, annotate this Cluster with fleet.cattle.io/confirm-takeover=r1")
+	expectCounted(t, hub, `fleet_registrations_total{outcome="rejected"} 1`)
+
+	for range 3 { // whatever wakes it
+		hub.Put(served(seen(hub.Now())))
+		handle(t, hub)
+	}
+	expectRequests(t, hub)
+	expectEvents(t, hub)
+	expectNothingHandedOut(t, hub)
+	if apptest.Get[*fleet.ClusterRegistration](hub, "ws", "r0") == nil {
+		t.Error("the registration of the agent at work is gone")
+	}
+}
+
+func TestATakeoverIsGranted(t *testing.T) {
+	tests := map[string]func(*testing.T, *apptest.Hub, *listener){
+		"when the operator confirms it": func(_ *testing.T, h *apptest.Hub, _ *listener) {
+			h.Put(served(func(c *fleet.Cluster) { c.Annotations = map[string]string{fleet.AnnotationConfirmTakeover: "r1"} }))
+		},
+		"when the agent is gone": func(t *testing.T, h *apptest.Hub, heard *listener) {
+			h.Woken()
+			heard.lose()
+			got := h.Woken()
+			if !slices.Contains(got, requests+" ws/r1") {
+				t.Errorf("woken %v, want the request, too", got)
+			}
+		},
+		"when the agent's registration is deleted": func(_ *testing.T, h *apptest.Hub, _ *listener) { h.Remove(live()) },
+	}
+	for name, happens := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub, heard := pendingHub(t)
+			hub.Put(served(seen(hub.Now()))) // the agent at work goes on
+			happens(t, hub, heard)
+			settle(t, hub, 3)
+			expectStatus(t, hub, "c1", true, genericcondition.GenericCondition{Status: "True"})
+			expectCredential(t, hub)
+			want := apptest.MustGet[*fleet.Cluster](t, hub, "ws", "c1").Status.Agent.LastSeen.UTC().Format(time.RFC3339)
+			if got := current(t, hub).Annotations[fleet.AnnotationLastSeenAtGrant]; got != want {
+				t.Errorf("the heartbeat before the grant is noted as %q, want %q", got, want)
+			}
+			if slices.Contains(hub.Requests(), "delete "+requests+" ws/r0") {
+				t.Error("the registration of the agent at work went before the other's was used")
+			}
+		})
+	}
+}
+
+func TestATakeoverThatNobodyConfirmsIsRemoved(t *testing.T) {
+	hub, heard := pendingHub(t)
+	hub.Requests()
+	hub.Pass(handshake.CredentialLife)
+	heard.lose() // too late: whoever asked asks no more
+	handle(t, hub)
+	expectRequests(t, hub, "delete ClusterRegistration ws/r1")
+}
+
+func TestATakeoverGoesWithItsCluster(t *testing.T) {
+	hub, _ := pendingHub(t)
+	hub.Requests()
+	hub.Remove(served())
+	handle(t, hub)
+	expectRequests(t, hub, "delete ClusterRegistration ws/r1") // and no Cluster is made for it
+}
+
+func TestWhatATakeoverHadGotGoes(t *testing.T) {
+	hub, _ := startListening(t, request(), cluster(), asked())
+	settle(t, hub, 1)
+	hub.Requests()
+	hub.Put(live(), served()) // another agent of the client was faster
+	handle(t, hub)
+	expectRequests(t, hub, append(slices.DeleteFunc(all(), func(r string) bool { return r == "delete Secret "+registration+"/"+credential }), "patch ClusterRegistration/status ws/r1")...)
+	hub.Sync()
+	handle(t, hub)
+	expectRequests(t, hub)
+}
+
+func TestATakeoverIsTriedAgain(t *testing.T) {
+	hub, _ := startListening(t, request(), live(), served(), asked())
+	hub.Fail("patch ClusterRegistration/status ws/r1", errServer)
+	if err := hub.Handle(requests, "ws/r1"); !errors.Is(err, errServer) {
+		t.Errorf("error %v, want the server's", err)
+	}
+	expectEvents(t, hub)
+}
+
+// spoke says with which account the Cluster's last heartbeat was sent.
+func spoke(accountUID string) func(*fleet.Cluster) {
+	return func(c *fleet.Cluster) {
+		c.ManagedFields = []metav1.ManagedFieldsEntry{{
+			Manager: "fleet-agent:" + accountUID, Operation: "Update", Subresource: "status",
+			FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{"f:agent":{"f:lastSeen":{}}}}`)},
+		}}
+	}
+}
+
+func TestAHeartbeatSaysWhichCredentialIsUsed(t *testing.T) {
+	older := func() *fleet.ClusterRegistration {
+		r := live()
+		r.Labels[fleet.LabelRegistrationToken] = "t1"
+		return r
+	}
+	tests := map[string]struct {
+		spoke func(*apptest.Hub) string
+		later time.Duration
+		want  []string
+	}{
+		"the new one: the older registration goes": {
+			spoke: func(h *apptest.Hub) string {
+				return string(apptest.Get[*corev1.ServiceAccount](h, clusterNamespace, account).UID)
+			},
+			want: []string{"get Cluster ws/c1", "delete ClusterRegistration ws/r0"},
+		},
+		"the older one: nothing goes": {
+			spoke: func(*apptest.Hub) string { return "of r0" }, want: []string{"get Cluster ws/c1"},
+		},
+		"the older one, when the new one has ended unused: that goes": {
+			spoke: func(*apptest.Hub) string { return "of r0" }, later: handshake.CredentialLife + time.Second,
+			want: []string{"get Cluster ws/c1", "delete ClusterRegistration ws/r1"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub := start(t, request(), older(), served(), asked())
+			settle(t, hub, 2)
+			hub.Requests()
+			if test.later > 0 {
+				hub.Pass(test.later)
+				hub.Remove(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: credential}, Type: handshake.SecretTypeCredential})
+			}
+			hub.Put(served(seen(hub.Now().Add(time.Second)), spoke(test.spoke(hub))))
+			handle(t, hub)
+			expectRequests(t, hub, test.want...)
+		})
+	}
+	t.Run("who cannot be asked is asked again", func(t *testing.T) {
+		hub := start(t, request(), older(), served(), asked())
+		settle(t, hub, 2)
+		hub.Put(served(seen(hub.Now().Add(time.Second))))
+		hub.Fail("get Cluster ws/c1", errServer)
+		if err := hub.Handle(requests, "ws/r1"); !errors.Is(err, errServer) {
+			t.Errorf("error %v, want the server's", err)
+		}
+		if apptest.Get[*fleet.ClusterRegistration](hub, "ws", "r0") == nil {
+			t.Error("the older registration went")
+		}
+	})
+}
+
+func TestAnAccountThatWasDeleted(t *testing.T) {
+	const message = "the agent's account was deleted, and its token with it: the account was made anew, but an agent that has fetched its credential has to register again; raise spec.redeployAgentGeneration of its Cluster, or hand it another bootstrap secret"
+	gone := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: clusterNamespace, Name: account, Labels: map[string]string{fleet.LabelManaged: "true"}}}
+	told := genericcondition.GenericCondition{Status: "False", Reason: fleet.ReasonAccountReplaced, Message: message}
+	hub := grantedHub(t)
+	used := served(seen(hub.Now()))
+	hub.Put(used)
+	hub.Remove(gone)
+	handle(t, hub)
+	got := expectRequests(t, hub, "patch ClusterRegistration ws/r1", "patch ClusterRegistration/status ws/r1", "create ServiceAccount cluster-ws-c1/r1-u-r1")
+	apptest.ExpectOrder(t, got, "patch ClusterRegistration ws/r1", "patch ClusterRegistration/status ws/r1", "create ServiceAccount cluster-ws-c1/r1-u-r1")
+	expectStatus(t, hub, "c1", true, told)
+	expectEvents(t, hub, "Warning AccountReplaced "+message, "Warning AccountReplaced "+message) // of the request and of the Cluster
+
+	hub.Sync()
+	settle(t, hub, 1)
+	secret := "Secret " + registration + "/" + credential
+	expectRequests(t, hub, "mint cluster-ws-c1/r1-u-r1 "+lifetime, "prove cluster-ws-c1", "create "+secret, "get "+secret, "update "+secret)
+	expectCredential(t, hub)
+	expectStatus(t, hub, "c1", true, told) // whoever has fetched the old one does not know of the new one
+
+	hub.Put(served(seen(hub.Now().Add(time.Minute))))
+	handle(t, hub)
+	expectStatus(t, hub, "c1", true, genericcondition.GenericCondition{Status: "True"})
+	expectEvents(t, hub)
+
+	hub.Pass(handshake.CredentialLife + time.Second)
+	hub.Sync()
+	hub.Remove(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: credential}, Type: handshake.SecretTypeCredential})
+	hub.Remove(gone)
+	hub.Requests()
+	settle(t, hub, 3)
+	expectRequests(t, hub, "patch ClusterRegistration ws/r1", "patch ClusterRegistration/status ws/r1", "create ServiceAccount cluster-ws-c1/r1-u-r1")
+	expectStatus(t, hub, "c1", true, told) // and nothing is handed out any more
+	expectNothingHandedOut(t, hub)
+}
+
+func TestAnAgentThatNamesNoToken(t *testing.T) {
+	nameless := request(func(r *fleet.ClusterRegistration) { r.Labels = nil })
+	elsewhere := &fleet.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: "ws2", Name: "t3", UID: "u-t3"}}
+	another := &fleet.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "t0", UID: "u-t0"}}
+	hub := start(t, nameless, cluster(), asked(), another, elsewhere)
+	settle(t, hub, 2)
+	expectStatus(t, hub, "c1", true, genericcondition.GenericCondition{Status: "True"})
+	binding := apptest.MustGet[*rbacv1.RoleBinding](t, hub, registration, "r1-creds")
+	want := []rbacv1.Subject{
+		{Kind: "ServiceAccount", Namespace: "ws", Name: "t0-u-t0"},
+		{Kind: "ServiceAccount", Namespace: "ws", Name: "t1-u-t1"},
+	}
+	if diff := cmp.Diff(want, binding.Subjects); diff != "" {
+		t.Errorf("readers (-want +got):\n%s", diff)
+	}
+}
+
+// A registration that the other implementation has granted, with the set it made.
+func TestARegistrationOfTheOtherImplementation(t *testing.T) {
+	owner := map[string]string{
+		fleet.AnnotationSetID: handshake.GrantSetID, fleet.AnnotationSetOwnerGVK: "fleet.cattle.io/v1alpha1, Kind=ClusterRegistration",
+		fleet.AnnotationSetOwnerName: "r1", fleet.AnnotationSetOwnerNamespace: "ws",
+	}
+	theirs := func(namespace, name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: owner, Labels: map[string]string{
+			fleet.LabelManaged: "true", fleet.LabelSetHash: names.SetHash(handshake.GrantSetID, names.Owner{GVK: gvk().String(), Namespace: "ws", Name: "r1"}),
+		}}
+	}
+	granted := request(func(r *fleet.ClusterRegistration) {
+		r.OwnerReferences = []metav1.OwnerReference{{APIVersion: "fleet.cattle.io/v1alpha1", Kind: "Cluster", Name: "c1", UID: "u-c1"}}
+		r.Status = fleet.ClusterRegistrationStatus{ClusterName: "c1", Granted: true}
+	})
+	sa := &corev1.ServiceAccount{ObjectMeta: theirs(clusterNamespace, account)}
+	sa.UID = "u-sa"
+	secret := &corev1.Secret{
+		ObjectMeta: theirs(registration, credential), Type: handshake.SecretTypeCredential,
+		Data: handshake.Credential{Token: apptest.Token("u-sa", time.Time{}), DeploymentNamespace: clusterNamespace, ClusterNamespace: "ws", ClusterName: "c1"}.Encode(),
+	}
+	secret.Labels[fleet.LabelCluster] = "c1"
+	role := &rbacv1.Role{ObjectMeta: theirs(registration, "t1-u-t1-creds"), Rules: []rbacv1.PolicyRule{{ResourceNames: []string{credential}}}}
+	binding := &rbacv1.RoleBinding{ObjectMeta: theirs(registration, "t1-u-t1-creds")}
+	hub := start(t, granted, cluster(), asked(), sa, secret, role, binding)
+	settle(t, hub, 2)
+	before := apptest.MustGet[*corev1.Secret](t, hub, registration, credential)
+	if diff := cmp.Diff(secret.Data, before.Data); diff != "" {
+		t.Errorf("the credential was replaced (-want +got):\n%s", diff)
+	}
+	// It can still be fetched, though what made it readable was of another name.
+	apptest.MustGet[*rbacv1.RoleBinding](t, hub, registration, "r1-creds")
+	if apptest.Get[*rbacv1.Role](hub, registration, "t1-u-t1-creds") != nil {
+		t.Error("what made it readable before is still there")
+	}
+	hub.Requests()
+	settle(t, hub, 1)
+	expectRequests(t, hub)
+}

@@ -1,0 +1,156 @@
+package handshake
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/fleet-hub/fleet/internal/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// answered is true when there is nothing more to hand out: the credential is there and works, or it
+// was and its time is over.
+func answered(in GrantInput) bool {
+	if in.Credential == nil {
+		return in.Request.Status.Granted && in.Now.After(in.Request.CreationTimestamp.Add(CredentialLife))
+	}
+	if answersAnother(in) {
+		return true // this one's answer was there before it
+	}
+	credential, err := ParseCredential(in.Credential.Data)
+	return err == nil && works(credential.Token, string(in.Account.UID), in.Now)
+}
+
+// refused says whether a request cannot be answered since another one was, in its place. What was granted stays.
+func refused(in GrantInput) bool { return !in.Request.Status.Granted && answersAnother(in) }
+
+// answersAnother says whether the credential that this request would get is the answer to another one. Were it
+// written anew, the two would take turns; were its reading granted, whoever copied a request could read the answer.
+func answersAnother(in GrantInput) bool {
+	if in.Credential == nil {
+		return false
+	}
+	name := in.Credential.Annotations[fleet.AnnotationClusterRegistration]
+	namespace := in.Credential.Annotations[fleet.AnnotationClusterRegistrationNamespace]
+	return name != "" && (name != in.Request.Name || namespace != in.Request.Namespace)
+}
+
+func credentialOf(cluster *fleet.Cluster, namespaces Namespaces) Credential {
+	return Credential{
+		DeploymentNamespace: cluster.Status.Namespace,
+		ClusterNamespace:    cluster.Namespace,
+		ClusterName:         cluster.Name,
+		SystemNamespace:     namespaces.System,
+	}
+}
+
+// CredentialSecret is the Secret that answers a request. It is no child of the request's set: it goes
+// after CredentialLife while the set stays.
+func CredentialSecret(request *fleet.ClusterRegistration, registrationNamespace string, credential Credential) *corev1.Secret {
+	return &corev1.Secret{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: answerMeta(registrationNamespace, names.CredentialSecret(request.Spec.ClientID, request.Spec.ClientRandom), credential.ClusterName, request),
+		Type:       SecretTypeCredential,
+		Data:       credential.Encode(),
+	}
+}
+
+// answerMeta is the metadata of the credential Secret and of what makes it readable. The annotations
+// name the request, so that all three can be removed with it.
+func answerMeta(namespace, name, cluster string, request *fleet.ClusterRegistration) metav1.ObjectMeta {
+	meta := managed(namespace, name)
+	meta.Labels[fleet.LabelCluster] = names.SafeConcat(cluster) // names may be longer than labels
+	meta.Annotations = map[string]string{
+		fleet.AnnotationClusterRegistration:          request.Name,
+		fleet.AnnotationClusterRegistrationNamespace: request.Namespace,
+	}
+	return meta
+}
+
+// unreadable says whether an answer is one that nobody may read and nobody uses. A token that goes after its agent
+// has joined is missed by nobody; of requests that others have granted, nobody knows.
+func unreadable(in GrantInput, cluster *fleet.Cluster) bool {
+	before, noted := in.Request.Annotations[fleet.AnnotationLastSeenAtGrant]
+	return len(readers(in)) == 0 && noted && lastSeen(cluster) == before
+}
+
+// isFetchable says whether the answer to the request is there, and is to be read.
+func isFetchable(in GrantInput) bool {
+	return in.Credential != nil && !answersAnother(in) && in.Now.Before(in.Credential.CreationTimestamp.Add(CredentialLife))
+}
+
+// ReaderName is the name of the Role and of the RoleBinding that make one credential readable.
+func ReaderName(request string) string { return names.SafeConcat(request, "creds") }
+
+// readers are the tokens whose accounts may read the answer: the one that the request names, or, if that is gone or
+// there is none, the one of the Cluster's import. Agents of before there was a label name none; without an import any
+// token of the workspace may be theirs, and the Secret's name, which nobody can guess, is what keeps others away.
+func readers(in GrantInput) []*fleet.ClusterRegistrationToken {
+	switch {
+	case in.Asked != nil:
+		return []*fleet.ClusterRegistrationToken{in.Asked}
+	case in.Imported != nil:
+		return []*fleet.ClusterRegistrationToken{in.Imported}
+	case in.Request.Labels[fleet.LabelRegistrationToken] != "":
+		return nil
+	}
+	all := slices.DeleteFunc(slices.Clone(in.Tokens), func(t *fleet.ClusterRegistrationToken) bool { return t.DeletionTimestamp != nil })
+	slices.SortFunc(all, func(a, b *fleet.ClusterRegistrationToken) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// reader lets the import account that asked read its one credential. A request that names no token we
+// know, and that no import made, can be read by nobody: nil.
+func reader(in GrantInput) []runtime.Object {
+	tokens := readers(in)
+	if len(tokens) == 0 {
+		return nil
+	}
+	meta := func() metav1.ObjectMeta {
+		return answerMeta(in.Namespaces.Registration, ReaderName(in.Request.Name), ClusterOf(in).Name, in.Request)
+	}
+	binding := bindingOf(meta(), "Role", ReaderName(in.Request.Name), accountOf(tokens[0]))
+	for _, another := range tokens[1:] {
+		binding.Subjects = append(binding.Subjects, accountOf(another))
+	}
+	return []runtime.Object{
+		// watch beside get: an agent of ours learns of its credential the moment it is written.
+		roleOf(meta(), rbacv1.PolicyRule{
+			APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "watch"},
+			ResourceNames: []string{names.CredentialSecret(in.Request.Spec.ClientID, in.Request.Spec.ClientRandom)},
+		}),
+		binding,
+	}
+}
+
+func accountOf(token *fleet.ClusterRegistrationToken) rbacv1.Subject {
+	return subject(token.Namespace, names.ImportAccount(token.Name, string(token.UID)))
+}
+
+// requestRights are the request account and what it may do: report its Cluster's status, work on the
+// BundleDeployments of its namespace, read Contents.
+func requestRights(request *fleet.ClusterRegistration, cluster *fleet.Cluster) []runtime.Object {
+	account := names.RequestAccount(request.Name, string(request.UID))
+	namespace := cluster.Status.Namespace
+	to := subject(namespace, account)
+	meta := managed(namespace, account)
+	meta.Annotations = map[string]string{
+		fleet.AnnotationCluster:                      cluster.Name,
+		fleet.AnnotationClusterRegistration:          request.Name,
+		fleet.AnnotationClusterRegistrationNamespace: request.Namespace,
+	}
+	return []runtime.Object{
+		&corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}, ObjectMeta: meta},
+		roleOf(managed(request.Namespace, request.Name), rbacv1.PolicyRule{
+			APIGroups: []string{fleet.SchemeGroupVersion.Group}, Resources: []string{"clusters/status"}, ResourceNames: []string{cluster.Name}, Verbs: []string{"patch"},
+		}),
+		bindingOf(managed(request.Namespace, request.Name), "Role", request.Name, to),
+		bindingOf(managed(namespace, request.Name), "ClusterRole", names.BundleDeploymentRole, to),
+		clusterBindingOf(managed("", names.SafeConcat(request.Name, "content")), names.ContentRole, to),
+	}
+}

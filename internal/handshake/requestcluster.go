@@ -1,0 +1,187 @@
+package handshake
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/fleet-hub/fleet/internal/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// ClusterOf is the Cluster a request speaks for: the one it was given, else the oldest of its client ID,
+// so that the answer does not depend on the order in which they are found. A Cluster that is going gives
+// way to one that stays. What was granted stays with its Cluster, whatever client ID that has by now.
+func ClusterOf(in GrantInput) *fleet.Cluster {
+	if in.Named != nil && (in.Request.Status.Granted || in.Named.Spec.ClientID == in.Request.Spec.ClientID) {
+		return in.Named
+	}
+	found := append([]*fleet.Cluster(nil), in.Clusters...)
+	if in.Derived != nil && in.Derived.Spec.ClientID == in.Request.Spec.ClientID {
+		found = append(found, in.Derived)
+	}
+	return firstOf(found)
+}
+
+// firstOf is the Cluster that agents join as, of those with one client ID.
+func firstOf(found []*fleet.Cluster) *fleet.Cluster {
+	if len(found) == 0 {
+		return nil
+	}
+	return slices.MinFunc(found, func(a, b *fleet.Cluster) int {
+		if going := a.DeletionTimestamp != nil; going != (b.DeletionTimestamp != nil) {
+			if going {
+				return 1
+			}
+			return -1
+		}
+		if order := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); order != 0 {
+			return order
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+}
+
+// leaving is true when the request or its Cluster is being deleted, or the Cluster it once had is gone: another one
+// is not made for it, since nobody may be there any more to read the answer.
+func leaving(in GrantInput, cluster *fleet.Cluster) bool {
+	owners := in.Request.OwnerReferences
+	switch {
+	case in.Request.DeletionTimestamp != nil || cluster != nil && cluster.DeletionTimestamp != nil:
+		return true
+	case in.Request.Status.Granted:
+		return in.Named == nil || isAnother(in.Named, owners)
+	default:
+		return cluster == nil && ownedByCluster(owners)
+	}
+}
+
+// abandoned says whether nobody waits for an answer to a request, or whether what it was granted for is gone without
+// anything else that would take it along.
+func abandoned(in GrantInput, cluster *fleet.Cluster) bool {
+	request := in.Request
+	switch {
+	case request.DeletionTimestamp != nil:
+		return false // it is going
+	case request.Status.Granted:
+		return in.Named == nil && !ownedByCluster(request.OwnerReferences)
+	case saysTakeover(request) && cluster == nil:
+		return true // no Cluster is made in place of the one it was about
+	case saysTakeover(request), cluster == nil && request.Status.ClusterName != "" && in.Named == nil:
+		return !in.Now.Before(request.CreationTimestamp.Add(CredentialLife))
+	default:
+		return false
+	}
+}
+
+// ofGoneImport says whether a request was made with the token of an import whose Cluster is gone. Such a token goes
+// with its Cluster, so that the request came too late. With a token whose Cluster is there anybody may ask for another
+// one, as with any token.
+func ofGoneImport(in GrantInput) bool {
+	if ImporterOf(in.Request, in.Asked) == "" {
+		return false
+	}
+	return in.Importer == nil || in.Asked != nil && isAnother(in.Importer, in.Asked.OwnerReferences)
+}
+
+// ImporterOf is the name of the Cluster whose import made the token that a request was made with, "" if no import did.
+// A token that is gone tells only by its name.
+func ImporterOf(request *fleet.ClusterRegistration, asked *fleet.ClusterRegistrationToken) string {
+	if asked == nil {
+		name, of := strings.CutPrefix(request.Labels[fleet.LabelRegistrationToken], names.ImportToken(""))
+		if !of {
+			return ""
+		}
+		return name
+	}
+	for _, owner := range asked.OwnerReferences {
+		if owner.Kind == "Cluster" {
+			return owner.Name
+		}
+	}
+	return ""
+}
+
+func ownedByCluster(owners []metav1.OwnerReference) bool {
+	return slices.ContainsFunc(owners, func(o metav1.OwnerReference) bool { return o.Kind == "Cluster" })
+}
+
+// isAnother says whether the owners tell of a Cluster that is gone: of this one's name, but not this one.
+func isAnother(cluster *fleet.Cluster, owners []metav1.OwnerReference) bool {
+	namesake := false
+	for _, owner := range owners {
+		if owner.Kind == "Cluster" && owner.UID == cluster.UID {
+			return false
+		}
+		namesake = namesake || owner.Kind == "Cluster" && owner.Name == cluster.Name
+	}
+	return namesake
+}
+
+// newCluster is the Cluster of a client the hub has not met. Its name follows from the client ID, so
+// that two requests of one client cannot make two.
+func newCluster(in GrantInput) *fleet.Cluster {
+	name := names.Cluster(in.Request.Spec.ClientID)
+	labels := map[string]string{}
+	if !in.IgnoreLabels {
+		labels = sanitized(in.Request.Spec.ClusterLabels)
+	}
+	labels[fleet.LabelCluster] = name
+	return &fleet.Cluster{
+		TypeMeta:   metav1.TypeMeta{APIVersion: fleet.SchemeGroupVersion.String(), Kind: "Cluster"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: in.Request.Namespace, Name: name, Labels: labels},
+		Spec:       fleet.ClusterSpec{ClientID: in.Request.Spec.ClientID},
+	}
+}
+
+// sanitized are the labels an agent may assert: none of ours but the name of its pod, and nothing that
+// is no label, with which the Cluster could never be created.
+func sanitized(proposed map[string]string) map[string]string {
+	labels := map[string]string{}
+	for key, value := range proposed {
+		ours := strings.HasPrefix(key, "fleet.cattle.io/") || strings.HasPrefix(key, "management.cattle.io/")
+		if (!ours || key == fleet.LabelCreatedByAgentPod) && len(validation.IsQualifiedName(key)) == 0 && len(validation.IsValidLabelValue(value)) == 0 {
+			labels[key] = value
+		}
+	}
+	return labels
+}
+
+// ownership is nil if the request's metadata says it all already. The heartbeat is noted anew until the credential is
+// written: what was noted before may be of an agent that is still at work, or was written by whoever made the request.
+func ownership(in GrantInput, cluster *fleet.Cluster) *Ownership {
+	request := in.Request
+	before, noted := request.Annotations[fleet.AnnotationLastSeenAtGrant]
+	want := before
+	if !noted && !request.Status.Granted || !given(in, cluster) {
+		want = lastSeen(cluster)
+	}
+	owners := request.OwnerReferences
+	if len(owners) == 1 && owners[0].UID == cluster.UID && want == before && (noted || request.Status.Granted) {
+		return nil
+	}
+	if !noted {
+		want = lastSeen(cluster)
+	}
+	return &Ownership{LastSeen: want, Owner: metav1.OwnerReference{
+		APIVersion: fleet.SchemeGroupVersion.String(), Kind: "Cluster", Name: cluster.Name, UID: cluster.UID,
+	}}
+}
+
+// given says whether there is, or was, an answer to the request that can be used: it ends with the account.
+func given(in GrantInput, cluster *fleet.Cluster) bool {
+	if in.Request.Status.Granted {
+		return in.Account != nil || cluster.Status.Namespace == ""
+	}
+	return in.Credential != nil
+}
+
+func lastSeen(cluster *fleet.Cluster) string {
+	if cluster.Status.Agent.LastSeen.IsZero() {
+		return ""
+	}
+	return cluster.Status.Agent.LastSeen.UTC().Format(time.RFC3339)
+}
