@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/fleet-hub/fleet/internal/handshake"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -67,11 +68,16 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("preparing the heartbeat: %w", err)
 	}
+	speaker := handshake.HeartbeatManager(o.Hub.BearerToken)
 	return run(ctx, o.withDefaults(), func(ctx context.Context, body []byte) error {
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 		defer cancel()
-		return client.Patch(types.JSONPatchType).Namespace(o.ClusterNamespace).Resource("clusters").
-			Name(o.ClusterName).SubResource("status").Body(body).Do(ctx).Error()
+		beat := client.Patch(types.JSONPatchType).Namespace(o.ClusterNamespace).Resource("clusters").
+			Name(o.ClusterName).SubResource("status").Body(body)
+		if speaker != "" {
+			beat.Param("fieldManager", speaker) // by which the hub knows which credential is the one in use
+		}
+		return beat.Do(ctx).Error()
 	})
 }
 
