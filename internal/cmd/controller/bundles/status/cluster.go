@@ -2,11 +2,16 @@ package status
 
 import (
 	"context"
+	"slices"
 	"time"
 
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
+	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -21,28 +26,54 @@ func (h *handler) onCluster(_ context.Context, key types.NamespacedName) error {
 	if err != nil {
 		return err
 	}
-	now := h.app.Clock()
-	_, err = reconcile.PatchStatus(h.app.Clusters, cluster, func(c *fleet.Cluster) { tellCluster(&c.Status, deployments, now) })
+	in := clusterInput{deployments: deployments, reporting: h.app.Liveness.Of(cluster), now: h.app.Clock()}
+	_, err = app.Report(h.app, h.app.Clusters, cluster, func(c *fleet.Cluster) { tellCluster(c, in) })
 	return err
 }
 
-// tellCluster fills in what the status of a Cluster says of its deployments.
-func tellCluster(status *fleet.ClusterStatus, deployments []*fleet.BundleDeployment, now time.Time) {
+// clusterInput is what the status of a Cluster is made of.
+type clusterInput struct {
+	// deployments are the Cluster's.
+	deployments []*fleet.BundleDeployment
+	// reporting says whether its agent is heard of.
+	reporting handshake.Reporting
+	now       time.Time
+}
+
+// tellCluster fills in what the status of a Cluster says of its deployments and its agent. What a silent agent has
+// reported last is shown as it was, but not as ready.
+func tellCluster(cluster *fleet.Cluster, in clusterInput) {
 	var entries []state.Entry
 	var counts []fleet.ResourceCounts
-	for _, bd := range deployments {
+	for _, bd := range in.deployments {
 		entries = append(entries, state.EntryOf(bd.Name, bd))
 		counts = append(counts, bd.Status.ResourceCounts)
 	}
+	status := &cluster.Status
 	status.Summary = state.Summarize(entries)
 	status.ResourceCounts = state.SumCounts(counts...)
-	status.ReadyGitRepos, status.DesiredReadyGitRepos = readySources(deployments, fleet.LabelRepoName)
-	status.ReadyHelmOps, status.DesiredReadyHelmOps = readySources(deployments, fleet.LabelHelmOpName)
+	status.ReadyGitRepos, status.DesiredReadyGitRepos = readySources(in.deployments, fleet.LabelRepoName)
+	status.ReadyHelmOps, status.DesiredReadyHelmOps = readySources(in.deployments, fleet.LabelHelmOpName)
 	status.Display = fleet.ClusterDisplay{ReadyBundles: state.ReadyText(status.Summary), State: state.WorstState(status.Summary)}
-	if status.Agent.LastSeen.IsZero() {
+	ready := state.ReadyCondition(status.Summary, state.KindBundle)
+	if in.reporting == handshake.ReportingSilent {
+		ready.Status, ready.Reason, ready.Message = corev1.ConditionFalse, fleet.ReasonAgentNotReporting, handshake.SilentMessage
+	}
+	if in.reporting == handshake.ReportingSilent || status.Agent.LastSeen.IsZero() {
 		status.Display.State = state.WaitCheckIn
 	}
-	fleet.SetCondition(&status.Conditions, now, state.ReadyCondition(status.Summary, state.KindBundle))
+	fleet.SetCondition(&status.Conditions, in.now, ready)
+	tellReporting(cluster, in)
+}
+
+// tellReporting says whether the agent is heard of, if there is one to be heard of.
+func tellReporting(cluster *fleet.Cluster, in clusterInput) {
+	conditions := &cluster.Status.Conditions
+	if reporting := handshake.ReportingCondition(in.reporting, cluster); reporting != nil {
+		fleet.SetCondition(conditions, in.now, *reporting)
+		return
+	}
+	*conditions = slices.DeleteFunc(*conditions, func(c genericcondition.GenericCondition) bool { return c.Type == fleet.ConditionAgentReporting })
 }
 
 // readySources counts what the deployments come from, by the label that names it,

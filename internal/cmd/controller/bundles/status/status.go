@@ -1,8 +1,9 @@
-// Package status tells Bundles and Clusters how their deployments are.
+// Package status tells Bundles and Clusters how their deployments are, and Clusters whether their agent is heard of.
 //
 //	BundleDeployment ─┬─► its own status.display; its finalizer when it is deleted
 //	                  ├─► Bundle:  summary, partitions, display, condition Ready   (with the ledger)
-//	                  └─► Cluster: summary, counts, display, condition Ready
+//	                  └─► Cluster: summary, counts, display, conditions Ready and AgentReporting
+//	Liveness ─────────────┘
 //
 // Of each status it writes these fields and no others. Many changes to one Bundle or
 // Cluster within a moment are one write.
@@ -44,6 +45,7 @@ func Register(ctx context.Context, a *app.Context, outcomes *ledger.Ledger) erro
 	h.bundles = queue.New(queue.Options{Name: "bundle-status", Spacing: spacing, Log: a.Log}, h.onBundle)
 	h.clusters = queue.New(queue.Options{Name: "cluster-status", Spacing: spacing, Log: a.Log}, h.onCluster)
 	outcomes.OnChange(h.bundles.Add)
+	a.Liveness.OnChange(h.clusters.Add)
 	err := errors.Join(
 		queue.Watch(a.BundleDeployments.Informer(), h.deploymentChanged),
 		queue.Watch(a.Bundles.Informer(), h.bundleChanged),

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
+	"github.com/fleet-hub/fleet/internal/handshake"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -69,32 +70,36 @@ func TestRecordedBundles(t *testing.T) {
 }
 
 // Telling a recorded Cluster what it knows already changes nothing, in our fields or
-// in those of others.
+// in those of others, but for the condition that is ours alone.
 func TestRecordedClusters(t *testing.T) {
 	all := recorded[fleet.BundleDeployment](t, "bundledeployments")
 	for _, c := range recorded[fleet.Cluster](t, "clusters") {
-		var deployments []*fleet.BundleDeployment
+		in := clusterInput{reporting: handshake.ReportingHeard, now: now}
 		for _, bd := range all {
 			if bd.Namespace == c.Status.Namespace {
-				deployments = append(deployments, bd)
+				in.deployments = append(in.deployments, bd)
 			}
 		}
-		got := *c.Status.DeepCopy()
-		tellCluster(&got, deployments, now)
-		if diff := cmp.Diff(c.Status, got); diff != "" {
-			t.Errorf("status of %s (-want +got):\n%s", c.Name, diff)
+		got := c.DeepCopy()
+		tellCluster(got, in)
+		want := c.DeepCopy()
+		ours := genericcondition.GenericCondition{Type: "AgentReporting", Status: "True"}
+		fleet.SetCondition(&want.Status.Conditions, now, ours)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.Name, diff)
 		}
-		got.Summary, got.ResourceCounts, got.Display = fleet.BundleSummary{}, fleet.ResourceCounts{}, fleet.ClusterDisplay{}
-		got.Conditions = nil
-		tellCluster(&got, deployments, now)
-		want := *fleet.GetCondition(c.Status.Conditions, fleet.ConditionReady)
-		want.LastUpdateTime = ""
-		if diff := cmp.Diff([]genericcondition.GenericCondition{want}, withoutTimes(got.Conditions)); diff != "" {
+		status := &got.Status
+		status.Summary, status.ResourceCounts, status.Display = fleet.BundleSummary{}, fleet.ResourceCounts{}, fleet.ClusterDisplay{}
+		status.Conditions = nil
+		tellCluster(got, in)
+		ready := *fleet.GetCondition(c.Status.Conditions, fleet.ConditionReady)
+		ready.LastUpdateTime = ""
+		if diff := cmp.Diff([]genericcondition.GenericCondition{ready, ours}, withoutTimes(status.Conditions)); diff != "" {
 			t.Errorf("conditions of %s (-want +got):\n%s", c.Name, diff)
 		}
-		got.Conditions = c.Status.Conditions
-		if diff := cmp.Diff(c.Status, got); diff != "" {
-			t.Errorf("status of %s from nothing (-want +got):\n%s", c.Name, diff)
+		status.Conditions = want.Status.Conditions
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s from nothing (-want +got):\n%s", c.Name, diff)
 		}
 	}
 }

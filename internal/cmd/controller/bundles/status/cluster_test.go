@@ -1,0 +1,117 @@
+package status
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/handshake"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func TestTellCluster(t *testing.T) {
+	broken := deployment("one", func(bd *fleet.BundleDeployment) { bd.Status.Ready = false })
+	condition := func(kind string, status corev1.ConditionStatus, reason, message string) genericcondition.GenericCondition {
+		return genericcondition.GenericCondition{Type: kind, Status: status, Reason: reason, Message: message, LastUpdateTime: "2026-11-21T08:00:00Z"}
+	}
+	ready := condition("Ready", "True", "", "")
+	notReady := condition("Ready", "False", "", "NotReady(1) [Bundle web]")
+	said := func(stage handshake.Reporting, imported bool) genericcondition.GenericCondition {
+		cluster := &fleet.Cluster{}
+		if imported {
+			cluster.Spec.KubeConfigSecret = "kubeconfig"
+		}
+		c := handshake.ReportingCondition(stage, cluster)
+		return condition(c.Type, c.Status, c.Reason, c.Message)
+	}
+	tests := map[string]struct {
+		heardOf     bool
+		reporting   handshake.Reporting
+		deployments []*fleet.BundleDeployment
+		want        []genericcondition.GenericCondition
+		display     fleet.ClusterDisplay
+	}{
+		"an agent is awaited": {
+			false, handshake.ReportingAwaited, nil,
+			[]genericcondition.GenericCondition{ready, said(handshake.ReportingAwaited, true)}, fleet.ClusterDisplay{ReadyBundles: "0/0", State: "WaitCheckIn"},
+		},
+		"one that is missing is waited for; what is ready is up to the bundles": {
+			false, handshake.ReportingMissing, nil,
+			[]genericcondition.GenericCondition{ready, said(handshake.ReportingMissing, true)}, fleet.ClusterDisplay{ReadyBundles: "0/0", State: "WaitCheckIn"},
+		},
+		"one that reports": {
+			true, handshake.ReportingHeard, []*fleet.BundleDeployment{deployment("one")},
+			[]genericcondition.GenericCondition{ready, said(handshake.ReportingHeard, true)}, fleet.ClusterDisplay{ReadyBundles: "1/1"},
+		},
+		"one that reports trouble": {
+			true, handshake.ReportingHeard, []*fleet.BundleDeployment{broken},
+			[]genericcondition.GenericCondition{notReady, said(handshake.ReportingHeard, true)}, fleet.ClusterDisplay{ReadyBundles: "0/1", State: "NotReady"},
+		},
+		"a silent one is not ready, whatever it said last": {
+			true, handshake.ReportingSilent, []*fleet.BundleDeployment{deployment("one")},
+			[]genericcondition.GenericCondition{condition("Ready", "False", "AgentNotReporting", handshake.SilentMessage), said(handshake.ReportingSilent, true)},
+			fleet.ClusterDisplay{ReadyBundles: "1/1", State: "WaitCheckIn"},
+		},
+		"nor is its last trouble its state": {
+			true, handshake.ReportingSilent, []*fleet.BundleDeployment{broken},
+			[]genericcondition.GenericCondition{condition("Ready", "False", "AgentNotReporting", handshake.SilentMessage), said(handshake.ReportingSilent, true)},
+			fleet.ClusterDisplay{ReadyBundles: "0/1", State: "WaitCheckIn"},
+		},
+		"where no agent is expected nothing is said of it": {
+			true, handshake.ReportingUnexpected, []*fleet.BundleDeployment{deployment("one")},
+			[]genericcondition.GenericCondition{ready}, fleet.ClusterDisplay{ReadyBundles: "1/1"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			cluster := &fleet.Cluster{Spec: fleet.ClusterSpec{KubeConfigSecret: "kubeconfig"}}
+			if test.heardOf {
+				cluster.Status.Agent.LastSeen = metav1.NewTime(now)
+			}
+			in := clusterInput{deployments: test.deployments, reporting: test.reporting, now: now}
+			tellCluster(cluster, in)
+			if diff := cmp.Diff(test.want, cluster.Status.Conditions); diff != "" {
+				t.Errorf("conditions (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.display, cluster.Status.Display); diff != "" {
+				t.Errorf("display (-want +got):\n%s", diff)
+			}
+			before := cluster.DeepCopy()
+			in.now = now.Add(time.Hour)
+			tellCluster(cluster, in)
+			if diff := cmp.Diff(before, cluster); diff != "" {
+				t.Errorf("told again it changes:\n%s", diff)
+			}
+		})
+	}
+}
+
+// From each stage a Cluster gets to each other, and says what it would say had it never been in another.
+func TestTheReportingConditionFollows(t *testing.T) {
+	stages := []handshake.Reporting{
+		handshake.ReportingUnexpected, handshake.ReportingAwaited, handshake.ReportingMissing, handshake.ReportingHeard, handshake.ReportingSilent,
+	}
+	tell := func(cluster *fleet.Cluster, stage handshake.Reporting) {
+		tellCluster(cluster, clusterInput{deployments: []*fleet.BundleDeployment{deployment("one")}, reporting: stage, now: now})
+	}
+	other := genericcondition.GenericCondition{Type: "Processed", Status: "True"}
+	for _, from := range stages {
+		for _, to := range stages {
+			t.Run(string(from)+" to "+string(to), func(t *testing.T) {
+				want := &fleet.Cluster{Status: fleet.ClusterStatus{Conditions: []genericcondition.GenericCondition{other}}}
+				got := want.DeepCopy()
+				tell(want, to)
+				tell(got, from)
+				tell(got, to)
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+			})
+		}
+	}
+}
