@@ -65,8 +65,9 @@ type SuperviseInput struct {
 	FreshTokens int
 	// Heard says that the agent was heard of once.
 	Heard bool
-	// Requested says that a ClusterRegistration of the Cluster's client is on the hub.
-	Requested bool
+	// Known says that a ClusterRegistration of the Cluster's client is on the hub, Requested that one was made since the
+	// agent was deployed.
+	Known, Requested bool
 	// Namespace is the agent's, Terminating whether it is going.
 	Namespace   string
 	Terminating bool
@@ -151,7 +152,7 @@ func await(in SuperviseInput) SuperviseOutcome {
 // able says whether an agent has what it needs to be heard of: an identity of which the hub knows, or the means to get
 // one that are good today.
 func able(in SuperviseInput) bool {
-	if in.Identity && in.Requested {
+	if in.Identity && in.Known {
 		return true
 	}
 	return in.Delivered != "" && (in.Token == "" || in.Delivered == in.Token)

@@ -71,7 +71,8 @@ func TestSupervise(t *testing.T) {
 		return func(in *handshake.SuperviseInput) { in.Quiet, in.FreshTokens = quiet, tokens }
 	}
 	identity := func(in *handshake.SuperviseInput) { in.Identity, in.Delivered = true, "" }
-	requested := func(in *handshake.SuperviseInput) { in.Requested = true }
+	known := func(in *handshake.SuperviseInput) { in.Known = true }
+	requested := func(in *handshake.SuperviseInput) { in.Known, in.Requested = true, true }
 	delivered := func(token string) func(*handshake.SuperviseInput) {
 		return func(in *handshake.SuperviseInput) { in.Delivered = token }
 	}
@@ -88,21 +89,22 @@ func TestSupervise(t *testing.T) {
 			in:   awaited(func(in *handshake.SuperviseInput) { in.Terminating, in.Deployment = true, nil }),
 			want: handshake.SuperviseOutcome{Stage: handshake.SuperviseTroubled, Reason: fleet.ReasonNamespaceTerminating},
 		},
-		"it runs, and has time":                        {in: awaited(runs), want: handshake.SuperviseOutcome{Stage: handshake.SuperviseRunning}},
-		"it runs beside a pod that is refused":         {in: awaited(runs, withRefusal("exceeded quota: q,")), want: handshake.SuperviseOutcome{Stage: handshake.SuperviseRunning}},
-		"a pod that is going does not run":             {in: awaited(withPods(pod("p", func(p *corev1.Pod) { running(p); p.DeletionTimestamp = &metav1.Time{} }))), want: handshake.SuperviseOutcome{Stage: handshake.SuperviseStarting}},
-		"it runs, for long, and has asked for nothing": {in: awaited(runs, after(5*time.Minute, 0)), want: handshake.SuperviseOutcome{Stage: handshake.SuperviseSilent, FreshToken: true}},
-		"a second token takes longer":                  {in: awaited(runs, after(14*time.Minute, 1)), want: handshake.SuperviseOutcome{Stage: handshake.SuperviseRunning}},
-		"but comes":                                    {in: awaited(runs, after(15*time.Minute, 1)), want: handshake.SuperviseOutcome{Stage: handshake.SuperviseSilent, FreshToken: true}},
-		"after many, one every six hours":              {in: awaited(runs, after(6*time.Hour, 100)), want: handshake.SuperviseOutcome{Stage: handshake.SuperviseSilent, FreshToken: true}},
-		"and not sooner":                               {in: awaited(runs, after(5*time.Hour, 100)), want: handshake.SuperviseOutcome{Stage: handshake.SuperviseRunning}},
-		"one that has asked is waited for":             {in: awaited(runs, requested, after(time.Hour, 0)), want: handshake.SuperviseOutcome{Stage: handshake.SuperviseRunning}},
-		"one that has registered keeps what it has":    {in: awaited(runs, requested, identity, after(time.Hour, 0)), want: handshake.SuperviseOutcome{Stage: handshake.SuperviseRunning}},
-		"an identity of which the hub knows nothing":   {in: awaited(runs, identity), want: handshake.SuperviseOutcome{Stage: handshake.SuperviseUnable, Repair: handshake.RepairIdentity}},
-		"the means to register are gone":               {in: awaited(runs, delivered("")), want: handshake.SuperviseOutcome{Stage: handshake.SuperviseUnable, Repair: handshake.RepairIdentity}},
-		"they are of a token that was ended":           {in: awaited(runs, delivered("t0")), want: handshake.SuperviseOutcome{Stage: handshake.SuperviseUnable, Repair: handshake.RepairIdentity}},
-		"they are gone before the pod is there":        {in: awaited(delivered("")), want: handshake.SuperviseOutcome{Stage: handshake.SuperviseUnable, Repair: handshake.RepairIdentity}},
-		"nobody knows which token is good":             {in: awaited(runs, func(in *handshake.SuperviseInput) { in.Token = "" }), want: handshake.SuperviseOutcome{Stage: handshake.SuperviseRunning}},
+		"it runs, and has time":                          {in: awaited(runs), want: handshake.SuperviseOutcome{Stage: handshake.SuperviseRunning}},
+		"it runs beside a pod that is refused":           {in: awaited(runs, withRefusal("exceeded quota: q,")), want: handshake.SuperviseOutcome{Stage: handshake.SuperviseRunning}},
+		"a pod that is going does not run":               {in: awaited(withPods(pod("p", func(p *corev1.Pod) { running(p); p.DeletionTimestamp = &metav1.Time{} }))), want: handshake.SuperviseOutcome{Stage: handshake.SuperviseStarting}},
+		"it runs, for long, and has asked for nothing":   {in: awaited(runs, after(5*time.Minute, 0)), want: handshake.SuperviseOutcome{Stage: handshake.SuperviseSilent, FreshToken: true}},
+		"a second token takes longer":                    {in: awaited(runs, after(14*time.Minute, 1)), want: handshake.SuperviseOutcome{Stage: handshake.SuperviseRunning}},
+		"but comes":                                      {in: awaited(runs, after(15*time.Minute, 1)), want: handshake.SuperviseOutcome{Stage: handshake.SuperviseSilent, FreshToken: true}},
+		"after many, one every six hours":                {in: awaited(runs, after(6*time.Hour, 100)), want: handshake.SuperviseOutcome{Stage: handshake.SuperviseSilent, FreshToken: true}},
+		"and not sooner":                                 {in: awaited(runs, after(5*time.Hour, 100)), want: handshake.SuperviseOutcome{Stage: handshake.SuperviseRunning}},
+		"one that has asked is waited for":               {in: awaited(runs, requested, after(time.Hour, 0)), want: handshake.SuperviseOutcome{Stage: handshake.SuperviseRunning}},
+		"one that had asked before it was deployed anew": {in: awaited(runs, known, after(time.Hour, 0)), want: handshake.SuperviseOutcome{Stage: handshake.SuperviseSilent, FreshToken: true}},
+		"one that has registered keeps what it has":      {in: awaited(runs, known, identity, after(time.Hour, 0)), want: handshake.SuperviseOutcome{Stage: handshake.SuperviseRunning}},
+		"an identity of which the hub knows nothing":     {in: awaited(runs, identity), want: handshake.SuperviseOutcome{Stage: handshake.SuperviseUnable, Repair: handshake.RepairIdentity}},
+		"the means to register are gone":                 {in: awaited(runs, delivered("")), want: handshake.SuperviseOutcome{Stage: handshake.SuperviseUnable, Repair: handshake.RepairIdentity}},
+		"they are of a token that was ended":             {in: awaited(runs, delivered("t0")), want: handshake.SuperviseOutcome{Stage: handshake.SuperviseUnable, Repair: handshake.RepairIdentity}},
+		"they are gone before the pod is there":          {in: awaited(delivered("")), want: handshake.SuperviseOutcome{Stage: handshake.SuperviseUnable, Repair: handshake.RepairIdentity}},
+		"nobody knows which token is good":               {in: awaited(runs, func(in *handshake.SuperviseInput) { in.Token = "" }), want: handshake.SuperviseOutcome{Stage: handshake.SuperviseRunning}},
 		"a pod that cannot be is told, and can register": {
 			in:   awaited(delivered("t0"), withRefusal(`pods "p" is forbidden: exceeded quota: q, requested: pods=1`)),
 			want: handshake.SuperviseOutcome{Stage: handshake.SuperviseTroubled, Reason: fleet.ReasonAgentPodRejected, Repair: handshake.RepairIdentity},
