@@ -25,9 +25,12 @@ const (
 	// elsewhere means that the agent is not, or no longer, in the namespace it belongs in: a Bundle would put a
 	// second one there, without an identity. There is none until the agent has moved.
 	elsewhere stage = "Elsewhere"
-	// awaitingAgent means that no heartbeat was heard since the agent was last deployed: its objects are still the
-	// import's, or of whoever installed it. A Bundle that is there stays as it is.
+	// awaitingAgent means that no heartbeat was heard since the agent was first deployed: its objects are still the
+	// import's, or of whoever installed it.
 	awaitingAgent stage = "AwaitingAgent"
+	// awaitingImport means that the PriorityClass the agent is to have is not there yet: without it the pods of a
+	// Deployment that names it would be refused. A Bundle that is there stays as it is until the import has brought it.
+	awaitingImport stage = "AwaitingImport"
 	// inherited means that another implementation deployed the agent and wrote its Bundle. Both stay exactly as they
 	// are until the operator wants the agent taken over.
 	inherited stage = "Inherited"
@@ -97,9 +100,12 @@ func whereTheAgentIs(in input, values handshake.AgentValues) outcome {
 		}
 	case agent.LastSeen.IsZero() && in.bundle != nil && in.bundle.Spec.DefaultNamespace != values.Namespace:
 		return outcome{stage: elsewhere, remove: true} // it is on its way to the other namespace
-	case agent.LastSeen.IsZero():
+	case agent.LastSeen.IsZero() && in.bundle == nil:
 		return outcome{stage: awaitingAgent}
+	case !handshake.SchedulingApplied(in.cluster):
+		return outcome{stage: awaitingImport}
 	}
+	// Also while an agent is deployed anew that had a Bundle before: it would go by the old one when it starts.
 	return outcome{stage: managed, values: values}
 }
 

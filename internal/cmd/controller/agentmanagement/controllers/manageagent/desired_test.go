@@ -78,6 +78,24 @@ func takeOver(c *fleet.Cluster) {
 
 func imported(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "kubeconfig" }
 
+func prioritised(c *fleet.Cluster) {
+	c.Spec.AgentSchedulingCustomization = &fleet.AgentSchedulingCustomization{PriorityClass: &fleet.PriorityClassSpec{Value: 1}}
+}
+
+func limited(c *fleet.Cluster) {
+	c.Spec.AgentSchedulingCustomization = &fleet.AgentSchedulingCustomization{PodDisruptionBudget: &fleet.PodDisruptionBudgetSpec{MaxUnavailable: "1"}}
+}
+
+// broughtBy notes what an import has brought; empty is what the Cluster asks for.
+func broughtBy(hash string) func(*fleet.Cluster) {
+	return func(c *fleet.Cluster) {
+		if hash == "" {
+			hash, _ = names.StatusHash(c.Spec.AgentSchedulingCustomization) // which every such value has
+		}
+		c.Status.AgentSchedulingCustomizationHash = hash
+	}
+}
+
 func switchedOff(in *input)   { no := false; in.config.ManageAgent = &no }
 func switchedOn(in *input)    { yes := true; in.config.ManageAgent = &yes }
 func localDisabled(in *input) { in.config.Bootstrap.LocalAgentDisabled = true }
@@ -99,16 +117,23 @@ func TestDecide(t *testing.T) {
 		"the switch may say so, too":                                             {in: given(east(), switchedOn), stage: managed},
 		"a label of the Cluster is up to the target":                             {in: given(east(func(c *fleet.Cluster) { c.Labels = map[string]string{fleet.LabelNonManagedAgent: ""} })), stage: managed},
 
-		"until the first heartbeat the import owns the agent":           {in: given(east(silent)), stage: awaitingAgent},
-		"deployed anew, an agent keeps its Bundle until it is heard of": {in: given(east(silent), withBundleIn(system)), stage: awaitingAgent},
-		"deployed anew in its own namespace, too":                       {in: given(east(silent, belongsIn("a"), runsIn("a")), withBundleIn("a")), stage: awaitingAgent},
+		"until the first heartbeat the import owns the agent":        {in: given(east(silent)), stage: awaitingAgent},
+		"deployed anew, an agent finds its Bundle with its settings": {in: given(east(silent), withBundleIn(system)), stage: managed},
+		"deployed anew in its own namespace, too":                    {in: given(east(silent, belongsIn("a"), runsIn("a")), withBundleIn("a")), stage: managed},
+
+		"a PriorityClass comes before the Deployment that names it":       {in: given(east(imported, prioritised)), stage: awaitingImport},
+		"the Bundle stays as it is until then":                            {in: given(east(imported, prioritised), withBundleIn(system)), stage: awaitingImport},
+		"another one of before is not enough":                             {in: given(east(imported, prioritised, broughtBy("another")), withBundleIn(system)), stage: awaitingImport},
+		"once the import has brought it, the Bundle names it":             {in: given(east(imported, prioritised, broughtBy(""))), stage: managed},
+		"a budget alone is named nowhere":                                 {in: given(east(imported, limited)), stage: managed},
+		"an agent that comes by itself has what its admin has brought it": {in: given(east(prioritised)), stage: managed},
 
 		"another implementation's agent stays as it is":              {in: given(east(), theirs), stage: inherited, reason: fleet.ReasonAgentInherited},
 		"also one that was not heard of yet":                         {in: given(east(silent), theirs), stage: inherited, reason: fleet.ReasonAgentInherited},
 		"also one that should move":                                  {in: given(east(belongsIn("a"), runsIn(system)), theirs), stage: inherited, reason: fleet.ReasonAgentInherited},
 		"switched off, it is not even said":                          {in: given(east(), theirs, switchedOff), stage: unmanaged},
 		"the operator's order makes it ours":                         {in: given(east(takeOver), theirs), stage: managed},
-		"once it was heard of":                                       {in: given(east(takeOver, silent), theirs), stage: awaitingAgent},
+		"also before it was heard of":                                {in: given(east(takeOver, silent), theirs), stage: managed},
 		"a Cluster that goes takes their Bundle with it":             {in: given(east(leaving), theirs), stage: unwanted, remove: true},
 		"a Bundle that came before the agent goes, for the import's": {in: given(east(silent, imported), theirs), stage: awaitingAgent, remove: true},
 		"an agent that is to move loses its Bundle":                  {in: given(east(belongsIn("a"), runsIn(system)), withBundleIn(system)), stage: elsewhere, remove: true, reason: fleet.ReasonAgentElsewhere},
