@@ -43,6 +43,8 @@ type LeaderOptions struct {
 	Identity string
 	// LeaseDuration, RenewDeadline and RetryPeriod are the election's times. Zero: the defaults.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
+	// Fence is told of every renewal. Nil: nobody is told.
+	Fence *Fence
 	// Log is told who leads. Nil: nobody is told.
 	Log *slog.Logger
 	// OnStandby is called, from another goroutine, whenever another process is seen leading. May be nil.
@@ -146,6 +148,9 @@ func (o LeaderOptions) withDefaults() LeaderOptions {
 func electionConfig(o LeaderOptions) *rest.Config {
 	cfg := rest.CopyConfig(o.Config)
 	cfg.Timeout = o.RenewDeadline / 2
+	if o.Fence != nil {
+		cfg = o.Fence.watch(cfg, o.Name, o.LeaseDuration)
+	}
 	return cfg
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -95,10 +96,13 @@ func run(ctx context.Context, options env.Controller, out io.Writer) error {
 
 // lead works while this replica is the leader. One that stands by is ready: it is of use as it is.
 func lead(ctx context.Context, shared app.Options, state *health.State) error {
+	fence := kube.NewFence(time.Now) //nolint:forbidigo // the election has a clock of its own, too
+	guarded := shared
+	guarded.Own.Config, guarded.Guard = fence.Guard(shared.Own.Config), fence.Guard
 	work := func(ctx context.Context) error {
 		state.SetReady(false, "leading, filling the caches")
 		return agentmanagement.Run(ctx, agentmanagement.Options{
-			Options:   shared,
+			Options:   guarded,
 			Also:      also(),
 			OnStarted: func() { state.SetReady(true, "leading") },
 		})
@@ -115,6 +119,7 @@ func lead(ctx context.Context, shared app.Options, state *health.State) error {
 		LeaseDuration: shared.Env.Election.LeaseDuration,
 		RenewDeadline: shared.Env.Election.RenewDeadline,
 		RetryPeriod:   shared.Env.Election.RetryPeriod,
+		Fence:         fence,
 		Log:           shared.Log,
 		OnStandby:     func() { state.SetReady(true, "standing by") },
 	}, work)

@@ -54,6 +54,8 @@ type Options struct {
 	Clock func() time.Time
 	// Dial replaces the way to downstream clusters in tests. Nil: Dialer, and Reacher before it.
 	Dial DialFunc
+	// Guard is put on the way to downstream clusters, as it is on Own. Nil: nothing is.
+	Guard func(*rest.Config) *rest.Config
 	// Metrics are told what the controllers do. Nil: nobody scrapes them.
 	Metrics *metrics.Hub
 	// Registry is given what is read from the caches, once they are full. Nil: nobody scrapes it.
@@ -134,7 +136,7 @@ func New(ctx context.Context, o Options) (*Context, error) {
 	}
 	reach := func(context.Context, []byte, time.Duration) error { return nil }
 	if o.Dial == nil {
-		o.Dial, reach = Dialer(o.Env.AllowInsecureKubeconfigs), Reacher(o.Env.AllowInsecureKubeconfigs)
+		o.Dial, reach = Dialer(o.Env.AllowInsecureKubeconfigs, o.Guard), Reacher(o.Env.AllowInsecureKubeconfigs)
 	}
 	if o.Metrics == nil {
 		o.Metrics = metrics.NewHub()

@@ -377,7 +377,7 @@ func TestDialer(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			d, err := Dialer(test.allow)(t.Context(), []byte(test.kubeconfig), test.mode)
+			d, err := Dialer(test.allow, nil)(t.Context(), []byte(test.kubeconfig), test.mode)
 			if !errors.Is(err, test.want) {
 				t.Fatalf("got %v, want %v", err, test.want)
 			}

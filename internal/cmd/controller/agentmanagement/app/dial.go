@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/rest"
 
 	"github.com/fleet-hub/fleet/internal/kube"
 )
@@ -32,8 +33,8 @@ type DialFunc func(ctx context.Context, kubeconfig []byte, tlsMode string) (Down
 // says; see kube.Reach. A kubeconfig that cannot be used is no error here: Dial says what is wrong with it.
 type ReachFunc func(ctx context.Context, kubeconfig []byte, connect time.Duration) error
 
-// Dialer is the way to downstream clusters outside of tests.
-func Dialer(allowInsecure bool) DialFunc {
+// Dialer is the way to downstream clusters outside of tests. guard is put on the way; nil: nothing is.
+func Dialer(allowInsecure bool, guard func(*rest.Config) *rest.Config) DialFunc {
 	return func(ctx context.Context, kubeconfig []byte, tlsMode string) (Downstream, error) {
 		cfg, err := kube.SafeConfig(kubeconfig, kube.AllowInsecure(allowInsecure))
 		if err != nil {
@@ -42,6 +43,9 @@ func Dialer(allowInsecure bool) DialFunc {
 		cfg, err = kube.WithTLSMode(ctx, cfg, tlsMode)
 		if err != nil {
 			return nil, err
+		}
+		if guard != nil {
+			cfg = guard(cfg)
 		}
 		return kube.NewDownstream(cfg)
 	}
