@@ -1,6 +1,7 @@
 package clusterimport
 
 import (
+	"crypto/sha256"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,13 +10,21 @@ import (
 )
 
 // addresses remembers, for each Cluster, what a kubeconfig Secret says about the hub's address, and of
-// which version of the Secret that is true. The kubeconfig itself is never kept.
+// which version of the Secret that is true. The kubeconfig itself is never kept, only whether it has changed.
 type addresses struct {
 	mu   sync.Mutex
-	seen map[string]*corev1.Secret
+	seen map[string]*remembered
 }
 
-func newAddresses() *addresses { return &addresses{seen: map[string]*corev1.Secret{}} }
+type remembered struct {
+	*corev1.Secret
+
+	kubeconfig [sha256.Size]byte
+	// changed says that nobody has used this kubeconfig yet, but another one before it.
+	changed bool
+}
+
+func newAddresses() *addresses { return &addresses{seen: map[string]*remembered{}} }
 
 // get is what is remembered of the Secret in this version, with something in place of the kubeconfig;
 // nil if nothing is.
@@ -23,9 +32,25 @@ func (a *addresses) get(cluster, version string) *corev1.Secret {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if secret := a.seen[cluster]; secret != nil && version != "" && secret.ResourceVersion == version {
-		return secret
+		return secret.Secret
 	}
 	return nil
+}
+
+// changed says whether the kubeconfig is another one than the one that was used last.
+func (a *addresses) changed(cluster string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.seen[cluster] != nil && a.seen[cluster].changed
+}
+
+// used notes that a kubeconfig was used, unless there is another one by now.
+func (a *addresses) used(cluster string, kubeconfig []byte) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if known := a.seen[cluster]; known != nil && known.kubeconfig == sha256.Sum256(kubeconfig) {
+		known.changed = false
+	}
 }
 
 func (a *addresses) put(cluster string, secret *corev1.Secret) {
@@ -40,9 +65,13 @@ func (a *addresses) put(cluster string, secret *corev1.Secret) {
 			slim.Data[key] = value
 		}
 	}
+	kubeconfig := sha256.Sum256(secret.Data[handshake.KubeconfigValueKey])
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.seen[cluster] = slim
+	before := a.seen[cluster]
+	a.seen[cluster] = &remembered{
+		Secret: slim, kubeconfig: kubeconfig, changed: before != nil && (before.changed || before.kubeconfig != kubeconfig),
+	}
 }
 
 func (a *addresses) forget(cluster string) {

@@ -36,16 +36,22 @@ type handler struct {
 	app       *app.Context
 	addresses *addresses
 	jobs      *jobs
+	trust     trustFunc
+	lanes     lanes
+	// supervision is of agents that are not heard of.
+	supervision *supervision
+	hub         hubIdentity
 }
 
 // Register watches Clusters, and what can move an import on: the token and its values, the kubeconfig
 // Secret (watched by the app), the configuration.
 func Register(ctx context.Context, a *app.Context) error {
-	h := &handler{app: a, addresses: newAddresses(), jobs: newJobs(a.Clock)}
+	h := &handler{app: a, addresses: newAddresses(), jobs: newJobs(a.Clock), trust: trust, lanes: newLanes(), supervision: newSupervision(a.Clock)}
 	a.Clusters.OnChange(ctx, "import", func(key string, cluster *fleet.Cluster) (*fleet.Cluster, error) {
 		if cluster == nil {
 			h.addresses.forget(key)
 			h.jobs.forget(key)
+			h.supervision.forget(key)
 			return nil, nil
 		}
 		return h.onChange(ctx, cluster)
@@ -53,8 +59,19 @@ func Register(ctx context.Context, a *app.Context) error {
 	a.Clusters.Cache().AddIndexer(byImportToken, func(c *fleet.Cluster) ([]string, error) {
 		return []string{c.Namespace + "/" + names.ImportToken(c.Name)}, nil
 	})
+	a.ClusterRegistrations.Cache().AddIndexer(byClient, func(r *fleet.ClusterRegistration) ([]string, error) {
+		return []string{r.Namespace + "/" + r.Spec.ClientID}, nil
+	})
 	a.Config.OnChange(h.onConfig)
 	nudge := reconcile.Nudge(a.Clusters)
+	a.Liveness.OnChange(func(cluster types.NamespacedName) {
+		if a.Liveness.Stale(cluster) { // one that is heard of again has an event of its own
+			nudge(cluster)
+		}
+	})
+	if err := a.OnSecret(h.clustersOfPullSecret, nudge); err != nil {
+		return err
+	}
 	if err := reconcile.Watch(a.Clusters.Informer(), h.namesakesOf, nudge); err != nil {
 		return err
 	}
@@ -102,15 +119,23 @@ func keyOf(cluster *fleet.Cluster) types.NamespacedName {
 
 // onConfig wakes every imported Cluster: the rule knows which of them a change concerns.
 func (h *handler) onConfig(_, _ config.Config) {
+	for _, cluster := range h.importedClusters() {
+		reconcile.Nudge(h.app.Clusters)(cluster)
+	}
+}
+
+// importedClusters are those that name a kubeconfig.
+func (h *handler) importedClusters() (keys []types.NamespacedName) {
 	clusters, err := h.app.Clusters.Cache().List("", labels.Everything())
 	if err != nil {
-		return // only a cache that has not started; its start looks at every Cluster
+		return nil // only a cache that has not started; its start looks at every Cluster
 	}
 	for _, cluster := range clusters {
 		if cluster.Spec.KubeConfigSecret != "" {
-			reconcile.Nudge(h.app.Clusters)(keyOf(cluster))
+			keys = append(keys, keyOf(cluster))
 		}
 	}
+	return keys
 }
 
 func (h *handler) onChange(ctx context.Context, cluster *fleet.Cluster) (*fleet.Cluster, error) {
@@ -143,6 +168,7 @@ func (h *handler) decide(ctx context.Context, cluster *fleet.Cluster) (handshake
 		return handshake.Import(in), nil
 	}
 	version := h.app.SecretVersion(name)
+	in.Doubted = h.addresses.changed(keyOf(cluster).String())
 	if in.Kubeconfig = h.addresses.get(keyOf(cluster).String(), version); in.Kubeconfig != nil {
 		if out := handshake.Import(in); out.Stage == handshake.ImportInSync || out.Stage == handshake.ImportDisabled {
 			return out, nil
@@ -153,6 +179,7 @@ func (h *handler) decide(ctx context.Context, cluster *fleet.Cluster) (handshake
 		return handshake.ImportOutcome{}, err
 	}
 	h.addresses.put(keyOf(cluster).String(), in.Kubeconfig)
+	in.Doubted = h.addresses.changed(keyOf(cluster).String())
 	return handshake.Import(in), nil
 }
 
@@ -168,13 +195,16 @@ func (h *handler) gather(cluster *fleet.Cluster) (handshake.ImportInput, error) 
 	if err != nil {
 		return in, err
 	}
-	in.Inherited = handshake.Inherited(cluster, bundle)
+	in.Inherited, in.Bundle, in.PullSecrets = handshake.Inherited(cluster, bundle), bundle, h.pullSecretVersions(cluster)
 	in.Token, err = reconcile.Optional(h.app.ClusterRegistrationTokens.Cache().Get(cluster.Namespace, names.ImportToken(cluster.Name)))
 	if err != nil {
 		return in, err
 	}
 	in.Values, err = reconcile.Optional(h.app.ValuesSecrets.Cache().Get(cluster.Namespace, names.ImportToken(cluster.Name)))
-	return in, err
+	if err != nil {
+		return in, err
+	}
+	return in, h.gatherSupervised(&in)
 }
 
 // act does what the rule says; more means that the rule has to be asked again about the new Cluster.
@@ -191,6 +221,11 @@ func (h *handler) act(ctx context.Context, cluster *fleet.Cluster, out handshake
 		h.dispatch(ctx, cluster, out)
 		return cluster, false, nil
 	}
+	if out.Supervise {
+		h.lookAfter(ctx, cluster)
+		return cluster, false, nil // what is said of it is said after a look
+	}
+	h.supervision.forget(keyOf(cluster).String())
 	h.jobs.forget(keyOf(cluster).String())
 	next, err = h.report(cluster, out)
 	return next, false, err

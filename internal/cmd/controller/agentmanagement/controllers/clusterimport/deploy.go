@@ -7,14 +7,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/fleet-hub/fleet/internal/agentchart"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/handshake"
-	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/metrics"
 	"github.com/fleet-hub/fleet/internal/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
@@ -29,7 +27,8 @@ var errOtherCluster = errors.New("the kubeconfig of the local Cluster leads to a
 func (h *handler) dispatch(ctx context.Context, cluster *fleet.Cluster, out handshake.ImportOutcome) {
 	key := keyOf(cluster)
 	of := fmt.Sprint(out.Stage, cluster.Generation, h.app.SecretVersion(handshake.KubeconfigSecret(cluster)),
-		out.Done.APIServerURL, out.Done.APIServerCAHash, out.Done.AgentTLSMode)
+		out.Done.APIServerURL, out.Done.APIServerCAHash, out.Done.AgentTLSMode, out.Done.PullSecrets,
+		out.Deploy != nil && out.Deploy.NewRegistration)
 	begun, wait := h.jobs.begin(key.String(), of)
 	if !begun {
 		if wait > 0 {
@@ -43,15 +42,18 @@ func (h *handler) dispatch(ctx context.Context, cluster *fleet.Cluster, out hand
 		begun := h.app.Clock()
 		written, err := h.run(ctx, cluster, out)
 		if ctx.Err() != nil {
-			h.jobs.failed(key.String())
+			h.jobs.failed(key.String(), nil)
 			return // the process ends, which says nothing about the Cluster
 		}
 		h.measure(cluster, out, h.app.Clock().Sub(begun), err)
 		written, reportErr := h.reportRun(written, out, err)
 		if err := errors.Join(err, reportErr); err != nil {
 			h.app.Log.Warn("import failed", "cluster", key.String(), "error", err)
-			h.jobs.failed(key.String())
+			h.jobs.failed(key.String(), err)
 			return
+		}
+		if out.Deploy != nil {
+			h.supervision.deployed(key.String(), out.Deploy.NewRegistration, out.Deploy.Values.Bootstrap != nil)
 		}
 		h.jobs.succeeded(key.String(), written.ResourceVersion)
 	}()
@@ -73,12 +75,11 @@ func (h *handler) measure(cluster *fleet.Cluster, out handshake.ImportOutcome, t
 
 // run waits for its turn, and then does the work under a time limit. It returns the Cluster as it is then.
 func (h *handler) run(ctx context.Context, cluster *fleet.Cluster, out handshake.ImportOutcome) (*fleet.Cluster, error) {
-	select {
-	case h.jobs.slots <- struct{}{}:
-		defer func() { <-h.jobs.slots }()
-	case <-ctx.Done():
-		return cluster, ctx.Err()
+	leave, err := h.approach(ctx, keyOf(cluster).String(), kubeconfigFor(out), false)
+	if err != nil {
+		return cluster, err
 	}
+	defer leave()
 	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
 	defer cancel()
 	if out.Remove != nil {
@@ -87,46 +88,92 @@ func (h *handler) run(ctx context.Context, cluster *fleet.Cluster, out handshake
 	return h.deploy(ctx, cluster, out)
 }
 
-// deploy applies the agent downstream. An agent that has to register anew loses its identity before
-// it is given the means to get another.
+// errSettings means that the chart refuses the agent's settings.
+var errSettings = errors.New("the agent's settings cannot be used")
+
+// deploy applies the agent downstream: from scratch if it has to register anew, else where it stands.
 func (h *handler) deploy(ctx context.Context, cluster *fleet.Cluster, out handshake.ImportOutcome) (*fleet.Cluster, error) {
 	rendered, err := agentchart.Render(out.Deploy.Values)
 	if err != nil {
-		return cluster, fmt.Errorf("rendering the agent: %w", err)
+		return cluster, fmt.Errorf("%w: %w", errSettings, err)
+	}
+	secrets, err := h.pullSecrets(ctx, out.Deploy)
+	if err != nil {
+		return cluster, err
+	}
+	hub, err := h.hub.get(ctx, h.app.Kube)
+	if err != nil {
+		return cluster, err
 	}
 	downstream, err := h.dial(ctx, out.Deploy.Kubeconfig, out.Deploy.TLSMode)
 	if err != nil {
 		return cluster, err
 	}
 	defer downstream.Close()
-	if leaving := out.Deploy.LeaveNamespace; leaving != "" {
-		// While the status still says where the agent was: a later try would not know.
-		if err := downstream.Remove(ctx, agentResources(leaving)...); err != nil {
-			return cluster, err
-		}
-	}
-	if out.Deploy.NewRegistration {
-		if cluster, err = h.resetAgent(cluster, out.Done); err != nil {
-			return cluster, err
-		}
-		// With what others have written into the bootstrap Secret, which an apply leaves there, the agent could not begin.
-		if err := downstream.Remove(ctx, secretsOf(out.Deploy.Values.Namespace)...); err != nil {
-			return cluster, err
-		}
-	}
-	if err := downstream.Apply(ctx, desired(out.Deploy, rendered)...); err != nil {
+	if err := checkHub(ctx, downstream, out.Deploy.Values.Namespace, hub); err != nil {
 		return cluster, err
 	}
-	h.app.Log.Info("agent deployed", "cluster", keyOf(cluster).String(), "newRegistration", out.Deploy.NewRegistration)
-	return cluster, nil
+	d := &deployment{AgentDeployment: out.Deploy, downstream: downstream, rendered: withHub(rendered, hub), pullSecrets: secrets, trust: h.trust, hub: hub}
+	switch {
+	case out.Deploy.NewRegistration:
+		cluster, err = h.anew(ctx, cluster, out.Done, d)
+	case out.Deploy.Values.Bootstrap != nil:
+		err = d.handOver(ctx)
+	default:
+		cluster, err = h.inPlace(ctx, cluster, d)
+	}
+	if err == nil && !out.Deploy.LookOnly {
+		h.app.Log.Info("agent deployed", "cluster", keyOf(cluster).String(), "newRegistration", out.Deploy.NewRegistration)
+	}
+	return cluster, err
 }
 
-// secretsOf are the agent's identity and the means to get one.
-func secretsOf(namespace string) []runtime.Object {
-	return []runtime.Object{
-		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.Agent}},
-		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.AgentBootstrap}},
+// anew deploys an agent that has to register: it loses its identity before it is given the means to get another.
+func (h *handler) anew(ctx context.Context, cluster *fleet.Cluster, done handshake.ImportStatus, d *deployment) (*fleet.Cluster, error) {
+	// While the status still says where the agent was: a later try would not know.
+	if err := d.leave(ctx); err != nil {
+		return cluster, err
 	}
+	unwatched, err := d.keptByAnother(ctx)
+	if err != nil {
+		return cluster, err
+	}
+	if cluster, err = h.resetAgent(cluster, done); err != nil {
+		return cluster, err
+	}
+	// With what others have written into the bootstrap Secret, which an apply leaves there, the agent could not begin.
+	if err := d.downstream.Remove(ctx, secretsOf(d.Values.Namespace)...); err != nil {
+		return cluster, err
+	}
+	if err := d.removeLeftovers(ctx); err != nil {
+		return cluster, err
+	}
+	if err := d.apply(ctx); err != nil {
+		return cluster, err
+	}
+	return cluster, d.restart(ctx, unwatched)
+}
+
+// inPlace changes an agent where it stands; its identity stays. Where none of this Cluster's is found, the agent is
+// somebody else's or has lost it, and is deployed anew next.
+func (h *handler) inPlace(ctx context.Context, cluster *fleet.Cluster, d *deployment) (*fleet.Cluster, error) {
+	found, err := d.findIdentity(ctx)
+	switch {
+	case err != nil:
+		return cluster, err
+	case !found.any():
+		return cluster, errNoIdentity
+	case d.LookOnly:
+		return cluster, nil
+	}
+	unwatched, err := d.readdress(ctx, found)
+	if err != nil {
+		return cluster, err
+	}
+	if err := d.apply(ctx); err != nil {
+		return cluster, err
+	}
+	return cluster, d.restart(ctx, unwatched)
 }
 
 func (h *handler) dial(ctx context.Context, kubeconfig []byte, tlsMode string) (app.Downstream, error) {
@@ -139,6 +186,14 @@ func (h *handler) dial(ctx context.Context, kubeconfig []byte, tlsMode string) (
 		return nil, err
 	}
 	return downstream, nil
+}
+
+// secretsOf are the agent's identity and the means to get one.
+func secretsOf(namespace string) []runtime.Object {
+	return []runtime.Object{
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.Agent}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.AgentBootstrap}},
+	}
 }
 
 // resetAgent forgets the agent before it is touched: its first heartbeat must not be taken for one of the old
@@ -161,9 +216,9 @@ func (h *handler) remove(ctx context.Context, removal *handshake.AgentRemoval) e
 	if removal.Kubeconfig == nil {
 		return nil // nothing to reach it with: the status is all there is to clear
 	}
-	own, err := h.app.Kube.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	own, err := h.hub.get(ctx, h.app.Kube)
 	if err != nil {
-		return fmt.Errorf("reading the hub's own identity: %w", err)
+		return err
 	}
 	downstream, err := h.dial(ctx, removal.Kubeconfig, removal.TLSMode)
 	if err != nil {
@@ -174,41 +229,8 @@ func (h *handler) remove(ctx context.Context, removal *handshake.AgentRemoval) e
 	switch {
 	case err != nil:
 		return err
-	case uid == "" || uid != own.UID:
+	case uid == "" || uid != own:
 		return errOtherCluster
 	}
 	return downstream.Remove(ctx, agentResources(removal.Namespace)...)
-}
-
-// obstacle is the error of a run as conditions. Messages are constant: what a server said is in the log.
-func obstacle(err error) (reason, message string) {
-	kubeconfig := func(err error) string {
-		return "the kubeconfig Secret cannot be used: " + err.Error()
-	}
-	for _, known := range []struct {
-		is              error
-		reason, message string
-	}{
-		{kube.ErrKubeconfigExec, fleet.ReasonKubeconfigRefused, kubeconfig(kube.ErrKubeconfigExec)},
-		{kube.ErrKubeconfigAuthProvider, fleet.ReasonKubeconfigRefused, kubeconfig(kube.ErrKubeconfigAuthProvider)},
-		{kube.ErrKubeconfigFile, fleet.ReasonKubeconfigRefused, kubeconfig(kube.ErrKubeconfigFile)},
-		{kube.ErrKubeconfigInsecure, fleet.ReasonKubeconfigRefused, kubeconfig(kube.ErrKubeconfigInsecure)},
-		{kube.ErrKubeconfigContext, fleet.ReasonKubeconfigInvalid, kubeconfig(kube.ErrKubeconfigContext)},
-		{kube.ErrKubeconfigMalformed, fleet.ReasonKubeconfigInvalid, kubeconfig(kube.ErrKubeconfigMalformed)},
-		{kube.ErrUntrusted, fleet.ReasonTLSUntrusted, "the certificate of the API server in the kubeconfig is not signed by a CA that is trusted: put the right certificate-authority-data into the kubeconfig"},
-		{kube.ErrNoCA, fleet.ReasonTLSUntrusted, "agentTLSMode is strict and the kubeconfig has no certificate-authority-data: add it, or set agentTLSMode to system-store"},
-		{kube.ErrUnreachable, fleet.ReasonDownstreamUnreachable, "the API server in the kubeconfig does not answer: check that its address is right and reachable from this hub"},
-		{errOtherCluster, fleet.ReasonLocalClusterMismatch, "the agent is not removed, for the kubeconfig of the local Cluster leads to another cluster: put one of this hub's own cluster into its Secret"},
-	} {
-		if errors.Is(err, known.is) {
-			return known.reason, known.message
-		}
-	}
-	switch {
-	case apierrors.IsUnauthorized(err):
-		return fleet.ReasonDownstreamUnauthorized, "the API server in the kubeconfig rejects its credential: put a valid token or client certificate into the kubeconfig Secret"
-	case apierrors.IsForbidden(err):
-		return fleet.ReasonDownstreamForbidden, "the kubeconfig's user may not install the agent: it needs the rights of cluster-admin"
-	}
-	return fleet.ReasonError, "the agent could not be installed; it is tried again, and the controller's log says why"
 }

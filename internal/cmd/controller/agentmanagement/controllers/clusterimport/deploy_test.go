@@ -2,7 +2,6 @@ package clusterimport
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 
@@ -13,7 +12,6 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -21,7 +19,7 @@ import (
 func TestAFirstImport(t *testing.T) {
 	hub, behind := ready(t, cluster())
 	work(t, hub)
-	apptest.ExpectOrder(t, apptest.ExpectRequests(t, hub, readSecret, dialled, asked, removedID, removedMeans,
+	apptest.ExpectOrder(t, apptest.ExpectRequests(t, hub, readSecret, readOwn, dialled, asked, readMark, foundID, removedID, removedMeans,
 		"downstream apply Namespace cattle-fleet-system",
 		"downstream apply Secret cattle-fleet-system/fleet-agent-bootstrap",
 		"downstream apply ConfigMap cattle-fleet-system/fleet-agent",
@@ -30,7 +28,7 @@ func TestAFirstImport(t *testing.T) {
 		"downstream apply ServiceAccount cattle-fleet-system/fleet-agent",
 		"downstream apply ServiceAccount cattle-fleet-system/default",
 		"downstream apply NetworkPolicy cattle-fleet-system/default-allow-all",
-		applied, written), dialled, asked, removedID, removedMeans, "downstream apply Namespace cattle-fleet-system",
+		applied, written), dialled, asked, readMark, removedID, removedMeans, "downstream apply Namespace cattle-fleet-system",
 		"downstream apply Secret cattle-fleet-system/fleet-agent-bootstrap", applied, written)
 	if behind.closed != 1 {
 		t.Errorf("the connection was closed %d times", behind.closed)
@@ -53,7 +51,7 @@ func TestAFirstImport(t *testing.T) {
 	hub.Sync()
 	handle(t, hub)
 	expectSome(t, hub, readSecret) // in sync
-	apptest.ExpectWoken(t, hub)
+	expectNoWork(t, hub)
 }
 
 func TestASuccessIsNotRepeatedByACacheThatLags(t *testing.T) {
@@ -89,7 +87,8 @@ func TestWhatChangesDuringAJobIsSeenAfterIt(t *testing.T) {
 	tests := map[string]error{"that succeeds": nil, "that fails": kube.ErrUnreachable}
 	for name, failure := range tests {
 		t.Run(name, func(t *testing.T) {
-			hub, _ := ready(t, cluster())
+			hub, behind := ready(t, cluster())
+			behind.there = append(behind.there, identityOf("ws", "c1"))
 			inside, goOn := make(chan struct{}), make(chan struct{})
 			hub.Before(asked, func() { close(inside); <-goOn })
 			hub.Fail(asked, failure)
@@ -242,7 +241,7 @@ func TestSettingsAreAppliedInPlace(t *testing.T) {
 func TestANewRegistration(t *testing.T) {
 	tests := map[string]func(*fleet.Cluster){
 		"is asked for by generation": func(c *fleet.Cluster) { c.Generation, c.Spec.RedeployAgentGeneration = 2, 1 },
-		"follows the hub's address":  func(c *fleet.Cluster) { c.Status.APIServerURL = "https://before" },
+		"follows an earlier one":     func(c *fleet.Cluster) { c.Generation, c.Spec.RedeployAgentGeneration = 2, -1 },
 	}
 	for name, modify := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -282,7 +281,7 @@ func TestAnAgentInItsOwnNamespace(t *testing.T) {
 	hub.Sync()
 	handle(t, hub)
 	expectSome(t, hub, readSecret) // once is enough, though the agent was not seen yet
-	apptest.ExpectWoken(t, hub)
+	expectNoWork(t, hub)
 }
 
 func TestAnAgentMoves(t *testing.T) {
@@ -328,7 +327,7 @@ func TestTheEndOfTheProcessIsNoFailure(t *testing.T) {
 	if err := Register(ctx, hub.App); err != nil {
 		t.Fatal(err)
 	}
-	hub.Put(cluster(), kubeconfig(), importToken(), values(t))
+	hub.Put(cluster(), kubeconfig(), importToken(), values(t), ownNamespace())
 	hub.Before(asked, end)
 	hub.Fail(asked, context.Canceled)
 	work(t, hub)
@@ -356,25 +355,6 @@ func TestAClusterThatGoesDuringItsImport(t *testing.T) {
 	handle(t, hub)
 	if apptest.Get[*fleet.Cluster](hub, "ws", "c1") != nil {
 		t.Error("the Cluster is back")
-	}
-}
-
-func TestAJobWaitsForItsTurn(t *testing.T) {
-	hub, _ := ready(t, cluster())
-	h := &handler{app: hub.App, jobs: newJobs(hub.Now)}
-	for range parallel {
-		h.jobs.slots <- struct{}{}
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := h.run(ctx, cluster(), handshake.ImportOutcome{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v", err)
-	}
-	apptest.ExpectRequests(t, hub)
-	<-h.jobs.slots
-	_, err := h.run(t.Context(), cluster(), handshake.ImportOutcome{Remove: &handshake.AgentRemoval{}})
-	if err != nil || len(h.jobs.slots) != parallel-1 {
-		t.Errorf("error %v, %d turns taken", err, len(h.jobs.slots))
 	}
 }
 

@@ -24,24 +24,43 @@ const (
 )
 
 // desired is everything to apply downstream, in order: the agent's namespace, then what the chart
-// renders, all marked as one set, by which the agent's own Bundle recognises them.
+// renders, all marked as one set, by which the agent's own Bundle recognises them. Beside a Bundle that owns the rest
+// it is only what that does not carry.
 func desired(deploy *handshake.AgentDeployment, rendered []runtime.Object) []runtime.Object {
-	objects := []runtime.Object{&corev1.Namespace{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: deploy.Values.Namespace},
-	}}
-	for _, object := range rendered {
-		objects = append(objects, object.DeepCopyObject())
+	if !deploy.BesideBundle {
+		return marked(deploy.SetID, append([]runtime.Object{namespaceOf(deploy)}, rendered...)...)
 	}
-	hash := names.SetHash(deploy.SetID, names.Owner{})
+	var beside []runtime.Object
+	for _, object := range rendered {
+		switch object.(type) {
+		case *corev1.ConfigMap, *schedulingv1.PriorityClass, *policyv1.PodDisruptionBudget:
+			beside = append(beside, object)
+		}
+	}
+	return marked(deploy.SetID, beside...)
+}
+
+func namespaceOf(deploy *handshake.AgentDeployment) *corev1.Namespace {
+	return &corev1.Namespace{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: deploy.Values.Namespace},
+	}
+}
+
+// marked are copies of objects that say to which set they belong.
+func marked(setID string, objects ...runtime.Object) []runtime.Object {
+	hash := names.SetHash(setID, names.Owner{})
+	var copies []runtime.Object
 	for _, object := range objects {
+		object = object.DeepCopyObject()
 		accessor, err := meta.Accessor(object)
 		if err != nil {
 			continue // every object of the chart has metadata
 		}
 		accessor.SetLabels(with(accessor.GetLabels(), fleet.LabelSetHash, hash))
-		accessor.SetAnnotations(with(accessor.GetAnnotations(), fleet.AnnotationSetID, deploy.SetID))
+		accessor.SetAnnotations(with(accessor.GetAnnotations(), fleet.AnnotationSetID, setID))
+		copies = append(copies, object)
 	}
-	return objects
+	return copies
 }
 
 func with(entries map[string]string, key, value string) map[string]string {

@@ -1,28 +1,29 @@
 package clusterimport
 
 import (
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/fleet-hub/fleet/internal/kube"
 )
 
-// Bounds of the work downstream.
+// Bounds of the jobs.
 const (
-	// parallel is how many clusters are dialled at once, so that dead ones, which take their timeout,
-	// do not hold up the others for long.
-	parallel = 20
-	// jobTimeout bounds one import, over all its requests.
-	jobTimeout = 2 * time.Minute
+	// jobTimeout bounds one import, over all its requests: some twenty, to a server that takes ten seconds for each.
+	jobTimeout = 5 * time.Minute
 	// retryMin and retryMax bound the time between two tries for one Cluster.
 	retryMin, retryMax = 2 * time.Second, 10 * time.Minute
+	// retryDeleting is the longest time between two tries where it is only waited for something to be gone.
+	retryDeleting = 15 * time.Second
 )
 
 // jobs are the imports under way and the failed ones that wait: at most one for each Cluster.
 type jobs struct {
 	clock func() time.Time
-	slots chan struct{}
 
 	mu   sync.Mutex
 	jobs map[string]*job
@@ -34,13 +35,15 @@ type job struct {
 	of        string
 	failures  int
 	notBefore time.Time
+	// dead means that nobody answered the last time.
+	dead bool
 	// written is the resourceVersion of the Cluster in which the last success was noted. What a cache
 	// shows of the Cluster before that is not to be acted on: the import would be done twice.
 	written string
 }
 
 func newJobs(clock func() time.Time) *jobs {
-	return &jobs{clock: clock, slots: make(chan struct{}, parallel), jobs: map[string]*job{}}
+	return &jobs{clock: clock, jobs: map[string]*job{}}
 }
 
 // busy says whether a job of the Cluster is running, or its success is not yet to be seen in this version
@@ -74,7 +77,7 @@ func (j *jobs) begin(cluster, of string) (begun bool, wait time.Duration) {
 		return false, 0
 	}
 	if found.of != of {
-		found.of, found.failures, found.notBefore = of, 0, time.Time{}
+		found.of, found.failures, found.notBefore, found.dead = of, 0, time.Time{}, false
 	}
 	if wait := found.notBefore.Sub(j.clock()); wait > 0 {
 		return false, wait
@@ -92,19 +95,39 @@ func (j *jobs) succeeded(cluster, written string) {
 	}
 }
 
-// failed says when to try again.
-func (j *jobs) failed(cluster string) (retry time.Duration) {
+// dead says whether nobody answered when a job of the Cluster tried the same the last time.
+func (j *jobs) dead(cluster string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	found := j.jobs[cluster]
+	return found != nil && found.dead
+}
+
+// failed notes why, and says when to try again.
+func (j *jobs) failed(cluster string, err error) (retry time.Duration) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	found := j.jobs[cluster]
 	if found == nil {
 		return 0 // the Cluster went meanwhile
 	}
-	found.running = false
+	found.running, found.dead = false, errors.Is(err, kube.ErrUnreachable)
 	retry = backoff(found.failures)
+	if isBeingDeleted(err) {
+		retry = min(retry, retryDeleting)
+	}
 	found.failures++
 	found.notBefore = j.clock().Add(retry)
 	return retry
+}
+
+// ended notes the end of a look: it leaves nothing to be tried again, and written if it has written the Cluster.
+func (j *jobs) ended(cluster, written string, err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if found := j.jobs[cluster]; found != nil {
+		found.running, found.dead, found.written = false, errors.Is(err, kube.ErrUnreachable), written
+	}
 }
 
 // backoff doubles from retryMin to retryMax and adds up to a quarter, so that clusters that failed

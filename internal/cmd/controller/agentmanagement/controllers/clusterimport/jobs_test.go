@@ -43,7 +43,7 @@ func TestAFailedJobWaitsLongerEachTime(t *testing.T) {
 		if begun, _ := j.begin("ws/a", "x"); !begun {
 			t.Fatalf("attempt %d did not begin after its wait", attempt)
 		}
-		retry := j.failed("ws/a")
+		retry := j.failed("ws/a", errServer)
 		if retry < want || retry > want+want/4 {
 			t.Errorf("attempt %d waits %s, want between %s and a quarter more", attempt, retry, want)
 		}
@@ -57,11 +57,11 @@ func TestAFailedJobWaitsLongerEachTime(t *testing.T) {
 func TestSomethingElseIsTriedAtOnce(t *testing.T) {
 	j, clock := newTestJobs()
 	j.begin("ws/a", "wrong kubeconfig")
-	j.failed("ws/a")
+	j.failed("ws/a", errServer)
 	if begun, _ := j.begin("ws/a", "right kubeconfig"); !begun {
 		t.Fatal("the repaired cluster has to wait for the failure of the broken one")
 	}
-	retry := j.failed("ws/a")
+	retry := j.failed("ws/a", errServer)
 	if retry > 3*time.Second {
 		t.Errorf("the repaired cluster inherits the failures of the broken one: waits %s", retry)
 	}
@@ -96,7 +96,7 @@ func TestASuccessIsNotRepeatedFromAnOldCache(t *testing.T) {
 func TestForgetting(t *testing.T) {
 	j, _ := newTestJobs()
 	j.begin("ws/failed", "x")
-	j.failed("ws/failed")
+	j.failed("ws/failed", errServer)
 	j.begin("ws/running", "x")
 	j.forget("ws/failed")
 	j.forget("ws/running")
@@ -106,7 +106,7 @@ func TestForgetting(t *testing.T) {
 	if begun, _ := j.begin("ws/running", "x"); begun {
 		t.Error("a running job was forgotten: two would run at once")
 	}
-	if retry := j.failed("ws/unknown"); retry != 0 {
+	if retry := j.failed("ws/unknown", errServer); retry != 0 {
 		t.Errorf("a job nobody knows is retried after %s", retry)
 	}
 	j.succeeded("ws/unknown", "1") // a Cluster deleted meanwhile: must not come back

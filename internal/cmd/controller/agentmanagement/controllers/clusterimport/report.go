@@ -1,17 +1,23 @@
 package clusterimport
 
 import (
+	"errors"
+
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // report writes the conditions of a Cluster for which nothing is to be done downstream.
 func (h *handler) report(cluster *fleet.Cluster, out handshake.ImportOutcome) (*fleet.Cluster, error) {
 	return app.Report(h.app, h.app.Clusters, cluster, func(c *fleet.Cluster) {
+		if out.Stage == handshake.ImportNoted {
+			setSettings(&c.Status, out.Done)
+		}
 		h.setConditions(c, out.Reason, out.Message)
 	})
 }
@@ -20,11 +26,35 @@ func (h *handler) report(cluster *fleet.Cluster, out handshake.ImportOutcome) (*
 func (h *handler) reportRun(cluster *fleet.Cluster, out handshake.ImportOutcome, err error) (*fleet.Cluster, error) {
 	if err != nil {
 		reason, message := obstacle(err)
-		return app.Report(h.app, h.app.Clusters, cluster, func(c *fleet.Cluster) { h.setConditions(c, reason, message) })
+		return app.Report(h.app, h.app.Clusters, cluster, func(c *fleet.Cluster) {
+			if errors.Is(err, errNoIdentity) {
+				c.Status.AgentDeployedGeneration = nil // which asks for a new registration
+			}
+			h.setConditions(c, reason, message)
+		})
+	}
+	if out.Deploy != nil {
+		h.addresses.used(keyOf(cluster).String(), out.Deploy.Kubeconfig)
+		if cluster, err = h.notePullSecrets(cluster, out.Done.PullSecrets); err != nil {
+			return cluster, err
+		}
 	}
 	return app.Report(h.app, h.app.Clusters, cluster, func(c *fleet.Cluster) {
 		setStatus(&c.Status, out)
 		h.setConditions(c, "", "")
+	})
+}
+
+// notePullSecrets writes the versions that went with the agent, where any did.
+func (h *handler) notePullSecrets(cluster *fleet.Cluster, versions string) (*fleet.Cluster, error) {
+	if versions == "" || cluster.Annotations[fleet.AnnotationPullSecrets] == versions {
+		return cluster, nil
+	}
+	return reconcile.Patch(h.app.Clusters, cluster, func(c *fleet.Cluster) {
+		if c.Annotations == nil {
+			c.Annotations = map[string]string{}
+		}
+		c.Annotations[fleet.AnnotationPullSecrets] = versions
 	})
 }
 
@@ -38,6 +68,11 @@ func setStatus(status *fleet.ClusterStatus, out handshake.ImportOutcome) {
 	status.AgentMigrated, status.CattleNamespaceMigrated, status.AgentNamespaceMigrated = true, true, true
 	status.APIServerURL, status.APIServerCAHash = done.APIServerURL, done.APIServerCAHash
 	status.AgentTLSMode, status.GarbageCollectionInterval = done.AgentTLSMode, done.GarbageCollectionInterval
+	setSettings(status, done)
+}
+
+// setSettings notes which settings the agent has, or is about to get with its Bundle.
+func setSettings(status *fleet.ClusterStatus, done handshake.ImportStatus) {
 	status.AgentEnvVarsHash, status.AgentAffinityHash = done.AgentEnvVarsHash, done.AgentAffinityHash
 	status.AgentResourcesHash, status.AgentTolerationsHash = done.AgentResourcesHash, done.AgentTolerationsHash
 	status.AgentSchedulingCustomizationHash = done.AgentSchedulingCustomizationHash

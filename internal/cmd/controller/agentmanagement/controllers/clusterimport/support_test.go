@@ -2,6 +2,7 @@ package clusterimport
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"reflect"
 	"strings"
@@ -29,11 +30,16 @@ import (
 const (
 	tokenName  = "import-token-c1"
 	readSecret = "get Secret ws/kc"
+	readOwn    = "get Namespace kube-system" // once
+	readMark   = "downstream find ConfigMap cattle-fleet-system/fleet-agent"
 	dialled    = "downstream dial kubeconfig system-store"
 	asked      = "downstream version"
 	removedID  = "downstream remove Secret cattle-fleet-system/fleet-agent"
 	// removedMeans is what an agent gets its identity with.
 	removedMeans = removedID + "-bootstrap"
+	foundID      = "downstream find Secret cattle-fleet-system/fleet-agent"
+	foundMeans   = foundID + "-bootstrap"
+	replacedID   = "downstream replace Secret cattle-fleet-system/fleet-agent"
 	applied      = "downstream apply Deployment cattle-fleet-system/fleet-agent"
 	written      = "patch Cluster/status ws/c1"
 )
@@ -129,10 +135,33 @@ func describe(object runtime.Object) string {
 
 func kindOf(object runtime.Object) string { return reflect.TypeOf(object).Elem().Name() }
 
+func (d *downstream) Replace(_ context.Context, object runtime.Object) error {
+	if err := d.each("replace", []runtime.Object{object}); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i, before := range d.there {
+		if describe(before) == describe(object) {
+			d.there[i] = object.DeepCopyObject().(apptest.Object)
+		}
+	}
+	return nil
+}
+
+func (d *downstream) RemovePods(_ context.Context, namespace, selector string) error {
+	return d.hub.Note("downstream", "remove pods "+namespace+" "+selector)
+}
+
 func (d *downstream) Close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.closed++
+}
+
+// ownNamespace is what the hub is known by.
+func ownNamespace() *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "u-hub"}}
 }
 
 func hubConfig() config.Config {
@@ -185,6 +214,7 @@ func start(t *testing.T, objects ...apptest.Object) (*apptest.Hub, *downstream) 
 	if err := Register(t.Context(), hub.App); err != nil {
 		t.Fatal(err)
 	}
+	hub.Have(ownNamespace())
 	hub.Put(objects...)
 	return hub, behind
 }
@@ -216,6 +246,7 @@ func imported(t *testing.T, modifiers ...func(*fleet.Cluster)) (*apptest.Hub, *d
 	t.Helper()
 	hub, behind := ready(t, cluster())
 	work(t, hub)
+	behind.there = append(behind.there, identityOf("ws", "c1"))
 	c := current(t, hub)
 	c.Status.Agent = fleet.AgentStatus{LastSeen: metav1.NewTime(hub.Now()), Namespace: "cattle-fleet-system"}
 	for _, modify := range modifiers {
@@ -224,7 +255,34 @@ func imported(t *testing.T, modifiers ...func(*fleet.Cluster)) (*apptest.Hub, *d
 	hub.Put(c)
 	hub.Sync()
 	hub.Requests()
+	hub.App.Liveness.Stale(keyOf(c))
+	hub.Woken() // by its heartbeat
 	return hub, behind
+}
+
+// identityOf is what an agent of ours keeps of a Cluster's identity.
+func identityOf(namespace, name string, modifiers ...func(*corev1.Secret)) *corev1.Secret {
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "cattle-fleet-system", Name: "fleet-agent", Annotations: map[string]string{fleet.AnnotationWatched: "true"}},
+		Data: handshake.Identity{
+			Kubeconfig: []byte(storedKubeconfig("https://hub", "PEM")), DeploymentNamespace: "cluster-ns", ClusterNamespace: namespace, ClusterName: name,
+		}.Encode(),
+	}
+	for _, modify := range modifiers {
+		modify(secret)
+	}
+	return secret
+}
+
+// storedKubeconfig leads to a hub with a token.
+func storedKubeconfig(server, ca string) string {
+	entry := "    server: " + server + "\n"
+	if ca != "" {
+		entry = "    certificate-authority-data: " + base64.StdEncoding.EncodeToString([]byte(ca)) + "\n" + entry
+	}
+	return "apiVersion: v1\nclusters:\n- cluster:\n" + entry + "  name: cluster\ncontexts:\n- context:\n    cluster: cluster\n" +
+		"    namespace: cluster-ns\n    user: user\n  name: default\ncurrent-context: default\nkind: Config\n" +
+		"users:\n- name: user\n  user:\n    token: bearer\n"
 }
 
 func current(t *testing.T, hub *apptest.Hub) *fleet.Cluster {
@@ -232,12 +290,12 @@ func current(t *testing.T, hub *apptest.Hub) *fleet.Cluster {
 	return apptest.MustGet[*fleet.Cluster](t, hub, "ws", "c1")
 }
 
-// expectSome fails unless the requests are these, leaving out what else is applied downstream.
+// expectSome fails unless the requests are these, leaving out what is looked for and what else is applied downstream.
 func expectSome(t *testing.T, hub *apptest.Hub, want ...string) {
 	t.Helper()
 	var got []string
 	for _, line := range hub.Requests() {
-		if !strings.HasPrefix(line, "downstream apply ") || line == applied {
+		if !strings.HasPrefix(line, "downstream apply ") && !strings.HasPrefix(line, "downstream find ") && line != readOwn || line == applied {
 			got = append(got, line)
 		}
 	}
@@ -263,6 +321,16 @@ func expectImported(t *testing.T, hub *apptest.Hub, reason string) {
 	if diff := cmp.Diff(want, *got); diff != "" {
 		t.Errorf("condition (-want +got):\n%s", diff)
 	}
+}
+
+// expectNoWork fails if the Cluster is woken for anything but a look for its agent, if that is not heard of.
+func expectNoWork(t *testing.T, hub *apptest.Hub) {
+	t.Helper()
+	if c := current(t, hub); handshake.Supervised(c, false) {
+		expectRetry(t, hub, handshake.FirstLook)
+		return
+	}
+	apptest.ExpectWoken(t, hub)
 }
 
 // expectRetry fails unless the Cluster is looked at again after least, or up to a quarter later.

@@ -1,0 +1,137 @@
+package clusterimport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// byClient finds the ClusterRegistrations of one client: "<workspace>/<clientID>".
+const byClient = "fleet.imported-requests-by-client"
+
+// lookTimeout bounds one look, over all its requests.
+const lookTimeout = 2 * time.Minute
+
+// reasonTokenRenewed is the reason of the Event that tells of an agent's fresh token.
+const reasonTokenRenewed = "AgentTokenRenewed"
+
+// gatherSupervised says whether an agent counts as gone, and what the last look has found to be missing downstream, or
+// that the token of one that is awaited has been lost.
+func (h *handler) gatherSupervised(in *handshake.ImportInput) error {
+	key := keyOf(in.Cluster)
+	in.Stale = h.app.Liveness.Stale(key)
+	if in.Inherited || !handshake.Supervised(in.Cluster, in.Stale) {
+		return nil
+	}
+	if handshake.TokenLost(*in) {
+		h.supervision.want(key.String(), handshake.RepairIdentity)
+	}
+	in.Repair = h.supervision.wanted(key.String())
+	requests, err := h.requests(in.Cluster)
+	in.Known = len(requests) > 0
+	return err
+}
+
+// lookAfter looks downstream, beside the queue, for an agent that is not heard of, when it is time to.
+func (h *handler) lookAfter(ctx context.Context, cluster *fleet.Cluster) {
+	key := keyOf(cluster)
+	of := fmt.Sprint("look ", cluster.UID, cluster.Generation, h.app.SecretVersion(handshake.KubeconfigSecret(cluster)))
+	if wait := h.supervision.due(key.String(), of); wait > 0 {
+		h.app.Clusters.EnqueueAfter(key.Namespace, key.Name, wait)
+		return
+	}
+	if begun, _ := h.jobs.begin(key.String(), of); !begun {
+		return // the job's end wakes the Cluster
+	}
+	go func() {
+		defer reconcile.Nudge(h.app.Clusters)(key)
+		out, err := h.look(ctx, cluster)
+		if ctx.Err() != nil {
+			h.jobs.ended(key.String(), "", nil)
+			return // the process ends, which says nothing about the agent
+		}
+		h.supervision.looked(key.String(), !handshake.NeverHeard(cluster), out)
+		written, reportErr := h.reportLook(cluster, out, err)
+		if failed := errors.Join(err, reportErr); failed != nil {
+			h.app.Log.Warn("looking for an agent failed", "cluster", key.String(), "error", failed)
+		}
+		h.jobs.ended(key.String(), written.ResourceVersion, err)
+	}()
+}
+
+// reportLook writes what keeps an agent from coming, or that nothing does. An agent that was heard of meanwhile needs
+// no word.
+func (h *handler) reportLook(cluster *fleet.Cluster, out handshake.SuperviseOutcome, err error) (*fleet.Cluster, error) {
+	reason, message := out.Reason, out.Message
+	if err != nil {
+		if reason, message = obstacle(err); reason == fleet.ReasonError {
+			return cluster, nil // which says nothing about the agent
+		}
+	}
+	key := keyOf(cluster)
+	return app.Report(h.app, h.app.Clusters, cluster, func(c *fleet.Cluster) {
+		if handshake.Supervised(c, h.app.Liveness.Stale(key)) {
+			h.setConditions(c, reason, message)
+		}
+	})
+}
+
+// look looks for an agent downstream, and ends its import token if it is to get another.
+func (h *handler) look(ctx context.Context, cluster *fleet.Cluster) (handshake.SuperviseOutcome, error) {
+	key := keyOf(cluster)
+	secret, err := h.kubeconfigOf(ctx, cluster)
+	if err != nil || secret == nil {
+		return handshake.SuperviseOutcome{}, err // without a kubeconfig, the import says so
+	}
+	kubeconfig := secret.Data[handshake.KubeconfigValueKey]
+	leave, err := h.approach(ctx, key.String(), kubeconfig, true)
+	if err != nil {
+		return handshake.SuperviseOutcome{}, err
+	}
+	defer leave()
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	downstream, err := h.dial(ctx, kubeconfig, h.app.Config.Get().AgentTLSMode)
+	if err != nil {
+		return handshake.SuperviseOutcome{}, err
+	}
+	defer downstream.Close()
+	in, err := h.observe(ctx, cluster, downstream)
+	if err != nil {
+		return handshake.SuperviseOutcome{}, err
+	}
+	out := handshake.Supervise(in)
+	h.app.Log.Debug("looked for an agent", "cluster", key.String(), "stage", out.Stage, "reason", out.Reason)
+	if !out.FreshToken {
+		return out, nil
+	}
+	return out, h.renewToken(cluster)
+}
+
+func (h *handler) kubeconfigOf(ctx context.Context, cluster *fleet.Cluster) (*corev1.Secret, error) {
+	name := handshake.KubeconfigSecret(cluster)
+	return reconcile.Optional(h.app.Kube.CoreV1().Secrets(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{}))
+}
+
+// renewToken ends the import token of an agent that has been waited for in vain. That wakes the Cluster, and the
+// import makes another one and hands it over.
+func (h *handler) renewToken(cluster *fleet.Cluster) error {
+	err := h.app.ClusterRegistrationTokens.Delete(cluster.Namespace, names.ImportToken(cluster.Name), &metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("ending the import token of cluster %s: %w", keyOf(cluster), err)
+	}
+	h.app.Log.Info("an agent has asked for nothing and is given a fresh token", "cluster", keyOf(cluster).String())
+	h.app.Recorder.Event(cluster, corev1.EventTypeNormal, reasonTokenRenewed, "the agent runs and has not asked this hub for anything: it is given a fresh token")
+	return nil
+}

@@ -1,0 +1,107 @@
+package clusterimport
+
+import (
+	"context"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// clockTolerance is how far the clocks of this process and of the hub's API server may be apart.
+const clockTolerance = time.Minute
+
+// observe reads what there is of an agent, on the hub and downstream.
+func (h *handler) observe(ctx context.Context, cluster *fleet.Cluster, downstream app.Downstream) (handshake.SuperviseInput, error) {
+	known, now := h.supervision.known(keyOf(cluster).String()), h.app.Clock()
+	in := handshake.SuperviseInput{
+		Awaited: now.Sub(known.since), Quiet: now.Sub(known.quiet), FreshTokens: known.tokens,
+		Heard: !handshake.NeverHeard(cluster), Namespace: handshake.AgentNamespace(cluster, h.app.Namespaces),
+	}
+	if err := h.observeHub(cluster, known, &in); err != nil {
+		return in, err
+	}
+	uid, err := h.hub.get(ctx, h.app.Kube)
+	if err != nil {
+		return in, err
+	}
+	if err := checkHub(ctx, downstream, in.Namespace, uid); err != nil {
+		return in, err
+	}
+	return in, observeAgent(ctx, downstream, &in)
+}
+
+// observeHub reads what the hub knows: the token, and who has asked for something.
+func (h *handler) observeHub(cluster *fleet.Cluster, known attention, in *handshake.SuperviseInput) error {
+	values, err := reconcile.Optional(h.app.ValuesSecrets.Cache().Get(cluster.Namespace, names.ImportToken(cluster.Name)))
+	if err != nil {
+		return err
+	}
+	if values != nil {
+		if parsed, err := handshake.ParseValues(values.Data[handshake.ValuesKey]); err == nil { // else the token says so
+			in.Token = parsed.Token
+		}
+	}
+	requests, err := h.requests(cluster)
+	for _, request := range requests {
+		in.Known = true
+		if !known.deployed || request.CreationTimestamp.After(known.since.Add(-clockTolerance)) {
+			in.Requested = true
+		}
+	}
+	return err
+}
+
+// requests are the ClusterRegistrations of a Cluster's client.
+func (h *handler) requests(cluster *fleet.Cluster) (found []*fleet.ClusterRegistration, err error) {
+	all, err := h.app.ClusterRegistrations.Cache().GetByIndex(byClient, cluster.Namespace+"/"+cluster.Spec.ClientID)
+	for _, request := range all {
+		if request.DeletionTimestamp == nil {
+			found = append(found, request)
+		}
+	}
+	return found, err
+}
+
+// observeAgent reads the agent's namespace, its Secrets, its Deployment and what that has led to.
+func observeAgent(ctx context.Context, downstream app.Downstream, in *handshake.SuperviseInput) error {
+	here := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: in.Namespace, Name: name} }
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: in.Namespace}}
+	if _, err := downstream.Find(ctx, namespace); err != nil {
+		return err
+	}
+	in.Terminating = namespace.DeletionTimestamp != nil
+	var err error
+	if in.Identity, err = downstream.Find(ctx, &corev1.Secret{ObjectMeta: here(names.Agent)}); err != nil {
+		return err
+	}
+	bootstrap := &corev1.Secret{ObjectMeta: here(names.AgentBootstrap)}
+	if _, err := downstream.Find(ctx, bootstrap); err != nil {
+		return err
+	}
+	if given, err := handshake.ParseBootstrap(bootstrap.Data); err == nil { // one that cannot be read is worth none
+		in.Delivered = given.Token
+	}
+	deployment := &appsv1.Deployment{ObjectMeta: here(names.Agent)}
+	found, err := downstream.Find(ctx, deployment)
+	if err != nil || !found {
+		return err
+	}
+	in.Deployment = deployment
+	sets, pods := &appsv1.ReplicaSetList{}, &corev1.PodList{}
+	if err := downstream.List(ctx, in.Namespace, agentPods, sets); err != nil {
+		return err
+	}
+	if err := downstream.List(ctx, in.Namespace, agentPods, pods); err != nil {
+		return err
+	}
+	in.ReplicaSets, in.Pods = sets.Items, pods.Items
+	return nil
+}

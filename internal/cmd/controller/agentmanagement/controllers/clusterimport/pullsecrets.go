@@ -1,0 +1,91 @@
+package clusterimport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/handshake"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// errPullSecretGone means that a pull secret has gone since it was decided to hand it out.
+var errPullSecretGone = errors.New("a pull secret is not there")
+
+// pullSecretVersions are the versions of the Secrets that go with the agent, as they were last seen.
+func (h *handler) pullSecretVersions(cluster *fleet.Cluster) map[string]string {
+	versions := map[string]string{}
+	for _, name := range handshake.PropagatedPullSecrets(cluster, h.app.Config.Get()) {
+		versions[name] = h.app.SecretVersion(types.NamespacedName{Namespace: h.app.Namespaces.System, Name: name})
+	}
+	return versions
+}
+
+// clustersOfPullSecret are the Clusters whose agents a Secret goes with.
+func (h *handler) clustersOfPullSecret(secret types.NamespacedName) (keys []types.NamespacedName) {
+	if secret.Namespace != h.app.Namespaces.System {
+		return nil
+	}
+	for _, reference := range h.app.Config.Get().ImagePullSecrets {
+		if reference.Name == secret.Name {
+			return h.importedClusters()
+		}
+	}
+	return nil
+}
+
+// pullSecrets reads the Secrets that go with the agent.
+func (h *handler) pullSecrets(ctx context.Context, deploy *handshake.AgentDeployment) ([]*corev1.Secret, error) {
+	var secrets []*corev1.Secret
+	if deploy.LookOnly {
+		return nil, nil
+	}
+	for _, name := range deploy.PullSecrets {
+		secret, err := h.app.Kube.CoreV1().Secrets(h.app.Namespaces.System).Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil, errPullSecretGone
+		case err != nil:
+			return nil, fmt.Errorf("reading pull secret %s: %w", name, err)
+		}
+		secrets = append(secrets, secret)
+	}
+	return secrets, nil
+}
+
+// applyPullSecrets copies type and data of each to the agent's namespace. On the hub's own cluster it may be there
+// already, as itself.
+func (d *deployment) applyPullSecrets(ctx context.Context) error {
+	for _, source := range d.pullSecrets {
+		live := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: d.Values.Namespace, Name: source.Name}}
+		found, err := d.downstream.Find(ctx, live)
+		switch {
+		case err != nil:
+			return err
+		case found && (live.UID == source.UID || live.Type == source.Type && equality.Semantic.DeepEqual(live.Data, source.Data)):
+			continue
+		case found && live.Type != source.Type: // which nobody can change
+			if err := d.downstream.Remove(ctx, live); err != nil {
+				return err
+			}
+		}
+		if err := d.downstream.Apply(ctx, marked(d.SetID, namespaceOf(d.AgentDeployment), copyOf(source, d.Values.Namespace))...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func copyOf(source *corev1.Secret, namespace string) *corev1.Secret {
+	return &corev1.Secret{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: source.Name},
+		Type:       source.Type, Data: source.Data,
+	}
+}

@@ -1,0 +1,51 @@
+package clusterimport
+
+import (
+	"errors"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/fleet-hub/fleet/internal/kube"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// obstacle is the error of a run as conditions. Messages are constant: what a server said is in the log.
+func obstacle(err error) (reason, message string) {
+	kubeconfig := func(err error) string {
+		return "the kubeconfig Secret cannot be used: " + err.Error()
+	}
+	if reason, message := refusal(err); reason != "" {
+		return reason, message
+	}
+	for _, known := range []struct {
+		is              error
+		reason, message string
+	}{
+		{kube.ErrKubeconfigExec, fleet.ReasonKubeconfigRefused, kubeconfig(kube.ErrKubeconfigExec)},
+		{kube.ErrKubeconfigAuthProvider, fleet.ReasonKubeconfigRefused, kubeconfig(kube.ErrKubeconfigAuthProvider)},
+		{kube.ErrKubeconfigFile, fleet.ReasonKubeconfigRefused, kubeconfig(kube.ErrKubeconfigFile)},
+		{kube.ErrKubeconfigInsecure, fleet.ReasonKubeconfigRefused, kubeconfig(kube.ErrKubeconfigInsecure)},
+		{kube.ErrKubeconfigContext, fleet.ReasonKubeconfigInvalid, kubeconfig(kube.ErrKubeconfigContext)},
+		{kube.ErrKubeconfigMalformed, fleet.ReasonKubeconfigInvalid, kubeconfig(kube.ErrKubeconfigMalformed)},
+		{kube.ErrUntrusted, fleet.ReasonTLSUntrusted, "the certificate of the API server in the kubeconfig is not signed by a CA that is trusted: put the right certificate-authority-data into the kubeconfig"},
+		{kube.ErrNoCA, fleet.ReasonTLSUntrusted, "agentTLSMode is strict and the kubeconfig has no certificate-authority-data: add it, or set agentTLSMode to system-store"},
+		{kube.ErrUnreachable, fleet.ReasonDownstreamUnreachable, "the API server in the kubeconfig does not answer: check that its address is right and reachable from this hub"},
+		{errNoIdentity, fleet.ReasonAwaitingAgent, "there is no agent of this Cluster where the kubeconfig leads: it is deployed anew"},
+		{errClassInUse, fleet.ReasonAwaitingAgent, "the agent still runs with the PriorityClass that is to go: it goes once the agent has its new settings"},
+		{errPullSecretGone, fleet.ReasonPullSecretMissing, "a Secret of imagePullSecrets of the fleet chart is not there: create it in the hub's system namespace, or correct imagePullSecrets"},
+		{errOtherCluster, fleet.ReasonLocalClusterMismatch, "the agent is not removed, for the kubeconfig of the local Cluster leads to another cluster: put one of this hub's own cluster into its Secret"},
+	} {
+		if errors.Is(err, known.is) {
+			return known.reason, known.message
+		}
+	}
+	switch {
+	case errors.Is(err, errSettings):
+		return fleet.ReasonSettingsInvalid, err.Error() // the chart's own words, always the same
+	case apierrors.IsUnauthorized(err):
+		return fleet.ReasonDownstreamUnauthorized, "the API server in the kubeconfig rejects its credential: put a valid token or client certificate into the kubeconfig Secret"
+	case apierrors.IsForbidden(err):
+		return fleet.ReasonDownstreamForbidden, "the kubeconfig's user may not install the agent: it needs the rights of cluster-admin"
+	}
+	return fleet.ReasonError, "the agent could not be installed; it is tried again, and the controller's log says why"
+}
