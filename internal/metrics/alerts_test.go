@@ -87,7 +87,7 @@ func healthy(at time.Time) []target {
 			agent.Deployed(OutcomeSucceeded, time.Second)
 		}
 	}
-	w := &world{now: at, clusters: []*fleet.Cluster{aCluster("east", at.Add(-time.Minute))}}
+	w := &world{now: at, clusters: []*fleet.Cluster{aCluster("east", at.Add(-time.Minute))}, heartbeats: Heartbeats{Fresh: 1}}
 	w.requests = aWorld().requests[:2] // the granted ones
 	w.bundles = aWorld().bundles[1:]   // the one that is ready
 	return []target{
@@ -123,7 +123,10 @@ func failing(at time.Time) []target {
 	}
 	w := aWorld()
 	w.now = at
-	w.clusters = append(w.clusters, aCluster("silent", noon.Add(-time.Hour)), &fleet.Cluster{
+	silent := aCluster("silent", noon.Add(-time.Hour))
+	silent.Status.Display.State = state.WaitCheckIn
+	w.heartbeats = Heartbeats{Fresh: 1, Stale: 1, Never: 2}
+	w.clusters = append(w.clusters, silent, &fleet.Cluster{
 		ObjectMeta: meta("fleet-default", "new"), Status: fleet.ClusterStatus{Display: fleet.ClusterDisplay{State: state.WaitCheckIn}},
 	})
 	w.clusters[0].Status.Agent.LastSeen = metav1.NewTime(at.Add(-time.Minute))

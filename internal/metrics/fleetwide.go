@@ -7,15 +7,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/fleet-hub/fleet/internal/handshake"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
-
-// DefaultCheckinInterval is the time between two heartbeats where the configuration names none.
-const DefaultCheckinInterval = 15 * time.Minute
-
-// staleAfter is how many check-in intervals an agent may be silent before it counts as stale: one heartbeat may be
-// lost, and each comes up to a tenth late.
-const staleAfter = 3
 
 // What the agents' last heartbeats say, as values of label heartbeat.
 const (
@@ -23,6 +17,10 @@ const (
 	heartbeatStale = "stale"
 	heartbeatNever = "never"
 )
+
+// Heartbeats are the numbers of Clusters whose agents are heard of, were heard of once, and never were. Clusters that
+// expect no agent are in none of them.
+type Heartbeats struct{ Fresh, Stale, Never int }
 
 // How far registrations are, as values of label state.
 const (
@@ -49,7 +47,7 @@ func lastSeen() Definition {
 func clusterCount() Definition {
 	return Definition{
 		Name: "fleet_clusters", Type: Gauge, Labels: []string{"heartbeat"},
-		Help: "Clusters by their agent's last heartbeat: fresh, stale (older than three check-in intervals) or never",
+		Help: "Clusters by their agent's heartbeats, as the hub sees them arrive: fresh, stale (three check-in intervals without one) or never; without Clusters that expect no agent",
 	}
 }
 
@@ -105,38 +103,31 @@ func (c *fleetCollector) Collect(out chan<- prometheus.Metric) {
 	now := c.sources.Clock()
 	interval := c.sources.CheckinInterval()
 	if interval <= 0 {
-		interval = DefaultCheckinInterval
+		interval = handshake.DefaultCheckinInterval
 	}
 	out <- prometheus.MustNewConstMetric(c.interval, prometheus.GaugeValue, interval.Seconds())
-	c.collectClusters(out, now, staleAfter*interval)
+	c.collectClusters(out, now)
 	c.collectRegistrations(out, now)
 }
 
-func (c *fleetCollector) collectClusters(out chan<- prometheus.Metric, now time.Time, patience time.Duration) {
+func (c *fleetCollector) collectClusters(out chan<- prometheus.Metric, now time.Time) {
 	clusters, err := c.sources.Clusters()
 	if err != nil {
 		out <- prometheus.NewInvalidMetric(c.clusters, err)
 		return
 	}
 	ages := newDistribution(heartbeatAge().Buckets)
-	counts := map[string]int{}
 	for _, cluster := range clusters {
 		seen := cluster.Status.Agent.LastSeen.Time
 		if seen.IsZero() {
-			counts[heartbeatNever]++
 			continue
 		}
 		out <- prometheus.MustNewConstMetric(c.lastSeen, prometheus.GaugeValue, float64(seen.Unix()), cluster.Name, cluster.Namespace)
-		age := max(0, now.Sub(seen)) // it is the agent's clock that says when
-		ages.observe(age)
-		if age > patience {
-			counts[heartbeatStale]++
-		} else {
-			counts[heartbeatFresh]++
-		}
+		ages.observe(max(0, now.Sub(seen))) // it is the agent's clock that says when
 	}
-	for _, heartbeat := range []string{heartbeatFresh, heartbeatStale, heartbeatNever} {
-		out <- prometheus.MustNewConstMetric(c.clusters, prometheus.GaugeValue, float64(counts[heartbeat]), heartbeat)
+	counts := c.sources.Heartbeats()
+	for heartbeat, n := range map[string]int{heartbeatFresh: counts.Fresh, heartbeatStale: counts.Stale, heartbeatNever: counts.Never} {
+		out <- prometheus.MustNewConstMetric(c.clusters, prometheus.GaugeValue, float64(n), heartbeat)
 	}
 	out <- ages.metric(c.age)
 }

@@ -138,8 +138,8 @@ func (h *Hub) Stage(stage string, took time.Duration) {
 // Event counts an Event.
 func (h *Hub) Event(outcome string) { h.events.WithLabelValues(outcome).Inc() }
 
-// Sources are the caches that are read at each scrape, the time, and the configured time between two heartbeats;
-// zero or less of that is DefaultCheckinInterval. All are required.
+// Sources are the caches that are read at each scrape, what is known of the agents' heartbeats, the time, and the
+// configured time between two heartbeats; zero or less of that is the agents' default. All are required.
 type Sources struct {
 	Bundles         List[*fleet.Bundle]
 	Deployments     List[*fleet.BundleDeployment]
@@ -147,6 +147,7 @@ type Sources struct {
 	ClusterGroups   List[*fleet.ClusterGroup]
 	Registrations   List[*fleet.ClusterRegistration]
 	Tokens          List[*fleet.ClusterRegistrationToken]
+	Heartbeats      func() Heartbeats
 	Clock           func() time.Time
 	CheckinInterval func() time.Duration
 }

@@ -107,7 +107,7 @@ func clusters() kind[*fleet.Cluster] {
 			{"ready_helm_ops", "HelmOps whose deployments to the cluster are ready", func(c *fleet.Cluster) int { return c.Status.ReadyHelmOps }},
 		},
 		states: []string{string(fleet.NotReady), string(fleet.Ready), state.WaitCheckIn}, other: string(fleet.NotReady),
-		stateHelp: "The state of the cluster: Ready if all its bundles are, else NotReady, or WaitCheckIn before its agent's first heartbeat",
+		stateHelp: "The state of the cluster: Ready if all its bundles are, else NotReady, or WaitCheckIn before its agent's first heartbeat and while the agent is silent",
 		stateOf:   func(c *fleet.Cluster) string { return orReady(c.Status.Display.State) },
 	}
 	k.values = append(k.values, resources("resources_count_", "desiredready", "of the cluster", func(c *fleet.Cluster) *fleet.ResourceCounts { return &c.Status.ResourceCounts })...)

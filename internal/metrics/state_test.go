@@ -107,42 +107,40 @@ func TestEachStateOfABundleDeployment(t *testing.T) {
 }
 
 func TestHeartbeats(t *testing.T) {
+	silent := &fleet.Cluster{ObjectMeta: meta("ws", "silent"), Status: fleet.ClusterStatus{Agent: fleet.AgentStatus{LastSeen: metav1.NewTime(noon.Add(-time.Hour))}}}
+	fast := &fleet.Cluster{ObjectMeta: meta("ws", "fast"), Status: fleet.ClusterStatus{Agent: fleet.AgentStatus{LastSeen: metav1.NewTime(noon.Add(time.Hour))}}}
+	never := &fleet.Cluster{ObjectMeta: meta("ws", "never")}
+	w := &world{now: noon, clusters: []*fleet.Cluster{silent, fast, never}, heartbeats: Heartbeats{Fresh: 5, Stale: 3, Never: 2}}
+	text := exposition(t, Collectors(w.sources())...)
 	tests := map[string]struct {
-		interval, silent time.Duration
-		want             string
+		metric string
+		want   []string
 	}{
-		"heard of a moment ago":                        {time.Minute, time.Second, "fresh"},
-		"two heartbeats were lost":                     {time.Minute, 3 * time.Minute, "fresh"},
-		"three were":                                   {time.Minute, 3*time.Minute + time.Second, "stale"},
-		"no interval is configured: fifteen minutes":   {0, 45 * time.Minute, "fresh"},
-		"and three times that are over":                {0, 45*time.Minute + time.Second, "stale"},
-		"an agent whose clock is fast is no time ago":  {time.Minute, -time.Hour, "fresh"},
-		"never, which is neither":                      {time.Minute, 0, "never"},
-		"a negative interval is none, as for an agent": {-time.Second, time.Minute, "fresh"},
+		"how many are heard of is the hub's judgement, not that of the agents' clocks": {
+			"fleet_clusters", []string{`fleet_clusters{heartbeat="fresh"} 5`, `fleet_clusters{heartbeat="never"} 2`, `fleet_clusters{heartbeat="stale"} 3`},
+		},
+		"when each was heard of is what it said": {
+			"fleet_cluster_last_seen_timestamp_seconds",
+			[]string{
+				`fleet_cluster_last_seen_timestamp_seconds{name="fast",namespace="ws"} 1.7672724e+09`,
+				`fleet_cluster_last_seen_timestamp_seconds{name="silent",namespace="ws"} 1.7672652e+09`,
+			},
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			cluster := &fleet.Cluster{ObjectMeta: meta("ws", "c")}
-			if test.want != "never" {
-				cluster.Status.Agent.LastSeen = metav1.NewTime(noon.Add(-test.silent))
-			}
-			w := &world{now: noon, interval: test.interval, clusters: []*fleet.Cluster{cluster}}
-			text := exposition(t, Collectors(w.sources())...)
-			var want []string
-			for _, heartbeat := range []string{"fresh", "never", "stale"} {
-				n := 0
-				if heartbeat == test.want {
-					n = 1
-				}
-				want = append(want, fmt.Sprintf(`fleet_clusters{heartbeat=%q} %d`, heartbeat, n))
-			}
-			if diff := cmp.Diff(want, series(text, "fleet_clusters")); diff != "" {
+			if diff := cmp.Diff(test.want, series(text, test.metric)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if has := len(series(text, "fleet_cluster_last_seen_timestamp_seconds")) == 1; has != (test.want != "never") {
-				t.Errorf("the time of the last heartbeat is told: %t", has)
-			}
 		})
+	}
+	for what, line := range map[string]string{
+		"a clock ahead is no time ago":                      "fleet_cluster_heartbeat_age_seconds_sum 3600",
+		"where no interval is configured it is the agents'": "fleet_checkin_interval_seconds 900",
+	} {
+		if !strings.Contains(text, line+"\n") {
+			t.Errorf("%s: %q is not in\n%s", what, line, text)
+		}
 	}
 }
 

@@ -55,6 +55,7 @@ type world struct {
 	groups      []*fleet.ClusterGroup
 	requests    []*fleet.ClusterRegistration
 	tokens      []*fleet.ClusterRegistrationToken
+	heartbeats  Heartbeats
 	err         error
 }
 
@@ -66,6 +67,7 @@ func (w *world) sources() Sources {
 		ClusterGroups:   func() ([]*fleet.ClusterGroup, error) { return w.groups, w.err },
 		Registrations:   func() ([]*fleet.ClusterRegistration, error) { return w.requests, w.err },
 		Tokens:          func() ([]*fleet.ClusterRegistrationToken, error) { return w.tokens, w.err },
+		Heartbeats:      func() Heartbeats { return w.heartbeats },
 		Clock:           func() time.Time { return w.now },
 		CheckinInterval: func() time.Duration { return w.interval },
 	}
@@ -87,7 +89,7 @@ func falseCondition(kind, reason string) genericcondition.GenericCondition {
 func aWorld() *world {
 	counts := fleet.ResourceCounts{DesiredReady: 36, Ready: 1, WaitApplied: 2, Modified: 3, Orphaned: 4, Missing: 5, Unknown: 6, NotReady: 7}
 	return &world{
-		now: noon,
+		now: noon, heartbeats: Heartbeats{Fresh: 1, Never: 1},
 		bundles: []*fleet.Bundle{
 			{
 				ObjectMeta: meta("fleet-default", "guestbook", fleet.LabelRepoName, "repo", fleet.LabelCommit, "c0ffee"),

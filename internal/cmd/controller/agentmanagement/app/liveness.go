@@ -7,6 +7,8 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/liveness"
 	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/metrics"
 	"github.com/fleet-hub/fleet/internal/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -48,4 +50,13 @@ func (a *Context) manySilent(silent, heardOf int) {
 	}
 	a.Recorder.Eventf(about, corev1.EventTypeWarning, reasonManySilent,
 		"%d of %d agents that report have fallen silent at once, so none of them is marked: see whether agents reach the hub at its apiServerURL", silent, heardOf)
+}
+
+// heartbeats are for the metrics.
+func (a *Context) heartbeats() metrics.Heartbeats {
+	counts := a.Liveness.Counts()
+	return metrics.Heartbeats{
+		Fresh: counts[handshake.ReportingHeard], Stale: counts[handshake.ReportingSilent],
+		Never: counts[handshake.ReportingAwaited] + counts[handshake.ReportingMissing],
+	}
 }

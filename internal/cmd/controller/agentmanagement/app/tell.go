@@ -64,6 +64,7 @@ func (a *Context) sources() metrics.Sources {
 		ClusterGroups:   all(a.ClusterGroups.Cache()),
 		Registrations:   all(a.ClusterRegistrations.Cache()),
 		Tokens:          all(a.ClusterRegistrationTokens.Cache()),
+		Heartbeats:      a.heartbeats,
 		Clock:           a.Clock,
 		CheckinInterval: func() time.Duration { return a.Config.Get().AgentCheckinInterval.Duration },
 	}
