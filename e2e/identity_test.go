@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -68,6 +70,21 @@ var _ = Describe("A cluster stays joined", Ordered, func() {
 		}
 		_, err = secrets.Create(ctx, bootstrap, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
+
+		By("waiting, for the new token says nothing of the agent that was there, until the operator confirms it")
+		var asks string
+		Eventually(func(g Gomega) {
+			events, err := world.Hub.Kube.CoreV1().Events(framework.Workspace).List(ctx, metav1.ListOptions{FieldSelector: "reason=" + fleet.ReasonTakeoverPending})
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(events.Items).To(ContainElement(HaveField("InvolvedObject", And(HaveField("Kind", "Cluster"), HaveField("Name", cluster.Name)))))
+			after, err := world.Registrations(ctx, framework.Workspace, cluster.Spec.ClientID)
+			g.Expect(err).NotTo(HaveOccurred())
+			others := slices.DeleteFunc(after, func(name string) bool { return slices.Contains(before, name) })
+			g.Expect(others).To(HaveLen(1))
+			asks = others[0]
+		}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())
+		confirm := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, fleet.AnnotationConfirmTakeover, asks)
+		Expect(world.Hub.Patch(ctx, client.Clusters, framework.Workspace, cluster.Name, []byte(confirm))).To(Succeed())
 
 		By("registering anew, and ending the older registration once the new identity is used")
 		Eventually(func(g Gomega) {
