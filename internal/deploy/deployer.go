@@ -42,6 +42,7 @@ type deployer struct {
 	records   *records
 	inventory *inventory
 	waiting   *nameSet // BundleDeployments that wait for others
+	rewound   *nameSet // BundleDeployments whose hub was restored from before their last version
 	lacking   *nameSet // BundleDeployments with kinds the API server does not know
 	accounts  *accounts
 }
@@ -49,7 +50,7 @@ type deployer struct {
 func newDeployer(options Options) (*deployer, error) {
 	d := &deployer{
 		Options: options, log: options.Log, stopped: make(chan struct{}),
-		records: newRecords(), inventory: newInventory(), waiting: newNameSet(), lacking: newNameSet(),
+		records: newRecords(), inventory: newInventory(), waiting: newNameSet(), lacking: newNameSet(), rewound: newNameSet(),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(newBackoff(options.Random),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: "bundledeployments"}),
 	}

@@ -21,6 +21,7 @@ import (
 	metadatafake "k8s.io/client-go/metadata/fake"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/util/workqueue"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -401,6 +402,48 @@ func TestSuperseded(t *testing.T) {
 			}
 			if got := (&deployer{hub: h}).superseded(at("5", "s-1:a"))(); got != test.want {
 				t.Errorf("got %t", got)
+			}
+		})
+	}
+}
+
+// A hub that was restored from an older state is believed, also where this agent knows something newer.
+func TestARestoredHubIsBelieved(t *testing.T) {
+	at := func(version, deploymentID string) *fleet.BundleDeployment {
+		return deployment(func(bd *fleet.BundleDeployment) {
+			bd.UID, bd.ResourceVersion, bd.Spec.DeploymentID = "1", version, deploymentID
+		})
+	}
+	tests := map[string]struct {
+		before, after *fleet.BundleDeployment
+		looked        bool
+		want          string
+	}{
+		"what was written last is newer than the cache":            {at("5", "s-1:a"), at("7", "s-1:a"), false, "9"},
+		"until the cache has it":                                   {at("7", "s-1:a"), at("9", "s-1:a"), false, "9"},
+		"or something newer":                                       {at("9", "s-1:a"), at("11", "s-2:a"), true, "11"},
+		"a version that goes back is that of a restored hub":       {at("9", "s-2:a"), at("4", "s-1:a"), true, "4"},
+		"also where only the status was taken back":                {at("9", "s-1:a"), at("4", "s-1:a"), true, "4"},
+		"also where nothing was taken back that was written later": {at("9", "s-1:a"), at("8", "s-1:a"), true, "8"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			now := noon
+			d, _ := testDeployer(&now)
+			queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
+			defer queue.ShutDown()
+			d.queue = queue
+			d.handlers().OnUpdate(test.before, test.after)
+			if looked := queue.Len() > 0; looked != test.looked {
+				t.Errorf("looked at: %t, want %t", looked, test.looked)
+			}
+			r := &record{written: at("9", "s-1:a")}
+			if got := d.latest(test.after, r); got.ResourceVersion != test.want {
+				t.Errorf("version %s, want %s", got.ResourceVersion, test.want)
+			}
+			r.written = at("12", "s-3:a") // the answer to the next report
+			if got := d.latest(test.after, r); got.ResourceVersion != "12" {
+				t.Errorf("then version %s, want 12", got.ResourceVersion)
 			}
 		})
 	}

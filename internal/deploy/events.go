@@ -32,6 +32,10 @@ func (d *deployer) handlers() cache.ResourceEventHandlerFuncs {
 			if !okOld || !ok {
 				return
 			}
+			if earlier(bd, old) { // the hub was restored: what it answered since then counts no more
+				d.rewound.put(bd.Name, true)
+				d.queue.Add(bd.Name)
+			}
 			if worthALook(old, bd) {
 				d.queue.Add(bd.Name)
 			}
@@ -105,6 +109,15 @@ func (s *nameSet) put(name string, in bool) {
 		return
 	}
 	delete(s.names, name)
+}
+
+// take removes a name and says whether it was there.
+func (s *nameSet) take(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.names[name]
+	delete(s.names, name)
+	return was
 }
 
 func (s *nameSet) list() []string {

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/fleet-hub/fleet/internal/content"
+	"github.com/fleet-hub/fleet/internal/kube"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -62,7 +63,7 @@ func newHub(config *rest.Config, namespace string) (*hub, error) {
 		return nil, fmt.Errorf("making a client for the hub: %w", err)
 	}
 	informer := cache.NewSharedIndexInformer(
-		cache.NewListWatchFromClient(fleetClient, bundleDeployments, namespace, fields.Everything()),
+		kube.Relisting(cache.NewListWatchFromClient(fleetClient, bundleDeployments, namespace, fields.Everything())),
 		&fleet.BundleDeployment{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	return &hub{namespace: namespace, fleet: fleetClient, core: core, informer: informer}, nil
 }
@@ -170,7 +171,8 @@ func statusPatch(base *fleet.BundleDeployment, status *fleet.BundleDeploymentSta
 	return json.Marshal(map[string]any{"metadata": map[string]any{"uid": base.UID}, "status": json.RawMessage(patch)})
 }
 
-// newer returns the object that was written later. Resource versions of one object grow.
+// newer returns the object that was written later. Resource versions of one object grow, but on a hub that was
+// restored (deployer.rewound).
 func newer(a, b *fleet.BundleDeployment) *fleet.BundleDeployment {
 	if a == nil || b == nil || a.UID != b.UID {
 		if a != nil {
@@ -178,10 +180,15 @@ func newer(a, b *fleet.BundleDeployment) *fleet.BundleDeployment {
 		}
 		return b
 	}
-	versionA, errA := strconv.ParseUint(a.ResourceVersion, 10, 64)
-	versionB, errB := strconv.ParseUint(b.ResourceVersion, 10, 64)
-	if errA == nil && errB == nil && versionB > versionA {
+	if earlier(a, b) {
 		return b
 	}
 	return a
+}
+
+// earlier tells whether a has the lower resource version.
+func earlier(a, b *fleet.BundleDeployment) bool {
+	versionA, errA := strconv.ParseUint(a.ResourceVersion, 10, 64)
+	versionB, errB := strconv.ParseUint(b.ResourceVersion, 10, 64)
+	return errA == nil && errB == nil && versionA < versionB
 }

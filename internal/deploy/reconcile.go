@@ -33,7 +33,7 @@ func (d *deployer) reconcile(ctx context.Context, name string) error {
 	}
 	marks := setFor(name, d.Scope)
 	r := d.records.of(cached, marks.Hash)
-	bd := newer(cached, r.written)
+	bd := d.latest(cached, r)
 	status := bd.Status.DeepCopy()
 	if r.status != nil {
 		status = r.status.DeepCopy()
@@ -48,6 +48,15 @@ func (d *deployer) reconcile(ctx context.Context, name string) error {
 	d.repairOwn(bd, status)
 	reportErr := d.report(ctx, bd, r, status)
 	return errors.Join(later, watchErr, reportErr)
+}
+
+// latest is the BundleDeployment as the hub said last, in its cache or in answer to a report. What it answered before
+// it was restored counts no more.
+func (d *deployer) latest(cached *fleet.BundleDeployment, r *record) *fleet.BundleDeployment {
+	if d.rewound.take(cached.Name) {
+		r.written = nil
+	}
+	return newer(cached, r.written)
 }
 
 // advance finds out what the BundleDeployment needs and does it.

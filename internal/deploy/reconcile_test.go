@@ -40,7 +40,7 @@ func testDeployer(now *time.Time) (*deployer, *recordingQueue) {
 	queue := &recordingQueue{}
 	return &deployer{
 		Options: Options{Namespace: "cluster-ns", Clock: func() time.Time { return *now }},
-		log:     slog.New(slog.DiscardHandler), queue: queue, waiting: newNameSet(), lacking: newNameSet(),
+		log:     slog.New(slog.DiscardHandler), queue: queue, waiting: newNameSet(), lacking: newNameSet(), rewound: newNameSet(),
 	}, queue
 }
 

@@ -20,17 +20,19 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/kube"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // DefaultInterval is the time between two heartbeats where none is configured.
 const DefaultInterval = 15 * time.Minute
 
-// The pauses after a heartbeat that did not arrive, doubling from the first to the last, and the time one
-// request may take.
+// The pauses after a heartbeat that did not arrive, doubling from the first to the last, each up to half longer or
+// shorter by chance, so that those whom one outage has met do not come back together; and the time one request may
+// take.
 const (
 	firstRetry     = time.Second
-	lastRetry      = time.Minute
+	lastRetry      = 30 * time.Second
 	requestTimeout = 15 * time.Second
 )
 
@@ -73,7 +75,7 @@ func Run(ctx context.Context, o Options) error {
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 		defer cancel()
 		beat := client.Patch(types.JSONPatchType).Namespace(o.ClusterNamespace).Resource("clusters").
-			Name(o.ClusterName).SubResource("status").Body(body)
+			Name(o.ClusterName).SubResource("status").Body(body).MaxRetries(0) // run tries again
 		if speaker != "" {
 			beat.Param("fieldManager", speaker) // by which the hub knows which credential is the one in use
 		}
@@ -111,7 +113,7 @@ func run(ctx context.Context, o Options, send func(context.Context, []byte) erro
 			}
 			told = true
 		}
-		if !wait(ctx, jitter(pause(o.Interval, failed), o.Random)) {
+		if !wait(ctx, o.next(failed, err)) {
 			return nil
 		}
 	}
@@ -154,14 +156,25 @@ func patch(now time.Time, agentNamespace string) ([]byte, error) {
 
 // pause is the time to the next heartbeat after this many failures in a row; never more than the interval.
 func pause(interval time.Duration, failed int) time.Duration {
-	if failed == 0 {
-		return interval
-	}
 	retry := firstRetry
 	for i := 1; i < failed && retry < lastRetry; i++ {
 		retry *= 2
 	}
 	return min(retry, lastRetry, interval)
+}
+
+// next is the time to the next heartbeat, after so many failures in a row of which err is the last.
+func (o Options) next(failed int, err error) time.Duration {
+	if failed == 0 {
+		return jitter(o.Interval, o.Random)
+	}
+	return again(pause(o.Interval, failed), kube.RetryAfter(err), o.Random)
+}
+
+// again is the time to the next try: the pause, up to half longer or shorter, and no less than the hub asked for.
+func again(pause, asked time.Duration, random io.Reader) time.Duration {
+	byChance := 5 * (jitter(pause, random) - pause)
+	return max(pause+byChance, asked+max(byChance, -byChance))
 }
 
 // jitter is d, up to a tenth longer or shorter. Without randomness it is d.

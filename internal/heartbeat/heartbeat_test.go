@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -18,12 +19,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 )
 
 // Time in a bubble begins at midnight of the year 2000.
 func TestRun(t *testing.T) {
 	down := errors.New("connection refused")
+	busy := apierrors.NewTooManyRequests("too many requests", 90)
 	tests := map[string]struct {
 		interval time.Duration
 		chance   io.Reader
@@ -51,13 +54,27 @@ func TestRun(t *testing.T) {
 			interval: 15 * time.Minute, answers: []error{down, down, down, down, down, down, down, down, down}, until: 20 * time.Minute,
 			want: []string{
 				"00:00:00 failed", "00:00:01 failed", "00:00:03 failed", "00:00:07 failed", "00:00:15 failed", "00:00:31 failed",
-				"00:01:03 failed", "00:02:03 failed", "00:03:03 failed", "00:04:03 sent", "first", "00:19:03 sent",
+				"00:01:01 failed", "00:01:31 failed", "00:02:01 failed", "00:02:31 sent", "first", "00:17:31 sent",
 			},
 		},
 		"after a success the next failure is tried again soon": {
 			interval: time.Minute, answers: []error{nil, down, down, nil, down, nil}, until: 200 * time.Second,
 			want: []string{
 				"00:00:00 sent", "first", "00:01:00 failed", "00:01:01 failed", "00:01:03 sent", "00:02:03 failed", "00:02:04 sent", "00:03:04 sent",
+			},
+		},
+		"a hub that is too busy says when to come again": {
+			interval: 15 * time.Minute, answers: []error{down, busy, busy, down}, until: 20 * time.Minute,
+			want: []string{"00:00:00 failed", "00:00:01 failed", "00:01:31 failed", "00:03:01 failed", "00:03:09 sent", "first", "00:18:09 sent"},
+		},
+		"also where the interval is shorter": {
+			interval: time.Minute, answers: []error{nil, busy}, until: 4 * time.Minute,
+			want: []string{"00:00:00 sent", "first", "00:01:00 failed", "00:02:30 sent", "00:03:30 sent"},
+		},
+		"those who failed together do not come back together": {
+			interval: 15 * time.Minute, answers: []error{down, down, down, down, down, down}, chance: bytes.NewReader([]byte{0, 255, 0, 255, 0, 255, 128}), until: 2 * time.Minute,
+			want: []string{
+				"00:00:00 failed", "00:00:00 failed", "00:00:03 failed", "00:00:05 failed", "00:00:17 failed", "00:00:25 failed", "00:01:10 sent", "first",
 			},
 		},
 		"a short interval is not made longer by failures": {
@@ -165,11 +182,10 @@ func TestPause(t *testing.T) {
 		failed   int
 		want     time.Duration
 	}{
-		"after a success":             {time.Hour, 0, time.Hour},
 		"after one failure":           {time.Hour, 1, time.Second},
 		"after two":                   {time.Hour, 2, 2 * time.Second},
-		"after six":                   {time.Hour, 6, 32 * time.Second},
-		"after many":                  {time.Hour, 1000, time.Minute},
+		"after five":                  {time.Hour, 5, 16 * time.Second},
+		"after many":                  {time.Hour, 1000, 30 * time.Second},
 		"never more than an interval": {20 * time.Second, 1000, 20 * time.Second},
 	}
 	for name, test := range tests {
@@ -178,6 +194,70 @@ func TestPause(t *testing.T) {
 				t.Errorf("pause %s, want %s", got, test.want)
 			}
 		})
+	}
+}
+
+func TestAgain(t *testing.T) {
+	tests := map[string]struct {
+		pause, asked time.Duration
+		chance       io.Reader
+		want         time.Duration
+	}{
+		"the pause":                        {10 * time.Second, 0, nil, 10 * time.Second},
+		"half shorter at most":             {10 * time.Second, 0, bytes.NewReader([]byte{0}), 5 * time.Second},
+		"nearly half longer":               {10 * time.Second, 0, bytes.NewReader([]byte{255}), 14960937500 * time.Nanosecond},
+		"what was asked for":               {10 * time.Second, time.Minute, nil, time.Minute},
+		"never less than was asked for":    {10 * time.Second, time.Minute, bytes.NewReader([]byte{0}), 65 * time.Second},
+		"what was asked for, and a chance": {10 * time.Second, time.Minute, bytes.NewReader([]byte{255}), 64960937500 * time.Nanosecond},
+		"less is asked for than is waited": {10 * time.Second, time.Second, nil, 10 * time.Second},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := again(test.pause, test.asked, test.chance); got != test.want {
+				t.Errorf("%s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// A hub that is gone for ten minutes is asked for some twenty times, and found again within half a minute or a little
+// more, by each agent at a moment of its own.
+func TestAHubThatIsGoneForTenMinutes(t *testing.T) {
+	const outage = 10 * time.Minute
+	returns := map[time.Duration]int{}
+	for seed := range uint64(200) {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), outage+15*time.Minute)
+			defer cancel()
+			began, tries, back := time.Now(), 0, time.Duration(0)
+			o := Options{Clock: time.Now, Interval: 15 * time.Minute, Random: rand.NewChaCha8([32]byte{byte(seed)})}
+			err := run(ctx, o.withDefaults(), func(context.Context, []byte) error {
+				since := time.Since(began)
+				if since < outage {
+					tries++
+					return errors.New("connection refused")
+				}
+				if back == 0 {
+					back = since - outage
+				}
+				return nil
+			})
+			if err != nil {
+				t.Errorf("ended with %v", err)
+			}
+			if tries < 15 || tries > 35 {
+				t.Errorf("%d requests while the hub was gone", tries)
+			}
+			if back == 0 || back > lastRetry+lastRetry/2 {
+				t.Errorf("the hub was found again after %s", back)
+			}
+			returns[back.Truncate(time.Second)]++
+		})
+	}
+	for second, agents := range returns {
+		if agents > 25 { // of 200
+			t.Errorf("%d of 200 agents come back in second %s", agents, second)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/names"
 )
 
@@ -64,7 +65,7 @@ func (a *agent) fetchCredential(ctx context.Context) {
 			return
 		}
 		a.remind(request, err)
-		if !a.pause(ctx, max(jitter(a.Poll.withDefaults().interval(age), a.Random), spread(retryAfter(err), a.Random))) {
+		if !a.pause(ctx, max(jitter(a.Poll.withDefaults().interval(age), a.Random), spread(kube.RetryAfter(err), a.Random))) {
 			return
 		}
 	}

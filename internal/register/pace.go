@@ -4,7 +4,7 @@ import (
 	"io"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"github.com/fleet-hub/fleet/internal/kube"
 )
 
 // The pauses between attempts at what time can heal.
@@ -18,8 +18,6 @@ const (
 	longRenewalPause = 10 * time.Minute
 	// longMovePause is that between two questions at an address where the hub may be one day.
 	longMovePause = time.Minute
-	// longestAsked is the longest a hub may tell the agent to wait (Retry-After).
-	longestAsked = 5 * time.Minute
 	// doubtPause is the least time between two questions that the hub's answers to others give rise to.
 	doubtPause = 5 * time.Second
 )
@@ -61,7 +59,7 @@ func (p *pace) tried(now time.Time, answer error) {
 		pause = min(2*pause, p.long)
 	}
 	p.failed = min(p.failed+1, 16)
-	p.last, p.due = now, now.Add(max(jitter(pause, p.random), spread(retryAfter(answer), p.random)))
+	p.last, p.due = now, now.Add(max(jitter(pause, p.random), spread(kube.RetryAfter(answer), p.random)))
 }
 
 // jitter is d, up to half longer or shorter. Without randomness it is d.
@@ -82,11 +80,4 @@ func chance(random io.Reader) int {
 		return 128
 	}
 	return int(one[0])
-}
-
-// retryAfter is how long the hub asked us to wait: the seconds of Retry-After in an answer of 429 or 5xx, but not
-// more than longestAsked. Zero: it asked for nothing.
-func retryAfter(answer error) time.Duration {
-	seconds, _ := apierrors.SuggestsClientDelay(answer)
-	return min(time.Duration(max(seconds, 0))*time.Second, longestAsked)
 }

@@ -1,0 +1,84 @@
+package kube
+
+import (
+	"context"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Relisting makes an informer list its objects anew after its server could not be reached: the server may come back
+// restored from an older state, whose resource versions have not got to where the informer stopped. A watch from
+// there would be accepted and stay silent until they have, and what was undone meanwhile would never be told.
+//
+//	watch ✗ no connection ─► watch ✗ 410 Gone, said here ─► list ─► watch
+//
+// A watch that ends and can be opened again at once goes on where it was. The result is for one informer.
+func Relisting(objects cache.ListerWatcher) cache.ListerWatcher {
+	return &relisting{ListerWatcherWithContext: cache.ToListerWatcherWithContext(objects), objects: objects}
+}
+
+type relisting struct {
+	cache.ListerWatcherWithContext
+	objects cache.ListerWatcher
+
+	mu     sync.Mutex
+	broken bool // the last request got no answer
+}
+
+// IsWatchListSemanticsUnSupported passes on what client-go asks fakes.
+func (r *relisting) IsWatchListSemanticsUnSupported() bool {
+	asked, ok := r.objects.(interface{ IsWatchListSemanticsUnSupported() bool })
+	return ok && asked.IsWatchListSemanticsUnSupported()
+}
+
+// List implements cache.ListerWatcher, for callers without a context.
+func (r *relisting) List(options metav1.ListOptions) (runtime.Object, error) {
+	return r.ListWithContext(context.Background(), options) //nolint:forbidigo // client-go's older interface knows none
+}
+
+// Watch implements cache.ListerWatcher, for callers without a context.
+func (r *relisting) Watch(options metav1.ListOptions) (watch.Interface, error) {
+	return r.WatchWithContext(context.Background(), options) //nolint:forbidigo // client-go's older interface knows none
+}
+
+// ListWithContext implements cache.ListerWatcherWithContext.
+func (r *relisting) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	list, err := r.ListerWatcherWithContext.ListWithContext(ctx, options)
+	r.heard(ctx, err)
+	return list, err
+}
+
+// WatchWithContext implements cache.ListerWatcherWithContext.
+func (r *relisting) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	goesOn := options.ResourceVersion != "" && options.ResourceVersion != "0" && options.SendInitialEvents == nil
+	if goesOn && r.mended() {
+		return nil, apierrors.NewResourceExpired("the server was out of reach and may have been restored: listing anew")
+	}
+	watching, err := r.ListerWatcherWithContext.WatchWithContext(ctx, options)
+	r.heard(ctx, err)
+	return watching, err
+}
+
+// heard notes whether there was an answer, an error or not.
+func (r *relisting) heard(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return // nobody waited for it
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.broken = err != nil && apierrors.ReasonForError(err) == metav1.StatusReasonUnknown
+}
+
+// mended says whether the last request got no answer, once.
+func (r *relisting) mended() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	was := r.broken
+	r.broken = false
+	return was
+}

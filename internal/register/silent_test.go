@@ -1,0 +1,239 @@
+package register
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/heartbeat"
+)
+
+// pipes is a network of one server, in memory so that it lives in a bubble's time. A silent one takes what is sent
+// and delivers nothing: neither side hears of it.
+type pipes struct {
+	mu       sync.Mutex
+	silent   chan struct{} // closed for the connections that were open when they fell silent
+	accepted chan net.Conn
+	closed   chan struct{}
+}
+
+func newPipes() *pipes {
+	return &pipes{silent: make(chan struct{}), accepted: make(chan net.Conn), closed: make(chan struct{})}
+}
+
+// fallSilent is the end of all connections that are open now.
+func (p *pipes) fallSilent() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	close(p.silent)
+	p.silent = make(chan struct{})
+}
+
+func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	here, there := net.Pipe()
+	p.mu.Lock()
+	silent := p.silent
+	p.mu.Unlock()
+	select {
+	case p.accepted <- mute{there, silent}:
+		return mute{here, silent}, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.accepted:
+		return conn, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error   { close(p.closed); return nil }
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 6443} }
+
+// mute is one end of a connection.
+type mute struct {
+	net.Conn
+	silent <-chan struct{}
+}
+
+func (m mute) Write(data []byte) (int, error) {
+	select {
+	case <-m.silent:
+		return len(data), nil
+	default:
+	}
+	return m.Conn.Write(data)
+}
+
+// quietHub answers a watch with one event and then nothing, and takes heartbeats.
+type quietHub struct {
+	mu    sync.Mutex
+	beats []time.Time
+}
+
+func (h *quietHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.Method == http.MethodPatch:
+		_, _ = io.Copy(io.Discard, r.Body)
+		h.mu.Lock()
+		h.beats = append(h.beats, time.Now())
+		h.mu.Unlock()
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess})
+	case r.URL.Query().Get("watch") != "":
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"type":"ADDED","object":{"apiVersion":"v1","kind":"Secret","metadata":{"name":"another"}}}`+"\n")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}
+}
+
+func (h *quietHub) last() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.beats) == 0 {
+		return time.Time{}
+	}
+	return h.beats[len(h.beats)-1]
+}
+
+// hubIdentity is a server's certificate, for example.com and loopback addresses, and what has signed it.
+type hubIdentity struct {
+	certificate tls.Certificate
+	ca          []byte
+}
+
+func newHubIdentity() hubIdentity {
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	return hubIdentity{
+		certificate: server.TLS.Certificates[0],
+		ca:          pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+	}
+}
+
+// serve runs the hub on the pipes and returns the way to it.
+func (h *quietHub) serve(t *testing.T, p *pipes, as hubIdentity, protocols ...string) Access {
+	t.Helper()
+	server := &http.Server{Handler: h, ErrorLog: quiet(), ReadHeaderTimeout: time.Minute}
+	if len(protocols) == 1 {
+		server.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){}
+	}
+	listening := tls.NewListener(p, &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{as.certificate}, NextProtos: protocols})
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		if err := server.Serve(listening); !errors.Is(err, http.ErrServerClosed) {
+			t.Errorf("serving: %v", err)
+		}
+	})
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+		serving.Wait()
+	})
+	return Access{Server: "https://example.com:6443", CA: as.ca, Token: "account-0"}
+}
+
+// A connection that dies without a word is noticed by the watch on it, and by the heartbeats, within 45 seconds: the
+// transport asks for a sign of life, and another connection is made.
+func TestASilentConnectionIsNoticed(t *testing.T) {
+	identity := newHubIdentity() // with connections of the real network
+	synctest.Test(t, func(t *testing.T) {
+		network, hub := newPipes(), &quietHub{}
+		cfg := hub.serve(t, network, identity, "h2", "http/1.1").Config()
+		cfg.Dial = network.dial
+		client, err := connect(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var beating sync.WaitGroup
+		beating.Go(func() {
+			err := heartbeat.Run(ctx, heartbeat.Options{
+				Hub: cfg, ClusterNamespace: "fleet-default", ClusterName: "a", Interval: 10 * time.Second, Clock: time.Now, Random: zeros{},
+			})
+			if err != nil {
+				t.Errorf("heartbeats ended: %v", err)
+			}
+		})
+		watching, err := client.WatchCredential(ctx, "ns", "c-1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if event := <-watching.ResultChan(); event.Type != watch.Added {
+			t.Fatalf("the watch began with %v", event)
+		}
+		time.Sleep(25 * time.Second) //nolint:forbidigo // the bubble's time
+
+		silent := time.Now()
+		network.fallSilent()
+		for range watching.ResultChan() { // to its end
+		}
+		if after := time.Since(silent); after > 45*time.Second {
+			t.Errorf("the watch ended after %s", after)
+		}
+		time.Sleep(45*time.Second - time.Since(silent)) //nolint:forbidigo // the bubble's time
+		if !hub.last().After(silent) {
+			t.Errorf("no heartbeat within 45s")
+		}
+		again, err := client.WatchCredential(ctx, "ns", "c-1")
+		if err != nil {
+			t.Fatalf("watching again: %v", err)
+		}
+		again.Stop()
+		cancel()
+		beating.Wait()
+	})
+}
+
+// Single requests end in time where nothing else notices: on HTTP/1.1, which knows no signs of life.
+func TestASilentHubAnswersNobody(t *testing.T) {
+	identity := newHubIdentity() // with connections of the real network
+	synctest.Test(t, func(t *testing.T) {
+		network, hub := newPipes(), &quietHub{}
+		cfg := hub.serve(t, network, identity, "http/1.1").Config()
+		cfg.Dial = network.dial
+		client, err := connect(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		watching, err := client.WatchCredential(t.Context(), "ns", "c-1") // so that there is a connection
+		if err != nil {
+			t.Fatal(err)
+		}
+		watching.Stop()
+		network.fallSilent()
+		network.mu.Lock()
+		close(network.silent) // those to come are silent, too
+		network.mu.Unlock()
+		began := time.Now()
+		if answer := answerOf(client.Prove(t.Context(), "ns")); answer != handshake.Unanswered {
+			t.Errorf("answer %s", answer)
+		}
+		if took := time.Since(began); took > requestTimeout {
+			t.Errorf("it took %s", took)
+		}
+		network.mu.Lock()
+		network.silent = make(chan struct{})
+		network.mu.Unlock()
+	})
+}
