@@ -43,10 +43,10 @@ func (c Classifier) Who(e Event) Identity {
 		return Controller
 	case isAccount && namespace == c.Workspace:
 		return Import
-	case isAccount && strings.HasPrefix(namespace, "cluster-") && strings.HasPrefix(e.UserAgent, "fleetcontroller"):
-		return Proof
-	case isAccount && strings.HasPrefix(namespace, "cluster-"):
+	case isAccount && strings.HasPrefix(namespace, "cluster-") && isAgent(e.UserAgent):
 		return Request
+	case isAccount && strings.HasPrefix(namespace, "cluster-"):
+		return Proof
 	case isAccount && namespace == "kube-system", !isAccount && strings.HasPrefix(name, "system:"):
 		return Kubernetes
 	case name == "admin" && c.Agent != "" && strings.HasPrefix(e.UserAgent, c.Agent):
@@ -55,4 +55,9 @@ func (c Classifier) Who(e Event) Identity {
 		return Admin
 	}
 	return Other
+}
+
+// isAgent holds for the user agents of the project's agent and of those that are played.
+func isAgent(userAgent string) bool {
+	return strings.HasPrefix(userAgent, "fleetagent") || strings.HasPrefix(userAgent, "fleet-swarm")
 }

@@ -22,8 +22,8 @@ type Settings struct {
 	// Checkin is the time between two heartbeats, each a tenth longer or shorter by chance. Zero: what an agent
 	// does without a setting.
 	Checkin time.Duration
-	// Poll has the agent ask for its credential every two seconds without ever watching it, and read
-	// BundleDeployments by a list before it watches them, as agents of the other implementation do.
+	// Poll has the agent ask for its credential every two seconds without ever watching it, read BundleDeployments by a
+	// list before it watches them, and not say whose heartbeats are, as agents of the other implementation do.
 	Poll bool
 	// RegisterAgain has the agent ask for a new identity when the hub has rejected the one it has, as if its
 	// cluster still had a bootstrap secret. Without it the agent goes on asking whether it is accepted again.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/url"
 	"sync"
 	"time"
 
@@ -82,9 +83,12 @@ func (a *Agent) beatOnce(ctx context.Context, c *handshake.Credential) error {
 	if err != nil {
 		return fmt.Errorf("encoding the heartbeat: %w", err)
 	}
+	path := fleetAPI + "namespaces/" + c.ClusterNamespace + "/clusters/" + c.ClusterName + "/status"
+	if speaker := handshake.HeartbeatManager(c.Token); speaker != "" && !a.settings.Poll {
+		path += "?fieldManager=" + url.QueryEscape(speaker)
+	}
 	err = a.hub.do(ctx, call{
-		as: granted, token: c.Token, verb: "patch", resource: "clusters/status", body: body, mediaType: "application/json-patch+json",
-		path: fleetAPI + "namespaces/" + c.ClusterNamespace + "/clusters/" + c.ClusterName + "/status",
+		as: granted, token: c.Token, verb: "patch", resource: "clusters/status", path: path, body: body, mediaType: "application/json-patch+json",
 	}, nil)
 	if err != nil {
 		return fmt.Errorf("sending a heartbeat: %w", err)

@@ -1,0 +1,232 @@
+package swarm
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fleet-hub/fleet/internal/handshake"
+)
+
+// Names in the fake hub.
+const (
+	workspace     = "fleet-default"
+	clusterSpace  = "cluster-fleet-default-c1"
+	registrations = "cattle-fleet-clusters-system"
+)
+
+func testValues() handshake.Values {
+	return handshake.Values{
+		ClusterNamespace: workspace, APIServerURL: "https://hub", Token: "import-token", TokenName: "t1",
+		SystemRegistrationNamespace: registrations,
+	}
+}
+
+// fakeHub answers one agent without a network, as a hub does that grants every request.
+type fakeHub struct {
+	// refuse is asked first: a code other than zero is the answer. n is how often this method and resource were asked for
+	// before.
+	refuse func(r *http.Request, resource string, n int) int
+	// hidden is how often the credential is asked for before its rights are there, and withheld how often after that.
+	hidden, withheld int
+	// deployments are there when a watch begins.
+	deployments []string
+
+	mu      sync.Mutex
+	log     []string
+	asked   map[string]int
+	granted int            // registrations so far
+	open    []*watchStream // on BundleDeployments
+}
+
+type watchStream struct {
+	writer *io.PipeWriter
+	ctx    <-chan struct{}
+}
+
+// deployment is a BundleDeployment as the API server encodes it.
+func deployment(name, version, wanted, applied string, more ...string) string {
+	status := fmt.Sprintf(`{"appliedDeploymentID":%q,"ready":%t}`, applied, applied != "")
+	return fmt.Sprintf(`{"metadata":{"name":%q,"uid":"u-%s","resourceVersion":%q},"spec":{"deploymentID":%q%s},"status":%s}`,
+		name, name, version, wanted, strings.Join(more, ""), status)
+}
+
+var variable = regexp.MustCompile(`c-[0-9a-f]{61}|timeoutSeconds=\d+|"clientRandom":"[a-z0-9]+"`)
+
+// resource is what a path is about.
+func resource(r *http.Request) string {
+	switch p := r.URL.Path; {
+	case strings.Contains(p, "/clusterregistrations"):
+		return "registrations"
+	case strings.Contains(p, "/clusters/"):
+		return "heartbeat"
+	case strings.Contains(p, "/contents/"):
+		return "contents"
+	case strings.Contains(p, "/secrets"):
+		return "secrets"
+	case strings.HasSuffix(p, "/status"):
+		return "report"
+	case strings.HasSuffix(p, "/bundledeployments") && r.URL.Query().Get("watch") != "":
+		return "watch"
+	case strings.HasSuffix(p, "/bundledeployments") && r.URL.Query().Get("limit") == "1":
+		return "proof"
+	}
+	return "deployments"
+}
+
+func (h *fakeHub) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	about := resource(r)
+	if h.asked == nil {
+		h.asked = map[string]int{}
+	}
+	n := h.asked[about]
+	h.asked[about]++
+	line := fmt.Sprintf("%s %s %s", strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), r.Method, r.URL.RequestURI())
+	if len(body) > 0 {
+		line += fmt.Sprintf("\n  %s: %s", r.Header.Get("Content-Type"), body)
+	}
+	h.log = append(h.log, variable.ReplaceAllString(line, "…"))
+	if h.refuse != nil {
+		if code := h.refuse(r, about, n); code != 0 {
+			return refused(code), nil
+		}
+	}
+	return h.answer(r, about, n), nil
+}
+
+func (h *fakeHub) answer(r *http.Request, about string, n int) *http.Response {
+	switch {
+	case about == "registrations":
+		h.granted++
+		return answer(http.StatusCreated, fmt.Sprintf(`{"metadata":{"name":"request-%d","namespace":%q}}`, h.granted, workspace))
+	case about == "secrets" && r.URL.Query().Get("watch") != "":
+		return answer(http.StatusOK, fmt.Sprintf(`{"type":"ADDED","object":%s}`+"\n", h.credential()))
+	case about == "secrets" && strings.Contains(r.URL.Path, registrations) && n < h.hidden:
+		return refused(http.StatusForbidden)
+	case about == "secrets" && strings.Contains(r.URL.Path, registrations) && n < h.hidden+h.withheld:
+		return refused(http.StatusNotFound)
+	case about == "secrets" && strings.Contains(r.URL.Path, registrations):
+		return answer(http.StatusOK, h.credential())
+	case about == "watch":
+		return h.watch(r)
+	case about == "report":
+		return answer(http.StatusOK, `{"metadata":{"name":"a","uid":"u-a","resourceVersion":"50"}}`)
+	case about == "deployments" && !strings.HasSuffix(r.URL.Path, "/bundledeployments"):
+		return refused(http.StatusNotFound)
+	case about == "deployments":
+		return answer(http.StatusOK, `{"metadata":{"resourceVersion":"40"},"items":[`+strings.Join(h.deployments, ",")+`]}`)
+	}
+	return answer(http.StatusOK, `{}`)
+}
+
+func (h *fakeHub) credential() string {
+	data := map[string]string{}
+	for key, value := range (handshake.Credential{
+		Token: fmt.Sprintf("token-%d", h.granted), DeploymentNamespace: clusterSpace, ClusterNamespace: workspace, ClusterName: "c1",
+	}).Encode() {
+		data[key] = base64.StdEncoding.EncodeToString(value)
+	}
+	text, _ := json.Marshal(map[string]any{"data": data}) // text is always encodable
+	return string(text)
+}
+
+// watch answers with what is there, and goes on until somebody ends it.
+func (h *fakeHub) watch(r *http.Request) *http.Response {
+	reader, writer := io.Pipe()
+	w := &watchStream{writer: writer, ctx: r.Context().Done()}
+	h.open = append(h.open, w)
+	first := ""
+	if r.URL.Query().Get("sendInitialEvents") != "" {
+		for _, d := range h.deployments {
+			first += fmt.Sprintf(`{"type":"ADDED","object":%s}`+"\n", d)
+		}
+		first += `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"40"}}}` + "\n"
+	}
+	go func() {
+		_, _ = io.WriteString(writer, first) // ends when nobody reads any more
+		<-w.ctx
+		_ = writer.CloseWithError(r.Context().Err()) // never an error
+	}()
+	return &http.Response{StatusCode: http.StatusOK, Body: reader, Header: http.Header{}}
+}
+
+// say has the last watch tell of an event.
+func (h *fakeHub) say(t *testing.T, kind, object string) {
+	t.Helper()
+	h.mu.Lock()
+	w := h.open[len(h.open)-1]
+	h.mu.Unlock()
+	if _, err := fmt.Fprintf(w.writer, `{"type":%q,"object":%s}`+"\n", kind, object); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hangUp ends the last watch: as the server does in the end, or with an error as a lost connection.
+func (h *fakeHub) hangUp(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_ = h.open[len(h.open)-1].writer.CloseWithError(err) // never an error
+}
+
+// lines are the requests so far that contain one of the texts; all without any.
+func (h *fakeHub) lines(texts ...string) []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var found []string
+	for _, line := range h.log {
+		for _, text := range texts {
+			if strings.Contains(line, text) {
+				found = append(found, line)
+				break
+			}
+		}
+		if len(texts) == 0 {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+func answer(code int, body string) *http.Response {
+	return &http.Response{StatusCode: code, Body: io.NopCloser(strings.NewReader(body)), Header: http.Header{}}
+}
+
+func refused(code int) *http.Response {
+	reasons := map[int]string{401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 410: "Expired", 500: "InternalError", 503: "ServiceUnavailable"}
+	return answer(code, fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d,"message":"said the hub"}`, reasons[code], code))
+}
+
+// within waits in fake time until done holds of the agent, and fails the test after a day.
+func within(t *testing.T, a *Agent, done func(State) bool) State {
+	t.Helper()
+	deadline := time.After(24 * time.Hour)
+	for {
+		a.mu.Lock()
+		state, changed := a.state, a.changed
+		a.mu.Unlock()
+		if done(state) {
+			return state
+		}
+		select {
+		case <-changed:
+		case <-deadline:
+			t.Fatalf("it did not happen; the agent is at %+v", state)
+		}
+	}
+}

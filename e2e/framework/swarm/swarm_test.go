@@ -1,0 +1,468 @@
+package swarm
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"flag"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fleet-hub/fleet/internal/handshake"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+// play starts one agent towards a hub, in fake time; the agent ends with the test.
+func play(t *testing.T, h *fakeHub, settings Settings) *Agent {
+	t.Helper()
+	s := New(Options{Values: testValues(), Resources: 1})
+	settings.ClientID = "c"
+	settings.Wrap = func(http.RoundTripper) http.RoundTripper { return h }
+	a := s.Add(settings)
+	ctx, cancel := context.WithCancel(t.Context())
+	s.Start(ctx, a)
+	t.Cleanup(func() {
+		cancel()
+		s.Wait()
+	})
+	return a
+}
+
+func TestWhatAnAgentSends(t *testing.T) {
+	own := deployment("a", "30", "s-1:2", "")
+	tests := map[string]struct {
+		golden   string
+		hub      fakeHub
+		settings Settings
+	}{
+		"an agent asks, proves, beats, watches and reports": {
+			golden: "joins", hub: fakeHub{hidden: 2, withheld: 1, deployments: []string{own}}, settings: Settings{Labels: map[string]string{"env": "dev"}},
+		},
+		"one of the other implementation never watches its credential, and lists before it watches": {
+			golden: "polls", hub: fakeHub{hidden: 1, withheld: 1, deployments: []string{own}}, settings: Settings{Poll: true, Pod: "other-0"},
+		},
+		"one that was restarted has its identity": {
+			golden: "restarted", hub: fakeHub{deployments: []string{deployment("a", "30", "s-1:2", "s-1:2")}},
+			settings: Settings{Credential: &handshake.Credential{Token: keptToken(), DeploymentNamespace: clusterSpace, ClusterNamespace: workspace, ClusterName: "c1"}},
+		},
+		"a Bundle with values in a Secret has it read": {
+			golden: "values", hub: fakeHub{deployments: []string{deployment("a", "30", "s-1:2", "", `,"valuesHash":"h"`)}},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := play(t, &test.hub, test.settings)
+				within(t, a, func(s State) bool { return Joined(s) && s.Watching })
+				synctest.Wait()
+				// Two parts of an agent speak at the same time: their requests are told apart, not their order.
+				parts := append(test.hub.lines("clusterregistrations", "/secrets", "limit=1"), test.hub.lines("/clusters/")...)
+				got := strings.Join(append(parts, test.hub.lines("bundledeployments?watch", "limit=500", "/contents/", "/bundledeployments/")...), "\n") + "\n"
+				golden(t, test.golden, got)
+				if told, all := strings.Count("\n"+got, "\n")-1-strings.Count(got, "\n  "), len(test.hub.lines()); told != all {
+					t.Errorf("%d requests, the golden file tells of %d", all, told)
+				}
+			})
+		})
+	}
+}
+
+// keptToken says whose it is, as those of a hub do.
+func keptToken() string {
+	part := base64.RawURLEncoding.EncodeToString
+	return part([]byte(`{}`)) + "." + part([]byte(`{"kubernetes.io":{"serviceaccount":{"uid":"uid-1"}}}`)) + ".c"
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".txt")
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+// only refuses the first n requests about a resource with a code.
+func only(about string, n, code int) func(*http.Request, string, int) int {
+	return func(_ *http.Request, resource string, before int) int {
+		if resource == about && before < n {
+			return code
+		}
+		return 0
+	}
+}
+
+func TestWhatAnAgentDoesAboutTrouble(t *testing.T) {
+	own := []string{deployment("a", "30", "s-1:2", "")}
+	tests := map[string]struct {
+		hub      fakeHub
+		settings Settings
+		want     State // without times
+		least    time.Duration
+		most     time.Duration
+	}{
+		"nothing is in its way": {
+			hub: fakeHub{deployments: own}, want: State{Registrations: 1, Beats: 1, Watches: 1, Reports: 1}, most: time.Millisecond,
+		},
+		"the rights to its credential take a second: it asks ten times": {
+			hub: fakeHub{hidden: 10, deployments: own}, want: State{Registrations: 1, Beats: 1, Watches: 1, Reports: 1}, least: time.Second, most: time.Second,
+		},
+		"the hub refuses the registration twice: asked again after pauses": {
+			hub:  fakeHub{refuse: only("registrations", 2, 503), deployments: own},
+			want: State{Registrations: 1, Beats: 1, Watches: 1, Reports: 1, Failures: 2}, least: 1800 * time.Millisecond, most: 2200 * time.Millisecond,
+		},
+		"the token is rejected while it waits: it registers anew": {
+			hub:  fakeHub{refuse: only("secrets", 1, 401), deployments: own},
+			want: State{Registrations: 2, Beats: 1, Watches: 1, Reports: 1, Failures: 1}, least: 1800 * time.Millisecond, most: 2200 * time.Millisecond,
+		},
+		"no credential comes for half an hour: it registers anew": {
+			hub:  fakeHub{refuse: credentialComesTo(2), deployments: own},
+			want: State{Registrations: 2, Beats: 1, Watches: 1, Reports: 1, Failures: 1}, least: 30 * time.Minute, most: 31 * time.Minute,
+		},
+		"the credential does not work: it registers anew": {
+			hub:  fakeHub{refuse: only("proof", 1, 403), deployments: own},
+			want: State{Registrations: 2, Beats: 1, Watches: 1, Reports: 1, Failures: 1}, least: 1800 * time.Millisecond, most: 2200 * time.Millisecond,
+		},
+		"three heartbeats fail: pauses of one, two and four seconds": {
+			hub:  fakeHub{refuse: only("heartbeat", 3, 500), deployments: own},
+			want: State{Registrations: 1, Beats: 1, Watches: 1, Reports: 1, Failures: 3}, least: 6300 * time.Millisecond, most: 7700 * time.Millisecond,
+		},
+		"the watch is refused twice: opened again after pauses": {
+			hub:  fakeHub{refuse: only("watch", 2, 503), deployments: own},
+			want: State{Registrations: 1, Beats: 1, Watches: 1, Reports: 1, Failures: 2}, least: 2700 * time.Millisecond, most: 3300 * time.Millisecond,
+		},
+		"a report is refused: made again when all BundleDeployments were read again": {
+			hub:  fakeHub{refuse: only("report", 1, 500), deployments: own},
+			want: State{Registrations: 1, Beats: 1, Watches: 2, Reports: 1, Failures: 1}, least: 900 * time.Millisecond, most: 1100 * time.Millisecond,
+		},
+		"a content cannot be read: the same": {
+			hub:  fakeHub{refuse: only("contents", 1, 500), deployments: own},
+			want: State{Registrations: 1, Beats: 1, Watches: 2, Reports: 1, Failures: 1}, least: 900 * time.Millisecond, most: 1100 * time.Millisecond,
+		},
+		"the identity is rejected, and another is to be had: it registers anew": {
+			hub: fakeHub{refuse: rejects("token-1"), deployments: own}, settings: Settings{RegisterAgain: true},
+			want: State{Registrations: 2, Beats: 1, Watches: 1, Reports: 1}, most: 5 * time.Second,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				a := play(t, &test.hub, test.settings)
+				got := within(t, a, Settled)
+				if took := time.Since(began); took < test.least || took > test.most {
+					t.Errorf("it took %s, want %s to %s", took, test.least, test.most)
+				}
+				if test.settings.RegisterAgain {
+					got.Failures = 0 // depends on which part of it is told first
+				}
+				want := test.want
+				want.Watching = true
+				if diff := cmp.Diff(want, withoutTimes(got)); diff != "" {
+					t.Errorf("state (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+func withoutTimes(s State) State {
+	s.Request, s.Problem = "", ""
+	s.Requested, s.Granted, s.Proven, s.Beaten = time.Time{}, time.Time{}, time.Time{}, time.Time{}
+	s.LastBeat, s.WatchingSince = time.Time{}, time.Time{}
+	return s
+}
+
+// credentialComesTo hides every credential but that of the nth registration.
+func credentialComesTo(nth int) func(*http.Request, string, int) int {
+	made := 0
+	return func(_ *http.Request, resource string, _ int) int {
+		if resource == "registrations" {
+			made++
+		}
+		if resource == "secrets" && made < nth {
+			return 403
+		}
+		return 0
+	}
+}
+
+// rejects answers 401 to a token, but to its proof before it is used.
+func rejects(token string) func(*http.Request, string, int) int {
+	return func(r *http.Request, resource string, n int) int {
+		if r.Header.Get("Authorization") == "Bearer "+token && (resource != "proof" || n > 0) {
+			return 401
+		}
+		return 0
+	}
+}
+
+func TestAnAgentWithNothingElseGoesOnAsking(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		h := &fakeHub{deployments: []string{deployment("a", "30", "s-1:2", "")}}
+		h.refuse = func(_ *http.Request, resource string, n int) int {
+			if resource != "registrations" && resource != "secrets" && time.Since(began) < 10*time.Minute && (resource != "proof" || n > 0) {
+				return 401
+			}
+			return 0
+		}
+		a := play(t, h, Settings{})
+		if s := within(t, a, func(s State) bool { return s.Rejected }); s.Beats != 0 || s.Watching {
+			t.Errorf("state %+v", s)
+		}
+		s := within(t, a, func(s State) bool { return Settled(s) && !s.Rejected })
+		if s.Registrations != 1 || a.Credential() == nil {
+			t.Errorf("it gave its identity up: %+v", s)
+		}
+		if late := time.Since(began) - 10*time.Minute; late > 70*time.Second {
+			t.Errorf("it noticed that it is accepted again only after %s", late)
+		}
+	})
+}
+
+func TestAWatchThatEnds(t *testing.T) {
+	lost := errors.New("connection lost")
+	tests := map[string]struct {
+		end  error
+		code int
+		want []string
+	}{
+		"by the server, as planned: goes on where it was": {
+			end: nil, want: []string{"resourceVersion=40"},
+		},
+		"by a lost connection: goes on where it was": {
+			end: lost, want: []string{"resourceVersion=40"},
+		},
+		"and the server no longer knows where it was: begins anew": {
+			end: lost, code: 410, want: []string{"resourceVersion=40", "sendInitialEvents=true"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := &fakeHub{}
+				h.refuse = func(_ *http.Request, resource string, n int) int {
+					if resource == "watch" && n == 1 {
+						return test.code
+					}
+					return 0
+				}
+				a := play(t, h, Settings{})
+				within(t, a, func(s State) bool { return s.Watching && Joined(s) })
+				synctest.Wait()
+				h.hangUp(test.end)
+				within(t, a, func(s State) bool { return s.Watching && s.Watches == 2 })
+				again := h.lines("bundledeployments?watch")[1:]
+				if len(again) != len(test.want) {
+					t.Fatalf("watches after the first: %q", again)
+				}
+				for i, line := range again {
+					if !strings.Contains(line, test.want[i]) {
+						t.Errorf("watch %q is not with %s", line, test.want[i])
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestWhatAWatchTells(t *testing.T) {
+	tests := map[string]struct {
+		kind, object string
+		want         []string // requests it gives rise to, shortened
+	}{
+		"another deployment is made and reported":        {"MODIFIED", deployment("a", "60", "s-2:2", "s-1:2"), []string{"GET contents/s-2", "PATCH a/status"}},
+		"a new one is made and reported":                 {"ADDED", deployment("b", "60", "s-2:2", ""), []string{"GET contents/s-2", "PATCH b/status"}},
+		"what was reported already is not":               {"MODIFIED", deployment("a", "60", "s-1:2", "s-1:2"), nil},
+		"what was written before the report is no news":  {"MODIFIED", deployment("a", "45", "s-1:2", ""), nil},
+		"one without a deployment waits for it":          {"ADDED", deployment("b", "60", "", ""), nil},
+		"one that is paused is left alone":               {"ADDED", deployment("b", "60", "s-2:2", "", `,"paused":true`), nil},
+		"one that is off schedule is left alone":         {"ADDED", deployment("b", "60", "s-2:2", "", `,"offSchedule":true`), nil},
+		"one that goes is asked for before it is gone":   {"DELETED", deployment("a", "60", "s-1:2", "s-1:2"), []string{"GET a"}},
+		"a bookmark only says how far the watch is":      {"BOOKMARK", `{"metadata":{"resourceVersion":"60"}}`, nil},
+		"one on its way out is no longer deployed again": {"MODIFIED", strings.Replace(deployment("a", "60", "s-2:2", ""), `"uid"`, `"deletionTimestamp":"2026-01-01T00:00:00Z","uid"`, 1), nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := &fakeHub{deployments: []string{deployment("a", "30", "s-1:2", "")}}
+				a := play(t, h, Settings{})
+				within(t, a, Settled)
+				synctest.Wait()
+				before := len(h.lines())
+				h.say(t, test.kind, test.object)
+				synctest.Wait()
+				var got []string
+				for _, line := range h.lines()[before:] {
+					first, _, _ := strings.Cut(line, "\n")
+					fields := strings.Fields(first)
+					parts := strings.Split(fields[2], "/")
+					what := parts[len(parts)-1]
+					if what == "status" || parts[len(parts)-2] == "contents" {
+						what = parts[len(parts)-2] + "/" + what
+					}
+					got = append(got, fields[1]+" "+what)
+				}
+				if diff := cmp.Diff(test.want, got); diff != "" {
+					t.Errorf("requests (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+func TestHeartbeatsKeepTheirInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &fakeHub{}
+		a := play(t, h, Settings{Checkin: time.Minute})
+		began := time.Now()
+		within(t, a, func(s State) bool { return s.Beats == 101 })
+		if took := time.Since(began); took < 90*time.Minute || took > 110*time.Minute {
+			t.Errorf("a hundred intervals took %s", took)
+		}
+	})
+}
+
+func TestNoTwoIdentitiesSayTheSameSecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var rejecting atomic.Bool
+		h := &fakeHub{refuse: func(r *http.Request, _ string, _ int) int {
+			if rejecting.Load() && r.Header.Get("Authorization") == "Bearer token-1" {
+				return 401
+			}
+			return 0
+		}}
+		a := play(t, h, Settings{RegisterAgain: true})
+		within(t, a, func(s State) bool { return Joined(s) && s.Watching })
+		synctest.Wait()
+		rejecting.Store(true)
+		h.hangUp(nil)
+		within(t, a, func(s State) bool { return s.Registrations == 2 && Joined(s) })
+		beats := h.lines("/clusters/")
+		if len(beats) != 2 || beats[0][strings.Index(beats[0], "lastSeen"):] == beats[1][strings.Index(beats[1], "lastSeen"):] {
+			t.Errorf("heartbeats %q", beats)
+		}
+	})
+}
+
+func TestAStoppedAgentSendsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &fakeHub{}
+		a := play(t, h, Settings{Checkin: time.Second})
+		within(t, a, func(s State) bool { return s.Beats == 3 })
+		a.Stop()
+		before := len(h.lines())
+		time.Sleep(time.Hour) //nolint:forbidigo // fake time
+		if after := len(h.lines()); after != before {
+			t.Errorf("%d requests after its end", after-before)
+		}
+		if a.Credential() == nil {
+			t.Error("it lost its identity")
+		}
+		a.Stop() // again is fine
+	})
+}
+
+func TestStoppingOneThatWasNeverStarted(t *testing.T) {
+	New(Options{Values: testValues()}).Add(Settings{}).Stop()
+}
+
+func TestNoMoreRegisterAtOnceThanMay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const agents, atOnce = 12, 3
+		s := New(Options{Values: testValues(), AtOnce: atOnce})
+		var mu sync.Mutex
+		busy, most := 0, 0
+		count := func(_ *http.Request, resource string, n int) int {
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case resource == "registrations":
+				busy++
+				most = max(most, busy)
+			case resource == "heartbeat" && n == 0:
+				busy-- // it has not been answered yet, so nobody else may begin
+			}
+			return 0
+		}
+		for range agents {
+			h := &fakeHub{hidden: 5, refuse: count}
+			s.Add(Settings{ClientID: "c", Wrap: func(http.RoundTripper) http.RoundTripper { return h }})
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer s.Wait()
+		defer cancel()
+		s.Start(ctx, s.Agents()...)
+		if err := s.Await(ctx, Joined, s.Agents()...); err != nil {
+			t.Fatal(err)
+		}
+		if most != atOnce || busy != 0 {
+			t.Errorf("%d at once, %d at the end", most, busy)
+		}
+	})
+}
+
+func TestRequestsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &fakeHub{hidden: 2, refuse: only("heartbeat", 1, 500), deployments: []string{deployment("a", "30", "s-1:2", "")}}
+		a := play(t, h, Settings{})
+		within(t, a, Settled)
+		want := map[Request]int{
+			{"import", "create", "clusterregistrations", 201}:     1,
+			{"import", "get", "secrets", 403}:                     2,
+			{"import", "get", "secrets", 200}:                     1,
+			{"request", "list", "bundledeployments", 200}:         1,
+			{"request", "watch", "bundledeployments", 200}:        1,
+			{"request", "get", "contents", 200}:                   1,
+			{"request", "patch", "bundledeployments/status", 200}: 1,
+			{"request", "patch", "clusters/status", 500}:          1,
+			{"request", "patch", "clusters/status", 200}:          1,
+		}
+		if diff := cmp.Diff(want, a.swarm.Requests()); diff != "" {
+			t.Errorf("requests (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestAwaitSaysWhoIsLate(t *testing.T) {
+	a := New(Options{Values: testValues()}).Add(Settings{ClientID: "late"})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(io.ErrUnexpectedEOF)
+	err := a.swarm.Await(ctx, Joined, a)
+	if !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(err.Error(), "agent late") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestValues(t *testing.T) {
+	got, err := Values(map[string]any{"token": "x", "clusterNamespace": workspace, "labels": map[string]any{"a": "b"}})
+	if diff := cmp.Diff(handshake.Values{Token: "x", ClusterNamespace: workspace}, got); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if _, err := Values(map[string]any{}); !errors.Is(err, handshake.ErrIncomplete) {
+		t.Errorf("without a token: %v", err)
+	}
+	if _, err := Values(map[string]any{"token": func() {}}); err == nil {
+		t.Error("what cannot be written down was")
+	}
+}
