@@ -53,14 +53,18 @@ type LeaderOptions struct {
 	// predecessor is shared by the elections for several leases; step says that another one follows.
 	predecessor *predecessor
 	step        bool
+	// rewinds is shared, too.
+	rewinds *rewinds
 }
 
 // Lead waits until this process holds the lease, which it takes at once when its holder gives it back, and then
 // calls run with a context that ends when the lease is lost or ctx ends. The lease is released only after run
 // has returned, so that the next leader never works beside this one. Lead returns run's error; nil when ctx
-// ended first; ErrLeaseLost when the lease went first. Of several leases, losing one is losing all.
+// ended first; ErrLeaseLost when the lease went first; ErrRewound when the API server was restored from an older state.
+// Of several leases, losing one is losing all.
 func Lead(ctx context.Context, o LeaderOptions, run func(context.Context) error) error {
-	return leadAll(ctx, o.withDefaults(), append(slices.Clone(o.Before), o.Name), run)
+	o = o.withDefaults()
+	return leadAll(ctx, o, append(slices.Clone(o.Before), o.Name), func(ctx context.Context) error { return o.rewinds.during(ctx, run) })
 }
 
 // lead is Lead for one lease.
@@ -140,6 +144,7 @@ func (o LeaderOptions) withDefaults() LeaderOptions {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	o.rewinds = &rewinds{versions: map[string]string{}}
 	o.predecessor = &predecessor{decides: append(slices.Clone(o.Before), o.Name)[0]}
 	return o
 }
@@ -148,6 +153,7 @@ func (o LeaderOptions) withDefaults() LeaderOptions {
 func electionConfig(o LeaderOptions) *rest.Config {
 	cfg := rest.CopyConfig(o.Config)
 	cfg.Timeout = o.RenewDeadline / 2
+	cfg = o.rewinds.watch(cfg, o.Name)
 	if o.Fence != nil {
 		cfg = o.Fence.watch(cfg, o.Name, o.LeaseDuration)
 	}
