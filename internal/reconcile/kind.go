@@ -48,6 +48,7 @@ type Kind struct {
 	drops     []string
 	tracks    bool
 	keepAlive bool
+	spares    func(Object) bool
 }
 
 // path leads to a field we own in an object, whole.
@@ -100,6 +101,13 @@ func (k Kind) TrackingLabels() Kind {
 // others put there.
 func (k Kind) NeverPruned() Kind {
 	k.keepAlive = true
+	return k
+}
+
+// Sparing leaves members of the set where they are that no rule wants, and of which spares says so, as long as the
+// owner has any children: what another implementation has made and still needs.
+func (k Kind) Sparing(spares func(Object) bool) Kind {
+	k.spares = spares
 	return k
 }
 

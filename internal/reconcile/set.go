@@ -160,7 +160,7 @@ func (s *Set) prune(owner Owner, wanted map[string]bool) error {
 			return err
 		}
 		for _, member := range members {
-			if !leaves(kind, member, wanted) {
+			if !leaves(kind, member, wanted) || len(wanted) > 0 && kind.spares != nil && kind.spares(member) {
 				continue
 			}
 			if err := kind.delete(member); err != nil {

@@ -521,3 +521,29 @@ func TestAnnotationsToDrop(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+func TestMembersThatAreSpared(t *testing.T) {
+	w := newWorld()
+	w.set = NewSet(setID, KindOf(w.accounts), KindOf(w.roles).Sparing(func(member Object) bool { return member.GetName() == "needed" }))
+	needed, stale := role("get"), role("get")
+	needed.Name, stale.Name = "needed", "stale"
+	w.put(t, true, asWritten(w, account()), asWritten(w, needed), asWritten(w, stale))
+	if err := w.set.Apply(owner(), account()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"delete Role fleet-default/stale Background uid uid-stale"}, w.requests); diff != "" {
+		t.Errorf("while the owner has children (-want +got):\n%s", diff)
+	}
+	w.requests = nil
+	if err := w.set.Apply(GoneOwner(owner().GVK, owner().Namespace, owner().Name)); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(w.requests)
+	want := []string{
+		"delete Role fleet-default/needed Background uid uid-needed", "delete Role fleet-default/stale Background uid uid-stale",
+		"delete ServiceAccount fleet-default/a Background uid uid-a",
+	}
+	if diff := cmp.Diff(want, w.requests); diff != "" {
+		t.Errorf("without its owner (-want +got):\n%s", diff)
+	}
+}

@@ -14,6 +14,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/handshake"
@@ -61,11 +62,12 @@ func (h *handler) end(secret *corev1.Secret) error {
 }
 
 // dropReader deletes the RoleBinding and the Role that made the Secret readable, unless they are those of a
-// request of the same name in another workspace. A Secret that does not say which request it answered has none.
+// request of the same name in another workspace. A Secret that does not say which request it answered is another
+// implementation's, and so are they.
 func (h *handler) dropReader(secret *corev1.Secret) error {
 	request, workspace := secret.Annotations[fleet.AnnotationClusterRegistration], secret.Annotations[fleet.AnnotationClusterRegistrationNamespace]
 	if request == "" {
-		return nil
+		return h.dropMembers(secret)
 	}
 	name := handshake.ReaderName(request)
 	binding, bindingErr := reconcile.Optional(h.bindings.Get(secret.Namespace, name))
@@ -75,6 +77,25 @@ func (h *handler) dropReader(secret *corev1.Secret) error {
 		failures = append(failures, ignoreGone(h.app.RoleBindings.Delete(binding.Namespace, binding.Name, &metav1.DeleteOptions{})))
 	}
 	if role != nil && role.Annotations[fleet.AnnotationClusterRegistrationNamespace] == workspace {
+		failures = append(failures, ignoreGone(h.app.Roles.Delete(role.Namespace, role.Name, &metav1.DeleteOptions{})))
+	}
+	return errors.Join(failures...)
+}
+
+// dropMembers deletes what is in the Secret's set and beside it.
+func (h *handler) dropMembers(secret *corev1.Secret) error {
+	hash := secret.Labels[fleet.LabelSetHash]
+	if hash == "" {
+		return nil
+	}
+	set := labels.Set{fleet.LabelSetHash: hash}.AsSelector()
+	bindings, bindingErr := h.bindings.List(secret.Namespace, set)
+	roles, roleErr := h.roles.List(secret.Namespace, set)
+	failures := []error{bindingErr, roleErr}
+	for _, binding := range bindings {
+		failures = append(failures, ignoreGone(h.app.RoleBindings.Delete(binding.Namespace, binding.Name, &metav1.DeleteOptions{})))
+	}
+	for _, role := range roles {
 		failures = append(failures, ignoreGone(h.app.Roles.Delete(role.Namespace, role.Name, &metav1.DeleteOptions{})))
 	}
 	return errors.Join(failures...)

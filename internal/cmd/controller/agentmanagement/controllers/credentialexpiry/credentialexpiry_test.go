@@ -163,3 +163,23 @@ func TestASecretThatIsGoneIsNoError(t *testing.T) {
 	apptest.ExpectRequests(t, hub)
 	apptest.ExpectWoken(t, hub)
 }
+
+// Another implementation marks the credential and what makes it readable as members of one set.
+func TestACredentialOfAnotherImplementationEndsWithItsReaders(t *testing.T) {
+	member := func(name, hash string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: registration, Name: name, Labels: map[string]string{fleet.LabelManaged: "true", fleet.LabelSetHash: hash}}
+	}
+	theirs := credential(func(s *corev1.Secret) { s.Annotations, s.Labels[fleet.LabelSetHash] = nil, "set-1" })
+	hub := start(t, theirs,
+		&rbacv1.Role{ObjectMeta: member("import-token-c1-uid-creds", "set-1")}, &rbacv1.RoleBinding{ObjectMeta: member("import-token-c1-uid-creds", "set-1")},
+		&rbacv1.Role{ObjectMeta: member("r2-creds", "set-2")}, &rbacv1.RoleBinding{ObjectMeta: member("r2-creds", "set-2")})
+	hub.Pass(handshake.CredentialLife)
+	if err := hub.Handle("Secret", registration+"/c-1"); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"delete RoleBinding " + registration + "/import-token-c1-uid-creds", "delete Role " + registration + "/import-token-c1-uid-creds",
+		"delete Secret " + registration + "/c-1",
+	}
+	apptest.ExpectOrder(t, apptest.ExpectRequests(t, hub, want...), want...)
+}

@@ -1,0 +1,24 @@
+package grant
+
+import (
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// readersOf says whether a Role or RoleBinding lets somebody read a credential that is still there. Ours are no
+// members of a request's set, but those of another implementation are: without them an agent that it answered, and
+// that has not fetched its credential yet, would wait for half an hour. They go with the credential.
+func readersOf(a *app.Context) func(reconcile.Object) bool {
+	secrets := a.CredentialSecrets.Cache()
+	return func(member reconcile.Object) bool {
+		if member.GetNamespace() != a.Namespaces.Registration {
+			return false
+		}
+		set := labels.Set{fleet.LabelSetHash: member.GetLabels()[fleet.LabelSetHash]}
+		found, err := secrets.List(a.Namespaces.Registration, set.AsSelector())
+		return err != nil || len(found) > 0
+	}
+}

@@ -1,0 +1,37 @@
+package grant
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/handshake"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func TestReadersOfACredentialThatIsThere(t *testing.T) {
+	hub := start(t)
+	registration := hub.App.Namespaces.Registration
+	member := func(namespace, hash string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: namespace, Name: "x", Labels: map[string]string{fleet.LabelSetHash: hash, fleet.LabelManaged: "true"}}
+	}
+	hub.Put(&corev1.Secret{ObjectMeta: member(registration, "waits"), Type: handshake.SecretTypeCredential})
+	tests := map[string]struct {
+		member metav1.ObjectMeta
+		want   bool
+	}{
+		"the credential waits to be fetched":     {member(registration, "waits"), true},
+		"the credential is gone":                 {member(registration, "fetched"), false},
+		"a right in another namespace is no way": {member("ws", "waits"), false},
+		"one of no set reads nothing":            {metav1.ObjectMeta{Namespace: registration, Name: "x"}, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := readersOf(hub.App)(&rbacv1.Role{ObjectMeta: test.member}); got != test.want {
+				t.Errorf("spared: %t", got)
+			}
+		})
+	}
+}
