@@ -26,6 +26,8 @@ type finisher struct {
 	DeleteCRDs bool
 	// Namespaced tells whether objects of a kind are in a namespace. Only asked for with a TargetNamespace.
 	Namespaced func(schema.GroupVersionKind) (bool, error)
+	// Installed is the agent's Deployment of another release, of which some is kept; nil for none.
+	Installed *unstructured.Unstructured
 	// Done is told the manifest that will be installed.
 	Done func(manifest string)
 }
@@ -103,6 +105,9 @@ func (f *finisher) finish(object *unstructured.Unstructured) error {
 		annotations[kube.ResourcePolicyAnno] = kube.KeepPolicy
 	}
 	object.SetAnnotations(annotations)
+	if f.Installed != nil && isAgentDeployment(object) {
+		keepInstalled(object, f.Installed)
+	}
 	return f.move(object)
 }
 

@@ -45,6 +45,8 @@ type installation struct {
 	Set      set
 	// Stale are releases of the same BundleDeployment under former names: what they own may be taken over.
 	Stale []releaseKey
+	// Installed is the agent's Deployment of another release, of which some is kept; nil for none.
+	Installed *unstructured.Unstructured
 	// Superseded tells whether something else is wanted by now: then nothing is waited for any longer.
 	Superseded func() bool
 }
@@ -174,7 +176,7 @@ func runUpgrade(in installation, config *action.Configuration, client *objectCli
 func (in installation) finisher(client *objectClient) *finisher {
 	return &finisher{
 		Package: in.Package, Set: in.Set, TargetNamespace: in.Options.TargetNamespace,
-		DeleteCRDs: in.Options.DeleteCRDResources, Namespaced: in.Identity.namespaced, Done: client.willBe,
+		DeleteCRDs: in.Options.DeleteCRDResources, Namespaced: in.Identity.namespaced, Installed: in.Installed, Done: client.willBe,
 	}
 }
 

@@ -34,6 +34,10 @@ func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	if err != nil {
 		return confidential.wrap(classify(err))
 	}
+	installed, err := d.installedAgent(ctx, bd, key)
+	if err != nil {
+		return err
+	}
 	// From here on there may be a release, and the one there was may not be what is there, whatever becomes of
 	// the attempt.
 	d.inventory.add(bd.Name, key)
@@ -42,6 +46,7 @@ func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	made, err := d.releaser.install(ctx, installation{
 		Release: key, Package: bundle, Options: &bd.Spec.Options, Force: replaces(bd), Values: values,
 		Identity: who, Set: marks, Stale: d.inventory.except(bd.Name, key), Superseded: d.superseded(bd),
+		Installed: installed,
 	})
 	if err != nil {
 		return confidential.wrap(classify(err))

@@ -1,0 +1,243 @@
+package deploy
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+	"helm.sh/helm/v3/pkg/release"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/fleet-hub/fleet/charts"
+	"github.com/fleet-hub/fleet/internal/agentchart"
+	"github.com/fleet-hub/fleet/internal/handshake"
+)
+
+// asInstalled is the agent's Deployment as an admin's helm install renders it, with these values beside the image that
+// the hub would give it.
+func asInstalled(t *testing.T, namespace string, values map[string]any) *unstructured.Unstructured {
+	t.Helper()
+	definition, err := agentchart.Load(charts.FS, "fleet-agent")
+	if err != nil {
+		t.Fatal(err)
+	}
+	given := map[string]any{
+		"apiServerURL": "https://hub", "tokenName": "t", "image": map[string]any{"repository": "fleet-agent", "tag": "test"},
+		"internal": map[string]any{"systemNamespace": namespace},
+	}
+	for key, value := range values {
+		given[key] = value
+	}
+	scope, err := chartutil.ToRenderValues(definition, given, chartutil.ReleaseOptions{Name: "fleet-agent", Namespace: namespace}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := engine.Render(definition, scope)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return deploymentIn(t, files[filepath.Join("fleet-agent", "templates", "deployment.yaml")])
+}
+
+// byHub is the same as the agent's Bundle has it.
+func byHub(t *testing.T, v handshake.AgentValues) *unstructured.Unstructured {
+	t.Helper()
+	manifest, err := agentchart.Manifest(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return deploymentIn(t, string(manifest))
+}
+
+func deploymentIn(t *testing.T, manifest string) *unstructured.Unstructured {
+	t.Helper()
+	objects, err := parseObjects([]byte(manifest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range objects {
+		if isAgentDeployment(object) {
+			return object
+		}
+	}
+	t.Fatal("no Deployment")
+	return nil
+}
+
+// everySetting is what only an admin can know.
+func everySetting() map[string]any {
+	return map[string]any{
+		"proxy": "http://proxy:3128", "noProxy": "10.0.0.0/8", "agent": map[string]any{"replicas": 3},
+		"fleetAgent": map[string]any{"nodeSelector": map[string]any{"disk": "ssd"}},
+	}
+}
+
+func TestKeepInstalled(t *testing.T) {
+	hub := func(change func(*handshake.AgentValues)) handshake.AgentValues {
+		v := agentIn("ns")
+		change(&v)
+		return v
+	}
+	nothing := func(*handshake.AgentValues) {}
+	env := func(variables ...corev1.EnvVar) func(*handshake.AgentValues) {
+		return func(v *handshake.AgentValues) { v.Env = variables }
+	}
+	tests := map[string]struct {
+		installed map[string]any
+		hub       func(*handshake.AgentValues)
+		want      func(t *testing.T, hub, installed *unstructured.Unstructured) *unstructured.Unstructured
+	}{
+		"where nothing was said the hub's it is":             {nil, nothing, hubs},
+		"what the hub says nothing of leaves the pods alone": {everySetting(), nothing, admins},
+		"a proxy":         {map[string]any{"proxy": "http://proxy:3128"}, nothing, admins},
+		"a node selector": {map[string]any{"fleetAgent": map[string]any{"nodeSelector": map[string]any{"disk": "ssd"}}}, nothing, admins},
+		"several replicas, which prefer different nodes": {map[string]any{"agent": map[string]any{"replicas": 3}}, nothing, admins},
+		"a proxy comes before what the hub adds": {map[string]any{"proxy": "http://proxy:3128"}, env(corev1.EnvVar{Name: "A", Value: "b"}),
+			func(t *testing.T, hub, installed *unstructured.Unstructured) *unstructured.Unstructured {
+				variables := append(agentContainer(installed)["env"].([]any), map[string]any{"name": "A", "value": "b"})
+				agentContainer(hub)["env"] = variables
+				return hub
+			}},
+		"the hub's own proxy wins": {
+			map[string]any{"proxy": "http://proxy:3128", "noProxy": "10.0.0.0/8"},
+			env(corev1.EnvVar{Name: "HTTP_PROXY", Value: "a"}, corev1.EnvVar{Name: "HTTPS_PROXY", Value: "b"}, corev1.EnvVar{Name: "NO_PROXY", Value: "c"}), hubs,
+		},
+		"the hub's number of replicas wins": {map[string]any{"agent": map[string]any{"replicas": 3}}, func(v *handshake.AgentValues) { v.Replicas = 2 }, hubs},
+		"an affinity of the Cluster's own wins": {map[string]any{"agent": map[string]any{"replicas": 3}},
+			func(v *handshake.AgentValues) { v.Affinity = &corev1.Affinity{} },
+			func(t *testing.T, hub, _ *unstructured.Unstructured) *unstructured.Unstructured {
+				setField(t, hub, int64(3), "spec", "replicas")
+				return hub
+			}},
+		"all else is the hub's": {map[string]any{"debug": true, "extraEnv": []any{map[string]any{"name": "A", "value": "b"}},
+			"fleetAgent": map[string]any{"hostNetwork": true, "tolerations": []any{map[string]any{"key": "k", "operator": "Exists"}}}}, nothing, hubs},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			object, given := byHub(t, hub(test.hub)), asInstalled(t, "ns", test.installed)
+			want := test.want(t, object.DeepCopy(), given.DeepCopy())
+			before := given.DeepCopy()
+			keepInstalled(object, given)
+			if diff := cmp.Diff(typed(t, want).Spec, typed(t, object).Spec); diff != "" {
+				t.Errorf("spec (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(before, given); diff != "" {
+				t.Errorf("what is installed was changed:\n%s", diff)
+			}
+			again := object.DeepCopy()
+			keepInstalled(again, given)
+			if diff := cmp.Diff(object, again); diff != "" {
+				t.Errorf("a second time changes something:\n%s", diff)
+			}
+		})
+	}
+}
+
+// typed is a Deployment as the API server sees it: nothing said is the same as an empty text.
+func typed(t *testing.T, object *unstructured.Unstructured) *appsv1.Deployment {
+	t.Helper()
+	deployment := &appsv1.Deployment{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, deployment); err != nil {
+		t.Fatal(err)
+	}
+	return deployment
+}
+
+func hubs(_ *testing.T, hub, _ *unstructured.Unstructured) *unstructured.Unstructured { return hub }
+
+func admins(_ *testing.T, _, installed *unstructured.Unstructured) *unstructured.Unstructured {
+	return installed
+}
+
+func setField(t *testing.T, object *unstructured.Unstructured, value any, path ...string) {
+	t.Helper()
+	if err := unstructured.SetNestedField(object.Object, value, path...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What is no Deployment of an agent, or an odd one, does no harm.
+func TestKeepInstalledOfSomethingOdd(t *testing.T) {
+	for name, odd := range map[string]map[string]any{
+		"nothing":                     {},
+		"containers that are none":    {"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": "none"}}}},
+		"another container":           {"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "x"}}}}}},
+		"variables that are none":     {"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "fleet-agent", "env": []any{"x"}}}}}}},
+		"a number that is none":       {"spec": map[string]any{"replicas": "three"}},
+		"a selector that is none":     {"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"nodeSelector": "x"}}}},
+		"an affinity that is nothing": {"spec": map[string]any{"replicas": int64(2)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object := byHub(t, agentIn("ns"))
+			want := object.DeepCopy()
+			if replicas, found, err := unstructured.NestedInt64(odd, "spec", "replicas"); found && err == nil {
+				setField(t, want, replicas, "spec", "replicas")
+			}
+			keepInstalled(object, &unstructured.Unstructured{Object: odd})
+			if diff := cmp.Diff(want, object); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			keepInstalled(&unstructured.Unstructured{Object: odd}, byHub(t, agentIn("ns"))) // and does not panic
+		})
+	}
+}
+
+func TestAnAgentKeepsWhatOnlyItsAdminKnows(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "own-keep")
+	given := asInstalled(t, l.Name, everySetting())
+	refs := l.install([]runtime.Object{given}, chartMarks(l.Name))
+	store := func(revision int, object *unstructured.Unstructured) {
+		text, err := formatObjects([]*unstructured.Unstructured{object})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.store(l.Name, "fleet-agent", "", revision, release.StatusDeployed, string(text))
+	}
+	store(1, given)
+	before := l.identities(refs)
+
+	l.start()
+	l.apply(agentBundle(t, agentIn(l.Name)))
+	l.expectStatus("fleet-agent-east", ready)
+	if diff := cmp.Diff(before, l.identities(refs)); diff != "" {
+		t.Errorf("UIDs and specs (-before +after):\n%s", diff)
+	}
+	if got := l.revisionsOf(l.Name, "fleet-agent-east"); !slices.Equal(got, []string{"1 deployed"}) {
+		t.Errorf("revisions %q", got)
+	}
+
+	// An upgrade of the admin's release counts from the next change of the hub's on.
+	changed := asInstalled(t, l.Name, map[string]any{"proxy": "http://other:3128", "debug": true})
+	store(2, changed)
+	l.install([]runtime.Object{changed}, chartMarks(l.Name))
+	settings := agentIn(l.Name)
+	settings.CheckinInterval = "1m0s"
+	l.halt()
+	l.apply(agentBundle(t, settings))
+	l.start()
+	l.eventually(func() string {
+		live, err := l.East.AppsV1().Deployments(l.Name).Get(t.Context(), "fleet-agent", metav1.GetOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		container := live.Spec.Template.Spec.Containers[0]
+		if len(container.Command) != 1 || *live.Spec.Replicas != 1 || !slices.Contains(container.Env, corev1.EnvVar{Name: "CHECKIN_INTERVAL", Value: "1m0s"}) {
+			return fmt.Sprintf("the Deployment is not the hub's: %v", live.Spec)
+		}
+		if !slices.Contains(container.Env, corev1.EnvVar{Name: "HTTPS_PROXY", Value: "http://other:3128"}) {
+			return "the new proxy is lost"
+		}
+		return ""
+	})
+	l.expectStatus("fleet-agent-east", ready)
+}
