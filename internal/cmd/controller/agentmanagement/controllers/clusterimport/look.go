@@ -91,8 +91,14 @@ func (h *handler) reportLook(cluster *fleet.Cluster, out handshake.SuperviseOutc
 func (h *handler) look(ctx context.Context, cluster *fleet.Cluster) (handshake.SuperviseOutcome, error) {
 	key := keyOf(cluster)
 	secret, err := h.kubeconfigOf(ctx, cluster)
-	if err != nil || secret == nil {
-		return handshake.SuperviseOutcome{}, err // without a kubeconfig, the import says so
+	switch {
+	case err != nil:
+		return handshake.SuperviseOutcome{}, err
+	case secret == nil:
+		return handshake.SuperviseOutcome{
+			Stage: handshake.SuperviseTroubled, Reason: fleet.ReasonKubeconfigMissing,
+			Message: fmt.Sprintf("the agent is not heard of, and without Secret %s nobody can see why: create it, or correct spec.kubeConfigSecret", handshake.KubeconfigSecret(cluster)),
+		}, nil
 	}
 	kubeconfig := secret.Data[handshake.KubeconfigValueKey]
 	leave, err := h.approach(ctx, key.String(), kubeconfig, true)

@@ -1,0 +1,420 @@
+package clusterimport
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/kube"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const (
+	agentNamespace = "cattle-fleet-system"
+	deletesToken   = "delete ClusterRegistrationToken ws/" + tokenName
+	createsToken   = "create ClusterRegistrationToken ws/" + tokenName
+	appliedMeans   = "downstream apply Secret " + agentNamespace + "/fleet-agent-bootstrap"
+)
+
+func here(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: agentNamespace, Name: name}
+}
+
+// agentDeployment is there once an agent was deployed; podOf is its pod.
+func agentDeployment(replicas int32) *appsv1.Deployment {
+	return &appsv1.Deployment{ObjectMeta: here("fleet-agent"), Spec: appsv1.DeploymentSpec{Replicas: &replicas}}
+}
+
+func podOf(state corev1.ContainerState) *corev1.Pod {
+	phase := corev1.PodPending
+	if state.Running != nil {
+		phase = corev1.PodRunning
+	}
+	return &corev1.Pod{ObjectMeta: here("fleet-agent-1"), Status: corev1.PodStatus{Phase: phase, ContainerStatuses: []corev1.ContainerStatus{{State: state}}}}
+}
+
+func runningPod() *corev1.Pod {
+	return podOf(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
+}
+
+// means are what an agent registers with, of a token.
+func means(token string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: here("fleet-agent-bootstrap"), Data: handshake.Bootstrap{
+		APIServerURL: "https://hub", ClusterNamespace: "ws", Token: token, TokenName: tokenName, SystemRegistrationNamespace: "r",
+	}.Encode()}
+}
+
+func storedIdentity() *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: here("fleet-agent"), Data: map[string][]byte{
+		"kubeconfig": []byte("k"), "deploymentNamespace": []byte("cluster-ns"), "clusterNamespace": []byte("ws"), "clusterName": []byte("c1"),
+	}}
+}
+
+func request() *fleet.ClusterRegistration {
+	return &fleet.ClusterRegistration{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "request-1", UID: "u-r"},
+		Spec:       fleet.ClusterRegistrationSpec{ClientID: "client", ClientRandom: "r"},
+	}
+}
+
+// awaited is a hub that has deployed ws/c1's agent, of which this is there now and which was never heard of, at the
+// time of the first look.
+func awaited(t *testing.T, there ...apptest.Object) (*apptest.Hub, *downstream) {
+	t.Helper()
+	hub, behind := ready(t, cluster())
+	work(t, hub)
+	behind.there = there
+	hub.Sync()
+	hub.Requests()
+	handle(t, hub)
+	hub.Pass(expectRetry(t, hub, handshake.FirstLook))
+	hub.Requests()
+	return hub, behind
+}
+
+// looks are the requests without those that read what was found, and the kubeconfig, for which nobody can say here
+// whether it has changed.
+func looks(hub *apptest.Hub) (got []string) {
+	for _, line := range hub.Requests() {
+		if !strings.HasPrefix(line, "downstream find ") && !strings.HasPrefix(line, "downstream list ") && line != readOwn && line != readSecret {
+			got = append(got, line)
+		}
+	}
+	return got
+}
+
+func expectLooks(t *testing.T, hub *apptest.Hub, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, looks(hub)); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+func TestALookAtAnAgentThatIsOnItsWay(t *testing.T) {
+	hub, _ := awaited(t, agentDeployment(1), means("bearer"), runningPod())
+	work(t, hub)
+	apptest.ExpectRequests(t, hub, readSecret, readSecret, dialled, asked, readMark,
+		"downstream find Namespace "+agentNamespace, "downstream find Secret cattle-fleet-system/fleet-agent",
+		"downstream find Secret cattle-fleet-system/fleet-agent-bootstrap", "downstream find Deployment cattle-fleet-system/fleet-agent",
+		"downstream list ReplicaSetList cattle-fleet-system app=fleet-agent", "downstream list PodList cattle-fleet-system app=fleet-agent")
+	handle(t, hub)
+	expectLooks(t, hub)
+	expectRetry(t, hub, handshake.NextLook(1, false))
+}
+
+func TestAnAgentThatIsHeardOfIsLeftInPeace(t *testing.T) {
+	hub, _ := awaited(t)
+	c := current(t, hub)
+	c.Status.Agent.LastSeen = metav1.NewTime(hub.Now())
+	hub.Put(c)
+	hub.Woken()
+	handle(t, hub)
+	expectLooks(t, hub)
+	apptest.ExpectWoken(t, hub)
+}
+
+func TestWhatALookSays(t *testing.T) {
+	refusal := func(message string) *appsv1.ReplicaSet {
+		return &appsv1.ReplicaSet{ObjectMeta: here("fleet-agent-x"), Status: appsv1.ReplicaSetStatus{Conditions: []appsv1.ReplicaSetCondition{{
+			Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue, Message: message,
+		}}}}
+	}
+	deleted := metav1.Now()
+	tests := map[string]struct {
+		there  []apptest.Object
+		fail   string
+		err    error
+		reason string
+	}{
+		"a quota refuses the pod": {there: []apptest.Object{agentDeployment(1), means("bearer"), refusal("exceeded quota: q, used: 1")}, reason: fleet.ReasonAgentPodRejected},
+		"its container ends": {
+			there:  []apptest.Object{agentDeployment(1), means("bearer"), podOf(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}})},
+			reason: fleet.ReasonAgentPodFailing,
+		},
+		"its namespace is going": {
+			there:  []apptest.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: agentNamespace, DeletionTimestamp: &deleted}}},
+			reason: fleet.ReasonNamespaceTerminating,
+		},
+		"the cluster has gone": {fail: asked, err: kube.ErrUnreachable, reason: fleet.ReasonDownstreamUnreachable},
+		"the credential has ended": {
+			fail: asked, err: apierrors.NewUnauthorized("no"), reason: fleet.ReasonDownstreamUnauthorized,
+		},
+		"it is another hub's": {
+			there:  []apptest.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: agentNamespace, Name: "fleet-agent", Annotations: map[string]string{fleet.AnnotationHubUID: "u-other"}}}},
+			reason: fleet.ReasonAnotherHub,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub, behind := awaited(t, test.there...)
+			hub.Fail(test.fail, test.err)
+			work(t, hub)
+			expectImported(t, hub, test.reason)
+			if told := hub.Told(); len(told) != 1 {
+				t.Errorf("told %q", told)
+			}
+			hub.Requests()
+			hub.Sync()
+			handle(t, hub)
+			hub.Pass(expectRetry(t, hub, handshake.NextLook(1, false)))
+			work(t, hub)
+			if requests := looks(hub); slices.Contains(requests, written) {
+				t.Errorf("the same is said again: %q", requests)
+			}
+
+			// It heals by itself.
+			hub.Fail(test.fail, nil)
+			behind.there = []apptest.Object{agentDeployment(1), means("bearer"), runningPod()}
+			hub.Sync()
+			handle(t, hub)
+			hub.Pass(expectRetry(t, hub, handshake.NextLook(2, false)))
+			work(t, hub)
+			expectImported(t, hub, "")
+			if told := hub.Told(); told != nil {
+				t.Errorf("told %q", told)
+			}
+		})
+	}
+}
+
+// What says nothing about the agent changes nothing in what is said of it.
+func TestALookThatFails(t *testing.T) {
+	hub, _ := awaited(t, agentDeployment(1))
+	hub.Fail(asked, errServer)
+	work(t, hub)
+	expectLooks(t, hub, dialled, asked)
+	expectImported(t, hub, "")
+	hub.Sync()
+	handle(t, hub)
+	expectRetry(t, hub, handshake.NextLook(1, false))
+}
+
+func TestALookWithoutAKubeconfig(t *testing.T) {
+	hub, _ := awaited(t)
+	hub.Remove(kubeconfig())
+	work(t, hub)
+	expectLooks(t, hub, written)
+	expectImported(t, hub, fleet.ReasonKubeconfigMissing)
+}
+
+func TestAnotherKubeconfigIsLookedWithAtOnce(t *testing.T) {
+	hub, behind := awaited(t, agentDeployment(1), means("bearer"), runningPod())
+	hub.Fail(asked, kube.ErrUnreachable)
+	work(t, hub)
+	expectImported(t, hub, fleet.ReasonDownstreamUnreachable)
+	hub.Fail(asked, nil)
+	hub.Sync()
+	right := kubeconfig()
+	right.Data["value"] = []byte("right")
+	hub.Put(right)
+	behind.there = append(behind.there, storedIdentity())
+	hub.Requests()
+	hub.Woken()
+	work(t, hub)
+	expectImported(t, hub, "")
+}
+
+func TestWhatIsMissingIsAppliedAgain(t *testing.T) {
+	tests := map[string][]apptest.Object{
+		"a Deployment that is gone":           {means("bearer")},
+		"a Deployment that was told to pause": {means("bearer"), agentDeployment(0)},
+	}
+	for name, there := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub, _ := awaited(t, there...)
+			work(t, hub) // looks
+			hub.Sync()
+			hub.Requests()
+			work(t, hub) // repairs
+			expectSome(t, hub, readSecret, dialled, asked, applied)
+			if got := current(t, hub).Status; got.AgentDeployedGeneration == nil {
+				t.Error("the agent has to register anew")
+			}
+			handle(t, hub)
+			expectRetry(t, hub, handshake.NextLook(1, false))
+		})
+	}
+}
+
+func TestTheMeansToRegisterAreHandedOverAgain(t *testing.T) {
+	tests := map[string]struct {
+		there []apptest.Object
+		hub   []apptest.Object
+		want  []string
+		gets  bool
+	}{
+		"they are gone":                   {there: []apptest.Object{agentDeployment(1), runningPod()}, gets: true},
+		"they are of another token":       {there: []apptest.Object{agentDeployment(1), runningPod(), means("ended")}, gets: true},
+		"the hub does not know the agent": {there: []apptest.Object{agentDeployment(1), runningPod(), storedIdentity()}, gets: true},
+		"it knows it by now": {
+			there: []apptest.Object{agentDeployment(1), runningPod(), storedIdentity()}, hub: []apptest.Object{request()},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub, _ := awaited(t, test.there...)
+			work(t, hub) // looks
+			hub.Put(test.hub...)
+			hub.Sync()
+			hub.Requests()
+			work(t, hub) // repairs
+			requests := hub.Requests()
+			var means []string
+			for _, line := range requests {
+				if line == removedID {
+					t.Error("the agent's identity was taken away")
+				}
+				if line == removedMeans || line == appliedMeans {
+					means = append(means, line)
+				}
+			}
+			var want []string
+			if test.gets {
+				want = []string{removedMeans, appliedMeans}
+			}
+			if diff := cmp.Diff(want, means); diff != "" {
+				t.Errorf("means to register (-want +got):\n%s", diff)
+			}
+			apptest.ExpectOrder(t, requests, dialled, asked, readMark, applied)
+			expectImported(t, hub, "")
+			handle(t, hub)
+			expectRetry(t, hub, handshake.NextLook(1, false))
+		})
+	}
+}
+
+func TestAnAgentThatAsksForNothingGetsAFreshToken(t *testing.T) {
+	hub, behind := awaited(t, agentDeployment(1), runningPod(), means("bearer"))
+	hub.Pass(5 * time.Minute)
+	hub.Told()
+	work(t, hub)
+	expectLooks(t, hub, dialled, asked, deletesToken)
+	if told := hub.Told(); len(told) != 1 || !strings.Contains(told[0], reasonTokenRenewed) {
+		t.Errorf("told %q", told)
+	}
+	hub.Sync()
+	handle(t, hub)
+	expectLooks(t, hub, createsToken)
+	fresh := importToken()
+	fresh.UID = "u-fresh"
+	filled, err := handshake.ValuesSecret(fresh, handshake.Values{ClusterNamespace: "ws", Token: "fresh", TokenName: tokenName})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hub.Put(fresh, filled)
+	hub.Woken()
+	work(t, hub)
+	requests := hub.Requests()
+	apptest.ExpectOrder(t, requests, removedMeans, appliedMeans, applied)
+	for _, object := range behind.applied {
+		if secret, ok := object.(*corev1.Secret); ok && string(secret.Data["token"]) != "fresh" {
+			t.Errorf("handed over %q", secret.Data["token"])
+		}
+	}
+
+	// The next one takes its time.
+	behind.there = []apptest.Object{agentDeployment(1), runningPod(), means("fresh")}
+	hub.Sync()
+	hub.Woken()
+	handle(t, hub)
+	hub.Pass(expectRetry(t, hub, handshake.NextLook(1, false)))
+	hub.Pass(10 * time.Minute)
+	hub.Requests()
+	work(t, hub)
+	expectLooks(t, hub, dialled, asked)
+}
+
+func TestNoFreshTokenForWhoHasAsked(t *testing.T) {
+	for name, there := range map[string][]apptest.Object{
+		"and waits":          {agentDeployment(1), runningPod(), means("bearer")},
+		"and has registered": {agentDeployment(1), runningPod(), storedIdentity()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hub, _ := awaited(t, there...)
+			asks := request()
+			asks.CreationTimestamp = metav1.NewTime(hub.Now())
+			hub.Put(asks)
+			hub.Pass(time.Hour)
+			work(t, hub)
+			expectLooks(t, hub, dialled, asked)
+		})
+	}
+}
+
+func TestATokenThatIsLostIsReplacedAtOnce(t *testing.T) {
+	tests := map[string]func(*apptest.Hub){
+		"it was deleted":   func(h *apptest.Hub) { h.Remove(importToken()) },
+		"its time is over": func(h *apptest.Hub) { h.Pass(11*time.Hour + 30*time.Minute) },
+	}
+	for name, lose := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub, _ := awaited(t, agentDeployment(1), runningPod(), means("bearer"))
+			lose(hub)
+			handle(t, hub)
+			requests := looks(hub)
+			if last := requests[len(requests)-1]; last == deletesToken {
+				hub.Remove(importToken())
+				handle(t, hub)
+				requests = looks(hub)
+			}
+			if diff := cmp.Diff([]string{createsToken}, requests); diff != "" {
+				t.Errorf("requests (-want +got):\n%s", diff)
+			}
+			fresh := importToken()
+			later := metav1.NewTime(hub.Now().Add(12 * time.Hour))
+			fresh.UID, fresh.Status.Expires = "u-fresh", &later
+			hub.Put(fresh, values(t))
+			hub.Woken()
+			work(t, hub)
+			apptest.ExpectOrder(t, hub.Requests(), removedMeans, appliedMeans, applied)
+			handle(t, hub)
+			if requests := looks(hub); requests != nil {
+				t.Errorf("it goes on: %q", requests)
+			}
+		})
+	}
+}
+
+// A token of an agent that has registered may end.
+func TestATokenThatNobodyNeedsAnyMore(t *testing.T) {
+	hub, _ := imported(t)
+	hub.Remove(importToken())
+	hub.Woken()
+	handle(t, hub)
+	expectLooks(t, hub)
+	apptest.ExpectWoken(t, hub)
+}
+
+func TestATokenThatCannotBeEnded(t *testing.T) {
+	tests := map[string]struct {
+		err  error
+		told int
+	}{
+		"is gone already": {err: apierrors.NewNotFound(schema.GroupResource{}, tokenName), told: 1},
+		"stays":           {err: errors.New("not now")},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub, _ := awaited(t, agentDeployment(1), runningPod(), means("bearer"))
+			hub.Fail(deletesToken, test.err)
+			hub.Pass(time.Hour)
+			work(t, hub)
+			if told := hub.Told(); len(told) != test.told {
+				t.Errorf("told %q", told)
+			}
+			expectImported(t, hub, "")
+		})
+	}
+}

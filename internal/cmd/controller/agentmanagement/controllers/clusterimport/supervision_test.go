@@ -1,0 +1,112 @@
+package clusterimport
+
+import (
+	"testing"
+	"time"
+
+	"github.com/fleet-hub/fleet/internal/handshake"
+)
+
+func newTestSupervision() (*supervision, *steppedClock) {
+	clock := &steppedClock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	return newSupervision(clock.read), clock
+}
+
+// expectDue fails unless a look is due after least, or up to a quarter later.
+func expectDue(t *testing.T, s *supervision, of string, least time.Duration) time.Duration {
+	t.Helper()
+	due := s.due("ws/a", of)
+	if due < least || due > least+least/4 {
+		t.Errorf("due after %s; want %s, up to a quarter later", due, least)
+	}
+	return due
+}
+
+func TestLooksGetRarer(t *testing.T) {
+	for name, heard := range map[string]bool{"one that is awaited": false, "one that has gone": true} {
+		t.Run(name, func(t *testing.T) {
+			s, clock := newTestSupervision()
+			s.deployed("ws/a", true, true)
+			clock.now = clock.now.Add(expectDue(t, s, "x", handshake.FirstLook))
+			for looks := range 9 {
+				if due := s.due("ws/a", "x"); due > 0 {
+					t.Fatalf("look %d is due after %s, and its time has come", looks, due)
+				}
+				s.looked("ws/a", heard, handshake.SuperviseOutcome{})
+				clock.now = clock.now.Add(expectDue(t, s, "x", handshake.NextLook(looks+1, heard)))
+			}
+		})
+	}
+}
+
+func TestAProcessThatHasJustStartedLooksSoon(t *testing.T) {
+	s, _ := newTestSupervision()
+	if due := s.due("ws/a", "x"); due < 0 || due > handshake.FirstLook {
+		t.Errorf("due after %s", due)
+	}
+	if s.known("ws/a").deployed {
+		t.Error("it claims to have seen the agent deployed")
+	}
+}
+
+func TestWhatHasChangedIsLookedAtAtOnce(t *testing.T) {
+	s, clock := newTestSupervision()
+	s.deployed("ws/a", true, true)
+	expectDue(t, s, "one kubeconfig", handshake.FirstLook)
+	if due := s.due("ws/a", "another"); due > 0 {
+		t.Errorf("due after %s", due)
+	}
+	s.looked("ws/a", false, handshake.SuperviseOutcome{})
+	clock.now = clock.now.Add(expectDue(t, s, "another", handshake.NextLook(1, false)))
+}
+
+func TestWhatALookHasFoundIsRepairedOnce(t *testing.T) {
+	s, _ := newTestSupervision()
+	if got := s.wanted("ws/a"); got != handshake.RepairNone {
+		t.Errorf("an agent that nobody has looked at needs %q", got)
+	}
+	s.looked("ws/a", false, handshake.SuperviseOutcome{Repair: handshake.RepairObjects})
+	if got := s.wanted("ws/a"); got != handshake.RepairObjects {
+		t.Errorf("wanted %q", got)
+	}
+	s.want("ws/a", handshake.RepairIdentity)
+	s.looked("ws/a", false, handshake.SuperviseOutcome{Repair: handshake.RepairObjects})
+	if got := s.wanted("ws/a"); got != handshake.RepairIdentity {
+		t.Errorf("the greater repair gave way to %q", got)
+	}
+	s.deployed("ws/a", false, true)
+	if got := s.wanted("ws/a"); got != handshake.RepairNone {
+		t.Errorf("wanted again: %q", got)
+	}
+	s.want("ws/a", handshake.RepairIdentity)
+	s.forget("ws/a")
+	if got := s.wanted("ws/a"); got != handshake.RepairNone {
+		t.Errorf("remembered of one that is heard of: %q", got)
+	}
+}
+
+// A fresh token begins another time of quiet; what was awaited before stays awaited since then.
+func TestQuietAndSince(t *testing.T) {
+	s, clock := newTestSupervision()
+	began := clock.now
+	s.deployed("ws/a", true, true)
+	clock.now = began.Add(time.Minute)
+	s.deployed("ws/a", false, false) // objects only
+	s.looked("ws/a", false, handshake.SuperviseOutcome{})
+	if got := s.known("ws/a"); !got.since.Equal(began) || !got.quiet.Equal(began) || got.tokens != 0 || !got.deployed {
+		t.Errorf("%+v", got)
+	}
+	s.looked("ws/a", false, handshake.SuperviseOutcome{FreshToken: true})
+	if got := s.known("ws/a"); !got.since.Equal(began) || !got.quiet.Equal(clock.now) || got.tokens != 1 {
+		t.Errorf("%+v", got)
+	}
+	clock.now = began.Add(2 * time.Minute)
+	s.deployed("ws/a", false, true) // handed over
+	if got := s.known("ws/a"); !got.since.Equal(began) || !got.quiet.Equal(clock.now) || got.tokens != 1 {
+		t.Errorf("%+v", got)
+	}
+	s.deployed("ws/a", true, true)
+	if got := s.known("ws/a"); !got.since.Equal(clock.now) || got.tokens != 0 || got.looks != 0 {
+		t.Errorf("one that is deployed anew begins with %+v", got)
+	}
+}
