@@ -12,6 +12,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // storeAttempts bounds how often a write starts over because somebody else wrote in between.
@@ -39,7 +40,7 @@ func storeOnce(ctx context.Context, local kubernetes.Interface, namespace string
 	existing, err := secrets.Get(ctx, names.Agent, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		_, err = secrets.Create(ctx, &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.Agent},
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.Agent, Annotations: map[string]string{fleet.AnnotationWatched: "true"}},
 			Type:       corev1.SecretTypeOpaque,
 			Data:       identity.Encode(),
 		}, metav1.CreateOptions{})
@@ -53,6 +54,7 @@ func storeOnce(ctx context.Context, local kubernetes.Interface, namespace string
 		changed.Data = map[string][]byte{}
 	}
 	maps.Copy(changed.Data, identity.Encode())
+	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, fleet.AnnotationWatched, "true")
 	_, err = secrets.Update(ctx, changed, metav1.UpdateOptions{})
 	return err
 }

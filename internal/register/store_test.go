@@ -27,7 +27,7 @@ func identity(cluster string) handshake.Identity {
 
 func identityObject(cluster string, change ...func(*corev1.Secret)) *corev1.Secret {
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: agentNS, Name: names.Agent},
+		ObjectMeta: metav1.ObjectMeta{Namespace: agentNS, Name: names.Agent, Annotations: map[string]string{"fleet.cattle.io/watched": "true"}},
 		Type:       corev1.SecretTypeOpaque,
 		Data:       identity(cluster).Encode(),
 	}
