@@ -130,9 +130,10 @@ func newCluster(in GrantInput) *fleet.Cluster {
 		labels = sanitized(in.Request.Spec.ClusterLabels)
 	}
 	labels[fleet.LabelCluster] = name
+	finalizers := []string{fleet.FinalizerCluster} // which every Cluster gets; here it costs no request
 	return &fleet.Cluster{
 		TypeMeta:   metav1.TypeMeta{APIVersion: fleet.SchemeGroupVersion.String(), Kind: "Cluster"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: in.Request.Namespace, Name: name, Labels: labels},
+		ObjectMeta: metav1.ObjectMeta{Namespace: in.Request.Namespace, Name: name, Labels: labels, Finalizers: finalizers},
 		Spec:       fleet.ClusterSpec{ClientID: in.Request.Spec.ClientID},
 	}
 }

@@ -17,7 +17,7 @@ import (
 const component = "fleet-controller"
 
 // worthTelling is how long a stage takes before an Event tells that it is over: nobody waited for a shorter one.
-const worthTelling = time.Second
+const worthTelling = 5 * time.Second
 
 // Took tells by an Event what took a while, such as "registration granted", under a reason of its own. What was
 // quick is not worth one.

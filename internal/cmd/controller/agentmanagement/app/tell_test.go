@@ -76,9 +76,9 @@ func TestWhatTookAWhileIsTold(t *testing.T) {
 		want []string
 	}{
 		"a moment is not worth an Event":     {100 * time.Millisecond, nil},
-		"nor is a second":                    {time.Second, nil},
-		"more than a second is":              {1040 * time.Millisecond, []string{"Normal Done done after 1s"}},
-		"to a tenth":                         {2345 * time.Millisecond, []string{"Normal Done done after 2.3s"}},
+		"nor are five seconds":               {5 * time.Second, nil},
+		"more than five are":                 {5040 * time.Millisecond, []string{"Normal Done done after 5s"}},
+		"to a tenth":                         {6345 * time.Millisecond, []string{"Normal Done done after 6.3s"}},
 		"a clock that was set back is quick": {-time.Minute, nil},
 	}
 	for name, test := range tests {

@@ -1,6 +1,6 @@
 // Package queue works keys off, each at most once at a time and not more often than
-// its spacing allows, so that a burst of events costs one pass and the first event
-// of a burst is not delayed.
+// its spacing allows, so that a burst of events costs one pass. The first event of a
+// burst is not delayed, unless the queue settles: then it waits a moment for the others.
 //
 //	an object changed ─► Watch ─► Add ─► at most one pass per key ─► again after an error
 //
@@ -36,6 +36,8 @@ type Options struct {
 	// Spacing is the least time between the beginnings of two passes over one key; 0
 	// means none.
 	Spacing time.Duration
+	// Settling is how long the first event of a burst waits for the others; 0 means not at all.
+	Settling time.Duration
 	// Log must not be nil.
 	Log *slog.Logger
 }
@@ -72,7 +74,7 @@ func New(options Options, handle Handle) *Queue {
 	}
 }
 
-// Add asks for a pass over key: at once, or when the spacing since the last one is
+// Add asks for a pass over key: when the queue has settled, or when the spacing since the last one is
 // over. Many calls before that pass ask for one. It never blocks.
 func (q *Queue) Add(key types.NamespacedName) {
 	q.mu.Lock()
@@ -81,7 +83,7 @@ func (q *Queue) Add(key types.NamespacedName) {
 		q.again[key] = true
 		return
 	}
-	q.queue.Add(key)
+	q.queue.AddAfter(key, q.options.Settling)
 }
 
 // AddAfter asks for a pass over key in a while, whatever happens until then.

@@ -187,3 +187,17 @@ func TestRunEndsWithItsContext(t *testing.T) {
 		}
 	})
 }
+
+func TestTheFirstOfABurstWaitsForTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, p := run(t, Options{Spacing: 100 * time.Millisecond, Settling: 200 * time.Millisecond}, nil)
+		for range 3 { // at 0, 80 and 160 ms
+			q.Add(key("a"))
+			<-time.After(80 * time.Millisecond)
+		}
+		<-time.After(time.Second)
+		q.Add(key("a")) // at 1.24 s
+		<-time.After(time.Second)
+		p.expect(t, "a 200ms", "a 1.44s")
+	})
+}

@@ -22,6 +22,10 @@ func (h *handler) onCluster(_ context.Context, key types.NamespacedName) error {
 	if err != nil || cluster == nil || cluster.DeletionTimestamp != nil || cluster.Status.Namespace == "" {
 		return err // without a namespace there is nothing to sum up, and the Cluster changes when it gets one
 	}
+	if wait := untilJoined(cluster, h.app.Clock()); wait > 0 {
+		h.clusters.AddAfter(key, wait) // or as soon as its agent is heard of
+		return nil
+	}
 	deployments, err := h.app.BundleDeployments.Cache().List(cluster.Status.Namespace, labels.Everything())
 	if err != nil {
 		return err
@@ -29,6 +33,16 @@ func (h *handler) onCluster(_ context.Context, key types.NamespacedName) error {
 	in := clusterInput{deployments: deployments, reporting: h.app.Liveness.Of(cluster), now: h.app.Clock()}
 	_, err = app.Report(h.app, h.app.Clusters, cluster, func(c *fleet.Cluster) { tellCluster(c, in) })
 	return err
+}
+
+// untilJoined is how long nothing is told of a Cluster that was made just now: most are heard of before it is over.
+// Clocks of hubs that differ make it shorter, never longer.
+func untilJoined(cluster *fleet.Cluster, now time.Time) time.Duration {
+	age := now.Sub(cluster.CreationTimestamp.Time)
+	if !cluster.Status.Agent.LastSeen.IsZero() || age < 0 {
+		return 0
+	}
+	return joining - age
 }
 
 // clusterInput is what the status of a Cluster is made of.

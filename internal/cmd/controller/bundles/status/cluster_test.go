@@ -115,3 +115,30 @@ func TestTheReportingConditionFollows(t *testing.T) {
 		}
 	}
 }
+
+func TestANewClusterWaitsForItsAgent(t *testing.T) {
+	made := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
+	tests := map[string]struct {
+		after time.Duration
+		heard bool
+		want  time.Duration
+	}{
+		"just made":              {0, false, 2 * time.Second},
+		"a moment later":         {1500 * time.Millisecond, false, 500 * time.Millisecond},
+		"once it was heard of":   {0, true, 0},
+		"when it does not come":  {2 * time.Second, false, 0},
+		"long after":             {time.Hour, false, 2*time.Second - time.Hour},
+		"made by a faster clock": {-time.Millisecond, false, 0},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			cluster := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(made)}}
+			if test.heard {
+				cluster.Status.Agent.LastSeen = metav1.NewTime(made)
+			}
+			if got := untilJoined(cluster, made.Add(test.after)); got != test.want {
+				t.Errorf("waits %v, want %v", got, test.want)
+			}
+		})
+	}
+}

@@ -31,6 +31,13 @@ import (
 // change after a quiet moment is written at once.
 const spacing = 100 * time.Millisecond
 
+// settling is how long a first change waits for what follows from it: a deployment that is made is mostly applied
+// and reported within it, and one write then tells what three would.
+const settling = 200 * time.Millisecond
+
+// joining is how long a new Cluster's status waits for its agent to be heard of. There is nothing to tell of it before.
+const joining = 2 * time.Second
+
 type handler struct {
 	app    *app.Context
 	ledger *ledger.Ledger
@@ -41,9 +48,9 @@ type handler struct {
 // Register watches BundleDeployments and what their state is told to.
 func Register(ctx context.Context, a *app.Context, outcomes *ledger.Ledger) error {
 	h := &handler{app: a, ledger: outcomes}
-	h.deployments = queue.New(queue.Options{Name: "bundledeployment-status", Workers: 8, Log: a.Log}, h.onDeployment)
-	h.bundles = queue.New(queue.Options{Name: "bundle-status", Spacing: spacing, Log: a.Log}, h.onBundle)
-	h.clusters = queue.New(queue.Options{Name: "cluster-status", Spacing: spacing, Log: a.Log}, h.onCluster)
+	h.deployments = queue.New(queue.Options{Name: "bundledeployment-status", Workers: 8, Settling: settling, Log: a.Log}, h.onDeployment)
+	h.bundles = queue.New(queue.Options{Name: "bundle-status", Spacing: spacing, Settling: settling, Log: a.Log}, h.onBundle)
+	h.clusters = queue.New(queue.Options{Name: "cluster-status", Spacing: spacing, Settling: settling, Log: a.Log}, h.onCluster)
 	outcomes.OnChange(h.bundles.Add)
 	a.Liveness.OnChange(h.clusters.Add)
 	err := errors.Join(

@@ -146,6 +146,9 @@ func (h *handler) report(in input, cluster *fleet.Cluster, out outcome) (*fleet.
 		if out.processed != nil {
 			fleet.SetCondition(&c.Status.Conditions, in.now, *out.processed)
 		}
+		for _, condition := range notImported(c) {
+			fleet.SetCondition(&c.Status.Conditions, in.now, condition)
+		}
 	})
 }
 

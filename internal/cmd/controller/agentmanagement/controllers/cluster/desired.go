@@ -86,6 +86,20 @@ func decide(in input) outcome {
 	return out
 }
 
+// notImported are the conditions that a Cluster begins with whose agent comes by itself: there is nothing to import,
+// so that the import would say no more, only in a write of its own.
+func notImported(cluster *fleet.Cluster) (begin []genericcondition.GenericCondition) {
+	if cluster.Spec.KubeConfigSecret != "" || cluster.Spec.ClientID == "" || cluster.DeletionTimestamp != nil || cluster.Labels[fleet.LabelClusterManagement] != "" {
+		return nil
+	}
+	for _, condition := range []string{fleet.ConditionImported, fleet.ConditionReconciled} {
+		if fleet.GetCondition(cluster.Status.Conditions, condition) == nil {
+			begin = append(begin, genericcondition.GenericCondition{Type: condition, Status: corev1.ConditionTrue})
+		}
+	}
+	return begin
+}
+
 // leave takes a Cluster apart: rights, then what waits for an agent, then the namespace, then the Cluster itself.
 // It does not wait for the namespace's end, only for its beginning, after which nothing new can appear in it.
 func leave(in input) outcome {

@@ -199,3 +199,33 @@ func TestNamespaceIsAsRecorded(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+func TestWhatAClusterBeginsWith(t *testing.T) {
+	condition := func(kind string) genericcondition.GenericCondition {
+		return genericcondition.GenericCondition{Type: kind, Status: corev1.ConditionTrue}
+	}
+	joins := func(c *fleet.Cluster) { c.Spec.ClientID = "client" }
+	tests := map[string]struct {
+		cluster *fleet.Cluster
+		want    []genericcondition.GenericCondition
+	}{
+		"there is nothing to import where the agent comes by itself": {oneCluster(joins), []genericcondition.GenericCondition{condition("Imported"), condition("Reconciled")}},
+		"what was said stays": {
+			oneCluster(joins, func(c *fleet.Cluster) {
+				c.Status.Conditions = []genericcondition.GenericCondition{{Type: "Imported", Status: corev1.ConditionFalse, Reason: "ClientIDAmbiguous"}}
+			}),
+			[]genericcondition.GenericCondition{condition("Reconciled")},
+		},
+		"without a client ID no agent can come": {oneCluster(), nil},
+		"an import speaks for itself":           {oneCluster(joins, func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "kubeconfig" }), nil},
+		"so does another manager":               {oneCluster(joins, managed), nil},
+		"and one that goes says no more":        {oneCluster(joins, deleted), nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, notImported(test.cluster)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}

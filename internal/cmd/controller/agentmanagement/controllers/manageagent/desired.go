@@ -112,9 +112,11 @@ func whereTheAgentIs(in input, values handshake.AgentValues) outcome {
 // bundle is the Bundle of a Cluster's agent, complete but for the marks of its set. Whether its target picks the
 // Cluster is up to a label of the Cluster, which may come and go without a change of the Bundle.
 func bundle(cluster *fleet.Cluster, agentNamespace string, manifest []byte) *fleet.Bundle {
+	meta := bundleMeta(cluster.Namespace, cluster.Name)
+	meta.Finalizers = []string{fleet.FinalizerBundle} // which every Bundle gets, at the latest when it is targeted
 	return &fleet.Bundle{
 		TypeMeta:   metav1.TypeMeta{APIVersion: fleet.SchemeGroupVersion.String(), Kind: "Bundle"},
-		ObjectMeta: bundleMeta(cluster.Namespace, cluster.Name),
+		ObjectMeta: meta,
 		Spec: fleet.BundleSpec{
 			BundleDeploymentOptions: fleet.BundleDeploymentOptions{
 				DefaultNamespace: agentNamespace,
