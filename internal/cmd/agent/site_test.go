@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,13 +42,14 @@ type site struct {
 	workspace string
 	namespace string // of the agent
 	hubNames  handshake.Namespaces
+	tlsMode   string // of the agent's configuration
 }
 
 func newSite(t *testing.T, name string) *site {
 	t.Helper()
 	p := control.Plane(t)
 	s := &site{
-		t: t, plane: p, workspace: "ws-" + name, namespace: "agent-" + name,
+		t: t, plane: p, tlsMode: kube.TLSModeStrict, workspace: "ws-" + name, namespace: "agent-" + name,
 		hubNames: handshake.Namespaces{System: "sys-" + name, Registration: "reg-" + name},
 	}
 	var err error
@@ -141,7 +143,7 @@ func (s *site) mint(m handshake.Mint) string {
 // deliver writes the bootstrap secret and the configuration into the agent's namespace.
 func (s *site) deliver(values handshake.Values) {
 	s.t.Helper()
-	configuration, err := config.Agent{ClientID: "client-" + s.namespace, AgentTLSMode: "strict"}.Encode()
+	configuration, err := config.Agent{ClientID: "client-" + s.namespace, AgentTLSMode: s.tlsMode}.Encode()
 	s.must(err)
 	downstream, err := kube.NewDownstream(s.plane.Cluster(east).Config())
 	s.must(err)
@@ -178,15 +180,16 @@ func (s *site) answer(token *fleet.ClusterRegistrationToken) {
 		Now: time.Now(), Request: request, Clusters: []*fleet.Cluster{cluster}, Asked: token, Namespaces: s.hubNames,
 	}
 	out := handshake.Grant(in)
-	s.must(s.hub.Apply(s.t.Context(), append([]runtime.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.Status.Namespace}}}, out.Children...)...))
+	rights := slices.Concat([]runtime.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.Status.Namespace}}}, out.Children, out.Reader)
+	s.must(s.hub.Apply(s.t.Context(), rights...))
 	var err error
 	in.Account, err = s.hubCore.CoreV1().ServiceAccounts(cluster.Status.Namespace).Get(s.t.Context(), names.RequestAccount(request.Name, string(request.UID)), metav1.GetOptions{})
 	s.must(err)
-	in.RightsExist = true
+	in.RightsExist, in.ReaderExists = true, true
 	out = handshake.Grant(in)
 	out.Mint.Lifetime = time.Hour
 	out.Credential.Token = s.mint(*out.Mint)
-	s.must(s.hub.Apply(s.t.Context(), append(out.Reader, handshake.CredentialSecret(request, s.hubNames.Registration, out.Credential))...))
+	s.must(s.hub.Apply(s.t.Context(), handshake.CredentialSecret(request, s.hubNames.Registration, out.Credential)))
 	request.Status.Granted, request.Status.ClusterName = true, cluster.Name
 	s.must(s.fleet.Put().Namespace(s.workspace).Resource("clusterregistrations").Name(request.Name).SubResource("status").Body(request).Do(s.t.Context()).Error())
 }
@@ -250,8 +253,8 @@ func (s *site) heartbeat(then time.Time) *fleet.Cluster {
 	return cluster
 }
 
-// startPod starts a replica of the agent.
-func (s *site) startPod(name string) {
+// startPod starts a replica of the agent, with these variables in its environment beside the usual ones.
+func (s *site) startPod(name string, env ...corev1.EnvVar) {
 	s.t.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -269,6 +272,8 @@ func (s *site) startPod(name string) {
 			}},
 		},
 	}
+	container := &pod.Spec.Containers[0]
+	container.Env = append(container.Env, env...)
 	_, err := s.eastCore.CoreV1().Pods(s.namespace).Create(s.t.Context(), pod, metav1.CreateOptions{})
 	s.must(err)
 	s.t.Cleanup(func() {

@@ -1,0 +1,244 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+
+	"github.com/fleet-hub/fleet/e2e/framework/faults"
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/register"
+)
+
+const second = "fleet-agent-1"
+
+// access is how the stored identity reaches the hub.
+func (s *site) access() register.Access {
+	s.t.Helper()
+	secret, err := s.secret(names.Agent)
+	s.must(err)
+	identity, err := handshake.ParseIdentity(secret.Data)
+	s.must(err)
+	access, err := register.ParseKubeconfig(identity.Kubeconfig)
+	s.must(err)
+	return access
+}
+
+// expectAlive fails if the pod's process was started anew.
+func (s *site) expectAlive(pod string) {
+	s.t.Helper()
+	if n := s.restarts(pod); n != 0 {
+		s.t.Errorf("the agent was restarted %d times", n)
+	}
+}
+
+// wire leads to the hub.
+func (s *site) wire() *faults.Wire {
+	s.t.Helper()
+	wire, err := faults.NewWire(s.plane.Hub.URL)
+	s.must(err)
+	s.t.Cleanup(wire.Close)
+	return wire
+}
+
+func TestTwoReplicasStartAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "two")
+	token, values := s.token("t1")
+	s.deliver(values)
+	began := now()
+	s.startPod(first)
+	s.startPod(second)
+	s.answer(token)
+	s.heartbeat(began)
+	s.expectReady(first, true)
+	s.expectReady(second, true)
+	s.expectMissing(names.AgentBootstrap)
+	s.expectRequests(1)
+}
+
+func TestAgentJoinsTwice(t *testing.T) {
+	t.Parallel()
+	s, token, values := joined(t, "twice")
+	s.expectMissing(names.AgentBootstrap)
+	cluster, before := s.heartbeat(now()), s.access()
+	s.deliver(values) // the same command once more
+	s.expectMissing(names.AgentBootstrap)
+	if diff := cmp.Diff(before, s.access()); diff != "" {
+		t.Errorf("the identity (-want +got):\n%s", diff)
+	}
+	s.expectRequests(1)
+
+	// From nothing: the pod, its namespace's Secrets, and again the same command.
+	s.must(s.eastCore.CoreV1().Pods(s.namespace).Delete(t.Context(), first, metav1.DeleteOptions{}))
+	s.must(s.eastCore.CoreV1().Secrets(s.namespace).Delete(t.Context(), names.Agent, metav1.DeleteOptions{}))
+	s.deliver(values)
+	began := now()
+	s.startPod(second)
+	s.answer(token)
+	again := s.heartbeat(began)
+	s.expectRequests(2)
+	if again.UID != cluster.UID {
+		t.Error("it is another Cluster now")
+	}
+}
+
+// Connections that are reset cost time and nothing else, while an agent registers and while it serves.
+func TestConnectionsThatAreReset(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "reset")
+	wire := s.wire()
+	token, values := s.token("t1")
+	values.APIServerURL = wire.URL
+	wire.ResetAfter(100) // in the middle of the first handshake
+	s.deliver(values)
+	s.startPod(first)
+	s.expectLog(first, "Failed to register agent", 2)
+	s.must(wire.Heal())
+	s.answer(token)
+	s.expectReady(first, true)
+	for range 3 { // in the middle of watches
+		wire.Cut()
+		s.heartbeat(now())
+	}
+	s.expectReady(first, true)
+	s.expectRequests(1)
+	s.expectAlive(first)
+}
+
+// A bootstrap secret with another address of the same hub is enough: identity and process stay.
+func TestTheHubMoves(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "moves")
+	wire := s.wire()
+	token, values := s.token("t1")
+	values.APIServerURL = wire.URL
+	s.deliver(values)
+	s.startPod(first)
+	s.answer(token)
+	s.expectReady(first, true)
+	want := s.access()
+	if want.Server != wire.URL {
+		t.Fatalf("it does not reach the hub by %s, but by %s", wire.URL, want.Server)
+	}
+
+	values.APIServerURL, want.Server = s.plane.Hub.URL, s.plane.Hub.URL
+	s.deliver(values)
+	s.expectMissing(names.AgentBootstrap)
+	if diff := cmp.Diff(want, s.access()); diff != "" {
+		t.Errorf("stored access (-want +got):\n%s", diff)
+	}
+	wire.Close()
+	s.heartbeat(now())
+	s.expectReady(first, true)
+	s.expectRequests(1)
+	s.expectAlive(first)
+}
+
+// A kubeconfig that somebody rewrites, as the hub does where it imports, is used at once.
+func TestTheStoredKubeconfigIsRewritten(t *testing.T) {
+	t.Parallel()
+	s, _, _ := joined(t, "rewritten")
+	wire := s.wire()
+	access := s.access()
+	access.Server = wire.URL
+	kubeconfig, err := access.Kubeconfig()
+	s.must(err)
+	secret, err := s.secret(names.Agent)
+	s.must(err)
+	secret.Data["kubeconfig"] = kubeconfig
+	_, err = s.eastCore.CoreV1().Secrets(s.namespace).Update(t.Context(), secret, metav1.UpdateOptions{})
+	s.must(err)
+	s.eventually("connections by the new address", func(context.Context) error {
+		if wire.Connections() == 0 {
+			return errors.New("there are none")
+		}
+		return nil
+	})
+	s.heartbeat(now())
+	s.expectReady(first, true)
+	s.expectRequests(1)
+	s.expectAlive(first)
+}
+
+// An impostor at the hub's address gets neither the agent nor its identity.
+func TestAnotherCertificateAtTheHubsAddress(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "impostor")
+	hub, err := faults.NewProxy(faults.Server{URL: s.plane.Hub.URL, CA: s.plane.Hub.CA}, now())
+	s.must(err)
+	t.Cleanup(func() { s.must(hub.Close()) })
+	token, values := s.token("t1")
+	values.APIServerURL, values.APIServerCA = hub.URL, string(hub.CA)
+	s.deliver(values)
+	s.startPod(first)
+	s.answer(token)
+	s.expectReady(first, true)
+	hub.Impersonate(true)
+	s.expectLog(first, "the hub does not accept the stored identity", 1)
+	s.expectLog(first, "signed by unknown authority", 1)
+	hub.Impersonate(false)
+	s.heartbeat(now())
+	s.expectReady(first, true)
+	s.expectRequests(1)
+	s.expectAlive(first)
+}
+
+// Whoever loses the lease ends, with an error, and the other leads: there is never one that leads and does nothing.
+func TestTheLeaseIsTakenAway(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "lease")
+	token, values := s.token("t1")
+	s.deliver(values)
+	s.startPod(first,
+		corev1.EnvVar{Name: "CATTLE_ELECTION_LEASE_DURATION", Value: "3s"},
+		corev1.EnvVar{Name: "CATTLE_ELECTION_RENEW_DEADLINE", Value: "2s"},
+	)
+	s.answer(token)
+	s.expectReady(first, true)
+	leases := s.eastCore.CoordinationV1().Leases(s.namespace)
+	s.must(retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		lease, err := leases.Get(t.Context(), names.Agent, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		thief, now := "another", metav1.NowMicro()
+		lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: &thief, LeaseDurationSeconds: lease.Spec.LeaseDurationSeconds, AcquireTime: &now, RenewTime: &now}
+		_, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{})
+		return err
+	}))
+	s.expectExit(first, kube.ErrLeaseLost.Error())
+	s.expectLog(first, "first heartbeat accepted", 2) // once the other is gone
+	s.expectRequests(1)
+}
+
+// A pod that is deleted leaves at once, with code 0, and the other replica does not wait for the lease to run out.
+func TestTakingOver(t *testing.T) {
+	t.Parallel()
+	s, _, _ := joined(t, "takeover")
+	s.startPod(second)
+	s.expectLog(second, "standing by", 1)
+	holder := s.holder()
+	s.must(s.eastCore.CoreV1().Pods(s.namespace).Delete(t.Context(), first, metav1.DeleteOptions{}))
+	s.expectLog(second, "msg=leading", 1)
+	s.expectLog(second, "first heartbeat accepted", 1)
+	s.expectLog(first, "msg=completed", 1)
+	s.eventually("another holder of the lease", func(context.Context) error {
+		if now := s.holder(); now == holder || now == "" {
+			return fmt.Errorf("it is %q", now)
+		}
+		return nil
+	})
+	s.expectRequests(1)
+	s.expectAlive(second)
+}
