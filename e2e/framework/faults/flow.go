@@ -11,6 +11,7 @@ import (
 // carried is a connection through the wire.
 type carried struct {
 	client, server net.Conn
+	abandoned      bool  // guarded by Wire.mu
 	left           int64 // bytes that the client gets before the connection is reset; negative: no end
 	over           chan struct{}
 	end            func()
@@ -100,7 +101,7 @@ func (w *Wire) wait(c *carried) bool {
 	}
 	for {
 		w.mu.Lock()
-		silent, changed := w.silent, w.changed
+		silent, changed := w.silent || c.abandoned, w.changed
 		w.mu.Unlock()
 		if !silent {
 			return true

@@ -66,6 +66,15 @@ func (p *Plan) Add(rule Rule) *Active {
 	return a
 }
 
+// First is Add for a rule that requests meet before those in force.
+func (p *Plan) First(rule Rule) *Active {
+	a := p.Add(rule)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rules = append([]*Active{a}, p.rules[:len(p.rules)-1]...)
+	return a
+}
+
 // On is Add for all requests of a verb and resource, from now on.
 func (p *Plan) On(verb, resource string, fault Fault) *Active {
 	return p.Add(Rule{Match: Match{Verb: verb, Resource: resource}, Fault: fault})

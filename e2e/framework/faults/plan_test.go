@@ -132,6 +132,17 @@ func TestRulesEnd(t *testing.T) {
 	}
 }
 
+func TestARuleCanComeFirst(t *testing.T) {
+	plan := &faults.Plan{}
+	plan.On("get", "", faults.Answer(500))
+	first := plan.First(faults.Rule{Match: faults.Match{Verb: "get"}, Fault: faults.Answer(403)})
+	got := answers(t, plan, getSecret)
+	first.End()
+	if diff := cmp.Diff([]int{403, 500}, append(got, answers(t, plan, getSecret)...)); diff != "" {
+		t.Errorf("codes (-want +got):\n%s", diff)
+	}
+}
+
 func TestARuleThatEndsDuringARequestIsNotMetByIt(t *testing.T) {
 	plan := &faults.Plan{}
 	var late *faults.Active

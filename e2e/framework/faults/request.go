@@ -2,6 +2,7 @@ package faults
 
 import (
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 )
@@ -17,6 +18,8 @@ type Request struct {
 	Resource string
 	// Namespace and Name are the object's; "" where the path has none, as the name of what is created.
 	Namespace, Name string
+	// Version is the resource version that a watch goes on from; "" where it begins with all there is.
+	Version string
 	// Path is that of the URL.
 	Path string
 }
@@ -61,8 +64,8 @@ func Read(r *http.Request) Request {
 		found.Resource += "/" + strings.Join(parts[2:], "/")
 	}
 	found.Verb = verb(r, found)
-	if found.Verb == "watch" && found.Name == "" {
-		found.Name, _ = strings.CutPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name=")
+	if found.Verb == "watch" {
+		found.readWatch(r.URL.Query())
 	}
 	return found
 }
@@ -77,6 +80,15 @@ func (r *Request) readGroup(parts []string) []string {
 		return parts[3:]
 	}
 	return nil
+}
+
+func (r *Request) readWatch(query url.Values) {
+	if name, one := strings.CutPrefix(query.Get("fieldSelector"), "metadata.name="); one {
+		r.Name = name
+	}
+	if query.Get("sendInitialEvents") != "true" {
+		r.Version = query.Get("resourceVersion")
+	}
 }
 
 func verb(r *http.Request, found Request) string {

@@ -31,6 +31,10 @@ func TestRead(t *testing.T) {
 		},
 		"a watch": {
 			method: "GET", url: "/apis/fleet.cattle.io/v1alpha1/clusters?watch=true&resourceVersion=7",
+			want: faults.Request{Verb: "watch", Group: "fleet.cattle.io", Resource: "clusters", Version: "7"}, text: "watch clusters",
+		},
+		"a watch that begins with all there is": {
+			method: "GET", url: "/apis/fleet.cattle.io/v1alpha1/clusters?watch=true&sendInitialEvents=true&resourceVersion=7",
 			want: faults.Request{Verb: "watch", Group: "fleet.cattle.io", Resource: "clusters"}, text: "watch clusters",
 		},
 		"a watch of one object": {

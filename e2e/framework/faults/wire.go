@@ -55,6 +55,9 @@ func (w *Wire) Heal() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.silent, w.delay, w.resetAfter = false, 0, -1
+	for c := range w.conns {
+		c.abandoned = false
+	}
 	w.wake()
 	if w.listener != nil || w.closed {
 		return nil
@@ -67,6 +70,16 @@ func (w *Wire) Silence() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.silent = true
+}
+
+// Abandon carries nothing more on the connections there are, and tells nobody. New ones pass: so it is when something on
+// the way has forgotten them.
+func (w *Wire) Abandon() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for c := range w.conns {
+		c.abandoned = true
+	}
 }
 
 // Cut resets all connections there are. New ones pass.

@@ -159,6 +159,31 @@ func TestSilentConnectionsCanBeCut(t *testing.T) {
 	}
 }
 
+func TestAbandonedConnections(t *testing.T) {
+	w := newWire(t, echo(t))
+	conn := dial(t, w)
+	if err := say(conn, "hello"); err != nil {
+		t.Fatal(err)
+	}
+	w.Abandon()
+	ended := make(chan error)
+	go func() { ended <- say(conn, "anybody?") }()
+	if err := say(dial(t, w), "a new one"); err != nil {
+		t.Error(err)
+	}
+	select {
+	case err := <-ended:
+		t.Errorf("somebody heard something: %v", err)
+	default:
+	}
+	if err := w.Heal(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestRefusal(t *testing.T) {
 	w := newWire(t, echo(t))
 	conn := dial(t, w)

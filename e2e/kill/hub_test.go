@@ -1,0 +1,214 @@
+package kill_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/e2e/framework"
+	"github.com/fleet-hub/fleet/e2e/framework/faults"
+	"github.com/fleet-hub/fleet/e2e/framework/swarm"
+	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/plane"
+	"github.com/fleet-hub/fleet/internal/plane/pki"
+)
+
+// hub is a hub with two replicas of the controllers, each behind a proxy of its own.
+type hub struct {
+	*framework.User
+	cluster *plane.Cluster
+	folder  string // of kubeconfigs and logs
+	swarm   *swarm.Swarm
+	slots   [2]*slot
+	writes  *writes
+
+	election election
+
+	mu       sync.Mutex // guards what follows
+	stopped  bool
+	failed   error
+	replicas []*replica // all there were
+}
+
+// slot is where one replica after another runs: replica ─► wire ─► proxy ─► API server.
+type slot struct {
+	wire       *faults.Wire
+	proxy      *faults.Proxy
+	kubeconfig string
+
+	mu  sync.Mutex
+	now *replica
+}
+
+func (s *slot) replica() *replica {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now
+}
+
+// address is what both hubs tell their agents: with the real ones, which differ, all that is made of them would
+// differ, too. The agents here know better.
+const address = "https://hub.example"
+
+// newHub installs the product on a cluster and starts two replicas, with leases of these times.
+func newHub(ctx context.Context, cluster *plane.Cluster, times election) (*hub, error) {
+	user, err := framework.NewUser(cluster.LogDir, framework.Site{
+		Name: framework.HubName, URL: address, CA: []byte("nobody's"), Kubeconfig: cluster.Kubeconfig, Config: cluster.Config(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	h := &hub{User: user, cluster: cluster, folder: cluster.LogDir, election: times, writes: newWrites()}
+	if err := h.InstallHub(ctx, map[string]any{"bootstrap": map[string]any{"enabled": false}}); err != nil {
+		return nil, err
+	}
+	account := &authenticationv1.TokenRequest{}
+	account, err = h.Hub.Kube.CoreV1().ServiceAccounts(names.SystemNamespace).CreateToken(ctx, "fleet-controller", account, metav1.CreateOptions{})
+	if err != nil {
+		return nil, err
+	}
+	for i := range h.slots {
+		if h.slots[i], err = h.newSlot(i, account.Status.Token); err != nil {
+			return nil, err
+		}
+		if err := h.start(h.slots[i]); err != nil {
+			return nil, err
+		}
+	}
+	return h, h.gather(ctx)
+}
+
+func (h *hub) newSlot(number int, token string) (*slot, error) {
+	proxy, err := faults.NewProxy(faults.Server{URL: h.cluster.URL, CA: h.cluster.CA}, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	wire, err := faults.NewWire(proxy.URL)
+	if err != nil {
+		return nil, err
+	}
+	s := &slot{proxy: proxy, wire: wire, kubeconfig: filepath.Join(h.folder, fmt.Sprintf("kubeconfig-%d", number))}
+	content, err := pki.Access{Name: "hub", URL: wire.URL, CA: proxy.CA, Token: token}.Kubeconfig()
+	if err != nil {
+		return nil, err
+	}
+	proxy.Add(faults.Rule{Match: faults.Match{Verb: "write", If: countsAsWrite}, Fault: faults.After(func(about faults.Request, code int) {
+		if code < 300 {
+			h.writes.wrote(s, about)
+		}
+	})})
+	return s, os.WriteFile(s.kubeconfig, content, 0o600)
+}
+
+// start starts a replica in the slot, and another one whenever that ends, as a Deployment does.
+func (h *hub) start(s *slot) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.stopped {
+		return nil
+	}
+	r, err := startReplica(h.folder, fmt.Sprintf("replica-%d", len(h.replicas)+1), s.kubeconfig, slices.Clone(h.election))
+	if err != nil {
+		return err
+	}
+	h.replicas = append(h.replicas, r)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now = r
+	go func() {
+		<-r.done
+		if err := h.start(s); err != nil {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.failed = errors.Join(h.failed, err)
+		}
+	}()
+	return nil
+}
+
+// started is how many replicas there were so far.
+func (h *hub) started() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.replicas)
+}
+
+// gather makes a token and the swarm that uses it.
+func (h *hub) gather(ctx context.Context) error {
+	chart, err := h.TokenValues(ctx, "swarm")
+	if err != nil {
+		return err
+	}
+	values, err := swarm.Values(chart)
+	if err != nil {
+		return err
+	}
+	values.APIServerURL, values.APIServerCA = h.cluster.URL, string(h.cluster.CA)
+	h.swarm = swarm.New(swarm.Options{Values: values})
+	return nil
+}
+
+// leases are where replicas agree on who leads.
+func (h *hub) leases(ctx context.Context) (holders map[string]string, err error) {
+	list, err := h.Hub.Kube.CoordinationV1().Leases(names.SystemNamespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	holders = map[string]string{}
+	for _, lease := range list.Items {
+		if lease.Spec.HolderIdentity != nil {
+			holders[lease.Name] = *lease.Spec.HolderIdentity
+		}
+	}
+	return holders, nil
+}
+
+// bury gives back what a dead replica holds, so that nobody has to wait until it ends by itself.
+func (h *hub) bury(ctx context.Context, dead *replica) error {
+	holders, err := h.leases(ctx)
+	if err != nil {
+		return err
+	}
+	for lease, holder := range holders {
+		if !strings.HasPrefix(holder, dead.name+"_") {
+			continue
+		}
+		_, err := h.Hub.Kube.CoordinationV1().Leases(names.SystemNamespace).Patch(ctx, lease, types.MergePatchType, []byte(`{"spec":{"holderIdentity":""}}`), metav1.PatchOptions{})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stop ends the replicas, and leaves their logs.
+func (h *hub) stop() error {
+	h.mu.Lock()
+	h.stopped = true
+	failed := []error{h.failed}
+	h.mu.Unlock()
+	for _, s := range h.slots {
+		if s == nil {
+			continue
+		}
+		if r := s.replica(); r != nil {
+			r.kill()
+		}
+		s.wire.Close()
+		failed = append(failed, s.proxy.Close())
+	}
+	for _, r := range h.replicas {
+		failed = append(failed, os.WriteFile(filepath.Join(h.folder, r.name+".log"), []byte(r.log.String()), 0o600))
+	}
+	return errors.Join(failed...)
+}
