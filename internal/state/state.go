@@ -12,7 +12,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// WaitCheckIn is shown as the state of a Cluster whose agent has not been heard of.
+// WaitCheckIn is shown as the state of a Cluster whose agent has not been heard of, or not for too long.
 const WaitCheckIn = "WaitCheckIn"
 
 // Of is the state of a deployment as the agent last reported it.

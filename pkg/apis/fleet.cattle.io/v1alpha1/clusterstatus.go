@@ -142,7 +142,7 @@ type ClusterDisplay struct {
 	ReadyBundles string `json:"readyBundles,omitempty"`
 
 	// State is the worst state of the cluster's bundles, or WaitCheckIn before the
-	// first heartbeat; empty when all are ready.
+	// first heartbeat and while the agent is silent; empty when all are ready.
 	// +optional
 	// +nullable
 	State string `json:"state,omitempty"`
