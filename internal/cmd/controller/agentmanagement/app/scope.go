@@ -54,6 +54,7 @@ func newScope(clients client.SharedClientFactory, o scopeOptions) *scope {
 			KindNamespace: o.namespaces,
 			KindTweakList: selections,
 		}),
+		texts:     newPool(),
 		informers: map[schema.GroupVersionKind]cache.SharedIndexInformer{},
 		failures:  map[schema.GroupVersionKind]error{},
 	}
@@ -70,6 +71,8 @@ func newScope(clients client.SharedClientFactory, o scopeOptions) *scope {
 // caches slims what is kept of each object and remembers why a kind cannot be listed.
 type caches struct {
 	lassocache.SharedCacheFactory
+
+	texts *pool
 
 	mu        sync.Mutex
 	informers map[schema.GroupVersionKind]cache.SharedIndexInformer
@@ -89,7 +92,7 @@ func (c *caches) ForResourceKind(gvr schema.GroupVersionResource, kind string, n
 		return informer, nil
 	}
 	c.informers[gvk] = informer
-	if err := informer.SetTransform(slim); err != nil {
+	if err := informer.SetTransform(c.texts.slim); err != nil {
 		return nil, fmt.Errorf("preparing the cache of %s: %w", kind, err)
 	}
 	err = informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
