@@ -17,7 +17,7 @@ const etcdSocket = "etcd:0"
 func etcdArgs() []string {
 	const client, peer = "unix://" + etcdSocket, "unix://etcd-peer:0"
 	return []string{
-		"--data-dir=etcd",
+		"--data-dir=" + etcdFolder,
 		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
 		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer,
 		"--initial-cluster=default=" + peer,

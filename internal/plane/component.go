@@ -76,10 +76,23 @@ func (c *component) kill() error {
 	return nil
 }
 
+// hold stops the component where it is, or lets it go on.
+func (c *component) hold(hold bool) error {
+	signal := syscall.SIGCONT
+	if hold {
+		signal = syscall.SIGSTOP
+	}
+	if err := c.process.Signal(signal); err != nil {
+		return fmt.Errorf("holding %s: %w", c.name, err)
+	}
+	return nil
+}
+
 // await asks ready until it says nil, and fails when the component or etcd ends or ctx is done.
 func (p *Plane) await(ctx context.Context, c *component, ready func(context.Context) error) error {
 	ticker := time.NewTicker(pollEvery)
 	defer ticker.Stop()
+	etcd := p.store()
 	for {
 		err := ready(ctx)
 		if err == nil {
@@ -89,8 +102,8 @@ func (p *Plane) await(ctx context.Context, c *component, ready func(context.Cont
 		case <-ticker.C:
 		case <-c.process.Done():
 			return c.failure()
-		case <-p.etcd.process.Done():
-			return p.etcd.failure()
+		case <-etcd.process.Done():
+			return etcd.failure()
 		case <-ctx.Done():
 			if cause := context.Cause(ctx); !errors.Is(cause, context.DeadlineExceeded) {
 				return cause

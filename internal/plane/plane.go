@@ -76,10 +76,12 @@ type Plane struct {
 	programs   string // folder of the control plane's executables
 	dataDir    string
 	supervisor *supervise.Client
-	etcd       *component
 	clock      func() time.Time
 	stop       func() error
 	stopping   atomic.Bool
+
+	mu   sync.Mutex // guards what follows
+	etcd *component
 }
 
 // Start starts a hub and downstream clusters, and returns when each of them answers, has run the
@@ -166,11 +168,7 @@ func (p *Plane) addClusters() error {
 }
 
 func (p *Plane) start(ctx context.Context) error {
-	var err error
-	p.etcd, err = p.run(program{
-		name: "etcd", file: "etcd", args: etcdArgs(), log: filepath.Join(p.LogDir, "etcd.log"),
-	})
-	if err != nil {
+	if err := p.startStore(); err != nil {
 		return err
 	}
 	ctx, giveUp := context.WithCancelCause(ctx)

@@ -367,6 +367,59 @@ func TestAPausedClusterRefusesAndComesBackTheSame(t *testing.T) {
 	})
 }
 
+func TestARestoredClusterHasWhatItHadAtTheSnapshot(t *testing.T) {
+	p := control.Plane(t)
+	c := p.Cluster("east")
+	client := clientFor(t, c)
+	before := namespaceFor(t, client)
+	if err := p.Snapshot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	after := namespaceFor(t, client)
+	then, err := client.CoreV1().Namespaces().Get(t.Context(), after, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Restore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.CoreV1().Namespaces().Get(t.Context(), before, metav1.GetOptions{}); err != nil {
+		t.Errorf("what was there at the snapshot: %v", err)
+	}
+	if _, err := client.CoreV1().Namespaces().Get(t.Context(), after, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("what came after it: %v", err)
+	}
+	list, err := client.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Close to it, since the cluster has begun to write again.
+	t.Logf("revision %s then, %s now", then.ResourceVersion, list.ResourceVersion)
+	namespaceFor(t, client) // its controllers work
+}
+
+func TestControllersThatAreHeldDoNothing(t *testing.T) {
+	c := control.Plane(t).Hub
+	client := clientFor(t, c)
+	if err := c.HoldControllers(true); err != nil {
+		t.Fatal(err)
+	}
+	made, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "held-"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.CoreV1().ServiceAccounts(made.Name).Get(t.Context(), "default", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("an account that nobody can have made: %v", err)
+	}
+	if err := c.HoldControllers(false); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "account of the namespace", func(ctx context.Context) error {
+		_, err := client.CoreV1().ServiceAccounts(made.Name).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
+}
+
 func TestAskingForAClusterThatIsNotThere(t *testing.T) {
 	p := control.Plane(t)
 	if c := p.Cluster("nowhere"); c != nil {
