@@ -19,7 +19,10 @@ func main() {
 	if filepath.Base(os.Args[0]) == "fleet" {
 		command = controller.Jobs(os.Stderr)
 	}
-	err := command.ExecuteContext(ctx)
+	err := env.NoticeSilence(env.OS, os.Setenv)
+	if err == nil {
+		err = command.ExecuteContext(ctx)
+	}
 	stop()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", command.Name(), err)
