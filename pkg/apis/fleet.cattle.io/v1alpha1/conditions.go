@@ -16,6 +16,9 @@ const (
 	ConditionImported = "Imported"
 	// ConditionReconciled, on Cluster, is True when the agent's settings were compared with the spec.
 	ConditionReconciled = "Reconciled"
+	// ConditionAddressKnown, on Cluster, is False while an agent that came by itself knows another URL or CA of the hub
+	// than is configured; a Cluster that never had this trouble has no such condition.
+	ConditionAddressKnown = "AddressKnown"
 	// ConditionAgentManaged, on Cluster, is False while the agent cannot be managed by its Bundle though it
 	// should be; a Cluster that never had this trouble has no such condition.
 	ConditionAgentManaged = "AgentManaged"
@@ -68,6 +71,9 @@ const (
 	ReasonSettingsInvalid = "SettingsInvalid"
 	// ReasonAgentElsewhere means that the agent runs in another namespace than the one it would be managed in.
 	ReasonAgentElsewhere = "AgentElsewhere"
+	// ReasonHubAddressChanged means that the hub's URL or CA is another one than when the agent registered, which nothing
+	// can tell the agent once the old one is gone.
+	ReasonHubAddressChanged = "HubAddressChanged"
 	// ReasonAgentFrozen means that the agent's settings come with its Bundle, which stays as it is while manageAgent is
 	// false.
 	ReasonAgentFrozen = "AgentFrozen"

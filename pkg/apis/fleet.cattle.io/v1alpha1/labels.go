@@ -89,6 +89,9 @@ const (
 	// AnnotationWatched, on an agent's Secret fleet-agent and with value "true",
 	// says that the agent follows its changes without a restart.
 	AnnotationWatched = "fleet.cattle.io/watched"
+	// AnnotationHubAddress, on a Cluster, is the hash of the hub's URL and CA
+	// that an operator has told its agent.
+	AnnotationHubAddress = "fleet.cattle.io/hub-address"
 	// AnnotationHubAddressAtGrant, on a ClusterRegistration, is a hash of the
 	// hub's URL and CA as configured when it was granted.
 	AnnotationHubAddressAtGrant = "fleet.cattle.io/hub-address-at-grant"

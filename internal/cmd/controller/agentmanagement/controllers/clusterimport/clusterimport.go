@@ -62,6 +62,7 @@ func Register(ctx context.Context, a *app.Context) error {
 	a.ClusterRegistrations.Cache().AddIndexer(byClient, func(r *fleet.ClusterRegistration) ([]string, error) {
 		return []string{r.Namespace + "/" + r.Spec.ClientID}, nil
 	})
+	a.ClusterRegistrations.Cache().AddIndexer(byCluster, clusterOfRegistration)
 	a.Config.OnChange(h.onConfig)
 	nudge := reconcile.Nudge(a.Clusters)
 	a.Liveness.OnChange(func(cluster types.NamespacedName) {
@@ -117,21 +118,26 @@ func keyOf(cluster *fleet.Cluster) types.NamespacedName {
 	return types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}
 }
 
-// onConfig wakes every imported Cluster: the rule knows which of them a change concerns.
-func (h *handler) onConfig(_, _ config.Config) {
-	for _, cluster := range h.importedClusters() {
+// onConfig wakes every imported Cluster: the rule knows which of them a change concerns. Another address concerns all.
+func (h *handler) onConfig(before, after config.Config) {
+	moved := handshake.AddressHash(before) != handshake.AddressHash(after)
+	for _, cluster := range h.clusters(func(c *fleet.Cluster) bool { return moved || c.Spec.KubeConfigSecret != "" }) {
 		reconcile.Nudge(h.app.Clusters)(cluster)
 	}
 }
 
 // importedClusters are those that name a kubeconfig.
-func (h *handler) importedClusters() (keys []types.NamespacedName) {
+func (h *handler) importedClusters() []types.NamespacedName {
+	return h.clusters(func(c *fleet.Cluster) bool { return c.Spec.KubeConfigSecret != "" })
+}
+
+func (h *handler) clusters(chosen func(*fleet.Cluster) bool) (keys []types.NamespacedName) {
 	clusters, err := h.app.Clusters.Cache().List("", labels.Everything())
 	if err != nil {
 		return nil // only a cache that has not started; its start looks at every Cluster
 	}
 	for _, cluster := range clusters {
-		if cluster.Spec.KubeConfigSecret != "" {
+		if chosen(cluster) {
 			keys = append(keys, keyOf(cluster))
 		}
 	}

@@ -259,7 +259,7 @@ func TestWhoIsWoken(t *testing.T) {
 	hub, _ := start(t, cluster(), own)
 	hub.Woken()
 	next := hubConfig()
-	next.APIServerURL = "https://elsewhere"
+	next.AgentTLSMode = config.TLSModeStrict
 	hub.App.Config.Set(next)
 	apptest.ExpectWoken(t, hub, "Cluster ws/c1") // the other one's agent comes by itself
 

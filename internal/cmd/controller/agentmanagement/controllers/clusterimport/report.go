@@ -19,6 +19,7 @@ func (h *handler) report(cluster *fleet.Cluster, out handshake.ImportOutcome) (*
 			setSettings(&c.Status, out.Done)
 		}
 		h.setConditions(c, out.Reason, out.Message)
+		h.setAddressKnown(c)
 	})
 }
 

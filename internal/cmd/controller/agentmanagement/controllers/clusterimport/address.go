@@ -1,0 +1,38 @@
+package clusterimport
+
+import (
+	"fmt"
+
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fleet-hub/fleet/internal/handshake"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// byCluster finds the registrations of a Cluster: "<workspace>/<cluster>".
+const byCluster = "fleet.registrations-by-cluster"
+
+func clusterOfRegistration(r *fleet.ClusterRegistration) ([]string, error) {
+	if r.Status.ClusterName == "" {
+		return nil, nil
+	}
+	return []string{r.Namespace + "/" + r.Status.ClusterName}, nil
+}
+
+// setAddressKnown says whether the agent knows where the hub is, if it ever was in doubt.
+func (h *handler) setAddressKnown(cluster *fleet.Cluster) {
+	registrations, err := h.app.ClusterRegistrations.Cache().GetByIndex(byCluster, cluster.Namespace+"/"+cluster.Name)
+	if err != nil {
+		return // only without the index, which Register adds
+	}
+	conf := h.app.Config.Get()
+	condition := genericcondition.GenericCondition{Type: fleet.ConditionAddressKnown, Status: corev1.ConditionTrue}
+	if handshake.AddressUnknown(conf, cluster, registrations) {
+		condition.Status, condition.Reason = corev1.ConditionFalse, fleet.ReasonHubAddressChanged
+		condition.Message = fmt.Sprintf("the hub's URL or CA is another one than when the agent registered, and nothing can tell the agent once the old one is gone: run helm upgrade fleet-agent with the values of a new token, then annotate the Cluster with %s=%s", fleet.AnnotationHubAddress, handshake.AddressHash(conf))
+	} else if fleet.GetCondition(cluster.Status.Conditions, fleet.ConditionAddressKnown) == nil {
+		return
+	}
+	fleet.SetCondition(&cluster.Status.Conditions, h.app.Clock(), condition)
+}
