@@ -79,9 +79,11 @@ func unreadable(in GrantInput, cluster *fleet.Cluster) bool {
 	return len(readers(in)) == 0 && noted && lastSeen(cluster) == before
 }
 
-// isFetchable says whether the answer to the request is there, and is to be read.
+// isFetchable says whether the answer that we gave is there, and is to be read. What another implementation answered
+// can be read by what that has made, which is left alone as long.
 func isFetchable(in GrantInput) bool {
-	return in.Credential != nil && !answersAnother(in) && in.Now.Before(in.Credential.CreationTimestamp.Add(CredentialLife))
+	return in.Credential != nil && in.Credential.Annotations[fleet.AnnotationClusterRegistration] != "" && !answersAnother(in) &&
+		in.Now.Before(in.Credential.CreationTimestamp.Add(CredentialLife))
 }
 
 // ReaderName is the name of the Role and of the RoleBinding that make one credential readable.

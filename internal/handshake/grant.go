@@ -76,7 +76,9 @@ type GrantInput struct {
 	Speaker string
 	// IgnoreLabels drops the labels the agent proposes.
 	IgnoreLabels bool
-	Namespaces   Namespaces
+	// HubAddress is the AddressHash of the hub's configuration.
+	HubAddress string
+	Namespaces Namespaces
 }
 
 // GrantOutcome is what a ClusterRegistration is owed now.
@@ -114,6 +116,8 @@ type Ownership struct {
 	// LastSeen is the Cluster's last heartbeat before the grant, RFC 3339, "" for none. A heartbeat
 	// that differs is the first use of the credential.
 	LastSeen string
+	// HubAddress is the AddressHash of the hub's configuration; "" is not noted.
+	HubAddress string
 }
 
 // Grant decides what a request is owed now.
@@ -174,7 +178,7 @@ func done(in GrantInput, cluster *fleet.Cluster, out GrantOutcome) GrantOutcome 
 	out.Stage, out.Granted, out.Superseded = GrantDone, true, superseded(in, cluster)
 	out.Unreadable = unreadable(in, cluster)
 	if isFetchable(in) {
-		out.Reader = reader(in) // whoever granted it, and whatever became of it since
+		out.Reader = reader(in) // whatever became of it since
 	}
 	if len(out.Superseded) == 0 || !speaksAnother(in) {
 		return out

@@ -270,6 +270,7 @@ func TestGrantNewCluster(t *testing.T) {
 			want := &fleet.Cluster{Spec: fleet.ClusterSpec{ClientID: "c1"}}
 			want.APIVersion, want.Kind = "fleet.cattle.io/v1alpha1", "Cluster"
 			want.Namespace, want.Name, want.Labels = workspace, derivedName, test.want
+			want.Finalizers = []string{fleet.FinalizerCluster}
 			expectEqual(t, "cluster", got.CreateCluster, want)
 		})
 	}

@@ -167,9 +167,13 @@ func ownership(in GrantInput, cluster *fleet.Cluster) *Ownership {
 	if !noted {
 		want = lastSeen(cluster)
 	}
-	return &Ownership{LastSeen: want, Owner: metav1.OwnerReference{
+	own := &Ownership{LastSeen: want, Owner: metav1.OwnerReference{
 		APIVersion: fleet.SchemeGroupVersion.String(), Kind: "Cluster", Name: cluster.Name, UID: cluster.UID,
 	}}
+	if !request.Status.Granted { // what an older one was told nobody knows
+		own.HubAddress = in.HubAddress
+	}
+	return own
 }
 
 // given says whether there is, or was, an answer to the request that can be used: it ends with the account.

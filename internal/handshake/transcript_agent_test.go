@@ -24,6 +24,7 @@ type agent struct {
 	where     string
 	namespace string
 	deaf      bool // cannot reach the hub to fetch what it has asked for
+	silent    bool // is gone, and all it has with it
 
 	serving, running bool
 	requests         int
@@ -103,8 +104,8 @@ func (a *agent) look() handshake.AgentState {
 
 // step looks, asks the rule, and does what it says.
 func (a *agent) step() bool {
-	if find[appsv1.Deployment](a.w, a.where, a.namespace, handshake.AgentName) == nil {
-		return false // not installed
+	if a.silent || find[appsv1.Deployment](a.w, a.where, a.namespace, handshake.AgentName) == nil {
+		return false // gone, or not installed
 	}
 	state := a.look()
 	step := ask(a.w, handshake.Next, state)

@@ -25,6 +25,9 @@ func flows() map[string]func(*world) {
 		"expired-token":                  expiredToken,
 		"asked-for-by-generation":        askedFor,
 		"cluster-made-anew":              clusterMadeAnew,
+		"takeover-confirmed":             takeoverConfirmed,
+		"takeover-of-one-that-is-gone":   takeoverOfOneThatIsGone,
+		"takeover-by-nobody":             takeoverByNobody,
 	}
 }
 
@@ -159,6 +162,61 @@ func clusterMadeAnew(w *world) {
 	w.expectServing(east, "east")
 	w.expectRequests("request-east-2")
 	expectEqual(w.t, "clusters", len(list[fleet.Cluster](w, onHub)), 1)
+}
+
+// takeoverConfirmed: an agent loses its Secret and is handed values of another token. It waits until the operator
+// confirms on its Cluster that it is the one.
+func takeoverConfirmed(w *world) {
+	west := w.joinWest()
+	w.later(time.Minute) // the next heartbeat is another one
+	w.admin("", w.createToken("t2", 24*time.Hour), w.delete("west", "Secret", "cattle-fleet-system", "fleet-agent"))
+	w.admin("helm upgrade", w.helmInstall("west", "t2", config.Agent{Labels: map[string]string{"env": "prod"}}))
+	w.expectRequests("request-west-1", "request-west-2")
+	w.admin("confirms", func() {
+		cluster := find[fleet.Cluster](w, onHub, workspace, westCluster())
+		cluster.Annotations = map[string]string{fleet.AnnotationConfirmTakeover: "request-west-2"}
+		w.put(onHub, cluster)
+	})
+	w.expectServing(west, westCluster())
+	w.expectRequests("request-west-2")
+}
+
+// takeoverOfOneThatIsGone: a cluster is lost, and another one is to be what it was. Its turn comes when the first is
+// no longer heard of.
+func takeoverOfOneThatIsGone(w *world) {
+	lost, anew := w.twoWests()
+	lost.silent = true
+	w.admin("is patient", func() { w.stale["west"] = true })
+	w.expectServing(anew, "west")
+	w.expectRequests("request-anew-1")
+}
+
+// takeoverByNobody: an agent asks for what another one has, and nobody confirms it. Nothing of it stays, and nothing
+// happens to the one that is there.
+func takeoverByNobody(w *world) {
+	west, anew := w.twoWests()
+	before := find[corev1.Secret](w, "west", names.SystemNamespace, handshake.AgentName)
+	w.admin("", w.delete("anew", "Secret", names.SystemNamespace, "fleet-agent-bootstrap"))
+	w.later(time.Hour)
+	w.expectServing(west, "west")
+	w.expectRequests("request-west-1")
+	expectEqual(w.t, "identity of the agent that is there", find[corev1.Secret](w, "west", names.SystemNamespace, handshake.AgentName), before)
+	if anew.serving {
+		w.t.Error("the other one serves")
+	}
+}
+
+// twoWests have the same client ID: one has joined, and one has asked with another token.
+func (w *world) twoWests() (west, anew *agent) {
+	w.t.Helper()
+	west, anew = w.agent("west"), w.agent("anew")
+	w.admin("", w.createCluster(workspace, "west", fleet.ClusterSpec{ClientID: "west-id"}), w.createToken("t1", 24*time.Hour), w.createToken("t2", 24*time.Hour))
+	w.admin("helm install", w.helmInstall("west", "t1", config.Agent{ClientID: "west-id"}))
+	w.expectServing(west, "west")
+	w.later(time.Minute)
+	w.admin("helm install", w.helmInstall("anew", "t2", config.Agent{ClientID: "west-id"}))
+	w.expectRequests("request-anew-1", "request-west-1")
+	return west, anew
 }
 
 // helmInstall is an admin who takes a token's values to a cluster.

@@ -51,7 +51,7 @@ func (d deletion) happen(w *world) (any bool) {
 		return false
 	}
 	for _, a := range w.agents {
-		a.deaf = false // that was another story
+		a.deaf, a.silent = false, false // that was another story
 	}
 	w.admin("deletes", writes...)
 	return true
@@ -149,8 +149,12 @@ func (w *world) unreasonable(at place) (why []string) {
 		workspace = annotations[fleet.AnnotationClusterNamespace]
 	}
 	missing("Cluster", "Cluster", workspace, annotations[fleet.AnnotationCluster])
-	if request, is := object.(*fleet.ClusterRegistration); is && request.Status.Granted {
+	request, is := object.(*fleet.ClusterRegistration)
+	if is && request.Status.Granted {
 		missing("Cluster", "Cluster", at.namespace, request.Status.ClusterName)
+	}
+	if is && len(request.Status.Conditions) > 0 && request.Status.Conditions[0].Reason == fleet.ReasonTakeoverPending && w.now.Sub(request.CreationTimestamp.Time) > handshake.CredentialLife {
+		why = append(why, "nobody waits for its answer any more")
 	}
 	return why
 }

@@ -70,7 +70,7 @@ func (h *handler) requests(index, key string) (keys []types.NamespacedName) {
 func (h *handler) gather(request *fleet.ClusterRegistration) (handshake.GrantInput, error) {
 	in := handshake.GrantInput{
 		Now: h.app.Clock(), Request: request, Namespaces: h.app.Namespaces,
-		IgnoreLabels: h.app.Config.Get().IgnoreClusterRegistrationLabels,
+		IgnoreLabels: h.app.Config.Get().IgnoreClusterRegistrationLabels, HubAddress: handshake.AddressHash(h.app.Config.Get()),
 	}
 	client := request.Namespace + "/" + request.Spec.ClientID
 	var err [7]error

@@ -56,6 +56,8 @@ type handler struct {
 	prover   *kube.Prover
 	// way has the requests that are on their way to their first use.
 	way *metrics.Stages
+	// settled has what was last found to be as it should, by request.
+	settled sync.Map
 }
 
 // Register watches ClusterRegistrations, and what can unblock one: its Cluster getting a namespace or a
@@ -69,10 +71,12 @@ func register(ctx context.Context, a *app.Context, liveness liveness) error {
 	if err != nil {
 		return err
 	}
+	read := readersOf(a)
 	h := &handler{
 		app: a, liveness: liveness, prover: prover, way: metrics.NewStages(a.Clock, a.Metrics.Stage),
 		set: reconcile.NewSet(handshake.GrantSetID,
-			reconcile.KindOf(a.ServiceAccounts), reconcile.KindOf(a.Roles), reconcile.KindOf(a.RoleBindings), reconcile.ClusterKind(a.ClusterRoleBindings)).InWaves(),
+			reconcile.KindOf(a.ServiceAccounts), reconcile.KindOf(a.Roles).Sparing(read), reconcile.KindOf(a.RoleBindings).Sparing(read),
+			reconcile.ClusterKind(a.ClusterRoleBindings)).InWaves(),
 	}
 	a.ClusterRegistrations.OnChange(ctx, "grant", func(key string, request *fleet.ClusterRegistration) (*fleet.ClusterRegistration, error) {
 		return request, h.onChange(ctx, key, request)
@@ -87,6 +91,7 @@ func gvk() schema.GroupVersionKind {
 func (h *handler) onChange(ctx context.Context, key string, request *fleet.ClusterRegistration) error {
 	if request == nil {
 		h.way.Drop(key)
+		h.settled.Delete(key)
 		namespace, name, _ := cache.SplitMetaNamespaceKey(key) // keys of handlers are always well formed
 		return h.revoke(reconcile.GoneOwner(gvk(), namespace, name), namespace, name)
 	}
@@ -151,7 +156,7 @@ func (h *handler) give(ctx context.Context, in handshake.GrantInput, out handsha
 	if request, err = h.mourn(in, request, out); err != nil {
 		return err
 	}
-	if err := h.giveRights(request, out); err != nil {
+	if err := h.giveRights(in, request, out); err != nil {
 		return fmt.Errorf("rights of registration %s/%s: %w", request.Namespace, request.Name, err)
 	}
 	if out.Mint != nil {
@@ -178,24 +183,48 @@ func (h *handler) own(request *fleet.ClusterRegistration, own *handshake.Ownersh
 			r.Annotations = map[string]string{}
 		}
 		r.Annotations[fleet.AnnotationLastSeenAtGrant] = own.LastSeen
+		if own.HubAddress != "" {
+			r.Annotations[fleet.AnnotationHubAddressAtGrant] = own.HubAddress
+		}
 	})
 }
 
-// giveRights writes the account's rights and, at the same time, the right to read the answer. Of a request that another
-// implementation has granted, that right is in the set, which it leaves first.
-func (h *handler) giveRights(request *fleet.ClusterRegistration, out handshake.GrantOutcome) error {
+// giveRights writes the account's rights and, at the same time, the right to read the answer. Where nothing has changed
+// since they were found to be as they should, as with most heartbeats, they are not compared again.
+func (h *handler) giveRights(in handshake.GrantInput, request *fleet.ClusterRegistration, out handshake.GrantOutcome) error {
 	if len(out.Children) == 0 {
 		return nil
 	}
-	if out.Stage == handshake.GrantDone {
-		return errors.Join(h.set.Apply(reconcile.OwnerOf(gvk(), request), out.Children...), h.letRead(out.Reader))
+	owner, key := reconcile.OwnerOf(gvk(), request), request.Namespace+"/"+request.Name
+	found, err := h.rightsOf(owner, in)
+	if err != nil {
+		return err
+	}
+	if before, known := h.settled.Load(key); known && before == found {
+		return h.letRead(out.Reader)
 	}
 	var readErr error
 	var read sync.WaitGroup
 	read.Go(func() { readErr = h.letRead(out.Reader) })
-	err := h.set.Apply(reconcile.OwnerOf(gvk(), request), out.Children...)
+	err = h.set.Apply(owner, out.Children...)
 	read.Wait()
-	return errors.Join(err, readErr)
+	if err = errors.Join(err, readErr); err == nil && out.Stage != handshake.GrantAwaitingRights {
+		h.settled.Store(key, found)
+	}
+	return err
+}
+
+// rights stands for what the caches have of a request's rights, and for what decides how they should be.
+type rights struct {
+	versions           uint64
+	cluster, namespace string
+	credential         bool
+}
+
+func (h *handler) rightsOf(owner reconcile.Owner, in handshake.GrantInput) (rights, error) {
+	cluster := handshake.ClusterOf(in)
+	versions, err := h.set.Versions(owner)
+	return rights{versions, cluster.Name, cluster.Status.Namespace, in.Credential != nil}, err
 }
 
 // answer hands out the credential: last of all, and only once its token can do an agent's work, since

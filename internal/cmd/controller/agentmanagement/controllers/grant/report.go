@@ -52,14 +52,20 @@ func isWaiting(out handshake.GrantOutcome) bool {
 	return false
 }
 
-// say writes the status.
+// say writes the status, unless it says that already.
 func (h *handler) say(request *fleet.ClusterRegistration, out handshake.GrantOutcome) (*fleet.ClusterRegistration, error) {
+	wanted := granted(out)
+	said := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted)
+	if said != nil && said.Status == wanted.Status && said.Reason == wanted.Reason && said.Message == wanted.Message &&
+		request.Status.Granted == out.Granted && (out.ClusterName == "" || request.Status.ClusterName == out.ClusterName) {
+		return request, nil
+	}
 	return app.Report(h.app, h.app.ClusterRegistrations, request, func(r *fleet.ClusterRegistration) {
 		if out.ClusterName != "" {
 			r.Status.ClusterName = out.ClusterName
 		}
 		r.Status.Granted = out.Granted
-		fleet.SetCondition(&r.Status.Conditions, h.app.Clock(), granted(out))
+		fleet.SetCondition(&r.Status.Conditions, h.app.Clock(), wanted)
 	})
 }
 
