@@ -35,6 +35,7 @@ func decided() []parity.Row {
 		{Is: parity.Added, On: registered, At: "status.conditions*", Why: "a registration says what it waits for"},
 		{Is: parity.Added, On: "hub ClusterRegistrationToken *", At: "status.conditions*", Why: "a token says what it waits for"},
 		{Is: parity.Added, On: "hub Cluster *", At: "status.conditions[AgentReporting].*", Why: "a Cluster says whether its agent is heard of (decision 21)"},
+		{Is: parity.Added, On: "* ConfigMap */fleet-agent", At: "metadata.annotations[fleet.cattle.io/hub-uid]", Why: "by it, another hub knows whose agent it is (decision 23)"},
 		{Is: parity.Added, On: registered, At: "metadata.annotations[fleet.cattle.io/last-seen-at-grant]", Why: "how the first use of a credential is known (decision 6)"},
 		{Is: parity.Added, On: "hub Cluster fleet-local/local", At: "metadata.annotations[fleet.cattle.io/label-keys]", Why: "tells labels of the chart's values from those that somebody else put on the Cluster"},
 
