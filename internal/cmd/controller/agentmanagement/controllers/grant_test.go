@@ -53,7 +53,7 @@ func register(t *testing.T, holder *client.Client, workspace, clientID, random s
 func (a agent) beat(ctx context.Context, clusterName string, at time.Time) error {
 	patch := fmt.Sprintf(`[{"op":"add","path":"/status/agent","value":{"lastSeen":%q,"namespace":%q}}]`, at.UTC().Format(time.RFC3339), system)
 	return a.client.Fleet.Patch(types.JSONPatchType).Namespace(a.request.Namespace).Resource(client.Clusters).Name(clusterName).
-		SubResource("status").Body([]byte(patch)).Do(ctx).Error()
+		SubResource("status").Param("fieldManager", handshake.HeartbeatManager(a.credential.Token)).Body([]byte(patch)).Do(ctx).Error()
 }
 
 func TestARequestIsAnswered(t *testing.T) {
@@ -170,12 +170,87 @@ func TestAnOlderRequestGoesWhenTheNewerIsUsed(t *testing.T) {
 	g.Expect(hub.Get(t.Context(), client.ClusterRegistrations, ws, first.request.Name, &fleet.ClusterRegistration{})).To(Succeed())
 	g.Expect(first.client.List(t.Context(), client.BundleDeployments, first.credential.DeploymentNamespace, &fleet.BundleDeploymentList{})).To(Succeed())
 
-	g.Expect(second.beat(t.Context(), cluster, noon.Add(time.Minute))).To(Succeed())
+	// The first one's agent goes on: its heartbeats say whose they are.
+	g.Expect(first.beat(t.Context(), cluster, noon.Add(time.Minute))).To(Succeed())
+	expectAsked(t, hub, ws, cluster)
+	g.Expect(hub.Get(t.Context(), client.ClusterRegistrations, ws, first.request.Name, &fleet.ClusterRegistration{})).To(Succeed())
+
+	g.Expect(second.beat(t.Context(), cluster, noon.Add(2*time.Minute))).To(Succeed())
 	eventually(t, func(g Gomega) {
 		g.Expect(hub.Get(t.Context(), client.ClusterRegistrations, ws, first.request.Name, &fleet.ClusterRegistration{})).To(notFound())
 	})
 	expectRevoked(t, hub, first)
-	g.Expect(second.beat(t.Context(), cluster, noon.Add(2*time.Minute))).To(Succeed())
+	g.Expect(second.beat(t.Context(), cluster, noon.Add(3*time.Minute))).To(Succeed())
+}
+
+// expectAsked waits until the controller has looked at the client's requests since now: one more is answered, which
+// comes after what was woken before.
+func expectAsked(t *testing.T, hub *client.Client, ws, cluster string) {
+	t.Helper()
+	live := &fleet.Cluster{}
+	g := NewWithT(t)
+	g.Expect(hub.Get(t.Context(), client.Clusters, ws, cluster, live)).To(Succeed())
+	g.Expect(handshake.Speaker(live)).NotTo(BeEmpty())
+	register(t, bearer(t, valuesOf(t, hub, ws, "t1")), ws, "another of "+cluster, "random")
+}
+
+func TestATakeoverWaitsForTheOperator(t *testing.T) {
+	g, hub := NewWithT(t), hub(t)
+	ws := workspace(t, hub, "ws-takeover")
+	newToken(t, hub, ws, "t1", 0)
+	newToken(t, hub, ws, "t2", 0)
+	cluster := names.Cluster("taken")
+	first := register(t, bearer(t, valuesOf(t, hub, ws, "t1")), ws, "taken", "first")
+	g.Expect(first.beat(t.Context(), cluster, time.Now().Add(-time.Hour))).To(Succeed())
+
+	holder := bearer(t, valuesOf(t, hub, ws, "t2"))
+	asks := newRequest(ws, "taken", "second", "t2")
+	g.Expect(holder.Create(t.Context(), client.ClusterRegistrations, asks)).To(Succeed())
+	eventually(t, func(g Gomega) {
+		found := &fleet.ClusterRegistration{}
+		g.Expect(hub.Get(t.Context(), client.ClusterRegistrations, ws, asks.Name, found)).To(Succeed())
+		g.Expect(found.Status.Conditions).To(ContainElement(HaveField("Reason", fleet.ReasonTakeoverPending)))
+		g.Expect(found.Status.Granted).To(BeFalse())
+		g.Expect(found.OwnerReferences).To(BeEmpty())
+	})
+	_, err := hub.Kube.CoreV1().ServiceAccounts(first.credential.DeploymentNamespace).Get(t.Context(), names.RequestAccount(asks.Name, string(asks.UID)), metav1.GetOptions{})
+	g.Expect(err).To(notFound())
+	_, err = secret(t.Context(), holder, registration, names.CredentialSecret("taken", "second"))
+	g.Expect(err).To(forbidden())
+	g.Expect(first.beat(t.Context(), cluster, time.Now().Add(-time.Minute))).To(Succeed())
+
+	confirm := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, fleet.AnnotationConfirmTakeover, asks.Name)
+	g.Expect(hub.Patch(t.Context(), client.Clusters, ws, cluster, []byte(confirm))).To(Succeed())
+	second := agent{request: asks, secret: names.CredentialSecret("taken", "second")}
+	eventually(t, func(g Gomega) {
+		found, err := secret(t.Context(), holder, registration, second.secret)
+		g.Expect(err).NotTo(HaveOccurred())
+		second.credential, err = handshake.ParseCredential(found.Data)
+		g.Expect(err).NotTo(HaveOccurred())
+	})
+	g.Expect(first.beat(t.Context(), cluster, time.Now().Add(-time.Second))).To(Succeed(), "until the other one is used")
+	second.client = reach(t, as(control.Plane(t).Hub, second.credential.Token))
+	g.Expect(second.beat(t.Context(), cluster, time.Now())).To(Succeed())
+	expectRevoked(t, hub, first)
+}
+
+// Agents of before there was a label for the token.
+func TestAnAgentThatNamesNoTokenCanReadItsAnswer(t *testing.T) {
+	hub := hub(t)
+	ws := workspace(t, hub, "ws-nameless")
+	newToken(t, hub, ws, "t1", 0)
+	newToken(t, hub, ws, "t2", 0)
+	holder := bearer(t, valuesOf(t, hub, ws, "t2"))
+	asks := newRequest(ws, "nameless", "random", "")
+	eventually(t, func(g Gomega) {
+		g.Expect(holder.Create(t.Context(), client.ClusterRegistrations, asks)).To(Succeed())
+	})
+	eventually(t, func(g Gomega) {
+		found, err := secret(t.Context(), holder, registration, names.CredentialSecret("nameless", "random"))
+		g.Expect(err).NotTo(HaveOccurred())
+		_, err = handshake.ParseCredential(found.Data)
+		g.Expect(err).NotTo(HaveOccurred())
+	})
 }
 
 // expectRevoked waits until nothing of a registration is left, and its agent is a stranger.
