@@ -20,6 +20,7 @@ const (
 	north = "north" // comes by itself, and is expected
 	south = "south" // is imported, and leaves
 	spare = "spare" // is imported again and again
+	rough = "rough" // comes by itself, through whatever happens to it
 )
 
 // checkin is the time between two heartbeats of the stories' agents.
@@ -45,7 +46,7 @@ func TestStories(t *testing.T) {
 var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
 	world, err = framework.Start(ctx, framework.Options{
-		Downstreams: []string{east, west, north, south, spare},
+		Downstreams: []string{east, west, north, south, spare, rough},
 		Progress:    func(format string, args ...any) { GinkgoWriter.Printf(format+"\n", args...) },
 	})
 	Expect(err).NotTo(HaveOccurred())

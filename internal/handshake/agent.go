@@ -10,11 +10,9 @@ import (
 
 // The agent's patience.
 const (
-	// CredentialPatience is how long one request waits for its credential before another is made; the next waits
-	// twice as long, and so on up to LongCredentialPatience: what a hub leaves ungranted for hours, because nobody
-	// confirms a takeover, is not to pile up there.
-	CredentialPatience     = 30 * time.Minute
-	LongCredentialPatience = 4 * time.Hour
+	// CredentialPatience is how long one request waits for its credential before another is made. Requests do not
+	// pile up: the hub gives up those that wait in vain a few minutes later.
+	CredentialPatience = 30 * time.Minute
 	// RejectionPatience is how long a hub must keep rejecting an identity before it counts, where
 	// nothing is there to replace it: an API server that has just started answers 401 and 403 for a
 	// moment to identities that are good.
@@ -94,17 +92,6 @@ type PendingRequest struct {
 	TokenName string
 	// MadeAt is when the hub accepted it.
 	MadeAt time.Time
-	// Unanswered is how many requests with the same bootstrap secret were given up before it.
-	Unanswered int
-}
-
-// Patience is how long the request waits for its credential.
-func (r PendingRequest) Patience() time.Duration {
-	patience := CredentialPatience
-	for range r.Unanswered {
-		patience = min(2*patience, LongCredentialPatience)
-	}
-	return patience
 }
 
 // AgentState is everything an agent's next step depends on.
@@ -239,7 +226,7 @@ func register(in AgentState) AgentStep {
 		return stuck(in)
 	case in.Token.against(in.Now, RejectionPatience):
 		return turnedAway(in)
-	case in.Request == nil, in.Now.Sub(in.Request.MadeAt) >= in.Request.Patience():
+	case in.Request == nil, in.Now.Sub(in.Request.MadeAt) >= CredentialPatience:
 		return AgentStep{Stage: Request}
 	case in.Credential == nil:
 		return AgentStep{Stage: Await, Awaited: GrantedCredential}

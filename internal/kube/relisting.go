@@ -38,12 +38,12 @@ func (r *relisting) IsWatchListSemanticsUnSupported() bool {
 
 // List implements cache.ListerWatcher, for callers without a context.
 func (r *relisting) List(options metav1.ListOptions) (runtime.Object, error) {
-	return r.ListWithContext(context.Background(), options) //nolint:forbidigo // client-go's older interface knows none
+	return r.ListWithContext(context.Background(), options)
 }
 
 // Watch implements cache.ListerWatcher, for callers without a context.
 func (r *relisting) Watch(options metav1.ListOptions) (watch.Interface, error) {
-	return r.WatchWithContext(context.Background(), options) //nolint:forbidigo // client-go's older interface knows none
+	return r.WatchWithContext(context.Background(), options)
 }
 
 // ListWithContext implements cache.ListerWatcherWithContext.

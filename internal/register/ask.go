@@ -55,7 +55,7 @@ func (a *agent) askStored(ctx context.Context) {
 // machine's roots were enough. A configuration that does not say so refuses nothing.
 func (a *agent) trusts() error {
 	if a.found.config.AgentTLSMode == kube.TLSModeStrict && len(a.found.access.CA) == 0 {
-		return fmt.Errorf("Secret %s: %w", names.Agent, kube.ErrNoCA)
+		return fmt.Errorf("using Secret %s: %w", names.Agent, kube.ErrNoCA)
 	}
 	return nil
 }

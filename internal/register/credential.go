@@ -55,7 +55,7 @@ func (a *agent) fetchCredential(ctx context.Context) {
 			return
 		}
 		age := a.now().Sub(request.MadeAt)
-		if age >= request.Patience() {
+		if age >= handshake.CredentialPatience {
 			a.log.Warn("the hub has not granted the registration, asking for another", "registration", request.Namespace+"/"+request.Name, "error", err)
 			return
 		}

@@ -10,7 +10,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
 )
 
@@ -107,15 +106,5 @@ func TestOutcomeIsNeverACancellation(t *testing.T) {
 				t.Errorf("outcome %v", got)
 			}
 		})
-	}
-}
-
-// However often it asks, an agent that waits makes few requests.
-func TestPatienceOfRequests(t *testing.T) {
-	tests := map[int]time.Duration{0: 30 * time.Minute, 1: time.Hour, 2: 2 * time.Hour, 3: 4 * time.Hour, 4: 4 * time.Hour, 1000: 4 * time.Hour}
-	for unanswered, want := range tests {
-		if got := (handshake.PendingRequest{Unanswered: unanswered}).Patience(); got != want {
-			t.Errorf("after %d requests: %s, want %s", unanswered, got, want)
-		}
 	}
 }

@@ -134,7 +134,6 @@ type attempt struct {
 	hub        Hub    // the same
 	request    *handshake.PendingRequest
 	reminded   time.Time // when it was last said that the request is not granted
-	unanswered int       // requests given up
 	credential *handshake.Credential
 	warned     bool // about a credential that is not whole
 	proof      handshake.Verdict

@@ -143,7 +143,7 @@ func TestStories(t *testing.T) {
 		"a grant that never comes": {"no-grant", func(_ *testing.T, w *world) {
 			w.grant = grantPlan{rights: 24 * time.Hour}
 			w.bootstrapSecret("import-1")
-			w.run(12 * time.Hour)
+			w.run(61 * time.Minute)
 		}},
 		"an account that works only after its credential is there": {"late-rights", func(_ *testing.T, w *world) {
 			w.grant.account = 3 * time.Second

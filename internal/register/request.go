@@ -17,9 +17,6 @@ func (a *agent) requestStep(ctx context.Context) {
 	if a.attempt == nil {
 		a.attempt = &attempt{}
 	}
-	if a.attempt.request != nil && a.attempt.credential == nil {
-		a.attempt.unanswered++
-	}
 	a.attempt.request, a.attempt.credential, a.attempt.proof = nil, nil, handshake.Verdict{}
 	if !a.pause(ctx, max(a.requests.until(a.now()), a.renewals.until(a.now()))) {
 		return
@@ -66,7 +63,7 @@ func (a *agent) request(ctx context.Context) error {
 	a.attempt.request = &handshake.PendingRequest{
 		Namespace: made.Namespace, Name: made.Name,
 		ClientID: made.Spec.ClientID, ClientRandom: made.Spec.ClientRandom,
-		TokenName: bootstrap.TokenName, MadeAt: a.now(), Unanswered: a.attempt.unanswered,
+		TokenName: bootstrap.TokenName, MadeAt: a.now(),
 	}
 	a.proofs.reset()
 	a.log.Info("registration requested", "registration", made.Namespace+"/"+made.Name, "hub", bootstrap.APIServerURL)
