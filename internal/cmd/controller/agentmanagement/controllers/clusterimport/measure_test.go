@@ -30,7 +30,7 @@ func TestWhatIsToldOfARun(t *testing.T) {
 		events []string
 	}{
 		"a quick one counts":                              {deploy, time.Second, nil, imported("1"), nil},
-		"a slow one is told of, too":                      {deploy, 2500 * time.Millisecond, nil, imported("2.5"), []string{"Normal AgentDeployed agent deployed after 2.5s"}},
+		"a slow one is told of, too":                      {deploy, 7500 * time.Millisecond, nil, imported("7.5"), []string{"Normal AgentDeployed agent deployed after 7.5s"}},
 		"one that failed counts; its condition tells it":  {deploy, time.Minute, errors.New("no"), failed, nil},
 		"a removal is no import":                          {remove, time.Minute, nil, nil, nil},
 		"unless it failed: the cluster is as unreachable": {remove, time.Minute, errors.New("no"), failed, nil},
