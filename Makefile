@@ -12,7 +12,7 @@ TAG ?= $(VERSION)
 SOURCE_DATE_EPOCH ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help build images push demo lab-up lab-down test e2e e2e-nodes generate verify lint clean
+.PHONY: help build images push demo lab-up lab-down test e2e e2e-nodes bench generate verify lint clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +55,11 @@ e2e: ## Run the user stories only.
 e2e-nodes: ## Tell the user stories on real nodes: images, charts and pods. Linux, root. E2E_NODES_REQUIRED=1: or fail.
 	@go run ./internal/plane/prebuild
 	@go test -v -count=1 -timeout 20m ./e2e/nodes -on-nodes -required=$(if $(filter 1,$(E2E_NODES_REQUIRED)),true,false)
+
+bench: build ## Measure what clusters cost a hub, as JSON: N=100 of them, or 10, 100 and 1000. See docs/benchmarks.md.
+	@go run ./internal/plane/prebuild
+	@go build -o bin/bench ./e2e/bench
+	@exec bin/bench -binaries bin $(if $(N),-n $(N)) $(BENCH)
 
 generate: ## Regenerate deepcopy functions and CRDs.
 	go generate ./...

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"time"
 
-
 	"github.com/fleet-hub/fleet/e2e/bench/audit"
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/swarm"
@@ -48,7 +47,7 @@ func start(ctx context.Context, o options, clock func() time.Time, progress io.W
 	b := &bench{options: o, clock: clock, say: func(format string, args ...any) {
 		_, _ = fmt.Fprintf(progress, "%7.1fs  %s\n", clock().Sub(began).Seconds(), fmt.Sprintf(format, args...)) // nowhere to say it else
 	}}
-	b.who = audit.Classifier{Controller: controllerAccount, Workspace: framework.Workspace, Agent: benchAgent}
+	b.who = audit.Classifier{Controller: controllerAccount, Workspace: framework.Workspace, Played: swarm.UserAgent, Agent: benchAgent}
 	if err := b.startWorld(ctx); err != nil {
 		return nil, errors.Join(err, b.stop())
 	}
@@ -95,6 +94,9 @@ func (b *bench) executables() (map[string]string, error) {
 	found := map[string]string{}
 	for _, name := range []string{"fleetcontroller", "fleetagent"} {
 		found[name] = filepath.Join(folder, name)
+		if _, err := os.Stat(found[name]); err != nil {
+			return nil, fmt.Errorf("looking for the binaries: %w", err)
+		}
 	}
 	return found, nil
 }

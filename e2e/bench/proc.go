@@ -31,9 +31,8 @@ func processorTime(pid int) (time.Duration, error) {
 }
 
 func parseStat(text string) (time.Duration, error) {
-	_, after, found := strings.Cut(text, ") ") // the name may have blanks
-	fields := strings.Fields(after)
-	if !found || len(fields) < 13 {
+	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:]) // the name may have blanks and parentheses
+	if len(fields) < 13 {
 		return 0, fmt.Errorf("a process's stat %q: %w", text, errProc)
 	}
 	user, err := strconv.ParseInt(fields[11], 10, 64)

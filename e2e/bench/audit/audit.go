@@ -20,11 +20,8 @@ rules:
 - level: Metadata
 `
 
-// Stages of a request in the log.
-const (
-	started  = "ResponseStarted"
-	complete = "ResponseComplete"
-)
+// started is the stage in which a watch has been answered and goes on.
+const started = "ResponseStarted"
 
 // Event is what is counted of a line.
 type Event struct {
@@ -56,13 +53,13 @@ func Parse(line []byte) (Event, error) {
 	return e, nil
 }
 
-// Counts tells whether the line stands for its request: a watch has a line when it begins and another one when it
-// ends, which would make it two.
+// Counts tells whether the line stands for its request: a watch has a line when it is answered and another one when it
+// ends, whatever the answer is.
 func (e Event) Counts() bool {
-	if e.Stage == complete && e.Verb == "watch" && e.Response.Code < 400 {
-		return false
+	if e.Verb == "watch" {
+		return e.Stage == started
 	}
-	return e.Verb == "watch" && e.Stage == started || e.Stage != started
+	return e.Stage != started
 }
 
 // Resource is what the request is about, "clusters/status"; the path where it is no resource.

@@ -27,37 +27,42 @@ const (
 
 // Classifier knows the names of the hub.
 type Classifier struct {
-	// Controller is the controller's user name; Workspace is where the tokens are; Agent is how requests of a measurement's
-	// own clients begin their user agent.
-	Controller, Workspace, Agent string
+	// Controller is the controller's user name; Workspace is where the tokens are.
+	Controller, Workspace string
+	// Played begins the user agent of the agents, Agent that of the measurement's own clients.
+	Played, Agent string
 }
 
 // Who is the identity of a request.
 func (c Classifier) Who(e Event) Identity {
-	const account = "system:serviceaccount:"
-	name := e.User.Username
-	namespace, isAccount := strings.CutPrefix(name, account)
-	namespace, _, _ = strings.Cut(namespace, ":")
+	account, isAccount := strings.CutPrefix(e.User.Username, "system:serviceaccount:")
 	switch {
-	case name == c.Controller:
-		return Controller
-	case isAccount && namespace == c.Workspace:
-		return Import
-	case isAccount && strings.HasPrefix(namespace, "cluster-") && isAgent(e.UserAgent):
-		return Request
-	case isAccount && strings.HasPrefix(namespace, "cluster-"):
-		return Proof
-	case isAccount && namespace == "kube-system", !isAccount && strings.HasPrefix(name, "system:"):
+	case isAccount:
+		namespace, _, _ := strings.Cut(account, ":")
+		return c.account(e, namespace)
+	case strings.HasPrefix(e.User.Username, "system:"):
 		return Kubernetes
-	case name == "admin" && c.Agent != "" && strings.HasPrefix(e.UserAgent, c.Agent):
+	case e.User.Username != "admin":
+		return Other
+	case c.Agent != "" && strings.HasPrefix(e.UserAgent, c.Agent):
 		return Bench
-	case name == "admin":
-		return Admin
 	}
-	return Other
+	return Admin
 }
 
-// isAgent holds for the user agents of the project's agent and of those that are played.
-func isAgent(userAgent string) bool {
-	return strings.HasPrefix(userAgent, "fleetagent") || strings.HasPrefix(userAgent, "fleet-swarm")
+// account is whose a request of an account in a namespace is.
+func (c Classifier) account(e Event, namespace string) Identity {
+	switch {
+	case e.User.Username == c.Controller:
+		return Controller
+	case namespace == c.Workspace:
+		return Import
+	case namespace == "kube-system":
+		return Kubernetes
+	case !strings.HasPrefix(namespace, "cluster-"):
+		return Other
+	case e.Verb == "list" && !strings.HasPrefix(e.UserAgent, c.Played):
+		return Proof
+	}
+	return Request
 }

@@ -24,6 +24,9 @@ const requestTimeout = kube.RequestTimeout
 // fleetAPI is where the kinds of fleet.cattle.io are.
 const fleetAPI = "/apis/fleet.cattle.io/v1alpha1/"
 
+// UserAgent is what all requests of a swarm call themselves.
+const UserAgent = "fleet-swarm"
+
 // Identities of an agent.
 const (
 	importing = "import"
@@ -128,7 +131,7 @@ func (h hub) send(ctx context.Context, c call) (*http.Response, error) {
 	}
 	request.Header.Set("Authorization", "Bearer "+c.token)
 	request.Header.Set("Accept", "application/json")
-	request.Header.Set("User-Agent", "fleet-swarm")
+	request.Header.Set("User-Agent", UserAgent)
 	if c.body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}

@@ -43,27 +43,27 @@ func TestWhatAnAgentSends(t *testing.T) {
 	own := deployment("a", "30", "s-1:2", "")
 	tests := map[string]struct {
 		golden   string
-		hub      fakeHub
+		hub      *fakeHub
 		settings Settings
 	}{
 		"an agent asks, proves, beats, watches and reports": {
-			golden: "joins", hub: fakeHub{hidden: 2, withheld: 1, deployments: []string{own}}, settings: Settings{Labels: map[string]string{"env": "dev"}},
+			golden: "joins", hub: &fakeHub{hidden: 2, withheld: 1, deployments: []string{own}}, settings: Settings{Labels: map[string]string{"env": "dev"}},
 		},
 		"one of the other implementation never watches its credential, and lists before it watches": {
-			golden: "polls", hub: fakeHub{hidden: 1, withheld: 1, deployments: []string{own}}, settings: Settings{Poll: true, Pod: "other-0"},
+			golden: "polls", hub: &fakeHub{hidden: 1, withheld: 1, deployments: []string{own}}, settings: Settings{Poll: true, Pod: "other-0"},
 		},
 		"one that was restarted has its identity": {
-			golden: "restarted", hub: fakeHub{deployments: []string{deployment("a", "30", "s-1:2", "s-1:2")}},
+			golden: "restarted", hub: &fakeHub{deployments: []string{deployment("a", "30", "s-1:2", "s-1:2")}},
 			settings: Settings{Credential: &handshake.Credential{Token: keptToken(), DeploymentNamespace: clusterSpace, ClusterNamespace: workspace, ClusterName: "c1"}},
 		},
 		"a Bundle with values in a Secret has it read": {
-			golden: "values", hub: fakeHub{deployments: []string{deployment("a", "30", "s-1:2", "", `,"valuesHash":"h"`)}},
+			golden: "values", hub: &fakeHub{deployments: []string{deployment("a", "30", "s-1:2", "", `,"valuesHash":"h"`)}},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a := play(t, &test.hub, test.settings)
+				a := play(t, test.hub, test.settings)
 				within(t, a, func(s State) bool { return Joined(s) && s.Watching })
 				synctest.Wait()
 				// Two parts of an agent speak at the same time: their requests are told apart, not their order.
@@ -114,52 +114,52 @@ func only(about string, n, code int) func(*http.Request, string, int) int {
 func TestWhatAnAgentDoesAboutTrouble(t *testing.T) {
 	own := []string{deployment("a", "30", "s-1:2", "")}
 	tests := map[string]struct {
-		hub      fakeHub
+		hub      *fakeHub
 		settings Settings
 		want     State // without times
 		least    time.Duration
 		most     time.Duration
 	}{
 		"nothing is in its way": {
-			hub: fakeHub{deployments: own}, want: State{Registrations: 1, Beats: 1, Watches: 1, Reports: 1}, most: time.Millisecond,
+			hub: &fakeHub{deployments: own}, want: State{Registrations: 1, Beats: 1, Watches: 1, Reports: 1}, most: time.Millisecond,
 		},
 		"the rights to its credential take a second: it asks ten times": {
-			hub: fakeHub{hidden: 10, deployments: own}, want: State{Registrations: 1, Beats: 1, Watches: 1, Reports: 1}, least: time.Second, most: time.Second,
+			hub: &fakeHub{hidden: 10, deployments: own}, want: State{Registrations: 1, Beats: 1, Watches: 1, Reports: 1}, least: time.Second, most: time.Second,
 		},
 		"the hub refuses the registration twice: asked again after pauses": {
-			hub:  fakeHub{refuse: only("registrations", 2, 503), deployments: own},
+			hub:  &fakeHub{refuse: only("registrations", 2, 503), deployments: own},
 			want: State{Registrations: 1, Beats: 1, Watches: 1, Reports: 1, Failures: 2}, least: 1800 * time.Millisecond, most: 2200 * time.Millisecond,
 		},
 		"the token is rejected while it waits: it registers anew": {
-			hub:  fakeHub{refuse: only("secrets", 1, 401), deployments: own},
+			hub:  &fakeHub{refuse: only("secrets", 1, 401), deployments: own},
 			want: State{Registrations: 2, Beats: 1, Watches: 1, Reports: 1, Failures: 1}, least: 1800 * time.Millisecond, most: 2200 * time.Millisecond,
 		},
 		"no credential comes for half an hour: it registers anew": {
-			hub:  fakeHub{refuse: credentialComesTo(2), deployments: own},
+			hub:  &fakeHub{refuse: credentialComesTo(2), deployments: own},
 			want: State{Registrations: 2, Beats: 1, Watches: 1, Reports: 1, Failures: 1}, least: 30 * time.Minute, most: 31 * time.Minute,
 		},
 		"the credential does not work: it registers anew": {
-			hub:  fakeHub{refuse: only("proof", 1, 403), deployments: own},
+			hub:  &fakeHub{refuse: only("proof", 1, 403), deployments: own},
 			want: State{Registrations: 2, Beats: 1, Watches: 1, Reports: 1, Failures: 1}, least: 1800 * time.Millisecond, most: 2200 * time.Millisecond,
 		},
 		"three heartbeats fail: pauses of one, two and four seconds": {
-			hub:  fakeHub{refuse: only("heartbeat", 3, 500), deployments: own},
+			hub:  &fakeHub{refuse: only("heartbeat", 3, 500), deployments: own},
 			want: State{Registrations: 1, Beats: 1, Watches: 1, Reports: 1, Failures: 3}, least: 6300 * time.Millisecond, most: 7700 * time.Millisecond,
 		},
 		"the watch is refused twice: opened again after pauses": {
-			hub:  fakeHub{refuse: only("watch", 2, 503), deployments: own},
+			hub:  &fakeHub{refuse: only("watch", 2, 503), deployments: own},
 			want: State{Registrations: 1, Beats: 1, Watches: 1, Reports: 1, Failures: 2}, least: 2700 * time.Millisecond, most: 3300 * time.Millisecond,
 		},
 		"a report is refused: made again when all BundleDeployments were read again": {
-			hub:  fakeHub{refuse: only("report", 1, 500), deployments: own},
+			hub:  &fakeHub{refuse: only("report", 1, 500), deployments: own},
 			want: State{Registrations: 1, Beats: 1, Watches: 2, Reports: 1, Failures: 1}, least: 900 * time.Millisecond, most: 1100 * time.Millisecond,
 		},
 		"a content cannot be read: the same": {
-			hub:  fakeHub{refuse: only("contents", 1, 500), deployments: own},
+			hub:  &fakeHub{refuse: only("contents", 1, 500), deployments: own},
 			want: State{Registrations: 1, Beats: 1, Watches: 2, Reports: 1, Failures: 1}, least: 900 * time.Millisecond, most: 1100 * time.Millisecond,
 		},
 		"the identity is rejected, and another is to be had: it registers anew": {
-			hub: fakeHub{refuse: rejects("token-1"), deployments: own}, settings: Settings{RegisterAgain: true},
+			hub: &fakeHub{refuse: rejects("token-1"), deployments: own}, settings: Settings{RegisterAgain: true},
 			want: State{Registrations: 2, Beats: 1, Watches: 1, Reports: 1}, most: 5 * time.Second,
 		},
 	}
@@ -167,7 +167,7 @@ func TestWhatAnAgentDoesAboutTrouble(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				a := play(t, &test.hub, test.settings)
+				a := play(t, test.hub, test.settings)
 				got := within(t, a, Settled)
 				if took := time.Since(began); took < test.least || took > test.most {
 					t.Errorf("it took %s, want %s to %s", took, test.least, test.most)

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestEveryScenario plays all of it with three clusters, on a real API server with the real controller: the numbers
+// are too small to say anything, but each of them has to come from somewhere.
+func TestEveryScenario(t *testing.T) {
+	var out, progress bytes.Buffer
+	err := command(t.Context(), []string{
+		"-n", "3", "-at-once", "2", "-first", "2", "-singles", "1", "-quiet", "1s", "-checkin", "1s", "-idle-for", "3s", "-outage", "1s", "-patience", "3m",
+	}, &out, &progress)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, progress.String())
+	}
+	decoder := json.NewDecoder(&out)
+	decoder.DisallowUnknownFields()
+	var printed report
+	if err := decoder.Decode(&printed); err != nil {
+		t.Fatal(err)
+	}
+	if len(printed.Runs) != 1 || printed.Machine.Processors < 1 || printed.Machine.MemoryGiB <= 0 {
+		t.Fatalf("machine %+v, %d runs", printed.Machine, len(printed.Runs))
+	}
+	r := printed.Runs[0]
+	expectJoined(t, r.Registration)
+	if r.Single == nil || r.Single.Samples != 1 || r.Single.P50 <= 0 {
+		t.Errorf("one at a time: %+v", r.Single)
+	}
+	if r.Next == nil || r.Next.Clusters != 2 || r.Next.First.Each < 10 || r.Next.Next.Each < 10 {
+		t.Errorf("next: %+v", r.Next)
+	}
+	if r.Restart == nil || r.Restart.Writes != 0 || r.Restart.Reads == 0 || r.Restart.CPUSeconds <= 0 || r.Restart.CaughtUp < r.Restart.Leading {
+		t.Errorf("restart: %+v", r.Restart)
+	}
+	if r.Idle == nil || r.Idle.Checkin != 1 || r.Idle.AgentPerHour < 1000 || r.Idle.PerHour < r.Idle.AgentPerHour {
+		t.Errorf("idle: %+v", r.Idle)
+	}
+	if r.Herd == nil || r.Herd.Registrations != 0 || r.Herd.Failures == 0 || r.Herd.Requests.Each == 0 {
+		t.Errorf("herd: %+v", r.Herd)
+	}
+	for _, budget := range r.Budgets {
+		if !strings.Contains(progress.String(), budget.Figure) {
+			t.Errorf("%s is not in the summary", budget.Figure)
+		}
+	}
+}
+
+// expectJoined checks what does not depend on the machine.
+func expectJoined(t *testing.T, j joined) {
+	t.Helper()
+	if j.Took.Samples != 3 || j.PerSecond <= 0 || j.Requests.Polling == 0 || j.Controller.Resident <= 0 || j.Objects.Each-j.Objects.AfterExpiry != 3 {
+		t.Errorf("registration: %+v", j)
+	}
+	// What each registration takes exactly once, by contract.
+	once := map[string]float64{
+		"import accounts create clusterregistrations": 1, "request accounts watch bundledeployments": 1, "controller create namespaces": 1,
+		"controller create clusters": 1, "controller create secrets": 1, "request accounts patch clusters/status": 1,
+	}
+	got := map[string]float64{}
+	for _, row := range j.Requests.Rows {
+		name := string(row.Identity) + " " + row.Verb + " " + row.Resource
+		if _, asked := once[name]; asked {
+			got[name] = row.Each
+		}
+	}
+	if diff := cmp.Diff(once, got); diff != "" {
+		t.Errorf("requests of each registration (-want +got):\n%s", diff)
+	}
+}
+
+func TestAMeasurementThatCannotBegin(t *testing.T) {
+	var out, progress bytes.Buffer
+	err := command(t.Context(), []string{"-n", "1", "-binaries", t.TempDir()}, &out, &progress)
+	if !errors.Is(err, os.ErrNotExist) {
+		t.Fatalf("got %v", err)
+	}
+	var printed report
+	if err := json.Unmarshal(out.Bytes(), &printed); err != nil || len(printed.Runs) != 0 {
+		t.Errorf("printed %s, %v", out.String(), err)
+	}
+}
+
+func TestFlagsThatAreWrong(t *testing.T) {
+	var out, progress bytes.Buffer
+	if err := command(t.Context(), []string{"-n", "x"}, &out, &progress); err == nil || out.Len() != 0 {
+		t.Errorf("printed %q, %v", out.String(), err)
+	}
+}
+
+func TestSummary(t *testing.T) {
+	var text strings.Builder
+	summarize(&text, run{Clusters: 100, AtOnce: 20, Budgets: []budget{below("requests", 30, 32, 28), above("rate", 35, 20, 30), below("writes", 1, 0, 0)}})
+	want := `
+100 clusters, 20 at a time
+  requests                                          30.00   must 32, aim 28: must
+  rate                                              35.00   must 20, aim 30: aim
+  writes                                             1.00   must 0, aim 0: missed
+`
+	if diff := cmp.Diff(want, text.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestMachine(t *testing.T) {
+	if m := thisMachine(); m.Processors < 1 || m.MemoryGiB <= 0 || m.Load == "" {
+		t.Errorf("%+v", m)
+	}
+}

@@ -1,0 +1,248 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fleet-hub/fleet/e2e/bench/audit"
+	"github.com/fleet-hub/fleet/e2e/framework/inventory"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+func golden(t *testing.T, name string, got any) {
+	t.Helper()
+	text, err := json.MarshalIndent(got, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, append(text, '\n'), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(text)+"\n"); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", name, diff)
+	}
+}
+
+func ms(n ...int) (samples []time.Duration) {
+	for _, n := range n {
+		samples = append(samples, time.Duration(n)*time.Millisecond)
+	}
+	return samples
+}
+
+func TestSpread(t *testing.T) {
+	tests := map[string]struct {
+		samples []time.Duration
+		want    spread
+	}{
+		"nothing was measured":              {nil, spread{}},
+		"one sample is all of them":         {ms(7), spread{1, 7, 7, 7}},
+		"of two, the smaller is the median": {ms(9, 3), spread{2, 3, 9, 9}},
+		"of ten, the ninth is the p90":      {ms(10, 9, 8, 7, 6, 5, 4, 3, 2, 1), spread{10, 5, 9, 10}},
+		"of twenty, one is slow":            {append(ms(1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2), ms(500)...), spread{20, 2, 2, 500}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			before := append([]time.Duration(nil), test.samples...)
+			if diff := cmp.Diff(test.want, spreadOf(test.samples)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(before, test.samples); diff != "" {
+				t.Errorf("the samples were changed:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRounding(t *testing.T) {
+	tests := map[string]struct{ got, want float64 }{
+		"milliseconds to a tenth":   {millis(1234567 * time.Nanosecond), 1.2},
+		"seconds to a hundredth":    {seconds(1239 * time.Millisecond), 1.24},
+		"shares to a hundredth":     {per(10, 3), 3.33},
+		"a share of none is zero":   {per(10, 0), 0},
+		"mebibytes to a tenth":      {mebibytes(157286400), 150},
+		"what is not round is":      {mebibytes(1 << 19), 0.5},
+		"negative numbers the same": {round(-1.25, 1), -1.3},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if test.got != test.want {
+				t.Errorf("got %v, want %v", test.got, test.want)
+			}
+		})
+	}
+}
+
+func TestProcessorTime(t *testing.T) {
+	const fields = " S 1 2 3 4 5 6 7 8 9 10 120 35 16 17 18"
+	tests := map[string]struct {
+		text string
+		want time.Duration
+		bad  bool
+	}{
+		"user and system time":                {text: "42 (fleetcontroller)" + fields, want: 1550 * time.Millisecond},
+		"a name with blanks and parentheses":  {text: "42 (a (b) c d)" + fields, want: 1550 * time.Millisecond},
+		"a line that is too short":            {text: "42 (a) S 1 2", bad: true},
+		"no line at all":                      {text: "", bad: true},
+		"a user time that is no number":       {text: "42 (a) S 1 2 3 4 5 6 7 8 9 10 x 35 16", bad: true},
+		"a system time that is no number":     {text: "42 (a) S 1 2 3 4 5 6 7 8 9 10 120 x 16", bad: true},
+		"a process that has done nothing yet": {text: "42 (a) S 1 2 3 4 5 6 7 8 9 10 0 0 16"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := parseStat(test.text)
+			if got != test.want || (err != nil) != test.bad {
+				t.Errorf("got %s, %v", got, err)
+			}
+		})
+	}
+}
+
+func TestMemory(t *testing.T) {
+	const status = "Name:\tfleetcontroller\nVmPeak:\t 1324076 kB\nVmHWM:\t   83864 kB\nVmRSS:\t   74620 kB\nRssAnon:\t   33456 kB\nRssFile:\t   41164 kB\n"
+	tests := map[string]struct {
+		text string
+		want memory
+		bad  bool
+	}{
+		"three of its figures":       {text: status, want: memory{Resident: 74620 << 10, Anonymous: 33456 << 10, Peak: 83864 << 10}},
+		"a process that has ended":   {text: "Name:\tfleetcontroller\nState:\tZ (zombie)\n", bad: true},
+		"a figure that is no number": {text: "VmRSS:\tmuch kB\n", bad: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := parseStatus(test.text)
+			if got != test.want || (err != nil) != test.bad {
+				t.Errorf("got %+v, %v", got, err)
+			}
+		})
+	}
+}
+
+func TestThisProcess(t *testing.T) {
+	m, err := memoryOf(os.Getpid())
+	if err != nil || m.Peak < m.Resident || m.Resident < m.Anonymous || m.Anonymous < 1<<20 {
+		t.Errorf("memory %+v, %v", m, err)
+	}
+	if used, err := processorTime(os.Getpid()); err != nil || used < 0 {
+		t.Errorf("processor time %s, %v", used, err)
+	}
+	if _, err := memoryOf(1 << 30); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("of no process: %v", err)
+	}
+	if _, err := processorTime(1 << 30); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("of no process: %v", err)
+	}
+}
+
+// some are the requests of ten clusters.
+func some() audit.Counts {
+	return audit.Counts{
+		{Identity: audit.Controller, Verb: "patch", Resource: "clusters/status"}:         {Requests: 70, Refused: 12},
+		{Identity: audit.Controller, Verb: "create", Resource: "secrets"}:                {Requests: 10},
+		{Identity: audit.Controller, Verb: "update", Resource: "leases"}:                 {Requests: 4},
+		{Identity: audit.Import, Verb: "create", Resource: "clusterregistrations"}:       {Requests: 10},
+		{Identity: audit.Import, Verb: "get", Resource: "secrets"}:                       {Requests: 90, Refused: 80},
+		{Identity: audit.Import, Verb: "watch", Resource: "secrets"}:                     {Requests: 3},
+		{Identity: audit.Request, Verb: "patch", Resource: "clusters/status"}:            {Requests: 10},
+		{Identity: audit.Kubernetes, Verb: "create", Resource: "configmaps"}:             {Requests: 10},
+		{Identity: audit.Bench, Verb: "watch", Resource: "clusters"}:                     {Requests: 2},
+		{Identity: audit.Other, Verb: "update", Resource: "leases"}:                      {Requests: 5},
+		{Identity: audit.Proof, Verb: "list", Resource: "bundledeployments"}:             {Requests: 10},
+		{Identity: audit.Admin, Verb: "list", Resource: "pods"}:                          {Requests: 1},
+		{Identity: audit.Controller, Verb: "get", Resource: "customresourcedefinitions"}: {Requests: 8},
+	}
+}
+
+func TestCosts(t *testing.T) { golden(t, "costs.json", costsOf(some(), 10)) }
+
+func TestCostsOfTwoPeriods(t *testing.T) {
+	patch := audit.Kind{Identity: audit.Controller, Verb: "patch", Resource: "clusters"}
+	get := audit.Kind{Identity: audit.Controller, Verb: "get", Resource: "clusters"}
+	a, b := audit.Counts{patch: {Requests: 2, Refused: 1}}, audit.Counts{patch: {Requests: 3, Refused: 2}, get: {Requests: 1}}
+	want := audit.Counts{patch: {Requests: 5, Refused: 3}, get: {Requests: 1}}
+	if diff := cmp.Diff(want, merged(a, b)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if len(a) != 1 || a[patch].Requests != 2 {
+		t.Errorf("the first was changed: %v", a)
+	}
+}
+
+func TestCostsOfDoingNothing(t *testing.T) {
+	golden(t, "resting.json", restingFigures(some(), 10, 30, 2*time.Minute))
+}
+
+func TestCostsOfARestart(t *testing.T) {
+	var r restarted
+	r.count(some())
+	golden(t, "restarted.json", r)
+}
+
+func TestBatches(t *testing.T) {
+	kind := audit.Kind{Identity: audit.Controller, Verb: "create", Resource: "secrets"}
+	one := batch{clusters: 2, span: time.Second, took: ms(10, 20), counts: audit.Counts{kind: {Requests: 2}}, used: used{time.Second, 2 * time.Second}, failures: 1}
+	sum := one.and(batch{clusters: 6, span: 3 * time.Second, took: ms(30), counts: audit.Counts{kind: {Requests: 6}}, used: used{time.Second, time.Second}, failures: 2})
+	golden(t, "batches.json", sum.figures())
+}
+
+func TestWhatIsLeft(t *testing.T) {
+	const registrations = "cattle-fleet-clusters-system"
+	object := func(resource, namespace, name string) inventory.Object {
+		return inventory.Object{Resource: resource, Namespace: namespace, Name: name, UID: "u"}
+	}
+	var now time.Time
+	before := inventory.Inventory{
+		object("secrets", registrations, "c-earlier"):  now,
+		object("contents.fleet.cattle.io", "", "old"):  now,
+		object("contents.fleet.cattle.io", "", "same"): now,
+	}
+	after := inventory.Inventory{
+		object("secrets", registrations, "c-earlier"):                            now,
+		object("contents.fleet.cattle.io", "", "same"):                           now,
+		object("secrets", registrations, "c-1"):                                  now,
+		object("secrets", registrations, "c-2"):                                  now,
+		object("secrets", registrations, "other"):                                now,
+		object("secrets", "fleet-default", "c-3"):                                now,
+		object("roles.rbac.authorization.k8s.io", registrations, "request-1"):    now,
+		object("roles.rbac.authorization.k8s.io", registrations, "request-2"):    now,
+		object("roles.rbac.authorization.k8s.io", "fleet-default", "request-1"):  now,
+		object("rolebindings.rbac.authorization.k8s.io", registrations, "rb-1"):  now,
+		object("rolebindings.rbac.authorization.k8s.io", "cluster-1", "rb-1"):    now,
+		object("clusterrolebindings.rbac.authorization.k8s.io", "", "request-1"): now,
+		object("configmaps", registrations, "stays"):                             now,
+	}
+	golden(t, "left.json", leftBetween(before, after, 2, registrations))
+	if diff := cmp.Diff(left{Kinds: []objects{}}, leftBetween(after, after, 2, registrations)); diff != "" {
+		t.Errorf("of nothing (-want +got):\n%s", diff)
+	}
+}
+
+func TestBudgets(t *testing.T) {
+	good := run{
+		Clusters: 1000,
+		Registration: joined{
+			PerSecond: 31, ControllerMillis: 12, Requests: costs{Each: 28}, Objects: left{AfterExpiry: 16.5}, Controller: footprint{Resident: 140},
+		},
+		Single: &spread{P50: 180}, Restart: &restarted{Writes: 1, Controller: footprint{Peak: 201}},
+		Next: &flatness{First: costs{Each: 28}, Next: costs{Each: 28.4}},
+	}
+	golden(t, "budgets.json", budgetsOf(good))
+	few := run{Clusters: 10, Registration: good.Registration, Next: &flatness{First: costs{Each: 28}, Next: costs{Each: 27}}}
+	golden(t, "budgets-few.json", budgetsOf(few))
+}

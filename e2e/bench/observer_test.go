@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/fleet-hub/fleet/e2e/framework/client"
+)
+
+// seeing is an observer whose clock goes on a second with everything it sees.
+func seeing(t *testing.T, lines ...[2]string) *observer {
+	t.Helper()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	o := &observer{registered: map[string]time.Time{}, beaten: map[string]time.Time{}, changed: make(chan struct{})}
+	for i, line := range lines {
+		o.clock = func() time.Time { return now.Add(time.Duration(i) * time.Second) }
+		var event seen
+		if err := json.Unmarshal([]byte(line[1]), &event); err != nil {
+			t.Fatal(err)
+		}
+		o.see(line[0], event)
+	}
+	return o
+}
+
+func TestWhatTheObserverSees(t *testing.T) {
+	const (
+		asks     = `{"type":"ADDED","object":{"spec":{"clientID":"a"}}}`
+		asksAnew = `{"type":"MODIFIED","object":{"spec":{"clientID":"a"}}}`
+		silent   = `{"type":"ADDED","object":{"spec":{"clientID":"a"},"status":{"agent":{}}}}`
+		empty    = `{"type":"MODIFIED","object":{"spec":{"clientID":"a"},"status":{"agent":{"lastSeen":null}}}}`
+		beats    = `{"type":"MODIFIED","object":{"spec":{"clientID":"a"},"status":{"agent":{"lastSeen":"2026-01-01T00:00:00Z"}}}}`
+		other    = `{"type":"MODIFIED","object":{"spec":{"clientID":"b"},"status":{"agent":{"lastSeen":"2026-01-01T00:00:00Z"}}}}`
+		gone     = `{"type":"DELETED","object":{"spec":{"clientID":"a"},"status":{"agent":{"lastSeen":"2026-01-01T00:00:00Z"}}}}`
+		nobody   = `{"type":"ADDED","object":{"spec":{},"status":{"agent":{"lastSeen":"2026-01-01T00:00:00Z"}}}}`
+	)
+	registration := func(line string) [2]string { return [2]string{client.ClusterRegistrations, line} }
+	cluster := func(line string) [2]string { return [2]string{client.Clusters, line} }
+	tests := map[string]struct {
+		lines [][2]string
+		want  time.Duration // negative: it has not seen both
+	}{
+		"a registration and a heartbeat":             {[][2]string{registration(asks), cluster(beats)}, time.Second},
+		"Clusters without one do not count":          {[][2]string{registration(asks), cluster(silent), cluster(empty), cluster(beats)}, 3 * time.Second},
+		"only the first of each counts":              {[][2]string{registration(asks), registration(asksAnew), cluster(beats), cluster(beats)}, 2 * time.Second},
+		"others' heartbeats do not count":            {[][2]string{registration(asks), cluster(other)}, -1},
+		"nor one of a Cluster that goes":             {[][2]string{registration(asks), cluster(gone)}, -1},
+		"nor one of a Cluster nobody registered for": {[][2]string{registration(asks), cluster(nobody)}, -1},
+		"a heartbeat alone is not enough":            {[][2]string{cluster(beats)}, -1},
+		"nothing":                                    {nil, -1},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			o := seeing(t, test.lines...)
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			got, err := o.took(ctx, "a")
+			if test.want < 0 {
+				if !errors.Is(err, context.Canceled) {
+					t.Errorf("got %s, %v", got, err)
+				}
+				return
+			}
+			if got != test.want || err != nil {
+				t.Errorf("got %s, %v, want %s", got, err, test.want)
+			}
+		})
+	}
+}
+
+func TestSpan(t *testing.T) {
+	line := func(id string) string {
+		return `{"type":"ADDED","object":{"spec":{"clientID":"` + id + `"},"status":{"agent":{"lastSeen":"2026-01-01T00:00:00Z"}}}}`
+	}
+	o := seeing(t,
+		[2]string{client.ClusterRegistrations, line("b")}, [2]string{client.ClusterRegistrations, line("a")},
+		[2]string{client.Clusters, line("a")}, [2]string{client.Clusters, line("c")}, [2]string{client.Clusters, line("b")},
+	)
+	if got, err := o.span(t.Context(), []string{"a", "b"}); got != 4*time.Second || err != nil {
+		t.Errorf("got %s, %v", got, err)
+	}
+	if got, err := o.span(t.Context(), []string{"a"}); got != time.Second || err != nil {
+		t.Errorf("of one: got %s, %v", got, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := o.span(ctx, []string{"a", "c"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("of one that never registered: %v", err)
+	}
+}
