@@ -1,0 +1,70 @@
+package handshake_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/handshake"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func references(names ...string) []corev1.LocalObjectReference {
+	list := []corev1.LocalObjectReference{}
+	for _, name := range names {
+		list = append(list, corev1.LocalObjectReference{Name: name})
+	}
+	return list
+}
+
+func TestPropagatedPullSecrets(t *testing.T) {
+	own := func(names ...string) func(*fleet.Cluster) {
+		list := references(names...)
+		return func(c *fleet.Cluster) { c.Spec.AgentPullSecrets = &list }
+	}
+	tests := map[string]struct {
+		hub        []corev1.LocalObjectReference
+		cluster    func(*fleet.Cluster)
+		propagated []string
+		named      []corev1.LocalObjectReference
+	}{
+		"neither":                            {},
+		"the hub's go along, in one order":   {hub: references("b", "a", "b", ""), propagated: []string{"a", "b"}, named: references("b", "a", "b", "")},
+		"the Cluster's own are there":        {cluster: own("c"), named: references("c")},
+		"its own win":                        {hub: references("a"), cluster: own("c"), named: references("c")},
+		"its own may be none":                {hub: references("a"), cluster: own(), named: references()},
+		"its own of the same name are there": {hub: references("a"), cluster: own("a"), named: references("a")},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			cluster, conf := aCluster(), config.Config{ImagePullSecrets: test.hub}
+			if test.cluster != nil {
+				test.cluster(cluster)
+			}
+			expectEqual(t, "propagated", handshake.PropagatedPullSecrets(cluster, conf), test.propagated)
+			values := handshake.AgentSettings(cluster, conf, hubDefaults(), hubNamespaces())
+			expectEqual(t, "named", values.ImagePullSecrets, test.named)
+		})
+	}
+}
+
+func TestImportFollowsPullSecrets(t *testing.T) {
+	in := carriedOut(conf(func(c *config.Config) { c.ImagePullSecrets = references("b", "a") }))
+	expectEqual(t, "missing", handshake.Import(in).Reason, fleet.ReasonPullSecretMissing)
+	in.PullSecrets = map[string]string{"a": "1", "b": ""}
+	expectEqual(t, "one missing", handshake.Import(in).Reason, fleet.ReasonPullSecretMissing)
+
+	in.PullSecrets = map[string]string{"a": "1", "b": "2"}
+	out := pure(t, handshake.Import, in)
+	expectEqual(t, "there", reactionOf(t, out), inPlace)
+	expectEqual(t, "versions", out.Done.PullSecrets, "a=1,b=2")
+	expectEqual(t, "handed out", out.Deploy.PullSecrets, []string{"a", "b"})
+
+	in.Cluster.Annotations = map[string]string{fleet.AnnotationPullSecrets: out.Done.PullSecrets}
+	expectEqual(t, "rest", reactionOf(t, pure(t, handshake.Import, in)), nothing)
+	in.PullSecrets["b"] = "3"
+	expectEqual(t, "rotated", reactionOf(t, pure(t, handshake.Import, in)), inPlace)
+	in.Cluster.Spec.AgentPullSecrets = &[]corev1.LocalObjectReference{}
+	expectEqual(t, "named by the Cluster", reactionOf(t, pure(t, handshake.Import, in)), nothing)
+}
