@@ -1,0 +1,83 @@
+package handshake_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fleet-hub/fleet/internal/handshake"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// What whoever looked downstream has found is done by the import, and nothing of it takes an identity away.
+func TestImportRepairs(t *testing.T) {
+	repair := func(what handshake.Repair) importChange {
+		return func(in *handshake.ImportInput) { in.Repair = what }
+	}
+	stale := func(in *handshake.ImportInput) { in.Stale = true }
+	inherited := func(in *handshake.ImportInput) { in.Inherited = true }
+	known := func(in *handshake.ImportInput) { in.Known = true }
+	noToken := func(in *handshake.ImportInput) { in.Token, in.Values = nil, nil }
+	type result struct {
+		Stage                 handshake.ImportStage
+		Supervise             bool
+		Token                 string // handed over
+		New, LookOnly, Known  bool
+		Creates, Renews, Only bool // Only means that no heartbeat is forgotten
+	}
+	tests := map[string]struct {
+		in   handshake.ImportInput
+		want result
+	}{
+		"an agent that is awaited is looked for":             {in: carriedOut(), want: result{Stage: handshake.ImportInSync, Supervise: true, Only: true}},
+		"one that is heard of is not":                        {in: carriedOut(seenIn("cattle-fleet-system")), want: result{Stage: handshake.ImportInSync, Only: true}},
+		"one that counts as gone is":                         {in: carriedOut(seenIn("cattle-fleet-system"), stale), want: result{Stage: handshake.ImportInSync, Supervise: true, Only: true}},
+		"but not where another implementation has left it":   {in: carriedOut(seenIn("cattle-fleet-system"), stale, inherited), want: result{Stage: handshake.ImportInSync, Only: true}},
+		"whose agent is not repaired either":                 {in: carriedOut(seenIn("cattle-fleet-system"), stale, inherited, repair(handshake.RepairIdentity)), want: result{Stage: handshake.ImportInSync, Only: true}},
+		"objects are applied again, in place":                {in: carriedOut(repair(handshake.RepairObjects)), want: result{Stage: handshake.ImportNeedsAgent, Only: true}},
+		"so they are for one that counts as gone":            {in: carriedOut(seenIn("cattle-fleet-system"), stale, repair(handshake.RepairObjects)), want: result{Stage: handshake.ImportNeedsAgent, Only: true}},
+		"the means to register are handed over":              {in: carriedOut(repair(handshake.RepairIdentity)), want: result{Stage: handshake.ImportNeedsAgent, Token: "import-jwt", Only: true}},
+		"the deployment knows whether the hub knows anybody": {in: carriedOut(repair(handshake.RepairIdentity), known), want: result{Stage: handshake.ImportNeedsAgent, Token: "import-jwt", Known: true, Only: true}},
+		"a token is made for it":                             {in: carriedOut(repair(handshake.RepairIdentity), noToken), want: result{Stage: handshake.ImportNeedsToken, Creates: true, Only: true}},
+		"one that ends soon gives way to another":            {in: carriedOut(repair(handshake.RepairIdentity), importTokenUntil(30*time.Minute)), want: result{Stage: handshake.ImportNeedsToken, Renews: true, Only: true}},
+		"a first import needs no repair":                     {in: importInput(withToken, repair(handshake.RepairObjects)), want: result{Stage: handshake.ImportNeedsAgent, Token: "import-jwt", New: true}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			out := handshake.Import(test.in)
+			got := result{Stage: out.Stage, Supervise: out.Supervise, Creates: out.CreateToken != nil, Renews: out.RenewToken, Only: !out.Done.ResetAgent}
+			if out.Deploy != nil {
+				got.New, got.LookOnly, got.Known = out.Deploy.NewRegistration, out.Deploy.LookOnly, out.Deploy.Known
+				if out.Deploy.Values.Bootstrap != nil {
+					got.Token = out.Deploy.Values.Bootstrap.Token
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTokenLost(t *testing.T) {
+	tests := map[string]struct {
+		in   handshake.ImportInput
+		want bool
+	}{
+		"it is good":                  {in: carriedOut()},
+		"it is gone":                  {in: carriedOut(func(in *handshake.ImportInput) { in.Token = nil }), want: true},
+		"it is going":                 {in: carriedOut(tokenChange(func(t *fleet.ClusterRegistrationToken) { now := at(0); t.DeletionTimestamp = &now })), want: true},
+		"it ends within the hour":     {in: carriedOut(importTokenUntil(59 * time.Minute)), want: true},
+		"it ends after it":            {in: carriedOut(importTokenUntil(61 * time.Minute))},
+		"it is an earlier Cluster's":  {in: carriedOut(tokenChange(func(t *fleet.ClusterRegistrationToken) { t.OwnerReferences[0].UID = "another" })), want: true},
+		"nobody waits for it anymore": {in: carriedOut(seenIn("cattle-fleet-system"), func(in *handshake.ImportInput) { in.Token = nil })},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := handshake.TokenLost(test.in); got != test.want {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}
