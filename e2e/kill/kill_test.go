@@ -93,9 +93,9 @@ func hubOn(t *testing.T, cluster *plane.Cluster, times election) *hub {
 }
 
 func TestControllersAreKilledWhileAgentsRegister(t *testing.T) {
+	p := control.Plane(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	p := control.Plane(t)
 	undisturbed := hubOn(t, p.Cluster(calm), longLeases())
 	began := time.Now()
 	first := undisturbed.add(*agents)
