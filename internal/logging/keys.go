@@ -49,7 +49,7 @@ func Keys() []Key {
 		{"system", "The namespace of the controllers"},
 		{"token", "A ClusterRegistrationToken, by its name"},
 		{"total", "How many objects were swept; beside it, under the name of each kind, how many of that"},
-		{"used", "Whether the bootstrap secret was used for a registration"},
+		{"used", "Whether the bootstrap secret was used, for a registration or as news of where the hub is"},
 		{"version", "The release of the binary"},
 		{"warning", "What is wrong with a configuration that is used all the same"},
 	}

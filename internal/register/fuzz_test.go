@@ -1,0 +1,52 @@
+package register
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/kube"
+)
+
+// Whatever is in the three objects an agent reads, it decides, does not panic, and shows no token.
+func FuzzWhatAnAgentReads(f *testing.F) {
+	f.Add("https://hub:6443", "", "", []byte(recorded(nil, "t0ps3cret")), "{}", byte(0))
+	f.Add("https://[::1]:6443", "-----BEGIN CERTIFICATE-----", "", []byte("{"), "agentTLSMode: system-store", byte(1))
+	f.Add("https://[::1", "", "token: t0ps3cret\nclusterNamespace: a\napiServerURL: https://a%zz\nsystemRegistrationNamespace: r", []byte(nil), "agentTLSMode: strict", byte(2))
+	f.Add("::", "", "- {", []byte("clusters: [{name: a, cluster: {server: 'https://a:b'}}]"), "{", byte(7))
+	f.Fuzz(func(t *testing.T, server, ca, values string, kubeconfig []byte, configuration string, answers byte) {
+		data := handshake.Bootstrap{
+			APIServerURL: server, APIServerCA: []byte(ca), ClusterNamespace: "fleet-default", Token: "t0ps3cret",
+			TokenName: "t1", SystemRegistrationNamespace: "r",
+		}.Encode()
+		if values != "" {
+			data[handshake.ValuesKey] = []byte(values)
+		}
+		state := handshake.AgentState{Now: time.Unix(1e9, 0), Running: answers&1 > 0, Serving: answers&2 > 0}
+		state.Bootstrap, state.BootstrapProblem = parsed(parseBootstrap(data))
+		settings, _, err := config.ParseAgent(configuration)
+		state.ConfigProblem, state.SystemStore = err, settings.AgentTLSMode == kube.TLSModeSystemStore
+		identity, access, err := parseIdentity(handshake.Identity{
+			Kubeconfig: kubeconfig, DeploymentNamespace: "d", ClusterNamespace: "c", ClusterName: "n",
+		}.Encode())
+		all := []handshake.Answer{"", handshake.Accepted, handshake.Rejected, handshake.Untrusted, handshake.Unanswered}
+		if err != nil {
+			state.StoredProblem = err
+		} else {
+			state.Stored = &handshake.StoredIdentity{Server: access.Server, CA: access.CA, Verdict: handshake.Verdict{Answer: all[int(answers>>2)%len(all)]}}
+			if identityKey(*identity) == "" {
+				t.Error("an identity without a key")
+			}
+		}
+		state.Moved.Answer = all[int(answers>>5)%len(all)]
+		step := handshake.Next(state)
+		if step.Stage == "" {
+			t.Errorf("no decision for %+v", state)
+		}
+		if step.Err != nil && strings.Contains(step.Err.Error(), "t0ps3cret") && !strings.Contains(server+values+configuration, "t0ps3cret") {
+			t.Errorf("the error shows the token: %v", step.Err)
+		}
+	})
+}
