@@ -48,7 +48,7 @@ func Speaker(cluster *fleet.Cluster) string {
 				} `json:"f:agent"`
 			} `json:"f:status"`
 		}
-		if err := json.Unmarshal(entry.FieldsV1.Raw, &fields); err == nil && fields.Status.Agent.LastSeen != nil {
+		if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields); err == nil && fields.Status.Agent.LastSeen != nil {
 			return uid // who wrote it last; the others have lost the field
 		}
 	}

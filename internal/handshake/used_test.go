@@ -42,7 +42,7 @@ func TestUsed(t *testing.T) {
 func TestSpeaker(t *testing.T) {
 	const seen = `{"f:status":{"f:agent":{".":{},"f:lastSeen":{},"f:namespace":{}}}}`
 	wrote := func(manager, fields string) metav1.ManagedFieldsEntry {
-		return metav1.ManagedFieldsEntry{Manager: manager, Operation: "Update", Subresource: "status", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
+		return metav1.ManagedFieldsEntry{Manager: manager, Operation: "Update", Subresource: "status", FieldsV1: metav1.NewFieldsV1(fields)}
 	}
 	ours := func(account string) string { return handshake.HeartbeatManager(boundJWT(account, time.Time{})) }
 	tests := map[string]struct {

@@ -29,8 +29,8 @@ var ErrTokenSecretTaken = errors.New("the name of the account's token secret is 
 var ErrNotInForce = errors.New("the account's rights are not in force yet")
 
 // Mint gives a bearer token of a ServiceAccount that lives at least as long as asked: from the TokenRequest
-// API, or, where the API server gives less, from a token Secret of the account, which has no end. Either
-// dies with the account.
+// API, or, where the API server gives less or nothing, from a token Secret of the account, which has no end. Either
+// dies with the account. It is never empty.
 func Mint(ctx context.Context, client kubernetes.Interface, namespace, account string, lifetime time.Duration) (string, error) {
 	seconds := int64(lifetime / time.Second)
 	answer, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, &authenticationv1.TokenRequest{
@@ -39,7 +39,7 @@ func Mint(ctx context.Context, client kubernetes.Interface, namespace, account s
 	if err != nil {
 		return "", fmt.Errorf("asking for a token of account %s/%s: %w", namespace, account, err)
 	}
-	if given := answer.Spec.ExpirationSeconds; given == nil || *given >= seconds {
+	if given := answer.Spec.ExpirationSeconds; answer.Status.Token != "" && (given == nil || *given >= seconds) {
 		return answer.Status.Token, nil
 	}
 	return lastingToken(ctx, client, namespace, account)

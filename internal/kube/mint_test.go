@@ -25,9 +25,9 @@ var errUpset = errors.New("the server is upset")
 // tokenServer is client-go's fake with an API server's answer to TokenRequests.
 type tokenServer struct {
 	*fake.Clientset
-	// most caps the seconds given; 0 does not. mute leaves them out of the answer.
-	most int64
-	mute bool
+	// most caps the seconds given; 0 does not. mute leaves them out of the answer, empty the token.
+	most        int64
+	mute, empty bool
 }
 
 func newTokenServer(objects ...runtime.Object) *tokenServer {
@@ -41,6 +41,9 @@ func newTokenServer(objects ...runtime.Object) *tokenServer {
 		answer.Status.Token = "from the TokenRequest API"
 		if s.most > 0 && *answer.Spec.ExpirationSeconds > s.most {
 			answer.Spec.ExpirationSeconds = &s.most
+		}
+		if s.empty {
+			answer.Status.Token = ""
 		}
 		if s.mute {
 			answer.Spec.ExpirationSeconds = nil
@@ -109,6 +112,14 @@ func TestMint(t *testing.T) {
 				t.Errorf("requests (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestMintNeverGivesAnEmptyToken(t *testing.T) {
+	server := newTokenServer(mintAccount())
+	server.empty = true
+	if got, err := Mint(t.Context(), server, "ns", "sa", time.Hour); got != "" || !errors.Is(err, ErrTokenPending) {
+		t.Errorf("got %q, error %v; want the token Secret to be waited for", got, err)
 	}
 }
 

@@ -144,7 +144,7 @@ func spoke(accountUID string) func(*fleet.Cluster) {
 	return func(c *fleet.Cluster) {
 		c.ManagedFields = []metav1.ManagedFieldsEntry{{
 			Manager: "fleet-agent:" + accountUID, Operation: "Update", Subresource: "status",
-			FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{"f:agent":{"f:lastSeen":{}}}}`)},
+			FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:agent":{"f:lastSeen":{}}}}`),
 		}}
 	}
 }
