@@ -7,7 +7,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -79,16 +79,16 @@ func TestWhatKeepsAnAgentAndItsRepair(t *testing.T) {
 		"policy": {reason: fleet.ReasonAdmissionDenied, does: func(t *testing.T, east *client.Client, namespace string) func(Gomega) {
 			g, hooks := NewWithT(t), east.Kube.AdmissionregistrationV1().ValidatingWebhookConfigurations()
 			g.Expect(east.EnsureNamespace(t.Context(), namespace)).To(Succeed())
-			fail, none, nowhere := admissionv1.Fail, admissionv1.SideEffectClassNone, "https://127.0.0.1:1/"
-			_, err := hooks.Create(t.Context(), &admissionv1.ValidatingWebhookConfiguration{
+			fail, none, nowhere := admissionregistrationv1.Fail, admissionregistrationv1.SideEffectClassNone, "https://127.0.0.1:1/"
+			_, err := hooks.Create(t.Context(), &admissionregistrationv1.ValidatingWebhookConfiguration{
 				ObjectMeta: metav1.ObjectMeta{Name: "nobody"},
-				Webhooks: []admissionv1.ValidatingWebhook{{
+				Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 					Name: "nobody.example.com", FailurePolicy: &fail, SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
-					ClientConfig:      admissionv1.WebhookClientConfig{URL: &nowhere},
+					ClientConfig:      admissionregistrationv1.WebhookClientConfig{URL: &nowhere},
 					NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": namespace}},
-					Rules: []admissionv1.RuleWithOperations{{
-						Operations: []admissionv1.OperationType{admissionv1.Create},
-						Rule:       admissionv1.Rule{APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"deployments"}},
+					Rules: []admissionregistrationv1.RuleWithOperations{{
+						Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+						Rule:       admissionregistrationv1.Rule{APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"deployments"}},
 					}},
 				}},
 			}, metav1.CreateOptions{})
