@@ -18,21 +18,21 @@ func registered() map[string]agent {
 	return map[string]agent{
 		"east": {
 			workspace: "fleet-default", cluster: "east", request: "request-5k4nm",
-			namespace: "cluster-fleet-default-east-0f0350029557", uid: "3eb6ee21-9247-4825-abae-a35a67981518",
+			namespace: "cluster-fleet-default-east-0f0350029557",
 		},
 		"west": {
 			workspace: "fleet-default", cluster: "cluster-3f8a81b9896a", request: "request-pvwtt",
-			namespace: "cluster-fleet-default-cluster-3f8a81b9896a-c330adc823da", uid: "789af420-89ab-4b93-8745-8b84267b8d74",
+			namespace: "cluster-fleet-default-cluster-3f8a81b9896a-c330adc823da",
 		},
 		"hub": {
 			workspace: "fleet-local", cluster: "local", request: "request-sbpkm",
-			namespace: "cluster-fleet-local-local-1a3d67d0a899", uid: "c78e55a2-1e85-4ef1-be1d-3a7ca453c169",
+			namespace: "cluster-fleet-local-local-1a3d67d0a899",
 		},
 	}
 }
 
 // agent is a recorded one, which works with the long-lived token that its account had.
-type agent struct{ workspace, cluster, request, namespace, uid string }
+type agent struct{ workspace, cluster, request, namespace string }
 
 // account is the name of the agent's ServiceAccount, given the UID that its registration has here.
 func (a agent) account(registration string) string {
