@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"path/filepath"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
@@ -35,8 +37,18 @@ type mistake struct {
 	// cluster is what is wrong with the Cluster itself, and patch the merge patch of its spec that puts it right.
 	cluster func(*fleet.Cluster)
 	patch   string
-	// reason is what the condition Imported says, remedy a part of the message that tells what to do.
+	// reason is what the condition Imported says, or the one that is named, remedy a part of the message that tells what
+	// to do.
 	reason, remedy string
+	condition      string
+}
+
+// says is the condition that tells of the mistake.
+func (m mistake) says() string {
+	if m.condition == "" {
+		return fleet.ConditionImported
+	}
+	return m.condition
 }
 
 // wrongKubeconfig is a mistake in the Secret that the Cluster names.
@@ -135,9 +147,9 @@ var _ = Describe("Somebody gets something wrong", Ordered, func() {
 
 		broken, err := client.Until(ctx, client.Await{
 			From: world.Hub.Fleet, Resource: client.Clusters, Namespace: careless, Name: name, For: "the reason " + m.reason, Within: framework.Patience,
-		}, func(c *fleet.Cluster) bool { return reasonOf(c.Status.Conditions, fleet.ConditionImported) == m.reason })
+		}, func(c *fleet.Cluster) bool { return reasonOf(c.Status.Conditions, m.says()) == m.reason })
 		Expect(err).NotTo(HaveOccurred())
-		expectTold(ctx, broken, broken.Status.Conditions, fleet.ConditionImported, m.remedy)
+		expectTold(ctx, broken, broken.Status.Conditions, m.says(), m.remedy)
 
 		if m.mend != nil {
 			m.mend(ctx, name)
@@ -145,9 +157,14 @@ var _ = Describe("Somebody gets something wrong", Ordered, func() {
 		if m.patch != "" {
 			Expect(world.Hub.Patch(ctx, client.Clusters, careless, name, []byte(`{"spec":`+m.patch+`}`))).To(Succeed())
 		}
-		joined, err := world.Joined(ctx, careless, name, framework.Named(name))
+		_, err = world.Joined(ctx, careless, name, framework.Named(name))
 		Expect(err).NotTo(HaveOccurred())
-		Expect(reasonOf(joined.Status.Conditions, fleet.ConditionImported)).To(BeEmpty())
+		_, err = client.Until(ctx, client.Await{
+			From: world.Hub.Fleet, Resource: client.Clusters, Namespace: careless, Name: name, For: "no reason", Within: framework.Patience,
+		}, func(c *fleet.Cluster) bool {
+			return reasonOf(c.Status.Conditions, fleet.ConditionImported) == "" && reasonOf(c.Status.Conditions, m.says()) == ""
+		})
+		Expect(err).NotTo(HaveOccurred())
 	},
 		Entry("a kubeconfig that runs a command", "exec", wrongKubeconfig(fleet.ReasonKubeconfigRefused, "use a token", modified(func(_ *api.Config, _ *api.Cluster, u *api.AuthInfo) {
 			u.Exec = &api.ExecConfig{Command: "touch", Args: []string{filepath.Join(GinkgoT().TempDir(), "never")}, APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: api.NeverExecInteractiveMode}
@@ -185,6 +202,34 @@ var _ = Describe("Somebody gets something wrong", Ordered, func() {
 		Entry("a kubeconfig with another cluster's CA", "untrusted", wrongKubeconfig(fleet.ReasonTLSUntrusted, "put the right certificate-authority-data", modified(func(_ *api.Config, c *api.Cluster, _ *api.AuthInfo) {
 			c.CertificateAuthorityData = world.Plane.Hub.CA
 		}))),
+		Entry("a kubeconfig that leads to a black hole", "hole", wrongKubeconfig(fleet.ReasonDownstreamUnreachable, "check that its address is right", modified(func(_ *api.Config, c *api.Cluster, _ *api.AuthInfo) {
+			listener, err := net.Listen("tcp", "127.0.0.1:0") // which takes connections, and says nothing
+			Expect(err).NotTo(HaveOccurred())
+			DeferCleanup(listener.Close)
+			c.Server = "https://" + listener.Addr().String()
+		}))),
+		Entry("a quota that leaves the agent no room", "quota", mistake{
+			make: func(ctx SpecContext, name string) {
+				goodKubeconfig(ctx, name)
+				Expect(world.On(spare).EnsureNamespace(ctx, name)).To(Succeed())
+				none := corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}}
+				_, err := world.On(spare).Kube.CoreV1().ResourceQuotas(name).Create(ctx, &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "none"}, Spec: none}, metav1.CreateOptions{})
+				Expect(err).NotTo(HaveOccurred())
+			},
+			mend: func(ctx SpecContext, name string) {
+				Expect(world.On(spare).Kube.CoreV1().ResourceQuotas(name).Delete(ctx, "none", metav1.DeleteOptions{})).To(Succeed())
+			},
+			reason: fleet.ReasonAgentPodRejected, remedy: "ResourceQuota none",
+		}),
+		Entry("an address of the hub from which the agent never comes", "never", mistake{
+			make: func(ctx SpecContext, name string) {
+				writeSecret(ctx, careless, name, map[string][]byte{
+					handshake.KubeconfigValueKey: world.Cluster(spare).Kubeconfig, handshake.APIServerURLKey: []byte("https://127.0.0.1:1"),
+				})
+			},
+			mend:      goodKubeconfig,
+			condition: fleet.ConditionAgentReporting, reason: fleet.ReasonAgentNotReporting, remedy: "look at its pods",
+		}),
 		Entry("no Secret", "missing", mistake{mend: goodKubeconfig, reason: fleet.ReasonKubeconfigMissing, remedy: "create it"}),
 		Entry("a Secret in a namespace that is not allowed", "elsewhere", mistake{
 			make:    goodKubeconfig,
