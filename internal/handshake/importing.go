@@ -245,10 +245,16 @@ func Import(in ImportInput) ImportOutcome {
 	case cluster.Spec.KubeConfigSecret == "":
 		return noteSettings(cluster, want)
 	}
+	if inSync(in, want) && !in.Doubted && (in.Repair == RepairNone || in.Inherited) {
+		return ImportOutcome{Stage: ImportInSync, Done: want, Supervise: !in.Inherited && Supervised(cluster, in.Stale)}
+	}
+	return bring(in, want)
+}
+
+// bring is what is owed to an agent that is not as it is wanted, or in doubt.
+func bring(in ImportInput, want ImportStatus) ImportOutcome {
 	settled := inSync(in, want)
 	switch {
-	case settled && !in.Doubted && (in.Repair == RepairNone || in.Inherited):
-		return ImportOutcome{Stage: ImportInSync, Done: want, Supervise: !in.Inherited && Supervised(cluster, in.Stale)}
 	case in.Inherited:
 		return blocked(fleet.ReasonAgentInherited, AgentInheritedMessage)
 	case !settled && frozen(in, want):

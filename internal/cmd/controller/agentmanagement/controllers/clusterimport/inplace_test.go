@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
@@ -435,5 +436,26 @@ func TestLeftoversOfAnotherSystemNamespace(t *testing.T) {
 			}
 			expectImported(t, hub, "")
 		})
+	}
+}
+
+// A controller that finds an agent gone which it may not deploy anew tries ever more rarely, as any other does.
+func TestADeploymentThatIsRefusedWaits(t *testing.T) {
+	hub, behind := imported(t, tolerate)
+	behind.there = nil
+	hub.Fail(applied, apierrors.NewForbidden(corev1.Resource("deployments"), "fleet-agent", nil))
+	work(t, hub) // finds nobody
+	hub.Sync()
+	work(t, hub) // and is refused
+	expectImported(t, hub, fleet.ReasonDownstreamForbidden)
+	least := retryMin
+	for range 4 {
+		hub.Sync()
+		hub.Requests()
+		handle(t, hub)
+		expectAll(t, hub, readSecret)
+		hub.Pass(expectRetry(t, hub, least))
+		work(t, hub)
+		least *= 2
 	}
 }
