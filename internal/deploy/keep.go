@@ -39,7 +39,7 @@ func (d *deployer) installedAgent(ctx context.Context, bd *fleet.BundleDeploymen
 		}
 		objects, err := parseObjects([]byte(revision.Manifest))
 		if err != nil {
-			return nil, nil //nolint:nilerr,nilnil // what nobody can read has nothing to keep
+			return nil, nil //nolint:nilnil // what nobody can read has nothing to keep
 		}
 		for _, object := range objects {
 			if isAgentDeployment(object) {

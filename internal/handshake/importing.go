@@ -245,15 +245,15 @@ func Import(in ImportInput) ImportOutcome {
 	case cluster.Spec.KubeConfigSecret == "":
 		return noteSettings(cluster, want)
 	}
-	if inSync(in, want) && !in.Doubted && (in.Repair == RepairNone || in.Inherited) {
-		return ImportOutcome{Stage: ImportInSync, Done: want, Supervise: !in.Inherited && Supervised(cluster, in.Stale)}
-	}
 	return bring(in, want)
 }
 
-// bring is what is owed to an agent that is not as it is wanted, or in doubt.
+// bring is what is owed to an agent that the import looks after.
 func bring(in ImportInput, want ImportStatus) ImportOutcome {
 	settled := inSync(in, want)
+	if settled && !in.Doubted && (in.Repair == RepairNone || in.Inherited) {
+		return ImportOutcome{Stage: ImportInSync, Done: want, Supervise: !in.Inherited && Supervised(in.Cluster, in.Stale)}
+	}
 	switch {
 	case in.Inherited:
 		return blocked(fleet.ReasonAgentInherited, AgentInheritedMessage)

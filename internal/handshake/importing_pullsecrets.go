@@ -4,9 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
-
 	"github.com/fleet-hub/fleet/internal/config"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // PropagatedPullSecrets are the names of the Secrets of the hub's system namespace that go with a Cluster's agent,

@@ -75,14 +75,8 @@ func deployment(in ImportInput, want ImportStatus) *AgentDeployment {
 		AgentTLSMode:              in.Config.AgentTLSMode,
 		GarbageCollectionInterval: in.Config.GarbageCollectionInterval,
 	}
-	status := cluster.Status
-	generation := status.AgentDeployedGeneration
-	if moved(in) {
-		deploy.LeaveNamespace = status.Agent.Namespace // its identity stays behind
-		if deploy.LeaveNamespace == "" && generation != nil {
-			deploy.LeaveNamespace = in.Namespaces.System // deployed there, and not heard of yet
-		}
-	}
+	generation := cluster.Status.AgentDeployedGeneration
+	deploy.LeaveNamespace = left(in)
 	deploy.NewRegistration = generation == nil || *generation != cluster.Spec.RedeployAgentGeneration || moved(in)
 	deploy.Identity = AgentIdentity{ClusterNamespace: cluster.Namespace, ClusterName: cluster.Name, TokenName: names.ImportToken(cluster.Name)}
 	deploy.PullSecrets = PropagatedPullSecrets(cluster, in.Config)
@@ -99,6 +93,18 @@ func deployment(in ImportInput, want ImportStatus) *AgentDeployment {
 		deploy.Readdress = &HubAddress{URL: want.APIServerURL, CA: slices.Clone(hubCA(in))}
 	}
 	return deploy
+}
+
+// left is the namespace an agent moves out of, where its identity stays behind; "" if it does not move.
+func left(in ImportInput) string {
+	status := in.Cluster.Status
+	switch {
+	case !moved(in):
+		return ""
+	case status.Agent.Namespace == "" && status.AgentDeployedGeneration != nil:
+		return in.Namespaces.System // deployed there, and not heard of yet
+	}
+	return status.Agent.Namespace
 }
 
 // AgentSettings are the values of a Cluster's agent that do not depend on how it is deployed: an import
