@@ -248,10 +248,15 @@ func Import(in ImportInput) ImportOutcome {
 	return bring(in, want)
 }
 
+// inPeace says whether nobody wants an agent to be looked at that is as it should be.
+func inPeace(in ImportInput) bool {
+	return !in.Doubted && (in.Repair == RepairNone || in.Inherited)
+}
+
 // bring is what is owed to an agent that the import looks after.
 func bring(in ImportInput, want ImportStatus) ImportOutcome {
 	settled := inSync(in, want)
-	if settled && !in.Doubted && (in.Repair == RepairNone || in.Inherited) {
+	if settled && inPeace(in) {
 		return ImportOutcome{Stage: ImportInSync, Done: want, Supervise: !in.Inherited && Supervised(in.Cluster, in.Stale)}
 	}
 	switch {
