@@ -8,12 +8,14 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/internal/cmd/controller"
 	"github.com/fleet-hub/fleet/internal/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // cutFor is how long hub and east do not hear each other. The stories of west are told meanwhile.
@@ -33,6 +35,18 @@ func cutting() {
 		cutAt = time.Now()
 		// For east, but it cannot know.
 		Expect(world.Hub.Create(ctx, client.Bundles, app("meanwhile", map[string]string{"env": east}))).To(Succeed())
+	})
+}
+
+func missing() {
+	It("says so, while the cut lasts", func(ctx SpecContext) {
+		silent := says(ctx, east, fleet.ConditionAgentReporting, fleet.ReasonAgentNotReporting, "")
+		AddReportEntry("noticed", time.Since(cutAt).String())
+		Expect(time.Since(cutAt)).To(BeNumerically("<", cutFor), "too late to be of use")
+		Expect(fleet.GetCondition(silent.Status.Conditions, fleet.ConditionReady)).To(HaveValue(HaveField("Status", corev1.ConditionFalse)))
+		Expect(current(ctx, western)).To(WithTransform(func(c *fleet.Cluster) string {
+			return string(fleet.GetCondition(c.Status.Conditions, fleet.ConditionAgentReporting).Status)
+		}, Equal("True")))
 	})
 }
 
@@ -130,5 +144,14 @@ func healing() {
 		AddReportEntry("what was missed", time.Since(healed).String())
 		Expect(registrations(ctx, eastern)).To(Equal(uncut))
 		Expect(current(ctx, eastern).UID).To(Equal(eastern.UID))
+		_, err := world.Ready(ctx, eastern, 2)
+		Expect(err).NotTo(HaveOccurred())
+		_, err = client.Until(ctx, client.Await{
+			From: world.Hub.Fleet, Resource: client.Clusters, Namespace: eastern.Namespace, Name: east, For: "the hub says that it is heard of", Within: patience,
+		}, func(c *fleet.Cluster) bool {
+			reporting, ready := fleet.GetCondition(c.Status.Conditions, fleet.ConditionAgentReporting), fleet.GetCondition(c.Status.Conditions, fleet.ConditionReady)
+			return reporting != nil && reporting.Status == corev1.ConditionTrue && ready != nil && ready.Status == corev1.ConditionTrue
+		})
+		Expect(err).NotTo(HaveOccurred())
 	})
 }

@@ -23,8 +23,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// checkin is the time between two heartbeats of the stories' agents.
-const checkin = "5s"
+// checkin is the time between two heartbeats of the stories' agents. Three that are missed are noticed within two minutes.
+const checkin = "20s"
 
 // Labels of pods.
 const (
