@@ -86,7 +86,7 @@ func (h *handler) gatherLeft(in input, name string) (input, error) {
 
 func (h *handler) act(in input, out outcome) (*fleet.Cluster, error) {
 	cluster, err := in.cluster, error(nil)
-	if out.addFinalizer {
+	if out.addFinalizer || out.tidySpec {
 		if cluster, err = h.setFinalizer(cluster, true); err != nil {
 			return in.cluster, err
 		}
@@ -152,8 +152,12 @@ func (h *handler) report(in input, cluster *fleet.Cluster, out outcome) (*fleet.
 	})
 }
 
+// setFinalizer adds or removes the finalizer; with it goes what means nothing in the spec of a Cluster that stays.
 func (h *handler) setFinalizer(cluster *fleet.Cluster, wanted bool) (*fleet.Cluster, error) {
 	return reconcile.Patch(h.app.Clusters, cluster, func(c *fleet.Cluster) {
+		if wanted && meansNothing(c.Spec.AgentSchedulingCustomization) {
+			c.Spec.AgentSchedulingCustomization = nil
+		}
 		switch {
 		case !wanted:
 			c.Finalizers = slices.DeleteFunc(c.Finalizers, func(f string) bool { return f == fleet.FinalizerCluster })

@@ -104,6 +104,19 @@ func TestOthersAccountsStayUntilTheNamespaceGoes(t *testing.T) {
 	apptest.ExpectRequests(t, hub, "delete Namespace "+east)
 }
 
+func TestASchedulingThatAsksForNothingIsTakenBack(t *testing.T) {
+	hub := newHub(t, oneCluster(func(c *fleet.Cluster) { c.Spec.AgentSchedulingCustomization = &fleet.AgentSchedulingCustomization{} }), ours())
+	handle(t, hub)
+	got := apptest.MustGet[*fleet.Cluster](t, hub, "fleet-default", "east")
+	if got.Spec.AgentSchedulingCustomization != nil || !hasFinalizer(got) {
+		t.Errorf("the Cluster is %+v", got)
+	}
+	hub.Sync()
+	hub.Requests()
+	handle(t, hub)
+	apptest.ExpectRequests(t, hub)
+}
+
 func TestANamespaceThatIsThereAlready(t *testing.T) {
 	hub := newHub(t, oneCluster(fresh))
 	hub.Have(ours(unmarked)) // the cache has not seen it

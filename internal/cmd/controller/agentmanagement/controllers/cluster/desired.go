@@ -49,6 +49,8 @@ type outcome struct {
 	stage stage
 	// addFinalizer comes first, removeFinalizer last.
 	addFinalizer, removeFinalizer bool
+	// tidySpec takes back a scheduling customisation that asks for nothing.
+	tidySpec bool
 	createNamespace               *corev1.Namespace
 	deleteNamespace               bool
 	revoke                        []*corev1.ServiceAccount
@@ -69,6 +71,7 @@ func decide(in input) outcome {
 	out := outcome{
 		stage:         settled,
 		addFinalizer:  !hasFinalizer(in.cluster),
+		tidySpec:      meansNothing(in.cluster.Spec.AgentSchedulingCustomization),
 		namespaceName: namespaceName(in.cluster),
 		processed:     &genericcondition.GenericCondition{Type: fleet.ConditionProcessed, Status: corev1.ConditionTrue},
 	}
@@ -84,6 +87,11 @@ func decide(in input) outcome {
 		}
 	}
 	return out
+}
+
+// meansNothing says whether a scheduling customisation is there and empty. Nobody is to take it for a setting.
+func meansNothing(custom *fleet.AgentSchedulingCustomization) bool {
+	return custom != nil && custom.PriorityClass == nil && custom.PodDisruptionBudget == nil
 }
 
 // notImported are the conditions that a Cluster begins with whose agent comes by itself: there is nothing to import,

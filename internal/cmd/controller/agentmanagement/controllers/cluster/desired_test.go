@@ -31,6 +31,9 @@ func released(c *fleet.Cluster) { c.Finalizers = []string{"example.com/theirs"} 
 func managed(c *fleet.Cluster) {
 	c.Labels = map[string]string{fleet.LabelClusterManagement: "somebody"}
 }
+func scheduled(custom *fleet.AgentSchedulingCustomization) func(*fleet.Cluster) {
+	return func(c *fleet.Cluster) { c.Spec.AgentSchedulingCustomization = custom }
+}
 func placed(namespace string) func(*fleet.Cluster) {
 	return func(c *fleet.Cluster) { c.Status.Namespace = namespace }
 }
@@ -76,6 +79,18 @@ func TestDecide(t *testing.T) {
 		"a new Cluster gets finalizer, namespace and status": {
 			in:   input{cluster: oneCluster(fresh)},
 			want: outcome{stage: settled, addFinalizer: true, createNamespace: ours(), namespaceName: east, processed: yes()},
+		},
+		"an empty scheduling customisation is no setting": {
+			in:   input{cluster: oneCluster(scheduled(&fleet.AgentSchedulingCustomization{})), namespace: ours()},
+			want: outcome{stage: settled, tidySpec: true, namespaceName: east, processed: yes()},
+		},
+		"one that asks for something is": {
+			in:   input{cluster: oneCluster(scheduled(&fleet.AgentSchedulingCustomization{PodDisruptionBudget: &fleet.PodDisruptionBudgetSpec{}})), namespace: ours()},
+			want: outcome{stage: settled, namespaceName: east, processed: yes()},
+		},
+		"that of one that goes does not matter any more": {
+			in:   input{cluster: oneCluster(deleted, released, scheduled(&fleet.AgentSchedulingCustomization{}))},
+			want: outcome{stage: left, namespaceName: east},
 		},
 		"a Cluster with everything needs nothing": {
 			in:   input{cluster: oneCluster(), namespace: ours()},
