@@ -65,7 +65,9 @@ func setting() {
 		_, err := client.Until(ctx, client.Await{
 			From: world.On(east).Kube.PolicyV1().RESTClient(), Resource: "poddisruptionbudgets", Namespace: names.SystemNamespace,
 			Name: "fleet-agent-pod-disruption-budget", For: "one healthy pod", Within: patience,
-		}, func(b *policyv1.PodDisruptionBudget) bool { return b.Status.ExpectedPods == 1 && b.Status.CurrentHealthy == 1 })
+		}, func(b *policyv1.PodDisruptionBudget) bool {
+			return b.Status.ExpectedPods == 1 && b.Status.CurrentHealthy == 1
+		})
 		Expect(err).NotTo(HaveOccurred())
 	})
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -42,6 +43,9 @@ func patch[T Object](client Patcher[T], read T, change func(T), subresource stri
 			return read, fmt.Errorf("a copy of %T is %T", current, current.DeepCopyObject())
 		}
 		change(wanted)
+		if equality.Semantic.DeepEqual(current, wanted) {
+			return current, nil // by far the most frequent, and cheaper to find than a difference
+		}
 		body, err := difference(current, wanted, subresource)
 		if err != nil {
 			return read, err

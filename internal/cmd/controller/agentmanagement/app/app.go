@@ -30,6 +30,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/metrics"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -114,6 +115,7 @@ type Context struct {
 
 	first    []func(context.Context)
 	begun    atomic.Bool
+	written  reconcile.Written
 	scopes   []*scope
 	secrets  cache.SharedIndexInformer
 	events   *events.Recorder

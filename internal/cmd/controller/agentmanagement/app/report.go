@@ -16,6 +16,7 @@ import (
 // often it is written.
 func Report[T reconcile.Object](a *Context, client reconcile.Patcher[T], read T, change func(T)) (T, error) {
 	var told []genericcondition.GenericCondition
+	read = reconcile.Newest(&a.written, read)
 	written, err := reconcile.PatchStatus(client, read, func(object T) {
 		before := slices.Clone(conditionsOf(object))
 		change(object)
@@ -23,6 +24,9 @@ func Report[T reconcile.Object](a *Context, client reconcile.Patcher[T], read T,
 	})
 	if err != nil {
 		return written, err
+	}
+	if written.GetResourceVersion() != read.GetResourceVersion() {
+		a.written.Note(written, a.Clock())
 	}
 	for _, condition := range told {
 		a.Recorder.Event(written, corev1.EventTypeWarning, condition.Reason, condition.Message)

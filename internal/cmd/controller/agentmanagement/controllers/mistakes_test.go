@@ -208,11 +208,6 @@ func TestMistakesWithRequestsAndTheirRepair(t *testing.T) {
 			s.expectRequestTold(request, fleet.ReasonTokenUnknown, "register with a token that is there")
 			s.joins("t1", "late")
 		},
-		"a token whose name is no label": func(s *scene) {
-			_, request := ask(s, func(r *fleet.ClusterRegistration) { r.Labels = nil })
-			s.expectRequestTold(request, fleet.ReasonTokenUnknown, "register with a token that is there")
-			s.joins("t1", "late")
-		},
 	}
 	for name, mistake := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -31,9 +31,14 @@ import (
 // change after a quiet moment is written at once.
 const spacing = 100 * time.Millisecond
 
-// settling is how long a first change waits for what follows from it: a deployment that is made is mostly applied
-// and reported within it, and one write then tells what three would.
-const settling = 200 * time.Millisecond
+// How long a first change waits for what follows from it, so that one write tells what three would: what a
+// BundleDeployment says of itself, and what is said of many. What only waits for an agent is mostly over before it
+// would be told.
+const (
+	settling    = 200 * time.Millisecond
+	settlingSum = 500 * time.Millisecond
+	waiting     = 2 * time.Second
+)
 
 // joining is how long a new Cluster's status waits for its agent to be heard of. There is nothing to tell of it before.
 const joining = 2 * time.Second
@@ -49,9 +54,9 @@ type handler struct {
 func Register(ctx context.Context, a *app.Context, outcomes *ledger.Ledger) error {
 	h := &handler{app: a, ledger: outcomes}
 	h.deployments = queue.New(queue.Options{Name: "bundledeployment-status", Workers: 8, Settling: settling, Log: a.Log}, h.onDeployment)
-	h.bundles = queue.New(queue.Options{Name: "bundle-status", Spacing: spacing, Settling: settling, Log: a.Log}, h.onBundle)
-	h.clusters = queue.New(queue.Options{Name: "cluster-status", Spacing: spacing, Settling: settling, Log: a.Log}, h.onCluster)
-	outcomes.OnChange(h.bundles.Add)
+	h.bundles = queue.New(queue.Options{Name: "bundle-status", Spacing: spacing, Settling: settlingSum, Log: a.Log}, h.onBundle)
+	h.clusters = queue.New(queue.Options{Name: "cluster-status", Spacing: spacing, Settling: settlingSum, Log: a.Log}, h.onCluster)
+	outcomes.OnChange(func(bundle types.NamespacedName) { h.bundles.AddAfter(bundle, waiting) }) // or with what comes of it
 	a.Liveness.OnChange(h.clusters.Add)
 	err := errors.Join(
 		queue.Watch(a.BundleDeployments.Informer(), h.deploymentChanged),
@@ -70,23 +75,27 @@ func Register(ctx context.Context, a *app.Context, outcomes *ledger.Ledger) erro
 // deploymentChanged wakes whoever tells of a BundleDeployment.
 func (h *handler) deploymentChanged(change queue.Change[*fleet.BundleDeployment]) {
 	bd := change.New
+	add := (*queue.Queue).Add
+	if bd != nil && bd.DeletionTimestamp == nil && state.Of(bd) == fleet.WaitApplied {
+		add = func(q *queue.Queue, key types.NamespacedName) { q.AddAfter(key, waiting) }
+	}
 	if bd == nil {
 		bd = change.Old
 	} else if bd.DeletionTimestamp != nil || bd.Status.Display != state.Display(bd) {
-		h.deployments.Add(keyOf(bd))
+		add(h.deployments, keyOf(bd))
 	}
 	if change.Old != nil && change.New != nil && !deploymentMatters(change.Old, change.New) {
 		return
 	}
 	if bundle := index.BundleOf(bd); bundle.Name != "" {
-		h.bundles.Add(bundle)
+		add(h.bundles, bundle)
 	}
 	clusters, err := h.app.Clusters.Cache().GetByIndex(index.ClustersByNamespace, bd.Namespace)
 	if err != nil {
 		return // only without the index, which is there
 	}
 	for _, cluster := range clusters {
-		h.clusters.Add(keyOf(cluster))
+		add(h.clusters, keyOf(cluster))
 	}
 }
 
@@ -130,7 +139,7 @@ func (h *handler) onDeployment(_ context.Context, key types.NamespacedName) erro
 		return err
 	}
 	if bd.DeletionTimestamp == nil {
-		_, err = reconcile.PatchStatus(h.app.BundleDeployments, bd, func(bd *fleet.BundleDeployment) {
+		_, err = app.Report(h.app, h.app.BundleDeployments, bd, func(bd *fleet.BundleDeployment) {
 			bd.Status.Display = state.Display(bd)
 		})
 		return err

@@ -50,11 +50,11 @@ type outcome struct {
 	// addFinalizer comes first, removeFinalizer last.
 	addFinalizer, removeFinalizer bool
 	// tidySpec takes back a scheduling customisation that asks for nothing.
-	tidySpec bool
-	createNamespace               *corev1.Namespace
-	deleteNamespace               bool
-	revoke                        []*corev1.ServiceAccount
-	drain                         []*fleet.BundleDeployment
+	tidySpec        bool
+	createNamespace *corev1.Namespace
+	deleteNamespace bool
+	revoke          []*corev1.ServiceAccount
+	drain           []*fleet.BundleDeployment
 	// namespaceName and processed are the Cluster's status; processed is nil when nothing is to be said.
 	namespaceName string
 	processed     *genericcondition.GenericCondition

@@ -204,7 +204,7 @@ func (h *handler) resetAgent(cluster *fleet.Cluster, done handshake.ImportStatus
 	if !done.ResetAgent || agent.LastSeen.IsZero() && agent.Namespace == done.AgentNamespace {
 		return cluster, nil
 	}
-	return reconcile.PatchStatus(h.app.Clusters, cluster, func(c *fleet.Cluster) {
+	return app.Report(h.app, h.app.Clusters, cluster, func(c *fleet.Cluster) {
 		c.Status.Agent = fleet.AgentStatus{Namespace: done.AgentNamespace}
 		c.Status.AgentDeployedGeneration = nil
 	})

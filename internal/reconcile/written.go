@@ -1,0 +1,69 @@
+package reconcile
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+)
+
+// writtenLife is how long what was written is remembered at most. Caches lag by less.
+const writtenLife = 10 * time.Second
+
+// Written remembers what this process wrote until the caches have it, so that the next write begins with it instead
+// of being refused and worked out anew. The zero value is ready; it may be used by many at a time.
+type Written struct {
+	mu      sync.Mutex
+	objects map[types.UID]writtenObject
+	cleaned time.Time
+}
+
+type writtenObject struct {
+	object Object
+	at     time.Time
+}
+
+// Note remembers an object as the server has returned it.
+func (w *Written) Note(object Object, now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.objects == nil {
+		w.objects = map[types.UID]writtenObject{}
+	}
+	if now.Sub(w.cleaned) > writtenLife {
+		for uid, old := range w.objects {
+			if now.Sub(old.at) > writtenLife {
+				delete(w.objects, uid)
+			}
+		}
+		w.cleaned = now
+	}
+	if old, there := w.objects[object.GetUID()]; !there || !newer(old.object, object) {
+		w.objects[object.GetUID()] = writtenObject{object, now}
+	}
+}
+
+// Newest is the object as a cache has it, or as it was written since.
+func Newest[T Object](w *Written, cached T) T {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	known, there := w.objects[cached.GetUID()]
+	if !there {
+		return cached
+	}
+	if !newer(known.object, cached) {
+		delete(w.objects, cached.GetUID()) // the cache has it
+		return cached
+	}
+	if object, ok := known.object.(T); ok {
+		return object
+	}
+	return cached
+}
+
+// newer says whether a was written after b. Of versions that cannot be compared nobody knows.
+func newer(a, b Object) bool {
+	order, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
+	return err == nil && order > 0
+}
