@@ -34,11 +34,6 @@ func registered() map[string]agent {
 // agent is a recorded one, which works with the long-lived token that its account had.
 type agent struct{ workspace, cluster, request, namespace string }
 
-// account is the name of the agent's ServiceAccount, given the UID that its registration has here.
-func (a agent) account(registration string) string {
-	return names.RequestAccount(a.request, registration)
-}
-
 // tokenSecret is the Secret with the token that another Secret holds a copy of; both names are empty if it holds none.
 func tokenSecret(secret *unstructured.Unstructured) (namespace, name string) {
 	switch secret.Object["type"] {

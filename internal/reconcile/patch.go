@@ -43,9 +43,6 @@ func patch[T Object](client Patcher[T], read T, change func(T), subresource stri
 			return read, fmt.Errorf("a copy of %T is %T", current, current.DeepCopyObject())
 		}
 		change(wanted)
-		if equality.Semantic.DeepEqual(current, wanted) {
-			return current, nil // by far the most frequent, and cheaper to find than a difference
-		}
 		body, err := difference(current, wanted, subresource)
 		if err != nil {
 			return read, err
@@ -86,6 +83,9 @@ func isNil(obj any) bool {
 // difference is the merge patch from one state to the other, of the status or of everything else; nil when they
 // do not differ.
 func difference(from, to Object, subresource string) ([]byte, error) {
+	if equality.Semantic.DeepEqual(from, to) {
+		return nil, nil // by far the most frequent, and cheaper to find than a difference
+	}
 	before, err := toMap(from)
 	if err != nil {
 		return nil, err

@@ -74,11 +74,7 @@ func Register(ctx context.Context, a *app.Context, outcomes *ledger.Ledger) erro
 
 // deploymentChanged wakes whoever tells of a BundleDeployment.
 func (h *handler) deploymentChanged(change queue.Change[*fleet.BundleDeployment]) {
-	bd := change.New
-	add := (*queue.Queue).Add
-	if bd != nil && bd.DeletionTimestamp == nil && state.Of(bd) == fleet.WaitApplied {
-		add = func(q *queue.Queue, key types.NamespacedName) { q.AddAfter(key, waiting) }
-	}
+	bd, add := change.New, adding(change.New)
 	if bd == nil {
 		bd = change.Old
 	} else if bd.DeletionTimestamp != nil || bd.Status.Display != state.Display(bd) {
@@ -97,6 +93,14 @@ func (h *handler) deploymentChanged(change queue.Change[*fleet.BundleDeployment]
 	for _, cluster := range clusters {
 		add(h.clusters, keyOf(cluster))
 	}
+}
+
+// adding is how what tells of a BundleDeployment is woken: later, while it only waits for its agent.
+func adding(bd *fleet.BundleDeployment) func(*queue.Queue, types.NamespacedName) {
+	if bd != nil && bd.DeletionTimestamp == nil && state.Of(bd) == fleet.WaitApplied {
+		return func(q *queue.Queue, key types.NamespacedName) { q.AddAfter(key, waiting) }
+	}
+	return (*queue.Queue).Add
 }
 
 // deploymentMatters leaves out what no summary shows.

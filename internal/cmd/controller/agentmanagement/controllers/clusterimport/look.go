@@ -76,7 +76,7 @@ func (h *handler) reportLook(cluster *fleet.Cluster, out handshake.SuperviseOutc
 	reason, message := out.Reason, out.Message
 	if err != nil {
 		if reason, message = obstacle(err); reason == fleet.ReasonError {
-			return cluster, nil //nolint:nilerr // logged, and it says nothing about the agent
+			return cluster, nil // logged, and it says nothing about the agent
 		}
 	}
 	key := keyOf(cluster)
