@@ -1,8 +1,10 @@
 package e2e
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -26,8 +28,11 @@ var _ = Describe("An operator scrapes the processes", Ordered, func() {
 
 	BeforeAll(func(ctx SpecContext) {
 		cluster = imported(ctx)
-		_, _, err := world.Managed(ctx, east, cluster) // a bundle was deployed, and a registration was used
+		_, _, err := world.Managed(ctx, east, cluster) // a bundle was deployed
 		Expect(err).NotTo(HaveOccurred())
+		// The controllers may have been started anew since, and count from there: a cluster is imported and registers again.
+		generation := fmt.Appendf(nil, `{"spec":{"redeployAgentGeneration":%d}}`, time.Now().Unix())
+		Expect(world.Hub.Patch(ctx, client.Clusters, cluster.Namespace, cluster.Name, generation)).To(Succeed())
 		nobody := &fleet.ClusterRegistration{ObjectMeta: metav1.ObjectMeta{Namespace: framework.Workspace, Name: "of-nobody"}}
 		Expect(world.Hub.Create(ctx, client.ClusterRegistrations, nobody)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) {

@@ -37,6 +37,8 @@ func decided() []parity.Row {
 		{Is: parity.Added, On: "hub Cluster *", At: "status.conditions[AgentReporting].*", Why: "a Cluster says whether its agent is heard of (decision 21)"},
 		{Is: parity.Added, On: "* ConfigMap */fleet-agent", At: "metadata.annotations[fleet.cattle.io/hub-uid]", Why: "by it, another hub knows whose agent it is (decision 23)"},
 		{Is: parity.Added, On: registered, At: "metadata.annotations[fleet.cattle.io/last-seen-at-grant]", Why: "how the first use of a credential is known (decision 6)"},
+		{Is: parity.Added, On: registered, At: "metadata.annotations[fleet.cattle.io/hub-address-at-grant]", Why: "by it a hub knows who cannot be told of another address (decision 22)"},
+		{Is: parity.Added, On: "* Secret */fleet-agent", At: "metadata.annotations[fleet.cattle.io/watched]", Why: "by it a hub knows whose pod need not be deleted after the Secret was rewritten (decision 22)"},
 		{Is: parity.Added, On: "hub Cluster fleet-local/local", At: "metadata.annotations[fleet.cattle.io/label-keys]", Why: "tells labels of the chart's values from those that somebody else put on the Cluster"},
 
 		{Is: parity.Changed, On: reader, At: "metadata.name", Why: afterToken},
@@ -59,8 +61,6 @@ func decided() []parity.Row {
 		{Is: parity.Added, On: "hub Bundle fleet-default/raw", At: "status.summary.ready", Why: "counts are written together, zeros included"},
 		{Is: parity.Changed, On: "hub Namespace /cattle-fleet-system", At: "metadata.*[objectset.rio.cattle.io/*]", Why: "of the two sets that the hub's system namespace is in, the one that every hub has keeps it"},
 		{Is: parity.Added, On: "hub ServiceAccount cattle-fleet-system/default", Why: "it is among the recorded resources of fleet-agent-local, only its recording was left out"},
-		{Is: parity.Missing, On: "hub Lease cattle-fleet-system/fleet-cleanup-lock", Why: oneProcess},
-		{Is: parity.Missing, On: "hub Lease cattle-fleet-system/fleet-controller-leader-election-shard", Why: oneProcess},
 		{Is: parity.Missing, On: controllers, At: "spec.template.*", Why: oneProcess},
 		{Is: parity.Added, On: controllers, At: "spec.template.*", Why: oneProcess},
 		{Is: parity.Changed, On: controllers, At: "spec.template.*", Why: oneProcess},

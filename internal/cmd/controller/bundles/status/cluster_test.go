@@ -123,11 +123,11 @@ func TestANewClusterWaitsForItsAgent(t *testing.T) {
 		heard bool
 		want  time.Duration
 	}{
-		"just made":              {0, false, 2 * time.Second},
-		"a moment later":         {1500 * time.Millisecond, false, 500 * time.Millisecond},
+		"just made":              {0, false, joining},
+		"a moment later":         {1500 * time.Millisecond, false, joining - 1500*time.Millisecond},
 		"once it was heard of":   {0, true, 0},
-		"when it does not come":  {2 * time.Second, false, 0},
-		"long after":             {time.Hour, false, 2*time.Second - time.Hour},
+		"when it does not come":  {joining, false, 0},
+		"long after":             {time.Hour, false, joining - time.Hour},
 		"made by a faster clock": {-time.Millisecond, false, 0},
 	}
 	for name, test := range tests {

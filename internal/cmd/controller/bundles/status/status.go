@@ -41,7 +41,7 @@ const (
 )
 
 // joining is how long a new Cluster's status waits for its agent to be heard of. There is nothing to tell of it before.
-const joining = 2 * time.Second
+const joining = 5 * time.Second
 
 type handler struct {
 	app    *app.Context
