@@ -28,6 +28,8 @@ type Row struct {
 	At string
 	// Why is a sentence.
 	Why string
+	// Perhaps says that the difference comes and goes with how fast the situation is played.
+	Perhaps bool
 }
 
 // Report is the verdict on a Comparison.
@@ -160,7 +162,7 @@ func (l *list) idle() (problems []string) {
 		switch {
 		case row.Why == "":
 			problems = append(problems, fmt.Sprintf("no reason is given: %s: %s %s %s", l.name, row.Is, row.On, row.At))
-		case !l.used[i]:
+		case !l.used[i] && !row.Perhaps:
 			problems = append(problems, fmt.Sprintf("matches nothing, remove it: %s: %s %s %s", l.name, row.Is, row.On, row.At))
 		}
 	}

@@ -72,6 +72,10 @@ func TestJudge(t *testing.T) {
 			count:   "compared 2 recorded objects, 7 fields: 1 equal, 6 decided, 0 waiting, 0 different",
 			diff:    "! matches nothing, remove it: decided: missing hub Role * kind\n",
 		},
+		"unless it says that it may": {
+			decided: append(allKnown(), parity.Row{Is: parity.Missing, On: "hub Role *", At: "kind", Why: "so", Perhaps: true}),
+			count:   "compared 2 recorded objects, 7 fields: 1 equal, 6 decided, 0 waiting, 0 different",
+		},
 		"so is one for what an earlier one is about": {
 			decided: rows, waiting: rows[4:],
 			count: "compared 2 recorded objects, 7 fields: 1 equal, 6 decided, 0 waiting, 0 different",

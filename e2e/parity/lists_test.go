@@ -85,7 +85,7 @@ func replacedRows() []parity.Row {
 		{Is: parity.Missing, On: westAgent, At: "status.display.state"},
 		{Is: parity.Changed, On: westAgent, At: "status.display.*"},
 		{Is: parity.Missing, On: westAgent, At: "status.*unavailable"},
-		{Is: parity.Changed, On: westAgent, At: "status.unavailable"},
+		{Is: parity.Changed, On: westAgent, At: "status.unavailable", Perhaps: true},
 		{Is: parity.Missing, On: westGroup, At: "status.*nonReady*"},
 		{Is: parity.Missing, On: westGroup, At: "status.summary.notReady"},
 		{Is: parity.Changed, On: westGroup, At: "status.nonReadyClusterCount"},
