@@ -111,7 +111,6 @@ func TestRecordedClusterOfAnAgent(t *testing.T) {
 	hub := recordedOn(t, "hub")
 	request := must[fleet.ClusterRegistration](t, hub, "ClusterRegistration fleet-default/request-pvwtt")
 	recorded := hub["Cluster fleet-default/cluster-3f8a81b9896a"].DeepCopy()
-	recorded.SetFinalizers(nil) // the cluster controller's
 
 	request.Status, request.OwnerReferences = fleet.ClusterRegistrationStatus{}, nil
 	out := pure(t, handshake.Grant, grantInput(func(in *handshake.GrantInput) { in.Request = request }))
