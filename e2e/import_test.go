@@ -43,7 +43,7 @@ var _ = Describe("The hub reaches a cluster: a kubeconfig Secret and a Cluster t
 			imported := fleet.GetCondition(now.Status.Conditions, fleet.ConditionImported)
 			g.Expect(imported).NotTo(BeNil())
 			g.Expect(imported.Status).To(Equal(corev1.ConditionTrue))
-			g.Expect(now.Status.AgentDeployedGeneration).To(HaveValue(BeEquivalentTo(0)))
+			g.Expect(now.Status.AgentDeployedGeneration).To(HaveValue(Equal(now.Spec.RedeployAgentGeneration)))
 		}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())
 	})
 
