@@ -10,26 +10,30 @@ import (
 	"testing"
 )
 
-// TestTheTestsOfTheContractExist looks for every test that docs/contract.md names.
-func TestTheTestsOfTheContractExist(t *testing.T) {
-	page, err := os.ReadFile("contract.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+// TestTheTestsThatAreNamedExist looks for every test that a page of behaviours names.
+func TestTheTestsThatAreNamedExist(t *testing.T) {
 	known, told := tests(t)
-	named := regexp.MustCompile(`\bTest[A-Z]\w*`).FindAllString(string(page), -1)
-	if len(named) < 100 {
-		t.Fatalf("only %d tests are named", len(named))
-	}
-	for _, name := range named {
-		if !known[name] {
-			t.Errorf("there is no %s", name)
-		}
-	}
-	for _, story := range regexp.MustCompile(`e2e "([^"]+)"`).FindAllStringSubmatch(string(page), -1) {
-		if !strings.Contains(told, story[1]) {
-			t.Errorf("no story %q is told", story[1])
-		}
+	for name, least := range map[string]int{"contract.md": 100, "delivery.md": 70} {
+		t.Run(name, func(t *testing.T) {
+			page, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			named := regexp.MustCompile(`\bTest[A-Z]\w*`).FindAllString(string(page), -1)
+			if len(named) < least {
+				t.Fatalf("only %d tests are named", len(named))
+			}
+			for _, name := range named {
+				if !known[name] {
+					t.Errorf("there is no %s", name)
+				}
+			}
+			for _, story := range regexp.MustCompile(`e2e "([^"]+)"`).FindAllStringSubmatch(string(page), -1) {
+				if !strings.Contains(told, story[1]) {
+					t.Errorf("no story %q is told", story[1])
+				}
+			}
+		})
 	}
 }
 
