@@ -17,6 +17,7 @@ func TestEveryScenario(t *testing.T) {
 	var out, progress bytes.Buffer
 	err := command(t.Context(), []string{
 		"-n", "3", "-at-once", "2", "-first", "2", "-singles", "1", "-quiet", "1s", "-checkin", "1s", "-idle-for", "3s", "-outage", "1s", "-patience", "3m",
+		"-agent-idle", "1s", "-agent-settle", "1s", "-agent-samples", "1", "-agent-releases", "2",
 	}, &out, &progress)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, progress.String())
@@ -47,10 +48,40 @@ func TestEveryScenario(t *testing.T) {
 	if r.Herd == nil || r.Herd.Registrations != 0 || r.Herd.Failures == 0 || r.Herd.Requests.Each == 0 {
 		t.Errorf("herd: %+v", r.Herd)
 	}
-	for _, budget := range r.Budgets {
+	expectAgent(t, printed.Agent)
+	for _, budget := range append(r.Budgets, printed.Agent.Budgets...) {
 		if !strings.Contains(progress.String(), budget.Figure) {
 			t.Errorf("%s is not in the summary", budget.Figure)
 		}
+	}
+}
+
+// expectAgent checks what does not depend on the machine, nor on what the agent does about edits.
+func expectAgent(t *testing.T, a *agentFigures) {
+	t.Helper()
+	if a == nil {
+		t.Fatal("no agent was measured")
+	}
+	if a.BinaryMB < 1 || a.Idle.Agent.Resident <= a.Idle.Agent.Anonymous || a.Idle.Agent.Anonymous <= 0 {
+		t.Errorf("%.1f MB, %+v", a.BinaryMB, a.Idle.Agent)
+	}
+	if !a.Large.Deployed || a.Large.PackedKiB < 100 || a.Large.Agent.Peak <= a.Idle.Agent.Peak {
+		t.Errorf("a large chart: %+v", a.Large)
+	}
+	d := a.Deploys
+	if d.Existing.Samples != 1 || d.Existing.P50 <= 0 || d.Reporting.Samples != 1 || d.Drift.Samples+d.Unreported != 1 || d.AllReleases != 1 || d.AllSeconds <= 0 {
+		t.Errorf("deployments: %+v", d)
+	}
+	if a.Resync.Writes != 0 || a.Resync.Idle.Agent.Anonymous <= 0 {
+		t.Errorf("a restart: %+v", a.Resync)
+	}
+	// It looks for what it is to do, says that it is there, and leads.
+	once := map[string]bool{"agent on the hub list bundledeployments": true, "agent on the hub patch clusters/status": true, "agent on its cluster update leases": true}
+	for _, row := range a.Resync.Rows {
+		delete(once, string(row.Identity)+" "+row.Verb+" "+row.Resource)
+	}
+	if len(once) > 0 {
+		t.Errorf("an agent restarted did not %v, but %+v", once, a.Resync.Rows)
 	}
 }
 

@@ -76,7 +76,7 @@ func (b *bench) startWorld(ctx context.Context) error {
 		return err
 	}
 	b.world, err = framework.Start(ctx, framework.Options{
-		Binaries: binaries, Progress: b.say, LogDir: b.logs, Audit: true, StockControllerLimits: true,
+		Binaries: binaries, Downstreams: b.downstreams, Progress: b.say, LogDir: b.logs, Audit: true, StockControllerLimits: true,
 		APIServerArgs: func(string) []string { return []string{"--audit-policy-file=" + policy} },
 	})
 	return err

@@ -19,6 +19,7 @@ const (
 	restart      = "restart"
 	idle         = "idle"
 	herd         = "herd"
+	agentAlone   = "agent" // on a hub of its own, with a cluster beside it
 )
 
 // errUsage means that the command was called in a way it does not know.
@@ -38,16 +39,19 @@ type options struct {
 	binaries  string
 	logs      string
 	scenarios []string
+	agent     agentOptions
+	// downstreams are the clusters beside the hub, which scenario agent has.
+	downstreams []string
 }
 
-func allScenarios() []string { return []string{registration, single, next, restart, idle, herd} }
+func allScenarios() []string { return []string{registration, single, next, restart, idle, herd, agentAlone} }
 
 func parse(args []string, out io.Writer) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(out)
 	sizes := flags.String("n", "10,100,1000", "numbers of clusters, each on a hub of its own")
-	scenarios := flags.String("scenarios", strings.Join(allScenarios(), ","), "what to play, of "+strings.Join(allScenarios(), ", ")+"; registration is always played")
+	scenarios := flags.String("scenarios", strings.Join(allScenarios(), ","), "what to play, of "+strings.Join(allScenarios(), ", ")+"; all others need registration, but agent does not")
 	flags.IntVar(&o.atOnce, "at-once", 20, "agents that register at a time")
 	flags.IntVar(&o.first, "first", 100, "scenario next: how many clusters after the others, compared with as many at the beginning")
 	flags.IntVar(&o.singles, "singles", 20, "scenario single: how many clusters, one after another")
@@ -58,6 +62,7 @@ func parse(args []string, out io.Writer) (options, error) {
 	flags.DurationVar(&o.patience, "patience", 20*time.Minute, "give a step up after this long")
 	flags.StringVar(&o.binaries, "binaries", "", "folder with fleetcontroller and fleetagent; empty builds them")
 	flags.StringVar(&o.logs, "logs", "", "keep the logs of all components in this folder")
+	o.agent.bind(flags)
 	if err := flags.Parse(args); err != nil {
 		return o, fmt.Errorf("reading the flags: %w", err)
 	}
@@ -77,7 +82,7 @@ func parse(args []string, out io.Writer) (options, error) {
 		}
 		o.scenarios = append(o.scenarios, name)
 	}
-	return o, nil
+	return o, o.agent.check()
 }
 
 func (o options) plays(scenario string) bool { return slices.Contains(o.scenarios, scenario) }

@@ -15,6 +15,7 @@ func TestOptions(t *testing.T) {
 	defaults := options{
 		sizes: []int{10, 100, 1000}, atOnce: 20, first: 100, singles: 20, checkin: 20 * time.Second, idleFor: time.Minute,
 		outage: 2 * time.Minute, quiet: 10 * time.Second, patience: 20 * time.Minute, scenarios: allScenarios(),
+		agent: agentOptions{idle: 10 * time.Minute, settle: time.Minute, releases: 100, samples: 20},
 	}
 	with := func(change func(*options)) options {
 		o := defaults
@@ -31,6 +32,10 @@ func TestOptions(t *testing.T) {
 		"two sizes":              {args: []string{"-n", "5,7"}, want: with(func(o *options) { o.sizes = []int{5, 7} })},
 		"some scenarios":         {args: []string{"-scenarios", "single,idle"}, want: with(func(o *options) { o.scenarios = []string{single, idle} })},
 		"a shorter outage":       {args: []string{"-outage", "5s"}, want: with(func(o *options) { o.outage = 5 * time.Second })},
+		"an agent that rests shortly": {args: []string{"-agent-idle", "1m"}, want: with(func(o *options) { o.agent.idle = time.Minute })},
+		"as many samples as releases": {args: []string{"-agent-releases", "20"}, want: with(func(o *options) { o.agent.releases = 20 })},
+		"more samples than releases":  {args: []string{"-agent-releases", "19"}, err: errUsage},
+		"no sample":                   {args: []string{"-agent-samples", "0"}, err: errUsage},
 		"no number":              {args: []string{"-n", "many"}, err: errUsage},
 		"no cluster":             {args: []string{"-n", "10,0"}, err: errUsage},
 		"a scenario that is not": {args: []string{"-scenarios", "herd,flood"}, err: errUsage},
@@ -46,7 +51,7 @@ func TestOptions(t *testing.T) {
 			if test.err != nil {
 				return
 			}
-			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(options{})); diff != "" {
+			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(options{}, agentOptions{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

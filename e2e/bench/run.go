@@ -16,6 +16,8 @@ import (
 type report struct {
 	Machine machine `json:"machine"`
 	Runs    []run   `json:"runs"`
+	// Agent is left out where it was not played.
+	Agent *agentFigures `json:"agent,omitempty"`
 }
 
 // machine is where it was measured. Load is the system's load average over the minute before.
@@ -42,6 +44,12 @@ type run struct {
 func measureAll(ctx context.Context, o options, clock func() time.Time, out, progress io.Writer) error {
 	all := report{Machine: thisMachine(), Runs: []run{}}
 	var failed error
+	if o.plays(agentAlone) {
+		all.Agent, failed = kept(measureAgent(ctx, o, clock, progress))
+		if failed != nil || len(o.scenarios) == 1 {
+			o.sizes = nil
+		}
+	}
 	for _, n := range o.sizes {
 		r, err := measure(ctx, o, n, clock, progress)
 		if err != nil {
@@ -126,7 +134,11 @@ func thisMachine() machine {
 // summarize prints the budgets for those who do not read JSON.
 func summarize(progress io.Writer, r run) {
 	_, _ = fmt.Fprintf(progress, "\n%d clusters, %d at a time\n", r.Clusters, r.AtOnce) // as with all progress
-	for _, b := range r.Budgets {
+	summarizeBudgets(progress, r.Budgets)
+}
+
+func summarizeBudgets(progress io.Writer, budgets []budget) {
+	for _, b := range budgets {
 		_, _ = fmt.Fprintf(progress, "  %-46s %8.2f   must %g, aim %g: %s\n", b.Figure, b.Value, b.Must, b.Aim, b.Holds)
 	}
 }

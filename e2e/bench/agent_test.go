@@ -1,0 +1,375 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fleet-hub/fleet/e2e/bench/audit"
+	"github.com/fleet-hub/fleet/internal/content"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// ticking is a clock that goes on by a second with every look at it.
+func ticking() func() time.Time {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	return func() time.Time {
+		now = now.Add(time.Second)
+		return now
+	}
+}
+
+func TestWhatWasSeenFirstCounts(t *testing.T) {
+	s := newSights(ticking())
+	for _, what := range []string{"a", "b", "a", "c", "b"} {
+		s.see(what)
+	}
+	second := func(n int) time.Time { return time.Date(2026, 1, 1, 0, 0, n, 0, time.UTC) }
+	for name, test := range map[string]struct {
+		all  []string
+		want time.Time
+	}{
+		"one":              {[]string{"a"}, second(1)},
+		"the last of two":  {[]string{"b", "a"}, second(2)},
+		"the last of all":  {[]string{"c", "b", "a"}, second(3)},
+		"nothing to await": {nil, time.Time{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := s.last(t.Context(), test.all...)
+			if err != nil || !got.Equal(test.want) {
+				t.Errorf("got %s, %v", got, err)
+			}
+		})
+	}
+	s.forget("a")
+	s.see("a")
+	if got, err := s.last(t.Context(), "a"); err != nil || !got.Equal(second(4)) {
+		t.Errorf("after it was forgotten: %s, %v", got, err)
+	}
+}
+
+func TestWhatIsAwaited(t *testing.T) {
+	s := newSights(ticking())
+	s.see("a")
+	got := make(chan error)
+	go func() {
+		_, err := s.last(context.WithoutCancel(t.Context()), "a", "b")
+		got <- err
+	}()
+	s.see("unrelated")
+	s.see("b")
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(io.EOF)
+	if _, err := s.last(ctx, "a", "never"); !errors.Is(err, io.EOF) || !strings.Contains(err.Error(), "waiting to see never") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAWatchThatEndsIsOpenedAgain(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var opened, told int
+	follow(ctx, func(context.Context) (watch.Interface, error) {
+		opened++
+		if opened == 1 {
+			return nil, io.ErrUnexpectedEOF
+		}
+		stream := watch.NewFakeWithChanSize(1, false)
+		stream.Add(&corev1.ConfigMap{})
+		stream.Stop()
+		return stream, nil
+	}, func(watch.Event) {
+		if told++; told == 2 {
+			cancel()
+		}
+	})
+	if opened != 3 || told != 2 {
+		t.Errorf("opened %d times, told %d events", opened, told)
+	}
+}
+
+func TestWhatABundleDeploymentSays(t *testing.T) {
+	condition := func(kind string, status corev1.ConditionStatus) fleet.BundleDeploymentStatus {
+		var s fleet.BundleDeploymentStatus
+		s.Conditions = append(s.Conditions, genericcondition.GenericCondition{Type: kind, Status: status})
+		return s
+	}
+	for name, test := range map[string]struct {
+		status fleet.BundleDeploymentStatus
+		want   []string
+	}{
+		"nothing yet":                 {fleet.BundleDeploymentStatus{}, []string{sawCreated}},
+		"an older state is there":     {fleet.BundleDeploymentStatus{AppliedDeploymentID: "old", Ready: true, NonModified: true}, []string{sawCreated}},
+		"it is there":                 {fleet.BundleDeploymentStatus{AppliedDeploymentID: "new", NonModified: true}, []string{sawCreated, sawClean}},
+		"it is ready":                 {fleet.BundleDeploymentStatus{AppliedDeploymentID: "new", Ready: true, NonModified: true}, []string{sawCreated, sawReady, sawClean}},
+		"it was edited":               {fleet.BundleDeploymentStatus{AppliedDeploymentID: "new", Ready: true}, []string{sawCreated, sawReady, sawModified}},
+		"it could not be deployed":    {condition(fleet.ConditionDeployed, corev1.ConditionFalse), []string{sawCreated, sawFailed}},
+		"it could not be installed":   {condition(fleet.ConditionInstalled, corev1.ConditionFalse), []string{sawCreated, sawFailed}},
+		"it is installed, says one":   {condition(fleet.ConditionInstalled, corev1.ConditionTrue), []string{sawCreated}},
+		"it is not ready, says one":   {condition(fleet.ConditionReady, corev1.ConditionFalse), []string{sawCreated}},
+		"monitored is no deployment":  {condition(fleet.ConditionMonitored, corev1.ConditionFalse), []string{sawCreated}},
+		"deployed is not yet a state": {condition(fleet.ConditionDeployed, corev1.ConditionTrue), []string{sawCreated}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &agentSite{seen: newSights(ticking())}
+			bd := &fleet.BundleDeployment{ObjectMeta: metav1.ObjectMeta{Name: "b"}, Spec: fleet.BundleDeploymentSpec{DeploymentID: "new"}, Status: test.status}
+			s.seeBundleDeployment(watch.Event{Type: watch.Deleted, Object: bd})
+			expectSeen(t, s.seen, nil)
+			s.seeBundleDeployment(watch.Event{Type: watch.Added, Object: bd})
+			expectSeen(t, s.seen, test.want)
+		})
+	}
+}
+
+func expectSeen(t *testing.T, s *sights, want []string) {
+	t.Helper()
+	got, wanted := map[string]bool{}, map[string]bool{}
+	for what := range s.at {
+		got[what] = true
+	}
+	for _, what := range want {
+		wanted[what+"b"] = true
+	}
+	if diff := cmp.Diff(wanted, got); diff != "" {
+		t.Errorf("seen (-want +got):\n%s", diff)
+	}
+}
+
+func TestWhatADeploymentLacks(t *testing.T) {
+	replicas := int32(2)
+	up := appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "b", Generation: 3, Labels: map[string]string{benchLabel: "b"}}, Spec: appsv1.DeploymentSpec{Replicas: &replicas},
+		Status: appsv1.DeploymentStatus{ObservedGeneration: 3, Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: 2},
+	}
+	for name, test := range map[string]struct {
+		change func(*appsv1.Deployment)
+		want   bool
+	}{
+		"nothing":                     {func(*appsv1.Deployment) {}, true},
+		"it was not looked at":        {func(d *appsv1.Deployment) { d.Generation = 4 }, false},
+		"a pod is not ready":          {func(d *appsv1.Deployment) { d.Status.AvailableReplicas = 1 }, false},
+		"a pod is of another":         {func(d *appsv1.Deployment) { d.Status.UpdatedReplicas = 1 }, false},
+		"an old pod is still there":   {func(d *appsv1.Deployment) { d.Status.Replicas = 3 }, false},
+		"how many pods it has to be":  {func(d *appsv1.Deployment) { d.Spec.Replicas = nil }, false},
+		"nothing that is of interest": {func(d *appsv1.Deployment) { d.Status.Conditions = nil }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := up.DeepCopy()
+			test.change(d)
+			s := &agentSite{seen: newSights(ticking())}
+			s.seeObject(watch.Event{Type: watch.Modified, Object: d})
+			want := []string{sawObject}
+			if test.want {
+				want = append(want, sawUp)
+			}
+			expectSeen(t, s.seen, want)
+		})
+	}
+}
+
+func TestObjectsThatAreNone(t *testing.T) {
+	s := &agentSite{seen: newSights(ticking())}
+	s.seeObject(watch.Event{Type: watch.Error, Object: &metav1.Status{}})
+	s.seeObject(watch.Event{Type: watch.Deleted, Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "b"}}})
+	s.seeBundleDeployment(watch.Event{Type: watch.Error, Object: &metav1.Status{}})
+	expectSeen(t, s.seen, nil)
+}
+
+func TestTenObjects(t *testing.T) {
+	kinds := map[string]int{}
+	for i, file := range tenObjects("b") {
+		var object metav1.PartialObjectMetadata
+		if err := yaml.Unmarshal([]byte(file.Content), &object); err != nil {
+			t.Fatalf("%v\n%s", err, file.Content)
+		}
+		if object.Name != objectNames("b")[i] || object.Labels[benchLabel] != "b" || file.Name != object.Name+".yaml" {
+			t.Errorf("%s: %s, %v", file.Name, object.Name, object.Labels)
+		}
+		kinds[object.APIVersion+" "+object.Kind]++
+	}
+	want := map[string]int{"v1 ConfigMap": 6, "v1 ServiceAccount": 2, "v1 Service": 1, "apps/v1 Deployment": 1}
+	if diff := cmp.Diff(want, kinds); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestLargeChart checks that the chart is what the promise is about, and the same each time.
+func TestLargeChart(t *testing.T) {
+	files := largeChart()
+	if diff := cmp.Diff(files, largeChart()); diff != "" {
+		t.Errorf("it is another one the second time:\n%s", diff)
+	}
+	packed, unpacked := 0, 0
+	for _, file := range files {
+		text, err := content.Data(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		packed, unpacked = packed+len(file.Content)*3/4, unpacked+len(text)
+		var object metav1.PartialObjectMetadata
+		if err := yaml.Unmarshal(text, &object); err != nil {
+			t.Errorf("%s: %v", file.Name, err)
+		}
+	}
+	t.Logf("%d KiB packed", packed>>10)
+	if packed < largePacked*9/10 || packed > largePacked*11/10 || unpacked < largeSize || unpacked > largeSize*11/10 {
+		t.Errorf("%d KiB packed, %d KiB unpacked", packed>>10, unpacked>>10)
+	}
+}
+
+func TestSamplesThatCannotBe(t *testing.T) {
+	for name, test := range map[string]struct {
+		o   agentOptions
+		err error
+	}{
+		"one of one":         {agentOptions{samples: 1, releases: 1}, nil},
+		"more than releases": {agentOptions{samples: 2, releases: 1}, errUsage},
+		"none":               {agentOptions{samples: 0, releases: 1}, errUsage},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := test.o.check(); !errors.Is(err, test.err) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	flags := flag.NewFlagSet("", flag.ContinueOnError)
+	var defaults agentOptions
+	defaults.bind(flags)
+	if err := errors.Join(flags.Parse(nil), defaults.check()); err != nil {
+		t.Error(err)
+	}
+}
+
+// logged are two API servers' logs with the given lines of a user's requests.
+func logged(t *testing.T, hub, downstream string) *agentSite {
+	t.Helper()
+	s := &agentSite{}
+	for _, log := range []struct {
+		who   audit.Identity
+		is    func(string) bool
+		lines string
+	}{{onHub, accountsIn("cluster-a"), hub}, {onDownstream, func(user string) bool { return user == agentAccount }, downstream}} {
+		path := filepath.Join(t.TempDir(), "audit.log")
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		opened, err := audit.NewLog(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(log.lines), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s.logs = append(s.logs, &agentLog{Log: opened, who: log.who, is: log.is})
+	}
+	return s
+}
+
+func line(user, verb, resource, at string) string {
+	return `{"stage":"ResponseComplete","verb":"` + verb + `","requestReceivedTimestamp":"2026-01-01T00:00:` + at + `.000000Z","user":{"username":"` +
+		user + `"},"objectRef":{"resource":"` + resource + `"},"responseStatus":{"code":200}}` + "\n"
+}
+
+func TestRequestsOfTheOneAgent(t *testing.T) {
+	const hubUser, other = "system:serviceaccount:cluster-a:request-x", "system:serviceaccount:cluster-ab:request-y"
+	s := logged(t,
+		line(hubUser, "patch", "clusters", "01")+line(hubUser, "watch", "bundledeployments", "09")+line(other, "list", "bundledeployments", "09")+line(agentAccount, "get", "secrets", "09"),
+		line(agentAccount, "get", "secrets", "02")+line(agentAccount, "get", "secrets", "03")+line(agentAccount, "update", "leases", "08")+line("admin", "get", "secrets", "09"))
+	counts, last, err := s.requests()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := audit.Counts{
+		{Identity: onHub, Verb: "patch", Resource: "clusters"}:       {Requests: 1},
+		{Identity: onDownstream, Verb: "get", Resource: "secrets"}:   {Requests: 2},
+		{Identity: onDownstream, Verb: "update", Resource: "leases"}: {Requests: 1},
+	}
+	if diff := cmp.Diff(want, counts); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if want := time.Date(2026, 1, 1, 0, 0, 3, 0, time.UTC); !last.Equal(want) {
+		t.Errorf("the last of them, leases apart, was at %s", last)
+	}
+	if again, _, err := s.requests(); err != nil || len(again) != 0 {
+		t.Errorf("read again: %v, %v", again, err)
+	}
+}
+
+func TestWritesWithoutAReason(t *testing.T) {
+	for name, test := range map[string]struct {
+		verb, resource string
+		want           bool
+	}{
+		"a heartbeat":     {"patch", "clusters/status", false},
+		"a lease":         {"update", "leases", false},
+		"a review":        {"create", "selfsubjectaccessreviews", false},
+		"a read":          {"get", "secrets", false},
+		"a release":       {"create", "secrets", true},
+		"a status":        {"patch", "bundledeployments/status", true},
+		"another label":   {"update", "namespaces", true},
+		"another cluster": {"patch", "clusters", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := isUnneeded(audit.Kind{Identity: onHub, Verb: test.verb, Resource: test.resource}); got != test.want {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}
+
+func figuresOfAnAgent() agentFigures {
+	counts := audit.Counts{
+		{Identity: onDownstream, Verb: "update", Resource: "leases"}: {Requests: 60},
+		{Identity: onHub, Verb: "patch", Resource: "clusters/status"}: {Requests: 1, Refused: 1},
+	}
+	idle := idleFigures{Requests: frequencyOf(counts, 10*time.Minute), Agent: footprint{Resident: 50, Anonymous: 20, Peak: 55}}
+	return agentFigures{
+		BinaryMB: 59.4, Idle: idle, Large: largeFigures{PackedKiB: 900, Deployed: true, Agent: footprint{Resident: 52, Anonymous: 20.5, Peak: 200}, Rise: 0.5},
+		Deploys: deployFigures{
+			Existing: spreadOf(ms(90, 120, 100)), Reporting: spreadOf(ms(20, 30, 210)), Drift: spreadOf(ms(100, 200)),
+			AllReleases: 97, AllSeconds: 12.5, Agent: footprint{Resident: 66, Anonymous: 30, Peak: 200},
+		},
+		Resync: resyncFigures{Rows: rowsOf(counts), Idle: idleFigures{Requests: frequencyOf(nil, time.Minute), Agent: footprint{Resident: 64, Anonymous: 28, Peak: 64}}},
+	}
+}
+
+func TestAgentFigures(t *testing.T) {
+	f := figuresOfAnAgent()
+	f.Budgets = agentBudgets(f, 100)
+	golden(t, "agent.json", f)
+}
+
+func TestAgentBudgetsOfFewer(t *testing.T) {
+	f := figuresOfAnAgent()
+	f.Deploys.Drift, f.Deploys.Unreported = spread{}, 1
+	budgets := agentBudgets(f, 99)
+	for _, b := range budgets {
+		switch {
+		case strings.Contains(b.Figure, "100"):
+			t.Errorf("99 releases say nothing: %+v", b)
+		case strings.HasPrefix(b.Figure, "edited") && (b.Holds != "missed" || b.Value != 10000):
+			t.Errorf("an edit that was not reported: %+v", b)
+		}
+	}
+	if all := agentBudgets(f, 100); len(all) != len(budgets)+1 {
+		t.Errorf("%d budgets of 99, %d of 100", len(budgets), len(all))
+	}
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/e2e/framework/client"
+	"github.com/fleet-hub/fleet/internal/content"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// benchNamespace is where on the agent's cluster all is deployed.
+const benchNamespace = "fleet-bench"
+
+// largeSize is the size of the CRDs of the large chart, and largePacked about what is left of them when compressed.
+const (
+	largeSize   = 10 << 20
+	largePacked = 900 << 10
+	largeFiles  = 10
+)
+
+// deploy creates a Bundle for the agent's cluster.
+func (s *agentSite) deploy(ctx context.Context, name string, resources []fleet.BundleResource) error {
+	return s.world.Hub.Create(ctx, client.Bundles, &fleet.Bundle{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.cluster.Namespace, Name: name},
+		Spec: fleet.BundleSpec{
+			BundleDeploymentOptions: fleet.BundleDeploymentOptions{DefaultNamespace: benchNamespace},
+			Resources:               resources,
+			Targets:                 []fleet.BundleTarget{{ClusterName: s.cluster.Name}},
+		},
+	})
+}
+
+// objectNames are those of the objects of a Bundle of ten.
+func objectNames(bundle string) (found []string) {
+	for i := range 10 {
+		found = append(found, fmt.Sprintf("%s-%d", bundle, i))
+	}
+	return found
+}
+
+// tenObjects are the files of a Bundle of plain YAML: six ConfigMaps, two ServiceAccounts, a Service and a Deployment.
+func tenObjects(bundle string) (files []fleet.BundleResource) {
+	for i, name := range objectNames(bundle) {
+		kind, body := "v1\nkind: ConfigMap", "data:\n  text: some words to begin with\n"
+		switch {
+		case i == 9:
+			kind, body = "apps/v1\nkind: Deployment", fmt.Sprintf(pausing, name)
+		case i == 8:
+			kind, body = "v1\nkind: Service", fmt.Sprintf("spec:\n  selector: {app: %s}\n  ports: [{port: 80}]\n", name)
+		case i >= 6:
+			kind, body = "v1\nkind: ServiceAccount", ""
+		}
+		text := fmt.Sprintf("apiVersion: %s\nmetadata:\n  name: %s\n  labels: {%s: %s}\n%s", kind, name, benchLabel, bundle, body)
+		files = append(files, fleet.BundleResource{Name: name + ".yaml", Content: text})
+	}
+	return files
+}
+
+// pausing is the spec of a Deployment; its pods are ready without anything that runs.
+const pausing = `spec:
+  replicas: 1
+  selector:
+    matchLabels: {app: %[1]s}
+  template:
+    metadata:
+      labels: {app: %[1]s}
+    spec:
+      containers:
+      - name: pause
+        image: pause
+`
+
+// largeChart is a chart with CRDs of ten megabytes, compressed as a Bundle's files may be.
+func largeChart() []fleet.BundleResource {
+	files := []fleet.BundleResource{
+		{Name: "Chart.yaml", Content: "apiVersion: v2\nname: large\nversion: 0.1.0\n"},
+		{Name: "templates/one.yaml", Content: "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: large\n"},
+	}
+	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same chart each time
+	for i := range largeFiles {
+		files = append(files, content.Compress(fmt.Sprintf("crds/%d.yaml", i), []byte(crd(i, largeSize/largeFiles, random))))
+	}
+	return files
+}
+
+// crd is a CustomResourceDefinition of about a size, most of it descriptions, as in real ones.
+func crd(number, size int, random *rand.Rand) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, crdHead, number)
+	for i := 0; text.Len() < size; i++ {
+		fmt.Fprintf(&text, "              field%d:\n                type: string\n                description: >-\n", i)
+		for range 12 {
+			fmt.Fprintf(&text, "                  %s\n", phrases(random))
+		}
+	}
+	return text.String()
+}
+
+// phrases is a line that is made of few parts and a number, so that it compresses as prose does that repeats itself.
+func phrases(random *rand.Rand) string {
+	parts := []string{
+		"the name of the object to which this refers", "defaults to what the namespace says", "is optional and may be left empty",
+		"cannot be changed once it was set", "must be a DNS label of at most 63 characters", "is deprecated and will be ignored",
+		"counts from the time of creation", "applies to all containers of the pod",
+	}
+	return fmt.Sprintf("%s, %s (%d)", parts[random.IntN(len(parts))], parts[random.IntN(len(parts))], random.IntN(1<<31))
+}
+
+const crdHead = `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  name: larges%[1]d.bench.fleet.cattle.io
+spec:
+  group: bench.fleet.cattle.io
+  names: {kind: Large%[1]d, listKind: Large%[1]dList, plural: larges%[1]d, singular: large%[1]d}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec:
+            type: object
+            properties:
+`

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"golang.org/x/sync/errgroup"
+)
+
+// driftPatience is how long it is waited until a change of a deployed object is reported.
+const driftPatience = 10 * time.Second
+
+// deployFigures are those figures of an agent that deploys Bundles of ten objects of plain YAML.
+type deployFigures struct {
+	// Existing is from the creation of a BundleDeployment to the last of its ten objects, both seen by a watch, while
+	// nothing else is deployed; Reporting from the last of them being ready to the BundleDeployment saying so.
+	Existing  spread `json:"createdToAllObjects"`
+	Reporting spread `json:"readyToReported"`
+	// Drift is from an object being edited to the BundleDeployment saying so; Unreported are edits of which it did not
+	// within ten seconds.
+	Drift      spread `json:"editedToReported"`
+	Unreported int    `json:"editsUnreported"`
+	// AllSeconds is what the other releases took, all at once, until the last was ready.
+	AllReleases int     `json:"releasesAtOnce"`
+	AllSeconds  float64 `json:"releasesAtOnceSeconds"`
+	// Agent is its memory some time later.
+	Agent footprint `json:"agentMemory"`
+}
+
+// deploys plays Bundles that are deployed one after another, and then all others at once.
+func (s *agentSite) deploys(ctx context.Context) (f deployFigures, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.patience)
+	defer cancel()
+	s.say("%d Bundles of ten objects, one after another", s.agent.samples)
+	var existing, reporting, drift []time.Duration
+	for i := range s.agent.samples {
+		name := bundleName(i)
+		one, err := s.deployOne(ctx, name)
+		if err != nil {
+			return f, err
+		}
+		existing, reporting = append(existing, one.existing), append(reporting, one.reporting)
+		if f.Unreported > 0 {
+			continue // it does not look for edits
+		}
+		took, err := s.edit(ctx, name)
+		if err != nil {
+			return f, err
+		}
+		if took == 0 {
+			f.Unreported++
+			continue
+		}
+		drift = append(drift, took)
+	}
+	f.Existing, f.Reporting, f.Drift = spreadOf(existing), spreadOf(reporting), spreadOf(drift)
+	f.AllReleases = s.agent.releases - s.agent.samples
+	took, err := s.deployAll(ctx)
+	if err != nil {
+		return f, err
+	}
+	f.AllSeconds = seconds(took)
+	if err := s.rest(ctx, s.agent.settle); err != nil {
+		return f, err
+	}
+	f.Agent, err = s.footprint()
+	return f, err
+}
+
+func bundleName(i int) string { return fmt.Sprintf("bench-%03d", i) }
+
+// one is what one Bundle took.
+type one struct{ existing, reporting time.Duration }
+
+func (s *agentSite) deployOne(ctx context.Context, name string) (one, error) {
+	if err := s.deploy(ctx, name, tenObjects(name)); err != nil {
+		return one{}, err
+	}
+	reported, err := s.seen.last(ctx, sawReady+name)
+	if err != nil {
+		return one{}, err
+	}
+	objects := seenOf(name)
+	created, err := s.seen.last(ctx, sawCreated+name)
+	if err != nil {
+		return one{}, err
+	}
+	there, err := s.seen.last(ctx, objects...)
+	if err != nil {
+		return one{}, err
+	}
+	up, err := s.seen.last(ctx, append(objects, sawUp+name)...)
+	return one{existing: there.Sub(created), reporting: max(0, reported.Sub(up))}, err
+}
+
+// seenOf is what is seen of a Bundle's ten objects.
+func seenOf(bundle string) (all []string) {
+	for _, name := range objectNames(bundle) {
+		all = append(all, sawObject+name)
+	}
+	return all
+}
+
+// edit changes an object of a Bundle as `kubectl edit` does, and puts it back. It returns how long it took until that
+// was reported, 0 if it was not.
+func (s *agentSite) edit(ctx context.Context, bundle string) (time.Duration, error) {
+	if _, err := s.seen.last(ctx, sawClean+bundle); err != nil {
+		return 0, err
+	}
+	configMaps := s.world.On(agentCluster).Kube.CoreV1().ConfigMaps(benchNamespace)
+	write := func(text string) error {
+		_, err := configMaps.Patch(ctx, objectNames(bundle)[0], types.MergePatchType, []byte(`{"data":{"text":"`+text+`"}}`), metav1.PatchOptions{})
+		if err != nil {
+			return fmt.Errorf("editing an object: %w", err)
+		}
+		return nil
+	}
+	s.seen.forget(sawModified + bundle)
+	began := s.clock()
+	if err := write("other words"); err != nil {
+		return 0, err
+	}
+	patient, cancel := context.WithTimeout(ctx, driftPatience)
+	defer cancel()
+	at, err := s.seen.last(patient, sawModified+bundle)
+	s.seen.forget(sawClean + bundle)
+	if undo := write("some words to begin with"); undo != nil {
+		return 0, undo
+	}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+		return 0, nil
+	case err != nil:
+		return 0, err
+	}
+	_, err = s.seen.last(ctx, sawClean+bundle)
+	return at.Sub(began), err
+}
+
+// deployAll creates the other Bundles at once, and waits for the last to be ready.
+func (s *agentSite) deployAll(ctx context.Context) (time.Duration, error) {
+	s.say("%d more at once", s.agent.releases-s.agent.samples)
+	began := s.clock()
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(s.atOnce)
+	var all []string
+	for i := s.agent.samples; i < s.agent.releases; i++ {
+		name := bundleName(i)
+		all = append(all, sawReady+name)
+		group.Go(func() error { return s.deploy(ctx, name, tenObjects(name)) })
+	}
+	if err := group.Wait(); err != nil {
+		return 0, err
+	}
+	_, err := s.seen.last(context.WithoutCancel(ctx), all...)
+	return s.clock().Sub(began), err
+}
