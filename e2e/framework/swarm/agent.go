@@ -25,8 +25,9 @@ type Settings struct {
 	// Poll has the agent ask for its credential every two seconds without ever watching it, read BundleDeployments by a
 	// list before it watches them, and not say whose heartbeats are, as agents of the other implementation do.
 	Poll bool
-	// RegisterAgain has the agent ask for a new identity when the hub has rejected the one it has, as if its
-	// cluster still had a bootstrap secret. Without it the agent goes on asking whether it is accepted again.
+	// RegisterAgain has the agent ask for a new identity when the hub has kept rejecting the one it has, as if
+	// somebody then gave its cluster a bootstrap secret. Without it the agent goes on asking whether it is accepted
+	// again.
 	RegisterAgain bool
 	// Credential is an identity the agent already has, as after a restart. Nil: it registers.
 	Credential *handshake.Credential
@@ -67,7 +68,7 @@ type State struct {
 	Watches       int
 	// Reports counts BundleDeployments it has said to be deployed and ready.
 	Reports int
-	// Rejected means that the hub does not accept its identity.
+	// Rejected means that the hub has not accepted its identity for handshake.RejectionPatience.
 	Rejected bool
 	// Failures counts requests that failed, Problem is what the last one said.
 	Failures int
@@ -81,6 +82,8 @@ type Agent struct {
 	transport *http.Transport
 	hub       hub
 	reported  versions // only the watch uses it
+	// doubtedSince is when the hub began to reject the identity, zero while it does not. Only the watch uses it.
+	doubtedSince time.Time
 
 	mu         sync.Mutex // guards what follows
 	state      State

@@ -27,7 +27,7 @@ func (a *Agent) follow(ctx context.Context, c *handshake.Credential) error {
 		opened, err := a.followOnce(ctx, c, &version)
 		a.update(func(s *State) { s.Watching = false })
 		if opened {
-			failed = 0
+			failed, a.doubtedSince = 0, time.Time{}
 		}
 		if err != nil {
 			a.failed(ctx, err)

@@ -112,14 +112,23 @@ func beatPause(interval time.Duration, failed int) time.Duration {
 	return min(firstPause<<min(failed-1, 10), lastBeatPause, interval)
 }
 
-// judge tells an identity the hub rejects from a hub that is not well: it asks once more, as agents do before
-// they give one up. The error is errIdentityLost if another is to be had.
+// judge tells an identity the hub rejects from a hub that is not well: it asks once more, and the answers must have
+// been the same for as long as an agent without a bootstrap secret insists on. The error is errIdentityLost if another
+// identity is to be had.
 func (a *Agent) judge(ctx context.Context, c *handshake.Credential, err error) error {
 	if !isRejection(err) || !isRejection(a.prove(ctx, c)) {
+		a.doubtedSince = time.Time{}
+		return nil
+	}
+	if a.doubtedSince.IsZero() {
+		a.doubtedSince = a.now()
+	}
+	if a.now().Sub(a.doubtedSince) < handshake.RejectionPatience {
 		return nil
 	}
 	a.update(func(s *State) { s.Rejected = true })
 	if a.settings.RegisterAgain {
+		a.doubtedSince = time.Time{}
 		return errIdentityLost
 	}
 	return nil

@@ -158,9 +158,17 @@ func TestWhatAnAgentDoesAboutTrouble(t *testing.T) {
 			hub:  &fakeHub{refuse: only("contents", 1, 500), deployments: own},
 			want: State{Registrations: 1, Beats: 1, Watches: 2, Reports: 1, Failures: 1}, least: 900 * time.Millisecond, most: 1100 * time.Millisecond,
 		},
-		"the identity is rejected, and another is to be had: it registers anew": {
-			hub: &fakeHub{refuse: rejects("token-1"), deployments: own}, settings: Settings{RegisterAgain: true},
-			want: State{Registrations: 2, Beats: 1, Watches: 1, Reports: 1}, most: 5 * time.Second,
+		"the identity is rejected, and another is to be had: it registers anew when it has been told so for ten seconds": {
+			hub: &fakeHub{refuse: rejects("token-1", time.Hour), deployments: own}, settings: Settings{RegisterAgain: true},
+			want: State{Registrations: 2, Beats: 1, Watches: 1, Reports: 1}, least: 10 * time.Second, most: 20 * time.Second,
+		},
+		"the identity is rejected for a moment: it keeps it": {
+			hub: &fakeHub{refuse: rejects("token-1", 6*time.Second), deployments: own}, settings: Settings{RegisterAgain: true},
+			want: State{Registrations: 1, Beats: 1, Watches: 1, Reports: 1}, least: 6 * time.Second, most: 16 * time.Second,
+		},
+		"rejections with something else between them count from then on": {
+			hub: &fakeHub{refuse: interrupted(rejects("token-1", 20*time.Second), 2), deployments: own}, settings: Settings{RegisterAgain: true},
+			want: State{Registrations: 1, Beats: 1, Watches: 1, Reports: 1}, least: 20 * time.Second, most: 40 * time.Second,
 		},
 	}
 	for name, test := range tests {
@@ -206,13 +214,27 @@ func credentialComesTo(nth int) func(*http.Request, string, int) int {
 	}
 }
 
-// rejects answers 401 to a token, but to its proof before it is used.
-func rejects(token string) func(*http.Request, string, int) int {
+// rejects answers 401 to a token for a while, but to its proof before it is used.
+func rejects(token string, while time.Duration) func(*http.Request, string, int) int {
+	var began time.Time
 	return func(r *http.Request, resource string, n int) int {
-		if r.Header.Get("Authorization") == "Bearer "+token && (resource != "proof" || n > 0) {
+		if began.IsZero() {
+			began = time.Now()
+		}
+		if r.Header.Get("Authorization") == "Bearer "+token && (resource != "proof" || n > 0) && time.Since(began) < while {
 			return 401
 		}
 		return 0
+	}
+}
+
+// interrupted has the nth watch after the first answered by a server that is not well.
+func interrupted(refuse func(*http.Request, string, int) int, nth int) func(*http.Request, string, int) int {
+	return func(r *http.Request, resource string, n int) int {
+		if resource == "watch" && n == nth {
+			return 503
+		}
+		return refuse(r, resource, n)
 	}
 }
 
@@ -372,7 +394,7 @@ func TestAStoppedAgentSendsNothing(t *testing.T) {
 		within(t, a, func(s State) bool { return s.Beats == 3 })
 		a.Stop()
 		before := len(h.lines())
-		time.Sleep(time.Hour) //nolint:forbidigo // fake time
+		<-time.After(time.Hour)
 		if after := len(h.lines()); after != before {
 			t.Errorf("%d requests after its end", after-before)
 		}
