@@ -171,7 +171,7 @@ func TestRelisting(t *testing.T) {
 			happens: func(s *store) {
 				s.goDown(refused)
 				s.cut()
-				time.Sleep(10 * time.Minute) //nolint:forbidigo // the bubble's time
+				<-time.After(10 * time.Minute)
 				s.goDown(nil)
 			},
 			want:  map[string]string{"first": "2", "second": "1"},
@@ -184,10 +184,10 @@ func TestRelisting(t *testing.T) {
 					s.put("later", strconv.Itoa(n))
 				}
 				s.put("first", "3")
-				time.Sleep(time.Minute) //nolint:forbidigo // the bubble's time
+				<-time.After(time.Minute)
 				s.goDown(errors.New("no route to host"))
 				s.cut()
-				time.Sleep(time.Minute) //nolint:forbidigo // the bubble's time
+				<-time.After(time.Minute)
 				s.restore(before)
 				s.goDown(nil)
 			},
@@ -198,7 +198,7 @@ func TestRelisting(t *testing.T) {
 			happens: func(s *store) {
 				s.goDown(apierrors.NewTooManyRequests("busy", 1))
 				s.cut()
-				time.Sleep(time.Minute) //nolint:forbidigo // the bubble's time
+				<-time.After(time.Minute)
 				s.goDown(nil)
 			},
 			want:  map[string]string{"first": "2", "second": "1"},
@@ -218,12 +218,12 @@ func TestRelisting(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				var running sync.WaitGroup
 				running.Go(func() { informer.RunWithContext(ctx) })
-				time.Sleep(time.Second) //nolint:forbidigo // the bubble's time
+				<-time.After(time.Second)
 				s.put("first", "2")
-				time.Sleep(time.Second) //nolint:forbidigo // the bubble's time
+				<-time.After(time.Second)
 				test.happens(s)
 				s.put("second", "1")
-				time.Sleep(2 * time.Minute) //nolint:forbidigo // the bubble's time
+				<-time.After(2 * time.Minute)
 				if diff := cmp.Diff(test.want, values(informer)); diff != "" {
 					t.Errorf("objects (-want +got):\n%s", diff)
 				}
