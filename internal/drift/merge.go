@@ -1,0 +1,241 @@
+package drift
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+)
+
+// Strategies of a strategic merge patch, as the tags of built-in kinds name them.
+const (
+	strategyMerge      = "merge"
+	strategyRetainKeys = "retainKeys"
+)
+
+// merge is live with everything in want. It shares with both what it did not have to change. schema is nil where
+// nothing is known; strategy is what the field's tag says.
+func merge(live, want any, schema strategicpatch.LookupPatchMeta, strategy string) any {
+	switch want := want.(type) {
+	case unspoken:
+		return mergeUnspoken(live, want.value)
+	case map[string]any:
+		if have, ok := live.(map[string]any); ok {
+			return mergeMap(have, want, schema, strategy)
+		}
+		return plain(want)
+	case nil:
+		return live
+	}
+	if sameScalar(live, want) {
+		return live
+	}
+	return plain(want)
+}
+
+// mergeUnspoken lets a value that is as good as none count where the server does not put defaults: it turns no
+// false into true and fills few lists (filledByServer).
+func mergeUnspoken(live, want any) any {
+	switch want := want.(type) {
+	case bool:
+		return want
+	case []any:
+		return want
+	}
+	return live
+}
+
+func mergeMap(live, want map[string]any, schema strategicpatch.LookupPatchMeta, strategy string) any {
+	out := maps.Clone(live)
+	for key, value := range want {
+		have, there := live[key]
+		mark, isUnspoken := value.(unspoken)
+		if value == nil || (isUnspoken && (!there || have == nil || filledByServer(key, mark.value))) {
+			continue
+		}
+		out[key] = mergeField(have, value, key, schema)
+	}
+	if strategy == strategyRetainKeys && !reflect.DeepEqual(out, live) {
+		maps.DeleteFunc(out, func(key string, _ any) bool { _, wanted := want[key]; return !wanted })
+	}
+	return out
+}
+
+// filledByServer tells lists that the server fills if they are empty.
+func filledByServer(key string, value any) bool {
+	list, ok := value.([]any)
+	return ok && len(list) == 0 && (key == "policyTypes" || key == "metrics")
+}
+
+func mergeField(live, want any, key string, schema strategicpatch.LookupPatchMeta) any {
+	list, isList := want.([]any)
+	if mark, ok := want.(unspoken); ok {
+		list, isList = mark.value.([]any)
+	}
+	if isList {
+		return mergeList(live, list, lookupList(schema, key))
+	}
+	if schema == nil {
+		return merge(live, want, nil, "")
+	}
+	inner, meta, err := schema.LookupPatchMetadataForStruct(key)
+	if err != nil {
+		return merge(live, want, nil, "") // a field with a format of its own, or none of the type's
+	}
+	return merge(live, want, inner, strategyOf(meta, strategyRetainKeys))
+}
+
+// listRule is how a list is merged.
+type listRule struct {
+	items strategicpatch.LookupPatchMeta
+	// merged means item by item, by key or, if that is empty, as a set; otherwise the list is replaced as a whole.
+	merged   bool
+	key      string
+	strategy string // of the items
+}
+
+func lookupList(schema strategicpatch.LookupPatchMeta, key string) listRule {
+	if schema == nil {
+		return listRule{}
+	}
+	items, meta, err := schema.LookupPatchMetadataForSlice(key)
+	if err != nil {
+		return listRule{}
+	}
+	return listRule{
+		items: items, merged: strategyOf(meta, strategyMerge) != "", key: meta.GetPatchMergeKey(),
+		strategy: strategyOf(meta, strategyRetainKeys),
+	}
+}
+
+func strategyOf(meta strategicpatch.PatchMeta, strategy string) string {
+	if slices.Contains(meta.GetPatchStrategies(), strategy) {
+		return strategy
+	}
+	return ""
+}
+
+func mergeList(live any, want []any, rule listRule) any {
+	have, ok := live.([]any)
+	switch {
+	case !ok:
+		return plain(want)
+	case !rule.merged:
+		return replaceList(have, want, rule)
+	case rule.key == "":
+		return unite(have, want)
+	}
+	return mergeByKey(have, want, rule)
+}
+
+// replaceList is want, but for the items that live has with nothing but more fields: the server's defaults.
+func replaceList(live, want []any, rule listRule) any {
+	if len(live) != len(want) {
+		return plain(want)
+	}
+	out, same := make([]any, len(want)), true
+	for i := range want {
+		if covers(live[i], want[i], rule) {
+			out[i] = live[i]
+			continue
+		}
+		out[i], same = plain(want[i]), false
+	}
+	if same {
+		return live
+	}
+	return out
+}
+
+// covers tells whether live has all that want has.
+func covers(live, want any, rule listRule) bool {
+	if inner, ok := want.([]any); ok { // a list in a list
+		return reflect.DeepEqual(mergeList(live, inner, listRule{}), live)
+	}
+	return reflect.DeepEqual(merge(live, want, rule.items, ""), live)
+}
+
+// unite is live and what of want is not in it.
+func unite(live, want []any) any {
+	out := slices.Clone(live)
+	for _, item := range want {
+		if !slices.ContainsFunc(out, func(have any) bool { return sameScalar(have, item) }) {
+			out = append(out, plain(item))
+		}
+	}
+	return out
+}
+
+// mergeByKey merges items with the same key, in live's order; new ones come last. The key need not be unique: the
+// port of a TCP and a UDP service may be the same. Items that are as wanted find each other first.
+func mergeByKey(live, want []any, rule listRule) any {
+	out, taken := slices.Clone(live), make([]bool, len(live))
+	var rest []any
+	find := func(item any, accept func(have any) bool) int {
+		return slices.IndexFunc(indexes(live), func(i int) bool {
+			return !taken[i] && sameScalar(keyOf(live[i], rule.key), keyOf(item, rule.key)) && accept(live[i])
+		})
+	}
+	for _, item := range want {
+		if i := find(item, func(have any) bool { return covers(have, item, rule) }); i >= 0 {
+			taken[i] = true
+			continue
+		}
+		rest = append(rest, item)
+	}
+	for _, item := range rest {
+		i := find(item, func(any) bool { return true })
+		if i < 0 {
+			out = append(out, plain(item))
+			continue
+		}
+		taken[i] = true
+		out[i] = merge(live[i], item, rule.items, rule.strategy)
+	}
+	return out
+}
+
+func indexes(list []any) []int {
+	out := make([]int, len(list))
+	for i := range out {
+		out[i] = i
+	}
+	return out
+}
+
+func keyOf(item any, key string) any {
+	fields, _ := item.(map[string]any)
+	return plain(fields[key])
+}
+
+// sameScalar compares two values that are neither maps nor lists. A number is the same however it is held.
+func sameScalar(a, b any) bool {
+	switch a.(type) {
+	case map[string]any, []any:
+		return reflect.DeepEqual(a, b)
+	}
+	if number(a) && number(b) {
+		return fmt.Sprint(a) == fmt.Sprint(b) || asFloat(a) == asFloat(b)
+	}
+	return reflect.DeepEqual(a, b)
+}
+
+func number(value any) bool {
+	switch value.(type) {
+	case int64, float64:
+		return true
+	}
+	return false
+}
+
+func asFloat(value any) float64 {
+	switch value := value.(type) {
+	case int64:
+		return float64(value)
+	case float64:
+		return value
+	}
+	return 0
+}

@@ -1,0 +1,144 @@
+package drift
+
+import (
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+const (
+	groupRBAC      = "rbac.authorization.k8s.io"
+	groupAdmission = "admissionregistration.k8s.io"
+	// markPrefix begins the annotations that say which set an object belongs to.
+	markPrefix = "objectset.rio.cattle.io/"
+	// anyBundle, a line end in base64, is how a manifest says that somebody else puts in the certificates.
+	anyBundle = "Cg=="
+)
+
+// serverFields are fields of the metadata that only the server writes.
+func serverFields() []string {
+	return []string{
+		"creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "generation", "managedFields",
+		"resourceVersion", "selfLink", "uid",
+	}
+}
+
+// normalise returns a copy without what is no concern of a comparison, and with what can be written in two ways
+// written in one.
+func normalise(object *unstructured.Unstructured) map[string]any {
+	out := object.DeepCopy().Object
+	delete(out, "status")
+	if metadata, ok := out["metadata"].(map[string]any); ok {
+		for _, field := range serverFields() {
+			delete(metadata, field)
+		}
+		if annotations, ok := metadata["annotations"].(map[string]any); ok {
+			maps.DeleteFunc(annotations, func(name string, _ any) bool { return strings.HasPrefix(name, markPrefix) })
+		}
+	}
+	switch kind := object.GroupVersionKind().GroupKind(); {
+	case isSecret(kind):
+		encodeStrings(out)
+	case kind.Group == groupRBAC:
+		normaliseRBAC(out)
+	case kind.Group == groupAdmission:
+		leaveBundles(out)
+	case kind == schema.GroupKind{Kind: "Endpoints"}:
+		sortSubsets(out)
+	case kind == schema.GroupKind{Group: "argoproj.io", Kind: "Rollout"}:
+		normalisePods(out)
+	}
+	return out
+}
+
+func isSecret(kind schema.GroupKind) bool { return kind == schema.GroupKind{Kind: "Secret"} }
+
+// encodeStrings does to a Secret what the server does: text in stringData becomes data.
+func encodeStrings(secret map[string]any) {
+	texts, ok := secret["stringData"].(map[string]any)
+	delete(secret, "stringData")
+	if !ok || len(texts) == 0 {
+		return
+	}
+	data, ok := secret["data"].(map[string]any)
+	if !ok {
+		data = map[string]any{}
+		secret["data"] = data
+	}
+	for key, value := range texts {
+		if text, ok := value.(string); ok {
+			data[key] = base64.StdEncoding.EncodeToString([]byte(text))
+		}
+	}
+}
+
+// normaliseRBAC drops rules that are none, and those that the server collects from other roles.
+func normaliseRBAC(role map[string]any) {
+	if aggregation, ok := role["aggregationRule"]; (ok && !isEmpty(aggregation)) || isEmpty(role["rules"]) {
+		if _, ok := role["rules"]; ok {
+			role["rules"] = nil
+		}
+	}
+}
+
+// leaveBundles drops the certificates of webhooks that the manifest leaves to others. On the live side there is
+// nothing to drop: what is not desired is not compared.
+func leaveBundles(configuration map[string]any) {
+	webhooks, _ := configuration["webhooks"].([]any)
+	for _, webhook := range webhooks {
+		fields, _ := webhook.(map[string]any)
+		client, _ := fields["clientConfig"].(map[string]any)
+		if client["caBundle"] == anyBundle {
+			delete(client, "caBundle")
+		}
+	}
+}
+
+// sortSubsets orders what the server orders in its own way.
+func sortSubsets(endpoints map[string]any) {
+	subsets, _ := endpoints["subsets"].([]any)
+	for _, subset := range subsets {
+		fields, _ := subset.(map[string]any)
+		for _, list := range fields {
+			if items, ok := list.([]any); ok {
+				sortByText(items)
+			}
+		}
+	}
+	sortByText(subsets)
+}
+
+func sortByText(items []any) {
+	text := func(item any) string {
+		written, err := json.Marshal(item)
+		if err != nil {
+			return ""
+		}
+		return string(written)
+	}
+	slices.SortStableFunc(items, func(a, b any) int { return cmp.Compare(text(a), text(b)) })
+}
+
+// normalisePods writes the pods of a Rollout the way a Deployment's are written: its controller does the same.
+func normalisePods(rollout map[string]any) {
+	template, found, err := unstructured.NestedMap(rollout, "spec", "template")
+	if err != nil || !found {
+		return
+	}
+	var typed corev1.PodTemplateSpec
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(template, &typed); err != nil {
+		return
+	}
+	if written, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&typed); err == nil {
+		// Cannot fail: it was there.
+		_ = unstructured.SetNestedMap(rollout, written, "spec", "template")
+	}
+}

@@ -1,0 +1,53 @@
+package drift
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func same(text string) string { return text }
+
+func TestTextOfAPatch(t *testing.T) {
+	t.Parallel()
+	many := map[string]any{}
+	for i := range 1000 {
+		many[fmt.Sprintf("key-%03d", i)] = "value"
+	}
+	long := strings.Repeat("ä", textLimit)
+	tests := map[string]struct {
+		patch Patch
+		clean func(string) string
+		want  string
+	}{
+		"sorted and not escaped": {Patch{"b": "<a&b>", "a": nil}, same, `{"a":null,"b":"<a&b>"}`},
+		"cleaned, wherever it is": {
+			Patch{"a": "my secret", "b": []any{map[string]any{"c": "secret"}}, "secret": true},
+			func(text string) string { return strings.ReplaceAll(text, "secret", "***") },
+			`{"a":"my ***","b":[{"c":"***"}],"secret":true}`,
+		},
+		"a long value is cut": {
+			Patch{"a": long, "b": "short"}, same, `{"a":"` + strings.Repeat("ä", valueLimit/2) + `…","b":"short"}`,
+		},
+		"a long list is counted, a short one is not": {
+			Patch{"a": []any{long, "x"}, "b": []any{"y"}}, same, `{"a":"[2 items]","b":["y"]}`,
+		},
+		"too many fields are named by their parents": {
+			Patch{"spec": many, "data": "x"}, same, `{"…":"too many fields: data, spec"}`,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := test.patch.Text(test.clean)
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if !json.Valid([]byte(got)) || len(got) > textLimit {
+				t.Errorf("%d bytes, valid: %v", len(got), json.Valid([]byte(got)))
+			}
+		})
+	}
+}
