@@ -222,7 +222,7 @@ func TestProver(t *testing.T) {
 			case test.says == "" && !errors.Is(err, test.err), test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says) || errors.Is(err, ErrNotInForce)):
 				t.Errorf("error %v; want %v %q", err, test.err, test.says)
 			}
-			if diff := cmp.Diff([]string{"GET /" + path + "?limit=1 Bearer theirs"}, asked); diff != "" {
+			if diff := cmp.Diff([]string{"GET /" + path + "?limit=1&resourceVersion=0 Bearer theirs"}, asked); diff != "" {
 				t.Errorf("asked (-want +got):\n%s", diff)
 			}
 		})

@@ -13,24 +13,16 @@ import (
 	"github.com/fleet-hub/fleet/internal/names"
 )
 
-// Poll says how often a credential is asked for where it cannot be watched: every Fast for the first FastFor,
-// then ever slower down to every Slow.
-type Poll struct{ Fast, FastFor, Slow time.Duration }
+// A credential that cannot be watched is asked for again after half of the time it has been waited for, but no sooner
+// than soonPoll and no later than latePoll: it comes a little later than it could, at a hub that is quick as at one
+// that is busy, which is asked the less the longer it takes.
+const (
+	soonPoll = 60 * time.Millisecond
+	latePoll = 2 * time.Second
+)
 
-func (p Poll) withDefaults() Poll {
-	if p == (Poll{}) {
-		return Poll{Fast: 100 * time.Millisecond, FastFor: 30 * time.Second, Slow: 2 * time.Second}
-	}
-	return p
-}
-
-// interval is the pause before the next question, when the request is as old as this.
-func (p Poll) interval(age time.Duration) time.Duration {
-	if age < p.FastFor {
-		return p.Fast
-	}
-	return min(p.Slow, p.Fast+(age-p.FastFor)/10)
-}
+// pollPause is the pause before the next question, when the request is as old as this.
+func pollPause(age time.Duration) time.Duration { return min(max(age/2, soonPoll), latePoll) }
 
 // watchFor bounds one watch for a credential: a connection that died unnoticed costs no more.
 const watchFor = 30 * time.Second
@@ -41,6 +33,9 @@ func (a *agent) fetchCredential(ctx context.Context) {
 	request := *a.attempt.request
 	namespace, name := a.found.bootstrap.SystemRegistrationNamespace, names.CredentialSecret(request.ClientID, request.ClientRandom)
 	mayWatch := true
+	if !a.pause(ctx, soonPoll-a.now().Sub(request.MadeAt)) { // no hub is as quick as that
+		return
+	}
 	for {
 		secret, err := a.attempt.hub.Credential(ctx, namespace, name)
 		if apierrors.IsNotFound(err) && mayWatch { // 404 and not 403: we may read it, it is a matter of moments
@@ -61,11 +56,11 @@ func (a *agent) fetchCredential(ctx context.Context) {
 		}
 		if a.attempt.token.Answer == handshake.Rejected || a.attempt.token.Answer == handshake.Untrusted {
 			a.log.Error("Failed to register agent", "registration", request.Namespace+"/"+request.Name, "error", err)
-			a.pause(ctx, a.Poll.withDefaults().Slow)
+			a.pause(ctx, latePoll)
 			return
 		}
 		a.remind(request, err)
-		if !a.pause(ctx, max(jitter(a.Poll.withDefaults().interval(age), a.Random), spread(kube.RetryAfter(err), a.Random))) {
+		if !a.pause(ctx, max(jitter(pollPause(age), a.Random), spread(kube.RetryAfter(err), a.Random))) {
 			return
 		}
 	}
@@ -132,7 +127,7 @@ func (a *agent) wake() {
 func (a *agent) takeCredential(secret *corev1.Secret) bool {
 	credential, err := handshake.ParseCredential(secret.Data)
 	if err != nil {
-		if !a.attempt.warned { // it is looked at ten times a second
+		if !a.attempt.warned { // it is looked at again and again
 			a.log.Warn("the credential is not whole, waiting for a better one", "secret", secret.Namespace+"/"+secret.Name, "error", err)
 		}
 		a.attempt.warned = true

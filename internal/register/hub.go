@@ -94,11 +94,15 @@ func (h apiHub) WatchCredential(ctx context.Context, namespace, name string) (wa
 	}, scheme.ParameterCodec).MaxRetries(noRetries).Watch(ctx)
 }
 
+// anyVersion asks for what the API server has at hand. Without it an answer waits until the server is sure to know what
+// was written last, which is of no interest to somebody who asks whether he may ask.
+const anyVersion = "0"
+
 func (h apiHub) Prove(ctx context.Context, namespace string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	return h.fleet.Get().Namespace(namespace).Resource("bundledeployments").
-		VersionedParams(&metav1.ListOptions{Limit: 1}, metav1.ParameterCodec).MaxRetries(noRetries).Do(ctx).Error()
+		VersionedParams(&metav1.ListOptions{Limit: 1, ResourceVersion: anyVersion}, metav1.ParameterCodec).MaxRetries(noRetries).Do(ctx).Error()
 }
 
 // answerOf says what an error of the hub counts as.

@@ -148,7 +148,7 @@ func TestHubWatchCredential(t *testing.T) {
 }
 
 func TestHubProve(t *testing.T) {
-	const path = "/apis/fleet.cattle.io/v1alpha1/namespaces/cluster-a/bundledeployments?limit=1"
+	const path = "/apis/fleet.cattle.io/v1alpha1/namespaces/cluster-a/bundledeployments?limit=1&resourceVersion=0"
 	tests := map[string]struct {
 		answer answer
 		want   handshake.Answer
@@ -248,7 +248,7 @@ func TestReach(t *testing.T) {
 func TestRegistrationOverTLS(t *testing.T) {
 	const (
 		post   = "POST /apis/fleet.cattle.io/v1alpha1/namespaces/fleet-default/clusterregistrations"
-		list   = "GET /apis/fleet.cattle.io/v1alpha1/namespaces/cluster-a/bundledeployments?limit=1"
+		list   = "GET /apis/fleet.cattle.io/v1alpha1/namespaces/cluster-a/bundledeployments?limit=1&resourceVersion=0"
 		random = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
 	)
 	credential := `{"apiVersion":"v1","kind":"Secret","data":{"token":"YWNjb3VudA==","deploymentNamespace":"Y2x1c3Rlci1h","clusterNamespace":"ZmxlZXQtZGVmYXVsdA==","clusterName":"YQ=="}}`

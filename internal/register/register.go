@@ -46,9 +46,6 @@ type Options struct {
 	Connect func(*rest.Config) (Hub, error)
 	// OnStage is called when the stage changes, with the reason for one that is not Use. Nil: nobody is told.
 	OnStage func(stage handshake.AgentStage, reason string)
-	// Poll says how often a credential is asked for where it cannot be watched. The zero value: every 100 ms
-	// for 30 s, then ever slower down to every 2 s.
-	Poll Poll
 }
 
 // Session is a proven identity, and what goes with it.

@@ -445,24 +445,18 @@ func TestAnswerOf(t *testing.T) {
 	}
 }
 
-func TestPollInterval(t *testing.T) {
-	tests := map[string]struct {
-		poll Poll
-		age  time.Duration
-		want time.Duration
-	}{
-		"at first":                     {age: 0, want: 100 * time.Millisecond},
-		"as long as the grant is due":  {age: 30*time.Second - 1, want: 100 * time.Millisecond},
-		"then slower and slower":       {age: 40 * time.Second, want: 1100 * time.Millisecond},
-		"but never slower than this":   {age: 29 * time.Minute, want: 2 * time.Second},
-		"at first, by other times":     {poll: Poll{time.Second, time.Minute, 5 * time.Second}, age: 0, want: time.Second},
-		"then slower, by other times":  {poll: Poll{time.Second, time.Minute, 5 * time.Second}, age: 70 * time.Second, want: 2 * time.Second},
-		"never slower, by other times": {poll: Poll{time.Second, time.Minute, 5 * time.Second}, age: time.Hour, want: 5 * time.Second},
+func TestPollPause(t *testing.T) {
+	tests := map[string]struct{ age, want time.Duration }{
+		"a quick hub is asked again soon":   {age: 0, want: 60 * time.Millisecond},
+		"and soon again":                    {age: 120 * time.Millisecond, want: 60 * time.Millisecond},
+		"a busy one less often":             {age: 600 * time.Millisecond, want: 300 * time.Millisecond},
+		"one that needs somebody, still less": {age: 4 * time.Second, want: 2 * time.Second},
+		"but never less often than that":    {age: 29 * time.Minute, want: 2 * time.Second},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := test.poll.withDefaults().interval(test.age); got != test.want {
-				t.Errorf("interval %s, want %s", got, test.want)
+			if got := pollPause(test.age); got != test.want {
+				t.Errorf("pause %s, want %s", got, test.want)
 			}
 		})
 	}

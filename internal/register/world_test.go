@@ -81,12 +81,13 @@ type world struct {
 	watched   *watch.FakeWatcher
 	appeared  map[string]chan struct{} // closed when the named credential is there
 
-	hub        *rest.Config  // of the session in use
-	served     chan struct{} // closed when it is in use
-	ending     error         // what use returns at once
-	mortal     *mortal       // the process, if it is to be killed
-	deaf       bool          // use does not hear that it is to end
-	endsAtOnce bool          // use returns at once, without an error
+	hub        *rest.Config    // of the session in use
+	served     chan struct{}   // closed when it is in use
+	over       <-chan struct{} // closed when the process ends
+	ending     error           // what use returns at once
+	mortal     *mortal         // the process, if it is to be killed
+	deaf       bool            // use does not hear that it is to end
+	endsAtOnce bool            // use returns at once, without an error
 }
 
 // grantPlan is how the hub answers requests: the rights to read the credential appear after rights, the
@@ -160,10 +161,13 @@ func (w *world) note(action clienttesting.Action) (bool, runtime.Object, error) 
 		w.say("[agent]  ~ %s", keysOf(action.Object))
 	case clienttesting.DeleteActionImpl:
 		w.mu.Lock()
-		served := w.served
+		served, over := w.served, w.over
 		w.mu.Unlock()
 		if served != nil {
-			<-served // both begin at the same moment, and the story is told in one order
+			select {
+			case <-served: // both begin at the same moment, and the story is told in one order
+			case <-over: // the agent was killed before it served
+			}
 		}
 		w.say("[agent]  - %s", action.Name)
 	}
@@ -193,7 +197,7 @@ func (w *world) run(d time.Duration) {
 	if w.mortal != nil {
 		w.mortal.dies = cancel
 	}
-	w.served = make(chan struct{})
+	w.served, w.over = make(chan struct{}), ctx.Done()
 	err := Run(ctx, Options{
 		Local: w.local, Namespace: agentNS, Pod: "fleet-agent-pod",
 		Clock: func() time.Time { return time.Now().Add(w.skew) }, Random: zeros{},

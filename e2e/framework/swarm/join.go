@@ -18,10 +18,9 @@ import (
 
 // How often a credential is asked for: as the project's agent does, and as one of the other implementation does.
 const (
-	fastPoll    = 100 * time.Millisecond
-	fastPollFor = 30 * time.Second
-	slowPoll    = 2 * time.Second
-	watchFor    = 30 * time.Second
+	soonPoll = 60 * time.Millisecond
+	latePoll = 2 * time.Second
+	watchFor = 30 * time.Second
 )
 
 // Pauses after something went wrong, doubling from the first to the last.
@@ -91,6 +90,9 @@ func (a *Agent) fetchCredential(ctx context.Context, name string) (*handshake.Cr
 	values, began := a.settings.Values, a.now()
 	read := call{as: importing, token: values.Token, verb: "get", resource: "secrets",
 		path: "/api/v1/namespaces/" + values.SystemRegistrationNamespace + "/secrets/" + name}
+	if !a.settings.Poll && !wait(ctx, soonPoll) {
+		return nil, context.Cause(ctx)
+	}
 	for {
 		secret := &corev1.Secret{}
 		err := a.hub.do(ctx, read, secret)
@@ -106,9 +108,9 @@ func (a *Agent) fetchCredential(ctx context.Context, name string) (*handshake.Cr
 		if apierrors.IsUnauthorized(err) && !a.settings.Poll || age >= handshake.CredentialPatience {
 			return nil, fmt.Errorf("waiting for the credential: %w", err)
 		}
-		pause := slowPoll
-		if !a.settings.Poll && age < fastPollFor {
-			pause = fastPoll
+		pause := latePoll
+		if !a.settings.Poll {
+			pause = min(max(age/2, soonPoll), latePoll)
 		}
 		if !wait(ctx, pause) {
 			return nil, context.Cause(ctx)
@@ -148,7 +150,7 @@ func (a *Agent) watchCredential(ctx context.Context, name string) (*corev1.Secre
 func (a *Agent) prove(ctx context.Context, c *handshake.Credential) error {
 	err := a.hub.do(ctx, call{
 		as: granted, token: c.Token, verb: "list", resource: "bundledeployments",
-		path: fleetAPI + "namespaces/" + c.DeploymentNamespace + "/bundledeployments?limit=1",
+		path: fleetAPI + "namespaces/" + c.DeploymentNamespace + "/bundledeployments?limit=1&resourceVersion=0",
 	}, nil)
 	if err != nil {
 		return fmt.Errorf("proving the identity: %w", err)
