@@ -7,6 +7,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // defaultAccount is the service account deployments are made under where none is named, if it exists.
@@ -37,20 +39,21 @@ func (a *accounts) find(ctx context.Context, requested string) (*identity, error
 	case apierrors.IsNotFound(err) && requested == "":
 		return a.agent, nil
 	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("service account %q does not exist in namespace %s: %w", requested, a.namespace, err)
+		return nil, because(fleet.ReasonServiceAccountMissing, fmt.Errorf("service account %q does not exist in namespace %s: %w", requested, a.namespace, err))
 	case err != nil:
 		return nil, fmt.Errorf("reading service account %s/%s: %w", a.namespace, account, err)
 	}
 	return a.as(account)
 }
 
-// forRemoval is find for taking a release down: without its account, the agent does it itself.
-func (a *accounts) forRemoval(ctx context.Context, requested string) (*identity, error) {
-	who, err := a.find(ctx, requested)
+// forRemoval is find for taking a release down: without its account, the agent does it itself. Then its hooks, which
+// would have the agent's rights, must not run.
+func (a *accounts) forRemoval(ctx context.Context, requested string) (who *identity, hooks bool, err error) {
+	who, err = a.find(ctx, requested)
 	if apierrors.IsNotFound(err) {
-		return a.agent, nil
+		return a.agent, false, nil
 	}
-	return who, err
+	return who, true, err
 }
 
 func (a *accounts) as(account string) (*identity, error) {

@@ -10,48 +10,80 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// copyResources brings the Secrets and ConfigMaps that go with a BundleDeployment downstream. It reports
-// whether one that was there already has changed: then the release has to be made again.
+// copyResources brings the Secrets and ConfigMaps that go with a BundleDeployment downstream, under the identity that
+// deploys. It reports whether one that was there already has changed: then the release has to be made again.
 func (d *deployer) copyResources(ctx context.Context, bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus) (changed bool, err error) {
 	wanted := bd.Spec.Options.DownstreamResources
 	r.copies = r.copies || len(wanted) > 0
 	inPlace := status.DownstreamResourcesGeneration == bd.Spec.DownstreamResourcesGeneration &&
 		status.AppliedDeploymentID == bd.Spec.DeploymentID
-	if len(wanted) == 0 || inPlace || unsupported(bd) != "" {
+	if inPlace || len(wanted) == 0 && status.DownstreamResourcesGeneration == 0 {
 		return false, nil
 	}
+	if len(wanted) > 0 {
+		if changed, err = d.copyAll(ctx, bd); err != nil {
+			return false, err
+		}
+	}
+	r.surplus = true
+	status.DownstreamResourcesGeneration = bd.Spec.DownstreamResourcesGeneration
+	return changed, nil
+}
+
+func (d *deployer) copyAll(ctx context.Context, bd *fleet.BundleDeployment) (changed bool, err error) {
 	namespace := namespaceFor(&bd.Spec.Options)
-	if err := d.ensureNamespace(ctx, namespace); err != nil {
+	who, err := d.accounts.find(ctx, bd.Spec.Options.ServiceAccount)
+	if err != nil {
 		return false, err
 	}
-	for _, resource := range wanted {
+	if err := d.ensureNamespace(ctx, who, namespace); err != nil {
+		return false, err
+	}
+	for _, resource := range bd.Spec.Options.DownstreamResources {
 		var updated bool
-		switch {
-		case strings.EqualFold(resource.Kind, "Secret"):
-			updated, err = d.copySecret(ctx, bd.Name, resource.Name, namespace)
-		case strings.EqualFold(resource.Kind, "ConfigMap"):
-			updated, err = d.copyConfigMap(ctx, bd.Name, resource.Name, namespace)
+		switch resourceOfKind(resource.Kind) {
+		case copiedSecrets:
+			updated, err = d.copySecret(ctx, who, bd.Name, resource.Name, namespace)
+		case copiedConfigMaps:
+			updated, err = d.copyConfigMap(ctx, who, bd.Name, resource.Name, namespace)
 		default:
-			err = fmt.Errorf("downstreamResources: kind %q is neither Secret nor ConfigMap", resource.Kind)
+			err = because(fleet.ReasonManifestInvalid, fmt.Errorf("downstreamResources: kind %q is neither Secret nor ConfigMap", resource.Kind))
 		}
 		if err != nil {
 			return false, err
 		}
 		changed = changed || updated
 	}
-	status.DownstreamResourcesGeneration = bd.Spec.DownstreamResourcesGeneration
 	return changed, nil
 }
 
-func (d *deployer) ensureNamespace(ctx context.Context, name string) error {
-	namespaces := d.agent.clientset.CoreV1().Namespaces()
-	_, err := namespaces.Get(ctx, name, metav1.GetOptions{})
+// What Secrets and ConfigMaps are served as.
+const (
+	copiedSecrets    = "secrets"
+	copiedConfigMaps = "configmaps"
+)
+
+// resourceOfKind is what a kind of downstreamResources is served as, "" for one that cannot be copied.
+func resourceOfKind(kind string) string {
+	switch strings.ToLower(kind) {
+	case "secret":
+		return copiedSecrets
+	case "configmap":
+		return copiedConfigMaps
+	}
+	return ""
+}
+
+func (d *deployer) ensureNamespace(ctx context.Context, who *identity, name string) error {
+	_, err := d.agent.clientset.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		_, err = namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{FieldManager: fieldManager})
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		_, err = who.clientset.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{FieldManager: fieldManager})
 		if apierrors.IsAlreadyExists(err) {
 			err = nil
 		}
@@ -62,18 +94,18 @@ func (d *deployer) ensureNamespace(ctx context.Context, name string) error {
 	return nil
 }
 
-func (d *deployer) copySecret(ctx context.Context, bundleDeployment, name, namespace string) (updated bool, err error) {
+func (d *deployer) copySecret(ctx context.Context, who *identity, bundleDeployment, name, namespace string) (updated bool, err error) {
 	source, err := d.hub.secret(ctx, name)
 	if err != nil {
-		return false, fmt.Errorf("reading Secret %s, which is to be copied: %w", name, err)
+		return false, missingOnHub(err, fmt.Errorf("reading Secret %s, which is to be copied: %w", name, err))
 	}
 	wanted := &corev1.Secret{ObjectMeta: copyMeta(source.ObjectMeta, bundleDeployment, namespace), Type: source.Type, Data: source.Data}
-	secrets := d.agent.clientset.CoreV1().Secrets(namespace)
+	secrets := who.clientset.CoreV1().Secrets(namespace)
 	current, err := secrets.Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		_, err = secrets.Create(ctx, wanted, metav1.CreateOptions{FieldManager: fieldManager})
-		return false, err
+		return false, copying(err, "Secret", namespace, name)
 	case err != nil:
 		return false, fmt.Errorf("reading Secret %s/%s: %w", namespace, name, err)
 	case sameMeta(current.ObjectMeta, wanted.ObjectMeta) && equality.Semantic.DeepEqual(current.Data, wanted.Data):
@@ -82,21 +114,21 @@ func (d *deployer) copySecret(ctx context.Context, bundleDeployment, name, names
 	next := current.DeepCopy()
 	next.Labels, next.Annotations, next.Data = wanted.Labels, wanted.Annotations, wanted.Data
 	_, err = secrets.Update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager})
-	return true, err
+	return true, copying(err, "Secret", namespace, name)
 }
 
-func (d *deployer) copyConfigMap(ctx context.Context, bundleDeployment, name, namespace string) (updated bool, err error) {
+func (d *deployer) copyConfigMap(ctx context.Context, who *identity, bundleDeployment, name, namespace string) (updated bool, err error) {
 	source, err := d.hub.configMap(ctx, name)
 	if err != nil {
-		return false, fmt.Errorf("reading ConfigMap %s, which is to be copied: %w", name, err)
+		return false, missingOnHub(err, fmt.Errorf("reading ConfigMap %s, which is to be copied: %w", name, err))
 	}
 	wanted := &corev1.ConfigMap{ObjectMeta: copyMeta(source.ObjectMeta, bundleDeployment, namespace), Data: source.Data, BinaryData: source.BinaryData}
-	configMaps := d.agent.clientset.CoreV1().ConfigMaps(namespace)
+	configMaps := who.clientset.CoreV1().ConfigMaps(namespace)
 	current, err := configMaps.Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		_, err = configMaps.Create(ctx, wanted, metav1.CreateOptions{FieldManager: fieldManager})
-		return false, err
+		return false, copying(err, "ConfigMap", namespace, name)
 	case err != nil:
 		return false, fmt.Errorf("reading ConfigMap %s/%s: %w", namespace, name, err)
 	case sameMeta(current.ObjectMeta, wanted.ObjectMeta) && equality.Semantic.DeepEqual(current.Data, wanted.Data) &&
@@ -107,7 +139,7 @@ func (d *deployer) copyConfigMap(ctx context.Context, bundleDeployment, name, na
 	next.Labels, next.Annotations = wanted.Labels, wanted.Annotations
 	next.Data, next.BinaryData = wanted.Data, wanted.BinaryData
 	_, err = configMaps.Update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager})
-	return true, err
+	return true, copying(err, "ConfigMap", namespace, name)
 }
 
 // copyMeta is what a copy has of its source, and the label it is found by when it has to go.
@@ -122,6 +154,64 @@ func copyMeta(source metav1.ObjectMeta, bundleDeployment, namespace string) meta
 
 func sameMeta(a, b metav1.ObjectMeta) bool {
 	return maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations)
+}
+
+// copying says what was being done when something went wrong.
+func copying(err error, kind, namespace, name string) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("copying %s %s/%s: %w", kind, namespace, name, err)
+}
+
+// missingOnHub gives what is not on the hub its reason.
+func missingOnHub(err, told error) error {
+	if apierrors.IsNotFound(err) {
+		return because(fleet.ReasonContentMissing, told)
+	}
+	return told
+}
+
+// pruneCopies deletes copies that were wanted once, if there may be any.
+func (d *deployer) pruneCopies(ctx context.Context, bd *fleet.BundleDeployment, r *record) error {
+	if !r.surplus {
+		return nil
+	}
+	wanted := map[copied]bool{}
+	for _, resource := range bd.Spec.Options.DownstreamResources {
+		wanted[copied{resourceOfKind(resource.Kind), namespaceFor(&bd.Spec.Options), resource.Name}] = true
+	}
+	if err := d.removeCopies(ctx, bd.Name, wanted); err != nil {
+		return err
+	}
+	r.surplus = false
+	return nil
+}
+
+// copied is a Secret or ConfigMap that was copied downstream.
+type copied struct{ resource, namespace, name string }
+
+// removeCopies deletes the Secrets and ConfigMaps that were copied for a BundleDeployment, wherever they are, except
+// some.
+func (d *deployer) removeCopies(ctx context.Context, name string, except map[copied]bool) error {
+	selector := metav1.ListOptions{LabelSelector: fleet.LabelBundleDeployment + "=" + name}
+	for _, resource := range []string{copiedSecrets, copiedConfigMaps} {
+		client := d.metadata.Resource(schema.GroupVersionResource{Version: "v1", Resource: resource})
+		copies, err := client.List(ctx, selector)
+		if err != nil {
+			return fmt.Errorf("looking for copies of %s: %w", resource, err)
+		}
+		for _, found := range copies.Items {
+			if except[copied{resource, found.Namespace, found.Name}] {
+				continue
+			}
+			err := client.Namespace(found.Namespace).Delete(ctx, found.Name, metav1.DeleteOptions{})
+			if err := optional(err); err != nil {
+				return fmt.Errorf("deleting the copy %s/%s: %w", found.Namespace, found.Name, err)
+			}
+		}
+	}
+	return nil
 }
 
 // optional turns NotFound into success.

@@ -36,7 +36,7 @@ func dependencies(bd *fleet.BundleDeployment, all []*fleet.BundleDeployment) err
 			}
 		}
 		if !found {
-			return fmt.Errorf("list bundledeployments: no bundles matching labels %s in namespace %s", selector, bd.Namespace)
+			return because(fleet.ReasonDependencyMissing, fmt.Errorf("list bundledeployments: no bundles matching labels %s in namespace %s", selector, bd.Namespace))
 		}
 	}
 	if len(waiting) == 0 {
@@ -64,7 +64,7 @@ func dependencySelector(bd *fleet.BundleDeployment, ref fleet.BundleRef) (labels
 	}
 	selector, err := metav1.LabelSelectorAsSelector(wanted)
 	if err != nil {
-		return nil, fmt.Errorf("reading the selector of a dependency: %w", err)
+		return nil, because(fleet.ReasonSelectorInvalid, fmt.Errorf("reading the selector of a dependency: %w", err))
 	}
 	return selector, nil
 }

@@ -349,25 +349,26 @@ func TestCheckTargetNamespace(t *testing.T) {
 	team := &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
 	bad := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "x"}}}
 	tests := map[string]struct {
-		labels    map[string]string
-		exists    bool
-		selector  *metav1.LabelSelector
-		want, err string
+		labels   map[string]string
+		exists   bool
+		selector *metav1.LabelSelector
+		want     string
+		reason   string
 	}{
 		"no selector":           {selector: nil},
-		"no namespace":          {selector: team, want: "target namespace web does not exist on downstream cluster"},
+		"no namespace":          {selector: team, reason: fleet.ReasonNamespaceMissing, want: "target namespace web does not exist on downstream cluster"},
 		"a namespace that fits": {labels: map[string]string{"team": "a"}, exists: true, selector: team},
-		"a namespace that fits not": {labels: map[string]string{"team": "b"}, exists: true, selector: team,
+		"a namespace that fits not": {labels: map[string]string{"team": "b"}, exists: true, selector: team, reason: fleet.ReasonNamespaceRefused,
 			want: "target namespace web does not match AllowedTargetNamespaceSelector (team=a)"},
-		"a selector that is none": {exists: true, selector: bad, err: `reading allowedTargetNamespaceSelector: "x" is not a valid label selector operator`},
+		"a selector that is none": {exists: true, selector: bad, reason: fleet.ReasonSelectorInvalid, want: `reading allowedTargetNamespaceSelector: "x" is not a valid label selector operator`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := checkTargetNamespace("web", namespaceWith(test.exists, test.labels), test.selector)
-			if got != test.want {
-				t.Errorf("got %q", got)
+			err := checkTargetNamespace("web", namespaceWith(test.exists, test.labels), test.selector)
+			expectError(t, err, test.want)
+			if err != nil && reasonOf(err) != test.reason {
+				t.Errorf("reason %s", reasonOf(err))
 			}
-			expectError(t, err, test.err)
 		})
 	}
 }

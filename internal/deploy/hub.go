@@ -108,7 +108,7 @@ func (h *hub) confirmGone(ctx context.Context, name string) (bool, error) {
 func (h *hub) values(ctx context.Context, bd *fleet.BundleDeployment) (map[string]any, error) {
 	secret, err := h.core.CoreV1().Secrets(h.namespace).Get(ctx, bd.Name, metav1.GetOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("reading the Secret with the Helm values: %w", err)
+		return nil, because(fleet.ReasonHelmValuesInvalid, fmt.Errorf("reading the Secret with the Helm values: %w", err))
 	}
 	return optionsValues(secret.Data, bd.Spec.ValuesHash)
 }
@@ -117,7 +117,7 @@ func (h *hub) values(ctx context.Context, bd *fleet.BundleDeployment) (map[strin
 func (h *hub) manifest(ctx context.Context, id string) (content.Manifest, error) {
 	var found fleet.Content
 	if err := h.fleet.Get().Resource(contents).Name(id).Do(ctx).Into(&found); err != nil {
-		return content.Manifest{}, fmt.Errorf("reading the content of the bundle: %w", err)
+		return content.Manifest{}, missingOnHub(err, fmt.Errorf("reading the content of the bundle: %w", err))
 	}
 	return content.Read(&found)
 }

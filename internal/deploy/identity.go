@@ -22,6 +22,8 @@ import (
 // RESTClientGetter and as its factory of clients.
 type identity struct {
 	*kinds
+	// account is "<namespace>/<name>" of a service account, "" for the agent itself.
+	account   string
 	config    *rest.Config
 	http      *http.Client
 	clientset *kubernetes.Clientset
@@ -55,7 +57,22 @@ func newIdentity(config *rest.Config, known *kinds) (*identity, error) {
 func (i *identity) as(namespace, account string) (*identity, error) {
 	config := rest.CopyConfig(i.config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + namespace + ":" + account}
-	return newIdentity(config, i.kinds)
+	who, err := newIdentity(config, i.kinds)
+	if err != nil {
+		return nil, err
+	}
+	who.account = namespace + "/" + account
+	return who, nil
+}
+
+// isNamespaced tells whether objects of a resource are in a namespace; false for one that the server does not have.
+func (i *identity) isNamespaced(resource schema.GroupResource) bool {
+	gvk, err := i.mapper.KindFor(resource.WithVersion(""))
+	if err != nil {
+		return false
+	}
+	namespaced, err := i.namespaced(gvk)
+	return err == nil && namespaced
 }
 
 // client returns a REST client for objects of a group and version, as unstructured ones.

@@ -23,10 +23,11 @@ const (
 )
 
 // installedAgent is the agent's Deployment as somebody's release of charts/fleet-agent has it; nil for a
-// BundleDeployment that is not the agent's own, and for an agent that came another way.
-func (d *deployer) installedAgent(ctx context.Context, bd *fleet.BundleDeployment, own releaseKey) (*unstructured.Unstructured, error) {
+// BundleDeployment that is not the agent's own, and for an agent that came another way. Who deploys under an account
+// learns nothing of it.
+func (d *deployer) installedAgent(ctx context.Context, bd *fleet.BundleDeployment, who *identity, own releaseKey) (*unstructured.Unstructured, error) {
 	installed := releaseKey{Namespace: own.Namespace, Name: names.Agent}
-	if !isAgent(bd.Name) || own == installed {
+	if !isAgent(bd.Name) || own == installed || who != d.agent {
 		return nil, nil //nolint:nilnil // nothing to keep
 	}
 	h, err := loadHistory(ctx, d.agent.clientset.CoreV1().Secrets(installed.Namespace), installed, d.Clock)

@@ -1,7 +1,9 @@
 package deploy
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/fleet-hub/fleet/internal/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -16,55 +19,84 @@ import (
 // removed.
 const podSecurityPrefix = "pod-security.kubernetes.io/"
 
-// wantedNamespace returns the release's namespace as the options want it, and whether that is a change. The
-// labels and annotations given are all the namespace is to have, except for the name label
-// and those of pod security.
-func wantedNamespace(current *corev1.Namespace, options *fleet.BundleDeploymentOptions) (*corev1.Namespace, bool) {
+// namespaceManager is who the API server notes as the writer of what a BundleDeployment gives its namespace: several
+// may share one, and each takes back what it gave. Changing it leaves labels behind that nobody takes back.
+func namespaceManager(bundleDeployment string) string {
+	return names.SafeConcat(fieldManager, bundleDeployment)
+}
+
+// wantedNamespace returns the release's namespace as the options want it, and whether that is a change. What
+// others wrote stays; what manager wrote before and is no longer given goes.
+func wantedNamespace(current *corev1.Namespace, options *fleet.BundleDeploymentOptions, manager string) (*corev1.Namespace, bool) {
 	wanted := current.DeepCopy()
-	if options.NamespaceLabels != nil {
-		wanted.Labels = namespaceLabels(current.Labels, options.NamespaceLabels)
-	}
-	if options.NamespaceAnnotations != nil {
-		wanted.Annotations = map[string]string{}
-		for key, value := range options.NamespaceAnnotations {
-			wanted.Annotations[key] = value
-		}
-	}
+	wanted.Labels = withGiven(current.Labels, options.NamespaceLabels, ownKeys(current, manager, "f:labels"))
+	wanted.Annotations = withGiven(current.Annotations, options.NamespaceAnnotations, ownKeys(current, manager, "f:annotations"))
 	changed := !equality.Semantic.DeepEqual(current.Labels, wanted.Labels) ||
 		!equality.Semantic.DeepEqual(current.Annotations, wanted.Annotations)
 	return wanted, changed
 }
 
-func namespaceLabels(current, given map[string]string) map[string]string {
-	wanted := map[string]string{}
-	for key, value := range given {
-		if !strings.HasPrefix(key, podSecurityPrefix) {
-			wanted[key] = value
+func withGiven(current, given map[string]string, own []string) map[string]string {
+	wanted := maps.Clone(current)
+	for _, key := range own {
+		if !isReserved(key) {
+			delete(wanted, key)
 		}
 	}
-	for key, value := range current {
-		if key == corev1.LabelMetadataName || strings.HasPrefix(key, podSecurityPrefix) {
-			wanted[key] = value
+	for key, value := range given {
+		if isReserved(key) {
+			continue
 		}
+		if wanted == nil {
+			wanted = map[string]string{}
+		}
+		wanted[key] = value
 	}
 	return wanted
 }
 
-// checkTargetNamespace enforces the selector that restricts where a bundle may go. A nil
-// namespace was not found. It returns what goes into the status, "" if the namespace is allowed.
-func checkTargetNamespace(name string, namespace *corev1.Namespace, selector *metav1.LabelSelector) (string, error) {
+// isReserved tells keys that no bundle gives or takes.
+func isReserved(key string) bool {
+	return key == corev1.LabelMetadataName || strings.HasPrefix(key, podSecurityPrefix)
+}
+
+// ownKeys are the labels or annotations that a manager wrote, as the API server noted it.
+func ownKeys(namespace *corev1.Namespace, manager, field string) []string {
+	var own []string
+	for _, entry := range namespace.ManagedFields {
+		if entry.Manager != manager || entry.FieldsV1 == nil {
+			continue
+		}
+		var noted struct {
+			Metadata map[string]map[string]any `json:"f:metadata"`
+		}
+		if err := json.Unmarshal(entry.FieldsV1.Raw, &noted); err != nil {
+			continue // not of a form that is known: nothing is taken away
+		}
+		for key := range noted.Metadata[field] {
+			if name, isField := strings.CutPrefix(key, "f:"); isField {
+				own = append(own, name)
+			}
+		}
+	}
+	return own
+}
+
+// checkTargetNamespace enforces the selector that restricts where a bundle may go. A nil namespace was not found. The
+// error is what goes into the status.
+func checkTargetNamespace(name string, namespace *corev1.Namespace, selector *metav1.LabelSelector) error {
 	if selector == nil {
-		return "", nil
+		return nil
 	}
 	compiled, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {
-		return "", fmt.Errorf("reading allowedTargetNamespaceSelector: %w", err)
+		return because(fleet.ReasonSelectorInvalid, fmt.Errorf("reading allowedTargetNamespaceSelector: %w", err))
 	}
 	switch {
 	case namespace == nil:
-		return fmt.Sprintf("target namespace %s does not exist on downstream cluster", name), nil
+		return because(fleet.ReasonNamespaceMissing, fmt.Errorf("target namespace %s does not exist on downstream cluster", name))
 	case !compiled.Matches(labels.Set(namespace.Labels)):
-		return fmt.Sprintf("target namespace %s does not match AllowedTargetNamespaceSelector (%s)", name, compiled), nil
+		return because(fleet.ReasonNamespaceRefused, fmt.Errorf("target namespace %s does not match AllowedTargetNamespaceSelector (%s)", name, compiled))
 	}
-	return "", nil
+	return nil
 }

@@ -45,9 +45,10 @@ func (d *deployer) reconcile(ctx context.Context, name string) error {
 	}
 	later := d.outcome(bd, r, status, guarded(func() error { return d.advance(ctx, bd, r, status) }))
 	watchErr := d.monitor(ctx, bd, r, status)
+	correctErr := d.correct(ctx, bd, r, status)
 	d.repairOwn(bd, status)
 	reportErr := d.report(ctx, bd, r, status)
-	return errors.Join(later, watchErr, reportErr)
+	return errors.Join(later, watchErr, correctErr, reportErr)
 }
 
 // latest is the BundleDeployment as the hub said last, in its cache or in answer to a report. What it answered before
@@ -65,12 +66,18 @@ func (d *deployer) advance(ctx context.Context, bd *fleet.BundleDeployment, r *r
 	if err != nil {
 		return err
 	}
-	copied, err := d.copyResources(ctx, bd, r, status)
-	if err != nil {
-		return err
+	found := situation{BundleDeployment: bd, Status: status, ReleaseExists: exists}
+	if decide(found) != Refuse {
+		if err := d.checkNamespace(ctx, bd); err != nil {
+			return err
+		}
+		copied, err := d.copyResources(ctx, bd, r, status)
+		if err != nil {
+			return err
+		}
+		found.Forced = copied || d.retryDue(bd, r, status)
 	}
-	forced := copied || d.retryDue(bd, r, status)
-	return d.carryOut(ctx, decide(situation{BundleDeployment: bd, Status: status, ReleaseExists: exists, Forced: forced}), bd, r, status)
+	return d.carryOut(ctx, decide(found), bd, r, status)
 }
 
 // retryDue tells whether it is time to try a state again that failed for good, and sees to it that the
@@ -109,7 +116,7 @@ func (d *deployer) carryOut(ctx context.Context, v verdict, bd *fleet.BundleDepl
 		}
 	}
 	deployed(status, d.Clock(), bd.Spec.DeploymentID, status.Release)
-	return d.finish(ctx, bd, r)
+	return d.finish(ctx, bd, r, status.Release)
 }
 
 // outcome writes what came of it into the status. The error asks for another try.
@@ -125,11 +132,11 @@ func (d *deployer) outcome(bd *fleet.BundleDeployment, r *record, status *fleet.
 	case err == nil:
 		return nil
 	case errors.As(err, &waits):
-		notDeployed(status, now, err.Error())
+		notDeployed(status, now, fleet.ReasonAwaitingDependencies, err.Error())
 		d.queue.AddAfter(bd.Name, dependencyRetry)
 		return nil
 	case errors.As(err, &unsupported):
-		notDeployed(status, now, err.Error())
+		notDeployed(status, now, fleet.ReasonUnsupported, err.Error())
 		return nil // nothing but a change of the BundleDeployment helps
 	case errors.As(err, &forbidden):
 		namespaceForbidden(status, now, bd.Spec.DeploymentID, status.Release, message(err))
@@ -137,7 +144,7 @@ func (d *deployer) outcome(bd *fleet.BundleDeployment, r *record, status *fleet.
 		return nil
 	case asFailure(err):
 		r.failed, r.tracking = now, nil
-		failedDeployment(status, now, bd.Spec.DeploymentID, message(err))
+		failedDeployment(status, now, bd.Spec.DeploymentID, reasonOf(err), message(err))
 		d.queue.AddAfter(bd.Name, failureRetry)
 		d.log.Warn("bundle deployment failed", "bundledeployment", d.Namespace+"/"+bd.Name, "error", err)
 		return nil
@@ -146,7 +153,7 @@ func (d *deployer) outcome(bd *fleet.BundleDeployment, r *record, status *fleet.
 	case errors.Is(err, errStopped):
 		return err // not the deployment's fault
 	}
-	notDeployed(status, now, message(err))
+	notDeployed(status, now, reasonOf(err), message(err))
 	return err
 }
 

@@ -49,7 +49,7 @@ func TestOutcome(t *testing.T) {
 	noMatch := &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "Thing"}, SearchedVersions: []string{"v1"}}
 	tests := map[string]struct {
 		err error
-		// conditions are those that are not as they were, as "Type=Status message".
+		// conditions are those that are not as they were, as "Type=Status Reason: message".
 		conditions []string
 		later      []string
 		again      bool
@@ -57,20 +57,20 @@ func TestOutcome(t *testing.T) {
 	}{
 		"all is well": {},
 		"a dependency is not ready": {err: &dependencyError{waiting: []string{"db"}},
-			conditions: []string{"Deployed=False dependent bundle(s) are not ready: [db]"}, later: []string{"hello after 1m0s"}},
+			conditions: []string{"Deployed=False AwaitingDependencies: dependent bundle(s) are not ready: [db]"}, later: []string{"hello after 1m0s"}},
 		"a dependency that does not exist": {err: errors.New("list bundledeployments: no bundles"),
-			conditions: []string{"Deployed=False list bundledeployments: no bundles"}, again: true},
-		"what is not supported": {err: &unsupportedError{what: "no OCI"}, conditions: []string{"Deployed=False no OCI"}},
+			conditions: []string{"Deployed=False Error: list bundledeployments: no bundles"}, again: true},
+		"what is not supported": {err: &unsupportedError{what: "no OCI"}, conditions: []string{"Deployed=False Unsupported: no OCI"}},
 		"a namespace that may not be labelled": {err: errors.Join(nil, &namespaceForbiddenError{cause: errors.New("may not")}),
-			conditions: []string{"Installed=False may not", "Ready=False may not"}, later: []string{"hello after 2m0s"}},
+			conditions: []string{"Installed=False Forbidden: may not", "Ready=False Error: may not"}, later: []string{"hello after 2m0s"}},
 		"a failure that is recognised": {err: redactionOf(map[string]any{"password": "hunter2"}).wrap(classify(errors.New("YAML parse error: hunter2"))),
-			conditions: []string{"Installed=False not installed: YAML parse error: <redacted>", "Ready=False not ready: YAML parse error: <redacted>"},
+			conditions: []string{"Installed=False ManifestInvalid: not installed: YAML parse error: <redacted>", "Ready=False Error: not ready: YAML parse error: <redacted>"},
 			later:      []string{"hello after 15m0s"}},
 		"a write at the same time": {err: fmt.Errorf("x: %w", apierrors.NewConflict(configMapResource, "a", errors.New("changed"))), again: true},
 		"the agent stops":          {err: fmt.Errorf("x: %w", errStopped), again: true},
 		"a kind that is not there": {err: fmt.Errorf("x: %w", noMatch),
-			conditions: []string{`Deployed=False x: no matches for kind "Thing" in version "v1"`}, again: true, lacking: true},
-		"anything else": {err: errors.New("connection refused"), conditions: []string{"Deployed=False connection refused"}, again: true},
+			conditions: []string{`Deployed=False KindMissing: x: no matches for kind "Thing" in version "v1"`}, again: true, lacking: true},
+		"anything else": {err: errors.New("connection refused"), conditions: []string{"Deployed=False Error: connection refused"}, again: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -105,14 +105,14 @@ func changedConditions(before, after *fleet.BundleDeploymentStatus) []string {
 	for _, condition := range after.Conditions {
 		old := fleet.GetCondition(before.Conditions, condition.Type)
 		if old == nil || *old != condition {
-			changed = append(changed, fmt.Sprintf("%s=%s %s", condition.Type, condition.Status, condition.Message))
+			changed = append(changed, fmt.Sprintf("%s=%s %s: %s", condition.Type, condition.Status, condition.Reason, condition.Message))
 		}
 	}
 	return changed
 }
 
 func TestRetryDue(t *testing.T) {
-	failed := func(bd *fleet.BundleDeployment) { failedDeployment(&bd.Status, noon, "s-1:a", "x") }
+	failed := func(bd *fleet.BundleDeployment) { failedDeployment(&bd.Status, noon, "s-1:a", fleet.ReasonError, "x") }
 	tests := map[string]struct {
 		change func(*fleet.BundleDeployment)
 		failed time.Time
@@ -124,7 +124,7 @@ func TestRetryDue(t *testing.T) {
 		"it failed a while ago":              {change: failed, failed: noon.Add(-failureRetry), want: true},
 		"it failed before this process":      {change: failed, later: []string{"hello after 15m0s"}},
 		"another state failed":               {change: func(bd *fleet.BundleDeployment) { failed(bd); bd.Spec.DeploymentID = "s-2:a" }, failed: noon.Add(-time.Hour)},
-		"it failed and is being tried again": {change: func(bd *fleet.BundleDeployment) { notDeployed(&bd.Status, noon, "x") }, failed: noon.Add(-time.Hour)},
+		"it failed and is being tried again": {change: func(bd *fleet.BundleDeployment) { notDeployed(&bd.Status, noon, fleet.ReasonError, "x") }, failed: noon.Add(-time.Hour)},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

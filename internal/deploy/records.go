@@ -6,10 +6,10 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-hub/fleet/internal/drift"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -27,10 +27,14 @@ type record struct {
 	tracking *tracking
 	// finished is true when nothing is left to do after the release was made.
 	finished bool
+	// surplus is true if copies may be downstream that are no longer wanted.
+	surplus bool
 	// copies is true if Secrets or ConfigMaps were copied downstream.
 	copies bool
 	// failed is when the wanted state was last tried and failed for good; zero if this process did not see it.
 	failed time.Time
+	// correction is what came of correcting drift.
+	correction correction
 }
 
 // tracking is a revision of a release and its objects.
@@ -40,30 +44,39 @@ type tracking struct {
 	set     set
 	// refs are the objects, in the order of the manifest.
 	refs []objectRef
-	// resources are what the kinds in refs are served as.
+	// extras are objects that left the release with this revision and may still be there.
+	extras []objectRef
+	// resources are what the kinds in refs and extras are served as.
 	resources map[schema.GroupVersionKind]schema.GroupVersionResource
 	// seen is what was last seen of them.
 	seen map[objectRef]observation
-	// fresh is true while seen is what the API server answered to the deployment itself.
-	fresh bool
+	// first is what the API server answered to the deployment itself; nil once that was looked at.
+	first *installed
+	// rules say what is disregarded.
+	rules drift.Rules
+	// known is true while seen and extras are up to date.
+	known bool
 }
 
-// sightings are the objects and what was seen of them.
+// sightings are the objects and what was seen of them, but for those that may be missing and are.
 func (t *tracking) sightings() []sighting {
 	found := make([]sighting, 0, len(t.refs))
 	for _, ref := range t.refs {
-		found = append(found, sighting{objectRef: ref, observation: t.seen[ref]})
+		seen := t.seen[ref]
+		if seen.inPlace() || !t.rules.AllowMissing(ref.GroupVersionKind, ref.Namespace, ref.Name) {
+			found = append(found, sighting{objectRef: ref, observation: seen})
+		}
 	}
 	return found
 }
 
-// take notes objects that the API server answered with.
-func (t *tracking) take(live map[objectRef]*unstructured.Unstructured, ignored []map[string]string) {
-	for _, ref := range t.refs {
-		if object := live[ref]; object != nil {
-			t.seen[ref] = observe(object, t.set.Hash, ignored)
-		}
+// watched are the resources in which a change would matter.
+func (t *tracking) watched() map[schema.GroupVersionResource]bool {
+	used := map[schema.GroupVersionResource]bool{}
+	for _, ref := range slices.Concat(t.refs, t.extras) {
+		used[t.resources[ref.GroupVersionKind]] = true
 	}
+	return used
 }
 
 // records are all of them, and who belongs to which set.

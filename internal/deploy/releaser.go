@@ -47,6 +47,8 @@ type installation struct {
 	Stale []releaseKey
 	// Installed is the agent's Deployment of another release, of which some is kept; nil for none.
 	Installed *unstructured.Unstructured
+	// MayTake refuses a release that is somebody else's, by its last revision, which is nil if there is none.
+	MayTake func(last *release.Release) error
 	// Superseded tells whether something else is wanted by now: then nothing is waited for any longer.
 	Superseded func() bool
 }
@@ -56,8 +58,10 @@ type installed struct {
 	Revision int
 	// Refs are the objects of the release, in the order of its manifest.
 	Refs []objectRef
-	// Live are those objects as the API server last answered.
-	Live map[objectRef]*unstructured.Unstructured
+	// Live are those objects as the API server last answered; Wanted are they as they were deployed.
+	Live, Wanted manifest
+	// Former are the objects of the revision before.
+	Former []objectRef
 }
 
 // install brings a release to a state, from wherever an earlier operation left it.
@@ -66,9 +70,12 @@ func (r *releaser) install(ctx context.Context, in installation) (*installed, er
 	if err != nil {
 		return nil, err
 	}
+	if err := in.MayTake(h.last()); err != nil {
+		return nil, err
+	}
 	next := nextStep(h.summary())
 	if next == UninstallFirst {
-		if err := r.uninstallFrom(h, in.Identity); err != nil {
+		if err := r.uninstallFrom(h, in.Identity, true); err != nil {
 			return nil, err
 		}
 		next = Install
@@ -204,8 +211,8 @@ func (r *releaser) forget(h *history) error {
 	return nil
 }
 
-// uninstallFrom uninstalls a release with a given history, under an identity.
-func (r *releaser) uninstallFrom(h *history, who *identity) error {
+// uninstallFrom uninstalls a release with a given history, under an identity, with or without its hooks.
+func (r *releaser) uninstallFrom(h *history, who *identity, hooks bool) error {
 	client := newObjectClient(who, h.key, r.Stopped)
 	client.old = h.manifests()
 	config := &action.Configuration{
@@ -213,6 +220,7 @@ func (r *releaser) uninstallFrom(h *history, who *identity) error {
 	}
 	config.SetHookOutputFunc(discardOutput)
 	run := action.NewUninstall(config)
+	run.DisableHooks = !hooks
 	run.Timeout = hookTimeout
 	run.IgnoreNotFound = true
 	run.DeletionPropagation = "background"

@@ -3,12 +3,8 @@ package deploy
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"helm.sh/helm/v3/pkg/release"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -32,7 +28,7 @@ func (d *deployer) remove(ctx context.Context, name string) error {
 	}
 	neverCopied := known != nil && !known.copies
 	if !kept && !neverCopied && (known != nil || len(releases) > 0) {
-		errs = append(errs, d.removeCopies(ctx, name))
+		errs = append(errs, d.removeCopies(ctx, name, nil))
 	}
 	return errors.Join(errs...)
 }
@@ -65,11 +61,11 @@ func (d *deployer) takeDown(ctx context.Context, name string, key releaseKey) (k
 }
 
 func (d *deployer) uninstall(ctx context.Context, h *history, account string) error {
-	who, err := d.accounts.forRemoval(ctx, account)
+	who, hooks, err := d.accounts.forRemoval(ctx, account)
 	if err != nil {
 		return err
 	}
-	return d.releaser.uninstallFrom(h, who)
+	return d.releaser.uninstallFrom(h, who, hooks)
 }
 
 // isOurs tells a release this agent made for a BundleDeployment from all others.
@@ -84,23 +80,4 @@ func annotationsOf(r *release.Release) map[string]string {
 		return nil
 	}
 	return r.Chart.Metadata.Annotations
-}
-
-// removeCopies deletes the Secrets and ConfigMaps that were copied for a BundleDeployment, wherever they are.
-func (d *deployer) removeCopies(ctx context.Context, name string) error {
-	selector := metav1.ListOptions{LabelSelector: fleet.LabelBundleDeployment + "=" + name}
-	for _, resource := range []string{"secrets", "configmaps"} {
-		client := d.metadata.Resource(schema.GroupVersionResource{Version: "v1", Resource: resource})
-		copies, err := client.List(ctx, selector)
-		if err != nil {
-			return fmt.Errorf("looking for copies of %s: %w", resource, err)
-		}
-		for _, found := range copies.Items {
-			err := client.Namespace(found.Namespace).Delete(ctx, found.Name, metav1.DeleteOptions{})
-			if err := optional(err); err != nil {
-				return fmt.Errorf("deleting the copy %s/%s: %w", found.Namespace, found.Name, err)
-			}
-		}
-	}
-	return nil
 }

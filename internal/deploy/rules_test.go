@@ -47,12 +47,12 @@ func TestDecide(t *testing.T) {
 		"a release under a former name is made again":                    {change: func(bd *fleet.BundleDeployment) { bd.Status.Release = "web/other:1" }, releaseExists: true, want: Deploy},
 		"a release in a former namespace is made again":                  {change: func(bd *fleet.BundleDeployment) { bd.Status.Release = "other/hello:1" }, releaseExists: true, want: Deploy},
 		"a release the status names badly is made again":                 {change: func(bd *fleet.BundleDeployment) { bd.Status.Release = "hello" }, releaseExists: true, want: Deploy},
-		"a failure that was recognised is kept":                          {change: func(bd *fleet.BundleDeployment) { failedDeployment(&bd.Status, noon, "s-1:a", "x") }, want: KeepFailure},
-		"a failure that was recognised is tried again where that is due": {change: func(bd *fleet.BundleDeployment) { failedDeployment(&bd.Status, noon, "s-1:a", "x") }, forced: true, want: Deploy},
-		"a failure of another deployment ID does not count":              {change: func(bd *fleet.BundleDeployment) { failedDeployment(&bd.Status, noon, "s-0:a", "x") }, want: Deploy},
+		"a failure that was recognised is kept":                          {change: func(bd *fleet.BundleDeployment) { failedDeployment(&bd.Status, noon, "s-1:a", fleet.ReasonError, "x") }, want: KeepFailure},
+		"a failure that was recognised is tried again where that is due": {change: func(bd *fleet.BundleDeployment) { failedDeployment(&bd.Status, noon, "s-1:a", fleet.ReasonError, "x") }, forced: true, want: Deploy},
+		"a failure of another deployment ID does not count":              {change: func(bd *fleet.BundleDeployment) { failedDeployment(&bd.Status, noon, "s-0:a", fleet.ReasonError, "x") }, want: Deploy},
 		"an error that is tried again anyway does not keep it from that": {change: func(bd *fleet.BundleDeployment) {
 			bd.Status.AppliedDeploymentID = ""
-			notDeployed(&bd.Status, noon, "x")
+			notDeployed(&bd.Status, noon, fleet.ReasonError, "x")
 		}, want: Deploy},
 		"a release whose namespace could not be labelled is kept": {change: func(bd *fleet.BundleDeployment) { namespaceForbidden(&bd.Status, noon, "s-1:a", "web/hello:1", "x") }, releaseExists: true, want: Keep},
 		"paused is left alone":                    {change: func(bd *fleet.BundleDeployment) { bd.Spec.Paused = true }, forced: true, want: LeaveAlone},
@@ -289,38 +289,65 @@ func TestRedaction(t *testing.T) {
 }
 
 func TestWantedNamespace(t *testing.T) {
+	// "ours" and "note" were given by this bundle, "old" by somebody else, "shared" by another bundle.
+	noted := func(manager, fields string) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
+	}
 	current := func() *corev1.Namespace {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-			Name:        "web",
-			Labels:      map[string]string{corev1.LabelMetadataName: "web", "pod-security.kubernetes.io/enforce": "baseline", "old": "x"},
-			Annotations: map[string]string{"note": "y"},
+			Name: "web",
+			Labels: map[string]string{corev1.LabelMetadataName: "web", "pod-security.kubernetes.io/enforce": "baseline",
+				"old": "x", "ours": "y", "shared": "z"},
+			Annotations: map[string]string{"note": "y", "others": "z"},
+			ManagedFields: []metav1.ManagedFieldsEntry{
+				noted("kubectl", `{"f:metadata":{"f:labels":{"f:old":{}}}}`),
+				noted(namespaceManager("hello"), `{"f:metadata":{"f:labels":{"f:ours":{},"f:pod-security.kubernetes.io/enforce":{}},"f:annotations":{".":{},"f:note":{}}}}`),
+				noted(namespaceManager("other"), `{"f:metadata":{"f:labels":{"f:shared":{}}}}`),
+				noted(namespaceManager("hello"), `no JSON`),
+			},
 		}}
 	}
+	labels := func(change map[string]string) map[string]string {
+		wanted := current().Labels
+		for key, value := range change {
+			wanted[key] = value
+			if value == "" {
+				delete(wanted, key)
+			}
+		}
+		return wanted
+	}
+	kept := map[string]string{"note": "y"}
 	tests := map[string]struct {
 		options     fleet.BundleDeploymentOptions
 		labels      map[string]string
 		annotations map[string]string
 		changed     bool
 	}{
-		"nothing said changes nothing": {fleet.BundleDeploymentOptions{}, current().Labels, current().Annotations, false},
-		"the labels given are all there are, but those of pod security and the name": {
-			fleet.BundleDeploymentOptions{NamespaceLabels: map[string]string{"new": "z"}},
-			map[string]string{corev1.LabelMetadataName: "web", "pod-security.kubernetes.io/enforce": "baseline", "new": "z"}, current().Annotations, true},
+		"what is given already is no change": {
+			fleet.BundleDeploymentOptions{NamespaceLabels: map[string]string{"ours": "y"}, NamespaceAnnotations: kept}, labels(nil), current().Annotations, false},
+		"nothing given takes back what was given, and nothing else": {
+			fleet.BundleDeploymentOptions{}, labels(map[string]string{"ours": ""}), map[string]string{"others": "z"}, true},
+		"another label takes the place of the one before": {
+			fleet.BundleDeploymentOptions{NamespaceLabels: map[string]string{"new": "z"}, NamespaceAnnotations: kept},
+			labels(map[string]string{"ours": "", "new": "z"}), current().Annotations, true},
+		"what others wrote can be given another value": {
+			fleet.BundleDeploymentOptions{NamespaceLabels: map[string]string{"ours": "y", "old": "new"}, NamespaceAnnotations: kept},
+			labels(map[string]string{"old": "new"}), current().Annotations, true},
 		"labels of pod security are not taken from a bundle": {
-			fleet.BundleDeploymentOptions{NamespaceLabels: map[string]string{"old": "x", "pod-security.kubernetes.io/enforce": "privileged", "pod-security.kubernetes.io/warn": "x"}},
-			current().Labels, current().Annotations, false},
-		"no labels take away all others": {
-			fleet.BundleDeploymentOptions{NamespaceLabels: map[string]string{}},
-			map[string]string{corev1.LabelMetadataName: "web", "pod-security.kubernetes.io/enforce": "baseline"}, current().Annotations, true},
-		"the annotations given are all there are": {
-			fleet.BundleDeploymentOptions{NamespaceAnnotations: map[string]string{"a": "b"}}, current().Labels, map[string]string{"a": "b"}, true},
+			fleet.BundleDeploymentOptions{NamespaceLabels: map[string]string{"ours": "y", "pod-security.kubernetes.io/enforce": "privileged", "pod-security.kubernetes.io/warn": "x"}, NamespaceAnnotations: kept},
+			labels(nil), current().Annotations, false},
+		"annotations go like labels": {
+			fleet.BundleDeploymentOptions{NamespaceLabels: map[string]string{"ours": "y"}, NamespaceAnnotations: map[string]string{"a": "b"}},
+			labels(nil), map[string]string{"a": "b", "others": "z"}, true},
 		"the name cannot be changed": {
-			fleet.BundleDeploymentOptions{NamespaceLabels: map[string]string{corev1.LabelMetadataName: "other", "old": "x"}}, current().Labels, current().Annotations, false},
+			fleet.BundleDeploymentOptions{NamespaceLabels: map[string]string{corev1.LabelMetadataName: "other", "ours": "y"}, NamespaceAnnotations: kept},
+			labels(nil), current().Annotations, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			input := current()
-			got, changed := wantedNamespace(input, &test.options)
+			got, changed := wantedNamespace(input, &test.options, namespaceManager("hello"))
 			if diff := cmp.Diff([]any{test.labels, test.annotations, test.changed}, []any{got.Labels, got.Annotations, changed}); diff != "" {
 				t.Error(diff)
 			}
@@ -328,6 +355,13 @@ func TestWantedNamespace(t *testing.T) {
 				t.Errorf("the input was changed:\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestANamespaceWithoutLabelsIsGivenSome(t *testing.T) {
+	got, changed := wantedNamespace(&corev1.Namespace{}, &fleet.BundleDeploymentOptions{NamespaceLabels: map[string]string{"a": "b"}}, "m")
+	if diff := cmp.Diff(map[string]string{"a": "b"}, got.Labels); diff != "" || !changed || got.Annotations != nil {
+		t.Errorf("changed %t, annotations %v, labels:\n%s", changed, got.Annotations, diff)
 	}
 }
 

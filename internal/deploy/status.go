@@ -14,9 +14,14 @@ import (
 // the time for conditions that change.
 
 func setCondition(status *fleet.BundleDeploymentStatus, now time.Time, kind, errorMessage string) {
+	setReason(status, now, kind, fleet.ReasonError, errorMessage)
+}
+
+// setReason sets a condition to False for a reason, or to True if there is no message.
+func setReason(status *fleet.BundleDeploymentStatus, now time.Time, kind, reason, errorMessage string) {
 	condition := genericcondition.GenericCondition{Type: kind, Status: corev1.ConditionTrue}
 	if errorMessage != "" {
-		condition.Status, condition.Reason, condition.Message = corev1.ConditionFalse, fleet.ReasonError, errorMessage
+		condition.Status, condition.Reason, condition.Message = corev1.ConditionFalse, reason, errorMessage
 	}
 	fleet.SetCondition(&status.Conditions, now, condition)
 }
@@ -30,21 +35,22 @@ func deployed(status *fleet.BundleDeploymentStatus, now time.Time, deploymentID,
 }
 
 // failedDeployment records a failure that will not heal by itself: the state counts as
-// applied, so that nobody waits for it.
-func failedDeployment(status *fleet.BundleDeploymentStatus, now time.Time, deploymentID, text string) {
+// applied, so that nobody waits for it. Installed has the reason; that of Ready stays the one by which everybody knows
+// an error.
+func failedDeployment(status *fleet.BundleDeploymentStatus, now time.Time, deploymentID, reason, text string) {
 	status.AppliedDeploymentID = deploymentID
 	status.Release = ""
 	status.Ready, status.NonModified = false, true
 	status.Resources, status.ResourceCounts = nil, fleet.ResourceCounts{}
 	status.NonReadyStatus, status.ModifiedStatus, status.IncompleteState = nil, nil, false
 	setCondition(status, now, fleet.ConditionReady, "not ready: "+text)
-	setCondition(status, now, fleet.ConditionInstalled, "not installed: "+text)
+	setReason(status, now, fleet.ConditionInstalled, reason, "not installed: "+text)
 	setCondition(status, now, fleet.ConditionDeployed, "")
 }
 
 // notDeployed records that the wanted state could not be reached this time.
-func notDeployed(status *fleet.BundleDeploymentStatus, now time.Time, text string) {
-	setCondition(status, now, fleet.ConditionDeployed, text)
+func notDeployed(status *fleet.BundleDeploymentStatus, now time.Time, reason, text string) {
+	setReason(status, now, fleet.ConditionDeployed, reason, text)
 }
 
 // namespaceForbidden records a release that is in place in a namespace that could not be labelled.
@@ -52,7 +58,7 @@ func namespaceForbidden(status *fleet.BundleDeploymentStatus, now time.Time, dep
 	status.AppliedDeploymentID = deploymentID
 	status.Release = release
 	setCondition(status, now, fleet.ConditionReady, text)
-	setCondition(status, now, fleet.ConditionInstalled, text)
+	setReason(status, now, fleet.ConditionInstalled, fleet.ReasonForbidden, text)
 	setCondition(status, now, fleet.ConditionDeployed, "")
 }
 

@@ -116,7 +116,9 @@ func TestRecordedStatus(t *testing.T) {
 					object.SetGeneration(2)
 				}
 			}
-			tr.take(live, nil)
+			if err := new(deployer).takeIn(t.Context(), bd, tr, live, manifest{}); err != nil {
+				t.Fatal(err)
+			}
 
 			var got fleet.BundleDeploymentStatus
 			at := func(i int) time.Time { return recordedTime(t, want.Conditions[i].LastUpdateTime) }
@@ -271,12 +273,14 @@ func TestAListThatIsNoLongerCutSaysSo(t *testing.T) {
 func TestStatusOfEachOutcome(t *testing.T) {
 	later := noon.Add(time.Hour)
 	tests := map[string]func(*fleet.BundleDeploymentStatus){
-		"deployed":        func(s *fleet.BundleDeploymentStatus) { deployed(s, later, "s-2:b", "web/hello:2") },
-		"deployed again":  func(s *fleet.BundleDeploymentStatus) { deployed(s, later, "s-1:a", "web/hello:1") },
-		"not deployed":    func(s *fleet.BundleDeploymentStatus) { notDeployed(s, later, "because") },
-		"failed for good": func(s *fleet.BundleDeploymentStatus) { failedDeployment(s, later, "s-2:b", "because") },
+		"deployed":       func(s *fleet.BundleDeploymentStatus) { deployed(s, later, "s-2:b", "web/hello:2") },
+		"deployed again": func(s *fleet.BundleDeploymentStatus) { deployed(s, later, "s-1:a", "web/hello:1") },
+		"not deployed":   func(s *fleet.BundleDeploymentStatus) { notDeployed(s, later, fleet.ReasonRenderingFailed, "because") },
+		"failed for good": func(s *fleet.BundleDeploymentStatus) {
+			failedDeployment(s, later, "s-2:b", fleet.ReasonManifestInvalid, "because")
+		},
 		"failed for good and then deployed": func(s *fleet.BundleDeploymentStatus) {
-			failedDeployment(s, later, "s-2:b", "because")
+			failedDeployment(s, later, "s-2:b", fleet.ReasonManifestInvalid, "because")
 			deployed(s, later, "s-2:b", "web/hello:2")
 		},
 		"a namespace that is forbidden": func(s *fleet.BundleDeploymentStatus) { namespaceForbidden(s, later, "s-2:b", "web/hello:2", "because") },
@@ -361,53 +365,6 @@ func TestObserve(t *testing.T) {
 				t.Errorf("the input was changed:\n%s", diff)
 			}
 		})
-	}
-}
-
-// TestMetadataTellAll compares, for every kind that looksAlike, what its metadata say with what a whole
-// object says.
-func TestMetadataTellAll(t *testing.T) {
-	var compared int
-	for _, file := range []string{"configmaps", "serviceaccounts", "clusterroles", "clusterrolebindings", "secrets"} {
-		for _, object := range append(recordedObjects(t, "east/"+file), recordedObjects(t, "hub/"+file)...) {
-			if !looksAlike(object.GroupVersionKind().GroupKind()) {
-				t.Fatalf("%s is fetched", object.GetKind())
-			}
-			leaving := object.DeepCopy()
-			leaving.SetDeletionTimestamp(&metav1.Time{Time: noon})
-			leaving.SetFinalizers([]string{"x.io/wait"})
-			expectMetadataTell(t, object)
-			expectMetadataTell(t, leaving)
-			compared++
-		}
-	}
-	if compared < 20 {
-		t.Errorf("only %d objects compared", compared)
-	}
-	for _, kind := range []schema.GroupKind{{Kind: "Service"}, {Kind: "Pod"}, {Kind: "Namespace"}, {Group: "apps", Kind: "Deployment"}, {Group: "x.io", Kind: "ConfigMap"}} {
-		if looksAlike(kind) {
-			t.Errorf("%v is not fetched", kind)
-		}
-	}
-}
-
-func expectMetadataTell(t *testing.T, object *unstructured.Unstructured) {
-	t.Helper()
-	hash := object.GetLabels()[fleet.LabelSetHash]
-	slimmed, err := slim(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		Name: object.GetName(), Namespace: object.GetNamespace(), UID: object.GetUID(), Labels: object.GetLabels(),
-		DeletionTimestamp: object.GetDeletionTimestamp(), Finalizers: object.GetFinalizers(),
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	found, ok := slimmed.(*metav1.PartialObjectMetadata)
-	if !ok {
-		t.Fatalf("slimmed to %T", slimmed)
-	}
-	ref := objectRef{object.GroupVersionKind(), object.GetNamespace(), object.GetName()}
-	if diff := cmp.Diff(observe(object, hash, nil), observeMetadata(ref, found, hash)); diff != "" {
-		t.Errorf("%v:\n%s", ref, diff)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -221,7 +223,7 @@ func TestDeployingUnderAServiceAccount(t *testing.T) {
 	l.start()
 	options := fleet.BundleDeploymentOptions{DefaultNamespace: l.Name, ServiceAccount: "tenant"}
 	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: options})
-	l.expectStatus("x", says(fleet.ConditionDeployed, "forbidden"))
+	l.expectStatus("x", says(fleet.ConditionDeployed, "may create nothing in namespace "+l.Name))
 	rights := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"*"}}}
 	l.create(func(ctx context.Context) error {
 		_, err := l.East.RbacV1().Roles(l.Name).Create(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "tenant"}, Rules: rights}, metav1.CreateOptions{})
@@ -307,10 +309,38 @@ func TestTheNamespaceGetsItsLabels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := fmt.Sprint(map[string]string{"team": "a", corev1.LabelMetadataName: ns})
+	want := fmt.Sprint(map[string]string{"team": "a", "name": ns, corev1.LabelMetadataName: ns})
 	if fmt.Sprint(namespace.Labels) != want || namespace.Annotations["note"] != "b" {
 		t.Errorf("labels %v annotations %v, want %s", namespace.Labels, namespace.Annotations, want)
 	}
+	// Somebody else adds to it; what the bundle no longer gives goes, and nothing else.
+	l.mark(ns, `{"metadata":{"labels":{"theirs":"c"},"annotations":{"theirs":"d"}}}`)
+	options.NamespaceLabels = map[string]string{"tier": "b"}
+	options.NamespaceAnnotations = nil
+	l.apply(bundle{Name: "x", Files: helloFiles("salut"), Options: options})
+	l.expectNamespace(ns, map[string]string{"tier": "b", "theirs": "c", "name": ns, corev1.LabelMetadataName: ns}, map[string]string{"theirs": "d"})
+	options.NamespaceLabels = nil
+	l.apply(bundle{Name: "x", Files: helloFiles("ciao"), Options: options})
+	l.expectNamespace(ns, map[string]string{"theirs": "c", "name": ns, corev1.LabelMetadataName: ns}, map[string]string{"theirs": "d"})
+}
+
+func (l *lab) mark(namespace, patch string) {
+	l.t.Helper()
+	_, err := l.East.CoreV1().Namespaces().Patch(l.t.Context(), namespace, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "somebody"})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func (l *lab) expectNamespace(name string, labels, annotations map[string]string) {
+	l.t.Helper()
+	l.eventually(func() string {
+		found, err := l.East.CoreV1().Namespaces().Get(l.t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		return cmp.Diff([]map[string]string{labels, annotations}, []map[string]string{found.Labels, found.Annotations})
+	})
 }
 
 func TestACRDAndWhatNeedsItMayComeInAnyOrder(t *testing.T) {

@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
+	"helm.sh/helm/v3/pkg/release"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -23,7 +24,7 @@ func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	if err != nil {
 		return err
 	}
-	if err := d.checkNamespace(ctx, bd); err != nil {
+	if err := d.mayUse(ctx, who, key.Namespace); err != nil {
 		return err
 	}
 	values, confidential, err := d.values(ctx, bd, who, key)
@@ -34,7 +35,7 @@ func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	if err != nil {
 		return confidential.wrap(classify(err))
 	}
-	installed, err := d.installedAgent(ctx, bd, key)
+	installed, err := d.installedAgent(ctx, bd, who, key)
 	if err != nil {
 		return err
 	}
@@ -47,6 +48,7 @@ func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *re
 		Release: key, Package: bundle, Options: &bd.Spec.Options, Force: replaces(bd), Values: values,
 		Identity: who, Set: marks, Stale: d.inventory.except(bd.Name, key), Superseded: d.superseded(bd),
 		Installed: installed,
+		MayTake:   func(last *release.Release) error { return d.mayTake(ctx, last, bd.Name, who, key) },
 	})
 	if err != nil {
 		return confidential.wrap(classify(err))
@@ -61,13 +63,14 @@ func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *re
 }
 
 // finish does what comes after a release is in place, unless this process has done it and nothing came up since:
-// the namespace gets its labels, and releases under former names go.
-func (d *deployer) finish(ctx context.Context, bd *fleet.BundleDeployment, r *record) error {
+// the namespace gets its labels, and releases under former names go, and so do copies that are no longer wanted.
+func (d *deployer) finish(ctx context.Context, bd *fleet.BundleDeployment, r *record, release string) error {
 	key := releaseFor(bd.Name, &bd.Spec.Options)
 	if r.finished && len(d.inventory.except(bd.Name, key)) == 0 {
 		return nil
 	}
-	if err := errors.Join(d.markNamespace(ctx, key.Namespace, &bd.Spec.Options), d.removeStale(ctx, bd.Name, key)); err != nil {
+	err := errors.Join(d.markNamespace(ctx, bd, key.Namespace, release), d.removeStale(ctx, bd.Name, key), d.pruneCopies(ctx, bd, r))
+	if err != nil {
 		return err
 	}
 	r.finished = true
@@ -109,11 +112,11 @@ func (d *deployer) values(ctx context.Context, bd *fleet.BundleDeployment, who *
 	for _, source := range valuesSources(&bd.Spec.Options, key.Namespace) {
 		text, err := readValues(ctx, who, source)
 		if err != nil {
-			return nil, redaction{}, fmt.Errorf("reading Helm values from %s: %w", source, err)
+			return nil, redaction{}, because(valuesReason(err), fmt.Errorf("reading Helm values from %s: %w", source, err))
 		}
 		found, err := parseValues(text)
 		if err != nil {
-			return nil, redaction{}, fmt.Errorf("reading Helm values from %s: %w", source, err)
+			return nil, redaction{}, because(fleet.ReasonHelmValuesInvalid, fmt.Errorf("reading Helm values from %s: %w", source, err))
 		}
 		if source.Secret {
 			secret = append(secret, found)
@@ -124,6 +127,14 @@ func (d *deployer) values(ctx context.Context, bd *fleet.BundleDeployment, who *
 		values = map[string]any{}
 	}
 	return values, redactionOf(secret...), nil
+}
+
+// valuesReason is the reason for values that could not be read.
+func valuesReason(err error) string {
+	if reason := reasonOf(err); reason != fleet.ReasonError {
+		return reason
+	}
+	return fleet.ReasonHelmValuesInvalid
 }
 
 // readValues reads one source of values, under the identity that deploys.
@@ -169,32 +180,29 @@ func (d *deployer) checkNamespace(ctx context.Context, bd *fleet.BundleDeploymen
 	if err != nil {
 		return fmt.Errorf("reading namespace %s: %w", name, err)
 	}
-	refusal, err := checkTargetNamespace(name, namespace, selector)
-	if err == nil && refusal != "" {
-		err = errors.New(refusal)
-	}
-	return err
+	return checkTargetNamespace(name, namespace, selector)
 }
 
-// markNamespace gives the release's namespace the labels and annotations of the options.
-func (d *deployer) markNamespace(ctx context.Context, name string, options *fleet.BundleDeploymentOptions) error {
-	if options.NamespaceLabels == nil && options.NamespaceAnnotations == nil {
+// markNamespace gives the release's namespace the labels and annotations of the options, and takes away those it gave
+// it before. It is read by the agent, and changed under the identity that deploys.
+func (d *deployer) markNamespace(ctx context.Context, bd *fleet.BundleDeployment, name, release string) error {
+	options := &bd.Spec.Options
+	if _, revision, _ := parseRelease(release); options.NamespaceLabels == nil && options.NamespaceAnnotations == nil && revision <= 1 {
+		return nil // and nothing was given by a revision before
+	}
+	current, err := d.agent.clientset.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("labelling namespace %s: %w", name, err)
+	}
+	wanted, changed := wantedNamespace(current, options, namespaceManager(bd.Name))
+	if !changed {
 		return nil
 	}
 	who, err := d.accounts.find(ctx, options.ServiceAccount)
 	if err != nil {
 		return err
 	}
-	namespaces := who.clientset.CoreV1().Namespaces()
-	current, err := namespaces.Get(ctx, name, metav1.GetOptions{})
-	if err == nil {
-		var wanted *corev1.Namespace
-		var changed bool
-		if wanted, changed = wantedNamespace(current, options); !changed {
-			return nil
-		}
-		_, err = namespaces.Update(ctx, wanted, metav1.UpdateOptions{FieldManager: fieldManager})
-	}
+	_, err = who.clientset.CoreV1().Namespaces().Update(ctx, wanted, metav1.UpdateOptions{FieldManager: namespaceManager(bd.Name)})
 	if err == nil {
 		return nil
 	}

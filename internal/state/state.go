@@ -93,7 +93,8 @@ func Display(bd *fleet.BundleDeployment) fleet.BundleDeploymentDisplay {
 
 func conditionText(bd *fleet.BundleDeployment, conditionType string) string {
 	condition := condition(bd, conditionType)
-	if condition.Reason == fleet.ReasonError {
+	failed := conditionType == fleet.ConditionDeployed && condition.Status == "False" && condition.Reason != ""
+	if failed || condition.Reason == fleet.ReasonError {
 		return "Error: " + condition.Message
 	}
 	return string(condition.Status)

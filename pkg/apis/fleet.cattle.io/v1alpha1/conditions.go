@@ -87,10 +87,11 @@ const (
 	ReasonAgentPodRejected = "AgentPodRejected"
 	// ReasonAgentPodFailing means that the agent's image cannot be pulled, or that its container does not keep running.
 	ReasonAgentPodFailing = "AgentPodFailing"
-	// ReasonAdmissionDenied means that an admission webhook or policy downstream does not let an object of the agent pass.
+	// ReasonAdmissionDenied means that an admission webhook or policy downstream does not let an object pass, of the agent
+	// or of a bundle.
 	ReasonAdmissionDenied = "AdmissionDenied"
-	// ReasonNamespaceTerminating means that the agent's namespace is being deleted downstream; the agent is deployed
-	// once it is gone.
+	// ReasonNamespaceTerminating means that the namespace of the agent, or of a bundle, is being deleted downstream; what
+	// was to be deployed there is deployed once it is gone.
 	ReasonNamespaceTerminating = "NamespaceTerminating"
 	// ReasonAnotherHub means that the agent in that namespace downstream belongs to another hub.
 	ReasonAnotherHub = "AnotherHub"
@@ -149,6 +150,52 @@ const (
 	ReasonClientIDTaken = "ClientIDTaken"
 	// ReasonCredentialTaken means that another request with the same client ID and random was answered.
 	ReasonCredentialTaken = "CredentialTaken"
+	// ReasonUnsupported means that this agent cannot deploy such a bundle: its content is in an OCI registry, or a chart
+	// that the agent would have to download.
+	ReasonUnsupported = "Unsupported"
+	// ReasonAwaitingDependencies means that bundles this one depends on are not in a state it accepts; it is deployed
+	// as soon as they are.
+	ReasonAwaitingDependencies = "AwaitingDependencies"
+	// ReasonDependencyMissing means that no bundle is there which this one depends on.
+	ReasonDependencyMissing = "DependencyMissing"
+	// ReasonNamespaceRefused means that the bundle may not be deployed to that namespace: a GitRepoRestriction or Policy
+	// asks for labels which the namespace does not have.
+	ReasonNamespaceRefused = "NamespaceRefused"
+	// ReasonNamespaceMissing means that the namespace is not there, and that the bundle must not create it.
+	ReasonNamespaceMissing = "NamespaceMissing"
+	// ReasonServiceAccountMissing means that the service account of the bundle is not in the agent's namespace.
+	ReasonServiceAccountMissing = "ServiceAccountMissing"
+	// ReasonForbidden means that the service account of the bundle may not do what the bundle asks for.
+	ReasonForbidden = "Forbidden"
+	// ReasonReleaseTaken means that there is a Helm release of that name, and it is somebody else's.
+	ReasonReleaseTaken = "ReleaseTaken"
+	// ReasonObjectTaken means that an object of the bundle exists and is somebody else's; helm.takeOwnership takes it
+	// over.
+	ReasonObjectTaken = "ObjectTaken"
+	// ReasonObjectRejected means that the API server does not take an object of the bundle for valid.
+	ReasonObjectRejected = "ObjectRejected"
+	// ReasonKindMissing means that the cluster does not know the kind of an object of the bundle; it is deployed as soon
+	// as it does.
+	ReasonKindMissing = "KindMissing"
+	// ReasonContentDamaged means that the Content of the bundle on the hub does not match its hash.
+	ReasonContentDamaged = "ContentDamaged"
+	// ReasonContentMissing means that the Content of the bundle, or a Secret or ConfigMap that goes with it, is not on
+	// the hub.
+	ReasonContentMissing = "ContentMissing"
+	// ReasonBundleTooLarge means that the bundle, or the Helm release made of it, has more bytes than can be stored.
+	ReasonBundleTooLarge = "BundleTooLarge"
+	// ReasonHelmValuesInvalid means that the Helm values are missing, are no map, or do not fit the chart's schema.
+	ReasonHelmValuesInvalid = "HelmValuesInvalid"
+	// ReasonManifestInvalid means that a file of the bundle is no valid YAML, is no object, or has a name that leads out
+	// of the bundle.
+	ReasonManifestInvalid = "ManifestInvalid"
+	// ReasonRenderingFailed means that the chart or the kustomization does not render.
+	ReasonRenderingFailed = "RenderingFailed"
+	// ReasonKubeVersionUnsupported means that the chart is for other versions of Kubernetes.
+	ReasonKubeVersionUnsupported = "KubeVersionUnsupported"
+	// ReasonNotReadyInTime means that the objects of the bundle were not ready within its timeout.
+	ReasonNotReadyInTime = "NotReadyInTime"
+
 	// ReasonSecretNameTaken means that a Secret of the token's name belongs to somebody else and is left alone.
 	ReasonSecretNameTaken = "SecretNameTaken"
 )

@@ -118,6 +118,9 @@ const (
 	AnnotationKeepResources = "fleet.cattle.io/keep-resources"
 	// AnnotationCommit is the commit the resources come from.
 	AnnotationCommit = "fleet.cattle.io/commit"
+	// AnnotationDeploymentID is the deployment ID the release was made for. This
+	// implementation's own.
+	AnnotationDeploymentID = "fleet.cattle.io/deployment-id"
 )
 
 // Metadata of objects that are written as a set: the label finds the members, the

@@ -1,0 +1,80 @@
+package deploy
+
+import (
+	"errors"
+	"regexp"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/fleet-hub/fleet/internal/content"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// reasoned is an error with the reason that a condition gives for it.
+type reasoned struct {
+	reason string
+	cause  error
+}
+
+// because gives an error its reason.
+func because(reason string, cause error) error {
+	if cause == nil {
+		return nil
+	}
+	return &reasoned{reason: reason, cause: cause}
+}
+
+func (r *reasoned) Error() string { return r.cause.Error() }
+func (r *reasoned) Unwrap() error { return r.cause }
+
+// told are reasons that only the text of an error gives: Helm, kustomize and admission keep no others. The first
+// that matches counts.
+var told = []struct {
+	text   *regexp.Regexp
+	reason string
+}{
+	{regexp.MustCompile(`admission webhook ".*" denied|ValidatingAdmissionPolicy '.*'|failed calling webhook`), fleet.ReasonAdmissionDenied},
+	{regexp.MustCompile(`is forbidden: User "`), fleet.ReasonForbidden},
+	{regexp.MustCompile(`timed out waiting for the condition|rolled back due to atomic being set`), fleet.ReasonNotReadyInTime},
+	{regexp.MustCompile(`chart requires kubeVersion`), fleet.ReasonKubeVersionUnsupported},
+	{regexp.MustCompile(`cannot be imported into`), fleet.ReasonObjectTaken},
+	{regexp.MustCompile(`don't meet the specifications of the schema|schema validation`), fleet.ReasonHelmValuesInvalid},
+	{regexp.MustCompile(`YAML parse error|MalformedYAMLError`), fleet.ReasonManifestInvalid},
+	{regexp.MustCompile(`error calling |execution error at|parse error at|kustomize: |template: `), fleet.ReasonRenderingFailed},
+}
+
+// reasonOf is the reason that a condition gives for an error: the one it was given, else one for what the API server
+// says, else one for its text.
+func reasonOf(err error) string {
+	var given *reasoned
+	switch {
+	case errors.As(err, &given):
+		return given.reason
+	case errors.Is(err, content.ErrHashMismatch):
+		return fleet.ReasonContentDamaged
+	case errors.Is(err, content.ErrTooLarge):
+		return fleet.ReasonBundleTooLarge
+	case errors.Is(err, errPathEscapes):
+		return fleet.ReasonManifestInvalid
+	case errors.Is(err, errValuesHash):
+		return fleet.ReasonHelmValuesInvalid
+	case meta.IsNoMatchError(err):
+		return fleet.ReasonKindMissing
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return fleet.ReasonNamespaceTerminating
+	}
+	for _, rule := range told {
+		if rule.text.MatchString(err.Error()) {
+			return rule.reason
+		}
+	}
+	switch {
+	case apierrors.IsForbidden(err):
+		return fleet.ReasonForbidden
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		return fleet.ReasonObjectRejected
+	}
+	return fleet.ReasonError
+}
