@@ -87,13 +87,26 @@ func (c *objectClient) result(made *release.Release) (*installed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the manifest of release %s: %w", c.release, err)
 	}
+	out := &installed{Revision: made.Version, Refs: refsOf(list), Wanted: objectsIn(list)}
+	if before, known := c.old[made.Version-1]; known {
+		former, err := c.Build(strings.NewReader(before), false)
+		if err != nil {
+			return nil, fmt.Errorf("reading the manifest before: %w", err)
+		}
+		out.Former = refsOf(former)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	out := &installed{Revision: made.Version, Live: c.live}
-	for _, info := range list {
-		out.Refs = append(out.Refs, refOf(info))
-	}
+	out.Live = c.live
 	return out, nil
+}
+
+func refsOf(list kube.ResourceList) []objectRef {
+	var refs []objectRef
+	for _, info := range list {
+		refs = append(refs, refOf(info))
+	}
+	return refs
 }
 
 func (c *objectClient) info(object *unstructured.Unstructured) (*resource.Info, error) {

@@ -32,6 +32,8 @@ type objectClient struct {
 	release  releaseKey
 	// adopt, if not empty, are the releases whose objects this one may take over, and no others.
 	adopt []releaseKey
+	// only, if not nil, are the objects that an update touches.
+	only map[objectRef]bool
 	// old are the manifests of the revisions there are. Kinds in them that the server no longer knows are
 	// left out: their objects are gone.
 	old map[int]string

@@ -37,7 +37,7 @@ func (c *objectClient) Update(original, target kube.ResourceList, force bool) (*
 		return result, err
 	}
 	var mu sync.Mutex
-	err = inBatches(target, func(info *resource.Info) error {
+	err = inBatches(c.concerned(target), func(info *resource.Info) error {
 		created, err := c.update(former, info, force)
 		mu.Lock()
 		defer mu.Unlock()
@@ -58,6 +58,14 @@ func (c *objectClient) Update(original, target kube.ResourceList, force bool) (*
 	deleted, errs := c.deleteAll(surplus, metav1.DeletePropagationBackground, c.mayDelete)
 	result.Deleted = deleted.Deleted
 	return result, errors.Join(errs...)
+}
+
+// concerned are the objects of a list that are to be touched.
+func (c *objectClient) concerned(list kube.ResourceList) kube.ResourceList {
+	if c.only == nil {
+		return list
+	}
+	return list.Filter(func(info *resource.Info) bool { return c.only[refOf(info)] })
 }
 
 // formerLists are the objects of the revision an upgrade starts from, and of those that failed since.

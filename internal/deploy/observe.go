@@ -32,6 +32,13 @@ type observation struct {
 	ResourceVersion string
 	Created         metav1.Time
 	Summary         fleet.ResourceSummary
+	// Compared is true once the object was compared with what was deployed. Patch is what would make it that, ""
+	// for nothing; confidential values are not in it.
+	Compared bool
+	Patch    string
+	// Generation and Marks (of labels and annotations) tell whether the comparison still holds.
+	Generation int64
+	Marks      uint64
 }
 
 // inPlace means that the object is there, and the release's.
@@ -53,6 +60,8 @@ func observe(live *unstructured.Unstructured, hash string, ignored []map[string]
 		ResourceVersion: live.GetResourceVersion(),
 		Created:         live.GetCreationTimestamp(),
 		Summary:         summarise(live),
+		Generation:      live.GetGeneration(),
+		Marks:           marksOf(live),
 	}
 }
 
@@ -108,35 +117,4 @@ func hasFields(condition map[string]any, fields map[string]string) bool {
 		}
 	}
 	return len(fields) > 0
-}
-
-// looksAlike tells kinds whose state is all in their metadata: nothing about them has to be fetched. Their
-// summary is the same for every content.
-func looksAlike(kind schema.GroupKind) bool {
-	switch kind.Group {
-	case "":
-		return slices.Contains([]string{"ConfigMap", "Secret", "ServiceAccount", "LimitRange"}, kind.Kind)
-	case "rbac.authorization.k8s.io":
-		return true
-	case "networking.k8s.io":
-		return slices.Contains([]string{"NetworkPolicy", "IngressClass"}, kind.Kind)
-	case "scheduling.k8s.io", "storage.k8s.io":
-		return slices.Contains([]string{"PriorityClass", "StorageClass"}, kind.Kind)
-	}
-	return false
-}
-
-// observeMetadata looks at an object of a kind that looksAlike by its metadata alone.
-func observeMetadata(ref objectRef, found *metav1.PartialObjectMetadata, hash string) observation {
-	object := &unstructured.Unstructured{Object: map[string]any{}}
-	object.SetGroupVersionKind(ref.GroupVersionKind)
-	object.SetName(found.Name)
-	object.SetNamespace(found.Namespace)
-	object.SetUID(found.UID)
-	object.SetResourceVersion(found.ResourceVersion)
-	object.SetCreationTimestamp(found.CreationTimestamp)
-	object.SetDeletionTimestamp(found.DeletionTimestamp)
-	object.SetFinalizers(found.Finalizers)
-	object.SetLabels(map[string]string{fleet.LabelSetHash: found.Labels[fleet.LabelSetHash]})
-	return observe(object, hash, nil)
 }

@@ -24,17 +24,29 @@ type report struct {
 	NonReady   []fleet.NonReadyStatus
 	Modified   []fleet.ModifiedStatus
 	Incomplete bool
-	// Ready means that no object is on its way or in error; NonModified that none is missing or changed.
+	// Ready means that no object is on its way or in error; NonModified that none is missing, changed or left over.
 	Ready, NonModified bool
 }
 
-// newReport sums up sightings, which are in the order of the release's manifest.
-func newReport(sightings []sighting) report {
+// newReport sums up sightings, which are in the order of the release's manifest, and objects that should be gone. An
+// object that was changed counts as that, ready or not.
+func newReport(sightings []sighting, extras ...objectRef) report {
 	var r report
+	r.Counts.DesiredReady = len(sightings)
 	for _, s := range inListOrder(sightings) {
 		if !s.inPlace() {
 			r.Modified = append(r.Modified, missing(s))
+			r.Counts.Missing++
 			continue
+		}
+		switch {
+		case s.Patch != "":
+			r.Modified = append(r.Modified, changed(s))
+			r.Counts.Modified++
+		case !s.ready():
+			r.Counts.NotReady++
+		default:
+			r.Counts.Ready++
 		}
 		r.Resources = append(r.Resources, fleet.DeployedResource{
 			Kind: s.Kind, APIVersion: s.apiVersion(), Namespace: s.Namespace, Name: s.Name, CreatedAt: s.Created,
@@ -46,13 +58,13 @@ func newReport(sightings []sighting) report {
 			})
 		}
 	}
-	r.Ready, r.NonModified = len(r.NonReady) == 0, len(r.Modified) == 0
-	r.Counts = fleet.ResourceCounts{
-		DesiredReady: len(sightings),
-		Missing:      len(r.Modified),
-		NotReady:     len(r.NonReady),
-		Ready:        len(sightings) - len(r.Modified) - len(r.NonReady),
+	for _, ref := range extras {
+		r.Modified = append(r.Modified, fleet.ModifiedStatus{
+			Kind: ref.Kind, APIVersion: ref.apiVersion(), Namespace: ref.Namespace, Name: ref.Name, Delete: true,
+		})
 	}
+	r.Counts.Orphaned = len(extras)
+	r.Ready, r.NonModified = len(r.NonReady) == 0, len(r.Modified) == 0
 	r.limit()
 	return r
 }
@@ -61,6 +73,12 @@ func missing(s sighting) fleet.ModifiedStatus {
 	return fleet.ModifiedStatus{
 		Kind: s.Kind, APIVersion: s.apiVersion(), Namespace: s.Namespace, Name: s.Name,
 		Missing: true, Exist: s.Exists,
+	}
+}
+
+func changed(s sighting) fleet.ModifiedStatus {
+	return fleet.ModifiedStatus{
+		Kind: s.Kind, APIVersion: s.apiVersion(), Namespace: s.Namespace, Name: s.Name, Patch: s.Patch,
 	}
 }
 

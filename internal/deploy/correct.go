@@ -1,0 +1,153 @@
+package deploy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const (
+	// correctionsPerMinute bounds how often drift is corrected that comes back at once: somebody else wants
+	// something else, and every correction is a revision.
+	correctionsPerMinute = 10
+	// lastCorrection is the longest pause after corrections that did not help.
+	lastCorrection = 15 * time.Minute
+)
+
+// correction is what came of correcting the drift of one BundleDeployment.
+type correction struct {
+	// generation of the BundleDeployment for which it was tried. Another one is a reason to try at once.
+	generation int64
+	// recent are the times of the last corrections.
+	recent []time.Time
+	// tries is how many in a row did not help, failure what is wrong, and next when it is tried again.
+	tries   int
+	failure string
+	next    time.Time
+}
+
+// wait is how long drift stays as it is, 0 for not at all.
+func (c *correction) wait(now time.Time) time.Duration {
+	wait := max(c.next.Sub(now), 0)
+	if len(c.recent) >= correctionsPerMinute {
+		wait = max(wait, c.recent[0].Add(time.Minute).Sub(now))
+	}
+	return wait
+}
+
+// began notes a correction.
+func (c *correction) began(now time.Time) {
+	c.recent = append(c.recent, now)
+	if len(c.recent) > correctionsPerMinute {
+		c.recent = c.recent[len(c.recent)-correctionsPerMinute:]
+	}
+}
+
+// failed notes that it did not help; chance is in [0,1).
+func (c *correction) failed(now time.Time, failure string, chance float64) {
+	pause := firstRetry
+	for i := 0; i < c.tries && pause < lastCorrection; i++ {
+		pause *= 2
+	}
+	c.tries++
+	c.failure = failure
+	c.next = now.Add(min(pause, lastCorrection) + time.Duration(chance*float64(pause)/2))
+}
+
+// worked forgets failures.
+func (c *correction) worked() { c.tries, c.failure, c.next = 0, "", time.Time{} }
+
+// drifted are the objects of the release that are missing, somebody else's, or changed.
+func (t *tracking) drifted() map[objectRef]bool {
+	found := map[objectRef]bool{}
+	for _, s := range t.sightings() {
+		if !s.inPlace() || s.Patch != "" {
+			found[s.objectRef] = true
+		}
+	}
+	return found
+}
+
+// correct puts back what was changed, if that is wanted: the release is rolled back to the revision it is at. Only the
+// objects that drifted are touched.
+func (d *deployer) correct(ctx context.Context, bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus) error {
+	t, wanted := r.tracking, bd.Spec.CorrectDrift
+	if t == nil || !t.known {
+		return nil // nothing is known that could be corrected
+	}
+	if r.correction.generation != bd.Generation {
+		r.correction = correction{generation: bd.Generation}
+	}
+	drifted := t.drifted()
+	if wanted == nil || !wanted.Enabled || len(drifted) == 0 {
+		r.correction.worked()
+		return nil
+	}
+	if wait := r.correction.wait(d.Clock()); wait > 0 {
+		d.notCorrected(bd, r, status, wait)
+		return nil
+	}
+	r.correction.began(d.Clock())
+	made, err := d.rollBack(ctx, bd, t.release, drifted)
+	if errors.Is(err, errStopped) {
+		return err
+	}
+	if err == nil {
+		err = d.corrected(ctx, bd, r, status, made)
+	}
+	if err == nil {
+		r.correction.worked()
+		return nil
+	}
+	r.correction.failed(d.Clock(), message(err), d.Random())
+	d.log.Warn("drift could not be corrected", "bundledeployment", d.Namespace+"/"+bd.Name, "release", status.Release, "error", err)
+	d.notCorrected(bd, r, status, r.correction.wait(d.Clock()))
+	return nil
+}
+
+// notCorrected says why there is drift still, and sees to it that the next try comes.
+func (d *deployer) notCorrected(bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus, wait time.Duration) {
+	if r.correction.failure != "" {
+		setCondition(status, d.Clock(), fleet.ConditionReady, r.correction.failure)
+	}
+	d.queue.AddAfter(bd.Name, wait)
+}
+
+// corrected goes on with the revision a correction made. It is an error if that left drift behind.
+func (d *deployer) corrected(ctx context.Context, bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus, made *installed) error {
+	key, _, _ := parseRelease(r.tracking.release)
+	status.Release = key.at(made.Revision)
+	r.tracking.release, r.tracking.first = status.Release, made
+	d.log.Info("drift corrected", "bundledeployment", d.Namespace+"/"+bd.Name, "release", status.Release, "objects", len(made.Live))
+	if err := d.monitor(ctx, bd, r, status); err != nil {
+		return err
+	}
+	for _, ref := range r.tracking.refs {
+		if r.tracking.drifted()[ref] {
+			return fmt.Errorf("correcting drift: %s is still not as deployed, somebody changes it at once",
+				describeObject(ref.apiVersion(), ref.Kind, ref.Namespace, ref.Name))
+		}
+	}
+	return nil
+}
+
+// rollBack makes a revision of what the release is at, for the objects that drifted. Confidential values are in none of
+// its errors.
+func (d *deployer) rollBack(ctx context.Context, bd *fleet.BundleDeployment, release string, drifted map[objectRef]bool) (*installed, error) {
+	key, number, _ := parseRelease(release)
+	who, err := d.accounts.find(ctx, bd.Spec.Options.ServiceAccount)
+	if err != nil {
+		return nil, err
+	}
+	made, err := d.releaser.rollBack(ctx, rollback{
+		Release: key, Revision: number, Options: &bd.Spec.Options, Identity: who, Only: drifted,
+		Force: bd.Spec.CorrectDrift.Force, KeepFailed: bd.Spec.CorrectDrift.KeepFailHistory,
+	})
+	if err != nil && !errors.Is(err, errStopped) {
+		return nil, errors.New("correcting drift: " + d.cleaner(ctx, bd)(err.Error()))
+	}
+	return made, err
+}

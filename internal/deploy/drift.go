@@ -1,0 +1,187 @@
+package deploy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"reflect"
+	"strings"
+
+	"helm.sh/helm/v3/pkg/kube"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/fleet-hub/fleet/internal/drift"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// manifest is the objects of a revision.
+type manifest map[objectRef]*unstructured.Unstructured
+
+// list are the objects in no particular order.
+func (m manifest) list() []*unstructured.Unstructured {
+	out := make([]*unstructured.Unstructured, 0, len(m))
+	for _, object := range m {
+		out = append(out, object)
+	}
+	return out
+}
+
+// wanted reads the objects of a revision from Helm's history. They are not kept: what was deployed is only looked up
+// when an object changed.
+func (d *deployer) wanted(ctx context.Context, release string) (manifest, error) {
+	key, number, ok := parseRelease(release)
+	if !ok {
+		return nil, fmt.Errorf("%q is no release", release)
+	}
+	secret, err := d.agent.clientset.CoreV1().Secrets(key.Namespace).Get(ctx, secretName(key.Name, number), metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading release %s: %w", release, err)
+	}
+	stored, err := decodeRelease(secret)
+	if err != nil {
+		return nil, fmt.Errorf("reading release %s: %w", release, err)
+	}
+	return newObjectClient(d.agent, key, d.stopped).objectsOf(stored.Manifest)
+}
+
+// objectsOf are the objects of a manifest, with the namespaces they are in.
+func (c *objectClient) objectsOf(text string) (manifest, error) {
+	list, err := c.Build(strings.NewReader(text), false)
+	if err != nil {
+		return nil, fmt.Errorf("reading the manifest of release %s: %w", c.release, err)
+	}
+	return objectsIn(list), nil
+}
+
+func objectsIn(list kube.ResourceList) manifest {
+	found := manifest{}
+	for _, info := range list {
+		if object, ok := info.Object.(*unstructured.Unstructured); ok {
+			found[refOf(info)] = object
+		}
+	}
+	return found
+}
+
+// heed takes over what the options disregard. If that changed, everything has to be compared again.
+func (t *tracking) heed(options *fleet.BundleDeploymentOptions) {
+	rules := drift.RulesOf(options.Diff)
+	if reflect.DeepEqual(t.rules, rules) {
+		return
+	}
+	t.rules = rules
+	for ref, seen := range t.seen {
+		seen.ResourceVersion, seen.Compared = "", false
+		t.seen[ref] = seen
+	}
+}
+
+// takeIn notes what the API server said of objects, nil for those that are not there, and compares those that
+// changed with what was deployed, which is looked up if it is nil.
+func (d *deployer) takeIn(ctx context.Context, bd *fleet.BundleDeployment, t *tracking, live, wanted manifest) error {
+	var clean func(string) string
+	var errs []error
+	for _, ref := range t.refs {
+		object, looked := live[ref]
+		if !looked {
+			continue
+		}
+		if object == nil {
+			t.seen[ref] = observation{}
+			continue
+		}
+		now := observe(object, t.set.Hash, ignoredConditions(&bd.Spec.Options))
+		if last := t.seen[ref]; last.comparedAs(now) {
+			now.Patch, now.Compared = last.Patch, true
+		}
+		if now.Owned && !now.Compared {
+			if wanted == nil {
+				var err error
+				if wanted, err = d.wanted(ctx, t.release); err != nil {
+					return err
+				}
+			}
+			patch, err := compareWith(wanted, ref, object, t.rules)
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			if patch != nil && clean == nil {
+				clean = d.cleaner(ctx, bd)
+			}
+			now.Compared = true
+			if patch != nil {
+				now.Patch = patch.Text(clean)
+			}
+		}
+		t.seen[ref] = now
+	}
+	return errors.Join(errs...)
+}
+
+// compareWith is what would make an object what was deployed, nil if it is.
+func compareWith(wanted manifest, ref objectRef, live *unstructured.Unstructured, rules drift.Rules) (drift.Patch, error) {
+	desired := wanted[ref]
+	if desired == nil {
+		return nil, nil
+	}
+	patch, err := drift.Comparer{New: builtIn}.Compare(drift.Input{Desired: desired, Live: live, Release: wanted.list(), Rules: rules})
+	if err != nil {
+		return nil, fmt.Errorf("comparing %s with what was deployed: %w",
+			describeObject(ref.apiVersion(), ref.Kind, ref.Namespace, ref.Name), err)
+	}
+	return patch, nil
+}
+
+// builtIn makes an empty object of a kind whose fields are known, nil for any other.
+func builtIn(gvk schema.GroupVersionKind) any {
+	if isCRD(gvk) && gvk.Version == apiextensionsv1.SchemeGroupVersion.Version {
+		return &apiextensionsv1.CustomResourceDefinition{}
+	}
+	object, err := scheme.Scheme.New(gvk)
+	if err != nil {
+		return nil
+	}
+	return object
+}
+
+// cleaner returns what takes confidential values out of texts. Should these not be known just now, nothing is left
+// of a text.
+func (d *deployer) cleaner(ctx context.Context, bd *fleet.BundleDeployment) func(string) string {
+	who, err := d.accounts.find(ctx, bd.Spec.Options.ServiceAccount)
+	if err != nil {
+		return concealed
+	}
+	_, confidential, err := d.values(ctx, bd, who, releaseFor(bd.Name, &bd.Spec.Options))
+	if err != nil {
+		return concealed
+	}
+	return confidential.clean
+}
+
+func concealed(string) string { return drift.Concealed }
+
+// comparedAs tells whether a comparison with what was seen before holds for what is seen now: nothing but the status
+// changed. Not every kind counts its generations.
+func (o observation) comparedAs(now observation) bool {
+	return o.Compared && o.UID == now.UID && o.Owned == now.Owned &&
+		o.Generation != 0 && o.Generation == now.Generation && o.Marks == now.Marks
+}
+
+// marksOf stands for the labels and annotations of an object.
+func marksOf(object *unstructured.Unstructured) uint64 {
+	text, err := json.Marshal([]map[string]string{object.GetLabels(), object.GetAnnotations()})
+	if err != nil {
+		return 0
+	}
+	hash := fnv.New64a()
+	_, _ = hash.Write(text) // never fails
+	return hash.Sum64()
+}

@@ -1,0 +1,73 @@
+package deploy
+
+import (
+	"context"
+	"fmt"
+
+	"helm.sh/helm/v3/pkg/kube"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// labelPrune with the value "false" lets an object stay that left its release.
+const labelPrune = "objectset.rio.cattle.io/prune"
+
+// surplus are the objects of a revision that the one after it does not have. A kind in another version is the same
+// kind: its objects are.
+func surplus(former, refs []objectRef) []objectRef {
+	type identity struct {
+		kind            schema.GroupKind
+		namespace, name string
+	}
+	of := func(ref objectRef) identity { return identity{ref.GroupKind(), ref.Namespace, ref.Name} }
+	kept := map[identity]bool{}
+	for _, ref := range refs {
+		kept[of(ref)] = true
+	}
+	var left []objectRef
+	for _, ref := range former {
+		if !kept[of(ref)] {
+			left = append(left, ref)
+		}
+	}
+	return left
+}
+
+// lookForExtras finds out which of the objects that left the release are still there. Once one is gone, or somebody
+// else's, it is not looked for again.
+func (d *deployer) lookForExtras(ctx context.Context, t *tracking) error {
+	var still []objectRef
+	for _, ref := range t.extras {
+		client := d.metadata.Resource(t.resources[ref.GroupVersionKind])
+		var found *metav1.PartialObjectMetadata
+		var err error
+		if ref.Namespace == "" {
+			found, err = client.Get(ctx, ref.Name, metav1.GetOptions{})
+		} else {
+			found, err = client.Namespace(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+		}
+		if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("looking whether %s is gone: %w", describeObject(ref.apiVersion(), ref.Kind, ref.Namespace, ref.Name), err)
+		}
+		if isExtra(found, t.set.Hash) {
+			still = append(still, ref)
+		}
+	}
+	t.extras = still
+	return nil
+}
+
+// isExtra tells whether an object that left a release should have gone with that: it is the set's still, and nothing
+// on it says that it may stay.
+func isExtra(found *metav1.PartialObjectMetadata, hash string) bool {
+	return found.Labels[fleet.LabelSetHash] == hash && found.Labels[labelPrune] != "false" &&
+		found.Annotations[kube.ResourcePolicyAnno] != kube.KeepPolicy
+}

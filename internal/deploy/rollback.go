@@ -1,0 +1,91 @@
+package deploy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"helm.sh/helm/v3/pkg/action"
+	"helm.sh/helm/v3/pkg/release"
+	"helm.sh/helm/v3/pkg/storage/driver"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// rollback puts objects of a release back to what a revision made of them.
+type rollback struct {
+	Release  releaseKey
+	Revision int
+	Options  *fleet.BundleDeploymentOptions
+	// Identity does it.
+	Identity *identity
+	// Only are the objects that are put back.
+	Only map[objectRef]bool
+	// Force replaces objects instead of changing them.
+	Force bool
+	// KeepFailed leaves the revision of a rollback that failed in the history.
+	KeepFailed bool
+}
+
+// rollBack makes a new revision with what an earlier one has. If that fails, the history is what it was before, with
+// or without the failed revision.
+func (r *releaser) rollBack(ctx context.Context, in rollback) (*installed, error) {
+	h, err := loadHistory(ctx, r.Agent.clientset.CoreV1().Secrets(in.Release.Namespace), in.Release, r.Clock)
+	if err != nil {
+		return nil, err
+	}
+	if h.index(secretName(in.Release.Name, in.Revision)) < 0 {
+		return nil, fmt.Errorf("release %s has no revision %d", in.Release, in.Revision)
+	}
+	client := newObjectClient(in.Identity, in.Release, r.Stopped)
+	client.old, client.only = h.manifests(), in.Only
+	config := &action.Configuration{
+		RESTClientGetter: in.Identity, Releases: h.storage(0), KubeClient: client, Log: func(string, ...any) {},
+	}
+	config.SetHookOutputFunc(discardOutput)
+	run := action.NewRollback(config)
+	run.Version, run.Force, run.Timeout, run.MaxHistory = in.Revision, in.Force, hookTimeout, maxHistory(in.Options)
+	if err := run.Run(in.Release.Name); err != nil {
+		if errors.Is(err, errStopped) {
+			return nil, err // whoever starts next goes on from there
+		}
+		return nil, errors.Join(err, h.undo(in.Revision, in.KeepFailed))
+	}
+	return client.result(h.last())
+}
+
+// undo makes a revision the deployed one again after a rollback to it failed.
+func (h *history) undo(number int, keepFailed bool) error {
+	for _, failed := range h.since(number) {
+		name := secretName(failed.Name, failed.Version)
+		switch {
+		case !keepFailed:
+			if _, err := h.Delete(name); err != nil && !errors.Is(err, driver.ErrReleaseNotFound) {
+				return err
+			}
+		case failed.Info.Status.IsPending(): // a hook failed
+			failed.SetStatus(release.StatusFailed, "Rollback failed")
+			if err := h.Update(name, failed); err != nil {
+				return err
+			}
+		}
+	}
+	name := secretName(h.key.Name, number)
+	current, err := h.Get(name)
+	if err != nil || current.Info.Status == release.StatusDeployed {
+		return err
+	}
+	current.Info.Status = release.StatusDeployed
+	return h.Update(name, current)
+}
+
+// since are the revisions after one.
+func (h *history) since(number int) []*release.Release {
+	var found []*release.Release
+	for _, r := range h.revisions {
+		if r.Version > number {
+			found = append(found, r)
+		}
+	}
+	return found
+}
