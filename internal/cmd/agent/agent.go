@@ -21,6 +21,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/companion"
 	"github.com/fleet-hub/fleet/internal/cmd/env"
 	"github.com/fleet-hub/fleet/internal/deploy"
+	"github.com/fleet-hub/fleet/internal/footprint"
 	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/health"
 	"github.com/fleet-hub/fleet/internal/heartbeat"
@@ -95,6 +96,9 @@ func run(ctx context.Context, options env.Agent, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	resting, stop := context.WithCancel(ctx)
+	defer stop()
+	go footprint.Keep(resting, p.log)
 	p.log.Info("starting", "version", version.Version, "health", listening.Health, "metrics", listening.Metrics)
 	own, err := kube.LoadOwn(options.Kubeconfig)
 	if err != nil {

@@ -1,0 +1,81 @@
+package footprint
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestWhenMemoryIsGivenBack(t *testing.T) {
+	const mib = 1 << 20
+	for name, test := range map[string]struct {
+		// allocated is what was allocated in each interval.
+		allocated []uint64
+		want      []bool
+	}{
+		"after the start":                        {[]uint64{20 * mib, 0, 0}, []bool{false, true, false}},
+		"not while it works":                     {[]uint64{20 * mib, 2 * mib, mib, mib, 0}, []bool{false, false, false, false, true}},
+		"once for one deployment":                {[]uint64{20 * mib, 0, 0, 30 * mib, 0, 0}, []bool{false, true, false, false, true, false}},
+		"not for little":                         {[]uint64{20 * mib, 0, 3 * mib, 0, 0}, []bool{false, true, false, false, false}},
+		"for little that adds up":                {[]uint64{20 * mib, 0, 3 * mib, mib / 2, mib / 2, 0}, []bool{false, true, false, false, true, false}},
+		"a start that needs nothing":             {[]uint64{mib, mib - 1, mib - 1}, []bool{false, false, false}},
+		"a start that needs little, for a while": {[]uint64{mib, mib - 1, mib - 1, mib - 1, mib - 1}, []bool{false, false, false, false, true}},
+		"a runtime that does not count":          {[]uint64{0, 0, 0}, []bool{false, false, false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var r rest
+			var total uint64
+			var got []bool
+			for _, n := range test.allocated {
+				total += n
+				got = append(got, r.due(total))
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestEachTickIsALook plays ticks, and sees when memory is given back.
+func TestEachTickIsALook(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ticks, looks, given := make(chan time.Time), 0, []int{}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		keep(ctx, ticks, func() uint64 {
+			looks++
+			return 10 << 20
+		}, func() { given = append(given, looks) })
+	}()
+	for range 5 {
+		ticks <- time.Time{}
+	}
+	cancel()
+	<-ended
+	if diff := cmp.Diff([]int{2}, given); diff != "" || looks != 5 {
+		t.Errorf("%d looks; memory was given back at (-want +got):\n%s", looks, diff)
+	}
+}
+
+func TestKeepEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	Keep(ctx, slog.New(slog.NewTextHandler(io.Discard, nil)))
+}
+
+// kept keeps what is allocated by a test from being optimised away.
+type kept struct{ bytes []byte }
+
+func TestTheRuntimeCounts(t *testing.T) {
+	before := allocatedBytes()
+	k := &kept{bytes: make([]byte, 3<<20)}
+	if got := allocatedBytes() - before; before == 0 || got < uint64(len(k.bytes)) {
+		t.Errorf("after %d bytes, %d more than %d", len(k.bytes), got, before)
+	}
+}
