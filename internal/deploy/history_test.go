@@ -77,6 +77,36 @@ func TestHelmReadsWhatIsStoredAndTheOtherWayRound(t *testing.T) {
 	}
 }
 
+// TestStoredReleasesHaveNoCRDs: a chart's CRDs may be larger than a Secret; nobody looks for them in a release.
+func TestStoredReleasesHaveNoCRDs(t *testing.T) {
+	names := func(files []*chart.File) (found []string) {
+		for _, f := range files {
+			found = append(found, f.Name)
+		}
+		return found
+	}
+	r := stored(1, release.StatusDeployed)
+	for _, name := range []string{"README.md", "crds/a.yaml", "crds.yaml", "crds/deep/b.yaml", "files/crds/c.yaml"} {
+		r.Chart.Files = append(r.Chart.Files, &chart.File{Name: name, Data: []byte(name)})
+	}
+	r.Chart.Templates = []*chart.File{{Name: "templates/crds/d.yaml", Data: []byte("d")}}
+	before := names(r.Chart.Files)
+	h := historyOf(t, fake.NewClientset(), r)
+	if diff := cmp.Diff([]string{"README.md", "crds.yaml", "files/crds/c.yaml"}, names(h.last().Chart.Files)); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(r.Chart.Templates, h.last().Chart.Templates); diff != "" {
+		t.Errorf("templates (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(before, names(r.Chart.Files)); diff != "" {
+		t.Errorf("the release itself was changed:\n%s", diff)
+	}
+	text, err := encodeRelease(&release.Release{Name: "hello", Version: 1, Info: &release.Info{}})
+	if err != nil || len(text) == 0 {
+		t.Errorf("a release without a chart: %v", err)
+	}
+}
+
 func TestASecretOfAReleaseLooksLikeHelms(t *testing.T) {
 	client := fake.NewClientset()
 	h := historyOf(t, client, stored(1, release.StatusPendingInstall))

@@ -8,7 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
+	"helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/release"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,12 +20,17 @@ import (
 // releaseLimit bounds a decoded release. A Secret holds at most 1 MiB, compressed.
 const releaseLimit = 64 << 20
 
+// crdsFolder is the folder of a chart whose objects are installed before all others, and never changed by Helm.
+const crdsFolder = "crds/"
+
 // errNoRelease means that a Secret holds no release of Helm.
 var errNoRelease = errors.New("the Secret holds no Helm release")
 
-// encodeRelease writes a release the way Helm 3 stores it: JSON, gzip, base64.
+// encodeRelease writes a release the way Helm 3 stores it: JSON, gzip, base64. The chart's CRDs are left out: they
+// are installed once, from the bundle, nobody looks for them here, and ten megabytes of them would be more than a
+// Secret holds.
 func encodeRelease(r *release.Release) ([]byte, error) {
-	text, err := json.Marshal(r)
+	text, err := json.Marshal(withoutCRDs(r))
 	if err != nil {
 		return nil, fmt.Errorf("encoding release %s/%s: %w", r.Namespace, r.Name, err)
 	}
@@ -35,6 +43,17 @@ func encodeRelease(r *release.Release) ([]byte, error) {
 	_, _ = writer.Write(text)
 	_ = writer.Close()
 	return base64.StdEncoding.AppendEncode(nil, compressed.Bytes()), nil
+}
+
+// withoutCRDs is the release with a chart that has no files in the folder for CRDs.
+func withoutCRDs(r *release.Release) *release.Release {
+	if r.Chart == nil {
+		return r
+	}
+	slim, stored := *r, *r.Chart
+	stored.Files = slices.DeleteFunc(slices.Clone(stored.Files), func(f *chart.File) bool { return strings.HasPrefix(f.Name, crdsFolder) })
+	slim.Chart = &stored
+	return &slim
 }
 
 // decodeRelease reads what encodeRelease, or any Helm since 3.0, wrote.
