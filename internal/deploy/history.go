@@ -17,6 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // Metadata of the Secrets that Helm keeps releases in.
@@ -199,6 +201,10 @@ func (h *history) secret(key string, r *release.Release, timeLabel string) (*cor
 	text, err := encodeRelease(r)
 	if err != nil {
 		return nil, err
+	}
+	if len(text) > corev1.MaxSecretSize {
+		return nil, because(fleet.ReasonBundleTooLarge, fmt.Errorf("release %s has %d bytes with its chart, compressed, and a Secret holds at most %d: make the bundle smaller, or several of it",
+			h.key, len(text), corev1.MaxSecretSize))
 	}
 	marks := map[string]string{}
 	for name, value := range r.Labels {

@@ -39,27 +39,27 @@ func TestWhatCannotBeDeployedSaysSo(t *testing.T) {
 		"a chart for another Kubernetes is a failure, and not tried again": {
 			files:   map[string]string{"Chart.yaml": "apiVersion: v2\nname: x\nversion: 0.1.0\nkubeVersion: '<1.20.0'\n", "templates/a.yaml": configMapYAML},
 			options: in(l.Name + "-version"),
-			want:    []func(*fleet.BundleDeployment) string{recognisedAs("chart requires kubeVersion")},
+			want:    []func(*fleet.BundleDeployment) string{recognisedAs("chart requires kubeVersion"), becauseOf(fleet.ConditionInstalled, fleet.ReasonKubeVersionUnsupported, "")},
 		},
 		"a template that is no YAML is a failure": {
 			files:   map[string]string{"Chart.yaml": "apiVersion: v2\nname: x\nversion: 0.1.0\n", "templates/a.yaml": "a: b: c\n"},
 			options: in(l.Name + "-yaml"),
-			want:    []func(*fleet.BundleDeployment) string{recognisedAs("YAML parse error")},
+			want:    []func(*fleet.BundleDeployment) string{recognisedAs("YAML parse error"), becauseOf(fleet.ConditionInstalled, fleet.ReasonManifestInvalid, "")},
 		},
 		"plain YAML that is none is a failure": {
 			files:   map[string]string{"a.yaml": "a: b: c\n"},
 			options: in(l.Name + "-rawyaml"),
-			want:    []func(*fleet.BundleDeployment) string{recognisedAs("YAML parse error")},
+			want:    []func(*fleet.BundleDeployment) string{recognisedAs("YAML parse error"), becauseOf(fleet.ConditionInstalled, fleet.ReasonManifestInvalid, "")},
 		},
 		"a template that fails is tried again": {
 			files:   map[string]string{"Chart.yaml": "apiVersion: v2\nname: x\nversion: 0.1.0\n", "templates/a.yaml": `{{ fail "no good" }}`},
 			options: in(l.Name + "-fail"),
-			want:    []func(*fleet.BundleDeployment) string{says(fleet.ConditionDeployed, "no good")},
+			want:    []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonRenderingFailed, "no good")},
 		},
 		"a kind the cluster does not have": {
 			files:   map[string]string{"a.yaml": "apiVersion: example.com/v1\nkind: Nothing\nmetadata: {name: a}\n"},
 			options: in(l.Name + "-kind"),
-			want:    []func(*fleet.BundleDeployment) string{says(fleet.ConditionDeployed, "Nothing")},
+			want:    []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonKindMissing, "Nothing")},
 		},
 		"a cluster-scoped object where a namespace is forced": {
 			files:   map[string]string{"a.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: other}\n"},
@@ -69,33 +69,67 @@ func TestWhatCannotBeDeployedSaysSo(t *testing.T) {
 		"an object that belongs to somebody else": {
 			files:   map[string]string{"a.yaml": strings.Replace(configMapYAML, "name: cm", "name: kube-root-ca.crt", 1)},
 			options: in(l.Name),
-			want:    []func(*fleet.BundleDeployment) string{recognisedAs("exists and cannot be imported into the current release")},
+			want:    []func(*fleet.BundleDeployment) string{recognisedAs("exists and cannot be imported into the current release"), becauseOf(fleet.ConditionInstalled, fleet.ReasonObjectTaken, "")},
 		},
 		"a service account that is not there": {
 			files:   map[string]string{"a.yaml": configMapYAML},
 			options: fleet.BundleDeploymentOptions{DefaultNamespace: l.Name, ServiceAccount: "nobody"},
-			want:    []func(*fleet.BundleDeployment) string{says(fleet.ConditionDeployed, `service account "nobody" does not exist`)},
+			want:    []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonServiceAccountMissing, `service account "nobody" does not exist`)},
 		},
 		"a name that leads out of the bundle": {
 			files:   map[string]string{"../../etc/passwd.yaml": configMapYAML},
 			options: in(l.Name + "-path"),
-			want:    []func(*fleet.BundleDeployment) string{says(fleet.ConditionDeployed, "leads out of the bundle")},
+			want:    []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonManifestInvalid, "leads out of the bundle")},
 		},
 		"contents in a registry": {
 			files: map[string]string{"a.yaml": configMapYAML}, options: in(l.Name),
 			change: func(bd *fleet.BundleDeployment) { bd.Spec.OCIContents = true },
-			want:   []func(*fleet.BundleDeployment) string{says(fleet.ConditionDeployed, "not supported")},
+			want:   []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonUnsupported, "OCI registry are not supported")},
+		},
+		"a chart that the agent would have to download": {
+			files: map[string]string{"a.yaml": configMapYAML}, options: in(l.Name),
+			change: func(bd *fleet.BundleDeployment) { bd.Spec.HelmChartOptions = &fleet.BundleHelmOptions{} },
+			want:   []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonUnsupported, "HelmOps")},
+		},
+		"an object that the API server does not take for valid": {
+			files:   map[string]string{"a.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: x}\nspec: {ports: [{port: 100000}]}\n"},
+			options: in(l.Name + "-invalid"),
+			want:    []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonObjectRejected, "100000")},
+		},
+		"a kustomization that does not build": {
+			files:   map[string]string{"kustomization.yaml": "resources: [nothing.yaml]\n"},
+			options: in(l.Name + "-kustomize"),
+			want:    []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonRenderingFailed, "nothing.yaml")},
+		},
+		"a namespace that is not there and must be": {
+			files: map[string]string{"a.yaml": configMapYAML},
+			options: fleet.BundleDeploymentOptions{TargetNamespace: l.Name + "-nowhere", DefaultNamespace: l.Name,
+				AllowedTargetNamespaceSelector: &metav1.LabelSelector{},
+				DownstreamResources:            []fleet.DownstreamResource{{Kind: "Secret", Name: "any"}}},
+			want: []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonNamespaceMissing,
+				"target namespace "+l.Name+"-nowhere does not exist on downstream cluster")},
+		},
+		"something to copy that is not there": {
+			files:   map[string]string{"a.yaml": configMapYAML},
+			options: fleet.BundleDeploymentOptions{DefaultNamespace: l.Name, DownstreamResources: []fleet.DownstreamResource{{Kind: "Secret", Name: "nothing"}}},
+			change:  func(bd *fleet.BundleDeployment) { bd.Spec.DownstreamResourcesGeneration = 1 },
+			want:    []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonContentMissing, "Secret nothing")},
+		},
+		"contents that are not there": {
+			files: map[string]string{"a.yaml": configMapYAML}, options: in(l.Name),
+			change: func(bd *fleet.BundleDeployment) { bd.Spec.DeploymentID = "s-nothing:x" },
+			want:   []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonContentMissing, "s-nothing")},
 		},
 		"a namespace that is not allowed": {
 			files: map[string]string{"a.yaml": configMapYAML},
 			options: fleet.BundleDeploymentOptions{DefaultNamespace: l.Name, AllowedTargetNamespaceSelector: &metav1.LabelSelector{
 				MatchLabels: map[string]string{"team": "a"}}},
-			want: []func(*fleet.BundleDeployment) string{says(fleet.ConditionDeployed, "does not match AllowedTargetNamespaceSelector (team=a)")},
+			want: []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonNamespaceRefused, "does not match AllowedTargetNamespaceSelector (team=a)")},
 		},
 		"a dependency that does not exist": {
 			files: map[string]string{"a.yaml": configMapYAML}, options: in(l.Name + "-dep"),
 			change: func(bd *fleet.BundleDeployment) { bd.Spec.DependsOn = []fleet.BundleRef{{Name: "missing"}} },
-			want:   []func(*fleet.BundleDeployment) string{says(fleet.ConditionDeployed, "no bundles matching labels")},
+			want:   []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonDependencyMissing, "no bundles matching labels")},
 		},
 	}
 	i := 0

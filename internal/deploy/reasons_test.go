@@ -1,0 +1,63 @@
+package deploy
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fleet-hub/fleet/internal/content"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func TestReasonOf(t *testing.T) {
+	configMaps := schema.GroupResource{Resource: "configmaps"}
+	terminating := apierrors.NewForbidden(configMaps, "a", errors.New("being terminated"))
+	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	text := func(text string) error { return errors.New(text) }
+	tests := map[string]struct {
+		err  error
+		want string
+	}{
+		"a reason that was given counts first": {because(fleet.ReasonReleaseTaken, terminating), fleet.ReasonReleaseTaken},
+		"damaged content":                      {content.ErrHashMismatch, fleet.ReasonContentDamaged},
+		"content that is too large":            {content.ErrTooLarge, fleet.ReasonBundleTooLarge},
+		"a name that leads out":                {errPathEscapes, fleet.ReasonManifestInvalid},
+		"values that are not those":            {errValuesHash, fleet.ReasonHelmValuesInvalid},
+		"a kind that is not there":             {&meta.NoKindMatchError{}, fleet.ReasonKindMissing},
+		"a namespace that goes":                {terminating, fleet.ReasonNamespaceTerminating},
+		"an account without the right":         {apierrors.NewForbidden(configMaps, "a", errors.New("no")), fleet.ReasonForbidden},
+		"the same within a template": {text(`template: x/templates/a.yaml:3: error calling lookup: secrets "a" is forbidden: User "b" cannot get`),
+			fleet.ReasonForbidden},
+		"a webhook that denies":           {text(`admission webhook "a.example.com" denied the request: no`), fleet.ReasonAdmissionDenied},
+		"a webhook that does not answer":  {text(`Internal error occurred: failed calling webhook "a.example.com": timeout`), fleet.ReasonAdmissionDenied},
+		"a policy that denies":            {text(`configmaps "x" is forbidden: ValidatingAdmissionPolicy 'a' with binding 'a' denied request: no`), fleet.ReasonAdmissionDenied},
+		"what is invalid":                 {apierrors.NewInvalid(schema.GroupKind{Kind: "Service"}, "a", nil), fleet.ReasonObjectRejected},
+		"what makes no sense":             {apierrors.NewBadRequest("no"), fleet.ReasonObjectRejected},
+		"what took too long":              {errNotReadyInTime, fleet.ReasonNotReadyInTime},
+		"another Kubernetes":              {text("chart requires kubeVersion: <1.20"), fleet.ReasonKubeVersionUnsupported},
+		"what is somebody else's":         {text("Unable to continue with install: ConfigMap x exists and cannot be imported into the current release"), fleet.ReasonObjectTaken},
+		"values that do not fit a schema": {text("values don't meet the specifications of the schema(s) in the following chart(s)"), fleet.ReasonHelmValuesInvalid},
+		"no YAML":                         {text("YAML parse error on x/templates/a.yaml"), fleet.ReasonManifestInvalid},
+		"a template that fails":           {text("execution error at (x/templates/a.yaml:1:3): no good"), fleet.ReasonRenderingFailed},
+		"a kustomization that fails":      {text("kustomize: no such file"), fleet.ReasonRenderingFailed},
+		"anything else":                   {text("connection refused"), fleet.ReasonError},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			for _, err := range []error{test.err, fmt.Errorf("doing something: %w", test.err), redactionOf(map[string]any{"a": "something"}).wrap(fmt.Errorf("something: %w", test.err))} {
+				if got := reasonOf(err); got != test.want {
+					t.Errorf("%v: %s, want %s", err, got, test.want)
+				}
+			}
+		})
+	}
+	if because(fleet.ReasonError, nil) != nil {
+		t.Error("no error became one")
+	}
+}

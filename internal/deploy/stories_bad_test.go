@@ -1,0 +1,162 @@
+package deploy
+
+import (
+	"context"
+	"encoding/base64"
+	"math/rand"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/content"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func TestContentThatWasDamagedIsNotDeployed(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "damaged")
+	l.start()
+	object := content.Object(manifestOf(helloFiles("damaged " + l.Name)))
+	right := object.SHA256Sum
+	object.SHA256Sum = "0" + right[1:]
+	if object.SHA256Sum == right {
+		object.SHA256Sum = "1" + right[1:]
+	}
+	l.create(func(ctx context.Context) error {
+		return l.Hub.fleet.Post().Resource(contents).Body(object).Do(ctx).Error()
+	})
+	l.apply(bundle{Name: "x", Files: helloFiles("other"), Options: in(l.Name), Change: func(bd *fleet.BundleDeployment) { bd.Spec.DeploymentID = object.Name + ":x" }})
+	l.expectStatus("x", becauseOf(fleet.ConditionDeployed, fleet.ReasonContentDamaged, "content does not match hash"))
+	l.goesOn()
+	patch := []byte(`{"sha256sum": "` + right + `"}`)
+	if err := l.Hub.fleet.Patch(types.MergePatchType).Resource(contents).Name(object.Name).Body(patch).Do(t.Context()).Error(); err != nil {
+		t.Fatal(err)
+	}
+	l.expectStatus("x", ready)
+}
+
+// goesOn shows that other bundles are deployed.
+func (l *lab) goesOn() {
+	l.t.Helper()
+	l.apply(bundle{Name: "other", Files: helloFiles("other"), Options: in(l.Name)})
+	l.expectStatus("other", ready)
+}
+
+func TestABundleThatASecretCannotHoldIsNotInstalled(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "large")
+	l.start()
+	noise := make([]byte, 820_000)
+	random := rand.New(rand.NewSource(1)) //nolint:gosec // the same noise each time
+	random.Read(noise)
+	files := helloFiles("hi")
+	files["files/noise"] = base64.StdEncoding.EncodeToString(noise)
+	l.apply(bundle{Name: "x", Files: files, Options: in(l.Name)})
+	l.expectStatus("x", becauseOf(fleet.ConditionDeployed, fleet.ReasonBundleTooLarge, "a Secret holds at most 1048576"))
+	if l.configMapIsThere(l.Name, "x") || len(l.revisionsOf(l.Name, "x")) > 0 {
+		t.Error("something was installed")
+	}
+	l.goesOn()
+	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(l.Name)})
+	l.expectStatus("x", ready)
+	l.apply(bundle{Name: "x", Files: files, Options: in(l.Name)})
+	l.expectStatus("x", becauseOf(fleet.ConditionDeployed, fleet.ReasonBundleTooLarge, ""))
+	if got := l.revisionsOf(l.Name, "x"); len(got) != 1 || got[0] != "1 deployed" {
+		t.Errorf("an upgrade that is too large left %v", got)
+	}
+}
+
+func TestValuesThatAreNoneAreSaid(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct{ key, text, want string }{
+		"list":    {"values.yaml", "- a\n", "no YAML object"},
+		"text":    {"values.yaml", "just text\n", "no YAML object"},
+		"no-yaml": {"values.yaml", "a: b: c\n", "no valid YAML"},
+		"no-key":  {"other", "a: b\n", "there is no such key"},
+	}
+	l := newLab(t, "novalues")
+	l.start()
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			l.create(func(ctx context.Context) error {
+				_, err := l.East.CoreV1().ConfigMaps(l.Name).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{test.key: test.text}}, metav1.CreateOptions{})
+				return err
+			})
+			options := in(l.Name)
+			options.Helm.ValuesFrom = []fleet.ValuesFrom{{ConfigMapKeyRef: &fleet.ValuesKeyRef{Name: name}}}
+			l.apply(bundle{Name: name, Files: helloFiles("hi"), Options: options})
+			l.expectStatus(name, becauseOf(fleet.ConditionDeployed, fleet.ReasonHelmValuesInvalid, test.want))
+		})
+	}
+	l.goesOn()
+}
+
+func TestANamespaceThatIsStuckIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "stuck")
+	ns := l.Name + "-x"
+	l.namespace(ns)
+	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "held", Finalizers: []string{"example.com/held"}}}
+	if _, err := l.East.CoreV1().ConfigMaps(ns).Create(t.Context(), held, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.East.CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	l.start()
+	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(ns)})
+	l.expectStatus("x", becauseOf(fleet.ConditionDeployed, fleet.ReasonNamespaceTerminating, "being terminated"))
+	l.goesOn()
+	free := []byte(`{"metadata":{"finalizers":null}}`)
+	if _, err := l.East.CoreV1().ConfigMaps(ns).Patch(t.Context(), "held", types.MergePatchType, free, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	l.expectStatus("x", ready)
+}
+
+func TestWhatAdmissionRefusesIsSaid(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "admission")
+	selector := &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: l.Name}}
+	equivalent, fail := admissionregistrationv1.Equivalent, admissionregistrationv1.Fail
+	admission := l.East.AdmissionregistrationV1()
+	l.create(func(ctx context.Context) error {
+		_, err := admission.ValidatingAdmissionPolicies().Create(ctx, &admissionregistrationv1.ValidatingAdmissionPolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: l.Name},
+			Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+				FailurePolicy: &fail,
+				MatchConstraints: &admissionregistrationv1.MatchResources{MatchPolicy: &equivalent, NamespaceSelector: selector, ObjectSelector: &metav1.LabelSelector{},
+					ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+						Operations: []admissionregistrationv1.OperationType{"CREATE"},
+						Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}}}}}},
+				Validations: []admissionregistrationv1.Validation{{Expression: "object.metadata.name != 'x'", Message: "not that one"}},
+			}}, metav1.CreateOptions{})
+		return err
+	})
+	l.create(func(ctx context.Context) error {
+		_, err := admission.ValidatingAdmissionPolicyBindings().Create(ctx, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: l.Name},
+			Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: l.Name,
+				ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}}}, metav1.CreateOptions{})
+		return err
+	})
+	l.eventually(func() string { // until the policy holds
+		_, err := l.East.CoreV1().ConfigMaps(l.Name).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}},
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil {
+			return "the policy does not hold yet"
+		}
+		return ""
+	})
+	l.start()
+	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(l.Name)})
+	l.expectStatus("x", becauseOf(fleet.ConditionDeployed, fleet.ReasonAdmissionDenied, "not that one"))
+	l.goesOn()
+	if err := admission.ValidatingAdmissionPolicyBindings().Delete(t.Context(), l.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	l.expectStatus("x", ready)
+}
