@@ -208,4 +208,3 @@ func agentBudgets(f agentFigures, releases int) []budget {
 	}
 	return all
 }
-

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -337,7 +337,7 @@ func TestWritesWithoutAReason(t *testing.T) {
 
 func figuresOfAnAgent() agentFigures {
 	counts := audit.Counts{
-		{Identity: onDownstream, Verb: "update", Resource: "leases"}: {Requests: 60},
+		{Identity: onDownstream, Verb: "update", Resource: "leases"}:  {Requests: 60},
 		{Identity: onHub, Verb: "patch", Resource: "clusters/status"}: {Requests: 1, Refused: 1},
 	}
 	idle := idleFigures{Requests: frequencyOf(counts, 10*time.Minute), Agent: footprint{Resident: 50, Anonymous: 20, Peak: 55}}

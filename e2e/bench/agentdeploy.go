@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"golang.org/x/sync/errgroup"
 )
 
 // driftPatience is how long it is waited until a change of a deployed object is reported.

@@ -44,7 +44,9 @@ type options struct {
 	downstreams []string
 }
 
-func allScenarios() []string { return []string{registration, single, next, restart, idle, herd, agentAlone} }
+func allScenarios() []string {
+	return []string{registration, single, next, restart, idle, herd, agentAlone}
+}
 
 func parse(args []string, out io.Writer) (options, error) {
 	var o options

@@ -27,20 +27,20 @@ func TestOptions(t *testing.T) {
 		want options
 		err  error
 	}{
-		"nothing said":           {want: defaults},
-		"one size":               {args: []string{"-n", "100"}, want: with(func(o *options) { o.sizes = []int{100} })},
-		"two sizes":              {args: []string{"-n", "5,7"}, want: with(func(o *options) { o.sizes = []int{5, 7} })},
-		"some scenarios":         {args: []string{"-scenarios", "single,idle"}, want: with(func(o *options) { o.scenarios = []string{single, idle} })},
-		"a shorter outage":       {args: []string{"-outage", "5s"}, want: with(func(o *options) { o.outage = 5 * time.Second })},
+		"nothing said":                {want: defaults},
+		"one size":                    {args: []string{"-n", "100"}, want: with(func(o *options) { o.sizes = []int{100} })},
+		"two sizes":                   {args: []string{"-n", "5,7"}, want: with(func(o *options) { o.sizes = []int{5, 7} })},
+		"some scenarios":              {args: []string{"-scenarios", "single,idle"}, want: with(func(o *options) { o.scenarios = []string{single, idle} })},
+		"a shorter outage":            {args: []string{"-outage", "5s"}, want: with(func(o *options) { o.outage = 5 * time.Second })},
 		"an agent that rests shortly": {args: []string{"-agent-idle", "1m"}, want: with(func(o *options) { o.agent.idle = time.Minute })},
 		"as many samples as releases": {args: []string{"-agent-releases", "20"}, want: with(func(o *options) { o.agent.releases = 20 })},
 		"more samples than releases":  {args: []string{"-agent-releases", "19"}, err: errUsage},
 		"no sample":                   {args: []string{"-agent-samples", "0"}, err: errUsage},
-		"no number":              {args: []string{"-n", "many"}, err: errUsage},
-		"no cluster":             {args: []string{"-n", "10,0"}, err: errUsage},
-		"a scenario that is not": {args: []string{"-scenarios", "herd,flood"}, err: errUsage},
-		"an argument too many":   {args: []string{"-n", "10", "100"}, err: errUsage},
-		"a cry for help":         {args: []string{"-h"}, err: flag.ErrHelp},
+		"no number":                   {args: []string{"-n", "many"}, err: errUsage},
+		"no cluster":                  {args: []string{"-n", "10,0"}, err: errUsage},
+		"a scenario that is not":      {args: []string{"-scenarios", "herd,flood"}, err: errUsage},
+		"an argument too many":        {args: []string{"-n", "10", "100"}, err: errUsage},
+		"a cry for help":              {args: []string{"-h"}, err: flag.ErrHelp},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

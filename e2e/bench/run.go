@@ -31,6 +31,7 @@ type machine struct {
 type run struct {
 	Clusters     int        `json:"clusters"`
 	AtOnce       int        `json:"atOnce"`
+	Speed        speeds     `json:"speed"`
 	Registration joined     `json:"registration"`
 	Single       *spread    `json:"oneAtATime,omitempty"`
 	Next         *flatness  `json:"next,omitempty"`
@@ -87,7 +88,7 @@ func measure(ctx context.Context, o options, n int, clock func() time.Time, prog
 
 // play plays the scenarios, in their order.
 func (b *bench) play(ctx context.Context, n int) (run, error) {
-	r := run{Clusters: n, AtOnce: b.atOnce}
+	r := run{Clusters: n, AtOnce: b.atOnce, Speed: speeds{Before: speed(b.clock)}}
 	var first *batch
 	for _, step := range []struct {
 		scenario string
@@ -110,6 +111,7 @@ func (b *bench) play(ctx context.Context, n int) (run, error) {
 			return run{}, fmt.Errorf("scenario %s: %w", step.scenario, err)
 		}
 	}
+	r.Speed.After = speed(b.clock)
 	r.Budgets = budgetsOf(r)
 	return r, nil
 }
@@ -133,7 +135,8 @@ func thisMachine() machine {
 
 // summarize prints the budgets for those who do not read JSON.
 func summarize(progress io.Writer, r run) {
-	_, _ = fmt.Fprintf(progress, "\n%d clusters, %d at a time\n", r.Clusters, r.AtOnce) // as with all progress
+	_, _ = fmt.Fprintf(progress, "\n%d clusters, %d at a time; speed of the machine %d before, %d after\n", // as with all progress
+		r.Clusters, r.AtOnce, r.Speed.Before, r.Speed.After)
 	summarizeBudgets(progress, r.Budgets)
 }
 
