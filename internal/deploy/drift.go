@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"reflect"
 	"strings"
 
@@ -169,19 +170,23 @@ func (d *deployer) cleaner(ctx context.Context, bd *fleet.BundleDeployment) func
 func concealed(string) string { return drift.Concealed }
 
 // comparedAs tells whether a comparison with what was seen before holds for what is seen now: nothing but the status
-// changed. Not every kind counts its generations.
+// changed.
 func (o observation) comparedAs(now observation) bool {
-	return o.Compared && o.UID == now.UID && o.Owned == now.Owned &&
-		o.Generation != 0 && o.Generation == now.Generation && o.Marks == now.Marks
+	return o.Compared && o.UID == now.UID && o.Content == now.Content
 }
 
-// marksOf stands for the labels and annotations of an object.
-func marksOf(object *unstructured.Unstructured) uint64 {
-	text, err := json.Marshal([]map[string]string{object.GetLabels(), object.GetAnnotations()})
-	if err != nil {
-		return 0
+// contentOf stands for all of an object that can drift. Generations would not do: not every kind counts every change.
+func contentOf(object *unstructured.Unstructured) uint64 {
+	content := maps.Clone(object.Object)
+	delete(content, "status")
+	if metadata, ok := content["metadata"].(map[string]any); ok {
+		metadata = maps.Clone(metadata)
+		delete(metadata, "resourceVersion")
+		delete(metadata, "generation")
+		delete(metadata, "managedFields")
+		content["metadata"] = metadata
 	}
 	hash := fnv.New64a()
-	_, _ = hash.Write(text) // never fails
+	_ = json.NewEncoder(hash).Encode(content) // came from JSON, and a hash takes everything
 	return hash.Sum64()
 }

@@ -36,9 +36,8 @@ type observation struct {
 	// for nothing; confidential values are not in it.
 	Compared bool
 	Patch    string
-	// Generation and Marks (of labels and annotations) tell whether the comparison still holds.
-	Generation int64
-	Marks      uint64
+	// Content stands for all of the object but its status: while it is the same, so is the comparison.
+	Content uint64
 }
 
 // inPlace means that the object is there, and the release's.
@@ -60,8 +59,7 @@ func observe(live *unstructured.Unstructured, hash string, ignored []map[string]
 		ResourceVersion: live.GetResourceVersion(),
 		Created:         live.GetCreationTimestamp(),
 		Summary:         summarise(live),
-		Generation:      live.GetGeneration(),
-		Marks:           marksOf(live),
+		Content:         contentOf(live),
 	}
 }
 

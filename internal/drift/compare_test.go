@@ -240,6 +240,15 @@ func TestLists(t *testing.T) {
 			live:    containers("{name: a, env: [{name: B, value: '2'}, {name: A, value: x}, {name: C, value: '3'}]}"),
 			want:    `{"spec":{"template":{"spec":{"containers":[{"env":[{"name":"B","value":"2"},{"name":"A","value":"1"},{"name":"C","value":"3"}],"name":"a","resources":{}}]}}}}`,
 		},
+		"a toleration that the server added": {
+			desired: deployment + "spec: {template: {spec: {tolerations: [{key: a, operator: Exists}]}}}}",
+			live:    deployment + "spec: {template: {spec: {tolerations: [{key: b}, {key: a, operator: Exists, effect: NoExecute}]}}}}",
+		},
+		"a toleration that was changed": {
+			desired: deployment + "spec: {template: {spec: {tolerations: [{key: a, operator: Exists}]}}}}",
+			live:    deployment + "spec: {template: {spec: {tolerations: [{key: b}]}}}}",
+			want:    `{"spec":{"template":{"spec":{"tolerations":[{"key":"b"},{"key":"a","operator":"Exists"}]}}}}`,
+		},
 		"another order": {
 			desired: containers("{name: a, env: [{name: A, value: '1'}, {name: B, value: '2'}]}"),
 			live:    containers("{name: a, env: [{name: B, value: '2'}, {name: A, value: '1'}]}"),

@@ -69,13 +69,19 @@ func filledByServer(key string, value any) bool {
 	return ok && len(list) == 0 && (key == "policyTypes" || key == "metrics")
 }
 
+// extendedByServer tells lists that the server, or a controller of its own, adds to: every pod tolerates nodes that are
+// gone for a while, and taints tell what is wrong with a node.
+func extendedByServer(key string) bool { return key == "tolerations" || key == "taints" }
+
 func mergeField(live, want any, key string, schema strategicpatch.LookupPatchMeta) any {
 	list, isList := want.([]any)
 	if mark, ok := want.(unspoken); ok {
 		list, isList = mark.value.([]any)
 	}
 	if isList {
-		return mergeList(live, list, lookupList(schema, key))
+		rule := lookupList(schema, key)
+		rule.open = schema != nil && !rule.merged && extendedByServer(key)
+		return mergeList(live, list, rule)
 	}
 	if schema == nil {
 		return merge(live, want, nil, "")
@@ -91,7 +97,9 @@ func mergeField(live, want any, key string, schema strategicpatch.LookupPatchMet
 type listRule struct {
 	items strategicpatch.LookupPatchMeta
 	// merged means item by item, by key or, if that is empty, as a set; otherwise the list is replaced as a whole.
-	merged   bool
+	merged bool
+	// open means that others may add items to a list that is replaced.
+	open     bool
 	key      string
 	strategy string // of the items
 }
@@ -132,6 +140,9 @@ func mergeList(live any, want []any, rule listRule) any {
 
 // replaceList is want, but for the items that live has with nothing but more fields: the server's defaults.
 func replaceList(live, want []any, rule listRule) any {
+	if rule.open {
+		return extendList(live, want, rule)
+	}
 	if len(live) != len(want) {
 		return plain(want)
 	}
@@ -145,6 +156,17 @@ func replaceList(live, want []any, rule listRule) any {
 	}
 	if same {
 		return live
+	}
+	return out
+}
+
+// extendList is live and what of want is not in it.
+func extendList(live, want []any, rule listRule) any {
+	out := slices.Clone(live)
+	for _, item := range want {
+		if !slices.ContainsFunc(live, func(have any) bool { return covers(have, item, rule) }) {
+			out = append(out, plain(item))
+		}
 	}
 	return out
 }
