@@ -136,6 +136,9 @@ type ImportOutcome struct {
 	// CreateToken and RenewToken make the import token, or end one that is about to expire.
 	CreateToken *fleet.ClusterRegistrationToken
 	RenewToken  bool
+	// Kubeconfig, beside CreateToken, is that by which the cluster is to be asked first whether it is there: for one
+	// that is not, no token is made.
+	Kubeconfig []byte
 	// Deploy, if set, is what to apply downstream; Remove what to take away.
 	Deploy *AgentDeployment
 	Remove *AgentRemoval
@@ -320,7 +323,7 @@ func approach(in ImportInput, want ImportStatus) ImportOutcome {
 	}
 	switch {
 	case in.Token == nil:
-		return ImportOutcome{Stage: ImportNeedsToken, CreateToken: importToken(in.Cluster)}
+		return ImportOutcome{Stage: ImportNeedsToken, CreateToken: importToken(in.Cluster), Kubeconfig: deploy.Kubeconfig}
 	case in.Token.DeletionTimestamp != nil:
 		return ImportOutcome{Stage: ImportAwaitingToken}
 	case tokenUnfit(in):

@@ -1,7 +1,7 @@
 // Package clusterimport brings the agent to a Cluster that names a kubeconfig, keeps it as the
 // Cluster's settings want it, and takes it away where the local agent is disabled.
 //
-//	Cluster ─► client ID ─► import token ─► agent applied downstream ─► status
+//	Cluster ─► client ID ─► is it there? ─► import token ─► agent applied downstream ─► status
 //
 // Handlers never reach out to another cluster: that is done beside the queue, by
 // jobs (jobs.go), at most one for each Cluster.
@@ -220,6 +220,10 @@ func (h *handler) act(ctx context.Context, cluster *fleet.Cluster, out handshake
 		next, err = h.giveClientID(cluster)
 		return next, err == nil, err
 	case handshake.ImportNeedsToken:
+		if out.CreateToken != nil && !h.jobs.hasAnswered(keyOf(cluster).String(), h.attempt(cluster, out)) {
+			h.dispatch(ctx, cluster, out)
+			return cluster, false, nil
+		}
 		return cluster, false, h.makeToken(cluster, out)
 	case handshake.ImportAwaitingToken:
 		return cluster, false, nil // its values' appearing wakes the Cluster

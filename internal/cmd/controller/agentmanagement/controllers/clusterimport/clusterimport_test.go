@@ -1,6 +1,7 @@
 package clusterimport
 
 import (
+	"context"
 	"errors"
 	"regexp"
 	"strings"
@@ -15,12 +16,13 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/kube"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 func TestFromAKubeconfigToAToken(t *testing.T) {
 	hub, _ := start(t, cluster(func(c *fleet.Cluster) { c.Spec.ClientID = "" }), kubeconfig())
-	handle(t, hub) // in one go
+	askForToken(t, hub) // in one go, but for the question whether it is there
 	expectSome(t, hub, readSecret, "patch Cluster ws/c1", readSecret, "create ClusterRegistrationToken ws/"+tokenName)
 	id := current(t, hub).Spec.ClientID
 	if !regexp.MustCompile(`^[bcdfghjklmnpqrstvwxz2456789]{54}$`).MatchString(id) {
@@ -56,22 +58,18 @@ func TestTheClientIDOfAFasterOneStays(t *testing.T) {
 	}
 }
 
-func TestMakeToken(t *testing.T) {
+func TestEndToken(t *testing.T) {
 	expiring := importToken()
 	expiring.Status.Expires = &metav1.Time{Time: time.Date(2026, 1, 1, 12, 59, 0, 0, time.UTC)}
-	deletes, creates := "delete ClusterRegistrationToken ws/"+tokenName, "create ClusterRegistrationToken ws/"+tokenName
+	const deletes = "delete ClusterRegistrationToken ws/" + tokenName
 	tests := map[string]struct {
 		token   *fleet.ClusterRegistrationToken
 		prepare func(*apptest.Hub)
-		want    string
 		fails   bool
 	}{
-		"a token that is about to expire goes first":   {token: expiring, want: deletes},
-		"one that is gone meanwhile is no error":       {token: expiring, prepare: func(h *apptest.Hub) { h.Before(deletes, func() { h.Remove(expiring) }) }, want: deletes},
-		"one that cannot be deleted is":                {token: expiring, prepare: func(h *apptest.Hub) { h.Fail(deletes, errServer) }, want: deletes, fails: true},
-		"a token is made":                              {want: creates},
-		"one that the cache does not show is no error": {prepare: func(h *apptest.Hub) { h.Have(importToken()) }, want: creates},
-		"one that cannot be made is":                   {prepare: func(h *apptest.Hub) { h.Fail(creates, errServer) }, want: creates, fails: true},
+		"a token that is about to expire goes first":   {token: expiring},
+		"one that is gone meanwhile is no error":       {token: expiring, prepare: func(h *apptest.Hub) { h.Before(deletes, func() { h.Remove(expiring) }) }},
+		"one that cannot be deleted is":                {token: expiring, prepare: func(h *apptest.Hub) { h.Fail(deletes, errServer) }, fails: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -85,7 +83,64 @@ func TestMakeToken(t *testing.T) {
 			if err := hub.Handle("Cluster", "ws/c1"); errors.Is(err, errServer) != test.fails {
 				t.Errorf("error %v", err)
 			}
-			expectSome(t, hub, readSecret, test.want)
+			expectSome(t, hub, readSecret, deletes)
+		})
+	}
+}
+
+// A token is made for a cluster that is there, and for no other.
+func TestMakeToken(t *testing.T) {
+	const creates = "create ClusterRegistrationToken ws/" + tokenName
+	tests := map[string]struct {
+		reach   error
+		prepare func(*apptest.Hub)
+		want    []string
+		reason  string
+		// again is what the handler does next, and fails whether it fails.
+		again []string
+		fails bool
+	}{
+		"the cluster is there": {
+			want: []string{readSecret, creates}, reason: "(none)", again: []string{readSecret},
+		},
+		"it is not": {
+			reach: kube.ErrUnreachable, want: []string{readSecret, "patch Cluster/status ws/c1"}, reason: fleet.ReasonDownstreamUnreachable, again: []string{readSecret},
+		},
+		"there is a token that the cache does not show": {
+			prepare: func(h *apptest.Hub) { h.Have(importToken()) }, want: []string{readSecret, creates}, reason: "(none)", again: []string{readSecret},
+		},
+		"the token cannot be made": {
+			prepare: func(h *apptest.Hub) { h.Fail(creates, errServer) }, want: []string{readSecret, creates}, reason: "(none)",
+			again: []string{readSecret, creates}, fails: true,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub, _ := start(t, cluster(), kubeconfig())
+			asked := 0
+			hub.App.Reach = func(_ context.Context, kubeconfig []byte, _ time.Duration) error {
+				asked++
+				if string(kubeconfig) != "kubeconfig" {
+					t.Errorf("asked by %q", kubeconfig)
+				}
+				return test.reach
+			}
+			if test.prepare != nil {
+				test.prepare(hub)
+			}
+			askForToken(t, hub)
+			expectSome(t, hub, test.want...)
+			if got := importedReason(t, hub, "c1"); got != test.reason {
+				t.Errorf("the condition says %s, want %s", got, test.reason)
+			}
+			hub.Sync()
+			if err := hub.Handle("Cluster", "ws/c1"); errors.Is(err, errServer) != test.fails {
+				t.Errorf("error %v", err)
+			}
+			expectSome(t, hub, test.again...)
+			if asked != 1 {
+				t.Errorf("the cluster was asked %d times", asked)
+			}
 		})
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/metrics"
 	"github.com/fleet-hub/fleet/internal/names"
-	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -26,10 +25,7 @@ var errOtherCluster = errors.New("the kubeconfig of the local Cluster leads to a
 // vain a moment ago.
 func (h *handler) dispatch(ctx context.Context, cluster *fleet.Cluster, out handshake.ImportOutcome) {
 	key := keyOf(cluster)
-	of := fmt.Sprint(out.Stage, cluster.Generation, h.app.SecretVersion(handshake.KubeconfigSecret(cluster)),
-		out.Done.APIServerURL, out.Done.APIServerCAHash, out.Done.AgentTLSMode, out.Done.PullSecrets,
-		out.Deploy != nil && out.Deploy.NewRegistration)
-	begun, wait := h.jobs.begin(key.String(), of)
+	begun, wait := h.jobs.begin(key.String(), h.attempt(cluster, out))
 	if !begun {
 		if wait > 0 {
 			h.app.Clusters.EnqueueAfter(key.Namespace, key.Name, wait)
@@ -38,25 +34,48 @@ func (h *handler) dispatch(ctx context.Context, cluster *fleet.Cluster, out hand
 	}
 	go func() {
 		// Whatever the end, look again: what happened meanwhile was left alone, and its event is past.
-		defer reconcile.Nudge(h.app.Clusters)(key)
-		begun := h.app.Clock()
-		written, err := h.run(ctx, cluster, out)
-		if ctx.Err() != nil {
-			h.jobs.failed(key.String(), nil)
-			return // the process ends, which says nothing about the Cluster
-		}
-		h.measure(cluster, out, h.app.Clock().Sub(begun), err)
-		written, reportErr := h.reportRun(written, out, err)
-		if err := errors.Join(err, reportErr); err != nil {
-			h.app.Log.Warn("import failed", "cluster", key.String(), "error", err)
-			h.jobs.failed(key.String(), err)
-			return
-		}
-		if out.Deploy != nil {
-			h.supervision.deployed(key.String(), out.Deploy.NewRegistration, out.Deploy.Values.Bootstrap != nil)
-		}
-		h.jobs.succeeded(key.String(), written.ResourceVersion)
+		h.app.Clusters.EnqueueAfter(key.Namespace, key.Name, h.carryOut(ctx, cluster, out))
 	}()
+}
+
+// seen is how long it takes at most, as a rule, until the caches show what was written.
+const seen = time.Second
+
+// carryOut runs a job to its end, and says after which time to look at the Cluster again.
+func (h *handler) carryOut(ctx context.Context, cluster *fleet.Cluster, out handshake.ImportOutcome) time.Duration {
+	key := keyOf(cluster).String()
+	begun := h.app.Clock()
+	written, err := h.run(ctx, cluster, out)
+	if ctx.Err() != nil {
+		h.jobs.failed(key, nil)
+		return 0 // the process ends, which says nothing about the Cluster
+	}
+	if err == nil && out.CreateToken != nil {
+		h.jobs.answered(key) // before there is a token, whose event must find nobody busy
+		if h.makeToken(cluster, out) == nil {
+			return seen
+		}
+		return 0 // the handler tries again
+	}
+	h.measure(cluster, out, h.app.Clock().Sub(begun), err)
+	written, reportErr := h.reportRun(written, out, err)
+	if err := errors.Join(err, reportErr); err != nil {
+		h.app.Log.Warn("import failed", "cluster", key, "error", err)
+		h.jobs.failed(key, err)
+		return 0
+	}
+	if out.Deploy != nil {
+		h.supervision.deployed(key, out.Deploy.NewRegistration, out.Deploy.Values.Bootstrap != nil)
+	}
+	h.jobs.succeeded(key, written.ResourceVersion)
+	return 0
+}
+
+// attempt tells one attempt from another: what has failed is tried again after a pause, anything else at once.
+func (h *handler) attempt(cluster *fleet.Cluster, out handshake.ImportOutcome) string {
+	return fmt.Sprint(out.Stage, cluster.Generation, h.app.SecretVersion(handshake.KubeconfigSecret(cluster)),
+		out.Done.APIServerURL, out.Done.APIServerCAHash, out.Done.AgentTLSMode, out.Done.PullSecrets,
+		out.Deploy != nil && out.Deploy.NewRegistration)
 }
 
 // reasonAgentDeployed is the reason of the Event that tells of an agent whose deployment took a while.
@@ -73,8 +92,13 @@ func (h *handler) measure(cluster *fleet.Cluster, out handshake.ImportOutcome, t
 	}
 }
 
-// run waits for its turn, and then does the work under a time limit. It returns the Cluster as it is then.
+// run waits for its turn, and then does the work under a time limit: where a token is to be made, it only asks whether
+// the cluster is there. It returns the Cluster as it is then.
 func (h *handler) run(ctx context.Context, cluster *fleet.Cluster, out handshake.ImportOutcome) (*fleet.Cluster, error) {
+	if out.CreateToken != nil {
+		_, err := h.ask(ctx, keyOf(cluster).String(), out.Kubeconfig)
+		return cluster, err
+	}
 	leave, err := h.approach(ctx, keyOf(cluster).String(), kubeconfigFor(out), false)
 	if err != nil {
 		return cluster, err

@@ -35,8 +35,8 @@ type job struct {
 	of        string
 	failures  int
 	notBefore time.Time
-	// dead means that nobody answered the last time.
-	dead bool
+	// dead means that nobody answered the last time, reached that somebody did, and nothing more was wanted.
+	dead, reached bool
 	// written is the resourceVersion of the Cluster in which the last success was noted. What a cache
 	// shows of the Cluster before that is not to be acted on: the import would be done twice.
 	written string
@@ -77,7 +77,7 @@ func (j *jobs) begin(cluster, of string) (begun bool, wait time.Duration) {
 		return false, 0
 	}
 	if found.of != of {
-		found.of, found.failures, found.notBefore, found.dead = of, 0, time.Time{}, false
+		found.of, found.failures, found.notBefore, found.dead, found.reached = of, 0, time.Time{}, false, false
 	}
 	if wait := found.notBefore.Sub(j.clock()); wait > 0 {
 		return false, wait
@@ -93,6 +93,23 @@ func (j *jobs) succeeded(cluster, written string) {
 	if found := j.jobs[cluster]; found != nil {
 		*found = job{written: written}
 	}
+}
+
+// answered notes that a cluster is there, which was all that the job wanted to know.
+func (j *jobs) answered(cluster string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if found := j.jobs[cluster]; found != nil {
+		*found = job{of: found.of, reached: true, written: found.written}
+	}
+}
+
+// hasAnswered says whether a cluster has answered to the same attempt.
+func (j *jobs) hasAnswered(cluster, of string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	found := j.jobs[cluster]
+	return found != nil && found.reached && found.of == of
 }
 
 // dead says whether nobody answered when a job of the Cluster tried the same the last time.
@@ -111,7 +128,7 @@ func (j *jobs) failed(cluster string, err error) (retry time.Duration) {
 	if found == nil {
 		return 0 // the Cluster went meanwhile
 	}
-	found.running, found.dead = false, errors.Is(err, kube.ErrUnreachable)
+	found.running, found.dead, found.reached = false, errors.Is(err, kube.ErrUnreachable), false
 	retry = backoff(found.failures)
 	if isBeingDeleted(err) {
 		retry = min(retry, retryDeleting)

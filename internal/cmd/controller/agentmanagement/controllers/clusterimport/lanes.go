@@ -71,26 +71,33 @@ func enter(ctx context.Context, way []lane) (leave func(), err error) {
 	return leave, nil
 }
 
-// approach waits until it is a cluster's turn to be worked on. One that is not there never gets a turn: the error is
-// that of app.Reach. What can wait gives way. Without a kubeconfig there is nobody to be asked.
+// ask waits for its turn to ask whether a cluster is there, and says how long it took to answer. One that did not answer
+// the last time is given more time; for one that does not answer now the error is that of app.Reach.
+func (h *handler) ask(ctx context.Context, key string, kubeconfig []byte) (took time.Duration, err error) {
+	again, connect := h.jobs.dead(key), firstConnect
+	if again {
+		connect = laterConnect
+	}
+	leave, err := enter(ctx, h.lanes.ask(again))
+	if err != nil {
+		return 0, err
+	}
+	defer leave()
+	asked := h.app.Clock()
+	err = h.app.Reach(ctx, kubeconfig, connect)
+	return h.app.Clock().Sub(asked), err
+}
+
+// approach waits until it is a cluster's turn to be worked on. One that is not there never gets a turn. What can wait
+// gives way. Without a kubeconfig there is nobody to be asked.
 func (h *handler) approach(ctx context.Context, key string, kubeconfig []byte, canWait bool) (leave func(), err error) {
 	if kubeconfig == nil {
 		return func() {}, nil
 	}
 	again := h.jobs.dead(key)
-	leave, err = enter(ctx, h.lanes.ask(again))
+	took, err := h.ask(ctx, key, kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	connect := firstConnect
-	if again {
-		connect = laterConnect
-	}
-	asked := h.app.Clock()
-	err = h.app.Reach(ctx, kubeconfig, connect)
-	leave()
-	if err != nil {
-		return nil, err
-	}
-	return enter(ctx, h.lanes.work(canWait || again || h.app.Clock().Sub(asked) > slowAnswer))
+	return enter(ctx, h.lanes.work(canWait || again || took > slowAnswer))
 }

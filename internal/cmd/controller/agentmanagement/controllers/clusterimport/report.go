@@ -27,7 +27,7 @@ func (h *handler) report(cluster *fleet.Cluster, out handshake.ImportOutcome) (*
 func (h *handler) reportRun(cluster *fleet.Cluster, out handshake.ImportOutcome, err error) (*fleet.Cluster, error) {
 	if err != nil {
 		reason, message := obstacle(err)
-		return app.Report(h.app, h.app.Clusters, cluster, func(c *fleet.Cluster) {
+		return app.Report(h.app, h.app.Clusters, h.latest(cluster), func(c *fleet.Cluster) {
 			if errors.Is(err, errNoIdentity) {
 				c.Status.AgentDeployedGeneration = nil // which asks for a new registration
 			}
@@ -44,6 +44,16 @@ func (h *handler) reportRun(cluster *fleet.Cluster, out handshake.ImportOutcome,
 		setStatus(&c.Status, out)
 		h.setConditions(c, "", "")
 	})
+}
+
+// latest is the Cluster as the cache shows it, where that is news: what was waited for may have taken so long that a
+// write to the Cluster as it was would be refused.
+func (h *handler) latest(cluster *fleet.Cluster) *fleet.Cluster {
+	found, err := h.app.Clusters.Cache().Get(cluster.Namespace, cluster.Name)
+	if err != nil || found.UID != cluster.UID || isOlder(found.ResourceVersion, cluster.ResourceVersion) {
+		return cluster
+	}
+	return found
 }
 
 // notePullSecrets writes the versions that went with the agent, where any did.

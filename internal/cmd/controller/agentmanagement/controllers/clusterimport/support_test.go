@@ -241,6 +241,13 @@ func work(t *testing.T, hub *apptest.Hub) {
 	}
 }
 
+// askForToken lets the controller ask whether the cluster is there, and waits for the end of that: a token, if it is.
+func askForToken(t *testing.T, hub *apptest.Hub) {
+	t.Helper()
+	handle(t, hub)
+	hub.AwaitWoken()
+}
+
 // imported is a hub on which ws/c1 was imported and its agent seen, and the caches show it.
 func imported(t *testing.T, modifiers ...func(*fleet.Cluster)) (*apptest.Hub, *downstream) {
 	t.Helper()

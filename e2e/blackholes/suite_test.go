@@ -1,0 +1,28 @@
+// Package blackholes tells of a hub that was given the kubeconfigs of many clusters which are not there, and of some
+// that are.
+package blackholes
+
+import (
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/fleet-hub/fleet/e2e/framework"
+	"github.com/fleet-hub/fleet/e2e/framework/suite"
+)
+
+// Downstream clusters that are there, one for each story.
+const (
+	east = "east"
+	west = "west"
+)
+
+var world *framework.World
+
+var _ = suite.Share(&world, framework.Options{Downstreams: []string{east, west}}, map[string]any{"bootstrap": map[string]any{"enabled": false}})
+
+func TestBlackHoles(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "clusters that are not there")
+}
