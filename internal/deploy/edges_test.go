@@ -50,7 +50,7 @@ func TestRequestsAreBoundedAndEndWithTheAgent(t *testing.T) {
 		}
 		return response.Body.Close()
 	}
-	tests := map[string]bool{"/api/v1/pods": true, "/api/v1/pods?watch=true": false, "/api/v1/pods?watch=false": true, "/log?follow=true": false}
+	tests := map[string]bool{"/api/v1/pods": true, "/api/v1/pods?watch=true": false, "/api/v1/pods?watch=false": true, "/log?follow=true": false, "/api/v1/pods?watch=true&timeoutSeconds=300": true}
 	for path, bounded := range tests {
 		if err := do(path); err != nil {
 			t.Fatal(err)

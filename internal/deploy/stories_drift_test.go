@@ -480,3 +480,41 @@ func TestACorrectionTouchesNothingElse(t *testing.T) {
 		})
 	}
 }
+
+func TestAnAutoscalerOfTheReleaseMayScale(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "drift-scale")
+	l.start()
+	files := driftFiles()
+	files["hpa.yaml"] = "apiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {name: pause}\n" +
+		"spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: pause}, minReplicas: 1, maxReplicas: 3}\n"
+	l.apply(bundle{Name: "x", Files: files, Options: in(l.Name), Change: correcting(fleet.CorrectDrift{})})
+	l.expectStatus("x", func(bd *fleet.BundleDeployment) string { return modified()(bd) + applied(bd) })
+	l.edit("deployments", "pause", `{"spec":{"replicas":3}}`)
+	// The next edit shows that this one was looked at: both are put back, or none.
+	l.edit("configmaps", "cm", `{"data":{"a":"x"}}`)
+	l.expectStatus("x", func(bd *fleet.BundleDeployment) string {
+		if bd.Status.Release != l.Name+"/x:2" {
+			return "release " + bd.Status.Release
+		}
+		return modified()(bd)
+	})
+	if got := l.field("deployments", "pause", dig("spec", "replicas")); got != "3" {
+		t.Errorf("%s replicas", got)
+	}
+	l.edit("deployments", "pause", `{"spec":{"replicas":4}}`)
+	l.eventually(func() string {
+		if got := l.field("deployments", "pause", dig("spec", "replicas")); got != "1" {
+			return got + " replicas"
+		}
+		return ""
+	})
+}
+
+// applied wants what is wanted to have been tried.
+func applied(bd *fleet.BundleDeployment) string {
+	if bd.Status.AppliedDeploymentID != bd.Spec.DeploymentID {
+		return "not applied"
+	}
+	return ""
+}

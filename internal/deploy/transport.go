@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strconv"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -16,8 +17,9 @@ const requestTimeout = 30 * time.Second
 // errStopped means that this agent is no longer the one to act.
 var errStopped = errors.New("the agent is stopping")
 
-// bounded is a transport that ends requests in time, watches apart, and refuses them all once the agent has
-// stopped. Helm's operations know no context: cutting them off here leaves behind what a killed process
+// bounded is a transport that ends requests in time and refuses them all once the agent has stopped. A watch has the
+// time that it asks the server for, and one request's more: a server, or something before it, that forgot about it
+// would leave it silent for ever. Helm's operations know no context: cutting them off here leaves behind what a killed process
 // would leave, and the next start goes on from there.
 type bounded struct {
 	next    http.RoundTripper
@@ -41,10 +43,15 @@ func (b *bounded) RoundTrip(request *http.Request) (*http.Response, error) {
 		return nil, errStopped
 	default:
 	}
+	limit := requestTimeout
 	if isStream(request) {
-		return b.next.RoundTrip(request)
+		asked, err := strconv.Atoi(request.URL.Query().Get("timeoutSeconds"))
+		if err != nil {
+			return b.next.RoundTrip(request)
+		}
+		limit += time.Duration(asked) * time.Second
 	}
-	ctx, cancel := context.WithTimeout(request.Context(), requestTimeout)
+	ctx, cancel := context.WithTimeout(request.Context(), limit)
 	response, err := b.next.RoundTrip(request.WithContext(ctx))
 	if err != nil {
 		cancel()

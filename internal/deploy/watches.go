@@ -1,15 +1,18 @@
 package deploy
 
 import (
+	"context"
 	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/fleet-hub/fleet/internal/kube"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -172,8 +175,18 @@ func (w *watches) look(resource schema.GroupVersionResource, namespace, name str
 // newMetadataInformer follows the metadata of a resource's objects in all namespaces, of those with a label or,
 // if that is empty, of all.
 func newMetadataInformer(client metadata.Interface, resource schema.GroupVersionResource, selector string) cache.SharedIndexInformer {
-	informer := metadatainformer.NewFilteredMetadataInformer(client, resource, metav1.NamespaceAll, 0,
-		cache.Indexers{}, func(o *metav1.ListOptions) { o.LabelSelector = selector }).Informer()
+	objects := client.Resource(resource)
+	requests := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.LabelSelector = selector
+			return objects.List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.LabelSelector = selector
+			return objects.Watch(ctx, options)
+		},
+	}, client)
+	informer := cache.NewSharedIndexInformer(kube.Relisting(requests), &metav1.PartialObjectMetadata{}, 0, cache.Indexers{})
 	// Cannot fail: the informer is not running.
 	_ = informer.SetTransform(slim)
 	return informer

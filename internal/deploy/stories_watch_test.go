@@ -1,0 +1,124 @@
+package deploy
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// wire is what an agent's watches of deployed objects go through, until it is cut.
+type wire struct {
+	next http.RoundTripper
+
+	mu   sync.Mutex
+	cut  chan struct{} // closed once the wire works again
+	gone int           // how many watches are refused then: their version is too old
+}
+
+// silence has all watches that are open, and those that are opened, tell nothing more.
+func (w *wire) silence() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cut = make(chan struct{})
+}
+
+// mend ends the silent watches; the next ones are refused as too old.
+func (w *wire) mend(refused int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.gone = refused
+	close(w.cut)
+	w.cut = nil
+}
+
+func (w *wire) silent() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.cut
+}
+
+func (w *wire) refuses() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.gone--
+	return w.gone >= 0
+}
+
+// RoundTrip implements http.RoundTripper.
+func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
+	query := request.URL.Query()
+	if query.Get("watch") != "true" || query.Get("labelSelector") != fleet.LabelSetHash {
+		return w.next.RoundTrip(request)
+	}
+	if w.refuses() {
+		status := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","message":"too old resource version","code":410}`
+		return &http.Response{
+			StatusCode: http.StatusGone, Header: http.Header{"Content-Type": {"application/json"}}, Request: request,
+			Body: io.NopCloser(strings.NewReader(status)), ProtoMajor: 1, ProtoMinor: 1,
+		}, nil
+	}
+	response, err := w.next.RoundTrip(request)
+	if err != nil {
+		return nil, err
+	}
+	response.Body = &silentBody{ReadCloser: response.Body, wire: w, ctx: request.Context()}
+	return response, nil
+}
+
+// silentBody is the answer to a watch.
+type silentBody struct {
+	io.ReadCloser
+	wire *wire
+	ctx  context.Context //nolint:containedctx // of the request it answers
+}
+
+func (b *silentBody) Read(into []byte) (int, error) {
+	n, err := b.ReadCloser.Read(into)
+	cut := b.wire.silent()
+	if cut == nil {
+		return n, err
+	}
+	select { // what came is lost
+	case <-cut:
+	case <-b.ctx.Done():
+	}
+	return 0, io.ErrUnexpectedEOF
+}
+
+func TestSilentWatchesAreMadeUpFor(t *testing.T) {
+	t.Parallel()
+	for name, refused := range map[string]int{"ended": 0, "expired": 20} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, "watch-"+name)
+			w := &wire{}
+			l.local.Wrap(func(next http.RoundTripper) http.RoundTripper { w.next = next; return w })
+			agent := l.local
+			l.local = control.Plane(t).Cluster(east).Config()
+			l.options = func(o *Options) { o.Local = agent }
+			l.start()
+			l.apply(bundle{Name: "x", Files: driftFiles(), Options: in(l.Name)})
+			l.apply(bundle{Name: "other", Files: helloFiles("hi"), Options: in(l.Name)})
+			l.expectStatus("x", ready)
+			l.expectStatus("other", ready)
+			w.silence()
+			l.edit("configmaps", "cm", `{"data":{"a":"x"}}`)
+			l.edit("services", "ext", `{"spec":{"externalName":"there.example.com"}}`)
+			l.remove("serviceaccounts", "account")
+			l.remove("configmaps", "other")
+			if bd := l.get("x"); !bd.Status.NonModified {
+				t.Errorf("the watches are not silent: %v", bd.Status)
+			}
+			w.mend(refused)
+			l.expectStatus("x", modified("configmap.v1 "+l.Name+`/cm modified {"data":{"a":"b"}}`,
+				"service.v1 "+l.Name+`/ext modified {"spec":{"externalName":"here.example.com"}}`,
+				"serviceaccount.v1 "+l.Name+"/account missing"))
+			l.expectStatus("other", modified("configmap.v1 "+l.Name+"/other missing"))
+		})
+	}
+}
