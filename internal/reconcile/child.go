@@ -60,7 +60,7 @@ func together(children []markedChild) error {
 
 // ensure makes one child what it should be.
 func (k Kind) ensure(desired Object) error {
-	live, err := k.cached(desired.GetNamespace(), desired.GetName())
+	live, err := k.known(keyOf(desired))
 	if err != nil {
 		return err
 	}
@@ -90,6 +90,9 @@ func (k Kind) adjust(live, desired Object) error {
 	if live.GetDeletionTimestamp() != nil {
 		return ErrTerminating
 	}
+	if k.isAsDesired(live, desired) {
+		return nil
+	}
 	liveMap, err := toMap(live)
 	if err != nil {
 		return err
@@ -113,6 +116,7 @@ func (k Kind) adjust(live, desired Object) error {
 
 // delete removes exactly this object; one that is gone, or was replaced since, is no error.
 func (k Kind) delete(obj Object) error {
+	k.recent.forget(keyOf(obj))
 	background, uid := metav1.DeletePropagationBackground, obj.GetUID()
 	options := &metav1.DeleteOptions{PropagationPolicy: &background}
 	if uid != "" {

@@ -35,14 +35,10 @@ func ownedFields(kind string) []path {
 
 // mustRecreate says whether the difference is in a field that the server lets nobody change.
 func mustRecreate(kind string, live, desired map[string]any) bool {
-	switch kind {
-	case "Secret":
+	if kind == "Secret" {
 		return text(live["type"], "Opaque") != text(desired["type"], "Opaque")
-	case "RoleBinding", "ClusterRoleBinding":
-		return !reflect.DeepEqual(live["roleRef"], desired["roleRef"])
-	default:
-		return false
 	}
+	return slices.ContainsFunc(fixedFields(kind), func(field path) bool { return !reflect.DeepEqual(at(live, field), at(desired, field)) })
 }
 
 func text(value any, fallback string) string {

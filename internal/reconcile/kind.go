@@ -43,6 +43,7 @@ type Kind struct {
 	live      func(namespace, name string) (Object, error)
 	create    func(Object) error
 	patch     func(namespace, name string, body []byte) error
+	recent    *recent
 	remove    func(namespace, name string, options *metav1.DeleteOptions) error
 	owned     []path
 	drops     []string
@@ -120,7 +121,9 @@ type verbs[T Object] struct {
 
 func newKind[T Object](gvk schema.GroupVersionKind, informer cache.SharedIndexInformer, v verbs[T]) Kind {
 	index(informer)
+	written := &recent{}
 	return Kind{
+		recent:   written,
 		gvk:      gvk,
 		goType:   reflect.TypeFor[T](),
 		informer: informer,
@@ -137,11 +140,17 @@ func newKind[T Object](gvk schema.GroupVersionKind, informer cache.SharedIndexIn
 			if !ok {
 				return fmt.Errorf("a child of kind %s is %T", gvk.Kind, obj)
 			}
-			_, err := v.create(typed)
+			made, err := v.create(typed)
+			if err == nil {
+				written.note(made)
+			}
 			return err
 		},
 		patch: func(namespace, name string, body []byte) error {
-			_, err := v.patch(namespace, name, types.MergePatchType, body)
+			patched, err := v.patch(namespace, name, types.MergePatchType, body)
+			if err == nil {
+				written.note(patched)
+			}
 			return err
 		},
 		remove: v.remove,
@@ -165,21 +174,21 @@ func index(informer cache.SharedIndexInformer) {
 	}
 }
 
-// cached finds an object in the cache; nil if it is not there.
-func (k Kind) cached(namespace, name string) (Object, error) {
-	key := name
-	if namespace != "" {
-		key = namespace + "/" + name
-	}
-	found, there, err := k.informer.GetIndexer().GetByKey(key)
-	if err != nil || !there {
+// known finds an object in the cache, or among what was written since; nil if it is in neither.
+func (k Kind) known(key types.NamespacedName) (Object, error) {
+	found, there, err := k.informer.GetIndexer().GetByKey(cache.ObjectName(key).String())
+	if err != nil {
 		return nil, err
 	}
-	obj, ok := found.(Object)
-	if !ok {
-		return nil, fmt.Errorf("the cache of %s holds %T", k.gvk.Kind, found)
+	var cached Object
+	if there {
+		obj, ok := found.(Object)
+		if !ok {
+			return nil, fmt.Errorf("the cache of %s holds %T", k.gvk.Kind, found)
+		}
+		cached = obj
 	}
-	return obj, nil
+	return k.recent.newest(key, cached, k.informer.LastSyncResourceVersion()), nil
 }
 
 // members are the cached objects of a set.

@@ -19,14 +19,14 @@ func (s *Set) ApplyOne(owner Owner, object runtime.Object) error {
 }
 
 // RemoveOne deletes one child of owner, of which the object needs to say no more than what it is and its name. An
-// object of that name that is no child of owner stays. What the cache does not show is not deleted: its appearing
-// wakes whoever watches the set.
+// object of that name that is no child of owner stays. What is in no cache yet, and was not written just
+// now, is not deleted: its appearing wakes whoever watches the set.
 func (s *Set) RemoveOne(owner Owner, object runtime.Object) error {
 	kind, desired, err := s.prepare(owner, object)
 	if err != nil {
 		return err
 	}
-	found, err := kind.cached(desired.GetNamespace(), desired.GetName())
+	found, err := kind.known(keyOf(desired))
 	if err != nil || found == nil || found.GetLabels()[fleet.LabelSetHash] != s.Hash(owner) || kind.keepAlive || !leaves(kind, found, nil) {
 		return err
 	}
@@ -35,3 +35,15 @@ func (s *Set) RemoveOne(owner Owner, object runtime.Object) error {
 	}
 	return nil
 }
+
+// Ensure makes an object what it should be, as Apply does, but no member of a set: it belongs to nobody.
+func (k Kind) Ensure(object Object) error {
+	desired, ok := object.DeepCopyObject().(Object)
+	if !ok {
+		return fmt.Errorf("a copy of %T is none", object)
+	}
+	return markedChild{k, desired}.ensure()
+}
+
+// Remove deletes exactly this object. One that is gone, or was replaced since, is no error.
+func (k Kind) Remove(object Object) error { return k.delete(object) }

@@ -83,20 +83,22 @@ func isNil(obj any) bool {
 // difference is the merge patch from one state to the other, of the status or of everything else; nil when they
 // do not differ.
 func difference(from, to Object, subresource string) ([]byte, error) {
-	if equality.Semantic.DeepEqual(from, to) {
+	var old, wanted any = from, to
+	if subresource == "status" {
+		old, wanted = statusOf(from), statusOf(to)
+	}
+	if equality.Semantic.DeepEqual(old, wanted) {
 		return nil, nil // by far the most frequent, and cheaper to find than a difference
 	}
-	before, err := toMap(from)
+	before, err := toMap(old)
 	if err != nil {
 		return nil, err
 	}
-	after, err := toMap(to)
+	after, err := toMap(wanted)
 	if err != nil {
 		return nil, err
 	}
-	if subresource == "status" {
-		before, after = onlyStatus(before), onlyStatus(after)
-	} else {
+	if subresource == "" {
 		delete(before, "status")
 		delete(after, "status")
 	}
@@ -104,14 +106,18 @@ func difference(from, to Object, subresource string) ([]byte, error) {
 	if len(changes) == 0 {
 		return nil, nil
 	}
+	if subresource == "status" {
+		changes = map[string]any{"status": changes}
+	}
 	if lists || subresource == "" {
 		lock(changes, from.GetResourceVersion())
 	}
 	return json.Marshal(changes)
 }
 
-func onlyStatus(obj map[string]any) map[string]any {
-	return map[string]any{"status": obj["status"]}
+// statusOf points to an object's status, without the rest of it, which may be much.
+func statusOf(obj Object) any {
+	return reflect.ValueOf(obj).Elem().FieldByName("Status").Addr().Interface()
 }
 
 // lock lets the server refuse the patch if the object was written since this version.

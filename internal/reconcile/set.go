@@ -57,9 +57,8 @@ type Set struct {
 func NewSet(id string, kinds ...Kind) *Set { return &Set{id: id, kinds: kinds} }
 
 // InWaves writes the objects of each Apply at the same time instead of one after another: all but the bindings
-// first, then the bindings, which the server refuses for roles that are not there. The server checks whether we may
-// give away a right by reading all rights anew, which takes it up to a tenth of a second for each Role and binding;
-// at the same time, that is spent once.
+// first, then the bindings, which the server refuses for roles that are not there. Each write takes as long as the
+// server does; so many at a time take little longer than one.
 func (s *Set) InWaves() *Set {
 	s.inWaves = true
 	return s

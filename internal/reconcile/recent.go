@@ -1,0 +1,50 @@
+package reconcile
+
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+)
+
+// mostRecent bounds what is remembered of one kind. It is far more than is written while a cache lags.
+const mostRecent = 512
+
+// recent has the children of one kind that this process wrote and its cache may not have yet, so that none is made
+// or changed a second time. It may be used by many at a time.
+type recent struct {
+	mu      sync.Mutex
+	objects map[types.NamespacedName]Object
+}
+
+func (r *recent) note(written Object) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.objects == nil || len(r.objects) >= mostRecent {
+		r.objects = map[types.NamespacedName]Object{} // what is forgotten costs a request at most
+	}
+	r.objects[keyOf(written)] = written
+}
+
+func (r *recent) forget(key types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.objects, key)
+}
+
+// newest is an object as it was written last: as it is in the cache, nil if it is not there, or as this process wrote
+// it since. synced is how far the cache has come: a cache that has come past a write without the object saw it go.
+func (r *recent) newest(key types.NamespacedName, cached Object, synced string) Object {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	written, there := r.objects[key]
+	if !there {
+		return cached
+	}
+	behind, err := resourceversion.CompareResourceVersion(synced, written.GetResourceVersion())
+	if err != nil || behind >= 0 || cached != nil && !newer(written, cached) {
+		delete(r.objects, key)
+		return cached
+	}
+	return written
+}

@@ -1,0 +1,84 @@
+package reconcile
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// isAsDesired says of most children that nothing is to be done about them, without the cost of finding out what: what
+// is ours in them is the same, field by field. False means that it takes a closer look.
+func (k Kind) isAsDesired(live, desired Object) bool {
+	return includes(live.GetLabels(), desired.GetLabels()) && includes(live.GetAnnotations(), desired.GetAnnotations()) &&
+		!slices.ContainsFunc(k.drops, func(key string) bool { _, there := live.GetAnnotations()[key]; return there }) &&
+		isOwned(live.GetOwnerReferences(), desired.GetOwnerReferences()) &&
+		sameFields(live, desired, k.owned) && sameFields(live, desired, fixedFields(k.gvk.Kind))
+}
+
+// fixedFields are those that the server lets nobody change.
+func fixedFields(kind string) []path {
+	switch kind {
+	case "Secret":
+		return []path{{"type"}}
+	case "RoleBinding", "ClusterRoleBinding":
+		return []path{{"roleRef"}}
+	}
+	return nil
+}
+
+func includes(found, wanted map[string]string) bool {
+	for key, value := range wanted {
+		if have, there := found[key]; !there || have != value {
+			return false
+		}
+	}
+	return true
+}
+
+func isOwned(found, wanted []metav1.OwnerReference) bool {
+	for _, owner := range wanted {
+		if !slices.ContainsFunc(found, func(o metav1.OwnerReference) bool { return o.UID == owner.UID }) {
+			return false
+		}
+	}
+	return true
+}
+
+func sameFields(live, desired Object, fields []path) bool {
+	for _, field := range fields {
+		found, wanted := fieldAt(live, field), fieldAt(desired, field)
+		if !found.IsValid() || !wanted.IsValid() || !equality.Semantic.DeepEqual(found.Interface(), wanted.Interface()) {
+			return false
+		}
+	}
+	return true
+}
+
+// fieldAt finds a field by the names it has in JSON; the zero Value where there is none.
+func fieldAt(obj Object, field path) reflect.Value {
+	value := reflect.ValueOf(obj)
+	for _, name := range field {
+		value = reflect.Indirect(value)
+		if value.Kind() != reflect.Struct {
+			return reflect.Value{}
+		}
+		i, there := structField(value.Type(), name)
+		if !there {
+			return reflect.Value{}
+		}
+		value = value.Field(i)
+	}
+	return value
+}
+
+func structField(in reflect.Type, name string) (found int, there bool) {
+	for i := range in.NumField() {
+		if tagged, _, _ := strings.Cut(in.Field(i).Tag.Get("json"), ","); tagged == name {
+			return i, true
+		}
+	}
+	return 0, false
+}

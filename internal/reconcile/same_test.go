@@ -1,0 +1,96 @@
+package reconcile
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func metaOf(labels, annotations map[string]string, owners ...string) metav1.ObjectMeta {
+	meta := metav1.ObjectMeta{Namespace: "n", Name: "a", Labels: labels, Annotations: annotations}
+	for _, owner := range owners {
+		meta.OwnerReferences = append(meta.OwnerReferences, metav1.OwnerReference{Kind: "Cluster", Name: owner, UID: types.UID("uid-" + owner)})
+	}
+	return meta
+}
+
+// What is found to be as desired at a glance, a closer look finds to be so too.
+func TestIsAsDesired(t *testing.T) {
+	role := func(verbs ...string) *rbacv1.Role {
+		return &rbacv1.Role{ObjectMeta: metaOf(map[string]string{"a": "b"}, nil), Rules: []rbacv1.PolicyRule{{Verbs: verbs}}}
+	}
+	labelled := func(labels map[string]string, annotations map[string]string, owners ...string) *corev1.ServiceAccount {
+		return &corev1.ServiceAccount{ObjectMeta: metaOf(labels, annotations, owners...)}
+	}
+	secret := func(kind corev1.SecretType, value string) *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metaOf(nil, nil), Type: kind, Data: map[string][]byte{"k": []byte(value)}}
+	}
+	binding := func(role string) *rbacv1.RoleBinding {
+		return &rbacv1.RoleBinding{ObjectMeta: metaOf(nil, nil), RoleRef: rbacv1.RoleRef{Name: role}}
+	}
+	cluster := func(client, agent string) *fleet.Cluster {
+		return &fleet.Cluster{ObjectMeta: metaOf(nil, nil), Spec: fleet.ClusterSpec{ClientID: client, AgentNamespace: agent}}
+	}
+	tests := map[string]struct {
+		kind          string
+		owned         []path
+		drops         []string
+		live, desired Object
+		want          bool
+	}{
+		"the same rules":                            {kind: "Role", live: role("get"), desired: role("get"), want: true},
+		"other rules":                               {kind: "Role", live: role("get"), desired: role("get", "list")},
+		"no rules, said in two ways":                {kind: "Role", live: &rbacv1.Role{ObjectMeta: metaOf(nil, nil), Rules: []rbacv1.PolicyRule{}}, desired: &rbacv1.Role{ObjectMeta: metaOf(nil, nil)}, want: true},
+		"a label more than desired":                 {kind: "ServiceAccount", live: labelled(map[string]string{"a": "b", "c": "d"}, nil), desired: labelled(map[string]string{"a": "b"}, nil), want: true},
+		"a label less":                              {kind: "ServiceAccount", live: labelled(nil, nil), desired: labelled(map[string]string{"a": "b"}, nil)},
+		"another value of a label":                  {kind: "ServiceAccount", live: labelled(map[string]string{"a": "c"}, nil), desired: labelled(map[string]string{"a": "b"}, nil)},
+		"an annotation less":                        {kind: "ServiceAccount", live: labelled(nil, nil), desired: labelled(nil, map[string]string{"a": ""})},
+		"an annotation that is to go":               {kind: "ServiceAccount", drops: []string{"old"}, live: labelled(nil, map[string]string{"old": ""}), desired: labelled(nil, nil)},
+		"an owner more":                             {kind: "ServiceAccount", live: labelled(nil, nil, "x"), desired: labelled(nil, nil), want: true},
+		"an owner less":                             {kind: "ServiceAccount", live: labelled(nil, nil), desired: labelled(nil, nil, "x")},
+		"the same Secret":                           {kind: "Secret", live: secret("t", "v"), desired: secret("t", "v"), want: true},
+		"a Secret with another value":               {kind: "Secret", live: secret("t", "v"), desired: secret("t", "w")},
+		"a Secret of another type":                  {kind: "Secret", live: secret("t", "v"), desired: secret("u", "v")},
+		"a Secret whose type is left to the server": {kind: "Secret", live: secret(corev1.SecretTypeOpaque, "v"), desired: secret("", "v")},
+		"a binding to the same role":                {kind: "RoleBinding", live: binding("r"), desired: binding("r"), want: true},
+		"a binding to another role":                 {kind: "RoleBinding", live: binding("r"), desired: binding("s")},
+		"the same spec":                             {kind: "Cluster", live: cluster("c", "n"), desired: cluster("c", "n"), want: true},
+		"another spec":                              {kind: "Cluster", live: cluster("c", "n"), desired: cluster("c", "m")},
+		"another field that is not ours":            {kind: "Cluster", owned: []path{{"spec", "clientID"}}, live: cluster("c", "n"), desired: cluster("c", "m"), want: true},
+		"a field of ours, among others":             {kind: "Cluster", owned: []path{{"spec", "clientID"}}, live: cluster("b", "n"), desired: cluster("c", "m")},
+		"a field that no object has: look closer":   {kind: "Cluster", owned: []path{{"spec", "none"}}, live: cluster("c", "n"), desired: cluster("c", "n")},
+		"a field of what is no struct: look closer": {kind: "Cluster", owned: []path{{"spec", "clientID", "x"}}, live: cluster("c", "n"), desired: cluster("c", "n")},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			k := Kind{owned: test.owned, drops: test.drops}
+			k.gvk.Kind = test.kind
+			if k.owned == nil {
+				k.owned = ownedFields(test.kind)
+			}
+			if got := k.isAsDesired(test.live, test.desired); got != test.want {
+				t.Errorf("as desired: %v, want %v", got, test.want)
+			}
+			live, err := toMap(test.live)
+			if err != nil {
+				t.Fatal(err)
+			}
+			desired, err := toMap(test.desired)
+			if err != nil {
+				t.Fatal(err)
+			}
+			patch, err := k.patchFor(live, desired)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if test.want && (patch != nil || mustRecreate(test.kind, live, desired)) {
+				t.Errorf("a closer look finds %s", patch)
+			}
+		})
+	}
+}
