@@ -72,10 +72,11 @@ func (a *Agent) deploy(ctx context.Context, c *handshake.Credential, bd bundleDe
 }
 
 func (a *Agent) report(ctx context.Context, c *handshake.Credential, bd bundleDeployment) error {
-	body, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": bd.Metadata.UID},
-		"status":   readyStatus(bd, a.now(), a.swarm.options.Resources),
-	})
+	status := readyStatus(bd, a.now(), a.swarm.options.Resources)
+	if !a.settings.Poll { // an agent of the other implementation leaves the printer columns to the hub
+		status["display"] = fleet.BundleDeploymentDisplay{Deployed: "True", Monitored: "True", State: string(fleet.Ready)}
+	}
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": bd.Metadata.UID}, "status": status})
 	if err != nil {
 		return fmt.Errorf("encoding the report: %w", err)
 	}
