@@ -149,6 +149,9 @@ func give(in GrantInput, cluster *fleet.Cluster) GrantOutcome {
 	out := GrantOutcome{ClusterName: cluster.Name, Granted: in.Request.Status.Granted, Own: ownership(in, cluster)}
 	if cluster.Status.Namespace == "" {
 		out.Stage = GrantAwaitingNamespace
+		if !out.Granted {
+			out.Reader = reader(in) // early, so that the agent waits for its answer by a watch
+		}
 		return out
 	}
 	out.Children = requestRights(in.Request, cluster)

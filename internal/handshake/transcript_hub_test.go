@@ -27,6 +27,11 @@ func (w *world) work() (items []func() bool) {
 	for _, namespace := range list[corev1.Namespace](w, onHub) {
 		owners[clusterOf(namespace)] = true // also of Clusters that are gone
 	}
+	for _, reader := range list[rbacv1.Role](w, onHub) { // and of requests that are
+		if name := reader.Annotations[fleet.AnnotationClusterRegistration]; name != "" && reader.Namespace == hubNamespaces().Registration {
+			owners[place{onHub, "ClusterRegistration", reader.Annotations[fleet.AnnotationClusterRegistrationNamespace], name}] = true
+		}
+	}
 	for _, at := range sortedPlaces(owners) {
 		if at.cluster != onHub {
 			continue

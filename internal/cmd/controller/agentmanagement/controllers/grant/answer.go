@@ -3,7 +3,6 @@ package grant
 import (
 	"errors"
 	"fmt"
-	"reflect"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,66 +16,25 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// letRead writes the Role and RoleBinding that make one credential readable. They are no children of
-// the request: they end with the credential.
-func (h *handler) letRead(reader []runtime.Object) error {
+// readers are the kinds of what makes credentials readable. They are no children of requests: they end with the
+// credential.
+type readers struct{ roles, bindings reconcile.Kind }
+
+// letRead writes the Role and RoleBinding that make one credential readable.
+func (r readers) letRead(reader []runtime.Object) error {
 	for _, object := range reader {
-		if h.canReadAlready(object) {
-			continue
-		}
 		var err error
 		switch wanted := object.(type) {
 		case *rbacv1.Role:
-			_, err = h.app.Roles.Create(wanted)
+			err = r.roles.Ensure(wanted)
 		case *rbacv1.RoleBinding:
-			_, err = h.app.RoleBindings.Create(wanted)
+			err = r.bindings.Ensure(wanted)
 		default:
-			return fmt.Errorf("%T lets nobody read", object)
-		}
-		if apierrors.IsAlreadyExists(err) {
-			err = h.replace(object)
+			err = fmt.Errorf("%T lets nobody read", object)
 		}
 		if err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// canReadAlready says whether the cache shows exactly this object, as it does once the rights are there.
-func (h *handler) canReadAlready(object runtime.Object) bool {
-	switch wanted := object.(type) {
-	case *rbacv1.Role:
-		live, err := h.app.Roles.Cache().Get(wanted.Namespace, wanted.Name)
-		return err == nil && reflect.DeepEqual(live.Rules, wanted.Rules) && reflect.DeepEqual(live.Annotations, wanted.Annotations)
-	case *rbacv1.RoleBinding:
-		live, err := h.app.RoleBindings.Cache().Get(wanted.Namespace, wanted.Name)
-		return err == nil && reflect.DeepEqual(live.Subjects, wanted.Subjects) && reflect.DeepEqual(live.Annotations, wanted.Annotations)
-	}
-	return false
-}
-
-// replace is for what an earlier, interrupted answer left.
-func (h *handler) replace(object runtime.Object) error {
-	switch wanted := object.(type) {
-	case *rbacv1.Role:
-		live, err := h.app.Roles.Get(wanted.Namespace, wanted.Name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		live = live.DeepCopy()
-		live.Rules, live.Labels, live.Annotations = wanted.Rules, wanted.Labels, wanted.Annotations
-		_, err = h.app.Roles.Update(live)
-		return err
-	case *rbacv1.RoleBinding:
-		live, err := h.app.RoleBindings.Get(wanted.Namespace, wanted.Name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		live = live.DeepCopy()
-		live.Subjects, live.Labels, live.Annotations = wanted.Subjects, wanted.Labels, wanted.Annotations
-		_, err = h.app.RoleBindings.Update(live)
-		return err
 	}
 	return nil
 }
@@ -108,10 +66,10 @@ func (h *handler) dropReader(request types.NamespacedName) error {
 	role, roleErr := reconcile.Optional(h.app.Roles.Cache().Get(h.app.Namespaces.Registration, reader))
 	failures := []error{bindingErr, roleErr}
 	if binding != nil && binding.Annotations[fleet.AnnotationClusterRegistrationNamespace] == request.Namespace {
-		failures = append(failures, ignoreGone(h.app.RoleBindings.Delete(binding.Namespace, binding.Name, &metav1.DeleteOptions{})))
+		failures = append(failures, h.readers.bindings.Remove(binding))
 	}
 	if role != nil && role.Annotations[fleet.AnnotationClusterRegistrationNamespace] == request.Namespace {
-		failures = append(failures, ignoreGone(h.app.Roles.Delete(role.Namespace, role.Name, &metav1.DeleteOptions{})))
+		failures = append(failures, h.readers.roles.Remove(role))
 	}
 	return errors.Join(failures...)
 }

@@ -53,6 +53,7 @@ type handler struct {
 	app      *app.Context
 	liveness liveness
 	set      *reconcile.Set
+	readers  readers
 	prover   *kube.Prover
 	// way has the requests that are on their way to their first use.
 	way *metrics.Stages
@@ -77,6 +78,7 @@ func register(ctx context.Context, a *app.Context, liveness liveness) error {
 		set: reconcile.NewSet(handshake.GrantSetID,
 			reconcile.KindOf(a.ServiceAccounts), reconcile.KindOf(a.Roles).Sparing(read), reconcile.KindOf(a.RoleBindings).Sparing(read),
 			reconcile.ClusterKind(a.ClusterRoleBindings)).InWaves(),
+		readers: readers{roles: reconcile.KindOf(a.Roles), bindings: reconcile.KindOf(a.RoleBindings)},
 	}
 	a.ClusterRegistrations.OnChange(ctx, "grant", func(key string, request *fleet.ClusterRegistration) (*fleet.ClusterRegistration, error) {
 		return request, h.onChange(ctx, key, request)
@@ -149,8 +151,14 @@ func (h *handler) create(request *fleet.ClusterRegistration, out handshake.Grant
 
 // give takes a request as far as it can be granted now. What can be said once at the end is not said before.
 func (h *handler) give(ctx context.Context, in handshake.GrantInput, out handshake.GrantOutcome) error {
+	var readErr error
+	var read sync.WaitGroup
+	if len(out.Children) == 0 { // a namespace is awaited, so it costs no time
+		read.Go(func() { readErr = h.readers.letRead(out.Reader) })
+	}
 	request, err := h.own(in.Request, out.Own)
-	if err != nil {
+	read.Wait()
+	if err = errors.Join(err, readErr); err != nil {
 		return err
 	}
 	if request, err = h.mourn(in, request, out); err != nil {
@@ -201,11 +209,11 @@ func (h *handler) giveRights(in handshake.GrantInput, request *fleet.ClusterRegi
 		return err
 	}
 	if before, known := h.settled.Load(key); known && before == found {
-		return h.letRead(out.Reader)
+		return h.readers.letRead(out.Reader)
 	}
 	var readErr error
 	var read sync.WaitGroup
-	read.Go(func() { readErr = h.letRead(out.Reader) })
+	read.Go(func() { readErr = h.readers.letRead(out.Reader) })
 	err = h.set.Apply(owner, out.Children...)
 	read.Wait()
 	if err = errors.Join(err, readErr); err == nil && out.Stage != handshake.GrantAwaitingRights {

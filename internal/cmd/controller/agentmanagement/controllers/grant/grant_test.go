@@ -36,7 +36,8 @@ func TestARequestOfAnUnknownClient(t *testing.T) {
 
 	hub.Sync()
 	handle(t, hub)
-	expectRequests(t, hub, "patch ClusterRegistration ws/r1")
+	expectRequests(t, hub, // whose reader is there in time for the agent to wait by a watch
+		"create Role "+registration+"/r1-creds", "create RoleBinding "+registration+"/r1-creds", "patch ClusterRegistration ws/r1")
 	expectNothingHandedOut(t, hub)
 }
 
@@ -239,12 +240,8 @@ func TestWhatAnInterruptedAnswerLeft(t *testing.T) {
 		left apptest.Object
 		want []string
 	}{
-		"a Role is put right": {role, []string{
-			"create Role " + registration + "/r1-creds", "get Role " + registration + "/r1-creds", "update Role " + registration + "/r1-creds",
-		}},
-		"a RoleBinding is put right": {binding, []string{
-			"create RoleBinding " + registration + "/r1-creds", "get RoleBinding " + registration + "/r1-creds", "update RoleBinding " + registration + "/r1-creds",
-		}},
+		"a Role is put right":        {role, []string{"patch Role " + registration + "/r1-creds", "create RoleBinding " + registration + "/r1-creds"}},
+		"a RoleBinding is put right": {binding, []string{"create Role " + registration + "/r1-creds", "patch RoleBinding " + registration + "/r1-creds"}},
 		"a credential without a token gets one": {empty, []string{
 			"create Secret " + registration + "/" + credential, "get Secret " + registration + "/" + credential, "update Secret " + registration + "/" + credential,
 		}},
