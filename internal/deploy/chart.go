@@ -178,6 +178,7 @@ func chartAnnotations(bd *fleet.BundleDeployment, agentNamespace string) map[str
 		fleet.AnnotationAgentNamespace: agentNamespace,
 		fleet.AnnotationServiceAccount: bd.Spec.Options.ServiceAccount,
 		fleet.AnnotationKeepResources:  fmt.Sprint(bd.Spec.Options.KeepResources),
+		fleet.AnnotationDeploymentID:   bd.Spec.DeploymentID,
 	}
 	if commit := bd.Labels[fleet.LabelCommit]; commit != "" {
 		annotations[fleet.AnnotationCommit] = commit

@@ -30,6 +30,9 @@ func (d *deployer) copyResources(ctx context.Context, bd *fleet.BundleDeployment
 			return false, err
 		}
 	}
+	if status.DownstreamResourcesGeneration != 0 && status.AppliedDeploymentID == bd.Spec.DeploymentID {
+		changed = true // if not now, then by a process that was stopped before it went on
+	}
 	r.surplus = true
 	status.DownstreamResourcesGeneration = bd.Spec.DownstreamResourcesGeneration
 	return changed, nil

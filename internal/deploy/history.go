@@ -43,7 +43,8 @@ type history struct {
 	clock   func() time.Time
 	// revisions in the order of their numbers.
 	revisions []*release.Release
-	// broken are the names of Secrets that hold no release that can be read.
+	// broken are the names of Secrets that are to be written over: they hold no release that can be read, or one that
+	// was taken back.
 	broken map[string]bool
 }
 
@@ -78,6 +79,23 @@ func (h *history) last() *release.Release {
 		return nil
 	}
 	return h.revisions[len(h.revisions)-1]
+}
+
+// takeBack lets the next revision take the number, and the Secret, of the last one, which was begun and not ended. It
+// reports false, and changes nothing, if the next one would get another number.
+func (h *history) takeBack() bool {
+	last := h.last()
+	rest := h.revisions[:len(h.revisions)-1]
+	next := 1
+	if len(rest) > 0 {
+		next = rest[len(rest)-1].Version + 1
+	}
+	if last.Version != next {
+		return false
+	}
+	h.broken[secretName(last.Name, last.Version)] = true
+	h.revisions = slices.Clone(rest)
+	return true
 }
 
 // summary is what nextStep needs.

@@ -166,27 +166,36 @@ func (l *lab) newIdentity(admin *rest.Config) *rest.Config {
 // start runs the deployer until halt or the end of the test, and returns when it watches.
 func (l *lab) start() {
 	l.t.Helper()
+	watching, done := l.run()
+	select {
+	case <-watching:
+	case <-done:
+		l.t.Fatal("the deployer ended")
+	case <-l.t.Context().Done():
+	}
+}
+
+// run runs the deployer until halt or the end of the test. It says when it watches, and when it has ended.
+func (l *lab) run() (watching, ended <-chan struct{}) {
+	l.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background()) // it ends after the test's own context
-	watching, done := make(chan struct{}), make(chan error, 1)
+	begun, done := make(chan struct{}), make(chan struct{})
 	options := Options{
 		Hub: l.identity, Namespace: l.Name, Local: l.local, AgentNamespace: l.Name,
 		Log:        slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		OnWatching: func(func() []*fleet.BundleDeployment) { close(watching) },
+		OnWatching: func(func() []*fleet.BundleDeployment) { close(begun) },
 	}
 	l.options(&options)
-	go func() { done <- Run(ctx, options) }()
-	select {
-	case <-watching:
-	case err := <-done:
-		l.t.Fatalf("the deployer ended: %v", err)
-	case <-l.t.Context().Done():
-	}
+	var err error
+	go func() { err = Run(ctx, options); close(done) }()
 	l.stop = sync.OnceFunc(func() {
 		cancel()
-		if err := <-done; err != nil {
+		<-done
+		if err != nil {
 			l.t.Errorf("the deployer ended with %v", err)
 		}
 	})
+	return begun, done
 }
 
 // halt stops the deployer, if it runs.

@@ -1,23 +1,98 @@
 package deploy
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// repairPause is how long the agent leaves its own objects alone after it found that they are not as deployed:
-// whoever is at them may not be done.
-const repairPause = 5 * time.Second
+const (
+	// repairPause is how long objects are left alone after it was found that they are not as deployed: whoever is at
+	// them may not be done.
+	repairPause = 5 * time.Second
+	// lastRepair is the longest pause after repairs that did not help.
+	lastRepair = 10 * time.Minute
+)
 
-// repairOwn has the agent's own deployment made again when anything of it is not as deployed. Of
-// other bundles that is only reported; but an agent lives on its own, and nobody else could bring it back.
-func (d *deployer) repairOwn(bd *fleet.BundleDeployment, status *fleet.BundleDeploymentStatus) {
-	if !isAgent(bd.Name) || len(status.ModifiedStatus) == 0 || status.AppliedDeploymentID != bd.Spec.DeploymentID || failedForGood(status) {
-		return
+// repair is what was done about objects that are not as deployed.
+type repair struct {
+	// at is when they are deployed again, zero if nothing is planned.
+	at time.Time
+	// tries is how often that was done without helping, and forced the forceSyncGeneration it was done for.
+	tries  int
+	forced int64
+}
+
+// putRight has a release made again when something of it is not as deployed, and the agent is to see to that itself:
+// it is the agent's own, and nobody else could bring it back; the hub asks for it once, by another
+// forceSyncGeneration, and synced is the one it had last; or the bundle has overwritten an object of another one, with
+// which it went. Of all other bundles it is only reported.
+func (d *deployer) putRight(ctx context.Context, bd *fleet.BundleDeployment, r *record, synced *int64, status *fleet.BundleDeploymentStatus) error {
+	if status.AppliedDeploymentID != bd.Spec.DeploymentID || failedForGood(status) {
+		return nil
 	}
+	if len(status.ModifiedStatus) == 0 {
+		r.repair = repair{forced: r.repair.forced}
+		return nil
+	}
+	forced := bd.Spec.Options.ForceSyncGeneration
+	ask := forced > 0 && (synced == nil || *synced != forced) && r.repair.forced != forced
+	if !ask && !isAgent(bd.Name) && !lacksOverwritten(bd.Spec.Options.Overwrites, status.ModifiedStatus) {
+		return nil
+	}
+	now := d.Clock()
+	if r.repair.at.IsZero() {
+		r.repair.at = now.Add(min(repairPause<<min(r.repair.tries, 10), lastRepair))
+	}
+	if wait := r.repair.at.Sub(now); wait > 0 && !ask {
+		d.queue.AddAfter(bd.Name, wait)
+		return nil
+	}
+	if ask {
+		r.repair.forced = forced
+	}
+	r.repair.tries, r.repair.at, r.again = r.repair.tries+1, time.Time{}, true
 	status.AppliedDeploymentID = "" // which says on the hub, too, that it is not in place
-	d.log.Info("the agent's own objects are not as deployed and will be deployed again", "bundledeployment", d.Namespace+"/"+bd.Name,
+	d.log.Info("objects are not as deployed and will be deployed again", "bundledeployment", d.Namespace+"/"+bd.Name,
 		"object", status.ModifiedStatus[0].Kind+" "+status.ModifiedStatus[0].Name)
-	d.queue.AddAfter(bd.Name, repairPause)
+	d.queue.AddAfter(bd.Name, 0)
+	return d.deleteExtras(ctx, r.tracking)
+}
+
+// lacksOverwritten tells whether an object is missing that the bundle has in place of another's. An entry without a
+// namespace is one for all.
+func lacksOverwritten(overwrites []fleet.OverwrittenResource, modified []fleet.ModifiedStatus) bool {
+	return slices.ContainsFunc(modified, func(m fleet.ModifiedStatus) bool {
+		return m.Missing && !m.Exist && slices.ContainsFunc(overwrites, func(o fleet.OverwrittenResource) bool {
+			return strings.EqualFold(o.Kind, m.Kind) && o.Name == m.Name && (o.Namespace == "" || o.Namespace == m.Namespace)
+		})
+	})
+}
+
+// deleteExtras deletes what left a release and is there still.
+func (d *deployer) deleteExtras(ctx context.Context, t *tracking) error {
+	if t == nil {
+		return nil
+	}
+	var errs []error
+	for _, ref := range t.extras {
+		resource := d.metadata.Resource(t.resources[ref.GroupVersionKind])
+		var err error
+		if ref.Namespace == "" {
+			err = resource.Delete(ctx, ref.Name, metav1.DeleteOptions{})
+		} else {
+			err = resource.Namespace(ref.Namespace).Delete(ctx, ref.Name, metav1.DeleteOptions{})
+		}
+		if err := optional(err); err != nil {
+			errs = append(errs, fmt.Errorf("deleting %s: %w", describeObject(ref.apiVersion(), ref.Kind, ref.Namespace, ref.Name), err))
+		}
+	}
+	return errors.Join(errs...)
 }

@@ -43,12 +43,13 @@ func (d *deployer) reconcile(ctx context.Context, name string) error {
 		d.watches.follow(name, nil)
 		return nil
 	}
+	synced := status.SyncGeneration
 	later := d.outcome(bd, r, status, guarded(func() error { return d.advance(ctx, bd, r, status) }))
 	watchErr := d.monitor(ctx, bd, r, status)
 	correctErr := d.correct(ctx, bd, r, status)
-	d.repairOwn(bd, status)
+	repairErr := d.putRight(ctx, bd, r, synced, status)
 	reportErr := d.report(ctx, bd, r, status)
-	return errors.Join(later, watchErr, correctErr, reportErr)
+	return errors.Join(later, watchErr, correctErr, repairErr, reportErr)
 }
 
 // latest is the BundleDeployment as the hub said last, in its cache or in answer to a report. What it answered before
@@ -75,7 +76,8 @@ func (d *deployer) advance(ctx context.Context, bd *fleet.BundleDeployment, r *r
 		if err != nil {
 			return err
 		}
-		found.Forced = copied || d.retryDue(bd, r, status)
+		r.again = r.again || copied || d.retryDue(bd, r, status)
+		found.Forced = r.again
 	}
 	return d.carryOut(ctx, decide(found), bd, r, status)
 }
@@ -160,6 +162,7 @@ func (d *deployer) outcome(bd *fleet.BundleDeployment, r *record, status *fleet.
 // report writes the status to the hub, if there is something to write.
 func (d *deployer) report(ctx context.Context, bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus) error {
 	now := d.Clock()
+	status.Display = displayed(bd, status)
 	detail := r.status != nil && sameButDetails(r.status, status)
 	r.status = status
 	if wait := reportPause - now.Sub(r.reported); detail && wait > 0 {

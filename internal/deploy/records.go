@@ -27,6 +27,10 @@ type record struct {
 	tracking *tracking
 	// finished is true when nothing is left to do after the release was made.
 	finished bool
+	// again is true if the release is to be made again though it is in place.
+	again bool
+	// repair is what was done about objects that are not as deployed.
+	repair repair
 	// surplus is true if copies may be downstream that are no longer wanted.
 	surplus bool
 	// copies is true if Secrets or ConfigMaps were copied downstream.

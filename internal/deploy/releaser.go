@@ -37,6 +37,10 @@ type installation struct {
 	Release releaseKey
 	Package *bundlePackage
 	Options *fleet.BundleDeploymentOptions
+	// DeploymentID is what the release is made for. A revision that was made for it, or begun, is gone on from instead
+	// of making another one, unless Again is set.
+	DeploymentID string
+	Again        bool
 	// Force replaces objects instead of changing them.
 	Force  bool
 	Values map[string]any
@@ -73,21 +77,15 @@ func (r *releaser) install(ctx context.Context, in installation) (*installed, er
 	if err := in.MayTake(h.last()); err != nil {
 		return nil, err
 	}
-	next := nextStep(h.summary())
-	if next == UninstallFirst {
-		if err := r.uninstallFrom(h, in.Identity, true); err != nil {
-			return nil, err
-		}
-		next = Install
-	}
-	if next == RecoverAndUpgrade {
-		if err := markFailed(h); err != nil {
-			return nil, err
-		}
-		next = Upgrade
+	if !in.Again && isMadeFor(h.last(), in.DeploymentID) {
+		return alreadyMade(h.last(), newObjectClient(in.Identity, in.Release, r.Stopped))
 	}
 	client := newObjectClient(in.Identity, in.Release, r.Stopped)
 	client.old, client.superseded = h.manifests(), in.Superseded
+	next, err := r.prepare(in, h, client)
+	if err != nil {
+		return nil, err
+	}
 	config, err := r.configuration(in, h, client)
 	if err != nil {
 		return nil, err
@@ -96,13 +94,52 @@ func (r *releaser) install(ctx context.Context, in installation) (*installed, er
 	if next == Install {
 		made, err = runInstall(in, config, client)
 	} else {
-		client.leftovers = leftovers(h.summary())
 		made, err = runUpgrade(in, config, client)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return client.result(made)
+}
+
+// prepare brings what an earlier operation left to where Helm can go on, and says how.
+func (r *releaser) prepare(in installation, h *history, client *objectClient) (step, error) {
+	if last := h.last(); last != nil && last.Info.Status.IsPending() && deploymentIDOf(last) == in.DeploymentID && h.takeBack() {
+		client.leftovers = append(leftovers(h.summary()), last.Version)
+		return nextStep(h.summary()), nil
+	}
+	next := nextStep(h.summary())
+	if next == UninstallFirst {
+		return Install, r.uninstallFrom(h, in.Identity, true)
+	}
+	if next == RecoverAndUpgrade {
+		if err := markFailed(h); err != nil {
+			return next, err
+		}
+		next = Upgrade
+	}
+	if next == Upgrade {
+		client.leftovers = leftovers(h.summary())
+	}
+	return next, nil
+}
+
+// deploymentIDOf is what a revision was made for, "" if another program made it, or nobody.
+func deploymentIDOf(r *release.Release) string { return annotationsOf(r)[fleet.AnnotationDeploymentID] }
+
+// isMadeFor tells whether a revision is what is to be deployed: whoever made it was stopped before it could say so.
+func isMadeFor(last *release.Release, deploymentID string) bool {
+	return last != nil && last.Info.Status == release.StatusDeployed && deploymentIDOf(last) == deploymentID
+}
+
+// alreadyMade is what a revision left that was made before. What of it is there has yet to be looked at.
+func alreadyMade(last *release.Release, client *objectClient) (*installed, error) {
+	made, err := client.result(last)
+	if err != nil {
+		return nil, err
+	}
+	made.Live = nil
+	return made, nil
 }
 
 // markFailed closes an operation that was cut off.

@@ -220,20 +220,115 @@ func TestAnAgentMissesNothingOfItselfForLong(t *testing.T) {
 	l.expectStatus("fleet-agent-east", ready)
 }
 
-func TestOtherBundlesAreNotRepaired(t *testing.T) {
+func TestPutRight(t *testing.T) {
 	t.Parallel()
-	for name, status := range map[string]fleet.BundleDeploymentStatus{
-		"another bundle":        {AppliedDeploymentID: "a", ModifiedStatus: []fleet.ModifiedStatus{{Kind: "ConfigMap"}}},
-		"fleet-agent-fine":      {AppliedDeploymentID: "a"},
-		"fleet-agent-not-there": {AppliedDeploymentID: "b", ModifiedStatus: []fleet.ModifiedStatus{{Kind: "ConfigMap"}}},
-	} {
-		before := status.DeepCopy()
-		bd := &fleet.BundleDeployment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: fleet.BundleDeploymentSpec{DeploymentID: "a"}}
-		new(deployer).repairOwn(bd, &status) // it would need a queue
-		if diff := cmp.Diff(before, &status); diff != "" {
-			t.Errorf("%s (-before +after):\n%s", name, diff)
-		}
+	gone := fleet.ModifiedStatus{Kind: "ConfigMap", Namespace: "web", Name: "cm", Missing: true}
+	changed := fleet.ModifiedStatus{Kind: "ConfigMap", Namespace: "web", Name: "cm", Patch: "{}"}
+	old, current := int64(1), int64(2)
+	tests := map[string]struct {
+		name     string
+		options  fleet.BundleDeploymentOptions
+		modified []fleet.ModifiedStatus
+		synced   *int64
+		repair   repair
+		applied  string // "a" if not said
+		// again, or after a pause.
+		again bool
+		later []string
+	}{
+		"another bundle that is changed":              {name: "x", modified: []fleet.ModifiedStatus{changed}},
+		"another bundle that lacks something":         {name: "x", modified: []fleet.ModifiedStatus{gone}},
+		"an agent that is fine":                       {name: "fleet-agent-x"},
+		"an agent that is not deployed":               {name: "fleet-agent-x", applied: "b", modified: []fleet.ModifiedStatus{gone}},
+		"an agent that lacks something":               {name: "fleet-agent-x", modified: []fleet.ModifiedStatus{gone}, later: []string{"fleet-agent-x after 5s"}},
+		"an agent that lacks something for a while":   {name: "fleet-agent-x", modified: []fleet.ModifiedStatus{gone}, repair: repair{at: noon}, again: true, later: []string{"fleet-agent-x after 0s"}},
+		"an agent that was repaired in vain":          {name: "fleet-agent-x", modified: []fleet.ModifiedStatus{changed}, repair: repair{tries: 2}, later: []string{"fleet-agent-x after 20s"}},
+		"an agent that was repaired in vain for long": {name: "fleet-agent-x", modified: []fleet.ModifiedStatus{changed}, repair: repair{tries: 20}, later: []string{"fleet-agent-x after 10m0s"}},
+		"forced, for the first time":                  {name: "x", options: fleet.BundleDeploymentOptions{ForceSyncGeneration: 2}, modified: []fleet.ModifiedStatus{changed}, again: true, later: []string{"x after 0s"}},
+		"forced anew":                                 {name: "x", options: fleet.BundleDeploymentOptions{ForceSyncGeneration: 2}, synced: &old, modified: []fleet.ModifiedStatus{changed}, again: true, later: []string{"x after 0s"}},
+		"forced before":                               {name: "x", options: fleet.BundleDeploymentOptions{ForceSyncGeneration: 2}, synced: &current, modified: []fleet.ModifiedStatus{changed}},
+		"forced just now, in vain":                    {name: "x", options: fleet.BundleDeploymentOptions{ForceSyncGeneration: 2}, synced: &old, repair: repair{forced: 2}, modified: []fleet.ModifiedStatus{changed}},
+		"forced, and nothing is changed":              {name: "x", options: fleet.BundleDeploymentOptions{ForceSyncGeneration: 2}, synced: &old},
+		"what was overwritten went":                   {name: "x", options: overwrites("configmap", "", "cm"), modified: []fleet.ModifiedStatus{gone}, later: []string{"x after 5s"}},
+		"what was overwritten went from there":        {name: "x", options: overwrites("ConfigMap", "web", "cm"), modified: []fleet.ModifiedStatus{gone}, later: []string{"x after 5s"}},
+		"what was overwritten is changed":             {name: "x", options: overwrites("ConfigMap", "web", "cm"), modified: []fleet.ModifiedStatus{changed}},
+		"something else went":                         {name: "x", options: overwrites("ConfigMap", "web", "other"), modified: []fleet.ModifiedStatus{gone}},
+		"it went from somewhere else":                 {name: "x", options: overwrites("ConfigMap", "db", "cm"), modified: []fleet.ModifiedStatus{gone}},
 	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			now := noon
+			d, queue := testDeployer(&now)
+			applied := "a"
+			if test.applied != "" {
+				applied = test.applied
+			}
+			bd := &fleet.BundleDeployment{ObjectMeta: metav1.ObjectMeta{Name: test.name}, Spec: fleet.BundleDeploymentSpec{DeploymentID: "a", Options: test.options}}
+			status := &fleet.BundleDeploymentStatus{AppliedDeploymentID: applied, ModifiedStatus: test.modified}
+			r := &record{repair: test.repair}
+			if err := d.putRight(t.Context(), bd, r, test.synced, status); err != nil {
+				t.Fatal(err)
+			}
+			if again := status.AppliedDeploymentID == ""; again != test.again || again != r.again {
+				t.Errorf("again: %t, %t", again, r.again)
+			}
+			if diff := cmp.Diff(test.later, queue.later); diff != "" {
+				t.Errorf("later:\n%s", diff)
+			}
+		})
+	}
+}
+
+func overwrites(kind, namespace, name string) fleet.BundleDeploymentOptions {
+	return fleet.BundleDeploymentOptions{Overwrites: []fleet.OverwrittenResource{{Kind: kind, Namespace: namespace, Name: name}}}
+}
+
+// TestForcingASyncPutsRightWhatWasChanged shows that a bundle whose changes are only reported is deployed again when
+// the hub asks for it, once.
+func TestForcingASyncPutsRightWhatWasChanged(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "forced")
+	l.start()
+	options := in(l.Name)
+	files := map[string]string{"cm.yaml": configMapYAML}
+	id := l.apply(bundle{Name: "x", Files: files, Options: options}).Spec.DeploymentID
+	l.expectStatus("x", ready)
+	if err := l.East.CoreV1().ConfigMaps(l.Name).Delete(t.Context(), "cm", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	l.expectStatus("x", says(fleet.ConditionReady, "cm missing"))
+	options.ForceSyncGeneration = 7
+	l.apply(bundle{Name: "x", Files: files, Options: options, Change: func(bd *fleet.BundleDeployment) { bd.Spec.DeploymentID = id }})
+	bd := l.expectStatus("x", func(bd *fleet.BundleDeployment) string {
+		if bd.Status.SyncGeneration == nil || *bd.Status.SyncGeneration != 7 {
+			return "not synced"
+		}
+		return ready(bd)
+	})
+	if bd.Status.Release != l.Name+"/x:2" {
+		t.Errorf("release %s", bd.Status.Release)
+	}
+}
+
+// TestWhatABundleOverwroteComesBack has an object go with the bundle it belonged to before.
+func TestWhatABundleOverwroteComesBack(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "overwrites")
+	l.start()
+	options := overwrites("ConfigMap", l.Name, "cm")
+	options.DefaultNamespace = l.Name
+	l.apply(bundle{Name: "x", Files: map[string]string{"cm.yaml": configMapYAML}, Options: options})
+	l.expectStatus("x", ready)
+	if err := l.East.CoreV1().ConfigMaps(l.Name).Delete(t.Context(), "cm", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	l.eventually(func() string {
+		if !l.configMapIsThere(l.Name, "cm") {
+			return "it has not come back"
+		}
+		return ""
+	})
+	l.expectStatus("x", ready)
 }
 
 // TestWhatWasCutOffIsPutRightEvenIfItIsNoLongerWanted has a hub that takes a change back that an agent was killed over.

@@ -45,7 +45,7 @@ func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	r.tracking = nil
 	marks := setFor(bd.Name, d.Scope)
 	made, err := d.releaser.install(ctx, installation{
-		Release: key, Package: bundle, Options: &bd.Spec.Options, Force: replaces(bd), Values: values,
+		DeploymentID: bd.Spec.DeploymentID, Again: r.again, Release: key, Package: bundle, Options: &bd.Spec.Options, Force: replaces(bd), Values: values,
 		Identity: who, Set: marks, Stale: d.inventory.except(bd.Name, key), Superseded: d.superseded(bd),
 		Installed: installed,
 		MayTake:   func(last *release.Release) error { return d.mayTake(ctx, last, bd.Name, who, key) },
@@ -56,7 +56,7 @@ func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	if err := d.track(bd, r, key.at(made.Revision), made); err != nil {
 		return err
 	}
-	status.Release, r.finished = key.at(made.Revision), false
+	status.Release, r.finished, r.again = key.at(made.Revision), false, false
 	d.log.Info("bundle deployed", "bundledeployment", d.Namespace+"/"+bd.Name, "release", status.Release,
 		"duration", d.Clock().Sub(start))
 	return nil
