@@ -9,6 +9,7 @@ import (
 	"maps"
 	"reflect"
 	"strings"
+	"sync"
 
 	"helm.sh/helm/v3/pkg/kube"
 
@@ -16,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/fleet-hub/fleet/internal/drift"
@@ -87,14 +89,13 @@ func (t *tracking) heed(options *fleet.BundleDeploymentOptions) {
 // takeIn notes what the API server said of objects, nil for those that are not there, and compares those that
 // changed with what was deployed, which is looked up if it is nil.
 func (d *deployer) takeIn(ctx context.Context, bd *fleet.BundleDeployment, t *tracking, live, wanted manifest) error {
-	var clean func(string) string
-	var errs []error
+	var doubtful []objectRef
 	for _, ref := range t.refs {
 		object, looked := live[ref]
-		if !looked {
+		switch {
+		case !looked:
 			continue
-		}
-		if object == nil {
+		case object == nil:
 			t.seen[ref] = observation{}
 			continue
 		}
@@ -103,42 +104,79 @@ func (d *deployer) takeIn(ctx context.Context, bd *fleet.BundleDeployment, t *tr
 			now.Patch, now.Compared = last.Patch, true
 		}
 		if now.Owned && !now.Compared {
-			if wanted == nil {
-				var err error
-				if wanted, err = d.wanted(ctx, t.release); err != nil {
-					return err
-				}
-			}
-			patch, err := compareWith(wanted, ref, object, t.rules)
-			if err != nil {
-				errs = append(errs, err)
-				continue
-			}
-			if patch != nil && clean == nil {
-				clean = d.cleaner(ctx, bd)
-			}
-			now.Compared = true
-			if patch != nil {
-				now.Patch = patch.Text(clean)
-			}
+			doubtful = append(doubtful, ref)
+			continue
+		}
+		t.seen[ref] = now
+	}
+	if len(doubtful) == 0 {
+		return nil
+	}
+	if wanted == nil {
+		var err error
+		if wanted, err = d.wanted(ctx, t.release); err != nil {
+			return err
+		}
+	}
+	var errs []error
+	clean := sync.OnceValue(func() func(string) string { return d.cleaner(ctx, bd) })
+	for _, ref := range doubtful {
+		patch, err := d.compare(ctx, bd, ref, drift.Input{Desired: wanted[ref], Live: live[ref], Release: wanted.list(), Rules: t.rules})
+		if err != nil {
+			errs = append(errs, fmt.Errorf("comparing %s with what was deployed: %w",
+				describeObject(ref.apiVersion(), ref.Kind, ref.Namespace, ref.Name), err))
+			continue
+		}
+		now := observe(live[ref], t.set.Hash, ignoredConditions(&bd.Spec.Options))
+		now.Compared = true
+		if patch != nil {
+			now.Patch = patch.Text(clean())
 		}
 		t.seen[ref] = now
 	}
 	return errors.Join(errs...)
 }
 
-// compareWith is what would make an object what was deployed, nil if it is.
-func compareWith(wanted manifest, ref objectRef, live *unstructured.Unstructured, rules drift.Rules) (drift.Patch, error) {
-	desired := wanted[ref]
-	if desired == nil {
+// compare is what would make an object what was deployed, nil if it is. Of kinds that are not built in only the server
+// knows what it makes of an object: it is asked.
+func (d *deployer) compare(ctx context.Context, bd *fleet.BundleDeployment, ref objectRef, in drift.Input) (drift.Patch, error) {
+	if in.Desired == nil {
+		return nil, nil // not read from the manifest
+	}
+	patch, err := drift.Comparer{New: builtIn}.Compare(in)
+	if err != nil || patch == nil || builtIn(ref.GroupVersionKind) != nil {
+		return patch, err
+	}
+	who, err := d.accounts.find(ctx, bd.Spec.Options.ServiceAccount)
+	if err != nil {
+		return nil, err
+	}
+	if changesNothing(ctx, who, ref, in.Live, patch) {
 		return nil, nil
 	}
-	patch, err := drift.Comparer{New: builtIn}.Compare(drift.Input{Desired: desired, Live: live, Release: wanted.list(), Rules: rules})
-	if err != nil {
-		return nil, fmt.Errorf("comparing %s with what was deployed: %w",
-			describeObject(ref.apiVersion(), ref.Kind, ref.Namespace, ref.Name), err)
-	}
 	return patch, nil
+}
+
+// changesNothing asks the server whether a patch would leave an object as it is: fields its schema does not know are
+// dropped, and a webhook may put others back. If it cannot say, the patch stands for itself.
+func changesNothing(ctx context.Context, who *identity, ref objectRef, live *unstructured.Unstructured, patch drift.Patch) bool {
+	mapping, err := who.mapping(ref.GroupVersionKind)
+	if err != nil {
+		return false
+	}
+	text, err := json.Marshal(patch)
+	if err != nil {
+		return false
+	}
+	options := metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: fieldManager}
+	client := who.dynamic.Resource(mapping.Resource)
+	var answer *unstructured.Unstructured
+	if ref.Namespace == "" {
+		answer, err = client.Patch(ctx, ref.Name, types.MergePatchType, text, options)
+	} else {
+		answer, err = client.Namespace(ref.Namespace).Patch(ctx, ref.Name, types.MergePatchType, text, options)
+	}
+	return err == nil && contentOf(answer) == contentOf(live)
 }
 
 // builtIn makes an empty object of a kind whose fields are known, nil for any other.

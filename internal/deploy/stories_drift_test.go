@@ -518,3 +518,44 @@ func applied(bd *fleet.BundleDeployment) string {
 	}
 	return ""
 }
+
+func TestCustomResourcesAreWhatTheServerMakesOfThem(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "drift-custom")
+	l.start()
+	l.apply(bundle{Name: "crd", Options: in(l.Name), Files: map[string]string{"crd.yaml": `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: customs.lab.example.com}
+spec:
+  group: lab.example.com
+  scope: Namespaced
+  names: {kind: Custom, plural: customs}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {
+      size: {type: integer}, active: {type: boolean},
+      list: {type: array, items: {type: object, properties: {a: {type: integer}, b: {type: string, default: x}}}}}}}}}
+`}})
+	l.expectStatus("crd", ready)
+	l.apply(bundle{Name: "x", Options: in(l.Name), Change: correcting(fleet.CorrectDrift{}), Files: map[string]string{
+		"cr.yaml": "apiVersion: lab.example.com/v1\nkind: Custom\nmetadata: {name: custom}\nspec: {size: 1, active: false, unknown: {a: b}, list: [{a: 1}]}\n",
+	}})
+	l.expectStatus("x", released(l.Name+"/x:1"))
+	client := dynamic.NewForConfigOrDie(l.local).Resource(schema.GroupVersionResource{Group: "lab.example.com", Version: "v1", Resource: "customs"}).Namespace(l.Name)
+	for i, patch := range []string{`{"spec":{"size":2}}`, `{"spec":{"active":null}}`, `{"spec":{"list":[{"a":2}]}}`} {
+		if _, err := client.Patch(t.Context(), "custom", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		l.expectStatus("x", released(fmt.Sprintf("%s/x:%d", l.Name, i+2)))
+	}
+	live, err := client.Get(t.Context(), "custom", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{"size": int64(1), "active": false, "list": []any{map[string]any{"a": int64(1), "b": "x"}}}
+	if diff := cmp.Diff(want, live.Object["spec"]); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
