@@ -10,6 +10,7 @@ package footprint
 import (
 	"context"
 	"log/slog"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
@@ -32,6 +33,8 @@ func Keep(ctx context.Context, log *slog.Logger) {
 	ticker := time.NewTicker(Interval)
 	defer ticker.Stop()
 	keep(ctx, ticker.C, allocatedBytes, func() {
+		// Pools keep what they have for one collection more: buffers as large as the largest chart.
+		runtime.GC()
 		debug.FreeOSMemory()
 		if err := unmapExecutable(); err != nil {
 			log.Debug("the executable's pages stay in memory", "error", err)
