@@ -11,7 +11,7 @@ import (
 // writtenLife is how long what was written is remembered at most. Caches lag by less.
 const writtenLife = 10 * time.Second
 
-// Written remembers what this process wrote until the caches have it, so that the next write begins with it instead
+// Written remembers for a while what this process wrote, so that the next write begins with it instead
 // of being refused and worked out anew. The zero value is ready; it may be used by many at a time.
 type Written struct {
 	mu      sync.Mutex
@@ -44,22 +44,19 @@ func (w *Written) Note(object Object, now time.Time) {
 	}
 }
 
-// Newest is the object as a cache has it, or as it was written since.
-func Newest[T Object](w *Written, cached T) T {
+// Newest is the object as it was read from a cache, or as it was written since. The cache may have come past the write
+// meanwhile: what was read from it before has not.
+func Newest[T Object](w *Written, read T) T {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	known, there := w.objects[cached.GetUID()]
-	if !there {
-		return cached
-	}
-	if !newer(known.object, cached) {
-		delete(w.objects, cached.GetUID()) // the cache has it
-		return cached
+	known, there := w.objects[read.GetUID()]
+	if !there || !newer(known.object, read) {
+		return read
 	}
 	if object, ok := known.object.(T); ok {
 		return object
 	}
-	return cached
+	return read
 }
 
 // newer says whether a was written after b. Of versions that cannot be compared nobody knows.
