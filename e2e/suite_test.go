@@ -4,12 +4,12 @@ package e2e
 
 import (
 	"testing"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
 	"github.com/fleet-hub/fleet/e2e/framework"
+	"github.com/fleet-hub/fleet/e2e/framework/suite"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -29,9 +29,6 @@ const checkin = "5s"
 // world is what all stories share; each has a cluster of its own.
 var world *framework.World
 
-// failed keeps the logs.
-var failed bool
-
 // arrivedAs is the pod in which west's agent has joined.
 var arrivedAs string
 
@@ -43,28 +40,9 @@ func TestStories(t *testing.T) {
 	RunSpecs(t, "user stories")
 }
 
-var _ = BeforeSuite(func(ctx SpecContext) {
-	var err error
-	world, err = framework.Start(ctx, framework.Options{
-		Downstreams: []string{east, west, north, south, spare, rough},
-		Progress:    func(format string, args ...any) { GinkgoWriter.Printf(format+"\n", args...) },
-	})
-	Expect(err).NotTo(HaveOccurred())
-	Expect(world.InstallHub(ctx, map[string]any{"agentCheckinInterval": checkin})).To(Succeed())
-	DeferCleanup(func() {
-		Expect(world.Stop()).To(Succeed())
-		if !failed {
-			Expect(world.RemoveLogs()).To(Succeed())
-		}
-	})
-}, NodeTimeout(15*time.Minute))
-
-var _ = ReportAfterEach(func(ctx SpecContext, report SpecReport) {
-	if report.Failed() && world != nil {
-		failed = true
-		AddReportEntry("state of the hub", world.Describe(ctx))
-	}
-})
+var _ = suite.Share(&world, framework.Options{
+	Downstreams: []string{east, west, north, south, spare, rough},
+}, map[string]any{"agentCheckinInterval": checkin})
 
 // imported is the cluster east, joined by a kubeconfig Secret.
 func imported(ctx SpecContext) *fleet.Cluster {

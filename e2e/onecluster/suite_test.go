@@ -16,6 +16,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/e2e/framework/inventory"
+	"github.com/fleet-hub/fleet/e2e/framework/suite"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/content"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -28,36 +29,12 @@ const (
 
 var world *framework.World
 
-// failed keeps the logs.
-var failed bool
-
 func TestOneCluster(t *testing.T) {
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "one cluster, and what is left of it")
 }
 
-var _ = BeforeSuite(func(ctx SpecContext) {
-	var err error
-	world, err = framework.Start(ctx, framework.Options{
-		Downstreams: []string{east, west},
-		Progress:    func(format string, args ...any) { GinkgoWriter.Printf(format+"\n", args...) },
-	})
-	Expect(err).NotTo(HaveOccurred())
-	Expect(world.InstallHub(ctx, map[string]any{"agentCheckinInterval": "5s", "bootstrap": map[string]any{"enabled": false}})).To(Succeed())
-	DeferCleanup(func() {
-		Expect(world.Stop()).To(Succeed())
-		if !failed {
-			Expect(world.RemoveLogs()).To(Succeed())
-		}
-	})
-}, NodeTimeout(15*time.Minute))
-
-var _ = ReportAfterEach(func(ctx SpecContext, report SpecReport) {
-	if report.Failed() && world != nil {
-		failed = true
-		AddReportEntry("state of the hub", world.Describe(ctx))
-	}
-})
+var _ = suite.Share(&world, framework.Options{Downstreams: []string{east, west}}, map[string]any{"agentCheckinInterval": "5s", "bootstrap": map[string]any{"enabled": false}})
 
 // greeting is a Bundle for the cluster with this label, which has a Secret of values there.
 func greeting(name string) *fleet.Bundle {
