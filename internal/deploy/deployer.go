@@ -33,6 +33,7 @@ type deployer struct {
 	Options
 	log       *slog.Logger
 	stopped   chan struct{}
+	slots     slots
 	hub       *hub
 	agent     *identity
 	metadata  metadata.Interface
@@ -49,7 +50,7 @@ type deployer struct {
 
 func newDeployer(options Options) (*deployer, error) {
 	d := &deployer{
-		Options: options, log: options.Log, stopped: make(chan struct{}),
+		Options: options, log: options.Log, stopped: make(chan struct{}), slots: make(slots, options.Workers),
 		records: newRecords(), inventory: newInventory(), waiting: newNameSet(), lacking: newNameSet(), rewound: newNameSet(),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(newBackoff(options.Random),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: "bundledeployments"}),
@@ -69,7 +70,7 @@ func newDeployer(options Options) (*deployer, error) {
 	if d.metadata, err = metadata.NewForConfigAndClient(metadata.ConfigFor(local), d.agent.http); err != nil {
 		return nil, fmt.Errorf("making a client for metadata: %w", err)
 	}
-	d.releaser = &releaser{Agent: d.agent, Stopped: d.stopped, Clock: options.Clock}
+	d.releaser = &releaser{Agent: d.agent, Stopped: d.stopped, Clock: options.Clock, Slots: d.slots}
 	d.accounts = newAccounts(d.agent, options.AgentNamespace)
 	d.watches = newWatches(d.metadata, options.Clock, d.objectChanged, d.enqueueAll)
 	if _, err := d.hub.informer.AddEventHandler(d.handlers()); err != nil {
@@ -90,9 +91,7 @@ func (d *deployer) run(ctx context.Context) error {
 	if cache.WaitForCacheSync(ctx.Done(), d.hub.informer.HasSynced) {
 		d.OnWatching(d.hub.all)
 		group.Go(func() { d.collect(ctx) })
-		for range d.Workers {
-			group.Go(func() { d.work(ctx) })
-		}
+		group.Go(func() { d.work(ctx, &group) })
 		<-ctx.Done()
 	}
 	stopWatching()
@@ -114,14 +113,18 @@ func (d *deployer) learnKinds() {
 	}
 }
 
-// work takes BundleDeployments from the queue, one at a time.
-func (d *deployer) work(ctx context.Context) {
+// work takes BundleDeployments from the queue, each into a goroutine of its own, as many at a time as there are slots.
+func (d *deployer) work(ctx context.Context, group *sync.WaitGroup) {
 	for {
 		name, shutdown := d.queue.Get()
 		if shutdown {
 			return
 		}
-		d.workOn(ctx, name)
+		d.slots.take()
+		group.Go(func() {
+			defer d.slots.free()
+			d.workOn(ctx, name)
+		})
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // recognised holds the messages of failures that trying again does not heal.
@@ -30,9 +32,9 @@ type failure struct{ cause error }
 func (f *failure) Error() string { return f.cause.Error() }
 func (f *failure) Unwrap() error { return f.cause }
 
-// classify makes recognised errors failures and leaves all others to be tried again.
+// classify makes recognised errors failures, and a bundle that is too large, and leaves all others to be tried again.
 func classify(err error) error {
-	if err == nil || !recognised.MatchString(err.Error()) {
+	if err == nil || !recognised.MatchString(err.Error()) && reasonOf(err) != fleet.ReasonBundleTooLarge {
 		return err
 	}
 	return &failure{cause: err}

@@ -42,6 +42,8 @@ type objectClient struct {
 	// stopped ends waiting, and so does superseded, which may be nil.
 	stopped    <-chan struct{}
 	superseded func() bool
+	// slots are given free while waiting.
+	slots slots
 
 	mu       sync.Mutex
 	rendered string // the manifest to be installed, once it is known

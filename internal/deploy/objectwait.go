@@ -41,6 +41,7 @@ func (c *objectClient) WaitWithJobs(list kube.ResourceList, timeout time.Duratio
 }
 
 func (c *objectClient) wait(list kube.ResourceList, timeout time.Duration, checker kube.ReadyChecker) error {
+	defer c.slots.lend()()
 	ctx, cancel := c.until(timeout)
 	defer cancel()
 	var notYet string
@@ -62,6 +63,7 @@ func (c *objectClient) wait(list kube.ResourceList, timeout time.Duration, check
 
 // WaitForDelete implements kube.InterfaceExt: it returns when all objects, those of hooks, are gone.
 func (c *objectClient) WaitForDelete(list kube.ResourceList, timeout time.Duration) error {
+	defer c.slots.lend()()
 	ctx, cancel := c.until(timeout)
 	defer cancel()
 	var still string
@@ -81,6 +83,7 @@ func (c *objectClient) WaitForDelete(list kube.ResourceList, timeout time.Durati
 // WatchUntilReady implements kube.Interface, for hooks: it returns when their jobs are done. Helm's own knows
 // no way to end early; what is left of it ends with the timeout.
 func (c *objectClient) WatchUntilReady(list kube.ResourceList, timeout time.Duration) error {
+	defer c.slots.lend()()
 	done := make(chan error, 1)
 	go func() { done <- c.Client.WatchUntilReady(list, timeout) }()
 	ticker := time.NewTicker(waitInterval)

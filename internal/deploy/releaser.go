@@ -30,6 +30,8 @@ type releaser struct {
 	Scope   string
 	Stopped <-chan struct{}
 	Clock   func() time.Time
+	// Slots are given free while an operation waits for its objects or hooks; nil for none.
+	Slots slots
 }
 
 // installation is a release to bring to a state.
@@ -81,7 +83,7 @@ func (r *releaser) install(ctx context.Context, in installation) (*installed, er
 		return alreadyMade(h.last(), newObjectClient(in.Identity, in.Release, r.Stopped))
 	}
 	client := newObjectClient(in.Identity, in.Release, r.Stopped)
-	client.old, client.superseded = h.manifests(), in.Superseded
+	client.old, client.superseded, client.slots = h.manifests(), in.Superseded, r.Slots
 	next, err := r.prepare(in, h, client)
 	if err != nil {
 		return nil, err
@@ -251,7 +253,7 @@ func (r *releaser) forget(h *history) error {
 // uninstallFrom uninstalls a release with a given history, under an identity, with or without its hooks.
 func (r *releaser) uninstallFrom(h *history, who *identity, hooks bool) error {
 	client := newObjectClient(who, h.key, r.Stopped)
-	client.old = h.manifests()
+	client.old, client.slots = h.manifests(), r.Slots
 	config := &action.Configuration{
 		RESTClientGetter: who, Releases: h.storage(0), KubeClient: client, Log: func(string, ...any) {},
 	}

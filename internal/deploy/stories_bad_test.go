@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"math/rand"
+	"strings"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -38,6 +39,37 @@ func TestContentThatWasDamagedIsNotDeployed(t *testing.T) {
 	l.expectStatus("x", ready)
 }
 
+// TestWhatWaitsKeepsNobodyWaiting has more bundles wait for their objects and hooks than are worked on at a time.
+func TestWhatWaitsKeepsNobodyWaiting(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "slots")
+	l.options = func(o *Options) { o.Workers = 1 }
+	l.start()
+	options := in(l.Name)
+	options.Helm.TimeoutSeconds = 600
+	slow := map[string]string{
+		"objects": "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: {{ .Release.Name }}}\n" +
+			"spec: {accessModes: [ReadWriteOnce], storageClassName: nowhere, resources: {requests: {storage: 1Gi}}}\n",
+		"hooks": "apiVersion: v1\nkind: Pod\nmetadata: {name: hook, annotations: {helm.sh/hook: pre-install}}\n" +
+			"spec: {nodeName: nowhere, containers: [{name: a, image: b}]}\n",
+	}
+	for name, text := range slow {
+		l.apply(bundle{Name: name, Files: template(text), Options: options})
+		l.eventually(func() string {
+			if len(l.revisionsOf(l.Name, name)) == 0 {
+				return name + " is not being installed"
+			}
+			return ""
+		})
+	}
+	l.goesOn()
+	for name := range slow {
+		if got := strings.Join(l.revisionsOf(l.Name, name), ", "); got != "1 pending-install" {
+			t.Errorf("%s does not wait: %s", name, got)
+		}
+	}
+}
+
 // goesOn shows that other bundles are deployed.
 func (l *lab) goesOn() {
 	l.t.Helper()
@@ -55,7 +87,7 @@ func TestABundleThatASecretCannotHoldIsNotInstalled(t *testing.T) {
 	files := helloFiles("hi")
 	files["files/noise"] = base64.StdEncoding.EncodeToString(noise)
 	l.apply(bundle{Name: "x", Files: files, Options: in(l.Name)})
-	l.expectStatus("x", becauseOf(fleet.ConditionDeployed, fleet.ReasonBundleTooLarge, "a Secret holds at most 1048576"))
+	l.expectStatus("x", becauseOf(fleet.ConditionInstalled, fleet.ReasonBundleTooLarge, "a Secret holds at most 1048576"))
 	if l.configMapIsThere(l.Name, "x") || len(l.revisionsOf(l.Name, "x")) > 0 {
 		t.Error("something was installed")
 	}
@@ -63,7 +95,7 @@ func TestABundleThatASecretCannotHoldIsNotInstalled(t *testing.T) {
 	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(l.Name)})
 	l.expectStatus("x", ready)
 	l.apply(bundle{Name: "x", Files: files, Options: in(l.Name)})
-	l.expectStatus("x", becauseOf(fleet.ConditionDeployed, fleet.ReasonBundleTooLarge, ""))
+	l.expectStatus("x", becauseOf(fleet.ConditionInstalled, fleet.ReasonBundleTooLarge, ""))
 	if got := l.revisionsOf(l.Name, "x"); len(got) != 1 || got[0] != "1 deployed" {
 		t.Errorf("an upgrade that is too large left %v", got)
 	}

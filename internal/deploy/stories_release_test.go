@@ -1,0 +1,297 @@
+package deploy
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// TestWhatIsStagedWaits has the hub stage what is not to be deployed yet.
+func TestWhatIsStagedWaits(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "staged")
+	l.start()
+	before := l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(l.Name)})
+	l.expectStatus("x", ready)
+	l.apply(bundle{Name: "x", Files: helloFiles("salut"), Options: in(l.Name), Change: func(bd *fleet.BundleDeployment) {
+		bd.Spec.DeploymentID = before.Spec.DeploymentID
+		bd.Spec.StagedOptions.KeepResources = true
+	}})
+	l.goesOn() // it comes behind in the queue
+	if got := l.revisionsOf(l.Name, "x"); len(got) != 1 {
+		t.Errorf("revisions %v", got)
+	}
+	l.apply(bundle{Name: "x", Files: helloFiles("salut"), Options: in(l.Name)})
+	l.expectStatus("x", func(bd *fleet.BundleDeployment) string {
+		if bd.Status.Release != l.Name+"/x:2" {
+			return "release " + bd.Status.Release
+		}
+		return ready(bd)
+	})
+}
+
+func TestOptionsOfARelease(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "options")
+	l.start()
+	t.Run("maxHistory revisions are kept", func(t *testing.T) {
+		options := in(l.Name)
+		options.Helm.MaxHistory = 3
+		for _, greeting := range []string{"a", "b", "c", "d"} {
+			l.apply(bundle{Name: "history", Files: helloFiles(greeting), Options: options})
+			l.expectStatus("history", ready)
+		}
+		if got := strings.Join(l.revisionsOf(l.Name, "history"), ", "); got != "2 superseded, 3 superseded, 4 deployed" {
+			t.Errorf("revisions %s", got)
+		}
+	})
+	found := func(t *testing.T, name string) string {
+		t.Helper()
+		cm, err := l.East.CoreV1().ConfigMaps(l.Name).Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cm.Data["found"]
+	}
+	show := func(name, text string) map[string]string {
+		return template("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + "}\ndata: {found: '" + text + "'}\n")
+	}
+	t.Run("templates see the cluster's version and kinds", func(t *testing.T) {
+		l.apply(bundle{Name: "capabilities", Options: in(l.Name), Files: show("capabilities",
+			`{{ .Capabilities.KubeVersion }} {{ .Capabilities.APIVersions.Has "apps/v1/Deployment" }} {{ .Capabilities.APIVersions.Has "example.com/v1/Nothing" }}`)})
+		l.expectStatus("capabilities", ready)
+		version, err := l.East.Discovery().ServerVersion()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := found(t, "capabilities"); got != version.GitVersion+" true false" {
+			t.Errorf("found %q", got)
+		}
+	})
+	t.Run("names are looked up unless disableDNS", func(t *testing.T) {
+		for name, disabled := range map[string]bool{"dns": false, "no-dns": true} {
+			options := in(l.Name)
+			options.Helm.DisableDNS = disabled
+			l.apply(bundle{Name: name, Options: options, Files: show(name, `{{ getHostByName "localhost" }}`)})
+			l.expectStatus(name, ready)
+			if got := found(t, name); (got == "") != disabled {
+				t.Errorf("%s: found %q", name, got)
+			}
+		}
+	})
+	t.Run("skipSchemaValidation", func(t *testing.T) {
+		files := show("schema", "there")
+		files["values.schema.json"] = `{"required": ["missing"]}`
+		l.apply(bundle{Name: "schema", Options: in(l.Name), Files: files})
+		l.expectStatus("schema", becauseOf(fleet.ConditionDeployed, fleet.ReasonHelmValuesInvalid, "missing"))
+		options := in(l.Name)
+		options.Helm.SkipSchemaValidation = true
+		l.apply(bundle{Name: "schema", Options: options, Files: files})
+		l.expectStatus("schema", ready)
+	})
+}
+
+func TestJobsAreWaitedForIfThatIsWanted(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "jobs")
+	l.start()
+	job := "apiVersion: batch/v1\nkind: Job\nmetadata: {name: {{ .Release.Name }}}\n" +
+		"spec: {suspend: true, template: {spec: {restartPolicy: Never, containers: [{name: a, image: b}]}}}\n"
+	options := in(l.Name)
+	options.Helm.TimeoutSeconds = 600
+	l.apply(bundle{Name: "without", Files: template(job), Options: options})
+	l.expectStatus("without", conditions("Deployed=True Installed=True"))
+	waits := options
+	waits.Helm = options.Helm.DeepCopy()
+	waits.Helm.WaitForJobs = true
+	l.apply(bundle{Name: "with", Files: template(job), Options: waits})
+	var found *batchv1.Job
+	l.eventually(func() string {
+		var err error
+		if found, err = l.East.BatchV1().Jobs(l.Name).Get(t.Context(), "with", metav1.GetOptions{}); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	if got := strings.Join(l.revisionsOf(l.Name, "with"), ", "); got != "1 pending-install" {
+		t.Errorf("it is not waited for: %s", got)
+	}
+	now := metav1.Now()
+	found.Status = batchv1.JobStatus{Succeeded: 1, StartTime: &now, CompletionTime: &now, Conditions: []batchv1.JobCondition{
+		{Type: batchv1.JobSuccessCriteriaMet, Status: corev1.ConditionTrue}, {Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}}
+	if _, err := l.East.BatchV1().Jobs(l.Name).UpdateStatus(t.Context(), found, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	l.expectStatus("with", conditions("Deployed=True Installed=True"))
+}
+
+func conditions(want string) func(*fleet.BundleDeployment) string {
+	return func(bd *fleet.BundleDeployment) string { return conditionsAre(bd, want) }
+}
+
+// TestAnotherNamespaceMovesTheRelease also moves one that has nothing but a CRD.
+func TestAnotherNamespaceMovesTheRelease(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "move")
+	l.start()
+	from, to := l.Name+"-from", l.Name+"-to"
+	group := "move.example.com"
+	crd := "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: moves." + group + "}\n" +
+		"spec: {group: " + group + ", scope: Namespaced, names: {plural: moves, singular: move, kind: Move, listKind: MoveList}, versions: [{name: v1, served: true, storage: true, " +
+		"schema: {openAPIV3Schema: {type: object}}}]}\n"
+	for name, files := range map[string]map[string]string{"objects": helloFiles("hi"), "definition": {"crd.yaml": crd}} {
+		t.Run(name, func(t *testing.T) {
+			for _, ns := range []string{from, to} {
+				l.apply(bundle{Name: name, Files: files, Options: in(ns)})
+				l.expectStatus(name, func(bd *fleet.BundleDeployment) string {
+					if bd.Status.Release != ns+"/"+name+":1" {
+						return "release " + bd.Status.Release
+					}
+					return ready(bd)
+				})
+			}
+			l.expectNoRelease(from, name)
+			l.expectStatus(name, ready)
+		})
+	}
+	if l.configMapIsThere(from, "objects") || !l.configMapIsThere(to, "objects") {
+		t.Error("the object was not moved")
+	}
+}
+
+// TestAdopting has objects in the way that came in other ways.
+func TestAdopting(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "adopt")
+	l.start()
+	there := map[string]metav1.ObjectMeta{
+		"clean":     {},
+		"wrangler":  {Labels: map[string]string{fleet.LabelSetHash: setFor("adopts-wrangler", "").Hash}, Annotations: map[string]string{fleet.AnnotationSetID: "default-adopts-wrangler"}},
+		"another's": {Labels: map[string]string{fleet.LabelSetHash: "0000"}, Annotations: map[string]string{fleet.AnnotationSetID: "default-somebody"}},
+		"random":    {Labels: map[string]string{"mine": "yes"}, Annotations: map[string]string{"mine": "yes"}},
+		"helm's": {Labels: map[string]string{"app.kubernetes.io/managed-by": "Helm"},
+			Annotations: map[string]string{releaseNameAnnotation: "other", releaseNamespaceAnnotation: "elsewhere"}},
+	}
+	for name, meta := range there {
+		t.Run(name, func(t *testing.T) {
+			short := "adopts-" + strings.TrimSuffix(name, "'s")
+			meta.Name = short
+			l.create(func(ctx context.Context) error {
+				_, err := l.East.CoreV1().ConfigMaps(l.Name).Create(ctx, &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"other": "kept", "a": "old"}}, metav1.CreateOptions{})
+				return err
+			})
+			options := in(l.Name)
+			options.Helm.TakeOwnership = true
+			l.apply(bundle{Name: short, Files: map[string]string{"cm.yaml": strings.Replace(configMapYAML, "name: cm", "name: "+short, 1)}, Options: options})
+			l.expectStatus(short, ready)
+			cm, err := l.East.CoreV1().ConfigMaps(l.Name).Get(t.Context(), short, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			set := setFor(short, "")
+			want := marks{
+				labels: map[string]string{"app.kubernetes.io/managed-by": "Helm", fleet.LabelSetHash: set.Hash},
+				annotations: map[string]string{fleet.AnnotationSetID: set.ID,
+					releaseNameAnnotation: short, releaseNamespaceAnnotation: l.Name},
+			}
+			if meta.Labels["mine"] != "" {
+				want.labels["mine"], want.annotations["mine"] = "yes", "yes"
+			}
+			if diff := cmp.Diff(want, marks{cm.Labels, cm.Annotations}, cmp.AllowUnexported(marks{})); diff != "" {
+				t.Errorf("marks (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(map[string]string{"other": "kept", "a": "b"}, cm.Data); diff != "" {
+				t.Errorf("data (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTargetNamespaceComesBeforeDefaultNamespace(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "target")
+	l.start()
+	allowed, other := l.Name+"-allowed", l.Name+"-other"
+	l.namespace(allowed)
+	l.mark(allowed, `{"metadata":{"labels":{"team":"a"}}}`)
+	options := in(other)
+	options.TargetNamespace = allowed
+	options.AllowedTargetNamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
+	l.apply(bundle{Name: "x", Files: map[string]string{"cm.yaml": strings.Replace(configMapYAML, "name: cm", "name: cm, namespace: "+other, 1)}, Options: options})
+	bd := l.expectStatus("x", ready)
+	if bd.Status.Release != allowed+"/x:1" || !l.configMapIsThere(allowed, "cm") {
+		t.Errorf("release %s", bd.Status.Release)
+	}
+	// And what is no longer allowed says so, and stays.
+	l.mark(allowed, `{"metadata":{"labels":{"team":"b"}}}`)
+	l.apply(bundle{Name: "x", Files: map[string]string{"cm.yaml": configMapYAML}, Options: options})
+	l.expectStatus("x", becauseOf(fleet.ConditionDeployed, fleet.ReasonNamespaceRefused, "does not match"))
+	if !l.configMapIsThere(allowed, "cm") {
+		t.Error("it went")
+	}
+}
+
+func TestCopiesThatAreNoLongerWantedGo(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "copies-go")
+	for _, name := range []string{"one", "two"} {
+		l.create(func(ctx context.Context) error {
+			_, err := l.HubCore.CoreV1().Secrets(l.Name).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Type: "example.com/typed", Data: map[string][]byte{"a": []byte("b")}}, metav1.CreateOptions{})
+			return err
+		})
+	}
+	l.start()
+	ns := l.Name + "-x"
+	copies := func(generation int64, names ...string) func(*fleet.BundleDeployment) {
+		return func(bd *fleet.BundleDeployment) {
+			bd.Spec.DownstreamResourcesGeneration = generation
+			for _, name := range names {
+				bd.Spec.Options.DownstreamResources = append(bd.Spec.Options.DownstreamResources, fleet.DownstreamResource{Kind: "Secret", Name: name})
+			}
+		}
+	}
+	there := func(want ...string) {
+		t.Helper()
+		l.eventually(func() string {
+			list, err := l.East.CoreV1().Secrets(ns).List(t.Context(), metav1.ListOptions{LabelSelector: fleet.LabelBundleDeployment + "=x"})
+			if err != nil {
+				return err.Error()
+			}
+			var found []string
+			for _, secret := range list.Items {
+				if secret.Type != "example.com/typed" {
+					t.Errorf("type %s", secret.Type)
+				}
+				found = append(found, secret.Name)
+			}
+			return cmp.Diff(want, found)
+		})
+	}
+	copied := func(bd *fleet.BundleDeployment) string {
+		if bd.Status.DownstreamResourcesGeneration != bd.Spec.DownstreamResourcesGeneration {
+			return "not copied"
+		}
+		return ready(bd)
+	}
+	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(ns), Change: copies(1, "one", "two")})
+	l.expectStatus("x", copied)
+	there("one", "two")
+	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(ns), Change: copies(2, "two")})
+	l.expectStatus("x", copied)
+	there("two")
+	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(ns), Change: copies(3)})
+	l.expectStatus("x", copied)
+	there()
+	if _, err := l.East.CoreV1().Secrets(ns).Get(t.Context(), "one", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("%v", err)
+	}
+}
