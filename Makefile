@@ -56,7 +56,7 @@ e2e-nodes: ## Tell the user stories on real nodes: images, charts and pods. Linu
 	@go run ./internal/plane/prebuild
 	@go test -v -count=1 -timeout 20m ./e2e/nodes -on-nodes -required=$(if $(filter 1,$(E2E_NODES_REQUIRED)),true,false)
 
-bench: build ## Measure what clusters cost a hub, as JSON: N=100 of them, or 10, 100 and 1000. See docs/benchmarks.md.
+bench: build ## Measure what clusters cost a hub, and an agent its cluster, as JSON: N=100 of them, or 10, 100 and 1000. See docs/benchmarks.md.
 	@go run ./internal/plane/prebuild
 	@go build -o bin/bench ./e2e/bench
 	@exec bin/bench -binaries bin $(if $(N),-n $(N)) $(BENCH)
