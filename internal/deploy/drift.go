@@ -89,26 +89,7 @@ func (t *tracking) heed(options *fleet.BundleDeploymentOptions) {
 // takeIn notes what the API server said of objects, nil for those that are not there, and compares those that
 // changed with what was deployed, which is looked up if it is nil.
 func (d *deployer) takeIn(ctx context.Context, bd *fleet.BundleDeployment, t *tracking, live, wanted manifest) error {
-	var doubtful []objectRef
-	for _, ref := range t.refs {
-		object, looked := live[ref]
-		switch {
-		case !looked:
-			continue
-		case object == nil:
-			t.seen[ref] = observation{}
-			continue
-		}
-		now := observe(object, t.set.Hash, ignoredConditions(&bd.Spec.Options))
-		if last := t.seen[ref]; last.comparedAs(now) {
-			now.Patch, now.Compared = last.Patch, true
-		}
-		if now.Owned && !now.Compared {
-			doubtful = append(doubtful, ref)
-			continue
-		}
-		t.seen[ref] = now
-	}
+	doubtful := t.note(live, ignoredConditions(&bd.Spec.Options))
 	if len(doubtful) == 0 {
 		return nil
 	}
@@ -120,21 +101,45 @@ func (d *deployer) takeIn(ctx context.Context, bd *fleet.BundleDeployment, t *tr
 	}
 	var errs []error
 	clean := sync.OnceValue(func() func(string) string { return d.cleaner(ctx, bd) })
-	for _, ref := range doubtful {
+	for _, now := range doubtful {
+		ref := now.objectRef
 		patch, err := d.compare(ctx, bd, ref, drift.Input{Desired: wanted[ref], Live: live[ref], Release: wanted.list(), Rules: t.rules})
 		if err != nil {
 			errs = append(errs, fmt.Errorf("comparing %s with what was deployed: %w",
 				describeObject(ref.apiVersion(), ref.Kind, ref.Namespace, ref.Name), err))
 			continue
 		}
-		now := observe(live[ref], t.set.Hash, ignoredConditions(&bd.Spec.Options))
 		now.Compared = true
 		if patch != nil {
 			now.Patch = patch.Text(clean())
 		}
-		t.seen[ref] = now
+		t.seen[ref] = now.observation
 	}
 	return errors.Join(errs...)
+}
+
+// note takes over what needs no comparison, and returns what does.
+func (t *tracking) note(live manifest, ignored []map[string]string) (doubtful []sighting) {
+	for _, ref := range t.refs {
+		object, looked := live[ref]
+		switch {
+		case !looked:
+			continue
+		case object == nil:
+			t.seen[ref] = observation{}
+			continue
+		}
+		now, last := observe(object, t.set.Hash, ignored), t.seen[ref]
+		if last.comparedAs(now) {
+			now.Patch, now.Compared = last.Patch, true
+		}
+		if now.Owned && !now.Compared {
+			doubtful = append(doubtful, sighting{ref, now})
+			continue
+		}
+		t.seen[ref] = now
+	}
+	return doubtful
 }
 
 // compare is what would make an object what was deployed, nil if it is. Of kinds that are not built in only the server

@@ -31,11 +31,7 @@ func scales(autoscaler, workload *unstructured.Unstructured, replicas int64) boo
 	if gvk.Kind != "HorizontalPodAutoscaler" || gvk.Group != "autoscaling" || autoscaler.GetNamespace() != workload.GetNamespace() {
 		return false
 	}
-	target, _, err := unstructured.NestedMap(autoscaler.Object, "spec", "scaleTargetRef")
-	if err != nil || target["kind"] != workload.GetKind() || target["name"] != workload.GetName() {
-		return false
-	}
-	if version, ok := target["apiVersion"].(string); ok && version != "" && version != workload.GetAPIVersion() {
+	if !aimsAt(autoscaler, workload) {
 		return false
 	}
 	least, found := integer(autoscaler.Object, "spec", "minReplicas")
@@ -44,6 +40,16 @@ func scales(autoscaler, workload *unstructured.Unstructured, replicas int64) boo
 	}
 	most, found := integer(autoscaler.Object, "spec", "maxReplicas")
 	return found && least <= replicas && replicas <= most
+}
+
+// aimsAt tells whether a workload is the target of an autoscaler, which need not name an API version.
+func aimsAt(autoscaler, workload *unstructured.Unstructured) bool {
+	target, _, err := unstructured.NestedMap(autoscaler.Object, "spec", "scaleTargetRef")
+	if err != nil || target["kind"] != workload.GetKind() || target["name"] != workload.GetName() {
+		return false
+	}
+	version, _ := target["apiVersion"].(string)
+	return version == "" || version == workload.GetAPIVersion()
 }
 
 // integer reads a number, however it is held.

@@ -114,34 +114,36 @@ func (k kind) canonical(live, merged map[string]any) (before, after map[string]a
 func restore(converted, object, served any) any {
 	switch converted := converted.(type) {
 	case map[string]any:
-		from, ok := object.(map[string]any)
-		known, isMap := served.(map[string]any)
-		if !ok || !isMap {
-			return converted
+		from, isMap := object.(map[string]any)
+		known, isKnown := served.(map[string]any)
+		if isMap && isKnown {
+			return restoreMap(converted, from, known)
 		}
-		out := maps.Clone(converted)
-		for key, value := range from {
-			have, there := known[key]
-			kept, isKept := converted[key]
-			switch {
-			case isKept:
-				out[key] = restore(kept, value, have)
-			case there && !isZero(value):
-				out[key] = value
-			}
-		}
-		return out
 	case []any:
-		from, ok := object.([]any)
-		known, isList := served.([]any)
-		if !ok || !isList || len(from) != len(converted) || len(known) != len(converted) {
-			return converted
+		from, isList := object.([]any)
+		known, isKnown := served.([]any)
+		if isList && isKnown && len(from) == len(converted) && len(known) == len(converted) {
+			out := make([]any, len(converted))
+			for i := range converted {
+				out[i] = restore(converted[i], from[i], known[i])
+			}
+			return out
 		}
-		out := make([]any, len(converted))
-		for i := range converted {
-			out[i] = restore(converted[i], from[i], known[i])
-		}
-		return out
 	}
 	return converted
+}
+
+func restoreMap(converted, object, served map[string]any) map[string]any {
+	out := maps.Clone(converted)
+	for key, value := range object {
+		have, there := served[key]
+		kept, isKept := converted[key]
+		switch {
+		case isKept:
+			out[key] = restore(kept, value, have)
+		case there && !isZero(value):
+			out[key] = value
+		}
+	}
+	return out
 }
