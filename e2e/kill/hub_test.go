@@ -29,6 +29,7 @@ type hub struct {
 	cluster *plane.Cluster
 	folder  string // of kubeconfigs and logs
 	swarm   *swarm.Swarm
+	added   []*swarm.Agent // by the kill story, in order; the latest of each
 	slots   [2]*slot
 	writes  *writes
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -92,58 +93,91 @@ func hubOn(t *testing.T, cluster *plane.Cluster, times election) *hub {
 	return h
 }
 
+// phase is something that happens to agents, one step for each.
+type phase struct {
+	name string
+	// steps are those of a hub, in order; settled waits until they have all been worked on.
+	steps   func(*hub) []step
+	settled func(*hub, *testing.T, context.Context)
+	// rounds is how often the leading replica ends after each kind of write, and ends how; nil: it does not.
+	rounds int
+	ends   func(round, kind int) ending
+}
+
+// phases are told one after another: agents register; some register again, whose first registrations end with the first
+// use of the second; and registrations of some are deleted.
+func phases() []phase {
+	fromTheirFirst, again := *kills, max(1, *kills*2/5)
+	return []phase{
+		{
+			name: "agents register", rounds: fromTheirFirst + 1, settled: (*hub).joined,
+			steps: func(h *hub) []step { return h.register(h.add(*agents)) },
+			ends: func(round, kind int) ending {
+				switch {
+				case round == fromTheirFirst && kind%3 > 0:
+					return nil
+				case round == fromTheirFirst:
+					return (*story).loseAfter
+				case (round+kind)%fromTheirFirst == fromTheirFirst-1:
+					return (*story).freezeAfter
+				}
+				return (*story).killAfter
+			},
+		},
+		{
+			name: "agents register again", rounds: again, settled: (*hub).joined,
+			steps: func(h *hub) []step { return h.registerAgain(h.added[:*agents*3/10]) },
+			ends: func(round, kind int) ending {
+				if (round+kind)%6 == 5 {
+					return (*story).freezeAfter
+				}
+				return (*story).killAfter
+			},
+		},
+		{
+			name: "registrations are deleted", rounds: again, settled: (*hub).revoked,
+			steps: func(h *hub) []step { return h.revoke(h.added[*agents-*agents/5:]) },
+			ends:  func(int, int) ending { return (*story).killAfter },
+		},
+	}
+}
+
 func TestControllersAreKilledWhileAgentsRegister(t *testing.T) {
 	p := control.Plane(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	undisturbed := hubOn(t, p.Cluster(calm), longLeases())
-	began := time.Now()
-	first := undisturbed.add(*agents)
-	undisturbed.swarm.Start(ctx, first...)
-	if err := undisturbed.swarm.Await(ctx, swarm.Settled, first...); err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("undisturbed, %d agents took %s, and %d writes:\n%s", *agents, time.Since(began).Round(time.Millisecond), undisturbed.writes.total(), undisturbed.writes)
-	kinds := undisturbed.writes.kinds(*agents)
-	t.Logf("%d kinds of writes of a grant", len(kinds))
-
-	disturbed := hubOn(t, p.Hub, shortLeases())
-	s := &story{hub: disturbed, waiting: disturbed.add(*agents)}
-	began = time.Now()
-	s.release(ctx, *agents-len(kinds)**kills)
-	for round := range *kills {
-		for i, k := range kinds {
-			s.release(ctx, 1)
-			var err error
-			if (round+i)%*kills == *kills-1 {
-				err = s.freezeAfter(ctx, k)
-			} else {
-				err = s.killAfter(ctx, k)
-			}
-			if err != nil {
-				t.Fatalf("round %d, after %q: %v", round, k, err)
+	undisturbed, disturbed := hubOn(t, p.Cluster(calm), longLeases()), hubOn(t, p.Hub, shortLeases())
+	s := &story{hub: disturbed}
+	var ofAGrant []kind
+	for _, phase := range phases() {
+		t.Logf("%s:", phase.name)
+		began := time.Now()
+		steps := phase.steps(undisturbed)
+		for _, next := range steps {
+			if err := next(ctx); err != nil {
+				t.Fatal(err)
 			}
 		}
+		phase.settled(undisturbed, t, ctx)
+		undisturbed.awaitQuiet(t, ctx)
+		t.Logf("undisturbed, %d steps took %s, and %d writes:\n%s", len(steps), time.Since(began).Round(time.Millisecond), undisturbed.writes.total(), undisturbed.writes)
+		kinds := slices.DeleteFunc(undisturbed.writes.kinds(len(steps)), func(k kind) bool { return slices.Contains(ofAGrant, k) })
+		if written := undisturbed.writes.forget(); ofAGrant == nil {
+			ofAGrant = written
+		}
+		t.Logf("the replica that leads ends %d times after each of %d kinds of writes: %q", phase.rounds, len(kinds), kinds)
+
+		began = time.Now()
+		if err := s.tell(ctx, kinds, phase.rounds, phase.steps(disturbed), phase.ends); err != nil {
+			t.Fatal(err)
+		}
+		phase.settled(disturbed, t, ctx)
+		t.Logf("disturbed, they took %s, and %d writes:\n%s", time.Since(began).Round(time.Millisecond), disturbed.writes.total(), disturbed.writes)
+		disturbed.writes.forget()
+		expectSame(t, ctx, undisturbed, disturbed)
 	}
-	s.release(ctx, len(s.waiting))
-	t.Logf("%d killed and %d frozen in %s, with %d replicas", s.killed, s.frozen, time.Since(began).Round(time.Millisecond), disturbed.started())
-	if err := disturbed.swarm.Await(ctx, swarm.Settled, s.released...); err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("all agents had joined after %s, and %d writes:\n%s", time.Since(began).Round(time.Millisecond), disturbed.writes.total(), disturbed.writes)
+	t.Logf("%d killed, %d frozen, and %d could not renew, of %d replicas", s.killed, s.frozen, s.lost, disturbed.started())
 	t.Logf("%d writes of replicas after they were frozen:\n%s", len(s.late), strings.Join(s.late, "\n"))
-
-	expectRegisteredOnce(t, ctx, disturbed, s.released)
-	expectSame(t, ctx, undisturbed, disturbed)
-}
-
-// add makes agents, the same ones on every hub.
-func (h *hub) add(count int) (added []*swarm.Agent) {
-	for i := range count {
-		id := fmt.Sprintf("agent-%03d", i)
-		added = append(added, h.swarm.Add(swarm.Settings{ClientID: id, Labels: map[string]string{"env": id}, Pod: "fleet-agent-" + id}))
-	}
-	return added
 }
 
 // expectRegisteredOnce looks at agents that have asked for an identity once.

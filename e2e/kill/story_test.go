@@ -4,31 +4,65 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/fleet-hub/fleet/e2e/framework/faults"
-	"github.com/fleet-hub/fleet/e2e/framework/swarm"
 )
 
-// story is what happens to the replicas of a hub while agents register.
+// step lets one agent do something, or has something done to it, that the controllers have work with.
+type step func(ctx context.Context) error
+
+// story is what happens to the replicas of a hub meanwhile.
 type story struct {
-	hub      *hub
-	waiting  []*swarm.Agent
-	released []*swarm.Agent
-	killed   int
-	frozen   int
+	hub     *hub
+	waiting []step
+	killed  int
+	frozen  int
+	lost    int
 	// late are the writes that frozen replicas have sent when they were thawed.
 	late []string
 }
 
-// release lets some more agents register.
-func (s *story) release(ctx context.Context, agents int) {
-	agents = max(0, min(agents, len(s.waiting)))
-	s.hub.swarm.Start(ctx, s.waiting[:agents]...)
-	s.released = append(s.released, s.waiting[:agents]...)
-	s.waiting = s.waiting[agents:]
+// release lets some more steps happen.
+func (s *story) release(ctx context.Context, steps int) error {
+	steps = max(0, min(steps, len(s.waiting)))
+	for _, next := range s.waiting[:steps] {
+		if err := next(ctx); err != nil {
+			return err
+		}
+	}
+	s.waiting = s.waiting[steps:]
+	return nil
+}
+
+// ending is a way in which a replica ceases to lead after a write of a kind.
+type ending func(*story, context.Context, kind) error
+
+// tell lets the steps happen, one for each time that the leading replica ends: after each kind of write in each round,
+// as ends says.
+func (s *story) tell(ctx context.Context, kinds []kind, rounds int, steps []step, ends func(round, kind int) ending) error {
+	s.waiting = steps
+	if err := s.release(ctx, len(steps)-rounds*len(kinds)); err != nil {
+		return err
+	}
+	for round := range rounds {
+		for i, k := range kinds {
+			end := ends(round, i)
+			if end == nil {
+				continue
+			}
+			if err := s.release(ctx, 1); err != nil {
+				return err
+			}
+			if err := end(s, ctx, k); err != nil {
+				return fmt.Errorf("round %d, after %q: %w", round, k, err)
+			}
+		}
+	}
+	return s.release(ctx, len(s.waiting))
 }
 
 // sprung waits until a trap has caught somebody.
@@ -84,15 +118,40 @@ func (s *story) freezeAfter(ctx context.Context, k kind) error {
 	if err := r.thaw(); err != nil {
 		return err
 	}
+	return r.awaitLoss()
+}
+
+// awaitLoss waits until a replica has ended because its lease is another's, or may be.
+func (r *replica) awaitLoss() error {
 	select {
 	case <-r.done:
 	case <-time.After(patience):
-		return fmt.Errorf("%s does not end, though another one leads", r.name)
+		return fmt.Errorf("%s does not end, though it cannot lead any more", r.name)
 	}
 	if code := r.cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(r.log.String(), "lost the leader election lease") {
 		return fmt.Errorf("%s ended with %d and says:\n%s", r.name, code, r.log)
 	}
 	return nil
+}
+
+// loseAfter has the hub refuse, from the next write of a kind on, that the replica which does it renews its leases, and
+// nothing else. It has to stop by itself, before another one leads.
+func (s *story) loseAfter(ctx context.Context, k kind) error {
+	var r *replica
+	var refused *faults.Active
+	_, err := s.hub.writes.set(k, func(by *slot) {
+		r = by.replica()
+		refused = by.proxy.Add(faults.Rule{Match: faults.Match{Verb: "write", Resource: "leases"}, Fault: faults.Answer(http.StatusServiceUnavailable)})
+	}).await(ctx)
+	if err != nil {
+		return err
+	}
+	defer refused.End()
+	if err := r.awaitLoss(); err != nil {
+		return err
+	}
+	s.lost++
+	return s.awaitOtherLeader(ctx, r)
 }
 
 // awaitOtherLeader waits until each lease that a frozen replica holds is another's.

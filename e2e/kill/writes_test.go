@@ -93,6 +93,15 @@ func (w *writes) kinds(atLeast int) (found []kind) {
 	return found
 }
 
+// forget begins to count anew, and returns the kinds of a grant there were.
+func (w *writes) forget() []kind {
+	known := w.kinds(1)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.counts = map[kind]int{}
+	return known
+}
+
 // total is how many writes there were.
 func (w *writes) total() (sum int) {
 	w.mu.Lock()

@@ -96,6 +96,9 @@ type Agent struct {
 // ClientID is the agent's.
 func (a *Agent) ClientID() string { return a.settings.ClientID }
 
+// Settings are what the agent was added with, defaults filled in.
+func (a *Agent) Settings() Settings { return a.settings }
+
 // State is how far it is now.
 func (a *Agent) State() State {
 	a.mu.Lock()
