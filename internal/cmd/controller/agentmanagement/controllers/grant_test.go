@@ -1,6 +1,7 @@
 package controllers_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"testing"
@@ -23,6 +24,8 @@ import (
 
 // agent is what an agent has after its registration.
 type agent struct {
+	// namespace is its own, downstream; empty: the usual one.
+	namespace  string
 	request    *fleet.ClusterRegistration
 	secret     string // the credential's name
 	credential handshake.Credential
@@ -51,7 +54,7 @@ func register(t *testing.T, holder *client.Client, workspace, clientID, random s
 
 // beat reports a heartbeat as the agent does.
 func (a agent) beat(ctx context.Context, clusterName string, at time.Time) error {
-	patch := fmt.Sprintf(`[{"op":"add","path":"/status/agent","value":{"lastSeen":%q,"namespace":%q}}]`, at.UTC().Format(time.RFC3339), system)
+	patch := fmt.Sprintf(`[{"op":"add","path":"/status/agent","value":{"lastSeen":%q,"namespace":%q}}]`, at.UTC().Format(time.RFC3339), cmp.Or(a.namespace, system))
 	return a.client.Fleet.Patch(types.JSONPatchType).Namespace(a.request.Namespace).Resource(client.Clusters).Name(clusterName).
 		SubResource("status").Param("fieldManager", handshake.HeartbeatManager(a.credential.Token)).Body([]byte(patch)).Do(ctx).Error()
 }

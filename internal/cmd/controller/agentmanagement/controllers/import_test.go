@@ -248,7 +248,10 @@ func expectJoins(t *testing.T, identity handshake.Bootstrap, c *fleet.Cluster) {
 	t.Helper()
 	g := NewWithT(t)
 	holder := reach(t, as(control.Plane(t).Hub, identity.Token))
-	a := agent{request: newRequest(c.Namespace, c.Spec.ClientID, "random", identity.TokenName), secret: names.CredentialSecret(c.Spec.ClientID, "random")}
+	a := agent{
+		namespace: c.Spec.AgentNamespace, // as it says in each heartbeat: in another one, it would have to move
+		request:   newRequest(c.Namespace, c.Spec.ClientID, "random", identity.TokenName), secret: names.CredentialSecret(c.Spec.ClientID, "random"),
+	}
 	g.Expect(holder.Create(t.Context(), client.ClusterRegistrations, a.request)).To(Succeed())
 	eventually(t, func(g Gomega) {
 		found, err := secret(t.Context(), holder, identity.SystemRegistrationNamespace, a.secret)
