@@ -4,8 +4,8 @@ package suite
 import (
 	"time"
 
-	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
+	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/gomega"
 
 	"github.com/fleet-hub/fleet/e2e/framework"
 )
@@ -18,23 +18,23 @@ const starting = 15 * time.Minute
 // it once, where a package's variables are made; the result means nothing.
 func Share(world **framework.World, o framework.Options, values map[string]any) bool {
 	failed := false
-	BeforeSuite(func(ctx SpecContext) {
-		o.Progress = func(format string, args ...any) { GinkgoWriter.Printf(format+"\n", args...) }
+	ginkgo.BeforeSuite(func(ctx ginkgo.SpecContext) {
+		o.Progress = func(format string, args ...any) { ginkgo.GinkgoWriter.Printf(format+"\n", args...) }
 		started, err := framework.Start(ctx, o)
-		Expect(err).NotTo(HaveOccurred())
+		gomega.Expect(err).NotTo(gomega.HaveOccurred())
 		*world = started
-		DeferCleanup(func() {
-			Expect(started.Stop()).To(Succeed())
+		ginkgo.DeferCleanup(func() {
+			gomega.Expect(started.Stop()).To(gomega.Succeed())
 			if !failed {
-				Expect(started.RemoveLogs()).To(Succeed())
+				gomega.Expect(started.RemoveLogs()).To(gomega.Succeed())
 			}
 		})
-		Expect(started.InstallHub(ctx, values)).To(Succeed())
-	}, NodeTimeout(starting))
-	return ReportAfterEach(func(ctx SpecContext, report SpecReport) {
+		gomega.Expect(started.InstallHub(ctx, values)).To(gomega.Succeed())
+	}, ginkgo.NodeTimeout(starting))
+	return ginkgo.ReportAfterEach(func(ctx ginkgo.SpecContext, report ginkgo.SpecReport) {
 		if report.Failed() && *world != nil {
 			failed = true
-			AddReportEntry("state of the hub", (*world).Describe(ctx))
+			ginkgo.AddReportEntry("state of the hub", (*world).Describe(ctx))
 		}
 	})
 }

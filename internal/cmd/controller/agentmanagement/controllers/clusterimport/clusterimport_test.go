@@ -67,9 +67,9 @@ func TestEndToken(t *testing.T) {
 		prepare func(*apptest.Hub)
 		fails   bool
 	}{
-		"a token that is about to expire goes first":   {token: expiring},
-		"one that is gone meanwhile is no error":       {token: expiring, prepare: func(h *apptest.Hub) { h.Before(deletes, func() { h.Remove(expiring) }) }},
-		"one that cannot be deleted is":                {token: expiring, prepare: func(h *apptest.Hub) { h.Fail(deletes, errServer) }, fails: true},
+		"a token that is about to expire goes first": {token: expiring},
+		"one that is gone meanwhile is no error":     {token: expiring, prepare: func(h *apptest.Hub) { h.Before(deletes, func() { h.Remove(expiring) }) }},
+		"one that cannot be deleted is":              {token: expiring, prepare: func(h *apptest.Hub) { h.Fail(deletes, errServer) }, fails: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -355,7 +355,7 @@ func TestNoFreshTokenForWhoHasAsked(t *testing.T) {
 
 func TestATokenThatIsLostIsReplacedAtOnce(t *testing.T) {
 	tests := map[string]func(*apptest.Hub){
-		"it was deleted":   func(h *apptest.Hub) { h.Remove(importToken()) },
+		"it was deleted": func(h *apptest.Hub) { h.Remove(importToken()) },
 		"its time is over": func(h *apptest.Hub) {
 			h.Pass(11*time.Hour + 30*time.Minute)
 			if err := h.Handle("Cluster", "ws/c1"); err != nil || looks(h)[0] != deletesToken {
