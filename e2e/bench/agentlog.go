@@ -15,6 +15,9 @@ const (
 	onDownstream audit.Identity = "agent on its cluster"
 )
 
+// reportsDue is how long an agent that asks for nothing may still have something to report: details wait a second.
+const reportsDue = 3 * time.Second
+
 // agentLog is an API server's audit log, of which the agent's requests are read.
 type agentLog struct {
 	*audit.Log
@@ -58,7 +61,7 @@ func (s *agentSite) calmed(ctx context.Context) (audit.Counts, error) {
 		if last.After(since) {
 			since = last
 		}
-		return s.clock().Sub(since) >= s.quiet, err
+		return s.clock().Sub(since) >= max(s.quiet, reportsDue), err
 	})
 	return sum, err
 }
