@@ -222,6 +222,7 @@ func TestChartAnnotations(t *testing.T) {
 	want := map[string]string{
 		"fleet.cattle.io/bundle-id": "hello", "fleet.cattle.io/agent-namespace": "cattle-fleet-system",
 		"fleet.cattle.io/service-account": "tenant", "fleet.cattle.io/keep-resources": "true", "fleet.cattle.io/commit": "abc",
+		"fleet.cattle.io/deployment-id": "s-1:a",
 	}
 	if diff := cmp.Diff(want, chartAnnotations(bd, "cattle-fleet-system")); diff != "" {
 		t.Error(diff)
@@ -229,6 +230,7 @@ func TestChartAnnotations(t *testing.T) {
 	want = map[string]string{
 		"fleet.cattle.io/bundle-id": "hello", "fleet.cattle.io/agent-namespace": "cattle-fleet-system",
 		"fleet.cattle.io/service-account": "", "fleet.cattle.io/keep-resources": "false",
+		"fleet.cattle.io/deployment-id": "s-1:a",
 	}
 	if diff := cmp.Diff(want, chartAnnotations(deployment(), "cattle-fleet-system")); diff != "" {
 		t.Error(diff)

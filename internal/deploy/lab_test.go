@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/yaml"
 
 	"github.com/fleet-hub/fleet/charts"
@@ -267,13 +268,16 @@ func (l *lab) apply(b bundle) *fleet.BundleDeployment {
 	if b.Change != nil {
 		b.Change(wanted)
 	}
-	request := func() *rest.Request { return l.Hub.fleet.Post() }
-	if current := l.get(b.Name); current != nil {
-		wanted.ResourceVersion = current.ResourceVersion
-		request = func() *rest.Request { return l.Hub.fleet.Put().Name(b.Name) }
-	}
 	var made fleet.BundleDeployment
-	if err := request().Namespace(l.Name).Resource(bundleDeployments).Body(wanted).Do(l.t.Context()).Into(&made); err != nil {
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the agent reports at the same time
+		request := l.Hub.fleet.Post()
+		if current := l.get(b.Name); current != nil {
+			wanted.ResourceVersion = current.ResourceVersion
+			request = l.Hub.fleet.Put().Name(b.Name)
+		}
+		return request.Namespace(l.Name).Resource(bundleDeployments).Body(wanted).Do(l.t.Context()).Into(&made)
+	})
+	if err != nil {
 		l.t.Fatal(err)
 	}
 	return &made

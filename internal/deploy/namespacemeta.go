@@ -70,7 +70,7 @@ func ownKeys(namespace *corev1.Namespace, manager, field string) []string {
 		var noted struct {
 			Metadata map[string]map[string]any `json:"f:metadata"`
 		}
-		if err := json.Unmarshal(entry.FieldsV1.Raw, &noted); err != nil {
+		if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &noted); err != nil {
 			continue // not of a form that is known: nothing is taken away
 		}
 		for key := range noted.Metadata[field] {

@@ -43,20 +43,15 @@ func (d *deployer) putRight(ctx context.Context, bd *fleet.BundleDeployment, r *
 		return nil
 	}
 	forced := bd.Spec.Options.ForceSyncGeneration
-	ask := forced > 0 && (synced == nil || *synced != forced) && r.repair.forced != forced
+	ask := isAskedFor(forced, synced) && r.repair.forced != forced
 	if !ask && !isAgent(bd.Name) && !lacksOverwritten(bd.Spec.Options.Overwrites, status.ModifiedStatus) {
-		return nil
-	}
-	now := d.Clock()
-	if r.repair.at.IsZero() {
-		r.repair.at = now.Add(min(repairPause<<min(r.repair.tries, 10), lastRepair))
-	}
-	if wait := r.repair.at.Sub(now); wait > 0 && !ask {
-		d.queue.AddAfter(bd.Name, wait)
 		return nil
 	}
 	if ask {
 		r.repair.forced = forced
+	} else if wait := r.repair.wait(d.Clock()); wait > 0 {
+		d.queue.AddAfter(bd.Name, wait)
+		return nil
 	}
 	r.repair.tries, r.repair.at, r.again = r.repair.tries+1, time.Time{}, true
 	status.AppliedDeploymentID = "" // which says on the hub, too, that it is not in place
@@ -64,6 +59,18 @@ func (d *deployer) putRight(ctx context.Context, bd *fleet.BundleDeployment, r *
 		"object", status.ModifiedStatus[0].Kind+" "+status.ModifiedStatus[0].Name)
 	d.queue.AddAfter(bd.Name, 0)
 	return d.deleteExtras(ctx, r.tracking)
+}
+
+func isAskedFor(forced int64, synced *int64) bool {
+	return forced > 0 && (synced == nil || *synced != forced)
+}
+
+// wait is how long objects are left alone still, and plans when they no longer are.
+func (r *repair) wait(now time.Time) time.Duration {
+	if r.at.IsZero() {
+		r.at = now.Add(min(repairPause<<min(r.tries, 10), lastRepair))
+	}
+	return r.at.Sub(now)
 }
 
 // lacksOverwritten tells whether an object is missing that the bundle has in place of another's. An entry without a

@@ -29,20 +29,38 @@ func because(reason string, cause error) error {
 func (r *reasoned) Error() string { return r.cause.Error() }
 func (r *reasoned) Unwrap() error { return r.cause }
 
-// told are reasons that only the text of an error gives: Helm, kustomize and admission keep no others. The first
-// that matches counts.
-var told = []struct {
-	text   *regexp.Regexp
-	reason string
-}{
-	{regexp.MustCompile(`admission webhook ".*" denied|ValidatingAdmissionPolicy '.*'|failed calling webhook`), fleet.ReasonAdmissionDenied},
-	{regexp.MustCompile(`is forbidden: User "`), fleet.ReasonForbidden},
-	{regexp.MustCompile(`timed out waiting for the condition|rolled back due to atomic being set`), fleet.ReasonNotReadyInTime},
-	{regexp.MustCompile(`chart requires kubeVersion`), fleet.ReasonKubeVersionUnsupported},
-	{regexp.MustCompile(`cannot be imported into`), fleet.ReasonObjectTaken},
-	{regexp.MustCompile(`don't meet the specifications of the schema|schema validation`), fleet.ReasonHelmValuesInvalid},
-	{regexp.MustCompile(`YAML parse error|MalformedYAMLError`), fleet.ReasonManifestInvalid},
-	{regexp.MustCompile(`error calling |execution error at|parse error at|kustomize: |template: `), fleet.ReasonRenderingFailed},
+// Texts by which reasons are told that nothing else gives: Helm, kustomize and admission keep no others.
+var (
+	admissionDenied = regexp.MustCompile(`admission webhook ".*" denied|ValidatingAdmissionPolicy '.*'|failed calling webhook`)
+	userForbidden   = regexp.MustCompile(`is forbidden: User "`)
+	tookTooLong     = regexp.MustCompile(`timed out waiting for the condition|rolled back due to atomic being set`)
+	wrongKubernetes = regexp.MustCompile(`chart requires kubeVersion`)
+	objectTaken     = regexp.MustCompile(`cannot be imported into`)
+	wrongValues     = regexp.MustCompile(`don't meet the specifications of the schema|schema validation`)
+	noYAML          = regexp.MustCompile(`YAML parse error|MalformedYAMLError`)
+	doesNotRender   = regexp.MustCompile(`error calling |execution error at|parse error at|kustomize: |template: `)
+)
+
+// toldBy is the reason that the text of an error tells, "" if none; the first that matches counts.
+func toldBy(text string) string {
+	for _, rule := range []struct {
+		text   *regexp.Regexp
+		reason string
+	}{
+		{admissionDenied, fleet.ReasonAdmissionDenied},
+		{userForbidden, fleet.ReasonForbidden},
+		{tookTooLong, fleet.ReasonNotReadyInTime},
+		{wrongKubernetes, fleet.ReasonKubeVersionUnsupported},
+		{objectTaken, fleet.ReasonObjectTaken},
+		{wrongValues, fleet.ReasonHelmValuesInvalid},
+		{noYAML, fleet.ReasonManifestInvalid},
+		{doesNotRender, fleet.ReasonRenderingFailed},
+	} {
+		if rule.text.MatchString(text) {
+			return rule.reason
+		}
+	}
+	return ""
 }
 
 // reasonOf is the reason that a condition gives for an error: the one it was given, else one for what the API server
@@ -65,12 +83,10 @@ func reasonOf(err error) string {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return fleet.ReasonNamespaceTerminating
 	}
-	for _, rule := range told {
-		if rule.text.MatchString(err.Error()) {
-			return rule.reason
-		}
-	}
+	told := toldBy(err.Error())
 	switch {
+	case told != "":
+		return told
 	case apierrors.IsForbidden(err):
 		return fleet.ReasonForbidden
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):

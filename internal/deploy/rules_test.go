@@ -291,7 +291,7 @@ func TestRedaction(t *testing.T) {
 func TestWantedNamespace(t *testing.T) {
 	// "ours" and "note" were given by this bundle, "old" by somebody else, "shared" by another bundle.
 	noted := func(manager, fields string) metav1.ManagedFieldsEntry {
-		return metav1.ManagedFieldsEntry{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
+		return metav1.ManagedFieldsEntry{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, FieldsV1: metav1.NewFieldsV1(fields)}
 	}
 	current := func() *corev1.Namespace {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{

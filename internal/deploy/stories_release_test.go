@@ -7,10 +7,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -114,10 +114,9 @@ func TestJobsAreWaitedForIfThatIsWanted(t *testing.T) {
 	waits.Helm = options.Helm.DeepCopy()
 	waits.Helm.WaitForJobs = true
 	l.apply(bundle{Name: "with", Files: template(job), Options: waits})
-	var found *batchv1.Job
+	jobs := l.East.BatchV1().Jobs(l.Name)
 	l.eventually(func() string {
-		var err error
-		if found, err = l.East.BatchV1().Jobs(l.Name).Get(t.Context(), "with", metav1.GetOptions{}); err != nil {
+		if _, err := jobs.Get(t.Context(), "with", metav1.GetOptions{}); err != nil {
 			return err.Error()
 		}
 		return ""
@@ -125,10 +124,9 @@ func TestJobsAreWaitedForIfThatIsWanted(t *testing.T) {
 	if got := strings.Join(l.revisionsOf(l.Name, "with"), ", "); got != "1 pending-install" {
 		t.Errorf("it is not waited for: %s", got)
 	}
-	now := metav1.Now()
-	found.Status = batchv1.JobStatus{Succeeded: 1, StartTime: &now, CompletionTime: &now, Conditions: []batchv1.JobCondition{
-		{Type: batchv1.JobSuccessCriteriaMet, Status: corev1.ConditionTrue}, {Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}}
-	if _, err := l.East.BatchV1().Jobs(l.Name).UpdateStatus(t.Context(), found, metav1.UpdateOptions{}); err != nil {
+	done := []byte(`{"status":{"succeeded":1,"startTime":"2026-01-01T00:00:00Z","completionTime":"2026-01-01T00:00:01Z",` +
+		`"conditions":[{"type":"SuccessCriteriaMet","status":"True"},{"type":"Complete","status":"True"}]}}`)
+	if _, err := jobs.Patch(t.Context(), "with", types.MergePatchType, done, metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
 	l.expectStatus("with", conditions("Deployed=True Installed=True"))

@@ -6,12 +6,12 @@ import (
 	"slices"
 	"strings"
 
+	"helm.sh/helm/v3/pkg/release"
+
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"helm.sh/helm/v3/pkg/release"
 
 	"github.com/fleet-hub/fleet/internal/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -60,16 +60,24 @@ func (d *deployer) allows(ctx context.Context, who *identity, namespace, verb, r
 // which the API server does not apply to what is yet to be created.
 func createsSomething(rules []authorizationv1.ResourceRule, namespaced func(schema.GroupResource) bool) bool {
 	for _, rule := range rules {
-		if len(rule.ResourceNames) > 0 || !slices.Contains(rule.Verbs, "create") && !slices.Contains(rule.Verbs, "*") {
+		creates := slices.Contains(rule.Verbs, "create") || slices.Contains(rule.Verbs, "*")
+		if creates && len(rule.ResourceNames) == 0 && coversObjects(rule, namespaced) {
+			return true
+		}
+	}
+	return false
+}
+
+func coversObjects(rule authorizationv1.ResourceRule, namespaced func(schema.GroupResource) bool) bool {
+	for _, group := range rule.APIGroups {
+		if group == "authorization.k8s.io" || group == "authentication.k8s.io" {
 			continue
 		}
-		for _, group := range rule.APIGroups {
-			for _, resource := range rule.Resources {
-				wanted := group != "authorization.k8s.io" && group != "authentication.k8s.io" && !strings.Contains(resource, "/")
-				if wanted && (group == "*" || resource == "*" || namespaced(schema.GroupResource{Group: group, Resource: resource})) {
-					return true
-				}
-			}
+		if slices.ContainsFunc(rule.Resources, func(resource string) bool {
+			return group == "*" || resource == "*" ||
+				!strings.Contains(resource, "/") && namespaced(schema.GroupResource{Group: group, Resource: resource})
+		}) {
+			return true
 		}
 	}
 	return false
@@ -88,11 +96,9 @@ func (d *deployer) mayTake(ctx context.Context, last *release.Release, name stri
 		return nil
 	}
 	if owner != "" && agent != d.AgentNamespace {
-		alive, err := d.agentIn(ctx, agent)
-		if err != nil {
+		if alive, err := d.agentIn(ctx, agent); err != nil {
 			return err
-		}
-		if alive {
+		} else if alive {
 			return because(fleet.ReasonReleaseTaken, fmt.Errorf("release %s belongs to bundle %s of the agent in namespace %s", key, owner, agent))
 		}
 	}
@@ -104,6 +110,11 @@ func (d *deployer) mayTake(ctx context.Context, last *release.Release, name stri
 	case who == d.agent:
 		return nil
 	}
+	return d.mayTakeOver(ctx, who, key)
+}
+
+// mayTakeOver refuses a release that is nobody's to an account that could not write it without the agent.
+func (d *deployer) mayTakeOver(ctx context.Context, who *identity, key releaseKey) error {
 	allowed, err := d.allows(ctx, who, key.Namespace, "update", "secrets")
 	if err != nil || allowed {
 		return err
