@@ -108,13 +108,13 @@ func readers(in GrantInput) []*fleet.ClusterRegistrationToken {
 
 // reader lets the import account that asked read its one credential. A request that names no token we
 // know, and that no import made, can be read by nobody: nil.
-func reader(in GrantInput) []runtime.Object {
+func reader(in GrantInput, cluster *fleet.Cluster) []runtime.Object {
 	tokens := readers(in)
 	if len(tokens) == 0 {
 		return nil
 	}
 	meta := func() metav1.ObjectMeta {
-		return answerMeta(in.Namespaces.Registration, ReaderName(in.Request.Name), ClusterOf(in).Name, in.Request)
+		return answerMeta(in.Namespaces.Registration, ReaderName(in.Request.Name), cluster.Name, in.Request)
 	}
 	binding := bindingOf(meta(), "Role", ReaderName(in.Request.Name), accountOf(tokens[0]))
 	for _, another := range tokens[1:] {

@@ -137,11 +137,21 @@ func Grant(in GrantInput) GrantOutcome {
 	case refused(in):
 		return rejected(in, fleet.ReasonCredentialTaken, "another request with this clientID and clientRandom was answered: ask with another clientRandom")
 	case cluster == nil:
-		return GrantOutcome{Stage: GrantAwaitingCluster, CreateCluster: newCluster(in)}
+		return awaitCluster(in, newCluster(in))
 	case takesOver(in, cluster):
 		return pending(in, cluster)
 	}
 	return give(in, cluster)
+}
+
+// awaitCluster is the outcome for a request whose Cluster has to be made first. It may read its answer from the beginning, so
+// that its agent waits for it by a watch.
+func awaitCluster(in GrantInput, made *fleet.Cluster) GrantOutcome {
+	out := GrantOutcome{Stage: GrantAwaitingCluster, CreateCluster: made}
+	if !in.Request.Status.Granted {
+		out.Reader = reader(in, made)
+	}
+	return out
 }
 
 // give decides how far the grant of a request is, whose Cluster is there.
@@ -150,7 +160,7 @@ func give(in GrantInput, cluster *fleet.Cluster) GrantOutcome {
 	if cluster.Status.Namespace == "" {
 		out.Stage = GrantAwaitingNamespace
 		if !out.Granted {
-			out.Reader = reader(in) // early, so that the agent waits for its answer by a watch
+			out.Reader = reader(in, cluster)
 		}
 		return out
 	}
@@ -159,10 +169,10 @@ func give(in GrantInput, cluster *fleet.Cluster) GrantOutcome {
 		out.Reason, out.Message = fleet.ReasonAccountReplaced, "the agent's account was deleted, and its token with it: the account was made anew, but an agent that has fetched its credential has to register again; raise spec.redeployAgentGeneration of its Cluster, or hand it another bootstrap secret"
 	}
 	switch {
-	case awaitsRights(in):
+	case awaitsRights(in, cluster):
 		out.Stage = GrantAwaitingRights
 		if !in.Request.Status.Granted { // else the answer was given, and only the rights are being healed
-			out.Reader = reader(in)
+			out.Reader = reader(in, cluster)
 		}
 	case answered(in):
 		return done(in, cluster, out)
@@ -170,7 +180,7 @@ func give(in GrantInput, cluster *fleet.Cluster) GrantOutcome {
 		out.Stage, out.Granted = GrantMinting, true
 		out.Mint = &Mint{Namespace: in.Account.Namespace, Account: in.Account.Name, Lifetime: TokenLifetime}
 		out.Credential = credentialOf(cluster, in.Namespaces)
-		out.Reader = reader(in)
+		out.Reader = reader(in, cluster)
 		out.Unreadable = unreadable(in, cluster)
 	}
 	return out
@@ -181,7 +191,7 @@ func done(in GrantInput, cluster *fleet.Cluster, out GrantOutcome) GrantOutcome 
 	out.Stage, out.Granted, out.Superseded = GrantDone, true, superseded(in, cluster)
 	out.Unreadable = unreadable(in, cluster)
 	if isFetchable(in) {
-		out.Reader = reader(in) // whatever became of it since
+		out.Reader = reader(in, cluster) // whatever became of it since
 	}
 	if len(out.Superseded) == 0 || !speaksAnother(in) {
 		return out
@@ -194,8 +204,8 @@ func done(in GrantInput, cluster *fleet.Cluster, out GrantOutcome) GrantOutcome 
 }
 
 // awaitsRights says whether something is still missing without which no answer may be given.
-func awaitsRights(in GrantInput) bool {
-	return in.Account == nil || !in.RightsExist || !in.Request.Status.Granted && !in.ReaderExists && reader(in) != nil
+func awaitsRights(in GrantInput, cluster *fleet.Cluster) bool {
+	return in.Account == nil || !in.RightsExist || !in.Request.Status.Granted && !in.ReaderExists && reader(in, cluster) != nil
 }
 
 // accountReplaced says whether the account of a request that was granted is gone, or has been made anew and was not

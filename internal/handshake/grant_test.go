@@ -157,11 +157,11 @@ func TestGrant(t *testing.T) {
 func checkGrantOutcome(t *testing.T, in handshake.GrantInput, out handshake.GrantOutcome) {
 	t.Helper()
 	switch out.Stage {
-	case handshake.GrantLeaving, handshake.GrantAbandoned, handshake.GrantRejected, handshake.GrantTakeoverPending, handshake.GrantAwaitingCluster:
+	case handshake.GrantLeaving, handshake.GrantAbandoned, handshake.GrantRejected, handshake.GrantTakeoverPending:
 		if len(out.Children) != 0 || out.Mint != nil || out.Reader != nil {
 			t.Errorf("rights in stage %s", out.Stage)
 		}
-	case handshake.GrantAwaitingNamespace:
+	case handshake.GrantAwaitingCluster, handshake.GrantAwaitingNamespace:
 		if len(out.Children) != 0 || out.Mint != nil {
 			t.Errorf("rights of an agent in stage %s", out.Stage)
 		}
@@ -173,7 +173,7 @@ func checkGrantOutcome(t *testing.T, in handshake.GrantInput, out handshake.Gran
 	if (out.Mint != nil) != (out.Stage == handshake.GrantMinting) {
 		t.Error("a bearer token is asked for in stage Minting and in no other")
 	}
-	early := (out.Stage == handshake.GrantAwaitingNamespace || out.Stage == handshake.GrantAwaitingRights) && !in.Request.Status.Granted
+	early := (out.Stage == handshake.GrantAwaitingCluster || out.Stage == handshake.GrantAwaitingNamespace || out.Stage == handshake.GrantAwaitingRights) && !in.Request.Status.Granted
 	if out.Reader != nil && out.Mint == nil && !early && in.Credential == nil {
 		t.Error("a credential is made readable that nobody is going to write")
 	}

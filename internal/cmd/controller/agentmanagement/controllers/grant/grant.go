@@ -137,10 +137,17 @@ func (h *handler) act(ctx context.Context, in handshake.GrantInput, out handshak
 	return h.give(ctx, in, out)
 }
 
-// create makes the Cluster of a client that has none; its appearing wakes the request.
+// create makes the Cluster of a client that has none; its appearing wakes the request. What the agent needs to wait
+// for its answer is made at the same time.
 func (h *handler) create(request *fleet.ClusterRegistration, out handshake.GrantOutcome) error {
+	var readErr error
+	var read sync.WaitGroup
+	read.Go(func() { readErr = h.readers.letRead(out.Reader) })
 	_, err := h.app.Clusters.Create(out.CreateCluster)
+	read.Wait()
 	switch {
+	case readErr != nil:
+		return errors.Join(readErr, err)
 	case err == nil:
 		h.app.Log.Info("cluster created for its agent", "cluster", out.CreateCluster.Namespace+"/"+out.CreateCluster.Name)
 	case !apierrors.IsAlreadyExists(err):

@@ -23,7 +23,8 @@ func TestARequestOfAnUnknownClient(t *testing.T) {
 	hub := start(t, request(), asked())
 	handle(t, hub)
 	const made = "cluster-948fe603f61d"
-	expectRequests(t, hub, "create Cluster ws/"+made)
+	expectRequests(t, hub, "create Cluster ws/"+made, // and the agent can wait for its answer by a watch
+		"create Role "+registration+"/r1-creds", "create RoleBinding "+registration+"/r1-creds")
 	apptest.ExpectWoken(t, hub, requests+" ws/r1 in 10s")
 	got := apptest.MustGet[*fleet.Cluster](t, hub, "ws", made)
 	wantLabels := map[string]string{"env": "dev", fleet.LabelCluster: made}
@@ -31,13 +32,14 @@ func TestARequestOfAnUnknownClient(t *testing.T) {
 		t.Errorf("client ID %q, labels (-want +got):\n%s", got.Spec.ClientID, diff)
 	}
 
-	handle(t, hub) // the cache lags: the Cluster is not made twice
-	expectRequests(t, hub, "create Cluster ws/"+made)
+	handle(t, hub) // the caches lag: nothing is made twice
+	expectRequests(t, hub, "create Cluster ws/"+made,
+		"create Role "+registration+"/r1-creds", "create RoleBinding "+registration+"/r1-creds",
+		"get Role "+registration+"/r1-creds", "get RoleBinding "+registration+"/r1-creds")
 
 	hub.Sync()
 	handle(t, hub)
-	expectRequests(t, hub, // whose reader is there in time for the agent to wait by a watch
-		"create Role "+registration+"/r1-creds", "create RoleBinding "+registration+"/r1-creds", "patch ClusterRegistration ws/r1")
+	expectRequests(t, hub, "patch ClusterRegistration ws/r1")
 	expectNothingHandedOut(t, hub)
 }
 
