@@ -89,3 +89,11 @@ func notReadyMessage(r report) string {
 	}
 	return ""
 }
+
+// displayed are the printer columns of a BundleDeployment with a new status. The hub works them out by the same rule;
+// told with the rest, they cost it no request of its own.
+func displayed(bd *fleet.BundleDeployment, status *fleet.BundleDeploymentStatus) fleet.BundleDeploymentDisplay {
+	reported := *bd
+	reported.Status = *status
+	return state.Display(&reported)
+}
