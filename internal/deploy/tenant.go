@@ -95,14 +95,12 @@ func (d *deployer) mayTake(ctx context.Context, last *release.Release, name stri
 	if owner == name && (agent == d.AgentNamespace || isAgent(name)) {
 		return nil
 	}
-	if owner != "" && agent != d.AgentNamespace {
-		if alive, err := d.agentIn(ctx, agent); err != nil {
-			return err
-		} else if alive {
-			return because(fleet.ReasonReleaseTaken, fmt.Errorf("release %s belongs to bundle %s of the agent in namespace %s", key, owner, agent))
-		}
-	}
+	alive, err := d.anotherAgent(ctx, owner, agent)
 	switch {
+	case err != nil:
+		return err
+	case alive:
+		return because(fleet.ReasonReleaseTaken, fmt.Errorf("release %s belongs to bundle %s of the agent in namespace %s", key, owner, agent))
 	case owner == name: // of an agent that is gone: this one came in its place
 		return nil
 	case owner != "" && agent == d.AgentNamespace:
@@ -123,8 +121,11 @@ func (d *deployer) mayTakeOver(ctx context.Context, who *identity, key releaseKe
 		key, who.account, key.Namespace))
 }
 
-// agentIn tells whether there is an agent in a namespace.
-func (d *deployer) agentIn(ctx context.Context, namespace string) (bool, error) {
+// anotherAgent tells whether the agent in a namespace that made a bundle's release is another one, and there.
+func (d *deployer) anotherAgent(ctx context.Context, bundle, namespace string) (bool, error) {
+	if bundle == "" || namespace == d.AgentNamespace {
+		return false, nil
+	}
 	_, err := d.agent.clientset.AppsV1().Deployments(namespace).Get(ctx, names.Agent, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return false, nil
