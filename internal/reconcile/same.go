@@ -61,24 +61,28 @@ func sameFields(live, desired Object, fields []path) bool {
 func fieldAt(obj Object, field path) reflect.Value {
 	value := reflect.ValueOf(obj)
 	for _, name := range field {
-		value = reflect.Indirect(value)
-		if value.Kind() != reflect.Struct {
-			return reflect.Value{}
-		}
-		i, there := structField(value.Type(), name)
-		if !there {
-			return reflect.Value{}
-		}
-		value = value.Field(i)
+		value = fieldNamed(value, name)
 	}
 	return value
 }
 
-func structField(in reflect.Type, name string) (found int, there bool) {
-	for i := range in.NumField() {
-		if tagged, _, _ := strings.Cut(in.Field(i).Tag.Get("json"), ","); tagged == name {
-			return i, true
+// fieldNamed finds a field of a struct, or of those embedded in it.
+func fieldNamed(value reflect.Value, name string) reflect.Value {
+	value = reflect.Indirect(value)
+	if value.Kind() != reflect.Struct {
+		return reflect.Value{}
+	}
+	for i := range value.NumField() {
+		described := value.Type().Field(i)
+		tagged, _, _ := strings.Cut(described.Tag.Get("json"), ",")
+		if tagged == name && described.IsExported() {
+			return value.Field(i)
+		}
+		if tagged == "" && described.Anonymous {
+			if found := fieldNamed(value.Field(i), name); found.IsValid() {
+				return found
+			}
 		}
 	}
-	return 0, false
+	return reflect.Value{}
 }

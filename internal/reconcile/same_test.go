@@ -36,6 +36,9 @@ func TestIsAsDesired(t *testing.T) {
 	cluster := func(client, agent string) *fleet.Cluster {
 		return &fleet.Cluster{ObjectMeta: metaOf(nil, nil), Spec: fleet.ClusterSpec{ClientID: client, AgentNamespace: agent}}
 	}
+	bundle := func(namespace string) *fleet.Bundle {
+		return &fleet.Bundle{ObjectMeta: metaOf(nil, nil), Spec: fleet.BundleSpec{BundleDeploymentOptions: fleet.BundleDeploymentOptions{DefaultNamespace: namespace}}}
+	}
 	tests := map[string]struct {
 		kind          string
 		owned         []path
@@ -63,6 +66,8 @@ func TestIsAsDesired(t *testing.T) {
 		"another spec":                              {kind: "Cluster", live: cluster("c", "n"), desired: cluster("c", "m")},
 		"another field that is not ours":            {kind: "Cluster", owned: []path{{"spec", "clientID"}}, live: cluster("c", "n"), desired: cluster("c", "m"), want: true},
 		"a field of ours, among others":             {kind: "Cluster", owned: []path{{"spec", "clientID"}}, live: cluster("b", "n"), desired: cluster("c", "m")},
+		"a field of an embedded struct":             {kind: "Bundle", owned: []path{{"spec", "defaultNamespace"}}, live: bundle("n"), desired: bundle("n"), want: true},
+		"another field of an embedded struct":       {kind: "Bundle", owned: []path{{"spec", "defaultNamespace"}}, live: bundle("n"), desired: bundle("m")},
 		"a field that no object has: look closer":   {kind: "Cluster", owned: []path{{"spec", "none"}}, live: cluster("c", "n"), desired: cluster("c", "n")},
 		"a field of what is no struct: look closer": {kind: "Cluster", owned: []path{{"spec", "clientID", "x"}}, live: cluster("c", "n"), desired: cluster("c", "n")},
 	}

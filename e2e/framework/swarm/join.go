@@ -108,14 +108,18 @@ func (a *Agent) fetchCredential(ctx context.Context, name string) (*handshake.Cr
 		if apierrors.IsUnauthorized(err) && !a.settings.Poll || age >= handshake.CredentialPatience {
 			return nil, fmt.Errorf("waiting for the credential: %w", err)
 		}
-		pause := latePoll
-		if !a.settings.Poll {
-			pause = min(max(age/2, soonPoll), latePoll)
-		}
-		if !wait(ctx, pause) {
+		if !wait(ctx, a.pollPause(age)) {
 			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// pollPause is the pause before the next question, when the request is as old as this.
+func (a *Agent) pollPause(age time.Duration) time.Duration {
+	if a.settings.Poll {
+		return latePoll
+	}
+	return min(max(age/2, soonPoll), latePoll)
 }
 
 // watchCredential waits for the one Secret by a watch.

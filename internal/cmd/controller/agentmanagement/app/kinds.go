@@ -99,7 +99,11 @@ func newClients(cfg *rest.Config) (client.SharedClientFactory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building the clients: %w", err)
 	}
-	return alwaysAsk{clients}, nil
+	quick, err := newQuickClients(clients, cfg, scheme)
+	if err != nil {
+		return nil, err
+	}
+	return alwaysAsk{quick}, nil
 }
 
 // Rate limits of failing keys: each kind has a limiter of its own, so that objects of one name do not share a

@@ -1,0 +1,107 @@
+package app
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+	"sync"
+
+	"github.com/rancher/lasso/pkg/client"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/json"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// quickJSON decodes objects of our group in one go. The general decoder reads each object twice, first for what it is:
+// but the API server begins every object of a custom resource with that.
+type quickJSON struct {
+	runtime.NegotiatedSerializer
+	kinds []quickKind
+}
+
+// quickKind is one kind, and how a document of it begins.
+type quickKind struct {
+	begins []byte
+	gvk    schema.GroupVersionKind
+	goType reflect.Type
+}
+
+func newQuickJSON(scheme *runtime.Scheme) quickJSON {
+	q := quickJSON{NegotiatedSerializer: serializer.NewCodecFactory(scheme).WithoutConversion()}
+	for kind, goType := range scheme.KnownTypes(fleet.SchemeGroupVersion) {
+		gvk := fleet.SchemeGroupVersion.WithKind(kind)
+		q.kinds = append(q.kinds, quickKind{
+			begins: fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q,`, gvk.GroupVersion().String(), kind), gvk: gvk, goType: goType,
+		})
+	}
+	return q
+}
+
+// DecoderToVersion is the general decoder, asked where a document does not begin as expected or is not as it should be.
+func (q quickJSON) DecoderToVersion(decoder runtime.Decoder, version runtime.GroupVersioner) runtime.Decoder {
+	return quickDecoder{Decoder: q.NegotiatedSerializer.DecoderToVersion(decoder, version), kinds: q.kinds}
+}
+
+type quickDecoder struct {
+	runtime.Decoder
+	kinds []quickKind
+}
+
+// Decode is that of the general decoder, which leaves no kind in what it decodes.
+func (d quickDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	for _, kind := range d.kinds {
+		if !bytes.HasPrefix(data, kind.begins) || into != nil && reflect.TypeOf(into).Elem() != kind.goType {
+			continue
+		}
+		object := into
+		if object == nil {
+			object, _ = reflect.New(kind.goType).Interface().(runtime.Object) // the scheme knows no others
+		}
+		if json.UnmarshalCaseSensitivePreserveInts(data, object) == nil {
+			object.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+			gvk := kind.gvk
+			return object, &gvk, nil
+		}
+	}
+	return d.Decoder.Decode(data, defaults, into)
+}
+
+// quickClients is a client factory whose clients of our group decode quickly.
+type quickClients struct {
+	client.SharedClientFactory
+	rest rest.Interface
+
+	mu    sync.Mutex
+	known map[schema.GroupVersionResource]*client.Client
+}
+
+func newQuickClients(clients client.SharedClientFactory, cfg *rest.Config, scheme *runtime.Scheme) (*quickClients, error) {
+	cfg = rest.CopyConfig(cfg)
+	cfg.NegotiatedSerializer = newQuickJSON(scheme)
+	cfg.Timeout = 0 // as lasso has it: its clients bound each request themselves, and a watch is none
+	server, err := rest.UnversionedRESTClientFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("building the client: %w", err)
+	}
+	return &quickClients{SharedClientFactory: clients, rest: server, known: map[schema.GroupVersionResource]*client.Client{}}, nil
+}
+
+// ForResourceKind is the client of a resource. Lasso asks for all of them by it.
+func (q *quickClients) ForResourceKind(resource schema.GroupVersionResource, kind string, namespaced bool) *client.Client {
+	general := q.SharedClientFactory.ForResourceKind(resource, kind, namespaced)
+	if resource.GroupVersion() != fleet.SchemeGroupVersion {
+		return general
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.known[resource] == nil {
+		quick := *general
+		quick.RESTClient = q.rest
+		q.known[resource] = &quick
+	}
+	return q.known[resource]
+}
