@@ -129,9 +129,9 @@ func TestFlagsThatAreWrong(t *testing.T) {
 
 func TestSummary(t *testing.T) {
 	var text strings.Builder
-	summarize(&text, run{Clusters: 100, AtOnce: 20, Budgets: []budget{below("requests", 30, 32, 28), above("rate", 35, 20, 30), below("writes", 1, 0, 0)}})
+	summarize(&text, run{Clusters: 100, AtOnce: 20, Speed: speeds{Before: 2000, After: 1900}, Budgets: []budget{below("requests", 30, 32, 28), above("rate", 35, 20, 30), below("writes", 1, 0, 0)}})
 	want := `
-100 clusters, 20 at a time
+100 clusters, 20 at a time; speed of the machine 2000 before, 1900 after
   requests                                          30.00   must 32, aim 28: must
   rate                                              35.00   must 20, aim 30: aim
   writes                                             1.00   must 0, aim 0: missed

@@ -59,6 +59,7 @@ func decided() []parity.Row {
 		{Is: parity.Changed, On: "hub Cluster fleet-default/east", At: "status.display.state", Why: unheard},
 
 		{Is: parity.Added, On: "hub Bundle fleet-default/raw", At: "status.summary.ready", Why: "counts are written together, zeros included"},
+		{Is: parity.Missing, On: "hub Bundle *", At: "status.unavailable", Why: "a count that was never another than zero is not written", Perhaps: true},
 		{Is: parity.Changed, On: "hub Namespace /cattle-fleet-system", At: "metadata.*[objectset.rio.cattle.io/*]", Why: "of the two sets that the hub's system namespace is in, the one that every hub has keeps it"},
 		{Is: parity.Added, On: "hub ServiceAccount cattle-fleet-system/default", Why: "it is among the recorded resources of fleet-agent-local, only its recording was left out"},
 		{Is: parity.Missing, On: controllers, At: "spec.template.*", Why: oneProcess},
@@ -88,7 +89,7 @@ func replacedRows() []parity.Row {
 		{Is: parity.Changed, On: westAgent, At: "status.unavailable", Perhaps: true},
 		{Is: parity.Missing, On: westGroup, At: "status.*nonReady*"},
 		{Is: parity.Missing, On: westGroup, At: "status.summary.notReady"},
-		{Is: parity.Changed, On: westGroup, At: "status.nonReadyClusterCount"},
+		{Is: parity.Changed, On: westGroup, At: "status.nonReadyClusterCount", Perhaps: true},
 		{Is: parity.Changed, On: westGroup, At: "status.*.*eady"},
 		{Is: parity.Missing, On: westGroup, At: "status.conditions[Ready].message"},
 		{Is: parity.Changed, On: westGroup, At: "status.conditions[Ready].status"},

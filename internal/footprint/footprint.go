@@ -3,7 +3,7 @@
 //	every ten seconds ─► what was allocated ─► calm, and worth it? ─► the heap's free pages
 //	                                                              └─► the executable's pages
 //
-// An agent works for moments and rests for hours. Go returns what it has freed slowly, and pages of the executable
+// An agent works for moments and rests for hours, and a hub where no cluster joins has little to do. Go returns what it has freed slowly, and pages of the executable
 // stay mapped which only the start needed: each of a thousand packages has touched some.
 package footprint
 

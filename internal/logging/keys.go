@@ -36,6 +36,7 @@ func Keys() []Key {
 		{"namespace", "A namespace"},
 		{"newRegistration", "Whether the agent has to register anew"},
 		{"object", "An object of a release, `<kind> <name>`"},
+		{"objects", "How many objects of a release it was done to"},
 		{"objectsKept", "Whether the objects of a removed release stay"},
 		{"queue", "A work queue; the label `name` of its metrics"},
 		{"reason", "The reason of a condition or of a stage"},

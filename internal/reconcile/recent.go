@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// mostRecent bounds what is remembered of one kind. It is far more than is written while a cache lags.
-const mostRecent = 512
+// mostRecent bounds what is remembered of one kind. It is more than is written while a cache lags.
+const mostRecent = 64
 
 // recent has the children of one kind that this process wrote and its cache may not have yet, so that none is made
 // or changed a second time. It may be used by many at a time.
@@ -18,6 +18,7 @@ type recent struct {
 }
 
 func (r *recent) note(written Object) {
+	written.SetManagedFields(nil) // as in the caches
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.objects == nil || len(r.objects) >= mostRecent {

@@ -9,7 +9,7 @@ import (
 )
 
 // writtenLife is how long what was written is remembered at most. Caches lag by less.
-const writtenLife = 10 * time.Second
+const writtenLife = 3 * time.Second
 
 // Written remembers for a while what this process wrote, so that the next write begins with it instead
 // of being refused and worked out anew. The zero value is ready; it may be used by many at a time.
@@ -26,6 +26,7 @@ type writtenObject struct {
 
 // Note remembers an object as the server has returned it.
 func (w *Written) Note(object Object, now time.Time) {
+	object.SetManagedFields(nil) // as in the caches
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.objects == nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles"
 	"github.com/fleet-hub/fleet/internal/cmd/env"
+	"github.com/fleet-hub/fleet/internal/footprint"
 	"github.com/fleet-hub/fleet/internal/health"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/logging"
@@ -76,6 +77,9 @@ func run(ctx context.Context, options env.Controller, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	go footprint.Keep(running, log)
 	log.Info("starting", "version", version.Version, "health", listening.Health, "metrics", listening.Metrics)
 
 	own, err := kube.LoadOwn(options.Kubeconfig)
