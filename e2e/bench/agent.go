@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -38,15 +37,7 @@ func measureAgent(ctx context.Context, o options, clock func() time.Time, progre
 	if err != nil {
 		return f, err
 	}
-	defer func() {
-		if err != nil {
-			err = b.withLogs(err)
-		}
-		err = errors.Join(err, b.stop())
-		if err == nil && o.logs == "" {
-			err = b.world.RemoveLogs()
-		}
-	}()
+	defer func() { err = b.end(err) }()
 	s, err := newAgentSite(ctx, b)
 	if err != nil {
 		return f, err

@@ -133,6 +133,18 @@ func (b *bench) startHub(ctx context.Context) error {
 	return err
 }
 
+// end stops everything. Logs are kept where something went wrong, and where somebody asked for them.
+func (b *bench) end(err error) error {
+	if err != nil {
+		err = b.withLogs(err)
+	}
+	err = errors.Join(err, b.stop())
+	if err == nil && b.logs == "" {
+		err = b.world.RemoveLogs()
+	}
+	return err
+}
+
 // stop ends agents and hub.
 func (b *bench) stop() error {
 	if b.swarm != nil {

@@ -70,15 +70,7 @@ func measure(ctx context.Context, o options, n int, clock func() time.Time, prog
 	if err != nil {
 		return run{}, err
 	}
-	defer func() {
-		if err != nil {
-			err = b.withLogs(err)
-		}
-		err = errors.Join(err, b.stop())
-		if err == nil && o.logs == "" {
-			err = b.world.RemoveLogs()
-		}
-	}()
+	defer func() { err = b.end(err) }()
 	r, err = b.play(ctx, n)
 	if err == nil {
 		summarize(progress, r)

@@ -13,17 +13,6 @@ import (
 	"github.com/fleet-hub/fleet/internal/names"
 )
 
-// A credential that cannot be watched is asked for again after half of the time it has been waited for, but no sooner
-// than soonPoll and no later than latePoll: it comes a little later than it could, at a hub that is quick as at one
-// that is busy, which is asked the less the longer it takes.
-const (
-	soonPoll = 60 * time.Millisecond
-	latePoll = 2 * time.Second
-)
-
-// pollPause is the pause before the next question, when the request is as old as this.
-func pollPause(age time.Duration) time.Duration { return min(max(age/2, soonPoll), latePoll) }
-
 // watchFor bounds one watch for a credential: a connection that died unnoticed costs no more.
 const watchFor = 30 * time.Second
 
@@ -33,7 +22,7 @@ func (a *agent) fetchCredential(ctx context.Context) {
 	request := *a.attempt.request
 	namespace, name := a.found.bootstrap.SystemRegistrationNamespace, names.CredentialSecret(request.ClientID, request.ClientRandom)
 	mayWatch := true
-	if !a.pause(ctx, soonPoll-a.now().Sub(request.MadeAt)) { // no hub is as quick as that
+	if !a.pause(ctx, handshake.SoonestPoll-a.now().Sub(request.MadeAt)) { // no hub is as quick as that
 		return
 	}
 	for {
@@ -56,11 +45,11 @@ func (a *agent) fetchCredential(ctx context.Context) {
 		}
 		if a.attempt.token.Answer == handshake.Rejected || a.attempt.token.Answer == handshake.Untrusted {
 			a.log.Error("Failed to register agent", "registration", request.Namespace+"/"+request.Name, "error", err)
-			a.pause(ctx, latePoll)
+			a.pause(ctx, handshake.LatestPoll)
 			return
 		}
 		a.remind(request, err)
-		if !a.pause(ctx, max(jitter(pollPause(age), a.Random), spread(kube.RetryAfter(err), a.Random))) {
+		if !a.pause(ctx, max(jitter(handshake.PollPause(age), a.Random), spread(kube.RetryAfter(err), a.Random))) {
 			return
 		}
 	}

@@ -16,11 +16,11 @@ import (
 	"github.com/fleet-hub/fleet/internal/names"
 )
 
-// How often a credential is asked for: as the project's agent does, and as one of the other implementation does.
 const (
-	soonPoll = 60 * time.Millisecond
-	latePoll = 2 * time.Second
+	// watchFor bounds one watch for a credential, as with the project's agent.
 	watchFor = 30 * time.Second
+	// steadyPoll is how often an agent of the other implementation asks for its credential.
+	steadyPoll = 2 * time.Second
 )
 
 // Pauses after something went wrong, doubling from the first to the last.
@@ -90,7 +90,7 @@ func (a *Agent) fetchCredential(ctx context.Context, name string) (*handshake.Cr
 	values, began := a.settings.Values, a.now()
 	read := call{as: importing, token: values.Token, verb: "get", resource: "secrets",
 		path: "/api/v1/namespaces/" + values.SystemRegistrationNamespace + "/secrets/" + name}
-	if !a.settings.Poll && !wait(ctx, soonPoll) {
+	if !a.settings.Poll && !wait(ctx, handshake.SoonestPoll) {
 		return nil, context.Cause(ctx)
 	}
 	for {
@@ -117,9 +117,9 @@ func (a *Agent) fetchCredential(ctx context.Context, name string) (*handshake.Cr
 // pollPause is the pause before the next question, when the request is as old as this.
 func (a *Agent) pollPause(age time.Duration) time.Duration {
 	if a.settings.Poll {
-		return latePoll
+		return steadyPoll
 	}
-	return min(max(age/2, soonPoll), latePoll)
+	return handshake.PollPause(age)
 }
 
 // watchCredential waits for the one Secret by a watch.
