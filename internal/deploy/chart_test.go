@@ -283,6 +283,39 @@ func TestFinish(t *testing.T) {
 	}
 }
 
+// A kustomization builds on what was rendered whatever kustomize lets its file be called.
+func TestEveryNameOfAKustomization(t *testing.T) {
+	files := func(names ...string) map[string]string {
+		found := map[string]string{"k/a.yaml": configMapYAML}
+		for _, name := range names {
+			found["k/"+name] = "namePrefix: k-\nresources: [a.yaml]\n"
+		}
+		return found
+	}
+	build := func(files map[string]string) (string, error) {
+		p, err := packageOf(t, files, fleet.BundleDeploymentOptions{Kustomize: &fleet.KustomizeOptions{Dir: "./k/"}})
+		if err != nil {
+			return "", err
+		}
+		f := &finisher{Package: p, Set: setFor("hello", ""), Done: func(string) {}}
+		out, err := f.Run(bytes.NewBufferString("apiVersion: v1\nkind: Service\nmetadata: {name: rendered}\n"))
+		return fmt.Sprint(out), err
+	}
+	want, err := build(files("kustomization.yaml"))
+	if err != nil || strings.Count(want, "name: k-") != 2 {
+		t.Fatalf("error %v, objects\n%s", err, want)
+	}
+	for _, name := range []string{"kustomization.yml", "Kustomization"} {
+		got, err := build(files(name))
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%s: error %v (-want +got):\n%s", name, err, diff)
+		}
+	}
+	if _, err := build(files("kustomization.yaml", "Kustomization")); reasonOf(err) != fleet.ReasonRenderingFailed || !strings.Contains(err.Error(), "multiple kustomization files") {
+		t.Errorf("two of them: %v", err)
+	}
+}
+
 // finish runs a post-renderer over rendered and files; done is what it said the manifest will be.
 func finish(t *testing.T, rendered string, files map[string]string, change func(*finisher)) (got, done string, err error) {
 	t.Helper()

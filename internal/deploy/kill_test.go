@@ -12,6 +12,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 var errKilled = errors.New("the process was killed")
@@ -196,6 +198,30 @@ func TestKilledInAnUninstallation(t *testing.T) {
 		}
 		killed := l.killedThrice(request, gone)
 		l.eventually(gone)
+		return killed
+	})
+}
+
+// Drift is corrected by a rollback: one revision more of the same content, however often the agent is killed in it.
+func TestKilledInACorrection(t *testing.T) {
+	t.Parallel()
+	afterEachKill(t, func(t *testing.T, request int) bool {
+		l := newLab(t, fmt.Sprint("kill-correct-", request))
+		l.apply(bundle{Name: "x", Files: threeObjects("a", "b", "c"), Options: in(l.Name), Change: correcting(fleet.CorrectDrift{Enabled: true})})
+		l.start()
+		l.expectStatus("x", ready)
+		l.halt()
+		l.edit("configmaps", "a", `{"data":{"of":"somebody else"}}`)
+		l.remove("configmaps", "b")
+		corrected := func() string {
+			if bd := l.get("x"); bd.Status.Release != l.Name+"/x:2" {
+				return "release " + bd.Status.Release
+			}
+			return l.isReady("x")()
+		}
+		killed := l.killedThrice(request, corrected)
+		l.eventually(corrected)
+		l.expectDeployed("x", "1 superseded, 2 deployed", map[string]string{"a": "3", "b": "4", "c": "5"})
 		return killed
 	})
 }

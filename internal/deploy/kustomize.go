@@ -25,7 +25,7 @@ func kustomize(p *bundlePackage, rendered []*unstructured.Unstructured) ([]*unst
 	}
 	dir := "/" + dirOf(p.Style.Kustomization)
 	if len(rendered) > 0 {
-		if err := buildOnRendered(disk, dir, rendered); err != nil {
+		if err := buildOnRendered(disk, "/"+p.Style.Kustomization, rendered); err != nil {
 			return nil, fmt.Errorf("kustomize: %w", err)
 		}
 	}
@@ -44,22 +44,21 @@ func kustomize(p *bundlePackage, rendered []*unstructured.Unstructured) ([]*unst
 }
 
 // buildOnRendered puts what Helm rendered before the kustomization's own resources.
-func buildOnRendered(disk filesys.FileSystem, dir string, rendered []*unstructured.Unstructured) error {
+func buildOnRendered(disk filesys.FileSystem, name string, rendered []*unstructured.Unstructured) error {
 	text, err := formatObjects(rendered)
 	if err != nil {
 		return err
 	}
-	if err := disk.WriteFile(path.Join(dir, renderedFile), text); err != nil {
+	if err := disk.WriteFile(path.Join(path.Dir(name), renderedFile), text); err != nil {
 		return err
 	}
-	name := path.Join(dir, "kustomization.yaml")
 	old, err := disk.ReadFile(name)
 	if err != nil {
 		return err
 	}
 	var kustomization map[string]any
 	if err := yaml.Unmarshal(old, &kustomization); err != nil {
-		return fmt.Errorf("YAML parse error in kustomization.yaml: %w", err)
+		return fmt.Errorf("YAML parse error in %s: %w", path.Base(name), err)
 	}
 	if kustomization == nil {
 		kustomization = map[string]any{}

@@ -35,6 +35,9 @@ import (
 
 const east = "east"
 
+// patience is how long tests wait for what has to happen: machines may be busy.
+const patience = 2 * time.Minute
+
 // control is a hub with one downstream cluster, shared by the tests of this package that need API servers.
 var control = plane.Share(plane.Options{Downstreams: []string{east}, BeforeControllers: installCRDs, Audit: true})
 
@@ -308,7 +311,7 @@ func (l *lab) delete(name string) {
 func (l *lab) eventually(check func() string) {
 	l.t.Helper()
 	var missing string
-	err := wait.PollUntilContextTimeout(l.t.Context(), 20*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(l.t.Context(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) {
 		missing = check()
 		return missing == "", nil
 	})

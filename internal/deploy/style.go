@@ -5,7 +5,10 @@ import (
 	"encoding/hex"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
+
+	"sigs.k8s.io/kustomize/api/konfig"
 
 	"github.com/fleet-hub/fleet/internal/content"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -65,7 +68,7 @@ func styleOf(files []file, options *fleet.BundleDeploymentOptions) (style, error
 	if err != nil {
 		return style{}, fmt.Errorf("finding the chart: %w", err)
 	}
-	kustomizePath, err := kustomizationPath(options.Kustomize)
+	kustomizations, err := kustomizationPaths(options.Kustomize)
 	if err != nil {
 		return style{}, fmt.Errorf("finding the kustomization: %w", err)
 	}
@@ -74,7 +77,7 @@ func styleOf(files []file, options *fleet.BundleDeploymentOptions) (style, error
 		if f.Name == chartPath || isExternalChart(f.Name, external) {
 			found.Chart = f.Name
 		}
-		if f.Name == kustomizePath {
+		if slices.Contains(kustomizations, f.Name) {
 			found.Kustomization = f.Name
 		}
 	}
@@ -111,14 +114,20 @@ func isExternalChart(name, external string) bool {
 	return strings.Count(rest, "/") <= 1
 }
 
-func kustomizationPath(kustomize *fleet.KustomizeOptions) (string, error) {
+// kustomizationPaths are where the kustomization would be, under each of the names that kustomize knows. With two of
+// them in one folder it is kustomize that refuses to choose.
+func kustomizationPaths(kustomize *fleet.KustomizeOptions) ([]string, error) {
 	dir := ""
 	if kustomize != nil {
 		dir = kustomize.Dir
 	}
 	dir, err := cleanDir(dir)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	return path.Join(dir, "kustomization.yaml"), nil
+	var paths []string
+	for _, name := range konfig.RecognizedKustomizationFileNames() {
+		paths = append(paths, path.Join(dir, name))
+	}
+	return paths, nil
 }

@@ -82,13 +82,14 @@ func expectAll(t *testing.T, examples map[string]example) {
 }
 
 const (
-	configMap  = "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: ns}, "
-	deployment = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d, namespace: ns}, "
-	service    = "{apiVersion: v1, kind: Service, metadata: {name: s, namespace: ns}, "
-	secret     = "{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: ns}, "
-	policy     = "{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: p, namespace: ns}, "
-	custom     = "{apiVersion: example.com/v1, kind: Thing, metadata: {name: t, namespace: ns}, "
-	apiService = "{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1.example.com}, "
+	configMap   = "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: ns}, "
+	deployment  = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d, namespace: ns}, "
+	service     = "{apiVersion: v1, kind: Service, metadata: {name: s, namespace: ns}, "
+	clusterRole = "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: r}, "
+	secret      = "{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: ns}, "
+	policy      = "{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: p, namespace: ns}, "
+	custom      = "{apiVersion: example.com/v1, kind: Thing, metadata: {name: t, namespace: ns}, "
+	apiService  = "{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1.example.com}, "
 )
 
 func containers(text string) string {
@@ -395,25 +396,33 @@ func TestRulesDisregard(t *testing.T) {
 		return out
 	}
 	expectAll(t, map[string]example{
-		"nothing":                      changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap"}, drift),
-		"a place":                      changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", JSONPointers: []string{"/data/a"}}, `{"data":{"c":"d"}}`),
-		"places":                       changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", JSONPointers: []string{"/data/a", "/data/c"}}, ""),
-		"all below a place":            changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", JSONPointers: []string{"/data"}}, ""),
-		"a place that is not there":    changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", JSONPointers: []string{"/spec/x", "nonsense"}}, drift),
-		"a place in many kinds":        changed(fleet.ComparePatch{APIVersion: "v2", Kind: "*Map", JSONPointers: []string{"/data"}}, ""),
-		"a place in another group":     changed(fleet.ComparePatch{APIVersion: "apps/v1", Kind: "*", JSONPointers: []string{"/data"}}, drift),
-		"a place in another namespace": changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "m", JSONPointers: []string{"/data"}}, drift),
-		"a place of another name":      changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "cc", JSONPointers: []string{"/data"}}, drift),
-		"a place of this name":         changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "c", Namespace: "ns", JSONPointers: []string{"/data"}}, ""),
-		"a place of many names":        changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "[a-c]", JSONPointers: []string{"/data"}}, ""),
-		"no regular expression":        changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "[", JSONPointers: []string{"/data"}}, drift),
-		"no API version":               changed(fleet.ComparePatch{APIVersion: "a/b/c", Kind: "ConfigMap", JSONPointers: []string{"/data"}}, drift),
-		"an operation":                 changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Operations: remove("/data/a")}, `{"data":{"c":"d"}}`),
-		"operations":                   changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Operations: remove("/data/a", "/data/c")}, ""),
-		"an operation on many kinds":   changed(fleet.ComparePatch{APIVersion: "v1", Kind: "*", Operations: remove("/data")}, drift),
-		"a value for both":             changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Operations: []fleet.Operation{{Op: "add", Path: "/data/a", Value: "y"}, {Op: "replace", Path: "/data/c", Value: "z"}}}, ""),
-		"that it is missing":           changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Operations: []fleet.Operation{{Op: "ignore"}}}, drift),
-		"an operation nobody knows":    changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Operations: []fleet.Operation{{Op: "explode", Path: "/data"}}}, drift),
+		"nothing":                          changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap"}, drift),
+		"a place":                          changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", JSONPointers: []string{"/data/a"}}, `{"data":{"c":"d"}}`),
+		"places":                           changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", JSONPointers: []string{"/data/a", "/data/c"}}, ""),
+		"all below a place":                changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", JSONPointers: []string{"/data"}}, ""),
+		"a place that is not there":        changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", JSONPointers: []string{"/spec/x", "nonsense"}}, drift),
+		"a place in many kinds":            changed(fleet.ComparePatch{APIVersion: "v2", Kind: "*Map", JSONPointers: []string{"/data"}}, ""),
+		"a place in another group":         changed(fleet.ComparePatch{APIVersion: "apps/v1", Kind: "*", JSONPointers: []string{"/data"}}, drift),
+		"a place in another namespace":     changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "m", JSONPointers: []string{"/data"}}, drift),
+		"a place of another name":          changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "cc", JSONPointers: []string{"/data"}}, drift),
+		"a place of this name":             changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "c", Namespace: "ns", JSONPointers: []string{"/data"}}, ""),
+		"a place of many names":            changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "[a-c]", JSONPointers: []string{"/data"}}, ""),
+		"no regular expression":            changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "[", JSONPointers: []string{"/data"}}, drift),
+		"no API version":                   changed(fleet.ComparePatch{APIVersion: "a/b/c", Kind: "ConfigMap", JSONPointers: []string{"/data"}}, drift),
+		"an operation":                     changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "ns", Name: "c", Operations: remove("/data/a")}, `{"data":{"c":"d"}}`),
+		"operations":                       changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "ns", Name: "c", Operations: remove("/data/a", "/data/c")}, ""),
+		"an operation on many kinds":       changed(fleet.ComparePatch{APIVersion: "v1", Kind: "*", Namespace: "ns", Name: "c", Operations: remove("/data")}, drift),
+		"a value for both":                 changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "ns", Name: "c", Operations: []fleet.Operation{{Op: "add", Path: "/data/a", Value: "y"}, {Op: "replace", Path: "/data/c", Value: "z"}}}, ""),
+		"that it is missing":               changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "ns", Name: "c", Operations: []fleet.Operation{{Op: "ignore"}}}, drift),
+		"an operation nobody knows":        changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "ns", Name: "c", Operations: []fleet.Operation{{Op: "explode", Path: "/data"}}}, drift),
+		"an operation without a name":      changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "ns", Operations: remove("/data")}, drift),
+		"an operation on many names":       changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "ns", Name: "[a-c]", Operations: remove("/data")}, drift),
+		"an operation without a namespace": changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "c", Operations: remove("/data")}, drift),
+		"an operation elsewhere":           changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "m", Name: "c", Operations: remove("/data")}, drift),
+		"an operation on a cluster-scoped object": {
+			desired: clusterRole + "aggregationRule: {clusterRoleSelectors: [{matchLabels: {a: b}}]}}", live: clusterRole + "aggregationRule: {clusterRoleSelectors: [{matchLabels: {a: c}}]}}",
+			rules: Rules{{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole", Name: "r", Operations: remove("/aggregationRule")}},
+		},
 		"the encoded value of a text": {
 			desired: secret + "stringData: {a: hello}}", live: secret + "data: {a: eA==}}",
 			rules: Rules{{APIVersion: "v1", Kind: "Secret", JSONPointers: []string{"/data/a"}}},
@@ -433,19 +442,19 @@ func TestWhatMayBeMissing(t *testing.T) {
 		rule fleet.ComparePatch
 		want bool
 	}{
-		"all of a kind":              {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Operations: ignore}, true},
-		"one name":                   {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "suspend-1", Operations: ignore}, true},
-		"another name":               {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "suspend-2", Operations: ignore}, false},
-		"a regular expression":       {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "^sus.*[0-9]$", Operations: ignore}, true},
-		"one that matches a part":    {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "pend-", Operations: ignore}, true},
-		"one that does not match":    {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "^pend", Operations: ignore}, false},
-		"none at all":                {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "(", Operations: ignore}, false},
-		"the namespace":              {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "ns", Operations: ignore}, true},
+		"all of a kind":              {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "ns", Operations: ignore}, true},
+		"one name":                   {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "suspend-1", Namespace: "ns", Operations: ignore}, true},
+		"another name":               {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "suspend-2", Namespace: "ns", Operations: ignore}, false},
+		"a regular expression":       {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "^sus.*[0-9]$", Namespace: "ns", Operations: ignore}, true},
+		"one that matches a part":    {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "pend-", Namespace: "ns", Operations: ignore}, true},
+		"one that does not match":    {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "^pend", Namespace: "ns", Operations: ignore}, false},
+		"none at all":                {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "(", Namespace: "ns", Operations: ignore}, false},
+		"no namespace":               {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Operations: ignore}, false},
 		"another namespace":          {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "m", Operations: ignore}, false},
-		"another kind":               {fleet.ComparePatch{APIVersion: "v1", Kind: "Secret", Operations: ignore}, false},
-		"another version":            {fleet.ComparePatch{APIVersion: "v2", Kind: "ConfigMap", Operations: ignore}, false},
-		"a rule with something else": {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Operations: []fleet.Operation{{Op: "remove", Path: "/data"}}}, false},
-		"both":                       {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Operations: append([]fleet.Operation{{Op: "remove", Path: "/data"}}, ignore...)}, true},
+		"another kind":               {fleet.ComparePatch{APIVersion: "v1", Kind: "Secret", Namespace: "ns", Operations: ignore}, false},
+		"another version":            {fleet.ComparePatch{APIVersion: "v2", Kind: "ConfigMap", Namespace: "ns", Operations: ignore}, false},
+		"a rule with something else": {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "ns", Operations: []fleet.Operation{{Op: "remove", Path: "/data"}}}, false},
+		"both":                       {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "ns", Operations: append([]fleet.Operation{{Op: "remove", Path: "/data"}}, ignore...)}, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -31,11 +31,12 @@ func RulesOf(options *fleet.DiffOptions) Rules {
 }
 
 // AllowMissing tells whether an object may be missing, or be somebody else's: a rule for it has the operation
-// "ignore". Such a rule is for the API version and kind, for the namespace unless it names none, and for names that are
-// as it says, or that what it says matches anywhere as a regular expression; without a name it is for all.
+// "ignore". Such a rule is for the API version, kind and namespace that it names, none for cluster-scoped objects, and
+// for names that are as it says, or that what it says matches anywhere as a regular expression; without a name it is
+// for all.
 func (r Rules) AllowMissing(gvk schema.GroupVersionKind, namespace, name string) bool {
 	for _, rule := range r {
-		if !isOfKind(rule, gvk) || !isIn(rule, namespace) || (!isNamed(rule, name) && !matches(rule.Name, name)) {
+		if !isOfKind(rule, gvk) || rule.Namespace != namespace || (rule.Name != name && !matches(rule.Name, name)) {
 			continue
 		}
 		for _, operation := range rule.Operations {
@@ -48,23 +49,21 @@ func (r Rules) AllowMissing(gvk schema.GroupVersionKind, namespace, name string)
 }
 
 // apply takes out of an object what the rules for it disregard: what pointers point at is removed, operations are
-// done. What does not fit is left out. Pointers are for every version of the rule's group, and for kinds that the
-// rule's matches with wildcards; operations for the very API version and kind.
+// done. What does not fit is left out. Pointers are for every version of the rule's group, for kinds that the rule's
+// matches with wildcards, and for all names and namespaces unless it has one, of which the name may be a regular
+// expression. Operations are for the very object: API version, kind, namespace and name.
 func (r Rules) apply(gvk schema.GroupVersionKind, object map[string]any) map[string]any {
 	metadata, _ := object["metadata"].(map[string]any)
 	namespace, _ := metadata["namespace"].(string)
 	name, _ := metadata["name"].(string)
 	var operations []fleet.Operation
 	for _, rule := range r {
-		if !isIn(rule, namespace) || !isNamed(rule, name) {
-			continue
-		}
-		if isOfGroup(rule, gvk) {
+		if isOfGroup(rule, gvk) && isIn(rule, namespace) && isNamed(rule, name) {
 			for _, pointer := range rule.JSONPointers {
 				operations = append(operations, fleet.Operation{Op: opRemove, Path: pointer})
 			}
 		}
-		if isOfKind(rule, gvk) {
+		if isOfKind(rule, gvk) && rule.Namespace == namespace && rule.Name == name {
 			operations = append(operations, rule.Operations...)
 		}
 	}
