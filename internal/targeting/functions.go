@@ -17,15 +17,23 @@ const maxElements = 1 << 20
 var ErrTooManyElements = errors.New("too many elements")
 
 // functions are sprig's, without those that look at the process or the network,
-// and with a limit where a number turns into memory.
-func functions() template.FuncMap {
+// and with a limit where a number turns into memory. What they do is taken from w.
+func functions(w *work) template.FuncMap {
 	out := sprig.TxtFuncMap()
 	for _, name := range []string{"env", "expandenv", "include", "tpl", "getHostByName"} {
 		delete(out, name)
 	}
 	for name, function := range out {
-		out[name] = bounded(name, function)
+		out[name] = w.charged(name, bounded(name, function))
 	}
+	// These are the templates' own; what they write into a variable may double at each turn.
+	out["print"] = w.charged("print", fmt.Sprint)
+	out["println"] = w.charged("println", fmt.Sprintln)
+	out["printf"] = w.charged("printf", fmt.Sprintf)
+	out["html"] = w.charged("html", template.HTMLEscaper)
+	out["js"] = w.charged("js", template.JSEscaper)
+	out["urlquery"] = w.charged("urlquery", template.URLQueryEscaper)
+	out[turnFunction] = w.turn
 	return out
 }
 

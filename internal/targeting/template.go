@@ -35,13 +35,15 @@ var (
 // Templater fills in what options take from a cluster. It is made once for many
 // clusters, which mostly have the same templates, and is not safe for concurrent use.
 type Templater struct {
+	work      *work
 	functions template.FuncMap
 	parsed    map[string]*template.Template
 }
 
 // NewTemplater is ready for use.
 func NewTemplater() *Templater {
-	return &Templater{functions: functions(), parsed: map[string]*template.Template{}}
+	w := &work{}
+	return &Templater{work: w, functions: functions(w), parsed: map[string]*template.Template{}}
 }
 
 // Template fills in what the values of merged options take from one cluster: its
@@ -70,6 +72,7 @@ func (t *Templater) Template(options *fleet.BundleDeploymentOptions, cluster *fl
 	if helm.DisablePreProcess {
 		return nil
 	}
+	t.work.left = maxWork
 	return t.render(helm, templateData(cluster, labels))
 }
 
@@ -131,6 +134,9 @@ func (t *Templater) parse(name, text string) (*template.Template, error) {
 	}
 	parsed, err := template.New(name).Delims("${", "}").Option("missingkey=error").Funcs(t.functions).Parse(text)
 	if err != nil {
+		return nil, err
+	}
+	if err := countTurns(parsed, t.functions); err != nil {
 		return nil, err
 	}
 	t.parsed[key] = parsed

@@ -127,6 +127,16 @@ func TestTemplateErrors(t *testing.T) {
 		"too long a list of steps":     {`{"helm":{"values":{"a":"${ untilStep 0 1000000000 1 | len }"}}}`, "", ErrTooManyElements},
 		"too long a sequence":          {`{"helm":{"values":{"a":"${ seq 1 1000000000 | len }"}}}`, "", ErrTooManyElements},
 		"too much chance":              {`{"helm":{"values":{"a":"${ randAlphaNum 1000000000 | len }"}}}`, "", ErrTooManyElements},
+		"a loop without an end":        {`{"helm":{"values":{"a":"${ range 1000000000000 }${ end }"}}}`, "", ErrTooMuchWork},
+		"loops in loops":               {`{"helm":{"values":{"a":"${ $l := until 100000 }${ range $l }${ if true }${ range $l }${ end }${ end }${ end }"}}}`, "", ErrTooMuchWork},
+		"a loop in a template":         {`{"helm":{"values":{"a":"${ define \"x\" }${ range 1000000000000 }${ end }${ end }${ with 1 }${ template \"x\" }${ end }"}}}`, "", ErrTooMuchWork},
+		"a loop in a templateValue":    {`{"helm":{"templateValues":{"a":"${ range 1000000000000 }${ end }"}}}`, "", ErrTooMuchWork},
+		"a template that calls itself": {`{"helm":{"values":{"a":"${ define \"x\" }${ template \"x\" }${ template \"x\" }${ end }${ template \"x\" }"}}}`, "exceeded maximum template depth", nil},
+		"a text that doubles":          {`{"helm":{"values":{"a":"${ $s := \"xx\" }${ range until 64 }${ $s = print $s $s }${ end }"}}}`, "", ErrTooMuchWork},
+		"a list that doubles":          {`{"helm":{"values":{"a":"${ $l := list 1 }${ range until 64 }${ $l = concat $l $l }${ end }"}}}`, "", ErrTooMuchWork},
+		"a list of itself, doubled":    {`{"helm":{"values":{"a":"${ $l := list 1 }${ range until 64 }${ $l = list $l $l }${ end }${ toJson $l }"}}}`, "", ErrTooMuchWork},
+		"an object within itself":      {`{"helm":{"values":{"a":"${ $d := dict }${ $d = set $d \"d\" $d }${ $d }"}}}`, "", ErrTooMuchWork},
+		"many slow functions":          {`{"helm":{"values":{"a":"${ range until 100 }${ bcrypt \"x\" }${ end }"}}}`, "", ErrTooMuchWork},
 		"too many random bytes":        {`{"helm":{"values":{"a":"${ randBytes 1000000000 | len }"}}}`, "", ErrTooManyElements},
 	}
 	for name, test := range tests {
