@@ -87,6 +87,9 @@ func (m Matcher) matchGroup(group *fleet.ClusterGroup) bool {
 	var groupLabels map[string]string
 	if group != nil {
 		name, groupLabels = group.Name, group.Labels
+		if group.UID == unknownGroup {
+			return m.group == name || m.group == "" && m.groups == nil
+		}
 	}
 	return (m.group == "" || m.group == name) && (m.groups == nil || m.groups.Matches(labels.Set(groupLabels)))
 }

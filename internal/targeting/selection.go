@@ -18,6 +18,8 @@ type Selection struct {
 	customisations []choice
 	targets        []choice
 	groups         bool
+	// named are the ClusterGroups that are named anywhere.
+	named []GroupRef
 	// ofAgent is true for a Bundle with one Cluster's agent: no other Cluster gets it, whatever its targets say.
 	ofAgent bool
 }
@@ -42,7 +44,7 @@ func NewSelection(bundle *fleet.Bundle) (*Selection, error) {
 			return nil, fmt.Errorf("%s: %w", label("target restriction", i, restriction.Name), err)
 		}
 		s.restrictions = append(s.restrictions, matcher)
-		s.groups = s.groups || matcher.usesGroups()
+		s.note(matcher, label("target restriction", i, restriction.Name))
 	}
 	customisations := 0
 	if restrictions := len(s.restrictions); restrictions > 0 {
@@ -57,7 +59,7 @@ func NewSelection(bundle *fleet.Bundle) (*Selection, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", label("target", i, target.Name), err)
 		}
-		s.groups = s.groups || matcher.usesGroups()
+		s.note(matcher, label("target", i, target.Name))
 		if i < customisations {
 			s.customisations = append(s.customisations, choice{target, matcher})
 		} else {
@@ -65,6 +67,14 @@ func NewSelection(bundle *fleet.Bundle) (*Selection, error) {
 		}
 	}
 	return s, nil
+}
+
+// note remembers which groups make a difference.
+func (s *Selection) note(matcher Matcher, where string) {
+	s.groups = s.groups || matcher.usesGroups()
+	if matcher.group != "" {
+		s.named = append(s.named, GroupRef{Where: where, Name: matcher.group})
+	}
 }
 
 func label(what string, index int, name string) string {

@@ -45,6 +45,9 @@ func (s *Selection) Targets(manifestID string, clusters []*fleet.Cluster, groups
 }
 
 func (s *Selection) target(manifestID string, cluster *fleet.Cluster, picked chosen, templater *Templater) (Target, error) {
+	if err := CheckName(cluster.Name); err != nil {
+		return Target{}, err
+	}
 	options := s.options(picked)
 	if err := templater.Template(&options, cluster); err != nil {
 		return Target{}, err

@@ -29,6 +29,13 @@ const (
 // Bundle's hash says. Whoever wrote the one will have written the other in a moment.
 var ErrValuesHash = errors.New("hash mismatch between the Bundle and its values secret")
 
+// maxSecret is how many bytes the API server takes as the data of a Secret.
+const maxSecret = 1 << 20
+
+// ErrValuesTooLarge means that no Secret holds the values of a BundleDeployment: those that the agent has and those
+// that are staged together, which are the same ones but while a change waits.
+var ErrValuesTooLarge = errors.New("helm.values: no Secret holds them, of which the values in use and those that are staged may take 1 MiB together")
+
 // Values are the Helm values of a BundleDeployment, each as JSON or empty. They are
 // secret: the BundleDeployment has only their hash.
 type Values struct{ Current, Staged []byte }
@@ -55,6 +62,14 @@ func TakeValues(options *fleet.BundleDeploymentOptions) ([]byte, error) {
 
 // Empty says that no Secret is needed.
 func (v Values) Empty() bool { return len(v.Current) == 0 && len(v.Staged) == 0 }
+
+// Check returns ErrValuesTooLarge for values that no Secret holds.
+func (v Values) Check() error {
+	if len(v.Current)+len(v.Staged) > maxSecret {
+		return ErrValuesTooLarge
+	}
+	return nil
+}
 
 // Hash is that of both values, one after the other, in hexadecimal; empty when
 // there are none.
