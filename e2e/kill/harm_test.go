@@ -312,26 +312,3 @@ func TestANamespaceOfAFormerClusterIsStillTerminating(t *testing.T) {
 	g.Expect(agent.Await(ctx, swarm.Settled)).To(Succeed())
 	expectRegisteredOnce(t, ctx, h, []*swarm.Agent{agent})
 }
-
-func TestAHubThatWasRestoredFromAnOlderState(t *testing.T) {
-	p, g, h := control.Plane(t), NewWithT(t), harmedHub(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
-	defer cancel()
-	older := h.join(ctx, "before-the-snapshot")
-	g.Expect(older.Await(ctx, swarm.Settled)).To(Succeed())
-	g.Expect(p.Snapshot(ctx)).To(Succeed())
-	newer := h.join(ctx, "after-the-snapshot")
-	g.Expect(newer.Await(ctx, swarm.Settled)).To(Succeed())
-	replicas := h.started()
-
-	g.Expect(p.Restore(ctx)).To(Succeed())
-	g.Expect(newer.Await(ctx, func(s swarm.State) bool { return swarm.Settled(s) && s.Registrations > 1 })).To(Succeed())
-	latest := h.join(ctx, "after-the-restore")
-	g.Expect(latest.Await(ctx, swarm.Settled)).To(Succeed())
-	g.Expect(older.State().Registrations).To(Equal(1), "the no of an API server that has just started is no answer")
-	expectOneEach(t, ctx, h, "before-the-snapshot", "after-the-snapshot", "after-the-restore")
-	g.Expect(h.started()).To(BeNumerically(">", replicas), "the leader knows what has not happened, and goes on")
-	for _, agent := range []*swarm.Agent{older, newer, latest} {
-		agent.Stop()
-	}
-}

@@ -102,7 +102,7 @@ func run(ctx context.Context, options env.Controller, out io.Writer) error {
 func lead(ctx context.Context, shared app.Options, state *health.State) error {
 	fence := kube.NewFence(time.Now) //nolint:forbidigo // the election has a clock of its own, too
 	guarded := shared
-	guarded.Own.Config, guarded.Guard = fence.Guard(shared.Own.Config), fence.Guard
+	guarded.Own.Config, guarded.Guard = fence.Guard(kube.RelistAfterOutage(shared.Own.Config)), fence.Guard
 	work := func(ctx context.Context) error {
 		state.SetReady(false, "leading, filling the caches")
 		return agentmanagement.Run(ctx, agentmanagement.Options{

@@ -1,0 +1,97 @@
+package kill_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/e2e/framework/faults"
+	"github.com/fleet-hub/fleet/e2e/framework/swarm"
+	"github.com/fleet-hub/fleet/internal/cmd/controller"
+	"github.com/fleet-hub/fleet/internal/names"
+)
+
+// After a restore nobody works with caches of what has not happened. Whoever leads learns of it by its leases, which are
+// older than it knows them to be; if they have not been renewed since the snapshot, they tell nothing, and the caches are
+// filled anew because the API server was away.
+func TestAHubThatWasRestoredFromAnOlderState(t *testing.T) {
+	p, g, h := control.Plane(t), NewWithT(t), harmedHub(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
+	defer cancel()
+	older := h.join(ctx, "before-the-snapshot")
+	defer older.Stop()
+	g.Expect(older.Await(ctx, swarm.Settled)).To(Succeed())
+	renewsAgain := h.on(faults.Match{Verb: "write", Resource: "leases"}, faults.Answer(http.StatusServiceUnavailable))
+	defer func() { g.Expect(renewsAgain()).To(Succeed()) }()
+	g.Expect(p.Snapshot(ctx)).To(Succeed())
+	newer := h.join(ctx, "after-the-snapshot")
+	defer newer.Stop()
+	g.Expect(newer.Await(ctx, swarm.Settled)).To(Succeed())
+
+	t.Log("to before something that its leases do not know of")
+	g.Expect(p.Restore(ctx)).To(Succeed())
+	g.Expect(newer.Await(ctx, func(s swarm.State) bool { return swarm.Settled(s) && s.Registrations > 1 })).To(Succeed())
+	expectOneEach(t, ctx, h, "before-the-snapshot", "after-the-snapshot")
+	newer.Stop()
+
+	t.Log("to before its leases were renewed")
+	g.Expect(renewsAgain()).To(Succeed())
+	h.awaitRenewal(t, ctx)
+	leader := h.leader(t, ctx)
+	g.Expect(p.Restore(ctx)).To(Succeed())
+	g.Eventually(leader.done).WithContext(ctx).WithTimeout(patience).Should(BeClosed(), leader.name+" knows what has not happened, and goes on")
+	g.Expect(leader.log.String()).To(Or(
+		ContainSubstring("the API server was restored from an older state"),
+		ContainSubstring("lost the leader election lease"), // another one was faster
+	))
+	latest := h.join(ctx, "after-the-restore")
+	defer latest.Stop()
+	g.Expect(latest.Await(ctx, swarm.Settled)).To(Succeed())
+	g.Expect(older.Await(ctx, swarm.Settled)).To(Succeed())
+	g.Expect(older.State().Registrations).To(Equal(1), "the no of an API server that has just started is no answer")
+	expectOneEach(t, ctx, h, "before-the-snapshot", "after-the-restore")
+}
+
+// awaitRenewal waits until each lease was written once more.
+func (h *hub) awaitRenewal(t *testing.T, ctx context.Context) {
+	t.Helper()
+	versions := func(g Gomega) map[string]string {
+		leases, err := h.Hub.Kube.CoordinationV1().Leases(names.SystemNamespace).List(ctx, metav1.ListOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		found := map[string]string{}
+		for _, lease := range leases.Items {
+			found[lease.Name] = lease.ResourceVersion
+		}
+		return found
+	}
+	g := NewWithT(t)
+	before := versions(g)
+	g.Expect(before).NotTo(BeEmpty())
+	g.Eventually(func(g Gomega) {
+		for lease, version := range versions(g) {
+			g.Expect(version).NotTo(Equal(before[lease]), lease)
+		}
+	}).WithContext(ctx).WithTimeout(patience).Should(Succeed())
+}
+
+// leader is the replica that holds the lease, once one does.
+func (h *hub) leader(t *testing.T, ctx context.Context) (found *replica) {
+	t.Helper()
+	NewWithT(t).Eventually(func(g Gomega) {
+		holders, err := h.leases(ctx)
+		g.Expect(err).NotTo(HaveOccurred())
+		for _, s := range h.slots {
+			if r := s.replica(); strings.HasPrefix(holders[controller.Lease], r.name+"_") {
+				found = r
+			}
+		}
+		g.Expect(found).NotTo(BeNil(), "%v", holders)
+	}).WithContext(ctx).WithTimeout(patience).Should(Succeed())
+	return found
+}
