@@ -13,15 +13,20 @@ const mostTexts = 128
 // pool lets the agents' Bundles in a cache share their manifests: a thousand Clusters have a thousand of them, each
 // of some kilobytes, and few that differ.
 type pool struct {
+	words *words
+
 	mu    sync.Mutex
 	texts map[string]string
 }
 
-func newPool() *pool { return &pool{texts: map[string]string{}} }
+func newPool() *pool { return &pool{words: newWords(), texts: map[string]string{}} }
 
-// slim is the function slim, and shares what is in agents' Bundles.
+// slim is the function slim, and shares what is in agents' Bundles and in BundleDeployments.
 func (p *pool) slim(obj any) (any, error) {
 	obj, err := slim(obj)
+	if bd, ok := obj.(*fleet.BundleDeployment); ok {
+		p.words.slim(bd)
+	}
 	bundle, ok := obj.(*fleet.Bundle)
 	if err != nil || !ok || bundle.Annotations[fleet.AnnotationSetID] != names.AgentBundleSet {
 		return obj, err
