@@ -45,16 +45,18 @@ type Entry struct {
 // EntryOf describes a deployment under the name given, measured against the
 // deployment ID it has.
 func EntryOf(name string, bd *fleet.BundleDeployment) Entry {
-	return entryAgainst(name, bd, bd.Spec.DeploymentID)
+	return EntryAgainst(name, bd, bd.Spec.DeploymentID)
 }
 
 // StagedEntryOf describes a deployment measured against the newest deployment ID
-// computed for it, as the summary of a Bundle does.
+// that was written down for it.
 func StagedEntryOf(name string, bd *fleet.BundleDeployment) Entry {
-	return entryAgainst(name, bd, bd.Spec.StagedDeploymentID)
+	return EntryAgainst(name, bd, bd.Spec.StagedDeploymentID)
 }
 
-func entryAgainst(name string, bd *fleet.BundleDeployment, deploymentID string) Entry {
+// EntryAgainst describes a deployment measured against a deployment ID: the summary of a
+// Bundle takes the newest, which a rollout may not have written down yet.
+func EntryAgainst(name string, bd *fleet.BundleDeployment, deploymentID string) Entry {
 	return Entry{
 		Name:     name,
 		State:    Against(bd, deploymentID),

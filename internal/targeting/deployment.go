@@ -1,8 +1,6 @@
 package targeting
 
 import (
-	"strings"
-
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -16,13 +14,14 @@ type DeploymentInput struct {
 	Bundle *fleet.Bundle
 	// Target is without an error, and its Cluster has a namespace.
 	Target Target
-	// Verdict is the rollout's.
+	// Verdict is the rollout's. Leave needs an Existing one.
 	Verdict Verdict
 	// Existing is what is there; nil if there is none yet.
 	Existing *fleet.BundleDeployment
-	// Values are those in the Secret of Existing. They matter only while a change is
-	// staged; nil if the Secret is gone.
+	// Values are those in the Secret of Existing. They matter only where NeedsValues says so; nil if the Secret is gone.
 	Values *Values
+	// SecretKnown means that the Secret is known to hold what the hash in Existing says.
+	SecretKnown bool
 }
 
 // DeploymentOutcome is what should be there.
@@ -46,43 +45,62 @@ func Deployment(in DeploymentInput) (DeploymentOutcome, error) {
 	if err != nil {
 		return DeploymentOutcome{}, err
 	}
+	before := bd.Spec
 	cluster := in.Target.Cluster
 	bd.Spec = fleet.BundleDeploymentSpec{
 		Paused:             IsPaused(in.Bundle, cluster),
 		StagedOptions:      staged,
 		StagedDeploymentID: in.Target.DeploymentID,
-		Options:            bd.Spec.Options,
-		DeploymentID:       bd.Spec.DeploymentID,
+		Options:            before.Options,
+		DeploymentID:       before.DeploymentID,
 		DependsOn:          in.Bundle.DeepCopy().Spec.DependsOn,
 		CorrectDrift:       staged.CorrectDrift.DeepCopy(),
 		OffSchedule:        cluster.Status.Scheduled && !cluster.Status.ActiveSchedule,
 
-		DownstreamResourcesGeneration: bd.Spec.DownstreamResourcesGeneration,
+		DownstreamResourcesGeneration: before.DownstreamResourcesGeneration,
 	}
 	out := DeploymentOutcome{Deployment: bd}
-	if in.Verdict == Promote {
+	switch {
+	case in.Verdict == Promote:
 		bd.Spec.Options = *staged.DeepCopy()
 		bd.Spec.DeploymentID = bd.Spec.StagedDeploymentID
 		out.Values = Values{Current: stagedValues, Staged: stagedValues}
-		bd.Spec.ValuesHash = out.Values.Hash()
+	case in.Verdict == Leave:
+		bd.Spec.StagedOptions, bd.Spec.StagedDeploymentID = before.StagedOptions, before.StagedDeploymentID
+		bd.Spec.ValuesHash, bd.Spec.WaitingForValues, out.KeepSecret = before.ValuesHash, before.WaitingForValues, true
 		return out, nil
+	case !in.NeedsValues():
+		// What is staged, and what the agent has, are what they were; so are the values.
+		out.Values.Staged = stagedValues
+		if in.Existing != nil && in.Existing.Spec.ValuesHash != "" {
+			bd.Spec.ValuesHash, out.KeepSecret = in.Existing.Spec.ValuesHash, true
+			return out, nil
+		}
+	default:
+		current, known := currentValues(in)
+		if !known {
+			// The agent could not tell what it runs with: it waits until a change is promoted.
+			bd.Spec.ValuesHash, bd.Spec.WaitingForValues, out.KeepSecret = in.Existing.Spec.ValuesHash, true, true
+			return out, nil
+		}
+		out.Values = Values{Current: current, Staged: stagedValues}
 	}
-	current, known := currentValues(in)
-	if !known {
-		// The agent could not tell what it runs with: it waits until a change is promoted.
-		bd.Spec.ValuesHash, bd.Spec.WaitingForValues, out.KeepSecret = in.Existing.Spec.ValuesHash, true, true
-		return out, nil
-	}
-	out.Values = Values{Current: current, Staged: stagedValues}
 	bd.Spec.ValuesHash = out.Values.Hash()
 	return out, nil
+}
+
+// NeedsValues says whether Values have to be read: the agent goes on with values that only the Secret knows, and it has
+// to be written anew, or nobody knows what it holds.
+func (in DeploymentInput) NeedsValues() bool {
+	if in.Verdict != Stage || in.Existing == nil || in.Existing.Spec.ValuesHash == "" {
+		return false
+	}
+	return !in.SecretKnown || in.Existing.Spec.WaitingForValues || in.Existing.Spec.StagedDeploymentID != in.Target.DeploymentID
 }
 
 // currentValues are those the agent runs with, which only the Secret knows.
 func currentValues(in DeploymentInput) (values []byte, known bool) {
 	switch {
-	case in.Existing == nil || in.Existing.Spec.ValuesHash == "":
-		return nil, true
 	case in.Values == nil:
 		return nil, false
 	case in.Values.Hash() == in.Existing.Spec.ValuesHash, isCurrent(in.Existing, in.Values.Current):
@@ -138,18 +156,9 @@ func Same(a, b *fleet.BundleDeployment) bool {
 	return equality.Semantic.DeepEqual(a.Labels, b.Labels) && equality.Semantic.DeepEqual(a.Spec, b.Spec)
 }
 
-// deploymentLabels are those of the Bundle that concern users or Fleet, and those
-// by which a BundleDeployment is found.
+// deploymentLabels are those of the Bundle and those of the cluster.
 func deploymentLabels(bundle *fleet.Bundle, target Target) map[string]string {
-	labels := visible(bundle.Labels)
-	for key, value := range bundle.Labels {
-		if strings.HasPrefix(key, "fleet.cattle.io/") {
-			labels[key] = value
-		}
-	}
-	labels[fleet.LabelBundleName] = bundle.Name
-	labels[fleet.LabelBundleNamespace] = bundle.Namespace
-	labels[fleet.LabelManaged] = "true"
+	labels := bundleLabels(bundle)
 	labels[fleet.LabelClusterNamespace] = target.Cluster.Namespace
 	labels[fleet.LabelCluster] = target.Cluster.Name
 	if manifestID, _ := content.SplitDeploymentID(target.DeploymentID); manifestID != "" {

@@ -20,6 +20,12 @@ type BundleStatus struct {
 	// +optional
 	Unavailable int `json:"unavailable"`
 
+	// Unreachable is how many clusters' agents are silent. Their BundleDeployments
+	// count neither as unavailable nor as behind, and are promoted when the agents
+	// are heard of again.
+	// +optional
+	Unreachable int `json:"unreachable,omitempty"`
+
 	// UnavailablePartitions is how many partitions are above their limit.
 	// +optional
 	UnavailablePartitions int `json:"unavailablePartitions"`

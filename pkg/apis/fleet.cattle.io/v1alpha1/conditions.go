@@ -25,6 +25,10 @@ const (
 	// ConditionAgentReporting, on Cluster, is True while the agent's heartbeats arrive; one that expects no agent has
 	// no such condition.
 	ConditionAgentReporting = "AgentReporting"
+	// ConditionPartitioned, on Bundle, is False while the partitions of its rollout strategy can hardly be meant as they
+	// are: one names a group that is not there, or clusters are in none; a Bundle that never had this trouble has no such
+	// condition.
+	ConditionPartitioned = "Partitioned"
 	// ConditionReady, on Cluster, ClusterGroup, Bundle and BundleDeployment, is True when everything
 	// deployed is ready; on ClusterRegistrationToken, when the Secret with the values is there.
 	ConditionReady = "Ready"
@@ -102,6 +106,12 @@ const (
 	// ReasonSelectorInvalid means that the label selector of a ClusterGroup or BundleNamespaceMapping does not
 	// parse; what depends on it stays as it is until the selector is corrected.
 	ReasonSelectorInvalid = "SelectorInvalid"
+	// ReasonRolloutInvalid means that a field of the Bundle's rollout strategy cannot be used; the message names it.
+	// Everything stays as it is until it is corrected.
+	ReasonRolloutInvalid = "RolloutInvalid"
+	// ReasonPartitionsIncomplete means that a partition names a ClusterGroup that is not there, or that some of the
+	// Bundle's clusters are in no partition and get nothing new; the message names the field and, then, a cluster.
+	ReasonPartitionsIncomplete = "PartitionsIncomplete"
 	// ReasonMappingIncomplete means that a BundleNamespaceMapping has only one of its two selectors, or none,
 	// and does nothing.
 	ReasonMappingIncomplete = "MappingIncomplete"

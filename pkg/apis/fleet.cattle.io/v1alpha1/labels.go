@@ -103,6 +103,10 @@ const (
 	// replace an agent that another implementation deployed by its own, in place.
 	// This implementation's own.
 	AnnotationTakeOverAgent = "fleet.cattle.io/take-over-agent"
+	// AnnotationRolloutRemaining, on a Bundle and with value "true", adds a last
+	// partition to those of its rollout strategy, with the Clusters that none of
+	// them picks.
+	AnnotationRolloutRemaining = "fleet.cattle.io/rollout-remaining-clusters"
 )
 
 // Annotations on the chart stored with a Helm release, by which the agent

@@ -25,6 +25,10 @@ var decided = []struct{ why, pattern string }{
 		`^ClusterRegistration\.schema\.properties\.status\.properties\.conditions: <absent> -> map\[`},
 	{"a token says what it is waiting for",
 		`^ClusterRegistrationToken\.schema\.properties\.status\.properties\.conditions: <absent> -> map\[`},
+	{"an agent says what cluster it is in",
+		`^Cluster\.schema\.properties\.status\.properties\.agent\.properties\.(agentVersion|kubernetesVersion|nodes|platform|readyNodes): <absent> -> map\[`},
+	{"a Bundle counts the clusters whose agents are silent", `^Bundle\.schema\.properties\.status\.properties\.unreachable: <absent> -> map\[`},
+	{"which shows in a wide list", `^Cluster\.columns: \[.* name:Status type:string\]\] -> \[.* name:Status type:string\] map\[.* priority:1 type:string\]\]$`},
 }
 
 func TestSchemasAreTheRecordedOnes(t *testing.T) {
@@ -56,6 +60,10 @@ func TestEveryFieldOfOursIsInTheRecordedTreeAndBack(t *testing.T) {
 	added := map[string][]string{
 		"ClusterRegistration":      conditionFields("status.conditions"),
 		"ClusterRegistrationToken": conditionFields("status.conditions"),
+		"Bundle":                   {"status.unreachable"},
+		"Cluster": {
+			"status.agent.agentVersion", "status.agent.kubernetesVersion", "status.agent.nodes", "status.agent.platform", "status.agent.readyNodes",
+		},
 	}
 	for _, kind := range ourKinds {
 		t.Run(kind, func(t *testing.T) {
@@ -96,10 +104,14 @@ func TestEveryRecordedCRDIsOursOrKnowinglyNot(t *testing.T) {
 func TestPrinterColumns(t *testing.T) {
 	ready := `.status.conditions[?(@.type=="Ready")].message`
 	tests := map[string][][2]string{
-		"Bundle":                   {{"BundleDeployments-Ready", ".status.display.readyClusters"}, {"Status", ready}},
-		"BundleDeployment":         {{"Deployed", ".status.display.deployed"}, {"Monitored", ".status.display.monitored"}, {"Status", ready}},
-		"BundleNamespaceMapping":   nil,
-		"Cluster":                  {{"Bundles-Ready", ".status.display.readyBundles"}, {"Last-Seen", ".status.agent.lastSeen"}, {"Status", ready}},
+		"Bundle":                 {{"BundleDeployments-Ready", ".status.display.readyClusters"}, {"Status", ready}},
+		"BundleDeployment":       {{"Deployed", ".status.display.deployed"}, {"Monitored", ".status.display.monitored"}, {"Status", ready}},
+		"BundleNamespaceMapping": nil,
+		"Cluster": {
+			{"Bundles-Ready", ".status.display.readyBundles"}, {"Last-Seen", ".status.agent.lastSeen"}, {"Status", ready},
+			{"Kubernetes", ".status.agent.kubernetesVersion"}, {"Nodes-Ready", ".status.agent.readyNodes"}, {"Nodes", ".status.agent.nodes"},
+			{"Platform", ".status.agent.platform"}, {"Agent", ".status.agent.agentVersion"},
+		},
 		"ClusterGroup":             {{"Clusters-Ready", ".status.display.readyClusters"}, {"Bundles-Ready", ".status.display.readyBundles"}, {"Status", ready}},
 		"ClusterRegistration":      {{"Cluster-Name", ".status.clusterName"}, {"Labels", ".spec.clusterLabels"}},
 		"ClusterRegistrationToken": {{"Secret-Name", ".status.secretName"}},
@@ -115,7 +127,7 @@ func TestPrinterColumns(t *testing.T) {
 			columns, _ := ourCRD(t, kind)["columns"].([]any)
 			for _, column := range columns {
 				column := column.(map[string]any)
-				if column["type"] != "string" {
+				if column["type"] != "string" && column["type"] != "integer" {
 					t.Errorf("%v is of type %v: a time would be shown as an age", column["name"], column["type"])
 				}
 				got = append(got, [2]string{column["name"].(string), column["jsonPath"].(string)})

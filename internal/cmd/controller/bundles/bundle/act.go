@@ -35,7 +35,9 @@ func (h *handler) act(ctx context.Context, in input, out plan) error {
 			return err
 		}
 	}
-	foreign, err := h.writeAll(ctx, out.writes)
+	foreign, err := h.writeAll(ctx, out.first)
+	others, errOfOthers := h.writeAll(ctx, out.writes)
+	foreign, err = append(foreign, others...), errors.Join(err, errOfOthers)
 	if len(foreign) > 0 {
 		h.ledger.Set(keyOf(in.bundle), withForeign(out.outcome, foreign))
 	}
@@ -83,32 +85,62 @@ func (h *handler) writeAll(ctx context.Context, writes []write) (foreign []strin
 }
 
 func (h *handler) write(ctx context.Context, w write) error {
+	h.owners.writing.Add(1)
+	defer h.owners.writing.Add(-1)
 	if w.existing == nil {
 		return h.create(ctx, w)
 	}
-	if !w.KeepSecret && !w.Values.Empty() && !h.memo.secretHolds(w.existing.UID, w.Values.Hash()) {
-		if err := h.putSecret(ctx, w.Values.Secret(w.existing)); err != nil {
-			return err
-		}
-		h.memo.noteSecret(w.existing.UID, w.Values.Hash())
+	bundle := index.BundleOf(w.Deployment)
+	if err := h.writeValues(ctx, w); err != nil {
+		return err
 	}
 	if !targeting.Same(w.existing, w.Deployment) {
-		_, err := reconcile.Patch(h.app.BundleDeployments, w.existing, func(bd *fleet.BundleDeployment) {
+		written, err := reconcile.Patch(h.client(w), w.existing, func(bd *fleet.BundleDeployment) {
 			bd.Labels, bd.Spec = maps.Clone(w.Deployment.Labels), *w.Deployment.Spec.DeepCopy()
 		})
 		if err != nil {
+			h.sights.doubt(bundle, w.existing, err)
 			return err
 		}
+		if written.ResourceVersion == w.existing.ResourceVersion {
+			h.sights.gone(bundle, w.existing) // the watch tells, if it has not done so
+			return nil
+		}
+		h.sights.note(bundle, written)
 		h.app.Log.Debug("bundledeployment changed", "bundledeployment", keyOf(w.Deployment).String(), "deploymentID", w.Deployment.Spec.DeploymentID)
 	}
-	if !w.KeepSecret && w.Values.Empty() && w.existing.Spec.ValuesHash != "" {
+	if w.KeepSecret {
+		return nil
+	}
+	h.memo.trust(w.existing.UID)
+	if w.Values.Empty() && w.existing.Spec.ValuesHash != "" {
 		return h.deleteSecret(ctx, w.existing)
 	}
 	return nil
 }
 
+// writeValues writes the values before the BundleDeployment that has their hash: where it has the hash already, they
+// were written before.
+func (h *handler) writeValues(ctx context.Context, w write) error {
+	uid := w.existing.UID
+	switch {
+	case w.KeepSecret || w.Values.Empty():
+		return nil
+	case h.memo.doubts(uid):
+		return h.checkSecret(ctx, w.Values.Secret(w.existing))
+	case w.existing.Spec.ValuesHash == w.Values.Hash():
+		return nil
+	case w.existing.Spec.ValuesHash == "":
+		h.memo.doubt(uid)
+		return h.createSecret(ctx, w.Values.Secret(w.existing))
+	default:
+		h.memo.doubt(uid) // until the BundleDeployment says the same
+		return h.changeSecret(ctx, w.Values.Secret(w.existing))
+	}
+}
+
 // create writes the Secret before the BundleDeployment, which says that it is
-// there, and names the owner when the owner has a UID.
+// there. The owner has a UID only then, and is named later.
 func (h *handler) create(ctx context.Context, w write) error {
 	wanted := w.Deployment
 	if err := refuseForeign(wanted)(h.app.BundleDeployments.Cache().Get(wanted.Namespace, wanted.Name)); err != nil {
@@ -127,14 +159,11 @@ func (h *handler) create(ctx context.Context, w write) error {
 	if err != nil {
 		return err
 	}
+	h.sights.note(index.BundleOf(created), created)
 	h.app.Log.Debug("bundledeployment created", "bundledeployment", keyOf(created).String(), "deploymentID", created.Spec.DeploymentID)
-	if w.Values.Empty() {
-		return nil
+	if !w.Values.Empty() {
+		h.owners.later(keyOf(created))
 	}
-	if err := h.ownSecret(ctx, w.Values.Secret(created)); err != nil {
-		return err
-	}
-	h.memo.noteSecret(created.UID, w.Values.Hash())
 	return nil
 }
 

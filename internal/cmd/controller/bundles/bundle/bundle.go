@@ -40,12 +40,15 @@ type handler struct {
 	ledger *ledger.Ledger
 	queue  *queue.Queue
 	memo   *memo
+	sights *sights
+	// waiting are the Bundles with targets that wait for others.
+	waiting *flags
 }
 
 // Register watches Bundles and what decides where they go. What targeting makes of
 // them goes into the ledger.
 func Register(ctx context.Context, a *app.Context, outcomes *ledger.Ledger) error {
-	h := &handler{app: a, ledger: outcomes, memo: newMemo()}
+	h := &handler{app: a, ledger: outcomes, memo: newMemo(), sights: newSights(a.Clock), waiting: newFlags()}
 	h.queue = queue.New(queue.Options{Name: "bundle", Workers: workers, Log: a.Log}, h.handle)
 	if err := h.watch(); err != nil {
 		return err
@@ -63,6 +66,8 @@ func (h *handler) handle(ctx context.Context, key types.NamespacedName) error {
 	}
 	if bundle == nil {
 		h.ledger.Forget(key)
+		h.sights.forget(key)
+		h.waiting.set(key, false)
 		return nil
 	}
 	if bundle.DeletionTimestamp != nil {
@@ -71,11 +76,12 @@ func (h *handler) handle(ctx context.Context, key types.NamespacedName) error {
 	if bundle, err = h.prepare(bundle); err != nil {
 		return err
 	}
+	h.waiting.set(key, true) // what happens from now on may be missed
 	in, err := h.gather(ctx, bundle)
 	if err != nil {
 		return err
 	}
-	return h.act(ctx, in, decide(in))
+	return h.rollOut(ctx, in)
 }
 
 // prepare makes sure that the Bundle waits for its BundleDeployments when it is
@@ -115,6 +121,11 @@ func (h *handler) remaining(bundle *fleet.Bundle) ([]*fleet.BundleDeployment, er
 	if err != nil || len(cached) > 0 {
 		return cached, err
 	}
+	return h.live(bundle)
+}
+
+// live are the BundleDeployments of a Bundle as the API server has them now.
+func (h *handler) live(bundle *fleet.Bundle) ([]*fleet.BundleDeployment, error) {
 	list, err := h.app.BundleDeployments.List(metav1.NamespaceAll, metav1.ListOptions{
 		LabelSelector: labels.SelectorFromSet(labels.Set{
 			fleet.LabelBundleName: bundle.Name, fleet.LabelBundleNamespace: bundle.Namespace,

@@ -7,8 +7,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/content"
+	"github.com/fleet-hub/fleet/internal/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -32,19 +34,24 @@ type input struct {
 	reach    targeting.Reach
 	clusters []*fleet.Cluster
 	groups   []*fleet.ClusterGroup
-	// existing are the Bundle's BundleDeployments.
+	// unreachable are the clusters whose agents are silent.
+	unreachable map[types.NamespacedName]bool
+	// existing are the Bundle's BundleDeployments as last seen, and inDoubt the namespaces of those that may have been
+	// promoted.
 	existing []*fleet.BundleDeployment
-	// values are those in the Secrets of existing ones that are paused, by namespace:
-	// only there can it be known what an agent runs with.
-	values map[string]*targeting.Values
+	inDoubt  map[string]bool
+	// values are those in the Secrets of existing ones that are staged, by namespace:
+	// only there can it be known what an agent runs with. secretHolds says of which it is known what they hold.
+	values      map[string]*targeting.Values
+	secretHolds func(uid types.UID, hash string) bool
 	// failure says why the Bundle cannot be used at all.
 	failure error
 }
 
 func (h *handler) gather(ctx context.Context, bundle *fleet.Bundle) (input, error) {
-	in := input{bundle: bundle, values: map[string]*targeting.Values{}}
-	var err error
-	if in.existing, err = h.deployments(bundle); err != nil {
+	in := input{bundle: bundle, secretHolds: h.memo.secretHolds}
+	err := h.gatherDeployments(&in)
+	if err != nil {
 		return in, err
 	}
 	if in.failure = unsupported(bundle); in.failure != nil {
@@ -62,7 +69,7 @@ func (h *handler) gather(ctx context.Context, bundle *fleet.Bundle) (input, erro
 		return in, err
 	}
 	in.contentThere = found != nil && found.DeletionTimestamp == nil
-	return in, h.gatherValues(ctx, &in)
+	return in, nil
 }
 
 // gatherClusters finds the clusters the Bundle may go to, in its workspace and in those it is mapped to.
@@ -82,7 +89,18 @@ func (h *handler) gatherClusters(in *input) error {
 		}
 		in.clusters, in.groups = append(in.clusters, clusters...), append(in.groups, groups...)
 	}
+	in.unreachable = map[types.NamespacedName]bool{}
+	for _, cluster := range in.clusters {
+		if !isOfAgent(in.bundle) && h.app.Liveness.Stale(keyOf(cluster)) {
+			in.unreachable[keyOf(cluster)] = true
+		}
+	}
 	return nil
+}
+
+// isOfAgent says whether a Bundle has a Cluster's agent. It is no rollout, and may be what a silent agent needs.
+func isOfAgent(bundle *fleet.Bundle) bool {
+	return bundle.Annotations[fleet.AnnotationSetID] == names.AgentBundleSet
 }
 
 func unsupported(bundle *fleet.Bundle) error {
@@ -113,28 +131,4 @@ func (h *handler) withValues(ctx context.Context, bundle *fleet.Bundle) (with *f
 		return bundle, failure, nil
 	}
 	return with, nil, nil
-}
-
-// gatherValues reads the Secrets of BundleDeployments that are paused.
-func (h *handler) gatherValues(ctx context.Context, in *input) error {
-	paused := map[string]bool{}
-	for _, cluster := range in.clusters {
-		if targeting.IsPaused(in.bundle, cluster) {
-			paused[cluster.Status.Namespace] = true
-		}
-	}
-	for _, bd := range in.existing {
-		if !paused[bd.Namespace] || bd.Spec.ValuesHash == "" {
-			continue
-		}
-		secret, err := reconcile.Optional(h.app.Kube.CoreV1().Secrets(bd.Namespace).Get(ctx, bd.Name, metav1.GetOptions{}))
-		if err != nil {
-			return fmt.Errorf("reading the values of %s: %w", keyOf(bd), err)
-		}
-		if secret != nil {
-			values := targeting.ReadValues(secret)
-			in.values[bd.Namespace] = &values
-		}
-	}
-	return nil
 }

@@ -16,9 +16,9 @@ type memo struct {
 	mu sync.Mutex
 	// bundles has what follows from a generation of a Bundle.
 	bundles map[types.UID]ofGeneration
-	// secrets has, for BundleDeployments, the hash of the values that their Secret is
-	// known to hold.
-	secrets map[types.UID]string
+	// doubted are BundleDeployments whose Secret may hold other values than they say. Of all others it holds those:
+	// it is written first.
+	doubted map[types.UID]bool
 }
 
 type ofGeneration struct {
@@ -29,8 +29,32 @@ type ofGeneration struct {
 	selection *targeting.Selection
 }
 
+// flags is a set of Bundles.
+type flags struct {
+	mu      sync.Mutex
+	flagged map[types.NamespacedName]bool
+}
+
+func newFlags() *flags { return &flags{flagged: map[types.NamespacedName]bool{}} }
+
+func (f *flags) set(bundle types.NamespacedName, flagged bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if flagged {
+		f.flagged[bundle] = true
+	} else {
+		delete(f.flagged, bundle)
+	}
+}
+
+func (f *flags) has(bundle types.NamespacedName) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.flagged[bundle]
+}
+
 func newMemo() *memo {
-	return &memo{bundles: map[types.UID]ofGeneration{}, secrets: map[types.UID]string{}}
+	return &memo{bundles: map[types.UID]ofGeneration{}, doubted: map[types.UID]bool{}}
 }
 
 // selection says which clusters the Bundle goes to; nil if its selectors do not parse.
@@ -78,23 +102,24 @@ func (m *memo) forgetBundle(uid types.UID) {
 	delete(m.bundles, uid)
 }
 
-// secretHolds says whether the Secret of a BundleDeployment is known to hold the
-// values of this hash.
-func (m *memo) secretHolds(uid types.UID, hash string) bool {
+// secretHolds says whether the Secret of a BundleDeployment holds the values of the hash that the BundleDeployment has.
+func (m *memo) secretHolds(uid types.UID, _ string) bool { return !m.doubts(uid) }
+
+// doubt has the Secret of a BundleDeployment looked at before the next write; trust ends that.
+func (m *memo) doubt(uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	known, ok := m.secrets[uid]
-	return ok && known == hash
+	m.doubted[uid] = true
 }
 
-func (m *memo) noteSecret(uid types.UID, hash string) {
+func (m *memo) doubts(uid types.UID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.secrets[uid] = hash
+	return m.doubted[uid]
 }
 
-func (m *memo) forgetSecret(uid types.UID) {
+func (m *memo) trust(uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.secrets, uid)
+	delete(m.doubted, uid)
 }

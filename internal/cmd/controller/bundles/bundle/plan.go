@@ -13,15 +13,85 @@ import (
 // targetingError begins every message about where a Bundle cannot go.
 const targetingError = "targeting error: "
 
-// plan is what a Bundle is owed.
+// rolloutError begins every message about what is wrong with the rollout strategy.
+const rolloutError = "rollout error: "
+
+// aim is where a Bundle goes, and with what: what a pass finds out once, in however many rounds it writes it.
+type aim struct {
+	// outcome lacks what the rollout adds. With a failure, nothing else is filled in.
+	outcome ledger.Outcome
+	targets []targeting.Target
+	layout  targeting.Layout
+	leaving []*fleet.Cluster
+	held    held
+}
+
+// takeAim finds the targets of a Bundle, and divides them for the rollout. A Bundle that cannot be used leaves
+// everything as it is; a cluster that cannot be told what to deploy keeps what it has.
+func takeAim(in input) aim {
+	out := aim{outcome: ledger.Outcome{Generation: in.bundle.Generation, ManifestHash: in.manifestHash}}
+	if in.failure != nil {
+		return out.failed(fleet.ReasonError, targetingError, in.failure)
+	}
+	selection, err := targeting.NewSelection(in.bundle)
+	if err != nil {
+		return out.failed(fleet.ReasonError, targetingError, err)
+	}
+	groups := targeting.NewGroups(in.groups)
+	staying, leaving := split(in.clusters)
+	decided, held := hold(in, selection, staying, groups)
+	out.targets, out.leaving, out.held = selection.Targets(content.ID(in.manifestHash), decided, groups), leaving, held
+	clusters := make([]*fleet.Cluster, len(out.targets))
+	for i, target := range out.targets {
+		clusters[i] = target.Cluster
+	}
+	if out.layout, err = targeting.NewLayout(in.bundle, clusters, groups); err != nil {
+		return aim{outcome: out.outcome}.failed(fleet.ReasonRolloutInvalid, rolloutError, err)
+	}
+	out.outcome.Rollout = out.layout
+	out.outcome.Rollout.Of = nil // each target has its own
+	return out
+}
+
+func (a aim) failed(reason, about string, err error) aim {
+	a.outcome.FailureReason, a.outcome.Failure = reason, about+err.Error()
+	return a
+}
+
+// steps are the targets as the rollout sees them, followed by what is held: it counts, and stays as it is.
+func (a aim) steps(in input) []targeting.Step {
+	existing := map[string]*fleet.BundleDeployment{}
+	for _, bd := range in.existing {
+		existing[bd.Namespace] = bd
+	}
+	out := make([]targeting.Step, len(a.targets))
+	for i, target := range a.targets {
+		namespace := target.Cluster.Status.Namespace
+		out[i] = targeting.Step{
+			DeploymentID: target.DeploymentID,
+			Deployment:   existing[namespace],
+			Paused:       targeting.IsPaused(in.bundle, target.Cluster),
+			Unreachable:  in.unreachable[keyOf(target.Cluster)],
+			Blocked:      target.Err != nil || namespace == "", // without a namespace: the cluster wakes us when it has one
+			InDoubt:      in.inDoubt[namespace],
+			Partitions:   a.layout.Of[i],
+		}
+	}
+	for namespace := range a.held.deployments {
+		out = append(out, targeting.Step{Deployment: existing[namespace], Blocked: true, InDoubt: in.inDoubt[namespace]})
+	}
+	return out
+}
+
+// plan is what a Bundle is owed now.
 type plan struct {
 	// outcome is for the ledger.
 	outcome ledger.Outcome
 	// createContent says that the Content has to be written before anything else.
 	createContent bool
-	// writes are the BundleDeployments that should be there, whether or not they
-	// already are as they should be.
-	writes []write
+	// first are BundleDeployments that are available and will not be for a while, which no limit allows after others
+	// have become unavailable; writes are all others that should be there. They may be as they should be already.
+	first, writes []write
 	// orphans are those that should not.
 	orphans []*fleet.BundleDeployment
 }
@@ -34,27 +104,34 @@ type write struct {
 	existing *fleet.BundleDeployment
 }
 
-// decide works out the plan. A Bundle that cannot be used leaves everything as it
-// is; a cluster that cannot be told what to deploy keeps what it has.
-func decide(in input) plan {
-	out := plan{outcome: ledger.Outcome{Generation: in.bundle.Generation, ManifestHash: in.manifestHash}}
-	if in.failure != nil {
-		out.outcome.Failure = targetingError + in.failure.Error()
+// decide works out the plan for one round.
+func decide(in input, a aim, steps []targeting.Step, decision targeting.Decision) plan {
+	out := plan{outcome: a.outcome}
+	if a.outcome.Failure != "" {
 		return out
 	}
-	selection, err := targeting.NewSelection(in.bundle)
-	if err != nil {
-		out.outcome.Failure = targetingError + err.Error()
-		return out
+	out.outcome.Targets = make([]ledger.Target, 0, len(a.targets))
+	out.createContent = len(a.targets) > 0 && !in.contentThere
+	for i, target := range a.targets {
+		note := ledger.Target{
+			Cluster: keyOf(target.Cluster), Namespace: target.Cluster.Status.Namespace,
+			DeploymentID: target.DeploymentID, Partitions: steps[i].Partitions, Unreachable: steps[i].Unreachable,
+		}
+		made, failure := deployment(in, target, steps[i], decision.Verdicts[i])
+		if failure != nil {
+			note.Failure = targetingError + failure.Error()
+		}
+		switch {
+		case made == nil:
+		case decision.Costly[i]:
+			out.first = append(out.first, *made)
+		default:
+			out.writes = append(out.writes, *made)
+		}
+		out.outcome.Targets = append(out.outcome.Targets, note)
 	}
-	groups := targeting.NewGroups(in.groups)
-	staying, leaving := split(in.clusters)
-	decided, held := hold(in, selection, staying, groups)
-	targets := selection.Targets(content.ID(in.manifestHash), decided, groups)
-	out.createContent = len(targets) > 0 && !in.contentThere
-	out.writes = writes(in, targets, &out.outcome)
-	out.orphans = orphans(in.existing, targets, leaving, held)
-	held.tell(&out.outcome)
+	out.orphans = orphans(in.existing, a.targets, a.leaving, a.held)
+	a.held.tell(&out.outcome)
 	return out
 }
 
@@ -71,52 +148,18 @@ func split(clusters []*fleet.Cluster) (staying, leaving []*fleet.Cluster) {
 	return staying, leaving
 }
 
-// writes makes the BundleDeployments of the targets and notes each target in the outcome.
-func writes(in input, targets []targeting.Target, outcome *ledger.Outcome) []write {
-	existing := map[string]*fleet.BundleDeployment{}
-	for _, bd := range in.existing {
-		existing[bd.Namespace] = bd
-	}
-	verdicts := targeting.Rollout(in.bundle.Spec.RolloutStrategy, steps(in.bundle, targets, existing))
-	var out []write
-	for i, target := range targets {
-		note := ledger.Target{Cluster: keyOf(target.Cluster), Namespace: target.Cluster.Status.Namespace}
-		made, failure := deployment(in, target, verdicts[i], existing[note.Namespace])
-		if failure != nil {
-			note.Failure = targetingError + failure.Error()
-		}
-		if made != nil {
-			out = append(out, *made)
-		}
-		outcome.Targets = append(outcome.Targets, note)
-	}
-	return out
-}
-
-func steps(bundle *fleet.Bundle, targets []targeting.Target, existing map[string]*fleet.BundleDeployment) []targeting.Step {
-	out := make([]targeting.Step, len(targets))
-	for i, target := range targets {
-		out[i] = targeting.Step{
-			DeploymentID: target.DeploymentID,
-			Deployment:   existing[target.Cluster.Status.Namespace],
-			Paused:       targeting.IsPaused(bundle, target.Cluster),
-		}
-	}
-	return out
-}
-
-// deployment makes what is written for one target; nil if nothing can be.
-func deployment(in input, target targeting.Target, verdict targeting.Verdict, existing *fleet.BundleDeployment) (*write, error) {
-	namespace := target.Cluster.Status.Namespace
-	if target.Err != nil || namespace == "" {
-		return nil, target.Err // without a namespace: the cluster wakes us when it has one
-	}
-	if existing != nil && existing.DeletionTimestamp != nil {
+// deployment makes what is written for one target; nil if nothing can be, or may be.
+func deployment(in input, target targeting.Target, step targeting.Step, verdict targeting.Verdict) (*write, error) {
+	existing := step.Deployment
+	switch {
+	case step.Blocked:
+		return nil, target.Err
+	case existing == nil && verdict == targeting.Leave:
+		return nil, nil // its turn comes
+	case existing != nil && existing.DeletionTimestamp != nil:
 		return nil, nil // made anew when it is gone
 	}
-	made, err := targeting.Deployment(targeting.DeploymentInput{
-		Bundle: in.bundle, Target: target, Verdict: verdict, Existing: existing, Values: in.values[namespace],
-	})
+	made, err := targeting.Deployment(deploymentInput(in, target, step, verdict))
 	if err != nil {
 		return nil, err
 	}

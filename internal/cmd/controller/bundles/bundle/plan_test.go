@@ -2,6 +2,7 @@ package bundle
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -69,9 +70,22 @@ type told struct {
 	Outcome         ledger.Outcome
 }
 
+// firstRound is the plan for the first round of a pass.
+func firstRound(in input) plan {
+	aimed := takeAim(in)
+	steps := aimed.steps(in)
+	return decide(in, aimed, steps, targeting.Decide(aimed.layout, steps))
+}
+
+// inWords leaves out what only the rollout is about.
 func inWords(out plan) told {
 	in := told{Content: out.createContent, Outcome: out.outcome}
-	for _, w := range out.writes {
+	in.Outcome.Rollout, in.Outcome.Targets = targeting.Layout{}, nil
+	for _, target := range out.outcome.Targets {
+		target.DeploymentID, target.Partitions = "", nil
+		in.Outcome.Targets = append(in.Outcome.Targets, target)
+	}
+	for _, w := range append(slices.Clone(out.first), out.writes...) {
 		text := "create "
 		if w.existing != nil {
 			text = "update "
@@ -155,18 +169,18 @@ func TestDecide(t *testing.T) {
 		},
 		"a selector that does not parse touches nothing": {
 			input{bundle: bundle(broken), clusters: []*fleet.Cluster{cluster("one")}, existing: []*fleet.BundleDeployment{existing("one")}},
-			told{Outcome: ledger.Outcome{Generation: 3, ManifestHash: manifest,
+			told{Outcome: ledger.Outcome{Generation: 3, ManifestHash: manifest, FailureReason: "Error",
 				Failure: `targeting error: target 0: clusterSelector: invalid label selector: "Resembles" is not a valid label selector operator`}},
 		},
 		"a Bundle that cannot be used touches nothing": {
 			input{bundle: bundle(everywhere), failure: errors.New("because"), clusters: []*fleet.Cluster{cluster("one")}, existing: []*fleet.BundleDeployment{existing("two")}},
-			told{Outcome: ledger.Outcome{Generation: 3, ManifestHash: manifest, Failure: "targeting error: because"}},
+			told{Outcome: ledger.Outcome{Generation: 3, ManifestHash: manifest, FailureReason: "Error", Failure: "targeting error: because"}},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			test.in.manifestHash = manifest
-			got := inWords(decide(test.in))
+			got := inWords(firstRound(test.in))
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)
 			}

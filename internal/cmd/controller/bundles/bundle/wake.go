@@ -3,6 +3,7 @@ package bundle
 import (
 	"errors"
 	"maps"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
+	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -18,6 +20,7 @@ import (
 // there at the start wakes nobody but the Bundles themselves: all are looked at
 // then. Errors of the caches' indexes cannot happen: Add has made them.
 func (h *handler) watch() error {
+	h.app.Liveness.OnChange(h.onLiveness)
 	return errors.Join(
 		queue.Watch(h.app.Bundles.Informer(), h.onBundle),
 		queue.Watch(h.app.Clusters.Informer(), h.onCluster),
@@ -28,6 +31,9 @@ func (h *handler) watch() error {
 		queue.Watch(h.app.Contents.Informer(), h.onContent),
 	)
 }
+
+// coalescing is how long what the rollout goes on for waits for more of it.
+const coalescing = 20 * time.Millisecond
 
 func (h *handler) onBundle(change queue.Change[*fleet.Bundle]) {
 	older, newer := change.Old, change.New
@@ -124,10 +130,14 @@ func (h *handler) onGroup(change queue.Change[*fleet.ClusterGroup]) {
 func (h *handler) onDeployment(change queue.Change[*fleet.BundleDeployment]) {
 	gone := change.Old
 	if change.New != nil {
+		if change.Old != nil && frees(change.Old, change.New) {
+			h.goOn(index.BundleOf(change.New))
+		}
 		return
 	}
 	h.memo.forgetSecret(gone.UID)
 	bundle := index.BundleOf(gone)
+	h.sights.gone(bundle, gone)
 	if bundle.Name != "" {
 		h.queue.Add(bundle)
 	}
@@ -140,6 +150,28 @@ func (h *handler) onDeployment(change queue.Change[*fleet.BundleDeployment]) {
 		for _, mapping := range h.mappingsTo(cluster.Namespace) {
 			h.queue.Add(types.NamespacedName{Namespace: mapping.Workspace(), Name: gone.Name})
 		}
+	}
+}
+
+// frees says whether a rollout may go on because of what became of a BundleDeployment.
+func frees(older, newer *fleet.BundleDeployment) bool {
+	return targeting.IsAvailable(newer) &&
+		(!targeting.IsAvailable(older) || older.Status.AppliedDeploymentID != newer.Status.AppliedDeploymentID ||
+			older.Spec.StagedDeploymentID != newer.Spec.StagedDeploymentID)
+}
+
+// goOn wakes a Bundle if some of its targets wait for others.
+func (h *handler) goOn(bundle types.NamespacedName) {
+	if bundle.Name != "" && h.waiting.has(bundle) {
+		h.queue.AddAfter(bundle, coalescing)
+	}
+}
+
+// onLiveness wakes the Bundles of a cluster whose agent has fallen silent, or is heard of again: they counted with it.
+func (h *handler) onLiveness(key types.NamespacedName) {
+	cluster, err := reconcile.Optional(h.app.Clusters.Cache().Get(key.Namespace, key.Name))
+	if err == nil && cluster != nil {
+		h.wakeThere(cluster.Status.Namespace)
 	}
 }
 

@@ -12,6 +12,9 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/targeting"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // Outcome is what targeting made of a Bundle.
@@ -24,10 +27,14 @@ type Outcome struct {
 	// Failure, if set, says why the Bundle as a whole goes nowhere. What it deployed
 	// before stays as it is.
 	Failure string
+	// FailureReason is that of the condition that tells of Failure.
+	FailureReason string
 	// Held, if set, says why some clusters keep what they have, though nobody can say
 	// whether they should: a selector on the way to them does not parse. Those that
 	// have something are among the Targets.
 	Held string
+	// Rollout is how the targets are divided for the rollout, with Of left out: see Target.Partitions.
+	Rollout targeting.Layout
 	// Targets are the clusters it should be on, ordered by name.
 	Targets []Target
 }
@@ -40,6 +47,20 @@ type Target struct {
 	Namespace string
 	// Failure, if set, says why the cluster cannot be told what to deploy.
 	Failure string
+	// DeploymentID is the newest; empty where it is not known.
+	DeploymentID string
+	// Partitions are those of the rollout that the cluster is in, ascending.
+	Partitions []int
+	// Unreachable means that the cluster's agent was silent.
+	Unreachable bool
+}
+
+// Step is the target as its rollout sees it, with what is deployed there; nil if nothing is.
+func (t Target) Step(bd *fleet.BundleDeployment) targeting.Step {
+	return targeting.Step{
+		DeploymentID: t.DeploymentID, Deployment: bd, Partitions: t.Partitions,
+		Unreachable: t.Unreachable, Blocked: t.Failure != "" || t.DeploymentID == "" || t.Namespace == "",
+	}
 }
 
 // Ledger is safe for concurrent use. The zero value is not ready; see New.

@@ -24,7 +24,6 @@ type bundleInput struct {
 	outcome ledger.Outcome
 	// deployments are the Bundle's.
 	deployments []*fleet.BundleDeployment
-	strategy    *fleet.RolloutStrategy
 	now         time.Time
 }
 
@@ -41,24 +40,22 @@ func (h *handler) onBundle(_ context.Context, key types.NamespacedName) error {
 	if err != nil {
 		return err
 	}
-	in := bundleInput{outcome: outcome, deployments: deployments, strategy: bundle.Spec.RolloutStrategy, now: h.app.Clock()}
+	in := bundleInput{outcome: outcome, deployments: deployments, now: h.app.Clock()}
 	_, err = app.Report(h.app, h.app.Bundles, bundle, func(b *fleet.Bundle) { tellBundle(&b.Status, in) })
 	return err
 }
 
 // tellBundle fills in the status of a Bundle.
 func tellBundle(status *fleet.BundleStatus, in bundleInput) {
-	entries, steps := entriesOf(in)
+	layout, entries, steps := entriesOf(in)
 	summary := state.Summarize(entries)
-	progress := targeting.ProgressOf(in.strategy, steps)
+	progress := targeting.ProgressOf(layout, steps)
 	status.Summary = summary
-	status.NewlyCreated = 0
-	status.Unavailable, status.MaxUnavailable = progress.Unavailable, progress.MaxUnavailable
+	status.NewlyCreated = 0 // when this is written, the pass that created them is over
+	status.Unavailable, status.MaxUnavailable, status.Unreachable = progress.Unavailable, progress.MaxUnavailable, progress.Unreachable
 	status.UnavailablePartitions, status.MaxUnavailablePartitions = progress.UnavailablePartitions, progress.MaxUnavailablePartitions
 	status.Partitions = progress.Partitions
-	for i := range status.Partitions {
-		status.Partitions[i].Summary = summary
-	}
+	summarizePartitions(status.Partitions, summary, entries, steps)
 	status.Display = fleet.BundleDisplay{ReadyClusters: state.ReadyText(summary), State: state.WorstState(summary)}
 	status.ObservedGeneration = in.outcome.Generation
 	status.ResourcesSHA256Sum = in.outcome.ManifestHash
@@ -72,35 +69,63 @@ func tellBundle(status *fleet.BundleStatus, in bundleInput) {
 	}
 	if in.outcome.Failure != "" {
 		ready = genericcondition.GenericCondition{
-			Type: fleet.ConditionReady, Status: "False", Reason: fleet.ReasonError, Message: in.outcome.Failure,
+			Type: fleet.ConditionReady, Status: "False", Reason: in.outcome.FailureReason, Message: in.outcome.Failure,
 		}
 	}
 	fleet.SetCondition(&status.Conditions, in.now, ready)
+	tellPartitioned(status, in)
+}
+
+// tellPartitioned says what is strange about the partitions, or that nothing is any more.
+func tellPartitioned(status *fleet.BundleStatus, in bundleInput) {
+	partitioned := genericcondition.GenericCondition{Type: fleet.ConditionPartitioned, Status: "True"}
+	if problem := in.outcome.Rollout.Problem; problem != "" {
+		partitioned.Status, partitioned.Reason, partitioned.Message = "False", fleet.ReasonPartitionsIncomplete, problem
+	}
+	if in.outcome.Failure == "" && (partitioned.Status == "False" || fleet.GetCondition(status.Conditions, fleet.ConditionPartitioned) != nil) {
+		fleet.SetCondition(&status.Conditions, in.now, partitioned)
+	}
+}
+
+// summarizePartitions gives each partition its summary; the only one has that of the Bundle, unless some clusters are
+// in none.
+func summarizePartitions(partitions []fleet.PartitionStatus, all fleet.BundleSummary, entries []state.Entry, steps []targeting.Step) {
+	if len(partitions) == 1 && partitions[0].Count == len(steps) {
+		partitions[0].Summary = all
+		return
+	}
+	within := make([][]state.Entry, len(partitions))
+	for i, step := range steps {
+		for _, p := range step.Partitions {
+			within[p] = append(within[p], entries[i])
+		}
+	}
+	for p := range partitions {
+		partitions[p].Summary = state.Summarize(within[p])
+	}
 }
 
 // entriesOf describes each target. Where targeting failed, what is deployed counts.
-func entriesOf(in bundleInput) (entries []state.Entry, steps []targeting.Step) {
+func entriesOf(in bundleInput) (layout targeting.Layout, entries []state.Entry, steps []targeting.Step) {
 	byNamespace := map[string]*fleet.BundleDeployment{}
 	for _, bd := range in.deployments {
 		byNamespace[bd.Namespace] = bd
 	}
-	targets := in.outcome.Targets
+	layout, targets := in.outcome.Rollout, in.outcome.Targets
 	if in.outcome.Failure != "" {
-		targets = nil
-		for _, bd := range in.deployments {
-			targets = append(targets, ledger.Target{Cluster: index.ClusterOf(bd), Namespace: bd.Namespace})
+		layout, targets = targeting.Undivided(len(in.deployments)), nil
+		for i, bd := range in.deployments {
+			targets = append(targets, ledger.Target{
+				Cluster: index.ClusterOf(bd), Namespace: bd.Namespace, DeploymentID: bd.Spec.StagedDeploymentID, Partitions: layout.Of[i],
+			})
 		}
 	}
 	for _, target := range targets {
 		bd := byNamespace[target.Namespace]
 		entries = append(entries, entryOf(target, bd))
-		step := targeting.Step{Deployment: bd}
-		if bd != nil {
-			step.DeploymentID = bd.Spec.StagedDeploymentID
-		}
-		steps = append(steps, step)
+		steps = append(steps, target.Step(bd))
 	}
-	return entries, steps
+	return layout, entries, steps
 }
 
 func entryOf(target ledger.Target, bd *fleet.BundleDeployment) state.Entry {
@@ -110,8 +135,10 @@ func entryOf(target ledger.Target, bd *fleet.BundleDeployment) state.Entry {
 		return state.Entry{Name: name, State: fleet.ErrApplied, Message: target.Failure, Failed: true}
 	case bd == nil:
 		return state.Entry{Name: name, State: fleet.Pending}
+	case target.DeploymentID == "":
+		return state.StagedEntryOf(name, bd) // held: nobody can say what would be newest
 	default:
-		return state.StagedEntryOf(name, bd)
+		return state.EntryAgainst(name, bd, target.DeploymentID)
 	}
 }
 

@@ -2,6 +2,7 @@ package status
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
 	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -59,7 +61,7 @@ func TestRecordedBundles(t *testing.T) {
 			}
 		}
 		var got fleet.BundleStatus
-		tellBundle(&got, in)
+		tellBundle(&got, undivided(in))
 		want := b.Status
 		withoutTimes(want.Conditions)
 		withoutTimes(got.Conditions)
@@ -122,6 +124,27 @@ func target(cluster, failure string) ledger.Target {
 	return ledger.Target{Cluster: types.NamespacedName{Namespace: "ws", Name: cluster}, Namespace: "c-" + cluster, Failure: failure}
 }
 
+// undivided fills in what a rollout without limits has to say about the targets, whose newest state is what is staged.
+func undivided(in bundleInput) bundleInput {
+	layout := targeting.Undivided(len(in.outcome.Targets))
+	in.outcome.Targets = slices.Clone(in.outcome.Targets)
+	for i := range in.outcome.Targets {
+		target := &in.outcome.Targets[i]
+		target.Partitions = layout.Of[i]
+		if target.Failure == "" {
+			target.DeploymentID = "s-1:a"
+		}
+		for _, bd := range in.deployments {
+			if bd.Namespace == target.Namespace && target.Failure == "" {
+				target.DeploymentID = bd.Spec.StagedDeploymentID
+			}
+		}
+	}
+	in.outcome.Rollout = layout
+	in.outcome.Rollout.Of = nil
+	return in
+}
+
 // notInstalled is the status after a failure that is not tried again.
 func notInstalled(bd *fleet.BundleDeployment) {
 	bd.Status.Ready = false
@@ -145,7 +168,7 @@ func TestTellBundle(t *testing.T) {
 		display fleet.BundleDisplay
 		counts  [4]int // unavailable, max, of the partition, generation
 	}{
-		"no targets are ready targets": {bundleInput{}, condition("True", "", ""), fleet.BundleDisplay{ReadyClusters: "0/0"}, [4]int{}},
+		"no targets are ready targets": {bundleInput{}, condition("True", "", ""), fleet.BundleDisplay{ReadyClusters: "0/0"}, [4]int{0, 1, 0, 0}},
 		"a target without a deployment is pending": {
 			bundleInput{outcome: ledger.Outcome{Generation: 2, Targets: []ledger.Target{target("one", "")}}},
 			condition("False", "", "Pending(1) [Cluster ws/one]"), fleet.BundleDisplay{ReadyClusters: "0/1", State: "Pending"}, [4]int{0, 1, 1, 2},
@@ -159,7 +182,7 @@ func TestTellBundle(t *testing.T) {
 			condition("False", "Error", "NotReady(1) [Cluster ws/one: not installed: YAML parse error]"), fleet.BundleDisplay{ReadyClusters: "0/1", State: "NotReady"}, [4]int{1, 1, 1, 0},
 		},
 		"a Bundle that failed says why, and counts what runs": {
-			bundleInput{outcome: ledger.Outcome{Generation: 4, Failure: "targeting error: no"}, deployments: []*fleet.BundleDeployment{deployment("one")}},
+			bundleInput{outcome: ledger.Outcome{Generation: 4, Failure: "targeting error: no", FailureReason: "Error"}, deployments: []*fleet.BundleDeployment{deployment("one")}},
 			condition("False", "Error", "targeting error: no"), fleet.BundleDisplay{ReadyClusters: "1/1"}, [4]int{0, 1, 0, 4},
 		},
 		"what a broken selector holds is counted, and why is told first": {
@@ -172,7 +195,7 @@ func TestTellBundle(t *testing.T) {
 		},
 		"also where nothing else is the matter": {
 			bundleInput{outcome: ledger.Outcome{Held: "targeting error: no"}},
-			condition("False", "SelectorInvalid", "targeting error: no"), fleet.BundleDisplay{ReadyClusters: "0/0"}, [4]int{},
+			condition("False", "SelectorInvalid", "targeting error: no"), fleet.BundleDisplay{ReadyClusters: "0/0"}, [4]int{0, 1, 0, 0},
 		},
 		"what is no target's is not counted": {
 			bundleInput{outcome: ledger.Outcome{Targets: []ledger.Target{target("one", "")}}, deployments: []*fleet.BundleDeployment{deployment("one"), deployment("two")}},
@@ -187,6 +210,7 @@ func TestTellBundle(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
+			test.in = undivided(test.in)
 			test.in.now = now
 			var got fleet.BundleStatus
 			tellBundle(&got, test.in)

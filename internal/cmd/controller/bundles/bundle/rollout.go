@@ -1,0 +1,166 @@
+package bundle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/targeting"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// rollOut writes what the rollout allows now. What one round may create is limited; the next ones follow at once, with
+// what the API server answered to the last.
+func (h *handler) rollOut(ctx context.Context, in input) error {
+	aimed := takeAim(in)
+	for {
+		again, err := h.round(ctx, &in, aimed)
+		if err != nil || !again || ctx.Err() != nil || !h.isCurrent(in.bundle) {
+			return err
+		}
+		in.contentThere = true
+		if err := h.gatherDeployments(&in); err != nil {
+			return err
+		}
+	}
+}
+
+// round makes one pass of the rollout; again says that the next may follow.
+func (h *handler) round(ctx context.Context, in *input, aimed aim) (again bool, err error) {
+	steps := aimed.steps(*in)
+	decision := targeting.Decide(aimed.layout, steps)
+	if slices.Contains(decision.Costly, true) && aimed.layout.Limits() && !h.sights.isListed(keyOf(in.bundle)) {
+		if err := h.list(in); err != nil {
+			return false, err
+		}
+		steps = aimed.steps(*in)
+		decision = targeting.Decide(aimed.layout, steps)
+	}
+	if err := h.gatherValues(ctx, in, aimed, steps, decision); err != nil {
+		return false, err
+	}
+	h.waiting.set(keyOf(in.bundle), slices.ContainsFunc(decision.Waits, waitsForOthers))
+	return decision.Again, h.act(ctx, *in, decide(*in, aimed, steps, decision))
+}
+
+// waitsForOthers says whether a target waits for something that BundleDeployments tell of.
+func waitsForOthers(wait targeting.Wait) bool {
+	return wait == targeting.WaitLimit || wait == targeting.WaitPartition || wait == targeting.WaitMaxNew
+}
+
+// list asks the API server for the Bundle's BundleDeployments: what an earlier process has promoted counts, though the
+// cache may have been filled before.
+func (h *handler) list(in *input) error {
+	live, err := h.live(in.bundle)
+	if err != nil {
+		return fmt.Errorf("listing what is promoted: %w", err)
+	}
+	h.sights.noteAll(keyOf(in.bundle), live)
+	return h.gatherDeployments(in)
+}
+
+// gatherDeployments finds the Bundle's BundleDeployments as they were last seen.
+func (h *handler) gatherDeployments(in *input) error {
+	cached, err := h.deployments(in.bundle)
+	if err != nil {
+		return err
+	}
+	in.existing, in.inDoubt = h.sights.newest(keyOf(in.bundle), cached)
+	return nil
+}
+
+// isCurrent says whether a Bundle is what it was when the pass began.
+func (h *handler) isCurrent(bundle *fleet.Bundle) bool {
+	now, err := reconcile.Optional(h.app.Bundles.Cache().Get(bundle.Namespace, bundle.Name))
+	return err == nil && now != nil && now.UID == bundle.UID && now.Generation == bundle.Generation && now.DeletionTimestamp == nil
+}
+
+// fewValues is up to how many values Secrets are read one by one.
+const fewValues = 3
+
+// gatherValues reads the Secrets of what goes on with values that nothing else knows.
+func (h *handler) gatherValues(ctx context.Context, in *input, aimed aim, steps []targeting.Step, decision targeting.Decision) error {
+	in.values = map[string]*targeting.Values{}
+	var wanted []*fleet.BundleDeployment
+	for i, target := range aimed.targets {
+		if made := deploymentInput(*in, target, steps[i], decision.Verdicts[i]); made.NeedsValues() {
+			wanted = append(wanted, steps[i].Deployment)
+		}
+	}
+	if len(wanted) > fewValues {
+		return h.listValues(ctx, in)
+	}
+	for _, bd := range wanted {
+		secret, err := reconcile.Optional(h.app.Kube.CoreV1().Secrets(bd.Namespace).Get(ctx, bd.Name, metav1.GetOptions{}))
+		if err != nil {
+			return fmt.Errorf("reading the values of %s: %w", keyOf(bd), err)
+		}
+		if secret != nil {
+			values := targeting.ReadValues(secret)
+			in.values[bd.Namespace] = &values
+		}
+	}
+	return nil
+}
+
+// pageOfValues is how many Secrets come with one answer.
+const pageOfValues = 250
+
+// listValues reads the values of all of a Bundle's BundleDeployments, which have its name, in few requests.
+func (h *handler) listValues(ctx context.Context, in *input) error {
+	options := metav1.ListOptions{
+		FieldSelector: "metadata.name=" + in.bundle.Name + ",type=" + fleet.SecretTypeBundleDeployment, Limit: pageOfValues,
+	}
+	for {
+		page, err := h.app.Kube.CoreV1().Secrets(metav1.NamespaceAll).List(ctx, options)
+		if err != nil {
+			return fmt.Errorf("reading the values of all clusters: %w", err)
+		}
+		for i := range page.Items {
+			values := targeting.ReadValues(&page.Items[i])
+			in.values[page.Items[i].Namespace] = &values
+		}
+		if options.Continue = page.Continue; options.Continue == "" {
+			return nil
+		}
+	}
+}
+
+// errMoved says that a BundleDeployment is no longer what a promotion was decided for.
+var errMoved = errors.New("it was changed meanwhile; the next pass decides anew")
+
+// once is a client whose patches are not worked out anew when somebody else was faster: whether a promotion may be
+// written has to be decided anew, too.
+type once struct {
+	reconcile.Patcher[*fleet.BundleDeployment]
+}
+
+// Get is asked after a conflict, and says that it was one.
+func (once) Get(_, name string, _ metav1.GetOptions) (*fleet.BundleDeployment, error) {
+	return nil, apierrors.NewConflict(schema.GroupResource{Group: fleet.SchemeGroupVersion.Group, Resource: "bundledeployments"}, name, errMoved)
+}
+
+// client is what a BundleDeployment is patched with.
+func (h *handler) client(w write) reconcile.Patcher[*fleet.BundleDeployment] {
+	if w.Deployment.Spec.DeploymentID != w.existing.Spec.DeploymentID {
+		return once{h.app.BundleDeployments}
+	}
+	return h.app.BundleDeployments
+}
+
+// deploymentInput is what the BundleDeployment of one target is made of.
+func deploymentInput(in input, target targeting.Target, step targeting.Step, verdict targeting.Verdict) targeting.DeploymentInput {
+	out := targeting.DeploymentInput{
+		Bundle: in.bundle, Target: target, Verdict: verdict, Existing: step.Deployment, Values: in.values[target.Cluster.Status.Namespace],
+	}
+	if bd := step.Deployment; bd != nil && in.secretHolds != nil {
+		out.SecretKnown = in.secretHolds(bd.UID, bd.Spec.ValuesHash)
+	}
+	return out
+}
