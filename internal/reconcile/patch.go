@@ -81,7 +81,8 @@ func isNil(obj any) bool {
 }
 
 // difference is the merge patch from one state to the other, of the status or of everything else; nil when they
-// do not differ.
+// do not differ. The first status is sent whole, with its zeros: readers tell none from not known by them. It holds
+// only if nobody else was first.
 func difference(from, to Object, subresource string) ([]byte, error) {
 	var old, wanted any = from, to
 	if subresource == "status" {
@@ -89,6 +90,10 @@ func difference(from, to Object, subresource string) ([]byte, error) {
 	}
 	if equality.Semantic.DeepEqual(old, wanted) {
 		return nil, nil // by far the most frequent, and cheaper to find than a difference
+	}
+	first := subresource == "status" && reflect.ValueOf(old).Elem().IsZero()
+	if !first {
+		old, wanted = differing(old, wanted)
 	}
 	before, err := toMap(old)
 	if err != nil {
@@ -106,13 +111,30 @@ func difference(from, to Object, subresource string) ([]byte, error) {
 	if len(changes) == 0 {
 		return nil, nil
 	}
+	if first {
+		changes = after
+	}
 	if subresource == "status" {
 		changes = map[string]any{"status": changes}
 	}
-	if lists || subresource == "" {
+	if lists || first || subresource == "" {
 		lock(changes, from.GetResourceVersion())
 	}
 	return json.Marshal(changes)
+}
+
+// differing points to copies of two structs of one type without the fields that are the same in both, which cost time
+// to encode.
+func differing(old, wanted any) (oldParts, wantedParts any) {
+	was, is := reflect.ValueOf(old).Elem(), reflect.ValueOf(wanted).Elem()
+	before, after := reflect.New(was.Type()), reflect.New(is.Type())
+	for i := range was.NumField() {
+		if !equality.Semantic.DeepEqual(was.Field(i).Interface(), is.Field(i).Interface()) {
+			before.Elem().Field(i).Set(was.Field(i))
+			after.Elem().Field(i).Set(is.Field(i))
+		}
+	}
+	return before.Interface(), after.Interface()
 }
 
 // statusOf points to an object's status, without the rest of it, which may be much.

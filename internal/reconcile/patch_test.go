@@ -33,6 +33,25 @@ func processed(c *fleet.Cluster) {
 	fleet.SetCondition(&c.Status.Conditions, time.Unix(0, 0), genericcondition.GenericCondition{Type: "Processed", Status: corev1.ConditionTrue})
 }
 
+// withoutStatus is a Cluster that nobody has said anything about.
+func withoutStatus(c *fleet.Cluster) { c.Status = fleet.ClusterStatus{} }
+
+func TestTheFirstStatusIsSentWhole(t *testing.T) {
+	w := newWorld()
+	read := oneCluster(withoutStatus)
+	w.put(t, true, oneCluster(withoutStatus))
+	if _, err := PatchStatus(w.clusters, read, func(c *fleet.Cluster) { c.Status.Summary.DesiredReady = 1 }); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{`patch Cluster fleet-default/c status {"metadata":{"resourceVersion":"7"},"status":{` +
+		`"agent":{"lastSeen":null,"namespace":""},"desiredReadyGitRepos":0,"desiredReadyHelmOps":0,"display":{},"readyGitRepos":0,"readyHelmOps":0,` +
+		`"resourceCounts":{"desiredReady":0,"missing":0,"modified":0,"notReady":0,"orphaned":0,"ready":0,"unknown":0,"waitApplied":0},` +
+		`"summary":{"desiredReady":1,"ready":0}}}`}
+	if diff := cmp.Diff(want, w.requests); diff != "" {
+		t.Errorf("the requests differ (-want +got):\n%s", diff)
+	}
+}
+
 func TestPatches(t *testing.T) {
 	tests := map[string]struct {
 		status bool
