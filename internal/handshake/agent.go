@@ -22,7 +22,7 @@ const (
 	ProofPatience = 15 * time.Second
 )
 
-// A credential that cannot be watched is asked for again after half of the time it has been waited for, but no sooner
+// A credential that cannot be watched is asked for again when it has been waited for twice as long, but no sooner
 // than SoonestPoll, which is also when it is asked for first, and no later than LatestPoll. It comes a little later than
 // it could, at a hub that is quick as at one that is busy, which is asked the less the longer it takes.
 const (
@@ -31,7 +31,7 @@ const (
 )
 
 // PollPause is the pause before the next question for a credential, when the request is as old as this.
-func PollPause(age time.Duration) time.Duration { return min(max(age/2, SoonestPoll), LatestPoll) }
+func PollPause(age time.Duration) time.Duration { return min(max(age, SoonestPoll), LatestPoll) }
 
 // What ends an agent: none of these heals by itself, so the process says so and leaves the rest to a
 // human or to another replica. The wrapping sentence says what to do.

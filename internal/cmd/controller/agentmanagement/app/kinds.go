@@ -86,8 +86,8 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// newClients are the clients of all scopes. Built-in kinds are read in protobuf, which costs the API server and us
-// less than JSON.
+// newClients are the clients of all scopes. Built-in kinds are read and written in protobuf, which costs the API server
+// and us less than JSON.
 func newClients(cfg *rest.Config) (client.SharedClientFactory, error) {
 	scheme, err := newScheme()
 	if err != nil {
@@ -95,6 +95,7 @@ func newClients(cfg *rest.Config) (client.SharedClientFactory, error) {
 	}
 	cfg = rest.CopyConfig(cfg)
 	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	cfg.ContentType = runtime.ContentTypeProtobuf
 	clients, err := client.NewSharedClientFactory(cfg, &client.SharedClientFactoryOptions{Scheme: scheme, Mapper: staticMapper()})
 	if err != nil {
 		return nil, fmt.Errorf("building the clients: %w", err)

@@ -7,9 +7,11 @@ import (
 	"sync"
 
 	"github.com/rancher/lasso/pkg/client"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/json"
 
@@ -82,12 +84,29 @@ type quickClients struct {
 func newQuickClients(clients client.SharedClientFactory, cfg *rest.Config, scheme *runtime.Scheme) (*quickClients, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.NegotiatedSerializer = newQuickJSON(scheme)
+	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	cfg.Timeout = 0 // as lasso has it: its clients bound each request themselves, and a watch is none
 	server, err := rest.UnversionedRESTClientFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("building the client: %w", err)
 	}
 	return &quickClients{SharedClientFactory: clients, rest: server, known: map[schema.GroupVersionResource]*client.Client{}}, nil
+}
+
+// unwarned writes without asking to be warned of unknown fields, which the API server would look for in each write:
+// that a resource is older than the hub is found when it starts.
+type unwarned struct{ rest.Interface }
+
+func (u unwarned) Post() *rest.Request { return withoutWarnings(u.Interface.Post()) }
+
+func (u unwarned) Put() *rest.Request { return withoutWarnings(u.Interface.Put()) }
+
+func (u unwarned) Patch(pt types.PatchType) *rest.Request {
+	return withoutWarnings(u.Interface.Patch(pt))
+}
+
+func withoutWarnings(request *rest.Request) *rest.Request {
+	return request.Param("fieldValidation", metav1.FieldValidationIgnore)
 }
 
 // ForResourceKind is the client of a resource. Lasso asks for all of them by it.
@@ -100,7 +119,7 @@ func (q *quickClients) ForResourceKind(resource schema.GroupVersionResource, kin
 	defer q.mu.Unlock()
 	if q.known[resource] == nil {
 		quick := *general
-		quick.RESTClient = q.rest
+		quick.RESTClient = unwarned{q.rest}
 		q.known[resource] = &quick
 	}
 	return q.known[resource]
