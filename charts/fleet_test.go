@@ -74,6 +74,7 @@ extraAnnotations: {fleetController: {note: why}}
 global: {cattle: {systemDefaultRegistry: registry.example.com, imagePullSecrets: [{name: login}]}}
 `),
 		"two-replicas":      controllers("controller: {replicas: 2}\ngitops: {enabled: true}\n"),
+		"shards":            controllers("controller: {replicas: 2}\nnodeSelector: {pool: x}\nshards: [{id: a, nodeSelector: {pool: a}}, {id: b}]\n"),
 		"without-bootstrap": controllers("bootstrap: {enabled: false}\ndisableSecurityContext: true\n"),
 		"other-namespace":   {chart: "fleet", name: "hub", namespace: "teams-fleet", values: "apiServerURL: https://hub\nbootstrap: {namespace: '-'}\n"},
 	}
@@ -107,6 +108,8 @@ func TestFleetRefusals(t *testing.T) {
 		"an unknown key of an ignored value": {"gitops: {enable: true}", []string{"/gitops", "'enable' not allowed"}},
 		"an unknown kind of ignored workers": {"controller: {reconciler: {workers: {gitRepo: 5}}}", []string{"/controller/reconciler/workers", "'gitRepo' not allowed"}},
 		"a shard without a name for its ID":  {"shards: [{name: a}]", []string{"/shards/0", "'name' not allowed"}},
+		"a shard without an ID":              {"shards: [{nodeSelector: {}}]", []string{"/shards/0", "missing property 'id'"}},
+		"a shard whose ID is no name":        {"shards: [{id: Shard_0}]", []string{"/shards/0/id"}},
 		"bootstrap.enabled as text":          {"bootstrap: {enabled: 'yes'}", []string{"/bootstrap/enabled", "got string, want boolean"}},
 		"labels that are no text":            {"bootstrap: {clusterLabels: {a: 1}}", []string{"/bootstrap/clusterLabels/a", "want string"}},
 		"resources of an unknown container":  {"resources: {fleetcontroller: {}}", []string{"/resources", "'fleetcontroller' not allowed"}},
@@ -137,7 +140,6 @@ migrations: {clusterRegistrationCleanup: true, gitrepoJobsCleanup: true, gitrepo
 resources: {fleetCleanup: {}, fleetAgentmanagement: {}, gitjob: {}, helmops: {limits: {cpu: 1}}}
 webhookReceiverURL: https://hook
 githubURLPrefix: https://github
-shards: [{id: shard0, nodeSelector: {a: b}}]
 global: {cattle: {clusterId: local, systemProjectId: p, url: https://rancher}}
 `))
 	notes, plain := got["NOTES.txt"], mustRender(t, controllers(""))
@@ -151,7 +153,7 @@ global: {cattle: {clusterId: local, systemProjectId: p, url: https://rancher}}
 	}
 	const want = "WARNING: these values have no effect in this release: additionalKnownHosts, clusterEnqueueDelay, controller.reconciler, " +
 		"extraAnnotations.gitjob, extraAnnotations.helmops, extraLabels.gitjob, extraLabels.helmops, githubURLPrefix, gitjob, gitops, helmops, " +
-		"imagescan, migrations, resources.helmops, shards, webhookReceiverURL."
+		"imagescan, migrations, resources.helmops, webhookReceiverURL."
 	if !strings.Contains(notes, want) {
 		t.Errorf("the notes do not say\n%s\nbut\n%s", want, notes)
 	}

@@ -44,6 +44,7 @@ func Keys() []Key {
 		{"release", "A Helm release, `<namespace>/<name>[:<revision>]`"},
 		{"secret", "A Secret, by its name; never what is in it"},
 		{"server", "One of the process's HTTP servers: health or metrics"},
+		{"shard", "Which part of the delivery a process does, empty for the one that is no shard"},
 		{"silent", "How many of these have missed two heartbeats, or more"},
 		{"sinceStart", "How long the process has run"},
 		{"stage", "How far the agent's registration is"},

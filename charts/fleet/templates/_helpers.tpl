@@ -150,7 +150,7 @@ ignored or stored. What is empty or false asks for nothing.
   "additionalKnownHosts" "bootstrap.paths" "bootstrap.repo" "bootstrap.secret" "clusterEnqueueDelay" "controller.reconciler"
   "extraAnnotations.gitjob" "extraAnnotations.helmops" "extraLabels.gitjob" "extraLabels.helmops" "githubURLPrefix"
   "gitjob" "gitops" "helmops" "imagescan" "insecureSkipHostKeyChecks" "migrations" "resources.fleetAgentmanagement"
-  "resources.fleetCleanup" "resources.gitjob" "resources.helmops" "shards" "webhookReceiverURL" -}}
+  "resources.fleetCleanup" "resources.gitjob" "resources.helmops" "webhookReceiverURL" -}}
 {{- $node := $.Values -}}
 {{- range splitList "." $path -}}
 {{- if kindIs "map" $node }}{{ $node = get $node . }}{{ end -}}
@@ -158,4 +158,18 @@ ignored or stored. What is empty or false asks for nothing.
 {{- if $node }}{{ $found = append $found $path }}{{ end -}}
 {{- end -}}
 {{- join ", " $found -}}
+{{- end -}}
+
+{{/* The name of the Deployment of the controllers, or of a shard of them. */}}
+{{- define "fleet.shardName" -}}
+fleet-controller{{ with .id }}-shard-{{ . }}{{ end }}
+{{- end -}}
+
+{{/* The labels of its pods. */}}
+{{- define "fleet.shardLabels" -}}
+app: {{ include "fleet.shardName" . }}
+fleet.cattle.io/shard-id: {{ .id | default "" | quote }}
+{{- if not .id }}
+fleet.cattle.io/shard-default: "true"
+{{- end }}
 {{- end -}}

@@ -19,6 +19,7 @@ import (
 // one that is told how agents are to run, and the others stand aside.
 //
 //	fleetcontroller                    everything; nothing where the pod has one of the next
+//	fleetcontroller --shard-id=ID      the delivery of what is labelled with that shard
 //	fleetcontroller agentmanagement    everything, without ports: those are the first container's
 //	fleetcontroller cleanup, gitjob, helmops    nothing
 //	fleet cleanup …, fleet migrate …   jobs: nothing, and ends
@@ -66,10 +67,7 @@ func agentManagement(environment env.Environment, out io.Writer, work worker) *c
 // unlessElsewhere works unless another process does it all.
 func unlessElsewhere(work worker) worker {
 	return func(ctx context.Context, options env.Controller, out io.Writer) error {
-		switch {
-		case options.Shard != "":
-			return standAside(ctx, options, out, "the process without a --shard-id does everything")
-		case options.Elsewhere:
+		if options.Elsewhere && options.Shard == "" {
 			return standAside(ctx, options, out, "`fleetcontroller agentmanagement` of this pod does everything")
 		}
 		return work(ctx, options, out)

@@ -187,7 +187,11 @@ func TestCommandLines(t *testing.T) {
 		"the registration's container is never elsewhere": {
 			args: []string{"agentmanagement"}, env: []string{"BUNDLE_RECONCILER_WORKERS", "50"}, want: with(nil),
 		},
-		"a shard":                            {args: []string{"--shard-id", "a"}, want: outcome{Says: "the process without a --shard-id does everything"}},
+		"a shard": {args: []string{"--shard-id", "a"}, want: with(func(c *env.Controller) { c.Shard = "a" })},
+		"a shard in a pod of other charts": {
+			args: []string{"--shard-id", "a"}, env: []string{"BUNDLE_RECONCILER_WORKERS", "50"},
+			want: with(func(c *env.Controller) { c.Shard, c.Elsewhere = "a", true }),
+		},
 		"no shard by that flag":              {args: []string{"--shard-id="}, want: with(nil)},
 		"cleaning, with its flags":           {args: []string{"cleanup", "--namespace=n", "--debug"}, want: outcome{Says: "the controllers clean up what they made"}},
 		"repositories, with their flags":     {args: []string{"gitjob", "--gitjob-image", "x", "--listen=:80"}, want: outcome{Says: "GitRepos are not acted on"}},
@@ -226,7 +230,7 @@ func TestStandingAsideIsServed(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var answers []string
 	var out lines
-	options := env.Controller{Shard: "a", MetricsAddress: "127.0.0.1:0", HealthAddress: "127.0.0.1:0"}
+	options := env.Controller{Elsewhere: true, MetricsAddress: "127.0.0.1:0", HealthAddress: "127.0.0.1:0"}
 	out.onLine = func() {
 		listening := regexp.MustCompile(`health=(\S+) metrics=(\S+)`).FindStringSubmatch(out.buffer.String())
 		for _, url := range []string{listening[1] + "/healthz", listening[1] + "/readyz", listening[2] + "/metrics"} {
@@ -237,14 +241,14 @@ func TestStandingAsideIsServed(t *testing.T) {
 	if err := unlessElsewhere(nil)(ctx, options, &out); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"200 ok\n", "200 the process without a --shard-id does everything\n", "200 "}
+	want := []string{"200 ok\n", "200 `fleetcontroller agentmanagement` of this pod does everything\n", "200 "}
 	if diff := cmp.Diff(want, answers); diff != "" {
 		t.Errorf("answers differ (-want +got):\n%s", diff)
 	}
 }
 
 func TestStandingAsideNeedsItsPorts(t *testing.T) {
-	err := unlessElsewhere(nil)(t.Context(), env.Controller{Shard: "a", HealthAddress: "256.0.0.1:1"}, io.Discard)
+	err := unlessElsewhere(nil)(t.Context(), env.Controller{Elsewhere: true, HealthAddress: "256.0.0.1:1"}, io.Discard)
 	if err == nil || !strings.Contains(err.Error(), "listening for health") {
 		t.Errorf("error %v, want that it cannot listen", err)
 	}

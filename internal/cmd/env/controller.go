@@ -2,8 +2,10 @@ package env
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fleet-hub/fleet/internal/names"
 )
@@ -16,8 +18,8 @@ type Controller struct {
 	Kubeconfig string
 	// DisableBootstrap leaves the hub's own cluster unregistered.
 	DisableBootstrap bool
-	// Shard is the part of a hub that a chart which splits the work wants done: flag --shard-id. Here all of it is
-	// done by the process without one.
+	// Shard is the part of the delivery that this process does: what is labelled with it, fleet.cattle.io/shard-ref.
+	// Flag --shard-id, without a variable. The process without one does what has no such label, and the registration.
 	Shard string
 	// DisableMetrics serves no metrics.
 	DisableMetrics bool
@@ -66,7 +68,7 @@ func (c *Controller) Bind(flags *pflag.FlagSet) {
 	flags.StringVar(&c.Namespace, "namespace", names.SystemNamespace, "system namespace of the controllers [NAMESPACE]")
 	flags.StringVar(&c.Kubeconfig, "kubeconfig", "", "kubeconfig file (default: in-cluster, then the default kubeconfig)")
 	flags.BoolVar(&c.DisableBootstrap, "disable-bootstrap", false, "do not register the hub's own cluster")
-	flags.StringVar(&c.Shard, "shard-id", "", "shard of the hub; a process with one has nothing to do, the one without does all")
+	flags.StringVar(&c.Shard, "shard-id", "", "deliver what has this label fleet.cattle.io/shard-ref, and do nothing else")
 	flags.BoolVar(&c.DisableMetrics, "disable-metrics", false, "serve no metrics")
 	flags.BoolVar(&c.LeaderElect, "leader-elect", true, "work only while holding the lease")
 	flags.BoolVar(&c.Debug, "debug", false, "log more")
@@ -97,8 +99,13 @@ func (c *Controller) Complete(flags *pflag.FlagSet, environment Environment) err
 	}
 	c.Elsewhere = r.text("BUNDLE_RECONCILER_WORKERS", "") != "" && r.text("FLEET_AGENT_REPLICA_COUNT", "") == ""
 	c.Agent.DisableSecurityContext = r.boolean("FLEET_DEBUG_DISABLE_SECURITY_CONTEXT") && c.Agent.PropagateDebug
-	if r.err == nil && c.Namespace == "" {
+	switch {
+	case r.err != nil:
+		return r.err
+	case c.Namespace == "":
 		return errors.New("--namespace or NAMESPACE is required")
+	case c.Shard != "" && len(validation.IsDNS1123Label(c.Shard)) > 0:
+		return fmt.Errorf("--shard-id %q: %s", c.Shard, validation.IsDNS1123Label(c.Shard)[0])
 	}
-	return r.err
+	return nil
 }

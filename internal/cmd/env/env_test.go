@@ -68,6 +68,7 @@ func TestController(t *testing.T) {
 		"agents may be scaled to none": {
 			env: of("FLEET_AGENT_REPLICA_COUNT", "0"), change: func(c *Controller) { c.Agent.Replicas = 0 },
 		},
+		"a shard that is no name":       {args: []string{"--shard-id=a_b"}, env: of(), err: `--shard-id "a_b": a lowercase RFC 1123 label`},
 		"no namespace at all":           {args: []string{"--namespace="}, env: of(), err: "--namespace or NAMESPACE is required"},
 		"a time that is none":           {env: of("CATTLE_ELECTION_RETRY_PERIOD", "10"), err: "variable CATTLE_ELECTION_RETRY_PERIOD: time: missing unit"},
 		"a time that is negative":       {env: of("CATTLE_ELECTION_LEASE_DURATION", "-1s"), err: "variable CATTLE_ELECTION_LEASE_DURATION: -1s is negative"},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/controllers"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/controllers/globalconfig"
 )
 
 // RegisterFunc adds controllers to those that run.
@@ -30,7 +31,11 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	for _, register := range append([]RegisterFunc{controllers.Register}, o.Also...) {
+	own := RegisterFunc(controllers.Register)
+	if o.Env.Shard != "" {
+		own = globalconfig.Register // clusters join at the process that is no shard
+	}
+	for _, register := range append([]RegisterFunc{own}, o.Also...) {
 		if err := register(ctx, a); err != nil {
 			return err
 		}

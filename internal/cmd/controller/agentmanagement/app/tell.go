@@ -42,8 +42,9 @@ func (a *Context) addRecorder() error {
 func (a *Context) Flush() { a.events.Wait() }
 
 // expose lets the caches be scraped until ctx ends. Before they are full they would tell of clusters that are missing.
+// Those of a shard are not: they hold what the others hold, and would be counted twice.
 func (a *Context) expose(ctx context.Context) error {
-	if a.registry == nil {
+	if a.registry == nil || a.Env.Shard != "" {
 		return nil
 	}
 	for _, collector := range metrics.Collectors(a.sources()) {

@@ -51,7 +51,7 @@ func Register(ctx context.Context, a *app.Context) error {
 
 func (h *handler) handle(_ context.Context, key types.NamespacedName) error {
 	group, err := reconcile.Optional(h.app.ClusterGroups.Cache().Get(key.Namespace, key.Name))
-	if err != nil || group == nil || group.DeletionTimestamp != nil {
+	if err != nil || group == nil || group.DeletionTimestamp != nil || !h.app.Owns(group) {
 		return err
 	}
 	in, err := h.gather(group)

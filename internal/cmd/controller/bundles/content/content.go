@@ -79,7 +79,7 @@ func (h *handler) add(name string) { h.queue.Add(types.NamespacedName{Name: name
 
 func (h *handler) handle(_ context.Context, key types.NamespacedName) error {
 	content, err := reconcile.Optional(h.app.Contents.Cache().Get(key.Name))
-	if err != nil || content == nil {
+	if err != nil || content == nil || !h.app.Owns(content) {
 		return err
 	}
 	deployments, err := h.app.BundleDeployments.Cache().GetByIndex(index.DeploymentsByContent, key.Name)

@@ -45,7 +45,7 @@ func (h *handler) changed(change queue.Change[*fleet.BundleNamespaceMapping]) {
 
 func (h *handler) handle(_ context.Context, key types.NamespacedName) error {
 	mapping, err := reconcile.Optional(h.app.BundleNamespaceMappings.Cache().Get(key.Namespace, key.Name))
-	if err != nil || mapping == nil || mapping.DeletionTimestamp != nil {
+	if err != nil || mapping == nil || mapping.DeletionTimestamp != nil || !h.app.Owns(mapping) {
 		return err
 	}
 	if reason, message := trouble(mapping); reason != "" {

@@ -19,7 +19,7 @@ import (
 
 func (h *handler) onCluster(_ context.Context, key types.NamespacedName) error {
 	cluster, err := reconcile.Optional(h.app.Clusters.Cache().Get(key.Namespace, key.Name))
-	if err != nil || cluster == nil || cluster.DeletionTimestamp != nil || cluster.Status.Namespace == "" {
+	if err != nil || cluster == nil || cluster.DeletionTimestamp != nil || cluster.Status.Namespace == "" || !h.app.Owns(cluster) {
 		return err // without a namespace there is nothing to sum up, and the Cluster changes when it gets one
 	}
 	if wait := untilJoined(cluster, h.app.Clock()); wait > 0 {

@@ -139,7 +139,7 @@ func (h *handler) clusterChanged(change queue.Change[*fleet.Cluster]) {
 // is deleted: the agent uninstalls when it is gone.
 func (h *handler) onDeployment(_ context.Context, key types.NamespacedName) error {
 	bd, err := reconcile.Optional(h.app.BundleDeployments.Cache().Get(key.Namespace, key.Name))
-	if err != nil || bd == nil {
+	if err != nil || bd == nil || !h.app.Owns(bd) {
 		return err
 	}
 	if bd.DeletionTimestamp == nil {
