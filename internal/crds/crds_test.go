@@ -129,6 +129,9 @@ func TestTheRecordedKindsLackOnlyWhatWeDecidedToAdd(t *testing.T) {
 	decided := map[string][]string{
 		"clusterregistrations.fleet.cattle.io":      {"status.conditions"},
 		"clusterregistrationtokens.fleet.cattle.io": {"status.conditions"},
+		"clusters.fleet.cattle.io": {
+			"status.agent.agentVersion", "status.agent.kubernetesVersion", "status.agent.nodes", "status.agent.platform", "status.agent.readyNodes",
+		},
 	}
 	embedded, err := crds.Embedded(charts.FS)
 	if err != nil {

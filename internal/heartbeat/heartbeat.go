@@ -1,6 +1,6 @@
 // Package heartbeat tells the hub that the agent lives.
 //
-//	at once, then every interval: PATCH clusters/<name>/status  add /status/agent {lastSeen, namespace}
+//	at once, then every interval: PATCH clusters/<name>/status  add /status/agent {lastSeen, namespace, facts}
 //
 // The agent may do nothing else with its Cluster: not read it, not update it.
 package heartbeat
@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"reflect"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,6 +37,10 @@ const (
 	requestTimeout = 15 * time.Second
 )
 
+// newsPause is the least time between a heartbeat and one that comes early because the facts have changed: nodes that
+// come and go are no reason to keep the hub busy.
+const newsPause = 5 * time.Minute
+
 // Options of Run.
 type Options struct {
 	// Hub reaches the hub as the agent.
@@ -47,6 +52,10 @@ type Options struct {
 	// Interval is the time between two heartbeats, each a tenth longer or shorter by chance. Zero or less:
 	// DefaultInterval.
 	Interval time.Duration
+	// Facts are what is said of the cluster besides. Nil: nothing.
+	Facts func() fleet.ClusterFacts
+	// FactsChanged says that they may be others than before: then the next heartbeat comes early. Nil: it never does.
+	FactsChanged <-chan struct{}
 	// Pulse is shared by all runs of a process, so that no two heartbeats say the same second. Nil: this run
 	// is the only one.
 	Pulse *Pulse
@@ -75,7 +84,8 @@ func Run(ctx context.Context, o Options) error {
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 		defer cancel()
 		beat := client.Patch(types.JSONPatchType).Namespace(o.ClusterNamespace).Resource("clusters").
-			Name(o.ClusterName).SubResource("status").Body(body).MaxRetries(0) // run tries again
+			Name(o.ClusterName).SubResource("status").Body(body).MaxRetries(0). // run tries again
+			Param("fieldValidation", metav1.FieldValidationIgnore)              // a hub that knows no facts drops them
 		if speaker != "" {
 			beat.Param("fieldManager", speaker) // by which the hub knows which credential is the one in use
 		}
@@ -92,7 +102,8 @@ func run(ctx context.Context, o Options, send func(context.Context, []byte) erro
 			return nil
 		}
 		now := o.Clock()
-		body, err := patch(now, o.AgentNamespace)
+		facts := o.Facts()
+		body, err := patch(now, o.AgentNamespace, facts)
 		if err != nil {
 			return err
 		}
@@ -113,8 +124,31 @@ func run(ctx context.Context, o Options, send func(context.Context, []byte) erro
 			}
 			told = true
 		}
-		if !wait(ctx, o.next(failed, err)) {
+		if !o.rest(ctx, o.next(failed, err), facts) {
 			return nil
+		}
+	}
+}
+
+// rest waits until the next heartbeat is due: after d, or earlier if the facts are no longer those that were said.
+// What the hub made of them does not matter. It reports false when ctx has ended.
+func (o Options) rest(ctx context.Context, d time.Duration, said fleet.ClusterFacts) bool {
+	due, early := time.NewTimer(d), time.NewTimer(jitter(newsPause, o.Random))
+	defer due.Stop()
+	defer early.Stop()
+	mayBeEarly := false
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-due.C:
+			return true
+		case <-early.C:
+			mayBeEarly = true
+		case <-o.FactsChanged:
+		}
+		if mayBeEarly && !reflect.DeepEqual(o.Facts(), said) {
+			return true
 		}
 	}
 }
@@ -129,6 +163,9 @@ func (o Options) withDefaults() Options {
 	if o.Pulse == nil {
 		o.Pulse = &Pulse{}
 	}
+	if o.Facts == nil {
+		o.Facts = func() fleet.ClusterFacts { return fleet.ClusterFacts{} }
+	}
 	if o.OnBeat == nil {
 		o.OnBeat = func(time.Time, error) {}
 	}
@@ -137,7 +174,7 @@ func (o Options) withDefaults() Options {
 
 // patch is the one thing a heartbeat says: it replaces status.agent as a whole. lastSeen has the precision
 // of seconds, as every Kubernetes time.
-func patch(now time.Time, agentNamespace string) ([]byte, error) {
+func patch(now time.Time, agentNamespace string, facts fleet.ClusterFacts) ([]byte, error) {
 	operation := struct {
 		Op    string            `json:"op"`
 		Path  string            `json:"path"`
@@ -145,7 +182,7 @@ func patch(now time.Time, agentNamespace string) ([]byte, error) {
 	}{
 		Op:    "add",
 		Path:  "/status/agent",
-		Value: fleet.AgentStatus{LastSeen: metav1.NewTime(now), Namespace: agentNamespace},
+		Value: fleet.AgentStatus{LastSeen: metav1.NewTime(now), Namespace: agentNamespace, ClusterFacts: facts},
 	}
 	body, err := json.Marshal([]any{operation})
 	if err != nil {

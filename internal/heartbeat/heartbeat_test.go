@@ -3,6 +3,7 @@ package heartbeat
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
@@ -21,6 +23,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // Time in a bubble begins at midnight of the year 2000.
@@ -149,9 +153,11 @@ func TestRunLeaves(t *testing.T) {
 
 func TestPatch(t *testing.T) {
 	east := time.FixedZone("east", 2*60*60)
+	count := func(n int32) *int32 { return &n }
 	tests := map[string]struct {
 		now       time.Time
 		namespace string
+		facts     fleet.ClusterFacts
 		want      string
 	}{
 		"seconds, in UTC": {
@@ -162,16 +168,90 @@ func TestPatch(t *testing.T) {
 			now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), namespace: "cattle-fleet-local-system",
 			want: `[{"op":"add","path":"/status/agent","value":{"lastSeen":"2026-01-02T03:04:05Z","namespace":"cattle-fleet-local-system"}}]`,
 		},
+		"what is known of the cluster": {
+			now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), namespace: "ns",
+			facts: fleet.ClusterFacts{KubernetesVersion: "v1.35.1+k3s1", Platform: "linux/arm64", Nodes: count(3), ReadyNodes: count(0), AgentVersion: "v1.2.3"},
+			want: `[{"op":"add","path":"/status/agent","value":{"lastSeen":"2026-01-02T03:04:05Z","namespace":"ns",` +
+				`"kubernetesVersion":"v1.35.1+k3s1","platform":"linux/arm64","nodes":3,"readyNodes":0,"agentVersion":"v1.2.3"}}]`,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := patch(test.now, test.namespace)
+			got, err := patch(test.now, test.namespace, test.facts)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(test.want, string(got)); diff != "" {
 				t.Errorf("patch (-want +got):\n%s", diff)
 			}
+		})
+	}
+}
+
+// A change of the facts brings the next heartbeat forward, but not to within five minutes of the last, and only if it
+// is one from what was said.
+func TestNewsComeEarly(t *testing.T) {
+	type change struct {
+		at    time.Duration
+		nodes int32
+	}
+	tests := map[string]struct {
+		interval time.Duration
+		changes  []change
+		refused  int // so many heartbeats
+		until    time.Duration
+		want     []string
+	}{
+		"without news every interval": {15 * time.Minute, nil, 0, 31 * time.Minute, []string{"00:00:00 1", "00:15:00 1", "00:30:00 1"}},
+		"news at once, but for those of five minutes": {
+			15 * time.Minute, []change{{7 * time.Minute, 2}, {8 * time.Minute, 3}, {9 * time.Minute, 4}}, 0, 30 * time.Minute,
+			[]string{"00:00:00 1", "00:07:00 2", "00:12:00 4", "00:27:00 4"},
+		},
+		"news of the first minute wait": {15 * time.Minute, []change{{time.Second, 2}}, 0, 19 * time.Minute, []string{"00:00:00 1", "00:05:00 2"}},
+		"what is as it was is no news":  {15 * time.Minute, []change{{time.Minute, 2}, {2 * time.Minute, 1}, {8 * time.Minute, 1}}, 0, 16 * time.Minute, []string{"00:00:00 1", "00:15:00 1"}},
+		"a shorter interval is kept":    {time.Minute, []change{{10 * time.Second, 2}}, 0, 110 * time.Second, []string{"00:00:00 1", "00:01:00 2"}},
+		"news do not hasten a hub that is away": {
+			15 * time.Minute, []change{{500 * time.Millisecond, 2}, {6 * time.Second, 3}}, 3, 10 * time.Minute,
+			[]string{"00:00:00 1", "00:00:01 2", "00:00:03 2", "00:00:07 3"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), test.until)
+				defer cancel()
+				var nodes atomic.Int32
+				nodes.Store(1)
+				changed := make(chan struct{}, 1)
+				for _, c := range test.changes {
+					time.AfterFunc(c.at, func() {
+						nodes.Store(c.nodes)
+						select {
+						case changed <- struct{}{}:
+						default:
+						}
+					})
+				}
+				var got []string
+				o := Options{
+					Interval: test.interval, Clock: time.Now, FactsChanged: changed,
+					Facts: func() fleet.ClusterFacts { n := nodes.Load(); return fleet.ClusterFacts{Nodes: &n} },
+				}
+				err := run(ctx, o.withDefaults(), func(_ context.Context, body []byte) error {
+					var said []struct{ Value fleet.AgentStatus }
+					if err := json.Unmarshal(body, &said); err != nil {
+						t.Error(err)
+					}
+					got = append(got, fmt.Sprintf("%s %d", said[0].Value.LastSeen.UTC().Format(time.TimeOnly), *said[0].Value.Nodes))
+					if len(got) <= test.refused {
+						return errors.New("connection refused")
+					}
+					return nil
+				})
+				if diff := cmp.Diff(test.want, got); err != nil || diff != "" {
+					t.Errorf("error %v, heartbeats (-want +got):\n%s", err, diff)
+				}
+			})
 		})
 	}
 }
@@ -324,7 +404,7 @@ func TestRunOverTLS(t *testing.T) {
 			}
 			var want []string
 			for range test.want {
-				want = append(want, "PATCH /apis/fleet.cattle.io/v1alpha1/namespaces/fleet-default/clusters/east/status application/json-patch+json Bearer t "+
+				want = append(want, "PATCH /apis/fleet.cattle.io/v1alpha1/namespaces/fleet-default/clusters/east/status?fieldValidation=Ignore application/json-patch+json Bearer t "+
 					`[{"op":"add","path":"/status/agent","value":{"lastSeen":"2026-11-21T07:44:29Z","namespace":"cattle-fleet-system"}}]`)
 			}
 			if diff := cmp.Diff(want, asked); diff != "" {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -184,13 +185,60 @@ func TestHeartbeats(t *testing.T) {
 	}
 }
 
+// A hub that does not know what an agent says of its cluster takes the rest.
+func TestHeartbeatsOfAnotherRelease(t *testing.T) {
+	client := resource(t, "Cluster", "heartbeats")
+	cluster := create(t, client, "Cluster", "spec: {clientID: x}", map[string]any{})
+	const heartbeat = `[{"op":"add","path":"/status/agent","value":{"lastSeen":"2026-01-02T03:04:05Z","namespace":"n","moons":2}}]`
+	options := metav1.PatchOptions{FieldValidation: metav1.FieldValidationIgnore}
+	patched, err := client.Patch(t.Context(), cluster, types.JSONPatchType, []byte(heartbeat), options, "status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{"agent": map[string]any{"lastSeen": "2026-01-02T03:04:05Z", "namespace": "n"}}
+	if diff := cmp.Diff(want, patched.Object["status"]); diff != "" {
+		t.Errorf("status (-want +got):\n%s", diff)
+	}
+}
+
+// What an agent says of its cluster is shown to people: nothing else than what they expect may be there.
+func TestClusterFacts(t *testing.T) {
+	const version, count = "should match", "should be greater than or equal to 0"
+	tests := map[string]struct{ facts, want string }{
+		"all of them":             {`{kubernetesVersion: v1.35.1+k3s1, platform: linux/amd64, nodes: 3, readyNodes: 0, agentVersion: v1.0.0-rc.1}`, ""},
+		"none":                    {`{}`, ""},
+		"a version that is prose": {`{kubernetesVersion: "v1 of ours"}`, version},
+		"control characters":      {`{agentVersion: "v1\e[2J"}`, version},
+		"a line too many":         {`{platform: "linux\n"}`, version},
+		"a long one":              {`{platform: ` + strings.Repeat("a", 65) + `}`, "may not be more than 64"},
+		"fewer nodes than none":   {`{nodes: -1}`, count},
+		"and of those ready":      {`{readyNodes: -1}`, count},
+	}
+	client := resource(t, "Cluster", "facts")
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			facts, err := yaml.YAMLToJSON([]byte(test.facts))
+			if err != nil {
+				t.Fatal(err)
+			}
+			cluster := create(t, client, "Cluster", "spec: {clientID: x}", map[string]any{})
+			patch := fmt.Sprintf(`[{"op":"add","path":"/status/agent","value":%s}]`, facts)
+			_, err = client.Patch(t.Context(), cluster, types.JSONPatchType, []byte(patch), metav1.PatchOptions{}, "status")
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
 // What `kubectl get` shows, as the API server computes it.
 func TestTables(t *testing.T) {
 	const ready = `conditions: [{type: Processed, status: "True", message: other}, {type: Ready, status: "False", message: why}]`
 	tests := map[string]struct{ fields, status, want string }{
 		"Bundle":                   {"", `{` + ready + `, display: {readyClusters: 1/2}}`, "BundleDeployments-Ready=1/2 Status=why"},
 		"BundleDeployment":         {"", `{` + ready + `, display: {deployed: "True", monitored: "False"}}`, "Deployed=True Monitored=False Status=why"},
-		"Cluster":                  {"", `{` + ready + `, display: {readyBundles: 1/2}, agent: {lastSeen: "2026-01-02T03:04:05Z"}}`, "Bundles-Ready=1/2 Last-Seen=2026-01-02T03:04:05Z Status=why"},
+		"Cluster":                  {"", `{` + ready + `, display: {readyBundles: 1/2}, agent: {lastSeen: "2026-01-02T03:04:05Z", kubernetesVersion: v1.35.1, nodes: 3, readyNodes: 2, platform: linux/arm64, agentVersion: v1.0.0}}`,
+			"Bundles-Ready=1/2 Last-Seen=2026-01-02T03:04:05Z Status=why Kubernetes=v1.35.1 Nodes-Ready=2 Nodes=3 Platform=linux/arm64 Agent=v1.0.0"},
 		"ClusterGroup":             {"", `{` + ready + `, display: {readyClusters: "1/3 (a,b)", readyBundles: 1/2}}`, "Clusters-Ready=1/3 (a,b) Bundles-Ready=1/2 Status=why"},
 		"ClusterRegistration":      {"spec: {clusterLabels: {env: prod}}", `{clusterName: east, granted: true}`, `Cluster-Name=east Labels={"env":"prod"}`},
 		"ClusterRegistrationToken": {"", `{secretName: swarm}`, "Secret-Name=swarm"},

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,6 +22,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/companion"
 	"github.com/fleet-hub/fleet/internal/cmd/env"
 	"github.com/fleet-hub/fleet/internal/deploy"
+	"github.com/fleet-hub/fleet/internal/facts"
 	"github.com/fleet-hub/fleet/internal/footprint"
 	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/health"
@@ -33,6 +35,10 @@ import (
 	"github.com/fleet-hub/fleet/internal/version"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
+
+// factsPatience is how long the first heartbeat waits for what is said of the cluster: asking for it takes some
+// milliseconds, and what is not known by then is said minutes later.
+const factsPatience = time.Second
 
 // New is the command. It writes its log to out.
 func New(environment env.Environment, out io.Writer) *cobra.Command {
@@ -74,6 +80,8 @@ type process struct {
 	started time.Time
 	ready   *readiness
 	metrics *metrics.Agent
+	// facts are what the hub is told of the cluster.
+	facts *facts.Watcher
 	// pulse is that of all identities: see heartbeat.Pulse.
 	pulse heartbeat.Pulse
 }
@@ -142,6 +150,14 @@ func (p *process) work(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("building a client of this cluster: %w", err)
 	}
+	if p.facts, err = facts.New(facts.Options{Local: unbounded(p.own), AgentVersion: version.Version, Log: p.log}); err != nil {
+		return err
+	}
+	looking, stop := context.WithCancel(ctx)
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer stop()
+	group.Go(func() { p.facts.Run(looking) })
 	return register.Run(ctx, register.Options{
 		Local:     local,
 		Namespace: p.options.Namespace,
@@ -161,12 +177,15 @@ func (p *process) serve(ctx context.Context, session register.Session) error {
 	p.metrics.Credential(session.Hub.BearerToken)
 	parts, ctx := errgroup.WithContext(ctx)
 	parts.Go(func() error {
+		p.facts.Await(ctx, factsPatience) // by then they are known, as a rule
 		return heartbeat.Run(ctx, heartbeat.Options{
 			Hub:              session.Hub,
 			ClusterNamespace: session.ClusterNamespace,
 			ClusterName:      session.ClusterName,
 			AgentNamespace:   p.options.Namespace,
 			Interval:         p.options.CheckinInterval,
+			Facts:            p.facts.Facts,
+			FactsChanged:     p.facts.Changed(),
 			Pulse:            &p.pulse,
 			Clock:            p.clock,
 			Random:           rand.Reader,

@@ -71,12 +71,14 @@ type BundleDeploymentOptions struct {
 	// +optional
 	CorrectDrift *CorrectDrift `json:"correctDrift,omitempty"`
 
-	// NamespaceLabels are the labels of the release's namespace, all of them.
+	// NamespaceLabels are given to the release's namespace, and taken away when they are no longer here. Labels that
+	// others gave it stay. Those of pod security are left alone.
 	// +optional
 	// +nullable
 	NamespaceLabels map[string]string `json:"namespaceLabels,omitempty"`
 
-	// NamespaceAnnotations are the annotations of the release's namespace, all of them.
+	// NamespaceAnnotations are given to the release's namespace, and taken away when they are no longer here.
+	// Annotations that others gave it stay.
 	// +optional
 	// +nullable
 	NamespaceAnnotations map[string]string `json:"namespaceAnnotations,omitempty"`
@@ -136,12 +138,13 @@ type ComparePatch struct {
 	// +nullable
 	Kind string `json:"kind,omitempty"`
 
-	// Name is empty for every name.
+	// Name of the resource. Empty, with JSONPointers or the operation "ignore": of every name. Those also take it
+	// for a regular expression.
 	// +optional
 	// +nullable
 	Name string `json:"name,omitempty"`
 
-	// Namespace is empty for every namespace.
+	// Namespace of the resource. Empty for cluster-scoped ones, and with JSONPointers for every namespace.
 	// +optional
 	// +nullable
 	Namespace string `json:"namespace,omitempty"`

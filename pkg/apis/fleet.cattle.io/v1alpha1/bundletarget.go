@@ -46,13 +46,13 @@ type BundleTarget struct {
 	// +optional
 	DoNotDeploy bool `json:"doNotDeploy,omitempty"`
 
-	// NamespaceLabels are the labels of the release's namespace. In JSON this field
+	// NamespaceLabels are given to the release's namespace. In JSON this field
 	// stands for the one of the same name in the options.
 	// +optional
 	// +nullable
 	NamespaceLabels map[string]string `json:"namespaceLabels,omitempty"`
 
-	// NamespaceAnnotations are the annotations of the release's namespace. In JSON
+	// NamespaceAnnotations are given to the release's namespace. In JSON
 	// this field stands for the one of the same name in the options.
 	// +optional
 	// +nullable

@@ -16,6 +16,11 @@ import (
 // +kubebuilder:printcolumn:name="Bundles-Ready",type=string,JSONPath=`.status.display.readyBundles`
 // +kubebuilder:printcolumn:name="Last-Seen",type=string,JSONPath=`.status.agent.lastSeen`
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:printcolumn:name="Kubernetes",type=string,JSONPath=`.status.agent.kubernetesVersion`,priority=1
+// +kubebuilder:printcolumn:name="Nodes-Ready",type=integer,JSONPath=`.status.agent.readyNodes`,priority=1
+// +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.agent.nodes`,priority=1
+// +kubebuilder:printcolumn:name="Platform",type=string,JSONPath=`.status.agent.platform`,priority=1
+// +kubebuilder:printcolumn:name="Agent",type=string,JSONPath=`.status.agent.agentVersion`,priority=1
 type Cluster struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

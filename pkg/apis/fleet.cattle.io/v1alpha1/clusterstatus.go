@@ -122,7 +122,7 @@ type ClusterStatus struct {
 	// +optional
 	Display ClusterDisplay `json:"display,omitempty"`
 
-	// Agent is the agent's last sign of life, written by the agent itself.
+	// Agent is the agent's last sign of life, and what it says of its cluster, written by the agent itself.
 	// +optional
 	Agent AgentStatus `json:"agent,omitempty"`
 
@@ -148,7 +148,7 @@ type ClusterDisplay struct {
 	State string `json:"state,omitempty"`
 }
 
-// AgentStatus is the agent's last sign of life.
+// AgentStatus is the agent's last sign of life, and what it says of its cluster.
 type AgentStatus struct {
 	// LastSeen is the time of the last heartbeat, by the agent's clock; null
 	// before the first.
@@ -160,4 +160,39 @@ type AgentStatus struct {
 	// +optional
 	// +nullable
 	Namespace string `json:"namespace"`
+
+	ClusterFacts `json:",inline"`
+}
+
+// ClusterFacts are what an agent says of its cluster and of itself. They are for people: nothing is decided by them,
+// and what an agent does not know, or is not allowed to, is not there. An API server whose CRD does not have them
+// drops them.
+type ClusterFacts struct {
+	// KubernetesVersion is that of the cluster's API server, for instance "v1.35.1".
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[0-9A-Za-z.+_~/-]*$`
+	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
+
+	// Platform is the system and the processors that its API server runs on, for instance "linux/amd64".
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[0-9A-Za-z.+_~/-]*$`
+	Platform string `json:"platform,omitempty"`
+
+	// Nodes is how many there are.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Nodes *int32 `json:"nodes,omitempty"`
+
+	// ReadyNodes is how many of them are ready, whether or not pods may be scheduled to them.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	ReadyNodes *int32 `json:"readyNodes,omitempty"`
+
+	// AgentVersion is that of the agent itself.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[0-9A-Za-z.+_~/-]*$`
+	AgentVersion string `json:"agentVersion,omitempty"`
 }

@@ -1,0 +1,198 @@
+package facts
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const (
+	// requestTimeout bounds one request, and what a watch may take longer than it asked for: one that is silent for
+	// ever is none.
+	requestTimeout = 30 * time.Second
+	// asTable makes the API server answer with what kubectl prints.
+	asTable = "application/json;as=Table;v=v1;g=meta.k8s.io"
+	// watchesPerVersion is how many watches are opened before the version is asked for again: about an hour.
+	watchesPerVersion = 8
+)
+
+// pauses are how long is waited for what.
+type pauses struct {
+	// watch is the least time a watch is open, twice that the most.
+	watch time.Duration
+	// reopen is between two watches, first and last bound the growing pause after failures, and refused is the one
+	// after the API server said that the agent may not know.
+	reopen, first, last, refused time.Duration
+}
+
+var usualPauses = pauses{
+	watch: 5 * time.Minute, reopen: time.Second, first: time.Second, last: 5 * time.Minute, refused: time.Hour,
+}
+
+// Run keeps the facts up to date until ctx ends.
+func (w *Watcher) Run(ctx context.Context) {
+	pause := w.pauses.first
+	for {
+		w.askVersion(ctx)
+		began, err := w.follow(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if began {
+			pause = w.pauses.first
+		}
+		wait := pause
+		if apierrors.IsForbidden(err) {
+			w.note(func(f *fleet.ClusterFacts) { f.Nodes, f.ReadyNodes = nil, nil })
+			wait = w.pauses.refused
+		}
+		w.asked()
+		w.Log.Debug("following the cluster's nodes", "error", err)
+		pause = min(2*pause, w.pauses.last)
+		if !w.wait(ctx, wait) {
+			return
+		}
+	}
+}
+
+// follow lists the nodes and watches them from there, until the watch cannot go on. It says whether it ever began.
+func (w *Watcher) follow(ctx context.Context) (began bool, err error) {
+	found, version, err := w.list(ctx)
+	if err != nil {
+		return false, err
+	}
+	w.count(found)
+	w.asked()
+	for watches := 1; ; watches++ {
+		if version, err = w.watch(ctx, found, version); err != nil {
+			return true, err
+		}
+		if !w.wait(ctx, w.pauses.reopen) {
+			return true, ctx.Err()
+		}
+		if watches%watchesPerVersion == 0 {
+			w.askVersion(ctx)
+		}
+	}
+}
+
+// asked lets Await return.
+func (w *Watcher) asked() {
+	select {
+	case <-w.known:
+	default:
+		close(w.known) // Run alone does that
+	}
+}
+
+// list returns all nodes and from where they are to be watched.
+func (w *Watcher) list(ctx context.Context) (*nodes, string, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	text, err := w.nodes().Param("resourceVersion", "0").Do(ctx).Raw()
+	if err != nil {
+		return nil, "", fmt.Errorf("listing nodes: %w", err)
+	}
+	var listed table
+	if err := decode(text, &listed); err != nil {
+		return nil, "", fmt.Errorf("listing nodes: %w", err)
+	}
+	found := &nodes{ready: map[string]bool{}}
+	if err := found.put(listed, false); err != nil {
+		return nil, "", fmt.Errorf("listing nodes: %w", err)
+	}
+	return found, listed.Metadata.ResourceVersion, nil
+}
+
+// watch follows the nodes until the server ends it in time, and returns from where to go on.
+func (w *Watcher) watch(ctx context.Context, found *nodes, version string) (string, error) {
+	asked := w.pauses.watch + time.Duration(w.Random()*float64(w.pauses.watch))
+	ctx, cancel := context.WithTimeout(ctx, asked+requestTimeout)
+	defer cancel()
+	stream, err := w.nodes().Param("watch", "true").Param("resourceVersion", version).
+		Param("timeoutSeconds", strconv.Itoa(max(1, int(asked/time.Second)))).Stream(ctx)
+	if err != nil {
+		return version, fmt.Errorf("watching nodes: %w", err)
+	}
+	defer func() { _ = stream.Close() }() // it was read to its end, or is of no use any more
+	events := json.NewDecoder(stream)
+	for {
+		var event struct {
+			Type   watch.EventType `json:"type"`
+			Object json.RawMessage `json:"object"`
+		}
+		if err := events.Decode(&event); errors.Is(err, io.EOF) {
+			return version, nil
+		} else if err != nil {
+			return version, fmt.Errorf("watching nodes: %w", err)
+		}
+		var changed table
+		if err := decode(event.Object, &changed); err != nil || event.Type == watch.Error {
+			return version, fmt.Errorf("watching nodes: %w", errOf(event.Object, err))
+		}
+		if err := found.put(changed, event.Type == watch.Deleted); err != nil {
+			return version, fmt.Errorf("watching nodes: %w", err)
+		}
+		version = changed.Metadata.ResourceVersion
+		w.count(found)
+	}
+}
+
+func (w *Watcher) nodes() *rest.Request {
+	return w.client.Get().Resource("nodes").SetHeader("Accept", asTable).Param("includeObject", "None")
+}
+
+// count says how many nodes there are.
+func (w *Watcher) count(found *nodes) {
+	all, ready := found.counts()
+	w.note(func(f *fleet.ClusterFacts) { f.Nodes, f.ReadyNodes = &all, &ready })
+}
+
+// wait says whether d, or up to half longer, is over; false means that ctx has ended.
+func (w *Watcher) wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d + time.Duration(w.Random()*float64(d)/2))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// errOf is the error of an event that tells of one, or the one with which it could not be read.
+func errOf(object []byte, err error) error {
+	var status metav1.Status
+	if decodeErr := decode(object, &status); decodeErr == nil && status.Message != "" {
+		return apierrors.FromObject(&status)
+	}
+	if err == nil {
+		err = errNoTable
+	}
+	return err
+}
+
+func decode(text []byte, into any) error {
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("reading the answer: %w", err)
+	}
+	return nil
+}
+
+// isReady tells a node that is ready by what kubectl prints of it: "Ready", or "Ready,SchedulingDisabled".
+func isReady(status string) bool {
+	condition, _, _ := strings.Cut(status, ",")
+	return condition == "Ready"
+}
