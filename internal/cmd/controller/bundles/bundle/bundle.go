@@ -41,6 +41,7 @@ type handler struct {
 	queue  *queue.Queue
 	memo   *memo
 	sights *sights
+	owners *owners
 	// waiting are the Bundles with targets that wait for others.
 	waiting *flags
 }
@@ -50,6 +51,10 @@ type handler struct {
 func Register(ctx context.Context, a *app.Context, outcomes *ledger.Ledger) error {
 	h := &handler{app: a, ledger: outcomes, memo: newMemo(), sights: newSights(a.Clock), waiting: newFlags()}
 	h.queue = queue.New(queue.Options{Name: "bundle", Workers: workers, Log: a.Log}, h.handle)
+	var err error
+	if h.owners, err = newOwners(ctx, a); err != nil {
+		return err
+	}
 	if err := h.watch(); err != nil {
 		return err
 	}

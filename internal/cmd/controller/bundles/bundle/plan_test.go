@@ -228,16 +228,16 @@ func TestMemo(t *testing.T) {
 		t.Error("a forgotten Bundle has another hash")
 	}
 
-	if m.secretHolds("s", "") {
-		t.Error("an unknown Secret is known to hold nothing")
+	if !m.secretHolds("s", "h") || m.doubts("s") {
+		t.Error("a Secret is doubted without a reason")
 	}
-	m.noteSecret("s", "h")
-	if !m.secretHolds("s", "h") || m.secretHolds("s", "other") {
-		t.Error("the noted hash is not what the Secret holds")
+	m.doubt("s")
+	if m.secretHolds("s", "h") || m.secretHolds("other", "h") == m.doubts("other") {
+		t.Error("a doubt is forgotten, or spreads")
 	}
-	m.forgetSecret("s")
-	if m.secretHolds("s", "h") {
-		t.Error("a forgotten Secret is known")
+	m.trust("s")
+	if m.doubts("s") {
+		t.Error("a doubt stays")
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -21,7 +22,7 @@ func (h *handler) createSecret(ctx context.Context, wanted *corev1.Secret) error
 	_, err := h.app.Kube.CoreV1().Secrets(wanted.Namespace).Create(ctx, wanted, metav1.CreateOptions{})
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		return h.putSecret(ctx, wanted)
+		return h.checkSecret(ctx, wanted)
 	case err != nil:
 		return fmt.Errorf("creating the values secret: %w", err)
 	default:
@@ -29,8 +30,26 @@ func (h *handler) createSecret(ctx context.Context, wanted *corev1.Secret) error
 	}
 }
 
-// putSecret makes the values Secret what it should be.
-func (h *handler) putSecret(ctx context.Context, wanted *corev1.Secret) error {
+// changeSecret writes other values into a Secret that should be there: in one request, if it is there and of its type.
+func (h *handler) changeSecret(ctx context.Context, wanted *corev1.Secret) error {
+	data := map[string][]byte{}
+	for key, value := range wanted.Data {
+		data[key] = append([]byte{}, value...) // an empty value, where null would take the key away
+	}
+	err := h.patchSecret(ctx, wanted, map[string]any{
+		"type": wanted.Type, "data": data, "metadata": map[string]any{"ownerReferences": wanted.OwnerReferences},
+	})
+	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
+		return h.checkSecret(ctx, wanted)
+	}
+	if err != nil {
+		return fmt.Errorf("changing the values secret: %w", err)
+	}
+	return nil
+}
+
+// checkSecret makes a values Secret of which nothing is known what it should be.
+func (h *handler) checkSecret(ctx context.Context, wanted *corev1.Secret) error {
 	secrets := h.app.Kube.CoreV1().Secrets(wanted.Namespace)
 	found, err := reconcile.Optional(secrets.Get(ctx, wanted.Name, metav1.GetOptions{}))
 	if err != nil {
@@ -60,17 +79,13 @@ func (h *handler) putSecret(ctx context.Context, wanted *corev1.Secret) error {
 	return nil
 }
 
-// ownSecret names the owner of a Secret that was written before its owner.
-func (h *handler) ownSecret(ctx context.Context, wanted *corev1.Secret) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"ownerReferences": wanted.OwnerReferences}})
+func (h *handler) patchSecret(ctx context.Context, wanted *corev1.Secret, change map[string]any) error {
+	patch, err := json.Marshal(change)
 	if err != nil {
-		return fmt.Errorf("encoding the owner of the values secret: %w", err)
+		return fmt.Errorf("encoding a patch of the values secret: %w", err)
 	}
 	_, err = h.app.Kube.CoreV1().Secrets(wanted.Namespace).Patch(ctx, wanted.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-	if err != nil {
-		return fmt.Errorf("naming the owner of the values secret: %w", err)
-	}
-	return nil
+	return err
 }
 
 // deleteSecret takes away values that are no longer used.
@@ -79,6 +94,21 @@ func (h *handler) deleteSecret(ctx context.Context, bd *fleet.BundleDeployment) 
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting the values secret: %w", err)
 	}
-	h.memo.forgetSecret(bd.UID)
+	h.memo.trust(bd.UID)
 	return nil
+}
+
+// recheckValues has a BundleDeployment written anew whose agent says that something is wrong with the values: somebody
+// may have changed or deleted their Secret, which nobody watches.
+func (h *handler) recheckValues(older, newer *fleet.BundleDeployment) {
+	if !blamesValues(newer) || older != nil && blamesValues(older) {
+		return
+	}
+	h.memo.doubt(newer.UID)
+	h.queue.Add(index.BundleOf(newer))
+}
+
+func blamesValues(bd *fleet.BundleDeployment) bool {
+	deployed := fleet.GetCondition(bd.Status.Conditions, fleet.ConditionDeployed)
+	return bd.Spec.ValuesHash != "" && deployed != nil && deployed.Reason == fleet.ReasonHelmValuesInvalid
 }

@@ -130,12 +130,14 @@ func (h *handler) onGroup(change queue.Change[*fleet.ClusterGroup]) {
 func (h *handler) onDeployment(change queue.Change[*fleet.BundleDeployment]) {
 	gone := change.Old
 	if change.New != nil {
+		h.recheckValues(change.Old, change.New)
 		if change.Old != nil && frees(change.Old, change.New) {
 			h.goOn(index.BundleOf(change.New))
 		}
 		return
 	}
-	h.memo.forgetSecret(gone.UID)
+	h.memo.trust(gone.UID)
+	h.owners.gone(keyOf(gone))
 	bundle := index.BundleOf(gone)
 	h.sights.gone(bundle, gone)
 	if bundle.Name != "" {

@@ -1,0 +1,163 @@
+package bundle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/targeting"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// When the owners of values Secrets are named: a while after the Secret, when nothing waits to be delivered; and of
+// what an earlier process has left, once, some time after the beginning.
+const (
+	ownersAfter = 3 * time.Second
+	ownersAgain = time.Second
+	ownersSweep = 30 * time.Second
+	ownersPage  = 500
+)
+
+// owners name the BundleDeployment that owns a values Secret. The Secret is written first, when its owner has no UID
+// yet. Nobody waits for the name: it lets the Secret go with its owner.
+//
+//	Secret, BundleDeployment created ─► later ─► owner named, or the Secret taken away if the BundleDeployment is gone
+//	a process begins ─► all values Secrets listed, without their data ─► those without an owner
+type owners struct {
+	app   *app.Context
+	queue *queue.Queue
+	// writing is how many BundleDeployments are being written just now.
+	writing atomic.Int32
+
+	mu      sync.Mutex
+	unnamed map[types.NamespacedName]bool
+}
+
+func newOwners(ctx context.Context, a *app.Context) (*owners, error) {
+	o := &owners{app: a, unnamed: map[types.NamespacedName]bool{}}
+	o.queue = queue.New(queue.Options{Name: "values-owner", Workers: 2, Log: a.Log}, o.handle)
+	secrets, err := metadata.NewForConfig(a.RESTConfig)
+	if err != nil {
+		return nil, fmt.Errorf("building the client of values Secrets: %w", err)
+	}
+	synced := a.BundleDeployments.Informer().HasSynced
+	go o.queue.Run(ctx, a.Begun, synced)
+	go func() {
+		sweep := queue.New(queue.Options{Name: "values-owner-sweep", Workers: 1, Log: a.Log}, func(ctx context.Context, _ types.NamespacedName) error {
+			return o.sweep(ctx, secrets.Resource(corev1.SchemeGroupVersion.WithResource("secrets")))
+		})
+		sweep.AddAfter(types.NamespacedName{}, ownersSweep)
+		sweep.Run(ctx, a.Begun, synced)
+	}()
+	return o, nil
+}
+
+// later has the owner of a new Secret named.
+func (o *owners) later(bd types.NamespacedName) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.unnamed[bd] = true
+	o.queue.AddAfter(bd, ownersAfter)
+}
+
+func (o *owners) done(bd types.NamespacedName) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.unnamed, bd)
+}
+
+// gone has a Secret whose owner was never named taken away with it.
+func (o *owners) gone(bd types.NamespacedName) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.unnamed[bd] {
+		o.queue.AddAfter(bd, 0)
+	}
+}
+
+func (o *owners) handle(ctx context.Context, key types.NamespacedName) error {
+	if o.writing.Load() > 0 {
+		o.queue.AddAfter(key, ownersAgain)
+		return nil
+	}
+	bd, err := reconcile.Optional(o.app.BundleDeployments.Cache().Get(key.Namespace, key.Name))
+	switch {
+	case err != nil:
+		return err
+	case bd == nil:
+		err = o.abandoned(ctx, key)
+	case bd.Spec.ValuesHash != "":
+		err = o.name(ctx, bd)
+	}
+	if err == nil {
+		o.done(key)
+	}
+	return err
+}
+
+// name writes the owner down, in one request.
+func (o *owners) name(ctx context.Context, bd *fleet.BundleDeployment) error {
+	wanted := targeting.Values{}.Secret(bd)
+	h := &handler{app: o.app}
+	err := h.patchSecret(ctx, wanted, map[string]any{"metadata": map[string]any{"ownerReferences": wanted.OwnerReferences}})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("naming the owner of the values secret: %w", err)
+	}
+	return nil
+}
+
+// abandoned deletes a Secret whose BundleDeployment went before it was named.
+func (o *owners) abandoned(ctx context.Context, key types.NamespacedName) error {
+	secrets := o.app.Kube.CoreV1().Secrets(key.Namespace)
+	found, err := reconcile.Optional(secrets.Get(ctx, key.Name, metav1.GetOptions{}))
+	if err != nil || found == nil || found.Type != fleet.SecretTypeBundleDeployment || len(found.OwnerReferences) > 0 {
+		return err
+	}
+	live, err := reconcile.Optional(o.app.BundleDeployments.Get(key.Namespace, key.Name, metav1.GetOptions{}))
+	if err != nil || live != nil {
+		return errors.Join(err, o.nameIf(ctx, live))
+	}
+	err = secrets.Delete(ctx, key.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &found.UID, ResourceVersion: &found.ResourceVersion}})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // gone, or in use again
+	}
+	return err
+}
+
+func (o *owners) nameIf(ctx context.Context, bd *fleet.BundleDeployment) error {
+	if bd == nil {
+		return nil
+	}
+	return o.name(ctx, bd)
+}
+
+// sweep finds values Secrets that have no owner, because the process that wrote them ended before it named it.
+func (o *owners) sweep(ctx context.Context, secrets metadata.Getter) error {
+	options := metav1.ListOptions{FieldSelector: "type=" + fleet.SecretTypeBundleDeployment, Limit: ownersPage}
+	for {
+		page, err := secrets.List(ctx, options)
+		if err != nil {
+			return fmt.Errorf("looking for values secrets without an owner: %w", err)
+		}
+		for i := range page.Items {
+			if len(page.Items[i].OwnerReferences) == 0 {
+				o.later(keyOf(&page.Items[i]))
+			}
+		}
+		if options.Continue = page.Continue; options.Continue == "" {
+			return nil
+		}
+	}
+}
