@@ -3,8 +3,9 @@
 //	every ten seconds ─► what was allocated ─► calm, and worth it? ─► the heap's free pages
 //	                                                              └─► the executable's pages
 //
-// An agent works for moments and rests for hours, and a hub where no cluster joins has little to do. Go returns what it has freed slowly, and pages of the executable
-// stay mapped which only the start needed: each of a thousand packages has touched some.
+// An agent works for moments and rests for hours, and a hub where no cluster joins has little to do. Go returns what it
+// has freed slowly, and pages of the executable stay mapped which only the start needed: each of a thousand packages has
+// touched some. A hub, in turn, may use more of it while there is much to do (Slack).
 package footprint
 
 import (
@@ -12,7 +13,6 @@ import (
 	"log/slog"
 	"runtime"
 	"runtime/debug"
-	"runtime/metrics"
 	"time"
 )
 
@@ -57,14 +57,8 @@ func keep(ctx context.Context, ticks <-chan time.Time, allocated func() uint64, 
 	}
 }
 
-func allocatedBytes() uint64 {
-	sample := []metrics.Sample{{Name: allocated}}
-	metrics.Read(sample)
-	if sample[0].Value.Kind() != metrics.KindUint64 {
-		return 0 // a runtime that does not count: nothing is given back
-	}
-	return sample[0].Value.Uint64()
-}
+// allocatedBytes is 0 where the runtime does not count: then nothing is given back.
+func allocatedBytes() uint64 { return read(allocated) }
 
 // rest knows when it is time.
 type rest struct {
