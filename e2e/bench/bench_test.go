@@ -17,6 +17,7 @@ func TestEveryScenario(t *testing.T) {
 	var out, progress bytes.Buffer
 	err := command(t.Context(), []string{
 		"-n", "3", "-at-once", "2", "-first", "2", "-singles", "1", "-quiet", "1s", "-checkin", "1s", "-idle-for", "3s", "-outage", "1s", "-patience", "3m",
+		"-bundles", "2", "-fleet", "3",
 		"-agent-idle", "1s", "-agent-settle", "1s", "-agent-samples", "1", "-agent-releases", "2",
 	}, &out, &progress)
 	if err != nil {
@@ -48,6 +49,7 @@ func TestEveryScenario(t *testing.T) {
 	if r.Herd == nil || r.Herd.Registrations != 0 || r.Herd.Failures == 0 || r.Herd.Requests.Each == 0 {
 		t.Errorf("herd: %+v", r.Herd)
 	}
+	expectBundles(t, r)
 	expectAgent(t, printed.Agent)
 	for _, budget := range append(r.Budgets, printed.Agent.Budgets...) {
 		if !strings.Contains(progress.String(), budget.Figure) {
@@ -96,16 +98,7 @@ func expectJoined(t *testing.T, j joined) {
 		"import accounts create clusterregistrations": 1, "request accounts watch bundledeployments": 1, "controller create namespaces": 1,
 		"controller create clusters": 1, "controller create secrets": 1, "request accounts patch clusters/status": 1,
 	}
-	got := map[string]float64{}
-	for _, row := range j.Requests.Rows {
-		name := string(row.Identity) + " " + row.Verb + " " + row.Resource
-		if _, asked := once[name]; asked {
-			got[name] = row.Each
-		}
-	}
-	if diff := cmp.Diff(once, got); diff != "" {
-		t.Errorf("requests of each registration (-want +got):\n%s", diff)
-	}
+	expectOnce(t, "of each registration", j.Requests.Rows, once)
 }
 
 func TestAMeasurementThatCannotBegin(t *testing.T) {

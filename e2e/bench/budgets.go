@@ -52,5 +52,42 @@ func budgetsOf(r run) []budget {
 	if r.Next != nil {
 		all = append(all, below("requests per registration, later beyond first", max(0, round(r.Next.Next.Each-r.Next.First.Each, 2)), 0.5, 0))
 	}
+	return append(all, bundleBudgets(r)...)
+}
+
+// Promised for so many clusters and Bundles; fewer say nothing.
+const (
+	promisedClusters, promisedBundles = 1000, 20
+	promisedFleet, promisedOfFleet    = 200, 50
+)
+
+// bundleBudgets are those of Bundles.
+func bundleBudgets(r run) (all []budget) {
+	for _, of := range []struct {
+		what string
+		done *delivered
+	}{{"a Bundle", r.Deliver}, {"a change", r.Change}} {
+		if of.done == nil || of.done.Clusters < promisedClusters {
+			continue
+		}
+		all = append(all,
+			below(of.what+" written for all clusters, s", of.done.Written, 8, 5),
+			below(of.what+" reported and told, s", of.done.Final, 15, 10),
+			below(of.what+", requests per cluster", of.done.Each, 6, 4.5),
+		)
+	}
+	if m := r.Many; m != nil && m.Clusters >= promisedClusters && m.Bundles >= promisedBundles {
+		all = append(all,
+			below("controller RSS with all Bundles, MiB", m.Controller.Resident, 400, 250),
+			below("ready after a restart with all Bundles, s", m.Restart.CaughtUp, 15, 15),
+			below("writes after a restart with all Bundles", float64(m.Restart.Writes), 0, 0),
+		)
+	}
+	if f := r.Fleet; f != nil && f.Clusters >= promisedFleet && f.Bundles >= promisedOfFleet {
+		all = append(all,
+			below("writes for one cluster more, before it reports", float64(f.Before), 135, 135),
+			below("writes for one cluster more, until it is ready", float64(f.Ready), 290, 290),
+		)
+	}
 	return all
 }

@@ -240,9 +240,13 @@ func TestBudgets(t *testing.T) {
 			PerSecond: 31, ControllerMillis: 12, Requests: costs{Each: 28}, Objects: left{AfterExpiry: 16.5}, Controller: footprint{Resident: 140},
 		},
 		Single: &spread{P50: 180}, Restart: &restarted{Writes: 1, Controller: footprint{Peak: 201}},
-		Next: &flatness{First: costs{Each: 28}, Next: costs{Each: 28.4}},
+		Next:    &flatness{First: costs{Each: 28}, Next: costs{Each: 28.4}},
+		Deliver: &delivered{Clusters: 1000, Written: 4.9, Final: 10.1, Each: 4.6}, Change: &delivered{Clusters: 1000, Written: 8.1, Final: 15.1, Each: 6.1},
+		Many:  &laden{Clusters: 1000, Bundles: 20, Controller: footprint{Resident: 250}, Restart: restarted{CaughtUp: 15.1, Writes: 1}},
+		Fleet: &grown{Clusters: 200, Bundles: 50, Before: 135, Ready: 291},
 	}
 	golden(t, "budgets.json", budgetsOf(good))
-	few := run{Clusters: 10, Registration: good.Registration, Next: &flatness{First: costs{Each: 28}, Next: costs{Each: 27}}}
+	few := run{Clusters: 10, Registration: good.Registration, Next: &flatness{First: costs{Each: 28}, Next: costs{Each: 27}},
+		Deliver: &delivered{Clusters: 999}, Change: &delivered{Clusters: 999}, Many: &laden{Clusters: 1000, Bundles: 19}, Fleet: &grown{Clusters: 199, Bundles: 50}}
 	golden(t, "budgets-few.json", budgetsOf(few))
 }

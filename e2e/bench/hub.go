@@ -23,6 +23,8 @@ const (
 	benchAgent = "fleet-bench"
 	// pollEvery is how often the audit log is read.
 	pollEvery = 250 * time.Millisecond
+	// reportedResources is how many objects an agent says a Bundle has made.
+	reportedResources = 10
 )
 
 // bench is one hub and what is measured on it.
@@ -39,6 +41,7 @@ type bench struct {
 	swarm    *swarm.Swarm
 	agents   []*swarm.Agent // those that are to stay
 	made     int            // client IDs given out
+	bundles  []string       // those that are to stay
 }
 
 // start brings a hub up with the product on it, its own cluster joined and nothing going on.
@@ -128,7 +131,7 @@ func (b *bench) startHub(ctx context.Context) error {
 	if b.observer, err = observe(b.world.Plane.Hub.Config(), b.clock); err != nil {
 		return err
 	}
-	b.swarm = swarm.New(swarm.Options{Values: b.values, AtOnce: b.atOnce, Clock: b.clock})
+	b.swarm = swarm.New(swarm.Options{Values: b.values, AtOnce: b.atOnce, Resources: reportedResources, Clock: b.clock})
 	_, err = b.untilQuiet(ctx)
 	return err
 }
@@ -164,35 +167,49 @@ func (b *bench) stop() error {
 
 // untilQuiet counts the requests from now, or from the last call, until nothing was written for a while.
 func (b *bench) untilQuiet(ctx context.Context) (audit.Counts, error) {
-	return b.count(ctx, func(lastWrite time.Time) bool { return b.clock().Sub(lastWrite) >= b.quiet })
+	return b.count(ctx, b.isQuiet)
 }
 
 // count counts requests until done; it is told when the last write was, at first now.
 func (b *bench) count(ctx context.Context, done func(lastWrite time.Time) bool) (audit.Counts, error) {
+	counts := audit.Counts{}
+	err := b.listen(ctx, func(e audit.Event) { counts.Add(b.who.Who(e), e) }, done)
+	return counts, err
+}
+
+// eventsUntilQuiet are all events from now, or from the last call, until nothing was written for a while.
+func (b *bench) eventsUntilQuiet(ctx context.Context) (events []audit.Event, err error) {
+	err = b.listen(ctx, func(e audit.Event) { events = append(events, e) }, b.isQuiet)
+	return events, err
+}
+
+func (b *bench) isQuiet(lastWrite time.Time) bool { return b.clock().Sub(lastWrite) >= b.quiet }
+
+// listen hands events on until done; it is told when the last write was, at first now.
+func (b *bench) listen(ctx context.Context, hear func(audit.Event), done func(lastWrite time.Time) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, b.patience)
 	defer cancel()
-	counts, last := audit.Counts{}, b.clock()
+	last := b.clock()
 	ticker := time.NewTicker(pollEvery)
 	defer ticker.Stop()
 	for {
 		events, err := b.log.Next()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, e := range events {
-			who := b.who.Who(e)
-			counts.Add(who, e)
-			if e.Kind(who).IsWrite() && e.Received.After(last) {
+			hear(e)
+			if e.Kind(b.who.Who(e)).IsWrite() && e.Received.After(last) {
 				last = e.Received
 			}
 		}
 		if done(last) {
-			return counts, nil
+			return nil
 		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("waiting until nothing is written: %w", context.Cause(ctx))
+			return fmt.Errorf("waiting until nothing is written: %w", context.Cause(ctx))
 		}
 	}
 }

@@ -31,7 +31,7 @@ type resting struct {
 
 // restartAgents ends all agents and starts as many with the same identities and another time between heartbeats.
 func (b *bench) restartAgents(ctx context.Context, checkin time.Duration) error {
-	fresh := swarm.New(swarm.Options{Values: b.values, Clock: b.clock})
+	fresh := swarm.New(swarm.Options{Values: b.values, Resources: reportedResources, Clock: b.clock})
 	var started []*swarm.Agent
 	for _, a := range b.agents {
 		a.Stop()

@@ -17,6 +17,10 @@ const (
 	single       = "single"
 	next         = "next"
 	restart      = "restart"
+	deliver      = "deliver"
+	change       = "change"
+	fleetOf      = "join-fleet"
+	many         = "many"
 	idle         = "idle"
 	herd         = "herd"
 	agentAlone   = "agent" // on a hub of its own, with a cluster beside it
@@ -31,6 +35,8 @@ type options struct {
 	atOnce    int
 	first     int
 	singles   int
+	manyOf    int
+	fleet     int
 	checkin   time.Duration
 	idleFor   time.Duration
 	outage    time.Duration
@@ -45,7 +51,7 @@ type options struct {
 }
 
 func allScenarios() []string {
-	return []string{registration, single, next, restart, idle, herd, agentAlone}
+	return []string{registration, single, next, restart, deliver, change, many, fleetOf, idle, herd, agentAlone}
 }
 
 func parse(args []string, out io.Writer) (options, error) {
@@ -57,6 +63,8 @@ func parse(args []string, out io.Writer) (options, error) {
 	flags.IntVar(&o.atOnce, "at-once", 20, "agents that register at a time")
 	flags.IntVar(&o.first, "first", 100, "scenario next: how many clusters after the others, compared with as many at the beginning")
 	flags.IntVar(&o.singles, "singles", 20, "scenario single: how many clusters, one after another")
+	flags.IntVar(&o.manyOf, "bundles", 20, "scenario many: how many Bundles for all clusters")
+	flags.IntVar(&o.fleet, "fleet", 50, "scenario join-fleet: the same")
 	flags.DurationVar(&o.checkin, "checkin", 20*time.Second, "scenarios idle and herd: time between two heartbeats; else it is the default of agents")
 	flags.DurationVar(&o.idleFor, "idle-for", time.Minute, "scenario idle: how long requests are counted")
 	flags.DurationVar(&o.outage, "outage", 2*time.Minute, "scenario herd: how long the hub's API server is gone")

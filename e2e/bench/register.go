@@ -67,12 +67,20 @@ func (b *bench) join(ctx context.Context, n int) (batch, error) {
 // add makes agents with client IDs of their own, which stay.
 func (b *bench) add(n int) (added []*swarm.Agent) {
 	for range n {
-		b.made++
-		id := fmt.Sprintf("bench-%05d", b.made)
-		added = append(added, b.swarm.Add(swarm.Settings{ClientID: id, Labels: map[string]string{"bench": "true"}, Pod: "fleet-agent-" + id}))
+		added = append(added, b.addWith(func(*swarm.Settings) {}))
 	}
-	b.agents = append(b.agents, added...)
 	return added
+}
+
+// addWith makes one with settings of its own.
+func (b *bench) addWith(change func(*swarm.Settings)) *swarm.Agent {
+	b.made++
+	id := fmt.Sprintf("bench-%05d", b.made)
+	settings := swarm.Settings{ClientID: id, Labels: benchLabels(), Pod: "fleet-agent-" + id}
+	change(&settings)
+	agent := b.swarm.Add(settings)
+	b.agents = append(b.agents, agent)
+	return agent
 }
 
 // and is the sum of two batches, one after the other.

@@ -36,6 +36,10 @@ type run struct {
 	Single       *spread    `json:"oneAtATime,omitempty"`
 	Next         *flatness  `json:"next,omitempty"`
 	Restart      *restarted `json:"restart,omitempty"`
+	Deliver      *delivered `json:"deliver,omitempty"`
+	Change       *delivered `json:"change,omitempty"`
+	Many         *laden     `json:"many,omitempty"`
+	Fleet        *grown     `json:"joinFleet,omitempty"`
 	Idle         *resting   `json:"idle,omitempty"`
 	Herd         *returned  `json:"herd,omitempty"`
 	Budgets      []budget   `json:"budgets"`
@@ -90,11 +94,18 @@ func (b *bench) play(ctx context.Context, n int) (run, error) {
 		{single, func() (err error) { r.Single, err = kept(b.single(ctx)); return err }},
 		{next, func() (err error) { r.Next, err = kept(b.next(ctx, first)); return err }},
 		{restart, func() (err error) { r.Restart, err = kept(b.restart(ctx)); return err }},
+		{deliver, func() (err error) { r.Deliver, err = kept(b.deliver(ctx)); return err }},
+		{change, func() (err error) { r.Change, err = kept(b.change(ctx)); return err }},
+		{many, func() (err error) { r.Many, err = kept(b.many(ctx)); return err }},
+		{fleetOf, func() (err error) { r.Fleet, err = kept(b.joinFleet(ctx)); return err }},
 		{idle, func() (err error) { r.Idle, err = kept(b.idle(ctx)); return err }},
 		{herd, func() (err error) { r.Herd, err = kept(b.herd(ctx)); return err }},
 	} {
 		if step.scenario != registration && !b.plays(step.scenario) {
 			continue
+		}
+		if step.scenario == fleetOf && n > fleetLimit {
+			continue // it would be many BundleDeployments, and says nothing else
 		}
 		if step.scenario == next && first.clusters == n {
 			continue // nothing came between the first and the next

@@ -29,6 +29,7 @@ type Event struct {
 	Verb      string    `json:"verb"`
 	UserAgent string    `json:"userAgent"`
 	Received  time.Time `json:"requestReceivedTimestamp"`
+	Ended     time.Time `json:"stageTimestamp"`
 	URI       string    `json:"requestURI"`
 	User      struct {
 		Username string `json:"username"`

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/fleet-hub/fleet/e2e/framework"
+	"github.com/fleet-hub/fleet/e2e/framework/client"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// errUnsettled means that a Bundle or a Cluster says something else than that all is ready.
+var errUnsettled = errors.New("not all is ready, though nothing is written any more")
+
+// benchLabels are those of the clusters of the measurement.
+func benchLabels() map[string]string { return map[string]string{"bench": "true"} }
+
+// deployed is a Bundle for all clusters of the measurement, whose values take something from each of them.
+func deployed(name string) *fleet.Bundle {
+	values := map[string]any{
+		"replicas": 2, "image": map[string]any{"repository": "example.com/shop/web", "tag": "1.0.0"},
+		"cluster": "${ .ClusterName }", "zone": "global.fleet.clusterLabels.bench",
+	}
+	return &fleet.Bundle{
+		ObjectMeta: metav1.ObjectMeta{Namespace: framework.Workspace, Name: name, Labels: map[string]string{"team": "bench"}},
+		Spec: fleet.BundleSpec{
+			BundleDeploymentOptions: fleet.BundleDeploymentOptions{
+				DefaultNamespace: benchNamespace, Helm: &fleet.HelmOptions{Values: &fleet.GenericMap{Data: values}},
+			},
+			Resources: tenObjects(name),
+			Targets:   []fleet.BundleTarget{{Name: "all", ClusterSelector: &metav1.LabelSelector{MatchLabels: benchLabels()}}},
+		},
+	}
+}
+
+// addBundle creates one more Bundle.
+func (b *bench) addBundle(ctx context.Context) error {
+	name := fmt.Sprintf("bench-%03d", len(b.bundles))
+	if err := b.world.Hub.Create(ctx, client.Bundles, deployed(name)); err != nil {
+		return fmt.Errorf("creating Bundle %s: %w", name, err)
+	}
+	b.bundles = append(b.bundles, name)
+	return nil
+}
+
+// bundlesUpTo creates as many Bundles as there are to be in all, and waits until all of it is ready and quiet.
+func (b *bench) bundlesUpTo(ctx context.Context, n int) error {
+	for len(b.bundles) < n {
+		if err := b.addBundle(ctx); err != nil {
+			return err
+		}
+	}
+	return b.allReady(ctx, len(b.agents))
+}
+
+// changeBundle changes one value.
+func (b *bench) changeBundle(ctx context.Context, name, tag string) error {
+	body, err := json.Marshal(map[string]any{"spec": map[string]any{"helm": map[string]any{"values": map[string]any{
+		"image": map[string]any{"tag": tag},
+	}}}})
+	if err != nil {
+		return fmt.Errorf("encoding a change: %w", err)
+	}
+	return b.world.Hub.Patch(ctx, client.Bundles, framework.Workspace, name, body)
+}
+
+// allReady waits until every Bundle is ready on all clusters and says so, and every Cluster that all its Bundles are.
+func (b *bench) allReady(ctx context.Context, clusters int) error {
+	ctx, cancel := context.WithTimeout(ctx, b.patience)
+	defer cancel()
+	for _, name := range b.bundles {
+		_, err := client.Until(ctx, client.Await{
+			From: b.observer.hub.Fleet, Resource: client.Bundles, Namespace: framework.Workspace, Name: name, Within: b.patience,
+			For: fmt.Sprintf("%s to be ready on %d clusters", name, clusters),
+		}, func(bundle *fleet.Bundle) bool { return isReadyOn(bundle, clusters) })
+		if err != nil {
+			return err
+		}
+	}
+	var last error
+	err := b.every(ctx, 4*pollEvery, func() (bool, error) {
+		last = b.unsettled(ctx)
+		return last == nil, nil
+	})
+	return errors.Join(err, last)
+}
+
+func isReadyOn(bundle *fleet.Bundle, clusters int) bool {
+	ready := fleet.GetCondition(bundle.Status.Conditions, fleet.ConditionReady)
+	return ready != nil && ready.Status == corev1.ConditionTrue && bundle.Status.ObservedGeneration == bundle.Generation &&
+		bundle.Status.Summary.Ready == clusters && bundle.Status.Summary.DesiredReady == clusters
+}
+
+// unsettled is why not every Cluster says that all its Bundles are ready.
+func (b *bench) unsettled(ctx context.Context) error {
+	var list fleet.ClusterList
+	err := b.observer.hub.Fleet.Get().Namespace(framework.Workspace).Resource(client.Clusters).
+		VersionedParams(&metav1.ListOptions{LabelSelector: labels.FormatLabels(benchLabels()), ResourceVersion: "0"}, metav1.ParameterCodec).
+		Do(ctx).Into(&list)
+	if err != nil {
+		return fmt.Errorf("reading the Clusters: %w", err)
+	}
+	for _, cluster := range list.Items {
+		// The agent's own Bundle is one more.
+		if s := cluster.Status.Summary; s.Ready != s.DesiredReady || s.Ready != len(b.bundles)+1 {
+			return fmt.Errorf("%s has %d of %d ready: %w", cluster.Name, s.Ready, s.DesiredReady, errUnsettled)
+		}
+	}
+	if len(list.Items) != len(b.agents) {
+		return fmt.Errorf("%d Clusters instead of %d: %w", len(list.Items), len(b.agents), errUnsettled)
+	}
+	return nil
+}

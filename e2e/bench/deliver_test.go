@@ -1,0 +1,254 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+
+	"github.com/fleet-hub/fleet/e2e/bench/audit"
+	"github.com/fleet-hub/fleet/e2e/framework/swarm"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// Users of the log below.
+const (
+	anAdmin = "admin"
+	anAgent = "system:serviceaccount:cluster-1:request-1"
+)
+
+// at is a request that began some seconds after the first one and took a tenth of one.
+func at(second float64, user, verb, resource string, changes ...func(*audit.Event)) audit.Event {
+	began := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC).Add(time.Duration(second * float64(time.Second)))
+	e := audit.Event{Stage: "ResponseComplete", Verb: verb, Received: began, Ended: began.Add(100 * time.Millisecond)}
+	e.User.Username = user
+	e.Object.Resource, e.Object.Subresource, _ = strings.Cut(resource, "/")
+	for _, change := range changes {
+		change(&e)
+	}
+	return e
+}
+
+func refused(e *audit.Event) { e.Response.Code = http.StatusConflict }
+
+// aDelivery is the log of a Bundle that goes to two clusters.
+func aDelivery() []audit.Event {
+	return []audit.Event{
+		at(-1, controllerAccount, "patch", "clusters/status"), // of what was before
+		at(0, anAdmin, "create", "bundles"),
+		at(1, controllerAccount, "create", "contents"),
+		at(1, controllerAccount, "create", "secrets"),
+		at(1, controllerAccount, "create", "bundledeployments"),
+		at(2, anAgent, "get", "contents"),
+		at(2, anAgent, "get", "secrets"),
+		at(2, anAgent, "patch", "bundledeployments/status"),
+		at(3, controllerAccount, "create", "secrets"),
+		at(3, controllerAccount, "create", "bundledeployments"),
+		at(9, controllerAccount, "create", "bundledeployments", refused),
+		at(4, anAgent, "get", "contents"),
+		at(4, anAgent, "get", "secrets"),
+		at(4, anAgent, "patch", "bundledeployments/status"),
+		at(5, controllerAccount, "patch", "clusters/status"),
+		at(6, controllerAccount, "patch", "bundles/status"),
+		at(7, controllerAccount, "patch", "secrets"),
+		at(8, controllerAccount, "update", "leases"),
+		at(8, anAdmin, "patch", "nodes/status"),
+	}
+}
+
+func aBench(agents int) *bench {
+	return &bench{
+		who:    audit.Classifier{Controller: controllerAccount, Workspace: "fleet-default", Played: swarm.UserAgent, Agent: benchAgent},
+		agents: make([]*swarm.Agent, agents),
+	}
+}
+
+func TestADeliveryInTheLog(t *testing.T) {
+	got, err := aBench(2).deliveredBy(aDelivery())
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "delivered.json", got)
+	if _, err := aBench(2).deliveredBy(aDelivery()[2:]); !errors.Is(err, errNoCause) {
+		t.Errorf("without a beginning: %v", err)
+	}
+}
+
+func TestWhatARequestIsToADelivery(t *testing.T) {
+	tests := map[string]struct {
+		kind audit.Kind
+		want step
+	}{
+		"an admin creates a Bundle":              {audit.Kind{Identity: audit.Admin, Verb: "create", Resource: "bundles"}, begun},
+		"an admin changes one":                   {audit.Kind{Identity: audit.Admin, Verb: "patch", Resource: "bundles"}, begun},
+		"an admin looks at one":                  {audit.Kind{Identity: audit.Admin, Verb: "get", Resource: "bundles"}, aside},
+		"the controller puts its finalizer on":   {audit.Kind{Identity: audit.Controller, Verb: "patch", Resource: "bundles"}, aside},
+		"a BundleDeployment is created":          {audit.Kind{Identity: audit.Controller, Verb: "create", Resource: "bundledeployments"}, wrote},
+		"one is changed":                         {audit.Kind{Identity: audit.Controller, Verb: "patch", Resource: "bundledeployments"}, wrote},
+		"its printer columns are written":        {audit.Kind{Identity: audit.Controller, Verb: "patch", Resource: "bundledeployments/status"}, aside},
+		"an agent reports":                       {audit.Kind{Identity: audit.Request, Verb: "patch", Resource: "bundledeployments/status"}, reported},
+		"a heartbeat":                            {audit.Kind{Identity: audit.Request, Verb: "patch", Resource: "clusters/status"}, aside},
+		"a Bundle says how it is":                {audit.Kind{Identity: audit.Controller, Verb: "patch", Resource: "bundles/status"}, told},
+		"a Cluster says how its Bundles are":     {audit.Kind{Identity: audit.Controller, Verb: "patch", Resource: "clusters/status"}, told},
+		"a group says how its Clusters are":      {audit.Kind{Identity: audit.Controller, Verb: "patch", Resource: "clustergroups/status"}, told},
+		"a Content says how many need it":        {audit.Kind{Identity: audit.Controller, Verb: "patch", Resource: "contents/status"}, aside},
+		"a values Secret is written, or watched": {audit.Kind{Identity: audit.Controller, Verb: "create", Resource: "secrets"}, aside},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := stepOf(test.kind); got != test.want {
+				t.Errorf("got %d, want %d", got, test.want)
+			}
+		})
+	}
+}
+
+func TestWritesForOneClusterMore(t *testing.T) {
+	opened := 0
+	j := &joining{who: aBench(0).who, deployments: 2, complete: func() { opened++ }}
+	var history []int
+	for _, e := range aDelivery() {
+		j.hear(e)
+		history = append(history, j.before)
+	}
+	if opened != 1 {
+		t.Errorf("its agent was let go %d times", opened)
+	}
+	type figures struct{ Before, Ready, All int }
+	want := figures{Before: 8, Ready: 12, All: 14}
+	if diff := cmp.Diff(want, figures{j.before, j.ready, j.counts.Total().Requests}); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if history[8] != 0 || history[9] != 8 || history[len(history)-1] != 8 {
+		t.Errorf("before its report, over time: %v", history)
+	}
+}
+
+func TestAReportWaitsForTheGate(t *testing.T) {
+	var asked []string
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked = append(asked, r.Method+" "+r.URL.Path) }))
+	defer server.Close()
+	g := newGate()
+	client := &http.Client{Transport: g.wrap(http.DefaultTransport)}
+	send := func(ctx context.Context, method, path string) error {
+		r, err := http.NewRequestWithContext(ctx, method, server.URL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := client.Do(r)
+		if err == nil {
+			err = answer.Body.Close()
+		}
+		return err
+	}
+	const report = "/apis/fleet.cattle.io/v1alpha1/namespaces/n/bundledeployments/web/status"
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := send(ended, http.MethodPatch, report); !errors.Is(err, context.Canceled) {
+		t.Errorf("a report before the gate is open: %v", err)
+	}
+	for _, other := range [][2]string{{http.MethodGet, report}, {http.MethodPatch, "/apis/fleet.cattle.io/v1alpha1/namespaces/n/clusters/c/status"}} {
+		if err := send(t.Context(), other[0], other[1]); err != nil {
+			t.Errorf("%v: %v", other, err)
+		}
+	}
+	g.open()
+	g.open()
+	if err := send(t.Context(), http.MethodPatch, report); err != nil {
+		t.Error(err)
+	}
+	want := []string{"GET " + report, "PATCH /apis/fleet.cattle.io/v1alpha1/namespaces/n/clusters/c/status", "PATCH " + report}
+	if diff := cmp.Diff(want, asked); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+func TestABundleThatIsReady(t *testing.T) {
+	ready := func(changes ...func(*fleet.Bundle)) *fleet.Bundle {
+		b := &fleet.Bundle{ObjectMeta: metav1.ObjectMeta{Generation: 2}}
+		b.Status.ObservedGeneration = 2
+		b.Status.Summary = fleet.BundleSummary{DesiredReady: 3, Ready: 3}
+		b.Status.Conditions = []genericcondition.GenericCondition{{Type: fleet.ConditionReady, Status: corev1.ConditionTrue}}
+		for _, change := range changes {
+			change(b)
+		}
+		return b
+	}
+	tests := map[string]struct {
+		bundle *fleet.Bundle
+		want   bool
+	}{
+		"on all clusters":                     {ready(), true},
+		"on one cluster less":                 {ready(func(b *fleet.Bundle) { b.Status.Summary.Ready = 2 }), false},
+		"on all it knows, which are not all":  {ready(func(b *fleet.Bundle) { b.Status.Summary = fleet.BundleSummary{DesiredReady: 2, Ready: 2} }), false},
+		"as it was before a change":           {ready(func(b *fleet.Bundle) { b.Generation = 3 }), false},
+		"which does not say so":               {ready(func(b *fleet.Bundle) { b.Status.Conditions = nil }), false},
+		"which says the opposite":             {ready(func(b *fleet.Bundle) { b.Status.Conditions[0].Status = corev1.ConditionFalse }), false},
+		"of which nobody has said anything":   {&fleet.Bundle{}, false},
+		"on more clusters than are looked at": {ready(func(b *fleet.Bundle) { b.Status.Summary = fleet.BundleSummary{DesiredReady: 4, Ready: 4} }), false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := isReadyOn(test.bundle, 3); got != test.want {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}
+
+// expectBundles checks of the scenarios with Bundles what does not depend on the machine.
+func expectBundles(t *testing.T, r run) {
+	t.Helper()
+	if r.Deliver == nil || r.Change == nil || r.Many == nil || r.Fleet == nil {
+		t.Fatal("not all of it was played")
+	}
+	for what, d := range map[string]*delivered{"a Bundle": r.Deliver, "a change": r.Change} {
+		if d.Clusters != 6 || d.Written <= 0 || d.Reported < d.Written || d.Final < d.Reported || d.Controller.Resident <= 0 || d.AgentReads != 2 {
+			t.Errorf("%s: %+v", what, d)
+		}
+	}
+	expectOnce(t, "of a Bundle, for each cluster", r.Deliver.Requests.Rows, map[string]float64{
+		"controller create secrets": 1, "controller create bundledeployments": 1, "request accounts patch bundledeployments/status": 1,
+	})
+	expectOnce(t, "of a change, for each cluster", r.Change.Requests.Rows, map[string]float64{
+		"controller patch secrets": 1, "controller patch bundledeployments": 1, "request accounts patch bundledeployments/status": 1, "controller get secrets": 0,
+	})
+	if m := r.Many; m.Clusters != 6 || m.Bundles != 2 || m.Deployments != 18 || m.Restart.Writes != 0 || m.Controller.Resident <= 0 {
+		t.Errorf("many: %+v", m)
+	}
+	f := r.Fleet
+	if f.Clusters != 6 || f.Bundles != 3 || f.Before < 2*3+1 || f.Ready < f.Before+3+1 || f.Writes < f.Ready {
+		t.Errorf("one cluster more: %+v", f)
+	}
+	expectOnce(t, "of one cluster more, for each Bundle and its agent's", f.Rows, map[string]float64{
+		"controller create bundledeployments": 4, "request accounts patch bundledeployments/status": 4,
+	})
+}
+
+// expectOnce compares how often some requests were made for each of what is counted.
+func expectOnce(t *testing.T, what string, rows []row, want map[string]float64) {
+	t.Helper()
+	got := map[string]float64{}
+	for name := range want {
+		got[name] = 0
+	}
+	for _, row := range rows {
+		name := string(row.Identity) + " " + row.Verb + " " + row.Resource
+		if _, asked := want[name]; asked {
+			got[name] = row.Each
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("requests %s (-want +got):\n%s", what, diff)
+	}
+}
