@@ -299,6 +299,11 @@ func TestANamespaceOfAFormerClusterIsStillTerminating(t *testing.T) {
 
 	g.Expect(h.Hub.Delete(ctx, client.Clusters, framework.Workspace, before.ClusterName)).To(Succeed())
 	agent.Stop()
+	g.Eventually(func(g Gomega) { // or the controllers take the request for one of the Cluster that goes
+		namespace, err := h.Hub.Kube.CoreV1().Namespaces().Get(ctx, before.DeploymentNamespace, metav1.GetOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(namespace.DeletionTimestamp).NotTo(BeNil())
+	}).WithContext(ctx).WithTimeout(patience).Should(Succeed())
 	agent = h.join(ctx, "returns") // the same cluster, with nothing but its token
 	defer agent.Stop()
 	tried := h.count(&faults.Match{Verb: "write", If: countsAsWrite})

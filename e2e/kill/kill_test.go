@@ -99,52 +99,51 @@ type phase struct {
 	// steps are those of a hub, in order; settled waits until they have all been worked on.
 	steps   func(*hub) []step
 	settled func(*hub, *testing.T, context.Context)
-	// rounds is how often the leading replica ends after each kind of write, and ends how; nil: it does not.
-	rounds int
-	ends   func(round, kind int) ending
 }
 
-// phases are told one after another: agents register; some register again, whose first registrations end with the first
-// use of the second; and registrations of some are deleted.
+// phases are told one after another: agents register; then half of them register again, whose first registrations end
+// with the first use of the second, while the registrations of the others are deleted.
 func phases() []phase {
-	fromTheirFirst, again := *kills, max(1, *kills*2/5)
+	half := *agents / 2
 	return []phase{
 		{
-			name: "agents register", rounds: fromTheirFirst + 1, settled: (*hub).joined,
-			steps: func(h *hub) []step { return h.register(h.add(*agents)) },
-			ends: func(round, kind int) ending {
-				switch {
-				case round == fromTheirFirst && kind%3 > 0:
-					return nil
-				case round == fromTheirFirst:
-					return (*story).loseAfter
-				case (round+kind)%fromTheirFirst == fromTheirFirst-1:
-					return (*story).freezeAfter
-				}
-				return (*story).killAfter
-			},
+			name:    "agents register",
+			steps:   func(h *hub) []step { return h.register(h.add(*agents)) },
+			settled: func(h *hub, t *testing.T, ctx context.Context) { h.joined(t, ctx, h.added) },
 		},
 		{
-			name: "agents register again", rounds: again, settled: (*hub).joined,
-			steps: func(h *hub) []step { return h.registerAgain(h.added[:*agents*3/10]) },
-			ends: func(round, kind int) ending {
-				if (round+kind)%6 == 5 {
-					return (*story).freezeAfter
-				}
-				return (*story).killAfter
+			name:  "agents register again, and registrations are deleted",
+			steps: func(h *hub) []step { return together(h.registerAgain(h.added[:half]), h.revoke(h.added[half:])) },
+			settled: func(h *hub, t *testing.T, ctx context.Context) {
+				h.joined(t, ctx, h.added[:half])
+				h.revoked(t, ctx)
 			},
-		},
-		{
-			name: "registrations are deleted", rounds: again, settled: (*hub).revoked,
-			steps: func(h *hub) []step { return h.revoke(h.added[*agents-*agents/5:]) },
-			ends:  func(int, int) ending { return (*story).killAfter },
 		},
 	}
 }
 
+// endings are how the leading replica ends, one after another: after each kind of write it is killed, and once frozen;
+// in a last round, it cannot renew its lease any more after every third kind.
+func endings(kinds []kind) (all []ending) {
+	for round := range *kills + 1 {
+		for i, k := range kinds {
+			switch {
+			case round == *kills && i%3 == 0:
+				all = append(all, ending{k, (*story).loseAfter})
+			case round == *kills:
+			case (round+i)%*kills == *kills-1:
+				all = append(all, ending{k, (*story).freezeAfter})
+			default:
+				all = append(all, ending{k, (*story).killAfter})
+			}
+		}
+	}
+	return all
+}
+
 func TestControllersAreKilledWhileAgentsRegister(t *testing.T) {
 	p := control.Plane(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	undisturbed, disturbed := hubOn(t, p.Cluster(calm), longLeases()), hubOn(t, p.Hub, shortLeases())
 	s := &story{hub: disturbed}
@@ -165,10 +164,10 @@ func TestControllersAreKilledWhileAgentsRegister(t *testing.T) {
 		if written := undisturbed.writes.forget(); ofAGrant == nil {
 			ofAGrant = written
 		}
-		t.Logf("the replica that leads ends %d times after each of %d kinds of writes: %q", phase.rounds, len(kinds), kinds)
+		t.Logf("the replica that leads ends %d times after each of %d kinds of writes: %q", *kills, len(kinds), kinds)
 
 		began = time.Now()
-		if err := s.tell(ctx, kinds, phase.rounds, phase.steps(disturbed), phase.ends); err != nil {
+		if err := s.tell(ctx, endings(kinds), phase.steps(disturbed)); err != nil {
 			t.Fatal(err)
 		}
 		phase.settled(disturbed, t, ctx)

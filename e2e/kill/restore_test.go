@@ -2,6 +2,7 @@ package kill_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/swarm"
 	"github.com/fleet-hub/fleet/internal/cmd/controller"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/plane"
 )
 
 // After a restore nobody works with caches of what has not happened. Whoever leads learns of it by its leases, which are
@@ -35,7 +37,7 @@ func TestAHubThatWasRestoredFromAnOlderState(t *testing.T) {
 	g.Expect(newer.Await(ctx, swarm.Settled)).To(Succeed())
 
 	t.Log("to before something that its leases do not know of")
-	g.Expect(p.Restore(ctx)).To(Succeed())
+	g.Expect(h.restore(ctx, p)).To(Succeed())
 	g.Expect(newer.Await(ctx, func(s swarm.State) bool { return swarm.Settled(s) && s.Registrations > 1 })).To(Succeed())
 	expectOneEach(t, ctx, h, "before-the-snapshot", "after-the-snapshot")
 	newer.Stop()
@@ -44,7 +46,7 @@ func TestAHubThatWasRestoredFromAnOlderState(t *testing.T) {
 	g.Expect(renewsAgain()).To(Succeed())
 	h.awaitRenewal(t, ctx)
 	leader := h.leader(t, ctx)
-	g.Expect(p.Restore(ctx)).To(Succeed())
+	g.Expect(h.restore(ctx, p)).To(Succeed())
 	g.Eventually(leader.done).WithContext(ctx).WithTimeout(patience).Should(BeClosed(), leader.name+" knows what has not happened, and goes on")
 	g.Expect(leader.log.String()).To(Or(
 		ContainSubstring("the API server was restored from an older state"),
@@ -56,6 +58,19 @@ func TestAHubThatWasRestoredFromAnOlderState(t *testing.T) {
 	g.Expect(older.Await(ctx, swarm.Settled)).To(Succeed())
 	g.Expect(older.State().Registrations).To(Equal(1), "the no of an API server that has just started is no answer")
 	expectOneEach(t, ctx, h, "before-the-snapshot", "after-the-restore")
+}
+
+// restore takes the hub back to the last snapshot. To its replicas it refuses connections meanwhile, as a host does on
+// which nobody listens: whoever knows nothing else goes on afterwards where it was.
+func (h *hub) restore(ctx context.Context, p *plane.Plane) error {
+	for _, s := range h.slots {
+		s.wire.Refuse()
+	}
+	failed := []error{p.Restore(ctx)}
+	for _, s := range h.slots {
+		failed = append(failed, s.wire.Heal())
+	}
+	return errors.Join(failed...)
 }
 
 // awaitRenewal waits until each lease was written once more.

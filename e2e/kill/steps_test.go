@@ -2,6 +2,7 @@ package kill_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -49,14 +50,22 @@ func (h *hub) registerAgain(agents []*swarm.Agent) (steps []step) {
 	return steps
 }
 
-// joined waits until all agents have an identity, and have asked for it once.
-func (h *hub) joined(t *testing.T, ctx context.Context) {
+// together takes a step of each kind at once.
+func together(some, others []step) (steps []step) {
+	for i := range min(len(some), len(others)) {
+		steps = append(steps, func(ctx context.Context) error { return errors.Join(some[i](ctx), others[i](ctx)) })
+	}
+	return steps
+}
+
+// joined waits until agents have an identity, and have asked for it once.
+func (h *hub) joined(t *testing.T, ctx context.Context, agents []*swarm.Agent) {
 	t.Helper()
 	works := func(s swarm.State) bool { return swarm.Joined(s) && s.Watching } // there may be nothing to report
-	if err := h.swarm.Await(ctx, works, h.added...); err != nil {
+	if err := h.swarm.Await(ctx, works, agents...); err != nil {
 		t.Fatal(err)
 	}
-	expectRegisteredOnce(t, ctx, h, h.added)
+	expectRegisteredOnce(t, ctx, h, agents)
 }
 
 // revoke ends agents, and deletes what they had asked for.

@@ -38,34 +38,33 @@ func (s *story) release(ctx context.Context, steps int) error {
 	return nil
 }
 
-// ending is a way in which a replica ceases to lead after a write of a kind.
-type ending func(*story, context.Context, kind) error
-
-// tell lets the steps happen, one for each time that the leading replica ends: after each kind of write in each round,
-// as ends says.
-func (s *story) tell(ctx context.Context, kinds []kind, rounds int, steps []step, ends func(round, kind int) ending) error {
-	s.waiting = steps
-	if err := s.release(ctx, len(steps)-rounds*len(kinds)); err != nil {
-		return err
-	}
-	for round := range rounds {
-		for i, k := range kinds {
-			end := ends(round, i)
-			if end == nil {
-				continue
-			}
-			if err := s.release(ctx, 1); err != nil {
-				return err
-			}
-			if err := end(s, ctx, k); err != nil {
-				return fmt.Errorf("round %d, after %q: %w", round, k, err)
-			}
-		}
-	}
-	return s.release(ctx, len(s.waiting))
+// ending is a way in which the leading replica ceases to lead, after a write of a kind.
+type ending struct {
+	after kind
+	how   func(*story, context.Context, kind) error
 }
 
-// sprung waits until a trap has caught somebody.
+// tell lets the steps happen, one before each of the endings, and the others before the first.
+func (s *story) tell(ctx context.Context, endings []ending, steps []step) error {
+	if len(steps) < len(endings) {
+		return fmt.Errorf("there are %d endings, and only %d steps", len(endings), len(steps))
+	}
+	s.waiting = steps
+	if err := s.release(ctx, len(steps)-len(endings)); err != nil {
+		return err
+	}
+	for i, end := range endings {
+		if err := s.release(ctx, 1); err != nil {
+			return err
+		}
+		if err := end.how(s, ctx, end.after); err != nil {
+			return fmt.Errorf("ending %d of %d, after %q: %w", i+1, len(endings), end.after, err)
+		}
+	}
+	return nil
+}
+
+// await waits until a trap has caught somebody.
 func (t *trap) await(ctx context.Context) (*slot, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
