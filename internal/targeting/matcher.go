@@ -165,3 +165,15 @@ func (g Groups) Of(cluster *fleet.Cluster) []*fleet.ClusterGroup {
 	}
 	return in
 }
+
+// Names are those of the groups a cluster is in, and of those of which nobody can say whether it is.
+func (g Groups) Names(cluster *fleet.Cluster) []string {
+	var out []string
+	for _, group := range g.Of(cluster) {
+		out = append(out, group.Name)
+	}
+	for _, undecided := range g.broken[cluster.Namespace] {
+		out = append(out, undecided.group.Name)
+	}
+	return out
+}

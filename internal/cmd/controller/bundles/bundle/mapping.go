@@ -63,6 +63,11 @@ func (h *handler) reaching(workspace string) []*fleet.Bundle {
 	if err != nil {
 		return nil
 	}
+	return append(out, h.mappedTo(workspace)...)
+}
+
+// mappedTo are the Bundles of other workspaces that may go to clusters of a workspace.
+func (h *handler) mappedTo(workspace string) (out []*fleet.Bundle) {
 	for _, mapping := range h.mappingsTo(workspace) {
 		if mapping.Workspace() != workspace {
 			out = append(out, h.taken(mapping)...)

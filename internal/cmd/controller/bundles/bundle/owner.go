@@ -24,7 +24,7 @@ import (
 // When the owners of values Secrets are named: a while after the Secret, when nothing waits to be delivered; and of
 // what an earlier process has left, once, some time after the beginning.
 const (
-	ownersAfter = 3 * time.Second
+	ownersAfter = 5 * time.Second
 	ownersAgain = time.Second
 	ownersSweep = 30 * time.Second
 	ownersPage  = 500

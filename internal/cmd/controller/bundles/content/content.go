@@ -25,8 +25,10 @@ const (
 	// MinimumAge is how old a Content must be before it is deleted: the first
 	// BundleDeployment that needs it is written after it.
 	MinimumAge = 5 * time.Minute
-	// spacing is how often a Content's count may be written.
-	spacing = 500 * time.Millisecond
+	// settling is how long a count waits for others, and spacing how often one may be written: it is for people, and
+	// changes with each cluster that a Bundle comes to.
+	settling = 5 * time.Second
+	spacing  = 5 * time.Second
 )
 
 type handler struct {
@@ -37,7 +39,7 @@ type handler struct {
 // Register watches Contents and the BundleDeployments that need them.
 func Register(ctx context.Context, a *app.Context) error {
 	h := &handler{app: a}
-	h.queue = queue.New(queue.Options{Name: "content", Spacing: spacing, Log: a.Log}, h.handle)
+	h.queue = queue.New(queue.Options{Name: "content", Settling: settling, Spacing: spacing, Log: a.Log}, h.handle)
 	err := errors.Join(
 		queue.Watch(a.Contents.Informer(), h.contentChanged),
 		queue.Watch(a.BundleDeployments.Informer(), h.deploymentChanged),

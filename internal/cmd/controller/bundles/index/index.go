@@ -31,6 +31,7 @@ func Add(a *app.Context) {
 	deployments.AddIndexer(DeploymentsByContent, func(bd *fleet.BundleDeployment) ([]string, error) {
 		return ContentsOf(bd), nil
 	})
+	a.Bundles.Cache().AddIndexer(BundlesByPick, func(b *fleet.Bundle) ([]string, error) { return PicksOf(b), nil })
 	a.Clusters.Cache().AddIndexer(ClustersByNamespace, func(c *fleet.Cluster) ([]string, error) {
 		if c.Status.Namespace == "" {
 			return nil, nil

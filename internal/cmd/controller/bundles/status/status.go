@@ -27,9 +27,12 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// spacing is how often a Bundle's or a Cluster's status may be written. The first
-// change after a quiet moment is written at once.
-const spacing = 100 * time.Millisecond
+// How often a Cluster's status may be written, and a Bundle's, which sums up what may be thousands of clusters. The
+// first change after a quiet moment is written at once.
+const (
+	spacing       = 100 * time.Millisecond
+	spacingBundle = 500 * time.Millisecond
+)
 
 // How long a first change waits for what follows from it, so that one write tells what three would: what a
 // BundleDeployment says of itself, and what is said of many. What only waits for an agent is mostly over before it
@@ -54,7 +57,7 @@ type handler struct {
 func Register(ctx context.Context, a *app.Context, outcomes *ledger.Ledger) error {
 	h := &handler{app: a, ledger: outcomes}
 	h.deployments = queue.New(queue.Options{Name: "bundledeployment-status", Workers: 8, Settling: settling, Log: a.Log}, h.onDeployment)
-	h.bundles = queue.New(queue.Options{Name: "bundle-status", Spacing: spacing, Settling: settlingSum, Log: a.Log}, h.onBundle)
+	h.bundles = queue.New(queue.Options{Name: "bundle-status", Spacing: spacingBundle, Settling: settlingSum, Log: a.Log}, h.onBundle)
 	h.clusters = queue.New(queue.Options{Name: "cluster-status", Spacing: spacing, Settling: settlingSum, Log: a.Log}, h.onCluster)
 	outcomes.OnChange(func(bundle types.NamespacedName) { h.bundles.AddAfter(bundle, waiting) }) // or with what comes of it
 	a.Liveness.OnChange(h.clusters.Add)

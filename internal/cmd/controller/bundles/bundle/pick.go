@@ -1,0 +1,28 @@
+package bundle
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// mayPick are Bundles among which all are that go to a cluster: those found by what they ask for, and those mapped to
+// its workspace.
+func (h *handler) mayPick(cluster *fleet.Cluster, groups []string) []*fleet.Bundle {
+	seen := map[types.UID]bool{}
+	var out []*fleet.Bundle
+	for _, key := range index.KeysOf(cluster.Namespace, cluster, groups) {
+		found, err := h.app.Bundles.Cache().GetByIndex(index.BundlesByPick, key)
+		if err != nil {
+			return nil // only without the index, which is there
+		}
+		for _, bundle := range found {
+			if !seen[bundle.UID] {
+				seen[bundle.UID] = true
+				out = append(out, bundle)
+			}
+		}
+	}
+	return append(out, h.mappedTo(cluster.Namespace)...)
+}
