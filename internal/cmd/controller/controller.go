@@ -1,4 +1,5 @@
-// Package controller is the command fleetcontroller: the controllers of the hub, all in one process.
+// Package controller is the command fleetcontroller: the controllers of the hub, all in one process unless shards of the
+// delivery have processes of their own.
 //
 //	flags, environment ─► health and metrics ─► Check ─► leader election ─► agentmanagement.Run
 package controller
@@ -28,6 +29,17 @@ import (
 // Lease is the name of the lease that the leading replica holds, in the system namespace, the last of three. Two
 // controllers that do not agree on it work against each other.
 const Lease = names.ControllerLease
+
+// slack is what the heap of a busy hub may grow by before it is collected, in bytes.
+const slack = 32 << 20
+
+// leaseOf is the name of the lease for what a process does, and those of the leases before it.
+func leaseOf(options env.Controller) (name string, before []string) {
+	if options.Shard != "" {
+		return names.ShardLease(options.Shard), nil
+	}
+	return Lease, []string{names.CleanupLease, names.DeliveryLease}
+}
 
 // also are the controllers beside those of the registration.
 func also() []agentmanagement.RegisterFunc {
@@ -68,7 +80,8 @@ func run(ctx context.Context, options env.Controller, out io.Writer) error {
 	logging.Bridge(log, lines)
 
 	state := &health.State{}
-	process, counted := metrics.NewProcess(version.Version, Lease, !options.LeaderElect), metrics.NewHub()
+	lease, _ := leaseOf(options)
+	process, counted := metrics.NewProcess(version.Version, lease, !options.LeaderElect), metrics.NewHub()
 	process.Registry().MustRegister(counted)
 	listening, err := health.Start(ctx, health.Options{
 		HealthAddress: options.HealthAddress, MetricsAddress: options.MetricsAddress,
@@ -79,8 +92,9 @@ func run(ctx context.Context, options env.Controller, out io.Writer) error {
 	}
 	running, stop := context.WithCancel(ctx)
 	defer stop()
+	footprint.Slack(slack)
 	go footprint.Keep(running, log)
-	log.Info("starting", "version", version.Version, "health", listening.Health, "metrics", listening.Metrics)
+	log.Info("starting", "version", version.Version, "shard", options.Shard, "health", listening.Health, "metrics", listening.Metrics)
 
 	own, err := kube.LoadOwn(options.Kubeconfig)
 	if err != nil {
@@ -114,11 +128,12 @@ func lead(ctx context.Context, shared app.Options, state *health.State) error {
 	if !shared.Env.LeaderElect {
 		return work(ctx)
 	}
+	lease, before := leaseOf(shared.Env)
 	return kube.Lead(ctx, kube.LeaderOptions{
 		Config:        shared.Own.Config,
 		Namespace:     shared.Env.Namespace,
-		Name:          Lease,
-		Before:        []string{names.CleanupLease, names.DeliveryLease},
+		Name:          lease,
+		Before:        before,
 		Identity:      shared.Env.Identity,
 		LeaseDuration: shared.Env.Election.LeaseDuration,
 		RenewDeadline: shared.Env.Election.RenewDeadline,

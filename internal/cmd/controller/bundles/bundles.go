@@ -3,21 +3,26 @@
 // Clusters and their groups.
 //
 //	Bundle ─► bundle ─► Content, Secret, BundleDeployment ─► (agent) ─► status ─► Bundle, Cluster ─► clustergroup ─► ClusterGroup
-//	                                   └► content ─► unused Contents go
+//	                                   ├► content ─► unused Contents go
+//	                                   └► downstream ─► copies of Secrets and ConfigMaps, for the agent
 package bundles
 
 import (
 	"context"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/bundle"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/clustergroup"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/content"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/downstream"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/mapping"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/status"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // Register adds the controllers of the delivery to those that start with a. To be
@@ -31,6 +36,12 @@ func Register(ctx context.Context, a *app.Context) error {
 	}
 	if err := bundle.Register(ctx, a, outcomes); err != nil {
 		return fmt.Errorf("registering bundle: %w", err)
+	}
+	err := downstream.Register(ctx, a, func(bd *fleet.BundleDeployment, trouble string) {
+		outcomes.Troubles.Set(types.NamespacedName{Namespace: bd.Namespace, Name: bd.Name}, index.BundleOf(bd), trouble)
+	})
+	if err != nil {
+		return fmt.Errorf("registering downstream: %w", err)
 	}
 	if err := content.Register(ctx, a); err != nil {
 		return fmt.Errorf("registering content: %w", err)

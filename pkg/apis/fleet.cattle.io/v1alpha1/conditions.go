@@ -29,6 +29,9 @@ const (
 	// are: one names a group that is not there, or clusters are in none; a Bundle that never had this trouble has no such
 	// condition.
 	ConditionPartitioned = "Partitioned"
+	// ConditionTargetsKnown, on Bundle, is False while a target or restriction names a ClusterGroup that is not there; a
+	// Bundle that never had this trouble has no such condition.
+	ConditionTargetsKnown = "TargetsKnown"
 	// ConditionReady, on Cluster, ClusterGroup, Bundle and BundleDeployment, is True when everything
 	// deployed is ready; on ClusterRegistrationToken, when the Secret with the values is there.
 	ConditionReady = "Ready"
@@ -106,6 +109,12 @@ const (
 	// ReasonSelectorInvalid means that the label selector of a ClusterGroup or BundleNamespaceMapping does not
 	// parse; what depends on it stays as it is until the selector is corrected.
 	ReasonSelectorInvalid = "SelectorInvalid"
+	// ReasonClusterGroupUnknown means that the Bundle names a ClusterGroup that is not there; what was deployed to
+	// clusters that could be its members stays as it is.
+	ReasonClusterGroupUnknown = "ClusterGroupUnknown"
+	// ReasonDependsOnCircle means that the Bundle depends on itself, by way of others or directly, so that each of them
+	// waits for the next; the message names them.
+	ReasonDependsOnCircle = "DependsOnCircle"
 	// ReasonRolloutInvalid means that a field of the Bundle's rollout strategy cannot be used; the message names it.
 	// Everything stays as it is until it is corrected.
 	ReasonRolloutInvalid = "RolloutInvalid"

@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
-	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
 	"github.com/fleet-hub/fleet/internal/content"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/targeting"
@@ -26,33 +24,27 @@ var errForeign = errors.New("the cluster has a BundleDeployment of another Bundl
 // act writes the plan down: first the Content, then each cluster's part, whatever
 // happens to the others, and then takes away what is too much.
 func (h *handler) act(ctx context.Context, in input, out plan) error {
-	h.ledger.Set(keyOf(in.bundle), out.outcome)
+	failing := h.failing(keyOf(in.bundle))
+	h.ledger.Set(keyOf(in.bundle), failing.tell(out.outcome))
 	if errors.Is(in.failure, errNoValues) || errors.Is(in.failure, targeting.ErrValuesHash) {
 		h.queue.AddAfter(keyOf(in.bundle), valuesRecheck)
 	}
 	if out.createContent {
-		if err := h.createContent(in.bundle); err != nil {
+		err := h.createContent(in.bundle)
+		if isTooLarge(err) {
+			h.ledger.Set(keyOf(in.bundle), aim{outcome: out.outcome}.failed(fleet.ReasonError, targetingError, errContentTooLarge).outcome)
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 	}
-	foreign, err := h.writeAll(ctx, out.first)
-	others, errOfOthers := h.writeAll(ctx, out.writes)
-	foreign, err = append(foreign, others...), errors.Join(err, errOfOthers)
-	if len(foreign) > 0 {
-		h.ledger.Set(keyOf(in.bundle), withForeign(out.outcome, foreign))
+	failed := failures{}
+	err := errors.Join(h.writeAll(ctx, out.first, failed), h.writeAll(ctx, out.writes, failed))
+	if len(failing) > 0 || len(failed) > 0 {
+		h.ledger.Set(keyOf(in.bundle), failed.tell(out.outcome))
 	}
 	return errors.Join(err, h.deleteAll(out.orphans))
-}
-
-// withForeign is the outcome with a failure where another Bundle is in the way.
-func withForeign(outcome ledger.Outcome, namespaces []string) ledger.Outcome {
-	outcome.Targets = slices.Clone(outcome.Targets)
-	for i := range outcome.Targets {
-		if slices.Contains(namespaces, outcome.Targets[i].Namespace) {
-			outcome.Targets[i].Failure = targetingError + errForeign.Error()
-		}
-	}
-	return outcome
 }
 
 func (h *handler) createContent(bundle *fleet.Bundle) error {
@@ -64,24 +56,21 @@ func (h *handler) createContent(bundle *fleet.Bundle) error {
 	return nil
 }
 
-// writeAll writes several at a time. It returns the namespaces in which another
-// Bundle's BundleDeployment is in the way.
-func (h *handler) writeAll(ctx context.Context, writes []write) (foreign []string, err error) {
+// writeAll writes several at a time, whatever becomes of the others. It notes which fail for good.
+func (h *handler) writeAll(ctx context.Context, writes []write, failed failures) error {
 	var mu sync.Mutex
-	err = each(writes, func(w write) error {
+	return each(writes, func(w write) error {
 		err := h.write(ctx, w)
-		if errors.Is(err, errForeign) {
-			mu.Lock()
-			defer mu.Unlock()
-			foreign = append(foreign, w.Deployment.Namespace)
+		if err == nil {
 			return nil
 		}
-		if err != nil {
+		mu.Lock()
+		defer mu.Unlock()
+		if err = failed.note(w.Deployment.Namespace, err); err != nil {
 			return fmt.Errorf("writing %s: %w", keyOf(w.Deployment), err)
 		}
 		return nil
 	})
-	return foreign, err
 }
 
 func (h *handler) write(ctx context.Context, w write) error {
@@ -96,7 +85,9 @@ func (h *handler) write(ctx context.Context, w write) error {
 	}
 	if !targeting.Same(w.existing, w.Deployment) {
 		written, err := reconcile.Patch(h.client(w), w.existing, func(bd *fleet.BundleDeployment) {
+			copied := bd.Spec.DownstreamResourcesGeneration // counted by others, and only upwards
 			bd.Labels, bd.Spec = maps.Clone(w.Deployment.Labels), *w.Deployment.Spec.DeepCopy()
+			bd.Spec.DownstreamResourcesGeneration = max(copied, bd.Spec.DownstreamResourcesGeneration)
 		})
 		if err != nil {
 			h.sights.doubt(bundle, w.existing, err)

@@ -55,7 +55,7 @@ func Register(ctx context.Context, a *app.Context, outcomes *ledger.Ledger) erro
 	if h.owners, err = newOwners(ctx, a); err != nil {
 		return err
 	}
-	if err := h.watch(); err != nil {
+	if err := errors.Join(h.watch(), queue.Watch(a.Bundles.Informer(), h.wakeCircle)); err != nil {
 		return err
 	}
 	go h.queue.Run(ctx, a.Begun, a.Bundles.Informer().HasSynced, a.BundleDeployments.Informer().HasSynced,
@@ -69,7 +69,7 @@ func (h *handler) handle(ctx context.Context, key types.NamespacedName) error {
 	if err != nil {
 		return err
 	}
-	if bundle == nil {
+	if bundle == nil || !h.app.Owns(bundle) {
 		h.ledger.Forget(key)
 		h.sights.forget(key)
 		h.waiting.set(key, false)
@@ -79,7 +79,7 @@ func (h *handler) handle(ctx context.Context, key types.NamespacedName) error {
 		return h.leave(bundle)
 	}
 	if bundle, err = h.prepare(bundle); err != nil {
-		return err
+		return h.tellTooLarge(bundle, err)
 	}
 	h.waiting.set(key, true) // what happens from now on may be missed
 	in, err := h.gather(ctx, bundle)

@@ -44,6 +44,8 @@ type input struct {
 	// only there can it be known what an agent runs with. secretHolds says of which it is known what they hold.
 	values      map[string]*targeting.Values
 	secretHolds func(uid types.UID, hash string) bool
+	// circle tells of a Bundle that depends on itself.
+	circle string
 	// failure says why the Bundle cannot be used at all.
 	failure error
 }
@@ -56,6 +58,9 @@ func (h *handler) gather(ctx context.Context, bundle *fleet.Bundle) (input, erro
 	}
 	if in.failure = unsupported(bundle); in.failure != nil {
 		return in, nil //nolint:nilerr // it is told on the Bundle
+	}
+	if in.circle, err = h.circleOf(bundle); err != nil {
+		return in, err
 	}
 	in.manifestHash = h.memo.manifestHash(bundle)
 	if in.bundle, in.failure, err = h.withValues(ctx, bundle); err != nil || in.failure != nil {
@@ -104,6 +109,9 @@ func isOfAgent(bundle *fleet.Bundle) bool {
 }
 
 func unsupported(bundle *fleet.Bundle) error {
+	if err := targeting.CheckName(bundle.Name); err != nil {
+		return err
+	}
 	switch {
 	case bundle.Spec.HelmOpOptions != nil:
 		return errHelmOp

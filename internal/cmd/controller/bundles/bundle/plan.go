@@ -41,6 +41,7 @@ func takeAim(in input) aim {
 	staying, leaving := split(in.clusters)
 	decided, held := hold(in, selection, staying, groups)
 	out.targets, out.leaving, out.held = selection.Targets(content.ID(in.manifestHash), decided, groups), leaving, held
+	out.outcome.Unknown, out.outcome.Circle = held.keepUnknown(in, selection, out.targets, groups), in.circle
 	clusters := make([]*fleet.Cluster, len(out.targets))
 	for i, target := range out.targets {
 		clusters[i] = target.Cluster
@@ -160,6 +161,9 @@ func deployment(in input, target targeting.Target, step targeting.Step, verdict 
 		return nil, nil // made anew when it is gone
 	}
 	made, err := targeting.Deployment(deploymentInput(in, target, step, verdict))
+	if err == nil && !made.KeepSecret {
+		err = made.Values.Check()
+	}
 	if err != nil {
 		return nil, err
 	}

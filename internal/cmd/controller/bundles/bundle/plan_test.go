@@ -188,18 +188,6 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestWithForeign(t *testing.T) {
-	before := ledger.Outcome{Targets: []ledger.Target{{Namespace: "a"}, {Namespace: "b"}}}
-	got := withForeign(before, []string{"b"})
-	want := []ledger.Target{{Namespace: "a"}, {Namespace: "b", Failure: "targeting error: the cluster has a BundleDeployment of another Bundle of this name"}}
-	if diff := cmp.Diff(want, got.Targets); diff != "" {
-		t.Errorf("targets (-want +got):\n%s", diff)
-	}
-	if before.Targets[1].Failure != "" {
-		t.Error("the outcome that others hold was changed")
-	}
-}
-
 func TestMemo(t *testing.T) {
 	m := newMemo()
 	b := bundle(everywhere)

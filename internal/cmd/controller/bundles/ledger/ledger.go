@@ -33,6 +33,10 @@ type Outcome struct {
 	// whether they should: a selector on the way to them does not parse. Those that
 	// have something are among the Targets.
 	Held string
+	// Unknown, if set, says which ClusterGroups the Bundle names that are not there.
+	Unknown string
+	// Circle, if set, says that the Bundle waits for itself.
+	Circle string
 	// Rollout is how the targets are divided for the rollout, with Of left out: see Target.Partitions.
 	Rollout targeting.Layout
 	// Targets are the clusters it should be on, ordered by name.
@@ -65,6 +69,9 @@ func (t Target) Step(bd *fleet.BundleDeployment) targeting.Step {
 
 // Ledger is safe for concurrent use. The zero value is not ready; see New.
 type Ledger struct {
+	// Troubles are what others have to say of single BundleDeployments.
+	Troubles *Troubles
+
 	changed func(bundle types.NamespacedName)
 
 	mu       sync.RWMutex
@@ -73,7 +80,9 @@ type Ledger struct {
 
 // New makes an empty ledger.
 func New() *Ledger {
-	return &Ledger{changed: func(types.NamespacedName) {}, outcomes: map[types.NamespacedName]Outcome{}}
+	l := &Ledger{changed: func(types.NamespacedName) {}, outcomes: map[types.NamespacedName]Outcome{}}
+	l.Troubles = NewTroubles(func(bundle types.NamespacedName) { l.changed(bundle) })
+	return l
 }
 
 // OnChange has f called after a Bundle's outcome has changed. To be called before

@@ -24,7 +24,9 @@ type bundleInput struct {
 	outcome ledger.Outcome
 	// deployments are the Bundle's.
 	deployments []*fleet.BundleDeployment
-	now         time.Time
+	// trouble is what is wrong beside one of them.
+	trouble func(types.NamespacedName) string
+	now     time.Time
 }
 
 func (h *handler) onBundle(_ context.Context, key types.NamespacedName) error {
@@ -40,7 +42,7 @@ func (h *handler) onBundle(_ context.Context, key types.NamespacedName) error {
 	if err != nil {
 		return err
 	}
-	in := bundleInput{outcome: outcome, deployments: deployments, now: h.app.Clock()}
+	in := bundleInput{outcome: outcome, deployments: deployments, trouble: h.ledger.Troubles.Of, now: h.app.Clock()}
 	_, err = app.Report(h.app, h.app.Bundles, bundle, func(b *fleet.Bundle) { tellBundle(&b.Status, in) })
 	return err
 }
@@ -63,6 +65,9 @@ func tellBundle(status *fleet.BundleStatus, in bundleInput) {
 	if ready.Status == "False" && slices.ContainsFunc(entries, func(e state.Entry) bool { return e.Failed }) {
 		ready.Reason = fleet.ReasonError // some cluster cannot deploy it; the message says why
 	}
+	if in.outcome.Circle != "" && ready.Status == "False" {
+		ready.Reason, ready.Message = fleet.ReasonDependsOnCircle, in.outcome.Circle+"; "+ready.Message
+	}
 	if in.outcome.Held != "" {
 		ready.Status, ready.Reason = "False", fleet.ReasonSelectorInvalid
 		ready.Message = strings.TrimSuffix(in.outcome.Held+"; "+ready.Message, "; ")
@@ -74,6 +79,18 @@ func tellBundle(status *fleet.BundleStatus, in bundleInput) {
 	}
 	fleet.SetCondition(&status.Conditions, in.now, ready)
 	tellPartitioned(status, in)
+	tellTargets(status, in)
+}
+
+// tellTargets says which ClusterGroups are named that are not there, or that none is any more.
+func tellTargets(status *fleet.BundleStatus, in bundleInput) {
+	known := genericcondition.GenericCondition{Type: fleet.ConditionTargetsKnown, Status: "True"}
+	if in.outcome.Unknown != "" {
+		known.Status, known.Reason, known.Message = "False", fleet.ReasonClusterGroupUnknown, in.outcome.Unknown
+	}
+	if in.outcome.Failure == "" && (known.Status == "False" || fleet.GetCondition(status.Conditions, fleet.ConditionTargetsKnown) != nil) {
+		fleet.SetCondition(&status.Conditions, in.now, known)
+	}
 }
 
 // tellPartitioned says what is strange about the partitions, or that nothing is any more.
@@ -122,10 +139,22 @@ func entriesOf(in bundleInput) (layout targeting.Layout, entries []state.Entry, 
 	}
 	for _, target := range targets {
 		bd := byNamespace[target.Namespace]
-		entries = append(entries, entryOf(target, bd))
+		entry := entryOf(target, bd)
+		if bd != nil && in.trouble != nil && target.Failure == "" {
+			entry = troubled(entry, in.trouble(keyOf(bd)))
+		}
+		entries = append(entries, entry)
 		steps = append(steps, target.Step(bd))
 	}
 	return layout, entries, steps
+}
+
+// troubled is an entry with what is wrong beside its BundleDeployment.
+func troubled(entry state.Entry, trouble string) state.Entry {
+	if trouble != "" {
+		entry.State, entry.Message, entry.Failed = fleet.ErrApplied, trouble, true
+	}
+	return entry
 }
 
 func entryOf(target ledger.Target, bd *fleet.BundleDeployment) state.Entry {

@@ -1,0 +1,77 @@
+package bundle
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// writeError begins every message about a BundleDeployment that the API server does not take.
+const writeError = "write error: "
+
+// errContentTooLarge means that the Content of a Bundle cannot be stored.
+var errContentTooLarge = errors.New("resources: their Content is larger than the API server stores; make them smaller, or several Bundles of them")
+
+// messageTooLarge is the Event of a Bundle that cannot even be written to.
+const messageTooLarge = "the Bundle is so large that the API server stores no finalizer and no status with it, so it is not delivered; make spec.resources smaller"
+
+// isTooLarge says whether the API server, or its store, refuses an object for its size.
+func isTooLarge(err error) bool {
+	return apierrors.IsRequestEntityTooLargeError(err) || err != nil &&
+		(strings.Contains(err.Error(), "request is too large") || strings.Contains(err.Error(), "larger than max"))
+}
+
+// tellTooLarge tells of an error on the Bundle if it is about its size; then there is nothing else to do.
+func (h *handler) tellTooLarge(bundle *fleet.Bundle, err error) error {
+	if !isTooLarge(err) {
+		return err
+	}
+	h.app.Recorder.Event(bundle, corev1.EventTypeWarning, fleet.ReasonBundleTooLarge, messageTooLarge)
+	return nil
+}
+
+// failures are why BundleDeployments cannot be written, by their namespaces.
+type failures map[string]string
+
+// note remembers an error that will last, and returns what has to be tried again.
+func (f failures) note(namespace string, err error) error {
+	switch {
+	case errors.Is(err, errForeign):
+		f[namespace] = targetingError + errForeign.Error()
+		return nil // when the other one goes, we are woken
+	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), isTooLarge(err):
+		f[namespace] = writeError + err.Error()
+	}
+	return err
+}
+
+// tell is the outcome with what fails.
+func (f failures) tell(outcome ledger.Outcome) ledger.Outcome {
+	outcome.Targets = slices.Clone(outcome.Targets)
+	for i := range outcome.Targets {
+		if failure := f[outcome.Targets[i].Namespace]; failure != "" && outcome.Targets[i].Failure == "" {
+			outcome.Targets[i].Failure = failure
+		}
+	}
+	return outcome
+}
+
+// failing are the failures that were told of a Bundle when it was last tried. Until it is tried again they hold, or the
+// status would change with every try.
+func (h *handler) failing(bundle types.NamespacedName) failures {
+	before, _ := h.ledger.Get(bundle)
+	found := failures{}
+	for _, target := range before.Targets {
+		if strings.HasPrefix(target.Failure, writeError) || target.Failure == targetingError+errForeign.Error() {
+			found[target.Namespace] = target.Failure
+		}
+	}
+	return found
+}

@@ -1,0 +1,67 @@
+package bundle
+
+import (
+	"errors"
+	"net/http"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
+)
+
+func TestFailures(t *testing.T) {
+	resource := schema.GroupResource{Group: "fleet.cattle.io", Resource: "bundledeployments"}
+	transient := errors.New("connection refused")
+	tooLarge := &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusRequestEntityTooLarge, Reason: metav1.StatusReasonRequestEntityTooLarge, Message: "limit is 3145728"}}
+	tests := map[string]struct {
+		err   error
+		told  string
+		again bool
+	}{
+		"another Bundle is in the way":        {errForeign, "targeting error: the cluster has a BundleDeployment of another Bundle of this name", false},
+		"the namespace goes":                  {apierrors.NewForbidden(resource, "web", errors.New("it is being terminated")), `write error: bundledeployments.fleet.cattle.io "web" is forbidden: it is being terminated`, true},
+		"the store does not take it":          {errors.New("etcdserver: request is too large"), "write error: etcdserver: request is too large", true},
+		"the API server does not take it":     {tooLarge, "write error: limit is 3145728", true},
+		"what passes by itself is not told":   {transient, "", true},
+		"neither is that somebody was faster": {apierrors.NewConflict(resource, "web", errors.New("changed")), "", true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			failed := failures{}
+			if again := failed.note("b", test.err); (again != nil) != test.again {
+				t.Errorf("to be tried again: %v, want %v", again, test.again)
+			}
+			before := ledger.Outcome{Targets: []ledger.Target{{Namespace: "a"}, {Namespace: "b"}, {Namespace: "c", Failure: "of its own"}}}
+			got := failed.tell(before)
+			want := []ledger.Target{{Namespace: "a"}, {Namespace: "b", Failure: test.told}, {Namespace: "c", Failure: "of its own"}}
+			if diff := cmp.Diff(want, got.Targets); diff != "" {
+				t.Errorf("targets (-want +got):\n%s", diff)
+			}
+			if before.Targets[1].Failure != "" {
+				t.Error("the outcome that others hold was changed")
+			}
+		})
+	}
+}
+
+func TestFailuresThatWereToldHoldUntilTheNextTry(t *testing.T) {
+	h := &handler{ledger: ledger.New()}
+	key := types.NamespacedName{Namespace: "ws", Name: "web"}
+	if got := h.failing(key); len(got) > 0 {
+		t.Errorf("failing = %v before anything was tried", got)
+	}
+	h.ledger.Set(key, ledger.Outcome{Targets: []ledger.Target{
+		{Namespace: "a", Failure: writeError + "no"}, {Namespace: "b", Failure: targetingError + errForeign.Error()},
+		{Namespace: "c", Failure: targetingError + "a template"}, {Namespace: "d"},
+	}})
+	want := failures{"a": "write error: no", "b": targetingError + errForeign.Error()}
+	if diff := cmp.Diff(want, h.failing(key)); diff != "" {
+		t.Errorf("failing (-want +got):\n%s", diff)
+	}
+}

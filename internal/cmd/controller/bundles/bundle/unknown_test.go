@@ -1,0 +1,56 @@
+package bundle
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fleet-hub/fleet/internal/targeting"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// What a Bundle wants of groups that are not there: nothing is taken away because of them, and nothing brought.
+func TestGroupsThatAreNotThere(t *testing.T) {
+	own := targeting.Reach{Namespaces: []string{"ws"}}
+	const message = "target 0: clusterGroup prod: there is no such ClusterGroup in ws; create it or name another: until then, what was deployed to its members stays as it is"
+	clusters := []*fleet.Cluster{cluster("one"), cluster("two")}
+	tests := map[string]struct {
+		in      input
+		unknown string
+		writes  []string
+		orphans []string
+	}{
+		"what was deployed stays": {
+			input{bundle: bundle(toGroup("prod")), reach: own, clusters: clusters, existing: []*fleet.BundleDeployment{existing("one")}},
+			message, nil, nil,
+		},
+		"other targets go on": {
+			input{bundle: bundle(toGroup("prod"), toCluster("two")), reach: own, clusters: clusters, existing: []*fleet.BundleDeployment{existing("one"), existing("two")}},
+			message, []string{"update c-two"}, nil,
+		},
+		"a cluster that could be no member loses it": {
+			input{bundle: bundle(toGroup("prod"), func(b *fleet.Bundle) { b.Spec.Targets[0].ClusterName = "two" }), reach: own, clusters: clusters,
+				existing: []*fleet.BundleDeployment{existing("one")}},
+			message, nil, []string{"c-one"},
+		},
+		"a group that is there, and empty": {
+			input{bundle: bundle(toGroup("prod")), reach: own, groups: []*fleet.ClusterGroup{group("prod", nil)}, clusters: clusters,
+				existing: []*fleet.BundleDeployment{existing("one")}},
+			"", nil, []string{"c-one"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := inWords(firstRound(test.in))
+			if got.Outcome.Unknown != test.unknown {
+				t.Errorf("it says %q, want %q", got.Outcome.Unknown, test.unknown)
+			}
+			if diff := cmp.Diff(test.writes, got.Writes); diff != "" {
+				t.Errorf("writes (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.orphans, got.Orphans); diff != "" {
+				t.Errorf("orphans (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,196 @@
+// Package downstream copies the Secrets and ConfigMaps that a Bundle wants to have downstream into the namespaces of its
+// clusters, where their agents can read them.
+//
+//	BundleDeployment: spec.options.downstreamResources ─┐
+//	Secret, ConfigMap of the Bundle's namespace ────────┴─► copy beside the BundleDeployment ─► its generation + 1
+//	                                                     └► what is wrong ─► ledger ─► the Bundle's status
+//
+// Originals are watched by name and version only, and read when one is to be copied. A cluster for which that fails
+// has an error of its own, and is tried again when the original changes.
+package downstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
+	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// byOriginal is the index of BundleDeployments by what they want copied, as original.String.
+const byOriginal = "fleet.by-downstream-resource"
+
+// Tell is told what is wrong with the copies of a BundleDeployment; nothing is, if the trouble is empty.
+type Tell func(bd *fleet.BundleDeployment, trouble string)
+
+type handler struct {
+	app   *app.Context
+	queue *queue.Queue
+	tell  Tell
+
+	originals *originals
+	done      *done
+}
+
+// Register watches BundleDeployments and what they want copied.
+func Register(ctx context.Context, a *app.Context, tell Tell) error {
+	h := &handler{app: a, tell: tell, originals: newOriginals(), done: newDone()}
+	h.queue = queue.New(queue.Options{Name: "downstream", Log: a.Log}, h.handle)
+	a.BundleDeployments.Cache().AddIndexer(byOriginal, func(bd *fleet.BundleDeployment) (keys []string, err error) {
+		for _, original := range originalsOf(bd) {
+			keys = append(keys, original.String())
+		}
+		return keys, nil
+	})
+	configMaps, err := configMapNames(a)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(
+		queue.Watch(a.BundleDeployments.Informer(), h.onDeployment),
+		a.OnSecret(one, func(key types.NamespacedName) { h.wake(original{kindSecret, key}) }),
+		queue.Watch(configMaps, h.onConfigMap),
+	)
+	if err != nil {
+		return err
+	}
+	go configMaps.RunWithContext(ctx)
+	go h.queue.Run(ctx, a.Begun, a.BundleDeployments.Informer().HasSynced, configMaps.HasSynced)
+	return nil
+}
+
+func one(key types.NamespacedName) []types.NamespacedName { return []types.NamespacedName{key} }
+
+// configMapNames watches the names and versions of ConfigMaps, without the one that every namespace has.
+func configMapNames(a *app.Context) (cache.SharedIndexInformer, error) {
+	client, err := metadata.NewForConfig(kube.Watching(a.RESTConfig))
+	if err != nil {
+		return nil, fmt.Errorf("building the client for ConfigMaps: %w", err)
+	}
+	resource := corev1.SchemeGroupVersion.WithResource("configmaps")
+	informer := metadatainformer.NewFilteredMetadataInformer(client, resource, metav1.NamespaceAll, 0, nil, func(o *metav1.ListOptions) {
+		o.FieldSelector = "metadata.name!=kube-root-ca.crt"
+	}).Informer()
+	if err := informer.SetTransform(nameAndVersion); err != nil {
+		return nil, fmt.Errorf("preparing the watch of ConfigMaps: %w", err)
+	}
+	return informer, nil
+}
+
+func nameAndVersion(obj any) (any, error) {
+	found, ok := obj.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return obj, nil
+	}
+	return &metav1.PartialObjectMetadata{TypeMeta: found.TypeMeta, ObjectMeta: metav1.ObjectMeta{
+		Namespace: found.Namespace, Name: found.Name, UID: found.UID, ResourceVersion: found.ResourceVersion,
+	}}, nil
+}
+
+// onDeployment asks for the copies of a BundleDeployment that is new, or wants others than before.
+func (h *handler) onDeployment(change queue.Change[*fleet.BundleDeployment]) {
+	older, newer := change.Old, change.New
+	switch {
+	case newer == nil:
+		h.done.forget(older.UID)
+		h.tell(older, "")
+	case older == nil && len(newer.Spec.Options.DownstreamResources) > 0,
+		older != nil && (older.UID != newer.UID ||
+			!equality.Semantic.DeepEqual(older.Spec.Options.DownstreamResources, newer.Spec.Options.DownstreamResources)):
+		h.queue.Add(keyOf(newer))
+	}
+}
+
+func (h *handler) onConfigMap(change queue.Change[*metav1.PartialObjectMetadata]) {
+	changed := change.New
+	if changed == nil {
+		changed = change.Old
+	}
+	if change.Old == nil || change.New == nil || change.Old.ResourceVersion != change.New.ResourceVersion {
+		h.wake(original{kindConfigMap, keyOf(changed)})
+	}
+}
+
+// wake asks for copies of what has changed.
+func (h *handler) wake(changed original) {
+	h.originals.forget(changed)
+	deployments, err := h.app.BundleDeployments.Cache().GetByIndex(byOriginal, changed.String())
+	if err != nil {
+		return // only without the index, which is there
+	}
+	for _, bd := range deployments {
+		h.queue.Add(keyOf(bd))
+	}
+}
+
+func (h *handler) handle(ctx context.Context, key types.NamespacedName) error {
+	bd, err := reconcile.Optional(h.app.BundleDeployments.Cache().Get(key.Namespace, key.Name))
+	if err != nil || bd == nil || bd.DeletionTimestamp != nil || !h.app.Owns(bd) {
+		return err
+	}
+	changed, trouble, err := h.copyAll(ctx, bd)
+	h.tell(bd, trouble)
+	if changed {
+		_, patched := reconcile.Patch(h.app.BundleDeployments, bd, func(bd *fleet.BundleDeployment) {
+			bd.Spec.DownstreamResourcesGeneration++
+		})
+		err = errors.Join(err, patched)
+	}
+	return err
+}
+
+// copyAll makes the copies, whatever becomes of the others. The trouble is one that trying again does not heal.
+func (h *handler) copyAll(ctx context.Context, bd *fleet.BundleDeployment) (changed bool, trouble string, err error) {
+	for i, resource := range bd.Spec.Options.DownstreamResources {
+		one, known := originalOf(bd, resource)
+		failure := errKind
+		if known {
+			var copied bool
+			copied, failure = h.copy(ctx, bd, one)
+			changed = changed || copied
+		}
+		switch {
+		case failure == nil:
+		case isTrouble(failure):
+			if trouble == "" {
+				trouble = fmt.Sprintf("downstreamResources[%d]: %s %s: %v", i, resource.Kind, resource.Name, failure)
+			}
+		default:
+			err = errors.Join(err, fmt.Errorf("copying %s into %s: %w", one, bd.Namespace, failure))
+		}
+	}
+	return changed, trouble, err
+}
+
+func keyOf(o metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
+}
+
+// originalOf is what a BundleDeployment wants copied: something in the namespace of its Bundle.
+func originalOf(bd *fleet.BundleDeployment, resource fleet.DownstreamResource) (original, bool) {
+	kind, known := kindOf(resource.Kind)
+	bundle := index.BundleOf(bd)
+	return original{kind, types.NamespacedName{Namespace: bundle.Namespace, Name: resource.Name}}, known && bundle.Namespace != "" && resource.Name != ""
+}
+
+func originalsOf(bd *fleet.BundleDeployment) (all []original) {
+	for _, resource := range bd.Spec.Options.DownstreamResources {
+		if one, known := originalOf(bd, resource); known {
+			all = append(all, one)
+		}
+	}
+	return all
+}

@@ -1,0 +1,157 @@
+package downstream
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/reconcile"
+)
+
+// Kinds that can be copied, as they are written in keys.
+const (
+	kindSecret    = "secret"
+	kindConfigMap = "configmap"
+)
+
+// What is wrong with a copy, until somebody changes something.
+var (
+	errKind    = errors.New("only a Secret or ConfigMap that has a name can be copied")
+	errMissing = errors.New("there is none in the Bundle's namespace")
+	errTaken   = errors.New("that is the name of a Secret with the values of a Bundle on this cluster; name the original otherwise")
+)
+
+// isTrouble says whether only a user can help.
+func isTrouble(err error) bool {
+	return errors.Is(err, errKind) || errors.Is(err, errMissing) || errors.Is(err, errTaken) || apierrors.IsInvalid(err)
+}
+
+// kindOf reads a kind however it is written.
+func kindOf(kind string) (string, bool) {
+	kind = strings.ToLower(kind)
+	return kind, kind == kindSecret || kind == kindConfigMap
+}
+
+// original names what is copied.
+type original struct {
+	kind string
+	key  types.NamespacedName
+}
+
+// String is "<kind>/<namespace>/<name>".
+func (o original) String() string { return o.kind + "/" + o.key.String() }
+
+// payload is what is copied of an original.
+type payload struct {
+	version    string
+	secretType corev1.SecretType
+	text       map[string]string
+	data       map[string][]byte
+}
+
+// read asks the API server for an original; errMissing if it is not there.
+func (h *handler) read(ctx context.Context, o original) (*payload, error) {
+	known, changes := h.originals.get(o)
+	if known != nil {
+		return known, nil
+	}
+	read, err := h.readLive(ctx, o)
+	if err == nil && read == nil {
+		err = errMissing
+	}
+	if err != nil {
+		return nil, err
+	}
+	h.originals.put(o, read, changes)
+	return read, nil
+}
+
+func (h *handler) readLive(ctx context.Context, o original) (*payload, error) {
+	core := h.app.Kube.CoreV1()
+	if o.kind == kindSecret {
+		found, err := reconcile.Optional(core.Secrets(o.key.Namespace).Get(ctx, o.key.Name, metav1.GetOptions{}))
+		if err != nil || found == nil {
+			return nil, err
+		}
+		return &payload{version: found.ResourceVersion, secretType: found.Type, data: found.Data}, nil
+	}
+	found, err := reconcile.Optional(core.ConfigMaps(o.key.Namespace).Get(ctx, o.key.Name, metav1.GetOptions{}))
+	if err != nil || found == nil {
+		return nil, err
+	}
+	return &payload{version: found.ResourceVersion, text: found.Data, data: found.BinaryData}, nil
+}
+
+// mostOriginals is how many are kept: a change of one is copied to many clusters in a row.
+const mostOriginals = 16
+
+// originals are those read last, until they change.
+type originals struct {
+	mu    sync.Mutex
+	known map[original]*payload
+	// changes counts those of all originals: what was read before one may be of the past.
+	changes int
+}
+
+func newOriginals() *originals { return &originals{known: map[original]*payload{}} }
+
+// get is nil for one that has to be read. put wants to know how many changes there were then.
+func (o *originals) get(key original) (known *payload, changes int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.known[key], o.changes
+}
+
+func (o *originals) put(key original, read *payload, changes int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if changes != o.changes {
+		return
+	}
+	if len(o.known) >= mostOriginals {
+		clear(o.known)
+	}
+	o.known[key] = read
+}
+
+func (o *originals) forget(key original) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.changes++
+	delete(o.known, key)
+}
+
+// done is which version of each original a BundleDeployment's copies are known to have. It can be lost.
+type done struct {
+	mu     sync.Mutex
+	copies map[types.UID]map[original]string
+}
+
+func newDone() *done { return &done{copies: map[types.UID]map[original]string{}} }
+
+func (d *done) has(bd types.UID, o original, version string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.copies[bd][o] == version
+}
+
+func (d *done) note(bd types.UID, o original, version string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.copies[bd] == nil {
+		d.copies[bd] = map[original]string{}
+	}
+	d.copies[bd][o] = version
+}
+
+func (d *done) forget(bd types.UID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.copies, bd)
+}
