@@ -35,6 +35,7 @@ func decided() []parity.Row {
 		{Is: parity.Added, On: registered, At: "status.conditions*", Why: "a registration says what it waits for"},
 		{Is: parity.Added, On: "hub ClusterRegistrationToken *", At: "status.conditions*", Why: "a token says what it waits for"},
 		{Is: parity.Added, On: "hub Cluster *", At: "status.conditions[AgentReporting].*", Why: "a Cluster says whether its agent is heard of (decision 21)"},
+		{Is: parity.Added, On: "hub Cluster *", At: "status.agent.*", Why: "an agent says what cluster it is in (decision 35)"},
 		{Is: parity.Added, On: "* ConfigMap */fleet-agent", At: "metadata.annotations[fleet.cattle.io/hub-uid]", Why: "by it, another hub knows whose agent it is (decision 23)"},
 		{Is: parity.Added, On: registered, At: "metadata.annotations[fleet.cattle.io/last-seen-at-grant]", Why: "how the first use of a credential is known (decision 6)"},
 		{Is: parity.Added, On: registered, At: "metadata.annotations[fleet.cattle.io/hub-address-at-grant]", Why: "by it a hub knows who cannot be told of another address (decision 22)"},
@@ -59,7 +60,7 @@ func decided() []parity.Row {
 		{Is: parity.Changed, On: "hub Cluster fleet-default/east", At: "status.display.state", Why: unheard},
 
 		{Is: parity.Added, On: "hub Bundle fleet-default/raw", At: "status.summary.ready", Why: "counts are written together, zeros included"},
-		{Is: parity.Missing, On: "hub Bundle *", At: "status.unavailable", Why: "a count that was never another than zero is not written", Perhaps: true},
+		{Is: parity.Added, On: "hub Bundle *", At: "status.*navailablePartitions", Why: "the first status is written whole, zeros included"},
 		{Is: parity.Changed, On: "hub Namespace /cattle-fleet-system", At: "metadata.*[objectset.rio.cattle.io/*]", Why: "of the two sets that the hub's system namespace is in, the one that every hub has keeps it"},
 		{Is: parity.Added, On: "hub ServiceAccount cattle-fleet-system/default", Why: "it is among the recorded resources of fleet-agent-local, only its recording was left out"},
 		{Is: parity.Missing, On: controllers, At: "spec.template.*", Why: oneProcess},
@@ -106,8 +107,6 @@ func replacedRows() []parity.Row {
 func waiting() []parity.Row {
 	const git = "comes with GitRepos"
 	return []parity.Row{
-		{Is: parity.Missing, On: "hub Cluster *", At: "status.*GitRepos", Why: git},
-		{Is: parity.Missing, On: "hub Cluster *", At: "status.*HelmOps", Why: "comes with HelmOps"},
 		{Is: parity.Missing, On: "hub ConfigMap cattle-fleet-system/fleet-controller", At: "data.config.githubURLPrefix", Why: git},
 		{Is: parity.Missing, On: "hub ConfigMap cattle-fleet-system/fleet-controller", At: "data.config.webhookReceiverURL", Why: git},
 	}

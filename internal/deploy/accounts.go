@@ -39,7 +39,8 @@ func (a *accounts) find(ctx context.Context, requested string) (*identity, error
 	case apierrors.IsNotFound(err) && requested == "":
 		return a.agent, nil
 	case apierrors.IsNotFound(err):
-		return nil, because(fleet.ReasonServiceAccountMissing, fmt.Errorf("service account %q does not exist in namespace %s: %w", requested, a.namespace, err))
+		err = because(fleet.ReasonServiceAccountMissing, fmt.Errorf("service account %q does not exist in namespace %s: %w", requested, a.namespace, err))
+		return nil, until(core("serviceaccounts", a.namespace, requested), err)
 	case err != nil:
 		return nil, fmt.Errorf("reading service account %s/%s: %w", a.namespace, account, err)
 	}

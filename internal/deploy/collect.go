@@ -117,9 +117,10 @@ func (d *deployer) adoptRelease(ctx context.Context, key releaseKey, found revis
 // at that needs a kind which was not known.
 func (d *deployer) watchKinds(ctx context.Context) {
 	crds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	informer := newMetadataInformer(d.metadata, crds, "")
+	informer := newMetadataInformer(d.metadata, d.metadata.Resource(crds), func(*metav1.ListOptions) {})
 	var handler cache.ResourceEventHandlerRegistration
 	changed := func() {
+		d.bells.ring(crdBell)
 		if handler != nil && handler.HasSynced() {
 			d.agent.forget()
 			d.enqueueAll(d.lacking.list())

@@ -46,12 +46,15 @@ type deployer struct {
 	rewound   *nameSet // BundleDeployments whose hub was restored from before their last version
 	lacking   *nameSet // BundleDeployments with kinds the API server does not know
 	accounts  *accounts
+	awaited   *awaited
+	bells     *bells
 }
 
 func newDeployer(options Options) (*deployer, error) {
 	d := &deployer{
 		Options: options, log: options.Log, stopped: make(chan struct{}), slots: make(slots, options.Workers),
 		records: newRecords(), inventory: newInventory(), waiting: newNameSet(), lacking: newNameSet(), rewound: newNameSet(),
+		bells: newBells(),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(newBackoff(options.Random),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: "bundledeployments"}),
 	}
@@ -73,6 +76,7 @@ func newDeployer(options Options) (*deployer, error) {
 	d.releaser = &releaser{Agent: d.agent, Stopped: d.stopped, Clock: options.Clock, Slots: d.slots}
 	d.accounts = newAccounts(d.agent, options.AgentNamespace)
 	d.watches = newWatches(d.metadata, options.Clock, d.objectChanged, d.enqueueAll)
+	d.awaited = newAwaited(d.metadata, d.enqueueAll)
 	if _, err := d.hub.informer.AddEventHandler(d.handlers()); err != nil {
 		return nil, fmt.Errorf("listening to BundleDeployments: %w", err)
 	}
@@ -98,6 +102,7 @@ func (d *deployer) run(ctx context.Context) error {
 	d.queue.ShutDown()
 	cut := time.AfterFunc(stopGrace, func() { close(d.stopped) })
 	d.watches.stop()
+	d.awaited.stop()
 	group.Wait()
 	if cut.Stop() {
 		close(d.stopped)

@@ -38,6 +38,7 @@ func (d *deployer) handlers() cache.ResourceEventHandlerFuncs {
 			}
 			if worthALook(old, bd) {
 				d.queue.Add(bd.Name)
+				d.bells.ring(bundleBell(bd.Name))
 			}
 			if state.Of(old) != state.Of(bd) {
 				d.wakeWaiting()
@@ -50,6 +51,7 @@ func (d *deployer) handlers() cache.ResourceEventHandlerFuncs {
 			if bd, ok := object.(*fleet.BundleDeployment); ok {
 				d.remember(bd.Name, bd.Status.Release)
 				d.queue.Add(bd.Name)
+				d.bells.ring(bundleBell(bd.Name))
 				d.wakeWaiting()
 			}
 		},
@@ -88,6 +90,7 @@ func (d *deployer) wakeWaiting() { d.enqueueAll(d.waiting.list()) }
 
 // objectChanged has the BundleDeployments looked at that a deployed object belongs to.
 func (d *deployer) objectChanged(hash string) {
+	d.bells.ring(setBell(hash))
 	for _, name := range d.records.usersOf(hash) {
 		d.queue.AddAfter(name, gatherChanges)
 	}

@@ -92,11 +92,12 @@ func checkTargetNamespace(name string, namespace *corev1.Namespace, selector *me
 	if err != nil {
 		return because(fleet.ReasonSelectorInvalid, fmt.Errorf("reading allowedTargetNamespaceSelector: %w", err))
 	}
+	itself := core("namespaces", "", name)
 	switch {
 	case namespace == nil:
-		return because(fleet.ReasonNamespaceMissing, fmt.Errorf("target namespace %s does not exist on downstream cluster", name))
+		return until(itself, because(fleet.ReasonNamespaceMissing, fmt.Errorf("target namespace %s does not exist on downstream cluster", name)))
 	case !compiled.Matches(labels.Set(namespace.Labels)):
-		return because(fleet.ReasonNamespaceRefused, fmt.Errorf("target namespace %s does not match AllowedTargetNamespaceSelector (%s)", name, compiled))
+		return until(itself, because(fleet.ReasonNamespaceRefused, fmt.Errorf("target namespace %s does not match AllowedTargetNamespaceSelector (%s)", name, compiled)))
 	}
 	return nil
 }

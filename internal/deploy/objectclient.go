@@ -10,7 +10,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/resource"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 const (
@@ -39,6 +42,10 @@ type objectClient struct {
 	old map[int]string
 	// leftovers are revisions in old that failed: their objects go unless the new revision has them.
 	leftovers []int
+	// namespaceExists tells whether the release's namespace is there, to who may not create it; nil: nobody is told.
+	namespaceExists func() bool
+	// news tell when to look again; nil while an operation waits for nothing.
+	news *news
 	// stopped ends waiting, and so does superseded, which may be nil.
 	stopped    <-chan struct{}
 	superseded func() bool
@@ -72,6 +79,9 @@ func (c *objectClient) Create(list kube.ResourceList) (*kube.Result, error) {
 
 func (c *objectClient) create(info *resource.Info) error {
 	object, err := c.helper(info).Create(info.Namespace, true, info.Object)
+	if apierrors.IsForbidden(err) && c.isOwnNamespace(info) && c.namespaceExists() {
+		err = apierrors.NewAlreadyExists(info.Mapping.Resource.GroupResource(), info.Name) // which is no trouble to Helm
+	}
 	if err != nil {
 		return fmt.Errorf("creating %s: %w", describeInfo(info), err)
 	}
@@ -80,6 +90,13 @@ func (c *objectClient) create(info *resource.Info) error {
 	}
 	c.remember(info)
 	return nil
+}
+
+// isOwnNamespace tells the namespace that Helm makes for a release from one that is an object of the release.
+func (c *objectClient) isOwnNamespace(info *resource.Info) bool {
+	object, ok := info.Object.(*unstructured.Unstructured)
+	return ok && c.namespaceExists != nil && info.Name == c.release.Namespace &&
+		info.Mapping.GroupVersionKind.GroupKind() == schema.GroupKind{Kind: "Namespace"} && object.GetLabels()[fleet.LabelSetHash] == ""
 }
 
 func (c *objectClient) helper(info *resource.Info) *resource.Helper {

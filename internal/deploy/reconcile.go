@@ -41,6 +41,7 @@ func (d *deployer) reconcile(ctx context.Context, name string) error {
 	d.remember(name, status.Release)
 	if leaveAlone(bd) {
 		d.watches.follow(name, nil)
+		d.awaited.put(name, nil)
 		return nil
 	}
 	synced := status.SyncGeneration
@@ -130,6 +131,8 @@ func (d *deployer) outcome(bd *fleet.BundleDeployment, r *record, status *fleet.
 	)
 	now := d.Clock()
 	d.lacking.put(bd.Name, meta.IsNoMatchError(err))
+	obstacle, alone := awaitedBy(bd, err)
+	d.awaited.put(bd.Name, obstacle)
 	switch {
 	case err == nil:
 		return nil
@@ -156,6 +159,11 @@ func (d *deployer) outcome(bd *fleet.BundleDeployment, r *record, status *fleet.
 		return err // not the deployment's fault
 	}
 	notDeployed(status, now, reasonOf(err), message(err))
+	if alone {
+		d.queue.AddAfter(bd.Name, awaitedRetry)
+		d.log.Warn("bundle deployment waits", "bundledeployment", d.Namespace+"/"+bd.Name, "object", obstacle.String(), "error", err)
+		return nil
+	}
 	return err
 }
 

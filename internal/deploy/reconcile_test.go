@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	metadatafake "k8s.io/client-go/metadata/fake"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 
@@ -41,6 +42,7 @@ func testDeployer(now *time.Time) (*deployer, *recordingQueue) {
 	return &deployer{
 		Options: Options{Namespace: "cluster-ns", Clock: func() time.Time { return *now }},
 		log:     slog.New(slog.DiscardHandler), queue: queue, waiting: newNameSet(), lacking: newNameSet(), rewound: newNameSet(),
+		awaited: newAwaited(metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), func([]string) {}), bells: newBells(),
 	}, queue
 }
 
@@ -54,8 +56,15 @@ func TestOutcome(t *testing.T) {
 		later      []string
 		again      bool
 		lacking    bool
+		awaits     string
 	}{
 		"all is well": {},
+		"a namespace that has to come": {err: fmt.Errorf("x: %w", until(core("namespaces", "", "web"), because(fleet.ReasonNamespaceMissing, errors.New("none")))),
+			conditions: []string{"Deployed=False NamespaceMissing: x: none"}, later: []string{"hello after 15m0s"}, awaits: "namespaces.v1 web"},
+		"a Secret that has to come": {err: until(core("secrets", "web", "pull"), errors.New("none")),
+			conditions: []string{"Deployed=False Error: none"}, later: []string{"hello after 15m0s"}, awaits: "secrets.v1 web/pull"},
+		"a namespace that goes": {err: because(fleet.ReasonNamespaceTerminating, errors.New("is being terminated")),
+			conditions: []string{"Deployed=False NamespaceTerminating: is being terminated"}, again: true, awaits: "namespaces.v1 web"},
 		"a dependency is not ready": {err: &dependencyError{waiting: []string{"db"}},
 			conditions: []string{"Deployed=False AwaitingDependencies: dependent bundle(s) are not ready: [db]"}, later: []string{"hello after 1m0s"}},
 		"a dependency that does not exist": {err: errors.New("list bundledeployments: no bundles"),
@@ -76,6 +85,7 @@ func TestOutcome(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			now := noon.Add(time.Hour)
 			d, queue := testDeployer(&now)
+			t.Cleanup(d.awaited.stop)
 			bd := deployment()
 			monitored(&bd.Status, noon, report{Ready: true, NonModified: true}, 0)
 			status := bd.Status.DeepCopy()
@@ -92,6 +102,13 @@ func TestOutcome(t *testing.T) {
 			}
 			if lacking := len(d.lacking.list()) > 0; lacking != test.lacking {
 				t.Errorf("lacks a kind: %t", lacking)
+			}
+			awaits := ""
+			if object, waiting := d.awaited.waits[bd.Name]; waiting {
+				awaits = object.String()
+			}
+			if awaits != test.awaits {
+				t.Errorf("awaits %q, want %q", awaits, test.awaits)
 			}
 			if failed := asFailure(test.err); failed != r.failed.Equal(now) || failed != (r.tracking == nil) {
 				t.Errorf("failed at %s, tracking %v", r.failed, r.tracking)

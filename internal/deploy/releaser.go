@@ -11,6 +11,7 @@ import (
 	"helm.sh/helm/v3/pkg/release"
 	"helm.sh/helm/v3/pkg/storage/driver"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -57,6 +58,8 @@ type installation struct {
 	MayTake func(last *release.Release) error
 	// Superseded tells whether something else is wanted by now: then nothing is waited for any longer.
 	Superseded func() bool
+	// News tell when to look again whether what is waited for has come.
+	News *news
 }
 
 // installed is what an installation left.
@@ -83,7 +86,11 @@ func (r *releaser) install(ctx context.Context, in installation) (*installed, er
 		return alreadyMade(h.last(), newObjectClient(in.Identity, in.Release, r.Stopped))
 	}
 	client := newObjectClient(in.Identity, in.Release, r.Stopped)
-	client.old, client.superseded, client.slots = h.manifests(), in.Superseded, r.Slots
+	client.old, client.superseded, client.slots, client.news = h.manifests(), in.Superseded, r.Slots, in.News
+	client.namespaceExists = func() bool {
+		_, err := r.Agent.clientset.CoreV1().Namespaces().Get(ctx, in.Release.Namespace, metav1.GetOptions{})
+		return err == nil
+	}
 	next, err := r.prepare(in, h, client)
 	if err != nil {
 		return nil, err

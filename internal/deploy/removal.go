@@ -15,6 +15,7 @@ func (d *deployer) remove(ctx context.Context, name string) error {
 		return err
 	}
 	d.watches.follow(name, nil)
+	d.awaited.put(name, nil)
 	known := d.records.drop(name, setFor(name, d.Scope).Hash)
 	d.waiting.put(name, false)
 	d.lacking.put(name, false)

@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -387,4 +388,56 @@ func TestMissingObjectsAreReportedAndComeBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.expectStatus("x", says(fleet.ConditionReady, "is not owned by us"))
+}
+
+// What only another object can end is ended by that object, however long it takes: nothing but its event wakes who
+// waits within a quarter of an hour.
+func TestWhatHasToComeWakesWhatWaits(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "awaited")
+	l.start()
+	allowed := func(namespace string) fleet.BundleDeploymentOptions {
+		options := in(namespace)
+		options.AllowedTargetNamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
+		return options
+	}
+	l.tenant("later", l.Name+"-team")
+	if err := l.East.CoreV1().ServiceAccounts(l.Name).Delete(t.Context(), "later", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	valued, account := in(l.Name), in(l.Name+"-team")
+	valued.Helm.ValuesFrom = []fleet.ValuesFrom{{SecretKeyRef: &fleet.ValuesKeyRef{Name: "later", Namespace: l.Name}}}
+	account.ServiceAccount = "later"
+	refused, missing := l.Name+"-refused", l.Name+"-missing"
+	l.namespace(refused)
+	waits := map[string]struct {
+		options fleet.BundleDeploymentOptions
+		reason  string
+		come    func()
+	}{
+		"labels":    {allowed(refused), fleet.ReasonNamespaceRefused, func() { l.mark(refused, `{"metadata":{"labels":{"team":"a"}}}`) }},
+		"namespace": {allowed(missing), fleet.ReasonNamespaceMissing, func() { l.namespace(missing); l.mark(missing, `{"metadata":{"labels":{"team":"a"}}}`) }},
+		"values": {valued, fleet.ReasonHelmValuesInvalid, func() {
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "later"}, StringData: map[string]string{"values.yaml": "greeting: hi"}}
+			if _, err := l.East.CoreV1().Secrets(l.Name).Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		"account": {account, fleet.ReasonServiceAccountMissing, func() {
+			l.create(func(ctx context.Context) error {
+				_, err := l.East.CoreV1().ServiceAccounts(l.Name).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "later"}}, metav1.CreateOptions{})
+				return err
+			})
+		}},
+	}
+	for name, wait := range waits {
+		l.apply(bundle{Name: name, Files: map[string]string{"cm.yaml": strings.ReplaceAll(configMapYAML, "name: cm", "name: "+name)}, Options: wait.options})
+	}
+	for name, wait := range waits {
+		l.expectStatus(name, becauseOf(fleet.ConditionDeployed, wait.reason, ""))
+	}
+	for name, wait := range waits {
+		wait.come()
+		l.expectStatus(name, ready)
+	}
 }

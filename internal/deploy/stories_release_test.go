@@ -293,3 +293,24 @@ func TestCopiesThatAreNoLongerWantedGo(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A kustomization may be called what kustomize knows it by, in the folder that is named.
+func TestAKustomizationIsBuiltWhateverItsName(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "kustomize")
+	l.start()
+	for name, file := range map[string]string{"yaml": "kustomization.yaml", "yml": "kustomization.yml", "none": "Kustomization"} {
+		options := in(l.Name)
+		options.Kustomize = &fleet.KustomizeOptions{Dir: "overlays/prod"}
+		l.apply(bundle{Name: name, Options: options, Files: map[string]string{
+			"base/" + file: "resources: [cm.yaml]\n", "base/cm.yaml": configMapYAML,
+			"overlays/prod/" + file: "namePrefix: " + name + "-\nresources: [../../base]\n",
+		}})
+	}
+	for _, name := range []string{"yaml", "yml", "none"} {
+		l.expectStatus(name, ready)
+		if !l.configMapIsThere(l.Name, name+"-cm") {
+			t.Errorf("%s: the objects are not those of the overlay", name)
+		}
+	}
+}

@@ -88,6 +88,14 @@ func (s valuesSource) String() string {
 	return fmt.Sprintf("key %q of %s %s/%s", s.Key, kind, s.Namespace, s.Name)
 }
 
+// object is the Secret or ConfigMap.
+func (s valuesSource) object() awaitedObject {
+	if s.Secret {
+		return core(copiedSecrets, s.Namespace, s.Name)
+	}
+	return core(copiedConfigMaps, s.Namespace, s.Name)
+}
+
 // valuesSources lists where values come from, in the order in which later ones win: of each entry first the
 // ConfigMap, then the Secret. An object copied downstream with the deployment is in the
 // release's namespace, whatever the reference says.

@@ -85,7 +85,9 @@ func (w *watches) follow(user string, resources map[schema.GroupVersionResource]
 // start watches a resource. The caller holds the lock.
 func (w *watches) start(resource schema.GroupVersionResource) {
 	stop := make(chan struct{})
-	informer := newMetadataInformer(w.client, resource, fleet.LabelSetHash)
+	informer := newMetadataInformer(w.client, w.client.Resource(resource), func(options *metav1.ListOptions) {
+		options.LabelSelector = fleet.LabelSetHash
+	})
 	// Cannot fail: the informer is new.
 	handler, _ := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(object any) { w.tell(object) },
@@ -172,17 +174,15 @@ func (w *watches) look(resource schema.GroupVersionResource, namespace, name str
 	return found, true
 }
 
-// newMetadataInformer follows the metadata of a resource's objects in all namespaces, of those with a label or,
-// if that is empty, of all.
-func newMetadataInformer(client metadata.Interface, resource schema.GroupVersionResource, selector string) cache.SharedIndexInformer {
-	objects := client.Resource(resource)
+// newMetadataInformer follows the metadata of the objects that a client chooses, and options do.
+func newMetadataInformer(client metadata.Interface, objects metadata.ResourceInterface, choose func(*metav1.ListOptions)) cache.SharedIndexInformer {
 	requests := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			options.LabelSelector = selector
+			choose(&options)
 			return objects.List(ctx, options)
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.LabelSelector = selector
+			choose(&options)
 			return objects.Watch(ctx, options)
 		},
 	}, client)

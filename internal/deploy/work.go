@@ -47,8 +47,8 @@ func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	made, err := d.releaser.install(ctx, installation{
 		DeploymentID: bd.Spec.DeploymentID, Again: r.again, Release: key, Package: bundle, Options: &bd.Spec.Options, Force: replaces(bd), Values: values,
 		Identity: who, Set: marks, Stale: d.inventory.except(bd.Name, key), Superseded: d.superseded(bd),
-		Installed: installed,
-		MayTake:   func(last *release.Release) error { return d.mayTake(ctx, last, bd.Name, who, key) },
+		Installed: installed, News: d.newsOf(bd.Name, marks.Hash),
+		MayTake: func(last *release.Release) error { return d.mayTake(ctx, last, bd.Name, who, key) },
 	})
 	if err != nil {
 		return confidential.wrap(classify(err))
@@ -112,7 +112,11 @@ func (d *deployer) values(ctx context.Context, bd *fleet.BundleDeployment, who *
 	for _, source := range valuesSources(&bd.Spec.Options, key.Namespace) {
 		text, err := readValues(ctx, who, source)
 		if err != nil {
-			return nil, redaction{}, because(valuesReason(err), fmt.Errorf("reading Helm values from %s: %w", source, err))
+			err = because(valuesReason(err), fmt.Errorf("reading Helm values from %s: %w", source, err))
+			if apierrors.IsNotFound(err) || errors.Is(err, errNoSuchKey) {
+				err = until(source.object(), err)
+			}
+			return nil, redaction{}, err
 		}
 		found, err := parseValues(text)
 		if err != nil {
@@ -136,6 +140,9 @@ func valuesReason(err error) string {
 	}
 	return fleet.ReasonHelmValuesInvalid
 }
+
+// errNoSuchKey means that a source of values does not have the key they are in.
+var errNoSuchKey = errors.New("there is no such key")
 
 // readValues reads one source of values, under the identity that deploys.
 func readValues(ctx context.Context, who *identity, source valuesSource) ([]byte, error) {
@@ -161,7 +168,7 @@ func readValues(ctx context.Context, who *identity, source valuesSource) ([]byte
 		}
 	}
 	if !found {
-		return nil, errors.New("there is no such key")
+		return nil, errNoSuchKey
 	}
 	return text, nil
 }

@@ -1,0 +1,158 @@
+package deploy
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// awaitedRetry is the pause before something is tried again whose obstacle is watched.
+const awaitedRetry = 15 * time.Minute
+
+// awaitedObject is an object downstream on which it depends whether a BundleDeployment can be deployed.
+type awaitedObject struct {
+	resource        schema.GroupVersionResource
+	namespace, name string
+}
+
+func (o awaitedObject) String() string {
+	return describeObject(o.resource.GroupVersion().String(), o.resource.Resource, o.namespace, o.name)
+}
+
+// core is an object of a core kind; namespaces have none.
+func core(resource, namespace, name string) awaitedObject {
+	return awaitedObject{resource: corev1.SchemeGroupVersion.WithResource(resource), namespace: namespace, name: name}
+}
+
+// awaitingError is an error that only a change of an object ends.
+type awaitingError struct {
+	object awaitedObject
+	cause  error
+}
+
+func (e *awaitingError) Error() string { return e.cause.Error() }
+func (e *awaitingError) Unwrap() error { return e.cause }
+
+// until says that only a change of an object ends an error.
+func until(object awaitedObject, cause error) error {
+	if cause == nil {
+		return nil
+	}
+	return &awaitingError{object: object, cause: cause}
+}
+
+// awaitedBy is the object on which it depends whether an error ends, nil if there is none, and whether on nothing else.
+// A namespace that goes may be another one than the release's.
+func awaitedBy(bd *fleet.BundleDeployment, err error) (object *awaitedObject, alone bool) {
+	var waits *awaitingError
+	switch {
+	case err == nil:
+		return nil, false
+	case errors.As(err, &waits):
+		return &waits.object, true
+	case reasonOf(err) == fleet.ReasonNamespaceTerminating:
+		going := core("namespaces", "", namespaceFor(&bd.Spec.Options))
+		return &going, false
+	}
+	return nil, false
+}
+
+// awaited follows the metadata of objects that BundleDeployments wait for: each by a watch of its own, which is there
+// only as long as somebody waits.
+type awaited struct {
+	client metadata.Interface
+	// wake is told who waits for an object that has changed, or that was there when it was first looked at.
+	wake func(users []string)
+
+	running sync.WaitGroup
+	mu      sync.Mutex
+	stopped bool
+	objects map[awaitedObject]*awaiting
+	waits   map[string]awaitedObject // by user
+}
+
+type awaiting struct {
+	stop  chan struct{}
+	users map[string]bool
+}
+
+func newAwaited(client metadata.Interface, wake func([]string)) *awaited {
+	return &awaited{client: client, wake: wake, objects: map[awaitedObject]*awaiting{}, waits: map[string]awaitedObject{}}
+}
+
+// put says what a user waits for now; nil for nothing.
+func (a *awaited) put(user string, object *awaitedObject) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.stopped {
+		return
+	}
+	if last, waits := a.waits[user]; waits && (object == nil || *object != last) {
+		delete(a.waits, user)
+		delete(a.objects[last].users, user)
+		if len(a.objects[last].users) == 0 {
+			close(a.objects[last].stop)
+			delete(a.objects, last)
+		}
+	}
+	if object == nil {
+		return
+	}
+	if a.objects[*object] == nil {
+		a.objects[*object] = &awaiting{stop: make(chan struct{}), users: map[string]bool{}}
+		a.follow(*object, a.objects[*object].stop)
+	}
+	a.objects[*object].users[user] = true
+	a.waits[user] = *object
+}
+
+// follow watches an object. The caller holds the lock.
+func (a *awaited) follow(object awaitedObject, stop chan struct{}) {
+	client := metadata.ResourceInterface(a.client.Resource(object.resource))
+	if object.namespace != "" {
+		client = a.client.Resource(object.resource).Namespace(object.namespace)
+	}
+	informer := newMetadataInformer(a.client, client, func(options *metav1.ListOptions) {
+		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, object.name).String()
+	})
+	changed := func() { a.wake(a.usersOf(object)) }
+	// Cannot fail: the informer is new.
+	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { changed() },
+		UpdateFunc: func(any, any) { changed() },
+		DeleteFunc: func(any) { changed() },
+	})
+	a.running.Go(func() { informer.Run(stop) })
+}
+
+func (a *awaited) usersOf(object awaitedObject) []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var users []string
+	if found := a.objects[object]; found != nil {
+		for user := range found.users {
+			users = append(users, user)
+		}
+	}
+	return users
+}
+
+// stop ends all watches and returns when they have ended.
+func (a *awaited) stop() {
+	a.mu.Lock()
+	for _, found := range a.objects {
+		close(found.stop)
+	}
+	a.objects, a.waits, a.stopped = nil, nil, true
+	a.mu.Unlock()
+	a.running.Wait()
+}

@@ -1,0 +1,296 @@
+package deploy
+
+import (
+	stdcmp "cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"helm.sh/helm/v3/pkg/kube"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/resource"
+	metadatafake "k8s.io/client-go/metadata/fake"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// looks are the times at which something was asked whether it is ready, since the beginning.
+type looks struct {
+	began time.Time
+	ready map[string]func(since time.Duration) (bool, error)
+	asked []string
+}
+
+func (l *looks) IsReady(_ context.Context, info *resource.Info) (bool, error) {
+	since := time.Since(l.began)
+	l.asked = append(l.asked, fmt.Sprintf("%s %s", since, info.Name))
+	return l.ready[info.Name](since)
+}
+
+func from(begin time.Duration) func(time.Duration) (bool, error) {
+	return func(since time.Duration) (bool, error) { return since >= begin, nil }
+}
+
+func waitedFor(name string) *resource.Info {
+	gvk := corev1.SchemeGroupVersion.WithKind("Pod")
+	return &resource.Info{Namespace: "web", Name: name, Mapping: &meta.RESTMapping{
+		Resource: corev1.SchemeGroupVersion.WithResource("pods"), GroupVersionKind: gvk, Scope: meta.RESTScopeNamespace,
+	}}
+}
+
+// Time in a bubble stands still but while everybody waits.
+func TestObjectsAreLookedAtWhenSomethingIsHeard(t *testing.T) {
+	tests := map[string]struct {
+		ready      map[string]func(time.Duration) (bool, error)
+		rings      map[string]time.Duration
+		superseded time.Duration
+		stopped    time.Duration
+		timeout    time.Duration
+		want       []string
+		err        error
+	}{
+		"what is ready is not waited for": {
+			ready: map[string]func(time.Duration) (bool, error){"a": from(0), "b": from(0)},
+			want:  []string{"0s a", "0s b"},
+		},
+		"what becomes ready is found by its event": {
+			ready: map[string]func(time.Duration) (bool, error){"a": from(0), "b": from(time.Second)},
+			rings: map[string]time.Duration{setBell("h"): time.Second},
+			want:  []string{"0s a", "0s b", "1.03s b", "1.03s a"},
+		},
+		"a CRD, too": {
+			ready: map[string]func(time.Duration) (bool, error){"a": from(time.Second)},
+			rings: map[string]time.Duration{crdBell: time.Second},
+			want:  []string{"0s a", "1.03s a"},
+		},
+		"events of others are none": {
+			ready: map[string]func(time.Duration) (bool, error){"a": from(time.Second)},
+			rings: map[string]time.Duration{setBell("other"): time.Second, bundleBell("y"): 2 * time.Second},
+			want:  []string{"0s a", "5s a"},
+		},
+		"without events it is looked at every five seconds": {
+			ready: map[string]func(time.Duration) (bool, error){"a": from(12 * time.Second)},
+			want:  []string{"0s a", "5s a", "10s a", "15s a"},
+		},
+		"an API server that is away may come back": {
+			ready: map[string]func(time.Duration) (bool, error){"a": func(since time.Duration) (bool, error) {
+				if since == 0 {
+					return false, errors.New("connection refused")
+				}
+				return true, nil
+			}},
+			want: []string{"0s a", "5s a"},
+		},
+		"what is ready may be so no longer": {
+			ready: map[string]func(time.Duration) (bool, error){
+				"a": func(since time.Duration) (bool, error) { return since < time.Second || since > 6*time.Second, nil }, "b": from(time.Second),
+			},
+			rings: map[string]time.Duration{setBell("h"): time.Second},
+			want:  []string{"0s a", "0s b", "1.03s b", "1.03s a", "6.03s a", "6.03s b"},
+		},
+		"in vain": {
+			ready: map[string]func(time.Duration) (bool, error){"a": from(time.Hour)}, timeout: 7 * time.Second,
+			want: []string{"0s a", "5s a"}, err: errNotReadyInTime,
+		},
+		"something else is wanted": {
+			ready: map[string]func(time.Duration) (bool, error){"a": from(time.Hour)}, superseded: 2 * time.Second,
+			want: []string{"0s a"}, err: errSuperseded,
+		},
+		"the agent stops": {
+			ready: map[string]func(time.Duration) (bool, error){"a": from(time.Hour)}, stopped: time.Second,
+			want: []string{"0s a"}, err: errStopped,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				bells, stopped := newBells(), make(chan struct{})
+				var followed []string
+				client := newObjectClient(&identity{}, releaseKey{Namespace: "web", Name: "x"}, stopped)
+				client.news = &news{
+					follow: func(resources map[schema.GroupVersionResource]bool) {
+						for resource := range resources {
+							followed = append(followed, resource.Resource)
+						}
+					},
+					listen: func() (<-chan struct{}, func()) { return bells.listen(bundleBell("x"), setBell("h"), crdBell) },
+				}
+				began := time.Now()
+				client.superseded = func() bool { return test.superseded > 0 && time.Since(began) >= test.superseded }
+				for bell, at := range test.rings {
+					time.AfterFunc(at, func() { bells.ring(bell); bells.ring(bell) })
+				}
+				if test.superseded > 0 {
+					time.AfterFunc(test.superseded, func() { bells.ring(bundleBell("x")) })
+				}
+				if test.stopped > 0 {
+					time.AfterFunc(test.stopped, func() { close(stopped) })
+				}
+				var list kube.ResourceList
+				for _, name := range []string{"a", "b"} {
+					if test.ready[name] != nil {
+						list = append(list, waitedFor(name))
+					}
+				}
+				found := &looks{began: began, ready: test.ready}
+				err := client.wait(list, stdcmp.Or(test.timeout, 20*time.Second), found)
+				if !errors.Is(err, test.err) {
+					t.Errorf("ended with %v, want %v", err, test.err)
+				}
+				if diff := cmp.Diff(test.want, found.asked); diff != "" {
+					t.Errorf("looked at (-want +got):\n%s", diff)
+				}
+				if len(followed) == 0 || slices.Contains(followed, "secrets") || followed[0] != "pods" {
+					t.Errorf("watched %v", followed)
+				}
+				if len(bells.listeners) > 0 {
+					t.Errorf("still listening to %v", bells.listeners)
+				}
+			})
+		})
+	}
+}
+
+func TestWithoutNewsItIsLookedAtAnyway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := newObjectClient(&identity{}, releaseKey{}, make(chan struct{}))
+		found := &looks{began: time.Now(), ready: map[string]func(time.Duration) (bool, error){"a": from(6 * time.Second)}}
+		if err := client.wait(kube.ResourceList{waitedFor("a")}, time.Minute, found); err != nil {
+			t.Error(err)
+		}
+		if diff := cmp.Diff([]string{"0s a", "5s a", "10s a"}, found.asked); diff != "" {
+			t.Errorf("looked at (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestBells(t *testing.T) {
+	bells := newBells()
+	bells.ring("a") // nobody listens
+	heardA, stopA := bells.listen("a", "b")
+	heardB, stopB := bells.listen("b")
+	has := func(heard <-chan struct{}) bool {
+		select {
+		case <-heard:
+			return true
+		default:
+			return false
+		}
+	}
+	bells.ring("a")
+	bells.ring("a")
+	if !has(heardA) || has(heardA) || has(heardB) {
+		t.Error("a bell that rings twice is heard once, and by who listens to it")
+	}
+	bells.ring("b")
+	if !has(heardA) || !has(heardB) {
+		t.Error("a bell is heard by all who listen to it")
+	}
+	stopA()
+	stopA()
+	bells.ring("b")
+	if has(heardA) || !has(heardB) {
+		t.Error("who has stopped hears nothing")
+	}
+	stopB()
+	if len(bells.listeners) != 0 {
+		t.Errorf("left: %v", bells.listeners)
+	}
+}
+
+func namespaceMeta(name, version string) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: version},
+	}
+}
+
+// An object is watched while somebody waits for it, and whoever does is woken by what happens to it.
+func TestAwaited(t *testing.T) {
+	client := newMetadataClient(t, namespaceMeta("web", "1"))
+	woken := make(chan []string, 100)
+	a := newAwaited(client, func(users []string) { slices.Sort(users); woken <- users })
+	namespaces, ok := client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).(metadatafake.MetadataClient)
+	if !ok {
+		t.Fatal("the fake client cannot update")
+	}
+	web, secret := core("namespaces", "", "web"), core("secrets", "web", "pull")
+	a.put("x", &web)
+	if got := receive(t, woken); !slices.Equal(got, []string{"x"}) {
+		t.Errorf("what is there wakes %v", got)
+	}
+	a.put("x", &web)
+	a.put("y", &web)
+	if _, err := namespaces.UpdateFake(namespaceMeta("web", "2"), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := receive(t, woken); !slices.Equal(got, []string{"x", "y"}) {
+		t.Errorf("a change wakes %v", got)
+	}
+	a.put("x", &secret)
+	if _, err := namespaces.UpdateFake(namespaceMeta("web", "3"), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := receive(t, woken); !slices.Equal(got, []string{"y"}) {
+		t.Errorf("who waits for something else is woken: %v", got)
+	}
+	pulls, _ := client.Resource(secretsResource).Namespace("web").(metadatafake.MetadataClient)
+	created := metadataOf("Secret", "pull", "1", "")
+	if _, err := pulls.CreateFake(created, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := receive(t, woken); !slices.Equal(got, []string{"x"}) {
+		t.Errorf("what comes wakes %v", got)
+	}
+	a.put("x", nil)
+	a.put("y", nil)
+	a.put("z", nil)
+	if len(a.objects) != 0 || len(a.waits) != 0 {
+		t.Errorf("watched still: %v, for %v", a.objects, a.waits)
+	}
+	a.put("x", &web)
+	a.stop()
+	a.put("x", &secret)
+	if len(a.objects) != 0 {
+		t.Errorf("watched after the end: %v", a.objects)
+	}
+}
+
+func TestAwaitedBy(t *testing.T) {
+	bd := deployment()
+	bd.Spec.Options.TargetNamespace = "web"
+	refused := checkTargetNamespace("team-a", nil, &metav1.LabelSelector{})
+	tests := map[string]struct {
+		err   error
+		want  string
+		alone bool
+	}{
+		"nothing":                  {},
+		"something else":           {err: errors.New("connection refused")},
+		"a namespace":              {err: fmt.Errorf("x: %w", refused), want: "namespaces.v1 team-a", alone: true},
+		"one that is going":        {err: because(fleet.ReasonNamespaceTerminating, errors.New("x")), want: "namespaces.v1 web"},
+		"nothing that is no error": {err: until(core("secrets", "a", "b"), nil)},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			object, alone := awaitedBy(bd, test.err)
+			got := ""
+			if object != nil {
+				got = object.String()
+			}
+			if got != test.want || alone != test.alone {
+				t.Errorf("got %q, alone %t", got, alone)
+			}
+		})
+	}
+}
