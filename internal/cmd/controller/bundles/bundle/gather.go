@@ -44,6 +44,8 @@ type input struct {
 	// only there can it be known what an agent runs with. secretHolds says of which it is known what they hold.
 	values      map[string]*targeting.Values
 	secretHolds func(uid types.UID, hash string) bool
+	// settled is what earlier passes have found out.
+	settled *settled
 	// circle tells of a Bundle that depends on itself.
 	circle string
 	// failure says why the Bundle cannot be used at all.
@@ -51,7 +53,7 @@ type input struct {
 }
 
 func (h *handler) gather(ctx context.Context, bundle *fleet.Bundle) (input, error) {
-	in := input{bundle: bundle, secretHolds: h.memo.secretHolds}
+	in := input{bundle: bundle, secretHolds: h.memo.secretHolds, settled: &settled{h.memo, bundle}}
 	err := h.gatherDeployments(&in)
 	if err != nil {
 		return in, err

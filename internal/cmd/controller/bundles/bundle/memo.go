@@ -27,6 +27,8 @@ type ofGeneration struct {
 	manifestHash string
 	// selection is nil if the Bundle's selectors do not parse.
 	selection *targeting.Selection
+	// settled is what is known of each cluster, by the UID of its Cluster.
+	settled map[types.UID]settledTarget
 }
 
 // flags is a set of Bundles.

@@ -40,8 +40,9 @@ func takeAim(in input) aim {
 	groups := targeting.NewGroups(in.groups)
 	staying, leaving := split(in.clusters)
 	decided, held := hold(in, selection, staying, groups)
-	out.targets, out.leaving, out.held = selection.Targets(content.ID(in.manifestHash), decided, groups), leaving, held
+	out.targets, out.leaving, out.held = selection.TargetsKnowing(content.ID(in.manifestHash), decided, groups, in.settled.known), leaving, held
 	out.outcome.Unknown, out.outcome.Circle = held.keepUnknown(in, selection, out.targets, groups), in.circle
+	in.settled.note(out.targets)
 	clusters := make([]*fleet.Cluster, len(out.targets))
 	for i, target := range out.targets {
 		clusters[i] = target.Cluster
@@ -105,6 +106,12 @@ type write struct {
 	existing *fleet.BundleDeployment
 }
 
+// isDone says whether nothing has to be written: what is there is the same, and so are its values.
+func (w *write) isDone(in input) bool {
+	return in.settled != nil && w.existing != nil && targeting.Same(w.existing, w.Deployment) &&
+		in.secretHolds(w.existing.UID, w.existing.Spec.ValuesHash)
+}
+
 // decide works out the plan for one round.
 func decide(in input, a aim, steps []targeting.Step, decision targeting.Decision) plan {
 	out := plan{outcome: a.outcome}
@@ -118,12 +125,18 @@ func decide(in input, a aim, steps []targeting.Step, decision targeting.Decision
 			Cluster: keyOf(target.Cluster), Namespace: target.Cluster.Status.Namespace,
 			DeploymentID: target.DeploymentID, Partitions: steps[i].Partitions, Unreachable: steps[i].Unreachable,
 		}
-		made, failure := deployment(in, target, steps[i], decision.Verdicts[i])
+		var made *write
+		var failure error
+		if decision.Verdicts[i] != targeting.Promote || !in.settled.is(target, steps[i].Deployment) {
+			made, failure = deployment(in, target, steps[i], decision.Verdicts[i])
+		}
 		if failure != nil {
 			note.Failure = targetingError + failure.Error()
 		}
 		switch {
 		case made == nil:
+		case decision.Verdicts[i] == targeting.Promote && made.isDone(in):
+			in.settled.settle(target, made.existing)
 		case decision.Costly[i]:
 			out.first = append(out.first, *made)
 		default:
@@ -159,6 +172,10 @@ func deployment(in input, target targeting.Target, step targeting.Step, verdict 
 		return nil, nil // its turn comes
 	case existing != nil && existing.DeletionTimestamp != nil:
 		return nil, nil // made anew when it is gone
+	}
+	target, err := target.Complete()
+	if err != nil {
+		return nil, err
 	}
 	made, err := targeting.Deployment(deploymentInput(in, target, step, verdict))
 	if err == nil && !made.KeepSecret {

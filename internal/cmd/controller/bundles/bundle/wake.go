@@ -101,7 +101,7 @@ func (h *handler) wakePicking(cluster *fleet.Cluster) {
 		return
 	}
 	groups := targeting.NewGroups(listed)
-	for _, bundle := range h.reaching(cluster.Namespace) {
+	for _, bundle := range h.mayPick(cluster, groups.Names(cluster)) {
 		if selection := h.memo.selection(bundle); selection != nil && selection.Picks(cluster, groups) {
 			h.queue.Add(keyOf(bundle))
 		}

@@ -1,0 +1,195 @@
+package bundle
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/targeting"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// withName takes its values from each cluster.
+func withName(b *fleet.Bundle) {
+	everywhere(b)
+	b.UID = "u-web"
+	b.Spec.Helm = &fleet.HelmOptions{Values: &fleet.GenericMap{Data: map[string]any{"name": "${ .ClusterName }"}}}
+}
+
+// pass is one pass over a Bundle: the namespaces that are written, and those whose options were worked out.
+type pass struct{ written, made []string }
+
+// look makes a pass, with what earlier ones have found out.
+func look(t *testing.T, in input) (p pass, out plan) {
+	t.Helper()
+	aimed := takeAim(in)
+	for _, target := range aimed.targets {
+		if target.Options.Helm != nil {
+			p.made = append(p.made, target.Cluster.Status.Namespace)
+		}
+	}
+	steps := aimed.steps(in)
+	out = decide(in, aimed, steps, targeting.Decide(aimed.layout, steps))
+	for _, w := range slices.Concat(out.first, out.writes) {
+		p.written = append(p.written, w.Deployment.Namespace)
+	}
+	if len(out.outcome.Targets) != len(aimed.targets) {
+		t.Errorf("%d of %d targets are told of", len(out.outcome.Targets), len(aimed.targets))
+	}
+	for _, target := range out.outcome.Targets {
+		if target.DeploymentID == "" {
+			t.Errorf("%s has no deployment ID", target.Namespace)
+		}
+	}
+	return p, out
+}
+
+// written are the BundleDeployments of a plan as the API server would have them.
+func written(out plan) (all []*fleet.BundleDeployment) {
+	for _, w := range slices.Concat(out.first, out.writes) {
+		bd := w.Deployment.DeepCopy()
+		bd.UID, bd.Generation = types.UID("u-"+bd.Namespace), 1
+		all = append(all, bd)
+	}
+	return all
+}
+
+func (p pass) String() string {
+	return strings.Join(p.made, ",") + " worked out, " + strings.Join(p.written, ",") + " written"
+}
+
+// settledWorld is a Bundle on three clusters where nothing is owed, and everybody knows.
+func settledWorld(t *testing.T) input {
+	t.Helper()
+	b, m := bundle(withName), newMemo()
+	in := input{bundle: b, settled: &settled{m, b}, secretHolds: m.secretHolds, contentThere: true}
+	for _, name := range []string{"one", "three", "two"} {
+		in.clusters = append(in.clusters, cluster(name, func(c *fleet.Cluster) { c.UID = types.UID("u-" + name) }))
+	}
+	first, out := look(t, in)
+	if first.String() != "c-one,c-three,c-two worked out, c-one,c-three,c-two written" {
+		t.Fatalf("the first pass: %s", first)
+	}
+	in.existing = written(out)
+	if second, _ := look(t, in); second.String() != " worked out,  written" {
+		t.Fatalf("the second pass: %s", second)
+	}
+	return in
+}
+
+func TestWhatIsSettledIsNotLookedAt(t *testing.T) {
+	newBundle := func(in *input, change func(*fleet.Bundle)) {
+		b := in.bundle.DeepCopy()
+		change(b)
+		in.bundle, in.settled = b, &settled{in.settled.memo, b}
+	}
+	changed := func(in *input, change func(*fleet.Cluster)) {
+		c := in.clusters[2].DeepCopy()
+		change(c)
+		in.clusters = append(slices.Clone(in.clusters[:2]), c)
+	}
+	edited := func(in *input, change func(*fleet.BundleDeployment)) {
+		bd := in.existing[2].DeepCopy()
+		change(bd)
+		in.existing = append(slices.Clone(in.existing[:2]), bd)
+	}
+	tests := map[string]struct {
+		change func(*input)
+		want   string
+	}{
+		"nothing":     {func(*input) {}, " worked out,  written"},
+		"a heartbeat": {func(in *input) { changed(in, func(c *fleet.Cluster) { c.Status.Agent.LastSeen = gone }) }, " worked out,  written"},
+		"a report": {func(in *input) {
+			edited(in, func(bd *fleet.BundleDeployment) { bd.Status.Ready, bd.ResourceVersion = true, "9" })
+		}, " worked out,  written"},
+		"a label of a cluster that nobody uses": {func(in *input) { changed(in, func(c *fleet.Cluster) { c.Labels["more"] = "1" }) }, "c-two worked out,  written"},
+		"a name that is in the values":          {func(in *input) { changed(in, func(c *fleet.Cluster) { c.Name = "zwei" }) }, "c-two worked out, c-two written"},
+		"a cluster's pause":                     {func(in *input) { changed(in, pausedCluster) }, " worked out, c-two written"},
+		"a Schedule":                            {func(in *input) { changed(in, func(c *fleet.Cluster) { c.Status.Scheduled = true }) }, " worked out, c-two written"},
+		"a spec that somebody edited": {func(in *input) {
+			edited(in, func(bd *fleet.BundleDeployment) { bd.Generation, bd.Spec.Options.KeepResources = 2, true })
+		}, " worked out, c-two written"},
+		"a label that somebody edited": {func(in *input) {
+			edited(in, func(bd *fleet.BundleDeployment) { bd.Labels["more"] = "1" })
+		}, " worked out, c-two written"},
+		"one that somebody deleted": {func(in *input) { in.existing = in.existing[:2] }, " worked out, c-two written"},
+		"a Secret that is doubted":  {func(in *input) { in.settled.memo.doubt(in.existing[2].UID) }, " worked out, c-two written"},
+		"a label of the Bundle": {func(in *input) {
+			newBundle(in, func(b *fleet.Bundle) { b.Labels = map[string]string{"team": "a"} })
+		}, " worked out, c-one,c-three,c-two written"},
+		"the Bundle's spec": {func(in *input) {
+			newBundle(in, func(b *fleet.Bundle) { b.Generation, b.Spec.DefaultNamespace = 4, "other" })
+		}, "c-one,c-three,c-two worked out, c-one,c-three,c-two written"},
+		"a cluster less": {func(in *input) { in.clusters = in.clusters[:2] }, " worked out,  written"},
+		"a cluster more": {func(in *input) {
+			in.clusters = append(slices.Clone(in.clusters), cluster("xy", func(c *fleet.Cluster) { c.UID = "u-xy" }))
+		}, "c-xy worked out, c-xy written"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := settledWorld(t)
+			test.change(&in)
+			got, out := look(t, in)
+			if got.String() != test.want {
+				t.Errorf("%s, want %s", got, test.want)
+			}
+			// What it writes is what a process that knows nothing writes.
+			fresh := in
+			fresh.settled = nil
+			_, all := look(t, fresh)
+			for _, w := range slices.Concat(all.first, all.writes) {
+				said := slices.ContainsFunc(slices.Concat(out.first, out.writes), func(o write) bool { return targeting.Same(o.Deployment, w.Deployment) })
+				if done := w.existing != nil && targeting.Same(w.existing, w.Deployment); !done && !said {
+					t.Errorf("%s is not as it should be, and is not written", w.Deployment.Namespace)
+				}
+			}
+		})
+	}
+}
+
+func TestWhatIsNoTargetAnyMoreIsForgotten(t *testing.T) {
+	in := settledWorld(t)
+	of := func() map[types.UID]settledTarget { return in.settled.memo.bundles[in.bundle.UID].settled }
+	if len(of()) != 3 {
+		t.Fatalf("%d are remembered", len(of()))
+	}
+	in.clusters = in.clusters[:1]
+	look(t, in)
+	if _, there := of()["u-one"]; len(of()) != 1 || !there {
+		t.Errorf("these are remembered: %v", of())
+	}
+	in.settled.memo.forgetBundle(in.bundle.UID)
+	if len(of()) != 0 {
+		t.Errorf("these are remembered of a Bundle that is gone: %v", of())
+	}
+}
+
+// A rollout of a thousand clusters has many rounds, and as many passes as clusters come.
+func BenchmarkAPassWithNothingToDo(b *testing.B) {
+	web, m := bundle(withName), newMemo()
+	in := input{bundle: web, settled: &settled{m, web}, secretHolds: m.secretHolds, contentThere: true}
+	for i := range 1000 {
+		name := "c" + strings.Repeat("x", i%7) + string(rune('a'+i%26)) + strings.Repeat("y", i/26)
+		in.clusters = append(in.clusters, cluster(name, func(c *fleet.Cluster) { c.UID = types.UID(name) }))
+	}
+	for range 25 {
+		aimed := takeAim(in)
+		steps := aimed.steps(in)
+		out := decide(in, aimed, steps, targeting.Decide(aimed.layout, steps))
+		for _, bd := range written(out) {
+			if !slices.ContainsFunc(in.existing, func(e *fleet.BundleDeployment) bool { return e.Namespace == bd.Namespace }) {
+				in.existing = append(in.existing, bd)
+			}
+		}
+	}
+	if len(in.existing) != 1000 {
+		b.Fatal(len(in.existing))
+	}
+	for b.Loop() {
+		aimed := takeAim(in)
+		steps := aimed.steps(in)
+		decide(in, aimed, steps, targeting.Decide(aimed.layout, steps))
+	}
+}
