@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -14,18 +15,23 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// collectPage is how many Secrets are listed at a time.
-const collectPage = 500
+const (
+	// collectPage is how many Secrets are listed at a time.
+	collectPage = 500
+	// collectRetry is the pause after a round that did not see everything; never longer than the one between rounds.
+	collectRetry = 30 * time.Second
+)
 
 // collect looks for releases of this agent in the cluster, at once and then from time to time, and has the
 // BundleDeployments looked at that they were made for. Those that are gone lose all their releases, in one
 // round.
 func (d *deployer) collect(ctx context.Context) {
 	for {
+		interval := d.GarbageCollectionInterval
 		if err := d.sweep(ctx); err != nil && ctx.Err() == nil {
 			d.log.Warn("looking for releases without a bundle deployment", "error", err)
+			interval = min(interval, collectRetry)
 		}
-		interval := d.GarbageCollectionInterval
 		timer := time.NewTimer(interval + time.Duration(d.Random()*float64(interval)))
 		select {
 		case <-ctx.Done():
@@ -42,25 +48,25 @@ type revisionSecret struct {
 	number                  int
 }
 
+// sweep is one round. A release that cannot be read keeps no other from being found.
 func (d *deployer) sweep(ctx context.Context) error {
 	newest, err := d.listReleases(ctx)
 	if err != nil {
 		return err
 	}
+	var errs []error
 	for key, found := range newest {
 		if d.inventory.owns(key) || d.inventory.isForeign(key, found.resourceVersion) {
 			continue
 		}
-		if err := d.adoptRelease(ctx, key, found); err != nil {
-			return err
-		}
+		errs = append(errs, d.adoptRelease(ctx, key, found))
 	}
 	for _, name := range d.inventory.names() {
 		if d.hub.cached(name) == nil || len(d.inventory.of(name)) > 1 {
 			d.queue.Add(name)
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // listReleases finds all of Helm's releases by metadata alone.

@@ -90,26 +90,27 @@ func (c *objectClient) wait(list kube.ResourceList, timeout time.Duration, check
 			return errSuperseded
 		}
 		// The one that was not ready is asked for first: as long as it is not, no other has to be.
-		first = unready(ctx, checker, list, first)
+		var err error
+		first, err = unready(ctx, checker, list, first)
 		if first < 0 {
 			return nil
 		}
 		if !listen(ctx, heard, lookAnyway) {
-			return c.waited(ctx, describeInfo(list[first])+" is not ready")
+			return c.waited(ctx, describeInfo(list[first])+" is not ready", err)
 		}
 	}
 }
 
-// unready is the first object that is not ready, beginning with some one; -1 if all are. An API server that does not
-// answer now may do so in time.
-func unready(ctx context.Context, checker readyChecker, list kube.ResourceList, first int) int {
+// unready is the first object that is not ready, beginning with some one, and why that is not known, if it is not; -1
+// if all are ready. An API server that does not answer now may do so in time.
+func unready(ctx context.Context, checker readyChecker, list kube.ResourceList, first int) (int, error) {
 	for i := range list {
 		at := (first + i) % len(list)
 		if ready, err := checker.IsReady(ctx, list[at]); err != nil || !ready {
-			return at
+			return at, err
 		}
 	}
-	return -1
+	return -1, nil
 }
 
 // listen waits until something was heard, and what comes with it, or for a time; false means that ctx has ended.
@@ -144,7 +145,7 @@ func (c *objectClient) WaitForDelete(list kube.ResourceList, timeout time.Durati
 	for _, info := range list {
 		for pause := firstLook; !apierrors.IsNotFound(info.Get()); pause = min(2*pause, lastLook) {
 			if !c.awaitChange(ctx, info, pause) {
-				return c.waited(ctx, describeInfo(info)+" is still there")
+				return c.waited(ctx, describeInfo(info)+" is still there", nil)
 			}
 		}
 	}
@@ -214,10 +215,13 @@ func (c *objectClient) until(timeout time.Duration) (context.Context, context.Ca
 	return ctx, cancel
 }
 
-// waited tells why waiting has ended before what was waited for had come.
-func (c *objectClient) waited(ctx context.Context, missing string) error {
-	if errors.Is(ctx.Err(), context.Canceled) {
+// waited tells why waiting has ended before what was waited for had come, and why that is not known if it is not.
+func (c *objectClient) waited(ctx context.Context, missing string, unknown error) error {
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
 		return errStopped
+	case unknown != nil && !errors.Is(unknown, context.DeadlineExceeded):
+		return fmt.Errorf("%w: %s, as far as is known: %w", errNotReadyInTime, missing, unknown)
 	}
 	return fmt.Errorf("%w: %s", errNotReadyInTime, missing)
 }

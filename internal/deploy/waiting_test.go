@@ -37,6 +37,8 @@ func (l *looks) IsReady(_ context.Context, info *resource.Info) (bool, error) {
 	return l.ready[info.Name](since)
 }
 
+var errMayNot = errors.New(`pods "a" is forbidden: User "x" cannot get resource "pods"`)
+
 func from(begin time.Duration) func(time.Duration) (bool, error) {
 	return func(since time.Duration) (bool, error) { return since >= begin, nil }
 }
@@ -101,6 +103,10 @@ func TestObjectsAreLookedAtWhenSomethingIsHeard(t *testing.T) {
 		"in vain": {
 			ready: map[string]func(time.Duration) (bool, error){"a": from(time.Hour)}, timeout: 7 * time.Second,
 			want: []string{"0s a", "5s a"}, err: errNotReadyInTime,
+		},
+		"nobody says": {
+			ready:   map[string]func(time.Duration) (bool, error){"a": func(time.Duration) (bool, error) { return false, errMayNot }},
+			timeout: 4 * time.Second, want: []string{"0s a"}, err: errMayNot,
 		},
 		"something else is wanted": {
 			ready: map[string]func(time.Duration) (bool, error){"a": from(time.Hour)}, superseded: 2 * time.Second,
