@@ -16,7 +16,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
@@ -101,12 +100,10 @@ func TestARolloutSurvivesItsControllers(t *testing.T) {
 	for number := range clusters {
 		must(t, h.Hub.Create(ctx, client.Clusters, &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: framework.Workspace, Name: nameOf(number)}}))
 	}
-	tenPercent := intstr.FromString("10%")
 	b := &fleet.Bundle{ObjectMeta: metav1.ObjectMeta{Namespace: framework.Workspace, Name: bundle}}
 	b.Spec.Targets = []fleet.BundleTarget{{ClusterSelector: &metav1.LabelSelector{}}}
 	b.Spec.Resources = []fleet.BundleResource{{Name: "cm.yaml", Content: "# nothing\n"}}
 	b.Spec.Helm = &fleet.HelmOptions{Values: &fleet.GenericMap{Data: map[string]any{"version": "one"}}}
-	b.Spec.RolloutStrategy = &fleet.RolloutStrategy{MaxUnavailable: &tenPercent}
 	must(t, h.Hub.Create(ctx, client.Bundles, b))
 	h.awaitBundle(t, ctx, "to be ready everywhere", isReady)
 	must(t, agents.until(ctx, "all clusters to have it", func(now map[string]*fleet.BundleDeployment) bool { return len(now) == clusters }))
@@ -116,7 +113,10 @@ func TestARolloutSurvivesItsControllers(t *testing.T) {
 
 	began = time.Now()
 	s := &story{hub: h, agents: agents, random: rand.New(rand.NewSource(1)), left: *kills}
-	h.change(t, ctx, map[string]any{"helm": map[string]any{"values": map[string]any{"version": "two"}}}, s)
+	h.change(t, ctx, map[string]any{
+		"helm":            map[string]any{"values": map[string]any{"version": "two"}},
+		"rolloutStrategy": map[string]any{"maxUnavailable": "10%"},
+	}, s)
 	must(t, s.tell(ctx, before))
 	t.Logf("the rollout took %s, and the controllers were killed %d times after %d writes", time.Since(began).Round(time.Millisecond), s.killed, s.writes)
 

@@ -65,6 +65,7 @@ func newHub(t testing.TB, ctx context.Context) *hub {
 	must(t, err)
 	must(t, os.WriteFile(h.kubeconfig, content, 0o600))
 	h.proxy.Add(faults.Rule{Match: faults.Match{Verb: "write", Resource: "bundledeployments"}, Fault: h.oneByOne})
+	h.proxy.Add(faults.Rule{Match: faults.Match{Verb: "watch", Resource: "bundledeployments"}, Fault: late})
 	must(t, h.start())
 	t.Cleanup(func() {
 		h.now.kill()

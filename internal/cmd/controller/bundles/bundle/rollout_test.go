@@ -1,0 +1,215 @@
+package bundle
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
+	"github.com/fleet-hub/fleet/internal/targeting"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func strategy(s fleet.RolloutStrategy) func(*fleet.Bundle) {
+	return func(b *fleet.Bundle) { b.Spec.RolloutStrategy = &s }
+}
+
+func atMost(unavailable string) func(*fleet.Bundle) {
+	most := intstr.Parse(unavailable)
+	return strategy(fleet.RolloutStrategy{MaxUnavailable: &most})
+}
+
+// at has these IDs, and is ready.
+func at(staged, current, applied string) func(*fleet.BundleDeployment) {
+	return func(bd *fleet.BundleDeployment) {
+		bd.Spec.StagedDeploymentID, bd.Spec.DeploymentID = staged, current
+		bd.Status.AppliedDeploymentID, bd.Status.Ready = applied, true
+	}
+}
+
+func older(bd *fleet.BundleDeployment) { at("s-0:a", "s-0:a", "s-0:a")(bd) }
+
+// writesOf says of each BundleDeployment what is written, and what first.
+func writesOf(out plan) (first, others []string) {
+	text := func(w write) string {
+		if w.existing == nil {
+			return "create " + w.Deployment.Namespace
+		}
+		switch {
+		case targeting.Same(w.existing, w.Deployment):
+			return "nothing " + w.Deployment.Namespace
+		case w.Deployment.Spec.DeploymentID != w.existing.Spec.DeploymentID:
+			return "promote " + w.Deployment.Namespace
+		case w.Deployment.Spec.StagedDeploymentID != w.existing.Spec.StagedDeploymentID:
+			return "stage " + w.Deployment.Namespace
+		default:
+			return "refresh " + w.Deployment.Namespace
+		}
+	}
+	for _, w := range out.first {
+		first = append(first, text(w))
+	}
+	for _, w := range out.writes {
+		others = append(others, text(w))
+	}
+	return first, others
+}
+
+func TestWhatARoundWrites(t *testing.T) {
+	three := []*fleet.Cluster{cluster("a"), cluster("b"), cluster("c")}
+	all := someDeployments(existing("a", older), existing("b", older), existing("c", older))
+	tests := map[string]struct {
+		in            input
+		first, others []string
+	}{
+		"everything at once": {
+			input{bundle: bundle(everywhere), clusters: three, existing: all}, []string{"promote c-a", "promote c-b", "promote c-c"}, nil,
+		},
+		"one at a time, the others are staged": {
+			input{bundle: bundle(everywhere, atMost("1")), clusters: three, existing: all}, []string{"promote c-a"}, []string{"stage c-b", "stage c-c"},
+		},
+		"what may have been promoted counts, and is tried again": {
+			input{bundle: bundle(everywhere, atMost("1")), clusters: three, existing: all, inDoubt: map[string]bool{"c-b": true}},
+			nil, []string{"stage c-a", "promote c-b", "stage c-c"},
+		},
+		"the silent are staged, and count for nobody": {
+			input{bundle: bundle(everywhere, atMost("1")), clusters: three, existing: all, unreachable: map[types.NamespacedName]bool{{Namespace: "ws", Name: "a"}: true}},
+			[]string{"promote c-b"}, []string{"stage c-a", "stage c-c"},
+		},
+		"what is created is written after what is promoted": {
+			input{bundle: bundle(everywhere, atMost("2")), clusters: three, existing: all[1:]}, []string{"promote c-b"}, []string{"create c-a", "stage c-c"},
+		},
+		"a later partition is only refreshed": {
+			input{bundle: bundle(everywhere, strategy(fleet.RolloutStrategy{Partitions: []fleet.Partition{
+				{ClusterName: "c", MaxUnavailable: &intstr.IntOrString{}}, {ClusterName: "a"},
+			}})), clusters: three, existing: all}, nil, []string{"refresh c-a", "refresh c-b", "stage c-c"},
+		},
+		"what nobody can use changes nothing": {
+			input{bundle: bundle(everywhere, atMost("ten")), clusters: three, existing: all}, nil, nil,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			out := firstRound(test.in)
+			first, others := writesOf(out)
+			if diff := cmp.Diff([][]string{test.first, test.others}, [][]string{first, others}); diff != "" {
+				t.Errorf("first, others (-want +got):\n%s", diff)
+			}
+			if len(out.orphans) > 0 {
+				t.Errorf("%d are torn down", len(out.orphans))
+			}
+		})
+	}
+}
+
+// What a Bundle's status needs to know of the rollout is in the ledger.
+func TestWhatTheLedgerKnowsOfARollout(t *testing.T) {
+	in := input{
+		bundle:   bundle(everywhere, strategy(fleet.RolloutStrategy{Partitions: []fleet.Partition{{Name: "p", ClusterName: "b"}, {Name: "all", ClusterSelector: &metav1.LabelSelector{}}, {ClusterGroup: "none"}}})),
+		clusters: []*fleet.Cluster{cluster("a"), cluster("b")}, unreachable: map[types.NamespacedName]bool{{Namespace: "ws", Name: "a"}: true}, manifestHash: "0123",
+	}
+	out := firstRound(in).outcome
+	want := targeting.Layout{
+		MaxUnavailable: 2, MaxNew: 50, Partitions: []targeting.Part{{Name: "p", Count: 1, MaxUnavailable: 1}, {Name: "all", Count: 2, MaxUnavailable: 2}, {MaxUnavailable: 1}},
+		Problem: "spec.rolloutStrategy.partitions[2].clusterGroup: there is no ClusterGroup none",
+	}
+	if diff := cmp.Diff(want, out.Rollout); diff != "" {
+		t.Errorf("layout (-want +got):\n%s", diff)
+	}
+	for i := range out.Targets {
+		if out.Targets[i].DeploymentID == "" {
+			t.Errorf("%s has no deployment ID", out.Targets[i].Cluster)
+		}
+		out.Targets[i].DeploymentID = ""
+	}
+	targets := []ledger.Target{
+		{Cluster: types.NamespacedName{Namespace: "ws", Name: "a"}, Namespace: "c-a", Partitions: []int{1}, Unreachable: true},
+		{Cluster: types.NamespacedName{Namespace: "ws", Name: "b"}, Namespace: "c-b", Partitions: []int{0, 1}},
+	}
+	if diff := cmp.Diff(targets, out.Targets); diff != "" {
+		t.Errorf("targets (-want +got):\n%s", diff)
+	}
+	failed := firstRound(input{bundle: bundle(everywhere, atMost("ten")), clusters: in.clusters, manifestHash: "0123"}).outcome
+	wantFailure := ledger.Outcome{
+		Generation: 3, ManifestHash: "0123", FailureReason: "RolloutInvalid",
+		Failure: `rollout error: spec.rolloutStrategy.maxUnavailable: invalid rollout strategy: "ten" is neither a number nor a percentage such as "10%"`,
+	}
+	if diff := cmp.Diff(wantFailure, failed); diff != "" {
+		t.Errorf("failure (-want +got):\n%s", diff)
+	}
+}
+
+func TestFrees(t *testing.T) {
+	bd := func(modifiers ...func(*fleet.BundleDeployment)) *fleet.BundleDeployment {
+		return existing("one", modifiers...)
+	}
+	unready := func(bd *fleet.BundleDeployment) { bd.Status.Ready = false }
+	tests := map[string]struct {
+		older, newer *fleet.BundleDeployment
+		want         bool
+	}{
+		"nothing":                       {bd(older), bd(older), false},
+		"it has become ready":           {bd(older, unready), bd(older), true},
+		"it has applied what it was to": {bd(at("2", "2", "1")), bd(at("2", "2", "2")), true},
+		"it has failed":                 {bd(older), bd(older, unready), false},
+		"it was promoted":               {bd(at("2", "1", "1")), bd(at("2", "2", "1")), false},
+		"it was staged":                 {bd(at("1", "1", "1")), bd(at("2", "1", "1")), true},
+		"it is still not ready":         {bd(older, unready), bd(older, unready, version("2")), false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := frees(test.older, test.newer); got != test.want {
+				t.Errorf("frees = %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestWaitsForOthers(t *testing.T) {
+	for wait, want := range map[targeting.Wait]bool{
+		"": false, targeting.WaitLimit: true, targeting.WaitPartition: true, targeting.WaitMaxNew: true,
+		targeting.WaitPaused: false, targeting.WaitUnreachable: false, targeting.WaitBlocked: false, targeting.WaitNoPartition: false,
+	} {
+		if got := waitsForOthers(wait); got != want {
+			t.Errorf("%q waits for others: %v, want %v", wait, got, want)
+		}
+	}
+}
+
+// A promotion is tried once: whether it may be written after somebody else has written is for the next pass to decide.
+func TestAPromotionIsTriedOnce(t *testing.T) {
+	h := &handler{app: &app.Context{}}
+	promoted := write{DeploymentOutcome: targeting.DeploymentOutcome{Deployment: existing("one", at("2", "2", "1"))}, existing: existing("one", at("2", "1", "1"))}
+	client, ok := h.client(promoted).(once)
+	if !ok {
+		t.Fatal("a promotion may be worked out anew")
+	}
+	if _, err := client.Get("c-one", "web", metav1.GetOptions{}); !apierrors.IsConflict(err) {
+		t.Errorf("error = %v, want a conflict", err)
+	}
+	staged := write{DeploymentOutcome: targeting.DeploymentOutcome{Deployment: existing("one", at("2", "1", "1"))}, existing: existing("one", at("1", "1", "1"))}
+	if _, ok := h.client(staged).(once); ok {
+		t.Error("what is staged is tried once only")
+	}
+}
+
+func TestFlags(t *testing.T) {
+	f := newFlags()
+	if f.has(web) {
+		t.Error("a Bundle is flagged from the beginning")
+	}
+	f.set(web, true)
+	if !f.has(web) || f.has(types.NamespacedName{Name: "other"}) {
+		t.Error("not the Bundle that was flagged")
+	}
+	f.set(web, false)
+	if f.has(web) || len(f.flagged) > 0 {
+		t.Error("a Bundle is still flagged")
+	}
+}

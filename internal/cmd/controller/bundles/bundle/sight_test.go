@@ -1,0 +1,156 @@
+package bundle
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+var web = types.NamespacedName{Namespace: "ws", Name: "web"}
+
+func version(v string) func(*fleet.BundleDeployment) {
+	return func(bd *fleet.BundleDeployment) { bd.ResourceVersion = v }
+}
+
+func anew(bd *fleet.BundleDeployment) { bd.UID += "-again" }
+
+func someDeployments(all ...*fleet.BundleDeployment) []*fleet.BundleDeployment { return all }
+
+var (
+	conflict = apierrors.NewConflict(schema.GroupResource{Resource: "bundledeployments"}, "web", errors.New("older"))
+	lost     = errors.New("connection reset")
+)
+
+func TestNewest(t *testing.T) {
+	tests := map[string]struct {
+		before  func(*sights)
+		cached  []*fleet.BundleDeployment
+		later   time.Duration
+		want    []string
+		inDoubt []string
+		// left is how many are still remembered.
+		left int
+	}{
+		"what the cache has, by namespace": {
+			func(*sights) {}, someDeployments(existing("two", version("2")), existing("one", version("1"))), 0, []string{"one 1", "two 2"}, nil, 0,
+		},
+		"what was written is newer than the cache": {
+			func(s *sights) { s.note(web, existing("one", version("10"))) }, someDeployments(existing("one", version("9"))), 0, []string{"one 10"}, nil, 1,
+		},
+		"versions are numbers": {
+			func(s *sights) { s.note(web, existing("one", version("9"))) }, someDeployments(existing("one", version("10"))), 0, []string{"one 10"}, nil, 0,
+		},
+		"until the cache has it, or a later one": {
+			func(s *sights) { s.note(web, existing("one", version("9")), existing("two", version("8"))) },
+			someDeployments(existing("one", version("9")), existing("two", version("11"))), 0, []string{"one 9", "two 11"}, nil, 0,
+		},
+		"an answer that comes late is not the newest": {
+			func(s *sights) { s.note(web, existing("one", version("9")), existing("one", version("8"))) }, someDeployments(existing("one", version("7"))), 0, []string{"one 9"}, nil, 1,
+		},
+		"what was created is there before the cache has it": {
+			func(s *sights) { s.note(web, existing("one", version("9"))) }, nil, unseen, []string{"one 9"}, nil, 1,
+		},
+		"but not for ever": {
+			func(s *sights) { s.note(web, existing("one", version("9"))) }, nil, unseen + time.Second, nil, nil, 0,
+		},
+		"nor when it is gone": {
+			func(s *sights) {
+				s.note(web, existing("one", version("9")), existing("two", version("9")))
+				s.gone(web, existing("one"))
+				s.gone(web, existing("two", anew)) // another one of that name
+				s.gone(types.NamespacedName{Name: "other"}, existing("two"))
+			}, nil, 0, []string{"two 9"}, nil, 1,
+		},
+		"one that was made anew is newer": {
+			func(s *sights) { s.note(web, existing("one", anew, version("9"))) }, someDeployments(existing("one", version("8"))), 0, []string{"one-again 9"}, nil, 1,
+		},
+		"one that was made anew since is newer, too": {
+			func(s *sights) { s.note(web, existing("one", version("8"))) }, someDeployments(existing("one", anew, version("9"))), 0, []string{"one-again 9"}, nil, 0,
+		},
+		"what may have been written is in doubt": {
+			func(s *sights) { s.doubt(web, existing("one", version("9")), lost) }, someDeployments(existing("one", version("9"))), time.Hour, []string{"one 9"}, []string{"c-one"}, 1,
+		},
+		"so is what was refused because it was written before, perhaps by us": {
+			func(s *sights) { s.doubt(web, existing("one", version("9")), fmt.Errorf("patching: %w", conflict)) },
+			someDeployments(existing("one", version("8"))), 0, []string{"one 9"}, []string{"c-one"}, 1,
+		},
+		"until anything later is seen": {
+			func(s *sights) { s.doubt(web, existing("one", version("9")), lost) }, someDeployments(existing("one", version("10"))), 0, []string{"one 10"}, nil, 0,
+		},
+		"or it is gone": {
+			func(s *sights) { s.doubt(web, existing("one", version("9")), lost) }, nil, 0, nil, nil, 0,
+		},
+		"what was refused for good is in no doubt": {
+			func(s *sights) {
+				s.doubt(web, existing("one", version("9")), apierrors.NewForbidden(schema.GroupResource{}, "web", nil))
+				s.doubt(web, existing("one", version("9")), apierrors.NewNotFound(schema.GroupResource{}, "web"))
+				s.doubt(web, existing("one", version("9")), apierrors.NewInvalid(schema.GroupKind{}, "web", nil))
+			}, someDeployments(existing("one", version("9"))), 0, []string{"one 9"}, nil, 0,
+		},
+		"another Bundle's are another's": {
+			func(s *sights) {
+				s.note(types.NamespacedName{Namespace: "ws", Name: "db"}, existing("one", version("9")))
+			}, nil, 0, nil, nil, 0,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			now := gone.Time
+			s := newSights(func() time.Time { return now })
+			test.before(s)
+			now = now.Add(test.later)
+			all, doubts := s.newest(web, test.cached)
+			var got, inDoubt []string
+			for _, bd := range all {
+				got = append(got, string(bd.UID[2:])+" "+bd.ResourceVersion)
+			}
+			for namespace := range doubts {
+				inDoubt = append(inDoubt, namespace)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("newest (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.inDoubt, inDoubt); diff != "" {
+				t.Errorf("in doubt (-want +got):\n%s", diff)
+			}
+			if left := len(s.of(web).byNamespace); left != test.left {
+				t.Errorf("%d are remembered, want %d", left, test.left)
+			}
+		})
+	}
+}
+
+func TestAListIsNeededOnceForEachBundle(t *testing.T) {
+	s := newSights(func() time.Time { return gone.Time })
+	if s.isListed(web) {
+		t.Error("a new process knows what was written before it began")
+	}
+	s.noteAll(web, someDeployments(existing("one", version("9"))))
+	if !s.isListed(web) || s.isListed(types.NamespacedName{Name: "other"}) {
+		t.Error("a list is not remembered, or for another Bundle")
+	}
+	if all, _ := s.newest(web, nil); len(all) != 1 {
+		t.Error("what was listed is not known")
+	}
+	s.forget(web)
+	if s.isListed(web) {
+		t.Error("a Bundle that is gone is remembered")
+	}
+}
+
+func TestVersionOf(t *testing.T) {
+	for in, want := range map[string]uint64{"": 0, "12": 12, "x": 0, "18446744073709551615": 18446744073709551615} {
+		if got := versionOf(existing("one", version(in))); got != want {
+			t.Errorf("version of %q = %d, want %d", in, got, want)
+		}
+	}
+}

@@ -1,0 +1,86 @@
+package status
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
+	"github.com/fleet-hub/fleet/internal/targeting"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// inPartitions is a target with a newest state that is in these partitions.
+func inPartitions(cluster string, partitions ...int) ledger.Target {
+	out := target(cluster, "")
+	out.DeploymentID, out.Partitions = "s-2:b", partitions
+	return out
+}
+
+// An earlier partition is through but for one cluster, the later one is not reached, and one cluster is silent.
+func TestPartitionsInTheStatus(t *testing.T) {
+	through := func(bd *fleet.BundleDeployment) {
+		bd.Spec.StagedDeploymentID, bd.Spec.DeploymentID, bd.Status.AppliedDeploymentID = "s-2:b", "s-2:b", "s-2:b"
+	}
+	promoted := func(bd *fleet.BundleDeployment) { bd.Spec.StagedDeploymentID, bd.Spec.DeploymentID = "s-2:b", "s-2:b" }
+	silent := inPartitions("four", 1)
+	silent.Unreachable = true
+	in := bundleInput{now: now, outcome: ledger.Outcome{
+		Rollout: targeting.Layout{MaxUnavailable: 2, Partitions: []targeting.Part{{Name: "first", Count: 2}, {Name: "second", Count: 3, MaxUnavailable: 1}}},
+		Targets: []ledger.Target{inPartitions("one", 0), inPartitions("two", 0, 1), inPartitions("three", 1), silent},
+	}, deployments: []*fleet.BundleDeployment{deployment("one", through), deployment("two", promoted), deployment("three"), deployment("four")}}
+	var got fleet.BundleStatus
+	tellBundle(&got, in)
+	waiting := func(cluster string) fleet.NonReadyResource {
+		return fleet.NonReadyResource{Name: "ws/" + cluster, BundleState: fleet.WaitApplied}
+	}
+	want := []fleet.PartitionStatus{
+		{Name: "first", Count: 2, Unavailable: 1, Summary: fleet.BundleSummary{Ready: 1, WaitApplied: 1, DesiredReady: 2, NonReadyResources: []fleet.NonReadyResource{waiting("two")}}},
+		{Name: "second", Count: 3, MaxUnavailable: 1, Unavailable: 1, Summary: fleet.BundleSummary{
+			WaitApplied: 3, DesiredReady: 3, NonReadyResources: []fleet.NonReadyResource{waiting("four"), waiting("three"), waiting("two")},
+		}},
+	}
+	if diff := cmp.Diff(want, got.Partitions); diff != "" {
+		t.Errorf("partitions (-want +got):\n%s", diff)
+	}
+	counts := [5]int{got.Unavailable, got.MaxUnavailable, got.Unreachable, got.UnavailablePartitions, got.MaxUnavailablePartitions}
+	if want := [5]int{1, 2, 1, 1, 0}; counts != want {
+		t.Errorf("unavailable, at most, unreachable, partitions, at most = %v, want %v", counts, want)
+	}
+}
+
+func TestWhatIsStrangeAboutPartitionsIsTold(t *testing.T) {
+	partitioned := func(status, reason, message string, at time.Time) *genericcondition.GenericCondition {
+		c := &genericcondition.GenericCondition{Type: "Partitioned", Reason: reason, Message: message, LastUpdateTime: at.Format(time.RFC3339)}
+		c.Status = "False"
+		if status == "True" {
+			c.Status = "True"
+		}
+		return c
+	}
+	var status fleet.BundleStatus
+	tell := func(outcome ledger.Outcome, at time.Time) *genericcondition.GenericCondition {
+		tellBundle(&status, bundleInput{outcome: outcome, now: at})
+		return fleet.GetCondition(status.Conditions, "Partitioned")
+	}
+	later, latest := now.Add(time.Hour), now.Add(2*time.Hour)
+	strange := ledger.Outcome{Rollout: targeting.Layout{Problem: "spec.rolloutStrategy.partitions: no"}}
+	for i, step := range []struct {
+		outcome ledger.Outcome
+		at      time.Time
+		want    *genericcondition.GenericCondition
+	}{
+		{ledger.Outcome{}, now, nil},
+		{strange, now, partitioned("False", "PartitionsIncomplete", "spec.rolloutStrategy.partitions: no", now)},
+		{strange, later, partitioned("False", "PartitionsIncomplete", "spec.rolloutStrategy.partitions: no", now)},
+		{ledger.Outcome{Failure: "rollout error: no", FailureReason: "RolloutInvalid"}, later, partitioned("False", "PartitionsIncomplete", "spec.rolloutStrategy.partitions: no", now)},
+		{ledger.Outcome{}, latest, partitioned("True", "", "", latest)},
+	} {
+		if diff := cmp.Diff(step.want, tell(step.outcome, step.at)); diff != "" {
+			t.Errorf("step %d (-want +got):\n%s", i, diff)
+		}
+	}
+}
