@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
 	"helm.sh/helm/v3/pkg/kube"
 
 	corev1 "k8s.io/api/core/v1"

@@ -71,7 +71,7 @@ func New(options Options) (*Watcher, error) {
 		options.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Watcher{
-		Options: options, client: client, pauses: usualPauses,
+		Options: options, client: client, pauses: usualPauses(),
 		known: make(chan struct{}), changed: make(chan struct{}, 1),
 		facts: fleet.ClusterFacts{AgentVersion: said(options.AgentVersion)},
 	}, nil

@@ -116,17 +116,17 @@ func follow(t *testing.T, s *server, until int) fleet.ClusterFacts {
 
 func TestFacts(t *testing.T) {
 	tests := map[string]struct {
-		server server
+		server *server
 		want   string   // of what is said beside the version
 		asked  []string // the last one stays open, or is long before the next
 	}{
 		"nodes are counted": {
-			server{lists: []string{rows("5", columns, "a Ready", "b NotReady", "c Ready,SchedulingDisabled", "d Unknown")}},
+			&server{lists: []string{rows("5", columns, "a Ready", "b NotReady", "c Ready,SchedulingDisabled", "d Unknown")}},
 			"2 of 4", []string{"version", "list", "watch from 5"},
 		},
-		"no nodes": {server{lists: []string{rows("5", columns)}}, "0 of 0", []string{"version", "list", "watch from 5"}},
+		"no nodes": {&server{lists: []string{rows("5", columns)}}, "0 of 0", []string{"version", "list", "watch from 5"}},
 		"nodes come, change and go, also between two watches": {
-			server{
+			&server{
 				lists: []string{rows("5", columns, "a Ready", "b Ready")},
 				watches: []string{
 					event("ADDED", rows("6", columns, "c NotReady")) + event("DELETED", rows("7", "", "a Ready")) + event("MODIFIED", rows("8", "", "b NotReady")),
@@ -136,37 +136,37 @@ func TestFacts(t *testing.T) {
 			"1 of 2", []string{"version", "list", "watch from 5", "watch from 8", "watch from 9"},
 		},
 		"columns in another order": {
-			server{lists: []string{rows("5", `"columnDefinitions":[{"name":"Status"},{"name":"Name"}],`, "Ready a", "NotReady b")}},
+			&server{lists: []string{rows("5", `"columnDefinitions":[{"name":"Status"},{"name":"Name"}],`, "Ready a", "NotReady b")}},
 			"1 of 2", []string{"version", "list", "watch from 5"},
 		},
 		"a version that is too old": {
-			server{
+			&server{
 				lists:   []string{rows("5", columns, "a Ready"), rows("9", columns, "b Ready", "c Ready")},
 				watches: []string{event("ERROR", `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"too old","reason":"Expired","code":410}`)},
 			},
 			"2 of 2", []string{"version", "list", "watch from 5", "version", "list", "watch from 9"},
 		},
 		"a watch that breaks off": {
-			server{lists: []string{rows("5", columns, "a Ready")}, watches: []string{`{"type":"ADD`}},
+			&server{lists: []string{rows("5", columns, "a Ready")}, watches: []string{`{"type":"ADD`}},
 			"1 of 1", []string{"version", "list", "watch from 5", "version", "list", "watch from 5"},
 		},
 		"an API server that is not well": {
-			server{lists: []string{`500 {"kind":"Status"}`, `500 {"kind":"Status"}`, rows("5", columns, "a Ready")}},
+			&server{lists: []string{`500 {"kind":"Status"}`, `500 {"kind":"Status"}`, rows("5", columns, "a Ready")}},
 			"1 of 1", []string{"version", "list", "version", "list", "version", "list", "watch from 5"},
 		},
 		"who may not look is not told, and does not ask again and again": {
-			server{lists: []string{forbidden}}, "unknown", []string{"version", "list"},
+			&server{lists: []string{forbidden}}, "unknown", []string{"version", "list"},
 		},
 		"who may no longer look says no more what was": {
-			server{lists: []string{rows("5", columns, "a Ready"), forbidden}, watches: []string{forbidden}},
+			&server{lists: []string{rows("5", columns, "a Ready"), forbidden}, watches: []string{forbidden}},
 			"unknown", []string{"version", "list", "watch from 5"},
 		},
 		"no table": {
-			server{lists: []string{`{"kind":"NodeList","apiVersion":"v1"}`, rows("5", columns, "a Ready")}},
+			&server{lists: []string{`{"kind":"NodeList","apiVersion":"v1"}`, rows("5", columns, "a Ready")}},
 			"1 of 1", []string{"version", "list", "version", "list", "watch from 5"},
 		},
 		"a table of something else": {
-			server{lists: []string{rows("5", `"columnDefinitions":[{"name":"Kind"}],`, "a Ready"), rows("6", columns)}},
+			&server{lists: []string{rows("5", `"columnDefinitions":[{"name":"Kind"}],`, "a Ready"), rows("6", columns)}},
 			"0 of 0", []string{"version", "list", "version", "list", "watch from 6"},
 		},
 	}
@@ -174,7 +174,7 @@ func TestFacts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test.server.version = []string{versionInfo}
-			found := follow(t, &test.server, len(test.asked))
+			found := follow(t, test.server, len(test.asked))
 			counts := "unknown"
 			if found.Nodes != nil && found.ReadyNodes != nil {
 				counts = fmt.Sprintf("%d of %d", *found.ReadyNodes, *found.Nodes)

@@ -37,8 +37,8 @@ type pauses struct {
 	reopen, first, last, refused time.Duration
 }
 
-var usualPauses = pauses{
-	watch: 5 * time.Minute, reopen: time.Second, first: time.Second, last: 5 * time.Minute, refused: time.Hour,
+func usualPauses() pauses {
+	return pauses{watch: 5 * time.Minute, reopen: time.Second, first: time.Second, last: 5 * time.Minute, refused: time.Hour}
 }
 
 // Run keeps the facts up to date until ctx ends.

@@ -133,7 +133,7 @@ func run(ctx context.Context, o Options, send func(context.Context, []byte) erro
 // rest waits until the next heartbeat is due: after d, or earlier if the facts are no longer those that were said.
 // What the hub made of them does not matter. It reports false when ctx has ended.
 func (o Options) rest(ctx context.Context, d time.Duration, said fleet.ClusterFacts) bool {
-	due, early := time.NewTimer(d), time.NewTimer(jitter(newsPause, o.Random))
+	due, early := time.NewTimer(d), time.NewTimer(newsPause)
 	defer due.Stop()
 	defer early.Stop()
 	mayBeEarly := false
