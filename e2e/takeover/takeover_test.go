@@ -72,6 +72,8 @@ func TestTakeOver(t *testing.T) {
 		if err := h.InstallHub(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
+		NewWithT(t).Eventually(func() []string { return h.here(sorted(h.writes(t, 0))) }).
+			WithContext(t.Context()).WithTimeout(2 * framework.Patience).WithPolling(time.Second).Should(ContainElements(firstWrites()))
 		h.settles(t, 1)
 		if diff := cmp.Diff(firstWrites(), h.here(sorted(h.writes(t, 0)))); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
@@ -150,17 +152,13 @@ func (h *hub) takeOver(t *testing.T, a agent) {
 	if after.UID != before.UID {
 		t.Error("it is another BundleDeployment, and the agent would forget its release")
 	}
+	NewWithT(t).Eventually(func(g Gomega) {
+		var ours fleet.Bundle
+		g.Expect(h.Hub.Get(t.Context(), client.Bundles, a.workspace, bundle, &ours)).To(Succeed())
+		g.Expect(handshake.AppliedElsewhere(&ours)).To(BeFalse(), "the Bundle still looks like another implementation's")
+		g.Expect(h.condition(t, a, fleet.ConditionAgentManaged)).To(HaveField("Status", corev1.ConditionTrue))
+	}).WithContext(t.Context()).WithTimeout(framework.Patience).Should(Succeed())
 	h.settles(t, 2)
-	var ours fleet.Bundle
-	if err := h.Hub.Get(t.Context(), client.Bundles, a.workspace, bundle, &ours); err != nil {
-		t.Fatal(err)
-	}
-	if handshake.AppliedElsewhere(&ours) {
-		t.Error("the Bundle still looks like another implementation's")
-	}
-	if condition := h.condition(t, a, fleet.ConditionAgentManaged); condition.Status != corev1.ConditionTrue {
-		t.Errorf("the Cluster says %+v", condition)
-	}
 	for _, line := range h.writes(t, past) {
 		if !strings.Contains(line, a.cluster) && !strings.Contains(line, "contents") && !strings.Contains(line, "clustergroups/status") {
 			t.Errorf("one agent was taken over, and it wrote %q", line)

@@ -78,6 +78,9 @@ type Context struct {
 	Own        kube.Own
 	Dial       DialFunc
 	Reach      ReachFunc
+	// IsAsked says whether a new Cluster that names a kubeconfig is being asked whether it is there, and has yet to
+	// answer: nothing is made for it before, and its answer wakes it. Nil: nobody asks.
+	IsAsked func(*fleet.Cluster) (bool, error)
 	// Recorder writes Events, for users; developers have the log. Operators have Metrics.
 	Recorder record.EventRecorder
 	Metrics  *metrics.Hub

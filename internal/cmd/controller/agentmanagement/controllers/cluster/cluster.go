@@ -1,6 +1,6 @@
 // Package cluster gives every Cluster a namespace of its own, and takes it back when the Cluster goes.
 //
-//	Cluster ─► finalizer ─► Namespace ─► status.namespace
+//	Cluster ─► (is it there?) ─► finalizer ─► Namespace ─► status.namespace
 //	Cluster deleted ─► accounts ─► BundleDeployments' finalizers ─► Namespace ─► finalizer
 package cluster
 
@@ -46,6 +46,11 @@ func Register(ctx context.Context, a *app.Context) error {
 func (h *handler) onChange(key string, cluster *fleet.Cluster) (*fleet.Cluster, error) {
 	if cluster == nil {
 		return nil, h.leaveNothing(reconcile.KeyOf(key))
+	}
+	if isNew(cluster) && h.app.IsAsked != nil {
+		if waits, err := h.app.IsAsked(cluster); waits || err != nil {
+			return cluster, err
+		}
 	}
 	in, err := h.gather(cluster)
 	if err != nil {

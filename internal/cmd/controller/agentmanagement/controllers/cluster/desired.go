@@ -89,6 +89,12 @@ func decide(in input) outcome {
 	return out
 }
 
+// isNew says whether nothing was made for a Cluster yet that is to get something.
+func isNew(cluster *fleet.Cluster) bool {
+	return cluster.DeletionTimestamp == nil && cluster.Labels[fleet.LabelClusterManagement] == "" &&
+		cluster.Status.Namespace == "" && !hasFinalizer(cluster)
+}
+
 // meansNothing says whether a scheduling customisation is there and empty. Nobody is to take it for a setting.
 func meansNothing(custom *fleet.AgentSchedulingCustomization) bool {
 	return custom != nil && custom.PriorityClass == nil && custom.PodDisruptionBudget == nil

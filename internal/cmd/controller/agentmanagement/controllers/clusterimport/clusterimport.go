@@ -1,7 +1,7 @@
 // Package clusterimport brings the agent to a Cluster that names a kubeconfig, keeps it as the
 // Cluster's settings want it, and takes it away where the local agent is disabled.
 //
-//	Cluster ─► client ID ─► is it there? ─► import token ─► agent applied downstream ─► status
+//	Cluster ─► is it there? ─► client ID ─► import token ─► agent applied downstream ─► status
 //
 // Handlers never reach out to another cluster: that is done beside the queue, by
 // jobs (jobs.go), at most one for each Cluster.
@@ -21,6 +21,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -35,6 +36,7 @@ const steps = 3
 type handler struct {
 	app       *app.Context
 	addresses *addresses
+	arrivals  *arrivals
 	jobs      *jobs
 	trust     trustFunc
 	lanes     lanes
@@ -46,10 +48,15 @@ type handler struct {
 // Register watches Clusters, and what can move an import on: the token and its values, the kubeconfig
 // Secret (watched by the app), the configuration.
 func Register(ctx context.Context, a *app.Context) error {
-	h := &handler{app: a, addresses: newAddresses(), jobs: newJobs(a.Clock), trust: trust, lanes: newLanes(), supervision: newSupervision(a.Clock)}
+	h := &handler{
+		app: a, addresses: newAddresses(), arrivals: newArrivals(), jobs: newJobs(a.Clock), trust: trust, lanes: newLanes(),
+		supervision: newSupervision(a.Clock),
+	}
+	a.IsAsked = func(cluster *fleet.Cluster) (bool, error) { return h.isAsked(ctx, cluster) }
 	a.Clusters.OnChange(ctx, "import", func(key string, cluster *fleet.Cluster) (*fleet.Cluster, error) {
 		if cluster == nil {
 			h.addresses.forget(key)
+			h.arrivals.forget(key)
 			h.jobs.forget(key)
 			h.supervision.forget(key)
 			return nil, nil
@@ -145,9 +152,11 @@ func (h *handler) clusters(chosen func(*fleet.Cluster) bool) (keys []types.Names
 }
 
 func (h *handler) onChange(ctx context.Context, cluster *fleet.Cluster) (*fleet.Cluster, error) {
-	if h.jobs.busy(keyOf(cluster).String(), cluster.ResourceVersion) {
-		return cluster, nil // the job's end wakes the Cluster
+	key := keyOf(cluster).String()
+	if h.arrivals.waits(key) || h.jobs.busy(key, cluster.ResourceVersion) {
+		return cluster, nil // the answer, or the job's end, wakes the Cluster
 	}
+	defer h.arrivals.worked(key)
 	for range steps {
 		out, err := h.decide(ctx, cluster)
 		if err != nil {
@@ -172,6 +181,9 @@ func (h *handler) decide(ctx context.Context, cluster *fleet.Cluster) (handshake
 	name := handshake.KubeconfigSecret(cluster)
 	if name.Name == "" || !handshake.KubeconfigNamespaceAllowed(cluster) {
 		return handshake.Import(in), nil
+	}
+	if out := handshake.Import(in); out.Stage == handshake.ImportNeedsClientID {
+		return out, nil
 	}
 	version := h.app.SecretVersion(name)
 	in.Doubted = h.addresses.changed(keyOf(cluster).String())
@@ -220,7 +232,7 @@ func (h *handler) act(ctx context.Context, cluster *fleet.Cluster, out handshake
 		next, err = h.giveClientID(cluster)
 		return next, err == nil, err
 	case handshake.ImportNeedsToken:
-		if out.CreateToken != nil && !h.jobs.hasAnswered(keyOf(cluster).String(), h.attempt(cluster, out)) {
+		if out.CreateToken != nil && !h.isThere(cluster, out) {
 			h.dispatch(ctx, cluster, out)
 			return cluster, false, nil
 		}
@@ -239,6 +251,18 @@ func (h *handler) act(ctx context.Context, cluster *fleet.Cluster, out handshake
 	h.jobs.forget(keyOf(cluster).String())
 	next, err = h.report(cluster, out)
 	return next, false, err
+}
+
+// isThere says whether a cluster has answered a moment ago, so that nobody has to ask it. One that has not waits before
+// it is asked again.
+func (h *handler) isThere(cluster *fleet.Cluster, out handshake.ImportOutcome) bool {
+	key, attempt := keyOf(cluster).String(), h.attempt(cluster, out)
+	if h.arrivals.take(key, absent) {
+		if begun, _ := h.jobs.begin(key, attempt); begun {
+			h.jobs.failed(key, kube.ErrUnreachable)
+		}
+	}
+	return h.arrivals.take(key, present) || h.jobs.hasAnswered(key, attempt)
 }
 
 func (h *handler) giveClientID(cluster *fleet.Cluster) (*fleet.Cluster, error) {

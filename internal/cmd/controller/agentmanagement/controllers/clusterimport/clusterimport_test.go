@@ -23,7 +23,7 @@ import (
 func TestFromAKubeconfigToAToken(t *testing.T) {
 	hub, _ := start(t, cluster(func(c *fleet.Cluster) { c.Spec.ClientID = "" }), kubeconfig())
 	askForToken(t, hub) // in one go, but for the question whether it is there
-	expectSome(t, hub, readSecret, "patch Cluster ws/c1", readSecret, "create ClusterRegistrationToken ws/"+tokenName)
+	expectSome(t, hub, "patch Cluster ws/c1", readSecret, "create ClusterRegistrationToken ws/"+tokenName)
 	id := current(t, hub).Spec.ClientID
 	if !regexp.MustCompile(`^[bcdfghjklmnpqrstvwxz2456789]{54}$`).MatchString(id) {
 		t.Errorf("client ID %q", id)

@@ -14,6 +14,8 @@ const (
 	// asking is how many clusters are asked at once whether they are there, askingAgain how many of them may
 	// be ones that did not answer the last time.
 	asking, askingAgain = 1000, 500
+	// absentAtOnce is how many new clusters that are not there are given at once what every Cluster has on the hub.
+	absentAtOnce = 4
 	// firstConnect and laterConnect are how long a cluster may take to take a connection the first time, and when it
 	// is asked again. What it takes to answer is another matter, see kube.Reach.
 	firstConnect, laterConnect = 5 * time.Second, 15 * time.Second
@@ -25,12 +27,12 @@ const (
 type lane chan struct{}
 
 // lanes are the slots for all clusters.
-type lanes struct{ parallel, patient, asking, askingAgain lane }
+type lanes struct{ parallel, patient, asking, askingAgain, absent lane }
 
 func newLanes() lanes {
 	return lanes{
 		parallel: make(lane, parallel), patient: make(lane, patient),
-		asking: make(lane, asking), askingAgain: make(lane, askingAgain),
+		asking: make(lane, asking), askingAgain: make(lane, askingAgain), absent: make(lane, absentAtOnce),
 	}
 }
 

@@ -22,7 +22,7 @@ import (
 )
 
 func newTestHandler(hub *apptest.Hub) *handler {
-	return &handler{app: hub.App, addresses: newAddresses(), jobs: newJobs(hub.Now), lanes: newLanes(), supervision: newSupervision(hub.Now)}
+	return &handler{app: hub.App, addresses: newAddresses(), arrivals: newArrivals(), jobs: newJobs(hub.Now), lanes: newLanes(), supervision: newSupervision(hub.Now)}
 }
 
 func TestAJobWaitsForItsTurn(t *testing.T) {
