@@ -4,5 +4,5 @@
 //
 //	Bundle × Clusters × ClusterGroups
 //	  ─► Selection (who)  ─► Merge (which options)  ─► Templater (this cluster's values)
-//	  ─► Target (deployment ID)  ─► Rollout (now or later)  ─► Deployment (BundleDeployment, values Secret)
+//	  ─► Target (deployment ID)  ─► Layout, Decide (now or later)  ─► Deployment (BundleDeployment, values Secret)
 package targeting
