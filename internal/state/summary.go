@@ -92,6 +92,18 @@ func Summarize(entries []Entry) fleet.BundleSummary {
 	return out
 }
 
+// Counted is a summary of so many entries in each state, which lists none of them.
+func Counted(states map[fleet.BundleState]int) fleet.BundleSummary {
+	var out fleet.BundleSummary
+	for of, count := range states {
+		out.DesiredReady += count
+		if n := counter(&out, of); n != nil {
+			*n += count
+		}
+	}
+	return out
+}
+
 // Add sums up two summaries; what they list is joined up to the limit.
 func Add(a, b fleet.BundleSummary) fleet.BundleSummary {
 	sum := a

@@ -22,7 +22,7 @@ import (
 // bundleInput is what the status of a Bundle is made of.
 type bundleInput struct {
 	outcome ledger.Outcome
-	// deployments are the Bundle's.
+	// deployments are the Bundle's, where targeting failed.
 	deployments []*fleet.BundleDeployment
 	// trouble is what is wrong beside one of them.
 	trouble func(types.NamespacedName) string
@@ -38,31 +38,72 @@ func (h *handler) onBundle(_ context.Context, key types.NamespacedName) error {
 	if !known {
 		return nil // woken when targeting is through
 	}
-	deployments, err := h.app.BundleDeployments.Cache().GetByIndex(index.DeploymentsByBundle, key.String())
+	in := bundleInput{outcome: outcome, trouble: h.ledger.Troubles.Of, now: h.app.Clock()}
+	found, err := h.figuresOf(key, &in)
 	if err != nil {
 		return err
 	}
-	in := bundleInput{outcome: outcome, deployments: deployments, trouble: h.ledger.Troubles.Of, now: h.app.Clock()}
-	_, err = app.Report(h.app, h.app.Bundles, bundle, func(b *fleet.Bundle) { tellBundle(&b.Status, in) })
+	_, err = app.Report(h.app, h.app.Bundles, bundle, func(b *fleet.Bundle) { tellBundle(&b.Status, in, found) })
 	return err
 }
 
-// tellBundle fills in the status of a Bundle.
-func tellBundle(status *fleet.BundleStatus, in bundleInput) {
+// figures are what the status of a Bundle sums up.
+type figures struct {
+	summary fleet.BundleSummary
+	// progress has the summaries of its partitions.
+	progress targeting.Progress
+	// failed means that an error keeps some cluster from being ready.
+	failed bool
+}
+
+// figuresOf are kept from one status to the next. Where targeting failed, what is deployed is added up instead.
+func (h *handler) figuresOf(key types.NamespacedName, in *bundleInput) (figures, error) {
+	if in.outcome.Failure != "" {
+		var err error
+		in.deployments, err = h.app.BundleDeployments.Cache().GetByIndex(index.DeploymentsByBundle, key.String())
+		return addUp(*in), err
+	}
+	var failed error
+	found := h.sums.of(key, *in, func(namespace string) *fleet.BundleDeployment {
+		bd, err := reconcile.Optional(h.app.BundleDeployments.Cache().Get(namespace, key.Name))
+		if err != nil {
+			failed = err
+		}
+		if bd == nil || index.BundleOf(bd) != key {
+			return nil
+		}
+		return bd
+	})
+	if failed != nil {
+		h.sums.reset(key)
+	}
+	return found, failed
+}
+
+// addUp are the figures of all that is given, added up from the beginning.
+func addUp(in bundleInput) figures {
 	layout, entries, steps := entriesOf(in)
-	summary := state.Summarize(entries)
-	progress := targeting.ProgressOf(layout, steps)
+	out := figures{
+		summary: state.Summarize(entries), progress: targeting.ProgressOf(layout, steps),
+		failed: slices.ContainsFunc(entries, func(e state.Entry) bool { return e.Failed }),
+	}
+	summarizePartitions(out.progress.Partitions, out.summary, entries, steps)
+	return out
+}
+
+// tellBundle fills in the status of a Bundle.
+func tellBundle(status *fleet.BundleStatus, in bundleInput, found figures) {
+	summary, progress := found.summary, found.progress
 	status.Summary = summary
 	status.NewlyCreated = 0 // when this is written, the pass that created them is over
 	status.Unavailable, status.MaxUnavailable, status.Unreachable = progress.Unavailable, progress.MaxUnavailable, progress.Unreachable
 	status.UnavailablePartitions, status.MaxUnavailablePartitions = progress.UnavailablePartitions, progress.MaxUnavailablePartitions
 	status.Partitions = progress.Partitions
-	summarizePartitions(status.Partitions, summary, entries, steps)
 	status.Display = fleet.BundleDisplay{ReadyClusters: state.ReadyText(summary), State: state.WorstState(summary)}
 	status.ObservedGeneration = in.outcome.Generation
 	status.ResourcesSHA256Sum = in.outcome.ManifestHash
 	ready := state.ReadyCondition(summary, state.KindCluster)
-	if ready.Status == "False" && slices.ContainsFunc(entries, func(e state.Entry) bool { return e.Failed }) {
+	if ready.Status == "False" && found.failed {
 		ready.Reason = fleet.ReasonError // some cluster cannot deploy it; the message says why
 	}
 	if in.outcome.Circle != "" && ready.Status == "False" {
@@ -139,14 +180,19 @@ func entriesOf(in bundleInput) (layout targeting.Layout, entries []state.Entry, 
 	}
 	for _, target := range targets {
 		bd := byNamespace[target.Namespace]
-		entry := entryOf(target, bd)
-		if bd != nil && in.trouble != nil && target.Failure == "" {
-			entry = troubled(entry, in.trouble(keyOf(bd)))
-		}
-		entries = append(entries, entry)
+		entries = append(entries, entryWith(target, bd, in.trouble))
 		steps = append(steps, target.Step(bd))
 	}
 	return layout, entries, steps
+}
+
+// entryWith is the entry of a target with what is wrong beside its BundleDeployment; trouble may be nil.
+func entryWith(target ledger.Target, bd *fleet.BundleDeployment, trouble func(types.NamespacedName) string) state.Entry {
+	entry := entryOf(target, bd)
+	if bd != nil && trouble != nil && target.Failure == "" {
+		entry = troubled(entry, trouble(keyOf(bd)))
+	}
+	return entry
 }
 
 // troubled is an entry with what is wrong beside its BundleDeployment.

@@ -49,17 +49,21 @@ const joining = 5 * time.Second
 type handler struct {
 	app    *app.Context
 	ledger *ledger.Ledger
+	sums   *sums
 
 	deployments, bundles, clusters *queue.Queue
 }
 
 // Register watches BundleDeployments and what their state is told to.
 func Register(ctx context.Context, a *app.Context, outcomes *ledger.Ledger) error {
-	h := &handler{app: a, ledger: outcomes}
+	h := &handler{app: a, ledger: outcomes, sums: newSums()}
 	h.deployments = queue.New(queue.Options{Name: "bundledeployment-status", Workers: 8, Settling: settling, Log: a.Log}, h.onDeployment)
 	h.bundles = queue.New(queue.Options{Name: "bundle-status", Spacing: spacingBundle, Settling: settlingSum, Log: a.Log}, h.onBundle)
 	h.clusters = queue.New(queue.Options{Name: "cluster-status", Spacing: spacing, Settling: settlingSum, Log: a.Log}, h.onCluster)
-	outcomes.OnChange(func(bundle types.NamespacedName) { h.bundles.AddAfter(bundle, waiting) }) // or with what comes of it
+	outcomes.OnChange(func(bundle types.NamespacedName) {
+		h.sums.reset(bundle)
+		h.bundles.AddAfter(bundle, waiting) // or with what comes of it
+	})
 	a.Liveness.OnChange(h.clusters.Add)
 	err := errors.Join(
 		queue.Watch(a.BundleDeployments.Informer(), h.deploymentChanged),
@@ -83,6 +87,7 @@ func (h *handler) deploymentChanged(change queue.Change[*fleet.BundleDeployment]
 	} else if bd.DeletionTimestamp != nil || bd.Status.Display != state.Display(bd) {
 		add(h.deployments, keyOf(bd))
 	}
+	h.sums.touch(index.BundleOf(bd), bd.Namespace)
 	if change.Old != nil && change.New != nil && !deploymentMatters(change.Old, change.New) {
 		return
 	}
@@ -117,6 +122,9 @@ func deploymentMatters(older, newer *fleet.BundleDeployment) bool {
 // bundleChanged wakes the status of a Bundle that appeared, and looks at what became
 // of one that was written: a write that was worked out from an old state ends here.
 func (h *handler) bundleChanged(change queue.Change[*fleet.Bundle]) {
+	if change.New == nil {
+		h.sums.reset(keyOf(change.Old))
+	}
 	if change.New != nil && (change.Old == nil || !equality.Semantic.DeepEqual(change.Old.Status, change.New.Status)) {
 		h.bundles.Add(keyOf(change.New))
 	}

@@ -61,7 +61,7 @@ func TestRecordedBundles(t *testing.T) {
 			}
 		}
 		var got fleet.BundleStatus
-		tellBundle(&got, undivided(in))
+		tellBundle(&got, undivided(in), addUp(undivided(in)))
 		want := b.Status
 		withoutTimes(want.Conditions)
 		withoutTimes(got.Conditions)
@@ -213,7 +213,7 @@ func TestTellBundle(t *testing.T) {
 			test.in = undivided(test.in)
 			test.in.now = now
 			var got fleet.BundleStatus
-			tellBundle(&got, test.in)
+			tellBundle(&got, test.in, addUp(test.in))
 			if diff := cmp.Diff([]genericcondition.GenericCondition{test.want}, got.Conditions); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)
 			}
@@ -229,7 +229,7 @@ func TestTellBundle(t *testing.T) {
 			}
 			before := *got.DeepCopy()
 			test.in.now = now.Add(time.Hour)
-			tellBundle(&got, test.in)
+			tellBundle(&got, test.in, addUp(test.in))
 			if diff := cmp.Diff(before, got); diff != "" {
 				t.Errorf("told again it changes:\n%s", diff)
 			}

@@ -1,0 +1,192 @@
+package status
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
+	"github.com/fleet-hub/fleet/internal/state"
+	"github.com/fleet-hub/fleet/internal/targeting"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// sums keep, for each Bundle, what its status sums up. What one BundleDeployment says anew is taken out and put in
+// again; only where targeting has changed is everything added up.
+//
+//	BundleDeployment changed ─► touch ─┐
+//	ledger changed ─► reset ───────────┴─► of ─► counts, the first that are not ready
+type sums struct {
+	mu      sync.Mutex
+	bundles map[types.NamespacedName]*sumsOfBundle
+}
+
+func newSums() *sums { return &sums{bundles: map[types.NamespacedName]*sumsOfBundle{}} }
+
+// touch notes that the BundleDeployment of a Bundle in a cluster namespace is another one than before.
+func (s *sums) touch(bundle types.NamespacedName, namespace string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if of := s.bundles[bundle]; of != nil {
+		of.touched[namespace] = true
+	}
+}
+
+// reset has everything added up anew.
+func (s *sums) reset(bundle types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.bundles, bundle)
+}
+
+// finding is how a BundleDeployment is found by its cluster namespace; nil if there is none.
+type finding func(namespace string) *fleet.BundleDeployment
+
+// of are the figures of a Bundle as they are now. One Bundle is asked about by one at a time.
+func (s *sums) of(bundle types.NamespacedName, in bundleInput, find finding) figures {
+	s.mu.Lock()
+	of, known := s.bundles[bundle]
+	if !known {
+		of = newSumsOfBundle(in)
+		s.bundles[bundle] = of
+	}
+	touched := of.touched
+	of.touched = map[string]bool{}
+	s.mu.Unlock()
+	if !known {
+		for i := range of.outcome.Targets {
+			of.add(i, of.partOf(i, in, find))
+		}
+		return of.figures(in, find)
+	}
+	for namespace := range touched {
+		for _, i := range of.byNamespace[namespace] {
+			of.remove(i)
+			of.add(i, of.partOf(i, in, find))
+		}
+	}
+	return of.figures(in, find)
+}
+
+// sumsOfBundle are those of one Bundle. All but touched belongs to who works on it.
+type sumsOfBundle struct {
+	touched map[string]bool // guarded by the lock of sums
+
+	outcome     ledger.Outcome
+	byNamespace map[string][]int
+	// parts are what each target adds.
+	parts []part
+	all   sum
+	// partitions are those of the rollout.
+	partitions []sum
+}
+
+// part is what one target adds.
+type part struct {
+	state    fleet.BundleState
+	failed   bool
+	standing targeting.Standing
+}
+
+// sum is what some targets add up to.
+type sum struct {
+	states   map[fleet.BundleState]int
+	failed   int
+	tally    targeting.Tally
+	notReady map[int]bool
+}
+
+func newSum() sum { return sum{states: map[fleet.BundleState]int{}, notReady: map[int]bool{}} }
+
+func newSumsOfBundle(in bundleInput) *sumsOfBundle {
+	of := &sumsOfBundle{
+		touched: map[string]bool{}, outcome: in.outcome, byNamespace: map[string][]int{},
+		parts: make([]part, len(in.outcome.Targets)), all: newSum(),
+	}
+	for i, target := range in.outcome.Targets {
+		of.byNamespace[target.Namespace] = append(of.byNamespace[target.Namespace], i)
+	}
+	for range in.outcome.Rollout.Partitions {
+		of.partitions = append(of.partitions, newSum())
+	}
+	return of
+}
+
+func (of *sumsOfBundle) partOf(i int, in bundleInput, find finding) part {
+	target := of.outcome.Targets[i]
+	bd := find(target.Namespace)
+	entry := entryWith(target, bd, in.trouble)
+	return part{state: entry.State, failed: entry.Failed, standing: target.Step(bd).Standing()}
+}
+
+func (of *sumsOfBundle) add(i int, p part) {
+	of.parts[i] = p
+	of.all.count(i, p, 1)
+	for _, partition := range of.outcome.Targets[i].Partitions {
+		of.partitions[partition].count(i, p, 1)
+	}
+}
+
+func (of *sumsOfBundle) remove(i int) {
+	of.all.count(i, of.parts[i], -1)
+	for _, partition := range of.outcome.Targets[i].Partitions {
+		of.partitions[partition].count(i, of.parts[i], -1)
+	}
+}
+
+// count adds what a target adds once more, or once less.
+func (s *sum) count(i int, p part, times int) {
+	s.states[p.state] += times
+	s.tally.Add(p.standing, times)
+	if p.failed {
+		s.failed += times
+	}
+	if times > 0 && p.state != fleet.Ready {
+		s.notReady[i] = true
+	} else {
+		delete(s.notReady, i)
+	}
+}
+
+// figures are the sums as a status shows them.
+func (of *sumsOfBundle) figures(in bundleInput, find finding) figures {
+	out := figures{summary: of.summaryOf(of.all, in, find), failed: of.all.failed > 0}
+	tallies := make([]targeting.Tally, len(of.partitions))
+	for p, partition := range of.partitions {
+		tallies[p] = partition.tally
+	}
+	out.progress = targeting.ProgressOfTallies(of.outcome.Rollout, of.all.tally, tallies)
+	for p := range out.progress.Partitions {
+		out.progress.Partitions[p].Summary = of.summaryOf(of.partitions[p], in, find)
+	}
+	return out
+}
+
+// summaryOf is a summary with the first that are not ready, by their names.
+func (of *sumsOfBundle) summaryOf(s sum, in bundleInput, find finding) fleet.BundleSummary {
+	first := make([]int, 0, state.MaxListed+1)
+	byName := func(a, b int) int {
+		return cmp.Compare(of.outcome.Targets[a].Cluster.String(), of.outcome.Targets[b].Cluster.String())
+	}
+	for i := range s.notReady {
+		if len(first) == state.MaxListed && byName(i, first[state.MaxListed-1]) > 0 {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(first, i, byName)
+		first = slices.Insert(first, at, i)
+		first = first[:min(len(first), state.MaxListed)]
+	}
+	var listed []state.Entry
+	for _, i := range first {
+		target := of.outcome.Targets[i]
+		entry := entryWith(target, find(target.Namespace), in.trouble)
+		entry.State = of.parts[i].state // as it is counted
+		listed = append(listed, entry)
+	}
+	out := state.Summarize(listed)
+	counted := state.Counted(s.states)
+	counted.NonReadyResources = out.NonReadyResources
+	return counted
+}
