@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -240,9 +241,10 @@ func TestSamplesThatCannotBe(t *testing.T) {
 		o   agentOptions
 		err error
 	}{
-		"one of one":         {agentOptions{samples: 1, releases: 1}, nil},
-		"more than releases": {agentOptions{samples: 2, releases: 1}, errUsage},
-		"none":               {agentOptions{samples: 0, releases: 1}, errUsage},
+		"one of one":         {agentOptions{samples: 1, releases: 1, together: 1}, nil},
+		"more than releases": {agentOptions{samples: 2, releases: 1, together: 1}, errUsage},
+		"none":               {agentOptions{samples: 0, releases: 1, together: 1}, errUsage},
+		"of no agent":        {agentOptions{samples: 1, releases: 1, together: 0}, errUsage},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := test.o.check(); !errors.Is(err, test.err) {
@@ -335,13 +337,13 @@ func TestWritesWithoutAReason(t *testing.T) {
 	}
 }
 
-func figuresOfAnAgent() agentFigures {
+func figuresOfAnAgent() agentSample {
 	counts := audit.Counts{
 		{Identity: onDownstream, Verb: "update", Resource: "leases"}:  {Requests: 60},
 		{Identity: onHub, Verb: "patch", Resource: "clusters/status"}: {Requests: 1, Refused: 1},
 	}
 	idle := idleFigures{Requests: frequencyOf(counts, 10*time.Minute), Agent: footprint{Resident: 50, Anonymous: 20, Peak: 55}}
-	return agentFigures{
+	return agentSample{
 		BinaryMB: 59.4, Idle: idle, Large: largeFigures{PackedKiB: 900, Deployed: true, Agent: footprint{Resident: 52, Anonymous: 20.5, Peak: 200}, Rise: 0.5},
 		Deploys: deployFigures{
 			Existing: spreadOf(ms(90, 120, 100)), Reporting: spreadOf(ms(20, 30, 210)), Drift: spreadOf(ms(100, 200)),
@@ -352,15 +354,55 @@ func figuresOfAnAgent() agentFigures {
 }
 
 func TestAgentFigures(t *testing.T) {
-	f := figuresOfAnAgent()
-	f.Budgets = agentBudgets(f, 100)
-	golden(t, "agent.json", f)
+	all := []agentSample{figuresOfAnAgent()}
+	golden(t, "agent.json", agentFigures{Agents: all, Budgets: agentBudgets(all, 100)})
+}
+
+// Budgets are held against the medians: two agents of five may be worse.
+func TestAgentBudgetsOfSeveral(t *testing.T) {
+	var all []agentSample
+	for i := range 5 {
+		f := figuresOfAnAgent()
+		f.Large.Rise, f.Resync.Writes = float64(5-i), i/3
+		f.Idle.Agent.Anonymous += float64(i) * 4
+		all = append(all, f)
+	}
+	got := map[string]string{}
+	for _, b := range agentBudgets(all, 100) {
+		got[b.Figure] = fmt.Sprint(b.Value, " ", b.Holds)
+	}
+	for figure, want := range map[string]string{
+		"agent RssAnon, MiB": "28 aim", "agent RssAnon after a large chart beyond before, MiB": "3 must", "writes of an agent restarted": "0 aim",
+	} {
+		if got[figure] != want {
+			t.Errorf("%s: %s, want %s", figure, got[figure], want)
+		}
+	}
+}
+
+func TestMedian(t *testing.T) {
+	for name, test := range map[string]struct {
+		values []float64
+		want   float64
+	}{
+		"of nothing": {nil, 0}, "of one": {[]float64{3}, 3}, "of two": {[]float64{5, 3}, 3}, "of five": {[]float64{9, 1, 5, 7, 3}, 5},
+	} {
+		if got := median(test.values); got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+func TestClustersOfAgents(t *testing.T) {
+	if diff := cmp.Diff([]string{"east", "east-2", "east-3"}, agentClusters(3)); diff != "" {
+		t.Error(diff)
+	}
 }
 
 func TestAgentBudgetsOfFewer(t *testing.T) {
 	f := figuresOfAnAgent()
 	f.Deploys.Drift, f.Deploys.Unreported = spread{}, 1
-	budgets := agentBudgets(f, 99)
+	budgets := agentBudgets([]agentSample{f}, 99)
 	for _, b := range budgets {
 		switch {
 		case strings.Contains(b.Figure, "100"):
@@ -369,7 +411,7 @@ func TestAgentBudgetsOfFewer(t *testing.T) {
 			t.Errorf("an edit that was not reported: %+v", b)
 		}
 	}
-	if all := agentBudgets(f, 100); len(all) != len(budgets)+1 {
+	if all := agentBudgets([]agentSample{f}, 100); len(all) != len(budgets)+1 {
 		t.Errorf("%d budgets of 99, %d of 100", len(budgets), len(all))
 	}
 }

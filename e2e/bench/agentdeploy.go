@@ -39,7 +39,7 @@ func (s *agentSite) deploys(ctx context.Context) (f deployFigures, err error) {
 	s.say("%d Bundles of ten objects, one after another", s.agent.samples)
 	var existing, reporting, drift []time.Duration
 	for i := range s.agent.samples {
-		name := bundleName(i)
+		name := s.bundleName(i)
 		one, err := s.deployOne(ctx, name)
 		if err != nil {
 			return f, err
@@ -65,14 +65,11 @@ func (s *agentSite) deploys(ctx context.Context) (f deployFigures, err error) {
 		return f, err
 	}
 	f.AllSeconds = seconds(took)
-	if err := s.rest(ctx, s.agent.settle); err != nil {
-		return f, err
-	}
-	f.Agent, err = s.footprint()
-	return f, err
+	return f, nil
 }
 
-func bundleName(i int) string { return fmt.Sprintf("bench-%03d", i) }
+// bundleName is unique among the Bundles of all clusters.
+func (s *agentSite) bundleName(i int) string { return fmt.Sprintf("%s-%03d", s.on, i) }
 
 // one is what one Bundle took.
 type one struct{ existing, reporting time.Duration }
@@ -112,7 +109,7 @@ func (s *agentSite) edit(ctx context.Context, bundle string) (time.Duration, err
 	if _, err := s.seen.last(ctx, sawClean+bundle); err != nil {
 		return 0, err
 	}
-	configMaps := s.world.On(agentCluster).Kube.CoreV1().ConfigMaps(benchNamespace)
+	configMaps := s.world.On(s.on).Kube.CoreV1().ConfigMaps(benchNamespace)
 	write := func(text string) error {
 		_, err := configMaps.Patch(ctx, objectNames(bundle)[0], types.MergePatchType, []byte(`{"data":{"text":"`+text+`"}}`), metav1.PatchOptions{})
 		if err != nil {
@@ -150,7 +147,7 @@ func (s *agentSite) deployAll(ctx context.Context) (time.Duration, error) {
 	group.SetLimit(s.atOnce)
 	var all []string
 	for i := s.agent.samples; i < s.agent.releases; i++ {
-		name := bundleName(i)
+		name := s.bundleName(i)
 		all = append(all, sawReady+name)
 		group.Go(func() error { return s.deploy(ctx, name, tenObjects(name)) })
 	}

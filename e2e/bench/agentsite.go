@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// agentCluster is the cluster beside the hub whose agent is measured.
+	// agentCluster is the cluster beside the hub whose agent is measured, and the beginning of the names of others.
 	agentCluster = "east"
 	// agentAccount is the account the chart gives it there.
 	agentAccount = "system:serviceaccount:" + names.SystemNamespace + ":" + names.Agent
@@ -32,6 +32,8 @@ const (
 type agentSite struct {
 	*bench
 
+	// on is the cluster's name among the control planes, cluster the object on the hub.
+	on      string
 	cluster *fleet.Cluster
 	logs    []*agentLog
 	seen    *sights
@@ -43,23 +45,38 @@ type agentSite struct {
 	ended  sync.WaitGroup
 }
 
-// newAgentSite has an agent join by `helm install`, and waits until it has deployed its own Bundle.
-func newAgentSite(ctx context.Context, b *bench) (*agentSite, error) {
+// newAgentSites has agents join by `helm install`, one after another. Those that did are returned with an error, too.
+func newAgentSites(ctx context.Context, b *bench) (sites []*agentSite, err error) {
 	ctx, cancel := context.WithTimeout(ctx, b.patience)
 	defer cancel()
-	b.say("helm install fleet-agent, with the token's values")
 	values, err := b.world.TokenValues(ctx, "agent")
 	if err != nil {
 		return nil, err
 	}
-	if err := b.world.InstallAgent(ctx, agentCluster, values); err != nil {
-		return nil, err
+	known := map[string]bool{}
+	for _, on := range b.downstreams {
+		b.say("helm install fleet-agent on %s, with the token's values", on)
+		if err := b.world.InstallAgent(ctx, on, values); err != nil {
+			return sites, err
+		}
+		cluster, err := b.world.Joined(ctx, framework.Workspace, on, func(c *fleet.Cluster) bool { return !known[c.Name] })
+		if err != nil {
+			return sites, err
+		}
+		known[cluster.Name] = true
+		s, err := newAgentSite(ctx, b, on, cluster)
+		if err != nil {
+			return sites, err
+		}
+		sites = append(sites, s)
 	}
-	s := &agentSite{bench: b, seen: newSights(b.clock)}
-	if s.cluster, err = b.world.Joined(ctx, framework.Workspace, agentCluster, func(*fleet.Cluster) bool { return true }); err != nil {
-		return nil, err
-	}
-	if _, _, err := b.world.Managed(ctx, agentCluster, s.cluster); err != nil {
+	return sites, nil
+}
+
+// newAgentSite waits until an agent that has joined has deployed its own Bundle.
+func newAgentSite(ctx context.Context, b *bench, on string, cluster *fleet.Cluster) (*agentSite, error) {
+	s := &agentSite{bench: b, on: on, cluster: cluster, seen: newSights(b.clock)}
+	if _, _, err := b.world.Managed(ctx, on, s.cluster); err != nil {
 		return nil, err
 	}
 	if err := s.locate(ctx, 0); err != nil {
@@ -71,7 +88,7 @@ func newAgentSite(ctx context.Context, b *bench) (*agentSite, error) {
 		is   func(string) bool
 	}{
 		{b.world.Plane.Hub.AuditLog, onHub, accountsIn(s.cluster.Status.Namespace)},
-		{b.world.Cluster(agentCluster).AuditLog, onDownstream, func(user string) bool { return user == agentAccount }},
+		{b.world.Cluster(on).AuditLog, onDownstream, func(user string) bool { return user == agentAccount }},
 	} {
 		opened, err := audit.NewLog(log.path)
 		if err != nil {
@@ -86,11 +103,11 @@ func newAgentSite(ctx context.Context, b *bench) (*agentSite, error) {
 // locate waits until the agent's one pod has a process other than the given one.
 func (s *agentSite) locate(ctx context.Context, but int) error {
 	return s.every(ctx, 20*time.Millisecond, func() (bool, error) {
-		pod, err := s.world.AgentPod(ctx, agentCluster)
+		pod, err := s.world.AgentPod(ctx, s.on)
 		if err != nil {
 			return false, nil //nolint:nilerr // while one is replaced there may be none, or two
 		}
-		pids, err := s.world.PodPIDs(agentCluster, pod.Namespace, pod.Name)
+		pids, err := s.world.PodPIDs(s.on, pod.Namespace, pod.Name)
 		if err != nil || len(pids) != 1 || pids[0] == but {
 			return false, err
 		}
@@ -110,7 +127,7 @@ func (s *agentSite) watch() {
 		return s.world.Hub.Fleet.Get().Namespace(s.cluster.Status.Namespace).Resource(client.BundleDeployments).Param("watch", "true").Watch(ctx)
 	}, s.seeBundleDeployment)
 	labelled := metav1.ListOptions{LabelSelector: benchLabel}
-	east := s.world.On(agentCluster).Kube
+	east := s.world.On(s.on).Kube
 	for _, open := range []func(context.Context) (watch.Interface, error){
 		func(ctx context.Context) (watch.Interface, error) {
 			return east.CoreV1().ConfigMaps("").Watch(ctx, labelled)
