@@ -97,7 +97,7 @@ func (h *handler) write(ctx context.Context, w write) error {
 			h.sights.gone(bundle, w.existing) // the watch tells, if it has not done so
 			return nil
 		}
-		h.sights.note(bundle, written)
+		h.note(bundle, written)
 		h.app.Log.Debug("bundledeployment changed", "bundledeployment", keyOf(w.Deployment).String(), "deploymentID", w.Deployment.Spec.DeploymentID)
 	}
 	if w.KeepSecret {
@@ -150,7 +150,7 @@ func (h *handler) create(ctx context.Context, w write) error {
 	if err != nil {
 		return err
 	}
-	h.sights.note(index.BundleOf(created), created)
+	h.note(index.BundleOf(created), created)
 	h.app.Log.Debug("bundledeployment created", "bundledeployment", keyOf(created).String(), "deploymentID", created.Spec.DeploymentID)
 	if !w.Values.Empty() {
 		h.owners.later(keyOf(created))

@@ -106,10 +106,11 @@ type write struct {
 	existing *fleet.BundleDeployment
 }
 
-// isDone says whether nothing has to be written: what is there is the same, and so are its values.
-func (w *write) isDone(in input) bool {
-	return in.settled != nil && w.existing != nil && targeting.Same(w.existing, w.Deployment) &&
-		in.secretHolds(w.existing.UID, w.existing.Spec.ValuesHash)
+// isDone says whether nothing has to be written: what is there is the same, and so are its values, unless they are
+// left alone like everything else.
+func (w *write) isDone(in input, verdict targeting.Verdict) bool {
+	return in.settled != nil && w.existing != nil && targeting.Same(w.existing, w.Deployment) && !w.existing.Spec.WaitingForValues &&
+		(verdict == targeting.Leave || in.secretHolds(w.existing.UID, w.existing.Spec.ValuesHash))
 }
 
 // decide works out the plan for one round.
@@ -127,7 +128,7 @@ func decide(in input, a aim, steps []targeting.Step, decision targeting.Decision
 		}
 		var made *write
 		var failure error
-		if decision.Verdicts[i] != targeting.Promote || !in.settled.is(target, steps[i].Deployment) {
+		if !in.settled.is(target, steps[i].Deployment, decision.Verdicts[i]) {
 			made, failure = deployment(in, target, steps[i], decision.Verdicts[i])
 		}
 		if failure != nil {
@@ -135,8 +136,8 @@ func decide(in input, a aim, steps []targeting.Step, decision targeting.Decision
 		}
 		switch {
 		case made == nil:
-		case decision.Verdicts[i] == targeting.Promote && made.isDone(in):
-			in.settled.settle(target, made.existing)
+		case made.isDone(in, decision.Verdicts[i]):
+			in.settled.settle(target, made.existing, decision.Verdicts[i])
 		case decision.Costly[i]:
 			out.first = append(out.first, *made)
 		default:

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/targeting"
@@ -63,6 +64,14 @@ func (h *handler) list(in *input) error {
 	}
 	h.sights.noteAll(keyOf(in.bundle), live)
 	return h.gatherDeployments(in)
+}
+
+// note remembers what the API server answered to a write, unless the cache has it already.
+func (h *handler) note(bundle types.NamespacedName, written *fleet.BundleDeployment) {
+	h.sights.note(bundle, written)
+	if cached, err := h.app.BundleDeployments.Cache().Get(written.Namespace, written.Name); err == nil {
+		h.sights.cached(bundle, cached)
+	}
 }
 
 // gatherDeployments finds the Bundle's BundleDeployments as they were last seen.

@@ -213,3 +213,38 @@ func TestFlags(t *testing.T) {
 		t.Error("a Bundle is still flagged")
 	}
 }
+
+// A rollout makes many passes: what waits for its turn costs nothing in those that do not reach it.
+func TestWhatWaitsIsNotWorkedOutAgain(t *testing.T) {
+	in := settledWorld(t)
+	for i, bd := range in.existing {
+		bd = bd.DeepCopy()
+		bd.Status.AppliedDeploymentID, bd.Status.Ready = bd.Spec.DeploymentID, true
+		in.existing[i] = bd
+	}
+	b := in.bundle.DeepCopy()
+	b.Generation, b.Spec.DefaultNamespace = 4, "other"
+	strategy(fleet.RolloutStrategy{Partitions: []fleet.Partition{
+		{ClusterName: "three", MaxUnavailable: &intstr.IntOrString{}}, {ClusterSelector: &metav1.LabelSelector{}},
+	}})(b)
+	in.bundle, in.settled = b, &settled{in.settled.memo, b}
+	values := []byte(`{"name":"three"}`)
+	in.values = map[string]*targeting.Values{"c-three": {Current: values, Staged: values}}
+	first, out := look(t, in)
+	if want := "c-one,c-three,c-two worked out, c-three written"; first.String() != want {
+		t.Fatalf("the first pass: %s, want %s", first, want)
+	}
+	for i, bd := range in.existing {
+		if bd.Namespace == "c-three" {
+			staged := out.writes[0].Deployment.DeepCopy()
+			staged.Generation = 2
+			in.existing[i] = staged
+		}
+	}
+	in.values = nil
+	for range 2 { // the second finds out that nothing is owed, the third knows
+		if again, _ := look(t, in); again.String() != " worked out,  written" {
+			t.Errorf("another pass: %s", again)
+		}
+	}
+}

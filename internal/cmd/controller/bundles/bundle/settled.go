@@ -57,12 +57,13 @@ func (s *settled) note(targets []targeting.Target) {
 	s.memo.bundles[s.bundle.UID] = of
 }
 
-// is says whether a BundleDeployment was found to be as its target wants it, and all that this depends on is as it was.
-func (s *settled) is(target targeting.Target, bd *fleet.BundleDeployment) bool {
+// is says whether a BundleDeployment was found to be as its target and the rollout want it, and all that this depends on
+// is as it was.
+func (s *settled) is(target targeting.Target, bd *fleet.BundleDeployment, verdict targeting.Verdict) bool {
 	if s == nil || bd == nil || bd.DeletionTimestamp != nil || s.memo.doubts(bd.UID) {
 		return false
 	}
-	state := s.stateOf(target.Cluster, bd)
+	state := s.stateOf(target.Cluster, bd, verdict)
 	s.memo.mu.Lock()
 	defer s.memo.mu.Unlock()
 	entry := s.memo.of(s.bundle).settled[target.Cluster.UID]
@@ -70,11 +71,11 @@ func (s *settled) is(target targeting.Target, bd *fleet.BundleDeployment) bool {
 }
 
 // settle remembers of a target that nothing is owed.
-func (s *settled) settle(target targeting.Target, bd *fleet.BundleDeployment) {
+func (s *settled) settle(target targeting.Target, bd *fleet.BundleDeployment, verdict targeting.Verdict) {
 	if s == nil {
 		return
 	}
-	state := s.stateOf(target.Cluster, bd)
+	state := s.stateOf(target.Cluster, bd, verdict)
 	s.memo.mu.Lock()
 	defer s.memo.mu.Unlock()
 	if entry, ok := s.memo.of(s.bundle).settled[target.Cluster.UID]; ok {
@@ -83,14 +84,15 @@ func (s *settled) settle(target targeting.Target, bd *fleet.BundleDeployment) {
 	}
 }
 
-// stateOf is all that a promoted BundleDeployment depends on, beside the Bundle's spec and the target's options, and
+// stateOf is all that a BundleDeployment depends on, beside the Bundle's spec and the target's options, and
 // what it is itself: its generation changes with its spec.
-func (s *settled) stateOf(cluster *fleet.Cluster, bd *fleet.BundleDeployment) targeting.Fingerprint {
+func (s *settled) stateOf(cluster *fleet.Cluster, bd *fleet.BundleDeployment, verdict targeting.Verdict) targeting.Fingerprint {
 	p := targeting.NewPrint()
 	p.Map(s.bundle.Labels)
 	p.Texts(cluster.Status.Namespace, string(bd.UID))
 	p.Flags(cluster.Spec.Paused, cluster.Status.Scheduled, cluster.Status.ActiveSchedule)
 	p.Number(bd.Generation)
+	p.Number(int64(verdict))
 	p.Map(bd.Labels)
 	return p.Fingerprint()
 }

@@ -149,6 +149,15 @@ func (s *sights) gone(bundle types.NamespacedName, bd *fleet.BundleDeployment) {
 	}
 }
 
+// cached forgets what the cache has caught up with, so that nothing is kept twice.
+func (s *sights) cached(bundle types.NamespacedName, bd *fleet.BundleDeployment) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known := s.bundles[bundle]; known != nil {
+		known.later(bd, map[string]bool{})
+	}
+}
+
 // forget drops a Bundle that is gone.
 func (s *sights) forget(bundle types.NamespacedName) {
 	s.mu.Lock()

@@ -147,6 +147,28 @@ func TestAListIsNeededOnceForEachBundle(t *testing.T) {
 	}
 }
 
+// Nothing is kept in memory twice for longer than the cache lags.
+func TestWhatTheCacheHasIsForgotten(t *testing.T) {
+	s := newSights(func() time.Time { return gone.Time })
+	s.cached(web, existing("one", version("9"))) // nothing was written
+	if len(s.bundles) > 0 {
+		t.Error("what only the cache has is remembered")
+	}
+	s.note(web, existing("one", version("9")), existing("two", version("9")))
+	s.doubt(web, existing("three", version("9")), lost)
+	for _, bd := range someDeployments(existing("one", version("8")), existing("two", version("9")), existing("three", version("9")), existing("four", version("9"))) {
+		s.cached(web, bd)
+	}
+	if _, left := s.of(web).byNamespace["c-two"]; left || len(s.of(web).byNamespace) != 2 {
+		t.Errorf("remembered: %v", s.of(web).byNamespace)
+	}
+	s.cached(web, existing("one", version("9")))
+	s.cached(web, existing("three", version("10")))
+	if len(s.of(web).byNamespace) > 0 {
+		t.Errorf("remembered: %v", s.of(web).byNamespace)
+	}
+}
+
 func TestVersionOf(t *testing.T) {
 	for in, want := range map[string]uint64{"": 0, "12": 12, "x": 0, "18446744073709551615": 18446744073709551615} {
 		if got := versionOf(existing("one", version(in))); got != want {

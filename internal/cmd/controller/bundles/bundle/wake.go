@@ -131,6 +131,7 @@ func (h *handler) onDeployment(change queue.Change[*fleet.BundleDeployment]) {
 	gone := change.Old
 	if change.New != nil {
 		h.recheckValues(change.Old, change.New)
+		h.sights.cached(index.BundleOf(change.New), change.New)
 		if change.Old != nil && frees(change.Old, change.New) {
 			h.goOn(index.BundleOf(change.New))
 		}
