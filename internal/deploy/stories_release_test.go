@@ -314,3 +314,47 @@ func TestAKustomizationIsBuiltWhateverItsName(t *testing.T) {
 		}
 	}
 }
+
+// A hook's object of before has to be gone before the hook runs again; its going is seen when it happens.
+func TestAHookOfBeforeIsWaitedForUntilItIsGone(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "hook-gone")
+	l.start()
+	files := func(text string) map[string]string {
+		found := helloFiles(text)
+		found["templates/hook.yaml"] = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-hook, annotations: {helm.sh/hook: 'pre-install,pre-upgrade'}}\n" +
+			"data: {text: " + text + "}\n"
+		return found
+	}
+	l.apply(bundle{Name: "x", Files: files("one"), Options: in(l.Name)})
+	l.expectStatus("x", ready)
+	l.edit("configmaps", "x-hook", `{"metadata":{"finalizers":["example.com/held"]}}`)
+	l.apply(bundle{Name: "x", Files: files("two"), Options: in(l.Name)})
+	hook := func() *corev1.ConfigMap {
+		found, err := l.East.CoreV1().ConfigMaps(l.Name).Get(t.Context(), "x-hook", metav1.GetOptions{})
+		if err != nil {
+			return &corev1.ConfigMap{}
+		}
+		return found
+	}
+	l.eventually(func() string {
+		if hook().DeletionTimestamp == nil {
+			return "the hook of before is not deleted"
+		}
+		return ""
+	})
+	if got := strings.Join(l.revisionsOf(l.Name, "x"), ", "); got != "1 deployed, 2 pending-upgrade" {
+		t.Errorf("it is not waited for: %s", got)
+	}
+	l.edit("configmaps", "x-hook", `{"metadata":{"finalizers":null}}`)
+	l.eventually(func() string {
+		if got := strings.Join(l.revisionsOf(l.Name, "x"), ", "); got != "1 superseded, 2 deployed" {
+			return got
+		}
+		return ""
+	})
+	l.expectStatus("x", ready)
+	if got := hook().Data["text"]; got != "two" {
+		t.Errorf("the hook that ran says %q", got)
+	}
+}
