@@ -11,10 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 
 	"github.com/fleet-hub/fleet/e2e/bench/audit"
 	"github.com/fleet-hub/fleet/e2e/framework/swarm"
@@ -213,7 +212,7 @@ func expectBundles(t *testing.T, r run) {
 		t.Fatal("not all of it was played")
 	}
 	for what, d := range map[string]*delivered{"a Bundle": r.Deliver, "a change": r.Change} {
-		if d.Clusters != 6 || d.Written <= 0 || d.Reported < d.Written || d.Final < d.Reported || d.Controller.Resident <= 0 || d.AgentReads != 2 {
+		if d.Clusters != 6 || d.Written <= 0 || d.Reported < d.Written || d.Final < d.Reported || d.Controller.Resident <= 0 || d.AgentReads < 2 {
 			t.Errorf("%s: %+v", what, d)
 		}
 	}
@@ -221,11 +220,16 @@ func expectBundles(t *testing.T, r run) {
 		"controller create secrets": 1, "controller create bundledeployments": 1, "request accounts patch bundledeployments/status": 1,
 	})
 	expectOnce(t, "of a change, for each cluster", r.Change.Requests.Rows, map[string]float64{
-		"controller patch secrets": 1, "controller patch bundledeployments": 1, "request accounts patch bundledeployments/status": 1, "controller get secrets": 0,
+		"controller patch bundledeployments": 1, "request accounts patch bundledeployments/status": 1, "controller get secrets": 0,
 	})
-	if m := r.Many; m.Clusters != 6 || m.Bundles != 2 || m.Deployments != 18 || m.Restart.Writes != 0 || m.Controller.Resident <= 0 {
+	if m := r.Many; m.Clusters != 6 || m.Bundles != 2 || m.Deployments != 18 || m.Controller.Resident <= 0 {
 		t.Errorf("many: %+v", m)
 	}
+	// Owners and counts, which come seconds later, may still be due then.
+	expectOnce(t, "of a restart", r.Many.Restart.Rows, map[string]float64{
+		"controller create bundledeployments": 0, "controller patch bundledeployments": 0,
+		"controller get secrets": 1, // the controller's own
+	})
 	f := r.Fleet
 	if f.Clusters != 6 || f.Bundles != 3 || f.Before < 2*3+1 || f.Ready < f.Before+3+1 || f.Writes < f.Ready {
 		t.Errorf("one cluster more: %+v", f)
