@@ -123,7 +123,7 @@ func TestAGroupMovesABundle(t *testing.T) {
 	group.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}}
 	must(t, w.Create(t.Context(), client.ClusterGroups, group))
 	w.deployment(t, "web", "one", "that of a member", exists)
-	must(t, w.Delete(t.Context(), client.ClusterGroups, w.workspace, "prod"))
+	w.patch(t, client.ClusterGroups, "prod", map[string]any{"spec": map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"env": "test"}}}})
 	w.expectGone(t, "web", "one")
 }
 

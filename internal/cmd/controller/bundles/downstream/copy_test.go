@@ -1,0 +1,171 @@
+package downstream
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func deployment(resources ...fleet.DownstreamResource) *fleet.BundleDeployment {
+	bd := &fleet.BundleDeployment{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "c-one", Name: "web", UID: "u-web", Labels: map[string]string{fleet.LabelBundleName: "web", fleet.LabelBundleNamespace: "ws"},
+	}}
+	bd.Spec.Options.DownstreamResources = resources
+	return bd
+}
+
+func secretOf(namespace, name, value string, modifiers ...func(*corev1.Secret)) *corev1.Secret {
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, ResourceVersion: "7"}, Type: "t", Data: map[string][]byte{"k": []byte(value)}}
+	for _, modify := range modifiers {
+		modify(s)
+	}
+	return s
+}
+
+func configMapOf(namespace, name, value string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, ResourceVersion: "7"},
+		Data:       map[string]string{"k": value}, BinaryData: map[string][]byte{"b": {1}},
+	}
+}
+
+func ownedBy(uid string) func(*corev1.Secret) {
+	return func(s *corev1.Secret) {
+		s.OwnerReferences = append(s.OwnerReferences, metav1.OwnerReference{APIVersion: "fleet.cattle.io/v1alpha1", Kind: "BundleDeployment", Name: "web", UID: types.UID(uid)})
+	}
+}
+
+func ofType(t corev1.SecretType) func(*corev1.Secret) {
+	return func(s *corev1.Secret) { s.Type = t }
+}
+
+func handlerWith(objects ...runtime.Object) *handler {
+	return &handler{app: &app.Context{Kube: fake.NewClientset(objects...)}, originals: newOriginals(), done: newDone()}
+}
+
+func TestCopyAll(t *testing.T) {
+	creds, settings := fleet.DownstreamResource{Kind: "Secret", Name: "creds"}, fleet.DownstreamResource{Kind: "ConfigMap", Name: "settings"}
+	withValues := deployment(fleet.DownstreamResource{Kind: "secret", Name: "web"})
+	withValues.Spec.ValuesHash = "h"
+	tests := map[string]struct {
+		bd      *fleet.BundleDeployment
+		there   []runtime.Object
+		changed bool
+		trouble string
+		secret  *corev1.Secret // the copy, if there should be one
+	}{
+		"nothing is wanted": {bd: deployment()},
+		"a Secret that is new": {
+			bd: deployment(creds), there: []runtime.Object{secretOf("ws", "creds", "1")}, changed: true, secret: secretOf("c-one", "creds", "1", ownedBy("u-web")),
+		},
+		"one that is there as it should be": {
+			bd: deployment(creds), there: []runtime.Object{secretOf("ws", "creds", "1"), secretOf("c-one", "creds", "1", ownedBy("u-web"))},
+			secret: secretOf("c-one", "creds", "1", ownedBy("u-web")),
+		},
+		"one that is another's too, which is no change for the agent": {
+			bd: deployment(creds), there: []runtime.Object{secretOf("ws", "creds", "1"), secretOf("c-one", "creds", "1", ownedBy("u-db"))},
+			secret: secretOf("c-one", "creds", "1", ownedBy("u-db"), ownedBy("u-web")),
+		},
+		"other data, and another type, which stays": {
+			bd: deployment(creds), there: []runtime.Object{secretOf("ws", "creds", "2", ofType("new")), secretOf("c-one", "creds", "1", ownedBy("u-web"))},
+			changed: true, secret: secretOf("c-one", "creds", "2", ownedBy("u-web")),
+		},
+		"one original is missing, the other is copied": {
+			bd: deployment(settings, creds), there: []runtime.Object{secretOf("ws", "creds", "1")}, changed: true,
+			trouble: "downstreamResources[0]: ConfigMap settings: there is none in the Bundle's namespace", secret: secretOf("c-one", "creds", "1", ownedBy("u-web")),
+		},
+		"what is neither": {
+			bd:      deployment(fleet.DownstreamResource{Kind: "Pod", Name: "p"}),
+			trouble: "downstreamResources[0]: Pod p: only a Secret or ConfigMap that has a name can be copied",
+		},
+		"what has no name": {
+			bd:      deployment(fleet.DownstreamResource{Kind: "Secret"}),
+			trouble: "downstreamResources[0]: Secret : only a Secret or ConfigMap that has a name can be copied",
+		},
+		"the name of the values": {
+			bd: withValues, there: []runtime.Object{secretOf("ws", "web", "1")},
+			trouble: "downstreamResources[0]: secret web: " + errTaken.Error(),
+		},
+		"the name of another Bundle's values": {
+			bd: deployment(creds), there: []runtime.Object{secretOf("ws", "creds", "1"), secretOf("c-one", "creds", "v", ofType(fleet.SecretTypeBundleDeployment))},
+			trouble: "downstreamResources[0]: Secret creds: " + errTaken.Error(), secret: secretOf("c-one", "creds", "v", ofType(fleet.SecretTypeBundleDeployment)),
+		},
+		"a ConfigMap that changed": {
+			bd: deployment(settings), there: []runtime.Object{configMapOf("ws", "settings", "2"), configMapOf("c-one", "settings", "1")}, changed: true,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			h := handlerWith(test.there...)
+			changed, trouble, err := h.copyAll(t.Context(), test.bd)
+			if err != nil || changed != test.changed || trouble != test.trouble {
+				t.Errorf("changed %v, trouble %q, %v; want %v, %q", changed, trouble, err, test.changed, test.trouble)
+			}
+			if again, _, err := h.copyAll(t.Context(), test.bd); again || err != nil {
+				t.Errorf("the second time it changes something: %v, %v", again, err)
+			}
+			got, err := h.app.Kube.CoreV1().Secrets("c-one").Get(t.Context(), "creds", metav1.GetOptions{})
+			if test.secret == nil {
+				if err == nil {
+					t.Errorf("there is a copy %+v", got)
+				}
+				return
+			}
+			got.ResourceVersion, got.ManagedFields, got.TypeMeta, test.secret.ResourceVersion = "", nil, metav1.TypeMeta{}, ""
+			if diff := cmp.Diff(test.secret, got); err != nil || diff != "" {
+				t.Errorf("the copy (-want +got), %v:\n%s", err, diff)
+			}
+		})
+	}
+}
+
+func TestAConfigMapIsCopiedWhole(t *testing.T) {
+	h := handlerWith(configMapOf("ws", "settings", "1"))
+	if changed, trouble, err := h.copyAll(t.Context(), deployment(fleet.DownstreamResource{Kind: "CONFIGMAP", Name: "settings"})); !changed || trouble != "" || err != nil {
+		t.Fatalf("changed %v, %q, %v", changed, trouble, err)
+	}
+	got, err := h.app.Kube.CoreV1().ConfigMaps("c-one").Get(t.Context(), "settings", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := configMapOf("c-one", "settings", "1")
+	if diff := cmp.Diff([]any{want.Data, want.BinaryData}, []any{got.Data, got.BinaryData}); diff != "" {
+		t.Errorf("the copy (-want +got):\n%s", diff)
+	}
+}
+
+// An original is read once for all clusters, and again when it has changed.
+func TestOriginalsAreReadOnce(t *testing.T) {
+	o := newOriginals()
+	key := original{kindSecret, types.NamespacedName{Namespace: "ws", Name: "creds"}}
+	if known, _ := o.get(key); known != nil {
+		t.Error("something is known of what was never read")
+	}
+	_, changes := o.get(key)
+	o.put(key, &payload{version: "1"}, changes)
+	if known, _ := o.get(key); known == nil || known.version != "1" {
+		t.Errorf("known = %+v", known)
+	}
+	_, changes = o.get(key)
+	o.forget(key)
+	o.put(key, &payload{version: "1"}, changes) // was read before the change
+	if known, _ := o.get(key); known != nil {
+		t.Error("what was read before a change counts")
+	}
+	for i := range 2 * mostOriginals {
+		_, changes := o.get(key)
+		o.put(original{kindSecret, types.NamespacedName{Name: string(rune('a' + i))}}, &payload{}, changes)
+	}
+	if len(o.known) > mostOriginals {
+		t.Errorf("%d are kept", len(o.known))
+	}
+}

@@ -1,0 +1,59 @@
+package bundles_test
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/fleet-hub/fleet/e2e/framework/client"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles"
+	"github.com/fleet-hub/fleet/internal/cmd/env"
+	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/targeting"
+	"github.com/fleet-hub/fleet/internal/version"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// TestShards has a shard beside the controllers of all other tests, which are none.
+func TestShards(t *testing.T) {
+	w := newWorld(t)
+	cfg, err := account()
+	must(t, err)
+	a, err := app.New(t.Context(), app.Options{
+		Own: kube.Own{Config: cfg}, Env: env.Controller{Namespace: system, Shard: "a"}, Version: version.Version, Log: slog.New(slog.DiscardHandler),
+	})
+	must(t, err)
+	must(t, bundles.Register(t.Context(), a))
+
+	// Before the shard works, nobody looks after what is its own.
+	sharded := func(b *fleet.Bundle) { b.Labels = map[string]string{fleet.LabelShardRef: "a"} }
+	w.cluster(t, "one", map[string]string{"n": "1", fleet.LabelShardRef: "b"})
+	w.bundle(t, "web", to("one"), values("n", "${ .ClusterLabels.n }"), sharded)
+	w.bundle(t, "db", to("one"))
+	w.deployment(t, "db", "one", "that of no shard", exists)
+	w.bundleThat(t, "db", "its status", func(b *fleet.Bundle) bool { return b.Status.Display.ReadyClusters == "0/1" })
+	w.expectNone(t, "web", "one")
+
+	must(t, a.Start(t.Context()))
+	bd := w.deployment(t, "web", "one", "that of the shard", exists)
+	if bd.Labels[fleet.LabelShardRef] != "a" {
+		t.Errorf("labels = %v, want the shard's", bd.Labels)
+	}
+	w.bundleThat(t, "web", "its status", func(b *fleet.Bundle) bool { return b.Status.Display.ReadyClusters == "0/1" })
+	w.report(t, bd, nil)
+	w.deployment(t, "web", "one", "its state", func(bd *fleet.BundleDeployment) bool { return bd.Status.Display.State == "Ready" })
+
+	// A cluster of another shard, or of none, wakes the Bundles of all.
+	w.label(t, client.Clusters, "one", "n", "2")
+	wanted := []byte(`{"n":2}`)
+	bd = w.deployment(t, "web", "one", "the new value", func(bd *fleet.BundleDeployment) bool {
+		return bd.Spec.ValuesHash == targeting.Values{Current: wanted, Staged: wanted}.Hash()
+	})
+
+	// Whoever has the label takes it on as it is.
+	w.label(t, client.Bundles, "web", fleet.LabelShardRef, nil)
+	after := w.deployment(t, "web", "one", "the label that follows", func(bd *fleet.BundleDeployment) bool { return bd.Labels[fleet.LabelShardRef] == "" })
+	if after.UID != bd.UID || after.Spec.DeploymentID != bd.Spec.DeploymentID {
+		t.Errorf("it was deployed again: %+v", after.Spec)
+	}
+}
