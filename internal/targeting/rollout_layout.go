@@ -103,18 +103,12 @@ func inField(field string, err error) error {
 
 // slice makes partitions of equal size, if there are clusters enough.
 func (l *Layout) slice(strategy fleet.RolloutStrategy, count int) error {
-	threshold := defaultPartitionThreshold
-	if strategy.AutoPartitionThreshold != nil {
-		threshold = *strategy.AutoPartitionThreshold
-	}
-	size := strategy.AutoPartitionSize
-	byDefault := intstr.FromString(defaultPartitionSize)
-	each, err := limit(count, size, &byDefault)
+	each, err := partitionSize(strategy, count)
 	if err != nil {
 		return inField("autoPartitionSize", err)
 	}
 	name := func(begin, end int) string { return fmt.Sprintf("Partition %d - %d", begin, end) }
-	if threshold <= 0 || count < threshold || each <= 0 || size != nil && size.Type == intstr.Int && size.IntValue() <= 0 {
+	if each == 0 {
 		each, name = max(count, 1), func(int, int) string { return partitionAll }
 	}
 	for begin := 0; begin == 0 || begin < count; begin += each {
@@ -132,24 +126,33 @@ func (l *Layout) slice(strategy fleet.RolloutStrategy, count int) error {
 	return nil
 }
 
+// partitionSize is how many clusters make a partition; 0 if they are not divided.
+func partitionSize(strategy fleet.RolloutStrategy, count int) (int, error) {
+	byDefault := intstr.FromString(defaultPartitionSize)
+	size, err := limit(count, strategy.AutoPartitionSize, &byDefault)
+	threshold := defaultPartitionThreshold
+	if strategy.AutoPartitionThreshold != nil {
+		threshold = *strategy.AutoPartitionThreshold
+	}
+	if err != nil || threshold <= 0 || count < threshold {
+		return 0, err
+	}
+	return size, nil // a size of 0 divides nothing either
+}
+
 // divide makes the partitions that a strategy defines. With remaining, what none of them picks is in a last one.
 func (l *Layout) divide(strategy fleet.RolloutStrategy, remaining bool, clusters []*fleet.Cluster, groups Groups) error {
-	matchers := make([]Matcher, len(strategy.Partitions))
-	usesGroups := false
-	for i, partition := range strategy.Partitions {
-		matcher, err := NewMatcher(Criteria{
-			ClusterName: partition.ClusterName, ClusterSelector: partition.ClusterSelector,
-			ClusterGroup: partition.ClusterGroup, ClusterGroupSelector: partition.ClusterGroupSelector,
-		})
-		if err != nil {
-			return fmt.Errorf("spec.rolloutStrategy.partitions[%d].%w", i, err)
-		}
-		matchers[i], usesGroups = matcher, usesGroups || matcher.usesGroups()
+	matchers, err := partitionMatchers(strategy.Partitions)
+	if err != nil {
+		return err
+	}
+	for _, partition := range strategy.Partitions {
 		l.Partitions = append(l.Partitions, Part{Name: partition.Name})
 	}
 	if remaining {
 		l.Partitions = append(l.Partitions, Part{Name: partitionRemaining})
 	}
+	usesGroups := slices.ContainsFunc(matchers, Matcher.usesGroups)
 	l.Of = make([][]int, len(clusters))
 	for i, cluster := range clusters {
 		var in []*fleet.ClusterGroup
@@ -168,18 +171,36 @@ func (l *Layout) divide(strategy fleet.RolloutStrategy, remaining bool, clusters
 			l.Partitions[p].Count++
 		}
 	}
+	l.Problem = l.problem(strategy, clusters, groups)
+	return l.limitPartitions(strategy)
+}
+
+func partitionMatchers(partitions []fleet.Partition) ([]Matcher, error) {
+	matchers := make([]Matcher, len(partitions))
+	for i, partition := range partitions {
+		matcher, err := NewMatcher(Criteria{
+			ClusterName: partition.ClusterName, ClusterSelector: partition.ClusterSelector,
+			ClusterGroup: partition.ClusterGroup, ClusterGroupSelector: partition.ClusterGroupSelector,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("spec.rolloutStrategy.partitions[%d].%w", i, err)
+		}
+		matchers[i] = matcher
+	}
+	return matchers, nil
+}
+
+// limitPartitions gives the partitions their limits: their own, or the rollout's.
+func (l *Layout) limitPartitions(strategy fleet.RolloutStrategy) (err error) {
 	for i := range l.Partitions {
 		var own *intstr.IntOrString
 		if i < len(strategy.Partitions) {
 			own = strategy.Partitions[i].MaxUnavailable
 		}
-		most, err := limit(l.Partitions[i].Count, own, strategy.MaxUnavailable)
-		if err != nil {
+		if l.Partitions[i].MaxUnavailable, err = limit(l.Partitions[i].Count, own, strategy.MaxUnavailable); err != nil {
 			return inField(fmt.Sprintf("partitions[%d].maxUnavailable", i), err)
 		}
-		l.Partitions[i].MaxUnavailable = most
 	}
-	l.Problem = l.problem(strategy, clusters, groups)
 	return nil
 }
 

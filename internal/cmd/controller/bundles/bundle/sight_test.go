@@ -27,7 +27,7 @@ func someDeployments(all ...*fleet.BundleDeployment) []*fleet.BundleDeployment {
 
 var (
 	conflict = apierrors.NewConflict(schema.GroupResource{Resource: "bundledeployments"}, "web", errors.New("older"))
-	lost     = errors.New("connection reset")
+	errLost  = errors.New("connection reset")
 )
 
 func TestNewest(t *testing.T) {
@@ -77,17 +77,17 @@ func TestNewest(t *testing.T) {
 			func(s *sights) { s.note(web, existing("one", version("8"))) }, someDeployments(existing("one", anew, version("9"))), 0, []string{"one-again 9"}, nil, 0,
 		},
 		"what may have been written is in doubt": {
-			func(s *sights) { s.doubt(web, existing("one", version("9")), lost) }, someDeployments(existing("one", version("9"))), time.Hour, []string{"one 9"}, []string{"c-one"}, 1,
+			func(s *sights) { s.doubt(web, existing("one", version("9")), errLost) }, someDeployments(existing("one", version("9"))), time.Hour, []string{"one 9"}, []string{"c-one"}, 1,
 		},
 		"so is what was refused because it was written before, perhaps by us": {
 			func(s *sights) { s.doubt(web, existing("one", version("9")), fmt.Errorf("patching: %w", conflict)) },
 			someDeployments(existing("one", version("8"))), 0, []string{"one 9"}, []string{"c-one"}, 1,
 		},
 		"until anything later is seen": {
-			func(s *sights) { s.doubt(web, existing("one", version("9")), lost) }, someDeployments(existing("one", version("10"))), 0, []string{"one 10"}, nil, 0,
+			func(s *sights) { s.doubt(web, existing("one", version("9")), errLost) }, someDeployments(existing("one", version("10"))), 0, []string{"one 10"}, nil, 0,
 		},
 		"or it is gone": {
-			func(s *sights) { s.doubt(web, existing("one", version("9")), lost) }, nil, 0, nil, nil, 0,
+			func(s *sights) { s.doubt(web, existing("one", version("9")), errLost) }, nil, 0, nil, nil, 0,
 		},
 		"what was refused for good is in no doubt": {
 			func(s *sights) {
@@ -155,7 +155,7 @@ func TestWhatTheCacheHasIsForgotten(t *testing.T) {
 		t.Error("what only the cache has is remembered")
 	}
 	s.note(web, existing("one", version("9")), existing("two", version("9")))
-	s.doubt(web, existing("three", version("9")), lost)
+	s.doubt(web, existing("three", version("9")), errLost)
 	for _, bd := range someDeployments(existing("one", version("8")), existing("two", version("9")), existing("three", version("9")), existing("four", version("9"))) {
 		s.cached(web, bd)
 	}
