@@ -13,7 +13,7 @@ import (
 // deliver creates the same two Bundles in both workspaces and waits until they are ready everywhere.
 func (d *demo) deliver(ctx context.Context) error {
 	for _, namespace := range []string{framework.LocalWorkspace, framework.Workspace} {
-		for _, bundle := range []*fleet.Bundle{chartBundle(namespace), manifestBundle(namespace)} {
+		for _, bundle := range []*fleet.Bundle{chartBundle(namespace, "0.1.0"), manifestBundle(namespace)} {
 			if err := d.world.Hub.Create(ctx, client.Bundles, bundle); err != nil {
 				return err
 			}
@@ -34,17 +34,20 @@ func everywhere() []fleet.BundleTarget {
 	return []fleet.BundleTarget{{Name: "everywhere", ClusterSelector: &metav1.LabelSelector{}}}
 }
 
+// chartName is the Bundle that is changed later.
+const chartName = "chart"
+
 // chartBundle is a Helm chart that says on which cluster it is.
-func chartBundle(namespace string) *fleet.Bundle {
+func chartBundle(namespace, version string) *fleet.Bundle {
 	return &fleet.Bundle{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "chart"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: chartName},
 		Spec: fleet.BundleSpec{
 			BundleDeploymentOptions: fleet.BundleDeploymentOptions{
 				DefaultNamespace: "demo-chart",
-				Helm:             &fleet.HelmOptions{Values: &fleet.GenericMap{Data: map[string]any{"cluster": "${ .ClusterName }", "greeting": "hello"}}},
+				Helm:             &fleet.HelmOptions{Values: &fleet.GenericMap{Data: map[string]any{"cluster": "${ .ClusterName }", "greeting": common}}},
 			},
 			Resources: []fleet.BundleResource{
-				{Name: "Chart.yaml", Content: "apiVersion: v2\nname: hello\nversion: 0.1.0\n"},
+				{Name: "Chart.yaml", Content: "apiVersion: v2\nname: hello\nversion: " + version + "\n"},
 				{Name: "values.yaml", Content: "greeting: none\ncluster: none\n"},
 				{Name: "templates/greeting.yaml", Content: "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: greeting\ndata:\n" +
 					"  greeting: {{ .Values.greeting | quote }}\n  cluster: {{ .Values.cluster | quote }}\n"},

@@ -137,7 +137,7 @@ func TestTheDemoEndsWithItsParent(t *testing.T) {
 
 // The demo shows both forms of a Bundle, on all clusters of a workspace.
 func TestBundlesTargetEveryCluster(t *testing.T) {
-	for _, bundle := range []*fleet.Bundle{chartBundle(framework.Workspace), manifestBundle(framework.Workspace)} {
+	for _, bundle := range []*fleet.Bundle{chartBundle(framework.Workspace, "0.1.0"), manifestBundle(framework.Workspace)} {
 		matcher, err := targeting.NewMatcher(targeting.Criteria{ClusterSelector: bundle.Spec.Targets[0].ClusterSelector})
 		if err != nil {
 			t.Fatalf("bundle %s: %v", bundle.Name, err)

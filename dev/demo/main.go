@@ -1,5 +1,6 @@
 // Command demo shows the whole job on one machine, without containers: a hub, and two clusters that
-// join it, each cluster by another way in, and two Bundles that reach all three.
+// join it, each cluster by another way in, two Bundles that reach all three, and a change of one that is rolled out
+// partition by partition.
 //
 //	make demo          stays up until Ctrl-C
 //	make demo ONCE=1   ends after success, with code 0, or after the first failure, with code 1

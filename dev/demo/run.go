@@ -91,6 +91,8 @@ func (d *demo) join(ctx context.Context, timeout time.Duration) error {
 		{"west joins by helm install fleet-agent", d.joinWest},
 		{"the agents' Bundles take the agents over", d.adopt},
 		{"Bundles chart and manifests reach all three", d.deliver},
+		{"chart goes to a ClusterGroup, east customised", d.customise},
+		{"chart 0.2.0 rolls out: dev, then prod", d.rollOut},
 	} {
 		d.report.begin(step.says)
 		err := step.do(ctx)
