@@ -91,36 +91,44 @@ func difference(from, to Object, subresource string) ([]byte, error) {
 	if equality.Semantic.DeepEqual(old, wanted) {
 		return nil, nil // by far the most frequent, and cheaper to find than a difference
 	}
-	first := subresource == "status" && reflect.ValueOf(old).Elem().IsZero()
-	if !first {
+	if subresource == "" {
+		changes, _, err := changesOf(differing(old, wanted))
+		delete(changes, "status")
+		if err != nil || len(changes) == 0 {
+			return nil, err
+		}
+		lock(changes, from.GetResourceVersion())
+		return json.Marshal(changes)
+	}
+	first := reflect.ValueOf(old).Elem().IsZero()
+	if first {
+		old = map[string]any{}
+	} else {
 		old, wanted = differing(old, wanted)
 	}
+	changes, lists, err := changesOf(old, wanted)
+	if err != nil || len(changes) == 0 {
+		return nil, err
+	}
+	patch := map[string]any{"status": changes}
+	if lists || first {
+		lock(patch, from.GetResourceVersion())
+	}
+	return json.Marshal(patch)
+}
+
+// changesOf is the merge patch from one struct or map to another, and whether it replaces a list.
+func changesOf(old, wanted any) (changes map[string]any, lists bool, err error) {
 	before, err := toMap(old)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	after, err := toMap(wanted)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	if subresource == "" {
-		delete(before, "status")
-		delete(after, "status")
-	}
-	changes, lists := mergeDiff(before, after)
-	if len(changes) == 0 {
-		return nil, nil
-	}
-	if first {
-		changes = after
-	}
-	if subresource == "status" {
-		changes = map[string]any{"status": changes}
-	}
-	if lists || first || subresource == "" {
-		lock(changes, from.GetResourceVersion())
-	}
-	return json.Marshal(changes)
+	changes, lists = mergeDiff(before, after)
+	return changes, lists, nil
 }
 
 // differing points to copies of two structs of one type without the fields that are the same in both, which cost time
