@@ -315,6 +315,31 @@ func TestRequestsOfTheOneAgent(t *testing.T) {
 	}
 }
 
+func TestWhoseARequestIs(t *testing.T) {
+	for name, test := range map[string]struct {
+		log            audit.Identity
+		resource, name string
+		want           audit.Identity
+	}{
+		"a report of any Bundle":              {onHub, "bundledeployments", "web", onHub},
+		"one of the Bundle of an agent":       {onHub, "bundledeployments", "fleet-agent-a", aboutItself},
+		"a list of all":                       {onHub, "bundledeployments", "", onHub},
+		"something else of that name":         {onHub, "contents", "fleet-agent-a", onHub},
+		"and on the cluster there is no such": {onDownstream, "bundledeployments", "fleet-agent-a", onDownstream},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var e audit.Event
+			e.Object.Resource, e.Object.Name = test.resource, test.name
+			if got := (&agentLog{who: test.log}).whose(e); got != test.want {
+				t.Errorf("counted under %q", got)
+			}
+		})
+	}
+	if isUnneeded(audit.Kind{Identity: aboutItself, Verb: "patch", Resource: "bundledeployments/status"}) {
+		t.Error("an agent that starts may not say that it does")
+	}
+}
+
 func TestWritesWithoutAReason(t *testing.T) {
 	for name, test := range map[string]struct {
 		verb, resource string
