@@ -68,9 +68,12 @@ func TestTheControllersMayReadWhatTheyWatch(t *testing.T) {
 			_, err := client.CoreV1().ConfigMaps(rightsNamespace).List(t.Context(), own)
 			return err
 		}},
-		"any ConfigMap of the namespace": {refused: true, do: func() error {
-			_, err := client.CoreV1().ConfigMaps(rightsNamespace).List(t.Context(), metav1.ListOptions{})
+		"ConfigMaps everywhere, to copy them to clusters": {do: func() error {
+			_, err := client.CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{})
 			return err
+		}},
+		"but deleting none": {refused: true, do: func() error {
+			return client.CoreV1().ConfigMaps("kube-system").Delete(t.Context(), "kube-root-ca.crt", metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
 		}},
 		"their Deployment": {do: func() error {
 			w, err := client.AppsV1().Deployments(rightsNamespace).Watch(t.Context(), own)
