@@ -127,6 +127,7 @@ func TestVersionsAndSubresources(t *testing.T) {
 // TestTheRecordedKindsLackOnlyWhatWeDecidedToAdd compares what is embedded with what another release was seen to have.
 func TestTheRecordedKindsLackOnlyWhatWeDecidedToAdd(t *testing.T) {
 	decided := map[string][]string{
+		"bundles.fleet.cattle.io":                   {"status.unreachable"},
 		"clusterregistrations.fleet.cattle.io":      {"status.conditions"},
 		"clusterregistrationtokens.fleet.cattle.io": {"status.conditions"},
 		"clusters.fleet.cattle.io": {
