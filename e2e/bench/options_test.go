@@ -15,7 +15,7 @@ func TestOptions(t *testing.T) {
 	defaults := options{
 		sizes: []int{10, 100, 1000}, atOnce: 20, first: 100, singles: 20, manyOf: 20, fleet: 50, checkin: 20 * time.Second, idleFor: time.Minute,
 		outage: 2 * time.Minute, quiet: 10 * time.Second, patience: 20 * time.Minute, scenarios: allScenarios(),
-		agent: agentOptions{idle: 10 * time.Minute, settle: time.Minute, releases: 100, samples: 20},
+		agent: agentOptions{idle: 10 * time.Minute, settle: time.Minute, releases: 100, samples: 20, together: 1},
 	}
 	with := func(change func(*options)) options {
 		o := defaults
