@@ -18,6 +18,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/inventory"
 	"github.com/fleet-hub/fleet/e2e/framework/suite"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/content"
+	"github.com/fleet-hub/fleet/internal/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -70,29 +71,31 @@ func onTheHub(ctx context.Context) (inventory.Inventory, error) {
 	}), nil
 }
 
-// atRest waits until the controllers are at work and every namespace has what Kubernetes puts into each, and returns
-// what is there.
+// atRest waits until the controllers are at work, their namespaces are there, and each namespace has what Kubernetes
+// puts into it, and returns what is there.
 func atRest(ctx context.Context) (before inventory.Inventory) {
 	GinkgoHelper()
 	_, err := world.TokenValues(ctx, "warm-up") // the controllers answer
 	Expect(err).NotTo(HaveOccurred())
 	Expect(world.Hub.Delete(ctx, client.Tokens, framework.Workspace, "warm-up")).To(Succeed())
+	credentials := names.RegistrationNamespace(names.SystemNamespace)
 	Eventually(func(g Gomega) {
 		before, err = onTheHub(ctx)
 		g.Expect(err).NotTo(HaveOccurred())
-		names := map[inventory.Object]bool{}
+		found := map[inventory.Object]bool{}
 		for object := range before {
 			g.Expect(object.Name).NotTo(HavePrefix("warm-up"))
 			object.UID = ""
-			names[object] = true
+			found[object] = true
 		}
-		for object := range names {
+		for object := range found {
 			if object.Resource == "namespaces" {
-				g.Expect(names).To(HaveKey(inventory.Object{Resource: "serviceaccounts", Namespace: object.Name, Name: "default"}))
-				g.Expect(names).To(HaveKey(inventory.Object{Resource: "configmaps", Namespace: object.Name, Name: "kube-root-ca.crt"}))
+				g.Expect(found).To(HaveKey(inventory.Object{Resource: "serviceaccounts", Namespace: object.Name, Name: "default"}))
+				g.Expect(found).To(HaveKey(inventory.Object{Resource: "configmaps", Namespace: object.Name, Name: "kube-root-ca.crt"}))
 			}
 		}
-		g.Expect(names).To(HaveKey(inventory.Object{Resource: "clusterroles.rbac.authorization.k8s.io", Name: "fleet-content"}))
+		g.Expect(found).To(HaveKey(inventory.Object{Resource: "clusterroles.rbac.authorization.k8s.io", Name: "fleet-content"}))
+		g.Expect(found).To(HaveKey(inventory.Object{Resource: "namespaces", Name: credentials}))
 	}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())
 	return before
 }
