@@ -149,15 +149,16 @@ func (s *site) deliver(values handshake.Values) {
 	s.must(err)
 	defer downstream.Close()
 	s.must(downstream.Apply(s.t.Context(),
-		&corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: names.Agent}, Data: map[string]string{names.ConfigKey: configuration},
-		},
+		// The Secret first: an agent that starts in between is to end as before, not to ask with the token of old.
 		&corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: names.AgentBootstrap},
 			Data: handshake.Bootstrap{
 				APIServerURL: values.APIServerURL, APIServerCA: []byte(values.APIServerCA), ClusterNamespace: values.ClusterNamespace,
 				Token: values.Token, TokenName: values.TokenName, SystemRegistrationNamespace: values.SystemRegistrationNamespace,
 			}.Encode(),
+		},
+		&corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: names.Agent}, Data: map[string]string{names.ConfigKey: configuration},
 		},
 	))
 }
