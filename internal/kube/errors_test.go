@@ -30,9 +30,11 @@ func TestClassify(t *testing.T) {
 
 	trusting := func(server *httptest.Server) rest.Config {
 		cfg := withCA(server.URL, caOf(server))
-		cfg.Timeout = 200 * time.Millisecond
+		cfg.Timeout = time.Minute
 		return cfg
 	}
+	impatient := trusting(silent)
+	impatient.Timeout = 200 * time.Millisecond
 	otherName := trusting(answering)
 	otherName.ServerName = "another.example.org"
 	tests := map[string]struct {
@@ -43,7 +45,7 @@ func TestClassify(t *testing.T) {
 		"a certificate for another host":        {cfg: otherName, untrusted: true},
 		"a closed port":                         {cfg: rest.Config{Host: "https://127.0.0.1:1"}, unreachable: true},
 		"a host that does not exist":            {cfg: rest.Config{Host: "https://fleet.invalid"}, unreachable: true},
-		"a server that does not answer":         {cfg: trusting(silent), unreachable: true},
+		"a server that does not answer":         {cfg: impatient, unreachable: true},
 		"a server that hangs up":                {cfg: trusting(hangingUp), unreachable: true},
 		"an answer that says no":                {cfg: trusting(answering)},
 	}

@@ -197,8 +197,9 @@ func TestLeadHandsOver(t *testing.T) {
 func TestLeadEnds(t *testing.T) {
 	failure := errors.New("no CRDs")
 	tests := map[string]struct {
-		run  func(l *leases) func(context.Context) error
-		want error
+		run   func(l *leases) func(context.Context) error
+		renew time.Duration // at the latest; empty: whenever it comes to it
+		want  error
 	}{
 		"with the error of the work": {
 			run:  func(*leases) func(context.Context) error { return func(context.Context) error { return failure } },
@@ -215,14 +216,17 @@ func TestLeadEnds(t *testing.T) {
 					return ctx.Err()
 				}
 			},
-			want: ErrLeaseLost,
+			renew: 500 * time.Millisecond, // so that it can be lost here
+			want:  ErrLeaseLost,
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			l := &leases{}
 			o := election(t, l, "one")
-			o.LeaseDuration, o.RenewDeadline = time.Second, 500*time.Millisecond // so that it can be lost here
+			if test.renew > 0 {
+				o.LeaseDuration, o.RenewDeadline = 2*test.renew, test.renew
+			}
 			err := Lead(t.Context(), o, test.run(l))
 			if !errors.Is(err, test.want) {
 				t.Errorf("got %v, want %v", err, test.want)
