@@ -271,19 +271,6 @@ func TestSlim(t *testing.T) {
 	}
 }
 
-func TestNameAndVersion(t *testing.T) {
-	full := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "n", Name: "s", UID: "u", ResourceVersion: "7", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"a": "b"},
-	}}
-	want := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "s", UID: "u", ResourceVersion: "7"}}
-	if got, err := nameAndVersion(full); err != nil || !cmp.Equal(any(want), got) {
-		t.Errorf("got %+v, %v", got, err)
-	}
-	if got, err := nameAndVersion("x"); err != nil || got != "x" {
-		t.Errorf("got %+v, %v", got, err)
-	}
-}
-
 func TestKubeconfigSecret(t *testing.T) {
 	tests := map[string]struct {
 		spec fleet.ClusterSpec

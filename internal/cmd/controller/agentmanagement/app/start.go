@@ -8,8 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/metadata/metadatainformer"
 
 	"github.com/fleet-hub/fleet/internal/events"
 	"github.com/fleet-hub/fleet/internal/kube"
@@ -74,17 +72,11 @@ const notKubeconfigs = "type!=helm.sh/release.v1,type!=kubernetes.io/service-acc
 // watchKubeconfigSecrets wakes the Clusters that name a Secret when it changes. It watches names and versions
 // only: a kubeconfig is read when it is needed and never kept.
 func (a *Context) watchKubeconfigSecrets() error {
-	client, err := metadata.NewForConfig(kube.Watching(a.RESTConfig))
+	secrets, err := kube.NamesInformer(a.RESTConfig, corev1.SchemeGroupVersion.WithResource("secrets"), notKubeconfigs)
 	if err != nil {
 		return err
 	}
-	secrets := corev1.SchemeGroupVersion.WithResource("secrets")
-	a.secrets = metadatainformer.NewFilteredMetadataInformer(client, secrets, metav1.NamespaceAll, 0, nil, func(o *metav1.ListOptions) {
-		o.FieldSelector = notKubeconfigs
-	}).Informer()
-	if err := a.secrets.SetTransform(nameAndVersion); err != nil {
-		return err
-	}
+	a.secrets = secrets
 	return reconcile.Watch(a.secrets, a.clustersOf, reconcile.Nudge(a.Clusters))
 }
 
@@ -122,14 +114,4 @@ func (a *Context) clustersOf(secret *metav1.PartialObjectMetadata) []types.Names
 		keys = append(keys, types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name})
 	}
 	return keys
-}
-
-func nameAndVersion(obj any) (any, error) {
-	secret, ok := obj.(*metav1.PartialObjectMetadata)
-	if !ok {
-		return obj, nil
-	}
-	return &metav1.PartialObjectMetadata{TypeMeta: secret.TypeMeta, ObjectMeta: metav1.ObjectMeta{
-		Namespace: secret.Namespace, Name: secret.Name, UID: secret.UID, ResourceVersion: secret.ResourceVersion,
-	}}, nil
 }

@@ -18,9 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/metadata/metadatainformer"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
@@ -32,6 +29,9 @@ import (
 
 // byOriginal is the index of BundleDeployments by what they want copied, as original.String.
 const byOriginal = "fleet.by-downstream-resource"
+
+// notEverywhere leaves out the ConfigMap that every namespace has.
+const notEverywhere = "metadata.name!=kube-root-ca.crt"
 
 // Tell is told what is wrong with the copies of a BundleDeployment; nothing is, if the trouble is empty.
 type Tell func(bd *fleet.BundleDeployment, trouble string)
@@ -55,7 +55,7 @@ func Register(ctx context.Context, a *app.Context, tell Tell) error {
 		}
 		return keys, nil
 	})
-	configMaps, err := configMapNames(a)
+	configMaps, err := kube.NamesInformer(a.RESTConfig, corev1.SchemeGroupVersion.WithResource("configmaps"), notEverywhere)
 	if err != nil {
 		return err
 	}
@@ -73,32 +73,6 @@ func Register(ctx context.Context, a *app.Context, tell Tell) error {
 }
 
 func one(key types.NamespacedName) []types.NamespacedName { return []types.NamespacedName{key} }
-
-// configMapNames watches the names and versions of ConfigMaps, without the one that every namespace has.
-func configMapNames(a *app.Context) (cache.SharedIndexInformer, error) {
-	client, err := metadata.NewForConfig(kube.Watching(a.RESTConfig))
-	if err != nil {
-		return nil, fmt.Errorf("building the client for ConfigMaps: %w", err)
-	}
-	resource := corev1.SchemeGroupVersion.WithResource("configmaps")
-	informer := metadatainformer.NewFilteredMetadataInformer(client, resource, metav1.NamespaceAll, 0, nil, func(o *metav1.ListOptions) {
-		o.FieldSelector = "metadata.name!=kube-root-ca.crt"
-	}).Informer()
-	if err := informer.SetTransform(nameAndVersion); err != nil {
-		return nil, fmt.Errorf("preparing the watch of ConfigMaps: %w", err)
-	}
-	return informer, nil
-}
-
-func nameAndVersion(obj any) (any, error) {
-	found, ok := obj.(*metav1.PartialObjectMetadata)
-	if !ok {
-		return obj, nil
-	}
-	return &metav1.PartialObjectMetadata{TypeMeta: found.TypeMeta, ObjectMeta: metav1.ObjectMeta{
-		Namespace: found.Namespace, Name: found.Name, UID: found.UID, ResourceVersion: found.ResourceVersion,
-	}}, nil
-}
 
 // onDeployment asks for the copies of a BundleDeployment that is new, or wants others than before.
 func (h *handler) onDeployment(change queue.Change[*fleet.BundleDeployment]) {
