@@ -36,38 +36,30 @@ func NewFence(clock func() time.Time) *Fence {
 
 // Guard is cfg for the work of a leader: what asks for a change is refused while the lease is not certain.
 func (f *Fence) Guard(cfg *rest.Config) *rest.Config {
-	cfg = rest.CopyConfig(cfg)
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(request *http.Request) (*http.Response, error) {
-			if err := f.check(request.Method); err != nil {
-				if request.Body != nil {
-					_ = request.Body.Close() // as a RoundTripper must
-				}
-				return nil, err
+	return through(cfg, func(next http.RoundTripper, request *http.Request) (*http.Response, error) {
+		if err := f.check(request.Method); err != nil {
+			if request.Body != nil {
+				_ = request.Body.Close() // as a RoundTripper must
 			}
-			return next.RoundTrip(request)
-		})
+			return nil, err
+		}
+		return next.RoundTrip(request)
 	})
-	return cfg
 }
 
 // watch is cfg for the election for one lease: each write of it that is accepted took or renewed it.
 func (f *Fence) watch(cfg *rest.Config, lease string, lasts time.Duration) *rest.Config {
-	cfg = rest.CopyConfig(cfg)
 	lasts = lasts.Truncate(time.Second) // as the lease has it
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(request *http.Request) (*http.Response, error) {
-			sent := f.clock()
-			answer, err := next.RoundTrip(request)
-			if err == nil && !isRead(request.Method) && answer.StatusCode < http.StatusMultipleChoices {
-				f.mu.Lock()
-				f.until[lease] = deadline{renewed: sent, lasts: lasts}
-				f.mu.Unlock()
-			}
-			return answer, err
-		})
+	return through(cfg, func(next http.RoundTripper, request *http.Request) (*http.Response, error) {
+		sent := f.clock()
+		answer, err := next.RoundTrip(request)
+		if err == nil && !isRead(request.Method) && answer.StatusCode < http.StatusMultipleChoices {
+			f.mu.Lock()
+			f.until[lease] = deadline{renewed: sent, lasts: lasts}
+			f.mu.Unlock()
+		}
+		return answer, err
 	})
-	return cfg
 }
 
 // check is an error wrapping ErrLeaseLost for what must not be sent now.
@@ -90,7 +82,3 @@ func (f *Fence) check(method string) error {
 func isRead(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }

@@ -21,12 +21,7 @@ import (
 //
 // A request that its sender gives up is no outage.
 func RelistAfterOutage(cfg *rest.Config) *rest.Config {
-	o := &outages{told: map[string]int{}}
-	cfg = rest.CopyConfig(cfg)
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(request *http.Request) (*http.Response, error) { return o.send(next, request) })
-	})
-	return cfg
+	return through(cfg, (&outages{told: map[string]int{}}).send)
 }
 
 // outages are the times when a server was out of reach.

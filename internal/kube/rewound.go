@@ -49,27 +49,24 @@ func (r *rewinds) notify(noticed func()) {
 
 // watch is cfg for the election for one lease.
 func (r *rewinds) watch(cfg *rest.Config, lease string) *rest.Config {
-	cfg = rest.CopyConfig(cfg)
-	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(request *http.Request) (*http.Response, error) {
-			answer, err := next.RoundTrip(request)
-			if err != nil || answer.StatusCode >= http.StatusMultipleChoices {
-				return answer, err
-			}
-			body, err := io.ReadAll(answer.Body)
-			_ = answer.Body.Close() // read, or broken off
-			if err != nil {
-				return nil, err
-			}
-			answer.Body = io.NopCloser(bytes.NewReader(body))
-			var read metav1.PartialObjectMetadata
-			if json.Unmarshal(body, &read) == nil {
-				r.saw(lease, read.ResourceVersion)
-			}
-			return answer, nil
-		})
+	cfg = through(cfg, func(next http.RoundTripper, request *http.Request) (*http.Response, error) {
+		answer, err := next.RoundTrip(request)
+		if err != nil || answer.StatusCode >= http.StatusMultipleChoices {
+			return answer, err
+		}
+		body, err := io.ReadAll(answer.Body)
+		_ = answer.Body.Close() // read, or broken off
+		if err != nil {
+			return nil, err
+		}
+		answer.Body = io.NopCloser(bytes.NewReader(body))
+		var read metav1.PartialObjectMetadata
+		if json.Unmarshal(body, &read) == nil {
+			r.saw(lease, read.ResourceVersion)
+		}
+		return answer, nil
 	})
+	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	return cfg
 }
 

@@ -1,0 +1,29 @@
+package kube
+
+import (
+	"net/http"
+
+	"k8s.io/client-go/rest"
+)
+
+// sending answers a request, mostly by passing it on to next.
+type sending func(next http.RoundTripper, request *http.Request) (*http.Response, error)
+
+// through is cfg with requests that send answers.
+func through(cfg *rest.Config, send sending) *rest.Config {
+	cfg = rest.CopyConfig(cfg)
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return roundTripper{next, send} })
+	return cfg
+}
+
+type roundTripper struct {
+	next http.RoundTripper
+	send sending
+}
+
+func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
+	return r.send(r.next, request)
+}
+
+// WrappedRoundTripper lets the connections below be closed.
+func (r roundTripper) WrappedRoundTripper() http.RoundTripper { return r.next }
