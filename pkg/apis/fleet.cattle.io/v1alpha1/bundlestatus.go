@@ -12,7 +12,8 @@ type BundleStatus struct {
 	// +optional
 	Summary BundleSummary `json:"summary,omitempty"`
 
-	// NewlyCreated is how many BundleDeployments the last pass created.
+	// NewlyCreated is always 0: it counts what a pass over the Bundle creates while
+	// the pass goes on, and a status is written between passes.
 	// +optional
 	NewlyCreated int `json:"newlyCreated,omitempty"`
 

@@ -95,7 +95,7 @@ func addUp(in bundleInput) figures {
 func tellBundle(status *fleet.BundleStatus, in bundleInput, found figures) {
 	summary, progress := found.summary, found.progress
 	status.Summary = summary
-	status.NewlyCreated = 0 // when this is written, the pass that created them is over
+	status.NewlyCreated = 0 // of a pass, and none goes on; another controller may have left a number
 	status.Unavailable, status.MaxUnavailable, status.Unreachable = progress.Unavailable, progress.MaxUnavailable, progress.Unreachable
 	status.UnavailablePartitions, status.MaxUnavailablePartitions = progress.UnavailablePartitions, progress.MaxUnavailablePartitions
 	status.Partitions = progress.Partitions
