@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/handshake"
@@ -160,20 +159,13 @@ func TestAgentWithoutAnything(t *testing.T) {
 
 func TestAgentThatIsAskedToEnd(t *testing.T) {
 	s, _, _ := joined(t, "ends")
-	s.must(s.eastCore.CoreV1().Pods(s.namespace).Delete(t.Context(), first, metav1.DeleteOptions{}))
+	s.endPod(first)
 	s.expectLog(first, "msg=completed", 1)
 	s.eventually("the lease to be released", func(context.Context) error {
 		if holder := s.holder(); holder != "" {
 			return fmt.Errorf("%s holds it", holder)
 		}
 		return nil
-	})
-	s.eventually("the pod to be gone", func(ctx context.Context) error {
-		_, err := s.eastCore.CoreV1().Pods(s.namespace).Get(ctx, first, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return fmt.Errorf("it is there (%w)", err)
 	})
 }
 

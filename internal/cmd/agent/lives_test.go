@@ -80,7 +80,7 @@ func TestAgentJoinsTwice(t *testing.T) {
 	s.expectRequests(1)
 
 	// From nothing: the pod, its namespace's Secrets, and again the same command.
-	s.must(s.eastCore.CoreV1().Pods(s.namespace).Delete(t.Context(), first, metav1.DeleteOptions{}))
+	s.endPod(first)
 	s.must(s.eastCore.CoreV1().Secrets(s.namespace).Delete(t.Context(), names.Agent, metav1.DeleteOptions{}))
 	s.deliver(values)
 	began := now()
@@ -201,8 +201,8 @@ func TestTheLeaseIsTakenAway(t *testing.T) {
 	token, values := s.token("t1")
 	s.deliver(values)
 	s.startPod(first,
-		corev1.EnvVar{Name: "CATTLE_ELECTION_LEASE_DURATION", Value: "3s"},
-		corev1.EnvVar{Name: "CATTLE_ELECTION_RENEW_DEADLINE", Value: "2s"},
+		corev1.EnvVar{Name: "CATTLE_ELECTION_LEASE_DURATION", Value: "12s"},
+		corev1.EnvVar{Name: "CATTLE_ELECTION_RENEW_DEADLINE", Value: "10s"}, // which nobody but the thief keeps it from
 	)
 	s.answer(token)
 	s.expectReady(first, true)

@@ -219,6 +219,7 @@ func TestTLSModes(t *testing.T) {
 		// The mode becomes strict: an identity without a CA is refused, until a CA comes.
 		s.tlsMode = kube.TLSModeStrict
 		values.APIServerCA = string(s.plane.Hub.CA)
+		s.configure() // first, or the Secret may be found to be of no use, and be gone
 		s.deliver(values)
 		s.expectMissing(names.AgentBootstrap)
 		s.eventually("the CA in the stored identity", func(context.Context) error {

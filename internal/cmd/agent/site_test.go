@@ -140,36 +140,45 @@ func (s *site) mint(m handshake.Mint) string {
 	return made.Status.Token
 }
 
-// deliver writes the bootstrap secret and the configuration into the agent's namespace.
+// deliver writes the bootstrap secret and the configuration into the agent's namespace. The Secret is first: an agent
+// that starts in between is to end as before, not to ask with the token of old.
 func (s *site) deliver(values handshake.Values) {
+	s.t.Helper()
+	s.applyEast(&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: names.AgentBootstrap},
+		Data: handshake.Bootstrap{
+			APIServerURL: values.APIServerURL, APIServerCA: []byte(values.APIServerCA), ClusterNamespace: values.ClusterNamespace,
+			Token: values.Token, TokenName: values.TokenName, SystemRegistrationNamespace: values.SystemRegistrationNamespace,
+		}.Encode(),
+	})
+	s.configure()
+}
+
+// configure writes the agent's configuration.
+func (s *site) configure() {
 	s.t.Helper()
 	configuration, err := config.Agent{ClientID: "client-" + s.namespace, AgentTLSMode: s.tlsMode}.Encode()
 	s.must(err)
+	s.applyEast(&corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: names.Agent}, Data: map[string]string{names.ConfigKey: configuration},
+	})
+}
+
+func (s *site) applyEast(object runtime.Object) {
+	s.t.Helper()
 	downstream, err := kube.NewDownstream(s.plane.Cluster(east).Config())
 	s.must(err)
 	defer downstream.Close()
-	s.must(downstream.Apply(s.t.Context(),
-		// The Secret first: an agent that starts in between is to end as before, not to ask with the token of old.
-		&corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: names.AgentBootstrap},
-			Data: handshake.Bootstrap{
-				APIServerURL: values.APIServerURL, APIServerCA: []byte(values.APIServerCA), ClusterNamespace: values.ClusterNamespace,
-				Token: values.Token, TokenName: values.TokenName, SystemRegistrationNamespace: values.SystemRegistrationNamespace,
-			}.Encode(),
-		},
-		&corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: names.Agent}, Data: map[string]string{names.ConfigKey: configuration},
-		},
-	))
+	s.must(downstream.Apply(s.t.Context(), object))
 }
 
-// answer waits for the first request that is not granted yet, and grants it for this token.
+// answer waits for the first request with this token that is not granted yet, and grants it.
 func (s *site) answer(token *fleet.ClusterRegistrationToken) {
 	s.t.Helper()
 	var request *fleet.ClusterRegistration
 	s.eventually("a request", func(context.Context) error {
 		for _, found := range s.requests() {
-			if !found.Status.Granted {
+			if !found.Status.Granted && found.Labels[fleet.LabelRegistrationToken] == token.Name {
 				request = &found
 				return nil
 			}
@@ -305,6 +314,20 @@ func (s *site) expectLog(pod, text string, times int) {
 			return fmt.Errorf("it is there %d times, want %d", got, times)
 		}
 		return nil
+	})
+}
+
+// endPod deletes a pod and waits until its process has ended.
+func (s *site) endPod(name string) {
+	s.t.Helper()
+	pods := s.eastCore.CoreV1().Pods(s.namespace)
+	s.must(pods.Delete(s.t.Context(), name, metav1.DeleteOptions{}))
+	s.eventually("pod "+name+" to be gone", func(ctx context.Context) error {
+		_, err := pods.Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("it is there (%w)", err)
 	})
 }
 
