@@ -208,7 +208,9 @@ func TestATakeoverWaitsForTheOperator(t *testing.T) {
 
 	holder := bearer(t, valuesOf(t, hub, ws, "t2"))
 	asks := newRequest(ws, "taken", "second", "t2")
-	g.Expect(holder.Create(t.Context(), client.ClusterRegistrations, asks)).To(Succeed())
+	eventually(t, func(g Gomega) { // rights take a moment to be in force
+		g.Expect(holder.Create(t.Context(), client.ClusterRegistrations, asks)).To(Succeed())
+	})
 	eventually(t, func(g Gomega) {
 		found := &fleet.ClusterRegistration{}
 		g.Expect(hub.Get(t.Context(), client.ClusterRegistrations, ws, asks.Name, found)).To(Succeed())

@@ -169,7 +169,7 @@ func TestAnImport(t *testing.T) {
 	identity := expectApplied(t, c)
 	g.Expect(identity.APIServerURL).To(Equal(h.URL))
 	g.Expect(identity.APIServerCA).To(Equal(h.CA))
-	expectInSync(t, hub, c)
+	expectInSync(t, hub, c, began)
 	expectJoins(t, identity, c)
 }
 
@@ -211,8 +211,9 @@ func expectApplied(t *testing.T, c *fleet.Cluster) handshake.Bootstrap {
 	return identity
 }
 
-// expectInSync fails if the controllers ask anybody for anything when a Cluster is looked at again.
-func expectInSync(t *testing.T, hub *client.Client, c *fleet.Cluster) {
+// expectInSync fails if the controllers ask anybody for anything when a Cluster is looked at again. After a while they
+// look for the agent, which does not come here.
+func expectInSync(t *testing.T, hub *client.Client, c *fleet.Cluster, began time.Time) {
 	t.Helper()
 	g, h := NewWithT(t), control.Plane(t).Hub
 	awaitIdle(t, hub, c.Namespace+"-idle-1") // what the import itself has caused
@@ -222,12 +223,20 @@ func expectInSync(t *testing.T, hub *client.Client, c *fleet.Cluster) {
 		g.Expect(hub.Patch(t.Context(), client.Clusters, c.Namespace, c.Name, []byte(patch))).To(Succeed())
 	}
 	awaitIdle(t, hub, c.Namespace+"-idle-2")
-	for _, request := range audited(t, h, controller, hubBefore) {
+	onHub, downstream := audited(t, h, controller, hubBefore), audited(t, east(t), importer, eastBefore)
+	if took := time.Since(began); took > handshake.FirstLook {
+		t.Logf("after %s the controllers have looked for the agent already", took)
+		return
+	}
+	for _, request := range onHub {
+		if strings.Contains(request, " events ") {
+			continue // of the import, which come when they can
+		}
 		if strings.Contains(request, c.Namespace+"/") || strings.Contains(request, c.Status.Namespace) {
 			t.Errorf("a Cluster in sync caused: %s", request)
 		}
 	}
-	g.Expect(audited(t, east(t), importer, eastBefore)).To(BeEmpty())
+	g.Expect(downstream).To(BeEmpty())
 }
 
 // awaitIdle waits until the queue of Clusters has come past what is in it now.
@@ -252,7 +261,9 @@ func expectJoins(t *testing.T, identity handshake.Bootstrap, c *fleet.Cluster) {
 		namespace: c.Spec.AgentNamespace, // as it says in each heartbeat: in another one, it would have to move
 		request:   newRequest(c.Namespace, c.Spec.ClientID, "random", identity.TokenName), secret: names.CredentialSecret(c.Spec.ClientID, "random"),
 	}
-	g.Expect(holder.Create(t.Context(), client.ClusterRegistrations, a.request)).To(Succeed())
+	eventually(t, func(g Gomega) { // rights take a moment to be in force
+		g.Expect(holder.Create(t.Context(), client.ClusterRegistrations, a.request)).To(Succeed())
+	})
 	eventually(t, func(g Gomega) {
 		found, err := secret(t.Context(), holder, identity.SystemRegistrationNamespace, a.secret)
 		g.Expect(err).NotTo(HaveOccurred())
@@ -326,19 +337,34 @@ func TestBrokenKubeconfigsAndTheirRepair(t *testing.T) {
 func TestARepairedKubeconfigIsTriedAtOnce(t *testing.T) {
 	hub := hub(t)
 	ws := workspace(t, hub, "ws-repaired")
-	writeSecret(t, hub, ws, "repaired", map[string][]byte{"value": kubeconfig(t, func(c *api.Cluster, _ *api.AuthInfo) { c.Server = "https://127.0.0.1:1" })})
-	c := newImport(t, hub, ws, "repaired")
-	eventually(t, func(g Gomega) { // the third try would come after four seconds
+	// The longer it was broken, the later it would be tried again: a busy machine is given more time.
+	for failures, pause := 2, 4*time.Second; ; failures, pause = failures+1, 2*pause {
+		took := repairAfter(t, hub, ws, failures)
+		if took < pause-pause/8 {
+			return
+		}
+		if failures == 4 {
+			t.Fatalf("after %d failures it was imported %s after the repair", failures, took)
+		}
+		t.Logf("after %d failures it was imported %s after the repair", failures, took)
+	}
+}
+
+// repairAfter repairs a kubeconfig after so many failures, and says how long after that the import was done.
+func repairAfter(t *testing.T, hub *client.Client, ws string, failures int) time.Duration {
+	t.Helper()
+	name := fmt.Sprint("repaired-", failures)
+	writeSecret(t, hub, ws, name, map[string][]byte{"value": kubeconfig(t, func(c *api.Cluster, _ *api.AuthInfo) { c.Server = "https://127.0.0.1:1" })})
+	c := newImport(t, hub, ws, name)
+	eventually(t, func(g Gomega) {
 		log, err := os.ReadFile(filepath.Join(control.Plane(t).LogDir, "controllers.log"))
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(strings.Count(string(log), `msg="import failed" cluster=ws-repaired/repaired`)).To(Equal(2))
+		g.Expect(strings.Count(string(log), fmt.Sprintf(`msg="import failed" cluster=%s/%s`, ws, name))).To(BeNumerically(">=", failures))
 	})
 	repaired := time.Now()
-	writeSecret(t, hub, ws, "repaired", map[string][]byte{"value": kubeconfig(t)})
+	writeSecret(t, hub, ws, name, map[string][]byte{"value": kubeconfig(t)})
 	awaitImported(t, hub, c, "")
-	if took := time.Since(repaired); took > 3500*time.Millisecond {
-		t.Errorf("imported %s after the repair", took)
-	}
+	return time.Since(repaired)
 }
 
 func TestAnAgentThatIsThere(t *testing.T) {

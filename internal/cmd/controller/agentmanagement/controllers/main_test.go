@@ -40,7 +40,7 @@ const (
 	// controller is the user of the controllers in the audit log.
 	controller = "system:serviceaccount:" + system + ":fleet-controller"
 	// patience is how long a test waits for what should take milliseconds.
-	patience = 30 * time.Second
+	patience = 90 * time.Second
 )
 
 var control = plane.Share(plane.Options{Downstreams: []string{"east"}, BeforeControllers: installCRDs, Audit: true})

@@ -175,7 +175,9 @@ func TestMistakesWithRequestsAndTheirRepair(t *testing.T) {
 		s.Helper()
 		request, holder := newRequest(s.workspace, "late", "first of "+s.workspace, "t1"), bearer(s.T, valuesOf(s.T, s.hub, s.workspace, "t1"))
 		modify(request)
-		NewWithT(s.T).Expect(holder.Create(s.Context(), client.ClusterRegistrations, request)).To(Succeed())
+		eventually(s.T, func(g Gomega) {
+			g.Expect(holder.Create(s.Context(), client.ClusterRegistrations, request)).To(Succeed())
+		})
 		return holder, request
 	}
 	tests := map[string]func(*scene){
