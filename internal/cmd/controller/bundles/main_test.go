@@ -34,7 +34,7 @@ import (
 const (
 	system = "cattle-fleet-system"
 	// patience is how long a test waits for what should take milliseconds.
-	patience = 20 * time.Second
+	patience = time.Minute
 )
 
 var control = plane.Share(plane.Options{BeforeControllers: installCRDs})
