@@ -49,7 +49,7 @@ type Step struct {
 	Unreachable bool
 	// Blocked means that nothing can be written there. What is there counts.
 	Blocked bool
-	// InDoubt means that a promotion was sent and nobody knows what became of it: it counts as one.
+	// InDoubt means that a promotion or a first deployment was sent and nobody knows what became of it: it counts as one.
 	InDoubt bool
 	// Partitions are those it is in, ascending.
 	Partitions []int
@@ -76,7 +76,7 @@ func (s Step) Standing() Standing {
 
 // isUnavailable says whether what is there is not available, or ceases to be.
 func (s Step) isUnavailable() bool {
-	return s.Deployment != nil && (s.InDoubt || s.isGoing() || !IsAvailable(s.Deployment))
+	return s.InDoubt || s.Deployment != nil && (s.isGoing() || !IsAvailable(s.Deployment))
 }
 
 // isGoing says whether what is there is being deleted; it is made anew when it is gone.

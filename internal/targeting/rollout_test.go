@@ -171,6 +171,10 @@ func TestDecide(t *testing.T) {
 		"a promotion in doubt counts, and is tried again": {
 			layout(1, 2), []Step{step(old()), step(old(), inDoubt)}, []string{"stage: maxUnavailable", "promote"}, Decision{},
 		},
+		"what was tried in this pass counts where it is in doubt, and keeps others waiting": {
+			layout(1, 1, 1), []Step{step(nil, blocked, inDoubt), step(old()), step(old(), within(1))},
+			[]string{"leave: blocked", "stage: maxUnavailable", "leave: earlier partition"}, Decision{},
+		},
 		"what is being deleted counts, and is left alone": {
 			layout(1, 0, 1), []Step{step(going(old())), step(old(), within(1))}, []string{"leave: blocked", "leave: earlier partition"}, Decision{},
 		},

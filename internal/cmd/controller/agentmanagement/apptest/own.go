@@ -26,6 +26,8 @@ func (h *Hub) addOwnKinds() {
 	a.BundleDeployments = newKind[*fleet.BundleDeployment, *fleet.BundleDeploymentList](h, fl, "BundleDeployment", nil)
 	a.ClusterGroups = newKind[*fleet.ClusterGroup, *fleet.ClusterGroupList](h, fl, "ClusterGroup", nil)
 	a.Bundles = newKind[*fleet.Bundle, *fleet.BundleList](h, fl, "Bundle", nil)
+	contents := newKind[*fleet.Content, *fleet.ContentList](h, fl, "Content", nil)
+	a.Contents = clusterKind[*fleet.Content, *fleet.ContentList]{kind: contents}
 	a.ConfigMaps = newKind[*corev1.ConfigMap, *corev1.ConfigMapList](h, core, "ConfigMap", controllersOwn)
 	a.Deployments = newKind[*appsv1.Deployment, *appsv1.DeploymentList](h, appsv1.SchemeGroupVersion, "Deployment", controllersOwn)
 	a.BootstrapSecrets = newKind[*corev1.Secret, *corev1.SecretList](h, core, "Secret", inSet(app.BootstrapSetID))

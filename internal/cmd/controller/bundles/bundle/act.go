@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,30 +20,32 @@ import (
 // of the same name in another namespace.
 var errForeign = errors.New("the cluster has a BundleDeployment of another Bundle of this name")
 
-// act writes the plan down: first the Content, then each cluster's part, whatever
-// happens to the others, and then takes away what is too much.
-func (h *handler) act(ctx context.Context, in input, out plan) error {
-	failing := h.failing(keyOf(in.bundle))
-	h.ledger.Set(keyOf(in.bundle), failing.tell(out.outcome))
+// act writes the plan of a round down: first the Content, then each cluster's part, whatever
+// happens to the others, and then takes away what is too much. What fails for one cluster is noted in the pass.
+func (h *handler) act(ctx context.Context, in input, out plan, p *pass) error {
+	p.begin(out.outcome, out.failed)
+	h.ledger.Set(keyOf(in.bundle), p.told())
 	if errors.Is(in.failure, errNoValues) || errors.Is(in.failure, targeting.ErrValuesHash) {
 		h.queue.AddAfter(keyOf(in.bundle), valuesRecheck)
 	}
 	if out.createContent {
 		err := h.createContent(in.bundle)
 		if isTooLarge(err) {
-			h.ledger.Set(keyOf(in.bundle), aim{outcome: out.outcome}.failed(fleet.ReasonError, targetingError, errContentTooLarge).outcome)
+			p.stop()
+			p.outcome = aim{outcome: out.outcome}.failed(fleet.ReasonError, targetingError, errContentTooLarge).outcome
+			h.ledger.Set(keyOf(in.bundle), p.told())
 			return nil
 		}
 		if err != nil {
 			return err
 		}
 	}
-	failed := failures{}
-	err := errors.Join(h.writeAll(ctx, out.first, failed), h.writeAll(ctx, out.writes, failed))
-	if len(failing) > 0 || len(failed) > 0 {
-		h.ledger.Set(keyOf(in.bundle), failed.tell(out.outcome))
+	h.writeAll(ctx, out.first, p)
+	h.writeAll(ctx, out.writes, p)
+	if !p.tally().over {
+		p.failedWith(h.deleteAll(p.undeleted(out.orphans)))
 	}
-	return errors.Join(err, h.deleteAll(out.orphans))
+	return nil
 }
 
 func (h *handler) createContent(bundle *fleet.Bundle) error {
@@ -56,21 +57,14 @@ func (h *handler) createContent(bundle *fleet.Bundle) error {
 	return nil
 }
 
-// writeAll writes several at a time, whatever becomes of the others. It notes which fail for good.
-func (h *handler) writeAll(ctx context.Context, writes []write, failed failures) error {
-	var mu sync.Mutex
-	return each(writes, func(w write) error {
-		err := h.write(ctx, w)
-		if err == nil {
-			return nil
+// writeAll writes several at a time, whatever becomes of the others, unless that concerns all.
+func (h *handler) writeAll(ctx context.Context, writes []write, p *pass) {
+	p.failedWith(each(writes, func(w write) error {
+		if ctx.Err() != nil || p.tally().over {
+			return nil //nolint:nilerr // it is left for another pass
 		}
-		mu.Lock()
-		defer mu.Unlock()
-		if err = failed.note(w.Deployment.Namespace, err); err != nil {
-			return fmt.Errorf("writing %s: %w", keyOf(w.Deployment), err)
-		}
-		return nil
-	})
+		return p.note(w.Deployment, h.write(ctx, w))
+	}))
 }
 
 func (h *handler) write(ctx context.Context, w write) error {

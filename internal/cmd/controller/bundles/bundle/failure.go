@@ -46,7 +46,7 @@ func (f failures) note(namespace string, err error) error {
 	case errors.Is(err, errForeign):
 		f[namespace] = targetingError + errForeign.Error()
 		return nil // when the other one goes, we are woken
-	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), isTooLarge(err):
+	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err), isTooLarge(err):
 		f[namespace] = writeError + err.Error()
 	}
 	return err

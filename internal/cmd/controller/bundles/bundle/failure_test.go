@@ -28,6 +28,7 @@ func TestFailures(t *testing.T) {
 		"the namespace goes":                  {apierrors.NewForbidden(resource, "web", errors.New("it is being terminated")), `write error: bundledeployments.fleet.cattle.io "web" is forbidden: it is being terminated`, true},
 		"the store does not take it":          {errors.New("etcdserver: request is too large"), "write error: etcdserver: request is too large", true},
 		"the API server does not take it":     {tooLarge, "write error: limit is 3145728", true},
+		"a webhook does not take it":          {errDenied, "write error: " + errDenied.Error(), true},
 		"what passes by itself is not told":   {transient, "", true},
 		"neither is that somebody was faster": {apierrors.NewConflict(resource, "web", errors.New("changed")), "", true},
 	}

@@ -40,6 +40,8 @@ type input struct {
 	// promoted.
 	existing []*fleet.BundleDeployment
 	inDoubt  map[string]bool
+	// left are the namespaces in which something has failed in this pass; true where nobody knows what became of it.
+	left map[string]bool
 	// values are those in the Secrets of existing ones that are staged, by namespace:
 	// only there can it be known what an agent runs with. secretHolds says of which it is known what they hold.
 	values      map[string]*targeting.Values

@@ -69,13 +69,14 @@ func (a aim) steps(in input) []targeting.Step {
 	out := make([]targeting.Step, len(a.targets))
 	for i, target := range a.targets {
 		namespace := target.Cluster.Status.Namespace
+		doubt, left := in.left[namespace]
 		out[i] = targeting.Step{
 			DeploymentID: target.DeploymentID,
 			Deployment:   existing[namespace],
 			Paused:       targeting.IsPaused(in.bundle, target.Cluster),
 			Unreachable:  in.unreachable[keyOf(target.Cluster)],
-			Blocked:      target.Err != nil || namespace == "", // without a namespace: the cluster wakes us when it has one
-			InDoubt:      in.inDoubt[namespace],
+			Blocked:      target.Err != nil || namespace == "" || left, // without a namespace: the cluster wakes us when it has one
+			InDoubt:      in.inDoubt[namespace] || doubt,
 			Partitions:   a.layout.Of[i],
 		}
 	}
@@ -94,6 +95,8 @@ type plan struct {
 	// first are BundleDeployments that are available and will not be for a while, which no limit allows after others
 	// have become unavailable; writes are all others that should be there. They may be as they should be already.
 	first, writes []write
+	// failed are the clusters that turned out not to be told what to deploy, by their namespaces.
+	failed failures
 	// orphans are those that should not.
 	orphans []*fleet.BundleDeployment
 }
@@ -115,7 +118,7 @@ func (w *write) isDone(in input, verdict targeting.Verdict) bool {
 
 // decide works out the plan for one round.
 func decide(in input, a aim, steps []targeting.Step, decision targeting.Decision) plan {
-	out := plan{outcome: a.outcome}
+	out := plan{outcome: a.outcome, failed: failures{}}
 	if a.outcome.Failure != "" {
 		return out
 	}
@@ -133,6 +136,9 @@ func decide(in input, a aim, steps []targeting.Step, decision targeting.Decision
 		}
 		if failure != nil {
 			note.Failure = targetingError + failure.Error()
+			if !steps[i].Blocked {
+				out.failed[note.Namespace] = note.Failure
+			}
 		}
 		switch {
 		case made == nil:

@@ -16,24 +16,36 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// rollOut writes what the rollout allows now. What one round may create is limited; the next ones follow at once, with
-// what the API server answered to the last.
+// rollOut writes what the rollout allows now. What one round may do is limited, and what was refused has taken up room
+// of others; the next ones follow at once, with what the API server answered to the last. Errors are those of all
+// rounds.
 func (h *handler) rollOut(ctx context.Context, in input) error {
+	key := keyOf(in.bundle)
+	p := newPass(h.failing(key))
+	p.failedWith(h.rounds(ctx, in, p))
+	if outcome, changed := p.end(); changed {
+		h.ledger.Set(key, outcome)
+	}
+	return errors.Join(p.errs...)
+}
+
+// rounds makes one round after the other while they get on.
+func (h *handler) rounds(ctx context.Context, in input, p *pass) error {
 	aimed := takeAim(in)
 	for {
-		again, err := h.round(ctx, &in, aimed)
+		again, err := h.round(ctx, &in, aimed, p)
 		if err != nil || !again || ctx.Err() != nil || !h.isCurrent(in.bundle) {
 			return err
 		}
-		in.contentThere = true
+		in.contentThere, in.left = true, p.left
 		if err := h.gatherDeployments(&in); err != nil {
 			return err
 		}
 	}
 }
 
-// round makes one pass of the rollout; again says that the next may follow.
-func (h *handler) round(ctx context.Context, in *input, aimed aim) (again bool, err error) {
+// round makes one round of a pass; again says that the next may follow.
+func (h *handler) round(ctx context.Context, in *input, aimed aim, p *pass) (again bool, err error) {
 	steps := aimed.steps(*in)
 	decision := targeting.Decide(aimed.layout, steps)
 	if slices.Contains(decision.Costly, true) && aimed.layout.Limits() && !h.sights.isListed(keyOf(in.bundle)) {
@@ -47,7 +59,10 @@ func (h *handler) round(ctx context.Context, in *input, aimed aim) (again bool, 
 		return false, err
 	}
 	h.waiting.set(keyOf(in.bundle), slices.ContainsFunc(decision.Waits, waitsForOthers))
-	return decision.Again, h.act(ctx, *in, decide(*in, aimed, steps, decision))
+	if err := h.act(ctx, *in, decide(*in, aimed, steps, decision), p); err != nil {
+		return false, err
+	}
+	return p.tally().goesOn(decision.Again, isGated(aimed.layout)), nil
 }
 
 // waitsForOthers says whether a target waits for something that BundleDeployments tell of.

@@ -18,11 +18,11 @@ func withName(b *fleet.Bundle) {
 	b.Spec.Helm = &fleet.HelmOptions{Values: &fleet.GenericMap{Data: map[string]any{"name": "${ .ClusterName }"}}}
 }
 
-// pass is one pass over a Bundle: the namespaces that are written, and those whose options were worked out.
-type pass struct{ written, made []string }
+// looked is one pass over a Bundle: the namespaces that are written, and those whose options were worked out.
+type looked struct{ written, made []string }
 
 // look makes a pass, with what earlier ones have found out.
-func look(t *testing.T, in input) (p pass, out plan) {
+func look(t *testing.T, in input) (p looked, out plan) {
 	t.Helper()
 	aimed := takeAim(in)
 	for _, target := range aimed.targets {
@@ -56,7 +56,7 @@ func written(out plan) (all []*fleet.BundleDeployment) {
 	return all
 }
 
-func (p pass) String() string {
+func (p looked) String() string {
 	return strings.Join(p.made, ",") + " worked out, " + strings.Join(p.written, ",") + " written"
 }
 

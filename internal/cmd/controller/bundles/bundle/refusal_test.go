@@ -1,0 +1,410 @@
+package bundle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
+	"github.com/fleet-hub/fleet/internal/content"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+var deployments = schema.GroupResource{Group: "fleet.cattle.io", Resource: "bundledeployments"}
+
+// What an API server, or nobody, answers.
+var (
+	errQuota   = apierrors.NewForbidden(deployments, "web", errors.New("exceeded quota"))
+	errDenied  = apierrors.NewBadRequest(`admission webhook "policy.example.com" denied the request: not here`)
+	errWebhook = apierrors.NewInternalError(errors.New(`failed calling webhook "policy.example.com"`))
+	errFaster  = apierrors.NewConflict(deployments, "web", errors.New("it was changed"))
+	errDown    = &url.Error{Op: "Post", URL: "https://hub", Err: &net.OpError{Op: "dial", Err: errors.New("connection refused")}}
+)
+
+func newOnes(numbers ...int) (requests []string) {
+	for _, number := range numbers {
+		requests = append(requests, createOf(number))
+	}
+	return requests
+}
+
+func upTo(count int) (numbers []int) {
+	for number := range count {
+		numbers = append(numbers, number)
+	}
+	return numbers
+}
+
+func mostNew(count int) func(*fleet.Bundle) { return strategy(fleet.RolloutStrategy{MaxNew: &count}) }
+
+// withoutRoom gives the first clusters values that no Secret holds.
+func withoutRoom(clusters int) func(*fleet.Bundle) {
+	return func(b *fleet.Bundle) {
+		text := fmt.Sprintf(`${ if lt .ClusterName %q }${ repeat 600000 "x" }${ end }`, nameOf(clusters))
+		b.Spec.Helm = &fleet.HelmOptions{Values: &fleet.GenericMap{Data: map[string]any{"text": text}}}
+	}
+}
+
+func TestClustersThatRefuseAreNotWaitedFor(t *testing.T) {
+	tests := map[string]struct {
+		clusters int
+		bundle   *fleet.Bundle
+		fail     error
+		of       []int
+		// created is how many others exist after one pass, tried how many requests there were for that.
+		created, tried int
+		told           string
+		errs           int
+	}{
+		"two of many that always refuse": {
+			clusters: 300, bundle: bundle(everywhere), fail: errQuota, of: []int{3, 120},
+			created: 298, tried: 300, told: "write error: " + errQuota.Error(), errs: 2,
+		},
+		"more than one round may create, and the first of all": {
+			clusters: 130, bundle: bundle(everywhere), fail: errDenied, of: upTo(60),
+			created: 70, tried: 130, told: "write error: " + errDenied.Error(), errs: 60,
+		},
+		"all of them": {
+			clusters: 120, bundle: bundle(everywhere), fail: errQuota, of: upTo(120),
+			created: 0, tried: 120, told: "write error: " + errQuota.Error(), errs: 120,
+		},
+		"a webhook that fails for one, of which nobody knows for how long": {
+			clusters: 120, bundle: bundle(everywhere), fail: errWebhook, of: []int{3}, created: 119, tried: 120, errs: 1,
+		},
+		"what was created already, as the cache does not know": {
+			clusters: 9, bundle: bundle(everywhere, mostNew(2)), fail: apierrors.NewAlreadyExists(deployments, "web"), of: []int{0},
+			created: 8, tried: 9, errs: 1,
+		},
+		"a webhook that fails for all ends the pass after one round": {
+			clusters: 120, bundle: bundle(everywhere), fail: errWebhook, of: upTo(120), created: 0, tried: 50, errs: 50,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := newDelivery(t, test.bundle, test.clusters)
+			d.fail(test.fail, newOnes(test.of...)...)
+			err := d.pass(t.Context())
+			all, times := d.writes("create BundleDeployment")
+			if len(all) != test.tried || len(times) != test.tried {
+				t.Errorf("%d requests for %d clusters, want one for each of %d", len(all), len(times), test.tried)
+			}
+			if got := len(d.all(t)); got != test.created {
+				t.Errorf("%d BundleDeployments, want %d", got, test.created)
+			}
+			if got := lines(err); got != test.errs {
+				t.Errorf("%d errors, want %d:\n%v", got, test.errs, err)
+			}
+			want := map[string]string{}
+			for _, number := range test.of {
+				if test.told != "" {
+					want[nameOf(number)] = test.told
+				}
+			}
+			if diff := cmp.Diff(want, d.failures()); diff != "" {
+				t.Errorf("what is told of clusters (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Where others have a BundleDeployment of that name, nobody is tried again, however many these are.
+func TestOthersInTheWayAreNotWaitedFor(t *testing.T) {
+	d := newDelivery(t, bundle(everywhere, mostNew(2)), 9)
+	for number := range 4 {
+		d.hub.Put(&fleet.BundleDeployment{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "c-" + nameOf(number), Name: "web", Labels: map[string]string{fleet.LabelBundleName: "web", fleet.LabelBundleNamespace: "elsewhere"},
+		}})
+	}
+	if err := d.pass(t.Context()); err != nil {
+		t.Errorf("error = %v, though the other one's end wakes us", err)
+	}
+	if all, _ := d.writes("create BundleDeployment"); len(all) != 5 {
+		t.Errorf("%d requests, want those that nobody is in the way of: %v", len(all), all)
+	}
+	told := d.failures()
+	if len(told) != 4 || told[nameOf(3)] != targetingError+errForeign.Error() {
+		t.Errorf("told of clusters: %v", told)
+	}
+}
+
+// lines counts the errors that were joined.
+func lines(err error) int {
+	if err == nil {
+		return 0
+	}
+	return len(strings.Split(err.Error(), "\n"))
+}
+
+// A cluster that heals is delivered to with the next pass, and nothing is said of it any more.
+func TestAClusterThatNoLongerRefuses(t *testing.T) {
+	d := newDelivery(t, bundle(everywhere, mostNew(2)), 7)
+	d.fail(errQuota, newOnes(0, 1, 5)...)
+	if err := d.pass(t.Context()); lines(err) != 3 {
+		t.Errorf("error = %v", err)
+	}
+	d.hub.Sync()
+	d.fail(nil, newOnes(0, 1)...)
+	before := d.told(t)
+	if err := d.pass(t.Context()); lines(err) != 1 || !strings.Contains(err.Error(), "c-k-005/web") {
+		t.Errorf("error = %v, want that of the one that refuses", err)
+	}
+	if got := len(d.all(t)); got != 6 {
+		t.Errorf("%d BundleDeployments, want 6", got)
+	}
+	if diff := cmp.Diff(map[string]string{nameOf(5): "write error: " + errQuota.Error()}, d.failures()); diff != "" {
+		t.Errorf("what is told of clusters (-want +got):\n%s", diff)
+	}
+	if want := []int{3, 1}; !slices.Equal(*before, want) {
+		t.Errorf("failing clusters told of: %v, want %v: what was told before holds until the end of the pass", *before, want)
+	}
+}
+
+// told collects how many clusters fail, for every change of what is told of the Bundle, beginning with now.
+func (d *delivery) told(t *testing.T) *[]int {
+	t.Helper()
+	told := []int{len(d.failures())}
+	d.ledger.OnChange(func(types.NamespacedName) { // is called by the pass itself
+		if now := len(d.failures()); now != told[len(told)-1] {
+			told = append(told, now)
+		}
+	})
+	return &told
+}
+
+// What cannot be made for some clusters leaves the place to others, too.
+func TestValuesThatCannotBeStoredTakeUpNoPlace(t *testing.T) {
+	d := newDelivery(t, bundle(everywhere, mostNew(1), withoutRoom(3)), 5)
+	if err := d.pass(t.Context()); err != nil {
+		t.Errorf("error = %v, though nothing can be tried again", err)
+	}
+	var created []string
+	for _, bd := range d.all(t) {
+		created = append(created, bd.Namespace)
+	}
+	if diff := cmp.Diff([]string{"c-k-003", "c-k-004"}, created); diff != "" {
+		t.Errorf("BundleDeployments (-want +got):\n%s", diff)
+	}
+	told := d.failures()
+	if len(told) != 3 || !strings.Contains(told[nameOf(0)], "no Secret holds them") {
+		t.Errorf("told of clusters: %v", told)
+	}
+}
+
+// What nobody can write ends the pass, before it has tried everybody.
+func TestWhatConcernsAllEndsThePass(t *testing.T) {
+	tests := map[string]error{
+		"nobody answers":                errDown,
+		"the credential is not valid":   apierrors.NewUnauthorized("expired"),
+		"the API server has too much":   apierrors.NewTooManyRequests("later", 1),
+		"it is not there":               apierrors.NewServiceUnavailable("starting"),
+		"its store does not answer":     apierrors.NewTimeoutError("no answer", 1),
+		"its store is slow":             apierrors.NewServerTimeout(deployments, "create", 1),
+		"the controllers lost the lead": context.Canceled,
+	}
+	for name, failure := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := newDelivery(t, bundle(everywhere), 200)
+			orphan := existing("nobody", func(bd *fleet.BundleDeployment) {
+				bd.Labels[fleet.LabelBundleName], bd.Labels[fleet.LabelBundleNamespace] = "web", "ws"
+			})
+			d.hub.Put(orphan)
+			d.fail(failure, newOnes(upTo(200)...)...)
+			err := d.pass(t.Context())
+			if !errors.Is(err, failure) {
+				t.Errorf("error = %v, want %v", err, failure)
+			}
+			all, _ := d.writes("create BundleDeployment", "delete BundleDeployment")
+			if len(all) == 0 || len(all) > atATime || lines(err) != len(all) {
+				t.Errorf("%d requests and %d errors, want no more than were under way: %v", len(all), lines(err), all)
+			}
+			if told := d.failures(); len(told) > 0 {
+				t.Errorf("told of clusters: %v", told)
+			}
+			d.fail(nil, newOnes(upTo(200)...)...)
+			if err := d.pass(t.Context()); err != nil || len(d.all(t)) != 200 {
+				t.Errorf("the next pass: %d BundleDeployments, %v", len(d.all(t)), err)
+			}
+			if apptest.Get[*fleet.BundleDeployment](d.hub, orphan.Namespace, orphan.Name) != nil {
+				t.Error("what should not be there is still there")
+			}
+		})
+	}
+}
+
+func TestAPassEndsWithItsProcessOrItsBundle(t *testing.T) {
+	t.Run("process", func(t *testing.T) {
+		d := newDelivery(t, bundle(everywhere), 200)
+		ctx, cancel := context.WithCancel(t.Context())
+		d.hub.Before(createOf(60), cancel)
+		if err := d.pass(ctx); err != nil {
+			t.Errorf("error = %v", err)
+		}
+		if all, _ := d.writes("create BundleDeployment"); len(all) < 50 || len(all) > 60+atATime {
+			t.Errorf("%d requests, want none after the end", len(all))
+		}
+	})
+	t.Run("bundle", func(t *testing.T) {
+		d := newDelivery(t, bundle(everywhere), 200)
+		d.hub.Before(createOf(60), func() { d.change(t) })
+		if err := d.pass(t.Context()); err != nil {
+			t.Errorf("error = %v", err)
+		}
+		if all, _ := d.writes("create BundleDeployment"); len(all) != 100 {
+			t.Errorf("%d requests, want the two rounds", len(all))
+		}
+	})
+	t.Run("content", func(t *testing.T) {
+		d := newDelivery(t, bundle(everywhere), 200)
+		in, err := d.gather(t.Context(), apptest.MustGet[*fleet.Bundle](t, d.hub, "ws", "web"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request := "create Content " + content.ID(in.manifestHash)
+		d.hub.Fail(request, errors.New("etcdserver: request is too large"))
+		if err := d.pass(t.Context()); err != nil {
+			t.Errorf("error = %v, though nobody but a user can help", err)
+		}
+		if diff := cmp.Diff([]string{request}, d.hub.Requests()); diff != "" {
+			t.Errorf("requests (-want +got):\n%s", diff)
+		}
+		if outcome, _ := d.ledger.Get(web); outcome.Failure != targetingError+errContentTooLarge.Error() {
+			t.Errorf("told: %q", outcome.Failure)
+		}
+		d.hub.Fail(request, errDown)
+		if err := d.pass(t.Context()); !errors.Is(err, errDown) {
+			t.Errorf("error = %v, want %v", err, errDown)
+		}
+	})
+}
+
+// What is told to go is told once in a pass.
+func TestOrphansAreDeletedOnce(t *testing.T) {
+	d := newDelivery(t, bundle(everywhere), 120)
+	for _, name := range []string{"x", "y"} {
+		d.hub.Put(existing(name, func(bd *fleet.BundleDeployment) {
+			bd.Labels[fleet.LabelBundleName], bd.Labels[fleet.LabelBundleNamespace] = "web", "ws"
+		}))
+	}
+	d.hub.Fail("delete BundleDeployment c-x/web", errWebhook)
+	if err := d.pass(t.Context()); !errors.Is(err, errWebhook) || lines(err) != 1 {
+		t.Errorf("error = %v", err)
+	}
+	all, _ := d.writes("delete")
+	slices.Sort(all)
+	if diff := cmp.Diff([]string{"delete BundleDeployment c-x/web", "delete BundleDeployment c-y/web"}, all); diff != "" {
+		t.Errorf("deleted (-want +got):\n%s", diff)
+	}
+	if got := len(d.all(t)); got != 121 {
+		t.Errorf("%d BundleDeployments, want those of the clusters and the one that stays", got)
+	}
+}
+
+// inTwo has the first two clusters in a partition of their own, and lets one of them be behind while the others begin.
+func inTwo(b *fleet.Bundle) {
+	one, most := intstr.FromInt32(1), intstr.FromInt32(2)
+	two := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "n", Operator: "In", Values: []string{nameOf(0), nameOf(1)}}}}
+	strategy(fleet.RolloutStrategy{MaxUnavailable: &most, Partitions: []fleet.Partition{
+		{Name: "first", ClusterSelector: two, MaxUnavailable: &one}, {Name: "rest", ClusterSelector: &metav1.LabelSelector{}},
+	}})(b)
+}
+
+func TestARefusedPromotionLeavesItsRoomToOthers(t *testing.T) {
+	tests := map[string]struct {
+		strategy func(*fleet.Bundle)
+		// refused have no quota, unsure a webhook that fails, and late are written by somebody else meanwhile.
+		refused, unsure, late []int
+		want                  []string
+	}{
+		"without trouble, as many as may be unavailable":              {strategy: atMost("2"), want: []string{"k-000", "k-001"}},
+		"the first two refuse":                                        {strategy: atMost("2"), refused: []int{0, 1}, want: []string{"k-002", "k-003"}},
+		"one of them, and the one that gets its room":                 {strategy: atMost("2"), refused: []int{0, 2}, want: []string{"k-001", "k-003"}},
+		"what may have been written keeps its room":                   {strategy: atMost("2"), unsure: []int{0}, want: []string{"k-001"}},
+		"also when there is another round":                            {strategy: atMost("2"), unsure: []int{0}, refused: []int{1}, want: []string{"k-002"}},
+		"so does a conflict, which may be the answer to a repetition": {strategy: atMost("2"), late: []int{1}, refused: []int{0}, want: []string{"k-002"}},
+		"without trouble, a partition waits for another":              {strategy: inTwo, want: []string{"k-000"}},
+		"a partition that refuses keeps no other waiting":             {strategy: inTwo, refused: []int{0, 1}, want: []string{"k-002", "k-003"}},
+		"one of which nobody knows what became of it does":            {strategy: inTwo, unsure: []int{0, 1}},
+		"also when others refuse":                                     {strategy: atMost("1"), unsure: []int{0}, refused: []int{3, 4}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := newDelivery(t, bundle(everywhere), 6)
+			if err := d.pass(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			d.settle(t)
+			d.change(t, test.strategy)
+			told, failing := map[string]string{}, map[string]bool{}
+			for failure, numbers := range map[error][]int{errQuota: test.refused, errWebhook: test.unsure, errFaster: test.late} {
+				for _, number := range numbers {
+					d.fail(failure, changeOf(number))
+					failing[changeOf(number)] = true
+					if failure == errQuota { //nolint:errorlint // the very same
+						told[nameOf(number)] = fmt.Sprintf("write error: patching c-%s/web: %v", nameOf(number), errQuota)
+					}
+				}
+			}
+			if err := d.pass(t.Context()); lines(err) != len(failing) {
+				t.Errorf("error = %v, want %d", err, len(failing))
+			}
+			if diff := cmp.Diff(test.want, d.promoted(t), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("promoted (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(told, d.failures()); diff != "" {
+				t.Errorf("what is told of clusters (-want +got):\n%s", diff)
+			}
+			_, times := d.writes("patch BundleDeployment")
+			for request := range failing {
+				if times[request] != 1 {
+					t.Errorf("%s was tried %d times in a pass", request, times[request])
+				}
+			}
+		})
+	}
+}
+
+// A first deployment that may be there uses up a part of the limit.
+func TestAFirstDeploymentInDoubtCounts(t *testing.T) {
+	for name, test := range map[string]struct {
+		fail error
+		want []string
+	}{
+		"it may be there":    {errWebhook, nil},
+		"it is not there":    {errQuota, []string{"k-000"}},
+		"it is there, ready": {nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDelivery(t, bundle(everywhere), 3)
+			if err := d.pass(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			d.settle(t)
+			d.hub.Put(cluster(nameOf(3)), cluster(nameOf(4)))
+			d.fail(errQuota, createOf(4)) // there is another round, in any case
+			d.fail(test.fail, createOf(3))
+			d.change(t, atMost("1"))
+			err := d.pass(t.Context())
+			if want := map[bool]int{true: 2, false: 1}[test.fail != nil]; lines(err) != want {
+				t.Errorf("error = %v, want %d", err, want)
+			}
+			got := slices.DeleteFunc(d.promoted(t), func(name string) bool { return name == nameOf(3) })
+			if diff := cmp.Diff(test.want, got, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("promoted (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,128 @@
+package bundle
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// delivery is the handler of Bundles on an API server in memory, with Clusters k-000 and following.
+type delivery struct {
+	*handler
+	hub *apptest.Hub
+}
+
+func newDelivery(t *testing.T, b *fleet.Bundle, clusters int) *delivery {
+	t.Helper()
+	hub := apptest.New(t)
+	index.Add(hub.App)
+	h := &handler{app: hub.App, ledger: ledger.New(), memo: newMemo(), sights: newSights(hub.Now), waiting: newFlags()}
+	h.queue = queue.New(queue.Options{Name: "bundle", Log: slog.New(slog.DiscardHandler)}, h.handle)
+	h.owners = &owners{app: hub.App, unnamed: map[types.NamespacedName]bool{}}
+	h.owners.queue = queue.New(queue.Options{Name: "values-owner", Log: slog.New(slog.DiscardHandler)}, h.owners.handle)
+	b.UID, b.Finalizers = "u-web", []string{fleet.FinalizerBundle}
+	hub.Put(b)
+	for number := range clusters {
+		hub.Put(cluster(nameOf(number)))
+	}
+	return &delivery{handler: h, hub: hub}
+}
+
+func nameOf(number int) string { return fmt.Sprintf("k-%03d", number) }
+
+// createOf and changeOf are requests of Hub.Fail.
+func createOf(number int) string { return "create BundleDeployment c-" + nameOf(number) + "/web" }
+func changeOf(number int) string { return "patch BundleDeployment c-" + nameOf(number) + "/web" }
+
+// fail answers these requests with an error.
+func (d *delivery) fail(err error, requests ...string) {
+	for _, request := range requests {
+		d.hub.Fail(request, err)
+	}
+}
+
+// pass makes one pass over the Bundle.
+func (d *delivery) pass(ctx context.Context) error { return d.handle(ctx, web) }
+
+// settle has everything applied that agents were told, and seen by the caches.
+func (d *delivery) settle(t *testing.T) {
+	t.Helper()
+	for _, bd := range d.all(t) {
+		bd.Status.AppliedDeploymentID, bd.Status.Ready = bd.Spec.DeploymentID, true
+		d.hub.Have(bd)
+	}
+	d.hub.Sync()
+	d.hub.Requests()
+}
+
+// change gives the Bundle another state to bring everywhere.
+func (d *delivery) change(t *testing.T, modifiers ...func(*fleet.Bundle)) {
+	t.Helper()
+	b := apptest.MustGet[*fleet.Bundle](t, d.hub, "ws", "web")
+	b.Generation++
+	b.Spec.DefaultNamespace = fmt.Sprint("generation-", b.Generation)
+	for _, modify := range modifiers {
+		modify(b)
+	}
+	d.hub.Put(b)
+}
+
+// all are the BundleDeployments on the server, in the order of their clusters.
+func (d *delivery) all(t *testing.T) (out []*fleet.BundleDeployment) {
+	t.Helper()
+	list, err := d.app.BundleDeployments.List("", metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range list.Items {
+		out = append(out, &list.Items[i])
+	}
+	return out
+}
+
+// promoted are the clusters whose agents are told to apply what they have not.
+func (d *delivery) promoted(t *testing.T) (clusters []string) {
+	t.Helper()
+	for _, bd := range d.all(t) {
+		if bd.Spec.DeploymentID != bd.Status.AppliedDeploymentID {
+			clusters = append(clusters, strings.TrimPrefix(bd.Namespace, "c-"))
+		}
+	}
+	return clusters
+}
+
+// writes are the requests since the last look that begin with one of the verbs, and how often each was made.
+func (d *delivery) writes(verbs ...string) (all []string, times map[string]int) {
+	times = map[string]int{}
+	for _, request := range d.hub.Requests() {
+		if slices.ContainsFunc(verbs, func(verb string) bool { return strings.HasPrefix(request, verb+" ") }) {
+			all = append(all, request)
+			times[request]++
+		}
+	}
+	return all, times
+}
+
+// failures are what is told of clusters, by their names.
+func (d *delivery) failures() map[string]string {
+	outcome, _ := d.ledger.Get(web)
+	out := map[string]string{}
+	for _, target := range outcome.Targets {
+		if target.Failure != "" {
+			out[target.Cluster.Name] = target.Failure
+		}
+	}
+	return out
+}
