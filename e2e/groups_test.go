@@ -86,13 +86,12 @@ var _ = Describe("Clusters are in groups", Ordered, func() {
 		})
 		Expect(fleet.GetCondition(broken.Status.Conditions, fleet.ConditionReady).Message).To(And(
 			ContainSubstring(`"Resembles" is not a valid label selector operator`), ContainSubstring("correct it")))
-		held, err := client.Until(ctx, client.Await{
+		_, err = client.Until(ctx, client.Await{
 			From: world.Hub.Fleet, Resource: client.Bundles, Namespace: framework.Workspace, Name: "for-late", For: "the reason", Within: framework.Patience,
 		}, func(b *fleet.Bundle) bool {
-			return reasonOf(b.Status.Conditions, fleet.ConditionReady) == fleet.ReasonSelectorInvalid
+			return reasonOf(b.Status.Conditions, fleet.ConditionReady) == fleet.ReasonSelectorInvalid && b.Status.Display.ReadyClusters == "2/2"
 		})
 		Expect(err).NotTo(HaveOccurred())
-		Expect(held.Status.Display.ReadyClusters).To(Equal("2/2"))
 
 		selects(ctx, late, map[string]any{"matchExpressions": nil, "matchLabels": map[string]any{"ring": late}})
 		groupThat(ctx, late, "two ready clusters again", allReady(2))

@@ -133,8 +133,10 @@ var _ = Describe("An agent goes through a lot", Ordered, func() {
 			Expect(other.Spec.ClientID == clientID).To(Equal(other.Name == cluster.Name), other.Name)
 		}
 		Expect(storedAccess(ctx, rough).Server).To(Equal(proxy.URL))
-		_, err = world.On(rough).Kube.CoreV1().Secrets(names.SystemNamespace).Get(ctx, names.AgentBootstrap, metav1.GetOptions{})
-		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "the bootstrap secret is still there: %v", err)
+		Eventually(func(g Gomega) {
+			_, err := world.On(rough).Kube.CoreV1().Secrets(names.SystemNamespace).Get(ctx, names.AgentBootstrap, metav1.GetOptions{})
+			g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "the bootstrap secret is still there: %v", err)
+		}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())
 	})
 
 	It("sees its connections reset and its hub impersonated: nothing comes of it", func(ctx SpecContext) {

@@ -31,8 +31,15 @@ var _ = Describe("An operator scrapes the processes", Ordered, func() {
 		_, _, err := world.Managed(ctx, east, cluster) // a bundle was deployed
 		Expect(err).NotTo(HaveOccurred())
 		// The controllers may have been started anew since, and count from there: a cluster is imported and registers again.
+		before, err := world.Registrations(ctx, cluster.Namespace, cluster.Spec.ClientID)
+		Expect(err).NotTo(HaveOccurred())
 		generation := fmt.Appendf(nil, `{"spec":{"redeployAgentGeneration":%d}}`, time.Now().Unix())
 		Expect(world.Hub.Patch(ctx, client.Clusters, cluster.Namespace, cluster.Name, generation)).To(Succeed())
+		Eventually(func(g Gomega) { // else it is in the middle of that when another story looks at it
+			after, err := world.Registrations(ctx, cluster.Namespace, cluster.Spec.ClientID)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(after).To(And(HaveLen(1), Not(Equal(before))))
+		}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())
 		nobody := &fleet.ClusterRegistration{ObjectMeta: metav1.ObjectMeta{Namespace: framework.Workspace, Name: "of-nobody"}}
 		Expect(world.Hub.Create(ctx, client.ClusterRegistrations, nobody)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) {

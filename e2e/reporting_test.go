@@ -50,7 +50,11 @@ var _ = Describe("A cluster whose agent falls silent", Ordered, func() {
 				Expect(syscall.Kill(pid, signal)).To(Succeed(), strconv.Itoa(pid))
 			}
 		}
-		DeferCleanup(func() { signal(syscall.SIGCONT) })
+		DeferCleanup(func() {
+			for _, pid := range pids {
+				_ = syscall.Kill(pid, syscall.SIGCONT) // one that was stopped for long has lost its lease, and ended
+			}
+		})
 
 		By("stopping it where it stands")
 		signal(syscall.SIGSTOP)
