@@ -6,17 +6,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/faults"
+	"github.com/fleet-hub/fleet/e2e/framework/replica"
 	"github.com/fleet-hub/fleet/e2e/framework/swarm"
 	"github.com/fleet-hub/fleet/internal/names"
 	"github.com/fleet-hub/fleet/internal/plane"
@@ -33,12 +31,12 @@ type hub struct {
 	slots   [2]*slot
 	writes  *writes
 
-	election election
+	election replica.Election
 
 	mu       sync.Mutex // guards what follows
 	stopped  bool
 	failed   error
-	replicas []*replica // all there were
+	replicas []*replica.Replica // all there were
 }
 
 // slot is where one replica after another runs: replica ─► wire ─► proxy ─► API server.
@@ -48,10 +46,10 @@ type slot struct {
 	kubeconfig string
 
 	mu  sync.Mutex
-	now *replica
+	now *replica.Replica
 }
 
-func (s *slot) replica() *replica {
+func (s *slot) current() *replica.Replica {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.now
@@ -62,7 +60,7 @@ func (s *slot) replica() *replica {
 const address = "https://hub.example"
 
 // newHub installs the product on a cluster and starts two replicas, with leases of these times.
-func newHub(ctx context.Context, cluster *plane.Cluster, times election) (*hub, error) {
+func newHub(ctx context.Context, cluster *plane.Cluster, times replica.Election) (*hub, error) {
 	user, err := framework.NewUser(cluster.LogDir, framework.Site{
 		Name: framework.HubName, URL: address, CA: []byte("nobody's"), Kubeconfig: cluster.Kubeconfig, Config: cluster.Config(),
 	})
@@ -118,7 +116,11 @@ func (h *hub) start(s *slot) error {
 	if h.stopped {
 		return nil
 	}
-	r, err := startReplica(h.folder, fmt.Sprintf("replica-%d", len(h.replicas)+1), s.kubeconfig, slices.Clone(h.election))
+	r, err := replica.Start(replica.Options{
+		Name: fmt.Sprintf("replica-%d", len(h.replicas)+1), Folder: h.folder, Kubeconfig: s.kubeconfig, Election: h.election,
+		Args: []string{"--disable-bootstrap"},
+		Env:  []string{"HTTP2_READ_IDLE_TIMEOUT_SECONDS=2", "HTTP2_PING_TIMEOUT_SECONDS=1"}, // so that a dead connection is soon noticed
+	})
 	if err != nil {
 		return err
 	}
@@ -127,7 +129,7 @@ func (h *hub) start(s *slot) error {
 	defer s.mu.Unlock()
 	s.now = r
 	go func() {
-		<-r.done
+		<-r.Ended()
 		if err := h.start(s); err != nil {
 			h.mu.Lock()
 			defer h.mu.Unlock()
@@ -159,40 +161,7 @@ func (h *hub) gather(ctx context.Context) error {
 	return nil
 }
 
-// leases are where replicas agree on who leads.
-func (h *hub) leases(ctx context.Context) (holders map[string]string, err error) {
-	list, err := h.Hub.Kube.CoordinationV1().Leases(names.SystemNamespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, err
-	}
-	holders = map[string]string{}
-	for _, lease := range list.Items {
-		if lease.Spec.HolderIdentity != nil {
-			holders[lease.Name] = *lease.Spec.HolderIdentity
-		}
-	}
-	return holders, nil
-}
-
-// bury gives back what a dead replica holds, so that nobody has to wait until it ends by itself.
-func (h *hub) bury(ctx context.Context, dead *replica) error {
-	holders, err := h.leases(ctx)
-	if err != nil {
-		return err
-	}
-	for lease, holder := range holders {
-		if !strings.HasPrefix(holder, dead.name+"_") {
-			continue
-		}
-		_, err := h.Hub.Kube.CoordinationV1().Leases(names.SystemNamespace).Patch(ctx, lease, types.MergePatchType, []byte(`{"spec":{"holderIdentity":""}}`), metav1.PatchOptions{})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// stop ends the replicas, and leaves their logs.
+// stop ends the replicas.
 func (h *hub) stop() error {
 	h.mu.Lock()
 	h.stopped = true
@@ -202,14 +171,11 @@ func (h *hub) stop() error {
 		if s == nil {
 			continue
 		}
-		if r := s.replica(); r != nil {
-			r.kill()
+		if r := s.current(); r != nil {
+			r.Kill()
 		}
 		s.wire.Close()
 		failed = append(failed, s.proxy.Close())
-	}
-	for _, r := range h.replicas {
-		failed = append(failed, os.WriteFile(filepath.Join(h.folder, r.name+".log"), []byte(r.log.String()), 0o600))
 	}
 	return errors.Join(failed...)
 }

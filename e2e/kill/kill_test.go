@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/e2e/framework/helm"
+	"github.com/fleet-hub/fleet/e2e/framework/replica"
 	"github.com/fleet-hub/fleet/e2e/framework/swarm"
 	"github.com/fleet-hub/fleet/e2e/parity"
 	"github.com/fleet-hub/fleet/internal/names"
@@ -38,11 +38,16 @@ const (
 // patience is how long a test waits for what should take a second or two.
 const patience = 60 * time.Second
 
+// shortLeases can be waited for until they end.
+func shortLeases() replica.Election {
+	return replica.Election{LeaseDuration: 2 * time.Second, RenewDeadline: 1500 * time.Millisecond, RetryPeriod: 300 * time.Millisecond}
+}
+
 var control = plane.Share(plane.Options{Downstreams: []string{calm, harmed}, BeforeControllers: installCRDs})
 
 func TestMain(m *testing.M) {
-	if filepath.Base(os.Args[0]) == program {
-		os.Exit(beController())
+	if code, played := replica.Play(); played {
+		os.Exit(code)
 	}
 	os.Exit(control.Main(running{m}))
 }
@@ -65,7 +70,7 @@ var shared *hub
 func harmedHub(t *testing.T) *hub {
 	t.Helper()
 	if shared == nil {
-		h, err := newHub(t.Context(), control.Plane(t).Cluster(harmed), longLeases())
+		h, err := newHub(t.Context(), control.Plane(t).Cluster(harmed), replica.LongLeases())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +84,7 @@ func installCRDs(ctx context.Context, c *plane.Cluster) error {
 }
 
 // hubOn is a hub on a cluster, until the test ends.
-func hubOn(t *testing.T, cluster *plane.Cluster, times election) *hub {
+func hubOn(t *testing.T, cluster *plane.Cluster, times replica.Election) *hub {
 	t.Helper()
 	h, err := newHub(t.Context(), cluster, times)
 	if err != nil {
@@ -145,7 +150,7 @@ func TestControllersAreKilledWhileAgentsRegister(t *testing.T) {
 	p := control.Plane(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
-	undisturbed, disturbed := hubOn(t, p.Cluster(calm), longLeases()), hubOn(t, p.Hub, shortLeases())
+	undisturbed, disturbed := hubOn(t, p.Cluster(calm), replica.LongLeases()), hubOn(t, p.Hub, shortLeases())
 	s := &story{hub: disturbed}
 	var ofAGrant []kind
 	for _, phase := range phases() {

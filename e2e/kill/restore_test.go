@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/e2e/framework/faults"
+	"github.com/fleet-hub/fleet/e2e/framework/replica"
 	"github.com/fleet-hub/fleet/e2e/framework/swarm"
 	"github.com/fleet-hub/fleet/internal/cmd/controller"
 	"github.com/fleet-hub/fleet/internal/names"
@@ -47,8 +47,8 @@ func TestAHubThatWasRestoredFromAnOlderState(t *testing.T) {
 	h.awaitRenewal(t, ctx)
 	leader := h.leader(t, ctx)
 	g.Expect(h.restore(ctx, p)).To(Succeed())
-	g.Eventually(leader.done).WithContext(ctx).WithTimeout(patience).Should(BeClosed(), leader.name+" knows what has not happened, and goes on")
-	g.Expect(leader.log.String()).To(Or(
+	g.Eventually(leader.Ended()).WithContext(ctx).WithTimeout(patience).Should(BeClosed(), leader.Name+" knows what has not happened, and goes on")
+	g.Expect(leader.Log()).To(Or(
 		ContainSubstring("the API server was restored from an older state"),
 		ContainSubstring("lost the leader election lease"), // another one was faster
 	))
@@ -96,13 +96,13 @@ func (h *hub) awaitRenewal(t *testing.T, ctx context.Context) {
 }
 
 // leader is the replica that holds the lease, once one does.
-func (h *hub) leader(t *testing.T, ctx context.Context) (found *replica) {
+func (h *hub) leader(t *testing.T, ctx context.Context) (found *replica.Replica) {
 	t.Helper()
 	NewWithT(t).Eventually(func(g Gomega) {
-		holders, err := h.leases(ctx)
+		holders, err := replica.Holders(ctx, h.Hub.Kube)
 		g.Expect(err).NotTo(HaveOccurred())
 		for _, s := range h.slots {
-			if r := s.replica(); strings.HasPrefix(holders[controller.Lease], r.name+"_") {
+			if r := s.current(); r.Is(holders[controller.Lease]) {
 				found = r
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fleet-hub/fleet/e2e/framework/faults"
+	"github.com/fleet-hub/fleet/e2e/framework/replica"
 )
 
 // step lets one agent do something, or has something done to it, that the controllers have work with.
@@ -79,26 +80,26 @@ func (t *trap) await(ctx context.Context) (*slot, error) {
 // killAfter kills the replica that does the next write of a kind, before it learns that it was done. Another one leads
 // at once, and the dead one is replaced.
 func (s *story) killAfter(ctx context.Context, k kind) error {
-	var dead *replica
+	var dead *replica.Replica
 	_, err := s.hub.writes.set(k, func(by *slot) {
-		dead = by.replica()
-		dead.kill()
+		dead = by.current()
+		dead.Kill()
 	}).await(ctx)
 	if err != nil {
 		return err
 	}
 	s.killed++
-	return s.hub.bury(ctx, dead)
+	return dead.Bury(ctx, s.hub.Hub.Kube)
 }
 
 // freezeAfter stops the replica that does the next write of a kind, until another one leads. Then it goes on where it
 // was, as a second leader would, were it not to notice.
 func (s *story) freezeAfter(ctx context.Context, k kind) error {
-	var r *replica
+	var r *replica.Replica
 	var frozen error
 	caught, err := s.hub.writes.set(k, func(by *slot) {
-		r = by.replica()
-		frozen = r.freeze()
+		r = by.current()
+		frozen = r.Freeze()
 	}).await(ctx)
 	if err != nil || frozen != nil {
 		return errors.Join(err, frozen)
@@ -111,24 +112,24 @@ func (s *story) freezeAfter(ctx context.Context, k kind) error {
 	watched := caught.proxy.Add(faults.Rule{Match: faults.Match{Verb: "write", If: countsAsWrite}, Fault: faults.Before(func(about faults.Request) {
 		mu.Lock()
 		defer mu.Unlock()
-		s.late = append(s.late, r.name+" after "+string(k)+": "+about.String())
+		s.late = append(s.late, r.Name+" after "+string(k)+": "+about.String())
 	})})
 	defer watched.End()
-	if err := r.thaw(); err != nil {
+	if err := r.Thaw(); err != nil {
 		return err
 	}
-	return r.awaitLoss()
+	return awaitLoss(r)
 }
 
 // awaitLoss waits until a replica has ended because its lease is another's, or may be.
-func (r *replica) awaitLoss() error {
+func awaitLoss(r *replica.Replica) error {
 	select {
-	case <-r.done:
+	case <-r.Ended():
 	case <-time.After(patience):
-		return fmt.Errorf("%s does not end, though it cannot lead any more", r.name)
+		return fmt.Errorf("%s does not end, though it cannot lead any more", r.Name)
 	}
-	if code := r.cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(r.log.String(), "lost the leader election lease") {
-		return fmt.Errorf("%s ended with %d and says:\n%s", r.name, code, r.log)
+	if code := r.ExitCode(); code != 1 || !strings.Contains(r.Log(), "lost the leader election lease") {
+		return fmt.Errorf("%s ended with %d and says:\n%s", r.Name, code, r.Log())
 	}
 	return nil
 }
@@ -136,17 +137,17 @@ func (r *replica) awaitLoss() error {
 // loseAfter has the hub refuse, from the next write of a kind on, that the replica which does it renews its leases, and
 // nothing else. It has to stop by itself, before another one leads.
 func (s *story) loseAfter(ctx context.Context, k kind) error {
-	var r *replica
+	var r *replica.Replica
 	var refused *faults.Active
 	_, err := s.hub.writes.set(k, func(by *slot) {
-		r = by.replica()
+		r = by.current()
 		refused = by.proxy.Add(faults.Rule{Match: faults.Match{Verb: "write", Resource: "leases"}, Fault: faults.Answer(http.StatusServiceUnavailable)})
 	}).await(ctx)
 	if err != nil {
 		return err
 	}
 	defer refused.End()
-	if err := r.awaitLoss(); err != nil {
+	if err := awaitLoss(r); err != nil {
 		return err
 	}
 	s.lost++
@@ -154,19 +155,19 @@ func (s *story) loseAfter(ctx context.Context, k kind) error {
 }
 
 // awaitOtherLeader waits until each lease that a frozen replica holds is another's.
-func (s *story) awaitOtherLeader(ctx context.Context, frozen *replica) error {
+func (s *story) awaitOtherLeader(ctx context.Context, frozen *replica.Replica) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	again := time.NewTicker(50 * time.Millisecond)
 	defer again.Stop()
 	for {
-		holders, err := s.hub.leases(ctx)
+		holders, err := replica.Holders(ctx, s.hub.Hub.Kube)
 		if err != nil {
 			return err
 		}
 		free := true
 		for _, holder := range holders {
-			free = free && holder != "" && !strings.HasPrefix(holder, frozen.name+"_")
+			free = free && holder != "" && !frozen.Is(holder)
 		}
 		if free && len(holders) > 0 {
 			return nil

@@ -20,6 +20,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/e2e/framework/helm"
+	"github.com/fleet-hub/fleet/e2e/framework/replica"
 	"github.com/fleet-hub/fleet/internal/names"
 	"github.com/fleet-hub/fleet/internal/plane"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -45,8 +46,8 @@ var control = plane.Share(plane.Options{
 })
 
 func TestMain(m *testing.M) {
-	if filepath.Base(os.Args[0]) == program {
-		os.Exit(beController())
+	if code, played := replica.Play(); played {
+		os.Exit(code)
 	}
 	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
 		fmt.Fprintln(os.Stderr, err)

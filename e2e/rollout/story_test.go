@@ -8,17 +8,16 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/faults"
+	"github.com/fleet-hub/fleet/e2e/framework/replica"
 	"github.com/fleet-hub/fleet/internal/names"
 	"github.com/fleet-hub/fleet/internal/plane"
 	"github.com/fleet-hub/fleet/internal/plane/pki"
@@ -37,7 +36,7 @@ type hub struct {
 	turn sync.Mutex
 
 	mu      sync.Mutex // guards what follows
-	now     *replica
+	now     *replica.Replica
 	started int
 	dead    bool
 	story   *story
@@ -68,7 +67,7 @@ func newHub(t testing.TB, ctx context.Context) *hub {
 	h.proxy.Add(faults.Rule{Match: faults.Match{Verb: "watch", Resource: "bundledeployments"}, Fault: late})
 	must(t, h.start())
 	t.Cleanup(func() {
-		h.now.kill()
+		h.now.Kill()
 		must(t, h.proxy.Close())
 	})
 	return h
@@ -78,7 +77,10 @@ func (h *hub) start() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.started++
-	r, err := startReplica(h.cluster.LogDir, fmt.Sprintf("replica-%d", h.started), h.kubeconfig)
+	r, err := replica.Start(replica.Options{
+		Name: fmt.Sprintf("replica-%d", h.started), Folder: h.cluster.LogDir, Kubeconfig: h.kubeconfig,
+		Args: []string{"--disable-bootstrap", "--debug"},
+	})
 	h.now, h.dead = r, false
 	return err
 }
@@ -134,7 +136,7 @@ func (h *hub) wrote() {
 	s.left--
 	s.next = s.random.Intn(7) + 1
 	h.dead = true
-	h.now.kill()
+	h.now.Kill()
 	s.died <- struct{}{}
 }
 
@@ -144,22 +146,9 @@ func (h *hub) quiet(ctx context.Context) error {
 	for h.underWay > 0 {
 		h.idle.Wait()
 	}
-	dead := h.now.name
+	dead := h.now
 	h.mu.Unlock()
-	leases := h.Hub.Kube.CoordinationV1().Leases(names.SystemNamespace)
-	list, err := leases.List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	for _, lease := range list.Items {
-		if lease.Spec.HolderIdentity == nil || !strings.HasPrefix(*lease.Spec.HolderIdentity, dead+"_") {
-			continue
-		}
-		if _, err := leases.Patch(ctx, lease.Name, types.MergePatchType, []byte(`{"spec":{"holderIdentity":""}}`), metav1.PatchOptions{}); err != nil {
-			return err
-		}
-	}
-	return nil
+	return dead.Bury(ctx, h.Hub.Kube)
 }
 
 // story is what happens during a rollout.
