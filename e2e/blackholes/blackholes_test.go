@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
@@ -42,9 +43,7 @@ var _ = Describe("A good cluster beside five hundred that are not there", Ordere
 	})
 
 	It("is imported before they are given what every Cluster has, though it comes last", func(ctx SpecContext) {
-		before := prepared(ctx)
-		expectImported(ctx, black, east)
-		Expect(prepared(ctx) - before).To(BeNumerically("<", dead/2))
+		Expect(expectImported(ctx, black, east)).To(BeNumerically("<", dead/2))
 	})
 
 	It("is imported while they are asked again", func(ctx SpecContext) {
@@ -126,23 +125,30 @@ func deadClusters(ctx context.Context, g Gomega) (found []fleet.Cluster) {
 	return found
 }
 
-// prepared is how many of them have a namespace.
-func prepared(ctx context.Context) (count int) {
+// prepared is how many of them were given a namespace before the hub took a write.
+func prepared(ctx context.Context, write metav1.Object) (count int) {
 	GinkgoHelper()
-	for _, c := range deadClusters(ctx, NewWithT(GinkgoT())) {
-		if c.Status.Namespace != "" {
+	namespaces, err := world.Hub.Kube.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: fleet.LabelManaged + "=true"})
+	Expect(err).NotTo(HaveOccurred())
+	for _, n := range namespaces.Items {
+		order, err := resourceversion.CompareResourceVersion(n.ResourceVersion, write.GetResourceVersion())
+		Expect(err).NotTo(HaveOccurred())
+		if order < 0 && strings.HasPrefix(n.Annotations[fleet.AnnotationCluster], "dead-") {
 			count++
 		}
 	}
 	return count
 }
 
-// expectImported waits until a cluster that is there has its agent, and says how long that took.
-func expectImported(ctx context.Context, black *hole, name string) {
+// expectImported waits until a cluster that is there has its agent, and says how long that took. It returns how many
+// others were given a namespace meanwhile.
+func expectImported(ctx context.Context, black *hole, name string) (meanwhile int) {
 	GinkgoHelper()
-	before, had, began := black.asked(), prepared(ctx), time.Now()
+	before, began := black.asked(), time.Now()
 	Expect(world.Import(ctx, name, nil)).To(Succeed())
-	_, err := client.Until(ctx, client.Await{
+	secret, err := world.Hub.Kube.CoreV1().Secrets(framework.Workspace).Get(ctx, name+"-kubeconfig", metav1.GetOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	cluster, err := client.Until(ctx, client.Await{
 		From: world.Hub.Fleet, Resource: client.Clusters, Namespace: framework.Workspace, Name: name,
 		For: "its agent to be deployed", Within: framework.Patience,
 	}, func(c *fleet.Cluster) bool {
@@ -150,12 +156,13 @@ func expectImported(ctx context.Context, black *hole, name string) {
 		return imported != nil && imported.Status == corev1.ConditionTrue
 	})
 	Expect(err).NotTo(HaveOccurred())
-	imported, have := time.Since(began), prepared(ctx)
+	imported, had, have := time.Since(began), prepared(ctx, secret), prepared(ctx, cluster)
 	_, err = world.Joined(ctx, framework.Workspace, name, framework.Named(name))
 	Expect(err).NotTo(HaveOccurred())
 	joined, now := time.Since(began), black.asked()
 	AddReportEntry(name, fmt.Sprintf("its agent was deployed after %.2f s and heard of after %.2f s; of %d clusters that were being asked, %d answered nothing meanwhile; at most %d were asked at once; until its agent was deployed, %d were given a namespace, beside the %d that had one; %s",
 		imported.Seconds(), joined.Seconds(), before.Open, now.Ended-before.Ended, now.Most, have-had, had, footprint(ctx)), ReportEntryVisibilityAlways)
+	return have - had
 }
 
 // footprint is what the controllers need for it.

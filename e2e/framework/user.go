@@ -92,7 +92,7 @@ func (u *User) TokenValues(ctx context.Context, token string) (map[string]any, e
 		return nil, err
 	}
 	secret, err := client.Until(ctx, client.Await{
-		From: u.Hub.Kube.CoreV1().RESTClient(), Resource: "secrets", Namespace: Workspace, Name: token, For: "the token's values", Within: time.Minute,
+		From: u.Hub.Kube.CoreV1().RESTClient(), Resource: "secrets", Namespace: Workspace, Name: token, For: "the token's values", Within: Patience,
 	}, func(s *corev1.Secret) bool { return s.Type == handshake.SecretTypeValues })
 	if err != nil {
 		return nil, err
