@@ -58,7 +58,7 @@ func TestWhoWaitsForWhom(t *testing.T) {
 			want := fmt.Sprintf("%s at level %s", test.flow, test.level)
 			var got string
 			// The server takes new flows up in a moment.
-			err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
+			err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 				header, err := answerTo(ctx, control.Plane(t).Hub.Config(), as, test.method, test.path)
 				got = fmt.Sprintf("%s at level %s", schemas[header.Get("X-Kubernetes-PF-FlowSchema-UID")], levels[header.Get("X-Kubernetes-PF-PriorityLevel-UID")])
 				return got == want, err

@@ -19,7 +19,7 @@ import (
 )
 
 // goodbye is the time within which nothing may be left of a caller that was killed.
-const goodbye = 10 * time.Second
+const goodbye = time.Minute
 
 // caller is another process that started a plane.
 type caller struct {

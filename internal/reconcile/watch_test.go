@@ -55,7 +55,7 @@ func expectTold(t *testing.T, told <-chan types.NamespacedName, names ...string)
 			if got != (types.NamespacedName{Namespace: "ws", Name: name}) {
 				t.Fatalf("told of %s, want %s", got, name)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("not told of %s", name)
 		}
 	}

@@ -2,6 +2,7 @@ package app
 
 import (
 	"bytes"
+	stdcmp "cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -103,6 +104,7 @@ func options(t *testing.T, s http.Handler, log io.Writer) Options {
 func TestCheck(t *testing.T) {
 	tests := map[string]struct {
 		answers map[string][]any
+		within  time.Duration // empty: as long as it takes
 		is      error
 		says    string
 		logs    string
@@ -113,11 +115,11 @@ func TestCheck(t *testing.T) {
 		"CRDs that come in a moment": {answers: map[string][]any{groupPath: {http.StatusNotFound, served("clusters"), everything()}}},
 		"a server that is busy yet":  {answers: map[string][]any{groupPath: {http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusInternalServerError, everything()}}},
 		"CRDs that do not come": {
-			answers: map[string][]any{groupPath: {served("clusters", "bundles", "contents")}}, is: ErrCRDsMissing,
+			answers: map[string][]any{groupPath: {served("clusters", "bundles", "contents")}}, within: 2 * time.Second, is: ErrCRDsMissing,
 			says: "CustomResourceDefinitions are missing or not established: bundledeployments.fleet.cattle.io, " +
 				"bundlenamespacemappings.fleet.cattle.io, clustergroups.fleet.cattle.io, clusterregistrations.fleet.cattle.io, " +
 				"clusterregistrationtokens.fleet.cattle.io; install them with: " +
-				"helm install fleet-crd charts/fleet-crd --namespace cattle-fleet-system --create-namespace (waited 1s)",
+				"helm install fleet-crd charts/fleet-crd --namespace cattle-fleet-system --create-namespace (waited 2s)",
 		},
 		"a credential that is not accepted": {
 			answers: map[string][]any{groupPath: {http.StatusUnauthorized}}, says: "asking for the kinds of fleet.cattle.io/v1alpha1: ",
@@ -139,7 +141,7 @@ func TestCheck(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var log bytes.Buffer
-			err := Check(t.Context(), options(t, &server{answers: test.answers}, &log), time.Second)
+			err := Check(t.Context(), options(t, &server{answers: test.answers}, &log), stdcmp.Or(test.within, time.Minute))
 			switch {
 			case test.says == "" && err != nil:
 				t.Fatal(err)
