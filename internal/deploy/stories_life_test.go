@@ -368,18 +368,22 @@ func TestAWaitThatIsTooLongRollsBack(t *testing.T) {
 	l := newLab(t, "atomic")
 	l.start()
 	options := in(l.Name)
-	options.Helm = &fleet.HelmOptions{TimeoutSeconds: 1, Atomic: true}
+	options.Helm = &fleet.HelmOptions{Atomic: true}
 	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: options})
 	l.expectStatus("x", ready)
+	options.Helm.TimeoutSeconds = 2
 	files := helloFiles("salut")
 	files["templates/never.yaml"] = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: never}\n" +
 		"spec: {accessModes: [ReadWriteOnce], storageClassName: nowhere, resources: {requests: {storage: 1Gi}}}\n"
 	l.apply(bundle{Name: "x", Files: files, Options: options})
 	l.expectStatus("x", recognisedAs("has been rolled back due to atomic being set"))
-	cm, err := l.East.CoreV1().ConfigMaps(l.Name).Get(t.Context(), "x", metav1.GetOptions{})
-	if err != nil || cm.Data["greeting"] != "hi" {
-		t.Errorf("not rolled back: %v %v", cm.Data, err)
-	}
+	l.eventually(func() string { // it is tried again and again
+		cm, err := l.East.CoreV1().ConfigMaps(l.Name).Get(t.Context(), "x", metav1.GetOptions{})
+		if err != nil || cm.Data["greeting"] != "hi" {
+			return fmt.Sprintf("not rolled back: %v %v", cm.Data, err)
+		}
+		return ""
+	})
 }
 
 func TestStoppingInTheMiddleOfAnOperationIsRecovered(t *testing.T) {
@@ -405,10 +409,12 @@ func TestStoppingInTheMiddleOfAnOperationIsRecovered(t *testing.T) {
 	l.apply(bundle{Name: "x", Files: helloFiles("salut"), Options: in(l.Name)})
 	l.start()
 	l.expectStatus("x", ready)
-	_, err := l.East.CoreV1().PersistentVolumeClaims(l.Name).Get(t.Context(), "never", metav1.GetOptions{})
-	if err == nil {
-		t.Error("what the operation that was cut off made is still there")
-	}
+	l.eventually(func() string { // Kubernetes holds it for a moment
+		if _, err := l.East.CoreV1().PersistentVolumeClaims(l.Name).Get(t.Context(), "never", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return "what the operation that was cut off made is still there"
+		}
+		return ""
+	})
 }
 
 func TestWhatIsNoLongerWantedIsNotWaitedFor(t *testing.T) {
