@@ -92,7 +92,7 @@ const (
 	// ReasonAgentPodRejected means that the downstream cluster lets the agent have no pod: a quota, pod security, an
 	// admission webhook, or no node takes it.
 	ReasonAgentPodRejected = "AgentPodRejected"
-	// ReasonAgentPodFailing means that the agent's image cannot be pulled, or that its container does not keep running.
+	// ReasonAgentPodFailing means that the agent's image cannot be pulled, or its container does not keep running.
 	ReasonAgentPodFailing = "AgentPodFailing"
 	// ReasonAdmissionDenied means that an admission webhook or policy downstream does not let an object pass, of the agent
 	// or of a bundle.
@@ -118,7 +118,7 @@ const (
 	// ReasonRolloutInvalid means that a field of the Bundle's rollout strategy cannot be used; the message names it.
 	// Everything stays as it is until it is corrected.
 	ReasonRolloutInvalid = "RolloutInvalid"
-	// ReasonPartitionsIncomplete means that a partition names a ClusterGroup that is not there, or that some of the
+	// ReasonPartitionsIncomplete means that a partition names a ClusterGroup that is not there, or some of the
 	// Bundle's clusters are in no partition and get nothing new; the message names the field and, then, a cluster.
 	ReasonPartitionsIncomplete = "PartitionsIncomplete"
 	// ReasonMappingIncomplete means that a BundleNamespaceMapping has only one of its two selectors, or none,
@@ -127,7 +127,7 @@ const (
 
 	// ReasonAwaitingAgent means that no agent was heard of yet: it is being deployed, or has yet to be installed.
 	ReasonAwaitingAgent = "AwaitingAgent"
-	// ReasonAgentNotReporting means that the agent has missed three check-in intervals, or that it was deployed and was
+	// ReasonAgentNotReporting means that the agent has missed three check-in intervals, or it was deployed and was
 	// not heard of within 45 seconds.
 	ReasonAgentNotReporting = "AgentNotReporting"
 
@@ -159,7 +159,7 @@ const (
 	ReasonTokenBlocked = "TokenBlocked"
 	// ReasonTokenUnknown means that the request names no token that exists, so that nobody may read its answer.
 	ReasonTokenUnknown = "TokenUnknown"
-	// ReasonClientIDMissing means that the request names no client ID, or that the Cluster has none and no
+	// ReasonClientIDMissing means that the request names no client ID, or the Cluster has none and no
 	// kubeconfig by which it would get one.
 	ReasonClientIDMissing = "ClientIDMissing"
 	// ReasonClientIDAmbiguous means that an older Cluster of the namespace has the same client ID, and agents
@@ -180,7 +180,7 @@ const (
 	// ReasonNamespaceRefused means that the bundle may not be deployed to that namespace: a GitRepoRestriction or Policy
 	// asks for labels which the namespace does not have.
 	ReasonNamespaceRefused = "NamespaceRefused"
-	// ReasonNamespaceMissing means that the namespace is not there, and that the bundle must not create it.
+	// ReasonNamespaceMissing means that the namespace is not there, and the bundle must not create it.
 	ReasonNamespaceMissing = "NamespaceMissing"
 	// ReasonServiceAccountMissing means that the service account of the bundle is not in the agent's namespace.
 	ReasonServiceAccountMissing = "ServiceAccountMissing"
