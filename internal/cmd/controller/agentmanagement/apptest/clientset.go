@@ -31,16 +31,9 @@ func (h *Hub) clientset() *fake.Clientset {
 	c.PrependReactor("get", "serviceaccounts", reading(&corev1.ServiceAccount{}))
 	c.PrependReactor("get", "namespaces", reading(&corev1.Namespace{}))
 	c.PrependReactor("create", "serviceaccounts", h.mint)
-	c.PrependReactor("create", "secrets", func(action testing.Action) (bool, runtime.Object, error) {
-		secret := action.(testing.CreateAction).GetObject().(*corev1.Secret)
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		if err := h.note("create", "Secret "+keyOf(secret.Namespace, secret.Name)); err != nil {
-			return true, nil, err
-		}
-		h.store(secret.DeepCopy())
-		return true, secret, nil
-	})
+	c.PrependReactor("create", "secrets", h.createSecret)
+	c.PrependReactor("patch", "secrets", h.patchSecret)
+	c.PrependReactor("delete", "secrets", h.deleteSecret)
 	return c
 }
 

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
@@ -46,22 +47,32 @@ type owners struct {
 }
 
 func newOwners(ctx context.Context, a *app.Context) (*owners, error) {
-	o := &owners{app: a, unnamed: map[types.NamespacedName]bool{}}
-	o.queue = queue.New(queue.Options{Name: "values-owner", Workers: 2, Log: a.Log}, o.handle)
 	secrets, err := metadata.NewForConfig(a.RESTConfig)
 	if err != nil {
 		return nil, fmt.Errorf("building the client of values Secrets: %w", err)
 	}
-	synced := a.BundleDeployments.Informer().HasSynced
-	go o.queue.Run(ctx, a.Begun, synced)
-	go func() {
-		sweep := queue.New(queue.Options{Name: "values-owner-sweep", Workers: 1, Log: a.Log}, func(ctx context.Context, _ types.NamespacedName) error {
-			return o.sweep(ctx, secrets.Resource(corev1.SchemeGroupVersion.WithResource("secrets")))
-		})
-		sweep.AddAfter(types.NamespacedName{}, ownersSweep)
-		sweep.Run(ctx, a.Begun, synced)
-	}()
+	o := ownersOf(a)
+	go o.run(ctx, secrets.Resource(corev1.SchemeGroupVersion.WithResource("secrets")), a.Begun, a.BundleDeployments.Informer().HasSynced)
 	return o, nil
+}
+
+// ownersOf are ready, and name nobody before they run.
+func ownersOf(a *app.Context) *owners {
+	o := &owners{app: a, unnamed: map[types.NamespacedName]bool{}}
+	o.queue = queue.New(queue.Options{Name: "values-owner", Workers: 2, Log: a.Log}, o.handle)
+	return o
+}
+
+// run names owners until ctx ends; first it waits until the BundleDeployments are known.
+func (o *owners) run(ctx context.Context, secrets metadata.Getter, synced ...cache.InformerSynced) {
+	sweep := queue.New(queue.Options{Name: "values-owner-sweep", Workers: 1, Log: o.app.Log}, func(ctx context.Context, _ types.NamespacedName) error {
+		return o.sweep(ctx, secrets)
+	})
+	sweep.AddAfter(types.NamespacedName{}, ownersSweep)
+	var queues sync.WaitGroup
+	queues.Go(func() { o.queue.Run(ctx, synced...) })
+	queues.Go(func() { sweep.Run(ctx, synced...) })
+	queues.Wait()
 }
 
 // later has the owner of a new Secret named.

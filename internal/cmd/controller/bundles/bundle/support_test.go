@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
@@ -30,8 +29,7 @@ func newDelivery(t *testing.T, b *fleet.Bundle, clusters int) *delivery {
 	index.Add(hub.App)
 	h := &handler{app: hub.App, ledger: ledger.New(), memo: newMemo(), sights: newSights(hub.Now), waiting: newFlags()}
 	h.queue = queue.New(queue.Options{Name: "bundle", Log: slog.New(slog.DiscardHandler)}, h.handle)
-	h.owners = &owners{app: hub.App, unnamed: map[types.NamespacedName]bool{}}
-	h.owners.queue = queue.New(queue.Options{Name: "values-owner", Log: slog.New(slog.DiscardHandler)}, h.owners.handle)
+	h.owners = ownersOf(hub.App)
 	b.UID, b.Finalizers = "u-web", []string{fleet.FinalizerBundle}
 	hub.Put(b)
 	for number := range clusters {
