@@ -12,8 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -42,10 +40,6 @@ type hub struct {
 
 // newHub makes the clients. The config has to be bounded.
 func newHub(config *rest.Config, namespace string) (*hub, error) {
-	scheme := runtime.NewScheme()
-	if err := fleet.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("registering Fleet's kinds: %w", err)
-	}
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("making a client for the hub: %w", err)
@@ -54,11 +48,7 @@ func newHub(config *rest.Config, namespace string) (*hub, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a client for the hub: %w", err)
 	}
-	config = rest.CopyConfig(config)
-	config.APIPath = "/apis"
-	config.GroupVersion = &fleet.SchemeGroupVersion
-	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	fleetClient, err := rest.RESTClientForConfigAndClient(config, client)
+	fleetClient, err := kube.FleetClient(config, client)
 	if err != nil {
 		return nil, fmt.Errorf("making a client for the hub: %w", err)
 	}

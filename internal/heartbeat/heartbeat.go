@@ -15,8 +15,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
@@ -75,7 +73,7 @@ type Options struct {
 // Run sends heartbeats until ctx ends. What the hub says to them ends nothing: a heartbeat that fails is
 // tried again. The error is of a configuration no client can be made from.
 func Run(ctx context.Context, o Options) error {
-	client, err := clusterClient(o.Hub)
+	client, err := kube.FleetClient(o.Hub, nil)
 	if err != nil {
 		return fmt.Errorf("preparing the heartbeat: %w", err)
 	}
@@ -236,14 +234,4 @@ func wait(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-func clusterClient(hub *rest.Config) (rest.Interface, error) {
-	cfg := rest.CopyConfig(hub)
-	scheme := runtime.NewScheme()
-	metav1.AddToGroupVersion(scheme, fleet.SchemeGroupVersion)
-	cfg.APIPath = "/apis"
-	cfg.GroupVersion = &fleet.SchemeGroupVersion
-	cfg.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	return rest.RESTClientFor(cfg)
 }

@@ -10,8 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -48,15 +46,7 @@ func connect(cfg *rest.Config) (Hub, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building a client of the hub: %w", err)
 	}
-	kinds := runtime.NewScheme()
-	if err := fleet.AddToScheme(kinds); err != nil {
-		return nil, fmt.Errorf("building a client of the hub: %w", err)
-	}
-	cfg = rest.CopyConfig(cfg)
-	cfg.APIPath = "/apis"
-	cfg.GroupVersion = &fleet.SchemeGroupVersion
-	cfg.NegotiatedSerializer = serializer.NewCodecFactory(kinds).WithoutConversion()
-	fleetClient, err := rest.RESTClientForConfigAndClient(cfg, httpClient)
+	fleetClient, err := kube.FleetClient(cfg, httpClient)
 	if err != nil {
 		return nil, fmt.Errorf("building a client of the hub: %w", err)
 	}

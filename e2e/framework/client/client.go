@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
@@ -21,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 
+	"github.com/fleet-hub/fleet/internal/kube"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -47,24 +47,17 @@ type Client struct {
 
 // New is a client with the rights of config and without a rate limit.
 func New(config *rest.Config) (*Client, error) {
-	scheme := runtime.NewScheme()
-	if err := fleet.AddToScheme(scheme); err != nil {
-		return nil, err
-	}
-	metav1.AddToGroupVersion(scheme, fleet.SchemeGroupVersion)
 	config = rest.CopyConfig(config)
 	config.QPS = -1
-	kube, err := kubernetes.NewForConfig(config)
+	core, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
-	config.GroupVersion, config.APIPath = &fleet.SchemeGroupVersion, "/apis"
-	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	typed, err := rest.RESTClientFor(config)
+	typed, err := kube.FleetClient(config, nil)
 	if err != nil {
 		return nil, fmt.Errorf("making a client for %s: %w", fleet.SchemeGroupVersion, err)
 	}
-	return &Client{Kube: kube, Fleet: typed}, nil
+	return &Client{Kube: core, Fleet: typed}, nil
 }
 
 // EnsureNamespace creates a namespace that may exist.
