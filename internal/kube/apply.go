@@ -16,11 +16,7 @@ import (
 // taken over. It stops at the first error. Labels and annotations of sets are the caller's.
 func (d *Downstream) Apply(ctx context.Context, objs ...runtime.Object) error {
 	for _, obj := range objs {
-		item, err := toUnstructured(obj)
-		if err != nil {
-			return err
-		}
-		client, err := d.clientFor(item)
+		item, client, err := d.clientFor(obj)
 		if err != nil {
 			return err
 		}

@@ -90,11 +90,7 @@ func (d *Downstream) NamespaceUID(ctx context.Context, name string) (types.UID, 
 func (d *Downstream) Remove(ctx context.Context, objs ...runtime.Object) error {
 	background := metav1.DeletePropagationBackground
 	for _, obj := range objs {
-		item, err := toUnstructured(obj)
-		if err != nil {
-			return err
-		}
-		client, err := d.clientFor(item)
+		item, client, err := d.clientFor(obj)
 		if err != nil {
 			return err
 		}
@@ -106,17 +102,22 @@ func (d *Downstream) Remove(ctx context.Context, objs ...runtime.Object) error {
 	return nil
 }
 
-func (d *Downstream) clientFor(item *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
+// clientFor is obj as it is sent, and the client for its kind and namespace.
+func (d *Downstream) clientFor(obj runtime.Object) (*unstructured.Unstructured, dynamic.ResourceInterface, error) {
+	item, err := toUnstructured(obj)
+	if err != nil {
+		return nil, nil, err
+	}
 	gvk := item.GroupVersionKind()
 	resource, known := resources()[gvk]
 	if !known {
-		return nil, fmt.Errorf("%w: %s", ErrUnknownKind, gvk)
+		return nil, nil, fmt.Errorf("%w: %s", ErrUnknownKind, gvk)
 	}
 	client := d.dynamic.Resource(gvk.GroupVersion().WithResource(resource))
 	if item.GetNamespace() == "" {
-		return client, nil
+		return item, client, nil
 	}
-	return client.Namespace(item.GetNamespace()), nil
+	return item, client.Namespace(item.GetNamespace()), nil
 }
 
 // resources names the resource of each kind an import may leave downstream, so that no discovery is needed.

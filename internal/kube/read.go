@@ -27,11 +27,7 @@ var errAnswerTooLong = errors.New("the API server's answer is too long")
 
 // Find reads the object of the kind, namespace and name of into into it; false means that there is none.
 func (d *Downstream) Find(ctx context.Context, into runtime.Object) (bool, error) {
-	item, err := toUnstructured(into)
-	if err != nil {
-		return false, err
-	}
-	client, err := d.clientFor(item)
+	item, client, err := d.clientFor(into)
 	if err != nil {
 		return false, err
 	}

@@ -11,11 +11,7 @@ import (
 
 // Replace writes an object as a whole that was found and changed. Somebody else's write in between is a conflict.
 func (d *Downstream) Replace(ctx context.Context, obj runtime.Object) error {
-	item, err := toUnstructured(obj)
-	if err != nil {
-		return err
-	}
-	client, err := d.clientFor(item)
+	item, client, err := d.clientFor(obj)
 	if err != nil {
 		return err
 	}
