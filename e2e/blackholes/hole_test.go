@@ -1,11 +1,18 @@
 package blackholes
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"strings"
 	"sync"
+	"testing"
 
+	. "github.com/onsi/gomega"
+
+	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/internal/plane/pki"
 )
 
@@ -39,13 +46,61 @@ func (h *hole) serve() {
 		if err != nil {
 			return // closed
 		}
-		h.counted(func(a *asks) { a.Open++; a.Most = max(a.Most, a.Open) })
+		h.counted(func(a *asks) {
+			if a.Open++; a.Open > a.Most {
+				a.Most = max(a.Most, min(a.Open, established(connection.LocalAddr())))
+			}
+		})
 		go func() {
 			_, _ = io.Copy(io.Discard, connection) // until whoever asks has given up, however that comes
 			_ = connection.Close()                 // the other side has
 			h.counted(func(a *asks) { a.Open--; a.Ended++ })
 		}()
 	}
+}
+
+// established is how many connections to an address there are that nobody has closed. The kernel knows of those that
+// are closed before they are noticed here, which may be when others have been made since. While connections come and go
+// its table may miss some of them.
+func established(to net.Addr) int {
+	const isEstablished = "01"
+	tcp, ok := to.(*net.TCPAddr)
+	table, err := os.Open("/proc/net/tcp")
+	if err != nil || !ok {
+		return 0 // TestAHoleCountsWhoIsThere sees to it that this is not so
+	}
+	defer table.Close()
+	port, from := fmt.Sprintf(":%04X", tcp.Port), map[string]bool{}
+	for lines := bufio.NewScanner(table); lines.Scan(); {
+		columns := strings.Fields(lines.Text()) // sl, local_address, rem_address, st
+		if len(columns) > 3 && strings.HasSuffix(columns[1], port) && columns[3] == isEstablished {
+			from[columns[2]] = true
+		}
+	}
+	return len(from)
+}
+
+func TestAHoleCountsWhoIsThere(t *testing.T) {
+	g := NewWithT(t)
+	h, err := openHole()
+	g.Expect(err).NotTo(HaveOccurred())
+	defer h.listener.Close()
+	var all []net.Conn
+	for range 3 {
+		connection, err := net.Dial("tcp", h.listener.Addr().String())
+		g.Expect(err).NotTo(HaveOccurred())
+		defer connection.Close()
+		all = append(all, connection)
+	}
+	expect := func(there int) {
+		t.Helper()
+		g.Eventually(func() int { return established(h.listener.Addr()) }).WithTimeout(framework.Patience).Should(Equal(there))
+	}
+	expect(3)
+	g.Eventually(h.asked).WithTimeout(framework.Patience).Should(HaveField("Open", 3))
+	g.Expect(all[0].Close()).To(Succeed())
+	expect(2)
+	g.Eventually(h.asked).WithTimeout(framework.Patience).Should(And(HaveField("Open", 2), HaveField("Ended", 1)))
 }
 
 func (h *hole) counted(what func(*asks)) {
