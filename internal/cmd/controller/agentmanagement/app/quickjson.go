@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"sync"
+	"sync/atomic"
 
 	"github.com/rancher/lasso/pkg/client"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +24,10 @@ import (
 type quickJSON struct {
 	runtime.NegotiatedSerializer
 	kinds []quickKind
+	// media are what the general one reads and writes, watches of JSON quickly.
+	media []runtime.SerializerInfo
+	// odd says that a server has written what cannot be read as it was expected to be.
+	odd *atomic.Bool
 }
 
 // quickKind is one kind, and how a document of it begins.
@@ -33,7 +38,13 @@ type quickKind struct {
 }
 
 func newQuickJSON(scheme *runtime.Scheme) quickJSON {
-	q := quickJSON{NegotiatedSerializer: serializer.NewCodecFactory(scheme).WithoutConversion()}
+	q := quickJSON{NegotiatedSerializer: serializer.NewCodecFactory(scheme).WithoutConversion(), odd: &atomic.Bool{}}
+	for _, info := range q.NegotiatedSerializer.SupportedMediaTypes() {
+		if info.MediaType == runtime.ContentTypeJSON {
+			info.StreamSerializer = quickEvents{general: info.StreamSerializer, odd: q.odd}.info()
+		}
+		q.media = append(q.media, info)
+	}
 	for kind, goType := range scheme.KnownTypes(fleet.SchemeGroupVersion) {
 		gvk := fleet.SchemeGroupVersion.WithKind(kind)
 		q.kinds = append(q.kinds, quickKind{
@@ -43,14 +54,18 @@ func newQuickJSON(scheme *runtime.Scheme) quickJSON {
 	return q
 }
 
+// SupportedMediaTypes are those of the general one.
+func (q quickJSON) SupportedMediaTypes() []runtime.SerializerInfo { return q.media }
+
 // DecoderToVersion is the general decoder, asked where a document does not begin as expected or is not as it should be.
 func (q quickJSON) DecoderToVersion(decoder runtime.Decoder, version runtime.GroupVersioner) runtime.Decoder {
-	return quickDecoder{Decoder: q.NegotiatedSerializer.DecoderToVersion(decoder, version), kinds: q.kinds}
+	return quickDecoder{Decoder: q.NegotiatedSerializer.DecoderToVersion(decoder, version), kinds: q.kinds, odd: q.odd}
 }
 
 type quickDecoder struct {
 	runtime.Decoder
 	kinds []quickKind
+	odd   *atomic.Bool
 }
 
 // Decode is that of the general decoder, which leaves no kind in what it decodes.
@@ -69,7 +84,11 @@ func (d quickDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, int
 			return object, &gvk, nil
 		}
 	}
-	return d.Decoder.Decode(data, defaults, into)
+	object, gvk, err := d.Decoder.Decode(data, defaults, into)
+	if err != nil {
+		d.odd.Store(true) // it may be a part of an event that was written into two lines
+	}
+	return object, gvk, err
 }
 
 // quickClients is a client factory whose clients of our group decode quickly.
