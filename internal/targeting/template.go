@@ -1,6 +1,7 @@
 package targeting
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -38,12 +39,14 @@ type Templater struct {
 	work      *work
 	functions template.FuncMap
 	parsed    map[string]*template.Template
+	// texts are values as YAML, by what they are as JSON.
+	texts map[string]string
 }
 
 // NewTemplater is ready for use.
 func NewTemplater() *Templater {
 	w := &work{}
-	return &Templater{work: w, functions: functions(w), parsed: map[string]*template.Template{}}
+	return &Templater{work: w, functions: functions(w), parsed: map[string]*template.Template{}, texts: map[string]string{}}
 }
 
 // Template fills in what the values of merged options take from one cluster: its
@@ -79,11 +82,11 @@ func (t *Templater) Template(options *fleet.BundleDeploymentOptions, cluster *fl
 // render runs the values, then each of the template values, and puts the results
 // of the latter over the former.
 func (t *Templater) render(helm *fleet.HelmOptions, data map[string]any) error {
-	text, err := yaml.Marshal(helm.Values.Data)
+	text, err := t.text(helm.Values.Data)
 	if err != nil {
 		return fmt.Errorf("helm.values: %w", err)
 	}
-	rendered, err := t.renderYAML("values", string(text), data)
+	rendered, err := t.renderYAML("values", text, data)
 	if err != nil {
 		return fmt.Errorf("helm.values: %w", err)
 	}
@@ -103,6 +106,23 @@ func (t *Templater) render(helm *fleet.HelmOptions, data map[string]any) error {
 	}
 	helm.Values.Data = values
 	return nil
+}
+
+// text is how values are written as YAML, which takes a while and is the same for most clusters.
+func (t *Templater) text(values map[string]any) (string, error) {
+	asJSON, err := json.Marshal(values)
+	if err != nil {
+		return "", err
+	}
+	if text, done := t.texts[string(asJSON)]; done {
+		return text, nil
+	}
+	text, err := yaml.JSONToYAML(asJSON)
+	if err != nil {
+		return "", err
+	}
+	t.texts[string(asJSON)] = string(text)
+	return string(text), nil
 }
 
 // renderYAML runs a template and reads what it writes as YAML. Whole numbers keep
