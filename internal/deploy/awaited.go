@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/fleet-hub/fleet/internal/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -25,7 +26,7 @@ type awaitedObject struct {
 }
 
 func (o awaitedObject) String() string {
-	return describeObject(o.resource.GroupVersion().String(), o.resource.Resource, o.namespace, o.name)
+	return state.Describe(o.resource.GroupVersion().String(), o.resource.Resource, o.namespace, o.name)
 }
 
 // core is an object of a core kind; namespaces have none.

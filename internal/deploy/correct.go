@@ -127,8 +127,7 @@ func (d *deployer) corrected(ctx context.Context, bd *fleet.BundleDeployment, r 
 	}
 	for _, ref := range r.tracking.refs {
 		if r.tracking.drifted()[ref] {
-			return fmt.Errorf("correcting drift: %s is still not as deployed, somebody changes it at once",
-				describeObject(ref.apiVersion(), ref.Kind, ref.Namespace, ref.Name))
+			return fmt.Errorf("correcting drift: %s is still not as deployed, somebody changes it at once", ref.text())
 		}
 	}
 	return nil

@@ -105,8 +105,7 @@ func (d *deployer) takeIn(ctx context.Context, bd *fleet.BundleDeployment, t *tr
 		ref := now.objectRef
 		patch, err := d.compare(ctx, bd, ref, drift.Input{Desired: wanted[ref], Live: live[ref], Release: wanted.list(), Rules: t.rules})
 		if err != nil {
-			errs = append(errs, fmt.Errorf("comparing %s with what was deployed: %w",
-				describeObject(ref.apiVersion(), ref.Kind, ref.Namespace, ref.Name), err))
+			errs = append(errs, fmt.Errorf("comparing %s with what was deployed: %w", ref.text(), err))
 			continue
 		}
 		now.Compared = true

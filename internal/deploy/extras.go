@@ -55,7 +55,7 @@ func (d *deployer) lookForExtras(ctx context.Context, t *tracking) error {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("looking whether %s is gone: %w", describeObject(ref.apiVersion(), ref.Kind, ref.Namespace, ref.Name), err)
+			return fmt.Errorf("looking whether %s is gone: %w", ref.text(), err)
 		}
 		if isExtra(found, t.set.Hash) {
 			still = append(still, ref)

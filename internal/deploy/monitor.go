@@ -134,8 +134,7 @@ func (d *deployer) fetch(ctx context.Context, t *tracking, refs []objectRef) (ma
 			case apierrors.IsNotFound(err):
 				live[ref] = nil
 			case err != nil:
-				errs = append(errs, fmt.Errorf("reading %s: %w",
-					describeObject(ref.apiVersion(), ref.Kind, ref.Namespace, ref.Name), err))
+				errs = append(errs, fmt.Errorf("reading %s: %w", ref.text(), err))
 			default:
 				live[ref] = found
 			}

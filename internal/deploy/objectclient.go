@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/resource"
 
+	"github.com/fleet-hub/fleet/internal/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -196,6 +197,6 @@ func refOf(info *resource.Info) objectRef {
 }
 
 func describeInfo(info *resource.Info) string {
-	return describeObject(info.Mapping.GroupVersionKind.GroupVersion().String(), info.Mapping.GroupVersionKind.Kind,
+	return state.Describe(info.Mapping.GroupVersionKind.GroupVersion().String(), info.Mapping.GroupVersionKind.Kind,
 		info.Namespace, info.Name)
 }

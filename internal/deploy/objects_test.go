@@ -191,20 +191,6 @@ func TestSortForInstall(t *testing.T) {
 	}
 }
 
-func TestDescribeObject(t *testing.T) {
-	tests := map[string]string{
-		"service.v1 web/a":                        describeObject("v1", "Service", "web", "a"),
-		"deployment.apps web/a":                   describeObject("apps/v1", "Deployment", "web", "a"),
-		"clusterrole.rbac.authorization.k8s.io a": describeObject("rbac.authorization.k8s.io/v1", "ClusterRole", "", "a"),
-		"thing a": describeObject("", "Thing", "", "a"),
-	}
-	for want, got := range tests {
-		if got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-	}
-}
-
 func TestCopyMeta(t *testing.T) {
 	source := infoOf(t, "apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: hub, uid: u, resourceVersion: '7', labels: {a: b, fleet.cattle.io/bundledeployment: other}, annotations: {c: d}, finalizers: [x], ownerReferences: [{name: o}]}\n")
 	from := metaOf(t, source.Object)

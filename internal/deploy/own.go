@@ -98,7 +98,7 @@ func (d *deployer) deleteExtras(ctx context.Context, t *tracking) error {
 			err = resource.Namespace(ref.Namespace).Delete(ctx, ref.Name, metav1.DeleteOptions{})
 		}
 		if err := optional(err); err != nil {
-			errs = append(errs, fmt.Errorf("deleting %s: %w", describeObject(ref.apiVersion(), ref.Kind, ref.Namespace, ref.Name), err))
+			errs = append(errs, fmt.Errorf("deleting %s: %w", ref.text(), err))
 		}
 	}
 	return errors.Join(errs...)

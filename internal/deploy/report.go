@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fleet-hub/fleet/internal/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -118,3 +119,6 @@ func inListOrder(sightings []sighting) []sighting {
 }
 
 func (r objectRef) apiVersion() string { return r.GroupVersion().String() }
+
+// text names the object in a message.
+func (r objectRef) text() string { return state.Describe(r.apiVersion(), r.Kind, r.Namespace, r.Name) }

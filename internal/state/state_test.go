@@ -192,6 +192,20 @@ func TestSumCounts(t *testing.T) {
 	}
 }
 
+func TestDescribe(t *testing.T) {
+	tests := map[string]string{
+		"service.v1 web/a":                        Describe("v1", "Service", "web", "a"),
+		"deployment.apps web/a":                   Describe("apps/v1", "Deployment", "web", "a"),
+		"clusterrole.rbac.authorization.k8s.io a": Describe("rbac.authorization.k8s.io/v1", "ClusterRole", "", "a"),
+		"thing a": Describe("", "Thing", "", "a"),
+	}
+	for want, got := range tests {
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 func TestModifiedText(t *testing.T) {
 	service := fleet.ModifiedStatus{Kind: "Service", APIVersion: "v1", Namespace: "ns", Name: "web"}
 	change := func(f func(*fleet.ModifiedStatus)) fleet.ModifiedStatus {

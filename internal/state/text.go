@@ -9,7 +9,7 @@ import (
 // ModifiedText describes a resource that is not as deployed, as it stands in the
 // messages of conditions: "service.v1 ns/name missing".
 func ModifiedText(m fleet.ModifiedStatus) string {
-	id := resourceID(m.Kind, m.APIVersion, m.Namespace, m.Name)
+	id := Describe(m.APIVersion, m.Kind, m.Namespace, m.Name)
 	switch {
 	case m.Missing && m.Exist:
 		return id + " is not owned by us"
@@ -25,7 +25,7 @@ func ModifiedText(m fleet.ModifiedStatus) string {
 // NonReadyText describes a resource that is not ready, as it stands in the
 // messages of conditions: "deployment.apps ns/name [progressing] Available: 0/1".
 func NonReadyText(n fleet.NonReadyStatus) string {
-	return resourceID(n.Kind, n.APIVersion, n.Namespace, n.Name) + " " + summaryText(n.Summary)
+	return Describe(n.APIVersion, n.Kind, n.Namespace, n.Name) + " " + summaryText(n.Summary)
 }
 
 func summaryText(s fleet.ResourceSummary) string {
@@ -46,15 +46,15 @@ func summaryText(s fleet.ResourceSummary) string {
 	return text + " " + strings.Join(s.Message, ", ")
 }
 
-// resourceID is "<kind>.<group> <namespace>/<name>", the kind in lower case. A
-// resource of the core group shows its version for want of a group.
-func resourceID(kind, apiVersion, namespace, name string) string {
-	id := strings.ToLower(kind)
+// Describe names an object: "<kind>.<group> <namespace>/<name>", the kind in lower case. One of the core group shows its
+// version for want of a group.
+func Describe(apiVersion, kind, namespace, name string) string {
+	text := strings.ToLower(kind)
 	if group, _, _ := strings.Cut(apiVersion, "/"); group != "" {
-		id += "." + group
+		text += "." + group
 	}
 	if namespace != "" {
 		name = namespace + "/" + name
 	}
-	return id + " " + name
+	return text + " " + name
 }
