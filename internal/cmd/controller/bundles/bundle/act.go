@@ -59,7 +59,7 @@ func (h *handler) createContent(bundle *fleet.Bundle) error {
 
 // writeAll writes several at a time, whatever becomes of the others, unless that concerns all.
 func (h *handler) writeAll(ctx context.Context, writes []write, p *pass) {
-	p.failedWith(each(writes, func(w write) error {
+	p.failedWith(each(h.slots, writes, func(w write) error {
 		if ctx.Err() != nil || p.tally().over {
 			return nil //nolint:nilerr // it is left for another pass
 		}

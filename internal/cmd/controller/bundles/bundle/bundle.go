@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -44,12 +45,13 @@ type handler struct {
 	owners *owners
 	// waiting are the Bundles with targets that wait for others.
 	waiting *flags
+	slots   slots
 }
 
 // Register watches Bundles and what decides where they go. What targeting makes of
 // them goes into the ledger.
 func Register(ctx context.Context, a *app.Context, outcomes *ledger.Ledger) error {
-	h := &handler{app: a, ledger: outcomes, memo: newMemo(), sights: newSights(a.Clock), waiting: newFlags()}
+	h := &handler{app: a, ledger: outcomes, memo: newMemo(), sights: newSights(a.Clock), waiting: newFlags(), slots: newSlots()}
 	h.queue = queue.New(queue.Options{Name: "bundle", Workers: workers, Log: a.Log}, h.handle)
 	var err error
 	if h.owners, err = newOwners(ctx, a); err != nil {
@@ -152,7 +154,7 @@ func (h *handler) deployments(bundle *fleet.Bundle) ([]*fleet.BundleDeployment, 
 
 // deleteAll deletes exactly these objects; one that is on its way is left alone.
 func (h *handler) deleteAll(deployments []*fleet.BundleDeployment) error {
-	return each(deployments, func(bd *fleet.BundleDeployment) error {
+	return each(h.slots, deployments, func(bd *fleet.BundleDeployment) error {
 		if bd.DeletionTimestamp != nil {
 			return nil
 		}
@@ -164,23 +166,27 @@ func (h *handler) deleteAll(deployments []*fleet.BundleDeployment) error {
 	})
 }
 
-// atATime is how many requests for one Bundle are under way together.
-const atATime = 8
+// atATime is how many requests for all Bundles together are under way: enough for a change to be on its way to all
+// clusters while the first ones report already, and fewer than one connection carries.
+const atATime = 64
+
+// slots are what such requests take, in turn: no Bundle waits until another one is done.
+type slots chan struct{}
+
+func newSlots() slots { return make(slots, atATime) }
 
 // each calls f for every item, several at a time, and joins the errors.
-func each[T any](items []T, f func(T) error) error {
+func each[T any](s slots, items []T, f func(T) error) error {
 	failures := make([]error, len(items))
-	slots := make(chan struct{}, atATime)
+	var all sync.WaitGroup
 	for i, item := range items {
-		slots <- struct{}{}
-		go func() {
-			defer func() { <-slots }()
+		s <- struct{}{}
+		all.Go(func() {
+			defer func() { <-s }()
 			failures[i] = f(item)
-		}()
+		})
 	}
-	for range atATime {
-		slots <- struct{}{}
-	}
+	all.Wait()
 	return errors.Join(failures...)
 }
 

@@ -3,6 +3,7 @@ package bundle
 import (
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -236,7 +237,7 @@ func TestEach(t *testing.T) {
 	}
 	squares := make([]int, len(items))
 	odd := errors.New("thirteen")
-	err := each(items, func(i int) error {
+	err := each(newSlots(), items, func(i int) error {
 		squares[i] = i * i
 		if i == 13 {
 			return odd
@@ -251,7 +252,47 @@ func TestEach(t *testing.T) {
 			t.Errorf("item %d was left out", i)
 		}
 	}
-	if err := each(nil, func(int) error { return odd }); err != nil {
+	if err := each(newSlots(), nil, func(int) error { return odd }); err != nil {
 		t.Errorf("error of nothing = %v", err)
+	}
+}
+
+// What has little to do does not wait until what has much is done.
+func TestEachTakesTurns(t *testing.T) {
+	s := newSlots()
+	step, begun, small := make(chan struct{}), make(chan struct{}, 10*atATime), make(chan struct{})
+	var large sync.WaitGroup
+	large.Go(func() {
+		_ = each(s, make([]int, 10*atATime), func(int) error { // it has no errors
+			begun <- struct{}{}
+			<-step
+			return nil
+		})
+	})
+	for range atATime {
+		<-begun // as many as there may be
+	}
+	large.Go(func() {
+		_ = each(s, []int{1}, func(int) error { // nor has it
+			close(small)
+			return nil
+		})
+	})
+	done := 0
+	for waiting := true; waiting; {
+		select {
+		case step <- struct{}{}:
+			done++
+		case <-small:
+			waiting = false
+		}
+	}
+	if done > 9*atATime {
+		t.Errorf("%d went before", done)
+	}
+	close(step)
+	large.Wait()
+	if len(s) != 0 {
+		t.Errorf("%d slots are taken", len(s))
 	}
 }

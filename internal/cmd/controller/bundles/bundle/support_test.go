@@ -27,7 +27,7 @@ func newDelivery(t *testing.T, b *fleet.Bundle, clusters int) *delivery {
 	t.Helper()
 	hub := apptest.New(t)
 	index.Add(hub.App)
-	h := &handler{app: hub.App, ledger: ledger.New(), memo: newMemo(), sights: newSights(hub.Now), waiting: newFlags()}
+	h := &handler{app: hub.App, ledger: ledger.New(), memo: newMemo(), sights: newSights(hub.Now), waiting: newFlags(), slots: newSlots()}
 	h.queue = queue.New(queue.Options{Name: "bundle", Log: slog.New(slog.DiscardHandler)}, h.handle)
 	h.owners = ownersOf(hub.App)
 	b.UID, b.Finalizers = "u-web", []string{fleet.FinalizerBundle}
