@@ -45,7 +45,7 @@ type ending struct {
 	how   func(*story, context.Context, kind) error
 }
 
-// tell lets the steps happen, one before each of the endings, and the others before the first.
+// tell lets the steps happen, one with each of the endings, and the others before the first.
 func (s *story) tell(ctx context.Context, endings []ending, steps []step) error {
 	if len(steps) < len(endings) {
 		return fmt.Errorf("there are %d endings, and only %d steps", len(endings), len(steps))
@@ -55,9 +55,6 @@ func (s *story) tell(ctx context.Context, endings []ending, steps []step) error 
 		return err
 	}
 	for i, end := range endings {
-		if err := s.release(ctx, 1); err != nil {
-			return err
-		}
 		if err := end.how(s, ctx, end.after); err != nil {
 			return fmt.Errorf("ending %d of %d, after %q: %w", i+1, len(endings), end.after, err)
 		}
@@ -77,14 +74,24 @@ func (t *trap) await(ctx context.Context) (*slot, error) {
 	}
 }
 
+// catch lets one more step happen, and waits for a write of a kind. The trap is set first: what a step leads to may be
+// done before anything else happens here.
+func (s *story) catch(ctx context.Context, k kind, spring func(*slot)) (*slot, error) {
+	t := s.hub.writes.set(k, spring)
+	if err := s.release(ctx, 1); err != nil {
+		return nil, err
+	}
+	return t.await(ctx)
+}
+
 // killAfter kills the replica that does the next write of a kind, before it learns that it was done. Another one leads
 // at once, and the dead one is replaced.
 func (s *story) killAfter(ctx context.Context, k kind) error {
 	var dead *replica.Replica
-	_, err := s.hub.writes.set(k, func(by *slot) {
+	_, err := s.catch(ctx, k, func(by *slot) {
 		dead = by.current()
 		dead.Kill()
-	}).await(ctx)
+	})
 	if err != nil {
 		return err
 	}
@@ -97,10 +104,10 @@ func (s *story) killAfter(ctx context.Context, k kind) error {
 func (s *story) freezeAfter(ctx context.Context, k kind) error {
 	var r *replica.Replica
 	var frozen error
-	caught, err := s.hub.writes.set(k, func(by *slot) {
+	caught, err := s.catch(ctx, k, func(by *slot) {
 		r = by.current()
 		frozen = r.Freeze()
-	}).await(ctx)
+	})
 	if err != nil || frozen != nil {
 		return errors.Join(err, frozen)
 	}
@@ -139,10 +146,10 @@ func awaitLoss(r *replica.Replica) error {
 func (s *story) loseAfter(ctx context.Context, k kind) error {
 	var r *replica.Replica
 	var refused *faults.Active
-	_, err := s.hub.writes.set(k, func(by *slot) {
+	_, err := s.catch(ctx, k, func(by *slot) {
 		r = by.current()
 		refused = by.proxy.Add(faults.Rule{Match: faults.Match{Verb: "write", Resource: "leases"}, Fault: faults.Answer(http.StatusServiceUnavailable)})
-	}).await(ctx)
+	})
 	if err != nil {
 		return err
 	}
