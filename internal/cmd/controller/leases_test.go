@@ -26,7 +26,7 @@ func TestAnOldControllerEndsBeforeOursWorks(t *testing.T) {
 	for _, name := range leases() {
 		t.Run(name, func(t *testing.T) {
 			if code := leading.stop(); code != 0 {
-				t.Fatalf("exit code %d\n%s", code, leading.log)
+				t.Fatalf("exit code %d\n%s", code, leading.Log())
 			}
 			for _, other := range leases() {
 				expectHolder(t, other, "")

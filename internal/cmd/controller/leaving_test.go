@@ -80,6 +80,23 @@ func take(t *testing.T) inventory.Inventory {
 	return taken.Without(func(o inventory.Object, _ time.Time) bool { return o.Resource == "contents.fleet.cattle.io" })
 }
 
+// takeWhole is take once each namespace has what Kubernetes puts into it.
+func takeWhole(t *testing.T, g Gomega) inventory.Inventory {
+	t.Helper()
+	taken, found := take(t), map[inventory.Object]bool{}
+	for object := range taken {
+		object.UID = ""
+		found[object] = true
+	}
+	for object := range found {
+		if object.Resource == "namespaces" {
+			g.Expect(found).To(HaveKey(inventory.Object{Resource: "serviceaccounts", Namespace: object.Name, Name: "default"}))
+			g.Expect(found).To(HaveKey(inventory.Object{Resource: "configmaps", Namespace: object.Name, Name: "kube-root-ca.crt"}))
+		}
+	}
+	return taken
+}
+
 // awaitRest waits until nothing is going any more that another test has left: no namespace, no Cluster, no namespace
 // whose Cluster is gone already.
 func awaitRest(t *testing.T, hub *client.Client) {
@@ -121,12 +138,12 @@ func force(t *testing.T, hub *client.Client, resource, namespace, name string) {
 }
 
 // restart lets something happen while no controller is there, and returns the one that comes after it.
-func restart(t *testing.T, meanwhile func()) *replica {
+func restart(t *testing.T, meanwhile func()) *process {
 	t.Helper()
 	ended := leading
 	leading = nil // another one is started when it is asked for
 	if code := ended.stop(); code != 0 {
-		t.Fatalf("exit code %d\n%s", code, ended.log)
+		t.Fatalf("exit code %d\n%s", code, ended.Log())
 	}
 	meanwhile()
 	hub(t)
@@ -146,7 +163,7 @@ func TestOrphansAreSweptAtTheStart(t *testing.T) {
 		force(t, hub, client.Tokens, east.workspace, "t1")
 		// What is in the namespace of its owner, Kubernetes removes by itself.
 		NewWithT(t).Eventually(func(g Gomega) {
-			before = take(t)
+			before = takeWhole(t, g)
 			for object := range before {
 				if object.Namespace == east.workspace {
 					g.Expect(object.String()).To(Or(HavePrefix("serviceaccounts ws-orphans/default "), HavePrefix("configmaps ws-orphans/kube-root-ca.crt "), HavePrefix("bundles.fleet.cattle.io ws-orphans/fleet-agent-east ")))
@@ -155,7 +172,7 @@ func TestOrphansAreSweptAtTheStart(t *testing.T) {
 		}).WithTimeout(2 * patience).Should(Succeed())
 	})
 	expectGone(t, before, east.owns)
-	swept := regexp.MustCompile(`msg="orphans swept.*`).FindAllString(replica.log.String(), -1)
+	swept := regexp.MustCompile(`msg="orphans swept.*`).FindAllString(replica.Log(), -1)
 	NewWithT(t).Expect(swept).To(Equal([]string{
 		`msg="orphans swept" total=10 clusterrolebindings=1 rolebindings=2 serviceaccounts=1 roles=1 credentials=1 bundles=1 bundledeployments=2 namespaces=1`,
 	}))
@@ -175,7 +192,9 @@ func TestAWorkspaceLeaves(t *testing.T) {
 			awaitRest(t, hub)
 			members := []member{join(t, hub, workspace(t, hub, test.workspace), "east"), join(t, hub, test.workspace, "west")}
 			join(t, hub, workspace(t, hub, test.workspace+"-not"), "south")
-			before, past := take(t), len(refused(t))
+			var before inventory.Inventory
+			NewWithT(t).Eventually(func(g Gomega) { before = takeWhole(t, g) }).WithTimeout(patience).Should(Succeed())
+			past := len(refused(t))
 			test.deleted(t, func() {
 				NewWithT(t).Expect(hub.Kube.CoreV1().Namespaces().Delete(t.Context(), test.workspace, metav1.DeleteOptions{})).To(Succeed())
 			})

@@ -9,13 +9,9 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
-	"os/signal"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -29,8 +25,7 @@ import (
 
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/e2e/framework/helm"
-	"github.com/fleet-hub/fleet/internal/cmd/controller"
-	"github.com/fleet-hub/fleet/internal/cmd/env"
+	"github.com/fleet-hub/fleet/e2e/framework/replica"
 	"github.com/fleet-hub/fleet/internal/plane"
 )
 
@@ -38,17 +33,15 @@ const (
 	system  = "cattle-fleet-system"
 	account = "fleet-controller"
 	// patience is how long a test waits for what should take milliseconds.
-	patience = 30 * time.Second
-	// program is the name under which the test binary plays fleetcontroller.
-	program = "fleetcontroller"
+	patience = time.Minute
 )
 
 // The hub has the charts; bare is an API server without our CRDs.
 var control = plane.Share(plane.Options{Downstreams: []string{"bare"}, BeforeControllers: installCRDs, Audit: true})
 
 func TestMain(m *testing.M) {
-	if filepath.Base(os.Args[0]) == program {
-		os.Exit(beController())
+	if code, played := replica.Play(); played {
+		os.Exit(code)
 	}
 	code := control.Main(running{m})
 	os.Exit(code)
@@ -66,17 +59,6 @@ func (r running) Run() int {
 	return code
 }
 
-// beController is what cmd/controller does.
-func beController() int {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	if err := controller.New(env.OS, os.Stderr).ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "fleetcontroller:", err)
-		return 1
-	}
-	return 0
-}
-
 func installCRDs(ctx context.Context, c *plane.Cluster) error {
 	if c.Name != plane.HubName {
 		return nil
@@ -84,63 +66,47 @@ func installCRDs(ctx context.Context, c *plane.Cluster) error {
 	return helm.Release{Config: c.Config(), Chart: "fleet-crd", Name: "fleet-crd", Namespace: system}.Install(ctx)
 }
 
-// replica is one process.
-type replica struct {
-	cmd  *exec.Cmd
-	log  *lines
-	done chan struct{}
-	err  error
+// process is a replica of which tests ask how it is.
+type process struct{ *replica.Replica }
+
+// start runs the command with these arguments as the account of a kubeconfig, with no more environment than it needs.
+func start(t *testing.T, kubeconfig string, args ...string) *process {
+	t.Helper()
+	return startWith(t, replica.Options{Kubeconfig: kubeconfig, Args: args})
 }
 
-// start runs the command with these arguments as the chart's account of a cluster, with no more environment than
-// it needs.
-func start(t *testing.T, kubeconfig string, args ...string) *replica {
+func startWith(t *testing.T, options replica.Options) *process {
 	t.Helper()
-	self, err := os.Executable()
+	var err error
+	options.Name = t.Name()
+	if options.Folder, err = os.MkdirTemp(control.Plane(t).LogDir, "replica-"); err != nil {
+		t.Fatal(err)
+	}
+	r, err := replica.Start(options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := filepath.Join(t.TempDir(), program)
-	if err := os.Symlink(self, name); err != nil {
-		t.Fatal(err)
-	}
-	r := &replica{cmd: exec.Command(name, args...), log: &lines{}, done: make(chan struct{})}
-	r.cmd.Env = []string{
-		"KUBECONFIG=" + kubeconfig, "NAMESPACE=" + system, "POD_NAME=" + t.Name(),
-		"FLEET_HEALTHPROBE_BIND_ADDRESS=127.0.0.1:0", "FLEET_METRICS_BIND_ADDRESS=127.0.0.1:0",
-		"CATTLE_ELECTION_LEASE_DURATION=10s", "CATTLE_ELECTION_RENEW_DEADLINE=8s", "CATTLE_ELECTION_RETRY_PERIOD=1s",
-	}
-	r.cmd.Stderr = r.log
-	r.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := r.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		r.err = r.cmd.Wait()
-		close(r.done)
-	}()
-	return r
+	return &process{r}
 }
 
 // stop asks the process to end, waits for it and returns its exit code.
-func (r *replica) stop() int {
-	_ = r.cmd.Process.Signal(syscall.SIGTERM) // one that has ended already is what was wanted
-	return r.exitCode()
+func (p *process) stop() int {
+	p.Stop()
+	return p.exitCode()
 }
 
-func (r *replica) exitCode() int {
+func (p *process) exitCode() int {
 	select {
-	case <-r.done:
+	case <-p.Ended():
 	case <-time.After(2 * patience):
-		_ = r.cmd.Process.Kill()
-		<-r.done
+		p.Kill()
 	}
-	return r.cmd.ProcessState.ExitCode()
+	return p.ExitCode()
 }
 
 // ready asks the process what it thinks of itself.
-func (r *replica) ready() (bool, string) {
-	at := regexp.MustCompile(`msg=starting .*health=(\S+)`).FindStringSubmatch(r.log.String())
+func (p *process) ready() (bool, string) {
+	at := regexp.MustCompile(`msg=starting .*health=(\S+)`).FindStringSubmatch(p.Log())
 	if at == nil {
 		return false, "no address yet"
 	}
@@ -155,39 +121,21 @@ func (r *replica) ready() (bool, string) {
 }
 
 // awaitReady waits until the process is ready for this reason.
-func (r *replica) awaitReady(reason string) error {
+func (p *process) awaitReady(reason string) error {
 	end := time.After(patience)
 	for {
-		ready, why := r.ready()
+		ready, why := p.ready()
 		if ready && why == reason {
 			return nil
 		}
 		select {
-		case <-r.done:
-			return fmt.Errorf("it ended: %w\n%s", r.err, r.log)
+		case <-p.Ended():
+			return fmt.Errorf("it ended with %d\n%s", p.ExitCode(), p.Log())
 		case <-end:
-			return fmt.Errorf("it is %q and not %q\n%s", why, reason, r.log)
+			return fmt.Errorf("it is %q and not %q\n%s", why, reason, p.Log())
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-}
-
-// lines is a buffer for two goroutines.
-type lines struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buffer.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buffer.String()
 }
 
 // installed is the kubeconfig of the chart's account on the hub, once the chart is installed.
@@ -238,7 +186,7 @@ func (quiet) Helper() {}
 func (quiet) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
 // leading is the replica that most tests share.
-var leading *replica
+var leading *process
 
 // hub has a leading replica; the client is an administrator's.
 func hub(t *testing.T) *client.Client {
