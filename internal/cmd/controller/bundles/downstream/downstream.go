@@ -3,7 +3,8 @@
 //
 //	BundleDeployment: spec.options.downstreamResources ─┐
 //	Secret, ConfigMap of the Bundle's namespace ────────┴─► copy beside the BundleDeployment ─► its generation + 1
-//	                                                     └► what is wrong ─► ledger ─► the Bundle's status
+//	                                                     ├► what is wrong ─► ledger ─► the Bundle's status
+//	a copy that it does not name any more ───────────────┴► goes
 //
 // Originals are watched by name and version only, and read when one is to be copied. A cluster for which that fails
 // has an error of its own, and is tried again when the original changes.
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
@@ -43,11 +45,17 @@ type handler struct {
 
 	originals *originals
 	done      *done
+	// names lists what is in a namespace without its data.
+	names metadata.Interface
 }
 
 // Register watches BundleDeployments and what they want copied.
 func Register(ctx context.Context, a *app.Context, tell Tell) error {
-	h := &handler{app: a, tell: tell, originals: newOriginals(), done: newDone()}
+	names, err := metadata.NewForConfig(a.RESTConfig)
+	if err != nil {
+		return fmt.Errorf("building the client for the names of copies: %w", err)
+	}
+	h := &handler{app: a, tell: tell, originals: newOriginals(), done: newDone(), names: names}
 	h.queue = queue.New(queue.Options{Name: "downstream", Log: a.Log}, h.handle)
 	a.BundleDeployments.Cache().AddIndexer(byOriginal, func(bd *fleet.BundleDeployment) (keys []string, err error) {
 		for _, original := range originalsOf(bd) {
@@ -74,16 +82,24 @@ func Register(ctx context.Context, a *app.Context, tell Tell) error {
 
 func one(key types.NamespacedName) []types.NamespacedName { return []types.NamespacedName{key} }
 
-// onDeployment asks for the copies of a BundleDeployment that is new, or wants others than before.
+// onDeployment asks for the copies of a BundleDeployment that is new, or wants others than before. One that has had
+// copies may have some that it names no more: also one that this process has not seen before.
 func (h *handler) onDeployment(change queue.Change[*fleet.BundleDeployment]) {
 	older, newer := change.Old, change.New
 	switch {
 	case newer == nil:
 		h.done.forget(older.UID)
 		h.tell(older, "")
-	case older == nil && len(newer.Spec.Options.DownstreamResources) > 0,
-		older != nil && (older.UID != newer.UID ||
-			!equality.Semantic.DeepEqual(older.Spec.Options.DownstreamResources, newer.Spec.Options.DownstreamResources)):
+	case older == nil || older.UID != newer.UID:
+		had := newer.Spec.DownstreamResourcesGeneration > 0
+		if had {
+			h.done.doubt(newer.UID)
+		}
+		if had || len(newer.Spec.Options.DownstreamResources) > 0 {
+			h.queue.Add(keyOf(newer))
+		}
+	case !equality.Semantic.DeepEqual(older.Spec.Options.DownstreamResources, newer.Spec.Options.DownstreamResources):
+		h.done.doubt(newer.UID)
 		h.queue.Add(keyOf(newer))
 	}
 }
@@ -115,8 +131,10 @@ func (h *handler) handle(ctx context.Context, key types.NamespacedName) error {
 	if err != nil || bd == nil || bd.DeletionTimestamp != nil || !h.app.Owns(bd) {
 		return err
 	}
+	pruned := h.prune(ctx, bd)
 	changed, trouble, err := h.copyAll(ctx, bd)
 	h.tell(bd, trouble)
+	err = errors.Join(pruned, err)
 	if changed {
 		_, patched := reconcile.Patch(h.app.BundleDeployments, bd, func(bd *fleet.BundleDeployment) {
 			bd.Spec.DownstreamResourcesGeneration++

@@ -126,32 +126,3 @@ func (o *originals) forget(key original) {
 	o.changes++
 	delete(o.known, key)
 }
-
-// done is which version of each original a BundleDeployment's copies are known to have. It can be lost.
-type done struct {
-	mu     sync.Mutex
-	copies map[types.UID]map[original]string
-}
-
-func newDone() *done { return &done{copies: map[types.UID]map[original]string{}} }
-
-func (d *done) has(bd types.UID, o original, version string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.copies[bd][o] == version
-}
-
-func (d *done) note(bd types.UID, o original, version string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.copies[bd] == nil {
-		d.copies[bd] = map[original]string{}
-	}
-	d.copies[bd][o] = version
-}
-
-func (d *done) forget(bd types.UID) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.copies, bd)
-}

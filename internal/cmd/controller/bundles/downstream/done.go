@@ -1,0 +1,64 @@
+package downstream
+
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// done is which version of each original a BundleDeployment's copies are known to have. It can be lost.
+type done struct {
+	mu     sync.Mutex
+	copies map[types.UID]map[original]string
+	// doubted may have copies that they name no more.
+	doubted map[types.UID]bool
+}
+
+func newDone() *done {
+	return &done{copies: map[types.UID]map[original]string{}, doubted: map[types.UID]bool{}}
+}
+
+func (d *done) has(bd types.UID, o original, version string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.copies[bd][o] == version
+}
+
+func (d *done) note(bd types.UID, o original, version string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.copies[bd] == nil {
+		d.copies[bd] = map[original]string{}
+	}
+	d.copies[bd][o] = version
+}
+
+func (d *done) forget(bd types.UID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.copies, bd)
+	delete(d.doubted, bd)
+}
+
+// doubt has the copies of a BundleDeployment looked at that it does not name.
+func (d *done) doubt(bd types.UID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.doubted[bd] = true
+}
+
+// takeDoubt says whether there was a doubt, and ends it.
+func (d *done) takeDoubt(bd types.UID) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	was := d.doubted[bd]
+	delete(d.doubted, bd)
+	return was
+}
+
+// lost forgets the copies of one original.
+func (d *done) lost(bd types.UID, o original) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.copies[bd], o)
+}

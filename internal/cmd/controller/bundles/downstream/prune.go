@@ -1,0 +1,130 @@
+package downstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// namesPage is how many names come with one answer.
+const namesPage = 500
+
+// prune takes the copies away that a BundleDeployment has and does not name any more, if there may be some. Copies have
+// no label, since agents copy labels, too: they are those that the BundleDeployment owns. Of one that others own as well
+// it ceases to be an owner.
+func (h *handler) prune(ctx context.Context, bd *fleet.BundleDeployment) error {
+	if !h.done.takeDoubt(bd.UID) {
+		return nil
+	}
+	wanted := namedBy(bd)
+	var failed error
+	for _, kind := range []string{kindSecret, kindConfigMap} {
+		found, err := h.copiesOf(ctx, bd, kind)
+		failed = errors.Join(failed, err)
+		for i := range found {
+			one := original{kind, types.NamespacedName{Namespace: index.BundleOf(bd).Namespace, Name: found[i].Name}}
+			if !wanted[one] {
+				h.done.lost(bd.UID, one)
+				failed = errors.Join(failed, h.release(ctx, bd, kind, &found[i]))
+			}
+		}
+	}
+	if failed != nil {
+		h.done.doubt(bd.UID)
+		return fmt.Errorf("taking away copies in %s: %w", bd.Namespace, failed)
+	}
+	return nil
+}
+
+// namedBy are what a BundleDeployment wants copied now, or when it is promoted.
+func namedBy(bd *fleet.BundleDeployment) map[original]bool {
+	named := map[original]bool{}
+	for _, resource := range slices.Concat(bd.Spec.Options.DownstreamResources, bd.Spec.StagedOptions.DownstreamResources) {
+		if one, known := originalOf(bd, resource); known {
+			named[one] = true
+		}
+	}
+	return named
+}
+
+// copiesOf are the objects of a kind that a BundleDeployment owns, without the Secrets that Fleet makes for itself.
+func (h *handler) copiesOf(ctx context.Context, bd *fleet.BundleDeployment, kind string) (owned []metav1.PartialObjectMetadata, err error) {
+	options := metav1.ListOptions{Limit: namesPage, LabelSelector: fleet.LabelBundleInternalSecret + "!=true"}
+	resource := "configmaps"
+	if kind == kindSecret {
+		resource, options.FieldSelector = "secrets", "type!="+fleet.SecretTypeBundleDeployment
+	}
+	names := h.names.Resource(corev1.SchemeGroupVersion.WithResource(resource)).Namespace(bd.Namespace)
+	for {
+		page, err := names.List(ctx, options)
+		if err != nil {
+			return nil, err
+		}
+		for _, one := range page.Items {
+			if isOwner(one.OwnerReferences, bd) {
+				owned = append(owned, one)
+			}
+		}
+		if options.Continue = page.Continue; options.Continue == "" {
+			return owned, nil
+		}
+	}
+}
+
+func isOwner(owners []metav1.OwnerReference, bd *fleet.BundleDeployment) bool {
+	return slices.ContainsFunc(owners, func(owner metav1.OwnerReference) bool { return owner.UID == bd.UID })
+}
+
+// release deletes a copy, or leaves it to its other owners, if nobody has written it since it was found.
+func (h *handler) release(ctx context.Context, bd *fleet.BundleDeployment, kind string, found *metav1.PartialObjectMetadata) error {
+	others := slices.DeleteFunc(slices.Clone(found.OwnerReferences), func(owner metav1.OwnerReference) bool { return owner.UID == bd.UID })
+	only := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &found.UID, ResourceVersion: &found.ResourceVersion}}
+	secrets, configMaps := h.app.Kube.CoreV1().Secrets(bd.Namespace), h.app.Kube.CoreV1().ConfigMaps(bd.Namespace)
+	var err error
+	switch {
+	case len(others) > 0 && kind == kindSecret:
+		err = disown(ctx, secrets, found, others)
+	case len(others) > 0:
+		err = disown(ctx, configMaps, found, others)
+	case kind == kindSecret:
+		err = secrets.Delete(ctx, found.Name, only)
+	default:
+		err = configMaps.Delete(ctx, found.Name, only)
+	}
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// writer is the client of a kind of copies.
+type writer[T metav1.Object] interface {
+	Get(ctx context.Context, name string, options metav1.GetOptions) (T, error)
+	Update(ctx context.Context, object T, options metav1.UpdateOptions) (T, error)
+}
+
+// disown gives a copy other owners.
+func disown[T interface {
+	comparable
+	metav1.Object
+}](ctx context.Context, client writer[T], found *metav1.PartialObjectMetadata, owners []metav1.OwnerReference) error {
+	var none T
+	live, err := reconcile.Optional(client.Get(ctx, found.Name, metav1.GetOptions{}))
+	if err != nil || live == none {
+		return err
+	}
+	live.SetOwnerReferences(owners)
+	live.SetResourceVersion(found.ResourceVersion)
+	_, err = client.Update(ctx, live, metav1.UpdateOptions{})
+	return err
+}

@@ -1,0 +1,337 @@
+package downstream
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/metadata"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// hubNames lists the objects of a clientset by name, two at a time, and notes how it was asked.
+type hubNames struct {
+	metadata.Interface
+	metadata.Getter
+
+	kube      *fake.Clientset
+	resource  string
+	namespace string
+	fail      error
+	asked     *[]string
+}
+
+func (n *hubNames) Resource(resource schema.GroupVersionResource) metadata.Getter {
+	asked := *n
+	asked.resource = resource.Resource
+	return &asked
+}
+
+func (n *hubNames) Namespace(namespace string) metadata.ResourceInterface {
+	asked := *n
+	asked.namespace = namespace
+	return &asked
+}
+
+func (n *hubNames) List(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	*n.asked = append(*n.asked, strings.Join([]string{n.resource, n.namespace, options.FieldSelector, options.LabelSelector, options.Continue}, " "))
+	if n.fail != nil {
+		return nil, n.fail
+	}
+	var all []metav1.PartialObjectMetadata
+	if n.resource == "secrets" {
+		found, err := n.kube.CoreV1().Secrets(n.namespace).List(ctx, metav1.ListOptions{LabelSelector: options.LabelSelector})
+		if err != nil {
+			return nil, err
+		}
+		for i := range found.Items {
+			if options.FieldSelector != "type!="+string(found.Items[i].Type) {
+				all = append(all, *meta.AsPartialObjectMetadata(&found.Items[i]))
+			}
+		}
+	} else {
+		found, err := n.kube.CoreV1().ConfigMaps(n.namespace).List(ctx, metav1.ListOptions{LabelSelector: options.LabelSelector})
+		if err != nil {
+			return nil, err
+		}
+		for i := range found.Items {
+			all = append(all, *meta.AsPartialObjectMetadata(&found.Items[i]))
+		}
+	}
+	const most = 2
+	if options.Continue == "" && len(all) > most {
+		return &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{Continue: "more"}, Items: all[:most]}, nil
+	}
+	if options.Continue != "" {
+		all = all[most:]
+	}
+	return &metav1.PartialObjectMetadataList{Items: all}, nil
+}
+
+// pruner is a handler with this in the namespaces of Bundle and cluster.
+func pruner(there ...runtime.Object) (h *handler, kube *fake.Clientset, names *hubNames) {
+	kube = fake.NewClientset(there...)
+	h = handlerWith()
+	h.app.Kube = kube
+	names = &hubNames{kube: kube, asked: &[]string{}}
+	h.names = names
+	return h, kube, names
+}
+
+// owned are what is in a cluster's namespace, and its owners.
+func owned(t *testing.T, kube *fake.Clientset) (all []string) {
+	t.Helper()
+	add := func(kind string, o metav1.ObjectMeta) {
+		var owners []string
+		for _, owner := range o.OwnerReferences {
+			owners = append(owners, string(owner.UID))
+		}
+		all = append(all, strings.TrimSpace(kind+" "+o.Name+" "+strings.Join(owners, ",")))
+	}
+	secrets, err := kube.CoreV1().Secrets("c-one").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range secrets.Items {
+		add("secret", secrets.Items[i].ObjectMeta)
+	}
+	configMaps, err := kube.CoreV1().ConfigMaps("c-one").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range configMaps.Items {
+		add("configmap", configMaps.Items[i].ObjectMeta)
+	}
+	return all
+}
+
+// configMapOwnedBy is a ConfigMap in the namespace of the cluster.
+func configMapOwnedBy(name string, uids ...string) *corev1.ConfigMap {
+	out := configMapOf("c-one", name, "1")
+	for _, uid := range uids {
+		out.OwnerReferences = append(out.OwnerReferences, metav1.OwnerReference{APIVersion: "fleet.cattle.io/v1alpha1", Kind: "BundleDeployment", Name: "b", UID: types.UID(uid)})
+	}
+	return out
+}
+
+// anInternal Secret is one that Fleet has copied for itself.
+func anInternal(s *corev1.Secret) {
+	s.Labels = map[string]string{fleet.LabelBundleInternalSecret: "true"}
+}
+
+func TestCopiesThatAreNotNamedAnyMoreGo(t *testing.T) {
+	secret, configMap := fleet.DownstreamResource{Kind: "Secret", Name: "creds"}, fleet.DownstreamResource{Kind: "CONFIGMAP", Name: "settings"}
+	staged := deployment()
+	staged.Spec.StagedOptions.DownstreamResources = []fleet.DownstreamResource{secret}
+	tests := map[string]struct {
+		bd    *fleet.BundleDeployment
+		there []runtime.Object
+		want  []string
+	}{
+		"nothing is there": {bd: deployment()},
+		"what is named stays": {
+			bd:    deployment(secret, configMap),
+			there: []runtime.Object{secretOf("c-one", "creds", "1", ownedBy("u-web")), configMapOwnedBy("settings", "u-web")},
+			want:  []string{"secret creds u-web", "configmap settings u-web"},
+		},
+		"what is not named goes, of either kind": {
+			bd: deployment(),
+			there: []runtime.Object{
+				secretOf("c-one", "creds", "1", ownedBy("u-web")), secretOf("c-one", "more", "1", ownedBy("u-web")), secretOf("c-one", "most", "1", ownedBy("u-web")),
+				configMapOwnedBy("settings", "u-web"),
+			},
+		},
+		"one of another name has taken its place": {
+			bd: deployment(secret), there: []runtime.Object{secretOf("c-one", "creds", "1", ownedBy("u-web")), secretOf("c-one", "before", "1", ownedBy("u-web"))},
+			want: []string{"secret creds u-web"},
+		},
+		"one of the other kind has": {
+			bd: deployment(fleet.DownstreamResource{Kind: "ConfigMap", Name: "creds"}), there: []runtime.Object{secretOf("c-one", "creds", "1", ownedBy("u-web")), configMapOwnedBy("creds", "u-web")},
+			want: []string{"configmap creds u-web"},
+		},
+		"what is another's too stays its own": {
+			bd:    deployment(),
+			there: []runtime.Object{secretOf("c-one", "creds", "1", ownedBy("u-db"), ownedBy("u-web")), configMapOwnedBy("settings", "u-web", "u-db")},
+			want:  []string{"secret creds u-db", "configmap settings u-db"},
+		},
+		"what is another's, or nobody's, stays": {
+			bd:    deployment(),
+			there: []runtime.Object{secretOf("c-one", "creds", "1", ownedBy("u-db")), secretOf("c-one", "token", "1"), configMapOwnedBy("kube-root-ca.crt")},
+			want:  []string{"secret creds u-db", "secret token", "configmap kube-root-ca.crt"},
+		},
+		"values stay, and what Fleet has copied for itself": {
+			bd:    deployment(),
+			there: []runtime.Object{secretOf("c-one", "web", "1", ownedBy("u-web"), ofType(fleet.SecretTypeBundleDeployment)), secretOf("c-one", "internal", "1", ownedBy("u-web"), anInternal)},
+			want:  []string{"secret internal u-web", "secret web u-web"},
+		},
+		"what is named by a change that is staged stays": {
+			bd: staged, there: []runtime.Object{secretOf("c-one", "creds", "1", ownedBy("u-web")), secretOf("c-one", "more", "1", ownedBy("u-web"))},
+			want: []string{"secret creds u-web"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			h, kube, names := pruner(test.there...)
+			h.done.doubt(test.bd.UID)
+			if err := h.prune(t.Context(), test.bd); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, owned(t, kube)); diff != "" {
+				t.Errorf("what is there (-want +got):\n%s", diff)
+			}
+			looked := len(*names.asked)
+			if err := h.prune(t.Context(), test.bd); err != nil || len(*names.asked) != looked {
+				t.Errorf("it looks again, though nothing has changed: %v, %v", *names.asked, err)
+			}
+		})
+	}
+}
+
+func TestWhatIsAskedForToFindCopies(t *testing.T) {
+	h, _, names := pruner(secretOf("c-one", "a", "1"), secretOf("c-one", "b", "1"), secretOf("c-one", "c", "1"))
+	if err := h.prune(t.Context(), deployment()); err != nil || len(*names.asked) > 0 {
+		t.Errorf("without a reason, asked for %v, %v", *names.asked, err)
+	}
+	h.done.doubt("u-web")
+	if err := h.prune(t.Context(), deployment()); err != nil {
+		t.Error(err)
+	}
+	const secrets = "secrets c-one type!=fleet.cattle.io/bundle-deployment/v1alpha1 fleet.cattle.io/bundle-internal-secret!=true "
+	want := []string{secrets, secrets + "more", "configmaps c-one  fleet.cattle.io/bundle-internal-secret!=true "}
+	if diff := cmp.Diff(want, *names.asked); diff != "" {
+		t.Errorf("asked for (-want +got):\n%s", diff)
+	}
+}
+
+func TestCopiesThatCannotBeTakenAwayAreTriedAgain(t *testing.T) {
+	errDown := errors.New("connection refused")
+	tests := map[string]struct {
+		names, write error
+		verb         string
+		fails        bool
+		want         []string
+	}{
+		"nobody says what is there":       {names: errDown, fails: true, want: []string{"secret creds u-web", "secret shared u-web,u-db"}},
+		"one cannot be deleted":           {write: errDown, verb: "delete", fails: true, want: []string{"secret creds u-web", "secret shared u-db"}},
+		"somebody has written it":         {write: apierrors.NewConflict(schema.GroupResource{}, "creds", errDown), verb: "delete", fails: true, want: []string{"secret creds u-web", "secret shared u-db"}},
+		"somebody has deleted it":         {write: apierrors.NewNotFound(schema.GroupResource{}, "creds"), verb: "delete", want: []string{"secret creds u-web", "secret shared u-db"}},
+		"it cannot be left to its others": {write: errDown, verb: "update", fails: true, want: []string{"secret shared u-web,u-db"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			h, kube, names := pruner(secretOf("c-one", "creds", "1", ownedBy("u-web")), secretOf("c-one", "shared", "1", ownedBy("u-web"), ownedBy("u-db")))
+			names.fail = test.names
+			failing := true
+			kube.PrependReactor(test.verb, "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return failing && test.write != nil, nil, test.write
+			})
+			h.done.doubt("u-web")
+			if err := h.prune(t.Context(), deployment()); (err != nil) != test.fails {
+				t.Errorf("error = %v, want one: %v", err, test.fails)
+			}
+			if diff := cmp.Diff(test.want, owned(t, kube)); diff != "" {
+				t.Errorf("what is there (-want +got):\n%s", diff)
+			}
+			names.fail, failing = nil, false
+			if err := h.prune(t.Context(), deployment()); err != nil {
+				t.Error(err)
+			}
+			if got := owned(t, kube); test.fails && !slices.Equal(got, []string{"secret shared u-db"}) {
+				t.Errorf("after another try there are %v", got)
+			}
+		})
+	}
+}
+
+// What is deleted is what was found, and not what somebody has made of it.
+func TestOnlyTheCopyThatWasFoundIsDeleted(t *testing.T) {
+	h, kube, _ := pruner(secretOf("c-one", "creds", "1", ownedBy("u-web"), func(s *corev1.Secret) { s.UID = "u-creds" }))
+	h.done.doubt("u-web")
+	if err := h.prune(t.Context(), deployment()); err != nil {
+		t.Fatal(err)
+	}
+	for _, action := range kube.Actions() {
+		if deletion, ok := action.(clienttesting.DeleteActionImpl); ok {
+			only := deletion.DeleteOptions.Preconditions
+			if only == nil || *only.UID != "u-creds" || *only.ResourceVersion != "7" {
+				t.Errorf("preconditions = %+v", only)
+			}
+			return
+		}
+	}
+	t.Error("nothing was deleted")
+}
+
+// A copy that went and is named again is made again.
+func TestACopyThatIsNamedAgain(t *testing.T) {
+	h, kube, _ := pruner(secretOf("ws", "creds", "1"))
+	with, without := deployment(fleet.DownstreamResource{Kind: "Secret", Name: "creds"}), deployment()
+	for _, step := range []struct {
+		bd   *fleet.BundleDeployment
+		want []string
+	}{{with, []string{"secret creds u-web"}}, {without, nil}, {with, []string{"secret creds u-web"}}} {
+		h.done.doubt(step.bd.UID)
+		if err := h.prune(t.Context(), step.bd); err != nil {
+			t.Fatal(err)
+		}
+		if _, trouble, err := h.copyAll(t.Context(), step.bd); trouble != "" || err != nil {
+			t.Fatal(trouble, err)
+		}
+		if diff := cmp.Diff(step.want, owned(t, kube)); diff != "" {
+			t.Errorf("what is there (-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestWhenCopiesAreLookedFor(t *testing.T) {
+	none, some := deployment(), deployment(fleet.DownstreamResource{Kind: "Secret", Name: "creds"})
+	other := deployment(fleet.DownstreamResource{Kind: "Secret", Name: "other"})
+	had := deployment()
+	had.Spec.DownstreamResourcesGeneration = 3
+	anew := had.DeepCopy()
+	anew.UID = "u-again"
+	tests := map[string]struct {
+		older, newer *fleet.BundleDeployment
+		want         bool
+	}{
+		"one that never had any":                         {nil, none, false},
+		"one that is to have its first":                  {nil, some, false},
+		"one that has had some, new to this process":     {nil, had, true},
+		"one that wants others":                          {some, other, true},
+		"one that wants none any more":                   {some, none, true},
+		"one that is as it was":                          {some, some, false},
+		"one of the same name that has had some":         {none, anew, true},
+		"one that has gone, of which nobody knows a bit": {had, nil, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			h, _, _ := pruner()
+			h.tell = func(*fleet.BundleDeployment, string) {}
+			h.queue = queue.New(queue.Options{Name: "downstream", Log: slog.New(slog.DiscardHandler)}, h.handle)
+			h.onDeployment(queue.Change[*fleet.BundleDeployment]{Old: test.older, New: test.newer})
+			looked := test.newer
+			if looked == nil {
+				looked = test.older
+			}
+			if got := h.done.takeDoubt(looked.UID); got != test.want {
+				t.Errorf("looked for: %v, want %v", got, test.want)
+			}
+		})
+	}
+}
