@@ -26,10 +26,6 @@ const (
 	SecretTypeValues corev1.SecretType = "fleet.cattle.io/cluster-registration-values"
 	// SecretTypeCredential is the type of the Secret that answers a request.
 	SecretTypeCredential corev1.SecretType = "fleet.cattle.io/agent-credential"
-	// AgentName names the Secret that keeps the agent's identity, and most else that is the agent's.
-	AgentName = names.Agent
-	// BootstrapSecret names the Secret that hands the agent its import identity.
-	BootstrapSecret = names.AgentBootstrap
 	// ValuesKey is the key of a values Secret, also understood in a bootstrap Secret.
 	ValuesKey = "values"
 	// KubeconfigKey is the key of the kubeconfig in the agent's identity Secret.

@@ -224,7 +224,7 @@ func TestRecordedIdentities(t *testing.T) {
 	want := map[string]string{"hub": "local", "east": "east", "west": "cluster-3f8a81b9896a"}
 	for _, where := range slices.Sorted(maps.Keys(want)) {
 		t.Run(where, func(t *testing.T) {
-			data := recordedOn(t, where).secretData(t, "Secret cattle-fleet-system/"+handshake.AgentName)
+			data := recordedOn(t, where).secretData(t, "Secret cattle-fleet-system/"+names.Agent)
 			identity, err := handshake.ParseIdentity(data)
 			if err != nil {
 				t.Fatal(err)

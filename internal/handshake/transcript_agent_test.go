@@ -66,14 +66,14 @@ func (a *agent) proven(bearer, deploymentNamespace string) bool {
 // look is everything the agent's next step depends on.
 func (a *agent) look() handshake.AgentState {
 	state := handshake.AgentState{Now: a.w.now, Serving: a.serving, Running: a.running}
-	if data := a.secret(handshake.AgentName); data != nil {
+	if data := a.secret(names.Agent); data != nil {
 		identity, err := handshake.ParseIdentity(data)
 		if state.StoredProblem = err; err == nil {
 			server, bearer, _ := strings.Cut(string(identity.Kubeconfig), " ")
 			state.Stored = &handshake.StoredIdentity{Server: server, Verdict: a.verdict(a.proven(bearer, identity.DeploymentNamespace))}
 		}
 	}
-	data := a.secret(handshake.BootstrapSecret)
+	data := a.secret(names.AgentBootstrap)
 	if data == nil {
 		return state
 	}
@@ -104,7 +104,7 @@ func (a *agent) look() handshake.AgentState {
 
 // step looks, asks the rule, and does what it says.
 func (a *agent) step() bool {
-	if a.silent || find[appsv1.Deployment](a.w, a.where, a.namespace, handshake.AgentName) == nil {
+	if a.silent || find[appsv1.Deployment](a.w, a.where, a.namespace, names.Agent) == nil {
 		return false // gone, or not installed
 	}
 	state := a.look()
@@ -139,7 +139,7 @@ func (a *agent) request(bootstrap handshake.Bootstrap) {
 	if !a.w.may(bootstrap.Token, "create", "clusterregistrations", bootstrap.ClusterNamespace, "") {
 		return // its rights are on their way
 	}
-	configured, _, err := config.ParseAgent(find[corev1.ConfigMap](a.w, a.where, a.namespace, handshake.AgentName).Data[names.ConfigKey])
+	configured, _, err := config.ParseAgent(find[corev1.ConfigMap](a.w, a.where, a.namespace, names.Agent).Data[names.ConfigKey])
 	if err != nil {
 		a.w.t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func (a *agent) use(state handshake.AgentState, step handshake.AgentStep) {
 	if step.Store {
 		c := state.Credential
 		a.w.put(a.where, &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: handshake.AgentName},
+			ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: names.Agent},
 			Data: handshake.Identity{
 				Kubeconfig:          []byte(state.Bootstrap.APIServerURL + " " + c.Token),
 				DeploymentNamespace: c.DeploymentNamespace, ClusterNamespace: c.ClusterNamespace, ClusterName: c.ClusterName,
@@ -171,7 +171,7 @@ func (a *agent) use(state handshake.AgentState, step handshake.AgentStep) {
 		a.pending, a.beat = nil, time.Time{}
 	}
 	if step.DropBootstrap {
-		a.w.remove(place{a.where, "Secret", a.namespace, handshake.BootstrapSecret})
+		a.w.remove(place{a.where, "Secret", a.namespace, names.AgentBootstrap})
 	}
 	if a.beat.IsZero() || a.w.now.Sub(a.beat) >= heartbeats {
 		a.heartbeat()
@@ -179,7 +179,7 @@ func (a *agent) use(state handshake.AgentState, step handshake.AgentStep) {
 }
 
 func (a *agent) heartbeat() {
-	identity, err := handshake.ParseIdentity(a.secret(handshake.AgentName))
+	identity, err := handshake.ParseIdentity(a.secret(names.Agent))
 	if err != nil {
 		a.w.t.Errorf("an agent serves without an identity: %v", err)
 		return

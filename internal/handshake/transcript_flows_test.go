@@ -195,12 +195,12 @@ func takeoverOfOneThatIsGone(w *world) {
 // happens to the one that is there.
 func takeoverByNobody(w *world) {
 	west, anew := w.twoWests()
-	before := find[corev1.Secret](w, "west", names.SystemNamespace, handshake.AgentName)
+	before := find[corev1.Secret](w, "west", names.SystemNamespace, names.Agent)
 	w.admin("", w.delete("anew", "Secret", names.SystemNamespace, "fleet-agent-bootstrap"))
 	w.later(time.Hour)
 	w.expectServing(west, "west")
 	w.expectRequests("request-west-1")
-	expectEqual(w.t, "identity of the agent that is there", find[corev1.Secret](w, "west", names.SystemNamespace, handshake.AgentName), before)
+	expectEqual(w.t, "identity of the agent that is there", find[corev1.Secret](w, "west", names.SystemNamespace, names.Agent), before)
 	if anew.serving {
 		w.t.Error("the other one serves")
 	}

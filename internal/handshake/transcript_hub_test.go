@@ -175,7 +175,7 @@ func (w *world) deploy(cluster *fleet.Cluster, out handshake.ImportOutcome) {
 		}
 	}
 	if out.Deploy.NewRegistration {
-		w.remove(place{where, "Secret", values.Namespace, handshake.AgentName})
+		w.remove(place{where, "Secret", values.Namespace, names.Agent})
 	}
 	w.install(where, values.Namespace, values.Bootstrap, *values.Config)
 	note(&cluster.Status, out)
@@ -185,16 +185,16 @@ func (w *world) deploy(cluster *fleet.Cluster, out handshake.ImportOutcome) {
 // install is what an import and `helm install fleet-agent` have in common.
 func (w *world) install(where, namespace string, bootstrap *handshake.Bootstrap, configured config.Agent) {
 	if bootstrap != nil {
-		w.put(where, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: handshake.BootstrapSecret}, Data: bootstrap.Encode()})
+		w.put(where, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.AgentBootstrap}, Data: bootstrap.Encode()})
 	}
 	document, err := configured.Encode()
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.put(where, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: handshake.AgentName}, Data: map[string]string{names.ConfigKey: document},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.Agent}, Data: map[string]string{names.ConfigKey: document},
 	})
-	w.put(where, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: handshake.AgentName}})
+	w.put(where, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.Agent}})
 }
 
 // expiry ends credentials that nobody has fetched in time.

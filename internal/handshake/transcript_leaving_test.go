@@ -165,7 +165,7 @@ func (w *world) isServed(cluster *fleet.Cluster) bool {
 
 // isServedBy says whether an agent works for a Cluster, and for the very one.
 func (w *world) isServedBy(cluster *fleet.Cluster, a *agent) bool {
-	identity, err := handshake.ParseIdentity(a.secret(handshake.AgentName))
+	identity, err := handshake.ParseIdentity(a.secret(names.Agent))
 	return err == nil && a.serving && identity.ClusterNamespace == cluster.Namespace && identity.ClusterName == cluster.Name &&
 		identity.DeploymentNamespace == names.ClusterNamespace(cluster.Namespace, cluster.Name) && !cluster.Status.Agent.LastSeen.IsZero()
 }

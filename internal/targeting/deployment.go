@@ -35,30 +35,16 @@ type DeploymentOutcome struct {
 	KeepSecret bool
 }
 
-// Deployment makes the BundleDeployment of a target. Nothing of
-// the input is changed.
+// Deployment makes the BundleDeployment of a target. Nothing of the input is changed.
 func Deployment(in DeploymentInput) (DeploymentOutcome, error) {
-	bd := skeleton(in)
-	bd.Labels = deploymentLabels(in.Bundle, in.Target)
 	staged := *in.Target.Options.DeepCopy()
 	stagedValues, err := TakeValues(&staged)
 	if err != nil {
 		return DeploymentOutcome{}, err
 	}
+	bd := skeleton(in)
 	before := bd.Spec
-	cluster := in.Target.Cluster
-	bd.Spec = fleet.BundleDeploymentSpec{
-		Paused:             IsPaused(in.Bundle, cluster),
-		StagedOptions:      staged,
-		StagedDeploymentID: in.Target.DeploymentID,
-		Options:            before.Options,
-		DeploymentID:       before.DeploymentID,
-		DependsOn:          in.Bundle.DeepCopy().Spec.DependsOn,
-		CorrectDrift:       staged.CorrectDrift.DeepCopy(),
-		OffSchedule:        cluster.Status.Scheduled && !cluster.Status.ActiveSchedule,
-
-		DownstreamResourcesGeneration: before.DownstreamResourcesGeneration,
-	}
+	bd.Labels, bd.Spec = deploymentLabels(in.Bundle, in.Target), deploymentSpec(in, before, staged)
 	out := DeploymentOutcome{Deployment: bd}
 	switch {
 	case in.Verdict == Promote:
@@ -87,6 +73,23 @@ func Deployment(in DeploymentInput) (DeploymentOutcome, error) {
 	}
 	bd.Spec.ValuesHash = out.Values.Hash()
 	return out, nil
+}
+
+// deploymentSpec has what is staged newly, and lets the agent go on with what it has.
+func deploymentSpec(in DeploymentInput, before fleet.BundleDeploymentSpec, staged fleet.BundleDeploymentOptions) fleet.BundleDeploymentSpec {
+	cluster := in.Target.Cluster
+	return fleet.BundleDeploymentSpec{
+		Paused:             IsPaused(in.Bundle, cluster),
+		StagedOptions:      staged,
+		StagedDeploymentID: in.Target.DeploymentID,
+		Options:            before.Options,
+		DeploymentID:       before.DeploymentID,
+		DependsOn:          in.Bundle.DeepCopy().Spec.DependsOn,
+		CorrectDrift:       staged.CorrectDrift.DeepCopy(),
+		OffSchedule:        cluster.Status.Scheduled && !cluster.Status.ActiveSchedule,
+
+		DownstreamResourcesGeneration: before.DownstreamResourcesGeneration,
+	}
 }
 
 // NeedsValues says whether Values have to be read: the agent goes on with values that only the Secret knows, and it has

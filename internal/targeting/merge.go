@@ -8,9 +8,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Merge lays the options of a target over those of a Bundle.
-// What the table there does not name, only the base can set. Neither input is
-// changed, and the result shares nothing with them.
+// Merge lays the options of a target over those of a Bundle. A field that is not named here, only the Bundle can set.
+// Neither input is changed, and the result shares nothing with them.
 func Merge(base, overlay fleet.BundleDeploymentOptions) fleet.BundleDeploymentOptions {
 	out := *base.DeepCopy()
 	custom := overlay.DeepCopy()
