@@ -36,11 +36,12 @@ const (
 
 // How long a first change waits for what follows from it, so that one write tells what three would: what a
 // BundleDeployment says of itself, and what is said of many. What only waits for an agent is mostly over before it
-// would be told.
+// would be told: of a Bundle, and of each of what may be a thousand clusters that it is on its way to.
 const (
-	settling    = 200 * time.Millisecond
-	settlingSum = 500 * time.Millisecond
-	waiting     = 2 * time.Second
+	settling      = 200 * time.Millisecond
+	settlingSum   = 500 * time.Millisecond
+	waitingBundle = 2 * time.Second
+	waiting       = 5 * time.Second
 )
 
 // joining is how long a new Cluster's status waits for its agent to be heard of. There is nothing to tell of it before.
@@ -62,7 +63,7 @@ func Register(ctx context.Context, a *app.Context, outcomes *ledger.Ledger) erro
 	h.clusters = queue.New(queue.Options{Name: "cluster-status", Spacing: spacing, Settling: settlingSum, Log: a.Log}, h.onCluster)
 	outcomes.OnChange(func(bundle types.NamespacedName) {
 		h.sums.reset(bundle)
-		h.bundles.AddAfter(bundle, waiting) // or with what comes of it
+		h.bundles.AddAfter(bundle, waitingBundle) // or with what comes of it
 	})
 	a.Liveness.OnChange(h.clusters.Add)
 	err := errors.Join(
@@ -81,7 +82,7 @@ func Register(ctx context.Context, a *app.Context, outcomes *ledger.Ledger) erro
 
 // deploymentChanged wakes whoever tells of a BundleDeployment.
 func (h *handler) deploymentChanged(change queue.Change[*fleet.BundleDeployment]) {
-	bd, add := change.New, adding(change.New)
+	bd, add := change.New, h.adding(change.New)
 	if bd == nil {
 		bd = change.Old
 	} else if bd.DeletionTimestamp != nil || bd.Status.Display != state.Display(bd) {
@@ -104,11 +105,17 @@ func (h *handler) deploymentChanged(change queue.Change[*fleet.BundleDeployment]
 }
 
 // adding is how what tells of a BundleDeployment is woken: later, while it only waits for its agent.
-func adding(bd *fleet.BundleDeployment) func(*queue.Queue, types.NamespacedName) {
-	if bd != nil && bd.DeletionTimestamp == nil && state.Of(bd) == fleet.WaitApplied {
-		return func(q *queue.Queue, key types.NamespacedName) { q.AddAfter(key, waiting) }
+func (h *handler) adding(bd *fleet.BundleDeployment) func(*queue.Queue, types.NamespacedName) {
+	if bd == nil || bd.DeletionTimestamp != nil || state.Of(bd) != fleet.WaitApplied {
+		return (*queue.Queue).Add
 	}
-	return (*queue.Queue).Add
+	return func(q *queue.Queue, key types.NamespacedName) {
+		wait := waiting
+		if q == h.bundles {
+			wait = waitingBundle
+		}
+		q.AddAfter(key, wait)
+	}
 }
 
 // deploymentMatters leaves out what no summary shows.
