@@ -4,7 +4,7 @@
 //	BundleDeployment: spec.options.downstreamResources ─┐
 //	Secret, ConfigMap of the Bundle's namespace ────────┴─► copy beside the BundleDeployment ─► its generation + 1
 //	                                                     ├► what is wrong ─► ledger ─► the Bundle's status
-//	a copy that it does not name any more ───────────────┴► goes
+//	a Secret's copy that it does not name any more ──────┴► goes
 //
 // Originals are watched by name and version only, and read when one is to be copied. A cluster for which that fails
 // has an error of its own, and is tried again when the original changes.

@@ -19,8 +19,8 @@ import (
 // namesPage is how many names come with one answer.
 const namesPage = 500
 
-// prune takes the copies away that a BundleDeployment has and does not name any more, if there may be some. Copies have
-// no label, since agents copy labels, too: they are those that the BundleDeployment owns. Of one that others own as well
+// prune takes the copies away that a BundleDeployment has and does not name any more, if there may be some. See release
+// for what stays. Copies have no label, since agents copy labels, too: they are those that the BundleDeployment owns. Of one that others own as well
 // it ceases to be an owner.
 func (h *handler) prune(ctx context.Context, bd *fleet.BundleDeployment) error {
 	if !h.done.takeDoubt(bd.UID) {
@@ -85,21 +85,19 @@ func isOwner(owners []metav1.OwnerReference, bd *fleet.BundleDeployment) bool {
 	return slices.ContainsFunc(owners, func(owner metav1.OwnerReference) bool { return owner.UID == bd.UID })
 }
 
-// release deletes a copy, or leaves it to its other owners, if nobody has written it since it was found.
+// release deletes the copy of a Secret, or leaves a copy to its other owners, if nobody has written it since it was
+// found. A ConfigMap that nobody else owns goes with the BundleDeployment: the controllers may delete none.
 func (h *handler) release(ctx context.Context, bd *fleet.BundleDeployment, kind string, found *metav1.PartialObjectMetadata) error {
 	others := slices.DeleteFunc(slices.Clone(found.OwnerReferences), func(owner metav1.OwnerReference) bool { return owner.UID == bd.UID })
-	only := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &found.UID, ResourceVersion: &found.ResourceVersion}}
-	secrets, configMaps := h.app.Kube.CoreV1().Secrets(bd.Namespace), h.app.Kube.CoreV1().ConfigMaps(bd.Namespace)
+	secrets := h.app.Kube.CoreV1().Secrets(bd.Namespace)
 	var err error
 	switch {
 	case len(others) > 0 && kind == kindSecret:
 		err = disown(ctx, secrets, found, others)
 	case len(others) > 0:
-		err = disown(ctx, configMaps, found, others)
+		err = disown(ctx, h.app.Kube.CoreV1().ConfigMaps(bd.Namespace), found, others)
 	case kind == kindSecret:
-		err = secrets.Delete(ctx, found.Name, only)
-	default:
-		err = configMaps.Delete(ctx, found.Name, only)
+		err = secrets.Delete(ctx, found.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &found.UID, ResourceVersion: &found.ResourceVersion}})
 	}
 	if apierrors.IsNotFound(err) {
 		return nil

@@ -150,12 +150,13 @@ func TestCopiesThatAreNotNamedAnyMoreGo(t *testing.T) {
 			there: []runtime.Object{secretOf("c-one", "creds", "1", ownedBy("u-web")), configMapOwnedBy("settings", "u-web")},
 			want:  []string{"secret creds u-web", "configmap settings u-web"},
 		},
-		"what is not named goes, of either kind": {
+		"Secrets that are not named go, and ConfigMaps with their owner": {
 			bd: deployment(),
 			there: []runtime.Object{
 				secretOf("c-one", "creds", "1", ownedBy("u-web")), secretOf("c-one", "more", "1", ownedBy("u-web")), secretOf("c-one", "most", "1", ownedBy("u-web")),
 				configMapOwnedBy("settings", "u-web"),
 			},
+			want: []string{"configmap settings u-web"},
 		},
 		"one of another name has taken its place": {
 			bd: deployment(secret), there: []runtime.Object{secretOf("c-one", "creds", "1", ownedBy("u-web")), secretOf("c-one", "before", "1", ownedBy("u-web"))},
