@@ -161,7 +161,7 @@ func FuzzTakeApart(f *testing.F) {
 			return // whoever decodes the object says so
 		}
 		var want metav1.WatchEvent
-		if _, _, err := info.StreamSerializer.Serializer.Decode(data, nil, &want); err != nil {
+		if _, _, err := info.StreamSerializer.Decode(data, nil, &want); err != nil {
 			t.Fatalf("%q %s, the general way: %v", kind, object, err)
 		}
 		if kind != want.Type || !bytes.Equal(object, want.Object.Raw) {
@@ -184,4 +184,3 @@ func BenchmarkQuickEvents(b *testing.B) {
 		})
 	}
 }
-
