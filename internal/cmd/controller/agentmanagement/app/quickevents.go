@@ -3,6 +3,7 @@ package app
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"sync/atomic"
@@ -38,54 +39,62 @@ func (q quickEvents) NewFrameReader(r io.ReadCloser) io.ReadCloser {
 	if q.odd.Load() {
 		return q.general.NewFrameReader(r)
 	}
-	return &lineReader{Closer: r, lines: bufio.NewReader(r)}
+	return &lineReader{Closer: r, lines: bufio.NewReaderSize(r, 16<<10)}
 }
 
 // NewFrameWriter is for servers.
 func (q quickEvents) NewFrameWriter(w io.Writer) io.Writer { return q.general.NewFrameWriter(w) }
 
+// keptLine is the longest line whose memory is kept for the next one.
+const keptLine = 64 << 10
+
 // lineReader reads a line at a time, empty ones left out.
 type lineReader struct {
 	io.Closer
 	lines *bufio.Reader
-	// begun says that some of the line has been read, and more of it follows.
-	begun bool
-	// rest is what did not fit into the caller's buffer, and is part of the reader's; end says that the line ends with it.
+	// long is a line that is longer than what lines holds at a time.
+	long []byte
+	// rest is what the caller has not been given of a line.
 	rest []byte
-	end  bool
 }
 
 func (l *lineReader) Read(p []byte) (int, error) {
-	if len(l.rest) == 0 {
-		if err := l.more(); err != nil {
+	for len(l.rest) == 0 {
+		line, err := l.next()
+		if err != nil {
 			return 0, err
 		}
+		l.rest = bytes.TrimSpace(line)
 	}
 	n := copy(p, l.rest)
 	l.rest = l.rest[n:]
-	l.begun = !l.end || len(l.rest) > 0
-	if l.begun {
+	if len(l.rest) > 0 {
 		return n, io.ErrShortBuffer
 	}
 	return n, nil
 }
 
-// more reads on: the rest of the line, or as much as the reader holds.
-func (l *lineReader) more() error {
-	for {
-		part, err := l.lines.ReadSlice('\n')
-		whole := !errors.Is(err, bufio.ErrBufferFull)
-		if err != nil && whole && len(part) == 0 && !l.begun {
-			return err // io.EOF where the stream ends between two events
+// next is a whole line. A stream may end without the end of its last one.
+func (l *lineReader) next() ([]byte, error) {
+	part, err := l.lines.ReadSlice('\n')
+	if errors.Is(err, bufio.ErrBufferFull) {
+		if cap(l.long) > keptLine {
+			l.long = nil
 		}
-		if err != nil && whole {
-			return io.ErrUnexpectedEOF
+		for l.long = l.long[:0]; errors.Is(err, bufio.ErrBufferFull); {
+			l.long = append(l.long, part...)
+			part, err = l.lines.ReadSlice('\n')
 		}
-		if len(bytes.TrimSpace(part)) == 0 && !l.begun {
-			continue
-		}
-		l.rest, l.end = part, whole
-		return nil
+		l.long = append(l.long, part...)
+		part = l.long
+	}
+	switch {
+	case err == nil || errors.Is(err, io.EOF) && json.Valid(part):
+		return part, nil
+	case errors.Is(err, io.EOF) && len(bytes.TrimSpace(part)) > 0:
+		return nil, io.ErrUnexpectedEOF
+	default:
+		return nil, err
 	}
 }
 

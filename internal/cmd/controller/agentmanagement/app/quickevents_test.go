@@ -65,7 +65,9 @@ func event(kind string, object []byte) string {
 // ends; and what comes after an end is read in the general way.
 func TestQuickEvents(t *testing.T) {
 	cluster := sampleCluster(t)
-	long := bytes.Replace(cluster, []byte(`"clientID":"id"`), []byte(`"clientID":"`+strings.Repeat("x", 20_000)+`"`), 1)
+	long := func(length int) []byte {
+		return bytes.Replace(cluster, []byte(`"clientID":"id"`), []byte(`"clientID":"`+strings.Repeat("x", length)+`"`), 1)
+	}
 	bookmark := []byte(`{"apiVersion":"fleet.cattle.io/v1alpha1","kind":"Cluster","metadata":{"resourceVersion":"9"}}`)
 	gone := []byte(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old","reason":"Expired","code":410}`)
 	tests := map[string]struct {
@@ -75,27 +77,29 @@ func TestQuickEvents(t *testing.T) {
 		// ends says that the quick way cannot go on, though the general one can.
 		ends bool
 	}{
-		"events":                       {stream: event("ADDED", cluster) + event("MODIFIED", cluster) + event("DELETED", cluster)},
-		"a bookmark":                   {stream: event("BOOKMARK", bookmark)},
-		"an error":                     {stream: event("ERROR", gone), odd: false},
-		"an event longer than buffers": {stream: event("ADDED", long) + event("ADDED", cluster)},
-		"empty lines":                  {stream: "\n" + event("ADDED", cluster) + "\n \n" + event("ADDED", cluster)},
-		"lines that end as on Windows": {stream: strings.ReplaceAll(event("ADDED", cluster), "\n", "\r\n")},
-		"no events":                    {},
-		"the last line cut off":        {stream: event("ADDED", cluster) + event("ADDED", cluster)[:100]},
-		"cut off before the line ends": {stream: strings.TrimSuffix(event("ADDED", cluster), "\n"), ends: true},
-		"a kind nobody knows":          {stream: event("RENAMED", cluster) + event("ADDED", cluster)},
-		"an object nobody knows":       {stream: event("ADDED", []byte(`{"apiVersion":"v7","kind":"None"}`)), odd: true},
-		"spaces":                       {stream: strings.ReplaceAll(event("ADDED", cluster), `":`, `": `), odd: true},
-		"the object first":             {stream: `{"object":` + string(cluster) + `,"type":"ADDED"}` + "\n", odd: true},
-		"a field more":                 {stream: `{"type":"ADDED","note":1,"object":` + string(cluster) + "}\n", odd: true},
-		"a kind with an escape":        {stream: strings.Replace(event("ADDED", cluster), "ADDED", `\u0041DDED`, 1), odd: true},
-		"no object":                    {stream: `{"type":"ADDED"}` + "\n", odd: true},
-		"a list instead of an object":  {stream: event("ADDED", []byte("[]")), odd: true},
-		"no JSON":                      {stream: "<html>\n</html>\n", odd: true},
-		"two events in a line":         {stream: strings.TrimSuffix(event("ADDED", cluster), "\n") + event("MODIFIED", cluster), odd: true, ends: true},
-		"an event in two lines":        {stream: strings.Replace(event("ADDED", cluster), `"status"`, "\n"+`"status"`, 1), odd: true, ends: true},
-		"two lines, cut at an object":  {stream: strings.Replace(event("ADDED", cluster), `},"status"`, "}\n"+`,"status"`, 1), odd: true, ends: true},
+		"events":                        {stream: event("ADDED", cluster) + event("MODIFIED", cluster) + event("DELETED", cluster)},
+		"a bookmark":                    {stream: event("BOOKMARK", bookmark)},
+		"an error":                      {stream: event("ERROR", gone), odd: false},
+		"an event longer than buffers":  {stream: event("ADDED", long(20_000)) + event("ADDED", cluster)},
+		"events as long as they may be": {stream: event("ADDED", long(3<<20)) + event("ADDED", long(200_000)) + event("ADDED", cluster)},
+		"an event that is too long":     {stream: event("ADDED", cluster) + event("ADDED", long(17<<20)) + event("ADDED", cluster)},
+		"empty lines":                   {stream: "\n" + event("ADDED", cluster) + "\n \n" + event("ADDED", cluster)},
+		"lines that end as on Windows":  {stream: strings.ReplaceAll(event("ADDED", cluster), "\n", "\r\n")},
+		"no events":                     {},
+		"the last line cut off":         {stream: event("ADDED", cluster) + event("ADDED", cluster)[:100]},
+		"cut off before the line ends":  {stream: strings.TrimSuffix(event("ADDED", cluster), "\n")},
+		"a kind nobody knows":           {stream: event("RENAMED", cluster) + event("ADDED", cluster)},
+		"an object nobody knows":        {stream: event("ADDED", []byte(`{"apiVersion":"v7","kind":"None"}`)), odd: true},
+		"spaces":                        {stream: strings.ReplaceAll(event("ADDED", cluster), `":`, `": `), odd: true},
+		"the object first":              {stream: `{"object":` + string(cluster) + `,"type":"ADDED"}` + "\n", odd: true},
+		"a field more":                  {stream: `{"type":"ADDED","note":1,"object":` + string(cluster) + "}\n", odd: true},
+		"a kind with an escape":         {stream: strings.Replace(event("ADDED", cluster), "ADDED", `\u0041DDED`, 1), odd: true},
+		"no object":                     {stream: `{"type":"ADDED"}` + "\n", odd: true},
+		"a list instead of an object":   {stream: event("ADDED", []byte("[]")), odd: true},
+		"no JSON":                       {stream: "<html>\n</html>\n", odd: true},
+		"two events in a line":          {stream: strings.TrimSuffix(event("ADDED", cluster), "\n") + event("MODIFIED", cluster), odd: true, ends: true},
+		"an event in two lines":         {stream: strings.Replace(event("ADDED", cluster), `"status"`, "\n"+`"status"`, 1), odd: true, ends: true},
+		"two lines, cut at an object":   {stream: strings.Replace(event("ADDED", cluster), `},"status"`, "}\n"+`,"status"`, 1), odd: true, ends: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
