@@ -166,23 +166,27 @@ func (h *handler) deleteAll(deployments []*fleet.BundleDeployment) error {
 	})
 }
 
-// atATime is how many requests for all Bundles together are under way: enough for a change to be on its way to all
-// clusters while the first ones report already, and fewer than one connection carries.
-const atATime = 64
+// How many requests are under way together: for one Bundle enough that a change is on its way to all clusters while the
+// first ones report already, for all Bundles more than for two of them, so that requests which hang leave room.
+const (
+	atATime    = 48
+	allAtATime = 128
+)
 
 // slots are what such requests take, in turn: no Bundle waits until another one is done.
 type slots chan struct{}
 
-func newSlots() slots { return make(slots, atATime) }
+func newSlots() slots { return make(slots, allAtATime) }
 
 // each calls f for every item, several at a time, and joins the errors.
 func each[T any](s slots, items []T, f func(T) error) error {
-	failures := make([]error, len(items))
+	failures, own := make([]error, len(items)), make(slots, atATime)
 	var all sync.WaitGroup
 	for i, item := range items {
+		own <- struct{}{}
 		s <- struct{}{}
 		all.Go(func() {
-			defer func() { <-s }()
+			defer func() { <-s; <-own }()
 			failures[i] = f(item)
 		})
 	}
