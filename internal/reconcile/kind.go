@@ -142,14 +142,18 @@ func newKind[T Object](gvk schema.GroupVersionKind, informer cache.SharedIndexIn
 			}
 			made, err := v.create(typed)
 			if err == nil {
-				written.note(made)
+				written.note(made, nil)
 			}
 			return err
 		},
 		patch: func(namespace, name string, body []byte) error {
+			before, err := inCache(informer, types.NamespacedName{Namespace: namespace, Name: name})
+			if err != nil {
+				return err
+			}
 			patched, err := v.patch(namespace, name, types.MergePatchType, body)
 			if err == nil {
-				written.note(patched)
+				written.note(patched, before)
 			}
 			return err
 		},
@@ -176,19 +180,24 @@ func index(informer cache.SharedIndexInformer) {
 
 // known finds an object in the cache, or among what was written since; nil if it is in neither.
 func (k Kind) known(key types.NamespacedName) (Object, error) {
-	found, there, err := k.informer.GetIndexer().GetByKey(cache.ObjectName(key).String())
+	cached, err := inCache(k.informer, key)
 	if err != nil {
 		return nil, err
 	}
-	var cached Object
-	if there {
-		obj, ok := found.(Object)
-		if !ok {
-			return nil, fmt.Errorf("the cache of %s holds %T", k.gvk.Kind, found)
-		}
-		cached = obj
-	}
 	return k.recent.newest(key, cached, k.informer.LastSyncResourceVersion()), nil
+}
+
+// inCache is an object as the cache has it; nil if it is not there.
+func inCache(informer cache.SharedIndexInformer, key types.NamespacedName) (Object, error) {
+	found, there, err := informer.GetIndexer().GetByKey(cache.ObjectName(key).String())
+	if err != nil || !there {
+		return nil, err
+	}
+	object, ok := found.(Object)
+	if !ok {
+		return nil, fmt.Errorf("the cache holds %T", found)
+	}
+	return object, nil
 }
 
 // members are the cached objects of a set.

@@ -14,17 +14,25 @@ const mostRecent = 64
 // or changed a second time. It may be used by many at a time.
 type recent struct {
 	mu      sync.Mutex
-	objects map[types.NamespacedName]Object
+	objects map[types.NamespacedName]writing
 }
 
-func (r *recent) note(written Object) {
+// writing is an object as it was written.
+type writing struct {
+	object Object
+	// seen says that the cache had it before.
+	seen bool
+}
+
+// note remembers what was written over what the cache had, nil for nothing.
+func (r *recent) note(written, cached Object) {
 	written.SetManagedFields(nil) // as in the caches
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.objects == nil || len(r.objects) >= mostRecent {
-		r.objects = map[types.NamespacedName]Object{} // what is forgotten costs a request at most
+		r.objects = map[types.NamespacedName]writing{} // what is forgotten costs a request at most
 	}
-	r.objects[keyOf(written)] = written
+	r.objects[keyOf(written)] = writing{object: written, seen: cached != nil && cached.GetUID() == written.GetUID()}
 }
 
 func (r *recent) forget(key types.NamespacedName) {
@@ -34,7 +42,9 @@ func (r *recent) forget(key types.NamespacedName) {
 }
 
 // newest is an object as it was written last: as it is in the cache, nil if it is not there, or as this process wrote
-// it since. synced is how far the cache has come: a cache that has come past a write without the object saw it go.
+// it since. synced is how far the cache has come: a cache that has come past a write without the object saw it go. So
+// did one that had the object before. It may not say how far it has come then: an informer that lists anew tells of
+// what is gone first.
 func (r *recent) newest(key types.NamespacedName, cached Object, synced string) Object {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -42,10 +52,10 @@ func (r *recent) newest(key types.NamespacedName, cached Object, synced string) 
 	if !there {
 		return cached
 	}
-	behind, err := resourceversion.CompareResourceVersion(synced, written.GetResourceVersion())
-	if err != nil || behind >= 0 || cached != nil && !newer(written, cached) {
+	behind, err := resourceversion.CompareResourceVersion(synced, written.object.GetResourceVersion())
+	if err != nil || behind >= 0 || cached != nil && !newer(written.object, cached) || cached == nil && written.seen {
 		delete(r.objects, key)
 		return cached
 	}
-	return written
+	return written.object
 }

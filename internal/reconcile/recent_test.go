@@ -17,6 +17,7 @@ func TestRecent(t *testing.T) {
 	key := types.NamespacedName{Namespace: "n", Name: "a"}
 	tests := map[string]struct {
 		written []string
+		over    string // what the cache had when it was written; empty: nothing
 		cached  string // empty: it is not there
 		synced  string
 		want    string
@@ -32,13 +33,23 @@ func TestRecent(t *testing.T) {
 		"it was changed, and the cache has that":                  {written: []string{"10"}, cached: "10", synced: "10", want: "10", forgotten: true},
 		"it was changed, and by somebody else after that":         {written: []string{"10"}, cached: "11", synced: "11", want: "11", forgotten: true},
 		"the cache has it but does not say how far it has come":   {written: []string{"10"}, cached: "8", want: "8", forgotten: true},
+		"it was changed, and is in the cache no more: it is gone": {written: []string{"10"}, over: "8", synced: "9", forgotten: true},
+		"it was changed while another one was in the cache":       {written: []string{"10"}, over: "other", synced: "9", want: "10"},
 		"versions that nobody can compare: the cache is believed": {written: []string{"x"}, cached: "8", synced: "9", want: "8", forgotten: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			var r recent
+			var over Object
+			if test.over != "" {
+				account := accountAt(test.over)
+				if test.over == "other" {
+					account.UID = "other"
+				}
+				over = account
+			}
 			for _, version := range test.written {
-				r.note(accountAt(version))
+				r.note(accountAt(version), over)
 			}
 			var cached Object
 			if test.cached != "" {
@@ -63,7 +74,7 @@ func TestRecentIsBounded(t *testing.T) {
 	for i := range 3*mostRecent + 1 {
 		object := accountAt(fmt.Sprint(i + 1))
 		object.Name = fmt.Sprint(i)
-		r.note(object)
+		r.note(object, nil)
 	}
 	if n := len(r.objects); n > mostRecent {
 		t.Errorf("%d are remembered, want at most %d", n, mostRecent)
