@@ -62,7 +62,8 @@ func apiServerArgs(a serverArgs) []string {
 	}
 	if a.audit != "" {
 		// Blocking, so that what a test did is in the log when the request returns.
-		args = append(args, "--audit-policy-file="+file(pki.FileAudit), "--audit-log-path="+a.audit, "--audit-log-mode=blocking")
+		args = append(args, "--audit-policy-file="+file(pki.FileAudit), "--audit-log-path="+a.audit, "--audit-log-mode=blocking",
+			"--audit-log-maxsize=1048576") // in MiB: it is never begun anew, which nobody who reads it would notice
 	}
 	return append(args, a.extra...)
 }
