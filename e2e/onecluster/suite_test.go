@@ -88,12 +88,7 @@ func atRest(ctx context.Context) (before inventory.Inventory) {
 			object.UID = ""
 			found[object] = true
 		}
-		for object := range found {
-			if object.Resource == "namespaces" {
-				g.Expect(found).To(HaveKey(inventory.Object{Resource: "serviceaccounts", Namespace: object.Name, Name: "default"}))
-				g.Expect(found).To(HaveKey(inventory.Object{Resource: "configmaps", Namespace: object.Name, Name: "kube-root-ca.crt"}))
-			}
-		}
+		g.Expect(before.Lacking()).To(BeEmpty())
 		g.Expect(found).To(HaveKey(inventory.Object{Resource: "clusterroles.rbac.authorization.k8s.io", Name: "fleet-content"}))
 		g.Expect(found).To(HaveKey(inventory.Object{Resource: "namespaces", Name: credentials}))
 	}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())

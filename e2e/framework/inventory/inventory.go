@@ -104,3 +104,27 @@ func (i Inventory) Differs(other Inventory) (differences []string) {
 	slices.Sort(differences)
 	return differences
 }
+
+// Lacking are the account and the CA that Kubernetes puts into every namespace, where they are not there yet. They have
+// no UID.
+func (i Inventory) Lacking() (lacking []Object) {
+	found := map[Object]bool{}
+	for object := range i {
+		object.UID = ""
+		found[object] = true
+	}
+	for object := range found {
+		if object.Resource != "namespaces" {
+			continue
+		}
+		for _, own := range []Object{
+			{Resource: "serviceaccounts", Namespace: object.Name, Name: "default"},
+			{Resource: "configmaps", Namespace: object.Name, Name: "kube-root-ca.crt"},
+		} {
+			if !found[own] {
+				lacking = append(lacking, own)
+			}
+		}
+	}
+	return lacking
+}

@@ -115,3 +115,31 @@ func TestWithout(t *testing.T) {
 		t.Error("the inventory itself has changed")
 	}
 }
+
+func TestLacking(t *testing.T) {
+	namespace := Object{Resource: "namespaces", Name: "a", UID: "u1"}
+	account := Object{Resource: "serviceaccounts", Namespace: "a", Name: "default", UID: "u2"}
+	authority := Object{Resource: "configmaps", Namespace: "a", Name: "kube-root-ca.crt", UID: "u3"}
+	tests := map[string]struct {
+		there []Object
+		want  []Object
+	}{
+		"no namespace":            {there: []Object{account}},
+		"a whole one":             {there: []Object{namespace, account, authority}},
+		"one without its account": {there: []Object{namespace, authority}, want: []Object{{Resource: "serviceaccounts", Namespace: "a", Name: "default"}}},
+		"one without the CA":      {there: []Object{namespace, account}, want: []Object{{Resource: "configmaps", Namespace: "a", Name: "kube-root-ca.crt"}}},
+		"the account of another":  {there: []Object{namespace, authority, {Resource: "serviceaccounts", Namespace: "b", Name: "default"}}, want: []Object{{Resource: "serviceaccounts", Namespace: "a", Name: "default"}}},
+		"a Secret of that name":   {there: []Object{{Resource: "secrets", Name: "a"}}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			taken := Inventory{}
+			for _, object := range test.there {
+				taken[object] = noon()
+			}
+			if diff := cmp.Diff(test.want, taken.Lacking()); diff != "" {
+				t.Errorf("lacking (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -45,9 +45,6 @@ func (q quickEvents) NewFrameReader(r io.ReadCloser) io.ReadCloser {
 // NewFrameWriter is for servers.
 func (q quickEvents) NewFrameWriter(w io.Writer) io.Writer { return q.general.NewFrameWriter(w) }
 
-// keptLine is the longest line whose memory is kept for the next one.
-const keptLine = 64 << 10
-
 // lineReader reads a line at a time, empty ones left out.
 type lineReader struct {
 	io.Closer
@@ -78,9 +75,6 @@ func (l *lineReader) Read(p []byte) (int, error) {
 func (l *lineReader) next() ([]byte, error) {
 	part, err := l.lines.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
-		if cap(l.long) > keptLine {
-			l.long = nil
-		}
 		for l.long = l.long[:0]; errors.Is(err, bufio.ErrBufferFull); {
 			l.long = append(l.long, part...)
 			part, err = l.lines.ReadSlice('\n')

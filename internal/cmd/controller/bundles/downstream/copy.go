@@ -81,7 +81,7 @@ func metaOf(bd *fleet.BundleDeployment, o original) metav1.ObjectMeta {
 // withOwner adds a BundleDeployment to the owners of a copy. Two that want the same one share it, and it goes with the
 // last of them.
 func withOwner(owners []metav1.OwnerReference, bd *fleet.BundleDeployment) []metav1.OwnerReference {
-	if slices.ContainsFunc(owners, func(owner metav1.OwnerReference) bool { return owner.UID == bd.UID }) {
+	if isOwner(owners, bd) {
 		return owners
 	}
 	return append(slices.Clip(owners), metav1.OwnerReference{

@@ -20,8 +20,8 @@ import (
 const namesPage = 500
 
 // prune takes the copies away that a BundleDeployment has and does not name any more, if there may be some. See release
-// for what stays. Copies have no label, since agents copy labels, too: they are those that the BundleDeployment owns. Of one that others own as well
-// it ceases to be an owner.
+// for what stays. Copies have no label, since agents copy labels, too: they are those that the BundleDeployment owns. Of
+// one that others own as well it ceases to be an owner.
 func (h *handler) prune(ctx context.Context, bd *fleet.BundleDeployment) error {
 	if !h.done.takeDoubt(bd.UID) {
 		return nil
