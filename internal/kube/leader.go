@@ -112,13 +112,14 @@ func (o LeaderOptions) elector(client kubernetes.Interface, turn *turn, serve fu
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(lease context.Context) {
 				if turn.begin() {
+					o.sayLeading()
 					serve(lease)
 				}
 			},
 			OnStoppedLeading: func() {},
 			OnNewLeader: func(identity string) {
-				o.announce(identity)
 				if identity != o.Identity {
+					o.sayStandingBy(identity)
 					o.predecessor.saw(o.Name, identity)
 					turn.standBy()
 				}
@@ -167,16 +168,18 @@ func unbounded(cfg *rest.Config) *rest.Config {
 	return cfg
 }
 
-func (o LeaderOptions) announce(identity string) {
-	if identity == o.Identity && o.step {
-		o.Log.Debug("lease taken", "lease", o.Namespace+"/"+o.Name, "identity", identity)
+// sayLeading comes before the work: the log never shows what a leader did before it shows who leads.
+func (o LeaderOptions) sayLeading() {
+	if o.step {
+		o.Log.Debug("lease taken", "lease", o.Namespace+"/"+o.Name, "identity", o.Identity)
 		return
 	}
-	if identity == o.Identity {
-		o.Log.Info("leading", "lease", o.Namespace+"/"+o.Name, "identity", identity)
-		return
-	}
-	o.Log.Info("standing by", "lease", o.Namespace+"/"+o.Name, "leader", identity)
+	o.Log.Info("leading", "lease", o.Namespace+"/"+o.Name, "identity", o.Identity)
+}
+
+// sayStandingBy tells who leads instead of this process.
+func (o LeaderOptions) sayStandingBy(leader string) {
+	o.Log.Info("standing by", "lease", o.Namespace+"/"+o.Name, "leader", leader)
 	if o.OnStandby != nil {
 		o.OnStandby()
 	}
