@@ -14,7 +14,6 @@ import (
 
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/e2e/framework/helm"
-	"github.com/fleet-hub/fleet/internal/names"
 	"github.com/fleet-hub/fleet/internal/plane"
 )
 
@@ -66,7 +65,7 @@ func Start(ctx context.Context, o Options) (*World, error) {
 	}
 	var err error
 	w.Plane, err = plane.Start(ctx, plane.Options{
-		Downstreams: o.Downstreams, Binaries: o.Binaries, Hold: o.Hold, Progress: o.Progress, BeforeControllers: installCRDs,
+		Downstreams: o.Downstreams, Binaries: o.Binaries, Hold: o.Hold, Progress: o.Progress, BeforeControllers: helm.HubCRDs,
 		Audit: o.Audit, StockControllerLimits: o.StockControllerLimits, APIServerArgs: o.APIServerArgs,
 		LogDir: o.LogDir,
 	})
@@ -106,13 +105,4 @@ func Build(ctx context.Context, folder string) (map[string]string, error) {
 		}
 	}
 	return binaries, nil
-}
-
-// installCRDs runs before the hub's controller-manager: its garbage collector learns of later CRDs only
-// every half minute.
-func installCRDs(ctx context.Context, cluster *plane.Cluster) error {
-	if cluster.Name != plane.HubName {
-		return nil
-	}
-	return helm.Release{Config: cluster.Config(), Chart: "fleet-crd", Name: "fleet-crd", Namespace: names.SystemNamespace}.Install(ctx)
 }

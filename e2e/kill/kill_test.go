@@ -43,7 +43,7 @@ func shortLeases() replica.Election {
 	return replica.Election{LeaseDuration: 2 * time.Second, RenewDeadline: 1500 * time.Millisecond, RetryPeriod: 300 * time.Millisecond}
 }
 
-var control = plane.Share(plane.Options{Downstreams: []string{calm, harmed}, BeforeControllers: installCRDs})
+var control = plane.Share(plane.Options{Downstreams: []string{calm, harmed}, BeforeControllers: helm.CRDs})
 
 func TestMain(m *testing.M) {
 	if code, played := replica.Play(); played {
@@ -77,10 +77,6 @@ func harmedHub(t *testing.T) *hub {
 		shared = h
 	}
 	return shared
-}
-
-func installCRDs(ctx context.Context, c *plane.Cluster) error {
-	return helm.Release{Config: c.Config(), Chart: "fleet-crd", Name: "fleet-crd", Namespace: names.SystemNamespace}.Install(ctx)
 }
 
 // hubOn is a hub on a cluster, until the test ends.

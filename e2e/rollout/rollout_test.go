@@ -21,7 +21,6 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/e2e/framework/helm"
 	"github.com/fleet-hub/fleet/e2e/framework/replica"
-	"github.com/fleet-hub/fleet/internal/names"
 	"github.com/fleet-hub/fleet/internal/plane"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -41,7 +40,7 @@ const (
 var policy = filepath.Join(os.TempDir(), fmt.Sprintf("rollout-audit-%d.yaml", os.Getpid()))
 
 var control = plane.Share(plane.Options{
-	Audit: true, BeforeControllers: installCRDs,
+	Audit: true, BeforeControllers: helm.CRDs,
 	APIServerArgs: func(string) []string { return []string{"--audit-policy-file=" + policy} },
 })
 
@@ -56,10 +55,6 @@ func TestMain(m *testing.M) {
 	code := control.Main(m)
 	_ = os.Remove(policy) // the API server has ended
 	os.Exit(code)
-}
-
-func installCRDs(ctx context.Context, c *plane.Cluster) error {
-	return helm.Release{Config: c.Config(), Chart: "fleet-crd", Name: "fleet-crd", Namespace: names.SystemNamespace}.Install(ctx)
 }
 
 func must(t testing.TB, err error) {

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"strings"
@@ -17,8 +16,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -27,7 +24,7 @@ import (
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/yaml"
 
-	"github.com/fleet-hub/fleet/charts"
+	"github.com/fleet-hub/fleet/e2e/framework/helm"
 	"github.com/fleet-hub/fleet/internal/content"
 	"github.com/fleet-hub/fleet/internal/plane"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -39,38 +36,9 @@ const east = "east"
 const patience = 2 * time.Minute
 
 // control is a hub with one downstream cluster, shared by the tests of this package that need API servers.
-var control = plane.Share(plane.Options{Downstreams: []string{east}, BeforeControllers: installCRDs, Audit: true})
+var control = plane.Share(plane.Options{Downstreams: []string{east}, BeforeControllers: helm.HubCRDs, Audit: true})
 
 func TestMain(m *testing.M) { os.Exit(control.Main(m)) }
-
-// installCRDs makes the hub know Fleet's kinds.
-func installCRDs(ctx context.Context, c *plane.Cluster) error {
-	if c.Name != plane.HubName {
-		return nil
-	}
-	client, err := apiextensions.NewForConfig(c.Config())
-	if err != nil {
-		return err
-	}
-	names, err := fs.Glob(charts.FS, "fleet-crd/crd-bases/*.yaml")
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		text, err := fs.ReadFile(charts.FS, name)
-		if err != nil {
-			return err
-		}
-		var crd apiextensionsv1.CustomResourceDefinition
-		if err := yaml.Unmarshal(text, &crd); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		if _, err := client.ApiextensionsV1().CustomResourceDefinitions().Create(ctx, &crd, metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	return nil
-}
 
 // lab is one cluster's namespace on the hub, with an agent's deployer at work on it. Tests share the API
 // servers and nothing else: every name is the test's own.

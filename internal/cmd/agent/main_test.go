@@ -3,19 +3,13 @@ package agent
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"syscall"
 	"testing"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
-
-	"github.com/fleet-hub/fleet/charts"
+	"github.com/fleet-hub/fleet/e2e/framework/helm"
 	"github.com/fleet-hub/fleet/internal/cmd/env"
 	"github.com/fleet-hub/fleet/internal/plane"
 )
@@ -47,7 +41,7 @@ func TestMain(m *testing.M) {
 	control = plane.Share(plane.Options{
 		Downstreams:       []string{east},
 		Binaries:          map[string]string{binary: agent},
-		BeforeControllers: installCRDs,
+		BeforeControllers: helm.HubCRDs,
 	})
 	code := control.Main(m)
 	if err := os.RemoveAll(dir); err != nil {
@@ -65,33 +59,4 @@ func beAgent() int {
 		return 1
 	}
 	return 0
-}
-
-// installCRDs makes the hub know Fleet's kinds.
-func installCRDs(ctx context.Context, c *plane.Cluster) error {
-	if c.Name != plane.HubName {
-		return nil
-	}
-	client, err := apiextensions.NewForConfig(c.Config())
-	if err != nil {
-		return err
-	}
-	files, err := fs.Glob(charts.FS, "fleet-crd/crd-bases/*.yaml")
-	if err != nil {
-		return err
-	}
-	for _, file := range files {
-		text, err := fs.ReadFile(charts.FS, file)
-		if err != nil {
-			return err
-		}
-		var crd apiextensionsv1.CustomResourceDefinition
-		if err := yaml.Unmarshal(text, &crd); err != nil {
-			return fmt.Errorf("%s: %w", file, err)
-		}
-		if _, err := client.ApiextensionsV1().CustomResourceDefinitions().Create(ctx, &crd, metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("%s: %w", file, err)
-		}
-	}
-	return nil
 }

@@ -37,7 +37,7 @@ const (
 )
 
 // The hub has the charts; bare is an API server without our CRDs.
-var control = plane.Share(plane.Options{Downstreams: []string{"bare"}, BeforeControllers: installCRDs, Audit: true})
+var control = plane.Share(plane.Options{Downstreams: []string{"bare"}, BeforeControllers: helm.HubCRDs, Audit: true})
 
 func TestMain(m *testing.M) {
 	if code, played := replica.Play(); played {
@@ -57,13 +57,6 @@ func (r running) Run() int {
 		_ = leading.stop() // a test has looked at how it ends
 	}
 	return code
-}
-
-func installCRDs(ctx context.Context, c *plane.Cluster) error {
-	if c.Name != plane.HubName {
-		return nil
-	}
-	return helm.Release{Config: c.Config(), Chart: "fleet-crd", Name: "fleet-crd", Namespace: system}.Install(ctx)
 }
 
 // process is a replica of which tests ask how it is.

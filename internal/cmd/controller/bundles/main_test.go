@@ -37,13 +37,9 @@ const (
 	patience = time.Minute
 )
 
-var control = plane.Share(plane.Options{BeforeControllers: installCRDs})
+var control = plane.Share(plane.Options{BeforeControllers: helm.CRDs})
 
 func TestMain(m *testing.M) { os.Exit(control.Main(m)) }
-
-func installCRDs(ctx context.Context, c *plane.Cluster) error {
-	return helm.Release{Config: c.Config(), Chart: "fleet-crd", Name: "fleet-crd", Namespace: system}.Install(ctx)
-}
 
 // quiet lets a plane be asked for outside of a test.
 type quiet struct{}

@@ -43,19 +43,12 @@ const (
 	patience = 90 * time.Second
 )
 
-var control = plane.Share(plane.Options{Downstreams: []string{"east"}, BeforeControllers: installCRDs, Audit: true})
+var control = plane.Share(plane.Options{Downstreams: []string{"east"}, BeforeControllers: helm.HubCRDs, Audit: true})
 
 // ahead is how far the controllers' clock is before everybody else's.
 var ahead atomic.Int64
 
 func TestMain(m *testing.M) { os.Exit(control.Main(m)) }
-
-func installCRDs(ctx context.Context, c *plane.Cluster) error {
-	if c.Name != plane.HubName {
-		return nil
-	}
-	return helm.Release{Config: c.Config(), Chart: "fleet-crd", Name: "fleet-crd", Namespace: system}.Install(ctx)
-}
 
 // quiet lets a plane be asked for outside of a test.
 type quiet struct{}
