@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/fleet-hub/fleet/internal/helmvalues"
 	"github.com/fleet-hub/fleet/internal/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -19,11 +20,11 @@ func (n *Names) values(objects []Object) {
 	}
 	for _, o := range ofKind(objects, "BundleDeployment") {
 		secret, found := secrets[o.text("metadata", "namespace")+"/"+o.text("metadata", "name")]
-		current := secret.text("decodedData", targeting.KeyValues)
+		current := secret.text("decodedData", helmvalues.KeyCurrent)
 		if !found || n.Text(current) == current {
 			continue
 		}
-		v := targeting.Values{Current: []byte(current), Staged: []byte(secret.text("decodedData", targeting.KeyStagedValues))}
+		v := targeting.Values{Current: []byte(current), Staged: []byte(secret.text("decodedData", helmvalues.KeyStaged))}
 		n.name(v.Hash(), n.Text("<hash of the values of "+o.String()+">"))
 		if hash := optionsHash(o, current); hash != "" {
 			n.name(hash, n.Text("<hash of the options of "+o.String()+">"))

@@ -1,24 +1,18 @@
 package deploy
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 
+	"github.com/fleet-hub/fleet/internal/helmvalues"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-const (
-	// keyValues and keyStagedValues are the keys of the Secret with a BundleDeployment's values.
-	keyValues       = "values"
-	keyStagedValues = "stagedValues"
-	// defaultValuesKey is where values are in a Secret or ConfigMap of valuesFrom.
-	defaultValuesKey = "values.yaml"
-)
+// defaultValuesKey is where values are in a Secret or ConfigMap of valuesFrom.
+const defaultValuesKey = "values.yaml"
 
 // errValuesHash means that the Secret with the values is not the one the BundleDeployment was written with.
 // The controller writes both, one after the other, so it heals by itself.
@@ -27,17 +21,15 @@ var errValuesHash = errors.New("the Secret with the Helm values does not match t
 // optionsValues reads the values from a BundleDeployment's Secret and checks them against the hash. Both keys
 // count for the hash, only the current values are returned.
 func optionsValues(data map[string][]byte, wantHash string) (map[string]any, error) {
-	sum := sha256.New()
-	sum.Write(data[keyValues])
-	sum.Write(data[keyStagedValues])
-	if hex.EncodeToString(sum.Sum(nil)) != wantHash {
+	current := data[helmvalues.KeyCurrent]
+	if helmvalues.Hash(current, data[helmvalues.KeyStaged]) != wantHash {
 		return nil, errValuesHash
 	}
-	if len(data[keyValues]) == 0 {
+	if len(current) == 0 {
 		return nil, nil
 	}
 	var values map[string]any
-	if err := utiljson.Unmarshal(data[keyValues], &values); err != nil {
+	if err := utiljson.Unmarshal(current, &values); err != nil {
 		return nil, errors.New("the values in the BundleDeployment's Secret are no JSON object")
 	}
 	return values, nil
@@ -54,23 +46,6 @@ func parseValues(text []byte) (map[string]any, error) {
 		return nil, errors.New("the values are no YAML object")
 	}
 	return values, nil
-}
-
-// mergeValues lays over on base: objects are merged, all else is replaced. Neither is changed.
-func mergeValues(base, over map[string]any) map[string]any {
-	merged := make(map[string]any, len(base)+len(over))
-	for key, value := range base {
-		merged[key] = value
-	}
-	for key, value := range over {
-		below, isObject := merged[key].(map[string]any)
-		above, alsoObject := value.(map[string]any)
-		if isObject && alsoObject {
-			value = mergeValues(below, above)
-		}
-		merged[key] = value
-	}
-	return merged
 }
 
 // valuesSource is one Secret or ConfigMap of valuesFrom, in full.

@@ -78,40 +78,6 @@ func TestParseValues(t *testing.T) {
 	}
 }
 
-func TestMergeValues(t *testing.T) {
-	object := func(pairs ...any) map[string]any {
-		out := map[string]any{}
-		for i := 0; i < len(pairs); i += 2 {
-			key, _ := pairs[i].(string)
-			out[key] = pairs[i+1]
-		}
-		return out
-	}
-	tests := map[string]struct{ base, over, want map[string]any }{
-		"nothing over nothing":           {nil, nil, object()},
-		"something over nothing":         {nil, object("a", 1), object("a", 1)},
-		"nothing over something":         {object("a", 1), nil, object("a", 1)},
-		"the later wins":                 {object("a", 1, "b", 2), object("a", 3), object("a", 3, "b", 2)},
-		"objects are merged":             {object("a", object("b", 1, "c", 2)), object("a", object("b", 3, "d", 4)), object("a", object("b", 3, "c", 2, "d", 4))},
-		"lists are replaced":             {object("a", []any{1, 2}), object("a", []any{3}), object("a", []any{3})},
-		"an object over a text":          {object("a", "x"), object("a", object("b", 1)), object("a", object("b", 1))},
-		"a text over an object":          {object("a", object("b", 1)), object("a", "x"), object("a", "x")},
-		"null over something":            {object("a", object("b", 1)), object("a", nil), object("a", nil)},
-		"an object of an object's depth": {object("a", object("b", object("c", 1))), object("a", object("b", object("d", 2))), object("a", object("b", object("c", 1, "d", 2)))},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			base, over := mergeValues(test.base, nil), mergeValues(test.over, nil)
-			if diff := cmp.Diff(test.want, mergeValues(test.base, test.over)); diff != "" {
-				t.Error(diff)
-			}
-			if diff := cmp.Diff([]any{base, over}, []any{mergeValues(test.base, nil), mergeValues(test.over, nil)}); diff != "" {
-				t.Errorf("the input was changed:\n%s", diff)
-			}
-		})
-	}
-}
-
 func TestValuesSources(t *testing.T) {
 	ref := func(name, namespace, key string) *fleet.ValuesKeyRef {
 		return &fleet.ValuesKeyRef{Name: name, Namespace: namespace, Key: key}

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/content"
+	"github.com/fleet-hub/fleet/internal/helmvalues"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -125,7 +126,7 @@ func (d *deployer) values(ctx context.Context, bd *fleet.BundleDeployment, who *
 		if source.Secret {
 			secret = append(secret, found)
 		}
-		values = mergeValues(values, found)
+		values = helmvalues.Merge(values, found)
 	}
 	if values == nil {
 		values = map[string]any{}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fleet-hub/fleet/internal/helmvalues"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -62,7 +63,7 @@ func mergeHelm(out, custom *fleet.HelmOptions) {
 	case out.Values == nil:
 		out.Values = custom.Values
 	case custom.Values != nil:
-		out.Values.Data = mergeValues(out.Values.Data, custom.Values.Data)
+		out.Values.Data = helmvalues.Merge(out.Values.Data, custom.Values.Data)
 	}
 	if out.TemplateValues == nil {
 		out.TemplateValues = custom.TemplateValues
@@ -86,24 +87,6 @@ func replace(base *string, custom string) {
 	if custom != "" {
 		*base = custom
 	}
-}
-
-// mergeValues lays one object over another: objects are merged, everything else,
-// lists too, is replaced.
-func mergeValues(base, custom map[string]any) map[string]any {
-	out := maps.Clone(base)
-	if out == nil {
-		out = map[string]any{}
-	}
-	for key, value := range custom {
-		below, isObject := out[key].(map[string]any)
-		above, isObjectToo := value.(map[string]any)
-		if isObject && isObjectToo {
-			value = mergeValues(below, above)
-		}
-		out[key] = value
-	}
-	return out
 }
 
 // union adds the custom entries to the base. One whose key is there already takes

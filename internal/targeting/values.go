@@ -11,19 +11,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/fleet-hub/fleet/internal/helmvalues"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Keys of the Secret with a BundleDeployment's Helm values.
-const (
-	// KeyValues holds the values of what the agent is to apply, as JSON.
-	KeyValues = "values"
-	// KeyStagedValues holds the values of the newest state.
-	KeyStagedValues = "stagedValues"
-	// KeyBundleValues holds, in the values Secret of a Bundle, those of the Bundle
-	// itself; those of a target are under the target's name.
-	KeyBundleValues = "values.yaml"
-)
+// KeyBundleValues holds, in the values Secret of a Bundle, those of the Bundle
+// itself; those of a target are under the target's name.
+const KeyBundleValues = "values.yaml"
 
 // ErrValuesHash means that the values Secret of a Bundle does not hold what the
 // Bundle's hash says. Whoever wrote the one will have written the other in a moment.
@@ -77,10 +71,7 @@ func (v Values) Hash() string {
 	if v.Empty() {
 		return ""
 	}
-	h := sha256.New()
-	h.Write(v.Current)
-	h.Write(v.Staged)
-	return hex.EncodeToString(h.Sum(nil))
+	return helmvalues.Hash(v.Current, v.Staged)
 }
 
 // Secret holds the values for the agent, beside the BundleDeployment and under its
@@ -90,7 +81,7 @@ func (v Values) Secret(bd *fleet.BundleDeployment) *corev1.Secret {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: bd.Namespace, Name: bd.Name},
 		Type:       fleet.SecretTypeBundleDeployment,
-		Data:       map[string][]byte{KeyValues: v.Current, KeyStagedValues: v.Staged},
+		Data:       map[string][]byte{helmvalues.KeyCurrent: v.Current, helmvalues.KeyStaged: v.Staged},
 	}
 	if bd.UID != "" {
 		gvk := fleet.SchemeGroupVersion.WithKind("BundleDeployment")
@@ -101,7 +92,7 @@ func (v Values) Secret(bd *fleet.BundleDeployment) *corev1.Secret {
 
 // ReadValues are the values in a BundleDeployment's Secret.
 func ReadValues(secret *corev1.Secret) Values {
-	return Values{Current: secret.Data[KeyValues], Staged: secret.Data[KeyStagedValues]}
+	return Values{Current: secret.Data[helmvalues.KeyCurrent], Staged: secret.Data[helmvalues.KeyStaged]}
 }
 
 // BundleValuesHash is the hash of a Bundle's values Secret, in hexadecimal.
