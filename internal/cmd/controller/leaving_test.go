@@ -163,8 +163,9 @@ func TestOrphansAreSweptAtTheStart(t *testing.T) {
 		}).WithTimeout(2 * patience).Should(Succeed())
 	})
 	expectGone(t, before, east.owns)
-	swept := regexp.MustCompile(`msg="orphans swept.*`).FindAllString(replica.Log(), -1)
-	NewWithT(t).Expect(swept).To(Equal([]string{
+	// The line is written after the last of them went.
+	swept := func() []string { return regexp.MustCompile(`msg="orphans swept.*`).FindAllString(replica.Log(), -1) }
+	NewWithT(t).Eventually(swept).WithTimeout(patience).Should(Equal([]string{
 		`msg="orphans swept" total=10 clusterrolebindings=1 rolebindings=2 serviceaccounts=1 roles=1 credentials=1 bundles=1 bundledeployments=2 namespaces=1`,
 	}))
 }

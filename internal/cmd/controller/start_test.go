@@ -159,12 +159,12 @@ var (
 
 func TestMetrics(t *testing.T) {
 	hub(t)
-	text := leading.scrape(t)
-	for _, series := range append(ofALeader, ofAnybody...) {
-		if !strings.Contains(text, series) {
-			t.Errorf("no %s", series)
+	NewWithT(t).Eventually(func(g Gomega) { // one that has just begun to lead has not called every handler yet
+		text := leading.scrape(t)
+		for _, series := range append(ofALeader, ofAnybody...) {
+			g.Expect(text).To(ContainSubstring(series))
 		}
-	}
+	}).WithTimeout(patience).Should(Succeed())
 }
 
 // expectStandby scrapes a replica that says it stands by, and has nothing of a leader's.

@@ -92,20 +92,17 @@ func TestAnAgentThatWasHeardOfIsManaged(t *testing.T) {
 	g.Expect(made.Spec.Resources).To(HaveLen(1))
 	g.Expect(made.Spec.Resources[0].Content).To(ContainSubstring("kind: Deployment"))
 
-	// A change of one Cluster is one request.
+	// A change of one Cluster is one request. An object can be read before the log has the request that made it.
+	eventually(t, func(g Gomega) { g.Expect(bundleRequests(t, ws, 0)).To(HaveLen(2)) })
 	past := len(audited(t, control.Plane(t).Hub, controller, 0))
 	g.Expect(hub.Patch(t.Context(), client.Clusters, ws, "east", []byte(`{"spec":{"privateRepoURL":"registry.example.com"}}`))).To(Succeed())
 	awaitBundle(t, hub, ws, "east", func(g Gomega, b *fleet.Bundle) {
 		g.Expect(b.Spec.Resources[0].Content).To(ContainSubstring("image: registry.example.com/"))
 	})
 	awaitIdle(t, hub, ws+"-idle")
-	var requests []string
-	for _, request := range audited(t, control.Plane(t).Hub, controller, past) {
-		if strings.Contains(request, " bundles "+ws+"/") {
-			requests = append(requests, request)
-		}
-	}
-	g.Expect(requests).To(Equal([]string{"patch bundles " + ws + "/fleet-agent-east"}))
+	eventually(t, func(g Gomega) {
+		g.Expect(bundleRequests(t, ws, past)).To(Equal([]string{"patch bundles " + ws + "/fleet-agent-east"}))
+	})
 
 	// What somebody does to it is put right, what is theirs stays.
 	g.Expect(hub.Patch(t.Context(), client.Bundles, ws, made.Name, []byte(`{"spec":{"paused":true,"targets":[]}}`))).To(Succeed())
@@ -120,6 +117,17 @@ func TestAnAgentThatWasHeardOfIsManaged(t *testing.T) {
 	g.Expect(hub.Delete(t.Context(), client.Clusters, ws, "east")).To(Succeed())
 	expectNoBundle(t, hub, ws, "east")
 	g.Expect(awaitBundle(t, hub, ws, "west", isThere).ResourceVersion).To(Equal(west.ResourceVersion))
+}
+
+// bundleRequests are what the controllers have asked about the Bundles of a workspace. Past is how many requests to skip.
+func bundleRequests(t *testing.T, workspace string, past int) (requests []string) {
+	t.Helper()
+	for _, request := range audited(t, control.Plane(t).Hub, controller, past) {
+		if strings.Contains(request, " bundles "+workspace+"/") {
+			requests = append(requests, request)
+		}
+	}
+	return requests
 }
 
 func TestAnAgentThatMovesIsManagedWhereItArrives(t *testing.T) {

@@ -32,6 +32,11 @@ func newScene(t *testing.T, mistake string) *scene {
 	workspace(t, s.hub, s.workspace)
 	newToken(t, s.hub, s.workspace, "t1", 0)
 	s.neighbour = s.joins("t1", "neighbour")
+	eventually(t, func(g Gomega) { // its credential works before it is said to be granted
+		found := &fleet.ClusterRegistration{}
+		g.Expect(s.hub.Get(t.Context(), client.ClusterRegistrations, s.workspace, s.neighbour.request.Name, found)).To(Succeed())
+		g.Expect(found.Status.Conditions).To(ContainElement(And(HaveField("Type", fleet.ConditionGranted), HaveField("Status", corev1.ConditionTrue))))
+	})
 	return s
 }
 
