@@ -33,6 +33,7 @@ func joined(t *testing.T, name string, env ...corev1.EnvVar) (*site, *fleet.Clus
 	s.startPod(first, env...)
 	s.answer(token)
 	s.heartbeat(began)
+	s.expectLog(first, "first heartbeat accepted", 1) // the hub has it before the agent says so; others are counted later
 	s.expectReady(first, true)
 	return s, token, values
 }

@@ -205,6 +205,7 @@ func TestTheLeaseIsTakenAway(t *testing.T) {
 		corev1.EnvVar{Name: "CATTLE_ELECTION_RENEW_DEADLINE", Value: "10s"}, // which nobody but the thief keeps it from
 	)
 	s.answer(token)
+	s.expectLog(first, "first heartbeat accepted", 1)
 	s.expectReady(first, true)
 	leases := s.eastCore.CoordinationV1().Leases(s.namespace)
 	s.must(retry.RetryOnConflict(retry.DefaultRetry, func() error {
