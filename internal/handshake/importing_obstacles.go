@@ -1,0 +1,63 @@
+package handshake
+
+import (
+	"fmt"
+
+	"github.com/fleet-hub/fleet/internal/config"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// identify sees to it that it is clear which agent is the Cluster's, and that an import is to bring it; without
+// a stage the import goes on.
+func identify(in ImportInput) ImportOutcome {
+	spec, older := in.Cluster.Spec, olderNamesake(in)
+	switch {
+	case spec.ClientID == "" && spec.KubeConfigSecret == "":
+		return blocked(fleet.ReasonClientIDMissing, "no agent can join as this Cluster: set spec.clientID to the client ID of its agent, or name a kubeconfig Secret in spec.kubeConfigSecret")
+	case spec.ClientID == "":
+		return ImportOutcome{Stage: ImportNeedsClientID}
+	case older != nil:
+		return blocked(fleet.ReasonClientIDAmbiguous, fmt.Sprintf("Cluster %s is older and has the same spec.clientID, so that agents with it join as that one: give this Cluster a client ID of its own, or delete one of the two", older.Name))
+	}
+	return ImportOutcome{}
+}
+
+// olderNamesake is the Cluster that agents with this one's client ID join as; nil if it is this one.
+func olderNamesake(in ImportInput) *fleet.Cluster {
+	of := []*fleet.Cluster{in.Cluster}
+	for _, other := range in.Namesakes {
+		if other.UID != in.Cluster.UID && other.Spec.ClientID == in.Cluster.Spec.ClientID {
+			of = append(of, other)
+		}
+	}
+	if first := firstOf(of); first != in.Cluster {
+		return first
+	}
+	return nil
+}
+
+// obstacle is what only a human can take out of the way; an empty reason is none.
+func obstacle(in ImportInput, want ImportStatus) (reason, message string) {
+	missing := missingPullSecret(in)
+	switch cluster := in.Cluster; {
+	case !KubeconfigNamespaceAllowed(cluster):
+		return fleet.ReasonKubeconfigNamespaceRefused, fmt.Sprintf("spec.kubeConfigSecretNamespace %q is not an allowed Fleet namespace: move the Secret to the Cluster's own namespace", cluster.Spec.KubeConfigSecretNamespace)
+	case in.Kubeconfig == nil:
+		return fleet.ReasonKubeconfigMissing, fmt.Sprintf("there is no Secret %s: create it, or correct spec.kubeConfigSecret", KubeconfigSecret(cluster))
+	case len(in.Kubeconfig.Data[KubeconfigValueKey]) == 0:
+		return fleet.ReasonKubeconfigMissing, fmt.Sprintf("Secret %s has no key %q: put the kubeconfig there", KubeconfigSecret(cluster), KubeconfigValueKey)
+	case want.APIServerURL == "":
+		return fleet.ReasonHubURLMissing, "no URL of this hub is known that the agent could use: set apiServerURL in the fleet chart, or the key apiServerURL of the kubeconfig Secret"
+	case in.Config.AgentTLSMode != config.TLSModeStrict && in.Config.AgentTLSMode != config.TLSModeSystemStore:
+		return fleet.ReasonTLSModeUnknown, fmt.Sprintf("agentTLSMode is %q: set it to %q or %q in the fleet chart", in.Config.AgentTLSMode, config.TLSModeStrict, config.TLSModeSystemStore)
+	case in.Config.AgentTLSMode == config.TLSModeStrict && len(hubCA(in)) == 0:
+		return fleet.ReasonHubCAMissing, "agentTLSMode is \"strict\" and no CA of this hub is known: set apiServerCA in the fleet chart, or the key apiServerCA of the kubeconfig Secret"
+	case missing != "":
+		return fleet.ReasonPullSecretMissing, fmt.Sprintf("there is no Secret %s/%s, which the agents are to pull their image with: create it, or correct imagePullSecrets of the fleet chart", in.Namespaces.System, missing)
+	}
+	return "", ""
+}
+
+func blocked(reason, message string) ImportOutcome {
+	return ImportOutcome{Stage: ImportBlocked, Reason: reason, Message: message}
+}

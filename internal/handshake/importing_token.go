@@ -1,0 +1,60 @@
+package handshake
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// The life of a token that an import makes for its Cluster.
+const (
+	// ImportTokenTTL is its time to live.
+	ImportTokenTTL = 12 * time.Hour
+	// ImportTokenReserve is what must be left of it for an import to hand it out: an agent may take a
+	// while to be pulled and started.
+	ImportTokenReserve = time.Hour
+)
+
+// importToken is the token an import makes for its Cluster, and which goes with it.
+func importToken(cluster *fleet.Cluster) *fleet.ClusterRegistrationToken {
+	return &fleet.ClusterRegistrationToken{
+		TypeMeta: metav1.TypeMeta{APIVersion: fleet.SchemeGroupVersion.String(), Kind: "ClusterRegistrationToken"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: cluster.Namespace, Name: names.ImportToken(cluster.Name),
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: fleet.SchemeGroupVersion.String(), Kind: "Cluster", Name: cluster.Name, UID: cluster.UID,
+			}},
+		},
+		Spec: fleet.ClusterRegistrationTokenSpec{TTL: &metav1.Duration{Duration: ImportTokenTTL}},
+	}
+}
+
+// bootstrapOf is the import identity for the agent, once the token's values are there. The hub's
+// address is the effective one, which the values need not have.
+func bootstrapOf(in ImportInput, want ImportStatus) (Bootstrap, bool) {
+	if in.Values == nil || in.Token.Status.SecretName == "" || in.Values.Type != SecretTypeValues {
+		return Bootstrap{}, false
+	}
+	values, err := ParseValues(in.Values.Data[ValuesKey])
+	if err != nil {
+		return Bootstrap{}, false
+	}
+	return Bootstrap{
+		APIServerURL: want.APIServerURL, APIServerCA: hubCA(in),
+		ClusterNamespace: in.Cluster.Namespace, Token: values.Token, TokenName: in.Token.Name,
+		SystemRegistrationNamespace: in.Namespaces.Registration,
+	}, true
+}
+
+// awaitValues waits for the values of a token, aloud if the token has a trouble of its own.
+func awaitValues(token *fleet.ClusterRegistrationToken) ImportOutcome {
+	ready := fleet.GetCondition(token.Status.Conditions, fleet.ConditionReady)
+	if ready == nil || !fleet.IsTrouble(*ready) {
+		return ImportOutcome{Stage: ImportAwaitingToken}
+	}
+	return blocked(fleet.ReasonTokenBlocked, fmt.Sprintf("the import token %s gets no values (%s): see its condition %s for what to do", token.Name, ready.Reason, fleet.ConditionReady))
+}
