@@ -121,7 +121,7 @@ func TestCheckOfTheFields(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var log bytes.Buffer
-			err := Check(t.Context(), options(t, &server{answers: test.answers}, &log), 10*time.Second)
+			err := Check(t.Context(), options(t, &server{answers: test.answers}, &log), time.Minute)
 			switch {
 			case test.says == "" && err != nil:
 				t.Fatal(err)
