@@ -90,7 +90,7 @@ func (p *containerProcess) once(ctx context.Context) (over bool) {
 	probing, stopProbing := context.WithCancel(ctx)
 	var probe sync.WaitGroup
 	probe.Go(func() {
-		watchReadiness(probing, health, func(ready bool) { p.set(func(s *containerState) { s.ready = ready }) })
+		watchReadiness(probing, health, askTimeout, func(ready bool) { p.set(func(s *containerState) { s.ready = ready }) })
 	})
 	select {
 	case <-process.Done():

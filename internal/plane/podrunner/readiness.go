@@ -17,11 +17,11 @@ const (
 )
 
 // watchReadiness asks http://<address>/readyz until ctx is done and tells every change; it takes for
-// granted that the process is not ready at first.
-func watchReadiness(ctx context.Context, address string, tell func(ready bool)) {
+// granted that the process is not ready at first. An answer that takes longer than the patience is a failure.
+func watchReadiness(ctx context.Context, address string, patience time.Duration, tell func(ready bool)) {
 	transport := &http.Transport{} // one of its own: connections end with the process
 	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport, Timeout: askTimeout}
+	client := &http.Client{Transport: transport, Timeout: patience}
 	ready, failed := false, 0
 	for {
 		answer := isReady(ctx, client, address)

@@ -39,7 +39,7 @@ func TestReadinessIsWhatReadyzSays(t *testing.T) {
 	told, done := make(chan bool, 10), make(chan struct{})
 	go func() {
 		defer close(done)
-		watchReadiness(ctx, strings.TrimPrefix(server.URL, "http://"), func(ready bool) { told <- ready })
+		watchReadiness(ctx, strings.TrimPrefix(server.URL, "http://"), time.Minute, func(ready bool) { told <- ready })
 	}()
 	<-asked
 	if len(told) != 0 {
@@ -80,7 +80,7 @@ func TestOneBadAnswerMakesNothingUnready(t *testing.T) {
 		}
 		stop()
 	}()
-	watchReadiness(ctx, strings.TrimPrefix(server.URL, "http://"), func(ready bool) { told <- ready })
+	watchReadiness(ctx, strings.TrimPrefix(server.URL, "http://"), time.Minute, func(ready bool) { told <- ready })
 	close(told)
 	var all []bool
 	for ready := range told {

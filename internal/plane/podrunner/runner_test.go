@@ -24,6 +24,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
 
@@ -113,6 +114,12 @@ func startWith(t *testing.T, life time.Duration, objects ...runtime.Object) *fix
 		t.Fatal(err)
 	}
 	f.client.PrependReactor("create", "serviceaccounts", f.token)
+	watching := make(chan struct{})
+	f.client.PrependWatchReactor("pods", func(action k8stesting.Action) (bool, watch.Interface, error) {
+		events, err := f.client.Tracker().Watch(action.GetResource(), action.GetNamespace())
+		close(watching)
+		return true, events, err
+	})
 	f.client.PrependReactor("patch", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
 		return f.refusals.Add(-1) >= 0, nil, errors.New("the server is away")
 	})
@@ -140,6 +147,7 @@ func startWith(t *testing.T, life time.Duration, objects ...runtime.Object) *fix
 		defer close(done)
 		f.runner.Run(ctx)
 	}()
+	<-watching // this server tells a watch nothing of what came between the list and the watch
 	t.Cleanup(func() {
 		stop()
 		<-done
@@ -424,6 +432,13 @@ func TestAProcessThatWasKilledIsStartedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.says(t, LogFile("ns", "pod"), "began [ready]\nbegan [ready]\n")
+	eventually(t, func() error { // until then the status may be that of before
+		pod, err := f.client.CoreV1().Pods("ns").Get(t.Context(), "pod", metav1.GetOptions{})
+		if err == nil && pod.Status.ContainerStatuses[0].RestartCount == 0 {
+			return errors.New("no restart is told")
+		}
+		return err
+	})
 	pod := f.expect(t, "Running, running, ready true")
 	c := pod.Status.ContainerStatuses[0]
 	if last := c.LastTerminationState.Terminated; c.RestartCount != 1 || last == nil || last.Signal != 9 || last.ExitCode != 137 {
