@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/fleet-hub/fleet/e2e/framework/golden"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
@@ -80,7 +81,7 @@ global: {cattle: {systemDefaultRegistry: registry.example.com/, imagePullSecrets
 func TestAgentGolden(t *testing.T) {
 	for name, r := range agentReleases() {
 		t.Run(name, func(t *testing.T) {
-			expectGolden(t, "fleet-agent/"+name+".golden", one(mustRender(t, r)))
+			golden.Expect(t, "fleet-agent/"+name+".golden", one(mustRender(t, r)))
 		})
 	}
 }

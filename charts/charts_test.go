@@ -1,9 +1,7 @@
 package charts_test
 
 import (
-	"flag"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,8 +18,6 @@ import (
 	"github.com/fleet-hub/fleet/charts"
 	"github.com/fleet-hub/fleet/internal/agentchart"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // release is an installation of a chart, as `helm install NAME --namespace NAMESPACE --values …` makes it.
 type release struct {
@@ -87,28 +83,6 @@ func one(files map[string]string) string {
 		b.WriteString("--- # " + name + "\n" + strings.TrimSpace(files[name]) + "\n")
 	}
 	return b.String()
-}
-
-// expectGolden compares with testdata/name, or writes it with -update.
-func expectGolden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s differs (-want +got), run go test ./charts -update if that is right:\n%s", path, diff)
-	}
 }
 
 func TestEmbeddedChartsAreComplete(t *testing.T) {

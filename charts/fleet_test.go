@@ -24,6 +24,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/fleet-hub/fleet/e2e/framework/golden"
 	"github.com/fleet-hub/fleet/internal/cmd/env"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/names"
@@ -83,7 +84,7 @@ global: {cattle: {systemDefaultRegistry: registry.example.com, imagePullSecrets:
 func TestFleetGolden(t *testing.T) {
 	for name, r := range controllersReleases() {
 		t.Run(name, func(t *testing.T) {
-			expectGolden(t, "fleet/"+name+".golden", one(mustRender(t, r)))
+			golden.Expect(t, "fleet/"+name+".golden", one(mustRender(t, r)))
 		})
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/crypto/x509roots/fallback/bundle"
+
+	"github.com/fleet-hub/fleet/e2e/framework/golden"
 )
 
 // build makes both images of programs of a few bytes.
@@ -46,7 +48,7 @@ func TestWhatIsInTheImages(t *testing.T) {
 				told = append(told, content.tell(t, image))
 				platforms = append(platforms, image.Platform.String())
 			}
-			golden(t, file, strings.Join(told, "\n"))
+			golden.Expect(t, file+".golden", strings.Join(told, "\n"))
 			if diff := cmp.Diff([]string{"linux/amd64", "linux/arm64"}, platforms); diff != "" {
 				t.Errorf("platforms differ (-want +got):\n%s", diff)
 			}
@@ -271,5 +273,5 @@ func TestPause(t *testing.T) {
 	}
 	content := open(t, to)
 	_, index := content.one(t)
-	golden(t, "pause", content.tell(t, index.Manifests[0]))
+	golden.Expect(t, "pause.golden", content.tell(t, index.Manifests[0]))
 }

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/fleet-hub/fleet/e2e/framework/golden"
 )
 
 // small is an image of one file.
@@ -69,7 +71,7 @@ func TestArchive(t *testing.T) {
 			}
 			content := open(t, to)
 			_, index := content.one(t)
-			golden(t, test.golden, content.tell(t, index.Manifests[0]))
+			golden.Expect(t, test.golden+".golden", content.tell(t, index.Manifests[0]))
 		})
 	}
 }

@@ -380,7 +380,7 @@ func figuresOfAnAgent() agentSample {
 
 func TestAgentFigures(t *testing.T) {
 	all := []agentSample{figuresOfAnAgent()}
-	golden(t, "agent.json", agentFigures{Agents: all, Budgets: agentBudgets(all, 100)})
+	expectGolden(t, "agent.json", agentFigures{Agents: all, Budgets: agentBudgets(all, 100)})
 }
 
 // Budgets are held against the medians: two agents of five may be worse.

@@ -77,7 +77,7 @@ func TestADeliveryInTheLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "delivered.json", got)
+	expectGolden(t, "delivered.json", got)
 	if _, err := aBench(2).deliveredBy(aDelivery()[2:]); !errors.Is(err, errNoCause) {
 		t.Errorf("without a beginning: %v", err)
 	}

@@ -3,39 +3,24 @@ package main
 import (
 	"encoding/json"
 	"errors"
-	"flag"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fleet-hub/fleet/e2e/bench/audit"
+	"github.com/fleet-hub/fleet/e2e/framework/golden"
 	"github.com/fleet-hub/fleet/e2e/framework/inventory"
 )
 
-var update = flag.Bool("update", false, "rewrite golden files")
-
-func golden(t *testing.T, name string, got any) {
+func expectGolden(t *testing.T, name string, got any) {
 	t.Helper()
 	text, err := json.MarshalIndent(got, "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, append(text, '\n'), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(text)+"\n"); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", name, diff)
-	}
+	golden.Expect(t, name, string(text)+"\n")
 }
 
 func ms(n ...int) (samples []time.Duration) {
@@ -169,7 +154,7 @@ func some() audit.Counts {
 	}
 }
 
-func TestCosts(t *testing.T) { golden(t, "costs.json", costsOf(some(), 10)) }
+func TestCosts(t *testing.T) { expectGolden(t, "costs.json", costsOf(some(), 10)) }
 
 func TestCostsOfTwoPeriods(t *testing.T) {
 	patch := audit.Kind{Identity: audit.Controller, Verb: "patch", Resource: "clusters"}
@@ -185,20 +170,20 @@ func TestCostsOfTwoPeriods(t *testing.T) {
 }
 
 func TestCostsOfDoingNothing(t *testing.T) {
-	golden(t, "resting.json", restingFigures(some(), 10, 30, 2*time.Minute))
+	expectGolden(t, "resting.json", restingFigures(some(), 10, 30, 2*time.Minute))
 }
 
 func TestCostsOfARestart(t *testing.T) {
 	var r restarted
 	r.count(some())
-	golden(t, "restarted.json", r)
+	expectGolden(t, "restarted.json", r)
 }
 
 func TestBatches(t *testing.T) {
 	kind := audit.Kind{Identity: audit.Controller, Verb: "create", Resource: "secrets"}
 	one := batch{clusters: 2, span: time.Second, took: ms(10, 20), counts: audit.Counts{kind: {Requests: 2}}, used: used{time.Second, 2 * time.Second}, failures: 1}
 	sum := one.and(batch{clusters: 6, span: 3 * time.Second, took: ms(30), counts: audit.Counts{kind: {Requests: 6}}, used: used{time.Second, time.Second}, failures: 2})
-	golden(t, "batches.json", sum.figures())
+	expectGolden(t, "batches.json", sum.figures())
 }
 
 func TestWhatIsLeft(t *testing.T) {
@@ -227,7 +212,7 @@ func TestWhatIsLeft(t *testing.T) {
 		object("clusterrolebindings.rbac.authorization.k8s.io", "", "request-1"): now,
 		object("configmaps", registrations, "stays"):                             now,
 	}
-	golden(t, "left.json", leftBetween(before, after, 2, registrations))
+	expectGolden(t, "left.json", leftBetween(before, after, 2, registrations))
 	if diff := cmp.Diff(left{Kinds: []objects{}}, leftBetween(after, after, 2, registrations)); diff != "" {
 		t.Errorf("of nothing (-want +got):\n%s", diff)
 	}
@@ -245,8 +230,8 @@ func TestBudgets(t *testing.T) {
 		Many:  &laden{Clusters: 1000, Bundles: 20, Controller: footprint{Resident: 250}, Restart: restarted{CaughtUp: 15.1, Writes: 1}},
 		Fleet: &grown{Clusters: 200, Bundles: 50, Before: 135, Ready: 291},
 	}
-	golden(t, "budgets.json", budgetsOf(good))
+	expectGolden(t, "budgets.json", budgetsOf(good))
 	few := run{Clusters: 10, Registration: good.Registration, Next: &flatness{First: costs{Each: 28}, Next: costs{Each: 27}},
 		Deliver: &delivered{Clusters: 999}, Change: &delivered{Clusters: 999}, Many: &laden{Clusters: 1000, Bundles: 19}, Fleet: &grown{Clusters: 199, Bundles: 50}}
-	golden(t, "budgets-few.json", budgetsOf(few))
+	expectGolden(t, "budgets-few.json", budgetsOf(few))
 }

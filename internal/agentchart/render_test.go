@@ -2,7 +2,6 @@ package agentchart_test
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,14 +20,13 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fleet-hub/fleet/charts"
+	"github.com/fleet-hub/fleet/e2e/framework/golden"
 	"github.com/fleet-hub/fleet/internal/agentchart"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 func withBootstrap(v *handshake.AgentValues) {
 	v.Bootstrap = &handshake.Bootstrap{
@@ -132,29 +130,8 @@ func TestGolden(t *testing.T) {
 				}
 				documents = append(documents, string(document))
 			}
-			expectGolden(t, name+".golden", strings.Join(documents, "---\n"))
+			golden.Expect(t, name+".golden", strings.Join(documents, "---\n"))
 		})
-	}
-}
-
-// expectGolden compares with testdata/name, or writes it with -update.
-func expectGolden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s differs (-want +got), run go test ./internal/agentchart -update if that is right:\n%s", path, diff)
 	}
 }
 

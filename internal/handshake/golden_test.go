@@ -19,13 +19,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
+	"github.com/fleet-hub/fleet/e2e/framework/golden"
 	"github.com/fleet-hub/fleet/internal/handshake"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden files")
-
-// golden is a file of testdata with one section for each row of a table, headed by the row's sentence.
-type golden struct {
+// goldenTable is a file of testdata with one section for each row of a table, headed by the row's sentence.
+type goldenTable struct {
 	path     string
 	sections map[string]string
 	told     map[string]bool
@@ -34,11 +33,11 @@ type golden struct {
 const sectionHead = "# "
 
 // goldenOf reads the file. When the table is through, sections without a row are an error, or dropped by -update.
-func goldenOf(t *testing.T, name string) *golden {
+func goldenOf(t *testing.T, name string) *goldenTable {
 	t.Helper()
-	g := &golden{path: filepath.Join("testdata", name+".golden"), sections: map[string]string{}, told: map[string]bool{}}
+	g := &goldenTable{path: filepath.Join("testdata", name+".golden"), sections: map[string]string{}, told: map[string]bool{}}
 	content, err := os.ReadFile(g.path)
-	if err != nil && (!*update || !os.IsNotExist(err)) {
+	if err != nil && (!golden.Updating() || !os.IsNotExist(err)) {
 		t.Fatal(err)
 	}
 	for _, section := range strings.Split("\n"+string(content), "\n"+sectionHead)[1:] {
@@ -50,10 +49,10 @@ func goldenOf(t *testing.T, name string) *golden {
 }
 
 // expect compares what is told about a row with its section.
-func (g *golden) expect(t *testing.T, sentence, got string) {
+func (g *goldenTable) expect(t *testing.T, sentence, got string) {
 	t.Helper()
 	g.told[sentence] = true
-	if *update {
+	if golden.Updating() {
 		g.sections[sentence] = got
 		return
 	}
@@ -62,7 +61,7 @@ func (g *golden) expect(t *testing.T, sentence, got string) {
 	}
 }
 
-func (g *golden) finish(t *testing.T) {
+func (g *goldenTable) finish(t *testing.T) {
 	if t.Failed() || flag.Lookup("test.run").Value.String() != "" {
 		return // not all rows have spoken
 	}
@@ -71,11 +70,11 @@ func (g *golden) finish(t *testing.T) {
 		switch {
 		case g.told[sentence]:
 			fmt.Fprintf(&content, "%s%s\n%s\n", sectionHead, sentence, g.sections[sentence])
-		case !*update:
+		case !golden.Updating():
 			t.Errorf("%s: no row says %q any more (-update drops it)", g.path, sentence)
 		}
 	}
-	if !*update {
+	if !golden.Updating() {
 		return
 	}
 	if err := os.WriteFile(g.path, []byte(strings.TrimSuffix(content.String(), "\n")), 0o600); err != nil {

@@ -3,12 +3,13 @@ package handshake_test
 import (
 	"flag"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"reflect"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/fleet-hub/fleet/e2e/framework/golden"
 )
 
 var seed = flag.Uint64("seed", 0, "replay the transcripts in the one order of this seed")
@@ -19,7 +20,7 @@ func TestTranscripts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nil)
 			flow(w)
-			expectFile(t, filepath.Join("testdata", "transcripts", name+".golden"), w.story.String())
+			golden.Expect(t, filepath.Join("transcripts", name+".golden"), w.story.String())
 		})
 	}
 }
@@ -43,22 +44,5 @@ func TestTranscriptsInAnyOrder(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func expectFile(t *testing.T, path, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Error(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got; -update rewrites it):\n%s", path, diff)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fleet-hub/fleet/e2e/framework/golden"
 	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/metrics/metricstest"
 	"github.com/fleet-hub/fleet/internal/state"
@@ -37,7 +38,7 @@ func TestTheScrapesThatTheAlertsAreShownWith(t *testing.T) {
 	} {
 		for moment, at := range map[string]time.Time{"start": noon, "end": noon.Add(span)} {
 			for _, target := range make(at) {
-				expectGolden(t, fmt.Sprintf("alerts/%s.%s.%s.prom", scenario, target.name, moment), target.scrape(t))
+				golden.Expect(t, fmt.Sprintf("alerts/%s.%s.%s.prom", scenario, target.name, moment), target.scrape(t))
 			}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/fleet-hub/fleet/e2e/framework/golden"
 	"github.com/fleet-hub/fleet/internal/handshake"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -70,8 +71,8 @@ func TestWhatTheControllersCount(t *testing.T) {
 }
 
 func TestEveryOutcomeBeginsAtZero(t *testing.T) {
-	expectGolden(t, "hub-start.prom", exposition(t, NewHub()))
-	expectGolden(t, "agent-start.prom", exposition(t, NewAgent(func() time.Time { return noon })))
+	golden.Expect(t, "hub-start.prom", exposition(t, NewHub()))
+	golden.Expect(t, "agent-start.prom", exposition(t, NewAgent(func() time.Time { return noon })))
 }
 
 func TestTheStagesOfAnAgent(t *testing.T) {

@@ -12,13 +12,14 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fleet-hub/fleet/e2e/framework/golden"
 	"github.com/fleet-hub/fleet/internal/metrics/metricstest"
 	"github.com/fleet-hub/fleet/internal/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 func TestAScrapeOfTheHub(t *testing.T) {
-	expectGolden(t, "hub.prom", exposition(t, Collectors(aWorld().sources())...))
+	golden.Expect(t, "hub.prom", exposition(t, Collectors(aWorld().sources())...))
 }
 
 func TestNothingIsLeftOfWhatIsDeleted(t *testing.T) {
@@ -29,7 +30,7 @@ func TestNothingIsLeftOfWhatIsDeleted(t *testing.T) {
 		t.Fatalf("the objects are not told of:\n%s", before)
 	}
 	*w = world{now: noon}
-	expectGolden(t, "empty.prom", metricstest.Scrape(t, registry))
+	golden.Expect(t, "empty.prom", metricstest.Scrape(t, registry))
 }
 
 // series are the lines of an exposition that begin with a name and have all of these labels.

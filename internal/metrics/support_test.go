@@ -1,13 +1,9 @@
 package metrics
 
 import (
-	"flag"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
@@ -18,31 +14,12 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden files")
-
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // exposition is what a scrape answers, by a registry that also compares series with their descriptions.
 func exposition(t testing.TB, collectors ...prometheus.Collector) string {
 	t.Helper()
 	return metricstest.Collect(t, collectors...)
-}
-
-func expectGolden(t *testing.T, file, got string) {
-	t.Helper()
-	file = filepath.Join("testdata", file)
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got; -update rewrites it):\n%s", file, diff)
-	}
 }
 
 // world is what the caches hold. A test changes it and scrapes again.

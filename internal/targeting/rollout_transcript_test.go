@@ -1,19 +1,14 @@
 package targeting
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/fleet-hub/fleet/e2e/framework/golden"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
-
-var update = flag.Bool("update", false, "rewrite the transcripts of rollouts")
 
 // stage is a rollout on a stage: what happens is told.
 type stage struct {
@@ -189,22 +184,7 @@ func TestTranscripts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &stage{simulation: simulate(test.bundle, six(), dev, prod), t: t}
 			test.play(s)
-			path := filepath.Join("testdata", "rollouts", strings.ReplaceAll(strings.ReplaceAll(name, " ", "-"), ",", "")+".txt")
-			if *update {
-				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(path, []byte(s.text.String()), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), s.text.String()); diff != "" {
-				t.Errorf("transcript (-want +got):\n%s", diff)
-			}
+			golden.Expect(t, filepath.Join("rollouts", strings.ReplaceAll(strings.ReplaceAll(name, " ", "-"), ",", "")+".txt"), s.text.String())
 		})
 	}
 }

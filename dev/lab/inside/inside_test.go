@@ -5,7 +5,6 @@ package inside
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"log/slog"
 	"net"
@@ -17,9 +16,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-)
 
-var update = flag.Bool("update", false, "rewrite the golden files")
+	"github.com/fleet-hub/fleet/e2e/framework/golden"
+)
 
 // west is a node as the lab describes one.
 func west(dir string) Spec {
@@ -27,23 +26,6 @@ func west(dir string) Spec {
 		Name: "west", Address: "10.99.0.4/24", Gateway: "10.99.0.1", Dir: dir, LogDir: filepath.Join(dir, "logs"),
 		Programs: "/cache/kube", Plugins: "/usr/lib/cni", CgroupRoot: "/fleet-lab0-west", Snapshotter: "overlayfs",
 		Pause: "docker.io/fleethub/pause:lab", Archives: []string{"/data/pause.tar"},
-	}
-}
-
-func golden(t *testing.T, file, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", file+".golden")
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", path, diff)
 	}
 }
 
@@ -83,7 +65,7 @@ func TestComponents(t *testing.T) {
 		fmt.Fprintf(&text, "%s > %s\n  %s\n", p.path, p.log, strings.Join(p.args, "\n  "))
 	}
 	fmt.Fprintf(&text, "environment\n  %s\n", strings.Join(spec.env(), "\n  "))
-	golden(t, "components", text.String())
+	golden.Expect(t, "components.golden", text.String())
 }
 
 func TestConfiguration(t *testing.T) {
@@ -99,7 +81,7 @@ func TestConfiguration(t *testing.T) {
 		}
 		fmt.Fprintf(&text, "# %s\n%s\n", file, strings.ReplaceAll(string(content), dir, "/data/west"))
 	}
-	golden(t, "configuration", text.String())
+	golden.Expect(t, "configuration.golden", text.String())
 	if err := west("/proc/no/such/folder").configure(); err == nil {
 		t.Error("configured nowhere")
 	}

@@ -2,17 +2,13 @@ package audit
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/fleet-hub/fleet/e2e/framework/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite golden files")
 
 func classifier() Classifier {
 	return Classifier{Controller: "system:serviceaccount:cattle-fleet-system:fleet-controller", Workspace: "fleet-default", Played: "fleet-swarm", Agent: "fleet-bench"}
@@ -52,7 +48,7 @@ func TestRecordedLines(t *testing.T) {
 		}
 		fmt.Fprintf(&got, "%-30s %-7s %-26s %d %s: %s\n", who, kind.Verb, kind.Resource, e.Response.Code, e.Stage, strings.Join(said, ", "))
 	}
-	golden(t, "recorded.txt", got.String())
+	golden.Expect(t, "recorded.txt", got.String())
 }
 
 // TestRecordedCounts is the table that is printed.
@@ -67,24 +63,7 @@ func TestRecordedCounts(t *testing.T) {
 	}
 	costs := counts.Only(Kind.IsCost)
 	fmt.Fprintf(&got, "all: %+v, costs: %+v\n", counts.Total(), costs.Total())
-	golden(t, "counts.txt", got.String())
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", name, diff)
-	}
+	golden.Expect(t, "counts.txt", got.String())
 }
 
 // event is a line of the log with what a test says of it.

@@ -1,9 +1,6 @@
 package podrunner
 
 import (
-	"flag"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -12,29 +9,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/fleet-hub/fleet/e2e/framework/golden"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden files")
-
-func golden(t *testing.T, file string, got any) {
+func expectGolden(t *testing.T, file string, got any) {
 	t.Helper()
 	text, err := yaml.Marshal(got)
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join("testdata", file+".golden.yaml")
-	if *update {
-		if err := os.WriteFile(path, text, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(text)); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", path, diff)
-	}
+	golden.Expect(t, file+".golden.yaml", string(text))
 }
 
 func at(minute int) metav1.Time {
@@ -87,7 +72,7 @@ func TestStatus(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			before := test.pod.DeepCopy()
-			golden(t, test.golden, statusOf(test.pod, "10.42.0.1", at(3), test.states))
+			expectGolden(t, test.golden, statusOf(test.pod, "10.42.0.1", at(3), test.states))
 			if diff := cmp.Diff(before, test.pod); diff != "" {
 				t.Errorf("the pod was changed (-before +after):\n%s", diff)
 			}
@@ -105,7 +90,7 @@ func TestPodsThatAreMeantToEnd(t *testing.T) {
 		}
 	}
 	pod := statusPod()
-	golden(t, "succeeded-at-once", succeededStatus(pod, runningStatus(pod, "10.42.0.1", at(3))))
+	expectGolden(t, "succeeded-at-once", succeededStatus(pod, runningStatus(pod, "10.42.0.1", at(3))))
 }
 
 func TestSameStatus(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fleet-hub/fleet/e2e/framework/golden"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -31,7 +32,7 @@ func TestOrderOfJSONFields(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			expectGolden(t, name, string(text)+"\n")
+			golden.Expect(t, name+".golden", string(text)+"\n")
 		})
 	}
 }

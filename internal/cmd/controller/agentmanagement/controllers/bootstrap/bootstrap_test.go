@@ -3,7 +3,6 @@ package bootstrap
 import (
 	"context"
 	"errors"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,14 +19,13 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	"github.com/fleet-hub/fleet/e2e/framework/golden"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 const (
 	ownKeyText = "cattle-fleet-system/fleet-controller"
@@ -145,16 +143,16 @@ func TestChildren(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, name, children(in, kubeconfig))
+			expectGolden(t, name, children(in, kubeconfig))
 		})
 	}
 	t.Run("hub-data", func(t *testing.T) {
-		golden(t, "hub-data", data(handshake.Namespaces{System: "cattle-fleet-system", Registration: "cattle-fleet-clusters-system"}))
+		expectGolden(t, "hub-data", data(handshake.Namespaces{System: "cattle-fleet-system", Registration: "cattle-fleet-clusters-system"}))
 	})
 }
 
-// golden compares objects with a file; Secrets' data are shown decoded.
-func golden(t *testing.T, name string, objects []runtime.Object) {
+// expectGolden compares objects with a file; Secrets' data are shown decoded.
+func expectGolden(t *testing.T, name string, objects []runtime.Object) {
 	t.Helper()
 	var documents []string
 	for _, object := range objects {
@@ -173,20 +171,7 @@ func golden(t *testing.T, name string, objects []runtime.Object) {
 		}
 		documents = append(documents, string(document))
 	}
-	got := strings.Join(documents, "---\n")
-	file := filepath.Join("testdata", name+".golden")
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s differs (-want +got):\n%s", file, diff)
-	}
+	golden.Expect(t, name+".golden", strings.Join(documents, "---\n"))
 }
 
 // newHub is a hub with the controller on it, configured as by the chart.

@@ -1,0 +1,77 @@
+package golden_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/fleet-hub/fleet/e2e/framework/golden"
+)
+
+// told notes what is said of a test instead of failing it.
+type told struct {
+	testing.TB
+	said []string
+}
+
+func (t *told) Helper() {}
+
+func (t *told) Errorf(format string, args ...any) {
+	t.said = append(t.said, fmt.Sprintf(format, args...))
+}
+
+func (t *told) Fatalf(format string, args ...any) {
+	t.Errorf(format, args...)
+	runtime.Goexit()
+}
+
+func TestExpect(t *testing.T) {
+	if golden.Updating() {
+		t.Skip("this one is about files as they are")
+	}
+	t.Chdir(t.TempDir())
+	if err := os.MkdirAll(filepath.Join("testdata", "below"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join("testdata", "below", "there.golden"), []byte("one\ntwo\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]struct {
+		name, got string
+		says      []string
+	}{
+		"what the file says":     {"below/there.golden", "one\ntwo\n", nil},
+		"another text":           {"below/there.golden", "one\nthree\n", []string{"testdata/below/there.golden", "-update", "two", "three"}},
+		"a text without its end": {"below/there.golden", "one\ntwo", []string{"testdata/below/there.golden"}},
+		"no such file":           {"missing.golden", "one\n", []string{"testdata/missing.golden", "-update writes it"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			said := says(t, test.name, test.got)
+			if (len(said) == 0) != (len(test.says) == 0) {
+				t.Fatalf("it says %q", said)
+			}
+			for _, want := range test.says {
+				if !strings.Contains(strings.Join(said, "\n"), want) {
+					t.Errorf("it says %q, and nothing of %q", said, want)
+				}
+			}
+		})
+	}
+}
+
+// says runs Expect as a test of its own would.
+func says(t *testing.T, name, got string) []string {
+	t.Helper()
+	played := &told{TB: t}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		golden.Expect(played, name, got)
+	}()
+	<-ended
+	return played.said
+}
