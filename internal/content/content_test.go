@@ -5,15 +5,14 @@ import (
 	"compress/gzip"
 	"encoding/base64"
 	"errors"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
+	"github.com/fleet-hub/fleet/e2e/framework/recorded"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -307,31 +306,13 @@ func TestSplitDeploymentID(t *testing.T) {
 	}
 }
 
-// recorded reads the objects of a file of testdata/recorded/hub.
-func recorded[T any](t testing.TB, name string) []T {
-	t.Helper()
-	text, err := os.ReadFile("../../testdata/recorded/hub/" + name + ".yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out []T
-	for document := range strings.SplitSeq(string(text), "\n---\n") {
-		var object T
-		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		out = append(out, object)
-	}
-	return out
-}
-
 func TestRecordedContents(t *testing.T) {
 	read := 0
-	for _, c := range recorded[fleet.Content](t, "contents") {
+	for _, c := range recorded.Objects[fleet.Content](t, "contents") {
 		if c.Name != ID(c.SHA256Sum) {
 			t.Errorf("content %s is not named after its hash %s", c.Name, c.SHA256Sum)
 		}
-		m, err := Read(&c)
+		m, err := Read(c)
 		if err != nil {
 			t.Errorf("content %s: %v", c.Name, err)
 			continue
@@ -347,17 +328,17 @@ func TestRecordedContents(t *testing.T) {
 }
 
 func TestRecordedBundles(t *testing.T) {
-	contents := map[string]fleet.Content{}
-	for _, c := range recorded[fleet.Content](t, "contents") {
+	contents := map[string]*fleet.Content{}
+	for _, c := range recorded.Objects[fleet.Content](t, "contents") {
 		contents[c.Name] = c
 	}
-	for _, b := range recorded[fleet.Bundle](t, "bundles") {
+	for _, b := range recorded.Objects[fleet.Bundle](t, "bundles") {
 		m := Manifest{Resources: b.Spec.Resources}
 		if got := m.SHA256(); got != b.Status.ResourcesSHA256Sum {
 			t.Errorf("bundle %s/%s: hash = %s, want %s", b.Namespace, b.Name, got, b.Status.ResourcesSHA256Sum)
 		}
 		stored := contents[m.ID()]
-		read, err := Read(&stored)
+		read, err := Read(stored)
 		if err != nil {
 			t.Errorf("bundle %s/%s: %v", b.Namespace, b.Name, err)
 		}

@@ -7,13 +7,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fleet-hub/fleet/e2e/framework/recorded"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // Whatever is stored, reading it ends in a manifest or an error; what could be
 // read is read the same after it was written again.
 func FuzzRead(f *testing.F) {
-	for _, c := range recorded[fleet.Content](f, "contents") {
+	for _, c := range recorded.Objects[fleet.Content](f, "contents") {
 		f.Add(c.Content, c.SHA256Sum)
 	}
 	f.Add([]byte(nil), "")

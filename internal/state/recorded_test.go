@@ -1,36 +1,16 @@
 package state
 
 import (
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"sigs.k8s.io/yaml"
-
+	"github.com/fleet-hub/fleet/e2e/framework/recorded"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// recorded reads the objects of a file of testdata/recorded/hub.
-func recorded[T any](t testing.TB, name string) []T {
-	t.Helper()
-	text, err := os.ReadFile("../../testdata/recorded/hub/" + name + ".yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out []T
-	for document := range strings.SplitSeq(string(text), "\n---\n") {
-		var object T
-		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		out = append(out, object)
-	}
-	return out
-}
-
-func ready(t *testing.T, bd fleet.BundleDeployment) string {
+func ready(t *testing.T, bd *fleet.BundleDeployment) string {
 	t.Helper()
 	condition := fleet.GetCondition(bd.Status.Conditions, fleet.ConditionReady)
 	if condition == nil {
@@ -40,8 +20,8 @@ func ready(t *testing.T, bd fleet.BundleDeployment) string {
 }
 
 func TestRecordedDeployments(t *testing.T) {
-	for _, bd := range recorded[fleet.BundleDeployment](t, "bundledeployments") {
-		if diff := cmp.Diff(bd.Status.Display, Display(&bd)); diff != "" {
+	for _, bd := range recorded.Objects[fleet.BundleDeployment](t, "bundledeployments") {
+		if diff := cmp.Diff(bd.Status.Display, Display(bd)); diff != "" {
 			t.Errorf("display of %s/%s (-want +got):\n%s", bd.Namespace, bd.Name, diff)
 		}
 		var texts []string
@@ -55,12 +35,12 @@ func TestRecordedDeployments(t *testing.T) {
 }
 
 func TestRecordedBundles(t *testing.T) {
-	deployments := recorded[fleet.BundleDeployment](t, "bundledeployments")
-	for _, b := range recorded[fleet.Bundle](t, "bundles") {
+	deployments := recorded.Objects[fleet.BundleDeployment](t, "bundledeployments")
+	for _, b := range recorded.Objects[fleet.Bundle](t, "bundles") {
 		var entries []Entry
 		for _, bd := range deployments {
 			if bd.Labels[fleet.LabelBundleName] == b.Name && bd.Labels[fleet.LabelBundleNamespace] == b.Namespace {
-				entries = append(entries, StagedEntryOf(bd.Labels[fleet.LabelClusterNamespace]+"/"+bd.Labels[fleet.LabelCluster], &bd))
+				entries = append(entries, StagedEntryOf(bd.Labels[fleet.LabelClusterNamespace]+"/"+bd.Labels[fleet.LabelCluster], bd))
 			}
 		}
 		summary := Summarize(entries)
@@ -79,13 +59,13 @@ func TestRecordedBundles(t *testing.T) {
 }
 
 func TestRecordedClusters(t *testing.T) {
-	deployments := recorded[fleet.BundleDeployment](t, "bundledeployments")
-	for _, c := range recorded[fleet.Cluster](t, "clusters") {
+	deployments := recorded.Objects[fleet.BundleDeployment](t, "bundledeployments")
+	for _, c := range recorded.Objects[fleet.Cluster](t, "clusters") {
 		var entries []Entry
 		var counts []fleet.ResourceCounts
 		for _, bd := range deployments {
 			if bd.Namespace == c.Status.Namespace {
-				entries = append(entries, EntryOf(bd.Name, &bd))
+				entries = append(entries, EntryOf(bd.Name, bd))
 				counts = append(counts, bd.Status.ResourceCounts)
 			}
 		}

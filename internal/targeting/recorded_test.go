@@ -1,8 +1,6 @@
 package targeting
 
 import (
-	"os"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,29 +8,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/yaml"
 
+	"github.com/fleet-hub/fleet/e2e/framework/recorded"
 	"github.com/fleet-hub/fleet/internal/content"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
-
-// recorded reads the objects of a file of testdata/recorded/hub.
-func recorded[T any](t testing.TB, name string) []*T {
-	t.Helper()
-	text, err := os.ReadFile("../../testdata/recorded/hub/" + name + ".yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out []*T
-	for document := range strings.SplitSeq(string(text), "\n---\n") {
-		var object T
-		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		out = append(out, &object)
-	}
-	return out
-}
 
 func key(o metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
@@ -47,19 +27,19 @@ type recordedSecret struct {
 // From the recorded Bundles, Clusters and ClusterGroups come exactly the recorded
 // BundleDeployments and the Secrets beside them.
 func TestRecorded(t *testing.T) {
-	clusters := recorded[fleet.Cluster](t, "clusters")
-	groups := NewGroups(recorded[fleet.ClusterGroup](t, "clustergroups"))
+	clusters := recorded.Objects[fleet.Cluster](t, "clusters")
+	groups := NewGroups(recorded.Objects[fleet.ClusterGroup](t, "clustergroups"))
 	deployments := map[types.NamespacedName]*fleet.BundleDeployment{}
-	for _, bd := range recorded[fleet.BundleDeployment](t, "bundledeployments") {
+	for _, bd := range recorded.Objects[fleet.BundleDeployment](t, "bundledeployments") {
 		deployments[key(bd)] = bd
 	}
 	secrets := map[types.NamespacedName]*recordedSecret{}
-	for _, s := range recorded[recordedSecret](t, "secrets") {
+	for _, s := range recorded.Objects[recordedSecret](t, "secrets") {
 		if s.Type == fleet.SecretTypeBundleDeployment {
 			secrets[key(s)] = s
 		}
 	}
-	for _, bundle := range recorded[fleet.Bundle](t, "bundles") {
+	for _, bundle := range recorded.Objects[fleet.Bundle](t, "bundles") {
 		selection, err := NewSelection(bundle)
 		if err != nil {
 			t.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -14,35 +13,18 @@ import (
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"sigs.k8s.io/yaml"
 
+	"github.com/fleet-hub/fleet/e2e/framework/recorded"
 	"github.com/fleet-hub/fleet/internal/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 var now = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 
-// recorded reads the objects of a file of testdata/recorded/hub.
-func recorded[T any](t testing.TB, name string) (out []*T) {
-	t.Helper()
-	text, err := os.ReadFile("../../../../../testdata/recorded/hub/" + name + ".yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for document := range strings.SplitSeq(string(text), "\n---\n") {
-		var object T
-		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		out = append(out, &object)
-	}
-	return out
-}
-
 // The whole status of every recorded ClusterGroup comes out of the recorded Clusters, from nothing and from itself.
 func TestRecordedClusterGroups(t *testing.T) {
-	clusters := recorded[fleet.Cluster](t, "clusters")
-	groups := recorded[fleet.ClusterGroup](t, "clustergroups")
+	clusters := recorded.Objects[fleet.Cluster](t, "clusters")
+	groups := recorded.Objects[fleet.ClusterGroup](t, "clustergroups")
 	if len(groups) != 2 {
 		t.Fatalf("%d groups are recorded, want 2", len(groups))
 	}

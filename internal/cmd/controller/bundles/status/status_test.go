@@ -1,9 +1,7 @@
 package status
 
 import (
-	"os"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -12,8 +10,8 @@ import (
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/yaml"
 
+	"github.com/fleet-hub/fleet/e2e/framework/recorded"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
 	"github.com/fleet-hub/fleet/internal/handshake"
@@ -22,24 +20,6 @@ import (
 )
 
 var now = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
-
-// recorded reads the objects of a file of testdata/recorded/hub.
-func recorded[T any](t testing.TB, name string) []*T {
-	t.Helper()
-	text, err := os.ReadFile("../../../../../testdata/recorded/hub/" + name + ".yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out []*T
-	for document := range strings.SplitSeq(string(text), "\n---\n") {
-		var object T
-		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		out = append(out, &object)
-	}
-	return out
-}
 
 // withoutTimes leaves out when conditions were written.
 func withoutTimes(conditions []genericcondition.GenericCondition) []genericcondition.GenericCondition {
@@ -51,8 +31,8 @@ func withoutTimes(conditions []genericcondition.GenericCondition) []genericcondi
 
 // The whole status of every recorded Bundle comes out of its BundleDeployments.
 func TestRecordedBundles(t *testing.T) {
-	all := recorded[fleet.BundleDeployment](t, "bundledeployments")
-	for _, b := range recorded[fleet.Bundle](t, "bundles") {
+	all := recorded.Objects[fleet.BundleDeployment](t, "bundledeployments")
+	for _, b := range recorded.Objects[fleet.Bundle](t, "bundles") {
 		in := bundleInput{outcome: ledger.Outcome{Generation: 1, ManifestHash: b.Status.ResourcesSHA256Sum}, now: now}
 		for _, bd := range all {
 			if index.BundleOf(bd) == keyOf(b) {
@@ -74,8 +54,8 @@ func TestRecordedBundles(t *testing.T) {
 // Telling a recorded Cluster what it knows already changes nothing, in our fields or
 // in those of others, but for the condition that is ours alone.
 func TestRecordedClusters(t *testing.T) {
-	all := recorded[fleet.BundleDeployment](t, "bundledeployments")
-	for _, c := range recorded[fleet.Cluster](t, "clusters") {
+	all := recorded.Objects[fleet.BundleDeployment](t, "bundledeployments")
+	for _, c := range recorded.Objects[fleet.Cluster](t, "clusters") {
 		in := clusterInput{reporting: handshake.ReportingHeard, now: now}
 		for _, bd := range all {
 			if bd.Namespace == c.Status.Namespace {
