@@ -113,6 +113,18 @@ func (a *agent) read(ctx context.Context) (found, error) {
 	if err != nil {
 		return found{}, err
 	}
+	settings := <-configured
+	if settings.err != nil && !apierrors.IsNotFound(settings.err) {
+		return found{}, fmt.Errorf("reading ConfigMap %s/%s: %w", a.Namespace, names.Agent, settings.err)
+	}
+	if settings.err != nil {
+		settings.config = nil
+	}
+	return a.understand(bootstrap, identity, settings.config), nil
+}
+
+// understand parses what was found; nil was not.
+func (a *agent) understand(bootstrap, identity *corev1.Secret, settings *corev1.ConfigMap) found {
 	f := found{bootstrapSecret: bootstrap}
 	if bootstrap != nil {
 		f.bootstrap, f.bootstrapErr = parsed(parseBootstrap(bootstrap.Data))
@@ -120,12 +132,8 @@ func (a *agent) read(ctx context.Context) (found, error) {
 	if identity != nil {
 		f.identity, f.access, f.identityErr = parseIdentity(identity.Data)
 	}
-	settings := <-configured
-	if settings.err != nil && !apierrors.IsNotFound(settings.err) {
-		return found{}, fmt.Errorf("reading ConfigMap %s/%s: %w", a.Namespace, names.Agent, settings.err)
-	}
-	if settings.err == nil {
-		f.config, f.configErr = a.parseConfig(settings.config)
+	if settings != nil {
+		f.config, f.configErr = a.parseConfig(settings)
 	}
 	if f.configErr != nil {
 		f.config = a.found.config // what was said last holds until something better is
@@ -133,7 +141,7 @@ func (a *agent) read(ctx context.Context) (found, error) {
 	if f.configErr == nil && f.bootstrap != nil {
 		f.configErr = checkTLSMode(f.config.AgentTLSMode, *f.bootstrap)
 	}
-	return f, nil
+	return f
 }
 
 // secret is nil if there is none.

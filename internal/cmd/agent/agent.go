@@ -176,46 +176,52 @@ func (p *process) work(ctx context.Context) error {
 func (p *process) serve(ctx context.Context, session register.Session) error {
 	p.metrics.Credential(session.Hub.BearerToken)
 	parts, ctx := errgroup.WithContext(ctx)
-	parts.Go(func() error {
-		p.facts.Await(ctx, factsPatience) // by then they are known, as a rule
-		return heartbeat.Run(ctx, heartbeat.Options{
-			Hub:              session.Hub,
-			ClusterNamespace: session.ClusterNamespace,
-			ClusterName:      session.ClusterName,
-			AgentNamespace:   p.options.Namespace,
-			Interval:         p.options.CheckinInterval,
-			Facts:            p.facts.Facts,
-			FactsChanged:     p.facts.Changed(),
-			Pulse:            &p.pulse,
-			Clock:            p.clock,
-			Random:           rand.Reader,
-			Log:              p.log,
-			OnBeat:           p.metrics.Heartbeat,
-			OnFirst: func() {
-				p.log.Info("first heartbeat accepted", "cluster", session.ClusterNamespace+"/"+session.ClusterName,
-					"sinceStart", p.clock().Sub(p.started).Round(time.Millisecond).String())
-			},
-		})
-	})
-	parts.Go(func() error {
-		return deploy.Run(ctx, deploy.Options{
-			Hub:                       session.Hub,
-			Namespace:                 session.DeploymentNamespace,
-			Local:                     unbounded(p.own),
-			AgentNamespace:            p.options.Namespace,
-			Scope:                     p.options.Scope,
-			Workers:                   p.options.BundleDeploymentWorkers,
-			GarbageCollectionInterval: max(0, session.Config.GarbageCollectionInterval.Duration),
-			Log:                       p.log,
-			Clock:                     p.clock,
-			OnWatching: func(deployments func() []*fleet.BundleDeployment) {
-				p.ready.watches()
-				p.metrics.Watching(deployments)
-			},
-			OnDeploy: func(outcome deploy.Outcome, took time.Duration) { p.metrics.Deployed(string(outcome), took) },
-		})
-	})
+	parts.Go(func() error { return p.beat(ctx, session) })
+	parts.Go(func() error { return p.deploy(ctx, session) })
 	return parts.Wait()
+}
+
+// beat tells the hub that the agent is there, and what cluster it is in.
+func (p *process) beat(ctx context.Context, session register.Session) error {
+	p.facts.Await(ctx, factsPatience) // by then they are known, as a rule
+	return heartbeat.Run(ctx, heartbeat.Options{
+		Hub:              session.Hub,
+		ClusterNamespace: session.ClusterNamespace,
+		ClusterName:      session.ClusterName,
+		AgentNamespace:   p.options.Namespace,
+		Interval:         p.options.CheckinInterval,
+		Facts:            p.facts.Facts,
+		FactsChanged:     p.facts.Changed(),
+		Pulse:            &p.pulse,
+		Clock:            p.clock,
+		Random:           rand.Reader,
+		Log:              p.log,
+		OnBeat:           p.metrics.Heartbeat,
+		OnFirst: func() {
+			p.log.Info("first heartbeat accepted", "cluster", session.ClusterNamespace+"/"+session.ClusterName,
+				"sinceStart", p.clock().Sub(p.started).Round(time.Millisecond).String())
+		},
+	})
+}
+
+// deploy brings to the cluster what the hub has for it.
+func (p *process) deploy(ctx context.Context, session register.Session) error {
+	return deploy.Run(ctx, deploy.Options{
+		Hub:                       session.Hub,
+		Namespace:                 session.DeploymentNamespace,
+		Local:                     unbounded(p.own),
+		AgentNamespace:            p.options.Namespace,
+		Scope:                     p.options.Scope,
+		Workers:                   p.options.BundleDeploymentWorkers,
+		GarbageCollectionInterval: max(0, session.Config.GarbageCollectionInterval.Duration),
+		Log:                       p.log,
+		Clock:                     p.clock,
+		OnWatching: func(deployments func() []*fleet.BundleDeployment) {
+			p.ready.watches()
+			p.metrics.Watching(deployments)
+		},
+		OnDeploy: func(outcome deploy.Outcome, took time.Duration) { p.metrics.Deployed(string(outcome), took) },
+	})
 }
 
 // unbounded is cfg for clients that also watch: their single requests are bounded by their contexts.

@@ -126,16 +126,15 @@ func rateLimiters() map[schema.GroupVersionKind]workqueue.RateLimiter { //nolint
 	return limiters
 }
 
-// addKinds makes the controllers of all kinds in three scopes: a cache holds one selection of a kind, and of
-// Secrets we need three.
-func (a *Context) addKinds() error {
+// addScopes makes the three scopes there are: a cache holds one selection of a kind, and of Secrets we need three.
+func (a *Context) addScopes() (main, values, bootstrap *scope, err error) {
 	clients, err := newClients(a.RESTConfig)
 	if err != nil {
-		return err
+		return nil, nil, nil, err
 	}
 	managed := byLabel(fleet.LabelManaged, "true")
 	all := kinds()
-	main := newScope(clients, scopeOptions{
+	main = newScope(clients, scopeOptions{
 		namespaces: map[schema.GroupVersionKind]string{
 			all["Secret"].gvk:     a.Namespaces.Registration,
 			all["ConfigMap"].gvk:  a.Namespaces.System,
@@ -152,14 +151,22 @@ func (a *Context) addKinds() error {
 			all["Secret"].gvk:             byField("type", string(handshake.SecretTypeCredential)),
 		},
 	})
-	values := newScope(clients, scopeOptions{selections: map[schema.GroupVersionKind]func(*metav1.ListOptions){
+	values = newScope(clients, scopeOptions{selections: map[schema.GroupVersionKind]func(*metav1.ListOptions){
 		all["Secret"].gvk: byField("type", string(handshake.SecretTypeValues)),
 	}})
-	bootstrap := newScope(clients, scopeOptions{selections: map[schema.GroupVersionKind]func(*metav1.ListOptions){
+	bootstrap = newScope(clients, scopeOptions{selections: map[schema.GroupVersionKind]func(*metav1.ListOptions){
 		all["Secret"].gvk: byLabel(fleet.LabelSetHash, names.SetHash(BootstrapSetID, names.Owner{})),
 	}})
 	a.scopes = []*scope{main, values, bootstrap}
+	return main, values, bootstrap, nil
+}
 
+// addKinds makes the controllers of all kinds.
+func (a *Context) addKinds() error {
+	main, values, bootstrap, err := a.addScopes()
+	if err != nil {
+		return err
+	}
 	a.Clusters = namespaced[*fleet.Cluster, *fleet.ClusterList](main, "Cluster")
 	a.ClusterGroups = namespaced[*fleet.ClusterGroup, *fleet.ClusterGroupList](main, "ClusterGroup")
 	a.ClusterRegistrations = namespaced[*fleet.ClusterRegistration, *fleet.ClusterRegistrationList](main, "ClusterRegistration")

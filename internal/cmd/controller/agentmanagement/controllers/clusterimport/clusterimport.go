@@ -63,13 +63,7 @@ func Register(ctx context.Context, a *app.Context) error {
 		}
 		return h.onChange(ctx, cluster)
 	})
-	a.Clusters.Cache().AddIndexer(byImportToken, func(c *fleet.Cluster) ([]string, error) {
-		return []string{c.Namespace + "/" + names.ImportToken(c.Name)}, nil
-	})
-	a.ClusterRegistrations.Cache().AddIndexer(byClient, func(r *fleet.ClusterRegistration) ([]string, error) {
-		return []string{r.Namespace + "/" + r.Spec.ClientID}, nil
-	})
-	a.ClusterRegistrations.Cache().AddIndexer(byCluster, clusterOfRegistration)
+	addIndexes(a)
 	a.Config.OnChange(h.onConfig)
 	nudge := reconcile.Nudge(a.Clusters)
 	a.Liveness.OnChange(func(cluster types.NamespacedName) {
@@ -91,6 +85,16 @@ func Register(ctx context.Context, a *app.Context) error {
 	return reconcile.Watch(a.ValuesSecrets.Informer(), func(s *corev1.Secret) []types.NamespacedName {
 		return h.clustersOf(s.Namespace, s.Name)
 	}, nudge)
+}
+
+func addIndexes(a *app.Context) {
+	a.Clusters.Cache().AddIndexer(byImportToken, func(c *fleet.Cluster) ([]string, error) {
+		return []string{c.Namespace + "/" + names.ImportToken(c.Name)}, nil
+	})
+	a.ClusterRegistrations.Cache().AddIndexer(byClient, func(r *fleet.ClusterRegistration) ([]string, error) {
+		return []string{r.Namespace + "/" + r.Spec.ClientID}, nil
+	})
+	a.ClusterRegistrations.Cache().AddIndexer(byCluster, clusterOfRegistration)
 }
 
 func (h *handler) clustersOf(namespace, token string) (keys []types.NamespacedName) {
