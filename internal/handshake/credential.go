@@ -86,9 +86,6 @@ func isFetchable(in GrantInput) bool {
 		in.Now.Before(in.Credential.CreationTimestamp.Add(CredentialLife))
 }
 
-// ReaderName is the name of the Role and of the RoleBinding that make one credential readable.
-func ReaderName(request string) string { return names.SafeConcat(request, "creds") }
-
 // readers are the tokens whose accounts may read the answer: the one that the request names, or, if that is gone or
 // there is none, the one of the Cluster's import. Agents of before there was a label name none; without an import any
 // token of the workspace may be theirs, and the Secret's name, which nobody can guess, is what keeps others away.
@@ -113,10 +110,11 @@ func reader(in GrantInput, cluster *fleet.Cluster) []runtime.Object {
 	if len(tokens) == 0 {
 		return nil
 	}
+	name := ReaderName(SharedName(in))
 	meta := func() metav1.ObjectMeta {
-		return answerMeta(in.Namespaces.Registration, ReaderName(in.Request.Name), cluster.Name, in.Request)
+		return answerMeta(in.Namespaces.Registration, name, cluster.Name, in.Request)
 	}
-	binding := bindingOf(meta(), "Role", ReaderName(in.Request.Name), accountOf(tokens[0]))
+	binding := bindingOf(meta(), "Role", name, accountOf(tokens[0]))
 	for _, another := range tokens[1:] {
 		binding.Subjects = append(binding.Subjects, accountOf(another))
 	}
@@ -136,7 +134,8 @@ func accountOf(token *fleet.ClusterRegistrationToken) rbacv1.Subject {
 
 // requestRights are the request account and what it may do: report its Cluster's status, work on the
 // BundleDeployments of its namespace, read Contents.
-func requestRights(request *fleet.ClusterRegistration, cluster *fleet.Cluster) []runtime.Object {
+func requestRights(in GrantInput, cluster *fleet.Cluster) []runtime.Object {
+	request := in.Request
 	account := names.RequestAccount(request.Name, string(request.UID))
 	namespace := cluster.Status.Namespace
 	to := subject(namespace, account)
@@ -153,6 +152,6 @@ func requestRights(request *fleet.ClusterRegistration, cluster *fleet.Cluster) [
 		}),
 		bindingOf(managed(request.Namespace, request.Name), "Role", request.Name, to),
 		bindingOf(managed(namespace, request.Name), "ClusterRole", names.BundleDeploymentRole, to),
-		clusterBindingOf(managed("", names.SafeConcat(request.Name, "content")), names.ContentRole, to),
+		clusterBindingOf(managed("", ContentBindingName(SharedName(in))), names.ContentRole, to),
 	}
 }

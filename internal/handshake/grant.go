@@ -69,6 +69,8 @@ type GrantInput struct {
 	Importer *fleet.Cluster
 	// Others are the workspace's requests with the same client ID or for the same Cluster.
 	Others []*fleet.ClusterRegistration
+	// Namesakes are the requests of the same name in other workspaces.
+	Namesakes []*fleet.ClusterRegistration
 	// Stale says that the Cluster's agent is taken to be gone: it was not heard of for too long.
 	Stale bool
 	// Speaker is what Speaker says of the Cluster. It is asked for only when the answer to Grant without it has
@@ -164,7 +166,7 @@ func give(in GrantInput, cluster *fleet.Cluster) GrantOutcome {
 		}
 		return out
 	}
-	out.Children = requestRights(in.Request, cluster)
+	out.Children = requestRights(in, cluster)
 	if accountReplaced(in, cluster) {
 		out.Reason, out.Message = fleet.ReasonAccountReplaced, "the agent's account was deleted, and its token with it: the account was made anew, but an agent that has fetched its credential has to register again; raise spec.redeployAgentGeneration of its Cluster, or hand it another bootstrap secret"
 	}

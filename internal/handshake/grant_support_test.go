@@ -100,6 +100,16 @@ func requestWith(token string) func(*fleet.ClusterRegistration) {
 	return func(r *fleet.ClusterRegistration) { r.Labels = map[string]string{fleet.LabelRegistrationToken: token} }
 }
 
+// requestNamesake adds a request of the same name in another workspace, made so much later.
+func requestNamesake(workspace string, later time.Duration) func(*handshake.GrantInput) {
+	return func(in *handshake.GrantInput) {
+		other := aRequest()
+		other.Namespace, other.UID = workspace, "other"
+		other.CreationTimestamp = metav1.NewTime(in.Request.CreationTimestamp.Add(later))
+		in.Namesakes = append(in.Namesakes, other)
+	}
+}
+
 // grantInput is a request of which nothing else was found.
 func grantInput(modifiers ...func(*handshake.GrantInput)) handshake.GrantInput {
 	return *build(&handshake.GrantInput{Now: noon(), Request: aRequest(), Namespaces: hubNamespaces()}, modifiers)

@@ -81,6 +81,10 @@ func TestGrant(t *testing.T) {
 			in.Credential.CreationTimestamp = at(-handshake.CredentialLife)
 		}), handshake.GrantDone},
 
+		// Another workspace has a request of the same name.
+		"what is shared is named after the workspace where an older one has it": {rightful(asked, requestNamesake("team-b", -time.Hour)), handshake.GrantMinting},
+		"the older one keeps the name":                                          {rightful(asked, requestNamesake("team-b", time.Hour)), handshake.GrantMinting},
+
 		// Lost credentials.
 		"a credential that was lost before its time is made again": {granted(), handshake.GrantMinting},
 		"in the second of its end it is still made again":          {granted(later(handshake.CredentialLife - 30*time.Second)), handshake.GrantMinting},

@@ -115,6 +115,11 @@ func ImportAccount(token, uid string) string { return SafeConcat(token, uid) }
 // RequestAccount is the ServiceAccount a granted ClusterRegistration gets in the cluster namespace.
 func RequestAccount(request, uid string) string { return SafeConcat(request, uid) }
 
+// Namesake stands for a ClusterRegistration where those of other workspaces are, and one of them has its name.
+func Namesake(workspace, request string) string {
+	return SafeConcat(request, KeyHash(workspace+"::"+request))
+}
+
 // ImportToken is the ClusterRegistrationToken that an import makes for a Cluster.
 func ImportToken(cluster string) string { return SafeConcat("import-token-" + cluster) }
 

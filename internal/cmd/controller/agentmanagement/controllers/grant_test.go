@@ -35,7 +35,13 @@ type agent struct {
 // register asks with a token, and waits for the answer as an agent does: with what the token may read.
 func register(t *testing.T, holder *client.Client, workspace, clientID, random string) agent {
 	t.Helper()
-	a := agent{request: newRequest(workspace, clientID, random, "t1"), secret: names.CredentialSecret(clientID, random)}
+	return registerWith(t, holder, newRequest(workspace, clientID, random, "t1"))
+}
+
+// registerWith is register with a request that was made up before.
+func registerWith(t *testing.T, holder *client.Client, request *fleet.ClusterRegistration) agent {
+	t.Helper()
+	a := agent{request: request, secret: names.CredentialSecret(request.Spec.ClientID, request.Spec.ClientRandom)}
 	eventually(t, func(g Gomega) {
 		g.Expect(holder.Create(t.Context(), client.ClusterRegistrations, a.request)).To(Succeed())
 	})
@@ -294,6 +300,46 @@ func TestADeletedRequestIsRevoked(t *testing.T) {
 	_, err := secret(t.Context(), holder, registration, stays.secret)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(hub.Get(t.Context(), client.Clusters, ws, goes.credential.ClusterName, &fleet.Cluster{})).To(Succeed()) // it may register again
+}
+
+// TestTwoWorkspacesHaveARequestOfOneName registers an agent in each; neither takes anything from the other, nor along.
+func TestTwoWorkspacesHaveARequestOfOneName(t *testing.T) {
+	g, hub := NewWithT(t), hub(t)
+	var holders, agents = map[string]*client.Client{}, map[string]agent{}
+	for _, name := range []string{"ws-namesake-a", "ws-namesake-b"} {
+		ws := workspace(t, hub, name)
+		newToken(t, hub, ws, "t1", 0)
+		holders[name] = bearer(t, valuesOf(t, hub, ws, "t1"))
+		request := newRequest(ws, "the same", "random of "+ws, "t1")
+		request.GenerateName, request.Name = "", "request-twice"
+		agents[name] = registerWith(t, holders[name], request)
+	}
+	works := func(g Gomega, name string) {
+		a := agents[name]
+		_, err := secret(t.Context(), holders[name], registration, a.secret)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(a.beat(t.Context(), a.credential.ClusterName, time.Now())).To(Succeed())
+		g.Expect(a.client.Fleet.Get().Resource("contents").Name("none").Do(t.Context()).Error()).To(notFound()) // and not forbidden
+	}
+	works(g, "ws-namesake-a")
+	works(g, "ws-namesake-b")
+	roles, err := hub.Kube.RbacV1().Roles(registration).List(t.Context(), metav1.ListOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	var found []string
+	for _, role := range roles.Items {
+		if role.Annotations[fleet.AnnotationClusterRegistration] == "request-twice" {
+			found = append(found, role.Annotations[fleet.AnnotationClusterRegistrationNamespace]+"/"+role.Name)
+		}
+	}
+	a, b := agents["ws-namesake-a"].request.Namespace, agents["ws-namesake-b"].request.Namespace
+	g.Expect(found).To(ConsistOf(a+"/request-twice-creds", b+"/"+handshake.ReaderName(names.Namesake(b, "request-twice"))))
+
+	g.Expect(hub.Delete(t.Context(), client.ClusterRegistrations, a, "request-twice")).To(Succeed())
+	eventually(t, func(g Gomega) {
+		_, err := secret(t.Context(), hub, registration, agents["ws-namesake-a"].secret)
+		g.Expect(err).To(notFound())
+		works(g, "ws-namesake-b")
+	})
 }
 
 func TestAnAgentsRightsAreHealed(t *testing.T) {

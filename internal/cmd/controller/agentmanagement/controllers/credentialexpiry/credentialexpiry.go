@@ -69,15 +69,17 @@ func (h *handler) dropReader(secret *corev1.Secret) error {
 	if request == "" {
 		return h.dropMembers(secret)
 	}
-	name := handshake.ReaderName(request)
-	binding, bindingErr := reconcile.Optional(h.bindings.Get(secret.Namespace, name))
-	role, roleErr := reconcile.Optional(h.roles.Get(secret.Namespace, name))
-	failures := []error{bindingErr, roleErr}
-	if binding != nil && binding.Annotations[fleet.AnnotationClusterRegistrationNamespace] == workspace {
-		failures = append(failures, ignoreGone(h.app.RoleBindings.Delete(binding.Namespace, binding.Name, &metav1.DeleteOptions{})))
-	}
-	if role != nil && role.Annotations[fleet.AnnotationClusterRegistrationNamespace] == workspace {
-		failures = append(failures, ignoreGone(h.app.Roles.Delete(role.Namespace, role.Name, &metav1.DeleteOptions{})))
+	var failures []error
+	for _, name := range handshake.ReaderNames(workspace, request) {
+		binding, bindingErr := reconcile.Optional(h.bindings.Get(secret.Namespace, name))
+		role, roleErr := reconcile.Optional(h.roles.Get(secret.Namespace, name))
+		failures = append(failures, bindingErr, roleErr)
+		if binding != nil && binding.Annotations[fleet.AnnotationClusterRegistrationNamespace] == workspace {
+			failures = append(failures, ignoreGone(h.app.RoleBindings.Delete(binding.Namespace, binding.Name, &metav1.DeleteOptions{})))
+		}
+		if role != nil && role.Annotations[fleet.AnnotationClusterRegistrationNamespace] == workspace {
+			failures = append(failures, ignoreGone(h.app.Roles.Delete(role.Namespace, role.Name, &metav1.DeleteOptions{})))
+		}
 	}
 	return errors.Join(failures...)
 }

@@ -49,6 +49,22 @@ func start(t *testing.T, objects ...apptest.Object) *apptest.Hub {
 	return hub
 }
 
+// TestOfTwoRequestsOfOneNameOneEnds ends the credential of the one that has the name with its workspace's.
+func TestOfTwoRequestsOfOneNameOneEnds(t *testing.T) {
+	other := readerMeta("r1-creds")
+	other.Annotations = map[string]string{fleet.AnnotationClusterRegistrationNamespace: "older"}
+	own := readerMeta(handshake.ReaderNames("ws", "r1")[1])
+	hub := start(t, &rbacv1.Role{ObjectMeta: other}, &rbacv1.RoleBinding{ObjectMeta: other},
+		&rbacv1.Role{ObjectMeta: own}, &rbacv1.RoleBinding{ObjectMeta: own})
+	secret := credential()
+	secret.CreationTimestamp = metav1.NewTime(hub.App.Clock().Add(-time.Hour))
+	hub.Put(secret)
+	if err := hub.Handle("Secret", registration+"/c-1"); err != nil {
+		t.Fatal(err)
+	}
+	apptest.ExpectRequests(t, hub, "delete RoleBinding "+registration+"/"+own.Name, "delete Role "+registration+"/"+own.Name, "delete Secret "+registration+"/c-1")
+}
+
 func TestWhenACredentialEnds(t *testing.T) {
 	deleting := metav1.Now()
 	ended := []string{"delete RoleBinding " + registration + "/r1-creds", "delete Role " + registration + "/r1-creds", "delete Secret " + registration + "/c-1"}

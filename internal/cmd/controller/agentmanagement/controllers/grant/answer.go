@@ -58,18 +58,20 @@ func (h *handler) revoke(owner reconcile.Owner, namespace, name string) error {
 	return errors.Join(append(failures, h.dropReader(request))...)
 }
 
-// dropReader removes what made the request's credential readable, unless it is another request's of
-// the same name in another workspace.
+// dropReader removes what made the request's credential readable, but not what is of another request of the same name
+// in another workspace.
 func (h *handler) dropReader(request types.NamespacedName) error {
-	reader := handshake.ReaderName(request.Name)
-	binding, bindingErr := reconcile.Optional(h.app.RoleBindings.Cache().Get(h.app.Namespaces.Registration, reader))
-	role, roleErr := reconcile.Optional(h.app.Roles.Cache().Get(h.app.Namespaces.Registration, reader))
-	failures := []error{bindingErr, roleErr}
-	if binding != nil && binding.Annotations[fleet.AnnotationClusterRegistrationNamespace] == request.Namespace {
-		failures = append(failures, h.readers.bindings.Remove(binding))
-	}
-	if role != nil && role.Annotations[fleet.AnnotationClusterRegistrationNamespace] == request.Namespace {
-		failures = append(failures, h.readers.roles.Remove(role))
+	var failures []error
+	for _, reader := range handshake.ReaderNames(request.Namespace, request.Name) {
+		binding, bindingErr := reconcile.Optional(h.app.RoleBindings.Cache().Get(h.app.Namespaces.Registration, reader))
+		role, roleErr := reconcile.Optional(h.app.Roles.Cache().Get(h.app.Namespaces.Registration, reader))
+		failures = append(failures, bindingErr, roleErr)
+		if binding != nil && binding.Annotations[fleet.AnnotationClusterRegistrationNamespace] == request.Namespace {
+			failures = append(failures, h.readers.bindings.Remove(binding))
+		}
+		if role != nil && role.Annotations[fleet.AnnotationClusterRegistrationNamespace] == request.Namespace {
+			failures = append(failures, h.readers.roles.Remove(role))
+		}
 	}
 	return errors.Join(failures...)
 }

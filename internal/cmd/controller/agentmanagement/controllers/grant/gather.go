@@ -2,6 +2,7 @@ package grant
 
 import (
 	"errors"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -25,6 +26,9 @@ const byCluster = "fleet.requests-by-cluster"
 // byToken finds the requests made with a token: "<workspace>/<token>".
 const byToken = "fleet.requests-by-token"
 
+// byName finds the requests of one name in all workspaces.
+const byName = "fleet.requests-by-name"
+
 // watch wakes requests when something they wait for happens.
 func (h *handler) watch() error {
 	requests := h.app.ClusterRegistrations.Cache()
@@ -40,6 +44,7 @@ func (h *handler) watch() error {
 	requests.AddIndexer(byToken, func(r *fleet.ClusterRegistration) ([]string, error) {
 		return []string{r.Namespace + "/" + r.Labels[fleet.LabelRegistrationToken]}, nil
 	})
+	requests.AddIndexer(byName, func(r *fleet.ClusterRegistration) ([]string, error) { return []string{r.Name}, nil })
 	nudge := reconcile.Nudge(h.app.ClusterRegistrations)
 	h.liveness.OnChange(func(cluster types.NamespacedName) { h.wakePending(cluster, nudge) })
 	return errors.Join(
@@ -73,7 +78,7 @@ func (h *handler) gather(request *fleet.ClusterRegistration) (handshake.GrantInp
 		IgnoreLabels: h.app.Config.Get().IgnoreClusterRegistrationLabels, HubAddress: handshake.AddressHash(h.app.Config.Get()),
 	}
 	client := request.Namespace + "/" + request.Spec.ClientID
-	var err [7]error
+	var err [8]error
 	in.Clusters, err[0] = h.app.Clusters.Cache().GetByIndex(app.ClustersByClientID, client)
 	in.Others, err[1] = h.app.ClusterRegistrations.Cache().GetByIndex(byClient, client)
 	in.Derived, err[2] = reconcile.Optional(h.app.Clusters.Cache().Get(request.Namespace, names.Cluster(request.Spec.ClientID)))
@@ -86,6 +91,7 @@ func (h *handler) gather(request *fleet.ClusterRegistration) (handshake.GrantInp
 	if name := handshake.ImporterOf(request, in.Asked); name != "" {
 		in.Importer, err[5] = reconcile.Optional(h.app.Clusters.Cache().Get(request.Namespace, name))
 	}
+	in.Namesakes, err[7] = h.namesakes(request)
 	secret := names.CredentialSecret(request.Spec.ClientID, request.Spec.ClientRandom)
 	in.Credential, err[6] = reconcile.Optional(h.app.CredentialSecrets.Cache().Get(h.app.Namespaces.Registration, secret))
 	if err := errors.Join(err[:]...); err != nil {
@@ -100,13 +106,14 @@ func (h *handler) gather(request *fleet.ClusterRegistration) (handshake.GrantInp
 
 // gatherRights looks for what a request has in and for its Cluster.
 func (h *handler) gatherRights(in *handshake.GrantInput, cluster *fleet.Cluster) error {
-	request, namespace, reader := in.Request, cluster.Status.Namespace, handshake.ReaderName(in.Request.Name)
+	request, namespace, shared := in.Request, cluster.Status.Namespace, handshake.SharedName(*in)
+	reader := handshake.ReaderName(shared)
 	var err [9]error
 	in.Account, err[0] = reconcile.Optional(h.app.ServiceAccounts.Cache().Get(namespace, names.RequestAccount(request.Name, string(request.UID))))
 	role, roleErr := reconcile.Optional(h.app.Roles.Cache().Get(request.Namespace, request.Name))
 	status, statusErr := reconcile.Optional(h.app.RoleBindings.Cache().Get(request.Namespace, request.Name))
 	work, workErr := reconcile.Optional(h.app.RoleBindings.Cache().Get(namespace, request.Name))
-	content, contentErr := reconcile.Optional(h.app.ClusterRoleBindings.Cache().Get(names.SafeConcat(request.Name, "content")))
+	content, contentErr := reconcile.Optional(h.app.ClusterRoleBindings.Cache().Get(handshake.ContentBindingName(shared)))
 	read, readErr := reconcile.Optional(h.app.Roles.Cache().Get(h.app.Namespaces.Registration, reader))
 	reads, readsErr := reconcile.Optional(h.app.RoleBindings.Cache().Get(h.app.Namespaces.Registration, reader))
 	in.Imported, err[1] = reconcile.Optional(h.app.ClusterRegistrationTokens.Cache().Get(request.Namespace, names.ImportToken(cluster.Name)))
@@ -118,6 +125,12 @@ func (h *handler) gatherRights(in *handshake.GrantInput, cluster *fleet.Cluster)
 	in.Stale = h.liveness.Stale(types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name})
 	copy(err[3:], []error{roleErr, statusErr, workErr, contentErr, readErr, readsErr})
 	return errors.Join(append(err[:], h.gatherOthers(in, cluster))...)
+}
+
+// namesakes are the requests of other workspaces with a request's name.
+func (h *handler) namesakes(request *fleet.ClusterRegistration) ([]*fleet.ClusterRegistration, error) {
+	all, err := h.app.ClusterRegistrations.Cache().GetByIndex(byName, request.Name)
+	return slices.DeleteFunc(all, func(r *fleet.ClusterRegistration) bool { return r.Namespace == request.Namespace }), err
 }
 
 // gatherOthers adds the requests that were made for the Cluster when it had another client ID.
