@@ -10,25 +10,44 @@ import (
 	"testing"
 )
 
-// TestTheTestsThatAreNamedExist looks for every test that a page of behaviours names.
+// page is one that names the tests of behaviours, in the last column of its tables.
+type page struct {
+	// least is how many tests it names at the least.
+	least int
+	// home is the package of tests before which none is named; without a home it is the one that was named last.
+	home string
+	// short are packages by the beginnings that stand for them.
+	short map[string]string
+}
+
+func pages() map[string]page {
+	const controller = "internal/cmd/controller/"
+	return map[string]page{
+		"contract.md":  {least: 100, short: map[string]string{"controllers": controller + "agentmanagement/controllers"}},
+		"delivery.md":  {least: 70, home: "internal/deploy"},
+		"targeting.md": {least: 70, home: "internal/targeting", short: map[string]string{"bundles": controller + "bundles"}},
+	}
+}
+
+// TestTheTestsThatAreNamedExist looks for every test that a page of behaviours names, in the package it names.
 func TestTheTestsThatAreNamedExist(t *testing.T) {
 	known, told := tests(t)
-	for name, least := range map[string]int{"contract.md": 100, "delivery.md": 70, "targeting.md": 70} {
+	for name, page := range pages() {
 		t.Run(name, func(t *testing.T) {
-			page, err := os.ReadFile(name)
+			text, err := os.ReadFile(name)
 			if err != nil {
 				t.Fatal(err)
 			}
-			named := regexp.MustCompile(`\bTest[A-Z]\w*`).FindAllString(string(page), -1)
-			if len(named) < least {
+			named := page.tests(string(text))
+			if len(named) < page.least {
 				t.Fatalf("only %d tests are named", len(named))
 			}
-			for _, name := range named {
-				if !known[name] {
-					t.Errorf("there is no %s", name)
+			for _, test := range named {
+				if !known[test] {
+					t.Errorf("there is no %s", test)
 				}
 			}
-			for _, story := range regexp.MustCompile(`e2e "([^"]+)"`).FindAllStringSubmatch(string(page), -1) {
+			for _, story := range regexp.MustCompile(`e2e "([^"]+)"`).FindAllStringSubmatch(string(text), -1) {
 				if !strings.Contains(told, story[1]) {
 					t.Errorf("no story %q is told", story[1])
 				}
@@ -37,7 +56,57 @@ func TestTheTestsThatAreNamedExist(t *testing.T) {
 	}
 }
 
-// tests are the names of all test functions, and the text of the stories.
+// tests are those that a page names, each as "package Test".
+func (p page) tests(text string) (named []string) {
+	folder, test := regexp.MustCompile(`^[a-z0-9]+(/[a-z0-9]+)*$`), regexp.MustCompile(`^Test[A-Z]\w*`)
+	for line := range strings.Lines(text) {
+		cells := strings.Split(strings.TrimSuffix(strings.TrimSpace(line), "|"), " | ")
+		in := p.home
+		for _, word := range strings.Fields(cells[len(cells)-1]) {
+			word = strings.Trim(word, ",;()")
+			if found := test.FindString(word); found != "" {
+				named = append(named, in+" "+found)
+				if p.home != "" {
+					in = p.home
+				}
+				continue
+			}
+			first, below, _ := strings.Cut(word, "/")
+			if long, ok := p.short[first]; ok {
+				word = strings.TrimSuffix(long+"/"+below, "/")
+			}
+			if strings.Contains(word, "/") && folder.MatchString(word) {
+				in = word
+			}
+		}
+	}
+	return named
+}
+
+func TestTestsOfAPage(t *testing.T) {
+	row := func(cell string) string { return "| what holds | " + cell + " |\n" }
+	tests := map[string]struct {
+		page page
+		cell string
+		want string
+	}{
+		"of the package before it":       {page{}, "a/b TestOne, TestTwo", "a/b TestOne,a/b TestTwo"},
+		"of another package":             {page{}, "a/b TestOne; c/d TestTwo", "a/b TestOne,c/d TestTwo"},
+		"beside stories":                 {page{}, `a/b stories one, two, TestOne; e2e "told"`, "a/b TestOne"},
+		"with the name of a row":         {page{}, "a/b TestOne/of_a_row, …/of_another, TestTwo (first, second)", "a/b TestOne,a/b TestTwo"},
+		"of the page's own":              {page{home: "h/i"}, "TestOne, a/b TestTwo, TestThree", "h/i TestOne,a/b TestTwo,h/i TestThree"},
+		"of a package with a short name": {page{home: "h/i", short: map[string]string{"c": "a/c"}}, "c TestOne, c/d TestTwo", "a/c TestOne,a/c/d TestTwo"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := strings.Join(test.page.tests(row(test.cell)), ","); got != test.want {
+				t.Errorf("named are %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// tests are the names of all test functions, each as "package Test", and the text of the stories.
 func tests(t *testing.T) (known map[string]bool, stories string) {
 	t.Helper()
 	known = map[string]bool{}
@@ -48,10 +117,11 @@ func tests(t *testing.T) (known map[string]bool, stories string) {
 			return err
 		}
 		text, err := os.ReadFile(path)
+		folder := strings.TrimPrefix(filepath.ToSlash(filepath.Dir(path)), "../")
 		for _, match := range declared.FindAllSubmatch(text, -1) {
-			known[string(match[1])] = true
+			known[folder+" "+string(match[1])] = true
 		}
-		if strings.HasPrefix(path, filepath.Join("..", "e2e")+string(filepath.Separator)) {
+		if strings.HasPrefix(folder+"/", "e2e/") {
 			told.Write(text)
 		}
 		return err
