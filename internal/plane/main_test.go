@@ -3,6 +3,7 @@ package plane
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"os/signal"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 )
 
 // The test binary plays two more programs, told by the name it is called by: the agent that a pod
@@ -93,6 +95,7 @@ func markHook(ctx context.Context, c *Cluster) error {
 // beAgent does what an agent does that the pod runner can tell: it uses its kubeconfig, answers on
 // its health address, and ends on SIGTERM. It is ready when somebody made a ConfigMap "permit".
 func beAgent() error {
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // client-go tells of requests that are broken off, as probes are
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	fmt.Fprintln(os.Stdout, "agent began, arguments", os.Args[1:])
