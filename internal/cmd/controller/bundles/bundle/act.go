@@ -59,8 +59,8 @@ func (h *handler) createContent(bundle *fleet.Bundle) error {
 
 // writeAll writes several at a time, whatever becomes of the others, unless that concerns all.
 func (h *handler) writeAll(ctx context.Context, writes []write, p *pass) {
-	p.failedWith(each(h.slots, writes, func(w write) error {
-		if ctx.Err() != nil || p.tally().over {
+	p.failedWith(each(h.slots, p.together, writes, func(w write) error {
+		if ctx.Err() != nil || p.tally().over || !h.isCurrent(p.bundle) {
 			return nil //nolint:nilerr // it is left for another pass
 		}
 		return p.note(w.Deployment, h.write(ctx, w))

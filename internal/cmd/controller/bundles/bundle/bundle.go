@@ -154,7 +154,7 @@ func (h *handler) deployments(bundle *fleet.Bundle) ([]*fleet.BundleDeployment, 
 
 // deleteAll deletes exactly these objects; one that is on its way is left alone.
 func (h *handler) deleteAll(deployments []*fleet.BundleDeployment) error {
-	return each(h.slots, deployments, func(bd *fleet.BundleDeployment) error {
+	return each(h.slots, atATime, deployments, func(bd *fleet.BundleDeployment) error {
 		if bd.DeletionTimestamp != nil {
 			return nil
 		}
@@ -167,9 +167,10 @@ func (h *handler) deleteAll(deployments []*fleet.BundleDeployment) error {
 }
 
 // How many requests are under way together: for one Bundle enough that a change is on its way to all clusters while the
-// first ones report already, for all Bundles more than for two of them, so that requests which hang leave room.
+// first ones report already, and all that one pass creates by default; for all Bundles more than for two of them, so
+// that requests which hang leave room.
 const (
-	atATime    = 48
+	atATime    = 50
 	allAtATime = 128
 )
 
@@ -178,9 +179,9 @@ type slots chan struct{}
 
 func newSlots() slots { return make(slots, allAtATime) }
 
-// each calls f for every item, several at a time, and joins the errors.
-func each[T any](s slots, items []T, f func(T) error) error {
-	failures, own := make([]error, len(items)), make(slots, atATime)
+// each calls f for every item, so many at a time, and joins the errors.
+func each[T any](s slots, together int, items []T, f func(T) error) error {
+	failures, own := make([]error, len(items)), make(slots, together)
 	var all sync.WaitGroup
 	for i, item := range items {
 		own <- struct{}{}

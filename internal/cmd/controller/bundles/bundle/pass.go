@@ -18,6 +18,9 @@ import (
 //
 //	round ─► some are written, some refused ─► round without what was refused ─► … ─► the errors of all rounds
 type pass struct {
+	bundle *fleet.Bundle
+	// together is how many writes are under way at a time.
+	together int
 	// failing are the failures that the pass before has told. They hold until this one has ended, or the status would
 	// change with every try.
 	failing failures
@@ -45,8 +48,8 @@ type tally struct {
 	over bool
 }
 
-func newPass(failing failures) *pass {
-	return &pass{failing: failing, failed: failures{}, left: map[string]bool{}, deleted: map[types.UID]bool{}}
+func newPass(bundle *fleet.Bundle, failing failures) *pass {
+	return &pass{bundle: bundle, together: atATime, failing: failing, failed: failures{}, left: map[string]bool{}, deleted: map[types.UID]bool{}}
 }
 
 // goesOn says whether another round may do what this one did not: again is whether this one has created as many as

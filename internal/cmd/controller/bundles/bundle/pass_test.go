@@ -80,7 +80,7 @@ func TestAPassTellsOfFailures(t *testing.T) {
 		}
 		return out
 	}
-	p := newPass(failures{"a": "before", "b": "before"})
+	p := newPass(nil, failures{"a": "before", "b": "before"})
 	p.begin(targets("", "", ""), failures{"c": "no template"})
 	if diff := cmp.Diff(targets("before", "before", "no template"), p.told()); diff != "" {
 		t.Errorf("at the beginning (-want +got):\n%s", diff)
@@ -100,7 +100,7 @@ func TestAPassTellsOfFailures(t *testing.T) {
 	if diff := cmp.Diff(map[string]bool{"a": false, "c": false}, p.left); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
-	if _, changed := newPass(nil).end(); changed {
+	if _, changed := newPass(nil, nil).end(); changed {
 		t.Error("a pass without failures changes what is told")
 	}
 }

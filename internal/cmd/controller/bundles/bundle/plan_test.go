@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -237,7 +238,7 @@ func TestEach(t *testing.T) {
 	}
 	squares := make([]int, len(items))
 	odd := errors.New("thirteen")
-	err := each(newSlots(), items, func(i int) error {
+	err := each(newSlots(), atATime, items, func(i int) error {
 		squares[i] = i * i
 		if i == 13 {
 			return odd
@@ -252,60 +253,71 @@ func TestEach(t *testing.T) {
 			t.Errorf("item %d was left out", i)
 		}
 	}
-	if err := each(newSlots(), nil, func(int) error { return odd }); err != nil {
+	if err := each(newSlots(), atATime, nil, func(int) error { return odd }); err != nil {
 		t.Errorf("error of nothing = %v", err)
 	}
 }
 
 // What hangs leaves room for others, and what has little to do does not wait until what has much is done.
 func TestEachTakesTurns(t *testing.T) {
-	s := newSlots()
-	step, begun := make(chan struct{}), make(chan struct{}, allAtATime)
-	var all sync.WaitGroup
-	defer all.Wait()
-	defer close(step)
-	hanging := func() {
-		all.Go(func() {
-			_ = each(s, make([]int, 10*atATime), func(int) error { // it has no errors
-				select {
-				case begun <- struct{}{}:
-				default:
-				}
-				<-step
-				return nil
+	synctest.Test(t, func(t *testing.T) { // in which one can wait until nobody goes on by himself
+		s := newSlots()
+		step, begun := make(chan struct{}), 0
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		defer all.Wait()
+		defer close(step)
+		hanging := func() {
+			all.Go(func() {
+				_ = each(s, atATime, make([]int, 10*atATime), func(int) error { // it has no errors
+					mu.Lock()
+					begun++
+					mu.Unlock()
+					<-step
+					return nil
+				})
 			})
-		})
-	}
-	small := func() <-chan struct{} {
-		done := make(chan struct{})
-		all.Go(func() {
-			_ = each(s, []int{1}, func(int) error { // nor has it
-				close(done)
-				return nil
-			})
-		})
-		return done
-	}
-	hanging()
-	hanging()
-	for range 2 * atATime {
-		<-begun // as many as two may have
-	}
-	<-small() // though none of them ends
-	hanging()
-	for range allAtATime - 2*atATime {
-		<-begun
-	}
-	done, ended := 0, small()
-	for waiting := true; waiting; {
-		select {
-		case step <- struct{}{}:
-			done++
-		case <-ended:
-			waiting = false
 		}
-	}
-	if done > 20*atATime {
-		t.Errorf("%d of %d went before", done, 30*atATime)
-	}
+		small := func() <-chan struct{} {
+			done := make(chan struct{})
+			all.Go(func() {
+				_ = each(s, atATime, []int{1}, func(int) error { // nor has it
+					close(done)
+					return nil
+				})
+			})
+			return done
+		}
+		expect := func(want int) {
+			t.Helper()
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			if begun != want {
+				t.Fatalf("%d have begun, want %d", begun, want)
+			}
+		}
+		hanging()
+		hanging()
+		expect(2 * atATime) // as many as two may have
+		<-small()           // though none of them ends
+		hanging()
+		expect(allAtATime)
+		ended := small()
+		expect(allAtATime) // and it waits for its turn
+		done := 0
+		for waiting := true; waiting; synctest.Wait() {
+			select {
+			case <-ended:
+				waiting = false
+			default:
+				step <- struct{}{}
+				done++
+			}
+		}
+		t.Logf("%d went before", done)
+		if done > 3 {
+			t.Errorf("%d of %d went before", done, 30*atATime)
+		}
+	})
 }

@@ -21,7 +21,7 @@ import (
 // rounds.
 func (h *handler) rollOut(ctx context.Context, in input) error {
 	key := keyOf(in.bundle)
-	p := newPass(h.failing(key))
+	p := newPass(in.bundle, h.failing(key))
 	p.failedWith(h.rounds(ctx, in, p))
 	if outcome, changed := p.end(); changed {
 		h.ledger.Set(key, outcome)
@@ -32,16 +32,30 @@ func (h *handler) rollOut(ctx context.Context, in input) error {
 // rounds makes one round after the other while they get on.
 func (h *handler) rounds(ctx context.Context, in input, p *pass) error {
 	aimed := takeAim(in)
+	rest, together := flowing(aimed.layout)
 	for {
 		again, err := h.round(ctx, &in, aimed, p)
 		if err != nil || !again || ctx.Err() != nil || !h.isCurrent(in.bundle) {
 			return err
 		}
 		in.contentThere, in.left = true, p.left
+		aimed.layout, p.together = rest, together
 		if err := h.gatherDeployments(&in); err != nil {
 			return err
 		}
 	}
+}
+
+// flowing is the layout for the rounds after the first, and how many writes are under way together. Where nothing but
+// maxNew limits what is created, rounds would differ in nothing but the pauses between them, in which the last of one
+// is waited for: then there is one more for all the rest, with as many under way as a round may create.
+func flowing(layout targeting.Layout) (rest targeting.Layout, together int) {
+	if layout.Limits() || layout.MaxNew <= 0 {
+		return layout, atATime
+	}
+	together = min(layout.MaxNew, atATime)
+	layout.MaxNew = max(layout.MaxNew, len(layout.Of))
+	return layout, together
 }
 
 // round makes one round of a pass; again says that the next may follow.

@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -105,6 +106,67 @@ func TestWhatARoundWrites(t *testing.T) {
 				t.Errorf("%d are torn down", len(out.orphans))
 			}
 		})
+	}
+}
+
+func TestWhenRoundsFlow(t *testing.T) {
+	layout := func(maxNew, limit int) targeting.Layout {
+		out := targeting.Undivided(200)
+		out.MaxNew, out.MaxUnavailable = maxNew, limit
+		return out
+	}
+	tests := map[string]struct {
+		layout    targeting.Layout
+		maxNew    int
+		atTheTime int
+	}{
+		"nothing limits the rollout":               {layout: layout(50, 200), maxNew: 200, atTheTime: 50},
+		"few are to be created at a time":          {layout: layout(2, 200), maxNew: 200, atTheTime: 2},
+		"more than there are":                      {layout: layout(500, 200), maxNew: 500, atTheTime: atATime},
+		"none are to be created":                   {layout: layout(0, 200), maxNew: 0, atTheTime: atATime},
+		"some may be unavailable, and each counts": {layout: layout(50, 20), maxNew: 50, atTheTime: atATime},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			rest, together := flowing(test.layout)
+			if rest.MaxNew != test.maxNew || together != test.atTheTime {
+				t.Errorf("%d new ones, %d at a time; want %d, %d", rest.MaxNew, together, test.maxNew, test.atTheTime)
+			}
+			if rest.MaxNew = test.layout.MaxNew; !cmp.Equal(test.layout, rest) {
+				t.Errorf("more has changed: %s", cmp.Diff(test.layout, rest))
+			}
+		})
+	}
+}
+
+// TestNoMoreThanMaxNewAreUnderWay looks at how many creations are under way at a time.
+func TestNoMoreThanMaxNewAreUnderWay(t *testing.T) {
+	for _, most := range []int{1, 3} {
+		d := newDelivery(t, bundle(everywhere, mostNew(most)), 60)
+		var now, peak atomic.Int32
+		meet := make(chan struct{}, most)
+		for number := range 60 {
+			d.hub.Before(createOf(number), func() {
+				count := now.Add(1)
+				defer now.Add(-1)
+				for {
+					before := peak.Load()
+					if count <= before || peak.CompareAndSwap(before, count) {
+						break
+					}
+				}
+				select { // each waits for the next one, so that as many meet as may
+				case meet <- struct{}{}:
+				case <-meet:
+				}
+			})
+		}
+		if err := d.pass(t.Context()); err != nil || len(d.all(t)) != 60 {
+			t.Errorf("%d BundleDeployments, %v", len(d.all(t)), err)
+		}
+		if int(peak.Load()) > most {
+			t.Errorf("%d under way, want up to %d", peak.Load(), most)
+		}
 	}
 }
 
