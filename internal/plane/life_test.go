@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/fleet-hub/fleet/e2e/framework/await"
 )
 
 // goodbye is the time within which nothing may be left of a caller that was killed.
@@ -118,20 +120,7 @@ func TestNothingIsLeftOfACallerThatEnds(t *testing.T) {
 // within asks until check says nil, for as long as given.
 func within(t *testing.T, limit time.Duration, check func() error) {
 	t.Helper()
-	deadline := time.After(limit)
-	ticker := time.NewTicker(20 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-ticker.C:
-		case <-deadline:
-			t.Fatalf("after %s there is still %v", limit, err)
-		}
-	}
+	await.Until(t, "waiting", limit, func(context.Context) error { return check() })
 }
 
 func names(t *testing.T, dir string) []string {

@@ -28,6 +28,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
 
+	"github.com/fleet-hub/fleet/e2e/framework/await"
 	"github.com/fleet-hub/fleet/internal/plane/supervise"
 )
 
@@ -189,20 +190,7 @@ func ports(n int) ([]int, error) {
 
 func eventually(t *testing.T, check func() error) {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
-	ticker := time.NewTicker(5 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-ticker.C:
-		case <-deadline:
-			t.Fatal(err)
-		}
-	}
+	await.Until(t, "waiting", 30*time.Second, func(context.Context) error { return check() })
 }
 
 func agentPod(does string, modify ...func(*corev1.Pod)) *corev1.Pod {

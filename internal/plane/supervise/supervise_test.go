@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/fleet-hub/fleet/e2e/framework/await"
 )
 
 // The test binary plays the supervisor and what it starts, told by the name it is called by.
@@ -157,20 +160,7 @@ func (f fixture) says(t *testing.T, want string) {
 
 func eventually(t *testing.T, check func() error) {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
-	ticker := time.NewTicker(5 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-ticker.C:
-		case <-deadline:
-			t.Fatal(err)
-		}
-	}
+	await.Until(t, "waiting", 30*time.Second, func(context.Context) error { return check() })
 }
 
 func ended(t *testing.T, p *Process) Status {
