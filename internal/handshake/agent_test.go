@@ -282,16 +282,20 @@ func TestNext(t *testing.T) {
 		},
 	}
 	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			got := Next(test.in)
-			if !errors.Is(got.Err, test.err) || (got.Err == nil) != (test.err == nil) {
-				t.Errorf("error %v, want %v", got.Err, test.err)
-			}
-			got.Err = nil
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("step (-want +got):\n%s", diff)
-			}
-		})
+		t.Run(name, func(t *testing.T) { expectStep(t, test.in, test.want, test.err) })
+	}
+}
+
+// expectStep compares what is next, and what kind of error comes with it.
+func expectStep(t *testing.T, in AgentState, want AgentStep, kind error) {
+	t.Helper()
+	got := Next(in)
+	if !errors.Is(got.Err, kind) || (got.Err == nil) != (kind == nil) {
+		t.Errorf("error %v, want %v", got.Err, kind)
+	}
+	got.Err = nil
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("step (-want +got):\n%s", diff)
 	}
 }
 

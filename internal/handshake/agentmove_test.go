@@ -1,11 +1,8 @@
 package handshake
 
 import (
-	"errors"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // A bootstrap secret with another address, or another CA, beside a stored identity.
@@ -125,16 +122,7 @@ func TestNextWhereTheHubHasMoved(t *testing.T) {
 		},
 	}
 	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			got := Next(test.in)
-			if !errors.Is(got.Err, test.err) || (got.Err == nil) != (test.err == nil) {
-				t.Errorf("error %v, want %v", got.Err, test.err)
-			}
-			got.Err = nil
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("step (-want +got):\n%s", diff)
-			}
-		})
+		t.Run(name, func(t *testing.T) { expectStep(t, test.in, test.want, test.err) })
 	}
 }
 

@@ -164,7 +164,15 @@ func TestLeadReleasesTheLeaseAfterTheWork(t *testing.T) {
 
 func TestLeadHandsOver(t *testing.T) {
 	l := &leases{}
-	first, second := election(t, l, "one"), election(t, l, "two")
+	handOver(t, election(t, l, "one"), election(t, l, "two"))
+	if got := l.history(); got != "one  two " {
+		t.Errorf("the lease went %q", got)
+	}
+}
+
+// handOver lets one lead while another stands by, and then the other.
+func handOver(t *testing.T, first, second LeaderOptions) {
+	t.Helper()
 	standby := make(chan struct{})
 	second.OnStandby = sync.OnceFunc(func() { close(standby) })
 	ctx, cancel := context.WithCancel(t.Context())
@@ -188,9 +196,6 @@ func TestLeadHandsOver(t *testing.T) {
 	cancelSecond()
 	if err := <-secondEnded; err != nil {
 		t.Error(err)
-	}
-	if got := l.history(); got != "one  two " {
-		t.Errorf("the lease went %q", got)
 	}
 }
 

@@ -196,26 +196,7 @@ func loseOne(t *testing.T, lost string, deadline time.Duration) error {
 
 func TestReplicasHandAllLeasesOver(t *testing.T) {
 	s := newSeveral("first", "second", "last")
-	first, second := candidate(t, s, "one"), candidate(t, s, "two")
-	standby := make(chan struct{})
-	second.OnStandby = sync.OnceFunc(func() { close(standby) })
-	ctx, cancel := context.WithCancel(t.Context())
-	firstBegan, secondBegan := make(chan struct{}), make(chan struct{})
-	firstEnded, secondEnded := make(chan error), make(chan error)
-	go func() { firstEnded <- Lead(ctx, first, untilDone(firstBegan)) }()
-	<-firstBegan
-	secondCtx, cancelSecond := context.WithCancel(t.Context())
-	go func() { secondEnded <- Lead(secondCtx, second, untilDone(secondBegan)) }()
-	<-standby
-	cancel()
-	if err := <-firstEnded; err != nil {
-		t.Error(err)
-	}
-	<-secondBegan
-	cancelSecond()
-	if err := <-secondEnded; err != nil {
-		t.Error(err)
-	}
+	handOver(t, candidate(t, s, "one"), candidate(t, s, "two"))
 	want := []string{
 		"first one", "second one", "last one", "last", "second", "first",
 		"first two", "second two", "last two", "last", "second", "first",
