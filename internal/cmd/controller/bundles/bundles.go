@@ -31,13 +31,14 @@ func Register(ctx context.Context, a *app.Context) error {
 	index.Add(a)
 	outcomes := ledger.New()
 	// status first: it wants to hear of what bundle writes down.
-	if err := status.Register(ctx, a, outcomes); err != nil {
+	telling, err := status.Register(ctx, a, outcomes)
+	if err != nil {
 		return fmt.Errorf("registering status: %w", err)
 	}
-	if err := bundle.Register(ctx, a, outcomes); err != nil {
+	if err := bundle.Register(ctx, a, outcomes, telling); err != nil {
 		return fmt.Errorf("registering bundle: %w", err)
 	}
-	err := downstream.Register(ctx, a, func(bd *fleet.BundleDeployment, trouble string) {
+	err = downstream.Register(ctx, a, func(bd *fleet.BundleDeployment, trouble string) {
 		outcomes.Troubles.Set(types.NamespacedName{Namespace: bd.Namespace, Name: bd.Name}, index.BundleOf(bd), trouble)
 	})
 	if err != nil {

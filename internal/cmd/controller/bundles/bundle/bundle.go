@@ -49,12 +49,12 @@ type handler struct {
 }
 
 // Register watches Bundles and what decides where they go. What targeting makes of
-// them goes into the ledger.
-func Register(ctx context.Context, a *app.Context, outcomes *ledger.Ledger) error {
+// them goes into the ledger. What nobody waits for is not done while telling says that there is something to tell.
+func Register(ctx context.Context, a *app.Context, outcomes *ledger.Ledger, telling func() bool) error {
 	h := &handler{app: a, ledger: outcomes, memo: newMemo(), sights: newSights(a.Clock), waiting: newFlags(), slots: newSlots()}
 	h.queue = queue.New(queue.Options{Name: "bundle", Workers: workers, Log: a.Log}, h.handle)
 	var err error
-	if h.owners, err = newOwners(ctx, a); err != nil {
+	if h.owners, err = newOwners(ctx, a, telling); err != nil {
 		return err
 	}
 	if err := errors.Join(h.watch(), queue.Watch(a.Bundles.Informer(), h.wakeCircle)); err != nil {

@@ -23,10 +23,12 @@ import (
 )
 
 // When the owners of values Secrets are named: a while after the Secret, when nothing waits to be delivered; and of
-// what an earlier process has left, once, some time after the beginning.
+// what an earlier process has left, once, some time after the beginning. Where there is always something else to do they
+// are named all the same.
 const (
 	ownersAfter = 5 * time.Second
 	ownersAgain = time.Second
+	ownersMost  = time.Minute
 	ownersSweep = 30 * time.Second
 	ownersPage  = 500
 )
@@ -41,24 +43,27 @@ type owners struct {
 	queue *queue.Queue
 	// writing is how many BundleDeployments are being written just now.
 	writing atomic.Int32
+	// telling says whether there is something to tell that people wait for.
+	telling func() bool
 
-	mu      sync.Mutex
-	unnamed map[types.NamespacedName]bool
+	mu sync.Mutex
+	// unnamed says since when each is to be named.
+	unnamed map[types.NamespacedName]time.Time
 }
 
-func newOwners(ctx context.Context, a *app.Context) (*owners, error) {
+func newOwners(ctx context.Context, a *app.Context, telling func() bool) (*owners, error) {
 	secrets, err := metadata.NewForConfig(a.RESTConfig)
 	if err != nil {
 		return nil, fmt.Errorf("building the client of values Secrets: %w", err)
 	}
-	o := ownersOf(a)
+	o := ownersOf(a, telling)
 	go o.run(ctx, secrets.Resource(corev1.SchemeGroupVersion.WithResource("secrets")), a.Begun, a.BundleDeployments.Informer().HasSynced)
 	return o, nil
 }
 
 // ownersOf are ready, and name nobody before they run.
-func ownersOf(a *app.Context) *owners {
-	o := &owners{app: a, unnamed: map[types.NamespacedName]bool{}}
+func ownersOf(a *app.Context, telling func() bool) *owners {
+	o := &owners{app: a, telling: telling, unnamed: map[types.NamespacedName]time.Time{}}
 	o.queue = queue.New(queue.Options{Name: "values-owner", Workers: 2, Log: a.Log}, o.handle)
 	return o
 }
@@ -79,7 +84,7 @@ func (o *owners) run(ctx context.Context, secrets metadata.Getter, synced ...cac
 func (o *owners) later(bd types.NamespacedName) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.unnamed[bd] = true
+	o.unnamed[bd] = o.app.Clock()
 	o.queue.AddAfter(bd, ownersAfter)
 }
 
@@ -93,13 +98,21 @@ func (o *owners) done(bd types.NamespacedName) {
 func (o *owners) gone(bd types.NamespacedName) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.unnamed[bd] {
+	if _, waits := o.unnamed[bd]; waits {
 		o.queue.AddAfter(bd, 0)
 	}
 }
 
+// isUrgent says whether one has waited long enough for quiet.
+func (o *owners) isUrgent(bd types.NamespacedName) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	since, waits := o.unnamed[bd]
+	return waits && o.app.Clock().Sub(since) > ownersMost
+}
+
 func (o *owners) handle(ctx context.Context, key types.NamespacedName) error {
-	if o.writing.Load() > 0 {
+	if (o.writing.Load() > 0 || o.telling()) && !o.isUrgent(key) {
 		o.queue.AddAfter(key, ownersAgain)
 		return nil
 	}

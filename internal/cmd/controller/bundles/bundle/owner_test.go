@@ -141,7 +141,7 @@ func TestTheOwnerOfASecret(t *testing.T) {
 			for request, do := range test.before {
 				hub.Before(request, func() { do(hub) })
 			}
-			o := ownersOf(hub.App)
+			o := ownersOf(hub.App, never)
 			o.later(one)
 			if err := o.handle(t.Context(), one); (err != nil) != test.fails || err != nil && !errors.Is(err, errDown) {
 				t.Errorf("error = %v, want one: %v", err, test.fails)
@@ -152,8 +152,8 @@ func TestTheOwnerOfASecret(t *testing.T) {
 			if got := owner(hub); got != test.owner {
 				t.Errorf("the owner is %s, want %s", got, test.owner)
 			}
-			if o.unnamed[one] != test.fails {
-				t.Errorf("still to be named: %v, want %v", o.unnamed[one], test.fails)
+			if _, waits := o.unnamed[one]; waits != test.fails {
+				t.Errorf("still to be named: %v, want %v", waits, test.fails)
 			}
 		})
 	}
@@ -163,18 +163,22 @@ func TestACacheWithoutAnswerIsNoReasonToDelete(t *testing.T) {
 	hub := apptest.New(t)
 	hub.Put(valued("one"), ownerless())
 	hub.Spoil(valued("one"))
-	o := ownersOf(hub.App)
+	o := ownersOf(hub.App, never)
 	o.later(one)
-	if err := o.handle(t.Context(), one); err == nil || !o.unnamed[one] {
-		t.Errorf("error = %v, still to be named: %v", err, o.unnamed[one])
+	err := o.handle(t.Context(), one)
+	if _, waits := o.unnamed[one]; err == nil || !waits {
+		t.Errorf("error = %v, still to be named: %v", err, waits)
 	}
 	apptest.ExpectRequests(t, hub)
 }
 
+// never is nothing to tell.
+func never() bool { return false }
+
 // working runs owners in a bubble of time, with the values Secrets that a sweep finds.
 func working(t *testing.T, hub *apptest.Hub, secrets metadata.Getter, synced ...cache.InformerSynced) *owners {
 	t.Helper()
-	o := ownersOf(hub.App)
+	o := ownersOf(hub.App, never)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -227,6 +231,38 @@ func TestOwnersWaitForWhatIsBeingWritten(t *testing.T) {
 		after(time.Minute)
 		apptest.ExpectRequests(t, hub)
 		o.writing.Add(-1)
+		after(ownersAgain)
+		apptest.ExpectRequests(t, hub, nameOwner)
+	})
+}
+
+func TestOwnersWaitForWhatPeopleWaitFor(t *testing.T) {
+	inTime(t, func(t *testing.T, hub *apptest.Hub) {
+		hub.Put(valued("one"), ownerless())
+		o := working(t, hub, &pages{})
+		var telling atomic.Bool
+		telling.Store(true)
+		o.telling = telling.Load
+		o.later(one)
+		after(ownersAfter + 10*time.Second)
+		apptest.ExpectRequests(t, hub)
+		telling.Store(false)
+		after(ownersAgain)
+		apptest.ExpectRequests(t, hub, nameOwner)
+	})
+}
+
+func TestOwnersDoNotWaitForEver(t *testing.T) {
+	inTime(t, func(t *testing.T, hub *apptest.Hub) {
+		hub.Put(valued("one"), ownerless())
+		o := working(t, hub, &pages{})
+		o.writing.Add(1)
+		o.telling = func() bool { return true }
+		o.later(one)
+		hub.Pass(ownersMost)
+		after(time.Hour)
+		apptest.ExpectRequests(t, hub)
+		hub.Pass(time.Second)
 		after(ownersAgain)
 		apptest.ExpectRequests(t, hub, nameOwner)
 	})

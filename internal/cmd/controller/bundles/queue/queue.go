@@ -91,6 +91,9 @@ func (q *Queue) AddAfter(key types.NamespacedName, after time.Duration) {
 	q.queue.AddAfter(key, after)
 }
 
+// Behind says whether keys are due that no worker has begun with.
+func (q *Queue) Behind() bool { return q.queue.Len() > 0 }
+
 // Run works until ctx ends; first it waits until all that handlers read is there.
 func (q *Queue) Run(ctx context.Context, synced ...cache.InformerSynced) {
 	context.AfterFunc(ctx, q.queue.ShutDown)

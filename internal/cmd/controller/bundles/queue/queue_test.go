@@ -146,6 +146,38 @@ func TestAddAfter(t *testing.T) {
 	})
 }
 
+// TestBehind has more due than there are workers.
+func TestBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		goOn := make(chan struct{})
+		q := New(Options{Workers: 2, Log: slog.New(slog.DiscardHandler)}, func(context.Context, types.NamespacedName) error {
+			<-goOn
+			return nil
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go q.Run(ctx)
+		expect := func(when string, want bool) {
+			t.Helper()
+			synctest.Wait()
+			if got := q.Behind(); got != want {
+				t.Errorf("%s: %v, want %v", when, got, want)
+			}
+		}
+		expect("with nothing to do", false)
+		q.AddAfter(key("later"), time.Hour)
+		q.AddAfter(key("a"), 0)
+		q.AddAfter(key("b"), 0)
+		expect("with as many as there are workers", false)
+		q.AddAfter(key("c"), 0)
+		expect("with one more", true)
+		goOn <- struct{}{}
+		expect("when that has begun", false)
+		close(goOn)
+		expect("in the end", false)
+	})
+}
+
 func TestNothingHappensBeforeCachesAreFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &passes{began: time.Now()}

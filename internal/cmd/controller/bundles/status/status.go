@@ -55,8 +55,9 @@ type handler struct {
 	deployments, bundles, clusters *queue.Queue
 }
 
-// Register watches BundleDeployments and what their state is told to.
-func Register(ctx context.Context, a *app.Context, outcomes *ledger.Ledger) error {
+// Register watches BundleDeployments and what their state is told to. What comes back says whether Bundles or Clusters
+// wait to be told of theirs.
+func Register(ctx context.Context, a *app.Context, outcomes *ledger.Ledger) (behind func() bool, err error) {
 	h := &handler{app: a, ledger: outcomes, sums: newSums()}
 	h.deployments = queue.New(queue.Options{Name: "bundledeployment-status", Workers: 8, Settling: settling, Log: a.Log}, h.onDeployment)
 	h.bundles = queue.New(queue.Options{Name: "bundle-status", Spacing: spacingBundle, Settling: settlingSum, Log: a.Log}, h.onBundle)
@@ -66,18 +67,18 @@ func Register(ctx context.Context, a *app.Context, outcomes *ledger.Ledger) erro
 		h.bundles.AddAfter(bundle, waitingBundle) // or with what comes of it
 	})
 	a.Liveness.OnChange(h.clusters.Add)
-	err := errors.Join(
+	err = errors.Join(
 		queue.Watch(a.BundleDeployments.Informer(), h.deploymentChanged),
 		queue.Watch(a.Bundles.Informer(), h.bundleChanged),
 		queue.Watch(a.Clusters.Informer(), h.clusterChanged),
 	)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, q := range []*queue.Queue{h.deployments, h.bundles, h.clusters} {
 		go q.Run(ctx, a.Begun, a.Bundles.Informer().HasSynced, a.BundleDeployments.Informer().HasSynced, a.Clusters.Informer().HasSynced)
 	}
-	return nil
+	return func() bool { return h.bundles.Behind() || h.clusters.Behind() }, nil
 }
 
 // deploymentChanged wakes whoever tells of a BundleDeployment.
