@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -102,6 +103,8 @@ var _ = Describe("An agent goes through a lot", Ordered, func() {
 		} {
 			proxy.Add(k.after(ctx, request[0], request[1]))
 		}
+		// A credential that comes a moment later than the right to read it would come by a watch, and never be got.
+		proxy.Add(faults.Rule{Match: faults.Match{Verb: "watch", Resource: "secrets"}, Fault: faults.Answer(http.StatusForbidden)})
 		var err error
 		values, err = world.TokenValues(ctx, rough)
 		Expect(err).NotTo(HaveOccurred())
