@@ -38,9 +38,6 @@ type Downstream struct {
 // NewDownstream prepares for the server that cfg names; it sends nothing. Close it after use.
 func NewDownstream(cfg *rest.Config) (*Downstream, error) {
 	cfg = Tune(cfg)
-	if cfg.UserAgent == "" {
-		cfg.UserAgent = rest.DefaultKubernetesUserAgent() // for whoever reads that cluster's audit log
-	}
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return bounded{next} })
 	client, err := rest.HTTPClientFor(cfg)
 	if err != nil {

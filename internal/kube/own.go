@@ -3,11 +3,15 @@ package kube
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"runtime"
 	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/fleet-hub/fleet/internal/version"
 )
 
 // RequestTimeout bounds one request to an API server. Watches are not requests in this sense.
@@ -51,7 +55,7 @@ func LoadOwn(path string) (Own, error) {
 }
 
 // Tune returns a copy of cfg without a client-side rate limit, since the API server has fair queuing, and with
-// RequestTimeout unless it has a timeout already. client-go counts a watch as one request, so its informers need
+// RequestTimeout unless it has a timeout already; it says who asks, unless it does so already. client-go counts a watch as one request, so its informers need
 // Watching(cfg); lasso's caches tell the two apart themselves.
 func Tune(cfg *rest.Config) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
@@ -59,7 +63,15 @@ func Tune(cfg *rest.Config) *rest.Config {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = RequestTimeout
 	}
+	if cfg.UserAgent == "" {
+		cfg.UserAgent = userAgent()
+	}
 	return cfg
+}
+
+// userAgent is what API servers write into their audit logs, and up to the "/" into the managedFields of objects.
+func userAgent() string {
+	return fmt.Sprintf("%s/%s (%s/%s)", filepath.Base(os.Args[0]), version.Version, runtime.GOOS, runtime.GOARCH)
 }
 
 // Watching returns a copy of cfg without a timeout, for the informers of client-go.
