@@ -9,28 +9,23 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/rancher/wrangler/v3/pkg/generic"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/handshake"
-	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-type handler struct {
-	app      *app.Context
-	roles    generic.CacheInterface[*rbacv1.Role]
-	bindings generic.CacheInterface[*rbacv1.RoleBinding]
-}
+type handler struct{ app *app.Context }
 
 // Register watches the Secrets of the registration namespace.
 func Register(ctx context.Context, a *app.Context) error {
-	h := &handler{app: a, roles: a.Roles.Cache(), bindings: a.RoleBindings.Cache()}
+	h := &handler{app: a}
 	a.CredentialSecrets.OnChange(ctx, "credential-expiry", func(_ string, secret *corev1.Secret) (*corev1.Secret, error) {
 		return secret, h.onChange(secret)
 	})
@@ -65,23 +60,14 @@ func (h *handler) end(secret *corev1.Secret) error {
 // request of the same name in another workspace. A Secret that does not say which request it answered is another
 // implementation's, and so are they.
 func (h *handler) dropReader(secret *corev1.Secret) error {
-	request, workspace := secret.Annotations[fleet.AnnotationClusterRegistration], secret.Annotations[fleet.AnnotationClusterRegistrationNamespace]
-	if request == "" {
+	request := types.NamespacedName{
+		Namespace: secret.Annotations[fleet.AnnotationClusterRegistrationNamespace], Name: secret.Annotations[fleet.AnnotationClusterRegistration],
+	}
+	if request.Name == "" {
 		return h.dropMembers(secret)
 	}
-	var failures []error
-	for _, name := range handshake.ReaderNames(workspace, request) {
-		binding, bindingErr := reconcile.Optional(h.bindings.Get(secret.Namespace, name))
-		role, roleErr := reconcile.Optional(h.roles.Get(secret.Namespace, name))
-		failures = append(failures, bindingErr, roleErr)
-		if binding != nil && binding.Annotations[fleet.AnnotationClusterRegistrationNamespace] == workspace {
-			failures = append(failures, ignoreGone(h.app.RoleBindings.Delete(binding.Namespace, binding.Name, &metav1.DeleteOptions{})))
-		}
-		if role != nil && role.Annotations[fleet.AnnotationClusterRegistrationNamespace] == workspace {
-			failures = append(failures, ignoreGone(h.app.Roles.Delete(role.Namespace, role.Name, &metav1.DeleteOptions{})))
-		}
-	}
-	return errors.Join(failures...)
+	bindings, roles, err := h.app.ReadersOf(request)
+	return errors.Join(err, h.drop(bindings, roles))
 }
 
 // dropMembers deletes what is in the Secret's set and beside it.
@@ -91,9 +77,13 @@ func (h *handler) dropMembers(secret *corev1.Secret) error {
 		return nil
 	}
 	set := labels.Set{fleet.LabelSetHash: hash}.AsSelector()
-	bindings, bindingErr := h.bindings.List(secret.Namespace, set)
-	roles, roleErr := h.roles.List(secret.Namespace, set)
-	failures := []error{bindingErr, roleErr}
+	bindings, bindingErr := h.app.RoleBindings.Cache().List(secret.Namespace, set)
+	roles, roleErr := h.app.Roles.Cache().List(secret.Namespace, set)
+	return errors.Join(bindingErr, roleErr, h.drop(bindings, roles))
+}
+
+func (h *handler) drop(bindings []*rbacv1.RoleBinding, roles []*rbacv1.Role) error {
+	var failures []error
 	for _, binding := range bindings {
 		failures = append(failures, ignoreGone(h.app.RoleBindings.Delete(binding.Namespace, binding.Name, &metav1.DeleteOptions{})))
 	}

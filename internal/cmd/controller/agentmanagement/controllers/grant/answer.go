@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -61,17 +60,13 @@ func (h *handler) revoke(owner reconcile.Owner, namespace, name string) error {
 // dropReader removes what made the request's credential readable, but not what is of another request of the same name
 // in another workspace.
 func (h *handler) dropReader(request types.NamespacedName) error {
-	var failures []error
-	for _, reader := range handshake.ReaderNames(request.Namespace, request.Name) {
-		binding, bindingErr := reconcile.Optional(h.app.RoleBindings.Cache().Get(h.app.Namespaces.Registration, reader))
-		role, roleErr := reconcile.Optional(h.app.Roles.Cache().Get(h.app.Namespaces.Registration, reader))
-		failures = append(failures, bindingErr, roleErr)
-		if binding != nil && binding.Annotations[fleet.AnnotationClusterRegistrationNamespace] == request.Namespace {
-			failures = append(failures, h.readers.bindings.Remove(binding))
-		}
-		if role != nil && role.Annotations[fleet.AnnotationClusterRegistrationNamespace] == request.Namespace {
-			failures = append(failures, h.readers.roles.Remove(role))
-		}
+	bindings, roles, err := h.app.ReadersOf(request)
+	failures := []error{err}
+	for _, binding := range bindings {
+		failures = append(failures, h.readers.bindings.Remove(binding))
+	}
+	for _, role := range roles {
+		failures = append(failures, h.readers.roles.Remove(role))
 	}
 	return errors.Join(failures...)
 }
