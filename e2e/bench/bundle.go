@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -85,7 +86,7 @@ func (b *bench) allReady(ctx context.Context, clusters int) error {
 	}
 	var last error
 	// Each look reads all Clusters, which takes its share of the machine; times are those of the audit log.
-	err := b.every(ctx, 16*pollEvery, func() (bool, error) {
+	err := b.every(ctx, max(4*pollEvery, time.Duration(len(b.agents))*4*time.Millisecond), func() (bool, error) {
 		last = b.unsettled(ctx)
 		return last == nil, nil
 	})

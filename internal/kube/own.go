@@ -55,8 +55,8 @@ func LoadOwn(path string) (Own, error) {
 }
 
 // Tune returns a copy of cfg without a client-side rate limit, since the API server has fair queuing, and with
-// RequestTimeout unless it has a timeout already; it says who asks, unless it does so already. client-go counts a watch as one request, so its informers need
-// Watching(cfg); lasso's caches tell the two apart themselves.
+// RequestTimeout unless it has a timeout already; it says who asks, unless it does so already. client-go counts a watch
+// as one request, so its informers need Watching(cfg); lasso's caches tell the two apart themselves.
 func Tune(cfg *rest.Config) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.Burst, cfg.RateLimiter = -1, 0, nil

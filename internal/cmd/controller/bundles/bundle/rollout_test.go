@@ -3,6 +3,7 @@ package bundle
 import (
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -139,34 +140,32 @@ func TestWhenRoundsFlow(t *testing.T) {
 	}
 }
 
-// TestNoMoreThanMaxNewAreUnderWay looks at how many creations are under way at a time.
+// TestNoMoreThanMaxNewAreUnderWay holds creations up until no other one begins.
 func TestNoMoreThanMaxNewAreUnderWay(t *testing.T) {
 	for _, most := range []int{1, 3} {
 		d := newDelivery(t, bundle(everywhere, mostNew(most)), 60)
-		var now, peak atomic.Int32
-		meet := make(chan struct{}, most)
-		for number := range 60 {
-			d.hub.Before(createOf(number), func() {
-				count := now.Add(1)
-				defer now.Add(-1)
-				for {
-					before := peak.Load()
-					if count <= before || peak.CompareAndSwap(before, count) {
-						break
-					}
+		synctest.Test(t, func(t *testing.T) {
+			goOn, ended := make(chan struct{}), make(chan error, 1)
+			var held atomic.Int32
+			for number := range 60 {
+				d.hub.Before(createOf(number), func() {
+					held.Add(1)
+					<-goOn
+					held.Add(-1)
+				})
+			}
+			go func() { ended <- d.pass(t.Context()) }()
+			for begun := range 60 {
+				synctest.Wait()
+				if now, want := int(held.Load()), min(most, 60-begun); now > want || now == 0 || begun > most && begun+most < 60 && now != want {
+					t.Errorf("%d under way after %d, want %d", now, begun, want)
 				}
-				select { // each waits for the next one, so that as many meet as may
-				case meet <- struct{}{}:
-				case <-meet:
-				}
-			})
-		}
-		if err := d.pass(t.Context()); err != nil || len(d.all(t)) != 60 {
-			t.Errorf("%d BundleDeployments, %v", len(d.all(t)), err)
-		}
-		if int(peak.Load()) > most {
-			t.Errorf("%d under way, want up to %d", peak.Load(), most)
-		}
+				goOn <- struct{}{}
+			}
+			if err := <-ended; err != nil || len(d.all(t)) != 60 {
+				t.Errorf("%d BundleDeployments, %v", len(d.all(t)), err)
+			}
+		})
 	}
 }
 
