@@ -46,6 +46,7 @@ func apiServerArgs(a serverArgs) []string {
 		"--etcd-prefix=/" + a.name,
 		"--bind-address=127.0.0.1", // the default listens everywhere
 		fmt.Sprintf("--secure-port=%d", a.port),
+		"--permit-port-sharing",           // with us, who hold it
 		"--advertise-address=127.0.0.1",   // without a default route it could find none itself
 		"--endpoint-reconciler-type=none", // a loopback endpoint is invalid
 		"--service-cluster-ip-range=" + pki.ServiceCIDR,
@@ -92,6 +93,7 @@ func controllerManagerArgs(dir string, port int, stockLimits bool) []string {
 		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
 		"--bind-address=127.0.0.1",
 		fmt.Sprintf("--secure-port=%d", port), // the default port is the same for every cluster
+		"--permit-port-sharing",               // with us, who hold it
 		"--tls-cert-file=" + file(pki.FileServing), "--tls-private-key-file=" + file(pki.FileServingKey),
 		"--service-account-private-key-file=" + file(pki.FileAccounts), // without it the token controller is silently off
 		"--root-ca-file=" + file(pki.FileCA),

@@ -16,15 +16,12 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/plane/pki"
 	"github.com/fleet-hub/fleet/internal/plane/podrunner"
+	"github.com/fleet-hub/fleet/internal/plane/ports"
 )
 
-const (
-	// startTimeout bounds each step of a cluster's start. Three seconds are usual; a machine that
-	// builds something at the same time takes longer.
-	startTimeout = 2 * time.Minute
-	// attempts is how often a component is started anew because its port was taken meanwhile.
-	attempts = 3
-)
+// startTimeout bounds each step of a cluster's start. Three seconds are usual; a machine that
+// builds something at the same time takes longer.
+const startTimeout = 2 * time.Minute
 
 // Cluster is one control plane: an API server with RBAC, a controller-manager, and a pod runner in
 // place of nodes.
@@ -48,9 +45,12 @@ type Cluster struct {
 	plane    *Plane
 	dir      string
 	identity pki.Identity
-	port     int
 	client   kubernetes.Interface
 	pods     *podrunner.Runner
+
+	// serverPort and controllersPort are held from the start of the cluster to the end of the plane, so
+	// that a component that is away for a while finds its port free when it comes back. Nil before.
+	serverPort, controllersPort *ports.Port
 
 	mu         sync.Mutex // guards what follows
 	apiServer  *component
@@ -76,7 +76,10 @@ func newCluster(p *Plane, name string) (*Cluster, error) {
 // start brings up the API server, then runs the hook, then the controller-manager. The pod runner
 // is there as soon as pods can be.
 func (c *Cluster) start(ctx context.Context) error {
-	if err := c.startServer(ctx); err != nil {
+	if err := c.settle(); err != nil {
+		return err
+	}
+	if err := c.runServer(ctx); err != nil {
 		return err
 	}
 	if err := c.addRunner(); err != nil {
@@ -91,32 +94,16 @@ func (c *Cluster) start(ctx context.Context) error {
 	return c.startControllers(ctx)
 }
 
-func (c *Cluster) startServer(ctx context.Context) error {
-	return retryTaken(func(port int) error {
-		if err := c.settle(port); err != nil {
-			return err
-		}
-		return c.runServer(ctx)
-	})
-}
-
-// retryTaken calls start with a free port, and again with another one if that was taken meanwhile.
-func retryTaken(start func(port int) error) error {
-	for attempt := 1; ; attempt++ {
-		ports, err := freePorts(1)
-		if err != nil {
-			return err
-		}
-		if err = start(ports[0]); !errors.Is(err, errPortTaken) || attempt == attempts {
-			return err
-		}
-	}
-}
-
-// settle fixes where the API server will answer, and all that follows from it.
-func (c *Cluster) settle(port int) error {
-	c.port, c.URL = port, fmt.Sprintf("https://127.0.0.1:%d", port)
+// settle fixes where the cluster's components will answer, and all that follows from it.
+func (c *Cluster) settle() error {
 	var err error
+	if c.serverPort, err = ports.Hold(); err != nil {
+		return err
+	}
+	if c.controllersPort, err = ports.Hold(); err != nil {
+		return err
+	}
+	c.URL = "https://" + c.serverPort.Address()
 	if c.Kubeconfig, err = c.access(pki.Access{Token: c.identity.Token}).Kubeconfig(); err != nil {
 		return err
 	}
@@ -140,7 +127,7 @@ func (c *Cluster) access(who pki.Access) pki.Access {
 func (c *Cluster) runServer(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	args := serverArgs{name: c.Name, dir: c.dir, port: c.port, audit: c.AuditLog}
+	args := serverArgs{name: c.Name, dir: c.dir, port: c.serverPort.Number(), audit: c.AuditLog}
 	if extra := c.plane.options.APIServerArgs; extra != nil {
 		args.extra = extra(c.Name)
 	}
@@ -165,25 +152,23 @@ func (c *Cluster) runServer(ctx context.Context) error {
 func (c *Cluster) startControllers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	return retryTaken(func(port int) error {
-		controller, err := c.plane.run(program{
-			name: c.Name + ": kube-controller-manager", file: "kube-controller-manager",
-			args: controllerManagerArgs(c.dir, port, c.plane.options.StockControllerLimits),
-			log:  filepath.Join(c.LogDir, "kube-controller-manager.log"),
-		})
-		if err != nil {
-			return err
+	controller, err := c.plane.run(program{
+		name: c.Name + ": kube-controller-manager", file: "kube-controller-manager",
+		args: controllerManagerArgs(c.dir, c.controllersPort.Number(), c.plane.options.StockControllerLimits),
+		log:  filepath.Join(c.LogDir, "kube-controller-manager.log"),
+	})
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.controller = controller
+	c.mu.Unlock()
+	return c.plane.await(ctx, controller, func(ctx context.Context) error {
+		_, err := c.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return errors.New("no account in namespace default yet")
 		}
-		c.mu.Lock()
-		c.controller = controller
-		c.mu.Unlock()
-		return c.plane.await(ctx, controller, func(ctx context.Context) error {
-			_, err := c.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
-			if apierrors.IsNotFound(err) {
-				return errors.New("no account in namespace default yet")
-			}
-			return err
-		})
+		return err
 	})
 }
 
@@ -196,7 +181,7 @@ func (c *Cluster) Config() *rest.Config {
 }
 
 // Pause kills the API server: whoever uses the cluster meets refused connections until Resume. Its
-// data, and the pods that are processes, stay.
+// address, its data, and the pods that are processes, stay.
 func (c *Cluster) Pause() error {
 	c.stopRunner()
 	c.mu.Lock()
@@ -213,4 +198,13 @@ func (c *Cluster) Resume(ctx context.Context) error {
 	}
 	c.startRunner()
 	return nil
+}
+
+// releasePorts is for a cluster that has ended.
+func (c *Cluster) releasePorts() {
+	for _, port := range []*ports.Port{c.serverPort, c.controllersPort} {
+		if port != nil {
+			port.Release()
+		}
+	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -16,9 +15,6 @@ import (
 
 // pollEvery is how often a component that starts is asked whether it is ready.
 const pollEvery = 20 * time.Millisecond
-
-// errPortTaken means that somebody took the port between its choice and its use.
-var errPortTaken = errors.New("port taken")
 
 // program says what to run.
 type program struct {
@@ -116,12 +112,7 @@ func (p *Plane) await(ctx context.Context, c *component, ready func(context.Cont
 // failure says how a component ended that should not have.
 func (c *component) failure() error {
 	c.expected.Store(true) // told here
-	tail := c.tail()
-	err := fmt.Errorf("%s ended (%s); its last lines:\n%s", c.name, c.process.Status().Text, tail)
-	if strings.Contains(tail, "address already in use") {
-		return fmt.Errorf("%w: %w", errPortTaken, err)
-	}
-	return err
+	return fmt.Errorf("%s ended (%s); its last lines:\n%s", c.name, c.process.Status().Text, c.tail())
 }
 
 // tail is the last lines of what the process wrote.

@@ -217,6 +217,9 @@ func (p *Plane) end() error {
 		}
 	}
 	err := p.supervisor.Close()
+	for _, c := range p.clusters {
+		c.releasePorts()
+	}
 	for _, wait := range pods {
 		wait() // short: the processes are dead
 	}

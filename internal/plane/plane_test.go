@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -336,6 +338,11 @@ func TestAPausedClusterRefusesAndComesBackTheSame(t *testing.T) {
 	}
 	if _, err := client.Discovery().ServerVersion(); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("while it is paused: %v", err)
+	}
+	if runtime.GOOS == "linux" { // where ports can be held
+		if other, err := net.Listen("tcp", strings.TrimPrefix(c.URL, "https://")); !errors.Is(err, syscall.EADDRINUSE) {
+			t.Errorf("somebody else has got its address: %v, %v", other, err)
+		}
 	}
 	if err := c.Resume(t.Context()); err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/plane/pki"
 	"github.com/fleet-hub/fleet/internal/plane/podrunner"
+	"github.com/fleet-hub/fleet/internal/plane/ports"
 )
 
 // ErrNoCluster means that the plane has no cluster of that name.
@@ -24,7 +25,7 @@ func (c *Cluster) addRunner() error {
 	}
 	var err error
 	c.pods, err = podrunner.New(podrunner.Options{
-		Client: c.client, Launch: c.plane.supervisor.Start, Ports: freePorts, Clock: c.plane.clock, Say: o.Progress,
+		Client: c.client, Launch: c.plane.supervisor.Start, Ports: ports.Free, Clock: c.plane.clock, Say: o.Progress,
 		Binaries: o.Binaries, Hold: hold, Env: o.ProcessEnv, LogDir: c.LogDir, DataDir: filepath.Join(c.dir, "pods"),
 		Kubeconfig: func(tokenFile, namespace string) ([]byte, error) {
 			return c.access(pki.Access{TokenFile: tokenFile, Namespace: namespace}).Kubeconfig()

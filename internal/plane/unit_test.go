@@ -3,7 +3,6 @@ package plane
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -69,62 +68,6 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-func TestFreePorts(t *testing.T) {
-	ports, err := freePorts(50)
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen := map[int]bool{}
-	for _, port := range ports {
-		if port < firstPort || port > lastPort || seen[port] {
-			t.Errorf("port %d", port)
-		}
-		seen[port] = true
-		listener, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", port))
-		if err != nil {
-			t.Errorf("port %d is not free: %v", port, err)
-			continue
-		}
-		t.Cleanup(func() { _ = listener.Close() })
-		if isFree(port) {
-			t.Errorf("port %d is said to be free with a listener on it", port)
-		}
-	}
-	if _, err := freePorts(lastPort); !errors.Is(err, errNoPort) {
-		t.Errorf("more ports than there are: %v", err)
-	}
-}
-
-func TestAPortThatWasTakenIsReplaced(t *testing.T) {
-	other := errors.New("something else")
-	taken := fmt.Errorf("as seen in its log: %w", errPortTaken)
-	tests := map[string]struct {
-		results []error
-		want    error
-	}{
-		"the first is free":                    {[]error{nil}, nil},
-		"the first is taken":                   {[]error{taken, nil}, nil},
-		"something else fails":                 {[]error{other}, other},
-		"something else fails with the second": {[]error{taken, other}, other},
-		"all are taken":                        {[]error{taken, taken, taken}, errPortTaken},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			var ports []int
-			err := retryTaken(func(port int) error {
-				ports = append(ports, port)
-				if len(ports) > len(test.results) {
-					t.Fatal("tried again")
-				}
-				return test.results[len(ports)-1]
-			})
-			if !errors.Is(err, test.want) || len(ports) != len(test.results) {
-				t.Errorf("error %v after ports %v", err, ports)
-			}
-		})
-	}
-}
-
 func TestTail(t *testing.T) {
 	lines := func(from, to int) string {
 		var text strings.Builder
@@ -162,19 +105,16 @@ func TestTail(t *testing.T) {
 	}
 }
 
-func TestAComponentsFailureTellsATakenPort(t *testing.T) {
-	for log, want := range map[string]bool{
-		`failed to listen on 127.0.0.1:20001: listen tcp 127.0.0.1:20001: bind: address already in use`: true,
-		`unknown flag: --x`: false,
-	} {
-		c := &component{program: program{name: "hub: kube-apiserver", log: filepath.Join(t.TempDir(), "log")}, process: &supervise.Process{}}
-		if err := os.WriteFile(c.log, []byte(log+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		err := c.failure()
-		if errors.Is(err, errPortTaken) != want || !strings.HasSuffix(err.Error(), "hub: kube-apiserver ended (); its last lines:\n"+log) {
-			t.Errorf("error %v", err)
-		}
+func TestAComponentsFailureQuotesItsLog(t *testing.T) {
+	c := &component{program: program{name: "hub: kube-apiserver", log: filepath.Join(t.TempDir(), "log")}, process: &supervise.Process{}}
+	if err := os.WriteFile(c.log, []byte("unknown flag: --x\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.failure().Error(); got != "hub: kube-apiserver ended (); its last lines:\nunknown flag: --x" {
+		t.Errorf("error %s", got)
+	}
+	if !c.expected.Load() {
+		t.Error("its end is told twice")
 	}
 }
 

@@ -1,20 +1,24 @@
 package faults
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/url"
 	"sync"
 	"time"
+
+	"github.com/fleet-hub/fleet/internal/plane/ports"
 )
 
 // Wire carries bytes between processes and a server, and can stop doing so. TLS passes unseen: clients verify the
 // server's own certificate, which must be for 127.0.0.1.
 type Wire struct {
-	// URL is where processes reach the server: https, at a free port on loopback.
+	// URL is where processes reach the server: https, at a port on loopback that nobody else gets before Close.
 	URL string
 
-	address, target string
+	port   *ports.Port
+	target string
 
 	mu         sync.Mutex // guards what follows
 	listener   net.Listener
@@ -32,20 +36,27 @@ func NewWire(server string) (*Wire, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the server's address: %w", err)
 	}
-	w := &Wire{address: "127.0.0.1:0", target: target.Host, conns: map[*carried]struct{}{}, resetAfter: -1, changed: make(chan struct{})}
-	if err := w.listen(); err != nil {
+	port, err := ports.Hold()
+	if err != nil {
 		return nil, err
 	}
-	w.URL = target.Scheme + "://" + w.address
+	w := &Wire{
+		URL: target.Scheme + "://" + port.Address(), port: port, target: target.Host,
+		conns: map[*carried]struct{}{}, resetAfter: -1, changed: make(chan struct{}),
+	}
+	if err := w.listen(); err != nil {
+		port.Release()
+		return nil, err
+	}
 	return w, nil
 }
 
 func (w *Wire) listen() error {
-	listener, err := net.Listen("tcp", w.address)
+	listener, err := w.port.Listen(context.Background()) // until Refuse or Close
 	if err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}
-	w.listener, w.address = listener, listener.Addr().String()
+	w.listener = listener
 	go w.accept(listener)
 	return nil
 }
@@ -129,6 +140,7 @@ func (w *Wire) Close() {
 	w.closed = true
 	w.mu.Unlock()
 	w.Refuse()
+	w.port.Release()
 }
 
 // wake lets flows look again; w.mu is held.

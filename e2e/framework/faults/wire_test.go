@@ -198,6 +198,11 @@ func TestRefusal(t *testing.T) {
 	if _, err := net.Dial("tcp", strings.TrimPrefix(w.URL, "tcp://")); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("a new one: %v", err)
 	}
+	if runtime.GOOS == "linux" { // where ports can be held
+		if other, err := net.Listen("tcp", strings.TrimPrefix(w.URL, "tcp://")); !errors.Is(err, syscall.EADDRINUSE) {
+			t.Errorf("somebody else has got its address: %v, %v", other, err)
+		}
+	}
 	if err := w.Heal(); err != nil {
 		t.Fatal(err)
 	}
@@ -260,6 +265,11 @@ func TestAWireToNothing(t *testing.T) {
 	if _, err := net.Dial("tcp", strings.TrimPrefix(w.URL, "tcp://")); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("after its end: %v", err)
 	}
+	next, err := net.Listen("tcp", strings.TrimPrefix(w.URL, "tcp://"))
+	if err != nil {
+		t.Fatalf("its address is not free: %v", err)
+	}
+	_ = next.Close()
 }
 
 func TestAWireCarriesTLSToAServerThatIsTrusted(t *testing.T) {
