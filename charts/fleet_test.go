@@ -636,7 +636,7 @@ func isInTheControllers(t *testing.T, name string) bool {
 
 func TestWhoIsInTheControllers(t *testing.T) {
 	for name, want := range map[string]bool{
-		"bootstrap": true, "agentmanagement": true, "kube.Lead": true, "reconcile.PatchStatus": true, "app.Context.Recorder": true,
+		"bootstrap": true, "agentmanagement": true, "kube.Lead": true, "reconcile.WriteStatus": true, "app.Context.Recorder": true,
 		"kube": false, "nobody": false, "kube.Follow": false, "nobody.Lead": false,
 	} {
 		if got := isInTheControllers(t, name); got != want {

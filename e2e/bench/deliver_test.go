@@ -95,7 +95,8 @@ func TestWhatARequestIsToADelivery(t *testing.T) {
 		"a BundleDeployment is created":          {audit.Kind{Identity: audit.Controller, Verb: "create", Resource: "bundledeployments"}, wrote},
 		"one is changed":                         {audit.Kind{Identity: audit.Controller, Verb: "patch", Resource: "bundledeployments"}, wrote},
 		"its printer columns are written":        {audit.Kind{Identity: audit.Controller, Verb: "patch", Resource: "bundledeployments/status"}, aside},
-		"an agent reports":                       {audit.Kind{Identity: audit.Request, Verb: "patch", Resource: "bundledeployments/status"}, reported},
+		"an agent reports":                       {audit.Kind{Identity: audit.Request, Verb: "update", Resource: "bundledeployments/status"}, reported},
+		"an agent reports after somebody wrote":  {audit.Kind{Identity: audit.Request, Verb: "patch", Resource: "bundledeployments/status"}, reported},
 		"a heartbeat":                            {audit.Kind{Identity: audit.Request, Verb: "patch", Resource: "clusters/status"}, aside},
 		"a Bundle says how it is":                {audit.Kind{Identity: audit.Controller, Verb: "patch", Resource: "bundles/status"}, told},
 		"a Cluster says how its Bundles are":     {audit.Kind{Identity: audit.Controller, Verb: "patch", Resource: "clusters/status"}, told},
@@ -153,8 +154,10 @@ func TestAReportWaitsForTheGate(t *testing.T) {
 	const report = "/apis/fleet.cattle.io/v1alpha1/namespaces/n/bundledeployments/web/status"
 	ended, end := context.WithCancel(t.Context())
 	end()
-	if err := send(ended, http.MethodPatch, report); !errors.Is(err, context.Canceled) {
-		t.Errorf("a report before the gate is open: %v", err)
+	for _, method := range []string{http.MethodPut, http.MethodPatch} {
+		if err := send(ended, method, report); !errors.Is(err, context.Canceled) {
+			t.Errorf("a report by %s before the gate is open: %v", method, err)
+		}
 	}
 	for _, other := range [][2]string{{http.MethodGet, report}, {http.MethodPatch, "/apis/fleet.cattle.io/v1alpha1/namespaces/n/clusters/c/status"}} {
 		if err := send(t.Context(), other[0], other[1]); err != nil {
@@ -163,10 +166,10 @@ func TestAReportWaitsForTheGate(t *testing.T) {
 	}
 	g.open()
 	g.open()
-	if err := send(t.Context(), http.MethodPatch, report); err != nil {
+	if err := send(t.Context(), http.MethodPut, report); err != nil {
 		t.Error(err)
 	}
-	want := []string{"GET " + report, "PATCH /apis/fleet.cattle.io/v1alpha1/namespaces/n/clusters/c/status", "PATCH " + report}
+	want := []string{"GET " + report, "PATCH /apis/fleet.cattle.io/v1alpha1/namespaces/n/clusters/c/status", "PUT " + report}
 	if diff := cmp.Diff(want, asked); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
@@ -217,17 +220,17 @@ func expectBundles(t *testing.T, r run) {
 		}
 	}
 	expectOnce(t, "of a Bundle, for each cluster", r.Deliver.Requests.Rows, map[string]float64{
-		"controller create secrets": 1, "controller create bundledeployments": 1, "request accounts patch bundledeployments/status": 1,
+		"controller create secrets": 1, "controller create bundledeployments": 1, "request accounts update bundledeployments/status": 1,
 	})
 	expectOnce(t, "of a change, for each cluster", r.Change.Requests.Rows, map[string]float64{
-		"controller patch bundledeployments": 1, "request accounts patch bundledeployments/status": 1, "controller get secrets": 0,
+		"controller update bundledeployments": 1, "request accounts update bundledeployments/status": 1, "controller get secrets": 0,
 	})
 	if m := r.Many; m.Clusters != 6 || m.Bundles != 2 || m.Deployments != 18 || m.Controller.Resident <= 0 {
 		t.Errorf("many: %+v", m)
 	}
 	// Owners and counts, which come seconds later, may still be due then.
 	expectOnce(t, "of a restart", r.Many.Restart.Rows, map[string]float64{
-		"controller create bundledeployments": 0, "controller patch bundledeployments": 0,
+		"controller create bundledeployments": 0, "controller update bundledeployments": 0,
 	})
 	for _, row := range r.Many.Restart.Rows {
 		if row.Verb == "get" && row.Resource == "secrets" && row.Requests >= r.Many.Clusters {
@@ -239,7 +242,7 @@ func expectBundles(t *testing.T, r run) {
 		t.Errorf("one cluster more: %+v", f)
 	}
 	expectOnce(t, "of one cluster more, for each Bundle and its agent's", f.Rows, map[string]float64{
-		"controller create bundledeployments": 4, "request accounts patch bundledeployments/status": 4,
+		"controller create bundledeployments": 4, "request accounts update bundledeployments/status": 4,
 	})
 }
 

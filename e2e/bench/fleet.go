@@ -108,7 +108,7 @@ type gated struct {
 
 // RoundTrip waits with a report until the gate is open or the agent's patience is over.
 func (g gated) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/"+client.BundleDeployments+"/") {
+	if r.Method != http.MethodGet && strings.Contains(r.URL.Path, "/"+client.BundleDeployments+"/") {
 		select {
 		case <-g.opened:
 		case <-r.Context().Done():

@@ -146,6 +146,22 @@ func (h *hub) started() int {
 	return len(h.replicas)
 }
 
+// gone is how many replicas have ended by themselves so far.
+func (h *hub) gone() (count int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, r := range h.replicas {
+		select {
+		case <-r.Ended():
+			if r.ExitCode() >= 0 { // no signal
+				count++
+			}
+		default:
+		}
+	}
+	return count
+}
+
 // gather makes a token and the swarm that uses it.
 func (h *hub) gather(ctx context.Context) error {
 	chart, err := h.TokenValues(ctx, "swarm")

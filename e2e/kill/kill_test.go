@@ -176,7 +176,7 @@ func TestControllersAreKilledWhileAgentsRegister(t *testing.T) {
 		disturbed.writes.forget()
 		expectSame(t, ctx, undisturbed, disturbed)
 	}
-	t.Logf("%d killed, %d frozen, and %d could not renew, of %d replicas", s.killed, s.frozen, s.lost, disturbed.started())
+	t.Logf("%d killed, %d frozen, %d could not renew, and %d had ended by themselves, of %d replicas", s.killed, s.frozen, s.lost, s.missed, disturbed.started())
 	t.Logf("%d writes of replicas after they were frozen:\n%s", len(s.late), strings.Join(s.late, "\n"))
 }
 

@@ -80,6 +80,17 @@ func (w *writes) set(k kind, spring func(*slot)) *trap {
 	return w.trap
 }
 
+// unset takes a trap away, and says whether it was still there.
+func (w *writes) unset(t *trap) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.trap != t {
+		return false
+	}
+	w.trap = nil
+	return true
+}
+
 // kinds are those of a grant that were written at least so often, sorted, with their counts.
 func (w *writes) kinds(atLeast int) (found []kind) {
 	w.mu.Lock()

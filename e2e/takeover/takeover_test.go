@@ -117,17 +117,17 @@ func TestTakeOver(t *testing.T) {
 // firstWrites are all that our controllers change on a hub that they take over, with the names that were recorded.
 func firstWrites() []string {
 	return []string{
-		"patch clusterregistrations/status fleet-default/request-5k4nm", // our condition Granted
-		"patch clusterregistrations/status fleet-default/request-pvwtt",
-		"patch clusterregistrations/status fleet-local/request-sbpkm",
-		"patch clusterregistrationtokens/status fleet-default/import-token-east", // our condition Ready
-		"patch clusterregistrationtokens/status fleet-default/swarm",
-		"patch clusterregistrationtokens/status fleet-local/import-token-local",
-		"patch clusters fleet-local/local",                         // which labels are the bootstrap's
-		"patch clusters/status fleet-default/cluster-3f8a81b9896a", // our conditions
-		"patch clusters/status fleet-default/east",                 //
-		"patch clusters/status fleet-local/local",                  //
-		"patch namespaces cattle-fleet-system/cattle-fleet-system", // the set of every hub, which the local agent's had taken
+		"patch clusters fleet-local/local",                               // which labels are the bootstrap's
+		"patch namespaces cattle-fleet-system/cattle-fleet-system",       // the set of every hub, which the local agent's had taken
+		"update clusterregistrations/status fleet-default/request-5k4nm", // our condition Granted
+		"update clusterregistrations/status fleet-default/request-pvwtt",
+		"update clusterregistrations/status fleet-local/request-sbpkm",
+		"update clusterregistrationtokens/status fleet-default/import-token-east", // our condition Ready
+		"update clusterregistrationtokens/status fleet-default/swarm",
+		"update clusterregistrationtokens/status fleet-local/import-token-local",
+		"update clusters/status fleet-default/cluster-3f8a81b9896a", // our conditions
+		"update clusters/status fleet-default/east",                 //
+		"update clusters/status fleet-local/local",                  //
 	}
 }
 

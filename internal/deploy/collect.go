@@ -51,6 +51,7 @@ type revisionSecret struct {
 // sweep is one round. A release that cannot be read keeps no other from being found.
 func (d *deployer) sweep(ctx context.Context) error {
 	newest, err := d.listReleases(ctx)
+	d.beginning.know(newest, d.Clock())
 	if err != nil {
 		return err
 	}

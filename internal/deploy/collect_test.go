@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v3/pkg/chart"
@@ -69,9 +70,10 @@ func TestAReleaseThatCannotBeReadHidesNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := &deployer{
-		Options: Options{AgentNamespace: "agents"}, hub: onHub, metadata: newMetadataClient(t, listed...), inventory: newInventory(),
-		agent: &identity{clientset: kubernetes.NewForConfigOrDie(config)},
-		queue: workqueue.NewTypedRateLimitingQueue(newBackoff(func() float64 { return 0 })),
+		Options: Options{AgentNamespace: "agents", Clock: time.Now}, hub: onHub, metadata: newMetadataClient(t, listed...), inventory: newInventory(),
+		beginning: newBeginning(),
+		agent:     &identity{clientset: kubernetes.NewForConfigOrDie(config)},
+		queue:     workqueue.NewTypedRateLimitingQueue(newBackoff(func() float64 { return 0 })),
 	}
 	defer d.queue.ShutDown()
 	queued := func() (names []string) {

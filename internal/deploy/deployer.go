@@ -42,6 +42,7 @@ type deployer struct {
 	queue     workqueue.TypedRateLimitingInterface[string]
 	records   *records
 	inventory *inventory
+	beginning *beginning
 	waiting   *nameSet // BundleDeployments that wait for others
 	rewound   *nameSet // BundleDeployments whose hub was restored from before their last version
 	lacking   *nameSet // BundleDeployments with kinds the API server does not know
@@ -53,7 +54,7 @@ type deployer struct {
 func newDeployer(options Options) (*deployer, error) {
 	d := &deployer{
 		Options: options, log: options.Log, stopped: make(chan struct{}), slots: make(slots, options.Workers),
-		records: newRecords(), inventory: newInventory(), waiting: newNameSet(), lacking: newNameSet(), rewound: newNameSet(),
+		records: newRecords(), inventory: newInventory(), beginning: newBeginning(), waiting: newNameSet(), lacking: newNameSet(), rewound: newNameSet(),
 		bells: newBells(),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(newBackoff(options.Random),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: "bundledeployments"}),
@@ -94,6 +95,7 @@ func (d *deployer) run(ctx context.Context) error {
 	group.Go(func() { d.learnKinds() })
 	if cache.WaitForCacheSync(ctx.Done(), d.hub.informer.HasSynced) {
 		d.OnWatching(d.hub.all)
+		d.rememberAll()
 		group.Go(func() { d.collect(ctx) })
 		group.Go(func() { d.work(ctx, &group) })
 		<-ctx.Done()

@@ -85,6 +85,13 @@ func (d *deployer) remember(name, release string) {
 	}
 }
 
+// rememberAll notes the releases named in all statuses, which need not be found by reading every one of them.
+func (d *deployer) rememberAll() {
+	for _, bd := range d.hub.all() {
+		d.remember(bd.Name, bd.Status.Release)
+	}
+}
+
 // wakeWaiting has everything looked at that waits for another BundleDeployment.
 func (d *deployer) wakeWaiting() { d.enqueueAll(d.waiting.list()) }
 

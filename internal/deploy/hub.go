@@ -2,17 +2,14 @@ package deploy
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
-
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -29,13 +26,15 @@ const (
 )
 
 // hub is the upstream API server, within the rights of an agent: it watches the
-// BundleDeployments of one namespace and patches their status; it gets Secrets, ConfigMaps and Contents by
+// BundleDeployments of one namespace and writes their status; it gets Secrets, ConfigMaps and Contents by
 // name, and never lists them.
 type hub struct {
 	namespace string
 	fleet     rest.Interface
 	core      kubernetes.Interface
 	informer  cache.SharedIndexInformer
+	// onlyPatch is set once the hub has refused to have a status updated, and had it patched.
+	onlyPatch atomic.Bool
 }
 
 // newHub makes the clients. The config has to be bounded.
@@ -94,71 +93,51 @@ func (h *hub) confirmGone(ctx context.Context, name string) (bool, error) {
 	return false, fmt.Errorf("asking whether BundleDeployment %s is gone: %w", name, err)
 }
 
-// values reads the values of a BundleDeployment from its Secret.
+// values reads the values of a BundleDeployment from its Secret. The hash tells whether the API server's memory has the
+// right ones already.
 func (h *hub) values(ctx context.Context, bd *fleet.BundleDeployment) (map[string]any, error) {
-	secret, err := h.core.CoreV1().Secrets(h.namespace).Get(ctx, bd.Name, metav1.GetOptions{})
+	secret, err := fromMemory(func(options metav1.GetOptions) (*corev1.Secret, error) {
+		return h.core.CoreV1().Secrets(h.namespace).Get(ctx, bd.Name, options)
+	}, func(found *corev1.Secret) bool { return haveHash(found.Data, bd.Spec.ValuesHash) })
 	if err != nil {
 		return nil, because(fleet.ReasonHelmValuesInvalid, fmt.Errorf("reading the Secret with the Helm values: %w", err))
 	}
 	return optionsValues(secret.Data, bd.Spec.ValuesHash)
 }
 
-// manifest reads the resources of a BundleDeployment.
+// manifest reads the resources of a BundleDeployment. A Content never changes under its name.
 func (h *hub) manifest(ctx context.Context, id string) (content.Manifest, error) {
-	var found fleet.Content
-	if err := h.fleet.Get().Resource(contents).Name(id).Do(ctx).Into(&found); err != nil {
+	found, err := fromMemory(func(options metav1.GetOptions) (*fleet.Content, error) {
+		var found fleet.Content
+		return &found, h.fleet.Get().Resource(contents).Name(id).VersionedParams(&options, metav1.ParameterCodec).Do(ctx).Into(&found)
+	}, func(*fleet.Content) bool { return true })
+	if err != nil {
 		return content.Manifest{}, missingOnHub(err, fmt.Errorf("reading the content of the bundle: %w", err))
 	}
-	return content.Read(&found)
+	return content.Read(found)
 }
 
-// secret and configMap read objects that are to be copied downstream.
+// inMemory asks the API server for what it has in memory, which takes it half the time of asking its storage.
+const inMemory = "0"
+
+// fromMemory reads an object from the API server's memory, which may lag behind what the watch has told: what is not
+// there, or not right, is read once more from storage.
+func fromMemory[T any](read func(metav1.GetOptions) (T, error), isRight func(T) bool) (T, error) {
+	found, err := read(metav1.GetOptions{ResourceVersion: inMemory})
+	if apierrors.IsNotFound(err) || err == nil && !isRight(found) {
+		return read(metav1.GetOptions{})
+	}
+	return found, err
+}
+
+// secret and configMap read objects that are to be copied downstream. They come from storage: nothing tells an older
+// state from the one that the deployment's generation is about, and it would stay until the next one.
 func (h *hub) secret(ctx context.Context, name string) (*corev1.Secret, error) {
 	return h.core.CoreV1().Secrets(h.namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
 func (h *hub) configMap(ctx context.Context, name string) (*corev1.ConfigMap, error) {
 	return h.core.CoreV1().ConfigMaps(h.namespace).Get(ctx, name, metav1.GetOptions{})
-}
-
-// report writes a status over the one of base and returns what the hub made of it: base itself, and no
-// request, when there is nothing to write.
-func (h *hub) report(ctx context.Context, base *fleet.BundleDeployment, status *fleet.BundleDeploymentStatus) (*fleet.BundleDeployment, error) {
-	patch, err := statusPatch(base, status)
-	if err != nil || patch == nil {
-		return base, err
-	}
-	var written fleet.BundleDeployment
-	err = h.fleet.Patch(types.MergePatchType).Namespace(h.namespace).Resource(bundleDeployments).Name(base.Name).
-		SubResource("status").Body(patch).Do(ctx).Into(&written)
-	if err != nil {
-		return nil, fmt.Errorf("reporting the status: %w", err)
-	}
-	return &written, nil
-}
-
-// statusPatch is the merge patch that brings a BundleDeployment's status to another one, nil if it is that
-// already. It is refused if the BundleDeployment was made anew meanwhile. The texts for printer columns belong
-// to the controller and are left out.
-func statusPatch(base *fleet.BundleDeployment, status *fleet.BundleDeploymentStatus) ([]byte, error) {
-	before, after := base.Status, *status
-	before.Display, after.Display = fleet.BundleDeploymentDisplay{}, fleet.BundleDeploymentDisplay{}
-	var texts [2][]byte
-	for i, side := range []*fleet.BundleDeploymentStatus{&before, &after} {
-		text, err := json.Marshal(side)
-		if err != nil {
-			return nil, fmt.Errorf("encoding the status: %w", err)
-		}
-		texts[i] = text
-	}
-	patch, err := jsonpatch.CreateMergePatch(texts[0], texts[1])
-	if err != nil {
-		return nil, fmt.Errorf("comparing the status: %w", err)
-	}
-	if string(patch) == "{}" {
-		return nil, nil
-	}
-	return json.Marshal(map[string]any{"metadata": map[string]any{"uid": base.UID}, "status": json.RawMessage(patch)})
 }
 
 // newer returns the object that was written later. Resource versions of one object grow, but on a hub that was

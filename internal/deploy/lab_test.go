@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/yaml"
 
@@ -152,11 +153,8 @@ func (l *lab) run() (watching, ended <-chan struct{}) {
 	l.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background()) // it ends after the test's own context
 	begun, done := make(chan struct{}), make(chan struct{})
-	options := Options{
-		Hub: l.identity, Namespace: l.Name, Local: l.local, AgentNamespace: l.Name,
-		Log:        slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		OnWatching: func(func() []*fleet.BundleDeployment) { close(begun) },
-	}
+	options := l.agentOptions()
+	options.OnWatching = func(func() []*fleet.BundleDeployment) { close(begun) }
 	l.options(&options)
 	var err error
 	go func() { err = Run(ctx, options); close(done) }()
@@ -168,6 +166,48 @@ func (l *lab) run() (watching, ended <-chan struct{}) {
 		}
 	})
 	return begun, done
+}
+
+func (l *lab) agentOptions() Options {
+	return Options{
+		Hub: l.identity, Namespace: l.Name, Local: l.local, AgentNamespace: l.Name,
+		Log: slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+}
+
+// byHand is a deployer that knows the BundleDeployments, has looked for its releases, and does nothing more until it is
+// told to.
+func (l *lab) byHand() *deployer {
+	l.t.Helper()
+	options := l.agentOptions()
+	l.options(&options)
+	options, err := options.complete()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	d, err := newDeployer(options)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(l.t.Context())
+	var group sync.WaitGroup
+	group.Go(func() { d.hub.informer.RunWithContext(ctx) })
+	l.t.Cleanup(func() {
+		cancel()
+		d.queue.ShutDown()
+		d.watches.stop()
+		d.awaited.stop()
+		close(d.stopped)
+		group.Wait()
+	})
+	if !cache.WaitForCacheSync(ctx.Done(), d.hub.informer.HasSynced) {
+		l.t.Fatal("the BundleDeployments are not known")
+	}
+	d.rememberAll()
+	if err := d.sweep(ctx); err != nil {
+		l.t.Fatal(err)
+	}
+	return d
 }
 
 // halt stops the deployer, if it runs.

@@ -80,20 +80,32 @@ func (d *deployer) formerRefs(ctx context.Context, key releaseKey, number int) (
 
 // isLast reports whether no revision of a release is later than the given one, but for a failed rollback to it.
 func (d *deployer) isLast(ctx context.Context, key releaseKey, number int) (bool, error) {
+	newest, counts := d.beginning.newestOf(ctx, key, d.Clock())
+	if !counts {
+		var err error
+		if newest, err = d.newestRevision(ctx, key); err != nil {
+			return false, err
+		}
+	}
+	if newest.number <= number {
+		return true, nil
+	}
+	return d.isFailedRollback(ctx, key, newest.number)
+}
+
+// newestRevision finds the newest revision of a release by metadata alone.
+func (d *deployer) newestRevision(ctx context.Context, key releaseKey) (revisionSecret, error) {
 	secrets := d.metadata.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"})
 	selector := labels.Set{labelOwner: ownerHelm, labelName: key.Name}.AsSelector().String()
 	list, err := secrets.Namespace(key.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
-		return false, fmt.Errorf("looking for revisions of release %s: %w", key, err)
+		return revisionSecret{}, fmt.Errorf("looking for revisions of release %s: %w", key, err)
 	}
 	newest := map[releaseKey]revisionSecret{}
 	for i := range list.Items {
 		note(newest, &list.Items[i])
 	}
-	if newest[key].number <= number {
-		return true, nil
-	}
-	return d.isFailedRollback(ctx, key, newest[key].number)
+	return newest[key], nil
 }
 
 // isFailedRollback tells whether a revision is nothing but the record of drift that could not be corrected.

@@ -205,6 +205,7 @@ func TestReportsAreSparing(t *testing.T) {
 	steps := []struct {
 		name    string
 		after   time.Duration
+		hub     func(*fleet.BundleDeploymentStatus) // what somebody else writes
 		change  func(*fleet.BundleDeploymentStatus)
 		patches int
 		later   []string
@@ -214,12 +215,17 @@ func TestReportsAreSparing(t *testing.T) {
 		{name: "a detail waits", after: 300 * time.Millisecond, change: func(s *fleet.BundleDeploymentStatus) { s.ResourceCounts.NotReady = 1 }, later: []string{"hello after 700ms"}},
 		{name: "readiness does not", change: func(s *fleet.BundleDeploymentStatus) { s.Ready = false }, patches: 1},
 		{name: "a detail is reported later", after: 2 * time.Second, change: func(s *fleet.BundleDeploymentStatus) { s.ResourceCounts.NotReady = 2 }, patches: 1},
+		{name: "printer columns of others are left alone", after: 2 * time.Second, hub: func(s *fleet.BundleDeploymentStatus) { s.Display.State = "Strange" }, change: func(*fleet.BundleDeploymentStatus) {}},
+		{name: "but for what is reported anyway", after: 2 * time.Second, hub: func(s *fleet.BundleDeploymentStatus) { s.Display.State = "Strange" }, change: func(s *fleet.BundleDeploymentStatus) { s.Ready = true }, patches: 1},
 	}
 	status := bd.Status.DeepCopy()
 	for _, step := range steps {
 		now = now.Add(step.after)
 		queue.later = nil
 		status = status.DeepCopy()
+		if step.hub != nil {
+			step.hub(&bd.Status)
+		}
 		step.change(status)
 		if err := d.report(t.Context(), bd, r, status); err != nil {
 			t.Fatalf("%s: %v", step.name, err)
@@ -256,7 +262,7 @@ func TestReportsThatDoNotArrive(t *testing.T) {
 				t.Errorf("remembered %v, written %v", r.status, r.written)
 			}
 			got := strings.Join(server.take(), "\n")
-			const want = `PATCH /apis/fleet.cattle.io/v1alpha1/namespaces/cluster-ns/bundledeployments/hello/status {"metadata":{"uid":""},"status":{"ready":true}}`
+			const want = `PATCH /apis/fleet.cattle.io/v1alpha1/namespaces/cluster-ns/bundledeployments/hello/status {"status":{"display":{"deployed":"True","state":"Modified"},"ready":true}}`
 			if !strings.HasPrefix(got, want) {
 				t.Errorf("sent %s", got)
 			}

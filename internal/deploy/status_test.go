@@ -124,13 +124,13 @@ func TestRecordedStatus(t *testing.T) {
 			at := func(i int) time.Time { return recordedTime(t, want.Conditions[i].LastUpdateTime) }
 			deployed(&got, at(0), bd.Spec.DeploymentID, want.Release)
 			monitored(&got, at(2), newReport(tr.sightings()), bd.Spec.Options.ForceSyncGeneration)
-			got.Display = want.Display // the controller's
+			got.Display = displayed(bd, &got)
 			// The order of conditions is that of their first appearance, the same in both.
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("-recorded +made:\n%s", diff)
 			}
 			// What goes over the wire, the first time, has no zeros.
-			patch, err := statusPatch(&fleet.BundleDeployment{ObjectMeta: metav1.ObjectMeta{UID: bd.UID}}, &got)
+			patch, err := statusPatch(&fleet.BundleDeployment{}, &got)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -301,18 +301,24 @@ func TestStatusOfEachOutcome(t *testing.T) {
 }
 
 func TestStatusPatch(t *testing.T) {
-	base := deployment(func(bd *fleet.BundleDeployment) { bd.UID = "u1" })
+	base := deployment()
 	monitored(&base.Status, noon, newReport([]sighting{{refTo("ConfigMap", "web", "a"), seenAs("1", fleet.ResourceSummary{State: "active"})}}), 0)
+	base.Status.Display = fleet.BundleDeploymentDisplay{Monitored: "True", State: "Ready"}
 	tests := map[string]struct {
 		change func(*fleet.BundleDeploymentStatus)
 		want   string
 	}{
-		"nothing":              {func(*fleet.BundleDeploymentStatus) {}, ""},
-		"what is not ours":     {func(s *fleet.BundleDeploymentStatus) { s.Display.State = "Ready" }, ""},
-		"a flag that is unset": {func(s *fleet.BundleDeploymentStatus) { s.Ready = false }, `{"metadata":{"uid":"u1"},"status":{"ready":null}}`},
-		"a count":              {func(s *fleet.BundleDeploymentStatus) { s.ResourceCounts.NotReady = 1 }, `{"metadata":{"uid":"u1"},"status":{"resourceCounts":{"notReady":1}}}`},
-		"a list that is gone":  {func(s *fleet.BundleDeploymentStatus) { s.Resources = nil }, `{"metadata":{"uid":"u1"},"status":{"resources":null}}`},
-		"a release":            {func(s *fleet.BundleDeploymentStatus) { s.Release = "web/hello:2" }, `{"metadata":{"uid":"u1"},"status":{"release":"web/hello:2"}}`},
+		"nothing": {func(*fleet.BundleDeploymentStatus) {}, ""},
+		"the printer columns alone are nothing to tell": {func(s *fleet.BundleDeploymentStatus) { s.Display.State = "NotReady" }, ""},
+		"printer columns that are gone are nothing":     {func(s *fleet.BundleDeploymentStatus) { s.Display = fleet.BundleDeploymentDisplay{} }, ""},
+		"the printer columns go along": {func(s *fleet.BundleDeploymentStatus) { s.Ready, s.Display.State = false, "NotReady" },
+			`{"status":{"display":{"state":"NotReady"},"ready":null}}`},
+		"printer columns that are gone go along": {func(s *fleet.BundleDeploymentStatus) { s.Ready, s.Display.Monitored = false, "" },
+			`{"status":{"display":{"monitored":null},"ready":null}}`},
+		"a flag that is unset": {func(s *fleet.BundleDeploymentStatus) { s.Ready = false }, `{"status":{"ready":null}}`},
+		"a count":              {func(s *fleet.BundleDeploymentStatus) { s.ResourceCounts.NotReady = 1 }, `{"status":{"resourceCounts":{"notReady":1}}}`},
+		"a list that is gone":  {func(s *fleet.BundleDeploymentStatus) { s.Resources = nil }, `{"status":{"resources":null}}`},
+		"a release":            {func(s *fleet.BundleDeploymentStatus) { s.Release = "web/hello:2" }, `{"status":{"release":"web/hello:2"}}`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -324,6 +330,69 @@ func TestStatusPatch(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestStatusUpdate(t *testing.T) {
+	const head = `{"apiVersion":"fleet.cattle.io/v1alpha1","kind":"BundleDeployment","metadata":{"name":"hello","namespace":"cluster-ns","resourceVersion":"7","uid":"u1"},"status":`
+	applied := `"appliedDeploymentID":"s-1:a","conditions":[` +
+		`{"type":"Installed","status":"True","lastUpdateTime":"2026-11-21T12:00:00Z"},{"type":"Deployed","status":"True","lastUpdateTime":"2026-11-21T12:00:00Z"}],`
+	counts := func(ready int) string {
+		return fmt.Sprintf(`"resourceCounts":{"ready":%d,"desiredReady":%d,"waitApplied":0,"modified":0,"orphaned":0,"missing":0,"unknown":0,"notReady":0}`, ready, ready)
+	}
+	tests := map[string]struct {
+		base   func(*fleet.BundleDeployment)
+		change func(*fleet.BundleDeploymentStatus)
+		want   string
+	}{
+		"all of the status goes, and nothing else": {
+			base: func(bd *fleet.BundleDeployment) {
+				bd.Finalizers, bd.Annotations = []string{"f"}, map[string]string{"a": "b"}
+			},
+			want: head + `{` + applied + `"display":{},"release":"web/hello:1",` + counts(0) + `}}`},
+		"what is new, and the printer columns": {
+			change: func(s *fleet.BundleDeploymentStatus) {
+				s.Ready, s.Display.State, s.ResourceCounts = true, "Ready", fleet.ResourceCounts{Ready: 1, DesiredReady: 1}
+			},
+			want: head + `{` + applied + `"display":{"state":"Ready"},"ready":true,"release":"web/hello:1",` + counts(1) + `}}`},
+		"a creation time that is not known": {
+			change: func(s *fleet.BundleDeploymentStatus) {
+				s.Resources = []fleet.DeployedResource{{Kind: "ConfigMap", Name: "a"}}
+			},
+			want: head + `{` + applied + `"display":{},"release":"web/hello:1",` + counts(0) + `,"resources":[{"createdAt":null,"kind":"ConfigMap","name":"a"}]}}`},
+		"one that does not say when it was written is only patched": {base: func(bd *fleet.BundleDeployment) { bd.ResourceVersion = "" }},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			base := deployment(func(bd *fleet.BundleDeployment) { bd.UID, bd.ResourceVersion = "u1", "7" })
+			if test.base != nil {
+				test.base(base)
+			}
+			before, to := base.DeepCopy(), base.Status.DeepCopy()
+			if test.change != nil {
+				test.change(to)
+			}
+			got, err := statusUpdate(base, to)
+			if err != nil || (got == nil) != (test.want == "") {
+				t.Fatalf("got %s %v", got, err)
+			}
+			if got != nil {
+				if diff := cmp.Diff(decoded(t, test.want), decoded(t, string(got))); diff != "" {
+					t.Errorf("-want +got:\n%s", diff)
+				}
+			}
+			if diff := cmp.Diff(before, base); diff != "" {
+				t.Errorf("base was changed:\n%s", diff)
+			}
+		})
+	}
+}
+
+func decoded(t *testing.T, text string) (found map[string]any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &found); err != nil {
+		t.Fatal(err)
+	}
+	return found
 }
 
 func TestObserve(t *testing.T) {

@@ -62,16 +62,19 @@ func TestTheHubIsAskedForLittle(t *testing.T) {
 	l.expectNoRelease(l.Name, "x")
 	l.halt()
 	counts := map[string]int{}
+	// Asked before it is taken down, reported when it had gone, or read from a memory that was behind.
+	harmless := []string{
+		"get bundledeployments: 404", "update bundledeployments/status: 404", "update bundledeployments/status: 409",
+		"patch bundledeployments/status: 404", "get contents: 404",
+	}
 	l.eventually(func() string {
 		clear(counts)
 		for _, r := range requestsOf(t, control.Plane(t).Hub.AuditLog, "system:serviceaccount:"+l.Name+":request") {
-			// Asked before it is taken down, or reported when it had gone.
-			asks := r.String() == "get bundledeployments" || r.String() == "patch bundledeployments/status"
-			gone := asks && r.ResponseStatus.Code == 404
-			if r.ResponseStatus.Code >= 400 && !gone {
-				t.Errorf("refused: %s %d", r.RequestURI, r.ResponseStatus.Code)
+			if outcome := fmt.Sprintf("%s: %d", r, r.ResponseStatus.Code); r.ResponseStatus.Code >= 400 && !slices.Contains(harmless, outcome) {
+				t.Errorf("refused: %s %s", r.RequestURI, outcome)
+			} else if r.ResponseStatus.Code < 400 {
+				counts[r.String()]++
 			}
-			counts[r.String()]++
 		}
 		if len(counts) == 0 {
 			return "nothing in the audit log"
@@ -84,10 +87,10 @@ func TestTheHubIsAskedForLittle(t *testing.T) {
 	if counts["get contents"] != 1 {
 		t.Errorf("the content was fetched %d times", counts["get contents"])
 	}
-	if n := counts["patch bundledeployments/status"]; n < 1 || n > 6 {
+	if n := counts["update bundledeployments/status"]; n < 1 || n > 6 {
 		t.Errorf("the status was written %d times", n)
 	}
-	for _, never := range []string{"list secrets", "watch secrets", "list contents", "watch contents", "get secrets", "update bundledeployments/status"} {
+	for _, never := range []string{"list secrets", "watch secrets", "list contents", "watch contents", "get secrets", "patch bundledeployments/status"} {
 		if counts[never] > 0 {
 			t.Errorf("%s", never)
 		}

@@ -21,10 +21,10 @@ var errValuesHash = errors.New("the Secret with the Helm values does not match t
 // optionsValues reads the values from a BundleDeployment's Secret and checks them against the hash. Both keys
 // count for the hash, only the current values are returned.
 func optionsValues(data map[string][]byte, wantHash string) (map[string]any, error) {
-	current := data[helmvalues.KeyCurrent]
-	if helmvalues.Hash(current, data[helmvalues.KeyStaged]) != wantHash {
+	if !haveHash(data, wantHash) {
 		return nil, errValuesHash
 	}
+	current := data[helmvalues.KeyCurrent]
 	if len(current) == 0 {
 		return nil, nil
 	}
@@ -33,6 +33,11 @@ func optionsValues(data map[string][]byte, wantHash string) (map[string]any, err
 		return nil, errors.New("the values in the BundleDeployment's Secret are no JSON object")
 	}
 	return values, nil
+}
+
+// haveHash tells whether values are those of a hash.
+func haveHash(data map[string][]byte, hash string) bool {
+	return helmvalues.Hash(data[helmvalues.KeyCurrent], data[helmvalues.KeyStaged]) == hash
 }
 
 // parseValues reads values written as YAML. The error does not show them.

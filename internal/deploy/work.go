@@ -43,6 +43,7 @@ func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	// From here on there may be a release, and the one there was may not be what is there, whatever becomes of
 	// the attempt.
 	d.inventory.add(bd.Name, key)
+	d.beginning.spend(key)
 	r.tracking = nil
 	marks := setFor(bd.Name, d.Scope)
 	made, err := d.releaser.install(ctx, installation{

@@ -73,7 +73,7 @@ func (k Kind) compareField(changes, live, desired map[string]any, field path) {
 	foundMap, wasMap := found.(map[string]any)
 	wantedMap, isMap := wanted.(map[string]any)
 	if wasMap && isMap {
-		wanted, _ = mergeDiff(foundMap, wantedMap)
+		wanted = mergeDiff(foundMap, wantedMap)
 	}
 	target := changes
 	for _, name := range field[:len(field)-1] {

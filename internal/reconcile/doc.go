@@ -1,8 +1,8 @@
-// Package reconcile is what every controller shares: the children of an owner kept as one set, patches of the
+// Package reconcile is what every controller shares: the children of an owner kept as one set, writes of the
 // fields a controller owns, and nudges between controllers.
 //
 //	rule's Children ─► Set.Apply ─► create · patch what differs · delete what left the set
-//	rule's Status   ─► PatchStatus ─► only the fields that changed
+//	rule's Status   ─► WriteStatus ─► whole, if nobody wrote since; else the rule is asked again
 //	an object changed ─► Watch ─► Nudge ─► the handler of another object
 package reconcile
 

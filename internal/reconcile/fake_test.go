@@ -3,6 +3,7 @@ package reconcile
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"sync"
 	"testing"
 
@@ -22,7 +23,7 @@ type server struct {
 	requests []string
 	// fail answers a request, written like in requests but without its body, with an error.
 	fail map[string]error
-	// interfere runs before each patch: somebody else who is faster.
+	// interfere runs before each patch and each update: somebody else who is faster.
 	interfere func()
 }
 
@@ -84,6 +85,47 @@ func (c *fakeClient[T]) Get(namespace, name string, _ metav1.GetOptions) (T, err
 		return none, apierrors.NewNotFound(c.resource(), name)
 	}
 	return found.DeepCopyObject().(T), nil
+}
+
+func (c *fakeClient[T]) Update(obj T) (T, error) {
+	return c.update(obj, "", func(found, updated reflect.Value) { updated.FieldByName("Status").Set(found.FieldByName("Status")) })
+}
+
+func (c *fakeClient[T]) UpdateStatus(obj T) (T, error) {
+	return c.update(obj, "status ", func(found, updated reflect.Value) {
+		status := reflect.ValueOf(updated.FieldByName("Status").Interface())
+		updated.Set(found)
+		updated.FieldByName("Status").Set(status)
+	})
+}
+
+// update replaces what is there by what is sent, apart from what is kept of it.
+func (c *fakeClient[T]) update(obj T, subresource string, keep func(found, updated reflect.Value)) (T, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var none T
+	if c.interfere != nil {
+		c.interfere()
+	}
+	body, err := json.Marshal(obj)
+	if err != nil {
+		return none, err
+	}
+	if err := c.note("update", c.gvk.Kind, keyOf(obj).String(), subresource+string(body)); err != nil {
+		return none, err
+	}
+	found, exists := c.objects[c.id(obj.GetNamespace(), obj.GetName())]
+	if !exists {
+		return none, apierrors.NewNotFound(c.resource(), obj.GetName())
+	}
+	if obj.GetResourceVersion() != found.GetResourceVersion() || obj.GetUID() != found.GetUID() {
+		return none, apierrors.NewConflict(c.resource(), found.GetName(), fmt.Errorf("it is %s now", found.GetResourceVersion()))
+	}
+	updated := obj.DeepCopyObject().(T)
+	keep(reflect.ValueOf(found.DeepCopyObject()).Elem(), reflect.ValueOf(updated).Elem())
+	updated.SetResourceVersion(found.GetResourceVersion() + "'")
+	c.objects[c.id(obj.GetNamespace(), obj.GetName())] = updated
+	return updated, nil
 }
 
 func (c *fakeClient[T]) Patch(namespace, name string, pt types.PatchType, data []byte, subresources ...string) (T, error) {

@@ -11,31 +11,61 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Patcher is the part of a controller's client that the patches need.
-type Patcher[T Object] interface {
+// Getter is the part of a controller's client that reads from the API server.
+type Getter[T Object] interface {
 	Get(namespace, name string, options metav1.GetOptions) (T, error)
+}
+
+// Patcher is the part of a controller's client that a patch needs.
+type Patcher[T Object] interface {
+	Getter[T]
 	Patch(namespace, name string, pt types.PatchType, data []byte, subresources ...string) (T, error)
 }
 
-// patchAttempts is how often a patch is worked out anew after somebody else was faster. Each attempt starts from
+// writeAttempts is how often a write is worked out anew after somebody else was faster. Each attempt starts from
 // what is there then, so a handful is enough for any number of writers that do not fight.
-const patchAttempts = 5
+const writeAttempts = 5
 
-// PatchStatus writes the status fields that change alters, and only those, so that each field of a status
-// can have an owner of its own. change gets a copy and may alter nothing but the status. Where it altered a list,
-// such as the conditions, the write holds only if nobody wrote since; else change is asked again about what is
-// there now. It returns what is there afterwards: read itself, if nothing was altered or the object is gone.
-func PatchStatus[T Object](client Patcher[T], read T, change func(T)) (T, error) {
-	return patch(client, read, change, "status")
-}
-
-// Patch is PatchStatus for everything but the status: metadata and spec. It always holds only if nobody wrote
-// since.
+// Patch writes what change alters of an object's metadata and spec, and only that. change gets a copy. The write holds
+// only if nobody wrote since; else change is asked again about what is there now. It returns what is there afterwards:
+// read itself, if nothing was altered or the object is gone.
 func Patch[T Object](client Patcher[T], read T, change func(T)) (T, error) {
-	return patch(client, read, change, "")
+	return write(client, read, change, func(current, wanted T) (T, error) {
+		changes, err := difference(current, wanted)
+		if err != nil || len(changes) == 0 {
+			return current, err
+		}
+		lock(changes, current.GetResourceVersion())
+		body, err := json.Marshal(changes)
+		if err != nil {
+			return current, fmt.Errorf("encoding a patch: %w", err)
+		}
+		return client.Patch(read.GetNamespace(), read.GetName(), types.MergePatchType, body)
+	})
 }
 
-func patch[T Object](client Patcher[T], read T, change func(T), subresource string) (T, error) {
+// Updater is the part of a controller's client that an update needs.
+type Updater[T Object] interface {
+	Getter[T]
+	Update(T) (T, error)
+}
+
+// Update is Patch for objects whose metadata and spec only controllers of this project write and that caches hold whole.
+// They are sent whole, and the API server no longer keeps who wrote which of their fields: either saves it a good part of
+// what this write costs it, and the latter of every later one.
+func Update[T Object](client Updater[T], read T, change func(T)) (T, error) {
+	return write(client, read, change, func(current, wanted T) (T, error) {
+		if changes, err := difference(current, wanted); err != nil || len(changes) == 0 {
+			return current, err
+		}
+		wanted.SetManagedFields([]metav1.ManagedFieldsEntry{{}}) // none at all; an empty list leaves them as they are
+		return client.Update(wanted)
+	})
+}
+
+// write has send write the difference between what is there and what change makes of it, which is nothing where it
+// returns what is there. After a conflict both are asked again about what is there then.
+func write[T Object](client Getter[T], read T, change func(T), send func(current, wanted T) (T, error)) (T, error) {
 	current := read
 	for attempt := 0; ; attempt++ {
 		wanted, ok := current.DeepCopyObject().(T)
@@ -43,21 +73,14 @@ func patch[T Object](client Patcher[T], read T, change func(T), subresource stri
 			return read, fmt.Errorf("a copy of %T is %T", current, current.DeepCopyObject())
 		}
 		change(wanted)
-		body, err := difference(current, wanted, subresource)
-		if err != nil {
-			return read, err
-		}
-		if body == nil {
-			return current, nil
-		}
-		written, err := client.Patch(read.GetNamespace(), read.GetName(), types.MergePatchType, body, subresources(subresource)...)
+		written, err := send(current, wanted)
 		switch {
 		case err == nil:
 			return written, nil
 		case apierrors.IsNotFound(err):
 			return read, nil // gone: there is nothing to report to
-		case !apierrors.IsConflict(err) || attempt == patchAttempts-1:
-			return read, fmt.Errorf("patching %s: %w", keyOf(read), err)
+		case !apierrors.IsConflict(err) || attempt == writeAttempts-1:
+			return read, fmt.Errorf("writing %s: %w", keyOf(read), err)
 		}
 		current, err = Optional(client.Get(read.GetNamespace(), read.GetName(), metav1.GetOptions{}))
 		if err != nil {
@@ -69,66 +92,33 @@ func patch[T Object](client Patcher[T], read T, change func(T), subresource stri
 	}
 }
 
-func subresources(name string) []string {
-	if name == "" {
-		return nil
-	}
-	return []string{name}
-}
-
 func isNil(obj any) bool {
 	return obj == nil || reflect.ValueOf(obj).IsNil()
 }
 
-// difference is the merge patch from one state to the other, of the status or of everything else; nil when they
-// do not differ. The first status is sent whole, with its zeros: readers tell none from not known by them. It holds
-// only if nobody else was first.
-func difference(from, to Object, subresource string) ([]byte, error) {
-	var old, wanted any = from, to
-	if subresource == "status" {
-		old, wanted = statusOf(from), statusOf(to)
-	}
-	if equality.Semantic.DeepEqual(old, wanted) {
+// difference is the merge patch from one state to the other, of everything but the status; empty when they do not
+// differ.
+func difference(from, to Object) (map[string]any, error) {
+	if equality.Semantic.DeepEqual(from, to) {
 		return nil, nil // by far the most frequent, and cheaper to find than a difference
 	}
-	if subresource == "" {
-		changes, _, err := changesOf(differing(old, wanted))
-		delete(changes, "status")
-		if err != nil || len(changes) == 0 {
-			return nil, err
-		}
-		lock(changes, from.GetResourceVersion())
-		return json.Marshal(changes)
-	}
-	first := reflect.ValueOf(old).Elem().IsZero()
-	if first {
-		old = map[string]any{}
-	} else {
-		old, wanted = differing(old, wanted)
-	}
-	changes, lists, err := changesOf(old, wanted)
-	if err != nil || len(changes) == 0 {
-		return nil, err
-	}
-	patch := map[string]any{"status": changes}
-	if lists || first {
-		lock(patch, from.GetResourceVersion())
-	}
-	return json.Marshal(patch)
+	changes, err := changesOf(from, to)
+	delete(changes, "status")
+	return changes, err
 }
 
-// changesOf is the merge patch from one struct or map to another, and whether it replaces a list.
-func changesOf(old, wanted any) (changes map[string]any, lists bool, err error) {
+// changesOf is the merge patch from one struct to another of the same type.
+func changesOf(old, wanted any) (map[string]any, error) {
+	old, wanted = differing(old, wanted)
 	before, err := toMap(old)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	after, err := toMap(wanted)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
-	changes, lists = mergeDiff(before, after)
-	return changes, lists, nil
+	return mergeDiff(before, after), nil
 }
 
 // differing points to copies of two structs of one type without the fields that are the same in both, which cost time
@@ -145,11 +135,6 @@ func differing(old, wanted any) (oldParts, wantedParts any) {
 	return before.Interface(), after.Interface()
 }
 
-// statusOf points to an object's status, without the rest of it, which may be much.
-func statusOf(obj Object) any {
-	return reflect.ValueOf(obj).Elem().FieldByName("Status").Addr().Interface()
-}
-
 // lock lets the server refuse the patch if the object was written since this version.
 func lock(changes map[string]any, version string) {
 	meta, ok := changes["metadata"].(map[string]any)
@@ -160,11 +145,9 @@ func lock(changes map[string]any, version string) {
 	meta["resourceVersion"] = version
 }
 
-// mergeDiff is the JSON merge patch (RFC 7386) from one object to the other; lists says whether a list that is
-// already there is replaced. Counts that were all zero are sent together: what was read does not tell zeros that
-// are there from those that were never written, and readers expect all of them.
-func mergeDiff(from, to map[string]any) (changes map[string]any, lists bool) {
-	changes = map[string]any{}
+// mergeDiff is the JSON merge patch (RFC 7386) from one object to the other.
+func mergeDiff(from, to map[string]any) map[string]any {
+	changes := map[string]any{}
 	for key := range from {
 		if _, stays := to[key]; !stays {
 			changes[key] = nil
@@ -177,26 +160,13 @@ func mergeDiff(from, to map[string]any) (changes map[string]any, lists bool) {
 		}
 		inner, isMap := wanted.(map[string]any)
 		outer, wasMap := found.(map[string]any)
-		if isMap && wasMap && !areZero(outer) {
-			nested, nestedLists := mergeDiff(outer, inner)
-			changes[key], lists = nested, lists || nestedLists
-			continue
-		}
-		_, isList := wanted.([]any)
-		lists = lists || isList
-		changes[key] = wanted
-	}
-	return changes, lists
-}
-
-// areZero says of counts that each of them is zero.
-func areZero(counts map[string]any) bool {
-	for _, count := range counts {
-		if count != float64(0) {
-			return false
+		if isMap && wasMap {
+			changes[key] = mergeDiff(outer, inner)
+		} else {
+			changes[key] = wanted
 		}
 	}
-	return len(counts) > 0
+	return changes
 }
 
 func toMap(obj any) (map[string]any, error) {

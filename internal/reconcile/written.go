@@ -8,7 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// writtenLife is how long what was written is remembered at most. Caches lag by less.
+// writtenLife is how long what was written is taken for newer than what a cache has. Caches lag by less. After that, a
+// cache that has something older is right: the server was restored from an older state.
 const writtenLife = 3 * time.Second
 
 // Written remembers for a while what this process wrote, so that the next write begins with it instead
@@ -40,18 +41,18 @@ func (w *Written) Note(object Object, now time.Time) {
 		}
 		w.cleaned = now
 	}
-	if old, there := w.objects[object.GetUID()]; !there || !newer(old.object, object) {
+	if old, there := w.objects[object.GetUID()]; !there || now.Sub(old.at) > writtenLife || !newer(old.object, object) {
 		w.objects[object.GetUID()] = writtenObject{object, now}
 	}
 }
 
-// Newest is the object as it was read from a cache, or as it was written since. The cache may have come past the write
-// meanwhile: what was read from it before has not.
-func Newest[T Object](w *Written, read T) T {
+// Newest is the object as it was read from a cache, or as it was written since, if that was a moment ago. The cache may
+// have come past the write meanwhile: what was read from it before has not.
+func Newest[T Object](w *Written, read T, now time.Time) T {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	known, there := w.objects[read.GetUID()]
-	if !there || !newer(known.object, read) {
+	if !there || now.Sub(known.at) > writtenLife || !newer(known.object, read) {
 		return read
 	}
 	if object, ok := known.object.(T); ok {

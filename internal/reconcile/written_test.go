@@ -36,7 +36,7 @@ func TestWritten(t *testing.T) {
 			for _, c := range test.noted {
 				w.Note(c, time.Unix(0, 0))
 			}
-			if got := Newest(&w, test.cached); got.ResourceVersion != test.want {
+			if got := Newest(&w, test.cached, time.Unix(0, 0).Add(writtenLife)); got.ResourceVersion != test.want {
 				t.Errorf("version %s, want %s", got.ResourceVersion, test.want)
 			}
 		})
@@ -58,8 +58,24 @@ func TestWrittenIsForgotten(t *testing.T) {
 	// A handler may have read the object before the cache had the write, and others after that.
 	w.Note(written("c", "7"), began.Add(writtenLife+time.Second))
 	for _, read := range []string{"7", "5"} {
-		if got := Newest(&w, written("c", read)); got.ResourceVersion != "7" {
+		if got := Newest(&w, written("c", read), began.Add(writtenLife+time.Second)); got.ResourceVersion != "7" {
 			t.Errorf("version %s for a reader of %s", got.ResourceVersion, read)
 		}
+	}
+}
+
+// What is older after so long is what a server was restored to: what was written to it before has not happened.
+func TestWhatWasWrittenHasNotHappened(t *testing.T) {
+	var w Written
+	began := time.Unix(1000, 0)
+	later := began.Add(writtenLife + time.Second)
+	w.Note(written("b", "1"), began.Add(writtenLife)) // which forgets what is too old by then
+	w.Note(written("a", "90"), began)
+	if got := Newest(&w, written("a", "10"), later); got.ResourceVersion != "10" {
+		t.Errorf("version %s, want the one that is there", got.ResourceVersion)
+	}
+	w.Note(written("a", "11"), later)
+	if got := Newest(&w, written("a", "10"), later); got.ResourceVersion != "11" {
+		t.Errorf("version %s, want the one written after the restore", got.ResourceVersion)
 	}
 }

@@ -208,7 +208,7 @@ func answer(code int, body string) *http.Response {
 }
 
 func refused(code int) *http.Response {
-	reasons := map[int]string{401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 410: "Expired", 500: "InternalError", 503: "ServiceUnavailable"}
+	reasons := map[int]string{401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 409: "Conflict", 410: "Expired", 500: "InternalError", 503: "ServiceUnavailable"}
 	return answer(code, fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d,"message":"said the hub"}`, reasons[code], code))
 }
 

@@ -168,6 +168,8 @@ func method(verb string) string {
 	switch verb {
 	case "create":
 		return http.MethodPost
+	case "update":
+		return http.MethodPut
 	case "patch":
 		return http.MethodPatch
 	}

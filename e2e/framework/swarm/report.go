@@ -56,7 +56,7 @@ func (a *Agent) deploy(ctx context.Context, c *handshake.Credential, bd bundleDe
 	}
 	for _, read := range reads {
 		read.as, read.token = granted, c.Token
-		if err := a.hub.do(ctx, read, nil); err != nil {
+		if err := a.read(ctx, read); err != nil {
 			return fmt.Errorf("reading what %s is made of: %w: %w", bd.Metadata.Name, err, errRelist)
 		}
 	}
@@ -71,24 +71,59 @@ func (a *Agent) deploy(ctx context.Context, c *handshake.Credential, bd bundleDe
 	return nil
 }
 
+// read asks for what the API server has in memory, and for what it has stored where that is not there. What is read is
+// not looked at, so it is never found to be too old. An agent of the other implementation asks for what is stored.
+func (a *Agent) read(ctx context.Context, stored call) error {
+	if a.settings.Poll {
+		return a.hub.do(ctx, stored, nil)
+	}
+	inMemory := stored
+	inMemory.path += "?resourceVersion=0"
+	err := a.hub.do(ctx, inMemory, nil)
+	if apierrors.IsNotFound(err) {
+		return a.hub.do(ctx, stored, nil)
+	}
+	return err
+}
+
+// report writes the status, over the one that was read or, if it is no longer that, by a patch. An agent of the other
+// implementation always patches, and leaves the printer columns to the hub.
 func (a *Agent) report(ctx context.Context, c *handshake.Credential, bd bundleDeployment) error {
 	status := readyStatus(bd, a.now(), a.swarm.options.Resources)
-	if !a.settings.Poll { // an agent of the other implementation leaves the printer columns to the hub
-		status["display"] = fleet.BundleDeploymentDisplay{Deployed: "True", Monitored: "True", State: string(fleet.Ready)}
+	if a.settings.Poll {
+		return a.write(ctx, c, bd, "patch", map[string]any{"metadata": map[string]any{"uid": bd.Metadata.UID}, "status": status})
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": bd.Metadata.UID}, "status": status})
+	status["display"] = fleet.BundleDeploymentDisplay{Deployed: "True", Monitored: "True", State: string(fleet.Ready)}
+	err := a.write(ctx, c, bd, "update", map[string]any{
+		"apiVersion": fleet.SchemeGroupVersion.String(), "kind": "BundleDeployment", "status": status,
+		"metadata": map[string]any{
+			"name": bd.Metadata.Name, "namespace": c.DeploymentNamespace, "uid": bd.Metadata.UID, "resourceVersion": bd.Metadata.ResourceVersion,
+		},
+	})
+	if apierrors.IsConflict(err) {
+		return a.write(ctx, c, bd, "patch", map[string]any{"status": status})
+	}
+	return err
+}
+
+func (a *Agent) write(ctx context.Context, c *handshake.Credential, bd bundleDeployment, verb string, what map[string]any) error {
+	body, err := json.Marshal(what)
 	if err != nil {
 		return fmt.Errorf("encoding the report: %w", err)
 	}
 	var written object
-	err = a.hub.do(ctx, call{
-		as: granted, token: c.Token, verb: "patch", resource: "bundledeployments/status", body: body, mediaType: "application/merge-patch+json",
+	sent := call{
+		as: granted, token: c.Token, verb: verb, resource: "bundledeployments/status", body: body,
 		path: fleetAPI + "namespaces/" + c.DeploymentNamespace + "/bundledeployments/" + bd.Metadata.Name + "/status",
-	}, &written)
-	if err == nil {
-		a.reported.note(written)
 	}
-	return err
+	if verb == "patch" {
+		sent.mediaType = "application/merge-patch+json"
+	}
+	if err := a.hub.do(ctx, sent, &written); err != nil {
+		return err
+	}
+	a.reported.note(written)
+	return nil
 }
 
 // versions are those of objects as an agent has written them, by UID: what its watch tells of earlier ones is no news.

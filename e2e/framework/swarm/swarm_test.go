@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -292,8 +293,8 @@ func TestWhatAWatchTells(t *testing.T) {
 		kind, object string
 		want         []string // requests it gives rise to, shortened
 	}{
-		"another deployment is made and reported":        {"MODIFIED", deployment("a", "60", "s-2:2", "s-1:2"), []string{"GET contents/s-2", "PATCH a/status"}},
-		"a new one is made and reported":                 {"ADDED", deployment("b", "60", "s-2:2", ""), []string{"GET contents/s-2", "PATCH b/status"}},
+		"another deployment is made and reported":        {"MODIFIED", deployment("a", "60", "s-2:2", "s-1:2"), []string{"GET contents/s-2?resourceVersion=0", "PUT a/status"}},
+		"a new one is made and reported":                 {"ADDED", deployment("b", "60", "s-2:2", ""), []string{"GET contents/s-2?resourceVersion=0", "PUT b/status"}},
 		"what was reported already is not":               {"MODIFIED", deployment("a", "60", "s-1:2", "s-1:2"), nil},
 		"what was written before the report is no news":  {"MODIFIED", deployment("a", "45", "s-1:2", ""), nil},
 		"one without a deployment waits for it":          {"ADDED", deployment("b", "60", "", ""), nil},
@@ -313,22 +314,74 @@ func TestWhatAWatchTells(t *testing.T) {
 				before := len(h.lines())
 				h.say(t, test.kind, test.object)
 				synctest.Wait()
-				var got []string
-				for _, line := range h.lines()[before:] {
-					first, _, _ := strings.Cut(line, "\n")
-					fields := strings.Fields(first)
-					parts := strings.Split(fields[2], "/")
-					what := parts[len(parts)-1]
-					if what == "status" || parts[len(parts)-2] == "contents" {
-						what = parts[len(parts)-2] + "/" + what
-					}
-					got = append(got, fields[1]+" "+what)
-				}
+				got := shortened(h.lines()[before:])
 				if diff := cmp.Diff(test.want, got); diff != "" {
 					t.Errorf("requests (-want +got):\n%s", diff)
 				}
 			})
 		})
+	}
+}
+
+// shortened are requests about deployments: method and what it is about.
+func shortened(lines []string) (found []string) {
+	for _, line := range lines {
+		first, _, _ := strings.Cut(line, "\n")
+		fields := strings.Fields(first)
+		parts := strings.Split(fields[2], "/")
+		what := parts[len(parts)-1]
+		if what == "status" || slices.Contains([]string{"contents", "secrets"}, parts[len(parts)-2]) {
+			what = parts[len(parts)-2] + "/" + what
+		}
+		found = append(found, fields[1]+" "+what)
+	}
+	return found
+}
+
+func TestWhatWasNotRightAtOnceIsAskedAgain(t *testing.T) {
+	const memory, put = "?resourceVersion=0", "PUT a/status"
+	tests := map[string]struct {
+		refuse func(*http.Request, string, int) int
+		other  bool
+		want   []string
+	}{
+		"all was": {want: []string{"GET contents/s-2" + memory, "GET secrets/a" + memory, put}},
+		"a Content that is not in memory yet is read from storage": {
+			refuse: only("contents", 1, 404), want: []string{"GET contents/s-2" + memory, "GET contents/s-2", "GET secrets/a" + memory, put}},
+		"so are values": {
+			refuse: inMemory("/secrets/a", 404), want: []string{"GET contents/s-2" + memory, "GET secrets/a" + memory, "GET secrets/a", put}},
+		"what somebody has written meanwhile is patched": {
+			refuse: only("report", 1, 409), want: []string{"GET contents/s-2" + memory, "GET secrets/a" + memory, put, "PATCH a/status"}},
+		"the other implementation asks storage, and patches": {
+			other: true, want: []string{"GET contents/s-2", "GET secrets/a", "PATCH a/status"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := &fakeHub{refuse: test.refuse}
+				a := play(t, h, Settings{Poll: test.other})
+				within(t, a, func(s State) bool { return s.Watching && Joined(s) })
+				synctest.Wait()
+				before := len(h.lines())
+				h.say(t, "ADDED", deployment("a", "60", "s-2:2", "", `,"valuesHash":"h"`))
+				if s := within(t, a, func(s State) bool { return s.Reports == 1 }); s.Problem != "" {
+					t.Errorf("it has trouble: %s", s.Problem)
+				}
+				if diff := cmp.Diff(test.want, shortened(h.lines()[before:])); diff != "" {
+					t.Errorf("requests (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+// inMemory refuses what the API server is asked to answer from memory.
+func inMemory(path string, code int) func(*http.Request, string, int) int {
+	return func(r *http.Request, _ string, _ int) int {
+		if strings.HasSuffix(r.URL.Path, path) && r.URL.Query().Get("resourceVersion") == "0" {
+			return code
+		}
+		return 0
 	}
 }
 
@@ -429,15 +482,15 @@ func TestRequestsAreCounted(t *testing.T) {
 		a := play(t, h, Settings{})
 		within(t, a, Settled)
 		want := map[Request]int{
-			{"import", "create", "clusterregistrations", 201}:     1,
-			{"import", "get", "secrets", 403}:                     2,
-			{"import", "get", "secrets", 200}:                     1,
-			{"request", "list", "bundledeployments", 200}:         1,
-			{"request", "watch", "bundledeployments", 200}:        1,
-			{"request", "get", "contents", 200}:                   1,
-			{"request", "patch", "bundledeployments/status", 200}: 1,
-			{"request", "patch", "clusters/status", 500}:          1,
-			{"request", "patch", "clusters/status", 200}:          1,
+			{"import", "create", "clusterregistrations", 201}:      1,
+			{"import", "get", "secrets", 403}:                      2,
+			{"import", "get", "secrets", 200}:                      1,
+			{"request", "list", "bundledeployments", 200}:          1,
+			{"request", "watch", "bundledeployments", 200}:         1,
+			{"request", "get", "contents", 200}:                    1,
+			{"request", "update", "bundledeployments/status", 200}: 1,
+			{"request", "patch", "clusters/status", 500}:           1,
+			{"request", "patch", "clusters/status", 200}:           1,
 		}
 		if diff := cmp.Diff(want, a.swarm.Requests()); diff != "" {
 			t.Errorf("requests (-want +got):\n%s", diff)

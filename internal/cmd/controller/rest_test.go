@@ -12,7 +12,7 @@ import (
 )
 
 // requests are those that the controllers sent to the hub since the audit log had this length, without watches
-// and the lease.
+// and the lease; the paths of creations with the name of what was to be made.
 func requests(g Gomega, since int64) (asked []string) {
 	file, err := os.Open(control.Plane(quiet{}).Hub.AuditLog)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -25,6 +25,7 @@ func requests(g Gomega, since int64) (asked []string) {
 		var event struct {
 			Verb, RequestURI string
 			User             struct{ Username string }
+			ObjectRef        struct{ Name string }
 		}
 		if json.Unmarshal(lines.Bytes(), &event) != nil {
 			continue // the last line is being written
@@ -32,6 +33,9 @@ func requests(g Gomega, since int64) (asked []string) {
 		ours := event.User.Username == "system:serviceaccount:"+system+":"+account
 		if ours && event.Verb != "watch" && !strings.Contains(event.RequestURI, "/leases/") {
 			path, _, _ := strings.Cut(event.RequestURI, "?")
+			if event.Verb == "create" {
+				path += "/" + event.ObjectRef.Name
+			}
 			asked = append(asked, event.Verb+" "+path)
 		}
 	}
@@ -65,11 +69,11 @@ func TestWhatAClusterCosts(t *testing.T) {
 	settled(t, hub, "fleet-local", "local")
 	workspace(t, hub, "ws-cost")
 	since := auditLength(g)
-	newCluster(t, hub, "ws-cost", "c1")
+	namespace := "/api/v1/namespaces/" + newCluster(t, hub, "ws-cost", "c1").Status.Namespace
 	g.Eventually(func(g Gomega) {
 		var asked []string
 		for _, request := range requests(g, since) {
-			if strings.Contains(request, "/ws-cost/") || strings.HasSuffix(request, "/api/v1/namespaces") {
+			if strings.Contains(request, "/ws-cost/") || request == "create "+namespace {
 				asked = append(asked, request)
 			}
 		}
@@ -77,8 +81,8 @@ func TestWhatAClusterCosts(t *testing.T) {
 		// Finalizer, Namespace, status; what comes after is of other controllers.
 		g.Expect(asked[:3]).To(Equal([]string{
 			"patch /apis/fleet.cattle.io/v1alpha1/namespaces/ws-cost/clusters/c1",
-			"create /api/v1/namespaces",
-			"patch /apis/fleet.cattle.io/v1alpha1/namespaces/ws-cost/clusters/c1/status",
+			"create " + namespace,
+			"update /apis/fleet.cattle.io/v1alpha1/namespaces/ws-cost/clusters/c1/status",
 		}))
 	}).WithTimeout(patience).Should(Succeed())
 }

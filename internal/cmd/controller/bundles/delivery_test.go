@@ -133,6 +133,7 @@ func TestAChangeOfTheBundle(t *testing.T) {
 	w.bundle(t, "web", to("one"), values("a", 1))
 	before := w.deployment(t, "web", "one", "the first state", exists)
 	w.expectSecret(t, before, `{"a":1}`)
+	w.report(t, before, nil)
 
 	w.patch(t, client.Bundles, "web", map[string]any{
 		"metadata": map[string]any{"labels": map[string]any{"team": "a", "fleet.cattle.io/created-by-display-name": "me"}},
@@ -144,7 +145,17 @@ func TestAChangeOfTheBundle(t *testing.T) {
 	if after.UID != before.UID || after.Spec.StagedDeploymentID != after.Spec.DeploymentID {
 		t.Errorf("the BundleDeployment was replaced, or not promoted: %+v", after)
 	}
+	if after.Status.AppliedDeploymentID != before.Spec.DeploymentID || !after.Status.Ready {
+		t.Errorf("what the agent had reported is gone: %+v", after.Status)
+	}
 	w.expectSecret(t, after, `{"a":2}`)
+	w.report(t, after, nil)
+	reported := w.deployment(t, "web", "one", "the next report", func(bd *fleet.BundleDeployment) bool {
+		return bd.Status.AppliedDeploymentID == after.Spec.DeploymentID
+	})
+	if before.ManagedFields == nil || after.ManagedFields != nil || reported.ManagedFields != nil {
+		t.Errorf("who wrote what is kept: at first %v, then %v, after a report %v", before.ManagedFields, after.ManagedFields, reported.ManagedFields)
+	}
 
 	w.patch(t, client.Bundles, "web", map[string]any{"spec": map[string]any{"helm": map[string]any{"values": nil}}})
 	w.deployment(t, "web", "one", "no values", func(bd *fleet.BundleDeployment) bool { return bd.Spec.ValuesHash == "" })

@@ -3,6 +3,7 @@ package app
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -11,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 
 	"github.com/fleet-hub/fleet/internal/reconcile"
@@ -21,13 +21,13 @@ import (
 // clusters are the API server for one Cluster.
 type clusters struct {
 	live *fleet.Cluster
-	// fails are the answers to the next patches; then they succeed.
+	// fails are the answers to the next writes; then they succeed.
 	fails []error
 }
 
 func (c *clusters) Get(string, string, metav1.GetOptions) (*fleet.Cluster, error) { return c.live, nil }
 
-func (c *clusters) Patch(string, string, types.PatchType, []byte, ...string) (*fleet.Cluster, error) {
+func (c *clusters) UpdateStatus(*fleet.Cluster) (*fleet.Cluster, error) {
 	if len(c.fails) > 0 {
 		err := c.fails[0]
 		c.fails = c.fails[1:]
@@ -107,7 +107,7 @@ func TestAConditionThatNamesATroubleIsToldOnce(t *testing.T) {
 				server.live = test.read
 			}
 			test.set.Type = fleet.ConditionImported
-			_, err := Report(&Context{Recorder: recorder}, server, test.read, func(c *fleet.Cluster) {
+			_, err := Report(&Context{Recorder: recorder, Clock: func() time.Time { return time.Unix(0, 0) }}, server, test.read, func(c *fleet.Cluster) {
 				c.Status.Conditions = []genericcondition.GenericCondition{test.set}
 			})
 			if !errors.Is(err, test.err) {

@@ -156,7 +156,7 @@ func (h *Hub) RefuseTokens(times int) {
 	h.notYet = times
 }
 
-// Requests returns what was asked for since it was called last: "create Role ns/name", "patch Cluster/status
+// Requests returns what was asked for since it was called last: "create Role ns/name", "update Cluster/status
 // ns/name", "mint ns/account 10m0s", "prove ns".
 func (h *Hub) Requests() []string {
 	h.mu.Lock()

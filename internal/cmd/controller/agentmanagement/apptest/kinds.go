@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -186,25 +187,46 @@ func (k *fakeKind[T, L]) live(namespace, name string) (T, error) {
 	return found.DeepCopyObject().(T), nil
 }
 
-// Update writes a whole object, if nobody wrote since it was read.
+// Update writes a whole object but its status, if nobody wrote since it was read.
 func (k *fakeKind[T, L]) Update(obj T) (T, error) {
+	return k.update("", obj, func(live, updated T) {
+		if status := statusOf(updated); status.IsValid() {
+			status.Set(statusOf(live))
+		}
+	})
+}
+
+// UpdateStatus writes the status, and nothing else, if nobody wrote since it was read.
+func (k *fakeKind[T, L]) UpdateStatus(obj T) (T, error) {
+	return k.update("/status", obj, func(live, updated T) {
+		status := reflect.ValueOf(statusOf(updated).Interface())
+		reflect.ValueOf(updated).Elem().Set(reflect.ValueOf(live).Elem())
+		statusOf(updated).Set(status)
+	})
+}
+
+func (k *fakeKind[T, L]) update(subresource string, obj T, keep func(live, updated T)) (T, error) {
 	k.hub.mu.Lock()
 	defer k.hub.mu.Unlock()
 	var none T
-	if err := k.hub.note("update", k.gvk.Kind+" "+keyOf(obj.GetNamespace(), obj.GetName())); err != nil {
+	if err := k.hub.note("update", k.gvk.Kind+subresource+" "+keyOf(obj.GetNamespace(), obj.GetName())); err != nil {
 		return none, err
 	}
 	live, err := k.live(obj.GetNamespace(), obj.GetName())
 	if err != nil {
 		return none, err
 	}
-	if obj.GetResourceVersion() != live.GetResourceVersion() {
+	if obj.GetResourceVersion() != live.GetResourceVersion() || obj.GetUID() != live.GetUID() {
 		return none, apierrors.NewConflict(k.resource(), obj.GetName(), fmt.Errorf("it is %s now", live.GetResourceVersion()))
 	}
 	updated := obj.DeepCopyObject().(T)
+	keep(live, updated)
 	k.hub.store(updated)
-	return updated, nil
+	return updated.DeepCopyObject().(T), nil
 }
+
+// statusOf is the status of an object; it is not valid for a kind that has none.
+func statusOf(obj any) reflect.Value { return reflect.ValueOf(obj).Elem().FieldByName("Status") }
 
 // Patch merges into what is on the server, in the status or beside it.
 func (k *fakeKind[T, L]) Patch(namespace, name string, pt types.PatchType, data []byte, subresources ...string) (T, error) {

@@ -78,7 +78,7 @@ func (h *handler) write(ctx context.Context, w write) error {
 		return err
 	}
 	if !targeting.Same(w.existing, w.Deployment) {
-		written, err := reconcile.Patch(h.client(w), w.existing, func(bd *fleet.BundleDeployment) {
+		written, err := reconcile.Update(h.client(w), w.existing, func(bd *fleet.BundleDeployment) {
 			copied := bd.Spec.DownstreamResourcesGeneration // counted by others, and only upwards
 			bd.Labels, bd.Spec = maps.Clone(w.Deployment.Labels), *w.Deployment.Spec.DeepCopy()
 			bd.Spec.DownstreamResourcesGeneration = max(copied, bd.Spec.DownstreamResourcesGeneration)

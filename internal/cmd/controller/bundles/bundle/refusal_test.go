@@ -369,7 +369,7 @@ func TestARefusedPromotionLeavesItsRoomToOthers(t *testing.T) {
 					d.fail(failure, changeOf(number))
 					failing[changeOf(number)] = true
 					if failure == errQuota { //nolint:errorlint // the very same
-						told[nameOf(number)] = fmt.Sprintf("write error: patching c-%s/web: %v", nameOf(number), errQuota)
+						told[nameOf(number)] = fmt.Sprintf("write error: writing c-%s/web: %v", nameOf(number), errQuota)
 					}
 				}
 			}
@@ -382,7 +382,7 @@ func TestARefusedPromotionLeavesItsRoomToOthers(t *testing.T) {
 			if diff := cmp.Diff(told, d.failures()); diff != "" {
 				t.Errorf("what is told of clusters (-want +got):\n%s", diff)
 			}
-			_, times := d.writes("patch BundleDeployment")
+			_, times := d.writes("update BundleDeployment")
 			for request := range failing {
 				if times[request] != 1 {
 					t.Errorf("%s was tried %d times in a pass", request, times[request])

@@ -173,10 +173,10 @@ func (h *handler) listValues(ctx context.Context, in *input) error {
 // errMoved says that a BundleDeployment is no longer what a promotion was decided for.
 var errMoved = errors.New("it was changed meanwhile; the next pass decides anew")
 
-// once is a client whose patches are not worked out anew when somebody else was faster: whether a promotion may be
+// once is a client whose updates are not worked out anew when somebody else was faster: whether a promotion may be
 // written has to be decided anew, too.
 type once struct {
-	reconcile.Patcher[*fleet.BundleDeployment]
+	reconcile.Updater[*fleet.BundleDeployment]
 }
 
 // Get is asked after a conflict, and says that it was one.
@@ -184,8 +184,8 @@ func (once) Get(_, name string, _ metav1.GetOptions) (*fleet.BundleDeployment, e
 	return nil, apierrors.NewConflict(schema.GroupResource{Group: fleet.SchemeGroupVersion.Group, Resource: "bundledeployments"}, name, errMoved)
 }
 
-// client is what a BundleDeployment is patched with.
-func (h *handler) client(w write) reconcile.Patcher[*fleet.BundleDeployment] {
+// client is what a BundleDeployment is updated with.
+func (h *handler) client(w write) reconcile.Updater[*fleet.BundleDeployment] {
 	if w.Deployment.Spec.DeploymentID != w.existing.Spec.DeploymentID {
 		return once{h.app.BundleDeployments}
 	}

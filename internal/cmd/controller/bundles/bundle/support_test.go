@@ -42,7 +42,7 @@ func nameOf(number int) string { return fmt.Sprintf("k-%03d", number) }
 
 // createOf and changeOf are requests of Hub.Fail.
 func createOf(number int) string { return "create BundleDeployment c-" + nameOf(number) + "/web" }
-func changeOf(number int) string { return "patch BundleDeployment c-" + nameOf(number) + "/web" }
+func changeOf(number int) string { return "update BundleDeployment c-" + nameOf(number) + "/web" }
 
 // fail answers these requests with an error.
 func (d *delivery) fail(err error, requests ...string) {

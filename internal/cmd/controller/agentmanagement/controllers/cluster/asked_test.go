@@ -11,7 +11,7 @@ import (
 // Nothing is made for a new Cluster whose answer is awaited, and nobody asks about one for which something was made.
 func TestANewClusterIsAskedFirst(t *testing.T) {
 	failure := errors.New("etcd is gone")
-	made := []string{"patch Cluster fleet-default/east", "create Namespace " + east, "patch Cluster/status fleet-default/east"}
+	made := []string{"patch Cluster fleet-default/east", "create Namespace " + east, "update Cluster/status fleet-default/east"}
 	tests := map[string]struct {
 		cluster  *fleet.Cluster
 		waits    bool

@@ -59,8 +59,8 @@ func TestAClustersLife(t *testing.T) {
 	hub := newHub(t, oneCluster(fresh))
 	handle(t, hub)
 	apptest.ExpectOrder(t, apptest.ExpectRequests(t, hub,
-		"patch Cluster fleet-default/east", "create Namespace "+east, "patch Cluster/status fleet-default/east",
-	), "patch Cluster fleet-default/east", "create Namespace "+east, "patch Cluster/status fleet-default/east")
+		"patch Cluster fleet-default/east", "create Namespace "+east, "update Cluster/status fleet-default/east",
+	), "patch Cluster fleet-default/east", "create Namespace "+east, "update Cluster/status fleet-default/east")
 	got := apptest.MustGet[*fleet.Cluster](t, hub, "fleet-default", "east")
 	if got.Status.Namespace != east || !hasFinalizer(got) {
 		t.Errorf("the Cluster is %+v", got)
@@ -148,11 +148,11 @@ func TestFailures(t *testing.T) {
 		},
 		"a finalizer that cannot be set comes before everything": {
 			objects: []apptest.Object{oneCluster(fresh)}, request: "patch Cluster fleet-default/east", fails: no,
-			want: "patching fleet-default/east: no",
+			want: "writing fleet-default/east: no",
 		},
 		"a status that cannot be written is tried again": {
-			objects: []apptest.Object{oneCluster(fresh)}, request: "patch Cluster/status fleet-default/east", fails: no,
-			want: "patching fleet-default/east: no",
+			objects: []apptest.Object{oneCluster(fresh)}, request: "update Cluster/status fleet-default/east", fails: no,
+			want: "writing fleet-default/east: no",
 		},
 		"an account that cannot be revoked holds the rest up": {
 			objects: []apptest.Object{oneCluster(deleted), ours(), markedAccount()}, request: "delete ServiceAccount " + east + "/request-1", fails: no,
@@ -163,7 +163,7 @@ func TestFailures(t *testing.T) {
 		},
 		"a BundleDeployment that cannot be drained holds the namespace up": {
 			objects: []apptest.Object{oneCluster(deleted), ours(), markedDeployment(fleet.FinalizerBundleDeployment)},
-			request: "patch BundleDeployment " + east + "/b", fails: no, want: "patching " + east + "/b: no",
+			request: "patch BundleDeployment " + east + "/b", fails: no, want: "writing " + east + "/b: no",
 		},
 		"a namespace that cannot be deleted holds the Cluster up": {
 			objects: []apptest.Object{oneCluster(deleted), ours()}, request: "delete Namespace " + east, fails: no,

@@ -104,7 +104,7 @@ func TestMakeToken(t *testing.T) {
 			want: []string{readSecret, creates}, reason: "(none)", again: []string{readSecret},
 		},
 		"it is not": {
-			reach: kube.ErrUnreachable, want: []string{readSecret, "patch Cluster/status ws/c1"}, reason: fleet.ReasonDownstreamUnreachable, again: []string{readSecret},
+			reach: kube.ErrUnreachable, want: []string{readSecret, "update Cluster/status ws/c1"}, reason: fleet.ReasonDownstreamUnreachable, again: []string{readSecret},
 		},
 		"there is a token that the cache does not show": {
 			prepare: func(h *apptest.Hub) { h.Have(importToken()) }, want: []string{readSecret, creates}, reason: "(none)", again: []string{readSecret},

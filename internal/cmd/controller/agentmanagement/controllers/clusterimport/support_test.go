@@ -41,7 +41,7 @@ const (
 	foundMeans   = foundID + "-bootstrap"
 	replacedID   = "downstream replace Secret cattle-fleet-system/fleet-agent"
 	applied      = "downstream apply Deployment cattle-fleet-system/fleet-agent"
-	written      = "patch Cluster/status ws/c1"
+	written      = "update Cluster/status ws/c1"
 )
 
 var errServer = errors.New("the server is upset")

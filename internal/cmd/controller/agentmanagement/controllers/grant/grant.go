@@ -163,16 +163,10 @@ func (h *handler) give(ctx context.Context, in handshake.GrantInput, out handsha
 	if len(out.Children) == 0 { // a namespace is awaited, so it costs no time
 		read.Go(func() { readErr = h.readers.letRead(out.Reader) })
 	}
-	request, err := h.own(in.Request, out.Own)
+	request, err := h.ownAndGive(in, out)
 	read.Wait()
 	if err = errors.Join(err, readErr); err != nil {
 		return err
-	}
-	if request, err = h.mourn(in, request, out); err != nil {
-		return err
-	}
-	if err := h.giveRights(in, request, out); err != nil {
-		return fmt.Errorf("rights of registration %s/%s: %w", request.Namespace, request.Name, err)
 	}
 	if out.Mint != nil {
 		again, err := h.answer(ctx, request, out)
@@ -185,6 +179,27 @@ func (h *handler) give(ctx context.Context, in handshake.GrantInput, out handsha
 		}
 	}
 	return errors.Join(h.supersede(request.Namespace, out.Superseded), h.report(request, out))
+}
+
+// ownAndGive makes the Cluster the request's owner, and writes the account's rights. A request whose owner is gone is
+// deleted, and its agent, which is not told, waits half an hour before it makes another. So of a Cluster that only a
+// cache may have, as after the hub was restored from an older state, a request is owned once there are rights in the
+// namespace: it goes with the Cluster. What was granted already notes the heartbeat before its account is made anew.
+func (h *handler) ownAndGive(in handshake.GrantInput, out handshake.GrantOutcome) (*fleet.ClusterRegistration, error) {
+	if len(out.Children) > 0 && !in.Request.Status.Granted {
+		if err := h.giveRights(in, in.Request, out); err != nil {
+			return in.Request, err
+		}
+		return h.own(in.Request, out.Own)
+	}
+	request, err := h.own(in.Request, out.Own)
+	if err != nil {
+		return request, err
+	}
+	if request, err = h.mourn(in, request, out); err != nil {
+		return request, err
+	}
+	return request, h.giveRights(in, request, out)
 }
 
 // own makes the Cluster the request's only owner.
@@ -223,10 +238,13 @@ func (h *handler) giveRights(in handshake.GrantInput, request *fleet.ClusterRegi
 	read.Go(func() { readErr = h.readers.letRead(out.Reader) })
 	err = h.set.Apply(owner, out.Children...)
 	read.Wait()
-	if err = errors.Join(err, readErr); err == nil && out.Stage != handshake.GrantAwaitingRights {
+	if err = errors.Join(err, readErr); err != nil {
+		return fmt.Errorf("rights of registration %s: %w", key, err)
+	}
+	if out.Stage != handshake.GrantAwaitingRights {
 		h.settled.Store(key, found)
 	}
-	return err
+	return nil
 }
 
 // rights stands for what the caches have of a request's rights, and for what decides how they should be.

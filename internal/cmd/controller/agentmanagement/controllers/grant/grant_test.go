@@ -12,6 +12,7 @@ import (
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
@@ -70,7 +71,7 @@ func TestWhatTakesAWhileIsSaid(t *testing.T) {
 			hub.Requests()
 			hub.Woken()
 			handle(t, hub)
-			if slices.Contains(hub.Requests(), "patch "+requests+"/status ws/r1") {
+			if slices.Contains(hub.Requests(), "update "+requests+"/status ws/r1") {
 				t.Error("said twice")
 			}
 			apptest.ExpectWoken(t, hub)
@@ -87,7 +88,7 @@ func TestARequestIsAnsweredInThisOrder(t *testing.T) {
 		"create ServiceAccount cluster-ws-c1/r1-u-r1", "create Role ws/r1",
 		"create RoleBinding ws/r1", "create RoleBinding cluster-ws-c1/r1", "create ClusterRoleBinding r1-content",
 		"create Role "+registration+"/r1-creds", "create RoleBinding "+registration+"/r1-creds")
-	apptest.ExpectOrder(t, requests, "patch ClusterRegistration ws/r1", "create Role ws/r1", "create RoleBinding ws/r1")
+	apptest.ExpectOrder(t, requests, "create Role ws/r1", "create RoleBinding ws/r1", "patch ClusterRegistration ws/r1")
 	apptest.ExpectOrder(t, requests, "create Role "+registration+"/r1-creds", "create RoleBinding "+registration+"/r1-creds")
 	expectNothingHandedOut(t, hub)
 	owner := []metav1.OwnerReference{{APIVersion: "fleet.cattle.io/v1alpha1", Kind: "Cluster", Name: "c1", UID: "u-c1"}}
@@ -103,7 +104,7 @@ func TestARequestIsAnsweredInThisOrder(t *testing.T) {
 	handle(t, hub)
 	order := []string{
 		"mint cluster-ws-c1/r1-u-r1 " + lifetime, "prove cluster-ws-c1", "create Secret " + registration + "/" + credential,
-		"patch ClusterRegistration/status ws/r1",
+		"update ClusterRegistration/status ws/r1",
 	}
 	apptest.ExpectOrder(t, expectRequests(t, hub, order...), order...)
 	expectStatus(t, hub, "c1", true, genericcondition.GenericCondition{Status: "True"})
@@ -113,6 +114,62 @@ func TestARequestIsAnsweredInThisOrder(t *testing.T) {
 	handle(t, hub)
 	expectRequests(t, hub) // all is well
 	apptest.ExpectWoken(t, hub)
+}
+
+// A cache may have a Cluster that the hub no longer has, after it was restored from an older state. Who is owned by it
+// is deleted.
+func TestARequestIsNotOwnedByAClusterThatNobodyElseKnows(t *testing.T) {
+	hub := start(t, request(), asked())
+	hub.See(cluster())
+	gone := apierrors.NewNotFound(corev1.Resource("namespaces"), clusterNamespace)
+	for _, rights := range []string{"ServiceAccount " + clusterNamespace + "/" + account, "RoleBinding " + clusterNamespace + "/r1"} {
+		hub.Fail("create "+rights, gone)
+	}
+	for range 2 { // however often it is tried
+		if err := hub.Handle(requests, "ws/r1"); !apierrors.IsNotFound(err) {
+			t.Fatalf("error %v, want %v", err, gone)
+		}
+		if got := current(t, hub); len(got.OwnerReferences) > 0 || len(got.Annotations) > 0 {
+			t.Fatalf("owned by %v, annotated %v", got.OwnerReferences, got.Annotations)
+		}
+	}
+	expectNothingHandedOut(t, hub)
+
+	hub.Sync() // the caches are filled anew
+	hub.Requests()
+	handle(t, hub)
+	const made = "cluster-948fe603f61d"
+	if got := hub.Requests(); !slices.Contains(got, "create Cluster ws/"+made) {
+		t.Errorf("requests %q, want one for a Cluster", got)
+	}
+	real := apptest.MustGet[*fleet.Cluster](t, hub, "ws", made).DeepCopy()
+	real.Status.Namespace = "cluster-ws-made"
+	hub.Put(real)
+	settle(t, hub, 3)
+	if got := current(t, hub); len(got.OwnerReferences) != 1 || got.OwnerReferences[0].Name != made || !got.Status.Granted {
+		t.Errorf("owned by %v, status %+v, want it granted for Cluster %s", got.OwnerReferences, got.Status, made)
+	}
+}
+
+func TestNothingIsHandedOutBeforeTheRequestIsOwned(t *testing.T) {
+	hub := start(t, request(), cluster(), asked())
+	const own = "patch ClusterRegistration ws/r1"
+	hub.Fail(own, errServer)
+	for range 3 {
+		if err := hub.Handle(requests, "ws/r1"); !errors.Is(err, errServer) {
+			t.Fatalf("error %v, want the server's", err)
+		}
+		hub.Sync() // the rights are there
+	}
+	hub.Requests()
+	if err := hub.Handle(requests, "ws/r1"); !errors.Is(err, errServer) {
+		t.Fatalf("error %v, want the server's", err)
+	}
+	expectRequests(t, hub, own)
+	expectNothingHandedOut(t, hub)
+	hub.Fail(own, nil)
+	settle(t, hub, 1)
+	expectCredential(t, hub)
 }
 
 func expectCredential(t *testing.T, hub *apptest.Hub) {
@@ -195,7 +252,7 @@ func TestNothingIsHandedOutBeforeItWorks(t *testing.T) {
 		want := []string{"mint cluster-ws-c1/r1-u-r1 " + lifetime, "prove cluster-ws-c1"}
 		if i == 2 { // by now this is no matter of a moment
 			hub.Pass(notInForceSoon + time.Second)
-			want = append(want, "patch "+requests+"/status ws/r1")
+			want = append(want, "update "+requests+"/status ws/r1")
 		}
 		handle(t, hub)
 		expectRequests(t, hub, want...)
@@ -274,7 +331,7 @@ func TestRejections(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			hub := start(t, test.there...)
 			handle(t, hub)
-			expectRequests(t, hub, "patch ClusterRegistration/status ws/r1")
+			expectRequests(t, hub, "update ClusterRegistration/status ws/r1")
 			got := fleet.GetCondition(current(t, hub).Status.Conditions, fleet.ConditionGranted)
 			if got.Status != "False" || got.Reason != test.reason || got.Message == "" {
 				t.Errorf("condition %+v, want reason %s and what to do", got, test.reason)
@@ -415,13 +472,13 @@ func TestErrorsAreTriedAgain(t *testing.T) {
 		never string
 	}{
 		"making the Cluster":            {nil, 0, "create Cluster ws/cluster-948fe603f61d", "patch"},
-		"owning the request":            {[]apptest.Object{cluster()}, 0, "patch " + requests + " ws/r1", "create"},
-		"making the account":            {[]apptest.Object{cluster()}, 0, "create ServiceAccount cluster-ws-c1/r1-u-r1", "patch " + requests + "/status"},
+		"owning the request":            {[]apptest.Object{cluster()}, 0, "patch " + requests + " ws/r1", "update " + requests + "/status"},
+		"making the account":            {[]apptest.Object{cluster()}, 0, "create ServiceAccount cluster-ws-c1/r1-u-r1", "update " + requests + "/status"},
 		"asking for the token":          {[]apptest.Object{cluster()}, 1, "mint cluster-ws-c1/r1-u-r1 " + lifetime, "create"},
 		"proving the token":             {[]apptest.Object{cluster()}, 1, "prove cluster-ws-c1", "create"},
-		"letting it be read":            {[]apptest.Object{cluster()}, 0, "create RoleBinding " + registration + "/r1-creds", "patch " + requests + "/status"},
-		"writing the credential":        {[]apptest.Object{cluster()}, 1, "create Secret " + registration + "/" + credential, "patch " + requests + "/status"},
-		"saying that it was handed out": {[]apptest.Object{cluster()}, 1, "patch " + requests + "/status ws/r1", "never"},
+		"letting it be read":            {[]apptest.Object{cluster()}, 0, "create RoleBinding " + registration + "/r1-creds", "update " + requests + "/status"},
+		"writing the credential":        {[]apptest.Object{cluster()}, 1, "create Secret " + registration + "/" + credential, "update " + requests + "/status"},
+		"saying that it was handed out": {[]apptest.Object{cluster()}, 1, "update " + requests + "/status ws/r1", "never"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -47,7 +47,7 @@ const takeoverMessage = "another agent is registered for this Cluster, and this 
 
 func TestATakeoverWaitsAndCostsNothing(t *testing.T) {
 	hub, _ := pendingHub(t)
-	expectRequests(t, hub, "patch ClusterRegistration/status ws/r1")
+	expectRequests(t, hub, "update ClusterRegistration/status ws/r1")
 	apptest.ExpectWoken(t, hub, requests+" ws/r1 in 40m0s")
 	expectStatus(t, hub, "c1", false, genericcondition.GenericCondition{Status: "False", Reason: fleet.ReasonTakeoverPending, Message: takeoverMessage})
 	expectEvents(t, hub,
@@ -124,7 +124,7 @@ func TestWhatATakeoverHadGotGoes(t *testing.T) {
 	hub.Requests()
 	hub.Put(live(), served()) // another agent of the client was faster
 	handle(t, hub)
-	expectRequests(t, hub, append(slices.DeleteFunc(all(), func(r string) bool { return r == "delete Secret "+registration+"/"+credential }), "patch ClusterRegistration/status ws/r1")...)
+	expectRequests(t, hub, append(slices.DeleteFunc(all(), func(r string) bool { return r == "delete Secret "+registration+"/"+credential }), "update ClusterRegistration/status ws/r1")...)
 	hub.Sync()
 	handle(t, hub)
 	expectRequests(t, hub)
@@ -132,7 +132,7 @@ func TestWhatATakeoverHadGotGoes(t *testing.T) {
 
 func TestATakeoverIsTriedAgain(t *testing.T) {
 	hub, _ := startListening(t, request(), live(), served(), asked())
-	hub.Fail("patch ClusterRegistration/status ws/r1", errServer)
+	hub.Fail("update ClusterRegistration/status ws/r1", errServer)
 	if err := hub.Handle(requests, "ws/r1"); !errors.Is(err, errServer) {
 		t.Errorf("error %v, want the server's", err)
 	}
@@ -211,8 +211,8 @@ func TestAnAccountThatWasDeleted(t *testing.T) {
 	hub.Put(used)
 	hub.Remove(gone)
 	handle(t, hub)
-	got := expectRequests(t, hub, "patch ClusterRegistration ws/r1", "patch ClusterRegistration/status ws/r1", "create ServiceAccount cluster-ws-c1/r1-u-r1")
-	apptest.ExpectOrder(t, got, "patch ClusterRegistration ws/r1", "patch ClusterRegistration/status ws/r1", "create ServiceAccount cluster-ws-c1/r1-u-r1")
+	got := expectRequests(t, hub, "patch ClusterRegistration ws/r1", "update ClusterRegistration/status ws/r1", "create ServiceAccount cluster-ws-c1/r1-u-r1")
+	apptest.ExpectOrder(t, got, "patch ClusterRegistration ws/r1", "update ClusterRegistration/status ws/r1", "create ServiceAccount cluster-ws-c1/r1-u-r1")
 	expectStatus(t, hub, "c1", true, told)
 	expectEvents(t, hub, "Warning AccountReplaced "+message, "Warning AccountReplaced "+message) // of the request and of the Cluster
 
@@ -234,7 +234,7 @@ func TestAnAccountThatWasDeleted(t *testing.T) {
 	hub.Remove(gone)
 	hub.Requests()
 	settle(t, hub, 3)
-	expectRequests(t, hub, "patch ClusterRegistration ws/r1", "patch ClusterRegistration/status ws/r1", "create ServiceAccount cluster-ws-c1/r1-u-r1")
+	expectRequests(t, hub, "patch ClusterRegistration ws/r1", "update ClusterRegistration/status ws/r1", "create ServiceAccount cluster-ws-c1/r1-u-r1")
 	expectStatus(t, hub, "c1", true, told) // and nothing is handed out any more
 	expectNothingHandedOut(t, hub)
 }

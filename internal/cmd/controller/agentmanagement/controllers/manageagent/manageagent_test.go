@@ -26,7 +26,7 @@ const (
 	creates  = "create Bundle ws/fleet-agent-east"
 	patches  = "patch Bundle ws/fleet-agent-east"
 	deletes  = "delete Bundle ws/fleet-agent-east"
-	reports  = "patch Cluster/status ws/east"
+	reports  = "update Cluster/status ws/east"
 	setLabel = fleet.LabelSetHash
 )
 

@@ -100,8 +100,8 @@ func TestATokenBecomesValues(t *testing.T) {
 	handle(t, hub)
 	requests := expectRequests(t, hub,
 		"create ServiceAccount ws/t1-u1", "create Role ws/t1-u1-role", "create RoleBinding ws/t1-u1-to-role",
-		"patch ClusterRegistrationToken/status ws/t1")
-	apptest.ExpectOrder(t, requests, "create Role ws/t1-u1-role", "create RoleBinding ws/t1-u1-to-role", "patch ClusterRegistrationToken/status ws/t1")
+		"update ClusterRegistrationToken/status ws/t1")
+	apptest.ExpectOrder(t, requests, "create Role ws/t1-u1-role", "create RoleBinding ws/t1-u1-to-role", "update ClusterRegistrationToken/status ws/t1")
 	expectReady(t, hub, genericcondition.GenericCondition{Status: "False", Reason: fleet.ReasonAwaitingRights, Message: "the account of the token is being made"})
 	apptest.ExpectWoken(t, hub) // nothing about a token without end depends on the clock
 
@@ -112,8 +112,8 @@ func TestATokenBecomesValues(t *testing.T) {
 
 	hub.Sync()
 	handle(t, hub)
-	requests = expectRequests(t, hub, "get Secret ws/t1", "mint ws/t1-u1 1193046h28m15s", "create Secret ws/t1", "patch ClusterRegistrationToken/status ws/t1")
-	apptest.ExpectOrder(t, requests, "get Secret ws/t1", "mint ws/t1-u1 1193046h28m15s", "create Secret ws/t1", "patch ClusterRegistrationToken/status ws/t1")
+	requests = expectRequests(t, hub, "get Secret ws/t1", "mint ws/t1-u1 1193046h28m15s", "create Secret ws/t1", "update ClusterRegistrationToken/status ws/t1")
+	apptest.ExpectOrder(t, requests, "get Secret ws/t1", "mint ws/t1-u1 1193046h28m15s", "create Secret ws/t1", "update ClusterRegistrationToken/status ws/t1")
 	expectReady(t, hub, genericcondition.GenericCondition{Status: "True"})
 	uid := apptest.MustGet[*corev1.ServiceAccount](t, hub, "ws", account).UID
 	want := handshake.Values{
@@ -188,7 +188,7 @@ func TestATokenWithATimeToLive(t *testing.T) {
 			handle(t, hub)
 			apptest.ExpectWoken(t, hub, test.woken...)
 			if test.ends {
-				expectRequests(t, hub, "patch "+tokens+"/status ws/t1", "delete "+tokens+" ws/t1")
+				expectRequests(t, hub, "update "+tokens+"/status ws/t1", "delete "+tokens+" ws/t1")
 				return
 			}
 			hub.Sync()
@@ -209,12 +209,12 @@ func TestTheEndOfAToken(t *testing.T) {
 		fails   bool
 		want    []string
 	}{
-		"is said":         {prepare: func(h *apptest.Hub) { h.Fail("patch "+tokens+"/status ws/t1", errServer) }, fails: true, want: []string{"patch " + tokens + "/status ws/t1"}},
+		"is said":         {prepare: func(h *apptest.Hub) { h.Fail("update "+tokens+"/status ws/t1", errServer) }, fails: true, want: []string{"update " + tokens + "/status ws/t1"}},
 		"is deleted":      {prepare: func(*apptest.Hub) {}},
 		"is gone already": {prepare: func(h *apptest.Hub) { h.Before("delete "+tokens+" ws/t1", func() { h.Remove(ended) }) }},
 		"is another of its name by now": {
 			prepare: func(h *apptest.Hub) { h.Have(token(func(t *fleet.ClusterRegistrationToken) { t.UID = "u2" })) },
-			want:    []string{"patch " + tokens + "/status ws/t1", "get " + tokens + " ws/t1", "delete " + tokens + " ws/t1"},
+			want:    []string{"update " + tokens + "/status ws/t1", "get " + tokens + " ws/t1", "delete " + tokens + " ws/t1"},
 		},
 		"is tried again if it cannot be":   {prepare: func(h *apptest.Hub) { h.Fail("delete "+tokens+" ws/t1", errServer) }, fails: true},
 		"does not wait for anything of it": {prepare: func(h *apptest.Hub) { h.Fail("get Secret ws/t1", errServer) }},
@@ -225,7 +225,7 @@ func TestTheEndOfAToken(t *testing.T) {
 			hub.Pass(time.Hour)
 			test.prepare(hub)
 			if test.want == nil {
-				test.want = []string{"patch " + tokens + "/status ws/t1", "delete " + tokens + " ws/t1"}
+				test.want = []string{"update " + tokens + "/status ws/t1", "delete " + tokens + " ws/t1"}
 			}
 			if err := hub.Handle(tokens, "ws/t1"); (err != nil) != test.fails {
 				t.Errorf("error %v", err)
@@ -247,7 +247,7 @@ func TestATokenThatNoAgentCanNameGetsNothing(t *testing.T) {
 		}
 		hub.Sync()
 	}
-	expectRequests(t, hub, "patch "+tokens+"/status ws/"+long)
+	expectRequests(t, hub, "update "+tokens+"/status ws/"+long)
 	condition := fleet.GetCondition(apptest.MustGet[*fleet.ClusterRegistrationToken](t, hub, "ws", long).Status.Conditions, fleet.ConditionReady)
 	if condition == nil || condition.Reason != fleet.ReasonTokenNameTooLong {
 		t.Errorf("condition %+v", condition)
@@ -294,7 +294,7 @@ func TestASecretOfSomebodyElseIsLeftAlone(t *testing.T) {
 	settle(t, hub, 1)
 	hub.Requests()
 	settle(t, hub, 1)
-	expectRequests(t, hub, "get Secret ws/t1", "patch "+tokens+"/status ws/t1")
+	expectRequests(t, hub, "get Secret ws/t1", "update "+tokens+"/status ws/t1")
 	expectReady(t, hub, genericcondition.GenericCondition{
 		Status: "False", Reason: fleet.ReasonSecretNameTaken,
 		Message: "a Secret of this name and another type exists and is left alone: delete the Secret, or use another name for the token",
@@ -372,7 +372,7 @@ func TestHealing(t *testing.T) {
 				s.Data = map[string][]byte{"values": []byte("{")}
 				h.Put(s)
 			},
-			want: []string{"patch " + tokens + "/status ws/t1", "mint ws/t1-u1 1193046h28m15s", "patch Secret ws/t1", "patch " + tokens + "/status ws/t1"},
+			want: []string{"update " + tokens + "/status ws/t1", "mint ws/t1-u1 1193046h28m15s", "patch Secret ws/t1", "update " + tokens + "/status ws/t1"},
 		},
 		"a token of an account that was replaced is made anew": {
 			harm: func(h *apptest.Hub) {
@@ -412,9 +412,9 @@ func TestErrorsAreTriedAgain(t *testing.T) {
 	}{
 		"reading the Secret of its name":   {1, "get Secret ws/t1", "mint"},
 		"asking for the token":             {1, "mint ws/t1-u1 1193046h28m15s", "create Secret"},
-		"making the account":               {0, "create ServiceAccount ws/t1-u1", "patch " + tokens},
-		"writing the values":               {1, "create Secret ws/t1", "patch " + tokens},
-		"writing the status of the values": {1, "patch " + tokens + "/status ws/t1", "never"},
+		"making the account":               {0, "create ServiceAccount ws/t1-u1", "update " + tokens},
+		"writing the values":               {1, "create Secret ws/t1", "update " + tokens},
+		"writing the status of the values": {1, "update " + tokens + "/status ws/t1", "never"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,214 @@
+package deploy
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"k8s.io/client-go/rest"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func TestWhatTheFirstListSaidCountsOnce(t *testing.T) {
+	key, other := releaseKey{"web", "a"}, releaseKey{"web", "b"}
+	listed := map[releaseKey]revisionSecret{key: {number: 3}}
+	tests := map[string]struct {
+		listed map[releaseKey]revisionSecret
+		before func(*beginning)
+		key    releaseKey
+		after  time.Duration
+		want   bool
+	}{
+		"what was found counts":                         {listed: listed, key: key, want: true},
+		"still after a while":                           {listed: listed, key: key, after: beginningLasts - 1, want: true},
+		"not for long":                                  {listed: listed, key: key, after: beginningLasts},
+		"what was not found may be new":                 {listed: listed, key: other},
+		"nothing counts without a list":                 {key: key},
+		"it counts once":                                {listed: listed, key: key, before: func(b *beginning) { b.newestOf(t.Context(), key, noon) }},
+		"each by itself":                                {listed: listed, key: key, before: func(b *beginning) { b.newestOf(t.Context(), other, noon) }, want: true},
+		"not what was written to since":                 {listed: listed, key: key, before: func(b *beginning) { b.spend(key) }},
+		"not what another list says later":              {listed: listed, key: other, before: func(b *beginning) { b.know(map[releaseKey]revisionSecret{other: {number: 1}}, noon) }},
+		"nor is a list missed that comes a second time": {key: key, before: func(b *beginning) { b.know(listed, noon) }},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := newBeginning()
+			b.know(test.listed, noon)
+			if test.before != nil {
+				test.before(b)
+			}
+			got, counts := b.newestOf(t.Context(), test.key, noon.Add(test.after))
+			if counts != test.want || counts && got.number != 3 {
+				t.Errorf("got revision %d, which counts: %t", got.number, counts)
+			}
+		})
+	}
+}
+
+func TestTheFirstListIsWaitedFor(t *testing.T) {
+	key := releaseKey{"web", "a"}
+	b := newBeginning()
+	b.spend(releaseKey{"web", "made-meanwhile"})
+	answer := make(chan bool)
+	go func() {
+		_, counts := b.newestOf(t.Context(), key, noon)
+		answer <- counts
+	}()
+	select {
+	case counts := <-answer:
+		t.Fatalf("there was no list, and an answer: %t", counts)
+	default:
+	}
+	b.know(map[releaseKey]revisionSecret{key: {number: 1}, {"web", "made-meanwhile"}: {number: 1}}, noon)
+	if !receive(t, answer) {
+		t.Error("it does not count")
+	}
+	if _, counts := b.newestOf(t.Context(), releaseKey{"web", "made-meanwhile"}, noon); counts {
+		t.Error("what was written to before the list came counts")
+	}
+}
+
+func TestAnEndIsNotHeldUpByTheFirstList(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, counts := newBeginning().newestOf(ctx, releaseKey{"web", "a"}, noon); counts {
+		t.Error("something counts that was never listed")
+	}
+}
+
+// storedReleases notes what is asked of Helm's Secrets.
+type storedReleases struct {
+	next http.RoundTripper
+
+	mu    sync.Mutex
+	asked []string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (s *storedReleases) RoundTrip(request *http.Request) (*http.Response, error) {
+	query, path := request.URL.Query(), request.URL.Path
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if name := path[strings.LastIndexByte(path, '/')+1:]; name == "secrets" && query.Get("watch") == "" {
+		s.asked = append(s.asked, strings.TrimSpace("list "+query.Get("labelSelector")))
+	} else if strings.HasPrefix(name, "sh.helm.release.v1.") {
+		s.asked = append(s.asked, strings.ToLower(request.Method)+" "+name)
+	}
+	return s.next.RoundTrip(request)
+}
+
+func (s *storedReleases) take() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	taken := s.asked
+	s.asked = nil
+	slices.Sort(taken)
+	return taken
+}
+
+// TestARestartedAgentAsksLittleForItsReleases counts what an agent reads of Helm's Secrets to know that all is as it was.
+func TestARestartedAgentAsksLittleForItsReleases(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "restart-requests")
+	l.start()
+	var names []string
+	for i := range 4 {
+		name := fmt.Sprintf("b%d-restarted", i)
+		l.apply(bundle{Name: name, Files: helloFiles("hi"), Options: in(l.Name)})
+		l.expectStatus(name, ready)
+		names = append(names, name)
+	}
+	l.halt()
+
+	asked := &storedReleases{}
+	local := rest.CopyConfig(l.local)
+	local.Wrap(func(next http.RoundTripper) http.RoundTripper { asked.next = next; return asked })
+	l.options = func(o *Options) { o.Local, o.Clock = local, func() time.Time { return noon } }
+	d := l.byHand()
+	if diff := cmp.Diff([]string{"list"}, ofThisTest(asked.take(), names)); diff != "" {
+		t.Errorf("requests to find all releases (-want +got):\n%s", diff)
+	}
+	for _, name := range names {
+		if err := d.reconcile(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+		record := d.records.of(d.hub.cached(name), setFor(name, "").Hash)
+		if record.tracking == nil || record.tracking.release != l.Name+"/"+name+":1" {
+			t.Errorf("%s is not looked after", name)
+		}
+	}
+	// Each is read, for what it has made, and, where its objects are known by then, for what they should be.
+	if diff := cmp.Diff(names, namesOfReleases(asked.take())); diff != "" {
+		t.Errorf("requests to look at all releases (-want +got):\n%s", diff)
+	}
+
+	// Later looks ask anew: somebody may have come since.
+	key := releaseKey{l.Name, names[0]}
+	if last, err := d.isLast(t.Context(), key, 1); !last || err != nil {
+		t.Errorf("then it is the last one: %t %v", last, err)
+	}
+	if diff := cmp.Diff([]string{"list name=" + names[0] + ",owner=helm"}, asked.take()); diff != "" {
+		t.Errorf("requests then (-want +got):\n%s", diff)
+	}
+}
+
+// ofThisTest leaves out releases of tests at the same time, which the agent comes upon in the same cluster.
+func ofThisTest(asked, names []string) []string {
+	return slices.DeleteFunc(asked, func(a string) bool {
+		return strings.HasPrefix(a, "get ") && !slices.ContainsFunc(names, func(name string) bool { return strings.Contains(a, name) })
+	})
+}
+
+// namesOfReleases are those of releases that were read, or what else was asked.
+func namesOfReleases(asked []string) []string {
+	var found []string
+	for _, a := range asked {
+		name, isRead := strings.CutPrefix(a, "get sh.helm.release.v1.")
+		if isRead {
+			name = strings.TrimSuffix(name, ".v1")
+		}
+		found = append(found, name)
+	}
+	return slices.Compact(found)
+}
+
+// TestARevisionFromBeforeTheRestartIsFound has an operation that was begun and not ended by the process before.
+func TestARevisionFromBeforeTheRestartIsFound(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "restart-later")
+	l.start()
+	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(l.Name)})
+	l.expectStatus("x", ready)
+	l.halt()
+	secrets := l.East.CoreV1().Secrets(l.Name)
+	h, err := loadHistory(t.Context(), secrets, releaseKey{l.Name, "x"}, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := *h.last()
+	info := *begun.Info
+	begun.Version, begun.Info = 2, &info
+	info.Status = "pending-upgrade"
+	if err := h.Create(secretName("x", 2), &begun); err != nil {
+		t.Fatal(err)
+	}
+	l.start()
+	l.expectStatus("x", func(bd *fleet.BundleDeployment) string {
+		h, err := loadHistory(context.WithoutCancel(t.Context()), secrets, releaseKey{l.Name, "x"}, time.Now)
+		if err != nil {
+			return err.Error()
+		}
+		if last := h.last(); last.Info.Status != "deployed" || bd.Status.Release != h.key.at(last.Version) {
+			return fmt.Sprintf("revision %d is %s, release %s", last.Version, last.Info.Status, bd.Status.Release)
+		}
+		return ready(bd)
+	})
+}

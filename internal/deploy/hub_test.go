@@ -1,0 +1,206 @@
+package deploy
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/fleet-hub/fleet/internal/content"
+	"github.com/fleet-hub/fleet/internal/helmvalues"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// answering is a hub that gives one answer after the other, the last one again and again, and notes what it was asked.
+// An answer is an object, or the code of an error.
+type answering struct {
+	t       *testing.T
+	answers []any
+
+	mu    sync.Mutex
+	asked []string
+}
+
+func (a *answering) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	answer := a.answers[min(len(a.asked), len(a.answers)-1)]
+	a.asked = append(a.asked, r.Method+" "+r.URL.RequestURI())
+	w.Header().Set("Content-Type", "application/json")
+	if code, refused := answer.(int); refused {
+		reasons := map[int]metav1.StatusReason{403: metav1.StatusReasonForbidden, 404: metav1.StatusReasonNotFound,
+			405: metav1.StatusReasonMethodNotAllowed, 409: metav1.StatusReasonConflict, 500: metav1.StatusReasonInternalError}
+		w.WriteHeader(code)
+		answer = metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Reason: reasons[code], Message: "said the hub", Code: int32(code)}
+	}
+	if err := json.NewEncoder(w).Encode(answer); err != nil {
+		a.t.Error(err)
+	}
+}
+
+// newAnswering starts one, and a client of it.
+func newAnswering(t *testing.T, answers ...any) (*answering, *hub) {
+	t.Helper()
+	a := &answering{t: t, answers: answers}
+	server := httptest.NewServer(a)
+	t.Cleanup(server.Close)
+	h, err := newHub(&rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, "cluster-ns")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, h
+}
+
+func (a *answering) expectAsked(want ...string) {
+	a.t.Helper()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if diff := cmp.Diff(want, a.asked); diff != "" {
+		a.t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+func TestValuesAreThoseOfTheHash(t *testing.T) {
+	const memory, storage = "GET /api/v1/namespaces/cluster-ns/secrets/hello?resourceVersion=0", "GET /api/v1/namespaces/cluster-ns/secrets/hello"
+	secret := func(text string) corev1.Secret {
+		return corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, Data: map[string][]byte{"values": []byte(text)}}
+	}
+	const wanted, former = `{"greeting":"salut"}`, `{"greeting":"hi"}`
+	right := map[string]any{"greeting": "salut"}
+	tests := map[string]struct {
+		answers []any
+		hashOf  string // of the wanted ones where empty
+		want    map[string]any
+		err     string
+		asked   []string
+	}{
+		"what is in memory is right: that is all":         {answers: []any{secret(wanted)}, want: right, asked: []string{memory}},
+		"memory is behind: storage has the right ones":    {answers: []any{secret(former), secret(wanted)}, want: right, asked: []string{memory, storage}},
+		"memory does not have it yet":                     {answers: []any{404, secret(wanted)}, want: right, asked: []string{memory, storage}},
+		"they are wrong: that is found out once":          {answers: []any{secret(former)}, err: errValuesHash.Error(), asked: []string{memory, storage}},
+		"it is not there: that is found out once":         {answers: []any{404}, err: "reading the Secret with the Helm values: said the hub", asked: []string{memory, storage}},
+		"it was there, in memory only":                    {answers: []any{secret(former), 404}, err: "reading the Secret with the Helm values: said the hub", asked: []string{memory, storage}},
+		"it may not be read: nothing is to be found out":  {answers: []any{403}, err: "reading the Secret with the Helm values: said the hub", asked: []string{memory}},
+		"the hub has trouble: nothing is to be found out": {answers: []any{500}, err: "reading the Secret with the Helm values: said the hub", asked: []string{memory}},
+		"storage has trouble":                             {answers: []any{secret(former), 500}, err: "reading the Secret with the Helm values: said the hub", asked: []string{memory, storage}},
+		"right by the hash, and no values: as they are": {answers: []any{secret(`["x"]`)}, hashOf: `["x"]`,
+			err: "the values in the BundleDeployment's Secret are no JSON object", asked: []string{memory}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			a, h := newAnswering(t, test.answers...)
+			if test.hashOf == "" {
+				test.hashOf = wanted
+			}
+			bd := deployment(func(bd *fleet.BundleDeployment) { bd.Spec.ValuesHash = helmvalues.Hash([]byte(test.hashOf), nil) })
+			got, err := h.values(t.Context(), bd)
+			expectError(t, err, test.err)
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("values (-want +got):\n%s", diff)
+			}
+			a.expectAsked(test.asked...)
+		})
+	}
+}
+
+func TestAContentIsReadFromMemory(t *testing.T) {
+	made := content.Object(manifestOf(map[string]string{"cm.yaml": configMapYAML}))
+	memory := "GET /apis/fleet.cattle.io/v1alpha1/contents/" + made.Name + "?resourceVersion=0"
+	storage := "GET /apis/fleet.cattle.io/v1alpha1/contents/" + made.Name
+	broken := made.DeepCopy()
+	broken.SHA256Sum = "another"
+	tests := map[string]struct {
+		answers []any
+		err     string
+		reason  string
+		asked   []string
+	}{
+		"it is there":                     {answers: []any{made}, asked: []string{memory}},
+		"memory does not have it yet":     {answers: []any{404, made}, asked: []string{memory, storage}},
+		"it is nowhere":                   {answers: []any{404}, err: "reading the content of the bundle: said the hub", reason: fleet.ReasonContentMissing, asked: []string{memory, storage}},
+		"it may not be read":              {answers: []any{403}, err: "reading the content of the bundle: said the hub", reason: fleet.ReasonForbidden, asked: []string{memory}},
+		"the hub has trouble":             {answers: []any{500}, err: "reading the content of the bundle: said the hub", reason: fleet.ReasonError, asked: []string{memory}},
+		"it is broken, there as anywhere": {answers: []any{broken}, err: "reading content " + made.Name + ": " + content.ErrHashMismatch.Error(), reason: fleet.ReasonContentDamaged, asked: []string{memory}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			a, h := newAnswering(t, test.answers...)
+			got, err := h.manifest(t.Context(), made.Name)
+			expectError(t, err, test.err)
+			if err != nil && reasonOf(err) != test.reason {
+				t.Errorf("reason %s, want %s", reasonOf(err), test.reason)
+			}
+			if err == nil && got.ID() != made.Name {
+				t.Errorf("got %v", got)
+			}
+			a.expectAsked(test.asked...)
+		})
+	}
+}
+
+// What is copied downstream is read as it is now: nothing would tell that it was not.
+func TestWhatIsCopiedComesFromStorage(t *testing.T) {
+	a, h := newAnswering(t, 404)
+	if _, err := h.secret(t.Context(), "s"); err == nil {
+		t.Error("there is a Secret")
+	}
+	if _, err := h.configMap(t.Context(), "c"); err == nil {
+		t.Error("there is a ConfigMap")
+	}
+	a.expectAsked("GET /api/v1/namespaces/cluster-ns/secrets/s", "GET /api/v1/namespaces/cluster-ns/configmaps/c")
+}
+
+// TestHowAReportIsSent sends two: the second tells what was learned from the first.
+func TestHowAReportIsSent(t *testing.T) {
+	const path = " /apis/fleet.cattle.io/v1alpha1/namespaces/cluster-ns/bundledeployments/hello/status"
+	const put, patch = "PUT" + path, "PATCH" + path
+	taken := deployment(func(bd *fleet.BundleDeployment) {
+		bd.TypeMeta = metav1.TypeMeta{APIVersion: fleet.SchemeGroupVersion.String(), Kind: "BundleDeployment"}
+		bd.ResourceVersion = "8"
+	})
+	const failed = "reporting the status: said the hub"
+	tests := map[string]struct {
+		version       string // of base
+		answers       []any
+		first, second string // errors
+		asked         []string
+	}{
+		"all of it":                           {version: "7", answers: []any{taken}, asked: []string{put, put}},
+		"it is not known when base was":       {answers: []any{taken}, asked: []string{patch, patch}},
+		"somebody has written since":          {version: "7", answers: []any{409, taken}, asked: []string{put, patch, put}},
+		"it was made anew":                    {version: "7", answers: []any{409, 409, 409, 409}, first: failed, second: failed, asked: []string{put, patch, put, patch}},
+		"it is gone":                          {version: "7", answers: []any{409, 404, taken}, first: failed, asked: []string{put, patch, put}},
+		"only patches are allowed":            {version: "7", answers: []any{403, taken}, asked: []string{put, patch, patch}},
+		"only patches are known":              {version: "7", answers: []any{405, taken}, asked: []string{put, patch, patch}},
+		"nothing is allowed, for once":        {version: "7", answers: []any{403, 403, taken}, first: failed, asked: []string{put, patch, put}},
+		"patches are allowed, and are late":   {version: "7", answers: []any{403, 409, 403, taken}, first: failed, asked: []string{put, patch, put, patch}},
+		"the hub has trouble: no other try":   {version: "7", answers: []any{500, taken}, first: failed, asked: []string{put, put}},
+		"trouble with the patch is told, too": {version: "7", answers: []any{409, 500, taken}, first: failed, asked: []string{put, patch, put}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			a, h := newAnswering(t, test.answers...)
+			base := deployment(func(bd *fleet.BundleDeployment) { bd.ResourceVersion = test.version })
+			status := base.Status.DeepCopy()
+			status.Ready = true
+			for _, want := range []string{test.first, test.second} {
+				written, err := h.report(t.Context(), base, status)
+				expectError(t, err, want)
+				if err == nil && written.ResourceVersion != "8" {
+					t.Errorf("the hub made %v of it", written)
+				}
+			}
+			if written, err := h.report(t.Context(), base, base.Status.DeepCopy()); written != base || err != nil {
+				t.Errorf("with nothing to tell: %v %v", written, err)
+			}
+			a.expectAsked(test.asked...)
+		})
+	}
+}

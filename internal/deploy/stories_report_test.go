@@ -1,0 +1,263 @@
+package deploy
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// shows wants the printer columns of a BundleDeployment whose conditions are without errors.
+func shows(state fleet.BundleState) func(*fleet.BundleDeployment) string {
+	return func(bd *fleet.BundleDeployment) string {
+		return cmp.Diff(fleet.BundleDeploymentDisplay{Deployed: "True", Monitored: "True", State: string(state)}, bd.Status.Display)
+	}
+}
+
+// patchStatus has somebody with all rights change a status.
+func (l *lab) patchStatus(name, patch string) *fleet.BundleDeployment {
+	l.t.Helper()
+	var written fleet.BundleDeployment
+	err := l.Hub.fleet.Patch(types.MergePatchType).Namespace(l.Name).Resource(bundleDeployments).Name(name).SubResource("status").
+		Body([]byte(patch)).Do(l.t.Context()).Into(&written)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return &written
+}
+
+// TestThePrinterColumnsComeWithTheReport is about a hub without controllers, which would write them, too.
+func TestThePrinterColumnsComeWithTheReport(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "display")
+	l.start()
+	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(l.Name)})
+	l.expectStatus("x", shows(fleet.Ready))
+	l.expectStatus("x", ready)
+	l.halt()
+
+	// Others may have other words for it, and nobody fights for them.
+	there := l.patchStatus("x", `{"status":{"display":{"state":"Strange","monitored":null}}}`)
+	d := l.byHand()
+	look := func() {
+		t.Helper()
+		if err := d.reconcile(t.Context(), "x"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	look()
+	l.eventually(func() string {
+		if _, known := d.watches.look(configMaps, l.Name, "x"); !known {
+			return "the objects are not known"
+		}
+		return ""
+	})
+	look()
+	if record := d.records.of(there, setFor("x", "").Hash); !record.tracking.known || record.written != nil {
+		t.Errorf("it was looked at: %t, and reported: %v", record.tracking.known, record.written)
+	}
+	if now := l.get("x"); now.ResourceVersion != there.ResourceVersion {
+		t.Errorf("it is shown as %+v", now.Status.Display)
+	}
+
+	// What is told anyway comes with ours.
+	l.remove("configmaps", "x")
+	l.start()
+	l.expectStatus("x", shows(fleet.Modified))
+}
+
+// writes notes how a status is written.
+type writes struct {
+	next http.RoundTripper
+
+	mu   sync.Mutex
+	sent []string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (w *writes) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := w.next.RoundTrip(request)
+	if err == nil && strings.HasSuffix(request.URL.Path, "/status") {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.sent = append(w.sent, fmt.Sprintf("%s %d", request.Method, response.StatusCode))
+	}
+	return response, err
+}
+
+func (w *writes) take() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	taken := w.sent
+	w.sent = nil
+	return taken
+}
+
+// reporter is the agent's access to the hub, and what it writes there.
+func (l *lab) reporter() (*hub, *writes) {
+	l.t.Helper()
+	w := &writes{}
+	config := rest.CopyConfig(l.identity)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { w.next = next; return w })
+	h, err := newHub(config, l.Name)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return h, w
+}
+
+// TestWhatIsWrittenSinceAReportStays has others write between an agent's look at a BundleDeployment and its report.
+func TestWhatIsWrittenSinceAReportStays(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "report")
+	pause := func(b bundle) {
+		l.apply(bundle{Name: b.Name, Files: b.Files, Options: b.Options, Change: func(bd *fleet.BundleDeployment) { bd.Spec.Paused = true }})
+	}
+	tests := map[string]struct {
+		meanwhile func(bundle)
+		change    func(*fleet.BundleDeploymentStatus) // beside what is reported always
+		want      []string                            // nil: it depends
+		refused   func(error) bool
+		state     string // of the printer columns
+		paused    bool
+	}{
+		"nothing was": {want: []string{"PUT 200"}},
+		"a creation time is not known": {want: []string{"PUT 200"}, change: func(s *fleet.BundleDeploymentStatus) {
+			s.Resources = []fleet.DeployedResource{{Kind: "ConfigMap", APIVersion: "v1", Name: "a"}}
+		}},
+		"a failure is reported": {want: []string{"PUT 200"}, change: func(s *fleet.BundleDeploymentStatus) {
+			failedDeployment(s, noon, "s-1:a", fleet.ReasonManifestInvalid, "because")
+		}},
+		"the spec was": {meanwhile: pause, want: []string{"PUT 409", "PATCH 200"}, paused: true},
+		"the status was": {meanwhile: func(b bundle) { l.patchStatus(b.Name, `{"status":{"display":{"state":"Strange"}}}`) },
+			want: []string{"PUT 409", "PATCH 200"}, state: "Strange"},
+		"it was made anew": {meanwhile: func(b bundle) { l.delete(b.Name); l.apply(b) },
+			want: []string{"PUT 409", "PATCH 200"}},
+		"it was deleted": {meanwhile: func(b bundle) { l.delete(b.Name) },
+			refused: apierrors.IsNotFound}, // of the update, or of the patch after a conflict
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			h, sent := l.reporter()
+			b := bundle{Name: strings.ReplaceAll(name, " ", "-"), Files: helloFiles("hi"), Options: in(l.Name)}
+			base := l.apply(b)
+			if test.meanwhile != nil {
+				test.meanwhile(b)
+			}
+			status := base.Status.DeepCopy()
+			monitored(status, noon, report{Ready: true, NonModified: true}, 0)
+			if test.change != nil {
+				test.change(status)
+			}
+			written, err := h.report(t.Context(), base, status)
+			if diff := cmp.Diff(test.want, sent.take()); diff != "" && test.want != nil {
+				t.Errorf("sent (-want +got):\n%s", diff)
+			}
+			if test.refused != nil {
+				if !test.refused(err) {
+					t.Errorf("got %v", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			status.Display.State = test.state
+			now := l.get(b.Name)
+			if diff := cmp.Diff(*status, now.Status, cmpopts.EquateEmpty()); diff != "" || now.ResourceVersion != written.ResourceVersion {
+				t.Errorf("status (-reported +there, written as %s, there is %s):\n%s", written.ResourceVersion, now.ResourceVersion, diff)
+			}
+			base.Spec.Paused = test.paused
+			if diff := cmp.Diff(base.Spec, now.Spec); diff != "" {
+				t.Errorf("spec:\n%s", diff)
+			}
+			if _, err := h.report(t.Context(), now, status); err != nil || len(sent.take()) > 0 {
+				t.Errorf("it is reported again: %v", err)
+			}
+		})
+	}
+}
+
+// TestAReportTouchesNothingButTheStatus looks also at whose the fields are.
+func TestAReportTouchesNothingButTheStatus(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "report-only")
+	base := l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(l.Name), Change: func(bd *fleet.BundleDeployment) {
+		bd.Labels["a"], bd.Annotations, bd.Finalizers = "b", map[string]string{"c": "d"}, []string{"example.com/kept"}
+	}})
+	h, sent := l.reporter()
+	status := base.Status.DeepCopy()
+	deployed(status, noon, "s-1:a", "web/hello:1")
+	if _, err := h.report(t.Context(), base, status); err != nil {
+		t.Fatal(err)
+	}
+	if got := sent.take(); len(got) != 1 || got[0] != "PUT 200" {
+		t.Errorf("sent %v", got)
+	}
+	now := l.get("x")
+	others := slices.DeleteFunc(slices.Clone(now.ManagedFields), func(f metav1.ManagedFieldsEntry) bool { return f.Subresource == "status" })
+	if len(others) == len(now.ManagedFields) {
+		t.Error("nobody has written the status")
+	}
+	now.ManagedFields, now.ResourceVersion, now.Status = others, base.ResourceVersion, base.Status
+	if diff := cmp.Diff(base, now, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("-before +after:\n%s", diff)
+	}
+}
+
+func TestAHubThatLetsAgentsOnlyPatch(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "report-patch")
+	roles := l.HubCore.RbacV1().Roles(l.Name)
+	role, err := roles.Get(t.Context(), "request", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, rule := range role.Rules {
+		if rule.Resources[0] == "bundledeployments/status" {
+			role.Rules[i].Verbs = []string{"patch"}
+		}
+	}
+	if _, err := roles.Update(t.Context(), role, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	base := l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(l.Name)})
+	h, sent := l.reporter()
+	var got []string
+	l.eventually(func() string { // the authorizer may not know of it yet
+		status := base.Status.DeepCopy()
+		status.Ready = !status.Ready
+		written, err := h.report(t.Context(), base, status)
+		if err != nil {
+			t.Fatal(err)
+		}
+		base, got = written, sent.take()
+		if !h.onlyPatch.Load() {
+			return fmt.Sprintf("%v, and nothing is learned", got)
+		}
+		return ""
+	})
+	if !slices.Equal(got, []string{"PUT 403", "PATCH 200"}) {
+		t.Errorf("sent %v", got)
+	}
+	l.start()
+	l.expectStatus("x", ready)
+	status := base.Status.DeepCopy()
+	status.SyncGeneration = ptr.To(int64(7))
+	if _, err := h.report(t.Context(), base, status); err != nil || !slices.Equal(sent.take(), []string{"PATCH 200"}) {
+		t.Errorf("then: %v", err)
+	}
+}

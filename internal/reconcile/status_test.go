@@ -1,0 +1,177 @@
+package reconcile
+
+import (
+	"errors"
+	"strconv"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	corev1 "k8s.io/api/core/v1"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// updated is the request that updates the status of oneCluster to one of these conditions, namespace and summary.
+func updated(conditions, namespace, summary string) string {
+	return `update Cluster fleet-default/c status {"metadata":{"name":"c","namespace":"fleet-default","uid":"u1","resourceVersion":"7"},` +
+		`"spec":{},"status":{` + conditions + namespace + `"summary":` + summary + `,"resourceCounts":{"ready":0,"desiredReady":0,` +
+		`"waitApplied":0,"modified":0,"orphaned":0,"missing":0,"unknown":0,"notReady":0},"readyGitRepos":0,"desiredReadyGitRepos":0,` +
+		`"readyHelmOps":0,"desiredReadyHelmOps":0,"display":{},"agent":{"lastSeen":null,"namespace":""}}}`
+}
+
+func TestWriteStatus(t *testing.T) {
+	const (
+		ready        = `"conditions":[{"type":"Ready","status":"True","lastUpdateTime":"2026-11-21T07:43:36Z"}],`
+		andProcessed = `"conditions":[{"type":"Ready","status":"True","lastUpdateTime":"2026-11-21T07:43:36Z"},` +
+			`{"type":"Processed","status":"True","lastUpdateTime":"1970-01-01T00:00:00Z"}],`
+		half = `{"ready":2,"desiredReady":4}`
+	)
+	tests := map[string]struct {
+		change func(*fleet.Cluster)
+		want   []string
+	}{
+		"nothing altered, nothing sent": {change: func(*fleet.Cluster) {}},
+		"all of it goes, whatever was altered": {
+			change: func(c *fleet.Cluster) { c.Status.Namespace = "n" },
+			want:   []string{updated(ready, `"namespace":"n",`, half)},
+		},
+		"a list goes with the rest": {change: processed, want: []string{updated(andProcessed, "", half)}},
+		"nothing but the status is sent": {
+			change: func(c *fleet.Cluster) { c.Spec.ClientID = "x" },
+		},
+		"nothing but the status goes with it": {
+			change: func(c *fleet.Cluster) {
+				c.Spec.ClientID, c.Labels, c.Status.Summary.Ready = "x", map[string]string{"a": "b"}, 3
+			},
+			want: []string{updated(ready, "", `{"ready":3,"desiredReady":4}`)},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			read := oneCluster()
+			w.put(t, true, oneCluster())
+			got, err := WriteStatus(w.clusters, read, test.change)
+			if err != nil {
+				t.Fatal(err)
+			}
+			expectWritten(t, w, read, got, test.want)
+		})
+	}
+}
+
+func TestTheFirstStatusIsSentWhole(t *testing.T) {
+	w := newWorld()
+	read := oneCluster(withoutStatus)
+	w.put(t, true, oneCluster(withoutStatus))
+	if _, err := WriteStatus(w.clusters, read, func(c *fleet.Cluster) { c.Status.Summary.DesiredReady = 1 }); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{updated("", "", `{"ready":0,"desiredReady":1}`)}, w.requests); diff != "" {
+		t.Errorf("the requests differ (-want +got):\n%s", diff)
+	}
+}
+
+func TestAStatusMeetsOthers(t *testing.T) {
+	version := 8
+	tests := map[string]struct {
+		there    *fleet.Cluster            // on the server; nil: nothing
+		read     *fleet.Cluster            // nil: one with a condition
+		change   func(*fleet.Cluster)      // nil: a condition more, which replaces a list
+		prepare  func(*testing.T, *world)  // may be nil
+		expect   func(*fleet.Cluster) bool // of what is there afterwards; may be nil
+		requests int
+		err      string
+	}{
+		"what somebody else wrote in between stays": {
+			there:    oneCluster(func(c *fleet.Cluster) { c.ResourceVersion, c.Status.Conditions[0].Status = "8", corev1.ConditionFalse }),
+			requests: 3, // refused, read again, written
+			expect: func(c *fleet.Cluster) bool {
+				return len(c.Status.Conditions) == 2 && c.Status.Conditions[0].Status == corev1.ConditionFalse
+			},
+		},
+		"what somebody else has already done is not done again": {
+			there:    oneCluster(processed, func(c *fleet.Cluster) { c.ResourceVersion = "8" }),
+			requests: 2, // refused, read again
+			expect:   func(c *fleet.Cluster) bool { return len(c.Status.Conditions) == 2 },
+		},
+		"a writer who never rests is told of in the end": {
+			there: oneCluster(),
+			prepare: func(t *testing.T, w *world) {
+				w.interfere = func() {
+					version++
+					w.put(t, true, oneCluster(func(c *fleet.Cluster) { c.ResourceVersion = strconv.Itoa(version) }))
+				}
+			},
+			requests: 2*writeAttempts - 1,
+			err:      `writing fleet-default/c: Operation cannot be fulfilled on Cluster.fleet.cattle.io "c": it is 13 now`,
+		},
+		"a field of one owner leaves those of others as they are": {
+			there:    oneCluster(func(c *fleet.Cluster) { c.ResourceVersion, c.Status.Conditions[0].Status = "8", corev1.ConditionFalse }),
+			change:   func(c *fleet.Cluster) { c.Status.Namespace = "n" },
+			requests: 3,
+			expect: func(c *fleet.Cluster) bool {
+				return c.Status.Namespace == "n" && c.Status.Conditions[0].Status == corev1.ConditionFalse
+			},
+		},
+		"the first status is not written over another one": {
+			there:    oneCluster(func(c *fleet.Cluster) { c.ResourceVersion = "8" }),
+			read:     oneCluster(withoutStatus),
+			change:   func(c *fleet.Cluster) { c.Status.Summary.Ready++ },
+			requests: 3,
+			expect:   func(c *fleet.Cluster) bool { return c.Status.Summary.Ready == 3 },
+		},
+		"a field is not written to what replaced ours": {
+			there:    oneCluster(func(c *fleet.Cluster) { c.UID, c.ResourceVersion = "u2", "8" }),
+			change:   func(c *fleet.Cluster) { c.Status.Namespace = "n" },
+			requests: 2,
+			expect:   func(c *fleet.Cluster) bool { return c.Status.Namespace == "" },
+		},
+		"a status of what is gone need not be written": {requests: 1},
+		"an object that replaced ours is not reported about": {
+			there:    oneCluster(func(c *fleet.Cluster) { c.UID, c.ResourceVersion = "u2", "8" }),
+			requests: 2,
+			expect:   func(c *fleet.Cluster) bool { return len(c.Status.Conditions) == 1 },
+		},
+		"an answer that is an error is told": {
+			there: oneCluster(),
+			prepare: func(_ *testing.T, w *world) {
+				w.fail["update Cluster fleet-default/c"] = errors.New("no")
+			},
+			requests: 1,
+			err:      "writing fleet-default/c: no",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			if test.there != nil {
+				w.put(t, true, test.there)
+			}
+			if test.prepare != nil {
+				test.prepare(t, w)
+			}
+			read, change := oneCluster(), processed
+			if test.read != nil {
+				read = test.read
+			}
+			if test.change != nil {
+				change = test.change
+			}
+			_, err := WriteStatus(w.clusters, read, change)
+			if got := text(errText(err), ""); got != test.err {
+				t.Errorf("error %q, want %q", got, test.err)
+			}
+			if len(w.requests) != test.requests {
+				t.Errorf("the requests are %v", w.requests)
+			}
+			if test.expect == nil {
+				return
+			}
+			if found, ok := w.objects["Cluster fleet-default/c"].(*fleet.Cluster); !ok || !test.expect(found) {
+				t.Errorf("the Cluster is %+v", found)
+			}
+		})
+	}
+}
