@@ -3,6 +3,7 @@ package reconcile
 import (
 	"fmt"
 	"reflect"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -121,7 +122,7 @@ type verbs[T Object] struct {
 
 func newKind[T Object](gvk schema.GroupVersionKind, informer cache.SharedIndexInformer, v verbs[T]) Kind {
 	index(informer)
-	written := &recent{}
+	written := &recent{clock: time.Now} //nolint:forbidigo // how long ago this process wrote something; no rule depends on it
 	return Kind{
 		recent:   written,
 		gvk:      gvk,

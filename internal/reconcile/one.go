@@ -3,6 +3,7 @@ package reconcile
 import (
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -43,6 +44,19 @@ func (k Kind) Ensure(object Object) error {
 		return fmt.Errorf("a copy of %T is none", object)
 	}
 	return markedChild{k, desired}.ensure()
+}
+
+// CreateOnce creates an object that is in no cache, unless this process did so a moment ago. One that is there is no
+// error and stays as it is; made says whether it was not.
+func (k Kind) CreateOnce(object Object) (made bool, err error) {
+	if known, err := k.known(keyOf(object)); err != nil || known != nil {
+		return false, err
+	}
+	err = k.create(object)
+	if apierrors.IsAlreadyExists(err) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // Remove deletes exactly this object. One that is gone, or was replaced since, is no error.

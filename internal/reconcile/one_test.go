@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -97,5 +98,50 @@ func TestRemoveOneKeepsWhatIsNeverPruned(t *testing.T) {
 	w.put(t, true, asWritten(w, namespace()))
 	if err := w.set.RemoveOne(owner(), namespace()); err != nil || len(w.requests) > 0 {
 		t.Errorf("error %v, requests %q", err, w.requests)
+	}
+}
+
+// lagging is a cache that has not come far.
+type lagging struct{ cache.SharedIndexInformer }
+
+func (lagging) LastSyncResourceVersion() string { return "1" }
+
+func TestCreateOnce(t *testing.T) {
+	errServer := errors.New("the server is busy")
+	const creates = "create ServiceAccount fleet-default/a"
+	tests := map[string]struct {
+		onServer, inCache bool
+		times             int
+		fail              error
+		made              bool // the first time
+		requests          []string
+	}{
+		"one that is missing is made":            {times: 1, made: true, requests: []string{creates}},
+		"but not again while the cache lags":     {times: 3, made: true, requests: []string{creates}},
+		"one that is there stays":                {onServer: true, inCache: true, times: 1},
+		"also if the cache does not have it yet": {onServer: true, times: 1, requests: []string{creates}},
+		"what was refused is tried again":        {times: 2, fail: errServer, requests: []string{creates, creates}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.accounts.informer = lagging{w.accounts.informer}
+			kind := KindOf(w.accounts)
+			if test.onServer {
+				w.put(t, test.inCache, account())
+			}
+			w.fail = map[string]error{creates: test.fail}
+			for i := range test.times {
+				object := account()
+				object.ResourceVersion = "2" // which a server would say in its answer
+				made, err := kind.CreateOnce(object)
+				if !errors.Is(err, test.fail) || made != (test.made && i == 0) {
+					t.Errorf("made %v, error %v", made, err)
+				}
+			}
+			if diff := cmp.Diff(test.requests, w.requests); diff != "" {
+				t.Errorf("requests (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -13,6 +14,7 @@ const mostRecent = 64
 // recent has the children of one kind that this process wrote and its cache may not have yet, so that none is made
 // or changed a second time. It may be used by many at a time.
 type recent struct {
+	clock   func() time.Time
 	mu      sync.Mutex
 	objects map[types.NamespacedName]writing
 }
@@ -22,6 +24,7 @@ type writing struct {
 	object Object
 	// seen says that the cache had it before.
 	seen bool
+	at   time.Time
 }
 
 // note remembers what was written over what the cache had, nil for nothing.
@@ -32,7 +35,7 @@ func (r *recent) note(written, cached Object) {
 	if r.objects == nil || len(r.objects) >= mostRecent {
 		r.objects = map[types.NamespacedName]writing{} // what is forgotten costs a request at most
 	}
-	r.objects[keyOf(written)] = writing{object: written, seen: cached != nil && cached.GetUID() == written.GetUID()}
+	r.objects[keyOf(written)] = writing{object: written, seen: cached != nil && cached.GetUID() == written.GetUID(), at: r.clock()}
 }
 
 func (r *recent) forget(key types.NamespacedName) {
@@ -44,7 +47,7 @@ func (r *recent) forget(key types.NamespacedName) {
 // newest is an object as it was written last: as it is in the cache, nil if it is not there, or as this process wrote
 // it since. synced is how far the cache has come: a cache that has come past a write without the object saw it go. So
 // did one that had the object before. It may not say how far it has come then: an informer that lists anew tells of
-// what is gone first.
+// what is gone first. And after writtenLife the cache is right in any case.
 func (r *recent) newest(key types.NamespacedName, cached Object, synced string) Object {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -53,7 +56,7 @@ func (r *recent) newest(key types.NamespacedName, cached Object, synced string) 
 		return cached
 	}
 	behind, err := resourceversion.CompareResourceVersion(synced, written.object.GetResourceVersion())
-	if err != nil || behind >= 0 || cached != nil && !newer(written.object, cached) || cached == nil && written.seen {
+	if err != nil || behind >= 0 || r.clock().Sub(written.at) > writtenLife || cached != nil && !newer(written.object, cached) || cached == nil && written.seen {
 		delete(r.objects, key)
 		return cached
 	}

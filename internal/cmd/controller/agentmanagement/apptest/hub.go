@@ -50,7 +50,7 @@ type Hub struct {
 	mu       sync.Mutex // guards what follows
 	now      time.Time
 	objects  map[string]Object
-	versions int
+	versions uint64
 	requests []string
 	fail     map[string]error
 	before   map[string]func()
@@ -64,7 +64,7 @@ type Hub struct {
 func New(t testing.TB) *Hub {
 	t.Helper()
 	h := &Hub{
-		t: t, now: time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC), objects: map[string]Object{},
+		t: t, now: time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC), objects: map[string]Object{}, versions: listed,
 		fail: map[string]error{}, before: map[string]func(){}, changed: make(chan struct{}),
 	}
 	server := httptest.NewServer(http.HandlerFunc(h.serve))

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"strconv"
 	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -35,12 +36,25 @@ type fakeKind[T object, L runtime.Object] struct {
 
 	hub      *Hub
 	gvk      schema.GroupVersionKind
-	informer cache.SharedIndexInformer
+	informer *following
 	cache    generic.CacheInterface[T]
 	spoiled  spoiled
 	handlers []generic.ObjectHandler[T]
 	selects  func(Object) bool
 }
+
+// listed is the version of a server that has no objects: caches begin with it.
+const listed = 1
+
+// following is an informer that never runs, whose store is filled by hand: it has come as far as what it was given last.
+type following struct {
+	cache.SharedIndexInformer
+
+	synced uint64
+}
+
+// LastSyncResourceVersion says how far the cache has come.
+func (f *following) LastSyncResourceVersion() string { return strconv.FormatUint(f.synced, 10) }
 
 // spoiled is wrangler's cache over a store in which something else than an object can be found.
 type spoiled struct {
@@ -61,7 +75,8 @@ func newKind[T object, L runtime.Object](h *Hub, gv schema.GroupVersion, kind st
 	var none T
 	k := &fakeKind[T, L]{
 		hub: h, gvk: gv.WithKind(kind), selects: selects,
-		informer: cache.NewSharedIndexInformer(&cache.ListWatch{}, none, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}),
+		informer: &following{synced: listed, SharedIndexInformer: cache.NewSharedIndexInformer(
+			&cache.ListWatch{}, none, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})},
 	}
 	k.spoiled = spoiled{Indexer: k.informer.GetIndexer(), keys: map[string]bool{}}
 	k.cache = generic.NewCache[T](k.spoiled, k.resource())
@@ -102,7 +117,15 @@ func (k *fakeKind[T, L]) takes(obj Object) bool {
 	return ok && (k.selects == nil || k.selects(obj))
 }
 
-func (k *fakeKind[T, L]) see(obj Object) error { return k.informer.GetIndexer().Add(obj) }
+func (k *fakeKind[T, L]) see(obj Object) error {
+	if version, err := strconv.ParseUint(obj.GetResourceVersion(), 10, 64); err == nil {
+		k.reach(version)
+	}
+	return k.informer.GetIndexer().Add(obj)
+}
+
+// reach lets the cache have come as far as a version.
+func (k *fakeKind[T, L]) reach(version uint64) { k.informer.synced = max(k.informer.synced, version) }
 
 func (k *fakeKind[T, L]) unsee(namespace, name string) {
 	_ = k.informer.GetIndexer().Delete(cache.ExplicitKey(keyOf(namespace, name))) // what is not there need not go

@@ -14,6 +14,7 @@ type anyKind interface {
 	// takes says whether the cache of the kind selects the object.
 	takes(Object) bool
 	see(Object) error
+	reach(version uint64)
 	unsee(namespace, name string)
 	spoil(namespace, name string)
 	clear()
@@ -61,22 +62,28 @@ func (h *Hub) Sync() {
 		kind.clear()
 	}
 	h.mu.Lock()
-	objects := make([]Object, 0, len(h.objects))
+	objects, reached := make([]Object, 0, len(h.objects)), h.versions
 	for _, obj := range h.objects {
 		objects = append(objects, obj)
 	}
 	h.mu.Unlock()
 	h.See(objects...)
+	for _, kind := range h.kinds {
+		kind.reach(reached)
+	}
 }
 
 // Remove takes an object off the server and out of the caches.
 func (h *Hub) Remove(obj Object) {
 	h.mu.Lock()
 	delete(h.objects, id(obj, obj.GetNamespace(), obj.GetName()))
+	h.versions++
+	reached := h.versions
 	h.mu.Unlock()
 	for _, kind := range h.kinds {
 		if kind.takes(obj) {
 			kind.unsee(obj.GetNamespace(), obj.GetName())
+			kind.reach(reached)
 		}
 	}
 }

@@ -54,6 +54,7 @@ type handler struct {
 	liveness liveness
 	set      *reconcile.Set
 	readers  readers
+	clusters reconcile.Kind
 	prover   *kube.Prover
 	// way has the requests that are on their way to their first use.
 	way *metrics.Stages
@@ -78,7 +79,8 @@ func register(ctx context.Context, a *app.Context, liveness liveness) error {
 		set: reconcile.NewSet(handshake.GrantSetID,
 			reconcile.KindOf(a.ServiceAccounts), reconcile.KindOf(a.Roles).Sparing(read), reconcile.KindOf(a.RoleBindings).Sparing(read),
 			reconcile.ClusterKind(a.ClusterRoleBindings)).InWaves(),
-		readers: readers{roles: reconcile.KindOf(a.Roles), bindings: reconcile.KindOf(a.RoleBindings)},
+		readers:  readers{roles: reconcile.KindOf(a.Roles), bindings: reconcile.KindOf(a.RoleBindings)},
+		clusters: reconcile.KindOf(a.Clusters),
 	}
 	a.ClusterRegistrations.OnChange(ctx, "grant", func(key string, request *fleet.ClusterRegistration) (*fleet.ClusterRegistration, error) {
 		return request, h.onChange(ctx, key, request)
@@ -137,21 +139,22 @@ func (h *handler) act(ctx context.Context, in handshake.GrantInput, out handshak
 	return h.give(ctx, in, out)
 }
 
-// create makes the Cluster of a client that has none; its appearing wakes the request. What the agent needs to wait
-// for its answer is made at the same time.
+// create makes the Cluster of a client that has none; its appearing wakes the request. Something else may wake it
+// before the cache has the Cluster. What the agent needs to wait for its answer is made at the same time.
 func (h *handler) create(request *fleet.ClusterRegistration, out handshake.GrantOutcome) error {
 	var readErr error
 	var read sync.WaitGroup
 	read.Go(func() { readErr = h.readers.letRead(out.Reader) })
-	_, err := h.app.Clusters.Create(out.CreateCluster)
+	made, err := h.clusters.CreateOnce(out.CreateCluster)
 	read.Wait()
-	switch {
-	case readErr != nil:
-		return errors.Join(readErr, err)
-	case err == nil:
+	if err != nil {
+		err = fmt.Errorf("creating the cluster of registration %s/%s: %w", request.Namespace, request.Name, err)
+	}
+	if err = errors.Join(readErr, err); err != nil {
+		return err
+	}
+	if made {
 		h.app.Log.Info("cluster created for its agent", "cluster", out.CreateCluster.Namespace+"/"+out.CreateCluster.Name)
-	case !apierrors.IsAlreadyExists(err):
-		return fmt.Errorf("creating the cluster of registration %s/%s: %w", request.Namespace, request.Name, err)
 	}
 	return h.report(request, out)
 }

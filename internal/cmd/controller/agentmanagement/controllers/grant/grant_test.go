@@ -34,14 +34,24 @@ func TestARequestOfAnUnknownClient(t *testing.T) {
 	}
 
 	handle(t, hub) // the caches lag: nothing is made twice
-	expectRequests(t, hub, "create Cluster ws/"+made,
-		"create Role "+registration+"/r1-creds", "create RoleBinding "+registration+"/r1-creds",
-		"get Role "+registration+"/r1-creds", "get RoleBinding "+registration+"/r1-creds")
+	expectRequests(t, hub)
 
 	hub.Sync()
 	handle(t, hub)
 	expectRequests(t, hub, "patch ClusterRegistration ws/r1")
 	expectNothingHandedOut(t, hub)
+}
+
+// Somebody else may have made the Cluster, and no cache has it yet: it is theirs, and its appearing wakes the request.
+func TestAClusterThatIsThereAlready(t *testing.T) {
+	hub := start(t, request(), asked())
+	const made = "cluster-948fe603f61d"
+	hub.Have(&fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: made, Labels: map[string]string{"mine": "yes"}}})
+	handle(t, hub)
+	expectRequests(t, hub, "create Cluster ws/"+made, "create Role "+registration+"/r1-creds", "create RoleBinding "+registration+"/r1-creds")
+	if got := apptest.MustGet[*fleet.Cluster](t, hub, "ws", made); got.Labels["mine"] != "yes" || got.Spec.ClientID != "" {
+		t.Errorf("it was changed: labels %v, client ID %q", got.Labels, got.Spec.ClientID)
+	}
 }
 
 // Most requests are granted before anybody could read what they wait for: that is worth no request of ours.
