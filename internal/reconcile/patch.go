@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"reflect"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -99,7 +98,7 @@ func isNil(obj any) bool {
 // difference is the merge patch from one state to the other, of everything but the status; empty when they do not
 // differ.
 func difference(from, to Object) (map[string]any, error) {
-	if equality.Semantic.DeepEqual(from, to) {
+	if Equal(from, to) {
 		return nil, nil // by far the most frequent, and cheaper to find than a difference
 	}
 	changes, err := changesOf(from, to)
@@ -127,7 +126,7 @@ func differing(old, wanted any) (oldParts, wantedParts any) {
 	was, is := reflect.ValueOf(old).Elem(), reflect.ValueOf(wanted).Elem()
 	before, after := reflect.New(was.Type()), reflect.New(is.Type())
 	for i := range was.NumField() {
-		if !equality.Semantic.DeepEqual(was.Field(i).Interface(), is.Field(i).Interface()) {
+		if !Equal(was.Field(i).Interface(), is.Field(i).Interface()) {
 			before.Elem().Field(i).Set(was.Field(i))
 			after.Elem().Field(i).Set(is.Field(i))
 		}

@@ -29,6 +29,10 @@ func fixedFields(kind string) []path {
 	return nil
 }
 
+// Equal says whether two values mean the same, as equality.Semantic does. It takes a fraction of the time where nothing
+// differs at all, as in most.
+func Equal(a, b any) bool { return reflect.DeepEqual(a, b) || equality.Semantic.DeepEqual(a, b) }
+
 func includes(found, wanted map[string]string) bool {
 	for key, value := range wanted {
 		if have, there := found[key]; !there || have != value {
@@ -50,7 +54,7 @@ func isOwned(found, wanted []metav1.OwnerReference) bool {
 func sameFields(live, desired Object, fields []path) bool {
 	for _, field := range fields {
 		found, wanted := fieldAt(live, field), fieldAt(desired, field)
-		if !found.IsValid() || !wanted.IsValid() || !equality.Semantic.DeepEqual(found.Interface(), wanted.Interface()) {
+		if !found.IsValid() || !wanted.IsValid() || !Equal(found.Interface(), wanted.Interface()) {
 			return false
 		}
 	}

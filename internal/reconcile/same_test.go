@@ -2,7 +2,9 @@ package reconcile
 
 import (
 	"testing"
+	"time"
 
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -97,5 +99,51 @@ func TestIsAsDesired(t *testing.T) {
 				t.Errorf("a closer look finds %s", patch)
 			}
 		})
+	}
+}
+
+// TestEqual says that nothing is told from what is empty, nor one moment in two zones: an API server writes them alike.
+func TestEqual(t *testing.T) {
+	moment := metav1.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	elsewhere := metav1.NewTime(moment.In(time.FixedZone("there", 3600)))
+	seen := func(at metav1.Time) fleet.ClusterStatus {
+		return fleet.ClusterStatus{Agent: fleet.AgentStatus{LastSeen: at}}
+	}
+	tests := map[string]struct {
+		a, b any
+		want bool
+	}{
+		"the same":                     {seen(moment), seen(moment), true},
+		"one moment in two zones":      {seen(moment), seen(elsewhere), true},
+		"two moments":                  {seen(moment), seen(metav1.NewTime(moment.Add(time.Second))), false},
+		"no labels and none":           {metaOf(nil, nil), metaOf(map[string]string{}, nil), true},
+		"other labels":                 {metaOf(map[string]string{"a": "b"}, nil), metaOf(map[string]string{"a": "c"}, nil), false},
+		"pointers to the same":         {&fleet.ClusterStatus{Namespace: "n"}, &fleet.ClusterStatus{Namespace: "n"}, true},
+		"pointers to what differs":     {&fleet.ClusterStatus{Namespace: "n"}, &fleet.ClusterStatus{}, false},
+		"different kinds of one value": {int32(1), int64(1), false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if Equal(test.a, test.b) != test.want || Equal(test.b, test.a) != test.want {
+				t.Errorf("want %v", test.want)
+			}
+		})
+	}
+}
+
+// BenchmarkEqual compares a status with one that is the same, as most comparisons do.
+func BenchmarkEqual(b *testing.B) {
+	status := func() *fleet.ClusterStatus {
+		s := &fleet.ClusterStatus{Namespace: "n", Display: fleet.ClusterDisplay{ReadyBundles: "1/1"}}
+		for _, condition := range []string{fleet.ConditionProcessed, fleet.ConditionImported, fleet.ConditionReady, fleet.ConditionAgentReporting} {
+			fleet.SetCondition(&s.Conditions, time.Unix(0, 0), genericcondition.GenericCondition{Type: condition, Status: corev1.ConditionTrue})
+		}
+		return s
+	}
+	one, other := status(), status()
+	for b.Loop() {
+		if !Equal(one, other) {
+			b.Fatal("they differ")
+		}
 	}
 }

@@ -3,8 +3,6 @@ package reconcile
 import (
 	"fmt"
 	"reflect"
-
-	"k8s.io/apimachinery/pkg/api/equality"
 )
 
 // StatusClient is the part of a controller's client that writing a status needs.
@@ -35,7 +33,7 @@ func WriteStatus[T Object](client StatusClient[T], read T, change func(T)) (T, e
 // nothing.
 func statusDiffers(from, to Object) (bool, error) {
 	old, wanted := statusOf(from), statusOf(to)
-	if equality.Semantic.DeepEqual(old, wanted) {
+	if Equal(old, wanted) {
 		return false, nil // by far the most frequent, and cheaper to find than a difference
 	}
 	if reflect.ValueOf(old).Elem().IsZero() {

@@ -7,9 +7,10 @@ import (
 )
 
 const (
-	// askWaiting and askReady are how often a process is asked while it is not ready, and while it is.
+	// askWaiting and askReady are how often a process is asked while there is doubt, and while it is ready: seldom
+	// enough that whoever measures what it takes does not measure the questions. A kubelet's default is 10 s.
 	askWaiting = 20 * time.Millisecond
-	askReady   = 50 * time.Millisecond
+	askReady   = 500 * time.Millisecond
 	// askTimeout is a kubelet's default.
 	askTimeout = time.Second
 	// failures in a row make a ready process unready, as with a kubelet.
@@ -42,7 +43,7 @@ func watchReadiness(ctx context.Context, address string, patience time.Duration,
 			}
 		}
 		pause := askWaiting
-		if ready {
+		if ready && failed == 0 {
 			pause = askReady
 		}
 		select {

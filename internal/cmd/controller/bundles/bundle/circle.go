@@ -3,10 +3,10 @@ package bundle
 import (
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
+	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -42,7 +42,7 @@ func (h *handler) wakeCircle(change queue.Change[*fleet.Bundle]) {
 	if newer != nil {
 		after, namespace = newer.Spec.DependsOn, newer.Namespace
 	}
-	if equality.Semantic.DeepEqual(before, after) {
+	if reconcile.Equal(before, after) {
 		return
 	}
 	all, err := h.app.Bundles.Cache().List(namespace, labels.Everything())

@@ -4,7 +4,6 @@ import (
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
@@ -104,8 +103,8 @@ func (h *handler) onMapping(change queue.Change[*fleet.BundleNamespaceMapping]) 
 }
 
 func mappingMatters(older, newer *fleet.BundleNamespaceMapping) bool {
-	return !equality.Semantic.DeepEqual(older.BundleSelector, newer.BundleSelector) ||
-		!equality.Semantic.DeepEqual(older.NamespaceSelector, newer.NamespaceSelector)
+	return !reconcile.Equal(older.BundleSelector, newer.BundleSelector) ||
+		!reconcile.Equal(older.NamespaceSelector, newer.NamespaceSelector)
 }
 
 func (h *handler) wakeTaken(mapping targeting.Mapping) {

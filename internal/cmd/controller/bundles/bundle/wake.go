@@ -5,7 +5,6 @@ import (
 	"maps"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -72,7 +71,7 @@ func (h *handler) onCluster(change queue.Change[*fleet.Cluster]) {
 func clusterMatters(older, newer *fleet.Cluster) bool {
 	return older.UID != newer.UID ||
 		!maps.Equal(older.Labels, newer.Labels) || !maps.Equal(older.Annotations, newer.Annotations) ||
-		older.Spec.Paused != newer.Spec.Paused || !equality.Semantic.DeepEqual(older.Spec.TemplateValues, newer.Spec.TemplateValues) ||
+		older.Spec.Paused != newer.Spec.Paused || !reconcile.Equal(older.Spec.TemplateValues, newer.Spec.TemplateValues) ||
 		older.Status.Namespace != newer.Status.Namespace ||
 		older.Status.Scheduled != newer.Status.Scheduled || older.Status.ActiveSchedule != newer.Status.ActiveSchedule ||
 		(older.DeletionTimestamp == nil) != (newer.DeletionTimestamp == nil)
@@ -111,7 +110,7 @@ func (h *handler) wakePicking(cluster *fleet.Cluster) {
 func (h *handler) onGroup(change queue.Change[*fleet.ClusterGroup]) {
 	older, newer := change.Old, change.New
 	if change.Initial || older != nil && newer != nil &&
-		maps.Equal(older.Labels, newer.Labels) && equality.Semantic.DeepEqual(older.Spec, newer.Spec) {
+		maps.Equal(older.Labels, newer.Labels) && reconcile.Equal(older.Spec, newer.Spec) {
 		return
 	}
 	group := newer

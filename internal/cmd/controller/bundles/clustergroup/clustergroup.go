@@ -13,7 +13,6 @@ import (
 	"maps"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -81,7 +80,7 @@ func (h *handler) onGroup(change queue.Change[*fleet.ClusterGroup]) {
 	case newer == nil:
 		h.selectors.forget(older.UID)
 	case older == nil || older.UID != newer.UID || older.Generation != newer.Generation ||
-		!equality.Semantic.DeepEqual(older.Status, newer.Status):
+		!reconcile.Equal(older.Status, newer.Status):
 		h.queue.Add(keyOf(newer))
 	}
 }
@@ -115,7 +114,7 @@ func (h *handler) onCluster(change queue.Change[*fleet.Cluster]) {
 func clusterMatters(older, newer *fleet.Cluster) bool {
 	return older.UID != newer.UID || !maps.Equal(older.Labels, newer.Labels) ||
 		older.Status.ResourceCounts != newer.Status.ResourceCounts ||
-		!equality.Semantic.DeepEqual(older.Status.Summary, newer.Status.Summary)
+		!reconcile.Equal(older.Status.Summary, newer.Status.Summary)
 }
 
 func keyOf(o metav1.Object) types.NamespacedName {

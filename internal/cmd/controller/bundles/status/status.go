@@ -15,7 +15,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
@@ -124,7 +123,7 @@ func deploymentMatters(older, newer *fleet.BundleDeployment) bool {
 	before, after := older.Status, newer.Status
 	before.Display, after.Display = fleet.BundleDeploymentDisplay{}, fleet.BundleDeploymentDisplay{}
 	return older.UID != newer.UID || older.Spec.DeploymentID != newer.Spec.DeploymentID ||
-		older.Spec.StagedDeploymentID != newer.Spec.StagedDeploymentID || !equality.Semantic.DeepEqual(before, after)
+		older.Spec.StagedDeploymentID != newer.Spec.StagedDeploymentID || !reconcile.Equal(before, after)
 }
 
 // bundleChanged wakes the status of a Bundle that appeared, and looks at what became
@@ -133,7 +132,7 @@ func (h *handler) bundleChanged(change queue.Change[*fleet.Bundle]) {
 	if change.New == nil {
 		h.sums.reset(keyOf(change.Old))
 	}
-	if change.New != nil && (change.Old == nil || !equality.Semantic.DeepEqual(change.Old.Status, change.New.Status)) {
+	if change.New != nil && (change.Old == nil || !reconcile.Equal(change.Old.Status, change.New.Status)) {
 		h.bundles.Add(keyOf(change.New))
 	}
 }
@@ -147,8 +146,8 @@ func (h *handler) clusterChanged(change queue.Change[*fleet.Cluster]) {
 	}
 	if older == nil || older.Status.Namespace != newer.Status.Namespace ||
 		older.Status.Agent.LastSeen.IsZero() != newer.Status.Agent.LastSeen.IsZero() ||
-		!equality.Semantic.DeepEqual(older.Status.Conditions, newer.Status.Conditions) ||
-		!equality.Semantic.DeepEqual(older.Status.Summary, newer.Status.Summary) ||
+		!reconcile.Equal(older.Status.Conditions, newer.Status.Conditions) ||
+		!reconcile.Equal(older.Status.Summary, newer.Status.Summary) ||
 		older.Status.ResourceCounts != newer.Status.ResourceCounts || older.Status.Display != newer.Status.Display {
 		h.clusters.Add(keyOf(newer))
 	}
