@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -50,11 +51,11 @@ const listed = 1
 type following struct {
 	cache.SharedIndexInformer
 
-	synced uint64
+	synced atomic.Uint64 // read while handlers run
 }
 
 // LastSyncResourceVersion says how far the cache has come.
-func (f *following) LastSyncResourceVersion() string { return strconv.FormatUint(f.synced, 10) }
+func (f *following) LastSyncResourceVersion() string { return strconv.FormatUint(f.synced.Load(), 10) }
 
 // spoiled is wrangler's cache over a store in which something else than an object can be found.
 type spoiled struct {
@@ -75,9 +76,10 @@ func newKind[T object, L runtime.Object](h *Hub, gv schema.GroupVersion, kind st
 	var none T
 	k := &fakeKind[T, L]{
 		hub: h, gvk: gv.WithKind(kind), selects: selects,
-		informer: &following{synced: listed, SharedIndexInformer: cache.NewSharedIndexInformer(
+		informer: &following{SharedIndexInformer: cache.NewSharedIndexInformer(
 			&cache.ListWatch{}, none, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})},
 	}
+	k.reach(listed)
 	k.spoiled = spoiled{Indexer: k.informer.GetIndexer(), keys: map[string]bool{}}
 	k.cache = generic.NewCache[T](k.spoiled, k.resource())
 	h.kinds = append(h.kinds, k)
@@ -125,7 +127,11 @@ func (k *fakeKind[T, L]) see(obj Object) error {
 }
 
 // reach lets the cache have come as far as a version.
-func (k *fakeKind[T, L]) reach(version uint64) { k.informer.synced = max(k.informer.synced, version) }
+func (k *fakeKind[T, L]) reach(version uint64) {
+	if version > k.informer.synced.Load() { // only the test fills caches
+		k.informer.synced.Store(version)
+	}
+}
 
 func (k *fakeKind[T, L]) unsee(namespace, name string) {
 	_ = k.informer.GetIndexer().Delete(cache.ExplicitKey(keyOf(namespace, name))) // what is not there need not go
