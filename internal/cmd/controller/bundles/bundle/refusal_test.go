@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -246,15 +247,23 @@ func TestWhatConcernsAllEndsThePass(t *testing.T) {
 	}
 }
 
-// interrupt does something at the beginning of one of the creations. The result says how many more there were in the end.
+// interrupt does something at the beginning of one of the creations, while no other one begins. The result says how many
+// more there were in the end.
 func (d *delivery) interrupt(do func()) (more func() int) {
+	var gate sync.RWMutex
 	var begun, then atomic.Int32
 	for number := range 200 {
 		d.hub.Before(createOf(number), func() {
-			if count := begun.Add(1); number == 60 {
-				do()
-				then.Store(count)
+			if number != 60 {
+				gate.RLock()
+				defer gate.RUnlock()
+				begun.Add(1)
+				return
 			}
+			gate.Lock()
+			defer gate.Unlock()
+			do()
+			then.Store(begun.Add(1))
 		})
 	}
 	return func() int { return int(begun.Load() - then.Load()) }
