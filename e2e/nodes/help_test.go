@@ -5,6 +5,7 @@ package nodes
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -88,12 +89,13 @@ func runs(ctx context.Context, cluster, namespace, name string, replicas int32) 
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// theirs are the pods with a label in the system namespace of a cluster.
+// theirs are the pods with a label in the system namespace of a cluster that are to stay. One on its way out may still be
+// there for a while beside the one that replaces it, which by then runs, and a Deployment does not count it.
 func theirs(ctx context.Context, cluster, label string) []corev1.Pod {
 	GinkgoHelper()
 	list, err := world.On(cluster).Kube.CoreV1().Pods(names.SystemNamespace).List(ctx, metav1.ListOptions{LabelSelector: label})
 	Expect(err).NotTo(HaveOccurred())
-	return list.Items
+	return slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil })
 }
 
 // kill deletes a pod without waiting for it to end well, as when its node has died.
