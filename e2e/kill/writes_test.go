@@ -14,8 +14,15 @@ import (
 // kind is a kind of write, told apart as far as the protocol does: "create roles, registration".
 type kind string
 
+// sharing is a kind of write that makes a ClusterRoleBinding that agents share, or changes or removes it: which, depends on
+// who else shares it.
+const sharing kind = "share clusterrolebindings"
+
 // kindOf says what was written where.
 func kindOf(r faults.Request) kind {
+	if r.Resource == "clusterrolebindings" {
+		return sharing
+	}
 	where := "a cluster's namespace"
 	switch r.Namespace {
 	case "":

@@ -24,7 +24,9 @@ const (
 	afterToken = "the role for reading a credential is named after the registration that it answers, of which a token may have many"
 	replaced   = "recorded while west's agent was being replaced; ours takes itself over in its pod (decision 2)"
 	unheard    = "recorded before the first heartbeat, without which our agents are not managed (decision 9)"
-	oneProcess = "one process and one lease for all controllers (decision 7); probes, rights and resources of the controllers are no part of the contract"
+	// sharedContent is about what lets agents read Contents.
+	sharedContent = "agents share the bindings by which they read Contents (decision 45)"
+	oneProcess    = "one process and one lease for all controllers (decision 7); probes, rights and resources of the controllers are no part of the contract"
 )
 
 // decided are where we differ for good.
@@ -42,6 +44,8 @@ func decided() []parity.Row {
 		{Is: parity.Added, On: "* Secret */fleet-agent", At: "metadata.annotations[fleet.cattle.io/watched]", Why: "by it a hub knows whose pod need not be deleted after the Secret was rewritten (decision 22)"},
 		{Is: parity.Added, On: "hub Cluster fleet-local/local", At: "metadata.annotations[fleet.cattle.io/label-keys]", Why: "tells labels of the chart's values from those that somebody else put on the Cluster"},
 
+		{Is: parity.Missing, On: "hub ClusterRoleBinding /*-content", Why: sharedContent},
+		{Is: parity.Added, On: "hub ClusterRoleBinding /fleet-content-readers-*", Why: sharedContent},
 		{Is: parity.Changed, On: reader, At: "metadata.name", Why: afterToken},
 		{Is: parity.Changed, On: reader, At: "roleRef.name", Why: afterToken},
 		{Is: parity.Added, On: "hub Role cattle-fleet-clusters-system/*-creds", At: "rules[0].verbs[1]", Why: "an agent may watch for its one credential instead of asking again and again"},

@@ -8,6 +8,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -132,14 +133,19 @@ func accountOf(token *fleet.ClusterRegistrationToken) rbacv1.Subject {
 	return subject(token.Namespace, names.ImportAccount(token.Name, string(token.UID)))
 }
 
-// requestRights are the request account and what it may do: report its Cluster's status, work on the
-// BundleDeployments of its namespace, read Contents.
+// RequestAccount is the account of a request's agent.
+func RequestAccount(request *fleet.ClusterRegistration, cluster *fleet.Cluster) types.NamespacedName {
+	return types.NamespacedName{Namespace: cluster.Status.Namespace, Name: names.RequestAccount(request.Name, string(request.UID))}
+}
+
+// requestRights are the request account and what it may do: report its Cluster's status, and work on the
+// BundleDeployments of its namespace. That it may read Contents, too, see ContentReaders.
 func requestRights(in GrantInput, cluster *fleet.Cluster) []runtime.Object {
 	request := in.Request
-	account := names.RequestAccount(request.Name, string(request.UID))
-	namespace := cluster.Status.Namespace
-	to := subject(namespace, account)
-	meta := managed(namespace, account)
+	account := RequestAccount(request, cluster)
+	namespace := account.Namespace
+	to := subject(namespace, account.Name)
+	meta := managed(namespace, account.Name)
 	meta.Annotations = map[string]string{
 		fleet.AnnotationCluster:                      cluster.Name,
 		fleet.AnnotationClusterRegistration:          request.Name,
@@ -152,6 +158,5 @@ func requestRights(in GrantInput, cluster *fleet.Cluster) []runtime.Object {
 		}),
 		bindingOf(managed(request.Namespace, request.Name), "Role", request.Name, to),
 		bindingOf(managed(namespace, request.Name), "ClusterRole", names.BundleDeploymentRole, to),
-		clusterBindingOf(managed("", ContentBindingName(SharedName(in))), names.ContentRole, to),
 	}
 }

@@ -170,7 +170,7 @@ func checkGrantOutcome(t *testing.T, in handshake.GrantInput, out handshake.Gran
 			t.Errorf("rights of an agent in stage %s", out.Stage)
 		}
 	default:
-		if len(out.Children) != 5 {
+		if len(out.Children) != 4 {
 			t.Errorf("%d children in stage %s: the set only grows", len(out.Children), out.Stage)
 		}
 	}

@@ -5,9 +5,9 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Most of what a request is given is in its workspace or in its Cluster's namespace. What lets it read Contents and its
-// answer is where that of all workspaces is, and named after the request alone: two requests of one name, by chance or
-// because somebody wants it, would take it from each other for ever. The older one has the name to itself.
+// Most of what a request is given is in its workspace or in its Cluster's namespace. What lets it read its answer is
+// where that of all workspaces is, and named after the request alone: two requests of one name, by chance or because
+// somebody wants it, would take it from each other for ever. The older one has the name to itself.
 
 // SharedName is what a request's objects are named after where those of all workspaces are.
 func SharedName(in GrantInput) string {
@@ -35,7 +35,3 @@ func ReaderName(shared string) string { return names.SafeConcat(shared, "creds")
 func ReaderNames(workspace, request string) []string {
 	return []string{ReaderName(request), ReaderName(names.Namesake(workspace, request))}
 }
-
-// ContentBindingName is the name of the ClusterRoleBinding that lets an agent read Contents, for its request's
-// SharedName.
-func ContentBindingName(shared string) string { return names.SafeConcat(shared, "content") }

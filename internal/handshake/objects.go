@@ -12,24 +12,20 @@ func managed(namespace, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{fleet.LabelManaged: "true"}}
 }
 
+// typeMeta is that of a kind of rights.
+func typeMeta(kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
+}
+
 func roleOf(meta metav1.ObjectMeta, rules ...rbacv1.PolicyRule) *rbacv1.Role {
-	return &rbacv1.Role{TypeMeta: metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "Role"}, ObjectMeta: meta, Rules: rules}
+	return &rbacv1.Role{TypeMeta: typeMeta("Role"), ObjectMeta: meta, Rules: rules}
 }
 
 func bindingOf(meta metav1.ObjectMeta, kind, role string, to rbacv1.Subject) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
-		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"},
+		TypeMeta:   typeMeta("RoleBinding"),
 		ObjectMeta: meta,
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: role},
-		Subjects:   []rbacv1.Subject{to},
-	}
-}
-
-func clusterBindingOf(meta metav1.ObjectMeta, role string, to rbacv1.Subject) *rbacv1.ClusterRoleBinding {
-	return &rbacv1.ClusterRoleBinding{
-		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"},
-		ObjectMeta: meta,
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 		Subjects:   []rbacv1.Subject{to},
 	}
 }

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
@@ -63,7 +64,7 @@ func TestRecordedRequests(t *testing.T) {
 			}
 			out.Credential.Token = redactedJWT
 			objects := append(append([]runtime.Object{handshake.CredentialSecret(request, hubNamespaces().Registration, out.Credential)}, out.Children...), out.Reader...)
-			want := decidedOtherwise(t, hub.set(t, handshake.GrantSetID, ownerOf("ClusterRegistration", request)), request)
+			want := decidedOtherwise(t, hub.set(t, handshake.GrantSetID, ownerOf("ClusterRegistration", request)), request, account)
 			expectEqual(t, "set", asRecorded(t, objects), want)
 		})
 	}
@@ -71,13 +72,17 @@ func TestRecordedRequests(t *testing.T) {
 
 // decidedOtherwise is a recorded set with our deviations: what makes one credential readable is named after the
 // request, not the token, and allows to watch it; it and the credential name their request and their Cluster,
-// since they are no children of the request.
-func decidedOtherwise(t *testing.T, set map[string]map[string]any, request *fleet.ClusterRegistration) map[string]map[string]any {
+// since they are no children of the request. What lets an agent read Contents is shared, and in no set.
+func decidedOtherwise(t *testing.T, set map[string]map[string]any, request *fleet.ClusterRegistration, account *corev1.ServiceAccount) map[string]map[string]any {
 	t.Helper()
 	registration := hubNamespaces().Registration
 	decided := map[string]map[string]any{}
 	for key, object := range set {
 		meta, _ := object["metadata"].(map[string]any)
+		if object["kind"] == "ClusterRoleBinding" {
+			expectShared(t, object, account)
+			continue
+		}
 		if meta["namespace"] != registration {
 			decided[key] = object
 			continue
@@ -104,6 +109,16 @@ func decidedOtherwise(t *testing.T, set map[string]map[string]any, request *flee
 		decided[object["kind"].(string)+" "+registration+"/"+name] = object
 	}
 	return decided
+}
+
+// expectShared compares a recorded binding of one account with the one that it shares: but for their names they are alike.
+func expectShared(t *testing.T, recorded map[string]any, account *corev1.ServiceAccount) {
+	t.Helper()
+	key := types.NamespacedName{Namespace: account.Namespace, Name: account.Name}
+	binding := handshake.ContentReaders(account.Annotations[fleet.AnnotationClusterRegistration]+"-content", []types.NamespacedName{key})
+	for _, shared := range asRecorded(t, []runtime.Object{binding}) {
+		expectEqual(t, "the binding of "+account.Name, shared, recorded)
+	}
 }
 
 // The Cluster that was created for west's agent is what the rule creates.

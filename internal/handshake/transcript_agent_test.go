@@ -63,6 +63,16 @@ func (a *agent) proven(bearer, deploymentNamespace string) bool {
 	return a.w.may(bearer, "list", "bundledeployments", deploymentNamespace, "")
 }
 
+// readsContents says whether an agent that serves may read what it is to deploy.
+func (a *agent) readsContents() bool {
+	identity, err := handshake.ParseIdentity(a.secret(names.Agent))
+	if err != nil {
+		return false
+	}
+	_, bearer, _ := strings.Cut(string(identity.Kubeconfig), " ")
+	return a.w.may(bearer, "get", "contents", "", "s-1")
+}
+
 // look is everything the agent's next step depends on.
 func (a *agent) look() handshake.AgentState {
 	state := handshake.AgentState{Now: a.w.now, Serving: a.serving, Running: a.running}

@@ -271,6 +271,9 @@ func (w *world) expectServingIn(a *agent, namespace, name string) {
 	if !a.serving || cluster == nil || cluster.Status.Agent.LastSeen.IsZero() {
 		w.t.Fatalf("the agent of %s/%s does not serve:\n%s", namespace, name, w.story.String())
 	}
+	if !a.readsContents() {
+		w.t.Fatalf("the agent of %s/%s may not read what it is to deploy:\n%s", namespace, name, w.story.String())
+	}
 }
 
 // expectRequests says which requests are left.

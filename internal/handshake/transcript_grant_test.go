@@ -104,14 +104,14 @@ func (w *world) grantInput(request *fleet.ClusterRegistration) handshake.GrantIn
 	if cluster == nil {
 		return in
 	}
-	account := names.RequestAccount(request.Name, string(request.UID))
+	account := handshake.RequestAccount(request, cluster)
 	in.Stale, in.Speaker = w.stale[cluster.Name], w.speakers[cluster.Name]
-	in.Account = find[corev1.ServiceAccount](w, onHub, cluster.Status.Namespace, account)
+	in.Account = find[corev1.ServiceAccount](w, onHub, account.Namespace, account.Name)
 	in.Imported = find[fleet.ClusterRegistrationToken](w, onHub, workspace, names.ImportToken(cluster.Name))
 	in.RightsExist = find[rbacv1.Role](w, onHub, workspace, request.Name) != nil &&
 		find[rbacv1.RoleBinding](w, onHub, workspace, request.Name) != nil &&
 		find[rbacv1.RoleBinding](w, onHub, cluster.Status.Namespace, request.Name) != nil &&
-		find[rbacv1.ClusterRoleBinding](w, onHub, "", request.Name+"-content") != nil
+		w.readsContents(account)
 	in.ReaderExists = find[rbacv1.Role](w, onHub, hubNamespaces().Registration, handshake.ReaderName(request.Name)) != nil &&
 		find[rbacv1.RoleBinding](w, onHub, hubNamespaces().Registration, handshake.ReaderName(request.Name)) != nil
 	return in

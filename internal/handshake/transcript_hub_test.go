@@ -45,7 +45,7 @@ func (w *world) work() (items []func() bool) {
 			items = append(items, func() bool { return w.grant(at) })
 		}
 	}
-	items = append(items, w.expiry, w.garbage)
+	items = append(items, w.readers, w.expiry, w.garbage)
 	if !w.asleep {
 		for _, a := range w.agents {
 			items = append(items, a.step)

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
+
 	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -149,6 +151,14 @@ func (w *world) unreasonable(at place) (why []string) {
 		workspace = annotations[fleet.AnnotationClusterNamespace]
 	}
 	missing("Cluster", "Cluster", workspace, annotations[fleet.AnnotationCluster])
+	if binding, is := object.(*rbacv1.ClusterRoleBinding); is {
+		for _, account := range binding.Subjects {
+			missing("account", "ServiceAccount", account.Namespace, account.Name)
+		}
+		if len(binding.Subjects) == 0 {
+			why = append(why, "it is for nobody")
+		}
+	}
 	request, is := object.(*fleet.ClusterRegistration)
 	if is && request.Status.Granted {
 		missing("Cluster", "Cluster", at.namespace, request.Status.ClusterName)

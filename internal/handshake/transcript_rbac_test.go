@@ -31,9 +31,7 @@ func (w *world) may(bearer, verb, resource, namespace, name string) bool {
 		return false
 	}
 	for _, binding := range list[rbacv1.RoleBinding](w, onHub) {
-		if binding.Namespace != namespace || !slices.ContainsFunc(binding.Subjects, func(s rbacv1.Subject) bool {
-			return s.Kind == "ServiceAccount" && s.Namespace == account.Namespace && s.Name == account.Name
-		}) {
+		if binding.Namespace != namespace || !isFor(binding.Subjects, account) {
 			continue
 		}
 		rules := clusterRole(binding.RoleRef.Name)
@@ -44,20 +42,33 @@ func (w *world) may(bearer, verb, resource, namespace, name string) bool {
 			}
 			rules = role.Rules
 		}
-		if slices.ContainsFunc(rules, func(rule rbacv1.PolicyRule) bool {
-			named := len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, name)
-			return named && slices.Contains(rule.Verbs, verb) && slices.Contains(rule.Resources, resource)
-		}) {
+		if allow(rules, verb, resource, name) {
 			return true
 		}
 	}
-	return false
+	return slices.ContainsFunc(list[rbacv1.ClusterRoleBinding](w, onHub), func(binding *rbacv1.ClusterRoleBinding) bool {
+		return isFor(binding.Subjects, account) && allow(clusterRole(binding.RoleRef.Name), verb, resource, name)
+	})
+}
+
+func isFor(subjects []rbacv1.Subject, account *corev1.ServiceAccount) bool {
+	return slices.Contains(subjects, rbacv1.Subject{Kind: "ServiceAccount", Namespace: account.Namespace, Name: account.Name})
+}
+
+func allow(rules []rbacv1.PolicyRule, verb, resource, name string) bool {
+	return slices.ContainsFunc(rules, func(rule rbacv1.PolicyRule) bool {
+		named := len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, name)
+		return named && slices.Contains(rule.Verbs, verb) && slices.Contains(rule.Resources, resource)
+	})
 }
 
 // clusterRole are the rules of the ClusterRoles that come with the hub, as far as a transcript needs them.
 func clusterRole(name string) []rbacv1.PolicyRule {
-	if name != names.BundleDeploymentRole {
-		return nil
+	switch name {
+	case names.BundleDeploymentRole:
+		return []rbacv1.PolicyRule{{Resources: []string{"bundledeployments"}, Verbs: []string{"get", "list", "watch"}}}
+	case names.ContentRole:
+		return []rbacv1.PolicyRule{{Resources: []string{"contents"}, Verbs: []string{"get"}}}
 	}
-	return []rbacv1.PolicyRule{{Resources: []string{"bundledeployments"}, Verbs: []string{"get", "list", "watch"}}}
+	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/handshake"
 )
 
 // object is any object of the API.
@@ -125,9 +126,11 @@ func (w *world) put(cluster string, o object) {
 	at := placeOf(cluster, o)
 	old := w.objects[at]
 	if old == nil {
-		w.made[at]++
-		o.SetUID(w.uid(at))
-		o.SetCreationTimestamp(metav1.Time{Time: w.now})
+		if !handshake.IsContentBinding(at.name) { // whether one goes and comes or only changes depends on who acts when
+			w.made[at]++
+			o.SetUID(w.uid(at))
+			o.SetCreationTimestamp(metav1.Time{Time: w.now})
+		}
 		w.objects[at] = o
 		w.ops = append(w.ops, "+ "+at.String())
 		return

@@ -47,6 +47,37 @@ func Watch[T Object](informer cache.SharedIndexInformer, resolve func(T) []types
 	return nil
 }
 
+// WatchNew is Watch for lists that many share: it calls nudge with what resolve makes of a new state, and did not make of
+// the old one.
+func WatchNew[T Object](informer cache.SharedIndexInformer, resolve func(T) []types.NamespacedName, nudge func(types.NamespacedName)) error {
+	tell := func(old, current any) {
+		known := map[types.NamespacedName]bool{}
+		if item, ok := old.(T); ok {
+			for _, key := range resolve(item) {
+				known[key] = true
+			}
+		}
+		item, ok := current.(T)
+		if !ok {
+			return
+		}
+		for _, key := range resolve(item) {
+			if !known[key] {
+				known[key] = true
+				nudge(key)
+			}
+		}
+	}
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { tell(nil, obj) },
+		UpdateFunc: tell,
+	})
+	if err != nil {
+		return fmt.Errorf("watching: %w", err)
+	}
+	return nil
+}
+
 func sameVersion(old, current any) bool {
 	a, okA := old.(Object)
 	b, okB := current.(Object)

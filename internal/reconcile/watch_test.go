@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,6 +46,30 @@ func TestWatch(t *testing.T) {
 	expectTold(t, told, "c2") // once, though old and new name it
 	source.Delete(named("", "c2"))
 	expectTold(t, told, "c2")
+}
+
+func TestWatchNew(t *testing.T) {
+	source := fcache.NewFakeControllerSource()
+	informer := cache.NewSharedIndexInformer(source, &corev1.ServiceAccount{}, 0, cache.Indexers{})
+	told := make(chan types.NamespacedName, 10)
+	resolve := func(a *corev1.ServiceAccount) (keys []types.NamespacedName) {
+		for _, name := range strings.Fields(a.Annotations["for"]) {
+			keys = append(keys, types.NamespacedName{Namespace: "ws", Name: name})
+		}
+		return keys
+	}
+	if err := WatchNew(informer, resolve, func(key types.NamespacedName) { told <- key }); err != nil {
+		t.Fatal(err)
+	}
+	source.Add(named("", "c1 c2 c1"))
+	go informer.Run(t.Context().Done())
+	expectTold(t, told, "c1", "c2") // each once
+
+	source.Modify(named("", "c2 c3")) // c1 has left, c2 has stayed
+	expectTold(t, told, "c3")
+	source.Delete(named("", "c2 c3"))
+	source.Add(named("", "c4"))
+	expectTold(t, told, "c4")
 }
 
 func expectTold(t *testing.T, told <-chan types.NamespacedName, names ...string) {

@@ -10,6 +10,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/controllers/bootstrap"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/controllers/cluster"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/controllers/clusterimport"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/controllers/contentreaders"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/controllers/credentialexpiry"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/controllers/globalconfig"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/controllers/grant"
@@ -32,6 +33,7 @@ func Register(ctx context.Context, a *app.Context) error {
 		{"token", token.Register},
 		{"clusterimport", clusterimport.Register},
 		{"manageagent", manageagent.Register},
+		{"contentreaders", contentreaders.Register},
 		{"grant", grant.Register},
 		{"credentialexpiry", credentialexpiry.Register},
 	} {

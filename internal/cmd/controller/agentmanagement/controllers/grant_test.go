@@ -64,6 +64,18 @@ func (a agent) beat(ctx context.Context, clusterName string, at time.Time) error
 		SubResource("status").Param("fieldManager", handshake.HeartbeatManager(a.credential.Token)).Body([]byte(patch)).Do(ctx).Error()
 }
 
+// account is the agent's.
+func (a agent) account() types.NamespacedName {
+	return types.NamespacedName{Namespace: a.credential.DeploymentNamespace, Name: names.RequestAccount(a.request.Name, string(a.request.UID))}
+}
+
+// shares says whether the agent's account is in the ClusterRoleBinding by which it and others read Contents.
+func (a agent) shares(ctx context.Context, g Gomega, hub *client.Client) bool {
+	binding, err := hub.Kube.RbacV1().ClusterRoleBindings().Get(ctx, handshake.ContentBinding(a.account()), metav1.GetOptions{})
+	g.Expect(err).To(Or(Succeed(), notFound()))
+	return handshake.ReadsContents(binding, a.account())
+}
+
 func TestARequestIsAnswered(t *testing.T) {
 	g, hub := NewWithT(t), hub(t)
 	ws := workspace(t, hub, "ws-grant")
@@ -269,7 +281,7 @@ func expectRevoked(t *testing.T, hub *client.Client, a agent) {
 	ctx, rbac, ns, request := t.Context(), hub.Kube.RbacV1(), a.credential.DeploymentNamespace, a.request
 	eventually(t, func(g Gomega) {
 		gone := func(err error) { g.Expect(err).To(notFound()) }
-		_, err := hub.Kube.CoreV1().ServiceAccounts(ns).Get(ctx, names.RequestAccount(request.Name, string(request.UID)), metav1.GetOptions{})
+		_, err := hub.Kube.CoreV1().ServiceAccounts(ns).Get(ctx, a.account().Name, metav1.GetOptions{})
 		gone(err)
 		_, err = secret(ctx, hub, registration, a.secret)
 		gone(err)
@@ -281,8 +293,7 @@ func expectRevoked(t *testing.T, hub *client.Client, a agent) {
 		}
 		_, err = rbac.RoleBindings(ns).Get(ctx, request.Name, metav1.GetOptions{})
 		gone(err)
-		_, err = rbac.ClusterRoleBindings().Get(ctx, names.SafeConcat(request.Name, "content"), metav1.GetOptions{})
-		gone(err)
+		g.Expect(a.shares(ctx, g, hub)).To(BeFalse(), "it still shares in reading Contents")
 		err = a.client.List(ctx, client.BundleDeployments, ns, &fleet.BundleDeploymentList{})
 		g.Expect(err).To(MatchError(isRefused, "refused"))
 	})
@@ -294,8 +305,10 @@ func TestADeletedRequestIsRevoked(t *testing.T) {
 	newToken(t, hub, ws, "t1", 0)
 	holder := bearer(t, valuesOf(t, hub, ws, "t1"))
 	stays, goes := register(t, holder, ws, "stays", "random"), register(t, holder, ws, "goes", "random")
+	g.Expect(goes.shares(t.Context(), g, hub)).To(BeTrue())
 	g.Expect(hub.Delete(t.Context(), client.ClusterRegistrations, ws, goes.request.Name)).To(Succeed())
 	expectRevoked(t, hub, goes)
+	g.Expect(stays.shares(t.Context(), g, hub)).To(BeTrue())
 	g.Expect(stays.beat(t.Context(), stays.credential.ClusterName, time.Now())).To(Succeed())
 	_, err := secret(t.Context(), holder, registration, stays.secret)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -353,6 +366,40 @@ func TestAnAgentsRightsAreHealed(t *testing.T) {
 		g.Expect(a.client.List(t.Context(), client.BundleDeployments, a.credential.DeploymentNamespace, &fleet.BundleDeploymentList{})).To(Succeed())
 		g.Expect(a.beat(t.Context(), a.credential.ClusterName, time.Now())).To(Succeed())
 	})
+}
+
+func TestWhatLetsAgentsReadContentsIsHealed(t *testing.T) {
+	hub := hub(t)
+	ws := workspace(t, hub, "ws-contents")
+	newToken(t, hub, ws, "t1", 0)
+	a := register(t, bearer(t, valuesOf(t, hub, ws, "t1")), ws, "reads", "random")
+	bindings, name := hub.Kube.RbacV1().ClusterRoleBindings(), handshake.ContentBinding(a.account())
+	patch := func(document string) error {
+		_, err := bindings.Patch(t.Context(), name, types.MergePatchType, []byte(document), metav1.PatchOptions{})
+		return err
+	}
+	tests := map[string]func() error{
+		"somebody empties it": func() error { return patch(`{"subjects":null}`) },
+		"somebody takes it": func() error {
+			return patch(`{"subjects":[{"kind":"ServiceAccount","namespace":"default","name":"default"}]}`)
+		},
+		"somebody deletes it": func() error { return bindings.Delete(t.Context(), name, metav1.DeleteOptions{}) },
+		"somebody unmarks it": func() error { return patch(`{"metadata":{"labels":null},"subjects":null}`) },
+	}
+	for what, harm := range tests {
+		t.Run(what, func(t *testing.T) {
+			g := NewWithT(t)
+			g.Expect(harm()).To(Succeed())
+			eventually(t, func(g Gomega) {
+				binding, err := bindings.Get(t.Context(), name, metav1.GetOptions{})
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(binding.Labels).To(HaveKeyWithValue(fleet.LabelManaged, "true"))
+				g.Expect(handshake.ReadsContents(binding, a.account())).To(BeTrue())
+				g.Expect(binding.Subjects).NotTo(ContainElement(HaveField("Namespace", "default")))
+				g.Expect(a.client.Fleet.Get().Resource("contents").Name("none").Do(t.Context()).Error()).To(notFound()) // and not forbidden
+			})
+		})
+	}
 }
 
 func TestACredentialExpires(t *testing.T) {

@@ -18,7 +18,7 @@ func BenchmarkDone(b *testing.B) {
 		if err := hub.Handle(requests, "ws/r1"); err != nil {
 			b.Fatal(err)
 		}
-		hub.Sync()
+		catchUp(b, hub)
 	}
 	hub.Requests()
 	b.ReportAllocs()

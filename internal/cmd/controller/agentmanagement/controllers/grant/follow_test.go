@@ -43,14 +43,14 @@ func stage(name, seconds string) []string {
 func TestARegistrationIsMeasuredFromTheRequestToItsUse(t *testing.T) {
 	hub := start(t, request(), cluster(func(c *fleet.Cluster) { c.Status.Namespace = "" }), asked())
 	handle(t, hub)
-	hub.Sync()
+	catchUp(t, hub)
 	hub.Pass(2 * time.Second)
 	withNamespace := apptest.MustGet[*fleet.Cluster](t, hub, "ws", "c1")
 	withNamespace.Status.Namespace = clusterNamespace
 	hub.Put(withNamespace)
 	handle(t, hub)
 	expectCounted(t, hub, stage("namespace", "2")...)
-	hub.Sync()
+	catchUp(t, hub)
 
 	hub.Pass(3 * time.Second)
 	hub.RefuseTokens(1)
@@ -61,7 +61,7 @@ func TestARegistrationIsMeasuredFromTheRequestToItsUse(t *testing.T) {
 	expectCounted(t, hub, granted...)
 	expectEvents(t, hub, "Normal RegistrationGranted registration granted after 9s")
 
-	hub.Sync()
+	catchUp(t, hub)
 	handle(t, hub)
 	expectCounted(t, hub, granted...) // not in use yet
 	hub.Pass(5 * time.Second)
@@ -89,7 +89,7 @@ func TestARejectionCountsOnce(t *testing.T) {
 	hub := start(t, request(func(r *fleet.ClusterRegistration) { r.Spec.ClientID = "" }))
 	for range 3 {
 		handle(t, hub)
-		hub.Sync()
+		catchUp(t, hub)
 	}
 	expectCounted(t, hub, `fleet_registrations_total{outcome="rejected"} 1`)
 }

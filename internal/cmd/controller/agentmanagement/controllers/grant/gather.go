@@ -58,6 +58,7 @@ func (h *handler) watch() error {
 		reconcile.Watch(h.app.CredentialSecrets.Informer(), requestOf[*corev1.Secret], nudge),
 		reconcile.Watch(h.app.Roles.Informer(), requestOf[*rbacv1.Role], nudge),
 		reconcile.Watch(h.app.RoleBindings.Informer(), requestOf[*rbacv1.RoleBinding], nudge),
+		reconcile.WatchNew(h.app.ClusterRoleBindings.Informer(), h.contentReaders, nudge),
 	)
 }
 
@@ -109,18 +110,19 @@ func (h *handler) gatherRights(in *handshake.GrantInput, cluster *fleet.Cluster)
 	request, namespace, shared := in.Request, cluster.Status.Namespace, handshake.SharedName(*in)
 	reader := handshake.ReaderName(shared)
 	var err [9]error
-	in.Account, err[0] = reconcile.Optional(h.app.ServiceAccounts.Cache().Get(namespace, names.RequestAccount(request.Name, string(request.UID))))
+	account := handshake.RequestAccount(request, cluster)
+	in.Account, err[0] = reconcile.Optional(h.app.ServiceAccounts.Cache().Get(account.Namespace, account.Name))
 	role, roleErr := reconcile.Optional(h.app.Roles.Cache().Get(request.Namespace, request.Name))
 	status, statusErr := reconcile.Optional(h.app.RoleBindings.Cache().Get(request.Namespace, request.Name))
 	work, workErr := reconcile.Optional(h.app.RoleBindings.Cache().Get(namespace, request.Name))
-	content, contentErr := reconcile.Optional(h.app.ClusterRoleBindings.Cache().Get(handshake.ContentBindingName(shared)))
+	content, contentErr := readsContents(h.app, account)
 	read, readErr := reconcile.Optional(h.app.Roles.Cache().Get(h.app.Namespaces.Registration, reader))
 	reads, readsErr := reconcile.Optional(h.app.RoleBindings.Cache().Get(h.app.Namespaces.Registration, reader))
 	in.Imported, err[1] = reconcile.Optional(h.app.ClusterRegistrationTokens.Cache().Get(request.Namespace, names.ImportToken(cluster.Name)))
 	if request.Labels[fleet.LabelRegistrationToken] == "" && in.Imported == nil {
 		in.Tokens, err[2] = h.app.ClusterRegistrationTokens.Cache().List(request.Namespace, labels.Everything())
 	}
-	in.RightsExist = role != nil && status != nil && work != nil && content != nil
+	in.RightsExist = role != nil && status != nil && work != nil && content
 	in.ReaderExists = read != nil && reads != nil && isOf(read, request) && isOf(reads, request)
 	in.Stale = h.liveness.Stale(types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name})
 	copy(err[3:], []error{roleErr, statusErr, workErr, contentErr, readErr, readsErr})

@@ -78,7 +78,7 @@ func register(ctx context.Context, a *app.Context, liveness liveness) error {
 		app: a, liveness: liveness, prover: prover, way: metrics.NewStages(a.Clock, a.Metrics.Stage),
 		set: reconcile.NewSet(handshake.GrantSetID,
 			reconcile.KindOf(a.ServiceAccounts), reconcile.KindOf(a.Roles).Sparing(read), reconcile.KindOf(a.RoleBindings).Sparing(read),
-			reconcile.ClusterKind(a.ClusterRoleBindings)).InWaves(),
+			reconcile.ClusterKind(a.ClusterRoleBindings).Sparing(bindingsOf(a))).InWaves(),
 		readers:  readers{roles: reconcile.KindOf(a.Roles), bindings: reconcile.KindOf(a.RoleBindings)},
 		clusters: reconcile.KindOf(a.Clusters),
 	}
@@ -171,6 +171,9 @@ func (h *handler) give(ctx context.Context, in handshake.GrantInput, out handsha
 	if err = errors.Join(err, readErr); err != nil {
 		return err
 	}
+	if out.Stage == handshake.GrantAwaitingRights {
+		h.awaitContents(in)
+	}
 	if out.Mint != nil {
 		again, err := h.answer(ctx, request, out)
 		if err != nil {
@@ -232,6 +235,9 @@ func (h *handler) giveRights(in handshake.GrantInput, request *fleet.ClusterRegi
 	found, err := h.rightsOf(owner, in)
 	if err != nil {
 		return err
+	}
+	if out.Stage == handshake.GrantAwaitingRights {
+		h.settled.Delete(key) // once they are there, older ones may go
 	}
 	if before, known := h.settled.Load(key); known && before == found {
 		return h.readers.letRead(out.Reader)

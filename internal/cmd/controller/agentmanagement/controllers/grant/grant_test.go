@@ -36,7 +36,7 @@ func TestARequestOfAnUnknownClient(t *testing.T) {
 	handle(t, hub) // the caches lag: nothing is made twice
 	expectRequests(t, hub)
 
-	hub.Sync()
+	catchUp(t, hub)
 	handle(t, hub)
 	expectRequests(t, hub, "patch ClusterRegistration ws/r1")
 	expectNothingHandedOut(t, hub)
@@ -96,7 +96,7 @@ func TestARequestIsAnsweredInThisOrder(t *testing.T) {
 	requests := expectRequests(t, hub,
 		"patch ClusterRegistration ws/r1",
 		"create ServiceAccount cluster-ws-c1/r1-u-r1", "create Role ws/r1",
-		"create RoleBinding ws/r1", "create RoleBinding cluster-ws-c1/r1", "create ClusterRoleBinding r1-content",
+		"create RoleBinding ws/r1", "create RoleBinding cluster-ws-c1/r1",
 		"create Role "+registration+"/r1-creds", "create RoleBinding "+registration+"/r1-creds")
 	apptest.ExpectOrder(t, requests, "create Role ws/r1", "create RoleBinding ws/r1", "patch ClusterRegistration ws/r1")
 	apptest.ExpectOrder(t, requests, "create Role "+registration+"/r1-creds", "create RoleBinding "+registration+"/r1-creds")
@@ -110,7 +110,7 @@ func TestARequestIsAnsweredInThisOrder(t *testing.T) {
 	}
 
 	hub.Woken()
-	hub.Sync()
+	catchUp(t, hub)
 	handle(t, hub)
 	order := []string{
 		"mint cluster-ws-c1/r1-u-r1 " + lifetime, "prove cluster-ws-c1", "create Secret " + registration + "/" + credential,
@@ -120,7 +120,7 @@ func TestARequestIsAnsweredInThisOrder(t *testing.T) {
 	expectStatus(t, hub, "c1", true, genericcondition.GenericCondition{Status: "True"})
 	expectCredential(t, hub)
 
-	hub.Sync()
+	catchUp(t, hub)
 	handle(t, hub)
 	expectRequests(t, hub) // all is well
 	apptest.ExpectWoken(t, hub)
@@ -145,7 +145,7 @@ func TestARequestIsNotOwnedByAClusterThatNobodyElseKnows(t *testing.T) {
 	}
 	expectNothingHandedOut(t, hub)
 
-	hub.Sync() // the caches are filled anew
+	catchUp(t, hub) // the caches are filled anew
 	hub.Requests()
 	handle(t, hub)
 	const made = "cluster-948fe603f61d"
@@ -169,7 +169,7 @@ func TestNothingIsHandedOutBeforeTheRequestIsOwned(t *testing.T) {
 		if err := hub.Handle(requests, "ws/r1"); !errors.Is(err, errServer) {
 			t.Fatalf("error %v, want the server's", err)
 		}
-		hub.Sync() // the rights are there
+		catchUp(t, hub) // the rights are there
 	}
 	hub.Requests()
 	if err := hub.Handle(requests, "ws/r1"); !errors.Is(err, errServer) {
@@ -556,9 +556,9 @@ func TestTwoRequestsForOneCredential(t *testing.T) {
 				if err := hub.Handle(requests, second.Namespace+"/"+second.Name); err != nil {
 					t.Fatal(err)
 				}
-				hub.Sync()
+				catchUp(t, hub)
 				handle(t, hub)
-				hub.Sync()
+				catchUp(t, hub)
 			}
 			after := apptest.MustGet[*corev1.Secret](t, hub, registration, credential)
 			if diff := cmp.Diff(before, after); diff != "" {
@@ -588,12 +588,12 @@ func TestTwoRequestsForOneCredentialAtTheSameTime(t *testing.T) {
 	if err := both(); err != nil {
 		t.Fatal(err)
 	}
-	hub.Sync()
+	catchUp(t, hub)
 	if err := both(); !errors.Is(err, errAnswersAnother) { // the second one has not seen the credential
 		t.Fatalf("error %v, want %v", err, errAnswersAnother)
 	}
 	expectCredential(t, hub)
-	hub.Sync()
+	catchUp(t, hub)
 	if err := both(); err != nil {
 		t.Fatal(err)
 	}
@@ -602,7 +602,7 @@ func TestTwoRequestsForOneCredentialAtTheSameTime(t *testing.T) {
 	if apptest.Get[*rbacv1.Role](hub, registration, "r2-creds") != nil || apptest.Get[*rbacv1.RoleBinding](hub, registration, "r2-creds") != nil {
 		t.Error("the second one may read what the first one was answered")
 	}
-	hub.Sync()
+	catchUp(t, hub)
 	hub.Requests()
 	if err := both(); err != nil {
 		t.Fatal(err)

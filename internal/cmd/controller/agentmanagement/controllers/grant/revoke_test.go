@@ -20,13 +20,21 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// all is what one granted request has.
+// all is what one granted request has, and what an older hub has given to it.
 func all() []string {
 	return []string{
 		"delete ServiceAccount cluster-ws-c1/r1-u-r1", "delete Role ws/r1", "delete RoleBinding cluster-ws-c1/r1", "delete RoleBinding ws/r1",
 		"delete ClusterRoleBinding r1-content", "delete Secret " + registration + "/" + credential,
 		"delete RoleBinding " + registration + "/r1-creds", "delete Role " + registration + "/r1-creds",
 	}
+}
+
+// grantedBefore is grantedHub with what is left of an older hub.
+func grantedBefore(t *testing.T, objects ...apptest.Object) *apptest.Hub {
+	t.Helper()
+	hub := grantedHub(t, objects...)
+	hub.Put(ownBinding())
+	return hub
 }
 
 func expectRevoked(t *testing.T, hub *apptest.Hub) {
@@ -59,11 +67,11 @@ func TestRightsGo(t *testing.T) {
 	}
 	for name, end := range tests {
 		t.Run(name, func(t *testing.T) {
-			hub := grantedHub(t)
+			hub := grantedBefore(t)
 			end(t, hub)
 			handle(t, hub)
 			expectRevoked(t, hub)
-			hub.Sync()
+			catchUp(t, hub)
 			handle(t, hub)
 			expectRequests(t, hub) // once
 		})
@@ -79,7 +87,7 @@ func TestOnlyTheRequestsOwnRightsGo(t *testing.T) {
 	}
 	reader := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: "r2-creds", Labels: map[string]string{fleet.LabelManaged: "true"}}}
 	unmarked := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: "c-unmarked"}, Type: handshake.SecretTypeCredential}
-	hub := grantedHub(t, answers(namesake), answers(sibling), reader, unmarked)
+	hub := grantedBefore(t, answers(namesake), answers(sibling), reader, unmarked)
 	// The namesake's reader has the name that ours had.
 	for _, object := range []apptest.Object{
 		apptest.MustGet[*rbacv1.Role](t, hub, registration, "r1-creds"), apptest.MustGet[*rbacv1.RoleBinding](t, hub, registration, "r1-creds"),
@@ -99,16 +107,16 @@ func TestOnlyTheRequestsOwnRightsGo(t *testing.T) {
 func TestRevokingIsTriedAgain(t *testing.T) {
 	for _, fail := range all() {
 		t.Run(fail, func(t *testing.T) {
-			hub := grantedHub(t)
+			hub := grantedBefore(t)
 			hub.Remove(request())
 			hub.Fail(fail, errServer)
 			if err := hub.Handle(requests, "ws/r1"); !errors.Is(err, errServer) {
 				t.Errorf("error %v, want the server's", err)
 			}
 			hub.Fail(fail, nil)
-			hub.Sync()
+			catchUp(t, hub)
 			handle(t, hub)
-			hub.Sync()
+			catchUp(t, hub)
 			hub.Requests()
 			handle(t, hub)
 			expectRequests(t, hub)
@@ -121,7 +129,7 @@ func TestRevokingIsTriedAgain(t *testing.T) {
 }
 
 func TestWhatGoesByItselfIsNoError(t *testing.T) {
-	hub := grantedHub(t)
+	hub := grantedBefore(t)
 	hub.Remove(request())
 	for _, object := range []apptest.Object{
 		apptest.MustGet[*corev1.Secret](t, hub, registration, credential), apptest.MustGet[*rbacv1.Role](t, hub, registration, "r1-creds"),
@@ -154,7 +162,7 @@ func TestGather(t *testing.T) {
 	rights := []apptest.Object{
 		&corev1.ServiceAccount{ObjectMeta: right(clusterNamespace, account)}, &rbacv1.Role{ObjectMeta: right("ws", "r1")},
 		&rbacv1.RoleBinding{ObjectMeta: right("ws", "r1")}, &rbacv1.RoleBinding{ObjectMeta: right(clusterNamespace, "r1")},
-		&rbacv1.ClusterRoleBinding{ObjectMeta: right("", "r1-content")},
+		handshake.ContentReaders(contents, []types.NamespacedName{{Namespace: clusterNamespace, Name: account}}),
 	}
 	answer := handshake.CredentialSecret(request(), registration, handshake.Credential{})
 	type found struct {
@@ -193,6 +201,10 @@ func TestGather(t *testing.T) {
 		},
 		"rights without one of them are none": {
 			request: request(), there: append([]apptest.Object{cluster()}, rights[:4]...),
+			want: found{Clusters: []string{"c1"}, Others: []string{"r1"}, Account: true},
+		},
+		"nor are they all without a share in what lets it read Contents": {
+			request: request(), there: append([]apptest.Object{cluster(), ownBinding(), handshake.ContentReaders(contents, []types.NamespacedName{{Namespace: clusterNamespace, Name: "r2-u-r2"}})}, rights[:4]...),
 			want: found{Clusters: []string{"c1"}, Others: []string{"r1"}, Account: true},
 		},
 		"a Cluster that cannot be read":       {request: request(status), spoil: cluster(), fails: true},

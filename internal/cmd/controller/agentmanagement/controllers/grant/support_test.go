@@ -9,10 +9,14 @@ import (
 
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -23,6 +27,8 @@ const (
 	// clusterNamespace is the namespace of Cluster ws/c1.
 	clusterNamespace = "cluster-ws-c1"
 	account          = "r1-u-r1" // of request ws/r1
+	// contents is the ClusterRoleBinding by which accounts of Cluster ws/c1 read Contents.
+	contents = "fleet-content-readers-01"
 	// credential is the Secret of client "client" with random "random".
 	credential = "c-8150d44f100d34d77e6d8589694d05645ec40ee2f47982eda19053e416662"
 	// lifetime is what is asked for where a token must not end: the most there is.
@@ -107,12 +113,68 @@ func handle(t *testing.T, hub *apptest.Hub) {
 	}
 }
 
+// catchUp lets the caches see what is on the server, and plays contentreaders: all accounts that say they are of a request
+// share their ClusterRoleBindings, and nobody else does.
+func catchUp(t testing.TB, hub *apptest.Hub) {
+	t.Helper()
+	hub.Sync()
+	readers := map[string][]types.NamespacedName{}
+	accounts, err := hub.App.ServiceAccounts.Cache().List("", labels.Everything())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sa := range accounts {
+		key := types.NamespacedName{Namespace: sa.Namespace, Name: sa.Name}
+		if _, says := handshake.RequestOf(sa); says {
+			readers[handshake.ContentBinding(key)] = append(readers[handshake.ContentBinding(key)], key)
+		}
+	}
+	bindings, err := hub.App.ClusterRoleBindings.Cache().List(labels.Everything())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, binding := range bindings {
+		if handshake.IsContentBinding(binding.Name) {
+			hub.Remove(binding)
+		}
+	}
+	for name, accounts := range readers {
+		hub.Put(handshake.ContentReaders(name, accounts))
+	}
+}
+
+// child is the metadata of what is in the set of ws/r1, whichever hub has made it.
+func child(namespace, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace: namespace, Name: name,
+		Annotations: map[string]string{
+			fleet.AnnotationSetID: handshake.GrantSetID, fleet.AnnotationSetOwnerGVK: "fleet.cattle.io/v1alpha1, Kind=ClusterRegistration",
+			fleet.AnnotationSetOwnerName: "r1", fleet.AnnotationSetOwnerNamespace: "ws",
+		},
+		Labels: map[string]string{
+			fleet.LabelManaged: "true", fleet.LabelSetHash: names.SetHash(handshake.GrantSetID, names.Owner{GVK: gvk().String(), Namespace: "ws", Name: "r1"}),
+		},
+	}
+}
+
+// ownBinding is the ClusterRoleBinding of its own that an older hub gave to ws/r1.
+func ownBinding(modifiers ...func(*rbacv1.ClusterRoleBinding)) *rbacv1.ClusterRoleBinding {
+	b := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: child("", "r1-content"), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: names.ContentRole},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: clusterNamespace, Name: account}},
+	}
+	for _, modify := range modifiers {
+		modify(b)
+	}
+	return b
+}
+
 // settle lets the controller work and its caches follow, so many times.
 func settle(t *testing.T, hub *apptest.Hub, times int) {
 	t.Helper()
 	for range times {
 		handle(t, hub)
-		hub.Sync()
+		catchUp(t, hub)
 	}
 }
 

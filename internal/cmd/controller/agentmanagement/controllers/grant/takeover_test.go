@@ -15,7 +15,6 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
 	"github.com/fleet-hub/fleet/internal/handshake"
-	"github.com/fleet-hub/fleet/internal/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -122,10 +121,10 @@ func TestWhatATakeoverHadGotGoes(t *testing.T) {
 	hub, _ := startListening(t, request(), cluster(), asked())
 	settle(t, hub, 1)
 	hub.Requests()
-	hub.Put(live(), served()) // another agent of the client was faster
+	hub.Put(ownBinding(), live(), served()) // another agent of the client was faster
 	handle(t, hub)
 	expectRequests(t, hub, append(slices.DeleteFunc(all(), func(r string) bool { return r == "delete Secret "+registration+"/"+credential }), "update ClusterRegistration/status ws/r1")...)
-	hub.Sync()
+	catchUp(t, hub)
 	handle(t, hub)
 	expectRequests(t, hub)
 }
@@ -216,7 +215,7 @@ func TestAnAccountThatWasDeleted(t *testing.T) {
 	expectStatus(t, hub, "c1", true, told)
 	expectEvents(t, hub, "Warning AccountReplaced "+message, "Warning AccountReplaced "+message) // of the request and of the Cluster
 
-	hub.Sync()
+	catchUp(t, hub)
 	settle(t, hub, 1)
 	secret := "Secret " + registration + "/" + credential
 	expectRequests(t, hub, "mint cluster-ws-c1/r1-u-r1 "+lifetime, "prove cluster-ws-c1", "create "+secret, "get "+secret, "update "+secret)
@@ -229,7 +228,7 @@ func TestAnAccountThatWasDeleted(t *testing.T) {
 	expectEvents(t, hub)
 
 	hub.Pass(handshake.CredentialLife + time.Second)
-	hub.Sync()
+	catchUp(t, hub)
 	hub.Remove(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: credential}, Type: handshake.SecretTypeCredential})
 	hub.Remove(gone)
 	hub.Requests()
@@ -258,30 +257,23 @@ func TestAnAgentThatNamesNoToken(t *testing.T) {
 
 // A registration that the other implementation has granted, with the set it made.
 func TestARegistrationOfTheOtherImplementation(t *testing.T) {
-	owner := map[string]string{
-		fleet.AnnotationSetID: handshake.GrantSetID, fleet.AnnotationSetOwnerGVK: "fleet.cattle.io/v1alpha1, Kind=ClusterRegistration",
-		fleet.AnnotationSetOwnerName: "r1", fleet.AnnotationSetOwnerNamespace: "ws",
-	}
-	theirs := func(namespace, name string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: owner, Labels: map[string]string{
-			fleet.LabelManaged: "true", fleet.LabelSetHash: names.SetHash(handshake.GrantSetID, names.Owner{GVK: gvk().String(), Namespace: "ws", Name: "r1"}),
-		}}
-	}
 	granted := request(func(r *fleet.ClusterRegistration) {
 		r.OwnerReferences = []metav1.OwnerReference{{APIVersion: "fleet.cattle.io/v1alpha1", Kind: "Cluster", Name: "c1", UID: "u-c1"}}
 		r.Status = fleet.ClusterRegistrationStatus{ClusterName: "c1", Granted: true}
 	})
-	sa := &corev1.ServiceAccount{ObjectMeta: theirs(clusterNamespace, account)}
+	sa := &corev1.ServiceAccount{ObjectMeta: child(clusterNamespace, account)}
 	sa.UID = "u-sa"
 	secret := &corev1.Secret{
-		ObjectMeta: theirs(registration, credential), Type: handshake.SecretTypeCredential,
+		ObjectMeta: child(registration, credential), Type: handshake.SecretTypeCredential,
 		Data: handshake.Credential{Token: apptest.Token("u-sa", time.Time{}), DeploymentNamespace: clusterNamespace, ClusterNamespace: "ws", ClusterName: "c1"}.Encode(),
 	}
 	secret.Labels[fleet.LabelCluster] = "c1"
-	role := &rbacv1.Role{ObjectMeta: theirs(registration, "t1-u-t1-creds"), Rules: []rbacv1.PolicyRule{{ResourceNames: []string{credential}}}}
-	binding := &rbacv1.RoleBinding{ObjectMeta: theirs(registration, "t1-u-t1-creds")}
-	hub := start(t, granted, cluster(), asked(), sa, secret, role, binding)
-	settle(t, hub, 2)
+	role := &rbacv1.Role{ObjectMeta: child(registration, "t1-u-t1-creds"), Rules: []rbacv1.PolicyRule{{ResourceNames: []string{credential}}}}
+	binding := &rbacv1.RoleBinding{ObjectMeta: child(registration, "t1-u-t1-creds")}
+	hub := start(t, granted, cluster(), asked(), sa, secret, role, binding, ownBinding())
+	settle(t, hub, 1)
+	apptest.MustGet[*rbacv1.ClusterRoleBinding](t, hub, "", "r1-content") // until the agent can do without it
+	settle(t, hub, 1)
 	before := apptest.MustGet[*corev1.Secret](t, hub, registration, credential)
 	if diff := cmp.Diff(secret.Data, before.Data); diff != "" {
 		t.Errorf("the credential was replaced (-want +got):\n%s", diff)
@@ -291,6 +283,9 @@ func TestARegistrationOfTheOtherImplementation(t *testing.T) {
 	apptest.MustGet[*rbacv1.RoleBinding](t, hub, registration, "t1-u-t1-creds")
 	if apptest.Get[*rbacv1.Role](hub, registration, "r1-creds") != nil {
 		t.Error("it was made readable once more")
+	}
+	if apptest.Get[*rbacv1.ClusterRoleBinding](hub, "", "r1-content") != nil {
+		t.Error("it reads Contents twice")
 	}
 	hub.Requests()
 	settle(t, hub, 1)
