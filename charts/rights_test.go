@@ -72,8 +72,11 @@ func TestTheControllersMayReadWhatTheyWatch(t *testing.T) {
 			_, err := client.CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{})
 			return err
 		}},
-		"but deleting none": {refused: true, do: func() error {
+		"and to delete these copies": {do: func() error {
 			return client.CoreV1().ConfigMaps("kube-system").Delete(t.Context(), "kube-root-ca.crt", metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
+		}},
+		"but not whole namespaces of them": {refused: true, do: func() error {
+			return client.CoreV1().ConfigMaps("kube-system").DeleteCollection(t.Context(), metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}, metav1.ListOptions{})
 		}},
 		"their Deployment": {do: func() error {
 			w, err := client.AppsV1().Deployments(rightsNamespace).Watch(t.Context(), own)

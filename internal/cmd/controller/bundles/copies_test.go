@@ -14,7 +14,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// A Secret's copy goes when it is no longer named; one that another Bundle wants as well stays for that.
+// A copy goes when it is no longer named; one that another Bundle wants as well stays for that.
 func TestCopiesThatAreNoLongerWantedGo(t *testing.T) {
 	w := newWorld(t)
 	w.cluster(t, "one", nil)
@@ -48,6 +48,8 @@ func TestCopiesThatAreNoLongerWantedGo(t *testing.T) {
 		secret, err := secrets(there).Get(t.Context(), "shared", metav1.GetOptions{})
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(secret.OwnerReferences).To(ConsistOf(HaveField("UID", db.UID)))
+		_, err = configMaps(there).Get(t.Context(), "settings", metav1.GetOptions{})
+		g.Expect(apierrors.IsNotFound(err)).To(BeTrue())
 	})
 	w.expectSecret(t, web, `{"a":1}`)
 
@@ -55,7 +57,10 @@ func TestCopiesThatAreNoLongerWantedGo(t *testing.T) {
 	eventually(func(g Gomega) {
 		_, err := secrets(there).Get(t.Context(), "shared", metav1.GetOptions{})
 		g.Expect(apierrors.IsNotFound(err)).To(BeTrue())
-		_, err = configMaps(there).Get(t.Context(), "settings", metav1.GetOptions{})
+		config, err := configMaps(there).Get(t.Context(), "settings", metav1.GetOptions{})
 		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(config.OwnerReferences).To(ConsistOf(HaveField("UID", db.UID)))
 	})
+	_, err = configMaps(w.workspace).Get(t.Context(), "settings", metav1.GetOptions{})
+	must(t, err) // nobody's but the user's
 }

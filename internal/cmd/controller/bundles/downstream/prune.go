@@ -85,19 +85,14 @@ func isOwner(owners []metav1.OwnerReference, bd *fleet.BundleDeployment) bool {
 	return slices.ContainsFunc(owners, func(owner metav1.OwnerReference) bool { return owner.UID == bd.UID })
 }
 
-// release deletes the copy of a Secret, or leaves a copy to its other owners, if nobody has written it since it was
-// found. A ConfigMap that nobody else owns goes with the BundleDeployment: the controllers may delete none.
+// release deletes a copy, or leaves it to its other owners, if nobody has written it since it was found.
 func (h *handler) release(ctx context.Context, bd *fleet.BundleDeployment, kind string, found *metav1.PartialObjectMetadata) error {
 	others := slices.DeleteFunc(slices.Clone(found.OwnerReferences), func(owner metav1.OwnerReference) bool { return owner.UID == bd.UID })
-	secrets := h.app.Kube.CoreV1().Secrets(bd.Namespace)
 	var err error
-	switch {
-	case len(others) > 0 && kind == kindSecret:
-		err = disown(ctx, secrets, found, others)
-	case len(others) > 0:
-		err = disown(ctx, h.app.Kube.CoreV1().ConfigMaps(bd.Namespace), found, others)
-	case kind == kindSecret:
-		err = secrets.Delete(ctx, found.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &found.UID, ResourceVersion: &found.ResourceVersion}})
+	if core := h.app.Kube.CoreV1(); kind == kindSecret {
+		err = leave(ctx, core.Secrets(bd.Namespace), found, others)
+	} else {
+		err = leave(ctx, core.ConfigMaps(bd.Namespace), found, others)
 	}
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -109,13 +104,17 @@ func (h *handler) release(ctx context.Context, bd *fleet.BundleDeployment, kind 
 type writer[T metav1.Object] interface {
 	Get(ctx context.Context, name string, options metav1.GetOptions) (T, error)
 	Update(ctx context.Context, object T, options metav1.UpdateOptions) (T, error)
+	Delete(ctx context.Context, name string, options metav1.DeleteOptions) error
 }
 
-// disown gives a copy other owners.
-func disown[T interface {
+// leave leaves a copy to these owners; to none, and it goes.
+func leave[T interface {
 	comparable
 	metav1.Object
 }](ctx context.Context, client writer[T], found *metav1.PartialObjectMetadata, owners []metav1.OwnerReference) error {
+	if len(owners) == 0 {
+		return client.Delete(ctx, found.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &found.UID, ResourceVersion: &found.ResourceVersion}})
+	}
 	var none T
 	live, err := reconcile.Optional(client.Get(ctx, found.Name, metav1.GetOptions{}))
 	if err != nil || live == none {

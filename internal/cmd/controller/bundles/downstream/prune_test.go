@@ -3,6 +3,7 @@ package downstream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -150,13 +151,13 @@ func TestCopiesThatAreNotNamedAnyMoreGo(t *testing.T) {
 			there: []runtime.Object{secretOf("c-one", "creds", "1", ownedBy("u-web")), configMapOwnedBy("settings", "u-web")},
 			want:  []string{"secret creds u-web", "configmap settings u-web"},
 		},
-		"Secrets that are not named go, and ConfigMaps with their owner": {
+		"what is not named goes, and nothing where it came from": {
 			bd: deployment(),
 			there: []runtime.Object{
 				secretOf("c-one", "creds", "1", ownedBy("u-web")), secretOf("c-one", "more", "1", ownedBy("u-web")), secretOf("c-one", "most", "1", ownedBy("u-web")),
-				configMapOwnedBy("settings", "u-web"),
+				configMapOwnedBy("settings", "u-web"), configMapOwnedBy("kube-root-ca.crt"),
 			},
-			want: []string{"configmap settings u-web"},
+			want: []string{"configmap kube-root-ca.crt"},
 		},
 		"one of another name has taken its place": {
 			bd: deployment(secret), there: []runtime.Object{secretOf("c-one", "creds", "1", ownedBy("u-web")), secretOf("c-one", "before", "1", ownedBy("u-web"))},
@@ -262,21 +263,28 @@ func TestCopiesThatCannotBeTakenAwayAreTriedAgain(t *testing.T) {
 
 // What is deleted is what was found, and not what somebody has made of it.
 func TestOnlyTheCopyThatWasFoundIsDeleted(t *testing.T) {
-	h, kube, _ := pruner(secretOf("c-one", "creds", "1", ownedBy("u-web"), func(s *corev1.Secret) { s.UID = "u-creds" }))
+	config := configMapOwnedBy("settings", "u-web")
+	config.UID, config.ResourceVersion = "u-settings", "8"
+	h, kube, _ := pruner(config, secretOf("c-one", "creds", "1", ownedBy("u-web"), func(s *corev1.Secret) { s.UID = "u-creds" }))
 	h.done.doubt("u-web")
 	if err := h.prune(t.Context(), deployment()); err != nil {
 		t.Fatal(err)
 	}
+	var deleted []string
 	for _, action := range kube.Actions() {
-		if deletion, ok := action.(clienttesting.DeleteActionImpl); ok {
-			only := deletion.DeleteOptions.Preconditions
-			if only == nil || *only.UID != "u-creds" || *only.ResourceVersion != "7" {
-				t.Errorf("preconditions = %+v", only)
-			}
-			return
+		deletion, ok := action.(clienttesting.DeleteActionImpl)
+		if !ok {
+			continue
 		}
+		only := deletion.DeleteOptions.Preconditions
+		if only == nil || only.UID == nil || only.ResourceVersion == nil {
+			t.Fatalf("preconditions = %+v", only)
+		}
+		deleted = append(deleted, fmt.Sprintf("%s %s in version %s", deletion.Name, *only.UID, *only.ResourceVersion))
 	}
-	t.Error("nothing was deleted")
+	if diff := cmp.Diff([]string{"creds u-creds in version 7", "settings u-settings in version 8"}, deleted); diff != "" {
+		t.Errorf("deleted (-want +got):\n%s", diff)
+	}
 }
 
 // A copy that went and is named again is made again.
