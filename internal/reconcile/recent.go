@@ -45,9 +45,8 @@ func (r *recent) forget(key types.NamespacedName) {
 }
 
 // newest is an object as it was written last: as it is in the cache, nil if it is not there, or as this process wrote
-// it since. synced is how far the cache has come: a cache that has come past a write without the object saw it go. So
-// did one that had the object before. It may not say how far it has come then: an informer that lists anew tells of
-// what is gone first. And after writtenLife the cache is right in any case.
+// it since. And after writtenLife the cache is right in any case. synced is how far the cache has come, as its informer
+// says, which is a moment before it has: so of an object that is there, the versions are compared.
 func (r *recent) newest(key types.NamespacedName, cached Object, synced string) Object {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,10 +54,16 @@ func (r *recent) newest(key types.NamespacedName, cached Object, synced string) 
 	if !there {
 		return cached
 	}
-	behind, err := resourceversion.CompareResourceVersion(synced, written.object.GetResourceVersion())
-	if err != nil || behind >= 0 || r.clock().Sub(written.at) > writtenLife || cached != nil && !newer(written.object, cached) || cached == nil && written.seen {
+	if r.clock().Sub(written.at) > writtenLife || cached != nil && !newer(written.object, cached) || cached == nil && written.gone(synced) {
 		delete(r.objects, key)
 		return cached
 	}
 	return written.object
+}
+
+// gone says of what is not in the cache whether the cache saw it go: if it had it before, or has come past the write. It
+// may not say how far it has come in the first case: an informer that lists anew tells of what is gone first.
+func (w writing) gone(synced string) bool {
+	behind, err := resourceversion.CompareResourceVersion(synced, w.object.GetResourceVersion())
+	return w.seen || err != nil || behind >= 0
 }

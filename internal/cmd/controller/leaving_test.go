@@ -18,6 +18,7 @@ import (
 
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/e2e/framework/inventory"
+	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -70,14 +71,17 @@ func join(t *testing.T, hub *client.Client, workspace, name string) member {
 	return joined
 }
 
-// take is what is on the hub, without Contents, which are kept for a while.
+// take is what is on the hub, without Contents, which are kept for a while, and without the bindings by which agents read
+// them: others may share them. See expectShared.
 func take(t *testing.T) inventory.Inventory {
 	t.Helper()
 	taken, err := inventory.Take(t.Context(), control.Plane(t).Hub.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return taken.Without(func(o inventory.Object, _ time.Time) bool { return o.Resource == "contents.fleet.cattle.io" })
+	return taken.Without(func(o inventory.Object, _ time.Time) bool {
+		return o.Resource == "contents.fleet.cattle.io" || handshake.IsContentBinding(o.Name)
+	})
 }
 
 // takeWhole is take once each namespace has what Kubernetes puts into it.
@@ -117,6 +121,24 @@ func expectGone(t *testing.T, before inventory.Inventory, gone func(inventory.Ob
 	}
 	slices.Sort(want)
 	NewWithT(t).Eventually(func() []string { return before.Differs(take(t)) }).WithTimeout(2 * patience).Should(Equal(want))
+	expectShared(t)
+}
+
+// expectShared waits until the bindings by which agents read Contents are for accounts that are there, and for somebody.
+func expectShared(t *testing.T) {
+	t.Helper()
+	NewWithT(t).Eventually(func(g Gomega) {
+		core, rbac := hub(t).Kube.CoreV1(), hub(t).Kube.RbacV1()
+		bindings, err := rbac.ClusterRoleBindings().List(t.Context(), metav1.ListOptions{LabelSelector: fleet.LabelManaged + "=true"})
+		g.Expect(err).NotTo(HaveOccurred())
+		for _, binding := range bindings.Items {
+			g.Expect(binding.Subjects).NotTo(BeEmpty(), binding.Name)
+			for _, account := range binding.Subjects {
+				_, err := core.ServiceAccounts(account.Namespace).Get(t.Context(), account.Name, metav1.GetOptions{})
+				g.Expect(err).NotTo(HaveOccurred(), "%s is for %s/%s", binding.Name, account.Namespace, account.Name)
+			}
+		}
+	}).WithTimeout(patience).Should(Succeed())
 }
 
 // force deletes an object with the finalizers taken off.
@@ -166,7 +188,7 @@ func TestOrphansAreSweptAtTheStart(t *testing.T) {
 	// The line is written after the last of them went.
 	swept := func() []string { return regexp.MustCompile(`msg="orphans swept.*`).FindAllString(replica.Log(), -1) }
 	NewWithT(t).Eventually(swept).WithTimeout(patience).Should(Equal([]string{
-		`msg="orphans swept" total=10 clusterrolebindings=1 rolebindings=2 serviceaccounts=1 roles=1 credentials=1 bundles=1 bundledeployments=2 namespaces=1`,
+		`msg="orphans swept" total=9 rolebindings=2 serviceaccounts=1 roles=1 credentials=1 bundles=1 bundledeployments=2 namespaces=1`,
 	}))
 }
 
