@@ -45,7 +45,7 @@ func (r *recent) forget(key types.NamespacedName) {
 }
 
 // newest is an object as it was written last: as it is in the cache, nil if it is not there, or as this process wrote
-// it since. And after writtenLife the cache is right in any case. synced is how far the cache has come, as its informer
+// it since. After writtenLife the cache is right in any case. synced is how far the cache has come, as its informer
 // says, which is a moment before it has: so of an object that is there, the versions are compared.
 func (r *recent) newest(key types.NamespacedName, cached Object, synced string) Object {
 	r.mu.Lock()

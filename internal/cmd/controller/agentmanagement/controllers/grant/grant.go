@@ -260,14 +260,13 @@ func (h *handler) giveRights(in handshake.GrantInput, request *fleet.ClusterRegi
 type rights struct {
 	versions           uint64
 	cluster, namespace string
-	shared             string
 	credential         bool
 }
 
 func (h *handler) rightsOf(owner reconcile.Owner, in handshake.GrantInput) (rights, error) {
 	cluster := handshake.ClusterOf(in)
 	versions, err := h.set.Versions(owner)
-	return rights{versions, cluster.Name, cluster.Status.Namespace, handshake.SharedName(in), in.Credential != nil}, err
+	return rights{versions, cluster.Name, cluster.Status.Namespace, in.Credential != nil}, err
 }
 
 // answer hands out the credential: last of all, and only once its token can do an agent's work, since
