@@ -213,7 +213,7 @@ func (h *handler) own(request *fleet.ClusterRegistration, own *handshake.Ownersh
 	if own == nil {
 		return request, nil
 	}
-	return reconcile.Patch(h.app.ClusterRegistrations, request, func(r *fleet.ClusterRegistration) {
+	return reconcile.Update(h.app.ClusterRegistrations, request, func(r *fleet.ClusterRegistration) {
 		r.OwnerReferences = []metav1.OwnerReference{own.Owner}
 		if r.Annotations == nil {
 			r.Annotations = map[string]string{}

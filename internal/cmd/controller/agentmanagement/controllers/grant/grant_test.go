@@ -38,7 +38,7 @@ func TestARequestOfAnUnknownClient(t *testing.T) {
 
 	catchUp(t, hub)
 	handle(t, hub)
-	expectRequests(t, hub, "patch ClusterRegistration ws/r1")
+	expectRequests(t, hub, "update ClusterRegistration ws/r1")
 	expectNothingHandedOut(t, hub)
 }
 
@@ -94,11 +94,11 @@ func TestARequestIsAnsweredInThisOrder(t *testing.T) {
 	hub := start(t, request(), cluster(seen(noon.Add(-time.Hour))), asked())
 	handle(t, hub)
 	requests := expectRequests(t, hub,
-		"patch ClusterRegistration ws/r1",
+		"update ClusterRegistration ws/r1",
 		"create ServiceAccount cluster-ws-c1/r1-u-r1", "create Role ws/r1",
 		"create RoleBinding ws/r1", "create RoleBinding cluster-ws-c1/r1",
 		"create Role "+registration+"/r1-creds", "create RoleBinding "+registration+"/r1-creds")
-	apptest.ExpectOrder(t, requests, "create Role ws/r1", "create RoleBinding ws/r1", "patch ClusterRegistration ws/r1")
+	apptest.ExpectOrder(t, requests, "create Role ws/r1", "create RoleBinding ws/r1", "update ClusterRegistration ws/r1")
 	apptest.ExpectOrder(t, requests, "create Role "+registration+"/r1-creds", "create RoleBinding "+registration+"/r1-creds")
 	expectNothingHandedOut(t, hub)
 	owner := []metav1.OwnerReference{{APIVersion: "fleet.cattle.io/v1alpha1", Kind: "Cluster", Name: "c1", UID: "u-c1"}}
@@ -163,7 +163,7 @@ func TestARequestIsNotOwnedByAClusterThatNobodyElseKnows(t *testing.T) {
 
 func TestNothingIsHandedOutBeforeTheRequestIsOwned(t *testing.T) {
 	hub := start(t, request(), cluster(), asked())
-	const own = "patch ClusterRegistration ws/r1"
+	const own = "update ClusterRegistration ws/r1"
 	hub.Fail(own, errServer)
 	for range 3 {
 		if err := hub.Handle(requests, "ws/r1"); !errors.Is(err, errServer) {
@@ -481,8 +481,8 @@ func TestErrorsAreTriedAgain(t *testing.T) {
 		// never must not have been tried.
 		never string
 	}{
-		"making the Cluster":            {nil, 0, "create Cluster ws/cluster-948fe603f61d", "patch"},
-		"owning the request":            {[]apptest.Object{cluster()}, 0, "patch " + requests + " ws/r1", "update " + requests + "/status"},
+		"making the Cluster":            {nil, 0, "create Cluster ws/cluster-948fe603f61d", "update"},
+		"owning the request":            {[]apptest.Object{cluster()}, 0, "update " + requests + " ws/r1", "update " + requests + "/status"},
 		"making the account":            {[]apptest.Object{cluster()}, 0, "create ServiceAccount cluster-ws-c1/r1-u-r1", "update " + requests + "/status"},
 		"asking for the token":          {[]apptest.Object{cluster()}, 1, "mint cluster-ws-c1/r1-u-r1 " + lifetime, "create"},
 		"proving the token":             {[]apptest.Object{cluster()}, 1, "prove cluster-ws-c1", "create"},

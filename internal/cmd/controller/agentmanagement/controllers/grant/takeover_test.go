@@ -210,8 +210,8 @@ func TestAnAccountThatWasDeleted(t *testing.T) {
 	hub.Put(used)
 	hub.Remove(gone)
 	handle(t, hub)
-	got := expectRequests(t, hub, "patch ClusterRegistration ws/r1", "update ClusterRegistration/status ws/r1", "create ServiceAccount cluster-ws-c1/r1-u-r1")
-	apptest.ExpectOrder(t, got, "patch ClusterRegistration ws/r1", "update ClusterRegistration/status ws/r1", "create ServiceAccount cluster-ws-c1/r1-u-r1")
+	got := expectRequests(t, hub, "update ClusterRegistration ws/r1", "update ClusterRegistration/status ws/r1", "create ServiceAccount cluster-ws-c1/r1-u-r1")
+	apptest.ExpectOrder(t, got, "update ClusterRegistration ws/r1", "update ClusterRegistration/status ws/r1", "create ServiceAccount cluster-ws-c1/r1-u-r1")
 	expectStatus(t, hub, "c1", true, told)
 	expectEvents(t, hub, "Warning AccountReplaced "+message, "Warning AccountReplaced "+message) // of the request and of the Cluster
 
@@ -233,7 +233,7 @@ func TestAnAccountThatWasDeleted(t *testing.T) {
 	hub.Remove(gone)
 	hub.Requests()
 	settle(t, hub, 3)
-	expectRequests(t, hub, "patch ClusterRegistration ws/r1", "update ClusterRegistration/status ws/r1", "create ServiceAccount cluster-ws-c1/r1-u-r1")
+	expectRequests(t, hub, "update ClusterRegistration ws/r1", "update ClusterRegistration/status ws/r1", "create ServiceAccount cluster-ws-c1/r1-u-r1")
 	expectStatus(t, hub, "c1", true, told) // and nothing is handed out any more
 	expectNothingHandedOut(t, hub)
 }
