@@ -3,11 +3,15 @@ package main
 import (
 	"encoding/json"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 )
+
+// usualPercent is GOGC where nobody has set it: speeds are compared between versions of this command.
+const usualPercent = 100
 
 // speedTime is how long the machine's speed is measured.
 const speedTime = 500 * time.Millisecond
@@ -22,6 +26,7 @@ type speeds struct {
 
 // speed measures it now.
 func speed(clock func() time.Time) int {
+	defer debug.SetGCPercent(debug.SetGCPercent(usualPercent))
 	document := speedDocument()
 	var done atomic.Int64
 	var all sync.WaitGroup

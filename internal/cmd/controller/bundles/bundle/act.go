@@ -68,8 +68,8 @@ func (h *handler) writeAll(ctx context.Context, writes []write, p *pass) {
 }
 
 func (h *handler) write(ctx context.Context, w write) error {
-	h.owners.writing.Add(1)
-	defer h.owners.writing.Add(-1)
+	h.ledger.Writing.Add(1)
+	defer h.ledger.Writing.Add(-1)
 	if w.existing == nil {
 		return h.create(ctx, w)
 	}

@@ -54,7 +54,7 @@ func Register(ctx context.Context, a *app.Context, outcomes *ledger.Ledger, tell
 	h := &handler{app: a, ledger: outcomes, memo: newMemo(), sights: newSights(a.Clock), waiting: newFlags(), slots: newSlots()}
 	h.queue = queue.New(queue.Options{Name: "bundle", Workers: workers, Log: a.Log}, h.handle)
 	var err error
-	if h.owners, err = newOwners(ctx, a, telling); err != nil {
+	if h.owners, err = newOwners(ctx, a, &outcomes.Writing, telling); err != nil {
 		return err
 	}
 	if err := errors.Join(h.watch(), queue.Watch(a.Bundles.Informer(), h.wakeCircle)); err != nil {

@@ -42,7 +42,7 @@ type owners struct {
 	app   *app.Context
 	queue *queue.Queue
 	// writing is how many BundleDeployments are being written just now.
-	writing atomic.Int32
+	writing *atomic.Int32
 	// telling says whether there is something to tell that people wait for.
 	telling func() bool
 
@@ -51,19 +51,19 @@ type owners struct {
 	unnamed map[types.NamespacedName]time.Time
 }
 
-func newOwners(ctx context.Context, a *app.Context, telling func() bool) (*owners, error) {
+func newOwners(ctx context.Context, a *app.Context, writing *atomic.Int32, telling func() bool) (*owners, error) {
 	secrets, err := metadata.NewForConfig(a.RESTConfig)
 	if err != nil {
 		return nil, fmt.Errorf("building the client of values Secrets: %w", err)
 	}
-	o := ownersOf(a, telling)
+	o := ownersOf(a, writing, telling)
 	go o.run(ctx, secrets.Resource(corev1.SchemeGroupVersion.WithResource("secrets")), a.Begun, a.BundleDeployments.Informer().HasSynced)
 	return o, nil
 }
 
 // ownersOf are ready, and name nobody before they run.
-func ownersOf(a *app.Context, telling func() bool) *owners {
-	o := &owners{app: a, telling: telling, unnamed: map[types.NamespacedName]time.Time{}}
+func ownersOf(a *app.Context, writing *atomic.Int32, telling func() bool) *owners {
+	o := &owners{app: a, writing: writing, telling: telling, unnamed: map[types.NamespacedName]time.Time{}}
 	o.queue = queue.New(queue.Options{Name: "values-owner", Workers: 2, Log: a.Log}, o.handle)
 	return o
 }

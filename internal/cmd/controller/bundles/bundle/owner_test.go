@@ -141,7 +141,7 @@ func TestTheOwnerOfASecret(t *testing.T) {
 			for request, do := range test.before {
 				hub.Before(request, func() { do(hub) })
 			}
-			o := ownersOf(hub.App, never)
+			o := ownersOf(hub.App, &atomic.Int32{}, never)
 			o.later(one)
 			if err := o.handle(t.Context(), one); (err != nil) != test.fails || err != nil && !errors.Is(err, errDown) {
 				t.Errorf("error = %v, want one: %v", err, test.fails)
@@ -163,7 +163,7 @@ func TestACacheWithoutAnswerIsNoReasonToDelete(t *testing.T) {
 	hub := apptest.New(t)
 	hub.Put(valued("one"), ownerless())
 	hub.Spoil(valued("one"))
-	o := ownersOf(hub.App, never)
+	o := ownersOf(hub.App, &atomic.Int32{}, never)
 	o.later(one)
 	err := o.handle(t.Context(), one)
 	if _, waits := o.unnamed[one]; err == nil || !waits {
@@ -178,7 +178,7 @@ func never() bool { return false }
 // working runs owners in a bubble of time, with the values Secrets that a sweep finds.
 func working(t *testing.T, hub *apptest.Hub, secrets metadata.Getter, synced ...cache.InformerSynced) *owners {
 	t.Helper()
-	o := ownersOf(hub.App, never)
+	o := ownersOf(hub.App, &atomic.Int32{}, never)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {

@@ -10,6 +10,7 @@ package ledger
 import (
 	"reflect"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -71,6 +72,8 @@ func (t Target) Step(bd *fleet.BundleDeployment) targeting.Step {
 type Ledger struct {
 	// Troubles are what others have to say of single BundleDeployments.
 	Troubles *Troubles
+	// Writing is how many BundleDeployments are being written just now: what is on its way to clusters goes first.
+	Writing atomic.Int32
 
 	changed func(bundle types.NamespacedName)
 

@@ -52,15 +52,18 @@ type handler struct {
 	sums   *sums
 
 	deployments, bundles, clusters *queue.Queue
+
+	// turn is with whoever tells a sum while BundleDeployments are being written.
+	turn chan struct{}
 }
 
 // Register watches BundleDeployments and what their state is told to. What comes back says whether Bundles or Clusters
 // wait to be told of theirs.
 func Register(ctx context.Context, a *app.Context, outcomes *ledger.Ledger) (behind func() bool, err error) {
-	h := &handler{app: a, ledger: outcomes, sums: newSums()}
+	h := &handler{app: a, ledger: outcomes, sums: newSums(), turn: make(chan struct{}, 1)}
 	h.deployments = queue.New(queue.Options{Name: "bundledeployment-status", Workers: 8, Settling: settling, Log: a.Log}, h.onDeployment)
-	h.bundles = queue.New(queue.Options{Name: "bundle-status", Spacing: spacingBundle, Settling: settlingSum, Log: a.Log}, h.onBundle)
-	h.clusters = queue.New(queue.Options{Name: "cluster-status", Spacing: spacing, Settling: settlingSum, Log: a.Log}, h.onCluster)
+	h.bundles = queue.New(queue.Options{Name: "bundle-status", Spacing: spacingBundle, Settling: settlingSum, Log: a.Log}, h.yielding(h.onBundle))
+	h.clusters = queue.New(queue.Options{Name: "cluster-status", Workers: 8, Spacing: spacing, Settling: settlingSum, Log: a.Log}, h.yielding(h.onCluster))
 	outcomes.OnChange(func(bundle types.NamespacedName) {
 		h.sums.reset(bundle)
 		h.bundles.AddAfter(bundle, waitingBundle) // or with what comes of it
@@ -78,6 +81,23 @@ func Register(ctx context.Context, a *app.Context, outcomes *ledger.Ledger) (beh
 		go q.Run(ctx, a.Begun, a.Bundles.Informer().HasSynced, a.BundleDeployments.Informer().HasSynced, a.Clusters.Informer().HasSynced)
 	}
 	return func() bool { return h.bundles.Behind() || h.clusters.Behind() }, nil
+}
+
+// yielding tells one sum after the other while BundleDeployments are being written, so that these are on their way to
+// their clusters before all is told of those that have theirs.
+func (h *handler) yielding(tell queue.Handle) queue.Handle {
+	return func(ctx context.Context, key types.NamespacedName) error {
+		if h.ledger.Writing.Load() == 0 {
+			return tell(ctx, key)
+		}
+		select {
+		case h.turn <- struct{}{}:
+			defer func() { <-h.turn }()
+			return tell(ctx, key)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // deploymentChanged wakes whoever tells of a BundleDeployment.

@@ -1,0 +1,97 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
+)
+
+// Sums are told side by side, and one after the other while something is on its way to clusters.
+func TestSumsYieldToWhatIsBeingWritten(t *testing.T) {
+	for name, test := range map[string]struct {
+		writing int32
+		want    time.Duration
+	}{
+		"nothing is being written": {0, time.Second},
+		"one is being written":     {1, 4 * time.Second},
+		"many are being written":   {100, 4 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := &handler{ledger: ledger.New(), turn: make(chan struct{}, 1)}
+				h.ledger.Writing.Add(test.writing)
+				tell := h.yielding(func(context.Context, types.NamespacedName) error {
+					<-time.After(time.Second)
+					return nil
+				})
+				began := time.Now()
+				var all sync.WaitGroup
+				for _, cluster := range []string{"a", "b", "c", "d"} {
+					all.Go(func() {
+						if err := tell(t.Context(), types.NamespacedName{Name: cluster}); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				all.Wait()
+				if took := time.Since(began); took != test.want {
+					t.Errorf("four sums were told in %v, want %v", took, test.want)
+				}
+			})
+		})
+	}
+}
+
+// Whoever waits for its turn goes on when the writing is over, and what comes after that does not wait for it.
+func TestSumsYieldNoLongerThanThat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &handler{ledger: ledger.New(), turn: make(chan struct{}, 1)}
+		var told []string
+		var mu sync.Mutex
+		tell := h.yielding(func(_ context.Context, key types.NamespacedName) error {
+			<-time.After(time.Second)
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, key.Name)
+			return nil
+		})
+		var all sync.WaitGroup
+		start := func(name string) {
+			all.Go(func() { _ = tell(t.Context(), types.NamespacedName{Name: name}) })
+			synctest.Wait()
+		}
+		h.ledger.Writing.Add(1)
+		start("first")
+		start("waits")
+		h.ledger.Writing.Add(-1)
+		began := time.Now()
+		start("late")
+		all.Wait()
+		if took := time.Since(began); took != 2*time.Second || len(told) != 3 || told[2] != "waits" {
+			t.Errorf("%v were told in %v, want the one that waited last, in 2s", told, took)
+		}
+	})
+}
+
+func TestWhoeverWaitsForItsTurnEndsWithTheController(t *testing.T) {
+	h := &handler{ledger: ledger.New(), turn: make(chan struct{}, 1)}
+	h.ledger.Writing.Add(1)
+	h.turn <- struct{}{} // somebody else's
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	told := false
+	err := h.yielding(func(context.Context, types.NamespacedName) error {
+		told = true
+		return nil
+	})(ctx, types.NamespacedName{Name: "a"})
+	if !errors.Is(err, context.Canceled) || told {
+		t.Errorf("told: %t, error %v; want only the end", told, err)
+	}
+}
