@@ -49,7 +49,7 @@ type Updater[T Object] interface {
 	Update(T) (T, error)
 }
 
-// Update is Patch for objects whose metadata and spec only controllers of this project write and that caches hold whole.
+// Update is Patch for objects whose metadata and spec only controllers of this project change and that caches hold whole.
 // They are sent whole, and the API server no longer keeps who wrote which of their fields: either saves it a good part of
 // what this write costs it, and the latter of every later one.
 func Update[T Object](client Updater[T], read T, change func(T)) (T, error) {
