@@ -37,17 +37,28 @@ func (h *handler) tellTooLarge(bundle *fleet.Bundle, err error) error {
 	return nil
 }
 
-// failures are why BundleDeployments cannot be written, by their namespaces.
-type failures map[string]string
+// failure is why a BundleDeployment cannot be written.
+type failure struct {
+	// message is what the Bundle says of it.
+	message string
+	// inDoubt means that it may have been written all the same, or would be the next time.
+	inDoubt bool
+}
 
-// note remembers an error that will last, and returns what has to be tried again.
+// failures are those of a Bundle's clusters, by their namespaces.
+type failures map[string]failure
+
+// note remembers an error that somebody has to do something about, and returns what has to be tried again. A server that
+// fails is mostly one that reaches no admission webhook.
 func (f failures) note(namespace string, err error) error {
 	switch {
 	case errors.Is(err, errForeign):
-		f[namespace] = targetingError + errForeign.Error()
+		f[namespace] = failure{message: targetingError + errForeign.Error()}
 		return nil // when the other one goes, we are woken
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err), isTooLarge(err):
-		f[namespace] = writeError + err.Error()
+		f[namespace] = failure{message: writeError + err.Error()}
+	case apierrors.IsInternalError(err):
+		f[namespace] = failure{message: writeError + err.Error(), inDoubt: true}
 	}
 	return err
 }
@@ -56,8 +67,9 @@ func (f failures) note(namespace string, err error) error {
 func (f failures) tell(outcome ledger.Outcome) ledger.Outcome {
 	outcome.Targets = slices.Clone(outcome.Targets)
 	for i := range outcome.Targets {
-		if failure := f[outcome.Targets[i].Namespace]; failure != "" && outcome.Targets[i].Failure == "" {
-			outcome.Targets[i].Failure = failure
+		target := &outcome.Targets[i]
+		if failed, found := f[target.Namespace]; found && target.Failure == "" {
+			target.Failure, target.InDoubt = failed.message, failed.inDoubt
 		}
 	}
 	return outcome
@@ -70,7 +82,7 @@ func (h *handler) failing(bundle types.NamespacedName) failures {
 	found := failures{}
 	for _, target := range before.Targets {
 		if strings.HasPrefix(target.Failure, writeError) || target.Failure == targetingError+errForeign.Error() {
-			found[target.Namespace] = target.Failure
+			found[target.Namespace] = failure{target.Failure, target.InDoubt}
 		}
 	}
 	return found

@@ -20,17 +20,19 @@ func TestFailures(t *testing.T) {
 	transient := errors.New("connection refused")
 	tooLarge := &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusRequestEntityTooLarge, Reason: metav1.StatusReasonRequestEntityTooLarge, Message: "limit is 3145728"}}
 	tests := map[string]struct {
-		err   error
-		told  string
-		again bool
+		err     error
+		told    string
+		inDoubt bool
+		again   bool
 	}{
-		"another Bundle is in the way":        {errForeign, "targeting error: the cluster has a BundleDeployment of another Bundle of this name", false},
-		"the namespace goes":                  {apierrors.NewForbidden(resource, "web", errors.New("it is being terminated")), `write error: bundledeployments.fleet.cattle.io "web" is forbidden: it is being terminated`, true},
-		"the store does not take it":          {errors.New("etcdserver: request is too large"), "write error: etcdserver: request is too large", true},
-		"the API server does not take it":     {tooLarge, "write error: limit is 3145728", true},
-		"a webhook does not take it":          {errDenied, "write error: " + errDenied.Error(), true},
-		"what passes by itself is not told":   {transient, "", true},
-		"neither is that somebody was faster": {apierrors.NewConflict(resource, "web", errors.New("changed")), "", true},
+		"another Bundle is in the way":        {errForeign, "targeting error: the cluster has a BundleDeployment of another Bundle of this name", false, false},
+		"the namespace goes":                  {apierrors.NewForbidden(resource, "web", errors.New("it is being terminated")), `write error: bundledeployments.fleet.cattle.io "web" is forbidden: it is being terminated`, false, true},
+		"the store does not take it":          {errors.New("etcdserver: request is too large"), "write error: etcdserver: request is too large", false, true},
+		"the API server does not take it":     {tooLarge, "write error: limit is 3145728", false, true},
+		"a webhook does not take it":          {errDenied, "write error: " + errDenied.Error(), false, true},
+		"a webhook does not answer":           {errWebhook, "write error: " + errWebhook.Error(), true, true},
+		"what passes by itself is not told":   {transient, "", false, true},
+		"neither is that somebody was faster": {apierrors.NewConflict(resource, "web", errors.New("changed")), "", false, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -40,7 +42,7 @@ func TestFailures(t *testing.T) {
 			}
 			before := ledger.Outcome{Targets: []ledger.Target{{Namespace: "a"}, {Namespace: "b"}, {Namespace: "c", Failure: "of its own"}}}
 			got := failed.tell(before)
-			want := []ledger.Target{{Namespace: "a"}, {Namespace: "b", Failure: test.told}, {Namespace: "c", Failure: "of its own"}}
+			want := []ledger.Target{{Namespace: "a"}, {Namespace: "b", Failure: test.told, InDoubt: test.inDoubt}, {Namespace: "c", Failure: "of its own"}}
 			if diff := cmp.Diff(want, got.Targets); diff != "" {
 				t.Errorf("targets (-want +got):\n%s", diff)
 			}
@@ -59,10 +61,12 @@ func TestFailuresThatWereToldHoldUntilTheNextTry(t *testing.T) {
 	}
 	h.ledger.Set(key, ledger.Outcome{Targets: []ledger.Target{
 		{Namespace: "a", Failure: writeError + "no"}, {Namespace: "b", Failure: targetingError + errForeign.Error()},
-		{Namespace: "c", Failure: targetingError + "a template"}, {Namespace: "d"},
+		{Namespace: "c", Failure: targetingError + "a template"}, {Namespace: "d"}, {Namespace: "e", Failure: writeError + "who knows", InDoubt: true},
 	}})
-	want := failures{"a": "write error: no", "b": targetingError + errForeign.Error()}
-	if diff := cmp.Diff(want, h.failing(key)); diff != "" {
+	want := failures{
+		"a": {message: "write error: no"}, "b": {message: targetingError + errForeign.Error()}, "e": {message: "write error: who knows", inDoubt: true},
+	}
+	if diff := cmp.Diff(want, h.failing(key), cmp.AllowUnexported(failure{})); diff != "" {
 		t.Errorf("failing (-want +got):\n%s", diff)
 	}
 }

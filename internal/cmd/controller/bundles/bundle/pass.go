@@ -67,8 +67,8 @@ func (p *pass) begin(outcome ledger.Outcome, failed failures) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.outcome, p.round = outcome, tally{refused: len(failed)}
-	for namespace, failure := range failed {
-		p.failed[namespace], p.left[namespace] = failure, false
+	for namespace, why := range failed {
+		p.failed[namespace], p.left[namespace] = why, false
 	}
 }
 

@@ -80,8 +80,8 @@ func TestAPassTellsOfFailures(t *testing.T) {
 		}
 		return out
 	}
-	p := newPass(nil, failures{"a": "before", "b": "before"})
-	p.begin(targets("", "", ""), failures{"c": "no template"})
+	p := newPass(nil, failures{"a": {message: "before"}, "b": {message: "before"}})
+	p.begin(targets("", "", ""), failures{"c": {message: "no template"}})
 	if diff := cmp.Diff(targets("before", "before", "no template"), p.told()); diff != "" {
 		t.Errorf("at the beginning (-want +got):\n%s", diff)
 	}

@@ -130,14 +130,14 @@ func decide(in input, a aim, steps []targeting.Step, decision targeting.Decision
 			DeploymentID: target.DeploymentID, Partitions: steps[i].Partitions, Unreachable: steps[i].Unreachable,
 		}
 		var made *write
-		var failure error
+		var err error
 		if !in.settled.is(target, steps[i].Deployment, decision.Verdicts[i]) {
-			made, failure = deployment(in, target, steps[i], decision.Verdicts[i])
+			made, err = deployment(in, target, steps[i], decision.Verdicts[i])
 		}
-		if failure != nil {
-			note.Failure = targetingError + failure.Error()
+		if err != nil {
+			note.Failure = targetingError + err.Error()
 			if !steps[i].Blocked {
-				out.failed[note.Namespace] = note.Failure
+				out.failed[note.Namespace] = failure{message: note.Failure}
 			}
 		}
 		switch {

@@ -52,6 +52,8 @@ type Target struct {
 	Namespace string
 	// Failure, if set, says why the cluster cannot be told what to deploy.
 	Failure string
+	// InDoubt means that in spite of Failure it may have been told, or will be soon: its rollout waits for it.
+	InDoubt bool
 	// DeploymentID is the newest; empty where it is not known.
 	DeploymentID string
 	// Partitions are those of the rollout that the cluster is in, ascending.
@@ -64,7 +66,7 @@ type Target struct {
 func (t Target) Step(bd *fleet.BundleDeployment) targeting.Step {
 	return targeting.Step{
 		DeploymentID: t.DeploymentID, Deployment: bd, Partitions: t.Partitions,
-		Unreachable: t.Unreachable, Blocked: t.Failure != "" || t.DeploymentID == "" || t.Namespace == "",
+		Unreachable: t.Unreachable, Blocked: t.Failure != "" && !t.InDoubt || t.DeploymentID == "" || t.Namespace == "",
 	}
 }
 

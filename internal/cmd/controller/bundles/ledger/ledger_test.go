@@ -6,6 +6,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/targeting"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 func TestLedger(t *testing.T) {
@@ -48,5 +51,31 @@ func TestLedger(t *testing.T) {
 	told = nil
 	if l.Set(web, two); len(told) != 1 {
 		t.Error("an outcome after a forgotten one tells nobody")
+	}
+}
+
+// Whoever cannot be told what to deploy is in nobody's way, but only if that is certain.
+func TestWhoIsBlocked(t *testing.T) {
+	told := Target{Namespace: "c-one", DeploymentID: "s-1:2", Partitions: []int{1}}
+	tests := map[string]struct {
+		change  func(*Target)
+		blocked bool
+	}{
+		"told":                         {func(*Target) {}, false},
+		"with a template that fails":   {func(t *Target) { t.Failure = "targeting error: no" }, true},
+		"that may have been told":      {func(t *Target) { t.Failure, t.InDoubt = "write error: who knows", true }, false},
+		"in doubt and without an ID":   {func(t *Target) { t.Failure, t.InDoubt, t.DeploymentID = "write error: who knows", true, "" }, true},
+		"without a namespace":          {func(t *Target) { t.Namespace = "" }, true},
+		"of which no answer is newest": {func(t *Target) { t.DeploymentID = "" }, true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			target, bd := told, &fleet.BundleDeployment{}
+			test.change(&target)
+			want := targeting.Step{DeploymentID: target.DeploymentID, Deployment: bd, Partitions: []int{1}, Blocked: test.blocked}
+			if diff := cmp.Diff(want, target.Step(bd)); diff != "" {
+				t.Errorf("step (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

@@ -43,6 +43,9 @@ const (
 	waiting       = 5 * time.Second
 )
 
+// longestTurn is how long a sum waits for others to be told, one of which may get no answer.
+const longestTurn = time.Second
+
 // joining is how long a new Cluster's status waits for its agent to be heard of. There is nothing to tell of it before.
 const joining = 5 * time.Second
 
@@ -84,7 +87,7 @@ func Register(ctx context.Context, a *app.Context, outcomes *ledger.Ledger) (beh
 }
 
 // yielding tells one sum after the other while BundleDeployments are being written, so that these are on their way to
-// their clusters before all is told of those that have theirs.
+// their clusters before all is told of those that have theirs. Whoever has waited long enough waits no more.
 func (h *handler) yielding(tell queue.Handle) queue.Handle {
 	return func(ctx context.Context, key types.NamespacedName) error {
 		if h.ledger.Writing.Load() == 0 {
@@ -93,6 +96,8 @@ func (h *handler) yielding(tell queue.Handle) queue.Handle {
 		select {
 		case h.turn <- struct{}{}:
 			defer func() { <-h.turn }()
+			return tell(ctx, key)
+		case <-time.After(longestTurn):
 			return tell(ctx, key)
 		case <-ctx.Done():
 			return ctx.Err()

@@ -19,16 +19,16 @@ func TestSumsYieldToWhatIsBeingWritten(t *testing.T) {
 		writing int32
 		want    time.Duration
 	}{
-		"nothing is being written": {0, time.Second},
-		"one is being written":     {1, 4 * time.Second},
-		"many are being written":   {100, 4 * time.Second},
+		"nothing is being written": {0, longestTurn / 10},
+		"one is being written":     {1, 4 * longestTurn / 10},
+		"many are being written":   {100, 4 * longestTurn / 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := &handler{ledger: ledger.New(), turn: make(chan struct{}, 1)}
 				h.ledger.Writing.Add(test.writing)
 				tell := h.yielding(func(context.Context, types.NamespacedName) error {
-					<-time.After(time.Second)
+					<-time.After(longestTurn / 10)
 					return nil
 				})
 				began := time.Now()
@@ -56,7 +56,7 @@ func TestSumsYieldNoLongerThanThat(t *testing.T) {
 		var told []string
 		var mu sync.Mutex
 		tell := h.yielding(func(_ context.Context, key types.NamespacedName) error {
-			<-time.After(time.Second)
+			<-time.After(longestTurn / 10)
 			mu.Lock()
 			defer mu.Unlock()
 			told = append(told, key.Name)
@@ -74,8 +74,30 @@ func TestSumsYieldNoLongerThanThat(t *testing.T) {
 		began := time.Now()
 		start("late")
 		all.Wait()
-		if took := time.Since(began); took != 2*time.Second || len(told) != 3 || told[2] != "waits" {
-			t.Errorf("%v were told in %v, want the one that waited last, in 2s", told, took)
+		if took := time.Since(began); took != 2*longestTurn/10 || len(told) != 3 || told[2] != "waits" {
+			t.Errorf("%v were told in %v, want the one that waited last, in %v", told, took, 2*longestTurn/10)
+		}
+	})
+}
+
+// One whose write gets no answer keeps the others from being told for a moment only.
+func TestSumsDoNotWaitForOneThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &handler{ledger: ledger.New(), turn: make(chan struct{}, 1)}
+		h.ledger.Writing.Add(1)
+		h.turn <- struct{}{} // who never gives it back
+		began := time.Now()
+		var all sync.WaitGroup
+		for _, cluster := range []string{"a", "b", "c", "d"} {
+			all.Go(func() {
+				if err := h.yielding(func(context.Context, types.NamespacedName) error { return nil })(t.Context(), types.NamespacedName{Name: cluster}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if took := time.Since(began); took != longestTurn {
+			t.Errorf("four sums were told in %v, want %v", took, longestTurn)
 		}
 	})
 }
