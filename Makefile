@@ -12,7 +12,7 @@ TAG ?= $(VERSION)
 SOURCE_DATE_EPOCH ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help build images push demo lab-up lab-down test e2e e2e-nodes bench generate verify lint clean
+.PHONY: help build images push demo lab-up lab-down test race e2e e2e-nodes bench generate verify lint clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,10 @@ test: ## Run every test: rules, controllers and user stories on real API servers
 	@go run ./internal/plane/prebuild
 	@go tool -modfile=dev/tools/test/go.mod gotestsum --format pkgname --format-hide-empty-pkg -- -timeout 20m ./...
 	@cd dev/alerts && go test ./...
+
+race: ## Run the tests of rules, controllers and agents under the race detector. Needs a C compiler; most of an hour.
+	@go run ./internal/plane/prebuild
+	@CGO_ENABLED=1 go test -race -timeout 40m ./internal/... ./pkg/...
 
 e2e: ## Run the user stories only.
 	@go run ./internal/plane/prebuild

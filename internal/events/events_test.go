@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -253,21 +254,21 @@ func TestTheWholeEvent(t *testing.T) {
 
 func TestAllObjectsTogetherAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		written := 0
+		var written atomic.Int64
 		b := newBench()
-		r := New(Options{Scheme: clientscheme.Scheme, Count: func(string) { written++ }})
+		r := New(Options{Scheme: clientscheme.Scheme, Count: func(string) { written.Add(1) }})
 		ctx, end := context.WithCancel(t.Context())
 		r.Run(ctx, b.server)
 		for i := range 500 {
 			r.Event(pod(fmt.Sprint(i)), corev1.EventTypeWarning, "Bad", "bad")
 		}
-		var seen []int
+		var seen []int64
 		for range 3 {
 			synctest.Wait()
-			seen = append(seen, written)
+			seen = append(seen, written.Load())
 			<-time.After(10 * time.Second)
 		}
-		if diff := cmp.Diff([]int{allBurst, allBurst + 10*allPerSecond, allBurst + 20*allPerSecond}, seen); diff != "" {
+		if diff := cmp.Diff([]int64{allBurst, allBurst + 10*allPerSecond, allBurst + 20*allPerSecond}, seen); diff != "" {
 			t.Errorf("written at once, after ten seconds, after twenty (-want +got):\n%s", diff)
 		}
 		end()

@@ -24,6 +24,10 @@ func (a *Context) First(work func(context.Context)) { a.first = append(a.first, 
 // Begun says whether that is done. Controllers with a queue of their own wait for it as they do for their caches.
 func (a *Context) Begun() bool { return a.begun.Load() }
 
+// Lasting is the context to register a handler of a kind with: one that does not end with ctx. A handler that is taken
+// away moves those after it, while workers are still going through them; and when ctx ends they all end anyway.
+func Lasting(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
+
 // Start fills the caches and lets the controllers work until ctx ends. It returns when all of them do, or with an
 // error that names the kinds that could not be listed within SyncTimeout. To be called once, after every Register.
 func (a *Context) Start(ctx context.Context) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -311,15 +312,25 @@ type pages struct {
 
 	of []metav1.PartialObjectMetadataList
 	// fail are the answers to the first requests.
-	fail []error
-	// asked are the requests, and when they came.
-	asked []string
+	fail  []error
 	began time.Time
+
+	mu sync.Mutex
+	// requests are those that came, and when.
+	requests []string
+}
+
+func (p *pages) asked() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.requests)
 }
 
 func (p *pages) List(_ context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 	request := strings.Join([]string{time.Since(p.began).String(), options.FieldSelector, options.Continue}, " ")
-	p.asked = append(p.asked, strings.TrimSpace(request))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.requests = append(p.requests, strings.TrimSpace(request))
 	if len(p.fail) > 0 {
 		err := p.fail[0]
 		p.fail = p.fail[1:]
@@ -385,8 +396,8 @@ func TestTheSweepOfWhatAnEarlierProcessHasLeft(t *testing.T) {
 				test.pages.began = time.Now()
 				working(t, hub, test.pages)
 				after(ownersSweep - time.Millisecond)
-				if len(test.pages.asked) > 0 {
-					t.Errorf("it looks already: %v", test.pages.asked)
+				if len(test.pages.asked()) > 0 {
+					t.Errorf("it looks already: %v", test.pages.asked())
 				}
 				after(time.Second)
 				apptest.ExpectRequests(t, hub) // there is time
@@ -396,7 +407,7 @@ func TestTheSweepOfWhatAnEarlierProcessHasLeft(t *testing.T) {
 					t.Errorf("requests (-want +got):\n%s", diff)
 				}
 				after(24 * time.Hour) // it looks once
-				if diff := cmp.Diff(test.asked, test.pages.asked); diff != "" {
+				if diff := cmp.Diff(test.asked, test.pages.asked()); diff != "" {
 					t.Errorf("asked for (-want +got):\n%s", diff)
 				}
 			})
@@ -412,15 +423,15 @@ func TestNothingIsNamedBeforeTheCachesAreFull(t *testing.T) {
 		o := working(t, hub, secrets, full.Load)
 		o.later(one)
 		after(time.Minute)
-		if requests := hub.Requests(); len(requests)+len(secrets.asked) > 0 {
-			t.Errorf("asked for %v, %v", requests, secrets.asked)
+		if requests := hub.Requests(); len(requests)+len(secrets.asked()) > 0 {
+			t.Errorf("asked for %v, %v", requests, secrets.asked())
 		}
 		hub.Sync()
 		full.Store(true)
 		after(time.Second)
 		apptest.ExpectRequests(t, hub, nameOwner)
-		if len(secrets.asked) != 1 {
-			t.Errorf("looked for what is left: %v", secrets.asked)
+		if len(secrets.asked()) != 1 {
+			t.Errorf("looked for what is left: %v", secrets.asked())
 		}
 	})
 }

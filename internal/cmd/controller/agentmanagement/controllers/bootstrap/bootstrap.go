@@ -48,7 +48,7 @@ func Register(ctx context.Context, a *app.Context) error {
 		reconcile.KindOf(a.Clusters).Owning("spec.kubeConfigSecret", "spec.agentNamespace", "spec.agentTolerations").TrackingLabels(),
 		reconcile.KindOf(a.ClusterGroups),
 	)}
-	a.Deployments.OnChange(ctx, "bootstrap", func(key string, deployment *appsv1.Deployment) (*appsv1.Deployment, error) {
+	a.Deployments.OnChange(app.Lasting(ctx), "bootstrap", func(key string, deployment *appsv1.Deployment) (*appsv1.Deployment, error) {
 		if reconcile.KeyOf(key) != ownKey(a) {
 			return deployment, nil // not our own
 		}

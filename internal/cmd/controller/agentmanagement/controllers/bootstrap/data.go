@@ -22,7 +22,7 @@ func registerData(ctx context.Context, a *app.Context) error {
 		reconcile.ClusterKind(a.ClusterRoles),
 		reconcile.ClusterKind(a.AllNamespaces).NeverPruned(),
 	)
-	a.ClusterRoles.OnChange(ctx, "bootstrap-data", func(key string, role *rbacv1.ClusterRole) (*rbacv1.ClusterRole, error) {
+	a.ClusterRoles.OnChange(app.Lasting(ctx), "bootstrap-data", func(key string, role *rbacv1.ClusterRole) (*rbacv1.ClusterRole, error) {
 		if key != names.ContentRole {
 			return role, nil // one wake-up serves the whole set
 		}

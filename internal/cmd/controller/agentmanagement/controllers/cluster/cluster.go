@@ -34,7 +34,7 @@ type handler struct {
 // Register watches Clusters and their namespaces and, while a Cluster goes, what in its namespace holds it up.
 func Register(ctx context.Context, a *app.Context) error {
 	h := &handler{app: a}
-	a.Clusters.OnChange(ctx, "cluster", h.onChange)
+	a.Clusters.OnChange(app.Lasting(ctx), "cluster", h.onChange)
 	nudge := reconcile.Nudge(a.Clusters)
 	return errors.Join(
 		reconcile.Watch(a.AllNamespaces.Informer(), clusterOfNamespace, nudge),

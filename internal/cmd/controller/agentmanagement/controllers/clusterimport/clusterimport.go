@@ -53,7 +53,7 @@ func Register(ctx context.Context, a *app.Context) error {
 		supervision: newSupervision(a.Clock),
 	}
 	a.IsAsked = func(cluster *fleet.Cluster) (bool, error) { return h.isAsked(ctx, cluster) }
-	a.Clusters.OnChange(ctx, "import", func(key string, cluster *fleet.Cluster) (*fleet.Cluster, error) {
+	a.Clusters.OnChange(app.Lasting(ctx), "import", func(key string, cluster *fleet.Cluster) (*fleet.Cluster, error) {
 		if cluster == nil {
 			h.addresses.forget(key)
 			h.arrivals.forget(key)

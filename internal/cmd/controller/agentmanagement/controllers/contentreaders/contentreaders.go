@@ -36,7 +36,7 @@ func Register(ctx context.Context, a *app.Context) error {
 		}
 		return []string{bindingOf(account).Name}, nil
 	})
-	a.ClusterRoleBindings.OnChange(ctx, "contentreaders", func(name string, binding *rbacv1.ClusterRoleBinding) (*rbacv1.ClusterRoleBinding, error) {
+	a.ClusterRoleBindings.OnChange(app.Lasting(ctx), "contentreaders", func(name string, binding *rbacv1.ClusterRoleBinding) (*rbacv1.ClusterRoleBinding, error) {
 		return binding, h.onChange(name, binding)
 	})
 	return reconcile.Watch(a.ServiceAccounts.Informer(), func(account *corev1.ServiceAccount) []types.NamespacedName {

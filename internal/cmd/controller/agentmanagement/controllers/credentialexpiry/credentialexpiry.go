@@ -26,7 +26,7 @@ type handler struct{ app *app.Context }
 // Register watches the Secrets of the registration namespace.
 func Register(ctx context.Context, a *app.Context) error {
 	h := &handler{app: a}
-	a.CredentialSecrets.OnChange(ctx, "credential-expiry", func(_ string, secret *corev1.Secret) (*corev1.Secret, error) {
+	a.CredentialSecrets.OnChange(app.Lasting(ctx), "credential-expiry", func(_ string, secret *corev1.Secret) (*corev1.Secret, error) {
 		return secret, h.onChange(secret)
 	})
 	return nil

@@ -33,7 +33,7 @@ type handler struct {
 // Register watches the ConfigMap.
 func Register(ctx context.Context, a *app.Context) error {
 	h := &handler{app: a}
-	a.ConfigMaps.OnChange(ctx, "globalconfig", h.onChange)
+	a.ConfigMaps.OnChange(app.Lasting(ctx), "globalconfig", h.onChange)
 	return nil
 }
 

@@ -82,7 +82,7 @@ func register(ctx context.Context, a *app.Context, liveness liveness) error {
 		readers:  readers{roles: reconcile.KindOf(a.Roles), bindings: reconcile.KindOf(a.RoleBindings)},
 		clusters: reconcile.KindOf(a.Clusters),
 	}
-	a.ClusterRegistrations.OnChange(ctx, "grant", func(key string, request *fleet.ClusterRegistration) (*fleet.ClusterRegistration, error) {
+	a.ClusterRegistrations.OnChange(app.Lasting(ctx), "grant", func(key string, request *fleet.ClusterRegistration) (*fleet.ClusterRegistration, error) {
 		return request, h.onChange(ctx, key, request)
 	})
 	return h.watch()

@@ -43,7 +43,7 @@ func Register(ctx context.Context, a *app.Context) error {
 	h.set = reconcile.NewSet(names.AgentBundleSet, reconcile.KindOf(a.Bundles).
 		Owning("spec.defaultNamespace", "spec.helm", "spec.resources", "spec.targets").
 		Dropping(fleet.AnnotationSetApplied))
-	a.Clusters.OnChange(ctx, "manage-agent", h.onChange)
+	a.Clusters.OnChange(app.Lasting(ctx), "manage-agent", h.onChange)
 	a.Config.OnChange(h.onConfig)
 	return watchBundles(a.Bundles.Informer(), reconcile.Nudge(a.Clusters))
 }

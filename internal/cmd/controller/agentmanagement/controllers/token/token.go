@@ -46,7 +46,7 @@ type handler struct {
 func Register(ctx context.Context, a *app.Context) error {
 	h := &handler{app: a, set: reconcile.NewSet(handshake.TokenSetID,
 		reconcile.KindOf(a.ServiceAccounts), reconcile.KindOf(a.Roles), reconcile.KindOf(a.RoleBindings), reconcile.KindOf(a.ValuesSecrets)).InWaves()}
-	a.ClusterRegistrationTokens.OnChange(ctx, "token", func(key string, token *fleet.ClusterRegistrationToken) (*fleet.ClusterRegistrationToken, error) {
+	a.ClusterRegistrationTokens.OnChange(app.Lasting(ctx), "token", func(key string, token *fleet.ClusterRegistrationToken) (*fleet.ClusterRegistrationToken, error) {
 		return token, h.onChange(ctx, key, token)
 	})
 	a.Config.OnChange(h.onConfig)
