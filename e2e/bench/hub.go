@@ -80,7 +80,9 @@ func (b *bench) startWorld(ctx context.Context) error {
 	}
 	b.world, err = framework.Start(ctx, framework.Options{
 		Binaries: binaries, Downstreams: b.downstreams, Progress: b.say, LogDir: b.logs, Audit: true, StockControllerLimits: true,
-		APIServerArgs: func(string) []string { return []string{"--audit-policy-file=" + policy} },
+		APIServerArgs: func(string) []string {
+			return []string{"--audit-policy-file=" + policy, "--enable-admission-plugins=NodeRestriction"}
+		},
 	})
 	return err
 }

@@ -55,7 +55,8 @@ func apiServerArgs(a serverArgs) []string {
 		"--service-account-signing-key-file=" + file(pki.FileAccounts),
 		"--token-auth-file=" + file(pki.FileTokens),
 		"--authorization-mode=Node,RBAC",
-		"--enable-admission-plugins=NodeRestriction",
+		// The second asks who names the owner of an object for rights over both, as some distributions do.
+		"--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement",
 		"--tls-cert-file=" + file(pki.FileServing),
 		"--tls-private-key-file=" + file(pki.FileServingKey),
 		"--client-ca-file=" + file(pki.FileCA),
