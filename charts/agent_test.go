@@ -113,6 +113,8 @@ func TestAgentRefusals(t *testing.T) {
 			in:   release{chart: "fleet-agent", name: "fleet-agent", namespace: "cattle-fleet-system"},
 			want: []string{"apiServerURL is required", "kubectl --namespace WORKSPACE get secret TOKEN", "chart fleet"},
 		},
+		"a hub without TLS":          {in: agent("apiServerURL: http://hub.example.com\n"), want: []string{"apiServerURL has to be an https URL"}},
+		"a hub's name and no scheme": {in: agent("apiServerURL: hub.example.com:6443\n"), want: []string{"apiServerURL has to be an https URL"}},
 		"no tokenName": {
 			in: release{
 				chart: "fleet-agent", name: "fleet-agent", namespace: "cattle-fleet-system",

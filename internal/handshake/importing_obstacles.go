@@ -48,6 +48,8 @@ func obstacle(in ImportInput, want ImportStatus) (reason, message string) {
 		return fleet.ReasonKubeconfigMissing, fmt.Sprintf("Secret %s has no key %q: put the kubeconfig there", KubeconfigSecret(cluster), KubeconfigValueKey)
 	case want.APIServerURL == "":
 		return fleet.ReasonHubURLMissing, "no URL of this hub is known that the agent could use: set apiServerURL in the fleet chart, or the key apiServerURL of the kubeconfig Secret"
+	case CheckHubURL(want.APIServerURL) != nil:
+		return fleet.ReasonHubURLInvalid, "the URL of this hub that is configured does not begin with https://, or is none: correct apiServerURL in the fleet chart, or the key apiServerURL of the kubeconfig Secret"
 	case in.Config.AgentTLSMode != config.TLSModeStrict && in.Config.AgentTLSMode != config.TLSModeSystemStore:
 		return fleet.ReasonTLSModeUnknown, fmt.Sprintf("agentTLSMode is %q: set it to %q or %q in the fleet chart", in.Config.AgentTLSMode, config.TLSModeStrict, config.TLSModeSystemStore)
 	case in.Config.AgentTLSMode == config.TLSModeStrict && len(hubCA(in)) == 0:

@@ -77,7 +77,9 @@ type SuperviseInput struct {
 	// Empty is none.
 	Delivered, Token string
 	// Deployment is the agent's; nil is none. ReplicaSets and Pods are those with its labels.
-	Deployment  *appsv1.Deployment
+	Deployment *appsv1.Deployment
+	// Wanted is what the settings make of that Deployment now; nil is that they cannot be used.
+	Wanted      *appsv1.Deployment
 	ReplicaSets []appsv1.ReplicaSet
 	Pods        []corev1.Pod
 }
@@ -89,7 +91,8 @@ type SuperviseOutcome struct {
 	// the cause is.
 	Reason, Message string
 	Repair          Repair
-	// FreshToken ends the Cluster's import token: another one is made and delivered.
+	// FreshToken ends the Cluster's import token: another one is made and delivered, to an agent that was heard of once
+	// after the next look.
 	FreshToken bool
 }
 
@@ -127,6 +130,9 @@ func Supervise(in SuperviseInput) SuperviseOutcome {
 		return await(in)
 	}
 	if reason, message, repair := podTrouble(in); reason != "" {
+		if corrected(in) {
+			repair = RepairObjects
+		}
 		if !able(in) { // or it would run in vain, once it runs
 			repair = RepairIdentity
 		}
@@ -150,12 +156,16 @@ func await(in SuperviseInput) SuperviseOutcome {
 }
 
 // able says whether an agent has what it needs to be heard of: an identity of which the hub knows, or the means to get
-// one that are good today.
+// one that are good today. A new agent's import token is on its way where there is none (TokenLost); that of one that
+// was heard of has ended, and its means with it.
 func able(in SuperviseInput) bool {
-	if in.Identity && in.Known {
+	switch {
+	case in.Identity && in.Known:
 		return true
+	case in.Token == "":
+		return in.Delivered != "" && !in.Heard
 	}
-	return in.Delivered != "" && (in.Token == "" || in.Delivered == in.Token)
+	return in.Delivered == in.Token
 }
 
 // freshTokenAfter is how long an agent that runs may take to ask this hub for something before it is given another

@@ -105,6 +105,11 @@ func TestSupervise(t *testing.T) {
 		"they are of a token that was ended":             {in: awaited(runs, delivered("t0")), want: handshake.SuperviseOutcome{Stage: handshake.SuperviseUnable, Repair: handshake.RepairIdentity}},
 		"they are gone before the pod is there":          {in: awaited(delivered("")), want: handshake.SuperviseOutcome{Stage: handshake.SuperviseUnable, Repair: handshake.RepairIdentity}},
 		"nobody knows which token is good":               {in: awaited(runs, func(in *handshake.SuperviseInput) { in.Token = "" }), want: handshake.SuperviseOutcome{Stage: handshake.SuperviseRunning}},
+		"those of one that was heard of end with its token": {
+			in:   awaited(runs, func(in *handshake.SuperviseInput) { in.Token, in.Heard = "", true }),
+			want: handshake.SuperviseOutcome{Stage: handshake.SuperviseUnable, Repair: handshake.RepairIdentity},
+		},
+		"and are good as long as it is": {in: awaited(runs, func(in *handshake.SuperviseInput) { in.Heard = true }), want: handshake.SuperviseOutcome{Stage: handshake.SuperviseRunning}},
 		"a pod that cannot be is told, and can register": {
 			in:   awaited(delivered("t0"), withRefusal(`pods "p" is forbidden: exceeded quota: q, requested: pods=1`)),
 			want: handshake.SuperviseOutcome{Stage: handshake.SuperviseTroubled, Reason: fleet.ReasonAgentPodRejected, Repair: handshake.RepairIdentity},
@@ -185,6 +190,58 @@ func TestWhatKeepsAnAgentFromRunning(t *testing.T) {
 				if strings.Contains(got.Message, changing) {
 					t.Errorf("the message is another one with the next try: %q", got.Message)
 				}
+			}
+		})
+	}
+}
+
+// Where the agent's pod does not run, and the hub would give it another image by now, it gets that.
+func TestACorrectedImage(t *testing.T) {
+	deployment := func(modify func(*corev1.PodSpec)) *appsv1.Deployment {
+		d := awaited().Deployment
+		d.Spec.Template.Spec.Containers[0].ImagePullPolicy = corev1.PullIfNotPresent // as API servers fill it in
+		modify(&d.Spec.Template.Spec)
+		return d
+	}
+	image := func(name string) func(*corev1.PodSpec) {
+		return func(s *corev1.PodSpec) { s.Containers[0].Image = name }
+	}
+	policy := func(policy corev1.PullPolicy) func(*corev1.PodSpec) {
+		return func(s *corev1.PodSpec) { s.Containers[0].ImagePullPolicy = policy }
+	}
+	secrets := func(names ...string) func(*corev1.PodSpec) {
+		return func(s *corev1.PodSpec) {
+			for _, name := range names {
+				s.ImagePullSecrets = append(s.ImagePullSecrets, corev1.LocalObjectReference{Name: name})
+			}
+		}
+	}
+	same, fails := func(*corev1.PodSpec) {}, withPods(pod("p", waits("ImagePullBackOff")))
+	tests := map[string]struct {
+		is, wanted *appsv1.Deployment
+		in         func(*handshake.SuperviseInput)
+		want       handshake.Repair
+	}{
+		"the same image":                 {deployment(same), deployment(same), fails, handshake.RepairNone},
+		"nobody knows which":             {deployment(same), nil, fails, handshake.RepairNone},
+		"another image":                  {deployment(same), deployment(image("registry.example/agent:v2")), fails, handshake.RepairObjects},
+		"for a pod that is not let in":   {deployment(same), deployment(image("v2")), withRefusal("admission webhook \"w\" denied the request"), handshake.RepairObjects},
+		"for a pod that is on its way":   {deployment(same), deployment(image("v2")), withPods(pod("p", waits("ContainerCreating"))), handshake.RepairNone},
+		"for an agent that runs":         {deployment(same), deployment(image("v2")), withPods(pod("p", running)), handshake.RepairNone},
+		"another policy":                 {deployment(same), deployment(policy(corev1.PullAlways)), fails, handshake.RepairObjects},
+		"no policy":                      {deployment(same), deployment(policy("")), fails, handshake.RepairNone},
+		"a pull secret":                  {deployment(same), deployment(secrets("s")), fails, handshake.RepairObjects},
+		"no pull secret any more":        {deployment(secrets("s")), deployment(same), fails, handshake.RepairObjects},
+		"the same pull secrets":          {deployment(secrets("s", "t")), deployment(secrets("s", "t")), fails, handshake.RepairNone},
+		"no container":                   {deployment(func(s *corev1.PodSpec) { s.Containers = nil }), deployment(image("v2")), fails, handshake.RepairNone},
+		"another image, and no identity": {deployment(same), deployment(image("v2")), func(in *handshake.SuperviseInput) { fails(in); in.Delivered = "" }, handshake.RepairIdentity},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := awaited(test.in)
+			in.Deployment, in.Wanted = test.is, test.wanted
+			if got := handshake.Supervise(in).Repair; got != test.want {
+				t.Errorf("got %q; want %q", got, test.want)
 			}
 		})
 	}

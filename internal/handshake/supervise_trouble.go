@@ -83,6 +83,23 @@ func imageOf(deployment *appsv1.Deployment) string {
 	return ""
 }
 
+// corrected says whether the agent would get another image now, or other means to pull it, than its Deployment has.
+// No hash in a Cluster's status covers these: they come with the agent's Bundle, to an agent that runs.
+func corrected(in SuperviseInput) bool {
+	if in.Wanted == nil {
+		return false
+	}
+	has, wanted := in.Deployment.Spec.Template.Spec, in.Wanted.Spec.Template.Spec
+	if !slices.Equal(has.ImagePullSecrets, wanted.ImagePullSecrets) {
+		return true
+	}
+	if len(has.Containers) == 0 || len(wanted.Containers) == 0 {
+		return false
+	}
+	is, ought := has.Containers[0], wanted.Containers[0]
+	return is.Image != ought.Image || ought.ImagePullPolicy != "" && is.ImagePullPolicy != ought.ImagePullPolicy
+}
+
 // refusalOf is what the API server says of a pod that it would not have; empty if it did not refuse one.
 func refusalOf(in SuperviseInput) string {
 	sets := slices.Clone(in.ReplicaSets)

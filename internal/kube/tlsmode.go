@@ -59,6 +59,26 @@ func withTLSMode(ctx context.Context, cfg *rest.Config, mode string, roots *x509
 	}
 }
 
+// CAFor is the CA that a client elsewhere is to keep for the server of cfg; none is the roots of its own system. The
+// roots of this machine need not be that client's: in system-store mode they count for one that has relied on its own
+// (rooted), and where the CA of cfg is not the server's.
+func CAFor(ctx context.Context, cfg *rest.Config, mode string, rooted bool) ([]byte, error) {
+	return caFor(ctx, cfg, mode, rooted, nil)
+}
+
+// caFor takes the roots for a test's sake; nil are the system's.
+func caFor(ctx context.Context, cfg *rest.Config, mode string, rooted bool, roots *x509.CertPool) ([]byte, error) {
+	own := x509.NewCertPool()
+	if mode == TLSModeSystemStore && !rooted && own.AppendCertsFromPEM(cfg.CAData) && trustedBy(ctx, cfg, own) {
+		return cfg.CAData, nil
+	}
+	cfg, err := withTLSMode(ctx, cfg, mode, roots)
+	if err != nil {
+		return nil, err
+	}
+	return cfg.CAData, nil
+}
+
 // trustedBy asks whether the server answers at all under these roots.
 func trustedBy(ctx context.Context, cfg *rest.Config, roots *x509.CertPool) bool {
 	base, _, err := rest.DefaultServerUrlFor(cfg)

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"bytes"
 	"context"
 	"crypto/x509"
 	"encoding/pem"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -132,6 +134,50 @@ func TestSystemStoreHeedsTheProxyAndTheContext(t *testing.T) {
 	cancel()
 	if got, err := withTLSMode(ended, &cfg, "system-store", roots); err != nil || len(got.CAData) == 0 {
 		t.Errorf("asked after the end: %v", err)
+	}
+}
+
+func TestCAFor(t *testing.T) {
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	defer server.Close()
+	trusting := x509.NewCertPool()
+	trusting.AddCert(server.Certificate())
+	none := x509.NewCertPool()
+	given, gone := caOf(server), "https://127.0.0.1:1"
+	elsewhere := strings.Replace(server.URL, "127.0.0.1", "127.0.0.2", 1) // which the certificate does not name
+	tests := map[string]struct {
+		mode   string
+		host   string
+		ca     []byte
+		rooted bool
+		roots  *x509.CertPool
+		want   []byte
+	}{
+		"the server's CA, whatever this machine trusts":         {TLSModeSystemStore, server.URL, given, false, trusting, given},
+		"and where it does not":                                 {TLSModeSystemStore, server.URL, given, false, none, given},
+		"another's CA, where this machine trusts the server":    {TLSModeSystemStore, server.URL, []byte("PEM"), false, trusting, nil},
+		"another's CA, where it does not":                       {TLSModeSystemStore, server.URL, []byte("PEM"), false, none, []byte("PEM")},
+		"a server that is not there":                            {TLSModeSystemStore, gone, given, false, trusting, given},
+		"a server of another name":                              {TLSModeSystemStore, elsewhere, given, false, none, given},
+		"a client with roots, where this machine's do":          {TLSModeSystemStore, server.URL, given, true, trusting, nil},
+		"a client with roots, where they do not":                {TLSModeSystemStore, server.URL, given, true, none, given},
+		"strict keeps the CA":                                   {TLSModeStrict, server.URL, []byte("PEM"), false, trusting, []byte("PEM")},
+		"strict gives a CA to a client that had its own roots":  {TLSModeStrict, server.URL, given, true, trusting, given},
+		"without a CA there is nothing to be kept for a client": {TLSModeSystemStore, server.URL, nil, false, none, nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			cfg := withCA(test.host, test.ca)
+			got, err := caFor(t.Context(), &cfg, test.mode, test.rooted, test.roots)
+			if err != nil || !bytes.Equal(got, test.want) {
+				t.Errorf("got %q and %v", got, err)
+			}
+		})
+	}
+	for mode, want := range map[string]error{TLSModeStrict: ErrNoCA, "lax": ErrUnknownTLSMode} {
+		if _, err := CAFor(t.Context(), &rest.Config{Host: server.URL}, mode, false); !errors.Is(err, want) {
+			t.Errorf("mode %s: got %v; want %v", mode, err, want)
+		}
 	}
 }
 

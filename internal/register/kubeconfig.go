@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
 )
 
@@ -95,23 +95,14 @@ func ParseKubeconfig(kubeconfig []byte) (Access, error) {
 	return access, nil
 }
 
-// What is wrong with an Access.
-var (
-	errServer = errors.New("the hub's address is no https URL")
-	errCA     = errors.New("the CA holds no PEM certificate")
-)
+var errCA = errors.New("the CA holds no PEM certificate")
 
-// check finds what no connection could be made with. Without TLS none is made: the token would be readable
-// on its way. The error repeats nothing of the access.
+// check finds what no connection could be made with. The error repeats nothing of the access.
 func (a Access) check() error {
-	address, err := url.Parse(a.Server)
-	if err != nil || address.Host == "" || address.Scheme != "https" {
-		return errServer
-	}
 	if len(a.CA) > 0 && !x509.NewCertPool().AppendCertsFromPEM(a.CA) {
 		return errCA
 	}
-	return nil
+	return handshake.CheckHubURL(a.Server)
 }
 
 // contextNamespace is empty where the kubeconfig names none.

@@ -54,6 +54,8 @@ const (
 
 	// ReasonHubURLMissing means that apiServerURL is configured neither for Fleet nor in the kubeconfig Secret.
 	ReasonHubURLMissing = "HubURLMissing"
+	// ReasonHubURLInvalid means that the apiServerURL that is configured is no https URL.
+	ReasonHubURLInvalid = "HubURLInvalid"
 	// ReasonHubCAMissing means that the TLS mode is strict and no CA of the upstream API server is known.
 	ReasonHubCAMissing = "HubCAMissing"
 	// ReasonKubeconfigMissing means that the Secret named by spec.kubeConfigSecret, or its key, is not there.

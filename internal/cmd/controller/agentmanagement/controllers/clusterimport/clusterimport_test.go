@@ -197,6 +197,10 @@ func TestWhatOnlyAHumanCanMend(t *testing.T) {
 			config: func(c *config.Config) { c.APIServerURL = "" }, reason: fleet.ReasonHubURLMissing,
 			mends: func(h *apptest.Hub) { h.App.Config.Set(hubConfig()) },
 		},
+		"a URL of the hub without TLS": {
+			config: func(c *config.Config) { c.APIServerURL = "http://hub" }, reason: fleet.ReasonHubURLInvalid,
+			mends: func(h *apptest.Hub) { h.App.Config.Set(hubConfig()) },
+		},
 		"an unknown TLS mode": {
 			config: func(c *config.Config) { c.AgentTLSMode = "lax" }, reason: fleet.ReasonTLSModeUnknown,
 			mends: func(h *apptest.Hub) { h.App.Config.Set(hubConfig()) },

@@ -48,14 +48,19 @@ func (d *deployment) leave(ctx context.Context) error {
 	if d.LeaveNamespace == "" {
 		return nil
 	}
-	err := checkHub(ctx, d.downstream, d.LeaveNamespace, d.hub)
-	if another := (*anotherHubError)(nil); errors.As(err, &another) {
-		return nil
-	}
-	if err != nil {
+	if another, err := d.ofAnotherHub(ctx, d.LeaveNamespace); err != nil || another {
 		return err
 	}
 	return d.downstream.Remove(ctx, agentResources(d.LeaveNamespace)...)
+}
+
+// ofAnotherHub says whether the agent of a namespace is another hub's.
+func (d *deployment) ofAnotherHub(ctx context.Context, namespace string) (bool, error) {
+	err := checkHub(ctx, d.downstream, namespace, d.hub)
+	if another := (*anotherHubError)(nil); errors.As(err, &another) {
+		return true, nil
+	}
+	return false, err
 }
 
 // kubeconfigFor is what leads to the cluster on which an outcome is carried out; nil if nothing does.

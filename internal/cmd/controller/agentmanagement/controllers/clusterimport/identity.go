@@ -21,15 +21,17 @@ import (
 var errNoIdentity = errors.New("there is no agent of this Cluster")
 
 // trustFunc says which CA an agent is to keep for an address: none where the TLS mode lets the system's roots do.
-type trustFunc func(ctx context.Context, address handshake.HubAddress, tlsMode string) ([]byte, error)
+// rooted says that they have done for this agent so far.
+type trustFunc func(ctx context.Context, address handshake.HubAddress, tlsMode string, rooted bool) ([]byte, error)
 
-// trust asks the hub's own address under the system's roots, as an agent does that registers.
-func trust(ctx context.Context, address handshake.HubAddress, tlsMode string) ([]byte, error) {
-	cfg, err := kube.WithTLSMode(ctx, &rest.Config{Host: address.URL, TLSClientConfig: rest.TLSClientConfig{CAData: address.CA}}, tlsMode)
+// trust asks the hub's own address.
+func trust(ctx context.Context, address handshake.HubAddress, tlsMode string, rooted bool) ([]byte, error) {
+	cfg := &rest.Config{Host: address.URL, TLSClientConfig: rest.TLSClientConfig{CAData: address.CA}}
+	ca, err := kube.CAFor(ctx, cfg, tlsMode, rooted)
 	if err != nil {
 		return nil, fmt.Errorf("finding out whom the agent is to trust: %w", err)
 	}
-	return cfg.CAData, nil
+	return ca, nil
 }
 
 // identity is what an agent's namespace holds of it; nil for what is not this Cluster's, or not there.
@@ -126,10 +128,11 @@ func (d *deployment) trusted(ctx context.Context, kubeconfig []byte) ([]byte, er
 	if err != nil {
 		return nil, fmt.Errorf("the agent's own kubeconfig: %w", err)
 	}
-	if d.TLSMode == config.TLSModeSystemStore && len(ca) == 0 && server == d.Readdress.URL {
+	rooted := len(ca) == 0
+	if d.TLSMode == config.TLSModeSystemStore && rooted && server == d.Readdress.URL {
 		return nil, nil
 	}
-	return d.trust(ctx, *d.Readdress, d.TLSMode)
+	return d.trust(ctx, *d.Readdress, d.TLSMode, rooted)
 }
 
 // readdressBootstrap does the same for an agent that has not registered yet.

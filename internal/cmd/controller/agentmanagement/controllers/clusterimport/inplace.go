@@ -123,13 +123,16 @@ func (d *deployment) removeOwn(ctx context.Context, object interface {
 }
 
 // removeLeftovers removes an agent that was in the usual system namespace before the hub's was another one, and the
-// namespace of credentials that came with it. Where a hub lives there, they are its own.
+// namespace of credentials that came with it. Where a hub lives there, or another hub's agent, they are not ours.
 func (d *deployment) removeLeftovers(ctx context.Context) error {
 	if !d.Leftovers {
 		return nil
 	}
 	hub := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: names.SystemNamespace, Name: names.ControllerConfig}}
 	if found, err := d.downstream.Find(ctx, hub); err != nil || found {
+		return err
+	}
+	if another, err := d.ofAnotherHub(ctx, names.SystemNamespace); err != nil || another {
 		return err
 	}
 	usual := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: names.SystemNamespace}}

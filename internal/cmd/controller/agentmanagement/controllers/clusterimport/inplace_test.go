@@ -418,6 +418,8 @@ func TestLeftoversOfAnotherSystemNamespace(t *testing.T) {
 		"a hub is there": {"hub-system", "", []apptest.Object{usual, &appsv1.Deployment{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "cattle-fleet-system", Name: "fleet-controller"},
 		}}, nil},
+		"another hub's agent is there": {"hub-system", "", []apptest.Object{usual, markedBy("cattle-fleet-system", otherHub)}, nil},
+		"this hub's agent is there":    {"hub-system", "", []apptest.Object{usual, markedBy("cattle-fleet-system", "u-hub")}, []string{oldAgent, oldCredentials}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -46,7 +46,7 @@ func (h *handler) gatherSupervised(in *handshake.ImportInput) error {
 // lookAfter looks downstream, beside the queue, for an agent that is not heard of, when it is time to.
 func (h *handler) lookAfter(ctx context.Context, cluster *fleet.Cluster) {
 	key := keyOf(cluster)
-	of := fmt.Sprint("look ", cluster.UID, cluster.Generation, h.app.SecretVersion(handshake.KubeconfigSecret(cluster)))
+	of := h.lookOf(cluster)
 	if wait := h.supervision.due(key.String(), of); wait > 0 {
 		h.app.Clusters.EnqueueAfter(key.Namespace, key.Name, wait)
 		return
@@ -68,6 +68,13 @@ func (h *handler) lookAfter(ctx context.Context, cluster *fleet.Cluster) {
 		}
 		h.jobs.ended(key.String(), written.ResourceVersion, err)
 	}()
+}
+
+// lookOf tells what a look is at from what the one before was at: what somebody has corrected is looked at at once.
+func (h *handler) lookOf(cluster *fleet.Cluster) string {
+	conf := h.app.Config.Get()
+	return fmt.Sprint("look ", cluster.UID, cluster.Generation, h.app.SecretVersion(handshake.KubeconfigSecret(cluster)),
+		conf.AgentImage, conf.AgentImagePullPolicy, conf.SystemDefaultRegistry, conf.ImagePullSecrets)
 }
 
 // reportLook writes what keeps an agent from coming, or that nothing does. An agent that was heard of meanwhile needs

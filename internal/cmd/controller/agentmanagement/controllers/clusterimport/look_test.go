@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
+	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -245,6 +246,28 @@ func TestWhatIsMissingIsAppliedAgain(t *testing.T) {
 			handle(t, hub)
 			expectRetry(t, hub, handshake.NextLook(1, false))
 		})
+	}
+}
+
+// An image that cannot be pulled, and is corrected in the hub's configuration, is looked at and applied at once.
+func TestACorrectedImageReachesAnAgentThatDoesNotRun(t *testing.T) {
+	failing := agentDeployment(1)
+	failing.Spec.Template.Spec.Containers = []corev1.Container{{Image: "fleet-agent:dev"}}
+	hub, _ := awaited(t, failing, means("bearer"), podOf(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}))
+	work(t, hub)
+	expectImported(t, hub, fleet.ReasonAgentPodFailing)
+	hub.Sync()
+	handle(t, hub) // and nothing is corrected yet
+	expectRetry(t, hub, handshake.NextLook(1, false))
+	hub.Requests()
+	change(hub, func(c *config.Config) { c.AgentImage = "fleet-agent:v2" })
+	work(t, hub) // looks
+	hub.Sync()
+	hub.Requests()
+	work(t, hub) // repairs
+	expectSome(t, hub, readSecret, dialled, asked, applied, written)
+	if got := current(t, hub).Status; got.AgentDeployedGeneration == nil {
+		t.Error("the agent has to register anew")
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fleet-hub/fleet/internal/agentchart"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
@@ -35,7 +36,17 @@ func (h *handler) observe(ctx context.Context, cluster *fleet.Cluster, downstrea
 	if err := checkHub(ctx, downstream, in.Namespace, uid); err != nil {
 		return in, err
 	}
+	in.Wanted = h.wanted(cluster)
 	return in, observeAgent(ctx, downstream, &in)
+}
+
+// wanted is what the settings make of the agent's Deployment; nil where the chart refuses them, as the import says.
+func (h *handler) wanted(cluster *fleet.Cluster) *appsv1.Deployment {
+	rendered, err := agentchart.Render(handshake.AgentSettings(cluster, h.app.Config.Get(), h.app.AgentDefaults(), h.app.Namespaces))
+	if err != nil {
+		return nil
+	}
+	return find[*appsv1.Deployment](rendered)
 }
 
 // observeHub reads what the hub knows: the token, and who has asked for something.
