@@ -377,13 +377,13 @@ func TestDialer(t *testing.T) {
 		allow            bool
 		want             error
 	}{
-		"a usable one":                           {kubeconfig: kubeconfig(""), mode: "system-store"},
-		"one that is none":                       {kubeconfig: "{", mode: "strict", want: kube.ErrKubeconfigMalformed},
-		"a mode that is none":                    {kubeconfig: kubeconfig(`,"certificate-authority-data":"Y2E="`), mode: "", want: kube.ErrUnknownTLSMode},
-		"strict without anything to trust":       {kubeconfig: kubeconfig(""), mode: "strict", want: kube.ErrNoCA},
-		"one that verifies nothing":              {kubeconfig: insecure, mode: "system-store", want: kube.ErrKubeconfigInsecure},
-		"one that verifies nothing, as allowed":  {kubeconfig: insecure, mode: "system-store", allow: true},
-		"strict and verifying nothing is absurd": {kubeconfig: insecure, mode: "strict", allow: true, want: kube.ErrNoCA},
+		"a usable one":                          {kubeconfig: kubeconfig(""), mode: "system-store"},
+		"one that is none":                      {kubeconfig: "{", mode: "strict", want: kube.ErrKubeconfigMalformed},
+		"a mode that is none":                   {kubeconfig: kubeconfig(`,"certificate-authority-data":"Y2E="`), mode: "", want: kube.ErrUnknownTLSMode},
+		"strict, and a CA that the system has":  {kubeconfig: kubeconfig(""), mode: "strict"},
+		"one that verifies nothing":             {kubeconfig: insecure, mode: "system-store", want: kube.ErrKubeconfigInsecure},
+		"one that verifies nothing, as allowed": {kubeconfig: insecure, mode: "system-store", allow: true},
+		"strict, and it verifies nothing":       {kubeconfig: insecure, mode: "strict", want: kube.ErrKubeconfigInsecure},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -98,7 +98,6 @@ func TestObstacle(t *testing.T) {
 		"no context":         {kube.ErrKubeconfigContext, fleet.ReasonKubeconfigInvalid, "context"},
 		"no kubeconfig":      {kube.ErrKubeconfigMalformed, fleet.ReasonKubeconfigInvalid, "malformed"},
 		"another CA":         {fmt.Errorf("asking: %w", kube.ErrUntrusted), fleet.ReasonTLSUntrusted, "certificate-authority-data"},
-		"strict without CA":  {kube.ErrNoCA, fleet.ReasonTLSUntrusted, "system-store"},
 		"nobody there":       {fmt.Errorf("asking: %w", kube.ErrUnreachable), fleet.ReasonDownstreamUnreachable, "reachable"},
 		"another cluster":    {errOtherCluster, fleet.ReasonLocalClusterMismatch, "another cluster"},
 		"a bad token":        {apierrors.NewUnauthorized("no"), fleet.ReasonDownstreamUnauthorized, "token"},

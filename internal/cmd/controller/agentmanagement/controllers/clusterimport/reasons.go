@@ -28,7 +28,6 @@ func obstacle(err error) (reason, message string) {
 		{kube.ErrKubeconfigContext, fleet.ReasonKubeconfigInvalid, kubeconfig(kube.ErrKubeconfigContext)},
 		{kube.ErrKubeconfigMalformed, fleet.ReasonKubeconfigInvalid, kubeconfig(kube.ErrKubeconfigMalformed)},
 		{kube.ErrUntrusted, fleet.ReasonTLSUntrusted, "the certificate of the API server in the kubeconfig is not signed by a CA that is trusted: put the right certificate-authority-data into the kubeconfig"},
-		{kube.ErrNoCA, fleet.ReasonTLSUntrusted, "agentTLSMode is strict and the kubeconfig has no certificate-authority-data: add it, or set agentTLSMode to system-store"},
 		{kube.ErrUnreachable, fleet.ReasonDownstreamUnreachable, "the API server in the kubeconfig does not answer: check that its address is right and reachable from this hub"},
 		{errNoIdentity, fleet.ReasonAwaitingAgent, "there is no agent of this Cluster where the kubeconfig leads: it is deployed anew"},
 		{errClassInUse, fleet.ReasonAwaitingAgent, "the agent still runs with the PriorityClass that is to go: it goes once the agent has its new settings"},
