@@ -2,6 +2,7 @@ package bundle
 
 import (
 	"errors"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -56,11 +57,23 @@ func (f failures) note(namespace string, err error) error {
 		f[namespace] = failure{message: targetingError + errForeign.Error()}
 		return nil // when the other one goes, we are woken
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err), isTooLarge(err):
-		f[namespace] = failure{message: writeError + err.Error()}
+		f[namespace] = failure{message: writeError + wordsOf(err)}
 	case apierrors.IsInternalError(err):
-		f[namespace] = failure{message: writeError + err.Error(), inDoubt: true}
+		f[namespace] = failure{message: writeError + wordsOf(err), inDoubt: true}
 	}
 	return err
+}
+
+// localPort is the one thing in what API servers say of a connection that is another one with each.
+var localPort = regexp.MustCompile(`(\b(?:read|write) tcp \S+):\d+->`)
+
+// wordsOf is an error in the API server's own words, the same as long as its cause is.
+func wordsOf(err error) string {
+	text := err.Error()
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		text = status.Status().Message
+	}
+	return localPort.ReplaceAllString(text, "$1->")
 }
 
 // tell is the outcome with what fails.

@@ -380,7 +380,7 @@ func TestARefusedPromotionLeavesItsRoomToOthers(t *testing.T) {
 					d.fail(failure, changeOf(number))
 					failing[changeOf(number)] = true
 					if failure != errFaster { //nolint:errorlint // the very same
-						told[nameOf(number)] = fmt.Sprintf("write error: writing c-%s/web: %v", nameOf(number), failure)
+						told[nameOf(number)] = "write error: " + failure.Error()
 					}
 				}
 			}
