@@ -3,6 +3,10 @@ export GOTOOLCHAIN := local
 # No C compiler is needed; and binaries, demo and tests share what is compiled once.
 export CGO_ENABLED := 0
 
+# A tag is a version, which the chart's configuration and the program have to have in common.
+ifdef TAG
+VERSION ?= $(TAG)
+endif
 VERSION ?= dev
 LDFLAGS := -s -w -X github.com/fleet-hub/fleet/internal/version.Version=$(VERSION)
 

@@ -46,7 +46,7 @@ func TestWhichAlertsFire(t *testing.T) {
 			"FleetAgentNotRegistered", "FleetAgentSilent", "FleetBundleDeploymentWaits", "FleetBundleFailed", "FleetImportsFail",
 			"FleetManyAgentsSilent", "FleetRegistrationPending", "FleetRegistrationsRejected", "FleetRegistrationsSlow", "FleetTrouble",
 		}},
-		"leaderless": {[]string{"FleetNobodyLeads"}},
+		"leaderless": {[]string{"FleetNobodyLeads", "FleetShardNobodyLeads"}},
 	}
 	shown := map[string]bool{}
 	for scenario, test := range scenarios {

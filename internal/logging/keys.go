@@ -11,7 +11,7 @@ type Key struct {
 // or a search for it finds half. A test holds the code to it; what libraries log has keys of their own.
 func Keys() []Key {
 	return []Key{
-		{"answer", "What the hub said to an identity: Accepted, Rejected, Untrusted, Unreachable"},
+		{"answer", "What the hub said to an identity: Accepted, Rejected, Untrusted, Unanswered"},
 		{"because", "Why a command or flag of another release has no effect here"},
 		{"bundle", "A Bundle"},
 		{"bundledeployment", "A BundleDeployment"},

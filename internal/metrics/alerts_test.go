@@ -64,13 +64,14 @@ func (g target) scrape(t *testing.T) string {
 
 const (
 	hubLease   = "fleet-agentmanagement-lock"
+	shardLease = "fleet-controller-leader-election-shard-a"
 	agentLease = "fleet-agent"
 )
 
 // later says whether it is the end of the scenario.
 func later(at time.Time) bool { return at.After(noon) }
 
-// healthy is a hub with two replicas and a cluster whose agent is heard of as it should be.
+// healthy is a hub with two replicas and a shard, and a cluster whose agent is heard of as it should be.
 func healthy(at time.Time) []target {
 	hub, standby := NewHub(), NewHub()
 	agent := NewAgent(func() time.Time { return at })
@@ -94,6 +95,7 @@ func healthy(at time.Time) []target {
 	return []target{
 		{name: "hub-1", lease: hubLease, leads: true, world: w, hub: hub, requests: requests},
 		{name: "hub-2", lease: hubLease, hub: standby, requests: requests},
+		{name: "shard-1", lease: shardLease, leads: true, hub: NewHub(), requests: requests},
 		{name: "agent-1", lease: agentLease, leads: true, agent: agent, requests: requests},
 	}
 }
@@ -142,7 +144,10 @@ func failing(at time.Time) []target {
 	}
 }
 
-// leaderless is a hub none of whose replicas gets the lease.
+// leaderless is a hub none of whose replicas gets the lease, nor that of its shard.
 func leaderless(time.Time) []target {
-	return []target{{name: "hub-1", lease: hubLease, hub: NewHub()}, {name: "hub-2", lease: hubLease, hub: NewHub()}}
+	return []target{
+		{name: "hub-1", lease: hubLease, hub: NewHub()}, {name: "hub-2", lease: hubLease, hub: NewHub()},
+		{name: "shard-1", lease: shardLease, hub: NewHub()},
+	}
 }
