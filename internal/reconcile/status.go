@@ -1,8 +1,11 @@
 package reconcile
 
 import (
+	"encoding/json"
 	"fmt"
 	"reflect"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // StatusClient is the part of a controller's client that writing a status needs.
@@ -26,6 +29,24 @@ func WriteStatus[T Object](client StatusClient[T], read T, change func(T)) (T, e
 			return current, err
 		}
 		return client.UpdateStatus(whole)
+	})
+}
+
+// PatchStatus is WriteStatus for objects of which a cache does not hold the whole status: only what change alters is
+// sent.
+func PatchStatus[T Object](client Patcher[T], read T, change func(T)) (T, error) {
+	return write(client, read, change, func(current, wanted T) (T, error) {
+		changes, err := changesOf(statusOf(current), statusOf(wanted))
+		if err != nil || len(changes) == 0 {
+			return current, err
+		}
+		patch := map[string]any{"status": changes}
+		lock(patch, current.GetResourceVersion())
+		body, err := json.Marshal(patch)
+		if err != nil {
+			return current, fmt.Errorf("encoding a patch: %w", err)
+		}
+		return client.Patch(read.GetNamespace(), read.GetName(), types.MergePatchType, body, "status")
 	})
 }
 

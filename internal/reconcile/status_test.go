@@ -61,6 +61,42 @@ func TestWriteStatus(t *testing.T) {
 	}
 }
 
+func TestPatchStatus(t *testing.T) {
+	namespace := func(c *fleet.Cluster) { c.Status.Namespace = "n" }
+	patched := func(version string) string {
+		return `patch Cluster fleet-default/c status {"metadata":{"resourceVersion":"` + version + `"},"status":{"namespace":"n"}}`
+	}
+	tests := map[string]struct {
+		there  *fleet.Cluster
+		change func(*fleet.Cluster)
+		want   []string
+	}{
+		"nothing altered, nothing sent":  {oneCluster(), func(*fleet.Cluster) {}, nil},
+		"what is altered, and only that": {oneCluster(), namespace, []string{patched("7")}},
+		"nothing but the status":         {oneCluster(), func(c *fleet.Cluster) { c.Spec.ClientID = "x" }, nil},
+		"what was written since is read": {oneCluster(func(c *fleet.Cluster) { c.ResourceVersion = "8" }), namespace, []string{patched("7"), "get Cluster fleet-default/c", patched("8")}},
+		"what is gone":                   {nil, namespace, []string{patched("7")}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			if test.there != nil {
+				w.put(t, true, test.there)
+			}
+			got, err := PatchStatus(w.clusters, oneCluster(), test.change)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, w.requests); diff != "" {
+				t.Errorf("requests (-want +got):\n%s", diff)
+			}
+			if written := len(test.want) > 0 && test.there != nil; written != (got.Status.Namespace == "n") {
+				t.Errorf("status is %+v", got.Status)
+			}
+		})
+	}
+}
+
 func TestTheFirstStatusIsSentWhole(t *testing.T) {
 	w := newWorld()
 	read := oneCluster(withoutStatus)

@@ -18,6 +18,8 @@ type Selection struct {
 	customisations []choice
 	targets        []choice
 	groups         bool
+	// partitionedByGroups says that partitions of the rollout pick clusters by their groups.
+	partitionedByGroups bool
 	// named are the ClusterGroups that are named anywhere.
 	named []GroupRef
 	// ofAgent is true for a Bundle with one Cluster's agent: no other Cluster gets it, whatever its targets say.
@@ -34,7 +36,10 @@ type choice struct {
 // customise. Without restrictions all are where it goes to. The Bundle must not
 // change while the selection is in use. Errors wrap ErrSelector.
 func NewSelection(bundle *fleet.Bundle) (*Selection, error) {
-	s := &Selection{bundle: bundle, ofAgent: bundle.Annotations[fleet.AnnotationSetID] == names.AgentBundleSet}
+	s := &Selection{
+		bundle: bundle, ofAgent: bundle.Annotations[fleet.AnnotationSetID] == names.AgentBundleSet,
+		partitionedByGroups: partitionedByGroups(bundle.Spec.RolloutStrategy),
+	}
 	for i, restriction := range bundle.Spec.TargetRestrictions {
 		matcher, err := NewMatcher(Criteria{
 			ClusterName: restriction.ClusterName, ClusterSelector: restriction.ClusterSelector,
@@ -197,5 +202,11 @@ func overlaid(base, overlay map[string]string) map[string]string {
 	return out
 }
 
-// UsesGroups says whether it makes a difference which groups a cluster is in.
-func (s *Selection) UsesGroups() bool { return s.groups }
+// UsesGroups says whether it makes a difference, to where the Bundle goes or in which order, which groups a cluster is in.
+func (s *Selection) UsesGroups() bool { return s.groups || s.partitionedByGroups }
+
+func partitionedByGroups(strategy *fleet.RolloutStrategy) bool {
+	return strategy != nil && slices.ContainsFunc(strategy.Partitions, func(p fleet.Partition) bool {
+		return p.ClusterGroup != "" || p.ClusterGroupSelector != nil
+	})
+}

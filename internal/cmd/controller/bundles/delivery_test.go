@@ -176,12 +176,19 @@ func TestAPausedBundle(t *testing.T) {
 	w.bundle(t, "web", to("one"), values("a", 1))
 	before := w.deployment(t, "web", "one", "the first state", exists)
 	w.expectSecret(t, before, `{"a":1}`)
+	deployed := []any{map[string]any{"kind": "ConfigMap", "apiVersion": "v1", "namespace": "web", "name": "web"}}
+	w.report(t, before, map[string]any{"appliedDeploymentID": before.Spec.DeploymentID, "ready": true, "nonModified": true, "resources": deployed})
+	w.deployment(t, "web", "one", "the report", func(bd *fleet.BundleDeployment) bool { return bd.Status.Display.State == "Ready" })
 	w.patch(t, client.Bundles, "web", map[string]any{"spec": map[string]any{"paused": true, "helm": map[string]any{"values": map[string]any{"a": 2}}}})
 	staged := w.deployment(t, "web", "one", "the staged state", func(bd *fleet.BundleDeployment) bool {
 		return bd.Spec.Paused && bd.Spec.StagedDeploymentID != before.Spec.StagedDeploymentID
 	})
 	if staged.Spec.DeploymentID != before.Spec.DeploymentID || staged.Spec.WaitingForValues {
 		t.Errorf("a change reached the agent while paused: %+v", staged.Spec)
+	}
+	shown := w.deployment(t, "web", "one", "that it is out of sync", func(bd *fleet.BundleDeployment) bool { return bd.Status.Display.State == "OutOfSync" })
+	if len(shown.Status.Resources) != 1 || shown.Status.Resources[0].Name != "web" {
+		t.Errorf("what the agent has reported is %+v now", shown.Status.Resources)
 	}
 	secret, err := w.Kube.CoreV1().Secrets(staged.Namespace).Get(t.Context(), "web", metav1.GetOptions{})
 	must(t, err)

@@ -46,8 +46,8 @@ func (w *words) one(text string) string {
 	return text
 }
 
-// slim drops of a BundleDeployment what no controller reads, the list of what was deployed, and keeps once what it
-// says twice: what is staged is mostly what is current. A hub has as many of them as it has Clusters, times Bundles.
+// slim drops of a BundleDeployment what no controller reads, the list of what was deployed (so its status is never to be
+// sent whole), and keeps once what it says twice: what is staged is mostly what is current. A hub has as many of them as it has Clusters, times Bundles.
 func (w *words) slim(bd *fleet.BundleDeployment) {
 	bd.Status.Resources = nil
 	spec, status := &bd.Spec, &bd.Status

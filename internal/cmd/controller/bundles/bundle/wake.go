@@ -65,6 +65,10 @@ func (h *handler) onCluster(change queue.Change[*fleet.Cluster]) {
 	if newer != nil {
 		h.wakePicking(newer)
 	}
+	// A pass that has begun may still send to it what went to it until now.
+	if older != nil && (newer == nil || !maps.Equal(older.Labels, newer.Labels)) {
+		h.wakePicking(older)
+	}
 }
 
 // clusterMatters leaves out heartbeats, summaries and the like.

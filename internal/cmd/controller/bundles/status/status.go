@@ -186,7 +186,8 @@ func (h *handler) onDeployment(_ context.Context, key types.NamespacedName) erro
 		return err
 	}
 	if bd.DeletionTimestamp == nil {
-		_, err = app.Report(h.app, h.app.BundleDeployments, bd, func(bd *fleet.BundleDeployment) {
+		// The rest of this status is the agent's, and not in the cache as a whole.
+		_, err = reconcile.PatchStatus(h.app.BundleDeployments, bd, func(bd *fleet.BundleDeployment) {
 			bd.Status.Display = state.Display(bd)
 		})
 		return err
