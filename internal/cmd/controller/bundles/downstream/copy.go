@@ -6,71 +6,105 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// copy brings one original beside a BundleDeployment. It says whether that changed anything.
-func (h *handler) copy(ctx context.Context, bd *fleet.BundleDeployment, o original) (changed bool, err error) {
+// kindDeployment is that of the owners of copies.
+const kindDeployment = "BundleDeployment"
+
+// copy brings one original beside a BundleDeployment. Where that changes anything, the agent is owed to be told.
+func (h *handler) copy(ctx context.Context, bd *fleet.BundleDeployment, o original) error {
 	read, err := h.read(ctx, o)
 	if err != nil {
-		return false, err
+		return err
 	}
 	if h.done.has(bd.UID, o, read.version) {
-		return false, nil
+		return nil
 	}
 	write := h.copyConfigMap
 	if o.kind == kindSecret {
 		write = h.copySecret
 	}
-	if changed, err = write(ctx, bd, o, read); err == nil {
-		h.done.note(bd.UID, o, read.version)
+	if err := write(ctx, bd, o, read); err != nil {
+		return err
 	}
-	return changed, err
+	h.done.note(bd.UID, o, read.version)
+	return nil
 }
 
-func (h *handler) copySecret(ctx context.Context, bd *fleet.BundleDeployment, o original, read *payload) (changed bool, err error) {
+func (h *handler) copySecret(ctx context.Context, bd *fleet.BundleDeployment, o original, read *payload) error {
 	secrets := h.app.Kube.CoreV1().Secrets(bd.Namespace)
 	found, err := reconcile.Optional(secrets.Get(ctx, o.key.Name, metav1.GetOptions{}))
 	switch {
 	case err != nil:
-		return false, err
+		return err
 	case o.key.Name == bd.Name && bd.Spec.ValuesHash != "" || found != nil && found.Type == fleet.SecretTypeBundleDeployment:
-		return false, errTaken
+		return errTaken
 	case found == nil:
 		_, err = secrets.Create(ctx, &corev1.Secret{ObjectMeta: metaOf(bd, o), Type: read.secretType, Data: read.data}, metav1.CreateOptions{})
-		return err == nil, err
+		return h.owed(err, bd, nil)
 	}
-	owners := withOwner(found.OwnerReferences, bd)
-	changed = !equality.Semantic.DeepEqual(found.Data, read.data)
-	if !changed && len(owners) == len(found.OwnerReferences) {
-		return false, nil
+	before := found.OwnerReferences
+	owners, same := withOwner(before, bd), equality.Semantic.DeepEqual(found.Data, read.data)
+	if same && len(owners) == len(before) {
+		return nil
 	}
 	found.Data, found.OwnerReferences = read.data, owners // its type stays: it cannot be changed
 	_, err = secrets.Update(ctx, found, metav1.UpdateOptions{})
-	return changed && err == nil, err
+	if same {
+		return err
+	}
+	return h.owed(err, bd, before)
 }
 
-func (h *handler) copyConfigMap(ctx context.Context, bd *fleet.BundleDeployment, o original, read *payload) (changed bool, err error) {
+func (h *handler) copyConfigMap(ctx context.Context, bd *fleet.BundleDeployment, o original, read *payload) error {
 	configMaps := h.app.Kube.CoreV1().ConfigMaps(bd.Namespace)
 	found, err := reconcile.Optional(configMaps.Get(ctx, o.key.Name, metav1.GetOptions{}))
 	if err != nil {
-		return false, err
+		return err
 	}
 	if found == nil {
 		_, err = configMaps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metaOf(bd, o), Data: read.text, BinaryData: read.data}, metav1.CreateOptions{})
-		return err == nil, err
+		return h.owed(err, bd, nil)
 	}
-	owners := withOwner(found.OwnerReferences, bd)
-	changed = !equality.Semantic.DeepEqual(found.Data, read.text) || !equality.Semantic.DeepEqual(found.BinaryData, read.data)
-	if !changed && len(owners) == len(found.OwnerReferences) {
-		return false, nil
+	before := found.OwnerReferences
+	owners := withOwner(before, bd)
+	same := equality.Semantic.DeepEqual(found.Data, read.text) && equality.Semantic.DeepEqual(found.BinaryData, read.data)
+	if same && len(owners) == len(before) {
+		return nil
 	}
 	found.Data, found.BinaryData, found.OwnerReferences = read.text, read.data, owners
 	_, err = configMaps.Update(ctx, found, metav1.UpdateOptions{})
-	return changed && err == nil, err
+	if same {
+		return err
+	}
+	return h.owed(err, bd, before)
+}
+
+// owed notes, unless the write was refused, that the agent is to be told of a copy, for a BundleDeployment and for those
+// it shares the copy with. It returns the error of the write.
+func (h *handler) owed(err error, bd *fleet.BundleDeployment, owners []metav1.OwnerReference) error {
+	if err != nil && !mayBeWritten(err) {
+		return err
+	}
+	h.done.owe(bd.UID)
+	for _, owner := range owners {
+		if owner.Kind == kindDeployment && owner.UID != bd.UID {
+			h.done.owe(owner.UID)
+			h.queue.Add(types.NamespacedName{Namespace: bd.Namespace, Name: owner.Name})
+		}
+	}
+	return err
+}
+
+// mayBeWritten says whether an error leaves open if the write took place: the next try would find no difference.
+func mayBeWritten(err error) bool {
+	return apierrors.ReasonForError(err) == metav1.StatusReasonUnknown || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsInternalError(err)
 }
 
 // metaOf is that of a new copy: it goes with its BundleDeployment.
@@ -85,6 +119,6 @@ func withOwner(owners []metav1.OwnerReference, bd *fleet.BundleDeployment) []met
 		return owners
 	}
 	return append(slices.Clip(owners), metav1.OwnerReference{
-		APIVersion: fleet.SchemeGroupVersion.String(), Kind: "BundleDeployment", Name: bd.Name, UID: bd.UID,
+		APIVersion: fleet.SchemeGroupVersion.String(), Kind: kindDeployment, Name: bd.Name, UID: bd.UID,
 	})
 }

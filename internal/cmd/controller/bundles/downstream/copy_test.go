@@ -1,17 +1,25 @@
 package downstream
 
 import (
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -49,7 +57,9 @@ func ofType(t corev1.SecretType) func(*corev1.Secret) {
 }
 
 func handlerWith(objects ...runtime.Object) *handler {
-	return &handler{app: &app.Context{Kube: fake.NewClientset(objects...)}, originals: newOriginals(), done: newDone()}
+	h := &handler{app: &app.Context{Kube: fake.NewClientset(objects...)}, originals: newOriginals(), done: newDone()}
+	h.queue = queue.New(queue.Options{Name: "downstream", Log: slog.New(slog.DiscardHandler)}, h.handle)
+	return h
 }
 
 func TestCopyAll(t *testing.T) {
@@ -106,12 +116,13 @@ func TestCopyAll(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			h := handlerWith(test.there...)
-			changed, trouble, err := h.copyAll(t.Context(), test.bd)
+			trouble, err := h.copyAll(t.Context(), test.bd)
+			changed := h.done.takeOwed(test.bd.UID)
 			if err != nil || changed != test.changed || trouble != test.trouble {
 				t.Errorf("changed %v, trouble %q, %v; want %v, %q", changed, trouble, err, test.changed, test.trouble)
 			}
-			if again, _, err := h.copyAll(t.Context(), test.bd); again || err != nil {
-				t.Errorf("the second time it changes something: %v, %v", again, err)
+			if _, err := h.copyAll(t.Context(), test.bd); err != nil || h.done.takeOwed(test.bd.UID) {
+				t.Errorf("the second time it changes something: %v", err)
 			}
 			got, err := h.app.Kube.CoreV1().Secrets("c-one").Get(t.Context(), "creds", metav1.GetOptions{})
 			if test.secret == nil {
@@ -130,8 +141,8 @@ func TestCopyAll(t *testing.T) {
 
 func TestAConfigMapIsCopiedWhole(t *testing.T) {
 	h := handlerWith(configMapOf("ws", "settings", "1"))
-	if changed, trouble, err := h.copyAll(t.Context(), deployment(fleet.DownstreamResource{Kind: "CONFIGMAP", Name: "settings"})); !changed || trouble != "" || err != nil {
-		t.Fatalf("changed %v, %q, %v", changed, trouble, err)
+	if trouble, err := h.copyAll(t.Context(), deployment(fleet.DownstreamResource{Kind: "CONFIGMAP", Name: "settings"})); trouble != "" || err != nil || !h.done.takeOwed("u-web") {
+		t.Fatalf("%q, %v, or no change", trouble, err)
 	}
 	got, err := h.app.Kube.CoreV1().ConfigMaps("c-one").Get(t.Context(), "settings", metav1.GetOptions{})
 	if err != nil {
@@ -167,5 +178,68 @@ func TestOriginalsAreReadOnce(t *testing.T) {
 	}
 	if len(o.known) > mostOriginals {
 		t.Errorf("%d are kept", len(o.known))
+	}
+}
+
+// An agent that could not be told of another copy is told later, though there is nothing to copy then.
+func TestAnAgentIsToldInTheEnd(t *testing.T) {
+	const told = "patch BundleDeployment c-one/web"
+	hub := apptest.New(t)
+	h := handlerWith(secretOf("ws", "creds", "2"), secretOf("c-one", "creds", "1", ownedBy("u-web")))
+	hub.App.Kube, h.app = h.app.Kube, hub.App
+	h.tell = func(*fleet.BundleDeployment, string) {}
+	hub.Put(deployment(fleet.DownstreamResource{Kind: "Secret", Name: "creds"}))
+	generation := func() int64 {
+		return apptest.MustGet[*fleet.BundleDeployment](t, hub, "c-one", "web").Spec.DownstreamResourcesGeneration
+	}
+	down := errors.New("connection refused")
+	hub.Fail(told, down)
+	key := types.NamespacedName{Namespace: "c-one", Name: "web"}
+	if err := h.handle(t.Context(), key); !errors.Is(err, down) || generation() != 0 {
+		t.Fatalf("%v, and generation %d", err, generation())
+	}
+	hub.Fail(told, nil)
+	for range 2 { // and only once
+		if err := h.handle(t.Context(), key); err != nil || generation() != 1 {
+			t.Fatalf("%v, and generation %d", err, generation())
+		}
+		hub.Sync()
+	}
+}
+
+func TestWhoIsToldOfACopy(t *testing.T) {
+	conflict := apierrors.NewConflict(corev1.Resource("secrets"), "creds", errors.New("changed"))
+	tests := map[string]struct {
+		err    error
+		copies []runtime.Object
+		want   []types.UID
+		wakes  bool
+	}{
+		"its only owner":                 {nil, []runtime.Object{secretOf("c-one", "creds", "1", ownedBy("u-web"))}, []types.UID{"u-web"}, false},
+		"all that share it":              {nil, []runtime.Object{secretOf("c-one", "creds", "1", ownedBy("u-db"), ownedBy("u-web"))}, []types.UID{"u-web", "u-db"}, true},
+		"nobody else of one that is new": {nil, nil, []types.UID{"u-web"}, false},
+		"nobody of one that was refused": {conflict, []runtime.Object{secretOf("c-one", "creds", "1", ownedBy("u-db"))}, nil, false},
+		"all of one that may be there":   {io.ErrUnexpectedEOF, []runtime.Object{secretOf("c-one", "creds", "1", ownedBy("u-db"))}, []types.UID{"u-web", "u-db"}, true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			kube := fake.NewClientset(append(test.copies, secretOf("ws", "creds", "2"))...)
+			if test.err != nil {
+				kube.PrependReactor("update", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, test.err })
+			}
+			h := handlerWith()
+			h.app.Kube = kube
+			if _, err := h.copyAll(t.Context(), deployment(fleet.DownstreamResource{Kind: "Secret", Name: "creds"})); !errors.Is(err, test.err) {
+				t.Errorf("error %v", err)
+			}
+			for _, uid := range []types.UID{"u-web", "u-db"} {
+				if got := h.done.takeOwed(uid); got != slices.Contains(test.want, uid) {
+					t.Errorf("%s is owed: %v", uid, got)
+				}
+			}
+			if got := h.queue.Behind(); got != test.wakes {
+				t.Errorf("woken: %v", got)
+			}
+		})
 	}
 }

@@ -12,10 +12,12 @@ type done struct {
 	copies map[types.UID]map[original]string
 	// doubted may have copies that they name no more.
 	doubted map[types.UID]bool
+	// owed have copies that changed, of which their agents have not been told.
+	owed map[types.UID]bool
 }
 
 func newDone() *done {
-	return &done{copies: map[types.UID]map[original]string{}, doubted: map[types.UID]bool{}}
+	return &done{copies: map[types.UID]map[original]string{}, doubted: map[types.UID]bool{}, owed: map[types.UID]bool{}}
 }
 
 func (d *done) has(bd types.UID, o original, version string) bool {
@@ -38,6 +40,23 @@ func (d *done) forget(bd types.UID) {
 	defer d.mu.Unlock()
 	delete(d.copies, bd)
 	delete(d.doubted, bd)
+	delete(d.owed, bd)
+}
+
+// owe notes that an agent is to be told of another copy.
+func (d *done) owe(bd types.UID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.owed[bd] = true
+}
+
+// takeOwed says whether the agent is to be told. Where that fails, it is owed again.
+func (d *done) takeOwed(bd types.UID) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	was := d.owed[bd]
+	delete(d.owed, bd)
+	return was
 }
 
 // doubt has the copies of a BundleDeployment looked at that it does not name.

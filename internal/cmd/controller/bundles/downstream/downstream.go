@@ -132,27 +132,32 @@ func (h *handler) handle(ctx context.Context, key types.NamespacedName) error {
 		return err
 	}
 	pruned := h.prune(ctx, bd)
-	changed, trouble, err := h.copyAll(ctx, bd)
+	trouble, err := h.copyAll(ctx, bd)
 	h.tell(bd, trouble)
-	err = errors.Join(pruned, err)
-	if changed {
-		_, patched := reconcile.Patch(h.app.BundleDeployments, bd, func(bd *fleet.BundleDeployment) {
-			bd.Spec.DownstreamResourcesGeneration++
-		})
-		err = errors.Join(err, patched)
+	return errors.Join(pruned, err, h.tellAgent(bd))
+}
+
+// tellAgent has the agent look at the copies again, if one has changed since it was told last.
+func (h *handler) tellAgent(bd *fleet.BundleDeployment) error {
+	if !h.done.takeOwed(bd.UID) {
+		return nil
+	}
+	_, err := reconcile.Patch(h.app.BundleDeployments, bd, func(bd *fleet.BundleDeployment) {
+		bd.Spec.DownstreamResourcesGeneration++
+	})
+	if err != nil {
+		h.done.owe(bd.UID)
 	}
 	return err
 }
 
 // copyAll makes the copies, whatever becomes of the others. The trouble is one that trying again does not heal.
-func (h *handler) copyAll(ctx context.Context, bd *fleet.BundleDeployment) (changed bool, trouble string, err error) {
+func (h *handler) copyAll(ctx context.Context, bd *fleet.BundleDeployment) (trouble string, err error) {
 	for i, resource := range bd.Spec.Options.DownstreamResources {
 		one, known := originalOf(bd, resource)
 		failure := errKind
 		if known {
-			var copied bool
-			copied, failure = h.copy(ctx, bd, one)
-			changed = changed || copied
+			failure = h.copy(ctx, bd, one)
 		}
 		switch {
 		case failure == nil:
@@ -164,7 +169,7 @@ func (h *handler) copyAll(ctx context.Context, bd *fleet.BundleDeployment) (chan
 			err = errors.Join(err, fmt.Errorf("copying %s into %s: %w", one, bd.Namespace, failure))
 		}
 	}
-	return changed, trouble, err
+	return trouble, err
 }
 
 func keyOf(o metav1.Object) types.NamespacedName {

@@ -299,7 +299,7 @@ func TestACopyThatIsNamedAgain(t *testing.T) {
 		if err := h.prune(t.Context(), step.bd); err != nil {
 			t.Fatal(err)
 		}
-		if _, trouble, err := h.copyAll(t.Context(), step.bd); trouble != "" || err != nil {
+		if trouble, err := h.copyAll(t.Context(), step.bd); trouble != "" || err != nil {
 			t.Fatal(trouble, err)
 		}
 		if diff := cmp.Diff(step.want, owned(t, kube)); diff != "" {
