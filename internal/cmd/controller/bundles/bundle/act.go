@@ -24,21 +24,14 @@ var errForeign = errors.New("the cluster has a BundleDeployment of another Bundl
 // happens to the others, and then takes away what is too much. What fails for one cluster is noted in the pass.
 func (h *handler) act(ctx context.Context, in input, out plan, p *pass) error {
 	p.begin(out.outcome, out.failed)
+	if out.createContent {
+		if err := h.createContent(in.bundle); err != nil {
+			return h.withoutContent(err, p)
+		}
+	}
 	h.ledger.Set(keyOf(in.bundle), p.told())
 	if errors.Is(in.failure, errNoValues) || errors.Is(in.failure, targeting.ErrValuesHash) {
 		h.queue.AddAfter(keyOf(in.bundle), valuesRecheck)
-	}
-	if out.createContent {
-		err := h.createContent(in.bundle)
-		if isTooLarge(err) {
-			p.stop()
-			p.outcome = aim{outcome: out.outcome}.failed(fleet.ReasonError, targetingError, errContentTooLarge).outcome
-			h.ledger.Set(keyOf(in.bundle), p.told())
-			return nil
-		}
-		if err != nil {
-			return err
-		}
 	}
 	h.writeAll(ctx, out.first, p)
 	h.writeAll(ctx, out.writes, p)
@@ -46,6 +39,20 @@ func (h *handler) act(ctx context.Context, in input, out plan, p *pass) error {
 		p.failedWith(h.deleteAll(p.undeleted(out.orphans)))
 	}
 	return nil
+}
+
+// withoutContent ends a pass whose Content is not stored. Where somebody has to do something about that, it is told.
+func (h *handler) withoutContent(err error, p *pass) error {
+	p.stop()
+	switch {
+	case isTooLarge(err):
+		p.outcome = aim{outcome: p.outcome}.failed(fleet.ReasonError, targetingError, errContentTooLarge).outcome
+		err = nil
+	case isTold(err):
+		p.outcome = aim{outcome: p.outcome}.failed(fleet.ReasonError, writeError, errors.New(wordsOf(err))).outcome
+	}
+	h.ledger.Set(keyOf(p.bundle), p.told())
+	return err
 }
 
 func (h *handler) createContent(bundle *fleet.Bundle) error {

@@ -81,7 +81,7 @@ func (h *handler) handle(ctx context.Context, key types.NamespacedName) error {
 		return h.leave(bundle)
 	}
 	if bundle, err = h.prepare(bundle); err != nil {
-		return h.tellTooLarge(bundle, err)
+		return h.tellUnprepared(bundle, err)
 	}
 	h.waiting.set(key, true) // what happens from now on may be missed
 	in, err := h.gather(ctx, bundle)

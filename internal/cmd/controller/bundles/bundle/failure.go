@@ -29,13 +29,27 @@ func isTooLarge(err error) bool {
 		(strings.Contains(err.Error(), "request is too large") || strings.Contains(err.Error(), "larger than max"))
 }
 
-// tellTooLarge tells of an error on the Bundle if it is about its size; then there is nothing else to do.
-func (h *handler) tellTooLarge(bundle *fleet.Bundle, err error) error {
-	if !isTooLarge(err) {
-		return err
+// tellUnprepared tells why a Bundle cannot be written to. One that is too large takes no status either, and there is
+// nothing else to do. What is deployed stays as it is.
+func (h *handler) tellUnprepared(bundle *fleet.Bundle, err error) error {
+	switch {
+	case isTooLarge(err):
+		h.app.Recorder.Event(bundle, corev1.EventTypeWarning, fleet.ReasonBundleTooLarge, messageTooLarge)
+		return nil
+	case isTold(err):
+		before, _ := h.ledger.Get(keyOf(bundle))
+		before.Generation = bundle.Generation
+		h.ledger.Set(keyOf(bundle), aim{outcome: before}.failed(fleet.ReasonError, writeError, errors.New(wordsOf(err))).outcome)
 	}
-	h.app.Recorder.Event(bundle, corev1.EventTypeWarning, fleet.ReasonBundleTooLarge, messageTooLarge)
-	return nil
+	return err
+}
+
+// isTold says whether somebody has to do something about an answer of the API server.
+func isTold(err error) bool { return isForOne(err) || apierrors.IsInternalError(err) }
+
+// isForOne says whether an API server's answer is about the object that was sent.
+func isForOne(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) || isTooLarge(err)
 }
 
 // failure is why a BundleDeployment cannot be written.
@@ -56,7 +70,7 @@ func (f failures) note(namespace string, err error) error {
 	case errors.Is(err, errForeign):
 		f[namespace] = failure{message: targetingError + errForeign.Error()}
 		return nil // when the other one goes, we are woken
-	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err), isTooLarge(err):
+	case isForOne(err):
 		f[namespace] = failure{message: writeError + wordsOf(err)}
 	case apierrors.IsInternalError(err):
 		f[namespace] = failure{message: writeError + wordsOf(err), inDoubt: true}

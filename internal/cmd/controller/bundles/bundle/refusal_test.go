@@ -434,3 +434,53 @@ func TestAFirstDeploymentInDoubtCounts(t *testing.T) {
 		})
 	}
 }
+
+// What keeps a Bundle's Content, or the Bundle's finalizer, from being written is told of the Bundle, until it is.
+func TestABundleThatCannotBeBegun(t *testing.T) {
+	stored := "create Content " + content.Manifest{}.ID()
+	tests := map[string]struct {
+		request string
+		err     error
+		told    string
+		lasts   bool // it is tried again
+	}{
+		"a policy does not take its Content":         {stored, errDenied, writeError + errDenied.Error(), true},
+		"a webhook for Contents does not answer":     {stored, errWebhook, writeError + errWebhook.Error(), true},
+		"its Content is too large":                   {stored, errors.New("etcdserver: request is too large"), targetingError + errContentTooLarge.Error(), false},
+		"the API server is away":                     {stored, errDown, "", true},
+		"a policy does not take its finalizer":       {"patch Bundle ws/web", errDenied, writeError + errDenied.Error(), true},
+		"a webhook for Bundles does not answer":      {"patch Bundle ws/web", errWebhook, writeError + errWebhook.Error(), true},
+		"nobody answers who would take a finalizer":  {"patch Bundle ws/web", errDown, "", true},
+		"somebody was faster all the time, for once": {"patch Bundle ws/web", errFaster, "", true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := newDelivery(t, bundle(everywhere), 2)
+			if test.request != stored {
+				b := apptest.MustGet[*fleet.Bundle](t, d.hub, "ws", "web")
+				b.Finalizers = nil
+				d.hub.Put(b)
+			}
+			d.fail(test.err, test.request)
+			for range 2 { // the same each time
+				if err := d.pass(t.Context()); (err != nil) != test.lasts {
+					t.Errorf("error %v", err)
+				}
+				if outcome, _ := d.ledger.Get(web); outcome.Failure != test.told {
+					t.Errorf("told %q; want %q", outcome.Failure, test.told)
+				}
+				d.hub.Sync()
+			}
+			if all := d.all(t); len(all) > 0 {
+				t.Errorf("%d are deployed", len(all))
+			}
+			d.fail(nil, test.request)
+			if err := d.pass(t.Context()); err != nil || len(d.all(t)) != 2 {
+				t.Errorf("%v, and %d are deployed", err, len(d.all(t)))
+			}
+			if outcome, _ := d.ledger.Get(web); outcome.Failure != "" {
+				t.Errorf("still told: %q", outcome.Failure)
+			}
+		})
+	}
+}

@@ -27,6 +27,8 @@ type bundleInput struct {
 	// trouble is what is wrong beside one of them.
 	trouble func(types.NamespacedName) string
 	now     time.Time
+	// asOf is when the outcome was read; see sums.asOf.
+	asOf int
 }
 
 func (h *handler) onBundle(_ context.Context, key types.NamespacedName) error {
@@ -34,11 +36,12 @@ func (h *handler) onBundle(_ context.Context, key types.NamespacedName) error {
 	if err != nil || bundle == nil || bundle.DeletionTimestamp != nil {
 		return err
 	}
+	asOf := h.sums.asOf()
 	outcome, known := h.ledger.Get(key)
 	if !known {
 		return nil // woken when targeting is through
 	}
-	in := bundleInput{outcome: outcome, trouble: h.ledger.Troubles.Of, now: h.app.Clock()}
+	in := bundleInput{outcome: outcome, trouble: h.ledger.Troubles.Of, now: h.app.Clock(), asOf: asOf}
 	found, err := h.figuresOf(key, &in)
 	if err != nil {
 		return err

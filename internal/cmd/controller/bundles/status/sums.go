@@ -21,6 +21,8 @@ import (
 type sums struct {
 	mu      sync.Mutex
 	bundles map[types.NamespacedName]*sumsOfBundle
+	// resets counts those of all Bundles.
+	resets int
 }
 
 func newSums() *sums { return &sums{bundles: map[types.NamespacedName]*sumsOfBundle{}} }
@@ -38,7 +40,15 @@ func (s *sums) touch(bundle types.NamespacedName, namespace string) {
 func (s *sums) reset(bundle types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.resets++
 	delete(s.bundles, bundle)
+}
+
+// asOf is to be asked before the ledger is read: sums of what it said before a reset are not kept.
+func (s *sums) asOf() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.resets
 }
 
 // finding is how a BundleDeployment is found by its cluster namespace; nil if there is none.
@@ -50,6 +60,8 @@ func (s *sums) of(bundle types.NamespacedName, in bundleInput, find finding) fig
 	of, known := s.bundles[bundle]
 	if !known {
 		of = newSumsOfBundle(in)
+	}
+	if !known && in.asOf == s.resets {
 		s.bundles[bundle] = of
 	}
 	touched := of.touched

@@ -97,6 +97,31 @@ func (h *hubOf) happen(random *rand.Rand) string {
 	return namespace
 }
 
+// inputOf is that of one who reads the ledger now.
+func (h *hubOf) inputOf(s *sums) bundleInput {
+	in := h.input()
+	in.asOf = s.asOf()
+	return in
+}
+
+// Whoever read the ledger before targeting changed sums that up, and keeps it for nobody.
+func TestSumsOfTheOldTargetsAreNotKept(t *testing.T) {
+	web := types.NamespacedName{Namespace: "ws", Name: "web"}
+	random := rand.New(rand.NewPCG(1, 39)) //nolint:gosec // the same ones each time
+	h, s := newHubOf(random, 3, 0), newSums()
+	before, old := h.inputOf(s), addUp(h.input())
+	h.retarget(random, 7, 0)
+	s.reset(web)
+	for _, read := range []struct {
+		in   bundleInput
+		want figures
+	}{{before, old}, {h.inputOf(s), addUp(h.input())}} {
+		if diff := cmp.Diff(read.want, s.of(web, read.in, h.find), cmp.AllowUnexported(figures{})); diff != "" {
+			t.Errorf("(-added up +kept):\n%s", diff)
+		}
+	}
+}
+
 // Whatever happens in whatever order, what is kept is what adding up all of it gives.
 func TestSumsAreWhatAddingUpGives(t *testing.T) {
 	web := types.NamespacedName{Namespace: "ws", Name: "web"}
@@ -119,7 +144,7 @@ func TestSumsAreWhatAddingUpGives(t *testing.T) {
 			if random.IntN(3) == 0 {
 				continue // several changes are told together
 			}
-			got := s.of(web, h.input(), h.find)
+			got := s.of(web, h.inputOf(s), h.find)
 			if diff := cmp.Diff(addUp(h.input()), got, cmp.AllowUnexported(figures{})); diff != "" {
 				t.Fatalf("seed %d, step %d (-added up +kept):\n%s", seed, step, diff)
 			}
@@ -146,13 +171,13 @@ func TestAChangeCostsWhatChanged(t *testing.T) {
 			})
 			ready(i)
 		}
-		if first := s.of(web, h.input(), h.find); first.summary.Ready != clusters {
+		if first := s.of(web, h.inputOf(s), h.find); first.summary.Ready != clusters {
 			t.Fatalf("%d of %d are ready", first.summary.Ready, clusters)
 		}
 		h.looked = 0
 		h.deployments["n7"].Status.Ready = false
 		s.touch(web, "n7")
-		after := s.of(web, h.input(), h.find)
+		after := s.of(web, h.inputOf(s), h.find)
 		if after.summary.Ready != clusters-1 || after.summary.NotReady != 1 || after.progress.Unavailable != 1 || after.progress.Partitions[0].Unavailable != 1 {
 			t.Errorf("after one of %d failed: %+v", clusters, after)
 		}
@@ -161,7 +186,7 @@ func TestAChangeCostsWhatChanged(t *testing.T) {
 		}
 		h.looked = 0
 		ready(7)
-		if again := s.of(web, h.input(), h.find); again.summary.Ready != clusters || h.looked != 1 {
+		if again := s.of(web, h.inputOf(s), h.find); again.summary.Ready != clusters || h.looked != 1 {
 			t.Errorf("%d are ready of %d, %d looked at", again.summary.Ready, clusters, h.looked)
 		}
 	}
