@@ -29,7 +29,7 @@ build: ## Build bin/fleetcontroller and bin/fleetagent.
 images: ## Make the container images dist/fleet.tar and dist/fleet-agent.tar, for amd64 and arm64. REPO=… TAG=…
 	@go run ./dev/images/cmd build --repo '$(REPO)' --tag '$(TAG)' --version '$(VERSION)' --source-date-epoch '$(SOURCE_DATE_EPOCH)'
 
-push: images ## Push both to the registry in REPO, with what `docker login` has stored. INSECURE=1 allows plain HTTP.
+push: images ## Push both, REPO=… TAG=…, to the registry in REPO, with what `docker login` has stored. INSECURE=1 allows plain HTTP.
 	@go run ./dev/images/cmd push $(if $(INSECURE),--insecure) dist/fleet.tar dist/fleet-agent.tar
 
 demo: build ## Start a hub and two clusters here, join them in three ways, deliver a workload. ONCE=1 ends after that.
