@@ -179,8 +179,8 @@ const (
 	ReasonAwaitingDependencies = "AwaitingDependencies"
 	// ReasonDependencyMissing means that no bundle is there which this one depends on.
 	ReasonDependencyMissing = "DependencyMissing"
-	// ReasonNamespaceRefused means that the bundle may not be deployed to that namespace: a GitRepoRestriction or Policy
-	// asks for labels which the namespace does not have.
+	// ReasonNamespaceRefused means that the bundle may not be deployed to that namespace: its
+	// allowedTargetNamespaceSelector asks for labels which the namespace does not have.
 	ReasonNamespaceRefused = "NamespaceRefused"
 	// ReasonNamespaceMissing means that the namespace is not there, and the bundle must not create it.
 	ReasonNamespaceMissing = "NamespaceMissing"

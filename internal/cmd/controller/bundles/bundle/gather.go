@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -20,6 +21,7 @@ import (
 var (
 	errOCIStorage = errors.New("contentsId: resources in an OCI registry are not supported; put them into spec.resources")
 	errHelmOp     = errors.New("helmOpOptions: charts fetched by the agents are not supported; put the chart into spec.resources")
+	errLimited    = errors.New("a GitRepoRestriction, which nobody acts on here, has limited where this Bundle may be deployed: put the allowedTargetNamespaceSelector of its BundleDeployments into its spec, or take its label " + fleet.LabelRepoName + " off for no limit")
 	errNoValues   = errors.New("the secret with the values (spec.valuesHash) is missing")
 )
 
@@ -60,7 +62,7 @@ func (h *handler) gather(ctx context.Context, bundle *fleet.Bundle) (input, erro
 	if err != nil {
 		return in, err
 	}
-	if in.failure = unsupported(bundle); in.failure != nil {
+	if in.failure = unsupported(bundle, in.existing); in.failure != nil {
 		return in, nil //nolint:nilerr // it is told on the Bundle
 	}
 	if in.circle, err = h.circleOf(bundle); err != nil {
@@ -112,7 +114,9 @@ func isOfAgent(bundle *fleet.Bundle) bool {
 	return bundle.Annotations[fleet.AnnotationSetID] == names.AgentBundleSet
 }
 
-func unsupported(bundle *fleet.Bundle) error {
+// unsupported is why a Bundle that another implementation delivers is not delivered here. A limit that it has not from
+// its spec would be lost with the next change.
+func unsupported(bundle *fleet.Bundle, existing []*fleet.BundleDeployment) error {
 	if err := targeting.CheckName(bundle.Name); err != nil {
 		return err
 	}
@@ -121,9 +125,15 @@ func unsupported(bundle *fleet.Bundle) error {
 		return errHelmOp
 	case bundle.Spec.ContentsID != "":
 		return errOCIStorage
+	case bundle.Spec.AllowedTargetNamespaceSelector == nil && bundle.Labels[fleet.LabelRepoName] != "" && slices.ContainsFunc(existing, isLimited):
+		return errLimited
 	default:
 		return nil
 	}
+}
+
+func isLimited(bd *fleet.BundleDeployment) bool {
+	return bd.Spec.Options.AllowedTargetNamespaceSelector != nil || bd.Spec.StagedOptions.AllowedTargetNamespaceSelector != nil
 }
 
 // withValues is a copy of the Bundle with the values of its Secret, if it has one.
