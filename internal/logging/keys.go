@@ -35,7 +35,7 @@ func Keys() []Key {
 		{"metrics", "Where the metrics are served"},
 		{"namespace", "A namespace"},
 		{"newRegistration", "Whether the agent has to register anew"},
-		{"object", "An object of a release, `<kind> <name>`"},
+		{"object", "An object of a release or of the hub, `<kind> <name>`"},
 		{"objects", "How many objects of a release it was done to"},
 		{"objectsKept", "Whether the objects of a removed release stay"},
 		{"queue", "A work queue; the label `name` of its metrics"},

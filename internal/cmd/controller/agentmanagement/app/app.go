@@ -119,6 +119,7 @@ type Context struct {
 	first    []func(context.Context)
 	begun    atomic.Bool
 	written  reconcile.Written
+	unread   *unread
 	scopes   []*scope
 	secrets  cache.SharedIndexInformer
 	events   *events.Recorder
@@ -170,6 +171,7 @@ func New(ctx context.Context, o Options) (*Context, error) {
 		return nil, err
 	}
 	a.Config.Set(loaded)
+	a.addUnread()
 	if err := a.addKinds(); err != nil {
 		return nil, err
 	}

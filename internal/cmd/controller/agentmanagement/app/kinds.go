@@ -88,7 +88,7 @@ func newScheme() (*runtime.Scheme, error) {
 
 // newClients are the clients of all scopes. Built-in kinds are read and written in protobuf, which costs the API server
 // and us less than JSON.
-func newClients(cfg *rest.Config) (client.SharedClientFactory, error) {
+func newClients(cfg *rest.Config, partly *unread) (client.SharedClientFactory, error) {
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func newClients(cfg *rest.Config) (client.SharedClientFactory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building the clients: %w", err)
 	}
-	quick, err := newQuickClients(clients, cfg, scheme)
+	quick, err := newQuickClients(clients, cfg, scheme, partly)
 	if err != nil {
 		return nil, err
 	}
@@ -128,13 +128,14 @@ func rateLimiters() map[schema.GroupVersionKind]workqueue.RateLimiter { //nolint
 
 // addScopes makes the three scopes there are: a cache holds one selection of a kind, and of Secrets we need three.
 func (a *Context) addScopes() (main, values, bootstrap *scope, err error) {
-	clients, err := newClients(a.RESTConfig)
+	clients, err := newClients(a.RESTConfig, a.unread)
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	managed := byLabel(fleet.LabelManaged, "true")
 	all := kinds()
 	main = newScope(clients, scopeOptions{
+		unread: a.unread,
 		namespaces: map[schema.GroupVersionKind]string{
 			all["Secret"].gvk:     a.Namespaces.Registration,
 			all["ConfigMap"].gvk:  a.Namespaces.System,
@@ -167,13 +168,13 @@ func (a *Context) addKinds() error {
 	if err != nil {
 		return err
 	}
-	a.Clusters = namespaced[*fleet.Cluster, *fleet.ClusterList](main, "Cluster")
-	a.ClusterGroups = namespaced[*fleet.ClusterGroup, *fleet.ClusterGroupList](main, "ClusterGroup")
-	a.ClusterRegistrations = namespaced[*fleet.ClusterRegistration, *fleet.ClusterRegistrationList](main, "ClusterRegistration")
-	a.ClusterRegistrationTokens = namespaced[*fleet.ClusterRegistrationToken, *fleet.ClusterRegistrationTokenList](main, "ClusterRegistrationToken")
-	a.Bundles = namespaced[*fleet.Bundle, *fleet.BundleList](main, "Bundle")
-	a.BundleDeployments = namespaced[*fleet.BundleDeployment, *fleet.BundleDeploymentList](main, "BundleDeployment")
-	a.BundleNamespaceMappings = namespaced[*fleet.BundleNamespaceMapping, *fleet.BundleNamespaceMappingList](main, "BundleNamespaceMapping")
+	a.Clusters = ours[*fleet.Cluster, *fleet.ClusterList](main, "Cluster")
+	a.ClusterGroups = ours[*fleet.ClusterGroup, *fleet.ClusterGroupList](main, "ClusterGroup")
+	a.ClusterRegistrations = ours[*fleet.ClusterRegistration, *fleet.ClusterRegistrationList](main, "ClusterRegistration")
+	a.ClusterRegistrationTokens = ours[*fleet.ClusterRegistrationToken, *fleet.ClusterRegistrationTokenList](main, "ClusterRegistrationToken")
+	a.Bundles = ours[*fleet.Bundle, *fleet.BundleList](main, "Bundle")
+	a.BundleDeployments = ours[*fleet.BundleDeployment, *fleet.BundleDeploymentList](main, "BundleDeployment")
+	a.BundleNamespaceMappings = ours[*fleet.BundleNamespaceMapping, *fleet.BundleNamespaceMappingList](main, "BundleNamespaceMapping")
 	a.Contents = clusterScoped[*fleet.Content, *fleet.ContentList](main, "Content")
 	a.AllNamespaces = clusterScoped[*corev1.Namespace, *corev1.NamespaceList](main, "Namespace")
 	a.ServiceAccounts = namespaced[*corev1.ServiceAccount, *corev1.ServiceAccountList](main, "ServiceAccount")
@@ -192,6 +193,11 @@ func (a *Context) addKinds() error {
 func namespaced[T generic.RuntimeMetaObject, L runtime.Object](s *scope, name string) *generic.Controller[T, L] {
 	k := kinds()[name]
 	return generic.NewController[T, L](k.gvk, k.resource, true, s.controllers)
+}
+
+// ours is namespaced for a kind of our group.
+func ours[T generic.RuntimeMetaObject, L runtime.Object](s *scope, name string) careful[T, L] {
+	return careful[T, L]{ControllerInterface: namespaced[T, L](s, name), resource: kinds()[name].resource, unread: s.caches.unread}
 }
 
 func clusterScoped[T generic.RuntimeMetaObject, L runtime.Object](s *scope, name string) *generic.NonNamespacedController[T, L] {

@@ -54,7 +54,7 @@ func bothWays(t testing.TB) (quick quickJSON, general runtime.NegotiatedSerializ
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newQuickJSON(scheme), serializer.NewCodecFactory(scheme).WithoutConversion()
+	return newQuickJSON(scheme, nil), serializer.NewCodecFactory(scheme).WithoutConversion()
 }
 
 func event(kind string, object []byte) string {

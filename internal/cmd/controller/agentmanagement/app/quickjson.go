@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"reflect"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -28,6 +30,8 @@ type quickJSON struct {
 	media []runtime.SerializerInfo
 	// odd says that a server has written what cannot be read as it was expected to be.
 	odd *atomic.Bool
+	// unread is told of objects that cannot be read whole.
+	unread *unread
 }
 
 // quickKind is one kind, and how a document of it begins.
@@ -37,8 +41,8 @@ type quickKind struct {
 	goType reflect.Type
 }
 
-func newQuickJSON(scheme *runtime.Scheme) quickJSON {
-	q := quickJSON{NegotiatedSerializer: serializer.NewCodecFactory(scheme).WithoutConversion(), odd: &atomic.Bool{}}
+func newQuickJSON(scheme *runtime.Scheme, partly *unread) quickJSON {
+	q := quickJSON{NegotiatedSerializer: serializer.NewCodecFactory(scheme).WithoutConversion(), odd: &atomic.Bool{}, unread: partly}
 	for _, info := range q.NegotiatedSerializer.SupportedMediaTypes() {
 		if info.MediaType == runtime.ContentTypeJSON {
 			info.StreamSerializer = quickEvents{general: info.StreamSerializer, odd: q.odd}.info()
@@ -59,16 +63,19 @@ func (q quickJSON) SupportedMediaTypes() []runtime.SerializerInfo { return q.med
 
 // DecoderToVersion is the general decoder, asked where a document does not begin as expected or is not as it should be.
 func (q quickJSON) DecoderToVersion(decoder runtime.Decoder, version runtime.GroupVersioner) runtime.Decoder {
-	return quickDecoder{Decoder: q.NegotiatedSerializer.DecoderToVersion(decoder, version), kinds: q.kinds, odd: q.odd}
+	return quickDecoder{Decoder: q.NegotiatedSerializer.DecoderToVersion(decoder, version), kinds: q.kinds, odd: q.odd, unread: q.unread}
 }
 
 type quickDecoder struct {
 	runtime.Decoder
 	kinds []quickKind
 	odd   *atomic.Bool
+	// unread is told of objects that cannot be read whole.
+	unread *unread
 }
 
-// Decode is that of the general decoder, which leaves no kind in what it decodes.
+// Decode is that of the general decoder, which leaves no kind in what it decodes. What that cannot read of one object
+// is left out: else one that anybody may write would keep all others of its kind from being read.
 func (d quickDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	for _, kind := range d.kinds {
 		if !bytes.HasPrefix(data, kind.begins) || into != nil && reflect.TypeOf(into).Elem() != kind.goType {
@@ -85,10 +92,49 @@ func (d quickDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, int
 		}
 	}
 	object, gvk, err := d.Decoder.Decode(data, defaults, into)
-	if err != nil {
-		d.odd.Store(true) // it may be a part of an event that was written into two lines
+	if err == nil {
+		return object, gvk, nil
 	}
+	if object, gvk := d.salvage(data, into); object != nil {
+		return object, gvk, nil
+	}
+	d.odd.Store(true) // it may be a part of an event that was written into two lines
 	return object, gvk, err
+}
+
+// salvage is what can be read of an object of our group, or of a list of them; nil if it is none.
+func (d quickDecoder) salvage(data []byte, into runtime.Object) (runtime.Object, *schema.GroupVersionKind) {
+	var is metav1.TypeMeta
+	if json.UnmarshalCaseSensitivePreserveInts(data, &is) != nil {
+		return nil, nil
+	}
+	at := slices.IndexFunc(d.kinds, func(k quickKind) bool { return k.gvk == is.GroupVersionKind() })
+	if at < 0 || into != nil && reflect.TypeOf(into).Elem() != d.kinds[at].goType {
+		return nil, nil
+	}
+	kind := d.kinds[at]
+	object, _ := reflect.New(kind.goType).Interface().(runtime.Object) // the scheme knows no others
+	if d.read(data, kind.gvk.Kind, object) != nil {
+		return nil, nil
+	}
+	object.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	if into != nil {
+		reflect.ValueOf(into).Elem().Set(reflect.ValueOf(object).Elem())
+		object = into
+	}
+	return object, &kind.gvk
+}
+
+// read reads what can be read, and tells of what cannot.
+func (d quickDecoder) read(data []byte, kind string, object runtime.Object) error {
+	if of, isList := strings.CutSuffix(kind, "List"); isList {
+		return salvageList(data, object, func(item runtime.Object, missing []lost) { d.unread.note(of, item, missing) })
+	}
+	missing, err := salvage(data, object)
+	if err == nil {
+		d.unread.note(kind, object, missing)
+	}
+	return err
 }
 
 // quickClients is a client factory whose clients of our group decode quickly.
@@ -100,9 +146,9 @@ type quickClients struct {
 	known map[schema.GroupVersionResource]*client.Client
 }
 
-func newQuickClients(clients client.SharedClientFactory, cfg *rest.Config, scheme *runtime.Scheme) (*quickClients, error) {
+func newQuickClients(clients client.SharedClientFactory, cfg *rest.Config, scheme *runtime.Scheme, partly *unread) (*quickClients, error) {
 	cfg = rest.CopyConfig(cfg)
-	cfg.NegotiatedSerializer = newQuickJSON(scheme)
+	cfg.NegotiatedSerializer = newQuickJSON(scheme, partly)
 	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	cfg.Timeout = 0 // as lasso has it: its clients bound each request themselves, and a watch is none
 	server, err := rest.UnversionedRESTClientFor(cfg)

@@ -3,6 +3,8 @@ package app
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -26,7 +28,7 @@ func decoders(t testing.TB) (quick, general runtime.Decoder) {
 	if !there {
 		t.Fatal("nothing decodes JSON")
 	}
-	return newQuickJSON(scheme).DecoderToVersion(info.Serializer, fleet.SchemeGroupVersion), codecs.DecoderToVersion(info.Serializer, fleet.SchemeGroupVersion)
+	return newQuickJSON(scheme, nil).DecoderToVersion(info.Serializer, fleet.SchemeGroupVersion), codecs.DecoderToVersion(info.Serializer, fleet.SchemeGroupVersion)
 }
 
 func sampleCluster(t testing.TB) []byte {
@@ -66,7 +68,7 @@ func TestQuickJSON(t *testing.T) {
 		"a list":                         {data: []byte(`{"apiVersion":"fleet.cattle.io/v1alpha1","kind":"ClusterList","items":[],"metadata":{"resourceVersion":"5"}}`), quick: true},
 		"a kind of others":               {data: []byte(`{"apiVersion":"v1","kind":"Status","metadata":{},"code":404}`)},
 		"a kind nobody knows":            {data: []byte(`{"apiVersion":"fleet.cattle.io/v1alpha1","kind":"None","metadata":{}}`)},
-		"a field of a wrong type":        {data: []byte(`{"apiVersion":"fleet.cattle.io/v1alpha1","kind":"Cluster","metadata":{"name":5}}`)},
+		"an object that is none":         {data: []byte(`{"apiVersion":"fleet.cattle.io/v1alpha1","kind":"Cluster","metadata":5`)},
 		"cut off":                        {data: whole[:len(whole)-5]},
 		"nothing":                        {},
 	}
@@ -98,6 +100,84 @@ func copyOf(object runtime.Object) runtime.Object {
 	return object.DeepCopyObject()
 }
 
+// One object that cannot be read whole takes nothing from others, however it comes.
+func TestOneObjectThatCannotBeReadWhole(t *testing.T) {
+	bad := document("Cluster", "c", `,"spec":{"clientID":"id","paused":"x"}`)
+	want := cluster(func(c *fleet.Cluster) { c.Spec.ClientID, c.TypeMeta = "id", metav1.TypeMeta{} })
+	good := sampleCluster(t)
+	tests := map[string]struct {
+		read func(t *testing.T, media quickJSON) runtime.Object
+		want runtime.Object
+	}{
+		"in an answer": {want: want, read: func(t *testing.T, media quickJSON) runtime.Object {
+			return decoded(t, media, bad, &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "old"}, Status: fleet.ClusterStatus{Namespace: "old"}})
+		}},
+		"as whatever it is": {want: want, read: func(t *testing.T, media quickJSON) runtime.Object { return decoded(t, media, bad, nil) }},
+		"written otherwise": {want: want, read: func(t *testing.T, media quickJSON) runtime.Object {
+			return decoded(t, media, strings.ReplaceAll(bad, ":", ": "), nil)
+		}},
+		"in a list": {
+			want: &fleet.ClusterList{ListMeta: metav1.ListMeta{ResourceVersion: "9"}, Items: []fleet.Cluster{
+				*cluster(func(c *fleet.Cluster) { c.Spec.ClientID = "id" }), *wholeCluster(t),
+			}},
+			read: func(t *testing.T, media quickJSON) runtime.Object {
+				list := fmt.Sprintf(`{"apiVersion":"fleet.cattle.io/v1alpha1","kind":"ClusterList","metadata":{"resourceVersion":"9"},"items":[%s,%s]}`, bad, good)
+				return decoded(t, media, list, nil)
+			},
+		},
+		"in a watch": {want: want, read: func(t *testing.T, media quickJSON) runtime.Object {
+			events, failed := watching(t, media, strings.NewReader(event("ADDED", good)+event("MODIFIED", []byte(bad))+event("DELETED", good)))
+			if failed || len(events) != 3 {
+				t.Fatalf("failed %v, events %v", failed, events)
+			}
+			return events[1].Object
+		}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			scheme, err := newScheme()
+			if err != nil {
+				t.Fatal(err)
+			}
+			told := newTelling()
+			media := newQuickJSON(scheme, told.unread)
+			got := test.read(t, media)
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("read (-want +got):\n%s", diff)
+			}
+			told.expect(t, []string{`msg="an object cannot be read whole" object="Cluster ws/c" error="spec.paused is no bool"`},
+				[]string{"spec.paused is no bool: nothing is done for it until that is corrected"})
+			if media.odd.Load() {
+				t.Error("watches are no longer read quickly")
+			}
+		})
+	}
+}
+
+// decoded is what a document is read as.
+func decoded(t *testing.T, media runtime.NegotiatedSerializer, document string, into runtime.Object) runtime.Object {
+	t.Helper()
+	info, _ := runtime.SerializerInfoForMediaType(media.SupportedMediaTypes(), runtime.ContentTypeJSON)
+	object, gvk, err := media.DecoderToVersion(info.Serializer, fleet.SchemeGroupVersion).Decode([]byte(document), nil, into)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if gvk.Group != fleet.SchemeGroupVersion.Group || into != nil && object != into {
+		t.Errorf("read as %s into something else", gvk)
+	}
+	return object
+}
+
+// wholeCluster is what sampleCluster is read as.
+func wholeCluster(t *testing.T) *fleet.Cluster {
+	t.Helper()
+	whole := &fleet.Cluster{}
+	if err := json.Unmarshal(sampleCluster(t), whole); err != nil {
+		t.Fatal(err)
+	}
+	return whole
+}
+
 func FuzzQuickJSON(f *testing.F) {
 	f.Add(sampleCluster(f))
 	f.Add([]byte(`{"apiVersion":"fleet.cattle.io/v1alpha1","kind":"Bundle","spec":{"targets":null}}`))
@@ -105,6 +185,9 @@ func FuzzQuickJSON(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		want, _, wantErr := general.Decode(data, nil, nil)
 		got, _, err := quick.Decode(data, nil, nil)
+		if err == nil && wantErr != nil && json.Valid(data) {
+			return // what of it can be read; see FuzzSalvage
+		}
 		if (err == nil) != (wantErr == nil) {
 			t.Fatalf("error %v, the general decoder's %v", err, wantErr)
 		}

@@ -40,6 +40,8 @@ type scope struct {
 }
 
 type scopeOptions struct {
+	// unread follows the objects of our group. Nil: nobody does.
+	unread     *unread
 	namespaces map[schema.GroupVersionKind]string
 	selections map[schema.GroupVersionKind]func(*metav1.ListOptions)
 }
@@ -55,6 +57,7 @@ func newScope(clients client.SharedClientFactory, o scopeOptions) *scope {
 			KindTweakList: selections,
 		}),
 		texts:     newPool(),
+		unread:    o.unread,
 		informers: map[schema.GroupVersionKind]cache.SharedIndexInformer{},
 		failures:  map[schema.GroupVersionKind]error{},
 	}
@@ -72,7 +75,8 @@ func newScope(clients client.SharedClientFactory, o scopeOptions) *scope {
 type caches struct {
 	lassocache.SharedCacheFactory
 
-	texts *pool
+	texts  *pool
+	unread *unread
 
 	mu        sync.Mutex
 	informers map[schema.GroupVersionKind]cache.SharedIndexInformer
@@ -94,6 +98,11 @@ func (c *caches) ForResourceKind(gvr schema.GroupVersionResource, kind string, n
 	c.informers[gvk] = informer
 	if err := informer.SetTransform(c.texts.slim); err != nil {
 		return nil, fmt.Errorf("preparing the cache of %s: %w", kind, err)
+	}
+	if gvk.Group == fleet.SchemeGroupVersion.Group {
+		if err := c.unread.follow(informer); err != nil {
+			return nil, fmt.Errorf("preparing the cache of %s: %w", kind, err)
+		}
 	}
 	err = informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
 		c.mu.Lock()
