@@ -19,6 +19,8 @@ import (
 const (
 	// clusterLabelPrefix, at the beginning of a value, stands for the label named after it.
 	clusterLabelPrefix = "global.fleet.clusterLabels."
+	// actionBegins and actionEnds are around what a template does.
+	actionBegins, actionEnds = "${", "}"
 	// maxValuesDepth is how deep values may be nested.
 	maxValuesDepth = 50
 	// maxRendered is how many bytes a template may write: far more than fits into
@@ -36,7 +38,8 @@ var (
 // Templater fills in what options take from a cluster. It is made once for many
 // clusters, which mostly have the same templates, and is not safe for concurrent use.
 type Templater struct {
-	work      *work
+	work *work
+	// functions are made for the first template there is, which takes a while.
 	functions template.FuncMap
 	parsed    map[string]*template.Template
 	// texts are values as YAML, by what they are as JSON.
@@ -45,8 +48,7 @@ type Templater struct {
 
 // NewTemplater is ready for use.
 func NewTemplater() *Templater {
-	w := &work{}
-	return &Templater{work: w, functions: functions(w), parsed: map[string]*template.Template{}, texts: map[string]string{}}
+	return &Templater{work: &work{}, parsed: map[string]*template.Template{}, texts: map[string]string{}}
 }
 
 // Template fills in what the values of merged options take from one cluster: its
@@ -128,12 +130,8 @@ func (t *Templater) text(values map[string]any) (string, error) {
 // renderYAML runs a template and reads what it writes as YAML. Whole numbers keep
 // all their digits.
 func (t *Templater) renderYAML(name, text string, data map[string]any) (any, error) {
-	parsed, err := t.parse(name, text)
-	if err != nil {
-		return nil, err
-	}
 	var out limited
-	if err := parsed.Execute(&out, data); err != nil {
+	if err := t.run(&out, name, text, data); err != nil {
 		return nil, err
 	}
 	asJSON, err := yaml.YAMLToJSON([]byte(out.String()))
@@ -147,12 +145,28 @@ func (t *Templater) renderYAML(name, text string, data map[string]any) (any, err
 	return value, nil
 }
 
+// run writes what a template says; a text that is none says itself.
+func (t *Templater) run(out *limited, name, text string, data map[string]any) error {
+	if !strings.Contains(text, actionBegins) {
+		_, err := out.Write([]byte(text))
+		return err
+	}
+	parsed, err := t.parse(name, text)
+	if err != nil {
+		return err
+	}
+	return parsed.Execute(out, data)
+}
+
 func (t *Templater) parse(name, text string) (*template.Template, error) {
 	key := name + "\x00" + text
 	if parsed, done := t.parsed[key]; done {
 		return parsed, nil
 	}
-	parsed, err := template.New(name).Delims("${", "}").Option("missingkey=error").Funcs(t.functions).Parse(text)
+	if t.functions == nil {
+		t.functions = functions(t.work)
+	}
+	parsed, err := template.New(name).Delims(actionBegins, actionEnds).Option("missingkey=error").Funcs(t.functions).Parse(text)
 	if err != nil {
 		return nil, err
 	}

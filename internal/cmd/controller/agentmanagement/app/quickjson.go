@@ -39,6 +39,8 @@ type quickKind struct {
 	begins []byte
 	gvk    schema.GroupVersionKind
 	goType reflect.Type
+	// inEvents and inAnswers are left out.
+	inEvents, inAnswers leftOut
 }
 
 func newQuickJSON(scheme *runtime.Scheme, partly *unread) quickJSON {
@@ -51,9 +53,12 @@ func newQuickJSON(scheme *runtime.Scheme, partly *unread) quickJSON {
 	}
 	for kind, goType := range scheme.KnownTypes(fleet.SchemeGroupVersion) {
 		gvk := fleet.SchemeGroupVersion.WithKind(kind)
-		q.kinds = append(q.kinds, quickKind{
-			begins: fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q,`, gvk.GroupVersion().String(), kind), gvk: gvk, goType: goType,
-		})
+		begins := fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q,`, gvk.GroupVersion().String(), kind)
+		if kind == "Content" { // fields are in the order of their names, and no other kind has this one
+			begins = fmt.Appendf(nil, `{"apiVersion":%q,"content":`, gvk.GroupVersion().String())
+		}
+		inEvents, inAnswers := leftOutOf(kind)
+		q.kinds = append(q.kinds, quickKind{begins: begins, gvk: gvk, goType: goType, inEvents: inEvents, inAnswers: inAnswers})
 	}
 	return q
 }
@@ -81,11 +86,13 @@ func (d quickDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, int
 		if !bytes.HasPrefix(data, kind.begins) || into != nil && reflect.TypeOf(into).Elem() != kind.goType {
 			continue
 		}
-		object := into
-		if object == nil {
+		object, leave := into, kind.inAnswers
+		if object == nil { // an event: who asks says what is to be filled in
 			object, _ = reflect.New(kind.goType).Interface().(runtime.Object) // the scheme knows no others
+			leave = kind.inEvents
 		}
-		if json.UnmarshalCaseSensitivePreserveInts(data, object) == nil {
+		if leave.trimmed(data, func(data []byte) error { return json.UnmarshalCaseSensitivePreserveInts(data, object) }) == nil &&
+			object.GetObjectKind().GroupVersionKind() == kind.gvk {
 			object.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 			gvk := kind.gvk
 			return object, &gvk, nil

@@ -1,0 +1,171 @@
+package app
+
+import (
+	"bytes"
+	"sync"
+)
+
+// leftOut says by their names which fields are left out of a document: those without fields of their own, and in others
+// what is said of these.
+type leftOut map[string]leftOut
+
+// managers are who wrote which field.
+var managers = leftOut{"managedFields": nil}
+
+// What no controller reads of objects, and what caches drop when it has been decoded: decoding is half of what a hub does
+// when it starts, and this is half of what there is to decode.
+var leftOutOfKinds = map[string]leftOut{
+	"BundleDeployment": {"metadata": managers, "status": {"resources": nil}},
+	"Content":          {"metadata": managers, "content": nil},
+}
+
+// leftOutOf are the fields of a kind that nobody needs: in events of watches, which go into caches, and in answers. Who
+// wrote which field is asked of Clusters alone, and not of a cache.
+func leftOutOf(kind string) (inEvents, inAnswers leftOut) {
+	leave, special := leftOutOfKinds[kind]
+	if !special {
+		leave = leftOut{"metadata": managers}
+	}
+	if kind == "Cluster" {
+		return leave, nil
+	}
+	return leave, leave
+}
+
+// longestKept is how large a buffer may be that is used again.
+const longestKept = 64 << 10
+
+var trimBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// trimmed calls read with a document in which these fields are null. Whether what was there is well-formed, nobody looks;
+// a document that is not written as API servers write it, without spaces, stays as it is. Read must not keep it.
+func (leave leftOut) trimmed(data []byte, read func([]byte) error) error {
+	if len(leave) == 0 {
+		return read(data)
+	}
+	t := trimmer{data: data}
+	if !t.object(leave) || t.at != len(data) || len(t.cuts) == 0 {
+		return read(data)
+	}
+	buffer, _ := trimBuffers.Get().(*bytes.Buffer) // New makes no others
+	defer func() {
+		if buffer.Cap() <= longestKept {
+			buffer.Reset()
+			trimBuffers.Put(buffer)
+		}
+	}()
+	from := 0
+	for _, cut := range t.cuts {
+		buffer.Write(data[from:cut.begin])
+		buffer.WriteString("null")
+		from = cut.end
+	}
+	buffer.Write(data[from:])
+	return read(buffer.Bytes())
+}
+
+// trimmer goes once through a document.
+type trimmer struct {
+	data []byte
+	at   int
+	cuts []cut
+}
+
+// cut is a value that is left out, from its first byte to the one behind it.
+type cut struct{ begin, end int }
+
+// object goes through an object, and finds what is to be left out of it. Another value is gone through as it is.
+func (t *trimmer) object(leave leftOut) bool {
+	if !t.take('{') {
+		return t.value()
+	}
+	if t.take('}') {
+		return true
+	}
+	for {
+		name, ok := t.text()
+		if !ok || !t.take(':') {
+			return false
+		}
+		begin := t.at
+		inner, named := leave[string(name)]
+		if len(inner) > 0 {
+			ok = t.object(inner)
+		} else {
+			ok = t.value()
+		}
+		if !ok {
+			return false
+		}
+		if named && len(inner) == 0 {
+			t.cuts = append(t.cuts, cut{begin, t.at})
+		}
+		if !t.take(',') {
+			return t.take('}')
+		}
+	}
+}
+
+// value goes past a value.
+func (t *trimmer) value() bool {
+	for depth := 0; t.at < len(t.data); {
+		switch t.data[t.at] {
+		case '"':
+			if _, ok := t.text(); !ok {
+				return false
+			}
+		case '{', '[':
+			depth++
+			t.at++
+			continue
+		case '}', ']':
+			depth--
+			t.at++
+		default: // a number, or true, false or null; within an object or a list, also what is between values
+			t.at++
+			if depth > 0 || t.inLiteral() {
+				continue
+			}
+		}
+		if depth <= 0 {
+			return depth == 0
+		}
+	}
+	return false
+}
+
+// inLiteral says whether the next byte belongs to the same number or word.
+func (t *trimmer) inLiteral() bool {
+	return t.at < len(t.data) && !bytes.ContainsRune([]byte(`,:{}[]"`), rune(t.data[t.at]))
+}
+
+// text goes past a string, and returns what is between its quotes.
+func (t *trimmer) text() ([]byte, bool) {
+	if !t.take('"') {
+		return nil, false
+	}
+	begin := t.at
+	for {
+		length := bytes.IndexByte(t.data[t.at:], '"')
+		if length < 0 {
+			return nil, false
+		}
+		t.at += length + 1
+		escapes := 0
+		for end := t.at - 2; end >= begin && t.data[end] == '\\'; end-- {
+			escapes++
+		}
+		if escapes%2 == 0 {
+			return t.data[begin : t.at-1], true
+		}
+	}
+}
+
+// take goes past this byte, if it is the next one.
+func (t *trimmer) take(b byte) bool {
+	if t.at >= len(t.data) || t.data[t.at] != b {
+		return false
+	}
+	t.at++
+	return true
+}
