@@ -14,6 +14,7 @@ import (
 	"helm.sh/helm/v3/pkg/kube"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -86,6 +87,9 @@ func (t *tracking) heed(options *fleet.BundleDeploymentOptions) {
 	}
 }
 
+// errReleaseLost means that the Secret is gone in which Helm keeps what was deployed.
+var errReleaseLost = errors.New("the release is not there any more")
+
 // takeIn notes what the API server said of objects, nil for those that are not there, and compares those that
 // changed with what was deployed, which is looked up if it is nil.
 func (d *deployer) takeIn(ctx context.Context, bd *fleet.BundleDeployment, t *tracking, live, wanted manifest) error {
@@ -95,7 +99,9 @@ func (d *deployer) takeIn(ctx context.Context, bd *fleet.BundleDeployment, t *tr
 	}
 	if wanted == nil {
 		var err error
-		if wanted, err = d.wanted(ctx, t.release); err != nil {
+		if wanted, err = d.wanted(ctx, t.release); apierrors.IsNotFound(err) {
+			return fmt.Errorf("%w: %w", errReleaseLost, err)
+		} else if err != nil {
 			return err
 		}
 	}

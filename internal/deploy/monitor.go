@@ -67,10 +67,13 @@ func ignoredConditions(options *fleet.BundleDeploymentOptions) []map[string]stri
 // say. While some are not known yet it writes nothing: it is called again once they are.
 func (d *deployer) monitor(ctx context.Context, bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus) error {
 	t := r.tracking
-	if t == nil || t.release != status.Release || status.AppliedDeploymentID != bd.Spec.DeploymentID || failedForGood(status) {
+	if t == nil {
 		return nil
 	}
-	t.known = false
+	t.known = false // nothing is corrected after what was seen earlier
+	if t.release != status.Release || status.AppliedDeploymentID != bd.Spec.DeploymentID || failedForGood(status) {
+		return nil
+	}
 	t.heed(&bd.Spec.Options)
 	d.watches.follow(bd.Name, t.watched())
 	known, err := true, error(nil)
@@ -85,6 +88,9 @@ func (d *deployer) monitor(ctx context.Context, bd *fleet.BundleDeployment, r *r
 	}
 	switch {
 	case err != nil:
+		if errors.Is(err, errReleaseLost) {
+			r.tracking = nil // the next look finds that it has to be made again
+		}
 		notMonitored(status, d.Clock(), message(err))
 		return err
 	case known:

@@ -94,7 +94,11 @@ func (d *deployer) retryDue(bd *fleet.BundleDeployment, r *record, status *fleet
 		d.queue.AddAfter(bd.Name, failureRetry)
 		return false
 	}
-	return d.Clock().Sub(r.failed) >= failureRetry
+	wait := failureRetry - d.Clock().Sub(r.failed)
+	if wait > 0 {
+		d.queue.AddAfter(bd.Name, wait) // what brought us here took the place of the look that was planned
+	}
+	return wait <= 0
 }
 
 // carryOut does what was decided.
@@ -148,7 +152,7 @@ func (d *deployer) outcome(bd *fleet.BundleDeployment, r *record, status *fleet.
 		d.queue.AddAfter(bd.Name, forbiddenRetry)
 		return nil
 	case asFailure(err):
-		r.failed, r.tracking = now, nil
+		r.failed, r.tracking, r.again = now, nil, false
 		failedDeployment(status, now, bd.Spec.DeploymentID, reasonOf(err), message(err))
 		d.queue.AddAfter(bd.Name, failureRetry)
 		d.log.Warn("bundle deployment failed", "bundledeployment", d.Namespace+"/"+bd.Name, "error", err)

@@ -89,8 +89,11 @@ func TestOutcome(t *testing.T) {
 			bd := deployment()
 			monitored(&bd.Status, noon, report{Ready: true, NonModified: true}, 0)
 			status := bd.Status.DeepCopy()
-			r := &record{tracking: &tracking{}}
+			r := &record{tracking: &tracking{}, again: true}
 			again := d.outcome(bd, r, status, test.err)
+			if failed := r.failed == now; r.again == failed { // until its time comes, nothing that happens has it tried again
+				t.Errorf("to be made again: %v, failed for good: %v", r.again, failed)
+			}
 			if (again != nil) != test.again {
 				t.Errorf("to be tried again: %v", again)
 			}
@@ -137,7 +140,7 @@ func TestRetryDue(t *testing.T) {
 		later  []string
 	}{
 		"nothing failed":                     {change: func(*fleet.BundleDeployment) {}},
-		"it failed just now":                 {change: failed, failed: noon.Add(-time.Minute)},
+		"it failed just now":                 {change: failed, failed: noon.Add(-time.Minute), later: []string{"hello after 14m0s"}},
 		"it failed a while ago":              {change: failed, failed: noon.Add(-failureRetry), want: true},
 		"it failed before this process":      {change: failed, later: []string{"hello after 15m0s"}},
 		"another state failed":               {change: func(bd *fleet.BundleDeployment) { failed(bd); bd.Spec.DeploymentID = "s-2:a" }, failed: noon.Add(-time.Hour)},

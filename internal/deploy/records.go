@@ -27,6 +27,8 @@ type record struct {
 	tracking *tracking
 	// finished is true when nothing is left to do after the release was made.
 	finished bool
+	// marks are those the namespace was given then: the hub changes them without a new deployment.
+	marks namespaceMarks
 	// again is true if the release is to be made again though it is in place.
 	again bool
 	// repair is what was done about objects that are not as deployed.
@@ -40,6 +42,15 @@ type record struct {
 	// correction is what came of correcting drift.
 	correction correction
 }
+
+// namespaceMarks are the labels and annotations that a deployment gives to its namespace.
+type namespaceMarks struct{ labels, annotations map[string]string }
+
+func (m namespaceMarks) same(other namespaceMarks) bool {
+	return maps.Equal(m.labels, other.labels) && maps.Equal(m.annotations, other.annotations)
+}
+
+func (m namespaceMarks) none() bool { return m.same(namespaceMarks{}) }
 
 // tracking is a revision of a release and its objects.
 type tracking struct {

@@ -559,3 +559,27 @@ spec:
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// While another state is waited for, what differs from the old one is not put back: that is not what is wanted any more.
+func TestDriftIsNotCorrectedWhileANewStateWaits(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "drift-waits")
+	l.start()
+	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(l.Name)})
+	l.expectStatus("x", ready)
+	l.edit("configmaps", "x", `{"data":{"greeting":"edited"}}`)
+	l.expectStatus("x", says(fleet.ConditionReady, "modified"))
+	l.apply(bundle{Name: "x", Files: helloFiles("salut"), Options: in(l.Name), Change: func(bd *fleet.BundleDeployment) {
+		correcting(fleet.CorrectDrift{Enabled: true})(bd)
+		bd.Spec.DependsOn = []fleet.BundleRef{{Name: "a"}}
+	}})
+	l.expectStatus("x", says(fleet.ConditionDeployed, "no bundles matching labels"))
+	if got := l.revisionsOf(l.Name, "x"); !slices.Equal(got, []string{"1 deployed"}) {
+		t.Errorf("revisions %q", got)
+	}
+	l.apply(bundle{Name: "a", Files: helloFiles("hi"), Options: in(l.Name)})
+	l.expectStatus("x", ready)
+	if got := l.field("configmaps", "x", dig("data", "greeting")); got != "salut" {
+		t.Errorf("the greeting is %s", got)
+	}
+}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -131,26 +133,32 @@ func TestAHubThatIsDownIsWaitedFor(t *testing.T) {
 	}
 }
 
+// What happens to its objects afterwards brings it back.
 func TestAReleaseWhoseSecretIsDeletedIsMadeAgain(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, "history-lost")
-	l.start()
-	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(l.Name)})
-	l.expectStatus("x", ready)
-	secrets := l.East.CoreV1().Secrets(l.Name)
-	if err := secrets.Delete(t.Context(), secretName("x", 1), metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
+	for name, happens := range map[string]func(*lab){
+		"goes":    func(l *lab) { l.remove("configmaps", "x") },
+		"changes": func(l *lab) { l.edit("configmaps", "x", `{"data":{"greeting":"edited"}}`) },
+	} {
+		t.Run("an object "+name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, "history-lost-"+name)
+			l.start()
+			l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(l.Name)})
+			l.expectStatus("x", ready)
+			if err := l.East.CoreV1().Secrets(l.Name).Delete(t.Context(), secretName("x", 1), metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			happens(l)
+			l.eventually(func() string {
+				if len(l.revisionsOf(l.Name, "x")) != 1 {
+					return "not made again"
+				}
+				return cmp.Diff("hi", l.field("configmaps", "x", dig("data", "greeting")))
+			})
+			l.expectStatus("x", ready)
+		})
 	}
-	if err := l.East.CoreV1().ConfigMaps(l.Name).Delete(t.Context(), "x", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	l.eventually(func() string {
-		if !l.configMapIsThere(l.Name, "x") || len(l.revisionsOf(l.Name, "x")) != 1 {
-			return "not made again"
-		}
-		return ""
-	})
-	l.expectStatus("x", ready)
 }
 
 func TestAnUpgradeTakesAwayWhatIsNoLongerThere(t *testing.T) {

@@ -3,6 +3,7 @@ package deploy
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -322,6 +323,30 @@ func TestTheNamespaceGetsItsLabels(t *testing.T) {
 	options.NamespaceLabels = nil
 	l.apply(bundle{Name: "x", Files: helloFiles("ciao"), Options: options})
 	l.expectNamespace(ns, map[string]string{"theirs": "c", "name": ns, corev1.LabelMetadataName: ns}, map[string]string{"theirs": "d"})
+}
+
+// The marks of a target are in no deployment ID: the hub changes them without a new one.
+func TestTheNamespaceGetsItsLabelsWithoutANewDeployment(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "labels-alone")
+	l.start()
+	ns := l.Name + "-x"
+	given := func(labels, annotations map[string]string) {
+		l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(ns), Change: func(bd *fleet.BundleDeployment) {
+			bd.Spec.Options.NamespaceLabels, bd.Spec.Options.NamespaceAnnotations = labels, annotations
+		}})
+	}
+	given(nil, nil)
+	l.expectStatus("x", ready)
+	given(map[string]string{"team": "a"}, map[string]string{"note": "b"})
+	l.expectNamespace(ns, map[string]string{"team": "a", "name": ns, corev1.LabelMetadataName: ns}, map[string]string{"note": "b"})
+	given(nil, map[string]string{"note": "c"})
+	l.expectNamespace(ns, map[string]string{"name": ns, corev1.LabelMetadataName: ns}, map[string]string{"note": "c"})
+	given(nil, nil)
+	l.expectNamespace(ns, map[string]string{"name": ns, corev1.LabelMetadataName: ns}, nil)
+	if got := l.revisionsOf(ns, "x"); !slices.Equal(got, []string{"1 deployed"}) {
+		t.Errorf("revisions %q", got)
+	}
 }
 
 func (l *lab) mark(namespace, patch string) {

@@ -358,3 +358,30 @@ func TestAHookOfBeforeIsWaitedForUntilItIsGone(t *testing.T) {
 		t.Errorf("the hook that ran says %q", got)
 	}
 }
+
+// A bundle that was refused another's release has nothing of it: with a name of its own, it may take none of its objects.
+func TestARefusedReleaseNameGivesNoRightToItsObjects(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "refused-name")
+	l.start()
+	named := func(name string) fleet.BundleDeploymentOptions {
+		options := in(l.Name)
+		options.Helm.ReleaseName = name
+		return options
+	}
+	files := map[string]string{"Chart.yaml": "apiVersion: v2\nname: x\nversion: 0.1.0\n", "templates/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {of: '{{ .Values.of }}'}\n"}
+	of := func(bundleName string, options fleet.BundleDeploymentOptions) fleet.BundleDeploymentOptions {
+		options.Helm.Values = &fleet.GenericMap{Data: map[string]any{"of": bundleName}}
+		return options
+	}
+	l.apply(bundle{Name: "a", Files: files, Options: of("a", named("web"))})
+	l.expectStatus("a", ready)
+	l.apply(bundle{Name: "x", Files: files, Options: of("x", named("web"))})
+	l.expectStatus("x", becauseOf(fleet.ConditionDeployed, fleet.ReasonReleaseTaken, "belongs to bundle a"))
+	l.apply(bundle{Name: "x", Files: files, Options: of("x", named("web2"))})
+	l.expectStatus("x", becauseOf(fleet.ConditionInstalled, fleet.ReasonObjectTaken, "cannot be imported into"))
+	if got := l.field("configmaps", "settings", dig("data", "of")); got != "a" {
+		t.Errorf("the object is %s's", got)
+	}
+	l.expectStatus("a", ready)
+}

@@ -40,9 +40,7 @@ func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	if err != nil {
 		return err
 	}
-	// From here on there may be a release, and the one there was may not be what is there, whatever becomes of
-	// the attempt.
-	d.inventory.add(bd.Name, key)
+	// From here on what was there may not be what is there, whatever becomes of the attempt.
 	d.beginning.spend(key)
 	r.tracking = nil
 	marks := setFor(bd.Name, d.Scope)
@@ -50,7 +48,7 @@ func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *re
 		DeploymentID: bd.Spec.DeploymentID, Again: r.again, Release: key, Package: bundle, Options: &bd.Spec.Options, Force: replaces(bd), Values: values,
 		Identity: who, Set: marks, Stale: d.inventory.except(bd.Name, key), Superseded: d.superseded(bd),
 		Installed: installed, News: d.newsOf(bd.Name, marks.Hash),
-		MayTake: func(last *release.Release) error { return d.mayTake(ctx, last, bd.Name, who, key) },
+		MayTake: func(last *release.Release) error { return d.take(ctx, last, bd.Name, who, key) },
 	})
 	if err != nil {
 		return confidential.wrap(classify(err))
@@ -64,18 +62,29 @@ func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	return nil
 }
 
+// take takes a release for a BundleDeployment, if it may, before there is anything of it: what becomes of it has to be
+// taken down one day. One that was refused stays out of the inventory, or its objects would count as left over.
+func (d *deployer) take(ctx context.Context, last *release.Release, name string, who *identity, key releaseKey) error {
+	if err := d.mayTake(ctx, last, name, who, key); err != nil {
+		return err
+	}
+	d.inventory.add(name, key)
+	return nil
+}
+
 // finish does what comes after a release is in place, unless this process has done it and nothing came up since:
 // the namespace gets its labels, and releases under former names go, and so do copies that are no longer wanted.
 func (d *deployer) finish(ctx context.Context, bd *fleet.BundleDeployment, r *record, release string) error {
 	key := releaseFor(bd.Name, &bd.Spec.Options)
-	if r.finished && len(d.inventory.except(bd.Name, key)) == 0 {
+	marks := namespaceMarks{labels: bd.Spec.Options.NamespaceLabels, annotations: bd.Spec.Options.NamespaceAnnotations}
+	if r.finished && r.marks.same(marks) && len(d.inventory.except(bd.Name, key)) == 0 {
 		return nil
 	}
-	err := errors.Join(d.markNamespace(ctx, bd, key.Namespace, release), d.removeStale(ctx, bd.Name, key), d.pruneCopies(ctx, bd, r))
+	err := errors.Join(d.markNamespace(ctx, bd, r.marks, key.Namespace, release), d.removeStale(ctx, bd.Name, key), d.pruneCopies(ctx, bd, r))
 	if err != nil {
 		return err
 	}
-	r.finished = true
+	r.finished, r.marks = true, marks
 	return nil
 }
 
@@ -194,9 +203,10 @@ func (d *deployer) checkNamespace(ctx context.Context, bd *fleet.BundleDeploymen
 
 // markNamespace gives the release's namespace the labels and annotations of the options, and takes away those it gave
 // it before. It is read by the agent, and changed under the identity that deploys.
-func (d *deployer) markNamespace(ctx context.Context, bd *fleet.BundleDeployment, name, release string) error {
+func (d *deployer) markNamespace(ctx context.Context, bd *fleet.BundleDeployment, given namespaceMarks, name, release string) error {
 	options := &bd.Spec.Options
-	if _, revision, _ := parseRelease(release); options.NamespaceLabels == nil && options.NamespaceAnnotations == nil && revision <= 1 {
+	_, revision, _ := parseRelease(release)
+	if options.NamespaceLabels == nil && options.NamespaceAnnotations == nil && revision <= 1 && given.none() {
 		return nil // and nothing was given by a revision before
 	}
 	current, err := d.agent.clientset.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
