@@ -116,12 +116,15 @@ type Context struct {
 	// BootstrapSecrets are those of the set BootstrapSetID.
 	BootstrapSecrets generic.ControllerInterface[*corev1.Secret, *corev1.SecretList]
 
-	first    []func(context.Context)
-	begun    atomic.Bool
-	written  reconcile.Written
-	unread   *unread
-	scopes   []*scope
-	secrets  cache.SharedIndexInformer
+	first   []func(context.Context)
+	begun   atomic.Bool
+	written reconcile.Written
+	unread  *unread
+	scopes  []*scope
+	secrets cache.SharedIndexInformer
+	// secretsFailure is why they could not be listed.
+	secretsFailure atomic.Pointer[failure]
+
 	events   *events.Recorder
 	registry prometheus.Registerer
 }

@@ -223,18 +223,18 @@ func TestStartNamesTheKindsThatCannotBeListed(t *testing.T) {
 	go a.secrets.RunWithContext(t.Context())
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()
-	for !strings.Contains(strings.ToLower(strings.Join(a.unsynced(), " ")), "forbidden") { // until the server has said so
+	for strings.Count(strings.ToLower(textOf(a.unsynced())), "forbidden") < 2 { // until the server has said so of both
 		select {
 		case <-again.C:
 		case <-t.Context().Done():
 			t.Fatal(t.Context().Err())
 		}
 	}
-	err = awaitSync(t.Context(), time.Millisecond, a.unsynced)
+	err = awaitSync(t.Context(), time.Millisecond, a.unsynced, a.stillFilling)
 	if !errors.Is(err, ErrNotSynced) {
 		t.Fatalf("error %v", err)
 	}
-	for _, part := range []string{"Cluster (", "Forbidden", "Secret (metadata)"} {
+	for _, part := range []string{"Cluster (", "Forbidden", "Secret (metadata) ("} {
 		if !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(part)) {
 			t.Errorf("%q is not in %v", part, err)
 		}
@@ -244,13 +244,49 @@ func TestStartNamesTheKindsThatCannotBeListed(t *testing.T) {
 	}
 }
 
+// Long lists are waited for, however long they take; what cannot be listed is not, also when that comes later.
+func TestLongListsAreWaitedFor(t *testing.T) {
+	refused := &failure{errors.New("no")}
+	tests := map[string]struct {
+		// at says how a kind is after it was told of so many times; it is there at the end.
+		at   []pending
+		want error
+		told int
+	}{
+		"there at last":              {at: []pending{{kind: "x"}, {kind: "x"}, {kind: "x"}}, told: 3},
+		"refused from the beginning": {at: []pending{{"x", refused}}, want: ErrNotSynced},
+		"refused later":              {at: []pending{{kind: "x"}, {"x", refused}}, want: ErrNotSynced, told: 1},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			told := 0
+			missing := func() []pending {
+				if told == len(test.at) {
+					return nil
+				}
+				return test.at[told : told+1]
+			}
+			err := awaitSync(t.Context(), time.Millisecond, missing, func(kinds string) {
+				if kinds != "x" {
+					t.Errorf("told of %s", kinds)
+				}
+				told++
+			})
+			if !errors.Is(err, test.want) || told != test.told {
+				t.Errorf("error %v, told %d times", err, told)
+			}
+		})
+	}
+}
+
 func TestAwaitSyncEndsWithTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := awaitSync(ctx, time.Hour, func() []string { return []string{"x"} }); !errors.Is(err, context.Canceled) {
+	tell := func(kinds string) { t.Errorf("told of %s", kinds) }
+	if err := awaitSync(ctx, time.Hour, func() []pending { return []pending{{kind: "x"}} }, tell); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
-	if err := awaitSync(ctx, time.Hour, func() []string { return nil }); err != nil {
+	if err := awaitSync(ctx, time.Hour, func() []pending { return nil }, tell); err != nil {
 		t.Errorf("nothing is missing, and yet: %v", err)
 	}
 }

@@ -32,6 +32,7 @@ type quickJSON struct {
 	odd *atomic.Bool
 	// unread is told of objects that cannot be read whole.
 	unread *unread
+	trims  *trims
 }
 
 // quickKind is one kind, and how a document of it begins.
@@ -44,7 +45,7 @@ type quickKind struct {
 }
 
 func newQuickJSON(scheme *runtime.Scheme, partly *unread) quickJSON {
-	q := quickJSON{NegotiatedSerializer: serializer.NewCodecFactory(scheme).WithoutConversion(), odd: &atomic.Bool{}, unread: partly}
+	q := quickJSON{NegotiatedSerializer: serializer.NewCodecFactory(scheme).WithoutConversion(), odd: &atomic.Bool{}, unread: partly, trims: newTrims()}
 	for _, info := range q.NegotiatedSerializer.SupportedMediaTypes() {
 		if info.MediaType == runtime.ContentTypeJSON {
 			info.StreamSerializer = quickEvents{general: info.StreamSerializer, odd: q.odd}.info()
@@ -68,7 +69,7 @@ func (q quickJSON) SupportedMediaTypes() []runtime.SerializerInfo { return q.med
 
 // DecoderToVersion is the general decoder, asked where a document does not begin as expected or is not as it should be.
 func (q quickJSON) DecoderToVersion(decoder runtime.Decoder, version runtime.GroupVersioner) runtime.Decoder {
-	return quickDecoder{Decoder: q.NegotiatedSerializer.DecoderToVersion(decoder, version), kinds: q.kinds, odd: q.odd, unread: q.unread}
+	return quickDecoder{Decoder: q.NegotiatedSerializer.DecoderToVersion(decoder, version), kinds: q.kinds, odd: q.odd, unread: q.unread, trims: q.trims}
 }
 
 type quickDecoder struct {
@@ -77,6 +78,7 @@ type quickDecoder struct {
 	odd   *atomic.Bool
 	// unread is told of objects that cannot be read whole.
 	unread *unread
+	trims  *trims
 }
 
 // Decode is that of the general decoder, which leaves no kind in what it decodes. What that cannot read of one object
@@ -91,7 +93,7 @@ func (d quickDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, int
 			object, _ = reflect.New(kind.goType).Interface().(runtime.Object) // the scheme knows no others
 			leave = kind.inEvents
 		}
-		if leave.trimmed(data, func(data []byte) error { return json.UnmarshalCaseSensitivePreserveInts(data, object) }) == nil &&
+		if d.trims.without(leave, data, func(data []byte) error { return json.UnmarshalCaseSensitivePreserveInts(data, object) }) == nil &&
 			object.GetObjectKind().GroupVersionKind() == kind.gvk {
 			object.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 			gvk := kind.gvk

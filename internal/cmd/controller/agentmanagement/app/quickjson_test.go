@@ -80,7 +80,7 @@ func TestQuickJSON(t *testing.T) {
 			quick, general := decoders(t)
 			want, wantGVK, wantErr := general.Decode(test.data, nil, copyOf(test.into))
 			if test.quick {
-				quick = quickDecoder{Decoder: nil, kinds: quick.(quickDecoder).kinds} //nolint:forcetypeassert // it is what is tested
+				quick = quickDecoder{Decoder: nil, kinds: quick.(quickDecoder).kinds, trims: newTrims()} //nolint:forcetypeassert // it is what is tested
 			}
 			got, gvk, err := quick.Decode(test.data, nil, copyOf(test.into))
 			if (err == nil) != (wantErr == nil) {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sort"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -59,7 +59,7 @@ func newScope(clients client.SharedClientFactory, o scopeOptions) *scope {
 		texts:     newPool(),
 		unread:    o.unread,
 		informers: map[schema.GroupVersionKind]cache.SharedIndexInformer{},
-		failures:  map[schema.GroupVersionKind]error{},
+		failures:  map[schema.GroupVersionKind]*failure{},
 	}
 	return &scope{
 		caches: shared,
@@ -80,7 +80,24 @@ type caches struct {
 
 	mu        sync.Mutex
 	informers map[schema.GroupVersionKind]cache.SharedIndexInformer
-	failures  map[schema.GroupVersionKind]error
+	failures  map[schema.GroupVersionKind]*failure
+}
+
+// failure is why a kind could not be listed or watched: one for each try.
+type failure struct{ err error }
+
+// pending is a kind that has not been listed yet.
+type pending struct {
+	kind string
+	// last is the last failure, nil if there was none.
+	last *failure
+}
+
+func (p pending) String() string {
+	if p.last == nil {
+		return p.kind
+	}
+	return p.kind + " (" + p.last.err.Error() + ")"
 }
 
 // ForResourceKind prepares an informer when it is asked for the first time.
@@ -106,7 +123,7 @@ func (c *caches) ForResourceKind(gvr schema.GroupVersionResource, kind string, n
 	}
 	err = informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
 		c.mu.Lock()
-		c.failures[gvk] = err
+		c.failures[gvk] = &failure{err}
 		c.mu.Unlock()
 		cache.DefaultWatchErrorHandler(ctx, r, err)
 	})
@@ -137,28 +154,22 @@ func slim(obj any) (any, error) {
 	return obj, nil
 }
 
-// unsynced names the kinds that have not been listed yet, with the last reason there was.
-func (c *caches) unsynced() []string {
+// unsynced are the kinds that have not been listed yet, with the last reason there was.
+func (c *caches) unsynced() (out []pending) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var kinds []string
 	for gvk, informer := range c.informers {
-		if informer.HasSynced() {
-			continue
+		if !informer.HasSynced() {
+			out = append(out, pending{gvk.Kind, c.failures[gvk]})
 		}
-		text := gvk.Kind
-		if err := c.failures[gvk]; err != nil {
-			text += " (" + err.Error() + ")"
-		}
-		kinds = append(kinds, text)
 	}
-	sort.Strings(kinds)
-	return kinds
+	return out
 }
 
-// awaitSync asks until nothing is missing, ctx ends or the time is over.
-func awaitSync(ctx context.Context, deadline time.Duration, missing func() []string) error {
-	timeout := time.NewTimer(deadline)
+// awaitSync asks until nothing is missing or ctx ends. It is an error if anything is still missing at a deadline that
+// could not be listed before; lists that are long are waited for, for another process would find them no shorter.
+func awaitSync(ctx context.Context, deadline time.Duration, missing func() []pending, tell func(kinds string)) error {
+	timeout := time.NewTicker(deadline)
 	defer timeout.Stop()
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
@@ -171,8 +182,20 @@ func awaitSync(ctx context.Context, deadline time.Duration, missing func() []str
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-timeout.C:
-			return fmt.Errorf("%w: %s", ErrNotSynced, strings.Join(kinds, ", "))
+			if slices.ContainsFunc(kinds, func(p pending) bool { return p.last != nil }) {
+				return fmt.Errorf("%w: %s", ErrNotSynced, textOf(kinds))
+			}
+			tell(textOf(kinds))
 		case <-again.C:
 		}
 	}
+}
+
+func textOf(kinds []pending) string {
+	texts := make([]string, 0, len(kinds))
+	for _, kind := range kinds {
+		texts = append(texts, kind.String())
+	}
+	slices.Sort(texts)
+	return strings.Join(texts, ", ")
 }

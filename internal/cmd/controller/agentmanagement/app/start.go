@@ -8,13 +8,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/fleet-hub/fleet/internal/events"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 )
 
-// SyncTimeout bounds how long Start waits for the caches.
+// SyncTimeout bounds how long Start waits for a kind that cannot be listed, and is how often it says what it waits for.
 const SyncTimeout = 30 * time.Second
 
 // First lets work run once, when the caches are full and before any controller works, all of which wait for it. To be
@@ -39,7 +40,7 @@ func (a *Context) Start(ctx context.Context) error {
 		}
 	}
 	// All caches fill before the first controller works: a handler may read any of them.
-	if err := awaitSync(ctx, SyncTimeout, a.unsynced); err != nil {
+	if err := awaitSync(ctx, SyncTimeout, a.unsynced, a.stillFilling); err != nil {
 		return err
 	}
 	a.begin(ctx)
@@ -58,14 +59,18 @@ func (a *Context) begin(ctx context.Context) {
 	a.begun.Store(true)
 }
 
-func (a *Context) unsynced() (kinds []string) {
+func (a *Context) unsynced() (kinds []pending) {
 	for _, s := range a.scopes {
 		kinds = append(kinds, s.caches.unsynced()...)
 	}
 	if !a.secrets.HasSynced() {
-		kinds = append(kinds, "Secret (metadata)")
+		kinds = append(kinds, pending{"Secret (metadata)", a.secretsFailure.Load()})
 	}
 	return kinds
+}
+
+func (a *Context) stillFilling(kinds string) {
+	a.Log.Info("the caches are still filling: " + kinds)
 }
 
 // notKubeconfigs leaves out the Secrets that are many and never hold a kubeconfig.
@@ -79,6 +84,13 @@ func (a *Context) watchKubeconfigSecrets() error {
 	secrets, err := kube.NamesInformer(a.RESTConfig, corev1.SchemeGroupVersion.WithResource("secrets"), notKubeconfigs)
 	if err != nil {
 		return err
+	}
+	err = secrets.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
+		a.secretsFailure.Store(&failure{err})
+		cache.DefaultWatchErrorHandler(ctx, r, err)
+	})
+	if err != nil {
+		return fmt.Errorf("preparing the watch of the names of Secrets: %w", err)
 	}
 	a.secrets = secrets
 	return reconcile.Watch(a.secrets, a.clustersOf, reconcile.Nudge(a.Clusters))

@@ -9,25 +9,18 @@ import (
 // what is said of these.
 type leftOut map[string]leftOut
 
-// managers are who wrote which field.
-var managers = leftOut{"managedFields": nil}
-
-// What no controller reads of objects, and what caches drop when it has been decoded: decoding is half of what a hub does
-// when it starts, and this is half of what there is to decode.
-var leftOutOfKinds = map[string]leftOut{
-	"BundleDeployment": {"metadata": managers, "status": {"resources": nil}},
-	"Content":          {"metadata": managers, "content": nil},
-}
-
-// leftOutOf are the fields of a kind that nobody needs: in events of watches, which go into caches, and in answers. Who
-// wrote which field is asked of Clusters alone, and not of a cache.
+// leftOutOf are the fields of a kind that no controller reads, and that caches drop when they have been decoded: decoding is
+// half of what a hub does when it starts, and this is half of what there is to decode. Some are left out in events of
+// watches, which go into caches, and not in answers: who wrote which field is asked of Clusters.
 func leftOutOf(kind string) (inEvents, inAnswers leftOut) {
-	leave, special := leftOutOfKinds[kind]
-	if !special {
-		leave = leftOut{"metadata": managers}
-	}
-	if kind == "Cluster" {
+	leave := leftOut{"metadata": {"managedFields": nil}}
+	switch kind {
+	case "Cluster":
 		return leave, nil
+	case "BundleDeployment":
+		leave["status"] = leftOut{"resources": nil}
+	case "Content":
+		leave["content"] = nil
 	}
 	return leave, leave
 }
@@ -35,11 +28,14 @@ func leftOutOf(kind string) (inEvents, inAnswers leftOut) {
 // longestKept is how large a buffer may be that is used again.
 const longestKept = 64 << 10
 
-var trimBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+// trims are buffers of documents that something was left out of.
+type trims struct{ sync.Pool }
 
-// trimmed calls read with a document in which these fields are null. Whether what was there is well-formed, nobody looks;
+func newTrims() *trims { return &trims{sync.Pool{New: func() any { return new(bytes.Buffer) }}} }
+
+// without calls read with a document in which these fields are null. Whether what was there is well-formed, nobody looks;
 // a document that is not written as API servers write it, without spaces, stays as it is. Read must not keep it.
-func (leave leftOut) trimmed(data []byte, read func([]byte) error) error {
+func (b *trims) without(leave leftOut, data []byte, read func([]byte) error) error {
 	if len(leave) == 0 {
 		return read(data)
 	}
@@ -47,11 +43,11 @@ func (leave leftOut) trimmed(data []byte, read func([]byte) error) error {
 	if !t.object(leave) || t.at != len(data) || len(t.cuts) == 0 {
 		return read(data)
 	}
-	buffer, _ := trimBuffers.Get().(*bytes.Buffer) // New makes no others
+	buffer, _ := b.Get().(*bytes.Buffer) // New makes no others
 	defer func() {
 		if buffer.Cap() <= longestKept {
 			buffer.Reset()
-			trimBuffers.Put(buffer)
+			b.Put(buffer)
 		}
 	}()
 	from := 0

@@ -15,7 +15,8 @@ import (
 )
 
 func TestTrimmed(t *testing.T) {
-	leave := leftOut{"metadata": managers, "status": {"resources": nil}, "content": nil}
+	buffers := newTrims()
+	leave := leftOut{"metadata": {"managedFields": nil}, "status": {"resources": nil}, "content": nil}
 	tests := map[string]struct{ in, want string }{
 		"what is left out":             {`{"metadata":{"managedFields":[{"manager":"a"}],"name":"n"},"status":{"resources":[1,2]}}`, `{"metadata":{"managedFields":null,"name":"n"},"status":{"resources":null}}`},
 		"at the end and in between":    {`{"a":1,"content":"x","metadata":{"name":"n","managedFields":[]}}`, `{"a":1,"content":null,"metadata":{"name":"n","managedFields":null}}`},
@@ -50,19 +51,19 @@ func TestTrimmed(t *testing.T) {
 				test.want = test.in
 			}
 			for range 2 { // buffers are used again
-				if got := trimmedText(leave, test.in); got != test.want {
+				if got := trimmedText(buffers, leave, test.in); got != test.want {
 					t.Errorf("got  %s\nwant %s", got, test.want)
 				}
 			}
-			if got := trimmedText(nil, test.in); got != test.in {
+			if got := trimmedText(buffers, nil, test.in); got != test.in {
 				t.Errorf("got %s where nothing is left out", got)
 			}
 		})
 	}
 }
 
-func trimmedText(leave leftOut, data string) (out string) {
-	_ = leave.trimmed([]byte(data), func(data []byte) error {
+func trimmedText(buffers *trims, leave leftOut, data string) (out string) {
+	_ = buffers.without(leave, []byte(data), func(data []byte) error {
 		out = string(data)
 		return nil
 	})

@@ -79,10 +79,15 @@ func (h *handler) onGroup(change queue.Change[*fleet.ClusterGroup]) {
 	switch {
 	case newer == nil:
 		h.selectors.forget(older.UID)
-	case older == nil || older.UID != newer.UID || older.Generation != newer.Generation ||
-		!reconcile.Equal(older.Status, newer.Status):
+	case groupMatters(older, newer):
 		h.queue.Add(keyOf(newer))
 	}
+}
+
+func groupMatters(older, newer *fleet.ClusterGroup) bool {
+	return older == nil || older.UID != newer.UID || older.Generation != newer.Generation ||
+		older.Labels[fleet.LabelShardRef] != newer.Labels[fleet.LabelShardRef] || // it may have become this process's
+		!reconcile.Equal(older.Status, newer.Status)
 }
 
 // onCluster wakes the groups a Cluster is in, and those it was in before. What was there at the start wakes nobody:

@@ -84,3 +84,32 @@ func TestSelectorsFollowTheGeneration(t *testing.T) {
 		t.Error("what was forgotten is still known")
 	}
 }
+
+func TestGroupMatters(t *testing.T) {
+	group := func(change func(*fleet.ClusterGroup)) *fleet.ClusterGroup {
+		g := &fleet.ClusterGroup{}
+		g.UID, g.Generation, g.Labels = "u", 1, map[string]string{"a": "b"}
+		change(g)
+		return g
+	}
+	older := group(func(*fleet.ClusterGroup) {})
+	for name, test := range map[string]struct {
+		older  *fleet.ClusterGroup
+		change func(*fleet.ClusterGroup)
+		want   bool
+	}{
+		"a new one":                {nil, func(*fleet.ClusterGroup) {}, true},
+		"nothing":                  {older, func(*fleet.ClusterGroup) {}, false},
+		"a label":                  {older, func(g *fleet.ClusterGroup) { g.Labels["a"] = "c" }, false},
+		"another shard's":          {older, func(g *fleet.ClusterGroup) { g.Labels[fleet.LabelShardRef] = "s" }, true},
+		"its spec":                 {older, func(g *fleet.ClusterGroup) { g.Generation = 2 }, true},
+		"another one of that name": {older, func(g *fleet.ClusterGroup) { g.UID = "v" }, true},
+		"its status":               {older, func(g *fleet.ClusterGroup) { g.Status.ClusterCount = 1 }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := groupMatters(test.older, group(test.change)); got != test.want {
+				t.Errorf("matters: %v", got)
+			}
+		})
+	}
+}

@@ -98,7 +98,8 @@ func (h *handler) onDeployment(change queue.Change[*fleet.BundleDeployment]) {
 		if had || len(newer.Spec.Options.DownstreamResources) > 0 {
 			h.queue.Add(keyOf(newer))
 		}
-	case !equality.Semantic.DeepEqual(older.Spec.Options.DownstreamResources, newer.Spec.Options.DownstreamResources):
+	case !equality.Semantic.DeepEqual(older.Spec.Options.DownstreamResources, newer.Spec.Options.DownstreamResources),
+		older.Labels[fleet.LabelShardRef] != newer.Labels[fleet.LabelShardRef]: // nobody, or somebody else, has looked after it
 		h.done.doubt(newer.UID)
 		h.queue.Add(keyOf(newer))
 	}

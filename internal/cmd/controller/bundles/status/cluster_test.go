@@ -142,3 +142,35 @@ func TestANewClusterWaitsForItsAgent(t *testing.T) {
 		})
 	}
 }
+
+func TestClusterMatters(t *testing.T) {
+	cluster := func(change func(*fleet.Cluster)) *fleet.Cluster {
+		c := &fleet.Cluster{}
+		c.Labels, c.Status.Agent.LastSeen = map[string]string{"a": "b"}, metav1.NewTime(time.Unix(1, 0))
+		change(c)
+		return c
+	}
+	older := cluster(func(*fleet.Cluster) {})
+	for name, test := range map[string]struct {
+		older  *fleet.Cluster
+		change func(*fleet.Cluster)
+		want   bool
+	}{
+		"a new one":           {nil, func(*fleet.Cluster) {}, true},
+		"nothing":             {older, func(*fleet.Cluster) {}, false},
+		"a label":             {older, func(c *fleet.Cluster) { c.Labels["a"] = "c" }, false},
+		"another heartbeat":   {older, func(c *fleet.Cluster) { c.Status.Agent.LastSeen = metav1.NewTime(time.Unix(2, 0)) }, false},
+		"no heartbeat yet":    {older, func(c *fleet.Cluster) { c.Status.Agent.LastSeen = metav1.Time{} }, true},
+		"another shard's":     {older, func(c *fleet.Cluster) { c.Labels[fleet.LabelShardRef] = "s" }, true},
+		"its namespace":       {older, func(c *fleet.Cluster) { c.Status.Namespace = "n" }, true},
+		"its sums":            {older, func(c *fleet.Cluster) { c.Status.Summary.Ready = 1 }, true},
+		"what is said of it":  {older, func(c *fleet.Cluster) { c.Status.Display.State = "x" }, true},
+		"resources are fewer": {older, func(c *fleet.Cluster) { c.Status.ResourceCounts.Ready = 1 }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := clusterMatters(test.older, cluster(test.change)); got != test.want {
+				t.Errorf("matters: %v", got)
+			}
+		})
+	}
+}

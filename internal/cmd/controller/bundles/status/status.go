@@ -162,20 +162,22 @@ func (h *handler) bundleChanged(change queue.Change[*fleet.Bundle]) {
 	}
 }
 
-// clusterChanged does the same for Clusters; heartbeats after the first one, and the
-// fields of others, change nothing here.
+// clusterChanged does the same for Clusters.
 func (h *handler) clusterChanged(change queue.Change[*fleet.Cluster]) {
-	older, newer := change.Old, change.New
-	if newer == nil {
-		return
+	if change.New != nil && clusterMatters(change.Old, change.New) {
+		h.clusters.Add(keyOf(change.New))
 	}
-	if older == nil || older.Status.Namespace != newer.Status.Namespace ||
+}
+
+// clusterMatters says whether the sums of a Cluster may be others now, or another process's to tell: heartbeats after the
+// first one, and the fields of others, change nothing here.
+func clusterMatters(older, newer *fleet.Cluster) bool {
+	return older == nil || older.Status.Namespace != newer.Status.Namespace ||
+		older.Labels[fleet.LabelShardRef] != newer.Labels[fleet.LabelShardRef] ||
 		older.Status.Agent.LastSeen.IsZero() != newer.Status.Agent.LastSeen.IsZero() ||
 		!reconcile.Equal(older.Status.Conditions, newer.Status.Conditions) ||
 		!reconcile.Equal(older.Status.Summary, newer.Status.Summary) ||
-		older.Status.ResourceCounts != newer.Status.ResourceCounts || older.Status.Display != newer.Status.Display {
-		h.clusters.Add(keyOf(newer))
-	}
+		older.Status.ResourceCounts != newer.Status.ResourceCounts || older.Status.Display != newer.Status.Display
 }
 
 // onDeployment writes the printer columns of a BundleDeployment, and lets one go that

@@ -103,12 +103,10 @@ func (h *handler) act(in input, out outcome) (*fleet.Cluster, error) {
 			return cluster, errors.Join(err, reportErr)
 		}
 	}
-	if out.stage == revoking || out.stage == draining {
-		h.app.Clusters.EnqueueAfter(cluster.Namespace, cluster.Name, leavingRecheck)
-		if err := h.takeApart(in, out); err != nil {
-			return cluster, err
-		}
+	if err := h.takeApart(in, out); err != nil {
+		return h.cannotLeave(in, err)
 	}
+	h.lookAgain(cluster, out.stage)
 	if out.removeFinalizer {
 		h.app.Log.Info("cluster gone", "cluster", keyOf(cluster))
 		return h.setFinalizer(cluster, false)
@@ -116,7 +114,27 @@ func (h *handler) act(in input, out outcome) (*fleet.Cluster, error) {
 	return h.report(in, cluster, out)
 }
 
-// takeApart does what a stage of leaving asks for.
+// lookAgain comes back for what goes: its end may wake nobody.
+func (h *handler) lookAgain(cluster *fleet.Cluster, reached stage) {
+	switch reached {
+	case revoking, draining, awaitingNamespace:
+		h.app.Clusters.EnqueueAfter(cluster.Namespace, cluster.Name, leavingRecheck)
+	default:
+	}
+}
+
+// cannotLeave says on a Cluster that goes why it stays, if the API server has an answer that may last. It is tried again
+// at the queue's pace.
+func (h *handler) cannotLeave(in input, err error) (*fleet.Cluster, error) {
+	var answer apierrors.APIStatus
+	if !errors.As(err, &answer) || apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) {
+		return in.cluster, err
+	}
+	cluster, reportErr := h.report(in, in.cluster, outcome{namespaceName: in.cluster.Status.Namespace, processed: failed(err)})
+	return cluster, errors.Join(err, reportErr)
+}
+
+// takeApart does what a stage of leaving asks for; the others ask for nothing.
 func (h *handler) takeApart(in input, out outcome) error {
 	if err := errors.Join(h.revoke(out.revoke), h.drain(out.drain)); err != nil {
 		return err

@@ -129,6 +129,15 @@ func TestANamespaceThatIsThereAlready(t *testing.T) {
 	}
 }
 
+// The end of a namespace that is not marked says nothing of whose it was.
+func TestAClusterThatWaitsForANamespaceLooksAgain(t *testing.T) {
+	hub := newHub(t, oneCluster(fresh), ours(unmarked, terminating))
+	if err := hub.Handle("Cluster", key); err != nil {
+		t.Fatal(err)
+	}
+	apptest.ExpectWoken(t, hub, "Cluster fleet-default/east in 2s")
+}
+
 func TestFailures(t *testing.T) {
 	no := errors.New("no")
 	gone := apierrors.NewNotFound(schema.GroupResource{Resource: "x"}, "x")
@@ -169,6 +178,15 @@ func TestFailures(t *testing.T) {
 			objects: []apptest.Object{oneCluster(deleted), ours()}, request: "delete Namespace " + east, fails: no,
 			want: "deleting namespace " + east + ": no",
 		},
+		"what is refused a Cluster that goes is told on it, and tried again at the queue's pace": {
+			objects: []apptest.Object{oneCluster(deleted), ours()}, request: "delete Namespace " + east,
+			fails: apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, east, errors.New("a policy")),
+			want:  "deleting namespace " + east + `: namespaces "` + east + `" is forbidden: a policy`,
+			status: &fleet.ClusterStatus{Namespace: east, Conditions: []genericcondition.GenericCondition{{
+				Type: "Processed", Status: "False", Reason: "Error", LastUpdateTime: "2026-01-01T12:00:00Z",
+				Message: "deleting namespace " + east + `: namespaces "` + east + `" is forbidden: a policy`,
+			}}},
+		},
 		"a namespace that is gone is no failure": {
 			objects: []apptest.Object{oneCluster(deleted), ours()}, request: "delete Namespace " + east, fails: gone,
 		},
@@ -180,6 +198,9 @@ func TestFailures(t *testing.T) {
 			err := hub.Handle("Cluster", key)
 			if got := text(err); got != test.want {
 				t.Errorf("error %q, want %q", got, test.want)
+			}
+			if woken := hub.Woken(); err != nil && len(woken) > 0 {
+				t.Errorf("it is tried again before the queue would: %v", woken)
 			}
 			if test.status != nil {
 				got := apptest.MustGet[*fleet.Cluster](t, hub, "fleet-default", "east")
