@@ -13,9 +13,9 @@ const (
 	// CredentialPatience is how long one request waits for its credential before another is made. Requests do not
 	// pile up: the hub gives up those that wait in vain a few minutes later.
 	CredentialPatience = 30 * time.Minute
-	// RejectionPatience is how long a hub must keep rejecting an identity before it counts, where
-	// nothing is there to replace it: an API server that has just started answers 401 and 403 for a
-	// moment to identities that are good.
+	// RejectionPatience is how long a hub must keep rejecting an identity before it counts, where it is
+	// in use or nothing is there to replace it: an API server that has just started answers 401 and 403
+	// for a moment to identities that are good.
 	RejectionPatience = 10 * time.Second
 	// ProofPatience is the same for a credential just granted, whose rights may still be on their way
 	// through the hub's caches. After it another request is made.
@@ -211,10 +211,11 @@ func Next(in AgentState) AgentStep {
 	return AgentStep{Stage: Await, Awaited: AnswerToStored, AskAgain: true}
 }
 
-// storedLost: the hub turns the stored identity away. With a way to get another, the first word counts.
+// storedLost: the hub turns the stored identity away. With a way to get another, the first word counts, but not
+// against one in use: it was good a moment ago, and another may be long in coming.
 func storedLost(in AgentState) bool {
 	patience := RejectionPatience
-	if canRegister(in) {
+	if canRegister(in) && !in.Serving {
 		patience = 0
 	}
 	return in.Stored.Verdict.against(in.Now, patience)
@@ -225,7 +226,7 @@ func storedLost(in AgentState) bool {
 // away, it is the silent one that is waited for.
 func replaced(in AgentState) bool {
 	return canRegister(in) && in.Stored.Verdict.Answer == Unanswered &&
-		in.Bootstrap.APIServerURL != in.Stored.Server && !in.Token.against(in.Now, RejectionPatience)
+		!sameServer(in.Stored.Server, in.Bootstrap.APIServerURL) && !in.Token.against(in.Now, RejectionPatience)
 }
 
 func canRegister(in AgentState) bool { return in.Bootstrap != nil && in.ConfigProblem == nil }

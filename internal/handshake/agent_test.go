@@ -118,6 +118,10 @@ func TestNext(t *testing.T) {
 			in:   agentState(agentStored(Unanswered, long), here),
 			want: AgentStep{Stage: Await, Awaited: AnswerToStored, AskAgain: true},
 		},
+		"nor with one that spells its address in another way": {
+			in:   agentState(agentStored(Unanswered, long), agentBootstrap("https://HUB.example:6443/")),
+			want: AgentStep{Stage: Await, Awaited: AnswerToStored, AskAgain: true},
+		},
 		"a silent hub is left for the one a bootstrap secret names, where the identity is not known": {
 			in:   agentState(agentStored(Unanswered, 0), elsewhere, agentMoved(Rejected, 0)),
 			want: AgentStep{Stage: Request},
@@ -176,8 +180,16 @@ func TestNext(t *testing.T) {
 			in:   agentState(agentStored(Accepted, 0), agentRunning),
 			want: AgentStep{Stage: Use},
 		},
-		"a running agent that is rejected uses a new bootstrap secret at once": {
-			in:   agentState(agentStored(Rejected, 0), agentServing, here),
+		"nor does it with a bootstrap secret at hand": {
+			in:   agentState(agentStored(Rejected, RejectionPatience-1), agentServing, here),
+			want: AgentStep{Stage: Use, AskAgain: true},
+		},
+		"a 401 that lasts makes it use that": {
+			in:   agentState(agentStored(Rejected, RejectionPatience), agentServing, here),
+			want: AgentStep{Stage: Request},
+		},
+		"an agent that was rejected uses a new bootstrap secret at once": {
+			in:   agentState(agentStored(Rejected, 0), agentRunning, here),
 			want: AgentStep{Stage: Request},
 		},
 
@@ -400,6 +412,10 @@ func TestNextHoldsForEveryState(t *testing.T) {
 		},
 		"a hub that is down ends no process": func(in AgentState, step AgentStep) bool {
 			return step.Stage != GiveUp || in.Stored == nil || in.Stored.Verdict.Answer != Unanswered
+		},
+		"an identity in use stays in use until the hub has turned it away for a while": func(in AgentState, step AgentStep) bool {
+			return !in.Serving || in.Stored == nil || !in.Stored.Verdict.against(in.Now, 0) ||
+				in.Stored.Verdict.against(in.Now, RejectionPatience) || step.Stage == Use
 		},
 		"a running agent stays where a bootstrap secret may come": func(in AgentState, step AgentStep) bool {
 			return step.Stage != GiveUp || !in.Running || in.Bootstrap != nil

@@ -12,7 +12,7 @@ import (
 //
 //	accepted there      ─► the stored kubeconfig is rewritten, the account and its token stay, the Secret has done its work
 //	turned away there   ─► beside an identity that works it is not needed; beside one that does not, it is registered with
-//	no answer there     ─► both addresses are asked until one answers; what works goes on meanwhile
+//	no answer there     ─► both addresses are asked until one accepts it; what works goes on meanwhile
 
 // elsewhere says whether the bootstrap secret names another address or another CA than the stored identity
 // has. Under TLS mode system-store an identity without a CA is as it should be, whatever CA is handed over.
@@ -59,10 +59,10 @@ func hubMoved(in AgentState) (step AgentStep, ok bool) {
 		return AgentStep{Stage: Use, AskElsewhere: true}, true
 	case works || !silent:
 		return AgentStep{}, false
-	case in.Stored.Verdict.Answer != Unanswered:
-		return AgentStep{Stage: Await, Awaited: AnswerElsewhere, AskElsewhere: true}, true
-	case in.Serving:
+	case in.Serving && !in.Stored.Verdict.against(in.Now, RejectionPatience):
 		return AgentStep{Stage: Use, AskAgain: true, AskElsewhere: true}, true
+	case in.Stored.Verdict.Answer != Unanswered: // and rights may come back to it here, too
+		return AgentStep{Stage: Await, Awaited: AnswerElsewhere, AskAgain: true, AskElsewhere: true}, true
 	}
 	return AgentStep{Stage: Await, Awaited: AnswerToStored, AskAgain: true, AskElsewhere: true}, true
 }

@@ -53,28 +53,40 @@ func TestNextWhereTheHubHasMoved(t *testing.T) {
 
 		// It does not.
 		"an identity that is rejected here is asked about there before another is asked for": {
-			in:   agentState(agentStored(Rejected, 0), agentServing, there),
-			want: AgentStep{Stage: Await, Awaited: AnswerElsewhere, AskElsewhere: true},
+			in:   agentState(agentStored(Rejected, 0), there),
+			want: AgentStep{Stage: Await, Awaited: AnswerElsewhere, AskAgain: true, AskElsewhere: true},
 		},
 		"so it is when the hub shows a certificate of another CA": {
+			in:   agentState(agentStored(Untrusted, 0), here, otherCA),
+			want: AgentStep{Stage: Await, Awaited: AnswerElsewhere, AskAgain: true, AskElsewhere: true},
+		},
+		"a first 401 takes none out of use": {
+			in:   agentState(agentStored(Rejected, RejectionPatience-1), agentServing, there, agentMoved(Unanswered, long)),
+			want: AgentStep{Stage: Use, AskAgain: true, AskElsewhere: true},
+		},
+		"nor does a first certificate of another CA": {
 			in:   agentState(agentStored(Untrusted, 0), agentServing, here, otherCA),
-			want: AgentStep{Stage: Await, Awaited: AnswerElsewhere, AskElsewhere: true},
+			want: AgentStep{Stage: Use, AskAgain: true, AskElsewhere: true},
 		},
 		"one the new CA makes work again survives": {
 			in:   agentState(agentStored(Untrusted, long), here, otherCA, agentMoved(Accepted, 0)),
 			want: AgentStep{Stage: Use, Rewrite: true, DropBootstrap: true},
 		},
 		"one that is rejected there, too, is replaced at once": {
-			in:   agentState(agentStored(Rejected, 0), agentServing, there, agentMoved(Rejected, 0)),
+			in:   agentState(agentStored(Rejected, 0), there, agentMoved(Rejected, 0)),
 			want: AgentStep{Stage: Request},
+		},
+		"but while it is in use the first 401 does not count": {
+			in:   agentState(agentStored(Rejected, RejectionPatience-1), agentServing, there, agentMoved(Rejected, long)),
+			want: AgentStep{Stage: Use, AskAgain: true},
 		},
 		"and so is one whose hub is trusted neither way, which ends as the token says": {
 			in:   agentState(agentStored(Untrusted, long), here, otherCA, agentMoved(Untrusted, long), agentTokenSaid(Untrusted, RejectionPatience)),
 			want: AgentStep{Stage: GiveUp}, err: ErrUntrustedCA,
 		},
-		"the address that does not answer is waited for": {
-			in:   agentState(agentStored(Rejected, long), agentServing, there, agentMoved(Unanswered, long)),
-			want: AgentStep{Stage: Await, Awaited: AnswerElsewhere, AskElsewhere: true},
+		"the address that does not answer is waited for, and so is a change of mind here": {
+			in:   agentState(agentStored(Rejected, RejectionPatience), agentServing, there, agentMoved(Unanswered, long)),
+			want: AgentStep{Stage: Await, Awaited: AnswerElsewhere, AskAgain: true, AskElsewhere: true},
 		},
 
 		// Nobody knows.

@@ -2,11 +2,13 @@ package kube
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
 	"time"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
@@ -55,8 +57,10 @@ func LoadOwn(path string) (Own, error) {
 }
 
 // Tune returns a copy of cfg without a client-side rate limit, since the API server has fair queuing, and with
-// RequestTimeout unless it has a timeout already; it says who asks, unless it does so already. client-go counts a watch
-// as one request, so its informers need Watching(cfg); lasso's caches tell the two apart themselves.
+// RequestTimeout unless it has a timeout already; it says who asks, unless it does so already, and which protocols it
+// speaks: client-go gives a cfg that says nothing of TLS, for it trusts the system's roots, net/http's own transport,
+// which never looks after a connection on which nothing comes. client-go counts a watch as one request, so its informers
+// need Watching(cfg); lasso's caches tell the two apart themselves.
 func Tune(cfg *rest.Config) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.Burst, cfg.RateLimiter = -1, 0, nil
@@ -66,7 +70,18 @@ func Tune(cfg *rest.Config) *rest.Config {
 	if cfg.UserAgent == "" {
 		cfg.UserAgent = userAgent()
 	}
+	if len(cfg.NextProtos) == 0 {
+		cfg.NextProtos = protocols()
+	}
 	return cfg
+}
+
+// protocols are those that client-go speaks: whoever has forbidden it HTTP/2 (DISABLE_HTTP2) must not be offered it.
+func protocols() []string {
+	if utilnet.SetTransportDefaults(&http.Transport{}).TLSNextProto == nil {
+		return []string{"http/1.1"}
+	}
+	return []string{"h2", "http/1.1"}
 }
 
 // userAgent is what API servers write into their audit logs, and up to the "/" into the managedFields of objects.

@@ -209,6 +209,38 @@ func TestTune(t *testing.T) {
 	}
 }
 
+// A client that trusts the system's roots shares nothing with net/http's own, whose connections nobody looks after; and
+// HTTP/2 is spoken but where that is forbidden.
+func TestWhatTunedClientsSpeak(t *testing.T) {
+	rooted, err := rest.TransportFor(&rest.Config{Host: "https://hub.example", TLSClientConfig: Tune(&rest.Config{}).TLSClientConfig})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rooted == http.DefaultTransport {
+		t.Error("without a CA a client has net/http's own transport")
+	}
+	spoken := make(chan string, 1)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { spoken <- r.Proto }))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	for forbidden, want := range map[string]string{"": "HTTP/2.0", "1": "HTTP/1.1"} {
+		t.Setenv("DISABLE_HTTP2", forbidden)
+		client, err := rest.HTTPClientFor(Tune(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: caOf(server)}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := client.Get(server.URL)
+		if err != nil {
+			t.Fatalf("with DISABLE_HTTP2=%q: %v", forbidden, err)
+		}
+		_ = response.Body.Close()
+		if got := <-spoken; got != want {
+			t.Errorf("with DISABLE_HTTP2=%q it is %s, want %s", forbidden, got, want)
+		}
+	}
+}
+
 // TestWhoAsksIsSaid looks at what reaches a server, also through connections that clients share.
 func TestWhoAsksIsSaid(t *testing.T) {
 	asked := make(chan string, 1)

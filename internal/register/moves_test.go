@@ -124,6 +124,23 @@ func TestStoriesOfAHubThatMoves(t *testing.T) {
 			w.run(time.Hour)
 			w.expectMissing(names.AgentBootstrap)
 		}},
+		"the mode becomes system-store a moment after an address without a CA was delivered": {"becomes-system-store-after-bootstrap", func(_ *testing.T, w *world) {
+			w.accounts["account-0"] = true
+			w.identitySecret("account-0")
+			w.configure(config.Agent{AgentTLSMode: kube.TLSModeStrict})
+			w.later(time.Minute, "admin", "upgrades the chart, of which the Secret comes first", func() { w.bootstrapSecret("import-1", at(movedURL), signedBy(nil)) })
+			w.later(61*time.Second, "admin", "and mode system-store in the ConfigMap second", func() { w.configure(config.Agent{AgentTLSMode: kube.TLSModeSystemStore}) })
+			w.run(time.Hour)
+			w.expectMissing(names.AgentBootstrap)
+		}},
+		"an address without a CA that the mode has no use for": {"stays-strict-with-bootstrap", func(_ *testing.T, w *world) {
+			w.accounts["account-0"] = true
+			w.identitySecret("account-0")
+			w.configure(config.Agent{AgentTLSMode: kube.TLSModeStrict})
+			w.later(time.Minute, "admin", "upgrades the chart", func() { w.bootstrapSecret("import-1", at(movedURL), signedBy(nil)) })
+			w.run(time.Hour)
+			w.expectMissing(names.AgentBootstrap)
+		}},
 		"a CA that is not needed under mode system-store": {"stays-system-store", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0", func(a *Access) { a.CA = nil })
@@ -139,6 +156,36 @@ func TestStoriesOfAHubThatMoves(t *testing.T) {
 			w.later(time.Minute, "admin", "upgrades the chart ahead of the move", func() { w.bootstrapSecret("import-1") })
 			w.later(100*time.Second, "hub", "turns the agent away where it was", func() { w.strangers = true; w.turnAway(401, nil) })
 			w.later(4*time.Minute, "hub", "answers there", func() { w.down = false })
+			w.run(time.Hour)
+			w.expectMissing(names.AgentBootstrap)
+		}},
+		"an identity that is turned away for a while, and a new address that never answers": {"moves-nowhere-rejected", func(_ *testing.T, w *world) {
+			w.accounts["account-0"] = true
+			w.identitySecret("account-0", func(a *Access) { a.Server = movedURL })
+			w.down = true // what answers is at movedURL here
+			w.later(time.Minute, "admin", "upgrades the chart ahead of the move", func() { w.bootstrapSecret("import-1") })
+			away := func(from, until time.Duration) {
+				w.later(from, "hub", "turns the agent away", func() { w.strangers = true; w.turnAway(401, nil) })
+				w.later(until, "hub", "knows it again", func() { w.strangers = false })
+			}
+			away(100*time.Second, 104*time.Second)
+			away(200*time.Second, 255*time.Second)
+			w.run(10 * time.Minute)
+		}},
+		"a moment without rights beside a bootstrap secret with another token": {"forbidden-for-a-moment-with-bootstrap", func(_ *testing.T, w *world) {
+			w.accounts["account-0"], w.tokens["import-2"] = true, true
+			w.identitySecret("account-0")
+			w.later(time.Minute, "hub", "restarts, and does not know of anybody's rights yet", func() { w.doomed["account-0"] = true })
+			w.later(61*time.Second, "admin", "upgrades the chart with another token", func() { w.bootstrapSecret("import-2") })
+			w.later(65*time.Second, "hub", "knows them", func() { delete(w.doomed, "account-0") })
+			w.run(time.Hour)
+			w.expectMissing(names.AgentBootstrap)
+		}},
+		"and rights that are gone": {"forbidden-with-bootstrap", func(_ *testing.T, w *world) {
+			w.accounts["account-0"], w.tokens["import-2"] = true, true
+			w.identitySecret("account-0")
+			w.later(time.Minute, "hub", "takes the agent's rights away", func() { w.doomed["account-0"] = true })
+			w.later(61*time.Second, "admin", "upgrades the chart with another token", func() { w.bootstrapSecret("import-2") })
 			w.run(time.Hour)
 			w.expectMissing(names.AgentBootstrap)
 		}},

@@ -361,20 +361,29 @@ func TestStories(t *testing.T) {
 			w.run(time.Minute)
 		}},
 		"an identity that cannot be stored at first": {"store-fails", func(_ *testing.T, w *world) {
-			failures := 2
-			w.local.PrependReactor("create", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-				failures--
-				return failures >= 0, nil, errors.New("etcdserver: request timed out")
-			})
+			w.failFor(2, "create")
 			w.bootstrapSecret("import-1")
 			w.run(time.Minute)
 		}},
+		"a configuration that changes while an identity cannot be stored": {"store-interrupted", func(_ *testing.T, w *world) {
+			w.logs = true
+			w.failFor(2, "create")
+			w.bootstrapSecret("import-1")
+			w.later(time.Second, "admin", "labels the cluster", func() { w.configure(config.Agent{Labels: map[string]string{"a": "b"}}) })
+			w.run(time.Minute)
+			w.expectMissing(names.AgentBootstrap)
+		}},
+		"and so beside an identity the hub does not know": {"store-interrupted-beside-identity", func(_ *testing.T, w *world) {
+			w.logs = true
+			w.failFor(2, "update")
+			w.identitySecret("account-0")
+			w.bootstrapSecret("import-1")
+			w.later(time.Second, "admin", "labels the cluster", func() { w.configure(config.Agent{Labels: map[string]string{"a": "b"}}) })
+			w.run(time.Minute)
+			w.expectMissing(names.AgentBootstrap)
+		}},
 		"a bootstrap secret that cannot be deleted at first": {"drop-fails", func(_ *testing.T, w *world) {
-			failures := 2
-			w.local.PrependReactor("delete", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-				failures--
-				return failures >= 0, nil, errors.New("etcdserver: request timed out")
-			})
+			w.failFor(2, "delete")
 			w.bootstrapSecret("import-1")
 			w.run(time.Minute)
 			w.expectMissing(names.AgentBootstrap)

@@ -51,7 +51,7 @@ func (a *agent) storeCredential(ctx context.Context) bool {
 		ClusterName:         granted.ClusterName,
 	})
 	if err != nil {
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && !errors.Is(err, errInterrupted) {
 			a.log.Error("Failed to register agent", "error", err)
 		}
 		return false
@@ -63,7 +63,7 @@ func (a *agent) storeCredential(ctx context.Context) bool {
 // storeMove writes the stored kubeconfig anew, by the access at which the identity was proven.
 func (a *agent) storeMove(ctx context.Context) bool {
 	if err := a.write(ctx, a.there, *a.found.identity); err != nil {
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && !errors.Is(err, errInterrupted) {
 			a.log.Error("the hub's new address could not be stored, trying again", "error", err)
 		}
 		return false
@@ -72,10 +72,13 @@ func (a *agent) storeMove(ctx context.Context) bool {
 	return true
 }
 
+// errInterrupted means that nothing was written, for there is something to look at first. The write is still due.
+var errInterrupted = errors.New("something has changed, looking again before the identity is stored")
+
 // write makes an identity with this access the stored one.
 func (a *agent) write(ctx context.Context, access Access, identity handshake.Identity) error {
 	if !a.pause(ctx, a.writes.until(a.now())) {
-		return context.Cause(ctx)
+		return errInterrupted
 	}
 	var err error
 	if identity.Kubeconfig, err = access.Kubeconfig(); err == nil {
@@ -195,17 +198,22 @@ func (a *agent) clearBootstrap(ctx context.Context) bool {
 	return true
 }
 
-// settled is how long a CA nobody needs is kept: the chart delivers it a moment before the configuration, and that
-// may say that only a CA is trusted from now on.
+// settled is how long a bootstrap secret is kept that may be of use in a moment: the chart delivers it before the
+// configuration, and that may say that only a CA is trusted from now on, or that none is needed any more.
 const settled = 5 * time.Second
 
-// settling is settled where the bootstrap secret has a CA, and the identity has none because none is needed.
+// settling is settled where the bootstrap secret has a CA, and the identity has none because none is needed; and where
+// the configuration at hand leaves nothing to be done with it.
 func (a *agent) settling() time.Duration {
 	f := a.found
-	if a.used || f.config.AgentTLSMode != kube.TLSModeSystemStore || len(f.access.CA) > 0 || f.bootstrap == nil || len(f.bootstrap.APIServerCA) == 0 {
+	if a.used || f.bootstrap == nil {
 		return 0
 	}
-	return settled
+	needless := f.config.AgentTLSMode == kube.TLSModeSystemStore && len(f.access.CA) == 0 && len(f.bootstrap.APIServerCA) > 0
+	if needless || f.configErr != nil {
+		return settled
+	}
+	return 0
 }
 
 // attend waits while the identity is in use: for a change of our Secrets or the configuration, for the hub to turn

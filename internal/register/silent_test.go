@@ -3,6 +3,7 @@ package register
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -10,13 +11,16 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
 
 	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/heartbeat"
@@ -154,55 +158,99 @@ func (h *quietHub) serve(t *testing.T, p *pipes, as hubIdentity, protocols ...st
 }
 
 // A connection that dies without a word is noticed by the watch on it, and by the heartbeats, within 45 seconds: the
-// transport asks for a sign of life, and another connection is made.
+// transport asks for a sign of life, and another connection is made. What the certificate is signed by does not matter.
 func TestASilentConnectionIsNoticed(t *testing.T) {
 	identity := newHubIdentity() // with connections of the real network
-	synctest.Test(t, func(t *testing.T) {
-		network, hub := newPipes(), &quietHub{}
-		cfg := hub.serve(t, network, identity, "h2", "http/1.1").Config()
-		cfg.Dial = network.dial
-		client, err := connect(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		var beating sync.WaitGroup
-		beating.Go(func() {
-			err := heartbeat.Run(ctx, heartbeat.Options{
-				Hub: cfg, ClusterNamespace: "fleet-default", ClusterName: "a", Interval: 10 * time.Second, Clock: time.Now, Random: zeros{},
+	tests := map[string]func(t *testing.T, network *pipes, access Access) *rest.Config{
+		"with a CA": func(_ *testing.T, network *pipes, access Access) *rest.Config {
+			cfg := access.Config()
+			cfg.Dial = network.dial
+			return cfg
+		},
+		"with the system's roots": func(t *testing.T, network *pipes, access Access) *rest.Config {
+			access.CA = nil
+			cfg := access.Config()
+			rooted(t, cfg, network, identity.ca)
+			return cfg
+		},
+	}
+	for name, config := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				network, hub := newPipes(), &quietHub{}
+				expectSilenceNoticed(t, network, hub, config(t, network, hub.serve(t, network, identity, "h2", "http/1.1")))
 			})
-			if err != nil {
-				t.Errorf("heartbeats ended: %v", err)
-			}
 		})
-		watching, err := client.WatchCredential(ctx, "ns", "c-1")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if event := <-watching.ResultChan(); event.Type != watch.Added {
-			t.Fatalf("the watch began with %v", event)
-		}
-		<-time.After(25 * time.Second)
+	}
+}
 
-		silent := time.Now()
-		network.fallSilent()
-		for range watching.ResultChan() { // to its end
-		}
-		if after := time.Since(silent); after > 45*time.Second {
-			t.Errorf("the watch ended after %s", after)
-		}
-		<-time.After(45*time.Second - time.Since(silent))
-		if !hub.last().After(silent) {
-			t.Errorf("no heartbeat within 45s")
-		}
-		again, err := client.WatchCredential(ctx, "ns", "c-1")
+// rooted leads the clients of cfg through the network, and makes the CA one of the system's roots to them. A cfg with a
+// way of its own would get a transport of its own already for that, so what client-go keeps for such a cfg is changed.
+func rooted(t *testing.T, cfg *rest.Config, network *pipes, ca []byte) {
+	t.Helper()
+	cfg.DisableCompression = true // no other test has its transport
+	kept, err := rest.TransportFor(&rest.Config{Host: cfg.Host, TLSClientConfig: cfg.TLSClientConfig, DisableCompression: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { runtime.KeepAlive(kept) })
+	inner := kept
+	for wrapper, ok := inner.(utilnet.RoundTripperWrapper); ok; wrapper, ok = inner.(utilnet.RoundTripperWrapper) {
+		inner = wrapper.WrappedRoundTripper()
+	}
+	transport, ok := inner.(*http.Transport)
+	if !ok || inner == http.DefaultTransport {
+		t.Fatalf("the transport is %T, and net/http's own: %t", inner, inner == http.DefaultTransport)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	transport.DialContext, transport.TLSClientConfig.RootCAs = network.dial, roots
+	t.Cleanup(transport.CloseIdleConnections)
+}
+
+// expectSilenceNoticed watches, and sends heartbeats, while the network falls silent.
+func expectSilenceNoticed(t *testing.T, network *pipes, hub *quietHub, cfg *rest.Config) {
+	t.Helper()
+	client, err := connect(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var beating sync.WaitGroup
+	beating.Go(func() {
+		err := heartbeat.Run(ctx, heartbeat.Options{
+			Hub: cfg, ClusterNamespace: "fleet-default", ClusterName: "a", Interval: 10 * time.Second, Clock: time.Now, Random: zeros{},
+		})
 		if err != nil {
-			t.Fatalf("watching again: %v", err)
+			t.Errorf("heartbeats ended: %v", err)
 		}
-		again.Stop()
-		cancel()
-		beating.Wait()
 	})
+	defer func() { cancel(); beating.Wait() }()
+	watching, err := client.WatchCredential(ctx, "ns", "c-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if event := <-watching.ResultChan(); event.Type != watch.Added {
+		t.Fatalf("the watch began with %v", event)
+	}
+	<-time.After(25 * time.Second)
+
+	silent := time.Now()
+	network.fallSilent()
+	for range watching.ResultChan() { // to its end
+	}
+	if after := time.Since(silent); after > 45*time.Second {
+		t.Errorf("the watch ended after %s", after)
+	}
+	<-time.After(45*time.Second - time.Since(silent))
+	if !hub.last().After(silent) {
+		t.Errorf("no heartbeat within 45s")
+	}
+	again, err := client.WatchCredential(ctx, "ns", "c-1")
+	if err != nil {
+		t.Fatalf("watching again: %v", err)
+	}
+	again.Stop()
 }
 
 // Single requests end in time where nothing else notices: on HTTP/1.1, which knows no signs of life.

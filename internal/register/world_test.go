@@ -491,6 +491,14 @@ func (w *world) expectMissing(name string) {
 	}
 }
 
+// failFor makes the agent's own cluster fail so many writes of Secrets.
+func (w *world) failFor(failures int, verb string) {
+	w.local.PrependReactor(verb, "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+		failures--
+		return failures >= 0, nil, errors.New("etcdserver: request timed out")
+	})
+}
+
 // turnAway makes the identity in use hear an answer of the hub.
 func (w *world) turnAway(status int, err error) {
 	w.mu.Lock()

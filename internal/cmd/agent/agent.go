@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 
@@ -56,6 +57,9 @@ func program(environment env.Environment, out io.Writer, work func(context.Conte
 		SilenceErrors: true,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := options.Complete(command.Flags(), environment); err != nil {
+				return err
+			}
+			if err := env.OwnDirectly(environment, os.Setenv); err != nil { // before there is any client
 				return err
 			}
 			return work(command.Context(), options, out)

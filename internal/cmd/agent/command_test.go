@@ -99,6 +99,19 @@ func TestRecordedAgentsStart(t *testing.T) {
 	}
 }
 
+// The cluster a pod runs in is reached without a proxy, whatever addresses it has. Clusters of tests are at addresses
+// that no proxy is asked for.
+func TestTheOwnClusterIsReachedWithoutAProxy(t *testing.T) {
+	t.Setenv("NO_PROXY", ".svc")
+	values := map[string]string{"NAMESPACE": "n", "HOSTNAME": "pod-1", "KUBERNETES_SERVICE_HOST": "34.118.224.1", "NO_PROXY": ".svc"}
+	if _, _, err := started(t, values); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := env.OS("NO_PROXY"), ".svc,34.118.224.1"; got != want {
+		t.Errorf("when its work begins NO_PROXY is %q, want %q", got, want)
+	}
+}
+
 func TestCommandLines(t *testing.T) {
 	tests := map[string]struct {
 		args  string
