@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
+
+	"helm.sh/helm/v3/pkg/release"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,7 +28,7 @@ const (
 
 // collect looks for releases of this agent in the cluster, at once and then from time to time, and has the
 // BundleDeployments looked at that they were made for. Those that are gone lose all their releases, in one
-// round.
+// round, but for orphans, which may be only early.
 func (d *deployer) collect(ctx context.Context) {
 	for {
 		interval := d.GarbageCollectionInterval
@@ -44,9 +48,16 @@ func (d *deployer) collect(ctx context.Context) {
 
 // revisionSecret is the newest revision of a release, by its Secret's metadata.
 type revisionSecret struct {
-	secret, resourceVersion string
-	number                  int
+	secret, resourceVersion, status string
+	number                          int
 }
+
+// orphans are the BundleDeployments that releases in the cluster were made for and that the hub has not named since this
+// process began, and when a look first missed them; the zero time if none has. Only looks use them.
+//
+// They may have been deleted while no agent was there. Or the cluster has come to another hub, or anew to this one, where
+// Bundles are still to come that are to go on with these releases, and not with empty volumes.
+type orphans map[string]time.Time
 
 // sweep is one round. A release that cannot be read keeps no other from being found.
 func (d *deployer) sweep(ctx context.Context) error {
@@ -62,12 +73,55 @@ func (d *deployer) sweep(ctx context.Context) error {
 		}
 		errs = append(errs, d.adoptRelease(ctx, key, found))
 	}
+	d.lookAtWhatIsLeft(newest)
+	return errors.Join(errs...)
+}
+
+// lookAtWhatIsLeft has those BundleDeployments looked at that are gone, and those with more releases than one.
+func (d *deployer) lookAtWhatIsLeft(newest map[releaseKey]revisionSecret) {
+	maps.DeleteFunc(d.orphans, func(name string, _ time.Time) bool {
+		return d.hub.cached(name) != nil || len(d.inventory.of(name)) == 0
+	})
 	for _, name := range d.inventory.names() {
-		if d.hub.cached(name) == nil || len(d.inventory.of(name)) > 1 {
+		if d.hub.cached(name) != nil {
+			if len(d.inventory.of(name)) > 1 {
+				d.queue.Add(name)
+			}
+		} else if d.mayGo(name, newest) {
 			d.queue.Add(name)
 		}
 	}
-	return errors.Join(errs...)
+}
+
+// mayGo tells whether the releases of a BundleDeployment that is not there may be taken down. Those of one that this
+// process has known may. An orphan's are left alone while the hub lists nothing at all for this agent, and then until two
+// looks have missed it that are a whole interval apart; if they were being taken down already, that is gone on with.
+func (d *deployer) mayGo(name string, newest map[releaseKey]revisionSecret) bool {
+	since, isOrphan := d.orphans[name]
+	now := d.Clock()
+	switch {
+	case !isOrphan:
+		return true
+	case len(d.hub.all()) == 0:
+		d.orphans[name] = time.Time{} // what was seen before counts no more: the hub is only beginning
+		return false
+	case d.beingTakenDown(name, newest):
+		return true
+	case since.IsZero():
+		d.orphans[name] = now
+		d.log.Info("release without a bundle deployment is kept, in case one is still to come", "bundledeployment", d.Namespace+"/"+name,
+			"garbageCollectionInterval", d.GarbageCollectionInterval.String())
+		return false
+	}
+	return now.Sub(since) >= d.GarbageCollectionInterval
+}
+
+// beingTakenDown tells whether all releases of a BundleDeployment were left in the middle of an uninstallation. Of one
+// with another release only a former name may have been on its way out.
+func (d *deployer) beingTakenDown(name string, newest map[releaseKey]revisionSecret) bool {
+	return !slices.ContainsFunc(d.inventory.of(name), func(key releaseKey) bool {
+		return newest[key].status != release.StatusUninstalling.String()
+	})
 }
 
 // listReleases finds all of Helm's releases by metadata alone.
@@ -97,7 +151,9 @@ func note(newest map[releaseKey]revisionSecret, secret *metav1.PartialObjectMeta
 	}
 	key := releaseKey{Namespace: secret.Namespace, Name: name}
 	if number > newest[key].number {
-		newest[key] = revisionSecret{secret: secret.Name, resourceVersion: secret.ResourceVersion, number: number}
+		newest[key] = revisionSecret{
+			secret: secret.Name, resourceVersion: secret.ResourceVersion, status: secret.Labels[labelStatus], number: number,
+		}
 	}
 }
 
@@ -116,7 +172,11 @@ func (d *deployer) adoptRelease(ctx context.Context, key releaseKey, found revis
 		d.inventory.setForeign(key, found.resourceVersion)
 		return nil //nolint:nilerr // what cannot be read is nobody's
 	}
-	d.inventory.add(annotationsOf(stored)[fleet.AnnotationBundleID], key)
+	name := annotationsOf(stored)[fleet.AnnotationBundleID]
+	if d.hub.cached(name) == nil && len(d.inventory.of(name)) == 0 {
+		d.orphans[name] = time.Time{}
+	}
+	d.inventory.add(name, key)
 	return nil
 }
 

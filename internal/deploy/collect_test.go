@@ -1,11 +1,14 @@
 package deploy
 
 import (
+	stdcmp "cmp"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
@@ -43,18 +47,28 @@ func storedRelease(t *testing.T, bundle string) (corev1.Secret, *metav1.PartialO
 	}, found
 }
 
-// A release that cannot be read just now keeps no other from being found, and is found in the next round.
-func TestAReleaseThatCannotBeReadHidesNoOther(t *testing.T) {
+// collecting is a deployer that looks for releases when it is told to.
+type collecting struct {
+	*deployer
+	t          *testing.T
+	now        time.Time
+	unreadable string // the release that cannot be read
+}
+
+// newCollecting has releases of these names in the cluster, each made for the BundleDeployment of its name.
+func newCollecting(t *testing.T, status string, releases ...string) *collecting {
+	t.Helper()
+	c := &collecting{t: t, now: noon}
 	secrets := map[string]corev1.Secret{}
 	var listed []runtime.Object
-	for _, name := range []string{"a", "b", "c"} {
+	for _, name := range releases {
 		secret, found := storedRelease(t, name)
+		found.Labels[labelStatus] = status
 		secrets[secret.Name], listed = secret, append(listed, found)
 	}
-	unreadable := "b"
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
-		if name == secretName(unreadable, 1) {
+		if name == secretName(c.unreadable, 1) {
 			w.WriteHeader(http.StatusForbidden)
 			return
 		}
@@ -63,39 +77,208 @@ func TestAReleaseThatCannotBeReadHidesNoOther(t *testing.T) {
 			t.Error(err)
 		}
 	}))
-	defer server.Close()
+	t.Cleanup(server.Close)
 	config := &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
 	onHub, err := newHub(config, "cluster-ns")
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &deployer{
-		Options: Options{AgentNamespace: "agents", Clock: time.Now}, hub: onHub, metadata: newMetadataClient(t, listed...), inventory: newInventory(),
-		beginning: newBeginning(),
-		agent:     &identity{clientset: kubernetes.NewForConfigOrDie(config)},
-		queue:     workqueue.NewTypedRateLimitingQueue(newBackoff(func() float64 { return 0 })),
+	c.deployer = &deployer{
+		Options: Options{AgentNamespace: "agents", Clock: func() time.Time { return c.now }, GarbageCollectionInterval: defaultCollection},
+		log:     slog.New(slog.DiscardHandler), hub: onHub, metadata: newMetadataClient(t, listed...), inventory: newInventory(),
+		orphans: orphans{}, beginning: newBeginning(),
+		agent: &identity{clientset: kubernetes.NewForConfigOrDie(config)},
+		queue: workqueue.NewTypedRateLimitingQueue(newBackoff(func() float64 { return 0 })),
 	}
-	defer d.queue.ShutDown()
-	queued := func() (names []string) {
-		for d.queue.Len() > 0 {
-			name, _ := d.queue.Get()
-			d.queue.Done(name)
-			names = append(names, name)
-		}
-		slices.Sort(names)
-		return names
+	t.Cleanup(c.queue.ShutDown)
+	return c
+}
+
+// lists has the hub list these BundleDeployments and no others.
+func (c *collecting) lists(names ...string) {
+	c.t.Helper()
+	var found []any
+	for _, name := range names {
+		found = append(found, deployment(func(bd *fleet.BundleDeployment) { bd.Name, bd.Namespace = name, "cluster-ns" }))
 	}
-	if err := d.sweep(t.Context()); err == nil || !strings.Contains(err.Error(), "web/b") {
+	if err := c.hub.informer.GetStore().Replace(found, ""); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// queued are the BundleDeployments that are to be looked at, which are done then.
+func (d *deployer) queued() (names []string) {
+	for d.queue.Len() > 0 {
+		name, _ := d.queue.Get()
+		d.queue.Done(name)
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// A release that cannot be read just now keeps no other from being found, and is found in the next round.
+func TestAReleaseThatCannotBeReadHidesNoOther(t *testing.T) {
+	c := newCollecting(t, "uninstalling", "a", "b", "c")
+	c.lists("another")
+	c.unreadable = "b"
+	if err := c.sweep(t.Context()); err == nil || !strings.Contains(err.Error(), "web/b") {
 		t.Errorf("the round ended with %v", err)
 	}
-	if diff := cmp.Diff([]string{"a", "c"}, queued()); diff != "" {
+	if diff := cmp.Diff([]string{"a", "c"}, c.queued()); diff != "" {
 		t.Errorf("looked at (-want +got):\n%s", diff)
 	}
-	unreadable = ""
-	if err := d.sweep(t.Context()); err != nil {
+	c.unreadable = ""
+	if err := c.sweep(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if diff := cmp.Diff([]string{"a", "b", "c"}, queued()); diff != "" {
+	if diff := cmp.Diff([]string{"a", "b", "c"}, c.queued()); diff != "" {
 		t.Errorf("looked at then (-want +got):\n%s", diff)
+	}
+}
+
+// What nobody has asked for yet is not what nobody wants any more.
+func TestAnOrphanIsMissedTwice(t *testing.T) {
+	type look struct {
+		minute int    // since the first
+		listed string // on the hub
+		want   string // what is looked at
+	}
+	tests := map[string]struct {
+		status string
+		looks  []look
+	}{
+		"an orphan goes when it was missed twice, an interval apart": {looks: []look{{0, "y", ""}, {15, "y", "x"}, {30, "y", "x"}}},
+		"looks in between do not count":                              {looks: []look{{0, "y", ""}, {1, "y", ""}, {14, "y", ""}, {29, "y", "x"}}},
+		"an empty hub orders nothing":                                {looks: []look{{0, "", ""}, {20, "", ""}, {40, "", ""}}},
+		"neither does one that has only begun":                       {looks: []look{{0, "", ""}, {20, "fleet-agent-east", ""}, {34, "fleet-agent-east", ""}, {36, "fleet-agent-east", "x"}}},
+		"nor one that was emptied in between":                        {looks: []look{{0, "y", ""}, {20, "", ""}, {40, "y", ""}, {60, "y", "x"}}},
+		"one that comes in time goes on":                             {looks: []look{{0, "y", ""}, {14, "x y", ""}, {28, "x y", ""}}},
+		"and is known from then on":                                  {looks: []look{{0, "y", ""}, {14, "x y", ""}, {15, "y", "x"}}},
+		"one that was there at the start is":                         {looks: []look{{0, "x", ""}, {1, "y", "x"}}},
+		"also if it was the last":                                    {looks: []look{{0, "x", ""}, {1, "", "x"}}},
+		"an uninstallation that was begun is ended":                  {status: "uninstalling", looks: []look{{0, "y", "x"}}},
+		"though not for an empty hub":                                {status: "uninstalling", looks: []look{{0, "", ""}, {20, "y", "x"}}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := newCollecting(t, stdcmp.Or(test.status, "deployed"), "x")
+			for _, l := range test.looks {
+				c.now = noon.Add(time.Duration(l.minute) * time.Minute)
+				c.lists(strings.Fields(l.listed)...)
+				if err := c.sweep(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if got := strings.Join(c.queued(), " "); got != l.want {
+					t.Errorf("in minute %d, with %q on the hub, %q is looked at, want %q", l.minute, l.listed, got, l.want)
+				}
+			}
+		})
+	}
+}
+
+// Of a BundleDeployment that was given another release, the former one may have been on its way out when the agent was
+// stopped: that says nothing about the other.
+func TestAReleaseOnItsWayOutTakesNoOtherAlong(t *testing.T) {
+	c := newCollecting(t, "uninstalling", "x")
+	c.lists("y")
+	c.inventory.add("x", releaseKey{"web", "x"})
+	c.inventory.add("x", releaseKey{"web", "newer"})
+	c.orphans["x"] = time.Time{}
+	if err := c.sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.queued(); len(got) > 0 {
+		t.Errorf("%q is looked at", got)
+	}
+}
+
+// uidOf is the identity of a ConfigMap, which it loses when it is made anew.
+func (l *lab) uidOf(name string) types.UID {
+	l.t.Helper()
+	found, err := l.East.CoreV1().ConfigMaps(l.Name).Get(l.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return found.UID
+}
+
+// A cluster whose Cluster was deleted joins anew: what the Bundles of the new one ask for goes on, as it was, and only
+// what nobody asks for in good time goes.
+func TestAClusterThatJoinsAnewKeepsItsWorkloads(t *testing.T) {
+	t.Parallel()
+	before := newLab(t, "rejoin")
+	before.start()
+	for _, name := range []string{"goes-on", "goes"} {
+		before.apply(bundle{Name: name, Files: helloFiles("hi"), Options: in(before.Name)})
+		before.expectStatus(name, ready)
+	}
+	before.halt()
+	uid := before.uidOf("goes-on")
+
+	var passed atomic.Int64
+	after := newLab(t, "rejoin-after")
+	after.options = func(o *Options) {
+		o.AgentNamespace, o.Clock = before.Name, func() time.Time { return noon.Add(time.Duration(passed.Load())) }
+	}
+	d := after.byHand()
+	later := func(by time.Duration, goes bool) {
+		t.Helper()
+		d.queued()
+		passed.Add(int64(by))
+		if err := d.sweep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		got := d.queued()
+		if slices.Contains(got, "goes") != goes {
+			t.Errorf("looked at after another %s: %v", by, got)
+		}
+		for _, name := range got {
+			if err := d.reconcile(t.Context(), name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	asks := func(b bundle) {
+		t.Helper()
+		after.apply(b)
+		after.eventually(func() string {
+			if d.hub.cached(b.Name) == nil {
+				return b.Name + " is not known"
+			}
+			return ""
+		})
+	}
+	later(time.Hour, false)
+	// The agent's own comes first, and says nothing about others.
+	asks(bundle{Name: "fleet-agent-east", Change: func(bd *fleet.BundleDeployment) { bd.Spec.Paused = true }})
+	later(time.Hour, false)
+	later(defaultCollection-time.Second, false)
+	asks(bundle{Name: "goes-on", Files: helloFiles("hi"), Options: in(before.Name)})
+	if err := d.reconcile(t.Context(), "goes-on"); err != nil {
+		t.Fatal(err)
+	}
+	later(time.Second, true)
+	before.expectNoRelease(before.Name, "goes")
+	if before.configMapIsThere(before.Name, "goes") {
+		t.Error("what nobody asks for is there")
+	}
+	if got := before.uidOf("goes-on"); got != uid {
+		t.Error("what went on was made anew")
+	}
+}
+
+// An agent that is stopped while it uninstalls leaves no half for another quarter of an hour.
+func TestAnUninstallationThatWasCutOffIsEnded(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "half-gone")
+	l.apply(bundle{Name: "there", Files: helloFiles("hi"), Options: in(l.Name)})
+	l.store(l.Name, "half", "a", 1, release.StatusUninstalling, "")
+	l.store(l.Name, "whole", "b", 1, release.StatusDeployed, "")
+	l.start()
+	l.expectNoRelease(l.Name, "half")
+	l.expectStatus("there", ready)
+	if got := l.revisionsOf(l.Name, "whole"); len(got) != 1 {
+		t.Errorf("a release that somebody may still ask for went: %v", got)
 	}
 }

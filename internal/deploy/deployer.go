@@ -42,6 +42,7 @@ type deployer struct {
 	queue     workqueue.TypedRateLimitingInterface[string]
 	records   *records
 	inventory *inventory
+	orphans   orphans
 	beginning *beginning
 	waiting   *nameSet // BundleDeployments that wait for others
 	rewound   *nameSet // BundleDeployments whose hub was restored from before their last version
@@ -54,7 +55,7 @@ type deployer struct {
 func newDeployer(options Options) (*deployer, error) {
 	d := &deployer{
 		Options: options, log: options.Log, stopped: make(chan struct{}), slots: make(slots, options.Workers),
-		records: newRecords(), inventory: newInventory(), beginning: newBeginning(), waiting: newNameSet(), lacking: newNameSet(), rewound: newNameSet(),
+		records: newRecords(), inventory: newInventory(), orphans: orphans{}, beginning: newBeginning(), waiting: newNameSet(), lacking: newNameSet(), rewound: newNameSet(),
 		bells: newBells(),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(newBackoff(options.Random),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: "bundledeployments"}),

@@ -185,7 +185,9 @@ func TestKilledInAnUninstallation(t *testing.T) {
 	t.Parallel()
 	afterEachKill(t, func(t *testing.T, request int) bool {
 		l := newLab(t, fmt.Sprint("kill-uninstall-", request))
+		l.interval = shortInterval // who is killed before the first request of it leaves an orphan
 		l.apply(bundle{Name: "x", Files: threeObjects("a", "b", "c"), Options: in(l.Name)})
+		l.apply(bundle{Name: "another", Files: helloFiles("hi"), Options: in(l.Name), Change: func(bd *fleet.BundleDeployment) { bd.Spec.Paused = true }})
 		l.start()
 		l.expectStatus("x", ready)
 		l.halt()

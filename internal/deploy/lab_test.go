@@ -36,6 +36,9 @@ const east = "east"
 // patience is how long tests wait for what has to happen: machines may be busy.
 const patience = 2 * time.Minute
 
+// shortInterval is that of tests in which releases are looked for more than once.
+const shortInterval = 100 * time.Millisecond
+
 // control is a hub with one downstream cluster, shared by the tests of this package that need API servers.
 var control = plane.Share(plane.Options{Downstreams: []string{east}, BeforeControllers: helm.HubCRDs, Audit: true})
 
@@ -53,6 +56,8 @@ type lab struct {
 	identity *rest.Config         // of the agent on the hub
 	local    *rest.Config
 	options  func(*Options)
+	// interval is the pause between two looks for releases, the default one if it is not given.
+	interval time.Duration
 
 	mu   sync.Mutex
 	logs bytes.Buffer
@@ -170,7 +175,7 @@ func (l *lab) run() (watching, ended <-chan struct{}) {
 
 func (l *lab) agentOptions() Options {
 	return Options{
-		Hub: l.identity, Namespace: l.Name, Local: l.local, AgentNamespace: l.Name,
+		Hub: l.identity, Namespace: l.Name, Local: l.local, AgentNamespace: l.Name, GarbageCollectionInterval: l.interval,
 		Log: slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 }

@@ -59,7 +59,7 @@ func (d *deployer) recall(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	if err != nil {
 		return false, fmt.Errorf("reading the manifest of release %s: %w", release, err)
 	}
-	made := &installed{Revision: number, Refs: refsOf(list)}
+	made := &installed{Revision: number, Refs: client.refs(list)}
 	if made.Former, err = d.formerRefs(ctx, key, number-1); err != nil {
 		return false, err
 	}

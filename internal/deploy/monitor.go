@@ -8,6 +8,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -39,10 +40,14 @@ func (d *deployer) track(bd *fleet.BundleDeployment, r *record, release string, 
 	}
 	for _, ref := range made.Refs {
 		mapping, err := d.agent.mapping(ref.GroupVersionKind)
-		if err != nil {
+		switch {
+		case meta.IsNoMatchError(err): // it is missing, by whatever name it would be served
+			t.resources[ref.GroupVersionKind], _ = meta.UnsafeGuessKindToResource(ref.GroupVersionKind)
+		case err != nil:
 			return err
+		default:
+			t.resources[ref.GroupVersionKind] = mapping.Resource
 		}
-		t.resources[ref.GroupVersionKind] = mapping.Resource
 	}
 	for _, ref := range surplus(made.Former, made.Refs) {
 		mapping, err := d.agent.mapping(ref.GroupVersionKind)

@@ -27,9 +27,11 @@ func (c *objectClient) Build(reader io.Reader, _ bool) (kube.ResourceList, error
 	}
 	isNew, isOld := c.recognise(string(manifest))
 	list := make(kube.ResourceList, 0, len(objects))
+	c.leftOut(nil)
 	for _, object := range objects {
 		info, err := c.info(object)
 		if meta.IsNoMatchError(err) && isOld && !isNew {
+			c.leftOut(object)
 			continue
 		}
 		if err != nil {
@@ -41,6 +43,29 @@ func (c *objectClient) Build(reader io.Reader, _ bool) (kube.ResourceList, error
 		return list, inParallel(list, c.checkOwner)
 	}
 	return list, nil
+}
+
+// leftOut notes an object of a kind that the API server does not know; nil begins anew.
+func (c *objectClient) leftOut(object *unstructured.Unstructured) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if object == nil {
+		c.unserved = nil
+		return
+	}
+	namespace := object.GetNamespace()
+	if namespace == "" {
+		namespace = c.release.Namespace // most kinds are in one
+	}
+	c.unserved = append(c.unserved, objectRef{GroupVersionKind: object.GroupVersionKind(), Namespace: namespace, Name: object.GetName()})
+}
+
+// refs are the objects of a manifest that was built, and those that were left out of it: they are missing, and it has to
+// be said.
+func (c *objectClient) refs(list kube.ResourceList) []objectRef {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append(refsOf(list), c.unserved...)
 }
 
 // willBe tells which manifest is about to be installed.
@@ -87,7 +112,7 @@ func (c *objectClient) result(made *release.Release) (*installed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the manifest of release %s: %w", c.release, err)
 	}
-	out := &installed{Revision: made.Version, Refs: refsOf(list), Wanted: objectsIn(list)}
+	out := &installed{Revision: made.Version, Refs: c.refs(list), Wanted: objectsIn(list)}
 	if before, known := c.old[made.Version-1]; known {
 		former, err := c.Build(strings.NewReader(before), false)
 		if err != nil {

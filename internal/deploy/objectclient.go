@@ -54,7 +54,8 @@ type objectClient struct {
 	slots slots
 
 	mu       sync.Mutex
-	rendered string // the manifest to be installed, once it is known
+	rendered string      // the manifest to be installed, once it is known
+	unserved []objectRef // what was left out of the manifest that was built last
 	live     map[objectRef]*unstructured.Unstructured
 	deletion error // what went wrong with deleting
 }

@@ -91,7 +91,7 @@ func TestOutcome(t *testing.T) {
 			status := bd.Status.DeepCopy()
 			r := &record{tracking: &tracking{}, again: true}
 			again := d.outcome(bd, r, status, test.err)
-			if failed := r.failed == now; r.again == failed { // until its time comes, nothing that happens has it tried again
+			if failed := r.failed.Equal(now); r.again == failed { // until its time comes, nothing that happens has it tried again
 				t.Errorf("to be made again: %v, failed for good: %v", r.again, failed)
 			}
 			if (again != nil) != test.again {

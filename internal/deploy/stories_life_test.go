@@ -12,9 +12,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -79,6 +81,7 @@ func TestARestartChangesNothing(t *testing.T) {
 func TestWhatWasDeletedWhileTheAgentWasDownGoes(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "orphans")
+	l.interval = shortInterval
 	l.start()
 	for _, name := range []string{"a", "b", "c"} {
 		l.apply(bundle{Name: name, Files: helloFiles("hi"), Options: in(l.Name)})
@@ -386,6 +389,46 @@ func TestACRDAndWhatNeedsItMayComeInAnyOrder(t *testing.T) {
 	l.delete("definition")
 	l.expectNoRelease(l.Name, "definition")
 	l.expectStatus("things", ready)
+}
+
+// An agent that begins when a kind is not served says of its objects what one says that saw it go.
+func TestAKindThatIsGoneWhenTheAgentStartsIsMissed(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "crd-gone")
+	l.start()
+	group := strings.ReplaceAll(l.Name, "-", "") + ".example.com"
+	crd := "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: things." + group + "}\n" +
+		"spec: {group: " + group + ", scope: Namespaced, names: {plural: things, singular: thing, kind: Thing, listKind: ThingList}, versions: [{name: v1, served: true, storage: true, " +
+		"schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}\n"
+	thing := "apiVersion: " + group + "/v1\nkind: Thing\nmetadata: {name: a}\nspec: {b: c}\n"
+	l.apply(bundle{Name: "definition", Files: map[string]string{"crd.yaml": crd}, Options: in(l.Name)})
+	l.expectStatus("definition", ready)
+	l.apply(bundle{Name: "things", Files: map[string]string{"a.yaml": thing, "b.yaml": configMapYAML}, Options: in(l.Name)})
+	l.expectStatus("things", ready)
+	l.halt()
+	l.deleteCRD("things." + group)
+	l.start()
+	l.expectStatus("things", says(fleet.ConditionReady, "thing."+group+" "+l.Name+"/a missing"))
+	// It comes back, and so does what is put back.
+	l.apply(bundle{Name: "definition", Files: map[string]string{"crd.yaml": strings.Replace(crd, "metadata: {", "metadata: {labels: {a: b}, ", 1)}, Options: in(l.Name)})
+	l.expectStatus("definition", ready)
+	l.apply(bundle{Name: "things", Files: map[string]string{"a.yaml": thing, "b.yaml": configMapYAML}, Options: in(l.Name), Change: correcting(fleet.CorrectDrift{Enabled: true})})
+	l.expectStatus("things", ready)
+}
+
+// deleteCRD deletes a definition on east, and waits until it is gone.
+func (l *lab) deleteCRD(name string) {
+	l.t.Helper()
+	crds := dynamic.NewForConfigOrDie(l.local).Resource(apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions"))
+	if err := crds.Delete(l.t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		l.t.Fatal(err)
+	}
+	l.eventually(func() string {
+		if _, err := crds.Get(l.t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Sprintf("the definition is still there: %v", err)
+		}
+		return ""
+	})
 }
 
 func TestAWaitThatIsTooLongRollsBack(t *testing.T) {
