@@ -29,6 +29,7 @@ func Reach(ctx context.Context, cfg *rest.Config, connect time.Duration) error {
 	if trust == nil {
 		trust = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
+	trust.NextProtos = nil // the transport below speaks nothing but HTTP/1.1, and must not be given anything else
 	proxy := cfg.Proxy
 	if proxy == nil {
 		proxy = http.ProxyFromEnvironment

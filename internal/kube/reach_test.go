@@ -41,6 +41,10 @@ func TestReach(t *testing.T) {
 	gone.Close()
 	hangsUp := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 	t.Cleanup(hangsUp.Close)
+	modern := httptest.NewUnstartedServer(answers(http.StatusForbidden))
+	modern.EnableHTTP2 = true
+	modern.StartTLS()
+	t.Cleanup(modern.Close)
 	redirects := httptest.NewServer(http.RedirectHandler("http://192.0.2.1/", http.StatusFound))
 	t.Cleanup(redirects.Close)
 	hole := "https://" + silent(t).String()
@@ -51,6 +55,7 @@ func TestReach(t *testing.T) {
 		unreachable bool
 	}{
 		"any answer will do":                   {cfg: rest.Config{Host: secure.URL, BearerToken: "secret", TLSClientConfig: rest.TLSClientConfig{CAData: caOf(secure)}}},
+		"also one that would speak HTTP/2":     {cfg: *Tune(&rest.Config{Host: modern.URL, TLSClientConfig: rest.TLSClientConfig{CAData: caOf(modern)}})},
 		"also without TLS":                     {cfg: rest.Config{Host: plain.URL}},
 		"a certificate of somebody's is one":   {cfg: rest.Config{Host: secure.URL}},
 		"so is a redirect, wherever it leads":  {cfg: rest.Config{Host: redirects.URL}},
