@@ -29,6 +29,7 @@ func Keys() []Key {
 		{"hub", "The hub's address"},
 		{"identity", "This process, as the holder of a lease"},
 		{"key", "What a queue's worker was looking at"},
+		{"kinds", "The kinds of objects that are listed, and why a list failed last"},
 		{"leader", "The process that holds the lease"},
 		{"lease", "A Lease"},
 		{"library", "Whose line it is: client-go, lasso or wrangler; other keys are the library's"},

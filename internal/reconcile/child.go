@@ -64,6 +64,9 @@ func (k Kind) ensure(desired Object) error {
 	if err != nil {
 		return err
 	}
+	if desired.GetUID() != "" {
+		return k.keep(live, desired)
+	}
 	if live != nil {
 		err := k.adjust(live, desired)
 		if !apierrors.IsNotFound(err) {
@@ -83,6 +86,25 @@ func (k Kind) ensure(desired Object) error {
 		return k.create(desired) // gone in between
 	}
 	return k.adjust(live, desired)
+}
+
+// keep is ensure for a child that was derived from what is there, as known: only that very object becomes what it should
+// be. What was found in one that is gone, such as a token, is not carried over to the next.
+func (k Kind) keep(known, desired Object) error {
+	if known == nil || known.GetUID() != desired.GetUID() {
+		var err error
+		if known, err = k.live(desired.GetNamespace(), desired.GetName()); err != nil {
+			return err
+		}
+	}
+	if known == nil || known.GetUID() != desired.GetUID() {
+		return ErrReplaced
+	}
+	err := k.adjust(known, desired)
+	if apierrors.IsNotFound(err) {
+		return ErrReplaced
+	}
+	return err
 }
 
 // adjust changes a child that is there, or replaces it.

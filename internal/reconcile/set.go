@@ -18,6 +18,9 @@ import (
 // ErrTerminating means a child is wanted but still on its way out; it is made anew once it is gone.
 var ErrTerminating = errors.New("it is being deleted")
 
+// ErrReplaced means that a child with a UID is not there any more, or is another object of that name by now.
+var ErrReplaced = errors.New("it was replaced since it was looked at")
+
 // Owner is whose children a set's objects are. The zero value owns what belongs to nobody.
 type Owner struct {
 	// GVK is the owner's kind.
@@ -69,8 +72,9 @@ func (s *Set) Hash(owner Owner) string { return names.SetHash(s.id, owner.named(
 
 // Apply makes the objects the children of owner, in their order, and then deletes children that are not among
 // them. Objects are not altered. What is as it should be costs no request; what differs in a field of ours is
-// patched, and replaced where the server lets nobody change the field. All objects are tried; nothing is deleted
-// unless all are in place.
+// patched, and replaced where the server lets nobody change the field. An object with a UID is never made, only that
+// very one is changed; if it is gone, the error is ErrReplaced. All objects are tried; nothing is deleted unless all are
+// in place.
 func (s *Set) Apply(owner Owner, objects ...runtime.Object) error {
 	wanted := map[string]bool{}
 	var children []markedChild

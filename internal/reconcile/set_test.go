@@ -273,6 +273,32 @@ func TestApply(t *testing.T) {
 			desired: []runtime.Object{account()},
 			wants:   wants{err: "ServiceAccount fleet-default/a: it is being deleted"},
 		},
+		"one that is derived from what is there is changed": {
+			seen:    func(w *world) []Object { return []Object{asWritten(w, secret("old"))} },
+			desired: []runtime.Object{derived("uid-s")},
+			wants:   wants{requests: []string{`patch Secret fleet-default/s {"data":{"k":"bmV3"}}`}},
+		},
+		"and looked up if no cache has it": {
+			unseen:  func(w *world) []Object { return []Object{asWritten(w, secret("new"))} },
+			desired: []runtime.Object{derived("uid-s")},
+			wants:   wants{requests: []string{"get Secret fleet-default/s"}},
+		},
+		"but not made anew when that is gone, and nothing is deleted": {
+			seen:    func(w *world) []Object { return []Object{asWritten(w, account())} },
+			desired: []runtime.Object{derived("uid-s")},
+			wants: wants{
+				requests: []string{"get Secret fleet-default/s"},
+				err:      "Secret fleet-default/s: it was replaced since it was looked at",
+			},
+		},
+		"nor is another of its name changed": {
+			seen:    func(w *world) []Object { return []Object{asWritten(w, secret("other"))} },
+			desired: []runtime.Object{derived("uid-before")},
+			wants: wants{
+				requests: []string{"get Secret fleet-default/s"},
+				err:      "Secret fleet-default/s: it was replaced since it was looked at",
+			},
+		},
 		"a child of a kind that was not declared is an error and nothing is deleted": {
 			seen:    func(w *world) []Object { return []Object{asWritten(w, account())} },
 			desired: []runtime.Object{&corev1.ConfigMap{ObjectMeta: meta("x")}},
@@ -297,6 +323,13 @@ func TestApply(t *testing.T) {
 			}
 		})
 	}
+}
+
+// derived is a Secret for which was read what is in the one with this UID.
+func derived(uid types.UID) *corev1.Secret {
+	s := secret("new")
+	s.UID = uid
+	return s
 }
 
 func untyped() *corev1.Secret {
@@ -376,6 +409,12 @@ func TestApplyMeetsOthers(t *testing.T) {
 				"create Role fleet-default/r",
 			},
 		},
+		"one that was derived from it is not": {
+			gone:    "Secret fleet-default/s",
+			desired: []runtime.Object{account(), derived("uid-s")},
+			want:    []string{`patch Secret fleet-default/s {"data":{"k":"bmV3"}}`},
+			err:     "Secret fleet-default/s: it was replaced since it was looked at",
+		},
 		"deleting what is gone is done": {
 			fail:    map[string]error{"delete ServiceAccount fleet-default/a": gone},
 			desired: []runtime.Object{role("get")},
@@ -397,6 +436,9 @@ func TestApplyMeetsOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
 			w.put(t, true, asWritten(w, account()), asWritten(w, role("get")))
+			if test.gone == "Secret fleet-default/s" {
+				w.put(t, true, asWritten(w, secret("old")))
+			}
 			w.fail = test.fail
 			delete(w.objects, test.gone)
 			err := w.set.Apply(owner(), test.desired...)

@@ -70,7 +70,7 @@ func (a *Context) unsynced() (kinds []pending) {
 }
 
 func (a *Context) stillFilling(kinds string) {
-	a.Log.Info("the caches are still filling: " + kinds)
+	a.Log.Info("the caches are still filling", "kinds", kinds)
 }
 
 // notKubeconfigs leaves out the Secrets that are many and never hold a kubeconfig.

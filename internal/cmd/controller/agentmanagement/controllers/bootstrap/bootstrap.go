@@ -100,24 +100,24 @@ func (h *handler) gather(ctx context.Context, deployment *appsv1.Deployment) (in
 		in.ownToken, err = ownToken(own.BearerToken, own.BearerTokenFile)
 		return in, err
 	}
-	in.held, err = h.heldToken(ctx, in.config.Namespace)
+	in.held, in.holder, err = h.heldToken(ctx, in.config.Namespace)
 	return in, err
 }
 
-// heldToken is the token that was handed out before. The server is asked before a new one is made, since the cache
+// heldToken is the token that was handed out before, and the UID of the Secret that holds it. The server is asked before a new one is made, since the cache
 // may not have seen the Secret yet, or does not hold one that another implementation made.
-func (h *handler) heldToken(ctx context.Context, namespace string) (string, error) {
+func (h *handler) heldToken(ctx context.Context, namespace string) (token string, holder types.UID, err error) {
 	secret, err := reconcile.Optional(h.app.BootstrapSecrets.Cache().Get(namespace, names.LocalKubeconfig))
 	if err == nil && secret == nil {
 		secret, err = reconcile.Optional(h.app.Kube.CoreV1().Secrets(namespace).Get(ctx, names.LocalKubeconfig, metav1.GetOptions{}))
 	}
 	if err != nil {
-		return "", fmt.Errorf("looking for the hub's own kubeconfig: %w", err)
+		return "", "", fmt.Errorf("looking for the hub's own kubeconfig: %w", err)
 	}
 	if secret == nil {
-		return "", nil
+		return "", "", nil
 	}
-	return tokenIn(secret.Data[handshake.KubeconfigValueKey]), nil
+	return tokenIn(secret.Data[handshake.KubeconfigValueKey]), secret.UID, nil
 }
 
 // ownToken is the process's own token, from its file where there is one, since that is renewed.
@@ -151,7 +151,7 @@ func (h *handler) act(ctx context.Context, in input, out outcome) error {
 		}
 		h.app.Log.Info("token made for the hub's own cluster", "namespace", in.config.Namespace)
 	}
-	if err := h.set.Apply(reconcile.Owner{}, children(in, kubeconfig)...); err != nil {
+	if err := h.set.Apply(reconcile.Owner{}, children(in, kubeconfig, out.holder)...); err != nil {
 		return fmt.Errorf("registering the hub's own cluster: %w", err)
 	}
 	return nil

@@ -16,6 +16,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
@@ -62,18 +63,20 @@ func TestDecide(t *testing.T) {
 		mint  *handshake.Mint
 		token string // in the kubeconfig
 		raw   string // the kubeconfig
+		// holder is the only Secret it may be written to
+		holder types.UID
 	}{
 		"no namespace, no cluster": {in: known(func(in *input) { in.config.Namespace = "" }), stage: disabled},
 		"a dash is no namespace":   {in: known(func(in *input) { in.config.Namespace = "-" }), stage: disabled},
 		"a token is minted first":  {in: known(), stage: minting, mint: mint},
 		"a token that works is kept": {
-			in: known(func(in *input) { in.held = good }), stage: registered, token: good,
+			in: known(func(in *input) { in.held, in.holder = good, "s" }), stage: registered, token: good, holder: "s",
 		},
 		"a token without an end is kept": {
 			in: known(func(in *input) { in.held = apptest.Token(accountUID, time.Time{}) }), stage: registered, token: apptest.Token(accountUID, time.Time{}),
 		},
 		"a token that is over is replaced": {
-			in: known(func(in *input) { in.held = tokenUntil(accountUID, -time.Second) }), stage: minting, mint: mint,
+			in: known(func(in *input) { in.held, in.holder = tokenUntil(accountUID, -time.Second), "s" }), stage: minting, mint: mint,
 		},
 		"a token of an account that was replaced is replaced": {
 			in: known(func(in *input) { in.held = tokenUntil("before", time.Hour) }), stage: minting, mint: mint,
@@ -103,6 +106,9 @@ func TestDecide(t *testing.T) {
 			}
 			if found := tokenIn(got.kubeconfig); found != test.token {
 				t.Errorf("the kubeconfig's token is %q, want %q", found, test.token)
+			}
+			if got.holder != test.holder {
+				t.Errorf("for Secret %q, want %q", got.holder, test.holder)
 			}
 			if test.raw != "" && string(got.kubeconfig) != test.raw {
 				t.Errorf("the kubeconfig is %q", got.kubeconfig)
@@ -143,7 +149,7 @@ func TestChildren(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			expectGolden(t, name, children(in, kubeconfig))
+			expectGolden(t, name, children(in, kubeconfig, ""))
 		})
 	}
 	t.Run("hub-data", func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/handshake"
@@ -38,8 +39,9 @@ type input struct {
 	account       *corev1.ServiceAccount
 	ownToken      string
 	ownKubeconfig []byte
-	// held is the token of the kubeconfig there is, empty if there is none.
-	held string
+	// held is the token of the kubeconfig there is, empty if there is none; holder is the UID of its Secret.
+	held   string
+	holder types.UID
 	// tolerations are those of the controllers' own pods.
 	tolerations []corev1.Toleration
 	// systemNamespace is where account is.
@@ -53,6 +55,9 @@ type outcome struct {
 	mint *handshake.Mint
 	// kubeconfig is the whole of it, if no token has to be minted.
 	kubeconfig []byte
+	// holder is the UID of the Secret whose token the kubeconfig keeps, empty if it keeps none: who deletes that Secret
+	// wants another token.
+	holder types.UID
 }
 
 // decide says where the kubeconfig's token comes from. A token that can still work is kept, so that a restart
@@ -69,7 +74,7 @@ func decide(in input) (outcome, error) {
 		return outcome{stage: registered, kubeconfig: kubeconfig}, err
 	case works(in.held, string(in.account.UID), in.now):
 		kubeconfig, err := kubeconfigWith(in, in.held)
-		return outcome{stage: registered, kubeconfig: kubeconfig}, err
+		return outcome{stage: registered, kubeconfig: kubeconfig, holder: in.holder}, err
 	default:
 		return outcome{stage: minting, mint: &handshake.Mint{
 			Namespace: in.systemNamespace, Account: in.account.Name, Lifetime: handshake.TokenLifetime,
@@ -83,8 +88,8 @@ func works(token, accountUID string, now time.Time) bool {
 	return err == nil && parsed.AccountUID == accountUID && (parsed.Expires.IsZero() || parsed.Expires.After(now))
 }
 
-// children are the set, in the order in which they are written.
-func children(in input, kubeconfig []byte) []runtime.Object {
+// children are the set, in the order in which they are written. With a holder, the kubeconfig is for that Secret only.
+func children(in input, kubeconfig []byte, holder types.UID) []runtime.Object {
 	namespace := in.config.Namespace
 	clusterLabels := map[string]string{"name": names.LocalCluster}
 	maps.Copy(clusterLabels, in.config.ClusterLabels) // these may change the name too
@@ -92,7 +97,7 @@ func children(in input, kubeconfig []byte) []runtime.Object {
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
 		&corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{
-				Namespace: namespace, Name: names.LocalKubeconfig, Labels: map[string]string{fleet.LabelManaged: "true"},
+				Namespace: namespace, Name: names.LocalKubeconfig, UID: holder, Labels: map[string]string{fleet.LabelManaged: "true"},
 			},
 			Data: map[string][]byte{
 				handshake.KubeconfigValueKey: kubeconfig,
