@@ -1,4 +1,112 @@
 {{/*
+Every value that is null becomes the chart's default again: Helm takes a key that is null (an empty one, "replicas:")
+out of the values, default and all, and a template would find nothing there. It changes .Values, which the templates of
+a chart share, so it works once for each rendering; who reads values includes it first, since no order is promised.
+*/}}
+{{- define "fleet-agent.fill" -}}
+{{- if not (hasKey . "filled") -}}
+{{- include "fleet-agent.withoutNulls" .Values -}}
+{{- include "fleet-agent.defaults" . -}}
+{{- $_ := set . "filled" true -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Takes what is null out of a map, at any depth: Helm leaves nulls that stand in for no default. */}}
+{{- define "fleet-agent.withoutNulls" -}}
+{{- $map := . -}}
+{{- range $key, $value := $map -}}
+{{- if kindIs "invalid" $value -}}
+{{- $_ := unset $map $key -}}
+{{- else if kindIs "map" $value -}}
+{{- include "fleet-agent.withoutNulls" $value -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Puts into a map what it lacks of another one, at any depth: (list map other). Empty, 0 and false are not lacking. */}}
+{{- define "fleet-agent.fillIn" -}}
+{{- $given := index . 0 -}}
+{{- range $key, $default := index . 1 -}}
+{{- if not (hasKey $given $key) -}}
+{{- $_ := set $given $key $default -}}
+{{- else if kindIs "map" $default -}}
+{{- include "fleet-agent.fillIn" (list (get $given $key) $default) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The defaults, those of values.yaml once more: templates cannot read that file. */}}
+{{- define "fleet-agent.defaults" -}}
+{{- include "fleet-agent.fillIn" (list .Values (dict
+  "apiServerURL" ""
+  "apiServerCA" ""
+  "tokenName" ""
+  "token" ""
+  "clusterNamespace" ""
+  "systemRegistrationNamespace" "cattle-fleet-clusters-system"
+  "clientID" ""
+  "labels" dict
+  "agentTLSMode" "system-store"
+  "garbageCollectionInterval" "15m"
+  "agentCheckinInterval" "15m"
+  "agent" (dict
+    "replicas" 1
+    "reconciler" (dict "workers" (dict "bundledeployment" "50" "drift" "50")))
+  "leaderElection" (dict "leaseDuration" "30s" "retryPeriod" "10s" "renewDeadline" "25s")
+  "debug" false
+  "debugLevel" 0
+  "proxy" ""
+  "noProxy" "127.0.0.0/8,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,.svc,.cluster.local"
+  "image" (dict "repository" "fleethub/fleet-agent" "tag" "" "imagePullPolicy" "IfNotPresent")
+  "extraEnv" list
+  "fleetAgent" (dict
+    "scope" ""
+    "nodeSelector" dict
+    "tolerations" list
+    "hostNetwork" false
+    "resources" dict)
+  "disableSecurityContext" false
+  "global" (dict "cattle" (dict "systemDefaultRegistry" "" "imagePullSecrets" list))
+  "internal" (dict
+    "systemNamespace" "cattle-fleet-system"
+    "managedReleaseName" "fleet-agent"
+    "deployment" "install"
+    "image" ""))) -}}
+{{- end -}}
+
+{{/*
+Stops a release with times of a leader election that the agent would refuse at start, again and again: (list
+times name). The rule is client-go's, and what 0 means is kube.Lead's; a lease counts in whole seconds.
+*/}}
+{{- define "fleet-agent.checkElection" -}}
+{{- $times := index . 0 -}}
+{{- $start := toDate "2006-01-02" "2000-01-01" -}}
+{{- $spelt := dict -}}
+{{- $found := dict -}}
+{{- range $name, $own := dict "leaseDuration" "45s" "renewDeadline" "30s" "retryPeriod" "2s" -}}
+{{- $given := index $times $name | toString -}}
+{{- $time := (mustDateModify $given $start).Sub $start -}}
+{{- $_ := set $spelt $name $given -}}
+{{- if eq $time.Nanoseconds 0 -}}
+{{- $time = (mustDateModify $own $start).Sub $start -}}
+{{- $_ := set $spelt $name (printf "%s, which is the default %s" $given $own) -}}
+{{- end -}}
+{{- $_ := set $found $name $time.Nanoseconds -}}
+{{- end -}}
+{{- $rule := "" -}}
+{{- if lt $found.leaseDuration 1000000000 -}}
+{{- $rule = printf "leaseDuration (%s) has to be at least 1s" $spelt.leaseDuration -}}
+{{- else if le $found.leaseDuration $found.renewDeadline -}}
+{{- $rule = printf "leaseDuration (%s) has to be greater than renewDeadline (%s)" $spelt.leaseDuration $spelt.renewDeadline -}}
+{{- else if le $found.renewDeadline (add $found.retryPeriod (div $found.retryPeriod 5)) -}}
+{{- $rule = printf "renewDeadline (%s) has to be greater than 1.2 times retryPeriod (%s)" $spelt.renewDeadline $spelt.retryPeriod -}}
+{{- end -}}
+{{- with $rule -}}
+{{- fail (printf "%s: %s, or no leader could be elected: correct one of them" (index $ 1) .) -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
 Joins a list of names into one of at most 63 characters, exactly like names.SafeConcat in Go: whoever
 imports, adopts or removes an agent computes the same names.
 */}}

@@ -1,3 +1,124 @@
+{{/*
+Every value that is null becomes the chart's default again: Helm takes a key that is null (an empty one, "replicas:")
+out of the values, default and all, and a template would find nothing there. It changes .Values, which the templates of
+a chart share, so it works once for each rendering; who reads values includes it first, since no order is promised.
+*/}}
+{{- define "fleet.fill" -}}
+{{- if not (hasKey . "filled") -}}
+{{- include "fleet.withoutNulls" .Values -}}
+{{- include "fleet.defaults" . -}}
+{{- $_ := set . "filled" true -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Takes what is null out of a map, at any depth: Helm leaves nulls that stand in for no default. */}}
+{{- define "fleet.withoutNulls" -}}
+{{- $map := . -}}
+{{- range $key, $value := $map -}}
+{{- if kindIs "invalid" $value -}}
+{{- $_ := unset $map $key -}}
+{{- else if kindIs "map" $value -}}
+{{- include "fleet.withoutNulls" $value -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Puts into a map what it lacks of another one, at any depth: (list map other). Empty, 0 and false are not lacking. */}}
+{{- define "fleet.fillIn" -}}
+{{- $given := index . 0 -}}
+{{- range $key, $default := index . 1 -}}
+{{- if not (hasKey $given $key) -}}
+{{- $_ := set $given $key $default -}}
+{{- else if kindIs "map" $default -}}
+{{- include "fleet.fillIn" (list (get $given $key) $default) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The defaults, those of values.yaml once more: templates cannot read that file. */}}
+{{- define "fleet.defaults" -}}
+{{- include "fleet.fillIn" (list .Values (dict
+  "apiServerURL" ""
+  "apiServerCA" ""
+  "agentTLSMode" "system-store"
+  "bootstrap" (dict
+    "enabled" true
+    "namespace" "fleet-local"
+    "agentNamespace" ""
+    "localAgentDisabled" false
+    "clusterLabels" dict
+    "repo" ""
+    "secret" ""
+    "branch" "master"
+    "paths" "")
+  "agentImage" (dict "repository" "fleethub/fleet-agent" "tag" "" "imagePullPolicy" "IfNotPresent")
+  "agentCheckinInterval" "15m"
+  "garbageCollectionInterval" "15m"
+  "gitClientTimeout" "30s"
+  "agent" (dict
+    "replicas" 1
+    "reconciler" (dict "workers" (dict "bundledeployment" "50" "drift" "50"))
+    "leaderElection" (dict "leaseDuration" "30s" "retryPeriod" "10s" "renewDeadline" "25s"))
+  "ignoreClusterRegistrationLabels" false
+  "controller" (dict
+    "replicas" 1
+    "registrationTokenTTL" (dict "required" false)
+    "allowInsecureKubeconfigs" false)
+  "shards" list
+  "image" (dict "repository" "fleethub/fleet" "tag" "" "imagePullPolicy" "IfNotPresent")
+  "leaderElection" (dict "leaseDuration" "30s" "retryPeriod" "10s" "renewDeadline" "25s")
+  "nodeSelector" dict
+  "tolerations" list
+  "affinity" dict
+  "priorityClassName" ""
+  "resources" dict
+  "metrics" (dict "enabled" true)
+  "debug" false
+  "debugLevel" 0
+  "propagateDebugSettingsToAgents" true
+  "disableSecurityContext" false
+  "proxy" ""
+  "noProxy" "127.0.0.0/8,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,.svc,.cluster.local"
+  "proxyCACert" ""
+  "flowControl" (dict "enabled" true)
+  "extraEnv" list
+  "extraLabels" (dict "fleetController" dict)
+  "extraAnnotations" (dict "fleetController" dict)
+  "global" (dict "cattle" (dict "systemDefaultRegistry" "" "imagePullSecrets" list)))) -}}
+{{- end -}}
+
+{{/*
+Stops a release with times of a leader election that the controllers or their agents would refuse at start, again and
+again: (list times name). The rule is client-go's, and what 0 means is kube.Lead's; a lease counts in whole seconds.
+*/}}
+{{- define "fleet.checkElection" -}}
+{{- $times := index . 0 -}}
+{{- $start := toDate "2006-01-02" "2000-01-01" -}}
+{{- $spelt := dict -}}
+{{- $found := dict -}}
+{{- range $name, $own := dict "leaseDuration" "45s" "renewDeadline" "30s" "retryPeriod" "2s" -}}
+{{- $given := index $times $name | toString -}}
+{{- $time := (mustDateModify $given $start).Sub $start -}}
+{{- $_ := set $spelt $name $given -}}
+{{- if eq $time.Nanoseconds 0 -}}
+{{- $time = (mustDateModify $own $start).Sub $start -}}
+{{- $_ := set $spelt $name (printf "%s, which is the default %s" $given $own) -}}
+{{- end -}}
+{{- $_ := set $found $name $time.Nanoseconds -}}
+{{- end -}}
+{{- $rule := "" -}}
+{{- if lt $found.leaseDuration 1000000000 -}}
+{{- $rule = printf "leaseDuration (%s) has to be at least 1s" $spelt.leaseDuration -}}
+{{- else if le $found.leaseDuration $found.renewDeadline -}}
+{{- $rule = printf "leaseDuration (%s) has to be greater than renewDeadline (%s)" $spelt.leaseDuration $spelt.renewDeadline -}}
+{{- else if le $found.renewDeadline (add $found.retryPeriod (div $found.retryPeriod 5)) -}}
+{{- $rule = printf "renewDeadline (%s) has to be greater than 1.2 times retryPeriod (%s)" $spelt.renewDeadline $spelt.retryPeriod -}}
+{{- end -}}
+{{- with $rule -}}
+{{- fail (printf "%s: %s, or no leader could be elected: correct one of them" (index $ 1) .) -}}
+{{- end -}}
+{{- end -}}
+
 {{/* An image below the default registry: (list root image). */}}
 {{- define "fleet.image" -}}
 {{- $root := index . 0 -}}{{- $image := index . 1 -}}

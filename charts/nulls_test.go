@@ -1,0 +1,197 @@
+package charts_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v3/pkg/lint"
+
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/fleet-hub/fleet/internal/kube"
+)
+
+// null is what an empty key of a values file is; put takes nil for a value to take away.
+var null map[string]any
+
+// sections are the paths of values and of what these are in, from the top down.
+func sections(leaves []string) []string {
+	found := map[string]bool{}
+	for _, leaf := range leaves {
+		for at := range leaf {
+			if leaf[at] == '.' {
+				found[leaf[:at]] = true
+			}
+		}
+		found[leaf] = true
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+// TestNullIsTheDefault sets each value to null, and each section of values, beside the defaults and in a file that has
+// every value: what is rendered is what is rendered without that key.
+func TestNullIsTheDefault(t *testing.T) {
+	bases := map[string]release{"fleet": controllers(""), "fleet-agent": agent("")}
+	required := map[string]string{"apiServerURL": "apiServerURL is required", "tokenName": "tokenName is required"}
+	for chart, base := range bases {
+		paths := sections(leaves(schemaOf(t, chart)))
+		if len(paths) < 40 {
+			t.Fatalf("only %d paths", len(paths))
+		}
+		files := map[string]map[string]any{"defaults": parse[map[string]any](t, base.values), "every value": everyValue(t, chart)}
+		for name, values := range files {
+			for _, path := range paths {
+				t.Run(chart+" "+name+" "+path, func(t *testing.T) {
+					want, got := rendered(t, base, put(values, path, nil)), rendered(t, base, put(values, path, null))
+					if diff := cmp.Diff(want, got); diff != "" {
+						t.Errorf("(-without it +null):\n%s", diff)
+					}
+					if text := required[path]; text == "" || chart != "fleet-agent" {
+						if got["error"] != "" {
+							t.Error(got["error"])
+						}
+					} else if !strings.Contains(got["error"], text) {
+						t.Errorf("the error does not say %q: %q", text, got["error"])
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestNothingButNulls sets all values that have a default at once, but for those that an agent cannot be without. Those
+// that have none are beside them: a section of nothing but nulls is {} and no null, which asks for an empty class of
+// priority, for one.
+func TestNothingButNulls(t *testing.T) {
+	for chart, base := range map[string]release{"fleet": controllers(""), "fleet-agent": agent("")} {
+		given := parse[map[string]any](t, base.values)
+		nulls := maps.Clone(given)
+		for path, row := range documented(t, chart) {
+			if _, there := at(given, path); !there && row.def != "unset" {
+				nulls = put(nulls, path, null)
+			}
+		}
+		if diff := cmp.Diff(rendered(t, base, given), rendered(t, base, nulls)); diff != "" {
+			t.Errorf("%s (-defaults +nulls):\n%s", chart, diff)
+		}
+	}
+}
+
+// TestWhatIsEmptyIsNoNull holds what was said on purpose against the defaults.
+func TestWhatIsEmptyIsNoNull(t *testing.T) {
+	tests := map[string]struct {
+		in   release
+		file string
+		want string
+	}{
+		"no agents":                {agent("agent: {replicas: 0}\n"), "deployment.yaml", "replicas: 0\n"},
+		"no workers said":          {agent("agent: {reconciler: {workers: {drift: ''}}}\n"), "deployment.yaml", "name: DRIFT_RECONCILER_WORKERS\n          value: \"\"\n"},
+		"no exceptions of a proxy": {agent("proxy: http://p\nnoProxy: ''\n"), "deployment.yaml", "name: NO_PROXY\n          value: \"\"\n"},
+		"no controllers":           {controllers("controller: {replicas: 0}"), "deployment.yaml", "replicas: 0\n"},
+		"no workspace of its own":  {controllers("bootstrap: {namespace: ''}"), "configmap.yaml", `"namespace": "",`},
+		"nothing propagated":       {controllers("propagateDebugSettingsToAgents: false"), "deployment.yaml", "name: FLEET_PROPAGATE_DEBUG_SETTINGS_TO_AGENTS\n          value: \"false\"\n"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := mustRender(t, test.in)[test.file]; !strings.Contains(got, test.want) {
+				t.Errorf("it does not say %q:\n%s", test.want, got)
+			}
+		})
+	}
+}
+
+// TestLintOfNulls is `helm lint` of whole sections that are null.
+func TestLintOfNulls(t *testing.T) {
+	tests := map[string]map[string]any{
+		"fleet":       {"agent": nil, "bootstrap": nil, "controller": nil, "leaderElection": nil, "image": nil},
+		"fleet-agent": {"apiServerURL": "https://hub", "tokenName": "t", "agent": nil, "leaderElection": nil, "fleetAgent": nil, "image": nil},
+	}
+	for chart, values := range tests {
+		for _, message := range lint.All(chart, values, "cattle-fleet-system", true).Messages {
+			if message.Err != nil && strings.Contains(message.Path, "templates") {
+				t.Errorf("%s: %s", chart, message)
+			}
+		}
+	}
+}
+
+// TestElectionsThatCannotWorkAreRefused holds the rule of the charts to the election's, which the program asks at start.
+func TestElectionsThatCannotWorkAreRefused(t *testing.T) {
+	tests := map[string]struct {
+		times string
+		want  string // nothing: it is rendered
+	}{
+		"the defaults":                             {times: "{}"},
+		"the election's own":                       {times: "{leaseDuration: 0, renewDeadline: 0, retryPeriod: 0}"},
+		"the election's own, as texts":             {times: "{leaseDuration: 0s, renewDeadline: '0', retryPeriod: 0m}"},
+		"the election's own but for the lease":     {times: "{leaseDuration: 31s, renewDeadline: 0, retryPeriod: 0}"},
+		"a lease that is no longer":                {"{renewDeadline: 30s}", "leaseDuration (30s) has to be greater than renewDeadline (30s)"},
+		"a lease of another unit":                  {times: "{leaseDuration: 26000ms}"},
+		"a lease a little longer":                  {times: "{leaseDuration: 25.001s}"},
+		"a deadline of the election":               {"{renewDeadline: 0}", "leaseDuration (30s) has to be greater than renewDeadline (0, which is the default 30s)"},
+		"a lease of the election":                  {"{leaseDuration: 0, renewDeadline: 45s}", "leaseDuration (0, which is the default 45s) has to be greater than renewDeadline (45s)"},
+		"a deadline of the election that is short": {"{leaseDuration: 1m, renewDeadline: 0, retryPeriod: 25s}", "renewDeadline (0, which is the default 30s) has to be greater than 1.2 times retryPeriod (25s)"},
+		"a deadline that leaves one try":           {"{renewDeadline: 12s}", "renewDeadline (12s) has to be greater than 1.2 times retryPeriod (10s)"},
+		"a deadline just long enough":              {times: "{renewDeadline: 12.001s}"},
+		"a lease alone":                            {"{leaseDuration: 15s}", "leaseDuration (15s) has to be greater than renewDeadline (25s)"},
+		"a lease of no whole second":               {"{leaseDuration: 900ms, renewDeadline: 500ms, retryPeriod: 100ms}", "leaseDuration (900ms) has to be at least 1s"},
+		"years":                                    {times: "{leaseDuration: 2000000h, renewDeadline: 1000000h, retryPeriod: 500000h}"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			for section, in := range map[string]release{
+				"leaderElection":       agent("leaderElection: " + test.times + "\n"),
+				"leaderElection:":      controllers("leaderElection: " + test.times),
+				"agent.leaderElection": controllers("agent: {leaderElection: " + test.times + "}"),
+			} {
+				if test.want == "" {
+					mustRender(t, in)
+				} else {
+					expectRefused(t, in, strings.TrimSuffix(section, ":")+": "+test.want)
+				}
+			}
+			if err := electable(t, test.times); (err != nil) != (test.want != "") {
+				t.Errorf("the election says %v", err)
+			}
+		})
+	}
+}
+
+// electable is what client-go says of times on top of the chart's defaults, and the API server of the Lease.
+func electable(t *testing.T, given string) error {
+	t.Helper()
+	times := merge(map[string]any{"leaseDuration": "30s", "renewDeadline": "25s", "retryPeriod": "10s"}, parse[map[string]any](t, given))
+	duration := func(name string, own time.Duration) time.Duration {
+		text, ok := times[name].(string)
+		if !ok {
+			return own // the number 0
+		}
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d == 0 {
+			return own
+		}
+		return d
+	}
+	lease := duration("leaseDuration", kube.DefaultLeaseDuration)
+	_, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		LeaseDuration: lease,
+		RenewDeadline: duration("renewDeadline", kube.DefaultRenewDeadline),
+		RetryPeriod:   duration("retryPeriod", kube.DefaultRetryPeriod),
+		Lock:          &resourcelock.LeaseLock{LockConfig: resourcelock.ResourceLockConfig{Identity: "x"}},
+		Callbacks:     leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() {}},
+	})
+	if err == nil && lease < time.Second {
+		return errors.New("spec.leaseDurationSeconds: must be greater than 0")
+	}
+	return err
+}
