@@ -102,22 +102,24 @@ func (d *deployer) copySecret(ctx context.Context, who *identity, bundleDeployme
 	if err != nil {
 		return false, missingOnHub(err, fmt.Errorf("reading Secret %s, which is to be copied: %w", name, err))
 	}
-	wanted := &corev1.Secret{ObjectMeta: copyMeta(source.ObjectMeta, bundleDeployment, namespace), Type: source.Type, Data: source.Data}
+	wanted := &corev1.Secret{ObjectMeta: d.copyMeta(source.ObjectMeta, bundleDeployment, namespace), Type: source.Type, Data: source.Data}
 	secrets := who.clientset.CoreV1().Secrets(namespace)
 	current, err := secrets.Get(ctx, name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
+	if apierrors.IsNotFound(err) {
 		_, err = secrets.Create(ctx, wanted, metav1.CreateOptions{FieldManager: fieldManager})
 		return false, copying(err, "Secret", namespace, name)
-	case err != nil:
+	}
+	if err != nil {
 		return false, fmt.Errorf("reading Secret %s/%s: %w", namespace, name, err)
-	case sameMeta(current.ObjectMeta, wanted.ObjectMeta) && equality.Semantic.DeepEqual(current.Data, wanted.Data):
+	}
+	same := sameMeta(current.ObjectMeta, wanted.ObjectMeta) && equality.Semantic.DeepEqual(current.Data, wanted.Data)
+	if same && d.copiedIt(current.ObjectMeta) {
 		return false, nil
 	}
 	next := current.DeepCopy()
 	next.Labels, next.Annotations, next.Data = wanted.Labels, wanted.Annotations, wanted.Data
 	_, err = secrets.Update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager})
-	return true, copying(err, "Secret", namespace, name)
+	return !same, copying(err, "Secret", namespace, name)
 }
 
 func (d *deployer) copyConfigMap(ctx context.Context, who *identity, bundleDeployment, name, namespace string) (updated bool, err error) {
@@ -125,38 +127,53 @@ func (d *deployer) copyConfigMap(ctx context.Context, who *identity, bundleDeplo
 	if err != nil {
 		return false, missingOnHub(err, fmt.Errorf("reading ConfigMap %s, which is to be copied: %w", name, err))
 	}
-	wanted := &corev1.ConfigMap{ObjectMeta: copyMeta(source.ObjectMeta, bundleDeployment, namespace), Data: source.Data, BinaryData: source.BinaryData}
+	wanted := &corev1.ConfigMap{ObjectMeta: d.copyMeta(source.ObjectMeta, bundleDeployment, namespace), Data: source.Data, BinaryData: source.BinaryData}
 	configMaps := who.clientset.CoreV1().ConfigMaps(namespace)
 	current, err := configMaps.Get(ctx, name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
+	if apierrors.IsNotFound(err) {
 		_, err = configMaps.Create(ctx, wanted, metav1.CreateOptions{FieldManager: fieldManager})
 		return false, copying(err, "ConfigMap", namespace, name)
-	case err != nil:
+	}
+	if err != nil {
 		return false, fmt.Errorf("reading ConfigMap %s/%s: %w", namespace, name, err)
-	case sameMeta(current.ObjectMeta, wanted.ObjectMeta) && equality.Semantic.DeepEqual(current.Data, wanted.Data) &&
-		equality.Semantic.DeepEqual(current.BinaryData, wanted.BinaryData):
+	}
+	same := sameMeta(current.ObjectMeta, wanted.ObjectMeta) && equality.Semantic.DeepEqual(current.Data, wanted.Data) &&
+		equality.Semantic.DeepEqual(current.BinaryData, wanted.BinaryData)
+	if same && d.copiedIt(current.ObjectMeta) {
 		return false, nil
 	}
 	next := current.DeepCopy()
 	next.Labels, next.Annotations = wanted.Labels, wanted.Annotations
 	next.Data, next.BinaryData = wanted.Data, wanted.BinaryData
 	_, err = configMaps.Update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager})
-	return true, copying(err, "ConfigMap", namespace, name)
+	return !same, copying(err, "ConfigMap", namespace, name)
 }
 
-// copyMeta is what a copy has of its source, and the label it is found by when it has to go.
-func copyMeta(source metav1.ObjectMeta, bundleDeployment, namespace string) metav1.ObjectMeta {
-	labels := maps.Clone(source.Labels)
-	if labels == nil {
-		labels = map[string]string{}
-	}
+// copyMeta is what a copy has of its source, the label it is found by when it has to go, and whose it is: the agent of
+// another hub may have a BundleDeployment of the same name.
+func (d *deployer) copyMeta(source metav1.ObjectMeta, bundleDeployment, namespace string) metav1.ObjectMeta {
+	labels, annotations := map[string]string{}, map[string]string{}
+	maps.Copy(labels, source.Labels)
+	maps.Copy(annotations, source.Annotations)
 	labels[fleet.LabelBundleDeployment] = bundleDeployment
-	return metav1.ObjectMeta{Name: source.Name, Namespace: namespace, Labels: labels, Annotations: source.Annotations}
+	annotations[fleet.AnnotationAgentNamespace] = d.AgentNamespace
+	return metav1.ObjectMeta{Name: source.Name, Namespace: namespace, Labels: labels, Annotations: annotations}
 }
 
+// copiedIt says whether this agent made a copy.
+func (d *deployer) copiedIt(made metav1.ObjectMeta) bool {
+	return made.Annotations[fleet.AnnotationAgentNamespace] == d.AgentNamespace
+}
+
+// sameMeta compares the labels and annotations of copies, whoever made them.
 func sameMeta(a, b metav1.ObjectMeta) bool {
-	return maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations)
+	return maps.Equal(a.Labels, b.Labels) && maps.Equal(unmarked(a), unmarked(b))
+}
+
+func unmarked(made metav1.ObjectMeta) map[string]string {
+	annotations := maps.Clone(made.Annotations)
+	delete(annotations, fleet.AnnotationAgentNamespace)
+	return annotations
 }
 
 // copying says what was being done when something went wrong.
@@ -195,7 +212,8 @@ func (d *deployer) pruneCopies(ctx context.Context, bd *fleet.BundleDeployment, 
 type copied struct{ resource, namespace, name string }
 
 // removeCopies deletes the Secrets and ConfigMaps that were copied for a BundleDeployment, wherever they are, except
-// some.
+// some. One that does not say who made it is from before copies did, or from another implementation's agent, whose place
+// this one has taken.
 func (d *deployer) removeCopies(ctx context.Context, name string, except map[copied]bool) error {
 	selector := metav1.ListOptions{LabelSelector: fleet.LabelBundleDeployment + "=" + name}
 	for _, resource := range []string{copiedSecrets, copiedConfigMaps} {
@@ -205,7 +223,8 @@ func (d *deployer) removeCopies(ctx context.Context, name string, except map[cop
 			return fmt.Errorf("looking for copies of %s: %w", resource, err)
 		}
 		for _, found := range copies.Items {
-			if except[copied{resource, found.Namespace, found.Name}] {
+			anothers := found.Annotations[fleet.AnnotationAgentNamespace] != "" && !d.copiedIt(found.ObjectMeta)
+			if anothers || except[copied{resource, found.Namespace, found.Name}] {
 				continue
 			}
 			err := client.Namespace(found.Namespace).Delete(ctx, found.Name, metav1.DeleteOptions{})

@@ -47,6 +47,7 @@ type deployer struct {
 	waiting   *nameSet // BundleDeployments that wait for others
 	rewound   *nameSet // BundleDeployments whose hub was restored from before their last version
 	lacking   *nameSet // BundleDeployments with kinds the API server does not know
+	left      *nameSet // BundleDeployments that are gone and may have left copies
 	accounts  *accounts
 	awaited   *awaited
 	bells     *bells
@@ -55,7 +56,7 @@ type deployer struct {
 func newDeployer(options Options) (*deployer, error) {
 	d := &deployer{
 		Options: options, log: options.Log, stopped: make(chan struct{}), slots: make(slots, options.Workers),
-		records: newRecords(), inventory: newInventory(), orphans: orphans{}, beginning: newBeginning(), waiting: newNameSet(), lacking: newNameSet(), rewound: newNameSet(),
+		records: newRecords(), inventory: newInventory(), orphans: orphans{}, beginning: newBeginning(), waiting: newNameSet(), lacking: newNameSet(), left: newNameSet(), rewound: newNameSet(),
 		bells: newBells(),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(newBackoff(options.Random),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: "bundledeployments"}),

@@ -195,8 +195,9 @@ func TestCopyMeta(t *testing.T) {
 	source := infoOf(t, "apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: hub, uid: u, resourceVersion: '7', labels: {a: b, fleet.cattle.io/bundledeployment: other}, annotations: {c: d}, finalizers: [x], ownerReferences: [{name: o}]}\n")
 	from := metaOf(t, source.Object)
 	before := from.DeepCopy()
-	got := copyMeta(from, "x", "web")
-	want := metaOf(t, infoOf(t, "apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: web, labels: {a: b, fleet.cattle.io/bundledeployment: x}, annotations: {c: d}}\n").Object)
+	d := &deployer{Options: Options{AgentNamespace: "agents"}}
+	got := d.copyMeta(from, "x", "web")
+	want := metaOf(t, infoOf(t, "apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: web, labels: {a: b, fleet.cattle.io/bundledeployment: x}, annotations: {c: d, fleet.cattle.io/agent-namespace: agents}}\n").Object)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -206,8 +207,13 @@ func TestCopyMeta(t *testing.T) {
 	if !sameMeta(got, want) || sameMeta(got, from) {
 		t.Error("labels and annotations are all that counts")
 	}
-	if copyMeta(metaOf(t, &unstructured.Unstructured{Object: map[string]any{}}), "x", "web").Labels[fleet.LabelBundleDeployment] != "x" {
-		t.Error("a source without labels gets none")
+	if bare := d.copyMeta(metaOf(t, &unstructured.Unstructured{Object: map[string]any{}}), "x", "web"); bare.Labels[fleet.LabelBundleDeployment] != "x" || !d.copiedIt(bare) {
+		t.Errorf("of a source without labels: %v", bare)
+	}
+	others := *got.DeepCopy()
+	others.Annotations[fleet.AnnotationAgentNamespace] = "other"
+	if !sameMeta(got, others) || d.copiedIt(others) || d.copiedIt(from) {
+		t.Error("whose a copy is does not make it another one")
 	}
 }
 

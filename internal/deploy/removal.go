@@ -20,18 +20,28 @@ func (d *deployer) remove(ctx context.Context, name string) error {
 	d.waiting.put(name, false)
 	d.lacking.put(name, false)
 	releases := d.inventory.of(name)
-	kept := false
+	if known != nil && known.copies || known == nil && len(releases) > 0 {
+		d.left.put(name, true)
+	}
 	var errs []error
 	for _, key := range releases {
-		keep, err := d.takeDown(ctx, name, key)
-		kept = kept || keep
+		kept, err := d.takeDown(ctx, name, key)
+		if kept {
+			d.left.put(name, false)
+		}
 		errs = append(errs, err)
 	}
-	neverCopied := known != nil && !known.copies
-	if !kept && !neverCopied && (known != nil || len(releases) > 0) {
-		errs = append(errs, d.removeCopies(ctx, name, nil))
+	return errors.Join(append(errs, d.removeLeft(ctx, name))...)
+}
+
+// removeLeft deletes the copies of a BundleDeployment that is gone, if it may have left any.
+func (d *deployer) removeLeft(ctx context.Context, name string) error {
+	if !d.left.take(name) {
+		return nil
 	}
-	return errors.Join(errs...)
+	err := d.removeCopies(ctx, name, nil)
+	d.left.put(name, err != nil) // for the next try
+	return err
 }
 
 // takeDown uninstalls one release of a BundleDeployment, or only forgets it if its objects are to stay, and

@@ -2,7 +2,10 @@ package deploy
 
 import (
 	"context"
+	"fmt"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -291,6 +295,83 @@ func TestCopiesThatAreNoLongerWantedGo(t *testing.T) {
 	there()
 	if _, err := l.East.CoreV1().Secrets(ns).Get(t.Context(), "one", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("%v", err)
+	}
+}
+
+// copyOne has Secret "one" of the hub copied beside the release.
+func copyOne(bd *fleet.BundleDeployment) {
+	bd.Spec.DownstreamResourcesGeneration = 1
+	bd.Spec.Options.DownstreamResources = []fleet.DownstreamResource{{Kind: "Secret", Name: "one"}}
+}
+
+// hasCopied is ready with it.
+func hasCopied(bd *fleet.BundleDeployment) string {
+	if bd.Status.DownstreamResourcesGeneration != 1 {
+		return "not copied"
+	}
+	return ready(bd)
+}
+
+func (l *lab) createOne() {
+	l.t.Helper()
+	l.create(func(ctx context.Context) error {
+		_, err := l.HubCore.CoreV1().Secrets(l.Name).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "one"}}, metav1.CreateOptions{})
+		return err
+	})
+}
+
+// whereIsOne is "" once Secret "one" is gone from a namespace.
+func (l *lab) whereIsOne(namespace string) string {
+	_, err := l.East.CoreV1().Secrets(namespace).Get(l.t.Context(), "one", metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return ""
+	}
+	return fmt.Sprintf("the copy in %s: %v", namespace, err)
+}
+
+// Secrets are not left behind for a moment's trouble when their BundleDeployment goes.
+func TestCopiesGoThoughTheFirstTryFails(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "copies-go-later")
+	l.createOne()
+	var armed, failed atomic.Bool
+	l.options = func(o *Options) {
+		o.Local = rest.CopyConfig(o.Local)
+		o.Local.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			return roundTrip(func(request *http.Request) (*http.Response, error) {
+				if request.URL.Query().Get("labelSelector") == fleet.LabelBundleDeployment+"=later" && armed.Swap(false) {
+					failed.Store(true)
+					return nil, errKilled
+				}
+				return next.RoundTrip(request)
+			})
+		})
+	}
+	l.start()
+	l.apply(bundle{Name: "later", Files: helloFiles("hi"), Options: in(l.Name), Change: copyOne})
+	l.expectStatus("later", hasCopied)
+	armed.Store(true)
+	l.delete("later")
+	l.eventually(func() string { return l.whereIsOne(l.Name) })
+	if !failed.Load() {
+		t.Error("nothing failed")
+	}
+}
+
+// Two hubs may have agents in one cluster, and BundleDeployments of one name.
+func TestCopiesOfAnotherAgentStay(t *testing.T) {
+	t.Parallel()
+	one, other := newLab(t, "copies-one"), newLab(t, "copies-other")
+	for _, l := range []*lab{one, other} {
+		l.createOne()
+		l.start()
+		l.apply(bundle{Name: "both", Files: helloFiles("hi"), Options: in(l.Name), Change: copyOne})
+		l.expectStatus("both", hasCopied)
+	}
+	one.delete("both")
+	one.eventually(func() string { return one.whereIsOne(one.Name) })
+	if _, err := other.East.CoreV1().Secrets(other.Name).Get(t.Context(), "one", metav1.GetOptions{}); err != nil {
+		t.Errorf("the other agent's copy: %v", err)
 	}
 }
 

@@ -113,10 +113,12 @@ func AgentDeployed(cluster *fleet.Cluster) bool {
 	return cluster.Spec.KubeConfigSecret != "" && imported != nil && imported.Status == corev1.ConditionTrue
 }
 
-// MarkedNotReporting says whether a Cluster says of itself that its agent does not report.
+// MarkedNotReporting says whether a Cluster says of itself that its agent does not report. What was said of an agent that
+// was not heard of at all counts no more once it was.
 func MarkedNotReporting(cluster *fleet.Cluster) bool {
 	said := fleet.GetCondition(cluster.Status.Conditions, fleet.ConditionAgentReporting)
-	return said != nil && said.Reason == fleet.ReasonAgentNotReporting
+	return said != nil && said.Reason == fleet.ReasonAgentNotReporting &&
+		(said.Message != missingMessage || cluster.Status.Agent.LastSeen.IsZero())
 }
 
 // ManySilent says whether so many of the agents that were heard of are late at once that the reason is rather the hub,

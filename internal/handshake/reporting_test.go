@@ -229,6 +229,10 @@ func TestReportingCondition(t *testing.T) {
 				if handshake.MarkedNotReporting(marking) != trouble[stage] {
 					t.Errorf("a Cluster with it is marked: %v", !trouble[stage])
 				}
+				marking.Status.Agent.LastSeen = metav1.NewTime(noon())
+				if handshake.MarkedNotReporting(marking) != (stage == handshake.ReportingSilent) {
+					t.Errorf("a Cluster with it that was heard of is marked: %v", stage != handshake.ReportingSilent)
+				}
 			}
 		})
 	}

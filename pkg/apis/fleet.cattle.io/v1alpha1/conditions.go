@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -238,6 +239,11 @@ func GetCondition(list []genericcondition.GenericCondition, conditionType string
 		}
 	}
 	return nil
+}
+
+// RemoveCondition takes the condition of a type out of the list, which keeps its order.
+func RemoveCondition(list *[]genericcondition.GenericCondition, conditionType string) {
+	*list = slices.DeleteFunc(*list, func(c genericcondition.GenericCondition) bool { return c.Type == conditionType })
 }
 
 // SetCondition adds a condition to the list, or replaces the one of its type. The

@@ -20,6 +20,20 @@ import (
 
 type condition = genericcondition.GenericCondition
 
+func TestRemoveCondition(t *testing.T) {
+	list := []condition{{Type: "A"}, {Type: "B"}, {Type: "C"}}
+	for _, step := range []struct{ remove, left string }{{"B", "AC"}, {"B", "AC"}, {"A", "C"}, {"C", ""}, {"C", ""}} {
+		fleet.RemoveCondition(&list, step.remove)
+		left := ""
+		for _, c := range list {
+			left += c.Type
+		}
+		if left != step.left {
+			t.Errorf("without %s: %s, want %s", step.remove, left, step.left)
+		}
+	}
+}
+
 func TestSetCondition(t *testing.T) {
 	const earlier, later = "2026-01-02T03:04:05Z", "2026-01-02T04:00:00Z"
 	now := time.Date(2026, 1, 2, 5, 0, 0, 999, time.FixedZone("east of Greenwich", 3600))

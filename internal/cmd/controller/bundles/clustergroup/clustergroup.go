@@ -118,7 +118,7 @@ func (h *handler) onCluster(change queue.Change[*fleet.Cluster]) {
 // clusterMatters leaves out heartbeats and whatever else no group shows.
 func clusterMatters(older, newer *fleet.Cluster) bool {
 	return older.UID != newer.UID || !maps.Equal(older.Labels, newer.Labels) ||
-		older.Status.ResourceCounts != newer.Status.ResourceCounts ||
+		older.Status.ResourceCounts != newer.Status.ResourceCounts || silent(older) != silent(newer) ||
 		!reconcile.Equal(older.Status.Summary, newer.Status.Summary)
 }
 

@@ -43,7 +43,7 @@ func tell(status *fleet.ClusterGroupStatus, in input) {
 	for _, member := range members {
 		status.Summary = state.Add(status.Summary, member.Status.Summary)
 		status.ResourceCounts = state.SumCounts(status.ResourceCounts, member.Status.ResourceCounts)
-		if member.Status.Summary.Ready != member.Status.Summary.DesiredReady {
+		if member.Status.Summary.Ready != member.Status.Summary.DesiredReady || silent(member) {
 			notReady = append(notReady, member.Name)
 		}
 	}
@@ -58,6 +58,13 @@ func tell(status *fleet.ClusterGroupStatus, in input) {
 	fleet.SetCondition(&status.Conditions, in.now, genericcondition.GenericCondition{
 		Type: fleet.ConditionProcessed, Status: corev1.ConditionTrue,
 	})
+}
+
+// silent says whether a Cluster is not ready because its agent is not heard of any more. What that has reported last still
+// counts in the sums.
+func silent(cluster *fleet.Cluster) bool {
+	ready := fleet.GetCondition(cluster.Status.Conditions, fleet.ConditionReady)
+	return ready != nil && ready.Reason == fleet.ReasonAgentNotReporting
 }
 
 // readyClusters is "<ready>/<all>", with the names that the status lists of those that are not ready.

@@ -92,6 +92,11 @@ func failing(bundle string, state fleet.BundleState) func(*fleet.Cluster) {
 	}
 }
 
+// mute has an agent that is not heard of any more.
+func mute(c *fleet.Cluster) {
+	c.Status.Conditions = []genericcondition.GenericCondition{{Type: "Ready", Status: "False", Reason: fleet.ReasonAgentNotReporting}}
+}
+
 func conditions(ready, processed genericcondition.GenericCondition) []genericcondition.GenericCondition {
 	ready.Type, processed.Type = "Ready", "Processed"
 	ready.LastUpdateTime, processed.LastUpdateTime = "2026-11-21T08:00:00Z", "2026-11-21T08:00:00Z"
@@ -132,6 +137,14 @@ func TestTell(t *testing.T) {
 			fleet.ClusterGroupStatus{
 				ClusterCount: 3, Summary: fleet.BundleSummary{Ready: 3, DesiredReady: 3}, ResourceCounts: fleet.ResourceCounts{Ready: 6, DesiredReady: 6},
 				Display: fleet.ClusterGroupDisplay{ReadyClusters: "3/3", ReadyBundles: "3/3"}, Conditions: conditions(isTrue, isTrue),
+			},
+		},
+		"a Cluster whose agent is silent is named, and what it said last still adds up": {
+			fleet.ClusterGroupStatus{}, input{members: []*fleet.Cluster{member("a", ready(1)), member("b", ready(2), mute)}},
+			fleet.ClusterGroupStatus{
+				ClusterCount: 2, NonReadyClusterCount: 1, NonReadyClusters: []string{"b"},
+				Summary: fleet.BundleSummary{Ready: 3, DesiredReady: 3}, ResourceCounts: fleet.ResourceCounts{Ready: 6, DesiredReady: 6},
+				Display: fleet.ClusterGroupDisplay{ReadyClusters: "1/2 (b)", ReadyBundles: "3/3"}, Conditions: conditions(isTrue, isTrue),
 			},
 		},
 		"a Cluster with a Bundle that is not ready is named, and so is the Bundle": {

@@ -29,7 +29,8 @@ func TestClusterMatters(t *testing.T) {
 				c.Status.Summary.NonReadyResources = []fleet.NonReadyResource{{Name: "web", Message: "no"}}
 			}, true,
 		},
-		"another of a name": {func(c *fleet.Cluster) { c.UID = "other" }, true},
+		"its agent falls silent": {mute, true},
+		"another of a name":      {func(c *fleet.Cluster) { c.UID = "other" }, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -2,10 +2,8 @@ package status
 
 import (
 	"context"
-	"slices"
 	"time"
 
-	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -87,7 +85,7 @@ func tellReporting(cluster *fleet.Cluster, in clusterInput) {
 		fleet.SetCondition(conditions, in.now, *reporting)
 		return
 	}
-	*conditions = slices.DeleteFunc(*conditions, func(c genericcondition.GenericCondition) bool { return c.Type == fleet.ConditionAgentReporting })
+	fleet.RemoveCondition(conditions, fleet.ConditionAgentReporting)
 }
 
 // readySources counts what the deployments come from, by the label that names it,

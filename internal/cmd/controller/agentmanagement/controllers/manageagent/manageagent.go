@@ -127,18 +127,25 @@ func (h *handler) remove(cluster types.NamespacedName) error {
 	return h.set.RemoveOne(owner, &fleet.Bundle{ObjectMeta: bundleMeta(cluster.Namespace, cluster.Name)})
 }
 
-// report says why an agent is not managed that should be, and that it is again. A Cluster without such trouble
-// has no condition.
+// report says why an agent is not managed that should be, and that it is again. A Cluster without such trouble has no
+// condition, and one whose agent is not managed by a Bundle for now, or never, loses it. Other managers' Clusters and
+// those that go are not written to.
 func (h *handler) report(cluster *fleet.Cluster, out outcome) (*fleet.Cluster, error) {
-	condition := genericcondition.GenericCondition{Type: fleet.ConditionAgentManaged, Status: corev1.ConditionTrue}
-	if out.reason != "" {
-		condition.Status, condition.Reason, condition.Message = corev1.ConditionFalse, out.reason, out.message
-	}
 	previous := fleet.GetCondition(cluster.Status.Conditions, fleet.ConditionAgentManaged)
-	if previous == nil && out.reason == "" || out.reason == "" && out.stage != managed {
+	if previous == nil && out.reason == "" || cluster.DeletionTimestamp != nil || cluster.Labels[fleet.LabelClusterManagement] != "" {
 		return cluster, nil
 	}
 	return app.Report(h.app, h.app.Clusters, cluster, func(c *fleet.Cluster) {
-		fleet.SetCondition(&c.Status.Conditions, h.app.Clock(), condition)
+		conditions, condition := &c.Status.Conditions, genericcondition.GenericCondition{Type: fleet.ConditionAgentManaged}
+		switch {
+		case out.reason != "":
+			condition.Status, condition.Reason, condition.Message = corev1.ConditionFalse, out.reason, out.message
+			fleet.SetCondition(conditions, h.app.Clock(), condition)
+		case out.stage == managed:
+			condition.Status = corev1.ConditionTrue
+			fleet.SetCondition(conditions, h.app.Clock(), condition)
+		default:
+			fleet.RemoveCondition(conditions, fleet.ConditionAgentManaged)
+		}
 	})
 }

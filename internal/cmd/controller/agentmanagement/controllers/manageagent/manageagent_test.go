@@ -242,6 +242,40 @@ func TestAnAgentThatIsElsewhereIsSaid(t *testing.T) {
 	}
 }
 
+// What was said of an agent that was to be managed is taken back when it is not to be any more.
+func TestTroubleOfAnAgentThatIsNotManaged(t *testing.T) {
+	tests := map[string]struct {
+		prepare func(*apptest.Hub, *fleet.Cluster)
+		want    []string
+		stays   bool
+	}{
+		"agents are not managed":      {prepare: func(h *apptest.Hub, _ *fleet.Cluster) { h.App.Config.Set(off(h)) }, want: []string{reports}},
+		"it is to be deployed anew":   {prepare: func(_ *apptest.Hub, c *fleet.Cluster) { c.Status.Agent = fleet.AgentStatus{} }, want: []string{reports}},
+		"another manager has it":      {prepare: func(_ *apptest.Hub, c *fleet.Cluster) { external(c) }, stays: true},
+		"its Cluster goes":            {prepare: func(_ *apptest.Hub, c *fleet.Cluster) { leaving(c) }, stays: true},
+		"it is where it was, and not": {prepare: func(*apptest.Hub, *fleet.Cluster) {}, stays: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub := joined(t)
+			hub.Put(east(belongsIn("a"), runsIn(system)))
+			handle(t, hub, "ws/east")
+			expectCondition(t, hub, corev1.ConditionFalse, fleet.ReasonAgentElsewhere)
+			hub.Sync()
+			hub.Requests()
+			cluster := apptest.MustGet[*fleet.Cluster](t, hub, "ws", "east")
+			test.prepare(hub, cluster)
+			hub.Put(cluster)
+			handle(t, hub, "ws/east")
+			apptest.ExpectRequests(t, hub, test.want...)
+			left := fleet.GetCondition(apptest.MustGet[*fleet.Cluster](t, hub, "ws", "east").Status.Conditions, fleet.ConditionAgentManaged)
+			if (left != nil) != test.stays {
+				t.Errorf("what is left: %+v", left)
+			}
+		})
+	}
+}
+
 func expectCondition(t *testing.T, hub *apptest.Hub, status corev1.ConditionStatus, reason string) {
 	t.Helper()
 	found := fleet.GetCondition(apptest.MustGet[*fleet.Cluster](t, hub, "ws", "east").Status.Conditions, fleet.ConditionAgentManaged)
