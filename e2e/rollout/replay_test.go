@@ -42,6 +42,7 @@ func readTaken(path, bundle string) ([]taken, error) {
 		return nil, err
 	}
 	var out []taken
+	text = text[:bytes.LastIndexByte(text, '\n')+1] // but for what is being written
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	lines.Buffer(nil, len(text)+1)
 	for lines.Scan() {

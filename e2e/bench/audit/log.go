@@ -14,13 +14,38 @@ type Log struct {
 	offset int64
 }
 
-// NewLog begins at the log's present end.
-func NewLog(path string) (*Log, error) {
-	info, err := os.Stat(path)
+// NewLog begins at the log's present end. A line that is being written just then belongs to what follows.
+func NewLog(path string) (log *Log, err error) {
+	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("looking for the audit log: %w", err)
 	}
-	return &Log{path: path, offset: info.Size()}, nil
+	defer func() { err = errors.Join(err, file.Close()) }()
+	size, err := file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return nil, fmt.Errorf("looking for the end of the audit log: %w", err)
+	}
+	offset, err := lineBefore(file, size)
+	if err != nil {
+		return nil, fmt.Errorf("looking for the end of the audit log: %w", err)
+	}
+	return &Log{path: path, offset: offset}, nil
+}
+
+// lineBefore is where the line begins in which the end lies, the end itself if no line has begun there.
+func lineBefore(file io.ReaderAt, end int64) (int64, error) {
+	const most = 64 << 10
+	for end > 0 {
+		chunk := make([]byte, min(most, end))
+		if _, err := file.ReadAt(chunk, end-int64(len(chunk))); err != nil {
+			return 0, err
+		}
+		if last := bytes.LastIndexByte(chunk, '\n'); last >= 0 {
+			return end - int64(len(chunk)) + int64(last) + 1, nil
+		}
+		end -= int64(len(chunk))
+	}
+	return 0, nil
 }
 
 // Next are the events since the last call. The last line is left for the next call while it is not whole.

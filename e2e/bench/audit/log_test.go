@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -65,6 +66,27 @@ func TestALogIsReadWhileItGrows(t *testing.T) {
 		add(step.text)
 		if diff := cmp.Diff(step.want, verbs(t, l)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", step.says, diff)
+		}
+	}
+}
+
+// A line that is being written when the reading begins, however long, is read when it is whole.
+func TestALogIsOpenedInTheMiddleOfALine(t *testing.T) {
+	long := strings.Repeat("x", 200<<10)
+	for name, before := range map[string]string{
+		"the first": `{"verb":`, "another": `{"verb":"before"}` + "\n" + `{"verb":`, "a long one": `{"verb":"before"}` + "\n" + `{"auditID":"` + long + `","verb":`,
+	} {
+		path, add := growing(t, before)
+		l, err := NewLog(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := verbs(t, l); found != nil {
+			t.Errorf("%s: %q before it is whole", name, found)
+		}
+		add(`"a"}` + "\n")
+		if diff := cmp.Diff([]string{"a"}, verbs(t, l)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 }
