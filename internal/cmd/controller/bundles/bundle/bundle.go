@@ -166,12 +166,12 @@ func (h *handler) deleteAll(deployments []*fleet.BundleDeployment) error {
 	})
 }
 
-// How many requests are under way together: for one Bundle enough that a change is on its way to all clusters while the
-// first ones report already, and all that one pass creates by default; for all Bundles more than for two of them, so
-// that requests which hang leave room.
+// How many requests are under way together: for one Bundle so many that a change is on its way to all clusters before
+// those that report already take the server's time; for all Bundles more than for two of them, so that requests which
+// hang leave room.
 const (
-	atATime    = 50
-	allAtATime = 128
+	atATime    = 100
+	allAtATime = 256
 )
 
 // slots are what such requests take, in turn: no Bundle waits until another one is done.
