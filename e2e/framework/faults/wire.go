@@ -97,20 +97,26 @@ func (w *Wire) Abandon() {
 func (w *Wire) Cut() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.cut()
+}
+
+// cut is Cut; w.mu is held.
+func (w *Wire) cut() {
 	for c := range w.conns {
 		c.end()
 	}
 }
 
-// Refuse resets all connections and refuses new ones.
+// Refuse resets all connections and refuses new ones. One that was accepted and is not known yet finds no listener when
+// it is.
 func (w *Wire) Refuse() {
-	w.Cut()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.listener != nil {
 		_ = w.listener.Close() // it may be accepting
 		w.listener = nil
 	}
+	w.cut()
 }
 
 // Delay lets bytes arrive after this time, in both directions.
