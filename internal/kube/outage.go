@@ -67,14 +67,19 @@ func isOutage(answer *http.Response, err error) bool {
 
 // expired is what a server answers that does not know a version any more.
 func expired(request *http.Request) (*http.Response, error) {
-	status := apierrors.NewResourceExpired("the server was out of reach and may have been restored: listing anew").ErrStatus
+	return answered(request, apierrors.NewResourceExpired("the server was out of reach and may have been restored: listing anew"))
+}
+
+// answered is an answer as of a server that refuses a request.
+func answered(request *http.Request, refusal *apierrors.StatusError) (*http.Response, error) {
+	status := refusal.ErrStatus
 	status.Kind, status.APIVersion = "Status", "v1"
 	body, err := json.Marshal(status)
 	if err != nil {
 		return nil, err
 	}
 	return &http.Response{
-		Status: http.StatusText(http.StatusGone), StatusCode: http.StatusGone, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Status: http.StatusText(int(status.Code)), StatusCode: int(status.Code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{"Content-Type": {runtime.ContentTypeJSON}}, Body: io.NopCloser(bytes.NewReader(body)),
 		ContentLength: int64(len(body)), Request: request,
 	}, nil

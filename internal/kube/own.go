@@ -21,7 +21,7 @@ const RequestTimeout = 15 * time.Second
 
 // Own is how a process reaches the API server it belongs to.
 type Own struct {
-	// Config is tuned (see Tune).
+	// Config is tuned (see Tune), and answers are not compressed.
 	Config *rest.Config
 	// Raw is the kubeconfig with all files embedded, nil inside a cluster.
 	Raw []byte
@@ -32,7 +32,7 @@ type Own struct {
 func LoadOwn(path string) (Own, error) {
 	if path == "" {
 		if cfg, err := rest.InClusterConfig(); err == nil {
-			return Own{Config: Tune(cfg)}, nil
+			return Own{Config: near(cfg)}, nil
 		}
 	}
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
@@ -53,7 +53,14 @@ func LoadOwn(path string) (Own, error) {
 	if err != nil {
 		return Own{}, fmt.Errorf("encoding the kubeconfig: %w", err)
 	}
-	return Own{Config: Tune(cfg), Raw: raw}, nil
+	return Own{Config: near(cfg), Raw: raw}, nil
+}
+
+// near is Tune for a server that is close by: to compress long lists costs both sides more than to send them as they are.
+func near(cfg *rest.Config) *rest.Config {
+	cfg = Tune(cfg)
+	cfg.DisableCompression = true
+	return cfg
 }
 
 // Tune returns a copy of cfg without a client-side rate limit, since the API server has fair queuing, and with

@@ -59,6 +59,7 @@ func TestABundleDeploymentSaysTheSameInTheCache(t *testing.T) {
 				bd.Status.Resources = []fleet.DeployedResource{{Kind: "ConfigMap", Name: "one"}}
 			})
 			decoded.Status.Resources = nil // nobody reads what was deployed
+			decoded.TypeMeta = metav1.TypeMeta{}
 			if diff := cmp.Diff(decoded, kept); diff != "" {
 				t.Errorf("(-decoded +kept):\n%s", diff)
 			}

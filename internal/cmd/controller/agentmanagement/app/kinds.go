@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -87,13 +88,13 @@ func newScheme() (*runtime.Scheme, error) {
 }
 
 // newClients are the clients of all scopes. Built-in kinds are read and written in protobuf, which costs the API server
-// and us less than JSON.
+// and us less than JSON. What their caches begin with comes in pages.
 func newClients(cfg *rest.Config, partly *unread) (client.SharedClientFactory, error) {
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
 	}
-	cfg = rest.CopyConfig(cfg)
+	cfg = kube.InPages(cfg)
 	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	cfg.ContentType = runtime.ContentTypeProtobuf
 	clients, err := client.NewSharedClientFactory(cfg, &client.SharedClientFactoryOptions{Scheme: scheme, Mapper: staticMapper()})

@@ -18,10 +18,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// listing is an API server with three Clusters, two on a page. It does not know how to stream lists unless told.
+// listing is an API server with three Clusters, two on a page.
 type listing struct {
-	streams bool
-
 	mu    sync.Mutex
 	asked []url.Values
 }
@@ -38,11 +36,9 @@ func (l *listing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l.asked = append(l.asked, query)
 	l.mu.Unlock()
 	switch {
-	case query.Get("sendInitialEvents") == "true" && !l.streams:
-		w.WriteHeader(http.StatusUnprocessableEntity)
-		_ = json.NewEncoder(w).Encode(metav1.Status{Status: "Failure", Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid})
 	case query.Get("watch") != "":
-		l.watch(w, r)
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
 	case query.Get("continue") == "":
 		page := clusterList("a", "b")
 		page.Continue = "more"
@@ -50,19 +46,6 @@ func (l *listing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		_ = json.NewEncoder(w).Encode(clusterList("c"))
 	}
-}
-
-func (l *listing) watch(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Query().Get("sendInitialEvents") == "true" {
-		for _, cluster := range clusterList("a", "b", "c").Items {
-			_ = json.NewEncoder(w).Encode(map[string]any{"type": "ADDED", "object": cluster})
-		}
-		end := clusterList("end").Items[0]
-		end.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
-		_ = json.NewEncoder(w).Encode(map[string]any{"type": "BOOKMARK", "object": end})
-	}
-	_ = http.NewResponseController(w).Flush()
-	<-r.Context().Done()
 }
 
 func clusterList(names ...string) *fleet.ClusterList {
@@ -96,48 +79,42 @@ func (l *listing) requests() []string {
 	return found
 }
 
-// A list that is answered whole from the API server's cache costs both sides the memory of all objects at once.
-func TestListsAreStreamedOrComeInPages(t *testing.T) {
-	tests := map[string]struct {
-		streams bool
-		want    []string
-	}{
-		"a server that can stream a list": {true, []string{"watch sendInitialEvents=true"}},
-		"one that cannot": {false, []string{
-			"watch sendInitialEvents=true", "list limit=500", "list limit=500 continue=more", "watch resourceVersion=7",
-		}},
+// A list that is answered whole costs both sides the memory of all objects at once, and one that is streamed costs the
+// API server several times what pages do.
+func TestListsComeInPages(t *testing.T) {
+	want := []string{"list limit=500", "list limit=500 continue=more", "watch resourceVersion=7"}
+	server := &listing{}
+	a, err := New(t.Context(), options(t, server, io.Discard))
+	if err != nil {
+		t.Fatal(err)
 	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			server := &listing{streams: test.streams}
-			a, err := New(t.Context(), options(t, server, io.Discard))
-			if err != nil {
-				t.Fatal(err)
-			}
-			informer := a.Clusters.Informer()
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			for _, s := range a.scopes {
-				if err := s.caches.Start(ctx); err != nil {
-					t.Fatal(err)
-				}
-			}
-			again := time.NewTicker(5 * time.Millisecond)
-			defer again.Stop()
-			for !informer.HasSynced() || len(server.requests()) < len(test.want) {
-				select {
-				case <-again.C:
-				case <-ctx.Done():
-					t.Fatal(ctx.Err())
-				}
-			}
-			if keys := informer.GetStore().ListKeys(); len(keys) != 3 {
-				t.Errorf("the cache has %q", keys)
-			}
-			got := server.requests()[:len(test.want)]
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("requests (-want +got):\n%s", diff)
-			}
-		})
+	informer := a.Clusters.Informer()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for _, s := range a.scopes {
+		if err := s.caches.Start(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
+	for !informer.HasSynced() || len(server.requests()) < len(want) {
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			t.Fatalf("waiting for %q: %v; there were %q", want, ctx.Err(), server.requests())
+		}
+	}
+	objects := informer.GetStore().List()
+	if len(objects) != 3 {
+		t.Errorf("the cache has %d Clusters", len(objects))
+	}
+	for _, object := range objects {
+		if cluster, ok := object.(*fleet.Cluster); !ok || cluster.TypeMeta != (metav1.TypeMeta{}) {
+			t.Errorf("the cache has %T %v, which is not as events leave it", object, cluster.TypeMeta)
+		}
+	}
+	if diff := cmp.Diff(want, server.requests()[:len(want)]); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 }

@@ -38,6 +38,8 @@ type quickJSON struct {
 // quickKind is one kind, and how a document of it begins.
 type quickKind struct {
 	begins []byte
+	// asked says that only who asks for it knows which kind it is: all lists begin in the same way.
+	asked  bool
 	gvk    schema.GroupVersionKind
 	goType reflect.Type
 	// inEvents and inAnswers are left out.
@@ -53,15 +55,28 @@ func newQuickJSON(scheme *runtime.Scheme, partly *unread) quickJSON {
 		q.media = append(q.media, info)
 	}
 	for kind, goType := range scheme.KnownTypes(fleet.SchemeGroupVersion) {
-		gvk := fleet.SchemeGroupVersion.WithKind(kind)
-		begins := fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q,`, gvk.GroupVersion().String(), kind)
-		if kind == "Content" { // fields are in the order of their names, and no other kind has this one
-			begins = fmt.Appendf(nil, `{"apiVersion":%q,"content":`, gvk.GroupVersion().String())
-		}
-		inEvents, inAnswers := leftOutOf(kind)
-		q.kinds = append(q.kinds, quickKind{begins: begins, gvk: gvk, goType: goType, inEvents: inEvents, inAnswers: inAnswers})
+		q.kinds = append(q.kinds, newQuickKind(fleet.SchemeGroupVersion.WithKind(kind), goType))
 	}
 	return q
+}
+
+// newQuickKind says how a kind is written: fields are in the order of their names.
+func newQuickKind(gvk schema.GroupVersionKind, goType reflect.Type) quickKind {
+	out := quickKind{gvk: gvk, goType: goType}
+	first := fmt.Sprintf(`"kind":%q,`, gvk.Kind)
+	of, isList := strings.CutSuffix(gvk.Kind, "List")
+	switch {
+	case isList:
+		first, out.asked = `"items":[`, true
+		out.inAnswers = leftOutOfLists(of)
+	case gvk.Kind == "Content": // no other kind has a field of this name
+		first = `"content":`
+		fallthrough
+	default:
+		out.inEvents, out.inAnswers = leftOutOf(gvk.Kind)
+	}
+	out.begins = fmt.Appendf(nil, `{"apiVersion":%q,%s`, gvk.GroupVersion().String(), first)
+	return out
 }
 
 // SupportedMediaTypes are those of the general one.
@@ -81,11 +96,19 @@ type quickDecoder struct {
 	trims  *trims
 }
 
+// fits says whether a document may be of this kind, to be decoded into something, or nothing.
+func (k quickKind) fits(into runtime.Object) bool {
+	if into == nil {
+		return !k.asked
+	}
+	return reflect.TypeOf(into).Elem() == k.goType
+}
+
 // Decode is that of the general decoder, which leaves no kind in what it decodes. What that cannot read of one object
 // is left out: else one that anybody may write would keep all others of its kind from being read.
 func (d quickDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	for _, kind := range d.kinds {
-		if !bytes.HasPrefix(data, kind.begins) || into != nil && reflect.TypeOf(into).Elem() != kind.goType {
+		if !bytes.HasPrefix(data, kind.begins) || !kind.fits(into) {
 			continue
 		}
 		object, leave := into, kind.inAnswers

@@ -52,6 +52,11 @@ func sampleCluster(t testing.TB) []byte {
 	return encoded
 }
 
+// listOf is a list as an API server writes it.
+func listOf(kind string, items ...[]byte) []byte {
+	return fmt.Appendf(nil, `{"apiVersion":"fleet.cattle.io/v1alpha1","items":[%s],"kind":"%sList","metadata":{"continue":"more","resourceVersion":"5"}}`, bytes.Join(items, []byte(",")), kind)
+}
+
 // Whatever is decoded, the quick decoder and the general one say the same.
 func TestQuickJSON(t *testing.T) {
 	whole := sampleCluster(t)
@@ -65,7 +70,11 @@ func TestQuickJSON(t *testing.T) {
 		"a Cluster into one that is old":  {data: whole, into: &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "old", Labels: map[string]string{"old": "x"}}}},
 		"a Cluster, a Bundle asked for":   {data: whole, into: &fleet.Bundle{}},
 		"a Cluster with spaces":           {data: bytes.ReplaceAll(whole, []byte(`":`), []byte(`": `))},
-		"a list":                          {data: []byte(`{"apiVersion":"fleet.cattle.io/v1alpha1","kind":"ClusterList","items":[],"metadata":{"resourceVersion":"5"}}`), quick: true},
+		"a list, asked for":               {data: listOf("Cluster", whole, whole), into: &fleet.ClusterList{}, quick: true},
+		"a list of none":                  {data: listOf("Cluster"), into: &fleet.ClusterList{}, quick: true},
+		"a list, not asked for":           {data: listOf("Cluster", whole)},
+		"a list of Bundles asked for":     {data: listOf("Cluster", whole), into: &fleet.BundleList{}},
+		"a list in another order":         {data: []byte(`{"apiVersion":"fleet.cattle.io/v1alpha1","kind":"ClusterList","items":[],"metadata":{"resourceVersion":"5"}}`), into: &fleet.ClusterList{}},
 		"a Content":                       {data: []byte(`{"apiVersion":"fleet.cattle.io/v1alpha1","content":null,"kind":"Content","metadata":{"name":"s-1"},"sha256sum":"1"}`), quick: true},
 		"something with content":          {data: []byte(`{"apiVersion":"fleet.cattle.io/v1alpha1","content":null,"kind":"Bundle","metadata":{"name":"b"}}`)},
 		"a Content asked for, and not so": {data: []byte(`{"apiVersion":"fleet.cattle.io/v1alpha1","content":null,"kind":"Bundle","metadata":{"name":"b"}}`), into: &fleet.Content{}},
@@ -120,12 +129,11 @@ func TestOneObjectThatCannotBeReadWhole(t *testing.T) {
 			return decoded(t, media, strings.ReplaceAll(bad, ":", ": "), nil)
 		}},
 		"in a list": {
-			want: &fleet.ClusterList{ListMeta: metav1.ListMeta{ResourceVersion: "9"}, Items: []fleet.Cluster{
+			want: &fleet.ClusterList{ListMeta: metav1.ListMeta{ResourceVersion: "5", Continue: "more"}, Items: []fleet.Cluster{
 				*cluster(func(c *fleet.Cluster) { c.Spec.ClientID = "id" }), *wholeCluster(t),
 			}},
 			read: func(t *testing.T, media quickJSON) runtime.Object {
-				list := fmt.Sprintf(`{"apiVersion":"fleet.cattle.io/v1alpha1","kind":"ClusterList","metadata":{"resourceVersion":"9"},"items":[%s,%s]}`, bad, good)
-				return decoded(t, media, list, nil)
+				return decoded(t, media, string(listOf("Cluster", []byte(bad), good)), &fleet.ClusterList{})
 			},
 		},
 		"in a watch": {want: want, read: func(t *testing.T, media quickJSON) runtime.Object {

@@ -14,6 +14,7 @@ import (
 	"github.com/rancher/lasso/pkg/controller"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 
@@ -134,11 +135,15 @@ func (c *caches) ForResourceKind(gvr schema.GroupVersionResource, kind string, n
 }
 
 // slim drops what no controller reads: who wrote which field, what other implementations last applied (of Bundles it
-// stays to be seen that they did), and the bytes of Contents, which are most of a hub's data.
+// stays to be seen that they did), and the bytes of Contents, which are most of a hub's data. What comes from a list is
+// like what comes from a watch afterwards, where no object says of which kind it is.
 func slim(obj any) (any, error) {
 	item, err := meta.Accessor(obj)
 	if err != nil {
 		return obj, nil //nolint:nilerr // a tombstone has no metadata and needs no slimming
+	}
+	if object, is := obj.(runtime.Object); is {
+		object.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 	}
 	item.SetManagedFields(nil)
 	_, noted := item.GetAnnotations()[fleet.AnnotationSetApplied]

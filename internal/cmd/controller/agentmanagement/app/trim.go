@@ -6,7 +6,7 @@ import (
 )
 
 // leftOut says by their names which fields are left out of a document: those without fields of their own, and in others
-// what is said of these.
+// what is said of these. What is said of a list holds for each of its elements.
 type leftOut map[string]leftOut
 
 // leftOutOf are the fields of a kind that no controller reads, and that caches drop when they have been decoded: decoding is
@@ -25,6 +25,12 @@ func leftOutOf(kind string) (inEvents, inAnswers leftOut) {
 	return leave, leave
 }
 
+// leftOutOfLists are the fields that are left out of a list of a kind, which goes into a cache as events do.
+func leftOutOfLists(of string) leftOut {
+	inEvents, _ := leftOutOf(of)
+	return leftOut{"items": inEvents}
+}
+
 // longestKept is how large a buffer may be that is used again.
 const longestKept = 64 << 10
 
@@ -40,7 +46,7 @@ func (b *trims) without(leave leftOut, data []byte, read func([]byte) error) err
 		return read(data)
 	}
 	t := trimmer{data: data}
-	if !t.object(leave) || t.at != len(data) || len(t.cuts) == 0 {
+	if !t.within(leave) || t.at != len(data) || len(t.cuts) == 0 {
 		return read(data)
 	}
 	buffer, _ := b.Get().(*bytes.Buffer) // New makes no others
@@ -70,11 +76,35 @@ type trimmer struct {
 // cut is a value that is left out, from its first byte to the one behind it.
 type cut struct{ begin, end int }
 
-// object goes through an object, and finds what is to be left out of it. Another value is gone through as it is.
-func (t *trimmer) object(leave leftOut) bool {
-	if !t.take('{') {
+// within goes past a value, and finds what is to be left out of it.
+func (t *trimmer) within(leave leftOut) bool {
+	switch {
+	case len(leave) == 0:
+		return t.value()
+	case t.take('{'):
+		return t.fields(leave)
+	case t.take('['):
+		return t.elements(leave)
+	default:
 		return t.value()
 	}
+}
+
+// elements goes through a list, from behind its first bracket.
+func (t *trimmer) elements(leave leftOut) bool {
+	if t.take(']') {
+		return true
+	}
+	for t.within(leave) {
+		if !t.take(',') {
+			return t.take(']')
+		}
+	}
+	return false
+}
+
+// fields goes through an object, from behind its first bracket.
+func (t *trimmer) fields(leave leftOut) bool {
 	if t.take('}') {
 		return true
 	}
@@ -85,12 +115,7 @@ func (t *trimmer) object(leave leftOut) bool {
 		}
 		begin := t.at
 		inner, named := leave[string(name)]
-		if len(inner) > 0 {
-			ok = t.object(inner)
-		} else {
-			ok = t.value()
-		}
-		if !ok {
+		if !t.within(inner) {
 			return false
 		}
 		if named && len(inner) == 0 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -28,11 +29,17 @@ func TestTrimmed(t *testing.T) {
 		"a name with quotes":           {`{"con\"tent":1,"content\\":2}`, ``},
 		"a name in other characters":   {`{"\u0063ontent":1}`, ``},
 		"other names":                  {`{"metadata":{"name":"managedFields"},"spec":{"resources":[1],"managedFields":[2]},"resources":[3]}`, ``},
-		"no object where one is":       {`{"metadata":null,"status":[{"resources":1}],"content":""}`, `{"metadata":null,"status":[{"resources":1}],"content":null}`},
+		"no object where one is":       {`{"metadata":null,"status":"resources","content":""}`, `{"metadata":null,"status":"resources","content":null}`},
+		"a list where an object is":    {`{"status":[{"resources":1},2,{"resources":[3]}],"metadata":[]}`, `{"status":[{"resources":null},2,{"resources":null}],"metadata":[]}`},
+		"a list of lists":              {`{"status":[[{"resources":1}],[]]}`, `{"status":[[{"resources":null}],[]]}`},
+		"a list without an end":        {`{"status":[{"resources":1}`, ``},
+		"a list that ends as objects":  {`{"status":[{"resources":1}}`, ``},
+		"a list without an element":    {`{"status":[{"resources":1},]}`, ``},
 		"empty objects":                {`{"metadata":{},"status":{}}`, ``},
 		"twice":                        {`{"content":1,"content":[2]}`, `{"content":null,"content":null}`},
 		"nothing":                      {``, ``},
-		"no object":                    {`[{"content":1}]`, ``},
+		"a list":                       {`[{"content":1}]`, `[{"content":null}]`},
+		"no object":                    {`"content"`, ``},
 		"spaces after names":           {`{"content": 1,"a" :2}`, ``},
 		"spaces between fields":        {`{"content":1, "a":2}`, ``},
 		"something behind":             {`{"content":1}{}`, ``},
@@ -141,6 +148,46 @@ func TestWhatIsLeftOutIsWhatCachesDrop(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Lists go into caches as events do.
+func TestWhatIsLeftOutOfLists(t *testing.T) {
+	quick, general := decoders(t)
+	lists := map[string]func() runtime.Object{
+		"BundleDeployment": func() runtime.Object { return &fleet.BundleDeploymentList{} },
+		"Bundle":           func() runtime.Object { return &fleet.BundleList{} },
+		"Cluster":          func() runtime.Object { return &fleet.ClusterList{} },
+		"Content":          func() runtime.Object { return &fleet.ContentList{} },
+	}
+	for kind, empty := range lists {
+		t.Run(kind, func(t *testing.T) {
+			list := listOf(kind, laden(t, kind), laden(t, kind))
+			whole, left := itemsOf(t, general, list, empty()), itemsOf(t, quick, list, empty())
+			if len(whole) != 2 || len(left) != 2 {
+				t.Fatalf("%d objects, %d are left", len(whole), len(left))
+			}
+			for i := range whole {
+				if fields := managedFieldsOf(left[i]); fields != nil {
+					t.Errorf("in a list: %v", fields)
+				}
+				if diff := cmp.Diff(slimOf(t, whole[i]), slimOf(t, left[i])); diff != "" {
+					t.Errorf("a cache has (-of the whole +of what is left):\n%s", diff)
+				}
+			}
+		})
+	}
+}
+
+func itemsOf(t *testing.T, decoder runtime.Decoder, list []byte, into runtime.Object) []runtime.Object {
+	t.Helper()
+	if _, _, err := decoder.Decode(list, nil, into); err != nil {
+		t.Fatal(err)
+	}
+	items, err := meta.ExtractList(into)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return items
 }
 
 func managedFieldsOf(object runtime.Object) []metav1.ManagedFieldsEntry {
