@@ -97,6 +97,23 @@ func NewLayout(bundle *fleet.Bundle, clusters []*fleet.Cluster, groups Groups) (
 	return out, nil
 }
 
+// Beside counts clusters that are left alone, because nobody can say whether they are targets: they are in no partition,
+// but what is unavailable of them counts, and so what may be unavailable in all is a share of them, too.
+func (l Layout) Beside(bundle *fleet.Bundle, alone int) (Layout, error) {
+	if alone == 0 {
+		return l, nil
+	}
+	var most *intstr.IntOrString
+	if bundle.Spec.RolloutStrategy != nil {
+		most = bundle.Spec.RolloutStrategy.MaxUnavailable
+	}
+	var err error
+	if l.MaxUnavailable, err = limit(len(l.Of)+alone, most); err != nil {
+		return Layout{}, inField("maxUnavailable", err)
+	}
+	return l, nil
+}
+
 func inField(field string, err error) error {
 	return fmt.Errorf("spec.rolloutStrategy.%s: %w", field, err)
 }

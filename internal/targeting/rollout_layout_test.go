@@ -201,3 +201,42 @@ func TestLimits(t *testing.T) {
 		})
 	}
 }
+
+func TestLayoutBeside(t *testing.T) {
+	most := func(most *intstr.IntOrString) *fleet.Bundle {
+		return bundle(func(b *fleet.Bundle) { b.Spec.RolloutStrategy = &fleet.RolloutStrategy{MaxUnavailable: most} })
+	}
+	percent, number := intstr.FromString("50%"), intstr.FromInt32(3)
+	tests := map[string]struct {
+		bundle *fleet.Bundle
+		alone  int
+		want   int
+	}{
+		"nothing is left alone":     {most(&percent), 0, 2},
+		"a share is one of all":     {most(&percent), 6, 5},
+		"a number is what it is":    {most(&number), 6, 3},
+		"by default it is all":      {most(nil), 6, 10},
+		"also without any strategy": {bundle(), 6, 10},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			before, err := NewLayout(test.bundle, numbered(4), Groups{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := before.Beside(test.bundle, test.alone)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := before
+			want.MaxUnavailable = test.want
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("layout (-want +got):\n%s", diff)
+			}
+		})
+	}
+	broken := intstr.FromString("many")
+	if _, err := (Layout{}).Beside(most(&broken), 1); !errors.Is(err, ErrStrategy) {
+		t.Errorf("error %v", err)
+	}
+}

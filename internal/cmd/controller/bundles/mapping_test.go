@@ -2,8 +2,10 @@ package bundles_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -102,6 +104,14 @@ func TestAMappedBundleUsesTheGroupsOfTheClustersWorkspace(t *testing.T) {
 	away.report(t, far, nil)
 	away.shows(t, "prod", "1/1", "1/1")
 	must(t, away.Delete(t.Context(), client.ClusterGroups, away.workspace, "prod"))
+	home.bundleThat(t, "web", "where it misses the group", func(b *fleet.Bundle) bool {
+		known := fleet.GetCondition(b.Status.Conditions, fleet.ConditionTargetsKnown)
+		return known != nil && known.Status == corev1.ConditionFalse && strings.Contains(known.Message, "no such ClusterGroup in "+away.workspace)
+	})
+	if still := away.deployment(t, "web", "far", "what nobody said should go", exists); still.UID != far.UID {
+		t.Error("it was deployed anew")
+	}
+	away.group(t, "prod", byLabel("env", "test"), nil)
 	away.expectGone(t, "web", "far")
 }
 

@@ -75,6 +75,9 @@ func (h *handler) gather(ctx context.Context, bundle *fleet.Bundle) (input, erro
 	if err := h.gatherClusters(&in); err != nil {
 		return in, err
 	}
+	if err := h.gatherUnlabelled(&in); err != nil {
+		return in, err
+	}
 	found, err := reconcile.Optional(h.app.Contents.Cache().Get(content.ID(in.manifestHash)))
 	if err != nil {
 		return in, err

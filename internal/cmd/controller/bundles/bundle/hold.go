@@ -42,7 +42,7 @@ func hold(in input, selection *targeting.Selection, clusters []*fleet.Cluster, g
 	for _, bd := range in.existing {
 		beyond := in.reach.Unknown != nil && !in.reach.Knows(index.ClusterOf(bd).Namespace)
 		if bd.DeletionTimestamp == nil && (beyond || undecided[bd.Namespace]) {
-			out.deployments[bd.Namespace] = ledger.Target{Cluster: index.ClusterOf(bd), Namespace: bd.Namespace}
+			out.keep(in, bd)
 		}
 	}
 	if in.reach.Unknown != nil {
@@ -52,6 +52,12 @@ func hold(in input, selection *targeting.Selection, clusters []*fleet.Cluster, g
 		out.why = fmt.Sprint(targetingError, reason, repair)
 	}
 	return decided, out
+}
+
+// keep holds one.
+func (h held) keep(in input, bd *fleet.BundleDeployment) {
+	cluster := index.ClusterOf(bd)
+	h.deployments[bd.Namespace] = ledger.Target{Cluster: cluster, Namespace: bd.Namespace, Unreachable: in.unreachable[cluster]}
 }
 
 // tell notes in the outcome what is held.

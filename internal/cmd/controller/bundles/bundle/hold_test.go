@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
 	"github.com/fleet-hub/fleet/internal/content"
@@ -129,6 +130,36 @@ func TestWhatABrokenSelectorHolds(t *testing.T) {
 				if diff := cmp.Diff(test.want, inWords(firstRound(test.in))); diff != "" {
 					t.Fatalf("plan (-want +got):\n%s", diff)
 				}
+			}
+		})
+	}
+}
+
+// What is held counts, and so the limit is a share of it, too: else one cluster that is held kept all others from a change.
+func TestWhatIsHeldLeavesRoom(t *testing.T) {
+	notReady := func(bd *fleet.BundleDeployment) { bd.Status.Ready = false }
+	one := intstr.FromInt32(1)
+	tests := map[string]struct {
+		strategy    *fleet.RolloutStrategy
+		unreachable map[types.NamespacedName]bool
+		want        targeting.Verdict
+	}{
+		"without a limit":           {nil, nil, targeting.Promote},
+		"with one that is used up":  {&fleet.RolloutStrategy{MaxUnavailable: &one}, nil, targeting.Stage},
+		"by one that is not silent": {&fleet.RolloutStrategy{MaxUnavailable: &one}, map[types.NamespacedName]bool{{Namespace: "ws", Name: "one"}: true}, targeting.Promote},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := input{
+				bundle: bundle(toCluster("two"), toGroup("prod"), func(b *fleet.Bundle) { b.Spec.RolloutStrategy = test.strategy }),
+				reach:  targeting.Reach{Namespaces: []string{"ws"}}, groups: []*fleet.ClusterGroup{group("prod", resembling)},
+				clusters: []*fleet.Cluster{cluster("one"), cluster("two")}, existing: []*fleet.BundleDeployment{existing("one", older, notReady), existing("two", older)},
+				unreachable: test.unreachable,
+			}
+			aimed := takeAim(in)
+			decision := targeting.Decide(aimed.layout, aimed.steps(in))
+			if got := decision.Verdicts[0]; got != test.want {
+				t.Errorf("verdict %v, want %v: %v", got, test.want, decision.Waits)
 			}
 		})
 	}

@@ -1,6 +1,8 @@
 package bundle
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
@@ -22,8 +24,9 @@ type aim struct {
 	outcome ledger.Outcome
 	targets []targeting.Target
 	layout  targeting.Layout
-	leaving []*fleet.Cluster
-	held    held
+	// untouched are the Clusters from which nothing is taken away.
+	untouched []*fleet.Cluster
+	held      held
 }
 
 // takeAim finds the targets of a Bundle, and divides them for the rollout. A Bundle that cannot be used leaves
@@ -39,15 +42,20 @@ func takeAim(in input) aim {
 	}
 	groups := targeting.NewGroups(in.groups)
 	staying, leaving := split(in.clusters)
+	untouched := slices.Concat(leaving, withoutNamespace(staying))
 	decided, held := hold(in, selection, staying, groups)
-	out.targets, out.leaving, out.held = selection.TargetsKnowing(content.ID(in.manifestHash), decided, groups, in.settled.known), leaving, held
+	out.targets, out.untouched, out.held = selection.TargetsKnowing(content.ID(in.manifestHash), decided, groups, in.settled.known), untouched, held
 	out.outcome.Unknown, out.outcome.Circle = held.keepUnknown(in, selection, out.targets, groups), in.circle
 	in.settled.note(out.targets)
 	clusters := make([]*fleet.Cluster, len(out.targets))
 	for i, target := range out.targets {
 		clusters[i] = target.Cluster
 	}
-	if out.layout, err = targeting.NewLayout(in.bundle, clusters, groups); err != nil {
+	out.layout, err = targeting.NewLayout(in.bundle, clusters, groups)
+	if err == nil {
+		out.layout, err = out.layout.Beside(in.bundle, len(held.deployments))
+	}
+	if err != nil {
 		return aim{outcome: out.outcome}.failed(fleet.ReasonRolloutInvalid, rolloutError, err)
 	}
 	out.outcome.Rollout = out.layout
@@ -80,8 +88,8 @@ func (a aim) steps(in input) []targeting.Step {
 			Partitions:   a.layout.Of[i],
 		}
 	}
-	for namespace := range a.held.deployments {
-		out = append(out, targeting.Step{Deployment: existing[namespace], Blocked: true, InDoubt: in.inDoubt[namespace]})
+	for namespace, target := range a.held.deployments {
+		out = append(out, targeting.Step{Deployment: existing[namespace], Blocked: true, InDoubt: in.inDoubt[namespace], Unreachable: target.Unreachable})
 	}
 	return out
 }
@@ -151,7 +159,7 @@ func decide(in input, a aim, steps []targeting.Step, decision targeting.Decision
 		}
 		out.outcome.Targets = append(out.outcome.Targets, note)
 	}
-	out.orphans = orphans(in.existing, a.targets, a.leaving, a.held)
+	out.orphans = orphans(in.existing, a.targets, a.untouched, a.held)
 	a.held.tell(&out.outcome)
 	return out
 }
@@ -194,10 +202,21 @@ func deployment(in input, target targeting.Target, step targeting.Step, verdict 
 	return &write{DeploymentOutcome: made, existing: existing}, nil
 }
 
+// withoutNamespace are the Clusters that have no namespace yet, or that have lost their status. What was deployed to one
+// is somewhere; it stays until the Cluster says where.
+func withoutNamespace(clusters []*fleet.Cluster) (out []*fleet.Cluster) {
+	for _, cluster := range clusters {
+		if cluster.Status.Namespace == "" {
+			out = append(out, cluster)
+		}
+	}
+	return out
+}
+
 // orphans are the BundleDeployments that belong to no target. Those of a Cluster
-// that is being deleted, or that a Schedule or a broken selector keeps as it is, are
+// that is left alone, or that a Schedule or a broken selector keeps as it is, are
 // none.
-func orphans(existing []*fleet.BundleDeployment, targets []targeting.Target, leaving []*fleet.Cluster, held held) []*fleet.BundleDeployment {
+func orphans(existing []*fleet.BundleDeployment, targets []targeting.Target, untouched []*fleet.Cluster, held held) []*fleet.BundleDeployment {
 	wanted := map[string]bool{}
 	for namespace := range held.deployments {
 		wanted[namespace] = true
@@ -205,13 +224,13 @@ func orphans(existing []*fleet.BundleDeployment, targets []targeting.Target, lea
 	for _, target := range targets {
 		wanted[target.Cluster.Status.Namespace] = true
 	}
-	going := map[types.NamespacedName]bool{}
-	for _, cluster := range leaving {
-		going[keyOf(cluster)] = true
+	alone := map[types.NamespacedName]bool{}
+	for _, cluster := range untouched {
+		alone[keyOf(cluster)] = true
 	}
 	var out []*fleet.BundleDeployment
 	for _, bd := range existing {
-		if !wanted[bd.Namespace] && !bd.Spec.OffSchedule && !going[index.ClusterOf(bd)] && bd.DeletionTimestamp == nil {
+		if !wanted[bd.Namespace] && !bd.Spec.OffSchedule && !alone[index.ClusterOf(bd)] && bd.DeletionTimestamp == nil {
 			out = append(out, bd)
 		}
 	}

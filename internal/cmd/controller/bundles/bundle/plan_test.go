@@ -138,6 +138,16 @@ func TestDecide(t *testing.T) {
 			input{bundle: bundle(everywhere), contentThere: true, clusters: []*fleet.Cluster{cluster("one", withoutPlace)}},
 			told{Outcome: outcome(ledger.Target{Cluster: types.NamespacedName{Namespace: "ws", Name: "one"}})},
 		},
+		"and keeps what it has": {
+			input{bundle: bundle(everywhere), contentThere: true, clusters: []*fleet.Cluster{cluster("one", withoutPlace), cluster("two")},
+				existing: []*fleet.BundleDeployment{existing("one"), existing("two")}},
+			told{Writes: []string{"update c-two"}, Outcome: outcome(ledger.Target{Cluster: types.NamespacedName{Namespace: "ws", Name: "one"}}, target("two"))},
+		},
+		"also while it is no target": {
+			input{bundle: bundle(onlyOne), contentThere: true, clusters: []*fleet.Cluster{cluster("one"), cluster("two", withoutPlace)},
+				existing: []*fleet.BundleDeployment{existing("one"), existing("two")}},
+			told{Writes: []string{"update c-one"}, Outcome: outcome(target("one"))},
+		},
 		"what is no target's is an orphan": {
 			input{bundle: bundle(onlyOne), contentThere: true, clusters: []*fleet.Cluster{cluster("one"), cluster("two")},
 				existing: []*fleet.BundleDeployment{existing("one"), existing("two"), existing("unknown")}},

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -110,6 +111,36 @@ func (h *handler) gatherDeployments(in *input) error {
 		return err
 	}
 	in.existing, in.inDoubt = h.sights.newest(keyOf(in.bundle), cached)
+	return h.gatherUnlabelled(in)
+}
+
+// gatherUnlabelled finds the Bundle's BundleDeployments that somebody took the Bundle's labels off, or misspelt them:
+// they have its name, and say still of which cluster they are. They get their labels back.
+func (h *handler) gatherUnlabelled(in *input) error {
+	known := map[string]bool{"": true}
+	for _, bd := range in.existing {
+		known[bd.Namespace] = true
+	}
+	for _, cluster := range in.clusters {
+		if known[cluster.Status.Namespace] {
+			continue
+		}
+		bd, err := reconcile.Optional(h.app.BundleDeployments.Cache().Get(cluster.Status.Namespace, in.bundle.Name))
+		if err != nil {
+			return err
+		}
+		if bd == nil || bd.DeletionTimestamp != nil || index.ClusterOf(bd) != keyOf(cluster) {
+			continue
+		}
+		of := index.BundleOf(bd)
+		owner, err := reconcile.Optional(h.app.Bundles.Cache().Get(of.Namespace, of.Name))
+		if err != nil {
+			return err
+		}
+		if owner == nil {
+			in.existing = append(in.existing, bd)
+		}
+	}
 	return nil
 }
 

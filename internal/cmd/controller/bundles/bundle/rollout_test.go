@@ -219,6 +219,8 @@ func TestFrees(t *testing.T) {
 		"it has become ready":           {bd(older, unready), bd(older), true},
 		"it has applied what it was to": {bd(at("2", "2", "1")), bd(at("2", "2", "2")), true},
 		"it has failed":                 {bd(older), bd(older, unready), false},
+		"it failed before its turn":     {bd(at("2", "1", "1")), bd(at("2", "1", "1"), unready), true},
+		"it has failed for longer":      {bd(at("2", "1", "1"), unready), bd(at("2", "1", "1"), unready), false},
 		"it was promoted":               {bd(at("2", "1", "1")), bd(at("2", "2", "1")), false},
 		"it was staged":                 {bd(at("1", "1", "1")), bd(at("2", "1", "1")), true},
 		"it is still not ready":         {bd(older, unready), bd(older, unready, version("2")), false},

@@ -14,6 +14,8 @@ func TestGroupsThatAreNotThere(t *testing.T) {
 	own := targeting.Reach{Namespaces: []string{"ws"}}
 	const message = "target 0: clusterGroup prod: there is no such ClusterGroup in ws; create it or name another: until then, what was deployed to its members stays as it is"
 	clusters := []*fleet.Cluster{cluster("one"), cluster("two")}
+	both, elsewhere := targeting.Reach{Namespaces: []string{"away", "ws"}}, []*fleet.ClusterGroup{group("prod", nil)}
+	elsewhere[0].Namespace = "away"
 	tests := map[string]struct {
 		in      input
 		unknown string
@@ -32,6 +34,18 @@ func TestGroupsThatAreNotThere(t *testing.T) {
 			input{bundle: bundle(toGroup("prod"), func(b *fleet.Bundle) { b.Spec.Targets[0].ClusterName = "two" }), reach: own, clusters: clusters,
 				existing: []*fleet.BundleDeployment{existing("one")}},
 			message, nil, []string{"c-one"},
+		},
+		"a broken mapping takes nothing away at home": {
+			input{bundle: bundle(toGroup("prod")), reach: brokenReach(), clusters: clusters, existing: []*fleet.BundleDeployment{existing("one")}},
+			"", nil, nil,
+		},
+		"a group of that name in another workspace": {
+			input{bundle: bundle(toGroup("prod")), reach: both, groups: elsewhere, clusters: clusters, existing: []*fleet.BundleDeployment{existing("one")}},
+			message, nil, nil,
+		},
+		"one in another workspace, and nothing to keep": {
+			input{bundle: bundle(toGroup("prod"), toCluster("one")), reach: both, groups: elsewhere, clusters: clusters, existing: []*fleet.BundleDeployment{existing("one")}},
+			"", []string{"update c-one"}, nil,
 		},
 		"a group that is there, and empty": {
 			input{bundle: bundle(toGroup("prod")), reach: own, groups: []*fleet.ClusterGroup{group("prod", nil)}, clusters: clusters,

@@ -3,6 +3,7 @@ package bundle
 import (
 	"errors"
 	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -133,11 +134,7 @@ func (h *handler) onGroup(change queue.Change[*fleet.ClusterGroup]) {
 func (h *handler) onDeployment(change queue.Change[*fleet.BundleDeployment]) {
 	gone := change.Old
 	if change.New != nil {
-		h.recheckValues(change.Old, change.New)
-		h.sights.cached(index.BundleOf(change.New), change.New)
-		if change.Old != nil && frees(change.Old, change.New) {
-			h.goOn(index.BundleOf(change.New))
-		}
+		h.onDeploymentThere(change)
 		return
 	}
 	h.memo.trust(gone.UID)
@@ -159,11 +156,53 @@ func (h *handler) onDeployment(change queue.Change[*fleet.BundleDeployment]) {
 	}
 }
 
-// frees says whether a rollout may go on because of what became of a BundleDeployment.
+// contentLag is how long a Content may take to the cache after the BundleDeployments that name it.
+const contentLag = time.Second
+
+// onDeploymentThere lets a rollout go on, gives labels back that somebody changed, and brings back a Content that was
+// taken away just before it was named again.
+func (h *handler) onDeploymentThere(change queue.Change[*fleet.BundleDeployment]) {
+	older, newer := change.Old, change.New
+	bundle := index.BundleOf(newer)
+	h.recheckValues(older, newer)
+	h.sights.cached(bundle, newer)
+	if older != nil {
+		if before := index.BundleOf(older); before != bundle && before.Name != "" {
+			h.sights.cached(before, newer)
+			h.queue.Add(before)
+		}
+		if frees(older, newer) {
+			h.goOn(bundle)
+		}
+	}
+	if !change.Initial && bundle.Name != "" && h.missesContent(older, newer) {
+		h.queue.AddAfter(bundle, contentLag)
+	}
+}
+
+// missesContent says whether a BundleDeployment has begun to name a Content that is not there.
+func (h *handler) missesContent(older, newer *fleet.BundleDeployment) bool {
+	var before []string
+	if older != nil {
+		before = index.ContentsOf(older)
+	}
+	return slices.ContainsFunc(index.ContentsOf(newer), func(name string) bool {
+		if slices.Contains(before, name) {
+			return false
+		}
+		found, err := reconcile.Optional(h.app.Contents.Cache().Get(name))
+		return err == nil && found == nil
+	})
+}
+
+// frees says whether a rollout may go on because of what became of a BundleDeployment: it is available, or it is not any
+// more and waits for what may be its correction.
 func frees(older, newer *fleet.BundleDeployment) bool {
-	return targeting.IsAvailable(newer) &&
-		(!targeting.IsAvailable(older) || older.Status.AppliedDeploymentID != newer.Status.AppliedDeploymentID ||
-			older.Spec.StagedDeploymentID != newer.Spec.StagedDeploymentID)
+	if !targeting.IsAvailable(newer) {
+		return targeting.IsAvailable(older) && newer.Spec.DeploymentID != newer.Spec.StagedDeploymentID
+	}
+	return !targeting.IsAvailable(older) || older.Status.AppliedDeploymentID != newer.Status.AppliedDeploymentID ||
+		older.Spec.StagedDeploymentID != newer.Spec.StagedDeploymentID
 }
 
 // goOn wakes a Bundle if some of its targets wait for others.

@@ -3,6 +3,8 @@ package bundle
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
@@ -105,6 +107,82 @@ func TestWhoWakesABundle(t *testing.T) {
 			test.change(d)
 			if got := d.queue.Behind(); got != test.want {
 				t.Errorf("woken: %v", got)
+			}
+		})
+	}
+}
+
+// Somebody takes labels off a BundleDeployment, or misspells them: it is found all the same, and gets them back.
+func TestLabelsComeBack(t *testing.T) {
+	tests := map[string]func(labels map[string]string){
+		"without the Bundle's name":      func(labels map[string]string) { delete(labels, fleet.LabelBundleName) },
+		"without the Bundle's workspace": func(labels map[string]string) { delete(labels, fleet.LabelBundleNamespace) },
+		"of a Bundle that is not there":  func(labels map[string]string) { labels[fleet.LabelBundleName] = "wbe" },
+	}
+	for name, change := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := newDelivery(t, bundle(everywhere), 1)
+			if err := d.pass(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			d.settle(t)
+			whole := d.all(t)[0]
+			changed := whole.DeepCopy()
+			change(changed.Labels)
+			d.hub.Put(changed)
+			d.onDeployment(queue.Change[*fleet.BundleDeployment]{Old: whole, New: changed})
+			if !d.queue.Behind() {
+				t.Error("the Bundle was not woken")
+			}
+			if err := d.pass(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			now := d.all(t)
+			if len(now) != 1 || now[0].UID != whole.UID {
+				t.Fatalf("there are %v", now)
+			}
+			if diff := cmp.Diff(whole.Labels, now[0].Labels); diff != "" {
+				t.Errorf("labels (-before +now):\n%s", diff)
+			}
+			if told, _ := d.ledger.Get(web); len(told.Targets) != 1 || told.Targets[0].Failure != "" {
+				t.Errorf("it says %v", told)
+			}
+		})
+	}
+}
+
+func TestLabelsOfOthersStay(t *testing.T) {
+	d := newDelivery(t, bundle(everywhere), 1)
+	theirs := existing(nameOf(0), func(bd *fleet.BundleDeployment) {
+		bd.Labels = map[string]string{fleet.LabelCluster: "another", fleet.LabelClusterNamespace: "ws"}
+	})
+	d.hub.Put(theirs)
+	in := input{bundle: bundle(everywhere), clusters: []*fleet.Cluster{cluster(nameOf(0))}}
+	if err := d.gatherUnlabelled(&in); err != nil || len(in.existing) != 0 {
+		t.Errorf("found %v, error %v", in.existing, err)
+	}
+}
+
+// A Content may be taken away just before it is named again.
+func TestMissesContent(t *testing.T) {
+	naming := func(id string) *fleet.BundleDeployment { return existing("one", at(id, id, id)) }
+	tests := map[string]struct {
+		older, newer *fleet.BundleDeployment
+		want         bool
+	}{
+		"one that is there":                {nil, naming("s-there:a"), false},
+		"one that is not there":            {nil, naming("s-gone:a"), true},
+		"it comes to name one":             {naming("s-there:a"), naming("s-gone:a"), true},
+		"it has named it before":           {naming("s-gone:a"), naming("s-gone:b"), false},
+		"only what is staged is not there": {naming("s-there:a"), existing("one", at("s-gone:a", "s-there:a", "s-there:a")), true},
+		"it names none":                    {nil, existing("one"), false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := newDelivery(t, bundle(everywhere), 1)
+			d.hub.Put(&fleet.Content{ObjectMeta: metav1.ObjectMeta{Name: "s-there"}})
+			if got := d.missesContent(test.older, test.newer); got != test.want {
+				t.Errorf("misses = %v, want %v", got, test.want)
 			}
 		})
 	}
