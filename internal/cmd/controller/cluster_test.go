@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/internal/names"
@@ -91,6 +92,37 @@ func TestAnotherManagersClusterIsLeftAlone(t *testing.T) {
 	g.Expect(theirs.Finalizers).To(BeEmpty())
 }
 
+// An agent may write its Cluster's status. What it says there of a namespace gives it no rights in that one, brings
+// nothing there, and takes nothing from its own.
+func TestAClustersNamespaceIsNotForItsAgentToSay(t *testing.T) {
+	g, hub := NewWithT(t), hub(t)
+	ws := workspace(t, hub, "ws-astray")
+	astray, victim := join(t, hub, ws, "astray"), join(t, hub, ws, "victim")
+	before := deploymentsIn(t, hub, astray.namespace)
+	said := `{"status":{"namespace":"` + victim.namespace + `"}}`
+	g.Expect(hub.Fleet.Patch(types.MergePatchType).Namespace(ws).Resource(client.Clusters).Name("astray").SubResource("status").Body([]byte(said)).Do(t.Context()).Error()).To(Succeed())
+	g.Eventually(func(g Gomega) {
+		cluster := &fleet.Cluster{}
+		g.Expect(hub.Get(t.Context(), client.Clusters, ws, "astray", cluster)).To(Succeed())
+		g.Expect(cluster.Status.Namespace).To(Equal(astray.namespace))
+	}).WithTimeout(patience).Should(Succeed())
+	later := join(t, hub, ws, "later") // handled after that
+	g.Expect(later.namespace).NotTo(BeEmpty())
+
+	roles, err := hub.Kube.RbacV1().RoleBindings(victim.namespace).List(t.Context(), metav1.ListOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	for _, role := range roles.Items {
+		for _, subject := range role.Subjects {
+			g.Expect(subject.Namespace).NotTo(Equal(astray.namespace))
+		}
+		g.Expect(role.Name).NotTo(HavePrefix(astray.request))
+	}
+	for _, bd := range deploymentsIn(t, hub, victim.namespace) {
+		g.Expect(bd.Labels).To(HaveKeyWithValue(fleet.LabelCluster, "victim"))
+	}
+	g.Expect(uidsOf(deploymentsIn(t, hub, astray.namespace))).To(Equal(uidsOf(before)))
+}
+
 func TestADeletedClusterTakesItsNamespaceAlong(t *testing.T) {
 	g, hub := NewWithT(t), hub(t)
 	cluster := newCluster(t, hub, workspace(t, hub, "ws-leave"), "c1")
@@ -153,4 +185,21 @@ func TestAChangedKubeconfigWakesItsClusters(t *testing.T) {
 	g.Expect(secrets.Delete(t.Context(), "kc", metav1.DeleteOptions{})).To(Succeed())
 	imported(fleet.ReasonKubeconfigMissing)
 	g.Expect(hub.Delete(t.Context(), client.Clusters, "ws-secret", "c1")).To(Succeed()) // or it is tried again for ever
+}
+
+func deploymentsIn(t *testing.T, hub *client.Client, namespace string) []fleet.BundleDeployment {
+	t.Helper()
+	var list fleet.BundleDeploymentList
+	if err := hub.List(t.Context(), client.BundleDeployments, namespace, &list); err != nil {
+		t.Fatal(err)
+	}
+	return list.Items
+}
+
+func uidsOf(deployments []fleet.BundleDeployment) map[string]types.UID {
+	uids := map[string]types.UID{}
+	for _, bd := range deployments {
+		uids[bd.Name] = bd.UID
+	}
+	return uids
 }

@@ -294,6 +294,10 @@ func TestAwaitSyncEndsWithTheContext(t *testing.T) {
 func TestSlim(t *testing.T) {
 	fields := []metav1.ManagedFieldsEntry{{Manager: "x"}}
 	annotations := func() map[string]string { return map[string]string{fleet.AnnotationSetApplied: "H4s", "theirs": "1"} }
+	managedByOthers := map[string]string{fleet.LabelClusterManagement: "somebody"}
+	clusterIn := func(namespace string) *fleet.Cluster {
+		return &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "c1"}, Status: fleet.ClusterStatus{Namespace: namespace}}
+	}
 	tests := map[string]struct{ in, want any }{
 		"who wrote what goes": {
 			&corev1.Secret{ObjectMeta: metav1.ObjectMeta{ManagedFields: fields}, Data: map[string][]byte{"k": []byte("v")}},
@@ -314,6 +318,14 @@ func TestSlim(t *testing.T) {
 		"a Content's bytes go, its hash stays": {
 			&fleet.Content{Content: []byte("much"), SHA256Sum: "s"},
 			&fleet.Content{SHA256Sum: "s"},
+		},
+		"a Cluster's own namespace stays": {
+			clusterIn("cluster-ws-c1-552959a9c359"), clusterIn("cluster-ws-c1-552959a9c359"),
+		},
+		"another's is not believed": {clusterIn("kube-system"), clusterIn("")},
+		"but from another manager": {
+			&fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Labels: managedByOthers}, Status: fleet.ClusterStatus{Namespace: "theirs"}},
+			&fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Labels: managedByOthers}, Status: fleet.ClusterStatus{Namespace: "theirs"}},
 		},
 		"what is no object stays": {"x", "x"},
 	}

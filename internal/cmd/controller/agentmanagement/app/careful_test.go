@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-hub/fleet/internal/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -60,7 +61,7 @@ func half() *fleet.Cluster {
 	c.Labels = map[string]string{"a": "b"}
 	c.Spec.ClientID = "id"
 	c.Spec.AgentTolerations = []corev1.Toleration{{Key: "a"}}
-	c.Status.Namespace = "n"
+	c.Status.Namespace = names.ClusterNamespace("ws", "c")
 	c.Status.Agent.Namespace = "agents"
 	c.Status.Conditions = []genericcondition.GenericCondition{{Type: "A", Status: "True"}}
 	return c

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/fleet-hub/fleet/internal/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -136,7 +137,8 @@ func (c *caches) ForResourceKind(gvr schema.GroupVersionResource, kind string, n
 
 // slim drops what no controller reads: who wrote which field, what other implementations last applied (of Bundles it
 // stays to be seen that they did), and the bytes of Contents, which are most of a hub's data. What comes from a list is
-// like what comes from a watch afterwards, where no object says of which kind it is.
+// like what comes from a watch afterwards, where no object says of which kind it is. And it drops what is not to be
+// believed, see saysAnothers.
 func slim(obj any) (any, error) {
 	item, err := meta.Accessor(obj)
 	if err != nil {
@@ -149,6 +151,10 @@ func slim(obj any) (any, error) {
 	_, noted := item.GetAnnotations()[fleet.AnnotationSetApplied]
 	delete(item.GetAnnotations(), fleet.AnnotationSetApplied)
 	switch o := obj.(type) {
+	case *fleet.Cluster:
+		if saysAnothers(o) {
+			o.Status.Namespace = ""
+		}
 	case *fleet.Content:
 		o.Content = nil
 	case *fleet.Bundle:
@@ -157,6 +163,15 @@ func slim(obj any) (any, error) {
 		}
 	}
 	return obj, nil
+}
+
+// saysAnothers says whether the status of a Cluster names a namespace that is not its own. An agent may write that
+// status, and in the namespace the hub gives it the rights to read Secrets: so what is said there counts only if it is
+// what the hub would say. A Cluster without one is given its own, and nothing is taken from it meanwhile. Of those that
+// another manager owns, that one decides.
+func saysAnothers(cluster *fleet.Cluster) bool {
+	return cluster.Status.Namespace != names.ClusterNamespace(cluster.Namespace, cluster.Name) &&
+		cluster.Labels[fleet.LabelClusterManagement] == ""
 }
 
 // unsynced are the kinds that have not been listed yet, with the last reason there was.
