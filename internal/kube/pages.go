@@ -14,12 +14,13 @@ import (
 //
 //	watch, all there is from the beginning ✗ 422 Invalid, said here ─► list, page by page ─► watch
 //
-// A cache that has something, and asks for all there is since, gets its stream: client-go would ask for one list of
+// Pages are asked for one ahead, see ahead. A cache that has something, and asks for all there is since, gets its stream: client-go would ask for one list of
 // everything instead.
 func InPages(cfg *rest.Config) *rest.Config {
+	pages := newAhead()
 	return through(cfg, func(next http.RoundTripper, request *http.Request) (*http.Response, error) {
 		if !isForAllThereIs(request) {
-			return next.RoundTrip(request)
+			return pages.send(next, request)
 		}
 		return answered(request, apierrors.NewInvalid(schema.GroupKind{Kind: "ListOptions"}, "", nil))
 	})

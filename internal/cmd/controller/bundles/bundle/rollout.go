@@ -117,19 +117,23 @@ func (h *handler) gatherDeployments(in *input) error {
 // gatherUnlabelled finds the Bundle's BundleDeployments that somebody took the Bundle's labels off, or misspelt them:
 // they have its name, and say still of which cluster they are. They get their labels back.
 func (h *handler) gatherUnlabelled(in *input) error {
+	namesakes, err := h.app.BundleDeployments.Cache().GetByIndex(index.DeploymentsByName, in.bundle.Name)
+	if err != nil || len(namesakes) == 0 {
+		return err
+	}
 	known := map[string]bool{"": true}
 	for _, bd := range in.existing {
 		known[bd.Namespace] = true
 	}
-	for _, cluster := range in.clusters {
-		if known[cluster.Status.Namespace] {
+	var namespaces map[types.NamespacedName]string // of the clusters, where there is somebody to look for
+	for _, bd := range namesakes {
+		if known[bd.Namespace] || bd.DeletionTimestamp != nil {
 			continue
 		}
-		bd, err := reconcile.Optional(h.app.BundleDeployments.Cache().Get(cluster.Status.Namespace, in.bundle.Name))
-		if err != nil {
-			return err
+		if namespaces == nil {
+			namespaces = namespacesOf(in.clusters)
 		}
-		if bd == nil || bd.DeletionTimestamp != nil || index.ClusterOf(bd) != keyOf(cluster) {
+		if namespaces[index.ClusterOf(bd)] != bd.Namespace {
 			continue
 		}
 		of := index.BundleOf(bd)
@@ -142,6 +146,15 @@ func (h *handler) gatherUnlabelled(in *input) error {
 		}
 	}
 	return nil
+}
+
+// namespacesOf are the cluster namespaces, by Cluster.
+func namespacesOf(clusters []*fleet.Cluster) map[types.NamespacedName]string {
+	namespaces := make(map[types.NamespacedName]string, len(clusters))
+	for _, cluster := range clusters {
+		namespaces[keyOf(cluster)] = cluster.Status.Namespace
+	}
+	return namespaces
 }
 
 // isCurrent says whether a Bundle is what it was when the pass began.

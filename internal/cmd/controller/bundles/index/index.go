@@ -13,6 +13,9 @@ import (
 const (
 	// DeploymentsByBundle finds the BundleDeployments of a Bundle: "<workspace>/<bundle>".
 	DeploymentsByBundle = "fleet.by-bundle"
+	// DeploymentsByName finds the BundleDeployments of a name, in whatever namespace: those of a Bundle of that name, and
+	// those that somebody took the labels off.
+	DeploymentsByName = "fleet.by-name"
 	// DeploymentsByContent finds the BundleDeployments that need a Content, by its name.
 	DeploymentsByContent = "fleet.by-content"
 	// ClustersByNamespace finds the Cluster a cluster namespace belongs to.
@@ -28,6 +31,7 @@ func Add(a *app.Context) {
 		}
 		return nil, nil
 	})
+	deployments.AddIndexer(DeploymentsByName, func(bd *fleet.BundleDeployment) ([]string, error) { return []string{bd.Name}, nil })
 	deployments.AddIndexer(DeploymentsByContent, func(bd *fleet.BundleDeployment) ([]string, error) {
 		return ContentsOf(bd), nil
 	})
