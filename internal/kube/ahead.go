@@ -159,7 +159,7 @@ func (p *page) Read(into []byte) (int, error) {
 	if beyond := len(p.tail) - tailSize; beyond > 0 {
 		p.tail = p.tail[:copy(p.tail, p.tail[beyond:])]
 	}
-	if err == io.EOF && p.end != nil { //nolint:errorlint // a reader's end is this very value
+	if err == io.EOF && p.end != nil {
 		if token := continuesWith(p.tail); token != "" {
 			p.end(token)
 		}

@@ -48,19 +48,19 @@ func (s *shelf) RoundTrip(request *http.Request) (*http.Response, error) {
 	if !failing {
 		status = http.StatusOK
 	}
-	body := shelved{strings.NewReader(s.pages[token]), request.Context(), func() { s.closed <- token }}
+	body := shelved{strings.NewReader(s.pages[token]), request.Context().Err, func() { s.closed <- token }}
 	return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {s.media}}, Request: request, Body: body}, nil
 }
 
 // shelved is a body that ends with its request.
 type shelved struct {
 	io.Reader
-	ctx   context.Context
+	ended func() error
 	close func()
 }
 
 func (s shelved) Read(into []byte) (int, error) {
-	if err := s.ctx.Err(); err != nil {
+	if err := s.ended(); err != nil {
 		return 0, err
 	}
 	return s.Reader.Read(into)
@@ -254,11 +254,11 @@ func TestAPageThatNobodyWantsIsForgotten(t *testing.T) {
 		client.page(pageQuery(""))
 		server.expectAsked(t, pageQuery(""))
 		request := <-server.asked
-		time.Sleep(aheadLife - time.Second)
+		<-time.After(aheadLife - time.Second)
 		if err := request.Context().Err(); err != nil {
 			t.Errorf("forgotten early: %v", err)
 		}
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		synctest.Wait()
 		if request.Context().Err() == nil {
 			t.Error("it is still there")
