@@ -121,6 +121,9 @@ func TestAClustersNamespaceIsNotForItsAgentToSay(t *testing.T) {
 		g.Expect(bd.Labels).To(HaveKeyWithValue(fleet.LabelCluster, "victim"))
 	}
 	g.Expect(uidsOf(deploymentsIn(t, hub, astray.namespace))).To(Equal(uidsOf(before)))
+	for _, member := range []string{"astray", "victim", "later"} { // no agent of theirs is heard of again
+		g.Expect(hub.Delete(t.Context(), client.Clusters, ws, member)).To(Succeed())
+	}
 }
 
 func TestADeletedClusterTakesItsNamespaceAlong(t *testing.T) {

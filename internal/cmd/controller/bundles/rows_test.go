@@ -175,7 +175,7 @@ func TestNamesThatNoLabelHolds(t *testing.T) {
 
 	far := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: w.workspace, Name: long}}
 	must(t, w.Create(t.Context(), client.Clusters, far))
-	w.patchStatus(t, client.Clusters, w.workspace, long, map[string]any{"namespace": w.namespaceOf("far")})
+	w.patchStatus(t, client.Clusters, w.workspace, long, map[string]any{"namespace": w.namespaceOf(long)})
 	w.bundle(t, "web", everywhere)
 	w.deployment(t, "web", "one", "the other goes on", exists)
 	w.bundleThat(t, "web", "the reason", func(b *fleet.Bundle) bool {
