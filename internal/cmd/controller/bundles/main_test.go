@@ -131,7 +131,9 @@ func (w *world) cluster(t testing.TB, name string, labels map[string]string) *fl
 	return c
 }
 
-func (w *world) namespaceOf(cluster string) string { return names.ClusterNamespace(w.workspace, cluster) }
+func (w *world) namespaceOf(cluster string) string {
+	return names.ClusterNamespace(w.workspace, cluster)
+}
 
 // bundle makes a Bundle with one file.
 func (w *world) bundle(t testing.TB, name string, modifiers ...func(*fleet.Bundle)) *fleet.Bundle {
