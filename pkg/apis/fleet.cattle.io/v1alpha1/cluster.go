@@ -60,7 +60,8 @@ type ClusterSpec struct {
 	KubeConfigSecret string `json:"kubeConfigSecret,omitempty"`
 
 	// KubeConfigSecretNamespace is the namespace of KubeConfigSecret; empty means
-	// the Cluster's own. Only namespaces the operator allows are read.
+	// the Cluster's own. Others that are read: fleet-default, fleet-local,
+	// those of the system, and cluster namespaces.
 	// +optional
 	// +nullable
 	KubeConfigSecretNamespace string `json:"kubeConfigSecretNamespace,omitempty"`

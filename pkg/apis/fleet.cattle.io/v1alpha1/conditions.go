@@ -65,7 +65,8 @@ const (
 	ReasonKubeconfigInvalid = "KubeconfigInvalid"
 	// ReasonKubeconfigRefused means that the kubeconfig asks for something unsafe, such as a command or a file.
 	ReasonKubeconfigRefused = "KubeconfigRefused"
-	// ReasonKubeconfigNamespaceRefused means that spec.kubeConfigSecretNamespace is not among the namespaces allowed.
+	// ReasonKubeconfigNamespaceRefused means that spec.kubeConfigSecretNamespace is not among the namespaces allowed:
+	// the Cluster's own, fleet-default, fleet-local, those of the system, and cluster namespaces (cluster-…).
 	ReasonKubeconfigNamespaceRefused = "KubeconfigNamespaceRefused"
 	// ReasonDownstreamUnreachable means that the API server named in the kubeconfig did not answer in time.
 	ReasonDownstreamUnreachable = "DownstreamUnreachable"
