@@ -107,6 +107,10 @@ const (
 	// partition to those of its rollout strategy, with the Clusters that none of
 	// them picks.
 	AnnotationRolloutRemaining = "fleet.cattle.io/rollout-remaining-clusters"
+	// AnnotationCopiesTold, on a BundleDeployment, is which copies of its downstream
+	// resources its agent has been told of: "<kind>/<name>=<resource version of the
+	// original>/<that of the copy>", with spaces in between. This implementation's own.
+	AnnotationCopiesTold = "fleet.cattle.io/copies-told"
 )
 
 // Annotations on the chart stored with a Helm release, by which the agent

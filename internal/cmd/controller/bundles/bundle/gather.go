@@ -93,7 +93,7 @@ func (h *handler) gatherClusters(in *input) error {
 		return err
 	}
 	for _, workspace := range in.reach.Namespaces {
-		clusters, err := h.app.Clusters.Cache().List(workspace, labels.Everything())
+		clusters, err := h.clustersFor(in.bundle, workspace)
 		if err != nil {
 			return err
 		}
@@ -110,6 +110,24 @@ func (h *handler) gatherClusters(in *input) error {
 		}
 	}
 	return nil
+}
+
+// clustersFor are those of a workspace that the Bundle may go to. An agent's Bundle is for the one that it is called after
+// and that its target names: with thousands of clusters, each join would look at all of them otherwise.
+func (h *handler) clustersFor(bundle *fleet.Bundle, workspace string) ([]*fleet.Cluster, error) {
+	clusters := h.app.Clusters.Cache()
+	if isOfAgent(bundle) {
+		for i := range bundle.Spec.Targets {
+			named, err := reconcile.Optional(clusters.Get(workspace, bundle.Spec.Targets[i].ClusterName))
+			if err != nil {
+				return nil, err
+			}
+			if named != nil && bundle.Name == names.AgentBundle(named.Name) {
+				return []*fleet.Cluster{named}, nil
+			}
+		}
+	}
+	return clusters.List(workspace, labels.Everything())
 }
 
 // isOfAgent says whether a Bundle has a Cluster's agent. It is no rollout, and may be what a silent agent needs.

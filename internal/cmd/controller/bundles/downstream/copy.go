@@ -30,60 +30,63 @@ func (h *handler) copy(ctx context.Context, bd *fleet.BundleDeployment, o origin
 	if o.kind == kindSecret {
 		write = h.copySecret
 	}
-	if err := write(ctx, bd, o, read); err != nil {
+	copied, err := write(ctx, bd, o, read)
+	if err != nil {
 		return err
 	}
-	h.done.note(bd.UID, o, read.version)
+	h.done.note(bd.UID, o, made{of: read.version, version: copied.GetResourceVersion()})
 	return nil
 }
 
-func (h *handler) copySecret(ctx context.Context, bd *fleet.BundleDeployment, o original, read *payload) error {
+// copySecret returns the copy as it is then.
+func (h *handler) copySecret(ctx context.Context, bd *fleet.BundleDeployment, o original, read *payload) (metav1.Object, error) {
 	secrets := h.app.Kube.CoreV1().Secrets(bd.Namespace)
 	found, err := reconcile.Optional(secrets.Get(ctx, o.key.Name, metav1.GetOptions{}))
 	switch {
 	case err != nil:
-		return err
+		return nil, err
 	case o.key.Name == bd.Name && bd.Spec.ValuesHash != "" || found != nil && found.Type == fleet.SecretTypeBundleDeployment:
-		return errTaken
+		return nil, errTaken
 	case found == nil:
-		_, err = secrets.Create(ctx, &corev1.Secret{ObjectMeta: metaOf(bd, o), Type: read.secretType, Data: read.data}, metav1.CreateOptions{})
-		return h.owed(err, bd, nil)
+		created, err := secrets.Create(ctx, &corev1.Secret{ObjectMeta: metaOf(bd, o), Type: read.secretType, Data: read.data}, metav1.CreateOptions{})
+		return created, h.owed(err, bd, nil)
 	}
 	before := found.OwnerReferences
 	owners, same := withOwner(before, bd), equality.Semantic.DeepEqual(found.Data, read.data)
 	if same && len(owners) == len(before) {
-		return nil
+		return found, nil
 	}
 	found.Data, found.OwnerReferences = read.data, owners // its type stays: it cannot be changed
-	_, err = secrets.Update(ctx, found, metav1.UpdateOptions{})
+	updated, err := secrets.Update(ctx, found, metav1.UpdateOptions{})
 	if same {
-		return err
+		return updated, err
 	}
-	return h.owed(err, bd, before)
+	return updated, h.owed(err, bd, before)
 }
 
-func (h *handler) copyConfigMap(ctx context.Context, bd *fleet.BundleDeployment, o original, read *payload) error {
+// copyConfigMap returns the copy as it is then.
+func (h *handler) copyConfigMap(ctx context.Context, bd *fleet.BundleDeployment, o original, read *payload) (metav1.Object, error) {
 	configMaps := h.app.Kube.CoreV1().ConfigMaps(bd.Namespace)
 	found, err := reconcile.Optional(configMaps.Get(ctx, o.key.Name, metav1.GetOptions{}))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if found == nil {
-		_, err = configMaps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metaOf(bd, o), Data: read.text, BinaryData: read.data}, metav1.CreateOptions{})
-		return h.owed(err, bd, nil)
+		created, err := configMaps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metaOf(bd, o), Data: read.text, BinaryData: read.data}, metav1.CreateOptions{})
+		return created, h.owed(err, bd, nil)
 	}
 	before := found.OwnerReferences
 	owners := withOwner(before, bd)
 	same := equality.Semantic.DeepEqual(found.Data, read.text) && equality.Semantic.DeepEqual(found.BinaryData, read.data)
 	if same && len(owners) == len(before) {
-		return nil
+		return found, nil
 	}
 	found.Data, found.BinaryData, found.OwnerReferences = read.text, read.data, owners
-	_, err = configMaps.Update(ctx, found, metav1.UpdateOptions{})
+	updated, err := configMaps.Update(ctx, found, metav1.UpdateOptions{})
 	if same {
-		return err
+		return updated, err
 	}
-	return h.owed(err, bd, before)
+	return updated, h.owed(err, bd, before)
 }
 
 // owed notes, unless the write was refused, that the agent is to be told of a copy, for a BundleDeployment and for those

@@ -243,3 +243,88 @@ func TestWhoIsToldOfACopy(t *testing.T) {
 		})
 	}
 }
+
+// A copy of which an agent was not told, for the process that wrote it ended, is told by the next, once; what was told
+// is not told again.
+func TestTheNextProcessTells(t *testing.T) {
+	creds := fleet.DownstreamResource{Kind: "Secret", Name: "creds"}
+	there := []runtime.Object{secretOf("ws", "creds", "2"), secretOf("c-one", "creds", "2", ownedBy("u-web"))} // both of version 7
+	tests := map[string]struct {
+		generation int64
+		told       string
+		want       bool
+	}{
+		"nothing yet":                 {0, "", true},
+		"of another, with other data": {1, "secret/creds=3/4", true},
+		"of this one":                 {1, "secret/creds=7/7", false},
+		"of one with another original, of the same data": {1, "secret/creds=3/7", false},
+		"of one with other owners":                       {1, "secret/creds=7/4", false},
+		"of others":                                      {1, "configmap/creds=7/7 secret/other=7/7", true},
+		"by somebody who leaves no notes":                {3, "", false},
+		"something that nobody reads":                    {1, "secret/creds secret=7", true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub := apptest.New(t)
+			h := handlerWith(there...)
+			hub.App.Kube, h.app = h.app.Kube, hub.App
+			h.tell = func(*fleet.BundleDeployment, string) {}
+			bd := deployment(creds)
+			bd.Spec.DownstreamResourcesGeneration = test.generation
+			if test.told != "" {
+				bd.Annotations = map[string]string{fleet.AnnotationCopiesTold: test.told}
+			}
+			hub.Put(bd)
+			want := *bd.DeepCopy()
+			if test.want {
+				want.Spec.DownstreamResourcesGeneration++
+				want.Annotations = map[string]string{fleet.AnnotationCopiesTold: "secret/creds=7/7"}
+			}
+			for range 2 {
+				if err := h.handle(t.Context(), types.NamespacedName{Namespace: "c-one", Name: "web"}); err != nil {
+					t.Fatal(err)
+				}
+				hub.Sync()
+				got := apptest.MustGet[*fleet.BundleDeployment](t, hub, "c-one", "web")
+				if diff := cmp.Diff([]any{want.Spec, want.Annotations}, []any{got.Spec, got.Annotations}); diff != "" {
+					t.Errorf("the BundleDeployment (-want +got):\n%s", diff)
+				}
+			}
+		})
+	}
+}
+
+// A first try that failed does not keep the next from telling.
+func TestTheNextProcessTellsThoughItsFirstTryFails(t *testing.T) {
+	hub := apptest.New(t)
+	h := handlerWith(secretOf("ws", "creds", "2"), secretOf("c-one", "creds", "2", ownedBy("u-web")))
+	down := errors.New("connection refused")
+	failing := true
+	h.app.Kube.(*fake.Clientset).PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) { return failing, nil, down })
+	hub.App.Kube, h.app = h.app.Kube, hub.App
+	h.tell = func(*fleet.BundleDeployment, string) {}
+	hub.Put(deployment(fleet.DownstreamResource{Kind: "Secret", Name: "creds"}))
+	key := types.NamespacedName{Namespace: "c-one", Name: "web"}
+	if err := h.handle(t.Context(), key); !errors.Is(err, down) {
+		t.Fatalf("error %v", err)
+	}
+	failing = false
+	if err := h.handle(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	hub.Sync()
+	if got := apptest.MustGet[*fleet.BundleDeployment](t, hub, "c-one", "web").Spec.DownstreamResourcesGeneration; got != 1 {
+		t.Errorf("generation %d", got)
+	}
+}
+
+func FuzzToldOf(f *testing.F) {
+	f.Add("secret/creds=7/8 configmap/settings=9/10")
+	f.Add("= / =/ a=b c=/d x=1/2/3")
+	f.Fuzz(func(t *testing.T, annotation string) {
+		read := toldOf(annotation)
+		if diff := cmp.Diff(read, toldOf(read.String()), cmp.AllowUnexported(made{})); diff != "" {
+			t.Errorf("written and read again (-first +second):\n%s", diff)
+		}
+	})
+}

@@ -2,7 +2,8 @@
 // clusters, where their agents can read them.
 //
 //	BundleDeployment: spec.options.downstreamResources ─┐
-//	Secret, ConfigMap of the Bundle's namespace ────────┴─► copy beside the BundleDeployment ─► its generation + 1
+//	Secret, ConfigMap of the Bundle's namespace ────────┴─► copy beside the BundleDeployment ─► its generation + 1, and which
+//	                                                                                         copies the agent knows of
 //	                                                     ├► what is wrong ─► ledger ─► the Bundle's status
 //	a Secret's copy that it does not name any more ──────┴► goes
 //
@@ -135,16 +136,22 @@ func (h *handler) handle(ctx context.Context, key types.NamespacedName) error {
 	pruned := h.prune(ctx, bd)
 	trouble, err := h.copyAll(ctx, bd)
 	h.tell(bd, trouble)
+	if err == nil && h.done.compare(bd.UID) && untold(bd, h.done.versions(bd.UID)) {
+		h.done.owe(bd.UID)
+	}
 	return errors.Join(pruned, err, h.tellAgent(bd))
 }
 
-// tellAgent has the agent look at the copies again, if one has changed since it was told last.
+// tellAgent has the agent look at the copies again, if one has changed since it was told last, and notes of which ones it
+// knows then: whatever this process has not told when it ends is told by the next.
 func (h *handler) tellAgent(bd *fleet.BundleDeployment) error {
 	if !h.done.takeOwed(bd.UID) {
 		return nil
 	}
+	there := h.done.versions(bd.UID).String()
 	_, err := reconcile.Patch(h.app.BundleDeployments, bd, func(bd *fleet.BundleDeployment) {
 		bd.Spec.DownstreamResourcesGeneration++
+		metav1.SetMetaDataAnnotation(&bd.ObjectMeta, fleet.AnnotationCopiesTold, there)
 	})
 	if err != nil {
 		h.done.owe(bd.UID)
