@@ -17,6 +17,7 @@ type addresses struct {
 }
 
 type remembered struct {
+	// Secret is nil if it did not exist when it was last read.
 	*corev1.Secret
 
 	kubeconfig [sha256.Size]byte
@@ -31,8 +32,8 @@ func newAddresses() *addresses { return &addresses{seen: map[string]*remembered{
 func (a *addresses) get(cluster, version string) *corev1.Secret {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if secret := a.seen[cluster]; secret != nil && version != "" && secret.ResourceVersion == version {
-		return secret.Secret
+	if known := a.seen[cluster]; known != nil && known.Secret != nil && version != "" && known.ResourceVersion == version {
+		return known.Secret
 	}
 	return nil
 }
@@ -53,9 +54,15 @@ func (a *addresses) used(cluster string, kubeconfig []byte) {
 	}
 }
 
+// put remembers what was read. Of a Secret that does not exist only the hash of the last kubeconfig stays: the Secret may be
+// created again with a kubeconfig of another cluster.
 func (a *addresses) put(cluster string, secret *corev1.Secret) {
 	if secret == nil {
-		a.forget(cluster)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if known := a.seen[cluster]; known != nil {
+			known.Secret = nil
+		}
 		return
 	}
 	slim := &corev1.Secret{Data: map[string][]byte{handshake.KubeconfigValueKey: []byte("not kept")}}

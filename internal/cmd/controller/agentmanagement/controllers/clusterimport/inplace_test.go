@@ -315,6 +315,16 @@ func TestAnotherKubeconfig(t *testing.T) {
 		hub.Requests()
 		atRest(t, hub)
 	})
+	t.Run("deleted and created again for another cluster: the agent is deployed there", func(t *testing.T) {
+		hub, behind := imported(t)
+		handle(t, hub)
+		hub.Remove(kubeconfig())
+		handle(t, hub)
+		behind.there = nil
+		rotate(hub)
+		work(t, hub)
+		expectAll(t, hub, readSecret, dialRotated, asked, written)
+	})
 	t.Run("that is the same with another address of the hub is no other one", func(t *testing.T) {
 		hub, _ := imported(t)
 		handle(t, hub)
