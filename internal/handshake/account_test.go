@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/fleet-hub/fleet/internal/handshake"
 )
 
@@ -79,4 +81,23 @@ func TestLifetimesAreWhatTheAPITakes(t *testing.T) {
 		t.Errorf("TokenLifetime is %s, want just below %s", handshake.TokenLifetime, most)
 	}
 	expectEqual(t, "MinTokenLifetime", handshake.MinTokenLifetime, 10*time.Minute)
+}
+
+func TestKnowsIdentity(t *testing.T) {
+	accounts := []types.UID{"u-1", "u-2"}
+	for name, test := range map[string]struct {
+		token string
+		want  bool
+	}{
+		"token of a live account":    {boundJWT("u-2", noon()), true},
+		"token of a deleted account": {boundJWT("u-3", noon()), false},
+		"no token":                   {"", false},
+		"text that is no token":      {"letmein", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := handshake.KnowsIdentity(test.token, accounts); got != test.want {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
 }

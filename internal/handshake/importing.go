@@ -4,6 +4,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/config"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -58,8 +59,8 @@ type ImportInput struct {
 	Doubted bool
 	// Repair is what to do again downstream, as whoever looked there has found; see Supervise.
 	Repair Repair
-	// Known says that a ClusterRegistration of the Cluster's client is on the hub.
-	Known bool
+	// Accounts are the UIDs of the live accounts of the Cluster's granted registrations.
+	Accounts []types.UID
 	// PullSecrets are the versions of the Secrets in the hub's system namespace that go with the agent, by name; ""
 	// is a Secret that is not there. See PropagatedPullSecrets.
 	PullSecrets map[string]string

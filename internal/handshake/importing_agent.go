@@ -2,6 +2,7 @@ package handshake
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/config"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -63,9 +64,9 @@ type AgentDeployment struct {
 	NewRegistration bool
 	// LeaveNamespace is where the agent was before it moved; empty if it did not.
 	LeaveNamespace string
-	// Known says that a ClusterRegistration of the Cluster's client is on the hub: an agent that has an identity is
-	// handed over no means to get another, unless it is to register anew.
-	Known bool
+	// Accounts are the UIDs of the live accounts of the Cluster's granted registrations. An agent whose stored identity
+	// is of one of them is handed no bootstrap token, unless it is to register again.
+	Accounts []types.UID
 	// LookOnly means that nothing has changed: nothing is applied if the agent is there.
 	LookOnly bool
 	// BesideBundle leaves to the agent's Bundle what it carries: only ConfigMap, PriorityClass, PodDisruptionBudget and

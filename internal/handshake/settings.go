@@ -86,7 +86,7 @@ func deployment(in ImportInput, want ImportStatus) *AgentDeployment {
 	if deploy.NewRegistration {
 		return deploy
 	}
-	deploy.Known = in.Known
+	deploy.Accounts = in.Accounts
 	deploy.BesideBundle = bundleOwns(in)
 	deploy.LookOnly = inSync(in, want) && !in.Stale && in.Repair == RepairNone
 	if !sameAddress(known, want) || known.AgentTLSMode != want.AgentTLSMode {

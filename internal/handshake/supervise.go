@@ -65,8 +65,8 @@ type SuperviseInput struct {
 	FreshTokens int
 	// Heard says that the agent was heard of once.
 	Heard bool
-	// Known says that a ClusterRegistration of the Cluster's client is on the hub, Requested that one was made since the
-	// agent was deployed.
+	// Known means that the stored identity belongs to a live account of a granted registration, see KnowsIdentity.
+	// Requested means that the client has made a ClusterRegistration since the agent was deployed.
 	Known, Requested bool
 	// Namespace is the agent's, Terminating whether it is going.
 	Namespace   string
@@ -149,7 +149,7 @@ func await(in SuperviseInput) SuperviseOutcome {
 	switch {
 	case !able(in):
 		return SuperviseOutcome{Stage: SuperviseUnable, Repair: RepairIdentity}
-	case in.Identity, in.Requested, in.Quiet < freshTokenAfter(in.FreshTokens):
+	case in.Identity && in.Known, in.Requested, in.Quiet < freshTokenAfter(in.FreshTokens):
 		return SuperviseOutcome{Stage: SuperviseRunning}
 	}
 	return SuperviseOutcome{Stage: SuperviseSilent, FreshToken: true}

@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/fleet-hub/fleet/internal/handshake"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -17,7 +19,7 @@ func TestImportRepairs(t *testing.T) {
 	}
 	stale := func(in *handshake.ImportInput) { in.Stale = true }
 	inherited := func(in *handshake.ImportInput) { in.Inherited = true }
-	known := func(in *handshake.ImportInput) { in.Known = true }
+	accounts := func(in *handshake.ImportInput) { in.Accounts = []types.UID{"u-account"} }
 	noToken := func(in *handshake.ImportInput) { in.Token, in.Values = nil, nil }
 	type result struct {
 		Stage                 handshake.ImportStage
@@ -30,25 +32,25 @@ func TestImportRepairs(t *testing.T) {
 		in   handshake.ImportInput
 		want result
 	}{
-		"an agent that is awaited is looked for":             {in: carriedOut(), want: result{Stage: handshake.ImportInSync, Supervise: true, Only: true}},
-		"one that is heard of is not":                        {in: carriedOut(seenIn("cattle-fleet-system")), want: result{Stage: handshake.ImportInSync, Only: true}},
-		"one that counts as gone is":                         {in: carriedOut(seenIn("cattle-fleet-system"), stale), want: result{Stage: handshake.ImportInSync, Supervise: true, Only: true}},
-		"but not where another implementation has left it":   {in: carriedOut(seenIn("cattle-fleet-system"), stale, inherited), want: result{Stage: handshake.ImportInSync, Only: true}},
-		"whose agent is not repaired either":                 {in: carriedOut(seenIn("cattle-fleet-system"), stale, inherited, repair(handshake.RepairIdentity)), want: result{Stage: handshake.ImportInSync, Only: true}},
-		"objects are applied again, in place":                {in: carriedOut(repair(handshake.RepairObjects)), want: result{Stage: handshake.ImportNeedsAgent, Only: true}},
-		"so they are for one that counts as gone":            {in: carriedOut(seenIn("cattle-fleet-system"), stale, repair(handshake.RepairObjects)), want: result{Stage: handshake.ImportNeedsAgent, Only: true}},
-		"the means to register are handed over":              {in: carriedOut(repair(handshake.RepairIdentity)), want: result{Stage: handshake.ImportNeedsAgent, Token: "import-jwt", Only: true}},
-		"the deployment knows whether the hub knows anybody": {in: carriedOut(repair(handshake.RepairIdentity), known), want: result{Stage: handshake.ImportNeedsAgent, Token: "import-jwt", Known: true, Only: true}},
-		"a token is made for it":                             {in: carriedOut(repair(handshake.RepairIdentity), noToken), want: result{Stage: handshake.ImportNeedsToken, Creates: true, Only: true}},
-		"one that ends soon gives way to another":            {in: carriedOut(repair(handshake.RepairIdentity), importTokenUntil(30*time.Minute)), want: result{Stage: handshake.ImportNeedsToken, Renews: true, Only: true}},
-		"a first import needs no repair":                     {in: importInput(withToken, repair(handshake.RepairObjects)), want: result{Stage: handshake.ImportNeedsAgent, Token: "import-jwt", New: true}},
+		"an agent that is awaited is looked for":           {in: carriedOut(), want: result{Stage: handshake.ImportInSync, Supervise: true, Only: true}},
+		"one that is heard of is not":                      {in: carriedOut(seenIn("cattle-fleet-system")), want: result{Stage: handshake.ImportInSync, Only: true}},
+		"one that counts as gone is":                       {in: carriedOut(seenIn("cattle-fleet-system"), stale), want: result{Stage: handshake.ImportInSync, Supervise: true, Only: true}},
+		"but not where another implementation has left it": {in: carriedOut(seenIn("cattle-fleet-system"), stale, inherited), want: result{Stage: handshake.ImportInSync, Only: true}},
+		"whose agent is not repaired either":               {in: carriedOut(seenIn("cattle-fleet-system"), stale, inherited, repair(handshake.RepairIdentity)), want: result{Stage: handshake.ImportInSync, Only: true}},
+		"objects are applied again, in place":              {in: carriedOut(repair(handshake.RepairObjects)), want: result{Stage: handshake.ImportNeedsAgent, Only: true}},
+		"so they are for one that counts as gone":          {in: carriedOut(seenIn("cattle-fleet-system"), stale, repair(handshake.RepairObjects)), want: result{Stage: handshake.ImportNeedsAgent, Only: true}},
+		"the means to register are handed over":            {in: carriedOut(repair(handshake.RepairIdentity)), want: result{Stage: handshake.ImportNeedsAgent, Token: "import-jwt", Only: true}},
+		"the deployment knows which accounts are alive":    {in: carriedOut(repair(handshake.RepairIdentity), accounts), want: result{Stage: handshake.ImportNeedsAgent, Token: "import-jwt", Known: true, Only: true}},
+		"a token is made for it":                           {in: carriedOut(repair(handshake.RepairIdentity), noToken), want: result{Stage: handshake.ImportNeedsToken, Creates: true, Only: true}},
+		"one that ends soon gives way to another":          {in: carriedOut(repair(handshake.RepairIdentity), importTokenUntil(30*time.Minute)), want: result{Stage: handshake.ImportNeedsToken, Renews: true, Only: true}},
+		"a first import needs no repair":                   {in: importInput(withToken, repair(handshake.RepairObjects)), want: result{Stage: handshake.ImportNeedsAgent, Token: "import-jwt", New: true}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			out := handshake.Import(test.in)
 			got := result{Stage: out.Stage, Supervise: out.Supervise, Creates: out.CreateToken != nil, Renews: out.RenewToken, Only: !out.Done.ResetAgent}
 			if out.Deploy != nil {
-				got.New, got.LookOnly, got.Known = out.Deploy.NewRegistration, out.Deploy.LookOnly, out.Deploy.Known
+				got.New, got.LookOnly, got.Known = out.Deploy.NewRegistration, out.Deploy.LookOnly, len(out.Deploy.Accounts) > 0
 				if out.Deploy.Values.Bootstrap != nil {
 					got.Token = out.Deploy.Values.Bootstrap.Token
 				}

@@ -37,6 +37,19 @@ func AddressOf(kubeconfig []byte) (server string, ca []byte, err error) {
 	return entry.Server, entry.CertificateAuthorityData, nil
 }
 
+// TokenOf returns the bearer token of a kubeconfig's current context; "" if the kubeconfig has none or cannot be read.
+func TokenOf(kubeconfig []byte) string {
+	cfg, err := clientcmd.Load(kubeconfig)
+	if err != nil {
+		return ""
+	}
+	_, user, err := inUse(cfg)
+	if err != nil {
+		return ""
+	}
+	return user.Token
+}
+
 // currentCluster finds the entry a kubeconfig is used with, once it has passed SafeConfig.
 func currentCluster(kubeconfig []byte) (*api.Config, *api.Cluster, error) {
 	if _, err := SafeConfig(kubeconfig); err != nil {

@@ -31,17 +31,26 @@ func (t *Tracker) Judge() {
 		t.forgive(verdicts, now)
 	}
 	t.next = time.Time{}
-	var changed []types.NamespacedName
+	var changed, late []types.NamespacedName
 	for _, v := range verdicts {
+		wasLate := v.record.late
 		t.settle(v, now)
 		if v.record.stage != v.before {
 			changed = append(changed, v.key)
+		}
+		if v.record.late && !wasLate {
+			late = append(late, v.key)
 		}
 	}
 	many := t.many
 	t.mu.Unlock()
 
 	t.tell(changed...)
+	for _, watcher := range t.late {
+		for _, cluster := range late {
+			watcher(cluster)
+		}
+	}
 	switch {
 	case many && !was:
 		t.o.Log.Warn("many agents have fallen silent at once, none of them is marked", "silent", silent, "heardOf", heardOf)
@@ -94,7 +103,8 @@ func (t *Tracker) forgive(verdicts []verdict, now time.Time) {
 // settle marks what is due, unless too many are.
 func (t *Tracker) settle(v verdict, now time.Time) {
 	t.wake(now, v.LookAgain)
-	if v.Stage == v.record.stage || v.Stage == handshake.ReportingSilent && t.many {
+	v.record.late = v.Stage == handshake.ReportingSilent && v.record.stage != v.Stage && t.many
+	if v.Stage == v.record.stage || v.record.late {
 		return
 	}
 	v.record.marked = v.Stage == handshake.ReportingSilent || v.Stage == handshake.ReportingMissing

@@ -52,6 +52,7 @@ type Tracker struct {
 	mu       sync.Mutex // guards what follows
 	records  map[types.NamespacedName]*record
 	watchers []func(types.NamespacedName)
+	late     []func(types.NamespacedName)
 	many     bool // so many agents are late that none is marked
 	running  bool
 	timer    *time.Timer
@@ -98,6 +99,24 @@ func (t *Tracker) Of(cluster *fleet.Cluster) handshake.Reporting {
 		return handshake.ReportingAwaited // as above
 	}
 	return stage
+}
+
+// OnLate calls f with every Cluster whose agent is late without being marked as silent, because too many are at once.
+// f must not block. To be called before Run.
+func (t *Tracker) OnLate(f func(types.NamespacedName)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.late = append(t.late, f)
+}
+
+// Late reports whether the deadline of a Cluster's agent has passed. Unlike Stale it does so also while so many agents
+// are silent that none of them is marked.
+func (t *Tracker) Late(cluster types.NamespacedName) bool {
+	t.observe(cluster)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.records[cluster]
+	return r != nil && (r.late || r.stage == handshake.ReportingSilent)
 }
 
 // stage looks at a Cluster and says how it is with its agent.

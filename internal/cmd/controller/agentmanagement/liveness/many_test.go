@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 func clusters(n int) (names []string) {
@@ -158,5 +160,27 @@ func TestManyReturnsCostFewJudgements(t *testing.T) {
 			t.Errorf("%d reads for %d returns", reads, len(all))
 		}
 		h.expect()
+	})
+}
+
+// None is marked, but each is late, once, so that repairs can be looked for.
+func TestManySilentAgents_AreLateWithoutBeingMarked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := clusters(10)
+		h := begin(t, all...)
+		late := map[string]int{}
+		h.tracker.OnLate(func(key types.NamespacedName) { late[key.Name]++ })
+		h.pass(24 * time.Hour)
+		h.expect("33m 10 of 10")
+		h.expectStale()
+		for _, name := range all {
+			if late[name] != 1 || !h.tracker.Late(types.NamespacedName{Namespace: "ws", Name: name}) {
+				t.Errorf("%s: reported late %d times", name, late[name])
+			}
+		}
+		h.beat("c000")
+		if h.tracker.Late(types.NamespacedName{Namespace: "ws", Name: "c000"}) {
+			t.Error("an agent is late right after its heartbeat")
+		}
 	})
 }

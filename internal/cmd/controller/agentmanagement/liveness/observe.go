@@ -20,8 +20,10 @@ type record struct {
 	beaten    bool
 	notBefore time.Time
 	marked    bool
-	gaps      handshake.Gaps
-	stage     handshake.Reporting
+	// late means that the agent is due to be marked as silent, and is not because too many are.
+	late  bool
+	gaps  handshake.Gaps
+	stage handshake.Reporting
 }
 
 // observe takes in what the cache says of a Cluster. It is read with the lock held, so that nobody comes with an older
@@ -84,7 +86,7 @@ func (r *record) take(cluster *fleet.Cluster, now time.Time) bool {
 		r.gaps = r.gaps.Add(now.Sub(r.since))
 	}
 	r.lastSeen, r.since, r.beaten = seen, now, !seen.IsZero()
-	r.marked, r.notBefore = false, time.Time{}
+	r.marked, r.late, r.notBefore = false, false, time.Time{}
 	return true
 }
 

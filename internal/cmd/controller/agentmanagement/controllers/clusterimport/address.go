@@ -22,7 +22,7 @@ func clusterOfRegistration(r *fleet.ClusterRegistration) ([]string, error) {
 
 // setAddressKnown says whether the agent knows where the hub is, if it ever was in doubt.
 func (h *handler) setAddressKnown(cluster *fleet.Cluster) {
-	registrations, err := h.app.ClusterRegistrations.Cache().GetByIndex(byCluster, cluster.Namespace+"/"+cluster.Name)
+	registrations, err := h.registrations(cluster)
 	if err != nil {
 		return // only without the index, which Register adds
 	}

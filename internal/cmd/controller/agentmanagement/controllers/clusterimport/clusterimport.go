@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/config"
@@ -42,7 +43,9 @@ type handler struct {
 	lanes     lanes
 	// supervision is of agents that are not heard of.
 	supervision *supervision
-	hub         hubIdentity
+	// paced limits the looks at agents while most agents of the hub are silent.
+	paced flowcontrol.PassiveRateLimiter
+	hub   hubIdentity
 }
 
 // Register watches Clusters, and what can move an import on: the token and its values, the kubeconfig
@@ -50,7 +53,7 @@ type handler struct {
 func Register(ctx context.Context, a *app.Context) error {
 	h := &handler{
 		app: a, addresses: newAddresses(), arrivals: newArrivals(), jobs: newJobs(a.Clock), trust: trust, lanes: newLanes(),
-		supervision: newSupervision(a.Clock),
+		supervision: newSupervision(a.Clock), paced: flowcontrol.NewTokenBucketPassiveRateLimiter(looksPerSecond, looksAtOnce),
 	}
 	a.IsAsked = func(cluster *fleet.Cluster) (bool, error) { return h.isAsked(ctx, cluster) }
 	a.Clusters.OnChange(app.Lasting(ctx), "import", func(key string, cluster *fleet.Cluster) (*fleet.Cluster, error) {
@@ -71,7 +74,11 @@ func Register(ctx context.Context, a *app.Context) error {
 			nudge(cluster)
 		}
 	})
+	a.Liveness.OnLate(nudge)
 	if err := a.OnSecret(h.clustersOfPullSecret, nudge); err != nil {
+		return err
+	}
+	if err := reconcile.Watch(a.ClusterRegistrations.Informer(), clusterOfReplaced, nudge); err != nil {
 		return err
 	}
 	if err := reconcile.Watch(a.Clusters.Informer(), h.namesakesOf, nudge); err != nil {

@@ -21,7 +21,7 @@ func (d *deployment) handOver(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return err
-	case stored != nil && d.Known:
+	case d.isKnown(stored):
 		return d.withoutBootstrap(ctx)
 	}
 	// With what others have written into it, which an apply leaves there, the agent could not begin.

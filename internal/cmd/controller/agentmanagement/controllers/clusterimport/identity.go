@@ -85,6 +85,11 @@ func (d *deployment) secret(ctx context.Context, name string) (*corev1.Secret, e
 	return secret, nil
 }
 
+// isKnown reports whether a stored identity is of a live account of the Cluster's registrations.
+func (d *deployment) isKnown(stored *corev1.Secret) bool {
+	return stored != nil && handshake.KnowsIdentity(kube.TokenOf(stored.Data[handshake.KubeconfigKey]), d.Accounts)
+}
+
 // keptByAnother says whether there is an identity that its agent reads only when it starts, as agents of another
 // implementation do.
 func (d *deployment) keptByAnother(ctx context.Context) (bool, error) {

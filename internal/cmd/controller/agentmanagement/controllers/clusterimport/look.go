@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/handshake"
@@ -20,6 +21,12 @@ import (
 // byClient finds the ClusterRegistrations of one client: "<workspace>/<clientID>".
 const byClient = "fleet.imported-requests-by-client"
 
+// The looks at agents while most of the hub's agents are silent.
+const (
+	looksPerSecond = 1
+	looksAtOnce    = 10
+)
+
 // lookTimeout bounds one look, over all its requests.
 const lookTimeout = 2 * time.Minute
 
@@ -30,7 +37,10 @@ const reasonTokenRenewed = "AgentTokenRenewed"
 // that the token of one that is awaited has been lost.
 func (h *handler) gatherSupervised(in *handshake.ImportInput) error {
 	key := keyOf(in.Cluster)
-	in.Stale = h.app.Liveness.Stale(key)
+	var err error
+	if in.Stale, err = h.isLost(in.Cluster); err != nil {
+		return err
+	}
 	if in.Inherited || !handshake.Supervised(in.Cluster, in.Stale) {
 		return nil
 	}
@@ -38,9 +48,26 @@ func (h *handler) gatherSupervised(in *handshake.ImportInput) error {
 		h.supervision.want(key.String(), handshake.RepairIdentity)
 	}
 	in.Repair = h.supervision.wanted(key.String())
-	requests, err := h.requests(in.Cluster)
-	in.Known = len(requests) > 0
+	in.Accounts, err = h.liveAccounts(in.Cluster)
 	return err
+}
+
+// isLost reports whether the hub looks for an agent that it has heard of: the agent is late, or every account that it
+// could be using is gone.
+func (h *handler) isLost(cluster *fleet.Cluster) (bool, error) {
+	if h.app.Liveness.Late(keyOf(cluster)) {
+		return true, nil
+	}
+	requests, err := h.registrations(cluster)
+	return handshake.AllReplaced(requests), err
+}
+
+// clusterOfReplaced is the Cluster of a registration that has lost its account.
+func clusterOfReplaced(r *fleet.ClusterRegistration) []types.NamespacedName {
+	if r.Status.ClusterName == "" || !handshake.AllReplaced([]*fleet.ClusterRegistration{r}) {
+		return nil
+	}
+	return []types.NamespacedName{{Namespace: r.Namespace, Name: r.Status.ClusterName}}
 }
 
 // lookAfter looks downstream, beside the queue, for an agent that is not heard of, when it is time to.
@@ -49,6 +76,10 @@ func (h *handler) lookAfter(ctx context.Context, cluster *fleet.Cluster) {
 	of := h.lookOf(cluster)
 	if wait := h.supervision.due(key.String(), of); wait > 0 {
 		h.app.Clusters.EnqueueAfter(key.Namespace, key.Name, wait)
+		return
+	}
+	if !h.mayLook(cluster) {
+		h.app.Clusters.EnqueueAfter(key.Namespace, key.Name, handshake.FirstLook+spread(handshake.FirstLookStale))
 		return
 	}
 	if begun, _ := h.jobs.begin(key.String(), of); !begun {
@@ -70,6 +101,15 @@ func (h *handler) lookAfter(ctx context.Context, cluster *fleet.Cluster) {
 	}()
 }
 
+// mayLook reports whether an agent may be looked for now. While most agents are silent the cause is more likely the hub
+// than its clusters: it still looks for each, so that a restored hub repairs them, but a few at a time.
+func (h *handler) mayLook(cluster *fleet.Cluster) bool {
+	if handshake.NeverHeard(cluster) || h.app.Liveness.Stale(keyOf(cluster)) {
+		return true
+	}
+	return h.paced.TryAccept()
+}
+
 // lookOf tells what a look is at from what the one before was at: what somebody has corrected is looked at at once.
 func (h *handler) lookOf(cluster *fleet.Cluster) string {
 	conf := h.app.Config.Get()
@@ -86,9 +126,8 @@ func (h *handler) reportLook(cluster *fleet.Cluster, out handshake.SuperviseOutc
 			return cluster, nil // logged, and it says nothing about the agent
 		}
 	}
-	key := keyOf(cluster)
 	return app.Report(h.app, h.app.Clusters, cluster, func(c *fleet.Cluster) {
-		if handshake.Supervised(c, h.app.Liveness.Stale(key)) {
+		if lost, err := h.isLost(c); err == nil && handshake.Supervised(c, lost) {
 			h.setConditions(c, reason, message)
 		}
 	})

@@ -1,19 +1,25 @@
 package clusterimport
 
 import (
+	"bytes"
+	"encoding/base64"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
 	"github.com/fleet-hub/fleet/internal/config"
@@ -61,6 +67,28 @@ func storedIdentity() *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: here("fleet-agent"), Data: map[string][]byte{
 		"kubeconfig": []byte("k"), "deploymentNamespace": []byte("cluster-ns"), "clusterNamespace": []byte("ws"), "clusterName": []byte("c1"),
 	}}
+}
+
+// identityWith is an identity with a token of the account with this UID.
+func identityWith(account string) *corev1.Secret {
+	claims := base64.RawURLEncoding.EncodeToString([]byte(`{"kubernetes.io":{"serviceaccount":{"uid":"` + account + `"}}}`))
+	return identityOf("ws", "c1", func(s *corev1.Secret) {
+		s.Data["kubeconfig"] = bytes.ReplaceAll(s.Data["kubeconfig"], []byte("token: bearer"), []byte("token: e30."+claims+".signature"))
+	})
+}
+
+// granted is a registration of ws/c1 that was granted, and its account.
+func granted(modifiers ...func(*fleet.ClusterRegistration)) []apptest.Object {
+	grant := request()
+	grant.Status = fleet.ClusterRegistrationStatus{Granted: true, ClusterName: "c1"}
+	for _, modify := range modifiers {
+		modify(grant)
+	}
+	name := handshake.RequestAccount(grant, cluster())
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+		Namespace: name.Namespace, Name: name.Name, UID: "u-live", Labels: map[string]string{fleet.LabelManaged: "true"},
+	}}
+	return []apptest.Object{grant, account}
 }
 
 func request() *fleet.ClusterRegistration {
@@ -281,8 +309,14 @@ func TestTheMeansToRegisterAreHandedOverAgain(t *testing.T) {
 		"they are gone":                   {there: []apptest.Object{agentDeployment(1), runningPod()}, gets: true},
 		"they are of another token":       {there: []apptest.Object{agentDeployment(1), runningPod(), means("ended")}, gets: true},
 		"the hub does not know the agent": {there: []apptest.Object{agentDeployment(1), runningPod(), storedIdentity()}, gets: true},
-		"it knows it by now": {
-			there: []apptest.Object{agentDeployment(1), runningPod(), storedIdentity()}, hub: []apptest.Object{request()},
+		"a registration of the client is there, its account is not the agent's": {
+			there: []apptest.Object{agentDeployment(1), runningPod(), identityWith("u-gone")}, hub: granted(), gets: true,
+		},
+		"a registration that is not granted": {
+			there: []apptest.Object{agentDeployment(1), runningPod(), identityWith("u-live")}, hub: []apptest.Object{request()}, gets: true,
+		},
+		"the agent's account is live by now": {
+			there: []apptest.Object{agentDeployment(1), runningPod(), identityWith("u-live")}, hub: granted(),
 		},
 	}
 	for name, test := range tests {
@@ -441,5 +475,104 @@ func TestATokenThatCannotBeEnded(t *testing.T) {
 			}
 			expectImported(t, hub, "")
 		})
+	}
+}
+
+// lost is a hub whose agent of ws/c1 has registered and run, with this identity.
+func lost(t *testing.T, identity *corev1.Secret, registration ...apptest.Object) (*apptest.Hub, *downstream) {
+	t.Helper()
+	hub, behind := imported(t)
+	behind.there = []apptest.Object{agentDeployment(1), runningPod(), identity}
+	hub.Put(registration...)
+	hub.Sync()
+	hub.Requests()
+	return hub, behind
+}
+
+func replaced(r *fleet.ClusterRegistration) {
+	fleet.SetCondition(&r.Status.Conditions, time.Unix(0, 0), genericcondition.GenericCondition{
+		Type: fleet.ConditionGranted, Status: corev1.ConditionTrue, Reason: fleet.ReasonAccountReplaced,
+	})
+}
+
+func TestReplacedAccount_AgentGetsBootstrapTokenWithoutWaitingForSilence(t *testing.T) {
+	hub, _ := lost(t, identityWith("u-before"), granted(replaced)...)
+	hub.Woken()
+	handle(t, hub)
+	hub.Pass(expectRetry(t, hub, handshake.FirstLook))
+	work(t, hub) // looks
+	hub.Sync()
+	hub.Requests()
+	work(t, hub) // repairs
+	apptest.ExpectOrder(t, hub.Requests(), removedMeans, appliedMeans, applied)
+}
+
+func TestRegistrationThatLostItsAccount_NamesItsCluster(t *testing.T) {
+	for name, test := range map[string]struct {
+		of   *fleet.ClusterRegistration
+		want []types.NamespacedName
+	}{
+		"account replaced": {granted(replaced)[0].(*fleet.ClusterRegistration), []types.NamespacedName{{Namespace: "ws", Name: "c1"}}},
+		"account alive":    {granted()[0].(*fleet.ClusterRegistration), nil},
+		"not granted":      {request(), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, clusterOfReplaced(test.of)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestLiveAccount_AgentThatReportsIsNotLookedFor(t *testing.T) {
+	hub, _ := lost(t, identityWith("u-live"), granted()...)
+	if woken := hub.Woken(); len(woken) != 0 {
+		t.Errorf("woken: %v", woken)
+	}
+	atRest(t, hub)
+}
+
+// A hub that was restored from a backup hears of none of its agents: it repairs them all the same.
+func TestMostAgentsSilent_EachIsLookedForAtALimitedRate(t *testing.T) {
+	hub, behind := lost(t, identityWith("u-gone"), granted()...)
+	for i := range 9 {
+		other := cluster(func(c *fleet.Cluster) {
+			c.Name, c.UID, c.Spec.ClientID = fmt.Sprintf("other-%d", i), types.UID(fmt.Sprintf("u-%d", i)), fmt.Sprintf("other-%d", i)
+			c.Spec.KubeConfigSecret = ""
+			c.Status.Agent = fleet.AgentStatus{LastSeen: metav1.NewTime(hub.Now())}
+		})
+		hub.Put(other)
+		hub.App.Liveness.Stale(keyOf(other))
+	}
+	hub.Woken()
+	hub.Pass(2 * time.Hour)
+	hub.App.Liveness.Judge()
+	if hub.App.Liveness.Stale(types.NamespacedName{Namespace: "ws", Name: "c1"}) {
+		t.Fatal("an agent is marked although most are silent")
+	}
+	if !slices.Contains(hub.Woken(), "Cluster ws/c1") {
+		t.Fatal("the Cluster is not reconciled")
+	}
+	work(t, hub) // looks
+	hub.Sync()
+	hub.Requests()
+	work(t, hub) // repairs
+	apptest.ExpectOrder(t, hub.Requests(), removedMeans, appliedMeans, applied)
+	if len(behind.applied) == 0 {
+		t.Error("nothing was applied")
+	}
+}
+
+func TestMostAgentsSilent_LooksBeyondTheRateWait(t *testing.T) {
+	hub, _ := lost(t, identityWith("u-gone"), granted()...)
+	h := newTestHandler(hub)
+	h.paced = flowcontrol.NewFakeNeverRateLimiter()
+	c := current(t, hub)
+	if h.mayLook(c) {
+		t.Error("a look beyond the rate is allowed")
+	}
+	c.Status.Agent.LastSeen = metav1.Time{}
+	if !h.mayLook(c) {
+		t.Error("the look at an agent that was never heard of waits")
 	}
 }

@@ -7,10 +7,12 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/agentchart"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -37,7 +39,11 @@ func (h *handler) observe(ctx context.Context, cluster *fleet.Cluster, downstrea
 		return in, err
 	}
 	in.Wanted = h.wanted(cluster)
-	return in, observeAgent(ctx, downstream, &in)
+	accounts, err := h.liveAccounts(cluster)
+	if err != nil {
+		return in, err
+	}
+	return in, observeAgent(ctx, downstream, accounts, &in)
 }
 
 // wanted is what the settings make of the agent's Deployment; nil where the chart refuses them, as the import says.
@@ -62,7 +68,6 @@ func (h *handler) observeHub(cluster *fleet.Cluster, known attention, in *handsh
 	}
 	requests, err := h.requests(cluster)
 	for _, request := range requests {
-		in.Known = true
 		if !known.deployed || request.CreationTimestamp.After(known.since.Add(-clockTolerance)) {
 			in.Requested = true
 		}
@@ -81,8 +86,35 @@ func (h *handler) requests(cluster *fleet.Cluster) (found []*fleet.ClusterRegist
 	return found, err
 }
 
+// registrations are the ClusterRegistrations that were granted for a Cluster.
+func (h *handler) registrations(cluster *fleet.Cluster) ([]*fleet.ClusterRegistration, error) {
+	return h.app.ClusterRegistrations.Cache().GetByIndex(byCluster, cluster.Namespace+"/"+cluster.Name)
+}
+
+// liveAccounts are the UIDs of the accounts with which the Cluster's agent may be registered.
+func (h *handler) liveAccounts(cluster *fleet.Cluster) (live []types.UID, err error) {
+	requests, err := h.registrations(cluster)
+	if err != nil {
+		return nil, err
+	}
+	for _, request := range requests {
+		if !request.Status.Granted || request.DeletionTimestamp != nil {
+			continue
+		}
+		name := handshake.RequestAccount(request, cluster)
+		account, err := reconcile.Optional(h.app.ServiceAccounts.Cache().Get(name.Namespace, name.Name))
+		if err != nil {
+			return nil, err
+		}
+		if account != nil && account.DeletionTimestamp == nil {
+			live = append(live, account.UID)
+		}
+	}
+	return live, nil
+}
+
 // observeAgent reads the agent's namespace, its Secrets, its Deployment and what that has led to.
-func observeAgent(ctx context.Context, downstream app.Downstream, in *handshake.SuperviseInput) error {
+func observeAgent(ctx context.Context, downstream app.Downstream, accounts []types.UID, in *handshake.SuperviseInput) error {
 	here := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: in.Namespace, Name: name} }
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: in.Namespace}}
 	if _, err := downstream.Find(ctx, namespace); err != nil {
@@ -90,9 +122,11 @@ func observeAgent(ctx context.Context, downstream app.Downstream, in *handshake.
 	}
 	in.Terminating = namespace.DeletionTimestamp != nil
 	var err error
-	if in.Identity, err = downstream.Find(ctx, &corev1.Secret{ObjectMeta: here(names.Agent)}); err != nil {
+	stored := &corev1.Secret{ObjectMeta: here(names.Agent)}
+	if in.Identity, err = downstream.Find(ctx, stored); err != nil {
 		return err
 	}
+	in.Known = handshake.KnowsIdentity(kube.TokenOf(stored.Data[handshake.KubeconfigKey]), accounts)
 	bootstrap := &corev1.Secret{ObjectMeta: here(names.AgentBootstrap)}
 	if _, err := downstream.Find(ctx, bootstrap); err != nil {
 		return err
