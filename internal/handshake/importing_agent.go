@@ -80,6 +80,9 @@ type AgentDeployment struct {
 	Readdress *HubAddress
 	// PullSecrets are the names of Secrets to be copied from the hub's system namespace.
 	PullSecrets []string
+	// DroppedPullSecrets are the names of copies that are removed from the agent's namespace, LeftPullSecrets of those
+	// that are removed from LeaveNamespace.
+	DroppedPullSecrets, LeftPullSecrets []string
 	// Scheduling means that another scheduling customisation was applied before: what of it is not wanted any more goes.
 	Scheduling bool
 	// Leftovers are removed where the hub's system namespace is not the usual one.

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -31,6 +32,30 @@ func pullSecretVersions(in ImportInput) string {
 		versions = append(versions, name+"="+in.PullSecrets[name])
 	}
 	return strings.Join(versions, ",")
+}
+
+// notedPullSecrets are the names of the pull secrets that the last import copied. Whoever may edit the Cluster may edit
+// this note: only objects with the marks of the agent's set may be removed because of it.
+func notedPullSecrets(cluster *fleet.Cluster) (noted []string) {
+	for entry := range strings.SplitSeq(cluster.Annotations[fleet.AnnotationPullSecrets], ",") {
+		name, _, valid := strings.Cut(entry, "=")
+		if valid && name != names.Agent && name != names.AgentBootstrap {
+			noted = append(noted, name)
+		}
+	}
+	return noted
+}
+
+// droppedPullSecrets are the pull secrets that went with the agent and no longer do. Those that the Cluster names
+// itself stay.
+func droppedPullSecrets(in ImportInput) []string {
+	keep := PropagatedPullSecrets(in.Cluster, in.Config)
+	if own := in.Cluster.Spec.AgentPullSecrets; own != nil {
+		for _, secret := range *own {
+			keep = append(keep, secret.Name)
+		}
+	}
+	return slices.DeleteFunc(notedPullSecrets(in.Cluster), func(name string) bool { return slices.Contains(keep, name) })
 }
 
 // missingPullSecret is the first pull secret that is not there; "" if all are.

@@ -97,7 +97,7 @@ func sameBeside(a, b ImportStatus) bool {
 	return sameAddress(a, b) && a.AgentTLSMode == b.AgentTLSMode &&
 		interval(a.GarbageCollectionInterval) == interval(b.GarbageCollectionInterval) &&
 		a.AgentSchedulingCustomizationHash == b.AgentSchedulingCustomizationHash &&
-		(b.PullSecrets == "" || a.PullSecrets == b.PullSecrets)
+		a.PullSecrets == b.PullSecrets
 }
 
 // sameCarried compares what an agent's Bundle carries.

@@ -65,6 +65,43 @@ func TestImportFollowsPullSecrets(t *testing.T) {
 	expectEqual(t, "rest", reactionOf(t, pure(t, handshake.Import, in)), nothing)
 	in.PullSecrets["b"] = "3"
 	expectEqual(t, "rotated", reactionOf(t, pure(t, handshake.Import, in)), inPlace)
-	in.Cluster.Spec.AgentPullSecrets = &[]corev1.LocalObjectReference{}
-	expectEqual(t, "named by the Cluster", reactionOf(t, pure(t, handshake.Import, in)), nothing)
+	in.Cluster.Spec.AgentPullSecrets = &[]corev1.LocalObjectReference{{Name: "a"}}
+	out = pure(t, handshake.Import, in)
+	expectEqual(t, "named by the Cluster", reactionOf(t, out), inPlace)
+	expectEqual(t, "dropped", out.Deploy.DroppedPullSecrets, []string{"b"})
+	expectEqual(t, "versions", out.Done.PullSecrets, "")
+	delete(in.Cluster.Annotations, fleet.AnnotationPullSecrets)
+	expectEqual(t, "rest without any", reactionOf(t, pure(t, handshake.Import, in)), nothing)
+}
+
+func TestImportRemovesPullSecretsThatAreNotWanted(t *testing.T) {
+	noted := func(c *fleet.Cluster) {
+		c.Annotations = map[string]string{fleet.AnnotationPullSecrets: "a=1,b=2,fleet-agent=1,fleet-agent-bootstrap=1,nonsense"}
+	}
+	tests := map[string]struct {
+		hub           []corev1.LocalObjectReference
+		move          bool
+		dropped, left []string
+	}{
+		"one leaves the list: its copy is removed":               {hub: references("a"), dropped: []string{"b"}},
+		"all leave the list: all copies are removed":             {dropped: []string{"a", "b"}},
+		"the agent moves: all copies leave the namespace before": {hub: references("a"), move: true, left: []string{"a", "b"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := carriedOut(conf(func(c *config.Config) { c.ImagePullSecrets = test.hub }), seenIn("cattle-fleet-system"))
+			noted(in.Cluster)
+			in.PullSecrets = map[string]string{"a": "1"}
+			if test.move {
+				withToken(&in)
+				in.Cluster.Spec.AgentNamespace = "agents"
+			}
+			out := pure(t, handshake.Import, in)
+			if out.Deploy == nil {
+				t.Fatalf("stage %s: %s", out.Stage, out.Message)
+			}
+			expectEqual(t, "dropped", out.Deploy.DroppedPullSecrets, test.dropped)
+			expectEqual(t, "left", out.Deploy.LeftPullSecrets, test.left)
+		})
+	}
 }

@@ -80,6 +80,10 @@ func deployment(in ImportInput, want ImportStatus) *AgentDeployment {
 	deploy.NewRegistration = generation == nil || *generation != cluster.Spec.RedeployAgentGeneration || moved(in)
 	deploy.Identity = AgentIdentity{ClusterNamespace: cluster.Namespace, ClusterName: cluster.Name, TokenName: names.ImportToken(cluster.Name)}
 	deploy.PullSecrets = PropagatedPullSecrets(cluster, in.Config)
+	deploy.DroppedPullSecrets = droppedPullSecrets(in)
+	if deploy.LeaveNamespace != "" {
+		deploy.DroppedPullSecrets, deploy.LeftPullSecrets = nil, notedPullSecrets(cluster)
+	}
 	known := statusOf(cluster)
 	deploy.Scheduling = known.AgentSchedulingCustomizationHash != want.AgentSchedulingCustomizationHash
 	deploy.Leftovers = deploy.NewRegistration && in.Namespaces.System != names.SystemNamespace && deploy.Values.Namespace != names.SystemNamespace

@@ -51,7 +51,13 @@ func (d *deployment) leave(ctx context.Context) error {
 	if another, err := d.ofAnotherHub(ctx, d.LeaveNamespace); err != nil || another {
 		return err
 	}
-	return d.downstream.Remove(ctx, agentResources(d.LeaveNamespace)...)
+	if err := d.downstream.Remove(ctx, agentResources(d.LeaveNamespace)...); err != nil {
+		return err
+	}
+	// The set is named after spec.agentNamespace, which is empty for an agent in the hub's system namespace.
+	return errors.Join(
+		d.removePullSecrets(ctx, d.LeaveNamespace, names.AgentSetID(d.LeaveNamespace), d.LeftPullSecrets),
+		d.removePullSecrets(ctx, d.LeaveNamespace, names.AgentSetID(""), d.LeftPullSecrets))
 }
 
 // ofAnotherHub says whether the agent of a namespace is another hub's.

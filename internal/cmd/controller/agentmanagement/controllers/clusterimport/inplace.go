@@ -54,6 +54,9 @@ func (d *deployment) apply(ctx context.Context) error {
 	if err := d.dropScheduling(ctx); err != nil {
 		return err
 	}
+	if err := d.removePullSecrets(ctx, d.Values.Namespace, d.SetID, d.DroppedPullSecrets); err != nil {
+		return err
+	}
 	return d.restart(ctx, replaced) // a pod has the priority its class had when it was made
 }
 
@@ -111,12 +114,19 @@ func (d *deployment) dropScheduling(ctx context.Context) error {
 }
 
 // removeOwn removes an object of this agent's set, and leaves one of another agent's there.
-func (d *deployment) removeOwn(ctx context.Context, object interface {
+func (d *deployment) removeOwn(ctx context.Context, object metaObject) error {
+	return d.removeMarked(ctx, d.SetID, object)
+}
+
+type metaObject interface {
 	runtime.Object
 	metav1.Object
-}) error {
+}
+
+// removeMarked removes an object if it has the marks of a set.
+func (d *deployment) removeMarked(ctx context.Context, setID string, object metaObject) error {
 	found, err := d.downstream.Find(ctx, object)
-	if err != nil || !found || object.GetLabels()[fleet.LabelSetHash] != names.SetHash(d.SetID, names.Owner{}) {
+	if err != nil || !found || object.GetLabels()[fleet.LabelSetHash] != names.SetHash(setID, names.Owner{}) {
 		return err
 	}
 	return d.downstream.Remove(ctx, object)

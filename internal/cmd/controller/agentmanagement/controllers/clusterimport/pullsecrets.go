@@ -82,6 +82,18 @@ func (d *deployment) applyPullSecrets(ctx context.Context) error {
 	return nil
 }
 
+// removePullSecrets removes copies from a namespace downstream. What lacks the marks of the set was not copied by an
+// import, and stays.
+func (d *deployment) removePullSecrets(ctx context.Context, namespace, setID string, secrets []string) error {
+	for _, name := range secrets {
+		copied := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		if err := d.removeMarked(ctx, setID, copied); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func copyOf(source *corev1.Secret, namespace string) *corev1.Secret {
 	return &corev1.Secret{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},

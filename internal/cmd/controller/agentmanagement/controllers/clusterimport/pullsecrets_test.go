@@ -1,6 +1,8 @@
 package clusterimport
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -148,10 +150,64 @@ func TestTheVersionsThatWentAreNotedOnce(t *testing.T) {
 		t.Fatalf("annotations %v, %v", c.Annotations, err)
 	}
 	expectAll(t, hub, "patch Cluster ws/c1")
-	for _, versions := range []string{"login=7", ""} {
-		if c, err = h.notePullSecrets(c, versions); err != nil || c.Annotations[fleet.AnnotationPullSecrets] != "login=7" {
-			t.Errorf("annotations %v, %v", c.Annotations, err)
-		}
+	if c, err = h.notePullSecrets(c, "login=7"); err != nil || c.Annotations[fleet.AnnotationPullSecrets] != "login=7" {
+		t.Errorf("annotations %v, %v", c.Annotations, err)
 	}
 	expectAll(t, hub)
+	for _, want := range [][]string{{"patch Cluster ws/c1"}, nil} { // the second time nothing is left to remove
+		c, err = h.notePullSecrets(c, "")
+		if _, noted := c.Annotations[fleet.AnnotationPullSecrets]; noted || err != nil {
+			t.Errorf("annotations %v, %v", c.Annotations, err)
+		}
+		expectAll(t, hub, want...)
+	}
+}
+
+func TestPullSecretsThatAreNotWanted_AreRemovedIfTheyAreCopies(t *testing.T) {
+	copied := func(namespace, setID string) *corev1.Secret {
+		return marked(setID, registryLogin(namespace, "u-2", "secret"))[0].(*corev1.Secret)
+	}
+	const removes = "downstream remove Secret %s/login"
+	tests := map[string]struct {
+		deploy handshake.AgentDeployment
+		there  *corev1.Secret
+		want   []string
+	}{
+		"a copy":                                {deploy: handshake.AgentDeployment{DroppedPullSecrets: []string{"login"}}, there: copied("agents", names.AgentSetID("agents")), want: []string{"agents"}},
+		"a Secret of the same name of a user's": {deploy: handshake.AgentDeployment{DroppedPullSecrets: []string{"login"}}, there: registryLogin("agents", "u-2", "secret")},
+		"a copy of another agent's":             {deploy: handshake.AgentDeployment{DroppedPullSecrets: []string{"login"}}, there: copied("agents", names.AgentSetID("other"))},
+		"a copy that stayed behind a move": {
+			deploy: handshake.AgentDeployment{LeaveNamespace: "cattle-fleet-system", LeftPullSecrets: []string{"login"}}, there: copied("cattle-fleet-system", names.AgentSetID("")),
+			want: []string{"cattle-fleet-system"},
+		},
+		"the original stays behind a move from the hub's own system namespace": {
+			deploy: handshake.AgentDeployment{LeaveNamespace: "cattle-fleet-system", LeftPullSecrets: []string{"login"}}, there: registryLogin("cattle-fleet-system", "u-1", "secret"),
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub := apptest.New(t)
+			behind := &downstream{hub: hub, there: []apptest.Object{test.there}}
+			test.deploy.SetID, test.deploy.Values.Namespace = names.AgentSetID("agents"), "agents"
+			d := &deployment{AgentDeployment: &test.deploy, downstream: behind}
+			if err := d.leave(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := d.apply(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			var want, got []string
+			for _, namespace := range test.want {
+				want = append(want, fmt.Sprintf(removes, namespace))
+			}
+			for _, line := range hub.Requests() {
+				if strings.HasPrefix(line, "downstream remove Secret") && strings.HasSuffix(line, "/login") {
+					got = append(got, line)
+				}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("removed (-want +got):\n%s", diff)
+			}
+		})
+	}
 }

@@ -56,12 +56,16 @@ func (h *handler) latest(cluster *fleet.Cluster) *fleet.Cluster {
 	return found
 }
 
-// notePullSecrets writes the versions that went with the agent, where any did.
+// notePullSecrets writes the versions that went with the agent, and removes the note once none does.
 func (h *handler) notePullSecrets(cluster *fleet.Cluster, versions string) (*fleet.Cluster, error) {
-	if versions == "" || cluster.Annotations[fleet.AnnotationPullSecrets] == versions {
+	if cluster.Annotations[fleet.AnnotationPullSecrets] == versions {
 		return cluster, nil
 	}
 	return reconcile.Patch(h.app.Clusters, cluster, func(c *fleet.Cluster) {
+		if versions == "" {
+			delete(c.Annotations, fleet.AnnotationPullSecrets)
+			return
+		}
 		if c.Annotations == nil {
 			c.Annotations = map[string]string{}
 		}
