@@ -143,3 +143,42 @@ func TestImportTakesOver(t *testing.T) {
 	in.Cluster.Status.GarbageCollectionInterval = nil
 	expectEqual(t, "stage", pure(t, handshake.Import, in).Stage, handshake.ImportInSync)
 }
+
+// With manageAgent false, the agent's Bundle stays as it is. Only what the Bundle carries waits.
+func TestFrozenSettings_BlockNothingElse(t *testing.T) {
+	tests := map[string]struct {
+		change importChange
+		want   reaction
+		reason string // at once
+	}{
+		"only a setting changed: it waits":                 {func(*handshake.ImportInput) {}, nothing, fleet.ReasonAgentFrozen},
+		"another URL of the hub reaches the agent":         {conf(func(c *config.Config) { c.APIServerURL = "https://new.example" }), readdressed, ""},
+		"another CA of the hub reaches the agent":          {conf(func(c *config.Config) { c.APIServerCA = []byte("new") }), readdressed, ""},
+		"another generation: the agent registers again":    {spec(func(s *fleet.ClusterSpec) { s.RedeployAgentGeneration = 1 }), anew, ""},
+		"a repair is carried out":                          {func(in *handshake.ImportInput) { in.Repair = handshake.RepairObjects }, inPlace, ""},
+		"another kubeconfig of the same cluster is proven": {func(in *handshake.ImportInput) { in.Doubted = true }, inPlace, ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := carriedOut(seenIn("cattle-fleet-system"), spec(func(s *fleet.ClusterSpec) { s.PrivateRepoURL = "registry.example" }), withToken)
+			in.Bundle = &fleet.Bundle{Spec: fleet.BundleSpec{BundleDeploymentOptions: fleet.BundleDeploymentOptions{DefaultNamespace: "cattle-fleet-system"}}}
+			in.Config.ManageAgent = new(bool)
+			test.change(&in)
+			out := pure(t, handshake.Import, in)
+			expectEqual(t, "reason", out.Reason, test.reason)
+			if test.reason != "" {
+				return
+			}
+			expectEqual(t, "reaction", reactionOf(t, out), test.want)
+			note(&in.Cluster.Status, out)
+			in.Repair, in.Doubted = handshake.RepairNone, false
+			if test.want == anew {
+				out := pure(t, handshake.Import, in)
+				expectEqual(t, "stage while the agent is awaited", out.Stage, handshake.ImportInSync)
+				expectEqual(t, "looked for", out.Supervise, true)
+				seenIn("cattle-fleet-system")(&in)
+			}
+			expectEqual(t, "reason afterwards", pure(t, handshake.Import, in).Reason, fleet.ReasonAgentFrozen)
+		})
+	}
+}

@@ -125,7 +125,13 @@ func bring(in ImportInput, want ImportStatus) ImportOutcome {
 	switch {
 	case in.Inherited:
 		return blocked(fleet.ReasonAgentInherited, AgentInheritedMessage)
-	case !settled && frozen(in, want):
+	case frozen(in, want):
+		if want = withoutCarried(in, want); !inSync(in, want) || !inPeace(in) {
+			break // everything else reaches the agent
+		}
+		if NeverHeard(in.Cluster) { // the agent registers again, and is looked for until it reports
+			return ImportOutcome{Stage: ImportInSync, Done: want, Supervise: true}
+		}
 		return blocked(fleet.ReasonAgentFrozen, "the agent's settings come with its Bundle, which stays as it is while manageAgent is false: set manageAgent to true, or delete the Bundle, so that the import applies them")
 	case !settled && !in.Doubted && carriedByBundle(in, want):
 		return ImportOutcome{Stage: ImportNoted, Done: want}

@@ -13,11 +13,16 @@ import (
 // last. Until then, and where there is none, they are the import's, or of whoever installed the agent. Nil was not
 // found.
 func BundleOwns(cluster *fleet.Cluster, bundle *fleet.Bundle, namespaces Namespaces) bool {
+	return picksAgent(cluster, bundle, namespaces) && !cluster.Status.Agent.LastSeen.IsZero()
+}
+
+// picksAgent reports whether the Bundle deploys the Cluster's agent where it belongs, as soon as the agent reports.
+func picksAgent(cluster *fleet.Cluster, bundle *fleet.Bundle, namespaces Namespaces) bool {
 	if bundle == nil || bundle.DeletionTimestamp != nil || bundle.Spec.DefaultNamespace != AgentNamespace(cluster, namespaces) {
 		return false
 	}
 	_, freed := cluster.Labels[fleet.LabelNonManagedAgent]
-	return !freed && !cluster.Status.Agent.LastSeen.IsZero()
+	return !freed
 }
 
 // bundleOwns is BundleOwns for an agent that is there to follow its Bundle.
@@ -48,11 +53,21 @@ func carriedByBundle(in ImportInput, want ImportStatus) bool {
 	return bundleOwns(in) && sameBeside(statusOf(in.Cluster), want) && atRest(in)
 }
 
-// frozen says whether something has changed that the agent's Bundle would have to bring, and that Bundle stays as it
-// is. What the import did would be undone by the agent.
+// frozen reports whether something has changed that the agent's Bundle would have to bring, and that Bundle stays as it
+// is. What the import did would be undone by the agent, also by one that registers again.
 func frozen(in ImportInput, want ImportStatus) bool {
 	managed := in.Config.ManageAgent == nil || *in.Config.ManageAgent
-	return !managed && bundleOwns(in) && !sameCarried(statusOf(in.Cluster), want)
+	follows := !in.Stale && in.Cluster.Status.AgentDeployedGeneration != nil && picksAgent(in.Cluster, in.Bundle, in.Namespaces)
+	return !managed && follows && !sameCarried(statusOf(in.Cluster), want)
+}
+
+// withoutCarried is the wanted status with the settings that the agent's Bundle carries as they were noted last.
+func withoutCarried(in ImportInput, want ImportStatus) ImportStatus {
+	noted := statusOf(in.Cluster)
+	want.AgentEnvVarsHash, want.AgentAffinityHash = noted.AgentEnvVarsHash, noted.AgentAffinityHash
+	want.AgentResourcesHash, want.AgentTolerationsHash = noted.AgentResourcesHash, noted.AgentTolerationsHash
+	want.AgentPrivateRepoURL, want.AgentHostNetwork = noted.AgentPrivateRepoURL, noted.AgentHostNetwork
+	return want
 }
 
 // atRest says whether nobody asks for an import: no flag, no generation, no move.

@@ -86,7 +86,7 @@ const (
 	// can tell the agent once the old one is gone.
 	ReasonHubAddressChanged = "HubAddressChanged"
 	// ReasonAgentFrozen means that the agent's settings come with its Bundle, which stays as it is while manageAgent is
-	// false.
+	// false. Only these settings wait: another URL or CA of the hub, and redeployAgentGeneration, still reach the agent.
 	ReasonAgentFrozen = "AgentFrozen"
 	// ReasonPullSecretMissing means that a Secret is not there which the agents are to pull their image with.
 	ReasonPullSecretMissing = "PullSecretMissing"
