@@ -36,7 +36,7 @@ func dependencies(bd *fleet.BundleDeployment, all []*fleet.BundleDeployment) err
 			}
 		}
 		if !found {
-			return because(fleet.ReasonDependencyMissing, fmt.Errorf("list bundledeployments: no bundles matching labels %s in namespace %s", selector, bd.Namespace))
+			return because(fleet.ReasonDependencyMissing, fmt.Errorf("list bundledeployments: no bundles matching labels %s in namespace %s", selector, bd.Labels[fleet.LabelBundleNamespace]))
 		}
 	}
 	if len(waiting) == 0 {

@@ -394,9 +394,9 @@ func TestDependencies(t *testing.T) {
 		"one that may only be modified":          {[]fleet.BundleRef{{Name: "well", AcceptedStates: []fleet.BundleState{fleet.Modified}}}, "dependent bundle(s) are not ready: [well]"},
 		"one by its labels":                      {[]fleet.BundleRef{{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "db"}}}}, "dependent bundle(s) are not ready: [labelled]"},
 		"two references to one":                  {[]fleet.BundleRef{{Name: "modified"}, {Name: "modified"}}, "dependent bundle(s) are not ready: [modified]"},
-		"one that does not exist":                {[]fleet.BundleRef{{Name: "nobody"}}, "list bundledeployments: no bundles matching labels fleet.cattle.io/bundle-name=nobody,fleet.cattle.io/bundle-namespace=fleet-default in namespace cluster-ns"},
-		"one of another namespace":               {[]fleet.BundleRef{{Name: "elsewhere"}}, "list bundledeployments: no bundles matching labels fleet.cattle.io/bundle-name=elsewhere,fleet.cattle.io/bundle-namespace=fleet-default in namespace cluster-ns"},
-		"a name and labels that do not go along": {[]fleet.BundleRef{{Name: "well", Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "db"}}}}, "list bundledeployments: no bundles matching labels fleet.cattle.io/bundle-name=well,fleet.cattle.io/bundle-namespace=fleet-default,tier=db in namespace cluster-ns"},
+		"one that does not exist":                {[]fleet.BundleRef{{Name: "nobody"}}, "list bundledeployments: no bundles matching labels fleet.cattle.io/bundle-name=nobody,fleet.cattle.io/bundle-namespace=fleet-default in namespace fleet-default"},
+		"one of another namespace":               {[]fleet.BundleRef{{Name: "elsewhere"}}, "list bundledeployments: no bundles matching labels fleet.cattle.io/bundle-name=elsewhere,fleet.cattle.io/bundle-namespace=fleet-default in namespace fleet-default"},
+		"a name and labels that do not go along": {[]fleet.BundleRef{{Name: "well", Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "db"}}}}, "list bundledeployments: no bundles matching labels fleet.cattle.io/bundle-name=well,fleet.cattle.io/bundle-namespace=fleet-default,tier=db in namespace fleet-default"},
 		"a selector that is none":                {[]fleet.BundleRef{{Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "x"}}}}}, `reading the selector of a dependency: "x" is not a valid label selector operator`},
 	}
 	for name, test := range tests {

@@ -89,11 +89,14 @@ func replace(base *string, custom string) {
 	}
 }
 
-// union adds the custom entries to the base. One whose key is there already takes
-// the place of that one; an empty key is never there.
+// union adds the custom entries to the base. An entry replaces the base's entry with the same key; an empty key matches
+// none. Of custom entries with the same key the first counts.
 func union[T any](base, custom []T, key func(T) string) []T {
-	for _, entry := range custom {
+	for i, entry := range custom {
 		wanted := key(entry)
+		if wanted != "" && slices.ContainsFunc(custom[:i], func(earlier T) bool { return key(earlier) == wanted }) {
+			continue
+		}
 		at := slices.IndexFunc(base, func(have T) bool { return wanted != "" && key(have) == wanted })
 		if at < 0 {
 			base = append(base, entry)

@@ -60,6 +60,11 @@ func TestMerge(t *testing.T) {
 			`{"diff":{"comparePatches":[{"kind":"A","jsonPointers":["/a"]},{"kind":"B"}]}}`, `{"diff":{"comparePatches":[{"kind":"A","jsonPointers":["/b"]},{"kind":"A","name":"n"}]}}`,
 			`{"diff":{"comparePatches":[{"kind":"A","jsonPointers":["/b"]},{"kind":"B"},{"kind":"A","name":"n"}]}}`,
 		},
+		"keys that occur twice in the overlay: the first counts": {
+			`{"downstreamResources":[{"kind":"Secret","name":"a"}],"diff":{"comparePatches":[{"kind":"A"}]}}`,
+			`{"downstreamResources":[{"kind":"secret","name":"a"},{"kind":"SECRET","name":"a"}],"diff":{"comparePatches":[{"kind":"A","jsonPointers":["/1"]},{"kind":"A","jsonPointers":["/2"]},{"kind":"B","jsonPointers":["/1"]},{"kind":"B","jsonPointers":["/2"]}]}}`,
+			`{"downstreamResources":[{"kind":"secret","name":"a"}],"diff":{"comparePatches":[{"kind":"A","jsonPointers":["/1"]},{"kind":"B","jsonPointers":["/1"]}]}}`,
+		},
 		"a diff over none":        {`{}`, `{"diff":{"comparePatches":[{"kind":"A"}]}}`, `{"diff":{"comparePatches":[{"kind":"A"}]}}`},
 		"overlays are appended":   {`{"yaml":{"overlays":["a"]}}`, `{"yaml":{"overlays":["a","b"]}}`, `{"yaml":{"overlays":["a","a","b"]}}`},
 		"overlays over none":      {`{}`, `{"yaml":{"overlays":["a"]}}`, `{"yaml":{"overlays":["a"]}}`},

@@ -104,7 +104,7 @@ func (s *Selection) groupsOf(cluster *fleet.Cluster, groups Groups) []*fleet.Clu
 
 // chosen is what the targets say about one cluster.
 type chosen struct {
-	// overlays are merged over the Bundle's own options, in this order.
+	// overlays are merged in this order, and then over the Bundle's own options.
 	overlays []*fleet.BundleTarget
 }
 
@@ -172,13 +172,17 @@ func (s *Selection) allowedIn(cluster *fleet.Cluster, group *fleet.ClusterGroup)
 	return false
 }
 
-// options merges the Bundle's options with those chosen for a cluster.
+// options merges the overlays one after another, and the result once over the Bundle's options. The order matters where
+// an overlay resets a field: it resets what the overlays before it have set, not what the Bundle has.
 func (s *Selection) options(c chosen) fleet.BundleDeploymentOptions {
-	merged := *s.bundle.Spec.BundleDeploymentOptions.DeepCopy()
-	for _, overlay := range c.overlays {
-		merged = Merge(merged, overlay.BundleDeploymentOptions)
+	if len(c.overlays) == 0 {
+		return *s.bundle.Spec.BundleDeploymentOptions.DeepCopy()
 	}
-	return merged
+	overlay := c.overlays[0].BundleDeploymentOptions
+	for _, customisation := range c.overlays[1:] {
+		overlay = Merge(overlay, customisation.BundleDeploymentOptions)
+	}
+	return Merge(s.bundle.Spec.BundleDeploymentOptions, overlay)
 }
 
 // namespaceMetadata overlays what the chosen targets want of the release's

@@ -190,3 +190,32 @@ func TestTheErrorOfOneClusterIsItsOwn(t *testing.T) {
 		t.Errorf("values of the other (-want +got):\n%s", diff)
 	}
 }
+
+// The customisations are folded over the target's options, and the result once over the Bundle's.
+func TestAllMatchesFoldsOverTheTargetBeforeTheRoot(t *testing.T) {
+	timeout := func(seconds int) func(*fleet.BundleTarget) {
+		return func(t *fleet.BundleTarget) { t.Helm = &fleet.HelmOptions{TimeoutSeconds: seconds} }
+	}
+	b := bundle(allMatches, func(b *fleet.Bundle) { b.Spec.Helm = &fleet.HelmOptions{TimeoutSeconds: 60} })
+	tests := map[string]struct {
+		overlays []int
+		want     int
+	}{
+		"a customisation resets the target's timeout: the root's counts": {[]int{30, -1}, 60},
+		"a target resets the root's timeout":                             {[]int{-1}, 0},
+		"a customisation replaces a reset":                               {[]int{-1, 30}, 30},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var picked chosen
+			for _, seconds := range test.overlays {
+				target := everywhere(timeout(seconds))
+				picked.overlays = append(picked.overlays, &target)
+			}
+			s := &Selection{bundle: b}
+			if got := s.options(picked).Helm.TimeoutSeconds; got != test.want {
+				t.Errorf("timeout %d, want %d", got, test.want)
+			}
+		})
+	}
+}
