@@ -40,6 +40,7 @@ func decided() []parity.Row {
 		{Is: parity.Added, On: "hub Cluster *", At: "status.agent.*", Why: "an agent says what cluster it is in (decision 35)"},
 		{Is: parity.Added, On: "* ConfigMap */fleet-agent", At: "metadata.annotations[fleet.cattle.io/hub-uid]", Why: "by it, another hub knows whose agent it is (decision 23)"},
 		{Is: parity.Added, On: registered, At: "metadata.annotations[fleet.cattle.io/last-seen-at-grant]", Why: "how the first use of a credential is known (decision 6)"},
+		{Is: parity.Added, On: registered, At: "metadata.annotations[fleet.cattle.io/token-uid-at-grant]", Why: "a token that is created again under an old name is another token (decision 24)"},
 		{Is: parity.Added, On: registered, At: "metadata.annotations[fleet.cattle.io/hub-address-at-grant]", Why: "by it a hub knows who cannot be told of another address (decision 22)"},
 		{Is: parity.Added, On: "* Secret */fleet-agent", At: "metadata.annotations[fleet.cattle.io/watched]", Why: "by it a hub knows whose pod need not be deleted after the Secret was rewritten (decision 22)"},
 		{Is: parity.Added, On: "hub Cluster fleet-local/local", At: "metadata.annotations[fleet.cattle.io/label-keys]", Why: "tells labels of the chart's values from those that somebody else put on the Cluster"},

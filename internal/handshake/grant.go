@@ -118,6 +118,8 @@ type Ownership struct {
 	// LastSeen is the Cluster's last heartbeat before the grant, RFC 3339, "" for none. A heartbeat
 	// that differs is the first use of the credential.
 	LastSeen string
+	// TokenUID is the UID of the ClusterRegistrationToken that the request names; "" removes what is recorded.
+	TokenUID string
 	// HubAddress is the AddressHash of the hub's configuration; "" is not noted.
 	HubAddress string
 }

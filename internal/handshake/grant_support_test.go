@@ -204,3 +204,21 @@ func others(requests ...*fleet.ClusterRegistration) func(*handshake.GrantInput) 
 func later(d time.Duration) func(*handshake.GrantInput) {
 	return func(in *handshake.GrantInput) { in.Now = in.Now.Add(d) }
 }
+
+// requestTokenUID adds the recorded UID of the token.
+func requestTokenUID(uid string) func(*fleet.ClusterRegistration) {
+	return func(r *fleet.ClusterRegistration) {
+		if r.Annotations == nil {
+			r.Annotations = map[string]string{}
+		}
+		r.Annotations[fleet.AnnotationTokenUIDAtGrant] = uid
+	}
+}
+
+func tokenUID(uid types.UID) func(*fleet.ClusterRegistrationToken) {
+	return func(t *fleet.ClusterRegistrationToken) { t.UID = uid }
+}
+
+func tokenMadeAt(made metav1.Time) func(*fleet.ClusterRegistrationToken) {
+	return func(t *fleet.ClusterRegistrationToken) { t.CreationTimestamp = made }
+}

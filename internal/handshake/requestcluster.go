@@ -160,20 +160,33 @@ func ownership(in GrantInput, cluster *fleet.Cluster) *Ownership {
 	if !noted && !request.Status.Granted || !given(in, cluster) {
 		want = lastSeen(cluster)
 	}
-	owners := request.OwnerReferences
-	if len(owners) == 1 && owners[0].UID == cluster.UID && want == before && (noted || request.Status.Granted) {
+	owners, token := request.OwnerReferences, tokenUID(in)
+	if len(owners) == 1 && owners[0].UID == cluster.UID && want == before && (noted || request.Status.Granted) &&
+		token == request.Annotations[fleet.AnnotationTokenUIDAtGrant] {
 		return nil
 	}
 	if !noted {
 		want = lastSeen(cluster)
 	}
-	own := &Ownership{LastSeen: want, Owner: metav1.OwnerReference{
+	own := &Ownership{LastSeen: want, TokenUID: token, Owner: metav1.OwnerReference{
 		APIVersion: fleet.SchemeGroupVersion.String(), Kind: "Cluster", Name: cluster.Name, UID: cluster.UID,
 	}}
 	if !request.Status.Granted { // what an older one was told nobody knows
 		own.HubAddress = in.HubAddress
 	}
 	return own
+}
+
+// tokenUID returns the UID to record of the token that a request names. It is computed until the request is answered,
+// because the client that created the request may have written the annotation. After that the recorded UID stays.
+func tokenUID(in GrantInput) string {
+	switch {
+	case in.Request.Status.Granted || in.Credential != nil:
+		return in.Request.Annotations[fleet.AnnotationTokenUIDAtGrant]
+	case in.Asked == nil:
+		return ""
+	}
+	return string(in.Asked.UID)
 }
 
 // given says whether there is, or was, an answer to the request that can be used: it ends with the account.

@@ -50,8 +50,18 @@ func spokenFor(in GrantInput, cluster *fleet.Cluster) bool {
 	return in.Stale || cluster.Annotations[fleet.AnnotationConfirmTakeover] == in.Request.Name ||
 		readable != nil && ownedBy(cluster, readable.OwnerReferences) ||
 		(token == "" || in.Asked != nil) && slices.ContainsFunc(granted(in, cluster), func(r *fleet.ClusterRegistration) bool {
-			return r.Labels[fleet.LabelRegistrationToken] == token
+			return r.Labels[fleet.LabelRegistrationToken] == token && (token == "" || isTokenOf(r, in.Asked))
 		})
+}
+
+// isTokenOf reports whether a granted request was made with exactly this token. A token that was created again under
+// the name of the request's token is another token. Requests that earlier releases granted have no recorded UID: for
+// them, only a token that is older than the request is the same, because no other token had the name since.
+func isTokenOf(request *fleet.ClusterRegistration, token *fleet.ClusterRegistrationToken) bool {
+	if uid := request.Annotations[fleet.AnnotationTokenUIDAtGrant]; uid != "" {
+		return uid == string(token.UID)
+	}
+	return token.CreationTimestamp.Before(&request.CreationTimestamp)
 }
 
 func ownedBy(cluster *fleet.Cluster, owners []metav1.OwnerReference) bool {

@@ -52,11 +52,18 @@ func TestGrantTakeover(t *testing.T) {
 		want  handshake.GrantStage
 	}{
 		"with another token a request waits":                                {[]mod{another, askedBy(), registered()}, pending},
-		"with the token of the agent's registration it does not":            {[]mod{same, asked, registered()}, granted},
+		"with the token of the agent's registration it does not":            {[]mod{same, asked, registered(requestTokenUID("u1"))}, granted},
 		"nor with the token of the Cluster's import":                        {[]mod{with(requestWith("import-token-east")), registered(), importedBy("cluster-uid")}, granted},
 		"but with that of an import of another Cluster of the name it does": {[]mod{with(requestWith("import-token-east")), registered(), importedBy("another-uid")}, pending},
 		"a token that is gone proves nothing":                               {[]mod{same, registered()}, pending},
-		"a token that was deleted and made anew is the same":                {[]mod{same, askedBy(withTTL(time.Hour)), registered()}, granted},
+
+		"token re-created under an old name: request waits":                        {[]mod{same, askedBy(tokenUID("u2")), registered(requestTokenUID("u1"))}, pending},
+		"token re-created and backdated by a restored object: request waits":       {[]mod{same, askedBy(tokenUID("u2"), tokenMadeAt(at(-48*time.Hour))), registered(requestTokenUID("u1"))}, pending},
+		"grant without a recorded UID, token older than the request: granted":      {[]mod{same, askedBy(tokenMadeAt(at(-25 * time.Hour))), registered()}, granted},
+		"grant without a recorded UID, token newer than the request: waits":        {[]mod{same, asked, registered()}, pending},
+		"grant without a recorded UID, token of the same second: waits":            {[]mod{same, askedBy(tokenMadeAt(at(-24 * time.Hour))), registered()}, pending},
+		"request that claims the recorded UID of the agent's token: request waits": {[]mod{with(requestWith("t1"), requestTokenUID("u1")), askedBy(tokenUID("u2")), registered(requestTokenUID("u1"))}, pending},
+		"token re-created, the agent is gone: granted":                             {[]mod{same, askedBy(tokenUID("u2")), registered(requestTokenUID("u1")), stale}, granted},
 
 		"agents that name no token are the same":                     {[]mod{nameless, registered(requestWith(""))}, granted},
 		"also when one has no label at all":                          {[]mod{nameless, registered(func(r *fleet.ClusterRegistration) { r.Labels = nil })}, granted},
@@ -85,7 +92,7 @@ func TestGrantTakeover(t *testing.T) {
 		"one that the other implementation granted has":  {[]mod{another, registered(func(r *fleet.ClusterRegistration) { r.Annotations = nil })}, pending},
 		"unless nobody was heard of since":               {[]mod{another, registered(func(r *fleet.ClusterRegistration) { r.Annotations = nil }), func(in *handshake.GrantInput) { in.Clusters[0].Status.Agent = fleet.AgentStatus{} }}, granted},
 
-		"a token that was let in once is let in again": {[]mod{another, askedBy(), registered(), others(aRequest(requestNamed("request-2"), requestWith("t2"), requestGranted, requestNoted("")))}, granted},
+		"a token that was let in once is let in again": {[]mod{another, askedBy(), registered(), others(aRequest(requestNamed("request-2"), requestWith("t2"), requestGranted, requestNoted(""), requestTokenUID("u1")))}, granted},
 		"one that waits lets nobody in":                {[]mod{another, askedBy(), registered(), others(aRequest(requestNamed("request-2"), requestWith("t2"), requestSaid(fleet.ReasonTakeoverPending)))}, pending},
 
 		"what was granted is not taken back":                     {[]mod{with(requestWith("t2"), requestGranted), named(clusterSeen(at(-time.Minute))), registered()}, granted},
@@ -122,4 +129,31 @@ func TestGrantAfterWaitingBeginsAnew(t *testing.T) {
 	expectEqual(t, "stage", out.Stage, handshake.GrantAwaitingRights)
 	expectEqual(t, "noted", out.Own.LastSeen, at(-time.Minute).Format(time.RFC3339))
 	expectEqual(t, "superseded", out.Superseded, []string(nil))
+}
+
+// A client may create its request with any annotation. The controller records the token that it finds itself.
+func TestGrantOwnership_RecordsTheTokenItFound(t *testing.T) {
+	forged := requestTokenUID("u9")
+	tests := map[string]struct {
+		given []func(*handshake.GrantInput)
+		want  string
+	}{
+		"new request: the token's UID is recorded":                      {[]func(*handshake.GrantInput){with(), asked, found()}, "u1"},
+		"request with a forged UID: it is overwritten":                  {[]func(*handshake.GrantInput){with(requestNoted(""), forged, requestOwned("east", "cluster-uid")), asked, found()}, "u1"},
+		"request with a forged UID and an unknown token: it is removed": {[]func(*handshake.GrantInput){with(requestNoted(""), forged, requestOwned("east", "cluster-uid")), found()}, ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			out := pure(t, handshake.Grant, grantInput(test.given...))
+			if out.Own == nil {
+				t.Fatal("nothing is written")
+			}
+			expectEqual(t, "token UID", out.Own.TokenUID, test.want)
+		})
+	}
+	granted := with(requestGranted, requestNoted(""), requestTokenUID("u1"))
+	out := pure(t, handshake.Grant, grantInput(granted, named(), requestAccount, requestRights, askedBy(tokenUID("u2"))))
+	if out.Own != nil {
+		t.Errorf("a granted request is rewritten: %+v", out.Own)
+	}
 }

@@ -34,6 +34,9 @@ func (w *world) grant(at place) bool {
 		if out.Own != nil {
 			request.OwnerReferences = []metav1.OwnerReference{out.Own.Owner}
 			request.Annotations = map[string]string{fleet.AnnotationLastSeenAtGrant: out.Own.LastSeen}
+			if out.Own.TokenUID != "" {
+				request.Annotations[fleet.AnnotationTokenUIDAtGrant] = out.Own.TokenUID
+			}
 			w.put(onHub, request)
 		}
 	}, func() {

@@ -80,6 +80,11 @@ const (
 	// status.agent.lastSeen when its credential was handed out. A later heartbeat
 	// is the credential's first use. This implementation's own.
 	AnnotationLastSeenAtGrant = "fleet.cattle.io/last-seen-at-grant"
+	// AnnotationTokenUIDAtGrant, on a ClusterRegistration, is the UID of the
+	// ClusterRegistrationToken whose account may read the answer. A token that was
+	// deleted and created again under the same name has another UID. This
+	// implementation's own.
+	AnnotationTokenUIDAtGrant = "fleet.cattle.io/token-uid-at-grant"
 	// AnnotationConfirmTakeover, on a Cluster, is the name of the ClusterRegistration
 	// that may take the place of the agent the Cluster has. This implementation's own.
 	AnnotationConfirmTakeover = "fleet.cattle.io/confirm-takeover"

@@ -219,6 +219,10 @@ func (h *handler) own(request *fleet.ClusterRegistration, own *handshake.Ownersh
 			r.Annotations = map[string]string{}
 		}
 		r.Annotations[fleet.AnnotationLastSeenAtGrant] = own.LastSeen
+		delete(r.Annotations, fleet.AnnotationTokenUIDAtGrant)
+		if own.TokenUID != "" {
+			r.Annotations[fleet.AnnotationTokenUIDAtGrant] = own.TokenUID
+		}
 		if own.HubAddress != "" {
 			r.Annotations[fleet.AnnotationHubAddressAtGrant] = own.HubAddress
 		}

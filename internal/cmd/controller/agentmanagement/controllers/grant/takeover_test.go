@@ -129,6 +129,28 @@ func TestWhatATakeoverHadGotGoes(t *testing.T) {
 	expectRequests(t, hub)
 }
 
+func TestRecreatedToken_DoesNotTakeOver(t *testing.T) {
+	hub, _ := startListening(t, request(named("r0")), cluster(), asked())
+	if err := hub.Handle(requests, "ws/r0"); err != nil {
+		t.Fatal(err)
+	}
+	catchUp(t, hub)
+	if err := hub.Handle(requests, "ws/r0"); err != nil {
+		t.Fatal(err)
+	}
+	catchUp(t, hub)
+	first := apptest.MustGet[*fleet.ClusterRegistration](t, hub, "ws", "r0")
+	if got := first.Annotations[fleet.AnnotationTokenUIDAtGrant]; !first.Status.Granted || got != "u-t1" {
+		t.Fatalf("granted %t with token UID %q, want true and u-t1", first.Status.Granted, got)
+	}
+	recreated := asked()
+	recreated.UID = "u-t1-again"
+	hub.Put(served(seen(hub.Now().Add(time.Second))), recreated, request())
+	handle(t, hub)
+	expectStatus(t, hub, "c1", false, genericcondition.GenericCondition{Status: "False", Reason: fleet.ReasonTakeoverPending, Message: takeoverMessage})
+	expectNothingHandedOut(t, hub)
+}
+
 func TestATakeoverIsTriedAgain(t *testing.T) {
 	hub, _ := startListening(t, request(), live(), served(), asked())
 	hub.Fail("update ClusterRegistration/status ws/r1", errServer)
@@ -152,6 +174,7 @@ func TestAHeartbeatSaysWhichCredentialIsUsed(t *testing.T) {
 	older := func() *fleet.ClusterRegistration {
 		r := live()
 		r.Labels[fleet.LabelRegistrationToken] = "t1"
+		r.Annotations[fleet.AnnotationTokenUIDAtGrant] = "u-t1"
 		return r
 	}
 	tests := map[string]struct {
