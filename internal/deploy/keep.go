@@ -27,7 +27,7 @@ const (
 // learns nothing of it.
 func (d *deployer) installedAgent(ctx context.Context, bd *fleet.BundleDeployment, who *identity, own releaseKey) (*unstructured.Unstructured, error) {
 	installed := releaseKey{Namespace: own.Namespace, Name: names.Agent}
-	if !isAgent(bd.Name) || own == installed || who != d.agent {
+	if !d.isAgent(bd.Name) || own == installed || who != d.agent {
 		return nil, nil //nolint:nilnil // nothing to keep
 	}
 	h, err := loadHistory(ctx, d.agent.clientset.CoreV1().Secrets(installed.Namespace), installed, d.Clock)

@@ -175,7 +175,7 @@ func (l *lab) run() (watching, ended <-chan struct{}) {
 
 func (l *lab) agentOptions() Options {
 	return Options{
-		Hub: l.identity, Namespace: l.Name, Local: l.local, AgentNamespace: l.Name, GarbageCollectionInterval: l.interval,
+		Hub: l.identity, Namespace: l.Name, Local: l.local, AgentNamespace: l.Name, OwnBundle: "fleet-agent-east", GarbageCollectionInterval: l.interval,
 		Log: slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 }

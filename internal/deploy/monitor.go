@@ -30,7 +30,7 @@ func (t *tracking) doubtful() bool {
 // track begins to look after the objects of a revision.
 func (d *deployer) track(bd *fleet.BundleDeployment, r *record, release string, made *installed) error {
 	t := &tracking{
-		release: release, set: setFor(bd.Name, d.Scope), refs: made.Refs,
+		release: release, set: d.setOf(bd.Name), refs: made.Refs,
 		resources: map[schema.GroupVersionKind]schema.GroupVersionResource{},
 		seen:      map[objectRef]observation{},
 		rules:     drift.RulesOf(bd.Spec.Options.Diff),

@@ -32,6 +32,9 @@ type Options struct {
 	// AgentNamespace is where the agent runs: releases are marked with it, and service accounts looked up in
 	// it. Required.
 	AgentNamespace string
+	// OwnBundle is the name of the BundleDeployment that deploys the agent itself, see names.AgentBundle. Empty means that
+	// none does.
+	OwnBundle string
 	// Scope sets the objects of several agents in one cluster apart. Usually empty.
 	Scope string
 	// Workers is how many BundleDeployments are worked on at a time; 0 means 5.

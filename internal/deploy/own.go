@@ -44,7 +44,7 @@ func (d *deployer) putRight(ctx context.Context, bd *fleet.BundleDeployment, r *
 	}
 	forced := bd.Spec.Options.ForceSyncGeneration
 	ask := isAskedFor(forced, synced) && r.repair.forced != forced
-	if !ask && !isAgent(bd.Name) && !lacksOverwritten(bd.Spec.Options.Overwrites, status.ModifiedStatus) {
+	if !ask && !d.isAgent(bd.Name) && !lacksOverwritten(bd.Spec.Options.Overwrites, status.ModifiedStatus) {
 		return nil
 	}
 	if ask {

@@ -62,8 +62,9 @@ func namespaceFor(options *fleet.BundleDeploymentOptions) string {
 	return cmp.Or(options.TargetNamespace, options.DefaultNamespace, fallbackNamespace)
 }
 
-// isAgent tells the deployments an agent makes of itself. They are never uninstalled, only forgotten.
-func isAgent(name string) bool { return strings.HasPrefix(name, names.Agent) }
+// isAgent reports whether a BundleDeployment deploys the agent itself. It is never uninstalled, only forgotten. Other
+// bundles may have a name that begins like the agent's.
+func (o Options) isAgent(name string) bool { return name != "" && name == o.OwnBundle }
 
 // set is what marks the objects of a BundleDeployment in the cluster.
 type set struct {
@@ -71,16 +72,21 @@ type set struct {
 	ID, Hash string
 }
 
-// setFor is the set of a BundleDeployment; scope sets agents in one cluster apart. The agent's own
-// deployments share one set with what an import leaves behind, so that those objects are recognised.
-func setFor(name, scope string) set {
-	id := names.AgentSetID(scope)
-	switch {
-	case isAgent(name):
-	case scope == "":
-		id = names.SafeConcat(setPrefix, name)
-	default:
-		id = names.SafeConcat(setPrefix, name, scope)
+// setOf is the set of a BundleDeployment. The agent's own deployment shares one set with what an import leaves behind,
+// so that those objects are recognised.
+func (o Options) setOf(name string) set {
+	if o.isAgent(name) {
+		return newSet(names.AgentSetID(o.Scope))
 	}
-	return set{ID: id, Hash: names.SetHash(id, names.Owner{})}
+	return setFor(name, o.Scope)
 }
+
+// setFor is the set of a BundleDeployment of a user; scope sets agents in one cluster apart.
+func setFor(name, scope string) set {
+	if scope == "" {
+		return newSet(names.SafeConcat(setPrefix, name))
+	}
+	return newSet(names.SafeConcat(setPrefix, name, scope))
+}
+
+func newSet(id string) set { return set{ID: id, Hash: names.SetHash(id, names.Owner{})} }

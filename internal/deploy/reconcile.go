@@ -31,7 +31,7 @@ func (d *deployer) reconcile(ctx context.Context, name string) error {
 	if cached == nil {
 		return d.remove(ctx, name)
 	}
-	marks := setFor(name, d.Scope)
+	marks := d.setOf(name)
 	r := d.records.of(cached, marks.Hash)
 	bd := d.latest(cached, r)
 	status := bd.Status.DeepCopy()

@@ -40,7 +40,7 @@ func (q *recordingQueue) AddAfter(name string, pause time.Duration) {
 func testDeployer(now *time.Time) (*deployer, *recordingQueue) {
 	queue := &recordingQueue{}
 	return &deployer{
-		Options: Options{Namespace: "cluster-ns", Clock: func() time.Time { return *now }},
+		Options: Options{Namespace: "cluster-ns", OwnBundle: "fleet-agent-east", Clock: func() time.Time { return *now }},
 		log:     slog.New(slog.DiscardHandler), queue: queue, waiting: newNameSet(), lacking: newNameSet(), rewound: newNameSet(),
 		awaited: newAwaited(metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), func([]string) {}), bells: newBells(),
 	}, queue

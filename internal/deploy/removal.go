@@ -1,10 +1,13 @@
 package deploy
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 
 	"helm.sh/helm/v3/pkg/release"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -16,7 +19,7 @@ func (d *deployer) remove(ctx context.Context, name string) error {
 	}
 	d.watches.follow(name, nil)
 	d.awaited.put(name, nil)
-	known := d.records.drop(name, setFor(name, d.Scope).Hash)
+	known := d.records.drop(name, d.setOf(name).Hash)
 	d.waiting.put(name, false)
 	d.lacking.put(name, false)
 	releases := d.inventory.of(name)
@@ -57,7 +60,7 @@ func (d *deployer) takeDown(ctx context.Context, name string, key releaseKey) (k
 		return false, nil
 	}
 	marks := annotationsOf(last)
-	kept = isAgent(name) || marks[fleet.AnnotationKeepResources] == "true"
+	kept = d.isAgent(name) || d.holdsAgent(last) || marks[fleet.AnnotationKeepResources] == "true"
 	if kept {
 		err = d.releaser.forget(h)
 	} else {
@@ -69,6 +72,15 @@ func (d *deployer) takeDown(ctx context.Context, name string, key releaseKey) (k
 	d.inventory.remove(name, key)
 	d.log.Info("release removed", "bundledeployment", d.Namespace+"/"+name, "release", key.String(), "objectsKept", kept)
 	return kept, nil
+}
+
+// holdsAgent reports whether a release contains the Deployment of this agent. Its name need not tell: an agent that has
+// registered as another Cluster finds the release of its former name.
+func (d *deployer) holdsAgent(r *release.Release) bool {
+	objects, err := parseObjects([]byte(r.Manifest))
+	return err == nil && slices.ContainsFunc(objects, func(object *unstructured.Unstructured) bool {
+		return isAgentDeployment(object) && cmp.Or(object.GetNamespace(), r.Namespace) == d.AgentNamespace
+	})
 }
 
 func (d *deployer) uninstall(ctx context.Context, h *history, account string) error {

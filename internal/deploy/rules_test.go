@@ -187,16 +187,17 @@ func TestSetFor(t *testing.T) {
 		name, scope string
 		want        set
 	}{
-		"a bundle":                  {"remove-metadata", "", set{"default-remove-metadata", "0f3e1d9d146fa8b290c0de403881184751430e59"}},
-		"a recorded bundle":         {"hello", "", set{"default-hello", "2d590309bb1a09cde3e2987efdba74ce39916388"}},
-		"another recorded bundle":   {"raw", "", set{"default-raw", "77bbdffd2b909c712b835b3ab5c370f921b0ac3b"}},
+		"a bundle":                {"remove-metadata", "", set{"default-remove-metadata", "0f3e1d9d146fa8b290c0de403881184751430e59"}},
+		"a recorded bundle":       {"hello", "", set{"default-hello", "2d590309bb1a09cde3e2987efdba74ce39916388"}},
+		"another recorded bundle": {"raw", "", set{"default-raw", "77bbdffd2b909c712b835b3ab5c370f921b0ac3b"}},
+		"a user's bundle with a name like the agent's": {"fleet-agent-nginx", "", newSet("default-fleet-agent-nginx")},
 		"the agent's own":           {"fleet-agent-east", "", set{"fleet-agent-bootstrap", "f399d0b310fbfb28e9667312fdc7a33954e2b8c8"}},
 		"the agent's under a scope": {"fleet-agent-east", "cattle-fleet-local-system", set{"fleet-agent-bootstrap-cattle-fleet-local-system", "362023f752e7f1989d8b652e029bd2c658ae7c44"}},
 		"a bundle under a scope":    {"hello", "s", set{"default-hello-s", "016f0d7f8547c7f7e484ca4881ba9bb5a8661818"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := setFor(test.name, test.scope)
+			got := Options{OwnBundle: "fleet-agent-east", Scope: test.scope}.setOf(test.name)
 			if got != test.want {
 				t.Errorf("got %v, want %v", got, test.want)
 			}

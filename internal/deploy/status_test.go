@@ -106,7 +106,7 @@ func TestRecordedStatus(t *testing.T) {
 				t.Fatal(err)
 			}
 			live := recordedLive(t, name)
-			tr := &tracking{set: setFor(name, ""), refs: manifestRefs(t, p, bd), seen: map[objectRef]observation{}}
+			tr := &tracking{set: Options{OwnBundle: "fleet-agent-east"}.setOf(name), refs: manifestRefs(t, p, bd), seen: map[objectRef]observation{}}
 			for ref, object := range live {
 				object.SetCreationTimestamp(created[ref.Kind+" "+ref.Name])
 				if test.change != nil {
@@ -180,7 +180,7 @@ func manifestRefs(t *testing.T, p *bundlePackage, bd *fleet.BundleDeployment) []
 		text := strings.NewReplacer("{{ .Values.greeting | quote }}", "x", "{{ .Values.cluster | quote }}", "x").Replace(string(template.Data))
 		rendered.WriteString("---\n" + text)
 	}
-	f := &finisher{Package: p, Set: setFor(bd.Name, ""), TargetNamespace: bd.Spec.Options.TargetNamespace, Namespaced: namespacedKind, Done: func(string) {}}
+	f := &finisher{Package: p, Set: Options{OwnBundle: "fleet-agent-east"}.setOf(bd.Name), TargetNamespace: bd.Spec.Options.TargetNamespace, Namespaced: namespacedKind, Done: func(string) {}}
 	out, err := f.Run(&rendered)
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v3/pkg/release"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -115,14 +116,48 @@ func TestWhatIsToBeKeptIsOnlyForgotten(t *testing.T) {
 	keep := in(l.Name)
 	keep.KeepResources = true
 	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: keep})
-	l.apply(bundle{Name: "fleet-agent-here", Files: helloFiles("hi"), Options: in(l.Name)})
-	for _, name := range []string{"x", "fleet-agent-here"} {
+	l.apply(bundle{Name: "fleet-agent-east", Files: helloFiles("hi"), Options: in(l.Name)})
+	for _, name := range []string{"x", "fleet-agent-east"} {
 		l.expectStatus(name, ready)
 		l.delete(name)
 		l.expectNoRelease(l.Name, name)
 		if !l.configMapIsThere(l.Name, name) {
 			t.Errorf("the object of %s is gone", name)
 		}
+	}
+}
+
+func TestUsersBundleNamedLikeTheAgents_IsUninstalled(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "named")
+	l.start()
+	l.apply(bundle{Name: "fleet-agent-nginx", Files: helloFiles("hi"), Options: in(l.Name)})
+	l.expectStatus("fleet-agent-nginx", ready)
+	l.delete("fleet-agent-nginx")
+	l.expectNoRelease(l.Name, "fleet-agent-nginx")
+	if l.configMapIsThere(l.Name, "fleet-agent-nginx") {
+		t.Error("its object is still there")
+	}
+}
+
+func TestHoldsAgent(t *testing.T) {
+	d := &deployer{Options: Options{AgentNamespace: "agents"}}
+	const manifest = "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: %s\n  namespace: %s\n"
+	for name, test := range map[string]struct {
+		manifest string
+		want     bool
+	}{
+		"the agent's Deployment":                          {fmt.Sprintf(manifest, "fleet-agent", "agents"), true},
+		"the agent's Deployment in the default namespace": {fmt.Sprintf(manifest, "fleet-agent", `""`), true},
+		"a Deployment of that name elsewhere":             {fmt.Sprintf(manifest, "fleet-agent", "web"), false},
+		"another Deployment":                              {fmt.Sprintf(manifest, "nginx", "agents"), false},
+		"nothing":                                         {"", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := d.holdsAgent(&release.Release{Namespace: "agents", Manifest: test.manifest}); got != test.want {
+				t.Errorf("got %v", got)
+			}
+		})
 	}
 }
 

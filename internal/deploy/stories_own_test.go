@@ -52,7 +52,7 @@ type marks struct {
 
 func importMarks() marks {
 	return marks{
-		labels:      map[string]string{fleet.LabelSetHash: setFor("fleet-agent", "").Hash},
+		labels:      map[string]string{fleet.LabelSetHash: newSet("fleet-agent-bootstrap").Hash},
 		annotations: map[string]string{fleet.AnnotationSetID: names.AgentBootstrap},
 	}
 }
@@ -238,12 +238,12 @@ func TestPutRight(t *testing.T) {
 	}{
 		"another bundle that is changed":              {name: "x", modified: []fleet.ModifiedStatus{changed}},
 		"another bundle that lacks something":         {name: "x", modified: []fleet.ModifiedStatus{gone}},
-		"an agent that is fine":                       {name: "fleet-agent-x"},
-		"an agent that is not deployed":               {name: "fleet-agent-x", applied: "b", modified: []fleet.ModifiedStatus{gone}},
-		"an agent that lacks something":               {name: "fleet-agent-x", modified: []fleet.ModifiedStatus{gone}, later: []string{"fleet-agent-x after 5s"}},
-		"an agent that lacks something for a while":   {name: "fleet-agent-x", modified: []fleet.ModifiedStatus{gone}, repair: repair{at: noon}, again: true, later: []string{"fleet-agent-x after 0s"}},
-		"an agent that was repaired in vain":          {name: "fleet-agent-x", modified: []fleet.ModifiedStatus{changed}, repair: repair{tries: 2}, later: []string{"fleet-agent-x after 20s"}},
-		"an agent that was repaired in vain for long": {name: "fleet-agent-x", modified: []fleet.ModifiedStatus{changed}, repair: repair{tries: 20}, later: []string{"fleet-agent-x after 10m0s"}},
+		"an agent that is fine":                       {name: "fleet-agent-east"},
+		"an agent that is not deployed":               {name: "fleet-agent-east", applied: "b", modified: []fleet.ModifiedStatus{gone}},
+		"an agent that lacks something":               {name: "fleet-agent-east", modified: []fleet.ModifiedStatus{gone}, later: []string{"fleet-agent-east after 5s"}},
+		"an agent that lacks something for a while":   {name: "fleet-agent-east", modified: []fleet.ModifiedStatus{gone}, repair: repair{at: noon}, again: true, later: []string{"fleet-agent-east after 0s"}},
+		"an agent that was repaired in vain":          {name: "fleet-agent-east", modified: []fleet.ModifiedStatus{changed}, repair: repair{tries: 2}, later: []string{"fleet-agent-east after 20s"}},
+		"an agent that was repaired in vain for long": {name: "fleet-agent-east", modified: []fleet.ModifiedStatus{changed}, repair: repair{tries: 20}, later: []string{"fleet-agent-east after 10m0s"}},
 		"forced, for the first time":                  {name: "x", options: fleet.BundleDeploymentOptions{ForceSyncGeneration: 2}, modified: []fleet.ModifiedStatus{changed}, again: true, later: []string{"x after 0s"}},
 		"forced anew":                                 {name: "x", options: fleet.BundleDeploymentOptions{ForceSyncGeneration: 2}, synced: &old, modified: []fleet.ModifiedStatus{changed}, again: true, later: []string{"x after 0s"}},
 		"forced before":                               {name: "x", options: fleet.BundleDeploymentOptions{ForceSyncGeneration: 2}, synced: &current, modified: []fleet.ModifiedStatus{changed}},

@@ -92,7 +92,7 @@ func (d *deployer) mayTake(ctx context.Context, last *release.Release, name stri
 	}
 	marks := annotationsOf(last)
 	owner, agent := marks[fleet.AnnotationBundleID], marks[fleet.AnnotationAgentNamespace]
-	if owner == name && (agent == d.AgentNamespace || isAgent(name)) {
+	if owner == name && (agent == d.AgentNamespace || d.isAgent(name)) {
 		return nil
 	}
 	alive, err := d.anotherAgent(ctx, owner, agent)

@@ -60,7 +60,7 @@ func TestMayTake(t *testing.T) {
 	}
 	other.install(agent, marks{})
 	l.start()
-	options, err := Options{Hub: l.identity, Namespace: l.Name, Local: l.local, AgentNamespace: l.Name}.complete()
+	options, err := Options{Hub: l.identity, Namespace: l.Name, Local: l.local, AgentNamespace: l.Name, OwnBundle: "fleet-agent-x"}.complete()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	// From here on what was there may not be what is there, whatever becomes of the attempt.
 	d.beginning.spend(key)
 	r.tracking = nil
-	marks := setFor(bd.Name, d.Scope)
+	marks := d.setOf(bd.Name)
 	made, err := d.releaser.install(ctx, installation{
 		DeploymentID: bd.Spec.DeploymentID, Again: r.again, Release: key, Package: bundle, Options: &bd.Spec.Options, Force: replaces(bd), Values: values,
 		Identity: who, Set: marks, Stale: d.inventory.except(bd.Name, key), Superseded: d.superseded(bd),

@@ -215,6 +215,7 @@ func (p *process) deploy(ctx context.Context, session register.Session) error {
 		Namespace:                 session.DeploymentNamespace,
 		Local:                     unbounded(p.own),
 		AgentNamespace:            p.options.Namespace,
+		OwnBundle:                 names.AgentBundle(session.ClusterName),
 		Scope:                     p.options.Scope,
 		Workers:                   p.options.BundleDeploymentWorkers,
 		GarbageCollectionInterval: max(0, session.Config.GarbageCollectionInterval.Duration),
