@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"helm.sh/helm/v3/pkg/release"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"

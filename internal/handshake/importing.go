@@ -126,13 +126,9 @@ func bring(in ImportInput, want ImportStatus) ImportOutcome {
 	case in.Inherited:
 		return blocked(fleet.ReasonAgentInherited, AgentInheritedMessage)
 	case frozen(in, want):
-		if want = withoutCarried(in, want); !inSync(in, want) || !inPeace(in) {
-			break // everything else reaches the agent
+		if want = withoutCarried(in, want); inSync(in, want) && inPeace(in) {
+			return onlyFrozenLeft(in, want)
 		}
-		if NeverHeard(in.Cluster) { // the agent registers again, and is looked for until it reports
-			return ImportOutcome{Stage: ImportInSync, Done: want, Supervise: true}
-		}
-		return blocked(fleet.ReasonAgentFrozen, "the agent's settings come with its Bundle, which stays as it is while manageAgent is false: set manageAgent to true, or delete the Bundle, so that the import applies them")
 	case !settled && !in.Doubted && carriedByBundle(in, want):
 		return ImportOutcome{Stage: ImportNoted, Done: want}
 	}
@@ -140,6 +136,15 @@ func bring(in ImportInput, want ImportStatus) ImportOutcome {
 		return blocked(reason, message)
 	}
 	return approach(in, want)
+}
+
+// onlyFrozenLeft returns the outcome for an agent to which nothing is owed but settings that manageAgent blocks. An agent
+// that has never reported is supervised meanwhile.
+func onlyFrozenLeft(in ImportInput, want ImportStatus) ImportOutcome {
+	if NeverHeard(in.Cluster) {
+		return ImportOutcome{Stage: ImportInSync, Done: want, Supervise: true}
+	}
+	return blocked(fleet.ReasonAgentFrozen, "the agent's settings come with its Bundle, which stays as it is while manageAgent is false: set manageAgent to true, or delete the Bundle, so that the import applies them")
 }
 
 // approach is the way from a Cluster that can be imported to an agent in place.

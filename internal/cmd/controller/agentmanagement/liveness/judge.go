@@ -30,18 +30,7 @@ func (t *Tracker) Judge() {
 	if was && !t.many {
 		t.forgive(verdicts, now)
 	}
-	t.next = time.Time{}
-	var changed, late []types.NamespacedName
-	for _, v := range verdicts {
-		wasLate := v.record.late
-		t.settle(v, now)
-		if v.record.stage != v.before {
-			changed = append(changed, v.key)
-		}
-		if v.record.late && !wasLate {
-			late = append(late, v.key)
-		}
-	}
+	changed, late := t.settleAll(verdicts, now)
 	many := t.many
 	t.mu.Unlock()
 
@@ -58,6 +47,22 @@ func (t *Tracker) Judge() {
 	case was && !many:
 		t.o.Log.Info("agents are heard of again, those that are not are judged one by one", "silent", silent, "heardOf", heardOf)
 	}
+}
+
+// settleAll settles all verdicts. It returns the Clusters whose stage changed, and those whose agents are late from now on.
+func (t *Tracker) settleAll(verdicts []verdict, now time.Time) (changed, late []types.NamespacedName) {
+	t.next = time.Time{}
+	for _, v := range verdicts {
+		wasLate := v.record.late
+		t.settle(v, now)
+		if v.record.stage != v.before {
+			changed = append(changed, v.key)
+		}
+		if v.record.late && !wasLate {
+			late = append(late, v.key)
+		}
+	}
+	return changed, late
 }
 
 // verdicts brings all records up to date and applies the rule to each.
