@@ -49,6 +49,9 @@ type Config struct {
 	Bootstrap Bootstrap `json:"bootstrap,omitempty"`
 	// IgnoreClusterRegistrationLabels drops the labels an agent proposes for its Cluster.
 	IgnoreClusterRegistrationLabels bool `json:"ignoreClusterRegistrationLabels,omitempty"`
+	// LegacyKubeconfigNamespaces lets every workspace use the kubeconfig Secrets of fleet-local, fleet-default,
+	// the system namespaces and cluster-* without the Secrets' consent.
+	LegacyKubeconfigNamespaces bool `json:"legacyKubeconfigNamespaces,omitempty"`
 	// AgentTLSMode is one of the TLSMode constants; anything else makes imports fail with a condition.
 	AgentTLSMode string `json:"agentTLSMode,omitempty"`
 	// GitClientTimeout belongs to parts that clone repositories.

@@ -101,6 +101,9 @@ func Import(in ImportInput) ImportOutcome {
 	if out := identify(in); out.Stage != "" {
 		return out
 	}
+	if reason, message := KubeconfigRefused(cluster, in.Kubeconfig, in.Config); reason != "" {
+		return blocked(reason, message)
+	}
 	want, err := desiredStatus(in)
 	switch {
 	case err != nil:

@@ -13,6 +13,15 @@ func IsLocal(cluster *fleet.Cluster, bootstrap config.Bootstrap) bool {
 	return cluster.Name == names.LocalCluster && bootstrap.Enabled() && cluster.Namespace == bootstrap.Namespace
 }
 
+// InBootstrapWorkspace reports whether a Cluster is of the workspace in which the hub registers itself. Only there may
+// a kubeconfig lead to the hub's own cluster.
+func InBootstrapWorkspace(cluster *fleet.Cluster, bootstrap config.Bootstrap) bool {
+	if !bootstrap.Enabled() {
+		return cluster.Namespace == names.LocalWorkspace
+	}
+	return cluster.Namespace == bootstrap.Namespace
+}
+
 // AgentRemoval is an agent to be taken away.
 type AgentRemoval struct {
 	// Kubeconfig is nil if there is nothing to reach it with: then only the status is cleared.
@@ -30,7 +39,7 @@ func disable(in ImportInput) ImportOutcome {
 	if remove.Namespace == "" {
 		remove.Namespace = in.Namespaces.System
 	}
-	if in.Kubeconfig != nil && KubeconfigNamespaceAllowed(in.Cluster) {
+	if refused, _ := KubeconfigRefused(in.Cluster, in.Kubeconfig, in.Config); in.Kubeconfig != nil && refused == "" {
 		remove.Kubeconfig = slices.Clone(in.Kubeconfig.Data[KubeconfigValueKey])
 	}
 	done := statusOf(in.Cluster)

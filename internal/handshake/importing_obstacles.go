@@ -40,8 +40,6 @@ func olderNamesake(in ImportInput) *fleet.Cluster {
 func obstacle(in ImportInput, want ImportStatus) (reason, message string) {
 	missing := missingPullSecret(in)
 	switch cluster := in.Cluster; {
-	case !KubeconfigNamespaceAllowed(cluster):
-		return fleet.ReasonKubeconfigNamespaceRefused, fmt.Sprintf("spec.kubeConfigSecretNamespace %q is not an allowed Fleet namespace: move the Secret to the Cluster's own namespace", cluster.Spec.KubeConfigSecretNamespace)
 	case in.Kubeconfig == nil:
 		return fleet.ReasonKubeconfigMissing, fmt.Sprintf("there is no Secret %s: create it, or correct spec.kubeConfigSecret", KubeconfigSecret(cluster))
 	case len(in.Kubeconfig.Data[KubeconfigValueKey]) == 0:

@@ -49,6 +49,8 @@ const (
 	ContentRole = "fleet-content"
 	// BootstrapAccount is the ServiceAccount whose token the local cluster's kubeconfig carries.
 	BootstrapAccount = "fleet-controller-bootstrap"
+	// LocalWorkspace is the workspace in which a hub registers itself by default.
+	LocalWorkspace = "fleet-local"
 	// LocalCluster names the hub's own Cluster, LocalKubeconfig its kubeconfig Secret.
 	LocalCluster = "local"
 	// LocalKubeconfig names the Secret in the bootstrap namespace with the hub's own kubeconfig.

@@ -60,6 +60,7 @@ a chart share, so it works once for each rendering; who reads values includes it
     "reconciler" (dict "workers" (dict "bundledeployment" "50" "drift" "50"))
     "leaderElection" (dict "leaseDuration" "30s" "retryPeriod" "10s" "renewDeadline" "25s"))
   "ignoreClusterRegistrationLabels" false
+  "legacyKubeconfigNamespaces" false
   "controller" (dict
     "replicas" 1
     "registrationTokenTTL" (dict "required" false)
@@ -153,6 +154,7 @@ controllers' own default.
   "apiServerURL" .Values.apiServerURL
   "apiServerCA" (.Values.apiServerCA | default "" | b64enc)
   "ignoreClusterRegistrationLabels" .Values.ignoreClusterRegistrationLabels
+  "legacyKubeconfigNamespaces" .Values.legacyKubeconfigNamespaces
   "gitClientTimeout" (.Values.gitClientTimeout | toString)
   "bootstrap" (dict
     "namespace" $bootstrap.namespace

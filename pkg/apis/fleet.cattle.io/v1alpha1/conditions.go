@@ -65,8 +65,8 @@ const (
 	ReasonKubeconfigInvalid = "KubeconfigInvalid"
 	// ReasonKubeconfigRefused means that the kubeconfig asks for something unsafe, such as a command or a file.
 	ReasonKubeconfigRefused = "KubeconfigRefused"
-	// ReasonKubeconfigNamespaceRefused means that spec.kubeConfigSecretNamespace is not among the namespaces allowed:
-	// the Cluster's own, fleet-default, fleet-local, those of the system, and cluster namespaces (cluster-…).
+	// ReasonKubeconfigNamespaceRefused means that the kubeconfig Secret is of another namespace and does not allow the
+	// Cluster's workspace to use it, or does not exist; annotate the Secret with fleet.cattle.io/allowed-workspaces.
 	ReasonKubeconfigNamespaceRefused = "KubeconfigNamespaceRefused"
 	// ReasonDownstreamUnreachable means that the API server named in the kubeconfig did not answer in time.
 	ReasonDownstreamUnreachable = "DownstreamUnreachable"
@@ -106,6 +106,9 @@ const (
 	ReasonNamespaceTerminating = "NamespaceTerminating"
 	// ReasonAnotherHub means that the agent in that namespace downstream belongs to another hub.
 	ReasonAnotherHub = "AnotherHub"
+	// ReasonTargetIsHub means that the kubeconfig leads to the hub's own cluster, which only the workspace of
+	// bootstrap.namespace may do; nothing was written.
+	ReasonTargetIsHub = "TargetIsHub"
 	// ReasonLocalClusterMismatch means that the agent is not removed because the kubeconfig of the local
 	// Cluster leads to another one.
 	ReasonLocalClusterMismatch = "LocalClusterMismatch"
@@ -143,7 +146,8 @@ const (
 	ReasonAwaitingRights = "AwaitingRights"
 
 	// ReasonTakeoverPending means that the request would take the place of an agent that is at work, and comes with
-	// another token: the operator has to confirm it on the Cluster, or that agent has to be gone.
+	// another token: the operator has to confirm it on the Cluster, or that agent has to be gone. A token that was
+	// deleted and created again under the same name is another token.
 	ReasonTakeoverPending = "TakeoverPending"
 	// ReasonAccountReplaced means that the agent's account was deleted and made anew, so that the token the agent may
 	// hold has ended: it has to register again.

@@ -108,6 +108,10 @@ const (
 	// replace an agent that another implementation deployed by its own, in place.
 	// This implementation's own.
 	AnnotationTakeOverAgent = "fleet.cattle.io/take-over-agent"
+	// AnnotationAllowedWorkspaces, on a kubeconfig Secret, lists the workspaces
+	// whose Clusters may name it beside those of its own namespace, with commas in
+	// between; "*" is all of them. This implementation's own.
+	AnnotationAllowedWorkspaces = "fleet.cattle.io/allowed-workspaces"
 	// AnnotationRolloutRemaining, on a Bundle and with value "true", adds a last
 	// partition to those of its rollout strategy, with the Clusters that none of
 	// them picks.

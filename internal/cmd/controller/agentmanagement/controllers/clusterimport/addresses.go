@@ -5,8 +5,10 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/handshake"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // addresses remembers, for each Cluster, what a kubeconfig Secret says about the hub's address, and of
@@ -29,13 +31,17 @@ func newAddresses() *addresses { return &addresses{seen: map[string]*remembered{
 
 // get is what is remembered of the Secret in this version, with something in place of the kubeconfig;
 // nil if nothing is.
-func (a *addresses) get(cluster, version string) *corev1.Secret {
+func (a *addresses) get(cluster string, name types.NamespacedName, version string) *corev1.Secret {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if known := a.seen[cluster]; known != nil && known.Secret != nil && version != "" && known.ResourceVersion == version {
-		return known.Secret
+	known := a.seen[cluster]
+	if known == nil || known.Secret == nil || version == "" || known.ResourceVersion != version {
+		return nil
 	}
-	return nil
+	if known.Namespace != name.Namespace || known.Name != name.Name {
+		return nil // the Cluster names another Secret by now
+	}
+	return known.Secret
 }
 
 // changed says whether the kubeconfig is another one than the one that was used last.
@@ -67,6 +73,9 @@ func (a *addresses) put(cluster string, secret *corev1.Secret) {
 	}
 	slim := &corev1.Secret{Data: map[string][]byte{handshake.KubeconfigValueKey: []byte("not kept")}}
 	slim.Namespace, slim.Name, slim.ResourceVersion = secret.Namespace, secret.Name, secret.ResourceVersion
+	if allowed, found := secret.Annotations[fleet.AnnotationAllowedWorkspaces]; found {
+		slim.Annotations = map[string]string{fleet.AnnotationAllowedWorkspaces: allowed}
+	}
 	for _, key := range []string{handshake.APIServerURLKey, handshake.APIServerCAKey} {
 		if value := secret.Data[key]; len(value) > 0 {
 			slim.Data[key] = value

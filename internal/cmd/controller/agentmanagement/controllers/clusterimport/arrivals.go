@@ -123,7 +123,7 @@ func (a *arrival) end() {
 
 // isAsked says whether a new Cluster has yet to answer. The first time, it is asked.
 func (h *handler) isAsked(ctx context.Context, cluster *fleet.Cluster) (bool, error) {
-	if cluster.Spec.KubeConfigSecret == "" || !handshake.KubeconfigNamespaceAllowed(cluster) || handshake.IsLocal(cluster, h.app.Config.Get().Bootstrap) {
+	if cluster.Spec.KubeConfigSecret == "" || handshake.IsLocal(cluster, h.app.Config.Get().Bootstrap) {
 		return false, nil
 	}
 	key := keyOf(cluster).String()
@@ -136,8 +136,9 @@ func (h *handler) isAsked(ctx context.Context, cluster *fleet.Cluster) (bool, er
 		h.arrivals.forget(key)
 		return false, err
 	}
-	if secret == nil || len(secret.Data[handshake.KubeconfigValueKey]) == 0 {
-		h.arrivals.becomes(key, cluster.UID, told) // the import says what is missing
+	refused, _ := handshake.KubeconfigRefused(cluster, secret, h.app.Config.Get())
+	if refused != "" || secret == nil || len(secret.Data[handshake.KubeconfigValueKey]) == 0 {
+		h.arrivals.becomes(key, cluster.UID, told) // the import says what is missing, or refused
 		return false, nil
 	}
 	go h.receive(ctx, cluster, secret.Data[handshake.KubeconfigValueKey])

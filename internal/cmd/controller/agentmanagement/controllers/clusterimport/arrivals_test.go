@@ -141,7 +141,7 @@ func TestWhoIsNotAsked(t *testing.T) {
 		request []string
 	}{
 		"one whose agent comes by itself":   {change: func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "" }},
-		"one that names a forbidden Secret": {change: func(c *fleet.Cluster) { c.Spec.KubeConfigSecretNamespace = "kube-system" }},
+		"one that names a forbidden Secret": {change: func(c *fleet.Cluster) { c.Spec.KubeConfigSecretNamespace = "kube-system" }, request: []string{"get Secret kube-system/kc"}},
 		"one whose Secret is not there":     {change: func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "other" }, request: []string{"get Secret ws/other"}},
 		"one whose Secret is empty":         {secret: func(s *corev1.Secret) { s.Data = nil }, request: []string{"get Secret ws/kc"}},
 		"one whose Secret cannot be read":   {fails: true, request: []string{"get Secret ws/kc"}},

@@ -190,7 +190,7 @@ func (h *handler) decide(ctx context.Context, cluster *fleet.Cluster) (handshake
 		return handshake.ImportOutcome{}, err
 	}
 	name := handshake.KubeconfigSecret(cluster)
-	if name.Name == "" || !handshake.KubeconfigNamespaceAllowed(cluster) {
+	if name.Name == "" {
 		return handshake.Import(in), nil
 	}
 	if out := handshake.Import(in); out.Stage == handshake.ImportNeedsClientID {
@@ -198,7 +198,7 @@ func (h *handler) decide(ctx context.Context, cluster *fleet.Cluster) (handshake
 	}
 	version := h.app.SecretVersion(name)
 	in.Doubted = h.addresses.changed(keyOf(cluster).String())
-	if in.Kubeconfig = h.addresses.get(keyOf(cluster).String(), version); in.Kubeconfig != nil {
+	if in.Kubeconfig = h.addresses.get(keyOf(cluster).String(), name, version); in.Kubeconfig != nil {
 		if out := handshake.Import(in); out.Stage == handshake.ImportInSync || out.Stage == handshake.ImportDisabled {
 			return out, nil
 		}

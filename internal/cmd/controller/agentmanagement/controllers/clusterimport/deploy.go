@@ -134,6 +134,9 @@ func (h *handler) deploy(ctx context.Context, cluster *fleet.Cluster, out handsh
 		return cluster, err
 	}
 	defer downstream.Close()
+	if err := h.checkTarget(ctx, cluster, downstream, hub); err != nil {
+		return cluster, err
+	}
 	if err := checkHub(ctx, downstream, out.Deploy.Values.Namespace, hub); err != nil {
 		return cluster, err
 	}

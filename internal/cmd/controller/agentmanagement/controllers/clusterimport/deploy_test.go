@@ -19,7 +19,7 @@ import (
 func TestAFirstImport(t *testing.T) {
 	hub, behind := ready(t, cluster())
 	work(t, hub)
-	apptest.ExpectOrder(t, apptest.ExpectRequests(t, hub, readSecret, readOwn, dialled, asked, readMark, foundID, removedID, removedMeans,
+	apptest.ExpectOrder(t, apptest.ExpectRequests(t, hub, readSecret, readOwn, dialled, asked, readTarget, readMark, foundID, removedID, removedMeans,
 		"downstream apply Namespace cattle-fleet-system",
 		"downstream apply Secret cattle-fleet-system/fleet-agent-bootstrap",
 		"downstream apply ConfigMap cattle-fleet-system/fleet-agent",
@@ -28,7 +28,7 @@ func TestAFirstImport(t *testing.T) {
 		"downstream apply ServiceAccount cattle-fleet-system/fleet-agent",
 		"downstream apply ServiceAccount cattle-fleet-system/default",
 		"downstream apply NetworkPolicy cattle-fleet-system/default-allow-all",
-		applied, written), dialled, asked, readMark, removedID, removedMeans, "downstream apply Namespace cattle-fleet-system",
+		applied, written), dialled, asked, readTarget, readMark, removedID, removedMeans, "downstream apply Namespace cattle-fleet-system",
 		"downstream apply Secret cattle-fleet-system/fleet-agent-bootstrap", applied, written)
 	if behind.closed != 1 {
 		t.Errorf("the connection was closed %d times", behind.closed)

@@ -2,17 +2,20 @@ package clusterimport
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
+	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -66,6 +69,27 @@ func checkHub(ctx context.Context, downstream app.Downstream, namespace string, 
 	}
 	if mark := config.Annotations[fleet.AnnotationHubUID]; mark != "" && mark != string(own) {
 		return &anotherHubError{namespace: namespace, uid: mark}
+	}
+	return nil
+}
+
+// errHubItself means that a Cluster outside the bootstrap workspace has a kubeconfig of the hub's own cluster.
+var errHubItself = errors.New("the kubeconfig leads to the hub's own cluster")
+
+// checkTarget is errHubItself if a Cluster must not have its agent where the kubeconfig leads. A cluster without a
+// namespace kube-system is another one: the hub has it.
+func (h *handler) checkTarget(ctx context.Context, cluster *fleet.Cluster, downstream app.Downstream, own types.UID) error {
+	if handshake.InBootstrapWorkspace(cluster, h.app.Config.Get().Bootstrap) {
+		return nil
+	}
+	uid, err := downstream.NamespaceUID(ctx, metav1.NamespaceSystem)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return err
+	case uid == own:
+		return errHubItself
 	}
 	return nil
 }

@@ -29,11 +29,111 @@ func markedBy(namespace, uid string) *corev1.ConfigMap {
 	return config
 }
 
+func TestKubeconfigOfTheHubItself_WritesNothingOutsideTheBootstrapWorkspace(t *testing.T) {
+	tests := map[string]struct {
+		bootstrap, workspace string
+		refused              bool
+	}{
+		"another workspace":                            {bootstrap: "fleet-local", workspace: "ws", refused: true},
+		"the default workspace, bootstrap is another":  {bootstrap: "hub", workspace: "fleet-local", refused: true},
+		"another workspace, bootstrap is disabled":     {bootstrap: "-", workspace: "ws", refused: true},
+		"the bootstrap workspace":                      {bootstrap: "ws", workspace: "ws"},
+		"the default workspace, bootstrap is disabled": {bootstrap: "-", workspace: "fleet-local"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub, behind := start(t)
+			behind.uid = ownNamespace().UID
+			conf := hubConfig()
+			conf.Bootstrap.Namespace = test.bootstrap
+			hub.App.Config.Set(conf)
+			c, secret, token, given := cluster(), kubeconfig(), importToken(), values(t)
+			for _, object := range []apptest.Object{c, secret, token, given} {
+				object.SetNamespace(test.workspace)
+				hub.Put(object)
+			}
+			hub.Requests()
+			hub.Woken()
+			if err := hub.Handle("Cluster", test.workspace+"/c1"); err != nil {
+				t.Fatal(err)
+			}
+			hub.AwaitWoken()
+			wrote := false
+			for _, request := range hub.Requests() {
+				wrote = wrote || strings.HasPrefix(request, "downstream apply ") || strings.HasPrefix(request, "downstream remove ")
+			}
+			if wrote == test.refused {
+				t.Errorf("written downstream: %v", wrote)
+			}
+			got := fleet.GetCondition(apptest.MustGet[*fleet.Cluster](t, hub, test.workspace, "c1").Status.Conditions, fleet.ConditionImported)
+			if refused := got.Reason == fleet.ReasonTargetIsHub; refused != test.refused {
+				t.Errorf("condition %+v", got)
+			}
+		})
+	}
+}
+
+func TestTargetThatDoesNotSayWhichItIs(t *testing.T) {
+	gone := apierrors.NewNotFound(corev1.Resource("namespaces"), "kube-system")
+	for name, test := range map[string]struct {
+		err    error
+		reason string
+	}{
+		"a cluster without kube-system is not the hub": {err: gone},
+		"one that does not answer is left alone":       {err: errServer, reason: fleet.ReasonError},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hub, _ := ready(t, cluster())
+			hub.Fail(readTarget, test.err)
+			work(t, hub)
+			expectImported(t, hub, test.reason)
+		})
+	}
+}
+
+func TestKubeconfigSecretOfAnotherNamespace_IsUsedOnlyIfItAllowsTheWorkspace(t *testing.T) {
+	elsewhere := func(c *fleet.Cluster) { c.Spec.KubeConfigSecretNamespace = "fleet-local" }
+	secret := kubeconfig()
+	secret.Namespace = "fleet-local"
+	hub, _ := start(t, cluster(elsewhere), secret, importToken(), values(t))
+	if waits, err := hub.App.IsAsked(cluster(elsewhere)); waits || err != nil {
+		t.Errorf("the cluster is asked: %v, error %v", waits, err)
+	}
+	handle(t, hub)
+	for _, request := range hub.Requests() {
+		if strings.HasPrefix(request, "downstream ") {
+			t.Errorf("unexpected: %s", request)
+		}
+	}
+	expectImported(t, hub, fleet.ReasonKubeconfigNamespaceRefused)
+
+	// The Secret's owner allows it, which needs no change of the Cluster.
+	secret.Annotations = map[string]string{fleet.AnnotationAllowedWorkspaces: "ws"}
+	hub.Put(secret)
+	hub.Sync()
+	hub.Woken()
+	work(t, hub)
+	expectImported(t, hub, "")
+
+	// And takes it back: the agent stays, and is not reached any more.
+	hub.Put(func() *corev1.Secret { s := secret.DeepCopy(); s.Annotations = nil; return s }())
+	hub.Sync()
+	hub.Woken()
+	hub.Requests()
+	handle(t, hub)
+	for _, request := range hub.Requests() {
+		if strings.HasPrefix(request, "downstream ") {
+			t.Errorf("unexpected: %s", request)
+		}
+	}
+	expectImported(t, hub, fleet.ReasonKubeconfigNamespaceRefused)
+}
+
 func TestAnotherHubsAgentIsLeftAlone(t *testing.T) {
 	hub, behind := ready(t, cluster())
 	behind.there = []apptest.Object{markedBy("cattle-fleet-system", otherHub)}
 	work(t, hub)
-	apptest.ExpectRequests(t, hub, readSecret, readOwn, dialled, asked, readMark, written) // nothing is removed or applied
+	apptest.ExpectRequests(t, hub, readSecret, readOwn, dialled, asked, readTarget, readMark, written) // nothing is removed or applied
 	expectImported(t, hub, fleet.ReasonAnotherHub)
 	message := fleet.GetCondition(current(t, hub).Status.Conditions, fleet.ConditionImported).Message
 	for _, says := range []string{otherHub, "spec.agentNamespace", "kubectl annotate configmap -n cattle-fleet-system fleet-agent fleet.cattle.io/hub-uid-"} {

@@ -137,9 +137,13 @@ func (h *handler) reportLook(cluster *fleet.Cluster, out handshake.SuperviseOutc
 func (h *handler) look(ctx context.Context, cluster *fleet.Cluster) (handshake.SuperviseOutcome, error) {
 	key := keyOf(cluster)
 	secret, err := h.kubeconfigOf(ctx, cluster)
-	switch {
-	case err != nil:
+	if err != nil {
 		return handshake.SuperviseOutcome{}, err
+	}
+	reason, message := handshake.KubeconfigRefused(cluster, secret, h.app.Config.Get())
+	switch {
+	case reason != "":
+		return handshake.SuperviseOutcome{Stage: handshake.SuperviseTroubled, Reason: reason, Message: message}, nil
 	case secret == nil:
 		return handshake.SuperviseOutcome{
 			Stage: handshake.SuperviseTroubled, Reason: fleet.ReasonKubeconfigMissing,

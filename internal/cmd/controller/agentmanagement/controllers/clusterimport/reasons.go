@@ -32,6 +32,7 @@ func obstacle(err error) (reason, message string) {
 		{errNoIdentity, fleet.ReasonAwaitingAgent, "there is no agent of this Cluster where the kubeconfig leads: it is deployed anew"},
 		{errClassInUse, fleet.ReasonAwaitingAgent, "the agent still runs with the PriorityClass that is to go: it goes once the agent has its new settings"},
 		{errPullSecretGone, fleet.ReasonPullSecretMissing, "a Secret of imagePullSecrets of the fleet chart is not there: create it in the hub's system namespace, or correct imagePullSecrets"},
+		{errHubItself, fleet.ReasonTargetIsHub, "the kubeconfig leads to this hub's own cluster, to which only the workspace in bootstrap.namespace of the fleet chart may deploy: put a kubeconfig of another cluster into the Secret, or use the Cluster local of that workspace"},
 		{errOtherCluster, fleet.ReasonLocalClusterMismatch, "the agent is not removed, for the kubeconfig of the local Cluster leads to another cluster: put one of this hub's own cluster into its Secret"},
 	} {
 		if errors.Is(err, known.is) {
