@@ -349,6 +349,8 @@ func TestFleetTellsTheControllers(t *testing.T) {
 			Namespace: "cattle-fleet-system", LeaderElect: true, LogFormat: "text", MetricsAddress: ":8080", HealthAddress: ":8081", Identity: "pod",
 			Election: env.Election{LeaseDuration: 30 * time.Second, RetryPeriod: 10 * time.Second, RenewDeadline: 25 * time.Second},
 			Agent:    env.AgentSettings{Replicas: 1, LeaseDuration: "30s", RetryPeriod: "10s", RenewDeadline: "25s", PropagateDebug: true},
+
+			MaxClustersPerToken: env.DefaultMaxClustersPerToken,
 		}
 	}
 	tests := map[string]struct {
@@ -360,6 +362,7 @@ func TestFleetTellsTheControllers(t *testing.T) {
 		"no metrics":           {"metrics: {enabled: false}", func(c *env.Controller) { c.DisableMetrics, c.MetricsAddress = true, "0" }},
 		"debug":                {"debug: true\ndebugLevel: 3", func(c *env.Controller) { c.Debug, c.DebugLevel = true, 3 }},
 		"insecure kubeconfigs": {"controller: {allowInsecureKubeconfigs: true}", func(c *env.Controller) { c.AllowInsecureKubeconfigs = true }},
+		"Clusters of a token":  {"controller: {maxClustersPerToken: 7}", func(c *env.Controller) { c.MaxClustersPerToken = 7 }},
 		"tokens with a TTL":    {"controller: {registrationTokenTTL: {required: true}}", func(c *env.Controller) { c.TTLRequired = true }},
 		"leader election": {"leaderElection: {leaseDuration: 2m, retryPeriod: 3s, renewDeadline: 1m}", func(c *env.Controller) {
 			c.Election = env.Election{LeaseDuration: 2 * time.Minute, RetryPeriod: 3 * time.Second, RenewDeadline: time.Minute}

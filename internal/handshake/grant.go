@@ -30,6 +30,8 @@ const (
 	GrantAbandoned GrantStage = "Abandoned"
 	// GrantRejected means that the request can never be granted as it is; its condition says why.
 	GrantRejected GrantStage = "Rejected"
+	// GrantInLine means that older requests of the same client or token come first. Nothing is made for it.
+	GrantInLine GrantStage = "InLine"
 	// GrantTakeoverPending means that the Cluster has another agent, and that nothing says that this request comes from
 	// the same one. Nothing is made for it, and nothing of the other one is touched.
 	GrantTakeoverPending GrantStage = "TakeoverPending"
@@ -76,6 +78,10 @@ type GrantInput struct {
 	// Speaker is what Speaker says of the Cluster. It is asked for only when the answer to Grant without it has
 	// requests to end.
 	Speaker string
+	// Crowded says that more requests of the same client and token are there than OpenPerClient.
+	Crowded bool
+	// TokenClusters is how many Clusters the request's token has created, and MaxClusters how many it may; 0 is no limit.
+	TokenClusters, MaxClusters int
 	// IgnoreLabels drops the labels the agent proposes.
 	IgnoreLabels bool
 	// HubAddress is the AddressHash of the hub's configuration.
@@ -105,6 +111,8 @@ type GrantOutcome struct {
 	// Unreadable means that nobody may read the answer and nobody has used it: the request names no token that
 	// exists.
 	Unreadable bool
+	// LeftOut says which labels of a granted request are never copied to a Cluster.
+	LeftOut string
 	// Superseded are older requests of the same client, to be deleted: the new credential is in use.
 	Superseded []string
 	// ClusterName and Granted are the request's status.
@@ -138,8 +146,12 @@ func Grant(in GrantInput) GrantOutcome {
 		return rejected(in, fleet.ReasonClientIDMissing, "the request has no clientID: set one in the agent's values, or leave it to the agent, which takes the UID of its kube-system namespace")
 	case cluster == nil && in.Derived != nil:
 		return rejected(in, fleet.ReasonClientIDTaken, "a Cluster of the name that belongs to this clientID exists with another clientID: rename that Cluster, or create one with this clientID")
+	case cluster == nil && len(in.Request.Spec.ClientID) > maxClientID:
+		return rejected(in, fleet.ReasonClientIDTooLong, "the clientID has more than 1024 bytes: set a shorter one in the agent's values")
 	case refused(in):
 		return rejected(in, fleet.ReasonCredentialTaken, "another request with this clientID and clientRandom was answered: ask with another clientRandom")
+	case cluster == nil && in.MaxClusters > 0 && in.TokenClusters >= in.MaxClusters:
+		return tooManyClusters(in)
 	case cluster == nil:
 		return awaitCluster(in, newCluster(in))
 	case takesOver(in, cluster):
@@ -161,6 +173,9 @@ func awaitCluster(in GrantInput, made *fleet.Cluster) GrantOutcome {
 // give decides how far the grant of a request is, whose Cluster is there.
 func give(in GrantInput, cluster *fleet.Cluster) GrantOutcome {
 	out := GrantOutcome{ClusterName: cluster.Name, Granted: in.Request.Status.Granted, Own: ownership(in, cluster)}
+	if !in.IgnoreLabels {
+		out.LeftOut = LeftOut(in.Request)
+	}
 	if cluster.Status.Namespace == "" {
 		out.Stage = GrantAwaitingNamespace
 		if !out.Granted {
@@ -197,6 +212,11 @@ func done(in GrantInput, cluster *fleet.Cluster, out GrantOutcome) GrantOutcome 
 	if isFetchable(in) {
 		out.Reader = reader(in, cluster) // whatever became of it since
 	}
+	if in.Crowded && unused(in.Request, cluster) {
+		if out.Ends = in.Request.CreationTimestamp.Add(CredentialLife); !in.Now.Before(out.Ends) {
+			return GrantOutcome{Stage: GrantAbandoned} // its answer has ended unused, and others wait for its place
+		}
+	}
 	if len(out.Superseded) == 0 || !speaksAnother(in) {
 		return out
 	}
@@ -224,7 +244,11 @@ func accountReplaced(in GrantInput, cluster *fleet.Cluster) bool {
 
 // rejected is the outcome for a request that cannot be granted; in the end it is removed.
 func rejected(in GrantInput, reason, message string) GrantOutcome {
-	ends := in.Request.CreationTimestamp.Add(RejectionLife)
+	return rejectedFor(in, RejectionLife, reason, message)
+}
+
+func rejectedFor(in GrantInput, life time.Duration, reason, message string) GrantOutcome {
+	ends := in.Request.CreationTimestamp.Add(life)
 	if !in.Request.Status.Granted && !in.Now.Before(ends) {
 		return GrantOutcome{Stage: GrantAbandoned}
 	}

@@ -279,6 +279,7 @@ func TestGrantNewCluster(t *testing.T) {
 			want.APIVersion, want.Kind = "fleet.cattle.io/v1alpha1", "Cluster"
 			want.Namespace, want.Name, want.Labels = workspace, derivedName, test.want
 			want.Finalizers = []string{fleet.FinalizerCluster}
+			want.Annotations = map[string]string{fleet.AnnotationCreatedWithToken: "unknown"}
 			expectEqual(t, "cluster", got.CreateCluster, want)
 		})
 	}
@@ -364,6 +365,43 @@ func TestGrantObjects(t *testing.T) {
 				return handshake.CredentialSecret(in.Request, in.Namespaces.Registration, c)
 			}, out.Credential)
 			golden.expect(t, name, toldInFull(t, append(append(out.Children, out.Reader...), secret)))
+		})
+	}
+}
+
+func TestGrantAtItsLimits(t *testing.T) {
+	unused := func(more ...func(*handshake.GrantInput)) handshake.GrantInput {
+		forever := boundJWT("account-1", noon().Add(handshake.TokenLifetime))
+		return grantInput(append([]func(*handshake.GrantInput){
+			with(requestGranted, requestNoted("")), found(), named(), asked, requestAccount, requestRights, credential(forever),
+		}, more...)...)
+	}
+	crowded := func(in *handshake.GrantInput) { in.Crowded = true }
+	full := func(in *handshake.GrantInput) { in.TokenClusters, in.MaxClusters = 3, 3 }
+	tests := map[string]struct {
+		in     handshake.GrantInput
+		want   handshake.GrantStage
+		reason string
+	}{
+		"the token has created too many Clusters":        {grantInput(full), handshake.GrantRejected, fleet.ReasonTooManyClusters},
+		"too many, and nobody waits any more":            {grantInput(full, later(handshake.CredentialLife)), handshake.GrantAbandoned, ""},
+		"too many, and the Cluster is there":             {grantInput(full, found()), handshake.GrantAwaitingRights, ""},
+		"any number where there is no limit":             {grantInput(full, func(in *handshake.GrantInput) { in.MaxClusters = 0 }), handshake.GrantAwaitingCluster, ""},
+		"a client ID that is too long for a Cluster":     {grantInput(with(requestClient(strings.Repeat("x", 1025)))), handshake.GrantRejected, fleet.ReasonClientIDTooLong},
+		"a client ID that just fits":                     {grantInput(with(requestClient(strings.Repeat("x", 1024)))), handshake.GrantAwaitingCluster, ""},
+		"a long client ID of a Cluster that is there":    {grantInput(with(requestClient(strings.Repeat("x", 1025))), found(clusterClient(strings.Repeat("x", 1025)))), handshake.GrantAwaitingRights, ""},
+		"unused, and others wait":                        {unused(crowded), handshake.GrantDone, ""},
+		"unused for long, and others wait":               {unused(crowded, later(handshake.CredentialLife)), handshake.GrantAbandoned, ""},
+		"unused for long, and nothing needs its place":   {unused(later(handshake.CredentialLife)), handshake.GrantDone, ""},
+		"used, and others wait":                          {unused(crowded, later(handshake.CredentialLife), named(clusterSeen(at(0)))), handshake.GrantDone, ""},
+		"granted by another implementation, others wait": {unused(crowded, later(handshake.CredentialLife), func(in *handshake.GrantInput) { in.Request.Annotations = nil }), handshake.GrantDone, ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := pure(t, handshake.Grant, test.in)
+			if got.Stage != test.want || got.Reason != test.reason {
+				t.Errorf("%s, reason %q; want %s, %q", got.Stage, got.Reason, test.want, test.reason)
+			}
 		})
 	}
 }

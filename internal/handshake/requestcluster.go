@@ -6,7 +6,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fleet-hub/fleet/internal/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -127,28 +126,18 @@ func newCluster(in GrantInput) *fleet.Cluster {
 	name := names.Cluster(in.Request.Spec.ClientID)
 	labels := map[string]string{}
 	if !in.IgnoreLabels {
-		labels = sanitized(in.Request.Spec.ClusterLabels)
+		labels, _ = sanitized(in.Request.Spec.ClusterLabels)
 	}
 	labels[fleet.LabelCluster] = name
 	finalizers := []string{fleet.FinalizerCluster} // which every Cluster gets; here it costs no request
 	return &fleet.Cluster{
-		TypeMeta:   metav1.TypeMeta{APIVersion: fleet.SchemeGroupVersion.String(), Kind: "Cluster"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: in.Request.Namespace, Name: name, Labels: labels, Finalizers: finalizers},
-		Spec:       fleet.ClusterSpec{ClientID: in.Request.Spec.ClientID},
+		TypeMeta: metav1.TypeMeta{APIVersion: fleet.SchemeGroupVersion.String(), Kind: "Cluster"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: in.Request.Namespace, Name: name, Labels: labels, Finalizers: finalizers,
+			Annotations: map[string]string{fleet.AnnotationCreatedWithToken: CreatedWith(in.Asked)},
+		},
+		Spec: fleet.ClusterSpec{ClientID: in.Request.Spec.ClientID},
 	}
-}
-
-// sanitized are the labels an agent may assert: none of ours but the name of its pod, and nothing that
-// is no label, with which the Cluster could never be created.
-func sanitized(proposed map[string]string) map[string]string {
-	labels := map[string]string{}
-	for key, value := range proposed {
-		ours := strings.HasPrefix(key, "fleet.cattle.io/") || strings.HasPrefix(key, "management.cattle.io/")
-		if (!ours || key == fleet.LabelCreatedByAgentPod) && len(validation.IsQualifiedName(key)) == 0 && len(validation.IsValidLabelValue(value)) == 0 {
-			labels[key] = value
-		}
-	}
-	return labels
 }
 
 // ownership is nil if the request's metadata says it all already. The heartbeat is noted anew until the credential is

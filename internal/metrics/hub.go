@@ -17,6 +17,14 @@ const (
 	OutcomeFailed     = "failed"
 )
 
+// Limits on what the holder of a token can make the hub do.
+const (
+	LimitRequestsOfClient = "client-requests"
+	LimitRequestsOfToken  = "token-requests"
+	LimitClustersOfToken  = "token-clusters"
+	LimitLabels           = "labels"
+)
+
 // Stages of a registration on the hub, in their order; those before StageCluster only where the hub deploys the agent.
 const (
 	// StageImport is the deployment of the agent to its cluster.
@@ -71,23 +79,31 @@ func events() Definition {
 	}
 }
 
+func limited() Definition {
+	return Definition{
+		Name: "fleet_registrations_limited_total", Type: Counter, Labels: []string{"limit"},
+		Help: "Registrations that came to a limit: client-requests and token-requests (they wait for older ones of their client or token), token-clusters (their token may create no more Clusters), labels (some of their labels are left out)",
+	}
+}
+
 func hubDefinitions() []Definition {
-	return []Definition{registrations(), stages(), imports(), events()}
+	return []Definition{registrations(), limited(), stages(), imports(), events()}
 }
 
 // Hub has what the controllers count. Registered or not, it can be told.
 type Hub struct {
-	registrations, imports, events *prometheus.CounterVec
-	stages                         *prometheus.HistogramVec
+	registrations, limited, imports, events *prometheus.CounterVec
+	stages                                  *prometheus.HistogramVec
 }
 
 // NewHub makes counters at zero, one for each outcome: a rate needs a beginning.
 func NewHub() *Hub {
 	h := &Hub{
-		registrations: registrations().counter(), imports: imports().counter(), events: events().counter(), stages: stages().histogram(),
+		registrations: registrations().counter(), limited: limited().counter(), imports: imports().counter(), events: events().counter(), stages: stages().histogram(),
 	}
 	for vec, outcomes := range map[*prometheus.CounterVec][]string{
 		h.registrations: {OutcomeGranted, OutcomeRejected, OutcomeSuperseded},
+		h.limited:       {LimitRequestsOfClient, LimitRequestsOfToken, LimitClustersOfToken, LimitLabels},
 		h.imports:       {OutcomeSucceeded, OutcomeFailed},
 		h.events:        {EventWritten, EventLimited, EventFailed},
 	} {
@@ -116,11 +132,14 @@ func (h *Hub) Collect(out chan<- prometheus.Metric) {
 }
 
 func (h *Hub) collectors() []prometheus.Collector {
-	return []prometheus.Collector{h.registrations, h.imports, h.events, h.stages}
+	return []prometheus.Collector{h.registrations, h.limited, h.imports, h.events, h.stages}
 }
 
 // Registration counts a registration that came to an outcome.
 func (h *Hub) Registration(outcome string) { h.registrations.WithLabelValues(outcome).Inc() }
+
+// Limited counts a registration that came to a limit.
+func (h *Hub) Limited(limit string) { h.limited.WithLabelValues(limit).Inc() }
 
 // Import counts a deployment of an agent, and how long it took if it succeeded.
 func (h *Hub) Import(outcome string, took time.Duration) {

@@ -64,6 +64,7 @@ a chart share, so it works once for each rendering; who reads values includes it
   "controller" (dict
     "replicas" 1
     "registrationTokenTTL" (dict "required" false)
+    "maxClustersPerToken" 5000
     "allowInsecureKubeconfigs" false)
   "shards" list
   "image" (dict "repository" "fleethub/fleet" "tag" "" "imagePullPolicy" "IfNotPresent")
@@ -200,6 +201,8 @@ entries of one name.
   value: {{ .Values.leaderElection.renewDeadline | toString | quote }}
 - name: FLEET_REGISTRATION_TOKEN_TTL_REQUIRED
   value: {{ .Values.controller.registrationTokenTTL.required | quote }}
+- name: FLEET_MAX_CLUSTERS_PER_TOKEN
+  value: {{ int .Values.controller.maxClustersPerToken | quote }}
 - name: FLEET_ALLOW_INSECURE_KUBECONFIGS
   value: {{ .Values.controller.allowInsecureKubeconfigs | quote }}
 - name: FLEET_AGENT_REPLICA_COUNT

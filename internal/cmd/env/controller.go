@@ -11,6 +11,9 @@ import (
 	"github.com/fleet-hub/fleet/internal/names"
 )
 
+// DefaultMaxClustersPerToken is how many Clusters one registration token may create where nothing else is said.
+const DefaultMaxClustersPerToken = 5000
+
 // Controller is what fleetcontroller is told.
 type Controller struct {
 	// Namespace is the system namespace: flag --namespace, variable NAMESPACE.
@@ -44,6 +47,9 @@ type Controller struct {
 	// the hub and such a cluster can read the kubeconfig's credential. Variable
 	// FLEET_ALLOW_INSECURE_KUBECONFIGS, this implementation's own.
 	AllowInsecureKubeconfigs bool
+	// MaxClustersPerToken is how many Clusters one registration token may create; 0 is no limit. Variable
+	// FLEET_MAX_CLUSTERS_PER_TOKEN, this implementation's own.
+	MaxClustersPerToken int
 	// Agent is what imported agents are started with.
 	Agent AgentSettings
 	// Elsewhere says that the pod runs registration in a container of its own, `fleetcontroller agentmanagement`, as
@@ -91,6 +97,7 @@ func (c *Controller) Complete(flags *pflag.FlagSet, environment Environment) err
 	c.Identity = r.text("POD_NAME", r.hostname())
 	c.TTLRequired = r.boolean("FLEET_REGISTRATION_TOKEN_TTL_REQUIRED")
 	c.AllowInsecureKubeconfigs = r.boolean("FLEET_ALLOW_INSECURE_KUBECONFIGS")
+	c.MaxClustersPerToken = r.count("FLEET_MAX_CLUSTERS_PER_TOKEN", DefaultMaxClustersPerToken, 0)
 	c.Agent = AgentSettings{
 		Replicas:       int32(r.count("FLEET_AGENT_REPLICA_COUNT", 1, 0)), //nolint:gosec // parsed as 32 bits
 		LeaseDuration:  r.durationText("FLEET_AGENT_ELECTION_LEASE_DURATION", "30s"),

@@ -45,14 +45,14 @@ func TestController(t *testing.T) {
 			env: of(
 				"NAMESPACE", "n", "POD_NAME", "pod-1", "FLEET_METRICS_BIND_ADDRESS", ":1", "FLEET_HEALTHPROBE_BIND_ADDRESS", ":2",
 				"CATTLE_ELECTION_LEASE_DURATION", "30s", "CATTLE_ELECTION_RENEW_DEADLINE", "25s", "CATTLE_ELECTION_RETRY_PERIOD", "10s",
-				"FLEET_REGISTRATION_TOKEN_TTL_REQUIRED", "true", "FLEET_AGENT_REPLICA_COUNT", "2", "FLEET_ALLOW_INSECURE_KUBECONFIGS", "true",
+				"FLEET_REGISTRATION_TOKEN_TTL_REQUIRED", "true", "FLEET_AGENT_REPLICA_COUNT", "2", "FLEET_MAX_CLUSTERS_PER_TOKEN", "7", "FLEET_ALLOW_INSECURE_KUBECONFIGS", "true",
 				"FLEET_AGENT_ELECTION_LEASE_DURATION", "1m", "FLEET_AGENT_ELECTION_RENEW_DEADLINE", "50s", "FLEET_AGENT_ELECTION_RETRY_PERIOD", "5s",
 				"FLEET_PROPAGATE_DEBUG_SETTINGS_TO_AGENTS", "true", "FLEET_DEBUG_DISABLE_SECURITY_CONTEXT", "true",
 			),
 			change: func(c *Controller) {
 				c.Namespace, c.Identity, c.MetricsAddress, c.HealthAddress = "n", "pod-1", ":1", ":2"
 				c.Election = Election{LeaseDuration: 30 * time.Second, RenewDeadline: 25 * time.Second, RetryPeriod: 10 * time.Second}
-				c.TTLRequired, c.AllowInsecureKubeconfigs = true, true
+				c.TTLRequired, c.AllowInsecureKubeconfigs, c.MaxClustersPerToken = true, true, 7
 				c.Agent = AgentSettings{
 					Replicas: 2, LeaseDuration: "1m", RenewDeadline: "50s", RetryPeriod: "5s", PropagateDebug: true, DisableSecurityContext: true,
 				}
@@ -68,6 +68,7 @@ func TestController(t *testing.T) {
 		"agents may be scaled to none": {
 			env: of("FLEET_AGENT_REPLICA_COUNT", "0"), change: func(c *Controller) { c.Agent.Replicas = 0 },
 		},
+		"a negative number of Clusters": {env: of("FLEET_MAX_CLUSTERS_PER_TOKEN", "-1"), err: `variable FLEET_MAX_CLUSTERS_PER_TOKEN: "-1" is no number of at least 0`},
 		"a shard that is no name":       {args: []string{"--shard-id=a_b"}, env: of(), err: `--shard-id "a_b": a lowercase RFC 1123 label`},
 		"no namespace at all":           {args: []string{"--namespace="}, env: of(), err: "--namespace or NAMESPACE is required"},
 		"a time that is none":           {env: of("CATTLE_ELECTION_RETRY_PERIOD", "10"), err: "variable CATTLE_ELECTION_RETRY_PERIOD: time: missing unit"},
@@ -94,6 +95,8 @@ func TestController(t *testing.T) {
 			}
 			want := Controller{
 				Namespace: "cattle-fleet-system", LeaderElect: true, MetricsAddress: ":8080", HealthAddress: ":8081", Identity: "host-1", LogFormat: LogText,
+				MaxClustersPerToken: 5000,
+
 				Agent: AgentSettings{Replicas: 1, LeaseDuration: "30s", RenewDeadline: "25s", RetryPeriod: "10s"},
 			}
 			if test.change != nil {

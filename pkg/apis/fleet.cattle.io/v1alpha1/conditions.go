@@ -177,6 +177,20 @@ const (
 	ReasonClientIDTaken = "ClientIDTaken"
 	// ReasonCredentialTaken means that another request with the same client ID and random was answered.
 	ReasonCredentialTaken = "CredentialTaken"
+	// ReasonTooManyRequests means that 10 older requests with this client ID and token are there, or 100 of this token
+	// are being answered: the request waits for its turn, oldest first, and is deleted after 40 minutes. If the older
+	// ones are a mistake, stop what creates them and delete them.
+	ReasonTooManyRequests = "TooManyRequests"
+	// ReasonTooManyClusters means that the token of the request has created as many Clusters as the hub allows: delete
+	// Clusters that are not needed, register with another token, or raise controller.maxClustersPerToken.
+	ReasonTooManyClusters = "TooManyClusters"
+	// ReasonClientIDTooLong means that the client ID has more than 1024 bytes, and no Cluster has it: set a shorter one
+	// in the values of the agent.
+	ReasonClientIDTooLong = "ClientIDTooLong"
+	// ReasonLabelsLeftOut means that the request was granted although some of the labels that it proposes are never
+	// copied to a Cluster: they are not valid, or come after the first 64. Correct them in the values of the agent, or
+	// label the Cluster.
+	ReasonLabelsLeftOut = "LabelsLeftOut"
 	// ReasonUnsupported means that this agent cannot deploy such a bundle: its content is in an OCI registry, or a chart
 	// that the agent would have to download.
 	ReasonUnsupported = "Unsupported"

@@ -85,6 +85,11 @@ const (
 	// deleted and created again under the same name has another UID. This
 	// implementation's own.
 	AnnotationTokenUIDAtGrant = "fleet.cattle.io/token-uid-at-grant"
+	// AnnotationCreatedWithToken, on a Cluster that the hub created for a
+	// ClusterRegistration, is the UID of the token that the request names, or
+	// "unknown". The Clusters of a token are counted by it. This implementation's
+	// own.
+	AnnotationCreatedWithToken = "fleet.cattle.io/created-with-token"
 	// AnnotationConfirmTakeover, on a Cluster, is the name of the ClusterRegistration
 	// that may take the place of the agent the Cluster has. This implementation's own.
 	AnnotationConfirmTakeover = "fleet.cattle.io/confirm-takeover"

@@ -7,7 +7,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -44,15 +43,13 @@ func (h *handler) revoke(owner reconcile.Owner, namespace, name string) error {
 		return fmt.Errorf("revoking the rights of registration %s/%s: %w", namespace, name, err)
 	}
 	request := types.NamespacedName{Namespace: namespace, Name: name}
-	secrets, err := h.app.CredentialSecrets.Cache().List(h.app.Namespaces.Registration, labels.Everything())
+	secrets, err := h.credentialsOf(request)
 	if err != nil {
 		return err
 	}
 	var failures []error
 	for _, secret := range secrets {
-		if len(requestOf(secret)) == 1 && requestOf(secret)[0] == request {
-			failures = append(failures, ignoreGone(h.app.CredentialSecrets.Delete(secret.Namespace, secret.Name, &metav1.DeleteOptions{})))
-		}
+		failures = append(failures, ignoreGone(h.app.CredentialSecrets.Delete(secret.Namespace, secret.Name, &metav1.DeleteOptions{})))
 	}
 	return errors.Join(append(failures, h.dropReader(request))...)
 }

@@ -44,17 +44,21 @@ func (h *handler) tellGranted(request *fleet.ClusterRegistration, out handshake.
 	key := request.Namespace + "/" + request.Name
 	h.app.Log.Info("registration granted", "registration", key, "cluster", out.Credential.ClusterNamespace+"/"+out.Credential.ClusterName)
 	h.app.Metrics.Registration(metrics.OutcomeGranted)
+	h.tellLeftOut(request, out)
 	h.app.Took(request, reasonGranted, "registration granted", h.way.Enter(key, metrics.StageHeartbeat))
 }
 
 // reject says why a request is not granted, and counts it once for each reason.
 func (h *handler) reject(request *fleet.ClusterRegistration, out handshake.GrantOutcome) error {
 	previous := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted)
-	if err := h.report(request, out); err != nil {
+	if _, err := h.report(request, out); err != nil {
 		return err
 	}
 	if previous == nil || previous.Reason != out.Reason {
 		h.app.Metrics.Registration(metrics.OutcomeRejected)
+		if out.Reason == fleet.ReasonTooManyClusters {
+			h.app.Metrics.Limited(metrics.LimitClustersOfToken)
+		}
 	}
 	return nil
 }

@@ -45,6 +45,12 @@ func (h *handler) watch() error {
 		return []string{r.Namespace + "/" + r.Labels[fleet.LabelRegistrationToken]}, nil
 	})
 	requests.AddIndexer(byName, func(r *fleet.ClusterRegistration) ([]string, error) { return []string{r.Name}, nil })
+	h.app.CredentialSecrets.Cache().AddIndexer(byRequest, func(s *corev1.Secret) (keys []string, _ error) {
+		for _, request := range requestOf(s) {
+			keys = append(keys, request.String())
+		}
+		return keys, nil
+	})
 	nudge := reconcile.Nudge(h.app.ClusterRegistrations)
 	h.liveness.OnChange(func(cluster types.NamespacedName) { h.wakePending(cluster, nudge) })
 	return errors.Join(
@@ -76,6 +82,7 @@ func (h *handler) requests(index, key string) (keys []types.NamespacedName) {
 func (h *handler) gather(request *fleet.ClusterRegistration) (handshake.GrantInput, error) {
 	in := handshake.GrantInput{
 		Now: h.app.Clock(), Request: request, Namespaces: h.app.Namespaces,
+		Crowded: h.turns.crowded(request), MaxClusters: h.app.Env.MaxClustersPerToken,
 		IgnoreLabels: h.app.Config.Get().IgnoreClusterRegistrationLabels, HubAddress: handshake.AddressHash(h.app.Config.Get()),
 	}
 	client := request.Namespace + "/" + request.Spec.ClientID
@@ -99,6 +106,9 @@ func (h *handler) gather(request *fleet.ClusterRegistration) (handshake.GrantInp
 		return in, err
 	}
 	cluster := handshake.ClusterOf(in)
+	if cluster == nil && in.MaxClusters > 0 {
+		in.TokenClusters = h.countClusters(request.Namespace, handshake.CreatedWith(in.Asked))
+	}
 	if cluster == nil || cluster.Status.Namespace == "" {
 		return in, nil
 	}

@@ -58,6 +58,8 @@ type handler struct {
 	prover   *kube.Prover
 	// way has the requests that are on their way to their first use.
 	way *metrics.Stages
+	// turns say which requests are to be worked on.
+	turns *turns
 	// settled has what was last found to be as it should, by request.
 	settled sync.Map
 }
@@ -75,7 +77,7 @@ func register(ctx context.Context, a *app.Context, liveness liveness) error {
 	}
 	read := readersOf(a)
 	h := &handler{
-		app: a, liveness: liveness, prover: prover, way: metrics.NewStages(a.Clock, a.Metrics.Stage),
+		app: a, liveness: liveness, prover: prover, turns: newTurns(), way: metrics.NewStages(a.Clock, a.Metrics.Stage),
 		set: reconcile.NewSet(handshake.GrantSetID,
 			reconcile.KindOf(a.ServiceAccounts), reconcile.KindOf(a.Roles).Sparing(read), reconcile.KindOf(a.RoleBindings).Sparing(read),
 			reconcile.ClusterKind(a.ClusterRoleBindings).Sparing(bindingsOf(a))).InWaves(),
@@ -85,7 +87,7 @@ func register(ctx context.Context, a *app.Context, liveness liveness) error {
 	a.ClusterRegistrations.OnChange(app.Lasting(ctx), "grant", func(key string, request *fleet.ClusterRegistration) (*fleet.ClusterRegistration, error) {
 		return request, h.onChange(ctx, key, request)
 	})
-	return h.watch()
+	return errors.Join(h.watch(), h.watchLimits())
 }
 
 func gvk() schema.GroupVersionKind {
@@ -97,13 +99,18 @@ func (h *handler) onChange(ctx context.Context, key string, request *fleet.Clust
 		h.way.Drop(key)
 		h.settled.Delete(key)
 		namespace, name, _ := cache.SplitMetaNamespaceKey(key) // keys of handlers are always well formed
+		h.wake(h.turns.drop(types.NamespacedName{Namespace: namespace, Name: name}))
 		return h.revoke(reconcile.GoneOwner(gvk(), namespace, name), namespace, name)
 	}
-	if request.Labels[fleet.LabelClusterManagement] != "" {
-		return nil // another manager owns it
+	if done, err := h.expire(request); done {
+		return err
 	}
+	h.wake(h.turns.put(request))
 	if h.app.Leaves(request.Namespace) {
 		return h.revoke(reconcile.OwnerOf(gvk(), request), request.Namespace, request.Name) // it goes with its workspace
+	}
+	if waits, ofClient := h.turns.waits(request); waits {
+		return h.inLine(request, ofClient)
 	}
 	in, err := h.gather(request)
 	if err != nil {
@@ -156,7 +163,8 @@ func (h *handler) create(request *fleet.ClusterRegistration, out handshake.Grant
 	if made {
 		h.app.Log.Info("cluster created for its agent", "cluster", out.CreateCluster.Namespace+"/"+out.CreateCluster.Name)
 	}
-	return h.report(request, out)
+	_, err = h.report(request, out)
+	return err
 }
 
 // give takes a request as far as it can be granted now. What can be said once at the end is not said before.
@@ -184,7 +192,8 @@ func (h *handler) give(ctx context.Context, in handshake.GrantInput, out handsha
 			return h.reportDelay(request, out)
 		}
 	}
-	return errors.Join(h.supersede(request.Namespace, out.Superseded), h.report(request, out))
+	_, err = h.report(request, out)
+	return errors.Join(h.supersede(request.Namespace, out.Superseded), err)
 }
 
 // ownAndGive makes the Cluster the request's owner, and writes the account's rights. A request whose owner is gone is

@@ -13,21 +13,25 @@ import (
 
 // report writes the status, unless there is nothing to say yet: what is only waited for is said when it takes a while,
 // and what was granted stays so while its rights are being healed.
-func (h *handler) report(request *fleet.ClusterRegistration, out handshake.GrantOutcome) error {
-	if !out.Ends.IsZero() && out.Ends.After(h.app.Clock()) {
-		h.app.ClusterRegistrations.EnqueueAfter(request.Namespace, request.Name, out.Ends.Sub(h.app.Clock()))
-	}
+func (h *handler) report(request *fleet.ClusterRegistration, out handshake.GrantOutcome) (*fleet.ClusterRegistration, error) {
+	h.recheck(request, out)
 	if isWaiting(out) {
 		if request.Status.Granted {
-			return nil
+			return request, nil
 		}
 		if left := noticeable - h.waited(request); left > 0 {
 			h.app.ClusterRegistrations.EnqueueAfter(request.Namespace, request.Name, left)
-			return nil
+			return request, nil
 		}
 	}
-	_, err := h.say(request, out)
-	return err
+	return h.say(request, out)
+}
+
+// recheck looks at a request again when it ends.
+func (h *handler) recheck(request *fleet.ClusterRegistration, out handshake.GrantOutcome) {
+	if left := out.Ends.Sub(h.app.Clock()); !out.Ends.IsZero() && left > 0 {
+		h.app.ClusterRegistrations.EnqueueAfter(request.Namespace, request.Name, left)
+	}
 }
 
 // reportDelay is report for a request that has its rights, and not yet its credential.
@@ -46,6 +50,8 @@ func (h *handler) waited(request *fleet.ClusterRegistration) time.Duration {
 
 func isWaiting(out handshake.GrantOutcome) bool {
 	switch out.Stage {
+	case handshake.GrantInLine:
+		return true
 	case handshake.GrantAwaitingCluster, handshake.GrantAwaitingNamespace, handshake.GrantAwaitingRights:
 		return out.Reason == ""
 	}
@@ -80,6 +86,9 @@ func granted(out handshake.GrantOutcome) genericcondition.GenericCondition {
 		condition.Message = "nobody may read the credential: the request's label " + fleet.LabelRegistrationToken + " names no ClusterRegistrationToken of this namespace; let the agent register with a token that is there"
 	case out.Stage == handshake.GrantDone, out.Stage == handshake.GrantMinting:
 		condition.Status = corev1.ConditionTrue
+		if out.LeftOut != "" {
+			condition.Reason, condition.Message = fleet.ReasonLabelsLeftOut, out.LeftOut
+		}
 	case out.Stage == handshake.GrantAwaitingCluster:
 		condition.Reason, condition.Message = fleet.ReasonAwaitingCluster, "the Cluster of this agent is being made"
 	case out.Stage == handshake.GrantAwaitingNamespace:

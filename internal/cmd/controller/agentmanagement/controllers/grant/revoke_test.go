@@ -223,7 +223,7 @@ func TestGather(t *testing.T) {
 			if test.spoil != nil {
 				hub.Spoil(test.spoil)
 			}
-			h := &handler{app: hub.App, liveness: &listener{}}
+			h := &handler{app: hub.App, liveness: &listener{}, turns: newTurns()}
 			in, err := h.gather(test.request)
 			if (err != nil) != test.fails {
 				t.Fatalf("error %v", err)

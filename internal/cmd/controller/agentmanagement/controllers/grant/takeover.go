@@ -21,7 +21,7 @@ func (h *handler) pend(in handshake.GrantInput, out handshake.GrantOutcome) erro
 		return err
 	}
 	previous := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted)
-	if err := h.report(request, out); err != nil {
+	if _, err := h.report(request, out); err != nil {
 		return err
 	}
 	if previous == nil || previous.Reason != out.Reason {

@@ -1,0 +1,66 @@
+package grant
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// createdWith is a Cluster that a token has created.
+func createdWith(name, token string) *fleet.Cluster {
+	return &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ws", Name: name, Annotations: map[string]string{fleet.AnnotationCreatedWithToken: token},
+	}}
+}
+
+func TestATokenWithTooManyClusters_CreatesNoMore(t *testing.T) {
+	hub, heard := startListening(t, asked(), createdWith("a", "u-t1"), createdWith("b", "u-t1"), createdWith("c", "u-t2"), createdWith("d", "unknown"))
+	hub.App.Env.MaxClustersPerToken = 2
+	first, second := numbered(hub, 0, ofClient("x")), numbered(hub, 1, ofClient("y"))
+	put(t, hub, second, first)
+	if got := made(hub.Requests(), "create Cluster "); got != 0 {
+		t.Errorf("%d Clusters created", got)
+	}
+	for _, name := range []string{"n0000", "n0001"} {
+		if got := reasonOf(t, hub, name); got != fleet.ReasonTooManyClusters {
+			t.Errorf("reason of %s: %q", name, got)
+		}
+	}
+	hub.Sync()
+
+	h := &handler{app: hub.App, liveness: heard}
+	gone := createdWith("a", "u-t1")
+	if got := h.lackingClusters(gone); len(got) > 0 {
+		t.Errorf("woken %v though there is no room", got)
+	}
+	hub.Remove(gone)
+	want := []types.NamespacedName{{Namespace: "ws", Name: "n0000"}}
+	if diff := cmp.Diff(want, h.lackingClusters(gone)); diff != "" {
+		t.Errorf("woken (-want +got):\n%s", diff)
+	}
+	look(t, hub, first)
+	if got := made(hub.Requests(), "create Cluster "); got != 1 {
+		t.Errorf("%d Clusters created, want 1", got)
+	}
+	hub.Sync()
+	hub.Pass(41 * time.Minute)
+	look(t, hub, second)
+	if got := made(hub.Requests(), "delete ClusterRegistration ws/n0001"); got != 1 {
+		t.Error("nobody waits for the second one, and it is still there")
+	}
+}
+
+func TestAClusterThatIsThere_CountsForNoToken(t *testing.T) {
+	hub := start(t, asked(), createdWith("a", "u-t1"), cluster(), request())
+	hub.App.Env.MaxClustersPerToken = 1
+	settle(t, hub, 2)
+	if !current(t, hub).Status.Granted {
+		t.Errorf("not granted: %+v", current(t, hub).Status)
+	}
+}

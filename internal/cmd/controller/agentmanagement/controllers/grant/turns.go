@@ -1,0 +1,218 @@
+package grant
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/handshake"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// turn is the place of a request in the order: by creation, then by UID.
+type turn struct {
+	created int64
+	uid     types.UID
+	key     types.NamespacedName
+}
+
+func compareTurns(a, b turn) int {
+	return cmp.Or(cmp.Compare(a.created, b.created), cmp.Compare(a.uid, b.uid))
+}
+
+// line has the turns of one client or token in their order. The first of them have a place.
+type line struct {
+	places int
+	turns  []turn
+}
+
+func (l *line) rank(t turn) (rank int, found bool) {
+	return slices.BinarySearchFunc(l.turns, t, compareTurns)
+}
+
+func (l *line) has(t turn) bool {
+	rank, found := l.rank(t)
+	return found && rank < l.places
+}
+
+// add returns the turn that has lost its place by it.
+func (l *line) add(t turn) (out []turn) {
+	rank, found := l.rank(t)
+	if found {
+		return nil
+	}
+	l.turns = slices.Insert(l.turns, rank, t)
+	if rank < l.places && len(l.turns) > l.places {
+		return l.turns[l.places : l.places+1 : l.places+1]
+	}
+	return nil
+}
+
+// drop returns the turn that has a place now by it.
+func (l *line) drop(t turn) (in []turn) {
+	rank, found := l.rank(t)
+	if !found {
+		return nil
+	}
+	l.turns = slices.Delete(l.turns, rank, rank+1)
+	if rank < l.places && len(l.turns) >= l.places {
+		return l.turns[l.places-1 : l.places : l.places]
+	}
+	return nil
+}
+
+// standing is what counts about one request. Its client and its token are "" if it takes no place.
+type standing struct {
+	turn
+	client, token string
+	inProgress    bool
+}
+
+func standingOf(r *fleet.ClusterRegistration) standing {
+	s := standing{turn: turn{created: r.CreationTimestamp.Unix(), uid: r.UID, key: types.NamespacedName{Namespace: r.Namespace, Name: r.Name}}}
+	if handshake.Counts(r) {
+		s.token = r.Namespace + "/" + r.Labels[fleet.LabelRegistrationToken]
+		s.client, s.inProgress = s.token+"/"+r.Spec.ClientID, handshake.InProgress(r)
+	}
+	return s
+}
+
+// turns lets few requests of one client, and of one token, be worked on at a time. To ask it costs the same however many
+// there are.
+//
+//	request ─► line of its client and token ─(has a place, in progress)─► line of its token ─(has a place)─► Grant
+//
+// A client that asks too often thus takes few places of its token.
+type turns struct {
+	mu              sync.Mutex
+	standings       map[types.NamespacedName]standing
+	clients, tokens map[string]*line
+}
+
+func newTurns() *turns {
+	return &turns{standings: map[types.NamespacedName]standing{}, clients: map[string]*line{}, tokens: map[string]*line{}}
+}
+
+// put notes a request as it is now. It returns the requests to look at again.
+func (t *turns) put(r *fleet.ClusterRegistration) (wake []types.NamespacedName) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := standingOf(r)
+	before, known := t.standings[now.key]
+	switch {
+	case before == now && known:
+		return nil
+	case known && before.client == now.client && before.turn == now.turn:
+		t.standings[now.key] = now
+		if now.client != "" && t.clients[now.client].has(now.turn) {
+			wake = t.queue(now)
+		}
+		return wake
+	}
+	wake = t.leave(before)
+	t.standings[now.key] = now
+	return append(wake, t.enter(now)...)
+}
+
+// drop forgets a request that is gone. It returns the requests to look at again.
+func (t *turns) drop(key types.NamespacedName) []types.NamespacedName {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	before := t.standings[key]
+	delete(t.standings, key)
+	return t.leave(before)
+}
+
+// waits reports whether a request has no place, and whether its client has too many.
+func (t *turns) waits(r *fleet.ClusterRegistration) (waits, ofClient bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.standings[types.NamespacedName{Namespace: r.Namespace, Name: r.Name}]
+	switch {
+	case s.client == "" || r.Status.Granted:
+		return false, false
+	case !t.clients[s.client].has(s.turn):
+		return true, true
+	}
+	return s.inProgress && !t.tokens[s.token].has(s.turn), false
+}
+
+// crowded reports whether requests of the same client and token have no place.
+func (t *turns) crowded(r *fleet.ClusterRegistration) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	clients := t.clients[t.standings[types.NamespacedName{Namespace: r.Namespace, Name: r.Name}].client]
+	return clients != nil && len(clients.turns) > clients.places
+}
+
+func (t *turns) enter(s standing) (wake []types.NamespacedName) {
+	if s.client == "" {
+		return nil
+	}
+	clients := t.clients[s.client]
+	if clients == nil {
+		clients = &line{places: handshake.OpenPerClient}
+		t.clients[s.client] = clients
+	}
+	for _, out := range clients.add(s.turn) {
+		wake = append(wake, t.unqueue(t.standings[out.key])...)
+	}
+	if clients.has(s.turn) {
+		wake = append(wake, t.queue(s)...)
+	}
+	if len(clients.turns) == clients.places+1 { // those that were granted long ago and never used give way
+		wake = append(wake, keysOf(clients.turns[:clients.places])...)
+	}
+	return wake
+}
+
+func (t *turns) leave(s standing) (wake []types.NamespacedName) {
+	clients := t.clients[s.client]
+	if clients == nil {
+		return nil
+	}
+	in := clients.drop(s.turn)
+	wake = append(t.unqueue(s), keysOf(in)...)
+	for _, one := range in {
+		wake = append(wake, t.queue(t.standings[one.key])...)
+	}
+	if len(clients.turns) == 0 {
+		delete(t.clients, s.client)
+	}
+	return wake
+}
+
+// queue puts a request, which has a place of its client, in the line of its token while it is in progress.
+func (t *turns) queue(s standing) []types.NamespacedName {
+	if !s.inProgress {
+		return t.unqueue(s)
+	}
+	tokens := t.tokens[s.token]
+	if tokens == nil {
+		tokens = &line{places: handshake.OpenPerToken}
+		t.tokens[s.token] = tokens
+	}
+	tokens.add(s.turn)
+	return nil
+}
+
+func (t *turns) unqueue(s standing) []types.NamespacedName {
+	tokens := t.tokens[s.token]
+	if tokens == nil {
+		return nil
+	}
+	wake := keysOf(tokens.drop(s.turn))
+	if len(tokens.turns) == 0 {
+		delete(t.tokens, s.token)
+	}
+	return wake
+}
+
+func keysOf(turns []turn) (keys []types.NamespacedName) {
+	for _, one := range turns {
+		keys = append(keys, one.key)
+	}
+	return keys
+}

@@ -1,0 +1,83 @@
+package grant
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/handshake"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// waiting computes from all requests which of them wait.
+func waiting(all map[types.NamespacedName]*fleet.ClusterRegistration) map[types.NamespacedName]bool {
+	var standings []standing
+	for _, r := range all {
+		standings = append(standings, standingOf(r))
+	}
+	slices.SortFunc(standings, func(a, b standing) int { return compareTurns(a.turn, b.turn) })
+	clients, tokens, waits := map[string]int{}, map[string]int{}, map[types.NamespacedName]bool{}
+	for _, s := range standings {
+		if s.client == "" {
+			continue
+		}
+		clients[s.client]++
+		switch {
+		case clients[s.client] > handshake.OpenPerClient:
+			waits[s.key] = !all[s.key].Status.Granted
+		case s.inProgress:
+			tokens[s.token]++
+			waits[s.key] = tokens[s.token] > handshake.OpenPerToken
+		}
+	}
+	return waits
+}
+
+func TestTurnsInAnyOrder_AreThoseOfTheOldest(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	turns, all := newTurns(), map[types.NamespacedName]*fleet.ClusterRegistration{}
+	for step := range 2500 {
+		r := request(named(fmt.Sprint("r", random.IntN(700))), ofClient(fmt.Sprint("c", random.IntN(40))), withToken(fmt.Sprint("t", random.IntN(2))))
+		r.CreationTimestamp = metav1.Unix(int64(random.IntN(50)), 0)
+		key := types.NamespacedName{Namespace: r.Namespace, Name: r.Name}
+		if there := all[key]; there != nil {
+			r = there.DeepCopy()
+		}
+		before := waiting(all)
+		var woken []types.NamespacedName
+		switch random.IntN(6) {
+		case 0:
+			delete(all, key)
+			woken = turns.drop(key)
+		case 1:
+			r.Status.Granted, r.Annotations = true, map[string]string{fleet.AnnotationLastSeenAtGrant: ""}
+		case 2:
+			fleet.SetCondition(&r.Status.Conditions, metav1.Now().Time, granted(handshake.GrantOutcome{Reason: fleet.ReasonTakeoverPending}))
+		}
+		if _, there := all[key]; there || random.IntN(6) > 0 {
+			all[key] = r
+			woken = append(woken, turns.put(r)...)
+		}
+		now := waiting(all)
+		for one, r := range all {
+			if got, _ := turns.waits(r); got != now[one] {
+				t.Fatalf("step %d: %s waits: %v, want %v", step, one, got, now[one])
+			}
+			if before[one] && !now[one] && one != key && !slices.Contains(woken, one) {
+				t.Fatalf("step %d: %s has a place now and is not woken", step, one)
+			}
+		}
+	}
+	for key := range all {
+		turns.drop(key)
+	}
+	if len(turns.standings)+len(turns.clients)+len(turns.tokens) > 0 {
+		t.Errorf("something is left: %+v", turns)
+	}
+}
