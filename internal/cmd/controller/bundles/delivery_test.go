@@ -11,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/internal/content"
@@ -200,6 +201,35 @@ func TestAPausedBundle(t *testing.T) {
 		return !bd.Spec.Paused && bd.Spec.DeploymentID == staged.Spec.StagedDeploymentID
 	})
 	w.expectSecret(t, promoted, `{"a":2}`)
+}
+
+// Agents of other implementations do not report that their values are damaged.
+func TestADamagedValuesSecret_IsWrittenAgainWithoutAReport(t *testing.T) {
+	w := newWorld(t)
+	w.cluster(t, "one", nil)
+	w.bundle(t, "web", everywhere, values("a", 1))
+	bd := w.deployment(t, "web", "one", "its BundleDeployment", exists)
+	w.expectSecret(t, bd, `{"a":1}`)
+	secrets := w.Kube.CoreV1().Secrets(bd.Namespace)
+	patch := func(text string) func() error {
+		return func() error {
+			_, err := secrets.Patch(t.Context(), "web", types.MergePatchType, []byte(text), metav1.PatchOptions{FieldManager: "kubectl-edit"})
+			return err
+		}
+	}
+	for _, damage := range []struct {
+		what string
+		do   func() error
+	}{
+		{"other values", patch(`{"data":{"values":"e30="}}`)},
+		{"no values", patch(`{"data":{"values":null}}`)},
+		{"a key more", patch(`{"data":{"more":"e30="}}`)},
+		{"no Secret", func() error { return secrets.Delete(t.Context(), "web", metav1.DeleteOptions{}) }},
+	} {
+		t.Log(damage.what)
+		must(t, damage.do())
+		w.expectSecret(t, bd, `{"a":1}`)
+	}
 }
 
 func TestABundleLeaves(t *testing.T) {

@@ -60,6 +60,9 @@ func Register(ctx context.Context, a *app.Context, outcomes *ledger.Ledger, tell
 	if err := errors.Join(h.watch(), queue.Watch(a.Bundles.Informer(), h.wakeCircle)); err != nil {
 		return err
 	}
+	if err := newGuard(h, a.RESTConfig).run(ctx, a.Begun, a.BundleDeployments.Informer().HasSynced); err != nil {
+		return err
+	}
 	go h.queue.Run(ctx, a.Begun, a.Bundles.Informer().HasSynced, a.BundleDeployments.Informer().HasSynced,
 		a.Clusters.Informer().HasSynced, a.ClusterGroups.Informer().HasSynced, a.Contents.Informer().HasSynced,
 		a.BundleNamespaceMappings.Informer().HasSynced, a.AllNamespaces.Informer().HasSynced)

@@ -1,0 +1,196 @@
+package bundle
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
+	"github.com/fleet-hub/fleet/internal/helmvalues"
+	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// guardDelay is how long a Secret that was changed waits before it is looked at: a BundleDeployment that goes with it, or
+// no longer needs it, is known by then, and many changes cost one look.
+const guardDelay = 2 * time.Second
+
+// hubManager is the field manager of hubs: the name of the binary, which other implementations share.
+const hubManager = "fleetcontroller"
+
+// guard has values Secrets compared again that somebody else than a hub has edited or deleted. No agent needs to report
+// them. It sees names and managed fields only, and keeps none of them.
+//
+//	watch of metadata ─► edited by others, or gone ─► queue ─► doubt, Bundle ─► compared and written
+type guard struct {
+	h *handler
+	// own is the field manager of this process.
+	own   string
+	queue *queue.Queue
+}
+
+func newGuard(h *handler, cfg *rest.Config) *guard {
+	g := &guard{h: h, own: managerOf(cfg)}
+	g.queue = queue.New(queue.Options{Name: "values-guard", Workers: 2, Log: h.app.Log}, g.handle)
+	return g
+}
+
+// managerOf returns the field manager that an API server notes for requests without one.
+func managerOf(cfg *rest.Config) string {
+	agent := cfg.UserAgent
+	if agent == "" {
+		agent = rest.DefaultKubernetesUserAgent()
+	}
+	manager, _, _ := strings.Cut(agent, "/")
+	return manager
+}
+
+// run watches until ctx ends. First it waits until the BundleDeployments are known.
+func (g *guard) run(ctx context.Context, synced ...cache.InformerSynced) error {
+	client, err := metadata.NewForConfig(kube.Watching(g.h.app.RESTConfig))
+	if err != nil {
+		return fmt.Errorf("building the client of values secrets: %w", err)
+	}
+	secrets := client.Resource(corev1.SchemeGroupVersion.WithResource("secrets"))
+	go g.queue.Run(ctx, synced...)
+	go func() {
+		if cache.WaitForCacheSync(ctx.Done(), synced...) {
+			g.reflector(secrets).RunWithContext(ctx)
+		}
+	}()
+	return nil
+}
+
+// listed is a list of metadata that a reflector takes as one whose client cannot stream it: pages are slimmed one by one.
+type listed struct{ *cache.ListWatch }
+
+// IsWatchListSemanticsUnSupported is always true.
+func (listed) IsWatchListSemanticsUnSupported() bool { return true }
+
+func (g *guard) reflector(secrets metadata.Getter) *cache.Reflector {
+	const selector = "type=" + fleet.SecretTypeBundleDeployment
+	source := listed{&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.FieldSelector = selector
+			page, err := secrets.List(ctx, o)
+			if err != nil {
+				return nil, err
+			}
+			for i := range page.Items {
+				page.Items[i] = *g.slim(&page.Items[i])
+			}
+			return page, nil
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = selector
+			return secrets.Watch(ctx, o)
+		},
+	}}
+	return cache.NewReflectorWithOptions(source, &metav1.PartialObjectMetadata{}, g, cache.ReflectorOptions{Name: "values-guard"})
+}
+
+// edited marks metadata whose managed fields were looked at and say that others have edited the object.
+const edited = "edited"
+
+// slim keeps what is looked at of a Secret in a list.
+func (g *guard) slim(secret *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
+	slim := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: secret.Namespace, Name: secret.Name, ResourceVersion: secret.ResourceVersion,
+	}}
+	if editedByOthers(secret.ManagedFields, g.own) {
+		slim.Annotations = map[string]string{edited: ""}
+	}
+	return slim
+}
+
+// editedByOthers reports whether the values in a Secret were last written by somebody else than a hub, or are missing.
+// Who writes a field last manages it alone.
+func editedByOthers(entries []metav1.ManagedFieldsEntry, own string) bool {
+	hasValues := false
+	for _, entry := range entries {
+		var fields struct {
+			Data map[string]any `json:"f:data"`
+		}
+		if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil || len(fields.Data) == 0 {
+			continue
+		}
+		if entry.Manager != own && entry.Manager != hubManager {
+			return true
+		}
+		_, has := fields.Data["f:"+helmvalues.KeyCurrent]
+		hasValues = hasValues || has
+	}
+	return !hasValues
+}
+
+// Add is called by the reflector for a Secret that is there now.
+func (g *guard) Add(obj any) error { return g.Update(obj) }
+
+// Update is called by the reflector for a Secret that was changed.
+func (g *guard) Update(obj any) error {
+	if secret, ok := obj.(*metav1.PartialObjectMetadata); ok && editedByOthers(secret.ManagedFields, g.own) {
+		g.queue.AddAfter(keyOf(secret), guardDelay)
+	}
+	return nil
+}
+
+// Delete is called by the reflector for a Secret that is gone.
+func (g *guard) Delete(obj any) error {
+	if secret, ok := obj.(*metav1.PartialObjectMetadata); ok {
+		g.queue.AddAfter(keyOf(secret), guardDelay)
+	}
+	return nil
+}
+
+// Replace is called by the reflector with all Secrets there are.
+func (g *guard) Replace(all []any, _ string) error {
+	there := make(map[types.NamespacedName]bool, len(all))
+	for _, obj := range all {
+		secret, ok := obj.(*metav1.PartialObjectMetadata)
+		if !ok {
+			continue
+		}
+		there[keyOf(secret)] = true
+		if _, is := secret.Annotations[edited]; is {
+			g.queue.AddAfter(keyOf(secret), guardDelay)
+		}
+	}
+	deployments, err := g.h.app.BundleDeployments.Cache().List(metav1.NamespaceAll, labels.Everything())
+	if err != nil {
+		return err
+	}
+	for _, bd := range deployments {
+		if bd.Spec.ValuesHash != "" && !there[keyOf(bd)] {
+			g.queue.AddAfter(keyOf(bd), guardDelay)
+		}
+	}
+	return nil
+}
+
+// Resync is called by the reflector if it is told to.
+func (g *guard) Resync() error { return nil }
+
+// handle has a BundleDeployment's Secret compared, if it should have one.
+func (g *guard) handle(_ context.Context, key types.NamespacedName) error {
+	bd, err := reconcile.Optional(g.h.app.BundleDeployments.Cache().Get(key.Namespace, key.Name))
+	if err != nil || bd == nil || bd.Spec.ValuesHash == "" || bd.DeletionTimestamp != nil {
+		return err
+	}
+	g.h.memo.doubt(bd.UID)
+	g.h.queue.Add(index.BundleOf(bd))
+	return nil
+}

@@ -1,0 +1,54 @@
+package bundle
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+)
+
+func managing(manager, fields string) metav1.ManagedFieldsEntry {
+	entry := metav1.ManagedFieldsEntry{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate}
+	if fields != "" {
+		entry.FieldsV1 = metav1.NewFieldsV1(fields)
+	}
+	return entry
+}
+
+func TestEditedByOthers(t *testing.T) {
+	const values, more = `{"f:data":{".":{},"f:values":{},"f:stagedValues":{}}}`, `{"f:data":{"f:more":{}}}`
+	type entries = []metav1.ManagedFieldsEntry
+	tests := map[string]struct {
+		entries entries
+		want    bool
+	}{
+		"written by this process":                     {entries{managing("own", values)}, false},
+		"written by another implementation's hub":     {entries{managing("fleetcontroller", values)}, false},
+		"labelled by somebody else":                   {entries{managing("own", values), managing("kubectl", `{"f:metadata":{"f:labels":{"f:a":{}}}}`)}, false},
+		"values written by somebody else":             {entries{managing("own", `{"f:type":{}}`), managing("kubectl", values)}, true},
+		"a key added by somebody else":                {entries{managing("own", values), managing("kubectl", more)}, true},
+		"the values removed by somebody else":         {entries{managing("own", `{"f:data":{".":{},"f:stagedValues":{}}}`)}, true},
+		"without managed fields":                      {nil, true},
+		"managed fields that cannot be read":          {entries{managing("own", values), managing("kubectl", `{`)}, false},
+		"an entry without fields beside one with":     {entries{managing("kubectl", ""), managing("own", values)}, false},
+		"fields of nobody's data, and of no one else": {entries{managing("own", `{"f:data":{}}`)}, true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := editedByOthers(test.entries, "own"); got != test.want {
+				t.Errorf("edited: %t", got)
+			}
+		})
+	}
+}
+
+func TestManagerOf(t *testing.T) {
+	for agent, want := range map[string]string{"fleetcontroller/v1 (linux)": "fleetcontroller", "me": "me"} {
+		if got := managerOf(&rest.Config{UserAgent: agent}); got != want {
+			t.Errorf("%q: %q", agent, got)
+		}
+	}
+	if managerOf(&rest.Config{}) == "" {
+		t.Error("no manager without a user agent")
+	}
+}
