@@ -73,6 +73,28 @@ func ParseAccountToken(token string) (AccountToken, error) {
 	return parsed, nil
 }
 
+// SignerOf returns what tells tokens of different signing keys and issuers apart; it is the same for all that one key has
+// signed. Like ParseAccountToken it believes the token.
+func SignerOf(token string) string {
+	parts := strings.Split(token, ".")
+	var header struct {
+		Key string `json:"kid"`
+	}
+	var claims struct {
+		Issuer string `json:"iss"`
+	}
+	for i, into := range []any{&header, &claims} {
+		if i >= len(parts) {
+			return ""
+		}
+		document, err := base64.RawURLEncoding.DecodeString(parts[i])
+		if err != nil || json.Unmarshal(document, into) != nil {
+			return ""
+		}
+	}
+	return header.Key + " " + claims.Issuer
+}
+
 // KnowsIdentity reports whether a token is of one of the accounts. The token comes from a downstream cluster and is not
 // verified: a false answer makes the hub hand a bootstrap token to that cluster, a true one makes it keep one back.
 func KnowsIdentity(token string, accounts []types.UID) bool {

@@ -101,3 +101,21 @@ func TestKnowsIdentity(t *testing.T) {
 		})
 	}
 }
+
+func TestSignerOf(t *testing.T) {
+	encode := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+	tests := map[string]struct{ token, want string }{
+		"a key and an issuer":     {encode(`{"kid":"k1"}`) + "." + encode(`{"iss":"https://hub"}`) + ".s", "k1 https://hub"},
+		"no key":                  {encode(`{}`) + "." + encode(`{"iss":"i"}`) + ".s", " i"},
+		"no token":                {"x", ""},
+		"no claims":               {encode(`{"kid":"k1"}`), ""},
+		"claims that are no JSON": {encode(`{"kid":"k1"}`) + "." + encode(`x`) + ".s", ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := handshake.SignerOf(test.token); got != test.want {
+				t.Errorf("signer %q, want %q", got, test.want)
+			}
+		})
+	}
+}

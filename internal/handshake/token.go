@@ -43,6 +43,8 @@ type TokenInput struct {
 	RightsExist bool
 	// Secret is the Secret of the token's own name, of whatever type.
 	Secret *corev1.Secret
+	// Rejected says that the API server no longer accepts the bearer token in Secret.
+	Rejected bool
 	// TTLRequired ends tokens without a time to live.
 	TTLRequired bool
 	// APIServerURL and APIServerCA are the hub's address as configured now.
@@ -98,7 +100,11 @@ func hold(in TokenInput, out *TokenOutcome) {
 		out.Reason = fleet.ReasonValuesInvalid
 		out.Message = "the Secret with the token's values cannot be read and is written anew; if this condition stays, delete the Secret: it is immutable, or something holds it"
 	}
-	switch held := heldToken(in); {
+	if in.Rejected {
+		out.Reason = fleet.ReasonTokenRejected
+		out.Message = "the hub's API server no longer accepts the bearer token in the values Secret, as after a change of its signing key: another one is being written; install agents that are still to register with the new values"
+	}
+	switch held := HeldToken(in); {
 	case in.Secret != nil && in.Secret.Type != SecretTypeValues:
 		out.Stage, out.Reason = TokenBlocked, fleet.ReasonSecretNameTaken
 		out.Message = "a Secret of this name and another type exists and is left alone: delete the Secret, or use another name for the token"
@@ -162,9 +168,9 @@ func importLifetime(expires *metav1.Time, now time.Time) time.Duration {
 	return min(max(left, MinTokenLifetime), TokenLifetime)
 }
 
-// heldToken is the bearer token in the token's own Secret, if it works for the account there is now.
-func heldToken(in TokenInput) string {
-	if in.Secret == nil || in.Secret.Type != SecretTypeValues || in.Account == nil {
+// HeldToken is the bearer token in the token's own Secret, if it works for the account there is now.
+func HeldToken(in TokenInput) string {
+	if in.Rejected || in.Secret == nil || in.Secret.Type != SecretTypeValues || in.Account == nil {
 		return ""
 	}
 	values, err := ParseValues(in.Secret.Data[ValuesKey])

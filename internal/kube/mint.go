@@ -67,6 +67,22 @@ func lastingToken(ctx context.Context, client kubernetes.Interface, namespace, a
 	return string(secret.Data[corev1.ServiceAccountTokenKey]), nil
 }
 
+// DropTokenSecret deletes the token Secret that Mint has created for an account, so that the next one has another token.
+func DropTokenSecret(ctx context.Context, client kubernetes.Interface, namespace, account string) error {
+	secrets := client.CoreV1().Secrets(namespace)
+	secret, err := secrets.Get(ctx, account+"-token", metav1.GetOptions{})
+	if err == nil && secret.Type == corev1.SecretTypeServiceAccountToken {
+		err = secrets.Delete(ctx, secret.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &secret.UID}})
+	}
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("replacing the token secret of account %s/%s: %w", namespace, account, err)
+	}
+	return nil
+}
+
 func tokenSecret(account *corev1.ServiceAccount) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
@@ -103,15 +119,9 @@ func NewProver(cfg *rest.Config) (*Prover, error) {
 // such as "apis/fleet.cattle.io/v1alpha1/namespaces/ns/bundledeployments". Until then it is ErrNotInForce.
 func (p *Prover) List(ctx context.Context, token, path string) error {
 	// Version 0 is what the API server has at hand: what is in the list is of no interest, so nothing is waited for.
-	query := url.Values{"limit": {"1"}, "resourceVersion": {"0"}}.Encode()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.server+"/"+path+"?"+query, nil)
+	answer, err := p.get(ctx, token, path, "?"+url.Values{"limit": {"1"}, "resourceVersion": {"0"}}.Encode())
 	if err != nil {
-		return fmt.Errorf("asking for %s: %w", path, err)
-	}
-	request.Header.Set("Authorization", "Bearer "+token)
-	answer, err := p.client.Do(request)
-	if err != nil {
-		return fmt.Errorf("asking for %s: %w", path, Classify(err))
+		return err
 	}
 	defer answer.Body.Close()
 	switch answer.StatusCode {
@@ -121,4 +131,35 @@ func (p *Prover) List(ctx context.Context, token, path string) error {
 		return ErrNotInForce
 	}
 	return fmt.Errorf("asking for %s: the API server says %s", path, answer.Status)
+}
+
+// Accepts reports whether the API server knows whose the token is, whatever that account may do. An error means that it
+// did not say.
+func (p *Prover) Accepts(ctx context.Context, token string) (bool, error) {
+	const path = "apis"
+	answer, err := p.get(ctx, token, path, "")
+	if err != nil {
+		return false, err
+	}
+	defer answer.Body.Close()
+	switch answer.StatusCode {
+	case http.StatusOK, http.StatusForbidden:
+		return true, nil
+	case http.StatusUnauthorized:
+		return false, nil
+	}
+	return false, fmt.Errorf("asking for %s: the API server says %s", path, answer.Status)
+}
+
+func (p *Prover) get(ctx context.Context, token, path, query string) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.server+"/"+path+query, nil)
+	if err != nil {
+		return nil, fmt.Errorf("asking for %s: %w", path, err)
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	answer, err := p.client.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("asking for %s: %w", path, Classify(err))
+	}
+	return answer, nil
 }

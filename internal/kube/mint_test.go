@@ -287,3 +287,60 @@ func TestProverServesAnAPIBelowAPath(t *testing.T) {
 		t.Errorf("asked %q, error %v", asked, err)
 	}
 }
+
+func TestAccepts(t *testing.T) {
+	tests := map[string]struct {
+		code int
+		want bool
+		says string
+	}{
+		"a token that is accepted":                 {code: http.StatusOK, want: true},
+		"one of an account that may do nothing":    {code: http.StatusForbidden, want: true},
+		"one whose signing key is no longer known": {code: http.StatusUnauthorized},
+		"a server that fails":                      {code: http.StatusInternalServerError, says: "500"},
+		"a server that has too much to do":         {code: http.StatusTooManyRequests, says: "429"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var asked string
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				asked = r.Method + " " + r.URL.String() + " " + r.Header.Get("Authorization")
+				w.WriteHeader(test.code)
+			}))
+			defer server.Close()
+			prover, err := NewProver(&rest.Config{Host: server.URL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := prover.Accepts(t.Context(), "theirs")
+			if got != test.want || (err != nil) != (test.says != "") || err != nil && !strings.Contains(err.Error(), test.says) {
+				t.Errorf("accepted: %t, error %v", got, err)
+			}
+			if asked != "GET /apis Bearer theirs" {
+				t.Errorf("asked %q", asked)
+			}
+		})
+	}
+}
+
+func TestDropTokenSecret(t *testing.T) {
+	tests := map[string]struct {
+		objects []runtime.Object
+		want    []string
+	}{
+		"there is none":                        {nil, []string{"get secrets"}},
+		"it is deleted":                        {[]runtime.Object{lasting()}, []string{"get secrets", "delete secrets"}},
+		"a Secret of another type is not ours": {[]runtime.Object{lasting(func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque })}, []string{"get secrets"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			server := newTokenServer(test.objects...)
+			if err := DropTokenSecret(t.Context(), server, "ns", "sa"); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, server.requests()); diff != "" {
+				t.Errorf("requests (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -163,6 +163,10 @@ const (
 	ReasonTokenNameTooLong = "TokenNameTooLong"
 	// ReasonValuesInvalid means that the Secret with the token's values cannot be read, and is written anew.
 	ReasonValuesInvalid = "ValuesInvalid"
+	// ReasonTokenRejected means that the API server no longer accepts the bearer token in the Secret with the values of
+	// the token, as after a change of its signing key: another one is written, and agents that are still to register
+	// need the new values. If it stays, the API server does not accept the tokens it issues itself.
+	ReasonTokenRejected = "TokenRejected"
 	// ReasonTokenBlocked means that the Cluster's import token gets no values; its condition Ready says why.
 	ReasonTokenBlocked = "TokenBlocked"
 	// ReasonTokenUnknown means that the request names no token that exists, so that nobody may read its answer.

@@ -56,6 +56,7 @@ type Hub struct {
 	before   map[string]func()
 	cap      time.Duration
 	notYet   int
+	rejects  func(token string) bool
 	woken    []string
 	changed  chan struct{} // closed and replaced whenever woken grows
 }
@@ -96,6 +97,10 @@ func New(t testing.TB) *Hub {
 // serve answers what goes past the clients of the kinds: the configuration, which is the default, and the
 // question whether a token is in force.
 func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/apis" {
+		h.try(w, strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
+		return
+	}
 	if !strings.HasSuffix(r.URL.Path, "/bundledeployments") {
 		http.NotFound(w, r)
 		return
@@ -112,6 +117,25 @@ func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
 	default:
 		_, _ = w.Write([]byte("{}")) // whoever hung up needs no answer
 	}
+}
+
+// try answers whether the API server accepts a token.
+func (h *Hub) try(w http.ResponseWriter, token string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch err := h.note("try", "token"); {
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	case h.rejects != nil && h.rejects(token):
+		http.Error(w, "unauthorized", http.StatusUnauthorized)
+	}
+}
+
+// RejectTokens lets the API server not accept the tokens of which rejects is true. A trial is noted as "try token".
+func (h *Hub) RejectTokens(rejects func(token string) bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.rejects = rejects
 }
 
 // Now is the hub's clock.

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
@@ -37,17 +39,30 @@ const (
 )
 
 type handler struct {
-	app *app.Context
-	set *reconcile.Set
+	app    *app.Context
+	set    *reconcile.Set
+	prover *kube.Prover
+	// rejected has the bearer tokens that the API server does not accept, by ClusterRegistrationToken.
+	rejected sync.Map
 }
 
 // Register watches tokens, everything made for them, and the configured address of the hub, which
 // their values repeat.
 func Register(ctx context.Context, a *app.Context) error {
-	h := &handler{app: a, set: reconcile.NewSet(handshake.TokenSetID,
-		reconcile.KindOf(a.ServiceAccounts), reconcile.KindOf(a.Roles), reconcile.KindOf(a.RoleBindings), reconcile.KindOf(a.ValuesSecrets)).InWaves()}
+	prover, err := kube.NewProver(a.RESTConfig)
+	if err != nil {
+		return err
+	}
+	return register(ctx, a, &handler{app: a, prover: prover, set: reconcile.NewSet(handshake.TokenSetID,
+		reconcile.KindOf(a.ServiceAccounts), reconcile.KindOf(a.Roles), reconcile.KindOf(a.RoleBindings), reconcile.KindOf(a.ValuesSecrets)).InWaves()})
+}
+
+func register(ctx context.Context, a *app.Context, h *handler) error {
 	a.ClusterRegistrationTokens.OnChange(app.Lasting(ctx), "token", func(key string, token *fleet.ClusterRegistrationToken) (*fleet.ClusterRegistrationToken, error) {
 		return token, h.onChange(ctx, key, token)
+	})
+	a.First(func(ctx context.Context) {
+		go wait.JitterUntilWithContext(ctx, h.tryAll, trialInterval, trialJitter, true)
 	})
 	a.Config.OnChange(h.onConfig)
 	nudge := reconcile.Nudge(a.ClusterRegistrationTokens)
@@ -69,6 +84,7 @@ func gvk() schema.GroupVersionKind {
 
 func (h *handler) onChange(ctx context.Context, key string, token *fleet.ClusterRegistrationToken) error {
 	if token == nil || token.DeletionTimestamp != nil || h.app.Leaves(token.Namespace) {
+		h.rejected.Delete(key)
 		return h.set.Apply(gone(key)) // the account goes now and with it every token of it, not when garbage is collected
 	}
 	in, err := h.gather(ctx, token)
@@ -113,6 +129,7 @@ func (h *handler) gather(ctx context.Context, token *fleet.ClusterRegistrationTo
 	if err := errors.Join(err, roleErr, bindingErr, secretErr); err != nil {
 		return in, fmt.Errorf("looking at token %s/%s: %w", token.Namespace, token.Name, err)
 	}
+	in.Rejected = h.isRejected(in)
 	if in.Secret == nil && in.RightsExist {
 		// About to write it: a Secret of another type is in no cache of ours, and somebody else's.
 		in.Secret, err = reconcile.Optional(h.app.Kube.CoreV1().Secrets(token.Namespace).Get(ctx, token.Name, metav1.GetOptions{}))
@@ -137,13 +154,14 @@ func (h *handler) act(ctx context.Context, token *fleet.ClusterRegistrationToken
 			return err
 		}
 		secret, err := h.mint(ctx, token, out)
-		if errors.Is(err, kube.ErrTokenPending) {
-			h.app.ClusterRegistrationTokens.EnqueueAfter(token.Namespace, token.Name, pendingDelay)
+		if again := laterAfter(err); again > 0 {
+			h.app.ClusterRegistrationTokens.EnqueueAfter(token.Namespace, token.Name, again)
 			return nil
 		}
 		if err != nil {
 			return err
 		}
+		h.tellReplaced(token, out)
 		children = append(children, secret)
 		out.Reason = "" // there will be a good one
 	}
@@ -182,6 +200,11 @@ func (h *handler) mint(ctx context.Context, token *fleet.ClusterRegistrationToke
 	minted, err := kube.Mint(ctx, h.app.Kube, out.Mint.Namespace, out.Mint.Account, out.Mint.Lifetime)
 	if err != nil {
 		return nil, err
+	}
+	if out.Reason == fleet.ReasonTokenRejected {
+		if err := h.prove(ctx, token, out.Mint, minted); err != nil {
+			return nil, err
+		}
 	}
 	out.Values.Token = minted
 	return handshake.ValuesSecret(token, out.Values)
