@@ -46,6 +46,8 @@ type history struct {
 	// broken are the names of Secrets that are to be written over: they hold no release that can be read, or one that
 	// was taken back.
 	broken map[string]bool
+	// beforeCreate sees the next revision before it is stored, and may change its hooks or refuse it; nil for nothing.
+	beforeCreate func(*release.Release) error
 }
 
 // loadHistory reads all revisions of a release. One that cannot be decoded is as good as none: it is left
@@ -159,6 +161,12 @@ func (h *history) Query(wanted map[string]string) ([]*release.Release, error) {
 
 // Create implements driver.Creator.
 func (h *history) Create(key string, r *release.Release) error {
+	if h.beforeCreate != nil {
+		if err := h.beforeCreate(r); err != nil {
+			return err
+		}
+		h.beforeCreate = nil // one that rolls the revision back has hooks of its own
+	}
 	secret, err := h.secret(key, r, labelCreatedAt)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package deploy
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 
 	"helm.sh/helm/v3/pkg/kube"
@@ -36,6 +37,9 @@ type objectClient struct {
 	release  releaseKey
 	// adopt, if not empty, are the releases whose objects this one may take over, and no others.
 	adopt []releaseKey
+	// confined, if not empty, is the namespace that no object that is created or changed may be outside of, however
+	// it came: rendered, as a hook, among a chart's CRDs, or from the history.
+	confined string
 	// only, if not nil, are the objects that an update touches.
 	only map[objectRef]bool
 	// old are the manifests of the revisions there are. Kinds in them that the server no longer knows are
@@ -80,6 +84,9 @@ func (c *objectClient) Create(list kube.ResourceList) (*kube.Result, error) {
 }
 
 func (c *objectClient) create(info *resource.Info) error {
+	if err := c.confine(info); err != nil {
+		return err
+	}
 	object, err := c.helper(info).Create(info.Namespace, true, info.Object)
 	if apierrors.IsForbidden(err) && c.isOwnNamespace(info) && c.namespaceExists() {
 		err = apierrors.NewAlreadyExists(info.Mapping.Resource.GroupResource(), info.Name) // which is no trouble to Helm
@@ -98,7 +105,26 @@ func (c *objectClient) create(info *resource.Info) error {
 func (c *objectClient) isOwnNamespace(info *resource.Info) bool {
 	object, ok := info.Object.(*unstructured.Unstructured)
 	return ok && c.namespaceExists != nil && info.Name == c.release.Namespace &&
-		info.Mapping.GroupVersionKind.GroupKind() == schema.GroupKind{Kind: "Namespace"} && object.GetLabels()[fleet.LabelSetHash] == ""
+		info.Mapping.GroupVersionKind.GroupKind() == schema.GroupKind{Kind: "Namespace"} &&
+		len(object.GetAnnotations()) == 0 && maps.Equal(object.GetLabels(), map[string]string{"name": info.Name})
+}
+
+// confine refuses an object outside of the namespace that confines the release, but for the namespace itself. A CRD that
+// is there is left as it is, which is no trouble to Helm.
+func (c *objectClient) confine(info *resource.Info) error {
+	if c.confined == "" || info.Namespace == c.confined || c.isOwnNamespace(info) {
+		return nil
+	}
+	if info.Namespace != "" {
+		return because(fleet.ReasonOutsideNamespace, fmt.Errorf("%s is outside of namespace %s: with \"namespace\" every object has to be in that one; use \"defaultNamespace\" instead",
+			describeInfo(info), c.confined))
+	}
+	if isCRD(info.Mapping.GroupVersionKind) {
+		if _, err := c.helper(info).Get("", info.Name); err == nil {
+			return apierrors.NewAlreadyExists(info.Mapping.Resource.GroupResource(), info.Name)
+		}
+	}
+	return clusterScoped(info.Name, info.Mapping.GroupVersionKind)
 }
 
 func (c *objectClient) helper(info *resource.Info) *resource.Helper {

@@ -99,6 +99,9 @@ func (c *objectClient) UpdateThreeWayMerge(original, target kube.ResourceList, f
 
 // update brings one object to what target says. What former revisions made of it, and it should no longer have, goes.
 func (c *objectClient) update(former []kube.ResourceList, target *resource.Info, force bool) (created bool, err error) {
+	if err := c.confine(target); err != nil {
+		return false, err
+	}
 	live, err := c.helper(target).Get(target.Namespace, target.Name)
 	if apierrors.IsNotFound(err) {
 		return true, c.create(target)

@@ -7,6 +7,7 @@ import (
 
 	"helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/kube"
+	"helm.sh/helm/v3/pkg/release"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,7 +17,7 @@ import (
 
 // finisher turns what Helm rendered into what is installed: it adds the objects that are
 // no templates, marks every object as one of the set, and moves it where the options want it. It is Helm's
-// post-renderer, and sees no hooks.
+// post-renderer, which sees no hooks: FinishHooks does the same with these.
 type finisher struct {
 	Package *bundlePackage
 	Set     set
@@ -30,6 +31,11 @@ type finisher struct {
 	Installed *unstructured.Unstructured
 	// Done is told the manifest that will be installed.
 	Done func(manifest string)
+
+	// rendered are the objects that wait for the hooks, and are kustomized with them; see FinishHooks.
+	rendered   []*unstructured.Unstructured
+	hooks      []*release.Hook
+	kustomized bool
 }
 
 // Run does it, for Helm.
@@ -38,7 +44,13 @@ func (f *finisher) Run(rendered *bytes.Buffer) (*bytes.Buffer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f.Package.Style.Kustomization != "" {
+	switch {
+	case f.kustomized:
+		objects = f.rendered // what was rendered now may differ, and does not go with the hooks
+	case f.kustomizesHooks():
+		f.rendered = objects
+		return &bytes.Buffer{}, nil // nothing is installed in this run
+	case f.Package.Style.Kustomization != "":
 		if objects, err = kustomize(f.Package, objects); err != nil {
 			return nil, err
 		}
@@ -136,9 +148,14 @@ func (f *finisher) move(object *unstructured.Unstructured) error {
 		return fmt.Errorf("finding out whether %s is in a namespace: %w", gvk.Kind, err)
 	}
 	if !namespaced {
-		return fmt.Errorf("invalid cluster scoped object [name=%s kind=%s apiVersion=%s]: with \"namespace\" every object has to be in a namespace; use \"defaultNamespace\" instead",
-			object.GetName(), gvk.Kind, object.GetAPIVersion())
+		return clusterScoped(object.GetName(), gvk)
 	}
 	object.SetNamespace(f.TargetNamespace)
 	return nil
+}
+
+// clusterScoped is the error for an object that is in no namespace and would have to be in one.
+func clusterScoped(name string, gvk schema.GroupVersionKind) error {
+	return because(fleet.ReasonOutsideNamespace, fmt.Errorf("invalid cluster scoped object [name=%s kind=%s apiVersion=%s]: with \"namespace\" every object has to be in a namespace; use \"defaultNamespace\" instead",
+		name, gvk.Kind, gvk.GroupVersion()))
 }

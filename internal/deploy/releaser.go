@@ -91,6 +91,7 @@ func (r *releaser) install(ctx context.Context, in installation) (*installed, er
 		_, err := r.Agent.clientset.CoreV1().Namespaces().Get(ctx, in.Release.Namespace, metav1.GetOptions{})
 		return err == nil
 	}
+	client.confined = in.Options.TargetNamespace
 	next, err := r.prepare(in, h, client)
 	if err != nil {
 		return nil, err
@@ -99,16 +100,31 @@ func (r *releaser) install(ctx context.Context, in installation) (*installed, er
 	if err != nil {
 		return nil, err
 	}
-	var made *release.Release
-	if next == Install {
-		made, err = runInstall(in, config, client)
-	} else {
-		made, err = runUpgrade(in, config, client)
-	}
+	made, err := runHelm(next, in, h, config, client)
 	if err != nil {
 		return nil, err
 	}
 	return client.result(made)
+}
+
+// runHelm installs or upgrades. Hooks are finished before the release is stored; if they were kustomized then, Helm runs
+// once more, with the same objects.
+func runHelm(next step, in installation, h *history, config *action.Configuration, client *objectClient) (*release.Release, error) {
+	run := runUpgrade
+	if next == Install {
+		run = runInstall
+	}
+	finish := in.finisher(client)
+	h.beforeCreate = finish.FinishHooks
+	last := h.last()
+	made, err := run(in, config, client, finish)
+	if !errors.Is(err, errHooksComeFirst) {
+		return made, err
+	}
+	if next == Install && last != nil { // Helm has noted that there is another revision, which there is not yet
+		last.SetStatus(release.StatusUninstalled, "Uninstallation complete")
+	}
+	return run(in, config, client, finish)
 }
 
 // prepare brings what an earlier operation left to where Helm can go on, and says how.
@@ -187,7 +203,7 @@ func maxHistory(options *fleet.BundleDeploymentOptions) int {
 	return defaultHistory
 }
 
-func runInstall(in installation, config *action.Configuration, client *objectClient) (*release.Release, error) {
+func runInstall(in installation, config *action.Configuration, client *objectClient, finish *finisher) (*release.Release, error) {
 	helm := helmOptions(in.Options)
 	run := action.NewInstall(config)
 	run.ReleaseName, run.Namespace = in.Release.Name, in.Release.Namespace
@@ -205,11 +221,11 @@ func runInstall(in installation, config *action.Configuration, client *objectCli
 	run.SkipSchemaValidation = helm.SkipSchemaValidation
 	run.DisableOpenAPIValidation = true
 	run.EnableDNS = !helm.DisableDNS
-	run.PostRenderer = in.finisher(client)
+	run.PostRenderer = finish
 	return run.RunWithContext(context.Background(), in.Package.Chart, in.Values)
 }
 
-func runUpgrade(in installation, config *action.Configuration, client *objectClient) (*release.Release, error) {
+func runUpgrade(in installation, config *action.Configuration, _ *objectClient, finish *finisher) (*release.Release, error) {
 	helm := helmOptions(in.Options)
 	run := action.NewUpgrade(config)
 	run.Namespace = in.Release.Namespace
@@ -222,7 +238,7 @@ func runUpgrade(in installation, config *action.Configuration, client *objectCli
 	run.SkipSchemaValidation = helm.SkipSchemaValidation
 	run.DisableOpenAPIValidation = true
 	run.EnableDNS = !helm.DisableDNS
-	run.PostRenderer = in.finisher(client)
+	run.PostRenderer = finish
 	return run.RunWithContext(context.Background(), in.Release.Name, in.Package.Chart, in.Values)
 }
 

@@ -38,7 +38,7 @@ func (r *releaser) rollBack(ctx context.Context, in rollback) (*installed, error
 		return nil, fmt.Errorf("release %s has no revision %d", in.Release, in.Revision)
 	}
 	client := newObjectClient(in.Identity, in.Release, r.Stopped)
-	client.old, client.only = h.manifests(), in.Only
+	client.old, client.only, client.confined = h.manifests(), in.Only, in.Options.TargetNamespace
 	config := &action.Configuration{
 		RESTClientGetter: in.Identity, Releases: h.storage(0), KubeClient: client, Log: func(string, ...any) {},
 	}

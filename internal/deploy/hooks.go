@@ -1,0 +1,188 @@
+package deploy
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"helm.sh/helm/v3/pkg/release"
+	"helm.sh/helm/v3/pkg/releaseutil"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// hookMark is an annotation that tells hooks from other objects while they are kustomized together. It is never deployed.
+const hookMark = "fleet.cattle.io/rendered-hook"
+
+// mostNamesakes bounds how many hooks of a chart with a kustomization may have the same kind, namespace and name.
+const mostNamesakes = 20
+
+// errHooksComeFirst ends the first of two runs of Helm: a kustomization needs the hooks along with the other objects,
+// and Helm's post-renderer sees only the latter.
+var errHooksComeFirst = errors.New("the hooks are kustomized first")
+
+// kustomizesHooks tells whether the objects that Helm rendered have to wait for its hooks.
+func (f *finisher) kustomizesHooks() bool {
+	return f.Package.Style.Kustomization != "" && f.Package.Style.Chart != ""
+}
+
+// FinishHooks does with the hooks of a release what Run does with its other objects. It is called with the release
+// before it is stored, which is before any hook runs. With errHooksComeFirst Helm has to be run once more: Run then
+// returns the objects of this run, kustomized.
+func (f *finisher) FinishHooks(r *release.Release) error {
+	if f.kustomized {
+		r.Hooks = f.hooks
+		return nil
+	}
+	hooks := make([][]*unstructured.Unstructured, len(r.Hooks))
+	for i, hook := range r.Hooks {
+		objects, err := parseObjects([]byte(hook.Manifest))
+		if err != nil {
+			return fmt.Errorf("hook %s: %w", hook.Path, err)
+		}
+		hooks[i] = objects
+	}
+	objects := f.rendered
+	if f.kustomizesHooks() {
+		var err error
+		if objects, hooks, err = kustomizeWithHooks(f.Package, objects, hooks); err != nil {
+			return err
+		}
+	}
+	finished, err := f.finishHooks(r.Hooks, hooks)
+	if err != nil {
+		return err
+	}
+	if !f.kustomizesHooks() {
+		r.Hooks = finished
+		return nil
+	}
+	f.rendered, f.hooks, f.kustomized = objects, finished, true
+	return errHooksComeFirst
+}
+
+// finishHooks are the hooks of which something is left, with the objects given.
+func (f *finisher) finishHooks(hooks []*release.Hook, objects [][]*unstructured.Unstructured) ([]*release.Hook, error) {
+	var finished []*release.Hook
+	for i, hook := range hooks {
+		if len(objects[i]) == 0 {
+			continue
+		}
+		for _, object := range objects[i] {
+			if err := f.finish(object); err != nil {
+				return nil, fmt.Errorf("hook %s: %w", hook.Path, err)
+			}
+		}
+		text, err := formatObjects(objects[i])
+		if err != nil {
+			return nil, err
+		}
+		finished = append(finished, withManifest(hook, string(text)))
+	}
+	return finished, nil
+}
+
+// withManifest is a hook with another manifest, whose annotations say when it runs. A list says so itself, and its items
+// do not.
+func withManifest(hook *release.Hook, manifest string) *release.Hook {
+	read, _, err := releaseutil.SortManifests(map[string]string{hook.Path: manifest}, nil, releaseutil.InstallOrder)
+	if err == nil && len(read) == 1 {
+		read[0].Manifest = manifest
+		return read[0]
+	}
+	same := *hook
+	same.Manifest = manifest
+	return &same
+}
+
+// kustomizeWithHooks builds a bundle's kustomization over the objects and hooks that Helm rendered. What kustomize may
+// not have twice, hooks of one name, or a hook of an object's name, is built in rounds.
+func kustomizeWithHooks(p *bundlePackage, objects []*unstructured.Unstructured, hooks [][]*unstructured.Unstructured) (
+	kustomized []*unstructured.Unstructured, kustomizedHooks [][]*unstructured.Unstructured, err error) {
+	waiting, err := markHooks(hooks)
+	if err != nil {
+		return nil, nil, err
+	}
+	found := make([][]*unstructured.Unstructured, len(hooks))
+	for round := 0; round == 0 || len(waiting) > 0; round++ {
+		if round > mostNamesakes {
+			return nil, nil, fmt.Errorf("kustomize: more than %d hooks have the name of %s %s", mostNamesakes, waiting[0].GetKind(), waiting[0].GetName())
+		}
+		var input []*unstructured.Unstructured
+		if round == 0 {
+			input, waiting = withoutNamesakes(objects, waiting)
+			input = append(objects[:len(objects):len(objects)], input...)
+		} else {
+			input, waiting = withoutNamesakes(nil, waiting)
+			others, _ := withoutNamesakes(input, objects)
+			input = append(input, others...)
+		}
+		built, err := kustomize(p, input)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, object := range built {
+			if i, isHook := takeHookMark(object, len(hooks)); isHook {
+				found[i] = append(found[i], object)
+			} else if round == 0 {
+				kustomized = append(kustomized, object)
+			}
+		}
+	}
+	return kustomized, found, nil
+}
+
+// markHooks are the objects of all hooks, each with the number of its hook.
+func markHooks(hooks [][]*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	var marked []*unstructured.Unstructured
+	for i := range hooks {
+		for _, object := range hooks[i] {
+			if err := checkMetadata(object); err != nil {
+				return nil, err
+			}
+			annotations := object.GetAnnotations()
+			if annotations == nil {
+				annotations = map[string]string{}
+			}
+			annotations[hookMark] = strconv.Itoa(i)
+			object.SetAnnotations(annotations)
+			marked = append(marked, object)
+		}
+	}
+	return marked, nil
+}
+
+// takeHookMark takes the mark off an object and tells which hook it is of.
+func takeHookMark(object *unstructured.Unstructured, hooks int) (number int, isHook bool) {
+	annotations := object.GetAnnotations()
+	mark, marked := annotations[hookMark]
+	if !marked {
+		return 0, false
+	}
+	delete(annotations, hookMark)
+	object.SetAnnotations(annotations)
+	number, err := strconv.Atoi(mark)
+	return number, err == nil && number >= 0 && number < hooks
+}
+
+// withoutNamesakes picks of a list what has not the kind, namespace and name of one of others, or of one before it.
+func withoutNamesakes(others, list []*unstructured.Unstructured) (picked, rest []*unstructured.Unstructured) {
+	key := func(object *unstructured.Unstructured) string {
+		return strings.Join([]string{object.GetAPIVersion(), object.GetKind(), cmp.Or(object.GetNamespace(), "default"), object.GetName()}, "|")
+	}
+	taken := map[string]bool{}
+	for _, object := range others {
+		taken[key(object)] = true
+	}
+	for _, object := range list {
+		if taken[key(object)] {
+			rest = append(rest, object)
+			continue
+		}
+		taken[key(object)] = true
+		picked = append(picked, object)
+	}
+	return picked, rest
+}

@@ -1,0 +1,143 @@
+package deploy
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// hookOf is a ConfigMap that is a hook.
+func hookOf(name, namespace, events string) string {
+	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + ", namespace: " + namespace + ", annotations: {helm.sh/hook: '" + events + "'}}\n"
+}
+
+// TestHooksUnderANamespace_StayInIt has charts under "namespace" try to get objects out of it by hooks and CRDs.
+func TestHooksUnderANamespace_StayInIt(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "hook-walls")
+	own, other := l.Name+"-own", l.Name+"-other"
+	l.namespace(other)
+	l.start()
+	clusterRole := "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: " + l.Name + "-smuggled, annotations: {helm.sh/hook: pre-install}}\n"
+	crd := "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: smuggled.example.com}\n" +
+		"spec: {group: example.com, scope: Cluster, names: {kind: Smuggled, plural: smuggled}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}\n"
+	kustomization := map[string]string{"kustomization.yaml": "namePrefix: k-\ncommonLabels: {by: kustomize}\n"}
+	tests := map[string]struct {
+		files map[string]string
+		// refused is what the status says, "" if the hook is created in the bundle's namespace, as hook.
+		refused string
+		hook    string
+	}{
+		"a hook in another namespace: is moved":           {files: hooks(hookOf("smuggled", other, "pre-install")), hook: "smuggled"},
+		"a hook and a kustomization: both count":          {files: with(hooks(hookOf("smuggled", other, "post-install")), kustomization), hook: "k-smuggled"},
+		"a cluster-scoped hook: is refused":               {files: hooks(clusterRole), refused: "invalid cluster scoped object"},
+		"a cluster-scoped hook, kustomized: is refused":   {files: with(hooks(clusterRole), kustomization), refused: "invalid cluster scoped object"},
+		"a CRD among the chart's CRDs: is refused":        {files: with(hooks(""), map[string]string{"crds/a.yaml": crd}), refused: "invalid cluster scoped object"},
+		"another object among the chart's CRDs: the same": {files: with(hooks(""), map[string]string{"crds/a.yaml": hookOf("smuggled", other, "none")}), refused: "is outside of namespace"},
+	}
+	i := 0
+	for name, test := range tests {
+		i++
+		bundleName := "walls-" + string(rune('a'+i))
+		t.Run(name, func(t *testing.T) {
+			namespace := own + bundleName
+			l.apply(bundle{Name: bundleName, Files: test.files, Options: fleet.BundleDeploymentOptions{TargetNamespace: namespace, Helm: &fleet.HelmOptions{}}})
+			if test.refused != "" {
+				l.expectStatus(bundleName, becauseOf(fleet.ConditionDeployed, fleet.ReasonOutsideNamespace, test.refused))
+			} else {
+				l.expectStatus(bundleName, ready)
+				found, err := l.East.CoreV1().ConfigMaps(namespace).Get(t.Context(), test.hook, metav1.GetOptions{})
+				if err != nil || found.Labels[fleet.LabelSetHash] != setFor(bundleName, "").Hash {
+					t.Errorf("the hook: %v, labels %v", err, found.Labels)
+				}
+			}
+			if l.configMapIsThere(other, "smuggled") || l.configMapIsThere(other, "k-smuggled") {
+				t.Error("an object was smuggled into another namespace")
+			}
+			if _, err := l.East.RbacV1().ClusterRoles().Get(t.Context(), l.Name+"-smuggled", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+				t.Errorf("a ClusterRole was smuggled: %v", err)
+			}
+			if err := l.East.Discovery().RESTClient().Get().AbsPath("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/smuggled.example.com").Do(t.Context()).Error(); !apierrors.IsNotFound(err) {
+				t.Errorf("a CRD was smuggled: %v", err)
+			}
+			l.delete(bundleName)
+			l.expectNoRelease(namespace, bundleName)
+		})
+	}
+}
+
+// hooks is a small chart with a hook.
+func hooks(hook string) map[string]string {
+	return with(helloFiles("hi"), map[string]string{"templates/hook.yaml": hook})
+}
+
+func with(files, more map[string]string) map[string]string {
+	all := maps.Clone(files)
+	maps.Copy(all, more)
+	return all
+}
+
+// TestHooksThroughTheirLife_KeepPoliciesAndLabels runs the hooks of an upgrade, a correction and an uninstallation, of a
+// chart with a kustomization, which changes hooks and other objects together.
+func TestHooksThroughTheirLife_KeepPoliciesAndLabels(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "hook-life")
+	l.start()
+	own, other := l.Name+"-own", l.Name+"-other"
+	l.namespace(other)
+	gone := strings.Replace(hookOf("gone", other, "pre-install,pre-upgrade"), "annotations: {", "annotations: {helm.sh/hook-delete-policy: hook-succeeded, ", 1)
+	files := func(greeting string) map[string]string {
+		return with(helloFiles(greeting), map[string]string{
+			"templates/up.yaml":   hookOf("up", other, "pre-install,pre-upgrade") + "data: {greeting: {{ .Values.greeting }}}\n",
+			"templates/back.yaml": hookOf("back", other, "post-rollback"),
+			"templates/end.yaml":  hookOf("end", other, "post-delete"),
+			"templates/gone.yaml": gone,
+			// One of a name that an object of the release has, too, and one that is a list.
+			"templates/same.yaml": hookOf("{{ .Release.Name }}", other, "pre-rollback"),
+			"templates/list.yaml": "apiVersion: v1\nkind: ConfigMapList\nmetadata: {annotations: {helm.sh/hook: post-upgrade}}\nitems: [{apiVersion: v1, kind: ConfigMap, metadata: {name: item}}]\n",
+			"kustomization.yaml":  "namePrefix: k-\npatches: [{patch: '{apiVersion: v1, kind: ConfigMap, metadata: {name: up, namespace: " + other + "}, data: {patched: \"yes\"}}'}]\n",
+		})
+	}
+	options := fleet.BundleDeploymentOptions{TargetNamespace: own, Helm: &fleet.HelmOptions{}, CorrectDrift: &fleet.CorrectDrift{Enabled: true}}
+	expect := func(name, greeting, patched string) {
+		t.Helper()
+		found, err := l.East.CoreV1().ConfigMaps(own).Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil || found.Labels[fleet.LabelSetHash] != setFor("x", "").Hash || found.Data["greeting"] != greeting || found.Data["patched"] != patched {
+			t.Errorf("hook %s: %v, labels %v, data %v", name, err, found.Labels, found.Data)
+		}
+	}
+	l.apply(bundle{Name: "x", Files: files("hi"), Options: options})
+	l.expectStatus("x", ready)
+	expect("k-up", "hi", "yes")
+	l.apply(bundle{Name: "x", Files: files("salut"), Options: options})
+	bd := l.expectStatus("x", ready)
+	if len(bd.Status.Resources) != 1 {
+		t.Errorf("hooks count as objects of the release: %v", bd.Status.Resources)
+	}
+	expect("k-up", "salut", "yes")
+	expect("k-item", "", "")
+	if l.configMapIsThere(own, "k-gone") || l.configMapIsThere(own, "k-back") || l.configMapIsThere(own, "k-end") {
+		t.Error("a hook is there that was to be deleted, or has not run yet")
+	}
+	if err := l.East.CoreV1().ConfigMaps(own).Delete(t.Context(), "k-x", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	l.eventually(func() string {
+		if !l.configMapIsThere(own, "k-back") || !l.configMapIsThere(own, "k-x") {
+			return "the release was not rolled back"
+		}
+		return ""
+	})
+	l.expectStatus("x", ready)
+	l.delete("x")
+	l.expectNoRelease(own, "x")
+	expect("k-end", "", "")
+	if found, err := l.East.CoreV1().ConfigMaps(other).List(t.Context(), metav1.ListOptions{}); err != nil || len(found.Items) > 1 { // its root CA
+		t.Errorf("in the other namespace: %v %v", err, found.Items)
+	}
+}
