@@ -142,14 +142,11 @@ func Grant(in GrantInput) GrantOutcome {
 		return GrantOutcome{Stage: GrantLeaving, ClusterName: in.Request.Status.ClusterName, Granted: in.Request.Status.Granted}
 	case cluster == nil && ofGoneImport(in):
 		return GrantOutcome{Stage: GrantAbandoned}
-	case in.Request.Spec.ClientID == "":
-		return rejected(in, fleet.ReasonClientIDMissing, "the request has no clientID: set one in the agent's values, or leave it to the agent, which takes the UID of its kube-system namespace")
-	case cluster == nil && in.Derived != nil:
-		return rejected(in, fleet.ReasonClientIDTaken, "a Cluster of the name that belongs to this clientID exists with another clientID: rename that Cluster, or create one with this clientID")
-	case cluster == nil && len(in.Request.Spec.ClientID) > maxClientID:
-		return rejected(in, fleet.ReasonClientIDTooLong, "the clientID has more than 1024 bytes: set a shorter one in the agent's values")
-	case refused(in):
-		return rejected(in, fleet.ReasonCredentialTaken, "another request with this clientID and clientRandom was answered: ask with another clientRandom")
+	}
+	if reason, message := whyRejected(in, cluster); reason != "" {
+		return rejected(in, reason, message)
+	}
+	switch {
 	case cluster == nil && in.MaxClusters > 0 && in.TokenClusters >= in.MaxClusters:
 		return tooManyClusters(in)
 	case cluster == nil:
@@ -158,6 +155,21 @@ func Grant(in GrantInput) GrantOutcome {
 		return pending(in, cluster)
 	}
 	return give(in, cluster)
+}
+
+// whyRejected returns why a request can never be granted as it is; empty if it can.
+func whyRejected(in GrantInput, cluster *fleet.Cluster) (reason, message string) {
+	switch {
+	case in.Request.Spec.ClientID == "":
+		return fleet.ReasonClientIDMissing, "the request has no clientID: set one in the agent's values, or leave it to the agent, which takes the UID of its kube-system namespace"
+	case cluster == nil && in.Derived != nil:
+		return fleet.ReasonClientIDTaken, "a Cluster of the name that belongs to this clientID exists with another clientID: rename that Cluster, or create one with this clientID"
+	case cluster == nil && len(in.Request.Spec.ClientID) > maxClientID:
+		return fleet.ReasonClientIDTooLong, "the clientID has more than 1024 bytes: set a shorter one in the agent's values"
+	case refused(in):
+		return fleet.ReasonCredentialTaken, "another request with this clientID and clientRandom was answered: ask with another clientRandom"
+	}
+	return "", ""
 }
 
 // awaitCluster is the outcome for a request whose Cluster has to be made first. It may read its answer from the beginning, so
