@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
@@ -81,18 +82,7 @@ var running = sync.OnceValue(func() error {
 	logging.Bridge(log, lines)
 	started, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- agentmanagement.Run(ctx, agentmanagement.Options{
-			Options: app.Options{
-				Own: kube.Own{Config: kube.Tune(as(hub, token.Status.Token))},
-				Env: env.Controller{Namespace: system, DisableBootstrap: true, Agent: env.AgentSettings{
-					Replicas: 1, LeaseDuration: "30s", RenewDeadline: "25s", RetryPeriod: "10s",
-				}},
-				Version: "dev",
-				Log:     log,
-				Clock:   func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) },
-			},
-			OnStarted: func() { close(started) },
-		})
+		ended <- agentmanagement.Run(ctx, controllers(as(hub, token.Status.Token), log, func() { close(started) }))
 	}()
 	select {
 	case <-started:
@@ -103,6 +93,22 @@ var running = sync.OnceValue(func() error {
 		return fmt.Errorf("the controllers did not start within %s", patience)
 	}
 })
+
+// controllers are those that all tests run, with this access to the hub.
+func controllers(own *rest.Config, log *slog.Logger, started func()) agentmanagement.Options {
+	return agentmanagement.Options{
+		Options: app.Options{
+			Own: kube.Own{Config: kube.Tune(own)},
+			Env: env.Controller{Namespace: system, DisableBootstrap: true, Agent: env.AgentSettings{
+				Replicas: 1, LeaseDuration: "30s", RenewDeadline: "25s", RetryPeriod: "10s",
+			}},
+			Version: "dev",
+			Log:     log,
+			Clock:   func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) },
+		},
+		OnStarted: started,
+	}
+}
 
 // as is a cluster's API server for whoever has this token.
 func as(cluster *plane.Cluster, token string) *rest.Config {

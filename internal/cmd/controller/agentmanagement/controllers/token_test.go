@@ -2,18 +2,23 @@ package controllers_test
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/e2e/framework/client"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement"
 	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -241,4 +246,40 @@ func TestASecretOfSomebodyElseKeepsATokenWaiting(t *testing.T) {
 	left, err := secret(t.Context(), hub, ws, "t1")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(left.Data).To(Equal(map[string][]byte{"mine": []byte("1")}))
+}
+
+// A token that names another key is to the API server what a token is whose signing key it no longer has.
+func TestATokenThatTheServerNoLongerAccepts_IsReplaced(t *testing.T) {
+	g, hub := NewWithT(t), hub(t)
+	ws := workspace(t, hub, "ws-token-rejected")
+	newToken(t, hub, ws, "t1", 0)
+	dead := valuesOf(t, hub, ws, "t1")
+	parts := strings.Split(dead.Token, ".")
+	parts[0] = base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"ES256","kid":"the key before"}`))
+	dead.Token = strings.Join(parts, ".")
+	found, err := secret(t.Context(), hub, ws, "t1")
+	g.Expect(err).NotTo(HaveOccurred())
+	found.Data[handshake.ValuesKey], err = dead.Encode()
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = hub.Kube.CoreV1().Secrets(ws).Update(t.Context(), found, metav1.UpdateOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+
+	account, err := hub.Kube.CoreV1().ServiceAccounts(system).CreateToken(t.Context(), "fleet-controller", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { // as after a restart
+		ended <- agentmanagement.Run(ctx, controllers(as(control.Plane(t).Hub, account.Status.Token), slog.New(slog.DiscardHandler), func() {}))
+	}()
+	defer func() {
+		cancel()
+		<-ended
+	}()
+	eventually(t, func(g Gomega) {
+		g.Expect(valuesOf(t, hub, ws, "t1").Token == dead.Token).To(BeFalse())
+	})
+	holder := bearer(t, valuesOf(t, hub, ws, "t1"))
+	eventually(t, func(g Gomega) {
+		g.Expect(holder.Create(t.Context(), client.ClusterRegistrations, newRequest(ws, "client-of-rejected", "random", "t1"))).To(Succeed())
+	})
 }
