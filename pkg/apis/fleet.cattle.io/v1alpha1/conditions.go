@@ -232,6 +232,11 @@ const (
 	ReasonContentMissing = "ContentMissing"
 	// ReasonBundleTooLarge means that the bundle, or the Helm release made of it, has more bytes than can be stored.
 	ReasonBundleTooLarge = "BundleTooLarge"
+	// ReasonBundleDeploymentForged means that a BundleDeployment asks for copies of Secrets or ConfigMaps
+	// (downstreamResources) and is not one that the hub has made for a Cluster its Bundle may go to, so that nothing is
+	// copied. Delete it: kubectl delete bundledeployment -n <namespace> <name>. Where only its Cluster, its Bundle or a
+	// mapping is missing, the copies follow when that is created.
+	ReasonBundleDeploymentForged = "BundleDeploymentForged"
 	// ReasonHelmValuesInvalid means that the Helm values are missing, are no map, or do not fit the chart's schema.
 	ReasonHelmValuesInvalid = "HelmValuesInvalid"
 	// ReasonManifestInvalid means that a file of the bundle is no valid YAML, is no object, or has a name that leads out

@@ -112,6 +112,12 @@ func (h *Hub) addKinds() {
 		}
 		return []string{c.Namespace + "/" + c.Spec.ClientID}, nil
 	})
+	a.Clusters.Cache().AddIndexer(app.ClustersByKubeconfig, func(c *fleet.Cluster) ([]string, error) {
+		if secret := handshake.KubeconfigSecret(c); secret.Name != "" {
+			return []string{secret.String()}, nil
+		}
+		return nil, nil
+	})
 }
 
 func (k *fakeKind[T, L]) takes(obj Object) bool {

@@ -106,7 +106,8 @@ func (h *handler) prepare(bundle *fleet.Bundle) (*fleet.Bundle, error) {
 }
 
 // leave deletes the BundleDeployments of a Bundle that is deleted, and lets the
-// Bundle go when the last of them is gone. Each one's end brings us back here.
+// Bundle go when the last of them is gone. Each one's end brings us back here. Those
+// beyond its reach are not waited for: another tenant's finalizer may hold them.
 func (h *handler) leave(bundle *fleet.Bundle) error {
 	if !slices.Contains(bundle.Finalizers, fleet.FinalizerBundle) {
 		return nil // somebody else's finalizer holds it
@@ -115,8 +116,12 @@ func (h *handler) leave(bundle *fleet.Bundle) error {
 	if err != nil {
 		return err
 	}
-	if len(remaining) > 0 {
-		return h.deleteAll(remaining)
+	if err := h.deleteAll(remaining); err != nil {
+		return err
+	}
+	reach, err := index.ReachOf(h.app, bundle)
+	if err != nil || len(index.Within(reach, remaining)) > 0 {
+		return err
 	}
 	_, err = reconcile.Patch(h.app.Bundles, bundle, func(b *fleet.Bundle) {
 		b.Finalizers = slices.DeleteFunc(b.Finalizers, func(f string) bool { return f == fleet.FinalizerBundle })
@@ -146,7 +151,9 @@ func (h *handler) live(bundle *fleet.Bundle) ([]*fleet.BundleDeployment, error) 
 	}
 	var live []*fleet.BundleDeployment
 	for i := range list.Items {
-		live = append(live, &list.Items[i])
+		if index.BundleOf(&list.Items[i]) == keyOf(bundle) {
+			live = append(live, &list.Items[i])
+		}
 	}
 	return live, nil
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
 	"github.com/fleet-hub/fleet/internal/content"
 	"github.com/fleet-hub/fleet/internal/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
@@ -62,7 +63,10 @@ func (h *handler) gather(ctx context.Context, bundle *fleet.Bundle) (input, erro
 	if err != nil {
 		return in, err
 	}
-	if in.failure = unsupported(bundle, in.existing); in.failure != nil {
+	if in.reach, err = index.ReachOf(h.app, bundle); err != nil {
+		return in, err
+	}
+	if in.failure = unsupported(bundle, index.Within(in.reach, in.existing)); in.failure != nil {
 		return in, nil //nolint:nilerr // it is told on the Bundle
 	}
 	if in.circle, err = h.circleOf(bundle); err != nil {
@@ -88,10 +92,6 @@ func (h *handler) gather(ctx context.Context, bundle *fleet.Bundle) (input, erro
 
 // gatherClusters finds the clusters the Bundle may go to, in its workspace and in those it is mapped to.
 func (h *handler) gatherClusters(in *input) error {
-	var err error
-	if in.reach, err = h.reachOf(in.bundle); err != nil {
-		return err
-	}
 	for _, workspace := range in.reach.Namespaces {
 		clusters, err := h.clustersFor(in.bundle, workspace)
 		if err != nil {

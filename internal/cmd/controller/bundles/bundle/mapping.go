@@ -6,41 +6,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// reachOf is where a Bundle looks for clusters. Where nothing is mapped, that is its own workspace.
-func (h *handler) reachOf(bundle *fleet.Bundle) (targeting.Reach, error) {
-	mappings, err := h.mappings(bundle.Namespace)
-	if err != nil || len(mappings) == 0 {
-		return targeting.NewReach(bundle, nil, nil), err
-	}
-	namespaces, err := h.app.AllNamespaces.Cache().List(labels.Everything())
-	if err != nil {
-		return targeting.Reach{}, err
-	}
-	return targeting.NewReach(bundle, mappings, namespaces), nil
-}
-
-// mappings are those of a workspace; of all, if it is empty.
-func (h *handler) mappings(workspace string) ([]targeting.Mapping, error) {
-	listed, err := h.app.BundleNamespaceMappings.Cache().List(workspace, labels.Everything())
-	if err != nil {
-		return nil, err
-	}
-	out := make([]targeting.Mapping, 0, len(listed))
-	for _, mapping := range listed {
-		out = append(out, targeting.NewMapping(mapping))
-	}
-	return out, nil
-}
-
 // mappingsTo are those that lead to the clusters of a workspace.
 func (h *handler) mappingsTo(workspace string) (leading []targeting.Mapping) {
-	mappings, err := h.mappings("")
+	mappings, err := index.Mappings(h.app, "")
 	if err != nil || len(mappings) == 0 {
 		return nil
 	}
@@ -119,7 +94,7 @@ func (h *handler) onNamespace(change queue.Change[*corev1.Namespace]) {
 	if change.Initial || older != nil && newer != nil && maps.Equal(older.Labels, newer.Labels) {
 		return
 	}
-	mappings, err := h.mappings("")
+	mappings, err := index.Mappings(h.app, "")
 	if err != nil {
 		return
 	}

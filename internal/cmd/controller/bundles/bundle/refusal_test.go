@@ -130,7 +130,7 @@ func TestOthersInTheWayAreNotWaitedFor(t *testing.T) {
 	d := newDelivery(t, bundle(everywhere, mostNew(2)), 9)
 	for number := range 4 {
 		d.hub.Put(&fleet.BundleDeployment{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "c-" + nameOf(number), Name: "web", Labels: map[string]string{fleet.LabelBundleName: "web", fleet.LabelBundleNamespace: "elsewhere"},
+			Namespace: placeOf(nameOf(number)), Name: "web", Labels: map[string]string{fleet.LabelBundleName: "web", fleet.LabelBundleNamespace: "elsewhere"},
 		}})
 	}
 	if err := d.pass(t.Context()); err != nil {
@@ -163,7 +163,7 @@ func TestAClusterThatNoLongerRefuses(t *testing.T) {
 	d.hub.Sync()
 	d.fail(nil, newOnes(0, 1)...)
 	before := d.told(t)
-	if err := d.pass(t.Context()); lines(err) != 1 || !strings.Contains(err.Error(), "c-k-005/web") {
+	if err := d.pass(t.Context()); lines(err) != 1 || !strings.Contains(err.Error(), placeOf("k-005")+"/web") {
 		t.Errorf("error = %v, want that of the one that refuses", err)
 	}
 	if got := len(d.all(t)); got != 6 {
@@ -199,7 +199,7 @@ func TestValuesThatCannotBeStoredTakeUpNoPlace(t *testing.T) {
 	for _, bd := range d.all(t) {
 		created = append(created, bd.Namespace)
 	}
-	if diff := cmp.Diff([]string{"c-k-003", "c-k-004"}, created); diff != "" {
+	if diff := cmp.Diff([]string{placeOf("k-003"), placeOf("k-004")}, created); diff != "" {
 		t.Errorf("BundleDeployments (-want +got):\n%s", diff)
 	}
 	told := d.failures()
@@ -222,7 +222,7 @@ func TestWhatConcernsAllEndsThePass(t *testing.T) {
 	for name, failure := range tests {
 		t.Run(name, func(t *testing.T) {
 			d := newDelivery(t, bundle(everywhere), 200)
-			orphan := existing("nobody", func(bd *fleet.BundleDeployment) {
+			orphan := deployedIn("nobody", func(bd *fleet.BundleDeployment) {
 				bd.Labels[fleet.LabelBundleName], bd.Labels[fleet.LabelBundleNamespace] = "web", "ws"
 			})
 			d.hub.Put(orphan)
@@ -321,17 +321,17 @@ func TestAPassEndsWithItsProcessOrItsBundle(t *testing.T) {
 func TestOrphansAreDeletedOnce(t *testing.T) {
 	d := newDelivery(t, bundle(everywhere), 120)
 	for _, name := range []string{"x", "y"} {
-		d.hub.Put(existing(name, func(bd *fleet.BundleDeployment) {
+		d.hub.Put(deployedIn(name, func(bd *fleet.BundleDeployment) {
 			bd.Labels[fleet.LabelBundleName], bd.Labels[fleet.LabelBundleNamespace] = "web", "ws"
 		}))
 	}
-	d.hub.Fail("delete BundleDeployment c-x/web", errWebhook)
+	d.hub.Fail("delete BundleDeployment "+placeOf("x")+"/web", errWebhook)
 	if err := d.pass(t.Context()); !errors.Is(err, errWebhook) || lines(err) != 1 {
 		t.Errorf("error = %v", err)
 	}
 	all, _ := d.writes("delete")
 	slices.Sort(all)
-	if diff := cmp.Diff([]string{"delete BundleDeployment c-x/web", "delete BundleDeployment c-y/web"}, all); diff != "" {
+	if diff := cmp.Diff([]string{"delete BundleDeployment " + placeOf("x") + "/web", "delete BundleDeployment " + placeOf("y") + "/web"}, all); diff != "" {
 		t.Errorf("deleted (-want +got):\n%s", diff)
 	}
 	if got := len(d.all(t)); got != 121 {
@@ -419,7 +419,7 @@ func TestAFirstDeploymentInDoubtCounts(t *testing.T) {
 				t.Fatal(err)
 			}
 			d.settle(t)
-			d.hub.Put(cluster(nameOf(3)), cluster(nameOf(4)))
+			d.hub.Put(cluster(nameOf(3), inPlace), cluster(nameOf(4), inPlace))
 			d.fail(errQuota, createOf(4)) // there is another round, in any case
 			d.fail(test.fail, createOf(3))
 			d.change(t, atMost("1"))

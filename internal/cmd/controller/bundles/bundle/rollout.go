@@ -114,8 +114,9 @@ func (h *handler) gatherDeployments(in *input) error {
 	return h.gatherUnlabelled(in)
 }
 
-// gatherUnlabelled finds the Bundle's BundleDeployments that somebody took the Bundle's labels off, or misspelt them:
-// they have its name, and say still of which cluster they are. They get their labels back.
+// gatherUnlabelled finds the Bundle's BundleDeployments that somebody took labels off, or misspelt them: they have its
+// name, are in the namespace of one of its clusters, and say still of which cluster or of which Bundle they are. They get
+// their labels back.
 func (h *handler) gatherUnlabelled(in *input) error {
 	namesakes, err := h.app.BundleDeployments.Cache().GetByIndex(index.DeploymentsByName, in.bundle.Name)
 	if err != nil || len(namesakes) == 0 {
@@ -126,12 +127,17 @@ func (h *handler) gatherUnlabelled(in *input) error {
 		known[bd.Namespace] = true
 	}
 	var namespaces map[types.NamespacedName]string // of the clusters, where there is somebody to look for
+	var places map[string]bool
 	for _, bd := range namesakes {
 		if known[bd.Namespace] || bd.DeletionTimestamp != nil {
 			continue
 		}
 		if namespaces == nil {
-			namespaces = namespacesOf(in.clusters)
+			namespaces, places = namespacesOf(in.clusters)
+		}
+		if index.ClaimedBy(bd) == keyOf(in.bundle) && places[bd.Namespace] {
+			in.existing = append(in.existing, bd)
+			continue
 		}
 		if namespaces[index.ClusterOf(bd)] != bd.Namespace {
 			continue
@@ -148,13 +154,13 @@ func (h *handler) gatherUnlabelled(in *input) error {
 	return nil
 }
 
-// namespacesOf are the cluster namespaces, by Cluster.
-func namespacesOf(clusters []*fleet.Cluster) map[types.NamespacedName]string {
-	namespaces := make(map[types.NamespacedName]string, len(clusters))
+// namespacesOf are the cluster namespaces, by Cluster and as a set.
+func namespacesOf(clusters []*fleet.Cluster) (namespaces map[types.NamespacedName]string, places map[string]bool) {
+	namespaces, places = make(map[types.NamespacedName]string, len(clusters)), make(map[string]bool, len(clusters))
 	for _, cluster := range clusters {
-		namespaces[keyOf(cluster)] = cluster.Status.Namespace
+		namespaces[keyOf(cluster)], places[cluster.Status.Namespace] = cluster.Status.Namespace, true
 	}
-	return namespaces
+	return namespaces, places
 }
 
 // isCurrent says whether a Bundle is what it was when the pass began.

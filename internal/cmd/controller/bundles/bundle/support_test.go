@@ -14,6 +14,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
+	"github.com/fleet-hub/fleet/internal/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -33,16 +34,32 @@ func newDelivery(t *testing.T, b *fleet.Bundle, clusters int) *delivery {
 	b.UID, b.Finalizers = "u-web", []string{fleet.FinalizerBundle}
 	hub.Put(b)
 	for number := range clusters {
-		hub.Put(cluster(nameOf(number)))
+		hub.Put(cluster(nameOf(number), inPlace))
 	}
 	return &delivery{handler: h, hub: hub}
+}
+
+// placeOf is the namespace of a Cluster of ws, and inPlace gives it that.
+func placeOf(cluster string) string { return names.ClusterNamespace("ws", cluster) }
+
+func inPlace(c *fleet.Cluster) { c.Status.Namespace = placeOf(c.Name) }
+
+// deployedIn is that a BundleDeployment is where the hub makes that of web for this cluster.
+func deployedIn(name string, modifiers ...func(*fleet.BundleDeployment)) *fleet.BundleDeployment {
+	bd := existing(name, modifiers...)
+	bd.Namespace = placeOf(name)
+	return bd
 }
 
 func nameOf(number int) string { return fmt.Sprintf("k-%03d", number) }
 
 // createOf and changeOf are requests of Hub.Fail.
-func createOf(number int) string { return "create BundleDeployment c-" + nameOf(number) + "/web" }
-func changeOf(number int) string { return "update BundleDeployment c-" + nameOf(number) + "/web" }
+func createOf(number int) string {
+	return "create BundleDeployment " + placeOf(nameOf(number)) + "/web"
+}
+func changeOf(number int) string {
+	return "update BundleDeployment " + placeOf(nameOf(number)) + "/web"
+}
 
 // fail answers these requests with an error.
 func (d *delivery) fail(err error, requests ...string) {
@@ -95,7 +112,7 @@ func (d *delivery) promoted(t *testing.T) (clusters []string) {
 	t.Helper()
 	for _, bd := range d.all(t) {
 		if bd.Spec.DeploymentID != bd.Status.AppliedDeploymentID {
-			clusters = append(clusters, strings.TrimPrefix(bd.Namespace, "c-"))
+			clusters = append(clusters, bd.Labels[fleet.LabelCluster])
 		}
 	}
 	return clusters

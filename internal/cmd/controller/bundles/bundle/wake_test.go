@@ -117,6 +117,8 @@ func TestLabelsComeBack(t *testing.T) {
 	tests := map[string]func(labels map[string]string){
 		"without the Bundle's name":      func(labels map[string]string) { delete(labels, fleet.LabelBundleName) },
 		"without the Bundle's workspace": func(labels map[string]string) { delete(labels, fleet.LabelBundleNamespace) },
+		"without the Cluster's name":     func(labels map[string]string) { delete(labels, fleet.LabelCluster) },
+		"of another Cluster":             func(labels map[string]string) { labels[fleet.LabelCluster] = "another" },
 		"of a Bundle that is not there":  func(labels map[string]string) { labels[fleet.LabelBundleName] = "wbe" },
 	}
 	for name, change := range tests {

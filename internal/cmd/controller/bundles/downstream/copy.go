@@ -3,6 +3,7 @@ package downstream
 import (
 	"context"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -21,6 +22,9 @@ const kindDeployment = "BundleDeployment"
 func (h *handler) copy(ctx context.Context, bd *fleet.BundleDeployment, o original) error {
 	read, err := h.read(ctx, o)
 	if err != nil {
+		return err
+	}
+	if err := h.mayBeCopied(o, read); err != nil {
 		return err
 	}
 	if h.done.has(bd.UID, o, read.version) {
@@ -47,12 +51,17 @@ func (h *handler) copySecret(ctx context.Context, bd *fleet.BundleDeployment, o 
 		return nil, err
 	case o.key.Name == bd.Name && bd.Spec.ValuesHash != "" || found != nil && found.Type == fleet.SecretTypeBundleDeployment:
 		return nil, errTaken
+	case found != nil && (isOwnType(found.Type) || found.Type == corev1.SecretTypeServiceAccountToken):
+		return nil, errOccupied
 	case found == nil:
 		created, err := secrets.Create(ctx, &corev1.Secret{ObjectMeta: metaOf(bd, o), Type: read.secretType, Data: read.data}, metav1.CreateOptions{})
 		return created, h.owed(err, bd, nil)
 	}
 	before := found.OwnerReferences
 	owners, same := withOwner(before, bd), equality.Semantic.DeepEqual(found.Data, read.data)
+	if !same && !isCopy(before) {
+		return nil, errOccupied
+	}
 	if same && len(owners) == len(before) {
 		return found, nil
 	}
@@ -78,6 +87,9 @@ func (h *handler) copyConfigMap(ctx context.Context, bd *fleet.BundleDeployment,
 	before := found.OwnerReferences
 	owners := withOwner(before, bd)
 	same := equality.Semantic.DeepEqual(found.Data, read.text) && equality.Semantic.DeepEqual(found.BinaryData, read.data)
+	if !same && !isCopy(before) {
+		return nil, errOccupied
+	}
 	if same && len(owners) == len(before) {
 		return found, nil
 	}
@@ -87,6 +99,13 @@ func (h *handler) copyConfigMap(ctx context.Context, bd *fleet.BundleDeployment,
 		return updated, err
 	}
 	return updated, h.owed(err, bd, before)
+}
+
+// isCopy says whether an object with these owners was copied for some BundleDeployment.
+func isCopy(owners []metav1.OwnerReference) bool {
+	return slices.ContainsFunc(owners, func(owner metav1.OwnerReference) bool {
+		return owner.Kind == kindDeployment && strings.HasPrefix(owner.APIVersion, fleet.SchemeGroupVersion.Group+"/")
+	})
 }
 
 // owed notes, unless the write was refused, that the agent is to be told of a copy, for a BundleDeployment and for those

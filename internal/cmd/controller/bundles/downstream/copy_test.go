@@ -17,15 +17,48 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
+// there is the namespace of Cluster ws/one.
+var there = names.ClusterNamespace("ws", "one")
+
+// put gives a hub a BundleDeployment with its Cluster, and a Bundle that asks for the same copies.
+func put(hub *apptest.Hub, bd *fleet.BundleDeployment) {
+	hub.Put(cluster("ws", "one"))
+	hub.Put(bundle("web", bd.Spec.Options.DownstreamResources...))
+	hub.Put(bd)
+}
+
+func cluster(workspace, name string) *fleet.Cluster {
+	return &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: workspace, Name: name}}
+}
+
+func bundle(name string, resources ...fleet.DownstreamResource) *fleet.Bundle {
+	b := &fleet.Bundle{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: name}}
+	b.Spec.DownstreamResources = resources
+	b.Spec.Targets = []fleet.BundleTarget{{ClusterSelector: &metav1.LabelSelector{}}}
+	return b
+}
+
+// everything is that a Bundle asks for all that its BundleDeployment does.
+func everything(bd *fleet.BundleDeployment) map[original]bool {
+	asked := map[original]bool{}
+	for _, one := range originalsOf(bd) {
+		asked[one] = true
+	}
+	return asked
+}
+
 func deployment(resources ...fleet.DownstreamResource) *fleet.BundleDeployment {
 	bd := &fleet.BundleDeployment{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "c-one", Name: "web", UID: "u-web", Labels: map[string]string{fleet.LabelBundleName: "web", fleet.LabelBundleNamespace: "ws"},
+		Namespace: there, Name: "web", UID: "u-web", Labels: map[string]string{
+			fleet.LabelBundleName: "web", fleet.LabelBundleNamespace: "ws", fleet.LabelCluster: "one", fleet.LabelClusterNamespace: "ws",
+		},
 	}}
 	bd.Spec.Options.DownstreamResources = resources
 	return bd
@@ -56,8 +89,11 @@ func ofType(t corev1.SecretType) func(*corev1.Secret) {
 	return func(s *corev1.Secret) { s.Type = t }
 }
 
-func handlerWith(objects ...runtime.Object) *handler {
-	h := &handler{app: &app.Context{Kube: fake.NewClientset(objects...)}, originals: newOriginals(), done: newDone()}
+func handlerWith(t *testing.T, objects ...runtime.Object) *handler {
+	t.Helper()
+	hub := apptest.New(t)
+	hub.App.Kube = fake.NewClientset(objects...)
+	h := &handler{app: hub.App, originals: newOriginals(), done: newDone(), refused: newRefused()}
 	h.queue = queue.New(queue.Options{Name: "downstream", Log: slog.New(slog.DiscardHandler)}, h.handle)
 	return h
 }
@@ -75,23 +111,23 @@ func TestCopyAll(t *testing.T) {
 	}{
 		"nothing is wanted": {bd: deployment()},
 		"a Secret that is new": {
-			bd: deployment(creds), there: []runtime.Object{secretOf("ws", "creds", "1")}, changed: true, secret: secretOf("c-one", "creds", "1", ownedBy("u-web")),
+			bd: deployment(creds), there: []runtime.Object{secretOf("ws", "creds", "1")}, changed: true, secret: secretOf(there, "creds", "1", ownedBy("u-web")),
 		},
 		"one that is there as it should be": {
-			bd: deployment(creds), there: []runtime.Object{secretOf("ws", "creds", "1"), secretOf("c-one", "creds", "1", ownedBy("u-web"))},
-			secret: secretOf("c-one", "creds", "1", ownedBy("u-web")),
+			bd: deployment(creds), there: []runtime.Object{secretOf("ws", "creds", "1"), secretOf(there, "creds", "1", ownedBy("u-web"))},
+			secret: secretOf(there, "creds", "1", ownedBy("u-web")),
 		},
 		"one that is another's too, which is no change for the agent": {
-			bd: deployment(creds), there: []runtime.Object{secretOf("ws", "creds", "1"), secretOf("c-one", "creds", "1", ownedBy("u-db"))},
-			secret: secretOf("c-one", "creds", "1", ownedBy("u-db"), ownedBy("u-web")),
+			bd: deployment(creds), there: []runtime.Object{secretOf("ws", "creds", "1"), secretOf(there, "creds", "1", ownedBy("u-db"))},
+			secret: secretOf(there, "creds", "1", ownedBy("u-db"), ownedBy("u-web")),
 		},
 		"other data, and another type, which stays": {
-			bd: deployment(creds), there: []runtime.Object{secretOf("ws", "creds", "2", ofType("new")), secretOf("c-one", "creds", "1", ownedBy("u-web"))},
-			changed: true, secret: secretOf("c-one", "creds", "2", ownedBy("u-web")),
+			bd: deployment(creds), there: []runtime.Object{secretOf("ws", "creds", "2", ofType("new")), secretOf(there, "creds", "1", ownedBy("u-web"))},
+			changed: true, secret: secretOf(there, "creds", "2", ownedBy("u-web")),
 		},
 		"one original is missing, the other is copied": {
 			bd: deployment(settings, creds), there: []runtime.Object{secretOf("ws", "creds", "1")}, changed: true,
-			trouble: "downstreamResources[0]: ConfigMap settings: there is none in the Bundle's namespace", secret: secretOf("c-one", "creds", "1", ownedBy("u-web")),
+			trouble: "downstreamResources[0]: ConfigMap settings: there is none in the Bundle's namespace", secret: secretOf(there, "creds", "1", ownedBy("u-web")),
 		},
 		"what is neither": {
 			bd:      deployment(fleet.DownstreamResource{Kind: "Pod", Name: "p"}),
@@ -106,25 +142,57 @@ func TestCopyAll(t *testing.T) {
 			trouble: "downstreamResources[0]: secret web: " + errTaken.Error(),
 		},
 		"the name of another Bundle's values": {
-			bd: deployment(creds), there: []runtime.Object{secretOf("ws", "creds", "1"), secretOf("c-one", "creds", "v", ofType(fleet.SecretTypeBundleDeployment))},
-			trouble: "downstreamResources[0]: Secret creds: " + errTaken.Error(), secret: secretOf("c-one", "creds", "v", ofType(fleet.SecretTypeBundleDeployment)),
+			bd: deployment(creds), there: []runtime.Object{secretOf("ws", "creds", "1"), secretOf(there, "creds", "v", ofType(fleet.SecretTypeBundleDeployment))},
+			trouble: "downstreamResources[0]: Secret creds: " + errTaken.Error(), secret: secretOf(there, "creds", "v", ofType(fleet.SecretTypeBundleDeployment)),
 		},
 		"a ConfigMap that changed": {
-			bd: deployment(settings), there: []runtime.Object{configMapOf("ws", "settings", "2"), configMapOf("c-one", "settings", "1")}, changed: true,
+			bd: deployment(settings), there: []runtime.Object{configMapOf("ws", "settings", "2"), configMapOwnedBy("settings", "u-db")}, changed: true,
+		},
+		"a ConfigMap of that name is not a copy: it stays": {
+			bd: deployment(settings), there: []runtime.Object{configMapOf("ws", "settings", "2"), configMapOf(there, "settings", "1")},
+			trouble: "downstreamResources[0]: ConfigMap settings: " + errOccupied.Error(),
+		},
+		"a Secret of that name is not a copy: it stays": {
+			bd: deployment(creds), there: []runtime.Object{secretOf("ws", "creds", "2"), secretOf(there, "creds", "1")},
+			trouble: "downstreamResources[0]: Secret creds: " + errOccupied.Error(), secret: secretOf(there, "creds", "1"),
+		},
+		"a Secret of that name is the token of an account: it stays": {
+			bd: deployment(creds), there: []runtime.Object{secretOf("ws", "creds", "2"), secretOf(there, "creds", "2", ofType(corev1.SecretTypeServiceAccountToken))},
+			trouble: "downstreamResources[0]: Secret creds: " + errOccupied.Error(), secret: secretOf(there, "creds", "2", ofType(corev1.SecretTypeServiceAccountToken)),
+		},
+		"a Secret of that name has the same data, as after a move to another hub: it is a copy": {
+			bd: deployment(creds), there: []runtime.Object{secretOf("ws", "creds", "1"), secretOf(there, "creds", "1")}, secret: secretOf(there, "creds", "1", ownedBy("u-web")),
+		},
+		"the token of an account is never copied": {
+			bd: deployment(creds), there: []runtime.Object{secretOf("ws", "creds", "1", ofType(corev1.SecretTypeServiceAccountToken))},
+			trouble: "downstreamResources[0]: Secret creds: " + errToken.Error(),
+		},
+		"the values of a token are never copied": {
+			bd: deployment(creds), there: []runtime.Object{secretOf("ws", "creds", "1", ofType(handshake.SecretTypeValues))},
+			trouble: "downstreamResources[0]: Secret creds: " + errOwn.Error(),
+		},
+		"the values of a Bundle are never copied": {
+			bd: deployment(creds), there: []runtime.Object{secretOf("ws", "creds", "1", ofType(fleet.SecretTypeBundleValues))},
+			trouble: "downstreamResources[0]: Secret creds: " + errOwn.Error(),
+		},
+		"the identity of an agent is never copied": {
+			bd:      deployment(fleet.DownstreamResource{Kind: "Secret", Name: names.Agent}),
+			there:   []runtime.Object{secretOf("ws", names.Agent, "1", ofType(corev1.SecretTypeOpaque))},
+			trouble: "downstreamResources[0]: Secret fleet-agent: " + errOwn.Error(),
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			h := handlerWith(test.there...)
-			trouble, err := h.copyAll(t.Context(), test.bd)
+			h := handlerWith(t, test.there...)
+			trouble, err := h.copyAll(t.Context(), test.bd, everything(test.bd))
 			changed := h.done.takeOwed(test.bd.UID)
 			if err != nil || changed != test.changed || trouble != test.trouble {
 				t.Errorf("changed %v, trouble %q, %v; want %v, %q", changed, trouble, err, test.changed, test.trouble)
 			}
-			if _, err := h.copyAll(t.Context(), test.bd); err != nil || h.done.takeOwed(test.bd.UID) {
+			if _, err := h.copyAll(t.Context(), test.bd, everything(test.bd)); err != nil || h.done.takeOwed(test.bd.UID) {
 				t.Errorf("the second time it changes something: %v", err)
 			}
-			got, err := h.app.Kube.CoreV1().Secrets("c-one").Get(t.Context(), "creds", metav1.GetOptions{})
+			got, err := h.app.Kube.CoreV1().Secrets(there).Get(t.Context(), "creds", metav1.GetOptions{})
 			if test.secret == nil {
 				if err == nil {
 					t.Errorf("there is a copy %+v", got)
@@ -140,15 +208,16 @@ func TestCopyAll(t *testing.T) {
 }
 
 func TestAConfigMapIsCopiedWhole(t *testing.T) {
-	h := handlerWith(configMapOf("ws", "settings", "1"))
-	if trouble, err := h.copyAll(t.Context(), deployment(fleet.DownstreamResource{Kind: "CONFIGMAP", Name: "settings"})); trouble != "" || err != nil || !h.done.takeOwed("u-web") {
+	h := handlerWith(t, configMapOf("ws", "settings", "1"))
+	settings := deployment(fleet.DownstreamResource{Kind: "CONFIGMAP", Name: "settings"})
+	if trouble, err := h.copyAll(t.Context(), settings, everything(settings)); trouble != "" || err != nil || !h.done.takeOwed("u-web") {
 		t.Fatalf("%q, %v, or no change", trouble, err)
 	}
-	got, err := h.app.Kube.CoreV1().ConfigMaps("c-one").Get(t.Context(), "settings", metav1.GetOptions{})
+	got, err := h.app.Kube.CoreV1().ConfigMaps(there).Get(t.Context(), "settings", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := configMapOf("c-one", "settings", "1")
+	want := configMapOf(there, "settings", "1")
 	if diff := cmp.Diff([]any{want.Data, want.BinaryData}, []any{got.Data, got.BinaryData}); diff != "" {
 		t.Errorf("the copy (-want +got):\n%s", diff)
 	}
@@ -183,18 +252,18 @@ func TestOriginalsAreReadOnce(t *testing.T) {
 
 // An agent that could not be told of another copy is told later, though there is nothing to copy then.
 func TestAnAgentIsToldInTheEnd(t *testing.T) {
-	const told = "patch BundleDeployment c-one/web"
+	told := "patch BundleDeployment " + there + "/web"
 	hub := apptest.New(t)
-	h := handlerWith(secretOf("ws", "creds", "2"), secretOf("c-one", "creds", "1", ownedBy("u-web")))
+	h := handlerWith(t, secretOf("ws", "creds", "2"), secretOf(there, "creds", "1", ownedBy("u-web")))
 	hub.App.Kube, h.app = h.app.Kube, hub.App
 	h.tell = func(*fleet.BundleDeployment, string) {}
-	hub.Put(deployment(fleet.DownstreamResource{Kind: "Secret", Name: "creds"}))
+	put(hub, deployment(fleet.DownstreamResource{Kind: "Secret", Name: "creds"}))
 	generation := func() int64 {
-		return apptest.MustGet[*fleet.BundleDeployment](t, hub, "c-one", "web").Spec.DownstreamResourcesGeneration
+		return apptest.MustGet[*fleet.BundleDeployment](t, hub, there, "web").Spec.DownstreamResourcesGeneration
 	}
 	down := errors.New("connection refused")
 	hub.Fail(told, down)
-	key := types.NamespacedName{Namespace: "c-one", Name: "web"}
+	key := types.NamespacedName{Namespace: there, Name: "web"}
 	if err := h.handle(t.Context(), key); !errors.Is(err, down) || generation() != 0 {
 		t.Fatalf("%v, and generation %d", err, generation())
 	}
@@ -215,11 +284,11 @@ func TestWhoIsToldOfACopy(t *testing.T) {
 		want   []types.UID
 		wakes  bool
 	}{
-		"its only owner":                 {nil, []runtime.Object{secretOf("c-one", "creds", "1", ownedBy("u-web"))}, []types.UID{"u-web"}, false},
-		"all that share it":              {nil, []runtime.Object{secretOf("c-one", "creds", "1", ownedBy("u-db"), ownedBy("u-web"))}, []types.UID{"u-web", "u-db"}, true},
+		"its only owner":                 {nil, []runtime.Object{secretOf(there, "creds", "1", ownedBy("u-web"))}, []types.UID{"u-web"}, false},
+		"all that share it":              {nil, []runtime.Object{secretOf(there, "creds", "1", ownedBy("u-db"), ownedBy("u-web"))}, []types.UID{"u-web", "u-db"}, true},
 		"nobody else of one that is new": {nil, nil, []types.UID{"u-web"}, false},
-		"nobody of one that was refused": {conflict, []runtime.Object{secretOf("c-one", "creds", "1", ownedBy("u-db"))}, nil, false},
-		"all of one that may be there":   {io.ErrUnexpectedEOF, []runtime.Object{secretOf("c-one", "creds", "1", ownedBy("u-db"))}, []types.UID{"u-web", "u-db"}, true},
+		"nobody of one that was refused": {conflict, []runtime.Object{secretOf(there, "creds", "1", ownedBy("u-db"))}, nil, false},
+		"all of one that may be there":   {io.ErrUnexpectedEOF, []runtime.Object{secretOf(there, "creds", "1", ownedBy("u-db"))}, []types.UID{"u-web", "u-db"}, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -227,9 +296,10 @@ func TestWhoIsToldOfACopy(t *testing.T) {
 			if test.err != nil {
 				kube.PrependReactor("update", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, test.err })
 			}
-			h := handlerWith()
+			h := handlerWith(t)
 			h.app.Kube = kube
-			if _, err := h.copyAll(t.Context(), deployment(fleet.DownstreamResource{Kind: "Secret", Name: "creds"})); !errors.Is(err, test.err) {
+			bd := deployment(fleet.DownstreamResource{Kind: "Secret", Name: "creds"})
+			if _, err := h.copyAll(t.Context(), bd, everything(bd)); !errors.Is(err, test.err) {
 				t.Errorf("error %v", err)
 			}
 			for _, uid := range []types.UID{"u-web", "u-db"} {
@@ -248,7 +318,7 @@ func TestWhoIsToldOfACopy(t *testing.T) {
 // is not told again.
 func TestTheNextProcessTells(t *testing.T) {
 	creds := fleet.DownstreamResource{Kind: "Secret", Name: "creds"}
-	there := []runtime.Object{secretOf("ws", "creds", "2"), secretOf("c-one", "creds", "2", ownedBy("u-web"))} // both of version 7
+	around := []runtime.Object{secretOf("ws", "creds", "2"), secretOf(there, "creds", "2", ownedBy("u-web"))} // both of version 7
 	tests := map[string]struct {
 		generation int64
 		told       string
@@ -266,7 +336,7 @@ func TestTheNextProcessTells(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			hub := apptest.New(t)
-			h := handlerWith(there...)
+			h := handlerWith(t, around...)
 			hub.App.Kube, h.app = h.app.Kube, hub.App
 			h.tell = func(*fleet.BundleDeployment, string) {}
 			bd := deployment(creds)
@@ -274,18 +344,18 @@ func TestTheNextProcessTells(t *testing.T) {
 			if test.told != "" {
 				bd.Annotations = map[string]string{fleet.AnnotationCopiesTold: test.told}
 			}
-			hub.Put(bd)
+			put(hub, bd)
 			want := *bd.DeepCopy()
 			if test.want {
 				want.Spec.DownstreamResourcesGeneration++
 				want.Annotations = map[string]string{fleet.AnnotationCopiesTold: "secret/creds=7/7"}
 			}
 			for range 2 {
-				if err := h.handle(t.Context(), types.NamespacedName{Namespace: "c-one", Name: "web"}); err != nil {
+				if err := h.handle(t.Context(), types.NamespacedName{Namespace: there, Name: "web"}); err != nil {
 					t.Fatal(err)
 				}
 				hub.Sync()
-				got := apptest.MustGet[*fleet.BundleDeployment](t, hub, "c-one", "web")
+				got := apptest.MustGet[*fleet.BundleDeployment](t, hub, there, "web")
 				if diff := cmp.Diff([]any{want.Spec, want.Annotations}, []any{got.Spec, got.Annotations}); diff != "" {
 					t.Errorf("the BundleDeployment (-want +got):\n%s", diff)
 				}
@@ -297,14 +367,14 @@ func TestTheNextProcessTells(t *testing.T) {
 // A first try that failed does not keep the next from telling.
 func TestTheNextProcessTellsThoughItsFirstTryFails(t *testing.T) {
 	hub := apptest.New(t)
-	h := handlerWith(secretOf("ws", "creds", "2"), secretOf("c-one", "creds", "2", ownedBy("u-web")))
+	h := handlerWith(t, secretOf("ws", "creds", "2"), secretOf(there, "creds", "2", ownedBy("u-web")))
 	down := errors.New("connection refused")
 	failing := true
 	h.app.Kube.(*fake.Clientset).PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) { return failing, nil, down })
 	hub.App.Kube, h.app = h.app.Kube, hub.App
 	h.tell = func(*fleet.BundleDeployment, string) {}
-	hub.Put(deployment(fleet.DownstreamResource{Kind: "Secret", Name: "creds"}))
-	key := types.NamespacedName{Namespace: "c-one", Name: "web"}
+	put(hub, deployment(fleet.DownstreamResource{Kind: "Secret", Name: "creds"}))
+	key := types.NamespacedName{Namespace: there, Name: "web"}
 	if err := h.handle(t.Context(), key); !errors.Is(err, down) {
 		t.Fatalf("error %v", err)
 	}
@@ -313,7 +383,7 @@ func TestTheNextProcessTellsThoughItsFirstTryFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	hub.Sync()
-	if got := apptest.MustGet[*fleet.BundleDeployment](t, hub, "c-one", "web").Spec.DownstreamResourcesGeneration; got != 1 {
+	if got := apptest.MustGet[*fleet.BundleDeployment](t, hub, there, "web").Spec.DownstreamResourcesGeneration; got != 1 {
 		t.Errorf("generation %d", got)
 	}
 }

@@ -7,6 +7,9 @@
 //	                                                     ├► what is wrong ─► ledger ─► the Bundle's status
 //	a Secret's copy that it does not name any more ──────┴► goes
 //
+// A BundleDeployment is believed only about what its Bundle asks for, where the Bundle may go: see asked. Kubeconfigs,
+// tokens of accounts and Fleet's own Secrets are never copied, and what is no copy is never written.
+//
 // Originals are watched by name and version only, and read when one is to be copied. A cluster for which that fails
 // has an error of its own, and is tried again when the original changes.
 package downstream
@@ -15,6 +18,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -46,6 +50,7 @@ type handler struct {
 
 	originals *originals
 	done      *done
+	refused   *refused
 	// names lists what is in a namespace without its data.
 	names metadata.Interface
 }
@@ -56,14 +61,9 @@ func Register(ctx context.Context, a *app.Context, tell Tell) error {
 	if err != nil {
 		return fmt.Errorf("building the client for the names of copies: %w", err)
 	}
-	h := &handler{app: a, tell: tell, originals: newOriginals(), done: newDone(), names: names}
+	h := &handler{app: a, tell: tell, originals: newOriginals(), done: newDone(), refused: newRefused(), names: names}
 	h.queue = queue.New(queue.Options{Name: "downstream", Log: a.Log}, h.handle)
-	a.BundleDeployments.Cache().AddIndexer(byOriginal, func(bd *fleet.BundleDeployment) (keys []string, err error) {
-		for _, original := range originalsOf(bd) {
-			keys = append(keys, original.String())
-		}
-		return keys, nil
-	})
+	h.addIndex()
 	configMaps, err := kube.NamesInformer(a.RESTConfig, corev1.SchemeGroupVersion.WithResource("configmaps"), notEverywhere)
 	if err != nil {
 		return err
@@ -72,13 +72,26 @@ func Register(ctx context.Context, a *app.Context, tell Tell) error {
 		queue.Watch(a.BundleDeployments.Informer(), h.onDeployment),
 		a.OnSecret(one, func(key types.NamespacedName) { h.wake(original{kindSecret, key}) }),
 		queue.Watch(configMaps, h.onConfigMap),
+		h.watchOthers(),
 	)
 	if err != nil {
 		return err
 	}
 	go configMaps.RunWithContext(ctx)
-	go h.queue.Run(ctx, a.Begun, a.BundleDeployments.Informer().HasSynced, configMaps.HasSynced)
+	go h.queue.Run(ctx, a.Begun, a.BundleDeployments.Informer().HasSynced, configMaps.HasSynced, a.Bundles.Informer().HasSynced,
+		a.Clusters.Informer().HasSynced, a.ClusterGroups.Informer().HasSynced, a.BundleNamespaceMappings.Informer().HasSynced,
+		a.AllNamespaces.Informer().HasSynced)
 	return nil
+}
+
+// addIndex puts the index by original on the cache.
+func (h *handler) addIndex() {
+	h.app.BundleDeployments.Cache().AddIndexer(byOriginal, func(bd *fleet.BundleDeployment) (keys []string, err error) {
+		for _, original := range originalsOf(bd) {
+			keys = append(keys, original.String())
+		}
+		return keys, nil
+	})
 }
 
 func one(key types.NamespacedName) []types.NamespacedName { return []types.NamespacedName{key} }
@@ -90,6 +103,7 @@ func (h *handler) onDeployment(change queue.Change[*fleet.BundleDeployment]) {
 	switch {
 	case newer == nil:
 		h.done.forget(older.UID)
+		h.refused.forget(keyOf(older))
 		h.tell(older, "")
 	case older == nil || older.UID != newer.UID:
 		had := newer.Spec.DownstreamResourcesGeneration > 0
@@ -102,6 +116,8 @@ func (h *handler) onDeployment(change queue.Change[*fleet.BundleDeployment]) {
 	case !equality.Semantic.DeepEqual(older.Spec.Options.DownstreamResources, newer.Spec.Options.DownstreamResources),
 		older.Labels[fleet.LabelShardRef] != newer.Labels[fleet.LabelShardRef]: // nobody, or somebody else, has looked after it
 		h.done.doubt(newer.UID)
+		h.queue.Add(keyOf(newer))
+	case claimOf(older) != claimOf(newer):
 		h.queue.Add(keyOf(newer))
 	}
 }
@@ -119,6 +135,14 @@ func (h *handler) onConfigMap(change queue.Change[*metav1.PartialObjectMetadata]
 // wake asks for copies of what has changed.
 func (h *handler) wake(changed original) {
 	h.originals.forget(changed)
+	h.wakeFor(changed)
+	h.retry(func(bd types.NamespacedName, of claim) bool {
+		return of.beside && bd.Namespace == changed.key.Namespace
+	})
+}
+
+// wakeFor enqueues the BundleDeployments that want an original copied.
+func (h *handler) wakeFor(changed original) {
 	deployments, err := h.app.BundleDeployments.Cache().GetByIndex(byOriginal, changed.String())
 	if err != nil {
 		return // only without the index, which is there
@@ -134,8 +158,22 @@ func (h *handler) handle(ctx context.Context, key types.NamespacedName) error {
 		return err
 	}
 	pruned := h.prune(ctx, bd)
-	trouble, err := h.copyAll(ctx, bd)
+	of := claimOf(bd)
+	of.beside = true
+	h.refused.note(key, of) // before the others are looked at: what changes from now on counts
+	asked, err := h.asked(bd)
+	if errors.Is(err, errForged) {
+		h.refuse(bd)
+		return pruned
+	}
+	if err != nil {
+		return errors.Join(pruned, err)
+	}
+	trouble, err := h.copyAll(ctx, bd, asked)
 	h.tell(bd, trouble)
+	if trouble == "" && containsAll(asked, originalsOf(bd)) {
+		h.refused.forget(key)
+	}
 	if err == nil && h.done.compare(bd.UID) && untold(bd, h.done.versions(bd.UID)) {
 		h.done.owe(bd.UID)
 	}
@@ -159,16 +197,21 @@ func (h *handler) tellAgent(bd *fleet.BundleDeployment) error {
 	return err
 }
 
-// copyAll makes the copies, whatever becomes of the others. The trouble is one that trying again does not heal.
-func (h *handler) copyAll(ctx context.Context, bd *fleet.BundleDeployment) (trouble string, err error) {
+func containsAll(asked map[original]bool, wanted []original) bool {
+	return !slices.ContainsFunc(wanted, func(o original) bool { return !asked[o] })
+}
+
+// copyAll makes the copies that the Bundle asks for, whatever becomes of the others. What it does not ask for, or not any
+// more while a change is held back, stays as it is. The trouble is one that trying again does not heal.
+func (h *handler) copyAll(ctx context.Context, bd *fleet.BundleDeployment, asked map[original]bool) (trouble string, err error) {
 	for i, resource := range bd.Spec.Options.DownstreamResources {
 		one, known := originalOf(bd, resource)
 		failure := errKind
-		if known {
+		if known && asked[one] {
 			failure = h.copy(ctx, bd, one)
 		}
 		switch {
-		case failure == nil:
+		case failure == nil, known && !asked[one]:
 		case isTrouble(failure):
 			if trouble == "" {
 				trouble = fmt.Sprintf("downstreamResources[%d]: %s %s: %v", i, resource.Kind, resource.Name, failure)

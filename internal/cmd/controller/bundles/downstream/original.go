@@ -3,6 +3,7 @@ package downstream
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 
@@ -11,7 +12,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // Kinds that can be copied, as they are written in keys.
@@ -25,11 +30,22 @@ var (
 	errKind    = errors.New("only a Secret or ConfigMap that has a name can be copied")
 	errMissing = errors.New("there is none in the Bundle's namespace")
 	errTaken   = errors.New("that is the name of a Secret with the values of a Bundle on this cluster; name the original otherwise")
+
+	errKubeconfig = errors.New("it is the kubeconfig of a Cluster, which is never copied; put what the bundle needs into a Secret of its own")
+	errOwn        = errors.New("it is one of Fleet's own Secrets, which are never copied; put what the bundle needs into a Secret of its own")
+	errToken      = errors.New("it is the token of a ServiceAccount (type " + string(corev1.SecretTypeServiceAccountToken) + "), which is never copied; " +
+		"put what the bundle needs into a Secret of another type")
+	errOccupied = errors.New("the cluster's namespace has one of that name that is not a copy; name the original otherwise, or remove the other one")
 )
 
 // isTrouble says whether only a user can help.
 func isTrouble(err error) bool {
-	return errors.Is(err, errKind) || errors.Is(err, errMissing) || errors.Is(err, errTaken) || apierrors.IsInvalid(err)
+	for _, trouble := range []error{errKind, errMissing, errTaken, errKubeconfig, errOwn, errToken, errOccupied} {
+		if errors.Is(err, trouble) {
+			return true
+		}
+	}
+	return apierrors.IsInvalid(err)
 }
 
 // kindOf reads a kind however it is written.
@@ -43,6 +59,32 @@ type original struct {
 	kind string
 	key  types.NamespacedName
 }
+
+// mayBeCopied returns why a Secret must not leave the hub, or its workspace; nil if it may.
+func (h *handler) mayBeCopied(o original, read *payload) error {
+	switch {
+	case o.kind != kindSecret:
+		return nil
+	case read.secretType == corev1.SecretTypeServiceAccountToken:
+		return errToken
+	case isOwnType(read.secretType), o.key.Name == names.Agent, o.key.Name == names.AgentBootstrap:
+		return errOwn
+	}
+	clusters, err := h.app.Clusters.Cache().GetByIndex(app.ClustersByKubeconfig, o.key.String())
+	if err != nil {
+		return err
+	}
+	// A Cluster of another workspace counts only for what looks like a kubeconfig: it could name any Secret.
+	if slices.ContainsFunc(clusters, func(c *fleet.Cluster) bool {
+		return c.Namespace == o.key.Namespace || len(read.data[handshake.KubeconfigValueKey]) > 0
+	}) {
+		return errKubeconfig
+	}
+	return nil
+}
+
+// isOwnType says whether Secrets of a type are written by Fleet for itself.
+func isOwnType(t corev1.SecretType) bool { return strings.HasPrefix(string(t), "fleet.cattle.io/") }
 
 // String is "<kind>/<namespace>/<name>".
 func (o original) String() string { return o.kind + "/" + o.key.String() }

@@ -86,9 +86,10 @@ func (n *hubNames) List(ctx context.Context, options metav1.ListOptions) (*metav
 }
 
 // pruner is a handler with this in the namespaces of Bundle and cluster.
-func pruner(there ...runtime.Object) (h *handler, kube *fake.Clientset, names *hubNames) {
-	kube = fake.NewClientset(there...)
-	h = handlerWith()
+func pruner(t *testing.T, objects ...runtime.Object) (h *handler, kube *fake.Clientset, names *hubNames) {
+	t.Helper()
+	kube = fake.NewClientset(objects...)
+	h = handlerWith(t)
 	h.app.Kube = kube
 	names = &hubNames{kube: kube, asked: &[]string{}}
 	h.names = names
@@ -105,14 +106,14 @@ func owned(t *testing.T, kube *fake.Clientset) (all []string) {
 		}
 		all = append(all, strings.TrimSpace(kind+" "+o.Name+" "+strings.Join(owners, ",")))
 	}
-	secrets, err := kube.CoreV1().Secrets("c-one").List(t.Context(), metav1.ListOptions{})
+	secrets, err := kube.CoreV1().Secrets(there).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range secrets.Items {
 		add("secret", secrets.Items[i].ObjectMeta)
 	}
-	configMaps, err := kube.CoreV1().ConfigMaps("c-one").List(t.Context(), metav1.ListOptions{})
+	configMaps, err := kube.CoreV1().ConfigMaps(there).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +125,7 @@ func owned(t *testing.T, kube *fake.Clientset) (all []string) {
 
 // configMapOwnedBy is a ConfigMap in the namespace of the cluster.
 func configMapOwnedBy(name string, uids ...string) *corev1.ConfigMap {
-	out := configMapOf("c-one", name, "1")
+	out := configMapOf(there, name, "1")
 	for _, uid := range uids {
 		out.OwnerReferences = append(out.OwnerReferences, metav1.OwnerReference{APIVersion: "fleet.cattle.io/v1alpha1", Kind: "BundleDeployment", Name: "b", UID: types.UID(uid)})
 	}
@@ -148,48 +149,48 @@ func TestCopiesThatAreNotNamedAnyMoreGo(t *testing.T) {
 		"nothing is there": {bd: deployment()},
 		"what is named stays": {
 			bd:    deployment(secret, configMap),
-			there: []runtime.Object{secretOf("c-one", "creds", "1", ownedBy("u-web")), configMapOwnedBy("settings", "u-web")},
+			there: []runtime.Object{secretOf(there, "creds", "1", ownedBy("u-web")), configMapOwnedBy("settings", "u-web")},
 			want:  []string{"secret creds u-web", "configmap settings u-web"},
 		},
 		"what is not named goes, and nothing where it came from": {
 			bd: deployment(),
 			there: []runtime.Object{
-				secretOf("c-one", "creds", "1", ownedBy("u-web")), secretOf("c-one", "more", "1", ownedBy("u-web")), secretOf("c-one", "most", "1", ownedBy("u-web")),
+				secretOf(there, "creds", "1", ownedBy("u-web")), secretOf(there, "more", "1", ownedBy("u-web")), secretOf(there, "most", "1", ownedBy("u-web")),
 				configMapOwnedBy("settings", "u-web"), configMapOwnedBy("kube-root-ca.crt"),
 			},
 			want: []string{"configmap kube-root-ca.crt"},
 		},
 		"one of another name has taken its place": {
-			bd: deployment(secret), there: []runtime.Object{secretOf("c-one", "creds", "1", ownedBy("u-web")), secretOf("c-one", "before", "1", ownedBy("u-web"))},
+			bd: deployment(secret), there: []runtime.Object{secretOf(there, "creds", "1", ownedBy("u-web")), secretOf(there, "before", "1", ownedBy("u-web"))},
 			want: []string{"secret creds u-web"},
 		},
 		"one of the other kind has": {
-			bd: deployment(fleet.DownstreamResource{Kind: "ConfigMap", Name: "creds"}), there: []runtime.Object{secretOf("c-one", "creds", "1", ownedBy("u-web")), configMapOwnedBy("creds", "u-web")},
+			bd: deployment(fleet.DownstreamResource{Kind: "ConfigMap", Name: "creds"}), there: []runtime.Object{secretOf(there, "creds", "1", ownedBy("u-web")), configMapOwnedBy("creds", "u-web")},
 			want: []string{"configmap creds u-web"},
 		},
 		"what is another's too stays its own": {
 			bd:    deployment(),
-			there: []runtime.Object{secretOf("c-one", "creds", "1", ownedBy("u-db"), ownedBy("u-web")), configMapOwnedBy("settings", "u-web", "u-db")},
+			there: []runtime.Object{secretOf(there, "creds", "1", ownedBy("u-db"), ownedBy("u-web")), configMapOwnedBy("settings", "u-web", "u-db")},
 			want:  []string{"secret creds u-db", "configmap settings u-db"},
 		},
 		"what is another's, or nobody's, stays": {
 			bd:    deployment(),
-			there: []runtime.Object{secretOf("c-one", "creds", "1", ownedBy("u-db")), secretOf("c-one", "token", "1"), configMapOwnedBy("kube-root-ca.crt")},
+			there: []runtime.Object{secretOf(there, "creds", "1", ownedBy("u-db")), secretOf(there, "token", "1"), configMapOwnedBy("kube-root-ca.crt")},
 			want:  []string{"secret creds u-db", "secret token", "configmap kube-root-ca.crt"},
 		},
 		"values stay, and what Fleet has copied for itself": {
 			bd:    deployment(),
-			there: []runtime.Object{secretOf("c-one", "web", "1", ownedBy("u-web"), ofType(fleet.SecretTypeBundleDeployment)), secretOf("c-one", "internal", "1", ownedBy("u-web"), anInternal)},
+			there: []runtime.Object{secretOf(there, "web", "1", ownedBy("u-web"), ofType(fleet.SecretTypeBundleDeployment)), secretOf(there, "internal", "1", ownedBy("u-web"), anInternal)},
 			want:  []string{"secret internal u-web", "secret web u-web"},
 		},
 		"what is named by a change that is staged stays": {
-			bd: staged, there: []runtime.Object{secretOf("c-one", "creds", "1", ownedBy("u-web")), secretOf("c-one", "more", "1", ownedBy("u-web"))},
+			bd: staged, there: []runtime.Object{secretOf(there, "creds", "1", ownedBy("u-web")), secretOf(there, "more", "1", ownedBy("u-web"))},
 			want: []string{"secret creds u-web"},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			h, kube, names := pruner(test.there...)
+			h, kube, names := pruner(t, test.there...)
 			h.done.doubt(test.bd.UID)
 			if err := h.prune(t.Context(), test.bd); err != nil {
 				t.Fatal(err)
@@ -206,7 +207,7 @@ func TestCopiesThatAreNotNamedAnyMoreGo(t *testing.T) {
 }
 
 func TestWhatIsAskedForToFindCopies(t *testing.T) {
-	h, _, names := pruner(secretOf("c-one", "a", "1"), secretOf("c-one", "b", "1"), secretOf("c-one", "c", "1"))
+	h, _, names := pruner(t, secretOf(there, "a", "1"), secretOf(there, "b", "1"), secretOf(there, "c", "1"))
 	if err := h.prune(t.Context(), deployment()); err != nil || len(*names.asked) > 0 {
 		t.Errorf("without a reason, asked for %v, %v", *names.asked, err)
 	}
@@ -214,8 +215,8 @@ func TestWhatIsAskedForToFindCopies(t *testing.T) {
 	if err := h.prune(t.Context(), deployment()); err != nil {
 		t.Error(err)
 	}
-	const secrets = "secrets c-one type!=fleet.cattle.io/bundle-deployment/v1alpha1 fleet.cattle.io/bundle-internal-secret!=true "
-	want := []string{secrets, secrets + "more", "configmaps c-one  fleet.cattle.io/bundle-internal-secret!=true "}
+	secrets := "secrets " + there + " type!=fleet.cattle.io/bundle-deployment/v1alpha1 fleet.cattle.io/bundle-internal-secret!=true "
+	want := []string{secrets, secrets + "more", "configmaps " + there + "  fleet.cattle.io/bundle-internal-secret!=true "}
 	if diff := cmp.Diff(want, *names.asked); diff != "" {
 		t.Errorf("asked for (-want +got):\n%s", diff)
 	}
@@ -237,7 +238,7 @@ func TestCopiesThatCannotBeTakenAwayAreTriedAgain(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			h, kube, names := pruner(secretOf("c-one", "creds", "1", ownedBy("u-web")), secretOf("c-one", "shared", "1", ownedBy("u-web"), ownedBy("u-db")))
+			h, kube, names := pruner(t, secretOf(there, "creds", "1", ownedBy("u-web")), secretOf(there, "shared", "1", ownedBy("u-web"), ownedBy("u-db")))
 			names.fail = test.names
 			failing := true
 			kube.PrependReactor(test.verb, "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -265,7 +266,7 @@ func TestCopiesThatCannotBeTakenAwayAreTriedAgain(t *testing.T) {
 func TestOnlyTheCopyThatWasFoundIsDeleted(t *testing.T) {
 	config := configMapOwnedBy("settings", "u-web")
 	config.UID, config.ResourceVersion = "u-settings", "8"
-	h, kube, _ := pruner(config, secretOf("c-one", "creds", "1", ownedBy("u-web"), func(s *corev1.Secret) { s.UID = "u-creds" }))
+	h, kube, _ := pruner(t, config, secretOf(there, "creds", "1", ownedBy("u-web"), func(s *corev1.Secret) { s.UID = "u-creds" }))
 	h.done.doubt("u-web")
 	if err := h.prune(t.Context(), deployment()); err != nil {
 		t.Fatal(err)
@@ -289,7 +290,7 @@ func TestOnlyTheCopyThatWasFoundIsDeleted(t *testing.T) {
 
 // A copy that went and is named again is made again.
 func TestACopyThatIsNamedAgain(t *testing.T) {
-	h, kube, _ := pruner(secretOf("ws", "creds", "1"))
+	h, kube, _ := pruner(t, secretOf("ws", "creds", "1"))
 	with, without := deployment(fleet.DownstreamResource{Kind: "Secret", Name: "creds"}), deployment()
 	for _, step := range []struct {
 		bd   *fleet.BundleDeployment
@@ -299,7 +300,7 @@ func TestACopyThatIsNamedAgain(t *testing.T) {
 		if err := h.prune(t.Context(), step.bd); err != nil {
 			t.Fatal(err)
 		}
-		if trouble, err := h.copyAll(t.Context(), step.bd); trouble != "" || err != nil {
+		if trouble, err := h.copyAll(t.Context(), step.bd, everything(step.bd)); trouble != "" || err != nil {
 			t.Fatal(trouble, err)
 		}
 		if diff := cmp.Diff(step.want, owned(t, kube)); diff != "" {
@@ -330,7 +331,7 @@ func TestWhenCopiesAreLookedFor(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			h, _, _ := pruner()
+			h, _, _ := pruner(t)
 			h.tell = func(*fleet.BundleDeployment, string) {}
 			h.queue = queue.New(queue.Options{Name: "downstream", Log: slog.New(slog.DiscardHandler)}, h.handle)
 			h.onDeployment(queue.Change[*fleet.BundleDeployment]{Old: test.older, New: test.newer})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/content"
+	"github.com/fleet-hub/fleet/internal/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -44,8 +45,20 @@ func Add(a *app.Context) {
 	})
 }
 
-// BundleOf is the Bundle a BundleDeployment was made from, as its labels say.
+// BundleOf is the Bundle a BundleDeployment was made from, as its labels say. It is empty for a BundleDeployment that is
+// not where the hub makes them: under the Bundle's name, in the namespace of the Cluster that the labels name. Tenants who
+// may create BundleDeployments in some namespace may give them the labels of another tenant's Bundle.
 func BundleOf(bd *fleet.BundleDeployment) types.NamespacedName {
+	claimed, cluster := ClaimedBy(bd), ClusterOf(bd)
+	if bd.Name != claimed.Name || bd.Namespace != names.ClusterNamespace(cluster.Namespace, cluster.Name) {
+		return types.NamespacedName{}
+	}
+	return claimed
+}
+
+// ClaimedBy is the Bundle that the labels of a BundleDeployment name, wherever it is. Nothing may be done for that Bundle
+// because of it: see BundleOf.
+func ClaimedBy(bd *fleet.BundleDeployment) types.NamespacedName {
 	return types.NamespacedName{Namespace: bd.Labels[fleet.LabelBundleNamespace], Name: bd.Labels[fleet.LabelBundleName]}
 }
 

@@ -42,7 +42,7 @@ func (h *handler) onBundle(_ context.Context, key types.NamespacedName) error {
 		return nil // woken when targeting is through
 	}
 	in := bundleInput{outcome: outcome, trouble: h.ledger.Troubles.Of, now: h.app.Clock(), asOf: asOf}
-	found, err := h.figuresOf(key, &in)
+	found, err := h.figuresOf(bundle, &in)
 	if err != nil {
 		return err
 	}
@@ -60,10 +60,15 @@ type figures struct {
 }
 
 // figuresOf are kept from one status to the next. Where targeting failed, what is deployed is added up instead.
-func (h *handler) figuresOf(key types.NamespacedName, in *bundleInput) (figures, error) {
+func (h *handler) figuresOf(bundle *fleet.Bundle, in *bundleInput) (figures, error) {
+	key := keyOf(bundle)
 	if in.outcome.Failure != "" {
-		var err error
-		in.deployments, err = h.app.BundleDeployments.Cache().GetByIndex(index.DeploymentsByBundle, key.String())
+		deployments, err := h.app.BundleDeployments.Cache().GetByIndex(index.DeploymentsByBundle, key.String())
+		if err != nil {
+			return figures{}, err
+		}
+		reach, err := index.ReachOf(h.app, bundle)
+		in.deployments = index.Within(reach, deployments)
 		return addUp(*in), err
 	}
 	var failed error

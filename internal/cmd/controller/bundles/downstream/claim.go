@@ -1,0 +1,125 @@
+package downstream
+
+import (
+	"errors"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/targeting"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// errForged means that the hub has not made a BundleDeployment, or would not make it any more. Which of these it is goes
+// to the log alone: it would tell a tenant which Bundles and Clusters others have.
+var errForged = errors.New("the BundleDeployment is not one that the hub makes")
+
+// messageForged is the Event of such a BundleDeployment, before its namespace and name.
+const messageForged = "its downstreamResources are not copied, because the hub has not made this BundleDeployment " +
+	"for a Cluster that its Bundle may go to; if you did not mean to create it, remove it: kubectl delete bundledeployment -n "
+
+// claim is whose a BundleDeployment says it is.
+type claim struct {
+	bundle, cluster types.NamespacedName
+	// beside means that what is in its namespace matters, too: it may be in the place of a copy.
+	beside bool
+}
+
+func claimOf(bd *fleet.BundleDeployment) claim {
+	return claim{bundle: index.ClaimedBy(bd), cluster: index.ClusterOf(bd)}
+}
+
+// asked are the originals that its Bundle has copied for the Cluster of a BundleDeployment. A BundleDeployment can be
+// written by tenants; so it is believed only in the namespace of a Cluster that its Bundle may go to, and only about what
+// the Bundle asks for. Otherwise the error is errForged.
+func (h *handler) asked(bd *fleet.BundleDeployment) (map[original]bool, error) {
+	if index.BundleOf(bd) == (types.NamespacedName{}) {
+		return nil, errForged
+	}
+	of := claimOf(bd)
+	bundle, err := reconcile.Optional(h.app.Bundles.Cache().Get(of.bundle.Namespace, of.bundle.Name))
+	if err != nil {
+		return nil, err
+	}
+	cluster, err := reconcile.Optional(h.app.Clusters.Cache().Get(of.cluster.Namespace, of.cluster.Name))
+	if err != nil {
+		return nil, err
+	}
+	if bundle == nil || cluster == nil {
+		return nil, errForged
+	}
+	reach, err := index.ReachOf(h.app, bundle)
+	if err != nil {
+		return nil, err
+	}
+	if !reach.Knows(cluster.Namespace) {
+		return nil, errForged
+	}
+	return h.askedFor(bundle, cluster)
+}
+
+func (h *handler) askedFor(bundle *fleet.Bundle, cluster *fleet.Cluster) (map[original]bool, error) {
+	asked := map[original]bool{}
+	selection, err := targeting.NewSelection(bundle)
+	if err != nil {
+		return asked, nil //nolint:nilerr // the Bundle says so, and what is there stays as it is
+	}
+	groups, err := h.app.ClusterGroups.Cache().List(cluster.Namespace, labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	for _, resource := range selection.DownstreamResources(cluster, targeting.NewGroups(groups)) {
+		if kind, known := kindOf(resource.Kind); known {
+			asked[original{kind, types.NamespacedName{Namespace: bundle.Namespace, Name: resource.Name}}] = true
+		}
+	}
+	return asked, nil
+}
+
+// refuse tells of a BundleDeployment that the hub has not made.
+func (h *handler) refuse(bd *fleet.BundleDeployment) {
+	h.refused.note(keyOf(bd), claimOf(bd))
+	h.tell(bd, "")
+	if len(bd.Spec.Options.DownstreamResources) == 0 {
+		return
+	}
+	h.app.Log.Info("downstream resources of a forged BundleDeployment not copied", "bundledeployment", keyOf(bd).String(),
+		"bundle", index.ClaimedBy(bd).String(), "cluster", index.ClusterOf(bd).String())
+	h.app.Recorder.Event(bd, corev1.EventTypeWarning, fleet.ReasonBundleDeploymentForged, messageForged+bd.Namespace+" "+bd.Name)
+}
+
+// refused are the BundleDeployments of which not everything is copied that they ask for, because of other objects.
+type refused struct {
+	mu     sync.Mutex
+	claims map[types.NamespacedName]claim
+}
+
+func newRefused() *refused { return &refused{claims: map[types.NamespacedName]claim{}} }
+
+func (r *refused) note(bd types.NamespacedName, of claim) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.claims[bd] = of
+}
+
+func (r *refused) forget(bd types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.claims, bd)
+}
+
+// those are the ones that something concerns.
+func (r *refused) those(concern func(bd types.NamespacedName, of claim) bool) (found []types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for bd, of := range r.claims {
+		if concern(bd, of) {
+			found = append(found, bd)
+		}
+	}
+	return found
+}

@@ -1,0 +1,233 @@
+package downstream
+
+import (
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
+	"github.com/fleet-hub/fleet/internal/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// TestForgedBundleDeployment has BundleDeployments that a tenant wrote, beside Secrets that are not the tenant's.
+func TestForgedBundleDeployment(t *testing.T) {
+	creds, other := fleet.DownstreamResource{Kind: "Secret", Name: "creds"}, fleet.DownstreamResource{Kind: "Secret", Name: "other"}
+	relabelled := func(labels map[string]string) func(*apptest.Hub, *fleet.BundleDeployment) {
+		return func(_ *apptest.Hub, bd *fleet.BundleDeployment) {
+			for key, value := range labels {
+				bd.Labels[key] = value
+			}
+		}
+	}
+	tests := map[string]struct {
+		change         func(*apptest.Hub, *fleet.BundleDeployment)
+		copied, forged bool
+	}{
+		"as the hub made it: the Secret is copied": {func(*apptest.Hub, *fleet.BundleDeployment) {}, true, false},
+		"in a workspace: nothing is copied":        {func(_ *apptest.Hub, bd *fleet.BundleDeployment) { bd.Namespace = "tenant" }, false, true},
+		"under another name: nothing is copied":    {func(_ *apptest.Hub, bd *fleet.BundleDeployment) { bd.Name = "other" }, false, true},
+		"in the namespace of another Cluster": {func(_ *apptest.Hub, bd *fleet.BundleDeployment) {
+			bd.Namespace = names.ClusterNamespace("tenant", "own")
+		}, false, true},
+		"of a Bundle that is not there: nothing is copied": {relabelled(map[string]string{fleet.LabelBundleNamespace: "elsewhere"}), false, true},
+		"of a Cluster that is not there: nothing is copied": {func(_ *apptest.Hub, bd *fleet.BundleDeployment) {
+			bd.Labels[fleet.LabelCluster], bd.Namespace = "none", names.ClusterNamespace("ws", "none")
+		}, false, true},
+		"for a Cluster of a workspace that nothing maps to: nothing is copied": {func(hub *apptest.Hub, bd *fleet.BundleDeployment) {
+			hub.Put(cluster("tenant", "own"))
+			bd.Labels[fleet.LabelClusterNamespace], bd.Labels[fleet.LabelCluster] = "tenant", "own"
+			bd.Namespace = names.ClusterNamespace("tenant", "own")
+		}, false, true},
+		"a Secret that the Bundle does not name: it is not copied": {func(hub *apptest.Hub, _ *fleet.BundleDeployment) { hub.Put(bundle("web", other)) }, false, false},
+		"a Secret that the Bundle names for another Cluster: it is not copied": {func(hub *apptest.Hub, _ *fleet.BundleDeployment) {
+			b := bundle("web")
+			elsewhere := fleet.BundleTarget{ClusterName: "two"}
+			elsewhere.DownstreamResources = []fleet.DownstreamResource{creds}
+			b.Spec.Targets = []fleet.BundleTarget{elsewhere, {ClusterName: "one"}}
+			hub.Put(b)
+		}, false, false},
+		"a Secret that the Bundle names for this Cluster: it is copied": {func(hub *apptest.Hub, _ *fleet.BundleDeployment) {
+			b := bundle("web")
+			here := fleet.BundleTarget{ClusterName: "one"}
+			here.DownstreamResources = []fleet.DownstreamResource{creds}
+			b.Spec.Targets = []fleet.BundleTarget{here}
+			hub.Put(b)
+		}, true, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub, h := hubWith(t)
+			bd := deployment(creds)
+			put(hub, deployment(creds).DeepCopy())
+			hub.Remove(deployment(creds))
+			test.change(hub, bd)
+			hub.Put(bd)
+			if err := h.handle(t.Context(), keyOf(bd)); err != nil {
+				t.Fatal(err)
+			}
+			_, err := h.app.Kube.CoreV1().Secrets(bd.Namespace).Get(t.Context(), "creds", metav1.GetOptions{})
+			if copied := err == nil; copied != test.copied || err != nil && !apierrors.IsNotFound(err) {
+				t.Errorf("copied: %v, want %v (%v)", copied, test.copied, err)
+			}
+			if events := hub.Told(); slices.ContainsFunc(events, func(e string) bool { return strings.Contains(e, fleet.ReasonBundleDeploymentForged) }) != test.forged {
+				t.Errorf("Events: %v", events)
+			}
+		})
+	}
+}
+
+// hubWith is a hub with Secrets in a workspace, and the handler of copies on it.
+func hubWith(t *testing.T) (*apptest.Hub, *handler) {
+	t.Helper()
+	hub := apptest.New(t)
+	h := handlerWith(t, secretOf("ws", "creds", "1"), secretOf("elsewhere", "creds", "1"))
+	hub.App.Kube, h.app = h.app.Kube, hub.App
+	h.tell = func(*fleet.BundleDeployment, string) {}
+	h.addIndex()
+	return hub, h
+}
+
+// TestRefusedCopiesAreRetried has what was missing appear, or change.
+func TestRefusedCopiesAreRetried(t *testing.T) {
+	creds := fleet.DownstreamResource{Kind: "Secret", Name: "creds"}
+	tests := map[string]struct {
+		without func(*apptest.Hub)
+		appear  func(*handler)
+		want    bool
+	}{
+		"its Bundle appears: retried": {
+			func(hub *apptest.Hub) { hub.Remove(bundle("web")) },
+			func(h *handler) { h.onBundle(queue.Change[*fleet.Bundle]{New: bundle("web", creds)}) }, true,
+		},
+		"its Bundle changes: retried": {
+			func(hub *apptest.Hub) { hub.Put(bundle("web")) },
+			func(h *handler) {
+				newer := bundle("web", creds)
+				newer.Generation++
+				h.onBundle(queue.Change[*fleet.Bundle]{Old: bundle("web"), New: newer})
+			}, true,
+		},
+		"another Bundle appears: not retried": {
+			func(hub *apptest.Hub) { hub.Remove(bundle("web")) },
+			func(h *handler) { h.onBundle(queue.Change[*fleet.Bundle]{New: bundle("db", creds)}) }, false,
+		},
+		"its Cluster appears: retried": {
+			func(hub *apptest.Hub) { hub.Remove(cluster("ws", "one")) },
+			func(h *handler) { h.onCluster(queue.Change[*fleet.Cluster]{New: cluster("ws", "one")}) }, true,
+		},
+		"its Cluster reports: not retried": {
+			func(hub *apptest.Hub) { hub.Put(bundle("web")) },
+			func(h *handler) {
+				h.onCluster(queue.Change[*fleet.Cluster]{Old: cluster("ws", "one"), New: cluster("ws", "one")})
+			}, false,
+		},
+		"a mapping of its Bundle's workspace appears: retried": {
+			func(hub *apptest.Hub) { hub.Remove(bundle("web")) },
+			func(h *handler) {
+				h.onMapping(queue.Change[*fleet.BundleNamespaceMapping]{New: &fleet.BundleNamespaceMapping{ObjectMeta: metav1.ObjectMeta{Namespace: "ws"}}})
+			}, true,
+		},
+		"its Cluster's workspace has other labels: retried": {
+			func(hub *apptest.Hub) { hub.Remove(bundle("web")) },
+			func(h *handler) {
+				older := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ws"}}
+				newer := older.DeepCopy()
+				newer.Labels = map[string]string{"a": "b"}
+				h.onNamespace(queue.Change[*corev1.Namespace]{Old: older, New: newer})
+			}, true,
+		},
+		"a group of its Cluster's workspace appears: retried": {
+			func(hub *apptest.Hub) { hub.Put(bundle("web")) },
+			func(h *handler) {
+				h.onGroup(queue.Change[*fleet.ClusterGroup]{New: &fleet.ClusterGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ws"}}})
+			}, true,
+		},
+		"nothing was refused: not retried": {
+			func(*apptest.Hub) {},
+			func(h *handler) { h.onBundle(queue.Change[*fleet.Bundle]{New: bundle("web", creds)}) }, false,
+		},
+		"the Secret is not a Cluster's kubeconfig any more: retried": {
+			func(hub *apptest.Hub) { hub.Put(imported("ws", "creds")) },
+			func(h *handler) { h.onCluster(queue.Change[*fleet.Cluster]{Old: imported("ws", "creds")}) }, true,
+		},
+		"a Secret beside one that was forged appears: not retried": {
+			func(hub *apptest.Hub) { hub.Remove(bundle("web")) },
+			func(h *handler) { h.wake(original{kindSecret, types.NamespacedName{Namespace: there, Name: "any"}}) }, false,
+		},
+		"what is in its place goes: retried": {
+			func(hub *apptest.Hub) {
+				if err := hub.App.Kube.(*fake.Clientset).Tracker().Add(secretOf(there, "creds", "other")); err != nil {
+					panic(err)
+				}
+			},
+			func(h *handler) { h.wake(original{kindSecret, types.NamespacedName{Namespace: there, Name: "creds"}}) }, true,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub, h := hubWith(t)
+			put(hub, deployment(creds))
+			test.without(hub)
+			if err := h.handle(t.Context(), types.NamespacedName{Namespace: there, Name: "web"}); err != nil {
+				t.Fatal(err)
+			}
+			h.queue = queue.New(queue.Options{Name: "downstream", Log: slog.New(slog.DiscardHandler)}, h.handle)
+			test.appear(h)
+			if got := h.queue.Behind(); got != test.want {
+				t.Errorf("retried: %v", got)
+			}
+		})
+	}
+}
+
+// imported is a Cluster that names a Secret of workspace ws as its kubeconfig.
+func imported(workspace, secret string) *fleet.Cluster {
+	c := cluster(workspace, "imported")
+	c.Spec.KubeConfigSecret, c.Spec.KubeConfigSecretNamespace = secret, "ws"
+	return c
+}
+
+func TestKubeconfigsAreNotCopied(t *testing.T) {
+	creds := fleet.DownstreamResource{Kind: "Secret", Name: "creds"}
+	kubeconfig := func(s *corev1.Secret) { s.Data = map[string][]byte{"value": []byte("kubeconfig")} }
+	tests := map[string]struct {
+		cluster *fleet.Cluster
+		secret  *corev1.Secret
+		refused bool
+	}{
+		"a Cluster of the workspace names it":                                          {imported("ws", "creds"), secretOf("ws", "creds", "1"), true},
+		"a Cluster of another workspace names it":                                      {imported("away", "creds"), secretOf("ws", "creds", "1", kubeconfig), true},
+		"a Cluster of another workspace names what cannot be a kubeconfig: copied":     {imported("away", "creds"), secretOf("ws", "creds", "1"), false},
+		"a Cluster names another Secret, and this one looks like a kubeconfig: copied": {imported("ws", "other"), secretOf("ws", "creds", "1", kubeconfig), false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub := apptest.New(t)
+			h := handlerWith(t, test.secret)
+			hub.App.Kube, h.app = h.app.Kube, hub.App
+			var told string
+			h.tell = func(_ *fleet.BundleDeployment, trouble string) { told = trouble }
+			put(hub, deployment(creds))
+			hub.Put(test.cluster)
+			if err := h.handle(t.Context(), types.NamespacedName{Namespace: there, Name: "web"}); err != nil {
+				t.Fatal(err)
+			}
+			want := ""
+			if test.refused {
+				want = "downstreamResources[0]: Secret creds: " + errKubeconfig.Error()
+			}
+			if _, err := h.app.Kube.CoreV1().Secrets(there).Get(t.Context(), "creds", metav1.GetOptions{}); told != want || (err == nil) == test.refused {
+				t.Errorf("trouble %q, want %q; copy: %v", told, want, err)
+			}
+		})
+	}
+}

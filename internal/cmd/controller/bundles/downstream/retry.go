@@ -1,0 +1,87 @@
+package downstream
+
+import (
+	"errors"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// watchOthers enqueues what was refused when something changes that decides about it.
+func (h *handler) watchOthers() error {
+	return errors.Join(
+		queue.Watch(h.app.Bundles.Informer(), h.onBundle),
+		queue.Watch(h.app.Clusters.Informer(), h.onCluster),
+		queue.Watch(h.app.ClusterGroups.Informer(), h.onGroup),
+		queue.Watch(h.app.BundleNamespaceMappings.Informer(), h.onMapping),
+		queue.Watch(h.app.AllNamespaces.Informer(), h.onNamespace),
+	)
+}
+
+// retry enqueues the BundleDeployments that were refused and that something concerns.
+func (h *handler) retry(concern func(bd types.NamespacedName, of claim) bool) {
+	for _, bd := range h.refused.those(concern) {
+		h.queue.Add(bd)
+	}
+}
+
+func (h *handler) onBundle(change queue.Change[*fleet.Bundle]) {
+	older, newer := change.Old, change.New
+	if newer == nil || older != nil && older.UID == newer.UID && older.Generation == newer.Generation &&
+		maps.Equal(older.Labels, newer.Labels) && maps.Equal(older.Annotations, newer.Annotations) {
+		return
+	}
+	h.retry(func(_ types.NamespacedName, of claim) bool { return of.bundle == keyOf(newer) })
+}
+
+func (h *handler) onCluster(change queue.Change[*fleet.Cluster]) {
+	older, newer := change.Old, change.New
+	var before, after types.NamespacedName // the Secrets with their kubeconfigs
+	if older != nil {
+		before = handshake.KubeconfigSecret(older)
+	}
+	if newer != nil {
+		after = handshake.KubeconfigSecret(newer)
+	}
+	if before != after {
+		h.wakeFor(original{kindSecret, before})
+		h.wakeFor(original{kindSecret, after})
+	}
+	if newer != nil && (older == nil || older.UID != newer.UID || !maps.Equal(older.Labels, newer.Labels)) {
+		h.retry(func(_ types.NamespacedName, of claim) bool { return of.cluster == keyOf(newer) })
+	}
+}
+
+func (h *handler) onGroup(change queue.Change[*fleet.ClusterGroup]) {
+	older, newer := change.Old, change.New
+	if older != nil && newer != nil && maps.Equal(older.Labels, newer.Labels) && reconcile.Equal(older.Spec, newer.Spec) {
+		return
+	}
+	group := newer
+	if group == nil {
+		group = older
+	}
+	h.retry(func(_ types.NamespacedName, of claim) bool { return of.cluster.Namespace == group.Namespace })
+}
+
+func (h *handler) onMapping(change queue.Change[*fleet.BundleNamespaceMapping]) {
+	mapping := change.New
+	if mapping == nil {
+		mapping = change.Old
+	}
+	h.retry(func(_ types.NamespacedName, of claim) bool { return of.bundle.Namespace == mapping.Namespace })
+}
+
+func (h *handler) onNamespace(change queue.Change[*corev1.Namespace]) {
+	older, newer := change.Old, change.New
+	if newer == nil || older != nil && maps.Equal(older.Labels, newer.Labels) && maps.Equal(older.Annotations, newer.Annotations) {
+		return
+	}
+	h.retry(func(_ types.NamespacedName, of claim) bool { return of.cluster.Namespace == newer.Name })
+}

@@ -1,0 +1,21 @@
+package targeting
+
+import (
+	"slices"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// DownstreamResources are the Secrets and ConfigMaps that the Bundle has copied for a cluster: its own, and those of the
+// targets that count there. There are none where it does not go, or where a broken selector leaves that open.
+func (s *Selection) DownstreamResources(cluster *fleet.Cluster, groups Groups) []fleet.DownstreamResource {
+	picked, ok := s.choose(cluster, s.groupsOf(cluster, groups))
+	if !ok || s.Undecided(cluster, groups) != nil {
+		return nil
+	}
+	out := slices.Clone(s.bundle.Spec.DownstreamResources)
+	for _, overlay := range picked.overlays {
+		out = union(out, overlay.DownstreamResources, downstreamKey)
+	}
+	return out
+}
