@@ -90,3 +90,26 @@ func TestForgedBundleDeployment_ChangesNoStatus(t *testing.T) {
 	}
 	must(t, victim.Patch(t.Context(), client.BundleDeployments, forged.Namespace, forged.Name, []byte(`{"metadata":{"finalizers":null}}`)))
 }
+
+func TestASecretInThePlaceOfValuesStays(t *testing.T) {
+	w := newWorld(t)
+	w.cluster(t, "one", nil)
+	secrets := w.Kube.CoreV1().Secrets(w.namespaceOf("one"))
+	before, err := secrets.Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespaceOf("one"), Name: "web"}, Data: map[string][]byte{"k": []byte("canary")},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	w.bundle(t, "web", to("one"), values("a", 1))
+	w.bundleThat(t, "web", "what is in the way", func(b *fleet.Bundle) bool {
+		text, _ := readyMessage(b)
+		return text == "ErrApplied(1) [Cluster "+w.workspace+"/one: write error: the cluster's namespace has a Secret of the Bundle's name that is not Fleet's; "+
+			"remove that Secret, or give the Bundle another name]"
+	})
+	after, err := secrets.Get(t.Context(), "web", metav1.GetOptions{})
+	must(t, err)
+	if after.UID != before.UID || string(after.Data["k"]) != "canary" {
+		t.Error("the Secret was replaced")
+	}
+	must(t, secrets.Delete(t.Context(), "web", metav1.DeleteOptions{}))
+	w.expectSecret(t, w.deployment(t, "web", "one", "its BundleDeployment", exists), `{"a":1}`)
+}

@@ -70,6 +70,8 @@ func (f failures) note(namespace string, err error) error {
 	case errors.Is(err, errForeign):
 		f[namespace] = failure{message: targetingError + errForeign.Error()}
 		return nil // when the other one goes, we are woken
+	case errors.Is(err, errSecretTaken):
+		f[namespace] = failure{message: writeError + errSecretTaken.Error()}
 	case isForOne(err):
 		f[namespace] = failure{message: writeError + wordsOf(err)}
 	case apierrors.IsInternalError(err):

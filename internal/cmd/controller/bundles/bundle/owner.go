@@ -135,8 +135,10 @@ func (o *owners) handle(ctx context.Context, key types.NamespacedName) error {
 func (o *owners) name(ctx context.Context, bd *fleet.BundleDeployment) error {
 	wanted := targeting.Values{}.Secret(bd)
 	h := &handler{app: o.app}
-	err := h.patchSecret(ctx, wanted, map[string]any{"metadata": map[string]any{"ownerReferences": wanted.OwnerReferences}})
-	if err != nil && !apierrors.IsNotFound(err) {
+	err := h.patchSecret(ctx, wanted, map[string]any{
+		"type": wanted.Type, "metadata": map[string]any{"ownerReferences": wanted.OwnerReferences},
+	})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsInvalid(err) { // of another type, it holds no values
 		return fmt.Errorf("naming the owner of the values secret: %w", err)
 	}
 	return nil

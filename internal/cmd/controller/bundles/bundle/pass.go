@@ -94,7 +94,7 @@ func (p *pass) note(bd *fleet.BundleDeployment, err error) error {
 		p.round.written++
 		return nil
 	}
-	certain := errors.Is(err, errForeign) || isRefusal(err)
+	certain := isTaken(err) || isRefusal(err)
 	p.left[bd.Namespace] = !certain
 	switch {
 	case concernsAll(err):
@@ -147,9 +147,12 @@ func (p *pass) undeleted(orphans []*fleet.BundleDeployment) (out []*fleet.Bundle
 // anybody would get now.
 func concernsAll(err error) bool {
 	var answer apierrors.APIStatus
-	if errors.Is(err, errForeign) {
+	if isTaken(err) {
 		return false
 	}
 	return !errors.As(err, &answer) || apierrors.IsUnauthorized(err) || apierrors.IsTooManyRequests(err) ||
 		apierrors.IsServiceUnavailable(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err)
 }
+
+// isTaken says whether something of another owner is in the place of what was to be written.
+func isTaken(err error) bool { return errors.Is(err, errForeign) || errors.Is(err, errSecretTaken) }

@@ -3,7 +3,10 @@ package bundle
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -15,6 +18,9 @@ import (
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
+
+// errSecretTaken means that the values of a BundleDeployment cannot be written, because of a Secret of another kind.
+var errSecretTaken = errors.New("the cluster's namespace has a Secret of the Bundle's name that is not Fleet's; remove that Secret, or give the Bundle another name")
 
 // createSecret writes the values Secret of a BundleDeployment that is not there yet.
 // A Secret of that name is what an earlier one, or an earlier try, has left.
@@ -56,7 +62,10 @@ func (h *handler) checkSecret(ctx context.Context, wanted *corev1.Secret) error 
 		return fmt.Errorf("reading the values secret: %w", err)
 	}
 	if found != nil && found.Type != wanted.Type {
-		// The type cannot be changed; whatever this is, the agent cannot read it.
+		if !isCopy(found) {
+			return errSecretTaken
+		}
+		// The type cannot be changed, and the agent cannot read it.
 		if err := secrets.Delete(ctx, found.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &found.UID}}); err != nil {
 			return fmt.Errorf("replacing the values secret: %w", err)
 		}
@@ -88,9 +97,20 @@ func (h *handler) patchSecret(ctx context.Context, wanted *corev1.Secret, change
 	return err
 }
 
-// deleteSecret takes away values that are no longer used.
+// isCopy says whether a Secret was copied for a BundleDeployment.
+func isCopy(secret *corev1.Secret) bool {
+	return slices.ContainsFunc(secret.OwnerReferences, func(owner metav1.OwnerReference) bool {
+		return owner.Kind == "BundleDeployment" && strings.HasPrefix(owner.APIVersion, fleet.SchemeGroupVersion.Group+"/")
+	})
+}
+
+// deleteSecret takes away values that are no longer used. A Secret of that name with another type holds none.
 func (h *handler) deleteSecret(ctx context.Context, bd *fleet.BundleDeployment) error {
-	err := h.app.Kube.CoreV1().Secrets(bd.Namespace).Delete(ctx, bd.Name, metav1.DeleteOptions{})
+	secrets := h.app.Kube.CoreV1().Secrets(bd.Namespace)
+	found, err := reconcile.Optional(secrets.Get(ctx, bd.Name, metav1.GetOptions{}))
+	if err == nil && found != nil && found.Type == fleet.SecretTypeBundleDeployment {
+		err = secrets.Delete(ctx, bd.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &found.UID}})
+	}
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting the values secret: %w", err)
 	}
