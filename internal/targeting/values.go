@@ -21,7 +21,7 @@ const KeyBundleValues = "values.yaml"
 
 // ErrValuesHash means that the values Secret of a Bundle does not hold what the
 // Bundle's hash says. Whoever wrote the one will have written the other in a moment.
-var ErrValuesHash = errors.New("hash mismatch between the Bundle and its values secret")
+var ErrValuesHash = errors.New("hash mismatch between the Bundle (spec.valuesHash) and its values secret; apply the Bundle again together with its values")
 
 // maxSecret is how many bytes the API server takes as the data of a Secret.
 const maxSecret = 1 << 20

@@ -146,7 +146,7 @@ func TestInjectValues(t *testing.T) {
 		},
 		"another hash": {
 			in: bundle(hashed(vector)), data: map[string][]byte{"values.yaml": []byte(`{}`)}, is: ErrValuesHash,
-			error: "hash mismatch between the Bundle and its values secret",
+			error: "hash mismatch between the Bundle (spec.valuesHash) and its values secret; apply the Bundle again together with its values",
 		},
 		"values that are no object": {
 			in: bundle(hashed(broken)), data: broken,

@@ -150,7 +150,8 @@ func TestValuesInASecret(t *testing.T) {
 	w.bundle(t, "web", to("one"), func(b *fleet.Bundle) { b.Spec.ValuesHash = targeting.BundleValuesHash(data) })
 	w.bundleThat(t, "web", "the missing secret", func(b *fleet.Bundle) bool {
 		message, _ := readyMessage(b)
-		return message == "targeting error: the secret with the values (spec.valuesHash) is missing"
+		return message == "targeting error: spec.valuesHash: the Secret of the Bundle's name with its values (type fleet.cattle.io/bundle-values/v1alpha1) is missing; "+
+			"apply the Bundle again together with its values"
 	})
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.workspace, Name: "web"}, Type: fleet.SecretTypeBundleValues, Data: data}
 	_, err := w.Kube.CoreV1().Secrets(w.workspace).Create(t.Context(), secret, metav1.CreateOptions{})
@@ -162,6 +163,24 @@ func TestValuesInASecret(t *testing.T) {
 	if stored.Spec.Helm != nil {
 		t.Errorf("the values were written into the Bundle: %+v", stored.Spec.Helm)
 	}
+}
+
+// Of a Bundle and its values, which are written one after the other, the Bundle may come first.
+func TestABundleWrittenBeforeItsValues_ShowsNoError(t *testing.T) {
+	w := newWorld(t)
+	w.cluster(t, "one", nil)
+	data := map[string][]byte{"values.yaml": []byte(`{"a":1}`)}
+	w.bundle(t, "web", to("one"), func(b *fleet.Bundle) { b.Spec.ValuesHash = targeting.BundleValuesHash(data) })
+	w.bundleThat(t, "web", "to be looked at", func(b *fleet.Bundle) bool { return len(b.Finalizers) > 0 })
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.workspace, Name: "web"}, Type: fleet.SecretTypeBundleValues, Data: data}
+	_, err := w.Kube.CoreV1().Secrets(w.workspace).Create(t.Context(), secret, metav1.CreateOptions{})
+	must(t, err)
+	w.bundleThat(t, "web", "its cluster", func(b *fleet.Bundle) bool {
+		if text, _ := readyMessage(b); strings.Contains(text, "targeting error") {
+			t.Fatalf("shown though the values were there: %s", text)
+		}
+		return b.Status.Display.ReadyClusters == "0/1"
+	})
 }
 
 func TestAnotherBundlesDeploymentIsLeftAlone(t *testing.T) {

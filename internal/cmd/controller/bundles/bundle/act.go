@@ -30,9 +30,6 @@ func (h *handler) act(ctx context.Context, in input, out plan, p *pass) error {
 		}
 	}
 	h.ledger.Set(keyOf(in.bundle), p.told())
-	if errors.Is(in.failure, errNoValues) || errors.Is(in.failure, targeting.ErrValuesHash) {
-		h.queue.AddAfter(keyOf(in.bundle), valuesRecheck)
-	}
 	h.writeAll(ctx, out.first, p)
 	h.writeAll(ctx, out.writes, p)
 	if !p.tally().over {

@@ -13,8 +13,8 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -24,17 +24,13 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
+	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-const (
-	// workers is how many Bundles are worked on at a time.
-	workers = 8
-	// valuesRecheck is when a Bundle is looked at again whose values Secret is
-	// missing or does not match: whoever writes the one will write the other.
-	valuesRecheck = 5 * time.Second
-)
+// workers is how many Bundles are worked on at a time.
+const workers = 8
 
 type handler struct {
 	app    *app.Context
@@ -43,6 +39,8 @@ type handler struct {
 	memo   *memo
 	sights *sights
 	owners *owners
+	// awaited are the Bundles whose values are on their way, or missing.
+	awaited *awaited
 	// waiting are the Bundles with targets that wait for others.
 	waiting *flags
 	slots   slots
@@ -51,18 +49,23 @@ type handler struct {
 // Register watches Bundles and what decides where they go. What targeting makes of
 // them goes into the ledger. What nobody waits for is not done while telling says that there is something to tell.
 func Register(ctx context.Context, a *app.Context, outcomes *ledger.Ledger, telling func() bool) error {
-	h := &handler{app: a, ledger: outcomes, memo: newMemo(), sights: newSights(a.Clock), waiting: newFlags(), slots: newSlots()}
+	h := &handler{app: a, ledger: outcomes, memo: newMemo(), sights: newSights(a.Clock), waiting: newFlags(), awaited: newAwaited(), slots: newSlots()}
 	h.queue = queue.New(queue.Options{Name: "bundle", Workers: workers, Log: a.Log}, h.handle)
 	var err error
 	if h.owners, err = newOwners(ctx, a, &outcomes.Writing, telling); err != nil {
 		return err
 	}
-	if err := errors.Join(h.watch(), queue.Watch(a.Bundles.Informer(), h.wakeCircle)); err != nil {
+	values, err := kube.NamesInformer(a.RESTConfig, corev1.SchemeGroupVersion.WithResource("secrets"), "type="+fleet.SecretTypeBundleValues)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(h.watch(), queue.Watch(a.Bundles.Informer(), h.wakeCircle), queue.Watch(values, h.onValues)); err != nil {
 		return err
 	}
 	if err := newGuard(h, a.RESTConfig).run(ctx, a.Begun, a.BundleDeployments.Informer().HasSynced); err != nil {
 		return err
 	}
+	go values.RunWithContext(ctx)
 	go h.queue.Run(ctx, a.Begun, a.Bundles.Informer().HasSynced, a.BundleDeployments.Informer().HasSynced,
 		a.Clusters.Informer().HasSynced, a.ClusterGroups.Informer().HasSynced, a.Contents.Informer().HasSynced,
 		a.BundleNamespaceMappings.Informer().HasSynced, a.AllNamespaces.Informer().HasSynced)
@@ -78,6 +81,7 @@ func (h *handler) handle(ctx context.Context, key types.NamespacedName) error {
 		h.ledger.Forget(key)
 		h.sights.forget(key)
 		h.waiting.set(key, false)
+		h.awaited.end(key)
 		return nil
 	}
 	if bundle.DeletionTimestamp != nil {
@@ -88,7 +92,7 @@ func (h *handler) handle(ctx context.Context, key types.NamespacedName) error {
 	}
 	h.waiting.set(key, true) // what happens from now on may be missed
 	in, err := h.gather(ctx, bundle)
-	if err != nil {
+	if err != nil || h.awaitsValues(in) {
 		return err
 	}
 	return h.rollOut(ctx, in)

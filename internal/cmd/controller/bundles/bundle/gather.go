@@ -23,7 +23,8 @@ var (
 	errOCIStorage = errors.New("contentsId: resources in an OCI registry are not supported; put them into spec.resources")
 	errHelmOp     = errors.New("helmOpOptions: charts fetched by the agents are not supported; put the chart into spec.resources")
 	errLimited    = errors.New("a GitRepoRestriction, which nobody acts on here, has limited where this Bundle may be deployed: put the allowedTargetNamespaceSelector of its BundleDeployments into its spec, or take its label " + fleet.LabelRepoName + " off for no limit")
-	errNoValues   = errors.New("the secret with the values (spec.valuesHash) is missing")
+	errNoValues   = errors.New("spec.valuesHash: the Secret of the Bundle's name with its values (type " + fleet.SecretTypeBundleValues +
+		") is missing; apply the Bundle again together with its values")
 )
 
 // input is all that is known about a Bundle.
@@ -162,6 +163,7 @@ func (h *handler) withValues(ctx context.Context, bundle *fleet.Bundle) (with *f
 	if bundle.Spec.ValuesHash == "" {
 		return bundle, nil, nil
 	}
+	h.awaited.begin(bundle, h.app.Clock())
 	secret, err := reconcile.Optional(h.app.Kube.CoreV1().Secrets(bundle.Namespace).Get(ctx, bundle.Name, metav1.GetOptions{}))
 	if err != nil {
 		return bundle, nil, fmt.Errorf("reading the values secret: %w", err)

@@ -4,11 +4,16 @@ import (
 	"context"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
+	"github.com/fleet-hub/fleet/internal/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -44,6 +49,60 @@ func TestASecretIsDoubtedWhenAnAgentBlamesIt(t *testing.T) {
 			h.recheckValues(test.older, test.newer)
 			if got := h.memo.doubts(test.newer.UID); got != test.want {
 				t.Errorf("doubted: %t", got)
+			}
+		})
+	}
+}
+
+// A Bundle whose values are not there says so when they have been missing for a while, and is not looked at before unless
+// a Secret appears.
+func TestValuesThatAreMissing(t *testing.T) {
+	data := map[string][]byte{"values.yaml": []byte(`{"a":1}`)}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "web"}, Type: fleet.SecretTypeBundleValues, Data: data}
+	stale := secret.DeepCopy()
+	stale.Data = nil
+	for name, there := range map[string]*corev1.Secret{"missing": nil, "of another hash": stale} {
+		t.Run(name, func(t *testing.T) {
+			d := newDelivery(t, bundle(everywhere, func(b *fleet.Bundle) { b.Spec.ValuesHash = targeting.BundleValuesHash(data) }), 1)
+			if there != nil {
+				d.hub.Put(there)
+			}
+			pass := func(told string) {
+				t.Helper()
+				if err := d.pass(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if outcome, _ := d.ledger.Get(web); outcome.Failure != told {
+					t.Errorf("told: %q, want %q", outcome.Failure, told)
+				}
+			}
+			appears := func(o *corev1.Secret) {
+				d.onValues(queue.Change[*metav1.PartialObjectMetadata]{New: meta.AsPartialObjectMetadata(o)})
+			}
+			want := targetingError + errNoValues.Error()
+			if there != nil {
+				want = targetingError + targeting.ErrValuesHash.Error()
+			}
+			pass("")
+			d.hub.Pass(valuesGrace - time.Second)
+			pass("")
+			if d.queue.Behind() {
+				t.Error("it is looked at again though nothing has changed")
+			}
+			d.hub.Pass(time.Second)
+			pass(want)
+			appears(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "other"}})
+			if d.queue.Behind() {
+				t.Error("another Secret wakes it")
+			}
+			d.hub.Put(secret)
+			appears(secret)
+			if !d.queue.Behind() {
+				t.Error("its Secret does not wake it")
+			}
+			pass("")
+			if d.awaited.has(web) {
+				t.Error("its values are still awaited")
 			}
 		})
 	}
