@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -63,9 +64,49 @@ func (m Mapping) Takes(bundle *fleet.Bundle) bool {
 	return m.bundles == nil || m.bundles.Matches(labels.Set(bundle.Labels))
 }
 
-// LeadsTo says whether the mapping is known to lead to the Clusters of a namespace, which has these labels.
+// LeadsTo says whether the mapping is known to lead to the Clusters of a namespace, and the namespace accepts that.
 func (m Mapping) LeadsTo(namespace metav1.Object) bool {
+	return m.selects(namespace) && Accepts(namespace, m.workspace)
+}
+
+// RefusedBy says whether the mapping would lead to the Clusters of a namespace that does not accept it.
+func (m Mapping) RefusedBy(namespace metav1.Object) bool {
+	return m.selects(namespace) && !Accepts(namespace, m.workspace)
+}
+
+func (m Mapping) selects(namespace metav1.Object) bool {
 	return m.err == nil && m.namespaces.Matches(labels.Set(namespace.GetLabels()))
+}
+
+// Accepts says whether Bundles of a workspace may go to the Clusters of a namespace, as the annotation of the namespace
+// says: see fleet.AnnotationAcceptBundlesFrom. Without the annotation they may.
+func Accepts(namespace metav1.Object, workspace string) bool {
+	list, limited := namespace.GetAnnotations()[fleet.AnnotationAcceptBundlesFrom]
+	if !limited || namespace.GetName() == workspace {
+		return true
+	}
+	return strings.TrimSpace(list) != "none" && slices.ContainsFunc(strings.Split(list, ","), func(entry string) bool {
+		entry = strings.TrimSpace(entry)
+		return entry == workspace || entry == "*"
+	})
+}
+
+// mostRefusing is how many namespaces a message names.
+const mostRefusing = 10
+
+// RefusedMessage says which namespaces do not accept the Bundles of a workspace, and how to change that; empty for none.
+func RefusedMessage(workspace string, namespaces []string) string {
+	if len(namespaces) == 0 {
+		return ""
+	}
+	named := slices.Sorted(slices.Values(namespaces))
+	more := ""
+	if len(named) > mostRefusing {
+		more, named = fmt.Sprintf(" and %d more", len(named)-mostRefusing), named[:mostRefusing]
+	}
+	return fmt.Sprintf("workspaces that do not accept Bundles of %s, so that none go to their Clusters: %s%s; "+
+		"if they should, an owner of the Namespace adds %s to the list in its annotation: kubectl annotate namespace %s --overwrite %s=<others>,%s",
+		workspace, strings.Join(named, ", "), more, workspace, named[0], fleet.AnnotationAcceptBundlesFrom, workspace)
 }
 
 // Reach is in which namespaces a Bundle looks for Clusters.
@@ -75,7 +116,14 @@ type Reach struct {
 	// Unknown, if set, says why there may be others: a mapping that takes the Bundle does not parse. It wraps
 	// ErrSelector.
 	Unknown error
+	// Refused are namespaces, sorted, to which a mapping leads that they do not accept.
+	Refused []string
+	// closed are all namespaces that do not accept Bundles of this workspace.
+	closed map[string]bool
 }
+
+// Excludes says whether no mapping can bring the Clusters of a namespace within reach.
+func (r Reach) Excludes(namespace string) bool { return r.closed[namespace] }
 
 // Knows says whether the Clusters of a namespace are within reach.
 func (r Reach) Knows(namespace string) bool {
@@ -85,7 +133,12 @@ func (r Reach) Knows(namespace string) bool {
 
 // NewReach finds the namespaces with the Clusters a Bundle may go to: its own, and those its mappings lead to.
 func NewReach(bundle *fleet.Bundle, mappings []Mapping, namespaces []*corev1.Namespace) Reach {
-	out := Reach{Namespaces: []string{bundle.Namespace}}
+	out := Reach{Namespaces: []string{bundle.Namespace}, closed: map[string]bool{}}
+	for _, namespace := range namespaces {
+		if !Accepts(namespace, bundle.Namespace) {
+			out.closed[namespace.Name] = true
+		}
+	}
 	for _, mapping := range mappings {
 		if !mapping.Takes(bundle) {
 			continue
@@ -97,9 +150,13 @@ func NewReach(bundle *fleet.Bundle, mappings []Mapping, namespaces []*corev1.Nam
 			if mapping.LeadsTo(namespace) {
 				out.Namespaces = append(out.Namespaces, namespace.Name)
 			}
+			if mapping.RefusedBy(namespace) {
+				out.Refused = append(out.Refused, namespace.Name)
+			}
 		}
 	}
 	slices.Sort(out.Namespaces)
-	out.Namespaces = slices.Compact(out.Namespaces)
+	slices.Sort(out.Refused)
+	out.Namespaces, out.Refused = slices.Compact(out.Namespaces), slices.Compact(out.Refused)
 	return out
 }

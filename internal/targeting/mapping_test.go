@@ -44,10 +44,11 @@ const resembles = `invalid label selector: "Resembles" is not a valid label sele
 type reachInWords struct {
 	Namespaces []string
 	Unknown    string
+	Refused    []string
 }
 
 func inWords(r Reach) reachInWords {
-	out := reachInWords{Namespaces: r.Namespaces}
+	out := reachInWords{Namespaces: r.Namespaces, Refused: r.Refused}
 	if r.Unknown != nil {
 		out.Unknown = r.Unknown.Error()
 	}
@@ -99,7 +100,7 @@ func TestReach(t *testing.T) {
 		},
 		"where the namespaces are unknown, those of other mappings are not": {
 			bundle(), []*fleet.BundleNamespaceMapping{mapping("m", everything, unparsable()), mapping("n", everything, gold)},
-			reachInWords{[]string{"gold-0", "gold-1", "ws"}, "BundleNamespaceMapping m: namespaceSelector: " + resembles},
+			reachInWords{Namespaces: []string{"gold-0", "gold-1", "ws"}, Unknown: "BundleNamespaceMapping m: namespaceSelector: " + resembles},
 		},
 		"where the namespaces are unknown, Bundles that are not selected do not mind": {
 			bundle(), []*fleet.BundleNamespaceMapping{mapping("m", selector("team", "a"), unparsable())},
@@ -107,11 +108,11 @@ func TestReach(t *testing.T) {
 		},
 		"where the Bundles are unknown, any may be meant": {
 			bundle(), []*fleet.BundleNamespaceMapping{mapping("m", unparsable(), gold)},
-			reachInWords{[]string{"ws"}, "BundleNamespaceMapping m: bundleSelector: " + resembles},
+			reachInWords{Namespaces: []string{"ws"}, Unknown: "BundleNamespaceMapping m: bundleSelector: " + resembles},
 		},
 		"of several that do not parse, the first by name is told": {
 			bundle(), []*fleet.BundleNamespaceMapping{mapping("n", unparsable(), gold), mapping("m", unparsable(), unparsable())},
-			reachInWords{[]string{"ws"}, "BundleNamespaceMapping m: bundleSelector: " + resembles},
+			reachInWords{Namespaces: []string{"ws"}, Unknown: "BundleNamespaceMapping m: bundleSelector: " + resembles},
 		},
 	}
 	for name, test := range tests {
@@ -134,6 +135,43 @@ func TestReach(t *testing.T) {
 				if (reach.Unknown != nil) != errors.Is(reach.Unknown, ErrSelector) {
 					t.Errorf("error = %v, want %v", reach.Unknown, ErrSelector)
 				}
+			}
+		})
+	}
+}
+
+func TestReachOfRefusedMappings(t *testing.T) {
+	accepting := func(namespace *corev1.Namespace, list string) *corev1.Namespace {
+		namespace.Annotations = map[string]string{fleet.AnnotationAcceptBundlesFrom: list}
+		return namespace
+	}
+	tests := map[string]struct {
+		list     string
+		accepted bool
+	}{
+		"its list is empty: refused":                   {"", false},
+		"its list is none: refused":                    {"none", false},
+		"its list is none, with spaces: refused":       {" none ", false},
+		"its list has another workspace: refused":      {"other", false},
+		"its list has a longer name: refused":          {"ws-2,aws", false},
+		"its list has the workspace: accepted":         {"ws", true},
+		"its list has the workspace, too: accepted":    {"other, ws ,third", true},
+		"its list has all":                             {"*", true},
+		"its list has the workspace beside empty ones": {",ws,,", true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			namespaces := []*corev1.Namespace{accepting(namespace("ws"), "none"), accepting(namespace("away"), test.list), namespace("open")}
+			want := reachInWords{Namespaces: []string{"away", "open", "ws"}}
+			if !test.accepted {
+				want = reachInWords{Namespaces: []string{"open", "ws"}, Refused: []string{"away"}}
+			}
+			reach := NewReach(bundle(), []Mapping{NewMapping(mapping("m", selector(), selector()))}, namespaces)
+			if diff := cmp.Diff(want, inWords(reach)); diff != "" {
+				t.Errorf("reach (-want +got):\n%s", diff)
+			}
+			if reach.Excludes("away") == test.accepted || reach.Excludes("open") || reach.Excludes("ws") {
+				t.Errorf("excluded: away %v, open %v, ws %v", reach.Excludes("away"), reach.Excludes("open"), reach.Excludes("ws"))
 			}
 		})
 	}

@@ -89,6 +89,55 @@ func TestAMappingLeadsToClustersOfOtherWorkspaces(t *testing.T) {
 	away.expectGone(t, "web", "later")
 }
 
+// accept sets the list of workspaces whose Bundles the workspace accepts; nil removes it.
+func (w *world) accept(t testing.TB, list any) {
+	t.Helper()
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{fleet.AnnotationAcceptBundlesFrom: list}}})
+	must(t, err)
+	_, err = w.Kube.CoreV1().Namespaces().Patch(t.Context(), w.workspace, types.MergePatchType, body, metav1.PatchOptions{})
+	must(t, err)
+}
+
+func TestAWorkspaceRefusesBundlesOfOthers(t *testing.T) {
+	home, away := newWorld(t), newWorkspace(t)
+	tier := "t-" + away.workspace
+	away.labelWorkspace(t, "tier", tier)
+	away.cluster(t, "far", nil)
+	m := home.mapping(t, "m", &metav1.LabelSelector{}, byLabel("tier", tier))
+	home.bundle(t, "web", everywhere)
+	away.bundle(t, "own", everywhere)
+	away.deployment(t, "web", "far", "that of a mapped cluster", exists)
+
+	message := "workspaces that do not accept Bundles of " + home.workspace + ", so that none go to their Clusters: " + away.workspace +
+		"; if they should, an owner of the Namespace adds " + home.workspace + " to the list in its annotation: kubectl annotate namespace " +
+		away.workspace + " --overwrite fleet.cattle.io/accept-bundles-from=<others>," + home.workspace
+	accepted := func(b *fleet.Bundle) (status, message string) {
+		if condition := fleet.GetCondition(b.Status.Conditions, fleet.ConditionTargetsAccepted); condition != nil {
+			return string(condition.Status), condition.Message
+		}
+		return "", ""
+	}
+	away.accept(t, "none")
+	away.expectGone(t, "web", "far")
+	home.expectWarning(t, m, fleet.ReasonMappingRefused, message)
+	home.bundleThat(t, "web", "who refuses it", func(b *fleet.Bundle) bool {
+		status, text := accepted(b)
+		return status == "False" && text == message && b.Status.Display.ReadyClusters == "0/0"
+	})
+	away.deployment(t, "own", "far", "that of its own workspace", exists)
+
+	away.accept(t, "somebody, "+home.workspace)
+	away.deployment(t, "web", "far", "a Bundle that is accepted", exists)
+	home.bundleThat(t, "web", "that it is accepted", func(b *fleet.Bundle) bool {
+		status, _ := accepted(b)
+		return status == "True"
+	})
+	away.accept(t, "somebody")
+	away.expectGone(t, "web", "far")
+	away.accept(t, nil)
+	away.deployment(t, "web", "far", "a Bundle where nothing is refused", exists)
+}
+
 // Groups are those of the cluster's workspace, not of the Bundle's.
 func TestAMappedBundleUsesTheGroupsOfTheClustersWorkspace(t *testing.T) {
 	home, away := newWorld(t), newWorkspace(t)

@@ -33,6 +33,9 @@ const (
 	// ConditionTargetsKnown, on Bundle, is False while a target or restriction names a ClusterGroup that is not there; a
 	// Bundle that never had this trouble has no such condition.
 	ConditionTargetsKnown = "TargetsKnown"
+	// ConditionTargetsAccepted, on Bundle, is False while a BundleNamespaceMapping leads it to a workspace that does not
+	// accept it; a Bundle that never had this trouble has no such condition.
+	ConditionTargetsAccepted = "TargetsAccepted"
 	// ConditionReady, on Cluster, ClusterGroup, Bundle and BundleDeployment, is True when everything
 	// deployed is ready; on ClusterRegistrationToken, when the Secret with the values is there.
 	ConditionReady = "Ready"
@@ -131,6 +134,10 @@ const (
 	// ReasonMappingIncomplete means that a BundleNamespaceMapping has only one of its two selectors, or none,
 	// and does nothing.
 	ReasonMappingIncomplete = "MappingIncomplete"
+	// ReasonMappingRefused means that a BundleNamespaceMapping leads to Clusters of another workspace, whose Namespace has
+	// the annotation fleet.cattle.io/accept-bundles-from and does not list this one: its Bundles do not go there. Add the
+	// workspace to that list, if that is meant, or narrow the mapping's namespaceSelector.
+	ReasonMappingRefused = "MappingRefused"
 
 	// ReasonAwaitingAgent means that no agent was heard of yet: it is being deployed, or has yet to be installed.
 	ReasonAwaitingAgent = "AwaitingAgent"

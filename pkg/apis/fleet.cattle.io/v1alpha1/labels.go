@@ -125,6 +125,11 @@ const (
 	// resources its agent has been told of: "<kind>/<name>=<resource version of the
 	// original>/<that of the copy>", with spaces in between. This implementation's own.
 	AnnotationCopiesTold = "fleet.cattle.io/copies-told"
+	// AnnotationAcceptBundlesFrom, on the Namespace of a workspace, lists the
+	// other workspaces whose Bundles may go to its Clusters by a
+	// BundleNamespaceMapping, with commas in between; "*" is all, "none" or nothing
+	// is none. Without the annotation all may. This implementation's own.
+	AnnotationAcceptBundlesFrom = "fleet.cattle.io/accept-bundles-from"
 )
 
 // Annotations on the chart stored with a Helm release, by which the agent

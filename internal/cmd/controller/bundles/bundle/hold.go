@@ -40,7 +40,8 @@ func hold(in input, selection *targeting.Selection, clusters []*fleet.Cluster, g
 		}
 	}
 	for _, bd := range in.existing {
-		beyond := in.reach.Unknown != nil && !in.reach.Knows(index.ClusterOf(bd).Namespace)
+		workspace := index.ClusterOf(bd).Namespace
+		beyond := in.reach.Unknown != nil && !in.reach.Knows(workspace) && !in.reach.Excludes(workspace)
 		if bd.DeletionTimestamp == nil && (beyond || undecided[bd.Namespace]) {
 			out.keep(in, bd)
 		}

@@ -45,11 +45,17 @@ func ofWorkspace(workspace string) func(*fleet.BundleDeployment) {
 	return func(bd *fleet.BundleDeployment) { bd.Labels[fleet.LabelClusterNamespace] = workspace }
 }
 
-// brokenReach is that of a Bundle with a mapping that does not parse.
-func brokenReach() targeting.Reach {
+// brokenReach is that of a Bundle with a mapping that does not parse, where these workspaces accept no Bundles of others.
+func brokenReach(closed ...string) targeting.Reach {
+	namespaces := []*corev1.Namespace{}
+	for _, name := range closed {
+		namespaces = append(namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: name, Annotations: map[string]string{fleet.AnnotationAcceptBundlesFrom: "none"},
+		}})
+	}
 	return targeting.NewReach(bundle(), []targeting.Mapping{targeting.NewMapping(&fleet.BundleNamespaceMapping{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "m"}, BundleSelector: &metav1.LabelSelector{}, NamespaceSelector: resembling,
-	})}, []*corev1.Namespace{})
+	})}, namespaces)
 }
 
 func TestWhatABrokenSelectorHolds(t *testing.T) {
@@ -100,6 +106,10 @@ func TestWhatABrokenSelectorHolds(t *testing.T) {
 			input{bundle: bundle(everywhere), reach: brokenReach(), clusters: []*fleet.Cluster{cluster("one")},
 				existing: []*fleet.BundleDeployment{existing("far", ofWorkspace("away"))}},
 			told{Writes: []string{"create c-one"}, Content: true, Outcome: ledger.Outcome{Held: byMapping, Targets: []ledger.Target{target("away", "far"), target("ws", "one")}}},
+		},
+		"and not what is in a workspace that does not accept it": {
+			input{bundle: bundle(everywhere), reach: brokenReach("away"), existing: []*fleet.BundleDeployment{existing("far", ofWorkspace("away"))}},
+			told{Orphans: []string{"c-far"}, Outcome: ledger.Outcome{Held: byMapping}},
 		},
 		"and not what is no target's at home": {
 			input{bundle: bundle(everywhere), reach: brokenReach(), existing: []*fleet.BundleDeployment{existing("two")}},

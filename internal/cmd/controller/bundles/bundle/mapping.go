@@ -88,10 +88,11 @@ func (h *handler) wakeTaken(mapping targeting.Mapping) {
 	}
 }
 
-// onNamespace wakes the Bundles that are mapped to a namespace now and were not before, or the other way round.
+// onNamespace wakes the Bundles that are mapped to a namespace now and were not before, or the other way round, and those
+// that it has begun or ceased to refuse.
 func (h *handler) onNamespace(change queue.Change[*corev1.Namespace]) {
 	older, newer := change.Old, change.New
-	if change.Initial || older != nil && newer != nil && maps.Equal(older.Labels, newer.Labels) {
+	if change.Initial || older != nil && newer != nil && maps.Equal(older.Labels, newer.Labels) && maps.Equal(older.Annotations, newer.Annotations) {
 		return
 	}
 	mappings, err := index.Mappings(h.app, "")
@@ -99,7 +100,7 @@ func (h *handler) onNamespace(change queue.Change[*corev1.Namespace]) {
 		return
 	}
 	for _, mapping := range mappings {
-		if leadsTo(mapping, older) != leadsTo(mapping, newer) {
+		if leadsTo(mapping, older) != leadsTo(mapping, newer) || refusedBy(mapping, older) != refusedBy(mapping, newer) || mapping.Broken() {
 			h.wakeTaken(mapping)
 		}
 	}
@@ -107,4 +108,8 @@ func (h *handler) onNamespace(change queue.Change[*corev1.Namespace]) {
 
 func leadsTo(mapping targeting.Mapping, namespace *corev1.Namespace) bool {
 	return namespace != nil && mapping.LeadsTo(namespace)
+}
+
+func refusedBy(mapping targeting.Mapping, namespace *corev1.Namespace) bool {
+	return namespace != nil && mapping.RefusedBy(namespace)
 }

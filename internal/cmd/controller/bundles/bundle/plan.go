@@ -32,7 +32,9 @@ type aim struct {
 // takeAim finds the targets of a Bundle, and divides them for the rollout. A Bundle that cannot be used leaves
 // everything as it is; a cluster that cannot be told what to deploy keeps what it has.
 func takeAim(in input) aim {
-	out := aim{outcome: ledger.Outcome{Generation: in.bundle.Generation, ManifestHash: in.manifestHash}}
+	out := aim{outcome: ledger.Outcome{
+		Generation: in.bundle.Generation, ManifestHash: in.manifestHash, Refused: targeting.RefusedMessage(in.bundle.Namespace, in.reach.Refused),
+	}}
 	if in.failure != nil {
 		return out.failed(fleet.ReasonError, targetingError, in.failure)
 	}

@@ -38,7 +38,8 @@ func Mappings(a *app.Context, workspace string) ([]targeting.Mapping, error) {
 // leaves open how far that is. One beyond its reach may be another tenant's work, and says nothing about the Bundle.
 func Within(reach targeting.Reach, deployments []*fleet.BundleDeployment) (within []*fleet.BundleDeployment) {
 	for _, bd := range deployments {
-		if reach.Unknown != nil || reach.Knows(ClusterOf(bd).Namespace) {
+		workspace := ClusterOf(bd).Namespace
+		if reach.Knows(workspace) || reach.Unknown != nil && !reach.Excludes(workspace) {
 			within = append(within, bd)
 		}
 	}

@@ -36,6 +36,8 @@ type Outcome struct {
 	Held string
 	// Unknown, if set, says which ClusterGroups the Bundle names that are not there.
 	Unknown string
+	// Refused, if set, says which workspaces do not accept the Bundle, though it is mapped to them.
+	Refused string
 	// Circle, if set, says that the Bundle waits for itself.
 	Circle string
 	// Rollout is how the targets are divided for the rollout, with Of left out: see Target.Partitions.

@@ -1,7 +1,7 @@
 // Package mapping tells users of BundleNamespaceMappings that do not do what they were made for. What a mapping does
 // is the Bundles' affair.
 //
-//	BundleNamespaceMapping ─► its selectors ─► Event
+//	BundleNamespaceMapping ─► its selectors, namespaces that refuse it ─► Event
 //
 // A mapping has no status, so an Event is all there is to see on it. The Bundles it concerns have a condition.
 package mapping
@@ -11,6 +11,7 @@ import (
 	"errors"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
@@ -29,10 +30,14 @@ type handler struct {
 func Register(ctx context.Context, a *app.Context) error {
 	h := &handler{app: a}
 	h.queue = queue.New(queue.Options{Name: "mapping", Workers: 1, Log: a.Log}, h.handle)
-	if err := queue.Watch(a.BundleNamespaceMappings.Informer(), h.changed); err != nil {
+	err := errors.Join(
+		queue.Watch(a.BundleNamespaceMappings.Informer(), h.changed),
+		queue.Watch(a.AllNamespaces.Informer(), h.onNamespace),
+	)
+	if err != nil {
 		return err
 	}
-	go h.queue.Run(ctx, a.Begun, a.BundleNamespaceMappings.Informer().HasSynced)
+	go h.queue.Run(ctx, a.Begun, a.BundleNamespaceMappings.Informer().HasSynced, a.AllNamespaces.Informer().HasSynced)
 	return nil
 }
 
@@ -43,26 +48,63 @@ func (h *handler) changed(change queue.Change[*fleet.BundleNamespaceMapping]) {
 	}
 }
 
+// onNamespace asks for a look at the mappings that a namespace has begun to refuse.
+func (h *handler) onNamespace(change queue.Change[*corev1.Namespace]) {
+	older, newer := change.Old, change.New
+	if change.Initial || newer == nil {
+		return
+	}
+	listed, err := h.app.BundleNamespaceMappings.Cache().List("", labels.Everything())
+	if err != nil {
+		return // only without the cache's index, which is there
+	}
+	for _, mapping := range listed {
+		ready := targeting.NewMapping(mapping)
+		if ready.RefusedBy(newer) && (older == nil || !ready.RefusedBy(older)) {
+			h.queue.Add(types.NamespacedName{Namespace: mapping.Namespace, Name: mapping.Name})
+		}
+	}
+}
+
 func (h *handler) handle(_ context.Context, key types.NamespacedName) error {
 	mapping, err := reconcile.Optional(h.app.BundleNamespaceMappings.Cache().Get(key.Namespace, key.Name))
 	if err != nil || mapping == nil || mapping.DeletionTimestamp != nil || !h.app.Owns(mapping) {
 		return err
 	}
-	if reason, message := trouble(mapping); reason != "" {
+	namespaces, err := h.app.AllNamespaces.Cache().List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	if reason, message := trouble(mapping, namespaces); reason != "" {
 		h.app.Recorder.Event(mapping, corev1.EventTypeWarning, reason, message)
 	}
 	return nil
 }
 
 // trouble is what a user has to see to; no reason is none.
-func trouble(mapping *fleet.BundleNamespaceMapping) (reason, message string) {
-	err := targeting.NewMapping(mapping).Err()
+func trouble(mapping *fleet.BundleNamespaceMapping, namespaces []*corev1.Namespace) (reason, message string) {
+	ready := targeting.NewMapping(mapping)
+	err := ready.Err()
 	switch {
 	case err == nil:
-		return "", ""
+		return refused(ready, namespaces)
 	case errors.Is(err, targeting.ErrMappingIncomplete):
 		return fleet.ReasonMappingIncomplete, err.Error()
 	default:
 		return fleet.ReasonSelectorInvalid, err.Error() + "; correct that selector: until then, what was deployed through the mapping stays as it is"
 	}
+}
+
+// refused tells of namespaces that do not accept what is mapped to them.
+func refused(mapping targeting.Mapping, namespaces []*corev1.Namespace) (reason, message string) {
+	var refusing []string
+	for _, namespace := range namespaces {
+		if mapping.RefusedBy(namespace) {
+			refusing = append(refusing, namespace.Name)
+		}
+	}
+	if len(refusing) == 0 {
+		return "", ""
+	}
+	return fleet.ReasonMappingRefused, targeting.RefusedMessage(mapping.Workspace(), refusing)
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -35,7 +36,7 @@ func TestTrouble(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			in := &fleet.BundleNamespaceMapping{ObjectMeta: metav1.ObjectMeta{Name: "m"}, BundleSelector: test.bundles, NamespaceSelector: test.namespaces}
-			reason, message := trouble(in)
+			reason, message := trouble(in, nil)
 			if reason != test.reason || message != test.message {
 				t.Errorf("trouble = %s: %s\nwant %s: %s", reason, message, test.reason, test.message)
 			}
@@ -43,5 +44,25 @@ func TestTrouble(t *testing.T) {
 				t.Error("the message has several lines")
 			}
 		})
+	}
+}
+
+func TestRefusedMapping(t *testing.T) {
+	namespace := func(name string, annotations map[string]string) *corev1.Namespace {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}}
+	}
+	accepting := func(list string) map[string]string { return map[string]string{fleet.AnnotationAcceptBundlesFrom: list} }
+	in := &fleet.BundleNamespaceMapping{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "m"}, BundleSelector: &metav1.LabelSelector{}, NamespaceSelector: &metav1.LabelSelector{},
+	}
+	reason, message := trouble(in, []*corev1.Namespace{namespace("open", nil), namespace("friend", accepting("other, ws")), namespace("ws", accepting("none"))})
+	if reason != "" {
+		t.Errorf("trouble = %s: %s", reason, message)
+	}
+	reason, message = trouble(in, []*corev1.Namespace{namespace("open", nil), namespace("shut", accepting("none")), namespace("picky", accepting("other"))})
+	want := "workspaces that do not accept Bundles of ws, so that none go to their Clusters: picky, shut; if they should, an owner of the Namespace adds ws " +
+		"to the list in its annotation: kubectl annotate namespace picky --overwrite fleet.cattle.io/accept-bundles-from=<others>,ws"
+	if reason != fleet.ReasonMappingRefused || message != want {
+		t.Errorf("trouble = %s: %s\nwant %s", reason, message, want)
 	}
 }

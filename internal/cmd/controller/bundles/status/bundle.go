@@ -129,6 +129,18 @@ func tellBundle(status *fleet.BundleStatus, in bundleInput, found figures) {
 	fleet.SetCondition(&status.Conditions, in.now, ready)
 	tellPartitioned(status, in)
 	tellTargets(status, in)
+	tellAccepted(status, in)
+}
+
+// tellAccepted says which workspaces do not accept the Bundle, or that none refuses it any more.
+func tellAccepted(status *fleet.BundleStatus, in bundleInput) {
+	accepted := genericcondition.GenericCondition{Type: fleet.ConditionTargetsAccepted, Status: "True"}
+	if in.outcome.Refused != "" {
+		accepted.Status, accepted.Reason, accepted.Message = "False", fleet.ReasonMappingRefused, in.outcome.Refused
+	}
+	if accepted.Status == "False" || fleet.GetCondition(status.Conditions, fleet.ConditionTargetsAccepted) != nil {
+		fleet.SetCondition(&status.Conditions, in.now, accepted)
+	}
 }
 
 // tellTargets says which ClusterGroups are named that are not there, or that none is any more.
