@@ -253,6 +253,7 @@ func TestFleetConfig(t *testing.T) {
 		"strict":                              {"agentTLSMode: strict", func(c *config.Config) { c.AgentTLSMode = "strict" }},
 		"no labels of agents":                 {"ignoreClusterRegistrationLabels: true", func(c *config.Config) { c.IgnoreClusterRegistrationLabels = true }},
 		"kubeconfigs of the old namespaces":   {"legacyKubeconfigNamespaces: true", func(c *config.Config) { c.LegacyKubeconfigNamespaces = true }},
+		"kubeconfigs of local addresses":      {"allowLocalKubeconfigs: true", func(c *config.Config) { c.AllowLocalKubeconfigs = true }},
 		"workers as numbers":                  {"agent: {reconciler: {workers: {bundledeployment: 7, drift: 8}}}", func(c *config.Config) { c.AgentWorkers = config.AgentWorkers{BundleDeployment: "7", Drift: "8"} }},
 		"bootstrap": {"bootstrap: {namespace: own, agentNamespace: x, localAgentDisabled: true, clusterLabels: {a: b}, repo: r, secret: s, branch: m, paths: 'p,q'}", func(c *config.Config) {
 			c.Bootstrap = config.Bootstrap{Namespace: "own", AgentNamespace: "x", LocalAgentDisabled: true, ClusterLabels: map[string]string{"a": "b"}, Repo: "r", Secret: "s", Branch: "m", Paths: "p,q"}

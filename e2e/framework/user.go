@@ -63,7 +63,7 @@ func (u *User) InstallHub(ctx context.Context, values map[string]any) error {
 		return err
 	}
 	hub := u.sites[HubName]
-	all := map[string]any{"apiServerURL": hub.URL, "apiServerCA": string(hub.CA)}
+	all := map[string]any{"apiServerURL": hub.URL, "apiServerCA": string(hub.CA), "allowLocalKubeconfigs": true} // all run here
 	maps.Copy(all, values)
 	return helm.Release{Config: hub.Config, Chart: "fleet", Name: "fleet", Namespace: names.SystemNamespace, Values: all}.Install(ctx)
 }

@@ -52,6 +52,9 @@ type Config struct {
 	// LegacyKubeconfigNamespaces lets every workspace use the kubeconfig Secrets of fleet-local, fleet-default,
 	// the system namespaces and cluster-* without the Secrets' consent.
 	LegacyKubeconfigNamespaces bool `json:"legacyKubeconfigNamespaces,omitempty"`
+	// AllowLocalKubeconfigs accepts kubeconfigs that lead to loopback, link-local or in-cluster addresses, or through a
+	// proxy of their own.
+	AllowLocalKubeconfigs bool `json:"allowLocalKubeconfigs,omitempty"`
 	// AgentTLSMode is one of the TLSMode constants; anything else makes imports fail with a condition.
 	AgentTLSMode string `json:"agentTLSMode,omitempty"`
 	// GitClientTimeout belongs to parts that clone repositories.

@@ -21,7 +21,7 @@ func (d *Downstream) Apply(ctx context.Context, objs ...runtime.Object) error {
 			return err
 		}
 		if err := apply(ctx, client, item); err != nil {
-			return fmt.Errorf("applying %s: %w", describe(item), Classify(err))
+			return fmt.Errorf("applying %s: %w", describe(item), failed(err))
 		}
 	}
 	return nil

@@ -28,7 +28,7 @@ const FieldManager = "fleet-import"
 var ErrUnknownKind = errors.New("this kind is never applied downstream")
 
 // Downstream is another cluster's API server, seen by whoever imports the cluster. Every error is classified
-// (see Classify).
+// (see Classify), and short whatever the server says.
 type Downstream struct {
 	http    *http.Client
 	dynamic dynamic.Interface
@@ -38,6 +38,8 @@ type Downstream struct {
 // NewDownstream prepares for the server that cfg names; it sends nothing. Close it after use.
 func NewDownstream(cfg *rest.Config) (*Downstream, error) {
 	cfg = Tune(cfg)
+	cfg.WarningHandler, cfg.WarningHandlerWithContext = rest.NoWarnings{}, nil // which would be logged as they are
+	cfg.NextProtos = []string{"http/1.1"}                                      // HTTP/2 reads ahead of what bounded lets through
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return bounded{next} })
 	client, err := rest.HTTPClientFor(cfg)
 	if err != nil {
@@ -65,7 +67,7 @@ func (d *Downstream) ServerVersion(ctx context.Context) (version.Info, error) {
 	var info version.Info
 	raw, err := d.rest.Get().AbsPath("/version").Do(ctx).Raw()
 	if err != nil {
-		return info, fmt.Errorf("asking for the server's version: %w", Classify(err))
+		return info, fmt.Errorf("asking for the server's version: %w", failed(err))
 	}
 	if err := json.Unmarshal(raw, &info); err != nil {
 		return info, fmt.Errorf("asking for the server's version: %w", err)
@@ -77,7 +79,7 @@ func (d *Downstream) ServerVersion(ctx context.Context) (version.Info, error) {
 func (d *Downstream) NamespaceUID(ctx context.Context, name string) (types.UID, error) {
 	found, err := d.dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return "", fmt.Errorf("reading namespace %s: %w", name, Classify(err))
+		return "", fmt.Errorf("reading namespace %s: %w", name, failed(err))
 	}
 	return found.GetUID(), nil
 }
@@ -93,7 +95,7 @@ func (d *Downstream) Remove(ctx context.Context, objs ...runtime.Object) error {
 		}
 		err = client.Delete(ctx, item.GetName(), metav1.DeleteOptions{PropagationPolicy: &background})
 		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("removing %s: %w", describe(item), Classify(err))
+			return fmt.Errorf("removing %s: %w", describe(item), failed(err))
 		}
 	}
 	return nil

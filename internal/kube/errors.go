@@ -19,16 +19,20 @@ var (
 	// ErrUntrusted means the server's certificate is not signed by a CA we trust, or is not for this host.
 	// Only a human can mend it.
 	ErrUntrusted = errors.New("the API server's certificate is not trusted")
+	// ErrExpired means that the server's certificate is not valid at this time; it is an ErrUntrusted, too.
+	ErrExpired = fmt.Errorf("%w: it has expired, or is not valid yet", ErrUntrusted)
 	// ErrUnreachable means no answer came: refused, no route, unknown host, or too late. Time may mend it.
 	ErrUnreachable = errors.New("the API server cannot be reached")
 )
 
-// Classify adds ErrUntrusted or ErrUnreachable to an error of a request that never got an answer. An
+// Classify adds ErrExpired, ErrUntrusted or ErrUnreachable to an error of a request that never got an answer. An
 // answer that is an error (403, 500 …) and nil are returned as they are.
 func Classify(err error) error {
 	switch {
-	case err == nil, errors.Is(err, ErrUntrusted), errors.Is(err, ErrUnreachable):
+	case err == nil, errors.Is(err, ErrUntrusted), errors.Is(err, ErrUnreachable), isRefusal(err):
 		return err
+	case isOutdated(err):
+		return fmt.Errorf("%w: %w", ErrExpired, err)
 	case isUntrusted(err):
 		return fmt.Errorf("%w: %w", ErrUntrusted, err)
 	case isUnreachable(err):
@@ -36,6 +40,16 @@ func Classify(err error) error {
 	default:
 		return err
 	}
+}
+
+// isRefusal reports whether it was this side that went no further.
+func isRefusal(err error) bool {
+	return errors.Is(err, ErrKubeconfigAddress) || errors.Is(err, ErrRedirected) || errors.Is(err, ErrAnswerTooLong)
+}
+
+func isOutdated(err error) bool {
+	var invalid x509.CertificateInvalidError
+	return errors.As(err, &invalid) && invalid.Reason == x509.Expired
 }
 
 func isUntrusted(err error) bool {

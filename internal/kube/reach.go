@@ -37,7 +37,7 @@ func Reach(ctx context.Context, cfg *rest.Config, connect time.Duration) error {
 	client := &http.Client{
 		Transport: &http.Transport{
 			Proxy: proxy, TLSClientConfig: trust, DisableKeepAlives: true,
-			DialContext:         (&net.Dialer{Timeout: connect}).DialContext,
+			DialContext:         dialWithin(cfg, connect),
 			TLSHandshakeTimeout: connect, ResponseHeaderTimeout: RequestTimeout,
 		},
 		Timeout:       2*connect + RequestTimeout,
@@ -56,4 +56,16 @@ func Reach(ctx context.Context, cfg *rest.Config, connect time.Duration) error {
 		return fmt.Errorf("asking whether the server is there: %w", err)
 	}
 	return nil // there is somebody
+}
+
+// dialWithin connects as cfg says, in this time.
+func dialWithin(cfg *rest.Config, connect time.Duration) func(ctx context.Context, network, address string) (net.Conn, error) {
+	if cfg.Dial == nil {
+		return (&net.Dialer{Timeout: connect}).DialContext
+	}
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, connect)
+		defer cancel()
+		return cfg.Dial(ctx, network, address)
+	}
 }

@@ -2,10 +2,7 @@ package kube
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,17 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 )
-
-// Bounds of what a downstream API server, which is a user's, can make us read.
-const (
-	// listLimit is how many objects List reads. It looks at one agent, which has a few.
-	listLimit = 50
-	// answerLimit is how long one answer may be, in bytes.
-	answerLimit = 8 << 20
-)
-
-// errAnswerTooLong means that a downstream API server answered with more than answerLimit.
-var errAnswerTooLong = errors.New("the API server's answer is too long")
 
 // Find reads the object of the kind, namespace and name of into into it; false means that there is none.
 func (d *Downstream) Find(ctx context.Context, into runtime.Object) (bool, error) {
@@ -36,7 +22,7 @@ func (d *Downstream) Find(ctx context.Context, into runtime.Object) (bool, error
 	case apierrors.IsNotFound(err):
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("reading %s: %w", describe(item), Classify(err))
+		return false, fmt.Errorf("reading %s: %w", describe(item), failed(err))
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, into); err != nil {
 		return false, fmt.Errorf("reading %s: %w", describe(item), err)
@@ -57,7 +43,7 @@ func (d *Downstream) List(ctx context.Context, namespace, selector string, into 
 	}
 	found, err := d.dynamic.Resource(resource).Namespace(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector, Limit: listLimit})
 	if err != nil {
-		return fmt.Errorf("reading the %s of namespace %s: %w", resource.Resource, namespace, Classify(err))
+		return fmt.Errorf("reading the %s of namespace %s: %w", resource.Resource, namespace, failed(err))
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.UnstructuredContent(), into); err != nil {
 		return fmt.Errorf("reading the %s of namespace %s: %w", resource.Resource, namespace, err)
@@ -71,31 +57,4 @@ func lists() map[schema.GroupVersionKind]schema.GroupVersionResource {
 		{Version: "v1", Kind: "PodList"}:                       {Version: "v1", Resource: "pods"},
 		{Group: "apps", Version: "v1", Kind: "ReplicaSetList"}: {Group: "apps", Version: "v1", Resource: "replicasets"},
 	}
-}
-
-// bounded is a way to an API server whose answers end at answerLimit.
-type bounded struct{ next http.RoundTripper }
-
-func (b bounded) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := b.next.RoundTrip(request)
-	if err == nil {
-		response.Body = &boundedBody{ReadCloser: response.Body, left: answerLimit}
-	}
-	return response, err
-}
-
-// WrappedRoundTripper lets the connections below be closed.
-func (b bounded) WrappedRoundTripper() http.RoundTripper { return b.next }
-
-type boundedBody struct {
-	io.ReadCloser
-	left int64
-}
-
-func (b *boundedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if b.left -= int64(n); b.left < 0 {
-		return 0, errAnswerTooLong
-	}
-	return n, err
 }

@@ -68,7 +68,7 @@ func TestFind(t *testing.T) {
 }
 
 func TestList(t *testing.T) {
-	const query = "?labelSelector=app%3Dfleet-agent&limit=50&timeout=15s"
+	const query = "?labelSelector=app%3Dfleet-agent&limit=20&timeout=15s"
 	tests := map[string]struct {
 		into    runtime.Object
 		body    string
@@ -145,10 +145,10 @@ func TestAnAnswerWithoutEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(d.Close)
-	if _, err := d.Find(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c"}}); !errors.Is(err, errAnswerTooLong) {
+	if _, err := d.Find(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c"}}); !errors.Is(err, ErrAnswerTooLong) {
 		t.Errorf("error %v", err)
 	}
-	if _, err := d.ServerVersion(t.Context()); !errors.Is(err, errAnswerTooLong) {
+	if _, err := d.ServerVersion(t.Context()); !errors.Is(err, ErrAnswerTooLong) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -16,7 +16,7 @@ func (d *Downstream) Replace(ctx context.Context, obj runtime.Object) error {
 		return err
 	}
 	if _, err := client.Update(ctx, item, metav1.UpdateOptions{FieldManager: FieldManager}); err != nil {
-		return fmt.Errorf("replacing %s: %w", describe(item), Classify(err))
+		return fmt.Errorf("replacing %s: %w", describe(item), failed(err))
 	}
 	return nil
 }
@@ -25,7 +25,7 @@ func (d *Downstream) Replace(ctx context.Context, obj runtime.Object) error {
 func (d *Downstream) RemovePods(ctx context.Context, namespace, selector string) error {
 	pods := d.dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).Namespace(namespace)
 	if err := pods.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: selector}); err != nil {
-		return fmt.Errorf("removing the pods %s of %s: %w", selector, namespace, Classify(err))
+		return fmt.Errorf("removing the pods %s of %s: %w", selector, namespace, failed(err))
 	}
 	return nil
 }

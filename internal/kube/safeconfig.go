@@ -23,6 +23,8 @@ var (
 	ErrKubeconfigAuthProvider = errors.New("the kubeconfig logs in through an auth-provider; use a token or a client certificate")
 	// ErrKubeconfigFile means an entry points to a file of the controller; embed its data instead.
 	ErrKubeconfigFile = errors.New("the kubeconfig points to a file; embed the data (kubectl config view --raw --flatten)")
+	// ErrKubeconfigImpersonates means the user entry acts as another user; use a credential of that user instead.
+	ErrKubeconfigImpersonates = errors.New("the kubeconfig acts as another user (as, as-uid, as-groups, as-user-extra); use a credential that has the rights itself")
 	// ErrKubeconfigInsecure means insecure-skip-tls-verify is set and the operator does not allow it.
 	ErrKubeconfigInsecure = errors.New("the kubeconfig skips TLS verification; embed the server's CA instead")
 )
@@ -128,6 +130,8 @@ func checkUser(user *api.AuthInfo) error {
 		return ErrKubeconfigExec
 	case user.AuthProvider != nil:
 		return ErrKubeconfigAuthProvider
+	case user.Impersonate != "", user.ImpersonateUID != "", len(user.ImpersonateGroups) > 0, len(user.ImpersonateUserExtra) > 0:
+		return ErrKubeconfigImpersonates
 	case user.TokenFile != "":
 		return fmt.Errorf("%w: tokenFile", ErrKubeconfigFile)
 	case user.ClientCertificate != "":

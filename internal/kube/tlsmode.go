@@ -91,6 +91,7 @@ func trustedBy(ctx context.Context, cfg *rest.Config, roots *x509.CertPool) bool
 	}
 	transport := &http.Transport{
 		Proxy:             proxy,
+		DialContext:       cfg.Dial,
 		TLSClientConfig:   &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, ServerName: cfg.ServerName},
 		DisableKeepAlives: true,
 	}

@@ -61,6 +61,7 @@ a chart share, so it works once for each rendering; who reads values includes it
     "leaderElection" (dict "leaseDuration" "30s" "retryPeriod" "10s" "renewDeadline" "25s"))
   "ignoreClusterRegistrationLabels" false
   "legacyKubeconfigNamespaces" false
+  "allowLocalKubeconfigs" false
   "controller" (dict
     "replicas" 1
     "registrationTokenTTL" (dict "required" false)
@@ -156,6 +157,7 @@ controllers' own default.
   "apiServerCA" (.Values.apiServerCA | default "" | b64enc)
   "ignoreClusterRegistrationLabels" .Values.ignoreClusterRegistrationLabels
   "legacyKubeconfigNamespaces" .Values.legacyKubeconfigNamespaces
+  "allowLocalKubeconfigs" .Values.allowLocalKubeconfigs
   "gitClientTimeout" (.Values.gitClientTimeout | toString)
   "bootstrap" (dict
     "namespace" $bootstrap.namespace

@@ -35,6 +35,8 @@ func TestTheHubRegistersItself(t *testing.T) {
 		g.Expect(local.Spec.KubeConfigSecret).To(Equal("local-cluster"))
 		g.Expect(local.Spec.AgentTolerations).To(Equal([]corev1.Toleration{{Key: "cattle.io/os", Operator: "Equal", Value: "linux", Effect: "NoSchedule"}}))
 
+		g.Expect(local.Status.AgentDeployedGeneration).NotTo(BeNil(), "the hub may go to its own address, without allowLocalKubeconfigs")
+
 		group := &fleet.ClusterGroup{}
 		g.Expect(hub.Get(t.Context(), client.ClusterGroups, "fleet-local", "default", group)).To(Succeed())
 		g.Expect(group.Labels).To(Equal(map[string]string{fleet.LabelSetHash: bootstrapHash}))

@@ -66,11 +66,20 @@ const (
 	ReasonKubeconfigMissing = "KubeconfigMissing"
 	// ReasonKubeconfigInvalid means that the kubeconfig cannot be read or has no usable context.
 	ReasonKubeconfigInvalid = "KubeconfigInvalid"
-	// ReasonKubeconfigRefused means that the kubeconfig asks for something unsafe, such as a command or a file.
+	// ReasonKubeconfigRefused means that the kubeconfig asks for something unsafe, such as a command, a file, another user,
+	// a connection without TLS, a proxy, or an address that means the hub itself; the message says what to change.
 	ReasonKubeconfigRefused = "KubeconfigRefused"
 	// ReasonKubeconfigNamespaceRefused means that the kubeconfig Secret is of another namespace and does not allow the
 	// Cluster's workspace to use it, or does not exist; annotate the Secret with fleet.cattle.io/allowed-workspaces.
 	ReasonKubeconfigNamespaceRefused = "KubeconfigNamespaceRefused"
+	// ReasonKubeconfigExpired means that the client certificate in the kubeconfig has expired; write a new kubeconfig.
+	ReasonKubeconfigExpired = "KubeconfigExpired"
+	// ReasonDownstreamAnswerRefused means that the downstream API server redirects, or answers with more than 1 MiB; the
+	// kubeconfig has to lead to an API server itself.
+	ReasonDownstreamAnswerRefused = "DownstreamAnswerRefused"
+	// ReasonDownstreamCertificateExpired means that the downstream API server's certificate has expired or is not valid
+	// yet; renew it, or correct a clock that is wrong.
+	ReasonDownstreamCertificateExpired = "DownstreamCertificateExpired"
 	// ReasonDownstreamUnreachable means that the API server named in the kubeconfig did not answer in time.
 	ReasonDownstreamUnreachable = "DownstreamUnreachable"
 	// ReasonDownstreamUnauthorized means that the downstream API server rejected the kubeconfig's credential.

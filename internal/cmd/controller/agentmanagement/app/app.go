@@ -143,9 +143,13 @@ func New(ctx context.Context, o Options) (*Context, error) {
 	if o.Clock == nil {
 		o.Clock = time.Now //nolint:forbidigo // the one place where the controllers' clock is made
 	}
-	reach := func(context.Context, []byte, time.Duration) error { return nil }
+	settings := config.NewStore(config.Default(o.Version))
+	reach := func(context.Context, []byte, time.Duration, bool) error { return nil }
 	if o.Dial == nil {
-		o.Dial, reach = Dialer(o.Env.AllowInsecureKubeconfigs, o.Guard), Reacher(o.Env.AllowInsecureKubeconfigs)
+		foreign := func(local bool) kube.Foreign {
+			return kube.Foreign{Insecure: o.Env.AllowInsecureKubeconfigs, AnyAddress: local || settings.Get().AllowLocalKubeconfigs, Now: o.Clock()}
+		}
+		o.Dial, reach = Dialer(foreign, o.Guard), Reacher(foreign)
 	}
 	if o.Metrics == nil {
 		o.Metrics = metrics.NewHub()
@@ -156,7 +160,7 @@ func New(ctx context.Context, o Options) (*Context, error) {
 	}
 	a := &Context{
 		Log:        o.Log,
-		Config:     config.NewStore(config.Default(o.Version)),
+		Config:     settings,
 		Namespaces: handshake.Namespaces{System: o.Env.Namespace, Registration: names.RegistrationNamespace(o.Env.Namespace)},
 		Clock:      o.Clock,
 		Version:    o.Version,

@@ -423,19 +423,22 @@ func TestDialer(t *testing.T) {
 	tests := map[string]struct {
 		kubeconfig, mode string
 		allow            bool
+		remote           bool // it is another Cluster's than the hub's own
 		want             error
 	}{
-		"a usable one":                          {kubeconfig: kubeconfig(""), mode: "system-store"},
-		"one that is none":                      {kubeconfig: "{", mode: "strict", want: kube.ErrKubeconfigMalformed},
-		"a mode that is none":                   {kubeconfig: kubeconfig(`,"certificate-authority-data":"Y2E="`), mode: "", want: kube.ErrUnknownTLSMode},
-		"strict, and a CA that the system has":  {kubeconfig: kubeconfig(""), mode: "strict"},
-		"one that verifies nothing":             {kubeconfig: insecure, mode: "system-store", want: kube.ErrKubeconfigInsecure},
-		"one that verifies nothing, as allowed": {kubeconfig: insecure, mode: "system-store", allow: true},
-		"strict, and it verifies nothing":       {kubeconfig: insecure, mode: "strict", want: kube.ErrKubeconfigInsecure},
+		"a usable one":                           {kubeconfig: kubeconfig(""), mode: "system-store"},
+		"another Cluster's, and a local address": {kubeconfig: kubeconfig(""), mode: "system-store", remote: true, want: kube.ErrKubeconfigAddress},
+		"one that is none":                       {kubeconfig: "{", mode: "strict", want: kube.ErrKubeconfigMalformed},
+		"a mode that is none":                    {kubeconfig: kubeconfig(`,"certificate-authority-data":"Y2E="`), mode: "", want: kube.ErrUnknownTLSMode},
+		"strict, and a CA that the system has":   {kubeconfig: kubeconfig(""), mode: "strict"},
+		"one that verifies nothing":              {kubeconfig: insecure, mode: "system-store", want: kube.ErrKubeconfigInsecure},
+		"one that verifies nothing, as allowed":  {kubeconfig: insecure, mode: "system-store", allow: true},
+		"strict, and it verifies nothing":        {kubeconfig: insecure, mode: "strict", want: kube.ErrKubeconfigInsecure},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			d, err := Dialer(test.allow, nil)(t.Context(), []byte(test.kubeconfig), test.mode)
+			foreign := func(local bool) kube.Foreign { return kube.Foreign{Insecure: test.allow, AnyAddress: local} }
+			d, err := Dialer(foreign, nil)(t.Context(), []byte(test.kubeconfig), test.mode, !test.remote)
 			if !errors.Is(err, test.want) {
 				t.Fatalf("got %v, want %v", err, test.want)
 			}

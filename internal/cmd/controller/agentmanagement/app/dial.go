@@ -25,18 +25,22 @@ type Downstream interface {
 	Close()
 }
 
-// DialFunc leads from a user's kubeconfig to that cluster, trusting what the TLS mode says. The errors are the
-// sentinels of package kube. It may send one request; nothing is proven by its success (ask ServerVersion).
-type DialFunc func(ctx context.Context, kubeconfig []byte, tlsMode string) (Downstream, error)
+// DialFunc leads from a user's kubeconfig to that cluster, trusting what the TLS mode says. Local is the hub's own
+// Cluster, which may be anywhere. The errors are the sentinels of package kube. It may send one request; nothing is
+// proven by its success (ask ServerVersion).
+type DialFunc func(ctx context.Context, kubeconfig []byte, tlsMode string, local bool) (Downstream, error)
 
 // ReachFunc asks whether anybody answers where a user's kubeconfig leads, waiting for the connection as long as connect
 // says; see kube.Reach. A kubeconfig that cannot be used is no error here: Dial says what is wrong with it.
-type ReachFunc func(ctx context.Context, kubeconfig []byte, connect time.Duration) error
+type ReachFunc func(ctx context.Context, kubeconfig []byte, connect time.Duration, local bool) error
+
+// ForeignFunc says how a kubeconfig is used now.
+type ForeignFunc func(local bool) kube.Foreign
 
 // Dialer is the way to downstream clusters outside of tests. guard is put on the way; nil: nothing is.
-func Dialer(allowInsecure bool, guard func(*rest.Config) *rest.Config) DialFunc {
-	return func(ctx context.Context, kubeconfig []byte, tlsMode string) (Downstream, error) {
-		cfg, err := kube.SafeConfig(kubeconfig, kube.AllowInsecure(allowInsecure))
+func Dialer(foreign ForeignFunc, guard func(*rest.Config) *rest.Config) DialFunc {
+	return func(ctx context.Context, kubeconfig []byte, tlsMode string, local bool) (Downstream, error) {
+		cfg, err := kube.ForeignConfig(kubeconfig, foreign(local))
 		if err != nil {
 			return nil, err
 		}
@@ -53,9 +57,9 @@ func Dialer(allowInsecure bool, guard func(*rest.Config) *rest.Config) DialFunc 
 }
 
 // Reacher asks downstream clusters outside of tests whether they are there.
-func Reacher(allowInsecure bool) ReachFunc {
-	return func(ctx context.Context, kubeconfig []byte, connect time.Duration) error {
-		cfg, err := kube.SafeConfig(kubeconfig, kube.AllowInsecure(allowInsecure))
+func Reacher(foreign ForeignFunc) ReachFunc {
+	return func(ctx context.Context, kubeconfig []byte, connect time.Duration, local bool) error {
+		cfg, err := kube.ForeignConfig(kubeconfig, foreign(local))
 		if err != nil {
 			return nil //nolint:nilerr // Dial tells it
 		}

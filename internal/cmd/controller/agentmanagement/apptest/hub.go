@@ -77,7 +77,7 @@ func New(t testing.TB) *Hub {
 		Version: "test",
 		Log:     slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Clock:   h.Now,
-		Dial: func(context.Context, []byte, string) (app.Downstream, error) {
+		Dial: func(context.Context, []byte, string, bool) (app.Downstream, error) {
 			return nil, kube.ErrUnreachable
 		},
 	})

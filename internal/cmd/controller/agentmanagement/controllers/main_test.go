@@ -61,7 +61,7 @@ func (quiet) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args
 // running starts the controllers once for all tests.
 var running = sync.OnceValue(func() error {
 	ctx, hub := context.Background(), control.Plane(quiet{}).Hub // for all tests
-	values := map[string]any{"apiServerURL": hub.URL, "apiServerCA": string(hub.CA), "bootstrap": map[string]any{"enabled": false}}
+	values := map[string]any{"apiServerURL": hub.URL, "apiServerCA": string(hub.CA), "bootstrap": map[string]any{"enabled": false}, "allowLocalKubeconfigs": true}
 	if err := (helm.Release{Config: hub.Config(), Chart: "fleet", Name: "fleet", Namespace: system, Values: values}).Install(ctx); err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ type doors struct {
 
 func newDoors(hub *apptest.Hub) *doors {
 	d := &doors{of: map[string]chan error{}, asked: make(chan string, 100)}
-	hub.App.Reach = func(ctx context.Context, kubeconfig []byte, _ time.Duration) error {
+	hub.App.Reach = func(ctx context.Context, kubeconfig []byte, _ time.Duration, _ bool) error {
 		d.asked <- string(kubeconfig)
 		select {
 		case err := <-d.door(string(kubeconfig)):

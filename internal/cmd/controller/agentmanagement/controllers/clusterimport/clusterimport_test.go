@@ -118,7 +118,7 @@ func TestMakeToken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			hub, _ := start(t, cluster(), kubeconfig())
 			asked := 0
-			hub.App.Reach = func(_ context.Context, kubeconfig []byte, _ time.Duration) error {
+			hub.App.Reach = func(_ context.Context, kubeconfig []byte, _ time.Duration, _ bool) error {
 				asked++
 				if string(kubeconfig) != "kubeconfig" {
 					t.Errorf("asked by %q", kubeconfig)

@@ -107,7 +107,7 @@ func (h *handler) run(ctx context.Context, cluster *fleet.Cluster, out handshake
 	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
 	defer cancel()
 	if out.Remove != nil {
-		return cluster, h.remove(ctx, out.Remove)
+		return cluster, h.remove(ctx, keyOf(cluster).String(), out.Remove)
 	}
 	return h.deploy(ctx, cluster, out)
 }
@@ -129,7 +129,7 @@ func (h *handler) deploy(ctx context.Context, cluster *fleet.Cluster, out handsh
 	if err != nil {
 		return cluster, err
 	}
-	downstream, err := h.dial(ctx, out.Deploy.Kubeconfig, out.Deploy.TLSMode)
+	downstream, err := h.dial(ctx, keyOf(cluster).String(), out.Deploy.Kubeconfig, out.Deploy.TLSMode)
 	if err != nil {
 		return cluster, err
 	}
@@ -203,8 +203,8 @@ func (h *handler) inPlace(ctx context.Context, cluster *fleet.Cluster, d *deploy
 	return cluster, d.restart(ctx, unwatched)
 }
 
-func (h *handler) dial(ctx context.Context, kubeconfig []byte, tlsMode string) (app.Downstream, error) {
-	downstream, err := h.app.Dial(ctx, kubeconfig, tlsMode)
+func (h *handler) dial(ctx context.Context, key string, kubeconfig []byte, tlsMode string) (app.Downstream, error) {
+	downstream, err := h.app.Dial(ctx, kubeconfig, tlsMode, h.isLocal(key))
 	if err != nil {
 		return nil, err
 	}
@@ -239,7 +239,7 @@ func (h *handler) resetAgent(cluster *fleet.Cluster, done handshake.ImportStatus
 
 // remove takes the local agent away, if the kubeconfig does lead to the hub's own cluster: only there
 // may a switch in the hub's configuration remove anything.
-func (h *handler) remove(ctx context.Context, removal *handshake.AgentRemoval) error {
+func (h *handler) remove(ctx context.Context, key string, removal *handshake.AgentRemoval) error {
 	if removal.Kubeconfig == nil {
 		return nil // nothing to reach it with: the status is all there is to clear
 	}
@@ -247,7 +247,7 @@ func (h *handler) remove(ctx context.Context, removal *handshake.AgentRemoval) e
 	if err != nil {
 		return err
 	}
-	downstream, err := h.dial(ctx, removal.Kubeconfig, removal.TLSMode)
+	downstream, err := h.dial(ctx, key, removal.Kubeconfig, removal.TLSMode)
 	if err != nil {
 		return err
 	}

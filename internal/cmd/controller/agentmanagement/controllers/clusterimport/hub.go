@@ -73,6 +73,12 @@ func checkHub(ctx context.Context, downstream app.Downstream, namespace string, 
 	return nil
 }
 
+// isLocal reports whether a key is that of the hub's own Cluster, whose kubeconfig the hub makes.
+func (h *handler) isLocal(key string) bool {
+	bootstrap := h.app.Config.Get().Bootstrap
+	return bootstrap.Enabled() && key == bootstrap.Namespace+"/"+names.LocalCluster
+}
+
 // errHubItself means that a Cluster outside the bootstrap workspace has a kubeconfig of the hub's own cluster.
 var errHubItself = errors.New("the kubeconfig leads to the hub's own cluster")
 

@@ -86,7 +86,7 @@ func (h *handler) ask(ctx context.Context, key string, kubeconfig []byte) (took 
 	}
 	defer leave()
 	asked := h.app.Clock()
-	err = h.app.Reach(ctx, kubeconfig, connect)
+	err = h.app.Reach(ctx, kubeconfig, connect, h.isLocal(key))
 	return h.app.Clock().Sub(asked), err
 }
 

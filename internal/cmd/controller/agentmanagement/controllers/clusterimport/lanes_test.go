@@ -101,7 +101,7 @@ func TestWhichWayAClusterGoes(t *testing.T) {
 				test.prepare(hub, h)
 			}
 			var asked []time.Duration
-			hub.App.Reach = func(_ context.Context, _ []byte, connect time.Duration) error {
+			hub.App.Reach = func(_ context.Context, _ []byte, connect time.Duration, _ bool) error {
 				asked = append(asked, connect)
 				if again := connect == laterConnect; len(h.lanes.askingAgain) == 1 != again || len(h.lanes.asking) != 1 {
 					t.Errorf("while it is asked, the lanes have %d and %d", len(h.lanes.askingAgain), len(h.lanes.asking))
@@ -184,9 +184,9 @@ func deadClusters(t *testing.T, count int) (objects []apptest.Object) {
 func TestDeadClustersHoldUpNobody(t *testing.T) {
 	const dead = 500
 	hub, _ := start(t, append(deadClusters(t, dead), cluster(), kubeconfig(), importToken(), values(t))...)
-	reach, end := app.Reacher(false), make(chan struct{})
+	reach, end := app.Reacher(func(bool) kube.Foreign { return kube.Foreign{AnyAddress: true, Now: hub.Now()} }), make(chan struct{})
 	asked := make(chan struct{}, dead)
-	hub.App.Reach = func(ctx context.Context, kubeconfig []byte, _ time.Duration) error {
+	hub.App.Reach = func(ctx context.Context, kubeconfig []byte, _ time.Duration, _ bool) error {
 		if string(kubeconfig) == "kubeconfig" {
 			return nil
 		}
@@ -195,7 +195,7 @@ func TestDeadClustersHoldUpNobody(t *testing.T) {
 		case <-end:
 		case <-ctx.Done():
 		}
-		return reach(ctx, kubeconfig, 100*time.Millisecond)
+		return reach(ctx, kubeconfig, 100*time.Millisecond, false)
 	}
 	for n := range dead {
 		if err := hub.Handle("Cluster", fmt.Sprintf("ws/dead-%d", n)); err != nil {

@@ -158,7 +158,7 @@ func (h *handler) look(ctx context.Context, cluster *fleet.Cluster) (handshake.S
 	defer leave()
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	downstream, err := h.dial(ctx, kubeconfig, h.app.Config.Get().AgentTLSMode)
+	downstream, err := h.dial(ctx, key.String(), kubeconfig, h.app.Config.Get().AgentTLSMode)
 	if err != nil {
 		return handshake.SuperviseOutcome{}, err
 	}

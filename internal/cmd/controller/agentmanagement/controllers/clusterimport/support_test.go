@@ -59,7 +59,7 @@ type downstream struct {
 	there []apptest.Object
 }
 
-func (d *downstream) dial(_ context.Context, kubeconfig []byte, tlsMode string) (app.Downstream, error) {
+func (d *downstream) dial(_ context.Context, kubeconfig []byte, tlsMode string, _ bool) (app.Downstream, error) {
 	if err := d.hub.Note("downstream", "dial "+string(kubeconfig)+" "+tlsMode); err != nil {
 		return nil, err
 	}
