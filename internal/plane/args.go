@@ -31,8 +31,10 @@ type serverArgs struct {
 	name  string
 	dir   string // of the cluster
 	port  int
-	audit string   // path of the audit log; empty means none
-	extra []string // at the end, so that they win
+	audit string // path of the audit log; empty means none
+	// policy is the file with the audit log's policy, in dir
+	policy string
+	extra  []string // at the end, so that they win
 }
 
 // apiServerArgs are the flags of an API server with the usual admission, RBAC and one admin token,
@@ -64,7 +66,7 @@ func apiServerArgs(a serverArgs) []string {
 	}
 	if a.audit != "" {
 		// Blocking, so that what a test did is in the log when the request returns.
-		args = append(args, "--audit-policy-file="+file(pki.FileAudit), "--audit-log-path="+a.audit, "--audit-log-mode=blocking",
+		args = append(args, "--audit-policy-file="+file(a.policy), "--audit-log-path="+a.audit, "--audit-log-mode=blocking",
 			"--audit-log-maxsize=1048576") // in MiB: it is never begun anew, which nobody who reads it would notice
 	}
 	return append(args, a.extra...)

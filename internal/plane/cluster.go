@@ -17,6 +17,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/plane/pki"
 	"github.com/fleet-hub/fleet/internal/plane/podrunner"
 	"github.com/fleet-hub/fleet/internal/plane/ports"
+	"github.com/fleet-hub/fleet/internal/plane/requests"
 )
 
 // startTimeout bounds each step of a cluster's start. Three seconds are usual; a machine that
@@ -42,11 +43,13 @@ type Cluster struct {
 	// AuditLog is the path of the audit log, one JSON event per line; empty without Options.Audit.
 	AuditLog string
 
-	plane    *Plane
-	dir      string
-	identity pki.Identity
-	client   kubernetes.Interface
-	pods     *podrunner.Runner
+	plane *Plane
+	dir   string
+	// auditLog is AuditLog, or the path of a log that is only recorded; auditPolicy is the policy's file in dir.
+	auditLog, auditPolicy string
+	identity              pki.Identity
+	client                kubernetes.Interface
+	pods                  *podrunner.Runner
 
 	// serverPort and controllersPort are held from the start of the cluster to the end of the plane, so
 	// that a component that is away for a while finds its port free when it comes back. Nil before.
@@ -63,6 +66,7 @@ func newCluster(p *Plane, name string) (*Cluster, error) {
 	c := &Cluster{Name: name, plane: p, dir: filepath.Join(p.dataDir, name), LogDir: filepath.Join(p.LogDir, name)}
 	if p.options.Audit {
 		c.AuditLog = filepath.Join(c.LogDir, "audit.json")
+		c.auditLog, c.auditPolicy = c.AuditLog, pki.FileAudit
 	}
 	if err := errors.Join(os.MkdirAll(c.dir, 0o700), os.MkdirAll(c.LogDir, 0o755)); err != nil {
 		return nil, fmt.Errorf("making the folders of %s: %w", name, err)
@@ -70,7 +74,16 @@ func newCluster(p *Plane, name string) (*Cluster, error) {
 	var err error
 	c.identity, err = pki.New(c.dir, name, p.clock())
 	c.CA = c.identity.CA
-	return c, err
+	return c, errors.Join(err, c.recordRequests())
+}
+
+// recordRequests gives a hub without an audit log one of the controllers' requests, if those are to be recorded.
+func (c *Cluster) recordRequests() error {
+	if c.plane.recorded == "" || c.Name != HubName || c.auditLog != "" {
+		return nil
+	}
+	c.auditLog, c.auditPolicy = filepath.Join(c.LogDir, "requests.json"), "requests-policy.yaml"
+	return pki.Write(c.dir, c.auditPolicy, []byte(requests.Policy))
 }
 
 // start brings up the API server, then runs the hook, then the controller-manager. The pod runner
@@ -127,7 +140,7 @@ func (c *Cluster) access(who pki.Access) pki.Access {
 func (c *Cluster) runServer(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	args := serverArgs{name: c.Name, dir: c.dir, port: c.serverPort.Number(), audit: c.AuditLog}
+	args := serverArgs{name: c.Name, dir: c.dir, port: c.serverPort.Number(), audit: c.auditLog, policy: c.auditPolicy}
 	if extra := c.plane.options.APIServerArgs; extra != nil {
 		args.extra = extra(c.Name)
 	}

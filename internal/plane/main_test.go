@@ -17,6 +17,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
+
+	"github.com/fleet-hub/fleet/internal/plane/requests"
 )
 
 // The test binary plays two more programs, told by the name it is called by: the agent that a pod
@@ -34,6 +36,9 @@ func TestMain(m *testing.M) {
 		os.Exit(exitCode(beAgent()))
 	case fakeCaller:
 		os.Exit(exitCode(beCaller(os.Args[1])))
+	}
+	if err := os.Unsetenv(requests.Variable); err != nil { // no controllers run here
+		panic(err)
 	}
 	dir, err := os.MkdirTemp("", "plane-test-")
 	if err != nil {

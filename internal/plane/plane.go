@@ -23,6 +23,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fleet-hub/fleet/internal/plane/build"
+	"github.com/fleet-hub/fleet/internal/plane/requests"
 	"github.com/fleet-hub/fleet/internal/plane/supervise"
 )
 
@@ -75,6 +76,7 @@ type Plane struct {
 	options    Options
 	programs   string // folder of the control plane's executables
 	dataDir    string
+	recorded   string // folder in which the controllers' requests are recorded; empty if they are not
 	supervisor *supervise.Client
 	clock      func() time.Time
 	stop       func() error
@@ -107,6 +109,7 @@ func Start(ctx context.Context, options Options) (*Plane, error) {
 // prepare makes all that needs no process: executables, folders, certificates.
 func prepare(ctx context.Context, options Options) (*Plane, error) {
 	p := &Plane{options: options, clock: time.Now} //nolint:forbidigo // this is where the clock is made
+	p.recorded = os.Getenv(requests.Variable)      //nolint:forbidigo // make test says it to all packages at once
 	if p.options.Progress == nil {
 		p.options.Progress = func(string, ...any) {}
 	}
@@ -222,6 +225,9 @@ func (p *Plane) end() error {
 	}
 	for _, wait := range pods {
 		wait() // short: the processes are dead
+	}
+	if p.recorded != "" && p.Hub != nil && p.Hub.auditLog != "" {
+		err = errors.Join(err, requests.Record(p.recorded, p.Hub.auditLog))
 	}
 	// The supervisor has removed it, unless it was killed itself.
 	return errors.Join(err, os.RemoveAll(p.dataDir))

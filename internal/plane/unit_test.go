@@ -17,7 +17,7 @@ import (
 func TestArguments(t *testing.T) {
 	server := serverArgs{name: "east", dir: "/data/east", port: 20001}
 	audited := server
-	audited.audit = "/logs/east/audit.json"
+	audited.audit, audited.policy = "/logs/east/audit.json", "audit-policy.yaml"
 	more := server
 	more.extra = []string{"--service-account-max-token-expiration=1h"}
 	tests := map[string]struct {
