@@ -81,6 +81,7 @@ func withoutOurs(object *unstructured.Unstructured) *unstructured.Unstructured {
 		unstructured.RemoveNestedField(object.Object, "metadata", own)
 	}
 	unstructured.RemoveNestedField(object.Object, "metadata", "annotations", "fleet.cattle.io/label-keys")
+	unstructured.RemoveNestedField(object.Object, "metadata", "labels", "kubernetes.io/legacy-token-last-used") // the day it was tried
 	if object.GetKind() == "Namespace" && object.GetName() == names.SystemNamespace {
 		object.SetLabels(nil)
 		object.SetAnnotations(nil)
