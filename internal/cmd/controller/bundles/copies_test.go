@@ -61,6 +61,12 @@ func TestCopiesThatAreNoLongerWantedGo(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(config.OwnerReferences).To(ConsistOf(HaveField("UID", db.UID)))
 	})
+	w.patch(t, client.Bundles, "web", map[string]any{"spec": map[string]any{"downstreamResources": []any{settings}}})
+	eventually(func(g Gomega) {
+		config, err := configMaps(there).Get(t.Context(), "settings", metav1.GetOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(config.OwnerReferences).To(ConsistOf(HaveField("UID", db.UID), HaveField("UID", web.UID)))
+	})
 	_, err = configMaps(w.workspace).Get(t.Context(), "settings", metav1.GetOptions{})
 	must(t, err) // nobody's but the user's
 }
