@@ -20,7 +20,7 @@ SOURCE_DATE_EPOCH ?= 0
 TESTFLAGS := -vet=off -ldflags='-s -w'
 
 .DEFAULT_GOAL := help
-.PHONY: help build images push demo lab-up lab-down test race e2e e2e-nodes bench generate verify lint clean
+.PHONY: help build images push demo lab-up lab-down test race e2e e2e-nodes walls bench generate verify lint clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +70,10 @@ e2e: ## Run the user stories only.
 e2e-nodes: ## Tell the user stories on real nodes: images, charts and pods. Linux, root. E2E_NODES_REQUIRED=1: or fail.
 	@go run ./internal/plane/prebuild
 	@go test -v -count=1 -timeout 20m ./e2e/nodes -on-nodes -required=$(if $(filter 1,$(E2E_NODES_REQUIRED)),true,false)
+
+walls: ## Attack one tenant of a hub as another one, with N=20000 random sequences of requests. SEED=… repeats a run.
+	@go run ./internal/plane/prebuild
+	@go test -v -count=1 -timeout 0 ./e2e/walls -sequences=$(or $(N),20000) $(if $(SEED),-seed=$(SEED))
 
 bench: build ## Measure what clusters cost a hub, and an agent its cluster, as JSON: N=100 of them, or 10, 100 and 1000. See docs/benchmarks.md.
 	@go run ./internal/plane/prebuild

@@ -1,0 +1,396 @@
+package walls_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/fleet-hub/fleet/e2e/framework"
+	"github.com/fleet-hub/fleet/e2e/framework/client"
+	"github.com/fleet-hub/fleet/e2e/framework/replica"
+	"github.com/fleet-hub/fleet/e2e/framework/swarm"
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/plane"
+	"github.com/fleet-hub/fleet/internal/plane/pki"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const (
+	attacker = "tenant-a"
+	victim   = "tenant-b"
+	// neutral is a tenant whose objects show how far the controllers are.
+	neutral = "tenant-c"
+	// adminUser is the workspace admin of the attacker.
+	adminUser = "mallory"
+	// token is the name of both tenants' ClusterRegistrationToken.
+	token = "join"
+	// patience is how long one thing may take that takes milliseconds.
+	patience = 2 * time.Minute
+)
+
+// tenant is a workspace with one cluster that has joined by a token.
+type tenant struct {
+	workspace, cluster, clientID string
+	// namespace is the cluster's.
+	namespace string
+}
+
+func tenantOf(workspace, cluster string) tenant {
+	return tenant{
+		workspace: workspace, cluster: cluster, clientID: "client-" + cluster,
+		namespace: names.ClusterNamespace(workspace, cluster),
+	}
+}
+
+// world is a hub with its controllers and two tenants.
+type world struct {
+	*framework.User
+	site     *plane.Cluster
+	attacker tenant
+	victim   tenant
+	neutral  tenant
+	replica  *replica.Replica
+	metrics  string
+	swarm    *swarm.Swarm
+	// credentials are the agents', by workspace.
+	credentials map[string]*handshake.Credential
+}
+
+// newWorld installs the product, and starts the controllers under the account of the chart.
+func newWorld(ctx context.Context) (*world, error) {
+	site := control.Plane(quiet{}).Hub
+	user, err := framework.NewUser(site.LogDir, framework.Site{
+		Name: framework.HubName, URL: site.URL, CA: site.CA, Kubeconfig: site.Kubeconfig, Config: site.Config(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	w := &world{
+		User: user, site: site, attacker: tenantOf(attacker, "a1"), victim: tenantOf(victim, "b1"), neutral: tenantOf(neutral, "c1"),
+		swarm: swarm.New(swarm.Options{}), credentials: map[string]*handshake.Credential{},
+	}
+	if err := w.InstallHub(ctx, map[string]any{"bootstrap": map[string]any{"enabled": false}}); err != nil {
+		return nil, err
+	}
+	if err := w.startControllers(ctx); err != nil {
+		return nil, err
+	}
+	controllers = w.replica
+	if err := w.addHubSecrets(ctx); err != nil {
+		return nil, err
+	}
+	for _, who := range []tenant{w.victim, w.neutral, w.attacker} {
+		if err := w.addTenant(ctx, who); err != nil {
+			return nil, err
+		}
+	}
+	// The controllers give values their owner a while later; nothing else of the victim changes afterwards.
+	_, err = client.Until(ctx, client.Await{
+		From: w.Hub.Kube.CoreV1().RESTClient(), Resource: "secrets", Namespace: w.victim.namespace, Name: "shop", For: "its owner", Within: patience,
+	}, func(s *corev1.Secret) bool { return len(s.OwnerReferences) > 0 })
+	if err != nil {
+		return nil, err
+	}
+	return w, w.addAdmin(ctx)
+}
+
+func (w *world) startControllers(ctx context.Context) error {
+	access, err := w.accountAccess(ctx, names.SystemNamespace, "fleet-controller")
+	if err != nil {
+		return err
+	}
+	kubeconfig := filepath.Join(w.site.LogDir, "controllers-kubeconfig")
+	if err := os.WriteFile(kubeconfig, access, 0o600); err != nil {
+		return err
+	}
+	w.replica, err = replica.Start(replica.Options{
+		Name: "controllers", Folder: w.site.LogDir, Kubeconfig: kubeconfig, Args: []string{"--disable-bootstrap"},
+	})
+	return err
+}
+
+// accountAccess is a kubeconfig with a token of an account.
+func (w *world) accountAccess(ctx context.Context, namespace, account string) ([]byte, error) {
+	minted, err := w.Hub.Kube.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return pki.Access{Name: "hub", URL: w.site.URL, CA: w.site.CA, Token: minted.Status.Token}.Kubeconfig()
+}
+
+// addHubSecrets makes what the hub itself has to keep: the kubeconfig of its own cluster, which may do everything, and
+// a Secret in each namespace of the system.
+func (w *world) addHubSecrets(ctx context.Context) error {
+	if err := w.Hub.EnsureNamespace(ctx, framework.LocalWorkspace); err != nil {
+		return err
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "hub-admin"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceSystem, Name: "hub-admin"}},
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "hub-admin"}}
+	if _, err := w.Hub.Kube.CoreV1().ServiceAccounts(account.Namespace).Create(ctx, account, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	if _, err := w.Hub.Kube.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	kubeconfig, err := w.accountAccess(ctx, account.Namespace, account.Name)
+	if err != nil {
+		return err
+	}
+	if err := w.addSecret(ctx, framework.LocalWorkspace, names.LocalKubeconfig, map[string]string{handshake.KubeconfigValueKey: string(kubeconfig)}); err != nil {
+		return err
+	}
+	for _, namespace := range []string{names.SystemNamespace, metav1.NamespaceSystem, framework.Workspace} {
+		if err := w.addSecret(ctx, namespace, "db", map[string]string{"password": canaryOf(namespace, "db")}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// canaryOf is the text of a Secret that its owner alone may read.
+func canaryOf(namespace, name string) string {
+	return "canary-of-" + namespace + "-" + name + "-5c1f0e77a9"
+}
+
+func (w *world) addSecret(ctx context.Context, namespace, name string, data map[string]string) error {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, StringData: data}
+	_, err := w.Hub.Kube.CoreV1().Secrets(namespace).Create(ctx, secret, metav1.CreateOptions{})
+	return err
+}
+
+// addTenant makes a workspace with Secrets, a token, a cluster whose agent has joined, and a Bundle that it runs.
+func (w *world) addTenant(ctx context.Context, who tenant) error {
+	if err := w.Hub.EnsureNamespace(ctx, who.workspace); err != nil {
+		return err
+	}
+	for _, name := range []string{"db", "kubeconfig"} {
+		data := map[string]string{"password": canaryOf(who.workspace, name), handshake.KubeconfigValueKey: canaryOf(who.workspace, "kubeconfig")}
+		if err := w.addSecret(ctx, who.workspace, name, data); err != nil {
+			return err
+		}
+	}
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: who.workspace, Name: "db"}, Data: map[string]string{"url": canaryOf(who.workspace, "url")}}
+	if _, err := w.Hub.Kube.CoreV1().ConfigMaps(who.workspace).Create(ctx, config, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	if err := w.Hub.Create(ctx, client.Tokens, &fleet.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: who.workspace, Name: token}}); err != nil {
+		return err
+	}
+	for _, object := range who.objects() {
+		if err := w.Hub.Create(ctx, object.resource, object.object); err != nil {
+			return err
+		}
+	}
+	return w.join(ctx, who)
+}
+
+type resourced struct {
+	resource string
+	object   client.Object
+}
+
+// objects are the tenant's Cluster, the groups it is in, and its Bundle.
+func (who tenant) objects() []resourced {
+	meta := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: who.workspace, Name: name, Labels: map[string]string{"env": "prod"}}
+	}
+	cluster := &fleet.Cluster{ObjectMeta: meta(who.cluster)}
+	cluster.Spec.ClientID = who.clientID
+	cluster.Spec.TemplateValues = &fleet.GenericMap{Data: map[string]any{"region": canaryOf(who.workspace, "region")}}
+	group := &fleet.ClusterGroup{ObjectMeta: meta("all")}
+	group.Spec.Selector = &metav1.LabelSelector{}
+	bundle := &fleet.Bundle{ObjectMeta: meta("shop")}
+	bundle.Spec.Targets = []fleet.BundleTarget{{ClusterSelector: &metav1.LabelSelector{}}}
+	bundle.Spec.Resources = []fleet.BundleResource{{Name: "cm.yaml", Content: "# of " + who.workspace + "\n"}}
+	bundle.Spec.Helm = &fleet.HelmOptions{Values: &fleet.GenericMap{Data: map[string]any{
+		"password": canaryOf(who.workspace, "values"), "round": `${ get .ClusterLabels "round" }`,
+	}}}
+	bundle.Spec.DownstreamResources = []fleet.DownstreamResource{{Kind: "Secret", Name: "db"}, {Kind: "ConfigMap", Name: "db"}}
+	return []resourced{{client.Clusters, cluster}, {client.ClusterGroups, group}, {client.Bundles, bundle}}
+}
+
+// join registers the tenant's agent with its token, lets it work until it has reported the tenant's Bundles, and ends
+// it: from then on nothing of the tenant changes by itself.
+func (w *world) join(ctx context.Context, who tenant) error {
+	values, err := w.tokenValues(ctx, who.workspace)
+	if err != nil {
+		return err
+	}
+	agent := w.swarm.Add(swarm.Settings{ClientID: who.clientID, Values: &values})
+	w.swarm.Start(ctx, agent)
+	defer agent.Stop()
+	waiting, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := agent.Await(waiting, func(s swarm.State) bool { return swarm.Settled(s) && s.Reports >= 2 }); err != nil {
+		return err
+	}
+	w.credentials[who.workspace] = agent.Credential()
+	_, err = client.Until(ctx, client.Await{
+		From: w.Hub.Kube.CoreV1().RESTClient(), Resource: "secrets", Namespace: who.namespace, Name: "db", For: "the copy of a Secret", Within: patience,
+	}, func(*corev1.Secret) bool { return true })
+	return err
+}
+
+// tokenValues are those that the token of a workspace hands out.
+func (w *world) tokenValues(ctx context.Context, workspace string) (handshake.Values, error) {
+	secret, err := client.Until(ctx, client.Await{
+		From: w.Hub.Kube.CoreV1().RESTClient(), Resource: "secrets", Namespace: workspace, Name: token, For: "the token's values", Within: patience,
+	}, func(s *corev1.Secret) bool {
+		return s.Type == handshake.SecretTypeValues && len(s.Data[handshake.ValuesKey]) > 0
+	})
+	if err != nil {
+		return handshake.Values{}, err
+	}
+	return handshake.ParseValues(secret.Data[handshake.ValuesKey])
+}
+
+// addAdmin gives a user the rights of a workspace admin: all kinds of fleet.cattle.io, Secrets and ConfigMaps in the
+// workspace and in the namespace of its cluster, and ServiceAccounts in the workspace. Roles and RoleBindings are the
+// hub operator's, who also has some of his own there, named as a tenant could name a request.
+func (w *world) addAdmin(ctx context.Context) error {
+	for namespace, core := range map[string][]string{
+		w.attacker.workspace: {"secrets", "configmaps", "serviceaccounts"},
+		w.attacker.namespace: {"secrets", "configmaps"},
+	} {
+		rules := []rbacv1.PolicyRule{
+			{APIGroups: []string{fleet.SchemeGroupVersion.Group}, Resources: []string{"*"}, Verbs: []string{"*"}},
+			{APIGroups: []string{""}, Resources: core, Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}},
+		}
+		if err := w.grant(ctx, namespace, "workspace-admin", rules, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: adminUser}); err != nil {
+			return err
+		}
+	}
+	auditor := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: w.attacker.workspace, Name: "auditor"}
+	rules := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "list"}}}
+	return w.grant(ctx, w.attacker.workspace, "auditor", rules, auditor)
+}
+
+// grant gives away rights, which may be given already.
+func (w *world) grant(ctx context.Context, namespace, name string, rules []rbacv1.PolicyRule, to rbacv1.Subject) error {
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: name}
+	_, err := w.Hub.Kube.RbacV1().Roles(namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	_, err = w.Hub.Kube.RbacV1().RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: meta, Subjects: []rbacv1.Subject{to},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+	}, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+// identities of the attacker.
+const (
+	asAdmin = "admin"
+	asAgent = "agent"
+	asToken = "token"
+)
+
+// configs are how the attacker's identities reach the hub.
+func (w *world) configs(ctx context.Context) (map[string]*rest.Config, error) {
+	admin := w.site.Config()
+	admin.Impersonate = rest.ImpersonationConfig{UserName: adminUser, Groups: []string{"system:authenticated"}}
+	values, err := w.tokenValues(ctx, w.attacker.workspace)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]*rest.Config{
+		asAdmin: admin,
+		asToken: w.bearing(values.Token),
+		asAgent: w.bearing(w.credentials[w.attacker.workspace].Token),
+	}, nil
+}
+
+func (w *world) bearing(token string) *rest.Config {
+	return &rest.Config{Host: w.site.URL, TLSClientConfig: rest.TLSClientConfig{CAData: w.site.CA}, BearerToken: token}
+}
+
+// clientOf has no rate limit.
+func clientOf(config *rest.Config) (dynamic.Interface, error) {
+	config = rest.CopyConfig(config)
+	config.QPS = -1
+	return dynamic.NewForConfig(config)
+}
+
+var metricsAt = regexp.MustCompile(`msg=starting .*\bmetrics=(\S+)`)
+
+// work is how many keys were put into the controllers' queues so far, and whether all of them are done.
+func (w *world) work(ctx context.Context) (added float64, idle bool, err error) {
+	if w.metrics == "" {
+		at := metricsAt.FindStringSubmatch(w.replica.Log())
+		if at == nil {
+			return 0, false, nil
+		}
+		w.metrics = "http://" + at[1] + "/metrics"
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, w.metrics, nil)
+	if err != nil {
+		return 0, false, err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, false, fmt.Errorf("asking the controllers for their metrics: %w", err)
+	}
+	defer answer.Body.Close()
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(answer.Body)
+	if err != nil {
+		return 0, false, err
+	}
+	done := 0.0
+	for _, queue := range families["workqueue_adds_total"].GetMetric() {
+		added += queue.GetCounter().GetValue()
+	}
+	for _, queue := range families["workqueue_work_duration_seconds"].GetMetric() {
+		done += float64(queue.GetHistogram().GetSampleCount())
+	}
+	return added, added == done, nil
+}
+
+// quiet returns when the controllers have nothing left to do: all queues are empty and were so when they were looked at
+// before, with nothing added in between.
+func (w *world) quiet(ctx context.Context) error {
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for before := -1.0; ; {
+		added, idle, err := w.work(ctx)
+		switch {
+		case err != nil:
+			return err
+		case idle && added == before:
+			return nil
+		case idle:
+			before = added
+		default:
+			before = -1
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for the controllers to be done: %w", ctx.Err())
+		}
+	}
+}
