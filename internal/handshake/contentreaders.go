@@ -1,7 +1,6 @@
 package handshake
 
 import (
-	"cmp"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -73,7 +72,6 @@ func MayReadContents(account *corev1.ServiceAccount, request *fleet.ClusterRegis
 	if request == nil || cluster == nil || request.Namespace != cluster.Namespace || request.Labels[fleet.LabelClusterManagement] != "" {
 		return false
 	}
-	namespace := cmp.Or(cluster.Status.Namespace, names.ClusterNamespace(cluster.Namespace, cluster.Name))
-	return account.Namespace == namespace && account.Name == names.RequestAccount(request.Name, string(request.UID)) &&
+	return account.Namespace == NamespaceOf(cluster) && account.Name == names.RequestAccount(request.Name, string(request.UID)) &&
 		account.DeletionTimestamp == nil
 }

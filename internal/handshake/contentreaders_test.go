@@ -225,7 +225,7 @@ func TestMayReadContents(t *testing.T) {
 		"none that says that its Cluster is another team's":   {func(r *contentReader) { r.Cluster.Namespace = "team-b" }, false},
 		"none in the namespace of whoever likes to read":      {func(r *contentReader) { r.Account.Namespace = "mine" }, false},
 		"none in the workspace, where people may make them":   {func(r *contentReader) { r.Account.Namespace = workspace }, false},
-		"none of another Cluster, whatever it says":           {func(r *contentReader) { r.Cluster = aCluster(func(c *fleet.Cluster) { c.Status.Namespace = "west" }) }, false},
+		"none of another Cluster, whatever it says":           {func(r *contentReader) { r.Cluster = aCluster(func(c *fleet.Cluster) { c.Name = "west" }) }, false},
 		"that of a Cluster that has lost its status":          {func(r *contentReader) { clusterWithoutNamespace(r.Cluster) }, true},
 		"but then none in another namespace, either":          {func(r *contentReader) { clusterWithoutNamespace(r.Cluster); r.Account.Namespace = "mine" }, false},
 		"and none in no namespace":                            {func(r *contentReader) { clusterWithoutNamespace(r.Cluster); r.Account.Namespace = "" }, false},

@@ -43,7 +43,7 @@ func answersAnother(in GrantInput) bool {
 
 func credentialOf(cluster *fleet.Cluster, namespaces Namespaces) Credential {
 	return Credential{
-		DeploymentNamespace: cluster.Status.Namespace,
+		DeploymentNamespace: NamespaceOf(cluster),
 		ClusterNamespace:    cluster.Namespace,
 		ClusterName:         cluster.Name,
 		SystemNamespace:     namespaces.System,
@@ -135,7 +135,7 @@ func accountOf(token *fleet.ClusterRegistrationToken) rbacv1.Subject {
 
 // RequestAccount is the account of a request's agent.
 func RequestAccount(request *fleet.ClusterRegistration, cluster *fleet.Cluster) types.NamespacedName {
-	return types.NamespacedName{Namespace: cluster.Status.Namespace, Name: names.RequestAccount(request.Name, string(request.UID))}
+	return types.NamespacedName{Namespace: NamespaceOf(cluster), Name: names.RequestAccount(request.Name, string(request.UID))}
 }
 
 // requestRights are the request account and what it may do: report its Cluster's status, and work on the

@@ -35,6 +35,9 @@ const (
 	// GrantTakeoverPending means that the Cluster has another agent, and that nothing says that this request comes from
 	// the same one. Nothing is made for it, and nothing of the other one is touched.
 	GrantTakeoverPending GrantStage = "TakeoverPending"
+	// GrantManagedElsewhere means that another manager owns the Cluster: nothing is granted. With Granted set, what was
+	// granted before stays as it is; else it is revoked.
+	GrantManagedElsewhere GrantStage = "ManagedElsewhere"
 	// GrantAwaitingCluster means that no Cluster has the request's client ID yet; one is created.
 	GrantAwaitingCluster GrantStage = "AwaitingCluster"
 	// GrantAwaitingNamespace means that the Cluster has no namespace for the account yet.
@@ -73,6 +76,8 @@ type GrantInput struct {
 	Others []*fleet.ClusterRegistration
 	// Namesakes are the requests of the same name in other workspaces.
 	Namesakes []*fleet.ClusterRegistration
+	// NamespaceTaken says that the Cluster's computed namespace was made for another Cluster.
+	NamespaceTaken bool
 	// Stale says that the Cluster's agent is taken to be gone: it was not heard of for too long.
 	Stale bool
 	// Speaker is what Speaker says of the Cluster. It is asked for only when the answer to Grant without it has
@@ -151,6 +156,15 @@ func Grant(in GrantInput) GrantOutcome {
 		return tooManyClusters(in)
 	case cluster == nil:
 		return awaitCluster(in, newCluster(in))
+	}
+	return grantFor(in, cluster)
+}
+
+// grantFor is Grant for a request whose Cluster is there.
+func grantFor(in GrantInput, cluster *fleet.Cluster) GrantOutcome {
+	switch {
+	case managedElsewhere(cluster):
+		return ofAnotherManager(in, cluster)
 	case takesOver(in, cluster):
 		return pending(in, cluster)
 	}
@@ -187,6 +201,11 @@ func give(in GrantInput, cluster *fleet.Cluster) GrantOutcome {
 	out := GrantOutcome{ClusterName: cluster.Name, Granted: in.Request.Status.Granted, Own: ownership(in, cluster)}
 	if !in.IgnoreLabels {
 		out.LeftOut = LeftOut(in.Request)
+	}
+	if in.NamespaceTaken {
+		out.Stage, out.Own, out.Reason = GrantAwaitingNamespace, nil, fleet.ReasonNamespaceTaken
+		out.Message = "the namespace of Cluster " + cluster.Name + " was made for another Cluster: see the condition Processed of the Cluster"
+		return out
 	}
 	if cluster.Status.Namespace == "" {
 		out.Stage = GrantAwaitingNamespace

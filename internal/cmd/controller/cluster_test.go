@@ -54,14 +54,30 @@ func TestAClusterGetsANamespace(t *testing.T) {
 	g.Expect(namespace.Annotations).To(Equal(map[string]string{"fleet.cattle.io/cluster": "c1", "fleet.cattle.io/cluster-namespace": "ws-namespace"}))
 }
 
-func TestANamespaceThatIsThereIsUsedAsItIs(t *testing.T) {
+// Who made the namespace could read what is put there, so it is refused until it is marked for the Cluster.
+func TestANamespaceThatIsThere_IsUsedOnceItIsMarked(t *testing.T) {
 	g, hub := NewWithT(t), hub(t)
 	workspace(t, hub, "ws-there")
 	name := workspace(t, hub, names.ClusterNamespace("ws-there", "c1"))
-	newCluster(t, hub, "ws-there", "c1")
+	cluster := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ws-there", Name: "c1"}, Spec: fleet.ClusterSpec{ClientID: "c1"}}
+	g.Expect(hub.Create(t.Context(), client.Clusters, cluster)).To(Succeed())
+	g.Eventually(func(g Gomega) {
+		g.Expect(hub.Get(t.Context(), client.Clusters, "ws-there", "c1", cluster)).To(Succeed())
+		processed := fleet.GetCondition(cluster.Status.Conditions, fleet.ConditionProcessed)
+		g.Expect(processed).NotTo(BeNil())
+		g.Expect(processed.Reason).To(Equal("NamespaceTaken"))
+	}).WithTimeout(patience).Should(Succeed())
+	g.Expect(cluster.Status.Namespace).To(BeEmpty())
+	marks := `{"metadata":{"annotations":{"fleet.cattle.io/cluster":"c1","fleet.cattle.io/cluster-namespace":"ws-there"}}}`
+	_, err := hub.Kube.CoreV1().Namespaces().Patch(t.Context(), name, types.MergePatchType, []byte(marks), metav1.PatchOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Eventually(func(g Gomega) {
+		g.Expect(hub.Get(t.Context(), client.Clusters, "ws-there", "c1", cluster)).To(Succeed())
+		g.Expect(cluster.Status.Namespace).To(Equal(name))
+	}).WithTimeout(patience).Should(Succeed())
 	namespace, err := hub.Kube.CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(namespace.Annotations).To(BeEmpty())
+	g.Expect(namespace.Labels).NotTo(HaveKey(fleet.LabelManaged)) // it is not ours to clean up
 }
 
 func TestANamespaceThatIsDeletedIsMadeAnew(t *testing.T) {
@@ -124,6 +140,62 @@ func TestAClustersNamespaceIsNotForItsAgentToSay(t *testing.T) {
 	for _, member := range []string{"astray", "victim", "later"} { // no agent of theirs is heard of again
 		g.Expect(hub.Delete(t.Context(), client.Clusters, ws, member)).To(Succeed())
 	}
+}
+
+// A tenant labels its own Cluster as another manager's, and its agent writes the status. Nothing of another tenant's
+// cluster changes, neither then nor when the attacker's Cluster is deleted.
+func TestALabelledCluster_ReachesNoOtherNamespace(t *testing.T) {
+	g, hub := NewWithT(t), hub(t)
+	attacker := join(t, hub, workspace(t, hub, "ws-attacker"), "attacker")
+	victim := join(t, hub, workspace(t, hub, "ws-victim"), "victim")
+	accounts, bindings := hub.Kube.CoreV1().ServiceAccounts(victim.namespace), hub.Kube.RbacV1().RoleBindings(victim.namespace)
+	accountsBefore, err := accounts.List(t.Context(), metav1.ListOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	bindingsBefore, err := bindings.List(t.Context(), metav1.ListOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	deploymentsBefore := deploymentsIn(t, hub, victim.namespace)
+
+	write := func(subresource, body string) {
+		t.Helper()
+		patch := hub.Fleet.Patch(types.MergePatchType).Namespace(attacker.workspace).Resource(client.Clusters).Name(attacker.name)
+		if subresource != "" {
+			patch = patch.SubResource(subresource)
+		}
+		g.Expect(patch.Body([]byte(body)).Do(t.Context()).Error()).To(Succeed())
+	}
+	write("", `{"metadata":{"labels":{"fleet.cattle.io/cluster-management":"attacker"}}}`)
+	write("status", `{"status":{"namespace":"`+victim.namespace+`"}}`)
+	request := &fleet.ClusterRegistration{
+		ObjectMeta: metav1.ObjectMeta{Namespace: attacker.workspace, Name: "another", Labels: map[string]string{fleet.LabelRegistrationToken: "t1"}},
+		Spec:       fleet.ClusterRegistrationSpec{ClientID: attacker.name, ClientRandom: "another"},
+	}
+	g.Expect(hub.Create(t.Context(), client.ClusterRegistrations, request)).To(Succeed())
+	g.Eventually(func(g Gomega) {
+		g.Expect(hub.Get(t.Context(), client.ClusterRegistrations, attacker.workspace, "another", request)).To(Succeed())
+		said := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted)
+		g.Expect(said).NotTo(BeNil())
+		g.Expect(said.Reason).To(Equal("ClusterManagedElsewhere"))
+	}).WithTimeout(patience).Should(Succeed())
+	_, err = hub.Kube.CoreV1().Secrets(names.RegistrationNamespace(names.SystemNamespace)).Get(t.Context(), names.CredentialSecret(attacker.name, "another"), metav1.GetOptions{})
+	g.Expect(err).To(MatchError(apierrors.IsNotFound, "is not found"))
+
+	g.Expect(hub.Delete(t.Context(), client.Clusters, attacker.workspace, attacker.name)).To(Succeed())
+	g.Eventually(func() error {
+		return hub.Get(t.Context(), client.Clusters, attacker.workspace, attacker.name, &fleet.Cluster{})
+	}).WithTimeout(patience).Should(MatchError(apierrors.IsNotFound, "is not found"))
+	g.Eventually(func() error {
+		_, err := hub.Kube.CoreV1().Namespaces().Get(t.Context(), attacker.namespace, metav1.GetOptions{})
+		return err
+	}).WithTimeout(patience).Should(MatchError(apierrors.IsNotFound, "is not found"))
+
+	accountsAfter, err := accounts.List(t.Context(), metav1.ListOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	bindingsAfter, err := bindings.List(t.Context(), metav1.ListOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(accountsAfter.Items).To(Equal(accountsBefore.Items))
+	g.Expect(bindingsAfter.Items).To(Equal(bindingsBefore.Items))
+	g.Expect(uidsOf(deploymentsIn(t, hub, victim.namespace))).To(Equal(uidsOf(deploymentsBefore)))
+	g.Expect(hub.Delete(t.Context(), client.Clusters, victim.workspace, victim.name)).To(Succeed())
 }
 
 func TestADeletedClusterTakesItsNamespaceAlong(t *testing.T) {

@@ -158,6 +158,11 @@ const (
 	ReasonAwaitingCluster = "AwaitingCluster"
 	// ReasonAwaitingNamespace means that the Cluster has no namespace of its own yet.
 	ReasonAwaitingNamespace = "AwaitingNamespace"
+	// ReasonNamespaceTaken means that a namespace of the Cluster's computed name exists and was not made for this Cluster.
+	ReasonNamespaceTaken = "NamespaceTaken"
+	// ReasonClusterManagedElsewhere means that another manager owns the Cluster of the request, as its label
+	// fleet.cattle.io/cluster-management says; this hub grants nothing for it.
+	ReasonClusterManagedElsewhere = "ClusterManagedElsewhere"
 	// ReasonAwaitingRights means that the account's rights were written and are not seen yet.
 	ReasonAwaitingRights = "AwaitingRights"
 

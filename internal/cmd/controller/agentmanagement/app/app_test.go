@@ -323,9 +323,9 @@ func TestSlim(t *testing.T) {
 			clusterIn("cluster-ws-c1-552959a9c359"), clusterIn("cluster-ws-c1-552959a9c359"),
 		},
 		"another's is not believed": {clusterIn("kube-system"), clusterIn("")},
-		"but from another manager": {
+		"a label of another manager does not change that": {
 			&fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Labels: managedByOthers}, Status: fleet.ClusterStatus{Namespace: "theirs"}},
-			&fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Labels: managedByOthers}, Status: fleet.ClusterStatus{Namespace: "theirs"}},
+			&fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Labels: managedByOthers}},
 		},
 		"what is no object stays": {"x", "x"},
 	}

@@ -138,7 +138,7 @@ func (c *caches) ForResourceKind(gvr schema.GroupVersionResource, kind string, n
 // slim drops what no controller reads: who wrote which field, what other implementations last applied (of Bundles it
 // stays to be seen that they did), and the bytes of Contents, which are most of a hub's data. What comes from a list is
 // like what comes from a watch afterwards, where no object says of which kind it is. And it drops what is not to be
-// believed, see saysAnothers.
+// believed: the namespace of a Cluster is computed, whatever its status or its labels say.
 func slim(obj any) (any, error) {
 	item, err := meta.Accessor(obj)
 	if err != nil {
@@ -152,8 +152,8 @@ func slim(obj any) (any, error) {
 	delete(item.GetAnnotations(), fleet.AnnotationSetApplied)
 	switch o := obj.(type) {
 	case *fleet.Cluster:
-		if saysAnothers(o) {
-			o.Status.Namespace = ""
+		if o.Status.Namespace != names.ClusterNamespace(o.Namespace, o.Name) {
+			o.Status.Namespace = "" // an agent may write it, see docs/decisions/0048
 		}
 	case *fleet.Content:
 		o.Content = nil
@@ -163,15 +163,6 @@ func slim(obj any) (any, error) {
 		}
 	}
 	return obj, nil
-}
-
-// saysAnothers says whether the status of a Cluster names a namespace that is not its own. An agent may write that
-// status, and in the namespace the hub gives it the rights to read Secrets: so what is said there counts only if it is
-// what the hub would say. A Cluster without one is given its own, and nothing is taken from it meanwhile. Of those that
-// another manager owns, that one decides.
-func saysAnothers(cluster *fleet.Cluster) bool {
-	return cluster.Status.Namespace != names.ClusterNamespace(cluster.Namespace, cluster.Name) &&
-		cluster.Labels[fleet.LabelClusterManagement] == ""
 }
 
 // unsynced are the kinds that have not been listed yet, with the last reason there was.

@@ -102,6 +102,9 @@ func (h *handler) gatherClusters(in *input) error {
 		if err != nil {
 			return err
 		}
+		if clusters, err = h.placed(clusters); err != nil {
+			return err
+		}
 		in.clusters, in.groups = append(in.clusters, clusters...), append(in.groups, groups...)
 	}
 	in.unreachable = map[types.NamespacedName]bool{}
@@ -111,6 +114,22 @@ func (h *handler) gatherClusters(in *input) error {
 		}
 	}
 	return nil
+}
+
+// placed takes the namespace off the Clusters whose namespace was made for another Cluster: nothing is put there for them.
+func (h *handler) placed(clusters []*fleet.Cluster) ([]*fleet.Cluster, error) {
+	for i, cluster := range clusters {
+		taken, err := h.app.NamespaceTaken(cluster)
+		if err != nil {
+			return nil, err
+		}
+		if taken {
+			cluster = cluster.DeepCopy()
+			cluster.Status.Namespace = ""
+			clusters[i] = cluster
+		}
+	}
+	return clusters, nil
 }
 
 // clustersFor are those of a workspace that the Bundle may go to. An agent's Bundle is for the one that it is called after

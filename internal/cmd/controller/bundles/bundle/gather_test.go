@@ -2,9 +2,13 @@ package bundle
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
 	"github.com/fleet-hub/fleet/internal/names"
@@ -52,5 +56,33 @@ func TestClustersFor(t *testing.T) {
 				t.Errorf("clusters (-want +got), %v:\n%s", err, diff)
 			}
 		})
+	}
+}
+
+// A Cluster can be given a name whose computed namespace is that of another Cluster, since long names are cut. Nothing is
+// deployed there for it.
+func TestNamespaceOfAnotherCluster_GetsNoDeployment(t *testing.T) {
+	long := func(c *fleet.Cluster) {
+		c.Name = strings.Repeat("a-name-that-is-cut-", 4)
+		c.Status.Namespace = names.ClusterNamespace(c.Namespace, c.Name)
+	}
+	attacker := cluster("x", long)
+	for owner, want := range map[string]string{"victim": "", attacker.Name: attacker.Status.Namespace} {
+		hub := apptest.New(t)
+		hub.Put(attacker.DeepCopy(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: attacker.Status.Namespace, Annotations: map[string]string{fleet.AnnotationCluster: owner, fleet.AnnotationClusterNamespace: attacker.Namespace},
+		}})
+		h := &handler{app: hub.App}
+		cached, err := h.clustersFor(bundle(), attacker.Namespace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		placed, err := h.placed(slices.Clone(cached))
+		if err != nil || len(placed) != 1 || placed[0].Status.Namespace != want {
+			t.Errorf("made for %s: %v, %v, want namespace %q", owner, placed, err, want)
+		}
+		if cached[0].Status.Namespace != attacker.Status.Namespace {
+			t.Error("the cache was changed")
+		}
 	}
 }

@@ -20,6 +20,9 @@ func (h *handler) onCluster(_ context.Context, key types.NamespacedName) error {
 	if err != nil || cluster == nil || cluster.DeletionTimestamp != nil || cluster.Status.Namespace == "" || !h.app.Owns(cluster) {
 		return err // without a namespace there is nothing to sum up, and the Cluster changes when it gets one
 	}
+	if taken, err := h.app.NamespaceTaken(cluster); taken || err != nil {
+		return err // what is there is of another Cluster
+	}
 	if wait := untilJoined(cluster, h.app.Clock()); wait > 0 {
 		h.clusters.AddAfter(key, wait) // or as soon as its agent is heard of
 		return nil

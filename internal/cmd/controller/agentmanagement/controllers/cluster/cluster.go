@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
+	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -26,6 +28,9 @@ import (
 // leavingRecheck is when a Cluster that goes is looked at again though nothing has told of a change: a namespace
 // without our annotations cannot say whose it is.
 const leavingRecheck = 2 * time.Second
+
+// takenRecheck is when a Cluster is looked at again whose namespace was not made for it.
+const takenRecheck = 15 * time.Second
 
 type handler struct {
 	app *app.Context
@@ -61,7 +66,7 @@ func (h *handler) onChange(key string, cluster *fleet.Cluster) (*fleet.Cluster, 
 
 func (h *handler) gather(cluster *fleet.Cluster) (input, error) {
 	in := input{now: h.app.Clock(), cluster: cluster}
-	name := namespaceName(cluster)
+	name := handshake.NamespaceOf(cluster)
 	var err error
 	if in.namespace, err = reconcile.Optional(h.app.AllNamespaces.Cache().Get(name)); err != nil {
 		return in, fmt.Errorf("looking for namespace %s: %w", name, err)
@@ -69,17 +74,21 @@ func (h *handler) gather(cluster *fleet.Cluster) (input, error) {
 	if cluster.DeletionTimestamp == nil {
 		return in, nil // the rest only matters to one that goes
 	}
-	return h.gatherLeft(in, name)
+	return h.gatherLeft(in, types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name})
 }
 
-// gatherLeft looks for what is in a namespace that is to go.
-func (h *handler) gatherLeft(in input, name string) (input, error) {
+// gatherLeft looks for what a Cluster leaves in its namespace, which may have been made for another Cluster.
+func (h *handler) gatherLeft(in input, cluster types.NamespacedName) (input, error) {
+	if handshake.ClaimOf(in.namespace, cluster) == handshake.NamespaceOfAnother {
+		return in, nil
+	}
+	name := names.ClusterNamespace(cluster.Namespace, cluster.Name)
 	accounts, err := h.app.ServiceAccounts.Cache().List(name, labels.Everything())
 	if err != nil {
 		return in, fmt.Errorf("looking for accounts in %s: %w", name, err)
 	}
 	for _, account := range accounts {
-		if account.Annotations[fleet.AnnotationClusterRegistration] != "" && account.DeletionTimestamp == nil {
+		if handshake.IsAccountOf(account, cluster) && account.DeletionTimestamp == nil {
 			in.accounts = append(in.accounts, account)
 		}
 	}
@@ -91,13 +100,21 @@ func (h *handler) gatherLeft(in input, name string) (input, error) {
 
 func (h *handler) act(in input, out outcome) (*fleet.Cluster, error) {
 	cluster, err := in.cluster, error(nil)
+	if out.stage == managedElsewhere {
+		return cluster, nil
+	}
 	if out.addFinalizer || out.tidySpec {
 		if cluster, err = h.setFinalizer(cluster, true); err != nil {
 			return in.cluster, err
 		}
 	}
 	if out.createNamespace != nil {
-		if err := h.createNamespace(cluster, out.createNamespace); err != nil {
+		there, err := h.createNamespace(cluster, out.createNamespace)
+		if there != nil {
+			in.namespace = there // the cache has not seen it
+			return h.act(in, decide(in))
+		}
+		if err != nil {
 			out.namespaceName, out.processed = cluster.Status.Namespace, failed(err)
 			cluster, reportErr := h.report(in, cluster, out)
 			return cluster, errors.Join(err, reportErr)
@@ -119,6 +136,8 @@ func (h *handler) lookAgain(cluster *fleet.Cluster, reached stage) {
 	switch reached {
 	case revoking, draining, awaitingNamespace:
 		h.app.Clusters.EnqueueAfter(cluster.Namespace, cluster.Name, leavingRecheck)
+	case namespaceTaken:
+		h.app.Clusters.EnqueueAfter(cluster.Namespace, cluster.Name, takenRecheck)
 	default:
 	}
 }
@@ -145,16 +164,19 @@ func (h *handler) takeApart(in input, out outcome) error {
 	return nil
 }
 
-func (h *handler) createNamespace(cluster *fleet.Cluster, namespace *corev1.Namespace) error {
-	_, err := h.app.AllNamespaces.Create(namespace)
+// createNamespace creates the namespace of a Cluster. One of this name that exists already is returned.
+func (h *handler) createNamespace(cluster *fleet.Cluster, namespace *corev1.Namespace) (there *corev1.Namespace, err error) {
+	_, err = h.app.AllNamespaces.Create(namespace)
 	if apierrors.IsAlreadyExists(err) {
-		return nil // it is used as it is
+		there, err = h.app.AllNamespaces.Get(namespace.Name, metav1.GetOptions{})
 	}
 	if err != nil {
-		return fmt.Errorf("creating the cluster's namespace: %w", err)
+		return nil, fmt.Errorf("creating the cluster's namespace: %w", err)
 	}
-	h.app.Log.Info("cluster namespace created", "cluster", keyOf(cluster), "namespace", namespace.Name)
-	return nil
+	if there == nil {
+		h.app.Log.Info("cluster namespace created", "cluster", keyOf(cluster), "namespace", namespace.Name)
+	}
+	return there, nil
 }
 
 func failed(err error) *genericcondition.GenericCondition {

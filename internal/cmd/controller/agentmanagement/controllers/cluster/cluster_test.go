@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	corev1 "k8s.io/api/core/v1"
@@ -117,16 +118,80 @@ func TestASchedulingThatAsksForNothingIsTakenBack(t *testing.T) {
 	apptest.ExpectRequests(t, hub)
 }
 
+// A namespace that exists is used only if it was made for this Cluster: its owner could read what is put there.
 func TestANamespaceThatIsThereAlready(t *testing.T) {
-	hub := newHub(t, oneCluster(fresh))
-	hub.Have(ours(unmarked)) // the cache has not seen it
+	tests := map[string]struct {
+		marks func(*corev1.Namespace)
+		want  string
+	}{
+		"made for this Cluster: it is used":                 {func(*corev1.Namespace) {}, east},
+		"without marks: it is not used":                     {unmarked, ""},
+		"made for another Cluster of the computed name: no": {ofWest, ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub := newHub(t, oneCluster(fresh))
+			hub.Have(ours(test.marks)) // the cache has not seen it
+			handle(t, hub)
+			got := apptest.MustGet[*fleet.Cluster](t, hub, "fleet-default", "east")
+			if got.Status.Namespace != test.want {
+				t.Errorf("the Cluster's namespace is %q, want %q", got.Status.Namespace, test.want)
+			}
+			processed := fleet.GetCondition(got.Status.Conditions, fleet.ConditionProcessed)
+			if refused := processed.Reason == "NamespaceTaken"; refused != (test.want == "") {
+				t.Errorf("the condition is %+v", processed)
+			}
+			if diff := cmp.Diff(ours(test.marks).Annotations, apptest.MustGet[*corev1.Namespace](t, hub, "", east).Annotations, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("its marks changed (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A Cluster whose namespace is refused is looked at again: the end of a namespace without marks wakes no Cluster.
+func TestRefusedNamespace_IsLookedAtAgain(t *testing.T) {
+	hub := newHub(t, oneCluster(fresh), ours(unmarked))
 	handle(t, hub)
-	if got := apptest.MustGet[*fleet.Cluster](t, hub, "fleet-default", "east"); got.Status.Namespace != east {
-		t.Errorf("the Cluster's namespace is %q", got.Status.Namespace)
+	apptest.ExpectWoken(t, hub, "Cluster fleet-default/east in 15s")
+	hub.Sync()
+	hub.Requests()
+	handle(t, hub)
+	apptest.ExpectRequests(t, hub)
+}
+
+// A Cluster that goes takes only the accounts that were made for it.
+func TestAccountOfAnotherCluster_IsNotRevoked(t *testing.T) {
+	annotated := func(annotation, value string) *corev1.ServiceAccount {
+		account := markedAccount()
+		account.Annotations[annotation] = value
+		return account
 	}
-	if got := apptest.MustGet[*corev1.Namespace](t, hub, "", east); len(got.Annotations) > 0 {
-		t.Errorf("it was given %v", got.Annotations)
+	tests := map[string]*corev1.ServiceAccount{
+		"of another Cluster":      annotated(fleet.AnnotationCluster, "west"),
+		"of another workspace":    annotated(fleet.AnnotationClusterRegistrationNamespace, "team-b"),
+		"of no request":           annotated(fleet.AnnotationClusterRegistration, ""),
+		"that names no Cluster":   annotated(fleet.AnnotationCluster, ""),
+		"that names no workspace": annotated(fleet.AnnotationClusterRegistrationNamespace, ""),
 	}
+	for name, account := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub := newHub(t, oneCluster(deleted, managed), ours(ofWest), account, markedDeployment(fleet.FinalizerBundleDeployment))
+			handle(t, hub)
+			apptest.ExpectRequests(t, hub, "patch Cluster fleet-default/east") // its finalizer
+		})
+		t.Run(name+", Cluster was deleted by force", func(t *testing.T) {
+			hub := newHub(t, ours(), account)
+			handle(t, hub)
+			apptest.ExpectRequests(t, hub, "get Cluster fleet-default/east", "delete Namespace "+east)
+		})
+	}
+}
+
+// Another manager's Cluster is not written, whatever its status says.
+func TestClusterOfAnotherManager_IsNotWritten(t *testing.T) {
+	hub := newHub(t, oneCluster(managed, placed("")), ours(ofWest))
+	handle(t, hub)
+	apptest.ExpectRequests(t, hub)
 }
 
 // The end of a namespace that is not marked says nothing of whose it was.

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -21,6 +22,8 @@ const (
 	managedElsewhere stage = "ManagedElsewhere"
 	// awaitingNamespace means that a namespace of the Cluster's is still on its way out; its end wakes us.
 	awaitingNamespace stage = "AwaitingNamespace"
+	// namespaceTaken means that the namespace of the Cluster's name was not made for it: nothing is put there.
+	namespaceTaken stage = "NamespaceTaken"
 	// settled means that the Cluster has its finalizer and its namespace.
 	settled stage = "Settled"
 	// revoking means that the Cluster goes and its agents' accounts go first, so that what runs downstream stays
@@ -37,7 +40,7 @@ const (
 type input struct {
 	now     time.Time
 	cluster *fleet.Cluster
-	// namespace is the one the Cluster has, or would get.
+	// namespace is the one of the Cluster's computed name.
 	namespace *corev1.Namespace
 	// accounts are those of agents in that namespace, deployments its BundleDeployments.
 	accounts    []*corev1.ServiceAccount
@@ -66,13 +69,13 @@ func decide(in input) outcome {
 	case in.cluster.DeletionTimestamp != nil:
 		return leave(in)
 	case in.cluster.Labels[fleet.LabelClusterManagement] != "":
-		return outcome{stage: managedElsewhere, namespaceName: in.cluster.Status.Namespace}
+		return outcome{stage: managedElsewhere}
 	}
 	out := outcome{
 		stage:         settled,
 		addFinalizer:  !hasFinalizer(in.cluster),
 		tidySpec:      meansNothing(in.cluster.Spec.AgentSchedulingCustomization),
-		namespaceName: namespaceName(in.cluster),
+		namespaceName: handshake.NamespaceOf(in.cluster),
 		processed:     &genericcondition.GenericCondition{Type: fleet.ConditionProcessed, Status: corev1.ConditionTrue},
 	}
 	switch {
@@ -85,8 +88,35 @@ func decide(in input) outcome {
 			Type: fleet.ConditionProcessed, Status: corev1.ConditionFalse, Reason: fleet.ReasonAwaitingNamespace,
 			Message: "the cluster's namespace is being deleted; it is made anew once it is gone",
 		}
+	case !isPlace(in.namespace, in.cluster):
+		out.stage, out.namespaceName = namespaceTaken, ""
+		out.processed = &genericcondition.GenericCondition{
+			Type: fleet.ConditionProcessed, Status: corev1.ConditionFalse, Reason: fleet.ReasonNamespaceTaken,
+			Message: takenMessage(in.namespace, in.cluster),
+		}
 	}
 	return out
+}
+
+// isPlace reports whether a namespace of a Cluster's name may hold its BundleDeployments and its agent's account: it was
+// made for this Cluster. One that lost its marks is used only by a Cluster that has used it before.
+func isPlace(namespace *corev1.Namespace, cluster *fleet.Cluster) bool {
+	switch handshake.ClaimOf(namespace, types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}) {
+	case handshake.NamespaceOwn:
+		return true
+	case handshake.NamespaceUnclaimed:
+		return cluster.Status.Namespace == namespace.Name
+	}
+	return false
+}
+
+func takenMessage(namespace *corev1.Namespace, cluster *fleet.Cluster) string {
+	if handshake.ClaimOf(namespace, types.NamespacedName{}) == handshake.NamespaceOfAnother {
+		return "namespace " + namespace.Name + " was made for another Cluster: register this one under another, shorter name"
+	}
+	return "namespace " + namespace.Name + " exists and was not made for this Cluster: delete it, or let the Cluster use it with " +
+		"`kubectl annotate namespace " + namespace.Name + " " + fleet.AnnotationClusterNamespace + "=" + cluster.Namespace + " " +
+		fleet.AnnotationCluster + "=" + cluster.Name + "`"
 }
 
 // isNew says whether nothing was made for a Cluster yet that is to get something.
@@ -126,7 +156,7 @@ func leave(in input) outcome {
 		return out
 	}
 	going := in.namespace == nil || in.namespace.DeletionTimestamp != nil
-	out.deleteNamespace = !going && belongsTo(in.namespace, in.cluster)
+	out.deleteNamespace = !going && isPlace(in.namespace, in.cluster)
 	if going || out.deleteNamespace {
 		out.drain = waiting(in.deployments)
 	}
@@ -148,18 +178,10 @@ func waiting(deployments []*fleet.BundleDeployment) (held []*fleet.BundleDeploym
 	return held
 }
 
-// namespaceName never changes once it is in the status.
-func namespaceName(cluster *fleet.Cluster) string {
-	if cluster.Status.Namespace != "" {
-		return cluster.Status.Namespace
-	}
-	return names.ClusterNamespace(cluster.Namespace, cluster.Name)
-}
-
-// clusterNamespace is the namespace a Cluster gets. One that exists is used as it is.
+// clusterNamespace is the namespace a Cluster gets.
 func clusterNamespace(cluster *fleet.Cluster) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name:   namespaceName(cluster),
+		Name:   handshake.NamespaceOf(cluster),
 		Labels: map[string]string{fleet.LabelManaged: "true"},
 		Annotations: map[string]string{
 			fleet.AnnotationCluster:          cluster.Name,
@@ -175,14 +197,6 @@ func wasMadeFor(namespace *corev1.Namespace, cluster types.NamespacedName) bool 
 		namespace.Annotations[fleet.AnnotationCluster] == cluster.Name &&
 		namespace.Annotations[fleet.AnnotationClusterNamespace] == cluster.Namespace &&
 		namespace.Name == names.ClusterNamespace(cluster.Namespace, cluster.Name)
-}
-
-// belongsTo says whether the namespace may go with the Cluster: it says so itself, or has the one name that only
-// this Cluster's can have.
-func belongsTo(namespace *corev1.Namespace, cluster *fleet.Cluster) bool {
-	says := namespace.Annotations[fleet.AnnotationCluster] == cluster.Name &&
-		namespace.Annotations[fleet.AnnotationClusterNamespace] == cluster.Namespace
-	return says || namespace.Name == names.ClusterNamespace(cluster.Namespace, cluster.Name)
 }
 
 func hasFinalizer(cluster *fleet.Cluster) bool {

@@ -48,9 +48,7 @@ func ours(changes ...func(*corev1.Namespace)) *corev1.Namespace {
 
 func terminating(n *corev1.Namespace) { n.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }
 func unmarked(n *corev1.Namespace)    { n.Annotations = nil }
-func called(name string) func(*corev1.Namespace) {
-	return func(n *corev1.Namespace) { n.Name = name }
-}
+func ofWest(n *corev1.Namespace)      { n.Annotations[fleet.AnnotationCluster] = "west" }
 
 func agentAccount() *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: east, Name: "request-1"}}
@@ -69,6 +67,10 @@ func waits() *genericcondition.GenericCondition {
 		Type: "Processed", Status: "False", Reason: "AwaitingNamespace",
 		Message: "the cluster's namespace is being deleted; it is made anew once it is gone",
 	}
+}
+
+func taken(message string) *genericcondition.GenericCondition {
+	return &genericcondition.GenericCondition{Type: "Processed", Status: "False", Reason: "NamespaceTaken", Message: message}
 }
 
 func TestDecide(t *testing.T) {
@@ -100,13 +102,22 @@ func TestDecide(t *testing.T) {
 			in:   input{cluster: oneCluster()},
 			want: outcome{stage: settled, createNamespace: ours(), namespaceName: east, processed: yes()},
 		},
-		"a namespace that is there is used as it is": {
-			in:   input{cluster: oneCluster(fresh), namespace: ours(unmarked)},
-			want: outcome{stage: settled, addFinalizer: true, namespaceName: east, processed: yes()},
+		"namespace without marks, Cluster is new: it is not used": {
+			in: input{cluster: oneCluster(fresh), namespace: ours(unmarked)},
+			want: outcome{stage: namespaceTaken, addFinalizer: true, processed: taken("namespace " + east + " exists and was not made for this Cluster: " +
+				"delete it, or let the Cluster use it with `kubectl annotate namespace " + east + " fleet.cattle.io/cluster-namespace=fleet-default fleet.cattle.io/cluster=east`")},
 		},
-		"a namespace in the status is never changed": {
+		"namespace lost its marks, Cluster uses it: it stays in use": {
+			in:   input{cluster: oneCluster(), namespace: ours(unmarked)},
+			want: outcome{stage: settled, namespaceName: east, processed: yes()},
+		},
+		"namespace of another Cluster: it is not used, whatever the status says": {
+			in:   input{cluster: oneCluster(), namespace: ours(ofWest)},
+			want: outcome{stage: namespaceTaken, processed: taken("namespace " + east + " was made for another Cluster: register this one under another, shorter name")},
+		},
+		"namespace in the status is another: the computed one is made": {
 			in:   input{cluster: oneCluster(placed("of-old"))},
-			want: outcome{stage: settled, createNamespace: ours(called("of-old")), namespaceName: "of-old", processed: yes()},
+			want: outcome{stage: settled, createNamespace: ours(), namespaceName: east, processed: yes()},
 		},
 		"a new Cluster waits for the end of its predecessor's namespace": {
 			in:   input{cluster: oneCluster(fresh), namespace: ours(terminating)},
@@ -166,23 +177,16 @@ func TestDecide(t *testing.T) {
 			in:   input{cluster: oneCluster(deleted), namespace: ours(unmarked)},
 			want: outcome{stage: draining, deleteNamespace: true, namespaceName: east},
 		},
-		"a namespace of another name goes only with our marks": {
-			in:   input{cluster: oneCluster(deleted, placed("of-old")), namespace: ours(called("of-old"))},
-			want: outcome{stage: draining, deleteNamespace: true, namespaceName: "of-old"},
-		},
-		"a namespace that is not the Cluster's stays, with what is in it": {
+		"namespace of another Cluster: it stays, with what is in it": {
 			in: input{
-				cluster: oneCluster(deleted, placed("kube-system")), namespace: ours(called("kube-system"), unmarked),
+				cluster: oneCluster(deleted), namespace: ours(ofWest),
 				deployments: []*fleet.BundleDeployment{deployment(fleet.FinalizerBundleDeployment)},
 			},
-			want: outcome{stage: left, removeFinalizer: true, namespaceName: "kube-system"},
+			want: outcome{stage: left, removeFinalizer: true, namespaceName: east},
 		},
-		"another Cluster's namespace stays": {
-			in: input{
-				cluster:   oneCluster(deleted, placed("of-west")),
-				namespace: ours(called("of-west"), func(n *corev1.Namespace) { n.Annotations[fleet.AnnotationCluster] = "west" }),
-			},
-			want: outcome{stage: left, removeFinalizer: true, namespaceName: "of-west"},
+		"namespace without marks that the Cluster never used: it stays": {
+			in:   input{cluster: oneCluster(deleted, placed("")), namespace: ours(unmarked)},
+			want: outcome{stage: left, removeFinalizer: true},
 		},
 		"a leaving Cluster that somebody else holds is done with": {
 			in:   input{cluster: oneCluster(deleted, released), namespace: ours(), accounts: []*corev1.ServiceAccount{agentAccount()}},

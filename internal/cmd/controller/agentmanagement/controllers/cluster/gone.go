@@ -19,7 +19,7 @@ func (h *handler) leaveNothing(cluster types.NamespacedName) error {
 	if err != nil || namespace == nil {
 		return err
 	}
-	in, err := h.gatherLeft(input{namespace: namespace}, name)
+	in, err := h.gatherLeft(input{namespace: namespace}, cluster)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ import (
 
 const (
 	kind  = "ClusterRoleBinding"
-	space = "cluster-ws-c1"
+	space = "cluster-ws-c1-552959a9c359"
 )
 
 var errServer = errors.New("the server is upset")
@@ -138,8 +138,8 @@ func TestWhatAnAccountSaysOfItselfIsNotBelieved(t *testing.T) {
 		"its Cluster is another": func(sa *corev1.ServiceAccount, _ *fleet.ClusterRegistration, _ *fleet.Cluster) {
 			sa.Annotations[fleet.AnnotationCluster] = "c2"
 		},
-		"it is not in its Cluster's namespace": func(_ *corev1.ServiceAccount, _ *fleet.ClusterRegistration, c *fleet.Cluster) {
-			c.Status.Namespace = "x"
+		"it is not in its Cluster's namespace": func(sa *corev1.ServiceAccount, _ *fleet.ClusterRegistration, c *fleet.Cluster) {
+			sa.Annotations[fleet.AnnotationCluster], c.Name = "c2", "c2"
 		},
 		"it does not say that it is a hub's":    func(sa *corev1.ServiceAccount, _ *fleet.ClusterRegistration, _ *fleet.Cluster) { sa.Labels = nil },
 		"it does not say which request's it is": func(sa *corev1.ServiceAccount, _ *fleet.ClusterRegistration, _ *fleet.Cluster) { sa.Annotations = nil },
@@ -228,7 +228,7 @@ func TestManyShareAFew(t *testing.T) {
 	for i := range clusters {
 		sa, r, c := account("r1"), request("r1"), cluster()
 		workspace := fmt.Sprint("ws", i)
-		sa.Namespace, r.Namespace, c.Namespace, c.Status.Namespace = "cluster-"+workspace, workspace, workspace, "cluster-"+workspace
+		sa.Namespace, r.Namespace, c.Namespace = names.ClusterNamespace(workspace, c.Name), workspace, workspace
 		sa.Annotations[fleet.AnnotationClusterRegistrationNamespace] = workspace
 		hub.Put(sa, r, c)
 		woken = append(woken, bindingOf(sa).Name)

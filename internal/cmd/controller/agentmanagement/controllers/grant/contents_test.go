@@ -230,6 +230,6 @@ func TestABindingThatIsAsItShouldIsNotWoken(t *testing.T) {
 	hub := grantedHub(t)
 	hub.Remove(&rbacv1.RoleBinding{ObjectMeta: child(clusterNamespace, "r1")})
 	handle(t, hub)
-	expectRequests(t, hub, "create RoleBinding cluster-ws-c1/r1")
+	expectRequests(t, hub, "create RoleBinding cluster-ws-c1-552959a9c359/r1")
 	apptest.ExpectWoken(t, hub)
 }

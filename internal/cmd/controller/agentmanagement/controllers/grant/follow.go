@@ -13,7 +13,8 @@ const reasonGranted = "RegistrationGranted"
 func (h *handler) follow(in handshake.GrantInput, out handshake.GrantOutcome) {
 	key := in.Request.Namespace + "/" + in.Request.Name
 	switch out.Stage {
-	case handshake.GrantLeaving, handshake.GrantAbandoned, handshake.GrantRejected, handshake.GrantTakeoverPending:
+	case handshake.GrantLeaving, handshake.GrantAbandoned, handshake.GrantRejected, handshake.GrantTakeoverPending,
+		handshake.GrantManagedElsewhere:
 		h.way.Drop(key)
 	case handshake.GrantDone:
 		if handshake.Used(in.Request, handshake.ClusterOf(in)) {

@@ -106,18 +106,29 @@ func (h *handler) gather(request *fleet.ClusterRegistration) (handshake.GrantInp
 		return in, err
 	}
 	cluster := handshake.ClusterOf(in)
-	if cluster == nil && in.MaxClusters > 0 {
-		in.TokenClusters = h.countClusters(request.Namespace, handshake.CreatedWith(in.Asked))
-	}
-	if cluster == nil || cluster.Status.Namespace == "" {
+	if cluster == nil {
+		if in.MaxClusters > 0 {
+			in.TokenClusters = h.countClusters(request.Namespace, handshake.CreatedWith(in.Asked))
+		}
 		return in, nil
 	}
-	return in, h.gatherRights(&in, cluster)
+	return in, h.gatherPlace(&in, cluster)
+}
+
+// gatherPlace looks at the namespace of a request's Cluster, and for the rights there, if there can be any.
+func (h *handler) gatherPlace(in *handshake.GrantInput, cluster *fleet.Cluster) (err error) {
+	if in.NamespaceTaken, err = h.app.NamespaceTaken(cluster); err != nil {
+		return err
+	}
+	if cluster.Status.Namespace == "" && cluster.Labels[fleet.LabelClusterManagement] == "" {
+		return nil
+	}
+	return h.gatherRights(in, cluster)
 }
 
 // gatherRights looks for what a request has in and for its Cluster.
 func (h *handler) gatherRights(in *handshake.GrantInput, cluster *fleet.Cluster) error {
-	request, namespace, shared := in.Request, cluster.Status.Namespace, handshake.SharedName(*in)
+	request, namespace, shared := in.Request, handshake.NamespaceOf(cluster), handshake.SharedName(*in)
 	reader := handshake.ReaderName(shared)
 	var err [9]error
 	account := handshake.RequestAccount(request, cluster)

@@ -138,12 +138,23 @@ func (h *handler) act(ctx context.Context, in handshake.GrantInput, out handshak
 		// The right to read is given early, before it is known whose the answer will be.
 		dropped := h.dropReader(types.NamespacedName{Namespace: request.Namespace, Name: request.Name})
 		return errors.Join(dropped, h.reject(request, out))
+	case handshake.GrantManagedElsewhere:
+		return h.refuse(request, out)
 	case handshake.GrantTakeoverPending:
 		return h.pend(in, out)
 	case handshake.GrantAwaitingCluster:
 		return h.create(request, out)
 	}
 	return h.give(ctx, in, out)
+}
+
+// refuse gives nothing to a request whose Cluster another manager owns. What cannot stay as it was granted is revoked.
+func (h *handler) refuse(request *fleet.ClusterRegistration, out handshake.GrantOutcome) error {
+	if out.Granted {
+		_, err := h.report(request, out)
+		return err
+	}
+	return errors.Join(h.revoke(reconcile.OwnerOf(gvk(), request), request.Namespace, request.Name), h.reject(request, out))
 }
 
 // create makes the Cluster of a client that has none; its appearing wakes the request. Something else may wake it

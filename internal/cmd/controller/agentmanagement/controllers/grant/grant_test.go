@@ -17,6 +17,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
 	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -95,8 +96,8 @@ func TestARequestIsAnsweredInThisOrder(t *testing.T) {
 	handle(t, hub)
 	requests := expectRequests(t, hub,
 		"update ClusterRegistration ws/r1",
-		"create ServiceAccount cluster-ws-c1/r1-u-r1", "create Role ws/r1",
-		"create RoleBinding ws/r1", "create RoleBinding cluster-ws-c1/r1",
+		"create ServiceAccount cluster-ws-c1-552959a9c359/r1-u-r1", "create Role ws/r1",
+		"create RoleBinding ws/r1", "create RoleBinding cluster-ws-c1-552959a9c359/r1",
 		"create Role "+registration+"/r1-creds", "create RoleBinding "+registration+"/r1-creds")
 	apptest.ExpectOrder(t, requests, "create Role ws/r1", "create RoleBinding ws/r1", "update ClusterRegistration ws/r1")
 	apptest.ExpectOrder(t, requests, "create Role "+registration+"/r1-creds", "create RoleBinding "+registration+"/r1-creds")
@@ -113,7 +114,7 @@ func TestARequestIsAnsweredInThisOrder(t *testing.T) {
 	catchUp(t, hub)
 	handle(t, hub)
 	order := []string{
-		"mint cluster-ws-c1/r1-u-r1 " + lifetime, "prove cluster-ws-c1", "create Secret " + registration + "/" + credential,
+		"mint cluster-ws-c1-552959a9c359/r1-u-r1 " + lifetime, "prove cluster-ws-c1-552959a9c359", "create Secret " + registration + "/" + credential,
 		"update ClusterRegistration/status ws/r1",
 	}
 	apptest.ExpectOrder(t, expectRequests(t, hub, order...), order...)
@@ -259,7 +260,7 @@ func TestNothingIsHandedOutBeforeItWorks(t *testing.T) {
 	hub.Woken()
 	hub.RefuseTokens(4)
 	for i, delay := range []string{"25ms", "25ms", "2s", "2s"} {
-		want := []string{"mint cluster-ws-c1/r1-u-r1 " + lifetime, "prove cluster-ws-c1"}
+		want := []string{"mint cluster-ws-c1-552959a9c359/r1-u-r1 " + lifetime, "prove cluster-ws-c1-552959a9c359"}
 		if i == 2 { // by now this is no matter of a moment
 			hub.Pass(notInForceSoon + time.Second)
 			want = append(want, "update "+requests+"/status ws/r1")
@@ -283,8 +284,8 @@ func TestATokenSecretThatIsBeingFilled(t *testing.T) {
 	hub.Requests()
 	hub.Woken()
 	handle(t, hub)
-	expectRequests(t, hub, "mint cluster-ws-c1/r1-u-r1 "+lifetime, "get ServiceAccount cluster-ws-c1/r1-u-r1",
-		"get Secret cluster-ws-c1/r1-u-r1-token", "create Secret cluster-ws-c1/r1-u-r1-token")
+	expectRequests(t, hub, "mint cluster-ws-c1-552959a9c359/r1-u-r1 "+lifetime, "get ServiceAccount cluster-ws-c1-552959a9c359/r1-u-r1",
+		"get Secret cluster-ws-c1-552959a9c359/r1-u-r1-token", "create Secret cluster-ws-c1-552959a9c359/r1-u-r1-token")
 	apptest.ExpectWoken(t, hub, requests+" ws/r1 in 500ms")
 	expectNothingHandedOut(t, hub)
 
@@ -361,6 +362,73 @@ func TestAnotherManagersRequestIsLeftAlone(t *testing.T) {
 	expectRequests(t, hub)
 }
 
+// A tenant can label its own Cluster, and its agent can write the status. Neither grants anything.
+func TestClusterOfAnotherManager_GrantsNothing(t *testing.T) {
+	labelled := func(c *fleet.Cluster) { c.Labels = map[string]string{fleet.LabelClusterManagement: "other"} }
+	for name, namespace := range map[string]string{"its own namespace": clusterNamespace, "a namespace of another tenant": "cluster-ws2-c1", "none": ""} {
+		t.Run("status names "+name, func(t *testing.T) {
+			hub := start(t, request(), cluster(labelled, func(c *fleet.Cluster) { c.Status.Namespace = namespace }), asked())
+			handle(t, hub)
+			expectRequests(t, hub, "update ClusterRegistration/status ws/r1")
+			got := current(t, hub)
+			said := fleet.GetCondition(got.Status.Conditions, fleet.ConditionGranted)
+			if got.Status.Granted || said.Status != "False" || said.Reason != "ClusterManagedElsewhere" ||
+				!strings.Contains(said.Message, "kubectl -n ws label clusters.fleet.cattle.io c1 fleet.cattle.io/cluster-management-") {
+				t.Errorf("granted %v, condition %+v", got.Status.Granted, said)
+			}
+			hub.Put(got)
+			hub.Put(cluster())
+			settle(t, hub, 3)
+			if !current(t, hub).Status.Granted {
+				t.Error("without the label the request is not granted")
+			}
+		})
+	}
+}
+
+// What was granted in the Cluster's own namespace goes on when its Cluster gets another manager; what was granted
+// elsewhere is revoked.
+func TestClusterGetsAnotherManager_KeepsOnlyItsOwn(t *testing.T) {
+	labelled := func(c *fleet.Cluster) { c.Labels = map[string]string{fleet.LabelClusterManagement: "other"} }
+	t.Run("its account is there: it stays, and nothing is healed", func(t *testing.T) {
+		hub := grantedHub(t)
+		hub.Put(cluster(labelled))
+		hub.Remove(apptest.MustGet[*rbacv1.Role](t, hub, "ws", "r1"))
+		hub.Requests()
+		handle(t, hub)
+		expectRequests(t, hub, "update ClusterRegistration/status ws/r1")
+		got := current(t, hub)
+		if said := fleet.GetCondition(got.Status.Conditions, fleet.ConditionGranted); !got.Status.Granted || said.Reason != "ClusterManagedElsewhere" {
+			t.Errorf("granted %v, condition %+v", got.Status.Granted, said)
+		}
+	})
+	t.Run("its account is elsewhere: it is revoked", func(t *testing.T) {
+		r := request(func(r *fleet.ClusterRegistration) { r.Status.Granted, r.Status.ClusterName = true, "c1" })
+		elsewhere := &corev1.ServiceAccount{ObjectMeta: child("cluster-ws2-c1", account)}
+		hub := start(t, r, cluster(labelled), asked(), elsewhere)
+		handle(t, hub)
+		expectRequests(t, hub, "delete ServiceAccount cluster-ws2-c1/"+account, "update ClusterRegistration/status ws/r1")
+	})
+}
+
+// Names that are too long are cut: a tenant can choose a Cluster whose computed namespace is that of another Cluster.
+func TestNamespaceOfAnotherCluster_GrantsNothing(t *testing.T) {
+	long := func(c *fleet.Cluster) {
+		c.Name = strings.Repeat("a-name-that-is-cut-", 4)
+		c.Status.Namespace = names.ClusterNamespace(c.Namespace, c.Name)
+	}
+	victims := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: cluster(long).Status.Namespace, Labels: map[string]string{fleet.LabelManaged: "true"},
+		Annotations: map[string]string{fleet.AnnotationCluster: "victim", fleet.AnnotationClusterNamespace: "ws2"},
+	}}
+	hub := start(t, request(), cluster(long), asked(), victims)
+	handle(t, hub)
+	expectRequests(t, hub, "update ClusterRegistration/status ws/r1")
+	if said := fleet.GetCondition(current(t, hub).Status.Conditions, fleet.ConditionGranted); said == nil || said.Reason != "NamespaceTaken" {
+		t.Errorf("condition %+v", said)
+	}
+}
+
 func TestSuperseding(t *testing.T) {
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	earlier := func(r *fleet.ClusterRegistration) { r.CreationTimestamp = metav1.NewTime(noon.Add(-time.Hour)) }
@@ -403,7 +471,7 @@ func TestHealing(t *testing.T) {
 			harm: func(_ *testing.T, h *apptest.Hub) {
 				h.Remove(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: clusterNamespace, Name: "r1", Labels: map[string]string{fleet.LabelManaged: "true"}}})
 			},
-			want: []string{"create RoleBinding cluster-ws-c1/r1"},
+			want: []string{"create RoleBinding cluster-ws-c1-552959a9c359/r1"},
 		},
 		"a right that somebody widened is narrowed": {
 			harm: func(_ *testing.T, h *apptest.Hub) {
@@ -420,7 +488,7 @@ func TestHealing(t *testing.T) {
 				h.Put(sa)
 			},
 			want: []string{
-				"mint cluster-ws-c1/r1-u-r1 " + lifetime, "prove cluster-ws-c1",
+				"mint cluster-ws-c1-552959a9c359/r1-u-r1 " + lifetime, "prove cluster-ws-c1-552959a9c359",
 				"create Secret " + registration + "/" + credential, "get Secret " + registration + "/" + credential, "update Secret " + registration + "/" + credential,
 			},
 		},
@@ -437,7 +505,7 @@ func TestHealing(t *testing.T) {
 				h.Remove(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: "r1-creds", Labels: map[string]string{fleet.LabelManaged: "true"}}})
 			},
 			want: []string{
-				"mint cluster-ws-c1/r1-u-r1 " + lifetime, "prove cluster-ws-c1", "create Role " + registration + "/r1-creds",
+				"mint cluster-ws-c1-552959a9c359/r1-u-r1 " + lifetime, "prove cluster-ws-c1-552959a9c359", "create Role " + registration + "/r1-creds",
 				"create RoleBinding " + registration + "/r1-creds", "create Secret " + registration + "/" + credential,
 			},
 		},
@@ -449,7 +517,7 @@ func TestHealing(t *testing.T) {
 				h.Remove(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: "r1-creds", Labels: map[string]string{fleet.LabelManaged: "true"}}})
 				h.Remove(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: clusterNamespace, Name: "r1", Labels: map[string]string{fleet.LabelManaged: "true"}}})
 			},
-			want: []string{"create RoleBinding cluster-ws-c1/r1"},
+			want: []string{"create RoleBinding cluster-ws-c1-552959a9c359/r1"},
 		},
 		"a credential that has expired is not": {
 			harm: func(_ *testing.T, h *apptest.Hub) {
@@ -483,9 +551,9 @@ func TestErrorsAreTriedAgain(t *testing.T) {
 	}{
 		"making the Cluster":            {nil, 0, "create Cluster ws/cluster-948fe603f61d", "update"},
 		"owning the request":            {[]apptest.Object{cluster()}, 0, "update " + requests + " ws/r1", "update " + requests + "/status"},
-		"making the account":            {[]apptest.Object{cluster()}, 0, "create ServiceAccount cluster-ws-c1/r1-u-r1", "update " + requests + "/status"},
-		"asking for the token":          {[]apptest.Object{cluster()}, 1, "mint cluster-ws-c1/r1-u-r1 " + lifetime, "create"},
-		"proving the token":             {[]apptest.Object{cluster()}, 1, "prove cluster-ws-c1", "create"},
+		"making the account":            {[]apptest.Object{cluster()}, 0, "create ServiceAccount cluster-ws-c1-552959a9c359/r1-u-r1", "update " + requests + "/status"},
+		"asking for the token":          {[]apptest.Object{cluster()}, 1, "mint cluster-ws-c1-552959a9c359/r1-u-r1 " + lifetime, "create"},
+		"proving the token":             {[]apptest.Object{cluster()}, 1, "prove cluster-ws-c1-552959a9c359", "create"},
 		"letting it be read":            {[]apptest.Object{cluster()}, 0, "create RoleBinding " + registration + "/r1-creds", "update " + requests + "/status"},
 		"writing the credential":        {[]apptest.Object{cluster()}, 1, "create Secret " + registration + "/" + credential, "update " + requests + "/status"},
 		"saying that it was handed out": {[]apptest.Object{cluster()}, 1, "update " + requests + "/status ws/r1", "never"},
@@ -497,7 +565,7 @@ func TestErrorsAreTriedAgain(t *testing.T) {
 			hub.Requests()
 			hub.Fail(test.fail, errServer)
 			err := hub.Handle(requests, "ws/r1")
-			if err == nil || test.fail != "prove cluster-ws-c1" && !errors.Is(err, errServer) {
+			if err == nil || test.fail != "prove cluster-ws-c1-552959a9c359" && !errors.Is(err, errServer) {
 				t.Errorf("error %v, want the server's", err)
 			}
 			for _, request := range hub.Requests() {

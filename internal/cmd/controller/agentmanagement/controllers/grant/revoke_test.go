@@ -23,7 +23,7 @@ import (
 // all is what one granted request has, and what an older hub has given to it.
 func all() []string {
 	return []string{
-		"delete ServiceAccount cluster-ws-c1/r1-u-r1", "delete Role ws/r1", "delete RoleBinding cluster-ws-c1/r1", "delete RoleBinding ws/r1",
+		"delete ServiceAccount cluster-ws-c1-552959a9c359/r1-u-r1", "delete Role ws/r1", "delete RoleBinding cluster-ws-c1-552959a9c359/r1", "delete RoleBinding ws/r1",
 		"delete ClusterRoleBinding r1-content", "delete Secret " + registration + "/" + credential,
 		"delete RoleBinding " + registration + "/r1-creds", "delete Role " + registration + "/r1-creds",
 	}
@@ -40,7 +40,7 @@ func grantedBefore(t *testing.T, objects ...apptest.Object) *apptest.Hub {
 func expectRevoked(t *testing.T, hub *apptest.Hub) {
 	t.Helper()
 	got := expectRequests(t, hub, all()...)
-	if len(got) > 0 && got[0] != "delete ServiceAccount cluster-ws-c1/r1-u-r1" {
+	if len(got) > 0 && got[0] != "delete ServiceAccount cluster-ws-c1-552959a9c359/r1-u-r1" {
 		t.Errorf("%s came before the account went, and with it every token", got[0])
 	}
 }

@@ -25,10 +25,10 @@ const (
 	registration = "cattle-fleet-clusters-system"
 	system       = "cattle-fleet-system"
 	// clusterNamespace is the namespace of Cluster ws/c1.
-	clusterNamespace = "cluster-ws-c1"
+	clusterNamespace = "cluster-ws-c1-552959a9c359"
 	account          = "r1-u-r1" // of request ws/r1
 	// contents is the ClusterRoleBinding by which accounts of Cluster ws/c1 read Contents.
-	contents = "fleet-content-readers-01"
+	contents = "fleet-content-readers-23"
 	// credential is the Secret of client "client" with random "random".
 	credential = "c-8150d44f100d34d77e6d8589694d05645ec40ee2f47982eda19053e416662"
 	// lifetime is what is asked for where a token must not end: the most there is.

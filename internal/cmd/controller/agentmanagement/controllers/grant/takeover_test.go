@@ -233,15 +233,15 @@ func TestAnAccountThatWasDeleted(t *testing.T) {
 	hub.Put(used)
 	hub.Remove(gone)
 	handle(t, hub)
-	got := expectRequests(t, hub, "update ClusterRegistration ws/r1", "update ClusterRegistration/status ws/r1", "create ServiceAccount cluster-ws-c1/r1-u-r1")
-	apptest.ExpectOrder(t, got, "update ClusterRegistration ws/r1", "update ClusterRegistration/status ws/r1", "create ServiceAccount cluster-ws-c1/r1-u-r1")
+	got := expectRequests(t, hub, "update ClusterRegistration ws/r1", "update ClusterRegistration/status ws/r1", "create ServiceAccount cluster-ws-c1-552959a9c359/r1-u-r1")
+	apptest.ExpectOrder(t, got, "update ClusterRegistration ws/r1", "update ClusterRegistration/status ws/r1", "create ServiceAccount cluster-ws-c1-552959a9c359/r1-u-r1")
 	expectStatus(t, hub, "c1", true, told)
 	expectEvents(t, hub, "Warning AccountReplaced "+message, "Warning AccountReplaced "+message) // of the request and of the Cluster
 
 	catchUp(t, hub)
 	settle(t, hub, 1)
 	secret := "Secret " + registration + "/" + credential
-	expectRequests(t, hub, "mint cluster-ws-c1/r1-u-r1 "+lifetime, "prove cluster-ws-c1", "create "+secret, "get "+secret, "update "+secret)
+	expectRequests(t, hub, "mint cluster-ws-c1-552959a9c359/r1-u-r1 "+lifetime, "prove cluster-ws-c1-552959a9c359", "create "+secret, "get "+secret, "update "+secret)
 	expectCredential(t, hub)
 	expectStatus(t, hub, "c1", true, told) // whoever has fetched the old one does not know of the new one
 
@@ -256,7 +256,7 @@ func TestAnAccountThatWasDeleted(t *testing.T) {
 	hub.Remove(gone)
 	hub.Requests()
 	settle(t, hub, 3)
-	expectRequests(t, hub, "update ClusterRegistration ws/r1", "update ClusterRegistration/status ws/r1", "create ServiceAccount cluster-ws-c1/r1-u-r1")
+	expectRequests(t, hub, "update ClusterRegistration ws/r1", "update ClusterRegistration/status ws/r1", "create ServiceAccount cluster-ws-c1-552959a9c359/r1-u-r1")
 	expectStatus(t, hub, "c1", true, told) // and nothing is handed out any more
 	expectNothingHandedOut(t, hub)
 }
