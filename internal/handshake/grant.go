@@ -273,6 +273,16 @@ func accountReplaced(in GrantInput, cluster *fleet.Cluster) bool {
 	return in.Account == nil || said != nil && said.Reason == fleet.ReasonAccountReplaced && !Used(in.Request, cluster)
 }
 
+// RightsTaken is the outcome for a request one of whose rights has a name that another object has. What was granted
+// before stays granted.
+func RightsTaken(in GrantInput, taken string) GrantOutcome {
+	out := rejected(in, fleet.ReasonNameTaken, taken+"; else delete this registration, and its agent asks under another name")
+	if out.Stage == GrantRejected && in.Request.Status.Granted {
+		out.Granted, out.ClusterName, out.Ends = true, in.Request.Status.ClusterName, time.Time{}
+	}
+	return out
+}
+
 // rejected is the outcome for a request that cannot be granted; in the end it is removed.
 func rejected(in GrantInput, reason, message string) GrantOutcome {
 	return rejectedFor(in, RejectionLife, reason, message)

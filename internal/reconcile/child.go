@@ -17,17 +17,25 @@ type markedChild struct {
 }
 
 func (c markedChild) ensure() error {
-	if err := c.kind.ensure(c.desired); err != nil {
+	err := c.kind.ensure(c.desired)
+	if taken := (*TakenError)(nil); errors.As(err, &taken) {
+		return err // which names it
+	}
+	if err != nil {
 		return fmt.Errorf("%s %s: %w", c.kind.gvk.Kind, keyOf(c.desired), err)
 	}
 	return nil
 }
 
-// ensureAll tries all of them, whatever happens to the others.
+// ensureAll tries all of them, whatever happens to the others. In waves, no binding is written unless the rest is in
+// place: the role that it names could be another object.
 func (s *Set) ensureAll(children []markedChild) error {
 	if s.inWaves {
 		first, bindings := waves(children)
-		return errors.Join(together(first), together(bindings))
+		if err := together(first); err != nil {
+			return err
+		}
+		return together(bindings)
 	}
 	var failures []error
 	for _, c := range children {
@@ -109,6 +117,9 @@ func (k Kind) keep(known, desired Object) error {
 
 // adjust changes a child that is there, or replaces it.
 func (k Kind) adjust(live, desired Object) error {
+	if k.isTaken(live, desired) {
+		return k.takenBy(live, desired)
+	}
 	if live.GetDeletionTimestamp() != nil {
 		return ErrTerminating
 	}

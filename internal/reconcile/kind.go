@@ -51,6 +51,7 @@ type Kind struct {
 	tracks    bool
 	keepAlive bool
 	spares    func(Object) bool
+	adopts    func(Object) bool
 }
 
 // path leads to a field we own in an object, whole.

@@ -72,7 +72,8 @@ func (s *Set) Hash(owner Owner) string { return names.SetHash(s.id, owner.named(
 
 // Apply makes the objects the children of owner, in their order, and then deletes children that are not among
 // them. Objects are not altered. What is as it should be costs no request; what differs in a field of ours is
-// patched, and replaced where the server lets nobody change the field. An object with a UID is never made, only that
+// patched, and replaced where the server lets nobody change the field. An object of the name that does not carry the set's
+// hash stays as it is, and is a TakenError. An object with a UID is never made, only that
 // very one is changed; if it is gone, the error is ErrReplaced. All objects are tried; nothing is deleted unless all are
 // in place.
 func (s *Set) Apply(owner Owner, objects ...runtime.Object) error {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -196,6 +197,61 @@ func TestALabelledCluster_ReachesNoOtherNamespace(t *testing.T) {
 	g.Expect(bindingsAfter.Items).To(Equal(bindingsBefore.Items))
 	g.Expect(uidsOf(deploymentsIn(t, hub, victim.namespace))).To(Equal(uidsOf(deploymentsBefore)))
 	g.Expect(hub.Delete(t.Context(), client.Clusters, victim.workspace, victim.name)).To(Succeed())
+}
+
+// The holder of a token names its request after a Role and a RoleBinding of the workspace. They stay as they are, and the
+// request gets no account that could use them. They stay when the request goes, too.
+func TestARequestNamedAfterARole_ChangesNothing(t *testing.T) {
+	g, hub := NewWithT(t), hub(t)
+	ws := workspace(t, hub, "ws-role")
+	joined := join(t, hub, ws, "victim")
+	rights := hub.Kube.RbacV1()
+	role, err := rights.Roles(ws).Create(t.Context(), &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Name: "secret-reader"},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"list"}}},
+	}, metav1.CreateOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	binding, err := rights.RoleBindings(ws).Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "view-all"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
+		Subjects: []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: "somebody"}},
+	}, metav1.CreateOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	for _, name := range []string{"secret-reader", "view-all"} {
+		newCluster(t, hub, ws, name)
+		request := &fleet.ClusterRegistration{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ws, Name: name, Labels: map[string]string{fleet.LabelRegistrationToken: "t1"}},
+			Spec:       fleet.ClusterRegistrationSpec{ClientID: name, ClientRandom: "random"},
+		}
+		g.Expect(hub.Create(t.Context(), client.ClusterRegistrations, request)).To(Succeed())
+		g.Eventually(func(g Gomega) {
+			g.Expect(hub.Get(t.Context(), client.ClusterRegistrations, ws, name, request)).To(Succeed())
+			said := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted)
+			g.Expect(said).NotTo(BeNil())
+			g.Expect(said.Reason).To(Equal("NameTaken"))
+			g.Expect(said.Message).To(ContainSubstring("kubectl -n " + ws + " delete"))
+		}).WithTimeout(patience).Should(Succeed())
+		g.Expect(request.Status.Granted).To(BeFalse())
+	}
+	bindings, err := rights.RoleBindings(ws).List(t.Context(), metav1.ListOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	for _, b := range bindings.Items {
+		g.Expect(b.RoleRef.Name).NotTo(Equal("secret-reader"), "bound by "+b.Name)
+	}
+	for _, name := range []string{"secret-reader", "view-all"} {
+		g.Expect(hub.Delete(t.Context(), client.ClusterRegistrations, ws, name)).To(Succeed())
+		g.Expect(hub.Delete(t.Context(), client.Clusters, ws, name)).To(Succeed())
+		g.Eventually(func() error {
+			_, err := hub.Kube.CoreV1().Namespaces().Get(t.Context(), names.ClusterNamespace(ws, name), metav1.GetOptions{})
+			return err
+		}).WithTimeout(patience).Should(MatchError(apierrors.IsNotFound, "is not found"))
+	}
+	roleAfter, err := rights.Roles(ws).Get(t.Context(), role.Name, metav1.GetOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(roleAfter.ResourceVersion).To(Equal(role.ResourceVersion))
+	bindingAfter, err := rights.RoleBindings(ws).Get(t.Context(), binding.Name, metav1.GetOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(bindingAfter.ResourceVersion).To(Equal(binding.ResourceVersion))
+	g.Expect(hub.Delete(t.Context(), client.Clusters, ws, joined.name)).To(Succeed())
 }
 
 func TestADeletedClusterTakesItsNamespaceAlong(t *testing.T) {

@@ -158,6 +158,9 @@ const (
 	ReasonAwaitingCluster = "AwaitingCluster"
 	// ReasonAwaitingNamespace means that the Cluster has no namespace of its own yet.
 	ReasonAwaitingNamespace = "AwaitingNamespace"
+	// ReasonNameTaken means that an object exists of a name that the hub needs, for the rights of a registration or a token
+	// or for the Bundle of an agent, and was not made for it; the message names the object, which is left as it is.
+	ReasonNameTaken = "NameTaken"
 	// ReasonNamespaceTaken means that a namespace of the Cluster's computed name exists and was not made for this Cluster.
 	ReasonNamespaceTaken = "NamespaceTaken"
 	// ReasonClusterManagedElsewhere means that another manager owns the Cluster of the request, as its label

@@ -88,6 +88,17 @@ func (h *Hub) Remove(obj Object) {
 	}
 }
 
+// Live is an object as the server has it, without its version; nil if it is not there.
+func (h *Hub) Live(like Object) Object {
+	found := h.stored(like)
+	if found == nil {
+		return nil
+	}
+	found, _ = found.DeepCopyObject().(Object) // a copy is of the same type
+	found.SetResourceVersion("")
+	return found
+}
+
 // Spoil makes the caches answer for an object of this kind with something that is none, which is an error.
 func (h *Hub) Spoil(obj Object) {
 	for _, kind := range h.kinds {

@@ -43,7 +43,7 @@ func Register(ctx context.Context, a *app.Context) error {
 		return nil
 	}
 	h := &handler{app: a, set: reconcile.NewSet(app.BootstrapSetID,
-		reconcile.ClusterKind(a.AllNamespaces).NeverPruned(),
+		reconcile.ClusterKind(a.AllNamespaces).NeverPruned().Adopting(reconcile.Any), // it only gets our marks
 		reconcile.KindOf(a.BootstrapSecrets),
 		reconcile.KindOf(a.Clusters).Owning("spec.kubeConfigSecret", "spec.agentNamespace", "spec.agentTolerations").TrackingLabels(),
 		reconcile.KindOf(a.ClusterGroups),

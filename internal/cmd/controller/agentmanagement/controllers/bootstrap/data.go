@@ -19,8 +19,8 @@ import (
 // registerData keeps what every hub has. It runs in the queue of ClusterRoles under the name of one of them.
 func registerData(ctx context.Context, a *app.Context) error {
 	set := reconcile.NewSet(app.DataSetID,
-		reconcile.ClusterKind(a.ClusterRoles),
-		reconcile.ClusterKind(a.AllNamespaces).NeverPruned(),
+		reconcile.ClusterKind(a.ClusterRoles).Adopting(reconcile.Any),                // agents must have these rules and no others
+		reconcile.ClusterKind(a.AllNamespaces).NeverPruned().Adopting(reconcile.Any), // they only get our marks
 	)
 	a.ClusterRoles.OnChange(app.Lasting(ctx), "bootstrap-data", func(key string, role *rbacv1.ClusterRole) (*rbacv1.ClusterRole, error) {
 		if key != names.ContentRole {

@@ -36,6 +36,8 @@ const (
 	notInForceLate  = 2 * time.Second
 	// pendingDelay is for a token Secret that is being filled.
 	pendingDelay = 500 * time.Millisecond
+	// takenDelay is for a right whose name another object has.
+	takenDelay = 15 * time.Second
 	// noticeable is how long a request waits before its status says for what: most are granted long before.
 	noticeable = 10 * time.Second
 )
@@ -81,7 +83,7 @@ func register(ctx context.Context, a *app.Context, liveness liveness) error {
 		set: reconcile.NewSet(handshake.GrantSetID,
 			reconcile.KindOf(a.ServiceAccounts), reconcile.KindOf(a.Roles).Sparing(read), reconcile.KindOf(a.RoleBindings).Sparing(read),
 			reconcile.ClusterKind(a.ClusterRoleBindings).Sparing(bindingsOf(a))).InWaves(),
-		readers:  readers{roles: reconcile.KindOf(a.Roles), bindings: reconcile.KindOf(a.RoleBindings)},
+		readers:  readers{roles: reconcile.KindOf(a.Roles).Adopting(isReader), bindings: reconcile.KindOf(a.RoleBindings).Adopting(isReader)},
 		clusters: reconcile.KindOf(a.Clusters),
 	}
 	a.ClusterRegistrations.OnChange(app.Lasting(ctx), "grant", func(key string, request *fleet.ClusterRegistration) (*fleet.ClusterRegistration, error) {
@@ -143,7 +145,7 @@ func (h *handler) act(ctx context.Context, in handshake.GrantInput, out handshak
 	case handshake.GrantTakeoverPending:
 		return h.pend(in, out)
 	case handshake.GrantAwaitingCluster:
-		return h.create(request, out)
+		return h.create(in, out)
 	}
 	return h.give(ctx, in, out)
 }
@@ -159,7 +161,8 @@ func (h *handler) refuse(request *fleet.ClusterRegistration, out handshake.Grant
 
 // create makes the Cluster of a client that has none; its appearing wakes the request. Something else may wake it
 // before the cache has the Cluster. What the agent needs to wait for its answer is made at the same time.
-func (h *handler) create(request *fleet.ClusterRegistration, out handshake.GrantOutcome) error {
+func (h *handler) create(in handshake.GrantInput, out handshake.GrantOutcome) error {
+	request := in.Request
 	var readErr error
 	var read sync.WaitGroup
 	read.Go(func() { readErr = h.readers.letRead(out.Reader) })
@@ -169,7 +172,7 @@ func (h *handler) create(request *fleet.ClusterRegistration, out handshake.Grant
 		err = fmt.Errorf("creating the cluster of registration %s/%s: %w", request.Namespace, request.Name, err)
 	}
 	if err = errors.Join(readErr, err); err != nil {
-		return err
+		return h.taken(in, err)
 	}
 	if made {
 		h.app.Log.Info("cluster created for its agent", "cluster", out.CreateCluster.Namespace+"/"+out.CreateCluster.Name)
@@ -188,7 +191,7 @@ func (h *handler) give(ctx context.Context, in handshake.GrantInput, out handsha
 	request, err := h.ownAndGive(in, out)
 	read.Wait()
 	if err = errors.Join(err, readErr); err != nil {
-		return err
+		return h.taken(in, err)
 	}
 	if out.Stage == handshake.GrantAwaitingRights {
 		h.awaitContents(in)
@@ -205,6 +208,22 @@ func (h *handler) give(ctx context.Context, in handshake.GrantInput, out handsha
 	}
 	_, err = h.report(request, out)
 	return errors.Join(h.supersede(request.Namespace, out.Superseded), err)
+}
+
+// taken reports that the name of one of a request's rights is taken. Any other error is returned. The end of what has the
+// name wakes no request.
+func (h *handler) taken(in handshake.GrantInput, err error) error {
+	var taken *reconcile.TakenError
+	if !errors.As(err, &taken) {
+		return err
+	}
+	out := handshake.RightsTaken(in, taken.Error())
+	if out.Stage == handshake.GrantAbandoned {
+		return h.abandon(in.Request)
+	}
+	h.app.ClusterRegistrations.EnqueueAfter(in.Request.Namespace, in.Request.Name, takenDelay)
+	_, err = h.report(in.Request, out)
+	return err
 }
 
 // ownAndGive makes the Cluster the request's owner, and writes the account's rights. A request whose owner is gone is

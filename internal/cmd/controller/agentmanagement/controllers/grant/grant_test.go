@@ -299,7 +299,10 @@ func TestATokenSecretThatIsBeingFilled(t *testing.T) {
 }
 
 func TestWhatAnInterruptedAnswerLeft(t *testing.T) {
-	meta := metav1.ObjectMeta{Namespace: registration, Name: "r1-creds", Labels: map[string]string{fleet.LabelManaged: "true"}}
+	meta := metav1.ObjectMeta{
+		Namespace: registration, Name: "r1-creds", Labels: map[string]string{fleet.LabelManaged: "true"},
+		Annotations: map[string]string{fleet.AnnotationClusterRegistration: "r1", fleet.AnnotationClusterRegistrationNamespace: "ws"},
+	}
 	role := &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}}
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "Role", Name: "r1-creds"},

@@ -4,9 +4,17 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
+	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
+
+// isReader reports whether a hub made a Role or RoleBinding to let a credential be read. Ours name the request, those of
+// another implementation are in its set.
+func isReader(object reconcile.Object) bool {
+	return object.GetLabels()[fleet.LabelManaged] == "true" &&
+		(len(requestOf(object)) > 0 || object.GetAnnotations()[fleet.AnnotationSetID] == handshake.GrantSetID)
+}
 
 // readersOf says whether a Role or RoleBinding lets somebody read a credential that is still there. Ours are no
 // members of a request's set, but those of another implementation are: without them an agent that it answered, and

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	corev1 "k8s.io/api/core/v1"
@@ -27,6 +28,9 @@ import (
 
 // errNoWorkspace means that a Cluster's namespace is not in the cache: nobody could own its Bundle.
 var errNoWorkspace = errors.New("the workspace is not known yet")
+
+// takenDelay is when a Cluster is looked at again whose agent's Bundle has a name that another Bundle has.
+const takenDelay = 15 * time.Second
 
 type handler struct {
 	app       *app.Context
@@ -100,7 +104,11 @@ func (h *handler) act(in input, out outcome) (*fleet.Cluster, error) {
 			out.reason, out.message = fleet.ReasonSettingsInvalid, err.Error() // the Bundle stays as it is
 			break
 		}
-		if err := h.apply(in, bundle(in.cluster, out.values.Namespace, manifest)); err != nil {
+		err = h.apply(in, bundle(in.cluster, out.values.Namespace, manifest))
+		if taken := (*reconcile.TakenError)(nil); errors.As(err, &taken) {
+			h.app.Clusters.EnqueueAfter(in.cluster.Namespace, in.cluster.Name, takenDelay) // its end wakes no Cluster
+			out.reason, out.message = fleet.ReasonNameTaken, taken.Error()
+		} else if err != nil {
 			return in.cluster, err
 		}
 	}

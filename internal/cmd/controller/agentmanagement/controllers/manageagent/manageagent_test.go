@@ -3,6 +3,8 @@ package manageagent
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -132,7 +134,6 @@ func TestWhatOthersDoToABundle(t *testing.T) {
 		"nor its way of taking over":          {change: func(b *fleet.Bundle) { b.Spec.Helm = nil }, want: []string{patches}},
 		"nor where it goes":                   {change: func(b *fleet.Bundle) { b.Spec.DefaultNamespace = "kube-system" }, want: []string{patches}},
 		"nor whose it is":                     {change: func(b *fleet.Bundle) { delete(b.Annotations, fleet.AnnotationSetID) }, want: []string{patches}},
-		"one of that name is taken over":      {change: func(b *fleet.Bundle) { b.Labels, b.Annotations, b.OwnerReferences = nil, nil, nil }, want: []string{patches}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -152,6 +153,28 @@ func TestWhatOthersDoToABundle(t *testing.T) {
 				t.Errorf("healed (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// A user's Bundle can have the name of an agent's. It stays as it is, and the Cluster says why its agent is not managed.
+func TestUsersBundleOfTheAgentsName_IsLeftAsItIs(t *testing.T) {
+	hub := joined(t)
+	theirs := apptest.MustGet[*fleet.Bundle](t, hub, "ws", "fleet-agent-east").DeepCopy()
+	delete(theirs.Labels, fleet.LabelSetHash)
+	theirs.Spec.Resources = []fleet.BundleResource{{Name: "theirs.yaml", Content: "x"}}
+	hub.Put(theirs)
+	handle(t, hub, "ws/east")
+	apptest.ExpectRequests(t, hub, reports)
+	condition := fleet.GetCondition(apptest.MustGet[*fleet.Cluster](t, hub, "ws", "east").Status.Conditions, fleet.ConditionAgentManaged)
+	if condition == nil || condition.Status != "False" || condition.Reason != "NameTaken" || !strings.Contains(condition.Message, "kubectl -n ws label bundle.fleet.cattle.io fleet-agent-east") {
+		t.Errorf("condition %+v", condition)
+	}
+	if woken := hub.Woken(); !slices.Contains(woken, "Cluster ws/east in 15s") {
+		t.Errorf("woken: %v", woken)
+	}
+	left := apptest.MustGet[*fleet.Bundle](t, hub, "ws", "fleet-agent-east")
+	if left.Spec.Resources[0].Name != "theirs.yaml" {
+		t.Errorf("it was changed: %+v", left.Spec)
 	}
 }
 

@@ -165,10 +165,17 @@ func (h *handler) act(ctx context.Context, token *fleet.ClusterRegistrationToken
 		children = append(children, secret)
 		out.Reason = "" // there will be a good one
 	}
-	if err := h.set.Apply(reconcile.OwnerOf(gvk(), token), children...); err != nil {
+	err := h.set.Apply(reconcile.OwnerOf(gvk(), token), children...)
+	if taken := (*reconcile.TakenError)(nil); errors.As(err, &taken) {
+		h.app.ClusterRegistrationTokens.EnqueueAfter(token.Namespace, token.Name, blockedDelay)
+		out.Reason, out.Message, out.Status.SecretName = fleet.ReasonNameTaken, taken.Error(), ""
+		_, err = h.report(token, out)
+		return err
+	}
+	if err != nil {
 		return fmt.Errorf("token %s/%s: %w", token.Namespace, token.Name, err)
 	}
-	_, err := h.report(token, out)
+	_, err = h.report(token, out)
 	return err
 }
 

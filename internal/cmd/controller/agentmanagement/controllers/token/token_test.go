@@ -401,6 +401,26 @@ func TestHealing(t *testing.T) {
 	}
 }
 
+// A Secret of the token's name and of the right type is not ours because of that.
+func TestValuesSecretOfAnother_IsLeftAsItIs(t *testing.T) {
+	hub := start(t, token())
+	settle(t, hub, 2)
+	theirs := apptest.MustGet[*corev1.Secret](t, hub, "ws", "t1")
+	delete(theirs.Labels, fleet.LabelSetHash)
+	theirs.Data = map[string][]byte{"theirs": []byte("x")}
+	hub.Put(theirs)
+	hub.Requests()
+	settle(t, hub, 1)
+	got := apptest.MustGet[*fleet.ClusterRegistrationToken](t, hub, "ws", "t1")
+	ready := fleet.GetCondition(got.Status.Conditions, fleet.ConditionReady)
+	if ready == nil || ready.Status != "False" || ready.Reason != "NameTaken" || !strings.HasPrefix(ready.Message, "Secret ws/t1 exists") || got.Status.SecretName != "" {
+		t.Errorf("status %+v", got.Status)
+	}
+	if left := apptest.MustGet[*corev1.Secret](t, hub, "ws", "t1"); string(left.Data["theirs"]) != "x" {
+		t.Errorf("it was changed: %v", left.Data)
+	}
+}
+
 func TestErrorsAreTriedAgain(t *testing.T) {
 	tests := map[string]struct {
 		settled int
