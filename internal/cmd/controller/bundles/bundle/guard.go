@@ -85,7 +85,8 @@ func (g *guard) reflector(secrets metadata.Getter) *cache.Reflector {
 	const selector = "type=" + fleet.SecretTypeBundleDeployment
 	source := listed{&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.FieldSelector = selector
+			// Version 0 would bring everything in one answer.
+			o.FieldSelector, o.Limit, o.ResourceVersion, o.ResourceVersionMatch = selector, ownersPage, "", ""
 			page, err := secrets.List(ctx, o)
 			if err != nil {
 				return nil, err
@@ -158,27 +159,36 @@ func (g *guard) Delete(obj any) error {
 
 // Replace is called by the reflector with all Secrets there are.
 func (g *guard) Replace(all []any, _ string) error {
-	there := make(map[types.NamespacedName]bool, len(all))
-	for _, obj := range all {
+	deployments, err := g.h.app.BundleDeployments.Cache().List(metav1.NamespaceAll, labels.Everything())
+	if err != nil {
+		return err
+	}
+	for _, key := range damaged(all, deployments) {
+		g.queue.AddAfter(key, guardDelay)
+	}
+	return nil
+}
+
+// damaged returns the Secrets that others have edited, and those that BundleDeployments should have and are not there. The
+// Secrets are slim.
+func damaged(secrets []any, deployments []*fleet.BundleDeployment) (keys []types.NamespacedName) {
+	there := make(map[types.NamespacedName]bool, len(secrets))
+	for _, obj := range secrets {
 		secret, ok := obj.(*metav1.PartialObjectMetadata)
 		if !ok {
 			continue
 		}
 		there[keyOf(secret)] = true
 		if _, is := secret.Annotations[edited]; is {
-			g.queue.AddAfter(keyOf(secret), guardDelay)
+			keys = append(keys, keyOf(secret))
 		}
-	}
-	deployments, err := g.h.app.BundleDeployments.Cache().List(metav1.NamespaceAll, labels.Everything())
-	if err != nil {
-		return err
 	}
 	for _, bd := range deployments {
 		if bd.Spec.ValuesHash != "" && !there[keyOf(bd)] {
-			g.queue.AddAfter(keyOf(bd), guardDelay)
+			keys = append(keys, keyOf(bd))
 		}
 	}
-	return nil
+	return keys
 }
 
 // Resync is called by the reflector if it is told to.

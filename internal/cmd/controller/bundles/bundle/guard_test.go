@@ -3,9 +3,16 @@ package bundle
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
+
+const ownValues = `{"f:data":{".":{},"f:values":{},"f:stagedValues":{}}}`
 
 func managing(manager, fields string) metav1.ManagedFieldsEntry {
 	entry := metav1.ManagedFieldsEntry{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate}
@@ -16,7 +23,7 @@ func managing(manager, fields string) metav1.ManagedFieldsEntry {
 }
 
 func TestEditedByOthers(t *testing.T) {
-	const values, more = `{"f:data":{".":{},"f:values":{},"f:stagedValues":{}}}`, `{"f:data":{"f:more":{}}}`
+	const values, more = ownValues, `{"f:data":{"f:more":{}}}`
 	type entries = []metav1.ManagedFieldsEntry
 	tests := map[string]struct {
 		entries entries
@@ -50,5 +57,22 @@ func TestManagerOf(t *testing.T) {
 	}
 	if managerOf(&rest.Config{}) == "" {
 		t.Error("no manager without a user agent")
+	}
+}
+
+func TestSecretsThatWereDamagedBefore_AreComparedAtStart(t *testing.T) {
+	noValues := valued("none")
+	noValues.Spec.ValuesHash = ""
+	g := &guard{own: "own"}
+	var secrets []any
+	for _, one := range []struct{ cluster, manager string }{{"fine", "own"}, {"edited", "kubectl-edit"}} {
+		secrets = append(secrets, g.slim(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "c-" + one.cluster, Name: "web", ManagedFields: []metav1.ManagedFieldsEntry{managing(one.manager, ownValues)},
+		}}))
+	}
+	want := []types.NamespacedName{{Namespace: "c-edited", Name: "web"}, {Namespace: "c-deleted", Name: "web"}}
+	got := damaged(secrets, []*fleet.BundleDeployment{valued("fine"), valued("edited"), valued("deleted"), noValues})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
