@@ -20,15 +20,21 @@ import (
 func (d *deployer) copyResources(ctx context.Context, bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus) (changed bool, err error) {
 	wanted := bd.Spec.Options.DownstreamResources
 	r.copies = r.copies || len(wanted) > 0
+	d.followCopies(bd, r)
 	inPlace := status.DownstreamResourcesGeneration == bd.Spec.DownstreamResourcesGeneration &&
 		status.AppliedDeploymentID == bd.Spec.DeploymentID
-	if inPlace || len(wanted) == 0 && status.DownstreamResourcesGeneration == 0 {
+	if inPlace {
+		d.keepCopies(ctx, bd, r)
+		return false, nil
+	}
+	if len(wanted) == 0 && status.DownstreamResourcesGeneration == 0 {
 		return false, nil
 	}
 	if len(wanted) > 0 {
-		if changed, err = d.copyAll(ctx, bd); err != nil {
+		if changed, err = d.copyAll(ctx, bd, r, copiesOf(bd), false); err != nil {
 			return false, err
 		}
+		r.restoring.worked()
 	}
 	if status.DownstreamResourcesGeneration != 0 && status.AppliedDeploymentID == bd.Spec.DeploymentID {
 		changed = true // if not now, then by a process that was stopped before it went on
@@ -38,7 +44,14 @@ func (d *deployer) copyResources(ctx context.Context, bd *fleet.BundleDeployment
 	return changed, nil
 }
 
-func (d *deployer) copyAll(ctx context.Context, bd *fleet.BundleDeployment) (changed bool, err error) {
+// copyAll copies Secrets and ConfigMaps, for the first time or to put them back, and reports whether one that was there
+// already has changed.
+func (d *deployer) copyAll(ctx context.Context, bd *fleet.BundleDeployment, r *record, copies []copied, again bool) (changed bool, err error) {
+	for _, resource := range bd.Spec.Options.DownstreamResources {
+		if resourceOfKind(resource.Kind) == "" {
+			return false, because(fleet.ReasonManifestInvalid, fmt.Errorf("downstreamResources: kind %q is neither Secret nor ConfigMap", resource.Kind))
+		}
+	}
 	namespace := namespaceFor(&bd.Spec.Options)
 	who, err := d.accounts.find(ctx, bd.Spec.Options.ServiceAccount)
 	if err != nil {
@@ -47,22 +60,33 @@ func (d *deployer) copyAll(ctx context.Context, bd *fleet.BundleDeployment) (cha
 	if err := d.ensureNamespace(ctx, who, namespace); err != nil {
 		return false, err
 	}
-	for _, resource := range bd.Spec.Options.DownstreamResources {
+	for _, wanted := range copies {
+		var version string
 		var updated bool
-		switch resourceOfKind(resource.Kind) {
-		case copiedSecrets:
-			updated, err = d.copySecret(ctx, who, bd.Name, resource.Name, namespace)
-		case copiedConfigMaps:
-			updated, err = d.copyConfigMap(ctx, who, bd.Name, resource.Name, namespace)
-		default:
-			err = because(fleet.ReasonManifestInvalid, fmt.Errorf("downstreamResources: kind %q is neither Secret nor ConfigMap", resource.Kind))
+		if wanted.resource == copiedSecrets {
+			version, updated, err = d.copySecret(ctx, who, bd.Name, wanted.name, namespace, again)
+		} else {
+			version, updated, err = d.copyConfigMap(ctx, who, bd.Name, wanted.name, namespace, again)
 		}
 		if err != nil {
 			return false, err
 		}
+		if r.copied == nil {
+			r.copied = map[copied]string{}
+		}
+		r.copied[wanted] = version
 		changed = changed || updated
 	}
 	return changed, nil
+}
+
+// copiesOf are the copies that go with a BundleDeployment; one of a kind that cannot be copied has no resource.
+func copiesOf(bd *fleet.BundleDeployment) []copied {
+	var found []copied
+	for _, resource := range bd.Spec.Options.DownstreamResources {
+		found = append(found, copied{resourceOfKind(resource.Kind), namespaceFor(&bd.Spec.Options), resource.Name})
+	}
+	return found
 }
 
 // What Secrets and ConfigMaps are served as.
@@ -97,56 +121,57 @@ func (d *deployer) ensureNamespace(ctx context.Context, who *identity, name stri
 	return nil
 }
 
-func (d *deployer) copySecret(ctx context.Context, who *identity, bundleDeployment, name, namespace string) (updated bool, err error) {
+func (d *deployer) copySecret(ctx context.Context, who *identity, bundleDeployment, name, namespace string, again bool) (version string, updated bool, err error) {
 	source, err := d.hub.secret(ctx, name)
 	if err != nil {
-		return false, missingOnHub(err, fmt.Errorf("reading Secret %s, which is to be copied: %w", name, err))
+		return "", false, missingOnHub(err, fmt.Errorf("reading Secret %s, which is to be copied: %w", name, err))
 	}
 	wanted := &corev1.Secret{ObjectMeta: d.copyMeta(source.ObjectMeta, bundleDeployment, namespace), Type: source.Type, Data: source.Data}
 	secrets := who.clientset.CoreV1().Secrets(namespace)
 	current, err := secrets.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		_, err = secrets.Create(ctx, wanted, metav1.CreateOptions{FieldManager: fieldManager})
-		return false, copying(err, "Secret", namespace, name)
+		made, err := secrets.Create(ctx, wanted, metav1.CreateOptions{FieldManager: fieldManager})
+		return made.GetResourceVersion(), false, copying(err, "Secret", namespace, name)
 	}
 	if err != nil {
-		return false, fmt.Errorf("reading Secret %s/%s: %w", namespace, name, err)
+		return "", false, fmt.Errorf("reading Secret %s/%s: %w", namespace, name, err)
 	}
-	same := sameMeta(current.ObjectMeta, wanted.ObjectMeta) && equality.Semantic.DeepEqual(current.Data, wanted.Data)
-	if same && d.copiedIt(current.ObjectMeta) {
-		return false, nil
+	sameData := equality.Semantic.DeepEqual(current.Data, wanted.Data)
+	isRight, same, err := d.compareCopy("Secret", current.ObjectMeta, &wanted.ObjectMeta, sameData, again)
+	if isRight || err != nil {
+		return current.ResourceVersion, false, err
 	}
 	next := current.DeepCopy()
 	next.Labels, next.Annotations, next.Data = wanted.Labels, wanted.Annotations, wanted.Data
-	_, err = secrets.Update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager})
-	return !same, copying(err, "Secret", namespace, name)
+	made, err := secrets.Update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager})
+	return made.GetResourceVersion(), !same, copying(err, "Secret", namespace, name)
 }
 
-func (d *deployer) copyConfigMap(ctx context.Context, who *identity, bundleDeployment, name, namespace string) (updated bool, err error) {
+func (d *deployer) copyConfigMap(ctx context.Context, who *identity, bundleDeployment, name, namespace string, again bool) (version string, updated bool, err error) {
 	source, err := d.hub.configMap(ctx, name)
 	if err != nil {
-		return false, missingOnHub(err, fmt.Errorf("reading ConfigMap %s, which is to be copied: %w", name, err))
+		return "", false, missingOnHub(err, fmt.Errorf("reading ConfigMap %s, which is to be copied: %w", name, err))
 	}
 	wanted := &corev1.ConfigMap{ObjectMeta: d.copyMeta(source.ObjectMeta, bundleDeployment, namespace), Data: source.Data, BinaryData: source.BinaryData}
 	configMaps := who.clientset.CoreV1().ConfigMaps(namespace)
 	current, err := configMaps.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		_, err = configMaps.Create(ctx, wanted, metav1.CreateOptions{FieldManager: fieldManager})
-		return false, copying(err, "ConfigMap", namespace, name)
+		made, err := configMaps.Create(ctx, wanted, metav1.CreateOptions{FieldManager: fieldManager})
+		return made.GetResourceVersion(), false, copying(err, "ConfigMap", namespace, name)
 	}
 	if err != nil {
-		return false, fmt.Errorf("reading ConfigMap %s/%s: %w", namespace, name, err)
+		return "", false, fmt.Errorf("reading ConfigMap %s/%s: %w", namespace, name, err)
 	}
-	same := sameMeta(current.ObjectMeta, wanted.ObjectMeta) && equality.Semantic.DeepEqual(current.Data, wanted.Data) &&
-		equality.Semantic.DeepEqual(current.BinaryData, wanted.BinaryData)
-	if same && d.copiedIt(current.ObjectMeta) {
-		return false, nil
+	sameData := equality.Semantic.DeepEqual(current.Data, wanted.Data) && equality.Semantic.DeepEqual(current.BinaryData, wanted.BinaryData)
+	isRight, same, err := d.compareCopy("ConfigMap", current.ObjectMeta, &wanted.ObjectMeta, sameData, again)
+	if isRight || err != nil {
+		return current.ResourceVersion, false, err
 	}
 	next := current.DeepCopy()
 	next.Labels, next.Annotations = wanted.Labels, wanted.Annotations
 	next.Data, next.BinaryData = wanted.Data, wanted.BinaryData
-	_, err = configMaps.Update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager})
-	return !same, copying(err, "ConfigMap", namespace, name)
+	made, err := configMaps.Update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager})
+	return made.GetResourceVersion(), !same, copying(err, "ConfigMap", namespace, name)
 }
 
 // copyMeta is what a copy has of its source, the label it is found by when it has to go, and whose it is: the agent of
@@ -198,8 +223,8 @@ func (d *deployer) pruneCopies(ctx context.Context, bd *fleet.BundleDeployment, 
 		return nil
 	}
 	wanted := map[copied]bool{}
-	for _, resource := range bd.Spec.Options.DownstreamResources {
-		wanted[copied{resourceOfKind(resource.Kind), namespaceFor(&bd.Spec.Options), resource.Name}] = true
+	for _, one := range copiesOf(bd) {
+		wanted[one] = true
 	}
 	if err := d.removeCopies(ctx, bd.Name, wanted); err != nil {
 		return err

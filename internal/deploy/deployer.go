@@ -22,6 +22,8 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // stopGrace is how long operations on releases may go on once the agent was told to stop. What is not done
@@ -31,26 +33,29 @@ const stopGrace = 2 * time.Second
 // deployer is a running agent's deployer.
 type deployer struct {
 	Options
-	log       *slog.Logger
-	stopped   chan struct{}
-	slots     slots
-	hub       *hub
-	agent     *identity
-	metadata  metadata.Interface
-	releaser  *releaser
-	watches   *watches
-	queue     workqueue.TypedRateLimitingInterface[string]
-	records   *records
-	inventory *inventory
-	orphans   orphans
-	beginning *beginning
-	waiting   *nameSet // BundleDeployments that wait for others
-	rewound   *nameSet // BundleDeployments whose hub was restored from before their last version
-	lacking   *nameSet // BundleDeployments with kinds the API server does not know
-	left      *nameSet // BundleDeployments that are gone and may have left copies
-	accounts  *accounts
-	awaited   *awaited
-	bells     *bells
+	log      *slog.Logger
+	stopped  chan struct{}
+	slots    slots
+	hub      *hub
+	agent    *identity
+	metadata metadata.Interface
+	releaser *releaser
+	watches  *watches
+	// copyWatches follow what was copied downstream, copyUsers are who has it copied.
+	copyWatches *watches
+	copyUsers   *copyUsers
+	queue       workqueue.TypedRateLimitingInterface[string]
+	records     *records
+	inventory   *inventory
+	orphans     orphans
+	beginning   *beginning
+	waiting     *nameSet // BundleDeployments that wait for others
+	rewound     *nameSet // BundleDeployments whose hub was restored from before their last version
+	lacking     *nameSet // BundleDeployments with kinds the API server does not know
+	left        *nameSet // BundleDeployments that are gone and may have left copies
+	accounts    *accounts
+	awaited     *awaited
+	bells       *bells
 }
 
 func newDeployer(options Options) (*deployer, error) {
@@ -79,6 +84,8 @@ func newDeployer(options Options) (*deployer, error) {
 	d.releaser = &releaser{Agent: d.agent, Stopped: d.stopped, Clock: options.Clock, Slots: d.slots}
 	d.accounts = newAccounts(d.agent, options.AgentNamespace)
 	d.watches = newWatches(d.metadata, options.Clock, d.objectChanged, d.enqueueAll)
+	d.copyUsers = newCopyUsers()
+	d.copyWatches = newWatchesOf(fleet.LabelBundleDeployment, d.metadata, options.Clock, d.copyChanged, d.enqueueAll)
 	d.awaited = newAwaited(d.metadata, d.enqueueAll)
 	if _, err := d.hub.informer.AddEventHandler(d.handlers()); err != nil {
 		return nil, fmt.Errorf("listening to BundleDeployments: %w", err)
@@ -106,6 +113,7 @@ func (d *deployer) run(ctx context.Context) error {
 	d.queue.ShutDown()
 	cut := time.AfterFunc(stopGrace, func() { close(d.stopped) })
 	d.watches.stop()
+	d.copyWatches.stop()
 	d.awaited.stop()
 	group.Wait()
 	if cut.Stop() {

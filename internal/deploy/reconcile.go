@@ -42,6 +42,7 @@ func (d *deployer) reconcile(ctx context.Context, name string) error {
 	if leaveAlone(bd) {
 		d.watches.follow(name, nil)
 		d.awaited.put(name, nil)
+		d.unfollowCopies(name)
 		return nil
 	}
 	synced := status.SyncGeneration
@@ -49,6 +50,7 @@ func (d *deployer) reconcile(ctx context.Context, name string) error {
 	watchErr := d.monitor(ctx, bd, r, status)
 	correctErr := d.correct(ctx, bd, r, status)
 	repairErr := d.putRight(ctx, bd, r, synced, status)
+	d.reportCopies(bd, r, status)
 	reportErr := d.report(ctx, bd, r, status)
 	return errors.Join(later, watchErr, correctErr, repairErr, reportErr)
 }

@@ -37,6 +37,10 @@ type record struct {
 	surplus bool
 	// copies is true if Secrets or ConfigMaps were copied downstream.
 	copies bool
+	// copied are the resource versions of the copies as they were left or last found right.
+	copied map[copied]string
+	// restoring is what came of putting copies back.
+	restoring correction
 	// failed is when the wanted state was last tried and failed for good; zero if this process did not see it.
 	failed time.Time
 	// correction is what came of correcting drift.

@@ -20,6 +20,7 @@ func (d *deployer) remove(ctx context.Context, name string) error {
 	}
 	d.watches.follow(name, nil)
 	d.awaited.put(name, nil)
+	d.unfollowCopies(name)
 	known := d.records.drop(name, d.setOf(name).Hash)
 	d.waiting.put(name, false)
 	d.lacking.put(name, false)

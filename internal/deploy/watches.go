@@ -24,8 +24,10 @@ const watchPatience = 20 * time.Second
 // looks like one that was deleted.
 type watches struct {
 	client metadata.Interface
-	// changed is told the hash of the set an object that changed belongs to.
-	changed func(hash string)
+	// label is what the objects that are followed have.
+	label string
+	// changed is told of an object that changed, with the label it has or had.
+	changed func(resource schema.GroupVersionResource, object *metav1.PartialObjectMetadata)
 	// synced is told that a resource is now known.
 	synced func(users []string)
 	clock  func() time.Time
@@ -45,9 +47,18 @@ type watched struct {
 	users    map[string]bool
 }
 
+// newWatches follows the objects of sets; changed is told the hash of the set that an object which changed belongs to.
 func newWatches(client metadata.Interface, clock func() time.Time, changed func(string), synced func([]string)) *watches {
+	return newWatchesOf(fleet.LabelSetHash, client, clock, func(_ schema.GroupVersionResource, object *metav1.PartialObjectMetadata) {
+		changed(object.Labels[fleet.LabelSetHash])
+	}, synced)
+}
+
+// newWatchesOf follows the objects with a label.
+func newWatchesOf(label string, client metadata.Interface, clock func() time.Time,
+	changed func(schema.GroupVersionResource, *metav1.PartialObjectMetadata), synced func([]string)) *watches {
 	return &watches{
-		client: client, clock: clock, changed: changed, synced: synced,
+		client: client, label: label, clock: clock, changed: changed, synced: synced,
 		watched: map[schema.GroupVersionResource]*watched{},
 		used:    map[string]map[schema.GroupVersionResource]bool{},
 	}
@@ -86,22 +97,22 @@ func (w *watches) follow(user string, resources map[schema.GroupVersionResource]
 func (w *watches) start(resource schema.GroupVersionResource) {
 	stop := make(chan struct{})
 	informer := newMetadataInformer(w.client, w.client.Resource(resource), func(options *metav1.ListOptions) {
-		options.LabelSelector = fleet.LabelSetHash
+		options.LabelSelector = w.label
 	})
 	// Cannot fail: the informer is new.
 	handler, _ := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(object any) { w.tell(object) },
+		AddFunc: func(object any) { w.tell(resource, object) },
 		UpdateFunc: func(old, object any) {
-			if hashOf(old) != hashOf(object) {
-				w.tell(old) // another set took the object over
+			if w.labelOf(old) != w.labelOf(object) {
+				w.tell(resource, old) // another set took the object over
 			}
-			w.tell(object)
+			w.tell(resource, object)
 		},
 		DeleteFunc: func(object any) {
 			if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
 				object = tombstone.Obj
 			}
-			w.tell(object)
+			w.tell(resource, object)
 		},
 	})
 	w.watched[resource] = &watched{informer: informer, began: w.clock(), stop: stop, users: map[string]bool{}}
@@ -125,15 +136,15 @@ func (w *watches) stop() {
 	w.running.Wait()
 }
 
-func (w *watches) tell(object any) {
-	if hash := hashOf(object); hash != "" {
-		w.changed(hash)
+func (w *watches) tell(resource schema.GroupVersionResource, object any) {
+	if found, ok := object.(*metav1.PartialObjectMetadata); ok && found.Labels[w.label] != "" {
+		w.changed(resource, found)
 	}
 }
 
-func hashOf(object any) string {
+func (w *watches) labelOf(object any) string {
 	if found, ok := object.(*metav1.PartialObjectMetadata); ok {
-		return found.Labels[fleet.LabelSetHash]
+		return found.Labels[w.label]
 	}
 	return ""
 }
@@ -204,7 +215,18 @@ func slim(object any) (any, error) {
 			Name: full.Name, Namespace: full.Namespace, UID: full.UID, ResourceVersion: full.ResourceVersion,
 			CreationTimestamp: full.CreationTimestamp, DeletionTimestamp: full.DeletionTimestamp,
 			Finalizers: full.Finalizers,
-			Labels:     map[string]string{fleet.LabelSetHash: full.Labels[fleet.LabelSetHash]},
+			Labels:     slimLabels(full.Labels),
 		},
 	}, nil
+}
+
+// slimLabels are the labels by which objects are followed.
+func slimLabels(labels map[string]string) map[string]string {
+	kept := map[string]string{}
+	for _, label := range []string{fleet.LabelSetHash, fleet.LabelBundleDeployment} {
+		if value, there := labels[label]; there {
+			kept[label] = value
+		}
+	}
+	return kept
 }

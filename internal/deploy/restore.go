@@ -1,0 +1,201 @@
+package deploy
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// copyUsers are the BundleDeployments that copies go with. Several may have one copied.
+type copyUsers struct {
+	mu     sync.Mutex
+	copies map[string][]copied // by user
+	users  map[copied]map[string]bool
+}
+
+func newCopyUsers() *copyUsers {
+	return &copyUsers{copies: map[string][]copied{}, users: map[copied]map[string]bool{}}
+}
+
+// put sets the copies of a BundleDeployment.
+func (u *copyUsers) put(name string, copies []copied) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if slices.Equal(u.copies[name], copies) {
+		return
+	}
+	for _, one := range u.copies[name] {
+		delete(u.users[one], name)
+		if len(u.users[one]) == 0 {
+			delete(u.users, one)
+		}
+	}
+	delete(u.copies, name)
+	for _, one := range copies {
+		if u.users[one] == nil {
+			u.users[one] = map[string]bool{}
+		}
+		u.users[one][name] = true
+		u.copies[name] = copies
+	}
+}
+
+// of names the BundleDeployments of a copy.
+func (u *copyUsers) of(one copied) []string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return slices.Sorted(maps.Keys(u.users[one]))
+}
+
+// copyChanged enqueues the BundleDeployments of a copy that has changed.
+func (d *deployer) copyChanged(resource schema.GroupVersionResource, object *metav1.PartialObjectMetadata) {
+	for _, name := range d.copyUsers.of(copied{resource.Resource, object.Namespace, object.Name}) {
+		d.queue.AddAfter(name, gatherChanges)
+	}
+}
+
+// followCopies watches the copies of a BundleDeployment, and forgets those it has no longer.
+func (d *deployer) followCopies(bd *fleet.BundleDeployment, r *record) {
+	copies := copiesOf(bd)
+	resources := map[schema.GroupVersionResource]bool{}
+	for _, one := range copies {
+		if one.resource != "" {
+			resources[one.served()] = true
+		}
+	}
+	maps.DeleteFunc(r.copied, func(one copied, _ string) bool { return !slices.Contains(copies, one) })
+	d.copyUsers.put(bd.Name, copies)
+	d.copyWatches.follow(bd.Name, resources)
+}
+
+// unfollowCopies ends that.
+func (d *deployer) unfollowCopies(name string) {
+	d.copyUsers.put(name, nil)
+	d.copyWatches.follow(name, nil)
+}
+
+func (c copied) served() schema.GroupVersionResource {
+	return corev1.SchemeGroupVersion.WithResource(c.resource)
+}
+
+// changedCopies are those that are not as this process has left or seen them.
+func (d *deployer) changedCopies(bd *fleet.BundleDeployment, r *record) []copied {
+	var changed []copied
+	for _, one := range copiesOf(bd) {
+		found, known := d.copyWatches.look(one.served(), one.namespace, one.name)
+		if known && (found == nil || !notAfter(found.ResourceVersion, r.copied[one])) {
+			changed = append(changed, one)
+		}
+	}
+	return changed
+}
+
+// notAfter tells whether a version that the watch has told is the one that is known, or one before it.
+func notAfter(told, known string) bool {
+	a, errA := strconv.ParseUint(told, 10, 64)
+	b, errB := strconv.ParseUint(known, 10, 64)
+	return told == known || errA == nil && errB == nil && a < b
+}
+
+// keepCopies puts back the copies that were changed or deleted downstream, under the identity that deploys. Copies that
+// are changed over and over are put back at the pace at which drift is corrected.
+func (d *deployer) keepCopies(ctx context.Context, bd *fleet.BundleDeployment, r *record) {
+	if r.restoring.generation != bd.Generation {
+		r.restoring = correction{generation: bd.Generation}
+	}
+	changed := d.changedCopies(bd, r)
+	if len(changed) == 0 {
+		r.restoring.worked()
+		return
+	}
+	if wait := r.restoring.wait(d.Clock()); wait > 0 {
+		one := changed[0]
+		r.restoring.failure = cmp.Or(r.restoring.failure, fmt.Sprintf(
+			"the copy %s/%s is changed by another writer again and again: find it with \"kubectl get %s -n %s %s -o yaml --show-managed-fields\"",
+			one.namespace, one.name, one.resource, one.namespace, one.name))
+		d.queue.AddAfter(bd.Name, wait)
+		return
+	}
+	r.restoring.began(d.Clock())
+	err := d.checkNamespace(ctx, bd)
+	if err == nil {
+		_, err = d.copyAll(ctx, bd, r, changed, true)
+	}
+	if err != nil {
+		r.restoring.failed(d.Clock(), "putting back what was copied: "+message(err), d.Random())
+		d.log.Warn("copies could not be put back", "bundledeployment", d.Namespace+"/"+bd.Name, "error", err)
+		d.queue.AddAfter(bd.Name, r.restoring.wait(d.Clock()))
+		return
+	}
+	r.restoring.worked()
+	d.log.Debug("copies are in place", "bundledeployment", d.Namespace+"/"+bd.Name, "copies", len(changed))
+}
+
+// reportCopies says in the status what is wrong with the copies. Those that are not as they should be count as modified,
+// once it was looked what else does.
+func (d *deployer) reportCopies(bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus) {
+	if r.restoring.failure == "" {
+		return
+	}
+	setCondition(status, d.Clock(), fleet.ConditionReady, r.restoring.failure)
+	if r.tracking == nil || !r.tracking.known {
+		return
+	}
+	for _, one := range d.changedCopies(bd, r) {
+		found, _ := d.copyWatches.look(one.served(), one.namespace, one.name)
+		status.ModifiedStatus = append(status.ModifiedStatus, one.modified(found == nil))
+		status.NonModified = false
+	}
+	if len(status.ModifiedStatus) > listLimit {
+		status.ModifiedStatus, status.IncompleteState = status.ModifiedStatus[:listLimit], true
+	}
+}
+
+// modified is how a copy that is not as it should be stands in a status; what it holds does not.
+func (c copied) modified(missing bool) fleet.ModifiedStatus {
+	found := fleet.ModifiedStatus{APIVersion: "v1", Kind: "ConfigMap", Namespace: c.namespace, Name: c.name, Missing: missing}
+	if c.resource == copiedSecrets {
+		found.Kind = "Secret"
+	}
+	if !missing {
+		found.Patch = `{"…":"it is not as it was copied"}`
+	}
+	return found
+}
+
+// compareCopy tells whether a copy is as wanted, and whether it is so but for who has made it. A copy that is put back
+// may have more labels and annotations than wanted, and may be marked for another BundleDeployment that has it copied as
+// well; one of another agent is left alone.
+func (d *deployer) compareCopy(kind string, current metav1.ObjectMeta, wanted *metav1.ObjectMeta, sameData, again bool) (isRight, same bool, err error) {
+	if !again {
+		same = sameData && sameMeta(current, *wanted)
+		return same && d.copiedIt(current), same, nil
+	}
+	if agent := current.Annotations[fleet.AnnotationAgentNamespace]; agent != "" && agent != d.AgentNamespace {
+		return false, false, fmt.Errorf("%s %s/%s is a copy of the agent in namespace %s: have only one of the two copy it", kind, current.Namespace, current.Name, agent)
+	}
+	if other := current.Labels[fleet.LabelBundleDeployment]; other != "" && d.copiedIt(current) && d.hub.cached(other) != nil {
+		wanted.Labels[fleet.LabelBundleDeployment] = other
+	}
+	return sameData && contains(current.Labels, wanted.Labels) && contains(current.Annotations, wanted.Annotations), false, nil
+}
+
+// contains tells whether all has every entry of part.
+func contains(all, part map[string]string) bool {
+	for key, value := range part {
+		if found, there := all[key]; !there || found != value {
+			return false
+		}
+	}
+	return true
+}

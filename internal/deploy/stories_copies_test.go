@@ -1,0 +1,133 @@
+package deploy
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// original creates a ConfigMap on the hub that is to be copied.
+func (l *lab) original(name string) {
+	l.t.Helper()
+	l.create(func(ctx context.Context) error {
+		_, err := l.HubCore.CoreV1().ConfigMaps(l.Name).Create(ctx, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"a": "b"}}, metav1.CreateOptions{})
+		return err
+	})
+}
+
+// copyingThem are options and a change that have ConfigMaps and Secrets copied.
+func copyingThem(namespace string, names ...string) (fleet.BundleDeploymentOptions, func(*fleet.BundleDeployment)) {
+	options := in(namespace)
+	for _, name := range names {
+		kind := "ConfigMap"
+		if strings.HasPrefix(name, "secret") {
+			kind = "Secret"
+		}
+		options.DownstreamResources = append(options.DownstreamResources, fleet.DownstreamResource{Kind: kind, Name: name})
+	}
+	return options, func(bd *fleet.BundleDeployment) { bd.Spec.DownstreamResourcesGeneration = 1 }
+}
+
+func TestCopyChangedDownstream_IsPutBack(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "copy-heals")
+	l.original("settings")
+	l.create(func(ctx context.Context) error {
+		_, err := l.HubCore.CoreV1().Secrets(l.Name).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "secret"},
+			StringData: map[string]string{"a": "b"}}, metav1.CreateOptions{})
+		return err
+	})
+	l.start()
+	options, generation := copyingThem(l.Name, "settings", "secret")
+	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: options, Change: generation})
+	l.expectStatus("x", released(l.Name+"/x:1"))
+	asOnTheHub := func() string {
+		configMap := l.field("configmaps", "settings", dig("data", "a")) + l.field("configmaps", "settings", dig("metadata", "labels", fleet.LabelBundleDeployment))
+		secret := l.field("secrets", "secret", dig("data", "a")) + l.field("secrets", "secret", dig("metadata", "labels", fleet.LabelBundleDeployment))
+		if configMap != "bx" || secret != "Yg==x" {
+			return "the copies are " + configMap + " and " + secret
+		}
+		return ""
+	}
+	for _, change := range []func(){
+		func() { l.remove("secrets", "secret") },
+		func() { l.edit("configmaps", "settings", `{"data":{"a":"edited"}}`) },
+		func() { l.edit("secrets", "secret", `{"data":{"a":null,"c":"Yg=="},"metadata":{"labels":null}}`) },
+		func() { l.remove("configmaps", "settings") },
+		func() { // while no agent is there
+			l.halt()
+			l.edit("configmaps", "settings", `{"data":{"a":"edited"}}`)
+			l.remove("secrets", "secret")
+			l.start()
+		},
+	} {
+		change()
+		l.eventually(asOnTheHub)
+	}
+	// What others add to the metadata of a copy is left there.
+	l.edit("configmaps", "settings", `{"metadata":{"annotations":{"theirs":"kept"}}}`)
+	l.edit("secrets", "secret", `{"data":{"a":"ZQ=="}}`)
+	l.eventually(asOnTheHub)
+	if got := l.field("configmaps", "settings", dig("metadata", "annotations", "theirs")); got != "kept" {
+		t.Errorf("an annotation of another writer is %s", got)
+	}
+	l.expectStatus("x", released(l.Name+"/x:1"))
+	if strings.Contains(l.log(), "Yg==") {
+		t.Error("a Secret is in the log")
+	}
+}
+
+func TestCopyThatMayNotBePutBack_IsInTheStatus(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "copy-denied")
+	own := l.Name + "-own"
+	l.original("settings")
+	l.tenant("tenant", own)
+	l.start()
+	options, generation := copyingThem(own, "settings")
+	options.ServiceAccount = "tenant"
+	no := false
+	options.CreateNamespace = &no
+	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: options, Change: generation})
+	l.expectStatus("x", ready)
+	if err := l.East.RbacV1().RoleBindings(own).Delete(t.Context(), "tenant", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	l.eventually(func() string {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User:               "system:serviceaccount:" + l.Name + ":tenant",
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: own, Verb: "create", Resource: "configmaps"},
+		}}
+		review, err := l.East.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
+		if err != nil || review.Status.Allowed {
+			return fmt.Sprint("the tenant may still create ConfigMaps ", err)
+		}
+		return ""
+	})
+	if err := l.East.CoreV1().ConfigMaps(own).Delete(t.Context(), "settings", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	l.expectStatus("x", func(bd *fleet.BundleDeployment) string {
+		return says(fleet.ConditionReady, "is forbidden: User")(bd) + modified("configmap.v1 "+own+"/settings missing")(bd)
+	})
+	if l.configMapIsThere(own, "settings") {
+		t.Error("the agent did for the tenant what it may not do")
+	}
+	l.tenant("tenant", own)
+	l.apply(bundle{Name: "x", Files: helloFiles("salut"), Options: options, Change: generation}) // a change is a reason to try at once
+	l.expectStatus("x", ready)
+	l.eventually(func() string {
+		if !l.configMapIsThere(own, "settings") {
+			return "the copy is not there"
+		}
+		return ""
+	})
+}
