@@ -107,7 +107,8 @@ func (d *deployer) bundle(ctx context.Context, bd *fleet.BundleDeployment) (*bun
 }
 
 // values assembles the values of a deployment: those of the options, which are in a Secret on the hub if
-// there is a hash of them, and over them those of the cluster's own Secrets and ConfigMaps.
+// there is a hash of them, and over them those of the cluster's own Secrets and ConfigMaps. The redaction takes out those
+// that were in a Secret at their source; the hub marks options whose values were in plain sight.
 func (d *deployer) values(ctx context.Context, bd *fleet.BundleDeployment, who *identity, key releaseKey) (map[string]any, redaction, error) {
 	var values map[string]any
 	var secret []map[string]any
@@ -116,7 +117,7 @@ func (d *deployer) values(ctx context.Context, bd *fleet.BundleDeployment, who *
 		if err != nil {
 			return nil, redaction{}, err
 		}
-		values, secret = found, append(secret, found)
+		values, secret = found, unlessPlain(bd, found)
 	} else if helm := bd.Spec.Options.Helm; helm != nil && helm.Values != nil {
 		values = helm.Values.DeepCopy().Data
 	}
@@ -142,6 +143,14 @@ func (d *deployer) values(ctx context.Context, bd *fleet.BundleDeployment, who *
 		values = map[string]any{}
 	}
 	return values, redactionOf(secret...), nil
+}
+
+// unlessPlain are the values of a BundleDeployment's Secret, unless the hub says that they were in no Secret before.
+func unlessPlain(bd *fleet.BundleDeployment, values map[string]any) []map[string]any {
+	if bd.Annotations[fleet.AnnotationPlainValues] == bd.Spec.ValuesHash {
+		return nil
+	}
+	return []map[string]any{values}
 }
 
 // valuesReason is the reason for values that could not be read.

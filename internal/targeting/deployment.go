@@ -46,6 +46,7 @@ func Deployment(in DeploymentInput) (DeploymentOutcome, error) {
 	before := bd.Spec
 	bd.Labels, bd.Spec = deploymentLabels(in.Bundle, in.Target), deploymentSpec(in, before, staged)
 	out := DeploymentOutcome{Deployment: bd}
+	plain := in.Bundle.Spec.ValuesHash == ""
 	switch {
 	case in.Verdict == Promote:
 		bd.Spec.Options = *staged.DeepCopy()
@@ -70,9 +71,37 @@ func Deployment(in DeploymentInput) (DeploymentOutcome, error) {
 			return out, nil
 		}
 		out.Values = Values{Current: current, Staged: stagedValues}
+		plain = plain && bd.Annotations[fleet.AnnotationPlainValues] == in.Existing.Spec.ValuesHash
 	}
 	bd.Spec.ValuesHash = out.Values.Hash()
+	markValues(bd, plain)
 	return out, nil
+}
+
+// markValues marks values that were in plain sight before they went into the Secret, by their hash, and takes the mark
+// off all others.
+func markValues(bd *fleet.BundleDeployment, plain bool) {
+	if plain {
+		setMark(bd, bd.Spec.ValuesHash)
+	} else {
+		setMark(bd, "")
+	}
+}
+
+// CopyMark gives a BundleDeployment the mark of values that another one has, or none.
+func CopyMark(to, from *fleet.BundleDeployment) {
+	setMark(to, from.Annotations[fleet.AnnotationPlainValues])
+}
+
+func setMark(bd *fleet.BundleDeployment, hash string) {
+	if hash == "" {
+		delete(bd.Annotations, fleet.AnnotationPlainValues)
+		return
+	}
+	if bd.Annotations == nil {
+		bd.Annotations = map[string]string{}
+	}
+	bd.Annotations[fleet.AnnotationPlainValues] = hash
 }
 
 // deploymentSpec has what is staged newly, and lets the agent go on with what it has.
@@ -153,10 +182,11 @@ func IsPaused(bundle *fleet.Bundle, cluster *fleet.Cluster) bool {
 	return bundle.Spec.Paused || cluster.Spec.Paused
 }
 
-// Same says whether a BundleDeployment has the labels and the spec of another; then
-// nothing needs to be written.
+// Same says whether a BundleDeployment has the labels, the mark of its values and the spec
+// of another; then nothing needs to be written.
 func Same(a, b *fleet.BundleDeployment) bool {
-	return equality.Semantic.DeepEqual(a.Labels, b.Labels) && equality.Semantic.DeepEqual(a.Spec, b.Spec)
+	return a.Annotations[fleet.AnnotationPlainValues] == b.Annotations[fleet.AnnotationPlainValues] &&
+		equality.Semantic.DeepEqual(a.Labels, b.Labels) && equality.Semantic.DeepEqual(a.Spec, b.Spec)
 }
 
 // deploymentLabels are those of the Bundle and those of the cluster.

@@ -66,7 +66,8 @@ func TestDeploymentOfANewTarget(t *testing.T) {
 			TypeMeta: metav1.TypeMeta{APIVersion: "fleet.cattle.io/v1alpha1", Kind: "BundleDeployment"},
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: "cluster-ws-east", Name: "web", Labels: deploymentLabelsOf("s-1"),
-				Finalizers: []string{"fleet.cattle.io/bundle-deployment-finalizer"},
+				Finalizers:  []string{"fleet.cattle.io/bundle-deployment-finalizer"},
+				Annotations: map[string]string{"fleet.cattle.io/plain-values": values.Hash()},
 			},
 			Spec: fleet.BundleDeploymentSpec{
 				StagedOptions: stripped, StagedDeploymentID: newID, Options: stripped, DeploymentID: newID, ValuesHash: values.Hash(),
@@ -87,6 +88,8 @@ func TestDeploymentOfAnExistingTarget(t *testing.T) {
 		StagedOptions: stripped, StagedDeploymentID: newID, Options: stripped, DeploymentID: newID,
 		ValuesHash: Values{Current: []byte(`{"a":1}`), Staged: []byte(`{"a":1}`)}.Hash(), DownstreamResourcesGeneration: 7,
 	}
+	CopyMark(promoted, &fleet.BundleDeployment{ObjectMeta: metav1.ObjectMeta{
+		Annotations: map[string]string{"fleet.cattle.io/plain-values": promoted.Spec.ValuesHash}}})
 	stagedValues := Values{Current: []byte(`{"old":true}`), Staged: []byte(`{"a":1}`)}
 	staged := existing(t)
 	staged.Labels = deploymentLabelsOf("s-1")
@@ -224,6 +227,46 @@ func TestDerivedFields(t *testing.T) {
 			test.want(&want)
 			if diff := cmp.Diff(want, got.Deployment.Spec); diff != "" {
 				t.Errorf("spec (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestMarkOfPlainValues_NeedsABundleWithoutASecret says which values an agent may show.
+func TestMarkOfPlainValues_NeedsABundleWithoutASecret(t *testing.T) {
+	both := Values{Current: []byte(`{"a":1}`), Staged: []byte(`{"a":1}`)}.Hash()
+	next := Values{Current: []byte(`{"old":true}`), Staged: []byte(`{"a":1}`)}.Hash()
+	old := oldValues().Hash()
+	tests := map[string]struct {
+		verdict      Verdict
+		secret       bool // the Bundle's values come from its Secret
+		before, want string
+	}{
+		"in the Bundle, promoted: marked":                         {verdict: Promote, want: both},
+		"in a Secret, promoted: the mark goes":                    {verdict: Promote, secret: true, before: both},
+		"in the Bundle, staged over marked ones: marked":          {verdict: Stage, before: old, want: next},
+		"in the Bundle, staged over ones of a Secret: not marked": {verdict: Stage},
+		"in a Secret, staged over marked ones: not marked":        {verdict: Stage, secret: true, before: old},
+		"nothing changes: the mark stays":                         {verdict: Leave, before: old, want: old},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := DeploymentInput{Bundle: bundle(), Target: newTarget(t), Verdict: test.verdict, Existing: existing(t), Values: oldValues()}
+			if test.secret {
+				in.Bundle.Spec.ValuesHash = "hash"
+			}
+			setMark(in.Existing, test.before)
+			got, err := Deployment(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if mark := got.Deployment.Annotations["fleet.cattle.io/plain-values"]; mark != test.want {
+				t.Errorf("mark %q, want %q", mark, test.want)
+			}
+			again := existing(t)
+			CopyMark(again, got.Deployment)
+			if diff := cmp.Diff(test.want, again.Annotations["fleet.cattle.io/plain-values"]); diff != "" {
+				t.Errorf("what is written (-want +got):\n%s", diff)
 			}
 		})
 	}

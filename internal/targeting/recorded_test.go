@@ -55,6 +55,10 @@ func TestRecorded(t *testing.T) {
 			}
 			want := deployments[key(out.Deployment)]
 			delete(deployments, key(out.Deployment))
+			if out.Deployment.Annotations[fleet.AnnotationPlainValues] != out.Values.Hash() {
+				t.Errorf("%s: the values are not marked as plain", out.Deployment.Name)
+			}
+			out.Deployment.Annotations = nil // there are no others, and the mark is this implementation's own
 			expectRecordedDeployment(t, want, out.Deployment)
 			if out.Values.Empty() {
 				continue

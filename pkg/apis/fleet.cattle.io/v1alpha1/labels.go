@@ -130,6 +130,11 @@ const (
 	// BundleNamespaceMapping, with commas in between; "*" is all, "none" or nothing
 	// is none. Without the annotation all may. This implementation's own.
 	AnnotationAcceptBundlesFrom = "fleet.cattle.io/accept-bundles-from"
+	// AnnotationPlainValues, on a BundleDeployment, is the hash of Helm values that
+	// its Bundle has in plain sight, and in no Secret: the agent may show them when
+	// they drift. With another hash than that of the spec it says nothing. This
+	// implementation's own.
+	AnnotationPlainValues = "fleet.cattle.io/plain-values"
 )
 
 // Annotations on the chart stored with a Helm release, by which the agent

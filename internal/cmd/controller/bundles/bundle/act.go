@@ -85,6 +85,7 @@ func (h *handler) write(ctx context.Context, w write) error {
 		written, err := reconcile.Update(h.client(w), w.existing, func(bd *fleet.BundleDeployment) {
 			copied := bd.Spec.DownstreamResourcesGeneration // counted by others, and only upwards
 			bd.Labels, bd.Spec = maps.Clone(w.Deployment.Labels), *w.Deployment.Spec.DeepCopy()
+			targeting.CopyMark(bd, w.Deployment)
 			bd.Spec.DownstreamResourcesGeneration = max(copied, bd.Spec.DownstreamResourcesGeneration)
 		})
 		if err != nil {
