@@ -44,6 +44,7 @@ type deployer struct {
 	// copyWatches follow what was copied downstream, copyUsers are who has it copied.
 	copyWatches *watches
 	copyUsers   *copyUsers
+	manifests   manifests
 	queue       workqueue.TypedRateLimitingInterface[string]
 	records     *records
 	inventory   *inventory
@@ -62,7 +63,7 @@ func newDeployer(options Options) (*deployer, error) {
 	d := &deployer{
 		Options: options, log: options.Log, stopped: make(chan struct{}), slots: make(slots, options.Workers),
 		records: newRecords(), inventory: newInventory(), orphans: orphans{}, beginning: newBeginning(), waiting: newNameSet(), lacking: newNameSet(), left: newNameSet(), rewound: newNameSet(),
-		bells: newBells(),
+		bells: newBells(), manifests: newManifests(),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(newBackoff(options.Random),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: "bundledeployments"}),
 	}

@@ -37,22 +37,17 @@ func (m manifest) list() []*unstructured.Unstructured {
 	return out
 }
 
-// wanted reads the objects of a revision from Helm's history. They are not kept: what was deployed is only looked up
-// when an object changed.
+// wanted are the objects of a revision in Helm's history. They are only looked up when an object changed.
 func (d *deployer) wanted(ctx context.Context, release string) (manifest, error) {
 	key, number, ok := parseRelease(release)
 	if !ok {
 		return nil, fmt.Errorf("%q is no release", release)
 	}
-	secret, err := d.agent.clientset.CoreV1().Secrets(key.Namespace).Get(ctx, secretName(key.Name, number), metav1.GetOptions{})
+	text, err := d.manifestOf(ctx, key, number)
 	if err != nil {
 		return nil, fmt.Errorf("reading release %s: %w", release, err)
 	}
-	stored, err := decodeRelease(secret)
-	if err != nil {
-		return nil, fmt.Errorf("reading release %s: %w", release, err)
-	}
-	return newObjectClient(d.agent, key, d.stopped).objectsOf(stored.Manifest)
+	return newObjectClient(d.agent, key, d.stopped).objectsOf(text)
 }
 
 // objectsOf are the objects of a manifest, with the namespaces they are in.
@@ -98,6 +93,7 @@ func (d *deployer) takeIn(ctx context.Context, bd *fleet.BundleDeployment, t *tr
 		return nil
 	}
 	if wanted == nil {
+		t.rewritten(doubtful, d.Clock())
 		var err error
 		if wanted, err = d.wanted(ctx, t.release); apierrors.IsNotFound(err) {
 			return fmt.Errorf("%w: %w", errReleaseLost, err)

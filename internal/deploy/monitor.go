@@ -108,10 +108,12 @@ func (d *deployer) monitor(ctx context.Context, bd *fleet.BundleDeployment, r *r
 }
 
 // look brings what was seen of the objects up to date: their metadata tell which have changed, and only
-// those are fetched. It reports false while the metadata are not known.
+// those are fetched. One that others change over and over is looked at again later. It reports false while the metadata
+// are not known.
 func (d *deployer) look(ctx context.Context, bd *fleet.BundleDeployment, t *tracking) (known bool, err error) {
 	var changed []objectRef
 	known = true
+	now := d.Clock()
 	for _, ref := range t.refs {
 		found, ready := d.watches.look(t.resources[ref.GroupVersionKind], ref.Namespace, ref.Name)
 		last, seen := t.seen[ref]
@@ -119,6 +121,8 @@ func (d *deployer) look(ctx context.Context, bd *fleet.BundleDeployment, t *trac
 		case !ready:
 			known = known && seen
 		case found != nil && seen && last.inPlace() && last.ResourceVersion == found.ResourceVersion:
+		case found != nil && seen && last.UID == found.UID && t.rewrites[ref].wait(now) > 0:
+			d.queue.AddAfter(bd.Name, t.rewrites[ref].wait(now))
 		default:
 			changed = append(changed, ref)
 		}

@@ -69,6 +69,8 @@ type tracking struct {
 	resources map[schema.GroupVersionKind]schema.GroupVersionResource
 	// seen is what was last seen of them.
 	seen map[objectRef]observation
+	// rewrites is how often they were compared lately.
+	rewrites map[objectRef]rewrites
 	// first is what the API server answered to the deployment itself; nil once that was looked at.
 	first *installed
 	// rules say what is disregarded.
