@@ -10,7 +10,8 @@ import (
 )
 
 // TakenError says that another object has the name of a child: one that does not carry the hash of this set and owner.
-// It stays as it is. The client chooses the names of some owners, and children are named after them.
+// It stays as it is. The client chooses the names of some owners, and children are named after them: see
+// docs/decisions/0050.
 type TakenError struct {
 	// GVK, Namespace and Name are those of the object.
 	GVK             schema.GroupVersionKind
