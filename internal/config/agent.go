@@ -6,6 +6,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/fleet-hub/fleet/internal/yamlbound"
 )
 
 // Agent is what the ConfigMap fleet-agent tells a downstream agent. The order of its fields is the
@@ -33,6 +35,9 @@ func (a Agent) Encode() (string, error) {
 // ParseAgent reads the value of the config key of ConfigMap fleet-agent, as an import or a chart wrote
 // it. Empty input is the zero Agent. What is said of durations and unknown keys at Parse holds here.
 func ParseAgent(document string) (Agent, []string, error) {
+	if err := yamlbound.Check([]byte(document)); err != nil {
+		return Agent{}, nil, fmt.Errorf("reading the agent's configuration: %w", err)
+	}
 	raw := map[string]any{}
 	if err := yaml.Unmarshal([]byte(document), &raw); err != nil {
 		return Agent{}, nil, fmt.Errorf("reading the agent's configuration: %w", err)

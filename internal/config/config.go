@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/fleet-hub/fleet/internal/yamlbound"
 )
 
 // The ways an agent may trust the hub's certificate.
@@ -107,6 +109,9 @@ func Default(version string) Config {
 // returned warnings, so that one typing error does not take the other keys with it. A document that
 // is no mapping, or whose other values have the wrong type, is an error.
 func Parse(document []byte, base Config) (Config, []string, error) {
+	if err := yamlbound.Check(document); err != nil {
+		return Config{}, nil, fmt.Errorf("reading the configuration: %w", err)
+	}
 	raw := map[string]any{}
 	if err := yaml.Unmarshal(document, &raw); err != nil {
 		return Config{}, nil, fmt.Errorf("reading the configuration: %w", err)

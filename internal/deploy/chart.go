@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"regexp"
@@ -10,6 +11,7 @@ import (
 	"helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chart/loader"
 
+	"github.com/fleet-hub/fleet/internal/yamlbound"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -157,9 +159,23 @@ func madeUpChart(in packageInput) file {
 func load(files []file) (*chart.Chart, error) {
 	buffered := make([]*loader.BufferedFile, 0, len(files))
 	for _, f := range files {
+		if err := checkChartFile(f); err != nil {
+			return nil, err
+		}
 		buffered = append(buffered, &loader.BufferedFile{Name: f.Name, Data: f.Data})
 	}
 	return loader.LoadFiles(buffered)
+}
+
+// checkChartFile returns an error for a file that Helm reads as YAML and that is too large for it.
+func checkChartFile(f file) error {
+	switch path.Base(f.Name) {
+	case "Chart.yaml", "Chart.lock", "values.yaml", "requirements.yaml", "requirements.lock":
+		if err := yamlbound.CheckManifest(f.Data); errors.Is(err, yamlbound.ErrTooLarge) {
+			return fmt.Errorf("%s: %w", f.Name, err)
+		}
+	}
+	return nil
 }
 
 func annotate(c *chart.Chart, annotations map[string]string) {

@@ -137,6 +137,8 @@ func TestPackagesThatCannotBeMade(t *testing.T) {
 		"a Chart.yaml that is no YAML":            {files: map[string]string{"Chart.yaml": "a: b: c"}, want: "loading the chart: cannot load Chart.yaml"},
 		"a chart without a name":                  {files: map[string]string{"Chart.yaml": "apiVersion: v2\nversion: 1.0.0\n"}, want: "chart.metadata.name is required"},
 		"values that are no YAML":                 {files: map[string]string{"Chart.yaml": "apiVersion: v2\nname: x\nversion: 1.0.0\n", "values.yaml": "a: b: c"}, want: "cannot load values.yaml"},
+		"values with too many aliases":            {files: map[string]string{"Chart.yaml": "apiVersion: v2\nname: x\nversion: 1.0.0\n", "values.yaml": aliasBomb}, want: "loading the chart: values.yaml: " + tooManyAliases},
+		"a patch with too many aliases":           {files: map[string]string{"x.yaml": configMapYAML, "overlays/a/x_patch.yaml": aliasBomb}, options: overlay("a"), want: "YAML parse error: " + tooManyAliases},
 		"a patch of nothing":                      {files: map[string]string{"overlays/a/x_patch.yaml": "a: b"}, options: overlay("a"), want: "x_patch.yaml patches x.yaml, which is not there"},
 		"a patch of a file with two objects":      {files: map[string]string{"x.yaml": configMapYAML + "---\n" + configMapYAML, "overlays/a/x_patch.yaml": "a: b"}, options: overlay("a"), want: "the file holds 2 objects"},
 		"a patch of a file without a kind":        {files: map[string]string{"x.yaml": "a: b\n", "overlays/a/x_patch.yaml": "a: c"}, options: overlay("a"), want: "without a kind"},
@@ -356,6 +358,8 @@ func TestWhatCannotBeFinished(t *testing.T) {
 		"plain YAML that is none":           {files: map[string]string{"x.yaml": "a: b: c"}, want: "x.yaml: YAML parse error"},
 		"a kustomization that is no YAML":   {rendered: configMapYAML, files: map[string]string{"kustomization.yaml": "a: b: c"}, want: "YAML parse error in kustomization.yaml"},
 		"a kustomization of a missing file": {files: map[string]string{"kustomization.yaml": "resources: [gone.yaml]"}, want: "kustomize: accumulating resources"},
+		"an object with too many aliases":   {rendered: aliasBomb, want: "YAML parse error in document 1: " + tooManyAliases},
+		"a resource with too many aliases":  {files: map[string]string{"kustomization.yaml": "resources: [x.yaml]", "x.yaml": aliasBomb}, want: "kustomize: x.yaml: " + tooManyAliases},
 		"a kustomization that leads out":    {files: map[string]string{"k/kustomization.yaml": "resources: [../a.yaml]", "a.yaml": configMapYAML}, change: func(f *finisher) { f.Package.Style.Kustomization = "k/kustomization.yaml" }, want: "is not in or below"},
 	}
 	for name, test := range tests {

@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"errors"
 	"fmt"
 	"path"
 
@@ -9,6 +10,8 @@ import (
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
+
+	"github.com/fleet-hub/fleet/internal/yamlbound"
 )
 
 // renderedFile is what Helm rendered, for the kustomization to build on.
@@ -19,6 +22,9 @@ const renderedFile = "fleet-manifests.yaml"
 func kustomize(p *bundlePackage, rendered []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	disk := filesys.MakeFsInMemory()
 	for _, f := range p.Files {
+		if err := checkYAML(f); err != nil {
+			return nil, fmt.Errorf("kustomize: %w", err)
+		}
 		if err := disk.WriteFile("/"+f.Name, f.Data); err != nil {
 			return nil, fmt.Errorf("kustomize: %w", err)
 		}
@@ -41,6 +47,22 @@ func kustomize(p *bundlePackage, rendered []*unstructured.Unstructured) ([]*unst
 		return nil, fmt.Errorf("kustomize: %w", err)
 	}
 	return parseObjects(text)
+}
+
+// checkYAML returns an error for a file whose YAML is too large to be read. A file that is none may be what a
+// generator takes as it is.
+func checkYAML(f file) error {
+	documents, err := splitDocuments(f.Data)
+	if err != nil {
+		return nil //nolint:nilerr // kustomize says so, if it reads the file
+	}
+	budget := yamlbound.ForManifests()
+	for _, document := range documents {
+		if err := budget.Spend(document); errors.Is(err, yamlbound.ErrTooLarge) {
+			return fmt.Errorf("%s: %w", f.Name, err)
+		}
+	}
+	return nil
 }
 
 // buildOnRendered puts what Helm rendered before the kustomization's own resources.

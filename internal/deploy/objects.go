@@ -16,6 +16,8 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
+
+	"github.com/fleet-hub/fleet/internal/yamlbound"
 )
 
 // parseObjects reads a stream of YAML or JSON documents. Lists are replaced by their items; documents that
@@ -60,6 +62,9 @@ func splitDocuments(stream []byte) ([][]byte, error) {
 
 // parseDocument returns nil for a document without content.
 func parseDocument(document []byte) (map[string]any, error) {
+	if err := yamlbound.CheckManifest(document); err != nil {
+		return nil, err
+	}
 	text, err := yaml.YAMLToJSON(document)
 	if err != nil {
 		return nil, err

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
+
+	"github.com/fleet-hub/fleet/internal/yamlbound"
 )
 
 const (
@@ -83,6 +85,9 @@ func patchFile(base, patch []byte) ([]byte, error) {
 	object, err := singleObject(base)
 	if err != nil {
 		return nil, err
+	}
+	if err := yamlbound.CheckManifest(patch); err != nil {
+		return nil, fmt.Errorf("YAML parse error: %w", err)
 	}
 	patchJSON, err := yaml.YAMLToJSON(patch)
 	if err != nil {

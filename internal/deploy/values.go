@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fleet-hub/fleet/internal/helmvalues"
+	"github.com/fleet-hub/fleet/internal/yamlbound"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -42,6 +43,9 @@ func haveHash(data map[string][]byte, hash string) bool {
 
 // parseValues reads values written as YAML. The error does not show them.
 func parseValues(text []byte) (map[string]any, error) {
+	if err := yamlbound.Check(text); errors.Is(err, yamlbound.ErrTooLarge) {
+		return nil, err
+	}
 	converted, err := yaml.YAMLToJSON(text)
 	if err != nil {
 		return nil, errors.New("the values are no valid YAML")

@@ -52,6 +52,12 @@ func expectError(t *testing.T, err error, want string) {
 	}
 }
 
+// aliasBomb is some kilobytes of YAML whose aliases stand for a million items.
+var aliasBomb = "a: &a [" + strings.Repeat("x,", 999) + "x]\nb: [" + strings.Repeat("*a,", 999) + "*a]\n"
+
+// tooManyAliases is what is wrong with it.
+const tooManyAliases = "the YAML is too large: with each alias replaced by what it refers to, it holds too much; use fewer aliases"
+
 func TestParseValues(t *testing.T) {
 	tests := map[string]struct {
 		text string
@@ -65,6 +71,7 @@ func TestParseValues(t *testing.T) {
 		"a list":     {"- hunter2\n", nil, "the values are no YAML object"},
 		"a text":     {"hunter2", nil, "the values are no YAML object"},
 		"no YAML":    {"a: b: hunter2", nil, "the values are no valid YAML"},
+		"aliases":    {aliasBomb, nil, tooManyAliases},
 		"no YAML, 2": {"\thunter2", nil, "the values are no valid YAML"},
 	}
 	for name, test := range tests {

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/yamlbound"
 )
 
 // The types and keys of the handshake's Secrets. Changing one makes every agent or controller of
@@ -111,6 +112,9 @@ func ParseValues(document []byte) (Values, error) {
 
 // textEntries is the document's top-level text, and that below "internal".
 func textEntries(document []byte) (entries, internal map[string]string, err error) {
+	if err := yamlbound.Check(document); err != nil {
+		return nil, nil, err
+	}
 	raw := map[string]any{}
 	if err := yaml.Unmarshal(document, &raw); err != nil {
 		return nil, nil, err

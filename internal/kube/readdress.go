@@ -39,7 +39,7 @@ func AddressOf(kubeconfig []byte) (server string, ca []byte, err error) {
 
 // TokenOf returns the bearer token of a kubeconfig's current context; "" if the kubeconfig has none or cannot be read.
 func TokenOf(kubeconfig []byte) string {
-	cfg, err := clientcmd.Load(kubeconfig)
+	cfg, err := LoadKubeconfig(kubeconfig)
 	if err != nil {
 		return ""
 	}
@@ -55,7 +55,7 @@ func currentCluster(kubeconfig []byte) (*api.Config, *api.Cluster, error) {
 	if _, err := SafeConfig(kubeconfig); err != nil {
 		return nil, nil, err
 	}
-	cfg, err := clientcmd.Load(kubeconfig)
+	cfg, err := LoadKubeconfig(kubeconfig)
 	if err != nil {
 		return nil, nil, ErrKubeconfigMalformed
 	}

@@ -47,7 +47,7 @@ func SafeConfig(kubeconfig []byte, opts ...SafeOption) (*rest.Config, error) {
 	for _, opt := range opts {
 		opt(&o)
 	}
-	loaded, err := clientcmd.Load(kubeconfig)
+	loaded, err := LoadKubeconfig(kubeconfig)
 	if err != nil {
 		return nil, ErrKubeconfigMalformed // the parser's error may quote what it read
 	}

@@ -107,7 +107,7 @@ func (a Access) check() error {
 
 // contextNamespace is empty where the kubeconfig names none.
 func contextNamespace(kubeconfig []byte) string {
-	cfg, err := clientcmd.Load(kubeconfig)
+	cfg, err := kube.LoadKubeconfig(kubeconfig)
 	if err != nil {
 		return "" // it was read a moment ago
 	}
