@@ -18,12 +18,16 @@ type Target struct {
 	DeploymentID string
 	// Fingerprint is that of all that the Options depend on but the Bundle and the manifest; see Fingerprint.
 	Fingerprint Fingerprint
-	// Pending works the Options out where the deployment ID was known beforehand; nil if they are there. See Complete.
+	// Pending works the Options out where the deployment ID was known beforehand, or where those of many clusters are
+	// long; nil if they are there. See Complete.
 	Pending func() (Target, error)
 	// Err, if set, says why this cluster cannot be told what to deploy; the fields
 	// above but Cluster are then empty. It concerns this cluster alone.
 	Err error
 }
+
+// maxOptions is how many bytes of options, as JSON, are kept for all clusters of a Bundle together.
+const maxOptions = 16 << 20
 
 // Targets are the clusters the Bundle goes to, ordered by name and then namespace.
 // Groups whose selectors do not parse have no members here: ask Undecided first. The
@@ -40,14 +44,16 @@ type Known func(cluster *fleet.Cluster, as Fingerprint) (deploymentID string, kn
 // most of the work: Complete does that where they are needed.
 func (s *Selection) TargetsKnowing(manifestID string, clusters []*fleet.Cluster, groups Groups, known Known) []Target {
 	templater := NewTemplater()
+	kept := 0
 	var out []Target
 	for _, cluster := range clusters {
 		picked, ok := s.choose(cluster, s.groupsOf(cluster, groups))
 		if !ok {
 			continue
 		}
-		complete := func() (Target, error) {
-			target, err := s.target(manifestID, cluster, picked, templater)
+		made := 0 // how long the Options are, as JSON
+		complete := func() (target Target, err error) {
+			target, made, err = s.target(manifestID, cluster, picked, templater)
 			if err != nil {
 				err = fmt.Errorf("cluster %s in namespace %s: %w", cluster.Name, cluster.Namespace, err)
 			}
@@ -60,6 +66,10 @@ func (s *Selection) TargetsKnowing(manifestID string, clusters []*fleet.Cluster,
 			var err error
 			if target, err = complete(); err != nil {
 				target = Target{Cluster: cluster, Err: err}
+			}
+			if kept += made; kept > maxOptions {
+				kept -= made
+				target = Target{Cluster: cluster, DeploymentID: target.DeploymentID, Pending: complete}
 			}
 		}
 		target.Fingerprint = fingerprint
@@ -81,18 +91,18 @@ func (t Target) Complete() (Target, error) {
 	return complete, err
 }
 
-func (s *Selection) target(manifestID string, cluster *fleet.Cluster, picked chosen, templater *Templater) (Target, error) {
+func (s *Selection) target(manifestID string, cluster *fleet.Cluster, picked chosen, templater *Templater) (Target, int, error) {
 	if err := CheckName(cluster.Name); err != nil {
-		return Target{}, err
+		return Target{}, 0, err
 	}
 	options := s.options(picked)
 	if err := templater.Template(&options, cluster); err != nil {
-		return Target{}, err
+		return Target{}, 0, err
 	}
-	id, err := DeploymentID(manifestID, options)
+	id, length, err := deploymentID(manifestID, options)
 	if err != nil {
-		return Target{}, err
+		return Target{}, 0, err
 	}
 	picked.namespaceMetadata(&options)
-	return Target{Cluster: cluster, Options: options, DeploymentID: id}, nil
+	return Target{Cluster: cluster, Options: options, DeploymentID: id}, length, nil
 }

@@ -1,6 +1,7 @@
 package targeting
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 
+	"github.com/fleet-hub/fleet/internal/yamlbound"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -23,9 +25,14 @@ const (
 	actionBegins, actionEnds = "${", "}"
 	// maxValuesDepth is how deep values may be nested.
 	maxValuesDepth = 50
-	// maxRendered is how many bytes a template may write: far more than fits into
+	// maxRendered is how many bytes the templates of one cluster may write together: far more than fits into
 	// the Secret the values end up in, which holds 1 MiB.
 	maxRendered = 4 << 20
+	// maxLevels is how deep objects and lists may be nested in values that templates may be in. In YAML, each line
+	// is indented that deep.
+	maxLevels = 200
+	// maxKept is how many bytes of values are remembered as YAML, or parsed.
+	maxKept = 8 << 20
 )
 
 var (
@@ -44,11 +51,27 @@ type Templater struct {
 	parsed    map[string]*template.Template
 	// texts are values as YAML, by what they are as JSON.
 	texts map[string]string
+	// kept is how many bytes the templates in parsed, and the texts, are long.
+	kept int
+	// costs are what texts cost of the budget, which is the same for most clusters: by the texts of Bundles, and by
+	// the hashes of what templates write.
+	costs map[string]cost
+	// budget is what is left for the YAML of one cluster, and room how many bytes its templates may still write.
+	budget yamlbound.Budget
+	room   int
+}
+
+// cost is what reading a text as YAML costs. With an error it must not be read.
+type cost struct {
+	of  yamlbound.Budget
+	err error
 }
 
 // NewTemplater is ready for use.
 func NewTemplater() *Templater {
-	return &Templater{work: &work{}, parsed: map[string]*template.Template{}, texts: map[string]string{}}
+	return &Templater{
+		work: &work{}, parsed: map[string]*template.Template{}, texts: map[string]string{}, costs: map[string]cost{},
+	}
 }
 
 // Template fills in what the values of merged options take from one cluster: its
@@ -77,7 +100,7 @@ func (t *Templater) Template(options *fleet.BundleDeploymentOptions, cluster *fl
 	if helm.DisablePreProcess {
 		return nil
 	}
-	t.work.left = maxWork
+	t.work.left, t.budget, t.room = maxWork, yamlbound.ForValues(), maxRendered
 	return t.render(helm, templateData(cluster, labels))
 }
 
@@ -119,22 +142,82 @@ func (t *Templater) text(values map[string]any) (string, error) {
 	if text, done := t.texts[string(asJSON)]; done {
 		return text, nil
 	}
+	budget := yamlbound.ForValues()
+	if err := budget.Spend(asJSON); err != nil {
+		return "", err
+	}
+	if err := indentation(values, 0, new(int)); err != nil {
+		return "", err
+	}
 	text, err := yaml.JSONToYAML(asJSON)
 	if err != nil {
 		return "", err
 	}
+	t.keep(len(asJSON) + len(text))
 	t.texts[string(asJSON)] = string(text)
 	return string(text), nil
+}
+
+// keep makes room for what is remembered.
+func (t *Templater) keep(length int) {
+	if t.kept += length; t.kept > maxKept {
+		clear(t.texts)
+		clear(t.parsed)
+		t.kept = length
+	}
+}
+
+// indentation adds up how far the lines of values will be indented in YAML.
+func indentation(value any, depth int, sum *int) error {
+	if depth > maxLevels {
+		return ErrValuesTooDeep
+	}
+	if *sum += 2 * depth; *sum > maxRendered {
+		return ErrRenderedTooLarge
+	}
+	switch value := value.(type) {
+	case map[string]any:
+		for _, inner := range value {
+			if err := indentation(inner, depth+1, sum); err != nil {
+				return err
+			}
+		}
+	case []any:
+		for _, inner := range value {
+			if err := indentation(inner, depth+1, sum); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// cost is what a text costs that is read as YAML; an error means that it costs too much.
+func (t *Templater) cost(key, text string) (yamlbound.Budget, error) {
+	known, found := t.costs[key]
+	if !found {
+		budget := yamlbound.ForValues()
+		known.of, known.err = budget.Cost([]byte(text))
+		t.costs[key] = known
+	}
+	return known.of, known.err
 }
 
 // renderYAML runs a template and reads what it writes as YAML. Whole numbers keep
 // all their digits.
 func (t *Templater) renderYAML(name, text string, data map[string]any) (any, error) {
-	var out limited
-	if err := t.run(&out, name, text, data); err != nil {
+	written, key, err := t.run(name, text, data)
+	if err != nil {
 		return nil, err
 	}
-	asJSON, err := yaml.YAMLToJSON([]byte(out.String()))
+	cost, err := t.cost(key, written)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.budget.Take(cost); err != nil {
+		return nil, err
+	}
+	asJSON, err := yaml.YAMLToJSON([]byte(written))
 	if err != nil {
 		return nil, err
 	}
@@ -145,23 +228,33 @@ func (t *Templater) renderYAML(name, text string, data map[string]any) (any, err
 	return value, nil
 }
 
-// run writes what a template says; a text that is none says itself.
-func (t *Templater) run(out *limited, name, text string, data map[string]any) error {
+// run returns what a template writes, and by what its cost is remembered; a text that is no template stays as it is.
+func (t *Templater) run(name, text string, data map[string]any) (written, key string, err error) {
 	if !strings.Contains(text, actionBegins) {
-		_, err := out.Write([]byte(text))
-		return err
+		if t.room -= len(text); t.room < 0 {
+			return "", "", ErrRenderedTooLarge
+		}
+		return text, text, nil
 	}
 	parsed, err := t.parse(name, text)
 	if err != nil {
-		return err
+		return "", "", err
 	}
-	return parsed.Execute(out, data)
+	out := limited{room: &t.room}
+	if err := parsed.Execute(&out, data); err != nil {
+		return "", "", err
+	}
+	sum := sha256.Sum256([]byte(out.String()))
+	return out.String(), string(sum[:]), nil
 }
 
 func (t *Templater) parse(name, text string) (*template.Template, error) {
 	key := name + "\x00" + text
 	if parsed, done := t.parsed[key]; done {
 		return parsed, nil
+	}
+	if strings.Count(text, actionBegins) > maxActions {
+		return nil, fmt.Errorf("%w: the template has more than %d actions", ErrTooMuchWork, maxActions)
 	}
 	if t.functions == nil {
 		t.functions = functions(t.work)
@@ -173,15 +266,19 @@ func (t *Templater) parse(name, text string) (*template.Template, error) {
 	if err := countTurns(parsed, t.functions); err != nil {
 		return nil, err
 	}
+	t.keep(len(key))
 	t.parsed[key] = parsed
 	return parsed, nil
 }
 
-// limited collects a template's output up to maxRendered.
-type limited struct{ strings.Builder }
+// limited collects a template's output while there is room.
+type limited struct {
+	strings.Builder
+	room *int
+}
 
 func (l *limited) Write(p []byte) (int, error) {
-	if l.Len()+len(p) > maxRendered {
+	if *l.room -= len(p); *l.room < 0 {
 		return 0, ErrRenderedTooLarge
 	}
 	return l.Builder.Write(p)

@@ -3,6 +3,7 @@ package targeting
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -98,6 +99,21 @@ func TestTemplateOfAClusterWithoutLabels(t *testing.T) {
 	}
 }
 
+// action is a value with one action.
+func action(action string) string {
+	text, _ := json.Marshal("${ " + action + " }") // texts always encode
+	return `{"helm":{"values":{"a":` + string(text) + `}}}`
+}
+
+// outputInManyPlaces has many templateValues, each of which writes less than all together may.
+func outputInManyPlaces() string {
+	var out []string
+	for i := range 100 {
+		out = append(out, fmt.Sprintf(`"k%d":"${ $s := repeat 100000 \"x\" }${ range until 30 }${ $s }${ end }"`, i))
+	}
+	return `{"helm":{"templateValues":{` + strings.Join(out, ",") + `}}}`
+}
+
 func TestTemplateErrors(t *testing.T) {
 	deep := strings.Repeat(`{"a":`, 52) + `1` + strings.Repeat(`}`, 52)
 	inLists := strings.Repeat(`{"a":[`, 52) + strings.Repeat(`]}`, 52)
@@ -131,12 +147,31 @@ func TestTemplateErrors(t *testing.T) {
 		"loops in loops":               {`{"helm":{"values":{"a":"${ $l := until 100000 }${ range $l }${ if true }${ range $l }${ end }${ end }${ end }"}}}`, "", ErrTooMuchWork},
 		"a loop in a template":         {`{"helm":{"values":{"a":"${ define \"x\" }${ range 1000000000000 }${ end }${ end }${ with 1 }${ template \"x\" }${ end }"}}}`, "", ErrTooMuchWork},
 		"a loop in a templateValue":    {`{"helm":{"templateValues":{"a":"${ range 1000000000000 }${ end }"}}}`, "", ErrTooMuchWork},
-		"a template that calls itself": {`{"helm":{"values":{"a":"${ define \"x\" }${ template \"x\" }${ template \"x\" }${ end }${ template \"x\" }"}}}`, "exceeded maximum template depth", nil},
+		"a template that calls itself": {`{"helm":{"values":{"a":"${ define \"x\" }${ template \"x\" }${ template \"x\" }${ end }${ template \"x\" }"}}}`, "", ErrTooMuchWork},
 		"a text that doubles":          {`{"helm":{"values":{"a":"${ $s := \"xx\" }${ range until 64 }${ $s = print $s $s }${ end }"}}}`, "", ErrTooMuchWork},
 		"a list that doubles":          {`{"helm":{"values":{"a":"${ $l := list 1 }${ range until 64 }${ $l = concat $l $l }${ end }"}}}`, "", ErrTooMuchWork},
 		"a list of itself, doubled":    {`{"helm":{"values":{"a":"${ $l := list 1 }${ range until 64 }${ $l = list $l $l }${ end }${ toJson $l }"}}}`, "", ErrTooMuchWork},
 		"an object within itself":      {`{"helm":{"values":{"a":"${ $d := dict }${ $d = set $d \"d\" $d }${ $d }"}}}`, "", ErrTooMuchWork},
 		"many slow functions":          {`{"helm":{"values":{"a":"${ range until 100 }${ bcrypt \"x\" }${ end }"}}}`, "", ErrTooMuchWork},
+		"a replacement everywhere":     {action(`$s := repeat 4000000 "x" }${ replace "" $s $s | len`), "", ErrTooManyElements},
+		"a long separator":             {action(`$s := repeat 4000000 "x" }${ until 1000 | join $s | len`), "", ErrTooManyElements},
+		"a long line break":            {action(`$s := repeat 100000 "x" }${ wrapWith 1 $s $s | len`), "", ErrTooManyElements},
+		"a wide number":                {action(`printf "%1000000d%1000000d%1000000d%1000000d%1000000d" 1 1 1 1 1 | len`), "", ErrTooManyElements},
+		"a width from an argument":     {action(`printf (repeat 10 "%*d") 1000000 1 1000000 1 1000000 1 1000000 1 1000000 1 | len`), "", ErrTooManyElements},
+		"an argument again and again":  {action(`printf (repeat 100000 "%[1]s") (repeat 100000 "x") | len`), "", ErrTooManyElements},
+		"an expression's replacement":  {action(`$s := repeat 1000000 "x" }${ regexReplaceAll "x" $s $s | len`), "", ErrTooManyElements},
+		"an expression's references":   {action(`regexReplaceAll "x+" (repeat 1000000 "x") (repeat 1000 "$0") | len`), "", ErrTooManyElements},
+		"a large expression":           {action(`regexMatch (repeat 1000 "x{1000}") "x"`), "", ErrTooManyElements},
+		"a slow expression":            {action(`regexMatch (repeat 10 "x{0,1000}") (repeat 1000000 "x")`), "", ErrTooMuchWork},
+		"a text in many parts":         {action(`repeat 4000000 "x" | split "" | len`), "", ErrTooMuchWork},
+		"a list compared with itself":  {action(`until 100000 | uniq | len`), "", ErrTooMuchWork},
+		"many lists of lists":          {action(`(repeat 3000000 "[" | cat) | fromJson`), "", ErrTooMuchWork},
+		"texts in one another":         {action(`$l := list (until 30000) }${ range until 900 }${ $l = list $l }${ end }${ toPrettyJson $l | len`), "", ErrTooMuchWork},
+		"blocks in blocks":             {`{"helm":{"values":{"a":"` + strings.Repeat("${ if 1 }", 200) + strings.Repeat("${ end }", 200) + `"}}}`, "", ErrTooMuchWork},
+		"too many actions":             {`{"helm":{"values":{"a":"` + strings.Repeat("${ if 1 }", 20_000) + strings.Repeat("${ end }", 20_000) + `"}}}`, "", ErrTooMuchWork},
+		"output in many places":        {outputInManyPlaces(), "", ErrRenderedTooLarge},
+		"lists in lists":               {`{"helm":{"values":{"a":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + `}}}`, "", ErrValuesTooDeep},
+		"a long list deep down":        {`{"helm":{"values":{"a":` + strings.Repeat("[", 150) + strings.Repeat("1,", 50_000) + "1" + strings.Repeat("]", 150) + `}}}`, "", ErrRenderedTooLarge},
 		"too many random bytes":        {`{"helm":{"values":{"a":"${ randBytes 1000000000 | len }"}}}`, "", ErrTooManyElements},
 	}
 	for name, test := range tests {
@@ -167,6 +202,21 @@ func TestFunctionsWithinTheirLimits(t *testing.T) {
 		`${ seq 3 }`:                  "1 2 3",
 		`${ randAlpha 5 | len }x`:     "5x",
 		`${ randBytes 3 | len }x`:     "4x",
+
+		`${ replace "a" "bc" "banana" }`:                                         "bbcnbcnbc",
+		`${ wrapWith 3 "|" "ab cd ef" }`:                                         "ab|cd|ef",
+		`${ printf "%05d %[1]x" 10 }`:                                            "00010 a",
+		`${ printf "%*d" 5 1 | trim }x`:                                          "1x",
+		`${ regexReplaceAll "(a+)b" "aab" "<$1${1}>" }`:                          "<aaaa>",
+		`${ regexReplaceAll "x+" (repeat 100000 "x") (repeat 1000 "y") | len }x`: "1000x",
+		`${ regexSplit "," "a,b" -1 | join " " }`:                                "a b",
+		`${ regexMatch "^[a-z0-9-]{1,63}$" .ClusterName }x`:                      "truex",
+		`${ split "," "a,b" | len }x`:                                            "2x",
+		`${ splitn "," 2 "a,b,c" | len }x`:                                       "2x",
+		`${ list 1 1 2 | uniq | len }x`:                                          "2x",
+		`${ without (list 1 2) 1 | len }x`:                                       "1x",
+		`${ (fromJson "{\"a\":[1]}").a | len }x`:                                 "1x",
+		`${ mulf 1.5 2 }x`:                                                       "3x",
 	}
 	for text, want := range tests {
 		t.Run(text, func(t *testing.T) {

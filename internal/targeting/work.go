@@ -14,8 +14,10 @@ import (
 // work and not time, for the same input to give the same result wherever it runs.
 const (
 	maxWork = 32 << 20
-	// turnPrice is for going once through a loop, or into a template, besides the length of what is in it.
+	// turnPrice is for going once through a loop, besides the length of what is in it.
 	turnPrice = 256
+	// templatePrice is for going into a template, which may go into others: each takes room on the stack.
+	templatePrice = 4096
 	// callPrice is for calling a function, besides what it is given and gives.
 	callPrice = 64
 	// itemPrice is for each item of a list or map that is looked at.
@@ -24,6 +26,10 @@ const (
 	slowPrice = maxWork / 8
 	// maxNesting is how deep lists and maps may be nested in one another. One that is in itself has no end.
 	maxNesting = 1000
+	// maxActions is how many actions a template may have, and maxBlocks how deep those that hold others may be nested.
+	// Parsing takes room on the stack for each.
+	maxActions = 10_000
+	maxBlocks  = 100
 )
 
 // turnFunction is what templates call, unasked, at each turn of a loop.
@@ -42,8 +48,8 @@ func (w *work) spend(price int) error {
 	return nil
 }
 
-// turn is turnFunction: it writes nothing. It is given the length of what is done at each turn.
-func (w *work) turn(length int) (string, error) { return "", w.spend(turnPrice + length) }
+// turn is turnFunction: it writes nothing. It is given what a turn costs.
+func (w *work) turn(price int) (string, error) { return "", w.spend(price) }
 
 // charged makes a function cost what it takes and gives.
 func (w *work) charged(name string, function any) any {
@@ -66,6 +72,9 @@ func (w *work) charged(name string, function any) any {
 			if err := w.weigh(argument, 0); err != nil {
 				return failed(kind.Out(0), name, err)
 			}
+		}
+		if err := w.foresee(name, arguments); err != nil {
+			return failed(kind.Out(0), name, err)
 		}
 		call := f.Call
 		if kind.IsVariadic() {
@@ -97,14 +106,18 @@ func isSlow(name string) bool {
 	return false
 }
 
-// weigh spends what a value is made of. What is in it several times counts each time: it would be written as often.
+// weigh spends what a value is made of. What is in it several times counts each time: it would be written as often, and
+// indented as deep as it is nested. A text that is longer than what a template may write is refused.
 func (w *work) weigh(value reflect.Value, depth int) error {
 	if depth > maxNesting {
 		return ErrTooMuchWork
 	}
 	switch value.Kind() {
 	case reflect.String:
-		return w.spend(itemPrice + value.Len())
+		if value.Len() > maxRendered {
+			return ErrTooMuchWork
+		}
+		return w.spend(itemPrice + 2*depth + value.Len())
 	case reflect.Interface, reflect.Pointer:
 		return w.weigh(value.Elem(), depth+1)
 	case reflect.Slice, reflect.Array:
@@ -124,7 +137,7 @@ func (w *work) weigh(value reflect.Value, depth int) error {
 		}
 	default:
 	}
-	return w.spend(itemPrice)
+	return w.spend(itemPrice + 2*depth)
 }
 
 func isPlain(kind reflect.Kind) bool { return kind >= reflect.Bool && kind <= reflect.Complex128 }
@@ -135,10 +148,10 @@ func countTurns(parsed *template.Template, functions template.FuncMap) error {
 		if each.Tree == nil || each.Root == nil {
 			continue
 		}
-		if err := countIn(each.Root, functions); err != nil {
+		if err := countIn(each.Root, functions, 0); err != nil {
 			return err
 		}
-		if err := count(each.Root, functions); err != nil {
+		if err := count(each.Root, functions, templatePrice); err != nil {
 			return err
 		}
 	}
@@ -146,9 +159,12 @@ func countTurns(parsed *template.Template, functions template.FuncMap) error {
 }
 
 // countIn looks for loops.
-func countIn(list *parse.ListNode, functions template.FuncMap) error {
+func countIn(list *parse.ListNode, functions template.FuncMap, depth int) error {
 	if list == nil {
 		return nil
+	}
+	if depth > maxBlocks {
+		return fmt.Errorf("%w: its blocks are nested more than %d levels deep", ErrTooMuchWork, maxBlocks)
 	}
 	for _, node := range list.Nodes {
 		var branch *parse.BranchNode
@@ -162,22 +178,22 @@ func countIn(list *parse.ListNode, functions template.FuncMap) error {
 		default:
 			continue
 		}
-		if err := errors.Join(countIn(branch.List, functions), countIn(branch.ElseList, functions)); err != nil {
+		if err := errors.Join(countIn(branch.List, functions, depth+1), countIn(branch.ElseList, functions, depth+1)); err != nil {
 			return err
 		}
 		if branch.Type() != parse.NodeRange {
 			continue
 		}
-		if err := count(branch.List, functions); err != nil {
+		if err := count(branch.List, functions, turnPrice); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// count has each turn counted of what is in the list.
-func count(list *parse.ListNode, functions template.FuncMap) error {
-	text := fmt.Sprintf("${%s %d}", turnFunction, len(list.String()))
+// count has each turn counted of what is in the list: a price, and its length.
+func count(list *parse.ListNode, functions template.FuncMap, price int) error {
+	text := fmt.Sprintf("${%s %d}", turnFunction, price+len(list.String()))
 	call, err := template.New(turnFunction).Delims("${", "}").Funcs(functions).Parse(text)
 	if err != nil {
 		return err
