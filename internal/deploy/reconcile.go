@@ -176,7 +176,7 @@ func (d *deployer) outcome(bd *fleet.BundleDeployment, r *record, status *fleet.
 // report writes the status to the hub, if there is something to write.
 func (d *deployer) report(ctx context.Context, bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus) error {
 	now := d.Clock()
-	status.Display = displayed(bd, status)
+	conclude(bd, status)
 	detail := r.status != nil && sameButDetails(r.status, status)
 	r.status = status
 	if wait := reportPause - now.Sub(r.reported); detail && wait > 0 {

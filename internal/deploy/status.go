@@ -90,6 +90,12 @@ func notReadyMessage(r report) string {
 	return ""
 }
 
+// conclude cuts a status to its budget, and adds the printer columns.
+func conclude(bd *fleet.BundleDeployment, status *fleet.BundleDeploymentStatus) {
+	state.BoundDeployment(status)
+	status.Display = displayed(bd, status)
+}
+
 // displayed are the printer columns of a BundleDeployment with a new status. The hub works them out by the same rule;
 // told with the rest, they cost it no request of its own.
 func displayed(bd *fleet.BundleDeployment, status *fleet.BundleDeploymentStatus) fleet.BundleDeploymentDisplay {

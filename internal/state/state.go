@@ -9,6 +9,7 @@ package state
 import (
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 
+	"github.com/fleet-hub/fleet/internal/cut"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -95,7 +96,7 @@ func conditionText(bd *fleet.BundleDeployment, conditionType string) string {
 	condition := condition(bd, conditionType)
 	failed := conditionType == fleet.ConditionDeployed && condition.Status == "False" && condition.Reason != ""
 	if failed || condition.Reason == fleet.ReasonError {
-		return "Error: " + condition.Message
+		return "Error: " + cut.Text(condition.Message, maxDisplayed)
 	}
 	return string(condition.Status)
 }

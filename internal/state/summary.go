@@ -68,7 +68,7 @@ func EntryAgainst(name string, bd *fleet.BundleDeployment, deploymentID string) 
 }
 
 // Summarize counts the entries by state and lists the first ten, by name, that are
-// not ready. The order of the entries does not matter.
+// not ready, cut to what a status has room for. The order of the entries does not matter.
 func Summarize(entries []Entry) fleet.BundleSummary {
 	entries = slices.Clone(entries)
 	slices.SortStableFunc(entries, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
@@ -81,13 +81,13 @@ func Summarize(entries []Entry) fleet.BundleSummary {
 		if entry.State == fleet.Ready || len(out.NonReadyResources) >= MaxListed {
 			continue
 		}
-		out.NonReadyResources = append(out.NonReadyResources, fleet.NonReadyResource{
+		out.NonReadyResources = append(out.NonReadyResources, boundListed(fleet.NonReadyResource{
 			Name:           entry.Name,
 			BundleState:    entry.State,
 			Message:        entry.Message,
 			ModifiedStatus: entry.Modified,
 			NonReadyStatus: entry.NonReady,
-		})
+		}))
 	}
 	return out
 }
@@ -116,7 +116,7 @@ func Add(a, b fleet.BundleSummary) fleet.BundleSummary {
 	sum.WaitApplied += b.WaitApplied
 	sum.ErrApplied += b.ErrApplied
 	if len(a.NonReadyResources) < MaxListed && len(b.NonReadyResources) > 0 {
-		listed := slices.Concat(a.NonReadyResources, b.NonReadyResources)
+		listed := slices.Concat(a.NonReadyResources, BoundSummary(b).NonReadyResources)
 		sum.NonReadyResources = listed[:min(MaxListed, len(listed))]
 	}
 	return sum

@@ -7,7 +7,12 @@ import (
 
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fleet-hub/fleet/internal/cut"
 )
+
+// MaxMessage is how many bytes the message of a condition may take as JSON. A longer one is cut.
+const MaxMessage = 6 << 10
 
 // Types of conditions. Each is written by one controller, or by the agent.
 const (
@@ -304,7 +309,9 @@ func RemoveCondition(list *[]genericcondition.GenericCondition, conditionType st
 // SetCondition adds a condition to the list, or replaces the one of its type. The
 // lastUpdateTime becomes now, in UTC and whole seconds, when status, reason or
 // message differ, and stays otherwise; lastTransitionTime is never written. The rest of the list keeps its place.
+// A message that is longer than MaxMessage is cut, and holds no control characters.
 func SetCondition(list *[]genericcondition.GenericCondition, now time.Time, condition genericcondition.GenericCondition) {
+	condition.Message = cut.Text(condition.Message, MaxMessage)
 	condition.LastTransitionTime = ""
 	old := GetCondition(*list, condition.Type)
 	if old == nil {

@@ -7,19 +7,21 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // Report is reconcile.WriteStatus for whoever writes conditions. A condition that has come to name a trouble, or
 // another one than before, is told by an Event too, with the same reason and message: whoever describes the object
 // finds it in both. What is only waited for is no trouble. A status that does not change tells nothing, however
-// often it is written.
+// often it is written. The status is cut to its budget, or the API server might refuse it for what others wrote into it.
 func Report[T reconcile.Object](a *Context, client reconcile.StatusClient[T], read T, change func(T)) (T, error) {
 	var told []genericcondition.GenericCondition
 	read = reconcile.Newest(&a.written, read, a.Clock())
 	written, err := reconcile.WriteStatus(client, read, func(object T) {
 		before := slices.Clone(conditionsOf(object))
 		change(object)
+		state.Bound(object)
 		told = newTroubles(before, conditionsOf(object)) // of the last attempt, which is the one that is written
 	})
 	if err != nil {

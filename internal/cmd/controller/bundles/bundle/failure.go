@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
+	"github.com/fleet-hub/fleet/internal/cut"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -83,13 +84,16 @@ func (f failures) note(namespace string, err error) error {
 // localPort is the one thing in what API servers say of a connection that is another one with each.
 var localPort = regexp.MustCompile(`(\b(?:read|write) tcp \S+):\d+->`)
 
+// maxWords is how long an error may be of which each cluster's target keeps one.
+const maxWords = 2 << 10
+
 // wordsOf is an error in the API server's own words, the same as long as its cause is.
 func wordsOf(err error) string {
 	text := err.Error()
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		text = status.Status().Message
 	}
-	return localPort.ReplaceAllString(text, "$1->")
+	return cut.Text(localPort.ReplaceAllString(text, "$1->"), maxWords)
 }
 
 // tell is the outcome with what fails.

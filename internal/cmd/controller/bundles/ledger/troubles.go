@@ -4,6 +4,9 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/cut"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // Troubles are what is wrong beside single BundleDeployments, as told by others than the controller of Bundles: what is
@@ -22,6 +25,7 @@ func NewTroubles(changed func(bundle types.NamespacedName)) *Troubles {
 
 // Set writes down what is wrong beside a BundleDeployment of a Bundle; nothing is, if the text is empty.
 func (t *Troubles) Set(deployment, bundle types.NamespacedName, text string) {
+	text = cut.Text(text, fleet.MaxMessage)
 	t.mu.Lock()
 	same := t.texts[deployment] == text
 	if text == "" {

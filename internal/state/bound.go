@@ -1,0 +1,292 @@
+package state
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/cut"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// What the statuses that we write may take as JSON, whatever agents report. An API server's store takes 1.5 MiB for an
+// object with all that is in it.
+const (
+	// MaxBundleStatus and the following are the budgets of a status.
+	MaxBundleStatus           = 256 << 10
+	MaxClusterStatus          = 256 << 10
+	MaxClusterGroupStatus     = 256 << 10
+	MaxBundleDeploymentStatus = 512 << 10
+
+	// maxConditions is how many conditions a list keeps; ours are among them.
+	maxConditions = 24
+	// maxOthersMessage is how long the message of a condition may be that is not of our types, if those of all of
+	// them are longer than one of ours may be.
+	maxOthersMessage = 512
+	// maxPartitions is how much the partitions of a Bundle may take.
+	maxPartitions = 20 << 10
+	// maxListedMessage is how long the message of what a summary lists may be, and maxResources how much its resources
+	// may take.
+	maxListedMessage = 2 << 10
+	maxResources     = 10 << 10
+	// maxPatch, maxStateMessages and maxStateMessage are of one resource.
+	maxPatch         = 1 << 10
+	maxStateMessages = 8
+	maxStateMessage  = 256
+	// maxDisplayed is how long a message in a printer column may be.
+	maxDisplayed = 1 << 10
+	// maxName is for names, and maxWord for words that only we choose where nobody lies.
+	maxName = 320
+	maxWord = 64
+	// maxDeployed is how much the list of what is deployed may take in the status of a BundleDeployment.
+	maxDeployed = 256 << 10
+)
+
+// BoundConditions cuts the conditions of an object to what a status has room for. Those of our own types come before
+// others, should there be too many. One of ours that fleet.SetCondition has set stays as it is.
+func BoundConditions(conditions []genericcondition.GenericCondition) []genericcondition.GenericCondition {
+	if len(conditions) > maxConditions {
+		conditions = fewer(conditions)
+	}
+	others := 0
+	for _, c := range conditions {
+		if !isOurs(c) {
+			others += cut.Length(c.Message)
+		}
+	}
+	for i := range conditions {
+		c := &conditions[i]
+		cutAll(maxName, &c.Type, &c.Reason)
+		cutAll(maxWord, (*string)(&c.Status), &c.LastUpdateTime, &c.LastTransitionTime)
+		limit := fleet.MaxMessage
+		if !isOurs(*c) && others > fleet.MaxMessage {
+			limit = maxOthersMessage
+		}
+		c.Message = cut.Text(c.Message, limit)
+	}
+	return conditions
+}
+
+// fewer keeps, of each of our types, the first condition, and the first of all others.
+func fewer(conditions []genericcondition.GenericCondition) (kept []genericcondition.GenericCondition) {
+	seen, ours := map[string]bool{}, 0
+	for _, c := range conditions {
+		if isOurs(c) && !seen[c.Type] {
+			seen[c.Type] = true
+			ours++
+		}
+	}
+	clear(seen)
+	others := maxConditions - ours
+	for _, c := range conditions {
+		switch {
+		case isOurs(c) && !seen[c.Type]:
+			seen[c.Type] = true
+		case isOurs(c) || others == 0:
+			continue
+		default:
+			others--
+		}
+		kept = append(kept, c)
+	}
+	return kept
+}
+
+func isOurs(c genericcondition.GenericCondition) bool {
+	switch c.Type {
+	case fleet.ConditionReady, fleet.ConditionProcessed, fleet.ConditionImported, fleet.ConditionReconciled,
+		fleet.ConditionAddressKnown, fleet.ConditionAgentManaged, fleet.ConditionAgentReporting, fleet.ConditionPartitioned,
+		fleet.ConditionTargetsKnown, fleet.ConditionGranted, fleet.ConditionDeployed, fleet.ConditionInstalled, fleet.ConditionMonitored:
+		return true
+	}
+	return false
+}
+
+func cutAll(limit int, texts ...*string) {
+	for _, text := range texts {
+		*text = cut.Text(*text, limit)
+	}
+}
+
+// BoundSummary cuts what a summary lists, which may be what another one wrote.
+func BoundSummary(summary fleet.BundleSummary) fleet.BundleSummary {
+	if len(summary.NonReadyResources) == 0 {
+		return summary
+	}
+	listed := slices.Clone(summary.NonReadyResources[:min(MaxListed, len(summary.NonReadyResources))])
+	for i := range listed {
+		listed[i] = boundListed(listed[i])
+	}
+	summary.NonReadyResources = listed
+	return summary
+}
+
+// boundListed cuts one entry of a summary. Resources it has no room for are counted at the end of its message. What it
+// returns it leaves as it is.
+func boundListed(listed fleet.NonReadyResource) fleet.NonReadyResource {
+	listed.Name = cut.Text(listed.Name, maxName)
+	listed.BundleState = fleet.BundleState(cut.Text(string(listed.BundleState), maxWord))
+	room := maxResources
+	modified, nonReady := boundResources(listed.ModifiedStatus, listed.NonReadyStatus, &room, maxPatch)
+	left := len(listed.ModifiedStatus) + len(listed.NonReadyStatus) - len(modified) - len(nonReady)
+	listed.ModifiedStatus, listed.NonReadyStatus = modified, nonReady
+	if left == 0 {
+		listed.Message = cut.Text(listed.Message, maxListedMessage)
+		return listed
+	}
+	rest := fmt.Sprintf("%d more resources are not listed", left)
+	if listed.Message != "" {
+		rest = cut.Text(listed.Message, maxListedMessage-2-len(rest)) + "; " + rest
+	}
+	listed.Message = rest
+	return listed
+}
+
+// boundResources cuts lists of resources to ten of each and to the room there is, which becomes smaller.
+func boundResources(modified []fleet.ModifiedStatus, nonReady []fleet.NonReadyStatus, room *int, patch int) ([]fleet.ModifiedStatus, []fleet.NonReadyStatus) {
+	return boundList(modified, room, func(m fleet.ModifiedStatus) fleet.ModifiedStatus {
+			cutAll(maxWord, &m.Kind)
+			cutAll(maxName, &m.APIVersion, &m.Namespace, &m.Name)
+			m.Patch = cut.Text(m.Patch, patch)
+			return m
+		}, func(m fleet.ModifiedStatus) int {
+			return 160 + cut.Length(m.Kind) + cut.Length(m.APIVersion) + cut.Length(m.Namespace) + cut.Length(m.Name) + cut.Length(m.Patch)
+		}), boundList(nonReady, room, func(n fleet.NonReadyStatus) fleet.NonReadyStatus {
+			cutAll(maxWord, &n.Kind, &n.Summary.State)
+			cutAll(maxName, &n.APIVersion, &n.Namespace, &n.Name)
+			n.UID = types.UID(cut.Text(string(n.UID), maxWord))
+			n.Summary.Message = boundTexts(n.Summary.Message)
+			return n
+		}, func(n fleet.NonReadyStatus) int {
+			sum := 200 + cut.Length(string(n.UID)) + cut.Length(n.Kind) + cut.Length(n.APIVersion) + cut.Length(n.Namespace) +
+				cut.Length(n.Name) + cut.Length(n.Summary.State)
+			for _, text := range n.Summary.Message {
+				sum += 3 + cut.Length(text)
+			}
+			return sum
+		})
+}
+
+func boundTexts(texts []string) []string {
+	if len(texts) == 0 {
+		return texts
+	}
+	texts = slices.Clone(texts[:min(maxStateMessages, len(texts))])
+	for i := range texts {
+		texts[i] = cut.Text(texts[i], maxStateMessage)
+	}
+	return texts
+}
+
+// boundList is the beginning of a list, cut, up to ten items and the room there is.
+func boundList[T any](list []T, room *int, bound func(T) T, length func(T) int) []T {
+	if len(list) == 0 {
+		return list
+	}
+	var out []T
+	for _, item := range list[:min(MaxListed, len(list))] {
+		item = bound(item)
+		if *room -= length(item); *room < 0 {
+			*room = 0
+			break
+		}
+		out = append(out, item)
+	}
+	return out
+}
+
+// BoundPartitions are the partitions of a Bundle as far as they fit into its status: without what their summaries list,
+// if that takes too much, and the last ones as one.
+func BoundPartitions(partitions []fleet.PartitionStatus) []fleet.PartitionStatus {
+	if lengthOf(partitions) <= maxPartitions {
+		return partitions
+	}
+	var out []fleet.PartitionStatus
+	room := maxPartitions - 1024 // which is enough for the rest
+	for i, partition := range partitions {
+		partition.Name = cut.Text(partition.Name, maxName)
+		partition.Summary.NonReadyResources = nil
+		if room -= 1 + lengthOf(partition); room < 0 {
+			return append(out, sumOf(partitions[i:]))
+		}
+		out = append(out, partition)
+	}
+	return out
+}
+
+// sumOf is one partition for several.
+func sumOf(partitions []fleet.PartitionStatus) fleet.PartitionStatus {
+	sum := fleet.PartitionStatus{Name: fmt.Sprintf("%d more partitions", len(partitions))}
+	for _, p := range partitions {
+		sum.Count, sum.MaxUnavailable, sum.Unavailable = sum.Count+p.Count, sum.MaxUnavailable+p.MaxUnavailable, sum.Unavailable+p.Unavailable
+		sum.Summary = Add(sum.Summary, p.Summary)
+	}
+	sum.Summary.NonReadyResources = nil
+	return sum
+}
+
+// lengthOf is how long a value is as JSON.
+func lengthOf(value any) int {
+	encoded, err := json.Marshal(value)
+	if err != nil {
+		return 0 // what is in a status always encodes
+	}
+	return len(encoded)
+}
+
+// Bound cuts the status of an object to its budget, whoever wrote what is in it. Only what users, the hub's
+// configuration and other controllers put into it stays as it is. Other kinds are left alone.
+func Bound(object any) {
+	switch o := object.(type) {
+	case *fleet.Bundle:
+		o.Status.Conditions = BoundConditions(o.Status.Conditions)
+		o.Status.Summary = BoundSummary(o.Status.Summary)
+		o.Status.Partitions = BoundPartitions(o.Status.Partitions)
+		cutAll(maxWord, &o.Status.Display.State)
+	case *fleet.Cluster:
+		o.Status.Conditions = BoundConditions(o.Status.Conditions)
+		o.Status.Summary = BoundSummary(o.Status.Summary)
+		agent := &o.Status.Agent
+		cutAll(maxName, &agent.Namespace)
+		cutAll(maxWord, &agent.KubernetesVersion, &agent.Platform, &agent.AgentVersion, &o.Status.Display.State)
+	case *fleet.ClusterGroup:
+		o.Status.Conditions = BoundConditions(o.Status.Conditions)
+		o.Status.Summary = BoundSummary(o.Status.Summary)
+		cutAll(maxWord, &o.Status.Display.State)
+	case *fleet.ClusterRegistration:
+		o.Status.Conditions = BoundConditions(o.Status.Conditions)
+	case *fleet.ClusterRegistrationToken:
+		o.Status.Conditions = BoundConditions(o.Status.Conditions)
+	case *fleet.BundleDeployment:
+		BoundDeployment(&o.Status)
+	}
+}
+
+// BoundDeployment cuts what an agent reports. Lists that lose something make the status incomplete.
+func BoundDeployment(status *fleet.BundleDeploymentStatus) {
+	status.Conditions = BoundConditions(status.Conditions)
+	room := 2 * MaxListed * fleet.MaxMessage
+	modified, nonReady := boundResources(status.ModifiedStatus, status.NonReadyStatus, &room, fleet.MaxMessage)
+	deployed := boundDeployed(status.Resources)
+	if len(modified) < len(status.ModifiedStatus) || len(nonReady) < len(status.NonReadyStatus) || len(deployed) < len(status.Resources) {
+		status.IncompleteState = true
+	}
+	status.ModifiedStatus, status.NonReadyStatus, status.Resources = modified, nonReady, deployed
+	cutAll(maxName, &status.AppliedDeploymentID, &status.Release)
+	cutAll(maxDisplayed+len("Error: "), &status.Display.Deployed, &status.Display.Monitored)
+	cutAll(maxWord, &status.Display.State)
+}
+
+// boundDeployed is the beginning of the list of what is deployed that a status has room for.
+func boundDeployed(deployed []fleet.DeployedResource) []fleet.DeployedResource {
+	room := maxDeployed
+	for i, r := range deployed {
+		if room -= 110 + cut.Length(r.Kind) + cut.Length(r.APIVersion) + cut.Length(r.Namespace) + cut.Length(r.Name); room < 0 {
+			return deployed[:i]
+		}
+	}
+	return deployed
+}
