@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -21,11 +22,17 @@ type pool struct {
 
 func newPool() *pool { return &pool{words: newWords(), texts: map[string]string{}} }
 
-// slim is the function slim, and shares what is in agents' Bundles and in BundleDeployments.
+// slim is the function slim, and shares what is in agents' Bundles and in BundleDeployments. What agents report is cut to
+// what a status may hold: whatever controllers take from it into other objects is not longer than that.
 func (p *pool) slim(obj any) (any, error) {
 	obj, err := slim(obj)
-	if bd, ok := obj.(*fleet.BundleDeployment); ok {
-		p.words.slim(bd)
+	switch object := obj.(type) {
+	case *fleet.BundleDeployment:
+		object.Status.Resources = nil // not to be measured first
+		state.Bound(object)
+		p.words.slim(object)
+	case *fleet.Cluster:
+		state.Bound(object)
 	}
 	bundle, ok := obj.(*fleet.Bundle)
 	if err != nil || !ok || bundle.Annotations[fleet.AnnotationSetID] != names.AgentBundleSet {
