@@ -70,7 +70,7 @@ func (d *Downstream) ServerVersion(ctx context.Context) (version.Info, error) {
 		return info, fmt.Errorf("asking for the server's version: %w", failed(err))
 	}
 	if err := json.Unmarshal(raw, &info); err != nil {
-		return info, fmt.Errorf("asking for the server's version: %w", err)
+		return info, fmt.Errorf("asking for the server's version: %w", said{err})
 	}
 	return info, nil
 }

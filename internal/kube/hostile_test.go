@@ -15,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -171,6 +172,39 @@ func TestWhatAServerSays_IsCut(t *testing.T) {
 	}
 	if n := warnings.Load(); n > 0 {
 		t.Errorf("%d warnings of the server are logged", n)
+	}
+}
+
+func TestWhatAServerSaysInPlaceOfAnObject_IsCut(t *testing.T) {
+	long := strings.Repeat("x\n", 100000)
+	quoted, err := json.Marshal(long)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/" { // Reach
+			connection, _, err := w.(http.Hijacker).Hijack()
+			if err == nil {
+				_, _ = connection.Write([]byte("NOT HTTP " + strings.Repeat("x", 1<<20) + "\r\n\r\n"))
+				_ = connection.Close()
+			}
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c","creationTimestamp":` + string(quoted) + `}}`))
+	}))
+	t.Cleanup(server.Close)
+	cfg := &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: caOf(server)}}
+	d, err := NewDownstream(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	_, found := d.Find(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c"}})
+	for what, err := range map[string]error{"find": found, "reach": Reach(t.Context(), cfg, time.Minute)} {
+		if err == nil || len(err.Error()) > saidLimit+100 || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: error %.300q", what, fmt.Sprint(err))
+		}
 	}
 }
 

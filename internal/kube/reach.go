@@ -52,7 +52,7 @@ func Reach(ctx context.Context, cfg *rest.Config, connect time.Duration) error {
 		_ = response.Body.Close() // only the answer's existence mattered
 		return nil
 	}
-	if err = Classify(err); errors.Is(err, ErrUnreachable) {
+	if err = failed(err); errors.Is(err, ErrUnreachable) {
 		return fmt.Errorf("asking whether the server is there: %w", err)
 	}
 	return nil // there is somebody

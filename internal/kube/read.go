@@ -25,7 +25,7 @@ func (d *Downstream) Find(ctx context.Context, into runtime.Object) (bool, error
 		return false, fmt.Errorf("reading %s: %w", describe(item), failed(err))
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, into); err != nil {
-		return false, fmt.Errorf("reading %s: %w", describe(item), err)
+		return false, fmt.Errorf("reading %s: %w", describe(item), said{err})
 	}
 	return true, nil
 }
@@ -46,7 +46,7 @@ func (d *Downstream) List(ctx context.Context, namespace, selector string, into 
 		return fmt.Errorf("reading the %s of namespace %s: %w", resource.Resource, namespace, failed(err))
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.UnstructuredContent(), into); err != nil {
-		return fmt.Errorf("reading the %s of namespace %s: %w", resource.Resource, namespace, err)
+		return fmt.Errorf("reading the %s of namespace %s: %w", resource.Resource, namespace, said{err})
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -29,6 +30,9 @@ const (
 
 // lookTimeout bounds one look, over all its requests.
 const lookTimeout = 2 * time.Minute
+
+// messageLimit bounds what is said of an agent, in bytes: it may name what the cluster downstream names, such as an image.
+const messageLimit = 1024
 
 // reasonTokenRenewed is the reason of the Event that tells of an agent's fresh token.
 const reasonTokenRenewed = "AgentTokenRenewed"
@@ -120,7 +124,7 @@ func (h *handler) lookOf(cluster *fleet.Cluster) string {
 // reportLook writes what keeps an agent from coming, or that nothing does. An agent that was heard of meanwhile needs
 // no word.
 func (h *handler) reportLook(cluster *fleet.Cluster, out handshake.SuperviseOutcome, err error) (*fleet.Cluster, error) {
-	reason, message := out.Reason, out.Message
+	reason, message := out.Reason, kube.Excerpt(out.Message, messageLimit)
 	if err != nil {
 		if reason, message = obstacle(err); reason == fleet.ReasonError {
 			return cluster, nil // logged, and it says nothing about the agent

@@ -576,3 +576,18 @@ func TestMostAgentsSilent_LooksBeyondTheRateWait(t *testing.T) {
 		t.Error("the look at an agent that was never heard of waits")
 	}
 }
+
+func TestWhatALookSays_IsCut(t *testing.T) {
+	hub, _ := awaited(t)
+	h := &handler{app: hub.App}
+	out := handshake.SuperviseOutcome{
+		Stage: handshake.SuperviseTroubled, Reason: fleet.ReasonAgentPodFailing, Message: "the agent's image " + strings.Repeat("x\n", 1<<19) + " cannot be pulled",
+	}
+	if _, err := h.reportLook(current(t, hub), out, nil); err != nil {
+		t.Fatal(err)
+	}
+	expectImported(t, hub, fleet.ReasonAgentPodFailing)
+	if got := fleet.GetCondition(current(t, hub).Status.Conditions, fleet.ConditionImported).Message; len(got) > messageLimit || strings.Contains(got, "\n") {
+		t.Errorf("the message has %d bytes", len(got))
+	}
+}
