@@ -43,6 +43,8 @@ type TokenInput struct {
 	RightsExist bool
 	// Secret is the Secret of the token's own name, of whatever type.
 	Secret *corev1.Secret
+	// Taken is not empty if Secret does not carry the mark of this token. It says what to do then.
+	Taken string
 	// Rejected says that the API server no longer accepts the bearer token in Secret.
 	Rejected bool
 	// TTLRequired ends tokens without a time to live.
@@ -108,6 +110,8 @@ func hold(in TokenInput, out *TokenOutcome) {
 	case in.Secret != nil && in.Secret.Type != SecretTypeValues:
 		out.Stage, out.Reason = TokenBlocked, fleet.ReasonSecretNameTaken
 		out.Message = "a Secret of this name and another type exists and is left alone: delete the Secret, or use another name for the token"
+	case in.Taken != "":
+		out.Stage, out.Reason, out.Message = TokenBlocked, fleet.ReasonNameTaken, in.Taken
 	case held != "":
 		// The Secret is kept even while the account's rights are being healed: agents hold its token.
 		out.Stage, out.Values.Token, out.Status.SecretName = TokenReady, held, token.Name

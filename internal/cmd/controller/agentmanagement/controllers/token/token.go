@@ -134,7 +134,24 @@ func (h *handler) gather(ctx context.Context, token *fleet.ClusterRegistrationTo
 		// About to write it: a Secret of another type is in no cache of ours, and somebody else's.
 		in.Secret, err = reconcile.Optional(h.app.Kube.CoreV1().Secrets(token.Namespace).Get(ctx, token.Name, metav1.GetOptions{}))
 	}
+	in.Taken = h.takenBy(token, in.Secret)
 	return in, err
+}
+
+// takenBy returns what to do about a Secret in the place of the values that does not carry the mark of this token, or "".
+// It is known before a bearer token is minted, which could be stored nowhere.
+func (h *handler) takenBy(token *fleet.ClusterRegistrationToken, secret *corev1.Secret) string {
+	if secret == nil {
+		return ""
+	}
+	hash := h.set.Hash(reconcile.OwnerOf(gvk(), token))
+	if secret.Labels[fleet.LabelSetHash] == hash {
+		return ""
+	}
+	taken := &reconcile.TakenError{
+		GVK: corev1.SchemeGroupVersion.WithKind("Secret"), Namespace: secret.Namespace, Name: secret.Name, Hash: hash,
+	}
+	return taken.Error()
 }
 
 func (h *handler) act(ctx context.Context, token *fleet.ClusterRegistrationToken, out handshake.TokenOutcome) error {

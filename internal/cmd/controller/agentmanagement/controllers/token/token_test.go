@@ -18,6 +18,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -419,6 +420,11 @@ func TestValuesSecretOfAnother_IsLeftAsItIs(t *testing.T) {
 	if left := apptest.MustGet[*corev1.Secret](t, hub, "ws", "t1"); string(left.Data["theirs"]) != "x" {
 		t.Errorf("it was changed: %v", left.Data)
 	}
+	hub.Requests()
+	settle(t, hub, 1)
+	if again := hub.Requests(); len(again) > 0 {
+		t.Errorf("the next look costs requests, which would go on for ever: %v", again)
+	}
 }
 
 func TestErrorsAreTriedAgain(t *testing.T) {
@@ -491,7 +497,7 @@ func TestGather(t *testing.T) {
 			if test.spoil != nil {
 				hub.Spoil(test.spoil)
 			}
-			h := &handler{app: hub.App}
+			h := &handler{app: hub.App, set: reconcile.NewSet(handshake.TokenSetID)}
 			in, err := h.gather(t.Context(), token())
 			if (err != nil) != test.fails {
 				t.Fatalf("error %v", err)
@@ -557,7 +563,7 @@ func TestReadiness(t *testing.T) {
 
 func TestASecretThatTakesATokensNameIsTheTokensBusiness(t *testing.T) {
 	hub := start(t, token())
-	h := &handler{app: hub.App}
+	h := &handler{app: hub.App, set: reconcile.NewSet(handshake.TokenSetID)}
 	tests := map[string]struct {
 		secret types.NamespacedName
 		want   []types.NamespacedName
