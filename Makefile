@@ -15,12 +15,11 @@ REPO ?= docker.io/fleethub
 TAG ?= $(VERSION)
 SOURCE_DATE_EPOCH ?= 0
 
-# make verify vets everything; and what no debugger reads is linked in less time. Most packages that take long wait most
-# of that time, so that more of them run at once than there are processors.
+# make verify vets everything; and what no debugger reads is linked in less time.
 TESTFLAGS := -vet=off -ldflags='-s -w'
 
 .DEFAULT_GOAL := help
-.PHONY: help build images push demo lab-up lab-down test race e2e e2e-nodes walls bench generate verify lint clean
+.PHONY: help build images push demo lab-up lab-down test rights race e2e e2e-nodes walls bench generate verify lint clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,9 +54,11 @@ test: ## Run every test: rules, controllers and user stories on real API servers
 	@go run ./internal/plane/prebuild
 	@mkdir -p bin && { ls -d bin/requests.* || mktemp -d bin/requests.XXXXXX; } >/dev/null 2>&1 # a new name is a new run for Go's cache
 	@FLEET_AUDIT_DIR="$$(ls -d $(CURDIR)/bin/requests.*)" \
-		go tool -modfile=dev/tools/test/go.mod gotestsum --format pkgname --format-hide-empty-pkg -- $(TESTFLAGS) -p 4 -timeout 20m ./...
-	@go test $(TESTFLAGS) -v -count=1 -run TestEveryRightOfTheControllersIsUsed ./charts -requests "$$(ls -d $(CURDIR)/bin/requests.*)"
+		go tool -modfile=dev/tools/test/go.mod gotestsum --format pkgname --format-hide-empty-pkg -- $(TESTFLAGS) -timeout 20m ./...
 	@cd dev/alerts && go test $(TESTFLAGS) ./...
+
+rights: ## Compare the rights of the controllers with the requests that the last `make test` has recorded.
+	@go test $(TESTFLAGS) -v -count=1 -run TestEveryRightOfTheControllersIsUsed ./charts -requests "$$(ls -d $(CURDIR)/bin/requests.*)"
 
 race: ## Run the tests of rules, controllers and agents under the race detector. Needs a C compiler; most of an hour.
 	@go run ./internal/plane/prebuild

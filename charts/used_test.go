@@ -14,7 +14,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/plane/requests"
 )
 
-var recordedRequests = flag.String("requests", "", "folder with the requests that a run of all tests recorded; make test sets it")
+var recordedRequests = flag.String("requests", "", "folder with the requests that a run of all tests recorded; make rights sets it")
 
 // right is one of the controllers' rights: what a rule allows, taken apart.
 type right struct {
@@ -147,7 +147,7 @@ func compareRights(rights []right, sent []requests.Request, seldom map[string]st
 // tests. It runs after them, by make test.
 func TestEveryRightOfTheControllersIsUsed(t *testing.T) {
 	if *recordedRequests == "" {
-		t.Skip("no -requests: make test records them")
+		t.Skip("no -requests: make test records them, make rights compares")
 	}
 	sent, err := requests.Read(*recordedRequests)
 	if err != nil {
