@@ -545,7 +545,7 @@ func restored(kind schema.GroupVersionResource, now, base *unstructured.Unstruct
 	wanted.SetOwnerReferences(base.GetOwnerReferences())
 	wanted.SetAnnotations(base.GetAnnotations())
 	for _, field := range []string{"spec", "data", "bundleSelector", "namespaceSelector"} {
-		if value, has := base.Object[field]; has && !(kind.Resource == "secrets" && now.GetName() == "db") {
+		if value, has := base.Object[field]; has && (kind.Resource != "secrets" || now.GetName() != "db") {
 			wanted.Object[field] = value
 		}
 	}

@@ -36,19 +36,27 @@ func (w *work) foresee(name string, arguments []reflect.Value) error {
 		return w.spend(itemPrice * (strings.Count(text, ",") + strings.Count(text, "[") + 8*strings.Count(text, "{")))
 	case "tojson", "toprettyjson", "torawjson", "quote", "squote", "html", "js", "urlquery": // a character may become six
 		return w.weighAll(arguments, 5)
-	case "uniq": // compares each with each
-		n := lengthOf(arguments[0])
-		return w.spendProduct(n, n)
-	case "without":
-		return w.spendProduct(lengthOf(arguments[0]), lengthOf(arguments[1]))
-	case "mulf", "divf": // of exact numbers, which become longer with each
-		n := lengthOf(arguments[len(arguments)-1])
-		return w.spendProduct(n, n)
+	case "uniq", "without", "mulf", "divf":
+		return w.foreseeProduct(name, arguments)
 	}
 	if strings.HasPrefix(name, "regex") && name != "regexquotemeta" {
 		return w.match(name, arguments)
 	}
 	return nil
+}
+
+// foreseeProduct is foresee for functions whose work grows with the product of two lengths.
+func (w *work) foreseeProduct(name string, arguments []reflect.Value) error {
+	switch name {
+	case "uniq": // compares each with each
+		n := lengthOf(arguments[0])
+		return w.spendProduct(n, n)
+	case "without":
+		return w.spendProduct(lengthOf(arguments[0]), lengthOf(arguments[1]))
+	default: // mulf and divf compute with exact numbers, which become longer with each
+		n := lengthOf(arguments[len(arguments)-1])
+		return w.spendProduct(n, n)
+	}
 }
 
 // match pays for a regular expression: what it needs, times the length of what it is matched with.

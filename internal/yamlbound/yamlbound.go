@@ -117,10 +117,15 @@ func hasMarkedName(text []byte, mark byte) bool {
 			return false
 		}
 		text = text[at+1:]
-		if c := text[0]; c == 0 || c == '-' || c == '_' || c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c > 0x7f {
+		if beginsName(text[0]) {
 			return true
 		}
 	}
+}
+
+// beginsName reports whether a byte may be the first of a name.
+func beginsName(c byte) bool {
+	return c == 0 || c == '-' || c == '_' || c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c > 0x7f
 }
 
 // size is what a node stands for, aliases followed.

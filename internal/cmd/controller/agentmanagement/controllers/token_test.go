@@ -267,9 +267,10 @@ func TestATokenThatTheServerNoLongerAccepts_IsReplaced(t *testing.T) {
 	account, err := hub.Kube.CoreV1().ServiceAccounts(system).CreateToken(t.Context(), "fleet-controller", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
+	ended := make(chan struct{})
 	go func() { // as after a restart
-		ended <- agentmanagement.Run(ctx, controllers(as(control.Plane(t).Hub, account.Status.Token), slog.New(slog.DiscardHandler), func() {}))
+		defer close(ended)
+		_ = agentmanagement.Run(ctx, controllers(as(control.Plane(t).Hub, account.Status.Token), slog.New(slog.DiscardHandler), func() {})) // it ends with the test
 	}()
 	defer func() {
 		cancel()

@@ -40,9 +40,7 @@ func hold(in input, selection *targeting.Selection, clusters []*fleet.Cluster, g
 		}
 	}
 	for _, bd := range in.existing {
-		workspace := index.ClusterOf(bd).Namespace
-		beyond := in.reach.Unknown != nil && !in.reach.Knows(workspace) && !in.reach.Excludes(workspace)
-		if bd.DeletionTimestamp == nil && (beyond || undecided[bd.Namespace]) {
+		if bd.DeletionTimestamp == nil && (undecided[bd.Namespace] || isBeyond(in, index.ClusterOf(bd).Namespace)) {
 			out.keep(in, bd)
 		}
 	}
@@ -53,6 +51,11 @@ func hold(in input, selection *targeting.Selection, clusters []*fleet.Cluster, g
 		out.why = fmt.Sprint(targetingError, reason, repair)
 	}
 	return decided, out
+}
+
+// isBeyond reports whether it is unknown if the Bundle reaches the workspace.
+func isBeyond(in input, workspace string) bool {
+	return in.reach.Unknown != nil && !in.reach.Knows(workspace) && !in.reach.Excludes(workspace)
 }
 
 // keep holds one.

@@ -126,14 +126,13 @@ func (h *handler) gatherUnlabelled(in *input) error {
 	for _, bd := range in.existing {
 		known[bd.Namespace] = true
 	}
-	var namespaces map[types.NamespacedName]string // of the clusters, where there is somebody to look for
-	var places map[string]bool
+	if !slices.ContainsFunc(namesakes, func(bd *fleet.BundleDeployment) bool { return !known[bd.Namespace] }) {
+		return nil
+	}
+	namespaces, places := namespacesOf(in.clusters)
 	for _, bd := range namesakes {
 		if known[bd.Namespace] || bd.DeletionTimestamp != nil {
 			continue
-		}
-		if namespaces == nil {
-			namespaces, places = namespacesOf(in.clusters)
 		}
 		if index.ClaimedBy(bd) == keyOf(in.bundle) && places[bd.Namespace] {
 			in.existing = append(in.existing, bd)
@@ -142,16 +141,22 @@ func (h *handler) gatherUnlabelled(in *input) error {
 		if namespaces[index.ClusterOf(bd)] != bd.Namespace {
 			continue
 		}
-		of := index.BundleOf(bd)
-		owner, err := reconcile.Optional(h.app.Bundles.Cache().Get(of.Namespace, of.Name))
+		owned, err := h.isOwned(bd)
 		if err != nil {
 			return err
 		}
-		if owner == nil {
+		if !owned {
 			in.existing = append(in.existing, bd)
 		}
 	}
 	return nil
+}
+
+// isOwned reports whether the Bundle in the labels of a BundleDeployment exists.
+func (h *handler) isOwned(bd *fleet.BundleDeployment) (bool, error) {
+	of := index.BundleOf(bd)
+	owner, err := reconcile.Optional(h.app.Bundles.Cache().Get(of.Namespace, of.Name))
+	return owner != nil, err
 }
 
 // namespacesOf are the cluster namespaces, by Cluster and as a set.

@@ -42,17 +42,27 @@ func (h *handler) copy(ctx context.Context, bd *fleet.BundleDeployment, o origin
 	return nil
 }
 
+// inTheWay returns why no Secret may be copied where found is, or nil.
+func inTheWay(bd *fleet.BundleDeployment, o original, found *corev1.Secret) error {
+	switch {
+	case o.key.Name == bd.Name && bd.Spec.ValuesHash != "" || found != nil && found.Type == fleet.SecretTypeBundleDeployment:
+		return errTaken
+	case found != nil && (isOwnType(found.Type) || found.Type == corev1.SecretTypeServiceAccountToken):
+		return errOccupied
+	}
+	return nil
+}
+
 // copySecret returns the copy as it is then.
 func (h *handler) copySecret(ctx context.Context, bd *fleet.BundleDeployment, o original, read *payload) (metav1.Object, error) {
 	secrets := h.app.Kube.CoreV1().Secrets(bd.Namespace)
 	found, err := reconcile.Optional(secrets.Get(ctx, o.key.Name, metav1.GetOptions{}))
+	if err == nil {
+		err = inTheWay(bd, o, found)
+	}
 	switch {
 	case err != nil:
 		return nil, err
-	case o.key.Name == bd.Name && bd.Spec.ValuesHash != "" || found != nil && found.Type == fleet.SecretTypeBundleDeployment:
-		return nil, errTaken
-	case found != nil && (isOwnType(found.Type) || found.Type == corev1.SecretTypeServiceAccountToken):
-		return nil, errOccupied
 	case found == nil:
 		created, err := secrets.Create(ctx, &corev1.Secret{ObjectMeta: metaOf(bd, o), Type: read.secretType, Data: read.data}, metav1.CreateOptions{})
 		return created, h.owed(err, bd, nil)
