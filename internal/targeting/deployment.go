@@ -182,11 +182,12 @@ func IsPaused(bundle *fleet.Bundle, cluster *fleet.Cluster) bool {
 	return bundle.Spec.Paused || cluster.Spec.Paused
 }
 
-// Same says whether a BundleDeployment has the labels, the mark of its values and the spec
-// of another; then nothing needs to be written.
-func Same(a, b *fleet.BundleDeployment) bool {
-	return a.Annotations[fleet.AnnotationPlainValues] == b.Annotations[fleet.AnnotationPlainValues] &&
-		equality.Semantic.DeepEqual(a.Labels, b.Labels) && equality.Semantic.DeepEqual(a.Spec, b.Spec)
+// Same reports whether nothing needs to be written to turn a BundleDeployment into another: labels, spec and the mark of
+// its values are equal. A mark that is only missing comes with the next change, so that an upgrade writes nothing.
+func Same(existing, wanted *fleet.BundleDeployment) bool {
+	mark := existing.Annotations[fleet.AnnotationPlainValues]
+	return (mark == "" || mark == wanted.Annotations[fleet.AnnotationPlainValues]) &&
+		equality.Semantic.DeepEqual(existing.Labels, wanted.Labels) && equality.Semantic.DeepEqual(existing.Spec, wanted.Spec)
 }
 
 // deploymentLabels are those of the Bundle and those of the cluster.
