@@ -129,6 +129,8 @@ func TestRecordedContainersOfTheHub(t *testing.T) {
 			Namespace: "cattle-fleet-system", LeaderElect: true, LogFormat: env.LogText, MetricsAddress: "0", HealthAddress: "0", Identity: "pod-1",
 			Election: env.Election{LeaseDuration: 30 * time.Second, RenewDeadline: 25 * time.Second, RetryPeriod: 10 * time.Second},
 			Agent:    env.AgentSettings{Replicas: 1, LeaseDuration: "30s", RenewDeadline: "25s", RetryPeriod: "10s", PropagateDebug: true},
+
+			MaxClustersPerToken: env.DefaultMaxClustersPerToken,
 		}}},
 	}
 	if len(recorded) != len(tests) {
@@ -158,6 +160,8 @@ func TestRecordedContainersOfTheHub(t *testing.T) {
 func TestCommandLines(t *testing.T) {
 	with := func(change func(*env.Controller)) outcome {
 		options := env.Controller{
+			MaxClustersPerToken: env.DefaultMaxClustersPerToken,
+
 			Namespace: "cattle-fleet-system", LeaderElect: true, LogFormat: env.LogText, MetricsAddress: "127.0.0.1:0", HealthAddress: "127.0.0.1:0", Identity: "pod-1",
 			Agent: env.AgentSettings{Replicas: 1, LeaseDuration: "30s", RenewDeadline: "25s", RetryPeriod: "10s"},
 		}
