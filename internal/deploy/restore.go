@@ -138,7 +138,7 @@ func (d *deployer) keepCopies(ctx context.Context, bd *fleet.BundleDeployment, r
 		return
 	}
 	r.restoring.worked()
-	d.log.Debug("copies are in place", "bundledeployment", d.Namespace+"/"+bd.Name, "copies", len(changed))
+	d.log.Debug("copies are in place", "bundledeployment", d.Namespace+"/"+bd.Name, "objects", len(changed))
 }
 
 // reportCopies says in the status what is wrong with the copies. Those that are not as they should be count as modified,

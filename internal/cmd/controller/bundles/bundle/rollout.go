@@ -122,18 +122,12 @@ func (h *handler) gatherUnlabelled(in *input) error {
 	if err != nil || len(namesakes) == 0 {
 		return err
 	}
-	known := map[string]bool{"": true}
-	for _, bd := range in.existing {
-		known[bd.Namespace] = true
-	}
-	if !slices.ContainsFunc(namesakes, func(bd *fleet.BundleDeployment) bool { return !known[bd.Namespace] }) {
+	namesakes = elsewhere(namesakes, in.existing)
+	if len(namesakes) == 0 {
 		return nil
 	}
 	namespaces, places := namespacesOf(in.clusters)
 	for _, bd := range namesakes {
-		if known[bd.Namespace] || bd.DeletionTimestamp != nil {
-			continue
-		}
 		if index.ClaimedBy(bd) == keyOf(in.bundle) && places[bd.Namespace] {
 			in.existing = append(in.existing, bd)
 			continue
@@ -150,6 +144,21 @@ func (h *handler) gatherUnlabelled(in *input) error {
 		}
 	}
 	return nil
+}
+
+// elsewhere returns the BundleDeployments that are not being deleted, in namespaces where none of the existing ones is.
+func elsewhere(namesakes, existing []*fleet.BundleDeployment) []*fleet.BundleDeployment {
+	known := map[string]bool{"": true}
+	for _, bd := range existing {
+		known[bd.Namespace] = true
+	}
+	var others []*fleet.BundleDeployment
+	for _, bd := range namesakes {
+		if !known[bd.Namespace] && bd.DeletionTimestamp == nil {
+			others = append(others, bd)
+		}
+	}
+	return others
 }
 
 // isOwned reports whether the Bundle in the labels of a BundleDeployment exists.
