@@ -66,7 +66,7 @@ func newDictionary(w *world, requests []fleet.ClusterRegistration, accounts []st
 			metav1.NamespaceDefault, names.SystemNamespace, names.RegistrationNamespace(names.SystemNamespace),
 		},
 		names: []string{
-			"db", "kubeconfig", token, "all", "shop", "b1", names.LocalCluster, names.LocalKubeconfig,
+			"db", "kubeconfig", token, "all", "shop", "b1", "workspace-admin", "auditor", names.LocalCluster, names.LocalKubeconfig,
 			names.AgentBundle("b1"), names.AgentBundle(w.attacker.cluster), names.ImportToken("b1"), names.ImportToken(w.attacker.cluster), names.Cluster(w.victim.clientID),
 			names.ControllerConfig, names.Agent, names.AgentBootstrap, names.BundleDeploymentRole, names.ContentRole, "default",
 		},
@@ -204,9 +204,9 @@ func (g generator) pairs(one func() (key, value string)) map[string]any {
 func (g generator) label() (key, value string) {
 	switch g.Intn(9) {
 	case 0:
-		return "team", pick(g, "red", "blue")
+		return fleet.LabelClusterManagement, pick(g, "true", "other", "")
 	case 1:
-		return fleet.LabelClusterNamespace, g.anyNamespace()
+		return pick(g, fleet.LabelBundleNamespace, fleet.LabelClusterNamespace), g.anyNamespace()
 	case 2:
 		return pick(g, fleet.LabelBundleName, fleet.LabelCluster, fleet.LabelBundleDeployment, fleet.LabelRegistrationToken), pick(g, g.names...)
 	case 3:
@@ -261,6 +261,9 @@ func (g generator) clusterName() string {
 
 func (g generator) cluster() request {
 	r := g.object("Cluster", request{as: asAdmin, verb: put, resource: fleetResource(client.Clusters), name: g.clusterName()})
+	if g.chance(25) {
+		r.body["metadata"] = map[string]any{"labels": map[string]any{fleet.LabelClusterManagement: pick(g, "true", "other")}}
+	}
 	spec := map[string]any{}
 	g.sometimes(30, spec, "clientID", g.text(func() string { return pick(g, g.clientIDs...) }))
 	if r.name == g.attacker.cluster { // else it would lose its agent
@@ -359,7 +362,7 @@ func (g generator) deployment() request {
 	r := g.object("BundleDeployment", request{as: asAdmin, verb: put, resource: fleetResource(client.BundleDeployments), name: pick(g, "shop", g.fresh, g.name())})
 	if g.chance(70) {
 		r.body["metadata"] = map[string]any{"labels": map[string]any{
-			fleet.LabelBundleNamespace: attacker, fleet.LabelBundleName: pick(g, "shop", names.AgentBundle("b1"), names.AgentBundle(g.attacker.cluster), g.fresh),
+			fleet.LabelBundleNamespace: g.anyNamespace(), fleet.LabelBundleName: pick(g, "shop", names.AgentBundle("b1"), names.AgentBundle(g.attacker.cluster), g.fresh),
 			fleet.LabelClusterNamespace: pick(g, victim, attacker, g.anyNamespace()), fleet.LabelCluster: pick(g, "b1", g.attacker.cluster, "local"),
 			fleet.LabelManaged: "true",
 		}}
