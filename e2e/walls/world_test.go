@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
@@ -67,6 +68,7 @@ type world struct {
 	neutral  tenant
 	replica  *replica.Replica
 	metrics  string
+	busy     map[string]queue
 	swarm    *swarm.Swarm
 	// credentials are the agents', by workspace.
 	credentials map[string]*handshake.Credential
@@ -337,60 +339,80 @@ func clientOf(config *rest.Config) (dynamic.Interface, error) {
 
 var metricsAt = regexp.MustCompile(`msg=starting .*\bmetrics=(\S+)`)
 
-// work is how many keys were put into the controllers' queues so far, and whether all of them are done.
-func (w *world) work(ctx context.Context) (added float64, idle bool, err error) {
+// queue counts the keys that were put into one of the controllers' queues so far, and those that are done.
+type queue struct{ added, done float64 }
+
+// queues are all of them, by name. There are none before the controllers have started.
+func (w *world) queues(ctx context.Context) (map[string]queue, error) {
 	if w.metrics == "" {
 		at := metricsAt.FindStringSubmatch(w.replica.Log())
 		if at == nil {
-			return 0, false, nil
+			return nil, nil
 		}
 		w.metrics = "http://" + at[1] + "/metrics"
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, w.metrics, nil)
 	if err != nil {
-		return 0, false, err
+		return nil, err
 	}
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return 0, false, fmt.Errorf("asking the controllers for their metrics: %w", err)
+		return nil, fmt.Errorf("asking the controllers for their metrics: %w", err)
 	}
 	defer answer.Body.Close()
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	families, err := parser.TextToMetricFamilies(answer.Body)
 	if err != nil {
-		return 0, false, err
+		return nil, err
 	}
-	done := 0.0
-	for _, queue := range families["workqueue_adds_total"].GetMetric() {
-		added += queue.GetCounter().GetValue()
+	all := map[string]queue{}
+	for _, metric := range families["workqueue_adds_total"].GetMetric() {
+		all[nameOf(metric)] = queue{added: metric.GetCounter().GetValue()}
 	}
-	for _, queue := range families["workqueue_work_duration_seconds"].GetMetric() {
-		done += float64(queue.GetHistogram().GetSampleCount())
+	for _, metric := range families["workqueue_work_duration_seconds"].GetMetric() {
+		name := nameOf(metric)
+		all[name] = queue{all[name].added, float64(metric.GetHistogram().GetSampleCount())}
 	}
-	return added, added == done, nil
+	return all, nil
+}
+
+func nameOf(metric *dto.Metric) string {
+	for _, label := range metric.GetLabel() {
+		if label.GetName() == "name" {
+			return label.GetValue()
+		}
+	}
+	return ""
 }
 
 // quiet returns when the controllers have nothing left to do: all queues are empty and were so when they were looked at
-// before, with nothing added in between.
+// before, with nothing added in between. The error names the queues that are not.
 func (w *world) quiet(ctx context.Context) error {
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()
-	for before := -1.0; ; {
-		added, idle, err := w.work(ctx)
-		switch {
-		case err != nil:
+	var before map[string]queue
+	for {
+		now, err := w.queues(ctx)
+		if err != nil && ctx.Err() == nil {
 			return err
-		case idle && added == before:
+		}
+		busy := map[string]queue{}
+		for name, q := range now {
+			if q.added != q.done || q != before[name] {
+				busy[name] = queue{q.added - before[name].added, q.added - q.done}
+			}
+		}
+		if err == nil && len(now) > 0 && len(busy) == 0 {
 			return nil
-		case idle:
-			before = added
-		default:
-			before = -1
+		}
+		if err == nil {
+			before = now
 		}
 		select {
 		case <-again.C:
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for the controllers to be done: %w", ctx.Err())
+			return fmt.Errorf("waiting for the controllers to be done: %w; just added and still open in the queues: %v", ctx.Err(), w.busy)
 		}
+		w.busy = busy
 	}
 }
