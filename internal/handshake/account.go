@@ -5,13 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
-
-	"k8s.io/apimachinery/pkg/types"
-
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // TokenLifetime is asked for where a token must not expire: agents that keep one credential for ever
@@ -95,29 +90,6 @@ func SignerOf(token string) string {
 	return header.Key + " " + claims.Issuer
 }
 
-// KnowsIdentity reports whether a token is of one of the accounts. The token comes from a downstream cluster and is not
-// verified: a false answer makes the hub hand a bootstrap token to that cluster, a true one makes it keep one back.
-func KnowsIdentity(token string, accounts []types.UID) bool {
-	parsed, err := ParseAccountToken(token)
-	return err == nil && slices.Contains(accounts, types.UID(parsed.AccountUID))
-}
-
-// AllReplaced reports whether every granted registration of a Cluster has lost its account. The hub then knows, without
-// waiting for silence, that the agent's identity is dead.
-func AllReplaced(requests []*fleet.ClusterRegistration) bool {
-	granted := 0
-	for _, request := range requests {
-		if !request.Status.Granted || request.DeletionTimestamp != nil {
-			continue
-		}
-		granted++
-		if said := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted); said == nil || said.Reason != fleet.ReasonAccountReplaced {
-			return false
-		}
-	}
-	return granted > 0
-}
-
 // works says whether a token can still be one of the account at now.
 func works(token, accountUID string, now time.Time) bool {
 	parsed, err := ParseAccountToken(token)
@@ -131,10 +103,4 @@ type Mint struct {
 	Namespace, Account string
 	// Lifetime is how long the token must live at least.
 	Lifetime time.Duration
-}
-
-// Namespaces are the hub's own two.
-type Namespaces struct {
-	// System is where the controllers run, Registration where credentials are handed out.
-	System, Registration string
 }

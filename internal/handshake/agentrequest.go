@@ -2,7 +2,6 @@ package handshake
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fleet-hub/fleet/internal/config"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -46,8 +45,4 @@ func AgentRequest(in RequestInput) *fleet.ClusterRegistration {
 		request.Spec.ClusterLabels[fleet.LabelCreatedByAgentPod] = in.Pod
 	}
 	return request
-}
-
-func isLabelValue(s string) bool {
-	return s != "" && len(validation.IsValidLabelValue(s)) == 0
 }

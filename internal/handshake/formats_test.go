@@ -129,15 +129,6 @@ func expectError(t *testing.T, err error, incomplete, broken bool) {
 	}
 }
 
-// flat is a document with one key for each entry.
-func flat(entries map[string]string) map[string][]byte {
-	document := map[string][]byte{}
-	for key, value := range entries {
-		document[key] = []byte(value)
-	}
-	return document
-}
-
 func TestParseBootstrap(t *testing.T) {
 	full := handshake.Bootstrap{
 		APIServerURL: hubURL, APIServerCA: []byte(hubCA), ClusterNamespace: workspace, Token: "jwt", TokenName: "t1",

@@ -12,20 +12,6 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-func hubConfig() config.Config {
-	return config.Config{
-		AgentImage: "rancher/fleet-agent:dev", AgentImagePullPolicy: "IfNotPresent",
-		AgentCheckinInterval: metav1.Duration{Duration: 15 * time.Minute},
-		APIServerURL:         hubURL, APIServerCA: []byte(hubCA), AgentTLSMode: config.TLSModeSystemStore,
-		GarbageCollectionInterval: metav1.Duration{Duration: 15 * time.Minute},
-		AgentWorkers:              config.AgentWorkers{BundleDeployment: "50", Drift: "50"},
-	}
-}
-
-func hubDefaults() handshake.AgentDefaults {
-	return handshake.AgentDefaults{Replicas: 1, LeaseDuration: "30s", RetryPeriod: "10s", RenewDeadline: "25s"}
-}
-
 type importChange = func(*handshake.ImportInput)
 
 // importInput is Cluster east with its kubeconfig, of which nothing was imported yet.
@@ -48,22 +34,6 @@ func carriedOut(changes ...importChange) handshake.ImportInput {
 	in := importInput(withToken)
 	note(&in.Cluster.Status, handshake.Import(in))
 	return *build(&in, changes)
-}
-
-// note writes what an import has done into the status.
-func note(status *fleet.ClusterStatus, out handshake.ImportOutcome) {
-	done := out.Done
-	status.AgentDeployedGeneration, status.AgentConfigChanged = done.AgentDeployedGeneration, false
-	status.AgentMigrated, status.CattleNamespaceMigrated, status.AgentNamespaceMigrated = done.Migrated, done.Migrated, done.Migrated
-	status.APIServerURL, status.APIServerCAHash = done.APIServerURL, done.APIServerCAHash
-	status.AgentTLSMode, status.GarbageCollectionInterval = done.AgentTLSMode, done.GarbageCollectionInterval
-	status.AgentEnvVarsHash, status.AgentAffinityHash = done.AgentEnvVarsHash, done.AgentAffinityHash
-	status.AgentResourcesHash, status.AgentTolerationsHash = done.AgentResourcesHash, done.AgentTolerationsHash
-	status.AgentSchedulingCustomizationHash = done.AgentSchedulingCustomizationHash
-	status.AgentPrivateRepoURL, status.AgentHostNetwork = done.AgentPrivateRepoURL, done.AgentHostNetwork
-	if done.ResetAgent {
-		status.Agent = fleet.AgentStatus{Namespace: done.AgentNamespace}
-	}
 }
 
 func cluster(modifiers ...func(*fleet.Cluster)) importChange {

@@ -58,3 +58,16 @@ func awaitValues(token *fleet.ClusterRegistrationToken) ImportOutcome {
 	}
 	return blocked(fleet.ReasonTokenBlocked, fmt.Sprintf("the import token %s gets no values (%s): see its condition %s for what to do", token.Name, ready.Reason, fleet.ConditionReady))
 }
+
+// TokenLost says whether an agent that has never been heard of could no longer register: the import token that it was
+// given is gone, going, of another Cluster that had this name, or about to expire.
+func TokenLost(in ImportInput) bool {
+	return NeverHeard(in.Cluster) && (in.Token == nil || in.Token.DeletionTimestamp != nil || tokenUnfit(in))
+}
+
+// tokenUnfit says whether an import token is not to be handed out: it goes with a Cluster that had this name before,
+// or would end before an agent has had the time to use it.
+func tokenUnfit(in ImportInput) bool {
+	expires := in.Token.Status.Expires
+	return isAnother(in.Cluster, in.Token.OwnerReferences) || expires != nil && in.Now.Add(ImportTokenReserve).After(expires.Time)
+}

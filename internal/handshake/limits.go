@@ -151,3 +151,19 @@ func LeftOut(request *fleet.ClusterRegistration) string {
 	return fmt.Sprintf("%d of spec.clusterLabels are not valid or come after the first %d, and are not copied to a Cluster: %s%s; correct them in the agent's values, or label the Cluster",
 		len(keys), maxClusterLabels, strings.Join(named, ", "), more)
 }
+
+// ofAnotherManager is the outcome for a request whose Cluster another manager owns: nothing is granted. What was granted
+// before, in the Cluster's own namespace, stays as it is, so that the agent goes on working.
+func ofAnotherManager(in GrantInput, cluster *fleet.Cluster) GrantOutcome {
+	out := rejected(in, fleet.ReasonClusterManagedElsewhere, "the label "+fleet.LabelClusterManagement+
+		" of Cluster "+cluster.Name+" names another manager, so this hub grants nothing for it: if this hub is to manage it, run "+
+		"`kubectl -n "+cluster.Namespace+" label clusters.fleet.cattle.io "+cluster.Name+" "+fleet.LabelClusterManagement+"-`")
+	if out.Stage == GrantAbandoned {
+		return out
+	}
+	out.Stage = GrantManagedElsewhere
+	if in.Request.Status.Granted && in.Account != nil {
+		out.ClusterName, out.Granted, out.Ends = cluster.Name, true, time.Time{}
+	}
+	return out
+}

@@ -1,8 +1,6 @@
 package handshake
 
 import (
-	"time"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -56,20 +54,4 @@ func IsAccountOf(account metav1.Object, cluster types.NamespacedName) bool {
 // managedElsewhere reports whether another manager owns a Cluster.
 func managedElsewhere(cluster *fleet.Cluster) bool {
 	return cluster.Labels[fleet.LabelClusterManagement] != ""
-}
-
-// ofAnotherManager is the outcome for a request whose Cluster another manager owns: nothing is granted. What was granted
-// before, in the Cluster's own namespace, stays as it is, so that the agent goes on working.
-func ofAnotherManager(in GrantInput, cluster *fleet.Cluster) GrantOutcome {
-	out := rejected(in, fleet.ReasonClusterManagedElsewhere, "the label "+fleet.LabelClusterManagement+
-		" of Cluster "+cluster.Name+" names another manager, so this hub grants nothing for it: if this hub is to manage it, run "+
-		"`kubectl -n "+cluster.Namespace+" label clusters.fleet.cattle.io "+cluster.Name+" "+fleet.LabelClusterManagement+"-`")
-	if out.Stage == GrantAbandoned {
-		return out
-	}
-	out.Stage = GrantManagedElsewhere
-	if in.Request.Status.Granted && in.Account != nil {
-		out.ClusterName, out.Granted, out.Ends = cluster.Name, true, time.Time{}
-	}
-	return out
 }

@@ -3,6 +3,7 @@ package handshake
 import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -32,4 +33,8 @@ func bindingOf(meta metav1.ObjectMeta, kind, role string, to rbacv1.Subject) *rb
 
 func subject(namespace, account string) rbacv1.Subject {
 	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account}
+}
+
+func isLabelValue(s string) bool {
+	return s != "" && len(validation.IsValidLabelValue(s)) == 0
 }

@@ -196,3 +196,12 @@ func asRecorded(t *testing.T, objects []runtime.Object) map[string]map[string]an
 func ownerOf(kind string, object metav1.Object) names.Owner {
 	return names.Owner{GVK: "fleet.cattle.io/v1alpha1, Kind=" + kind, Name: object.GetName(), Namespace: object.GetNamespace()}
 }
+
+// flat is a document with one key for each entry.
+func flat(entries map[string]string) map[string][]byte {
+	document := map[string][]byte{}
+	for key, value := range entries {
+		document[key] = []byte(value)
+	}
+	return document
+}

@@ -3,7 +3,6 @@ package handshake
 import (
 	"slices"
 	"strings"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -23,25 +22,6 @@ func ClusterOf(in GrantInput) *fleet.Cluster {
 		found = append(found, in.Derived)
 	}
 	return firstOf(found)
-}
-
-// firstOf is the Cluster that agents join as, of those with one client ID.
-func firstOf(found []*fleet.Cluster) *fleet.Cluster {
-	if len(found) == 0 {
-		return nil
-	}
-	return slices.MinFunc(found, func(a, b *fleet.Cluster) int {
-		if going := a.DeletionTimestamp != nil; going != (b.DeletionTimestamp != nil) {
-			if going {
-				return 1
-			}
-			return -1
-		}
-		if order := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); order != 0 {
-			return order
-		}
-		return strings.Compare(a.Name, b.Name)
-	})
 }
 
 // leaving is true when the request or its Cluster is being deleted, or the Cluster it once had is gone: another one
@@ -108,18 +88,6 @@ func ownedByCluster(owners []metav1.OwnerReference) bool {
 	return slices.ContainsFunc(owners, func(o metav1.OwnerReference) bool { return o.Kind == "Cluster" })
 }
 
-// isAnother says whether the owners tell of a Cluster that is gone: of this one's name, but not this one.
-func isAnother(cluster *fleet.Cluster, owners []metav1.OwnerReference) bool {
-	namesake := false
-	for _, owner := range owners {
-		if owner.Kind == "Cluster" && owner.UID == cluster.UID {
-			return false
-		}
-		namesake = namesake || owner.Kind == "Cluster" && owner.Name == cluster.Name
-	}
-	return namesake
-}
-
 // newCluster is the Cluster of a client the hub has not met. Its name follows from the client ID, so
 // that two requests of one client cannot make two.
 func newCluster(in GrantInput) *fleet.Cluster {
@@ -184,11 +152,4 @@ func given(in GrantInput, cluster *fleet.Cluster) bool {
 		return in.Account != nil || cluster.Status.Namespace == ""
 	}
 	return in.Credential != nil
-}
-
-func lastSeen(cluster *fleet.Cluster) string {
-	if cluster.Status.Agent.LastSeen.IsZero() {
-		return ""
-	}
-	return cluster.Status.Agent.LastSeen.UTC().Format(time.RFC3339)
 }

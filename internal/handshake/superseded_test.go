@@ -129,8 +129,6 @@ func requestVersion(version string) func(*fleet.ClusterRegistration) {
 	return func(r *fleet.ClusterRegistration) { r.ResourceVersion = version }
 }
 
-func ptr[T any](v T) *T { return &v }
-
 // Of two requests of one client made in the same second exactly one is the older: never both are ended, and
 // never none, whatever is known of their grants.
 func TestGrantSupersedesOneOfTwo(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/dump"
 
+	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -146,4 +147,45 @@ func clusterWithoutNamespace(c *fleet.Cluster) { c.Status.Namespace = "" }
 func clusterGoing(c *fleet.Cluster) {
 	going := at(-time.Second)
 	c.DeletionTimestamp = &going
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// valuesSecret is what was written for the token t1 with this bearer token.
+func valuesSecret(bearer string) *corev1.Secret {
+	secret, err := handshake.ValuesSecret(aToken(), handshake.Values{Token: bearer, TokenName: "t1"})
+	if err != nil {
+		panic(err)
+	}
+	return secret
+}
+
+// note writes what an import has done into the status.
+func note(status *fleet.ClusterStatus, out handshake.ImportOutcome) {
+	done := out.Done
+	status.AgentDeployedGeneration, status.AgentConfigChanged = done.AgentDeployedGeneration, false
+	status.AgentMigrated, status.CattleNamespaceMigrated, status.AgentNamespaceMigrated = done.Migrated, done.Migrated, done.Migrated
+	status.APIServerURL, status.APIServerCAHash = done.APIServerURL, done.APIServerCAHash
+	status.AgentTLSMode, status.GarbageCollectionInterval = done.AgentTLSMode, done.GarbageCollectionInterval
+	status.AgentEnvVarsHash, status.AgentAffinityHash = done.AgentEnvVarsHash, done.AgentAffinityHash
+	status.AgentResourcesHash, status.AgentTolerationsHash = done.AgentResourcesHash, done.AgentTolerationsHash
+	status.AgentSchedulingCustomizationHash = done.AgentSchedulingCustomizationHash
+	status.AgentPrivateRepoURL, status.AgentHostNetwork = done.AgentPrivateRepoURL, done.AgentHostNetwork
+	if done.ResetAgent {
+		status.Agent = fleet.AgentStatus{Namespace: done.AgentNamespace}
+	}
+}
+
+func hubDefaults() handshake.AgentDefaults {
+	return handshake.AgentDefaults{Replicas: 1, LeaseDuration: "30s", RetryPeriod: "10s", RenewDeadline: "25s"}
+}
+
+func hubConfig() config.Config {
+	return config.Config{
+		AgentImage: "rancher/fleet-agent:dev", AgentImagePullPolicy: "IfNotPresent",
+		AgentCheckinInterval: metav1.Duration{Duration: 15 * time.Minute},
+		APIServerURL:         hubURL, APIServerCA: []byte(hubCA), AgentTLSMode: config.TLSModeSystemStore,
+		GarbageCollectionInterval: metav1.Duration{Duration: 15 * time.Minute},
+		AgentWorkers:              config.AgentWorkers{BundleDeployment: "50", Drift: "50"},
+	}
 }

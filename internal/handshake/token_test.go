@@ -43,15 +43,6 @@ func importAccount(in *handshake.TokenInput) {
 
 func importRights(in *handshake.TokenInput) { in.RightsExist = true }
 
-// valuesSecret is what was written for the token t1 with this bearer token.
-func valuesSecret(bearer string) *corev1.Secret {
-	secret, err := handshake.ValuesSecret(aToken(), handshake.Values{Token: bearer, TokenName: "t1"})
-	if err != nil {
-		panic(err)
-	}
-	return secret
-}
-
 func holding(bearer string) func(*handshake.TokenInput) {
 	return func(in *handshake.TokenInput) { in.Secret = valuesSecret(bearer) }
 }
