@@ -16,8 +16,8 @@ import (
 
 	"github.com/fleet-hub/fleet/e2e/framework/golden"
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/version"
 )
 
@@ -206,11 +206,11 @@ func TestAgentNamesOfRoles(t *testing.T) {
 
 func TestAgentBootstrapSecretIsOneTheAgentReads(t *testing.T) {
 	secret := parse[corev1.Secret](t, mustRender(t, agent(""))["secret.yaml"])
-	got, err := handshake.ParseBootstrap(secret.Data)
+	got, err := protocol.ParseBootstrap(secret.Data)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := handshake.Bootstrap{
+	want := protocol.Bootstrap{
 		APIServerURL: "https://hub.example.com:6443", APIServerCA: []byte("-----BEGIN CERTIFICATE-----\n"),
 		ClusterNamespace: "fleet-default", Token: "eyJ.bearer.token", TokenName: "swarm",
 		SystemRegistrationNamespace: "cattle-fleet-clusters-system",
@@ -222,7 +222,7 @@ func TestAgentBootstrapSecretIsOneTheAgentReads(t *testing.T) {
 
 // TestAgentTakesTheValuesOfAToken goes from the hub's document through the chart to what the agent reads.
 func TestAgentTakesTheValuesOfAToken(t *testing.T) {
-	tests := map[string]handshake.Values{
+	tests := map[string]protocol.Values{
 		"a hub in the usual namespace": {
 			ClusterNamespace: "fleet-default", APIServerURL: "https://hub", APIServerCA: "-----BEGIN-----\nx\n", Token: "t.t.t",
 			SystemRegistrationNamespace: "cattle-fleet-clusters-system", TokenName: "swarm", SystemNamespace: "cattle-fleet-system",
@@ -239,11 +239,11 @@ func TestAgentTakesTheValuesOfAToken(t *testing.T) {
 				t.Fatal(err)
 			}
 			files := mustRender(t, release{chart: "fleet-agent", name: "fleet-agent", namespace: values.SystemNamespace, values: string(document)})
-			got, err := handshake.ParseBootstrap(parse[corev1.Secret](t, files["secret.yaml"]).Data)
+			got, err := protocol.ParseBootstrap(parse[corev1.Secret](t, files["secret.yaml"]).Data)
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := handshake.Bootstrap{
+			want := protocol.Bootstrap{
 				APIServerURL: values.APIServerURL, APIServerCA: []byte(values.APIServerCA), ClusterNamespace: values.ClusterNamespace,
 				Token: values.Token, TokenName: values.TokenName, SystemRegistrationNamespace: values.SystemRegistrationNamespace,
 			}

@@ -14,9 +14,10 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/helm"
 	"github.com/fleet-hub/fleet/internal/agentchart"
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -51,7 +52,7 @@ func TestAnAgentChangesHandsWithoutARestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := handshake.ParseBootstrap(secret.Data); err != nil {
+	if _, err := protocol.ParseBootstrap(secret.Data); err != nil {
 		t.Error(err)
 	}
 	expectSame(t, "helm upgrade", installed, deploymentIn(t, client, namespace))
@@ -68,7 +69,7 @@ func TestAnAgentChangesHandsWithoutARestart(t *testing.T) {
 }
 
 // applyAsTheHub does what an import does when the agent keeps its identity.
-func applyAsTheHub(t *testing.T, cluster *rest.Config, settings handshake.AgentValues) {
+func applyAsTheHub(t *testing.T, cluster *rest.Config, settings importing.AgentValues) {
 	t.Helper()
 	settings.Config = &config.Agent{AgentTLSMode: config.TLSModeSystemStore}
 	rendered, err := agentchart.Render(settings)

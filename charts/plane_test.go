@@ -22,8 +22,9 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/agentchart"
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/plane"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -196,11 +197,11 @@ func TestTheServerMakesOneDeploymentOfThreeWays(t *testing.T) {
 		t.Fatal(err)
 	}
 	values := settingsOf(t, "", fleet.ClusterSpec{})
-	for way, modify := range map[string]func(*handshake.AgentValues){
-		"import": func(v *handshake.AgentValues) {
-			v.Config, v.Bootstrap = &config.Agent{}, &handshake.Bootstrap{APIServerURL: "https://hub", TokenName: "t"}
+	for way, modify := range map[string]func(*importing.AgentValues){
+		"import": func(v *importing.AgentValues) {
+			v.Config, v.Bootstrap = &config.Agent{}, &protocol.Bootstrap{APIServerURL: "https://hub", TokenName: "t"}
 		},
-		"bundle": func(*handshake.AgentValues) {},
+		"bundle": func(*importing.AgentValues) {},
 	} {
 		modify(&values)
 		rendered, err := agentchart.Render(values)

@@ -12,8 +12,10 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/agentchart"
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/clusters"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -101,7 +103,7 @@ func TestThreeWaysOneDeployment(t *testing.T) {
 
 			values.Config = &config.Agent{ClientID: "c", Labels: map[string]string{"a": "b"}}
 			expectDeployment(t, "reimport", want, values)
-			values.Bootstrap = &handshake.Bootstrap{APIServerURL: "https://hub", TokenName: "t"}
+			values.Bootstrap = &protocol.Bootstrap{APIServerURL: "https://hub", TokenName: "t"}
 			expectDeployment(t, "import", want, values)
 			values.Config, values.Bootstrap = nil, nil
 			expectDeployment(t, "bundle", want, values)
@@ -110,7 +112,7 @@ func TestThreeWaysOneDeployment(t *testing.T) {
 }
 
 // settingsOf is what the controllers of a hub with these values make of a Cluster.
-func settingsOf(t *testing.T, hub string, spec fleet.ClusterSpec) handshake.AgentValues {
+func settingsOf(t *testing.T, hub string, spec fleet.ClusterSpec) importing.AgentValues {
 	t.Helper()
 	document := parse[corev1.ConfigMap](t, mustRender(t, controllers(hub))["configmap.yaml"]).Data[names.ConfigKey]
 	conf, _, err := config.Parse([]byte(document), config.Default("other"))
@@ -119,13 +121,13 @@ func settingsOf(t *testing.T, hub string, spec fleet.ClusterSpec) handshake.Agen
 	}
 	told := controllerOptions(t, hub)
 	cluster := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "east"}, Spec: spec}
-	return handshake.AgentSettings(cluster, conf, handshake.AgentDefaults{
+	return importing.AgentSettings(cluster, conf, importing.AgentDefaults{
 		Replicas: told.Agent.Replicas, LeaseDuration: told.Agent.LeaseDuration, RetryPeriod: told.Agent.RetryPeriod, RenewDeadline: told.Agent.RenewDeadline,
 		Debug: told.Debug && told.Agent.PropagateDebug, DebugLevel: told.DebugLevel, DisableSecurityContext: told.Agent.DisableSecurityContext,
-	}, handshake.Namespaces{System: "cattle-fleet-system", Registration: "cattle-fleet-clusters-system"})
+	}, clusters.Namespaces{System: "cattle-fleet-system", Registration: "cattle-fleet-clusters-system"})
 }
 
-func expectDeployment(t *testing.T, way, want string, values handshake.AgentValues) {
+func expectDeployment(t *testing.T, way, want string, values importing.AgentValues) {
 	t.Helper()
 	rendered, err := agentchart.Render(values)
 	if err != nil {

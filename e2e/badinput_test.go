@@ -21,8 +21,8 @@ import (
 
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -70,13 +70,13 @@ func modified(modify func(*api.Config, *api.Cluster, *api.AuthInfo)) func() map[
 		modify(loaded, loaded.Clusters[inUse.Cluster], loaded.AuthInfos[inUse.AuthInfo])
 		written, err := clientcmd.Write(*loaded)
 		Expect(err).NotTo(HaveOccurred())
-		return map[string][]byte{handshake.KubeconfigValueKey: written}
+		return map[string][]byte{protocol.KubeconfigValueKey: written}
 	}
 }
 
 func goodKubeconfig(ctx SpecContext, name string) {
 	GinkgoHelper()
-	writeSecret(ctx, careless, name, map[string][]byte{handshake.KubeconfigValueKey: world.Cluster(spare).Kubeconfig})
+	writeSecret(ctx, careless, name, map[string][]byte{protocol.KubeconfigValueKey: world.Cluster(spare).Kubeconfig})
 }
 
 func writeSecret(ctx SpecContext, namespace, name string, data map[string][]byte) {
@@ -194,7 +194,7 @@ var _ = Describe("Somebody gets something wrong", Ordered, func() {
 			k.CurrentContext = "gone"
 		}))),
 		Entry("a kubeconfig that is none", "malformed", wrongKubeconfig(fleet.ReasonKubeconfigInvalid, "kubectl config view", func() map[string][]byte {
-			return map[string][]byte{handshake.KubeconfigValueKey: []byte("{")}
+			return map[string][]byte{protocol.KubeconfigValueKey: []byte("{")}
 		})),
 		Entry("a kubeconfig under another key of its Secret", "other-key", wrongKubeconfig(fleet.ReasonKubeconfigMissing, "put the kubeconfig there", func() map[string][]byte {
 			return map[string][]byte{"config": world.Cluster(spare).Kubeconfig}
@@ -224,7 +224,7 @@ var _ = Describe("Somebody gets something wrong", Ordered, func() {
 		Entry("an address of the hub from which the agent never comes", "never", mistake{
 			make: func(ctx SpecContext, name string) {
 				writeSecret(ctx, careless, name, map[string][]byte{
-					handshake.KubeconfigValueKey: world.Cluster(spare).Kubeconfig, handshake.APIServerURLKey: []byte("https://127.0.0.1:1"),
+					protocol.KubeconfigValueKey: world.Cluster(spare).Kubeconfig, protocol.APIServerURLKey: []byte("https://127.0.0.1:1"),
 				})
 			},
 			mend:      goodKubeconfig,

@@ -18,8 +18,8 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/e2e/framework/faults"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/register"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -74,7 +74,7 @@ func storedAccess(ctx SpecContext, cluster string) register.Access {
 	GinkgoHelper()
 	secret, err := world.On(cluster).Kube.CoreV1().Secrets(names.SystemNamespace).Get(ctx, names.Agent, metav1.GetOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	identity, err := handshake.ParseIdentity(secret.Data)
+	identity, err := protocol.ParseIdentity(secret.Data)
 	Expect(err).NotTo(HaveOccurred())
 	access, err := register.ParseKubeconfig(identity.Kubeconfig)
 	Expect(err).NotTo(HaveOccurred())
@@ -190,7 +190,7 @@ var _ = Describe("An agent moves to another namespace", Ordered, func() {
 	It("joins from the first", func(ctx SpecContext) {
 		secret := &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: framework.Workspace, Name: nomad},
-			Data:       map[string][]byte{handshake.KubeconfigValueKey: world.Cluster(spare).Kubeconfig},
+			Data:       map[string][]byte{protocol.KubeconfigValueKey: world.Cluster(spare).Kubeconfig},
 		}
 		_, err := world.Hub.Kube.CoreV1().Secrets(framework.Workspace).Create(ctx, secret, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())

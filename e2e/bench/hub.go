@@ -12,8 +12,8 @@ import (
 	"github.com/fleet-hub/fleet/e2e/bench/audit"
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/swarm"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
 )
 
 const (
@@ -34,7 +34,7 @@ type bench struct {
 	say      func(format string, args ...any)
 	scratch  string
 	world    *framework.World
-	values   handshake.Values
+	values   protocol.Values
 	log      *audit.Log
 	who      audit.Classifier
 	observer *observer

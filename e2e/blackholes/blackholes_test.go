@@ -16,8 +16,8 @@ import (
 
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -97,7 +97,7 @@ func createOne(ctx context.Context, black *hole, name string) error {
 	}
 	_, err = world.Hub.Kube.CoreV1().Secrets(framework.Workspace).Create(ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: name + "-kubeconfig"},
-		Data:       map[string][]byte{handshake.KubeconfigValueKey: kubeconfig},
+		Data:       map[string][]byte{protocol.KubeconfigValueKey: kubeconfig},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		return err

@@ -12,8 +12,8 @@ import (
 
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/e2e/framework/helm"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -72,7 +72,7 @@ func (u *User) InstallHub(ctx context.Context, values map[string]any) error {
 func (u *User) Import(ctx context.Context, cluster string, labels map[string]string) error {
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: Workspace, Name: cluster + "-kubeconfig"},
-		Data:       map[string][]byte{handshake.KubeconfigValueKey: u.sites[cluster].Kubeconfig},
+		Data:       map[string][]byte{protocol.KubeconfigValueKey: u.sites[cluster].Kubeconfig},
 	}
 	if _, err := u.Hub.Kube.CoreV1().Secrets(Workspace).Create(ctx, secret, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("creating the kubeconfig secret of %s: %w", cluster, err)
@@ -93,11 +93,11 @@ func (u *User) TokenValues(ctx context.Context, token string) (map[string]any, e
 	}
 	secret, err := client.Until(ctx, client.Await{
 		From: u.Hub.Kube.CoreV1().RESTClient(), Resource: "secrets", Namespace: Workspace, Name: token, For: "the token's values", Within: Patience,
-	}, func(s *corev1.Secret) bool { return s.Type == handshake.SecretTypeValues })
+	}, func(s *corev1.Secret) bool { return s.Type == protocol.SecretTypeValues })
 	if err != nil {
 		return nil, err
 	}
-	return helm.ParseValues(secret.Data[handshake.ValuesKey])
+	return helm.ParseValues(secret.Data[protocol.ValuesKey])
 }
 
 // InstallAgent is `helm upgrade --install fleet-agent` on a downstream cluster.

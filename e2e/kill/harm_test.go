@@ -25,8 +25,8 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/e2e/framework/faults"
 	"github.com/fleet-hub/fleet/e2e/framework/swarm"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
 )
 
 // while is how long a fault lasts. In that time whoever tries again with growing pauses does so about ten times.
@@ -160,7 +160,7 @@ func (w *witness) see(ctx context.Context, h *hub) (done func(), err error) {
 	w.ending.Go(func() {
 		for event := range secrets.ResultChan() {
 			secret, ok := event.Object.(*corev1.Secret)
-			if ok && event.Type != watch.Deleted && secret.Type == handshake.SecretTypeCredential && len(secret.Data["token"]) == 0 {
+			if ok && event.Type != watch.Deleted && secret.Type == protocol.SecretTypeCredential && len(secret.Data["token"]) == 0 {
 				w.saw("a credential without a token: " + secret.Name)
 			}
 		}

@@ -24,8 +24,8 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/e2e/framework/inventory"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -149,7 +149,7 @@ func owned(o inventory.Object) bool {
 		return strings.HasPrefix(o.Name, names.Agent) || strings.HasPrefix(o.Name, "sh.helm.release.v1."+names.Agent) ||
 			strings.HasPrefix(o.Name, "sh.helm.release.v1.fleet-crd.") || o.Name == "default-allow-all"
 	}
-	return strings.HasPrefix(o.Resource, "clusterrole") && (handshake.IsContentBinding(o.Name) || strings.HasPrefix(o.Name, names.SystemNamespace+"-"+names.Agent) ||
+	return strings.HasPrefix(o.Resource, "clusterrole") && (grant.IsContentBinding(o.Name) || strings.HasPrefix(o.Name, names.SystemNamespace+"-"+names.Agent) ||
 		slices.Contains([]string{"fleet-bundle-deployment", "fleet-content"}, o.Name))
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/e2e/framework/inventory"
-	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -24,7 +24,7 @@ var _ = Describe("A cluster whose kubeconfig the hub was given leaves no trace",
 		Expect(world.Hub.EnsureNamespace(ctx, framework.Workspace)).To(Succeed())
 		kubeconfig := &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: framework.Workspace, Name: "east-kubeconfig"},
-			Data:       map[string][]byte{handshake.KubeconfigValueKey: world.Cluster(east).Kubeconfig},
+			Data:       map[string][]byte{protocol.KubeconfigValueKey: world.Cluster(east).Kubeconfig},
 		}
 		_, err := world.Hub.Kube.CoreV1().Secrets(framework.Workspace).Create(ctx, kubeconfig, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())

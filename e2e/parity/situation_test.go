@@ -20,7 +20,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/e2e/framework/helm"
 	"github.com/fleet-hub/fleet/e2e/parity"
-	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -90,11 +90,11 @@ func (s *situation) installAgent(t *testing.T) *fleet.Cluster {
 	t.Helper()
 	secret, err := client.Until(t.Context(), client.Await{
 		From: s.Hub.Kube.CoreV1().RESTClient(), Resource: "secrets", Namespace: framework.Workspace, Name: "swarm", For: "the token's values", Within: framework.Patience,
-	}, func(s *corev1.Secret) bool { return s.Type == handshake.SecretTypeValues })
+	}, func(s *corev1.Secret) bool { return s.Type == protocol.SecretTypeValues })
 	if err != nil {
 		t.Fatal(err)
 	}
-	values, err := helm.ParseValues(secret.Data[handshake.ValuesKey])
+	values, err := helm.ParseValues(secret.Data[protocol.ValuesKey])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,9 +121,9 @@ func (s *situation) make(t *testing.T, name string) {
 	for _, ours := range [][]string{{"status"}, {"metadata", "uid"}, {"metadata", "finalizers"}, {"spec", "clientID"}} {
 		unstructured.RemoveNestedField(object.Object, ours...)
 	}
-	if text, found, _ := unstructured.NestedString(object.Object, "decodedData", handshake.KubeconfigValueKey); found {
+	if text, found, _ := unstructured.NestedString(object.Object, "decodedData", protocol.KubeconfigValueKey); found {
 		delete(object.Object, "decodedData")
-		object.Object["stringData"] = map[string]any{handshake.KubeconfigValueKey: s.kubeconfig(text)}
+		object.Object["stringData"] = map[string]any{protocol.KubeconfigValueKey: s.kubeconfig(text)}
 	}
 	if _, err := s.dynamic(t, hub).Resource(resources[object.GetKind()]).Namespace(object.GetNamespace()).Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
 		t.Fatalf("creating %s: %v", name, err)

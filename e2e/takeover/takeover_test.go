@@ -21,8 +21,9 @@ import (
 
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -165,7 +166,7 @@ func (h *hub) takeOver(t *testing.T, a agent) {
 	NewWithT(t).Eventually(func(g Gomega) {
 		var ours fleet.Bundle
 		g.Expect(h.Hub.Get(t.Context(), client.Bundles, a.workspace, bundle, &ours)).To(Succeed())
-		g.Expect(handshake.AppliedElsewhere(&ours)).To(BeFalse(), "the Bundle still looks like another implementation's")
+		g.Expect(importing.AppliedElsewhere(&ours)).To(BeFalse(), "the Bundle still looks like another implementation's")
 		g.Expect(h.condition(t, a, fleet.ConditionAgentManaged)).To(HaveField("Status", corev1.ConditionTrue))
 	}).WithContext(t.Context()).WithTimeout(framework.Patience).Should(Succeed())
 	h.settles(t, 2)
@@ -183,7 +184,7 @@ func (h *hub) register(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	values, err := handshake.ParseValues(secret.Data[handshake.ValuesKey])
+	values, err := protocol.ParseValues(secret.Data[protocol.ValuesKey])
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,9 @@ import (
 
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -213,7 +214,7 @@ func (g generator) label() (key, value string) {
 		return fleet.LabelManaged, "true"
 	case 4:
 		owner := names.Owner{GVK: fleet.SchemeGroupVersion.String() + ", Kind=ClusterRegistration", Namespace: victim, Name: pick(g, g.names...)}
-		return fleet.LabelSetHash, names.SetHash(handshake.GrantSetID, owner)
+		return fleet.LabelSetHash, names.SetHash(grant.SetID, owner)
 	case 5:
 		return pick(g, fleet.LabelShardRef, fleet.LabelContentName, fleet.LabelNonManagedAgent, fleet.LabelSetPrune), pick(g, "", "true", "false", "shard0")
 	case 6:
@@ -235,7 +236,7 @@ func (g generator) annotation() (key, value string) {
 	case 3:
 		return pick(g, fleet.AnnotationTakeOverAgent, fleet.AnnotationRolloutRemaining, fleet.AnnotationWatched, fleet.AnnotationKeepResources), "true"
 	case 4:
-		return fleet.AnnotationSetID, pick(g, handshake.GrantSetID, names.AgentBundleSet, names.AgentBootstrap)
+		return fleet.AnnotationSetID, pick(g, grant.SetID, names.AgentBundleSet, names.AgentBootstrap)
 	}
 	return "kubernetes.io/service-account.name", pick(g, append([]string{"default"}, g.accounts...)...)
 }
@@ -431,7 +432,7 @@ func (g generator) registrationToken() request {
 func (g generator) secret() request {
 	r := g.object("Secret", request{as: asAdmin, verb: put, resource: coreResource("secrets"), name: pick(g, g.fresh, pick(g, g.secrets...), g.name())})
 	r.body["type"] = pick(g, "Opaque", "Opaque", fleet.SecretTypeBundleValues, fleet.SecretTypeBundleDeployment,
-		string(handshake.SecretTypeCredential), string(handshake.SecretTypeValues), string(corev1.SecretTypeServiceAccountToken))
+		string(protocol.SecretTypeCredential), string(protocol.SecretTypeValues), string(corev1.SecretTypeServiceAccountToken))
 	r.body["stringData"] = map[string]any{
 		"value": g.kubeconfig, "apiServerURL": "https://127.0.0.1:1", "deploymentNamespace": g.anyNamespace(), "clusterNamespace": g.anyNamespace(),
 		"clusterName": pick(g, "b1", "local"), "password": "own",

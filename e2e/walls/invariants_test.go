@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -306,7 +306,7 @@ func (o *observer) mayChange(kind schema.GroupVersionResource, before, now, eith
 	case "contents":
 		return !o.contents[either.GetName()] || before != nil && now != nil && equality.Semantic.DeepEqual(before.Object["content"], now.Object["content"])
 	case "clusterrolebindings":
-		return handshake.IsContentBinding(either.GetName()) && o.mayBind(before, now)
+		return grant.IsContentBinding(either.GetName()) && o.mayBind(before, now)
 	}
 	return false
 }

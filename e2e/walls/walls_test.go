@@ -27,9 +27,9 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/e2e/framework/helm"
 	"github.com/fleet-hub/fleet/e2e/framework/replica"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
 	"github.com/fleet-hub/fleet/internal/plane"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -274,7 +274,7 @@ func (a *attack) scan(t *testing.T, ctx context.Context) {
 	must(t, err)
 	for i := range handedOut.Items {
 		secret := &handedOut.Items[i]
-		if secret.Annotations[fleet.AnnotationClusterRegistrationNamespace] == attacker && secret.Type == handshake.SecretTypeCredential {
+		if secret.Annotations[fleet.AnnotationClusterRegistrationNamespace] == attacker && secret.Type == protocol.SecretTypeCredential {
 			configs[asAgent+" of "+string(secret.Data["clusterName"])] = a.bearing(string(secret.Data["token"]))
 		}
 	}

@@ -25,10 +25,10 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/e2e/framework/replica"
 	"github.com/fleet-hub/fleet/e2e/framework/swarm"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
 	"github.com/fleet-hub/fleet/internal/plane"
 	"github.com/fleet-hub/fleet/internal/plane/pki"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -71,7 +71,7 @@ type world struct {
 	busy     map[string]queue
 	swarm    *swarm.Swarm
 	// credentials are the agents', by workspace.
-	credentials map[string]*handshake.Credential
+	credentials map[string]*protocol.Credential
 }
 
 // newWorld installs the product, and starts the controllers under the account of the chart.
@@ -85,7 +85,7 @@ func newWorld(ctx context.Context) (*world, error) {
 	}
 	w := &world{
 		User: user, site: site, attacker: tenantOf(attacker, "a1"), victim: tenantOf(victim, "b1"), neutral: tenantOf(neutral, "c1"),
-		swarm: swarm.New(swarm.Options{}), credentials: map[string]*handshake.Credential{},
+		swarm: swarm.New(swarm.Options{}), credentials: map[string]*protocol.Credential{},
 	}
 	if err := w.InstallHub(ctx, map[string]any{"bootstrap": map[string]any{"enabled": false}}); err != nil {
 		return nil, err
@@ -158,7 +158,7 @@ func (w *world) addHubSecrets(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := w.addSecret(ctx, framework.LocalWorkspace, names.LocalKubeconfig, map[string]string{handshake.KubeconfigValueKey: string(kubeconfig)}); err != nil {
+	if err := w.addSecret(ctx, framework.LocalWorkspace, names.LocalKubeconfig, map[string]string{protocol.KubeconfigValueKey: string(kubeconfig)}); err != nil {
 		return err
 	}
 	for _, namespace := range []string{names.SystemNamespace, metav1.NamespaceSystem, framework.Workspace} {
@@ -186,7 +186,7 @@ func (w *world) addTenant(ctx context.Context, who tenant) error {
 		return err
 	}
 	for _, name := range []string{"db", "kubeconfig"} {
-		data := map[string]string{"password": canaryOf(who.workspace, name), handshake.KubeconfigValueKey: canaryOf(who.workspace, "kubeconfig")}
+		data := map[string]string{"password": canaryOf(who.workspace, name), protocol.KubeconfigValueKey: canaryOf(who.workspace, "kubeconfig")}
 		if err := w.addSecret(ctx, who.workspace, name, data); err != nil {
 			return err
 		}
@@ -254,16 +254,16 @@ func (w *world) join(ctx context.Context, who tenant) error {
 }
 
 // tokenValues are those that the token of a workspace hands out.
-func (w *world) tokenValues(ctx context.Context, workspace string) (handshake.Values, error) {
+func (w *world) tokenValues(ctx context.Context, workspace string) (protocol.Values, error) {
 	secret, err := client.Until(ctx, client.Await{
 		From: w.Hub.Kube.CoreV1().RESTClient(), Resource: "secrets", Namespace: workspace, Name: token, For: "the token's values", Within: patience,
 	}, func(s *corev1.Secret) bool {
-		return s.Type == handshake.SecretTypeValues && len(s.Data[handshake.ValuesKey]) > 0
+		return s.Type == protocol.SecretTypeValues && len(s.Data[protocol.ValuesKey]) > 0
 	})
 	if err != nil {
-		return handshake.Values{}, err
+		return protocol.Values{}, err
 	}
-	return handshake.ParseValues(secret.Data[handshake.ValuesKey])
+	return protocol.ParseValues(secret.Data[protocol.ValuesKey])
 }
 
 // addAdmin gives a user the rights of a workspace admin: all kinds of fleet.cattle.io, Secrets and ConfigMaps in the

@@ -1,7 +1,7 @@
 // Package agentchart renders charts/fleet-agent, the one definition of the agent, without a cluster
 // and without a helm binary.
 //
-//	handshake.AgentValues ─► values of the chart ─► Helm's engine ─► objects (an import applies them)
+//	importing.AgentValues ─► values of the chart ─► Helm's engine ─► objects (an import applies them)
 //	                                                             └─► agent.yaml (the agent's Bundle carries it)
 //
 // An admin's `helm install` renders the same chart. The same settings give the same Deployment, byte for
@@ -23,8 +23,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fleet-hub/fleet/charts"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
 )
 
 // ManifestName is the name of the one resource of the agent's Bundle. Its content hash, and so the
@@ -51,7 +51,7 @@ var embedded = sync.OnceValues(func() (*chart.Chart, error) { return Load(charts
 // PriorityClass and PodDisruptionBudget are part of the first two, as far as they are asked for. An error means
 // that v holds something that the chart's schema refuses, or limits that contradict each other; its text says
 // which.
-func Render(v handshake.AgentValues) ([]runtime.Object, error) {
+func Render(v importing.AgentValues) ([]runtime.Object, error) {
 	values, err := chartValues(v)
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func Render(v handshake.AgentValues) ([]runtime.Object, error) {
 // Manifest is agent.yaml of the agent's Bundle: the objects of Render without Secret and ConfigMap, as
 // YAML documents with sorted keys. It is what the hash of the Bundle's content
 // covers: another byte restarts nothing, but redeploys every agent.
-func Manifest(v handshake.AgentValues) ([]byte, error) {
+func Manifest(v importing.AgentValues) ([]byte, error) {
 	v.Bootstrap, v.Config = nil, nil
 	rendered, err := Render(v)
 	if err != nil {

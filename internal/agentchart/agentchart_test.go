@@ -16,12 +16,12 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fleet-hub/fleet/internal/agentchart"
-	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
 )
 
 // settings are those of the recorded clusters, with modifiers.
-func settings(modify ...func(*handshake.AgentValues)) handshake.AgentValues {
-	v := handshake.AgentValues{
+func settings(modify ...func(*importing.AgentValues)) importing.AgentValues {
+	v := importing.AgentValues{
 		Namespace: "cattle-fleet-system", Replicas: 1,
 		Image: "rancher/fleet-agent:dev", ImagePullPolicy: "IfNotPresent",
 		CheckinInterval: "15m0s", BundleDeploymentWorkers: "50", DriftWorkers: "50",
@@ -33,14 +33,14 @@ func settings(modify ...func(*handshake.AgentValues)) handshake.AgentValues {
 	return v
 }
 
-func withLocalTolerations(v *handshake.AgentValues) {
+func withLocalTolerations(v *importing.AgentValues) {
 	v.Tolerations = []corev1.Toleration{{Key: "cattle.io/os", Operator: corev1.TolerationOpEqual, Value: "linux", Effect: corev1.TaintEffectNoSchedule}}
 }
 
 func TestManifestIsTheRecordedOneByteForByte(t *testing.T) {
 	tests := map[string]struct {
 		bundle, sha256 string
-		in             handshake.AgentValues
+		in             importing.AgentValues
 	}{
 		"a downstream cluster": {
 			bundle: "fleet-agent-east", sha256: "f433d17da27701e118e48d2c826a7e8e6d522649969e1345dea354fb4f2988cd", in: settings(),

@@ -23,33 +23,34 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/golden"
 	"github.com/fleet-hub/fleet/internal/agentchart"
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-func withBootstrap(v *handshake.AgentValues) {
-	v.Bootstrap = &handshake.Bootstrap{
+func withBootstrap(v *importing.AgentValues) {
+	v.Bootstrap = &protocol.Bootstrap{
 		APIServerURL: "https://hub.example.com:6443", APIServerCA: []byte("-----BEGIN CERTIFICATE-----\n"),
 		ClusterNamespace: "fleet-default", Token: "a.b.c", TokenName: "import-token-east",
 		SystemRegistrationNamespace: "cattle-fleet-clusters-system",
 	}
 }
 
-func withConfig(v *handshake.AgentValues) {
+func withConfig(v *importing.AgentValues) {
 	v.Config = &config.Agent{
 		Labels: map[string]string{"env": "dev"}, ClientID: "kskbsmnqrf4zv8bx27pndmghfxxz9mxpd8mtccqdmnrvdwzslrxzlv",
 		AgentTLSMode: config.TLSModeSystemStore, GarbageCollectionInterval: metav1.Duration{Duration: 15 * time.Minute},
 	}
 }
 
-func withScheduling(v *handshake.AgentValues) {
+func withScheduling(v *importing.AgentValues) {
 	v.PriorityClass = &fleet.PriorityClassSpec{Value: 1000, PreemptionPolicy: corev1.PreemptNever}
 	v.PodDisruptionBudget = &fleet.PodDisruptionBudgetSpec{MinAvailable: "50%"}
 }
 
-func in(namespace string) func(*handshake.AgentValues) {
-	return func(v *handshake.AgentValues) { v.Namespace, v.Scope = namespace, namespace }
+func in(namespace string) func(*importing.AgentValues) {
+	return func(v *importing.AgentValues) { v.Namespace, v.Scope = namespace, namespace }
 }
 
 // TestRenderOrder has the objects of each way, in the order in which they are applied.
@@ -62,7 +63,7 @@ func TestRenderOrder(t *testing.T) {
 	scheduling := []string{"PriorityClass fleet-agent-priority-class", "PodDisruptionBudget cattle-fleet-system/fleet-agent-pod-disruption-budget"}
 	const secret, configMap = "Secret cattle-fleet-system/fleet-agent-bootstrap", "ConfigMap cattle-fleet-system/fleet-agent"
 	tests := map[string]struct {
-		in   handshake.AgentValues
+		in   importing.AgentValues
 		want [][]string
 	}{
 		"the first import":                {settings(withBootstrap, withConfig), [][]string{{secret, configMap}, bundle}},
@@ -96,7 +97,7 @@ func TestRenderOrder(t *testing.T) {
 	}
 }
 
-func mustRender(t *testing.T, v handshake.AgentValues) []runtime.Object {
+func mustRender(t *testing.T, v importing.AgentValues) []runtime.Object {
 	t.Helper()
 	rendered, err := agentchart.Render(v)
 	if err != nil {
@@ -106,9 +107,9 @@ func mustRender(t *testing.T, v handshake.AgentValues) []runtime.Object {
 }
 
 func TestGolden(t *testing.T) {
-	tests := map[string]handshake.AgentValues{
+	tests := map[string]importing.AgentValues{
 		"import": settings(withBootstrap, withConfig),
-		"everything": settings(withBootstrap, withConfig, withScheduling, in("team-a"), func(v *handshake.AgentValues) {
+		"everything": settings(withBootstrap, withConfig, withScheduling, in("team-a"), func(v *importing.AgentValues) {
 			v.Replicas, v.Image, v.ImagePullPolicy = 3, "registry.example.com:5000/team/agent@sha256:0123", "Always"
 			v.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "login"}}
 			v.CheckinInterval, v.BundleDeploymentWorkers, v.DriftWorkers = "0s", "", ""
@@ -137,14 +138,14 @@ func TestGolden(t *testing.T) {
 
 // TestImportCarriesTheDocumentsOfTheHandshake reads back what the agent will read.
 func TestImportCarriesTheDocumentsOfTheHandshake(t *testing.T) {
-	tests := map[string]func(*handshake.AgentValues){
-		"as recorded": func(*handshake.AgentValues) {},
-		"without a CA": func(v *handshake.AgentValues) {
+	tests := map[string]func(*importing.AgentValues){
+		"as recorded": func(*importing.AgentValues) {},
+		"without a CA": func(v *importing.AgentValues) {
 			v.Bootstrap.APIServerCA = []byte{}
 		},
-		"a configuration of nothing": func(v *handshake.AgentValues) { v.Config = &config.Agent{} },
-		"labels that need quoting":   func(v *handshake.AgentValues) { v.Config.Labels = map[string]string{"a": `"<&>'`, "b": ""} },
-		"strict, and an odd interval": func(v *handshake.AgentValues) {
+		"a configuration of nothing": func(v *importing.AgentValues) { v.Config = &config.Agent{} },
+		"labels that need quoting":   func(v *importing.AgentValues) { v.Config.Labels = map[string]string{"a": `"<&>'`, "b": ""} },
+		"strict, and an odd interval": func(v *importing.AgentValues) {
 			v.Config.AgentTLSMode, v.Config.GarbageCollectionInterval.Duration = config.TLSModeStrict, 90*time.Second+5*time.Millisecond
 		},
 	}
@@ -157,7 +158,7 @@ func TestImportCarriesTheDocumentsOfTheHandshake(t *testing.T) {
 				t.Fatalf("the first object is %T", rendered[0])
 			}
 			if diff := cmp.Diff(v.Bootstrap.Encode(), secret.Data); diff != "" {
-				t.Errorf("Secret (-handshake +chart):\n%s", diff)
+				t.Errorf("Secret (-rules +chart):\n%s", diff)
 			}
 			configMap, ok := rendered[1].(*corev1.ConfigMap)
 			if !ok || configMap.Name != names.Agent {
@@ -168,7 +169,7 @@ func TestImportCarriesTheDocumentsOfTheHandshake(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(map[string]string{names.ConfigKey: want}, configMap.Data); diff != "" {
-				t.Errorf("ConfigMap (-handshake +chart):\n%s", diff)
+				t.Errorf("ConfigMap (-rules +chart):\n%s", diff)
 			}
 		})
 	}
@@ -195,39 +196,39 @@ func TestImportConfigMapIsTheRecordedOne(t *testing.T) {
 }
 
 func TestRenderRefuses(t *testing.T) {
-	change := func(modify func(*handshake.AgentValues)) handshake.AgentValues {
+	change := func(modify func(*importing.AgentValues)) importing.AgentValues {
 		return settings(withBootstrap, withConfig, modify)
 	}
 	tests := map[string]struct {
-		in   handshake.AgentValues
+		in   importing.AgentValues
 		is   error
 		text []string
 	}{
 		"an identity without a configuration": {in: settings(withBootstrap), is: agentchart.ErrBootstrapWithoutConfig},
 		"two limits of disruption": {
-			in: change(func(v *handshake.AgentValues) {
+			in: change(func(v *importing.AgentValues) {
 				v.PodDisruptionBudget = &fleet.PodDisruptionBudgetSpec{MinAvailable: "1", MaxUnavailable: "1"}
 			}),
 			text: []string{"minAvailable is 1 and maxUnavailable is 1"},
 		},
 		"a limit that is none": {
-			in: change(func(v *handshake.AgentValues) {
+			in: change(func(v *importing.AgentValues) {
 				v.PodDisruptionBudget = &fleet.PodDisruptionBudgetSpec{MinAvailable: "most"}
 			}),
 			text: []string{"checking the agent's settings", "/fleetAgent/podDisruptionBudget/minAvailable", "'most'"},
 		},
 		"a priority beyond 32 bits": {
-			in:   change(func(v *handshake.AgentValues) { v.PriorityClass = &fleet.PriorityClassSpec{Value: 1 << 40} }),
+			in:   change(func(v *importing.AgentValues) { v.PriorityClass = &fleet.PriorityClassSpec{Value: 1 << 40} }),
 			text: []string{"/fleetAgent/priorityClass/value"},
 		},
-		"no leader election":       {in: change(func(v *handshake.AgentValues) { v.LeaseDuration = "" }), text: []string{"/leaderElection/leaseDuration"}},
-		"a check-in interval of 1": {in: change(func(v *handshake.AgentValues) { v.CheckinInterval = "1" }), text: []string{"/agentCheckinInterval", "'1'"}},
-		"workers in words":         {in: change(func(v *handshake.AgentValues) { v.DriftWorkers = "ten" }), text: []string{"/agent/reconciler/workers/drift", "'ten'"}},
-		"an unknown pull policy":   {in: change(func(v *handshake.AgentValues) { v.ImagePullPolicy = "Sometimes" }), text: []string{"/image/imagePullPolicy"}},
-		"a variable without name":  {in: change(func(v *handshake.AgentValues) { v.Env = []corev1.EnvVar{{Value: "x"}} }), text: []string{"/extraEnv/0"}},
-		"no namespace":             {in: change(func(v *handshake.AgentValues) { v.Namespace = "" }), text: []string{"/internal/systemNamespace"}},
-		"no token name":            {in: change(func(v *handshake.AgentValues) { v.Bootstrap.TokenName = "" }), text: []string{"rendering the agent's chart", "tokenName is required"}},
-		"no address of the hub":    {in: change(func(v *handshake.AgentValues) { v.Bootstrap.APIServerURL = "" }), text: []string{"apiServerURL is required"}},
+		"no leader election":       {in: change(func(v *importing.AgentValues) { v.LeaseDuration = "" }), text: []string{"/leaderElection/leaseDuration"}},
+		"a check-in interval of 1": {in: change(func(v *importing.AgentValues) { v.CheckinInterval = "1" }), text: []string{"/agentCheckinInterval", "'1'"}},
+		"workers in words":         {in: change(func(v *importing.AgentValues) { v.DriftWorkers = "ten" }), text: []string{"/agent/reconciler/workers/drift", "'ten'"}},
+		"an unknown pull policy":   {in: change(func(v *importing.AgentValues) { v.ImagePullPolicy = "Sometimes" }), text: []string{"/image/imagePullPolicy"}},
+		"a variable without name":  {in: change(func(v *importing.AgentValues) { v.Env = []corev1.EnvVar{{Value: "x"}} }), text: []string{"/extraEnv/0"}},
+		"no namespace":             {in: change(func(v *importing.AgentValues) { v.Namespace = "" }), text: []string{"/internal/systemNamespace"}},
+		"no token name":            {in: change(func(v *importing.AgentValues) { v.Bootstrap.TokenName = "" }), text: []string{"rendering the agent's chart", "tokenName is required"}},
+		"no address of the hub":    {in: change(func(v *importing.AgentValues) { v.Bootstrap.APIServerURL = "" }), text: []string{"apiServerURL is required"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -248,7 +249,7 @@ func TestRenderRefuses(t *testing.T) {
 }
 
 func TestManifestRefusesWhatRenderRefuses(t *testing.T) {
-	if got, err := agentchart.Manifest(settings(func(v *handshake.AgentValues) { v.RenewDeadline = "soon" })); err == nil || got != nil {
+	if got, err := agentchart.Manifest(settings(func(v *importing.AgentValues) { v.RenewDeadline = "soon" })); err == nil || got != nil {
 		t.Errorf("it was rendered: %s", got)
 	}
 }

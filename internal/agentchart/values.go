@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"maps"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
 )
 
 // The chart's internal.deployment: which objects go with the Deployment.
@@ -18,7 +18,7 @@ const (
 
 // chartValues are the chart's values for v. Every setting is given, the empty ones too: what the hub
 // leaves empty must not become a default of the chart.
-func chartValues(v handshake.AgentValues) (map[string]any, error) {
+func chartValues(v importing.AgentValues) (map[string]any, error) {
 	values := map[string]any{
 		"agent": map[string]any{
 			"replicas": v.Replicas,
@@ -50,7 +50,7 @@ func chartValues(v handshake.AgentValues) (map[string]any, error) {
 
 // pods are the values below fleetAgent. A key that is absent keeps the chart's own choice, one that is
 // empty does not: see affinity.
-func pods(v handshake.AgentValues) map[string]any {
+func pods(v importing.AgentValues) map[string]any {
 	values := map[string]any{"scope": v.Scope, "tolerations": v.Tolerations, "hostNetwork": v.HostNetwork}
 	if v.Affinity != nil {
 		values["affinity"] = v.Affinity
@@ -68,7 +68,7 @@ func pods(v handshake.AgentValues) map[string]any {
 }
 
 // identity adds what only an import has, and says which way of deploying v stands for.
-func identity(v handshake.AgentValues, values map[string]any) (string, error) {
+func identity(v importing.AgentValues, values map[string]any) (string, error) {
 	switch {
 	case v.Config == nil && v.Bootstrap == nil:
 		return deployBundle, nil

@@ -19,7 +19,7 @@ import (
 
 	"github.com/fleet-hub/fleet/charts"
 	"github.com/fleet-hub/fleet/internal/agentchart"
-	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
 )
 
 // asInstalled is the agent's Deployment as an admin's helm install renders it, with these values beside the image that
@@ -49,7 +49,7 @@ func asInstalled(t *testing.T, namespace string, values map[string]any) *unstruc
 }
 
 // byHub is the same as the agent's Bundle has it.
-func byHub(t *testing.T, v handshake.AgentValues) *unstructured.Unstructured {
+func byHub(t *testing.T, v importing.AgentValues) *unstructured.Unstructured {
 	t.Helper()
 	manifest, err := agentchart.Manifest(v)
 	if err != nil {
@@ -82,18 +82,18 @@ func everySetting() map[string]any {
 }
 
 func TestKeepInstalled(t *testing.T) {
-	hub := func(change func(*handshake.AgentValues)) handshake.AgentValues {
+	hub := func(change func(*importing.AgentValues)) importing.AgentValues {
 		v := agentIn("ns")
 		change(&v)
 		return v
 	}
-	nothing := func(*handshake.AgentValues) {}
-	env := func(variables ...corev1.EnvVar) func(*handshake.AgentValues) {
-		return func(v *handshake.AgentValues) { v.Env = variables }
+	nothing := func(*importing.AgentValues) {}
+	env := func(variables ...corev1.EnvVar) func(*importing.AgentValues) {
+		return func(v *importing.AgentValues) { v.Env = variables }
 	}
 	tests := map[string]struct {
 		installed map[string]any
-		hub       func(*handshake.AgentValues)
+		hub       func(*importing.AgentValues)
 		want      func(t *testing.T, hub, installed *unstructured.Unstructured) *unstructured.Unstructured
 	}{
 		"where nothing was said the hub's it is":             {nil, nothing, hubs},
@@ -111,9 +111,9 @@ func TestKeepInstalled(t *testing.T) {
 			map[string]any{"proxy": "http://proxy:3128", "noProxy": "10.0.0.0/8"},
 			env(corev1.EnvVar{Name: "HTTP_PROXY", Value: "a"}, corev1.EnvVar{Name: "HTTPS_PROXY", Value: "b"}, corev1.EnvVar{Name: "NO_PROXY", Value: "c"}), hubs,
 		},
-		"the hub's number of replicas wins": {map[string]any{"agent": map[string]any{"replicas": 3}}, func(v *handshake.AgentValues) { v.Replicas = 2 }, hubs},
+		"the hub's number of replicas wins": {map[string]any{"agent": map[string]any{"replicas": 3}}, func(v *importing.AgentValues) { v.Replicas = 2 }, hubs},
 		"an affinity of the Cluster's own wins": {map[string]any{"agent": map[string]any{"replicas": 3}},
-			func(v *handshake.AgentValues) { v.Affinity = &corev1.Affinity{} },
+			func(v *importing.AgentValues) { v.Affinity = &corev1.Affinity{} },
 			func(t *testing.T, hub, _ *unstructured.Unstructured) *unstructured.Unstructured {
 				setField(t, hub, int64(3), "spec", "replicas")
 				return hub

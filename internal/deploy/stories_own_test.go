@@ -20,21 +20,21 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/agentchart"
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // agentIn are the settings of an agent in a namespace.
-func agentIn(namespace string) handshake.AgentValues {
-	return handshake.AgentValues{
+func agentIn(namespace string) importing.AgentValues {
+	return importing.AgentValues{
 		Namespace: namespace, Replicas: 1, Image: "fleet-agent:test", ImagePullPolicy: "IfNotPresent", CheckinInterval: "15m0s",
 		BundleDeploymentWorkers: "50", DriftWorkers: "50", LeaseDuration: "30s", RetryPeriod: "10s", RenewDeadline: "25s",
 	}
 }
 
 // agentBundle is the agent's own bundle with these settings.
-func agentBundle(t *testing.T, v handshake.AgentValues) bundle {
+func agentBundle(t *testing.T, v importing.AgentValues) bundle {
 	t.Helper()
 	manifest, err := agentchart.Manifest(v)
 	if err != nil {

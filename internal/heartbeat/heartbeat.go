@@ -18,8 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -77,7 +77,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("preparing the heartbeat: %w", err)
 	}
-	speaker := handshake.HeartbeatManager(o.Hub.BearerToken)
+	speaker := protocol.HeartbeatManager(o.Hub.BearerToken)
 	return run(ctx, o.withDefaults(), func(ctx context.Context, body []byte) error {
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 		defer cancel()

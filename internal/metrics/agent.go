@@ -7,7 +7,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/registering"
 	"github.com/fleet-hub/fleet/internal/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -85,7 +86,7 @@ const standby = "Standby"
 
 func agentStageNames() []string {
 	return []string{
-		standby, string(handshake.Request), string(handshake.Await), string(handshake.AwaitBootstrap), string(handshake.GiveUp), string(handshake.Use),
+		standby, string(registering.Request), string(registering.Await), string(registering.AwaitBootstrap), string(registering.GiveUp), string(registering.Use),
 	}
 }
 
@@ -120,31 +121,31 @@ func NewAgent(clock func() time.Time) *Agent {
 	for _, outcome := range []string{OutcomeSucceeded, OutcomeFailed, OutcomeRetried} {
 		a.deploys.WithLabelValues(outcome)
 	}
-	for _, stage := range []handshake.AgentStage{handshake.Request, handshake.Await, handshake.AwaitBootstrap} {
+	for _, stage := range []registering.Stage{registering.Request, registering.Await, registering.AwaitBootstrap} {
 		a.stages.WithLabelValues(string(stage))
 	}
 	return a
 }
 
 // Stage follows the registration. An identity that is found at the start is none that was got.
-func (a *Agent) Stage(stage handshake.AgentStage) {
+func (a *Agent) Stage(stage registering.Stage) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.stage == string(stage) {
 		return
 	}
-	asked := a.stage == string(handshake.Await) || a.stage == string(handshake.Request)
+	asked := a.stage == string(registering.Await) || a.stage == string(registering.Request)
 	a.stage = string(stage)
 	switch stage {
-	case handshake.Use:
+	case registering.Use:
 		if _, was := a.way.Arrive(""); was && asked {
 			a.registrations.WithLabelValues(OutcomeSucceeded).Inc()
 		}
 		return
-	case handshake.AwaitBootstrap, handshake.GiveUp:
+	case registering.AwaitBootstrap, registering.GiveUp:
 		a.registrations.WithLabelValues(OutcomeFailed).Inc()
 	}
-	if stage == handshake.GiveUp {
+	if stage == registering.GiveUp {
 		a.way.Drop("")
 		return
 	}
@@ -177,7 +178,7 @@ func (a *Agent) Watching(deployments func() []*fleet.BundleDeployment) {
 
 // Credential says which token is in use; only its end is remembered. Text that is no token says nothing.
 func (a *Agent) Credential(token string) {
-	parsed, err := handshake.ParseAccountToken(token)
+	parsed, err := protocol.ParseAccountToken(token)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.expiry = nil

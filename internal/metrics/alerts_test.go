@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/e2e/framework/golden"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/metrics/metricstest"
+	"github.com/fleet-hub/fleet/internal/rules/registering"
 	"github.com/fleet-hub/fleet/internal/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -75,7 +75,7 @@ func later(at time.Time) bool { return at.After(noon) }
 func healthy(at time.Time) []target {
 	hub, standby := NewHub(), NewHub()
 	agent := NewAgent(func() time.Time { return at })
-	agent.Stage(handshake.Use)
+	agent.Stage(registering.Use)
 	agent.Credential(token(fmt.Sprintf(`"exp":%d`, noon.AddDate(1, 0, 0).Unix())))
 	agent.Heartbeat(at.Add(-time.Minute), nil)
 	requests := map[string]float64{"200": 100, "500": 1}
@@ -108,10 +108,10 @@ func aCluster(name string, seen time.Time) *fleet.Cluster {
 func failing(at time.Time) []target {
 	hub := NewHub()
 	agent := NewAgent(func() time.Time { return at })
-	agent.Stage(handshake.Use)
+	agent.Stage(registering.Use)
 	agent.Credential(token(fmt.Sprintf(`"exp":%d`, noon.AddDate(0, 0, 3).Unix())))
 	lost := NewAgent(func() time.Time { return at })
-	lost.Stage(handshake.AwaitBootstrap)
+	lost.Stage(registering.AwaitBootstrap)
 	requests := map[string]float64{"200": 100, "<error>": 0}
 	if later(at) {
 		requests = map[string]float64{"200": 200, "<error>": 100}

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fleet-hub/fleet/e2e/framework/golden"
-	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/rules/registering"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -76,12 +76,12 @@ func TestEveryOutcomeBeginsAtZero(t *testing.T) {
 }
 
 func TestTheStagesOfAnAgent(t *testing.T) {
-	const use, request, await, lost, giveUp = handshake.Use, handshake.Request, handshake.Await, handshake.AwaitBootstrap, handshake.GiveUp
+	const use, request, await, lost, giveUp = registering.Use, registering.Request, registering.Await, registering.AwaitBootstrap, registering.GiveUp
 	tests := map[string]struct {
-		stages []handshake.AgentStage // a second each
+		stages []registering.Stage // a second each
 		want   []string
 	}{
-		"a first registration": {[]handshake.AgentStage{await, request, await, use}, []string{
+		"a first registration": {[]registering.Stage{await, request, await, use}, []string{
 			`fleet_agent_registration_stage_duration_seconds_count{stage="Await"} 2`,
 			`fleet_agent_registration_stage_duration_seconds_count{stage="Request"} 1`,
 			`fleet_agent_registration_stage_duration_seconds_sum{stage="Await"} 2`,
@@ -90,20 +90,20 @@ func TestTheStagesOfAnAgent(t *testing.T) {
 			`fleet_agent_stage{stage="Standby"} 0`,
 			`fleet_agent_stage{stage="Use"} 1`,
 		}},
-		"an identity that is there is used": {[]handshake.AgentStage{use}, []string{
+		"an identity that is there is used": {[]registering.Stage{use}, []string{
 			`fleet_agent_stage{stage="Standby"} 0`,
 			`fleet_agent_stage{stage="Use"} 1`,
 		}},
-		"being told again changes nothing": {[]handshake.AgentStage{request, request, request}, []string{
+		"being told again changes nothing": {[]registering.Stage{request, request, request}, []string{
 			`fleet_agent_stage{stage="Request"} 1`,
 			`fleet_agent_stage{stage="Standby"} 0`,
 		}},
-		"an identity that is lost": {[]handshake.AgentStage{use, lost, lost}, []string{
+		"an identity that is lost": {[]registering.Stage{use, lost, lost}, []string{
 			`fleet_agent_registrations_total{outcome="failed"} 1`,
 			`fleet_agent_stage{stage="AwaitBootstrap"} 1`,
 			`fleet_agent_stage{stage="Standby"} 0`,
 		}},
-		"and got again": {[]handshake.AgentStage{use, lost, request, use}, []string{
+		"and got again": {[]registering.Stage{use, lost, request, use}, []string{
 			`fleet_agent_registration_stage_duration_seconds_count{stage="AwaitBootstrap"} 1`,
 			`fleet_agent_registration_stage_duration_seconds_count{stage="Request"} 1`,
 			`fleet_agent_registration_stage_duration_seconds_sum{stage="AwaitBootstrap"} 1`,
@@ -113,14 +113,14 @@ func TestTheStagesOfAnAgent(t *testing.T) {
 			`fleet_agent_stage{stage="Standby"} 0`,
 			`fleet_agent_stage{stage="Use"} 1`,
 		}},
-		"a lost identity that works after all was not got": {[]handshake.AgentStage{use, lost, use}, []string{
+		"a lost identity that works after all was not got": {[]registering.Stage{use, lost, use}, []string{
 			`fleet_agent_registration_stage_duration_seconds_count{stage="AwaitBootstrap"} 1`,
 			`fleet_agent_registration_stage_duration_seconds_sum{stage="AwaitBootstrap"} 1`,
 			`fleet_agent_registrations_total{outcome="failed"} 1`,
 			`fleet_agent_stage{stage="Standby"} 0`,
 			`fleet_agent_stage{stage="Use"} 1`,
 		}},
-		"a registration that cannot come to anything": {[]handshake.AgentStage{request, giveUp}, []string{
+		"a registration that cannot come to anything": {[]registering.Stage{request, giveUp}, []string{
 			`fleet_agent_registrations_total{outcome="failed"} 1`,
 			`fleet_agent_stage{stage="GiveUp"} 1`,
 			`fleet_agent_stage{stage="Standby"} 0`,

@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -103,7 +103,7 @@ func (c *fleetCollector) Collect(out chan<- prometheus.Metric) {
 	now := c.sources.Clock()
 	interval := c.sources.CheckinInterval()
 	if interval <= 0 {
-		interval = handshake.DefaultCheckinInterval
+		interval = supervision.DefaultCheckinInterval
 	}
 	out <- prometheus.MustNewConstMetric(c.interval, prometheus.GaugeValue, interval.Seconds())
 	c.collectClusters(out, now)

@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/rules/registering"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -67,7 +67,7 @@ func tables() string {
 // What is defined is what is handed out, and the other way round.
 func TestTheDefinitionsAreWhatIsScraped(t *testing.T) {
 	hub, agent := NewHub(), NewAgent(func() time.Time { return noon })
-	agent.Stage(handshake.Use)
+	agent.Stage(registering.Use)
 	agent.Credential(token(`"exp":1767268800`))
 	agent.Heartbeat(noon, nil)
 	agent.Watching(func() []*fleet.BundleDeployment { return aWorld().deployments })

@@ -5,20 +5,20 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
 
 // ask asks about the stored identity, here or there or both, whatever is due first.
-func (a *agent) ask(ctx context.Context, step handshake.AgentStep) {
+func (a *agent) ask(ctx context.Context, step registering.Outcome) {
 	here, there := a.asks.until(a.now()), a.moves.until(a.now())
 	switch {
 	case !step.AskElsewhere, step.AskAgain && here <= there:
 		if a.pause(ctx, here) {
 			a.askStored(ctx)
 		}
-	case step.Stage == handshake.Use && !step.AskAgain: // it works, and what the hub says to it is listened to
+	case step.Stage == registering.Use && !step.AskAgain: // it works, and what the hub says to it is listened to
 		due := time.NewTimer(there)
 		defer due.Stop()
 		if a.attend(ctx, due.C) {
@@ -91,11 +91,11 @@ func (a *agent) prove(ctx context.Context, access Access, namespace string) erro
 }
 
 // judge notes an answer; the time stays where the answer is the same.
-func judge(v handshake.Verdict, answer handshake.Answer, now time.Time) handshake.Verdict {
+func judge(v registering.Verdict, answer registering.Answer, now time.Time) registering.Verdict {
 	if v.Answer == answer {
 		return v
 	}
-	return handshake.Verdict{Answer: answer, Since: now}
+	return registering.Verdict{Answer: answer, Since: now}
 }
 
 // grantedAccess is how the granted identity reaches the hub: the way the import identity did.

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
 
 // valid is a hub whose certificate is valid in this time only.
@@ -51,14 +51,14 @@ func valid(t *testing.T, from, until time.Time) Access {
 func TestClocksAndCertificates(t *testing.T) {
 	tests := map[string]struct {
 		from, until time.Duration
-		want        handshake.Answer
+		want        registering.Answer
 		says        string
 	}{
-		"valid":                               {-time.Hour, time.Hour, handshake.Accepted, ""},
-		"valid only from an hour ago on":      {-time.Minute, time.Hour, handshake.Accepted, ""},
-		"an agent's clock that is behind":     {time.Hour, 2 * time.Hour, handshake.Unanswered, "is before"},
-		"an agent's clock that is far ahead":  {-2 * time.Hour, -time.Hour, handshake.Unanswered, "is after"},
-		"a certificate that has ended, alike": {-48 * time.Hour, -time.Hour, handshake.Unanswered, "is after"},
+		"valid":                               {-time.Hour, time.Hour, registering.Accepted, ""},
+		"valid only from an hour ago on":      {-time.Minute, time.Hour, registering.Accepted, ""},
+		"an agent's clock that is behind":     {time.Hour, 2 * time.Hour, registering.Unanswered, "is before"},
+		"an agent's clock that is far ahead":  {-2 * time.Hour, -time.Hour, registering.Unanswered, "is after"},
+		"a certificate that has ended, alike": {-48 * time.Hour, -time.Hour, registering.Unanswered, "is after"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -8,9 +8,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
 
 // watchFor bounds one watch for a credential: a connection that died unnoticed costs no more.
@@ -22,7 +23,7 @@ func (a *agent) fetchCredential(ctx context.Context) {
 	request := *a.attempt.request
 	namespace, name := a.found.bootstrap.SystemRegistrationNamespace, names.CredentialSecret(request.ClientID, request.ClientRandom)
 	mayWatch := true
-	if !a.pause(ctx, handshake.SoonestPoll-a.now().Sub(request.MadeAt)) { // no hub is as quick as that
+	if !a.pause(ctx, registering.SoonestPoll-a.now().Sub(request.MadeAt)) { // no hub is as quick as that
 		return
 	}
 	for {
@@ -39,17 +40,17 @@ func (a *agent) fetchCredential(ctx context.Context) {
 			return
 		}
 		age := a.now().Sub(request.MadeAt)
-		if age >= handshake.CredentialPatience {
+		if age >= registering.CredentialPatience {
 			a.log.Warn("the hub has not granted the registration, asking for another", "registration", request.Namespace+"/"+request.Name, "error", err)
 			return
 		}
-		if a.attempt.token.Answer == handshake.Rejected || a.attempt.token.Answer == handshake.Untrusted {
+		if a.attempt.token.Answer == registering.Rejected || a.attempt.token.Answer == registering.Untrusted {
 			a.log.Error("Failed to register agent", "registration", request.Namespace+"/"+request.Name, "error", err)
-			a.pause(ctx, handshake.LatestPoll)
+			a.pause(ctx, registering.LatestPoll)
 			return
 		}
 		a.remind(request, err)
-		if !a.pause(ctx, max(jitter(handshake.PollPause(age), a.Random), spread(kube.RetryAfter(err), a.Random))) {
+		if !a.pause(ctx, max(jitter(registering.PollPause(age), a.Random), spread(kube.RetryAfter(err), a.Random))) {
 			return
 		}
 	}
@@ -59,7 +60,7 @@ func (a *agent) fetchCredential(ctx context.Context) {
 const reminding = time.Minute
 
 // remind says that the request is still not granted, and where to look for the reason: only the hub knows it.
-func (a *agent) remind(request handshake.PendingRequest, err error) {
+func (a *agent) remind(request registering.PendingRequest, err error) {
 	since := request.MadeAt
 	if a.attempt.reminded.After(since) {
 		since = a.attempt.reminded
@@ -114,7 +115,7 @@ func (a *agent) wake() {
 
 // takeCredential keeps a credential that is whole.
 func (a *agent) takeCredential(secret *corev1.Secret) bool {
-	credential, err := handshake.ParseCredential(secret.Data)
+	credential, err := protocol.ParseCredential(secret.Data)
 	if err != nil {
 		if !a.attempt.warned { // it is looked at again and again
 			a.log.Warn("the credential is not whole, waiting for a better one", "secret", secret.Namespace+"/"+secret.Name, "error", err)

@@ -6,18 +6,18 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/protocol"
 )
 
 // parseBootstrap refuses also what no connection could be made with.
-func parseBootstrap(data map[string][]byte) (handshake.Bootstrap, error) {
-	bootstrap, err := handshake.ParseBootstrap(data)
+func parseBootstrap(data map[string][]byte) (protocol.Bootstrap, error) {
+	bootstrap, err := protocol.ParseBootstrap(data)
 	if err != nil {
-		return handshake.Bootstrap{}, err
+		return protocol.Bootstrap{}, err
 	}
 	if err := (Access{Server: bootstrap.APIServerURL, CA: bootstrap.APIServerCA}).check(); err != nil {
-		return handshake.Bootstrap{}, fmt.Errorf("bootstrap secret: %w", err)
+		return protocol.Bootstrap{}, fmt.Errorf("bootstrap secret: %w", err)
 	}
 	return bootstrap, nil
 }
@@ -31,7 +31,7 @@ func tlsMode(mode string) string {
 }
 
 // checkTLSMode finds out without a connection what WithTLSMode could only refuse.
-func checkTLSMode(mode string, bootstrap handshake.Bootstrap) error {
+func checkTLSMode(mode string, bootstrap protocol.Bootstrap) error {
 	switch tlsMode(mode) {
 	case kube.TLSModeSystemStore:
 		return nil
@@ -44,8 +44,8 @@ func checkTLSMode(mode string, bootstrap handshake.Bootstrap) error {
 	return fmt.Errorf("agentTLSMode: %w: %q", kube.ErrUnknownTLSMode, mode)
 }
 
-func parseIdentity(data map[string][]byte) (*handshake.Identity, Access, error) {
-	identity, err := handshake.ParseIdentity(data)
+func parseIdentity(data map[string][]byte) (*protocol.Identity, Access, error) {
+	identity, err := protocol.ParseIdentity(data)
 	if err != nil {
 		return nil, Access{}, err
 	}
@@ -71,7 +71,7 @@ func sameVersion(a, b *corev1.Secret) bool {
 	return a.UID == b.UID && a.ResourceVersion == b.ResourceVersion
 }
 
-func sameIdentity(a, b *handshake.Identity) bool {
+func sameIdentity(a, b *protocol.Identity) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
@@ -79,7 +79,7 @@ func sameIdentity(a, b *handshake.Identity) bool {
 }
 
 // identityKey is equal for equal identities, and fit to be kept.
-func identityKey(identity handshake.Identity) string {
+func identityKey(identity protocol.Identity) string {
 	hash := sha256.New()
 	for _, part := range []string{string(identity.Kubeconfig), identity.DeploymentNamespace, identity.ClusterNamespace, identity.ClusterName} {
 		fmt.Fprintf(hash, "%d:%s", len(part), part)

@@ -6,8 +6,9 @@ import (
 	"time"
 
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
 
 // Whatever is in the three objects an agent reads, it decides, does not panic, and shows no token.
@@ -17,31 +18,31 @@ func FuzzWhatAnAgentReads(f *testing.F) {
 	f.Add("https://[::1", "", "token: t0ps3cret\nclusterNamespace: a\napiServerURL: https://a%zz\nsystemRegistrationNamespace: r", []byte(nil), "agentTLSMode: strict", byte(2))
 	f.Add("::", "", "- {", []byte("clusters: [{name: a, cluster: {server: 'https://a:b'}}]"), "{", byte(7))
 	f.Fuzz(func(t *testing.T, server, ca, values string, kubeconfig []byte, configuration string, answers byte) {
-		data := handshake.Bootstrap{
+		data := protocol.Bootstrap{
 			APIServerURL: server, APIServerCA: []byte(ca), ClusterNamespace: "fleet-default", Token: "t0ps3cret",
 			TokenName: "t1", SystemRegistrationNamespace: "r",
 		}.Encode()
 		if values != "" {
-			data[handshake.ValuesKey] = []byte(values)
+			data[protocol.ValuesKey] = []byte(values)
 		}
-		state := handshake.AgentState{Now: time.Unix(1e9, 0), Running: answers&1 > 0, Serving: answers&2 > 0}
+		state := registering.Input{Now: time.Unix(1e9, 0), Running: answers&1 > 0, Serving: answers&2 > 0}
 		state.Bootstrap, state.BootstrapProblem = parsed(parseBootstrap(data))
 		settings, _, err := config.ParseAgent(configuration)
 		state.ConfigProblem, state.SystemStore = err, settings.AgentTLSMode == kube.TLSModeSystemStore
-		identity, access, err := parseIdentity(handshake.Identity{
+		identity, access, err := parseIdentity(protocol.Identity{
 			Kubeconfig: kubeconfig, DeploymentNamespace: "d", ClusterNamespace: "c", ClusterName: "n",
 		}.Encode())
-		all := []handshake.Answer{"", handshake.Accepted, handshake.Rejected, handshake.Untrusted, handshake.Unanswered}
+		all := []registering.Answer{"", registering.Accepted, registering.Rejected, registering.Untrusted, registering.Unanswered}
 		if err != nil {
 			state.StoredProblem = err
 		} else {
-			state.Stored = &handshake.StoredIdentity{Server: access.Server, CA: access.CA, Verdict: handshake.Verdict{Answer: all[int(answers>>2)%len(all)]}}
+			state.Stored = &registering.StoredIdentity{Server: access.Server, CA: access.CA, Verdict: registering.Verdict{Answer: all[int(answers>>2)%len(all)]}}
 			if identityKey(*identity) == "" {
 				t.Error("an identity without a key")
 			}
 		}
 		state.Moved.Answer = all[int(answers>>5)%len(all)]
-		step := handshake.Next(state)
+		step := registering.Decide(state)
 		if step.Stage == "" {
 			t.Errorf("no decision for %+v", state)
 		}

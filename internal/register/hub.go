@@ -15,8 +15,8 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/rules/registering"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -96,16 +96,16 @@ func (h apiHub) Prove(ctx context.Context, namespace string) error {
 }
 
 // answerOf says what an error of the hub counts as.
-func answerOf(err error) handshake.Answer {
+func answerOf(err error) registering.Answer {
 	switch {
 	case err == nil:
-		return handshake.Accepted
+		return registering.Accepted
 	case apierrors.IsUnauthorized(err), apierrors.IsForbidden(err):
-		return handshake.Rejected
+		return registering.Rejected
 	case isUntrusted(err), errors.Is(err, kube.ErrNoCA):
-		return handshake.Untrusted
+		return registering.Untrusted
 	}
-	return handshake.Unanswered
+	return registering.Unanswered
 }
 
 // isUntrusted holds for a certificate signed by a CA the identity does not know. One that has expired or

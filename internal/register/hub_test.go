@@ -20,7 +20,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/registering"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -97,8 +98,8 @@ func TestHubRegister(t *testing.T) {
 	const path = "/apis/fleet.cattle.io/v1alpha1/namespaces/fleet-default/clusterregistrations"
 	server := serveAnswers(t, map[string]answer{"POST " + path: {http.StatusCreated,
 		`{"apiVersion":"fleet.cattle.io/v1alpha1","kind":"ClusterRegistration","metadata":{"name":"request-5k4nm","namespace":"fleet-default"},"spec":{"clientID":"c","clientRandom":"r"}}`}})
-	made, err := hubAt(t, server.access()).Register(t.Context(), handshake.AgentRequest(handshake.RequestInput{
-		Bootstrap: handshake.Bootstrap{ClusterNamespace: "fleet-default", TokenName: "t1"},
+	made, err := hubAt(t, server.access()).Register(t.Context(), registering.NewRequest(registering.RequestInput{
+		Bootstrap: protocol.Bootstrap{ClusterNamespace: "fleet-default", TokenName: "t1"},
 		SystemUID: "c", Random: "r", Pod: "fleet-agent-x",
 	}))
 	if err != nil {
@@ -151,17 +152,17 @@ func TestHubProve(t *testing.T) {
 	const path = "/apis/fleet.cattle.io/v1alpha1/namespaces/cluster-a/bundledeployments?limit=1&resourceVersion=0"
 	tests := map[string]struct {
 		answer answer
-		want   handshake.Answer
+		want   registering.Answer
 	}{
-		"an empty list":           {answer{http.StatusOK, `{"apiVersion":"fleet.cattle.io/v1alpha1","kind":"BundleDeploymentList","items":[]}`}, handshake.Accepted},
-		"401":                     {status(401, metav1.StatusReasonUnauthorized), handshake.Rejected},
-		"403":                     {status(403, metav1.StatusReasonForbidden), handshake.Rejected},
-		"401 of a proxy":          {answer{401, "who are you?"}, handshake.Rejected},
-		"404 of another server":   {answer{404, "<html>"}, handshake.Unanswered},
-		"503 of an API server":    {status(503, metav1.StatusReasonServiceUnavailable), handshake.Unanswered},
-		"502 of a load balancer":  {answer{502, "<html>bad gateway</html>"}, handshake.Unanswered},
-		"500 while etcd is away":  {status(500, metav1.StatusReasonInternalError), handshake.Unanswered},
-		"a redirect to elsewhere": {answer{302, ""}, handshake.Unanswered},
+		"an empty list":           {answer{http.StatusOK, `{"apiVersion":"fleet.cattle.io/v1alpha1","kind":"BundleDeploymentList","items":[]}`}, registering.Accepted},
+		"401":                     {status(401, metav1.StatusReasonUnauthorized), registering.Rejected},
+		"403":                     {status(403, metav1.StatusReasonForbidden), registering.Rejected},
+		"401 of a proxy":          {answer{401, "who are you?"}, registering.Rejected},
+		"404 of another server":   {answer{404, "<html>"}, registering.Unanswered},
+		"503 of an API server":    {status(503, metav1.StatusReasonServiceUnavailable), registering.Unanswered},
+		"502 of a load balancer":  {answer{502, "<html>bad gateway</html>"}, registering.Unanswered},
+		"500 while etcd is away":  {status(500, metav1.StatusReasonInternalError), registering.Unanswered},
+		"a redirect to elsewhere": {answer{302, ""}, registering.Unanswered},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -179,27 +180,27 @@ func TestHubProve(t *testing.T) {
 func TestHubProveWithoutConnection(t *testing.T) {
 	tests := map[string]struct {
 		access func(*testing.T, *answers) Access
-		want   handshake.Answer
+		want   registering.Answer
 	}{
 		"a certificate of another CA": {func(t *testing.T, s *answers) Access {
 			access := s.access()
 			access.CA = newCA(t)
 			return access
-		}, handshake.Untrusted},
+		}, registering.Untrusted},
 		"a certificate the system's roots do not know": {func(_ *testing.T, s *answers) Access {
 			access := s.access()
 			access.CA = nil
 			return access
-		}, handshake.Untrusted},
+		}, registering.Untrusted},
 		"a server that is gone": {func(_ *testing.T, s *answers) Access {
 			s.server.Close()
 			return s.access()
-		}, handshake.Unanswered},
+		}, registering.Unanswered},
 		"a certificate for another host": {func(_ *testing.T, s *answers) Access {
 			access := s.access()
 			access.Server = "https://localhost:" + s.server.URL[len("https://127.0.0.1:"):]
 			return access
-		}, handshake.Unanswered},
+		}, registering.Unanswered},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -232,7 +233,7 @@ func TestReach(t *testing.T) {
 			a := newAgent(Options{Clock: func() time.Time { return time.Time{} }, Random: zeros{}}, nil)
 			a.found.config = config.Agent{AgentTLSMode: test.mode}
 			a.attempt = &attempt{}
-			err := a.reach(t.Context(), handshake.Bootstrap{APIServerURL: access.Server, APIServerCA: test.ca, Token: "t", ClusterNamespace: "fleet-default"})
+			err := a.reach(t.Context(), protocol.Bootstrap{APIServerURL: access.Server, APIServerCA: test.ca, Token: "t", ClusterNamespace: "fleet-default"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -269,7 +270,7 @@ func TestRegistrationOverTLS(t *testing.T) {
 				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: agentNS, Name: "fleet-agent"}, Data: map[string]string{"config": encoded}},
 				&corev1.Secret{
 					ObjectMeta: metav1.ObjectMeta{Namespace: agentNS, Name: "fleet-agent-bootstrap"},
-					Data: handshake.Bootstrap{
+					Data: protocol.Bootstrap{
 						APIServerURL: access.Server, APIServerCA: access.CA, ClusterNamespace: "fleet-default", Token: "import",
 						TokenName: "t1", SystemRegistrationNamespace: "r",
 					}.Encode(),
@@ -295,7 +296,7 @@ func TestRegistrationOverTLS(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			wantStored := handshake.Identity{Kubeconfig: kubeconfig, DeploymentNamespace: "cluster-a", ClusterNamespace: "fleet-default", ClusterName: "a"}
+			wantStored := protocol.Identity{Kubeconfig: kubeconfig, DeploymentNamespace: "cluster-a", ClusterNamespace: "fleet-default", ClusterName: "a"}
 			if diff := cmp.Diff(wantStored.Encode(), stored.Data); diff != "" {
 				t.Errorf("stored (-want +got):\n%s", diff)
 			}

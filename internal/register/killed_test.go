@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -149,7 +149,7 @@ func TestKilledAtEachStep(t *testing.T) {
 }
 
 // expectIdentity fails if a Secret fleet-agent is there that is not whole, or none is where there was one.
-func (w *world) expectIdentity(required bool, after string) *handshake.Identity {
+func (w *world) expectIdentity(required bool, after string) *protocol.Identity {
 	w.t.Helper()
 	found, err := w.local.Tracker().Get(corev1.SchemeGroupVersion.WithResource("secrets"), agentNS, names.Agent)
 	if err != nil {
@@ -167,7 +167,7 @@ func (w *world) expectIdentity(required bool, after string) *handshake.Identity 
 		w.t.Errorf("killed after %s: half an identity: %v", after, err)
 		return nil
 	}
-	want := handshake.Identity{
+	want := protocol.Identity{
 		Kubeconfig: identity.Kubeconfig, DeploymentNamespace: access.Namespace, ClusterNamespace: "fleet-default", ClusterName: "a",
 	}
 	if diff := cmp.Diff(want, *identity); diff != "" {

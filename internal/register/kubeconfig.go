@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/protocol"
 )
 
 // The names inside the stored kubeconfig: other agents look for them.
@@ -102,7 +102,7 @@ func (a Access) check() error {
 	if len(a.CA) > 0 && !x509.NewCertPool().AppendCertsFromPEM(a.CA) {
 		return errCA
 	}
-	return handshake.CheckHubURL(a.Server)
+	return protocol.CheckHubURL(a.Server)
 }
 
 // contextNamespace is empty where the kubeconfig names none.

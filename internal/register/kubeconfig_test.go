@@ -8,8 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/protocol"
 )
 
 // recorded is the kubeconfig of the recorded Secret fleet-agent, with this CA and token in the places of the
@@ -70,9 +70,9 @@ func TestParseKubeconfig(t *testing.T) {
 		"a context that is not there":   {kubeconfig: change("current-context: default", "current-context: other"), err: kube.ErrKubeconfigContext},
 		"no server":                     {kubeconfig: change("    server: https://10.99.0.2:6443\n", ""), err: kube.ErrKubeconfigMalformed},
 		"a server that is no URL":       {kubeconfig: change("https://10.99.0.2:6443", `"ht tp://x"`), err: kube.ErrKubeconfigMalformed},
-		"a server without a scheme":     {kubeconfig: change("https://", ""), err: handshake.ErrHubURL},
-		"a server of another kind":      {kubeconfig: change("https://", "ftp://"), err: handshake.ErrHubURL},
-		"a server without TLS":          {kubeconfig: change("https://", "http://"), err: handshake.ErrHubURL},
+		"a server without a scheme":     {kubeconfig: change("https://", ""), err: protocol.ErrHubURL},
+		"a server of another kind":      {kubeconfig: change("https://", "ftp://"), err: protocol.ErrHubURL},
+		"a server without TLS":          {kubeconfig: change("https://", "http://"), err: protocol.ErrHubURL},
 		"a CA that is no certificate":   {kubeconfig: change(base64.StdEncoding.EncodeToString(ca), "bm8="), err: errCA},
 		"no token":                      {kubeconfig: change("    token: a.b.c\n", "    username: a\n"), err: kube.ErrKubeconfigMalformed},
 		"a token in a file":             {kubeconfig: change("token: a.b.c", "tokenFile: /var/run/token"), err: kube.ErrKubeconfigFile},

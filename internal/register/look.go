@@ -9,18 +9,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
 
 // found is what a look found in the agent's namespace.
 type found struct {
 	bootstrapSecret *corev1.Secret // nil if there is none
-	bootstrap       *handshake.Bootstrap
+	bootstrap       *protocol.Bootstrap
 	bootstrapErr    error
 
-	identity    *handshake.Identity // nil if there is none that can be read
+	identity    *protocol.Identity // nil if there is none that can be read
 	identityErr error
 	access      Access // of the identity
 
@@ -30,10 +31,10 @@ type found struct {
 
 // look reads the agent's three objects and puts them together with what the hub said so far. What the hub
 // said of an object that is no longer there, or not the same, is forgotten.
-func (a *agent) look(ctx context.Context) (handshake.AgentState, error) {
+func (a *agent) look(ctx context.Context) (registering.Input, error) {
 	f, err := a.read(ctx)
 	if err != nil {
-		return handshake.AgentState{}, err
+		return registering.Input{}, err
 	}
 	before := a.found
 	a.found = f
@@ -41,11 +42,11 @@ func (a *agent) look(ctx context.Context) (handshake.AgentState, error) {
 	otherBootstrap := !sameVersion(before.bootstrapSecret, f.bootstrapSecret)
 	otherMode := before.config.AgentTLSMode != f.config.AgentTLSMode
 	if otherIdentity || otherMode {
-		a.verdict = handshake.Verdict{}
+		a.verdict = registering.Verdict{}
 		a.asks.reset()
 	}
 	if otherIdentity || otherBootstrap || otherMode {
-		a.moved = handshake.Verdict{}
+		a.moved = registering.Verdict{}
 		a.moves.reset()
 	}
 	if otherBootstrap || otherMode {
@@ -60,14 +61,14 @@ func (a *agent) look(ctx context.Context) (handshake.AgentState, error) {
 // doubt makes the next step ask the hub about the stored identity, if there is another to be had.
 func (a *agent) doubt(f found) {
 	if f.bootstrapSecret != nil {
-		a.verdict = handshake.Verdict{}
+		a.verdict = registering.Verdict{}
 		a.asks.reset()
 	}
 }
 
-func (a *agent) state() handshake.AgentState {
+func (a *agent) state() registering.Input {
 	f := a.found
-	state := handshake.AgentState{
+	state := registering.Input{
 		Now:              a.now(),
 		Serving:          a.serving != nil && f.identity != nil && a.serving.key == identityKey(*f.identity),
 		Running:          a.running,
@@ -79,7 +80,7 @@ func (a *agent) state() handshake.AgentState {
 		Moved:            a.moved,
 	}
 	if f.identity != nil {
-		state.Stored = &handshake.StoredIdentity{Server: f.access.Server, CA: f.access.CA, Verdict: a.verdict}
+		state.Stored = &registering.StoredIdentity{Server: f.access.Server, CA: f.access.CA, Verdict: a.verdict}
 	}
 	if a.attempt != nil {
 		state.Token = a.attempt.token

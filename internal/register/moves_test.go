@@ -7,19 +7,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
 )
 
 // at makes a bootstrap secret name the hub by this address.
 func at(server string) func(*corev1.Secret) {
-	return func(s *corev1.Secret) { s.Data[handshake.APIServerURLKey] = []byte(server) }
+	return func(s *corev1.Secret) { s.Data[protocol.APIServerURLKey] = []byte(server) }
 }
 
 // signedBy makes it name another CA.
 func signedBy(ca []byte) func(*corev1.Secret) {
-	return func(s *corev1.Secret) { s.Data[handshake.APIServerCAKey] = ca }
+	return func(s *corev1.Secret) { s.Data[protocol.APIServerCAKey] = ca }
 }
 
 const movedURL = "https://moved.example:6443"

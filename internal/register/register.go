@@ -1,8 +1,8 @@
 // Package register gets the agent its identity on the hub and keeps watch over it.
 //
-//	look (three local objects, what the hub said) ─► handshake.Next ─► do it ─► look again
+//	look (three local objects, what the hub said) ─► registering.Decide ─► do it ─► look again
 //
-// The decisions are handshake.Next's. Here is what they need: reading, asking, writing, waiting.
+// The decisions are registering.Decide's. Here is what they need: reading, asking, writing, waiting.
 package register
 
 import (
@@ -16,7 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
 
 var (
@@ -45,7 +46,7 @@ type Options struct {
 	// Connect makes the client for one identity. Nil: a client of the API server the configuration names.
 	Connect func(*rest.Config) (Hub, error)
 	// OnStage is called when the stage changes, with the reason for one that is not Use. Nil: nobody is told.
-	OnStage func(stage handshake.AgentStage, reason string)
+	OnStage func(stage registering.Stage, reason string)
 }
 
 // Session is a proven identity, and what goes with it.
@@ -64,7 +65,7 @@ type Session struct {
 // Run calls use with a proven identity, registering for one if there is none, and sees that it stays
 // proven. When the identity is lost, use's context is canceled; once use has returned, Run starts over and
 // calls use again with the next. It returns nil when ctx ends, the error of use if that returns by itself,
-// and else one of handshake's sentinels in a sentence that says what to do: nothing but a human or another
+// and else one of the sentinels of rules/registering in a sentence that says what to do: nothing but a human or another
 // replica would help.
 func Run(ctx context.Context, o Options, use func(context.Context, Session) error) error {
 	a := newAgent(o, use)
@@ -91,7 +92,7 @@ func Run(ctx context.Context, o Options, use func(context.Context, Session) erro
 			continue
 		}
 		a.looks.reset()
-		step := handshake.Next(state)
+		step := registering.Decide(state)
 		a.tell(step)
 		if err := a.act(ctx, step); err != nil {
 			return err
@@ -111,29 +112,29 @@ type agent struct {
 
 	looks, asks, moves, proofs, requests, renewals, writes pace
 
-	found   found                // the last look
-	verdict handshake.Verdict    // on the stored identity
-	moved   handshake.Verdict    // on it, where the bootstrap secret says the hub is
-	there   Access               // by which that was asked
-	stuck   bool                 // what used an identity did not end when it was told
-	running bool                 // an identity has been used, or asked for
-	used    bool                 // the bootstrap secret at hand was of use
-	serving *serving             // nil if none is
-	attempt *attempt             // with the bootstrap secret at hand, nil before the first
-	stage   handshake.AgentStage // as told last
+	found   found               // the last look
+	verdict registering.Verdict // on the stored identity
+	moved   registering.Verdict // on it, where the bootstrap secret says the hub is
+	there   Access              // by which that was asked
+	stuck   bool                // what used an identity did not end when it was told
+	running bool                // an identity has been used, or asked for
+	used    bool                // the bootstrap secret at hand was of use
+	serving *serving            // nil if none is
+	attempt *attempt            // with the bootstrap secret at hand, nil before the first
+	stage   registering.Stage   // as told last
 	reason  string
 }
 
 // attempt is what this process did with one bootstrap secret.
 type attempt struct {
-	token      handshake.Verdict
+	token      registering.Verdict
 	access     Access // under the TLS mode, once a request was made
 	hub        Hub    // the same
-	request    *handshake.PendingRequest
+	request    *registering.PendingRequest
 	reminded   time.Time // when it was last said that the request is not granted
-	credential *handshake.Credential
+	credential *protocol.Credential
 	warned     bool // about a credential that is not whole
-	proof      handshake.Verdict
+	proof      registering.Verdict
 }
 
 func newAgent(o Options, use func(context.Context, Session) error) *agent {
@@ -157,7 +158,7 @@ func newAgent(o Options, use func(context.Context, Session) error) *agent {
 func (a *agent) now() time.Time { return a.Clock() }
 
 // tell reports a stage once, when it or its reason is new.
-func (a *agent) tell(step handshake.AgentStep) {
+func (a *agent) tell(step registering.Outcome) {
 	reason := string(step.Awaited)
 	if step.Err != nil {
 		reason = step.Err.Error()
@@ -167,7 +168,7 @@ func (a *agent) tell(step handshake.AgentStep) {
 	}
 	a.stage, a.reason = step.Stage, reason
 	a.log.Debug("next step", "stage", step.Stage, "reason", reason)
-	if step.Stage == handshake.AwaitBootstrap {
+	if step.Stage == registering.AwaitBootstrap {
 		a.log.Error("Failed to register agent", "error", step.Err)
 	}
 	if a.OnStage != nil {
@@ -176,36 +177,36 @@ func (a *agent) tell(step handshake.AgentStep) {
 }
 
 // act does the step, or as much of it as can be done without looking again. An error ends Run.
-func (a *agent) act(ctx context.Context, step handshake.AgentStep) error {
-	if step.Stage != handshake.Use {
+func (a *agent) act(ctx context.Context, step registering.Outcome) error {
+	if step.Stage != registering.Use {
 		a.stopServing()
 	}
 	switch step.Stage {
-	case handshake.Use:
+	case registering.Use:
 		a.serveStep(ctx, step)
-	case handshake.Request:
+	case registering.Request:
 		a.requestStep(ctx)
-	case handshake.Await:
+	case registering.Await:
 		a.awaitStep(ctx, step)
-	case handshake.AwaitBootstrap:
+	case registering.AwaitBootstrap:
 		if step.AskAgain {
 			a.ask(ctx, step)
 			return nil
 		}
 		a.pause(ctx, longPause)
-	case handshake.GiveUp:
+	case registering.GiveUp:
 		return step.Err
 	}
 	return nil
 }
 
-func (a *agent) awaitStep(ctx context.Context, step handshake.AgentStep) {
+func (a *agent) awaitStep(ctx context.Context, step registering.Outcome) {
 	switch step.Awaited {
-	case handshake.AnswerToStored, handshake.AnswerElsewhere:
+	case registering.AnswerToStored, registering.AnswerElsewhere:
 		a.ask(ctx, step)
-	case handshake.GrantedCredential:
+	case registering.GrantedCredential:
 		a.fetchCredential(ctx)
-	case handshake.AnswerToCredential:
+	case registering.AnswerToCredential:
 		a.proveCredential(ctx)
 	}
 }

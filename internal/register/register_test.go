@@ -18,8 +18,9 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/registering"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -159,14 +160,14 @@ func TestStories(t *testing.T) {
 		}},
 		"a bootstrap secret with the key values": {"values-key", func(t *testing.T, w *world) {
 			w.bootstrapSecret("import-1", func(s *corev1.Secret) {
-				values, err := handshake.Values{
+				values, err := protocol.Values{
 					ClusterNamespace: "fleet-default", APIServerURL: hubURL, APIServerCA: string(w.ca), Token: "import-1",
 					SystemRegistrationNamespace: "cattle-fleet-clusters-system", TokenName: "t1",
 				}.Encode()
 				if err != nil {
 					t.Fatal(err)
 				}
-				s.Data = map[string][]byte{handshake.ValuesKey: values}
+				s.Data = map[string][]byte{protocol.ValuesKey: values}
 			})
 			w.run(time.Minute)
 		}},
@@ -175,12 +176,12 @@ func TestStories(t *testing.T) {
 			w.run(time.Minute)
 		}},
 		"a bootstrap secret with an address that is none": {"bootstrap-without-address", func(_ *testing.T, w *world) {
-			w.bootstrapSecret("import-1", func(s *corev1.Secret) { s.Data[handshake.APIServerURLKey] = []byte("hub") })
+			w.bootstrapSecret("import-1", func(s *corev1.Secret) { s.Data[protocol.APIServerURLKey] = []byte("hub") })
 			w.run(time.Minute)
 		}},
 		"strict mode without a CA": {"strict-without-ca", func(_ *testing.T, w *world) {
 			w.configure(config.Agent{AgentTLSMode: "strict"})
-			w.bootstrapSecret("import-1", func(s *corev1.Secret) { delete(s.Data, handshake.APIServerCAKey) })
+			w.bootstrapSecret("import-1", func(s *corev1.Secret) { delete(s.Data, protocol.APIServerCAKey) })
 			w.run(time.Minute)
 		}},
 		"a TLS mode nobody knows": {"unknown-tls-mode", func(_ *testing.T, w *world) {
@@ -309,7 +310,7 @@ func TestStories(t *testing.T) {
 		"an identity that cannot be read, and a bootstrap secret": {"unreadable-identity", func(_ *testing.T, w *world) {
 			w.add(&corev1.Secret{
 				ObjectMeta: metav1.ObjectMeta{Namespace: agentNS, Name: names.Agent},
-				Data:       handshake.Identity{Kubeconfig: []byte("{"), DeploymentNamespace: "d", ClusterNamespace: "c", ClusterName: "n"}.Encode(),
+				Data:       protocol.Identity{Kubeconfig: []byte("{"), DeploymentNamespace: "d", ClusterNamespace: "c", ClusterName: "n"}.Encode(),
 			})
 			w.bootstrapSecret("import-1")
 			w.run(time.Minute)
@@ -431,19 +432,19 @@ func TestAnswerOf(t *testing.T) {
 	resource := schema.GroupResource{Resource: "bundledeployments"}
 	tests := map[string]struct {
 		err  error
-		want handshake.Answer
+		want registering.Answer
 	}{
-		"no error":               {nil, handshake.Accepted},
-		"401":                    {apierrors.NewUnauthorized("no"), handshake.Rejected},
-		"403":                    {apierrors.NewForbidden(resource, "", nil), handshake.Rejected},
-		"404, no CRDs yet":       {apierrors.NewNotFound(resource, ""), handshake.Unanswered},
-		"429":                    {apierrors.NewTooManyRequests("slow down", 1), handshake.Unanswered},
-		"500":                    {apierrors.NewInternalError(errors.New("etcd")), handshake.Unanswered},
-		"503":                    {apierrors.NewServiceUnavailable("starting"), handshake.Unanswered},
-		"an unknown CA":          {x509.UnknownAuthorityError{}, handshake.Untrusted},
-		"an expired certificate": {x509.CertificateInvalidError{Reason: x509.Expired}, handshake.Unanswered},
-		"another host's":         {x509.HostnameError{Certificate: &x509.Certificate{}}, handshake.Unanswered},
-		"anything else":          {errors.New("connection refused"), handshake.Unanswered},
+		"no error":               {nil, registering.Accepted},
+		"401":                    {apierrors.NewUnauthorized("no"), registering.Rejected},
+		"403":                    {apierrors.NewForbidden(resource, "", nil), registering.Rejected},
+		"404, no CRDs yet":       {apierrors.NewNotFound(resource, ""), registering.Unanswered},
+		"429":                    {apierrors.NewTooManyRequests("slow down", 1), registering.Unanswered},
+		"500":                    {apierrors.NewInternalError(errors.New("etcd")), registering.Unanswered},
+		"503":                    {apierrors.NewServiceUnavailable("starting"), registering.Unanswered},
+		"an unknown CA":          {x509.UnknownAuthorityError{}, registering.Untrusted},
+		"an expired certificate": {x509.CertificateInvalidError{Reason: x509.Expired}, registering.Unanswered},
+		"another host's":         {x509.HostnameError{Certificate: &x509.Certificate{}}, registering.Unanswered},
+		"anything else":          {errors.New("connection refused"), registering.Unanswered},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

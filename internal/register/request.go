@@ -7,8 +7,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/registering"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -17,7 +18,7 @@ func (a *agent) requestStep(ctx context.Context) {
 	if a.attempt == nil {
 		a.attempt = &attempt{}
 	}
-	a.attempt.request, a.attempt.credential, a.attempt.proof = nil, nil, handshake.Verdict{}
+	a.attempt.request, a.attempt.credential, a.attempt.proof = nil, nil, registering.Verdict{}
 	if !a.pause(ctx, max(a.requests.until(a.now()), a.renewals.until(a.now()))) {
 		return
 	}
@@ -41,7 +42,7 @@ func (a *agent) request(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	in := handshake.RequestInput{Bootstrap: bootstrap, Config: a.found.config, Random: random, Pod: a.Pod}
+	in := registering.RequestInput{Bootstrap: bootstrap, Config: a.found.config, Random: random, Pod: a.Pod}
 	if in.Config.ClientID == "" {
 		if in.SystemUID, err = a.systemUID(ctx); err != nil {
 			return err
@@ -50,7 +51,7 @@ func (a *agent) request(ctx context.Context) error {
 	if err := a.reach(ctx, bootstrap); err != nil {
 		return err
 	}
-	asked := handshake.AgentRequest(in)
+	asked := registering.NewRequest(in)
 	if asked.Labels[fleet.LabelRegistrationToken] == "" {
 		a.log.Warn("the request cannot name its ClusterRegistrationToken, and the hub may let nobody read the answer: use a token whose name has at most 63 characters",
 			"token", bootstrap.TokenName)
@@ -60,7 +61,7 @@ func (a *agent) request(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot create clusterregistration in namespace %s on %s: %w", bootstrap.ClusterNamespace, bootstrap.APIServerURL, err)
 	}
-	a.attempt.request = &handshake.PendingRequest{
+	a.attempt.request = &registering.PendingRequest{
 		Namespace: made.Namespace, Name: made.Name,
 		ClientID: made.Spec.ClientID, ClientRandom: made.Spec.ClientRandom,
 		TokenName: bootstrap.TokenName, MadeAt: a.now(),
@@ -83,7 +84,7 @@ func (a *agent) systemUID(ctx context.Context) (string, error) {
 
 // reach makes the client for the import token. Which CA is trusted is found out anew for each request: a
 // hub that was not there for the last one could not show its certificate.
-func (a *agent) reach(ctx context.Context, bootstrap handshake.Bootstrap) error {
+func (a *agent) reach(ctx context.Context, bootstrap protocol.Bootstrap) error {
 	access, err := a.trusting(ctx, Access{
 		Server: bootstrap.APIServerURL, CA: bootstrap.APIServerCA,
 		Token: bootstrap.Token, Namespace: bootstrap.ClusterNamespace,
@@ -111,7 +112,7 @@ func (a *agent) trusting(ctx context.Context, access Access) (Access, error) {
 func (a *agent) judgeToken(err error) {
 	answer := answerOf(err)
 	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
-		answer = handshake.Accepted
+		answer = registering.Accepted
 	}
 	a.attempt.token = judge(a.attempt.token, answer, a.now())
 }

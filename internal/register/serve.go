@@ -7,8 +7,9 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
 
 // serving is one identity in use.
@@ -24,7 +25,7 @@ type serving struct {
 
 // serveStep writes a new identity, sees that the identity at hand is in use, clears up, and waits for
 // something to happen.
-func (a *agent) serveStep(ctx context.Context, step handshake.AgentStep) {
+func (a *agent) serveStep(ctx context.Context, step registering.Outcome) {
 	if step.Store && !a.storeCredential(ctx) || step.Rewrite && !a.storeMove(ctx) {
 		return
 	}
@@ -45,7 +46,7 @@ func (a *agent) serveStep(ctx context.Context, step handshake.AgentStep) {
 // hands a credential out once.
 func (a *agent) storeCredential(ctx context.Context) bool {
 	granted := *a.attempt.credential
-	err := a.write(ctx, a.grantedAccess(), handshake.Identity{
+	err := a.write(ctx, a.grantedAccess(), protocol.Identity{
 		DeploymentNamespace: granted.DeploymentNamespace,
 		ClusterNamespace:    granted.ClusterNamespace,
 		ClusterName:         granted.ClusterName,
@@ -76,7 +77,7 @@ func (a *agent) storeMove(ctx context.Context) bool {
 var errInterrupted = errors.New("something has changed, looking again before the identity is stored")
 
 // write makes an identity with this access the stored one.
-func (a *agent) write(ctx context.Context, access Access, identity handshake.Identity) error {
+func (a *agent) write(ctx context.Context, access Access, identity protocol.Identity) error {
 	if !a.pause(ctx, a.writes.until(a.now())) {
 		return errInterrupted
 	}
@@ -90,8 +91,8 @@ func (a *agent) write(ctx context.Context, access Access, identity handshake.Ide
 	}
 	a.writes.reset()
 	a.found.identity, a.found.access, a.found.identityErr = &identity, access, nil
-	a.verdict = handshake.Verdict{Answer: handshake.Accepted, Since: a.now()}
-	a.moved, a.used = handshake.Verdict{}, true
+	a.verdict = registering.Verdict{Answer: registering.Accepted, Since: a.now()}
+	a.moved, a.used = registering.Verdict{}, true
 	return nil
 }
 
@@ -223,7 +224,7 @@ func (a *agent) attend(ctx context.Context, due <-chan time.Time) bool {
 	case <-due:
 		return true
 	case <-a.doubted:
-		a.verdict = handshake.Verdict{}
+		a.verdict = registering.Verdict{}
 		a.asks.spare(doubtPause)
 	case <-a.changed:
 	case <-a.serving.done:

@@ -22,8 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/heartbeat"
+	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
 
 // pipes is a network of one server, in memory so that it lives in a bubble's time. A silent one takes what is sent
@@ -274,7 +274,7 @@ func TestASilentHubAnswersNobody(t *testing.T) {
 		close(network.silent) // those to come are silent, too
 		network.mu.Unlock()
 		began := time.Now()
-		if answer := answerOf(client.Prove(t.Context(), "ns")); answer != handshake.Unanswered {
+		if answer := answerOf(client.Prove(t.Context(), "ns")); answer != registering.Unanswered {
 			t.Errorf("answer %s", answer)
 		}
 		if took := time.Since(began); took > requestTimeout {

@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -20,7 +20,7 @@ const storeAttempts = 5
 
 // store writes the identity to Secret fleet-agent: created if missing, else changed in place. At no moment
 // is there no identity where there was one before.
-func store(ctx context.Context, local kubernetes.Interface, namespace string, identity handshake.Identity) error {
+func store(ctx context.Context, local kubernetes.Interface, namespace string, identity protocol.Identity) error {
 	var err error
 	for range storeAttempts {
 		if err = storeOnce(ctx, local, namespace, identity); !apierrors.IsAlreadyExists(err) && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
@@ -33,7 +33,7 @@ func store(ctx context.Context, local kubernetes.Interface, namespace string, id
 	return nil
 }
 
-func storeOnce(ctx context.Context, local kubernetes.Interface, namespace string, identity handshake.Identity) error {
+func storeOnce(ctx context.Context, local kubernetes.Interface, namespace string, identity protocol.Identity) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	secrets := local.CoreV1().Secrets(namespace)

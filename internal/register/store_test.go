@@ -14,12 +14,12 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
 )
 
-func identity(cluster string) handshake.Identity {
-	return handshake.Identity{
+func identity(cluster string) protocol.Identity {
+	return protocol.Identity{
 		Kubeconfig: []byte("kubeconfig of " + cluster), DeploymentNamespace: "cluster-" + cluster,
 		ClusterNamespace: "fleet-default", ClusterName: cluster,
 	}

@@ -36,8 +36,9 @@ import (
 
 	"github.com/fleet-hub/fleet/e2e/framework/golden"
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/registering"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -153,7 +154,7 @@ func keysOf(object runtime.Object) string {
 	if !ok {
 		return fmt.Sprintf("%T", object)
 	}
-	identity, err := handshake.ParseIdentity(secret.Data)
+	identity, err := protocol.ParseIdentity(secret.Data)
 	if err != nil {
 		return secret.Name + ": " + err.Error()
 	}
@@ -176,7 +177,7 @@ func (w *world) run(d time.Duration) {
 		Local: w.local, Namespace: agentNS, Pod: "fleet-agent-pod",
 		Clock: func() time.Time { return time.Now().Add(w.skew) }, Random: zeros{},
 		Connect: w.connect, Log: w.log(),
-		OnStage: func(stage handshake.AgentStage, reason string) {
+		OnStage: func(stage registering.Stage, reason string) {
 			w.say("[agent]  %s", strings.TrimSpace(string(stage)+" "+reason))
 		},
 	}, w.use)
@@ -325,7 +326,7 @@ func (v *visitor) credential(namespace, name string) (*corev1.Secret, error) {
 	}
 	select {
 	case <-v.appeared[name]:
-		credential := handshake.Credential{
+		credential := protocol.Credential{
 			Token: fmt.Sprintf("account-%d", n), DeploymentNamespace: "cluster-fleet-default-a-0123456789ab",
 			ClusterNamespace: "fleet-default", ClusterName: "a", SystemNamespace: "cattle-fleet-system",
 		}
@@ -333,7 +334,7 @@ func (v *visitor) credential(namespace, name string) (*corev1.Secret, error) {
 			credential.Token = ""
 		}
 		return &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Type: handshake.SecretTypeCredential,
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Type: protocol.SecretTypeCredential,
 			Data: credential.Encode(),
 		}, nil
 	default:
@@ -401,7 +402,7 @@ func (w *world) bootstrapSecret(token string, change ...func(*corev1.Secret)) {
 	w.t.Helper()
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: agentNS, Name: names.AgentBootstrap, UID: types.UID(token), ResourceVersion: token},
-		Data: handshake.Bootstrap{
+		Data: protocol.Bootstrap{
 			APIServerURL: hubURL, APIServerCA: w.ca, ClusterNamespace: "fleet-default",
 			Token: token, TokenName: "t1", SystemRegistrationNamespace: "cattle-fleet-clusters-system",
 		}.Encode(),
@@ -436,7 +437,7 @@ func (w *world) identitySecret(token string, change ...func(*Access)) {
 	}
 	w.put(&corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: agentNS, Name: names.Agent, ResourceVersion: token + access.Server},
-		Data: handshake.Identity{
+		Data: protocol.Identity{
 			Kubeconfig: kubeconfig, DeploymentNamespace: access.Namespace, ClusterNamespace: "fleet-default", ClusterName: "a",
 		}.Encode(),
 	})

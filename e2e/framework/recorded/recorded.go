@@ -14,7 +14,7 @@ import (
 // Objects are those of a file of the hub, "clusters" for one, in its order.
 func Objects[T any](t testing.TB, file string) (found []*T) {
 	t.Helper()
-	path := filepath.Join(folder(t), "hub", file+".yaml")
+	path := filepath.Join(Folder(t), "hub", file+".yaml")
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -29,8 +29,8 @@ func Objects[T any](t testing.TB, file string) (found []*T) {
 	return found
 }
 
-// folder is that of the recorded objects. A test runs in the folder of its package, somewhere below go.mod.
-func folder(t testing.TB) string {
+// Folder returns the folder of the recorded objects. A test runs in the folder of its package, somewhere below go.mod.
+func Folder(t testing.TB) string {
 	t.Helper()
 	from, err := os.Getwd()
 	if err != nil {

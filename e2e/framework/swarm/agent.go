@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/heartbeat"
+	"github.com/fleet-hub/fleet/internal/protocol"
 )
 
 // Settings are what is particular about one agent.
@@ -30,9 +30,9 @@ type Settings struct {
 	// again.
 	RegisterAgain bool
 	// Credential is an identity the agent already has, as after a restart. Nil: it registers.
-	Credential *handshake.Credential
+	Credential *protocol.Credential
 	// Values are those of another token than the swarm's. Nil: the swarm's.
-	Values *handshake.Values
+	Values *protocol.Values
 	// Wrap is put around the agent's connection: faults. Nil: nothing is.
 	Wrap func(http.RoundTripper) http.RoundTripper
 }
@@ -87,7 +87,7 @@ type Agent struct {
 
 	mu         sync.Mutex // guards what follows
 	state      State
-	credential *handshake.Credential
+	credential *protocol.Credential
 	changed    chan struct{} // closed and made anew with every change of state
 	stop       context.CancelFunc
 	ended      chan struct{}
@@ -107,7 +107,7 @@ func (a *Agent) State() State {
 }
 
 // Credential is its identity, nil without one.
-func (a *Agent) Credential() *handshake.Credential {
+func (a *Agent) Credential() *protocol.Credential {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.credential
@@ -180,7 +180,7 @@ func (a *Agent) run(ctx context.Context) {
 	}
 }
 
-func (a *Agent) setCredential(c *handshake.Credential) {
+func (a *Agent) setCredential(c *protocol.Credential) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.credential = c

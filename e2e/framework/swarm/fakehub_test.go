@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/protocol"
 )
 
 // Names in the fake hub.
@@ -22,8 +22,8 @@ const (
 	registrations = "cattle-fleet-clusters-system"
 )
 
-func testValues() handshake.Values {
-	return handshake.Values{
+func testValues() protocol.Values {
+	return protocol.Values{
 		ClusterNamespace: workspace, APIServerURL: "https://hub", Token: "import-token", TokenName: "t1",
 		SystemRegistrationNamespace: registrations,
 	}
@@ -137,7 +137,7 @@ func (h *fakeHub) answer(r *http.Request, about string, n int) *http.Response {
 
 func (h *fakeHub) credential() string {
 	data := map[string]string{}
-	for key, value := range (handshake.Credential{
+	for key, value := range (protocol.Credential{
 		Token: fmt.Sprintf("token-%d", h.granted), DeploymentNamespace: clusterSpace, ClusterNamespace: workspace, ClusterName: "c1",
 	}).Encode() {
 		data[key] = base64.StdEncoding.EncodeToString(value)

@@ -10,7 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/protocol"
 )
 
 // lastWatchPause is the longest pause before a watch that broke off is opened again.
@@ -21,7 +21,7 @@ var errRelist = errors.New("all BundleDeployments are needed again")
 
 // follow watches the BundleDeployments of the agent's namespace and reports on them, until ctx ends or the identity
 // is lost, which is its only error.
-func (a *Agent) follow(ctx context.Context, c *handshake.Credential) error {
+func (a *Agent) follow(ctx context.Context, c *protocol.Credential) error {
 	version := ""
 	for failed := 0; ctx.Err() == nil; {
 		opened, err := a.followOnce(ctx, c, &version)
@@ -46,7 +46,7 @@ func (a *Agent) follow(ctx context.Context, c *handshake.Credential) error {
 
 // followOnce opens one watch and handles what comes. Without a version it begins with all there are: in one request,
 // or for an agent of the other implementation in two.
-func (a *Agent) followOnce(ctx context.Context, c *handshake.Credential, version *string) (opened bool, err error) {
+func (a *Agent) followOnce(ctx context.Context, c *protocol.Credential, version *string) (opened bool, err error) {
 	collection := fleetAPI + "namespaces/" + c.DeploymentNamespace + "/bundledeployments?"
 	if *version == "" && a.settings.Poll {
 		if err := a.list(ctx, c, collection, version); err != nil {
@@ -72,7 +72,7 @@ func (a *Agent) followOnce(ctx context.Context, c *handshake.Credential, version
 	return opened, err
 }
 
-func (a *Agent) list(ctx context.Context, c *handshake.Credential, collection string, version *string) error {
+func (a *Agent) list(ctx context.Context, c *protocol.Credential, collection string, version *string) error {
 	var found struct {
 		object
 		Items []bundleDeployment `json:"items"`
@@ -91,7 +91,7 @@ func (a *Agent) list(ctx context.Context, c *handshake.Credential, collection st
 	return nil
 }
 
-func (a *Agent) handle(ctx context.Context, c *handshake.Credential, e event, version *string) error {
+func (a *Agent) handle(ctx context.Context, c *protocol.Credential, e event, version *string) error {
 	var bd bundleDeployment
 	if err := json.Unmarshal(e.Object, &bd); err != nil {
 		return fmt.Errorf("reading a BundleDeployment: %w", err)
@@ -110,7 +110,7 @@ func (a *Agent) handle(ctx context.Context, c *handshake.Credential, e event, ve
 
 // confirmGone asks once whether a BundleDeployment is gone, as the project's agent does before it takes anything
 // down. There is nothing to take down here, so the answer does not matter.
-func (a *Agent) confirmGone(ctx context.Context, c *handshake.Credential, name string) {
+func (a *Agent) confirmGone(ctx context.Context, c *protocol.Credential, name string) {
 	err := a.hub.do(ctx, call{
 		as: granted, token: c.Token, verb: "get", resource: "bundledeployments",
 		path: fleetAPI + "namespaces/" + c.DeploymentNamespace + "/bundledeployments/" + name,

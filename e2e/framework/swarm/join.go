@@ -12,8 +12,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
 
 const (
@@ -49,14 +50,14 @@ func (a *Agent) join(ctx context.Context) bool {
 
 func (a *Agent) now() time.Time { return a.swarm.options.Clock() }
 
-func (a *Agent) register(ctx context.Context) (*handshake.Credential, error) {
+func (a *Agent) register(ctx context.Context) (*protocol.Credential, error) {
 	values := a.settings.Values
 	random, err := clientRandom()
 	if err != nil {
 		return nil, err
 	}
-	body, err := json.Marshal(handshake.AgentRequest(handshake.RequestInput{
-		Bootstrap: handshake.Bootstrap{ClusterNamespace: values.ClusterNamespace, TokenName: values.TokenName},
+	body, err := json.Marshal(registering.NewRequest(registering.RequestInput{
+		Bootstrap: protocol.Bootstrap{ClusterNamespace: values.ClusterNamespace, TokenName: values.TokenName},
 		Config:    config.Agent{ClientID: a.settings.ClientID, Labels: a.settings.Labels},
 		Random:    random, Pod: a.settings.Pod,
 	}))
@@ -86,11 +87,11 @@ func (a *Agent) register(ctx context.Context) (*handshake.Credential, error) {
 }
 
 // fetchCredential asks until the credential is there or the agent's patience is over.
-func (a *Agent) fetchCredential(ctx context.Context, name string) (*handshake.Credential, error) {
+func (a *Agent) fetchCredential(ctx context.Context, name string) (*protocol.Credential, error) {
 	values, began := a.settings.Values, a.now()
 	read := call{as: importing, token: values.Token, verb: "get", resource: "secrets",
 		path: "/api/v1/namespaces/" + values.SystemRegistrationNamespace + "/secrets/" + name}
-	if !a.settings.Poll && !wait(ctx, handshake.SoonestPoll) {
+	if !a.settings.Poll && !wait(ctx, registering.SoonestPoll) {
 		return nil, context.Cause(ctx)
 	}
 	for {
@@ -100,12 +101,12 @@ func (a *Agent) fetchCredential(ctx context.Context, name string) (*handshake.Cr
 			secret, err = a.watchCredential(ctx, name)
 		}
 		if err == nil {
-			if credential, err := handshake.ParseCredential(secret.Data); err == nil {
+			if credential, err := protocol.ParseCredential(secret.Data); err == nil {
 				return &credential, nil
 			}
 		}
 		age := a.now().Sub(began)
-		if apierrors.IsUnauthorized(err) && !a.settings.Poll || age >= handshake.CredentialPatience {
+		if apierrors.IsUnauthorized(err) && !a.settings.Poll || age >= registering.CredentialPatience {
 			return nil, fmt.Errorf("waiting for the credential: %w", err)
 		}
 		if !wait(ctx, a.pollPause(age)) {
@@ -119,7 +120,7 @@ func (a *Agent) pollPause(age time.Duration) time.Duration {
 	if a.settings.Poll {
 		return steadyPoll
 	}
-	return handshake.PollPause(age)
+	return registering.PollPause(age)
 }
 
 // watchCredential waits for the one Secret by a watch.
@@ -151,7 +152,7 @@ func (a *Agent) watchCredential(ctx context.Context, name string) (*corev1.Secre
 }
 
 // prove does what only an agent's identity may.
-func (a *Agent) prove(ctx context.Context, c *handshake.Credential) error {
+func (a *Agent) prove(ctx context.Context, c *protocol.Credential) error {
 	err := a.hub.do(ctx, call{
 		as: granted, token: c.Token, verb: "list", resource: "bundledeployments",
 		path: fleetAPI + "namespaces/" + c.DeploymentNamespace + "/bundledeployments?limit=1&resourceVersion=0",

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/content"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -45,7 +45,7 @@ func (b bundleDeployment) settled() bool {
 
 // deploy reads what an agent reads to deploy a Bundle, and says that all of it is in place and ready: where nothing
 // has to start or to be waited for, that is one report.
-func (a *Agent) deploy(ctx context.Context, c *handshake.Credential, bd bundleDeployment) error {
+func (a *Agent) deploy(ctx context.Context, c *protocol.Credential, bd bundleDeployment) error {
 	if bd.settled() || a.reported.isOlder(bd.object) {
 		return nil
 	}
@@ -88,7 +88,7 @@ func (a *Agent) read(ctx context.Context, stored call) error {
 
 // report writes the status, over the one that was read or, if it is no longer that, by a patch. An agent of the other
 // implementation always patches, and leaves the printer columns to the hub.
-func (a *Agent) report(ctx context.Context, c *handshake.Credential, bd bundleDeployment) error {
+func (a *Agent) report(ctx context.Context, c *protocol.Credential, bd bundleDeployment) error {
 	status := readyStatus(bd, a.now(), a.swarm.options.Resources)
 	if a.settings.Poll {
 		return a.write(ctx, c, bd, "patch", map[string]any{"metadata": map[string]any{"uid": bd.Metadata.UID}, "status": status})
@@ -106,7 +106,7 @@ func (a *Agent) report(ctx context.Context, c *handshake.Credential, bd bundleDe
 	return err
 }
 
-func (a *Agent) write(ctx context.Context, c *handshake.Credential, bd bundleDeployment, verb string, what map[string]any) error {
+func (a *Agent) write(ctx context.Context, c *protocol.Credential, bd bundleDeployment, verb string, what map[string]any) error {
 	body, err := json.Marshal(what)
 	if err != nil {
 		return fmt.Errorf("encoding the report: %w", err)

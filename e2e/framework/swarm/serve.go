@@ -13,8 +13,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/registering"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -45,7 +46,7 @@ func (a *Agent) serve(ctx context.Context, joined func()) {
 }
 
 // beat sends heartbeats until ctx ends.
-func (a *Agent) beat(ctx context.Context, c *handshake.Credential, joined func()) {
+func (a *Agent) beat(ctx context.Context, c *protocol.Credential, joined func()) {
 	for failed := 0; ; {
 		if !a.nextSecond(ctx) {
 			return
@@ -74,7 +75,7 @@ func (a *Agent) nextSecond(ctx context.Context) bool {
 	return wait(ctx, now.Truncate(time.Second).Add(time.Second).Sub(now))
 }
 
-func (a *Agent) beatOnce(ctx context.Context, c *handshake.Credential) error {
+func (a *Agent) beatOnce(ctx context.Context, c *protocol.Credential) error {
 	now := a.now()
 	body, err := json.Marshal([]any{map[string]any{
 		"op": "add", "path": "/status/agent",
@@ -84,7 +85,7 @@ func (a *Agent) beatOnce(ctx context.Context, c *handshake.Credential) error {
 		return fmt.Errorf("encoding the heartbeat: %w", err)
 	}
 	path := fleetAPI + "namespaces/" + c.ClusterNamespace + "/clusters/" + c.ClusterName + "/status"
-	if speaker := handshake.HeartbeatManager(c.Token); speaker != "" && !a.settings.Poll {
+	if speaker := protocol.HeartbeatManager(c.Token); speaker != "" && !a.settings.Poll {
 		path += "?fieldManager=" + url.QueryEscape(speaker)
 	}
 	err = a.hub.do(ctx, call{
@@ -115,7 +116,7 @@ func beatPause(interval time.Duration, failed int) time.Duration {
 // judge tells an identity the hub rejects from a hub that is not well: it asks once more, and the answers must have
 // been the same for as long as an agent without a bootstrap secret insists on. The error is errIdentityLost if another
 // identity is to be had.
-func (a *Agent) judge(ctx context.Context, c *handshake.Credential, err error) error {
+func (a *Agent) judge(ctx context.Context, c *protocol.Credential, err error) error {
 	if !isRejection(err) || !isRejection(a.prove(ctx, c)) {
 		a.doubtedSince = time.Time{}
 		return nil
@@ -123,7 +124,7 @@ func (a *Agent) judge(ctx context.Context, c *handshake.Credential, err error) e
 	if a.doubtedSince.IsZero() {
 		a.doubtedSince = a.now()
 	}
-	if a.now().Sub(a.doubtedSince) < handshake.RejectionPatience {
+	if a.now().Sub(a.doubtedSince) < registering.RejectionPatience {
 		return nil
 	}
 	a.update(func(s *State) { s.Rejected = true })

@@ -17,14 +17,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/protocol"
 )
 
 // Options are what all agents of a swarm share.
 type Options struct {
 	// Values are what a token hands out: where the hub is, what signs its certificate, and the right to ask.
 	// Settings may name others.
-	Values handshake.Values
+	Values protocol.Values
 	// AtOnce is how many agents may be between their ClusterRegistration and their first accepted heartbeat
 	// at a time. Zero or less: all.
 	AtOnce int
@@ -83,7 +83,7 @@ func (s *Swarm) Add(settings Settings) *Agent {
 
 // transport is one agent's connection: HTTP/2 as that of every Kubernetes client, checked when nothing has come
 // for half a minute.
-func (s *Swarm) transport(values handshake.Values) *http.Transport {
+func (s *Swarm) transport(values protocol.Values) *http.Transport {
 	return &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: requestTimeout, KeepAlive: 30 * time.Second}).DialContext,
 		TLSClientConfig:     &tls.Config{RootCAs: s.pool(values.APIServerCA), MinVersion: tls.VersionTLS12},

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fleet-hub/fleet/e2e/framework/golden"
-	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/protocol"
 )
 
 // play starts one agent towards a hub, in fake time; the agent ends with the test.
@@ -51,7 +51,7 @@ func TestWhatAnAgentSends(t *testing.T) {
 		},
 		"one that was restarted has its identity": {
 			golden: "restarted", hub: &fakeHub{deployments: []string{deployment("a", "30", "s-1:2", "s-1:2")}},
-			settings: Settings{Credential: &handshake.Credential{Token: keptToken(), DeploymentNamespace: clusterSpace, ClusterNamespace: workspace, ClusterName: "c1"}},
+			settings: Settings{Credential: &protocol.Credential{Token: keptToken(), DeploymentNamespace: clusterSpace, ClusterNamespace: workspace, ClusterName: "c1"}},
 		},
 		"a Bundle with values in a Secret has it read": {
 			golden: "values", hub: &fakeHub{deployments: []string{deployment("a", "30", "s-1:2", "", `,"valuesHash":"h"`)}},
@@ -510,10 +510,10 @@ func TestAwaitSaysWhoIsLate(t *testing.T) {
 
 func TestValues(t *testing.T) {
 	got, err := Values(map[string]any{"token": "x", "clusterNamespace": workspace, "labels": map[string]any{"a": "b"}})
-	if diff := cmp.Diff(handshake.Values{Token: "x", ClusterNamespace: workspace}, got); diff != "" || err != nil {
+	if diff := cmp.Diff(protocol.Values{Token: "x", ClusterNamespace: workspace}, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	if _, err := Values(map[string]any{}); !errors.Is(err, handshake.ErrIncomplete) {
+	if _, err := Values(map[string]any{}); !errors.Is(err, protocol.ErrIncomplete) {
 		t.Errorf("without a token: %v", err)
 	}
 	if _, err := Values(map[string]any{"token": func() {}}); err == nil {

@@ -5,14 +5,14 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/protocol"
 )
 
 // Values are those of a token, given as the values of the agent's chart.
-func Values(chart map[string]any) (handshake.Values, error) {
+func Values(chart map[string]any) (protocol.Values, error) {
 	document, err := yaml.Marshal(chart)
 	if err != nil {
-		return handshake.Values{}, fmt.Errorf("encoding a token's values: %w", err)
+		return protocol.Values{}, fmt.Errorf("encoding a token's values: %w", err)
 	}
-	return handshake.ParseValues(document)
+	return protocol.ParseValues(document)
 }

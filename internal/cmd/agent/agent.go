@@ -25,7 +25,6 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy"
 	"github.com/fleet-hub/fleet/internal/facts"
 	"github.com/fleet-hub/fleet/internal/footprint"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/health"
 	"github.com/fleet-hub/fleet/internal/heartbeat"
 	"github.com/fleet-hub/fleet/internal/kube"
@@ -33,6 +32,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/metrics"
 	"github.com/fleet-hub/fleet/internal/names"
 	"github.com/fleet-hub/fleet/internal/register"
+	"github.com/fleet-hub/fleet/internal/rules/registering"
 	"github.com/fleet-hub/fleet/internal/version"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -169,7 +169,7 @@ func (p *process) work(ctx context.Context) error {
 		Clock:     p.clock,
 		Random:    rand.Reader,
 		Log:       p.log,
-		OnStage: func(stage handshake.AgentStage, reason string) {
+		OnStage: func(stage registering.Stage, reason string) {
 			p.ready.stage(stage, reason)
 			p.metrics.Stage(stage)
 		},

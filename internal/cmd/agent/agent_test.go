@@ -13,9 +13,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/register"
+	"github.com/fleet-hub/fleet/internal/rules/registering"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -24,7 +25,7 @@ const first = "fleet-agent-0"
 func now() time.Time { return time.Now() }
 
 // joined is a site whose agent has joined.
-func joined(t *testing.T, name string, env ...corev1.EnvVar) (*site, *fleet.ClusterRegistrationToken, handshake.Values) {
+func joined(t *testing.T, name string, env ...corev1.EnvVar) (*site, *fleet.ClusterRegistrationToken, protocol.Values) {
 	t.Helper()
 	s := newSite(t, name)
 	token, values := s.token("t1")
@@ -44,7 +45,7 @@ func TestAgentJoins(t *testing.T) {
 	s.expectRequests(1)
 	secret, err := s.secret(names.Agent)
 	s.must(err)
-	identity, err := handshake.ParseIdentity(secret.Data)
+	identity, err := protocol.ParseIdentity(secret.Data)
 	s.must(err)
 	access, err := register.ParseKubeconfig(identity.Kubeconfig)
 	s.must(err)
@@ -54,7 +55,7 @@ func TestAgentJoins(t *testing.T) {
 		t.Errorf("stored access (-want +got):\n%s", diff)
 	}
 	identity.Kubeconfig = nil
-	wantIdentity := handshake.Identity{DeploymentNamespace: want.Namespace, ClusterNamespace: s.workspace, ClusterName: "a"}
+	wantIdentity := protocol.Identity{DeploymentNamespace: want.Namespace, ClusterNamespace: s.workspace, ClusterName: "a"}
 	if diff := cmp.Diff(wantIdentity, identity); diff != "" {
 		t.Errorf("stored identity (-want +got):\n%s", diff)
 	}
@@ -131,7 +132,7 @@ func TestHubThatRejectsTheRunningAgent(t *testing.T) {
 	account := names.RequestAccount(request.Name, string(request.UID))
 	s.must(s.hubCore.CoreV1().ServiceAccounts(names.ClusterNamespace(s.workspace, "a")).Delete(t.Context(), account, metav1.DeleteOptions{}))
 	s.expectReady(first, false)
-	s.expectLog(first, handshake.ErrIdentityRejected.Error(), 1)
+	s.expectLog(first, registering.ErrIdentityRejected.Error(), 1)
 	delivered := now()
 	s.deliver(values)
 	s.answer(token)
@@ -145,7 +146,7 @@ func TestHubThatRejectsTheRunningAgent(t *testing.T) {
 func TestAgentWithoutAnything(t *testing.T) {
 	s := newSite(t, "nothing")
 	s.startPod(first)
-	s.expectLog(first, "fleetagent: "+handshake.ErrNoIdentity.Error()+": there is no Secret fleet-agent and no Secret fleet-agent-bootstrap; create", 1)
+	s.expectLog(first, "fleetagent: "+registering.ErrNoIdentity.Error()+": there is no Secret fleet-agent and no Secret fleet-agent-bootstrap; create", 1)
 	s.eventually("a restart", func(context.Context) error {
 		if s.restarts(first) == 0 {
 			return errors.New("there was none")

@@ -14,9 +14,9 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/fleet-hub/fleet/e2e/framework/faults"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/register"
 )
 
@@ -27,7 +27,7 @@ func (s *site) access() register.Access {
 	s.t.Helper()
 	secret, err := s.secret(names.Agent)
 	s.must(err)
-	identity, err := handshake.ParseIdentity(secret.Data)
+	identity, err := protocol.ParseIdentity(secret.Data)
 	s.must(err)
 	access, err := register.ParseKubeconfig(identity.Kubeconfig)
 	s.must(err)

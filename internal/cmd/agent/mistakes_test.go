@@ -10,9 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/rules/registering"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -28,41 +28,41 @@ func TestWhatAnAgentCannotBeginWithAndItsRepair(t *testing.T) {
 			func(_ *site, s *corev1.Secret, _ *corev1.ConfigMap) {
 				s.Data = map[string][]byte{"values": []byte("- {")}
 			},
-			[]string{handshake.ErrBootstrapUnusable.Error(), `key "values"`, "create a ClusterRegistrationToken on the hub"},
+			[]string{registering.ErrBootstrapUnusable.Error(), `key "values"`, "create a ClusterRegistrationToken on the hub"},
 		},
 		"incomplete": {
 			func(_ *site, s *corev1.Secret, _ *corev1.ConfigMap) { delete(s.Data, "token") },
-			[]string{handshake.ErrBootstrapUnusable.Error(), `"token"`, "create a ClusterRegistrationToken on the hub"},
+			[]string{registering.ErrBootstrapUnusable.Error(), `"token"`, "create a ClusterRegistrationToken on the hub"},
 		},
 		"no-url": {
 			func(_ *site, s *corev1.Secret, _ *corev1.ConfigMap) { s.Data["apiServerURL"] = nil },
-			[]string{handshake.ErrBootstrapUnusable.Error(), `"apiServerURL"`, "create a ClusterRegistrationToken on the hub"},
+			[]string{registering.ErrBootstrapUnusable.Error(), `"apiServerURL"`, "create a ClusterRegistrationToken on the hub"},
 		},
 		"ca-is-none": {
 			func(_ *site, s *corev1.Secret, _ *corev1.ConfigMap) { s.Data["apiServerCA"] = []byte("a certificate") },
-			[]string{handshake.ErrBootstrapUnusable.Error(), "create a ClusterRegistrationToken on the hub"},
+			[]string{registering.ErrBootstrapUnusable.Error(), "create a ClusterRegistrationToken on the hub"},
 		},
 		"tls-mode": {
 			func(_ *site, _ *corev1.Secret, c *corev1.ConfigMap) { c.Data["config"] = `{"agentTLSMode":"lax"}` },
-			[]string{handshake.ErrBootstrapUnusable.Error(), kube.ErrUnknownTLSMode.Error(), "correct ConfigMap fleet-agent"},
+			[]string{registering.ErrBootstrapUnusable.Error(), kube.ErrUnknownTLSMode.Error(), "correct ConfigMap fleet-agent"},
 		},
 		"strict-without-ca": {
 			func(_ *site, s *corev1.Secret, _ *corev1.ConfigMap) { delete(s.Data, "apiServerCA") },
-			[]string{handshake.ErrBootstrapUnusable.Error(), kube.ErrNoCA.Error(), "correct ConfigMap fleet-agent"},
+			[]string{registering.ErrBootstrapUnusable.Error(), kube.ErrNoCA.Error(), "correct ConfigMap fleet-agent"},
 		},
 		"config": {
 			func(_ *site, _ *corev1.Secret, c *corev1.ConfigMap) { c.Data["config"] = "{" },
-			[]string{handshake.ErrBootstrapUnusable.Error(), "correct ConfigMap fleet-agent"},
+			[]string{registering.ErrBootstrapUnusable.Error(), "correct ConfigMap fleet-agent"},
 		},
 		"untrusted": {
 			func(s *site, secret *corev1.Secret, _ *corev1.ConfigMap) {
 				secret.Data["apiServerCA"] = s.plane.Cluster(east).CA
 			},
-			[]string{handshake.ErrUntrustedCA.Error(), "check apiServerURL, apiServerCA and agentTLSMode"},
+			[]string{registering.ErrUntrustedCA.Error(), "check apiServerURL, apiServerCA and agentTLSMode"},
 		},
 		"token-ended": {
 			func(s *site, _ *corev1.Secret, _ *corev1.ConfigMap) { s.endToken("t1") },
-			[]string{handshake.ErrTokenRejected.Error(), `ClusterRegistrationToken "t1"`, "it has expired or was deleted", "create a ClusterRegistrationToken on the hub"},
+			[]string{registering.ErrTokenRejected.Error(), `ClusterRegistrationToken "t1"`, "it has expired or was deleted", "create a ClusterRegistrationToken on the hub"},
 		},
 	}
 	for name, test := range tests {

@@ -3,8 +3,8 @@ package agent
 import (
 	"sync"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/health"
+	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
 
 // readiness tells the truth about the agent: a replica that stands by is ready, for it is of use as it is; a
@@ -39,10 +39,10 @@ func (r *readiness) leading() {
 }
 
 // stage follows the registration. With another identity what was watched before no longer counts.
-func (r *readiness) stage(stage handshake.AgentStage, reason string) {
+func (r *readiness) stage(stage registering.Stage, reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	using := stage == handshake.Use
+	using := stage == registering.Use
 	if using && !r.using {
 		r.watching = false
 	}

@@ -5,8 +5,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/health"
+	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
 
 func TestReadiness(t *testing.T) {
@@ -14,10 +14,10 @@ func TestReadiness(t *testing.T) {
 		Ready  bool
 		Reason string
 	}
-	stage := func(s handshake.AgentStage, reason string) func(*readiness) {
+	stage := func(s registering.Stage, reason string) func(*readiness) {
 		return func(r *readiness) { r.stage(s, reason) }
 	}
-	use := stage(handshake.Use, "")
+	use := stage(registering.Use, "")
 	tests := map[string]struct {
 		events []func(*readiness)
 		want   answer
@@ -40,7 +40,7 @@ func TestReadiness(t *testing.T) {
 			want:   answer{false, "registering"},
 		},
 		"it says what it waits for": {
-			events: []func(*readiness){(*readiness).leading, stage(handshake.Await, "GrantedCredential")},
+			events: []func(*readiness){(*readiness).leading, stage(registering.Await, "GrantedCredential")},
 			want:   answer{false, "registering: Await: GrantedCredential"},
 		},
 		"registered is not enough": {
@@ -52,19 +52,19 @@ func TestReadiness(t *testing.T) {
 			want:   answer{true, "registered and watching"},
 		},
 		"an identity that is lost is said": {
-			events: []func(*readiness){(*readiness).leading, use, (*readiness).watches, stage(handshake.AwaitBootstrap, "no bootstrap secret")},
+			events: []func(*readiness){(*readiness).leading, use, (*readiness).watches, stage(registering.AwaitBootstrap, "no bootstrap secret")},
 			want:   answer{false, "registering: AwaitBootstrap: no bootstrap secret"},
 		},
 		"what the old identity watched comes too late": {
-			events: []func(*readiness){(*readiness).leading, use, stage(handshake.AwaitBootstrap, "x"), (*readiness).watches},
+			events: []func(*readiness){(*readiness).leading, use, stage(registering.AwaitBootstrap, "x"), (*readiness).watches},
 			want:   answer{false, "registering: AwaitBootstrap: x"},
 		},
 		"with another identity what was watched does not count": {
-			events: []func(*readiness){(*readiness).leading, use, (*readiness).watches, stage(handshake.Request, ""), use},
+			events: []func(*readiness){(*readiness).leading, use, (*readiness).watches, stage(registering.Request, ""), use},
 			want:   answer{false, "registered, not watching yet"},
 		},
 		"until it watches too": {
-			events: []func(*readiness){(*readiness).leading, use, (*readiness).watches, stage(handshake.Request, ""), use, (*readiness).watches},
+			events: []func(*readiness){(*readiness).leading, use, (*readiness).watches, stage(registering.Request, ""), use, (*readiness).watches},
 			want:   answer{true, "registered and watching"},
 		},
 	}

@@ -21,10 +21,13 @@ import (
 
 	"github.com/fleet-hub/fleet/e2e/framework/await"
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/names"
 	"github.com/fleet-hub/fleet/internal/plane"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/clusters"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
+	tokenrule "github.com/fleet-hub/fleet/internal/rules/token"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -42,7 +45,7 @@ type site struct {
 	eastCore  kubernetes.Interface
 	workspace string
 	namespace string // of the agent
-	hubNames  handshake.Namespaces
+	hubNames  clusters.Namespaces
 	tlsMode   string // of the agent's configuration
 }
 
@@ -51,7 +54,7 @@ func newSite(t *testing.T, name string) *site {
 	p := control.Plane(t)
 	s := &site{
 		t: t, plane: p, tlsMode: kube.TLSModeStrict, workspace: "ws-" + name, namespace: "agent-" + name,
-		hubNames: handshake.Namespaces{System: "sys-" + name, Registration: "reg-" + name},
+		hubNames: clusters.Namespaces{System: "sys-" + name, Registration: "reg-" + name},
 	}
 	var err error
 	s.hub, err = kube.NewDownstream(p.Hub.Config())
@@ -115,7 +118,7 @@ func fleetClient(cfg *rest.Config) (rest.Interface, error) {
 }
 
 // token makes an import token and its account on the hub.
-func (s *site) token(name string) (*fleet.ClusterRegistrationToken, handshake.Values) {
+func (s *site) token(name string) (*fleet.ClusterRegistrationToken, protocol.Values) {
 	s.t.Helper()
 	ctx := s.t.Context()
 	token := &fleet.ClusterRegistrationToken{}
@@ -123,16 +126,16 @@ func (s *site) token(name string) (*fleet.ClusterRegistrationToken, handshake.Va
 		TypeMeta:   metav1.TypeMeta{APIVersion: fleet.SchemeGroupVersion.String(), Kind: "ClusterRegistrationToken"},
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 	}).Do(ctx).Into(token))
-	out := handshake.Token(handshake.TokenInput{
+	out := tokenrule.Decide(tokenrule.Input{
 		Now: time.Now(), Token: token, APIServerURL: s.plane.Hub.URL, APIServerCA: s.plane.Hub.CA, Namespaces: s.hubNames,
 	})
 	s.must(s.hub.Apply(ctx, out.Children...))
 	values := out.Values
-	values.Token = s.mint(handshake.Mint{Namespace: s.workspace, Account: names.ImportAccount(token.Name, string(token.UID)), Lifetime: time.Hour})
+	values.Token = s.mint(protocol.Mint{Namespace: s.workspace, Account: names.ImportAccount(token.Name, string(token.UID)), Lifetime: time.Hour})
 	return token, values
 }
 
-func (s *site) mint(m handshake.Mint) string {
+func (s *site) mint(m protocol.Mint) string {
 	s.t.Helper()
 	seconds := int64(m.Lifetime.Seconds())
 	made, err := s.hubCore.CoreV1().ServiceAccounts(m.Namespace).CreateToken(s.t.Context(), m.Account,
@@ -143,11 +146,11 @@ func (s *site) mint(m handshake.Mint) string {
 
 // deliver writes the bootstrap secret and the configuration into the agent's namespace. The Secret is first: an agent
 // that starts in between is to end as before, not to ask with the token of old.
-func (s *site) deliver(values handshake.Values) {
+func (s *site) deliver(values protocol.Values) {
 	s.t.Helper()
 	s.applyEast(&corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: names.AgentBootstrap},
-		Data: handshake.Bootstrap{
+		Data: protocol.Bootstrap{
 			APIServerURL: values.APIServerURL, APIServerCA: []byte(values.APIServerCA), ClusterNamespace: values.ClusterNamespace,
 			Token: values.Token, TokenName: values.TokenName, SystemRegistrationNamespace: values.SystemRegistrationNamespace,
 		}.Encode(),
@@ -187,20 +190,20 @@ func (s *site) answer(token *fleet.ClusterRegistrationToken) {
 		return errors.New("there is none")
 	})
 	cluster := s.cluster(request.Spec.ClientID)
-	in := handshake.GrantInput{
+	in := grant.Input{
 		Now: time.Now(), Request: request, Clusters: []*fleet.Cluster{cluster}, Asked: token, Namespaces: s.hubNames,
 	}
-	out := handshake.Grant(in)
+	out := grant.Decide(in)
 	rights := slices.Concat([]runtime.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.Status.Namespace}}}, out.Children, out.Reader)
 	s.must(s.hub.Apply(s.t.Context(), rights...))
 	var err error
 	in.Account, err = s.hubCore.CoreV1().ServiceAccounts(cluster.Status.Namespace).Get(s.t.Context(), names.RequestAccount(request.Name, string(request.UID)), metav1.GetOptions{})
 	s.must(err)
 	in.RightsExist, in.ReaderExists = true, true
-	out = handshake.Grant(in)
+	out = grant.Decide(in)
 	out.Mint.Lifetime = time.Hour
 	out.Credential.Token = s.mint(*out.Mint)
-	s.must(s.hub.Apply(s.t.Context(), handshake.CredentialSecret(request, s.hubNames.Registration, out.Credential)))
+	s.must(s.hub.Apply(s.t.Context(), grant.CredentialSecret(request, s.hubNames.Registration, out.Credential)))
 	request.Status.Granted, request.Status.ClusterName = true, cluster.Name
 	s.must(s.fleet.Put().Namespace(s.workspace).Resource("clusterregistrations").Name(request.Name).SubResource("status").Body(request).Do(s.t.Context()).Error())
 }

@@ -18,8 +18,8 @@ import (
 
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/e2e/framework/inventory"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -80,7 +80,7 @@ func take(t *testing.T) inventory.Inventory {
 		t.Fatal(err)
 	}
 	return taken.Without(func(o inventory.Object, _ time.Time) bool {
-		return o.Resource == "contents.fleet.cattle.io" || handshake.IsContentBinding(o.Name)
+		return o.Resource == "contents.fleet.cattle.io" || grant.IsContentBinding(o.Name)
 	})
 }
 

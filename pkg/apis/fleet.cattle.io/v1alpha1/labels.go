@@ -193,7 +193,7 @@ const (
 )
 
 // Types of Secrets in the delivery of Bundles. Those of the registration are in
-// internal/handshake.
+// internal/rules.
 const (
 	// SecretTypeBundleValues holds the Helm values of a Bundle, one key for each target.
 	SecretTypeBundleValues = "fleet.cattle.io/bundle-values/v1alpha1"

@@ -6,17 +6,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fleet-hub/fleet/internal/cmd/env"
-	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
 )
 
 func TestAgentDefaults(t *testing.T) {
 	settings := env.AgentSettings{Replicas: 2, LeaseDuration: "30s", RenewDeadline: "25s", RetryPeriod: "10s", DisableSecurityContext: true}
-	quiet := handshake.AgentDefaults{Replicas: 2, LeaseDuration: "30s", RenewDeadline: "25s", RetryPeriod: "10s", DisableSecurityContext: true}
+	quiet := importing.AgentDefaults{Replicas: 2, LeaseDuration: "30s", RenewDeadline: "25s", RetryPeriod: "10s", DisableSecurityContext: true}
 	loud := quiet
 	loud.Debug, loud.DebugLevel = true, 9
 	tests := map[string]struct {
 		propagate bool
-		want      handshake.AgentDefaults
+		want      importing.AgentDefaults
 	}{
 		"debugging stays with the controller":         {false, quiet},
 		"debugging is propagated where it is allowed": {true, loud},

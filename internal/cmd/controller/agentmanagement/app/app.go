@@ -26,11 +26,12 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/env"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/events"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/metrics"
 	"github.com/fleet-hub/fleet/internal/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	clusterrule "github.com/fleet-hub/fleet/internal/rules/clusters"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -68,7 +69,7 @@ type Options struct {
 type Context struct {
 	Log        *slog.Logger
 	Config     *config.Store
-	Namespaces handshake.Namespaces
+	Namespaces clusterrule.Namespaces
 	Clock      func() time.Time
 	Version    string
 	Env        env.Controller
@@ -109,9 +110,9 @@ type Context struct {
 	// ConfigMaps has the one ConfigMap of the controllers, Deployments their own Deployment.
 	ConfigMaps  generic.ControllerInterface[*corev1.ConfigMap, *corev1.ConfigMapList]
 	Deployments generic.ControllerInterface[*appsv1.Deployment, *appsv1.DeploymentList]
-	// CredentialSecrets are those of type handshake.SecretTypeCredential in the registration namespace.
+	// CredentialSecrets are those of type protocol.SecretTypeCredential in the registration namespace.
 	CredentialSecrets generic.ControllerInterface[*corev1.Secret, *corev1.SecretList]
-	// ValuesSecrets are those of type handshake.SecretTypeValues in all namespaces.
+	// ValuesSecrets are those of type protocol.SecretTypeValues in all namespaces.
 	ValuesSecrets generic.ControllerInterface[*corev1.Secret, *corev1.SecretList]
 	// BootstrapSecrets are those of the set BootstrapSetID.
 	BootstrapSecrets generic.ControllerInterface[*corev1.Secret, *corev1.SecretList]
@@ -161,7 +162,7 @@ func New(ctx context.Context, o Options) (*Context, error) {
 	a := &Context{
 		Log:        o.Log,
 		Config:     settings,
-		Namespaces: handshake.Namespaces{System: o.Env.Namespace, Registration: names.RegistrationNamespace(o.Env.Namespace)},
+		Namespaces: clusterrule.Namespaces{System: o.Env.Namespace, Registration: names.RegistrationNamespace(o.Env.Namespace)},
 		Clock:      o.Clock,
 		Version:    o.Version,
 		Env:        o.Env,
@@ -201,7 +202,7 @@ func (a *Context) addIndexes() {
 		return []string{c.Namespace + "/" + c.Spec.ClientID}, nil
 	})
 	clusters.AddIndexer(ClustersByKubeconfig, func(c *fleet.Cluster) ([]string, error) {
-		if secret := handshake.KubeconfigSecret(c); secret.Name != "" {
+		if secret := importing.KubeconfigSecret(c); secret.Name != "" {
 			return []string{secret.String()}, nil
 		}
 		return nil, nil

@@ -24,9 +24,9 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/env"
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -355,7 +355,7 @@ func TestKubeconfigSecret(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			cluster := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ws"}, Spec: test.spec}
-			if got := handshake.KubeconfigSecret(cluster); got != test.want {
+			if got := importing.KubeconfigSecret(cluster); got != test.want {
 				t.Errorf("got %v", got)
 			}
 		})

@@ -17,9 +17,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -150,11 +150,11 @@ func (a *Context) addScopes() (main, values, bootstrap *scope, err error) {
 			all["ClusterRole"].gvk:        byLabel(fleet.LabelSetHash, names.SetHash(DataSetID, names.Owner{})),
 			all["ConfigMap"].gvk:          byField("metadata.name", names.ControllerConfig),
 			all["Deployment"].gvk:         byField("metadata.name", names.ControllerConfig),
-			all["Secret"].gvk:             byField("type", string(handshake.SecretTypeCredential)),
+			all["Secret"].gvk:             byField("type", string(protocol.SecretTypeCredential)),
 		},
 	})
 	values = newScope(clients, scopeOptions{selections: map[schema.GroupVersionKind]func(*metav1.ListOptions){
-		all["Secret"].gvk: byField("type", string(handshake.SecretTypeValues)),
+		all["Secret"].gvk: byField("type", string(protocol.SecretTypeValues)),
 	}})
 	bootstrap = newScope(clients, scopeOptions{selections: map[schema.GroupVersionKind]func(*metav1.ListOptions){
 		all["Secret"].gvk: byLabel(fleet.LabelSetHash, names.SetHash(BootstrapSetID, names.Owner{})),

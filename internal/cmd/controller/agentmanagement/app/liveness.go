@@ -7,10 +7,10 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/liveness"
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/metrics"
 	"github.com/fleet-hub/fleet/internal/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -59,7 +59,7 @@ func (a *Context) manySilent(silent, heardOf int) {
 func (a *Context) heartbeats() metrics.Heartbeats {
 	counts := a.Liveness.Counts()
 	return metrics.Heartbeats{
-		Fresh: counts[handshake.ReportingHeard], Stale: counts[handshake.ReportingSilent],
-		Never: counts[handshake.ReportingAwaited] + counts[handshake.ReportingMissing],
+		Fresh: counts[supervision.ReportingHeard], Stale: counts[supervision.ReportingSilent],
+		Never: counts[supervision.ReportingAwaited] + counts[supervision.ReportingMissing],
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -41,8 +41,8 @@ func everyMinute(hub *apptest.Hub) {
 func TestAnAgentHasTheHubsIntervalOnceItsBundleWasApplied(t *testing.T) {
 	hub := apptest.New(t)
 	everyMinute(hub)
-	clusters := map[string]handshake.Reporting{
-		"adopted": handshake.ReportingSilent, "byhand": handshake.ReportingHeard, "waiting": handshake.ReportingHeard,
+	clusters := map[string]supervision.Reporting{
+		"adopted": supervision.ReportingSilent, "byhand": supervision.ReportingHeard, "waiting": supervision.ReportingHeard,
 	}
 	hub.Put(adoption("adopted", "s-1:a"), adoption("waiting", ""))
 	for name := range clusters {
@@ -51,7 +51,7 @@ func TestAnAgentHasTheHubsIntervalOnceItsBundleWasApplied(t *testing.T) {
 	}
 	hub.Pass(4 * time.Minute)
 	hub.App.Liveness.Judge()
-	got := map[string]handshake.Reporting{}
+	got := map[string]supervision.Reporting{}
 	for name := range clusters {
 		got[name] = hub.App.Liveness.Of(reporting(name))
 	}

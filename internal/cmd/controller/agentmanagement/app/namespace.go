@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	clusterrule "github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -20,10 +20,10 @@ func (a *Context) NamespaceTaken(cluster *fleet.Cluster) (bool, error) {
 	if len(cluster.Namespace)+len(cluster.Name)+whole <= validation.DNS1123LabelMaxLength {
 		return false, nil
 	}
-	name := handshake.NamespaceOf(cluster)
+	name := clusterrule.NamespaceOf(cluster)
 	namespace, err := reconcile.Optional(a.AllNamespaces.Cache().Get(name))
 	if err != nil {
 		return false, fmt.Errorf("looking for namespace %s: %w", name, err)
 	}
-	return handshake.ClaimOf(namespace, types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}) == handshake.NamespaceOfAnother, nil
+	return clusterrule.ClaimOf(namespace, types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}) == clusterrule.NamespaceOfAnother, nil
 }

@@ -22,7 +22,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
-	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -103,8 +104,8 @@ func (h *Hub) addKinds() {
 	a.RoleBindings = newKind[*rbacv1.RoleBinding, *rbacv1.RoleBindingList](h, rbac, "RoleBinding", managed)
 	bindings := newKind[*rbacv1.ClusterRoleBinding, *rbacv1.ClusterRoleBindingList](h, rbac, "ClusterRoleBinding", managed)
 	a.ClusterRoleBindings = clusterKind[*rbacv1.ClusterRoleBinding, *rbacv1.ClusterRoleBindingList]{kind: bindings}
-	a.CredentialSecrets = newKind[*corev1.Secret, *corev1.SecretList](h, core, "Secret", ofType(handshake.SecretTypeCredential))
-	a.ValuesSecrets = newKind[*corev1.Secret, *corev1.SecretList](h, core, "Secret", ofType(handshake.SecretTypeValues))
+	a.CredentialSecrets = newKind[*corev1.Secret, *corev1.SecretList](h, core, "Secret", ofType(protocol.SecretTypeCredential))
+	a.ValuesSecrets = newKind[*corev1.Secret, *corev1.SecretList](h, core, "Secret", ofType(protocol.SecretTypeValues))
 
 	a.Clusters.Cache().AddIndexer(app.ClustersByClientID, func(c *fleet.Cluster) ([]string, error) {
 		if c.Spec.ClientID == "" {
@@ -113,7 +114,7 @@ func (h *Hub) addKinds() {
 		return []string{c.Namespace + "/" + c.Spec.ClientID}, nil
 	})
 	a.Clusters.Cache().AddIndexer(app.ClustersByKubeconfig, func(c *fleet.Cluster) ([]string, error) {
-		if secret := handshake.KubeconfigSecret(c); secret.Name != "" {
+		if secret := importing.KubeconfigSecret(c); secret.Name != "" {
 			return []string{secret.String()}, nil
 		}
 		return nil, nil

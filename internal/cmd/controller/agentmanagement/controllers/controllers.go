@@ -1,5 +1,5 @@
 // Package controllers lists the controllers of the registration service. How registration works is told by the
-// folders beside this file, one for each, and by the rules in internal/handshake.
+// folders beside this file, one for each, and by the rules in internal/rules.
 package controllers
 
 import (

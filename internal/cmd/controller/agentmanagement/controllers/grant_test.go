@@ -16,8 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/fleet-hub/fleet/e2e/framework/client"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -27,7 +28,7 @@ type agent struct {
 	namespace  string
 	request    *fleet.ClusterRegistration
 	secret     string // the credential's name
-	credential handshake.Credential
+	credential protocol.Credential
 	client     *client.Client
 	took       time.Duration
 }
@@ -49,7 +50,7 @@ func registerWith(t *testing.T, holder *client.Client, request *fleet.ClusterReg
 	eventually(t, func(g Gomega) {
 		found, err := secret(t.Context(), holder, registration, a.secret)
 		g.Expect(err).NotTo(HaveOccurred())
-		a.credential, err = handshake.ParseCredential(found.Data)
+		a.credential, err = protocol.ParseCredential(found.Data)
 		g.Expect(err).NotTo(HaveOccurred())
 	})
 	a.took = time.Since(began)
@@ -61,7 +62,7 @@ func registerWith(t *testing.T, holder *client.Client, request *fleet.ClusterReg
 func (a agent) beat(ctx context.Context, clusterName string, at time.Time) error {
 	patch := fmt.Sprintf(`[{"op":"add","path":"/status/agent","value":{"lastSeen":%q,"namespace":%q}}]`, at.UTC().Format(time.RFC3339), cmp.Or(a.namespace, system))
 	return a.client.Fleet.Patch(types.JSONPatchType).Namespace(a.request.Namespace).Resource(client.Clusters).Name(clusterName).
-		SubResource("status").Param("fieldManager", handshake.HeartbeatManager(a.credential.Token)).Body([]byte(patch)).Do(ctx).Error()
+		SubResource("status").Param("fieldManager", protocol.HeartbeatManager(a.credential.Token)).Body([]byte(patch)).Do(ctx).Error()
 }
 
 // account is the agent's.
@@ -71,9 +72,9 @@ func (a agent) account() types.NamespacedName {
 
 // shares says whether the agent's account is in the ClusterRoleBinding by which it and others read Contents.
 func (a agent) shares(ctx context.Context, g Gomega, hub *client.Client) bool {
-	binding, err := hub.Kube.RbacV1().ClusterRoleBindings().Get(ctx, handshake.ContentBinding(a.account()), metav1.GetOptions{})
+	binding, err := hub.Kube.RbacV1().ClusterRoleBindings().Get(ctx, grant.ContentBinding(a.account()), metav1.GetOptions{})
 	g.Expect(err).To(Or(Succeed(), notFound()))
-	return handshake.ReadsContents(binding, a.account())
+	return grant.ReadsContents(binding, a.account())
 }
 
 func TestARequestIsAnswered(t *testing.T) {
@@ -90,7 +91,7 @@ func TestARequestIsAnswered(t *testing.T) {
 	g.Expect(cluster.Spec.ClientID).To(Equal("client"))
 	g.Expect(cluster.Labels).To(Equal(map[string]string{"env": "test", fleet.LabelCluster: cluster.Name}))
 	token := a.credential.Token
-	g.Expect(a.credential).To(Equal(handshake.Credential{
+	g.Expect(a.credential).To(Equal(protocol.Credential{
 		Token: token, DeploymentNamespace: cluster.Status.Namespace, ClusterNamespace: ws, ClusterName: cluster.Name, SystemNamespace: system,
 	}))
 	eventually(t, func(g Gomega) {
@@ -210,7 +211,7 @@ func expectAsked(t *testing.T, hub *client.Client, ws, cluster string) {
 	live := &fleet.Cluster{}
 	g := NewWithT(t)
 	g.Expect(hub.Get(t.Context(), client.Clusters, ws, cluster, live)).To(Succeed())
-	g.Expect(handshake.Speaker(live)).NotTo(BeEmpty())
+	g.Expect(protocol.Speaker(live)).NotTo(BeEmpty())
 	register(t, bearer(t, valuesOf(t, hub, ws, "t1")), ws, "another of "+cluster, "random")
 }
 
@@ -247,7 +248,7 @@ func TestATakeoverWaitsForTheOperator(t *testing.T) {
 	eventually(t, func(g Gomega) {
 		found, err := secret(t.Context(), holder, registration, second.secret)
 		g.Expect(err).NotTo(HaveOccurred())
-		second.credential, err = handshake.ParseCredential(found.Data)
+		second.credential, err = protocol.ParseCredential(found.Data)
 		g.Expect(err).NotTo(HaveOccurred())
 	})
 	g.Expect(first.beat(t.Context(), cluster, time.Now().Add(-time.Second))).To(Succeed(), "until the other one is used")
@@ -270,7 +271,7 @@ func TestAnAgentThatNamesNoTokenCanReadItsAnswer(t *testing.T) {
 	eventually(t, func(g Gomega) {
 		found, err := secret(t.Context(), holder, registration, names.CredentialSecret("nameless", "random"))
 		g.Expect(err).NotTo(HaveOccurred())
-		_, err = handshake.ParseCredential(found.Data)
+		_, err = protocol.ParseCredential(found.Data)
 		g.Expect(err).NotTo(HaveOccurred())
 	})
 }
@@ -285,7 +286,7 @@ func expectRevoked(t *testing.T, hub *client.Client, a agent) {
 		gone(err)
 		_, err = secret(ctx, hub, registration, a.secret)
 		gone(err)
-		for namespace, name := range map[string]string{registration: handshake.ReaderName(request.Name), request.Namespace: request.Name} {
+		for namespace, name := range map[string]string{registration: grant.ReaderName(request.Name), request.Namespace: request.Name} {
 			_, err = rbac.Roles(namespace).Get(ctx, name, metav1.GetOptions{})
 			gone(err)
 			_, err = rbac.RoleBindings(namespace).Get(ctx, name, metav1.GetOptions{})
@@ -345,7 +346,7 @@ func TestTwoWorkspacesHaveARequestOfOneName(t *testing.T) {
 		}
 	}
 	a, b := agents["ws-namesake-a"].request.Namespace, agents["ws-namesake-b"].request.Namespace
-	g.Expect(found).To(ConsistOf(a+"/request-twice-creds", b+"/"+handshake.ReaderName(names.Namesake(b, "request-twice"))))
+	g.Expect(found).To(ConsistOf(a+"/request-twice-creds", b+"/"+grant.ReaderName(names.Namesake(b, "request-twice"))))
 
 	g.Expect(hub.Delete(t.Context(), client.ClusterRegistrations, a, "request-twice")).To(Succeed())
 	eventually(t, func(g Gomega) {
@@ -373,7 +374,7 @@ func TestWhatLetsAgentsReadContentsIsHealed(t *testing.T) {
 	ws := workspace(t, hub, "ws-contents")
 	newToken(t, hub, ws, "t1", 0)
 	a := register(t, bearer(t, valuesOf(t, hub, ws, "t1")), ws, "reads", "random")
-	bindings, name := hub.Kube.RbacV1().ClusterRoleBindings(), handshake.ContentBinding(a.account())
+	bindings, name := hub.Kube.RbacV1().ClusterRoleBindings(), grant.ContentBinding(a.account())
 	patch := func(document string) error {
 		_, err := bindings.Patch(t.Context(), name, types.MergePatchType, []byte(document), metav1.PatchOptions{})
 		return err
@@ -394,7 +395,7 @@ func TestWhatLetsAgentsReadContentsIsHealed(t *testing.T) {
 				binding, err := bindings.Get(t.Context(), name, metav1.GetOptions{})
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(binding.Labels).To(HaveKeyWithValue(fleet.LabelManaged, "true"))
-				g.Expect(handshake.ReadsContents(binding, a.account())).To(BeTrue())
+				g.Expect(grant.ReadsContents(binding, a.account())).To(BeTrue())
 				g.Expect(binding.Subjects).NotTo(ContainElement(HaveField("Namespace", "default")))
 				g.Expect(a.client.Fleet.Get().Resource("contents").Name("none").Do(t.Context()).Error()).To(notFound()) // and not forbidden
 			})
@@ -427,7 +428,7 @@ func TestACredentialExpires(t *testing.T) {
 		g.Expect(err).To(notFound())
 		_, err = secret(t.Context(), holder, registration, a.secret)
 		g.Expect(err).To(forbidden())
-		_, err = hub.Kube.RbacV1().Roles(registration).Get(t.Context(), handshake.ReaderName(a.request.Name), metav1.GetOptions{})
+		_, err = hub.Kube.RbacV1().Roles(registration).Get(t.Context(), grant.ReaderName(a.request.Name), metav1.GetOptions{})
 		g.Expect(err).To(notFound())
 	})
 	g.Expect(a.beat(t.Context(), a.credential.ClusterName, time.Now().Add(time.Minute))).To(Succeed(), "the agent that fetched it in time goes on")
@@ -446,10 +447,10 @@ func TestSecretsOfOthersInTheRegistrationNamespaceStay(t *testing.T) {
 	theirs := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: "theirs", Labels: map[string]string{fleet.LabelCluster: "c1"}}}
 	_, err := hub.Kube.CoreV1().Secrets(registration).Create(t.Context(), theirs, metav1.CreateOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
-	unlabelled := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: "c-unlabelled"}, Type: handshake.SecretTypeCredential}
+	unlabelled := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: "c-unlabelled"}, Type: protocol.SecretTypeCredential}
 	_, err = hub.Kube.CoreV1().Secrets(registration).Create(t.Context(), unlabelled, metav1.CreateOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
-	ended := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: "c-ended", Labels: map[string]string{fleet.LabelCluster: "c1"}}, Type: handshake.SecretTypeCredential}
+	ended := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: "c-ended", Labels: map[string]string{fleet.LabelCluster: "c1"}}, Type: protocol.SecretTypeCredential}
 	ahead.Store(int64(time.Hour))
 	defer ahead.Store(0)
 	_, err = hub.Kube.CoreV1().Secrets(registration).Create(t.Context(), ended, metav1.CreateOptions{})

@@ -22,9 +22,10 @@ import (
 
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
 	"github.com/fleet-hub/fleet/internal/plane"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -174,7 +175,7 @@ func TestAnImport(t *testing.T) {
 }
 
 // expectApplied compares what is in the agent's namespace downstream, and returns the identity it is given.
-func expectApplied(t *testing.T, c *fleet.Cluster) handshake.Bootstrap {
+func expectApplied(t *testing.T, c *fleet.Cluster) protocol.Bootstrap {
 	t.Helper()
 	g, ctx, ns := NewWithT(t), t.Context(), c.Spec.AgentNamespace
 	kube := reach(t, east(t).Config()).Kube
@@ -204,7 +205,7 @@ func expectApplied(t *testing.T, c *fleet.Cluster) handshake.Bootstrap {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(parsed.ClientID).To(Equal(c.Spec.ClientID))
 	g.Expect(parsed.Labels).To(Equal(map[string]string{"env": "test"}))
-	identity, err := handshake.ParseBootstrap(bootstrap.Data)
+	identity, err := protocol.ParseBootstrap(bootstrap.Data)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(identity.TokenName).To(Equal(names.ImportToken(c.Name)))
 	g.Expect(identity.ClusterNamespace).To(Equal(c.Namespace))
@@ -224,7 +225,7 @@ func expectInSync(t *testing.T, hub *client.Client, c *fleet.Cluster, began time
 	}
 	awaitIdle(t, hub, c.Namespace+"-idle-2")
 	onHub, downstream := audited(t, h, controller, hubBefore), audited(t, east(t), importer, eastBefore)
-	if took := time.Since(began); took > handshake.FirstLook {
+	if took := time.Since(began); took > supervision.FirstLook {
 		t.Logf("after %s the controllers have looked for the agent already", took)
 		return
 	}
@@ -253,7 +254,7 @@ func awaitIdle(t *testing.T, hub *client.Client, name string) {
 }
 
 // expectJoins registers with what the agent was given, and fails unless that leads to the Cluster.
-func expectJoins(t *testing.T, identity handshake.Bootstrap, c *fleet.Cluster) {
+func expectJoins(t *testing.T, identity protocol.Bootstrap, c *fleet.Cluster) {
 	t.Helper()
 	g := NewWithT(t)
 	holder := reach(t, as(control.Plane(t).Hub, identity.Token))
@@ -267,7 +268,7 @@ func expectJoins(t *testing.T, identity handshake.Bootstrap, c *fleet.Cluster) {
 	eventually(t, func(g Gomega) {
 		found, err := secret(t.Context(), holder, identity.SystemRegistrationNamespace, a.secret)
 		g.Expect(err).NotTo(HaveOccurred())
-		a.credential, err = handshake.ParseCredential(found.Data)
+		a.credential, err = protocol.ParseCredential(found.Data)
 		g.Expect(err).NotTo(HaveOccurred())
 	})
 	g.Expect(a.credential.ClusterName).To(Equal(c.Name))

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/e2e/framework/client"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -58,7 +58,7 @@ func (s *scene) answered(holder *client.Client, request *fleet.ClusterRegistrati
 	eventually(s.T, func(g Gomega) {
 		found, err := secret(s.Context(), holder, registration, a.secret)
 		g.Expect(err).NotTo(HaveOccurred())
-		a.credential, err = handshake.ParseCredential(found.Data)
+		a.credential, err = protocol.ParseCredential(found.Data)
 		g.Expect(err).NotTo(HaveOccurred())
 	})
 	a.client = reach(s.T, as(control.Plane(s.T).Hub, a.credential.Token))

@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/fleet-hub/fleet/e2e/framework/client"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -32,12 +32,12 @@ func silent(t *testing.T) string {
 }
 
 // givenTo is the identity that the agent of a Cluster begins with.
-func givenTo(t *testing.T, c *fleet.Cluster) handshake.Bootstrap {
+func givenTo(t *testing.T, c *fleet.Cluster) protocol.Bootstrap {
 	t.Helper()
 	g := NewWithT(t)
 	found, err := secret(t.Context(), reach(t, east(t).Config()), c.Spec.AgentNamespace, names.AgentBootstrap)
 	g.Expect(err).NotTo(HaveOccurred())
-	given, err := handshake.ParseBootstrap(found.Data)
+	given, err := protocol.ParseBootstrap(found.Data)
 	g.Expect(err).NotTo(HaveOccurred())
 	return given
 }

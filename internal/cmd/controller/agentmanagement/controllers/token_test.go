@@ -19,8 +19,8 @@ import (
 
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -38,20 +38,20 @@ func newToken(t *testing.T, hub *client.Client, workspace, name string, ttl time
 }
 
 // valuesOf waits for the values of a token.
-func valuesOf(t *testing.T, hub *client.Client, workspace, name string) (values handshake.Values) {
+func valuesOf(t *testing.T, hub *client.Client, workspace, name string) (values protocol.Values) {
 	t.Helper()
 	eventually(t, func(g Gomega) {
 		found, err := secret(t.Context(), hub, workspace, name)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(found.Type).To(Equal(corev1.SecretType("fleet.cattle.io/cluster-registration-values")))
-		values, err = handshake.ParseValues(found.Data["values"])
+		values, err = protocol.ParseValues(found.Data["values"])
 		g.Expect(err).NotTo(HaveOccurred())
 	})
 	return values
 }
 
 // bearer is a client with the token of a ClusterRegistrationToken.
-func bearer(t *testing.T, values handshake.Values) *client.Client {
+func bearer(t *testing.T, values protocol.Values) *client.Client {
 	t.Helper()
 	return reach(t, as(control.Plane(t).Hub, values.Token))
 }
@@ -68,7 +68,7 @@ func TestATokenMayAskAndNothingElse(t *testing.T) {
 	ws, other := workspace(t, hub, "ws-token"), workspace(t, hub, "ws-token-other")
 	token := newToken(t, hub, ws, "t1", time.Hour)
 	values := valuesOf(t, hub, ws, "t1")
-	want := handshake.Values{
+	want := protocol.Values{
 		ClusterNamespace: ws, APIServerURL: control.Plane(t).Hub.URL, APIServerCA: string(control.Plane(t).Hub.CA), Token: values.Token,
 		SystemRegistrationNamespace: registration, TokenName: "t1",
 	}
@@ -217,7 +217,7 @@ func TestWhatATokenIsMadeOfIsHealed(t *testing.T) {
 		eventually(t, func(g Gomega) { // the token of the values works again, whether it is another or not
 			found, err := secret(t.Context(), hub, ws, "t1")
 			g.Expect(err).NotTo(HaveOccurred())
-			values, err := handshake.ParseValues(found.Data["values"])
+			values, err := protocol.ParseValues(found.Data["values"])
 			g.Expect(err).NotTo(HaveOccurred())
 			request := newRequest(ws, "healed", name, "t1")
 			g.Expect(bearer(t, values).Create(t.Context(), client.ClusterRegistrations, request)).To(Succeed())
@@ -259,7 +259,7 @@ func TestATokenThatTheServerNoLongerAccepts_IsReplaced(t *testing.T) {
 	dead.Token = strings.Join(parts, ".")
 	found, err := secret(t.Context(), hub, ws, "t1")
 	g.Expect(err).NotTo(HaveOccurred())
-	found.Data[handshake.ValuesKey], err = dead.Encode()
+	found.Data[protocol.ValuesKey], err = dead.Encode()
 	g.Expect(err).NotTo(HaveOccurred())
 	_, err = hub.Kube.CoreV1().Secrets(ws).Update(t.Context(), found, metav1.UpdateOptions{})
 	g.Expect(err).NotTo(HaveOccurred())

@@ -5,7 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -15,8 +15,8 @@ type verdict struct {
 	record  *record
 	cluster *fleet.Cluster
 	// before is the stage that was told last.
-	before handshake.Reporting
-	handshake.ReportingOutcome
+	before supervision.Reporting
+	supervision.ReportingOutcome
 }
 
 // Judge looks at all Clusters. The configuration may have changed, or a deadline be over.
@@ -26,7 +26,7 @@ func (t *Tracker) Judge() {
 	verdicts := t.verdicts(now)
 	silent, heardOf, due := count(verdicts)
 	was := t.many
-	t.many = handshake.ManySilent(silent, heardOf) && (due || was)
+	t.many = supervision.ManySilent(silent, heardOf) && (due || was)
 	if was && !t.many {
 		t.forgive(verdicts, now)
 	}
@@ -82,14 +82,14 @@ func (t *Tracker) verdicts(now time.Time) []verdict {
 // marked.
 func count(verdicts []verdict) (late, heardOf int, due bool) {
 	for _, v := range verdicts {
-		if v.record.stage != handshake.ReportingHeard {
+		if v.record.stage != supervision.ReportingHeard {
 			continue
 		}
 		heardOf++
 		if v.Late {
 			late++
 		}
-		due = due || v.Stage == handshake.ReportingSilent
+		due = due || v.Stage == supervision.ReportingSilent
 	}
 	return late, heardOf, due
 }
@@ -98,8 +98,8 @@ func count(verdicts []verdict) (late, heardOf int, due bool) {
 // heartbeat.
 func (t *Tracker) forgive(verdicts []verdict, now time.Time) {
 	for i, v := range verdicts {
-		if v.record.stage == handshake.ReportingHeard && v.Late {
-			v.record.notBefore = now.Add(handshake.WithJitter(handshake.CheckinInterval(t.input(v.record, v.cluster))))
+		if v.record.stage == supervision.ReportingHeard && v.Late {
+			v.record.notBefore = now.Add(supervision.WithJitter(supervision.CheckinInterval(t.input(v.record, v.cluster))))
 			verdicts[i].ReportingOutcome = t.judgeOne(v.record, v.cluster, now)
 		}
 	}
@@ -108,19 +108,19 @@ func (t *Tracker) forgive(verdicts []verdict, now time.Time) {
 // settle marks what is due, unless too many are.
 func (t *Tracker) settle(v verdict, now time.Time) {
 	t.wake(now, v.LookAgain)
-	v.record.late = v.Stage == handshake.ReportingSilent && v.record.stage != v.Stage && t.many
+	v.record.late = v.Stage == supervision.ReportingSilent && v.record.stage != v.Stage && t.many
 	if v.Stage == v.record.stage || v.record.late {
 		return
 	}
-	v.record.marked = v.Stage == handshake.ReportingSilent || v.Stage == handshake.ReportingMissing
+	v.record.marked = v.Stage == supervision.ReportingSilent || v.Stage == supervision.ReportingMissing
 	v.record.stage = v.Stage
 }
 
 // Counts says how many Clusters are in each stage. Silent are also those that are not marked because they are many.
-func (t *Tracker) Counts() map[handshake.Reporting]int {
+func (t *Tracker) Counts() map[supervision.Reporting]int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	counts := map[handshake.Reporting]int{}
+	counts := map[supervision.Reporting]int{}
 	now := t.o.Clock()
 	for key, r := range t.records {
 		if cluster := t.o.Cluster(key); cluster != nil {

@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -82,21 +82,21 @@ func (t *Tracker) OnChange(f func(types.NamespacedName)) {
 // Stale says whether a Cluster's agent was heard of once and counts as gone now. While so many agents are silent at
 // once that it is rather the hub's fault, those that were not stale before are not.
 func (t *Tracker) Stale(cluster types.NamespacedName) bool {
-	return t.stage(cluster) == handshake.ReportingSilent
+	return t.stage(cluster) == supervision.ReportingSilent
 }
 
 // Of says how it is with a Cluster's agent, as far as this state of the Cluster knows.
-func (t *Tracker) Of(cluster *fleet.Cluster) handshake.Reporting {
+func (t *Tracker) Of(cluster *fleet.Cluster) supervision.Reporting {
 	stage := t.stage(types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name})
-	expected := handshake.AgentExpected(cluster, t.o.Config().Bootstrap)
-	unheard := stage == handshake.ReportingAwaited || stage == handshake.ReportingMissing
+	expected := supervision.AgentExpected(cluster, t.o.Config().Bootstrap)
+	unheard := stage == supervision.ReportingAwaited || stage == supervision.ReportingMissing
 	switch heard := !cluster.Status.Agent.LastSeen.IsZero(); {
 	case !expected:
-		return handshake.ReportingUnexpected
-	case heard && (unheard || stage == handshake.ReportingUnexpected):
-		return handshake.ReportingHeard // the cache knows more than the caller, who will see it, too
+		return supervision.ReportingUnexpected
+	case heard && (unheard || stage == supervision.ReportingUnexpected):
+		return supervision.ReportingHeard // the cache knows more than the caller, who will see it, too
 	case !heard && !unheard:
-		return handshake.ReportingAwaited // as above
+		return supervision.ReportingAwaited // as above
 	}
 	return stage
 }
@@ -116,18 +116,18 @@ func (t *Tracker) Late(cluster types.NamespacedName) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := t.records[cluster]
-	return r != nil && (r.late || r.stage == handshake.ReportingSilent)
+	return r != nil && (r.late || r.stage == supervision.ReportingSilent)
 }
 
 // stage looks at a Cluster and says how it is with its agent.
-func (t *Tracker) stage(cluster types.NamespacedName) handshake.Reporting {
+func (t *Tracker) stage(cluster types.NamespacedName) supervision.Reporting {
 	t.observe(cluster)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if r := t.records[cluster]; r != nil {
 		return r.stage
 	}
-	return handshake.ReportingUnexpected
+	return supervision.ReportingUnexpected
 }
 
 // Run judges when deadlines are over, until ctx ends.

@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -223,11 +223,11 @@ func TestTheAnswerFitsTheClusterAskedAbout(t *testing.T) {
 		theirs := h.cluster("east")
 		for _, row := range []struct {
 			now, asked *fleet.Cluster
-			want       handshake.Reporting
+			want       supervision.Reporting
 		}{
-			{heard, heard, handshake.ReportingHeard}, {heard, awaited, handshake.ReportingAwaited}, {heard, theirs, handshake.ReportingUnexpected},
-			{awaited, heard, handshake.ReportingHeard}, {awaited, awaited, handshake.ReportingAwaited}, {awaited, theirs, handshake.ReportingUnexpected},
-			{theirs, heard, handshake.ReportingHeard}, {theirs, awaited, handshake.ReportingAwaited}, {theirs, theirs, handshake.ReportingUnexpected},
+			{heard, heard, supervision.ReportingHeard}, {heard, awaited, supervision.ReportingAwaited}, {heard, theirs, supervision.ReportingUnexpected},
+			{awaited, heard, supervision.ReportingHeard}, {awaited, awaited, supervision.ReportingAwaited}, {awaited, theirs, supervision.ReportingUnexpected},
+			{theirs, heard, supervision.ReportingHeard}, {theirs, awaited, supervision.ReportingAwaited}, {theirs, theirs, supervision.ReportingUnexpected},
 		} {
 			h.put(row.now)
 			if got := h.tracker.Of(row.asked); got != row.want {
@@ -236,7 +236,7 @@ func TestTheAnswerFitsTheClusterAskedAbout(t *testing.T) {
 		}
 		unknown := &fleet.Cluster{}
 		unknown.Name = "unknown"
-		if got := h.tracker.Of(unknown); got != handshake.ReportingAwaited {
+		if got := h.tracker.Of(unknown); got != supervision.ReportingAwaited {
 			t.Errorf("a Cluster that is not in the cache is %s", got)
 		}
 		if h.tracker.Stale(types.NamespacedName{Name: "unknown"}) {
@@ -291,13 +291,13 @@ func TestCounts(t *testing.T) {
 		h.add("new", unheard)
 		h.add("theirs", elsewhere)
 		h.beating("a", "b", "c", "d", "e").during(34 * minute)
-		want := map[handshake.Reporting]int{handshake.ReportingHeard: 5, handshake.ReportingSilent: 1, handshake.ReportingAwaited: 1, handshake.ReportingUnexpected: 1}
+		want := map[supervision.Reporting]int{supervision.ReportingHeard: 5, supervision.ReportingSilent: 1, supervision.ReportingAwaited: 1, supervision.ReportingUnexpected: 1}
 		if diff := cmp.Diff(want, h.tracker.Counts()); diff != "" {
 			t.Errorf("counts (-want +got):\n%s", diff)
 		}
 		h.pass(34 * minute) // the others, too: none of them is marked, but the silence is counted
-		want[handshake.ReportingHeard], want[handshake.ReportingSilent] = 0, 6
-		delete(want, handshake.ReportingHeard)
+		want[supervision.ReportingHeard], want[supervision.ReportingSilent] = 0, 6
+		delete(want, supervision.ReportingHeard)
 		if diff := cmp.Diff(want, h.tracker.Counts()); diff != "" {
 			t.Errorf("counts of many (-want +got):\n%s", diff)
 		}

@@ -5,7 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -22,8 +22,8 @@ type record struct {
 	marked    bool
 	// late means that the agent is due to be marked as silent, and is not because too many are.
 	late  bool
-	gaps  handshake.Gaps
-	stage handshake.Reporting
+	gaps  supervision.Gaps
+	stage supervision.Reporting
 }
 
 // observe takes in what the cache says of a Cluster. It is read with the lock held, so that nobody comes with an older
@@ -49,8 +49,8 @@ func (t *Tracker) update(key types.NamespacedName, cluster *fleet.Cluster) (chan
 	}
 	if !known || r.uid != cluster.UID {
 		r = &record{
-			uid: cluster.UID, lastSeen: cluster.Status.Agent.LastSeen.Time, deployed: handshake.AgentDeployed(cluster),
-			since: now, marked: handshake.MarkedNotReporting(cluster),
+			uid: cluster.UID, lastSeen: cluster.Status.Agent.LastSeen.Time, deployed: supervision.AgentDeployed(cluster),
+			since: now, marked: supervision.MarkedNotReporting(cluster),
 		}
 		t.records[key] = r
 	}
@@ -59,7 +59,7 @@ func (t *Tracker) update(key types.NamespacedName, cluster *fleet.Cluster) (chan
 	}
 	before := r.stage
 	out := t.judgeOne(r, cluster, now)
-	if before == handshake.ReportingUnexpected && out.Stage != before {
+	if before == supervision.ReportingUnexpected && out.Stage != before {
 		r.since, r.beaten = now, false // until now nobody waited for it
 		out = t.judgeOne(r, cluster, now)
 	}
@@ -73,7 +73,7 @@ func (t *Tracker) update(key types.NamespacedName, cluster *fleet.Cluster) (chan
 
 // take notes what is new in a Cluster, and says whether its agent was heard of, or is to be waited for anew.
 func (r *record) take(cluster *fleet.Cluster, now time.Time) bool {
-	deployed, wasDeployed := handshake.AgentDeployed(cluster), r.deployed
+	deployed, wasDeployed := supervision.AgentDeployed(cluster), r.deployed
 	r.deployed = deployed
 	seen := cluster.Status.Agent.LastSeen.Time
 	if seen.Equal(r.lastSeen) {
@@ -91,28 +91,28 @@ func (r *record) take(cluster *fleet.Cluster, now time.Time) bool {
 }
 
 // judgeOne applies the rule to what is known.
-func (t *Tracker) judgeOne(r *record, cluster *fleet.Cluster, now time.Time) handshake.ReportingOutcome {
+func (t *Tracker) judgeOne(r *record, cluster *fleet.Cluster, now time.Time) supervision.ReportingOutcome {
 	in := t.input(r, cluster)
 	in.Now = now
-	return handshake.JudgeReporting(in)
+	return supervision.JudgeReporting(in)
 }
 
-func (t *Tracker) input(r *record, cluster *fleet.Cluster) handshake.ReportingInput {
-	return handshake.ReportingInput{
+func (t *Tracker) input(r *record, cluster *fleet.Cluster) supervision.ReportingInput {
+	return supervision.ReportingInput{
 		Cluster: cluster, Config: t.o.Config(), Since: r.since, NotBefore: r.notBefore, Marked: r.marked, Gaps: r.gaps,
 		Adopted: cluster.Spec.KubeConfigSecret == "" && t.o.Adopted(cluster), // of others nobody asks
 	}
 }
 
 // unlessMarked is the stage of an agent that is late but was not marked for it.
-func unlessMarked(stage handshake.Reporting, marked bool) handshake.Reporting {
+func unlessMarked(stage supervision.Reporting, marked bool) supervision.Reporting {
 	switch {
 	case marked:
 		return stage
-	case stage == handshake.ReportingSilent:
-		return handshake.ReportingHeard
-	case stage == handshake.ReportingMissing:
-		return handshake.ReportingAwaited
+	case stage == supervision.ReportingSilent:
+		return supervision.ReportingHeard
+	case stage == supervision.ReportingMissing:
+		return supervision.ReportingAwaited
 	}
 	return stage
 }

@@ -21,7 +21,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/liveness"
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -191,7 +191,7 @@ func elsewhere(c *fleet.Cluster) {
 // mark has a Cluster say what the tracker thinks of it.
 func (h *hub) mark(name string) {
 	h.change(name, func(c *fleet.Cluster) {
-		fleet.SetCondition(&c.Status.Conditions, time.Now(), *handshake.ReportingCondition(h.tracker.Of(c), c))
+		fleet.SetCondition(&c.Status.Conditions, time.Now(), *supervision.ReportingCondition(h.tracker.Of(c), c))
 	})
 }
 

@@ -19,8 +19,8 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -168,7 +168,7 @@ func TestCopyAll(t *testing.T) {
 			trouble: "downstreamResources[0]: Secret creds: " + errToken.Error(),
 		},
 		"the values of a token are never copied": {
-			bd: deployment(creds), there: []runtime.Object{secretOf("ws", "creds", "1", ofType(handshake.SecretTypeValues))},
+			bd: deployment(creds), there: []runtime.Object{secretOf("ws", "creds", "1", ofType(protocol.SecretTypeValues))},
 			trouble: "downstreamResources[0]: Secret creds: " + errOwn.Error(),
 		},
 		"the values of a Bundle are never copied": {

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -76,7 +76,7 @@ func (h *handler) mayBeCopied(o original, read *payload) error {
 	}
 	// A Cluster of another workspace counts only for what looks like a kubeconfig: it could name any Secret.
 	if slices.ContainsFunc(clusters, func(c *fleet.Cluster) bool {
-		return c.Namespace == o.key.Namespace || len(read.data[handshake.KubeconfigValueKey]) > 0
+		return c.Namespace == o.key.Namespace || len(read.data[protocol.KubeconfigValueKey]) > 0
 	}) {
 		return errKubeconfig
 	}

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -44,10 +44,10 @@ func (h *handler) onCluster(change queue.Change[*fleet.Cluster]) {
 	older, newer := change.Old, change.New
 	var before, after types.NamespacedName // the Secrets with their kubeconfigs
 	if older != nil {
-		before = handshake.KubeconfigSecret(older)
+		before = importing.KubeconfigSecret(older)
 	}
 	if newer != nil {
-		after = handshake.KubeconfigSecret(newer)
+		after = importing.KubeconfigSecret(newer)
 	}
 	if before != after {
 		h.wakeFor(original{kindSecret, before})

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/supervision"
 	"github.com/fleet-hub/fleet/internal/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -51,7 +51,7 @@ type clusterInput struct {
 	// deployments are the Cluster's.
 	deployments []*fleet.BundleDeployment
 	// reporting says whether its agent is heard of.
-	reporting handshake.Reporting
+	reporting supervision.Reporting
 	now       time.Time
 }
 
@@ -71,10 +71,10 @@ func tellCluster(cluster *fleet.Cluster, in clusterInput) {
 	status.ReadyHelmOps, status.DesiredReadyHelmOps = readySources(in.deployments, fleet.LabelHelmOpName)
 	status.Display = fleet.ClusterDisplay{ReadyBundles: state.ReadyText(status.Summary), State: state.WorstState(status.Summary)}
 	ready := state.ReadyCondition(status.Summary, state.KindBundle)
-	if in.reporting == handshake.ReportingSilent {
-		ready.Status, ready.Reason, ready.Message = corev1.ConditionFalse, fleet.ReasonAgentNotReporting, handshake.SilentMessage
+	if in.reporting == supervision.ReportingSilent {
+		ready.Status, ready.Reason, ready.Message = corev1.ConditionFalse, fleet.ReasonAgentNotReporting, supervision.SilentMessage
 	}
-	if in.reporting == handshake.ReportingSilent || status.Agent.LastSeen.IsZero() {
+	if in.reporting == supervision.ReportingSilent || status.Agent.LastSeen.IsZero() {
 		status.Display.State = state.WaitCheckIn
 	}
 	fleet.SetCondition(&status.Conditions, in.now, ready)
@@ -84,7 +84,7 @@ func tellCluster(cluster *fleet.Cluster, in clusterInput) {
 // tellReporting says whether the agent is heard of, if there is one to be heard of.
 func tellReporting(cluster *fleet.Cluster, in clusterInput) {
 	conditions := &cluster.Status.Conditions
-	if reporting := handshake.ReportingCondition(in.reporting, cluster); reporting != nil {
+	if reporting := supervision.ReportingCondition(in.reporting, cluster); reporting != nil {
 		fleet.SetCondition(conditions, in.now, *reporting)
 		return
 	}

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -21,49 +21,49 @@ func TestTellCluster(t *testing.T) {
 	}
 	ready := condition("Ready", "True", "", "")
 	notReady := condition("Ready", "False", "", "NotReady(1) [Bundle web]")
-	said := func(stage handshake.Reporting, imported bool) genericcondition.GenericCondition {
+	said := func(stage supervision.Reporting, imported bool) genericcondition.GenericCondition {
 		cluster := &fleet.Cluster{}
 		if imported {
 			cluster.Spec.KubeConfigSecret = "kubeconfig"
 		}
-		c := handshake.ReportingCondition(stage, cluster)
+		c := supervision.ReportingCondition(stage, cluster)
 		return condition(c.Type, c.Status, c.Reason, c.Message)
 	}
 	tests := map[string]struct {
 		heardOf     bool
-		reporting   handshake.Reporting
+		reporting   supervision.Reporting
 		deployments []*fleet.BundleDeployment
 		want        []genericcondition.GenericCondition
 		display     fleet.ClusterDisplay
 	}{
 		"an agent is awaited": {
-			false, handshake.ReportingAwaited, nil,
-			[]genericcondition.GenericCondition{ready, said(handshake.ReportingAwaited, true)}, fleet.ClusterDisplay{ReadyBundles: "0/0", State: "WaitCheckIn"},
+			false, supervision.ReportingAwaited, nil,
+			[]genericcondition.GenericCondition{ready, said(supervision.ReportingAwaited, true)}, fleet.ClusterDisplay{ReadyBundles: "0/0", State: "WaitCheckIn"},
 		},
 		"one that is missing is waited for; what is ready is up to the bundles": {
-			false, handshake.ReportingMissing, nil,
-			[]genericcondition.GenericCondition{ready, said(handshake.ReportingMissing, true)}, fleet.ClusterDisplay{ReadyBundles: "0/0", State: "WaitCheckIn"},
+			false, supervision.ReportingMissing, nil,
+			[]genericcondition.GenericCondition{ready, said(supervision.ReportingMissing, true)}, fleet.ClusterDisplay{ReadyBundles: "0/0", State: "WaitCheckIn"},
 		},
 		"one that reports": {
-			true, handshake.ReportingHeard, []*fleet.BundleDeployment{deployment("one")},
-			[]genericcondition.GenericCondition{ready, said(handshake.ReportingHeard, true)}, fleet.ClusterDisplay{ReadyBundles: "1/1"},
+			true, supervision.ReportingHeard, []*fleet.BundleDeployment{deployment("one")},
+			[]genericcondition.GenericCondition{ready, said(supervision.ReportingHeard, true)}, fleet.ClusterDisplay{ReadyBundles: "1/1"},
 		},
 		"one that reports trouble": {
-			true, handshake.ReportingHeard, []*fleet.BundleDeployment{broken},
-			[]genericcondition.GenericCondition{notReady, said(handshake.ReportingHeard, true)}, fleet.ClusterDisplay{ReadyBundles: "0/1", State: "NotReady"},
+			true, supervision.ReportingHeard, []*fleet.BundleDeployment{broken},
+			[]genericcondition.GenericCondition{notReady, said(supervision.ReportingHeard, true)}, fleet.ClusterDisplay{ReadyBundles: "0/1", State: "NotReady"},
 		},
 		"a silent one is not ready, whatever it said last": {
-			true, handshake.ReportingSilent, []*fleet.BundleDeployment{deployment("one")},
-			[]genericcondition.GenericCondition{condition("Ready", "False", "AgentNotReporting", handshake.SilentMessage), said(handshake.ReportingSilent, true)},
+			true, supervision.ReportingSilent, []*fleet.BundleDeployment{deployment("one")},
+			[]genericcondition.GenericCondition{condition("Ready", "False", "AgentNotReporting", supervision.SilentMessage), said(supervision.ReportingSilent, true)},
 			fleet.ClusterDisplay{ReadyBundles: "1/1", State: "WaitCheckIn"},
 		},
 		"nor is its last trouble its state": {
-			true, handshake.ReportingSilent, []*fleet.BundleDeployment{broken},
-			[]genericcondition.GenericCondition{condition("Ready", "False", "AgentNotReporting", handshake.SilentMessage), said(handshake.ReportingSilent, true)},
+			true, supervision.ReportingSilent, []*fleet.BundleDeployment{broken},
+			[]genericcondition.GenericCondition{condition("Ready", "False", "AgentNotReporting", supervision.SilentMessage), said(supervision.ReportingSilent, true)},
 			fleet.ClusterDisplay{ReadyBundles: "0/1", State: "WaitCheckIn"},
 		},
 		"where no agent is expected nothing is said of it": {
-			true, handshake.ReportingUnexpected, []*fleet.BundleDeployment{deployment("one")},
+			true, supervision.ReportingUnexpected, []*fleet.BundleDeployment{deployment("one")},
 			[]genericcondition.GenericCondition{ready}, fleet.ClusterDisplay{ReadyBundles: "1/1"},
 		},
 	}
@@ -93,10 +93,10 @@ func TestTellCluster(t *testing.T) {
 
 // From each stage a Cluster gets to each other, and says what it would say had it never been in another.
 func TestTheReportingConditionFollows(t *testing.T) {
-	stages := []handshake.Reporting{
-		handshake.ReportingUnexpected, handshake.ReportingAwaited, handshake.ReportingMissing, handshake.ReportingHeard, handshake.ReportingSilent,
+	stages := []supervision.Reporting{
+		supervision.ReportingUnexpected, supervision.ReportingAwaited, supervision.ReportingMissing, supervision.ReportingHeard, supervision.ReportingSilent,
 	}
-	tell := func(cluster *fleet.Cluster, stage handshake.Reporting) {
+	tell := func(cluster *fleet.Cluster, stage supervision.Reporting) {
 		tellCluster(cluster, clusterInput{deployments: []*fleet.BundleDeployment{deployment("one")}, reporting: stage, now: now})
 	}
 	other := genericcondition.GenericCondition{Type: "Processed", Status: "True"}

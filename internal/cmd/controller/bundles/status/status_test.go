@@ -14,7 +14,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/recorded"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
-	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/rules/supervision"
 	"github.com/fleet-hub/fleet/internal/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -56,7 +56,7 @@ func TestRecordedBundles(t *testing.T) {
 func TestRecordedClusters(t *testing.T) {
 	all := recorded.Objects[fleet.BundleDeployment](t, "bundledeployments")
 	for _, c := range recorded.Objects[fleet.Cluster](t, "clusters") {
-		in := clusterInput{reporting: handshake.ReportingHeard, now: now}
+		in := clusterInput{reporting: supervision.ReportingHeard, now: now}
 		for _, bd := range all {
 			if bd.Namespace == c.Status.Namespace {
 				in.deployments = append(in.deployments, bd)

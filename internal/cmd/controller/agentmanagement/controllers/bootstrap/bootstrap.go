@@ -18,9 +18,9 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 )
 
@@ -117,7 +117,7 @@ func (h *handler) heldToken(ctx context.Context, namespace string) (token string
 	if secret == nil {
 		return "", "", nil
 	}
-	return tokenIn(secret.Data[handshake.KubeconfigValueKey]), secret.UID, nil
+	return tokenIn(secret.Data[protocol.KubeconfigValueKey]), secret.UID, nil
 }
 
 // ownToken is the process's own token, from its file where there is one, since that is renewed.

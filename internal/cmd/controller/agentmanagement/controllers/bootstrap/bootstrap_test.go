@@ -23,8 +23,9 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/golden"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -55,12 +56,12 @@ func known(changes ...func(*input)) input {
 }
 
 func TestDecide(t *testing.T) {
-	mint := &handshake.Mint{Namespace: "cattle-fleet-system", Account: "fleet-controller-bootstrap", Lifetime: handshake.TokenLifetime}
+	mint := &protocol.Mint{Namespace: "cattle-fleet-system", Account: "fleet-controller-bootstrap", Lifetime: protocol.TokenLifetime}
 	good := tokenUntil(accountUID, time.Hour)
 	tests := map[string]struct {
 		in    input
 		stage stage
-		mint  *handshake.Mint
+		mint  *protocol.Mint
 		token string // in the kubeconfig
 		raw   string // the kubeconfig
 		// holder is the only Secret it may be written to
@@ -153,7 +154,7 @@ func TestChildren(t *testing.T) {
 		})
 	}
 	t.Run("hub-data", func(t *testing.T) {
-		expectGolden(t, "hub-data", data(handshake.Namespaces{System: "cattle-fleet-system", Registration: "cattle-fleet-clusters-system"}))
+		expectGolden(t, "hub-data", data(clusters.Namespaces{System: "cattle-fleet-system", Registration: "cattle-fleet-clusters-system"}))
 	})
 }
 

@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -36,7 +36,7 @@ func registerData(ctx context.Context, a *app.Context) error {
 
 // data are objects that every hub has: the roles by which agents read what is for them, and the hub's
 // namespaces.
-func data(namespaces handshake.Namespaces) []runtime.Object {
+func data(namespaces clusters.Namespaces) []runtime.Object {
 	group := fleet.SchemeGroupVersion.Group
 	return []runtime.Object{
 		clusterRole(names.BundleDeploymentRole,

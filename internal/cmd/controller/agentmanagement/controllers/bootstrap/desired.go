@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -52,7 +52,7 @@ type input struct {
 type outcome struct {
 	stage stage
 	// mint asks for a token; the kubeconfig is then made by kubeconfigWith.
-	mint *handshake.Mint
+	mint *protocol.Mint
 	// kubeconfig is the whole of it, if no token has to be minted.
 	kubeconfig []byte
 	// holder is the UID of the Secret whose token the kubeconfig keeps, empty if it keeps none: who deletes that Secret
@@ -76,15 +76,15 @@ func decide(in input) (outcome, error) {
 		kubeconfig, err := kubeconfigWith(in, in.held)
 		return outcome{stage: registered, kubeconfig: kubeconfig, holder: in.holder}, err
 	default:
-		return outcome{stage: minting, mint: &handshake.Mint{
-			Namespace: in.systemNamespace, Account: in.account.Name, Lifetime: handshake.TokenLifetime,
+		return outcome{stage: minting, mint: &protocol.Mint{
+			Namespace: in.systemNamespace, Account: in.account.Name, Lifetime: protocol.TokenLifetime,
 		}}, nil
 	}
 }
 
 // works says whether a token is one of the account's and not over.
 func works(token, accountUID string, now time.Time) bool {
-	parsed, err := handshake.ParseAccountToken(token)
+	parsed, err := protocol.ParseAccountToken(token)
 	return err == nil && parsed.AccountUID == accountUID && (parsed.Expires.IsZero() || parsed.Expires.After(now))
 }
 
@@ -100,9 +100,9 @@ func children(in input, kubeconfig []byte, holder types.UID) []runtime.Object {
 				Namespace: namespace, Name: names.LocalKubeconfig, UID: holder, Labels: map[string]string{fleet.LabelManaged: "true"},
 			},
 			Data: map[string][]byte{
-				handshake.KubeconfigValueKey: kubeconfig,
-				handshake.APIServerURLKey:    []byte(in.server),
-				handshake.APIServerCAKey:     in.ca,
+				protocol.KubeconfigValueKey: kubeconfig,
+				protocol.APIServerURLKey:    []byte(in.server),
+				protocol.APIServerCAKey:     in.ca,
 			},
 		},
 		&fleet.Cluster{

@@ -19,9 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -66,7 +66,7 @@ func (h *handler) onChange(key string, cluster *fleet.Cluster) (*fleet.Cluster, 
 
 func (h *handler) gather(cluster *fleet.Cluster) (input, error) {
 	in := input{now: h.app.Clock(), cluster: cluster}
-	name := handshake.NamespaceOf(cluster)
+	name := clusters.NamespaceOf(cluster)
 	var err error
 	if in.namespace, err = reconcile.Optional(h.app.AllNamespaces.Cache().Get(name)); err != nil {
 		return in, fmt.Errorf("looking for namespace %s: %w", name, err)
@@ -79,7 +79,7 @@ func (h *handler) gather(cluster *fleet.Cluster) (input, error) {
 
 // gatherLeft looks for what a Cluster leaves in its namespace, which may have been made for another Cluster.
 func (h *handler) gatherLeft(in input, cluster types.NamespacedName) (input, error) {
-	if handshake.ClaimOf(in.namespace, cluster) == handshake.NamespaceOfAnother {
+	if clusters.ClaimOf(in.namespace, cluster) == clusters.NamespaceOfAnother {
 		return in, nil
 	}
 	name := names.ClusterNamespace(cluster.Namespace, cluster.Name)
@@ -88,7 +88,7 @@ func (h *handler) gatherLeft(in input, cluster types.NamespacedName) (input, err
 		return in, fmt.Errorf("looking for accounts in %s: %w", name, err)
 	}
 	for _, account := range accounts {
-		if handshake.IsAccountOf(account, cluster) && account.DeletionTimestamp == nil {
+		if clusters.IsAccountOf(account, cluster) && account.DeletionTimestamp == nil {
 			in.accounts = append(in.accounts, account)
 		}
 	}

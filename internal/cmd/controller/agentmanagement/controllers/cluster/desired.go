@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -75,7 +75,7 @@ func decide(in input) outcome {
 		stage:         settled,
 		addFinalizer:  !hasFinalizer(in.cluster),
 		tidySpec:      meansNothing(in.cluster.Spec.AgentSchedulingCustomization),
-		namespaceName: handshake.NamespaceOf(in.cluster),
+		namespaceName: clusters.NamespaceOf(in.cluster),
 		processed:     &genericcondition.GenericCondition{Type: fleet.ConditionProcessed, Status: corev1.ConditionTrue},
 	}
 	switch {
@@ -101,17 +101,17 @@ func decide(in input) outcome {
 // isPlace reports whether a namespace of a Cluster's name may hold its BundleDeployments and its agent's account: it was
 // made for this Cluster. One that lost its marks is used only by a Cluster that has used it before.
 func isPlace(namespace *corev1.Namespace, cluster *fleet.Cluster) bool {
-	switch handshake.ClaimOf(namespace, types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}) {
-	case handshake.NamespaceOwn:
+	switch clusters.ClaimOf(namespace, types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}) {
+	case clusters.NamespaceOwn:
 		return true
-	case handshake.NamespaceUnclaimed:
+	case clusters.NamespaceUnclaimed:
 		return cluster.Status.Namespace == namespace.Name
 	}
 	return false
 }
 
 func takenMessage(namespace *corev1.Namespace, cluster *fleet.Cluster) string {
-	if handshake.ClaimOf(namespace, types.NamespacedName{}) == handshake.NamespaceOfAnother {
+	if clusters.ClaimOf(namespace, types.NamespacedName{}) == clusters.NamespaceOfAnother {
 		return "namespace " + namespace.Name + " was made for another Cluster: register this one under another, shorter name"
 	}
 	return "namespace " + namespace.Name + " exists and was not made for this Cluster: delete it, or let the Cluster use it with " +
@@ -181,7 +181,7 @@ func waiting(deployments []*fleet.BundleDeployment) (held []*fleet.BundleDeploym
 // clusterNamespace is the namespace a Cluster gets.
 func clusterNamespace(cluster *fleet.Cluster) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name:   handshake.NamespaceOf(cluster),
+		Name:   clusters.NamespaceOf(cluster),
 		Labels: map[string]string{fleet.LabelManaged: "true"},
 		Annotations: map[string]string{
 			fleet.AnnotationCluster:          cluster.Name,

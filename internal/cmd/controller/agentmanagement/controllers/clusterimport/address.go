@@ -6,7 +6,7 @@ import (
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -28,9 +28,9 @@ func (h *handler) setAddressKnown(cluster *fleet.Cluster) {
 	}
 	conf := h.app.Config.Get()
 	condition := genericcondition.GenericCondition{Type: fleet.ConditionAddressKnown, Status: corev1.ConditionTrue}
-	if handshake.AddressUnknown(conf, cluster, registrations) {
+	if grant.AddressUnknown(conf, cluster, registrations) {
 		condition.Status, condition.Reason = corev1.ConditionFalse, fleet.ReasonHubAddressChanged
-		condition.Message = fmt.Sprintf("the hub's URL or CA is another one than when the agent registered, and nothing can tell the agent once the old one is gone: run helm upgrade fleet-agent with the values of a new token, then annotate the Cluster with %s=%s", fleet.AnnotationHubAddress, handshake.AddressHash(conf))
+		condition.Message = fmt.Sprintf("the hub's URL or CA is another one than when the agent registered, and nothing can tell the agent once the old one is gone: run helm upgrade fleet-agent with the values of a new token, then annotate the Cluster with %s=%s", fleet.AnnotationHubAddress, grant.AddressHash(conf))
 	} else if fleet.GetCondition(cluster.Status.Conditions, fleet.ConditionAddressKnown) == nil {
 		return
 	}

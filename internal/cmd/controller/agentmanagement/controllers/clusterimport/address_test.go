@@ -8,7 +8,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -17,7 +17,7 @@ func TestAnAgentThatCannotBeToldIsSaid(t *testing.T) {
 	byItself := func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "" }
 	hub, _ := start(t, cluster(byItself), &fleet.ClusterRegistration{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "request-1", Annotations: map[string]string{
-			fleet.AnnotationHubAddressAtGrant: handshake.AddressHash(hubConfig()),
+			fleet.AnnotationHubAddressAtGrant: grant.AddressHash(hubConfig()),
 		}},
 		Status: fleet.ClusterRegistrationStatus{ClusterName: "c1", Granted: true},
 	})
@@ -31,7 +31,7 @@ func TestAnAgentThatCannotBeToldIsSaid(t *testing.T) {
 		case condition.Reason == "":
 			return string(condition.Status)
 		}
-		if !strings.Contains(condition.Message, handshake.AddressHash(hub.App.Config.Get())) {
+		if !strings.Contains(condition.Message, grant.AddressHash(hub.App.Config.Get())) {
 			t.Errorf("the message does not say with what to confirm: %s", condition.Message)
 		}
 		return condition.Reason
@@ -51,7 +51,7 @@ func TestAnAgentThatCannotBeToldIsSaid(t *testing.T) {
 	expectAll(t, hub) // and written nothing
 
 	c := current(t, hub)
-	c.Annotations = map[string]string{fleet.AnnotationHubAddress: handshake.AddressHash(hub.App.Config.Get())}
+	c.Annotations = map[string]string{fleet.AnnotationHubAddress: grant.AddressHash(hub.App.Config.Get())}
 	hub.Put(c)
 	expect("once the operator says that it was told", "True")
 

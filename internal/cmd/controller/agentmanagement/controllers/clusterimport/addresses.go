@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -71,17 +71,17 @@ func (a *addresses) put(cluster string, secret *corev1.Secret) {
 		}
 		return
 	}
-	slim := &corev1.Secret{Data: map[string][]byte{handshake.KubeconfigValueKey: []byte("not kept")}}
+	slim := &corev1.Secret{Data: map[string][]byte{protocol.KubeconfigValueKey: []byte("not kept")}}
 	slim.Namespace, slim.Name, slim.ResourceVersion = secret.Namespace, secret.Name, secret.ResourceVersion
 	if allowed, found := secret.Annotations[fleet.AnnotationAllowedWorkspaces]; found {
 		slim.Annotations = map[string]string{fleet.AnnotationAllowedWorkspaces: allowed}
 	}
-	for _, key := range []string{handshake.APIServerURLKey, handshake.APIServerCAKey} {
+	for _, key := range []string{protocol.APIServerURLKey, protocol.APIServerCAKey} {
 		if value := secret.Data[key]; len(value) > 0 {
 			slim.Data[key] = value
 		}
 	}
-	kubeconfig := sha256.Sum256(secret.Data[handshake.KubeconfigValueKey])
+	kubeconfig := sha256.Sum256(secret.Data[protocol.KubeconfigValueKey])
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	before := a.seen[cluster]

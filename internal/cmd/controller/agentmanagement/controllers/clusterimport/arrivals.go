@@ -7,7 +7,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/clusters"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -123,7 +125,7 @@ func (a *arrival) end() {
 
 // isAsked says whether a new Cluster has yet to answer. The first time, it is asked.
 func (h *handler) isAsked(ctx context.Context, cluster *fleet.Cluster) (bool, error) {
-	if cluster.Spec.KubeConfigSecret == "" || handshake.IsLocal(cluster, h.app.Config.Get().Bootstrap) {
+	if cluster.Spec.KubeConfigSecret == "" || clusters.IsLocal(cluster, h.app.Config.Get().Bootstrap) {
 		return false, nil
 	}
 	key := keyOf(cluster).String()
@@ -136,12 +138,12 @@ func (h *handler) isAsked(ctx context.Context, cluster *fleet.Cluster) (bool, er
 		h.arrivals.forget(key)
 		return false, err
 	}
-	refused, _ := handshake.KubeconfigRefused(cluster, secret, h.app.Config.Get())
-	if refused != "" || secret == nil || len(secret.Data[handshake.KubeconfigValueKey]) == 0 {
+	refused, _ := importing.KubeconfigRefused(cluster, secret, h.app.Config.Get())
+	if refused != "" || secret == nil || len(secret.Data[protocol.KubeconfigValueKey]) == 0 {
 		h.arrivals.becomes(key, cluster.UID, told) // the import says what is missing, or refused
 		return false, nil
 	}
-	go h.receive(ctx, cluster, secret.Data[handshake.KubeconfigValueKey])
+	go h.receive(ctx, cluster, secret.Data[protocol.KubeconfigValueKey])
 	return true, nil
 }
 
@@ -157,13 +159,13 @@ func (h *handler) receive(ctx context.Context, cluster *fleet.Cluster, kubeconfi
 		h.app.Clusters.EnqueueAfter(key.Namespace, key.Name, 0)
 		return
 	}
-	h.measure(cluster, handshake.ImportOutcome{}, h.app.Clock().Sub(begun), err)
+	h.measure(cluster, importing.Outcome{}, h.app.Clock().Sub(begun), err)
 	leave, late := enter(ctx, []lane{h.lanes.absent})
 	if late != nil {
 		return
 	}
 	defer leave()
-	_, reportErr := h.reportRun(cluster, handshake.ImportOutcome{}, err)
+	_, reportErr := h.reportRun(cluster, importing.Outcome{}, err)
 	h.app.Log.Warn("import failed", "cluster", key.String(), "error", errors.Join(err, reportErr))
 	worked := h.arrivals.becomes(key.String(), cluster.UID, absent)
 	h.app.Clusters.EnqueueAfter(key.Namespace, key.Name, 0)

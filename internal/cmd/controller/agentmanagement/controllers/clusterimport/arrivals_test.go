@@ -17,8 +17,8 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -67,7 +67,7 @@ func newcomers(count int) (objects []apptest.Object) {
 	for n := range count {
 		name := fmt.Sprintf("new-%d", n)
 		secret := kubeconfig()
-		secret.Name, secret.Data[handshake.KubeconfigValueKey] = name, []byte(name)
+		secret.Name, secret.Data[protocol.KubeconfigValueKey] = name, []byte(name)
 		objects = append(objects, secret, cluster(func(c *fleet.Cluster) {
 			c.Name, c.UID, c.Spec.ClientID, c.Spec.KubeConfigSecret = name, types.UID(name), "", name
 		}))

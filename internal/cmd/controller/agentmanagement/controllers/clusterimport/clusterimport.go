@@ -21,10 +21,11 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -138,7 +139,7 @@ func keyOf(cluster *fleet.Cluster) types.NamespacedName {
 
 // onConfig wakes every imported Cluster: the rule knows which of them a change concerns. Another address concerns all.
 func (h *handler) onConfig(before, after config.Config) {
-	moved := handshake.AddressHash(before) != handshake.AddressHash(after)
+	moved := grant.AddressHash(before) != grant.AddressHash(after)
 	for _, cluster := range h.clusters(func(c *fleet.Cluster) bool { return moved || c.Spec.KubeConfigSecret != "" }) {
 		reconcile.Nudge(h.app.Clusters)(cluster)
 	}
@@ -184,36 +185,36 @@ func (h *handler) onChange(ctx context.Context, cluster *fleet.Cluster) (*fleet.
 
 // decide asks the rule, first with what is remembered of the kubeconfig Secret. Only when there is
 // something to do is the Secret read: a Cluster whose agent is in place costs no request.
-func (h *handler) decide(ctx context.Context, cluster *fleet.Cluster) (handshake.ImportOutcome, error) {
+func (h *handler) decide(ctx context.Context, cluster *fleet.Cluster) (importing.Outcome, error) {
 	in, err := h.gather(cluster)
 	if err != nil {
-		return handshake.ImportOutcome{}, err
+		return importing.Outcome{}, err
 	}
-	name := handshake.KubeconfigSecret(cluster)
+	name := importing.KubeconfigSecret(cluster)
 	if name.Name == "" {
-		return handshake.Import(in), nil
+		return importing.Decide(in), nil
 	}
-	if out := handshake.Import(in); out.Stage == handshake.ImportNeedsClientID {
+	if out := importing.Decide(in); out.Stage == importing.NeedsClientID {
 		return out, nil
 	}
 	version := h.app.SecretVersion(name)
 	in.Doubted = h.addresses.changed(keyOf(cluster).String())
 	if in.Kubeconfig = h.addresses.get(keyOf(cluster).String(), name, version); in.Kubeconfig != nil {
-		if out := handshake.Import(in); out.Stage == handshake.ImportInSync || out.Stage == handshake.ImportDisabled {
+		if out := importing.Decide(in); out.Stage == importing.InSync || out.Stage == importing.Disabled {
 			return out, nil
 		}
 	}
 	in.Kubeconfig, err = reconcile.Optional(h.app.Kube.CoreV1().Secrets(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{}))
 	if err != nil {
-		return handshake.ImportOutcome{}, err
+		return importing.Outcome{}, err
 	}
 	h.addresses.put(keyOf(cluster).String(), in.Kubeconfig)
 	in.Doubted = h.addresses.changed(keyOf(cluster).String())
-	return handshake.Import(in), nil
+	return importing.Decide(in), nil
 }
 
-func (h *handler) gather(cluster *fleet.Cluster) (handshake.ImportInput, error) {
-	in := handshake.ImportInput{
+func (h *handler) gather(cluster *fleet.Cluster) (importing.Input, error) {
+	in := importing.Input{
 		Now: h.app.Clock(), Cluster: cluster, Config: h.app.Config.Get(), Defaults: h.app.AgentDefaults(), Namespaces: h.app.Namespaces,
 	}
 	var err error
@@ -224,7 +225,7 @@ func (h *handler) gather(cluster *fleet.Cluster) (handshake.ImportInput, error) 
 	if err != nil {
 		return in, err
 	}
-	in.Inherited, in.Bundle, in.PullSecrets = handshake.Inherited(cluster, bundle), bundle, h.pullSecretVersions(cluster)
+	in.Inherited, in.Bundle, in.PullSecrets = importing.Inherited(cluster, bundle), bundle, h.pullSecretVersions(cluster)
 	in.Token, err = reconcile.Optional(h.app.ClusterRegistrationTokens.Cache().Get(cluster.Namespace, names.ImportToken(cluster.Name)))
 	if err != nil {
 		return in, err
@@ -237,20 +238,20 @@ func (h *handler) gather(cluster *fleet.Cluster) (handshake.ImportInput, error) 
 }
 
 // act does what the rule says; more means that the rule has to be asked again about the new Cluster.
-func (h *handler) act(ctx context.Context, cluster *fleet.Cluster, out handshake.ImportOutcome) (next *fleet.Cluster, more bool, err error) {
+func (h *handler) act(ctx context.Context, cluster *fleet.Cluster, out importing.Outcome) (next *fleet.Cluster, more bool, err error) {
 	switch out.Stage {
-	case handshake.ImportNeedsClientID:
+	case importing.NeedsClientID:
 		next, err = h.giveClientID(cluster)
 		return next, err == nil, err
-	case handshake.ImportNeedsToken:
+	case importing.NeedsToken:
 		if out.CreateToken != nil && !h.isThere(cluster, out) {
 			h.dispatch(ctx, cluster, out)
 			return cluster, false, nil
 		}
 		return cluster, false, h.makeToken(cluster, out)
-	case handshake.ImportAwaitingToken:
+	case importing.AwaitingToken:
 		return cluster, false, nil // its values' appearing wakes the Cluster
-	case handshake.ImportNeedsAgent, handshake.ImportMustRemove:
+	case importing.NeedsAgent, importing.MustRemove:
 		h.dispatch(ctx, cluster, out)
 		return cluster, false, nil
 	}
@@ -266,7 +267,7 @@ func (h *handler) act(ctx context.Context, cluster *fleet.Cluster, out handshake
 
 // isThere says whether a cluster has answered a moment ago, so that nobody has to ask it. One that has not waits before
 // it is asked again.
-func (h *handler) isThere(cluster *fleet.Cluster, out handshake.ImportOutcome) bool {
+func (h *handler) isThere(cluster *fleet.Cluster, out importing.Outcome) bool {
 	key, attempt := keyOf(cluster).String(), h.attempt(cluster, out)
 	if h.arrivals.take(key, absent) {
 		if begun, _ := h.jobs.begin(key, attempt); begun {
@@ -289,7 +290,7 @@ func (h *handler) giveClientID(cluster *fleet.Cluster) (*fleet.Cluster, error) {
 }
 
 // makeToken creates the import token, or ends one that is about to expire; its going wakes the Cluster.
-func (h *handler) makeToken(cluster *fleet.Cluster, out handshake.ImportOutcome) error {
+func (h *handler) makeToken(cluster *fleet.Cluster, out importing.Outcome) error {
 	var err error
 	if out.RenewToken {
 		err = h.app.ClusterRegistrationTokens.Delete(cluster.Namespace, names.ImportToken(cluster.Name), &metav1.DeleteOptions{})

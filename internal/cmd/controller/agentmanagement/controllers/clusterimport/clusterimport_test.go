@@ -15,8 +15,8 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -353,17 +353,17 @@ func TestAClusterThatIsGoneIsForgotten(t *testing.T) {
 func TestBootstrapOfTheAgentIsTheTokens(t *testing.T) {
 	hub, behind := ready(t, cluster())
 	work(t, hub)
-	var got handshake.Bootstrap
+	var got protocol.Bootstrap
 	for _, object := range behind.applied {
 		if secret, ok := object.(*corev1.Secret); ok {
-			parsed, err := handshake.ParseBootstrap(secret.Data)
+			parsed, err := protocol.ParseBootstrap(secret.Data)
 			if err != nil {
 				t.Fatal(err)
 			}
 			got = parsed
 		}
 	}
-	want := handshake.Bootstrap{
+	want := protocol.Bootstrap{
 		APIServerURL: "https://hub", APIServerCA: []byte("PEM"), ClusterNamespace: "ws", Token: "bearer", TokenName: tokenName,
 		SystemRegistrationNamespace: "cattle-fleet-clusters-system",
 	}

@@ -12,9 +12,9 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/agentchart"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/metrics"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -23,7 +23,7 @@ var errOtherCluster = errors.New("the kubeconfig of the local Cluster leads to a
 
 // dispatch carries the outcome out beside the queue, unless it is being carried out, or was tried in
 // vain a moment ago.
-func (h *handler) dispatch(ctx context.Context, cluster *fleet.Cluster, out handshake.ImportOutcome) {
+func (h *handler) dispatch(ctx context.Context, cluster *fleet.Cluster, out importing.Outcome) {
 	key := keyOf(cluster)
 	begun, wait := h.jobs.begin(key.String(), h.attempt(cluster, out))
 	if !begun {
@@ -42,7 +42,7 @@ func (h *handler) dispatch(ctx context.Context, cluster *fleet.Cluster, out hand
 const seen = time.Second
 
 // carryOut runs a job to its end, and says after which time to look at the Cluster again.
-func (h *handler) carryOut(ctx context.Context, cluster *fleet.Cluster, out handshake.ImportOutcome) time.Duration {
+func (h *handler) carryOut(ctx context.Context, cluster *fleet.Cluster, out importing.Outcome) time.Duration {
 	key := keyOf(cluster).String()
 	begun := h.app.Clock()
 	written, err := h.run(ctx, cluster, out)
@@ -72,8 +72,8 @@ func (h *handler) carryOut(ctx context.Context, cluster *fleet.Cluster, out hand
 }
 
 // attempt tells one attempt from another: what has failed is tried again after a pause, anything else at once.
-func (h *handler) attempt(cluster *fleet.Cluster, out handshake.ImportOutcome) string {
-	return fmt.Sprint(out.Stage, cluster.Generation, h.app.SecretVersion(handshake.KubeconfigSecret(cluster)),
+func (h *handler) attempt(cluster *fleet.Cluster, out importing.Outcome) string {
+	return fmt.Sprint(out.Stage, cluster.Generation, h.app.SecretVersion(importing.KubeconfigSecret(cluster)),
 		out.Done.APIServerURL, out.Done.APIServerCAHash, out.Done.AgentTLSMode, out.Done.PullSecrets,
 		out.Deploy != nil && out.Deploy.NewRegistration)
 }
@@ -82,7 +82,7 @@ func (h *handler) attempt(cluster *fleet.Cluster, out handshake.ImportOutcome) s
 const reasonAgentDeployed = "AgentDeployed"
 
 // measure counts what came of a run, and tells of an agent that took a while. A run that failed has its own Event.
-func (h *handler) measure(cluster *fleet.Cluster, out handshake.ImportOutcome, took time.Duration, err error) {
+func (h *handler) measure(cluster *fleet.Cluster, out importing.Outcome, took time.Duration, err error) {
 	switch {
 	case err != nil:
 		h.app.Metrics.Import(metrics.OutcomeFailed, took)
@@ -94,7 +94,7 @@ func (h *handler) measure(cluster *fleet.Cluster, out handshake.ImportOutcome, t
 
 // run waits for its turn, and then does the work under a time limit: where a token is to be made, it only asks whether
 // the cluster is there. It returns the Cluster as it is then.
-func (h *handler) run(ctx context.Context, cluster *fleet.Cluster, out handshake.ImportOutcome) (*fleet.Cluster, error) {
+func (h *handler) run(ctx context.Context, cluster *fleet.Cluster, out importing.Outcome) (*fleet.Cluster, error) {
 	if out.CreateToken != nil {
 		_, err := h.ask(ctx, keyOf(cluster).String(), out.Kubeconfig)
 		return cluster, err
@@ -116,7 +116,7 @@ func (h *handler) run(ctx context.Context, cluster *fleet.Cluster, out handshake
 var errSettings = errors.New("the agent's settings cannot be used")
 
 // deploy applies the agent downstream: from scratch if it has to register anew, else where it stands.
-func (h *handler) deploy(ctx context.Context, cluster *fleet.Cluster, out handshake.ImportOutcome) (*fleet.Cluster, error) {
+func (h *handler) deploy(ctx context.Context, cluster *fleet.Cluster, out importing.Outcome) (*fleet.Cluster, error) {
 	rendered, err := agentchart.Render(out.Deploy.Values)
 	if err != nil {
 		return cluster, fmt.Errorf("%w: %w", errSettings, err)
@@ -156,7 +156,7 @@ func (h *handler) deploy(ctx context.Context, cluster *fleet.Cluster, out handsh
 }
 
 // anew deploys an agent that has to register: it loses its identity before it is given the means to get another.
-func (h *handler) anew(ctx context.Context, cluster *fleet.Cluster, done handshake.ImportStatus, d *deployment) (*fleet.Cluster, error) {
+func (h *handler) anew(ctx context.Context, cluster *fleet.Cluster, done importing.Status, d *deployment) (*fleet.Cluster, error) {
 	// While the status still says where the agent was: a later try would not know.
 	if err := d.leave(ctx); err != nil {
 		return cluster, err
@@ -226,7 +226,7 @@ func secretsOf(namespace string) []runtime.Object {
 // resetAgent forgets the agent before it is touched: its first heartbeat must not be taken for one of the old
 // agent's. Without a generation, the Cluster needs a new registration until one is deployed, whatever fails
 // in between.
-func (h *handler) resetAgent(cluster *fleet.Cluster, done handshake.ImportStatus) (*fleet.Cluster, error) {
+func (h *handler) resetAgent(cluster *fleet.Cluster, done importing.Status) (*fleet.Cluster, error) {
 	agent := cluster.Status.Agent
 	if !done.ResetAgent || agent.LastSeen.IsZero() && agent.Namespace == done.AgentNamespace {
 		return cluster, nil
@@ -239,7 +239,7 @@ func (h *handler) resetAgent(cluster *fleet.Cluster, done handshake.ImportStatus
 
 // remove takes the local agent away, if the kubeconfig does lead to the hub's own cluster: only there
 // may a switch in the hub's configuration remove anything.
-func (h *handler) remove(ctx context.Context, key string, removal *handshake.AgentRemoval) error {
+func (h *handler) remove(ctx context.Context, key string, removal *importing.AgentRemoval) error {
 	if removal.Kubeconfig == nil {
 		return nil // nothing to reach it with: the status is all there is to clear
 	}

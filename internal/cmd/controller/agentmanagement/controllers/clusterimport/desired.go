@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -26,7 +26,7 @@ const (
 // desired is everything to apply downstream, in order: the agent's namespace, then what the chart
 // renders, all marked as one set, by which the agent's own Bundle recognises them. Beside a Bundle that owns the rest
 // it is only what that does not carry.
-func desired(deploy *handshake.AgentDeployment, rendered []runtime.Object) []runtime.Object {
+func desired(deploy *importing.AgentDeployment, rendered []runtime.Object) []runtime.Object {
 	if !deploy.BesideBundle {
 		return marked(deploy.SetID, append([]runtime.Object{namespaceOf(deploy)}, rendered...)...)
 	}
@@ -40,7 +40,7 @@ func desired(deploy *handshake.AgentDeployment, rendered []runtime.Object) []run
 	return marked(deploy.SetID, beside...)
 }
 
-func namespaceOf(deploy *handshake.AgentDeployment) *corev1.Namespace {
+func namespaceOf(deploy *importing.AgentDeployment) *corev1.Namespace {
 	return &corev1.Namespace{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: deploy.Values.Namespace},
 	}

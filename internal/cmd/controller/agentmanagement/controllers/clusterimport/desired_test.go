@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -33,7 +33,7 @@ func TestDesiredMarksEverythingAsOneSet(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			deploy := &handshake.AgentDeployment{SetID: test.setID, Values: handshake.AgentValues{Namespace: "ns"}}
+			deploy := &importing.AgentDeployment{SetID: test.setID, Values: importing.AgentValues{Namespace: "ns"}}
 			var got []string
 			for _, object := range desired(deploy, rendered) {
 				m, err := meta.Accessor(object)

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/agentchart"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
 )
 
 // handOver applies an agent that does not come once more, with the means to register. One that turns out to have
@@ -70,7 +70,7 @@ func (d *deployment) ofAnotherHub(ctx context.Context, namespace string) (bool, 
 }
 
 // kubeconfigFor is what leads to the cluster on which an outcome is carried out; nil if nothing does.
-func kubeconfigFor(out handshake.ImportOutcome) []byte {
+func kubeconfigFor(out importing.Outcome) []byte {
 	switch {
 	case out.Deploy != nil:
 		return out.Deploy.Kubeconfig

@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -85,7 +85,7 @@ var errHubItself = errors.New("the kubeconfig leads to the hub's own cluster")
 // checkTarget is errHubItself if a Cluster must not have its agent where the kubeconfig leads. A cluster without a
 // namespace kube-system is another one: the hub has it.
 func (h *handler) checkTarget(ctx context.Context, cluster *fleet.Cluster, downstream app.Downstream, own types.UID) error {
-	if handshake.InBootstrapWorkspace(cluster, h.app.Config.Get().Bootstrap) {
+	if clusters.InBootstrapWorkspace(cluster, h.app.Config.Get().Bootstrap) {
 		return nil
 	}
 	uid, err := downstream.NamespaceUID(ctx, metav1.NamespaceSystem)

@@ -11,9 +11,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
+	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -22,10 +24,10 @@ var errNoIdentity = errors.New("there is no agent of this Cluster")
 
 // trustFunc says which CA an agent is to keep for an address: none where the TLS mode lets the system's roots do.
 // rooted says that they have done for this agent so far.
-type trustFunc func(ctx context.Context, address handshake.HubAddress, tlsMode string, rooted bool) ([]byte, error)
+type trustFunc func(ctx context.Context, address importing.HubAddress, tlsMode string, rooted bool) ([]byte, error)
 
 // trust asks the hub's own address.
-func trust(ctx context.Context, address handshake.HubAddress, tlsMode string, rooted bool) ([]byte, error) {
+func trust(ctx context.Context, address importing.HubAddress, tlsMode string, rooted bool) ([]byte, error) {
 	cfg := &rest.Config{Host: address.URL, TLSClientConfig: rest.TLSClientConfig{CAData: address.CA}}
 	ca, err := kube.CAFor(ctx, cfg, tlsMode, rooted)
 	if err != nil {
@@ -55,7 +57,7 @@ func (d *deployment) findIdentity(ctx context.Context) (identity, error) {
 		stored, err := d.findStored(ctx)
 		return identity{stored: stored}, err
 	}
-	given, err := handshake.ParseBootstrap(bootstrap.Data)
+	given, err := protocol.ParseBootstrap(bootstrap.Data)
 	if err == nil && given.ClusterNamespace == d.Identity.ClusterNamespace && given.TokenName == d.Identity.TokenName {
 		return identity{bootstrap: bootstrap}, nil
 	}
@@ -68,7 +70,7 @@ func (d *deployment) findStored(ctx context.Context) (*corev1.Secret, error) {
 	if err != nil || stored == nil {
 		return nil, err
 	}
-	kept, err := handshake.ParseIdentity(stored.Data)
+	kept, err := protocol.ParseIdentity(stored.Data)
 	if err != nil || kept.ClusterNamespace != d.Identity.ClusterNamespace || kept.ClusterName != d.Identity.ClusterName {
 		return nil, nil //nolint:nilerr,nilnil // what cannot be read is nobody's identity
 	}
@@ -87,14 +89,14 @@ func (d *deployment) secret(ctx context.Context, name string) (*corev1.Secret, e
 
 // isKnown reports whether a stored identity is of a live account of the Cluster's registrations.
 func (d *deployment) isKnown(stored *corev1.Secret) bool {
-	return stored != nil && handshake.KnowsIdentity(kube.TokenOf(stored.Data[handshake.KubeconfigKey]), d.Accounts)
+	return stored != nil && supervisionrule.KnowsIdentity(kube.TokenOf(stored.Data[protocol.KubeconfigKey]), d.Accounts)
 }
 
 // keptByAnother says whether there is an identity that its agent reads only when it starts, as agents of another
 // implementation do.
 func (d *deployment) keptByAnother(ctx context.Context) (bool, error) {
 	stored, err := d.secret(ctx, names.Agent)
-	return stored != nil && len(stored.Data[handshake.KubeconfigKey]) > 0 && !isWatched(stored), err
+	return stored != nil && len(stored.Data[protocol.KubeconfigKey]) > 0 && !isWatched(stored), err
 }
 
 func isWatched(stored *corev1.Secret) bool {
@@ -109,7 +111,7 @@ func (d *deployment) readdress(ctx context.Context, found identity) (unwatched b
 	case found.stored == nil:
 		return false, d.readdressBootstrap(ctx, found.bootstrap) // which is read whenever the agent tries
 	}
-	kubeconfig := found.stored.Data[handshake.KubeconfigKey]
+	kubeconfig := found.stored.Data[protocol.KubeconfigKey]
 	ca, err := d.trusted(ctx, kubeconfig)
 	if err != nil {
 		return false, err
@@ -122,7 +124,7 @@ func (d *deployment) readdress(ctx context.Context, found identity) (unwatched b
 		return false, nil
 	}
 	secret := found.stored.DeepCopy()
-	secret.Data[handshake.KubeconfigKey] = changed
+	secret.Data[protocol.KubeconfigKey] = changed
 	return !isWatched(secret), d.downstream.Replace(ctx, secret)
 }
 
@@ -142,11 +144,11 @@ func (d *deployment) trusted(ctx context.Context, kubeconfig []byte) ([]byte, er
 
 // readdressBootstrap does the same for an agent that has not registered yet.
 func (d *deployment) readdressBootstrap(ctx context.Context, bootstrap *corev1.Secret) error {
-	if string(bootstrap.Data[handshake.APIServerURLKey]) == d.Readdress.URL && bytes.Equal(bootstrap.Data[handshake.APIServerCAKey], d.Readdress.CA) {
+	if string(bootstrap.Data[protocol.APIServerURLKey]) == d.Readdress.URL && bytes.Equal(bootstrap.Data[protocol.APIServerCAKey], d.Readdress.CA) {
 		return nil
 	}
 	secret := bootstrap.DeepCopy()
-	secret.Data[handshake.APIServerURLKey] = []byte(d.Readdress.URL)
-	secret.Data[handshake.APIServerCAKey] = d.Readdress.CA
+	secret.Data[protocol.APIServerURLKey] = []byte(d.Readdress.URL)
+	secret.Data[protocol.APIServerCAKey] = d.Readdress.CA
 	return d.downstream.Replace(ctx, secret)
 }

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -29,7 +29,7 @@ const agentPods = "app=" + names.Agent
 
 // deployment is an agent on its way to one cluster.
 type deployment struct {
-	*handshake.AgentDeployment
+	*importing.AgentDeployment
 
 	downstream  app.Downstream
 	rendered    []runtime.Object

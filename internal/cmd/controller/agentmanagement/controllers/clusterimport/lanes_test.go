@@ -16,8 +16,8 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -52,7 +52,7 @@ func TestWithNobodyToBeAskedThereIsNoTurnToWaitFor(t *testing.T) {
 	hub, _ := start(t)
 	h := newTestHandler(hub)
 	h.lanes = lanes{} // in which nobody ever gets a turn
-	if _, err := h.run(t.Context(), cluster(), handshake.ImportOutcome{Remove: &handshake.AgentRemoval{}}); err != nil {
+	if _, err := h.run(t.Context(), cluster(), importing.Outcome{Remove: &importing.AgentRemoval{}}); err != nil {
 		t.Error(err)
 	}
 }

@@ -12,10 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
+	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -39,17 +41,17 @@ const reasonTokenRenewed = "AgentTokenRenewed"
 
 // gatherSupervised says whether an agent counts as gone, and what the last look has found to be missing downstream, or
 // that the token of one that is awaited has been lost.
-func (h *handler) gatherSupervised(in *handshake.ImportInput) error {
+func (h *handler) gatherSupervised(in *importing.Input) error {
 	key := keyOf(in.Cluster)
 	var err error
 	if in.Stale, err = h.isLost(in.Cluster); err != nil {
 		return err
 	}
-	if in.Inherited || !handshake.Supervised(in.Cluster, in.Stale) {
+	if in.Inherited || !supervisionrule.Supervised(in.Cluster, in.Stale) {
 		return nil
 	}
-	if handshake.TokenLost(*in) {
-		h.supervision.want(key.String(), handshake.RepairIdentity)
+	if importing.TokenLost(*in) {
+		h.supervision.want(key.String(), supervisionrule.RepairIdentity)
 	}
 	in.Repair = h.supervision.wanted(key.String())
 	in.Accounts, err = h.liveAccounts(in.Cluster)
@@ -63,12 +65,12 @@ func (h *handler) isLost(cluster *fleet.Cluster) (bool, error) {
 		return true, nil
 	}
 	requests, err := h.registrations(cluster)
-	return handshake.AllReplaced(requests), err
+	return supervisionrule.AllReplaced(requests), err
 }
 
 // clusterOfReplaced is the Cluster of a registration that has lost its account.
 func clusterOfReplaced(r *fleet.ClusterRegistration) []types.NamespacedName {
-	if r.Status.ClusterName == "" || !handshake.AllReplaced([]*fleet.ClusterRegistration{r}) {
+	if r.Status.ClusterName == "" || !supervisionrule.AllReplaced([]*fleet.ClusterRegistration{r}) {
 		return nil
 	}
 	return []types.NamespacedName{{Namespace: r.Namespace, Name: r.Status.ClusterName}}
@@ -83,7 +85,7 @@ func (h *handler) lookAfter(ctx context.Context, cluster *fleet.Cluster) {
 		return
 	}
 	if !h.mayLook(cluster) {
-		h.app.Clusters.EnqueueAfter(key.Namespace, key.Name, handshake.FirstLook+spread(handshake.FirstLookStale))
+		h.app.Clusters.EnqueueAfter(key.Namespace, key.Name, supervisionrule.FirstLook+spread(supervisionrule.FirstLookStale))
 		return
 	}
 	if begun, _ := h.jobs.begin(key.String(), of); !begun {
@@ -96,7 +98,7 @@ func (h *handler) lookAfter(ctx context.Context, cluster *fleet.Cluster) {
 			h.jobs.ended(key.String(), "", nil)
 			return // the process ends, which says nothing about the agent
 		}
-		h.supervision.looked(key.String(), !handshake.NeverHeard(cluster), out)
+		h.supervision.looked(key.String(), !supervisionrule.NeverHeard(cluster), out)
 		written, reportErr := h.reportLook(cluster, out, err)
 		if failed := errors.Join(err, reportErr); failed != nil {
 			h.app.Log.Warn("looking for an agent failed", "cluster", key.String(), "error", failed)
@@ -108,7 +110,7 @@ func (h *handler) lookAfter(ctx context.Context, cluster *fleet.Cluster) {
 // mayLook reports whether an agent may be looked for now. While most agents are silent the cause is more likely the hub
 // than its clusters: it still looks for each, so that a restored hub repairs them, but a few at a time.
 func (h *handler) mayLook(cluster *fleet.Cluster) bool {
-	if handshake.NeverHeard(cluster) || h.app.Liveness.Stale(keyOf(cluster)) {
+	if supervisionrule.NeverHeard(cluster) || h.app.Liveness.Stale(keyOf(cluster)) {
 		return true
 	}
 	return h.paced.TryAccept()
@@ -117,13 +119,13 @@ func (h *handler) mayLook(cluster *fleet.Cluster) bool {
 // lookOf tells what a look is at from what the one before was at: what somebody has corrected is looked at at once.
 func (h *handler) lookOf(cluster *fleet.Cluster) string {
 	conf := h.app.Config.Get()
-	return fmt.Sprint("look ", cluster.UID, cluster.Generation, h.app.SecretVersion(handshake.KubeconfigSecret(cluster)),
+	return fmt.Sprint("look ", cluster.UID, cluster.Generation, h.app.SecretVersion(importing.KubeconfigSecret(cluster)),
 		conf.AgentImage, conf.AgentImagePullPolicy, conf.SystemDefaultRegistry, conf.ImagePullSecrets)
 }
 
 // reportLook writes what keeps an agent from coming, or that nothing does. An agent that was heard of meanwhile needs
 // no word.
-func (h *handler) reportLook(cluster *fleet.Cluster, out handshake.SuperviseOutcome, err error) (*fleet.Cluster, error) {
+func (h *handler) reportLook(cluster *fleet.Cluster, out supervisionrule.Outcome, err error) (*fleet.Cluster, error) {
 	reason, message := out.Reason, kube.Excerpt(out.Message, messageLimit)
 	if err != nil {
 		if reason, message = obstacle(err); reason == fleet.ReasonError {
@@ -131,47 +133,47 @@ func (h *handler) reportLook(cluster *fleet.Cluster, out handshake.SuperviseOutc
 		}
 	}
 	return app.Report(h.app, h.app.Clusters, cluster, func(c *fleet.Cluster) {
-		if lost, err := h.isLost(c); err == nil && handshake.Supervised(c, lost) {
+		if lost, err := h.isLost(c); err == nil && supervisionrule.Supervised(c, lost) {
 			h.setConditions(c, reason, message)
 		}
 	})
 }
 
 // look looks for an agent downstream, and ends its import token if it is to get another.
-func (h *handler) look(ctx context.Context, cluster *fleet.Cluster) (handshake.SuperviseOutcome, error) {
+func (h *handler) look(ctx context.Context, cluster *fleet.Cluster) (supervisionrule.Outcome, error) {
 	key := keyOf(cluster)
 	secret, err := h.kubeconfigOf(ctx, cluster)
 	if err != nil {
-		return handshake.SuperviseOutcome{}, err
+		return supervisionrule.Outcome{}, err
 	}
-	reason, message := handshake.KubeconfigRefused(cluster, secret, h.app.Config.Get())
+	reason, message := importing.KubeconfigRefused(cluster, secret, h.app.Config.Get())
 	switch {
 	case reason != "":
-		return handshake.SuperviseOutcome{Stage: handshake.SuperviseTroubled, Reason: reason, Message: message}, nil
+		return supervisionrule.Outcome{Stage: supervisionrule.Troubled, Reason: reason, Message: message}, nil
 	case secret == nil:
-		return handshake.SuperviseOutcome{
-			Stage: handshake.SuperviseTroubled, Reason: fleet.ReasonKubeconfigMissing,
-			Message: fmt.Sprintf("the agent is not heard of, and without Secret %s nobody can see why: create it, or correct spec.kubeConfigSecret", handshake.KubeconfigSecret(cluster)),
+		return supervisionrule.Outcome{
+			Stage: supervisionrule.Troubled, Reason: fleet.ReasonKubeconfigMissing,
+			Message: fmt.Sprintf("the agent is not heard of, and without Secret %s nobody can see why: create it, or correct spec.kubeConfigSecret", importing.KubeconfigSecret(cluster)),
 		}, nil
 	}
-	kubeconfig := secret.Data[handshake.KubeconfigValueKey]
+	kubeconfig := secret.Data[protocol.KubeconfigValueKey]
 	leave, err := h.approach(ctx, key.String(), kubeconfig, true)
 	if err != nil {
-		return handshake.SuperviseOutcome{}, err
+		return supervisionrule.Outcome{}, err
 	}
 	defer leave()
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	downstream, err := h.dial(ctx, key.String(), kubeconfig, h.app.Config.Get().AgentTLSMode)
 	if err != nil {
-		return handshake.SuperviseOutcome{}, err
+		return supervisionrule.Outcome{}, err
 	}
 	defer downstream.Close()
 	in, err := h.observe(ctx, cluster, downstream)
 	if err != nil {
-		return handshake.SuperviseOutcome{}, err
+		return supervisionrule.Outcome{}, err
 	}
-	out := handshake.Supervise(in)
+	out := supervisionrule.Decide(in)
 	h.app.Log.Debug("looked for an agent", "cluster", key.String(), "stage", out.Stage, "reason", out.Reason)
 	if !out.FreshToken {
 		return out, nil
@@ -180,7 +182,7 @@ func (h *handler) look(ctx context.Context, cluster *fleet.Cluster) (handshake.S
 }
 
 func (h *handler) kubeconfigOf(ctx context.Context, cluster *fleet.Cluster) (*corev1.Secret, error) {
-	name := handshake.KubeconfigSecret(cluster)
+	name := importing.KubeconfigSecret(cluster)
 	return reconcile.Optional(h.app.Kube.CoreV1().Secrets(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{}))
 }
 

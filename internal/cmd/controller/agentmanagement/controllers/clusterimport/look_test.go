@@ -23,8 +23,11 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	grantrule "github.com/fleet-hub/fleet/internal/rules/grant"
+	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
+	"github.com/fleet-hub/fleet/internal/rules/token"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -58,7 +61,7 @@ func runningPod() *corev1.Pod {
 
 // means are what an agent registers with, of a token.
 func means(token string) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: here("fleet-agent-bootstrap"), Data: handshake.Bootstrap{
+	return &corev1.Secret{ObjectMeta: here("fleet-agent-bootstrap"), Data: protocol.Bootstrap{
 		APIServerURL: "https://hub", ClusterNamespace: "ws", Token: token, TokenName: tokenName, SystemRegistrationNamespace: "r",
 	}.Encode()}
 }
@@ -84,7 +87,7 @@ func granted(modifiers ...func(*fleet.ClusterRegistration)) []apptest.Object {
 	for _, modify := range modifiers {
 		modify(grant)
 	}
-	name := handshake.RequestAccount(grant, cluster())
+	name := grantrule.RequestAccount(grant, cluster())
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
 		Namespace: name.Namespace, Name: name.Name, UID: "u-live", Labels: map[string]string{fleet.LabelManaged: "true"},
 	}}
@@ -108,7 +111,7 @@ func awaited(t *testing.T, there ...apptest.Object) (*apptest.Hub, *downstream) 
 	hub.Sync()
 	hub.Requests()
 	handle(t, hub)
-	hub.Pass(expectRetry(t, hub, handshake.FirstLook))
+	hub.Pass(expectRetry(t, hub, supervisionrule.FirstLook))
 	hub.Requests()
 	return hub, behind
 }
@@ -140,7 +143,7 @@ func TestALookAtAnAgentThatIsOnItsWay(t *testing.T) {
 		"downstream list ReplicaSetList cattle-fleet-system app=fleet-agent", "downstream list PodList cattle-fleet-system app=fleet-agent")
 	handle(t, hub)
 	expectLooks(t, hub)
-	expectRetry(t, hub, handshake.NextLook(1, false))
+	expectRetry(t, hub, supervisionrule.NextLook(1, false))
 }
 
 func TestAnAgentThatIsHeardOfIsLeftInPeace(t *testing.T) {
@@ -197,7 +200,7 @@ func TestWhatALookSays(t *testing.T) {
 			hub.Requests()
 			hub.Sync()
 			handle(t, hub)
-			hub.Pass(expectRetry(t, hub, handshake.NextLook(1, false)))
+			hub.Pass(expectRetry(t, hub, supervisionrule.NextLook(1, false)))
 			work(t, hub)
 			if requests := looks(hub); slices.Contains(requests, written) {
 				t.Errorf("the same is said again: %q", requests)
@@ -208,7 +211,7 @@ func TestWhatALookSays(t *testing.T) {
 			behind.there = []apptest.Object{agentDeployment(1), means("bearer"), runningPod()}
 			hub.Sync()
 			handle(t, hub)
-			hub.Pass(expectRetry(t, hub, handshake.NextLook(2, false)))
+			hub.Pass(expectRetry(t, hub, supervisionrule.NextLook(2, false)))
 			work(t, hub)
 			expectImported(t, hub, "")
 			if told := hub.Told(); told != nil {
@@ -227,7 +230,7 @@ func TestALookThatFails(t *testing.T) {
 	expectImported(t, hub, "")
 	hub.Sync()
 	handle(t, hub)
-	expectRetry(t, hub, handshake.NextLook(1, false))
+	expectRetry(t, hub, supervisionrule.NextLook(1, false))
 }
 
 func TestALookWithoutAKubeconfig(t *testing.T) {
@@ -272,7 +275,7 @@ func TestWhatIsMissingIsAppliedAgain(t *testing.T) {
 				t.Error("the agent has to register anew")
 			}
 			handle(t, hub)
-			expectRetry(t, hub, handshake.NextLook(1, false))
+			expectRetry(t, hub, supervisionrule.NextLook(1, false))
 		})
 	}
 }
@@ -286,7 +289,7 @@ func TestACorrectedImageReachesAnAgentThatDoesNotRun(t *testing.T) {
 	expectImported(t, hub, fleet.ReasonAgentPodFailing)
 	hub.Sync()
 	handle(t, hub) // and nothing is corrected yet
-	expectRetry(t, hub, handshake.NextLook(1, false))
+	expectRetry(t, hub, supervisionrule.NextLook(1, false))
 	hub.Requests()
 	change(hub, func(c *config.Config) { c.AgentImage = "fleet-agent:v2" })
 	work(t, hub) // looks
@@ -347,7 +350,7 @@ func TestTheMeansToRegisterAreHandedOverAgain(t *testing.T) {
 			apptest.ExpectOrder(t, requests, dialled, asked, readMark, applied)
 			expectImported(t, hub, "")
 			handle(t, hub)
-			expectRetry(t, hub, handshake.NextLook(1, false))
+			expectRetry(t, hub, supervisionrule.NextLook(1, false))
 		})
 	}
 }
@@ -366,7 +369,7 @@ func TestAnAgentThatAsksForNothingGetsAFreshToken(t *testing.T) {
 	expectLooks(t, hub, createsToken)
 	fresh := importToken()
 	fresh.UID = "u-fresh"
-	filled, err := handshake.ValuesSecret(fresh, handshake.Values{ClusterNamespace: "ws", Token: "fresh", TokenName: tokenName})
+	filled, err := token.ValuesSecret(fresh, protocol.Values{ClusterNamespace: "ws", Token: "fresh", TokenName: tokenName})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -386,7 +389,7 @@ func TestAnAgentThatAsksForNothingGetsAFreshToken(t *testing.T) {
 	hub.Sync()
 	hub.Woken()
 	handle(t, hub)
-	hub.Pass(expectRetry(t, hub, handshake.NextLook(1, false)))
+	hub.Pass(expectRetry(t, hub, supervisionrule.NextLook(1, false)))
 	hub.Pass(10 * time.Minute)
 	hub.Requests()
 	work(t, hub)
@@ -499,7 +502,7 @@ func TestReplacedAccount_AgentGetsBootstrapTokenWithoutWaitingForSilence(t *test
 	hub, _ := lost(t, identityWith("u-before"), granted(replaced)...)
 	hub.Woken()
 	handle(t, hub)
-	hub.Pass(expectRetry(t, hub, handshake.FirstLook))
+	hub.Pass(expectRetry(t, hub, supervisionrule.FirstLook))
 	work(t, hub) // looks
 	hub.Sync()
 	hub.Requests()
@@ -580,8 +583,8 @@ func TestMostAgentsSilent_LooksBeyondTheRateWait(t *testing.T) {
 func TestWhatALookSays_IsCut(t *testing.T) {
 	hub, _ := awaited(t)
 	h := &handler{app: hub.App}
-	out := handshake.SuperviseOutcome{
-		Stage: handshake.SuperviseTroubled, Reason: fleet.ReasonAgentPodFailing, Message: "the agent's image " + strings.Repeat("x\n", 1<<19) + " cannot be pulled",
+	out := supervisionrule.Outcome{
+		Stage: supervisionrule.Troubled, Reason: fleet.ReasonAgentPodFailing, Message: "the agent's image " + strings.Repeat("x\n", 1<<19) + " cannot be pulled",
 	}
 	if _, err := h.reportLook(current(t, hub), out, nil); err != nil {
 		t.Fatal(err)

@@ -8,12 +8,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/metrics/metricstest"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
 )
 
 func TestWhatIsToldOfARun(t *testing.T) {
-	deploy, remove := handshake.ImportOutcome{Deploy: &handshake.AgentDeployment{}}, handshake.ImportOutcome{Remove: &handshake.AgentRemoval{}}
+	deploy, remove := importing.Outcome{Deploy: &importing.AgentDeployment{}}, importing.Outcome{Remove: &importing.AgentRemoval{}}
 	imported := func(seconds string) []string {
 		return []string{
 			`fleet_imports_total{outcome="succeeded"} 1`,
@@ -23,7 +23,7 @@ func TestWhatIsToldOfARun(t *testing.T) {
 	}
 	failed := []string{`fleet_imports_total{outcome="failed"} 1`}
 	tests := map[string]struct {
-		out    handshake.ImportOutcome
+		out    importing.Outcome
 		took   time.Duration
 		err    error
 		want   []string

@@ -11,10 +11,13 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/agentchart"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
+	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -22,11 +25,11 @@ import (
 const clockTolerance = time.Minute
 
 // observe reads what there is of an agent, on the hub and downstream.
-func (h *handler) observe(ctx context.Context, cluster *fleet.Cluster, downstream app.Downstream) (handshake.SuperviseInput, error) {
+func (h *handler) observe(ctx context.Context, cluster *fleet.Cluster, downstream app.Downstream) (supervisionrule.Input, error) {
 	known, now := h.supervision.known(keyOf(cluster).String()), h.app.Clock()
-	in := handshake.SuperviseInput{
+	in := supervisionrule.Input{
 		Awaited: now.Sub(known.since), Quiet: now.Sub(known.quiet), FreshTokens: known.tokens,
-		Heard: !handshake.NeverHeard(cluster), Namespace: handshake.AgentNamespace(cluster, h.app.Namespaces),
+		Heard: !supervisionrule.NeverHeard(cluster), Namespace: importing.AgentNamespace(cluster, h.app.Namespaces),
 	}
 	if err := h.observeHub(cluster, known, &in); err != nil {
 		return in, err
@@ -48,7 +51,7 @@ func (h *handler) observe(ctx context.Context, cluster *fleet.Cluster, downstrea
 
 // wanted is what the settings make of the agent's Deployment; nil where the chart refuses them, as the import says.
 func (h *handler) wanted(cluster *fleet.Cluster) *appsv1.Deployment {
-	rendered, err := agentchart.Render(handshake.AgentSettings(cluster, h.app.Config.Get(), h.app.AgentDefaults(), h.app.Namespaces))
+	rendered, err := agentchart.Render(importing.AgentSettings(cluster, h.app.Config.Get(), h.app.AgentDefaults(), h.app.Namespaces))
 	if err != nil {
 		return nil
 	}
@@ -56,13 +59,13 @@ func (h *handler) wanted(cluster *fleet.Cluster) *appsv1.Deployment {
 }
 
 // observeHub reads what the hub knows: the token, and who has asked for something.
-func (h *handler) observeHub(cluster *fleet.Cluster, known attention, in *handshake.SuperviseInput) error {
+func (h *handler) observeHub(cluster *fleet.Cluster, known attention, in *supervisionrule.Input) error {
 	values, err := reconcile.Optional(h.app.ValuesSecrets.Cache().Get(cluster.Namespace, names.ImportToken(cluster.Name)))
 	if err != nil {
 		return err
 	}
 	if values != nil {
-		if parsed, err := handshake.ParseValues(values.Data[handshake.ValuesKey]); err == nil { // else the token says so
+		if parsed, err := protocol.ParseValues(values.Data[protocol.ValuesKey]); err == nil { // else the token says so
 			in.Token = parsed.Token
 		}
 	}
@@ -101,7 +104,7 @@ func (h *handler) liveAccounts(cluster *fleet.Cluster) (live []types.UID, err er
 		if !request.Status.Granted || request.DeletionTimestamp != nil {
 			continue
 		}
-		name := handshake.RequestAccount(request, cluster)
+		name := grant.RequestAccount(request, cluster)
 		account, err := reconcile.Optional(h.app.ServiceAccounts.Cache().Get(name.Namespace, name.Name))
 		if err != nil {
 			return nil, err
@@ -114,7 +117,7 @@ func (h *handler) liveAccounts(cluster *fleet.Cluster) (live []types.UID, err er
 }
 
 // observeAgent reads the agent's namespace, its Secrets, its Deployment and what that has led to.
-func observeAgent(ctx context.Context, downstream app.Downstream, accounts []types.UID, in *handshake.SuperviseInput) error {
+func observeAgent(ctx context.Context, downstream app.Downstream, accounts []types.UID, in *supervisionrule.Input) error {
 	here := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: in.Namespace, Name: name} }
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: in.Namespace}}
 	if _, err := downstream.Find(ctx, namespace); err != nil {
@@ -126,12 +129,12 @@ func observeAgent(ctx context.Context, downstream app.Downstream, accounts []typ
 	if in.Identity, err = downstream.Find(ctx, stored); err != nil {
 		return err
 	}
-	in.Known = handshake.KnowsIdentity(kube.TokenOf(stored.Data[handshake.KubeconfigKey]), accounts)
+	in.Known = supervisionrule.KnowsIdentity(kube.TokenOf(stored.Data[protocol.KubeconfigKey]), accounts)
 	bootstrap := &corev1.Secret{ObjectMeta: here(names.AgentBootstrap)}
 	if _, err := downstream.Find(ctx, bootstrap); err != nil {
 		return err
 	}
-	if given, err := handshake.ParseBootstrap(bootstrap.Data); err == nil { // one that cannot be read is worth none
+	if given, err := protocol.ParseBootstrap(bootstrap.Data); err == nil { // one that cannot be read is worth none
 		in.Delivered = given.Token
 	}
 	deployment := &appsv1.Deployment{ObjectMeta: here(names.Agent)}

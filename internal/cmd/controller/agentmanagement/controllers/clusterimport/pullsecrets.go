@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -21,7 +21,7 @@ var errPullSecretGone = errors.New("a pull secret is not there")
 // pullSecretVersions are the versions of the Secrets that go with the agent, as they were last seen.
 func (h *handler) pullSecretVersions(cluster *fleet.Cluster) map[string]string {
 	versions := map[string]string{}
-	for _, name := range handshake.PropagatedPullSecrets(cluster, h.app.Config.Get()) {
+	for _, name := range importing.PropagatedPullSecrets(cluster, h.app.Config.Get()) {
 		versions[name] = h.app.SecretVersion(types.NamespacedName{Namespace: h.app.Namespaces.System, Name: name})
 	}
 	return versions
@@ -41,7 +41,7 @@ func (h *handler) clustersOfPullSecret(secret types.NamespacedName) (keys []type
 }
 
 // pullSecrets reads the Secrets that go with the agent.
-func (h *handler) pullSecrets(ctx context.Context, deploy *handshake.AgentDeployment) ([]*corev1.Secret, error) {
+func (h *handler) pullSecrets(ctx context.Context, deploy *importing.AgentDeployment) ([]*corev1.Secret, error) {
 	var secrets []*corev1.Secret
 	if deploy.LookOnly {
 		return nil, nil

@@ -13,8 +13,8 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -36,35 +36,35 @@ func TestPullSecrets(t *testing.T) {
 	another := registryLogin("cattle-fleet-system", "u-2", "secret")
 	another.Type = corev1.SecretTypeOpaque
 	tests := map[string]struct {
-		deploy handshake.AgentDeployment
+		deploy importing.AgentDeployment
 		source *corev1.Secret
 		there  apptest.Object
 		want   []string
 		err    error
 	}{
 		"a Secret is copied to the agent's namespace": {
-			deploy: handshake.AgentDeployment{PullSecrets: []string{"login"}}, source: registryLogin("cattle-fleet-system", "u-1", "secret"),
+			deploy: importing.AgentDeployment{PullSecrets: []string{"login"}}, source: registryLogin("cattle-fleet-system", "u-1", "secret"),
 			want: []string{read, within, applies},
 		},
 		"one with what it had before is changed": {
-			deploy: handshake.AgentDeployment{PullSecrets: []string{"login"}}, source: registryLogin("cattle-fleet-system", "u-1", "rotated"),
+			deploy: importing.AgentDeployment{PullSecrets: []string{"login"}}, source: registryLogin("cattle-fleet-system", "u-1", "rotated"),
 			there: registryLogin("cattle-fleet-system", "u-2", "secret"), want: []string{read, within, applies},
 		},
 		"one that is the same already is left alone": {
-			deploy: handshake.AgentDeployment{PullSecrets: []string{"login"}}, source: registryLogin("cattle-fleet-system", "u-1", "secret"),
+			deploy: importing.AgentDeployment{PullSecrets: []string{"login"}}, source: registryLogin("cattle-fleet-system", "u-1", "secret"),
 			there: registryLogin("cattle-fleet-system", "u-2", "secret"), want: []string{read},
 		},
 		"on the hub's own cluster it may be the very same": {
-			deploy: handshake.AgentDeployment{PullSecrets: []string{"login"}}, source: registryLogin("cattle-fleet-system", "u-1", "secret"),
+			deploy: importing.AgentDeployment{PullSecrets: []string{"login"}}, source: registryLogin("cattle-fleet-system", "u-1", "secret"),
 			there: registryLogin("cattle-fleet-system", "u-1", "seen a moment ago"), want: []string{read},
 		},
 		"one of another type is replaced, for that cannot be changed": {
-			deploy: handshake.AgentDeployment{PullSecrets: []string{"login"}}, source: registryLogin("cattle-fleet-system", "u-1", "secret"),
+			deploy: importing.AgentDeployment{PullSecrets: []string{"login"}}, source: registryLogin("cattle-fleet-system", "u-1", "secret"),
 			there: another, want: []string{read, removes, within, applies},
 		},
-		"one that has gone is said":              {deploy: handshake.AgentDeployment{PullSecrets: []string{"login"}}, want: []string{read}, err: errPullSecretGone},
+		"one that has gone is said":              {deploy: importing.AgentDeployment{PullSecrets: []string{"login"}}, want: []string{read}, err: errPullSecretGone},
 		"none is handed out where none is to be": {source: registryLogin("cattle-fleet-system", "u-1", "secret")},
-		"nor where nothing is applied":           {deploy: handshake.AgentDeployment{PullSecrets: []string{"login"}, LookOnly: true}},
+		"nor where nothing is applied":           {deploy: importing.AgentDeployment{PullSecrets: []string{"login"}, LookOnly: true}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -169,19 +169,19 @@ func TestPullSecretsThatAreNotWanted_AreRemovedIfTheyAreCopies(t *testing.T) {
 	}
 	const removes = "downstream remove Secret %s/login"
 	tests := map[string]struct {
-		deploy handshake.AgentDeployment
+		deploy importing.AgentDeployment
 		there  *corev1.Secret
 		want   []string
 	}{
-		"a copy":                                {deploy: handshake.AgentDeployment{DroppedPullSecrets: []string{"login"}}, there: copied("agents", names.AgentSetID("agents")), want: []string{"agents"}},
-		"a Secret of the same name of a user's": {deploy: handshake.AgentDeployment{DroppedPullSecrets: []string{"login"}}, there: registryLogin("agents", "u-2", "secret")},
-		"a copy of another agent's":             {deploy: handshake.AgentDeployment{DroppedPullSecrets: []string{"login"}}, there: copied("agents", names.AgentSetID("other"))},
+		"a copy":                                {deploy: importing.AgentDeployment{DroppedPullSecrets: []string{"login"}}, there: copied("agents", names.AgentSetID("agents")), want: []string{"agents"}},
+		"a Secret of the same name of a user's": {deploy: importing.AgentDeployment{DroppedPullSecrets: []string{"login"}}, there: registryLogin("agents", "u-2", "secret")},
+		"a copy of another agent's":             {deploy: importing.AgentDeployment{DroppedPullSecrets: []string{"login"}}, there: copied("agents", names.AgentSetID("other"))},
 		"a copy that stayed behind a move": {
-			deploy: handshake.AgentDeployment{LeaveNamespace: "cattle-fleet-system", LeftPullSecrets: []string{"login"}}, there: copied("cattle-fleet-system", names.AgentSetID("")),
+			deploy: importing.AgentDeployment{LeaveNamespace: "cattle-fleet-system", LeftPullSecrets: []string{"login"}}, there: copied("cattle-fleet-system", names.AgentSetID("")),
 			want: []string{"cattle-fleet-system"},
 		},
 		"the original stays behind a move from the hub's own system namespace": {
-			deploy: handshake.AgentDeployment{LeaveNamespace: "cattle-fleet-system", LeftPullSecrets: []string{"login"}}, there: registryLogin("cattle-fleet-system", "u-1", "secret"),
+			deploy: importing.AgentDeployment{LeaveNamespace: "cattle-fleet-system", LeftPullSecrets: []string{"login"}}, there: registryLogin("cattle-fleet-system", "u-1", "secret"),
 		},
 	}
 	for name, test := range tests {

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
+	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -17,7 +17,7 @@ func refusal(err error) (reason, message string) {
 		return fleet.ReasonAnotherHub, another.message()
 	}
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
-		return handshake.Refusal(status.Status().Message)
+		return supervisionrule.Refusal(status.Status().Message)
 	}
 	return "", ""
 }

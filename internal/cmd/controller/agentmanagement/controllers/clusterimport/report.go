@@ -7,15 +7,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // report writes the conditions of a Cluster for which nothing is to be done downstream.
-func (h *handler) report(cluster *fleet.Cluster, out handshake.ImportOutcome) (*fleet.Cluster, error) {
+func (h *handler) report(cluster *fleet.Cluster, out importing.Outcome) (*fleet.Cluster, error) {
 	return app.Report(h.app, h.app.Clusters, cluster, func(c *fleet.Cluster) {
-		if out.Stage == handshake.ImportNoted {
+		if out.Stage == importing.Noted {
 			setSettings(&c.Status, out.Done)
 		}
 		h.setConditions(c, out.Reason, out.Message)
@@ -24,7 +24,7 @@ func (h *handler) report(cluster *fleet.Cluster, out handshake.ImportOutcome) (*
 }
 
 // reportRun writes what a run downstream has achieved, or why it has not.
-func (h *handler) reportRun(cluster *fleet.Cluster, out handshake.ImportOutcome, err error) (*fleet.Cluster, error) {
+func (h *handler) reportRun(cluster *fleet.Cluster, out importing.Outcome, err error) (*fleet.Cluster, error) {
 	if err != nil {
 		reason, message := obstacle(err)
 		return app.Report(h.app, h.app.Clusters, h.latest(cluster), func(c *fleet.Cluster) {
@@ -73,7 +73,7 @@ func (h *handler) notePullSecrets(cluster *fleet.Cluster, versions string) (*fle
 	})
 }
 
-func setStatus(status *fleet.ClusterStatus, out handshake.ImportOutcome) {
+func setStatus(status *fleet.ClusterStatus, out importing.Outcome) {
 	done := out.Done
 	status.AgentDeployedGeneration, status.AgentConfigChanged = done.AgentDeployedGeneration, false
 	if out.Remove != nil {
@@ -87,7 +87,7 @@ func setStatus(status *fleet.ClusterStatus, out handshake.ImportOutcome) {
 }
 
 // setSettings notes which settings the agent has, or is about to get with its Bundle.
-func setSettings(status *fleet.ClusterStatus, done handshake.ImportStatus) {
+func setSettings(status *fleet.ClusterStatus, done importing.Status) {
 	status.AgentEnvVarsHash, status.AgentAffinityHash = done.AgentEnvVarsHash, done.AgentAffinityHash
 	status.AgentResourcesHash, status.AgentTolerationsHash = done.AgentResourcesHash, done.AgentTolerationsHash
 	status.AgentSchedulingCustomizationHash = done.AgentSchedulingCustomizationHash

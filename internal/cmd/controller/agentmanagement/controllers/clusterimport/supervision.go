@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
+	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
 )
 
 // supervision is what is remembered of agents that are not heard of. A process that has just started knows
@@ -29,7 +29,7 @@ type attention struct {
 	tokens int
 	looks  int
 	next   time.Time
-	repair handshake.Repair
+	repair supervisionrule.Repair
 }
 
 func newSupervision(clock func() time.Time) *supervision {
@@ -42,7 +42,7 @@ func (s *supervision) of(cluster string) *attention {
 	found := s.agents[cluster]
 	if found == nil {
 		now := s.clock()
-		found = &attention{since: now, quiet: now, next: now.Add(spread(handshake.FirstLook))}
+		found = &attention{since: now, quiet: now, next: now.Add(spread(supervisionrule.FirstLook))}
 		s.agents[cluster] = found
 	}
 	return found
@@ -75,23 +75,23 @@ func (s *supervision) deployed(cluster string, anew, identity bool) {
 	found := s.of(cluster)
 	if now := s.clock(); anew {
 		found.since, found.deployed, found.quiet = now, true, now
-		found.next = now.Add(handshake.FirstLook + spread(handshake.FirstLook/4))
+		found.next = now.Add(supervisionrule.FirstLook + spread(supervisionrule.FirstLook/4))
 	}
 	if identity && !anew {
 		found.quiet = s.clock()
 	}
-	found.repair = handshake.RepairNone
+	found.repair = supervisionrule.RepairNone
 }
 
 // looked notes what a look has led to, and when the next one is due.
-func (s *supervision) looked(cluster string, heard bool, out handshake.SuperviseOutcome) {
+func (s *supervision) looked(cluster string, heard bool, out supervisionrule.Outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found := s.of(cluster)
-	pause := handshake.NextLook(found.looks+1, heard)
+	pause := supervisionrule.NextLook(found.looks+1, heard)
 	found.looks++
 	found.next = s.clock().Add(pause + spread(pause/4))
-	if out.Repair != handshake.RepairNone && found.repair != handshake.RepairIdentity {
+	if out.Repair != supervisionrule.RepairNone && found.repair != supervisionrule.RepairIdentity {
 		found.repair = out.Repair
 	}
 	if out.FreshToken {
@@ -101,20 +101,20 @@ func (s *supervision) looked(cluster string, heard bool, out handshake.Supervise
 }
 
 // want notes that an agent needs a repair, which the next import does.
-func (s *supervision) want(cluster string, repair handshake.Repair) {
+func (s *supervision) want(cluster string, repair supervisionrule.Repair) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.of(cluster).repair = repair
 }
 
 // wanted is the repair that an agent needs.
-func (s *supervision) wanted(cluster string) handshake.Repair {
+func (s *supervision) wanted(cluster string) supervisionrule.Repair {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if found := s.agents[cluster]; found != nil {
 		return found.repair
 	}
-	return handshake.RepairNone
+	return supervisionrule.RepairNone
 }
 
 // known is what is remembered of an agent.

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
+	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
 )
 
 func newTestSupervision() (*supervision, *steppedClock) {
@@ -27,13 +27,13 @@ func TestLooksGetRarer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, clock := newTestSupervision()
 			s.deployed("ws/a", true, true)
-			clock.now = clock.now.Add(expectDue(t, s, "x", handshake.FirstLook))
+			clock.now = clock.now.Add(expectDue(t, s, "x", supervisionrule.FirstLook))
 			for looks := range 9 {
 				if due := s.due("ws/a", "x"); due > 0 {
 					t.Fatalf("look %d is due after %s, and its time has come", looks, due)
 				}
-				s.looked("ws/a", heard, handshake.SuperviseOutcome{})
-				clock.now = clock.now.Add(expectDue(t, s, "x", handshake.NextLook(looks+1, heard)))
+				s.looked("ws/a", heard, supervisionrule.Outcome{})
+				clock.now = clock.now.Add(expectDue(t, s, "x", supervisionrule.NextLook(looks+1, heard)))
 			}
 		})
 	}
@@ -41,7 +41,7 @@ func TestLooksGetRarer(t *testing.T) {
 
 func TestAProcessThatHasJustStartedLooksSoon(t *testing.T) {
 	s, _ := newTestSupervision()
-	if due := s.due("ws/a", "x"); due < 0 || due > handshake.FirstLook {
+	if due := s.due("ws/a", "x"); due < 0 || due > supervisionrule.FirstLook {
 		t.Errorf("due after %s", due)
 	}
 	if s.known("ws/a").deployed {
@@ -52,35 +52,35 @@ func TestAProcessThatHasJustStartedLooksSoon(t *testing.T) {
 func TestWhatHasChangedIsLookedAtAtOnce(t *testing.T) {
 	s, clock := newTestSupervision()
 	s.deployed("ws/a", true, true)
-	expectDue(t, s, "one kubeconfig", handshake.FirstLook)
+	expectDue(t, s, "one kubeconfig", supervisionrule.FirstLook)
 	if due := s.due("ws/a", "another"); due > 0 {
 		t.Errorf("due after %s", due)
 	}
-	s.looked("ws/a", false, handshake.SuperviseOutcome{})
-	clock.now = clock.now.Add(expectDue(t, s, "another", handshake.NextLook(1, false)))
+	s.looked("ws/a", false, supervisionrule.Outcome{})
+	clock.now = clock.now.Add(expectDue(t, s, "another", supervisionrule.NextLook(1, false)))
 }
 
 func TestWhatALookHasFoundIsRepairedOnce(t *testing.T) {
 	s, _ := newTestSupervision()
-	if got := s.wanted("ws/a"); got != handshake.RepairNone {
+	if got := s.wanted("ws/a"); got != supervisionrule.RepairNone {
 		t.Errorf("an agent that nobody has looked at needs %q", got)
 	}
-	s.looked("ws/a", false, handshake.SuperviseOutcome{Repair: handshake.RepairObjects})
-	if got := s.wanted("ws/a"); got != handshake.RepairObjects {
+	s.looked("ws/a", false, supervisionrule.Outcome{Repair: supervisionrule.RepairObjects})
+	if got := s.wanted("ws/a"); got != supervisionrule.RepairObjects {
 		t.Errorf("wanted %q", got)
 	}
-	s.want("ws/a", handshake.RepairIdentity)
-	s.looked("ws/a", false, handshake.SuperviseOutcome{Repair: handshake.RepairObjects})
-	if got := s.wanted("ws/a"); got != handshake.RepairIdentity {
+	s.want("ws/a", supervisionrule.RepairIdentity)
+	s.looked("ws/a", false, supervisionrule.Outcome{Repair: supervisionrule.RepairObjects})
+	if got := s.wanted("ws/a"); got != supervisionrule.RepairIdentity {
 		t.Errorf("the greater repair gave way to %q", got)
 	}
 	s.deployed("ws/a", false, true)
-	if got := s.wanted("ws/a"); got != handshake.RepairNone {
+	if got := s.wanted("ws/a"); got != supervisionrule.RepairNone {
 		t.Errorf("wanted again: %q", got)
 	}
-	s.want("ws/a", handshake.RepairIdentity)
+	s.want("ws/a", supervisionrule.RepairIdentity)
 	s.forget("ws/a")
-	if got := s.wanted("ws/a"); got != handshake.RepairNone {
+	if got := s.wanted("ws/a"); got != supervisionrule.RepairNone {
 		t.Errorf("remembered of one that is heard of: %q", got)
 	}
 }
@@ -92,11 +92,11 @@ func TestQuietAndSince(t *testing.T) {
 	s.deployed("ws/a", true, true)
 	clock.now = began.Add(time.Minute)
 	s.deployed("ws/a", false, false) // objects only
-	s.looked("ws/a", false, handshake.SuperviseOutcome{})
+	s.looked("ws/a", false, supervisionrule.Outcome{})
 	if got := s.known("ws/a"); !got.since.Equal(began) || !got.quiet.Equal(began) || got.tokens != 0 || !got.deployed {
 		t.Errorf("%+v", got)
 	}
-	s.looked("ws/a", false, handshake.SuperviseOutcome{FreshToken: true})
+	s.looked("ws/a", false, supervisionrule.Outcome{FreshToken: true})
 	if got := s.known("ws/a"); !got.since.Equal(began) || !got.quiet.Equal(clock.now) || got.tokens != 1 {
 		t.Errorf("%+v", got)
 	}

@@ -23,7 +23,9 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
+	"github.com/fleet-hub/fleet/internal/rules/token"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -198,7 +200,7 @@ func importToken() *fleet.ClusterRegistrationToken {
 
 func values(t *testing.T) *corev1.Secret {
 	t.Helper()
-	secret, err := handshake.ValuesSecret(importToken(), handshake.Values{ClusterNamespace: "ws", Token: "bearer", TokenName: tokenName})
+	secret, err := token.ValuesSecret(importToken(), protocol.Values{ClusterNamespace: "ws", Token: "bearer", TokenName: tokenName})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +274,7 @@ func imported(t *testing.T, modifiers ...func(*fleet.Cluster)) (*apptest.Hub, *d
 func identityOf(namespace, name string, modifiers ...func(*corev1.Secret)) *corev1.Secret {
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "cattle-fleet-system", Name: "fleet-agent", Annotations: map[string]string{fleet.AnnotationWatched: "true"}},
-		Data: handshake.Identity{
+		Data: protocol.Identity{
 			Kubeconfig: []byte(storedKubeconfig("https://hub", "PEM")), DeploymentNamespace: "cluster-ns", ClusterNamespace: namespace, ClusterName: name,
 		}.Encode(),
 	}
@@ -334,8 +336,8 @@ func expectImported(t *testing.T, hub *apptest.Hub, reason string) {
 // expectNoWork fails if the Cluster is woken for anything but a look for its agent, if that is not heard of.
 func expectNoWork(t *testing.T, hub *apptest.Hub) {
 	t.Helper()
-	if c := current(t, hub); handshake.Supervised(c, false) {
-		expectRetry(t, hub, handshake.FirstLook)
+	if c := current(t, hub); supervisionrule.Supervised(c, false) {
+		expectRetry(t, hub, supervisionrule.FirstLook)
 		return
 	}
 	apptest.ExpectWoken(t, hub)

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -31,7 +31,7 @@ type handler struct {
 func Register(ctx context.Context, a *app.Context) error {
 	h := &handler{app: a, bindings: reconcile.ClusterKind(a.ClusterRoleBindings)}
 	a.ServiceAccounts.Cache().AddIndexer(byBinding, func(account *corev1.ServiceAccount) ([]string, error) {
-		if _, says := handshake.RequestOf(account); !says {
+		if _, says := grant.RequestOf(account); !says {
 			return nil, nil
 		}
 		return []string{bindingOf(account).Name}, nil
@@ -40,7 +40,7 @@ func Register(ctx context.Context, a *app.Context) error {
 		return binding, h.onChange(name, binding)
 	})
 	return reconcile.Watch(a.ServiceAccounts.Informer(), func(account *corev1.ServiceAccount) []types.NamespacedName {
-		if _, says := handshake.RequestOf(account); !says {
+		if _, says := grant.RequestOf(account); !says {
 			return nil
 		}
 		return []types.NamespacedName{bindingOf(account)}
@@ -48,7 +48,7 @@ func Register(ctx context.Context, a *app.Context) error {
 }
 
 func bindingOf(account *corev1.ServiceAccount) types.NamespacedName {
-	return types.NamespacedName{Name: handshake.ContentBinding(keyOf(account))}
+	return types.NamespacedName{Name: grant.ContentBinding(keyOf(account))}
 }
 
 func keyOf(account *corev1.ServiceAccount) types.NamespacedName {
@@ -56,14 +56,14 @@ func keyOf(account *corev1.ServiceAccount) types.NamespacedName {
 }
 
 func (h *handler) onChange(name string, binding *rbacv1.ClusterRoleBinding) error {
-	if !handshake.IsContentBinding(name) {
+	if !grant.IsContentBinding(name) {
 		return nil
 	}
 	readers, err := h.readers(name)
 	switch {
 	case err != nil:
 	case len(readers) > 0:
-		err = h.bindings.Ensure(handshake.ContentReaders(name, readers))
+		err = h.bindings.Ensure(grant.ContentReaders(name, readers))
 	case binding != nil:
 		err = h.bindings.Remove(binding)
 	}
@@ -92,11 +92,11 @@ func (h *handler) readers(name string) (readers []types.NamespacedName, err erro
 }
 
 func (h *handler) may(account *corev1.ServiceAccount) (bool, error) {
-	of, _ := handshake.RequestOf(account)
+	of, _ := grant.RequestOf(account)
 	request, err := reconcile.Optional(h.app.ClusterRegistrations.Cache().Get(of.Namespace, of.Name))
 	if err != nil || request == nil {
 		return false, err
 	}
 	cluster, err := reconcile.Optional(h.app.Clusters.Cache().Get(of.Namespace, account.Annotations[fleet.AnnotationCluster]))
-	return handshake.MayReadContents(account, request, cluster), err
+	return grant.MayReadContents(account, request, cluster), err
 }

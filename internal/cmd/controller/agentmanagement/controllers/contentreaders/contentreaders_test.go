@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -27,7 +27,7 @@ const (
 var errServer = errors.New("the server is upset")
 
 // shared is the binding of Cluster ws/c1.
-var shared = handshake.ContentBinding(types.NamespacedName{Namespace: space})
+var shared = grant.ContentBinding(types.NamespacedName{Namespace: space})
 
 func start(t *testing.T, objects ...apptest.Object) *apptest.Hub {
 	t.Helper()

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
-	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -36,7 +36,7 @@ func (h *handler) onChange(secret *corev1.Secret) error {
 	if secret == nil || secret.DeletionTimestamp != nil || secret.Labels[fleet.LabelCluster] == "" {
 		return nil // gone, or not one of a registration
 	}
-	expiry := secret.CreationTimestamp.Add(handshake.CredentialLife)
+	expiry := secret.CreationTimestamp.Add(grant.CredentialLife)
 	if left := expiry.Sub(h.app.Clock()); left > 0 {
 		h.app.CredentialSecrets.EnqueueAfter(secret.Namespace, secret.Name, left)
 		return nil

@@ -10,7 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
-	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -24,7 +25,7 @@ func credential(modifiers ...func(*corev1.Secret)) *corev1.Secret {
 			Namespace: registration, Name: "c-1", Labels: map[string]string{fleet.LabelCluster: "c1"},
 			Annotations: map[string]string{fleet.AnnotationClusterRegistration: "r1", fleet.AnnotationClusterRegistrationNamespace: "ws"},
 		},
-		Type: handshake.SecretTypeCredential,
+		Type: protocol.SecretTypeCredential,
 	}
 	for _, modify := range modifiers {
 		modify(s)
@@ -53,7 +54,7 @@ func start(t *testing.T, objects ...apptest.Object) *apptest.Hub {
 func TestOfTwoRequestsOfOneNameOneEnds(t *testing.T) {
 	other := readerMeta("r1-creds")
 	other.Annotations = map[string]string{fleet.AnnotationClusterRegistrationNamespace: "older"}
-	own := readerMeta(handshake.ReaderNames("ws", "r1")[1])
+	own := readerMeta(grant.ReaderNames("ws", "r1")[1])
 	hub := start(t, &rbacv1.Role{ObjectMeta: other}, &rbacv1.RoleBinding{ObjectMeta: other},
 		&rbacv1.Role{ObjectMeta: own}, &rbacv1.RoleBinding{ObjectMeta: own})
 	secret := credential()
@@ -109,7 +110,7 @@ func TestOnlyWhatMadeItReadableGoesWithIt(t *testing.T) {
 	hub := start(t, credential(),
 		&rbacv1.Role{ObjectMeta: readerMeta("r1-creds")}, &rbacv1.RoleBinding{ObjectMeta: readerMeta("r1-creds")},
 		&rbacv1.Role{ObjectMeta: readerMeta("r2-creds")}, &rbacv1.RoleBinding{ObjectMeta: readerMeta("r2-creds")}, other)
-	hub.Pass(handshake.CredentialLife)
+	hub.Pass(grant.CredentialLife)
 	if err := hub.Handle("Secret", registration+"/c-1"); err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +127,7 @@ func TestTheReaderOfARequestOfTheSameNameElsewhereStays(t *testing.T) {
 	elsewhere := readerMeta("r1-creds")
 	elsewhere.Annotations = map[string]string{fleet.AnnotationClusterRegistrationNamespace: "ws2"}
 	hub := start(t, credential(), &rbacv1.Role{ObjectMeta: elsewhere}, &rbacv1.RoleBinding{ObjectMeta: elsewhere})
-	hub.Pass(handshake.CredentialLife)
+	hub.Pass(grant.CredentialLife)
 	if err := hub.Handle("Secret", registration+"/c-1"); err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +190,7 @@ func TestACredentialOfAnotherImplementationEndsWithItsReaders(t *testing.T) {
 	hub := start(t, theirs,
 		&rbacv1.Role{ObjectMeta: member("import-token-c1-uid-creds", "set-1")}, &rbacv1.RoleBinding{ObjectMeta: member("import-token-c1-uid-creds", "set-1")},
 		&rbacv1.Role{ObjectMeta: member("r2-creds", "set-2")}, &rbacv1.RoleBinding{ObjectMeta: member("r2-creds", "set-2")})
-	hub.Pass(handshake.CredentialLife)
+	hub.Pass(grant.CredentialLife)
 	if err := hub.Handle("Secret", registration+"/c-1"); err != nil {
 		t.Fatal(err)
 	}

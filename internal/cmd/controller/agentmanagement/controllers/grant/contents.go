@@ -7,21 +7,21 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
 )
 
 // That an account may read Contents is contentreaders' to write. A request waits for it as for its other rights.
 
 // readsContents says whether the caches have what lets an account read Contents.
 func readsContents(a *app.Context, account types.NamespacedName) (bool, error) {
-	binding, err := reconcile.Optional(a.ClusterRoleBindings.Cache().Get(handshake.ContentBinding(account)))
-	return handshake.ReadsContents(binding, account), err
+	binding, err := reconcile.Optional(a.ClusterRoleBindings.Cache().Get(grant.ContentBinding(account)))
+	return grant.ReadsContents(binding, account), err
 }
 
 // contentReaders are the requests of the accounts that a ClusterRoleBinding lets read Contents.
 func (h *handler) contentReaders(binding *rbacv1.ClusterRoleBinding) (requests []types.NamespacedName) {
-	if !handshake.IsContentBinding(binding.Name) {
+	if !grant.IsContentBinding(binding.Name) {
 		return nil
 	}
 	for _, subject := range binding.Subjects {
@@ -29,7 +29,7 @@ func (h *handler) contentReaders(binding *rbacv1.ClusterRoleBinding) (requests [
 		if err != nil {
 			continue // its appearing wakes the request
 		}
-		if request, says := handshake.RequestOf(account); says {
+		if request, says := grant.RequestOf(account); says {
 			requests = append(requests, request)
 		}
 	}
@@ -37,13 +37,13 @@ func (h *handler) contentReaders(binding *rbacv1.ClusterRoleBinding) (requests [
 }
 
 // awaitContents wakes the ClusterRoleBinding that a request waits for.
-func (h *handler) awaitContents(in handshake.GrantInput) {
+func (h *handler) awaitContents(in grant.Input) {
 	if in.Account == nil {
 		return // its appearing wakes that
 	}
 	account := types.NamespacedName{Namespace: in.Account.Namespace, Name: in.Account.Name}
 	if reads, err := readsContents(h.app, account); err == nil && !reads {
-		reconcile.NudgeCluster(h.app.ClusterRoleBindings)(types.NamespacedName{Name: handshake.ContentBinding(account)})
+		reconcile.NudgeCluster(h.app.ClusterRoleBindings)(types.NamespacedName{Name: grant.ContentBinding(account)})
 	}
 }
 

@@ -1,8 +1,8 @@
 package grant
 
 import (
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/metrics"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -10,14 +10,14 @@ import (
 const reasonGranted = "RegistrationGranted"
 
 // follow measures how far a request is. One that was granted before this process began to look is not on its way.
-func (h *handler) follow(in handshake.GrantInput, out handshake.GrantOutcome) {
+func (h *handler) follow(in grant.Input, out grant.Outcome) {
 	key := in.Request.Namespace + "/" + in.Request.Name
 	switch out.Stage {
-	case handshake.GrantLeaving, handshake.GrantAbandoned, handshake.GrantRejected, handshake.GrantTakeoverPending,
-		handshake.GrantManagedElsewhere:
+	case grant.Leaving, grant.Abandoned, grant.Rejected, grant.TakeoverPending,
+		grant.ManagedElsewhere:
 		h.way.Drop(key)
-	case handshake.GrantDone:
-		if handshake.Used(in.Request, handshake.ClusterOf(in)) {
+	case grant.Done:
+		if grant.Used(in.Request, grant.ClusterOf(in)) {
 			h.way.Arrive(key)
 		}
 	default:
@@ -28,20 +28,20 @@ func (h *handler) follow(in handshake.GrantInput, out handshake.GrantOutcome) {
 }
 
 // stageOf is what the metrics call a stage that a request waits in.
-func stageOf(stage handshake.GrantStage) string {
+func stageOf(stage grant.Stage) string {
 	switch stage {
-	case handshake.GrantAwaitingCluster:
+	case grant.AwaitingCluster:
 		return metrics.StageCluster
-	case handshake.GrantAwaitingNamespace:
+	case grant.AwaitingNamespace:
 		return metrics.StageNamespace
-	case handshake.GrantAwaitingRights:
+	case grant.AwaitingRights:
 		return metrics.StageRights
 	}
 	return metrics.StageCredential
 }
 
 // tellGranted tells everybody that a credential was handed out.
-func (h *handler) tellGranted(request *fleet.ClusterRegistration, out handshake.GrantOutcome) {
+func (h *handler) tellGranted(request *fleet.ClusterRegistration, out grant.Outcome) {
 	key := request.Namespace + "/" + request.Name
 	h.app.Log.Info("registration granted", "registration", key, "cluster", out.Credential.ClusterNamespace+"/"+out.Credential.ClusterName)
 	h.app.Metrics.Registration(metrics.OutcomeGranted)
@@ -50,7 +50,7 @@ func (h *handler) tellGranted(request *fleet.ClusterRegistration, out handshake.
 }
 
 // reject says why a request is not granted, and counts it once for each reason.
-func (h *handler) reject(request *fleet.ClusterRegistration, out handshake.GrantOutcome) error {
+func (h *handler) reject(request *fleet.ClusterRegistration, out grant.Outcome) error {
 	previous := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted)
 	if _, err := h.report(request, out); err != nil {
 		return err

@@ -9,9 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/metrics"
 	"github.com/fleet-hub/fleet/internal/metrics/metricstest"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -97,10 +97,10 @@ func TestARejectionCountsOnce(t *testing.T) {
 func TestARequestThatCameTooLateIsNotMeasured(t *testing.T) {
 	hub := start(t)
 	h := &handler{app: hub.App, way: metrics.NewStages(hub.App.Clock, hub.App.Metrics.Stage)}
-	in := handshake.GrantInput{Request: request()}
-	h.follow(in, handshake.GrantOutcome{Stage: handshake.GrantAwaitingNamespace})
+	in := grant.Input{Request: request()}
+	h.follow(in, grant.Outcome{Stage: grant.AwaitingNamespace})
 	hub.Pass(time.Second)
-	h.follow(in, handshake.GrantOutcome{Stage: handshake.GrantAbandoned})
+	h.follow(in, grant.Outcome{Stage: grant.Abandoned})
 	expectCounted(t, hub)
 }
 

@@ -11,9 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/clusters"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -79,11 +80,11 @@ func (h *handler) requests(index, key string) (keys []types.NamespacedName) {
 	return keys
 }
 
-func (h *handler) gather(request *fleet.ClusterRegistration) (handshake.GrantInput, error) {
-	in := handshake.GrantInput{
+func (h *handler) gather(request *fleet.ClusterRegistration) (grant.Input, error) {
+	in := grant.Input{
 		Now: h.app.Clock(), Request: request, Namespaces: h.app.Namespaces,
 		Crowded: h.turns.crowded(request), MaxClusters: h.app.Env.MaxClustersPerToken,
-		IgnoreLabels: h.app.Config.Get().IgnoreClusterRegistrationLabels, HubAddress: handshake.AddressHash(h.app.Config.Get()),
+		IgnoreLabels: h.app.Config.Get().IgnoreClusterRegistrationLabels, HubAddress: grant.AddressHash(h.app.Config.Get()),
 	}
 	client := request.Namespace + "/" + request.Spec.ClientID
 	var err [8]error
@@ -96,7 +97,7 @@ func (h *handler) gather(request *fleet.ClusterRegistration) (handshake.GrantInp
 	if name := request.Labels[fleet.LabelRegistrationToken]; name != "" {
 		in.Asked, err[4] = reconcile.Optional(h.app.ClusterRegistrationTokens.Cache().Get(request.Namespace, name))
 	}
-	if name := handshake.ImporterOf(request, in.Asked); name != "" {
+	if name := grant.ImporterOf(request, in.Asked); name != "" {
 		in.Importer, err[5] = reconcile.Optional(h.app.Clusters.Cache().Get(request.Namespace, name))
 	}
 	in.Namesakes, err[7] = h.namesakes(request)
@@ -105,10 +106,10 @@ func (h *handler) gather(request *fleet.ClusterRegistration) (handshake.GrantInp
 	if err := errors.Join(err[:]...); err != nil {
 		return in, err
 	}
-	cluster := handshake.ClusterOf(in)
+	cluster := grant.ClusterOf(in)
 	if cluster == nil {
 		if in.MaxClusters > 0 {
-			in.TokenClusters = h.countClusters(request.Namespace, handshake.CreatedWith(in.Asked))
+			in.TokenClusters = h.countClusters(request.Namespace, grant.CreatedWith(in.Asked))
 		}
 		return in, nil
 	}
@@ -116,7 +117,7 @@ func (h *handler) gather(request *fleet.ClusterRegistration) (handshake.GrantInp
 }
 
 // gatherPlace looks at the namespace of a request's Cluster, and for the rights there, if there can be any.
-func (h *handler) gatherPlace(in *handshake.GrantInput, cluster *fleet.Cluster) (err error) {
+func (h *handler) gatherPlace(in *grant.Input, cluster *fleet.Cluster) (err error) {
 	if in.NamespaceTaken, err = h.app.NamespaceTaken(cluster); err != nil {
 		return err
 	}
@@ -127,11 +128,11 @@ func (h *handler) gatherPlace(in *handshake.GrantInput, cluster *fleet.Cluster) 
 }
 
 // gatherRights looks for what a request has in and for its Cluster.
-func (h *handler) gatherRights(in *handshake.GrantInput, cluster *fleet.Cluster) error {
-	request, namespace, shared := in.Request, handshake.NamespaceOf(cluster), handshake.SharedName(*in)
-	reader := handshake.ReaderName(shared)
+func (h *handler) gatherRights(in *grant.Input, cluster *fleet.Cluster) error {
+	request, namespace, shared := in.Request, clusters.NamespaceOf(cluster), grant.SharedName(*in)
+	reader := grant.ReaderName(shared)
 	var err [9]error
-	account := handshake.RequestAccount(request, cluster)
+	account := grant.RequestAccount(request, cluster)
 	in.Account, err[0] = reconcile.Optional(h.app.ServiceAccounts.Cache().Get(account.Namespace, account.Name))
 	role, roleErr := reconcile.Optional(h.app.Roles.Cache().Get(request.Namespace, request.Name))
 	status, statusErr := reconcile.Optional(h.app.RoleBindings.Cache().Get(request.Namespace, request.Name))
@@ -157,7 +158,7 @@ func (h *handler) namesakes(request *fleet.ClusterRegistration) ([]*fleet.Cluste
 }
 
 // gatherOthers adds the requests that were made for the Cluster when it had another client ID.
-func (h *handler) gatherOthers(in *handshake.GrantInput, cluster *fleet.Cluster) error {
+func (h *handler) gatherOthers(in *grant.Input, cluster *fleet.Cluster) error {
 	found, err := h.app.ClusterRegistrations.Cache().GetByIndex(byCluster, cluster.Namespace+"/"+cluster.Name)
 	for _, other := range found {
 		if other.Spec.ClientID != in.Request.Spec.ClientID {

@@ -20,10 +20,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/metrics"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -80,7 +80,7 @@ func register(ctx context.Context, a *app.Context, liveness liveness) error {
 	read := readersOf(a)
 	h := &handler{
 		app: a, liveness: liveness, prover: prover, turns: newTurns(), way: metrics.NewStages(a.Clock, a.Metrics.Stage),
-		set: reconcile.NewSet(handshake.GrantSetID,
+		set: reconcile.NewSet(grant.SetID,
 			reconcile.KindOf(a.ServiceAccounts), reconcile.KindOf(a.Roles).Sparing(read), reconcile.KindOf(a.RoleBindings).Sparing(read),
 			reconcile.ClusterKind(a.ClusterRoleBindings).Sparing(bindingsOf(a))).InWaves(),
 		readers:  readers{roles: reconcile.KindOf(a.Roles).Adopting(isReader), bindings: reconcile.KindOf(a.RoleBindings).Adopting(isReader)},
@@ -118,40 +118,40 @@ func (h *handler) onChange(ctx context.Context, key string, request *fleet.Clust
 	if err != nil {
 		return fmt.Errorf("looking at registration %s/%s: %w", request.Namespace, request.Name, err)
 	}
-	out := handshake.Grant(in)
+	out := grant.Decide(in)
 	if len(out.Superseded) > 0 { // not before it is known whose heartbeat it was, which no cache says
 		if in.Speaker, err = h.speaker(in); err != nil {
 			return err
 		}
-		out = handshake.Grant(in)
+		out = grant.Decide(in)
 	}
 	h.follow(in, out)
 	return h.act(ctx, in, out)
 }
 
-func (h *handler) act(ctx context.Context, in handshake.GrantInput, out handshake.GrantOutcome) error {
+func (h *handler) act(ctx context.Context, in grant.Input, out grant.Outcome) error {
 	request := in.Request
 	switch out.Stage {
-	case handshake.GrantLeaving:
+	case grant.Leaving:
 		return h.revoke(reconcile.OwnerOf(gvk(), request), request.Namespace, request.Name)
-	case handshake.GrantAbandoned:
+	case grant.Abandoned:
 		return h.abandon(request)
-	case handshake.GrantRejected:
+	case grant.Rejected:
 		// The right to read is given early, before it is known whose the answer will be.
 		dropped := h.dropReader(types.NamespacedName{Namespace: request.Namespace, Name: request.Name})
 		return errors.Join(dropped, h.reject(request, out))
-	case handshake.GrantManagedElsewhere:
+	case grant.ManagedElsewhere:
 		return h.refuse(request, out)
-	case handshake.GrantTakeoverPending:
+	case grant.TakeoverPending:
 		return h.pend(in, out)
-	case handshake.GrantAwaitingCluster:
+	case grant.AwaitingCluster:
 		return h.create(in, out)
 	}
 	return h.give(ctx, in, out)
 }
 
 // refuse gives nothing to a request whose Cluster another manager owns. What cannot stay as it was granted is revoked.
-func (h *handler) refuse(request *fleet.ClusterRegistration, out handshake.GrantOutcome) error {
+func (h *handler) refuse(request *fleet.ClusterRegistration, out grant.Outcome) error {
 	if out.Granted {
 		_, err := h.report(request, out)
 		return err
@@ -161,7 +161,7 @@ func (h *handler) refuse(request *fleet.ClusterRegistration, out handshake.Grant
 
 // create makes the Cluster of a client that has none; its appearing wakes the request. Something else may wake it
 // before the cache has the Cluster. What the agent needs to wait for its answer is made at the same time.
-func (h *handler) create(in handshake.GrantInput, out handshake.GrantOutcome) error {
+func (h *handler) create(in grant.Input, out grant.Outcome) error {
 	request := in.Request
 	var readErr error
 	var read sync.WaitGroup
@@ -182,7 +182,7 @@ func (h *handler) create(in handshake.GrantInput, out handshake.GrantOutcome) er
 }
 
 // give takes a request as far as it can be granted now. What can be said once at the end is not said before.
-func (h *handler) give(ctx context.Context, in handshake.GrantInput, out handshake.GrantOutcome) error {
+func (h *handler) give(ctx context.Context, in grant.Input, out grant.Outcome) error {
 	var readErr error
 	var read sync.WaitGroup
 	if len(out.Children) == 0 { // a namespace is awaited, so it costs no time
@@ -193,7 +193,7 @@ func (h *handler) give(ctx context.Context, in handshake.GrantInput, out handsha
 	if err = errors.Join(err, readErr); err != nil {
 		return h.taken(in, err)
 	}
-	if out.Stage == handshake.GrantAwaitingRights {
+	if out.Stage == grant.AwaitingRights {
 		h.awaitContents(in)
 	}
 	if out.Mint != nil {
@@ -212,13 +212,13 @@ func (h *handler) give(ctx context.Context, in handshake.GrantInput, out handsha
 
 // taken reports that the name of one of a request's rights is taken. Any other error is returned. The end of what has the
 // name wakes no request.
-func (h *handler) taken(in handshake.GrantInput, err error) error {
+func (h *handler) taken(in grant.Input, err error) error {
 	var taken *reconcile.TakenError
 	if !errors.As(err, &taken) {
 		return err
 	}
-	out := handshake.RightsTaken(in, taken.Error())
-	if out.Stage == handshake.GrantAbandoned {
+	out := grant.RightsTaken(in, taken.Error())
+	if out.Stage == grant.Abandoned {
 		return h.abandon(in.Request)
 	}
 	h.app.ClusterRegistrations.EnqueueAfter(in.Request.Namespace, in.Request.Name, takenDelay)
@@ -230,7 +230,7 @@ func (h *handler) taken(in handshake.GrantInput, err error) error {
 // deleted, and its agent, which is not told, waits half an hour before it makes another. So of a Cluster that only a
 // cache may have, as after the hub was restored from an older state, a request is owned once there are rights in the
 // namespace: it goes with the Cluster. What was granted already notes the heartbeat before its account is made anew.
-func (h *handler) ownAndGive(in handshake.GrantInput, out handshake.GrantOutcome) (*fleet.ClusterRegistration, error) {
+func (h *handler) ownAndGive(in grant.Input, out grant.Outcome) (*fleet.ClusterRegistration, error) {
 	if len(out.Children) > 0 && !in.Request.Status.Granted {
 		if err := h.giveRights(in, in.Request, out); err != nil {
 			return in.Request, err
@@ -248,7 +248,7 @@ func (h *handler) ownAndGive(in handshake.GrantInput, out handshake.GrantOutcome
 }
 
 // own makes the Cluster the request's only owner.
-func (h *handler) own(request *fleet.ClusterRegistration, own *handshake.Ownership) (*fleet.ClusterRegistration, error) {
+func (h *handler) own(request *fleet.ClusterRegistration, own *grant.Ownership) (*fleet.ClusterRegistration, error) {
 	if own == nil {
 		return request, nil
 	}
@@ -270,7 +270,7 @@ func (h *handler) own(request *fleet.ClusterRegistration, own *handshake.Ownersh
 
 // giveRights writes the account's rights and, at the same time, the right to read the answer. Where nothing has changed
 // since they were found to be as they should, as with most heartbeats, they are not compared again.
-func (h *handler) giveRights(in handshake.GrantInput, request *fleet.ClusterRegistration, out handshake.GrantOutcome) error {
+func (h *handler) giveRights(in grant.Input, request *fleet.ClusterRegistration, out grant.Outcome) error {
 	if len(out.Children) == 0 {
 		return nil
 	}
@@ -279,7 +279,7 @@ func (h *handler) giveRights(in handshake.GrantInput, request *fleet.ClusterRegi
 	if err != nil {
 		return err
 	}
-	if out.Stage == handshake.GrantAwaitingRights {
+	if out.Stage == grant.AwaitingRights {
 		h.settled.Delete(key) // once they are there, older ones may go
 	}
 	if before, known := h.settled.Load(key); known && before == found {
@@ -293,7 +293,7 @@ func (h *handler) giveRights(in handshake.GrantInput, request *fleet.ClusterRegi
 	if err = errors.Join(err, readErr); err != nil {
 		return fmt.Errorf("rights of registration %s: %w", key, err)
 	}
-	if out.Stage != handshake.GrantAwaitingRights {
+	if out.Stage != grant.AwaitingRights {
 		h.settled.Store(key, found)
 	}
 	return nil
@@ -306,15 +306,15 @@ type rights struct {
 	credential         bool
 }
 
-func (h *handler) rightsOf(owner reconcile.Owner, in handshake.GrantInput) (rights, error) {
-	cluster := handshake.ClusterOf(in)
+func (h *handler) rightsOf(owner reconcile.Owner, in grant.Input) (rights, error) {
+	cluster := grant.ClusterOf(in)
 	versions, err := h.set.Versions(owner)
 	return rights{versions, cluster.Name, cluster.Status.Namespace, in.Credential != nil}, err
 }
 
 // answer hands out the credential: last of all, and only once its token can do an agent's work, since
 // an agent that fails with it asks anew. A time to try again means that it is too early.
-func (h *handler) answer(ctx context.Context, request *fleet.ClusterRegistration, out handshake.GrantOutcome) (again time.Duration, err error) {
+func (h *handler) answer(ctx context.Context, request *fleet.ClusterRegistration, out grant.Outcome) (again time.Duration, err error) {
 	token, err := kube.Mint(ctx, h.app.Kube, out.Mint.Namespace, out.Mint.Account, out.Mint.Lifetime)
 	if errors.Is(err, kube.ErrTokenPending) {
 		return pendingDelay, nil
@@ -332,7 +332,7 @@ func (h *handler) answer(ctx context.Context, request *fleet.ClusterRegistration
 		return 0, err
 	}
 	out.Credential.Token = token
-	if err := h.write(handshake.CredentialSecret(request, h.app.Namespaces.Registration, out.Credential)); err != nil {
+	if err := h.write(grant.CredentialSecret(request, h.app.Namespaces.Registration, out.Credential)); err != nil {
 		return 0, fmt.Errorf("credential of registration %s/%s: %w", request.Namespace, request.Name, err)
 	}
 	h.tellGranted(request, out)

@@ -16,8 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -187,24 +188,24 @@ func expectCredential(t *testing.T, hub *apptest.Hub) {
 	t.Helper()
 	sa := apptest.MustGet[*corev1.ServiceAccount](t, hub, clusterNamespace, account)
 	found := apptest.MustGet[*corev1.Secret](t, hub, registration, credential)
-	got, err := handshake.ParseCredential(found.Data)
+	got, err := protocol.ParseCredential(found.Data)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(got.Token, ".") || got.Token == "" {
 		t.Errorf("token %q", got.Token)
 	}
-	parsed, err := handshake.ParseAccountToken(got.Token)
+	parsed, err := protocol.ParseAccountToken(got.Token)
 	if err != nil || parsed.AccountUID != string(sa.UID) {
 		t.Errorf("the token is of account %q (%v), want %q", parsed.AccountUID, err, sa.UID)
 	}
 	got.Token = ""
-	want := handshake.Credential{DeploymentNamespace: clusterNamespace, ClusterNamespace: "ws", ClusterName: "c1", SystemNamespace: system}
+	want := protocol.Credential{DeploymentNamespace: clusterNamespace, ClusterNamespace: "ws", ClusterName: "c1", SystemNamespace: system}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("credential (-want +got):\n%s", diff)
 	}
 	marks := map[string]string{fleet.AnnotationClusterRegistration: "r1", fleet.AnnotationClusterRegistrationNamespace: "ws"}
-	if diff := cmp.Diff(marks, found.Annotations); diff != "" || found.Labels[fleet.LabelCluster] != "c1" || found.Type != handshake.SecretTypeCredential {
+	if diff := cmp.Diff(marks, found.Annotations); diff != "" || found.Labels[fleet.LabelCluster] != "c1" || found.Type != protocol.SecretTypeCredential {
 		t.Errorf("type %s, labels %v, annotations (-want +got):\n%s", found.Type, found.Labels, diff)
 	}
 	role := apptest.MustGet[*rbacv1.Role](t, hub, registration, "r1-creds")
@@ -308,7 +309,7 @@ func TestWhatAnInterruptedAnswerLeft(t *testing.T) {
 		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "Role", Name: "r1-creds"},
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "ws", Name: "old"}},
 	}
-	empty := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: credential}, Type: handshake.SecretTypeCredential}
+	empty := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: credential}, Type: protocol.SecretTypeCredential}
 	tests := map[string]struct {
 		left apptest.Object
 		want []string
@@ -503,7 +504,7 @@ func TestHealing(t *testing.T) {
 		},
 		"a credential that has gone too early is made anew": {
 			harm: func(_ *testing.T, h *apptest.Hub) {
-				h.Remove(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: credential}, Type: handshake.SecretTypeCredential})
+				h.Remove(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: credential}, Type: protocol.SecretTypeCredential})
 				h.Remove(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: "r1-creds", Labels: map[string]string{fleet.LabelManaged: "true"}}})
 				h.Remove(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: "r1-creds", Labels: map[string]string{fleet.LabelManaged: "true"}}})
 			},
@@ -514,8 +515,8 @@ func TestHealing(t *testing.T) {
 		},
 		"a right that is gone comes back, but not the right to read what has expired": {
 			harm: func(_ *testing.T, h *apptest.Hub) {
-				h.Pass(handshake.CredentialLife + time.Second)
-				h.Remove(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: credential}, Type: handshake.SecretTypeCredential})
+				h.Pass(grant.CredentialLife + time.Second)
+				h.Remove(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: credential}, Type: protocol.SecretTypeCredential})
 				h.Remove(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: "r1-creds", Labels: map[string]string{fleet.LabelManaged: "true"}}})
 				h.Remove(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: "r1-creds", Labels: map[string]string{fleet.LabelManaged: "true"}}})
 				h.Remove(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: clusterNamespace, Name: "r1", Labels: map[string]string{fleet.LabelManaged: "true"}}})
@@ -524,8 +525,8 @@ func TestHealing(t *testing.T) {
 		},
 		"a credential that has expired is not": {
 			harm: func(_ *testing.T, h *apptest.Hub) {
-				h.Pass(handshake.CredentialLife + time.Second)
-				h.Remove(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: credential}, Type: handshake.SecretTypeCredential})
+				h.Pass(grant.CredentialLife + time.Second)
+				h.Remove(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: credential}, Type: protocol.SecretTypeCredential})
 			},
 		},
 	}
@@ -586,26 +587,26 @@ func TestErrorsAreTriedAgain(t *testing.T) {
 }
 
 func TestConditions(t *testing.T) {
-	got := map[handshake.GrantStage]string{}
-	for _, stage := range []handshake.GrantStage{
-		handshake.GrantRejected, handshake.GrantAwaitingCluster, handshake.GrantAwaitingNamespace,
-		handshake.GrantAwaitingRights, handshake.GrantMinting, handshake.GrantDone,
+	got := map[grant.Stage]string{}
+	for _, stage := range []grant.Stage{
+		grant.Rejected, grant.AwaitingCluster, grant.AwaitingNamespace,
+		grant.AwaitingRights, grant.Minting, grant.Done,
 	} {
-		out := handshake.GrantOutcome{Stage: stage}
-		if stage == handshake.GrantRejected {
+		out := grant.Outcome{Stage: stage}
+		if stage == grant.Rejected {
 			out.Reason, out.Message = "Given", "said"
 		}
 		condition := granted(out)
 		got[stage] = string(condition.Status) + " " + condition.Reason
 	}
-	want := map[handshake.GrantStage]string{
-		handshake.GrantRejected: "False Given", handshake.GrantAwaitingCluster: "False AwaitingCluster", handshake.GrantAwaitingNamespace: "False AwaitingNamespace",
-		handshake.GrantAwaitingRights: "False AwaitingRights", handshake.GrantMinting: "True ", handshake.GrantDone: "True ",
+	want := map[grant.Stage]string{
+		grant.Rejected: "False Given", grant.AwaitingCluster: "False AwaitingCluster", grant.AwaitingNamespace: "False AwaitingNamespace",
+		grant.AwaitingRights: "False AwaitingRights", grant.Minting: "True ", grant.Done: "True ",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if unreadable := granted(handshake.GrantOutcome{Stage: handshake.GrantDone, Unreadable: true}); unreadable.Status != "False" || unreadable.Reason != fleet.ReasonTokenUnknown {
+	if unreadable := granted(grant.Outcome{Stage: grant.Done, Unreadable: true}); unreadable.Status != "False" || unreadable.Reason != fleet.ReasonTokenUnknown {
 		t.Errorf("an answer nobody may read: %+v", unreadable)
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/metrics"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -82,7 +82,7 @@ func (h *handler) lackingClusters(gone *fleet.Cluster) []types.NamespacedName {
 	var waiting []turn
 	for _, request := range requests {
 		token, err := reconcile.Optional(h.app.ClusterRegistrationTokens.Cache().Get(request.Namespace, request.Labels[fleet.LabelRegistrationToken]))
-		if err == nil && handshake.CreatedWith(token) == with {
+		if err == nil && grant.CreatedWith(token) == with {
 			waiting = append(waiting, standingOf(request).turn)
 		}
 	}
@@ -101,7 +101,7 @@ func (h *handler) countClusters(namespace, with string) int {
 // expire ends what would otherwise stay for ever: a request with finalizers, or with the label of another manager. It
 // reports whether the request is nothing else to this controller.
 func (h *handler) expire(request *fleet.ClusterRegistration) (done bool, err error) {
-	if until, held := handshake.HeldUntil(request); held {
+	if until, held := grant.HeldUntil(request); held {
 		if left := until.Sub(h.app.Clock()); left > 0 {
 			h.app.ClusterRegistrations.EnqueueAfter(request.Namespace, request.Name, left)
 		} else {
@@ -113,8 +113,8 @@ func (h *handler) expire(request *fleet.ClusterRegistration) (done bool, err err
 	if request.Labels[fleet.LabelClusterManagement] == "" {
 		return false, nil
 	}
-	out := handshake.OfAnotherManager(request, h.app.Clock())
-	if out.Stage == handshake.GrantAbandoned {
+	out := grant.OfAnotherManager(request, h.app.Clock())
+	if out.Stage == grant.Abandoned {
 		return true, h.abandon(request)
 	}
 	h.recheck(request, out)
@@ -123,8 +123,8 @@ func (h *handler) expire(request *fleet.ClusterRegistration) (done bool, err err
 
 // inLine decides about a request that has no place.
 func (h *handler) inLine(request *fleet.ClusterRegistration, ofClient bool) error {
-	out := handshake.InLine(request, ofClient, h.app.Clock())
-	if out.Stage == handshake.GrantAbandoned {
+	out := grant.InLine(request, ofClient, h.app.Clock())
+	if out.Stage == grant.Abandoned {
 		return h.abandon(request)
 	}
 	previous := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted)
@@ -140,7 +140,7 @@ func (h *handler) inLine(request *fleet.ClusterRegistration, ofClient bool) erro
 }
 
 // tellLeftOut tells which labels of a request that was granted are not copied to its Cluster.
-func (h *handler) tellLeftOut(request *fleet.ClusterRegistration, out handshake.GrantOutcome) {
+func (h *handler) tellLeftOut(request *fleet.ClusterRegistration, out grant.Outcome) {
 	if out.LeftOut == "" {
 		return
 	}

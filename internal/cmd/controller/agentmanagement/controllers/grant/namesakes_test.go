@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -33,7 +33,7 @@ func shared(t *testing.T, hub *apptest.Hub) map[string]string {
 	found := map[string]string{}
 	for _, workspace := range []string{"ws", "ws2"} {
 		for _, name := range []string{"r1", names.Namesake(workspace, "r1")} {
-			role := apptest.Get[*rbacv1.Role](hub, registration, handshake.ReaderName(name))
+			role := apptest.Get[*rbacv1.Role](hub, registration, grant.ReaderName(name))
 			if role != nil && role.Annotations[fleet.AnnotationClusterRegistrationNamespace] == workspace {
 				found[workspace] += name + " "
 			}

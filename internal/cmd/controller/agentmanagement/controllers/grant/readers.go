@@ -4,8 +4,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -13,7 +13,7 @@ import (
 // another implementation are in its set.
 func isReader(object reconcile.Object) bool {
 	return object.GetLabels()[fleet.LabelManaged] == "true" &&
-		(len(requestOf(object)) > 0 || object.GetAnnotations()[fleet.AnnotationSetID] == handshake.GrantSetID)
+		(len(requestOf(object)) > 0 || object.GetAnnotations()[fleet.AnnotationSetID] == grant.SetID)
 }
 
 // readersOf says whether a Role or RoleBinding lets somebody read a credential that is still there. Ours are no

@@ -7,7 +7,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -17,7 +17,7 @@ func TestReadersOfACredentialThatIsThere(t *testing.T) {
 	member := func(namespace, hash string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: namespace, Name: "x", Labels: map[string]string{fleet.LabelSetHash: hash, fleet.LabelManaged: "true"}}
 	}
-	hub.Put(&corev1.Secret{ObjectMeta: member(registration, "waits"), Type: handshake.SecretTypeCredential})
+	hub.Put(&corev1.Secret{ObjectMeta: member(registration, "waits"), Type: protocol.SecretTypeCredential})
 	tests := map[string]struct {
 		member metav1.ObjectMeta
 		want   bool

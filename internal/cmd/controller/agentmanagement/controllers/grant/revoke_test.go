@@ -15,8 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -83,10 +84,10 @@ func TestOnlyTheRequestsOwnRightsGo(t *testing.T) {
 	namesake := request(func(r *fleet.ClusterRegistration) { r.Namespace, r.Spec.ClientRandom = "ws2", "other" })
 	sibling := request(named("r2"))
 	answers := func(r *fleet.ClusterRegistration) *corev1.Secret {
-		return handshake.CredentialSecret(r, registration, handshake.Credential{ClusterName: "c2", Token: "t"})
+		return grant.CredentialSecret(r, registration, protocol.Credential{ClusterName: "c2", Token: "t"})
 	}
 	reader := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: "r2-creds", Labels: map[string]string{fleet.LabelManaged: "true"}}}
-	unmarked := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: "c-unmarked"}, Type: handshake.SecretTypeCredential}
+	unmarked := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: "c-unmarked"}, Type: protocol.SecretTypeCredential}
 	hub := grantedBefore(t, answers(namesake), answers(sibling), reader, unmarked)
 	// The namesake's reader has the name that ours had.
 	for _, object := range []apptest.Object{
@@ -143,7 +144,7 @@ func TestWhatGoesByItselfIsNoError(t *testing.T) {
 }
 
 func TestRequestOf(t *testing.T) {
-	answer := handshake.CredentialSecret(request(), registration, handshake.Credential{})
+	answer := grant.CredentialSecret(request(), registration, protocol.Credential{})
 	if diff := cmp.Diff([]types.NamespacedName{{Namespace: "ws", Name: "r1"}}, requestOf(answer)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -162,9 +163,9 @@ func TestGather(t *testing.T) {
 	rights := []apptest.Object{
 		&corev1.ServiceAccount{ObjectMeta: right(clusterNamespace, account)}, &rbacv1.Role{ObjectMeta: right("ws", "r1")},
 		&rbacv1.RoleBinding{ObjectMeta: right("ws", "r1")}, &rbacv1.RoleBinding{ObjectMeta: right(clusterNamespace, "r1")},
-		handshake.ContentReaders(contents, []types.NamespacedName{{Namespace: clusterNamespace, Name: account}}),
+		grant.ContentReaders(contents, []types.NamespacedName{{Namespace: clusterNamespace, Name: account}}),
 	}
-	answer := handshake.CredentialSecret(request(), registration, handshake.Credential{})
+	answer := grant.CredentialSecret(request(), registration, protocol.Credential{})
 	type found struct {
 		Clusters, Others                                                []string
 		Derived, Named, Account, Rights, Credential, AskedFor, Imported bool
@@ -204,7 +205,7 @@ func TestGather(t *testing.T) {
 			want: found{Clusters: []string{"c1"}, Others: []string{"r1"}, Account: true},
 		},
 		"nor are they all without a share in what lets it read Contents": {
-			request: request(), there: append([]apptest.Object{cluster(), ownBinding(), handshake.ContentReaders(contents, []types.NamespacedName{{Namespace: clusterNamespace, Name: "r2-u-r2"}})}, rights[:4]...),
+			request: request(), there: append([]apptest.Object{cluster(), ownBinding(), grant.ContentReaders(contents, []types.NamespacedName{{Namespace: clusterNamespace, Name: "r2-u-r2"}})}, rights[:4]...),
 			want: found{Clusters: []string{"c1"}, Others: []string{"r1"}, Account: true},
 		},
 		"a Cluster that cannot be read":       {request: request(status), spoil: cluster(), fails: true},

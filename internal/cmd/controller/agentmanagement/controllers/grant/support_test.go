@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -125,8 +125,8 @@ func catchUp(t testing.TB, hub *apptest.Hub) {
 	}
 	for _, sa := range accounts {
 		key := types.NamespacedName{Namespace: sa.Namespace, Name: sa.Name}
-		if _, says := handshake.RequestOf(sa); says {
-			readers[handshake.ContentBinding(key)] = append(readers[handshake.ContentBinding(key)], key)
+		if _, says := grant.RequestOf(sa); says {
+			readers[grant.ContentBinding(key)] = append(readers[grant.ContentBinding(key)], key)
 		}
 	}
 	bindings, err := hub.App.ClusterRoleBindings.Cache().List(labels.Everything())
@@ -134,12 +134,12 @@ func catchUp(t testing.TB, hub *apptest.Hub) {
 		t.Fatal(err)
 	}
 	for _, binding := range bindings {
-		if handshake.IsContentBinding(binding.Name) {
+		if grant.IsContentBinding(binding.Name) {
 			hub.Remove(binding)
 		}
 	}
 	for name, accounts := range readers {
-		hub.Put(handshake.ContentReaders(name, accounts))
+		hub.Put(grant.ContentReaders(name, accounts))
 	}
 }
 
@@ -148,11 +148,11 @@ func child(namespace, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: namespace, Name: name,
 		Annotations: map[string]string{
-			fleet.AnnotationSetID: handshake.GrantSetID, fleet.AnnotationSetOwnerGVK: "fleet.cattle.io/v1alpha1, Kind=ClusterRegistration",
+			fleet.AnnotationSetID: grant.SetID, fleet.AnnotationSetOwnerGVK: "fleet.cattle.io/v1alpha1, Kind=ClusterRegistration",
 			fleet.AnnotationSetOwnerName: "r1", fleet.AnnotationSetOwnerNamespace: "ws",
 		},
 		Labels: map[string]string{
-			fleet.LabelManaged: "true", fleet.LabelSetHash: names.SetHash(handshake.GrantSetID, names.Owner{GVK: gvk().String(), Namespace: "ws", Name: "r1"}),
+			fleet.LabelManaged: "true", fleet.LabelSetHash: names.SetHash(grant.SetID, names.Owner{GVK: gvk().String(), Namespace: "ws", Name: "r1"}),
 		},
 	}
 }

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
-	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -114,7 +114,7 @@ func TestTakenNameForADay_RequestIsDeleted(t *testing.T) {
 	hub := start(t, old, cluster(), asked(), &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "r1"}})
 	handle(t, hub)
 	expectTaken(t, hub, false, "Role ws/r1")
-	hub.Pass(handshake.RejectionLife)
+	hub.Pass(grant.RejectionLife)
 	catchUp(t, hub)
 	handle(t, hub)
 	if apptest.Get[*fleet.ClusterRegistration](hub, "ws", "r1") != nil {

@@ -7,15 +7,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/metrics"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // pend lets a request wait that would take the place of an agent at work, and tells the operator, once. What it was
 // given before that agent was heard of goes again; in general that is nothing, and costs nothing.
-func (h *handler) pend(in handshake.GrantInput, out handshake.GrantOutcome) error {
+func (h *handler) pend(in grant.Input, out grant.Outcome) error {
 	request := in.Request
 	if err := h.revoke(reconcile.OwnerOf(gvk(), request), request.Namespace, request.Name); err != nil {
 		return err
@@ -27,7 +28,7 @@ func (h *handler) pend(in handshake.GrantInput, out handshake.GrantOutcome) erro
 	if previous == nil || previous.Reason != out.Reason {
 		h.app.Log.Info("registration waits to take over", "registration", request.Namespace+"/"+request.Name, "cluster", request.Namespace+"/"+out.ClusterName)
 		h.app.Metrics.Registration(metrics.OutcomeRejected)
-		h.app.Recorder.Eventf(handshake.ClusterOf(in), corev1.EventTypeWarning, out.Reason,
+		h.app.Recorder.Eventf(grant.ClusterOf(in), corev1.EventTypeWarning, out.Reason,
 			"registration %s asks to take the place of this Cluster's agent with another token: if it is to, annotate this Cluster with %s=%s", request.Name, fleet.AnnotationConfirmTakeover, request.Name)
 	}
 	return nil
@@ -45,8 +46,8 @@ func (h *handler) wakePending(key types.NamespacedName, nudge func(types.Namespa
 }
 
 // speaker asks with which account the Cluster's last heartbeat was sent.
-func (h *handler) speaker(in handshake.GrantInput) (string, error) {
-	cached := handshake.ClusterOf(in)
+func (h *handler) speaker(in grant.Input) (string, error) {
+	cached := grant.ClusterOf(in)
 	cluster, err := reconcile.Optional(h.app.Clusters.Get(cached.Namespace, cached.Name, metav1.GetOptions{}))
 	if err != nil {
 		return "", fmt.Errorf("asking who speaks for cluster %s/%s: %w", cached.Namespace, cached.Name, err)
@@ -54,18 +55,18 @@ func (h *handler) speaker(in handshake.GrantInput) (string, error) {
 	if cluster == nil {
 		return "", nil
 	}
-	return handshake.Speaker(cluster), nil
+	return protocol.Speaker(cluster), nil
 }
 
 // mourn tells of an account that is gone, before it is made anew and nobody could know any more.
-func (h *handler) mourn(in handshake.GrantInput, request *fleet.ClusterRegistration, out handshake.GrantOutcome) (*fleet.ClusterRegistration, error) {
+func (h *handler) mourn(in grant.Input, request *fleet.ClusterRegistration, out grant.Outcome) (*fleet.ClusterRegistration, error) {
 	if out.Reason != fleet.ReasonAccountReplaced || in.Account != nil {
 		return request, nil
 	}
 	previous := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted)
 	said, err := h.say(request, out)
 	if err == nil && (previous == nil || previous.Reason != out.Reason) {
-		h.app.Recorder.Event(handshake.ClusterOf(in), corev1.EventTypeWarning, out.Reason, out.Message)
+		h.app.Recorder.Event(grant.ClusterOf(in), corev1.EventTypeWarning, out.Reason, out.Message)
 	}
 	return said, err
 }

@@ -14,7 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
-	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -103,7 +104,7 @@ func TestATakeoverIsGranted(t *testing.T) {
 func TestATakeoverThatNobodyConfirmsIsRemoved(t *testing.T) {
 	hub, heard := pendingHub(t)
 	hub.Requests()
-	hub.Pass(handshake.CredentialLife)
+	hub.Pass(grant.CredentialLife)
 	heard.lose() // too late: whoever asked asks no more
 	handle(t, hub)
 	expectRequests(t, hub, "delete ClusterRegistration ws/r1")
@@ -192,7 +193,7 @@ func TestAHeartbeatSaysWhichCredentialIsUsed(t *testing.T) {
 			spoke: func(*apptest.Hub) string { return "of r0" }, want: []string{"get Cluster ws/c1"},
 		},
 		"the older one, when the new one has ended unused: that goes": {
-			spoke: func(*apptest.Hub) string { return "of r0" }, later: handshake.CredentialLife + time.Second,
+			spoke: func(*apptest.Hub) string { return "of r0" }, later: grant.CredentialLife + time.Second,
 			want: []string{"get Cluster ws/c1", "delete ClusterRegistration ws/r1"},
 		},
 	}
@@ -203,7 +204,7 @@ func TestAHeartbeatSaysWhichCredentialIsUsed(t *testing.T) {
 			hub.Requests()
 			if test.later > 0 {
 				hub.Pass(test.later)
-				hub.Remove(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: credential}, Type: handshake.SecretTypeCredential})
+				hub.Remove(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: credential}, Type: protocol.SecretTypeCredential})
 			}
 			hub.Put(served(seen(hub.Now().Add(time.Second)), spoke(test.spoke(hub))))
 			handle(t, hub)
@@ -250,9 +251,9 @@ func TestAnAccountThatWasDeleted(t *testing.T) {
 	expectStatus(t, hub, "c1", true, genericcondition.GenericCondition{Status: "True"})
 	expectEvents(t, hub)
 
-	hub.Pass(handshake.CredentialLife + time.Second)
+	hub.Pass(grant.CredentialLife + time.Second)
 	catchUp(t, hub)
-	hub.Remove(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: credential}, Type: handshake.SecretTypeCredential})
+	hub.Remove(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: credential}, Type: protocol.SecretTypeCredential})
 	hub.Remove(gone)
 	hub.Requests()
 	settle(t, hub, 3)
@@ -287,8 +288,8 @@ func TestARegistrationOfTheOtherImplementation(t *testing.T) {
 	sa := &corev1.ServiceAccount{ObjectMeta: child(clusterNamespace, account)}
 	sa.UID = "u-sa"
 	secret := &corev1.Secret{
-		ObjectMeta: child(registration, credential), Type: handshake.SecretTypeCredential,
-		Data: handshake.Credential{Token: apptest.Token("u-sa", time.Time{}), DeploymentNamespace: clusterNamespace, ClusterNamespace: "ws", ClusterName: "c1"}.Encode(),
+		ObjectMeta: child(registration, credential), Type: protocol.SecretTypeCredential,
+		Data: protocol.Credential{Token: apptest.Token("u-sa", time.Time{}), DeploymentNamespace: clusterNamespace, ClusterNamespace: "ws", ClusterName: "c1"}.Encode(),
 	}
 	secret.Labels[fleet.LabelCluster] = "c1"
 	role := &rbacv1.Role{ObjectMeta: child(registration, "t1-u-t1-creds"), Rules: []rbacv1.PolicyRule{{ResourceNames: []string{credential}}}}

@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -72,9 +72,9 @@ type standing struct {
 
 func standingOf(r *fleet.ClusterRegistration) standing {
 	s := standing{turn: turn{created: r.CreationTimestamp.Unix(), uid: r.UID, key: types.NamespacedName{Namespace: r.Namespace, Name: r.Name}}}
-	if handshake.Counts(r) {
+	if grant.Counts(r) {
 		s.token = r.Namespace + "/" + r.Labels[fleet.LabelRegistrationToken]
-		s.client, s.inProgress = s.token+"/"+r.Spec.ClientID, handshake.InProgress(r)
+		s.client, s.inProgress = s.token+"/"+r.Spec.ClientID, grant.InProgress(r)
 	}
 	return s
 }
@@ -153,7 +153,7 @@ func (t *turns) enter(s standing) (wake []types.NamespacedName) {
 	}
 	clients := t.clients[s.client]
 	if clients == nil {
-		clients = &line{places: handshake.OpenPerClient}
+		clients = &line{places: grant.OpenPerClient}
 		t.clients[s.client] = clients
 	}
 	for _, out := range clients.add(s.turn) {
@@ -191,7 +191,7 @@ func (t *turns) queue(s standing) []types.NamespacedName {
 	}
 	tokens := t.tokens[s.token]
 	if tokens == nil {
-		tokens = &line{places: handshake.OpenPerToken}
+		tokens = &line{places: grant.OpenPerToken}
 		t.tokens[s.token] = tokens
 	}
 	tokens.add(s.turn)

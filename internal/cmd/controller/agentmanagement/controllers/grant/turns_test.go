@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -27,11 +27,11 @@ func waiting(all map[types.NamespacedName]*fleet.ClusterRegistration) map[types.
 		}
 		clients[s.client]++
 		switch {
-		case clients[s.client] > handshake.OpenPerClient:
+		case clients[s.client] > grant.OpenPerClient:
 			waits[s.key] = !all[s.key].Status.Granted
 		case s.inProgress:
 			tokens[s.token]++
-			waits[s.key] = tokens[s.token] > handshake.OpenPerToken
+			waits[s.key] = tokens[s.token] > grant.OpenPerToken
 		}
 	}
 	return waits
@@ -58,7 +58,7 @@ func TestTurnsInAnyOrder_AreThoseOfTheOldest(t *testing.T) {
 		case 1:
 			r.Status.Granted, r.Annotations = true, map[string]string{fleet.AnnotationLastSeenAtGrant: ""}
 		case 2:
-			fleet.SetCondition(&r.Status.Conditions, metav1.Now().Time, granted(handshake.GrantOutcome{Reason: fleet.ReasonTakeoverPending}))
+			fleet.SetCondition(&r.Status.Conditions, metav1.Now().Time, granted(grant.Outcome{Reason: fleet.ReasonTakeoverPending}))
 		}
 		if _, there := all[key]; there || random.IntN(6) > 0 {
 			all[key] = r

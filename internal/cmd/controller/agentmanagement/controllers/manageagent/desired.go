@@ -8,8 +8,9 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/agentchart"
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/rules/clusters"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -46,8 +47,8 @@ type input struct {
 	// bundle is the agent's Bundle.
 	bundle     *fleet.Bundle
 	config     config.Config
-	defaults   handshake.AgentDefaults
-	namespaces handshake.Namespaces
+	defaults   importing.AgentDefaults
+	namespaces clusters.Namespaces
 }
 
 // outcome is what a Cluster's agent is owed now.
@@ -56,7 +57,7 @@ type outcome struct {
 	// remove says that there must be no Bundle.
 	remove bool
 	// values are what the agent is deployed with, if it is managed.
-	values handshake.AgentValues
+	values importing.AgentValues
 	// reason and message say why the agent is not managed, if somebody can do something about it.
 	reason, message string
 }
@@ -70,12 +71,12 @@ func decide(in input) outcome {
 		return outcome{stage: unmanaged}
 	case notOurs(in):
 		return outcome{stage: unwanted, remove: true}
-	case handshake.Inherited(in.cluster, in.bundle):
-		return outcome{stage: inherited, reason: fleet.ReasonAgentInherited, message: handshake.AgentInheritedMessage}
-	case handshake.AppliedElsewhere(in.bundle) && handshake.NeverDeployed(in.cluster):
+	case importing.Inherited(in.cluster, in.bundle):
+		return outcome{stage: inherited, reason: fleet.ReasonAgentInherited, message: importing.AgentInheritedMessage}
+	case importing.AppliedElsewhere(in.bundle) && importing.NeverDeployed(in.cluster):
 		return outcome{stage: awaitingAgent, remove: true} // it would undo what the import is about to deploy
 	}
-	return whereTheAgentIs(in, handshake.AgentSettings(in.cluster, in.config, in.defaults, in.namespaces))
+	return whereTheAgentIs(in, importing.AgentSettings(in.cluster, in.config, in.defaults, in.namespaces))
 }
 
 // isLeaving is true when the Cluster or its workspace goes.
@@ -85,12 +86,12 @@ func isLeaving(in input) bool {
 
 // notOurs is true when another manager owns the Cluster, or it is the hub's own and has no agent.
 func notOurs(in input) bool {
-	disabled := in.config.Bootstrap.LocalAgentDisabled && handshake.IsLocal(in.cluster, in.config.Bootstrap)
+	disabled := in.config.Bootstrap.LocalAgentDisabled && clusters.IsLocal(in.cluster, in.config.Bootstrap)
 	return disabled || in.cluster.Labels[fleet.LabelClusterManagement] != ""
 }
 
 // whereTheAgentIs compares where the agent was heard from with where its values put it.
-func whereTheAgentIs(in input, values handshake.AgentValues) outcome {
+func whereTheAgentIs(in input, values importing.AgentValues) outcome {
 	agent := in.cluster.Status.Agent
 	switch {
 	case agent.Namespace != "" && agent.Namespace != values.Namespace:
@@ -102,7 +103,7 @@ func whereTheAgentIs(in input, values handshake.AgentValues) outcome {
 		return outcome{stage: elsewhere, remove: true} // it is on its way to the other namespace
 	case agent.LastSeen.IsZero() && in.bundle == nil:
 		return outcome{stage: awaitingAgent}
-	case !handshake.SchedulingApplied(in.cluster):
+	case !importing.SchedulingApplied(in.cluster):
 		return outcome{stage: awaitingImport}
 	}
 	// Also while an agent is deployed anew that had a Bundle before: it would go by the old one when it starts.

@@ -11,8 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/rules/clusters"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -53,7 +54,7 @@ func workspace(name string) *corev1.Namespace {
 // given is the input of a hub with nothing special.
 func given(cluster *fleet.Cluster, modify ...func(*input)) input {
 	in := input{
-		cluster: cluster, workspace: workspace(cluster.Namespace), namespaces: handshake.Namespaces{System: system},
+		cluster: cluster, workspace: workspace(cluster.Namespace), namespaces: clusters.Namespaces{System: system},
 		config: config.Config{AgentImage: "fleet-agent:1", Bootstrap: config.Bootstrap{Namespace: "fleet-local"}},
 	}
 	for _, m := range modify {
@@ -163,9 +164,9 @@ func TestDecide(t *testing.T) {
 			if (got.reason == "") != (got.message == "") {
 				t.Errorf("reason %q with message %q", got.reason, got.message)
 			}
-			want := handshake.AgentValues{}
+			want := importing.AgentValues{}
 			if test.stage == managed {
-				want = handshake.AgentSettings(test.in.cluster, test.in.config, test.in.defaults, test.in.namespaces)
+				want = importing.AgentSettings(test.in.cluster, test.in.config, test.in.defaults, test.in.namespaces)
 			}
 			if diff := cmp.Diff(want, got.values); diff != "" {
 				t.Errorf("values (-want +got):\n%s", diff)

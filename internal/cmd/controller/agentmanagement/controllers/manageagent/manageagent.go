@@ -20,9 +20,9 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -121,7 +121,7 @@ func (h *handler) apply(in input, wanted *fleet.Bundle) error {
 		return err
 	}
 	switch {
-	case handshake.AppliedElsewhere(in.bundle):
+	case importing.AppliedElsewhere(in.bundle):
 		h.app.Log.Info("agent taken over", "cluster", in.cluster.Namespace+"/"+in.cluster.Name, "bundle", wanted.Name)
 	case in.bundle == nil:
 		h.app.Log.Info("agent managed", "cluster", in.cluster.Namespace+"/"+in.cluster.Name, "bundle", wanted.Name)

@@ -17,8 +17,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/agentchart"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -66,7 +66,7 @@ func TestABundleIsMadeOnceAndForOneCluster(t *testing.T) {
 	handle(t, hub, "ws/east")
 	apptest.ExpectRequests(t, hub, creates)
 	got := apptest.MustGet[*fleet.Bundle](t, hub, "ws", "fleet-agent-east")
-	manifest, err := agentchart.Manifest(handshake.AgentSettings(east(), hub.App.Config.Get(), hub.App.AgentDefaults(), hub.App.Namespaces))
+	manifest, err := agentchart.Manifest(importing.AgentSettings(east(), hub.App.Config.Get(), hub.App.AgentDefaults(), hub.App.Namespaces))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -415,7 +415,7 @@ func (i *tellingInformer) AddEventHandler(handler cache.ResourceEventHandler) (c
 func TestManifestsAreRenderedOnce(t *testing.T) {
 	var rendered []string
 	m := newManifests()
-	m.render = func(v handshake.AgentValues) ([]byte, error) {
+	m.render = func(v importing.AgentValues) ([]byte, error) {
 		rendered = append(rendered, v.Image)
 		if v.Image == "" {
 			return nil, errServer
@@ -423,7 +423,7 @@ func TestManifestsAreRenderedOnce(t *testing.T) {
 		return []byte(v.Image), nil
 	}
 	get := func(image string) string {
-		got, err := m.of(handshake.AgentValues{Image: image})
+		got, err := m.of(importing.AgentValues{Image: image})
 		if (err != nil) != (image == "") {
 			t.Fatalf("%q: error %v", image, err)
 		}
@@ -468,7 +468,7 @@ func TestAnInheritedAgentIsTakenOverOnOrder(t *testing.T) {
 	apptest.ExpectRequests(t, hub, patches, reports)
 	expectCondition(t, hub, corev1.ConditionTrue, "")
 	taken := apptest.MustGet[*fleet.Bundle](t, hub, "ws", "fleet-agent-east")
-	if handshake.AppliedElsewhere(taken) || taken.UID != theirs.UID {
+	if importing.AppliedElsewhere(taken) || taken.UID != theirs.UID {
 		t.Errorf("annotations %v, UID %s", taken.Annotations, taken.UID)
 	}
 	if diff := cmp.Diff(apptest.MustGet[*fleet.Bundle](t, hub, "ws", "fleet-agent-west").Spec.Resources, taken.Spec.Resources); diff != "" {

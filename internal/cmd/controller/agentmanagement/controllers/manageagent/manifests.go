@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/fleet-hub/fleet/internal/agentchart"
-	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
 )
 
 // mostManifests bounds what is remembered. Agents mostly have the same settings, and after a change of the hub's
@@ -15,7 +15,7 @@ const mostManifests = 128
 
 // manifests renders the agent once for all Clusters that want it the same.
 type manifests struct {
-	render func(handshake.AgentValues) ([]byte, error)
+	render func(importing.AgentValues) ([]byte, error)
 
 	mu       sync.Mutex
 	rendered map[string][]byte
@@ -27,7 +27,7 @@ func newManifests() *manifests {
 
 // of is the manifest for these values; the bytes are shared and must not be changed. An error says which value
 // cannot be used, and is the same whenever it is asked.
-func (m *manifests) of(values handshake.AgentValues) ([]byte, error) {
+func (m *manifests) of(values importing.AgentValues) ([]byte, error) {
 	encoded, err := json.Marshal(values)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the agent's settings: %w", err)

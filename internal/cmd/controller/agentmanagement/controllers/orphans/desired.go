@@ -4,8 +4,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
+	tokenrule "github.com/fleet-hub/fleet/internal/rules/token"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -87,7 +88,7 @@ func ownersOfNamespace(namespace *corev1.Namespace) []owner {
 // token, and if its hash says the same as its annotations: a copy that somebody made and changed is no member.
 func setOwner(obj metav1.Object) (owner, bool) {
 	annotations := obj.GetAnnotations()
-	kinds := map[string]string{handshake.TokenSetID: tokenKind, handshake.GrantSetID: registrationKind}
+	kinds := map[string]string{tokenrule.SetID: tokenKind, grant.SetID: registrationKind}
 	set := annotations[fleet.AnnotationSetID]
 	kind, known := kinds[set]
 	said := names.Owner{

@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -48,8 +48,8 @@ const registrationNamespace = "cattle-fleet-clusters-system"
 // left are the objects of one cluster of which only those are left that have nobody.
 func left() []apptest.Object {
 	account := &corev1.ServiceAccount{ObjectMeta: metadata(names.ClusterNamespace("ws", "c"), "r1-u1")}
-	credential := &corev1.Secret{ObjectMeta: metadata(registrationNamespace, "c-1"), Type: handshake.SecretTypeCredential}
-	values := &corev1.Secret{ObjectMeta: metadata("ws", "t1"), Type: handshake.SecretTypeValues}
+	credential := &corev1.Secret{ObjectMeta: metadata(registrationNamespace, "c-1"), Type: protocol.SecretTypeCredential}
+	values := &corev1.Secret{ObjectMeta: metadata("ws", "t1"), Type: protocol.SecretTypeValues}
 	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metadata("", "r1-content")}
 	reader := &rbacv1.RoleBinding{ObjectMeta: metadata(registrationNamespace, "r1-creds")}
 	for _, obj := range []metav1.Object{account, binding} {

@@ -13,8 +13,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
+	tokenrule "github.com/fleet-hub/fleet/internal/rules/token"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -44,11 +45,11 @@ func inSet(set, kind, namespace, name string) func(metav1.Object) {
 }
 
 func ofRequest(namespace, name string) func(metav1.Object) {
-	return inSet(handshake.GrantSetID, registrationKind, namespace, name)
+	return inSet(grant.SetID, registrationKind, namespace, name)
 }
 
 func ofToken(namespace, name string) func(metav1.Object) {
-	return inSet(handshake.TokenSetID, tokenKind, namespace, name)
+	return inSet(tokenrule.SetID, tokenKind, namespace, name)
 }
 
 func annotated(pairs ...string) func(metav1.Object) {

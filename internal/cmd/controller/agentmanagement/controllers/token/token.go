@@ -23,10 +23,10 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	tokenrule "github.com/fleet-hub/fleet/internal/rules/token"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -53,7 +53,7 @@ func Register(ctx context.Context, a *app.Context) error {
 	if err != nil {
 		return err
 	}
-	return register(ctx, a, &handler{app: a, prover: prover, set: reconcile.NewSet(handshake.TokenSetID,
+	return register(ctx, a, &handler{app: a, prover: prover, set: reconcile.NewSet(tokenrule.SetID,
 		reconcile.KindOf(a.ServiceAccounts), reconcile.KindOf(a.Roles), reconcile.KindOf(a.RoleBindings), reconcile.KindOf(a.ValuesSecrets)).InWaves()})
 }
 
@@ -91,7 +91,7 @@ func (h *handler) onChange(ctx context.Context, key string, token *fleet.Cluster
 	if err != nil {
 		return err
 	}
-	return h.act(ctx, token, handshake.Token(in))
+	return h.act(ctx, token, tokenrule.Decide(in))
 }
 
 func gone(key string) reconcile.Owner {
@@ -113,9 +113,9 @@ func (h *handler) onConfig(old, current config.Config) {
 	}
 }
 
-func (h *handler) gather(ctx context.Context, token *fleet.ClusterRegistrationToken) (handshake.TokenInput, error) {
+func (h *handler) gather(ctx context.Context, token *fleet.ClusterRegistrationToken) (tokenrule.Input, error) {
 	conf := h.app.Config.Get()
-	in := handshake.TokenInput{
+	in := tokenrule.Input{
 		Now: h.app.Clock(), Token: token, TTLRequired: h.app.Env.TTLRequired,
 		APIServerURL: conf.APIServerURL, APIServerCA: conf.APIServerCA, Namespaces: h.app.Namespaces,
 	}
@@ -154,14 +154,14 @@ func (h *handler) takenBy(token *fleet.ClusterRegistrationToken, secret *corev1.
 	return taken.Error()
 }
 
-func (h *handler) act(ctx context.Context, token *fleet.ClusterRegistrationToken, out handshake.TokenOutcome) error {
+func (h *handler) act(ctx context.Context, token *fleet.ClusterRegistrationToken, out tokenrule.Outcome) error {
 	if out.Delete {
 		return h.end(token, out)
 	}
 	if !out.Recheck.IsZero() {
 		h.app.ClusterRegistrationTokens.EnqueueAfter(token.Namespace, token.Name, out.Recheck.Sub(h.app.Clock())+time.Second)
 	}
-	if out.Stage == handshake.TokenBlocked {
+	if out.Stage == tokenrule.Blocked {
 		h.app.ClusterRegistrationTokens.EnqueueAfter(token.Namespace, token.Name, blockedDelay)
 	}
 	children := out.Children
@@ -197,7 +197,7 @@ func (h *handler) act(ctx context.Context, token *fleet.ClusterRegistrationToken
 }
 
 // end deletes a token, and says why: the Event stays when the token is gone.
-func (h *handler) end(token *fleet.ClusterRegistrationToken, out handshake.TokenOutcome) error {
+func (h *handler) end(token *fleet.ClusterRegistrationToken, out tokenrule.Outcome) error {
 	if _, err := h.report(token, out); err != nil {
 		return err
 	}
@@ -211,7 +211,7 @@ func (h *handler) end(token *fleet.ClusterRegistrationToken, out handshake.Token
 
 // complain says what is wrong with the values Secret that is there, before another is made: it may be one that cannot
 // be written.
-func (h *handler) complain(token *fleet.ClusterRegistrationToken, out handshake.TokenOutcome) (*fleet.ClusterRegistrationToken, error) {
+func (h *handler) complain(token *fleet.ClusterRegistrationToken, out tokenrule.Outcome) (*fleet.ClusterRegistrationToken, error) {
 	if out.Reason == "" {
 		return token, nil
 	}
@@ -220,7 +220,7 @@ func (h *handler) complain(token *fleet.ClusterRegistrationToken, out handshake.
 }
 
 // mint makes the values Secret.
-func (h *handler) mint(ctx context.Context, token *fleet.ClusterRegistrationToken, out handshake.TokenOutcome) (*corev1.Secret, error) {
+func (h *handler) mint(ctx context.Context, token *fleet.ClusterRegistrationToken, out tokenrule.Outcome) (*corev1.Secret, error) {
 	minted, err := kube.Mint(ctx, h.app.Kube, out.Mint.Namespace, out.Mint.Account, out.Mint.Lifetime)
 	if err != nil {
 		return nil, err
@@ -231,10 +231,10 @@ func (h *handler) mint(ctx context.Context, token *fleet.ClusterRegistrationToke
 		}
 	}
 	out.Values.Token = minted
-	return handshake.ValuesSecret(token, out.Values)
+	return tokenrule.ValuesSecret(token, out.Values)
 }
 
-func (h *handler) report(token *fleet.ClusterRegistrationToken, out handshake.TokenOutcome) (*fleet.ClusterRegistrationToken, error) {
+func (h *handler) report(token *fleet.ClusterRegistrationToken, out tokenrule.Outcome) (*fleet.ClusterRegistrationToken, error) {
 	return app.Report(h.app, h.app.ClusterRegistrationTokens, token, func(t *fleet.ClusterRegistrationToken) {
 		t.Status.SecretName, t.Status.Expires = out.Status.SecretName, out.Status.Expires
 		fleet.SetCondition(&t.Status.Conditions, h.app.Clock(), readiness(out))
@@ -242,12 +242,12 @@ func (h *handler) report(token *fleet.ClusterRegistrationToken, out handshake.To
 }
 
 // readiness is the condition of an outcome.
-func readiness(out handshake.TokenOutcome) genericcondition.GenericCondition {
+func readiness(out tokenrule.Outcome) genericcondition.GenericCondition {
 	condition := genericcondition.GenericCondition{Type: fleet.ConditionReady, Status: corev1.ConditionFalse}
 	switch {
 	case out.Reason != "":
 		condition.Reason, condition.Message = out.Reason, out.Message
-	case out.Stage == handshake.TokenReady, out.Stage == handshake.TokenMinting:
+	case out.Stage == tokenrule.Ready, out.Stage == tokenrule.Minting:
 		condition.Status = corev1.ConditionTrue
 	default:
 		condition.Reason, condition.Message = fleet.ReasonAwaitingRights, "the account of the token is being made"

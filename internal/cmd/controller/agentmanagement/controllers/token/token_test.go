@@ -17,8 +17,9 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/handshake"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	tokenrule "github.com/fleet-hub/fleet/internal/rules/token"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -74,9 +75,9 @@ func expectRequests(t *testing.T, hub *apptest.Hub, want ...string) []string {
 	return apptest.ExpectRequests(t, hub, want...)
 }
 
-func values(t *testing.T, hub *apptest.Hub) handshake.Values {
+func values(t *testing.T, hub *apptest.Hub) protocol.Values {
 	t.Helper()
-	values, err := handshake.ParseValues(apptest.MustGet[*corev1.Secret](t, hub, "ws", "t1").Data[handshake.ValuesKey])
+	values, err := protocol.ParseValues(apptest.MustGet[*corev1.Secret](t, hub, "ws", "t1").Data[protocol.ValuesKey])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,9 +116,9 @@ func TestATokenBecomesValues(t *testing.T) {
 	apptest.ExpectOrder(t, requests, "get Secret ws/t1", "mint ws/t1-u1 1193046h28m15s", "create Secret ws/t1", "update ClusterRegistrationToken/status ws/t1")
 	expectReady(t, hub, genericcondition.GenericCondition{Status: "True"})
 	uid := apptest.MustGet[*corev1.ServiceAccount](t, hub, "ws", account).UID
-	want := handshake.Values{
+	want := protocol.Values{
 		ClusterNamespace: "ws", APIServerURL: "https://hub", APIServerCA: "PEM", TokenName: "t1", SystemNamespace: "cattle-fleet-system",
-		SystemRegistrationNamespace: "cattle-fleet-clusters-system", Token: apptest.Token(string(uid), hub.Now().Add(handshake.TokenLifetime)),
+		SystemRegistrationNamespace: "cattle-fleet-clusters-system", Token: apptest.Token(string(uid), hub.Now().Add(protocol.TokenLifetime)),
 	}
 	if got := values(t, hub); got.SystemNamespace != "" { // the default goes without saying
 		t.Errorf("the system namespace is %q", got.SystemNamespace)
@@ -126,7 +127,7 @@ func TestATokenBecomesValues(t *testing.T) {
 	if diff := cmp.Diff(want, values(t, hub)); diff != "" {
 		t.Errorf("values (-want +got):\n%s", diff)
 	}
-	if got := apptest.MustGet[*corev1.Secret](t, hub, "ws", "t1").Type; got != handshake.SecretTypeValues {
+	if got := apptest.MustGet[*corev1.Secret](t, hub, "ws", "t1").Type; got != protocol.SecretTypeValues {
 		t.Errorf("the Secret is of type %s", got)
 	}
 
@@ -469,7 +470,7 @@ func TestGather(t *testing.T) {
 	binding := &rbacv1.RoleBinding{ObjectMeta: managed("t1-u1-to-role")}
 	sa := &corev1.ServiceAccount{ObjectMeta: managed(account)}
 	theirs := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "t1"}, Type: corev1.SecretTypeOpaque}
-	ours := &corev1.Secret{ObjectMeta: managed("t1"), Type: handshake.SecretTypeValues}
+	ours := &corev1.Secret{ObjectMeta: managed("t1"), Type: protocol.SecretTypeValues}
 	type found struct {
 		Account, Rights bool
 		Secret          corev1.SecretType
@@ -483,7 +484,7 @@ func TestGather(t *testing.T) {
 	}{
 		"what is not there is nil":                          {want: found{}},
 		"half of the rights are none":                       {there: []apptest.Object{sa, role}, want: found{Account: true}},
-		"the values are read from the cache":                {there: []apptest.Object{sa, role, binding, ours}, want: found{true, true, handshake.SecretTypeValues}},
+		"the values are read from the cache":                {there: []apptest.Object{sa, role, binding, ours}, want: found{true, true, protocol.SecretTypeValues}},
 		"a Secret of another type is looked for, if needed": {there: []apptest.Object{sa, role, binding, theirs}, want: found{true, true, corev1.SecretTypeOpaque}, requests: []string{"get Secret ws/t1"}},
 		"and not before":                                    {there: []apptest.Object{sa, role, theirs}, want: found{Account: true}},
 		"an account that cannot be read":                    {spoil: sa, fails: true},
@@ -497,7 +498,7 @@ func TestGather(t *testing.T) {
 			if test.spoil != nil {
 				hub.Spoil(test.spoil)
 			}
-			h := &handler{app: hub.App, set: reconcile.NewSet(handshake.TokenSetID)}
+			h := &handler{app: hub.App, set: reconcile.NewSet(tokenrule.SetID)}
 			in, err := h.gather(t.Context(), token())
 			if (err != nil) != test.fails {
 				t.Fatalf("error %v", err)
@@ -541,15 +542,15 @@ func TestANewAddressOfTheHubWakesAllTokens(t *testing.T) {
 
 func TestReadiness(t *testing.T) {
 	tests := map[string]struct {
-		of   handshake.TokenOutcome
+		of   tokenrule.Outcome
 		want string
 	}{
-		"waiting":                  {handshake.TokenOutcome{Stage: handshake.TokenAwaitingRights}, "False AwaitingRights the account of the token is being made"},
-		"waiting in trouble":       {handshake.TokenOutcome{Stage: handshake.TokenAwaitingRights, Reason: "Given", Message: "said"}, "False Given said"},
-		"blocked":                  {handshake.TokenOutcome{Stage: handshake.TokenBlocked, Reason: "Given", Message: "said"}, "False Given said"},
-		"about to have its values": {handshake.TokenOutcome{Stage: handshake.TokenMinting}, "True  "},
-		"ready":                    {handshake.TokenOutcome{Stage: handshake.TokenReady}, "True  "},
-		"ended":                    {handshake.TokenOutcome{Stage: handshake.TokenEnded, Reason: "Given", Message: "said"}, "False Given said"},
+		"waiting":                  {tokenrule.Outcome{Stage: tokenrule.AwaitingRights}, "False AwaitingRights the account of the token is being made"},
+		"waiting in trouble":       {tokenrule.Outcome{Stage: tokenrule.AwaitingRights, Reason: "Given", Message: "said"}, "False Given said"},
+		"blocked":                  {tokenrule.Outcome{Stage: tokenrule.Blocked, Reason: "Given", Message: "said"}, "False Given said"},
+		"about to have its values": {tokenrule.Outcome{Stage: tokenrule.Minting}, "True  "},
+		"ready":                    {tokenrule.Outcome{Stage: tokenrule.Ready}, "True  "},
+		"ended":                    {tokenrule.Outcome{Stage: tokenrule.Ended, Reason: "Given", Message: "said"}, "False Given said"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -563,7 +564,7 @@ func TestReadiness(t *testing.T) {
 
 func TestASecretThatTakesATokensNameIsTheTokensBusiness(t *testing.T) {
 	hub := start(t, token())
-	h := &handler{app: hub.App, set: reconcile.NewSet(handshake.TokenSetID)}
+	h := &handler{app: hub.App, set: reconcile.NewSet(tokenrule.SetID)}
 	tests := map[string]struct {
 		secret types.NamespacedName
 		want   []types.NamespacedName

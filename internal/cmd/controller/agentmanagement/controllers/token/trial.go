@@ -11,10 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	tokenrule "github.com/fleet-hub/fleet/internal/rules/token"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -81,9 +82,9 @@ func (h *handler) trials() (found []trial) {
 		if accountErr != nil || secretErr != nil {
 			continue
 		}
-		held := handshake.HeldToken(handshake.TokenInput{Now: h.app.Clock(), Token: token, Account: account, Secret: secret})
+		held := tokenrule.HeldToken(tokenrule.Input{Now: h.app.Clock(), Token: token, Account: account, Secret: secret})
 		if held != "" {
-			found = append(found, trial{types.NamespacedName{Namespace: token.Namespace, Name: token.Name}, handshake.SignerOf(held), held})
+			found = append(found, trial{types.NamespacedName{Namespace: token.Namespace, Name: token.Name}, protocol.SignerOf(held), held})
 		}
 	}
 	slices.SortFunc(found, func(a, b trial) int {
@@ -93,17 +94,17 @@ func (h *handler) trials() (found []trial) {
 }
 
 // isRejected reports whether the token in a values Secret is one that was tried in vain.
-func (h *handler) isRejected(in handshake.TokenInput) bool {
+func (h *handler) isRejected(in tokenrule.Input) bool {
 	rejected, known := h.rejected.Load(in.Token.Namespace + "/" + in.Token.Name)
 	if !known {
 		return false
 	}
-	held := handshake.HeldToken(in)
+	held := tokenrule.HeldToken(in)
 	return held != "" && held == rejected
 }
 
 // prove makes sure that a token, which takes the place of one that is not accepted, is accepted.
-func (h *handler) prove(ctx context.Context, token *fleet.ClusterRegistrationToken, mint *handshake.Mint, minted string) error {
+func (h *handler) prove(ctx context.Context, token *fleet.ClusterRegistrationToken, mint *protocol.Mint, minted string) error {
 	if rejected, _ := h.rejected.Load(token.Namespace + "/" + token.Name); rejected == minted { // from a token Secret
 		if err := kube.DropTokenSecret(ctx, h.app.Kube, mint.Namespace, mint.Account); err != nil {
 			return err
@@ -129,7 +130,7 @@ func laterAfter(err error) time.Duration {
 }
 
 // tellReplaced tells of values that were replaced because the old ones are of no use any more.
-func (h *handler) tellReplaced(token *fleet.ClusterRegistrationToken, out handshake.TokenOutcome) {
+func (h *handler) tellReplaced(token *fleet.ClusterRegistrationToken, out tokenrule.Outcome) {
 	if out.Reason != fleet.ReasonTokenRejected {
 		return
 	}

@@ -9,9 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
-	"github.com/fleet-hub/fleet/internal/handshake"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	tokenrule "github.com/fleet-hub/fleet/internal/rules/token"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -26,7 +26,7 @@ func startTrying(t *testing.T) (*apptest.Hub, *handler) {
 		t.Fatal(err)
 	}
 	a := hub.App
-	h := &handler{app: a, prover: prover, set: reconcile.NewSet(handshake.TokenSetID,
+	h := &handler{app: a, prover: prover, set: reconcile.NewSet(tokenrule.SetID,
 		reconcile.KindOf(a.ServiceAccounts), reconcile.KindOf(a.Roles), reconcile.KindOf(a.RoleBindings), reconcile.KindOf(a.ValuesSecrets)).InWaves()}
 	if err := register(t.Context(), a, h); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,123 @@
+package protocol_test
+
+import (
+	"encoding/base64"
+	"errors"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/rulestest"
+	"github.com/fleet-hub/fleet/internal/rules/supervision"
+)
+
+func TestParseAccountToken(t *testing.T) {
+	tests := map[string]struct {
+		token string
+		want  protocol.AccountToken
+	}{
+		"a token of the TokenRequest API": {
+			token: rulestest.BoundJWT("uid-1", rulestest.Noon()),
+			want:  protocol.AccountToken{AccountUID: "uid-1", Expires: rulestest.Noon()},
+		},
+		"a token of the TokenRequest API without an end": {
+			token: rulestest.BoundJWT("uid-1", time.Time{}),
+			want:  protocol.AccountToken{AccountUID: "uid-1"},
+		},
+		"a token of a token Secret never ends": {
+			token: rulestest.SecretJWT("uid-2"),
+			want:  protocol.AccountToken{AccountUID: "uid-2"},
+		},
+		"an end of zero is none": {
+			token: rulestest.Jwt(map[string]any{"exp": 0, "kubernetes.io/serviceaccount/service-account.uid": "uid-3"}),
+			want:  protocol.AccountToken{AccountUID: "uid-3"},
+		},
+		"a fraction of a second is cut off": {
+			token: rulestest.Jwt(map[string]any{"exp": 1.9, "kubernetes.io/serviceaccount/service-account.uid": "uid-3"}),
+			want:  protocol.AccountToken{AccountUID: "uid-3", Expires: time.Unix(1, 0).UTC()},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := pure2(t, protocol.ParseAccountToken, test.token)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rulestest.ExpectEqual(t, "token", got, test.want)
+		})
+	}
+}
+
+func TestParseAccountTokenRefuses(t *testing.T) {
+	tests := map[string]string{
+		"nothing":                        "",
+		"a text":                         "letmein",
+		"two parts":                      "a.b",
+		"four parts":                     rulestest.BoundJWT("uid-1", rulestest.Noon()) + ".d",
+		"claims that are no base64":      "a.!.c",
+		"claims with padding":            "a." + base64.URLEncoding.EncodeToString([]byte(`{"a":1}`)) + ".c",
+		"claims that are no JSON":        "a." + base64.RawURLEncoding.EncodeToString([]byte(`{`)) + ".c",
+		"claims of the wrong type":       rulestest.Jwt(map[string]any{"kubernetes.io": "uid-1"}),
+		"an end that is no number":       rulestest.Jwt(map[string]any{"exp": "soon", "kubernetes.io/serviceaccount/service-account.uid": "u"}),
+		"an end that is no time":         rulestest.Jwt(map[string]any{"exp": 1e300, "kubernetes.io/serviceaccount/service-account.uid": "u"}),
+		"a token of somebody else":       rulestest.Jwt(map[string]any{"sub": "alice", "exp": 1}),
+		"an account that has no UID":     rulestest.BoundJWT("", rulestest.Noon()),
+		"what a redacted recording says": "<JWT>",
+	}
+	for name, token := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := protocol.ParseAccountToken(token)
+			if !errors.Is(err, protocol.ErrNotAToken) {
+				t.Errorf("error %v, want ErrNotAToken", err)
+			}
+			rulestest.ExpectEqual(t, "token", got, protocol.AccountToken{})
+		})
+	}
+}
+
+// The API takes lifetimes from ten minutes to 2^32 seconds; a longer one is an error there.
+func TestLifetimesAreWhatTheAPITakes(t *testing.T) {
+	if most := (1 << 32) * time.Second; protocol.TokenLifetime > most || protocol.TokenLifetime < most-time.Minute {
+		t.Errorf("TokenLifetime is %s, want just below %s", protocol.TokenLifetime, most)
+	}
+	rulestest.ExpectEqual(t, "MinTokenLifetime", protocol.MinTokenLifetime, 10*time.Minute)
+}
+
+func TestKnowsIdentity(t *testing.T) {
+	accounts := []types.UID{"u-1", "u-2"}
+	for name, test := range map[string]struct {
+		token string
+		want  bool
+	}{
+		"token of a live account":    {rulestest.BoundJWT("u-2", rulestest.Noon()), true},
+		"token of a deleted account": {rulestest.BoundJWT("u-3", rulestest.Noon()), false},
+		"no token":                   {"", false},
+		"text that is no token":      {"letmein", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := supervision.KnowsIdentity(test.token, accounts); got != test.want {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}
+
+func TestSignerOf(t *testing.T) {
+	encode := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+	tests := map[string]struct{ token, want string }{
+		"a key and an issuer":     {encode(`{"kid":"k1"}`) + "." + encode(`{"iss":"https://hub"}`) + ".s", "k1 https://hub"},
+		"no key":                  {encode(`{}`) + "." + encode(`{"iss":"i"}`) + ".s", " i"},
+		"no token":                {"x", ""},
+		"no claims":               {encode(`{"kid":"k1"}`), ""},
+		"claims that are no JSON": {encode(`{"kid":"k1"}`) + "." + encode(`x`) + ".s", ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := protocol.SignerOf(test.token); got != test.want {
+				t.Errorf("signer %q, want %q", got, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,274 @@
+package protocol_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/rulestest"
+)
+
+func someValues() protocol.Values {
+	return protocol.Values{
+		ClusterNamespace: rulestest.Workspace, APIServerURL: rulestest.HubURL, APIServerCA: rulestest.HubCA, Token: "jwt",
+		SystemRegistrationNamespace: "cattle-fleet-clusters-system", TokenName: "t1",
+	}
+}
+
+func TestValuesEncode(t *testing.T) {
+	tests := map[string]struct {
+		change func(*protocol.Values)
+		want   []string
+	}{
+		"what an agent needs, keys sorted": {
+			change: func(*protocol.Values) {},
+			want: []string{
+				"apiServerCA: |", "  -----BEGIN CERTIFICATE-----", "  hub", "  -----END CERTIFICATE-----",
+				"apiServerURL: https://hub.example:6443", "clusterNamespace: fleet-default",
+				"systemRegistrationNamespace: cattle-fleet-clusters-system", "token: jwt", "tokenName: t1", "",
+			},
+		},
+		"a hub without a CA of its own says so": {
+			change: func(v *protocol.Values) { v.APIServerCA = "" },
+			want: []string{
+				`apiServerCA: ""`, "apiServerURL: https://hub.example:6443", "clusterNamespace: fleet-default",
+				"systemRegistrationNamespace: cattle-fleet-clusters-system", "token: jwt", "tokenName: t1", "",
+			},
+		},
+		"the usual system namespace goes without saying": {
+			change: func(v *protocol.Values) { v.APIServerCA, v.SystemNamespace = "", "cattle-fleet-system" },
+			want: []string{
+				`apiServerCA: ""`, "apiServerURL: https://hub.example:6443", "clusterNamespace: fleet-default",
+				"systemRegistrationNamespace: cattle-fleet-clusters-system", "token: jwt", "tokenName: t1", "",
+			},
+		},
+		"another system namespace is said where the chart looks for it": {
+			change: func(v *protocol.Values) { v.APIServerCA, v.SystemNamespace = "", "hub-system" },
+			want: []string{
+				`apiServerCA: ""`, "apiServerURL: https://hub.example:6443", "clusterNamespace: fleet-default",
+				"internal:", "  systemNamespace: hub-system",
+				"systemRegistrationNamespace: cattle-fleet-clusters-system", "token: jwt", "tokenName: t1", "",
+			},
+		},
+		"text that YAML could take for something else stays text": {
+			change: func(v *protocol.Values) { v.APIServerCA, v.TokenName, v.Token = "", "1e3", "yes" },
+			want: []string{
+				`apiServerCA: ""`, "apiServerURL: https://hub.example:6443", "clusterNamespace: fleet-default",
+				"systemRegistrationNamespace: cattle-fleet-clusters-system", `token: "yes"`, `tokenName: "1e3"`, "",
+			},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			values := someValues()
+			test.change(&values)
+			document, err := values.Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			rulestest.ExpectEqual(t, "document", strings.Split(string(document), "\n"), test.want)
+			read, err := protocol.ParseValues(document)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if values.SystemNamespace == "cattle-fleet-system" {
+				values.SystemNamespace = "" // not written, so not read
+			}
+			rulestest.ExpectEqual(t, "read again", read, values)
+		})
+	}
+}
+
+func TestParseValues(t *testing.T) {
+	tests := map[string]struct {
+		document   string
+		want       protocol.Values
+		incomplete bool
+		broken     bool
+	}{
+		"entries that are no text are ignored": {
+			document: "token: jwt\ntokenName: 5\nclusterNamespace: [a]\napiServerURL: {a: b}\n",
+			want:     protocol.Values{Token: "jwt"},
+		},
+		"the chart's other values may stand beside ours": {
+			document: "token: jwt\nlabels: {env: dev}\ndebug: true\ninternal: {managedReleaseName: fleet-agent, systemNamespace: hub-system}\n",
+			want:     protocol.Values{Token: "jwt", SystemNamespace: "hub-system"},
+		},
+		"an internal that is no mapping is no system namespace": {
+			document: "token: jwt\ninternal: hub-system\n",
+			want:     protocol.Values{Token: "jwt"},
+		},
+		"JSON is YAML": {
+			document: `{"token": "jwt", "tokenName": "t1"}`,
+			want:     protocol.Values{Token: "jwt", TokenName: "t1"},
+		},
+		"without a token it is incomplete":        {document: "tokenName: t1\n", incomplete: true},
+		"with an empty token it is incomplete":    {document: "token: ''\n", incomplete: true},
+		"with a number as token it is incomplete": {document: "token: 7\n", incomplete: true},
+		"nothing is incomplete":                   {document: "", incomplete: true},
+		"a list is no document":                   {document: "- token\n", broken: true},
+		"a text is no document":                   {document: "token\n", broken: true},
+		"broken YAML is no document":              {document: "token: [\n", broken: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := protocol.ParseValues([]byte(test.document))
+			expectError(t, err, test.incomplete, test.broken)
+			rulestest.ExpectEqual(t, "values", got, test.want)
+		})
+	}
+}
+
+// expectError tells incomplete documents from broken ones.
+func expectError(t *testing.T, err error, incomplete, broken bool) {
+	t.Helper()
+	if errors.Is(err, protocol.ErrIncomplete) != incomplete || (err != nil) != (incomplete || broken) {
+		t.Errorf("error %v, want incomplete %v, broken %v", err, incomplete, broken)
+	}
+}
+
+func TestParseBootstrap(t *testing.T) {
+	full := protocol.Bootstrap{
+		APIServerURL: rulestest.HubURL, APIServerCA: []byte(rulestest.HubCA), ClusterNamespace: rulestest.Workspace, Token: "jwt", TokenName: "t1",
+		SystemRegistrationNamespace: "cattle-fleet-clusters-system",
+	}
+	document, err := someValues().Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	without := func(keys ...string) map[string][]byte {
+		data := full.Encode()
+		for _, key := range keys {
+			delete(data, key)
+		}
+		return data
+	}
+	tests := map[string]struct {
+		data       map[string][]byte
+		want       protocol.Bootstrap
+		missing    string
+		incomplete bool
+		broken     bool
+	}{
+		"what was encoded":                                  {data: full.Encode(), want: full},
+		"a token's values in one key":                       {data: map[string][]byte{"values": document}, want: full},
+		"a token's values take the place of all other keys": {data: map[string][]byte{"values": document, "token": []byte("other"), "tokenName": []byte("other")}, want: full},
+		"an empty key values is as none": {
+			data: rulestest.Flat(map[string]string{"values": "", "apiServerURL": rulestest.HubURL, "clusterNamespace": rulestest.Workspace, "token": "jwt", "systemRegistrationNamespace": "r"}),
+			want: protocol.Bootstrap{APIServerURL: rulestest.HubURL, ClusterNamespace: rulestest.Workspace, Token: "jwt", SystemRegistrationNamespace: "r"},
+		},
+		"a hub of old names no token": {
+			data: without("tokenName"),
+			want: protocol.Bootstrap{APIServerURL: rulestest.HubURL, APIServerCA: []byte(rulestest.HubCA), ClusterNamespace: rulestest.Workspace, Token: "jwt", SystemRegistrationNamespace: "cattle-fleet-clusters-system"},
+		},
+		"a hub with a public certificate gives no CA": {
+			data: without("apiServerCA"),
+			want: protocol.Bootstrap{APIServerURL: rulestest.HubURL, ClusterNamespace: rulestest.Workspace, Token: "jwt", TokenName: "t1", SystemRegistrationNamespace: "cattle-fleet-clusters-system"},
+		},
+		"without an address it is incomplete":                 {data: without("apiServerURL"), incomplete: true, missing: `["apiServerURL"]`},
+		"without a workspace it is incomplete":                {data: without("clusterNamespace"), incomplete: true, missing: `["clusterNamespace"]`},
+		"without a token it is incomplete":                    {data: without("token"), incomplete: true, missing: `["token"]`},
+		"without the registration namespace it is incomplete": {data: without("systemRegistrationNamespace"), incomplete: true, missing: `["systemRegistrationNamespace"]`},
+		"all that is missing is named, in order":              {data: without("token", "apiServerURL"), incomplete: true, missing: `["apiServerURL" "token"]`},
+		"values without a token are incomplete, whatever stands beside them": {
+			data: map[string][]byte{"values": []byte("tokenName: t1\n"), "token": []byte("jwt")}, incomplete: true,
+			missing: `["apiServerURL" "clusterNamespace" "systemRegistrationNamespace" "token"]`,
+		},
+		"nothing is incomplete":     {incomplete: true, missing: `["apiServerURL" "clusterNamespace" "systemRegistrationNamespace" "token"]`},
+		"values that are no YAML":   {data: map[string][]byte{"values": []byte("a: [\n")}, broken: true},
+		"values that are no object": {data: map[string][]byte{"values": []byte("- a\n")}, broken: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := pure2(t, protocol.ParseBootstrap, test.data)
+			expectError(t, err, test.incomplete, test.broken)
+			if test.missing != "" && !strings.Contains(err.Error(), test.missing) {
+				t.Errorf("error %q does not name %s", err, test.missing)
+			}
+			rulestest.ExpectEqual(t, "bootstrap", got, test.want, cmpopts.EquateEmpty())
+		})
+	}
+}
+
+// pure2 is pure for functions that may fail.
+func pure2[In, Out any](t *testing.T, parse func(In) (Out, error), in In) (Out, error) {
+	t.Helper()
+	type answer struct {
+		out Out
+		err error
+	}
+	got := rulestest.Pure(t, func(in In) answer {
+		out, err := parse(in)
+		return answer{out, err}
+	}, in)
+	return got.out, got.err
+}
+
+func TestBootstrapEncode(t *testing.T) {
+	got := protocol.Bootstrap{
+		APIServerURL: rulestest.HubURL, APIServerCA: []byte(rulestest.HubCA), ClusterNamespace: rulestest.Workspace, Token: "jwt", TokenName: "t1",
+		SystemRegistrationNamespace: "cattle-fleet-clusters-system",
+	}.Encode()
+	rulestest.ExpectEqual(t, "keys of the bootstrap secret", got, rulestest.Flat(map[string]string{
+		"apiServerURL": rulestest.HubURL, "apiServerCA": rulestest.HubCA, "clusterNamespace": rulestest.Workspace, "token": "jwt", "tokenName": "t1",
+		"systemRegistrationNamespace": "cattle-fleet-clusters-system",
+	}))
+}
+
+func TestParseCredential(t *testing.T) {
+	full := map[string]string{
+		"token": "jwt", "deploymentNamespace": "cluster-a", "clusterNamespace": rulestest.Workspace, "clusterName": "a", "systemNamespace": "cattle-fleet-system",
+	}
+	want := protocol.Credential{Token: "jwt", DeploymentNamespace: "cluster-a", ClusterNamespace: rulestest.Workspace, ClusterName: "a", SystemNamespace: "cattle-fleet-system"}
+	rulestest.ExpectEqual(t, "encoded", want.Encode(), rulestest.Flat(full))
+	got, err := pure2(t, protocol.ParseCredential, rulestest.Flat(full))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rulestest.ExpectEqual(t, "parsed", got, want)
+	for key := range full {
+		t.Run("without "+key, func(t *testing.T) {
+			data := rulestest.Flat(full)
+			delete(data, key)
+			got, err := protocol.ParseCredential(data)
+			if key == "systemNamespace" { // agents do not need it
+				expectError(t, err, false, false)
+				return
+			}
+			expectError(t, err, true, false)
+			rulestest.ExpectEqual(t, "credential", got, protocol.Credential{})
+		})
+		t.Run("with an empty "+key, func(t *testing.T) {
+			data := rulestest.Flat(full)
+			data[key] = nil
+			_, err := protocol.ParseCredential(data)
+			expectError(t, err, key != "systemNamespace", false)
+		})
+	}
+}
+
+func TestParseIdentity(t *testing.T) {
+	full := map[string]string{"kubeconfig": "apiVersion: v1\n", "deploymentNamespace": "cluster-a", "clusterNamespace": rulestest.Workspace, "clusterName": "a"}
+	want := protocol.Identity{Kubeconfig: []byte("apiVersion: v1\n"), DeploymentNamespace: "cluster-a", ClusterNamespace: rulestest.Workspace, ClusterName: "a"}
+	rulestest.ExpectEqual(t, "encoded", want.Encode(), rulestest.Flat(full))
+	got, err := pure2(t, protocol.ParseIdentity, rulestest.Flat(full))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rulestest.ExpectEqual(t, "parsed", got, want)
+	for key := range full {
+		t.Run("without "+key, func(t *testing.T) {
+			data := rulestest.Flat(full)
+			delete(data, key)
+			got, err := protocol.ParseIdentity(data)
+			expectError(t, err, true, false)
+			rulestest.ExpectEqual(t, "identity", got, protocol.Identity{})
+			if !strings.Contains(err.Error(), `["`+key+`"]`) {
+				t.Errorf("error %q does not name %s", err, key)
+			}
+		})
+	}
+}

@@ -1,0 +1,3 @@
+// Package clusters answers where a Cluster belongs: its namespace, its owner, and whether it is the cluster of the hub.
+// The answers are computed from names. Statuses and labels of Clusters are not trusted.
+package clusters

@@ -1,0 +1,76 @@
+package grant_test
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
+	"github.com/fleet-hub/fleet/internal/rules/rulestest"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func TestAddressUnknown(t *testing.T) {
+	conf := rulestest.HubConfig()
+	now := grant.AddressHash(conf)
+	registration := func(name string, age time.Duration, told string, changes ...func(*fleet.ClusterRegistration)) *fleet.ClusterRegistration {
+		r := &fleet.ClusterRegistration{
+			ObjectMeta: metav1.ObjectMeta{Namespace: rulestest.Workspace, Name: name, CreationTimestamp: rulestest.At(-age), Annotations: map[string]string{fleet.AnnotationHubAddressAtGrant: told}},
+			Status:     fleet.ClusterRegistrationStatus{ClusterName: "east", Granted: true},
+		}
+		for _, change := range changes {
+			change(r)
+		}
+		return r
+	}
+	ungranted := func(r *fleet.ClusterRegistration) { r.Status.Granted = false }
+	leaving := func(r *fleet.ClusterRegistration) { going := rulestest.At(0); r.DeletionTimestamp = &going }
+	ofAnother := func(r *fleet.ClusterRegistration) { r.Status.ClusterName = "west" }
+	tests := map[string]struct {
+		registrations []*fleet.ClusterRegistration
+		cluster       func(*fleet.Cluster)
+		conf          func(*config.Config)
+		want          bool
+	}{
+		"no registration tells nothing":             {},
+		"as it was granted":                         {registrations: []*fleet.ClusterRegistration{registration("a", 1, now)}},
+		"granted with another":                      {registrations: []*fleet.ClusterRegistration{registration("a", 1, "old")}, want: true},
+		"one of before this was noted":              {registrations: []*fleet.ClusterRegistration{registration("a", 1, "")}},
+		"the newest is the one in use":              {registrations: []*fleet.ClusterRegistration{registration("a", time.Hour, "old"), registration("b", time.Minute, now)}},
+		"in whatever order":                         {registrations: []*fleet.ClusterRegistration{registration("b", time.Minute, "old"), registration("a", time.Hour, now)}, want: true},
+		"unless it is not granted":                  {registrations: []*fleet.ClusterRegistration{registration("a", time.Hour, "old"), registration("b", time.Minute, now, ungranted)}, want: true},
+		"or going":                                  {registrations: []*fleet.ClusterRegistration{registration("a", time.Hour, "old"), registration("b", time.Minute, now, leaving)}, want: true},
+		"or another Cluster's":                      {registrations: []*fleet.ClusterRegistration{registration("a", time.Hour, now), registration("b", time.Minute, "old", ofAnother)}},
+		"an imported agent is told":                 {registrations: []*fleet.ClusterRegistration{registration("a", 1, "old")}, cluster: func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "s" }},
+		"the operator says that it was told":        {registrations: []*fleet.ClusterRegistration{registration("a", 1, "old")}, cluster: func(c *fleet.Cluster) { c.Annotations = map[string]string{fleet.AnnotationHubAddress: now} }},
+		"the operator said so of another":           {registrations: []*fleet.ClusterRegistration{registration("a", 1, "old")}, cluster: func(c *fleet.Cluster) { c.Annotations = map[string]string{fleet.AnnotationHubAddress: "x"} }, want: true},
+		"a hub without an address does not know it": {registrations: []*fleet.ClusterRegistration{registration("a", 1, "old")}, conf: func(c *config.Config) { c.APIServerURL = "" }},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			cluster, conf := rulestest.ACluster(), conf
+			if test.cluster != nil {
+				test.cluster(cluster)
+			}
+			if test.conf != nil {
+				test.conf(&conf)
+			}
+			rulestest.ExpectEqual(t, "unknown", grant.AddressUnknown(conf, cluster, test.registrations), test.want)
+		})
+	}
+}
+
+func TestAddressHash(t *testing.T) {
+	hash := func(url, ca string) string {
+		return grant.AddressHash(config.Config{APIServerURL: url, APIServerCA: []byte(ca)})
+	}
+	rulestest.ExpectEqual(t, "no URL", hash("", "CA"), "")
+	seen := map[string]bool{}
+	for _, h := range []string{hash("https://a", ""), hash("https://a", "CA"), hash("https://aCA", ""), hash("https://b", "CA")} {
+		rulestest.ExpectEqual(t, "another address has the hash of one before", seen[h], false)
+		seen[h] = true
+	}
+	rulestest.ExpectEqual(t, "the same again", hash("https://a", "CA"), hash("https://a", "CA"))
+}

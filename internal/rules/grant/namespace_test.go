@@ -1,0 +1,93 @@
+package grant_test
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/rules/clusters"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
+	"github.com/fleet-hub/fleet/internal/rules/rulestest"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func clusterManaged(c *fleet.Cluster) {
+	c.Labels = map[string]string{"fleet.cattle.io/cluster-management": "another"}
+}
+
+// Nothing is granted for a Cluster of another manager, however far the request is.
+func TestGrant_ClusterOfAnotherManager(t *testing.T) {
+	const elsewhere = grant.Stage("ManagedElsewhere")
+	type mod = func(*grant.Input)
+	rights := func(more ...mod) grant.Input {
+		return grantInput(append([]mod{found(clusterManaged), asked, requestAccount, requestRights}, more...)...)
+	}
+	statusSays := func(namespace string) mod {
+		return found(clusterManaged, func(c *fleet.Cluster) { c.Status.Namespace = namespace })
+	}
+	old := later(grant.RejectionLife)
+	tests := map[string]struct {
+		in      grant.Input
+		want    grant.Stage
+		granted bool
+	}{
+		"new request: nothing is granted":                   {grantInput(found(clusterManaged), asked), elsewhere, false},
+		"account and rights exist: no credential is made":   {rights(), elsewhere, false},
+		"status names a namespace of another tenant":        {rights(statusSays("kube-system")), elsewhere, false},
+		"status names no namespace":                         {rights(statusSays("")), elsewhere, false},
+		"another agent is at work: no takeover waits":       {grantInput(found(clusterManaged, rulestest.ClusterSeen(rulestest.At(-time.Minute))), asked), elsewhere, false},
+		"granted before, its account is there: it stays":    {rights(with(requestGranted), named(clusterManaged)), elsewhere, true},
+		"granted before, its account is elsewhere: it ends": {grantInput(with(requestGranted), named(clusterManaged), asked), elsewhere, false},
+		"nothing granted for a day: the request is deleted": {grantInput(found(clusterManaged), asked, old), grant.Abandoned, false},
+		"granted before, a day later: it stays":             {rights(with(requestGranted), named(clusterManaged), old), elsewhere, true},
+		"the Cluster goes: what was granted goes with it":   {rights(with(requestGranted), named(clusterManaged, rulestest.ClusterGoing)), grant.Leaving, true},
+		"the label is empty: no other manager":              {grantInput(found(func(c *fleet.Cluster) { c.Labels = map[string]string{"fleet.cattle.io/cluster-management": ""} }), asked), grant.AwaitingRights, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			out := rulestest.Pure(t, grant.Decide, test.in)
+			rulestest.ExpectEqual(t, "stage", out.Stage, test.want)
+			rulestest.ExpectEqual(t, "granted", out.Granted, test.granted)
+			if test.want == elsewhere && (out.Own != nil || len(out.Children)+len(out.Reader)+len(out.Superseded) > 0 || out.Mint != nil || out.CreateCluster != nil) {
+				t.Errorf("something is granted: %+v", out)
+			}
+			if test.want == elsewhere && (out.Reason != "ClusterManagedElsewhere" || out.Message == "") {
+				t.Errorf("reason %q, message %q", out.Reason, out.Message)
+			}
+		})
+	}
+}
+
+// An account is made in the computed namespace, whatever the status says.
+func TestRequestAccount_IsInTheComputedNamespace(t *testing.T) {
+	cluster := rulestest.ACluster(func(c *fleet.Cluster) { c.Status.Namespace = "kube-system" })
+	got := grant.RequestAccount(aRequest(), cluster)
+	rulestest.ExpectEqual(t, "account", got, types.NamespacedName{Namespace: rulestest.ACluster().Status.Namespace, Name: "request-1-r1"})
+}
+
+func TestClaimOf(t *testing.T) {
+	marked := func(workspace, cluster string) *corev1.Namespace {
+		annotations := map[string]string{"fleet.cattle.io/cluster-namespace": workspace, "fleet.cattle.io/cluster": cluster, "other": "x"}
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}
+	}
+	tests := map[string]struct {
+		namespace *corev1.Namespace
+		want      clusters.NamespaceClaim
+	}{
+		"no namespace":                  {nil, clusters.NamespaceUnclaimed},
+		"without marks":                 {marked("", ""), clusters.NamespaceUnclaimed},
+		"of this Cluster":               {marked("ws", "c"), clusters.NamespaceOwn},
+		"of another Cluster":            {marked("ws", "d"), clusters.NamespaceOfAnother},
+		"of a namesake elsewhere":       {marked("ws2", "c"), clusters.NamespaceOfAnother},
+		"it does not say which Cluster": {marked("ws", ""), clusters.NamespaceOfAnother},
+		"it does not say where that is": {marked("", "c"), clusters.NamespaceOfAnother},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			rulestest.ExpectEqual(t, "claim", clusters.ClaimOf(test.namespace, types.NamespacedName{Namespace: "ws", Name: "c"}), test.want)
+		})
+	}
+}

@@ -1,0 +1,203 @@
+package grant_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/fleet-hub/fleet/internal/rules/grant"
+	"github.com/fleet-hub/fleet/internal/rules/rulestest"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func TestGrantSupersedes(t *testing.T) {
+	forever := rulestest.BoundJWT("account-1", time.Time{})
+	used := rulestest.At(-10 * time.Second) // a heartbeat after the grant
+	before := rulestest.At(-time.Hour)      // one before it
+	older := func(name string, modifiers ...func(*fleet.ClusterRegistration)) *fleet.ClusterRegistration {
+		return aRequest(append([]func(*fleet.ClusterRegistration){requestNamed(name), requestMadeAt(rulestest.At(-time.Hour)), requestGranted}, modifiers...)...)
+	}
+	tests := map[string]struct {
+		seen     *fleet.Cluster
+		noted    *string
+		others   []*fleet.ClusterRegistration
+		modified []func(*grant.Input)
+		want     []string
+	}{
+		"older requests of the client, once the agent was seen with its new credential": {
+			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(before.Format(time.RFC3339)),
+			others: []*fleet.ClusterRegistration{older("request-b"), older("request-a")}, want: []string{"request-a", "request-b"},
+		},
+		"also the ones that were never granted": {
+			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""),
+			others: []*fleet.ClusterRegistration{aRequest(requestNamed("request-a"), requestMadeAt(before))}, want: []string{"request-a"},
+		},
+		"none before the first heartbeat: the old credential may be the one in use": {
+			seen: rulestest.ACluster(rulestest.ClusterSeen(before)), noted: rulestest.Ptr(before.Format(time.RFC3339)),
+			others: []*fleet.ClusterRegistration{older("request-a")},
+		},
+		"none of an agent that was never seen": {
+			seen: rulestest.ACluster(), noted: rulestest.Ptr(""), others: []*fleet.ClusterRegistration{older("request-a")},
+		},
+		"none when the heartbeat was cleared by an import: that is no use of a credential": {
+			seen: rulestest.ACluster(), noted: rulestest.Ptr(before.Format(time.RFC3339)), others: []*fleet.ClusterRegistration{older("request-a")},
+		},
+		"none before the credential was handed out": {
+			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""), others: []*fleet.ClusterRegistration{older("request-a")},
+			modified: []func(*grant.Input){func(in *grant.Input) { in.Credential = nil }},
+		},
+		"none while the rights are being healed": {
+			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""), others: []*fleet.ClusterRegistration{older("request-a")},
+			modified: []func(*grant.Input){func(in *grant.Input) { in.RightsExist = false }},
+		},
+		"a request that was granted before there were notes ends the older ones at once": {
+			seen: rulestest.ACluster(), others: []*fleet.ClusterRegistration{older("request-a")}, want: []string{"request-a"},
+		},
+		"never itself, a newer one, or one of another client": {
+			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""),
+			others: []*fleet.ClusterRegistration{
+				aRequest(), older("request-b", requestMadeAt(rulestest.At(0))), older("request-c", requestClient("c2"), requestOf("west")),
+			},
+		},
+		"one of the Cluster when that had another client ID": {
+			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""), others: []*fleet.ClusterRegistration{older("request-a", requestClient("c2"))}, want: []string{"request-a"},
+		},
+		"none when the heartbeat says that it is another account's": {
+			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""), others: []*fleet.ClusterRegistration{older("request-a")},
+			modified: []func(*grant.Input){spokenBy("account-0")},
+		},
+		"older ones when it says that it is this one's": {
+			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""), others: []*fleet.ClusterRegistration{older("request-a")}, want: []string{"request-a"},
+			modified: []func(*grant.Input){spokenBy("account-1")},
+		},
+		"registrations of the other implementation as any other": {
+			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""), want: []string{"request-a"},
+			others: []*fleet.ClusterRegistration{older("request-a", func(r *fleet.ClusterRegistration) { r.Annotations, r.Status.Conditions = nil, nil })},
+		},
+		"never one that waits for the same credential": {
+			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""),
+			others: []*fleet.ClusterRegistration{older("request-b", func(r *fleet.ClusterRegistration) { r.Spec.ClientRandom = "random-1" })},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			permute(test.others, func(others []*fleet.ClusterRegistration) {
+				in := grantInput(with(requestGranted), func(in *grant.Input) { in.Named, in.Others = test.seen, others }, requestAccount, requestRights)
+				if test.noted != nil {
+					requestNoted(*test.noted)(in.Request)
+				}
+				credential(forever)(&in)
+				rulestest.Build(&in, test.modified)
+				rulestest.ExpectEqual(t, "superseded", rulestest.Pure(t, grant.Decide, in).Superseded, test.want, cmpopts.EquateEmpty())
+			})
+		})
+	}
+}
+
+// spokenBy means that this account has sent the last heartbeat.
+func spokenBy(account string) func(*grant.Input) {
+	return func(in *grant.Input) { in.Speaker = account }
+}
+
+// A request whose answer has ended unused, while another agent serves the Cluster, will never be used: it is removed.
+func TestGrantEndsWhatIsNeverUsed(t *testing.T) {
+	ended := func(modifiers ...func(*grant.Input)) grant.Input {
+		live := aRequest(requestNamed("request-a"), requestMadeAt(rulestest.At(-time.Hour)), requestGranted)
+		return grantInput(append([]func(*grant.Input){
+			with(requestGranted, requestNoted("")), named(rulestest.ClusterSeen(rulestest.At(-time.Second))), requestAccount, requestRights, others(live), later(time.Hour),
+		}, modifiers...)...)
+	}
+	tests := map[string]struct {
+		in   grant.Input
+		want grant.Stage
+	}{
+		"once its answer has ended":                 {ended(spokenBy("account-0")), grant.Abandoned},
+		"not while somebody may fetch it":           {ended(spokenBy("account-0"), credential(rulestest.BoundJWT("account-1", time.Time{}))), grant.Done},
+		"not if it is the one in use":               {ended(spokenBy("account-1")), grant.Done},
+		"not if nobody says whose the heartbeat is": {ended(), grant.Done},
+		"not if there is no other":                  {ended(spokenBy("account-0"), func(in *grant.Input) { in.Others = nil }), grant.Done},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			rulestest.ExpectEqual(t, "stage", rulestest.Pure(t, grant.Decide, test.in).Stage, test.want)
+		})
+	}
+}
+
+func requestVersion(version string) func(*fleet.ClusterRegistration) {
+	return func(r *fleet.ClusterRegistration) { r.ResourceVersion = version }
+}
+
+// Of two requests of one client made in the same second exactly one is the older: never both are ended, and
+// never none, whatever is known of their grants.
+func TestGrantSupersedesOneOfTwo(t *testing.T) {
+	second := rulestest.At(-time.Minute)
+	made := func(name string, modifiers ...func(*fleet.ClusterRegistration)) *fleet.ClusterRegistration {
+		return aRequest(append([]func(*fleet.ClusterRegistration){requestNamed(name), requestMadeAt(second), requestNoted("")}, modifiers...)...)
+	}
+	tests := map[string]struct {
+		a, b *fleet.ClusterRegistration
+		ends string
+	}{
+		"the one granted later stays":                {made("a", requestGrantedAt(rulestest.At(-5*time.Second))), made("b", requestGrantedAt(rulestest.At(-8*time.Second))), "b"},
+		"also when its name is the first":            {made("a", requestGrantedAt(rulestest.At(-8*time.Second))), made("b", requestGrantedAt(rulestest.At(-5*time.Second))), "a"},
+		"one that is in flight is the later":         {made("a"), made("b", requestGrantedAt(rulestest.At(-5*time.Second))), "b"},
+		"granted in the same second, the last stays": {made("a", requestGrantedAt(second)), made("b", requestGrantedAt(second)), "a"},
+		"granted in the same second, the one written last stays": {
+			made("a", requestGrantedAt(second), requestVersion("100")), made("b", requestGrantedAt(second), requestVersion("99")), "b",
+		},
+		"granted when there were no times": {made("a", requestGranted), made("b", requestGranted), "a"},
+		"of different age the younger stays, however late the other was granted": {
+			made("a", requestGrantedAt(second)), made("b", requestMadeAt(rulestest.At(-time.Hour)), requestGrantedAt(rulestest.At(0))), "b",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			ended := append(supersededBy(t, test.a, test.b), supersededBy(t, test.b, test.a)...)
+			rulestest.ExpectEqual(t, "ended", ended, []string{test.ends})
+		})
+	}
+}
+
+// supersededBy is what a request ends once its credential is in use, if there is another one.
+func supersededBy(t *testing.T, request, other *fleet.ClusterRegistration) []string {
+	t.Helper()
+	in := grantInput(found(rulestest.ClusterSeen(rulestest.At(-time.Second))), requestAccount, requestRights, others(request, other), func(in *grant.Input) { in.Request = request })
+	if request.Status.Granted {
+		in.Named = in.Clusters[0]
+	}
+	credential(rulestest.BoundJWT("account-1", time.Time{}))(&in)
+	return rulestest.Pure(t, grant.Decide, in).Superseded
+}
+
+// Being older is an order: of any number of requests of one client one stays, the same for all of them.
+func TestGrantSupersedesAllButOne(t *testing.T) {
+	var requests []*fleet.ClusterRegistration
+	for i, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
+		r := aRequest(requestNamed(name), requestMadeAt(rulestest.At(-time.Duration(i/4)*time.Minute)), requestNoted(""))
+		if i%4 > 0 {
+			requestGrantedAt(rulestest.At(-time.Duration(i%2) * time.Second))(r)
+		}
+		requests = append(requests, r)
+	}
+	var order []string
+	for _, request := range requests {
+		in := grantInput(found(rulestest.ClusterSeen(rulestest.At(-time.Second))), requestAccount, requestRights, others(requests...), func(in *grant.Input) { in.Request = request })
+		in.Named = in.Clusters[0]
+		credential(rulestest.BoundJWT("account-1", time.Time{}))(&in)
+		ended := rulestest.Pure(t, grant.Decide, in).Superseded
+		if slices.Contains(ended, request.Name) {
+			t.Errorf("%s ends itself", request.Name)
+		}
+		for len(order) <= len(ended) {
+			order = append(order, "")
+		}
+		if order[len(ended)] != "" {
+			t.Errorf("%s and %s both end %v", order[len(ended)], request.Name, ended)
+		}
+		order[len(ended)] = request.Name
+	}
+	rulestest.ExpectEqual(t, "from the oldest to the one that stays", order, []string{"f", "h", "g", "e", "b", "d", "c", "a"})
+}

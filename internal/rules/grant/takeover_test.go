@@ -1,0 +1,160 @@
+package grant_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/rules/grant"
+	"github.com/fleet-hub/fleet/internal/rules/rulestest"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// registered is a Cluster whose agent was heard of a minute ago with the credential of request-0, which was made with
+// token t1 a day ago.
+func registered(modifiers ...func(*fleet.ClusterRegistration)) func(*grant.Input) {
+	return func(in *grant.Input) {
+		in.Clusters = []*fleet.Cluster{rulestest.ACluster(rulestest.ClusterSeen(rulestest.At(-time.Minute)))}
+		others(aRequest(append([]func(*fleet.ClusterRegistration){requestNamed("request-0"), requestMadeAt(rulestest.At(-24 * time.Hour)), requestGranted, requestNoted("")}, modifiers...)...))(in)
+	}
+}
+
+func importedBy(uid string) func(*grant.Input) {
+	return func(in *grant.Input) {
+		in.Imported = rulestest.AToken(tokenOfImport, func(t *fleet.ClusterRegistrationToken) {
+			t.Name, t.UID, t.OwnerReferences[0].UID = "import-token-east", "i1", types.UID(uid)
+		})
+		if in.Request.Labels[fleet.LabelRegistrationToken] == in.Imported.Name {
+			in.Asked = in.Imported
+		}
+	}
+}
+
+func confirmed(request string) func(*grant.Input) {
+	return func(in *grant.Input) {
+		in.Clusters[0].Annotations = map[string]string{fleet.AnnotationConfirmTakeover: request}
+	}
+}
+
+func stale(in *grant.Input) { in.Stale = true }
+
+// Whoever has a token of the workspace may ask with any client ID. What an agent at work has is only given to who comes
+// with its token, or with the operator's word.
+func TestGrantTakeover(t *testing.T) {
+	type mod = func(*grant.Input)
+	const pending, granted = grant.TakeoverPending, grant.AwaitingRights
+	another := with(requestWith("t2"))
+	same, nameless := with(requestWith("t1")), with(requestWith(""))
+	tests := map[string]struct {
+		given []mod
+		want  grant.Stage
+	}{
+		"with another token a request waits":                                {[]mod{another, askedBy(), registered()}, pending},
+		"with the token of the agent's registration it does not":            {[]mod{same, asked, registered(requestTokenUID("u1"))}, granted},
+		"nor with the token of the Cluster's import":                        {[]mod{with(requestWith("import-token-east")), registered(), importedBy("cluster-uid")}, granted},
+		"but with that of an import of another Cluster of the name it does": {[]mod{with(requestWith("import-token-east")), registered(), importedBy("another-uid")}, pending},
+		"a token that is gone proves nothing":                               {[]mod{same, registered()}, pending},
+
+		"token re-created under an old name: request waits":                        {[]mod{same, askedBy(tokenUID("u2")), registered(requestTokenUID("u1"))}, pending},
+		"token re-created and backdated by a restored object: request waits":       {[]mod{same, askedBy(tokenUID("u2"), tokenMadeAt(rulestest.At(-48*time.Hour))), registered(requestTokenUID("u1"))}, pending},
+		"grant without a recorded UID, token older than the request: granted":      {[]mod{same, askedBy(tokenMadeAt(rulestest.At(-25 * time.Hour))), registered()}, granted},
+		"grant without a recorded UID, token newer than the request: waits":        {[]mod{same, asked, registered()}, pending},
+		"grant without a recorded UID, token of the same second: waits":            {[]mod{same, askedBy(tokenMadeAt(rulestest.At(-24 * time.Hour))), registered()}, pending},
+		"request that claims the recorded UID of the agent's token: request waits": {[]mod{with(requestWith("t1"), requestTokenUID("u1")), askedBy(tokenUID("u2")), registered(requestTokenUID("u1"))}, pending},
+		"token re-created, the agent is gone: granted":                             {[]mod{same, askedBy(tokenUID("u2")), registered(requestTokenUID("u1")), stale}, granted},
+
+		"agents that name no token are the same":                     {[]mod{nameless, registered(requestWith(""))}, granted},
+		"also when one has no label at all":                          {[]mod{nameless, registered(func(r *fleet.ClusterRegistration) { r.Labels = nil })}, granted},
+		"one that names none is not the same as one that does":       {[]mod{nameless, registered()}, pending},
+		"nor the other way round":                                    {[]mod{another, askedBy(), registered(requestWith(""))}, pending},
+		"one that names none of an imported Cluster is the import's": {[]mod{nameless, registered(requestWith("import-token-east")), importedBy("cluster-uid")}, granted},
+
+		"once the agent is gone anybody may take its place": {[]mod{another, registered(), stale}, granted},
+		"the operator's word is enough":                     {[]mod{another, registered(), confirmed("request-1")}, granted},
+		"but not for another request":                       {[]mod{another, registered(), confirmed("request-2")}, pending},
+		"nor the requester's": {[]mod{with(requestWith("t2"), func(r *fleet.ClusterRegistration) {
+			r.Annotations = map[string]string{fleet.AnnotationConfirmTakeover: "request-1"}
+		}), registered()}, pending},
+
+		"an agent that was never heard of has no place to take": {[]mod{another, registered(), func(in *grant.Input) {
+			in.Clusters[0].Status.Agent.LastSeen = rulestest.At(0)
+			in.Clusters[0].Status.Agent = fleet.AgentStatus{}
+		}}, granted},
+		"nor one that was not heard of since its account was replaced": {[]mod{another, registered(requestNoted(rulestest.At(-time.Minute).Format(time.RFC3339)))}, granted},
+		"nor a registration that was not granted":                      {[]mod{another, registered(func(r *fleet.ClusterRegistration) { r.Status.Granted = false })}, granted},
+		"nor one that goes":                              {[]mod{another, registered(requestGoing)}, granted},
+		"nor one of another client":                      {[]mod{another, registered(requestClient("c2"))}, granted},
+		"nor one for another Cluster":                    {[]mod{another, registered(requestOf("west"))}, granted},
+		"nor one for a Cluster of the name that is gone": {[]mod{another, registered(func(r *fleet.ClusterRegistration) { r.OwnerReferences[0].UID = "old-uid" })}, granted},
+		"nor the request itself":                         {[]mod{with(requestGranted, requestNoted("")), named(rulestest.ClusterSeen(rulestest.At(-time.Minute))), registered(requestNamed("request-1"))}, granted},
+		"one that the other implementation granted has":  {[]mod{another, registered(func(r *fleet.ClusterRegistration) { r.Annotations = nil })}, pending},
+		"unless nobody was heard of since":               {[]mod{another, registered(func(r *fleet.ClusterRegistration) { r.Annotations = nil }), func(in *grant.Input) { in.Clusters[0].Status.Agent = fleet.AgentStatus{} }}, granted},
+
+		"a token that was let in once is let in again": {[]mod{another, askedBy(), registered(), others(aRequest(requestNamed("request-2"), requestWith("t2"), requestGranted, requestNoted(""), requestTokenUID("u1")))}, granted},
+		"one that waits lets nobody in":                {[]mod{another, askedBy(), registered(), others(aRequest(requestNamed("request-2"), requestWith("t2"), requestSaid(fleet.ReasonTakeoverPending)))}, pending},
+
+		"what was granted is not taken back":                     {[]mod{with(requestWith("t2"), requestGranted), named(rulestest.ClusterSeen(rulestest.At(-time.Minute))), registered()}, granted},
+		"nor what was handed out and not yet said to be granted": {[]mod{another, registered(), credential(rulestest.BoundJWT("account-1", time.Time{}))}, granted},
+		"what has only got its rights gives them back":           {[]mod{another, registered(), requestAccount, requestRights}, pending},
+		"a Cluster that lost its status is no way in":            {[]mod{another, registered(), func(in *grant.Input) { in.Clusters[0].Status.Namespace = "" }}, pending},
+
+		"nobody waits longer than an agent does":                {[]mod{another, registered(), later(grant.CredentialLife)}, grant.Abandoned},
+		"whose turn comes too late is not granted either":       {[]mod{with(requestWith("t2"), requestSaid(fleet.ReasonTakeoverPending)), registered(), later(grant.CredentialLife)}, grant.Abandoned},
+		"it goes with the Cluster it waited for":                {[]mod{with(requestWith("t2"), requestOf("east"), requestSaid(fleet.ReasonTakeoverPending))}, grant.Abandoned},
+		"its turn comes when the agent's registration has gone": {[]mod{with(requestWith("t2"), requestOf("east"), requestSaid(fleet.ReasonTakeoverPending)), named(rulestest.ClusterSeen(rulestest.At(-time.Minute)))}, granted},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := grantInput(test.given...)
+			got := rulestest.Pure(t, grant.Decide, in)
+			rulestest.ExpectEqual(t, "stage", got.Stage, test.want)
+			checkGrantOutcome(t, in, got)
+			if got.Stage != pending {
+				return
+			}
+			want := grant.Outcome{
+				Stage: pending, ClusterName: "east", Reason: fleet.ReasonTakeoverPending, Ends: rulestest.At(-30 * time.Second).Add(grant.CredentialLife),
+			}
+			rulestest.ExpectEqual(t, "what is done", got, want, cmpopts.IgnoreFields(grant.Outcome{}, "Message"))
+		})
+	}
+}
+
+// The heartbeats that come in while a request waits are the other agent's: they are no use of its credential.
+func TestGrantAfterWaitingBeginsAnew(t *testing.T) {
+	forged := with(requestWith("t2"), requestNoted("2026-01-01T00:00:00Z"))
+	out := rulestest.Pure(t, grant.Decide, grantInput(forged, registered(), confirmed("request-1")))
+	rulestest.ExpectEqual(t, "stage", out.Stage, grant.AwaitingRights)
+	rulestest.ExpectEqual(t, "noted", out.Own.LastSeen, rulestest.At(-time.Minute).Format(time.RFC3339))
+	rulestest.ExpectEqual(t, "superseded", out.Superseded, []string(nil))
+}
+
+// A client may create its request with any annotation. The controller records the token that it finds itself.
+func TestGrantOwnership_RecordsTheTokenItFound(t *testing.T) {
+	forged := requestTokenUID("u9")
+	tests := map[string]struct {
+		given []func(*grant.Input)
+		want  string
+	}{
+		"new request: the token's UID is recorded":                      {[]func(*grant.Input){with(), asked, found()}, "u1"},
+		"request with a forged UID: it is overwritten":                  {[]func(*grant.Input){with(requestNoted(""), forged, requestOwned("east", "cluster-uid")), asked, found()}, "u1"},
+		"request with a forged UID and an unknown token: it is removed": {[]func(*grant.Input){with(requestNoted(""), forged, requestOwned("east", "cluster-uid")), found()}, ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			out := rulestest.Pure(t, grant.Decide, grantInput(test.given...))
+			if out.Own == nil {
+				t.Fatal("nothing is written")
+			}
+			rulestest.ExpectEqual(t, "token UID", out.Own.TokenUID, test.want)
+		})
+	}
+	granted := with(requestGranted, requestNoted(""), requestTokenUID("u1"))
+	out := rulestest.Pure(t, grant.Decide, grantInput(granted, named(), requestAccount, requestRights, askedBy(tokenUID("u2"))))
+	if out.Own != nil {
+		t.Errorf("a granted request is rewritten: %+v", out.Own)
+	}
+}

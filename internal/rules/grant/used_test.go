@@ -1,0 +1,88 @@
+package grant_test
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
+	"github.com/fleet-hub/fleet/internal/rules/rulestest"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func TestUsed(t *testing.T) {
+	before, after := rulestest.At(-time.Hour), rulestest.At(-time.Second)
+	noted := func(note string) map[string]string {
+		return map[string]string{fleet.AnnotationLastSeenAtGrant: note}
+	}
+	tests := map[string]struct {
+		annotations map[string]string
+		cluster     *fleet.Cluster
+		want        bool
+	}{
+		"a first heartbeat":                              {noted(""), rulestest.ACluster(rulestest.ClusterSeen(after)), true},
+		"a later one than before the grant":              {noted(before.UTC().Format(time.RFC3339)), rulestest.ACluster(rulestest.ClusterSeen(after)), true},
+		"the one of before the grant":                    {noted(before.UTC().Format(time.RFC3339)), rulestest.ACluster(rulestest.ClusterSeen(before)), false},
+		"none yet":                                       {noted(""), rulestest.ACluster(), false},
+		"one that an import cleared":                     {noted(before.UTC().Format(time.RFC3339)), rulestest.ACluster(), false},
+		"nobody noted what was before":                   {nil, rulestest.ACluster(rulestest.ClusterSeen(after)), false},
+		"a Cluster that is gone was heard of by nobody":  {noted(""), nil, false},
+		"an earlier one than before is another one, too": {noted(after.UTC().Format(time.RFC3339)), rulestest.ACluster(rulestest.ClusterSeen(before)), true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			request := aRequest(func(r *fleet.ClusterRegistration) { r.Annotations = test.annotations })
+			if got := grant.Used(request, test.cluster); got != test.want {
+				t.Errorf("got %t", got)
+			}
+		})
+	}
+}
+
+func TestSpeaker(t *testing.T) {
+	const seen = `{"f:status":{"f:agent":{".":{},"f:lastSeen":{},"f:namespace":{}}}}`
+	wrote := func(manager, fields string) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Manager: manager, Operation: "Update", Subresource: "status", FieldsV1: metav1.NewFieldsV1(fields)}
+	}
+	ours := func(account string) string {
+		return protocol.HeartbeatManager(rulestest.BoundJWT(account, time.Time{}))
+	}
+	tests := map[string]struct {
+		entries []metav1.ManagedFieldsEntry
+		want    string
+	}{
+		"an agent of ours says whose account it has": {[]metav1.ManagedFieldsEntry{wrote(ours("a-1"), seen)}, "a-1"},
+		"only the last heartbeat counts": {[]metav1.ManagedFieldsEntry{
+			wrote(ours("a-1"), `{"f:status":{"f:agent":{"f:namespace":{}}}}`), wrote(ours("a-2"), seen),
+		}, "a-2"},
+		"one that an agent has sent that says nothing": {[]metav1.ManagedFieldsEntry{
+			wrote(ours("a-1"), `{"f:status":{"f:agent":{"f:namespace":{}}}}`), wrote("fleetagent", seen),
+		}, ""},
+		"nobody was heard of":                 {nil, ""},
+		"fields that nobody can read":         {[]metav1.ManagedFieldsEntry{wrote(ours("a-1"), `{`)}, ""},
+		"an entry without fields":             {[]metav1.ManagedFieldsEntry{{Manager: ours("a-1")}}, ""},
+		"whoever writes something else of it": {[]metav1.ManagedFieldsEntry{wrote(ours("a-1"), `{"f:status":{"f:display":{}}}`)}, ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			cluster := rulestest.ACluster(func(c *fleet.Cluster) { c.ManagedFields = test.entries })
+			rulestest.ExpectEqual(t, "speaker", protocol.Speaker(cluster), test.want)
+		})
+	}
+}
+
+func TestHeartbeatManager(t *testing.T) {
+	tests := map[string]struct{ token, want string }{
+		"a token of the TokenRequest API":     {rulestest.BoundJWT("uid-1", rulestest.Noon()), "fleet-agent:uid-1"},
+		"a token of a token Secret":           {rulestest.SecretJWT("uid-2"), "fleet-agent:uid-2"},
+		"one that does not say whose it is":   {"letmein", ""},
+		"a client certificate instead of one": {"", ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			rulestest.ExpectEqual(t, "manager", protocol.HeartbeatManager(test.token), test.want)
+		})
+	}
+}

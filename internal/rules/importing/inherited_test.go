@@ -1,0 +1,52 @@
+package importing_test
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/rules/importing"
+	"github.com/fleet-hub/fleet/internal/rules/rulestest"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// theirBundle is an agent's Bundle as another implementation left it; a cache keeps no more of the annotation than
+// that it is there.
+func theirBundle() *fleet.Bundle {
+	return &fleet.Bundle{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{fleet.AnnotationSetApplied: ""}}}
+}
+
+func TestInherited(t *testing.T) {
+	ours := &fleet.Bundle{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{fleet.AnnotationSetID: "fleet-manage-agent"}}}
+	kubeconfig := func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "k" }
+	deployed := func(c *fleet.Cluster) { c.Status.AgentDeployedGeneration = rulestest.Ptr(int64(0)) }
+	heard := func(c *fleet.Cluster) { c.Status.Agent.LastSeen = rulestest.At(0) }
+	takeOver := func(value string) func(*fleet.Cluster) {
+		return func(c *fleet.Cluster) {
+			c.Annotations = map[string]string{fleet.AnnotationTakeOverAgent: value}
+		}
+	}
+	of := func(changes ...func(*fleet.Cluster)) *fleet.Cluster { return rulestest.ACluster(changes...) }
+	tests := map[string]struct {
+		cluster *fleet.Cluster
+		bundle  *fleet.Bundle
+		want    bool
+	}{
+		"an imported agent with their Bundle":                {of(kubeconfig, deployed), theirBundle(), true},
+		"one that was never noted as imported and was heard": {of(kubeconfig, heard), theirBundle(), true},
+		"one that came by itself":                            {of(heard), theirBundle(), true},
+		"one that came by itself and was not heard yet":      {of(), theirBundle(), true},
+		"an order that says anything but true is none":       {of(kubeconfig, deployed, takeOver("soon")), theirBundle(), true},
+		"with the operator's order it is ours":               {of(kubeconfig, deployed, takeOver("true")), theirBundle(), false},
+		"one that is not deployed yet is ours to deploy":     {of(kubeconfig), theirBundle(), false},
+		"one with a Bundle of ours":                          {of(kubeconfig, deployed), ours, false},
+		"one without a Bundle":                               {of(kubeconfig, deployed), nil, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := importing.Inherited(test.cluster, test.bundle); got != test.want {
+				t.Errorf("inherited: %t", got)
+			}
+		})
+	}
+}

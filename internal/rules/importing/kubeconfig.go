@@ -1,0 +1,92 @@
+package importing
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// KubeconfigSecret is where a Cluster's kubeconfig is, whether or not that is allowed; the zero value for a
+// Cluster whose agent comes by itself.
+func KubeconfigSecret(cluster *fleet.Cluster) types.NamespacedName {
+	if cluster.Spec.KubeConfigSecret == "" {
+		return types.NamespacedName{}
+	}
+	namespace := cluster.Spec.KubeConfigSecretNamespace
+	if namespace == "" {
+		namespace = cluster.Namespace
+	}
+	return types.NamespacedName{Namespace: namespace, Name: cluster.Spec.KubeConfigSecret}
+}
+
+// KubeconfigRefused returns why a Cluster may not use the Secret it names, and what to do; an empty reason means that
+// it may. A Secret of the Cluster's own namespace is its own; one of another namespace has to list the Cluster's
+// workspace in AnnotationAllowedWorkspaces. Nil is a Secret that was not found: a workspace does not learn which
+// Secrets other namespaces have.
+func KubeconfigRefused(cluster *fleet.Cluster, secret *corev1.Secret, conf config.Config) (reason, message string) {
+	name := KubeconfigSecret(cluster)
+	if name.Name == "" || name.Namespace == cluster.Namespace {
+		return "", ""
+	}
+	if len(validation.IsDNS1123Label(name.Namespace)) > 0 || len(validation.IsDNS1123Subdomain(name.Name)) > 0 {
+		return fleet.ReasonKubeconfigMissing, "no Secret can have the name or the namespace in spec.kubeConfigSecret and spec.kubeConfigSecretNamespace: correct them"
+	}
+	if conf.LegacyKubeconfigNamespaces && isLegacyNamespace(name.Namespace) || allowsWorkspace(secret, cluster.Namespace) {
+		return "", ""
+	}
+	return fleet.ReasonKubeconfigNamespaceRefused, fmt.Sprintf("Secret %s does not exist, or does not allow the workspace %s to use it: add the workspace to the list in the Secret's annotation, kubectl annotate secret -n %s %s %s=%s, or move the Secret to the Cluster's own namespace",
+		name, cluster.Namespace, name.Namespace, name.Name, fleet.AnnotationAllowedWorkspaces, cluster.Namespace)
+}
+
+// allowsWorkspace reports whether a Secret lists a workspace.
+func allowsWorkspace(secret *corev1.Secret, workspace string) bool {
+	if secret == nil {
+		return false
+	}
+	for allowed := range strings.SplitSeq(secret.Annotations[fleet.AnnotationAllowedWorkspaces], ",") {
+		if allowed = strings.TrimSpace(allowed); allowed == workspace || allowed == "*" {
+			return true
+		}
+	}
+	return false
+}
+
+// isLegacyNamespace reports whether a namespace is among those whose kubeconfig Secrets other releases let every
+// workspace use.
+func isLegacyNamespace(namespace string) bool {
+	switch namespace {
+	case names.LocalWorkspace, "fleet-default",
+		names.SystemNamespace, names.RegistrationNamespace(names.SystemNamespace),
+		names.LegacySystemNamespace, names.RegistrationNamespace(names.LegacySystemNamespace):
+		return true
+	}
+	return strings.HasPrefix(namespace, "cluster-")
+}
+
+// hubAddress is how the agent will reach the hub: as the kubeconfig Secret says, else as configured.
+func hubAddress(in Input) (url string, ca []byte) {
+	url, ca = in.Config.APIServerURL, in.Config.APIServerCA
+	if in.Kubeconfig == nil {
+		return url, ca
+	}
+	if own := in.Kubeconfig.Data[protocol.APIServerURLKey]; len(own) > 0 {
+		url = string(own)
+	}
+	if own := in.Kubeconfig.Data[protocol.APIServerCAKey]; len(own) > 0 {
+		ca = own
+	}
+	return url, ca
+}
+
+func hubCA(in Input) []byte {
+	_, ca := hubAddress(in)
+	return ca
+}

@@ -1,0 +1,184 @@
+package importing
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/clusters"
+	"github.com/fleet-hub/fleet/internal/rules/supervision"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// desiredStatus is what an import will have done: the hub's address and every setting of the agent.
+// The hashes cover what the other implementation's cover, byte for byte, so that taking over a hub
+// imports nothing anew.
+func desiredStatus(in Input) (Status, error) {
+	spec := in.Cluster.Spec
+	generation := spec.RedeployAgentGeneration
+	url, ca := hubAddress(in)
+	want := Status{
+		AgentDeployedGeneration: &generation, Migrated: true, APIServerURL: url,
+		AgentTLSMode: in.Config.AgentTLSMode, GarbageCollectionInterval: &metav1.Duration{Duration: in.Config.GarbageCollectionInterval.Duration},
+		AgentPrivateRepoURL: spec.PrivateRepoURL, AgentHostNetwork: spec.HostNetwork != nil && *spec.HostNetwork,
+		PullSecrets: pullSecretVersions(in),
+	}
+	hashes := []struct {
+		into  *string
+		unset bool
+		value any
+	}{
+		{&want.APIServerCAHash, false, ca},
+		{&want.AgentEnvVarsHash, len(spec.AgentEnvVars) == 0, spec.AgentEnvVars},
+		{&want.AgentAffinityHash, spec.AgentAffinity == nil, spec.AgentAffinity},
+		{&want.AgentResourcesHash, spec.AgentResources == nil, spec.AgentResources},
+		{&want.AgentTolerationsHash, len(spec.AgentTolerations) == 0, spec.AgentTolerations},
+		{&want.AgentSchedulingCustomizationHash, spec.AgentSchedulingCustomization == nil, spec.AgentSchedulingCustomization},
+	}
+	for _, h := range hashes {
+		if h.unset {
+			continue
+		}
+		sum, err := statusHash(h.value)
+		if err != nil {
+			return Status{}, err
+		}
+		*h.into = sum
+	}
+	return want, nil
+}
+
+func statusHash(setting any) (string, error) {
+	sum, err := names.StatusHash(setting)
+	if err != nil {
+		return "", fmt.Errorf("a setting of the agent cannot be read: %w", err)
+	}
+	return sum, nil
+}
+
+// deployment is the agent to be applied, without its import identity.
+func deployment(in Input, want Status) *AgentDeployment {
+	cluster := in.Cluster
+	deploy := &AgentDeployment{
+		Kubeconfig: slices.Clone(in.Kubeconfig.Data[protocol.KubeconfigValueKey]),
+		TLSMode:    in.Config.AgentTLSMode,
+		SetID:      names.AgentSetID(cluster.Spec.AgentNamespace),
+		Values:     AgentSettings(cluster, in.Config, in.Defaults, in.Namespaces),
+	}
+	deploy.Values.Config = &config.Agent{
+		Labels:                    RegistrationLabels(cluster.Labels),
+		ClientID:                  cluster.Spec.ClientID,
+		AgentTLSMode:              in.Config.AgentTLSMode,
+		GarbageCollectionInterval: in.Config.GarbageCollectionInterval,
+	}
+	generation := cluster.Status.AgentDeployedGeneration
+	deploy.LeaveNamespace = left(in)
+	deploy.NewRegistration = generation == nil || *generation != cluster.Spec.RedeployAgentGeneration || moved(in)
+	deploy.Identity = AgentIdentity{ClusterNamespace: cluster.Namespace, ClusterName: cluster.Name, TokenName: names.ImportToken(cluster.Name)}
+	deploy.PullSecrets = PropagatedPullSecrets(cluster, in.Config)
+	deploy.DroppedPullSecrets = droppedPullSecrets(in)
+	if deploy.LeaveNamespace != "" {
+		deploy.DroppedPullSecrets, deploy.LeftPullSecrets = nil, notedPullSecrets(cluster)
+	}
+	known := statusOf(cluster)
+	deploy.Scheduling = known.AgentSchedulingCustomizationHash != want.AgentSchedulingCustomizationHash
+	deploy.Leftovers = deploy.NewRegistration && in.Namespaces.System != names.SystemNamespace && deploy.Values.Namespace != names.SystemNamespace
+	if deploy.NewRegistration {
+		return deploy
+	}
+	deploy.Accounts = in.Accounts
+	deploy.BesideBundle = bundleOwns(in)
+	deploy.LookOnly = inSync(in, want) && !in.Stale && in.Repair == supervision.RepairNone
+	if !sameAddress(known, want) || known.AgentTLSMode != want.AgentTLSMode {
+		deploy.Readdress = &HubAddress{URL: want.APIServerURL, CA: slices.Clone(hubCA(in))}
+	}
+	return deploy
+}
+
+// left is the namespace an agent moves out of, where its identity stays behind; "" if it does not move.
+func left(in Input) string {
+	status := in.Cluster.Status
+	switch {
+	case !moved(in):
+		return ""
+	case status.Agent.Namespace == "" && status.AgentDeployedGeneration != nil:
+		return in.Namespaces.System // deployed there, and not heard of yet
+	}
+	return status.Agent.Namespace
+}
+
+// AgentSettings are the values of a Cluster's agent that do not depend on how it is deployed: an import
+// and the agent's Bundle give the same Deployment.
+func AgentSettings(cluster *fleet.Cluster, conf config.Config, defaults AgentDefaults, namespaces clusters.Namespaces) AgentValues {
+	spec := cluster.Spec
+	values := AgentValues{
+		Namespace:               AgentNamespace(cluster, namespaces),
+		Scope:                   spec.AgentNamespace,
+		Replicas:                defaults.Replicas,
+		Image:                   agentImage(conf.AgentImage, conf.SystemDefaultRegistry, spec.PrivateRepoURL),
+		ImagePullPolicy:         conf.AgentImagePullPolicy,
+		ImagePullSecrets:        conf.ImagePullSecrets,
+		CheckinInterval:         conf.AgentCheckinInterval.Duration.String(),
+		BundleDeploymentWorkers: conf.AgentWorkers.BundleDeployment,
+		DriftWorkers:            conf.AgentWorkers.Drift,
+		LeaseDuration:           defaults.LeaseDuration, RetryPeriod: defaults.RetryPeriod, RenewDeadline: defaults.RenewDeadline,
+		Debug: defaults.Debug, DebugLevel: defaults.DebugLevel, DisableSecurityContext: defaults.DisableSecurityContext,
+		Env:         environment(defaults.Env, spec.AgentEnvVars),
+		Tolerations: spec.AgentTolerations, Affinity: spec.AgentAffinity, Resources: spec.AgentResources,
+		HostNetwork: spec.HostNetwork != nil && *spec.HostNetwork,
+	}
+	if spec.AgentPullSecrets != nil {
+		values.ImagePullSecrets = *spec.AgentPullSecrets
+	}
+	if custom := spec.AgentSchedulingCustomization; custom != nil {
+		values.PriorityClass, values.PodDisruptionBudget = custom.PriorityClass, custom.PodDisruptionBudget
+	}
+	return values
+}
+
+func environment(defaults, own []corev1.EnvVar) []corev1.EnvVar {
+	var env []corev1.EnvVar
+	for _, variable := range defaults {
+		if !slices.ContainsFunc(own, func(v corev1.EnvVar) bool { return v.Name == variable.Name }) {
+			env = append(env, variable)
+		}
+	}
+	return append(env, own...)
+}
+
+// agentImage puts a Cluster's own registry before the agent's image, in place of the default one.
+func agentImage(image, registry, private string) string {
+	if private == "" {
+		return image
+	}
+	if registry != "" {
+		image = strings.TrimPrefix(image, registry)
+	}
+	if strings.HasPrefix(image, private) {
+		return image
+	}
+	return path.Join(private, image)
+}
+
+// RegistrationLabels are the labels of a Cluster that its agent repeats when it registers: all but
+// those of kubectl and of the managers.
+func RegistrationLabels(labels map[string]string) map[string]string {
+	var kept map[string]string
+	for key, value := range labels {
+		if strings.HasPrefix(key, "kubectl.kubernetes.io/") || strings.Contains(key, "cattle.io/") {
+			continue
+		}
+		if kept == nil {
+			kept = map[string]string{}
+		}
+		kept[key] = value
+	}
+	return kept
+}

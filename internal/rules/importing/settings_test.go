@@ -1,0 +1,188 @@
+package importing_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/rules/clusters"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
+	"github.com/fleet-hub/fleet/internal/rules/rulestest"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// settings are the values of the agent of a Cluster.
+func settings(t *testing.T, in importing.Input) importing.AgentValues {
+	t.Helper()
+	return rulestest.Pure(t, func(in importing.Input) importing.AgentValues {
+		return importing.AgentSettings(in.Cluster, in.Config, in.Defaults, in.Namespaces)
+	}, in)
+}
+
+func TestAgentImage(t *testing.T) {
+	tests := map[string]struct{ image, registry, private, want string }{
+		"without a private registry the image is as configured":      {"rancher/fleet-agent:dev", "", "", "rancher/fleet-agent:dev"},
+		"also when it has a default registry":                        {"mirror.example/rancher/fleet:dev", "mirror.example", "", "mirror.example/rancher/fleet:dev"},
+		"a private registry comes first":                             {"rancher/fleet-agent:dev", "", "local.example", "local.example/rancher/fleet-agent:dev"},
+		"a private registry takes the place of the default one":      {"mirror.example/rancher/fleet:dev", "mirror.example/", "local.example", "local.example/rancher/fleet:dev"},
+		"with or without a slash":                                    {"mirror.example/rancher/fleet:dev", "mirror.example", "local.example/", "local.example/rancher/fleet:dev"},
+		"an image that is in it already stays":                       {"local.example/rancher/fleet:dev", "", "local.example", "local.example/rancher/fleet:dev"},
+		"a default registry that the image does not have is nothing": {"rancher/fleet:dev", "mirror.example", "local.example", "local.example/rancher/fleet:dev"},
+		"a private registry may have a port and a path":              {"rancher/fleet:dev", "", "local.example:5000/mirror", "local.example:5000/mirror/rancher/fleet:dev"},
+		"a digest stays as it is":                                    {"rancher/fleet@sha256:abc", "", "local.example", "local.example/rancher/fleet@sha256:abc"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := importInput(spec(func(s *fleet.ClusterSpec) { s.PrivateRepoURL = test.private }), conf(func(c *config.Config) {
+				c.AgentImage, c.SystemDefaultRegistry = test.image, test.registry
+			}))
+			rulestest.ExpectEqual(t, "image", settings(t, in).Image, test.want)
+		})
+	}
+}
+
+func TestAgentEnvironment(t *testing.T) {
+	variable := func(name, value string) corev1.EnvVar { return corev1.EnvVar{Name: name, Value: value} }
+	tests := map[string]struct{ defaults, own, want []corev1.EnvVar }{
+		"none":                      {},
+		"the hub's for all agents":  {defaults: []corev1.EnvVar{variable("A", "1")}, want: []corev1.EnvVar{variable("A", "1")}},
+		"the Cluster's own":         {own: []corev1.EnvVar{variable("B", "2")}, want: []corev1.EnvVar{variable("B", "2")}},
+		"the Cluster's come last":   {defaults: []corev1.EnvVar{variable("A", "1")}, own: []corev1.EnvVar{variable("B", "2")}, want: []corev1.EnvVar{variable("A", "1"), variable("B", "2")}},
+		"the Cluster's win":         {defaults: []corev1.EnvVar{variable("A", "1"), variable("C", "3")}, own: []corev1.EnvVar{variable("A", "2")}, want: []corev1.EnvVar{variable("C", "3"), variable("A", "2")}},
+		"their order is the user's": {own: []corev1.EnvVar{variable("B", "2"), variable("A", "$(B)")}, want: []corev1.EnvVar{variable("B", "2"), variable("A", "$(B)")}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := importInput(spec(func(s *fleet.ClusterSpec) { s.AgentEnvVars = test.own }))
+			in.Defaults.Env = test.defaults
+			rulestest.ExpectEqual(t, "environment", settings(t, in).Env, test.want)
+		})
+	}
+}
+
+func TestAgentSettings(t *testing.T) {
+	tests := map[string]importChange{
+		"a Cluster without wishes":          func(*importing.Input) {},
+		"a Cluster with all of them":        spec(everySetting),
+		"a namespace, which is a scope too": spec(func(s *fleet.ClusterSpec) { s.AgentNamespace = "agents" }),
+		"another system namespace": func(in *importing.Input) {
+			in.Namespaces = clusters.Namespaces{System: "hub-system", Registration: "hub-clusters-system"}
+		},
+		"pull secrets of the hub for all agents": conf(func(c *config.Config) { c.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "hub"}} }),
+		"pull secrets of the Cluster instead": func(in *importing.Input) {
+			in.Config.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "hub"}}
+			in.Cluster.Spec.AgentPullSecrets = &[]corev1.LocalObjectReference{{Name: "mine"}}
+		},
+		"no pull secrets for the Cluster": func(in *importing.Input) {
+			in.Config.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "hub"}}
+			in.Cluster.Spec.AgentPullSecrets = &[]corev1.LocalObjectReference{}
+		},
+		"no interval of its own for the heartbeat": conf(func(c *config.Config) { c.AgentCheckinInterval.Duration = 0 }),
+		"an empty wish for scheduling": spec(func(s *fleet.ClusterSpec) {
+			s.AgentSchedulingCustomization = &fleet.AgentSchedulingCustomization{}
+		}),
+		"the hub's own settings": func(in *importing.Input) {
+			in.Defaults = importing.AgentDefaults{
+				Replicas: 2, LeaseDuration: "60s", RetryPeriod: "20s", RenewDeadline: "50s", Debug: true, DebugLevel: 5, DisableSecurityContext: true,
+				Env: []corev1.EnvVar{{Name: "A", Value: "1"}},
+			}
+		},
+	}
+	golden := rulestest.GoldenOf(t, "settings")
+	for name, change := range tests {
+		t.Run(name, func(t *testing.T) {
+			golden.Expect(t, name, rulestest.Told(t, settings(t, importInput(change))))
+		})
+	}
+}
+
+// The agent's Bundle renders AgentSettings, an import what is in its outcome: only the identity may differ.
+func TestImportAndBundleDeployTheSameAgent(t *testing.T) {
+	in := importInput(withToken, spec(everySetting))
+	imported := importing.Decide(in).Deploy.Values
+	imported.Bootstrap, imported.Config = nil, nil
+	rulestest.ExpectEqual(t, "values", imported, settings(t, in))
+}
+
+func TestRegistrationLabels(t *testing.T) {
+	tests := map[string]struct{ labels, want map[string]string }{
+		"none":                         {},
+		"nothing but those of others":  {labels: map[string]string{"fleet.cattle.io/cluster": "east"}},
+		"the user's own are repeated":  {labels: map[string]string{"env": "dev", "example.com/zone": "a"}, want: map[string]string{"env": "dev", "example.com/zone": "a"}},
+		"those of kubectl are not":     {labels: map[string]string{"kubectl.kubernetes.io/x": "1", "env": "dev"}, want: map[string]string{"env": "dev"}},
+		"nor are those of any manager": {labels: map[string]string{"management.cattle.io/x": "1", "fleet.cattle.io/y": "2", "objectset.rio.cattle.io/hash": "3", "env": "dev"}, want: map[string]string{"env": "dev"}},
+		"cattle elsewhere do no harm":  {labels: map[string]string{"cattle.io": "1", "env": "cattle.io/x"}, want: map[string]string{"cattle.io": "1", "env": "cattle.io/x"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			rulestest.ExpectEqual(t, "labels", rulestest.Pure(t, importing.RegistrationLabels, test.labels), test.want)
+		})
+	}
+}
+
+// The change detectors cover the same bytes as the other implementation's; some of the
+// vectors are from recorded Clusters.
+func TestSettingsHashes(t *testing.T) {
+	tests := map[string]struct {
+		change importChange
+		hash   func(importing.Status) string
+		want   string
+	}{
+		"the CA": {
+			conf(func(c *config.Config) { c.APIServerCA = []byte("foo") }),
+			func(s importing.Status) string { return s.APIServerCAHash },
+			"10a98acee3877e0d0f97c1e17ef4f7228193a707e9f6d943947f90fc",
+		},
+		"the CA from the kubeconfig Secret": {
+			withSecret("apiServerCA", "foo"), func(s importing.Status) string { return s.APIServerCAHash },
+			"10a98acee3877e0d0f97c1e17ef4f7228193a707e9f6d943947f90fc",
+		},
+		"no CA has a hash": {
+			conf(func(c *config.Config) { c.APIServerCA = nil }), func(s importing.Status) string { return s.APIServerCAHash },
+			hashOf(t, []byte(nil)),
+		},
+		"the local cluster's toleration": {
+			spec(func(s *fleet.ClusterSpec) {
+				s.AgentTolerations = []corev1.Toleration{{Key: "cattle.io/os", Operator: corev1.TolerationOpEqual, Value: "linux", Effect: corev1.TaintEffectNoSchedule}}
+			}),
+			func(s importing.Status) string { return s.AgentTolerationsHash },
+			"991c1df7de33363cd13b3324a8b62a8ac9b8bd399fca4a5678100c44",
+		},
+		"no tolerations": {spec(func(s *fleet.ClusterSpec) { s.AgentTolerations = []corev1.Toleration{} }), func(s importing.Status) string { return s.AgentTolerationsHash }, ""},
+		"an affinity":    {spec(everySetting), func(s importing.Status) string { return s.AgentAffinityHash }, hashOf(t, &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}})},
+		"an empty affinity": {
+			spec(func(s *fleet.ClusterSpec) { s.AgentAffinity = &corev1.Affinity{} }),
+			func(s importing.Status) string { return s.AgentAffinityHash }, hashOf(t, map[string]any{}),
+		},
+		"no affinity":              {func(*importing.Input) {}, func(s importing.Status) string { return s.AgentAffinityHash }, ""},
+		"environment variables":    {spec(everySetting), func(s importing.Status) string { return s.AgentEnvVarsHash }, hashOf(t, []map[string]string{{"name": "HTTPS_PROXY", "value": "http://proxy"}})},
+		"no environment variables": {spec(func(s *fleet.ClusterSpec) { s.AgentEnvVars = []corev1.EnvVar{} }), func(s importing.Status) string { return s.AgentEnvVarsHash }, ""},
+		"resources":                {spec(everySetting), func(s importing.Status) string { return s.AgentResourcesHash }, hashOf(t, map[string]any{"limits": map[string]string{"memory": "1Gi"}})},
+		"no resources":             {func(*importing.Input) {}, func(s importing.Status) string { return s.AgentResourcesHash }, ""},
+		"scheduling": {
+			spec(func(s *fleet.ClusterSpec) {
+				s.AgentSchedulingCustomization = &fleet.AgentSchedulingCustomization{PodDisruptionBudget: &fleet.PodDisruptionBudgetSpec{MinAvailable: "1"}}
+			}),
+			func(s importing.Status) string { return s.AgentSchedulingCustomizationHash },
+			hashOf(t, map[string]any{"podDisruptionBudget": map[string]string{"minAvailable": "1"}}),
+		},
+		"no scheduling": {func(*importing.Input) {}, func(s importing.Status) string { return s.AgentSchedulingCustomizationHash }, ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			done := rulestest.Pure(t, importing.Decide, importInput(withToken, test.change)).Done
+			rulestest.ExpectEqual(t, "hash", test.hash(done), test.want)
+		})
+	}
+}
+
+func hashOf(t *testing.T, v any) string {
+	t.Helper()
+	hash, err := names.StatusHash(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hash
+}

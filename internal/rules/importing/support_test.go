@@ -1,0 +1,117 @@
+package importing_test
+
+import (
+	"time"
+
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
+	"github.com/fleet-hub/fleet/internal/rules/rulestest"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+type importChange = func(*importing.Input)
+
+// importInput is Cluster east with its kubeconfig, of which nothing was imported yet.
+func importInput(changes ...importChange) importing.Input {
+	return *rulestest.Build(&importing.Input{
+		Now: rulestest.Noon(),
+		Cluster: rulestest.ACluster(func(c *fleet.Cluster) {
+			c.Spec.KubeConfigSecret, c.Labels = "east-kubeconfig", map[string]string{"env": "dev"}
+		}),
+		Kubeconfig: &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: rulestest.Workspace, Name: "east-kubeconfig"},
+			Data:       map[string][]byte{"value": []byte("kubeconfig of east")},
+		},
+		Config: rulestest.HubConfig(), Defaults: rulestest.HubDefaults(), Namespaces: rulestest.HubNamespaces(),
+	}, changes)
+}
+
+// carriedOut is the same after an import was carried out, with whatever changed since.
+func carriedOut(changes ...importChange) importing.Input {
+	in := importInput(withToken)
+	rulestest.Note(&in.Cluster.Status, importing.Decide(in))
+	return *rulestest.Build(&in, changes)
+}
+
+func cluster(modifiers ...func(*fleet.Cluster)) importChange {
+	return func(in *importing.Input) { rulestest.Build(in.Cluster, modifiers) }
+}
+
+func spec(change func(*fleet.ClusterSpec)) importChange {
+	return func(in *importing.Input) { change(&in.Cluster.Spec) }
+}
+
+func status(change func(*fleet.ClusterStatus)) importChange {
+	return func(in *importing.Input) { change(&in.Cluster.Status) }
+}
+
+func conf(change func(*config.Config)) importChange {
+	return func(in *importing.Input) { change(&in.Config) }
+}
+
+// seenIn is the agent's heartbeat from a namespace.
+func seenIn(namespace string) importChange {
+	return status(func(s *fleet.ClusterStatus) {
+		s.Agent = fleet.AgentStatus{LastSeen: rulestest.At(-time.Minute), Namespace: namespace}
+	})
+}
+
+// withSecret sets a key of the kubeconfig Secret; an empty value removes it.
+func withSecret(key, value string) importChange {
+	return func(in *importing.Input) {
+		in.Kubeconfig.Data[key] = []byte(value)
+		if value == "" {
+			delete(in.Kubeconfig.Data, key)
+		}
+	}
+}
+
+func withoutSecret(in *importing.Input) { in.Kubeconfig = nil }
+
+// withToken means that the import token is ready, twelve hours before its end.
+func withToken(in *importing.Input) {
+	importTokenUntil(importing.TokenTTL)(in)
+	in.Values = rulestest.ValuesSecret("import-jwt")
+	in.Values.Name = in.Token.Name
+}
+
+func importTokenUntil(end time.Duration) importChange {
+	return func(in *importing.Input) {
+		expires := rulestest.At(end)
+		in.Token = rulestest.AToken(func(t *fleet.ClusterRegistrationToken) {
+			t.Name, t.UID = "import-token-east", "i1"
+			t.OwnerReferences = []metav1.OwnerReference{{APIVersion: "fleet.cattle.io/v1alpha1", Kind: "Cluster", Name: "east", UID: "cluster-uid"}}
+			t.Status = fleet.ClusterRegistrationTokenStatus{SecretName: "import-token-east", Expires: &expires}
+		})
+	}
+}
+
+func tokenChange(change func(*fleet.ClusterRegistrationToken)) importChange {
+	return func(in *importing.Input) { change(in.Token) }
+}
+
+// isLocal makes the Cluster the hub's own.
+func isLocal(in *importing.Input) {
+	in.Cluster.Namespace, in.Cluster.Name = "fleet-local", "local"
+	in.Config.Bootstrap.Namespace = "fleet-local"
+}
+
+func localAgentDisabled(in *importing.Input) { in.Config.Bootstrap.LocalAgentDisabled = true }
+
+// namesake is another Cluster that was found for the client ID.
+func namesake(modifiers ...func(*fleet.Cluster)) importChange {
+	return func(in *importing.Input) {
+		in.Namesakes = append(in.Namesakes, rulestest.ACluster(append([]func(*fleet.Cluster){rulestest.ClusterNamed("namesake"), rulestest.ClusterUID("namesake-uid")}, modifiers...)...))
+	}
+}
+
+// tokenTrouble is what the import token says of itself.
+func tokenTrouble(reason string) importChange {
+	return tokenChange(func(t *fleet.ClusterRegistrationToken) {
+		t.Status.Conditions = []genericcondition.GenericCondition{{Type: fleet.ConditionReady, Status: corev1.ConditionFalse, Reason: reason}}
+	})
+}

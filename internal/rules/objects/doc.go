@@ -1,0 +1,2 @@
+// Package objects builds the Roles, RoleBindings and metadata that several rules return.
+package objects

@@ -1,0 +1,40 @@
+package objects
+
+import (
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// Managed is the metadata of an object we made: the label makes it ours to clean up.
+func Managed(namespace, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{fleet.LabelManaged: "true"}}
+}
+
+// TypeMeta is that of a kind of rights.
+func TypeMeta(kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
+}
+
+func RoleOf(meta metav1.ObjectMeta, rules ...rbacv1.PolicyRule) *rbacv1.Role {
+	return &rbacv1.Role{TypeMeta: TypeMeta("Role"), ObjectMeta: meta, Rules: rules}
+}
+
+func BindingOf(meta metav1.ObjectMeta, kind, role string, to rbacv1.Subject) *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{
+		TypeMeta:   TypeMeta("RoleBinding"),
+		ObjectMeta: meta,
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: role},
+		Subjects:   []rbacv1.Subject{to},
+	}
+}
+
+func Subject(namespace, account string) rbacv1.Subject {
+	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account}
+}
+
+func IsLabelValue(s string) bool {
+	return s != "" && len(validation.IsValidLabelValue(s)) == 0
+}

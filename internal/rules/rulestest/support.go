@@ -1,0 +1,194 @@
+package rulestest
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/dump"
+
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/clusters"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
+	"github.com/fleet-hub/fleet/internal/rules/token"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const (
+	Workspace = "fleet-default"
+	HubURL    = "https://hub.example:6443"
+	HubCA     = "-----BEGIN CERTIFICATE-----\nhub\n-----END CERTIFICATE-----\n"
+)
+
+// Noon is the time of every table.
+func Noon() time.Time { return time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC) }
+
+func At(d time.Duration) metav1.Time { return metav1.Time{Time: Noon().Add(d)} }
+
+func HubNamespaces() clusters.Namespaces {
+	return clusters.Namespaces{System: names.SystemNamespace, Registration: names.RegistrationNamespace(names.SystemNamespace)}
+}
+
+// Pure asks a rule twice: it must not write to its input, and must answer the same.
+func Pure[In, Out any](t *testing.T, rule func(In) Out, in In) Out {
+	t.Helper()
+	before := dump.ForHash(in)
+	out := rule(in)
+	first := dump.ForHash(out)
+	again := dump.ForHash(rule(in))
+	if diff := cmp.Diff(before, dump.ForHash(in)); diff != "" {
+		t.Errorf("the rule wrote to its input (-before +after):\n%s", diff)
+	}
+	if diff := cmp.Diff(first, again); diff != "" {
+		t.Errorf("the same input gave another answer (-first +second):\n%s", diff)
+	}
+	return out
+}
+
+func ExpectEqual(t *testing.T, what string, got, want any, options ...cmp.Option) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, options...); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// Build is v after the modifiers.
+func Build[T any](v *T, modifiers []func(*T)) *T {
+	for _, modify := range modifiers {
+		modify(v)
+	}
+	return v
+}
+
+// BoundJWT is a token as the TokenRequest API gives it, but for the signature. A zero time never expires.
+func BoundJWT(accountUID string, expires time.Time) string {
+	claims := map[string]any{
+		"iss": "https://kubernetes.default.svc",
+		"kubernetes.io": map[string]any{
+			"namespace":      Workspace,
+			"serviceaccount": map[string]any{"name": "account", "uid": accountUID},
+		},
+	}
+	if !expires.IsZero() {
+		claims["exp"] = expires.Unix()
+	}
+	return Jwt(claims)
+}
+
+// SecretJWT is a token as it is in a token Secret.
+func SecretJWT(accountUID string) string {
+	return Jwt(map[string]any{
+		"iss":                                    "kubernetes/serviceaccount",
+		"kubernetes.io/serviceaccount/namespace": Workspace,
+		"kubernetes.io/serviceaccount/service-account.name": "account",
+		"kubernetes.io/serviceaccount/service-account.uid":  accountUID,
+	})
+}
+
+func Jwt(claims any) string {
+	payload, err := json.Marshal(claims)
+	if err != nil {
+		panic(fmt.Sprintf("claims of a test: %v", err))
+	}
+	part := base64.RawURLEncoding.EncodeToString
+	return part([]byte(`{"alg":"RS256"}`)) + "." + part(payload) + "." + part([]byte("signature"))
+}
+
+func AnAccount(namespace, name, uid string) *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(uid)}}
+}
+
+// AToken is ClusterRegistrationToken t1, made a minute ago, without an end.
+func AToken(modifiers ...func(*fleet.ClusterRegistrationToken)) *fleet.ClusterRegistrationToken {
+	return Build(&fleet.ClusterRegistrationToken{
+		ObjectMeta: metav1.ObjectMeta{Namespace: Workspace, Name: "t1", UID: "u1", CreationTimestamp: At(-time.Minute)},
+	}, modifiers)
+}
+
+func WithTTL(ttl time.Duration) func(*fleet.ClusterRegistrationToken) {
+	return func(t *fleet.ClusterRegistrationToken) { t.Spec.TTL = &metav1.Duration{Duration: ttl} }
+}
+
+// ACluster is Cluster east with client ID c1 and its namespace, made an hour ago.
+func ACluster(modifiers ...func(*fleet.Cluster)) *fleet.Cluster {
+	return Build(&fleet.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: Workspace, Name: "east", UID: "cluster-uid", CreationTimestamp: At(-time.Hour)},
+		Spec:       fleet.ClusterSpec{ClientID: "c1"},
+		Status:     fleet.ClusterStatus{Namespace: names.ClusterNamespace(Workspace, "east")},
+	}, modifiers)
+}
+
+func ClusterNamed(name string) func(*fleet.Cluster) {
+	return func(c *fleet.Cluster) { c.Name, c.UID = name, types.UID(name+"-uid") }
+}
+
+func ClusterMadeAt(t metav1.Time) func(*fleet.Cluster) {
+	return func(c *fleet.Cluster) { c.CreationTimestamp = t }
+}
+
+func ClusterClient(clientID string) func(*fleet.Cluster) {
+	return func(c *fleet.Cluster) { c.Spec.ClientID = clientID }
+}
+
+func ClusterUID(uid types.UID) func(*fleet.Cluster) { return func(c *fleet.Cluster) { c.UID = uid } }
+
+func ClusterSeen(t metav1.Time) func(*fleet.Cluster) {
+	return func(c *fleet.Cluster) { c.Status.Agent.LastSeen = t }
+}
+
+func ClusterWithoutNamespace(c *fleet.Cluster) { c.Status.Namespace = "" }
+
+func ClusterGoing(c *fleet.Cluster) {
+	going := At(-time.Second)
+	c.DeletionTimestamp = &going
+}
+
+func Ptr[T any](v T) *T { return &v }
+
+// ValuesSecret is what was written for the token t1 with this bearer token.
+func ValuesSecret(bearer string) *corev1.Secret {
+	secret, err := token.ValuesSecret(AToken(), protocol.Values{Token: bearer, TokenName: "t1"})
+	if err != nil {
+		panic(err)
+	}
+	return secret
+}
+
+// Note writes what an import has done into the status.
+func Note(status *fleet.ClusterStatus, out importing.Outcome) {
+	done := out.Done
+	status.AgentDeployedGeneration, status.AgentConfigChanged = done.AgentDeployedGeneration, false
+	status.AgentMigrated, status.CattleNamespaceMigrated, status.AgentNamespaceMigrated = done.Migrated, done.Migrated, done.Migrated
+	status.APIServerURL, status.APIServerCAHash = done.APIServerURL, done.APIServerCAHash
+	status.AgentTLSMode, status.GarbageCollectionInterval = done.AgentTLSMode, done.GarbageCollectionInterval
+	status.AgentEnvVarsHash, status.AgentAffinityHash = done.AgentEnvVarsHash, done.AgentAffinityHash
+	status.AgentResourcesHash, status.AgentTolerationsHash = done.AgentResourcesHash, done.AgentTolerationsHash
+	status.AgentSchedulingCustomizationHash = done.AgentSchedulingCustomizationHash
+	status.AgentPrivateRepoURL, status.AgentHostNetwork = done.AgentPrivateRepoURL, done.AgentHostNetwork
+	if done.ResetAgent {
+		status.Agent = fleet.AgentStatus{Namespace: done.AgentNamespace}
+	}
+}
+
+func HubDefaults() importing.AgentDefaults {
+	return importing.AgentDefaults{Replicas: 1, LeaseDuration: "30s", RetryPeriod: "10s", RenewDeadline: "25s"}
+}
+
+func HubConfig() config.Config {
+	return config.Config{
+		AgentImage: "rancher/fleet-agent:dev", AgentImagePullPolicy: "IfNotPresent",
+		AgentCheckinInterval: metav1.Duration{Duration: 15 * time.Minute},
+		APIServerURL:         HubURL, APIServerCA: []byte(HubCA), AgentTLSMode: config.TLSModeSystemStore,
+		GarbageCollectionInterval: metav1.Duration{Duration: 15 * time.Minute},
+		AgentWorkers:              config.AgentWorkers{BundleDeployment: "50", Drift: "50"},
+	}
+}

@@ -1,0 +1,246 @@
+package supervision_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/rules/rulestest"
+	"github.com/fleet-hub/fleet/internal/rules/supervision"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// observed is what is known, at noon, of an agent with the hub's interval of ten minutes that was heard of this long
+// ago.
+func observed(ago time.Duration, modifiers ...func(*supervision.ReportingInput)) supervision.ReportingInput {
+	return *rulestest.Build(&supervision.ReportingInput{
+		Now: rulestest.Noon(), Since: rulestest.Noon().Add(-ago),
+		Cluster: &fleet.Cluster{
+			ObjectMeta: metav1.ObjectMeta{Namespace: rulestest.Workspace, Name: "east"},
+			Spec:       fleet.ClusterSpec{KubeConfigSecret: "east-kubeconfig"},
+			Status:     fleet.ClusterStatus{Agent: fleet.AgentStatus{LastSeen: rulestest.At(-ago)}},
+		},
+		Config: config.Config{
+			AgentCheckinInterval: metav1.Duration{Duration: 10 * time.Minute}, Bootstrap: config.Bootstrap{Namespace: "fleet-local"},
+		},
+	}, modifiers)
+}
+
+func notHeardOf(in *supervision.ReportingInput) { in.Cluster.Status.Agent.LastSeen = metav1.Time{} }
+
+func deployed(in *supervision.ReportingInput) { condition(in, fleet.ConditionImported, "True", "") }
+
+func notDeployed(in *supervision.ReportingInput) {
+	condition(in, fleet.ConditionImported, "False", fleet.ReasonDownstreamUnreachable)
+}
+
+func condition(in *supervision.ReportingInput, kind, status, reason string) {
+	in.Cluster.Status.Conditions = append(in.Cluster.Status.Conditions, genericcondition.GenericCondition{
+		Type: kind, Status: corev1.ConditionStatus(status), Reason: reason,
+	})
+}
+
+func marked(in *supervision.ReportingInput) { in.Marked = true }
+
+func byHand(in *supervision.ReportingInput) { in.Cluster.Spec.KubeConfigSecret = "" }
+
+func adopted(in *supervision.ReportingInput) { in.Adopted = true }
+
+func configured(interval time.Duration) func(*supervision.ReportingInput) {
+	return func(in *supervision.ReportingInput) { in.Config.AgentCheckinInterval.Duration = interval }
+}
+
+func ownCheckin(values ...string) func(*supervision.ReportingInput) {
+	return func(in *supervision.ReportingInput) {
+		for _, value := range values {
+			in.Cluster.Spec.AgentEnvVars = append(in.Cluster.Spec.AgentEnvVars, corev1.EnvVar{Name: "CHECKIN_INTERVAL", Value: value})
+		}
+	}
+}
+
+func gaps(observed ...time.Duration) func(*supervision.ReportingInput) {
+	return func(in *supervision.ReportingInput) {
+		for _, gap := range observed {
+			in.Gaps = in.Gaps.Add(gap)
+		}
+	}
+}
+
+// skewed lets the agent's clock say something else.
+func skewed(by time.Duration) func(*supervision.ReportingInput) {
+	return func(in *supervision.ReportingInput) {
+		in.Cluster.Status.Agent.LastSeen = metav1.NewTime(in.Cluster.Status.Agent.LastSeen.Add(by))
+	}
+}
+
+func notBefore(in time.Duration) func(*supervision.ReportingInput) {
+	return func(input *supervision.ReportingInput) { input.NotBefore = rulestest.Noon().Add(in) }
+}
+
+func localDisabled(in *supervision.ReportingInput) {
+	in.Config.Bootstrap.LocalAgentDisabled = true
+	in.Cluster.Namespace, in.Cluster.Name = "fleet-local", "local"
+}
+
+func TestJudgeReporting(t *testing.T) {
+	const m = time.Minute
+	heard := func(lookAgain time.Duration) supervision.ReportingOutcome {
+		return supervision.ReportingOutcome{Stage: supervision.ReportingHeard, LookAgain: rulestest.Noon().Add(lookAgain)}
+	}
+	late := func(lookAgain time.Duration) supervision.ReportingOutcome {
+		return supervision.ReportingOutcome{Stage: supervision.ReportingHeard, Late: true, LookAgain: rulestest.Noon().Add(lookAgain)}
+	}
+	silent := supervision.ReportingOutcome{Stage: supervision.ReportingSilent, Late: true}
+	awaited := supervision.ReportingOutcome{Stage: supervision.ReportingAwaited}
+	missing := supervision.ReportingOutcome{Stage: supervision.ReportingMissing}
+	unexpected := supervision.ReportingOutcome{Stage: supervision.ReportingUnexpected}
+	tests := map[string]struct {
+		in   supervision.ReportingInput
+		want supervision.ReportingOutcome
+	}{
+		"an agent that was just heard of reports":                   {observed(0), heard(33 * m)},
+		"one that missed a heartbeat does, too":                     {observed(15 * m), heard(18 * m)},
+		"one that missed two is late":                               {observed(20 * m), late(13 * m)},
+		"one that missed three may be about to come, by its jitter": {observed(32 * m), late(m)},
+		"after that it is silent":                                   {observed(33 * m), silent},
+		"a clock an hour ahead is no matter":                        {observed(15*m, skewed(time.Hour)), heard(18 * m)},
+		"nor is one an hour behind":                                 {observed(15*m, skewed(-time.Hour)), heard(18 * m)},
+		"nor does a clock ahead hide a silence":                     {observed(33*m, skewed(time.Hour)), silent},
+		"one that is marked stays silent until it is heard of":      {observed(0, marked), silent},
+		"one that may come yet is given time":                       {observed(40*m, notBefore(5*m)), late(5 * m)},
+		"but not for longer":                                        {observed(40*m, notBefore(0)), silent},
+		"that time ends no other":                                   {observed(0, notBefore(5*m)), heard(33 * m)},
+		"an agent that was not deployed yet is awaited":             {observed(time.Hour, notHeardOf), awaited},
+		"one that cannot be deployed is awaited; Imported says why": {observed(time.Hour, notHeardOf, notDeployed), awaited},
+		"one that was deployed has 45 seconds": {
+			observed(15*time.Second, notHeardOf, deployed),
+			supervision.ReportingOutcome{Stage: supervision.ReportingAwaited, LookAgain: rulestest.Noon().Add(30 * time.Second)},
+		},
+		"after that it is missing":                         {observed(45*time.Second, notHeardOf, deployed), missing},
+		"and stays missing":                                {observed(0, notHeardOf, deployed, marked), missing},
+		"also where it is deployed once more":              {observed(0, notHeardOf, notDeployed, marked), missing},
+		"one that somebody installs is awaited":            {observed(time.Hour, notHeardOf, byHand), awaited},
+		"even if the Cluster was imported once":            {observed(time.Hour, notHeardOf, byHand, deployed), awaited},
+		"the local agent that is disabled is not expected": {observed(time.Hour, localDisabled), unexpected},
+		"nor is one that was awaited":                      {observed(time.Hour, localDisabled, notHeardOf, deployed), unexpected},
+		"nor is another manager's": {observed(time.Hour, func(in *supervision.ReportingInput) {
+			in.Cluster.Labels = map[string]string{fleet.LabelClusterManagement: "somebody"}
+		}), unexpected},
+		"nor that of a Cluster that goes": {observed(time.Hour, marked, func(in *supervision.ReportingInput) {
+			in.Cluster.DeletionTimestamp = &in.Cluster.Status.Agent.LastSeen
+		}), unexpected},
+		"pausing a Cluster does not silence its agent": {observed(33*m, func(in *supervision.ReportingInput) { in.Cluster.Spec.Paused = true }), silent},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			rulestest.ExpectEqual(t, "outcome", rulestest.Pure(t, supervision.JudgeReporting, test.in), test.want)
+		})
+	}
+}
+
+func TestCheckinInterval(t *testing.T) {
+	const m = time.Minute
+	tests := map[string]struct {
+		in   supervision.ReportingInput
+		want time.Duration
+	}{
+		"the hub's":                                      {observed(0), 10 * m},
+		"none is the agent's default":                    {observed(0, configured(0)), 15 * m},
+		"a longer one of the Cluster":                    {observed(0, ownCheckin("1h")), time.Hour},
+		"of a shorter one the hub is not sure":           {observed(0, ownCheckin("20s")), 10 * m},
+		"until it is observed":                           {observed(0, ownCheckin("20s"), gaps(20*time.Second, 21*time.Second, 19*time.Second)), 20 * time.Second},
+		"one that was set is not used before it is seen": {observed(0, ownCheckin("20s"), gaps(10*m, 10*m, 9*m)), 10 * m},
+		"one that was made longer is":                    {observed(0, ownCheckin("1h"), gaps(10*m, 10*m, 10*m)), time.Hour},
+		"the last one of a name counts":                  {observed(0, ownCheckin("1h", "2h")), 2 * time.Hour},
+		"also if it is shorter":                          {observed(0, ownCheckin("2h", "1h")), time.Hour},
+		"also if it cannot be read":                      {observed(0, ownCheckin("2h", "tomorrow")), 10 * m},
+		"empty is the agent's default":                   {observed(0, ownCheckin("")), 15 * m},
+		"so is zero":                                     {observed(0, ownCheckin("0")), 15 * m},
+		"one that the agent cannot read is not used":     {observed(0, ownCheckin("tomorrow")), 10 * m},
+		"nor one that only the pod knows":                {observed(0, ownCheckin("2h"), fromTheNode), 10 * m},
+		"another variable is not": {observed(0, func(in *supervision.ReportingInput) {
+			in.Cluster.Spec.AgentEnvVars = []corev1.EnvVar{{Name: "A", Value: "2h"}}
+		}), 10 * m},
+		"an agent installed by hand has its own":             {observed(0, byHand), 15 * m},
+		"which is not shorter than the hub's":                {observed(0, byHand, configured(time.Hour)), time.Hour},
+		"until it has the hub's settings":                    {observed(0, byHand, adopted), 10 * m},
+		"or until enough was seen":                           {observed(0, byHand, gaps(10*m, 10*m, 10*m)), 10 * m},
+		"two gaps are not enough":                            {observed(0, byHand, gaps(10*m, 10*m)), 15 * m},
+		"an agent that takes longer is believed at once":     {observed(0, gaps(30*m)), 30 * m},
+		"of two gaps the shorter one":                        {observed(0, gaps(3*time.Hour, 30*m)), 30 * m},
+		"one outage does not make an agent slow":             {observed(0, gaps(10*m, 5*time.Hour, 10*m)), 10 * m},
+		"nor does a restart make it fast":                    {observed(0, gaps(30*m, m, 30*m)), 30 * m},
+		"what is long ago does not count":                    {observed(0, gaps(time.Hour, time.Hour, 10*m, 10*m, 10*m)), 10 * m},
+		"no agent is expected sooner than it was told":       {observed(0, gaps(time.Second, time.Second, time.Second)), 10 * m},
+		"nor sooner than the default where it was told none": {observed(0, configured(0), gaps(time.Second, time.Second, time.Second)), 15 * m},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := rulestest.Pure(t, supervision.CheckinInterval, test.in); got != test.want {
+				t.Errorf("interval %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+func fromTheNode(in *supervision.ReportingInput) {
+	in.Cluster.Spec.AgentEnvVars[0].ValueFrom = &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}
+}
+
+func TestManySilent(t *testing.T) {
+	tests := map[string]struct {
+		late, heardOf int
+		want          bool
+	}{
+		"nobody":                             {0, 0, false},
+		"three of three may be on their own": {3, 3, false},
+		"four of four":                       {4, 4, true},
+		"half of them":                       {4, 8, false},
+		"more than half":                     {5, 9, true},
+		"a third of a large hub":             {3000, 9000, false},
+		"most of a large hub":                {5001, 10000, true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := supervision.ManySilent(test.late, test.heardOf); got != test.want {
+				t.Errorf("%d of %d: %v", test.late, test.heardOf, got)
+			}
+		})
+	}
+}
+
+func TestReportingCondition(t *testing.T) {
+	trouble := map[supervision.Reporting]bool{supervision.ReportingMissing: true, supervision.ReportingSilent: true}
+	for stage, reason := range map[supervision.Reporting]string{
+		supervision.ReportingHeard: "", supervision.ReportingAwaited: fleet.ReasonAwaitingAgent,
+		supervision.ReportingMissing: fleet.ReasonAgentNotReporting, supervision.ReportingSilent: fleet.ReasonAgentNotReporting,
+	} {
+		t.Run(string(stage), func(t *testing.T) {
+			for _, in := range []supervision.ReportingInput{observed(0), observed(0, byHand)} {
+				got := supervision.ReportingCondition(stage, in.Cluster)
+				if got.Type != fleet.ConditionAgentReporting || got.Reason != reason || (got.Message == "") != (reason == "") ||
+					(got.Status == corev1.ConditionTrue) != (stage == supervision.ReportingHeard) || fleet.IsTrouble(*got) != trouble[stage] {
+					t.Errorf("%+v", got)
+				}
+				marking := &fleet.Cluster{Status: fleet.ClusterStatus{Conditions: []genericcondition.GenericCondition{*got}}}
+				if supervision.MarkedNotReporting(marking) != trouble[stage] {
+					t.Errorf("a Cluster with it is marked: %v", !trouble[stage])
+				}
+				marking.Status.Agent.LastSeen = metav1.NewTime(rulestest.Noon())
+				if supervision.MarkedNotReporting(marking) != (stage == supervision.ReportingSilent) {
+					t.Errorf("a Cluster with it that was heard of is marked: %v", stage != supervision.ReportingSilent)
+				}
+			}
+		})
+	}
+	if got := supervision.ReportingCondition(supervision.ReportingUnexpected, observed(0).Cluster); got != nil {
+		t.Errorf("where no agent is expected there is %+v", got)
+	}
+	if supervision.MarkedNotReporting(observed(0).Cluster) {
+		t.Error("a Cluster without the condition is marked")
+	}
+}

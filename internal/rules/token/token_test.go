@@ -1,0 +1,244 @@
+package token_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/clusters"
+	"github.com/fleet-hub/fleet/internal/rules/rulestest"
+	tokenrule "github.com/fleet-hub/fleet/internal/rules/token"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// tokenInput is a token of which nothing was made yet.
+func tokenInput(modifiers ...func(*tokenrule.Input)) tokenrule.Input {
+	return *rulestest.Build(&tokenrule.Input{
+		Now: rulestest.Noon(), Token: rulestest.AToken(), APIServerURL: rulestest.HubURL, APIServerCA: []byte(rulestest.HubCA), Namespaces: rulestest.HubNamespaces(),
+	}, modifiers)
+}
+
+func tokenWith(modifiers ...func(*fleet.ClusterRegistrationToken)) func(*tokenrule.Input) {
+	return func(in *tokenrule.Input) { in.Token = rulestest.AToken(modifiers...) }
+}
+
+func tokenMade(ago time.Duration) func(*fleet.ClusterRegistrationToken) {
+	return func(t *fleet.ClusterRegistrationToken) { t.CreationTimestamp = rulestest.At(-ago) }
+}
+
+func tokenReported(status fleet.ClusterRegistrationTokenStatus) func(*fleet.ClusterRegistrationToken) {
+	return func(t *fleet.ClusterRegistrationToken) { t.Status = status }
+}
+
+func tokenOfLength(n int) func(*fleet.ClusterRegistrationToken) {
+	return func(t *fleet.ClusterRegistrationToken) { t.Name = strings.Repeat("t", n) }
+}
+
+func importAccount(in *tokenrule.Input) {
+	in.Account = rulestest.AnAccount(rulestest.Workspace, "t1-u1", "account-1")
+}
+
+func importRights(in *tokenrule.Input) { in.RightsExist = true }
+
+func holding(bearer string) func(*tokenrule.Input) {
+	return func(in *tokenrule.Input) { in.Secret = rulestest.ValuesSecret(bearer) }
+}
+
+func ttlRequired(in *tokenrule.Input) { in.TTLRequired = true }
+
+func TestToken(t *testing.T) {
+	works := rulestest.BoundJWT("account-1", rulestest.Noon().Add(time.Hour))
+	ready := []func(*tokenrule.Input){importAccount, importRights, holding(works)}
+	with := func(modifiers ...func(*tokenrule.Input)) tokenrule.Input {
+		return tokenInput(append(append([]func(*tokenrule.Input){}, ready...), modifiers...)...)
+	}
+	tests := map[string]struct {
+		in   tokenrule.Input
+		want tokenrule.Stage
+	}{
+		// The way to the values.
+		"a new token gets an account with the right to ask":       {tokenInput(), tokenrule.AwaitingRights},
+		"an account without its rights waits for them":            {tokenInput(importAccount), tokenrule.AwaitingRights},
+		"rights without their account wait for it":                {tokenInput(importRights), tokenrule.AwaitingRights},
+		"with account and rights a bearer token is asked for":     {tokenInput(importAccount, importRights), tokenrule.Minting},
+		"a values secret with a token that works is all there is": {with(), tokenrule.Ready},
+		"a token from a token secret works without an end":        {with(holding(rulestest.SecretJWT("account-1"))), tokenrule.Ready},
+		"rights that went are healed while the values stay":       {with(func(in *tokenrule.Input) { in.RightsExist = false }), tokenrule.Ready},
+		"another address of the hub is told with the same bearer": {with(func(in *tokenrule.Input) { in.APIServerURL = "https://new.example" }), tokenrule.Ready},
+		"another system namespace is told": {with(func(in *tokenrule.Input) {
+			in.Namespaces = clusters.Namespaces{System: "hub", Registration: "hub-clusters-system"}
+		}), tokenrule.Ready},
+		"a hub without a CA gives none":             {with(func(in *tokenrule.Input) { in.APIServerCA = nil }), tokenrule.Ready},
+		"what is said of the token by others stays": {with(tokenWith(tokenReported(fleet.ClusterRegistrationTokenStatus{Conditions: []genericcondition.GenericCondition{{Type: "Ready"}}}))), tokenrule.Ready},
+		"an old status is corrected":                {tokenInput(tokenWith(tokenReported(fleet.ClusterRegistrationTokenStatus{SecretName: "t1", Expires: &metav1.Time{Time: rulestest.Noon()}}))), tokenrule.AwaitingRights},
+
+		// Bearer tokens that cannot work.
+		"the token of an account that was made anew is replaced": {with(holding(rulestest.BoundJWT("account-0", time.Time{}))), tokenrule.Minting},
+		"a bearer token that has ended is replaced":              {with(holding(rulestest.BoundJWT("account-1", rulestest.Noon()))), tokenrule.Minting},
+		"a bearer token that is none is replaced":                {with(holding("letmein")), tokenrule.Minting},
+		"values without a bearer token get one":                  {with(holding("")), tokenrule.Minting},
+		"values that cannot be read are written anew":            {with(func(in *tokenrule.Input) { in.Secret.Data["values"] = []byte("- x") }), tokenrule.Minting},
+		"a values secret without values is filled":               {with(func(in *tokenrule.Input) { in.Secret.Data = nil }), tokenrule.Minting},
+		"without its account a bearer token is worth nothing":    {with(func(in *tokenrule.Input) { in.Account, in.RightsExist = nil, false }), tokenrule.AwaitingRights},
+
+		// A name that is taken.
+		"a secret of another type is left alone": {with(func(in *tokenrule.Input) { in.Secret.Type = corev1.SecretTypeOpaque }), tokenrule.Blocked},
+		"also before the account is there":       {tokenInput(holding(works), func(in *tokenrule.Input) { in.Secret.Type = corev1.SecretTypeOpaque }), tokenrule.Blocked},
+
+		// A name that no agent can repeat.
+		"a token of 63 characters is like any other": {tokenInput(tokenWith(tokenOfLength(63))), tokenrule.AwaitingRights},
+		"nothing is made for one of 64 characters":   {tokenInput(tokenWith(tokenOfLength(64))), tokenrule.Unusable},
+		"nor kept":                     {with(tokenWith(tokenOfLength(64), tokenReported(fleet.ClusterRegistrationTokenStatus{SecretName: "t1"}))), tokenrule.Unusable},
+		"it is looked at when it ends": {tokenInput(tokenWith(tokenOfLength(64), rulestest.WithTTL(time.Hour))), tokenrule.Unusable},
+		"it ends like any other":       {tokenInput(tokenWith(tokenOfLength(64), rulestest.WithTTL(time.Minute), tokenMade(time.Hour))), tokenrule.Ended},
+
+		// Ends.
+		"a token with a time to live is looked at when it ends":     {with(tokenWith(rulestest.WithTTL(time.Hour))), tokenrule.Ready},
+		"a blocked token ends like any other":                       {with(tokenWith(rulestest.WithTTL(time.Hour)), func(in *tokenrule.Input) { in.Secret.Type = corev1.SecretTypeOpaque }), tokenrule.Blocked},
+		"in the second of its end it is still good":                 {with(tokenWith(rulestest.WithTTL(time.Minute))), tokenrule.Ready},
+		"after its end it goes":                                     {with(tokenWith(rulestest.WithTTL(time.Minute), tokenMade(time.Minute+time.Millisecond))), tokenrule.Ended},
+		"a time to live of zero never ends, but has an end to show": {with(tokenWith(rulestest.WithTTL(0))), tokenrule.Ready},
+		"where an end is required, a token without one goes":        {with(ttlRequired), tokenrule.Ended},
+		"where an end is required, zero is none":                    {with(ttlRequired, tokenWith(rulestest.WithTTL(0))), tokenrule.Ended},
+		"where an end is required, a token with one stays":          {with(ttlRequired, tokenWith(rulestest.WithTTL(time.Hour))), tokenrule.Ready},
+		"the longest time to live that the API takes does not wrap": {with(tokenWith(rulestest.WithTTL(2562047 * time.Hour))), tokenrule.Ready},
+	}
+	golden := rulestest.GoldenOf(t, "token")
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := rulestest.Pure(t, tokenrule.Decide, test.in)
+			rulestest.ExpectEqual(t, "stage", got.Stage, test.want)
+			golden.Expect(t, name, rulestest.Told(t, got))
+			checkTokenOutcome(t, got)
+		})
+	}
+}
+
+// checkTokenOutcome holds for every token.
+func checkTokenOutcome(t *testing.T, out tokenrule.Outcome) {
+	t.Helper()
+	if (out.Mint != nil) != (out.Stage == tokenrule.Minting) {
+		t.Error("a bearer token is asked for in stage Minting and in no other")
+	}
+	if (len(out.Children) == 0) != (out.Stage == tokenrule.Ended || out.Stage == tokenrule.Unusable) {
+		t.Error("the set is empty when the token has ended or was never any use, and only then")
+	}
+	if (out.Reason == "") != (out.Message == "") {
+		t.Errorf("reason %q with message %q", out.Reason, out.Message)
+	}
+	there := out.Stage == tokenrule.Ready || out.Stage == tokenrule.Minting
+	if out.Stage != tokenrule.Ended && (out.Status.SecretName != "") != there {
+		t.Error("the status names the secret when it is there or about to be, and only then")
+	}
+	if !out.Recheck.IsZero() && out.Recheck.Before(rulestest.Noon()) {
+		t.Errorf("looking again at %s, which is past, is looking for ever", out.Recheck)
+	}
+	if out.Delete != (out.Stage == tokenrule.Ended) {
+		t.Error("a token is deleted when it has ended, and only then")
+	}
+}
+
+// The set only grows: what an earlier stage wrote is in every later one.
+func TestTokenSetOnlyGrows(t *testing.T) {
+	working := holding(rulestest.BoundJWT("account-1", time.Time{}))
+	steps := []tokenrule.Input{
+		tokenInput(), tokenInput(importAccount), tokenInput(importAccount, importRights), tokenInput(importAccount, importRights, working),
+	}
+	var before []string
+	for _, in := range steps {
+		now := rulestest.Lines(t, tokenrule.Decide(in).Children)
+		if len(now) < len(before) || !slices.Equal(now[:len(before)], before) {
+			t.Errorf("the set shrank from %v to %v", before, now)
+		}
+		before = now
+	}
+}
+
+func TestImportLifetime(t *testing.T) {
+	tests := map[string]struct {
+		now   time.Duration
+		token *fleet.ClusterRegistrationToken
+		want  time.Duration
+	}{
+		"without an end the longest there is":                         {0, rulestest.AToken(), protocol.TokenLifetime},
+		"with an end until then":                                      {0, rulestest.AToken(rulestest.WithTTL(time.Hour)), 59 * time.Minute},
+		"a fraction of a second is rounded up, so as to last as long": {300 * time.Millisecond, rulestest.AToken(rulestest.WithTTL(time.Hour)), 59 * time.Minute},
+		"close to the end the least that the API takes":               {0, rulestest.AToken(rulestest.WithTTL(5 * time.Minute)), protocol.MinTokenLifetime},
+		"longer than the API takes is cut":                            {0, rulestest.AToken(rulestest.WithTTL(2562047 * time.Hour)), protocol.TokenLifetime},
+		"a time to live of zero is none":                              {0, rulestest.AToken(rulestest.WithTTL(0)), protocol.TokenLifetime},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := rulestest.Pure(t, tokenrule.Decide, tokenInput(importAccount, importRights, func(in *tokenrule.Input) {
+				in.Token, in.Now = test.token, rulestest.Noon().Add(test.now)
+			}))
+			rulestest.ExpectEqual(t, "mint", got.Mint, &protocol.Mint{Namespace: rulestest.Workspace, Account: "t1-u1", Lifetime: test.want})
+		})
+	}
+}
+
+// A bearer token that ends with its ClusterRegistrationToken must not need another one before that.
+func TestBearerLastsAsLongAsItsToken(t *testing.T) {
+	in := tokenInput(importAccount, importRights, tokenWith(rulestest.WithTTL(time.Hour)))
+	in.Now = in.Now.Add(700 * time.Millisecond)
+	lifetime := tokenrule.Decide(in).Mint.Lifetime
+	given := in.Now.Add(10 * time.Millisecond).Truncate(time.Second).Add(lifetime) // as the API server counts
+	in.Secret = rulestest.ValuesSecret(rulestest.BoundJWT("account-1", given))
+	in.Now = in.Token.CreationTimestamp.Add(time.Hour - time.Nanosecond)
+	rulestest.ExpectEqual(t, "stage in the last moment", tokenrule.Decide(in).Stage, tokenrule.Ready)
+}
+
+func TestTokenObjects(t *testing.T) {
+	golden := rulestest.GoldenOf(t, "token-objects")
+	for name, token := range map[string]*fleet.ClusterRegistrationToken{
+		"a token": rulestest.AToken(),
+		"a token with a long name, whose account and roles are cut": rulestest.AToken(func(t *fleet.ClusterRegistrationToken) {
+			t.Name, t.UID = "import-token-my-cluster", "12345678-1234-1234-1234-123456789012"
+		}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := tokenInput(importAccount, importRights, func(in *tokenrule.Input) { in.Token = token })
+			in.Secret = rulestest.ValuesSecret(rulestest.BoundJWT("account-1", time.Time{}))
+			golden.Expect(t, name, rulestest.ToldInFull(t, rulestest.Pure(t, tokenrule.Decide, in).Children))
+		})
+	}
+}
+
+// An address of the hub that YAML cannot hold changes nothing for those who have joined with another.
+func TestTokenKeepsWhatIsThere(t *testing.T) {
+	in := tokenInput(importAccount, importRights, holding(rulestest.BoundJWT("account-1", time.Time{})))
+	in.APIServerURL = "\x7f"
+	out := rulestest.Pure(t, tokenrule.Decide, in)
+	rulestest.ExpectEqual(t, "stage", out.Stage, tokenrule.Ready)
+	rulestest.ExpectEqual(t, "values secret", out.Children[len(out.Children)-1].(*corev1.Secret), in.Secret)
+}
+
+func TestValuesSecretRefusesControlCharacters(t *testing.T) {
+	secret, err := tokenrule.ValuesSecret(rulestest.AToken(), protocol.Values{Token: "jwt", APIServerCA: "\x7f"})
+	if err == nil || secret != nil {
+		t.Errorf("secret %v, error %v: what YAML cannot hold is an error", secret, err)
+	}
+}
+
+// The values of a token are what the agent's bootstrap secret is read from.
+func TestValuesSecretIsABootstrapSecret(t *testing.T) {
+	out := tokenrule.Decide(tokenInput(importAccount, importRights, holding(rulestest.BoundJWT("account-1", time.Time{}))))
+	secret, isSecret := out.Children[len(out.Children)-1].(*corev1.Secret)
+	if !isSecret {
+		t.Fatalf("the last child is %T", out.Children[len(out.Children)-1])
+	}
+	got, err := protocol.ParseBootstrap(secret.Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rulestest.ExpectEqual(t, "bootstrap", got, protocol.Bootstrap{
+		APIServerURL: rulestest.HubURL, APIServerCA: []byte(rulestest.HubCA), ClusterNamespace: rulestest.Workspace, Token: rulestest.BoundJWT("account-1", time.Time{}),
+		TokenName: "t1", SystemRegistrationNamespace: "cattle-fleet-clusters-system",
+	})
+}

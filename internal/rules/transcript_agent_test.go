@@ -1,0 +1,209 @@
+package rules_test
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/registering"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// heartbeats is the time between two of them.
+const heartbeats = 15 * time.Minute
+
+// agent is the agent of one downstream cluster, and what it remembers.
+type agent struct {
+	w         *world
+	where     string
+	namespace string
+	deaf      bool // cannot reach the hub to fetch what it has asked for
+	silent    bool // is gone, and all it has with it
+
+	serving, running bool
+	requests         int
+	pending          *registering.PendingRequest
+	pendingFor       string // the import token the pending request was made with
+	beat             time.Time
+	said             string
+}
+
+// agent adds a downstream cluster, whose agent runs as soon as it is installed.
+func (w *world) agent(where string) *agent {
+	a := &agent{w: w, where: where, namespace: names.SystemNamespace}
+	w.agents = append(w.agents, a)
+	return a
+}
+
+func (a *agent) secret(name string) map[string][]byte {
+	secret := find[corev1.Secret](a.w, a.where, a.namespace, name)
+	if secret == nil {
+		return nil
+	}
+	return secret.Data
+}
+
+// verdict is what the hub has been saying for a while.
+func (a *agent) verdict(accepted bool) registering.Verdict {
+	answer := registering.Rejected
+	if accepted {
+		answer = registering.Accepted
+	}
+	return registering.Verdict{Answer: answer, Since: a.w.now.Add(-time.Hour)}
+}
+
+// proven says whether a bearer token does what an agent needs first.
+func (a *agent) proven(bearer, deploymentNamespace string) bool {
+	return a.w.may(bearer, "list", "bundledeployments", deploymentNamespace, "")
+}
+
+// readsContents says whether an agent that serves may read what it is to deploy.
+func (a *agent) readsContents() bool {
+	identity, err := protocol.ParseIdentity(a.secret(names.Agent))
+	if err != nil {
+		return false
+	}
+	_, bearer, _ := strings.Cut(string(identity.Kubeconfig), " ")
+	return a.w.may(bearer, "get", "contents", "", "s-1")
+}
+
+// look is everything the agent's next step depends on.
+func (a *agent) look() registering.Input {
+	state := registering.Input{Now: a.w.now, Serving: a.serving, Running: a.running}
+	if data := a.secret(names.Agent); data != nil {
+		identity, err := protocol.ParseIdentity(data)
+		if state.StoredProblem = err; err == nil {
+			server, bearer, _ := strings.Cut(string(identity.Kubeconfig), " ")
+			state.Stored = &registering.StoredIdentity{Server: server, Verdict: a.verdict(a.proven(bearer, identity.DeploymentNamespace))}
+		}
+	}
+	data := a.secret(names.AgentBootstrap)
+	if data == nil {
+		return state
+	}
+	bootstrap, err := protocol.ParseBootstrap(data)
+	if state.BootstrapProblem = err; err != nil {
+		return state
+	}
+	state.Bootstrap, state.Token = &bootstrap, a.verdict(a.w.accountOf(bootstrap.Token) != nil)
+	if a.pending == nil || a.pendingFor != bootstrap.Token {
+		return state
+	}
+	if state.Request = a.pending; a.deaf {
+		return state
+	}
+	secret := names.CredentialSecret(a.pending.ClientID, a.pending.ClientRandom)
+	if !a.w.may(bootstrap.Token, "get", "secrets", bootstrap.SystemRegistrationNamespace, secret) {
+		return state
+	}
+	if answer := find[corev1.Secret](a.w, onHub, bootstrap.SystemRegistrationNamespace, secret); answer != nil {
+		credential, err := protocol.ParseCredential(answer.Data)
+		if err != nil {
+			a.w.t.Errorf("a credential that no agent can use: %v", err)
+		}
+		state.Credential, state.Proof = &credential, a.verdict(a.proven(credential.Token, credential.DeploymentNamespace))
+	}
+	return state
+}
+
+// step looks, asks the rule, and does what it says.
+func (a *agent) step() bool {
+	if a.silent || find[appsv1.Deployment](a.w, a.where, a.namespace, names.Agent) == nil {
+		return false // gone, or not installed
+	}
+	state := a.look()
+	step := ask(a.w, registering.Decide, state)
+	a.serving = step.Stage == registering.Use
+	a.running = a.running || a.serving || step.Stage == registering.Request
+	switch step.Stage {
+	case registering.Use:
+		return a.w.do("agent "+a.where, "Use", func() { a.use(state, step) })
+	case registering.Request:
+		return a.w.do("agent "+a.where, "Request", func() { a.request(*state.Bootstrap) })
+	case registering.GiveUp:
+		a.running, a.pending = false, nil // the process ends, another one begins
+	}
+	a.say(step)
+	return false
+}
+
+// say tells of what an agent is waiting for in vain, once.
+func (a *agent) say(step registering.Outcome) {
+	what, reason := fmt.Sprint(step.Stage, " ", step.Awaited), ""
+	if step.Err != nil {
+		reason, _, _ = strings.Cut(strings.ReplaceAll(step.Err.Error(), ";", ":"), ":")
+	}
+	if a.said != what+reason && reason != "" {
+		a.w.tell("agent "+a.where, string(step.Stage), []string{"(" + reason + ")"})
+	}
+	a.said = what + reason
+}
+
+func (a *agent) request(bootstrap protocol.Bootstrap) {
+	if !a.w.may(bootstrap.Token, "create", "clusterregistrations", bootstrap.ClusterNamespace, "") {
+		return // its rights are on their way
+	}
+	configured, _, err := config.ParseAgent(find[corev1.ConfigMap](a.w, a.where, a.namespace, names.Agent).Data[names.ConfigKey])
+	if err != nil {
+		a.w.t.Fatal(err)
+	}
+	a.requests++
+	request := registering.NewRequest(registering.RequestInput{
+		Bootstrap: bootstrap, Config: configured, SystemUID: "kube-system of " + a.where,
+		Random: fmt.Sprintf("random %d of %s", a.requests, a.where), Pod: "fleet-agent-" + a.where,
+	})
+	request.Name, request.GenerateName = fmt.Sprintf("%s%s-%d", request.GenerateName, a.where, a.requests), ""
+	a.w.put(onHub, request)
+	a.pendingFor = bootstrap.Token
+	a.pending = &registering.PendingRequest{
+		Namespace: request.Namespace, Name: request.Name, ClientID: request.Spec.ClientID, ClientRandom: request.Spec.ClientRandom,
+		TokenName: bootstrap.TokenName, MadeAt: a.w.now,
+	}
+}
+
+// use stores a new identity, drops the bootstrap Secret, and beats when it is time.
+func (a *agent) use(state registering.Input, step registering.Outcome) {
+	if step.Store {
+		c := state.Credential
+		a.w.put(a.where, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: names.Agent},
+			Data: protocol.Identity{
+				Kubeconfig:          []byte(state.Bootstrap.APIServerURL + " " + c.Token),
+				DeploymentNamespace: c.DeploymentNamespace, ClusterNamespace: c.ClusterNamespace, ClusterName: c.ClusterName,
+			}.Encode(),
+		})
+		a.pending, a.beat = nil, time.Time{}
+	}
+	if step.DropBootstrap {
+		a.w.remove(place{a.where, "Secret", a.namespace, names.AgentBootstrap})
+	}
+	if a.beat.IsZero() || a.w.now.Sub(a.beat) >= heartbeats {
+		a.heartbeat()
+	}
+}
+
+func (a *agent) heartbeat() {
+	identity, err := protocol.ParseIdentity(a.secret(names.Agent))
+	if err != nil {
+		a.w.t.Errorf("an agent serves without an identity: %v", err)
+		return
+	}
+	_, bearer, _ := strings.Cut(string(identity.Kubeconfig), " ")
+	cluster := find[fleet.Cluster](a.w, onHub, identity.ClusterNamespace, identity.ClusterName)
+	if cluster == nil || !a.w.may(bearer, "patch", "clusters/status", identity.ClusterNamespace, identity.ClusterName) {
+		return
+	}
+	if a.w.may(bearer, "patch", "clusters/status", identity.ClusterNamespace, "another") || a.w.may(bearer, "create", "clusterregistrations", identity.ClusterNamespace, "") {
+		a.w.t.Error("an agent may do more than speak for its own Cluster")
+	}
+	a.beat, a.w.speakers[identity.ClusterName] = a.w.now, string(a.w.accountOf(bearer).UID)
+	cluster.Status.Agent = fleet.AgentStatus{LastSeen: metav1.Time{Time: a.w.now}, Namespace: a.namespace}
+	a.w.put(onHub, cluster)
+}

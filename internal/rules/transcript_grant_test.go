@@ -1,0 +1,132 @@
+package rules_test
+
+import (
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
+	"github.com/fleet-hub/fleet/internal/rules/rulestest"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func (w *world) grant(at place) bool {
+	request := find[fleet.ClusterRegistration](w, onHub, at.namespace, at.name)
+	if request == nil {
+		return w.do("grant", "Gone", func() { w.revoke(at) })
+	}
+	in := w.grantInput(request)
+	out := ask(w, grant.Decide, in)
+	if out.Stage == grant.Leaving {
+		return w.do("grant", string(out.Stage), func() { w.revoke(at) })
+	}
+	if out.Stage == grant.Abandoned {
+		return w.do("grant", string(out.Stage), func() { w.deleteAt(at) })
+	}
+	if out.Stage == grant.TakeoverPending {
+		return w.do("grant", string(out.Stage), func() { w.revoke(at) }, func() { w.report(request, out) })
+	}
+	writes := []func(){func() {
+		if out.CreateCluster != nil {
+			w.put(onHub, out.CreateCluster)
+		}
+		if out.Own != nil {
+			request.OwnerReferences = []metav1.OwnerReference{out.Own.Owner}
+			request.Annotations = map[string]string{fleet.AnnotationLastSeenAtGrant: out.Own.LastSeen}
+			if out.Own.TokenUID != "" {
+				request.Annotations[fleet.AnnotationTokenUIDAtGrant] = out.Own.TokenUID
+			}
+			w.put(onHub, request)
+		}
+	}, func() {
+		if out.Reason == fleet.ReasonAccountReplaced && in.Account == nil {
+			w.report(request, out) // before the account is made anew
+		}
+	}, func() {
+		if len(out.Children) > 0 {
+			w.apply(at, out.Children)
+		}
+		for _, o := range out.Reader {
+			w.put(onHub, o.(object))
+		}
+	}, func() {
+		if out.Mint != nil {
+			out.Credential.Token = w.mint(out.Mint)
+			w.put(onHub, grant.CredentialSecret(request, in.Namespaces.Registration, out.Credential))
+		}
+	}, func() {
+		for _, name := range out.Superseded {
+			w.remove(place{onHub, "ClusterRegistration", at.namespace, name})
+		}
+	}, func() { w.report(request, out) }}
+	return w.do("grant", string(out.Stage), writes...)
+}
+
+// report writes the status. What is only waited for is not worth it.
+func (w *world) report(request *fleet.ClusterRegistration, out grant.Outcome) {
+	condition := genericcondition.GenericCondition{Type: fleet.ConditionGranted, Status: corev1.ConditionTrue}
+	switch {
+	case out.Reason != "":
+		condition.Status, condition.Reason = corev1.ConditionFalse, out.Reason
+	case out.Stage != grant.Done && out.Stage != grant.Minting:
+		return
+	}
+	if out.ClusterName != "" {
+		request.Status.ClusterName = out.ClusterName
+	}
+	request.Status.Granted = out.Granted
+	fleet.SetCondition(&request.Status.Conditions, w.now, condition)
+	w.put(onHub, request)
+}
+
+func (w *world) grantInput(request *fleet.ClusterRegistration) grant.Input {
+	workspace := request.Namespace
+	in := grant.Input{
+		Now: w.now, Request: request, Namespaces: rulestest.HubNamespaces(),
+		Derived: find[fleet.Cluster](w, onHub, workspace, names.Cluster(request.Spec.ClientID)),
+		Named:   find[fleet.Cluster](w, onHub, workspace, request.Status.ClusterName),
+		Asked:   find[fleet.ClusterRegistrationToken](w, onHub, workspace, request.Labels[fleet.LabelRegistrationToken]),
+		Credential: find[corev1.Secret](w, onHub, rulestest.HubNamespaces().Registration,
+			names.CredentialSecret(request.Spec.ClientID, request.Spec.ClientRandom)),
+	}
+	if name := grant.ImporterOf(request, in.Asked); name != "" {
+		in.Importer = find[fleet.Cluster](w, onHub, workspace, name)
+	}
+	for _, cluster := range list[fleet.Cluster](w, onHub) {
+		if cluster.Namespace == workspace && cluster.Spec.ClientID == request.Spec.ClientID {
+			in.Clusters = append(in.Clusters, cluster)
+		}
+	}
+	for _, other := range list[fleet.ClusterRegistration](w, onHub) {
+		if other.Namespace == workspace && (other.Spec.ClientID == request.Spec.ClientID || other.Status.ClusterName != "" && other.Status.ClusterName == request.Status.ClusterName) {
+			in.Others = append(in.Others, other)
+		}
+	}
+	cluster := grant.ClusterOf(in)
+	if cluster == nil {
+		return in
+	}
+	account := grant.RequestAccount(request, cluster)
+	in.Stale, in.Speaker = w.stale[cluster.Name], w.speakers[cluster.Name]
+	in.Account = find[corev1.ServiceAccount](w, onHub, account.Namespace, account.Name)
+	in.Imported = find[fleet.ClusterRegistrationToken](w, onHub, workspace, names.ImportToken(cluster.Name))
+	in.RightsExist = find[rbacv1.Role](w, onHub, workspace, request.Name) != nil &&
+		find[rbacv1.RoleBinding](w, onHub, workspace, request.Name) != nil &&
+		find[rbacv1.RoleBinding](w, onHub, cluster.Status.Namespace, request.Name) != nil &&
+		w.readsContents(account)
+	in.ReaderExists = find[rbacv1.Role](w, onHub, rulestest.HubNamespaces().Registration, grant.ReaderName(request.Name)) != nil &&
+		find[rbacv1.RoleBinding](w, onHub, rulestest.HubNamespaces().Registration, grant.ReaderName(request.Name)) != nil
+	return in
+}
+
+// revoke takes everything of a request: its set, its credential and what makes that readable.
+func (w *world) revoke(request place) {
+	w.apply(request, nil)
+	for _, at := range w.places() {
+		if w.objects[at].GetAnnotations()[fleet.AnnotationClusterRegistration] == request.name && at.namespace == rulestest.HubNamespaces().Registration {
+			w.remove(at)
+		}
+	}
+}

@@ -1,0 +1,53 @@
+package rules_test
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/rules/grant"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// readers keeps the ClusterRoleBindings by which agents read Contents, each for the accounts that share it.
+func (w *world) readers() bool {
+	shared := map[string][]types.NamespacedName{}
+	for _, binding := range list[rbacv1.ClusterRoleBinding](w, onHub) {
+		if grant.IsContentBinding(binding.Name) {
+			shared[binding.Name] = nil // also those that nobody shares any more
+		}
+	}
+	for _, account := range list[corev1.ServiceAccount](w, onHub) {
+		if w.mayReadContents(account) {
+			key := types.NamespacedName{Namespace: account.Namespace, Name: account.Name}
+			name := grant.ContentBinding(key)
+			shared[name] = append(shared[name], key)
+		}
+	}
+	var writes []func()
+	for _, name := range slices.Sorted(maps.Keys(shared)) {
+		writes = append(writes, func() {
+			if accounts := shared[name]; len(accounts) > 0 {
+				w.put(onHub, grant.ContentReaders(name, accounts))
+				return
+			}
+			w.remove(place{onHub, "ClusterRoleBinding", "", name})
+		})
+	}
+	return w.do("readers", "Shared", writes...)
+}
+
+func (w *world) mayReadContents(account *corev1.ServiceAccount) bool {
+	of, says := grant.RequestOf(account)
+	return says && grant.MayReadContents(account,
+		find[fleet.ClusterRegistration](w, onHub, of.Namespace, of.Name),
+		find[fleet.Cluster](w, onHub, of.Namespace, account.Annotations[fleet.AnnotationCluster]))
+}
+
+// readsContents says whether an account is in the binding that it shares.
+func (w *world) readsContents(account types.NamespacedName) bool {
+	return grant.ReadsContents(find[rbacv1.ClusterRoleBinding](w, onHub, "", grant.ContentBinding(account)), account)
+}

@@ -1,0 +1,48 @@
+package rules_test
+
+import (
+	"flag"
+	"math/rand/v2"
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fleet-hub/fleet/e2e/framework/golden"
+)
+
+var seed = flag.Uint64("seed", 0, "replay the transcripts in the one order of this seed")
+
+// TestTranscripts tells each flow, everybody acting in turn.
+func TestTranscripts(t *testing.T) {
+	for name, flow := range flows() {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, nil)
+			flow(w)
+			golden.Expect(t, filepath.Join("transcripts", name+".golden"), w.story.String())
+		})
+	}
+}
+
+// TestTranscriptsInAnyOrder replays each flow in a hundred random orders, with interruptions: it ends the same.
+func TestTranscriptsInAnyOrder(t *testing.T) {
+	for name, flow := range flows() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inTurn := newWorld(t, nil)
+			flow(inTurn)
+			first, last := uint64(1), uint64(100)
+			if *seed != 0 {
+				first, last = *seed, *seed
+			}
+			for s := first; s <= last; s++ {
+				w := newWorld(t, rand.New(rand.NewPCG(s, 0))) //nolint:gosec // an order, not a secret
+				flow(w)
+				if !reflect.DeepEqual(inTurn.objects, w.objects) {
+					t.Fatalf("-seed %d ends otherwise (-in turn +at random):\n%s\nits story:\n%s", s, cmp.Diff(inTurn.state(), w.state()), w.story.String())
+				}
+			}
+		})
+	}
+}
