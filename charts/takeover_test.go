@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fleet-hub/fleet/e2e/framework/helm"
-	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/cmd/env"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/plane"
@@ -115,7 +115,7 @@ func TestNothingIsLostWhenTheKindsAreTakenOver(t *testing.T) {
 	}
 	// Our controllers would find their own conditions dropped, so they do not start on these.
 	const command = "upgrade them with: helm upgrade fleet-crd charts/fleet-crd --namespace cattle-fleet-system"
-	if err := checkAtStart(t, cluster); !errors.Is(err, app.ErrCRDsOutdated) || !strings.HasSuffix(err.Error(), command) {
+	if err := checkAtStart(t, cluster); !errors.Is(err, hub.ErrCRDsOutdated) || !strings.HasSuffix(err.Error(), command) {
 		t.Errorf("before the upgrade the controllers say %v", err)
 	}
 
@@ -147,7 +147,7 @@ func TestNothingIsLostWhenTheKindsAreTakenOver(t *testing.T) {
 // checkAtStart is what a controller does first.
 func checkAtStart(t *testing.T, cluster *plane.Cluster) error {
 	t.Helper()
-	return app.Check(t.Context(), app.Options{
+	return hub.Check(t.Context(), hub.Options{
 		Own: kube.Own{Config: kube.Tune(cluster.Config())}, Env: env.Controller{Namespace: systemNamespace}, Version: "test", Log: slog.New(slog.DiscardHandler),
 	}, time.Minute)
 }

@@ -23,7 +23,7 @@ type page struct {
 func pages() map[string]page {
 	const controller = "internal/cmd/controller/"
 	return map[string]page{
-		"contract.md":  {least: 100, short: map[string]string{"controllers": controller + "agentmanagement/controllers"}},
+		"contract.md":  {least: 100, short: map[string]string{"agentmanagement": controller + "agentmanagement"}},
 		"delivery.md":  {least: 70, home: "internal/deploy"},
 		"targeting.md": {least: 70, home: "internal/targeting", short: map[string]string{"bundles": controller + "bundles"}},
 	}

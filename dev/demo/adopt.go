@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/fleet-hub/fleet/e2e/framework"
-	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
 // errRestarted means that taking itself over has cost an agent its pod.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/fleet-hub/fleet/e2e/bench/audit"
-	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
 // Whose requests are counted: those of the one agent, on either API server.

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/fleet-hub/fleet/e2e/framework/inventory"
-	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
 // left are the objects a registration leaves on the hub.

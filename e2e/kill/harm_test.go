@@ -25,8 +25,8 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/e2e/framework/faults"
 	"github.com/fleet-hub/fleet/e2e/framework/swarm"
-	"github.com/fleet-hub/fleet/internal/names"
 	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
 // while is how long a fault lasts. In that time whoever tries again with growing pauses does so about ten times.

@@ -15,8 +15,8 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/replica"
 	"github.com/fleet-hub/fleet/e2e/framework/swarm"
 	"github.com/fleet-hub/fleet/internal/cmd/controller"
-	"github.com/fleet-hub/fleet/internal/names"
 	"github.com/fleet-hub/fleet/internal/plane"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
 // After a restore nobody works with caches of what has not happened. Whoever leads learns of it by its leases, which are

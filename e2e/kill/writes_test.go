@@ -8,7 +8,7 @@ import (
 
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/faults"
-	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
 // kind is a kind of write, told apart as far as the protocol does: "create roles, registration".

@@ -31,7 +31,7 @@ type said struct {
 }
 
 // counting is the file that logs counts by the names of kinds, which are a vocabulary of their own.
-const counting = "controllers/orphans/orphans.go"
+const counting = "agentmanagement/orphans/orphans.go"
 
 func TestOnlyWordsOfTheVocabularyAreLogged(t *testing.T) {
 	known := map[string]bool{}

@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
-	"github.com/fleet-hub/fleet/internal/heartbeat"
+	"github.com/fleet-hub/fleet/internal/register/heartbeat"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
 

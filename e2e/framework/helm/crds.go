@@ -3,8 +3,8 @@ package helm
 import (
 	"context"
 
-	"github.com/fleet-hub/fleet/internal/names"
 	"github.com/fleet-hub/fleet/internal/plane"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
 // CRDs installs chart fleet-crd on a control plane. It is for plane.Options.BeforeControllers: a garbage collector that

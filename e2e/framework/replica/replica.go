@@ -19,8 +19,8 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller"
 	"github.com/fleet-hub/fleet/internal/cmd/env"
-	"github.com/fleet-hub/fleet/internal/names"
 	"github.com/fleet-hub/fleet/internal/plane/supervise"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
 // program is the name under which the test binary plays fleetcontroller.

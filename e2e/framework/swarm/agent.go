@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fleet-hub/fleet/internal/heartbeat"
 	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/register/heartbeat"
 )
 
 // Settings are what is particular about one agent.

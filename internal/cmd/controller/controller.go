@@ -14,15 +14,15 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/companion"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement"
-	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/cmd/env"
 	"github.com/fleet-hub/fleet/internal/footprint"
 	"github.com/fleet-hub/fleet/internal/health"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/logging"
 	"github.com/fleet-hub/fleet/internal/metrics"
-	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/version"
 )
 
@@ -101,11 +101,11 @@ func run(ctx context.Context, options env.Controller, out io.Writer) error {
 		return err
 	}
 	process.OwnHost(own.Config.Host)
-	shared := app.Options{
+	shared := hub.Options{
 		Own: own, Env: options, Version: version.Version, Log: log, Metrics: counted, Registry: process.Registry(),
 	}
 	state.SetReady(false, "checking the hub's API server, CRDs and configuration")
-	if err := app.Check(ctx, shared, app.StartTimeout); err != nil {
+	if err := hub.Check(ctx, shared, hub.StartTimeout); err != nil {
 		return unlessEnded(ctx, fmt.Errorf("refusing to start: %w", err))
 	}
 	state.SetReady(false, "waiting for the lease")
@@ -113,7 +113,7 @@ func run(ctx context.Context, options env.Controller, out io.Writer) error {
 }
 
 // lead works while this replica is the leader. One that stands by is ready: it is of use as it is.
-func lead(ctx context.Context, shared app.Options, state *health.State) error {
+func lead(ctx context.Context, shared hub.Options, state *health.State) error {
 	fence := kube.NewFence(time.Now) //nolint:forbidigo // the election has a clock of its own, too
 	guarded := shared
 	guarded.Own.Config, guarded.Guard = fence.Guard(kube.RelistAfterOutage(shared.Own.Config)), fence.Guard

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fleet-hub/fleet/internal/names"
 	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
 // The agent's patience.

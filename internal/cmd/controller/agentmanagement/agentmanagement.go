@@ -8,17 +8,16 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
-	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/controllers"
-	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/controllers/globalconfig"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/globalconfig"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 )
 
 // RegisterFunc adds controllers to those that run.
-type RegisterFunc func(context.Context, *app.Context) error
+type RegisterFunc func(context.Context, *hub.Context) error
 
 // Options of Run.
 type Options struct {
-	app.Options
+	hub.Options
 	// Also are further controllers on the same caches, such as those that deliver Bundles.
 	Also []RegisterFunc
 	// OnStarted is called when the caches are full and the controllers work. May be nil.
@@ -27,11 +26,11 @@ type Options struct {
 
 // Run lets the controllers work until ctx ends, which is no error.
 func Run(ctx context.Context, o Options) error {
-	a, err := app.New(ctx, o.Options)
+	a, err := hub.New(ctx, o.Options)
 	if err != nil {
 		return err
 	}
-	own := RegisterFunc(controllers.Register)
+	own := RegisterFunc(Register)
 	if o.Env.Shard != "" {
 		own = globalconfig.Register // clusters join at the process that is no shard
 	}

@@ -13,7 +13,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/bundle"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/clustergroup"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/content"
@@ -22,12 +21,13 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/mapping"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/status"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // Register adds the controllers of the delivery to those that start with a. To be
 // called once.
-func Register(ctx context.Context, a *app.Context) error {
+func Register(ctx context.Context, a *hub.Context) error {
 	index.Add(a)
 	outcomes := ledger.New()
 	// status first: it wants to hear of what bundle writes down.

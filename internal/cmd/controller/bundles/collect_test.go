@@ -9,12 +9,12 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	collector "github.com/fleet-hub/fleet/internal/cmd/controller/bundles/content"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/cmd/env"
-	"github.com/fleet-hub/fleet/internal/content"
 	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/rules/content"
 	"github.com/fleet-hub/fleet/internal/version"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -39,7 +39,7 @@ func TestContentsNobodyNeedsAreDeleted(t *testing.T) {
 
 	cfg, err := account()
 	must(t, err)
-	a, err := app.New(t.Context(), app.Options{
+	a, err := hub.New(t.Context(), hub.Options{
 		Own: kube.Own{Config: cfg}, Env: env.Controller{Namespace: system}, Version: version.Version, Log: slog.New(slog.DiscardHandler),
 		Clock: func() time.Time { return time.Now().Add(2 * collector.MinimumAge) },
 	})

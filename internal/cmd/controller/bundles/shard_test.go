@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/fleet-hub/fleet/e2e/framework/client"
-	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/cmd/env"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/targeting"
@@ -19,7 +19,7 @@ func TestShards(t *testing.T) {
 	w := newWorld(t)
 	cfg, err := account()
 	must(t, err)
-	a, err := app.New(t.Context(), app.Options{
+	a, err := hub.New(t.Context(), hub.Options{
 		Own: kube.Own{Config: cfg}, Env: env.Controller{Namespace: system, Shard: "a"}, Version: version.Version, Log: slog.New(slog.DiscardHandler),
 	})
 	must(t, err)

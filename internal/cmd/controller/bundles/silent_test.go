@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/fleet-hub/fleet/e2e/framework/client"
-	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/cmd/env"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/version"
@@ -35,7 +35,7 @@ func (a *ahead) pass(d time.Duration) { a.by.Add(int64(d)) }
 // waitingWorld is a world whose controllers see an hour go by in no time: a shard beside those of all other tests.
 type waitingWorld struct {
 	*world
-	app   *app.Context
+	app   *hub.Context
 	clock *ahead
 }
 
@@ -44,7 +44,7 @@ func newWaitingWorld(t *testing.T) *waitingWorld {
 	w := &waitingWorld{world: newWorld(t), clock: &ahead{}}
 	cfg, err := account()
 	must(t, err)
-	w.app, err = app.New(t.Context(), app.Options{
+	w.app, err = hub.New(t.Context(), hub.Options{
 		Own: kube.Own{Config: cfg}, Env: env.Controller{Namespace: system, Shard: waiting}, Version: version.Version,
 		Log: slog.New(slog.DiscardHandler), Clock: w.clock.now,
 	})

@@ -156,7 +156,7 @@ const (
 )
 
 // Metadata of objects that are written as a set: the label finds the members, the
-// annotations say whose they are. See SetHash in internal/names.
+// annotations say whose they are. See SetHash in internal/protocol/names.
 const (
 	// LabelSetHash is the hash of the set's ID and owner.
 	LabelSetHash = "objectset.rio.cattle.io/hash"

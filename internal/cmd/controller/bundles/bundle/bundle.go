@@ -20,10 +20,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -33,7 +33,7 @@ import (
 const workers = 8
 
 type handler struct {
-	app    *app.Context
+	app    *hub.Context
 	ledger *ledger.Ledger
 	queue  *queue.Queue
 	memo   *memo
@@ -48,7 +48,7 @@ type handler struct {
 
 // Register watches Bundles and what decides where they go. What targeting makes of
 // them goes into the ledger. What nobody waits for is not done while telling says that there is something to tell.
-func Register(ctx context.Context, a *app.Context, outcomes *ledger.Ledger, telling func() bool) error {
+func Register(ctx context.Context, a *hub.Context, outcomes *ledger.Ledger, telling func() bool) error {
 	h := &handler{app: a, ledger: outcomes, memo: newMemo(), sights: newSights(a.Clock), waiting: newFlags(), awaited: newAwaited(), slots: newSlots()}
 	h.queue = queue.New(queue.Options{Name: "bundle", Workers: workers, Log: a.Log}, h.handle)
 	var err error

@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
-	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -40,7 +40,7 @@ func TestClustersFor(t *testing.T) {
 		"one called like an agent's":                             {users, all},
 	} {
 		t.Run(name, func(t *testing.T) {
-			hub := apptest.New(t)
+			hub := hubtest.New(t)
 			for _, c := range all {
 				hub.Put(cluster(c))
 			}
@@ -68,7 +68,7 @@ func TestNamespaceOfAnotherCluster_GetsNoDeployment(t *testing.T) {
 	}
 	attacker := cluster("x", long)
 	for owner, want := range map[string]string{"victim": "", attacker.Name: attacker.Status.Namespace} {
-		hub := apptest.New(t)
+		hub := hubtest.New(t)
 		hub.Put(attacker.DeepCopy(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 			Name: attacker.Status.Namespace, Annotations: map[string]string{fleet.AnnotationCluster: owner, fleet.AnnotationClusterNamespace: attacker.Namespace},
 		}})

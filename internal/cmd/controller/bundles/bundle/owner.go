@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -39,7 +39,7 @@ const (
 //	Secret, BundleDeployment created ─► later ─► owner named, or the Secret taken away if the BundleDeployment is gone
 //	a process begins ─► all values Secrets listed, without their data ─► those without an owner
 type owners struct {
-	app   *app.Context
+	app   *hub.Context
 	queue *queue.Queue
 	// writing is how many BundleDeployments are being written just now.
 	writing *atomic.Int32
@@ -51,7 +51,7 @@ type owners struct {
 	unnamed map[types.NamespacedName]time.Time
 }
 
-func newOwners(ctx context.Context, a *app.Context, writing *atomic.Int32, telling func() bool) (*owners, error) {
+func newOwners(ctx context.Context, a *hub.Context, writing *atomic.Int32, telling func() bool) (*owners, error) {
 	secrets, err := metadata.NewForConfig(a.RESTConfig)
 	if err != nil {
 		return nil, fmt.Errorf("building the client of values Secrets: %w", err)
@@ -62,7 +62,7 @@ func newOwners(ctx context.Context, a *app.Context, writing *atomic.Int32, telli
 }
 
 // ownersOf are ready, and name nobody before they run.
-func ownersOf(a *app.Context, writing *atomic.Int32, telling func() bool) *owners {
+func ownersOf(a *hub.Context, writing *atomic.Int32, telling func() bool) *owners {
 	o := &owners{app: a, writing: writing, telling: telling, unnamed: map[types.NamespacedName]time.Time{}}
 	o.queue = queue.New(queue.Options{Name: "values-owner", Workers: 2, Log: a.Log}, o.handle)
 	return o

@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -48,8 +48,8 @@ func ownedByOne(s *corev1.Secret) {
 func ofAnotherType(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque }
 
 // owner says who owns the Secret of cluster one.
-func owner(hub *apptest.Hub) string {
-	secret := apptest.Get[*corev1.Secret](hub, "c-one", "web")
+func owner(hub *hubtest.Hub) string {
+	secret := hubtest.Get[*corev1.Secret](hub, "c-one", "web")
 	switch {
 	case secret == nil:
 		return "no secret"
@@ -71,69 +71,69 @@ const (
 func TestTheOwnerOfASecret(t *testing.T) {
 	gone := apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, "web")
 	tests := map[string]struct {
-		server, cache []apptest.Object
+		server, cache []hubtest.Object
 		fail          map[string]error
-		before        map[string]func(*apptest.Hub)
+		before        map[string]func(*hubtest.Hub)
 		requests      []string
 		owner         string
 		fails         bool
 	}{
 		"is named in one request": {
-			server: []apptest.Object{valued("one"), ownerless()}, cache: []apptest.Object{valued("one")},
+			server: []hubtest.Object{valued("one"), ownerless()}, cache: []hubtest.Object{valued("one")},
 			requests: []string{nameOwner}, owner: "u-one",
 		},
 		"need not be named where there are no values any more": {
-			server: []apptest.Object{existing("one")}, cache: []apptest.Object{existing("one")}, owner: "no secret",
+			server: []hubtest.Object{existing("one")}, cache: []hubtest.Object{existing("one")}, owner: "no secret",
 		},
 		"cannot be named where somebody deleted the Secret; the agent will say so": {
-			server: []apptest.Object{valued("one")}, cache: []apptest.Object{valued("one")}, requests: []string{nameOwner}, owner: "no secret",
+			server: []hubtest.Object{valued("one")}, cache: []hubtest.Object{valued("one")}, requests: []string{nameOwner}, owner: "no secret",
 		},
 		"is named later where that fails": {
-			server: []apptest.Object{valued("one"), ownerless()}, cache: []apptest.Object{valued("one")},
+			server: []hubtest.Object{valued("one"), ownerless()}, cache: []hubtest.Object{valued("one")},
 			fail: map[string]error{nameOwner: errDown}, requests: []string{nameOwner}, owner: "nobody", fails: true,
 		},
 		"went before it was named, and the Secret goes, too": {
-			server: []apptest.Object{ownerless()}, requests: []string{readSecret, readOwner, deleteSecret}, owner: "no secret",
+			server: []hubtest.Object{ownerless()}, requests: []string{readSecret, readOwner, deleteSecret}, owner: "no secret",
 		},
 		"went with the Secret": {requests: []string{readSecret}, owner: "no secret"},
 		"went, and what has its name now is no Secret of ours": {
-			server: []apptest.Object{ownerless(ofAnotherType)}, requests: []string{readSecret}, owner: "nobody",
+			server: []hubtest.Object{ownerless(ofAnotherType)}, requests: []string{readSecret}, owner: "nobody",
 		},
 		"went, and the Secret has an owner: it goes by itself": {
-			server: []apptest.Object{ownerless(ownedByOne)}, requests: []string{readSecret}, owner: "u-one",
+			server: []hubtest.Object{ownerless(ownedByOne)}, requests: []string{readSecret}, owner: "u-one",
 		},
 		"is there, though the cache has it not": {
-			server: []apptest.Object{valued("one"), ownerless()}, requests: []string{readSecret, readOwner, nameOwner}, owner: "u-one",
+			server: []hubtest.Object{valued("one"), ownerless()}, requests: []string{readSecret, readOwner, nameOwner}, owner: "u-one",
 		},
 		"went, and somebody writes the Secret anew meanwhile": {
-			server: []apptest.Object{ownerless()}, requests: []string{readSecret, readOwner, deleteSecret}, owner: "nobody",
-			before: map[string]func(*apptest.Hub){deleteSecret: func(hub *apptest.Hub) { hub.Have(ownerless()) }},
+			server: []hubtest.Object{ownerless()}, requests: []string{readSecret, readOwner, deleteSecret}, owner: "nobody",
+			before: map[string]func(*hubtest.Hub){deleteSecret: func(hub *hubtest.Hub) { hub.Have(ownerless()) }},
 		},
 		"went, and the Secret is another one meanwhile": {
-			server: []apptest.Object{ownerless()}, requests: []string{readSecret, readOwner, deleteSecret}, owner: "nobody",
-			before: map[string]func(*apptest.Hub){deleteSecret: func(hub *apptest.Hub) {
+			server: []hubtest.Object{ownerless()}, requests: []string{readSecret, readOwner, deleteSecret}, owner: "nobody",
+			before: map[string]func(*hubtest.Hub){deleteSecret: func(hub *hubtest.Hub) {
 				hub.Have(ownerless(func(s *corev1.Secret) { s.UID = "another" }))
 			}},
 		},
 		"went, and somebody else deletes the Secret": {
-			server: []apptest.Object{ownerless()}, fail: map[string]error{deleteSecret: gone},
+			server: []hubtest.Object{ownerless()}, fail: map[string]error{deleteSecret: gone},
 			requests: []string{readSecret, readOwner, deleteSecret}, owner: "nobody",
 		},
 		"went, and the Secret cannot be read": {
-			server: []apptest.Object{ownerless()}, fail: map[string]error{readSecret: errDown}, requests: []string{readSecret}, owner: "nobody", fails: true,
+			server: []hubtest.Object{ownerless()}, fail: map[string]error{readSecret: errDown}, requests: []string{readSecret}, owner: "nobody", fails: true,
 		},
 		"may have gone": {
-			server: []apptest.Object{ownerless()}, fail: map[string]error{readOwner: errDown},
+			server: []hubtest.Object{ownerless()}, fail: map[string]error{readOwner: errDown},
 			requests: []string{readSecret, readOwner}, owner: "nobody", fails: true,
 		},
 		"went, and the Secret cannot be deleted": {
-			server: []apptest.Object{ownerless()}, fail: map[string]error{deleteSecret: errDown},
+			server: []hubtest.Object{ownerless()}, fail: map[string]error{deleteSecret: errDown},
 			requests: []string{readSecret, readOwner, deleteSecret}, owner: "nobody", fails: true,
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			hub := apptest.New(t)
+			hub := hubtest.New(t)
 			hub.Have(test.server...)
 			hub.See(test.cache...)
 			for request, err := range test.fail {
@@ -161,7 +161,7 @@ func TestTheOwnerOfASecret(t *testing.T) {
 }
 
 func TestACacheWithoutAnswerIsNoReasonToDelete(t *testing.T) {
-	hub := apptest.New(t)
+	hub := hubtest.New(t)
 	hub.Put(valued("one"), ownerless())
 	hub.Spoil(valued("one"))
 	o := ownersOf(hub.App, &atomic.Int32{}, never)
@@ -170,14 +170,14 @@ func TestACacheWithoutAnswerIsNoReasonToDelete(t *testing.T) {
 	if _, waits := o.unnamed[one]; err == nil || !waits {
 		t.Errorf("error = %v, still to be named: %v", err, waits)
 	}
-	apptest.ExpectRequests(t, hub)
+	hubtest.ExpectRequests(t, hub)
 }
 
 // never is nothing to tell.
 func never() bool { return false }
 
 // working runs owners in a bubble of time, with the values Secrets that a sweep finds.
-func working(t *testing.T, hub *apptest.Hub, secrets metadata.Getter, synced ...cache.InformerSynced) *owners {
+func working(t *testing.T, hub *hubtest.Hub, secrets metadata.Getter, synced ...cache.InformerSynced) *owners {
 	t.Helper()
 	o := ownersOf(hub.App, &atomic.Int32{}, never)
 	ctx, stop := context.WithCancel(t.Context())
@@ -194,9 +194,9 @@ func working(t *testing.T, hub *apptest.Hub, secrets metadata.Getter, synced ...
 }
 
 // inTime tells a story in a bubble of time; its API server is outside.
-func inTime(t *testing.T, story func(*testing.T, *apptest.Hub)) {
+func inTime(t *testing.T, story func(*testing.T, *hubtest.Hub)) {
 	t.Helper()
-	hub := apptest.New(t)
+	hub := hubtest.New(t)
 	synctest.Test(t, func(t *testing.T) { story(t, hub) })
 }
 
@@ -207,22 +207,22 @@ func after(d time.Duration) {
 }
 
 func TestOwnersAreNamedLater(t *testing.T) {
-	inTime(t, func(t *testing.T, hub *apptest.Hub) {
+	inTime(t, func(t *testing.T, hub *hubtest.Hub) {
 		hub.Put(valued("one"), ownerless())
 		o := working(t, hub, &pages{})
 		o.later(one)
 		after(ownersAfter - time.Millisecond)
-		apptest.ExpectRequests(t, hub)
+		hubtest.ExpectRequests(t, hub)
 		o.later(one)
 		after(time.Millisecond)
-		apptest.ExpectRequests(t, hub, nameOwner)
+		hubtest.ExpectRequests(t, hub, nameOwner)
 		after(time.Hour) // once is enough
-		apptest.ExpectRequests(t, hub)
+		hubtest.ExpectRequests(t, hub)
 	})
 }
 
 func TestOwnersWaitForWhatIsBeingWritten(t *testing.T) {
-	inTime(t, func(t *testing.T, hub *apptest.Hub) {
+	inTime(t, func(t *testing.T, hub *hubtest.Hub) {
 		hub.Put(valued("one"), ownerless())
 		o := working(t, hub, &pages{})
 		o.writing.Add(2)
@@ -230,15 +230,15 @@ func TestOwnersWaitForWhatIsBeingWritten(t *testing.T) {
 		after(time.Minute)
 		o.writing.Add(-1)
 		after(time.Minute)
-		apptest.ExpectRequests(t, hub)
+		hubtest.ExpectRequests(t, hub)
 		o.writing.Add(-1)
 		after(ownersAgain)
-		apptest.ExpectRequests(t, hub, nameOwner)
+		hubtest.ExpectRequests(t, hub, nameOwner)
 	})
 }
 
 func TestOwnersWaitForWhatPeopleWaitFor(t *testing.T) {
-	inTime(t, func(t *testing.T, hub *apptest.Hub) {
+	inTime(t, func(t *testing.T, hub *hubtest.Hub) {
 		hub.Put(valued("one"), ownerless())
 		o := working(t, hub, &pages{})
 		var telling atomic.Bool
@@ -246,15 +246,15 @@ func TestOwnersWaitForWhatPeopleWaitFor(t *testing.T) {
 		o.telling = telling.Load
 		o.later(one)
 		after(ownersAfter + 10*time.Second)
-		apptest.ExpectRequests(t, hub)
+		hubtest.ExpectRequests(t, hub)
 		telling.Store(false)
 		after(ownersAgain)
-		apptest.ExpectRequests(t, hub, nameOwner)
+		hubtest.ExpectRequests(t, hub, nameOwner)
 	})
 }
 
 func TestOwnersDoNotWaitForEver(t *testing.T) {
-	inTime(t, func(t *testing.T, hub *apptest.Hub) {
+	inTime(t, func(t *testing.T, hub *hubtest.Hub) {
 		hub.Put(valued("one"), ownerless())
 		o := working(t, hub, &pages{})
 		o.writing.Add(1)
@@ -262,15 +262,15 @@ func TestOwnersDoNotWaitForEver(t *testing.T) {
 		o.later(one)
 		hub.Pass(ownersMost)
 		after(time.Hour)
-		apptest.ExpectRequests(t, hub)
+		hubtest.ExpectRequests(t, hub)
 		hub.Pass(time.Second)
 		after(ownersAgain)
-		apptest.ExpectRequests(t, hub, nameOwner)
+		hubtest.ExpectRequests(t, hub, nameOwner)
 	})
 }
 
 func TestWhatFailsIsTriedAgain(t *testing.T) {
-	inTime(t, func(t *testing.T, hub *apptest.Hub) {
+	inTime(t, func(t *testing.T, hub *hubtest.Hub) {
 		hub.Put(valued("one"), ownerless())
 		hub.Fail(nameOwner, errDown)
 		o := working(t, hub, &pages{})
@@ -281,7 +281,7 @@ func TestWhatFailsIsTriedAgain(t *testing.T) {
 		}
 		hub.Fail(nameOwner, nil)
 		after(2 * time.Minute)
-		apptest.ExpectRequests(t, hub, nameOwner)
+		hubtest.ExpectRequests(t, hub, nameOwner)
 		if got := owner(hub); got != "u-one" {
 			t.Errorf("the owner is %s", got)
 		}
@@ -290,19 +290,19 @@ func TestWhatFailsIsTriedAgain(t *testing.T) {
 
 // A BundleDeployment that goes before its Secret has its name takes the Secret along at once; another has no part in it.
 func TestAnOwnerThatGoes(t *testing.T) {
-	inTime(t, func(t *testing.T, hub *apptest.Hub) {
+	inTime(t, func(t *testing.T, hub *hubtest.Hub) {
 		o := working(t, hub, &pages{})
 		o.later(one)
 		hub.Have(ownerless())
 		o.gone(types.NamespacedName{Namespace: "c-two", Name: "web"})
 		synctest.Wait()
-		apptest.ExpectRequests(t, hub)
+		hubtest.ExpectRequests(t, hub)
 		o.gone(one)
 		synctest.Wait()
-		apptest.ExpectRequests(t, hub, readSecret, readOwner, deleteSecret)
+		hubtest.ExpectRequests(t, hub, readSecret, readOwner, deleteSecret)
 		o.gone(one)
 		synctest.Wait()
-		apptest.ExpectRequests(t, hub) // it has no unnamed Secret any more
+		hubtest.ExpectRequests(t, hub) // it has no unnamed Secret any more
 	})
 }
 
@@ -387,7 +387,7 @@ func TestTheSweepOfWhatAnEarlierProcessHasLeft(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			inTime(t, func(t *testing.T, hub *apptest.Hub) {
+			inTime(t, func(t *testing.T, hub *hubtest.Hub) {
 				var want []string
 				for _, cluster := range test.named {
 					hub.Put(valued(cluster), ownerless(func(s *corev1.Secret) { s.Namespace = "c-" + cluster }))
@@ -400,7 +400,7 @@ func TestTheSweepOfWhatAnEarlierProcessHasLeft(t *testing.T) {
 					t.Errorf("it looks already: %v", test.pages.asked())
 				}
 				after(time.Second)
-				apptest.ExpectRequests(t, hub) // there is time
+				hubtest.ExpectRequests(t, hub) // there is time
 				after(ownersAfter)
 				got := slices.Compact(slices.Sorted(slices.Values(hub.Requests())))
 				if diff := cmp.Diff(want, got); diff != "" {
@@ -416,7 +416,7 @@ func TestTheSweepOfWhatAnEarlierProcessHasLeft(t *testing.T) {
 }
 
 func TestNothingIsNamedBeforeTheCachesAreFull(t *testing.T) {
-	inTime(t, func(t *testing.T, hub *apptest.Hub) {
+	inTime(t, func(t *testing.T, hub *hubtest.Hub) {
 		hub.Have(valued("one"), ownerless())
 		var full atomic.Bool
 		secrets := &pages{began: time.Now()}
@@ -429,7 +429,7 @@ func TestNothingIsNamedBeforeTheCachesAreFull(t *testing.T) {
 		hub.Sync()
 		full.Store(true)
 		after(time.Second)
-		apptest.ExpectRequests(t, hub, nameOwner)
+		hubtest.ExpectRequests(t, hub, nameOwner)
 		if len(secrets.asked()) != 1 {
 			t.Errorf("looked for what is left: %v", secrets.asked())
 		}

@@ -21,8 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
-	"github.com/fleet-hub/fleet/internal/content"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
+	"github.com/fleet-hub/fleet/internal/rules/content"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -242,7 +242,7 @@ func TestWhatConcernsAllEndsThePass(t *testing.T) {
 			if err := d.pass(t.Context()); err != nil || len(d.all(t)) != 200 {
 				t.Errorf("the next pass: %d BundleDeployments, %v", len(d.all(t)), err)
 			}
-			if apptest.Get[*fleet.BundleDeployment](d.hub, orphan.Namespace, orphan.Name) != nil {
+			if hubtest.Get[*fleet.BundleDeployment](d.hub, orphan.Namespace, orphan.Name) != nil {
 				t.Error("what should not be there is still there")
 			}
 		})
@@ -295,7 +295,7 @@ func TestAPassEndsWithItsProcessOrItsBundle(t *testing.T) {
 	})
 	t.Run("content", func(t *testing.T) {
 		d := newDelivery(t, bundle(everywhere), 200)
-		in, err := d.gather(t.Context(), apptest.MustGet[*fleet.Bundle](t, d.hub, "ws", "web"))
+		in, err := d.gather(t.Context(), hubtest.MustGet[*fleet.Bundle](t, d.hub, "ws", "web"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -457,7 +457,7 @@ func TestABundleThatCannotBeBegun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := newDelivery(t, bundle(everywhere), 2)
 			if test.request != stored {
-				b := apptest.MustGet[*fleet.Bundle](t, d.hub, "ws", "web")
+				b := hubtest.MustGet[*fleet.Bundle](t, d.hub, "ws", "web")
 				b.Finalizers = nil
 				d.hub.Put(b)
 			}

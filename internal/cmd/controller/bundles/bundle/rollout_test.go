@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -247,7 +247,7 @@ func TestWaitsForOthers(t *testing.T) {
 
 // A promotion is tried once: whether it may be written after somebody else has written is for the next pass to decide.
 func TestAPromotionIsTriedOnce(t *testing.T) {
-	h := &handler{app: &app.Context{}}
+	h := &handler{app: &hub.Context{}}
 	promoted := write{DeploymentOutcome: targeting.DeploymentOutcome{Deployment: existing("one", at("2", "2", "1"))}, existing: existing("one", at("2", "1", "1"))}
 	client, ok := h.client(promoted).(once)
 	if !ok {

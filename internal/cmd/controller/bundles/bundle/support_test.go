@@ -10,23 +10,23 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
-	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // delivery is the handler of Bundles on an API server in memory, with Clusters k-000 and following.
 type delivery struct {
 	*handler
-	hub *apptest.Hub
+	hub *hubtest.Hub
 }
 
 func newDelivery(t *testing.T, b *fleet.Bundle, clusters int) *delivery {
 	t.Helper()
-	hub := apptest.New(t)
+	hub := hubtest.New(t)
 	index.Add(hub.App)
 	h := &handler{app: hub.App, ledger: ledger.New(), memo: newMemo(), sights: newSights(hub.Now), waiting: newFlags(), awaited: newAwaited(), slots: newSlots()}
 	h.queue = queue.New(queue.Options{Name: "bundle", Log: slog.New(slog.DiscardHandler)}, h.handle)
@@ -85,7 +85,7 @@ func (d *delivery) settle(t *testing.T) {
 // change gives the Bundle another state to bring everywhere.
 func (d *delivery) change(t *testing.T, modifiers ...func(*fleet.Bundle)) {
 	t.Helper()
-	b := apptest.MustGet[*fleet.Bundle](t, d.hub, "ws", "web")
+	b := hubtest.MustGet[*fleet.Bundle](t, d.hub, "ws", "web")
 	b.Generation++
 	b.Spec.DefaultNamespace = fmt.Sprint("generation-", b.Generation)
 	for _, modify := range modifiers {

@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -28,13 +28,13 @@ import (
 const spacing = 200 * time.Millisecond
 
 type handler struct {
-	app       *app.Context
+	app       *hub.Context
 	queue     *queue.Queue
 	selectors *selectors
 }
 
 // Register watches ClusterGroups and Clusters.
-func Register(ctx context.Context, a *app.Context) error {
+func Register(ctx context.Context, a *hub.Context) error {
 	h := &handler{app: a, selectors: newSelectors()}
 	h.queue = queue.New(queue.Options{Name: "clustergroup-status", Spacing: spacing, Log: a.Log}, h.handle)
 	err := errors.Join(
@@ -57,7 +57,7 @@ func (h *handler) handle(_ context.Context, key types.NamespacedName) error {
 	if err != nil {
 		return err
 	}
-	_, err = app.Report(h.app, h.app.ClusterGroups, group, func(g *fleet.ClusterGroup) { tell(&g.Status, in) })
+	_, err = hub.Report(h.app, h.app.ClusterGroups, group, func(g *fleet.ClusterGroup) { tell(&g.Status, in) })
 	return err
 }
 

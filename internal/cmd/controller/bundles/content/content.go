@@ -14,9 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -32,12 +32,12 @@ const (
 )
 
 type handler struct {
-	app   *app.Context
+	app   *hub.Context
 	queue *queue.Queue
 }
 
 // Register watches Contents and the BundleDeployments that need them.
-func Register(ctx context.Context, a *app.Context) error {
+func Register(ctx context.Context, a *hub.Context) error {
 	h := &handler{app: a}
 	h.queue = queue.New(queue.Options{Name: "content", Settling: settling, Spacing: spacing, Log: a.Log}, h.handle)
 	err := errors.Join(

@@ -12,50 +12,50 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
-	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // TestForgedBundleDeployment has BundleDeployments that a tenant wrote, beside Secrets that are not the tenant's.
 func TestForgedBundleDeployment(t *testing.T) {
 	creds, other := fleet.DownstreamResource{Kind: "Secret", Name: "creds"}, fleet.DownstreamResource{Kind: "Secret", Name: "other"}
-	relabelled := func(labels map[string]string) func(*apptest.Hub, *fleet.BundleDeployment) {
-		return func(_ *apptest.Hub, bd *fleet.BundleDeployment) {
+	relabelled := func(labels map[string]string) func(*hubtest.Hub, *fleet.BundleDeployment) {
+		return func(_ *hubtest.Hub, bd *fleet.BundleDeployment) {
 			for key, value := range labels {
 				bd.Labels[key] = value
 			}
 		}
 	}
 	tests := map[string]struct {
-		change         func(*apptest.Hub, *fleet.BundleDeployment)
+		change         func(*hubtest.Hub, *fleet.BundleDeployment)
 		copied, forged bool
 	}{
-		"as the hub made it: the Secret is copied": {func(*apptest.Hub, *fleet.BundleDeployment) {}, true, false},
-		"in a workspace: nothing is copied":        {func(_ *apptest.Hub, bd *fleet.BundleDeployment) { bd.Namespace = "tenant" }, false, true},
-		"under another name: nothing is copied":    {func(_ *apptest.Hub, bd *fleet.BundleDeployment) { bd.Name = "other" }, false, true},
-		"in the namespace of another Cluster": {func(_ *apptest.Hub, bd *fleet.BundleDeployment) {
+		"as the hub made it: the Secret is copied": {func(*hubtest.Hub, *fleet.BundleDeployment) {}, true, false},
+		"in a workspace: nothing is copied":        {func(_ *hubtest.Hub, bd *fleet.BundleDeployment) { bd.Namespace = "tenant" }, false, true},
+		"under another name: nothing is copied":    {func(_ *hubtest.Hub, bd *fleet.BundleDeployment) { bd.Name = "other" }, false, true},
+		"in the namespace of another Cluster": {func(_ *hubtest.Hub, bd *fleet.BundleDeployment) {
 			bd.Namespace = names.ClusterNamespace("tenant", "own")
 		}, false, true},
 		"of a Bundle that is not there: nothing is copied": {relabelled(map[string]string{fleet.LabelBundleNamespace: "elsewhere"}), false, true},
-		"of a Cluster that is not there: nothing is copied": {func(_ *apptest.Hub, bd *fleet.BundleDeployment) {
+		"of a Cluster that is not there: nothing is copied": {func(_ *hubtest.Hub, bd *fleet.BundleDeployment) {
 			bd.Labels[fleet.LabelCluster], bd.Namespace = "none", names.ClusterNamespace("ws", "none")
 		}, false, true},
-		"for a Cluster of a workspace that nothing maps to: nothing is copied": {func(hub *apptest.Hub, bd *fleet.BundleDeployment) {
+		"for a Cluster of a workspace that nothing maps to: nothing is copied": {func(hub *hubtest.Hub, bd *fleet.BundleDeployment) {
 			hub.Put(cluster("tenant", "own"))
 			bd.Labels[fleet.LabelClusterNamespace], bd.Labels[fleet.LabelCluster] = "tenant", "own"
 			bd.Namespace = names.ClusterNamespace("tenant", "own")
 		}, false, true},
-		"a Secret that the Bundle does not name: it is not copied": {func(hub *apptest.Hub, _ *fleet.BundleDeployment) { hub.Put(bundle("web", other)) }, false, false},
-		"a Secret that the Bundle names for another Cluster: it is not copied": {func(hub *apptest.Hub, _ *fleet.BundleDeployment) {
+		"a Secret that the Bundle does not name: it is not copied": {func(hub *hubtest.Hub, _ *fleet.BundleDeployment) { hub.Put(bundle("web", other)) }, false, false},
+		"a Secret that the Bundle names for another Cluster: it is not copied": {func(hub *hubtest.Hub, _ *fleet.BundleDeployment) {
 			b := bundle("web")
 			elsewhere := fleet.BundleTarget{ClusterName: "two"}
 			elsewhere.DownstreamResources = []fleet.DownstreamResource{creds}
 			b.Spec.Targets = []fleet.BundleTarget{elsewhere, {ClusterName: "one"}}
 			hub.Put(b)
 		}, false, false},
-		"a Secret that the Bundle names for this Cluster: it is copied": {func(hub *apptest.Hub, _ *fleet.BundleDeployment) {
+		"a Secret that the Bundle names for this Cluster: it is copied": {func(hub *hubtest.Hub, _ *fleet.BundleDeployment) {
 			b := bundle("web")
 			here := fleet.BundleTarget{ClusterName: "one"}
 			here.DownstreamResources = []fleet.DownstreamResource{creds}
@@ -86,9 +86,9 @@ func TestForgedBundleDeployment(t *testing.T) {
 }
 
 // hubWith is a hub with Secrets in a workspace, and the handler of copies on it.
-func hubWith(t *testing.T) (*apptest.Hub, *handler) {
+func hubWith(t *testing.T) (*hubtest.Hub, *handler) {
 	t.Helper()
-	hub := apptest.New(t)
+	hub := hubtest.New(t)
 	h := handlerWith(t, secretOf("ws", "creds", "1"), secretOf("elsewhere", "creds", "1"))
 	hub.App.Kube, h.app = h.app.Kube, hub.App
 	h.tell = func(*fleet.BundleDeployment, string) {}
@@ -100,16 +100,16 @@ func hubWith(t *testing.T) (*apptest.Hub, *handler) {
 func TestRefusedCopiesAreRetried(t *testing.T) {
 	creds := fleet.DownstreamResource{Kind: "Secret", Name: "creds"}
 	tests := map[string]struct {
-		without func(*apptest.Hub)
+		without func(*hubtest.Hub)
 		appear  func(*handler)
 		want    bool
 	}{
 		"its Bundle appears: retried": {
-			func(hub *apptest.Hub) { hub.Remove(bundle("web")) },
+			func(hub *hubtest.Hub) { hub.Remove(bundle("web")) },
 			func(h *handler) { h.onBundle(queue.Change[*fleet.Bundle]{New: bundle("web", creds)}) }, true,
 		},
 		"its Bundle changes: retried": {
-			func(hub *apptest.Hub) { hub.Put(bundle("web")) },
+			func(hub *hubtest.Hub) { hub.Put(bundle("web")) },
 			func(h *handler) {
 				newer := bundle("web", creds)
 				newer.Generation++
@@ -117,27 +117,27 @@ func TestRefusedCopiesAreRetried(t *testing.T) {
 			}, true,
 		},
 		"another Bundle appears: not retried": {
-			func(hub *apptest.Hub) { hub.Remove(bundle("web")) },
+			func(hub *hubtest.Hub) { hub.Remove(bundle("web")) },
 			func(h *handler) { h.onBundle(queue.Change[*fleet.Bundle]{New: bundle("db", creds)}) }, false,
 		},
 		"its Cluster appears: retried": {
-			func(hub *apptest.Hub) { hub.Remove(cluster("ws", "one")) },
+			func(hub *hubtest.Hub) { hub.Remove(cluster("ws", "one")) },
 			func(h *handler) { h.onCluster(queue.Change[*fleet.Cluster]{New: cluster("ws", "one")}) }, true,
 		},
 		"its Cluster reports: not retried": {
-			func(hub *apptest.Hub) { hub.Put(bundle("web")) },
+			func(hub *hubtest.Hub) { hub.Put(bundle("web")) },
 			func(h *handler) {
 				h.onCluster(queue.Change[*fleet.Cluster]{Old: cluster("ws", "one"), New: cluster("ws", "one")})
 			}, false,
 		},
 		"a mapping of its Bundle's workspace appears: retried": {
-			func(hub *apptest.Hub) { hub.Remove(bundle("web")) },
+			func(hub *hubtest.Hub) { hub.Remove(bundle("web")) },
 			func(h *handler) {
 				h.onMapping(queue.Change[*fleet.BundleNamespaceMapping]{New: &fleet.BundleNamespaceMapping{ObjectMeta: metav1.ObjectMeta{Namespace: "ws"}}})
 			}, true,
 		},
 		"its Cluster's workspace has other labels: retried": {
-			func(hub *apptest.Hub) { hub.Remove(bundle("web")) },
+			func(hub *hubtest.Hub) { hub.Remove(bundle("web")) },
 			func(h *handler) {
 				older := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ws"}}
 				newer := older.DeepCopy()
@@ -146,25 +146,25 @@ func TestRefusedCopiesAreRetried(t *testing.T) {
 			}, true,
 		},
 		"a group of its Cluster's workspace appears: retried": {
-			func(hub *apptest.Hub) { hub.Put(bundle("web")) },
+			func(hub *hubtest.Hub) { hub.Put(bundle("web")) },
 			func(h *handler) {
 				h.onGroup(queue.Change[*fleet.ClusterGroup]{New: &fleet.ClusterGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ws"}}})
 			}, true,
 		},
 		"nothing was refused: not retried": {
-			func(*apptest.Hub) {},
+			func(*hubtest.Hub) {},
 			func(h *handler) { h.onBundle(queue.Change[*fleet.Bundle]{New: bundle("web", creds)}) }, false,
 		},
 		"the Secret is not a Cluster's kubeconfig any more: retried": {
-			func(hub *apptest.Hub) { hub.Put(imported("ws", "creds")) },
+			func(hub *hubtest.Hub) { hub.Put(imported("ws", "creds")) },
 			func(h *handler) { h.onCluster(queue.Change[*fleet.Cluster]{Old: imported("ws", "creds")}) }, true,
 		},
 		"a Secret beside one that was forged appears: not retried": {
-			func(hub *apptest.Hub) { hub.Remove(bundle("web")) },
+			func(hub *hubtest.Hub) { hub.Remove(bundle("web")) },
 			func(h *handler) { h.wake(original{kindSecret, types.NamespacedName{Namespace: there, Name: "any"}}) }, false,
 		},
 		"what is in its place goes: retried": {
-			func(hub *apptest.Hub) {
+			func(hub *hubtest.Hub) {
 				if err := hub.App.Kube.(*fake.Clientset).Tracker().Add(secretOf(there, "creds", "other")); err != nil {
 					panic(err)
 				}
@@ -211,7 +211,7 @@ func TestKubeconfigsAreNotCopied(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			hub := apptest.New(t)
+			hub := hubtest.New(t)
 			h := handlerWith(t, test.secret)
 			hub.App.Kube, h.app = h.app.Kube, hub.App
 			var told string

@@ -17,10 +17,10 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/apptest"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
-	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -28,7 +28,7 @@ import (
 var there = names.ClusterNamespace("ws", "one")
 
 // put gives a hub a BundleDeployment with its Cluster, and a Bundle that asks for the same copies.
-func put(hub *apptest.Hub, bd *fleet.BundleDeployment) {
+func put(hub *hubtest.Hub, bd *fleet.BundleDeployment) {
 	hub.Put(cluster("ws", "one"))
 	hub.Put(bundle("web", bd.Spec.Options.DownstreamResources...))
 	hub.Put(bd)
@@ -91,7 +91,7 @@ func ofType(t corev1.SecretType) func(*corev1.Secret) {
 
 func handlerWith(t *testing.T, objects ...runtime.Object) *handler {
 	t.Helper()
-	hub := apptest.New(t)
+	hub := hubtest.New(t)
 	hub.App.Kube = fake.NewClientset(objects...)
 	h := &handler{app: hub.App, originals: newOriginals(), done: newDone(), refused: newRefused()}
 	h.queue = queue.New(queue.Options{Name: "downstream", Log: slog.New(slog.DiscardHandler)}, h.handle)
@@ -253,13 +253,13 @@ func TestOriginalsAreReadOnce(t *testing.T) {
 // An agent that could not be told of another copy is told later, though there is nothing to copy then.
 func TestAnAgentIsToldInTheEnd(t *testing.T) {
 	told := "patch BundleDeployment " + there + "/web"
-	hub := apptest.New(t)
+	hub := hubtest.New(t)
 	h := handlerWith(t, secretOf("ws", "creds", "2"), secretOf(there, "creds", "1", ownedBy("u-web")))
 	hub.App.Kube, h.app = h.app.Kube, hub.App
 	h.tell = func(*fleet.BundleDeployment, string) {}
 	put(hub, deployment(fleet.DownstreamResource{Kind: "Secret", Name: "creds"}))
 	generation := func() int64 {
-		return apptest.MustGet[*fleet.BundleDeployment](t, hub, there, "web").Spec.DownstreamResourcesGeneration
+		return hubtest.MustGet[*fleet.BundleDeployment](t, hub, there, "web").Spec.DownstreamResourcesGeneration
 	}
 	down := errors.New("connection refused")
 	hub.Fail(told, down)
@@ -335,7 +335,7 @@ func TestTheNextProcessTells(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			hub := apptest.New(t)
+			hub := hubtest.New(t)
 			h := handlerWith(t, around...)
 			hub.App.Kube, h.app = h.app.Kube, hub.App
 			h.tell = func(*fleet.BundleDeployment, string) {}
@@ -355,7 +355,7 @@ func TestTheNextProcessTells(t *testing.T) {
 					t.Fatal(err)
 				}
 				hub.Sync()
-				got := apptest.MustGet[*fleet.BundleDeployment](t, hub, there, "web")
+				got := hubtest.MustGet[*fleet.BundleDeployment](t, hub, there, "web")
 				if diff := cmp.Diff([]any{want.Spec, want.Annotations}, []any{got.Spec, got.Annotations}); diff != "" {
 					t.Errorf("the BundleDeployment (-want +got):\n%s", diff)
 				}
@@ -366,7 +366,7 @@ func TestTheNextProcessTells(t *testing.T) {
 
 // A first try that failed does not keep the next from telling.
 func TestTheNextProcessTellsThoughItsFirstTryFails(t *testing.T) {
-	hub := apptest.New(t)
+	hub := hubtest.New(t)
 	h := handlerWith(t, secretOf("ws", "creds", "2"), secretOf(there, "creds", "2", ownedBy("u-web")))
 	down := errors.New("connection refused")
 	failing := true
@@ -383,7 +383,7 @@ func TestTheNextProcessTellsThoughItsFirstTryFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	hub.Sync()
-	if got := apptest.MustGet[*fleet.BundleDeployment](t, hub, there, "web").Spec.DownstreamResourcesGeneration; got != 1 {
+	if got := hubtest.MustGet[*fleet.BundleDeployment](t, hub, there, "web").Spec.DownstreamResourcesGeneration; got != 1 {
 		t.Errorf("generation %d", got)
 	}
 }

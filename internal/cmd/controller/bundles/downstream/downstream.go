@@ -26,9 +26,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -44,7 +44,7 @@ const notEverywhere = "metadata.name!=kube-root-ca.crt"
 type Tell func(bd *fleet.BundleDeployment, trouble string)
 
 type handler struct {
-	app   *app.Context
+	app   *hub.Context
 	queue *queue.Queue
 	tell  Tell
 
@@ -56,7 +56,7 @@ type handler struct {
 }
 
 // Register watches BundleDeployments and what they want copied.
-func Register(ctx context.Context, a *app.Context, tell Tell) error {
+func Register(ctx context.Context, a *hub.Context, tell Tell) error {
 	names, err := metadata.NewForConfig(a.RESTConfig)
 	if err != nil {
 		return fmt.Errorf("building the client for the names of copies: %w", err)

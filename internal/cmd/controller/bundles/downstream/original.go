@@ -12,9 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
-	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -70,7 +70,7 @@ func (h *handler) mayBeCopied(o original, read *payload) error {
 	case isOwnType(read.secretType), o.key.Name == names.Agent, o.key.Name == names.AgentBootstrap:
 		return errOwn
 	}
-	clusters, err := h.app.Clusters.Cache().GetByIndex(app.ClustersByKubeconfig, o.key.String())
+	clusters, err := h.app.Clusters.Cache().GetByIndex(hub.ClustersByKubeconfig, o.key.String())
 	if err != nil {
 		return err
 	}

@@ -4,9 +4,9 @@ package index
 import (
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
-	"github.com/fleet-hub/fleet/internal/content"
-	"github.com/fleet-hub/fleet/internal/names"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/rules/content"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -24,7 +24,7 @@ const (
 )
 
 // Add puts the indexes on the caches. To be called once, before the caches start.
-func Add(a *app.Context) {
+func Add(a *hub.Context) {
 	deployments := a.BundleDeployments.Cache()
 	deployments.AddIndexer(DeploymentsByBundle, func(bd *fleet.BundleDeployment) ([]string, error) {
 		if bundle := BundleOf(bd); bundle.Name != "" {

@@ -3,13 +3,13 @@ package index
 import (
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // ReachOf is where a Bundle looks for clusters. Where nothing is mapped, that is its own workspace.
-func ReachOf(a *app.Context, bundle *fleet.Bundle) (targeting.Reach, error) {
+func ReachOf(a *hub.Context, bundle *fleet.Bundle) (targeting.Reach, error) {
 	mappings, err := Mappings(a, bundle.Namespace)
 	if err != nil || len(mappings) == 0 {
 		return targeting.NewReach(bundle, nil, nil), err
@@ -22,7 +22,7 @@ func ReachOf(a *app.Context, bundle *fleet.Bundle) (targeting.Reach, error) {
 }
 
 // Mappings are those of a workspace; of all, if it is empty.
-func Mappings(a *app.Context, workspace string) ([]targeting.Mapping, error) {
+func Mappings(a *hub.Context, workspace string) ([]targeting.Mapping, error) {
 	listed, err := a.BundleNamespaceMappings.Cache().List(workspace, labels.Everything())
 	if err != nil {
 		return nil, err

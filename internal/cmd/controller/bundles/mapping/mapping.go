@@ -14,20 +14,20 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 type handler struct {
-	app   *app.Context
+	app   *hub.Context
 	queue *queue.Queue
 }
 
 // Register watches BundleNamespaceMappings.
-func Register(ctx context.Context, a *app.Context) error {
+func Register(ctx context.Context, a *hub.Context) error {
 	h := &handler{app: a}
 	h.queue = queue.New(queue.Options{Name: "mapping", Workers: 1, Log: a.Log}, h.handle)
 	err := errors.Join(

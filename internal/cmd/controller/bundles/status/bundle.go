@@ -10,11 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/reconcile"
-	"github.com/fleet-hub/fleet/internal/state"
+	"github.com/fleet-hub/fleet/internal/rules/state"
 	"github.com/fleet-hub/fleet/internal/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -46,7 +46,7 @@ func (h *handler) onBundle(_ context.Context, key types.NamespacedName) error {
 	if err != nil {
 		return err
 	}
-	_, err = app.Report(h.app, h.app.Bundles, bundle, func(b *fleet.Bundle) { tellBundle(&b.Status, in, found) })
+	_, err = hub.Report(h.app, h.app.Bundles, bundle, func(b *fleet.Bundle) { tellBundle(&b.Status, in, found) })
 	return err
 }
 

@@ -8,10 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/state"
 	"github.com/fleet-hub/fleet/internal/rules/supervision"
-	"github.com/fleet-hub/fleet/internal/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -32,7 +32,7 @@ func (h *handler) onCluster(_ context.Context, key types.NamespacedName) error {
 		return err
 	}
 	in := clusterInput{deployments: deployments, reporting: h.app.Liveness.Of(cluster), now: h.app.Clock()}
-	_, err = app.Report(h.app, h.app.Clusters, cluster, func(c *fleet.Cluster) { tellCluster(c, in) })
+	_, err = hub.Report(h.app, h.app.Clusters, cluster, func(c *fleet.Cluster) { tellCluster(c, in) })
 	return err
 }
 

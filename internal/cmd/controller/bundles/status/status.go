@@ -17,12 +17,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/app"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/reconcile"
-	"github.com/fleet-hub/fleet/internal/state"
+	"github.com/fleet-hub/fleet/internal/rules/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -50,7 +50,7 @@ const longestTurn = time.Second
 const joining = 5 * time.Second
 
 type handler struct {
-	app    *app.Context
+	app    *hub.Context
 	ledger *ledger.Ledger
 	sums   *sums
 
@@ -62,7 +62,7 @@ type handler struct {
 
 // Register watches BundleDeployments and what their state is told to. What comes back says whether Bundles or Clusters
 // wait to be told of theirs.
-func Register(ctx context.Context, a *app.Context, outcomes *ledger.Ledger) (behind func() bool, err error) {
+func Register(ctx context.Context, a *hub.Context, outcomes *ledger.Ledger) (behind func() bool, err error) {
 	h := &handler{app: a, ledger: outcomes, sums: newSums(), turn: make(chan struct{}, 1)}
 	h.deployments = queue.New(queue.Options{Name: "bundledeployment-status", Workers: 8, Settling: settling, Log: a.Log}, h.onDeployment)
 	h.bundles = queue.New(queue.Options{Name: "bundle-status", Spacing: spacingBundle, Settling: settlingSum, Log: a.Log}, h.yielding(h.onBundle))

@@ -1,0 +1,158 @@
+// Package bootstrap registers the hub's own cluster, so that it is deployed to like any other, and makes what every
+// hub has: two roles for agents, and its namespaces.
+//
+//	configuration ─► Namespace ─► Secret local-cluster ─► Cluster local ─► ClusterGroup default
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/reconcile"
+)
+
+// pendingDelay is the time until a token Secret that is being filled is looked at again.
+const pendingDelay = 500 * time.Millisecond
+
+type handler struct {
+	app *hub.Context
+	set *reconcile.Set
+}
+
+// Register keeps the hub's own objects, and its own Cluster unless that is disabled. Everything runs in the queue
+// of Deployments under the key of the controllers' own, whether or not there is one: configuration, children and
+// that Deployment's tolerations all lead there.
+func Register(ctx context.Context, a *hub.Context) error {
+	if err := registerData(ctx, a); err != nil {
+		return err
+	}
+	if a.Env.DisableBootstrap {
+		return nil
+	}
+	h := &handler{app: a, set: reconcile.NewSet(hub.BootstrapSetID,
+		reconcile.ClusterKind(a.AllNamespaces).NeverPruned().Adopting(reconcile.Any), // it only gets our marks
+		reconcile.KindOf(a.BootstrapSecrets),
+		reconcile.KindOf(a.Clusters).Owning("spec.kubeConfigSecret", "spec.agentNamespace", "spec.agentTolerations").TrackingLabels(),
+		reconcile.KindOf(a.ClusterGroups),
+	)}
+	a.Deployments.OnChange(hub.Lasting(ctx), "bootstrap", func(key string, deployment *appsv1.Deployment) (*appsv1.Deployment, error) {
+		if reconcile.KeyOf(key) != ownKey(a) {
+			return deployment, nil // not our own
+		}
+		return deployment, h.onChange(ctx, deployment)
+	})
+	wake := func(types.NamespacedName) { reconcile.Nudge(a.Deployments)(ownKey(a)) }
+	a.Config.OnChange(func(config.Config, config.Config) { wake(ownKey(a)) })
+	wake(ownKey(a))
+	return h.set.Watch(wake)
+}
+
+// ownKey is the one key that is worked on.
+func ownKey(a *hub.Context) types.NamespacedName {
+	return types.NamespacedName{Namespace: a.Namespaces.System, Name: names.ControllerConfig}
+}
+
+func (h *handler) onChange(ctx context.Context, deployment *appsv1.Deployment) error {
+	in, err := h.gather(ctx, deployment)
+	if err != nil {
+		return err
+	}
+	out, err := decide(in)
+	if err != nil {
+		return err
+	}
+	return h.act(ctx, in, out)
+}
+
+func (h *handler) gather(ctx context.Context, deployment *appsv1.Deployment) (input, error) {
+	in := input{now: h.app.Clock(), config: h.app.Config.Get().Bootstrap, systemNamespace: h.app.Namespaces.System}
+	if !in.config.Enabled() {
+		return in, nil
+	}
+	if deployment != nil {
+		in.tolerations = deployment.Spec.Template.Spec.Tolerations
+	}
+	var err error
+	own := h.app.Own.Config
+	in.server, in.ownKubeconfig = own.Host, h.app.Own.Raw
+	if in.ca, err = kube.CA(own); err != nil {
+		return in, err
+	}
+	accounts := h.app.Kube.CoreV1().ServiceAccounts(h.app.Namespaces.System)
+	in.account, err = reconcile.Optional(accounts.Get(ctx, names.BootstrapAccount, metav1.GetOptions{}))
+	if err != nil {
+		return in, fmt.Errorf("reading account %s: %w", names.BootstrapAccount, err)
+	}
+	if in.account == nil {
+		in.ownToken, err = ownToken(own.BearerToken, own.BearerTokenFile)
+		return in, err
+	}
+	in.held, in.holder, err = h.heldToken(ctx, in.config.Namespace)
+	return in, err
+}
+
+// heldToken is the token that was handed out before, and the UID of the Secret that holds it. The server is asked before a new one is made, since the cache
+// may not have seen the Secret yet, or does not hold one that another implementation made.
+func (h *handler) heldToken(ctx context.Context, namespace string) (token string, holder types.UID, err error) {
+	secret, err := reconcile.Optional(h.app.BootstrapSecrets.Cache().Get(namespace, names.LocalKubeconfig))
+	if err == nil && secret == nil {
+		secret, err = reconcile.Optional(h.app.Kube.CoreV1().Secrets(namespace).Get(ctx, names.LocalKubeconfig, metav1.GetOptions{}))
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("looking for the hub's own kubeconfig: %w", err)
+	}
+	if secret == nil {
+		return "", "", nil
+	}
+	return tokenIn(secret.Data[protocol.KubeconfigValueKey]), secret.UID, nil
+}
+
+// ownToken is the process's own token, from its file where there is one, since that is renewed.
+func ownToken(token, file string) (string, error) {
+	if file == "" {
+		return token, nil
+	}
+	read, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("reading the process's own token: %w", err)
+	}
+	return strings.TrimSpace(string(read)), nil
+}
+
+func (h *handler) act(ctx context.Context, in input, out outcome) error {
+	if out.stage == disabled {
+		return nil
+	}
+	kubeconfig := out.kubeconfig
+	if out.mint != nil {
+		token, err := kube.Mint(ctx, h.app.Kube, out.mint.Namespace, out.mint.Account, out.mint.Lifetime)
+		if errors.Is(err, kube.ErrTokenPending) {
+			h.app.Deployments.EnqueueAfter(ownKey(h.app).Namespace, ownKey(h.app).Name, pendingDelay)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if kubeconfig, err = kubeconfigWith(in, token); err != nil {
+			return err
+		}
+		h.app.Log.Info("token made for the hub's own cluster", "namespace", in.config.Namespace)
+	}
+	if err := h.set.Apply(reconcile.Owner{}, children(in, kubeconfig, out.holder)...); err != nil {
+		return fmt.Errorf("registering the hub's own cluster: %w", err)
+	}
+	return nil
+}

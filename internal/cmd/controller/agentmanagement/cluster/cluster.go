@@ -1,0 +1,285 @@
+// Package cluster gives every Cluster a namespace of its own, and takes it back when the Cluster goes.
+//
+//	Cluster ─► (is it there?) ─► finalizer ─► Namespace ─► status.namespace
+//	Cluster deleted ─► accounts ─► BundleDeployments' finalizers ─► Namespace ─► finalizer
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/clusters"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// leavingRecheck is when a Cluster that goes is looked at again though nothing has told of a change: a namespace
+// without our annotations cannot say whose it is.
+const leavingRecheck = 2 * time.Second
+
+// takenRecheck is when a Cluster is looked at again whose namespace was not made for it.
+const takenRecheck = 15 * time.Second
+
+type handler struct {
+	app *hub.Context
+}
+
+// Register watches Clusters and their namespaces and, while a Cluster goes, what in its namespace holds it up.
+func Register(ctx context.Context, a *hub.Context) error {
+	h := &handler{app: a}
+	a.Clusters.OnChange(hub.Lasting(ctx), "cluster", h.onChange)
+	nudge := reconcile.Nudge(a.Clusters)
+	return errors.Join(
+		reconcile.Watch(a.AllNamespaces.Informer(), clusterOfNamespace, nudge),
+		reconcile.Watch(a.ServiceAccounts.Informer(), h.leavingOfAccount, nudge),
+		reconcile.Watch(a.BundleDeployments.Informer(), h.leavingOfDeployment, nudge),
+	)
+}
+
+func (h *handler) onChange(key string, cluster *fleet.Cluster) (*fleet.Cluster, error) {
+	if cluster == nil {
+		return nil, h.leaveNothing(reconcile.KeyOf(key))
+	}
+	if isNew(cluster) && h.app.IsAsked != nil {
+		if waits, err := h.app.IsAsked(cluster); waits || err != nil {
+			return cluster, err
+		}
+	}
+	in, err := h.gather(cluster)
+	if err != nil {
+		return cluster, err
+	}
+	return h.act(in, decide(in))
+}
+
+func (h *handler) gather(cluster *fleet.Cluster) (input, error) {
+	in := input{now: h.app.Clock(), cluster: cluster}
+	name := clusters.NamespaceOf(cluster)
+	var err error
+	if in.namespace, err = reconcile.Optional(h.app.AllNamespaces.Cache().Get(name)); err != nil {
+		return in, fmt.Errorf("looking for namespace %s: %w", name, err)
+	}
+	if cluster.DeletionTimestamp == nil {
+		return in, nil // the rest only matters to one that goes
+	}
+	return h.gatherLeft(in, types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name})
+}
+
+// gatherLeft looks for what a Cluster leaves in its namespace, which may have been made for another Cluster.
+func (h *handler) gatherLeft(in input, cluster types.NamespacedName) (input, error) {
+	if clusters.ClaimOf(in.namespace, cluster) == clusters.NamespaceOfAnother {
+		return in, nil
+	}
+	name := names.ClusterNamespace(cluster.Namespace, cluster.Name)
+	accounts, err := h.app.ServiceAccounts.Cache().List(name, labels.Everything())
+	if err != nil {
+		return in, fmt.Errorf("looking for accounts in %s: %w", name, err)
+	}
+	for _, account := range accounts {
+		if clusters.IsAccountOf(account, cluster) && account.DeletionTimestamp == nil {
+			in.accounts = append(in.accounts, account)
+		}
+	}
+	if in.deployments, err = h.app.BundleDeployments.Cache().List(name, labels.Everything()); err != nil {
+		return in, fmt.Errorf("looking for BundleDeployments in %s: %w", name, err)
+	}
+	return in, nil
+}
+
+func (h *handler) act(in input, out outcome) (*fleet.Cluster, error) {
+	cluster, err := in.cluster, error(nil)
+	if out.stage == managedElsewhere {
+		return cluster, nil
+	}
+	if out.addFinalizer || out.tidySpec {
+		if cluster, err = h.setFinalizer(cluster, true); err != nil {
+			return in.cluster, err
+		}
+	}
+	if out.createNamespace != nil {
+		there, err := h.createNamespace(cluster, out.createNamespace)
+		if there != nil {
+			in.namespace = there // the cache has not seen it
+			return h.act(in, decide(in))
+		}
+		if err != nil {
+			out.namespaceName, out.processed = cluster.Status.Namespace, failed(err)
+			cluster, reportErr := h.report(in, cluster, out)
+			return cluster, errors.Join(err, reportErr)
+		}
+	}
+	if err := h.takeApart(in, out); err != nil {
+		return h.cannotLeave(in, err)
+	}
+	h.lookAgain(cluster, out.stage)
+	if out.removeFinalizer {
+		h.app.Log.Info("cluster gone", "cluster", keyOf(cluster))
+		return h.setFinalizer(cluster, false)
+	}
+	return h.report(in, cluster, out)
+}
+
+// lookAgain comes back for what goes: its end may wake nobody.
+func (h *handler) lookAgain(cluster *fleet.Cluster, reached stage) {
+	switch reached {
+	case revoking, draining, awaitingNamespace:
+		h.app.Clusters.EnqueueAfter(cluster.Namespace, cluster.Name, leavingRecheck)
+	case namespaceTaken:
+		h.app.Clusters.EnqueueAfter(cluster.Namespace, cluster.Name, takenRecheck)
+	default:
+	}
+}
+
+// cannotLeave says on a Cluster that goes why it stays, if the API server has an answer that may last. It is tried again
+// at the queue's pace.
+func (h *handler) cannotLeave(in input, err error) (*fleet.Cluster, error) {
+	var answer apierrors.APIStatus
+	if !errors.As(err, &answer) || apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) {
+		return in.cluster, err
+	}
+	cluster, reportErr := h.report(in, in.cluster, outcome{namespaceName: in.cluster.Status.Namespace, processed: failed(err)})
+	return cluster, errors.Join(err, reportErr)
+}
+
+// takeApart does what a stage of leaving asks for; the others ask for nothing.
+func (h *handler) takeApart(in input, out outcome) error {
+	if err := errors.Join(h.revoke(out.revoke), h.drain(out.drain)); err != nil {
+		return err
+	}
+	if out.deleteNamespace {
+		return h.deleteNamespace(in.namespace)
+	}
+	return nil
+}
+
+// createNamespace creates the namespace of a Cluster. One of this name that exists already is returned.
+func (h *handler) createNamespace(cluster *fleet.Cluster, namespace *corev1.Namespace) (there *corev1.Namespace, err error) {
+	_, err = h.app.AllNamespaces.Create(namespace)
+	if apierrors.IsAlreadyExists(err) {
+		there, err = h.app.AllNamespaces.Get(namespace.Name, metav1.GetOptions{})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("creating the cluster's namespace: %w", err)
+	}
+	if there == nil {
+		h.app.Log.Info("cluster namespace created", "cluster", keyOf(cluster), "namespace", namespace.Name)
+	}
+	return there, nil
+}
+
+func failed(err error) *genericcondition.GenericCondition {
+	return &genericcondition.GenericCondition{
+		Type: fleet.ConditionProcessed, Status: corev1.ConditionFalse, Reason: fleet.ReasonError, Message: err.Error(),
+	}
+}
+
+func (h *handler) report(in input, cluster *fleet.Cluster, out outcome) (*fleet.Cluster, error) {
+	return hub.Report(h.app, h.app.Clusters, cluster, func(c *fleet.Cluster) {
+		c.Status.Namespace = out.namespaceName
+		if out.processed != nil {
+			fleet.SetCondition(&c.Status.Conditions, in.now, *out.processed)
+		}
+		for _, condition := range notImported(c) {
+			fleet.SetCondition(&c.Status.Conditions, in.now, condition)
+		}
+	})
+}
+
+// setFinalizer adds or removes the finalizer; with it goes what means nothing in the spec of a Cluster that stays.
+func (h *handler) setFinalizer(cluster *fleet.Cluster, wanted bool) (*fleet.Cluster, error) {
+	return reconcile.Patch(h.app.Clusters, cluster, func(c *fleet.Cluster) {
+		if wanted && meansNothing(c.Spec.AgentSchedulingCustomization) {
+			c.Spec.AgentSchedulingCustomization = nil
+		}
+		switch {
+		case !wanted:
+			c.Finalizers = slices.DeleteFunc(c.Finalizers, func(f string) bool { return f == fleet.FinalizerCluster })
+		case c.DeletionTimestamp == nil && !hasFinalizer(c): // the server takes none for an object that goes
+			c.Finalizers = append(c.Finalizers, fleet.FinalizerCluster)
+		}
+	})
+}
+
+// revoke deletes accounts, and with each every token of it.
+func (h *handler) revoke(accounts []*corev1.ServiceAccount) error {
+	var failures []error
+	for _, account := range accounts {
+		err := h.app.ServiceAccounts.Delete(account.Namespace, account.Name, exactly(account.UID))
+		if err != nil && !isGone(err) {
+			failures = append(failures, fmt.Errorf("revoking account %s/%s: %w", account.Namespace, account.Name, err))
+		}
+	}
+	return errors.Join(failures...)
+}
+
+// drain takes off the finalizers that only an agent could.
+func (h *handler) drain(deployments []*fleet.BundleDeployment) error {
+	var failures []error
+	for _, deployment := range deployments {
+		_, err := reconcile.Patch(h.app.BundleDeployments, deployment, func(d *fleet.BundleDeployment) {
+			d.Finalizers = slices.DeleteFunc(d.Finalizers, func(f string) bool { return f == fleet.FinalizerBundleDeployment })
+		})
+		failures = append(failures, err)
+	}
+	return errors.Join(failures...)
+}
+
+func (h *handler) deleteNamespace(namespace *corev1.Namespace) error {
+	err := h.app.AllNamespaces.Delete(namespace.Name, exactly(namespace.UID))
+	if err != nil && !isGone(err) {
+		return fmt.Errorf("deleting namespace %s: %w", namespace.Name, err)
+	}
+	return nil
+}
+
+// clusterOfNamespace finds the Cluster in the annotations of its namespace.
+func clusterOfNamespace(namespace *corev1.Namespace) []types.NamespacedName {
+	return named(namespace.Annotations[fleet.AnnotationClusterNamespace], namespace.Annotations[fleet.AnnotationCluster])
+}
+
+// leavingOfAccount finds the Cluster of an agent's account, if the Cluster is going.
+func (h *handler) leavingOfAccount(account *corev1.ServiceAccount) []types.NamespacedName {
+	return h.ifLeaving(account.Annotations[fleet.AnnotationClusterRegistrationNamespace], account.Annotations[fleet.AnnotationCluster])
+}
+
+// leavingOfDeployment finds the Cluster of a BundleDeployment, if the Cluster is going or gone.
+func (h *handler) leavingOfDeployment(deployment *fleet.BundleDeployment) []types.NamespacedName {
+	return h.ifLeaving(deployment.Labels[fleet.LabelClusterNamespace], deployment.Labels[fleet.LabelCluster])
+}
+
+// ifLeaving keeps the everyday traffic of accounts and BundleDeployments away from the Clusters' queue.
+func (h *handler) ifLeaving(namespace, name string) []types.NamespacedName {
+	cluster, err := reconcile.Optional(h.app.Clusters.Cache().Get(namespace, name))
+	if err != nil || cluster != nil && cluster.DeletionTimestamp == nil {
+		return nil
+	}
+	return named(namespace, name)
+}
+
+func named(namespace, name string) []types.NamespacedName {
+	if namespace == "" || name == "" {
+		return nil
+	}
+	return []types.NamespacedName{{Namespace: namespace, Name: name}}
+}
+
+func exactly(uid types.UID) *metav1.DeleteOptions {
+	return &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
+}
+
+// isGone says whether an object is gone, or was replaced by another of its name.
+func isGone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
+
+func keyOf(cluster *fleet.Cluster) string { return cluster.Namespace + "/" + cluster.Name }

@@ -1,0 +1,73 @@
+package clusterimport
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// The life of an agent that came by itself, while the hub's CA changes.
+func TestAnAgentThatCannotBeToldIsSaid(t *testing.T) {
+	byItself := func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "" }
+	hub, _ := start(t, cluster(byItself), &fleet.ClusterRegistration{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "request-1", Annotations: map[string]string{
+			fleet.AnnotationHubAddressAtGrant: grant.AddressHash(hubConfig()),
+		}},
+		Status: fleet.ClusterRegistrationStatus{ClusterName: "c1", Granted: true},
+	})
+	known := func() string {
+		handle(t, hub)
+		hub.Sync()
+		condition := fleet.GetCondition(current(t, hub).Status.Conditions, fleet.ConditionAddressKnown)
+		switch {
+		case condition == nil:
+			return "never in doubt"
+		case condition.Reason == "":
+			return string(condition.Status)
+		}
+		if !strings.Contains(condition.Message, grant.AddressHash(hub.App.Config.Get())) {
+			t.Errorf("the message does not say with what to confirm: %s", condition.Message)
+		}
+		return condition.Reason
+	}
+	expect := func(when, want string) {
+		t.Helper()
+		if got := known(); got != want {
+			t.Errorf("%s: %s; want %s", when, got, want)
+		}
+	}
+	expect("as it was granted", "never in doubt")
+
+	change(hub, func(c *config.Config) { c.APIServerCA = []byte("another") })
+	expect("with another CA", fleet.ReasonHubAddressChanged)
+	hub.Requests()
+	expect("looked at again", fleet.ReasonHubAddressChanged)
+	expectAll(t, hub) // and written nothing
+
+	c := current(t, hub)
+	c.Annotations = map[string]string{fleet.AnnotationHubAddress: grant.AddressHash(hub.App.Config.Get())}
+	hub.Put(c)
+	expect("once the operator says that it was told", "True")
+
+	change(hub, func(c *config.Config) { c.APIServerURL = "https://elsewhere" })
+	expect("with another URL then", fleet.ReasonHubAddressChanged)
+	change(hub, func(*config.Config) {})
+	expect("with the first address again", "True")
+}
+
+func TestAnotherAddressWakesEveryCluster(t *testing.T) {
+	hub, _ := start(t, cluster(func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "" }))
+	c := hubConfig()
+	c.AgentImage = "another"
+	hub.App.Config.Set(c)
+	hubtest.ExpectWoken(t, hub) // concerns imported ones
+	c.APIServerURL = "https://elsewhere"
+	hub.App.Config.Set(c)
+	hubtest.ExpectWoken(t, hub, "Cluster ws/c1")
+}

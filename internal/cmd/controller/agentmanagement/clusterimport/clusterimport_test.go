@@ -1,0 +1,373 @@
+package clusterimport
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func TestFromAKubeconfigToAToken(t *testing.T) {
+	hub, _ := start(t, cluster(func(c *fleet.Cluster) { c.Spec.ClientID = "" }), kubeconfig())
+	askForToken(t, hub) // in one go, but for the question whether it is there
+	expectSome(t, hub, "patch Cluster ws/c1", readSecret, "create ClusterRegistrationToken ws/"+tokenName)
+	id := current(t, hub).Spec.ClientID
+	if !regexp.MustCompile(`^[bcdfghjklmnpqrstvwxz2456789]{54}$`).MatchString(id) {
+		t.Errorf("client ID %q", id)
+	}
+	got := hubtest.MustGet[*fleet.ClusterRegistrationToken](t, hub, "ws", tokenName)
+	owner := []metav1.OwnerReference{{APIVersion: "fleet.cattle.io/v1alpha1", Kind: "Cluster", Name: "c1", UID: "u-c1"}}
+	if diff := cmp.Diff(owner, got.OwnerReferences); diff != "" || got.Spec.TTL.Duration != 12*time.Hour {
+		t.Errorf("TTL %v, owners (-want +got):\n%s", got.Spec.TTL, diff)
+	}
+
+	handle(t, hub) // the caches lag: neither a second client ID nor a second token
+	if again := current(t, hub).Spec.ClientID; again != id {
+		t.Errorf("client ID %q became %q", id, again)
+	}
+	if again := hubtest.MustGet[*fleet.ClusterRegistrationToken](t, hub, "ws", tokenName); again.UID != got.UID {
+		t.Error("the token was replaced")
+	}
+	hub.Requests()
+	hub.Sync()
+	handle(t, hub)
+	expectSome(t, hub, readSecret) // its values are awaited
+	hubtest.ExpectWoken(t, hub)
+}
+
+func TestTheClientIDOfAFasterOneStays(t *testing.T) {
+	c := cluster(func(c *fleet.Cluster) { c.Spec.ClientID = "" })
+	hub, _ := start(t, c, kubeconfig())
+	hub.Have(cluster()) // with a client ID, and a newer version
+	handle(t, hub)
+	if id := current(t, hub).Spec.ClientID; id != "client" {
+		t.Errorf("client ID %q", id)
+	}
+}
+
+func TestEndToken(t *testing.T) {
+	expiring := importToken()
+	expiring.Status.Expires = &metav1.Time{Time: time.Date(2026, 1, 1, 12, 59, 0, 0, time.UTC)}
+	const deletes = "delete ClusterRegistrationToken ws/" + tokenName
+	tests := map[string]struct {
+		token   *fleet.ClusterRegistrationToken
+		prepare func(*hubtest.Hub)
+		fails   bool
+	}{
+		"a token that is about to expire goes first": {token: expiring},
+		"one that is gone meanwhile is no error":     {token: expiring, prepare: func(h *hubtest.Hub) { h.Before(deletes, func() { h.Remove(expiring) }) }},
+		"one that cannot be deleted is":              {token: expiring, prepare: func(h *hubtest.Hub) { h.Fail(deletes, errServer) }, fails: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub, _ := start(t, cluster(), kubeconfig())
+			if test.token != nil {
+				hub.Put(test.token)
+			}
+			if test.prepare != nil {
+				test.prepare(hub)
+			}
+			if err := hub.Handle("Cluster", "ws/c1"); errors.Is(err, errServer) != test.fails {
+				t.Errorf("error %v", err)
+			}
+			expectSome(t, hub, readSecret, deletes)
+		})
+	}
+}
+
+// A token is made for a cluster that is there, and for no other.
+func TestMakeToken(t *testing.T) {
+	const creates = "create ClusterRegistrationToken ws/" + tokenName
+	tests := map[string]struct {
+		reach   error
+		prepare func(*hubtest.Hub)
+		want    []string
+		reason  string
+		// again is what the handler does next, and fails whether it fails.
+		again []string
+		fails bool
+	}{
+		"the cluster is there": {
+			want: []string{readSecret, creates}, reason: "(none)", again: []string{readSecret},
+		},
+		"it is not": {
+			reach: kube.ErrUnreachable, want: []string{readSecret, "update Cluster/status ws/c1"}, reason: fleet.ReasonDownstreamUnreachable, again: []string{readSecret},
+		},
+		"there is a token that the cache does not show": {
+			prepare: func(h *hubtest.Hub) { h.Have(importToken()) }, want: []string{readSecret, creates}, reason: "(none)", again: []string{readSecret},
+		},
+		"the token cannot be made": {
+			prepare: func(h *hubtest.Hub) { h.Fail(creates, errServer) }, want: []string{readSecret, creates}, reason: "(none)",
+			again: []string{readSecret, creates}, fails: true,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub, _ := start(t, cluster(), kubeconfig())
+			asked := 0
+			hub.App.Reach = func(_ context.Context, kubeconfig []byte, _ time.Duration, _ bool) error {
+				asked++
+				if string(kubeconfig) != "kubeconfig" {
+					t.Errorf("asked by %q", kubeconfig)
+				}
+				return test.reach
+			}
+			if test.prepare != nil {
+				test.prepare(hub)
+			}
+			askForToken(t, hub)
+			expectSome(t, hub, test.want...)
+			if got := importedReason(t, hub, "c1"); got != test.reason {
+				t.Errorf("the condition says %s, want %s", got, test.reason)
+			}
+			hub.Sync()
+			if err := hub.Handle("Cluster", "ws/c1"); errors.Is(err, errServer) != test.fails {
+				t.Errorf("error %v", err)
+			}
+			expectSome(t, hub, test.again...)
+			if asked != 1 {
+				t.Errorf("the cluster was asked %d times", asked)
+			}
+		})
+	}
+}
+
+func TestClustersThatAreNotImported(t *testing.T) {
+	deleting := metav1.Now()
+	tests := map[string]func(*fleet.Cluster){
+		"an agent that comes by itself": func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "" },
+		"another manager's":             func(c *fleet.Cluster) { c.Labels[fleet.LabelClusterManagement] = "other" },
+		"one that is being deleted":     func(c *fleet.Cluster) { c.DeletionTimestamp = &deleting },
+	}
+	for name, modify := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub, _ := ready(t, cluster(modify))
+			handle(t, hub)
+			for _, request := range hub.Requests() {
+				if request != written && request != readSecret {
+					t.Errorf("unexpected: %s", request)
+				}
+			}
+			expectImported(t, hub, "") // as the recorded Clusters have it
+			hub.Sync()
+			handle(t, hub)
+			for _, request := range hub.Requests() {
+				if request != readSecret {
+					t.Errorf("unexpected the second time: %s", request)
+				}
+			}
+		})
+	}
+}
+
+func TestWhatOnlyAHumanCanMend(t *testing.T) {
+	tests := map[string]struct {
+		modify func(*fleet.Cluster)
+		secret func(*corev1.Secret)
+		config func(*config.Config)
+		reason string
+		mends  func(*hubtest.Hub)
+	}{
+		"a namespace that is not allowed": {
+			modify: func(c *fleet.Cluster) { c.Spec.KubeConfigSecretNamespace = "kube-system" }, reason: fleet.ReasonKubeconfigNamespaceRefused,
+			mends: func(h *hubtest.Hub) { h.Put(cluster()) },
+		},
+		"no Secret": {
+			modify: func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "other" }, reason: fleet.ReasonKubeconfigMissing,
+			mends: func(h *hubtest.Hub) { s := kubeconfig(); s.Name = "other"; h.Put(s) },
+		},
+		"a Secret without the key": {
+			secret: func(s *corev1.Secret) { s.Data = map[string][]byte{"config": s.Data["value"]} }, reason: fleet.ReasonKubeconfigMissing,
+			mends: func(h *hubtest.Hub) { h.Put(kubeconfig()) },
+		},
+		"no URL of the hub": {
+			config: func(c *config.Config) { c.APIServerURL = "" }, reason: fleet.ReasonHubURLMissing,
+			mends: func(h *hubtest.Hub) { h.App.Config.Set(hubConfig()) },
+		},
+		"a URL of the hub without TLS": {
+			config: func(c *config.Config) { c.APIServerURL = "http://hub" }, reason: fleet.ReasonHubURLInvalid,
+			mends: func(h *hubtest.Hub) { h.App.Config.Set(hubConfig()) },
+		},
+		"an unknown TLS mode": {
+			config: func(c *config.Config) { c.AgentTLSMode = "lax" }, reason: fleet.ReasonTLSModeUnknown,
+			mends: func(h *hubtest.Hub) { h.App.Config.Set(hubConfig()) },
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c, secret, conf := cluster(), kubeconfig(), hubConfig()
+			if test.modify != nil {
+				test.modify(c)
+			}
+			if test.secret != nil {
+				test.secret(secret)
+			}
+			if test.config != nil {
+				test.config(&conf)
+			}
+			hub, _ := start(t, c, secret, importToken(), values(t))
+			hub.App.Config.Set(conf)
+			hub.Woken()
+			handle(t, hub)
+			expectImported(t, hub, test.reason)
+			hubtest.ExpectWoken(t, hub) // nothing changes by waiting
+			hub.Sync()
+			hub.Requests()
+			handle(t, hub)
+			for _, request := range hub.Requests() {
+				if !strings.HasPrefix(request, "get Secret ") {
+					t.Errorf("unexpected the second time: %s", request)
+				}
+			}
+			test.mends(hub)
+			hub.Woken()
+			work(t, hub)
+			expectImported(t, hub, "")
+		})
+	}
+}
+
+func TestDecideReadsTheKubeconfigOnlyWhereItMay(t *testing.T) {
+	tests := map[string]struct {
+		modify func(*fleet.Cluster)
+		want   []string
+	}{
+		"in the Cluster's own namespace": {func(*fleet.Cluster) {}, []string{readSecret}},
+		"in another, which may allow it": {func(c *fleet.Cluster) { c.Spec.KubeConfigSecretNamespace = "fleet-default" }, []string{"get Secret fleet-default/kc"}},
+		"not without a name":             {func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "" }, nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub, _ := start(t)
+			h := &handler{app: hub.App, addresses: newAddresses(), jobs: newJobs(hub.Now)}
+			if _, err := h.decide(t.Context(), cluster(test.modify)); err != nil {
+				t.Fatal(err)
+			}
+			hubtest.ExpectRequests(t, hub, test.want...)
+		})
+	}
+}
+
+func TestDecideFails(t *testing.T) {
+	tests := map[string]func(*testing.T, *hubtest.Hub){
+		"the kubeconfig cannot be read": func(_ *testing.T, h *hubtest.Hub) { h.Fail(readSecret, errServer) },
+		"the token cannot be read":      func(_ *testing.T, h *hubtest.Hub) { h.Spoil(importToken()) },
+		"its values cannot be read":     func(t *testing.T, h *hubtest.Hub) { h.Spoil(values(t)) },
+	}
+	for name, prepare := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub, _ := ready(t, cluster())
+			prepare(t, hub)
+			if err := hub.Handle("Cluster", "ws/c1"); err == nil || !strings.Contains(err.Error(), "looking at cluster ws/c1") {
+				t.Errorf("error %v", err)
+			}
+			for _, request := range hub.Requests() {
+				if request != readSecret {
+					t.Errorf("went on to %s", request)
+				}
+			}
+		})
+	}
+}
+
+func TestGather(t *testing.T) {
+	tests := map[string]struct {
+		there         []hubtest.Object
+		token, values bool
+	}{
+		"what is not there is nil":      {},
+		"the token is found":            {there: []hubtest.Object{importToken()}, token: true},
+		"so are its values":             {there: []hubtest.Object{importToken(), values(t)}, token: true, values: true},
+		"those of another type are not": {there: []hubtest.Object{&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: tokenName}}}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub, _ := start(t, test.there...)
+			h := &handler{app: hub.App}
+			in, err := h.gather(cluster())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if (in.Token != nil) != test.token || (in.Values != nil) != test.values {
+				t.Errorf("token %v, values %v", in.Token, in.Values)
+			}
+			if !cmp.Equal(in.Defaults, hub.App.AgentDefaults()) || in.Kubeconfig != nil || in.Namespaces != hub.App.Namespaces {
+				t.Errorf("gathered %+v", in)
+			}
+			hubtest.ExpectRequests(t, hub)
+		})
+	}
+}
+
+func TestWhoIsWoken(t *testing.T) {
+	own := cluster(func(c *fleet.Cluster) { c.Name, c.Spec.KubeConfigSecret = "c2", "" })
+	hub, _ := start(t, cluster(), own)
+	hub.Woken()
+	next := hubConfig()
+	next.AgentTLSMode = config.TLSModeStrict
+	hub.App.Config.Set(next)
+	hubtest.ExpectWoken(t, hub, "Cluster ws/c1") // the other one's agent comes by itself
+
+	h := &handler{app: hub.App}
+	for token, want := range map[string]string{tokenName: "ws/c1", "import-token-c2": "ws/c2", "t1": ""} {
+		var got string
+		for _, key := range h.clustersOf("ws", token) {
+			got += key.String()
+		}
+		if got != want {
+			t.Errorf("token %s wakes %q, want %q", token, got, want)
+		}
+	}
+	if got := h.clustersOf("ws2", tokenName); got != nil {
+		t.Errorf("a token of another workspace wakes %v", got)
+	}
+}
+
+func TestAClusterThatIsGoneIsForgotten(t *testing.T) {
+	hub, _ := ready(t, cluster())
+	hub.Fail(dialled, errServer)
+	work(t, hub)
+	handle(t, hub)
+	expectRetry(t, hub, retryMin)
+	hub.Remove(cluster())
+	handle(t, hub)
+	hub.Fail(dialled, nil)
+	hub.Put(cluster(func(c *fleet.Cluster) { c.UID = "u-new" }))
+	work(t, hub) // at once
+	expectImported(t, hub, "")
+}
+
+func TestBootstrapOfTheAgentIsTheTokens(t *testing.T) {
+	hub, behind := ready(t, cluster())
+	work(t, hub)
+	var got protocol.Bootstrap
+	for _, object := range behind.applied {
+		if secret, ok := object.(*corev1.Secret); ok {
+			parsed, err := protocol.ParseBootstrap(secret.Data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = parsed
+		}
+	}
+	want := protocol.Bootstrap{
+		APIServerURL: "https://hub", APIServerCA: []byte("PEM"), ClusterNamespace: "ws", Token: "bearer", TokenName: tokenName,
+		SystemRegistrationNamespace: "cattle-fleet-clusters-system",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

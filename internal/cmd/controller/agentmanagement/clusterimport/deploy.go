@@ -1,0 +1,263 @@
+package clusterimport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/fleet-hub/fleet/internal/agentchart"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
+	"github.com/fleet-hub/fleet/internal/metrics"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// errOtherCluster means that the local Cluster's kubeconfig leads to another cluster than the hub's.
+var errOtherCluster = errors.New("the kubeconfig of the local Cluster leads to another cluster")
+
+// dispatch carries the outcome out beside the queue, unless it is being carried out, or was tried in
+// vain a moment ago.
+func (h *handler) dispatch(ctx context.Context, cluster *fleet.Cluster, out importing.Outcome) {
+	key := keyOf(cluster)
+	begun, wait := h.jobs.begin(key.String(), h.attempt(cluster, out))
+	if !begun {
+		if wait > 0 {
+			h.app.Clusters.EnqueueAfter(key.Namespace, key.Name, wait)
+		}
+		return
+	}
+	go func() {
+		// Whatever the end, look again: what happened meanwhile was left alone, and its event is past.
+		h.app.Clusters.EnqueueAfter(key.Namespace, key.Name, h.carryOut(ctx, cluster, out))
+	}()
+}
+
+// seen is how long it takes at most, as a rule, until the caches show what was written.
+const seen = time.Second
+
+// carryOut runs a job to its end, and says after which time to look at the Cluster again.
+func (h *handler) carryOut(ctx context.Context, cluster *fleet.Cluster, out importing.Outcome) time.Duration {
+	key := keyOf(cluster).String()
+	begun := h.app.Clock()
+	written, err := h.run(ctx, cluster, out)
+	if ctx.Err() != nil {
+		h.jobs.failed(key, nil)
+		return 0 // the process ends, which says nothing about the Cluster
+	}
+	if err == nil && out.CreateToken != nil {
+		h.jobs.answered(key) // before there is a token, whose event must find nobody busy
+		if h.makeToken(cluster, out) == nil {
+			return seen
+		}
+		return 0 // the handler tries again
+	}
+	h.measure(cluster, out, h.app.Clock().Sub(begun), err)
+	written, reportErr := h.reportRun(written, out, err)
+	if err := errors.Join(err, reportErr); err != nil {
+		h.app.Log.Warn("import failed", "cluster", key, "error", err)
+		h.jobs.failed(key, err)
+		return 0
+	}
+	if out.Deploy != nil {
+		h.supervision.deployed(key, out.Deploy.NewRegistration, out.Deploy.Values.Bootstrap != nil)
+	}
+	h.jobs.succeeded(key, written.ResourceVersion)
+	return 0
+}
+
+// attempt tells one attempt from another: what has failed is tried again after a pause, anything else at once.
+func (h *handler) attempt(cluster *fleet.Cluster, out importing.Outcome) string {
+	return fmt.Sprint(out.Stage, cluster.Generation, h.app.SecretVersion(importing.KubeconfigSecret(cluster)),
+		out.Done.APIServerURL, out.Done.APIServerCAHash, out.Done.AgentTLSMode, out.Done.PullSecrets,
+		out.Deploy != nil && out.Deploy.NewRegistration)
+}
+
+// reasonAgentDeployed is the reason of the Event that tells of an agent whose deployment took a while.
+const reasonAgentDeployed = "AgentDeployed"
+
+// measure counts what came of a run, and tells of an agent that took a while. A run that failed has its own Event.
+func (h *handler) measure(cluster *fleet.Cluster, out importing.Outcome, took time.Duration, err error) {
+	switch {
+	case err != nil:
+		h.app.Metrics.Import(metrics.OutcomeFailed, took)
+	case out.Deploy != nil:
+		h.app.Metrics.Import(metrics.OutcomeSucceeded, took)
+		h.app.Took(cluster, reasonAgentDeployed, "agent deployed", took)
+	}
+}
+
+// run waits for its turn, and then does the work under a time limit: where a token is to be made, it only asks whether
+// the cluster is there. It returns the Cluster as it is then.
+func (h *handler) run(ctx context.Context, cluster *fleet.Cluster, out importing.Outcome) (*fleet.Cluster, error) {
+	if out.CreateToken != nil {
+		_, err := h.ask(ctx, keyOf(cluster).String(), out.Kubeconfig)
+		return cluster, err
+	}
+	leave, err := h.approach(ctx, keyOf(cluster).String(), kubeconfigFor(out), false)
+	if err != nil {
+		return cluster, err
+	}
+	defer leave()
+	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
+	defer cancel()
+	if out.Remove != nil {
+		return cluster, h.remove(ctx, keyOf(cluster).String(), out.Remove)
+	}
+	return h.deploy(ctx, cluster, out)
+}
+
+// errSettings means that the chart refuses the agent's settings.
+var errSettings = errors.New("the agent's settings cannot be used")
+
+// deploy applies the agent downstream: from scratch if it has to register anew, else where it stands.
+func (h *handler) deploy(ctx context.Context, cluster *fleet.Cluster, out importing.Outcome) (*fleet.Cluster, error) {
+	rendered, err := agentchart.Render(out.Deploy.Values)
+	if err != nil {
+		return cluster, fmt.Errorf("%w: %w", errSettings, err)
+	}
+	secrets, err := h.pullSecrets(ctx, out.Deploy)
+	if err != nil {
+		return cluster, err
+	}
+	hub, err := h.hub.get(ctx, h.app.Kube)
+	if err != nil {
+		return cluster, err
+	}
+	downstream, err := h.dial(ctx, keyOf(cluster).String(), out.Deploy.Kubeconfig, out.Deploy.TLSMode)
+	if err != nil {
+		return cluster, err
+	}
+	defer downstream.Close()
+	if err := h.checkTarget(ctx, cluster, downstream, hub); err != nil {
+		return cluster, err
+	}
+	if err := checkHub(ctx, downstream, out.Deploy.Values.Namespace, hub); err != nil {
+		return cluster, err
+	}
+	d := &deployment{AgentDeployment: out.Deploy, downstream: downstream, rendered: withHub(rendered, hub), pullSecrets: secrets, trust: h.trust, hub: hub}
+	switch {
+	case out.Deploy.NewRegistration:
+		cluster, err = h.anew(ctx, cluster, out.Done, d)
+	case out.Deploy.Values.Bootstrap != nil:
+		err = d.handOver(ctx)
+	default:
+		cluster, err = h.inPlace(ctx, cluster, d)
+	}
+	if err == nil && !out.Deploy.LookOnly {
+		h.app.Log.Info("agent deployed", "cluster", keyOf(cluster).String(), "newRegistration", out.Deploy.NewRegistration)
+	}
+	return cluster, err
+}
+
+// anew deploys an agent that has to register: it loses its identity before it is given the means to get another.
+func (h *handler) anew(ctx context.Context, cluster *fleet.Cluster, done importing.Status, d *deployment) (*fleet.Cluster, error) {
+	// While the status still says where the agent was: a later try would not know.
+	if err := d.leave(ctx); err != nil {
+		return cluster, err
+	}
+	unwatched, err := d.keptByAnother(ctx)
+	if err != nil {
+		return cluster, err
+	}
+	if cluster, err = h.resetAgent(cluster, done); err != nil {
+		return cluster, err
+	}
+	// With what others have written into the bootstrap Secret, which an apply leaves there, the agent could not begin.
+	if err := d.downstream.Remove(ctx, secretsOf(d.Values.Namespace)...); err != nil {
+		return cluster, err
+	}
+	if err := d.removeLeftovers(ctx); err != nil {
+		return cluster, err
+	}
+	if err := d.apply(ctx); err != nil {
+		return cluster, err
+	}
+	return cluster, d.restart(ctx, unwatched)
+}
+
+// inPlace changes an agent where it stands; its identity stays. Where none of this Cluster's is found, the agent is
+// somebody else's or has lost it, and is deployed anew next.
+func (h *handler) inPlace(ctx context.Context, cluster *fleet.Cluster, d *deployment) (*fleet.Cluster, error) {
+	found, err := d.findIdentity(ctx)
+	switch {
+	case err != nil:
+		return cluster, err
+	case !found.any():
+		return cluster, errNoIdentity
+	case d.LookOnly:
+		return cluster, nil
+	}
+	unwatched, err := d.readdress(ctx, found)
+	if err != nil {
+		return cluster, err
+	}
+	if err := d.apply(ctx); err != nil {
+		return cluster, err
+	}
+	return cluster, d.restart(ctx, unwatched)
+}
+
+func (h *handler) dial(ctx context.Context, key string, kubeconfig []byte, tlsMode string) (hub.Downstream, error) {
+	downstream, err := h.app.Dial(ctx, kubeconfig, tlsMode, h.isLocal(key))
+	if err != nil {
+		return nil, err
+	}
+	if _, err := downstream.ServerVersion(ctx); err != nil {
+		downstream.Close()
+		return nil, err
+	}
+	return downstream, nil
+}
+
+// secretsOf are the agent's identity and the means to get one.
+func secretsOf(namespace string) []runtime.Object {
+	return []runtime.Object{
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.Agent}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.AgentBootstrap}},
+	}
+}
+
+// resetAgent forgets the agent before it is touched: its first heartbeat must not be taken for one of the old
+// agent's. Without a generation, the Cluster needs a new registration until one is deployed, whatever fails
+// in between.
+func (h *handler) resetAgent(cluster *fleet.Cluster, done importing.Status) (*fleet.Cluster, error) {
+	agent := cluster.Status.Agent
+	if !done.ResetAgent || agent.LastSeen.IsZero() && agent.Namespace == done.AgentNamespace {
+		return cluster, nil
+	}
+	return hub.Report(h.app, h.app.Clusters, cluster, func(c *fleet.Cluster) {
+		c.Status.Agent = fleet.AgentStatus{Namespace: done.AgentNamespace}
+		c.Status.AgentDeployedGeneration = nil
+	})
+}
+
+// remove takes the local agent away, if the kubeconfig does lead to the hub's own cluster: only there
+// may a switch in the hub's configuration remove anything.
+func (h *handler) remove(ctx context.Context, key string, removal *importing.AgentRemoval) error {
+	if removal.Kubeconfig == nil {
+		return nil // nothing to reach it with: the status is all there is to clear
+	}
+	own, err := h.hub.get(ctx, h.app.Kube)
+	if err != nil {
+		return err
+	}
+	downstream, err := h.dial(ctx, key, removal.Kubeconfig, removal.TLSMode)
+	if err != nil {
+		return err
+	}
+	defer downstream.Close()
+	uid, err := downstream.NamespaceUID(ctx, metav1.NamespaceSystem)
+	switch {
+	case err != nil:
+		return err
+	case uid == "" || uid != own:
+		return errOtherCluster
+	}
+	return downstream.Remove(ctx, agentResources(removal.Namespace)...)
+}

@@ -1,0 +1,95 @@
+package clusterimport
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// Names of agent objects that only old or customised agents have.
+const (
+	networkPolicy = "default-allow-all"
+	priorityClass = "fleet-agent-priority-class"
+	budget        = "fleet-agent-pod-disruption-budget"
+)
+
+// desired is everything to apply downstream, in order: the agent's namespace, then what the chart
+// renders, all marked as one set, by which the agent's own Bundle recognises them. Beside a Bundle that owns the rest
+// it is only what that does not carry.
+func desired(deploy *importing.AgentDeployment, rendered []runtime.Object) []runtime.Object {
+	if !deploy.BesideBundle {
+		return marked(deploy.SetID, append([]runtime.Object{namespaceOf(deploy)}, rendered...)...)
+	}
+	var beside []runtime.Object
+	for _, object := range rendered {
+		switch object.(type) {
+		case *corev1.ConfigMap, *schedulingv1.PriorityClass, *policyv1.PodDisruptionBudget:
+			beside = append(beside, object)
+		}
+	}
+	return marked(deploy.SetID, beside...)
+}
+
+func namespaceOf(deploy *importing.AgentDeployment) *corev1.Namespace {
+	return &corev1.Namespace{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: deploy.Values.Namespace},
+	}
+}
+
+// marked are copies of objects that say to which set they belong.
+func marked(setID string, objects ...runtime.Object) []runtime.Object {
+	hash := names.SetHash(setID, names.Owner{})
+	var copies []runtime.Object
+	for _, object := range objects {
+		object = object.DeepCopyObject()
+		accessor, err := meta.Accessor(object)
+		if err != nil {
+			continue // every object of the chart has metadata
+		}
+		accessor.SetLabels(with(accessor.GetLabels(), fleet.LabelSetHash, hash))
+		accessor.SetAnnotations(with(accessor.GetAnnotations(), fleet.AnnotationSetID, setID))
+		copies = append(copies, object)
+	}
+	return copies
+}
+
+func with(entries map[string]string, key, value string) map[string]string {
+	extended := map[string]string{key: value}
+	for k, v := range entries {
+		if k != key {
+			extended[k] = v
+		}
+	}
+	return extended
+}
+
+// agentResources is everything that is the agent's in a namespace, in the order in which it goes.
+func agentResources(namespace string) []runtime.Object {
+	here := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: namespace, Name: name} }
+	everywhere := func(parts ...string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Name: names.SafeConcat(parts...)}
+	}
+	return []runtime.Object{
+		&rbacv1.ClusterRole{ObjectMeta: everywhere(namespace, names.Agent, "role")},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: everywhere(namespace, names.Agent, "role", "binding")},
+		&schedulingv1.PriorityClass{ObjectMeta: everywhere(priorityClass)},
+		&corev1.Secret{ObjectMeta: here(names.Agent)},
+		&corev1.Secret{ObjectMeta: here(names.AgentBootstrap)},
+		&corev1.ConfigMap{ObjectMeta: here(names.Agent)},
+		&corev1.ServiceAccount{ObjectMeta: here(names.Agent)},
+		&networkingv1.NetworkPolicy{ObjectMeta: here(networkPolicy)},
+		&appsv1.Deployment{ObjectMeta: here(names.Agent)},
+		&appsv1.StatefulSet{ObjectMeta: here(names.Agent)},
+		&policyv1.PodDisruptionBudget{ObjectMeta: here(budget)},
+	}
+}

@@ -1,0 +1,115 @@
+package clusterimport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/rules/clusters"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// hubIdentity is what tells this hub from others: the UID of its namespace kube-system, read once.
+type hubIdentity struct {
+	mu  sync.Mutex
+	uid types.UID
+}
+
+func (i *hubIdentity) get(ctx context.Context, hub kubernetes.Interface) (types.UID, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.uid != "" {
+		return i.uid, nil
+	}
+	own, err := hub.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		return "", fmt.Errorf("reading the hub's own identity: %w", err)
+	}
+	i.uid = own.UID
+	return i.uid, nil
+}
+
+// anotherHubError means that an agent belongs to another hub, and is left alone.
+type anotherHubError struct{ namespace, uid string }
+
+func (e *anotherHubError) Error() string {
+	return fmt.Sprintf("the agent in namespace %s belongs to hub %s", e.namespace, e.uid)
+}
+
+// uidForm is what UIDs look like. What does not is not repeated: it comes from somebody else's cluster.
+var uidForm = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
+// message says what to do.
+func (e *anotherHubError) message() string {
+	uid := e.uid
+	if !uidForm.MatchString(uid) {
+		uid = "unknown"
+	}
+	return fmt.Sprintf("the agent in namespace %s downstream belongs to another hub (the UID of its namespace kube-system is %s): give this hub's agent a namespace of its own in spec.agentNamespace; or, to take it over from the other hub, remove the mark, kubectl annotate configmap -n %s %s %s-, and delete its Cluster there",
+		e.namespace, uid, e.namespace, names.Agent, fleet.AnnotationHubUID)
+}
+
+// checkHub is an anotherHubError if the agent of a namespace downstream is another hub's. One without a mark is
+// anybody's.
+func checkHub(ctx context.Context, downstream hub.Downstream, namespace string, own types.UID) error {
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.Agent}}
+	if _, err := downstream.Find(ctx, config); err != nil {
+		return err
+	}
+	if mark := config.Annotations[fleet.AnnotationHubUID]; mark != "" && mark != string(own) {
+		return &anotherHubError{namespace: namespace, uid: mark}
+	}
+	return nil
+}
+
+// isLocal reports whether a key is that of the hub's own Cluster, whose kubeconfig the hub makes.
+func (h *handler) isLocal(key string) bool {
+	bootstrap := h.app.Config.Get().Bootstrap
+	return bootstrap.Enabled() && key == bootstrap.Namespace+"/"+names.LocalCluster
+}
+
+// errHubItself means that a Cluster outside the bootstrap workspace has a kubeconfig of the hub's own cluster.
+var errHubItself = errors.New("the kubeconfig leads to the hub's own cluster")
+
+// checkTarget is errHubItself if a Cluster must not have its agent where the kubeconfig leads. A cluster without a
+// namespace kube-system is another one: the hub has it.
+func (h *handler) checkTarget(ctx context.Context, cluster *fleet.Cluster, downstream hub.Downstream, own types.UID) error {
+	if clusters.InBootstrapWorkspace(cluster, h.app.Config.Get().Bootstrap) {
+		return nil
+	}
+	uid, err := downstream.NamespaceUID(ctx, metav1.NamespaceSystem)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return err
+	case uid == own:
+		return errHubItself
+	}
+	return nil
+}
+
+// withHub is what is rendered, with the mark of the hub on the agent's ConfigMap.
+func withHub(rendered []runtime.Object, own types.UID) []runtime.Object {
+	marked := make([]runtime.Object, 0, len(rendered))
+	for _, object := range rendered {
+		if config, ok := object.(*corev1.ConfigMap); ok && config.Name == names.Agent {
+			config = config.DeepCopy()
+			config.Annotations = with(config.Annotations, fleet.AnnotationHubUID, string(own))
+			object = config
+		}
+		marked = append(marked, object)
+	}
+	return marked
+}

@@ -1,0 +1,291 @@
+package clusterimport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const otherHub = "5f6c0a52-1d7e-4f0b-9d1b-0a8f0c3d2e1f"
+
+// markedBy is the agent's ConfigMap of a hub.
+func markedBy(namespace, uid string) *corev1.ConfigMap {
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "fleet-agent"}}
+	if uid != "" {
+		config.Annotations = map[string]string{fleet.AnnotationHubUID: uid}
+	}
+	return config
+}
+
+func TestKubeconfigOfTheHubItself_WritesNothingOutsideTheBootstrapWorkspace(t *testing.T) {
+	tests := map[string]struct {
+		bootstrap, workspace string
+		refused              bool
+	}{
+		"another workspace":                            {bootstrap: "fleet-local", workspace: "ws", refused: true},
+		"the default workspace, bootstrap is another":  {bootstrap: "hub", workspace: "fleet-local", refused: true},
+		"another workspace, bootstrap is disabled":     {bootstrap: "-", workspace: "ws", refused: true},
+		"the bootstrap workspace":                      {bootstrap: "ws", workspace: "ws"},
+		"the default workspace, bootstrap is disabled": {bootstrap: "-", workspace: "fleet-local"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub, behind := start(t)
+			behind.uid = ownNamespace().UID
+			conf := hubConfig()
+			conf.Bootstrap.Namespace = test.bootstrap
+			hub.App.Config.Set(conf)
+			c, secret, token, given := cluster(), kubeconfig(), importToken(), values(t)
+			for _, object := range []hubtest.Object{c, secret, token, given} {
+				object.SetNamespace(test.workspace)
+				hub.Put(object)
+			}
+			hub.Requests()
+			hub.Woken()
+			if err := hub.Handle("Cluster", test.workspace+"/c1"); err != nil {
+				t.Fatal(err)
+			}
+			hub.AwaitWoken()
+			wrote := false
+			for _, request := range hub.Requests() {
+				wrote = wrote || strings.HasPrefix(request, "downstream apply ") || strings.HasPrefix(request, "downstream remove ")
+			}
+			if wrote == test.refused {
+				t.Errorf("written downstream: %v", wrote)
+			}
+			got := fleet.GetCondition(hubtest.MustGet[*fleet.Cluster](t, hub, test.workspace, "c1").Status.Conditions, fleet.ConditionImported)
+			if refused := got.Reason == fleet.ReasonTargetIsHub; refused != test.refused {
+				t.Errorf("condition %+v", got)
+			}
+		})
+	}
+}
+
+func TestTargetThatDoesNotSayWhichItIs(t *testing.T) {
+	gone := apierrors.NewNotFound(corev1.Resource("namespaces"), "kube-system")
+	for name, test := range map[string]struct {
+		err    error
+		reason string
+	}{
+		"a cluster without kube-system is not the hub": {err: gone},
+		"one that does not answer is left alone":       {err: errServer, reason: fleet.ReasonError},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hub, _ := ready(t, cluster())
+			hub.Fail(readTarget, test.err)
+			work(t, hub)
+			expectImported(t, hub, test.reason)
+		})
+	}
+}
+
+func TestKubeconfigSecretOfAnotherNamespace_IsUsedOnlyIfItAllowsTheWorkspace(t *testing.T) {
+	elsewhere := func(c *fleet.Cluster) { c.Spec.KubeConfigSecretNamespace = "fleet-local" }
+	secret := kubeconfig()
+	secret.Namespace = "fleet-local"
+	hub, _ := start(t, cluster(elsewhere), secret, importToken(), values(t))
+	if waits, err := hub.App.IsAsked(cluster(elsewhere)); waits || err != nil {
+		t.Errorf("the cluster is asked: %v, error %v", waits, err)
+	}
+	handle(t, hub)
+	for _, request := range hub.Requests() {
+		if strings.HasPrefix(request, "downstream ") {
+			t.Errorf("unexpected: %s", request)
+		}
+	}
+	expectImported(t, hub, fleet.ReasonKubeconfigNamespaceRefused)
+
+	// The Secret's owner allows it, which needs no change of the Cluster.
+	secret.Annotations = map[string]string{fleet.AnnotationAllowedWorkspaces: "ws"}
+	hub.Put(secret)
+	hub.Sync()
+	hub.Woken()
+	work(t, hub)
+	expectImported(t, hub, "")
+
+	// And takes it back: the agent stays, and is not reached any more.
+	hub.Put(func() *corev1.Secret { s := secret.DeepCopy(); s.Annotations = nil; return s }())
+	hub.Sync()
+	hub.Woken()
+	hub.Requests()
+	handle(t, hub)
+	for _, request := range hub.Requests() {
+		if strings.HasPrefix(request, "downstream ") {
+			t.Errorf("unexpected: %s", request)
+		}
+	}
+	expectImported(t, hub, fleet.ReasonKubeconfigNamespaceRefused)
+}
+
+func TestAnotherHubsAgentIsLeftAlone(t *testing.T) {
+	hub, behind := ready(t, cluster())
+	behind.there = []hubtest.Object{markedBy("cattle-fleet-system", otherHub)}
+	work(t, hub)
+	hubtest.ExpectRequests(t, hub, readSecret, readOwn, dialled, asked, readTarget, readMark, written) // nothing is removed or applied
+	expectImported(t, hub, fleet.ReasonAnotherHub)
+	message := fleet.GetCondition(current(t, hub).Status.Conditions, fleet.ConditionImported).Message
+	for _, says := range []string{otherHub, "spec.agentNamespace", "kubectl annotate configmap -n cattle-fleet-system fleet-agent fleet.cattle.io/hub-uid-"} {
+		if !strings.Contains(message, says) {
+			t.Errorf("%q does not say %q", message, says)
+		}
+	}
+
+	// Another namespace is another agent's.
+	hub.Sync()
+	c := current(t, hub)
+	c.Generation, c.Spec.AgentNamespace = 2, "agents"
+	hub.Put(c)
+	hub.Woken()
+	work(t, hub)
+	expectImported(t, hub, "")
+}
+
+func TestWhoMayHaveAnAgent(t *testing.T) {
+	tests := map[string]struct{ mark, reason string }{
+		"one without a mark is anybody's": {},
+		"our own is ours":                 {mark: "u-hub"},
+		"another's is not":                {mark: otherHub, reason: fleet.ReasonAnotherHub},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub, behind := ready(t, cluster())
+			behind.there = []hubtest.Object{markedBy("cattle-fleet-system", test.mark)}
+			work(t, hub)
+			expectImported(t, hub, test.reason)
+			if test.reason != "" {
+				return
+			}
+			var marks []string
+			for _, object := range behind.applied {
+				if config, ok := object.(*corev1.ConfigMap); ok {
+					marks = append(marks, config.Annotations[fleet.AnnotationHubUID])
+				}
+			}
+			if diff := cmp.Diff([]string{"u-hub"}, marks); diff != "" {
+				t.Errorf("marks (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// What others have written into the mark is not shown to users, unless it is what a hub writes.
+func TestAMarkThatIsNone(t *testing.T) {
+	for mark, says := range map[string]string{otherHub: otherHub, "<b>": "is unknown", strings.Repeat("a", 9000): "is unknown", otherHub + "\nx": "is unknown"} {
+		message := (&anotherHubError{namespace: "n", uid: mark}).message()
+		if !strings.Contains(message, says) || len(message) > 500 {
+			t.Errorf("%q", message)
+		}
+	}
+}
+
+func TestTheHubReadsItsOwnIdentityOnce(t *testing.T) {
+	hub, _ := start(t)
+	h := newTestHandler(hub)
+	hub.Fail(readOwn, errServer)
+	if _, err := h.hub.get(t.Context(), hub.App.Kube); !errors.Is(err, errServer) {
+		t.Errorf("error %v", err)
+	}
+	hub.Fail(readOwn, nil)
+	for range 3 {
+		if uid, err := h.hub.get(t.Context(), hub.App.Kube); err != nil || uid != "u-hub" {
+			t.Errorf("%q, error %v", uid, err)
+		}
+	}
+	hubtest.ExpectRequests(t, hub, readOwn, readOwn)
+}
+
+// An agent that moves leaves nothing behind, but for what another hub has made its own meanwhile.
+func TestWhatAMovingAgentLeavesBehind(t *testing.T) {
+	tests := map[string]struct {
+		mark    string
+		removes bool
+	}{
+		"its own goes":    {mark: "u-hub", removes: true},
+		"another's stays": {mark: otherHub},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub, behind := imported(t, func(c *fleet.Cluster) { c.Generation, c.Spec.AgentNamespace = 2, "agents" })
+			behind.there = []hubtest.Object{markedBy("cattle-fleet-system", test.mark)}
+			work(t, hub)
+			removes := false
+			for _, line := range hub.Requests() {
+				removes = removes || line == "downstream remove Deployment cattle-fleet-system/fleet-agent"
+			}
+			if removes != test.removes {
+				t.Errorf("removed: %v", removes)
+			}
+			expectImported(t, hub, "")
+		})
+	}
+	t.Run("and if nobody knows whose it is, it waits", func(t *testing.T) {
+		hub, _ := imported(t, func(c *fleet.Cluster) { c.Generation, c.Spec.AgentNamespace = 2, "agents" })
+		hub.Fail(readMark, errServer)
+		work(t, hub)
+		expectImported(t, hub, fleet.ReasonError)
+	})
+}
+
+func TestReasonsOfRefusals(t *testing.T) {
+	forbidden := func(message string, causes ...metav1.StatusCause) error {
+		err := apierrors.NewForbidden(schema.GroupResource{Resource: "deployments"}, "fleet-agent", errors.New(message))
+		err.ErrStatus.Details.Causes = causes
+		return fmt.Errorf("applying Deployment n/fleet-agent: %w", err)
+	}
+	terminating := metav1.StatusCause{Type: corev1.NamespaceTerminatingCause}
+	tests := map[string]struct {
+		err    error
+		reason string
+	}{
+		"a webhook denies it": {
+			err:    fmt.Errorf("applying: %w", apierrors.NewBadRequest(`admission webhook "w.example.com" denied the request: no`)),
+			reason: fleet.ReasonAdmissionDenied,
+		},
+		"a webhook is dead": {
+			err:    apierrors.NewInternalError(errors.New(`failed calling webhook "w.example.com": EOF`)),
+			reason: fleet.ReasonAdmissionDenied,
+		},
+		"a policy denies it":          {err: forbidden(`ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no`), reason: fleet.ReasonAdmissionDenied},
+		"the namespace is going":      {err: forbidden("unable to create new content in namespace n because it is being terminated", terminating), reason: fleet.ReasonNamespaceTerminating},
+		"the user may not":            {err: forbidden(`User "u" cannot patch resource`), reason: fleet.ReasonDownstreamForbidden},
+		"the server is upset":         {err: apierrors.NewInternalError(errors.New("etcd")), reason: fleet.ReasonError},
+		"the time of the run is over": {err: context.DeadlineExceeded, reason: fleet.ReasonError},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			reason, message := obstacle(test.err)
+			if reason != test.reason || message == "" || strings.Contains(message, "10.0.0.1") {
+				t.Errorf("%s: %q", reason, message)
+			}
+		})
+	}
+}
+
+// What is only waited for to be gone is tried again soon, however often it was in vain.
+func TestANamespaceThatIsGoingIsNotWaitedForLong(t *testing.T) {
+	j, clock := newTestJobs()
+	going := apierrors.NewForbidden(schema.GroupResource{}, "n", errors.New("terminating"))
+	going.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	for range 12 {
+		if begun, _ := j.begin("ws/a", "x"); !begun {
+			t.Fatal("not begun")
+		}
+		retry := j.failed("ws/a", fmt.Errorf("applying: %w", going))
+		if retry > retryDeleting {
+			t.Fatalf("tried again after %s", retry)
+		}
+		clock.now = clock.now.Add(retry)
+	}
+}

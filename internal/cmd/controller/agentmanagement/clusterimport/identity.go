@@ -1,0 +1,154 @@
+package clusterimport
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
+	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// errNoIdentity means that no Secret downstream belongs to an agent of the Cluster.
+var errNoIdentity = errors.New("there is no agent of this Cluster")
+
+// trustFunc says which CA an agent is to keep for an address: none where the TLS mode lets the system's roots do.
+// rooted says that they have done for this agent so far.
+type trustFunc func(ctx context.Context, address importing.HubAddress, tlsMode string, rooted bool) ([]byte, error)
+
+// trust asks the hub's own address.
+func trust(ctx context.Context, address importing.HubAddress, tlsMode string, rooted bool) ([]byte, error) {
+	cfg := &rest.Config{Host: address.URL, TLSClientConfig: rest.TLSClientConfig{CAData: address.CA}}
+	ca, err := kube.CAFor(ctx, cfg, tlsMode, rooted)
+	if err != nil {
+		return nil, fmt.Errorf("finding out whom the agent is to trust: %w", err)
+	}
+	return ca, nil
+}
+
+// identity is what an agent's namespace holds of it; nil for what is not this Cluster's, or not there.
+type identity struct {
+	stored, bootstrap *corev1.Secret
+}
+
+func (i identity) any() bool { return i.stored != nil || i.bootstrap != nil }
+
+// findIdentity looks for the agent's Secrets: the one it keeps, else the one it begins with. An agent that registers at
+// this moment writes the one before it deletes the other.
+func (d *deployment) findIdentity(ctx context.Context) (identity, error) {
+	if stored, err := d.findStored(ctx); err != nil || stored != nil {
+		return identity{stored: stored}, err
+	}
+	bootstrap, err := d.secret(ctx, names.AgentBootstrap)
+	if err != nil {
+		return identity{}, err
+	}
+	if bootstrap == nil {
+		stored, err := d.findStored(ctx)
+		return identity{stored: stored}, err
+	}
+	given, err := protocol.ParseBootstrap(bootstrap.Data)
+	if err == nil && given.ClusterNamespace == d.Identity.ClusterNamespace && given.TokenName == d.Identity.TokenName {
+		return identity{bootstrap: bootstrap}, nil
+	}
+	return identity{}, nil
+}
+
+// findStored is nil if the agent keeps no identity, or that of another Cluster.
+func (d *deployment) findStored(ctx context.Context) (*corev1.Secret, error) {
+	stored, err := d.secret(ctx, names.Agent)
+	if err != nil || stored == nil {
+		return nil, err
+	}
+	kept, err := protocol.ParseIdentity(stored.Data)
+	if err != nil || kept.ClusterNamespace != d.Identity.ClusterNamespace || kept.ClusterName != d.Identity.ClusterName {
+		return nil, nil //nolint:nilerr,nilnil // what cannot be read is nobody's identity
+	}
+	return stored, nil
+}
+
+// secret is nil if there is none.
+func (d *deployment) secret(ctx context.Context, name string) (*corev1.Secret, error) {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: d.Values.Namespace, Name: name}}
+	found, err := d.downstream.Find(ctx, secret)
+	if err != nil || !found {
+		return nil, err
+	}
+	return secret, nil
+}
+
+// isKnown reports whether a stored identity is of a live account of the Cluster's registrations.
+func (d *deployment) isKnown(stored *corev1.Secret) bool {
+	return stored != nil && supervisionrule.KnowsIdentity(kube.TokenOf(stored.Data[protocol.KubeconfigKey]), d.Accounts)
+}
+
+// keptByAnother says whether there is an identity that its agent reads only when it starts, as agents of another
+// implementation do.
+func (d *deployment) keptByAnother(ctx context.Context) (bool, error) {
+	stored, err := d.secret(ctx, names.Agent)
+	return stored != nil && len(stored.Data[protocol.KubeconfigKey]) > 0 && !isWatched(stored), err
+}
+
+func isWatched(stored *corev1.Secret) bool {
+	return stored.Annotations[fleet.AnnotationWatched] == "true"
+}
+
+// readdress puts the hub's address into what the agent has. It says whether the agent will not notice by itself.
+func (d *deployment) readdress(ctx context.Context, found identity) (unwatched bool, err error) {
+	switch {
+	case d.Readdress == nil:
+		return false, nil
+	case found.stored == nil:
+		return false, d.readdressBootstrap(ctx, found.bootstrap) // which is read whenever the agent tries
+	}
+	kubeconfig := found.stored.Data[protocol.KubeconfigKey]
+	ca, err := d.trusted(ctx, kubeconfig)
+	if err != nil {
+		return false, err
+	}
+	changed, err := kube.Readdress(kubeconfig, d.Readdress.URL, ca)
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("the agent's own kubeconfig: %w", err)
+	case bytes.Equal(changed, kubeconfig):
+		return false, nil
+	}
+	secret := found.stored.DeepCopy()
+	secret.Data[protocol.KubeconfigKey] = changed
+	return !isWatched(secret), d.downstream.Replace(ctx, secret)
+}
+
+// trusted is the CA for the agent's kubeconfig. An agent that found the system's roots to suffice at this address goes
+// on with them.
+func (d *deployment) trusted(ctx context.Context, kubeconfig []byte) ([]byte, error) {
+	server, ca, err := kube.AddressOf(kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("the agent's own kubeconfig: %w", err)
+	}
+	rooted := len(ca) == 0
+	if d.TLSMode == config.TLSModeSystemStore && rooted && server == d.Readdress.URL {
+		return nil, nil
+	}
+	return d.trust(ctx, *d.Readdress, d.TLSMode, rooted)
+}
+
+// readdressBootstrap does the same for an agent that has not registered yet.
+func (d *deployment) readdressBootstrap(ctx context.Context, bootstrap *corev1.Secret) error {
+	if string(bootstrap.Data[protocol.APIServerURLKey]) == d.Readdress.URL && bytes.Equal(bootstrap.Data[protocol.APIServerCAKey], d.Readdress.CA) {
+		return nil
+	}
+	secret := bootstrap.DeepCopy()
+	secret.Data[protocol.APIServerURLKey] = []byte(d.Readdress.URL)
+	secret.Data[protocol.APIServerCAKey] = d.Readdress.CA
+	return d.downstream.Replace(ctx, secret)
+}

@@ -1,0 +1,173 @@
+package clusterimport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// errClassInUse means that the agent's Deployment still names the PriorityClass that is to go. Without it no pod of
+// the agent could be made any more.
+var errClassInUse = errors.New("the agent's Deployment still names its PriorityClass")
+
+// agentPods selects the pods of an agent.
+const agentPods = "app=" + names.Agent
+
+// deployment is an agent on its way to one cluster.
+type deployment struct {
+	*importing.AgentDeployment
+
+	downstream  hub.Downstream
+	rendered    []runtime.Object
+	pullSecrets []*corev1.Secret // on the hub
+	trust       trustFunc
+	hub         types.UID // of this hub
+}
+
+// apply writes what is the import's to write, the PriorityClass before the Deployment that names it, and takes away
+// what of the scheduling customisation is no longer wanted, the PriorityClass after the Deployment has let it go.
+func (d *deployment) apply(ctx context.Context) error {
+	if err := d.applyPullSecrets(ctx); err != nil {
+		return err
+	}
+	replaced, err := d.replaceClass(ctx)
+	if err != nil {
+		return err
+	}
+	if err := d.downstream.Apply(ctx, desired(d.AgentDeployment, d.rendered)...); err != nil {
+		return err
+	}
+	if err := d.dropScheduling(ctx); err != nil {
+		return err
+	}
+	if err := d.removePullSecrets(ctx, d.Values.Namespace, d.SetID, d.DroppedPullSecrets); err != nil {
+		return err
+	}
+	return d.restart(ctx, replaced) // a pod has the priority its class had when it was made
+}
+
+// restart has the agent's pods replaced, if it is asked for.
+func (d *deployment) restart(ctx context.Context, wanted bool) error {
+	if !wanted {
+		return nil
+	}
+	return d.downstream.RemovePods(ctx, d.Values.Namespace, agentPods)
+}
+
+// replaceClass makes way for a PriorityClass with another value, which nobody can change in place.
+func (d *deployment) replaceClass(ctx context.Context) (bool, error) {
+	wanted := find[*schedulingv1.PriorityClass](d.rendered)
+	if wanted == nil {
+		return false, nil
+	}
+	live := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: wanted.Name}}
+	found, err := d.downstream.Find(ctx, live)
+	if err != nil || !found {
+		return false, err
+	}
+	policy := corev1.PreemptLowerPriority // the server's default
+	if wanted.PreemptionPolicy != nil {
+		policy = *wanted.PreemptionPolicy
+	}
+	if live.Value == wanted.Value && equality.Semantic.DeepEqual(live.PreemptionPolicy, &policy) {
+		return false, nil
+	}
+	return true, d.downstream.Remove(ctx, live)
+}
+
+// dropScheduling removes PodDisruptionBudget and PriorityClass if the agent had them of this import and is to have
+// them no longer.
+func (d *deployment) dropScheduling(ctx context.Context) error {
+	if !d.Scheduling {
+		return nil
+	}
+	if find[*policyv1.PodDisruptionBudget](d.rendered) == nil {
+		limits := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: d.Values.Namespace, Name: budget}}
+		if err := d.removeOwn(ctx, limits); err != nil {
+			return err
+		}
+	}
+	if find[*schedulingv1.PriorityClass](d.rendered) != nil {
+		return nil
+	}
+	agent := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: d.Values.Namespace, Name: names.Agent}}
+	if found, err := d.downstream.Find(ctx, agent); err != nil {
+		return err
+	} else if found && agent.Spec.Template.Spec.PriorityClassName == priorityClass {
+		return errClassInUse
+	}
+	return d.removeOwn(ctx, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: priorityClass}})
+}
+
+// removeOwn removes an object of this agent's set, and leaves one of another agent's there.
+func (d *deployment) removeOwn(ctx context.Context, object metaObject) error {
+	return d.removeMarked(ctx, d.SetID, object)
+}
+
+type metaObject interface {
+	runtime.Object
+	metav1.Object
+}
+
+// removeMarked removes an object if it has the marks of a set.
+func (d *deployment) removeMarked(ctx context.Context, setID string, object metaObject) error {
+	found, err := d.downstream.Find(ctx, object)
+	if err != nil || !found || object.GetLabels()[fleet.LabelSetHash] != names.SetHash(setID, names.Owner{}) {
+		return err
+	}
+	return d.downstream.Remove(ctx, object)
+}
+
+// removeLeftovers removes an agent that was in the usual system namespace before the hub's was another one, and the
+// namespace of credentials that came with it. Where a hub lives there, or another hub's agent, they are not ours.
+func (d *deployment) removeLeftovers(ctx context.Context) error {
+	if !d.Leftovers {
+		return nil
+	}
+	hub := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: names.SystemNamespace, Name: names.ControllerConfig}}
+	if found, err := d.downstream.Find(ctx, hub); err != nil || found {
+		return err
+	}
+	if another, err := d.ofAnotherHub(ctx, names.SystemNamespace); err != nil || another {
+		return err
+	}
+	usual := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: names.SystemNamespace}}
+	found, err := d.downstream.Find(ctx, usual)
+	if err != nil {
+		return err
+	}
+	if found {
+		if err := d.downstream.Remove(ctx, agentResources(names.SystemNamespace)...); err != nil {
+			return err
+		}
+	}
+	credentials := names.RegistrationNamespace(names.SystemNamespace)
+	if err := d.downstream.Remove(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: credentials}}); err != nil {
+		return fmt.Errorf("removing what an earlier agent left: %w", err)
+	}
+	return nil
+}
+
+// find is the first object of a type; nil if there is none.
+func find[T runtime.Object](objects []runtime.Object) (none T) {
+	for _, object := range objects {
+		if wanted, ok := object.(T); ok {
+			return wanted
+		}
+	}
+	return none
+}

@@ -1,0 +1,473 @@
+package clusterimport
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const (
+	// nobody is an address where nobody answers, at once.
+	nobody = "https://127.0.0.1:1"
+
+	appliedConfig = "downstream apply ConfigMap cattle-fleet-system/fleet-agent"
+	appliedClass  = "downstream apply PriorityClass fleet-agent-priority-class"
+	appliedBudget = "downstream apply PodDisruptionBudget cattle-fleet-system/fleet-agent-pod-disruption-budget"
+	removedClass  = "downstream remove PriorityClass fleet-agent-priority-class"
+	removedBudget = "downstream remove PodDisruptionBudget cattle-fleet-system/fleet-agent-pod-disruption-budget"
+	removedPods   = "downstream remove pods cattle-fleet-system app=fleet-agent"
+)
+
+// agentBundle is the Bundle of ws/c1's agent.
+func agentBundle(modifiers ...func(*fleet.Bundle)) *fleet.Bundle {
+	b := &fleet.Bundle{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: names.AgentBundle("c1")}}
+	b.Spec.DefaultNamespace = "cattle-fleet-system"
+	for _, modify := range modifiers {
+		modify(b)
+	}
+	return b
+}
+
+func tolerate(c *fleet.Cluster) {
+	c.Generation, c.Spec.AgentTolerations = 2, []corev1.Toleration{{Key: "k", Operator: corev1.TolerationOpExists}}
+}
+
+func prioritise(value int) func(*fleet.Cluster) {
+	return func(c *fleet.Cluster) {
+		c.Generation, c.Spec.AgentSchedulingCustomization = c.Generation+1, &fleet.AgentSchedulingCustomization{
+			PriorityClass:       &fleet.PriorityClassSpec{Value: value},
+			PodDisruptionBudget: &fleet.PodDisruptionBudgetSpec{MaxUnavailable: "1"},
+		}
+	}
+}
+
+// change puts another configuration in force.
+func change(hub *hubtest.Hub, modify func(*config.Config)) {
+	c := hubConfig()
+	modify(&c)
+	hub.App.Config.Set(c)
+	hub.Woken()
+}
+
+// expectAll compares all requests but those that look for something.
+func expectAll(t *testing.T, hub *hubtest.Hub, want ...string) {
+	t.Helper()
+	var got []string
+	for _, line := range hub.Requests() {
+		if !strings.HasPrefix(line, "downstream find ") && line != readOwn && line != readTarget {
+			got = append(got, line)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+// atRest fails unless the Cluster is in sync, and looking at it asks nobody anything but the kubeconfig Secret.
+func atRest(t *testing.T, hub *hubtest.Hub) {
+	t.Helper()
+	expectImported(t, hub, "")
+	hub.Sync()
+	hub.Woken()
+	handle(t, hub)
+	expectAll(t, hub, readSecret)
+	expectNoWork(t, hub)
+}
+
+func TestBesideTheBundle(t *testing.T) {
+	tests := map[string]struct {
+		cluster func(*fleet.Cluster)
+		config  func(*config.Config)
+		want    []string // after the kubeconfig was read; nil: nobody is dialled
+	}{
+		"what the Bundle carries is only noted": {cluster: tolerate},
+		"all of what it carries": {cluster: func(c *fleet.Cluster) {
+			tolerate(c)
+			c.Spec.AgentEnvVars, c.Spec.PrivateRepoURL, c.Spec.HostNetwork = []corev1.EnvVar{{Name: "A", Value: "b"}}, "registry.example", new(bool)
+			*c.Spec.HostNetwork = true
+			c.Spec.AgentAffinity, c.Spec.AgentResources = &corev1.Affinity{}, &corev1.ResourceRequirements{}
+		}},
+		"the interval of the garbage collection is in the ConfigMap": {
+			config: func(c *config.Config) { c.GarbageCollectionInterval.Duration = 1 }, want: []string{appliedConfig},
+		},
+		"so is the TLS mode": {config: func(c *config.Config) { c.AgentTLSMode = config.TLSModeStrict }, want: []string{appliedConfig}},
+		"with what else has changed": {
+			cluster: tolerate, config: func(c *config.Config) { c.GarbageCollectionInterval.Duration = 1 }, want: []string{appliedConfig},
+		},
+		"a PriorityClass and a budget are the import's": {cluster: prioritise(1), want: []string{appliedConfig, appliedClass, appliedBudget}},
+		"the flag asks for all of it":                   {cluster: func(c *fleet.Cluster) { c.Status.AgentConfigChanged = true }, want: []string{appliedConfig}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if test.cluster == nil {
+				test.cluster = func(*fleet.Cluster) {}
+			}
+			if test.config == nil {
+				test.config = func(*config.Config) {}
+			}
+			hub, _ := imported(t, test.cluster)
+			hub.Put(agentBundle())
+			change(hub, test.config)
+			if test.want == nil {
+				handle(t, hub)
+				expectAll(t, hub, readSecret, written)
+			} else {
+				work(t, hub)
+				dial := "downstream dial kubeconfig " + hub.App.Config.Get().AgentTLSMode
+				expectAll(t, hub, append(append([]string{readSecret, dial, asked}, test.want...), written)...)
+			}
+			if seen := current(t, hub).Status.Agent.LastSeen; seen.IsZero() {
+				t.Error("the heartbeat is forgotten")
+			}
+			atRest(t, hub)
+		})
+	}
+}
+
+func TestWithoutABundleAllIsApplied(t *testing.T) {
+	tests := map[string]func(*testing.T, *hubtest.Hub){
+		"there is none": func(*testing.T, *hubtest.Hub) {},
+		"it is for another namespace": func(_ *testing.T, h *hubtest.Hub) {
+			h.Put(agentBundle(func(b *fleet.Bundle) { b.Spec.DefaultNamespace = "agents" }))
+		},
+		"a label frees the agent": func(t *testing.T, h *hubtest.Hub) {
+			c := current(t, h)
+			c.Labels[fleet.LabelNonManagedAgent] = "true"
+			h.Put(agentBundle(), c)
+		},
+		"the agent was not heard of since it was deployed": func(t *testing.T, h *hubtest.Hub) {
+			c := current(t, h)
+			c.Status.Agent.LastSeen = metav1.Time{}
+			h.Put(agentBundle(), c)
+		},
+	}
+	for name, prepare := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub, _ := imported(t, tolerate)
+			prepare(t, hub)
+			work(t, hub)
+			expectSome(t, hub, readSecret, dialled, asked, applied, written)
+			atRest(t, hub)
+		})
+	}
+}
+
+func TestAFrozenBundleHoldsSettingsBack(t *testing.T) {
+	hub, _ := imported(t, tolerate)
+	hub.Put(agentBundle())
+	change(hub, func(c *config.Config) { c.ManageAgent = new(bool) })
+	handle(t, hub)
+	expectAll(t, hub, readSecret, written)
+	expectImported(t, hub, fleet.ReasonAgentFrozen)
+	hub.Remove(agentBundle())
+	hub.Sync()
+	work(t, hub)
+	expectSome(t, hub, readSecret, dialled, asked, applied, written)
+	atRest(t, hub)
+}
+
+func TestTheHubsAddressReachesAnAgentInPlace(t *testing.T) {
+	moved := func(c *config.Config) { c.APIServerURL = nobody }
+	unwatched := func(s *corev1.Secret) { s.Annotations = nil }
+	bootstrapSecret := func() *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "cattle-fleet-system", Name: "fleet-agent-bootstrap"}, Data: map[string][]byte{
+			"apiServerURL": []byte("https://hub"), "apiServerCA": []byte("PEM"), "clusterNamespace": []byte("ws"), "token": []byte("bearer"),
+			"tokenName": []byte(tokenName), "systemRegistrationNamespace": []byte("cattle-fleet-clusters-system"),
+		}}
+	}
+	tests := map[string]struct {
+		change func(*config.Config)
+		there  *corev1.Secret
+		want   []string
+		key    string // of the Secret, whose value is then:
+		value  string
+	}{
+		"another URL": {moved, identityOf("ws", "c1"), []string{replacedID}, "kubeconfig", storedKubeconfig(nobody, "PEM")},
+		"another CA": {
+			func(c *config.Config) { c.APIServerURL, c.APIServerCA = nobody, []byte("new") }, identityOf("ws", "c1"), []string{replacedID},
+			"kubeconfig", storedKubeconfig(nobody, "new"),
+		},
+		"an agent that does not watch its Secret is restarted": {
+			moved, identityOf("ws", "c1", unwatched), []string{replacedID, removedPods}, "kubeconfig", storedKubeconfig(nobody, "PEM"),
+		},
+		"one that has it already is left alone": {
+			moved, identityOf("ws", "c1", unwatched, func(s *corev1.Secret) { s.Data["kubeconfig"] = []byte(storedKubeconfig(nobody, "PEM")) }), nil,
+			"kubeconfig", storedKubeconfig(nobody, "PEM"),
+		},
+		"one that has yet to register": {moved, bootstrapSecret(), []string{replacedID + "-bootstrap"}, "apiServerURL", nobody},
+		"where the system's roots do, another CA is none of its business": {
+			func(c *config.Config) { c.APIServerCA = []byte("new") },
+			identityOf("ws", "c1", func(s *corev1.Secret) { s.Data["kubeconfig"] = []byte(storedKubeconfig("https://hub", "")) }), nil,
+			"kubeconfig", storedKubeconfig("https://hub", ""),
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub, behind := imported(t)
+			behind.there = []hubtest.Object{test.there}
+			hub.Put(agentBundle())
+			change(hub, test.change)
+			work(t, hub)
+			want := []string{readSecret, dialled, asked}
+			for _, request := range test.want {
+				if request == removedPods {
+					continue
+				}
+				want = append(want, request)
+			}
+			want = append(want, appliedConfig)
+			if len(test.want) > 1 {
+				want = append(want, removedPods)
+			}
+			expectAll(t, hub, append(want, written)...)
+			got := string(behind.there[0].(*corev1.Secret).Data[test.key])
+			if diff := cmp.Diff(test.value, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", test.key, diff)
+			}
+			if current(t, hub).Status.Agent.LastSeen.IsZero() {
+				t.Error("the agent is forgotten")
+			}
+			atRest(t, hub)
+		})
+	}
+}
+
+func TestAnAgentWithoutIdentityIsDeployedAnew(t *testing.T) {
+	tests := map[string]*corev1.Secret{
+		"there is none":                nil,
+		"it is another Cluster's":      identityOf("ws", "c2"),
+		"it is of another workspace":   identityOf("elsewhere", "c1"),
+		"it is something else":         {ObjectMeta: metav1.ObjectMeta{Namespace: "cattle-fleet-system", Name: "fleet-agent"}},
+		"the means are another's, too": {ObjectMeta: metav1.ObjectMeta{Namespace: "cattle-fleet-system", Name: "fleet-agent-bootstrap"}},
+	}
+	for name, secret := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub, behind := imported(t, tolerate)
+			behind.there = nil
+			if secret != nil {
+				behind.there = []hubtest.Object{secret}
+			}
+			work(t, hub)
+			expectAll(t, hub, readSecret, dialled, asked, written)
+			expectImported(t, hub, fleet.ReasonAwaitingAgent)
+			hub.Sync()
+			work(t, hub)
+			expectSome(t, hub, readSecret, dialled, asked, written, removedID, removedMeans, applied, written)
+			atRest(t, hub)
+		})
+	}
+}
+
+func TestAnotherKubeconfig(t *testing.T) {
+	rotate := func(hub *hubtest.Hub) {
+		secret := kubeconfig()
+		secret.Data["value"] = []byte("rotated")
+		hub.Put(secret)
+		hub.Requests()
+	}
+	const dialRotated = "downstream dial rotated system-store"
+	t.Run("of the same cluster is proven, and nothing is written", func(t *testing.T) {
+		hub, _ := imported(t)
+		handle(t, hub) // and so knows the one before
+		rotate(hub)
+		work(t, hub)
+		expectAll(t, hub, readSecret, dialRotated, asked)
+		atRest(t, hub)
+	})
+	t.Run("of another cluster brings the agent there", func(t *testing.T) {
+		hub, behind := imported(t)
+		handle(t, hub)
+		behind.there = nil
+		rotate(hub)
+		work(t, hub)
+		expectAll(t, hub, readSecret, dialRotated, asked, written)
+		hub.Sync()
+		work(t, hub)
+		expectSome(t, hub, readSecret, dialRotated, asked, written, removedID, removedMeans, applied, written)
+		atRest(t, hub)
+	})
+	t.Run("that leads nowhere is said, and tried until it does", func(t *testing.T) {
+		hub, _ := imported(t)
+		handle(t, hub)
+		rotate(hub)
+		hub.Fail(asked, kube.ErrUnreachable)
+		work(t, hub)
+		expectImported(t, hub, fleet.ReasonDownstreamUnreachable)
+		hub.Fail(asked, nil)
+		hub.Sync()
+		handle(t, hub)
+		hub.Pass(expectRetry(t, hub, retryMin))
+		work(t, hub)
+		hub.Requests()
+		atRest(t, hub)
+	})
+	t.Run("deleted and created again for another cluster: the agent is deployed there", func(t *testing.T) {
+		hub, behind := imported(t)
+		handle(t, hub)
+		hub.Remove(kubeconfig())
+		handle(t, hub)
+		behind.there = nil
+		rotate(hub)
+		work(t, hub)
+		expectAll(t, hub, readSecret, dialRotated, asked, written)
+	})
+	t.Run("that is the same with another address of the hub is no other one", func(t *testing.T) {
+		hub, _ := imported(t)
+		handle(t, hub)
+		secret := kubeconfig()
+		secret.Data["note"] = []byte("only a note")
+		hub.Put(secret)
+		hub.Requests()
+		handle(t, hub)
+		expectAll(t, hub, readSecret)
+	})
+}
+
+func TestSchedulingComesAndGoes(t *testing.T) {
+	mark := func(set string) map[string]string {
+		return map[string]string{fleet.LabelSetHash: names.SetHash(set, names.Owner{})}
+	}
+	class := func(set string, value int32) *schedulingv1.PriorityClass {
+		policy := corev1.PreemptLowerPriority
+		return &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: priorityClass, Labels: mark(set)}, Value: value, PreemptionPolicy: &policy}
+	}
+	limits := func(set string) *policyv1.PodDisruptionBudget {
+		return &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "cattle-fleet-system", Name: budget, Labels: mark(set)}}
+	}
+	agent := func(class string) *appsv1.Deployment {
+		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "cattle-fleet-system", Name: "fleet-agent"}}
+		d.Spec.Template.Spec.PriorityClassName = class
+		return d
+	}
+	const set = "fleet-agent-bootstrap"
+	tests := map[string]struct {
+		spec   func(*fleet.Cluster)
+		there  []hubtest.Object
+		want   []string
+		reason string
+	}{
+		"a class comes": {prioritise(1), nil, []string{appliedConfig, appliedClass, appliedBudget}, ""},
+		"one with another value replaces it, and the pods, which have the old one": {
+			prioritise(2), []hubtest.Object{class(set, 1), agent(priorityClass)},
+			[]string{removedClass, appliedConfig, appliedClass, appliedBudget, removedPods}, "",
+		},
+		"one with the same value is only applied": {
+			prioritise(1), []hubtest.Object{class(set, 1), agent(priorityClass)}, []string{appliedConfig, appliedClass, appliedBudget}, "",
+		},
+		"both go once the agent does without": {
+			noScheduling, []hubtest.Object{class(set, 1), limits(set), agent("")}, []string{appliedConfig, removedBudget, removedClass}, "",
+		},
+		"a class that is still named stays": {
+			noScheduling, []hubtest.Object{class(set, 1), limits(set), agent(priorityClass)}, []string{appliedConfig, removedBudget},
+			fleet.ReasonAwaitingAgent,
+		},
+		"what another agent has brought stays": {
+			noScheduling, []hubtest.Object{class(set+"-agents", 1), limits("x"), agent("")}, []string{appliedConfig}, "",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub, behind := imported(t, func(c *fleet.Cluster) {
+				c.Status.AgentSchedulingCustomizationHash = "of another"
+				test.spec(c)
+			})
+			behind.there = append(behind.there, test.there...)
+			hub.Put(agentBundle())
+			work(t, hub)
+			expectAll(t, hub, append(append([]string{readSecret, dialled, asked}, test.want...), written)...)
+			expectImported(t, hub, test.reason)
+			if test.reason == "" {
+				atRest(t, hub)
+			}
+		})
+	}
+}
+
+func noScheduling(c *fleet.Cluster) { c.Generation, c.Spec.AgentSchedulingCustomization = 2, nil }
+
+func TestASettingThatTheChartRefuses(t *testing.T) {
+	hub, _ := imported(t, func(c *fleet.Cluster) {
+		c.Generation, c.Spec.AgentSchedulingCustomization = 2, &fleet.AgentSchedulingCustomization{
+			PodDisruptionBudget: &fleet.PodDisruptionBudgetSpec{MaxUnavailable: "1", MinAvailable: "1"},
+		}
+	})
+	work(t, hub)
+	expectAll(t, hub, readSecret, written) // nobody is dialled for it
+	expectImported(t, hub, fleet.ReasonSettingsInvalid)
+}
+
+func TestLeftoversOfAnotherSystemNamespace(t *testing.T) {
+	const (
+		oldAgent       = "downstream remove Deployment cattle-fleet-system/fleet-agent"
+		oldCredentials = "downstream remove Namespace cattle-fleet-clusters-system"
+	)
+	usual := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "cattle-fleet-system"}}
+	tests := map[string]struct {
+		system, agents string
+		there          []hubtest.Object
+		want           []string
+	}{
+		"the usual one leaves none":          {"cattle-fleet-system", "", []hubtest.Object{usual}, nil},
+		"another one":                        {"hub-system", "", []hubtest.Object{usual}, []string{oldAgent, oldCredentials}},
+		"another one, and the usual is gone": {"hub-system", "", nil, []string{oldCredentials}},
+		"the agent itself is there":          {"hub-system", "cattle-fleet-system", []hubtest.Object{usual}, nil},
+		"a hub is there": {"hub-system", "", []hubtest.Object{usual, &appsv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "cattle-fleet-system", Name: "fleet-controller"},
+		}}, nil},
+		"another hub's agent is there": {"hub-system", "", []hubtest.Object{usual, markedBy("cattle-fleet-system", otherHub)}, nil},
+		"this hub's agent is there":    {"hub-system", "", []hubtest.Object{usual, markedBy("cattle-fleet-system", "u-hub")}, []string{oldAgent, oldCredentials}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub, behind := ready(t, cluster(func(c *fleet.Cluster) { c.Spec.AgentNamespace = test.agents }))
+			hub.App.Namespaces.System = test.system
+			behind.there = test.there
+			work(t, hub)
+			var got []string
+			for _, request := range hub.Requests() {
+				if request == oldAgent || strings.HasPrefix(request, "downstream remove Namespace") {
+					got = append(got, request)
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("removed (-want +got):\n%s", diff)
+			}
+			expectImported(t, hub, "")
+		})
+	}
+}
+
+// A controller that finds an agent gone which it may not deploy anew tries ever more rarely, as any other does.
+func TestADeploymentThatIsRefusedWaits(t *testing.T) {
+	hub, behind := imported(t, tolerate)
+	behind.there = nil
+	hub.Fail(applied, apierrors.NewForbidden(corev1.Resource("deployments"), "fleet-agent", nil))
+	work(t, hub) // finds nobody
+	hub.Sync()
+	work(t, hub) // and is refused
+	expectImported(t, hub, fleet.ReasonDownstreamForbidden)
+	least := retryMin
+	for range 4 {
+		hub.Sync()
+		hub.Requests()
+		handle(t, hub)
+		expectAll(t, hub, readSecret)
+		hub.Pass(expectRetry(t, hub, least))
+		work(t, hub)
+		least *= 2
+	}
+}

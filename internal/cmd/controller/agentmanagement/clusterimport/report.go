@@ -1,0 +1,105 @@
+package clusterimport
+
+import (
+	"errors"
+
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// report writes the conditions of a Cluster for which nothing is to be done downstream.
+func (h *handler) report(cluster *fleet.Cluster, out importing.Outcome) (*fleet.Cluster, error) {
+	return hub.Report(h.app, h.app.Clusters, cluster, func(c *fleet.Cluster) {
+		if out.Stage == importing.Noted {
+			setSettings(&c.Status, out.Done)
+		}
+		h.setConditions(c, out.Reason, out.Message)
+		h.setAddressKnown(c)
+	})
+}
+
+// reportRun writes what a run downstream has achieved, or why it has not.
+func (h *handler) reportRun(cluster *fleet.Cluster, out importing.Outcome, err error) (*fleet.Cluster, error) {
+	if err != nil {
+		reason, message := obstacle(err)
+		return hub.Report(h.app, h.app.Clusters, h.latest(cluster), func(c *fleet.Cluster) {
+			if errors.Is(err, errNoIdentity) {
+				c.Status.AgentDeployedGeneration = nil // which asks for a new registration
+			}
+			h.setConditions(c, reason, message)
+		})
+	}
+	if out.Deploy != nil {
+		h.addresses.used(keyOf(cluster).String(), out.Deploy.Kubeconfig)
+		if cluster, err = h.notePullSecrets(cluster, out.Done.PullSecrets); err != nil {
+			return cluster, err
+		}
+	}
+	return hub.Report(h.app, h.app.Clusters, cluster, func(c *fleet.Cluster) {
+		setStatus(&c.Status, out)
+		h.setConditions(c, "", "")
+	})
+}
+
+// latest is the Cluster as the cache shows it, where that is news: what was waited for may have taken so long that a
+// write to the Cluster as it was would be refused.
+func (h *handler) latest(cluster *fleet.Cluster) *fleet.Cluster {
+	found, err := h.app.Clusters.Cache().Get(cluster.Namespace, cluster.Name)
+	if err != nil || found.UID != cluster.UID || isOlder(found.ResourceVersion, cluster.ResourceVersion) {
+		return cluster
+	}
+	return found
+}
+
+// notePullSecrets writes the versions that went with the agent, and removes the note once none does.
+func (h *handler) notePullSecrets(cluster *fleet.Cluster, versions string) (*fleet.Cluster, error) {
+	if cluster.Annotations[fleet.AnnotationPullSecrets] == versions {
+		return cluster, nil
+	}
+	return reconcile.Patch(h.app.Clusters, cluster, func(c *fleet.Cluster) {
+		if versions == "" {
+			delete(c.Annotations, fleet.AnnotationPullSecrets)
+			return
+		}
+		if c.Annotations == nil {
+			c.Annotations = map[string]string{}
+		}
+		c.Annotations[fleet.AnnotationPullSecrets] = versions
+	})
+}
+
+func setStatus(status *fleet.ClusterStatus, out importing.Outcome) {
+	done := out.Done
+	status.AgentDeployedGeneration, status.AgentConfigChanged = done.AgentDeployedGeneration, false
+	if out.Remove != nil {
+		status.Agent = fleet.AgentStatus{}
+		return
+	}
+	status.AgentMigrated, status.CattleNamespaceMigrated, status.AgentNamespaceMigrated = true, true, true
+	status.APIServerURL, status.APIServerCAHash = done.APIServerURL, done.APIServerCAHash
+	status.AgentTLSMode, status.GarbageCollectionInterval = done.AgentTLSMode, done.GarbageCollectionInterval
+	setSettings(status, done)
+}
+
+// setSettings notes which settings the agent has, or is about to get with its Bundle.
+func setSettings(status *fleet.ClusterStatus, done importing.Status) {
+	status.AgentEnvVarsHash, status.AgentAffinityHash = done.AgentEnvVarsHash, done.AgentAffinityHash
+	status.AgentResourcesHash, status.AgentTolerationsHash = done.AgentResourcesHash, done.AgentTolerationsHash
+	status.AgentSchedulingCustomizationHash = done.AgentSchedulingCustomizationHash
+	status.AgentPrivateRepoURL, status.AgentHostNetwork = done.AgentPrivateRepoURL, done.AgentHostNetwork
+}
+
+// setConditions says that the import is done, or why it is not; the settings were compared either way.
+func (h *handler) setConditions(cluster *fleet.Cluster, reason, message string) {
+	imported := genericcondition.GenericCondition{Type: fleet.ConditionImported, Status: corev1.ConditionTrue}
+	if reason != "" {
+		imported.Status, imported.Reason, imported.Message = corev1.ConditionFalse, reason, message
+	}
+	fleet.SetCondition(&cluster.Status.Conditions, h.app.Clock(), imported)
+	fleet.SetCondition(&cluster.Status.Conditions, h.app.Clock(), genericcondition.GenericCondition{Type: fleet.ConditionReconciled, Status: corev1.ConditionTrue})
+}

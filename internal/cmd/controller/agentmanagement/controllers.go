@@ -1,0 +1,43 @@
+package agentmanagement
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/bootstrap"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/cluster"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/clusterimport"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/contentreaders"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/credentialexpiry"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/globalconfig"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/grant"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/manageagent"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/orphans"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/token"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
+)
+
+// Register registers all of them. Handlers of one kind run in this order for each object, and each sees what the
+// one before it left.
+func Register(ctx context.Context, a *hub.Context) error {
+	for _, controller := range []struct {
+		name     string
+		register func(context.Context, *hub.Context) error
+	}{
+		{"orphans", orphans.Register},
+		{"globalconfig", globalconfig.Register},
+		{"bootstrap", bootstrap.Register},
+		{"cluster", cluster.Register},
+		{"token", token.Register},
+		{"clusterimport", clusterimport.Register},
+		{"manageagent", manageagent.Register},
+		{"contentreaders", contentreaders.Register},
+		{"grant", grant.Register},
+		{"credentialexpiry", credentialexpiry.Register},
+	} {
+		if err := controller.register(ctx, a); err != nil {
+			return fmt.Errorf("registering controller %s: %w", controller.name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+package globalconfig
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
+	"github.com/fleet-hub/fleet/internal/config"
+)
+
+const key = "cattle-fleet-system/fleet-controller"
+
+// written is the ConfigMap, by the chart of a version.
+func written(version, text string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "cattle-fleet-system", Name: "fleet-controller", Annotations: map[string]string{config.VersionAnnotation: version},
+		},
+		Data: map[string]string{"config": text},
+	}
+}
+
+func TestOnChange(t *testing.T) {
+	running := config.Default("test")
+	running.APIServerURL = "https://before"
+	with := func(change func(*config.Config)) config.Config {
+		c := config.Default("test")
+		change(&c)
+		return c
+	}
+	tests := map[string]struct {
+		found  *corev1.ConfigMap
+		want   config.Config
+		told   int // how often those who asked were told
+		events []string
+	}{
+		"a new configuration is in effect at once": {
+			found: written("test", "apiServerURL: https://after"), told: 1,
+			want:   with(func(c *config.Config) { c.APIServerURL = "https://after" }),
+			events: []string{"Normal ConfigurationLoaded the configuration is in effect"},
+		},
+		"a key that is left out is its default again": {
+			found: written("test", "{}"), told: 1, want: config.Default("test"),
+			events: []string{"Normal ConfigurationLoaded the configuration is in effect"},
+		},
+		"one that says the same changes nothing": {
+			found: written("test", "apiServerURL: https://before"), want: running,
+		},
+		"a malformed one is refused": {
+			found: written("test", "- a"), want: running,
+			events: []string{"Warning ConfigurationMalformed reading the configuration: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array " +
+				"into Go value of type map[string]interface {}; the running configuration is kept"},
+		},
+		"a value that is none is dropped, and the rest is in effect": {
+			found: written("test", "gitClientTimeout: soon\ngarbageCollectionInterval: 15m"), told: 1,
+			want: with(func(c *config.Config) { c.GarbageCollectionInterval = metav1.Duration{Duration: 15 * time.Minute} }),
+			events: []string{
+				"Warning ConfigurationValueDropped gitClientTimeout: soon is no duration like 15m or 30s; using the default",
+				"Normal ConfigurationLoaded the configuration is in effect",
+			},
+		},
+		"one for another version is left to that": {
+			found: written("next", "apiServerURL: https://after"), want: running,
+			events: []string{`Normal ConfigurationIgnored the configuration was written for version "next", this is version "test"; ` +
+				"it is ignored until the upgrade of one of the two"},
+		},
+		"so is one for no version": {
+			found: written("", "apiServerURL: https://after"), want: running,
+			events: []string{`Normal ConfigurationIgnored the configuration was written for version "", this is version "test"; ` +
+				"it is ignored until the upgrade of one of the two"},
+		},
+		"deleting it changes nothing": {want: running},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub := hubtest.New(t)
+			if err := Register(context.Background(), hub.App); err != nil {
+				t.Fatal(err)
+			}
+			hub.App.Config.Set(running)
+			told := 0
+			hub.App.Config.OnChange(func(config.Config, config.Config) { told++ })
+			if test.found != nil {
+				hub.Put(test.found)
+			}
+			if err := hub.Handle("ConfigMap", key); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, hub.App.Config.Get()); diff != "" {
+				t.Errorf("the configuration (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.events, hub.Told()); diff != "" {
+				t.Errorf("the events (-want +got):\n%s", diff)
+			}
+			if told != test.told {
+				t.Errorf("told %d times, want %d", told, test.told)
+			}
+		})
+	}
+}
+
+func TestOthersConfigMapsAreNothingToUs(t *testing.T) {
+	h := &handler{app: hubtest.New(t).App}
+	for _, other := range []*corev1.ConfigMap{
+		{ObjectMeta: metav1.ObjectMeta{Namespace: "cattle-fleet-system", Name: "other"}, Data: map[string]string{"config": "apiServerURL: https://x"}},
+		{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "fleet-controller"}, Data: map[string]string{"config": "apiServerURL: https://x"}},
+	} {
+		if _, err := h.onChange(key, other); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := h.app.Config.Get().APIServerURL; got != "" {
+		t.Errorf("it took %s", got)
+	}
+}

@@ -1,0 +1,235 @@
+package grant
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rancher/wrangler/v3/pkg/generic"
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// readersOfContents is the ClusterRoleBinding that accounts of Cluster ws/c1 share, for some of them.
+func readersOfContents(accounts ...string) *rbacv1.ClusterRoleBinding {
+	var keys []types.NamespacedName
+	for _, name := range accounts {
+		keys = append(keys, types.NamespacedName{Namespace: clusterNamespace, Name: name})
+	}
+	return grant.ContentReaders(contents, keys)
+}
+
+func TestNothingIsHandedOutBeforeContentsCanBeRead(t *testing.T) {
+	elsewhere := readersOfContents(account)
+	elsewhere.Name = "fleet-content-readers-02"
+	another, unmarked := readersOfContents(account), readersOfContents(account)
+	another.RoleRef.Name, unmarked.Labels = "another", nil
+	tests := map[string][]hubtest.Object{
+		"nobody reads them":                             nil,
+		"others do":                                     {readersOfContents("r2-u-r2")},
+		"the account is where others share":             {elsewhere},
+		"it is bound to something else":                 {another},
+		"a binding of its own is nothing to build on":   {ownBinding()},
+		"its name is another's, in another namespace":   {grant.ContentReaders(contents, []types.NamespacedName{{Namespace: "ws", Name: account}})},
+		"a binding that no cache has counts for no one": {unmarked},
+	}
+	for name, there := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub := start(t, request(), cluster(), asked())
+			handle(t, hub)
+			hubtest.ExpectWoken(t, hub, requests+" ws/r1 in 10s") // it is too early to ask for anything else
+			hub.Sync()
+			hub.Put(there...)
+			hub.Requests()
+			handle(t, hub)
+			expectRequests(t, hub)
+			hubtest.ExpectWoken(t, hub, "ClusterRoleBinding "+contents, requests+" ws/r1 in 10s")
+			expectNothingHandedOut(t, hub)
+
+			hub.Put(readersOfContents(account, "r2-u-r2"))
+			handle(t, hub)
+			expectCredential(t, hub)
+			expectStatus(t, hub, "c1", true, genericcondition.GenericCondition{Status: "True"})
+			hubtest.ExpectWoken(t, hub)
+		})
+	}
+}
+
+// accountOf is the account of a request for Cluster ws/c1.
+func accountOf(workspace, request string) *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+		Namespace: clusterNamespace, Name: request + "-u-" + request, Labels: map[string]string{fleet.LabelManaged: "true"},
+		Annotations: map[string]string{fleet.AnnotationClusterRegistration: request, fleet.AnnotationClusterRegistrationNamespace: workspace},
+	}}
+}
+
+func TestWhoseShareAppears(t *testing.T) {
+	mute := accountOf("ws", "r3")
+	mute.Annotations = nil
+	hub := start(t, accountOf("ws", "r1"), accountOf("ws", "r2"), mute, accountOf("", "r4"))
+	h := &handler{app: hub.App}
+	another := readersOfContents(account)
+	another.Name = "fleet-content"
+	keys := func(requests ...string) (found []types.NamespacedName) {
+		for _, name := range requests {
+			found = append(found, types.NamespacedName{Namespace: "ws", Name: name})
+		}
+		return found
+	}
+	tests := map[string]struct {
+		binding *rbacv1.ClusterRoleBinding
+		want    []types.NamespacedName
+	}{
+		"an account's request, and no other one":                  {readersOfContents(account), keys("r1")},
+		"the requests of all that share it":                       {readersOfContents(account, "r2-u-r2"), keys("r1", "r2")},
+		"an account that is in no cache wakes its request itself": {readersOfContents("r0-u-r0", account), keys("r1")},
+		"an account that does not say whose it is":                {readersOfContents("r3-u-r3", "r4-u-r4", account), keys("r1")},
+		"nobody shares it":                                        {readersOfContents(), nil},
+		"a request's own binding":                                 {ownBinding(), nil},
+		"another binding":                                         {another, nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, h.contentReaders(test.binding)); diff != "" {
+				t.Errorf("woken (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// overheard are ClusterRoleBindings whose informer tells a test who watches it.
+type overheard struct {
+	generic.NonNamespacedControllerInterface[*rbacv1.ClusterRoleBinding, *rbacv1.ClusterRoleBindingList]
+
+	informer *watched
+}
+
+func (o overheard) Informer() cache.SharedIndexInformer { return o.informer }
+
+type watched struct {
+	cache.SharedIndexInformer
+
+	handlers []cache.ResourceEventHandler
+}
+
+func (w *watched) AddEventHandler(handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	w.handlers = append(w.handlers, handler)
+	return w.SharedIndexInformer.AddEventHandler(handler)
+}
+
+func TestAShareThatAppearsWakesItsRequest(t *testing.T) {
+	hub := hubtest.New(t)
+	hub.Put(accountOf("ws", "r1"), accountOf("ws", "r2"))
+	bindings := overheard{hub.App.ClusterRoleBindings, &watched{SharedIndexInformer: hub.App.ClusterRoleBindings.Informer()}}
+	hub.App.ClusterRoleBindings = bindings
+	if err := register(t.Context(), hub.App, &listener{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, handler := range bindings.informer.handlers {
+		handler.OnUpdate(readersOfContents("r2-u-r2"), readersOfContents(account, "r2-u-r2"))
+	}
+	hubtest.ExpectWoken(t, hub, requests+" ws/r1")
+}
+
+// The agent of a request that an older hub has granted reads Contents by a binding of its own.
+func TestWhatAnOlderHubGaveStaysUntilTheAccountSharesWithOthers(t *testing.T) {
+	hub := grantedHub(t, ownBinding())
+	hub.Put(readersOfContents("r2-u-r2"))
+	for range 2 {
+		hub.Put(ownBinding())
+		handle(t, hub)
+		expectRequests(t, hub)
+		hubtest.ExpectWoken(t, hub, "ClusterRoleBinding "+contents)
+	}
+	hub.Put(readersOfContents(account, "r2-u-r2"))
+	handle(t, hub)
+	expectRequests(t, hub, "delete ClusterRoleBinding r1-content")
+	settle(t, hub, 1)
+	expectRequests(t, hub)
+	hubtest.ExpectWoken(t, hub)
+	expectStatus(t, hub, "c1", true, genericcondition.GenericCondition{Status: "True"})
+}
+
+func TestABindingOfNobodyGoesAtOnce(t *testing.T) {
+	hub := grantedHub(t)
+	hub.Remove(readersOfContents())
+	hub.Put(ownBinding(func(b *rbacv1.ClusterRoleBinding) { b.Subjects = nil }))
+	handle(t, hub)
+	expectRequests(t, hub, "delete ClusterRoleBinding r1-content")
+}
+
+func TestWhichBindingsAreSpared(t *testing.T) {
+	tests := map[string]struct {
+		member hubtest.Object
+		shares []string
+		spoil  bool
+		want   bool
+	}{
+		"its account reads Contents by nothing else": {ownBinding(), []string{"r2-u-r2"}, false, true},
+		"its account shares another":                 {ownBinding(), []string{account, "r2-u-r2"}, false, false},
+		"one of its accounts does not": {ownBinding(func(b *rbacv1.ClusterRoleBinding) {
+			b.Subjects = append(b.Subjects, rbacv1.Subject{Kind: "ServiceAccount", Namespace: clusterNamespace, Name: "r0-u-r0"})
+		}), []string{account}, false, true},
+		"its account is gone, and reads nothing": {ownBinding(func(b *rbacv1.ClusterRoleBinding) { b.Subjects[0].Namespace = "gone" }), nil, false, false},
+		"it is for nobody":                       {ownBinding(func(b *rbacv1.ClusterRoleBinding) { b.Subjects = nil }), nil, false, false},
+		"nobody can say":                         {ownBinding(), []string{account}, true, true},
+		"it is something else":                   {&rbacv1.RoleBinding{ObjectMeta: child("ws", "r1-content")}, []string{account}, false, true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub := start(t, readersOfContents(test.shares...), accountOf("ws", "r1"), accountOf("ws", "r0"))
+			if test.spoil {
+				hub.Spoil(readersOfContents())
+			}
+			if got := bindingsOf(hub.App)(test.member); got != test.want {
+				t.Errorf("spared: %t", got)
+			}
+		})
+	}
+}
+
+// What was handed out goes on to work as soon as the binding is put right: there is nothing to say, and nothing to mint.
+func TestAGrantedAccountLosesItsShare(t *testing.T) {
+	tests := map[string]func(*hubtest.Hub){
+		"somebody drops it":            func(h *hubtest.Hub) { h.Put(readersOfContents("r2-u-r2")) },
+		"somebody empties the binding": func(h *hubtest.Hub) { h.Put(readersOfContents()) },
+		"somebody deletes it":          func(h *hubtest.Hub) { h.Remove(readersOfContents()) },
+	}
+	for name, harm := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub := grantedHub(t)
+			before := hubtest.MustGet[*corev1.Secret](t, hub, registration, credential)
+			hub.Pass(noticeable)
+			harm(hub)
+			handle(t, hub)
+			expectRequests(t, hub)
+			hubtest.ExpectWoken(t, hub, "ClusterRoleBinding "+contents)
+			expectEvents(t, hub)
+			expectStatus(t, hub, "c1", true, genericcondition.GenericCondition{Status: "True"})
+
+			catchUp(t, hub)
+			handle(t, hub)
+			expectRequests(t, hub)
+			hubtest.ExpectWoken(t, hub)
+			if diff := cmp.Diff(before, hubtest.MustGet[*corev1.Secret](t, hub, registration, credential)); diff != "" {
+				t.Errorf("the credential (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestABindingThatIsAsItShouldIsNotWoken(t *testing.T) {
+	hub := grantedHub(t)
+	hub.Remove(&rbacv1.RoleBinding{ObjectMeta: child(clusterNamespace, "r1")})
+	handle(t, hub)
+	expectRequests(t, hub, "create RoleBinding cluster-ws-c1-552959a9c359/r1")
+	hubtest.ExpectWoken(t, hub)
+}

@@ -1,0 +1,275 @@
+package grant
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// all is what one granted request has, and what an older hub has given to it.
+func all() []string {
+	return []string{
+		"delete ServiceAccount cluster-ws-c1-552959a9c359/r1-u-r1", "delete Role ws/r1", "delete RoleBinding cluster-ws-c1-552959a9c359/r1", "delete RoleBinding ws/r1",
+		"delete ClusterRoleBinding r1-content", "delete Secret " + registration + "/" + credential,
+		"delete RoleBinding " + registration + "/r1-creds", "delete Role " + registration + "/r1-creds",
+	}
+}
+
+// grantedBefore is grantedHub with what is left of an older hub.
+func grantedBefore(t *testing.T, objects ...hubtest.Object) *hubtest.Hub {
+	t.Helper()
+	hub := grantedHub(t, objects...)
+	hub.Put(ownBinding())
+	return hub
+}
+
+func expectRevoked(t *testing.T, hub *hubtest.Hub) {
+	t.Helper()
+	got := expectRequests(t, hub, all()...)
+	if len(got) > 0 && got[0] != "delete ServiceAccount cluster-ws-c1-552959a9c359/r1-u-r1" {
+		t.Errorf("%s came before the account went, and with it every token", got[0])
+	}
+}
+
+func TestRightsGo(t *testing.T) {
+	deleting := metav1.Now()
+	tests := map[string]func(*testing.T, *hubtest.Hub){
+		"with the request": func(_ *testing.T, h *hubtest.Hub) { h.Remove(request()) },
+		"with a request that somebody's finalizer holds": func(t *testing.T, h *hubtest.Hub) {
+			r := current(t, h)
+			r.DeletionTimestamp = &deleting
+			h.Put(r)
+		},
+		"with the Cluster": func(_ *testing.T, h *hubtest.Hub) { h.Remove(cluster()) },
+		"with a Cluster that is being deleted": func(_ *testing.T, h *hubtest.Hub) {
+			h.Put(cluster(func(c *fleet.Cluster) { c.DeletionTimestamp = &deleting }))
+		},
+		"with the workspace": func(_ *testing.T, h *hubtest.Hub) {
+			h.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ws", DeletionTimestamp: &deleting}})
+		},
+		"with a Cluster that another took the name of": func(_ *testing.T, h *hubtest.Hub) {
+			h.Put(cluster(func(c *fleet.Cluster) { c.UID = "u-new" }))
+		},
+	}
+	for name, end := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub := grantedBefore(t)
+			end(t, hub)
+			handle(t, hub)
+			expectRevoked(t, hub)
+			catchUp(t, hub)
+			handle(t, hub)
+			expectRequests(t, hub) // once
+		})
+	}
+}
+
+func TestOnlyTheRequestsOwnRightsGo(t *testing.T) {
+	// Of the same name in another workspace, and another one of the same workspace.
+	namesake := request(func(r *fleet.ClusterRegistration) { r.Namespace, r.Spec.ClientRandom = "ws2", "other" })
+	sibling := request(named("r2"))
+	answers := func(r *fleet.ClusterRegistration) *corev1.Secret {
+		return grant.CredentialSecret(r, registration, protocol.Credential{ClusterName: "c2", Token: "t"})
+	}
+	reader := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: "r2-creds", Labels: map[string]string{fleet.LabelManaged: "true"}}}
+	unmarked := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: "c-unmarked"}, Type: protocol.SecretTypeCredential}
+	hub := grantedBefore(t, answers(namesake), answers(sibling), reader, unmarked)
+	// The namesake's reader has the name that ours had.
+	for _, object := range []hubtest.Object{
+		hubtest.MustGet[*rbacv1.Role](t, hub, registration, "r1-creds"), hubtest.MustGet[*rbacv1.RoleBinding](t, hub, registration, "r1-creds"),
+	} {
+		object.GetAnnotations()[fleet.AnnotationClusterRegistrationNamespace] = "ws2"
+		hub.Put(object)
+	}
+	hub.Remove(request())
+	handle(t, hub)
+	expectRequests(t, hub, all()[:6]...) // without the reader
+	for _, name := range []string{answers(namesake).Name, answers(sibling).Name, unmarked.Name} {
+		hubtest.MustGet[*corev1.Secret](t, hub, registration, name)
+	}
+	hubtest.MustGet[*rbacv1.Role](t, hub, registration, "r2-creds")
+}
+
+func TestRevokingIsTriedAgain(t *testing.T) {
+	for _, fail := range all() {
+		t.Run(fail, func(t *testing.T) {
+			hub := grantedBefore(t)
+			hub.Remove(request())
+			hub.Fail(fail, errServer)
+			if err := hub.Handle(requests, "ws/r1"); !errors.Is(err, errServer) {
+				t.Errorf("error %v, want the server's", err)
+			}
+			hub.Fail(fail, nil)
+			catchUp(t, hub)
+			handle(t, hub)
+			catchUp(t, hub)
+			hub.Requests()
+			handle(t, hub)
+			expectRequests(t, hub)
+			expectNothingHandedOut(t, hub)
+			if hubtest.Get[*corev1.ServiceAccount](hub, clusterNamespace, account) != nil {
+				t.Error("the account is still there")
+			}
+		})
+	}
+}
+
+func TestWhatGoesByItselfIsNoError(t *testing.T) {
+	hub := grantedBefore(t)
+	hub.Remove(request())
+	for _, object := range []hubtest.Object{
+		hubtest.MustGet[*corev1.Secret](t, hub, registration, credential), hubtest.MustGet[*rbacv1.Role](t, hub, registration, "r1-creds"),
+		hubtest.MustGet[*rbacv1.RoleBinding](t, hub, registration, "r1-creds"), hubtest.MustGet[*corev1.ServiceAccount](t, hub, clusterNamespace, account),
+	} {
+		hub.Remove(object)
+		hub.See(object)
+	}
+	handle(t, hub)
+	expectRevoked(t, hub)
+}
+
+func TestRequestOf(t *testing.T) {
+	answer := grant.CredentialSecret(request(), registration, protocol.Credential{})
+	if diff := cmp.Diff([]types.NamespacedName{{Namespace: "ws", Name: "r1"}}, requestOf(answer)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := requestOf(&corev1.Secret{}); got != nil {
+		t.Errorf("a Secret that says nothing answers %v", got)
+	}
+}
+
+func TestGather(t *testing.T) {
+	derived := names.Cluster("client")
+	status := func(r *fleet.ClusterRegistration) { r.Status.ClusterName = "c1" }
+	imported := &fleet.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "import-token-c1", UID: "u-i"}}
+	right := func(namespace, name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{fleet.LabelManaged: "true"}}
+	}
+	rights := []hubtest.Object{
+		&corev1.ServiceAccount{ObjectMeta: right(clusterNamespace, account)}, &rbacv1.Role{ObjectMeta: right("ws", "r1")},
+		&rbacv1.RoleBinding{ObjectMeta: right("ws", "r1")}, &rbacv1.RoleBinding{ObjectMeta: right(clusterNamespace, "r1")},
+		grant.ContentReaders(contents, []types.NamespacedName{{Namespace: clusterNamespace, Name: account}}),
+	}
+	answer := grant.CredentialSecret(request(), registration, protocol.Credential{})
+	type found struct {
+		Clusters, Others                                                []string
+		Derived, Named, Account, Rights, Credential, AskedFor, Imported bool
+	}
+	tests := map[string]struct {
+		request *fleet.ClusterRegistration
+		there   []hubtest.Object
+		spoil   hubtest.Object
+		want    found
+		fails   bool
+	}{
+		"what is not there is nil": {request: request(), want: found{Others: []string{"r1"}}},
+		"Clusters of the client are found, those of others and elsewhere are not": {
+			request: request(),
+			there: []hubtest.Object{cluster(), cluster(func(c *fleet.Cluster) { c.Name, c.Spec.ClientID = "c2", "another" }),
+				cluster(func(c *fleet.Cluster) { c.Namespace = "ws2" })},
+			want: found{Clusters: []string{"c1"}, Others: []string{"r1"}},
+		},
+		"the Cluster it was given is found whatever its client ID": {
+			request: request(status), there: []hubtest.Object{cluster(func(c *fleet.Cluster) { c.Spec.ClientID = "another" })},
+			want: found{Named: true, Others: []string{"r1"}},
+		},
+		"so is the Cluster of the name that the client ID gives": {
+			request: request(), there: []hubtest.Object{cluster(func(c *fleet.Cluster) { c.Name, c.Spec.ClientID = derived, "another" })},
+			want: found{Derived: true, Others: []string{"r1"}},
+		},
+		"requests of the client are found": {
+			request: request(), there: []hubtest.Object{request(named("r2")), request(named("r3"), func(r *fleet.ClusterRegistration) { r.Spec.ClientID = "another" })},
+			want: found{Others: []string{"r1", "r2"}},
+		},
+		"everything of a granted request": {
+			request: request(status), there: append([]hubtest.Object{cluster(), asked(), imported, answer}, rights...),
+			want: found{Clusters: []string{"c1"}, Others: []string{"r1"}, Named: true, Account: true, Rights: true, Credential: true, AskedFor: true, Imported: true},
+		},
+		"rights without one of them are none": {
+			request: request(), there: append([]hubtest.Object{cluster()}, rights[:4]...),
+			want: found{Clusters: []string{"c1"}, Others: []string{"r1"}, Account: true},
+		},
+		"nor are they all without a share in what lets it read Contents": {
+			request: request(), there: append([]hubtest.Object{cluster(), ownBinding(), grant.ContentReaders(contents, []types.NamespacedName{{Namespace: clusterNamespace, Name: "r2-u-r2"}})}, rights[:4]...),
+			want: found{Clusters: []string{"c1"}, Others: []string{"r1"}, Account: true},
+		},
+		"a Cluster that cannot be read":       {request: request(status), spoil: cluster(), fails: true},
+		"a token that cannot be read":         {request: request(), spoil: asked(), fails: true},
+		"a credential that cannot be read":    {request: request(), spoil: answer, fails: true},
+		"an account that cannot be read":      {request: request(), there: []hubtest.Object{cluster()}, spoil: rights[0], fails: true},
+		"a Role that cannot be read":          {request: request(), there: []hubtest.Object{cluster()}, spoil: rights[1], fails: true},
+		"a RoleBinding that cannot be read":   {request: request(), there: []hubtest.Object{cluster()}, spoil: rights[2], fails: true},
+		"another that cannot be read":         {request: request(), there: []hubtest.Object{cluster()}, spoil: rights[3], fails: true},
+		"a ClusterRoleBinding that cannot":    {request: request(), there: []hubtest.Object{cluster()}, spoil: rights[4], fails: true},
+		"an import token that cannot be read": {request: request(), there: []hubtest.Object{cluster()}, spoil: imported, fails: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub := start(t, append(test.there, test.request)...)
+			if test.spoil != nil {
+				hub.Spoil(test.spoil)
+			}
+			h := &handler{app: hub.App, liveness: &listener{}, turns: newTurns()}
+			in, err := h.gather(test.request)
+			if (err != nil) != test.fails {
+				t.Fatalf("error %v", err)
+			}
+			expectRequests(t, hub) // everything is in a cache
+			if test.fails {
+				return
+			}
+			got := found{
+				Derived: in.Derived != nil, Named: in.Named != nil, Account: in.Account != nil, Rights: in.RightsExist,
+				Credential: in.Credential != nil, AskedFor: in.Asked != nil, Imported: in.Imported != nil,
+			}
+			for _, c := range in.Clusters {
+				got.Clusters = append(got.Clusters, c.Name)
+			}
+			for _, r := range in.Others {
+				got.Others = append(got.Others, r.Name)
+			}
+			slices.Sort(got.Others)
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("found (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// ofImport is a request made with the token of an import.
+func ofImport(r *fleet.ClusterRegistration) {
+	r.Labels = map[string]string{fleet.LabelRegistrationToken: names.ImportToken("c1")}
+}
+
+func TestARequestThatComesAfterItsImportIsDeleted(t *testing.T) {
+	missing := apierrors.NewNotFound(schema.GroupResource{Resource: "clusterregistrations"}, "r1")
+	for name, test := range map[string]struct{ answer, want error }{
+		"at once":                   {nil, nil},
+		"unless it is gone already": {missing, nil},
+		"and tried again":           {errServer, errServer},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hub := start(t, request(ofImport))
+			hub.Fail("delete ClusterRegistration ws/r1", test.answer)
+			if err := hub.Handle(requests, "ws/r1"); !errors.Is(err, test.want) {
+				t.Errorf("error %v, want %v", err, test.want)
+			}
+			expectRequests(t, hub, "delete ClusterRegistration ws/r1")
+		})
+	}
+}

@@ -1,0 +1,194 @@
+package manageagent
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/rules/clusters"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const system = names.SystemNamespace
+
+// east is a Cluster whose agent was heard of.
+func east(modify ...func(*fleet.Cluster)) *fleet.Cluster {
+	c := &fleet.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "east", UID: "u-east"},
+		Spec:       fleet.ClusterSpec{ClientID: "client"},
+		Status:     fleet.ClusterStatus{Agent: fleet.AgentStatus{LastSeen: metav1.NewTime(time.Date(2026, 1, 1, 11, 0, 0, 0, time.UTC)), Namespace: system}},
+	}
+	for _, m := range modify {
+		m(c)
+	}
+	return c
+}
+
+func silent(c *fleet.Cluster)  { c.Status.Agent = fleet.AgentStatus{} }
+func leaving(c *fleet.Cluster) { c.DeletionTimestamp = &metav1.Time{Time: time.Unix(0, 0)} }
+func external(c *fleet.Cluster) {
+	c.Labels = map[string]string{fleet.LabelClusterManagement: "rancher"}
+}
+func isLocal(c *fleet.Cluster) { c.Namespace, c.Name = "fleet-local", "local" }
+
+func belongsIn(namespace string) func(*fleet.Cluster) {
+	return func(c *fleet.Cluster) { c.Spec.AgentNamespace = namespace }
+}
+
+func runsIn(namespace string) func(*fleet.Cluster) {
+	return func(c *fleet.Cluster) { c.Status.Agent.Namespace = namespace }
+}
+
+func workspace(name string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "u-" + "workspace"}}
+}
+
+// given is the input of a hub with nothing special.
+func given(cluster *fleet.Cluster, modify ...func(*input)) input {
+	in := input{
+		cluster: cluster, workspace: workspace(cluster.Namespace), namespaces: clusters.Namespaces{System: system},
+		config: config.Config{AgentImage: "fleet-agent:1", Bootstrap: config.Bootstrap{Namespace: "fleet-local"}},
+	}
+	for _, m := range modify {
+		m(&in)
+	}
+	return in
+}
+
+func withBundleIn(namespace string) func(*input) {
+	return func(in *input) { in.bundle = bundle(in.cluster, namespace, nil) }
+}
+
+// theirs: the Bundle is another implementation's.
+func theirs(in *input) {
+	withBundleIn(system)(in)
+	in.bundle.Annotations = map[string]string{fleet.AnnotationSetApplied: ""}
+}
+
+func takeOver(c *fleet.Cluster) {
+	c.Annotations = map[string]string{fleet.AnnotationTakeOverAgent: "true"}
+}
+
+func imported(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "kubeconfig" }
+
+func prioritised(c *fleet.Cluster) {
+	c.Spec.AgentSchedulingCustomization = &fleet.AgentSchedulingCustomization{PriorityClass: &fleet.PriorityClassSpec{Value: 1}}
+}
+
+func limited(c *fleet.Cluster) {
+	c.Spec.AgentSchedulingCustomization = &fleet.AgentSchedulingCustomization{PodDisruptionBudget: &fleet.PodDisruptionBudgetSpec{MaxUnavailable: "1"}}
+}
+
+// broughtBy notes what an import has brought; empty is what the Cluster asks for.
+func broughtBy(hash string) func(*fleet.Cluster) {
+	return func(c *fleet.Cluster) {
+		if hash == "" {
+			hash, _ = names.StatusHash(c.Spec.AgentSchedulingCustomization) // which every such value has
+		}
+		c.Status.AgentSchedulingCustomizationHash = hash
+	}
+}
+
+func switchedOff(in *input)   { no := false; in.config.ManageAgent = &no }
+func switchedOn(in *input)    { yes := true; in.config.ManageAgent = &yes }
+func localDisabled(in *input) { in.config.Bootstrap.LocalAgentDisabled = true }
+func workspaceGoing(in *input) {
+	in.workspace.DeletionTimestamp = &metav1.Time{Time: time.Unix(0, 0)}
+}
+
+func TestDecide(t *testing.T) {
+	tests := map[string]struct {
+		in     input
+		stage  stage
+		remove bool
+		reason string
+	}{
+		"an agent that was heard of is managed":                                  {in: given(east()), stage: managed},
+		"so is one in a namespace of its own":                                    {in: given(east(belongsIn("a"), runsIn("a"))), stage: managed},
+		"one that does not say where it runs is believed to be where it belongs": {in: given(east(runsIn(""))), stage: managed},
+		"a Cluster without a client ID may be another implementation's":          {in: given(east(func(c *fleet.Cluster) { c.Spec.ClientID = "" })), stage: managed},
+		"the switch may say so, too":                                             {in: given(east(), switchedOn), stage: managed},
+		"a label of the Cluster is up to the target":                             {in: given(east(func(c *fleet.Cluster) { c.Labels = map[string]string{fleet.LabelNonManagedAgent: ""} })), stage: managed},
+
+		"until the first heartbeat the import owns the agent":        {in: given(east(silent)), stage: awaitingAgent},
+		"deployed anew, an agent finds its Bundle with its settings": {in: given(east(silent), withBundleIn(system)), stage: managed},
+		"deployed anew in its own namespace, too":                    {in: given(east(silent, belongsIn("a"), runsIn("a")), withBundleIn("a")), stage: managed},
+
+		"a PriorityClass comes before the Deployment that names it":       {in: given(east(imported, prioritised)), stage: awaitingImport},
+		"the Bundle stays as it is until then":                            {in: given(east(imported, prioritised), withBundleIn(system)), stage: awaitingImport},
+		"another one of before is not enough":                             {in: given(east(imported, prioritised, broughtBy("another")), withBundleIn(system)), stage: awaitingImport},
+		"once the import has brought it, the Bundle names it":             {in: given(east(imported, prioritised, broughtBy(""))), stage: managed},
+		"a budget alone is named nowhere":                                 {in: given(east(imported, limited)), stage: managed},
+		"an agent that comes by itself has what its admin has brought it": {in: given(east(prioritised)), stage: managed},
+
+		"another implementation's agent stays as it is":              {in: given(east(), theirs), stage: inherited, reason: fleet.ReasonAgentInherited},
+		"also one that was not heard of yet":                         {in: given(east(silent), theirs), stage: inherited, reason: fleet.ReasonAgentInherited},
+		"also one that should move":                                  {in: given(east(belongsIn("a"), runsIn(system)), theirs), stage: inherited, reason: fleet.ReasonAgentInherited},
+		"switched off, it is not even said":                          {in: given(east(), theirs, switchedOff), stage: unmanaged},
+		"the operator's order makes it ours":                         {in: given(east(takeOver), theirs), stage: managed},
+		"also before it was heard of":                                {in: given(east(takeOver, silent), theirs), stage: managed},
+		"a Cluster that goes takes their Bundle with it":             {in: given(east(leaving), theirs), stage: unwanted, remove: true},
+		"a Bundle that came before the agent goes, for the import's": {in: given(east(silent, imported), theirs), stage: awaitingAgent, remove: true},
+		"an agent that is to move loses its Bundle":                  {in: given(east(belongsIn("a"), runsIn(system)), withBundleIn(system)), stage: elsewhere, remove: true, reason: fleet.ReasonAgentElsewhere},
+		"one that is on its way has none":                            {in: given(east(silent, belongsIn("a"), runsIn("a")), withBundleIn(system)), stage: elsewhere, remove: true},
+		"one that should move back has none":                         {in: given(east(runsIn("a")), withBundleIn("a")), stage: elsewhere, remove: true, reason: fleet.ReasonAgentElsewhere},
+		"an admin's choice of another namespace is nobody's to undo": {in: given(east(runsIn("mine"))), stage: elsewhere, remove: true, reason: fleet.ReasonAgentElsewhere},
+
+		"a Cluster that goes takes its Bundle with it":        {in: given(east(leaving)), stage: unwanted, remove: true},
+		"even where agents are not managed":                   {in: given(east(leaving), switchedOff), stage: unwanted, remove: true},
+		"in a workspace that goes nothing can be made":        {in: given(east(), workspaceGoing), stage: unwanted, remove: true},
+		"a workspace that is gone has nothing":                {in: given(east(leaving), func(in *input) { in.workspace = nil }), stage: unwanted, remove: true},
+		"another manager manages the agent":                   {in: given(east(external)), stage: unwanted, remove: true},
+		"the hub's own agent may be disabled":                 {in: given(east(isLocal), localDisabled), stage: unwanted, remove: true},
+		"which concerns no Cluster of that name elsewhere":    {in: given(east(func(c *fleet.Cluster) { c.Name = "local" }), localDisabled), stage: managed},
+		"the hub's own agent is managed like any other":       {in: given(east(isLocal)), stage: managed},
+		"switched off, Bundles stay as they are":              {in: given(east(), switchedOff, withBundleIn(system)), stage: unmanaged},
+		"switched off, none is made":                          {in: given(east(), switchedOff), stage: unmanaged},
+		"switched off, not even an agent that moves loses it": {in: given(east(belongsIn("a")), switchedOff), stage: unmanaged},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			before := test.in.cluster.DeepCopy()
+			got := decide(test.in)
+			if got.stage != test.stage || got.remove != test.remove || got.reason != test.reason {
+				t.Errorf("stage %s, remove %t, reason %q; want %s, %t, %q", got.stage, got.remove, got.reason, test.stage, test.remove, test.reason)
+			}
+			if (got.reason == "") != (got.message == "") {
+				t.Errorf("reason %q with message %q", got.reason, got.message)
+			}
+			want := importing.AgentValues{}
+			if test.stage == managed {
+				want = importing.AgentSettings(test.in.cluster, test.in.config, test.in.defaults, test.in.namespaces)
+			}
+			if diff := cmp.Diff(want, got.values); diff != "" {
+				t.Errorf("values (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(before, test.in.cluster); diff != "" {
+				t.Errorf("the Cluster was changed:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTheMessageNamesBothNamespaces(t *testing.T) {
+	got := decide(given(east(belongsIn("wanted"), runsIn("found"))))
+	if !strings.Contains(got.message, `"wanted"`) || !strings.Contains(got.message, `"found"`) {
+		t.Error(got.message)
+	}
+}
+
+func TestALongNameIsCutAsEverywhere(t *testing.T) {
+	cluster := east(func(c *fleet.Cluster) { c.Name = strings.Repeat("long-", 12) + "name" })
+	made := bundle(cluster, system, nil)
+	if made.Name != names.AgentBundle(cluster.Name) || len(made.Name) > 63 || made.Spec.Targets[0].ClusterName != cluster.Name {
+		t.Errorf("Bundle %s for %s", made.Name, made.Spec.Targets[0].ClusterName)
+	}
+}

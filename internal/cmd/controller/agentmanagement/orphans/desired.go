@@ -1,0 +1,122 @@
+package orphans
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
+	tokenrule "github.com/fleet-hub/fleet/internal/rules/token"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// Kinds of owners.
+const (
+	clusterKind      = "Cluster"
+	registrationKind = "ClusterRegistration"
+	tokenKind        = "ClusterRegistrationToken"
+	bundleKind       = "Bundle"
+)
+
+// owner is whom an object was made for.
+type owner struct{ kind, namespace, name string }
+
+// orphaned says whether one of the owners is gone. An object without owners is nobody's orphan.
+func orphaned(owners []owner, exists func(owner) bool) bool {
+	for _, o := range owners {
+		if !exists(o) {
+			return true
+		}
+	}
+	return false
+}
+
+// ownersOfRight are whom an account, role, binding or Secret was made for: the registration or the token whose set it
+// is in, the registration it answers, and the Cluster whose agent's account it is.
+func ownersOfRight[T metav1.Object](obj T) (owners []owner) {
+	if !isOurs(obj) {
+		return nil
+	}
+	annotations := obj.GetAnnotations()
+	if o, is := setOwner(obj); is {
+		owners = append(owners, o)
+	}
+	workspace := annotations[fleet.AnnotationClusterRegistrationNamespace]
+	owners = append(owners, complete(registrationKind, workspace, annotations[fleet.AnnotationClusterRegistration])...)
+	return append(owners, complete(clusterKind, workspace, annotations[fleet.AnnotationCluster])...)
+}
+
+// ownersOfBundle is the Cluster whose agent a Bundle of the agents' set holds. Users' Bundles have no owner.
+func ownersOfBundle(bundle *fleet.Bundle) []owner {
+	workspace := names.Owner{GVK: corev1.SchemeGroupVersion.WithKind("Namespace").String(), Name: bundle.Namespace}
+	if !isFree(bundle) || bundle.Annotations[fleet.AnnotationSetID] != names.AgentBundleSet ||
+		bundle.Labels[fleet.LabelSetHash] != names.SetHash(names.AgentBundleSet, workspace) {
+		return nil
+	}
+	for _, target := range bundle.Spec.Targets {
+		if target.ClusterName != "" && names.AgentBundle(target.ClusterName) == bundle.Name {
+			return []owner{{clusterKind, bundle.Namespace, target.ClusterName}}
+		}
+	}
+	return nil
+}
+
+// ownersOfDeployment are the Bundle that a BundleDeployment was made from and the Cluster it is for.
+func ownersOfDeployment(deployment *fleet.BundleDeployment) []owner {
+	if !isOurs(deployment) {
+		return nil
+	}
+	labels := deployment.Labels
+	return append(
+		complete(bundleKind, labels[fleet.LabelBundleNamespace], labels[fleet.LabelBundleName]),
+		complete(clusterKind, labels[fleet.LabelClusterNamespace], labels[fleet.LabelCluster])...,
+	)
+}
+
+// ownersOfNamespace is the Cluster that a namespace was made for. It must have the one name that only this Cluster's
+// can have: what else is in a namespace goes with it.
+func ownersOfNamespace(namespace *corev1.Namespace) []owner {
+	annotations := namespace.Annotations
+	found := complete(clusterKind, annotations[fleet.AnnotationClusterNamespace], annotations[fleet.AnnotationCluster])
+	if !isOurs(namespace) || len(found) == 0 || namespace.Name != names.ClusterNamespace(found[0].namespace, found[0].name) {
+		return nil
+	}
+	return found
+}
+
+// setOwner is the owner of the set an object is in, if it is one of the sets that belong to a registration or a
+// token, and if its hash says the same as its annotations: a copy that somebody made and changed is no member.
+func setOwner(obj metav1.Object) (owner, bool) {
+	annotations := obj.GetAnnotations()
+	kinds := map[string]string{tokenrule.SetID: tokenKind, grant.SetID: registrationKind}
+	set := annotations[fleet.AnnotationSetID]
+	kind, known := kinds[set]
+	said := names.Owner{
+		GVK: annotations[fleet.AnnotationSetOwnerGVK], Name: annotations[fleet.AnnotationSetOwnerName],
+		Namespace: annotations[fleet.AnnotationSetOwnerNamespace],
+	}
+	if !known || said.Name == "" || said.Namespace == "" || said.GVK != fleet.SchemeGroupVersion.WithKind(kind).String() ||
+		obj.GetLabels()[fleet.LabelSetHash] != names.SetHash(set, said) {
+		return owner{}, false
+	}
+	return owner{kind, said.Namespace, said.Name}, true
+}
+
+// isOurs says whether an object has the label by which objects are ours to clean up, and nothing against it.
+func isOurs(obj metav1.Object) bool {
+	return obj.GetLabels()[fleet.LabelManaged] == "true" && isFree(obj)
+}
+
+// isFree is false for what is going already, what another manager looks after, and what is to stay without its owner.
+func isFree(obj metav1.Object) bool {
+	labels := obj.GetLabels()
+	return obj.GetDeletionTimestamp() == nil && labels[fleet.LabelClusterManagement] == "" && labels[fleet.LabelSetPrune] != "false"
+}
+
+// complete is an owner of which both parts are known, or none.
+func complete(kind, namespace, name string) []owner {
+	if namespace == "" || name == "" {
+		return nil
+	}
+	return []owner{{kind, namespace, name}}
+}

@@ -1,0 +1,256 @@
+// Package token gives a ClusterRegistrationToken what it stands for: an account that may ask for a
+// cluster, and the values with which an agent is installed.
+//
+//	ClusterRegistrationToken ─► ServiceAccount ─► right to ask ─► bearer token ─► values Secret
+package token
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	tokenrule "github.com/fleet-hub/fleet/internal/rules/token"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// Time until something is looked at again that nobody tells us of.
+const (
+	// pendingDelay is for a token Secret that is being filled.
+	pendingDelay = 500 * time.Millisecond
+	// blockedDelay is for a Secret of somebody else that has the token's name: not all of them are watched.
+	blockedDelay = 15 * time.Second
+)
+
+type handler struct {
+	app    *hub.Context
+	set    *reconcile.Set
+	prover *kube.Prover
+	// rejected has the bearer tokens that the API server does not accept, by ClusterRegistrationToken.
+	rejected sync.Map
+}
+
+// Register watches tokens, everything made for them, and the configured address of the hub, which
+// their values repeat.
+func Register(ctx context.Context, a *hub.Context) error {
+	prover, err := kube.NewProver(a.RESTConfig)
+	if err != nil {
+		return err
+	}
+	return register(ctx, a, &handler{app: a, prover: prover, set: reconcile.NewSet(tokenrule.SetID,
+		reconcile.KindOf(a.ServiceAccounts), reconcile.KindOf(a.Roles), reconcile.KindOf(a.RoleBindings), reconcile.KindOf(a.ValuesSecrets)).InWaves()})
+}
+
+func register(ctx context.Context, a *hub.Context, h *handler) error {
+	a.ClusterRegistrationTokens.OnChange(hub.Lasting(ctx), "token", func(key string, token *fleet.ClusterRegistrationToken) (*fleet.ClusterRegistrationToken, error) {
+		return token, h.onChange(ctx, key, token)
+	})
+	a.First(func(ctx context.Context) {
+		go wait.JitterUntilWithContext(ctx, h.tryAll, trialInterval, trialJitter, true)
+	})
+	a.Config.OnChange(h.onConfig)
+	nudge := reconcile.Nudge(a.ClusterRegistrationTokens)
+	return errors.Join(h.set.Watch(nudge), a.OnSecret(h.tokenOf, nudge))
+}
+
+// tokenOf is the token that a Secret takes the name of, or has given it back to.
+func (h *handler) tokenOf(secret types.NamespacedName) []types.NamespacedName {
+	token, err := reconcile.Optional(h.app.ClusterRegistrationTokens.Cache().Get(secret.Namespace, secret.Name))
+	if err != nil || token == nil {
+		return nil
+	}
+	return []types.NamespacedName{secret}
+}
+
+func gvk() schema.GroupVersionKind {
+	return fleet.SchemeGroupVersion.WithKind("ClusterRegistrationToken")
+}
+
+func (h *handler) onChange(ctx context.Context, key string, token *fleet.ClusterRegistrationToken) error {
+	if token == nil || token.DeletionTimestamp != nil || h.app.Leaves(token.Namespace) {
+		h.rejected.Delete(key)
+		return h.set.Apply(gone(key)) // the account goes now and with it every token of it, not when garbage is collected
+	}
+	in, err := h.gather(ctx, token)
+	if err != nil {
+		return err
+	}
+	return h.act(ctx, token, tokenrule.Decide(in))
+}
+
+func gone(key string) reconcile.Owner {
+	namespace, name, _ := cache.SplitMetaNamespaceKey(key) // keys of handlers are always well formed
+	return reconcile.GoneOwner(gvk(), namespace, name)
+}
+
+// onConfig wakes all tokens when the address changes that their values give to agents.
+func (h *handler) onConfig(old, current config.Config) {
+	if old.APIServerURL == current.APIServerURL && string(old.APIServerCA) == string(current.APIServerCA) {
+		return
+	}
+	tokens, err := h.app.ClusterRegistrationTokens.Cache().List("", labels.Everything())
+	if err != nil {
+		return // only a cache that has not started; its start looks at every token
+	}
+	for _, token := range tokens {
+		reconcile.Nudge(h.app.ClusterRegistrationTokens)(types.NamespacedName{Namespace: token.Namespace, Name: token.Name})
+	}
+}
+
+func (h *handler) gather(ctx context.Context, token *fleet.ClusterRegistrationToken) (tokenrule.Input, error) {
+	conf := h.app.Config.Get()
+	in := tokenrule.Input{
+		Now: h.app.Clock(), Token: token, TTLRequired: h.app.Env.TTLRequired,
+		APIServerURL: conf.APIServerURL, APIServerCA: conf.APIServerCA, Namespaces: h.app.Namespaces,
+	}
+	account := names.ImportAccount(token.Name, string(token.UID))
+	var err, secretErr error
+	in.Account, err = reconcile.Optional(h.app.ServiceAccounts.Cache().Get(token.Namespace, account))
+	role, roleErr := reconcile.Optional(h.app.Roles.Cache().Get(token.Namespace, names.SafeConcat(account, "role")))
+	binding, bindingErr := reconcile.Optional(h.app.RoleBindings.Cache().Get(token.Namespace, names.SafeConcat(account, "to", "role")))
+	in.RightsExist = role != nil && binding != nil
+	in.Secret, secretErr = reconcile.Optional(h.app.ValuesSecrets.Cache().Get(token.Namespace, token.Name))
+	if err := errors.Join(err, roleErr, bindingErr, secretErr); err != nil {
+		return in, fmt.Errorf("looking at token %s/%s: %w", token.Namespace, token.Name, err)
+	}
+	in.Rejected = h.isRejected(in)
+	if in.Secret == nil && in.RightsExist {
+		// About to write it: a Secret of another type is in no cache of ours, and somebody else's.
+		in.Secret, err = reconcile.Optional(h.app.Kube.CoreV1().Secrets(token.Namespace).Get(ctx, token.Name, metav1.GetOptions{}))
+	}
+	in.Taken = h.takenBy(token, in.Secret)
+	return in, err
+}
+
+// takenBy returns what to do about a Secret in the place of the values that does not carry the mark of this token, or "".
+// It is known before a bearer token is minted, which could be stored nowhere.
+func (h *handler) takenBy(token *fleet.ClusterRegistrationToken, secret *corev1.Secret) string {
+	if secret == nil {
+		return ""
+	}
+	hash := h.set.Hash(reconcile.OwnerOf(gvk(), token))
+	if secret.Labels[fleet.LabelSetHash] == hash {
+		return ""
+	}
+	taken := &reconcile.TakenError{
+		GVK: corev1.SchemeGroupVersion.WithKind("Secret"), Namespace: secret.Namespace, Name: secret.Name, Hash: hash,
+	}
+	return taken.Error()
+}
+
+func (h *handler) act(ctx context.Context, token *fleet.ClusterRegistrationToken, out tokenrule.Outcome) error {
+	if out.Delete {
+		return h.end(token, out)
+	}
+	if !out.Recheck.IsZero() {
+		h.app.ClusterRegistrationTokens.EnqueueAfter(token.Namespace, token.Name, out.Recheck.Sub(h.app.Clock())+time.Second)
+	}
+	if out.Stage == tokenrule.Blocked {
+		h.app.ClusterRegistrationTokens.EnqueueAfter(token.Namespace, token.Name, blockedDelay)
+	}
+	children := out.Children
+	if out.Mint != nil {
+		var err error
+		if token, err = h.complain(token, out); err != nil {
+			return err
+		}
+		secret, err := h.mint(ctx, token, out)
+		if again := laterAfter(err); again > 0 {
+			h.app.ClusterRegistrationTokens.EnqueueAfter(token.Namespace, token.Name, again)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		h.tellReplaced(token, out)
+		children = append(children, secret)
+		out.Reason = "" // there will be a good one
+	}
+	err := h.set.Apply(reconcile.OwnerOf(gvk(), token), children...)
+	if taken := (*reconcile.TakenError)(nil); errors.As(err, &taken) {
+		h.app.ClusterRegistrationTokens.EnqueueAfter(token.Namespace, token.Name, blockedDelay)
+		out.Reason, out.Message, out.Status.SecretName = fleet.ReasonNameTaken, taken.Error(), ""
+		_, err = h.report(token, out)
+		return err
+	}
+	if err != nil {
+		return fmt.Errorf("token %s/%s: %w", token.Namespace, token.Name, err)
+	}
+	_, err = h.report(token, out)
+	return err
+}
+
+// end deletes a token, and says why: the Event stays when the token is gone.
+func (h *handler) end(token *fleet.ClusterRegistrationToken, out tokenrule.Outcome) error {
+	if _, err := h.report(token, out); err != nil {
+		return err
+	}
+	h.app.Log.Info("token ended", "token", token.Namespace+"/"+token.Name, "reason", out.Reason)
+	err := h.app.ClusterRegistrationTokens.Delete(token.Namespace, token.Name, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &token.UID}})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// complain says what is wrong with the values Secret that is there, before another is made: it may be one that cannot
+// be written.
+func (h *handler) complain(token *fleet.ClusterRegistrationToken, out tokenrule.Outcome) (*fleet.ClusterRegistrationToken, error) {
+	if out.Reason == "" {
+		return token, nil
+	}
+	out.Status.SecretName = ""
+	return h.report(token, out)
+}
+
+// mint makes the values Secret.
+func (h *handler) mint(ctx context.Context, token *fleet.ClusterRegistrationToken, out tokenrule.Outcome) (*corev1.Secret, error) {
+	minted, err := kube.Mint(ctx, h.app.Kube, out.Mint.Namespace, out.Mint.Account, out.Mint.Lifetime)
+	if err != nil {
+		return nil, err
+	}
+	if out.Reason == fleet.ReasonTokenRejected {
+		if err := h.prove(ctx, token, out.Mint, minted); err != nil {
+			return nil, err
+		}
+	}
+	out.Values.Token = minted
+	return tokenrule.ValuesSecret(token, out.Values)
+}
+
+func (h *handler) report(token *fleet.ClusterRegistrationToken, out tokenrule.Outcome) (*fleet.ClusterRegistrationToken, error) {
+	return hub.Report(h.app, h.app.ClusterRegistrationTokens, token, func(t *fleet.ClusterRegistrationToken) {
+		t.Status.SecretName, t.Status.Expires = out.Status.SecretName, out.Status.Expires
+		fleet.SetCondition(&t.Status.Conditions, h.app.Clock(), readiness(out))
+	})
+}
+
+// readiness is the condition of an outcome.
+func readiness(out tokenrule.Outcome) genericcondition.GenericCondition {
+	condition := genericcondition.GenericCondition{Type: fleet.ConditionReady, Status: corev1.ConditionFalse}
+	switch {
+	case out.Reason != "":
+		condition.Reason, condition.Message = out.Reason, out.Message
+	case out.Stage == tokenrule.Ready, out.Stage == tokenrule.Minting:
+		condition.Status = corev1.ConditionTrue
+	default:
+		condition.Reason, condition.Message = fleet.ReasonAwaitingRights, "the account of the token is being made"
+	}
+	return condition
+}

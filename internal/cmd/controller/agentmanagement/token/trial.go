@@ -1,0 +1,139 @@
+package token
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	tokenrule "github.com/fleet-hub/fleet/internal/rules/token"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// An API server whose signing key or issuer was changed accepts none of the tokens it has issued before, and nothing tells
+// so. Therefore the tokens in values Secrets are tried, as agents use them: when a controller begins, and once an hour, with
+// some chance so that hubs do not ask together. The tokens of one signer live and die together: once one of them is
+// accepted, the others are not tried.
+const (
+	trialInterval = time.Hour
+	trialJitter   = 0.2
+)
+
+// rejectedDelay is when a token is minted again, if the API server did not accept the last one either.
+const rejectedDelay = time.Minute
+
+// errRejected means that the API server does not accept a token that it has just issued.
+var errRejected = errors.New("the API server does not accept the token it has issued")
+
+// trial is the bearer token in one values Secret.
+type trial struct {
+	of            types.NamespacedName
+	signer, token string
+}
+
+// tryAll tries the tokens in all values Secrets.
+func (h *handler) tryAll(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, trialInterval/2)
+	defer cancel()
+	accepted := map[string]bool{}
+	for _, one := range h.trials() {
+		if accepted[one.signer] {
+			continue
+		}
+		accepts, err := h.prover.Accepts(ctx, one.token)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			h.app.Log.Debug("a token could not be tried", "token", one.of.String(), "error", err)
+			continue
+		}
+		if accepts {
+			accepted[one.signer] = true
+			continue
+		}
+		h.app.Log.Warn("the API server no longer accepts the bearer token of a token", "token", one.of.String())
+		h.rejected.Store(one.of.String(), one.token)
+		reconcile.Nudge(h.app.ClusterRegistrationTokens)(one.of)
+	}
+}
+
+// trials returns the tokens that should be accepted, in the order of their names.
+func (h *handler) trials() (found []trial) {
+	tokens, err := h.app.ClusterRegistrationTokens.Cache().List("", labels.Everything())
+	if err != nil {
+		return nil // only a cache that has not started
+	}
+	for _, token := range tokens {
+		if token.DeletionTimestamp != nil {
+			continue
+		}
+		account, accountErr := reconcile.Optional(h.app.ServiceAccounts.Cache().Get(token.Namespace, names.ImportAccount(token.Name, string(token.UID))))
+		secret, secretErr := reconcile.Optional(h.app.ValuesSecrets.Cache().Get(token.Namespace, token.Name))
+		if accountErr != nil || secretErr != nil {
+			continue
+		}
+		held := tokenrule.HeldToken(tokenrule.Input{Now: h.app.Clock(), Token: token, Account: account, Secret: secret})
+		if held != "" {
+			found = append(found, trial{types.NamespacedName{Namespace: token.Namespace, Name: token.Name}, protocol.SignerOf(held), held})
+		}
+	}
+	slices.SortFunc(found, func(a, b trial) int {
+		return cmp.Or(cmp.Compare(a.of.Namespace, b.of.Namespace), cmp.Compare(a.of.Name, b.of.Name))
+	})
+	return found
+}
+
+// isRejected reports whether the token in a values Secret is one that was tried in vain.
+func (h *handler) isRejected(in tokenrule.Input) bool {
+	rejected, known := h.rejected.Load(in.Token.Namespace + "/" + in.Token.Name)
+	if !known {
+		return false
+	}
+	held := tokenrule.HeldToken(in)
+	return held != "" && held == rejected
+}
+
+// prove makes sure that a token, which takes the place of one that is not accepted, is accepted.
+func (h *handler) prove(ctx context.Context, token *fleet.ClusterRegistrationToken, mint *protocol.Mint, minted string) error {
+	if rejected, _ := h.rejected.Load(token.Namespace + "/" + token.Name); rejected == minted { // from a token Secret
+		if err := kube.DropTokenSecret(ctx, h.app.Kube, mint.Namespace, mint.Account); err != nil {
+			return err
+		}
+		return kube.ErrTokenPending
+	}
+	accepts, err := h.prover.Accepts(ctx, minted)
+	if err == nil && !accepts {
+		err = errRejected
+	}
+	return err
+}
+
+// laterAfter returns when to mint again after an error that ends by itself; 0 for all others.
+func laterAfter(err error) time.Duration {
+	switch {
+	case errors.Is(err, kube.ErrTokenPending):
+		return pendingDelay
+	case errors.Is(err, errRejected):
+		return rejectedDelay
+	}
+	return 0
+}
+
+// tellReplaced tells of values that were replaced because the old ones are of no use any more.
+func (h *handler) tellReplaced(token *fleet.ClusterRegistrationToken, out tokenrule.Outcome) {
+	if out.Reason != fleet.ReasonTokenRejected {
+		return
+	}
+	h.app.Log.Info("values of a token replaced", "token", token.Namespace+"/"+token.Name)
+	h.app.Recorder.Event(token, corev1.EventTypeWarning, fleet.ReasonTokenRejected, "the hub's API server no longer accepted the bearer token in the values Secret, and it was replaced: install agents that are still to register with the new values")
+}

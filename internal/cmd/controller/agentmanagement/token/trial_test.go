@@ -1,0 +1,136 @@
+package token
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
+	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	tokenrule "github.com/fleet-hub/fleet/internal/rules/token"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const rejectedMessage = "the hub's API server no longer accepts the bearer token in the values Secret, as after a change of its signing key: another one is being written; install agents that are still to register with the new values"
+
+// startTrying is start with the handler at hand, on a hub where ws/t1 has its values.
+func startTrying(t *testing.T) (*hubtest.Hub, *handler) {
+	t.Helper()
+	hub := hubtest.New(t)
+	prover, err := kube.NewProver(hub.App.RESTConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := hub.App
+	h := &handler{app: a, prover: prover, set: reconcile.NewSet(tokenrule.SetID,
+		reconcile.KindOf(a.ServiceAccounts), reconcile.KindOf(a.Roles), reconcile.KindOf(a.RoleBindings), reconcile.KindOf(a.ValuesSecrets)).InWaves()}
+	if err := register(t.Context(), a, h); err != nil {
+		t.Fatal(err)
+	}
+	hub.Put(token())
+	settle(t, hub, 3)
+	hub.Requests()
+	hub.Woken()
+	hub.Told()
+	return hub, h
+}
+
+// changeKey lets the API server accept no token that there is now.
+func changeKey(t *testing.T, hub *hubtest.Hub) (old string) {
+	t.Helper()
+	old = values(t, hub).Token
+	hub.RejectTokens(func(token string) bool { return token == old })
+	hub.Pass(time.Second) // a new token is another one
+	return old
+}
+
+func TestAfterAChangeOfTheSigningKey_ValuesGetAnotherToken(t *testing.T) {
+	hub, h := startTrying(t)
+	old := changeKey(t, hub)
+	h.tryAll(t.Context())
+	expectRequests(t, hub, "try token")
+	hubtest.ExpectWoken(t, hub, tokens+" ws/t1")
+	handle(t, hub)
+	if got := values(t, hub).Token; got == old {
+		t.Error("the values still have the token that is not accepted")
+	}
+	expectReady(t, hub, genericcondition.GenericCondition{Status: "True"})
+	if told := strings.Join(hub.Told(), "\n"); !strings.HasPrefix(told, "Warning TokenRejected ") {
+		t.Errorf("told %q", told)
+	}
+	hub.Sync()
+	hub.Requests()
+	h.tryAll(t.Context())
+	handle(t, hub)
+	expectRequests(t, hub, "try token") // all is well
+}
+
+func TestWhileNoOtherTokenIsAccepted_TheConditionTells(t *testing.T) {
+	hub, h := startTrying(t)
+	old := changeKey(t, hub)
+	hub.RejectTokens(func(string) bool { return true })
+	h.tryAll(t.Context())
+	handle(t, hub)
+	expectReady(t, hub, genericcondition.GenericCondition{Status: "False", Reason: fleet.ReasonTokenRejected, Message: rejectedMessage})
+	if got := values(t, hub).Token; got != old {
+		t.Error("the values were replaced by others that are not accepted")
+	}
+	hub.Sync()
+	hub.RejectTokens(func(token string) bool { return token == old })
+	handle(t, hub)
+	expectReady(t, hub, genericcondition.GenericCondition{Status: "True"})
+}
+
+// A token Secret that was filled before the change has the old token for ever.
+func TestATokenSecretThatIsRejected_IsReplaced(t *testing.T) {
+	hub, h := startTrying(t)
+	old := changeKey(t, hub)
+	hub.CapTokens(time.Hour)
+	uid := hubtest.MustGet[*corev1.ServiceAccount](t, hub, "ws", account).UID
+	filled := &corev1.Secret{Type: corev1.SecretTypeServiceAccountToken, Data: map[string][]byte{"token": []byte(old)}}
+	filled.Namespace, filled.Name = "ws", account+"-token"
+	filled.Annotations = map[string]string{corev1.ServiceAccountUIDKey: string(uid)}
+	hub.Have(filled)
+	h.tryAll(t.Context())
+	handle(t, hub)
+	if hubtest.Get[*corev1.Secret](hub, "ws", account+"-token") != nil {
+		t.Error("the token Secret is still there")
+	}
+	if got := values(t, hub).Token; got != old {
+		t.Error("the values were replaced by nothing new")
+	}
+}
+
+func TestATrialThatFails_ChangesNothing(t *testing.T) {
+	hub, h := startTrying(t)
+	hub.Fail("try token", errServer)
+	h.tryAll(t.Context())
+	hubtest.ExpectWoken(t, hub)
+	expectRequests(t, hub, "try token")
+}
+
+func TestTokensOfOneSigner_AreTriedByOneThatIsAccepted(t *testing.T) {
+	hub, h := startTrying(t)
+	second := token(func(t *fleet.ClusterRegistrationToken) { t.Name, t.UID = "t2", "u2" })
+	hub.Put(second)
+	for range 3 {
+		if err := hub.Handle(tokens, "ws/t2"); err != nil {
+			t.Fatal(err)
+		}
+		hub.Sync()
+	}
+	hub.Requests()
+	hub.Woken()
+	h.tryAll(t.Context())
+	expectRequests(t, hub, "try token")
+
+	forged := values(t, hub).Token // whoever may write one Secret is not to have those of others replaced
+	hub.RejectTokens(func(token string) bool { return token == forged })
+	h.tryAll(t.Context())
+	expectRequests(t, hub, "try token", "try token")
+	hubtest.ExpectWoken(t, hub, tokens+" ws/t1")
+}

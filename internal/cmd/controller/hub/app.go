@@ -1,0 +1,210 @@
+// Package hub is what the controllers of the hub share: the configuration, the clock, the caches and the clients.
+// It imports no controller.
+//
+//	Check ─► New ─► every controller's Register ─► Start
+package hub
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rancher/wrangler/v3/pkg/generic"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/liveness"
+	"github.com/fleet-hub/fleet/internal/cmd/env"
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/events"
+	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/metrics"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	clusterrule "github.com/fleet-hub/fleet/internal/rules/clusters"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// Names of the indexes that New puts on Clusters. Their keys are "<namespace>/<value>".
+const (
+	// ClustersByClientID finds the Clusters of a workspace with a client ID: "<workspace>/<clientID>".
+	ClustersByClientID = "fleet.by-client-id"
+	// ClustersByKubeconfig finds the Clusters that name a Secret, wherever it is: "<namespace>/<secret>".
+	ClustersByKubeconfig = "fleet.by-kubeconfig-secret"
+)
+
+// Options of New.
+type Options struct {
+	// Own is the API server the controllers belong to.
+	Own kube.Own
+	// Env is what the process was told.
+	Env env.Controller
+	// Version is the binary's, for the default agent image and the configuration's version gate.
+	Version string
+	// Log must not be nil. Clock nil is the real one.
+	Log   *slog.Logger
+	Clock func() time.Time
+	// Dial replaces the way to downstream clusters in tests. Nil: Dialer, and Reacher before it.
+	Dial DialFunc
+	// Guard is put on the way to downstream clusters, as it is on Own. Nil: nothing is.
+	Guard func(*rest.Config) *rest.Config
+	// Metrics are told what the controllers do. Nil: nobody scrapes them.
+	Metrics *metrics.Hub
+	// Registry is given what is read from the caches, once they are full. Nil: nobody scrapes it.
+	Registry prometheus.Registerer
+}
+
+// Context is what the controllers share. Controllers read objects from the caches of its kinds and write through
+// their clients; a kind whose cache nobody asks for is not watched.
+type Context struct {
+	Log        *slog.Logger
+	Config     *config.Store
+	Namespaces clusterrule.Namespaces
+	Clock      func() time.Time
+	Version    string
+	Env        env.Controller
+	// Kube, RESTConfig and Own lead to the hub's own API server, without a rate limit.
+	Kube       kubernetes.Interface
+	RESTConfig *rest.Config
+	Own        kube.Own
+	Dial       DialFunc
+	Reach      ReachFunc
+	// IsAsked says whether a new Cluster that names a kubeconfig is being asked whether it is there, and has yet to
+	// answer: nothing is made for it before, and its answer wakes it. Nil: nobody asks.
+	IsAsked func(*fleet.Cluster) (bool, error)
+	// Recorder writes Events, for users; developers have the log. Operators have Metrics.
+	Recorder record.EventRecorder
+	Metrics  *metrics.Hub
+	// Liveness knows whose agents are heard of.
+	Liveness *liveness.Tracker
+
+	Clusters                  generic.ControllerInterface[*fleet.Cluster, *fleet.ClusterList]
+	ClusterGroups             generic.ControllerInterface[*fleet.ClusterGroup, *fleet.ClusterGroupList]
+	ClusterRegistrations      generic.ControllerInterface[*fleet.ClusterRegistration, *fleet.ClusterRegistrationList]
+	ClusterRegistrationTokens generic.ControllerInterface[*fleet.ClusterRegistrationToken, *fleet.ClusterRegistrationTokenList]
+	Bundles                   generic.ControllerInterface[*fleet.Bundle, *fleet.BundleList]
+	BundleDeployments         generic.ControllerInterface[*fleet.BundleDeployment, *fleet.BundleDeploymentList]
+	BundleNamespaceMappings   generic.ControllerInterface[*fleet.BundleNamespaceMapping, *fleet.BundleNamespaceMappingList]
+	// Contents are cached without their bytes: Get one to read it.
+	Contents generic.NonNamespacedControllerInterface[*fleet.Content, *fleet.ContentList]
+
+	// AllNamespaces are all of the hub's Namespaces.
+	AllNamespaces generic.NonNamespacedControllerInterface[*corev1.Namespace, *corev1.NamespaceList]
+	// ServiceAccounts, Roles, RoleBindings and ClusterRoleBindings are those labelled fleet.LabelManaged.
+	ServiceAccounts     generic.ControllerInterface[*corev1.ServiceAccount, *corev1.ServiceAccountList]
+	Roles               generic.ControllerInterface[*rbacv1.Role, *rbacv1.RoleList]
+	RoleBindings        generic.ControllerInterface[*rbacv1.RoleBinding, *rbacv1.RoleBindingList]
+	ClusterRoleBindings generic.NonNamespacedControllerInterface[*rbacv1.ClusterRoleBinding, *rbacv1.ClusterRoleBindingList]
+	// ClusterRoles are those of the set DataSetID.
+	ClusterRoles generic.NonNamespacedControllerInterface[*rbacv1.ClusterRole, *rbacv1.ClusterRoleList]
+	// ConfigMaps has the one ConfigMap of the controllers, Deployments their own Deployment.
+	ConfigMaps  generic.ControllerInterface[*corev1.ConfigMap, *corev1.ConfigMapList]
+	Deployments generic.ControllerInterface[*appsv1.Deployment, *appsv1.DeploymentList]
+	// CredentialSecrets are those of type protocol.SecretTypeCredential in the registration namespace.
+	CredentialSecrets generic.ControllerInterface[*corev1.Secret, *corev1.SecretList]
+	// ValuesSecrets are those of type protocol.SecretTypeValues in all namespaces.
+	ValuesSecrets generic.ControllerInterface[*corev1.Secret, *corev1.SecretList]
+	// BootstrapSecrets are those of the set BootstrapSetID.
+	BootstrapSecrets generic.ControllerInterface[*corev1.Secret, *corev1.SecretList]
+
+	first   []func(context.Context)
+	begun   atomic.Bool
+	written reconcile.Written
+	unread  *unread
+	scopes  []*scope
+	secrets cache.SharedIndexInformer
+	// secretsFailure is why they could not be listed.
+	secretsFailure atomic.Pointer[failure]
+
+	events   *events.Recorder
+	registry prometheus.Registerer
+}
+
+// Sets that belong to the hub itself. They are known here because caches are scoped to them; changing an ID
+// orphans the set's objects.
+const (
+	// DataSetID is the set of the ClusterRoles and namespaces that every hub has.
+	DataSetID = "fleet-bootstrap-data"
+	// BootstrapSetID is the set of the hub's own Cluster.
+	BootstrapSetID = "fleet-bootstrap"
+)
+
+// New reads the configuration and prepares caches and clients; nothing is watched before Start.
+func New(ctx context.Context, o Options) (*Context, error) {
+	if o.Clock == nil {
+		o.Clock = time.Now //nolint:forbidigo // the one place where the controllers' clock is made
+	}
+	settings := config.NewStore(config.Default(o.Version))
+	reach := func(context.Context, []byte, time.Duration, bool) error { return nil }
+	if o.Dial == nil {
+		foreign := func(local bool) kube.Foreign {
+			return kube.Foreign{Insecure: o.Env.AllowInsecureKubeconfigs, AnyAddress: local || settings.Get().AllowLocalKubeconfigs, Now: o.Clock()}
+		}
+		o.Dial, reach = Dialer(foreign, o.Guard), Reacher(foreign)
+	}
+	if o.Metrics == nil {
+		o.Metrics = metrics.NewHub()
+	}
+	client, err := kubernetes.NewForConfig(o.Own.Config)
+	if err != nil {
+		return nil, fmt.Errorf("building the client: %w", err)
+	}
+	a := &Context{
+		Log:        o.Log,
+		Config:     settings,
+		Namespaces: clusterrule.Namespaces{System: o.Env.Namespace, Registration: names.RegistrationNamespace(o.Env.Namespace)},
+		Clock:      o.Clock,
+		Version:    o.Version,
+		Env:        o.Env,
+		Kube:       client,
+		RESTConfig: o.Own.Config,
+		Own:        o.Own,
+		Dial:       o.Dial,
+		Reach:      reach,
+		Metrics:    o.Metrics,
+		registry:   o.Registry,
+	}
+	loaded, err := loadConfig(ctx, client, o.Env.Namespace, o.Version, o.Log)
+	if err != nil {
+		return nil, err
+	}
+	a.Config.Set(loaded)
+	a.addUnread()
+	if err := a.addKinds(); err != nil {
+		return nil, err
+	}
+	a.addIndexes()
+	if err := a.addLiveness(); err != nil {
+		return nil, err
+	}
+	if err := a.watchKubeconfigSecrets(); err != nil {
+		return nil, err
+	}
+	return a, a.addRecorder()
+}
+
+func (a *Context) addIndexes() {
+	clusters := a.Clusters.Cache()
+	clusters.AddIndexer(ClustersByClientID, func(c *fleet.Cluster) ([]string, error) {
+		if c.Spec.ClientID == "" {
+			return nil, nil
+		}
+		return []string{c.Namespace + "/" + c.Spec.ClientID}, nil
+	})
+	clusters.AddIndexer(ClustersByKubeconfig, func(c *fleet.Cluster) ([]string, error) {
+		if secret := importing.KubeconfigSecret(c); secret.Name != "" {
+			return []string{secret.String()}, nil
+		}
+		return nil, nil
+	})
+}

@@ -1,0 +1,141 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sort"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// StartTimeout bounds how long Check waits for what may still be on its way: the API server and the CRDs.
+const StartTimeout = 30 * time.Second
+
+// Sentinels of what keeps the controllers from starting.
+var (
+	// ErrCRDsMissing means that kinds of ours are not served.
+	ErrCRDsMissing = errors.New("CustomResourceDefinitions are missing or not established")
+	// ErrConfigMalformed means that the ConfigMap cannot be read as a configuration.
+	ErrConfigMalformed = errors.New("the configuration is malformed")
+)
+
+// Check refuses a start that would only fail later and less clearly. It gives the API server and the CRDs until
+// the timeout (StartTimeout if 0) to appear; what only a human can mend is refused at once.
+func Check(ctx context.Context, o Options, timeout time.Duration) error {
+	if timeout == 0 {
+		timeout = StartTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	client, err := kubernetes.NewForConfig(o.Own.Config)
+	if err != nil {
+		return fmt.Errorf("building the client: %w", err)
+	}
+	if err := awaitCRDs(ctx, client, o); err != nil {
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w (waited %s)", err, timeout)
+		}
+		return err
+	}
+	_, err = loadConfig(ctx, client, o.Env.Namespace, o.Version, o.Log)
+	return err
+}
+
+// awaitCRDs asks again until the CRDs are served with all our fields, ctx ends or only a human can help. The error is that of the last
+// question that was answered, or could have been: not that time was up.
+func awaitCRDs(ctx context.Context, client kubernetes.Interface, o Options) error {
+	again := time.NewTicker(250 * time.Millisecond)
+	defer again.Stop()
+	fields := newSchemas(o)
+	var last error
+	for {
+		err := checkCRDs(ctx, client, o)
+		if err == nil {
+			err = fields.check(ctx, client)
+		}
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil && last != nil:
+			return lasting(last, o)
+		case !mayHeal(err):
+			return err
+		}
+		last = err
+		select {
+		case <-ctx.Done():
+			return lasting(last, o)
+		case <-again.C:
+		}
+	}
+}
+
+// mayHeal says whether waiting is of use.
+func mayHeal(err error) bool {
+	return errors.Is(err, ErrCRDsMissing) || errors.Is(err, kube.ErrUnreachable) ||
+		apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err) || apierrors.IsTooManyRequests(err)
+}
+
+// lasting names the server where the error is about reaching it.
+func lasting(err error, o Options) error {
+	if errors.Is(err, kube.ErrUnreachable) {
+		return fmt.Errorf("connecting to %s: %w", o.Own.Config.Host, err)
+	}
+	return err
+}
+
+// checkCRDs asks which kinds of our group are served. Discovery lists a kind once its CRD is established.
+func checkCRDs(ctx context.Context, client kubernetes.Interface, o Options) error {
+	served := map[string]bool{}
+	var list metav1.APIResourceList
+	path := "/apis/" + fleet.SchemeGroupVersion.String()
+	err := client.Discovery().RESTClient().Get().AbsPath(path).Do(ctx).Into(&list)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("asking for the kinds of %s: %w", fleet.SchemeGroupVersion, kube.Classify(err))
+	}
+	for _, resource := range list.APIResources {
+		served[resource.Name] = true
+	}
+	var missing []string
+	for _, k := range kinds() {
+		if k.gvk.Group == fleet.SchemeGroupVersion.Group && !served[k.resource] {
+			missing = append(missing, k.resource+"."+k.gvk.Group)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	sort.Strings(missing)
+	return fmt.Errorf("%w: %s; install them with: helm install fleet-crd charts/fleet-crd --namespace %s --create-namespace",
+		ErrCRDsMissing, strings.Join(missing, ", "), o.Env.Namespace)
+}
+
+// loadConfig reads the ConfigMap from the server. A missing one, or one without the key, is the default.
+func loadConfig(ctx context.Context, client kubernetes.Interface, namespace, version string, log *slog.Logger) (config.Config, error) {
+	found, err := client.CoreV1().ConfigMaps(namespace).Get(ctx, names.ControllerConfig, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return config.Default(version), nil
+	}
+	if err != nil {
+		return config.Config{}, fmt.Errorf("reading ConfigMap %s/%s: %w", namespace, names.ControllerConfig, kube.Classify(err))
+	}
+	parsed, warnings, err := config.Parse([]byte(found.Data[names.ConfigKey]), config.Default(version))
+	if err != nil {
+		return config.Config{}, fmt.Errorf("%w: ConfigMap %s/%s, key %s: %w", ErrConfigMalformed, namespace, names.ControllerConfig, names.ConfigKey, err)
+	}
+	for _, warning := range warnings {
+		log.Warn("configuration", "warning", warning)
+	}
+	return parsed, nil
+}

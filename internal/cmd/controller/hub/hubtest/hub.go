@@ -1,0 +1,274 @@
+// Package hubtest lets a controller's tests play its API server: what is on the server and what its caches show
+// are told apart, every write is recorded, and each can be made to fail. Caches are wrangler's own.
+//
+//	Put ─► server + caches ─► the controller's handler ─► Requests · Woken · Get
+package hubtest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
+	"github.com/fleet-hub/fleet/internal/cmd/env"
+	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+)
+
+// Patience bounds how long a test waits for what should take milliseconds.
+const Patience = 10 * time.Second
+
+// Object is any object of the API.
+type Object interface {
+	runtime.Object
+	metav1.Object
+}
+
+// Hub is an API server in memory and the controllers' view of it.
+type Hub struct {
+	// App is what a controller registers with. Its clock is the Hub's.
+	App *hub.Context
+	// Events receives what is told to users.
+	Events chan string
+
+	t     testing.TB
+	kinds []anyKind
+
+	mu       sync.Mutex // guards what follows
+	now      time.Time
+	objects  map[string]Object
+	versions uint64
+	requests []string
+	fail     map[string]error
+	before   map[string]func()
+	cap      time.Duration
+	notYet   int
+	rejects  func(token string) bool
+	woken    []string
+	changed  chan struct{} // closed and replaced whenever woken grows
+}
+
+// New is an empty hub at noon, with the system namespace cattle-fleet-system.
+func New(t testing.TB) *Hub {
+	t.Helper()
+	h := &Hub{
+		t: t, now: time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC), objects: map[string]Object{}, versions: listed,
+		fail: map[string]error{}, before: map[string]func(){}, changed: make(chan struct{}),
+	}
+	server := httptest.NewServer(http.HandlerFunc(h.serve))
+	t.Cleanup(server.Close)
+	var err error
+	h.App, err = hub.New(context.Background(), hub.Options{
+		Own:     kube.Own{Config: &rest.Config{Host: server.URL}},
+		Env:     env.Controller{Namespace: names.SystemNamespace, Agent: env.AgentSettings{Replicas: 1, LeaseDuration: "30s", RenewDeadline: "25s", RetryPeriod: "10s"}},
+		Version: "test",
+		Log:     slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Clock:   h.Now,
+		Dial: func(context.Context, []byte, string, bool) (hub.Downstream, error) {
+			return nil, kube.ErrUnreachable
+		},
+	})
+	if err != nil {
+		t.Fatalf("preparing the controllers' context: %v", err)
+	}
+	h.Events = make(chan string, 100)
+	recorder := record.NewFakeRecorder(0)
+	recorder.Events = h.Events
+	h.App.Recorder = recorder
+	h.App.Kube = h.clientset()
+	h.addKinds()
+	h.addOwnKinds()
+	return h
+}
+
+// serve answers what goes past the clients of the kinds: the configuration, which is the default, and the
+// question whether a token is in force.
+func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/apis" {
+		h.try(w, strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
+		return
+	}
+	if !strings.HasSuffix(r.URL.Path, "/bundledeployments") {
+		http.NotFound(w, r)
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	err := h.note("prove", strings.Split(r.URL.Path, "/")[5])
+	switch {
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	case h.notYet > 0:
+		h.notYet--
+		http.Error(w, "forbidden", http.StatusForbidden)
+	default:
+		_, _ = w.Write([]byte("{}")) // whoever hung up needs no answer
+	}
+}
+
+// try answers whether the API server accepts a token.
+func (h *Hub) try(w http.ResponseWriter, token string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch err := h.note("try", "token"); {
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	case h.rejects != nil && h.rejects(token):
+		http.Error(w, "unauthorized", http.StatusUnauthorized)
+	}
+}
+
+// RejectTokens lets the API server not accept the tokens of which rejects is true. A trial is noted as "try token".
+func (h *Hub) RejectTokens(rejects func(token string) bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.rejects = rejects
+}
+
+// Now is the hub's clock.
+func (h *Hub) Now() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.now
+}
+
+// Pass moves the clock.
+func (h *Hub) Pass(d time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.now = h.now.Add(d)
+}
+
+// Fail answers a request from now on with an error; nil ends that. A request is written as in Requests.
+func (h *Hub) Fail(request string, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.fail[request] = err
+}
+
+// Before runs do once, before the request is answered: somebody else who is faster.
+func (h *Hub) Before(request string, do func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.before[request] = do
+}
+
+// CapTokens lets the API server give no token a longer life.
+func (h *Hub) CapTokens(most time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.cap = most
+}
+
+// RefuseTokens lets new tokens do nothing, so many times.
+func (h *Hub) RefuseTokens(times int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.notYet = times
+}
+
+// Requests returns what was asked for since it was called last: "create Role ns/name", "update Cluster/status
+// ns/name", "mint ns/account 10m0s", "prove ns".
+func (h *Hub) Requests() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	requests := h.requests
+	h.requests = nil
+	return requests
+}
+
+// Woken returns who is to be looked at again and when, since it was called last: "Cluster ns/name in 2s".
+func (h *Hub) Woken() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	woken := h.woken
+	h.woken = nil
+	return woken
+}
+
+// AwaitWoken is Woken once there is something, for work that goes on beside a handler.
+func (h *Hub) AwaitWoken() []string {
+	h.t.Helper()
+	patience := time.After(Patience)
+	for {
+		h.mu.Lock()
+		changed, some := h.changed, len(h.woken) > 0
+		h.mu.Unlock()
+		if some {
+			return h.Woken()
+		}
+		select {
+		case <-changed:
+		case <-patience:
+			h.t.Fatalf("nobody was woken within %s", Patience)
+		}
+	}
+}
+
+func (h *Hub) wake(kind, namespace, name string, after time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	line := kind + " " + keyOf(namespace, name)
+	if after != 0 {
+		line += " in " + after.String()
+	}
+	h.woken = append(h.woken, line)
+	close(h.changed)
+	h.changed = make(chan struct{})
+}
+
+// note records a request; the error is what it was told to fail with. The lock is held.
+func (h *Hub) note(verb, rest string) error {
+	line := verb + " " + rest
+	h.requests = append(h.requests, line)
+	if do := h.before[line]; do != nil {
+		delete(h.before, line)
+		h.mu.Unlock()
+		do()
+		h.mu.Lock()
+	}
+	return h.fail[line]
+}
+
+func keyOf(namespace, name string) string {
+	if namespace == "" {
+		return name
+	}
+	return types.NamespacedName{Namespace: namespace, Name: name}.String()
+}
+
+// Told returns the Events since it was called last.
+func (h *Hub) Told() (events []string) {
+	for {
+		select {
+		case event := <-h.Events:
+			events = append(events, event)
+		default:
+			return events
+		}
+	}
+}
+
+// secretKind says whose cache a Secret is in.
+func secretKind(obj Object) (corev1.SecretType, bool) {
+	secret, ok := obj.(*corev1.Secret)
+	if !ok {
+		return "", false
+	}
+	return secret.Type, true
+}
+
+func unexpected(request string) error { return fmt.Errorf("nobody expected a test to %s", request) }

@@ -1,0 +1,47 @@
+package hub
+
+import (
+	"context"
+	"io"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestLeaves(t *testing.T) {
+	a, err := New(t.Context(), options(t, &server{answers: map[string][]any{}}, io.Discard))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, namespace := range []*corev1.Namespace{
+		{ObjectMeta: metav1.ObjectMeta{Name: "stays"}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "goes", DeletionTimestamp: &metav1.Time{}}},
+	} {
+		if err := a.AllNamespaces.Informer().GetIndexer().Add(namespace); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for namespace, want := range map[string]bool{"stays": false, "goes": true, "unknown": false} {
+		if got := a.Leaves(namespace); got != want {
+			t.Errorf("%s leaves: %v, want %v", namespace, got, want)
+		}
+	}
+}
+
+func TestWhatComesFirst(t *testing.T) {
+	a := &Context{}
+	var order []string
+	a.First(func(context.Context) { order = append(order, "one") })
+	a.First(func(context.Context) {
+		if order = append(order, "two"); a.Begun() {
+			t.Error("the controllers may work already")
+		}
+	})
+	a.begin(t.Context())
+	if diff := cmp.Diff([]string{"one", "two"}, order); diff != "" || !a.Begun() {
+		t.Errorf("begun: %v; what was done (-want +got):\n%s", a.Begun(), diff)
+	}
+}

@@ -1,0 +1,65 @@
+package hub
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/liveness"
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/metrics"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/supervision"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// reasonManySilent is the reason of the Event that tells why agents that fell silent are not marked.
+const reasonManySilent = "ManyAgentsSilent"
+
+// addLiveness prepares the observation of the agents' heartbeats, which begins when the caches are full.
+func (a *Context) addLiveness() error {
+	a.Liveness = liveness.New(liveness.Options{
+		Cluster: a.cachedCluster, Adopted: a.agentAdopted, Config: a.Config.Get, Clock: a.Clock, Log: a.Log, OnMany: a.manySilent,
+	})
+	a.First(a.Liveness.Run)
+	a.Config.OnChange(func(_, _ config.Config) { a.Liveness.Judge() })
+	return a.Liveness.Watch(a.Clusters.Informer())
+}
+
+// cachedCluster is nil for one that is not in the cache.
+func (a *Context) cachedCluster(key types.NamespacedName) *fleet.Cluster {
+	found, err := reconcile.Optional(a.Clusters.Cache().Get(key.Namespace, key.Name))
+	if err != nil {
+		return nil // a cache has no other errors
+	}
+	return found
+}
+
+// agentAdopted says whether the agent of a Cluster has applied the Bundle it is managed by.
+func (a *Context) agentAdopted(cluster *fleet.Cluster) bool {
+	applied, err := a.BundleDeployments.Cache().Get(cluster.Status.Namespace, names.AgentBundle(cluster.Name))
+	return err == nil && applied.Status.AppliedDeploymentID != ""
+}
+
+// manySilent tells the operator, who finds it at the controllers' configuration. Shards see the same, and are silent.
+func (a *Context) manySilent(silent, heardOf int) {
+	if a.Env.Shard != "" {
+		return
+	}
+	about, err := a.ConfigMaps.Cache().Get(a.Namespaces.System, names.ControllerConfig)
+	if err != nil {
+		about = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespaces.System, Name: names.ControllerConfig}} // there need not be one
+	}
+	a.Recorder.Eventf(about, corev1.EventTypeWarning, reasonManySilent,
+		"%d of %d agents that report have fallen silent at once, so none of them is marked: see whether agents reach the hub at its apiServerURL", silent, heardOf)
+}
+
+// heartbeats are for the metrics.
+func (a *Context) heartbeats() metrics.Heartbeats {
+	counts := a.Liveness.Counts()
+	return metrics.Heartbeats{
+		Fresh: counts[supervision.ReportingHeard], Stale: counts[supervision.ReportingSilent],
+		Never: counts[supervision.ReportingAwaited] + counts[supervision.ReportingMissing],
+	}
+}

@@ -1,0 +1,161 @@
+package hub
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// clusters are the API server for one Cluster.
+type clusters struct {
+	live *fleet.Cluster
+	// fails are the answers to the next writes; then they succeed.
+	fails []error
+}
+
+func (c *clusters) Get(string, string, metav1.GetOptions) (*fleet.Cluster, error) { return c.live, nil }
+
+func (c *clusters) UpdateStatus(*fleet.Cluster) (*fleet.Cluster, error) {
+	if len(c.fails) > 0 {
+		err := c.fails[0]
+		c.fails = c.fails[1:]
+		return nil, err
+	}
+	return c.live, nil
+}
+
+// withCondition is a Cluster with one condition Imported; without a status it has none.
+func withCondition(status corev1.ConditionStatus, reason, message string) *fleet.Cluster {
+	cluster := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "c1", UID: "u1"}}
+	if status != "" {
+		cluster.Status.Conditions = []genericcondition.GenericCondition{{Type: fleet.ConditionImported, Status: status, Reason: reason, Message: message}}
+	}
+	return cluster
+}
+
+func TestAConditionThatNamesATroubleIsToldOnce(t *testing.T) {
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "clusters"}, "c1", errors.New("written meanwhile"))
+	broken := errors.New("broken")
+	tests := map[string]struct {
+		read, live *fleet.Cluster
+		set        genericcondition.GenericCondition
+		fails      []error
+		want       []string
+		err        error
+	}{
+		"a first trouble": {
+			read: withCondition("", "", ""), set: genericcondition.GenericCondition{Status: "False", Reason: "Lost", Message: "look for it"},
+			want: []string{"Warning Lost look for it"},
+		},
+		"after a time without": {
+			read: withCondition("True", "", ""), set: genericcondition.GenericCondition{Status: "False", Reason: "Lost", Message: "look for it"},
+			want: []string{"Warning Lost look for it"},
+		},
+		"another one than before": {
+			read: withCondition("False", "Broken", "mend it"), set: genericcondition.GenericCondition{Status: "False", Reason: "Lost", Message: "look for it"},
+			want: []string{"Warning Lost look for it"},
+		},
+		"what was only waited for before": {
+			read: withCondition("False", "AwaitingRights", "soon"), set: genericcondition.GenericCondition{Status: "False", Reason: "Lost", Message: "look for it"},
+			want: []string{"Warning Lost look for it"},
+		},
+		"the same as before is nothing new": {
+			read: withCondition("False", "Lost", "look for it"), set: genericcondition.GenericCondition{Status: "False", Reason: "Lost", Message: "look for it"},
+		},
+		"nor in other words": {
+			read: withCondition("False", "Lost", "look"), set: genericcondition.GenericCondition{Status: "False", Reason: "Lost", Message: "look for it"},
+		},
+		"what comes by itself is no trouble": {
+			read: withCondition("", "", ""), set: genericcondition.GenericCondition{Status: "False", Reason: "AwaitingRights", Message: "soon"},
+		},
+		"nor is what has no reason": {
+			read: withCondition("", "", ""), set: genericcondition.GenericCondition{Status: "False", Message: "1/2"},
+		},
+		"nor is success": {
+			read: withCondition("False", "Lost", "look for it"), set: genericcondition.GenericCondition{Status: "True"},
+		},
+		"a write that fails tells nothing: there will be another": {
+			read: withCondition("", "", ""), set: genericcondition.GenericCondition{Status: "False", Reason: "Lost", Message: "look for it"},
+			fails: []error{broken}, err: broken,
+		},
+		"a second attempt tells once": {
+			read: withCondition("", "", ""), live: withCondition("True", "", ""), set: genericcondition.GenericCondition{Status: "False", Reason: "Lost", Message: "look for it"},
+			fails: []error{conflict}, want: []string{"Warning Lost look for it"},
+		},
+		"what somebody said already, and the cache did not know": {
+			read: withCondition("", "", ""), live: withCondition("False", "Lost", "look for it"), set: genericcondition.GenericCondition{Status: "False", Reason: "Lost", Message: "look for it"},
+			fails: []error{conflict},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			recorder := record.NewFakeRecorder(10)
+			server := &clusters{live: test.live, fails: test.fails}
+			if server.live == nil {
+				server.live = test.read
+			}
+			test.set.Type = fleet.ConditionImported
+			_, err := Report(&Context{Recorder: recorder, Clock: func() time.Time { return time.Unix(0, 0) }}, server, test.read, func(c *fleet.Cluster) {
+				c.Status.Conditions = []genericcondition.GenericCondition{test.set}
+			})
+			if !errors.Is(err, test.err) {
+				t.Errorf("error %v, want %v", err, test.err)
+			}
+			close(recorder.Events)
+			var got []string
+			for event := range recorder.Events {
+				got = append(got, event)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestEveryKindOfOursTellsOfItsTroubles(t *testing.T) {
+	trouble := []genericcondition.GenericCondition{{Type: "Any", Status: "False", Reason: "Lost"}}
+	for _, object := range []reconcile.Object{
+		&fleet.Cluster{Status: fleet.ClusterStatus{Conditions: trouble}},
+		&fleet.ClusterGroup{Status: fleet.ClusterGroupStatus{Conditions: trouble}},
+		&fleet.ClusterRegistration{Status: fleet.ClusterRegistrationStatus{Conditions: trouble}},
+		&fleet.ClusterRegistrationToken{Status: fleet.ClusterRegistrationTokenStatus{Conditions: trouble}},
+		&fleet.Bundle{Status: fleet.BundleStatus{Conditions: trouble}},
+	} {
+		if diff := cmp.Diff(trouble, conditionsOf(object)); diff != "" {
+			t.Errorf("%T (-want +got):\n%s", object, diff)
+		}
+	}
+	if got := conditionsOf(&fleet.BundleDeployment{Status: fleet.BundleDeploymentStatus{Conditions: trouble}}); got != nil {
+		t.Errorf("what an agent says was taken for ours: %v", got)
+	}
+}
+
+func TestWhatTwoConditionsSayIsToldOnce(t *testing.T) {
+	condition := func(conditionType, reason, message string) genericcondition.GenericCondition {
+		return genericcondition.GenericCondition{Type: conditionType, Status: "False", Reason: reason, Message: message}
+	}
+	after := []genericcondition.GenericCondition{
+		condition("Ready", "Lost", "look for it"), condition("Processed", "Lost", "look for it"),
+		condition("Imported", "Lost", "look elsewhere"), condition("Reconciled", "Gone", "look for it"),
+	}
+	want := []genericcondition.GenericCondition{after[0], after[2], after[3]}
+	if diff := cmp.Diff(want, newTroubles(nil, after)); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+	if again := newTroubles(after, after); again != nil {
+		t.Errorf("told again: %v", again)
+	}
+}

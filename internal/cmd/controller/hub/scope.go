@@ -1,0 +1,212 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	lassocache "github.com/rancher/lasso/pkg/cache"
+	"github.com/rancher/lasso/pkg/client"
+	"github.com/rancher/lasso/pkg/controller"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// workers is how many objects of one kind are worked on at a time. Handlers wait for nothing but short requests.
+const workers = 10
+
+// ErrNotSynced means that a kind could not be listed and watched before the deadline of Start.
+var ErrNotSynced = errors.New("the caches did not fill in time")
+
+// alwaysAsk is a client factory that never calls the server ill: lasso's own check answers a failed list with a
+// sleep of 15 s that nothing can end, where the watch's own backoff starts below a second.
+type alwaysAsk struct{ client.SharedClientFactory }
+
+// IsHealthy is always true.
+func (alwaysAsk) IsHealthy(context.Context) bool { return true }
+
+// scope is one selection of objects for each kind: its caches and the controllers on them.
+type scope struct {
+	caches      *caches
+	controllers controller.SharedControllerFactory
+}
+
+type scopeOptions struct {
+	// unread follows the objects of our group. Nil: nobody does.
+	unread     *unread
+	namespaces map[schema.GroupVersionKind]string
+	selections map[schema.GroupVersionKind]func(*metav1.ListOptions)
+}
+
+func newScope(clients client.SharedClientFactory, o scopeOptions) *scope {
+	selections := map[schema.GroupVersionKind]lassocache.TweakListOptionsFunc{}
+	for gvk, selection := range o.selections {
+		selections[gvk] = selection
+	}
+	shared := &caches{
+		SharedCacheFactory: lassocache.NewSharedCachedFactory(clients, &lassocache.SharedCacheFactoryOptions{
+			KindNamespace: o.namespaces,
+			KindTweakList: selections,
+		}),
+		texts:     newPool(),
+		unread:    o.unread,
+		informers: map[schema.GroupVersionKind]cache.SharedIndexInformer{},
+		failures:  map[schema.GroupVersionKind]*failure{},
+	}
+	return &scope{
+		caches: shared,
+		controllers: controller.NewSharedControllerFactory(shared, &controller.SharedControllerFactoryOptions{
+			DefaultWorkers:         workers,
+			KindRateLimiter:        rateLimiters(),
+			SyncOnlyChangedObjects: true,
+		}),
+	}
+}
+
+// caches slims what is kept of each object and remembers why a kind cannot be listed.
+type caches struct {
+	lassocache.SharedCacheFactory
+
+	texts  *pool
+	unread *unread
+
+	mu        sync.Mutex
+	informers map[schema.GroupVersionKind]cache.SharedIndexInformer
+	failures  map[schema.GroupVersionKind]*failure
+}
+
+// failure is why a kind could not be listed or watched: one for each try.
+type failure struct{ err error }
+
+// pending is a kind that has not been listed yet.
+type pending struct {
+	kind string
+	// last is the last failure, nil if there was none.
+	last *failure
+}
+
+func (p pending) String() string {
+	if p.last == nil {
+		return p.kind
+	}
+	return p.kind + " (" + p.last.err.Error() + ")"
+}
+
+// ForResourceKind prepares an informer when it is asked for the first time.
+func (c *caches) ForResourceKind(gvr schema.GroupVersionResource, kind string, namespaced bool) (cache.SharedIndexInformer, error) {
+	informer, err := c.SharedCacheFactory.ForResourceKind(gvr, kind, namespaced)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	gvk := gvr.GroupVersion().WithKind(kind)
+	if _, prepared := c.informers[gvk]; prepared {
+		return informer, nil
+	}
+	c.informers[gvk] = informer
+	if err := informer.SetTransform(c.texts.slim); err != nil {
+		return nil, fmt.Errorf("preparing the cache of %s: %w", kind, err)
+	}
+	if gvk.Group == fleet.SchemeGroupVersion.Group {
+		if err := c.unread.follow(informer); err != nil {
+			return nil, fmt.Errorf("preparing the cache of %s: %w", kind, err)
+		}
+	}
+	err = informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
+		c.mu.Lock()
+		c.failures[gvk] = &failure{err}
+		c.mu.Unlock()
+		cache.DefaultWatchErrorHandler(ctx, r, err)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("preparing the cache of %s: %w", kind, err)
+	}
+	return informer, nil
+}
+
+// slim drops what no controller reads: who wrote which field, what other implementations last applied (of Bundles it
+// stays to be seen that they did), and the bytes of Contents, which are most of a hub's data. What comes from a list is
+// like what comes from a watch afterwards, where no object says of which kind it is. And it drops what is not to be
+// believed: the namespace of a Cluster is computed, whatever its status or its labels say.
+func slim(obj any) (any, error) {
+	item, err := meta.Accessor(obj)
+	if err != nil {
+		return obj, nil //nolint:nilerr // a tombstone has no metadata and needs no slimming
+	}
+	if object, is := obj.(runtime.Object); is {
+		object.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	}
+	item.SetManagedFields(nil)
+	_, noted := item.GetAnnotations()[fleet.AnnotationSetApplied]
+	delete(item.GetAnnotations(), fleet.AnnotationSetApplied)
+	switch o := obj.(type) {
+	case *fleet.Cluster:
+		if o.Status.Namespace != names.ClusterNamespace(o.Namespace, o.Name) {
+			o.Status.Namespace = "" // an agent may write it, see docs/decisions/0048
+		}
+	case *fleet.Content:
+		o.Content = nil
+	case *fleet.Bundle:
+		if noted { // by it, agents of another implementation are known
+			o.Annotations[fleet.AnnotationSetApplied] = ""
+		}
+	}
+	return obj, nil
+}
+
+// unsynced are the kinds that have not been listed yet, with the last reason there was.
+func (c *caches) unsynced() (out []pending) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for gvk, informer := range c.informers {
+		if !informer.HasSynced() {
+			out = append(out, pending{gvk.Kind, c.failures[gvk]})
+		}
+	}
+	return out
+}
+
+// awaitSync asks until nothing is missing or ctx ends. It is an error if anything is still missing at a deadline that
+// could not be listed before; lists that are long are waited for, for another process would find them no shorter.
+func awaitSync(ctx context.Context, deadline time.Duration, missing func() []pending, tell func(kinds string)) error {
+	timeout := time.NewTicker(deadline)
+	defer timeout.Stop()
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for {
+		kinds := missing()
+		if len(kinds) == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timeout.C:
+			if slices.ContainsFunc(kinds, func(p pending) bool { return p.last != nil }) {
+				return fmt.Errorf("%w: %s", ErrNotSynced, textOf(kinds))
+			}
+			tell(textOf(kinds))
+		case <-again.C:
+		}
+	}
+}
+
+func textOf(kinds []pending) string {
+	texts := make([]string, 0, len(kinds))
+	for _, kind := range kinds {
+		texts = append(texts, kind.String())
+	}
+	slices.Sort(texts)
+	return strings.Join(texts, ", ")
+}

@@ -1,0 +1,265 @@
+package hub_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/fleet-hub/fleet/e2e/framework/client"
+	"github.com/fleet-hub/fleet/e2e/framework/helm"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles"
+	ctrl "github.com/fleet-hub/fleet/internal/cmd/controller/hub"
+	"github.com/fleet-hub/fleet/internal/cmd/env"
+	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/logging"
+	"github.com/fleet-hub/fleet/internal/plane"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+)
+
+const (
+	system = "cattle-fleet-system"
+	// patience is how long a test waits for what should take milliseconds.
+	patience = 90 * time.Second
+)
+
+var control = plane.Share(plane.Options{BeforeControllers: helm.HubCRDs})
+
+func TestMain(m *testing.M) { os.Exit(control.Main(m)) }
+
+// lines are a log that is read while it is written.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// about are the lines about what cannot be read, without their times.
+func (l *lines) about(object string) (found []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range strings.Lines(l.text.String()) {
+		if _, told, ok := strings.Cut(line, `msg="an object cannot be read whole" `); ok && strings.Contains(told, object) {
+			found = append(found, strings.TrimSpace(told))
+		}
+	}
+	return found
+}
+
+// controllers run as the account that the chart makes for them, until what is returned is called.
+func controllers(t *testing.T, log *lines) (end func()) {
+	t.Helper()
+	hub := control.Plane(t).Hub
+	token, err := reach(t).Kube.CoreV1().ServiceAccounts(system).CreateToken(t.Context(), "fleet-controller", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := rest.AnonymousClientConfig(hub.Config())
+	cfg.BearerToken, cfg.QPS = token.Status.Token, -1
+	options := logging.Options{Writer: log}
+	logger := logging.New(options)
+	logging.Bridge(logger, options)
+	ctx, cancel := context.WithCancel(context.Background())
+	started, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- agentmanagement.Run(ctx, agentmanagement.Options{
+			Options: ctrl.Options{
+				Own: kube.Own{Config: kube.Tune(cfg)},
+				Env: env.Controller{Namespace: system, DisableBootstrap: true, Agent: env.AgentSettings{
+					Replicas: 1, LeaseDuration: "30s", RenewDeadline: "25s", RetryPeriod: "10s",
+				}},
+				Version: "dev", Log: logger,
+			},
+			Also:      []agentmanagement.RegisterFunc{bundles.Register},
+			OnStarted: func() { close(started) },
+		})
+	}()
+	select {
+	case <-started:
+	case err := <-ended:
+		t.Fatalf("the controllers ended: %v", err)
+	case <-time.After(patience):
+		t.Fatalf("the controllers did not start within %s", patience)
+	}
+	end = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(end)
+	return end
+}
+
+// reach is an administrator's client.
+func reach(t *testing.T) *client.Client {
+	t.Helper()
+	c, err := client.New(control.Plane(t).Hub.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// object is one on the server, whatever is in it.
+type object struct {
+	t                         *testing.T
+	hub                       *client.Client
+	resource, namespace, name string
+}
+
+// make creates it from a document without its metadata.
+func (o object) make(kind, rest string) object {
+	o.t.Helper()
+	document := fmt.Sprintf(`{"apiVersion":"fleet.cattle.io/v1alpha1","kind":%q,"metadata":{"namespace":%q,"name":%q}%s}`, kind, o.namespace, o.name, rest)
+	if err := o.hub.Fleet.Post().Namespace(o.namespace).Resource(o.resource).Body([]byte(document)).Do(o.t.Context()).Error(); err != nil {
+		o.t.Fatal(err)
+	}
+	return o
+}
+
+func (o object) patch(patch string, subresources ...string) {
+	o.t.Helper()
+	request := o.hub.Fleet.Patch(types.MergePatchType).Namespace(o.namespace).Resource(o.resource).Name(o.name).SubResource(subresources...)
+	if err := request.Body([]byte(patch)).Do(o.t.Context()).Error(); err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+// expect waits until fields, by their paths, have these values in JSON; an empty one is that of none.
+func (o object) expect(want map[string]string) {
+	o.t.Helper()
+	NewWithT(o.t).Eventually(func(g Gomega) {
+		text, err := o.hub.Fleet.Get().Namespace(o.namespace).Resource(o.resource).Name(o.name).DoRaw(o.t.Context())
+		g.Expect(err).NotTo(HaveOccurred())
+		got := map[string]string{}
+		for path := range want {
+			got[path] = at(g, text, path)
+		}
+		g.Expect(got).To(Equal(want))
+	}).WithTimeout(patience).WithPolling(20 * time.Millisecond).Should(Succeed())
+}
+
+func at(g Gomega, document []byte, path string) string {
+	for name := range strings.SplitSeq(path, ".") {
+		var fields map[string]json.RawMessage
+		g.Expect(json.Unmarshal(document, &fields)).To(Succeed())
+		if document = fields[name]; document == nil {
+			return ""
+		}
+	}
+	return string(document)
+}
+
+// expectTold waits for what is told of an object: once in the log, and by an Event.
+func (o object) expectTold(log *lines, kind, what, after string) {
+	o.t.Helper()
+	NewWithT(o.t).Eventually(func(g Gomega) {
+		g.Expect(log.about(kind + " " + o.namespace + "/" + o.name + `"`)).To(Equal([]string{fmt.Sprintf(`object="%s %s/%s" error=%q`, kind, o.namespace, o.name, what)}))
+		list, err := o.hub.Kube.CoreV1().Events(o.namespace).List(o.t.Context(), metav1.ListOptions{FieldSelector: "reason=Unreadable,involvedObject.name=" + o.name})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(list.Items).NotTo(BeEmpty())
+		for _, event := range list.Items {
+			g.Expect(event.Type).To(Equal(corev1.EventTypeWarning))
+			g.Expect(event.Message).To(Equal(what + ": " + after))
+		}
+	}).WithTimeout(patience).Should(Succeed())
+}
+
+// namespaceOf is the namespace of a Cluster of this workspace, in JSON.
+func namespaceOf(cluster string) string {
+	return fmt.Sprintf("%q", names.ClusterNamespace("ws", cluster))
+}
+
+const (
+	stays = "it stays as it is, and counts as absent"
+	held  = "nothing is done for it until that is corrected"
+)
+
+// What the CRDs allow and nobody can read is somebody's own trouble: the hub starts, all others are looked after, nothing
+// of it is written over, and it is taken as usual when it was corrected.
+func TestWhatCannotBeReadStopsNobody(t *testing.T) {
+	hub := reach(t)
+	plane := control.Plane(t).Hub
+	values := map[string]any{"apiServerURL": plane.URL, "apiServerCA": string(plane.CA), "bootstrap": map[string]any{"enabled": false}}
+	if err := (helm.Release{Config: plane.Config(), Chart: "fleet", Name: "fleet", Namespace: system, Values: values}).Install(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := hub.EnsureNamespace(t.Context(), "ws"); err != nil {
+		t.Fatal(err)
+	}
+	a := func(resource, name string) object { return object{t, hub, resource, "ws", name} }
+	good := a(client.Clusters, "good").make("Cluster", "")
+	agents := a(client.Clusters, "agents").make("Cluster", "")
+	agents.patch(`{"status":{"agent":{"lastSeen":"2026-01-02t03:04:05z","namespace":"n"},"garbageCollectionInterval":"x"}}`, "status")
+	users := a(client.Clusters, "users").make("Cluster", `,"spec":{"agentResources":{"limits":{"cpu":"1","memory":"1e1.5"}}}`)
+	bundle := a(client.Bundles, "bundle").make("Bundle", `,"spec":{"rolloutStrategy":{"maxUnavailable":99999999999},"targets":[{"clusterName":"good"}],"resources":[{"name":"a.yaml","content":"a"}]}`)
+	deployment := a(client.BundleDeployments, "deployment").make("BundleDeployment", `,"spec":{"deploymentID":"a:b"}`)
+	deployment.patch(`{"status":{"release":"ns/deployment:1","resources":[{"kind":"ConfigMap","name":"one","createdAt":"2026-01-02t03:04:05z"}]}}`, "status")
+
+	log := &lines{}
+	end := controllers(t, log)
+	good.expect(map[string]string{"status.namespace": namespaceOf("good"), "metadata.finalizers": `["fleet.cattle.io/cluster-finalizer"]`})
+	agents.expect(map[string]string{
+		"status.namespace": namespaceOf("agents"), "status.agent.lastSeen": `"2026-01-02t03:04:05z"`, "status.agent.namespace": `"n"`,
+		"status.garbageCollectionInterval": `"x"`, "metadata.finalizers": `["fleet.cattle.io/cluster-finalizer"]`,
+	})
+	deployment.expect(map[string]string{ // its display is ours; the rest is not
+		"status.display.state": `"WaitApplied"`, "status.release": `"ns/deployment:1"`,
+		"status.resources": `[{"createdAt":"2026-01-02t03:04:05z","kind":"ConfigMap","name":"one"}]`,
+	})
+	users.expectTold(log, "Cluster", "spec.agentResources.limits.memory is no Quantity", held)
+	bundle.expectTold(log, "Bundle", "spec.rolloutStrategy.maxUnavailable is no IntOrString", held)
+	deployment.expectTold(log, "BundleDeployment", "status.resources[0].createdAt is no Time", stays)
+	users.expect(map[string]string{"status": "", "metadata.finalizers": "", "spec.agentResources.limits.memory": `"1e1.5"`})
+	bundle.expect(map[string]string{"status": "", "metadata.finalizers": "", "spec.rolloutStrategy.maxUnavailable": "99999999999"})
+
+	good.patch(`{"status":{"garbageCollectionInterval":"x"}}`, "status") // under a watch
+	good.expectTold(log, "Cluster", "status.garbageCollectionInterval is no Duration", stays)
+	a(client.Clusters, "late").make("Cluster", "").expect(map[string]string{"status.namespace": namespaceOf("late")})
+	good.expect(map[string]string{"status.garbageCollectionInterval": `"x"`})
+
+	users.patch(`{"spec":{"agentResources":{"limits":{"memory":"1Gi"}}}}`)
+	users.expect(map[string]string{"status.namespace": namespaceOf("users"), "spec.agentResources.limits": `{"cpu":"1","memory":"1Gi"}`})
+	bundle.patch(`{"spec":{"rolloutStrategy":{"maxUnavailable":1}}}`)
+	bundle.expect(map[string]string{"metadata.finalizers": `["fleet.cattle.io/bundle-finalizer"]`, "status.summary.desiredReady": "1"})
+	agents.patch(`{"status":{"agent":{"lastSeen":"2026-01-02T03:04:05Z"},"garbageCollectionInterval":null}}`, "status")
+
+	end()
+	again := &lines{}
+	controllers(t, again)
+	a(client.Clusters, "last").make("Cluster", "").expect(map[string]string{"status.namespace": namespaceOf("last")})
+	good.expectTold(again, "Cluster", "status.garbageCollectionInterval is no Duration", stays)
+	for _, whole := range []string{"agents", "users", "bundle"} {
+		if told := again.about("ws/" + whole + `"`); len(told) > 0 {
+			t.Errorf("%s is whole, and yet %q", whole, told)
+		}
+	}
+	if err := hub.Delete(t.Context(), client.Clusters, "ws", "good"); err != nil {
+		t.Fatal(err)
+	}
+	NewWithT(t).Eventually(func(g Gomega) {
+		_, err := good.hub.Fleet.Get().Namespace("ws").Resource(client.Clusters).Name("good").DoRaw(t.Context())
+		g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "it goes like any other")
+	}).WithTimeout(patience).Should(Succeed())
+}
