@@ -94,3 +94,24 @@ func TestOptionsOfManyClusters_AreWorkedOutWhereTheyAreNeeded(t *testing.T) {
 		}
 	}
 }
+
+// Values that a label makes different for each cluster are remembered for a few clusters only.
+func TestValuesThatDifferPerCluster_AreNotHeldForAll(t *testing.T) {
+	templater := NewTemplater()
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for i := range 200 {
+		in := fleet.BundleDeploymentOptions{Helm: helm("name", "global.fleet.clusterLabels.name")}
+		in.Helm.Values.Data["text"] = strings.Repeat("x", 300_000)
+		if err := templater.Template(&in, cluster("k", labelled("name", fmt.Sprint("k-", i)))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if held := int64(after.HeapAlloc) - int64(before.HeapAlloc); held > 30<<20 {
+		t.Errorf("%d MiB are held", held>>20)
+	}
+	runtime.KeepAlive(templater)
+}

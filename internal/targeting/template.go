@@ -1,10 +1,10 @@
 package targeting
 
 import (
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"maps"
 	"slices"
 	"strings"
@@ -33,6 +33,8 @@ const (
 	maxLevels = 200
 	// maxKept is how many bytes of values are remembered as YAML, or parsed.
 	maxKept = 8 << 20
+	// costSize is about how many bytes it takes to remember what a text costs.
+	costSize = 128
 )
 
 var (
@@ -51,11 +53,12 @@ type Templater struct {
 	parsed    map[string]*template.Template
 	// texts are values as YAML, by what they are as JSON.
 	texts map[string]string
-	// kept is how many bytes the templates in parsed, and the texts, are long.
+	// costs are what texts cost of the budget, which is the same for most clusters, by the hashes of the
+	// texts: with a seed, so that texts cannot be chosen to have the same.
+	costs map[uint64]cost
+	seed  maphash.Seed
+	// kept is how many bytes the templates in parsed, the texts and the costs take.
 	kept int
-	// costs are what texts cost of the budget, which is the same for most clusters: by the texts of Bundles, and by
-	// the hashes of what templates write.
-	costs map[string]cost
 	// budget is what is left for the YAML of one cluster, and room how many bytes its templates may still write.
 	budget yamlbound.Budget
 	room   int
@@ -70,7 +73,8 @@ type cost struct {
 // NewTemplater is ready for use.
 func NewTemplater() *Templater {
 	return &Templater{
-		work: &work{}, parsed: map[string]*template.Template{}, texts: map[string]string{}, costs: map[string]cost{},
+		work: &work{}, parsed: map[string]*template.Template{}, texts: map[string]string{},
+		costs: map[uint64]cost{}, seed: maphash.MakeSeed(),
 	}
 }
 
@@ -93,6 +97,9 @@ func (t *Templater) Template(options *fleet.BundleDeploymentOptions, cluster *fl
 	}
 	if helm.TemplateValues == nil && len(helm.Values.Data) == 0 {
 		return nil
+	}
+	if err := checkLevels(helm.Values.Data, 0); err != nil {
+		return err
 	}
 	if err := substituteLabels(helm.Values.Data, labels, 0); err != nil {
 		return err
@@ -163,15 +170,35 @@ func (t *Templater) keep(length int) {
 	if t.kept += length; t.kept > maxKept {
 		clear(t.texts)
 		clear(t.parsed)
+		clear(t.costs)
 		t.kept = length
 	}
 }
 
-// indentation adds up how far the lines of values will be indented in YAML.
-func indentation(value any, depth int, sum *int) error {
+// checkLevels returns ErrValuesTooDeep if objects or lists are nested more than maxLevels deep.
+func checkLevels(value any, depth int) error {
 	if depth > maxLevels {
 		return ErrValuesTooDeep
 	}
+	switch value := value.(type) {
+	case map[string]any:
+		for _, inner := range value {
+			if err := checkLevels(inner, depth+1); err != nil {
+				return err
+			}
+		}
+	case []any:
+		for _, inner := range value {
+			if err := checkLevels(inner, depth+1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// indentation adds up how far the lines of values will be indented in YAML.
+func indentation(value any, depth int, sum *int) error {
 	if *sum += 2 * depth; *sum > maxRendered {
 		return ErrRenderedTooLarge
 	}
@@ -193,11 +220,13 @@ func indentation(value any, depth int, sum *int) error {
 }
 
 // cost is what a text costs that is read as YAML; an error means that it costs too much.
-func (t *Templater) cost(key, text string) (yamlbound.Budget, error) {
+func (t *Templater) cost(text string) (yamlbound.Budget, error) {
+	key := maphash.String(t.seed, text)
 	known, found := t.costs[key]
 	if !found {
 		budget := yamlbound.ForValues()
 		known.of, known.err = budget.Cost([]byte(text))
+		t.keep(costSize + len(fmt.Sprint(known.err))) // an error may quote the text
 		t.costs[key] = known
 	}
 	return known.of, known.err
@@ -206,11 +235,11 @@ func (t *Templater) cost(key, text string) (yamlbound.Budget, error) {
 // renderYAML runs a template and reads what it writes as YAML. Whole numbers keep
 // all their digits.
 func (t *Templater) renderYAML(name, text string, data map[string]any) (any, error) {
-	written, key, err := t.run(name, text, data)
+	written, err := t.run(name, text, data)
 	if err != nil {
 		return nil, err
 	}
-	cost, err := t.cost(key, written)
+	cost, err := t.cost(written)
 	if err != nil {
 		return nil, err
 	}
@@ -228,24 +257,23 @@ func (t *Templater) renderYAML(name, text string, data map[string]any) (any, err
 	return value, nil
 }
 
-// run returns what a template writes, and by what its cost is remembered; a text that is no template stays as it is.
-func (t *Templater) run(name, text string, data map[string]any) (written, key string, err error) {
+// run returns what a template writes; a text that is no template stays as it is.
+func (t *Templater) run(name, text string, data map[string]any) (string, error) {
 	if !strings.Contains(text, actionBegins) {
 		if t.room -= len(text); t.room < 0 {
-			return "", "", ErrRenderedTooLarge
+			return "", ErrRenderedTooLarge
 		}
-		return text, text, nil
+		return text, nil
 	}
 	parsed, err := t.parse(name, text)
 	if err != nil {
-		return "", "", err
+		return "", err
 	}
 	out := limited{room: &t.room}
 	if err := parsed.Execute(&out, data); err != nil {
-		return "", "", err
+		return "", err
 	}
-	sum := sha256.Sum256([]byte(out.String()))
-	return out.String(), string(sum[:]), nil
+	return out.String(), nil
 }
 
 func (t *Templater) parse(name, text string) (*template.Template, error) {

@@ -117,11 +117,13 @@ func outputInManyPlaces() string {
 func TestTemplateErrors(t *testing.T) {
 	deep := strings.Repeat(`{"a":`, 52) + `1` + strings.Repeat(`}`, 52)
 	inLists := strings.Repeat(`{"a":[`, 52) + strings.Repeat(`]}`, 52)
+	listsInLists := strings.Repeat("[", 250) + strings.Repeat("]", 250)
 	tests := map[string]struct {
 		in   string
 		want string
 		is   error
 	}{
+		"lists in lists, unprocessed":  {`{"helm":{"disablePreProcess":true,"values":{"a":` + listsInLists + `}}}`, "", ErrValuesTooDeep},
 		"a missing label":              {`{"helm":{"values":{"a":"${ .ClusterLabels.none }"}}}`, `map has no entry for key "none"`, nil},
 		"a missing value":              {`{"helm":{"values":{"a":"${ .ClusterValues.none }"}}}`, `map has no entry for key "none"`, nil},
 		"a template that is not one":   {`{"helm":{"values":{"a":"${ if }"}}}`, "missing value for if", nil},
