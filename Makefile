@@ -51,7 +51,7 @@ lab-down: ## End them, and remove all of them.
 	@bin/lab down
 
 test: ## Run every test: rules, controllers and user stories on real API servers.
-	@go run ./internal/plane/prebuild
+	@go run ./dev/plane/prebuild
 	@mkdir -p bin && { ls -d bin/requests.* || mktemp -d bin/requests.XXXXXX; } >/dev/null 2>&1 # a new name is a new run for Go's cache
 	@FLEET_AUDIT_DIR="$$(ls -d $(CURDIR)/bin/requests.*)" \
 		go tool -modfile=dev/tools/test/go.mod gotestsum --format pkgname --format-hide-empty-pkg -- $(TESTFLAGS) -timeout 20m ./...
@@ -61,23 +61,23 @@ rights: ## Compare the rights of the controllers with the requests that the last
 	@go test $(TESTFLAGS) -v -count=1 -run TestEveryRightOfTheControllersIsUsed ./charts -requests "$$(ls -d $(CURDIR)/bin/requests.*)"
 
 race: ## Run the tests of rules, controllers and agents under the race detector. Needs a C compiler; most of an hour.
-	@go run ./internal/plane/prebuild
+	@go run ./dev/plane/prebuild
 	@CGO_ENABLED=1 go test -race -timeout 40m ./internal/... ./pkg/...
 
 e2e: ## Run the user stories only.
-	@go run ./internal/plane/prebuild
+	@go run ./dev/plane/prebuild
 	@go test -v -timeout 20m ./e2e/...
 
 e2e-nodes: ## Tell the user stories on real nodes: images, charts and pods. Linux, root. E2E_NODES_REQUIRED=1: or fail.
-	@go run ./internal/plane/prebuild
+	@go run ./dev/plane/prebuild
 	@go test -v -count=1 -timeout 20m ./e2e/nodes -on-nodes -required=$(if $(filter 1,$(E2E_NODES_REQUIRED)),true,false)
 
 walls: ## Attack one tenant of a hub as another one, with N=20000 random sequences of requests. SEED=… repeats a run.
-	@go run ./internal/plane/prebuild
+	@go run ./dev/plane/prebuild
 	@go test -v -count=1 -timeout 0 ./e2e/walls -sequences=$(or $(N),20000) -seed=$(or $(SEED),0)
 
 bench: build ## Measure what clusters cost a hub, and an agent its cluster, as JSON: N=100 of them, or 10, 100 and 1000. See docs/benchmarks.md.
-	@go run ./internal/plane/prebuild
+	@go run ./dev/plane/prebuild
 	@go build -o bin/bench ./e2e/bench
 	@exec bin/bench -binaries bin $(if $(N),-n $(N)) $(BENCH)
 

@@ -14,7 +14,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/helm"
 	"github.com/fleet-hub/fleet/internal/agentchart"
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/importing"
@@ -76,7 +76,7 @@ func applyAsTheHub(t *testing.T, cluster *rest.Config, settings importing.AgentV
 	if err != nil {
 		t.Fatal(err)
 	}
-	downstream, err := kube.NewDownstream(cluster)
+	downstream, err := foreign.New(cluster)
 	if err != nil {
 		t.Fatal(err)
 	}

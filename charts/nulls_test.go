@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
-	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/leader"
 )
 
 // null is what an empty key of a values file is; put takes nil for a value to take away.
@@ -182,11 +182,11 @@ func electable(t *testing.T, given string) error {
 		}
 		return d
 	}
-	lease := duration("leaseDuration", kube.DefaultLeaseDuration)
+	lease := duration("leaseDuration", leader.DefaultLeaseDuration)
 	_, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		LeaseDuration: lease,
-		RenewDeadline: duration("renewDeadline", kube.DefaultRenewDeadline),
-		RetryPeriod:   duration("retryPeriod", kube.DefaultRetryPeriod),
+		RenewDeadline: duration("renewDeadline", leader.DefaultRenewDeadline),
+		RetryPeriod:   duration("retryPeriod", leader.DefaultRetryPeriod),
 		Lock:          &resourcelock.LeaseLock{LockConfig: resourcelock.ResourceLockConfig{Identity: "x"}},
 		Callbacks:     leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() {}},
 	})

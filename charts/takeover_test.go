@@ -20,11 +20,11 @@ import (
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
+	"github.com/fleet-hub/fleet/dev/plane"
 	"github.com/fleet-hub/fleet/e2e/framework/helm"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/cmd/env"
 	"github.com/fleet-hub/fleet/internal/kube"
-	"github.com/fleet-hub/fleet/internal/plane"
 )
 
 // theirs is the name of a cluster on which another implementation of Fleet was installed with its own charts.

@@ -11,7 +11,7 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 
-	"github.com/fleet-hub/fleet/internal/plane/requests"
+	"github.com/fleet-hub/fleet/dev/plane/requests"
 )
 
 var recordedRequests = flag.String("requests", "", "folder with the requests that a run of all tests recorded; make rights sets it")

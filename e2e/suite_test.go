@@ -1,5 +1,5 @@
 // Package e2e tells the stories of users on real API servers: one file for each story. The clusters are
-// those of internal/plane, and the product's binaries run in their pods.
+// those of dev/plane, and the product's binaries run in their pods.
 package e2e
 
 import (

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/fleet-hub/fleet/dev/plane"
 	"github.com/fleet-hub/fleet/e2e/framework"
-	"github.com/fleet-hub/fleet/internal/plane"
 )
 
 // reporter writes one line for each step: on a terminal while it runs, everywhere when it ends.

@@ -12,8 +12,8 @@ import (
 
 	. "github.com/onsi/gomega"
 
+	"github.com/fleet-hub/fleet/dev/plane/pki"
 	"github.com/fleet-hub/fleet/e2e/framework"
-	"github.com/fleet-hub/fleet/internal/plane/pki"
 )
 
 // hole is a server that swallows what it is sent: it takes connections and never says anything.

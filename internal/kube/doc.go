@@ -1,6 +1,7 @@
-// Package kube is the edge towards API servers: which one a process belongs to, what a kubeconfig from a
-// user may contain, which certificates are trusted, what is applied to a downstream cluster, and who leads.
+// Package kube builds the clients of a process for its own API server: where it is, with which credentials, how long a
+// request may take, and how caches list after an outage.
 //
-//	kubeconfig bytes ─► SafeConfig ─► WithTLSMode ─► Downstream
-//	own flags ─► LoadOwn ─► Lead ─► the work
+//	own flags ─► LoadOwn ─► Tune, Watching, RelistAfterOutage ─► clients and informers
+//
+// The packages below it: foreign talks to API servers of users, kubeconfig reads what users wrote, accounts mints tokens.
 package kube

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/fleet-hub/fleet/internal/kube/kubetest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -38,7 +39,7 @@ func TestFleetClient(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			r := &recorder{answers: test.answers, body: `{"apiVersion":"fleet.cattle.io/v1alpha1","kind":"Cluster","metadata":{"namespace":"n","name":"c"},"spec":{"clientID":"x"}}`}
+			r := &kubetest.Recorder{Answers: test.answers, Body: `{"apiVersion":"fleet.cattle.io/v1alpha1","kind":"Cluster","metadata":{"namespace":"n","name":"c"},"spec":{"clientID":"x"}}`}
 			server := httptest.NewServer(r)
 			t.Cleanup(server.Close)
 			cfg := &rest.Config{Host: server.URL}
@@ -63,7 +64,7 @@ func TestFleetClient(t *testing.T) {
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff([]string{"GET " + path}, r.requests); diff != "" {
+			if diff := cmp.Diff([]string{"GET " + path}, r.Requests); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/fleet-hub/fleet/internal/kube/kubetest"
 )
 
 // namesServer lists one Secret with everything that its metadata can hold, and never says more.
@@ -25,7 +27,7 @@ func (s *namesServer) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	query := q.URL.Query()
 	if query.Get("watch") != "" {
 		if query.Get("sendInitialEvents") != "" {
-			answer(w, http.StatusUnprocessableEntity, metav1.Status{
+			kubetest.Answer(w, http.StatusUnprocessableEntity, metav1.Status{
 				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid,
 			})
 			return

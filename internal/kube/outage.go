@@ -21,7 +21,7 @@ import (
 //
 // A request that its sender gives up is no outage.
 func RelistAfterOutage(cfg *rest.Config) *rest.Config {
-	return through(cfg, (&outages{told: map[string]int{}}).send)
+	return Through(cfg, (&outages{told: map[string]int{}}).send)
 }
 
 // outages are the times when a server was out of reach.

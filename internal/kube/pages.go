@@ -18,7 +18,7 @@ import (
 // everything instead.
 func InPages(cfg *rest.Config) *rest.Config {
 	pages := newAhead()
-	return through(cfg, func(next http.RoundTripper, request *http.Request) (*http.Response, error) {
+	return Through(cfg, func(next http.RoundTripper, request *http.Request) (*http.Response, error) {
 		if !isForAllThereIs(request) {
 			return pages.send(next, request)
 		}

@@ -9,8 +9,8 @@ import (
 // sending answers a request, mostly by passing it on to next.
 type sending func(next http.RoundTripper, request *http.Request) (*http.Response, error)
 
-// through is cfg with requests that send answers.
-func through(cfg *rest.Config, send sending) *rest.Config {
+// Through is cfg with requests that send answers.
+func Through(cfg *rest.Config, send sending) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return roundTripper{next, send} })
 	return cfg

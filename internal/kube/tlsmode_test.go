@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +13,8 @@ import (
 	"testing"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/fleet-hub/fleet/internal/kube/kubetest"
 )
 
 func TestWithTLSMode(t *testing.T) {
@@ -37,7 +38,7 @@ func TestWithTLSMode(t *testing.T) {
 		want   error
 	}{
 		"strict keeps the CA": {
-			mode: "strict", cfg: withCA(server.URL, given), roots: roots, wantCA: true,
+			mode: "strict", cfg: kubetest.WithCA(server.URL, given), roots: roots, wantCA: true,
 		},
 		"strict takes a CA in a file": {
 			mode: "strict", cfg: rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAFile: "/ca"}}, wantCA: true,
@@ -46,25 +47,25 @@ func TestWithTLSMode(t *testing.T) {
 			mode: "strict", cfg: rest.Config{Host: server.URL}, roots: roots, want: ErrNoCA,
 		},
 		"system-store drops the CA if the roots suffice": {
-			mode: "system-store", cfg: withCA(server.URL, given), roots: roots,
+			mode: "system-store", cfg: kubetest.WithCA(server.URL, given), roots: roots,
 		},
 		"system-store keeps the CA if they do not": {
-			mode: "system-store", cfg: withCA(server.URL, given), roots: x509.NewCertPool(), wantCA: true,
+			mode: "system-store", cfg: kubetest.WithCA(server.URL, given), roots: x509.NewCertPool(), wantCA: true,
 		},
 		"system-store keeps the CA of a server that is not there": {
-			mode: "system-store", cfg: withCA("https://127.0.0.1:1", given), roots: roots, wantCA: true,
+			mode: "system-store", cfg: kubetest.WithCA("https://127.0.0.1:1", given), roots: roots, wantCA: true,
 		},
 		"system-store without a CA needs no answer": {
 			mode: "system-store", cfg: rest.Config{Host: "https://127.0.0.1:1"}, roots: roots,
 		},
 		"system-store leaves a server without TLS alone": {
-			mode: "system-store", cfg: withCA(plain.URL, given), roots: roots, wantCA: true,
+			mode: "system-store", cfg: kubetest.WithCA(plain.URL, given), roots: roots, wantCA: true,
 		},
 		"system-store leaves an address alone that is none": {
-			mode: "system-store", cfg: withCA("https://%zz", given), roots: roots, wantCA: true,
+			mode: "system-store", cfg: kubetest.WithCA("https://%zz", given), roots: roots, wantCA: true,
 		},
-		"an empty mode is unknown":   {mode: "", cfg: withCA(server.URL, given), want: ErrUnknownTLSMode},
-		"another mode is unknown":    {mode: "Strict", cfg: withCA(server.URL, given), want: ErrUnknownTLSMode},
+		"an empty mode is unknown":   {mode: "", cfg: kubetest.WithCA(server.URL, given), want: ErrUnknownTLSMode},
+		"another mode is unknown":    {mode: "Strict", cfg: kubetest.WithCA(server.URL, given), want: ErrUnknownTLSMode},
 		"a known mode wins over all": {mode: "lax", cfg: rest.Config{}, want: ErrUnknownTLSMode},
 	}
 	for name, test := range tests {
@@ -90,17 +91,13 @@ func TestWithTLSMode(t *testing.T) {
 	}
 }
 
-func withCA(host string, ca []byte) rest.Config {
-	return rest.Config{Host: host, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
-}
-
 func TestSystemStoreAsksOnce(t *testing.T) {
 	var asked atomic.Int32
 	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
 	defer server.Close()
 	roots := x509.NewCertPool()
 	roots.AddCert(server.Certificate())
-	cfg := withCA(server.URL, []byte("ca"))
+	cfg := kubetest.WithCA(server.URL, []byte("ca"))
 	if _, err := withTLSMode(t.Context(), &cfg, "system-store", roots); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +109,7 @@ func TestSystemStoreAsksOnce(t *testing.T) {
 func TestTheMachinesRootsDoNotTrustATestServer(t *testing.T) {
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	defer server.Close()
-	cfg := withCA(server.URL, []byte("ca"))
+	cfg := kubetest.WithCA(server.URL, []byte("ca"))
 	got, err := WithTLSMode(t.Context(), &cfg, TLSModeSystemStore)
 	if err != nil || len(got.CAData) == 0 {
 		t.Errorf("the CA was dropped: %v", err)
@@ -124,7 +121,7 @@ func TestSystemStoreHeedsTheProxyAndTheContext(t *testing.T) {
 	defer server.Close()
 	roots := x509.NewCertPool()
 	roots.AddCert(server.Certificate())
-	cfg := withCA(server.URL, []byte("ca"))
+	cfg := kubetest.WithCA(server.URL, []byte("ca"))
 	cfg.Proxy = func(*http.Request) (*url.URL, error) { return nil, errors.New("no way out") }
 	if got, err := withTLSMode(t.Context(), &cfg, "system-store", roots); err != nil || len(got.CAData) == 0 {
 		t.Errorf("went past the proxy: %v", err)
@@ -143,7 +140,7 @@ func TestCAFor(t *testing.T) {
 	trusting := x509.NewCertPool()
 	trusting.AddCert(server.Certificate())
 	none := x509.NewCertPool()
-	given, gone := caOf(server), "https://127.0.0.1:1"
+	given, gone := kubetest.CaOf(server), "https://127.0.0.1:1"
 	elsewhere := strings.Replace(server.URL, "127.0.0.1", "127.0.0.2", 1) // which the certificate does not name
 	tests := map[string]struct {
 		mode   string
@@ -167,7 +164,7 @@ func TestCAFor(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			cfg := withCA(test.host, test.ca)
+			cfg := kubetest.WithCA(test.host, test.ca)
 			got, err := caFor(t.Context(), &cfg, test.mode, test.rooted, test.roots)
 			if err != nil || !bytes.Equal(got, test.want) {
 				t.Errorf("got %q and %v", got, err)
@@ -179,8 +176,4 @@ func TestCAFor(t *testing.T) {
 			t.Errorf("mode %s: got %v; want %v", mode, err, want)
 		}
 	}
-}
-
-func caOf(server *httptest.Server) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 }

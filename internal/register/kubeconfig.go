@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/fleet-hub/fleet/internal/kube"
+	kubeconfigs "github.com/fleet-hub/fleet/internal/kube/kubeconfig"
 	"github.com/fleet-hub/fleet/internal/protocol"
 )
 
@@ -81,7 +82,7 @@ func (e explaining) RoundTrip(request *http.Request) (*http.Response, error) {
 // server, the CA, the token and the namespace are used, and a kubeconfig that needs more is refused with the
 // sentinels of kube.SafeConfig. No error repeats any of the kubeconfig's bytes.
 func ParseKubeconfig(kubeconfig []byte) (Access, error) {
-	cfg, err := kube.SafeConfig(kubeconfig)
+	cfg, err := kubeconfigs.Safe(kubeconfig)
 	if err != nil {
 		return Access{}, fmt.Errorf("reading the stored kubeconfig: %w", err)
 	}
@@ -90,7 +91,7 @@ func ParseKubeconfig(kubeconfig []byte) (Access, error) {
 		return Access{}, fmt.Errorf("reading the stored kubeconfig: %w", err)
 	}
 	if access.Token == "" {
-		return Access{}, fmt.Errorf("reading the stored kubeconfig: %w: it holds no token", kube.ErrKubeconfigMalformed)
+		return Access{}, fmt.Errorf("reading the stored kubeconfig: %w: it holds no token", kubeconfigs.ErrKubeconfigMalformed)
 	}
 	return access, nil
 }
@@ -107,7 +108,7 @@ func (a Access) check() error {
 
 // contextNamespace is empty where the kubeconfig names none.
 func contextNamespace(kubeconfig []byte) string {
-	cfg, err := kube.LoadKubeconfig(kubeconfig)
+	cfg, err := kubeconfigs.Load(kubeconfig)
 	if err != nil {
 		return "" // it was read a moment ago
 	}

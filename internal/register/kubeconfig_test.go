@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/kube/kubeconfig"
 	"github.com/fleet-hub/fleet/internal/protocol"
 )
 
@@ -65,19 +65,19 @@ func TestParseKubeconfig(t *testing.T) {
 			kubeconfig: change("    namespace: cluster-fleet-default-east-0f0350029557\n", ""),
 			want:       Access{Server: "https://10.99.0.2:6443", CA: ca, Token: "a.b.c"},
 		},
-		"nothing at all":                {kubeconfig: "", err: kube.ErrKubeconfigContext},
-		"no YAML":                       {kubeconfig: "{", err: kube.ErrKubeconfigMalformed},
-		"a context that is not there":   {kubeconfig: change("current-context: default", "current-context: other"), err: kube.ErrKubeconfigContext},
-		"no server":                     {kubeconfig: change("    server: https://10.99.0.2:6443\n", ""), err: kube.ErrKubeconfigMalformed},
-		"a server that is no URL":       {kubeconfig: change("https://10.99.0.2:6443", `"ht tp://x"`), err: kube.ErrKubeconfigMalformed},
+		"nothing at all":                {kubeconfig: "", err: kubeconfig.ErrKubeconfigContext},
+		"no YAML":                       {kubeconfig: "{", err: kubeconfig.ErrKubeconfigMalformed},
+		"a context that is not there":   {kubeconfig: change("current-context: default", "current-context: other"), err: kubeconfig.ErrKubeconfigContext},
+		"no server":                     {kubeconfig: change("    server: https://10.99.0.2:6443\n", ""), err: kubeconfig.ErrKubeconfigMalformed},
+		"a server that is no URL":       {kubeconfig: change("https://10.99.0.2:6443", `"ht tp://x"`), err: kubeconfig.ErrKubeconfigMalformed},
 		"a server without a scheme":     {kubeconfig: change("https://", ""), err: protocol.ErrHubURL},
 		"a server of another kind":      {kubeconfig: change("https://", "ftp://"), err: protocol.ErrHubURL},
 		"a server without TLS":          {kubeconfig: change("https://", "http://"), err: protocol.ErrHubURL},
 		"a CA that is no certificate":   {kubeconfig: change(base64.StdEncoding.EncodeToString(ca), "bm8="), err: errCA},
-		"no token":                      {kubeconfig: change("    token: a.b.c\n", "    username: a\n"), err: kube.ErrKubeconfigMalformed},
-		"a token in a file":             {kubeconfig: change("token: a.b.c", "tokenFile: /var/run/token"), err: kube.ErrKubeconfigFile},
-		"a command to run":              {kubeconfig: change("    token: a.b.c\n", "    exec: {apiVersion: client.authentication.k8s.io/v1, command: sh}\n"), err: kube.ErrKubeconfigExec},
-		"no verification of the server": {kubeconfig: change(caLine, "    insecure-skip-tls-verify: true\n"), err: kube.ErrKubeconfigInsecure},
+		"no token":                      {kubeconfig: change("    token: a.b.c\n", "    username: a\n"), err: kubeconfig.ErrKubeconfigMalformed},
+		"a token in a file":             {kubeconfig: change("token: a.b.c", "tokenFile: /var/run/token"), err: kubeconfig.ErrKubeconfigFile},
+		"a command to run":              {kubeconfig: change("    token: a.b.c\n", "    exec: {apiVersion: client.authentication.k8s.io/v1, command: sh}\n"), err: kubeconfig.ErrKubeconfigExec},
+		"no verification of the server": {kubeconfig: change(caLine, "    insecure-skip-tls-verify: true\n"), err: kubeconfig.ErrKubeconfigInsecure},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -76,7 +76,7 @@ a chart share, so it works once for each rendering; who reads values includes it
 
 {{/*
 Stops a release with times of a leader election that the agent would refuse at start, again and again: (list
-times name). The rule is client-go's, and what 0 means is kube.Lead's; a lease counts in whole seconds.
+times name). The rule is client-go's, and what 0 means is leader.Lead's; a lease counts in whole seconds.
 */}}
 {{- define "fleet-agent.checkElection" -}}
 {{- $times := index . 0 -}}

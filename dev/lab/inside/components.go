@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/fleet-hub/fleet/internal/plane/pki"
+	"github.com/fleet-hub/fleet/dev/plane/pki"
 )
 
 // apiPort is where a node's API server answers.

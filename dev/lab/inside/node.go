@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/fleet-hub/fleet/internal/plane/pki"
+	"github.com/fleet-hub/fleet/dev/plane/pki"
 )
 
 // startTimeout bounds each step of a node's start. Some seconds are usual.

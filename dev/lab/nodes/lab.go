@@ -23,8 +23,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fleet-hub/fleet/internal/plane/build"
-	"github.com/fleet-hub/fleet/internal/plane/supervise"
+	"github.com/fleet-hub/fleet/dev/plane/build"
+	"github.com/fleet-hub/fleet/dev/plane/supervise"
 )
 
 // Options say what Start starts.

@@ -22,8 +22,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fleet-hub/fleet/dev/lab/inside"
-	"github.com/fleet-hub/fleet/internal/plane/pki"
-	"github.com/fleet-hub/fleet/internal/plane/supervise"
+	"github.com/fleet-hub/fleet/dev/plane/pki"
+	"github.com/fleet-hub/fleet/dev/plane/supervise"
 )
 
 const (

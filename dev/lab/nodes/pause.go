@@ -8,7 +8,7 @@ import (
 	"runtime"
 
 	"github.com/fleet-hub/fleet/dev/images"
-	"github.com/fleet-hub/fleet/internal/plane/build"
+	"github.com/fleet-hub/fleet/dev/plane/build"
 )
 
 // PauseImage is the name of the image that holds the namespaces of pods.

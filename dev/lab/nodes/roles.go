@@ -12,7 +12,7 @@ import (
 	"syscall"
 
 	"github.com/fleet-hub/fleet/dev/lab/inside"
-	"github.com/fleet-hub/fleet/internal/plane/supervise"
+	"github.com/fleet-hub/fleet/dev/plane/supervise"
 )
 
 // The executable that starts a lab is also the lab's supervisor and each node's first process, told by the name

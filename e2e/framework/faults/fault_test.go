@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fleet-hub/fleet/e2e/framework/faults"
-	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/kube/foreign"
 )
 
 // server is an API server that knows one ConfigMap, and remembers what it was asked.
@@ -109,10 +109,10 @@ func TestFaultsOfOneRequest(t *testing.T) {
 		"500": {faults.Answer(500), apierrors.IsInternalError, nil},
 		"504": {faults.Answer(504), apierrors.IsTimeout, nil},
 		"a certificate of somebody else": {faults.Untrusted(), func(err error) bool {
-			return errors.Is(kube.Classify(err), kube.ErrUntrusted)
+			return errors.Is(foreign.Classify(err), foreign.ErrUntrusted)
 		}, nil},
 		"a connection that is lost before": {faults.LostBefore(), func(err error) bool {
-			return errors.Is(err, syscall.ECONNRESET) && errors.Is(kube.Classify(err), kube.ErrUnreachable)
+			return errors.Is(err, syscall.ECONNRESET) && errors.Is(foreign.Classify(err), foreign.ErrUnreachable)
 		}, nil},
 		"a connection that is lost after": {faults.LostAfter(), func(err error) bool { return errors.Is(err, syscall.ECONNRESET) }, []string{arrived}},
 		"one that is slow arrives":        {faults.Slow(time.Millisecond), func(err error) bool { return err == nil }, []string{arrived}},

@@ -18,7 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fleet-hub/fleet/internal/plane/pki"
+	"github.com/fleet-hub/fleet/dev/plane/pki"
 )
 
 // Server is an API server to stand in front of.

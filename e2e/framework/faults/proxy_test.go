@@ -13,9 +13,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/fleet-hub/fleet/dev/plane/pki"
 	"github.com/fleet-hub/fleet/e2e/framework/faults"
-	"github.com/fleet-hub/fleet/internal/kube"
-	"github.com/fleet-hub/fleet/internal/plane/pki"
+	"github.com/fleet-hub/fleet/internal/kube/foreign"
 )
 
 // ca is what signed the server's certificate, PEM.
@@ -84,8 +84,8 @@ func TestAProxysFaults(t *testing.T) {
 				is     error
 				server int // requests that arrive
 			}{
-				"lost before": {faults.LostBefore(), kube.ErrUnreachable, 0},
-				"lost after":  {faults.LostAfter(), kube.ErrUnreachable, 1},
+				"lost before": {faults.LostBefore(), foreign.ErrUnreachable, 0},
+				"lost after":  {faults.LostAfter(), foreign.ErrUnreachable, 1},
 			}
 			for name, test := range tests {
 				t.Run(name, func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestAProxysFaults(t *testing.T) {
 					p := newProxy(t, s)
 					p.Add(faults.Rule{Match: faults.Match{Verb: "create"}, Fault: test.fault})
 					c := process(t, p, protocols...)
-					if err := create(t.Context(), c); !errors.Is(kube.Classify(err), test.is) {
+					if err := create(t.Context(), c); !errors.Is(foreign.Classify(err), test.is) {
 						t.Errorf("it is %v", err)
 					}
 					if len(s.seen()) != test.server {
@@ -153,7 +153,7 @@ func TestAnImpostor(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Impersonate(true)
-	if err := get(t.Context(), c); !errors.Is(kube.Classify(err), kube.ErrUntrusted) {
+	if err := get(t.Context(), c); !errors.Is(foreign.Classify(err), foreign.ErrUntrusted) {
 		t.Errorf("it is %v", err)
 	}
 	p.Impersonate(false)

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fleet-hub/fleet/internal/plane/ports"
+	"github.com/fleet-hub/fleet/dev/plane/ports"
 )
 
 // Wire carries bytes between processes and a server, and can stop doing so. TLS passes unseen: clients verify the

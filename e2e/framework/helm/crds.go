@@ -3,7 +3,7 @@ package helm
 import (
 	"context"
 
-	"github.com/fleet-hub/fleet/internal/plane"
+	"github.com/fleet-hub/fleet/dev/plane"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 

@@ -17,9 +17,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/fleet-hub/fleet/dev/plane/supervise"
 	"github.com/fleet-hub/fleet/internal/cmd/controller"
 	"github.com/fleet-hub/fleet/internal/cmd/env"
-	"github.com/fleet-hub/fleet/internal/plane/supervise"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"github.com/fleet-hub/fleet/internal/plane/pki"
+	"github.com/fleet-hub/fleet/dev/plane/pki"
 )
 
 // patience is for what takes a second or two.

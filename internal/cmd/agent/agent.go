@@ -26,6 +26,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/footprint"
 	"github.com/fleet-hub/fleet/internal/health"
 	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/leader"
 	"github.com/fleet-hub/fleet/internal/logging"
 	"github.com/fleet-hub/fleet/internal/metrics"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -134,7 +135,7 @@ func (p *process) lead(ctx context.Context) error {
 	if err := inherit(ctx, p.own, p.options.Namespace, p.options.Identity); err != nil {
 		p.log.Warn("looking for a lease left behind by this pod", "error", err) // it runs out by itself
 	}
-	return kube.Lead(ctx, kube.LeaderOptions{
+	return leader.Lead(ctx, leader.Options{
 		Config:        p.own,
 		Namespace:     p.options.Namespace,
 		Name:          names.Agent,

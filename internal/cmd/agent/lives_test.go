@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/fleet-hub/fleet/e2e/framework/faults"
-	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/leader"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/register"
@@ -218,7 +218,7 @@ func TestTheLeaseIsTakenAway(t *testing.T) {
 		_, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{})
 		return err
 	}))
-	s.expectExit(first, kube.ErrLeaseLost.Error())
+	s.expectExit(first, leader.ErrLeaseLost.Error())
 	s.expectLog(first, "first heartbeat accepted", 2) // once the other is gone
 	s.expectRequests(1)
 }

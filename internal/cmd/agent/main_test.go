@@ -9,9 +9,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/fleet-hub/fleet/dev/plane"
 	"github.com/fleet-hub/fleet/e2e/framework/helm"
 	"github.com/fleet-hub/fleet/internal/cmd/env"
-	"github.com/fleet-hub/fleet/internal/plane"
 )
 
 // binary is the name pods call the agent by; the test binary called by it is the agent.

@@ -23,8 +23,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/fleet-hub/fleet/dev/plane/pki"
 	"github.com/fleet-hub/fleet/internal/kube"
-	"github.com/fleet-hub/fleet/internal/plane/pki"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 

@@ -19,10 +19,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/fleet-hub/fleet/dev/plane"
 	"github.com/fleet-hub/fleet/e2e/framework/await"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/kube"
-	"github.com/fleet-hub/fleet/internal/plane"
+	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
@@ -39,7 +40,7 @@ const patience = 2 * time.Minute
 type site struct {
 	t         *testing.T
 	plane     *plane.Plane
-	hub       *kube.Downstream // as admin
+	hub       *foreign.Client // as admin
 	hubCore   kubernetes.Interface
 	fleet     rest.Interface
 	eastCore  kubernetes.Interface
@@ -57,7 +58,7 @@ func newSite(t *testing.T, name string) *site {
 		hubNames: clusters.Namespaces{System: "sys-" + name, Registration: "reg-" + name},
 	}
 	var err error
-	s.hub, err = kube.NewDownstream(p.Hub.Config())
+	s.hub, err = foreign.New(p.Hub.Config())
 	s.must(err)
 	s.hubCore, err = kubernetes.NewForConfig(p.Hub.Config())
 	s.must(err)
@@ -85,7 +86,7 @@ func newSite(t *testing.T, name string) *site {
 // prepareEast makes the agent's namespace and account, as the chart does.
 func (s *site) prepareEast() {
 	s.t.Helper()
-	downstream, err := kube.NewDownstream(s.plane.Cluster(east).Config())
+	downstream, err := foreign.New(s.plane.Cluster(east).Config())
 	s.must(err)
 	account := metav1.ObjectMeta{Namespace: s.namespace, Name: names.Agent}
 	s.must(downstream.Apply(s.t.Context(),
@@ -170,7 +171,7 @@ func (s *site) configure() {
 
 func (s *site) applyEast(object runtime.Object) {
 	s.t.Helper()
-	downstream, err := kube.NewDownstream(s.plane.Cluster(east).Config())
+	downstream, err := foreign.New(s.plane.Cluster(east).Config())
 	s.must(err)
 	defer downstream.Close()
 	s.must(downstream.Apply(s.t.Context(), object))

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fleet-hub/fleet/e2e/framework/client"
-	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/kube/kubeconfig"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -47,7 +47,7 @@ func TestTheHubRegistersItself(t *testing.T) {
 		g.Expect(secret.Labels).To(Equal(map[string]string{fleet.LabelManaged: "true", fleet.LabelSetHash: bootstrapHash}))
 		g.Expect(string(secret.Data["apiServerURL"])).To(Equal(control.Plane(t).Hub.URL))
 		g.Expect(secret.Data["apiServerCA"]).To(Equal(control.Plane(t).Hub.CA))
-		cfg, err := kube.SafeConfig(secret.Data["value"])
+		cfg, err := kubeconfig.Safe(secret.Data["value"])
 		g.Expect(err).NotTo(HaveOccurred())
 		own, err := kubernetes.NewForConfig(cfg)
 		g.Expect(err).NotTo(HaveOccurred())

@@ -20,6 +20,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/footprint"
 	"github.com/fleet-hub/fleet/internal/health"
 	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/leader"
 	"github.com/fleet-hub/fleet/internal/logging"
 	"github.com/fleet-hub/fleet/internal/metrics"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -114,7 +115,7 @@ func run(ctx context.Context, options env.Controller, out io.Writer) error {
 
 // lead works while this replica is the leader. One that stands by is ready: it is of use as it is.
 func lead(ctx context.Context, shared hub.Options, state *health.State) error {
-	fence := kube.NewFence(time.Now) //nolint:forbidigo // the election has a clock of its own, too
+	fence := leader.NewFence(time.Now) //nolint:forbidigo // the election has a clock of its own, too
 	guarded := shared
 	guarded.Own.Config, guarded.Guard = fence.Guard(kube.RelistAfterOutage(shared.Own.Config)), fence.Guard
 	work := func(ctx context.Context) error {
@@ -129,7 +130,7 @@ func lead(ctx context.Context, shared hub.Options, state *health.State) error {
 		return work(ctx)
 	}
 	lease, before := leaseOf(shared.Env)
-	return kube.Lead(ctx, kube.LeaderOptions{
+	return leader.Lead(ctx, leader.Options{
 		Config:        shared.Own.Config,
 		Namespace:     shared.Env.Namespace,
 		Name:          lease,

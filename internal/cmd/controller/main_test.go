@@ -23,10 +23,10 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/fleet-hub/fleet/dev/plane"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/e2e/framework/helm"
 	"github.com/fleet-hub/fleet/e2e/framework/replica"
-	"github.com/fleet-hub/fleet/internal/plane"
 )
 
 const (

@@ -16,9 +16,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fleet-hub/fleet/dev/plane"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/e2e/framework/replica"
-	"github.com/fleet-hub/fleet/internal/plane"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/leader"
 )
 
 func TestNoticeSilence(t *testing.T) {
@@ -42,7 +42,7 @@ func TestADeadConnectionIsNoticedBeforeTheLeaseIsLost(t *testing.T) {
 		return err
 	})
 	// A renewal that is stuck on the old connection takes half of the deadline; another one must have time after it.
-	if err != nil || sum > kube.DefaultRenewDeadline/2 {
+	if err != nil || sum > leader.DefaultRenewDeadline/2 {
 		t.Errorf("noticed after %s, %v", sum, err)
 	}
 }

@@ -11,9 +11,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fleet-hub/fleet/dev/plane/ports"
 	"github.com/fleet-hub/fleet/e2e/framework/await"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
-	"github.com/fleet-hub/fleet/internal/plane/ports"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 

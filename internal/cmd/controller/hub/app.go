@@ -27,6 +27,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/events"
 	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/metrics"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
@@ -147,8 +148,8 @@ func New(ctx context.Context, o Options) (*Context, error) {
 	settings := config.NewStore(config.Default(o.Version))
 	reach := func(context.Context, []byte, time.Duration, bool) error { return nil }
 	if o.Dial == nil {
-		foreign := func(local bool) kube.Foreign {
-			return kube.Foreign{Insecure: o.Env.AllowInsecureKubeconfigs, AnyAddress: local || settings.Get().AllowLocalKubeconfigs, Now: o.Clock()}
+		foreign := func(local bool) foreign.Options {
+			return foreign.Options{Insecure: o.Env.AllowInsecureKubeconfigs, AnyAddress: local || settings.Get().AllowLocalKubeconfigs, Now: o.Clock()}
 		}
 		o.Dial, reach = Dialer(foreign, o.Guard), Reacher(foreign)
 	}

@@ -25,6 +25,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/env"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/kube/foreign"
+	kubeconfigs "github.com/fleet-hub/fleet/internal/kube/kubeconfig"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -173,7 +175,7 @@ func TestCheckOfAServerThatIsNotThere(t *testing.T) {
 	o := options(t, http.NotFoundHandler(), io.Discard)
 	o.Own.Config.Host = "http://127.0.0.1:1"
 	err := Check(t.Context(), o, 300*time.Millisecond)
-	if !errors.Is(err, kube.ErrUnreachable) || !strings.HasPrefix(err.Error(), "connecting to http://127.0.0.1:1: ") {
+	if !errors.Is(err, foreign.ErrUnreachable) || !strings.HasPrefix(err.Error(), "connecting to http://127.0.0.1:1: ") {
 		t.Errorf("error %v", err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
@@ -201,7 +203,7 @@ func TestNew(t *testing.T) {
 		t.Errorf("the clock says %s", a.Clock())
 	}
 	o.Own.Config.Host = "http://127.0.0.1:1"
-	if _, err := New(t.Context(), o); !errors.Is(err, kube.ErrUnreachable) {
+	if _, err := New(t.Context(), o); !errors.Is(err, foreign.ErrUnreachable) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -427,17 +429,17 @@ func TestDialer(t *testing.T) {
 		want             error
 	}{
 		"a usable one":                           {kubeconfig: kubeconfig(""), mode: "system-store"},
-		"another Cluster's, and a local address": {kubeconfig: kubeconfig(""), mode: "system-store", remote: true, want: kube.ErrKubeconfigAddress},
-		"one that is none":                       {kubeconfig: "{", mode: "strict", want: kube.ErrKubeconfigMalformed},
+		"another Cluster's, and a local address": {kubeconfig: kubeconfig(""), mode: "system-store", remote: true, want: foreign.ErrKubeconfigAddress},
+		"one that is none":                       {kubeconfig: "{", mode: "strict", want: kubeconfigs.ErrKubeconfigMalformed},
 		"a mode that is none":                    {kubeconfig: kubeconfig(`,"certificate-authority-data":"Y2E="`), mode: "", want: kube.ErrUnknownTLSMode},
 		"strict, and a CA that the system has":   {kubeconfig: kubeconfig(""), mode: "strict"},
-		"one that verifies nothing":              {kubeconfig: insecure, mode: "system-store", want: kube.ErrKubeconfigInsecure},
+		"one that verifies nothing":              {kubeconfig: insecure, mode: "system-store", want: kubeconfigs.ErrKubeconfigInsecure},
 		"one that verifies nothing, as allowed":  {kubeconfig: insecure, mode: "system-store", allow: true},
-		"strict, and it verifies nothing":        {kubeconfig: insecure, mode: "strict", want: kube.ErrKubeconfigInsecure},
+		"strict, and it verifies nothing":        {kubeconfig: insecure, mode: "strict", want: kubeconfigs.ErrKubeconfigInsecure},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			foreign := func(local bool) kube.Foreign { return kube.Foreign{Insecure: test.allow, AnyAddress: local} }
+			foreign := func(local bool) foreign.Options { return foreign.Options{Insecure: test.allow, AnyAddress: local} }
 			d, err := Dialer(foreign, nil)(t.Context(), []byte(test.kubeconfig), test.mode, !test.remote)
 			if !errors.Is(err, test.want) {
 				t.Fatalf("got %v, want %v", err, test.want)

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -83,13 +83,13 @@ func awaitCRDs(ctx context.Context, client kubernetes.Interface, o Options) erro
 
 // mayHeal says whether waiting is of use.
 func mayHeal(err error) bool {
-	return errors.Is(err, ErrCRDsMissing) || errors.Is(err, kube.ErrUnreachable) ||
+	return errors.Is(err, ErrCRDsMissing) || errors.Is(err, foreign.ErrUnreachable) ||
 		apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err) || apierrors.IsTooManyRequests(err)
 }
 
 // lasting names the server where the error is about reaching it.
 func lasting(err error, o Options) error {
-	if errors.Is(err, kube.ErrUnreachable) {
+	if errors.Is(err, foreign.ErrUnreachable) {
 		return fmt.Errorf("connecting to %s: %w", o.Own.Config.Host, err)
 	}
 	return err
@@ -102,7 +102,7 @@ func checkCRDs(ctx context.Context, client kubernetes.Interface, o Options) erro
 	path := "/apis/" + fleet.SchemeGroupVersion.String()
 	err := client.Discovery().RESTClient().Get().AbsPath(path).Do(ctx).Into(&list)
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("asking for the kinds of %s: %w", fleet.SchemeGroupVersion, kube.Classify(err))
+		return fmt.Errorf("asking for the kinds of %s: %w", fleet.SchemeGroupVersion, foreign.Classify(err))
 	}
 	for _, resource := range list.APIResources {
 		served[resource.Name] = true
@@ -128,7 +128,7 @@ func loadConfig(ctx context.Context, client kubernetes.Interface, namespace, ver
 		return config.Default(version), nil
 	}
 	if err != nil {
-		return config.Config{}, fmt.Errorf("reading ConfigMap %s/%s: %w", namespace, names.ControllerConfig, kube.Classify(err))
+		return config.Config{}, fmt.Errorf("reading ConfigMap %s/%s: %w", namespace, names.ControllerConfig, foreign.Classify(err))
 	}
 	parsed, warnings, err := config.Parse([]byte(found.Data[names.ConfigKey]), config.Default(version))
 	if err != nil {

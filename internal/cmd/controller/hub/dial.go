@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fleet-hub/fleet/internal/kube"
+	foreignkube "github.com/fleet-hub/fleet/internal/kube/foreign"
 )
 
 // Downstream is another cluster's API server; see kube.Downstream, which it is outside of tests.
@@ -35,12 +36,12 @@ type DialFunc func(ctx context.Context, kubeconfig []byte, tlsMode string, local
 type ReachFunc func(ctx context.Context, kubeconfig []byte, connect time.Duration, local bool) error
 
 // ForeignFunc says how a kubeconfig is used now.
-type ForeignFunc func(local bool) kube.Foreign
+type ForeignFunc func(local bool) foreignkube.Options
 
 // Dialer is the way to downstream clusters outside of tests. guard is put on the way; nil: nothing is.
 func Dialer(foreign ForeignFunc, guard func(*rest.Config) *rest.Config) DialFunc {
 	return func(ctx context.Context, kubeconfig []byte, tlsMode string, local bool) (Downstream, error) {
-		cfg, err := kube.ForeignConfig(kubeconfig, foreign(local))
+		cfg, err := foreignkube.Config(kubeconfig, foreign(local))
 		if err != nil {
 			return nil, err
 		}
@@ -52,17 +53,17 @@ func Dialer(foreign ForeignFunc, guard func(*rest.Config) *rest.Config) DialFunc
 		if guard != nil {
 			cfg = guard(cfg)
 		}
-		return kube.NewDownstream(cfg)
+		return foreignkube.New(cfg)
 	}
 }
 
 // Reacher asks downstream clusters outside of tests whether they are there.
 func Reacher(foreign ForeignFunc) ReachFunc {
 	return func(ctx context.Context, kubeconfig []byte, connect time.Duration, local bool) error {
-		cfg, err := kube.ForeignConfig(kubeconfig, foreign(local))
+		cfg, err := foreignkube.Config(kubeconfig, foreign(local))
 		if err != nil {
 			return nil //nolint:nilerr // Dial tells it
 		}
-		return kube.Reach(ctx, cfg, connect)
+		return foreignkube.Reach(ctx, cfg, connect)
 	}
 }

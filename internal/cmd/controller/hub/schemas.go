@@ -17,7 +17,7 @@ import (
 
 	"github.com/fleet-hub/fleet/charts"
 	"github.com/fleet-hub/fleet/internal/crds"
-	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/kube/foreign"
 )
 
 // ErrCRDsOutdated means that the API server would drop fields this release writes.
@@ -111,7 +111,7 @@ func readCRD(ctx context.Context, client kubernetes.Interface, name string) (*ap
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading CustomResourceDefinition %s: %w", name, kube.Classify(err))
+		return nil, fmt.Errorf("reading CustomResourceDefinition %s: %w", name, foreign.Classify(err))
 	}
 	found := &apiextensions.CustomResourceDefinition{}
 	if err := json.Unmarshal(body, found); err != nil {

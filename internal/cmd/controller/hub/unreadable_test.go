@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/fleet-hub/fleet/dev/plane"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/e2e/framework/helm"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement"
@@ -28,7 +29,6 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/env"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/logging"
-	"github.com/fleet-hub/fleet/internal/plane"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 

@@ -19,6 +19,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/kube/accounts"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
@@ -138,8 +139,8 @@ func (h *handler) act(ctx context.Context, in input, out outcome) error {
 	}
 	kubeconfig := out.kubeconfig
 	if out.mint != nil {
-		token, err := kube.Mint(ctx, h.app.Kube, out.mint.Namespace, out.mint.Account, out.mint.Lifetime)
-		if errors.Is(err, kube.ErrTokenPending) {
+		token, err := accounts.Mint(ctx, h.app.Kube, out.mint.Namespace, out.mint.Account, out.mint.Lifetime)
+		if errors.Is(err, accounts.ErrTokenPending) {
 			h.app.Deployments.EnqueueAfter(ownKey(h.app).Namespace, ownKey(h.app).Name, pendingDelay)
 			return nil
 		}

@@ -24,6 +24,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/kube/kubeconfig"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -218,7 +219,7 @@ func TestTheHubRegistersItselfOnce(t *testing.T) {
 	hubtest.ExpectOrder(t, requests, mintLine,
 		"create Namespace fleet-local", "create Secret fleet-local/local-cluster", "create Cluster fleet-local/local", "create ClusterGroup fleet-local/default")
 	secret := hubtest.MustGet[*corev1.Secret](t, hub, "fleet-local", "local-cluster")
-	cfg, err := kube.SafeConfig(secret.Data["value"])
+	cfg, err := kubeconfig.Safe(secret.Data["value"])
 	if err != nil || cfg.Host != "https://10.43.0.1:443" || string(cfg.CAData) != "CA" || cfg.BearerToken == "" {
 		t.Errorf("the kubeconfig is %s: %v", secret.Data["value"], err)
 	}

@@ -6,7 +6,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/fleet-hub/fleet/internal/kube"
+	kubeconfigs "github.com/fleet-hub/fleet/internal/kube/kubeconfig"
 )
 
 // The names in the kubeconfig of the hub's own cluster, as every reader of it finds them.
@@ -32,7 +32,7 @@ func kubeconfigWith(in input, token string) ([]byte, error) {
 
 // tokenIn is the token of a kubeconfig as kubeconfigWith writes it; empty if it is another one.
 func tokenIn(kubeconfig []byte) string {
-	cfg, err := kube.LoadKubeconfig(kubeconfig)
+	cfg, err := kubeconfigs.Load(kubeconfig)
 	if err != nil {
 		return ""
 	}

@@ -17,7 +17,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -107,7 +107,7 @@ func TestANewClusterThatIsNotThereSaysSoAndIsAskedAgainLater(t *testing.T) {
 	hub, _ := start(t, newcomers(1)...)
 	doors := newDoors(hub)
 	isAsked(t, hub, "new-0")
-	doors.door("new-0") <- kube.ErrUnreachable
+	doors.door("new-0") <- foreign.ErrUnreachable
 	hub.AwaitWoken()
 	if reason := importedReason(t, hub, "new-0"); reason != fleet.ReasonDownstreamUnreachable {
 		t.Errorf("it says %s", reason)
@@ -184,7 +184,7 @@ func TestThoseThatAreNotThereTakeTurns(t *testing.T) {
 	for n := range count {
 		name := fmt.Sprintf("new-%d", n)
 		isAsked(t, hub, name)
-		doors.door(name) <- kube.ErrUnreachable
+		doors.door(name) <- foreign.ErrUnreachable
 	}
 	for len(done) < count {
 		for len(turns) < min(absentAtOnce, count-len(done)) {

@@ -21,7 +21,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
@@ -271,7 +271,7 @@ func (h *handler) isThere(cluster *fleet.Cluster, out importing.Outcome) bool {
 	key, attempt := keyOf(cluster).String(), h.attempt(cluster, out)
 	if h.arrivals.take(key, absent) {
 		if begun, _ := h.jobs.begin(key, attempt); begun {
-			h.jobs.failed(key, kube.ErrUnreachable)
+			h.jobs.failed(key, foreign.ErrUnreachable)
 		}
 	}
 	return h.arrivals.take(key, present) || h.jobs.hasAnswered(key, attempt)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -104,7 +104,7 @@ func TestMakeToken(t *testing.T) {
 			want: []string{readSecret, creates}, reason: "(none)", again: []string{readSecret},
 		},
 		"it is not": {
-			reach: kube.ErrUnreachable, want: []string{readSecret, "update Cluster/status ws/c1"}, reason: fleet.ReasonDownstreamUnreachable, again: []string{readSecret},
+			reach: foreign.ErrUnreachable, want: []string{readSecret, "update Cluster/status ws/c1"}, reason: fleet.ReasonDownstreamUnreachable, again: []string{readSecret},
 		},
 		"there is a token that the cache does not show": {
 			prepare: func(h *hubtest.Hub) { h.Have(importToken()) }, want: []string{readSecret, creates}, reason: "(none)", again: []string{readSecret},

@@ -12,7 +12,8 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/kube/foreign"
+	kubeconfigs "github.com/fleet-hub/fleet/internal/kube/kubeconfig"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -84,7 +85,7 @@ func TestOneJobAtATime(t *testing.T) {
 }
 
 func TestWhatChangesDuringAJobIsSeenAfterIt(t *testing.T) {
-	tests := map[string]error{"that succeeds": nil, "that fails": kube.ErrUnreachable}
+	tests := map[string]error{"that succeeds": nil, "that fails": foreign.ErrUnreachable}
 	for name, failure := range tests {
 		t.Run(name, func(t *testing.T) {
 			hub, behind := ready(t, cluster())
@@ -116,7 +117,7 @@ func TestWhatChangesDuringAJobIsSeenAfterIt(t *testing.T) {
 
 func TestAFailureIsToldOnceAndWaits(t *testing.T) {
 	hub, _ := ready(t, cluster())
-	hub.Fail(asked, fmt.Errorf("at 10:15: %w", kube.ErrUnreachable))
+	hub.Fail(asked, fmt.Errorf("at 10:15: %w", foreign.ErrUnreachable))
 	work(t, hub)
 	expectSome(t, hub, readSecret, dialled, asked, written)
 	expectImported(t, hub, fleet.ReasonDownstreamUnreachable)
@@ -152,10 +153,10 @@ func TestReasons(t *testing.T) {
 		err    error
 		reason string
 	}{
-		"the kubeconfig runs a command":     {dialled, kube.ErrKubeconfigExec, fleet.ReasonKubeconfigRefused},
-		"the kubeconfig is none":            {dialled, kube.ErrKubeconfigMalformed, fleet.ReasonKubeconfigInvalid},
-		"nobody answers":                    {asked, kube.ErrUnreachable, fleet.ReasonDownstreamUnreachable},
-		"another CA":                        {asked, kube.ErrUntrusted, fleet.ReasonTLSUntrusted},
+		"the kubeconfig runs a command":     {dialled, kubeconfigs.ErrKubeconfigExec, fleet.ReasonKubeconfigRefused},
+		"the kubeconfig is none":            {dialled, kubeconfigs.ErrKubeconfigMalformed, fleet.ReasonKubeconfigInvalid},
+		"nobody answers":                    {asked, foreign.ErrUnreachable, fleet.ReasonDownstreamUnreachable},
+		"another CA":                        {asked, foreign.ErrUntrusted, fleet.ReasonTLSUntrusted},
 		"removing the identity fails":       {removedID, errServer, fleet.ReasonError},
 		"removing what it began with fails": {removedMeans, errServer, fleet.ReasonError},
 		"applying fails":                    {applied, errServer, fleet.ReasonError},
@@ -202,7 +203,7 @@ func TestAMendedCauseIsTriedAtOnce(t *testing.T) {
 	for name, mend := range tests {
 		t.Run(name, func(t *testing.T) {
 			hub, _ := ready(t, cluster())
-			hub.Fail(asked, kube.ErrUntrusted)
+			hub.Fail(asked, foreign.ErrUntrusted)
 			work(t, hub)
 			hub.Sync()
 			handle(t, hub)

@@ -16,7 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/kube/foreign"
+	kubeconfigs "github.com/fleet-hub/fleet/internal/kube/kubeconfig"
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -92,22 +93,22 @@ func TestObstacle(t *testing.T) {
 		reason string
 		says   string
 	}{
-		"a command":          {kube.ErrKubeconfigExec, fleet.ReasonKubeconfigRefused, "exec"},
-		"a plugin":           {kube.ErrKubeconfigAuthProvider, fleet.ReasonKubeconfigRefused, "auth-provider"},
-		"a file":             {fmt.Errorf("%w: tokenFile", kube.ErrKubeconfigFile), fleet.ReasonKubeconfigRefused, "embed"},
-		"no verification":    {kube.ErrKubeconfigInsecure, fleet.ReasonKubeconfigRefused, "CA"},
-		"another user":       {kube.ErrKubeconfigImpersonates, fleet.ReasonKubeconfigRefused, "as-groups"},
-		"no TLS":             {kube.ErrKubeconfigPlain, fleet.ReasonKubeconfigRefused, "https"},
-		"a proxy":            {kube.ErrKubeconfigProxy, fleet.ReasonKubeconfigRefused, "allowLocalKubeconfigs"},
-		"a local address":    {fmt.Errorf("asking: %w", kube.ErrKubeconfigAddress), fleet.ReasonKubeconfigRefused, "allowLocalKubeconfigs"},
-		"an old credential":  {kube.ErrKubeconfigExpired, fleet.ReasonKubeconfigExpired, "a new one"},
-		"a redirect":         {fmt.Errorf("asking: %w", kube.ErrRedirected), fleet.ReasonDownstreamAnswerRefused, "redirect"},
-		"too much":           {fmt.Errorf("asking: %w", kube.ErrAnswerTooLong), fleet.ReasonDownstreamAnswerRefused, "1 MiB"},
-		"an old certificate": {fmt.Errorf("asking: %w", kube.ErrExpired), fleet.ReasonDownstreamCertificateExpired, "renew"},
-		"no context":         {kube.ErrKubeconfigContext, fleet.ReasonKubeconfigInvalid, "context"},
-		"no kubeconfig":      {kube.ErrKubeconfigMalformed, fleet.ReasonKubeconfigInvalid, "malformed"},
-		"another CA":         {fmt.Errorf("asking: %w", kube.ErrUntrusted), fleet.ReasonTLSUntrusted, "certificate-authority-data"},
-		"nobody there":       {fmt.Errorf("asking: %w", kube.ErrUnreachable), fleet.ReasonDownstreamUnreachable, "reachable"},
+		"a command":          {kubeconfigs.ErrKubeconfigExec, fleet.ReasonKubeconfigRefused, "exec"},
+		"a plugin":           {kubeconfigs.ErrKubeconfigAuthProvider, fleet.ReasonKubeconfigRefused, "auth-provider"},
+		"a file":             {fmt.Errorf("%w: tokenFile", kubeconfigs.ErrKubeconfigFile), fleet.ReasonKubeconfigRefused, "embed"},
+		"no verification":    {kubeconfigs.ErrKubeconfigInsecure, fleet.ReasonKubeconfigRefused, "CA"},
+		"another user":       {kubeconfigs.ErrKubeconfigImpersonates, fleet.ReasonKubeconfigRefused, "as-groups"},
+		"no TLS":             {foreign.ErrKubeconfigPlain, fleet.ReasonKubeconfigRefused, "https"},
+		"a proxy":            {foreign.ErrKubeconfigProxy, fleet.ReasonKubeconfigRefused, "allowLocalKubeconfigs"},
+		"a local address":    {fmt.Errorf("asking: %w", foreign.ErrKubeconfigAddress), fleet.ReasonKubeconfigRefused, "allowLocalKubeconfigs"},
+		"an old credential":  {foreign.ErrKubeconfigExpired, fleet.ReasonKubeconfigExpired, "a new one"},
+		"a redirect":         {fmt.Errorf("asking: %w", foreign.ErrRedirected), fleet.ReasonDownstreamAnswerRefused, "redirect"},
+		"too much":           {fmt.Errorf("asking: %w", foreign.ErrAnswerTooLong), fleet.ReasonDownstreamAnswerRefused, "1 MiB"},
+		"an old certificate": {fmt.Errorf("asking: %w", foreign.ErrExpired), fleet.ReasonDownstreamCertificateExpired, "renew"},
+		"no context":         {kubeconfigs.ErrKubeconfigContext, fleet.ReasonKubeconfigInvalid, "context"},
+		"no kubeconfig":      {kubeconfigs.ErrKubeconfigMalformed, fleet.ReasonKubeconfigInvalid, "malformed"},
+		"another CA":         {fmt.Errorf("asking: %w", foreign.ErrUntrusted), fleet.ReasonTLSUntrusted, "certificate-authority-data"},
+		"nobody there":       {fmt.Errorf("asking: %w", foreign.ErrUnreachable), fleet.ReasonDownstreamUnreachable, "reachable"},
 		"another cluster":    {errOtherCluster, fleet.ReasonLocalClusterMismatch, "another cluster"},
 		"a bad token":        {apierrors.NewUnauthorized("no"), fleet.ReasonDownstreamUnauthorized, "token"},
 		"too few rights":     {fmt.Errorf("x: %w", apierrors.NewForbidden(secrets, "a", errors.New("no"))), fleet.ReasonDownstreamForbidden, "cluster-admin"},

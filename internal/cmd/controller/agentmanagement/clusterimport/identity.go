@@ -12,6 +12,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/kube"
+	kubeconfigs "github.com/fleet-hub/fleet/internal/kube/kubeconfig"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/importing"
@@ -89,7 +90,7 @@ func (d *deployment) secret(ctx context.Context, name string) (*corev1.Secret, e
 
 // isKnown reports whether a stored identity is of a live account of the Cluster's registrations.
 func (d *deployment) isKnown(stored *corev1.Secret) bool {
-	return stored != nil && supervisionrule.KnowsIdentity(kube.TokenOf(stored.Data[protocol.KubeconfigKey]), d.Accounts)
+	return stored != nil && supervisionrule.KnowsIdentity(kubeconfigs.TokenOf(stored.Data[protocol.KubeconfigKey]), d.Accounts)
 }
 
 // keptByAnother says whether there is an identity that its agent reads only when it starts, as agents of another
@@ -116,7 +117,7 @@ func (d *deployment) readdress(ctx context.Context, found identity) (unwatched b
 	if err != nil {
 		return false, err
 	}
-	changed, err := kube.Readdress(kubeconfig, d.Readdress.URL, ca)
+	changed, err := kubeconfigs.Readdress(kubeconfig, d.Readdress.URL, ca)
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("the agent's own kubeconfig: %w", err)
@@ -131,7 +132,7 @@ func (d *deployment) readdress(ctx context.Context, found identity) (unwatched b
 // trusted is the CA for the agent's kubeconfig. An agent that found the system's roots to suffice at this address goes
 // on with them.
 func (d *deployment) trusted(ctx context.Context, kubeconfig []byte) ([]byte, error) {
-	server, ca, err := kube.AddressOf(kubeconfig)
+	server, ca, err := kubeconfigs.AddressOf(kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("the agent's own kubeconfig: %w", err)
 	}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -304,7 +304,7 @@ func TestAnotherKubeconfig(t *testing.T) {
 		hub, _ := imported(t)
 		handle(t, hub)
 		rotate(hub)
-		hub.Fail(asked, kube.ErrUnreachable)
+		hub.Fail(asked, foreign.ErrUnreachable)
 		work(t, hub)
 		expectImported(t, hub, fleet.ReasonDownstreamUnreachable)
 		hub.Fail(asked, nil)

@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
-	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/kube/foreign"
 )
 
 // Bounds of the jobs.
@@ -128,7 +128,7 @@ func (j *jobs) failed(cluster string, err error) (retry time.Duration) {
 	if found == nil {
 		return 0 // the Cluster went meanwhile
 	}
-	found.running, found.dead, found.reached = false, errors.Is(err, kube.ErrUnreachable), false
+	found.running, found.dead, found.reached = false, errors.Is(err, foreign.ErrUnreachable), false
 	retry = backoff(found.failures)
 	if isBeingDeleted(err) {
 		retry = min(retry, retryDeleting)
@@ -143,7 +143,7 @@ func (j *jobs) ended(cluster, written string, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if found := j.jobs[cluster]; found != nil {
-		found.running, found.dead, found.written = false, errors.Is(err, kube.ErrUnreachable), written
+		found.running, found.dead, found.written = false, errors.Is(err, foreign.ErrUnreachable), written
 	}
 }
 

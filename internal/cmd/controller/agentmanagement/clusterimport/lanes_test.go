@@ -16,7 +16,7 @@ import (
 
 	ctrl "github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
-	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -71,25 +71,25 @@ func TestWhichWayAClusterGoes(t *testing.T) {
 		"the first time":                    {connect: firstConnect},
 		"one that takes its time to answer": {connect: firstConnect, takes: 10 * time.Second, slow: true},
 		"one that answers well enough":      {connect: firstConnect, takes: time.Second},
-		"one that is not there":             {connect: firstConnect, reach: kube.ErrUnreachable, fails: true},
+		"one that is not there":             {connect: firstConnect, reach: foreign.ErrUnreachable, fails: true},
 		"what can wait":                     {connect: firstConnect, canWait: true, slow: true},
 		"one that was not there the last time": {connect: laterConnect, slow: true, prepare: func(_ *hubtest.Hub, h *handler) {
 			h.jobs.begin("ws/c1", "x")
-			h.jobs.failed("ws/c1", kube.ErrUnreachable)
+			h.jobs.failed("ws/c1", foreign.ErrUnreachable)
 		}},
 		"one that had another trouble": {connect: firstConnect, prepare: func(_ *hubtest.Hub, h *handler) { h.jobs.begin("ws/c1", "x"); h.jobs.failed("ws/c1", errServer) }},
 		"one that was looked at and was not there": {connect: laterConnect, slow: true, prepare: func(_ *hubtest.Hub, h *handler) {
 			h.jobs.begin("ws/c1", "x")
-			h.jobs.ended("ws/c1", "", kube.ErrUnreachable)
+			h.jobs.ended("ws/c1", "", foreign.ErrUnreachable)
 		}},
 		"one that has come back": {connect: firstConnect, prepare: func(_ *hubtest.Hub, h *handler) {
 			h.jobs.begin("ws/c1", "x")
-			h.jobs.failed("ws/c1", kube.ErrUnreachable)
+			h.jobs.failed("ws/c1", foreign.ErrUnreachable)
 			h.jobs.succeeded("ws/c1", "1")
 		}},
 		"one whose kubeconfig is another one": {connect: firstConnect, prepare: func(_ *hubtest.Hub, h *handler) {
 			h.jobs.begin("ws/c1", "x")
-			h.jobs.failed("ws/c1", kube.ErrUnreachable)
+			h.jobs.failed("ws/c1", foreign.ErrUnreachable)
 			h.jobs.begin("ws/c1", "y")
 		}},
 	}
@@ -184,7 +184,7 @@ func deadClusters(t *testing.T, count int) (objects []hubtest.Object) {
 func TestDeadClustersHoldUpNobody(t *testing.T) {
 	const dead = 500
 	hub, _ := start(t, append(deadClusters(t, dead), cluster(), kubeconfig(), importToken(), values(t))...)
-	reach, end := ctrl.Reacher(func(bool) kube.Foreign { return kube.Foreign{AnyAddress: true, Now: hub.Now()} }), make(chan struct{})
+	reach, end := ctrl.Reacher(func(bool) foreign.Options { return foreign.Options{AnyAddress: true, Now: hub.Now()} }), make(chan struct{})
 	asked := make(chan struct{}, dead)
 	hub.App.Reach = func(ctx context.Context, kubeconfig []byte, _ time.Duration, _ bool) error {
 		if string(kubeconfig) == "kubeconfig" {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
-	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
@@ -126,7 +126,7 @@ func (h *handler) lookOf(cluster *fleet.Cluster) string {
 // reportLook writes what keeps an agent from coming, or that nothing does. An agent that was heard of meanwhile needs
 // no word.
 func (h *handler) reportLook(cluster *fleet.Cluster, out supervisionrule.Outcome, err error) (*fleet.Cluster, error) {
-	reason, message := out.Reason, kube.Excerpt(out.Message, messageLimit)
+	reason, message := out.Reason, foreign.Excerpt(out.Message, messageLimit)
 	if err != nil {
 		if reason, message = obstacle(err); reason == fleet.ReasonError {
 			return cluster, nil // logged, and it says nothing about the agent

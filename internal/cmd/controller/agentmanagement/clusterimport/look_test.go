@@ -23,7 +23,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	grantrule "github.com/fleet-hub/fleet/internal/rules/grant"
 	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
@@ -179,7 +179,7 @@ func TestWhatALookSays(t *testing.T) {
 			there:  []hubtest.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: agentNamespace, DeletionTimestamp: &deleted}}},
 			reason: fleet.ReasonNamespaceTerminating,
 		},
-		"the cluster has gone": {fail: asked, err: kube.ErrUnreachable, reason: fleet.ReasonDownstreamUnreachable},
+		"the cluster has gone": {fail: asked, err: foreign.ErrUnreachable, reason: fleet.ReasonDownstreamUnreachable},
 		"the credential has ended": {
 			fail: asked, err: apierrors.NewUnauthorized("no"), reason: fleet.ReasonDownstreamUnauthorized,
 		},
@@ -243,7 +243,7 @@ func TestALookWithoutAKubeconfig(t *testing.T) {
 
 func TestAnotherKubeconfigIsLookedWithAtOnce(t *testing.T) {
 	hub, behind := awaited(t, agentDeployment(1), means("bearer"), runningPod())
-	hub.Fail(asked, kube.ErrUnreachable)
+	hub.Fail(asked, foreign.ErrUnreachable)
 	work(t, hub)
 	expectImported(t, hub, fleet.ReasonDownstreamUnreachable)
 	hub.Fail(asked, nil)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/agentchart"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
-	"github.com/fleet-hub/fleet/internal/kube"
+	kubeconfigs "github.com/fleet-hub/fleet/internal/kube/kubeconfig"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
@@ -129,7 +129,7 @@ func observeAgent(ctx context.Context, downstream hub.Downstream, accounts []typ
 	if in.Identity, err = downstream.Find(ctx, stored); err != nil {
 		return err
 	}
-	in.Known = supervisionrule.KnowsIdentity(kube.TokenOf(stored.Data[protocol.KubeconfigKey]), accounts)
+	in.Known = supervisionrule.KnowsIdentity(kubeconfigs.TokenOf(stored.Data[protocol.KubeconfigKey]), accounts)
 	bootstrap := &corev1.Secret{ObjectMeta: here(names.AgentBootstrap)}
 	if _, err := downstream.Find(ctx, bootstrap); err != nil {
 		return err

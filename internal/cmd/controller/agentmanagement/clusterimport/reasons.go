@@ -5,7 +5,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/kube/foreign"
+	kubeconfigs "github.com/fleet-hub/fleet/internal/kube/kubeconfig"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -21,22 +22,22 @@ func obstacle(err error) (reason, message string) {
 		is              error
 		reason, message string
 	}{
-		{kube.ErrKubeconfigExec, fleet.ReasonKubeconfigRefused, kubeconfig(kube.ErrKubeconfigExec)},
-		{kube.ErrKubeconfigAuthProvider, fleet.ReasonKubeconfigRefused, kubeconfig(kube.ErrKubeconfigAuthProvider)},
-		{kube.ErrKubeconfigFile, fleet.ReasonKubeconfigRefused, kubeconfig(kube.ErrKubeconfigFile)},
-		{kube.ErrKubeconfigInsecure, fleet.ReasonKubeconfigRefused, kubeconfig(kube.ErrKubeconfigInsecure)},
-		{kube.ErrKubeconfigImpersonates, fleet.ReasonKubeconfigRefused, kubeconfig(kube.ErrKubeconfigImpersonates)},
-		{kube.ErrKubeconfigPlain, fleet.ReasonKubeconfigRefused, kubeconfig(kube.ErrKubeconfigPlain)},
-		{kube.ErrKubeconfigProxy, fleet.ReasonKubeconfigRefused, kubeconfig(kube.ErrKubeconfigProxy)},
-		{kube.ErrKubeconfigAddress, fleet.ReasonKubeconfigRefused, kubeconfig(kube.ErrKubeconfigAddress)},
-		{kube.ErrKubeconfigExpired, fleet.ReasonKubeconfigExpired, kubeconfig(kube.ErrKubeconfigExpired)},
-		{kube.ErrKubeconfigContext, fleet.ReasonKubeconfigInvalid, kubeconfig(kube.ErrKubeconfigContext)},
-		{kube.ErrKubeconfigMalformed, fleet.ReasonKubeconfigInvalid, kubeconfig(kube.ErrKubeconfigMalformed)},
-		{kube.ErrRedirected, fleet.ReasonDownstreamAnswerRefused, "the API server in the kubeconfig answers with a redirect, which is not followed, for that would hand over the credential: put the address of the API server itself into the kubeconfig"},
-		{kube.ErrAnswerTooLong, fleet.ReasonDownstreamAnswerRefused, "the API server in the kubeconfig gives an answer of more than 1 MiB, which is not read: see whether its address is that of an API server, and which of the agent's objects there is so large"},
-		{kube.ErrExpired, fleet.ReasonDownstreamCertificateExpired, "the certificate of the API server in the kubeconfig has expired, or is not valid yet: renew it there (with kubeadm: kubeadm certs renew apiserver), or correct the clock that is wrong, there or on this hub"},
-		{kube.ErrUntrusted, fleet.ReasonTLSUntrusted, "the certificate of the API server in the kubeconfig is not signed by a CA that is trusted: put the right certificate-authority-data into the kubeconfig"},
-		{kube.ErrUnreachable, fleet.ReasonDownstreamUnreachable, "the API server in the kubeconfig does not answer: check that its address is right and reachable from this hub"},
+		{kubeconfigs.ErrKubeconfigExec, fleet.ReasonKubeconfigRefused, kubeconfig(kubeconfigs.ErrKubeconfigExec)},
+		{kubeconfigs.ErrKubeconfigAuthProvider, fleet.ReasonKubeconfigRefused, kubeconfig(kubeconfigs.ErrKubeconfigAuthProvider)},
+		{kubeconfigs.ErrKubeconfigFile, fleet.ReasonKubeconfigRefused, kubeconfig(kubeconfigs.ErrKubeconfigFile)},
+		{kubeconfigs.ErrKubeconfigInsecure, fleet.ReasonKubeconfigRefused, kubeconfig(kubeconfigs.ErrKubeconfigInsecure)},
+		{kubeconfigs.ErrKubeconfigImpersonates, fleet.ReasonKubeconfigRefused, kubeconfig(kubeconfigs.ErrKubeconfigImpersonates)},
+		{foreign.ErrKubeconfigPlain, fleet.ReasonKubeconfigRefused, kubeconfig(foreign.ErrKubeconfigPlain)},
+		{foreign.ErrKubeconfigProxy, fleet.ReasonKubeconfigRefused, kubeconfig(foreign.ErrKubeconfigProxy)},
+		{foreign.ErrKubeconfigAddress, fleet.ReasonKubeconfigRefused, kubeconfig(foreign.ErrKubeconfigAddress)},
+		{foreign.ErrKubeconfigExpired, fleet.ReasonKubeconfigExpired, kubeconfig(foreign.ErrKubeconfigExpired)},
+		{kubeconfigs.ErrKubeconfigContext, fleet.ReasonKubeconfigInvalid, kubeconfig(kubeconfigs.ErrKubeconfigContext)},
+		{kubeconfigs.ErrKubeconfigMalformed, fleet.ReasonKubeconfigInvalid, kubeconfig(kubeconfigs.ErrKubeconfigMalformed)},
+		{foreign.ErrRedirected, fleet.ReasonDownstreamAnswerRefused, "the API server in the kubeconfig answers with a redirect, which is not followed, for that would hand over the credential: put the address of the API server itself into the kubeconfig"},
+		{foreign.ErrAnswerTooLong, fleet.ReasonDownstreamAnswerRefused, "the API server in the kubeconfig gives an answer of more than 1 MiB, which is not read: see whether its address is that of an API server, and which of the agent's objects there is so large"},
+		{foreign.ErrExpired, fleet.ReasonDownstreamCertificateExpired, "the certificate of the API server in the kubeconfig has expired, or is not valid yet: renew it there (with kubeadm: kubeadm certs renew apiserver), or correct the clock that is wrong, there or on this hub"},
+		{foreign.ErrUntrusted, fleet.ReasonTLSUntrusted, "the certificate of the API server in the kubeconfig is not signed by a CA that is trusted: put the right certificate-authority-data into the kubeconfig"},
+		{foreign.ErrUnreachable, fleet.ReasonDownstreamUnreachable, "the API server in the kubeconfig does not answer: check that its address is right and reachable from this hub"},
 		{errNoIdentity, fleet.ReasonAwaitingAgent, "there is no agent of this Cluster where the kubeconfig leads: it is deployed anew"},
 		{errClassInUse, fleet.ReasonAwaitingAgent, "the agent still runs with the PriorityClass that is to go: it goes once the agent has its new settings"},
 		{errPullSecretGone, fleet.ReasonPullSecretMissing, "a Secret of imagePullSecrets of the fleet chart is not there: create it in the hub's system namespace, or correct imagePullSecrets"},

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
-	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/kube/accounts"
 	"github.com/fleet-hub/fleet/internal/metrics"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
@@ -57,7 +57,7 @@ type handler struct {
 	set      *reconcile.Set
 	readers  readers
 	clusters reconcile.Kind
-	prover   *kube.Prover
+	prover   *accounts.Prover
 	// way has the requests that are on their way to their first use.
 	way *metrics.Stages
 	// turns say which requests are to be worked on.
@@ -73,7 +73,7 @@ func Register(ctx context.Context, a *hub.Context) error {
 }
 
 func register(ctx context.Context, a *hub.Context, liveness liveness) error {
-	prover, err := kube.NewProver(a.RESTConfig)
+	prover, err := accounts.NewProver(a.RESTConfig)
 	if err != nil {
 		return err
 	}
@@ -315,15 +315,15 @@ func (h *handler) rightsOf(owner reconcile.Owner, in grant.Input) (rights, error
 // answer hands out the credential: last of all, and only once its token can do an agent's work, since
 // an agent that fails with it asks anew. A time to try again means that it is too early.
 func (h *handler) answer(ctx context.Context, request *fleet.ClusterRegistration, out grant.Outcome) (again time.Duration, err error) {
-	token, err := kube.Mint(ctx, h.app.Kube, out.Mint.Namespace, out.Mint.Account, out.Mint.Lifetime)
-	if errors.Is(err, kube.ErrTokenPending) {
+	token, err := accounts.Mint(ctx, h.app.Kube, out.Mint.Namespace, out.Mint.Account, out.Mint.Lifetime)
+	if errors.Is(err, accounts.ErrTokenPending) {
 		return pendingDelay, nil
 	}
 	if err != nil {
 		return 0, err
 	}
 	work := "apis/" + fleet.SchemeGroupVersion.String() + "/namespaces/" + out.Credential.DeploymentNamespace + "/bundledeployments"
-	if err := h.prover.List(ctx, token, work); errors.Is(err, kube.ErrNotInForce) {
+	if err := h.prover.List(ctx, token, work); errors.Is(err, accounts.ErrNotInForce) {
 		if h.waited(request) > notInForceSoon {
 			return notInForceLate, nil
 		}

@@ -23,7 +23,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/kube/accounts"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	tokenrule "github.com/fleet-hub/fleet/internal/rules/token"
@@ -41,7 +41,7 @@ const (
 type handler struct {
 	app    *hub.Context
 	set    *reconcile.Set
-	prover *kube.Prover
+	prover *accounts.Prover
 	// rejected has the bearer tokens that the API server does not accept, by ClusterRegistrationToken.
 	rejected sync.Map
 }
@@ -49,7 +49,7 @@ type handler struct {
 // Register watches tokens, everything made for them, and the configured address of the hub, which
 // their values repeat.
 func Register(ctx context.Context, a *hub.Context) error {
-	prover, err := kube.NewProver(a.RESTConfig)
+	prover, err := accounts.NewProver(a.RESTConfig)
 	if err != nil {
 		return err
 	}
@@ -221,7 +221,7 @@ func (h *handler) complain(token *fleet.ClusterRegistrationToken, out tokenrule.
 
 // mint makes the values Secret.
 func (h *handler) mint(ctx context.Context, token *fleet.ClusterRegistrationToken, out tokenrule.Outcome) (*corev1.Secret, error) {
-	minted, err := kube.Mint(ctx, h.app.Kube, out.Mint.Namespace, out.Mint.Account, out.Mint.Lifetime)
+	minted, err := accounts.Mint(ctx, h.app.Kube, out.Mint.Namespace, out.Mint.Account, out.Mint.Lifetime)
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/kube/accounts"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
@@ -106,10 +106,10 @@ func (h *handler) isRejected(in tokenrule.Input) bool {
 // prove makes sure that a token, which takes the place of one that is not accepted, is accepted.
 func (h *handler) prove(ctx context.Context, token *fleet.ClusterRegistrationToken, mint *protocol.Mint, minted string) error {
 	if rejected, _ := h.rejected.Load(token.Namespace + "/" + token.Name); rejected == minted { // from a token Secret
-		if err := kube.DropTokenSecret(ctx, h.app.Kube, mint.Namespace, mint.Account); err != nil {
+		if err := accounts.DropTokenSecret(ctx, h.app.Kube, mint.Namespace, mint.Account); err != nil {
 			return err
 		}
-		return kube.ErrTokenPending
+		return accounts.ErrTokenPending
 	}
 	accepts, err := h.prover.Accepts(ctx, minted)
 	if err == nil && !accepts {
@@ -121,7 +121,7 @@ func (h *handler) prove(ctx context.Context, token *fleet.ClusterRegistrationTok
 // laterAfter returns when to mint again after an error that ends by itself; 0 for all others.
 func laterAfter(err error) time.Duration {
 	switch {
-	case errors.Is(err, kube.ErrTokenPending):
+	case errors.Is(err, accounts.ErrTokenPending):
 		return pendingDelay
 	case errors.Is(err, errRejected):
 		return rejectedDelay

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
-	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/kube/accounts"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	tokenrule "github.com/fleet-hub/fleet/internal/rules/token"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -21,7 +21,7 @@ const rejectedMessage = "the hub's API server no longer accepts the bearer token
 func startTrying(t *testing.T) (*hubtest.Hub, *handler) {
 	t.Helper()
 	hub := hubtest.New(t)
-	prover, err := kube.NewProver(hub.App.RESTConfig)
+	prover, err := accounts.NewProver(hub.App.RESTConfig)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/cmd/env"
 	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
@@ -78,7 +79,7 @@ func New(t testing.TB) *Hub {
 		Log:     slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Clock:   h.Now,
 		Dial: func(context.Context, []byte, string, bool) (hub.Downstream, error) {
-			return nil, kube.ErrUnreachable
+			return nil, foreign.ErrUnreachable
 		},
 	})
 	if err != nil {

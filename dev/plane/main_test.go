@@ -1,0 +1,167 @@
+package plane
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"github.com/fleet-hub/fleet/dev/plane/requests"
+)
+
+// The test binary plays two more programs, told by the name it is called by: the agent that a pod
+// runs, and a caller of Start that is killed.
+const (
+	fakeAgent  = "fleetagent"
+	fakeCaller = "plane-caller"
+)
+
+var control *Shared
+
+func TestMain(m *testing.M) {
+	switch filepath.Base(os.Args[0]) {
+	case fakeAgent:
+		os.Exit(exitCode(beAgent()))
+	case fakeCaller:
+		os.Exit(exitCode(beCaller(os.Args[1])))
+	}
+	if err := os.Unsetenv(requests.Variable); err != nil { // no controllers run here
+		panic(err)
+	}
+	dir, err := os.MkdirTemp("", "plane-test-")
+	if err != nil {
+		panic(err)
+	}
+	control = Share(Options{
+		Downstreams: []string{"east"},
+		Binaries:    map[string]string{fakeAgent: callMe(dir, fakeAgent)},
+		ProcessEnv:  []string{"GIVEN=by the plane"},
+		Audit:       true,
+		BeforeControllers: func(ctx context.Context, c *Cluster) error {
+			return markHook(ctx, c)
+		},
+	})
+	code := control.Main(m)
+	if err := os.RemoveAll(dir); err != nil {
+		panic(err)
+	}
+	os.Exit(code)
+}
+
+func exitCode(err error) int {
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}
+
+// callMe makes a name for the test binary.
+func callMe(dir, name string) string {
+	self, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	link := filepath.Join(dir, name)
+	if err := os.Symlink(self, link); err != nil {
+		panic(err)
+	}
+	return link
+}
+
+// markHook leaves a namespace with what the hook saw: no controller had made an account yet.
+func markHook(ctx context.Context, c *Cluster) error {
+	client, err := kubernetes.NewForConfig(c.Config())
+	if err != nil {
+		return err
+	}
+	accounts, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	_, err = client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "hook"}, Data: map[string]string{"accounts": fmt.Sprint(len(accounts.Items)), "cluster": c.Name},
+	}, metav1.CreateOptions{})
+	return err
+}
+
+// beAgent does what an agent does that the pod runner can tell: it uses its kubeconfig, answers on
+// its health address, and ends on SIGTERM. It is ready when somebody made a ConfigMap "permit".
+func beAgent() error {
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // client-go tells of requests that are broken off, as probes are
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	fmt.Fprintln(os.Stdout, "agent began, arguments", os.Args[1:])
+	env := map[string]string{}
+	for _, line := range os.Environ() {
+		name, value, _ := strings.Cut(line, "=")
+		env[name] = value
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", env["KUBECONFIG"])
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	configMaps := client.CoreV1().ConfigMaps(env["NAMESPACE"])
+	report := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "report-"}, Data: env}
+	if _, err := configMaps.Create(ctx, report, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	health := http.NewServeMux()
+	health.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) {
+		if _, err := configMaps.Get(r.Context(), "permit", metav1.GetOptions{}); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		}
+	})
+	server := &http.Server{Addr: env["FLEET_HEALTHPROBE_BIND_ADDRESS"], Handler: health}
+	go func() { _ = server.ListenAndServe() }()
+	<-ctx.Done()
+	fmt.Fprintln(os.Stdout, "agent was asked to end")
+	return server.Close()
+}
+
+// beCaller starts a plane with a pod process, says how far it is, and waits to be killed.
+func beCaller(logs string) error {
+	dir, err := os.MkdirTemp(logs, "caller-")
+	if err != nil {
+		return err
+	}
+	p, err := Start(context.Background(), Options{
+		LogDir: logs, Binaries: map[string]string{fakeAgent: callMe(dir, fakeAgent)},
+		BeforeControllers: func(_ context.Context, c *Cluster) error {
+			fmt.Fprintln(os.Stdout, "data", c.plane.dataDir)
+			fmt.Fprintln(os.Stdout, "supervisor", c.plane.supervisor.PID())
+			fmt.Fprintln(os.Stdout, halfWay)
+			return nil
+		},
+	})
+	if err != nil {
+		return err
+	}
+	if err := runAgentPod(context.Background(), p.Hub); err != nil {
+		return err
+	}
+	fmt.Fprintln(os.Stdout, ready)
+	select {}
+}
+
+// What a caller says of how far it is.
+const (
+	halfWay = "half-way"
+	ready   = "ready"
+)

@@ -1,0 +1,210 @@
+package supervise
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+)
+
+// ErrGone means that the supervisor has ended, and with it everything it started.
+var ErrGone = errors.New("the supervisor has ended")
+
+// Options are what Launch needs.
+type Options struct {
+	// Binary is the path of the supervisor's executable (dev/plane/supervisor).
+	Binary string
+	// DataDir is the folder the supervisor works in and removes at its end.
+	DataDir string
+	// Log is the file the supervisor's own complaints go to.
+	Log string
+	// Files stay open in the supervisor, from descriptor 3 on, for as long as it lives: locks, mostly.
+	Files []*os.File
+}
+
+// Client talks to one supervisor. Its methods may be called from any goroutine.
+type Client struct {
+	cmd   *exec.Cmd
+	stdin io.WriteCloser
+	gone  chan struct{} // closed when the supervisor's last line was read
+
+	writing  sync.Mutex // one request at a time; apart from mu, so that a full pipe does not keep answers from being read
+	requests *json.Encoder
+
+	mu        sync.Mutex // guards what follows
+	lastID    int64
+	replies   map[int64]chan answer
+	processes map[int64]*Process
+}
+
+// Process is one started process.
+type Process struct {
+	// PID is for messages and tests; to signal the process use Signal, which cannot hit another one.
+	PID int
+
+	id     int64
+	client *Client
+	done   chan struct{}
+	status Status
+}
+
+// Launch starts a supervisor in a process group of its own, out of reach of a terminal's Ctrl-C, so
+// that it is there to clean up when its caller is interrupted.
+func Launch(o Options) (*Client, error) {
+	log, err := os.OpenFile(o.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("opening the supervisor's log: %w", err)
+	}
+	defer func() { _ = log.Close() }() // the child has its own copy
+	cmd := exec.Command(o.Binary, o.DataDir)
+	cmd.Stderr = log
+	cmd.ExtraFiles = o.Files
+	cmd.SysProcAttr = ownGroup()
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("piping to the supervisor: %w", err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("piping from the supervisor: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting the supervisor: %w", err)
+	}
+	c := newClient(stdin, stdout)
+	c.cmd = cmd
+	return c, nil
+}
+
+func newClient(stdin io.WriteCloser, stdout io.Reader) *Client {
+	c := &Client{stdin: stdin, gone: make(chan struct{}), requests: json.NewEncoder(stdin),
+		replies: map[int64]chan answer{}, processes: map[int64]*Process{}}
+	go c.read(json.NewDecoder(stdout))
+	return c
+}
+
+// Start starts a process and returns once it was forked.
+func (c *Client) Start(command Command) (*Process, error) {
+	p := &Process{client: c, done: make(chan struct{})}
+	reply, err := c.ask(request{Start: &command}, p)
+	if err != nil {
+		return nil, err
+	}
+	p.PID = reply.PID
+	return p, nil
+}
+
+// PID is the supervisor's own process ID, for messages and tests.
+func (c *Client) PID() int { return c.cmd.Process.Pid }
+
+// Gone is closed when the supervisor has ended.
+func (c *Client) Gone() <-chan struct{} { return c.gone }
+
+// Close ends the supervisor, what it started and its data folder, and waits for that.
+func (c *Client) Close() error {
+	if err := c.stdin.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
+		return fmt.Errorf("closing the supervisor's pipe: %w", err)
+	}
+	<-c.gone
+	if c.cmd == nil {
+		return nil
+	}
+	_ = c.cmd.Wait() // it ends by killing its own process group, so the state tells nothing
+	return nil
+}
+
+// Signal sends sig to the process; it is no error if it has ended.
+func (p *Process) Signal(sig syscall.Signal) error {
+	_, err := p.client.ask(request{Signal: &signalRequest{Process: p.id, Signal: int(sig)}}, nil)
+	return err
+}
+
+// Done is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Status is how the process ended. It may be asked for when Done is closed.
+func (p *Process) Status() Status { return p.status }
+
+// ask sends a request and waits for its reply. A process to be started is entered before the request
+// is sent: the news of its end can be the line after the reply.
+func (c *Client) ask(req request, starting *Process) (answer, error) {
+	reply := make(chan answer, 1)
+	c.mu.Lock()
+	c.lastID++
+	req.ID = c.lastID
+	c.replies[req.ID] = reply
+	if starting != nil {
+		starting.id = req.ID
+		c.processes[req.ID] = starting
+	}
+	c.mu.Unlock()
+	c.writing.Lock()
+	err := c.requests.Encode(req)
+	c.writing.Unlock()
+	if err != nil {
+		return answer{}, c.forget(req.ID, fmt.Errorf("%w: %w", ErrGone, err))
+	}
+	select {
+	case got := <-reply:
+		if got.Error != "" {
+			return answer{}, c.forget(req.ID, errors.New(got.Error))
+		}
+		return got, nil
+	case <-c.gone:
+		return answer{}, c.forget(req.ID, ErrGone)
+	}
+}
+
+func (c *Client) forget(id int64, err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.replies, id)
+	delete(c.processes, id) // there only if it was a start
+	return err
+}
+
+func (c *Client) read(in *json.Decoder) {
+	for {
+		var a answer
+		if err := in.Decode(&a); err != nil {
+			break // whatever the reason, nothing more will come
+		}
+		if a.Exit != nil {
+			c.ended(a.Exit.Process, a.Exit.Status)
+			continue
+		}
+		c.mu.Lock()
+		reply := c.replies[a.ID]
+		delete(c.replies, a.ID)
+		c.mu.Unlock()
+		if reply != nil {
+			reply <- a
+		}
+	}
+	close(c.gone)
+	c.mu.Lock()
+	left := make([]int64, 0, len(c.processes))
+	for id := range c.processes {
+		left = append(left, id)
+	}
+	c.mu.Unlock()
+	for _, id := range left {
+		c.ended(id, Status{Code: -1, Text: ErrGone.Error()})
+	}
+}
+
+func (c *Client) ended(id int64, status Status) {
+	c.mu.Lock()
+	p := c.processes[id]
+	delete(c.processes, id)
+	c.mu.Unlock()
+	if p == nil {
+		return // its start was given up
+	}
+	p.status = status
+	close(p.done)
+}

@@ -1,0 +1,228 @@
+package plane
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fleet-hub/fleet/dev/plane/supervise"
+	"github.com/fleet-hub/fleet/e2e/framework/golden"
+)
+
+func TestArguments(t *testing.T) {
+	server := serverArgs{name: "east", dir: "/data/east", port: 20001}
+	audited := server
+	audited.audit, audited.policy = "/logs/east/audit.json", "audit-policy.yaml"
+	more := server
+	more.extra = []string{"--service-account-max-token-expiration=1h"}
+	tests := map[string]struct {
+		args   []string
+		golden string
+	}{
+		"etcd, on sockets only":                           {etcdArgs(), "etcd"},
+		"an API server":                                   {apiServerArgs(server), "apiserver"},
+		"an API server with an audit log":                 {apiServerArgs(audited), "apiserver-audit"},
+		"an API server with flags of the caller, last":    {apiServerArgs(more), "apiserver-extra"},
+		"a controller-manager without limits":             {controllerManagerArgs("/data/east", 20002, false), "controller-manager"},
+		"a controller-manager with the limits users have": {controllerManagerArgs("/data/east", 20002, true), "controller-manager-stock"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			golden.Expect(t, test.golden+".golden", strings.Join(test.args, "\n")+"\n")
+		})
+	}
+}
+
+func TestValidate(t *testing.T) {
+	tests := map[string]struct {
+		options Options
+		want    string
+	}{
+		"a hub alone":                 {},
+		"several downstreams":         {options: Options{Downstreams: []string{"east", "west-2", "3"}}},
+		"the hub's name":              {Options{Downstreams: []string{"hub"}}, `invalid options: downstream "hub" has the hub's name`},
+		"a name twice":                {Options{Downstreams: []string{"a", "b", "a"}}, `invalid options: downstream "a" is there twice`},
+		"no name":                     {Options{Downstreams: []string{""}}, `invalid options: downstream "" is not made of 1 to 32 lower case letters, digits and inner hyphens`},
+		"capitals":                    {Options{Downstreams: []string{"East"}}, `invalid options: downstream "East" is not made of 1 to 32 lower case letters, digits and inner hyphens`},
+		"a name that leaves a folder": {Options{Downstreams: []string{"../x"}}, `invalid options: downstream "../x" is not made of 1 to 32 lower case letters, digits and inner hyphens`},
+		"a long name": {
+			Options{Downstreams: []string{strings.Repeat("a", 33)}},
+			`invalid options: downstream "` + strings.Repeat("a", 33) + `" is not made of 1 to 32 lower case letters, digits and inner hyphens`,
+		},
+		"the longest name":              {options: Options{Downstreams: []string{strings.Repeat("a", 32)}}},
+		"a program somewhere":           {options: Options{Binaries: map[string]string{"fleetagent": "/bin/true"}}},
+		"a program relative to nothing": {Options{Binaries: map[string]string{"fleetagent": "bin/agent"}}, `invalid options: the path of fleetagent, "bin/agent", is not absolute`},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			err := validate(test.options)
+			if test.want == "" && err != nil || test.want != "" && (err == nil || err.Error() != test.want || !errors.Is(err, ErrOptions)) {
+				t.Errorf("error %v, want %s", err, test.want)
+			}
+		})
+	}
+}
+
+func TestTail(t *testing.T) {
+	lines := func(from, to int) string {
+		var text strings.Builder
+		for i := from; i <= to; i++ {
+			fmt.Fprintf(&text, "line %d\n", i)
+		}
+		return text.String()
+	}
+	tests := map[string]struct {
+		log   string
+		start int64
+		want  string
+	}{
+		"nothing was written":          {"", 0, ""},
+		"few lines":                    {lines(1, 3), 0, "line 1\nline 2\nline 3"},
+		"many lines":                   {lines(1, 100), 0, strings.TrimSpace(lines(86, 100))},
+		"only what this process wrote": {lines(1, 100) + "ours\n", int64(len(lines(1, 100))), "ours"},
+		"a log that was cut since":     {"x\n", 100, ""},
+		"one endless line, its end":    {strings.Repeat("x", 10000) + "end", 0, strings.Repeat("x", 8<<10-3) + "end"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := &component{program: program{log: filepath.Join(t.TempDir(), "log")}, logStart: test.start}
+			if err := os.WriteFile(c.log, []byte(test.log), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, c.tail()); diff != "" {
+				t.Errorf("tail (-want +got):\n%s", diff)
+			}
+		})
+	}
+	c := &component{program: program{log: "/no/such/log"}}
+	if got := c.tail(); got != "open /no/such/log: no such file or directory" {
+		t.Errorf("without a log: %q", got)
+	}
+}
+
+func TestAComponentsFailureQuotesItsLog(t *testing.T) {
+	c := &component{program: program{name: "hub: kube-apiserver", log: filepath.Join(t.TempDir(), "log")}, process: &supervise.Process{}}
+	if err := os.WriteFile(c.log, []byte("unknown flag: --x\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.failure().Error(); got != "hub: kube-apiserver ended (); its last lines:\nunknown flag: --x" {
+		t.Errorf("error %s", got)
+	}
+	if !c.expected.Load() {
+		t.Error("its end is told twice")
+	}
+}
+
+func TestLogDir(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	made, err := logDir("")
+	if err != nil || filepath.Dir(made) != os.TempDir() {
+		t.Errorf("a new one: %s, %v", made, err)
+	}
+	t.Chdir(t.TempDir())
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // one that exists is as good
+		if got, err := logDir("some/where"); err != nil || got != filepath.Join(here, "some", "where") {
+			t.Errorf("a wanted one: %s, %v", got, err)
+		}
+	}
+	file := filepath.Join(here, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := logDir(filepath.Join(file, "sub")); err == nil {
+		t.Error("a folder where none can be")
+	}
+}
+
+type run int
+
+func (r run) Run() int { return int(r) }
+
+type recorder struct{ fatal string }
+
+func (r *recorder) Helper() {}
+
+func (r *recorder) Fatalf(format string, args ...any) { r.fatal = fmt.Sprintf(format, args...) }
+
+func TestShared(t *testing.T) {
+	broken := errors.New("no plane today")
+	tests := map[string]struct {
+		tests   run
+		asked   bool
+		started error
+		code    int
+		fatal   string
+	}{
+		"tests that need no plane start none": {tests: 0, code: 0},
+		"and may fail":                        {tests: 1, code: 1},
+		"one that needs it fails with the reason": {
+			tests: 1, asked: true, started: broken, code: 1, fatal: "starting control planes: no plane today",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := Share(Options{Downstreams: []string{HubName}}) // nothing that could start
+			s.out = &strings.Builder{}
+			if test.asked {
+				s.start = func() (*Plane, error) { return nil, test.started }
+				r := &recorder{}
+				s.Plane(r)
+				if r.fatal != test.fatal {
+					t.Errorf("told %q", r.fatal)
+				}
+			}
+			if code := s.Main(test.tests); code != test.code {
+				t.Errorf("exit code %d", code)
+			}
+			if got := fmt.Sprint(s.out); got != "" {
+				t.Errorf("told %q", got)
+			}
+		})
+	}
+}
+
+func TestASharedPlaneIsStoppedAtTheEnd(t *testing.T) {
+	unstoppable := errors.New("it does not stop")
+	tests := map[string]struct {
+		tests run
+		stop  error
+		code  int
+		keeps bool
+		says  string
+	}{
+		"all is well":        {code: 0},
+		"a test failed":      {tests: 1, code: 1, keeps: true, says: "logs of the control planes: LOGS\n"},
+		"it does not stop":   {stop: unstoppable, code: 1, keeps: true, says: "logs of the control planes: LOGS\nit does not stop\n"},
+		"both, and the code": {tests: 2, stop: unstoppable, code: 2, keeps: true, says: "logs of the control planes: LOGS\nit does not stop\n"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			out := &strings.Builder{}
+			s := Share(Options{})
+			s.out = out
+			logs := filepath.Join(t.TempDir(), "logs")
+			if err := os.Mkdir(logs, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			s.plane = &Plane{LogDir: logs, stop: func() error { return test.stop }}
+			if code := s.Main(test.tests); code != test.code {
+				t.Errorf("exit code %d", code)
+			}
+			if diff := cmp.Diff(test.says, strings.ReplaceAll(out.String(), logs, "LOGS")); diff != "" {
+				t.Errorf("told (-want +got):\n%s", diff)
+			}
+			if _, err := os.Stat(logs); (err == nil) != test.keeps {
+				t.Errorf("logs: %v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,136 @@
+package foreign
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	kubeconfigs "github.com/fleet-hub/fleet/internal/kube/kubeconfig"
+)
+
+// Sentinels of where a kubeconfig from a user must not lead.
+var (
+	// ErrKubeconfigPlain means that the server is not reached by https.
+	ErrKubeconfigPlain = errors.New("the kubeconfig's server does not begin with https://; use one that does")
+	// ErrKubeconfigProxy means that proxy-url is set and the operator does not allow it.
+	ErrKubeconfigProxy = errors.New("the kubeconfig names a proxy (proxy-url); set the proxy of the fleet chart instead, or allowLocalKubeconfigs")
+	// ErrKubeconfigAddress means that the server, or what its name resolves to, is an address that means the hub's own
+	// machine, its network or its services, and the operator does not allow it.
+	ErrKubeconfigAddress = errors.New("the kubeconfig leads to a loopback, link-local or in-cluster address; use an address that other machines reach, or set allowLocalKubeconfigs of the fleet chart")
+	// ErrKubeconfigExpired means that the client certificate has ended.
+	ErrKubeconfigExpired = errors.New("the client certificate in the kubeconfig has expired; write a kubeconfig with a new one")
+)
+
+// Options says how a user's kubeconfig is used.
+type Options struct {
+	// Insecure permits insecure-skip-tls-verify.
+	Insecure bool
+	// AnyAddress permits proxy-url, and addresses that mean the hub itself or what is near it.
+	AnyAddress bool
+	// Now tells whether the client certificate has expired.
+	Now time.Time
+}
+
+// Config is Safe for a kubeconfig with which the hub goes where a user says. Without AnyAddress every
+// connection is checked again by the address that is dialled, so that a name cannot resolve to what is refused.
+func Config(kubeconfig []byte, f Options) (*rest.Config, error) {
+	cfg, err := kubeconfigs.Safe(kubeconfig, kubeconfigs.AllowInsecure(f.Insecure))
+	if err != nil {
+		return nil, err
+	}
+	base, _, err := rest.DefaultServerUrlFor(cfg)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w: its server is no URL", kubeconfigs.ErrKubeconfigMalformed)
+	case base.Scheme != "https":
+		return nil, ErrKubeconfigPlain
+	case isExpired(cfg, f.Now):
+		return nil, ErrKubeconfigExpired
+	case f.AnyAddress:
+		return cfg, nil
+	case cfg.Proxy != nil:
+		return nil, ErrKubeconfigProxy
+	case refusesHost(base.Hostname()):
+		return nil, ErrKubeconfigAddress
+	}
+	// A proxy of the operator's is dialled instead of the server, wherever it is. The function is given so that client-go
+	// keeps no transport for each dialler.
+	cfg.Proxy = http.ProxyFromEnvironment
+	if !isProxied(base) {
+		cfg.Dial = dialPublic
+	}
+	return cfg, nil
+}
+
+func isProxied(base *url.URL) bool {
+	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: base})
+	return err == nil && proxy != nil
+}
+
+// isExpired reports whether the client certificate is the only credential and has ended.
+func isExpired(cfg *rest.Config, now time.Time) bool {
+	block, _ := pem.Decode(cfg.CertData)
+	if block == nil || cfg.BearerToken != "" || cfg.Username != "" {
+		return false
+	}
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	return err == nil && now.After(certificate.NotAfter)
+}
+
+// refusesHost reports whether a host is one that means something else inside the hub's cluster, or the hub itself.
+func refusesHost(host string) bool {
+	if address, err := netip.ParseAddr(host); err == nil {
+		return refusesAddress(address)
+	}
+	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	if !strings.Contains(host, ".") || host == "kubernetes.default" {
+		return true
+	}
+	for _, suffix := range []string{".localhost", ".svc", ".cluster.local"} {
+		if strings.HasSuffix(host, suffix) {
+			return true
+		}
+	}
+	return false
+}
+
+// refusesAddress reports whether an address is of the machine itself or of its own network segment, where clouds have
+// their metadata.
+func refusesAddress(address netip.Addr) bool {
+	address = address.Unmap()
+	return !address.IsValid() || address.IsLoopback() || address.IsUnspecified() || address.IsMulticast() || address.IsLinkLocalUnicast()
+}
+
+// dialPublic connects like client-go does, but to no refused address. Names are taken as they are: search domains would
+// make the name of a Service of "name.namespace".
+func dialPublic(ctx context.Context, network, address string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := netip.ParseAddr(host); err != nil && !strings.HasSuffix(host, ".") {
+		host += "."
+	}
+	dialer := net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second, Control: checkAddress}
+	return dialer.DialContext(ctx, network, net.JoinHostPort(host, port))
+}
+
+// checkAddress is asked with the address that a name has resolved to, before each connection.
+func checkAddress(_, address string, _ syscall.RawConn) error {
+	dialled, err := netip.ParseAddrPort(address)
+	if err != nil || refusesAddress(dialled.Addr()) {
+		return ErrKubeconfigAddress
+	}
+	return nil
+}

@@ -1,0 +1,144 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+func TestAStoreThatGoesBack(t *testing.T) {
+	lease := func(version string) string { return `{"metadata":{"name":"lock","resourceVersion":"` + version + `"}}` }
+	type answer struct {
+		lease, body string
+		code        int
+	}
+	tests := map[string]struct {
+		answers []answer
+		noticed int
+	}{
+		"versions that grow":                   {[]answer{{"a", lease("9"), 200}, {"a", lease("10"), 200}}, 0},
+		"a version that stays":                 {[]answer{{"a", lease("9"), 200}, {"a", lease("9"), 200}}, 0},
+		"a version that goes back":             {[]answer{{"a", lease("10"), 200}, {"a", lease("9"), 200}}, 1},
+		"it is told once":                      {[]answer{{"a", lease("10"), 200}, {"a", lease("8"), 200}, {"a", lease("9"), 200}}, 1},
+		"each lease has versions of its own":   {[]answer{{"a", lease("10"), 200}, {"b", lease("9"), 200}, {"a", lease("11"), 200}}, 0},
+		"one of two goes back":                 {[]answer{{"a", lease("10"), 200}, {"b", lease("9"), 200}, {"b", lease("8"), 200}}, 1},
+		"a refusal says nothing":               {[]answer{{"a", lease("10"), 200}, {"a", lease("9"), 409}, {"a", lease("11"), 200}}, 0},
+		"what has no version says nothing":     {[]answer{{"a", lease("10"), 200}, {"a", `{}`, 200}, {"a", lease("9"), 200}}, 1},
+		"what is no object says nothing":       {[]answer{{"a", lease("10"), 200}, {"a", `<html>`, 200}, {"a", lease("11"), 200}}, 0},
+		"what is no version is compared never": {[]answer{{"a", lease("x"), 200}, {"a", lease("9"), 200}}, 0},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			noticed := 0
+			r := &rewinds{versions: map[string]string{}}
+			r.notify(func() { noticed++ })
+			for _, a := range test.answers {
+				server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					w.WriteHeader(a.code)
+					_, _ = io.WriteString(w, a.body)
+				}))
+				client, err := rest.HTTPClientFor(r.watch(&rest.Config{}, a.lease))
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := client.Get(server.URL)
+				if err != nil {
+					t.Fatal(err)
+				}
+				body, err := io.ReadAll(got.Body)
+				if err != nil || string(body) != a.body || got.StatusCode != a.code {
+					t.Errorf("the election gets %d %q, %v", got.StatusCode, body, err)
+				}
+				server.Close()
+			}
+			if noticed != test.noticed {
+				t.Errorf("noticed %d times", noticed)
+			}
+		})
+	}
+}
+
+func TestAnAnswerThatBreaksOffIsAnError(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		_, _ = io.WriteString(w, "less")
+	}))
+	defer server.Close()
+	client, err := rest.HTTPClientFor((&rewinds{versions: map[string]string{}}).watch(&rest.Config{}, "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Get(server.URL); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("it is %v", err)
+	}
+	server.Close()
+	if _, err := client.Get(server.URL); err == nil {
+		t.Error("nobody answers, and yet no error")
+	}
+}
+
+func TestNobodyIsToldWithoutCaches(t *testing.T) {
+	r := &rewinds{versions: map[string]string{}}
+	r.saw("lock", "10")
+	r.saw("lock", "9") // of one that stands by
+	err := r.during(t.Context(), func(ctx context.Context) error {
+		r.saw("lock", "10")
+		return ctx.Err()
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	r.saw("lock", "9") // after it
+}
+
+func TestWorkEndsWhenTheStoreGoesBack(t *testing.T) {
+	failure := errors.New("something else")
+	tests := map[string]struct {
+		work func(context.Context) error
+		also error
+	}{
+		"that ends as it should":    {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, nil},
+		"that ends without a word":  {func(ctx context.Context) error { <-ctx.Done(); return nil }, nil},
+		"that has a word to say":    {func(ctx context.Context) error { <-ctx.Done(); return failure }, failure},
+		"that had ended by then":    {func(context.Context) error { return failure }, failure},
+		"that was told of it first": {func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }, ErrRewound},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := &rewinds{versions: map[string]string{"lock": "10"}}
+			err := r.during(t.Context(), func(ctx context.Context) error {
+				r.saw("lock", "9")
+				return test.work(ctx)
+			})
+			if !errors.Is(err, ErrRewound) || test.also != nil && !errors.Is(err, test.also) || errors.Is(err, context.Canceled) {
+				t.Errorf("it is %v", err)
+			}
+		})
+	}
+}
+
+func TestALeaderEndsWhenItsHubIsRestored(t *testing.T) {
+	l := &leases{lease: heldByAnother()}
+	l.lease.ResourceVersion, l.lease.Spec.HolderIdentity = "9", new(string) // free
+	o := election(t, l, "one")
+	err := Lead(t.Context(), o, func(ctx context.Context) error {
+		l.mu.Lock()
+		l.lease.ResourceVersion = "9" // as before it was taken; the next renewal meets it
+		l.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Minute):
+			return errors.New("nobody told")
+		}
+	})
+	if !errors.Is(err, ErrRewound) {
+		t.Errorf("it is %v", err)
+	}
+}

@@ -1,0 +1,111 @@
+package leader
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+)
+
+// turn is one try at the lease. A try that stands by ends when the lease is seen to be free, so that the next one
+// takes it at once: left alone, the elector would look again only after its retry period.
+//
+//	stand by ─► watch the Lease ─► free ─► end of this turn ─► the next turn acquires
+type turn struct {
+	ctx    context.Context //nolint:containedctx // the turn's own life, which the elector runs in
+	cancel context.CancelFunc
+	leases coordinationv1client.LeaseInterface
+	name   string
+	// predecessor is told when the lease is free.
+	predecessor *predecessor
+	// again is the pause between two watches that end.
+	again time.Duration
+
+	mu      sync.Mutex
+	watched bool
+	leading bool
+	over    bool
+}
+
+func newTurn(ctx context.Context, leases coordinationv1client.LeaseInterface, o Options) *turn {
+	t := &turn{leases: leases, name: o.Name, predecessor: o.predecessor, again: o.RetryPeriod}
+	t.ctx, t.cancel = context.WithCancel(ctx)
+	return t
+}
+
+// begin says whether the work may begin. It may not if the turn was ended in the moment of the election: the elector
+// gives the lease back then, and the next turn takes it.
+func (t *turn) begin() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.leading = !t.over
+	return t.leading
+}
+
+// standBy is called when another process is seen leading.
+func (t *turn) standBy() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.watched {
+		return
+	}
+	t.watched = true
+	go t.watch()
+}
+
+// free ends the turn, unless it leads meanwhile.
+func (t *turn) free() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.leading {
+		return
+	}
+	t.predecessor.saw(t.name, "")
+	t.over = true
+	t.cancel()
+}
+
+// ended says whether the turn was ended for the next one, and frees what it used.
+func (t *turn) ended() bool {
+	t.cancel()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.over
+}
+
+// watch looks at the lease as long as the turn lasts. A watch that cannot be had is no error: the elector looks for
+// itself, only later.
+func (t *turn) watch() {
+	pause := time.NewTicker(t.again)
+	defer pause.Stop()
+	for {
+		watching, err := t.leases.Watch(t.ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, t.name).String()})
+		if err == nil {
+			t.follow(watching)
+		}
+		select {
+		case <-pause.C:
+		case <-t.ctx.Done():
+			return
+		}
+	}
+}
+
+func (t *turn) follow(watching watch.Interface) {
+	defer watching.Stop()
+	for event := range watching.ResultChan() {
+		lease, ok := event.Object.(*coordinationv1.Lease)
+		if !ok {
+			return // an error, as told by the API server
+		}
+		if event.Type == watch.Deleted || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
+			t.free()
+			return
+		}
+	}
+}
