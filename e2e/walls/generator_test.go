@@ -68,7 +68,8 @@ func newDictionary(w *world, requests []fleet.ClusterRegistration, accounts []st
 		},
 		names: []string{
 			"db", "kubeconfig", token, "all", "shop", "b1", "workspace-admin", "auditor", names.LocalCluster, names.LocalKubeconfig,
-			names.AgentBundle("b1"), names.AgentBundle(w.attacker.cluster), names.ImportToken("b1"), names.ImportToken(w.attacker.cluster), names.Cluster(w.victim.clientID),
+			names.AgentBundle("b1"), names.AgentBundle(w.attacker.cluster),
+			names.ImportToken("b1"), names.ImportToken(w.attacker.cluster), names.Cluster(w.victim.clientID),
 			names.ControllerConfig, names.Agent, names.AgentBootstrap, names.BundleDeploymentRole, names.ContentRole, "default",
 		},
 		clientIDs: []string{w.attacker.clientID, w.victim.clientID},
@@ -177,6 +178,11 @@ func (g generator) object(kind string, r request) request {
 	return r
 }
 
+// put is an object of fleet.cattle.io of any name.
+func (g generator) put(kind, resource string) request {
+	return g.object(kind, request{as: asAdmin, verb: put, resource: fleetResource(resource), name: g.name()})
+}
+
 func (g generator) metadata() map[string]any {
 	meta := map[string]any{}
 	g.sometimes(60, meta, "labels", func() any { return g.pairs(g.label) })
@@ -186,8 +192,9 @@ func (g generator) metadata() map[string]any {
 	})
 	g.sometimes(10, meta, "ownerReferences", func() any {
 		return []any{map[string]any{
-			"apiVersion": fleet.SchemeGroupVersion.String(), "kind": pick(g, "Cluster", "ClusterRegistration", "ClusterRegistrationToken", "Bundle"),
-			"name": g.name(), "uid": pick(g, "", "0", "6f0a7f0e-1111-2222-3333-444455556666"), "controller": true,
+			"apiVersion": fleet.SchemeGroupVersion.String(),
+			"kind":       pick(g, "Cluster", "ClusterRegistration", "ClusterRegistrationToken", "Bundle"),
+			"name":       g.name(), "uid": pick(g, "", "0", "6f0a7f0e-1111-2222-3333-444455556666"), "controller": true,
 		}}
 	})
 	return meta
@@ -209,14 +216,17 @@ func (g generator) label() (key, value string) {
 	case 1:
 		return pick(g, fleet.LabelBundleNamespace, fleet.LabelClusterNamespace), g.anyNamespace()
 	case 2:
-		return pick(g, fleet.LabelBundleName, fleet.LabelCluster, fleet.LabelBundleDeployment, fleet.LabelRegistrationToken), pick(g, g.names...)
+		key = pick(g, fleet.LabelBundleName, fleet.LabelCluster, fleet.LabelBundleDeployment, fleet.LabelRegistrationToken)
+		return key, pick(g, g.names...)
 	case 3:
 		return fleet.LabelManaged, "true"
 	case 4:
-		owner := names.Owner{GVK: fleet.SchemeGroupVersion.String() + ", Kind=ClusterRegistration", Namespace: victim, Name: pick(g, g.names...)}
+		gvk := fleet.SchemeGroupVersion.String() + ", Kind=ClusterRegistration"
+		owner := names.Owner{GVK: gvk, Namespace: victim, Name: pick(g, g.names...)}
 		return fleet.LabelSetHash, names.SetHash(grant.SetID, owner)
 	case 5:
-		return pick(g, fleet.LabelShardRef, fleet.LabelContentName, fleet.LabelNonManagedAgent, fleet.LabelSetPrune), pick(g, "", "true", "false", "shard0")
+		key = pick(g, fleet.LabelShardRef, fleet.LabelContentName, fleet.LabelNonManagedAgent, fleet.LabelSetPrune)
+		return key, pick(g, "", "true", "false", "shard0")
 	case 6:
 		return fleet.LabelClusterDisplayName, pick(g, g.names...)
 	case 7:
@@ -230,11 +240,16 @@ func (g generator) annotation() (key, value string) {
 	case 0:
 		return fleet.AnnotationCluster, pick(g, "b1", g.attacker.cluster, "local")
 	case 1:
-		return pick(g, fleet.AnnotationClusterNamespace, fleet.AnnotationClusterRegistrationNamespace, fleet.AnnotationSetOwnerNamespace), g.anyNamespace()
+		key = pick(g, fleet.AnnotationClusterNamespace, fleet.AnnotationClusterRegistrationNamespace,
+			fleet.AnnotationSetOwnerNamespace)
+		return key, g.anyNamespace()
 	case 2:
-		return pick(g, fleet.AnnotationClusterRegistration, fleet.AnnotationSetOwnerName, fleet.AnnotationConfirmTakeover), pick(g, g.names...)
+		key = pick(g, fleet.AnnotationClusterRegistration, fleet.AnnotationSetOwnerName, fleet.AnnotationConfirmTakeover)
+		return key, pick(g, g.names...)
 	case 3:
-		return pick(g, fleet.AnnotationTakeOverAgent, fleet.AnnotationRolloutRemaining, fleet.AnnotationWatched, fleet.AnnotationKeepResources), "true"
+		key = pick(g, fleet.AnnotationTakeOverAgent, fleet.AnnotationRolloutRemaining, fleet.AnnotationWatched,
+			fleet.AnnotationKeepResources)
+		return key, "true"
 	case 4:
 		return fleet.AnnotationSetID, pick(g, grant.SetID, names.AgentBundleSet, names.AgentBootstrap)
 	}
@@ -277,14 +292,19 @@ func (g generator) cluster() request {
 	g.sometimes(15, spec, "agentNamespace", g.text(g.anyNamespace))
 	g.sometimes(15, spec, "redeployAgentGeneration", func() any { return int64(g.Intn(3)) })
 	g.sometimes(15, spec, "agentPullSecrets", func() any { return []any{map[string]any{"name": pick(g, g.secrets...)}} })
-	g.sometimes(15, spec, "templateValues", func() any { return map[string]any{"namespace": g.anyNamespace(), "name": pick(g, g.names...)} })
+	g.sometimes(15, spec, "templateValues", func() any {
+		return map[string]any{"namespace": g.anyNamespace(), "name": pick(g, g.names...)}
+	})
 	g.sometimes(15, spec, "paused", func() any { return g.chance(50) })
 	r.body["spec"] = spec
 	return r
 }
 
 func (g generator) clusterStatus() request {
-	r := g.object("Cluster", request{as: asAdmin, verb: putStatus, resource: fleetResource(client.Clusters), name: g.clusterName(), namespace: g.attacker.workspace})
+	r := g.object("Cluster", request{
+		as: asAdmin, verb: putStatus, resource: fleetResource(client.Clusters),
+		name: g.clusterName(), namespace: g.attacker.workspace,
+	})
 	status := map[string]any{}
 	g.sometimes(70, status, "namespace", g.text(g.anyNamespace))
 	g.sometimes(30, status, "agent", func() any {
@@ -300,7 +320,8 @@ func (g generator) clusterStatus() request {
 func (g generator) downstreamResources() any {
 	var all []any
 	for range 1 + g.Intn(4) {
-		all = append(all, map[string]any{"kind": pick(g, "Secret", "Secret", "Secret", "ConfigMap", "secret"), "name": pick(g, g.secrets...)})
+		kind := pick(g, "Secret", "Secret", "Secret", "ConfigMap", "secret")
+		all = append(all, map[string]any{"kind": kind, "name": pick(g, g.secrets...)})
 	}
 	return all
 }
@@ -310,13 +331,16 @@ func (g generator) options(in map[string]any) {
 	g.sometimes(60, in, "downstreamResources", g.downstreamResources)
 	g.sometimes(30, in, "namespace", g.text(g.anyNamespace))
 	g.sometimes(20, in, "defaultNamespace", g.text(g.anyNamespace))
-	g.sometimes(20, in, "serviceAccount", g.text(func() string { return pick(g, append([]string{"default"}, g.accounts...)...) }))
+	g.sometimes(20, in, "serviceAccount", func() any { return pick(g, append([]string{"default"}, g.accounts...)...) })
 	g.sometimes(40, in, "helm", func() any {
 		helm := map[string]any{"values": map[string]any{
-			"looked-up": pick(g, `${ .ClusterName }`, `${ .ClusterValues.region }`, `${ index .ClusterLabels "env" }`, `${ .ClusterNamespace }`, `${ env "HOME" }`, `{{ lookup "v1" "Secret" "`+victim+`" "db" }}`),
+			"looked-up": pick(g, `${ .ClusterName }`, `${ .ClusterValues.region }`, `${ index .ClusterLabels "env" }`,
+				`${ .ClusterNamespace }`, `${ env "HOME" }`, `{{ lookup "v1" "Secret" "`+victim+`" "db" }}`),
 		}}
 		g.sometimes(50, helm, "valuesFrom", func() any {
-			return []any{map[string]any{pick(g, "secretKeyRef", "configMapKeyRef"): map[string]any{"name": pick(g, g.secrets...), "namespace": g.anyNamespace(), "key": pick(g, "password", "value", "values", "url")}}}
+			return []any{map[string]any{pick(g, "secretKeyRef", "configMapKeyRef"): map[string]any{
+				"name": pick(g, g.secrets...), "namespace": g.anyNamespace(), "key": pick(g, "password", "value", "values", "url"),
+			}}}
 		})
 		return helm
 	})
@@ -349,23 +373,34 @@ func (g generator) bundle() request {
 }
 
 func (g generator) bundleStatus() request {
-	r := g.object("Bundle", request{as: asAdmin, verb: putStatus, resource: fleetResource(client.Bundles), name: pick(g, "shop", g.fresh)})
-	status := map[string]any{"resourcesSha256Sum": "0", "observedGeneration": int64(9)}
-	g.sometimes(50, status, "resourceKey", func() any {
-		return []any{map[string]any{"kind": "Secret", "apiVersion": "v1", "namespace": g.anyNamespace(), "name": pick(g, g.secrets...)}}
+	r := g.object("Bundle", request{
+		as: asAdmin, verb: putStatus, resource: fleetResource(client.Bundles), name: pick(g, "shop", g.fresh),
 	})
+	status := map[string]any{"resourcesSha256Sum": "0", "observedGeneration": int64(9)}
+	g.sometimes(50, status, "resourceKey", func() any { return g.anySecret() })
 	r.body["status"] = status
 	return r
 }
 
+// anySecret is a list of resources.
+func (g generator) anySecret() []any {
+	return []any{map[string]any{
+		"kind": "Secret", "apiVersion": "v1", "namespace": g.anyNamespace(), "name": pick(g, g.secrets...),
+	}}
+}
+
 // deployment is made as the controllers make one, for whatever Bundle and Cluster.
 func (g generator) deployment() request {
-	r := g.object("BundleDeployment", request{as: asAdmin, verb: put, resource: fleetResource(client.BundleDeployments), name: pick(g, "shop", g.fresh, g.name())})
+	r := g.object("BundleDeployment", request{
+		as: asAdmin, verb: put, resource: fleetResource(client.BundleDeployments), name: pick(g, "shop", g.fresh, g.name()),
+	})
 	if g.chance(70) {
 		r.body["metadata"] = map[string]any{"labels": map[string]any{
-			fleet.LabelBundleNamespace: g.anyNamespace(), fleet.LabelBundleName: pick(g, "shop", names.AgentBundle("b1"), names.AgentBundle(g.attacker.cluster), g.fresh),
-			fleet.LabelClusterNamespace: pick(g, victim, attacker, g.anyNamespace()), fleet.LabelCluster: pick(g, "b1", g.attacker.cluster, "local"),
-			fleet.LabelManaged: "true",
+			fleet.LabelBundleNamespace:  g.anyNamespace(),
+			fleet.LabelBundleName:       pick(g, "shop", names.AgentBundle("b1"), names.AgentBundle(g.attacker.cluster), g.fresh),
+			fleet.LabelClusterNamespace: pick(g, victim, attacker, g.anyNamespace()),
+			fleet.LabelCluster:          pick(g, "b1", g.attacker.cluster, "local"),
+			fleet.LabelManaged:          "true",
 		}}
 	}
 	spec, options := map[string]any{}, map[string]any{}
@@ -380,37 +415,42 @@ func (g generator) deployment() request {
 }
 
 func (g generator) deploymentStatus() request {
-	r := g.object("BundleDeployment", request{as: asAdmin, verb: putStatus, resource: fleetResource(client.BundleDeployments), name: pick(g, "shop", g.fresh)})
+	r := g.object("BundleDeployment", request{
+		as: asAdmin, verb: putStatus, resource: fleetResource(client.BundleDeployments), name: pick(g, "shop", g.fresh),
+	})
 	r.body["status"] = map[string]any{
-		"ready": g.chance(50), "appliedDeploymentID": pick(g, "s-0:0", "s-1"), "release": g.anyNamespace() + "/" + pick(g, g.names...),
-		"resources": []any{map[string]any{"kind": "Secret", "apiVersion": "v1", "namespace": g.anyNamespace(), "name": pick(g, g.secrets...)}},
+		"ready": g.chance(50), "appliedDeploymentID": pick(g, "s-0:0", "s-1"),
+		"release": g.anyNamespace() + "/" + pick(g, g.names...), "resources": g.anySecret(),
 	}
 	return r
 }
 
 func (g generator) group() request {
-	r := g.object("ClusterGroup", request{as: asAdmin, verb: put, resource: fleetResource(client.ClusterGroups), name: g.name()})
+	r := g.put("ClusterGroup", client.ClusterGroups)
 	r.body["spec"] = map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"env": pick(g, "prod", "dev")}}}
 	return r
 }
 
 // mapping leads to namespaces that no other tenant has: which others a mapping may reach is a decision of its own.
 func (g generator) mapping() request {
-	r := g.object("BundleNamespaceMapping", request{as: asAdmin, verb: put, resource: fleetResource(client.Mappings), name: g.name()})
+	r := g.put("BundleNamespaceMapping", client.Mappings)
 	r.body["bundleSelector"] = map[string]any{}
-	r.body["namespaceSelector"] = map[string]any{"matchLabels": map[string]any{corev1.LabelMetadataName: pick(g, g.attacker.workspace, g.attacker.namespace)}}
+	r.body["namespaceSelector"] = map[string]any{
+		"matchLabels": map[string]any{corev1.LabelMetadataName: pick(g, g.attacker.workspace, g.attacker.namespace)},
+	}
 	return r
 }
 
 func (g generator) registration() request {
-	r := g.object("ClusterRegistration", request{as: asAdmin, verb: put, resource: fleetResource(client.ClusterRegistrations), name: g.name()})
+	r := g.put("ClusterRegistration", client.ClusterRegistrations)
 	r.body["spec"] = g.registrationSpec()
 	return r
 }
 
 func (g generator) registrationSpec() map[string]any {
 	spec := map[string]any{ // seldom the own agent's, which is replaced by that
-		"clientID":     pick(g, g.fresh, g.fresh, g.fresh, g.victim.clientID, g.victim.clientID, g.fresh, g.fresh, pick(g, g.clientIDs...)),
+		"clientID": pick(g, g.fresh, g.fresh, g.fresh, g.fresh, g.fresh, g.victim.clientID, g.victim.clientID,
+			pick(g, g.clientIDs...)),
 		"clientRandom": pick(g, append([]string{g.fresh}, g.clientRandoms...)...),
 	}
 	g.sometimes(50, spec, "clusterLabels", func() any { return g.pairs(g.label) })
@@ -418,24 +458,29 @@ func (g generator) registrationSpec() map[string]any {
 }
 
 func (g generator) registrationStatus() request {
-	r := g.object("ClusterRegistration", request{as: asAdmin, verb: putStatus, resource: fleetResource(client.ClusterRegistrations), name: g.name()})
-	r.body["status"] = map[string]any{"granted": g.chance(70), "clusterName": pick(g, "b1", g.attacker.cluster, "local", g.fresh)}
+	r := g.object("ClusterRegistration", request{
+		as: asAdmin, verb: putStatus, resource: fleetResource(client.ClusterRegistrations), name: g.name(),
+	})
+	r.body["status"] = map[string]any{
+		"granted": g.chance(70), "clusterName": pick(g, "b1", g.attacker.cluster, "local", g.fresh),
+	}
 	return r
 }
 
 func (g generator) registrationToken() request {
-	r := g.object("ClusterRegistrationToken", request{as: asAdmin, verb: put, resource: fleetResource(client.Tokens), name: g.name()})
+	r := g.put("ClusterRegistrationToken", client.Tokens)
 	r.body["spec"] = map[string]any{"ttl": pick(g, "1h", "240h")}
 	return r
 }
 
 func (g generator) secret() request {
-	r := g.object("Secret", request{as: asAdmin, verb: put, resource: coreResource("secrets"), name: pick(g, g.fresh, pick(g, g.secrets...), g.name())})
+	name := pick(g, g.fresh, pick(g, g.secrets...), g.name())
+	r := g.object("Secret", request{as: asAdmin, verb: put, resource: coreResource("secrets"), name: name})
 	r.body["type"] = pick(g, "Opaque", "Opaque", fleet.SecretTypeBundleValues, fleet.SecretTypeBundleDeployment,
 		string(protocol.SecretTypeCredential), string(protocol.SecretTypeValues), string(corev1.SecretTypeServiceAccountToken))
 	r.body["stringData"] = map[string]any{
-		"value": g.kubeconfig, "apiServerURL": "https://127.0.0.1:1", "deploymentNamespace": g.anyNamespace(), "clusterNamespace": g.anyNamespace(),
-		"clusterName": pick(g, "b1", "local"), "password": "own",
+		"value": g.kubeconfig, "apiServerURL": "https://127.0.0.1:1", "password": "own", "clusterName": pick(g, "b1", "local"),
+		"deploymentNamespace": g.anyNamespace(), "clusterNamespace": g.anyNamespace(),
 	}
 	return r
 }
@@ -447,14 +492,18 @@ func (g generator) configMap() request {
 }
 
 func (g generator) account() request {
-	return g.object("ServiceAccount", request{as: asAdmin, verb: put, resource: coreResource("serviceaccounts"), name: g.name(), namespace: g.attacker.workspace})
+	return g.object("ServiceAccount", request{
+		as: asAdmin, verb: put, resource: coreResource("serviceaccounts"), name: g.name(), namespace: g.attacker.workspace,
+	})
 }
 
 // removal takes away something, but seldom what the attacker's agent lives on.
 func (g generator) removal() request {
-	resource := pick(g, fleetResource(client.Clusters), fleetResource(client.Bundles), fleetResource(client.BundleDeployments), fleetResource(client.ClusterGroups),
-		fleetResource(client.ClusterRegistrations), coreResource("secrets"), coreResource("configmaps"))
-	return request{as: asAdmin, verb: remove, resource: resource, namespace: g.namespace(), name: pick(g, g.fresh, g.fresh, g.name())}
+	resource := pick(g, fleetResource(client.Clusters), fleetResource(client.Bundles), fleetResource(client.BundleDeployments),
+		fleetResource(client.ClusterGroups), fleetResource(client.ClusterRegistrations),
+		coreResource("secrets"), coreResource("configmaps"))
+	name := pick(g, g.fresh, g.fresh, g.name())
+	return request{as: asAdmin, verb: remove, resource: resource, namespace: g.namespace(), name: name}
 }
 
 // asAgent is what the agent of the attacker's cluster is allowed, and what it is not.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -304,7 +305,8 @@ func (o *observer) mayChange(kind schema.GroupVersionResource, before, now, eith
 	case "namespaces":
 		return o.own[either.GetName()] && either.GetName() != attacker
 	case "contents":
-		return !o.contents[either.GetName()] || before != nil && now != nil && equality.Semantic.DeepEqual(before.Object["content"], now.Object["content"])
+		same := before != nil && now != nil && equality.Semantic.DeepEqual(before.Object["content"], now.Object["content"])
+		return same || !o.contents[either.GetName()]
 	case "clusterrolebindings":
 		return grant.IsContentBinding(either.GetName()) && o.mayBind(before, now)
 	}
@@ -313,7 +315,8 @@ func (o *observer) mayChange(kind schema.GroupVersionResource, before, now, eith
 
 // isOperators says whether an object in the attacker's workspace is a right that the hub's operator has given away.
 func isOperators(kind schema.GroupVersionResource, u *unstructured.Unstructured) bool {
-	return kind.Group == "rbac.authorization.k8s.io" && u.GetNamespace() == attacker && (u.GetName() == "workspace-admin" || u.GetName() == "auditor")
+	operators := u.GetName() == "workspace-admin" || u.GetName() == "auditor"
+	return operators && kind.Group == rbacv1.GroupName && u.GetNamespace() == attacker
 }
 
 // mayAnswer judges what the controllers write for requests of the attacker where credentials are.

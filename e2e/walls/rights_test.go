@@ -150,12 +150,15 @@ func allowedIn(ctx context.Context, c kubernetes.Interface, who subject, where p
 	return lines, nil
 }
 
-func allowedVerbs(ctx context.Context, c kubernetes.Interface, who subject, where place, r right) (allowed []string, err error) {
+func allowedVerbs(
+	ctx context.Context, c kubernetes.Interface, who subject, where place, r right,
+) (allowed []string, err error) {
 	for _, verb := range r.verbs() {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: who.user, Groups: who.groups,
 			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Namespace: where.namespace, Verb: verb, Group: r.group, Version: "*", Resource: r.resource, Subresource: r.subresource, Name: r.name,
+				Namespace: where.namespace, Verb: verb, Group: r.group, Version: "*",
+				Resource: r.resource, Subresource: r.subresource, Name: r.name,
 			},
 		}}
 		said, err := c.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
@@ -228,7 +231,8 @@ func (w *world) rights(credentials map[string]string) (all []right) {
 	}
 	group := fleet.SchemeGroupVersion.Group
 	for _, kind := range []string{
-		client.Bundles, client.BundleDeployments, client.Mappings, client.Clusters, client.ClusterGroups, client.ClusterRegistrations, client.Tokens,
+		client.Bundles, client.BundleDeployments, client.Mappings, client.Clusters, client.ClusterGroups,
+		client.ClusterRegistrations, client.Tokens,
 	} {
 		add(group, false, kind, kind+"/status", kind+"/finalizers")
 	}
@@ -237,7 +241,8 @@ func (w *world) rights(credentials map[string]string) (all []right) {
 		named(group, resource, w.victim.cluster, "another cluster")
 	}
 	add(group, true, "contents", "contents/status")
-	add("", false, "secrets", "configmaps", "serviceaccounts", "serviceaccounts/token", "events", "pods", "pods/exec", "pods/log")
+	add("", false, "secrets", "configmaps", "serviceaccounts", "serviceaccounts/token", "events")
+	add("", false, "pods", "pods/exec", "pods/log")
 	named("", "secrets", credentials[w.attacker.workspace], "credential of the own cluster")
 	named("", "secrets", credentials[w.victim.workspace], "credential of another cluster")
 	for _, name := range []string{"db", token, names.LocalKubeconfig} {

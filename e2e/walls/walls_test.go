@@ -131,14 +131,17 @@ func TestWalls_AttackerChangesAndReadsNothingOfOthers(t *testing.T) {
 			a.scan(t, ctx)
 		}
 		if found := a.observer.found(); len(found) > 0 {
-			t.Errorf("seed %d, sequence %d: %d violations\n  %s\nafter the requests\n  %s\nrun it again with -seed=%d -first=%d -sequences=1",
+			t.Errorf("seed %d, sequence %d: %d violations\n  %s\nafter the requests\n  %s\n"+
+				"run it again with -seed=%d -first=%d -sequences=1",
 				*seed, number, len(found), strings.Join(found, "\n  "), text(requests), *seed, number)
 			break
 		}
 		must(t, a.reset(ctx, (number+1)%thoroughEvery == 0))
 	}
-	t.Logf("seed %d: %d sequences in %s, %d requests of which %d were refused %v, %d changes seen, %d rebuilds of the attacker, %s of settling, %d violations",
-		*seed, number-*first, time.Since(began).Round(time.Second), a.sent, a.refused, a.codes, a.observer.events, a.rebuilt, a.settling.Round(time.Second), len(a.observer.found()))
+	t.Logf("seed %d: %d sequences in %s, %s of it settling, %d requests of which %d were refused %v, %d changes seen, "+
+		"%d rebuilds of the attacker, %d violations",
+		*seed, number-*first, time.Since(began).Round(time.Second), a.settling.Round(time.Second), a.sent, a.refused, a.codes,
+		a.observer.events, a.rebuilt, len(a.observer.found()))
 }
 
 func text(requests []request) string {
@@ -274,7 +277,8 @@ func (a *attack) scan(t *testing.T, ctx context.Context) {
 	must(t, err)
 	for i := range handedOut.Items {
 		secret := &handedOut.Items[i]
-		if secret.Annotations[fleet.AnnotationClusterRegistrationNamespace] == attacker && secret.Type == protocol.SecretTypeCredential {
+		own := secret.Annotations[fleet.AnnotationClusterRegistrationNamespace] == attacker
+		if own && secret.Type == protocol.SecretTypeCredential {
 			configs[asAgent+" of "+string(secret.Data["clusterName"])] = a.bearing(string(secret.Data["token"]))
 		}
 	}
@@ -377,8 +381,8 @@ func (a *attack) reset(ctx context.Context, thoroughly bool) error {
 func resettable() []schema.GroupVersionResource {
 	return []schema.GroupVersionResource{
 		fleetResource(client.BundleDeployments), fleetResource(client.Bundles), fleetResource(client.ClusterRegistrations),
-		fleetResource(client.Tokens), fleetResource(client.ClusterGroups), fleetResource(client.Mappings), fleetResource(client.Clusters),
-		coreResource("secrets"), coreResource("configmaps"), coreResource("serviceaccounts"),
+		fleetResource(client.Tokens), fleetResource(client.ClusterGroups), fleetResource(client.Mappings),
+		fleetResource(client.Clusters), coreResource("secrets"), coreResource("configmaps"), coreResource("serviceaccounts"),
 	}
 }
 
@@ -455,7 +459,8 @@ func (a *attack) restore(ctx context.Context, try int) (left []string, lost stri
 			made := gone.DeepCopy()
 			made.SetResourceVersion("")
 			made.SetUID("")
-			if _, err := a.hub.Resource(kind).Namespace(made.GetNamespace()).Create(ctx, made, metav1.CreateOptions{}); ignorable(err) != nil {
+			_, err := a.hub.Resource(kind).Namespace(made.GetNamespace()).Create(ctx, made, metav1.CreateOptions{})
+			if ignorable(err) != nil {
 				return nil, "", err
 			}
 		}
@@ -487,7 +492,9 @@ func ignorable(err error) error {
 	return err
 }
 
-func (a *attack) restoreOne(ctx context.Context, kind schema.GroupVersionResource, now, base *unstructured.Unstructured, try int) (done bool, err error) {
+func (a *attack) restoreOne(
+	ctx context.Context, kind schema.GroupVersionResource, now, base *unstructured.Unstructured, try int,
+) (done bool, err error) {
 	objects := a.hub.Resource(kind).Namespace(now.GetNamespace())
 	if base == nil && isAutomatic(kind, now) {
 		return true, nil
@@ -517,10 +524,13 @@ func (a *attack) restoreOne(ctx context.Context, kind schema.GroupVersionResourc
 }
 
 // discard deletes an object at once; of Clusters the controllers' finalizer is honoured.
-func (a *attack) discard(ctx context.Context, kind schema.GroupVersionResource, u *unstructured.Unstructured, try int) error {
+func (a *attack) discard(
+	ctx context.Context, kind schema.GroupVersionResource, u *unstructured.Unstructured, try int,
+) error {
 	objects := a.hub.Resource(kind).Namespace(u.GetNamespace())
 	finalizers := u.GetFinalizers()
-	if len(finalizers) > 0 && (kind.Resource != client.Clusters || try > 3 || !slices.Equal(finalizers, []string{fleet.FinalizerCluster})) {
+	honoured := kind.Resource == client.Clusters && slices.Equal(finalizers, []string{fleet.FinalizerCluster}) && try <= 3
+	if len(finalizers) > 0 && !honoured {
 		_, err := objects.Patch(ctx, u.GetName(), mergePatch, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 		if ignorable(err) != nil {
 			return err
@@ -531,7 +541,13 @@ func (a *attack) discard(ctx context.Context, kind schema.GroupVersionResource, 
 
 // isAutomatic says whether an object comes with each namespace.
 func isAutomatic(kind schema.GroupVersionResource, u *unstructured.Unstructured) bool {
-	return kind.Resource == "serviceaccounts" && u.GetName() == "default" || kind.Resource == "configmaps" && u.GetName() == "kube-root-ca.crt"
+	switch kind.Resource {
+	case "serviceaccounts":
+		return u.GetName() == "default"
+	case "configmaps":
+		return u.GetName() == "kube-root-ca.crt"
+	}
+	return false
 }
 
 // restored is an object with the metadata and the content of another one.

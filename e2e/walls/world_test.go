@@ -84,7 +84,8 @@ func newWorld(ctx context.Context) (*world, error) {
 		return nil, err
 	}
 	w := &world{
-		User: user, site: site, attacker: tenantOf(attacker, "a1"), victim: tenantOf(victim, "b1"), neutral: tenantOf(neutral, "c1"),
+		User: user, site: site,
+		attacker: tenantOf(attacker, "a1"), victim: tenantOf(victim, "b1"), neutral: tenantOf(neutral, "c1"),
 		swarm: swarm.New(swarm.Options{}), credentials: map[string]*protocol.Credential{},
 	}
 	if err := w.InstallHub(ctx, map[string]any{"bootstrap": map[string]any{"enabled": false}}); err != nil {
@@ -104,7 +105,8 @@ func newWorld(ctx context.Context) (*world, error) {
 	}
 	// The controllers give values their owner a while later; nothing else of the victim changes afterwards.
 	_, err = client.Until(ctx, client.Await{
-		From: w.Hub.Kube.CoreV1().RESTClient(), Resource: "secrets", Namespace: w.victim.namespace, Name: "shop", For: "its owner", Within: patience,
+		From: w.Hub.Kube.CoreV1().RESTClient(), Resource: "secrets", Namespace: w.victim.namespace, Name: "shop",
+		For: "its owner", Within: patience,
 	}, func(s *corev1.Secret) bool { return len(s.OwnerReferences) > 0 })
 	if err != nil {
 		return nil, err
@@ -129,7 +131,8 @@ func (w *world) startControllers(ctx context.Context) error {
 
 // accountAccess is a kubeconfig with a token of an account.
 func (w *world) accountAccess(ctx context.Context, namespace, account string) ([]byte, error) {
-	minted, err := w.Hub.Kube.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	accounts := w.Hub.Kube.CoreV1().ServiceAccounts(namespace)
+	minted, err := accounts.CreateToken(ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +151,8 @@ func (w *world) addHubSecrets(ctx context.Context) error {
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceSystem, Name: "hub-admin"}},
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "hub-admin"}}
-	if _, err := w.Hub.Kube.CoreV1().ServiceAccounts(account.Namespace).Create(ctx, account, metav1.CreateOptions{}); err != nil {
+	accounts := w.Hub.Kube.CoreV1().ServiceAccounts(account.Namespace)
+	if _, err := accounts.Create(ctx, account, metav1.CreateOptions{}); err != nil {
 		return err
 	}
 	if _, err := w.Hub.Kube.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil {
@@ -158,7 +162,8 @@ func (w *world) addHubSecrets(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := w.addSecret(ctx, framework.LocalWorkspace, names.LocalKubeconfig, map[string]string{protocol.KubeconfigValueKey: string(kubeconfig)}); err != nil {
+	data := map[string]string{protocol.KubeconfigValueKey: string(kubeconfig)}
+	if err := w.addSecret(ctx, framework.LocalWorkspace, names.LocalKubeconfig, data); err != nil {
 		return err
 	}
 	for _, namespace := range []string{names.SystemNamespace, metav1.NamespaceSystem, framework.Workspace} {
@@ -186,16 +191,22 @@ func (w *world) addTenant(ctx context.Context, who tenant) error {
 		return err
 	}
 	for _, name := range []string{"db", "kubeconfig"} {
-		data := map[string]string{"password": canaryOf(who.workspace, name), protocol.KubeconfigValueKey: canaryOf(who.workspace, "kubeconfig")}
+		data := map[string]string{
+			"password": canaryOf(who.workspace, name), protocol.KubeconfigValueKey: canaryOf(who.workspace, "kubeconfig"),
+		}
 		if err := w.addSecret(ctx, who.workspace, name, data); err != nil {
 			return err
 		}
 	}
-	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: who.workspace, Name: "db"}, Data: map[string]string{"url": canaryOf(who.workspace, "url")}}
+	config := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: who.workspace, Name: "db"},
+		Data:       map[string]string{"url": canaryOf(who.workspace, "url")},
+	}
 	if _, err := w.Hub.Kube.CoreV1().ConfigMaps(who.workspace).Create(ctx, config, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	if err := w.Hub.Create(ctx, client.Tokens, &fleet.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: who.workspace, Name: token}}); err != nil {
+	joining := &fleet.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: who.workspace, Name: token}}
+	if err := w.Hub.Create(ctx, client.Tokens, joining); err != nil {
 		return err
 	}
 	for _, object := range who.objects() {
@@ -248,7 +259,8 @@ func (w *world) join(ctx context.Context, who tenant) error {
 	}
 	w.credentials[who.workspace] = agent.Credential()
 	_, err = client.Until(ctx, client.Await{
-		From: w.Hub.Kube.CoreV1().RESTClient(), Resource: "secrets", Namespace: who.namespace, Name: "db", For: "the copy of a Secret", Within: patience,
+		From: w.Hub.Kube.CoreV1().RESTClient(), Resource: "secrets", Namespace: who.namespace, Name: "db",
+		For: "the copy of a Secret", Within: patience,
 	}, func(*corev1.Secret) bool { return true })
 	return err
 }
@@ -256,7 +268,8 @@ func (w *world) join(ctx context.Context, who tenant) error {
 // tokenValues are those that the token of a workspace hands out.
 func (w *world) tokenValues(ctx context.Context, workspace string) (protocol.Values, error) {
 	secret, err := client.Until(ctx, client.Await{
-		From: w.Hub.Kube.CoreV1().RESTClient(), Resource: "secrets", Namespace: workspace, Name: token, For: "the token's values", Within: patience,
+		From: w.Hub.Kube.CoreV1().RESTClient(), Resource: "secrets", Namespace: workspace, Name: token,
+		For: "the token's values", Within: patience,
 	}, func(s *corev1.Secret) bool {
 		return s.Type == protocol.SecretTypeValues && len(s.Data[protocol.ValuesKey]) > 0
 	})
@@ -276,9 +289,12 @@ func (w *world) addAdmin(ctx context.Context) error {
 	} {
 		rules := []rbacv1.PolicyRule{
 			{APIGroups: []string{fleet.SchemeGroupVersion.Group}, Resources: []string{"*"}, Verbs: []string{"*"}},
-			{APIGroups: []string{""}, Resources: core, Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}},
+			{APIGroups: []string{""}, Resources: core, Verbs: []string{
+				"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection",
+			}},
 		}
-		if err := w.grant(ctx, namespace, "workspace-admin", rules, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: adminUser}); err != nil {
+		admin := rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: adminUser}
+		if err := w.grant(ctx, namespace, "workspace-admin", rules, admin); err != nil {
 			return err
 		}
 	}
@@ -290,7 +306,8 @@ func (w *world) addAdmin(ctx context.Context) error {
 // grant gives away rights, which may be given already.
 func (w *world) grant(ctx context.Context, namespace, name string, rules []rbacv1.PolicyRule, to rbacv1.Subject) error {
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: name}
-	_, err := w.Hub.Kube.RbacV1().Roles(namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
+	role := &rbacv1.Role{ObjectMeta: meta, Rules: rules}
+	_, err := w.Hub.Kube.RbacV1().Roles(namespace).Create(ctx, role, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
@@ -411,7 +428,8 @@ func (w *world) quiet(ctx context.Context) error {
 		select {
 		case <-again.C:
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for the controllers to be done: %w; just added and still open in the queues: %v", ctx.Err(), w.busy)
+			return fmt.Errorf("waiting for the controllers to be done: %w; just added and still open in the queues: %v",
+				ctx.Err(), w.busy)
 		}
 		w.busy = busy
 	}
