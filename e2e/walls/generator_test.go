@@ -431,13 +431,15 @@ func (g generator) group() request {
 	return r
 }
 
-// mapping leads to namespaces that no other tenant has: which others a mapping may reach is a decision of its own.
+// mapping leads to the workspaces of others, whose Namespaces refuse the attacker's Bundles.
 func (g generator) mapping() request {
 	r := g.put("BundleNamespaceMapping", client.Mappings)
-	r.body["bundleSelector"] = map[string]any{}
-	r.body["namespaceSelector"] = map[string]any{
-		"matchLabels": map[string]any{corev1.LabelMetadataName: pick(g, g.attacker.workspace, g.attacker.namespace)},
-	}
+	selector := map[string]any{}
+	g.sometimes(80, selector, "matchLabels", func() any {
+		namespace := pick(g, g.attacker.workspace, g.attacker.namespace, victim, victim, neutral)
+		return map[string]any{corev1.LabelMetadataName: namespace}
+	})
+	r.body["bundleSelector"], r.body["namespaceSelector"] = map[string]any{}, selector
 	return r
 }
 

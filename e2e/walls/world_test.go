@@ -98,6 +98,11 @@ func newWorld(ctx context.Context) (*world, error) {
 	if err := w.addHubSecrets(ctx); err != nil {
 		return nil, err
 	}
+	for workspace, accepted := range map[string]string{victim: neutral, neutral: "none"} {
+		if err := w.limitBundles(ctx, workspace, accepted); err != nil {
+			return nil, err
+		}
+	}
 	for _, who := range []tenant{w.victim, w.neutral, w.attacker} {
 		if err := w.addTenant(ctx, who); err != nil {
 			return nil, err
@@ -182,6 +187,15 @@ func canaryOf(namespace, name string) string {
 func (w *world) addSecret(ctx context.Context, namespace, name string, data map[string]string) error {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, StringData: data}
 	_, err := w.Hub.Kube.CoreV1().Secrets(namespace).Create(ctx, secret, metav1.CreateOptions{})
+	return err
+}
+
+// limitBundles makes a workspace that accepts the Bundles of those that are listed only.
+func (w *world) limitBundles(ctx context.Context, workspace, accepted string) error {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: workspace, Annotations: map[string]string{fleet.AnnotationAcceptBundlesFrom: accepted},
+	}}
+	_, err := w.Hub.Kube.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
 	return err
 }
 
