@@ -74,7 +74,7 @@ e2e-nodes: ## Tell the user stories on real nodes: images, charts and pods. Linu
 
 walls: ## Attack one tenant of a hub as another one, with N=20000 random sequences of requests. SEED=… repeats a run.
 	@go run ./dev/plane/prebuild
-	@go test -v -count=1 -timeout 0 ./e2e/walls -sequences=$(or $(N),20000) -seed=$(or $(SEED),0)
+	@go test -v -count=1 -timeout 0 ./e2e/walls -sequences=$(or $(N),20000) $(if $(SEED),-seed=$(SEED))
 
 bench: build ## Measure what clusters cost a hub, and an agent its cluster, as JSON: N=100 of them, or 10, 100 and 1000. See docs/benchmarks.md.
 	@go run ./dev/plane/prebuild
