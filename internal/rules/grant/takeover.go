@@ -41,7 +41,8 @@ func isLive(request *fleet.ClusterRegistration, cluster *fleet.Cluster) bool {
 
 // spokenFor says whether a request comes with a token by which it is known to be of the same agent, whether that agent
 // is gone, or whether somebody who may write the Cluster has confirmed it. A request only claims its token, but the
-// answer can be read with no other.
+// answer can be read with no other. A request that names no token proves nothing by that: only the token of the Cluster's
+// own import, which then is the only reader, speaks for it.
 func spokenFor(in Input, cluster *fleet.Cluster) bool {
 	token := in.Request.Labels[fleet.LabelRegistrationToken]
 	readable := in.Asked
@@ -50,8 +51,8 @@ func spokenFor(in Input, cluster *fleet.Cluster) bool {
 	}
 	return in.Stale || cluster.Annotations[fleet.AnnotationConfirmTakeover] == in.Request.Name ||
 		readable != nil && ownedBy(cluster, readable.OwnerReferences) ||
-		(token == "" || in.Asked != nil) && slices.ContainsFunc(granted(in, cluster), func(r *fleet.ClusterRegistration) bool {
-			return r.Labels[fleet.LabelRegistrationToken] == token && (token == "" || isTokenOf(r, in.Asked))
+		in.Asked != nil && slices.ContainsFunc(granted(in, cluster), func(r *fleet.ClusterRegistration) bool {
+			return r.Labels[fleet.LabelRegistrationToken] == token && isTokenOf(r, in.Asked)
 		})
 }
 
@@ -78,7 +79,7 @@ func pending(in Input, cluster *fleet.Cluster) Outcome {
 	}
 	return Outcome{
 		Stage: TakeoverPending, ClusterName: cluster.Name, Ends: ends, Reason: fleet.ReasonTakeoverPending,
-		Message: "another agent is registered for this Cluster, and this request comes with another token: if it is to take that one's place, annotate the Cluster with " + fleet.AnnotationConfirmTakeover + " and the name of this request, or let it ask with the other one's token; else it waits until the other one is no longer heard of",
+		Message: "another agent is registered for this Cluster, and this request comes with another token, or names none: if it is to take that one's place, annotate the Cluster with " + fleet.AnnotationConfirmTakeover + " and the name of this request, or let it ask with the other one's token; else it waits until the other one is no longer heard of",
 	}
 }
 

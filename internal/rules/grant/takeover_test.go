@@ -41,6 +41,8 @@ func confirmed(request string) func(*grant.Input) {
 
 func stale(in *grant.Input) { in.Stale = true }
 
+func unlabelled(r *fleet.ClusterRegistration) { r.Labels = nil }
+
 // Whoever has a token of the workspace may ask with any client ID. What an agent at work has is only given to who comes
 // with its token, or with the operator's word.
 func TestGrantTakeover(t *testing.T) {
@@ -66,8 +68,11 @@ func TestGrantTakeover(t *testing.T) {
 		"request that claims the recorded UID of the agent's token: request waits": {[]mod{with(requestWith("t1"), requestTokenUID("u1")), askedBy(tokenUID("u2")), registered(requestTokenUID("u1"))}, pending},
 		"token re-created, the agent is gone: granted":                             {[]mod{same, askedBy(tokenUID("u2")), registered(requestTokenUID("u1")), stale}, granted},
 
-		"agents that name no token are the same":                     {[]mod{nameless, registered(requestWith(""))}, granted},
-		"also when one has no label at all":                          {[]mod{nameless, registered(func(r *fleet.ClusterRegistration) { r.Labels = nil })}, granted},
+		"neither names a token: request waits":                       {[]mod{nameless, registered(requestWith(""))}, pending},
+		"neither has the label: request waits":                       {[]mod{with(unlabelled), registered(unlabelled)}, pending},
+		"neither names a token, confirmed on the Cluster: granted":   {[]mod{nameless, registered(requestWith("")), confirmed("request-1")}, granted},
+		"neither names a token, the agent is gone: granted":          {[]mod{nameless, registered(requestWith("")), stale}, granted},
+		"neither names a token, import of another Cluster: waits":    {[]mod{nameless, registered(requestWith("")), importedBy("another-uid")}, pending},
 		"one that names none is not the same as one that does":       {[]mod{nameless, registered()}, pending},
 		"nor the other way round":                                    {[]mod{another, askedBy(), registered(requestWith(""))}, pending},
 		"one that names none of an imported Cluster is the import's": {[]mod{nameless, registered(requestWith("import-token-east")), importedBy("cluster-uid")}, granted},

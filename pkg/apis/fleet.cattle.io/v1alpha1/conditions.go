@@ -175,8 +175,8 @@ const (
 	ReasonAwaitingRights = "AwaitingRights"
 
 	// ReasonTakeoverPending means that the request would take the place of an agent that is at work, and comes with
-	// another token: the operator has to confirm it on the Cluster, or that agent has to be gone. A token that was
-	// deleted and created again under the same name is another token.
+	// another token, or names none: the operator has to confirm it on the Cluster, or that agent has to be gone. A
+	// token that was deleted and created again under the same name is another token.
 	ReasonTakeoverPending = "TakeoverPending"
 	// ReasonAccountReplaced means that the agent's account was deleted and made anew, so that the token the agent may
 	// hold has ended: it has to register again.

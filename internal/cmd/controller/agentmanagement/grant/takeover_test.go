@@ -43,7 +43,7 @@ func pendingHub(t *testing.T, objects ...hubtest.Object) (*hubtest.Hub, *listene
 	return hub, heard
 }
 
-const takeoverMessage = "another agent is registered for this Cluster, and this request comes with another token: if it is to take that one's place, annotate the Cluster with fleet.cattle.io/confirm-takeover and the name of this request, or let it ask with the other one's token; else it waits until the other one is no longer heard of"
+const takeoverMessage = "another agent is registered for this Cluster, and this request comes with another token, or names none: if it is to take that one's place, annotate the Cluster with fleet.cattle.io/confirm-takeover and the name of this request, or let it ask with the other one's token; else it waits until the other one is no longer heard of"
 
 func TestATakeoverWaitsAndCostsNothing(t *testing.T) {
 	hub, _ := pendingHub(t)
