@@ -394,14 +394,14 @@ func (g generator) deployment() request {
 	r := g.object("BundleDeployment", request{
 		as: asAdmin, verb: put, resource: fleetResource(client.BundleDeployments), name: pick(g, "shop", g.fresh, g.name()),
 	})
-	if g.chance(70) {
-		r.body["metadata"] = map[string]any{"labels": map[string]any{
-			fleet.LabelBundleNamespace:  g.anyNamespace(),
-			fleet.LabelBundleName:       pick(g, "shop", names.AgentBundle("b1"), names.AgentBundle(g.attacker.cluster), g.fresh),
-			fleet.LabelClusterNamespace: pick(g, victim, attacker, g.anyNamespace()),
-			fleet.LabelCluster:          pick(g, "b1", g.attacker.cluster, "local"),
-			fleet.LabelManaged:          "true",
-		}}
+	switch roll := g.Intn(100); {
+	case roll < 25: // in its place, for a Bundle of another tenant
+		r.namespace = g.attacker.namespace
+		r.body["metadata"] = deploymentOf(victim, r.name, attacker, g.attacker.cluster)
+	case roll < 70:
+		r.body["metadata"] = deploymentOf(
+			g.anyNamespace(), pick(g, "shop", names.AgentBundle("b1"), names.AgentBundle(g.attacker.cluster), g.fresh),
+			pick(g, victim, attacker, g.anyNamespace()), pick(g, "b1", g.attacker.cluster, "local"))
 	}
 	spec, options := map[string]any{}, map[string]any{}
 	g.options(options)
@@ -412,6 +412,14 @@ func (g generator) deployment() request {
 	g.sometimes(20, spec, "helmChartOptions", func() any { return map[string]any{"helmOpSecretName": pick(g, g.secrets...)} })
 	r.body["spec"] = spec
 	return r
+}
+
+// deploymentOf is the metadata of a BundleDeployment that says whose it is.
+func deploymentOf(workspace, bundle, clusterWorkspace, cluster string) map[string]any {
+	return map[string]any{"labels": map[string]any{
+		fleet.LabelBundleNamespace: workspace, fleet.LabelBundleName: bundle, fleet.LabelManaged: "true",
+		fleet.LabelClusterNamespace: clusterWorkspace, fleet.LabelCluster: cluster,
+	}}
 }
 
 func (g generator) deploymentStatus() request {
