@@ -6,7 +6,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 
+	yamlv2 "go.yaml.in/yaml/v2"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -63,6 +65,9 @@ func (b *Budget) Cost(text []byte) (Budget, error) {
 	}
 	var root yaml.Node
 	if err := yaml.Unmarshal(text, &root); err != nil {
+		if isReadByOthers(text) {
+			return cost, fmt.Errorf("%w: what its aliases stand for cannot be counted; write them out", ErrTooLarge)
+		}
 		return cost, err
 	}
 	size := measure{}.of(&root)
@@ -72,6 +77,14 @@ func (b *Budget) Cost(text []byte) (Budget, error) {
 	cost.Expanded, cost.Bytes = size.nodes, size.bytes
 	left = *b
 	return cost, left.Take(cost)
+}
+
+// isReadByOthers reports whether the parser that converts YAML to JSON, another one, takes a text for YAML. Nothing of the
+// text fits into what it is to be read into, so that no alias is followed.
+func isReadByOthers(text []byte) bool {
+	var mismatch *yamlv2.TypeError
+	err := yamlv2.Unmarshal(text, &struct{}{})
+	return err == nil || errors.As(err, &mismatch) || strings.Contains(err.Error(), "excessive aliasing")
 }
 
 // Take takes the cost of a text from the budget. The error wraps ErrTooLarge.

@@ -34,6 +34,7 @@ func hostile() map[string]string {
 		"many aliases of a long list":  "a: &a [" + strings.Repeat("x,", 30_000) + "x]\nl: [" + strings.Repeat("*a,", 10_000) + "*a]",
 		"many aliases of a long text":  longText + strings.Repeat("*t,", 10_000) + "*t]",
 		"an alias within itself":       "a: &a [*a]",
+		"aliases one parser refuses":   longText + strings.Repeat("*t,", 10_000) + "*t]\n--- \tq: {",
 		"deep by aliases":              deepAliases(300),
 		"a flat list of a megabyte":    "[" + repeated("1,", 1<<20) + "1]",
 		"empty lists of a megabyte":    "[" + repeated("[],", 1<<20) + "1]",
