@@ -2,8 +2,9 @@ package deploy
 
 import (
 	"encoding/base64"
-	"fmt"
+	"encoding/json"
 	"sort"
+	"strconv"
 	"strings"
 )
 
@@ -18,8 +19,8 @@ const (
 // redaction takes confidential values out of messages. The zero value takes out nothing.
 type redaction struct{ replacer *strings.Replacer }
 
-// redactionOf makes a redaction of every text in the given values: Helm puts values into its messages, and
-// these came out of Secrets.
+// redactionOf makes a redaction of every text in the given values, and of each line of it: Helm puts values into its
+// messages, and these came out of Secrets.
 func redactionOf(values ...map[string]any) redaction {
 	found := map[string]bool{}
 	for _, value := range values {
@@ -38,7 +39,7 @@ func redactionOf(values ...map[string]any) redaction {
 	})
 	var pairs []string
 	for _, text := range texts {
-		pairs = append(pairs, text, redacted, base64.StdEncoding.EncodeToString([]byte(text)), redacted)
+		pairs = append(pairs, text, redacted)
 	}
 	if len(pairs) == 0 {
 		return redaction{}
@@ -85,8 +86,31 @@ func collectTexts(value any, found map[string]bool) {
 		}
 	case nil, bool:
 	default:
-		if text := fmt.Sprint(value); len(text) >= shortestRedacted {
-			found[text] = true
+		text, isText := value.(string)
+		if number, err := json.Marshal(value); err == nil && !isText {
+			text = string(number)
 		}
+		if len(text) >= shortestRedacted {
+			found[base64.StdEncoding.EncodeToString([]byte(text))] = true
+		}
+		collectForms(text, found)
+		for _, line := range strings.Split(text, "\n") {
+			collectForms(strings.TrimSpace(line), found)
+		}
+	}
+}
+
+// collectForms collects a text as it is, and as it is between the quotes of Go and of JSON.
+func collectForms(text string, found map[string]bool) {
+	if len(text) < shortestRedacted {
+		return
+	}
+	found[text] = true
+	quoted := []string{strconv.Quote(text)}
+	if inJSON, err := json.Marshal(text); err == nil {
+		quoted = append(quoted, string(inJSON))
+	}
+	for _, form := range quoted {
+		found[form[1:len(form)-1]] = true
 	}
 }

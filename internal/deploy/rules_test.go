@@ -254,16 +254,23 @@ func TestMessageIsBounded(t *testing.T) {
 func TestRedaction(t *testing.T) {
 	values := map[string]any{
 		"password": "hunter2hunter2", "short": "abc", "flag": true, "none": nil, "port": int64(12345678),
-		"list": []any{"in-a-list", map[string]any{"deep": "hunter2"}},
+		"list": []any{"in-a-list", map[string]any{"deep": "hunter2"}}, "amount": float64(87654321),
+		"pem": "-----BEGIN KEY-----\n  MIIEvQIBADAN\r\nab\n-----END KEY-----\n", "quoted": "say \"hi\"<\tthere>", "whole": "one-line\n",
 	}
 	tests := map[string]struct{ in, want string }{
-		"a value":                  {"got hunter2hunter2, want digits", "got <redacted>, want digits"},
-		"the longer of two values": {"hunter2hunter2 hunter2", "<redacted> <redacted>"},
-		"a value in a list":        {"x in-a-list y", "x <redacted> y"},
-		"a number":                 {"port 12345678", "port <redacted>"},
-		"base64 of a value":        {"aHVudGVyMg==", "<redacted>"},
-		"what is short stays":      {"abc true nil", "abc true nil"},
-		"nothing of it":            {"fine", "fine"},
+		"a value":                         {"got hunter2hunter2, want digits", "got <redacted>, want digits"},
+		"the longer of two values":        {"hunter2hunter2 hunter2", "<redacted> <redacted>"},
+		"a value in a list":               {"x in-a-list y", "x <redacted> y"},
+		"a number":                        {"port 12345678", "port <redacted>"},
+		"base64 of a value":               {"aHVudGVyMg==", "<redacted>"},
+		"what is short stays":             {"abc true nil", "abc true nil"},
+		"lines of a text, indented":       {"    -----BEGIN KEY-----\n    MIIEvQIBADAN\n    ab\n", "    <redacted>\n    <redacted>\n    ab\n"},
+		"lines of a text, escaped":        {`"-----BEGIN KEY-----\n  MIIEvQIBADAN\r\nab\n-----END KEY-----\n"`, `"<redacted>"`},
+		"a text without its end":          {"one-line, two", "<redacted>, two"},
+		"a text as Go quotes it":          {fmt.Sprintf("%q", "say \"hi\"<\tthere>"), `"<redacted>"`},
+		"a text as JSON quotes it":        {`"say \"hi\"\u003c\tthere\u003e"`, `"<redacted>"`},
+		"a number with a fraction's type": {"amount 87654321", "amount <redacted>"},
+		"nothing of it":                   {"fine", "fine"},
 	}
 	r := redactionOf(values)
 	for name, test := range tests {

@@ -93,7 +93,8 @@ func encode(value any) string {
 	return strings.TrimSuffix(text.String(), "\n")
 }
 
-// withTexts is a copy with every text, keys of maps left alone, replaced.
+// withTexts is a copy with every text, keys of maps left alone, replaced. A number whose text would be another becomes
+// that.
 func withTexts(value any, replace func(string) string) any {
 	switch value := value.(type) {
 	case string:
@@ -110,6 +111,10 @@ func withTexts(value any, replace func(string) string) any {
 			out[i] = withTexts(value[i], replace)
 		}
 		return out
+	case float64, int64:
+		if text := encode(value); replace(text) != text {
+			return replace(text)
+		}
 	}
 	return value
 }

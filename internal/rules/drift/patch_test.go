@@ -29,6 +29,10 @@ func TestTextOfAPatch(t *testing.T) {
 			func(text string) string { return strings.ReplaceAll(text, "secret", "***") },
 			`{"a":"my ***","b":[{"c":"***"}],"secret":true}`,
 		},
+		"a number whose text is cleaned": {
+			Patch{"port": float64(12345678), "replicas": float64(3)},
+			func(text string) string { return strings.ReplaceAll(text, "12345678", "***") }, `{"port":"***","replicas":3}`,
+		},
 		"a long value is cut": {
 			Patch{"a": long, "b": "short"}, same, `{"a":"` + strings.Repeat("ä", valueLimit/2) + `…","b":"short"}`,
 		},
