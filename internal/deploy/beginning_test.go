@@ -189,7 +189,7 @@ func TestARevisionFromBeforeTheRestartIsFound(t *testing.T) {
 	l.expectStatus("x", ready)
 	l.halt()
 	secrets := l.East.CoreV1().Secrets(l.Name)
-	h, err := loadHistory(t.Context(), secrets, releaseKey{l.Name, "x"}, time.Now)
+	h, err := loadHistory(t.Context(), secrets, releaseKey{l.Name, "x"}, time.Now, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +202,7 @@ func TestARevisionFromBeforeTheRestartIsFound(t *testing.T) {
 	}
 	l.start()
 	l.expectStatus("x", func(bd *fleet.BundleDeployment) string {
-		h, err := loadHistory(context.WithoutCancel(t.Context()), secrets, releaseKey{l.Name, "x"}, time.Now)
+		h, err := loadHistory(context.WithoutCancel(t.Context()), secrets, releaseKey{l.Name, "x"}, time.Now, nil)
 		if err != nil {
 			return err.Error()
 		}

@@ -196,6 +196,9 @@ func chartAnnotations(bd *fleet.BundleDeployment, agentNamespace string) map[str
 		fleet.AnnotationKeepResources:  fmt.Sprint(bd.Spec.Options.KeepResources),
 		fleet.AnnotationDeploymentID:   bd.Spec.DeploymentID,
 	}
+	if namespace := bd.Spec.Options.TargetNamespace; namespace != "" {
+		annotations[fleet.AnnotationTargetNamespace] = namespace
+	}
 	if commit := bd.Labels[fleet.LabelCommit]; commit != "" {
 		annotations[fleet.AnnotationCommit] = commit
 	}

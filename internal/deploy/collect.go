@@ -11,6 +11,7 @@ import (
 
 	"helm.sh/helm/v3/pkg/release"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -73,12 +74,12 @@ func (d *deployer) sweep(ctx context.Context) error {
 		}
 		errs = append(errs, d.adoptRelease(ctx, key, found))
 	}
-	d.lookAtWhatIsLeft(newest)
+	d.lookAtWhatIsLeft(ctx, newest)
 	return errors.Join(errs...)
 }
 
 // lookAtWhatIsLeft has those BundleDeployments looked at that are gone, and those with more releases than one.
-func (d *deployer) lookAtWhatIsLeft(newest map[releaseKey]revisionSecret) {
+func (d *deployer) lookAtWhatIsLeft(ctx context.Context, newest map[releaseKey]revisionSecret) {
 	maps.DeleteFunc(d.orphans, func(name string, _ time.Time) bool {
 		return d.hub.cached(name) != nil || len(d.inventory.of(name)) == 0
 	})
@@ -87,7 +88,7 @@ func (d *deployer) lookAtWhatIsLeft(newest map[releaseKey]revisionSecret) {
 			if len(d.inventory.of(name)) > 1 {
 				d.queue.Add(name)
 			}
-		} else if d.mayGo(name, newest) {
+		} else if d.mayGo(ctx, name, newest) {
 			d.queue.Add(name)
 		}
 	}
@@ -96,7 +97,7 @@ func (d *deployer) lookAtWhatIsLeft(newest map[releaseKey]revisionSecret) {
 // mayGo tells whether the releases of a BundleDeployment that is not there may be taken down. Those of one that this
 // process has known may. An orphan's are left alone while the hub lists nothing at all for this agent, and then until two
 // looks have missed it that are a whole interval apart; if they were being taken down already, that is gone on with.
-func (d *deployer) mayGo(name string, newest map[releaseKey]revisionSecret) bool {
+func (d *deployer) mayGo(ctx context.Context, name string, newest map[releaseKey]revisionSecret) bool {
 	since, isOrphan := d.orphans[name]
 	now := d.Clock()
 	switch {
@@ -105,7 +106,7 @@ func (d *deployer) mayGo(name string, newest map[releaseKey]revisionSecret) bool
 	case len(d.hub.all()) == 0:
 		d.orphans[name] = time.Time{} // what was seen before counts no more: the hub is only beginning
 		return false
-	case d.beingTakenDown(name, newest):
+	case d.beingTakenDown(ctx, name, newest):
 		return true
 	case since.IsZero():
 		d.orphans[name] = now
@@ -118,10 +119,23 @@ func (d *deployer) mayGo(name string, newest map[releaseKey]revisionSecret) bool
 
 // beingTakenDown tells whether all releases of a BundleDeployment were left in the middle of an uninstallation. Of one
 // with another release only a former name may have been on its way out.
-func (d *deployer) beingTakenDown(name string, newest map[releaseKey]revisionSecret) bool {
+func (d *deployer) beingTakenDown(ctx context.Context, name string, newest map[releaseKey]revisionSecret) bool {
 	return !slices.ContainsFunc(d.inventory.of(name), func(key releaseKey) bool {
-		return newest[key].status != release.StatusUninstalling.String()
+		return newest[key].status != release.StatusUninstalling.String() || d.isForged(ctx, key, newest[key])
 	})
+}
+
+// isForged tells whether another than the agent has stored a revision; also while that cannot be found out.
+func (d *deployer) isForged(ctx context.Context, key releaseKey, found revisionSecret) bool {
+	if d.seal == nil {
+		return false
+	}
+	secret, err := d.agent.clientset.CoreV1().Secrets(key.Namespace).Get(ctx, found.secret, metav1.GetOptions{})
+	if err != nil {
+		return true
+	}
+	from, err := d.seal.origin(ctx, key, found.number, secret)
+	return err != nil || from == originOther
 }
 
 // listReleases finds all of Helm's releases by metadata alone.
@@ -166,11 +180,14 @@ func (d *deployer) adoptRelease(ctx context.Context, key releaseKey, found revis
 	if err != nil {
 		return fmt.Errorf("reading release %s: %w", key, err)
 	}
-	stored, err := decodeRelease(secret)
-	if err != nil || annotationsOf(stored)[fleet.AnnotationAgentNamespace] != d.AgentNamespace ||
+	stored, err := d.lastOf(ctx, key, secret)
+	if err != nil {
+		return err
+	}
+	if stored == nil || annotationsOf(stored)[fleet.AnnotationAgentNamespace] != d.AgentNamespace ||
 		annotationsOf(stored)[fleet.AnnotationBundleID] == "" {
 		d.inventory.setForeign(key, found.resourceVersion)
-		return nil //nolint:nilerr // what cannot be read is nobody's
+		return nil
 	}
 	name := annotationsOf(stored)[fleet.AnnotationBundleID]
 	if d.hub.cached(name) == nil && len(d.inventory.of(name)) == 0 {
@@ -178,6 +195,27 @@ func (d *deployer) adoptRelease(ctx context.Context, key releaseKey, found revis
 	}
 	d.inventory.add(name, key)
 	return nil
+}
+
+// lastOf is the newest revision of a release, which is in the Secret unless that is forged; nil for one that cannot be
+// read.
+func (d *deployer) lastOf(ctx context.Context, key releaseKey, secret *corev1.Secret) (*release.Release, error) {
+	stored, err := decodeRelease(secret)
+	if err != nil {
+		return nil, nil //nolint:nilerr,nilnil // it is no release
+	}
+	if annotationsOf(stored)[fleet.AnnotationAgentNamespace] != d.AgentNamespace {
+		return stored, nil
+	}
+	from, err := d.seal.origin(ctx, key, stored.Version, secret)
+	if err != nil || from != originOther {
+		return stored, err
+	}
+	h, err := d.releaser.history(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return h.last(), nil
 }
 
 // watchKinds forgets what is known of the API server's kinds whenever a CRD changes, and has everything looked

@@ -142,7 +142,7 @@ func (d *deployer) rollBack(ctx context.Context, bd *fleet.BundleDeployment, rel
 		return nil, err
 	}
 	made, err := d.releaser.rollBack(ctx, rollback{
-		Release: key, Revision: number, Options: &bd.Spec.Options, Identity: who, Only: drifted,
+		Release: key, Revision: number, Options: &bd.Spec.Options, Identity: who, Set: d.setOf(bd.Name), Only: drifted,
 		Force: bd.Spec.CorrectDrift.Force, KeepFailed: bd.Spec.CorrectDrift.KeepFailHistory,
 	})
 	if err != nil && !errors.Is(err, errStopped) {

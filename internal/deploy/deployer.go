@@ -39,6 +39,7 @@ type deployer struct {
 	hub      *hub
 	agent    *identity
 	metadata metadata.Interface
+	seal     *seal
 	releaser *releaser
 	watches  *watches
 	// copyWatches follow what was copied downstream, copyUsers are who has it copied.
@@ -82,7 +83,8 @@ func newDeployer(options Options) (*deployer, error) {
 	if d.metadata, err = metadata.NewForConfigAndClient(metadata.ConfigFor(local), d.agent.http); err != nil {
 		return nil, fmt.Errorf("making a client for metadata: %w", err)
 	}
-	d.releaser = &releaser{Agent: d.agent, Stopped: d.stopped, Clock: options.Clock, Slots: d.slots}
+	d.seal = &seal{secrets: d.agent.clientset.CoreV1().Secrets(options.AgentNamespace), named: d.inventory.revision}
+	d.releaser = &releaser{Agent: d.agent, Stopped: d.stopped, Clock: options.Clock, Slots: d.slots, Seal: d.seal}
 	d.accounts = newAccounts(d.agent, options.AgentNamespace)
 	d.watches = newWatches(d.metadata, options.Clock, d.objectChanged, d.enqueueAll)
 	d.copyUsers = newCopyUsers()

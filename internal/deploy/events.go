@@ -49,7 +49,7 @@ func (d *deployer) handlers() cache.ResourceEventHandlerFuncs {
 				object = tombstone.Obj
 			}
 			if bd, ok := object.(*fleet.BundleDeployment); ok {
-				d.remember(bd.Name, bd.Status.Release)
+				d.remember(bd, bd.Status.Release)
 				d.queue.Add(bd.Name)
 				d.bells.ring(bundleBell(bd.Name))
 				d.wakeWaiting()
@@ -79,16 +79,17 @@ func (d *deployer) superseded(bd *fleet.BundleDeployment) func() bool {
 }
 
 // remember notes a release named in a status.
-func (d *deployer) remember(name, release string) {
-	if key, _, ok := parseRelease(release); ok {
-		d.inventory.add(name, key)
+func (d *deployer) remember(bd *fleet.BundleDeployment, release string) {
+	if key, revision, ok := parseRelease(release); ok {
+		d.inventory.add(bd.Name, key)
+		d.inventory.name(key, revision, bd.Spec.Options.TargetNamespace == key.Namespace)
 	}
 }
 
 // rememberAll notes the releases named in all statuses, which need not be found by reading every one of them.
 func (d *deployer) rememberAll() {
 	for _, bd := range d.hub.all() {
-		d.remember(bd.Name, bd.Status.Release)
+		d.remember(bd, bd.Status.Release)
 	}
 }
 

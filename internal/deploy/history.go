@@ -46,29 +46,78 @@ type history struct {
 	// broken are the names of Secrets that are to be written over: they hold no release that can be read, or one that
 	// was taken back.
 	broken map[string]bool
+	// seal is put on revisions that are stored; nil for none.
+	seal *seal
+	// foreign are the Secrets of revisions that the agent has not stored, and forged those of them that are not even in
+	// the history, because others are that it has.
+	foreign map[string]bool
+	forged  []string
 	// beforeCreate sees the next revision before it is stored, and may change its hooks or refuse it; nil for nothing.
 	beforeCreate func(*release.Release) error
 }
 
 // loadHistory reads all revisions of a release. One that cannot be decoded is as good as none: it is left
-// out, and written over.
-func loadHistory(ctx context.Context, secrets typedcorev1.SecretInterface, key releaseKey, clock func() time.Time) (*history, error) {
+// out, and written over. One that the agent has not stored has no hooks, and is left out as well if it pretends to belong
+// to a release of the agent's.
+func loadHistory(ctx context.Context, secrets typedcorev1.SecretInterface, key releaseKey, clock func() time.Time, sealed *seal) (*history, error) {
 	selector := labels.Set{labelOwner: ownerHelm, labelName: key.Name}.AsSelector().String()
 	list, err := secrets.List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		return nil, fmt.Errorf("reading the history of release %s: %w", key, err)
 	}
-	h := &history{secrets: secrets, key: key, clock: clock, broken: map[string]bool{}}
+	h := &history{secrets: secrets, key: key, clock: clock, broken: map[string]bool{}, seal: sealed, foreign: map[string]bool{}}
+	forged := map[string]bool{}
 	for i := range list.Items {
-		decoded, err := decodeRelease(&list.Items[i])
-		if err != nil {
-			h.broken[list.Items[i].Name] = true
+		secret := &list.Items[i]
+		decoded, err := decodeRelease(secret)
+		if err != nil || secretName(key.Name, decoded.Version) != secret.Name || decoded.Name != key.Name {
+			h.broken[secret.Name] = true
 			continue
+		}
+		from, err := sealed.origin(ctx, key, decoded.Version, secret)
+		if err != nil {
+			return nil, err
+		}
+		if from != originAgent {
+			h.foreign[secret.Name], forged[secret.Name] = true, from == originOther
+			decoded.Hooks = nil
 		}
 		h.revisions = append(h.revisions, decoded)
 	}
 	h.sort()
+	if len(h.foreign) < len(h.revisions) {
+		h.leaveOut(forged)
+	}
 	return h, nil
+}
+
+// leaveOut takes forged revisions out of the history.
+func (h *history) leaveOut(forged map[string]bool) {
+	h.revisions = slices.DeleteFunc(h.revisions, func(r *release.Release) bool {
+		name := secretName(r.Name, r.Version)
+		if forged[name] {
+			h.broken[name] = true
+			h.forged = append(h.forged, name)
+		}
+		return forged[name]
+	})
+}
+
+// deleteForged deletes the Secrets of forged revisions, which hide those that the agent has stored from Helm.
+func (h *history) deleteForged(ctx context.Context) error {
+	for _, name := range h.forged {
+		if err := optional(h.secrets.Delete(ctx, name, metav1.DeleteOptions{})); err != nil {
+			return fmt.Errorf("deleting %s, which is no revision of release %s: %w", name, h.key, err)
+		}
+		delete(h.broken, name)
+	}
+	h.forged = nil
+	return nil
+}
+
+// isForeign reports whether the agent has not stored a revision itself.
+func (h *history) isForeign(r *release.Release) bool {
+	return r != nil && h.foreign[secretName(r.Name, r.Version)]
 }
 
 func (h *history) sort() {
@@ -167,6 +216,7 @@ func (h *history) Create(key string, r *release.Release) error {
 		}
 		h.beforeCreate = nil // one that rolls the revision back has hooks of its own
 	}
+	delete(h.foreign, key)
 	secret, err := h.secret(key, r, labelCreatedAt)
 	if err != nil {
 		return err
@@ -241,11 +291,15 @@ func (h *history) secret(key string, r *release.Release, timeLabel string) (*cor
 	marks[labelOwner], marks[labelName] = ownerHelm, r.Name
 	marks[labelStatus], marks[labelVersion] = r.Info.Status.String(), strconv.Itoa(r.Version)
 	marks[timeLabel] = strconv.FormatInt(h.clock().Unix(), 10)
-	return &corev1.Secret{
+	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: key, Namespace: h.key.Namespace, Labels: marks},
 		Type:       releaseSecretType,
 		Data:       map[string][]byte{releaseDataKey: text},
-	}, nil
+	}
+	if h.foreign[key] {
+		return secret, nil // it says what another writer made it say
+	}
+	return secret, h.seal.put(context.Background(), secret)
 }
 
 // secretName is the Secret of a revision.

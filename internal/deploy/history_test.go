@@ -39,7 +39,7 @@ func historyOf(t *testing.T, client *fake.Clientset, revisions ...*release.Relea
 			t.Fatal(err)
 		}
 	}
-	loaded, err := loadHistory(t.Context(), secrets, h.key, h.clock)
+	loaded, err := loadHistory(t.Context(), secrets, h.key, h.clock, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestHelmReadsWhatIsStoredAndTheOtherWayRound(t *testing.T) {
 	if err := helm.Create(stored(2, release.StatusFailed)); err != nil {
 		t.Fatal(err)
 	}
-	if h, err = loadHistory(t.Context(), secrets, h.key, h.clock); err != nil {
+	if h, err = loadHistory(t.Context(), secrets, h.key, h.clock, nil); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]revision{{1, release.StatusDeployed}, {2, release.StatusFailed}}, h.summary()); diff != "" {

@@ -12,12 +12,40 @@ import (
 type inventory struct {
 	mu       sync.Mutex
 	releases map[string]map[releaseKey]bool
+	// named are the revisions that statuses name, confined those releases that no object may be outside the namespace of.
+	named    map[releaseKey]int
+	confined map[releaseKey]bool
 	// foreign are releases that were looked at and belong to somebody else, by the version looked at.
 	foreign map[releaseKey]string
 }
 
 func newInventory() *inventory {
-	return &inventory{releases: map[string]map[releaseKey]bool{}, foreign: map[releaseKey]string{}}
+	return &inventory{
+		releases: map[string]map[releaseKey]bool{}, named: map[releaseKey]int{}, confined: map[releaseKey]bool{}, foreign: map[releaseKey]string{},
+	}
+}
+
+// name notes the revision of a release that a status names, and whether "namespace" confines it.
+func (i *inventory) name(key releaseKey, revision int, confined bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.named[key], i.confined[key] = revision, i.confined[key] || confined
+}
+
+// revision is the one that was noted, 0 for none; confinement is the namespace that the release is confined to, if any.
+func (i *inventory) revision(key releaseKey) int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.named[key]
+}
+
+func (i *inventory) confinement(key releaseKey) string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.confined[key] {
+		return key.Namespace
+	}
+	return ""
 }
 
 func (i *inventory) add(name string, key releaseKey) {
@@ -33,6 +61,8 @@ func (i *inventory) remove(name string, key releaseKey) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	delete(i.releases[name], key)
+	delete(i.named, key)
+	delete(i.confined, key)
 	if len(i.releases[name]) == 0 {
 		delete(i.releases, name)
 	}

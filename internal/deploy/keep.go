@@ -30,7 +30,7 @@ func (d *deployer) installedAgent(ctx context.Context, bd *fleet.BundleDeploymen
 	if !d.isAgent(bd.Name) || own == installed || who != d.agent {
 		return nil, nil //nolint:nilnil // nothing to keep
 	}
-	h, err := loadHistory(ctx, d.agent.clientset.CoreV1().Secrets(installed.Namespace), installed, d.Clock)
+	h, err := d.releaser.history(ctx, installed)
 	if err != nil {
 		return nil, err
 	}

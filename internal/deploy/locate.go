@@ -54,6 +54,9 @@ func (d *deployer) recall(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	if err != nil {
 		return false, nil //nolint:nilerr // one that cannot be read is as good as none: it is made again
 	}
+	if from, err := d.seal.origin(ctx, key, number, secret); err != nil || from != originAgent {
+		return false, err
+	}
 	client := newObjectClient(d.agent, key, d.stopped)
 	list, err := client.Build(strings.NewReader(stored.Manifest), false)
 	if err != nil {

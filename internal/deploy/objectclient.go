@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"sync"
 
 	"helm.sh/helm/v3/pkg/kube"
+	"helm.sh/helm/v3/pkg/release"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,6 +43,11 @@ type objectClient struct {
 	// confined, if not empty, is the namespace that no object that is created or changed may be outside of, however
 	// it came: rendered, as a hook, among a chart's CRDs, or from the history.
 	confined string
+	// set is the hash that the objects of the release have as a label.
+	set string
+	// foreign means that others may have written what the release says of itself. What it has deleted has to be marked
+	// as an object of this release.
+	foreign bool
 	// only, if not nil, are the objects that an update touches.
 	only map[objectRef]bool
 	// old are the manifests of the revisions there are. Kinds in them that the server no longer knows are
@@ -112,7 +120,11 @@ func (c *objectClient) isOwnNamespace(info *resource.Info) bool {
 // confine refuses an object outside of the namespace that confines the release, but for the namespace itself. A CRD that
 // is there is left as it is, which is no trouble to Helm.
 func (c *objectClient) confine(info *resource.Info) error {
-	if c.confined == "" || info.Namespace == c.confined || c.isOwnNamespace(info) {
+	if (c.confined != "" || c.identity.account != "") && isReleaseSecret(info) {
+		return because(fleet.ReasonForbidden, fmt.Errorf("%s is a Helm release, which neither a bundle with \"namespace\" nor one with a service account may bring: take it out of the bundle",
+			describeInfo(info)))
+	}
+	if !c.isOutside(info) || c.isOwnNamespace(info) {
 		return nil
 	}
 	if info.Namespace != "" {
@@ -125,6 +137,31 @@ func (c *objectClient) confine(info *resource.Info) error {
 		}
 	}
 	return clusterScoped(info.Name, info.Mapping.GroupVersionKind)
+}
+
+// isReleaseSecret tells the Secrets in which Helm keeps releases: the agent does what they say.
+func isReleaseSecret(info *resource.Info) bool {
+	object, ok := info.Object.(*unstructured.Unstructured)
+	return ok && object.Object["type"] == releaseSecretType && info.Mapping.GroupVersionKind.GroupKind() == schema.GroupKind{Kind: "Secret"}
+}
+
+// confineHooks takes the hooks out of a history that are outside of the namespace that confines the release: earlier
+// agents stored them.
+func (c *objectClient) confineHooks(h *history) {
+	if c.confined == "" {
+		return
+	}
+	for _, r := range h.revisions {
+		r.Hooks = slices.DeleteFunc(slices.Clone(r.Hooks), func(hook *release.Hook) bool {
+			list, err := c.Build(strings.NewReader(hook.Manifest), false)
+			return err != nil || slices.ContainsFunc(list, c.isOutside)
+		})
+	}
+}
+
+// isOutside tells whether an object is outside of the namespace that confines the release.
+func (c *objectClient) isOutside(info *resource.Info) bool {
+	return c.confined != "" && info.Namespace != c.confined
 }
 
 func (c *objectClient) helper(info *resource.Info) *resource.Helper {
@@ -141,9 +178,9 @@ func (c *objectClient) remember(info *resource.Info) {
 	c.live[refOf(info)] = object
 }
 
-// Delete implements kube.Interface, for hooks.
+// Delete implements kube.Interface, for hooks. One that is outside of the namespace that confines the release stays.
 func (c *objectClient) Delete(list kube.ResourceList) (*kube.Result, []error) {
-	return c.deleteAll(list, metav1.DeletePropagationBackground, func(*resource.Info) (bool, error) { return true, nil })
+	return c.deleteAll(list, metav1.DeletePropagationBackground, func(info *resource.Info) (bool, error) { return !c.isOutside(info), nil })
 }
 
 // DeleteWithPropagationPolicy implements kube.InterfaceDeletionPropagation, for the objects of a release that

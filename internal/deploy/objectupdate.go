@@ -200,11 +200,15 @@ func (c *objectClient) isOurs(info *resource.Info) (bool, error) {
 		}
 		return false, fmt.Errorf("reading %s: %w", describeInfo(info), err)
 	}
-	if owner, known := ownerOf(info.Object); known {
+	owner, known := ownerOf(info.Object)
+	live, ok := info.Object.(*unstructured.Unstructured)
+	if c.foreign || c.isOutside(info) { // a manifest alone does not make an object this release's
+		return ok && known && owner == c.release && live.GetLabels()[fleet.LabelSetHash] == c.set, nil
+	}
+	if known {
 		return owner == c.release, nil
 	}
 	// Helm's marks were taken off; ours still tell.
-	live, ok := info.Object.(*unstructured.Unstructured)
 	return ok && deployed != nil && live.GetLabels()[fleet.LabelSetHash] != "" &&
 		live.GetLabels()[fleet.LabelSetHash] == deployed.GetLabels()[fleet.LabelSetHash], nil
 }

@@ -38,7 +38,7 @@ func (d *deployer) reconcile(ctx context.Context, name string) error {
 	if r.status != nil {
 		status = r.status.DeepCopy()
 	}
-	d.remember(name, status.Release)
+	d.remember(bd, status.Release)
 	if leaveAlone(bd) {
 		d.watches.follow(name, nil)
 		d.awaited.put(name, nil)

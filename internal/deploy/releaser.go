@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"helm.sh/helm/v3/pkg/action"
@@ -33,6 +34,13 @@ type releaser struct {
 	Clock   func() time.Time
 	// Slots are given free while an operation waits for its objects or hooks; nil for none.
 	Slots slots
+	// Seal tells what the agent has stored.
+	Seal *seal
+}
+
+// history reads all revisions of a release.
+func (r *releaser) history(ctx context.Context, key releaseKey) (*history, error) {
+	return loadHistory(ctx, r.Agent.clientset.CoreV1().Secrets(key.Namespace), key, r.Clock, r.Seal)
 }
 
 // installation is a release to bring to a state.
@@ -52,6 +60,8 @@ type installation struct {
 	Set      set
 	// Stale are releases of the same BundleDeployment under former names: what they own may be taken over.
 	Stale []releaseKey
+	// NoWayBack keeps an upgrade that fails from being rolled back: others may have written what it would go back to.
+	NoWayBack bool
 	// Installed is the agent's Deployment of another release, of which some is kept; nil for none.
 	Installed *unstructured.Unstructured
 	// MayTake refuses a release that is somebody else's, by its last revision, which is nil if there is none.
@@ -75,23 +85,28 @@ type installed struct {
 
 // install brings a release to a state, from wherever an earlier operation left it.
 func (r *releaser) install(ctx context.Context, in installation) (*installed, error) {
-	h, err := loadHistory(ctx, r.Agent.clientset.CoreV1().Secrets(in.Release.Namespace), in.Release, r.Clock)
+	h, err := r.history(ctx, in.Release)
 	if err != nil {
 		return nil, err
 	}
 	if err := in.MayTake(h.last()); err != nil {
 		return nil, err
 	}
-	if !in.Again && isMadeFor(h.last(), in.DeploymentID) {
+	if err := h.deleteForged(ctx); err != nil {
+		return nil, err
+	}
+	if !in.Again && !h.isForeign(h.last()) && isMadeFor(h.last(), in.DeploymentID) {
 		return alreadyMade(h.last(), newObjectClient(in.Identity, in.Release, r.Stopped))
 	}
 	client := newObjectClient(in.Identity, in.Release, r.Stopped)
+	in.NoWayBack = slices.ContainsFunc(h.revisions, h.isForeign)
 	client.old, client.superseded, client.slots, client.news = h.manifests(), in.Superseded, r.Slots, in.News
 	client.namespaceExists = func() bool {
 		_, err := r.Agent.clientset.CoreV1().Namespaces().Get(ctx, in.Release.Namespace, metav1.GetOptions{})
 		return err == nil
 	}
-	client.confined = in.Options.TargetNamespace
+	client.confined, client.set = in.Options.TargetNamespace, in.Set.Hash
+	client.confineHooks(h)
 	next, err := r.prepare(in, h, client)
 	if err != nil {
 		return nil, err
@@ -135,7 +150,7 @@ func (r *releaser) prepare(in installation, h *history, client *objectClient) (s
 	}
 	next := nextStep(h.summary())
 	if next == UninstallFirst {
-		return Install, r.uninstallFrom(h, in.Identity, true)
+		return Install, r.uninstallFrom(h, removal{Identity: in.Identity, Hooks: true, Confined: in.Options.TargetNamespace, Set: in.Set})
 	}
 	if next == RecoverAndUpgrade {
 		if err := markFailed(h); err != nil {
@@ -233,8 +248,8 @@ func runUpgrade(in installation, config *action.Configuration, _ *objectClient, 
 	run.Force = in.Force
 	run.MaxHistory = maxHistory(in.Options)
 	run.ResetValues = true // the values are all there are: ones that were taken away stay away
-	run.Atomic, run.Timeout = helm.Atomic, timeout(helm)
-	run.Wait, run.WaitForJobs = helm.TimeoutSeconds > 0, helm.WaitForJobs
+	run.Atomic, run.Timeout = helm.Atomic && !in.NoWayBack, timeout(helm)
+	run.Wait, run.WaitForJobs = helm.Atomic || helm.TimeoutSeconds > 0, helm.WaitForJobs
 	run.SkipSchemaValidation = helm.SkipSchemaValidation
 	run.DisableOpenAPIValidation = true
 	run.EnableDNS = !helm.DisableDNS
@@ -273,16 +288,27 @@ func (r *releaser) forget(h *history) error {
 	return nil
 }
 
-// uninstallFrom uninstalls a release with a given history, under an identity, with or without its hooks.
-func (r *releaser) uninstallFrom(h *history, who *identity, hooks bool) error {
-	client := newObjectClient(who, h.key, r.Stopped)
+// removal is how a release is uninstalled.
+type removal struct {
+	Identity *identity
+	// Hooks are run, but those that are outside of Confined, if that is not empty.
+	Hooks    bool
+	Confined string
+	Set      set
+}
+
+// uninstallFrom uninstalls a release with a given history.
+func (r *releaser) uninstallFrom(h *history, in removal) error {
+	client := newObjectClient(in.Identity, h.key, r.Stopped)
 	client.old, client.slots = h.manifests(), r.Slots
+	client.confined, client.set, client.foreign = in.Confined, in.Set.Hash, h.isForeign(h.last())
+	client.confineHooks(h)
 	config := &action.Configuration{
-		RESTClientGetter: who, Releases: h.storage(0), KubeClient: client, Log: func(string, ...any) {},
+		RESTClientGetter: in.Identity, Releases: h.storage(0), KubeClient: client, Log: func(string, ...any) {},
 	}
 	config.SetHookOutputFunc(discardOutput)
 	run := action.NewUninstall(config)
-	run.DisableHooks = !hooks
+	run.DisableHooks = !in.Hooks
 	run.Timeout = hookTimeout
 	run.IgnoreNotFound = true
 	run.DeletionPropagation = "background"

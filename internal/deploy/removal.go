@@ -52,7 +52,7 @@ func (d *deployer) removeLeft(ctx context.Context, name string) error {
 // takeDown uninstalls one release of a BundleDeployment, or only forgets it if its objects are to stay, and
 // reports which. A release that turns out to be somebody else's is left alone.
 func (d *deployer) takeDown(ctx context.Context, name string, key releaseKey) (kept bool, err error) {
-	h, err := loadHistory(ctx, d.agent.clientset.CoreV1().Secrets(key.Namespace), key, d.Clock)
+	h, err := d.releaser.history(ctx, key)
 	if err != nil {
 		return false, err
 	}
@@ -66,8 +66,9 @@ func (d *deployer) takeDown(ctx context.Context, name string, key releaseKey) (k
 	if kept {
 		err = d.releaser.forget(h)
 	} else {
-		err = d.uninstall(ctx, h, marks[fleet.AnnotationServiceAccount])
+		err = d.uninstall(ctx, h, name)
 	}
+	err = errors.Join(err, h.deleteForged(ctx))
 	if err != nil {
 		return kept, err
 	}
@@ -85,12 +86,14 @@ func (d *deployer) holdsAgent(r *release.Release) bool {
 	})
 }
 
-func (d *deployer) uninstall(ctx context.Context, h *history, account string) error {
-	who, hooks, err := d.accounts.forRemoval(ctx, account)
+func (d *deployer) uninstall(ctx context.Context, h *history, name string) error {
+	marks := annotationsOf(h.last())
+	who, hooks, err := d.accounts.forRemoval(ctx, marks[fleet.AnnotationServiceAccount])
 	if err != nil {
 		return err
 	}
-	return d.releaser.uninstallFrom(h, who, hooks)
+	confined := cmp.Or(marks[fleet.AnnotationTargetNamespace], d.inventory.confinement(h.key))
+	return d.releaser.uninstallFrom(h, removal{Identity: who, Hooks: hooks, Confined: confined, Set: d.setOf(name)})
 }
 
 // isOurs tells a release this agent made for a BundleDeployment from all others.

@@ -19,6 +19,7 @@ type rollback struct {
 	Options  *fleet.BundleDeploymentOptions
 	// Identity does it.
 	Identity *identity
+	Set      set
 	// Only are the objects that are put back.
 	Only map[objectRef]bool
 	// Force replaces objects instead of changing them.
@@ -30,15 +31,18 @@ type rollback struct {
 // rollBack makes a new revision with what an earlier one has. If that fails, the history is what it was before, with
 // or without the failed revision.
 func (r *releaser) rollBack(ctx context.Context, in rollback) (*installed, error) {
-	h, err := loadHistory(ctx, r.Agent.clientset.CoreV1().Secrets(in.Release.Namespace), in.Release, r.Clock)
+	h, err := r.history(ctx, in.Release)
 	if err != nil {
 		return nil, err
 	}
-	if h.index(secretName(in.Release.Name, in.Revision)) < 0 {
-		return nil, fmt.Errorf("release %s has no revision %d", in.Release, in.Revision)
+	at := h.index(secretName(in.Release.Name, in.Revision))
+	if at < 0 || h.isForeign(h.revisions[at]) {
+		return nil, fmt.Errorf("release %s has no revision %d that this agent has stored: deploy the bundle again, with another forceSyncGeneration", in.Release, in.Revision)
 	}
 	client := newObjectClient(in.Identity, in.Release, r.Stopped)
 	client.old, client.only, client.confined = h.manifests(), in.Only, in.Options.TargetNamespace
+	client.set = in.Set.Hash
+	client.confineHooks(h)
 	config := &action.Configuration{
 		RESTClientGetter: in.Identity, Releases: h.storage(0), KubeClient: client, Log: func(string, ...any) {},
 	}

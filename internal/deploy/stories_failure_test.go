@@ -236,6 +236,9 @@ func TestAValueFromASecretIsNotInTheStatus(t *testing.T) {
 func (l *lab) store(namespace, name, bundleDeployment string, number int, status release.Status, manifest string) {
 	l.t.Helper()
 	h := &history{secrets: l.East.CoreV1().Secrets(namespace), key: releaseKey{namespace, name}, clock: time.Now, broken: map[string]bool{}}
+	if bundleDeployment != "" {
+		h.seal = &seal{secrets: l.East.CoreV1().Secrets(l.Name)}
+	}
 	r := &release.Release{
 		Name: name, Namespace: namespace, Version: number, Manifest: manifest, Info: &release.Info{Status: status},
 		Chart: &chart.Chart{Metadata: &chart.Metadata{APIVersion: "v2", Name: name, Version: "0.1.0", Annotations: map[string]string{

@@ -242,7 +242,9 @@ const (
 	ReasonOutsideNamespace = "OutsideNamespace"
 	// ReasonServiceAccountMissing means that the service account of the bundle is not in the agent's namespace.
 	ReasonServiceAccountMissing = "ServiceAccountMissing"
-	// ReasonForbidden means that the service account of the bundle may not do what the bundle asks for.
+	// ReasonForbidden means that the service account of the bundle may not do what the bundle asks for; or the bundle has
+	// a service account or namespace and brings a Secret of type helm.sh/release.v1, which is to be taken out of it:
+	// releases are the agent's to write.
 	ReasonForbidden = "Forbidden"
 	// ReasonReleaseTaken means that there is a Helm release of that name, and it is somebody else's.
 	ReasonReleaseTaken = "ReleaseTaken"

@@ -153,6 +153,16 @@ const (
 	// AnnotationDeploymentID is the deployment ID the release was made for. This
 	// implementation's own.
 	AnnotationDeploymentID = "fleet.cattle.io/deployment-id"
+	// AnnotationTargetNamespace is the namespace that no object of the release may be
+	// outside of, if there is one. This implementation's own.
+	AnnotationTargetNamespace = "fleet.cattle.io/target-namespace"
+)
+
+// Annotations on the Secret of a Helm release.
+const (
+	// AnnotationReleaseSeal can be made only by the agent that stored the release.
+	// This implementation's own.
+	AnnotationReleaseSeal = "fleet.cattle.io/release-seal"
 )
 
 // Metadata of objects that are written as a set: the label finds the members, the
