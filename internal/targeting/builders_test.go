@@ -1,9 +1,11 @@
 package targeting
 
 import (
+	"encoding/json"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -119,12 +121,32 @@ func helm(key string, value any) *fleet.HelmOptions {
 	return &fleet.HelmOptions{Values: &fleet.GenericMap{Data: map[string]any{key: value}}}
 }
 
-// targetsOf runs the selection and fails the test if the Bundle cannot be used.
-func targetsOf(t testing.TB, b *fleet.Bundle, clusters []*fleet.Cluster, groups ...*fleet.ClusterGroup) []Target {
+func options(t testing.TB, text string) fleet.BundleDeploymentOptions {
 	t.Helper()
-	selection, err := NewSelection(b)
-	if err != nil {
+	var out fleet.BundleDeploymentOptions
+	if err := json.Unmarshal([]byte(text), &out); err != nil {
 		t.Fatal(err)
 	}
-	return selection.Targets("s-1", clusters, NewGroups(groups))
+	return out
+}
+
+// templated has one label of a user, one of Fleet, one nobody sees, and the same
+// among its annotations.
+func templated(t testing.TB, templateValues string) *fleet.Cluster {
+	t.Helper()
+	c := cluster("east",
+		labelled("env", "dev", "fleet.cattle.io/cluster", "east", "management.cattle.io/cluster-display-name", "East", "objectset.rio.cattle.io/hash", "0", "kubectl.kubernetes.io/x", "y"),
+		annotated("note", "n", "fleet.cattle.io/secret", "s", "kubectl.kubernetes.io/last-applied-configuration", "l"),
+	)
+	if templateValues != "" {
+		c.Spec.TemplateValues = &fleet.GenericMap{}
+		if err := json.Unmarshal([]byte(templateValues), c.Spec.TemplateValues); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
+
+func key(o metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
 }

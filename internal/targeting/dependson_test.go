@@ -62,7 +62,7 @@ func TestCircle(t *testing.T) {
 	}
 }
 
-func TestCheckNameAndValues(t *testing.T) {
+func TestCheckName(t *testing.T) {
 	long := func(n int) string { return string(slices.Repeat([]byte("a"), n)) }
 	for n, fails := range map[int]bool{1: false, 53: false, 54: false, 63: false, 64: true, 253: true} {
 		if err := CheckName(long(n)); (err != nil) != fails {
@@ -72,16 +72,5 @@ func TestCheckNameAndValues(t *testing.T) {
 	got := targetsOf(t, bundle(targets(everywhere())), []*fleet.Cluster{cluster(long(64)), cluster("east")})
 	if len(got) != 2 || got[0].Err == nil || got[1].Err != nil {
 		t.Errorf("targets = %+v, want an error for the first alone", got)
-	}
-	half := make([]byte, 1<<19)
-	for values, fails := range map[*Values]bool{
-		{}:                              false,
-		{Current: half, Staged: half}:   false,
-		{Staged: append(half, half...)}: false,
-		{Current: half, Staged: append(half, 'x')}: true,
-	} {
-		if err := values.Check(); (err != nil) != fails {
-			t.Errorf("%d and %d bytes: %v", len(values.Current), len(values.Staged), err)
-		}
 	}
 }

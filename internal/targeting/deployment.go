@@ -177,11 +177,6 @@ func skeleton(in DeploymentInput) *fleet.BundleDeployment {
 	}
 }
 
-// IsPaused says whether changes of a Bundle are held back from a cluster.
-func IsPaused(bundle *fleet.Bundle, cluster *fleet.Cluster) bool {
-	return bundle.Spec.Paused || cluster.Spec.Paused
-}
-
 // Same reports whether nothing needs to be written to turn a BundleDeployment into another: labels, spec and the mark of
 // its values are equal. A mark that is only missing comes with the next change, so that an upgrade writes nothing.
 func Same(existing, wanted *fleet.BundleDeployment) bool {

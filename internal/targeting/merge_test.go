@@ -1,7 +1,6 @@
 package targeting
 
 import (
-	"encoding/json"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -91,15 +90,6 @@ func TestMerge(t *testing.T) {
 			}
 		})
 	}
-}
-
-func options(t testing.TB, text string) fleet.BundleDeploymentOptions {
-	t.Helper()
-	var out fleet.BundleDeploymentOptions
-	if err := json.Unmarshal([]byte(text), &out); err != nil {
-		t.Fatal(err)
-	}
-	return out
 }
 
 // Changing what came out must not reach what went in: both are in caches.

@@ -92,19 +92,6 @@ func FuzzTemplate(f *testing.F) {
 	})
 }
 
-func FuzzInjectValues(f *testing.F) {
-	f.Add([]byte(`{"key":"value"}`))
-	f.Add([]byte(`null`))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		data := map[string][]byte{KeyBundleValues: text}
-		b := bundle(func(b *fleet.Bundle) { b.Spec.ValuesHash = BundleValuesHash(data) })
-		injected, err := InjectValues(b, data)
-		if err == nil && injected.Spec.Helm == nil {
-			t.Errorf("%q was accepted and lost", text)
-		}
-	})
-}
-
 func BenchmarkTargets(b *testing.B) {
 	var clusters []*fleet.Cluster
 	for i := range 1000 {
@@ -125,4 +112,14 @@ func BenchmarkTargets(b *testing.B) {
 			}
 		})
 	}
+}
+
+// targetsOf runs the selection and fails the test if the Bundle cannot be used.
+func targetsOf(t testing.TB, b *fleet.Bundle, clusters []*fleet.Cluster, groups ...*fleet.ClusterGroup) []Target {
+	t.Helper()
+	selection, err := NewSelection(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return selection.Targets("s-1", clusters, NewGroups(groups))
 }

@@ -14,10 +14,6 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-func key(o metav1.Object) types.NamespacedName {
-	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
-}
-
 type recordedSecret struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Type              corev1.SecretType `json:"type"`

@@ -240,22 +240,3 @@ func (l *Layout) problem(strategy fleet.RolloutStrategy, clusters []*fleet.Clust
 			clusters[first].Name, clusters[first].Namespace)
 	}
 }
-
-// trouble says what is wrong with a group's name, if anything: no group has it, or the selector of the one that has
-// it does not parse. The empty name is no group.
-func (g Groups) trouble(name string) string {
-	if name == "" {
-		return ""
-	}
-	for _, groups := range g.byNamespace {
-		if slices.ContainsFunc(groups, func(c compiledGroup) bool { return c.group.Name == name }) {
-			return ""
-		}
-	}
-	for _, broken := range g.broken {
-		if slices.ContainsFunc(broken, func(u undecidedGroup) bool { return u.group.Name == name }) {
-			return fmt.Sprintf("the selector of ClusterGroup %s does not parse, so it has no clusters", name)
-		}
-	}
-	return fmt.Sprintf("there is no ClusterGroup %s", name)
-}

@@ -241,7 +241,7 @@ func TestTheOrderOfInputNeverMattersToARollout(t *testing.T) {
 	}}))
 	told := func() string {
 		var ordered []*fleet.Cluster
-		for _, target := range targetsOf(t, b, clusters, groups...) {
+		for _, target := range allTargets(t, b, clusters, groups...) {
 			ordered = append(ordered, target.Cluster)
 		}
 		s := simulate(b, ordered, groups...)
@@ -264,4 +264,13 @@ func TestTheOrderOfInputNeverMattersToARollout(t *testing.T) {
 			t.Fatalf("another order, another rollout:\n%s\nwant:\n%s", got, want)
 		}
 	}
+}
+
+func allTargets(t testing.TB, b *fleet.Bundle, clusters []*fleet.Cluster, groups ...*fleet.ClusterGroup) []Target {
+	t.Helper()
+	selection, err := NewSelection(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return selection.Targets("s-1", clusters, NewGroups(groups))
 }

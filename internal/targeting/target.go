@@ -106,3 +106,8 @@ func (s *Selection) target(manifestID string, cluster *fleet.Cluster, picked cho
 	picked.namespaceMetadata(&options)
 	return Target{Cluster: cluster, Options: options, DeploymentID: id}, length, nil
 }
+
+// IsPaused says whether changes of a Bundle are held back from a cluster.
+func IsPaused(bundle *fleet.Bundle, cluster *fleet.Cluster) bool {
+	return bundle.Spec.Paused || cluster.Spec.Paused
+}

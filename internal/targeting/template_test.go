@@ -12,23 +12,6 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// templated has one label of a user, one of Fleet, one nobody sees, and the same
-// among its annotations.
-func templated(t testing.TB, templateValues string) *fleet.Cluster {
-	t.Helper()
-	c := cluster("east",
-		labelled("env", "dev", "fleet.cattle.io/cluster", "east", "management.cattle.io/cluster-display-name", "East", "objectset.rio.cattle.io/hash", "0", "kubectl.kubernetes.io/x", "y"),
-		annotated("note", "n", "fleet.cattle.io/secret", "s", "kubectl.kubernetes.io/last-applied-configuration", "l"),
-	)
-	if templateValues != "" {
-		c.Spec.TemplateValues = &fleet.GenericMap{}
-		if err := json.Unmarshal([]byte(templateValues), c.Spec.TemplateValues); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return c
-}
-
 func TestTemplate(t *testing.T) {
 	tests := map[string]struct {
 		in             string

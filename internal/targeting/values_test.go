@@ -182,3 +182,30 @@ func TestInjectValues(t *testing.T) {
 		})
 	}
 }
+
+func TestValues_LargerThanASecret_AreRefused(t *testing.T) {
+	half := make([]byte, 1<<19)
+	for values, fails := range map[*Values]bool{
+		{}:                              false,
+		{Current: half, Staged: half}:   false,
+		{Staged: append(half, half...)}: false,
+		{Current: half, Staged: append(half, 'x')}: true,
+	} {
+		if err := values.Check(); (err != nil) != fails {
+			t.Errorf("%d and %d bytes: %v", len(values.Current), len(values.Staged), err)
+		}
+	}
+}
+
+func FuzzInjectValues(f *testing.F) {
+	f.Add([]byte(`{"key":"value"}`))
+	f.Add([]byte(`null`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		data := map[string][]byte{KeyBundleValues: text}
+		b := bundle(func(b *fleet.Bundle) { b.Spec.ValuesHash = BundleValuesHash(data) })
+		injected, err := InjectValues(b, data)
+		if err == nil && injected.Spec.Helm == nil {
+			t.Errorf("%q was accepted and lost", text)
+		}
+	})
+}
