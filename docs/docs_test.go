@@ -25,7 +25,7 @@ func pages() map[string]page {
 	return map[string]page{
 		"contract.md":  {least: 100, short: map[string]string{"agentmanagement": controller + "agentmanagement"}},
 		"delivery.md":  {least: 70, home: "internal/deploy"},
-		"targeting.md": {least: 70, home: "internal/targeting", short: map[string]string{"bundles": controller + "bundles"}},
+		"targeting.md": {least: 70, home: "internal/rules/targeting", short: map[string]string{"bundles": controller + "bundles"}},
 	}
 }
 

@@ -7,7 +7,8 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/fleet-hub/fleet/internal/helmvalues"
-	"github.com/fleet-hub/fleet/internal/targeting"
+	"github.com/fleet-hub/fleet/internal/rules/delivery"
+	"github.com/fleet-hub/fleet/internal/rules/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -24,7 +25,7 @@ func (n *Names) values(objects []Object) {
 		if !found || n.Text(current) == current {
 			continue
 		}
-		v := targeting.Values{Current: []byte(current), Staged: []byte(secret.text("decodedData", helmvalues.KeyStaged))}
+		v := delivery.Values{Current: []byte(current), Staged: []byte(secret.text("decodedData", helmvalues.KeyStaged))}
 		n.name(v.Hash(), n.Text("<hash of the values of "+o.String()+">"))
 		if hash := optionsHash(o, current); hash != "" {
 			n.name(hash, n.Text("<hash of the options of "+o.String()+">"))

@@ -15,7 +15,7 @@ import (
 
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/internal/rules/content"
-	"github.com/fleet-hub/fleet/internal/targeting"
+	"github.com/fleet-hub/fleet/internal/rules/delivery"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -48,8 +48,8 @@ func (w *world) expectSecret(t *testing.T, bd *fleet.BundleDeployment, want stri
 		secret, err := w.Kube.CoreV1().Secrets(bd.Namespace).Get(t.Context(), bd.Name, metav1.GetOptions{})
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(secret.OwnerReferences).To(HaveExactElements(HaveField("UID", bd.UID)))
-		g.Expect(targeting.ReadValues(secret)).To(Equal(targeting.Values{Current: []byte(want), Staged: []byte(want)}))
-		g.Expect(targeting.ReadValues(secret).Hash()).To(Equal(bd.Spec.ValuesHash))
+		g.Expect(delivery.ReadValues(secret)).To(Equal(delivery.Values{Current: []byte(want), Staged: []byte(want)}))
+		g.Expect(delivery.ReadValues(secret).Hash()).To(Equal(bd.Spec.ValuesHash))
 	}).WithTimeout(patience).WithPolling(20 * time.Millisecond).Should(Succeed())
 }
 
@@ -193,8 +193,8 @@ func TestAPausedBundle(t *testing.T) {
 	}
 	secret, err := w.Kube.CoreV1().Secrets(staged.Namespace).Get(t.Context(), "web", metav1.GetOptions{})
 	must(t, err)
-	want := targeting.Values{Current: []byte(`{"a":1}`), Staged: []byte(`{"a":2}`)}
-	NewWithT(t).Expect(targeting.ReadValues(secret)).To(Equal(want))
+	want := delivery.Values{Current: []byte(`{"a":1}`), Staged: []byte(`{"a":2}`)}
+	NewWithT(t).Expect(delivery.ReadValues(secret)).To(Equal(want))
 
 	w.patch(t, client.Bundles, "web", map[string]any{"spec": map[string]any{"paused": false}})
 	promoted := w.deployment(t, "web", "one", "the promoted state", func(bd *fleet.BundleDeployment) bool {

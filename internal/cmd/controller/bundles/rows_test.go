@@ -13,7 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/e2e/framework/client"
-	"github.com/fleet-hub/fleet/internal/targeting"
+	"github.com/fleet-hub/fleet/internal/rules/delivery"
+	"github.com/fleet-hub/fleet/internal/rules/templating"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -97,7 +98,7 @@ func TestTargetsRestrictionsAndCustomisations(t *testing.T) {
 		}})
 		for cluster, values := range map[string]string{"one": `{"also":true,"who":"all"}`, "two": `{"who":"all"}`} {
 			w.deployment(t, "web", cluster, "its values", func(bd *fleet.BundleDeployment) bool {
-				return bd.Spec.ValuesHash == targeting.Values{Current: []byte(values), Staged: []byte(values)}.Hash()
+				return bd.Spec.ValuesHash == delivery.Values{Current: []byte(values), Staged: []byte(values)}.Hash()
 			})
 		}
 	})
@@ -198,7 +199,7 @@ func TestValuesThatNoSecretHolds(t *testing.T) {
 	w.label(t, client.Clusters, "two", "size", "2")
 	w.expectSecret(t, w.deployment(t, "web", "two", "the other goes on", func(bd *fleet.BundleDeployment) bool {
 		values := []byte(`{"text":"xx"}`)
-		return bd.Spec.ValuesHash == targeting.Values{Current: values, Staged: values}.Hash()
+		return bd.Spec.ValuesHash == delivery.Values{Current: values, Staged: values}.Hash()
 	}), `{"text":"xx"}`)
 	if after := w.deployment(t, "web", "one", "what it had", exists); after.UID != one.UID || after.Spec.DeploymentID != one.Spec.DeploymentID {
 		t.Errorf("what was deployed was touched: %+v", after.Spec)
@@ -213,7 +214,7 @@ func TestATemplateThatDoesNotEnd(t *testing.T) {
 	w.expectSecret(t, w.deployment(t, "web", "one", "its BundleDeployment", exists), `{"text":"x"}`)
 	w.bundleThat(t, "web", "the reason", func(b *fleet.Bundle) bool {
 		message, _ := readyMessage(b)
-		return strings.Contains(message, "/two: targeting error: ") && strings.Contains(message, targeting.ErrTooMuchWork.Error())
+		return strings.Contains(message, "/two: targeting error: ") && strings.Contains(message, templating.ErrTooMuchWork.Error())
 	})
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/cmd/env"
 	"github.com/fleet-hub/fleet/internal/kube"
-	"github.com/fleet-hub/fleet/internal/targeting"
+	"github.com/fleet-hub/fleet/internal/rules/delivery"
 	"github.com/fleet-hub/fleet/internal/version"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -47,7 +47,7 @@ func TestShards(t *testing.T) {
 	w.label(t, client.Clusters, "one", "n", "2")
 	wanted := []byte(`{"n":2}`)
 	bd = w.deployment(t, "web", "one", "the new value", func(bd *fleet.BundleDeployment) bool {
-		return bd.Spec.ValuesHash == targeting.Values{Current: wanted, Staged: wanted}.Hash()
+		return bd.Spec.ValuesHash == delivery.Values{Current: wanted, Staged: wanted}.Hash()
 	})
 
 	// Whoever has the label takes it on as it is.

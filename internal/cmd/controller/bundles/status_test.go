@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/e2e/framework/client"
-	"github.com/fleet-hub/fleet/internal/targeting"
+	"github.com/fleet-hub/fleet/internal/rules/delivery"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -147,7 +147,7 @@ func TestValuesInASecret(t *testing.T) {
 	w := newWorld(t)
 	w.cluster(t, "one", map[string]string{"n": "1"})
 	data := map[string][]byte{"values.yaml": []byte(`{"a":1}`)}
-	w.bundle(t, "web", to("one"), func(b *fleet.Bundle) { b.Spec.ValuesHash = targeting.BundleValuesHash(data) })
+	w.bundle(t, "web", to("one"), func(b *fleet.Bundle) { b.Spec.ValuesHash = delivery.BundleValuesHash(data) })
 	w.bundleThat(t, "web", "the missing secret", func(b *fleet.Bundle) bool {
 		message, _ := readyMessage(b)
 		return message == "targeting error: spec.valuesHash: the Secret of the Bundle's name with its values (type fleet.cattle.io/bundle-values/v1alpha1) is missing; "+
@@ -170,7 +170,7 @@ func TestABundleWrittenBeforeItsValues_ShowsNoError(t *testing.T) {
 	w := newWorld(t)
 	w.cluster(t, "one", nil)
 	data := map[string][]byte{"values.yaml": []byte(`{"a":1}`)}
-	w.bundle(t, "web", to("one"), func(b *fleet.Bundle) { b.Spec.ValuesHash = targeting.BundleValuesHash(data) })
+	w.bundle(t, "web", to("one"), func(b *fleet.Bundle) { b.Spec.ValuesHash = delivery.BundleValuesHash(data) })
 	w.bundleThat(t, "web", "to be looked at", func(b *fleet.Bundle) bool { return len(b.Finalizers) > 0 })
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.workspace, Name: "web"}, Type: fleet.SecretTypeBundleValues, Data: data}
 	_, err := w.Kube.CoreV1().Secrets(w.workspace).Create(t.Context(), secret, metav1.CreateOptions{})

@@ -12,7 +12,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/content"
-	"github.com/fleet-hub/fleet/internal/targeting"
+	rulesdelivery "github.com/fleet-hub/fleet/internal/rules/delivery"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -81,11 +81,11 @@ func (h *handler) write(ctx context.Context, w write) error {
 	if err := h.writeValues(ctx, w); err != nil {
 		return err
 	}
-	if !targeting.Same(w.existing, w.Deployment) {
+	if !rulesdelivery.Same(w.existing, w.Deployment) {
 		written, err := reconcile.Update(h.client(w), w.existing, func(bd *fleet.BundleDeployment) {
 			copied := bd.Spec.DownstreamResourcesGeneration // counted by others, and only upwards
 			bd.Labels, bd.Spec = maps.Clone(w.Deployment.Labels), *w.Deployment.Spec.DeepCopy()
-			targeting.CopyMark(bd, w.Deployment)
+			rulesdelivery.CopyMark(bd, w.Deployment)
 			bd.Spec.DownstreamResourcesGeneration = max(copied, bd.Spec.DownstreamResourcesGeneration)
 		})
 		if err != nil {

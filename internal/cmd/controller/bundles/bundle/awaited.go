@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
-	"github.com/fleet-hub/fleet/internal/targeting"
+	rulesdelivery "github.com/fleet-hub/fleet/internal/rules/delivery"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -63,7 +63,7 @@ func (a *awaited) has(bundle types.NamespacedName) bool {
 // at again when the Secret appears or changes, and when the grace is over.
 func (h *handler) awaitsValues(in input) bool {
 	key := keyOf(in.bundle)
-	if !errors.Is(in.failure, errNoValues) && !errors.Is(in.failure, targeting.ErrValuesHash) {
+	if !errors.Is(in.failure, errNoValues) && !errors.Is(in.failure, rulesdelivery.ErrValuesHash) {
 		h.awaited.end(key)
 		return false
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/content"
-	"github.com/fleet-hub/fleet/internal/targeting"
+	rulesdelivery "github.com/fleet-hub/fleet/internal/rules/delivery"
+	"github.com/fleet-hub/fleet/internal/rules/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -48,7 +49,7 @@ type input struct {
 	left map[string]bool
 	// values are those in the Secrets of existing ones that are staged, by namespace:
 	// only there can it be known what an agent runs with. secretHolds says of which it is known what they hold.
-	values      map[string]*targeting.Values
+	values      map[string]*rulesdelivery.Values
 	secretHolds func(uid types.UID, hash string) bool
 	// settled is what earlier passes have found out.
 	settled *settled
@@ -190,7 +191,7 @@ func (h *handler) withValues(ctx context.Context, bundle *fleet.Bundle) (with *f
 	if secret == nil || secret.Type != fleet.SecretTypeBundleValues {
 		return bundle, errNoValues, nil
 	}
-	with, failure = targeting.InjectValues(bundle, secret.Data)
+	with, failure = rulesdelivery.InjectValues(bundle, secret.Data)
 	if failure != nil {
 		return bundle, failure, nil
 	}

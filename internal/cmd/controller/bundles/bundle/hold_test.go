@@ -13,7 +13,8 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
 	"github.com/fleet-hub/fleet/internal/rules/content"
-	"github.com/fleet-hub/fleet/internal/targeting"
+	"github.com/fleet-hub/fleet/internal/rules/rollout"
+	"github.com/fleet-hub/fleet/internal/rules/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -152,11 +153,11 @@ func TestWhatIsHeldLeavesRoom(t *testing.T) {
 	tests := map[string]struct {
 		strategy    *fleet.RolloutStrategy
 		unreachable map[types.NamespacedName]bool
-		want        targeting.Verdict
+		want        rollout.Verdict
 	}{
-		"without a limit":           {nil, nil, targeting.Promote},
-		"with one that is used up":  {&fleet.RolloutStrategy{MaxUnavailable: &one}, nil, targeting.Stage},
-		"by one that is not silent": {&fleet.RolloutStrategy{MaxUnavailable: &one}, map[types.NamespacedName]bool{{Namespace: "ws", Name: "one"}: true}, targeting.Promote},
+		"without a limit":           {nil, nil, rollout.Promote},
+		"with one that is used up":  {&fleet.RolloutStrategy{MaxUnavailable: &one}, nil, rollout.Stage},
+		"by one that is not silent": {&fleet.RolloutStrategy{MaxUnavailable: &one}, map[types.NamespacedName]bool{{Namespace: "ws", Name: "one"}: true}, rollout.Promote},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -167,7 +168,7 @@ func TestWhatIsHeldLeavesRoom(t *testing.T) {
 				unreachable: test.unreachable,
 			}
 			aimed := takeAim(in)
-			decision := targeting.Decide(aimed.layout, aimed.steps(in))
+			decision := rollout.Decide(aimed.layout, aimed.steps(in))
 			if got := decision.Verdicts[0]; got != test.want {
 				t.Errorf("verdict %v, want %v: %v", got, test.want, decision.Waits)
 			}

@@ -18,7 +18,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/reconcile"
-	"github.com/fleet-hub/fleet/internal/targeting"
+	rulesdelivery "github.com/fleet-hub/fleet/internal/rules/delivery"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -133,7 +133,7 @@ func (o *owners) handle(ctx context.Context, key types.NamespacedName) error {
 
 // name writes the owner down, in one request.
 func (o *owners) name(ctx context.Context, bd *fleet.BundleDeployment) error {
-	wanted := targeting.Values{}.Secret(bd)
+	wanted := rulesdelivery.Values{}.Secret(bd)
 	h := &handler{app: o.app}
 	err := h.patchSecret(ctx, wanted, map[string]any{
 		"type": wanted.Type, "metadata": map[string]any{"ownerReferences": wanted.OwnerReferences},

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
-	"github.com/fleet-hub/fleet/internal/targeting"
+	"github.com/fleet-hub/fleet/internal/rules/rollout"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -60,7 +60,7 @@ func (t tally) goesOn(again, gated bool) bool {
 }
 
 // isGated says whether some clusters wait for others, so that they depend on what becomes of those.
-func isGated(layout targeting.Layout) bool { return layout.Limits() || len(layout.Partitions) > 1 }
+func isGated(layout rollout.Layout) bool { return layout.Limits() || len(layout.Partitions) > 1 }
 
 // begin begins a round with what targeting has found out: these clusters cannot be told what to deploy.
 func (p *pass) begin(outcome ledger.Outcome, failed failures) {

@@ -8,7 +8,9 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
 	"github.com/fleet-hub/fleet/internal/rules/content"
-	"github.com/fleet-hub/fleet/internal/targeting"
+	rulesdelivery "github.com/fleet-hub/fleet/internal/rules/delivery"
+	"github.com/fleet-hub/fleet/internal/rules/rollout"
+	"github.com/fleet-hub/fleet/internal/rules/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -23,7 +25,7 @@ type aim struct {
 	// outcome lacks what the rollout adds. With a failure, nothing else is filled in.
 	outcome ledger.Outcome
 	targets []targeting.Target
-	layout  targeting.Layout
+	layout  rollout.Layout
 	// untouched are the Clusters from which nothing is taken away.
 	untouched []*fleet.Cluster
 	held      held
@@ -53,7 +55,7 @@ func takeAim(in input) aim {
 	for i, target := range out.targets {
 		clusters[i] = target.Cluster
 	}
-	out.layout, err = targeting.NewLayout(in.bundle, clusters, groups)
+	out.layout, err = rollout.NewLayout(in.bundle, clusters, groups)
 	if err == nil {
 		out.layout, err = out.layout.Beside(in.bundle, len(held.deployments))
 	}
@@ -71,16 +73,16 @@ func (a aim) failed(reason, about string, err error) aim {
 }
 
 // steps are the targets as the rollout sees them, followed by what is held: it counts, and stays as it is.
-func (a aim) steps(in input) []targeting.Step {
+func (a aim) steps(in input) []rollout.Step {
 	existing := map[string]*fleet.BundleDeployment{}
 	for _, bd := range in.existing {
 		existing[bd.Namespace] = bd
 	}
-	out := make([]targeting.Step, len(a.targets))
+	out := make([]rollout.Step, len(a.targets))
 	for i, target := range a.targets {
 		namespace := target.Cluster.Status.Namespace
 		doubt, left := in.left[namespace]
-		out[i] = targeting.Step{
+		out[i] = rollout.Step{
 			DeploymentID: target.DeploymentID,
 			Deployment:   existing[namespace],
 			Paused:       targeting.IsPaused(in.bundle, target.Cluster),
@@ -91,7 +93,7 @@ func (a aim) steps(in input) []targeting.Step {
 		}
 	}
 	for namespace, target := range a.held.deployments {
-		out = append(out, targeting.Step{Deployment: existing[namespace], Blocked: true, InDoubt: in.inDoubt[namespace], Unreachable: target.Unreachable})
+		out = append(out, rollout.Step{Deployment: existing[namespace], Blocked: true, InDoubt: in.inDoubt[namespace], Unreachable: target.Unreachable})
 	}
 	return out
 }
@@ -113,7 +115,7 @@ type plan struct {
 
 // write is one BundleDeployment with its Secret.
 type write struct {
-	targeting.DeploymentOutcome
+	rulesdelivery.Outcome
 
 	// existing is what is there; nil if there is none.
 	existing *fleet.BundleDeployment
@@ -121,13 +123,13 @@ type write struct {
 
 // isDone says whether nothing has to be written: what is there is the same, and so are its values, unless they are
 // left alone like everything else.
-func (w *write) isDone(in input, verdict targeting.Verdict) bool {
-	return in.settled != nil && w.existing != nil && targeting.Same(w.existing, w.Deployment) && !w.existing.Spec.WaitingForValues &&
-		(verdict == targeting.Leave || in.secretHolds(w.existing.UID, w.existing.Spec.ValuesHash))
+func (w *write) isDone(in input, verdict rollout.Verdict) bool {
+	return in.settled != nil && w.existing != nil && rulesdelivery.Same(w.existing, w.Deployment) && !w.existing.Spec.WaitingForValues &&
+		(verdict == rollout.Leave || in.secretHolds(w.existing.UID, w.existing.Spec.ValuesHash))
 }
 
 // decide works out the plan for one round.
-func decide(in input, a aim, steps []targeting.Step, decision targeting.Decision) plan {
+func decide(in input, a aim, steps []rollout.Step, decision rollout.Decision) plan {
 	out := plan{outcome: a.outcome, failed: failures{}}
 	if a.outcome.Failure != "" {
 		return out
@@ -180,12 +182,12 @@ func split(clusters []*fleet.Cluster) (staying, leaving []*fleet.Cluster) {
 }
 
 // deployment makes what is written for one target; nil if nothing can be, or may be.
-func deployment(in input, target targeting.Target, step targeting.Step, verdict targeting.Verdict) (*write, error) {
+func deployment(in input, target targeting.Target, step rollout.Step, verdict rollout.Verdict) (*write, error) {
 	existing := step.Deployment
 	switch {
 	case step.Blocked:
 		return nil, target.Err
-	case existing == nil && verdict == targeting.Leave:
+	case existing == nil && verdict == rollout.Leave:
 		return nil, nil // its turn comes
 	case existing != nil && existing.DeletionTimestamp != nil:
 		return nil, nil // made anew when it is gone
@@ -194,14 +196,14 @@ func deployment(in input, target targeting.Target, step targeting.Step, verdict 
 	if err != nil {
 		return nil, err
 	}
-	made, err := targeting.Deployment(deploymentInput(in, target, step, verdict))
+	made, err := rulesdelivery.Decide(deploymentInput(in, target, step, verdict))
 	if err == nil && !made.KeepSecret {
 		err = made.Values.Check()
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &write{DeploymentOutcome: made, existing: existing}, nil
+	return &write{Outcome: made, existing: existing}, nil
 }
 
 // withoutNamespace are the Clusters that have no namespace yet, or that have lost their status. What was deployed to one

@@ -15,7 +15,8 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
 	"github.com/fleet-hub/fleet/internal/rules/content"
-	"github.com/fleet-hub/fleet/internal/targeting"
+	"github.com/fleet-hub/fleet/internal/rules/rollout"
+	"github.com/fleet-hub/fleet/internal/rules/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -76,13 +77,13 @@ type told struct {
 func firstRound(in input) plan {
 	aimed := takeAim(in)
 	steps := aimed.steps(in)
-	return decide(in, aimed, steps, targeting.Decide(aimed.layout, steps))
+	return decide(in, aimed, steps, rollout.Decide(aimed.layout, steps))
 }
 
 // inWords leaves out what only the rollout is about.
 func inWords(out plan) told {
 	in := told{Content: out.createContent, Outcome: out.outcome}
-	in.Outcome.Rollout, in.Outcome.Targets = targeting.Layout{}, nil
+	in.Outcome.Rollout, in.Outcome.Targets = rollout.Layout{}, nil
 	for _, target := range out.outcome.Targets {
 		target.DeploymentID, target.Partitions = "", nil
 		in.Outcome.Targets = append(in.Outcome.Targets, target)

@@ -13,7 +13,9 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
 	"github.com/fleet-hub/fleet/internal/reconcile"
-	"github.com/fleet-hub/fleet/internal/targeting"
+	rulesdelivery "github.com/fleet-hub/fleet/internal/rules/delivery"
+	"github.com/fleet-hub/fleet/internal/rules/rollout"
+	"github.com/fleet-hub/fleet/internal/rules/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -50,7 +52,7 @@ func (h *handler) rounds(ctx context.Context, in input, p *pass) error {
 // flowing is the layout for the rounds after the first, and how many writes are under way together. Where nothing but
 // maxNew limits what is created, rounds would differ in nothing but the pauses between them, in which the last of one
 // is waited for: then there is one more for all the rest, with as many under way as a round may create.
-func flowing(layout targeting.Layout) (rest targeting.Layout, together int) {
+func flowing(layout rollout.Layout) (rest rollout.Layout, together int) {
 	if layout.Limits() || layout.MaxNew <= 0 {
 		return layout, atATime
 	}
@@ -62,13 +64,13 @@ func flowing(layout targeting.Layout) (rest targeting.Layout, together int) {
 // round makes one round of a pass; again says that the next may follow.
 func (h *handler) round(ctx context.Context, in *input, aimed aim, p *pass) (again bool, err error) {
 	steps := aimed.steps(*in)
-	decision := targeting.Decide(aimed.layout, steps)
+	decision := rollout.Decide(aimed.layout, steps)
 	if slices.Contains(decision.Costly, true) && aimed.layout.Limits() && !h.sights.isListed(keyOf(in.bundle)) {
 		if err := h.list(in); err != nil {
 			return false, err
 		}
 		steps = aimed.steps(*in)
-		decision = targeting.Decide(aimed.layout, steps)
+		decision = rollout.Decide(aimed.layout, steps)
 	}
 	if err := h.gatherValues(ctx, in, aimed, steps, decision); err != nil {
 		return false, err
@@ -81,8 +83,8 @@ func (h *handler) round(ctx context.Context, in *input, aimed aim, p *pass) (aga
 }
 
 // waitsForOthers says whether a target waits for something that BundleDeployments tell of.
-func waitsForOthers(wait targeting.Wait) bool {
-	return wait == targeting.WaitLimit || wait == targeting.WaitPartition || wait == targeting.WaitMaxNew
+func waitsForOthers(wait rollout.Wait) bool {
+	return wait == rollout.WaitLimit || wait == rollout.WaitPartition || wait == rollout.WaitMaxNew
 }
 
 // list asks the API server for the Bundle's BundleDeployments: what an earlier process has promoted counts, though the
@@ -187,8 +189,8 @@ func (h *handler) isCurrent(bundle *fleet.Bundle) bool {
 const fewValues = 3
 
 // gatherValues reads the Secrets of what goes on with values that nothing else knows.
-func (h *handler) gatherValues(ctx context.Context, in *input, aimed aim, steps []targeting.Step, decision targeting.Decision) error {
-	in.values = map[string]*targeting.Values{}
+func (h *handler) gatherValues(ctx context.Context, in *input, aimed aim, steps []rollout.Step, decision rollout.Decision) error {
+	in.values = map[string]*rulesdelivery.Values{}
 	var wanted []*fleet.BundleDeployment
 	for i, target := range aimed.targets {
 		if made := deploymentInput(*in, target, steps[i], decision.Verdicts[i]); made.NeedsValues() {
@@ -204,7 +206,7 @@ func (h *handler) gatherValues(ctx context.Context, in *input, aimed aim, steps 
 			return fmt.Errorf("reading the values of %s: %w", keyOf(bd), err)
 		}
 		if secret != nil {
-			values := targeting.ReadValues(secret)
+			values := rulesdelivery.ReadValues(secret)
 			in.values[bd.Namespace] = &values
 		}
 	}
@@ -225,7 +227,7 @@ func (h *handler) listValues(ctx context.Context, in *input) error {
 			return fmt.Errorf("reading the values of all clusters: %w", err)
 		}
 		for i := range page.Items {
-			values := targeting.ReadValues(&page.Items[i])
+			values := rulesdelivery.ReadValues(&page.Items[i])
 			in.values[page.Items[i].Namespace] = &values
 		}
 		if options.Continue = page.Continue; options.Continue == "" {
@@ -257,8 +259,8 @@ func (h *handler) client(w write) reconcile.Updater[*fleet.BundleDeployment] {
 }
 
 // deploymentInput is what the BundleDeployment of one target is made of.
-func deploymentInput(in input, target targeting.Target, step targeting.Step, verdict targeting.Verdict) targeting.DeploymentInput {
-	out := targeting.DeploymentInput{
+func deploymentInput(in input, target targeting.Target, step rollout.Step, verdict rollout.Verdict) rulesdelivery.Input {
+	out := rulesdelivery.Input{
 		Bundle: in.bundle, Target: target, Verdict: verdict, Existing: step.Deployment, Values: in.values[target.Cluster.Status.Namespace],
 	}
 	if bd := step.Deployment; bd != nil && in.secretHolds != nil {

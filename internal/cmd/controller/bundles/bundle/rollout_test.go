@@ -14,7 +14,8 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
-	"github.com/fleet-hub/fleet/internal/targeting"
+	rulesdelivery "github.com/fleet-hub/fleet/internal/rules/delivery"
+	"github.com/fleet-hub/fleet/internal/rules/rollout"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -44,7 +45,7 @@ func writesOf(out plan) (first, others []string) {
 			return "create " + w.Deployment.Namespace
 		}
 		switch {
-		case targeting.Same(w.existing, w.Deployment):
+		case rulesdelivery.Same(w.existing, w.Deployment):
 			return "nothing " + w.Deployment.Namespace
 		case w.Deployment.Spec.DeploymentID != w.existing.Spec.DeploymentID:
 			return "promote " + w.Deployment.Namespace
@@ -111,13 +112,13 @@ func TestWhatARoundWrites(t *testing.T) {
 }
 
 func TestWhenRoundsFlow(t *testing.T) {
-	layout := func(maxNew, limit int) targeting.Layout {
-		out := targeting.Undivided(200)
+	layout := func(maxNew, limit int) rollout.Layout {
+		out := rollout.Undivided(200)
 		out.MaxNew, out.MaxUnavailable = maxNew, limit
 		return out
 	}
 	tests := map[string]struct {
-		layout    targeting.Layout
+		layout    rollout.Layout
 		maxNew    int
 		atTheTime int
 	}{
@@ -176,8 +177,8 @@ func TestWhatTheLedgerKnowsOfARollout(t *testing.T) {
 		clusters: []*fleet.Cluster{cluster("a"), cluster("b")}, unreachable: map[types.NamespacedName]bool{{Namespace: "ws", Name: "a"}: true}, manifestHash: "0123",
 	}
 	out := firstRound(in).outcome
-	want := targeting.Layout{
-		MaxUnavailable: 2, MaxNew: 50, Partitions: []targeting.Part{{Name: "p", Count: 1, MaxUnavailable: 1}, {Name: "all", Count: 2, MaxUnavailable: 2}, {MaxUnavailable: 1}},
+	want := rollout.Layout{
+		MaxUnavailable: 2, MaxNew: 50, Partitions: []rollout.Part{{Name: "p", Count: 1, MaxUnavailable: 1}, {Name: "all", Count: 2, MaxUnavailable: 2}, {MaxUnavailable: 1}},
 		Problem: "spec.rolloutStrategy.partitions[2].clusterGroup: there is no ClusterGroup none",
 	}
 	if diff := cmp.Diff(want, out.Rollout); diff != "" {
@@ -235,9 +236,9 @@ func TestFrees(t *testing.T) {
 }
 
 func TestWaitsForOthers(t *testing.T) {
-	for wait, want := range map[targeting.Wait]bool{
-		"": false, targeting.WaitLimit: true, targeting.WaitPartition: true, targeting.WaitMaxNew: true,
-		targeting.WaitPaused: false, targeting.WaitUnreachable: false, targeting.WaitBlocked: false, targeting.WaitNoPartition: false,
+	for wait, want := range map[rollout.Wait]bool{
+		"": false, rollout.WaitLimit: true, rollout.WaitPartition: true, rollout.WaitMaxNew: true,
+		rollout.WaitPaused: false, rollout.WaitUnreachable: false, rollout.WaitBlocked: false, rollout.WaitNoPartition: false,
 	} {
 		if got := waitsForOthers(wait); got != want {
 			t.Errorf("%q waits for others: %v, want %v", wait, got, want)
@@ -248,7 +249,7 @@ func TestWaitsForOthers(t *testing.T) {
 // A promotion is tried once: whether it may be written after somebody else has written is for the next pass to decide.
 func TestAPromotionIsTriedOnce(t *testing.T) {
 	h := &handler{app: &hub.Context{}}
-	promoted := write{DeploymentOutcome: targeting.DeploymentOutcome{Deployment: existing("one", at("2", "2", "1"))}, existing: existing("one", at("2", "1", "1"))}
+	promoted := write{Outcome: rulesdelivery.Outcome{Deployment: existing("one", at("2", "2", "1"))}, existing: existing("one", at("2", "1", "1"))}
 	client, ok := h.client(promoted).(once)
 	if !ok {
 		t.Fatal("a promotion may be worked out anew")
@@ -256,7 +257,7 @@ func TestAPromotionIsTriedOnce(t *testing.T) {
 	if _, err := client.Get("c-one", "web", metav1.GetOptions{}); !apierrors.IsConflict(err) {
 		t.Errorf("error = %v, want a conflict", err)
 	}
-	staged := write{DeploymentOutcome: targeting.DeploymentOutcome{Deployment: existing("one", at("2", "1", "1"))}, existing: existing("one", at("1", "1", "1"))}
+	staged := write{Outcome: rulesdelivery.Outcome{Deployment: existing("one", at("2", "1", "1"))}, existing: existing("one", at("1", "1", "1"))}
 	if _, ok := h.client(staged).(once); ok {
 		t.Error("what is staged is tried once only")
 	}
@@ -292,7 +293,7 @@ func TestWhatWaitsIsNotWorkedOutAgain(t *testing.T) {
 	}})(b)
 	in.bundle, in.settled = b, &settled{in.settled.memo, b}
 	values := []byte(`{"name":"three"}`)
-	in.values = map[string]*targeting.Values{"c-three": {Current: values, Staged: values}}
+	in.values = map[string]*rulesdelivery.Values{"c-three": {Current: values, Staged: values}}
 	first, out := look(t, in)
 	if want := "c-one,c-three,c-two worked out, c-three written"; first.String() != want {
 		t.Fatalf("the first pass: %s, want %s", first, want)

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
-	"github.com/fleet-hub/fleet/internal/targeting"
+	rulesdelivery "github.com/fleet-hub/fleet/internal/rules/delivery"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -63,7 +63,7 @@ func TestValuesThatAreMissing(t *testing.T) {
 	stale.Data = nil
 	for name, there := range map[string]*corev1.Secret{"missing": nil, "of another hash": stale} {
 		t.Run(name, func(t *testing.T) {
-			d := newDelivery(t, bundle(everywhere, func(b *fleet.Bundle) { b.Spec.ValuesHash = targeting.BundleValuesHash(data) }), 1)
+			d := newDelivery(t, bundle(everywhere, func(b *fleet.Bundle) { b.Spec.ValuesHash = rulesdelivery.BundleValuesHash(data) }), 1)
 			if there != nil {
 				d.hub.Put(there)
 			}
@@ -81,7 +81,7 @@ func TestValuesThatAreMissing(t *testing.T) {
 			}
 			want := targetingError + errNoValues.Error()
 			if there != nil {
-				want = targetingError + targeting.ErrValuesHash.Error()
+				want = targetingError + rulesdelivery.ErrValuesHash.Error()
 			}
 			pass("")
 			d.hub.Pass(valuesGrace - time.Second)

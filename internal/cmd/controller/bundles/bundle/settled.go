@@ -3,7 +3,8 @@ package bundle
 import (
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/targeting"
+	"github.com/fleet-hub/fleet/internal/rules/rollout"
+	"github.com/fleet-hub/fleet/internal/rules/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -59,7 +60,7 @@ func (s *settled) note(targets []targeting.Target) {
 
 // is says whether a BundleDeployment was found to be as its target and the rollout want it, and all that this depends on
 // is as it was.
-func (s *settled) is(target targeting.Target, bd *fleet.BundleDeployment, verdict targeting.Verdict) bool {
+func (s *settled) is(target targeting.Target, bd *fleet.BundleDeployment, verdict rollout.Verdict) bool {
 	if s == nil || bd == nil || bd.DeletionTimestamp != nil || s.memo.doubts(bd.UID) {
 		return false
 	}
@@ -71,7 +72,7 @@ func (s *settled) is(target targeting.Target, bd *fleet.BundleDeployment, verdic
 }
 
 // settle remembers of a target that nothing is owed.
-func (s *settled) settle(target targeting.Target, bd *fleet.BundleDeployment, verdict targeting.Verdict) {
+func (s *settled) settle(target targeting.Target, bd *fleet.BundleDeployment, verdict rollout.Verdict) {
 	if s == nil {
 		return
 	}
@@ -86,7 +87,7 @@ func (s *settled) settle(target targeting.Target, bd *fleet.BundleDeployment, ve
 
 // stateOf is all that a BundleDeployment depends on, beside the Bundle's spec and the target's options, and
 // what it is itself: its generation changes with its spec.
-func (s *settled) stateOf(cluster *fleet.Cluster, bd *fleet.BundleDeployment, verdict targeting.Verdict) targeting.Fingerprint {
+func (s *settled) stateOf(cluster *fleet.Cluster, bd *fleet.BundleDeployment, verdict rollout.Verdict) targeting.Fingerprint {
 	p := targeting.NewPrint()
 	p.Map(s.bundle.Labels)
 	p.Texts(cluster.Status.Namespace, string(bd.UID))

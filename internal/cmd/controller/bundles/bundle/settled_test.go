@@ -7,7 +7,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/targeting"
+	rulesdelivery "github.com/fleet-hub/fleet/internal/rules/delivery"
+	"github.com/fleet-hub/fleet/internal/rules/rollout"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -31,7 +32,7 @@ func look(t *testing.T, in input) (p looked, out plan) {
 		}
 	}
 	steps := aimed.steps(in)
-	out = decide(in, aimed, steps, targeting.Decide(aimed.layout, steps))
+	out = decide(in, aimed, steps, rollout.Decide(aimed.layout, steps))
 	for _, w := range slices.Concat(out.first, out.writes) {
 		p.written = append(p.written, w.Deployment.Namespace)
 	}
@@ -140,8 +141,8 @@ func TestWhatIsSettledIsNotLookedAt(t *testing.T) {
 			fresh.settled = nil
 			_, all := look(t, fresh)
 			for _, w := range slices.Concat(all.first, all.writes) {
-				said := slices.ContainsFunc(slices.Concat(out.first, out.writes), func(o write) bool { return targeting.Same(o.Deployment, w.Deployment) })
-				if done := w.existing != nil && targeting.Same(w.existing, w.Deployment); !done && !said {
+				said := slices.ContainsFunc(slices.Concat(out.first, out.writes), func(o write) bool { return rulesdelivery.Same(o.Deployment, w.Deployment) })
+				if done := w.existing != nil && rulesdelivery.Same(w.existing, w.Deployment); !done && !said {
 					t.Errorf("%s is not as it should be, and is not written", w.Deployment.Namespace)
 				}
 			}
@@ -177,7 +178,7 @@ func BenchmarkAPassWithNothingToDo(b *testing.B) {
 	for range 25 {
 		aimed := takeAim(in)
 		steps := aimed.steps(in)
-		out := decide(in, aimed, steps, targeting.Decide(aimed.layout, steps))
+		out := decide(in, aimed, steps, rollout.Decide(aimed.layout, steps))
 		for _, bd := range written(out) {
 			if !slices.ContainsFunc(in.existing, func(e *fleet.BundleDeployment) bool { return e.Namespace == bd.Namespace }) {
 				in.existing = append(in.existing, bd)
@@ -190,6 +191,6 @@ func BenchmarkAPassWithNothingToDo(b *testing.B) {
 	for b.Loop() {
 		aimed := takeAim(in)
 		steps := aimed.steps(in)
-		decide(in, aimed, steps, targeting.Decide(aimed.layout, steps))
+		decide(in, aimed, steps, rollout.Decide(aimed.layout, steps))
 	}
 }

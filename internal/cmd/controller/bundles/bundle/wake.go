@@ -12,7 +12,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
 	"github.com/fleet-hub/fleet/internal/reconcile"
-	"github.com/fleet-hub/fleet/internal/targeting"
+	"github.com/fleet-hub/fleet/internal/rules/rollout"
+	"github.com/fleet-hub/fleet/internal/rules/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -198,10 +199,10 @@ func (h *handler) missesContent(older, newer *fleet.BundleDeployment) bool {
 // frees says whether a rollout may go on because of what became of a BundleDeployment: it is available, or it is not any
 // more and waits for what may be its correction.
 func frees(older, newer *fleet.BundleDeployment) bool {
-	if !targeting.IsAvailable(newer) {
-		return targeting.IsAvailable(older) && newer.Spec.DeploymentID != newer.Spec.StagedDeploymentID
+	if !rollout.IsAvailable(newer) {
+		return rollout.IsAvailable(older) && newer.Spec.DeploymentID != newer.Spec.StagedDeploymentID
 	}
-	return !targeting.IsAvailable(older) || older.Status.AppliedDeploymentID != newer.Status.AppliedDeploymentID ||
+	return !rollout.IsAvailable(older) || older.Status.AppliedDeploymentID != newer.Status.AppliedDeploymentID ||
 		older.Spec.StagedDeploymentID != newer.Spec.StagedDeploymentID
 }
 

@@ -14,7 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/targeting"
+	"github.com/fleet-hub/fleet/internal/rules/rollout"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -41,7 +41,7 @@ type Outcome struct {
 	// Circle, if set, says that the Bundle waits for itself.
 	Circle string
 	// Rollout is how the targets are divided for the rollout, with Of left out: see Target.Partitions.
-	Rollout targeting.Layout
+	Rollout rollout.Layout
 	// Targets are the clusters it should be on, ordered by name.
 	Targets []Target
 }
@@ -65,8 +65,8 @@ type Target struct {
 }
 
 // Step is the target as its rollout sees it, with what is deployed there; nil if nothing is.
-func (t Target) Step(bd *fleet.BundleDeployment) targeting.Step {
-	return targeting.Step{
+func (t Target) Step(bd *fleet.BundleDeployment) rollout.Step {
+	return rollout.Step{
 		DeploymentID: t.DeploymentID, Deployment: bd, Partitions: t.Partitions,
 		Unreachable: t.Unreachable, Blocked: t.Failure != "" && !t.InDoubt || t.DeploymentID == "" || t.Namespace == "",
 	}

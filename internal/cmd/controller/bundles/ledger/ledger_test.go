@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/targeting"
+	"github.com/fleet-hub/fleet/internal/rules/rollout"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -72,7 +72,7 @@ func TestWhoIsBlocked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			target, bd := told, &fleet.BundleDeployment{}
 			test.change(&target)
-			want := targeting.Step{DeploymentID: target.DeploymentID, Deployment: bd, Partitions: []int{1}, Blocked: test.blocked}
+			want := rollout.Step{DeploymentID: target.DeploymentID, Deployment: bd, Partitions: []int{1}, Blocked: test.blocked}
 			if diff := cmp.Diff(want, target.Step(bd)); diff != "" {
 				t.Errorf("step (-want +got):\n%s", diff)
 			}

@@ -14,8 +14,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/rollout"
 	"github.com/fleet-hub/fleet/internal/rules/state"
-	"github.com/fleet-hub/fleet/internal/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -54,7 +54,7 @@ func (h *handler) onBundle(_ context.Context, key types.NamespacedName) error {
 type figures struct {
 	summary fleet.BundleSummary
 	// progress has the summaries of its partitions.
-	progress targeting.Progress
+	progress rollout.Progress
 	// failed means that an error keeps some cluster from being ready.
 	failed bool
 }
@@ -92,7 +92,7 @@ func (h *handler) figuresOf(bundle *fleet.Bundle, in *bundleInput) (figures, err
 func addUp(in bundleInput) figures {
 	layout, entries, steps := entriesOf(in)
 	out := figures{
-		summary: state.Summarize(entries), progress: targeting.ProgressOf(layout, steps),
+		summary: state.Summarize(entries), progress: rollout.ProgressOf(layout, steps),
 		failed: slices.ContainsFunc(entries, func(e state.Entry) bool { return e.Failed }),
 	}
 	summarizePartitions(out.progress.Partitions, out.summary, entries, steps)
@@ -167,7 +167,7 @@ func tellPartitioned(status *fleet.BundleStatus, in bundleInput) {
 
 // summarizePartitions gives each partition its summary; the only one has that of the Bundle, unless some clusters are
 // in none.
-func summarizePartitions(partitions []fleet.PartitionStatus, all fleet.BundleSummary, entries []state.Entry, steps []targeting.Step) {
+func summarizePartitions(partitions []fleet.PartitionStatus, all fleet.BundleSummary, entries []state.Entry, steps []rollout.Step) {
 	if len(partitions) == 1 && partitions[0].Count == len(steps) {
 		partitions[0].Summary = all
 		return
@@ -184,14 +184,14 @@ func summarizePartitions(partitions []fleet.PartitionStatus, all fleet.BundleSum
 }
 
 // entriesOf describes each target. Where targeting failed, what is deployed counts.
-func entriesOf(in bundleInput) (layout targeting.Layout, entries []state.Entry, steps []targeting.Step) {
+func entriesOf(in bundleInput) (layout rollout.Layout, entries []state.Entry, steps []rollout.Step) {
 	byNamespace := map[string]*fleet.BundleDeployment{}
 	for _, bd := range in.deployments {
 		byNamespace[bd.Namespace] = bd
 	}
 	layout, targets := in.outcome.Rollout, in.outcome.Targets
 	if in.outcome.Failure != "" {
-		layout, targets = targeting.Undivided(len(in.deployments)), nil
+		layout, targets = rollout.Undivided(len(in.deployments)), nil
 		for i, bd := range in.deployments {
 			targets = append(targets, ledger.Target{
 				Cluster: index.ClusterOf(bd), Namespace: bd.Namespace, DeploymentID: bd.Spec.StagedDeploymentID, Partitions: layout.Of[i],

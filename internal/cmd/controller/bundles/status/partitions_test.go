@@ -9,7 +9,7 @@ import (
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
-	"github.com/fleet-hub/fleet/internal/targeting"
+	"github.com/fleet-hub/fleet/internal/rules/rollout"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -29,7 +29,7 @@ func TestPartitionsInTheStatus(t *testing.T) {
 	silent := inPartitions("four", 1)
 	silent.Unreachable = true
 	in := bundleInput{now: now, outcome: ledger.Outcome{
-		Rollout: targeting.Layout{MaxUnavailable: 2, Partitions: []targeting.Part{{Name: "first", Count: 2}, {Name: "second", Count: 3, MaxUnavailable: 1}}},
+		Rollout: rollout.Layout{MaxUnavailable: 2, Partitions: []rollout.Part{{Name: "first", Count: 2}, {Name: "second", Count: 3, MaxUnavailable: 1}}},
 		Targets: []ledger.Target{inPartitions("one", 0), inPartitions("two", 0, 1), inPartitions("three", 1), silent},
 	}, deployments: []*fleet.BundleDeployment{deployment("one", through), deployment("two", promoted), deployment("three"), deployment("four")}}
 	var got fleet.BundleStatus
@@ -67,7 +67,7 @@ func TestWhatIsStrangeAboutPartitionsIsTold(t *testing.T) {
 		return fleet.GetCondition(status.Conditions, "Partitioned")
 	}
 	later, latest := now.Add(time.Hour), now.Add(2*time.Hour)
-	strange := ledger.Outcome{Rollout: targeting.Layout{Problem: "spec.rolloutStrategy.partitions: no"}}
+	strange := ledger.Outcome{Rollout: rollout.Layout{Problem: "spec.rolloutStrategy.partitions: no"}}
 	for i, step := range []struct {
 		outcome ledger.Outcome
 		at      time.Time

@@ -14,8 +14,8 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/recorded"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
+	"github.com/fleet-hub/fleet/internal/rules/rollout"
 	"github.com/fleet-hub/fleet/internal/rules/supervision"
-	"github.com/fleet-hub/fleet/internal/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -106,7 +106,7 @@ func target(cluster, failure string) ledger.Target {
 
 // undivided fills in what a rollout without limits has to say about the targets, whose newest state is what is staged.
 func undivided(in bundleInput) bundleInput {
-	layout := targeting.Undivided(len(in.outcome.Targets))
+	layout := rollout.Undivided(len(in.outcome.Targets))
 	in.outcome.Targets = slices.Clone(in.outcome.Targets)
 	for i := range in.outcome.Targets {
 		target := &in.outcome.Targets[i]

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
+	"github.com/fleet-hub/fleet/internal/rules/rollout"
 	"github.com/fleet-hub/fleet/internal/rules/state"
-	"github.com/fleet-hub/fleet/internal/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -99,14 +99,14 @@ type sumsOfBundle struct {
 type part struct {
 	state    fleet.BundleState
 	failed   bool
-	standing targeting.Standing
+	standing rollout.Standing
 }
 
 // sum is what some targets add up to.
 type sum struct {
 	states   map[fleet.BundleState]int
 	failed   int
-	tally    targeting.Tally
+	tally    rollout.Tally
 	notReady map[int]bool
 }
 
@@ -165,11 +165,11 @@ func (s *sum) count(i int, p part, times int) {
 // figures are the sums as a status shows them.
 func (of *sumsOfBundle) figures(in bundleInput, find finding) figures {
 	out := figures{summary: of.summaryOf(of.all, in, find), failed: of.all.failed > 0}
-	tallies := make([]targeting.Tally, len(of.partitions))
+	tallies := make([]rollout.Tally, len(of.partitions))
 	for p, partition := range of.partitions {
 		tallies[p] = partition.tally
 	}
-	out.progress = targeting.ProgressOfTallies(of.outcome.Rollout, of.all.tally, tallies)
+	out.progress = rollout.ProgressOfTallies(of.outcome.Rollout, of.all.tally, tallies)
 	for p := range out.progress.Partitions {
 		out.progress.Partitions[p].Summary = of.summaryOf(of.partitions[p], in, find)
 	}

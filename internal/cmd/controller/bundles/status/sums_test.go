@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
-	"github.com/fleet-hub/fleet/internal/targeting"
+	"github.com/fleet-hub/fleet/internal/rules/rollout"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -51,7 +51,7 @@ func (h *hubOf) retarget(random *rand.Rand, clusters, partitions int) {
 	h.outcome = ledger.Outcome{Generation: random.Int64N(1000)}
 	h.outcome.Rollout.MaxUnavailable = clusters
 	for p := range partitions {
-		h.outcome.Rollout.Partitions = append(h.outcome.Rollout.Partitions, targeting.Part{Name: fmt.Sprint("p", p), MaxUnavailable: random.IntN(3)})
+		h.outcome.Rollout.Partitions = append(h.outcome.Rollout.Partitions, rollout.Part{Name: fmt.Sprint("p", p), MaxUnavailable: random.IntN(3)})
 	}
 	for i := range clusters {
 		target := ledger.Target{
@@ -157,7 +157,7 @@ func TestAChangeCostsWhatChanged(t *testing.T) {
 	web := types.NamespacedName{Namespace: "ws", Name: "web"}
 	for _, clusters := range []int{20, 2000} {
 		h, s := &hubOf{deployments: map[string]*fleet.BundleDeployment{}}, newSums()
-		h.outcome.Rollout = targeting.Layout{MaxUnavailable: clusters, Partitions: []targeting.Part{{Name: "All", Count: clusters, MaxUnavailable: clusters}}}
+		h.outcome.Rollout = rollout.Layout{MaxUnavailable: clusters, Partitions: []rollout.Part{{Name: "All", Count: clusters, MaxUnavailable: clusters}}}
 		ready := func(i int) {
 			bd := &fleet.BundleDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprint("n", i), Name: "web"}}
 			bd.Spec.DeploymentID, bd.Spec.StagedDeploymentID, bd.Status.AppliedDeploymentID = "s-1:a", "s-1:a", "s-1:a"

@@ -1,0 +1,113 @@
+package delivery
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/e2e/framework/recorded"
+	"github.com/fleet-hub/fleet/internal/rules/content"
+	"github.com/fleet-hub/fleet/internal/rules/rollout"
+	"github.com/fleet-hub/fleet/internal/rules/targeting"
+	"github.com/fleet-hub/fleet/internal/rules/targeting/targetingtest"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+type recordedSecret struct {
+	metav1.ObjectMeta `json:"metadata"`
+	Type              corev1.SecretType `json:"type"`
+	DecodedData       map[string]string `json:"decodedData"`
+}
+
+// From the recorded Bundles, Clusters and ClusterGroups come exactly the recorded
+// BundleDeployments and the Secrets beside them.
+func TestRecorded(t *testing.T) {
+	clusters := recorded.Objects[fleet.Cluster](t, "clusters")
+	groups := targeting.NewGroups(recorded.Objects[fleet.ClusterGroup](t, "clustergroups"))
+	deployments := map[types.NamespacedName]*fleet.BundleDeployment{}
+	for _, bd := range recorded.Objects[fleet.BundleDeployment](t, "bundledeployments") {
+		deployments[targetingtest.Key(bd)] = bd
+	}
+	secrets := map[types.NamespacedName]*recordedSecret{}
+	for _, s := range recorded.Objects[recordedSecret](t, "secrets") {
+		if s.Type == fleet.SecretTypeBundleDeployment {
+			secrets[targetingtest.Key(s)] = s
+		}
+	}
+	for _, bundle := range recorded.Objects[fleet.Bundle](t, "bundles") {
+		selection, err := targeting.NewSelection(bundle)
+		if err != nil {
+			t.Fatal(err)
+		}
+		manifest := content.Manifest{Resources: bundle.Spec.Resources}
+		for _, target := range selection.Targets(manifest.ID(), inWorkspace(clusters, bundle.Namespace), groups) {
+			if target.Err != nil {
+				t.Fatal(target.Err)
+			}
+			out, err := Decide(Input{Bundle: bundle, Target: target, Verdict: rollout.Promote})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := deployments[targetingtest.Key(out.Deployment)]
+			delete(deployments, targetingtest.Key(out.Deployment))
+			if out.Deployment.Annotations[fleet.AnnotationPlainValues] != out.Values.Hash() {
+				t.Errorf("%s: the values are not marked as plain", out.Deployment.Name)
+			}
+			out.Deployment.Annotations = nil // there are no others, and the mark is this implementation's own
+			expectRecordedDeployment(t, want, out.Deployment)
+			if out.Values.Empty() {
+				continue
+			}
+			secret := secrets[targetingtest.Key(out.Deployment)]
+			delete(secrets, targetingtest.Key(out.Deployment))
+			expectRecordedSecret(t, secret, out.Values.Secret(want))
+		}
+	}
+	for missing := range deployments {
+		t.Errorf("no target gave BundleDeployment %s", missing)
+	}
+	for missing := range secrets {
+		t.Errorf("no target gave Secret %s", missing)
+	}
+}
+
+func inWorkspace(clusters []*fleet.Cluster, namespace string) (out []*fleet.Cluster) {
+	for _, cluster := range clusters {
+		if cluster.Namespace == namespace {
+			out = append(out, cluster)
+		}
+	}
+	return out
+}
+
+func expectRecordedDeployment(t *testing.T, want, got *fleet.BundleDeployment) {
+	t.Helper()
+	if want == nil {
+		t.Fatalf("BundleDeployment %s is not among the recorded", targetingtest.Key(got))
+	}
+	want = want.DeepCopy()
+	want.UID = ""
+	want.Status = fleet.BundleDeploymentStatus{}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("BundleDeployment %s (-want +got):\n%s", targetingtest.Key(want), diff)
+	}
+}
+
+func expectRecordedSecret(t *testing.T, want *recordedSecret, got *corev1.Secret) {
+	t.Helper()
+	if want == nil {
+		t.Fatalf("Secret %s is not among the recorded", targetingtest.Key(got))
+	}
+	data := map[string]string{}
+	for name, value := range got.Data {
+		data[name] = string(value)
+	}
+	want.UID = ""
+	if diff := cmp.Diff(want, &recordedSecret{ObjectMeta: got.ObjectMeta, Type: got.Type, DecodedData: data}); diff != "" {
+		t.Errorf("Secret %s (-want +got):\n%s", targetingtest.Key(got), diff)
+	}
+}

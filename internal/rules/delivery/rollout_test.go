@@ -1,0 +1,72 @@
+package delivery
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fleet-hub/fleet/internal/rules/rollout"
+	"github.com/fleet-hub/fleet/internal/rules/targeting/targetingtest"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// What the rollout has not reached keeps both its states and its Secret; what no rollout holds back follows.
+func TestWhatIsLeftIsOnlyRefreshed(t *testing.T) {
+	in := Input{Bundle: targetingtest.Bundle(paused), Target: newTarget(t), Verdict: rollout.Leave, Existing: existing(t)}
+	in.Target.Options.CorrectDrift = &fleet.CorrectDrift{Enabled: true}
+	in.Bundle.Spec.DependsOn = []fleet.BundleRef{{Name: "db"}}
+	in.Target.Cluster = in.Target.Cluster.DeepCopy()
+	in.Target.Cluster.Status.Scheduled = true
+	got, err := Decide(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := existing(t)
+	want.Labels = deploymentLabelsOf("s-1")
+	want.Spec.Paused, want.Spec.OffSchedule, want.Spec.CorrectDrift, want.Spec.DependsOn = true, true, &fleet.CorrectDrift{Enabled: true}, []fleet.BundleRef{{Name: "db"}}
+	if diff := cmp.Diff(Outcome{Deployment: want, KeepSecret: true}, got); diff != "" {
+		t.Errorf("outcome (-want +got):\n%s", diff)
+	}
+}
+
+// While nothing changes in what is staged, nobody has to read what the Secret holds.
+func TestWhatStaysStagedKeepsItsSecret(t *testing.T) {
+	first, err := Decide(Input{Bundle: targetingtest.Bundle(), Target: newTarget(t), Verdict: rollout.Stage, Existing: existing(t), Values: oldValues()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := Input{Bundle: targetingtest.Bundle(), Target: newTarget(t), Verdict: rollout.Stage, Existing: first.Deployment, SecretKnown: true}
+	again, err := Decide(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Outcome{Deployment: first.Deployment, Values: Values{Staged: first.Values.Staged}, KeepSecret: true}, again); diff != "" {
+		t.Errorf("again (-first +again):\n%s", diff)
+	}
+}
+
+func TestNeedsValues(t *testing.T) {
+	tests := map[string]struct {
+		change func(*Input)
+		want   bool
+	}{
+		"what is staged anew":                 {func(*Input) {}, true},
+		"what is promoted":                    {func(in *Input) { in.Verdict = rollout.Promote }, false},
+		"what is left":                        {func(in *Input) { in.Verdict = rollout.Leave }, false},
+		"what is not there":                   {func(in *Input) { in.Existing = nil }, false},
+		"what runs without values":            {func(in *Input) { in.Existing.Spec.ValuesHash = "" }, false},
+		"what stays staged":                   {func(in *Input) { in.Target.DeploymentID = oldID }, false},
+		"what stays staged, nobody knows how": {func(in *Input) { in.Target.DeploymentID, in.SecretKnown = oldID, false }, true},
+		"what waits for its values":           {func(in *Input) { in.Target.DeploymentID, in.Existing.Spec.WaitingForValues = oldID, true }, true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := Input{Bundle: targetingtest.Bundle(), Target: newTarget(t), Verdict: rollout.Stage, Existing: existing(t), SecretKnown: true}
+			in.Existing.Spec.WaitingForValues = false
+			test.change(&in)
+			if got := in.NeedsValues(); got != test.want {
+				t.Errorf("needs values: %v, want %v", got, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,143 @@
+package delivery
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/fleet-hub/fleet/internal/helmvalues"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// KeyBundleValues holds, in the values Secret of a Bundle, those of the Bundle
+// itself; those of a target are under the target's name.
+const KeyBundleValues = "values.yaml"
+
+// ErrValuesHash means that the values Secret of a Bundle does not hold what the
+// Bundle's hash says. Whoever wrote the one will have written the other in a moment.
+var ErrValuesHash = errors.New("hash mismatch between the Bundle (spec.valuesHash) and its values secret; apply the Bundle again together with its values")
+
+// maxSecret is how many bytes the API server takes as the data of a Secret.
+const maxSecret = 1 << 20
+
+// ErrValuesTooLarge means that no Secret holds the values of a BundleDeployment: those that the agent has and those
+// that are staged together, which are the same ones but while a change waits.
+var ErrValuesTooLarge = errors.New("helm.values: no Secret holds them, of which the values in use and those that are staged may take 1 MiB together")
+
+// Values are the Helm values of a BundleDeployment, each as JSON or empty. They are
+// secret: the BundleDeployment has only their hash.
+type Values struct{ Current, Staged []byte }
+
+// TakeValues removes the Helm values from options and returns them as JSON; empty
+// when there are none.
+func TakeValues(options *fleet.BundleDeploymentOptions) ([]byte, error) {
+	if options.Helm == nil || options.Helm.Values == nil {
+		return nil, nil
+	}
+	values := options.Helm.Values
+	helm := *options.Helm
+	helm.Values = nil
+	options.Helm = &helm
+	if len(values.Data) == 0 {
+		return nil, nil
+	}
+	text, err := json.Marshal(values)
+	if err != nil {
+		return nil, fmt.Errorf("encoding helm values: %w", err)
+	}
+	return text, nil
+}
+
+// Empty says that no Secret is needed.
+func (v Values) Empty() bool { return len(v.Current) == 0 && len(v.Staged) == 0 }
+
+// Check returns ErrValuesTooLarge for values that no Secret holds.
+func (v Values) Check() error {
+	if len(v.Current)+len(v.Staged) > maxSecret {
+		return ErrValuesTooLarge
+	}
+	return nil
+}
+
+// Hash is that of both values, one after the other, in hexadecimal; empty when
+// there are none.
+func (v Values) Hash() string {
+	if v.Empty() {
+		return ""
+	}
+	return helmvalues.Hash(v.Current, v.Staged)
+}
+
+// Secret holds the values for the agent, beside the BundleDeployment and under its
+// name. It is owned by the BundleDeployment, or by nobody while that has no UID.
+func (v Values) Secret(bd *fleet.BundleDeployment) *corev1.Secret {
+	secret := &corev1.Secret{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: bd.Namespace, Name: bd.Name},
+		Type:       fleet.SecretTypeBundleDeployment,
+		Data:       map[string][]byte{helmvalues.KeyCurrent: v.Current, helmvalues.KeyStaged: v.Staged},
+	}
+	if bd.UID != "" {
+		gvk := fleet.SchemeGroupVersion.WithKind("BundleDeployment")
+		secret.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(bd, gvk)}
+	}
+	return secret
+}
+
+// ReadValues are the values in a BundleDeployment's Secret.
+func ReadValues(secret *corev1.Secret) Values {
+	return Values{Current: secret.Data[helmvalues.KeyCurrent], Staged: secret.Data[helmvalues.KeyStaged]}
+}
+
+// BundleValuesHash is the hash of a Bundle's values Secret, in hexadecimal.
+func BundleValuesHash(data map[string][]byte) string {
+	// A map of bytes always encodes.
+	text, _ := json.Marshal(data)
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// InjectValues puts the values of a Bundle's Secret back to where they were taken
+// from: a copy of the Bundle with them, never to be stored. Errors wrap
+// ErrValuesHash, or say which key is not a JSON object.
+func InjectValues(bundle *fleet.Bundle, data map[string][]byte) (*fleet.Bundle, error) {
+	if BundleValuesHash(data) != bundle.Spec.ValuesHash {
+		return nil, ErrValuesHash
+	}
+	bundle = bundle.DeepCopy()
+	if err := inject(&bundle.Spec.BundleDeploymentOptions, KeyBundleValues, data); err != nil {
+		return nil, err
+	}
+	for i := range bundle.Spec.Targets {
+		target := &bundle.Spec.Targets[i]
+		if target.Name == "" {
+			continue
+		}
+		if err := inject(&target.BundleDeploymentOptions, target.Name, data); err != nil {
+			return nil, err
+		}
+	}
+	return bundle, nil
+}
+
+func inject(options *fleet.BundleDeploymentOptions, key string, data map[string][]byte) error {
+	text, ok := data[key]
+	if !ok {
+		return nil
+	}
+	var values map[string]any
+	if err := utiljson.Unmarshal(text, &values); err != nil {
+		return fmt.Errorf("key %s of the values secret: %w", key, err)
+	}
+	if options.Helm == nil {
+		options.Helm = &fleet.HelmOptions{}
+	}
+	options.Helm.Values = &fleet.GenericMap{Data: values}
+	return nil
+}

@@ -1,0 +1,7 @@
+// Package rollout decides when each target of a Bundle gets its newest state: partitions, limits of unavailable
+// clusters, pauses.
+//
+//	Layout (partitions, limits), Steps (how each target stands) ─► Decide ─► Decision (a Verdict for each), Progress
+//
+// No limit is ever exceeded, and every rollout ends; the simulation in the tests looks for a counterexample.
+package rollout

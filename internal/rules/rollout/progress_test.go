@@ -1,0 +1,93 @@
+package rollout
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func TestStanding(t *testing.T) {
+	tests := map[string]struct {
+		in   Step
+		want Standing
+	}{
+		"ready and up to date":             {step(deployed("2", "2", "2")), Standing{}},
+		"not ready":                        {step(unready(deployed("2", "2", "2"))), Standing{Unavailable: true, Behind: true}},
+		"not applied":                      {step(deployed("2", "2", "1")), Standing{Unavailable: true, Behind: true}},
+		"available, but not the newest":    {step(deployed("2", "1", "1")), Standing{Behind: true}},
+		"not even staged":                  {step(old()), Standing{Behind: true}},
+		"there is none yet":                {step(nil), Standing{Behind: true}},
+		"perhaps promoted":                 {step(old(), inDoubt), Standing{Unavailable: true, Behind: true}},
+		"being deleted":                    {step(going(deployed("2", "2", "2"))), Standing{Unavailable: true, Behind: true}},
+		"unreachable, whatever it has":     {step(unready(old()), unreachable), Standing{Unreachable: true}},
+		"unreachable, with nothing":        {step(nil, unreachable), Standing{Unreachable: true}},
+		"nobody knows what is newest":      {step(old(), blocked), Standing{}},
+		"nobody knows, and it is not well": {step(unready(old()), blocked), Standing{Unavailable: true, Behind: true}},
+		"nobody knows, and there is none":  {step(nil, blocked), Standing{}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := test.in.Standing(); got != test.want {
+				t.Errorf("standing = %+v, want %+v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestProgressOf(t *testing.T) {
+	threeParts := late(1, layout(5, 0, 0, 1))
+	for i, name := range []string{"a", "b", "c"} {
+		threeParts.Partitions[i].Name, threeParts.Partitions[i].Count = name, i+1
+	}
+	tests := map[string]struct {
+		layout Layout
+		in     []Step
+		want   Progress
+	}{
+		"no targets": {Undivided(0), nil, Progress{MaxUnavailable: 1, Partitions: []fleet.PartitionStatus{{Name: "All", MaxUnavailable: 1}}}},
+		"each counts": {
+			Undivided(3), []Step{step(nil), step(deployed("2", "2", "2")), step(unready(old()))},
+			Progress{Unavailable: 1, MaxUnavailable: 3, Partitions: []fleet.PartitionStatus{{Name: "All", Count: 3, MaxUnavailable: 3, Unavailable: 2}}},
+		},
+		"the unreachable are counted apart": {
+			Undivided(2), []Step{step(unready(old()), unreachable), step(nil, unreachable)},
+			Progress{Unreachable: 2, MaxUnavailable: 2, Partitions: []fleet.PartitionStatus{{Name: "All", Count: 2, MaxUnavailable: 2}}},
+		},
+		"where the rollout is not yet, only the unavailable count": {
+			threeParts, []Step{step(old()), step(old(), within(1)), step(old(), within(1)), step(old(), within(2)), step(unready(old()), within(2)), step(nil, within(2))},
+			Progress{
+				Unavailable: 1, MaxUnavailable: 5, UnavailablePartitions: 2, MaxUnavailablePartitions: 1,
+				Partitions: []fleet.PartitionStatus{{Name: "a", Count: 1, Unavailable: 1}, {Name: "b", Count: 2, Unavailable: 2}, {Name: "c", Count: 3, MaxUnavailable: 1, Unavailable: 1}},
+			},
+		},
+		"a cluster in two partitions counts in both, and once in all": {
+			late(2, layout(2, 1, 1)), []Step{step(unready(old()), within(0, 1))},
+			Progress{Unavailable: 1, MaxUnavailable: 2, MaxUnavailablePartitions: 2, Partitions: []fleet.PartitionStatus{{MaxUnavailable: 1, Unavailable: 1}, {MaxUnavailable: 1, Unavailable: 1}}},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, ProgressOf(test.layout, test.in)); diff != "" {
+				t.Errorf("progress (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Whoever adds and takes away what changed has the same sums as who counts all.
+func TestTallies(t *testing.T) {
+	var tally Tally
+	before, after := step(unready(old())).Standing(), step(deployed("2", "2", "2")).Standing()
+	tally.Add(before, 1)
+	tally.Add(step(nil, unreachable).Standing(), 1)
+	if want := (Tally{Unavailable: 1, Behind: 1, Unreachable: 1}); tally != want {
+		t.Errorf("tally = %+v, want %+v", tally, want)
+	}
+	tally.Add(before, -1)
+	tally.Add(after, 1)
+	if want := (Tally{Unreachable: 1}); tally != want {
+		t.Errorf("tally = %+v, want %+v", tally, want)
+	}
+}

@@ -1,0 +1,119 @@
+package targeting
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/fleet-hub/fleet/internal/rules/targeting/targetingtest"
+	"github.com/fleet-hub/fleet/internal/rules/templating"
+	"github.com/fleet-hub/fleet/internal/yamlbound"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// aliased is a YAML text of about that length, whose aliases stand for much more.
+func aliased(length int) string {
+	return "a: &a " + strings.Repeat("x", length/2) + "\nb: [" + strings.Repeat("*a,", length/6) + "*a]\n"
+}
+
+func withTemplateValue(key, text string) *fleet.Bundle {
+	return targetingtest.Bundle(targetingtest.Targets(targetingtest.Everywhere()), func(b *fleet.Bundle) {
+		b.Spec.Helm = &fleet.HelmOptions{TemplateValues: map[string]string{key: text}}
+	})
+}
+
+// allocated is how many bytes f allocates, whether they are freed or not.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+func TestAliasesInTemplateValues_AreRefusedBeforeTheyExpand(t *testing.T) {
+	for name, test := range map[string]struct {
+		text     string
+		clusters int
+	}{
+		"70 KB":                        {aliased(70_000), 1},
+		"1 MB":                         {aliased(1_000_000), 1},
+		"1 MB for many clusters":       {aliased(1_000_000), 100},
+		"1 MB that templates write":    {"${ .ClusterName }: 1\n" + aliased(1_000_000), 1},
+		"1 MB without aliases":         {"[" + strings.Repeat("[],", 330_000) + "1]", 1},
+		"1 MB of objects":              {"[" + strings.Repeat("{a: 1},", 140_000) + "1]", 1},
+		"within the limit of 1 MB":     {"a: &a [" + strings.Repeat("x,", 90) + "x]\nb: [" + strings.Repeat("*a,", 90) + "*a]\n" + strings.Repeat("#", 999_000), 1},
+		"lists in lists":               {"a: &a [" + strings.Repeat("x,", 9_000) + "x]\nb: [" + strings.Repeat("*a,", 9_000) + "*a]\n", 1},
+		"more than the limit, in 9 KB": {aliased(9_000), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var clusters []*fleet.Cluster
+			for i := range test.clusters {
+				clusters = append(clusters, targetingtest.Cluster(fmt.Sprintf("k-%d", i), targetingtest.Labelled("env", "dev")))
+			}
+			b := withTemplateValue("config", test.text)
+			var got []Target
+			if cost := allocated(func() { got = targetsOf(t, b, clusters) }); cost > 50<<20 {
+				t.Errorf("a text of %d bytes took %d MiB", len(test.text), cost>>20)
+			}
+			if strings.Contains(name, "limit of") {
+				if got[0].Err != nil {
+					t.Error(got[0].Err)
+				}
+				return
+			}
+			for _, target := range got {
+				if !errors.Is(target.Err, yamlbound.ErrTooLarge) || !strings.Contains(fmt.Sprint(target.Err), "helm.templateValues.config: ") {
+					t.Fatalf("error = %v, want one that names the field", target.Err)
+				}
+			}
+		})
+	}
+}
+
+// Options of many clusters are not held all at once.
+func TestOptionsOfManyClusters_AreWorkedOutWhereTheyAreNeeded(t *testing.T) {
+	var clusters []*fleet.Cluster
+	for i := range 60 {
+		clusters = append(clusters, targetingtest.Cluster(fmt.Sprintf("k-%02d", i), targetingtest.Labelled("env", "dev")))
+	}
+	b := withTemplateValue("text", `${ repeat 1000000 "x" }`)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	got := targetsOf(t, b, clusters)
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if held := int64(after.HeapAlloc) - int64(before.HeapAlloc); held > 30<<20 {
+		t.Errorf("%d MiB are held", held>>20)
+	}
+	for _, target := range got {
+		complete, err := target.Complete()
+		if err != nil || complete.DeploymentID != target.DeploymentID || complete.Options.Helm == nil {
+			t.Fatalf("%s: %v; deployment ID %s, of its options %s", target.Cluster.Name, err, target.DeploymentID, complete.DeploymentID)
+		}
+	}
+}
+
+// Values that a label makes different for each cluster are remembered for a few clusters only.
+func TestValuesThatDifferPerCluster_AreNotHeldForAll(t *testing.T) {
+	templater := templating.NewTemplater()
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for i := range 200 {
+		in := fleet.BundleDeploymentOptions{Helm: targetingtest.Helm("name", "global.fleet.clusterLabels.name")}
+		in.Helm.Values.Data["text"] = strings.Repeat("x", 300_000)
+		if err := templater.Template(&in, targetingtest.Cluster("k", targetingtest.Labelled("name", fmt.Sprint("k-", i)))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if held := int64(after.HeapAlloc) - int64(before.HeapAlloc); held > 30<<20 {
+		t.Errorf("%d MiB are held", held>>20)
+	}
+	runtime.KeepAlive(templater)
+}

@@ -1,0 +1,216 @@
+package targeting
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// Selection answers which clusters a Bundle goes to, and with which options before
+// templating. It is made once for a generation of a Bundle and asked about many
+// clusters.
+type Selection struct {
+	bundle         *fleet.Bundle
+	restrictions   []Matcher
+	customisations []choice
+	targets        []choice
+	groups         bool
+	// partitionedByGroups says that partitions of the rollout pick clusters by their groups.
+	partitionedByGroups bool
+	// named are the ClusterGroups that are named anywhere.
+	named []GroupRef
+	// ofAgent is true for a Bundle with one Cluster's agent: no other Cluster gets it, whatever its targets say.
+	ofAgent bool
+}
+
+type choice struct {
+	target  *fleet.BundleTarget
+	matcher Matcher
+}
+
+// NewSelection prepares the targets of a Bundle. The last of the targets, as many
+// as there are restrictions, are where the Bundle goes to; those before only
+// customise. Without restrictions all are where it goes to. The Bundle must not
+// change while the selection is in use. Errors wrap ErrSelector.
+func NewSelection(bundle *fleet.Bundle) (*Selection, error) {
+	s := &Selection{
+		bundle: bundle, ofAgent: bundle.Annotations[fleet.AnnotationSetID] == names.AgentBundleSet,
+		partitionedByGroups: partitionedByGroups(bundle.Spec.RolloutStrategy),
+	}
+	for i, restriction := range bundle.Spec.TargetRestrictions {
+		matcher, err := NewMatcher(Criteria{
+			ClusterName: restriction.ClusterName, ClusterSelector: restriction.ClusterSelector,
+			ClusterGroup: restriction.ClusterGroup, ClusterGroupSelector: restriction.ClusterGroupSelector,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", label("target restriction", i, restriction.Name), err)
+		}
+		s.restrictions = append(s.restrictions, matcher)
+		s.note(matcher, label("target restriction", i, restriction.Name))
+	}
+	customisations := 0
+	if restrictions := len(s.restrictions); restrictions > 0 {
+		customisations = max(0, len(bundle.Spec.Targets)-restrictions)
+	}
+	for i := range bundle.Spec.Targets {
+		target := &bundle.Spec.Targets[i]
+		matcher, err := NewMatcher(Criteria{
+			ClusterName: target.ClusterName, ClusterSelector: target.ClusterSelector,
+			ClusterGroup: target.ClusterGroup, ClusterGroupSelector: target.ClusterGroupSelector,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", label("target", i, target.Name), err)
+		}
+		s.note(matcher, label("target", i, target.Name))
+		if i < customisations {
+			s.customisations = append(s.customisations, choice{target, matcher})
+		} else {
+			s.targets = append(s.targets, choice{target, matcher})
+		}
+	}
+	return s, nil
+}
+
+// note remembers which groups make a difference.
+func (s *Selection) note(matcher Matcher, where string) {
+	s.groups = s.groups || matcher.UsesGroups()
+	if matcher.group != "" {
+		s.named = append(s.named, GroupRef{Where: where, Name: matcher.group})
+	}
+}
+
+func label(what string, index int, name string) string {
+	if name == "" {
+		return fmt.Sprintf("%s %d", what, index)
+	}
+	return fmt.Sprintf("%s %d (%s)", what, index, name)
+}
+
+// Picks says whether the Bundle goes to a cluster that is in these groups, or may do so.
+func (s *Selection) Picks(cluster *fleet.Cluster, groups Groups) bool {
+	_, picked := s.choose(cluster, s.groupsOf(cluster, groups))
+	return picked || s.Undecided(cluster, groups) != nil
+}
+
+func (s *Selection) groupsOf(cluster *fleet.Cluster, groups Groups) []*fleet.ClusterGroup {
+	if !s.groups {
+		return nil // nothing asks for them
+	}
+	return groups.Of(cluster)
+}
+
+// chosen is what the targets say about one cluster.
+type chosen struct {
+	// overlays are merged in this order, and then over the Bundle's own options.
+	overlays []*fleet.BundleTarget
+}
+
+// choose says with what the Bundle goes to a cluster that is in these groups, if it
+// does.
+func (s *Selection) choose(cluster *fleet.Cluster, in []*fleet.ClusterGroup) (chosen, bool) {
+	target, customising := s.applying(cluster, in)
+	excludes := func(t *fleet.BundleTarget) bool { return t.DoNotDeploy }
+	switch {
+	case target == nil || target.DoNotDeploy || slices.ContainsFunc(customising, excludes):
+		return chosen{}, false
+	case len(customising) > 0 && !s.allMatches():
+		return chosen{overlays: customising}, true // the first one stands in for the target
+	default:
+		return chosen{overlays: append([]*fleet.BundleTarget{target}, customising...)}, true
+	}
+}
+
+// applying finds the target that takes a Bundle to a cluster that is in these groups,
+// nil if there is none, and the customisations that count there.
+func (s *Selection) applying(cluster *fleet.Cluster, in []*fleet.ClusterGroup) (target *fleet.BundleTarget, customising []*fleet.BundleTarget) {
+	if s.ofAgent && s.bundle.Name != names.AgentBundle(cluster.Name) {
+		return nil, nil // an agent's target picks, by its name for people, a Cluster that is not meant
+	}
+	if target = s.deployTarget(cluster, in); target == nil {
+		return nil, nil
+	}
+	for _, customisation := range s.customisations {
+		if customisation.matcher.Match(cluster, in) {
+			customising = append(customising, customisation.target)
+			if !s.allMatches() {
+				break
+			}
+		}
+	}
+	return target, customising
+}
+
+func (s *Selection) allMatches() bool {
+	return s.bundle.Spec.TargetCustomizationMode == fleet.TargetCustomizationAllMatches
+}
+
+// deployTarget is the first target that picks the cluster in a group in which the
+// restrictions allow it.
+func (s *Selection) deployTarget(cluster *fleet.Cluster, groups []*fleet.ClusterGroup) *fleet.BundleTarget {
+	for _, candidate := range s.targets {
+		for _, group := range orNone(groups) {
+			if s.allowedIn(cluster, group) && candidate.matcher.matchIn(cluster, group) {
+				return candidate.target
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Selection) allowedIn(cluster *fleet.Cluster, group *fleet.ClusterGroup) bool {
+	if len(s.restrictions) == 0 {
+		return true
+	}
+	for _, restriction := range s.restrictions {
+		if restriction.matchIn(cluster, group) {
+			return true
+		}
+	}
+	return false
+}
+
+// options merges the overlays one after another, and the result once over the Bundle's options. The order matters where
+// an overlay resets a field: it resets what the overlays before it have set, not what the Bundle has.
+func (s *Selection) options(c chosen) fleet.BundleDeploymentOptions {
+	if len(c.overlays) == 0 {
+		return *s.bundle.Spec.BundleDeploymentOptions.DeepCopy()
+	}
+	overlay := c.overlays[0].BundleDeploymentOptions
+	for _, customisation := range c.overlays[1:] {
+		overlay = Merge(overlay, customisation.BundleDeploymentOptions)
+	}
+	return Merge(s.bundle.Spec.BundleDeploymentOptions, overlay)
+}
+
+// namespaceMetadata overlays what the chosen targets want of the release's
+// namespace. It is no part of the deployment ID.
+func (c chosen) namespaceMetadata(options *fleet.BundleDeploymentOptions) {
+	for _, overlay := range c.overlays {
+		options.NamespaceLabels = overlaid(options.NamespaceLabels, overlay.NamespaceLabels)
+		options.NamespaceAnnotations = overlaid(options.NamespaceAnnotations, overlay.NamespaceAnnotations)
+	}
+}
+
+func overlaid(base, overlay map[string]string) map[string]string {
+	if len(overlay) == 0 {
+		return base
+	}
+	out := maps.Clone(base)
+	if out == nil {
+		out = map[string]string{}
+	}
+	maps.Copy(out, overlay)
+	return out
+}
+
+// UsesGroups says whether it makes a difference, to where the Bundle goes or in which order, which groups a cluster is in.
+func (s *Selection) UsesGroups() bool { return s.groups || s.partitionedByGroups }
+
+func partitionedByGroups(strategy *fleet.RolloutStrategy) bool {
+	return strategy != nil && slices.ContainsFunc(strategy.Partitions, func(p fleet.Partition) bool {
+		return p.ClusterGroup != "" || p.ClusterGroupSelector != nil
+	})
+}
