@@ -1,6 +1,7 @@
 package importing_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
+	"github.com/fleet-hub/fleet/internal/rules/state"
 	"github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -53,6 +55,13 @@ func TestImportReacts(t *testing.T) {
 		"not the host's network, said aloud":     {spec(func(s *fleet.ClusterSpec) { s.HostNetwork = rulestest.Ptr(false) }), nothing},
 		"the TLS mode":                           {conf(func(c *config.Config) { c.AgentTLSMode = config.TLSModeStrict }), readdressed},
 		"the interval of the garbage collection": {conf(func(c *config.Config) { c.GarbageCollectionInterval = metav1.Duration{Duration: time.Hour} }), inPlace},
+		"URLs that a status has no room for, as it has them": {func(in *importing.Input) {
+			registry, hub := "registry.example/"+strings.Repeat("x", fleet.MaxURL), "https://hub.example/"+strings.Repeat("x", fleet.MaxURL)
+			withSecret("apiServerURL", hub)(in)
+			in.Cluster.Spec.PrivateRepoURL = registry
+			in.Cluster.Status.APIServerURL, in.Cluster.Status.AgentPrivateRepoURL = hub, registry
+			state.Bound(in.Cluster)
+		}, nothing},
 
 		// What is not told by the status, and so comes with the next import.
 		"pull secrets":      {spec(func(s *fleet.ClusterSpec) { s.AgentPullSecrets = &[]corev1.LocalObjectReference{{Name: "a"}} }), nothing},

@@ -5,6 +5,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fleet-hub/fleet/internal/cut"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -99,7 +100,7 @@ func AgentNamespace(cluster *fleet.Cluster, namespaces clusters.Namespaces) stri
 }
 
 func sameAddress(a, b Status) bool {
-	return a.APIServerURL == b.APIServerURL && a.APIServerCAHash == b.APIServerCAHash
+	return sameURL(a.APIServerURL, b.APIServerURL) && a.APIServerCAHash == b.APIServerCAHash
 }
 
 // sameBeside compares what an agent's Bundle does not carry.
@@ -120,5 +121,8 @@ func sameBeside(a, b Status) bool {
 func sameCarried(a, b Status) bool {
 	return a.AgentEnvVarsHash == b.AgentEnvVarsHash && a.AgentAffinityHash == b.AgentAffinityHash &&
 		a.AgentResourcesHash == b.AgentResourcesHash && a.AgentTolerationsHash == b.AgentTolerationsHash &&
-		a.AgentPrivateRepoURL == b.AgentPrivateRepoURL && a.AgentHostNetwork == b.AgentHostNetwork
+		sameURL(a.AgentPrivateRepoURL, b.AgentPrivateRepoURL) && a.AgentHostNetwork == b.AgentHostNetwork
 }
+
+// sameURL compares URLs as far as a status has room for them.
+func sameURL(a, b string) bool { return cut.Text(a, fleet.MaxURL) == cut.Text(b, fleet.MaxURL) }

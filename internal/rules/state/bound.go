@@ -26,8 +26,9 @@ const (
 	// maxOthersMessage is how long the message of a condition may be that is not of our types, if those of all of
 	// them are longer than one of ours may be.
 	maxOthersMessage = 512
-	// maxPartitions is how much the partitions of a Bundle may take.
+	// maxPartitions is how much the partitions of a Bundle may take, and maxKeys the keys of its resources.
 	maxPartitions = 20 << 10
+	maxKeys       = 20 << 10
 	// maxListedMessage is how long the message of what a summary lists may be, and maxResources how much its resources
 	// may take.
 	maxListedMessage = 2 << 10
@@ -158,7 +159,7 @@ func boundResources(modified []fleet.ModifiedStatus, nonReady []fleet.NonReadySt
 			cutAll(maxWord, &n.Kind, &n.Summary.State)
 			cutAll(maxName, &n.APIVersion, &n.Namespace, &n.Name)
 			n.UID = types.UID(cut.Text(string(n.UID), maxWord))
-			n.Summary.Message = boundTexts(n.Summary.Message)
+			n.Summary.Message = boundTexts(n.Summary.Message, maxStateMessages, maxStateMessage)
 			return n
 		}, func(n fleet.NonReadyStatus) int {
 			sum := 200 + cut.Length(string(n.UID)) + cut.Length(n.Kind) + cut.Length(n.APIVersion) + cut.Length(n.Namespace) +
@@ -170,13 +171,13 @@ func boundResources(modified []fleet.ModifiedStatus, nonReady []fleet.NonReadySt
 		})
 }
 
-func boundTexts(texts []string) []string {
+func boundTexts(texts []string, most, limit int) []string {
 	if len(texts) == 0 {
 		return texts
 	}
-	texts = slices.Clone(texts[:min(maxStateMessages, len(texts))])
+	texts = slices.Clone(texts[:min(most, len(texts))])
 	for i := range texts {
-		texts[i] = cut.Text(texts[i], maxStateMessage)
+		texts[i] = cut.Text(texts[i], limit)
 	}
 	return texts
 }
@@ -237,32 +238,54 @@ func lengthOf(value any) int {
 	return len(encoded)
 }
 
-// Bound cuts the status of an object to its budget, whoever wrote what is in it. Only what users, the hub's
-// configuration and other controllers put into it stays as it is. Other kinds are left alone.
+// Bound cuts each field of an object's status to the budget of the status, whoever wrote what is in it. Other kinds are
+// left alone.
 func Bound(object any) {
 	switch o := object.(type) {
 	case *fleet.Bundle:
-		o.Status.Conditions = BoundConditions(o.Status.Conditions)
-		o.Status.Summary = BoundSummary(o.Status.Summary)
-		o.Status.Partitions = BoundPartitions(o.Status.Partitions)
-		cutAll(maxWord, &o.Status.Display.State)
+		boundBundle(&o.Status)
 	case *fleet.Cluster:
-		o.Status.Conditions = BoundConditions(o.Status.Conditions)
-		o.Status.Summary = BoundSummary(o.Status.Summary)
-		agent := &o.Status.Agent
-		cutAll(maxName, &agent.Namespace)
-		cutAll(maxWord, &agent.KubernetesVersion, &agent.Platform, &agent.AgentVersion, &o.Status.Display.State)
+		boundCluster(&o.Status)
 	case *fleet.ClusterGroup:
 		o.Status.Conditions = BoundConditions(o.Status.Conditions)
 		o.Status.Summary = BoundSummary(o.Status.Summary)
-		cutAll(maxWord, &o.Status.Display.State)
+		o.Status.NonReadyClusters = boundTexts(o.Status.NonReadyClusters, MaxListed, maxName)
+		cutAll(maxWord, &o.Status.Display.State, &o.Status.Display.ReadyClusters, &o.Status.Display.ReadyBundles)
 	case *fleet.ClusterRegistration:
 		o.Status.Conditions = BoundConditions(o.Status.Conditions)
+		cutAll(maxName, &o.Status.ClusterName)
 	case *fleet.ClusterRegistrationToken:
 		o.Status.Conditions = BoundConditions(o.Status.Conditions)
+		cutAll(maxName, &o.Status.SecretName)
 	case *fleet.BundleDeployment:
 		BoundDeployment(&o.Status)
 	}
+}
+
+func boundBundle(status *fleet.BundleStatus) {
+	status.Conditions = BoundConditions(status.Conditions)
+	status.Summary = BoundSummary(status.Summary)
+	status.Partitions = BoundPartitions(status.Partitions)
+	room := maxKeys
+	for i, key := range status.ResourceKey {
+		if room -= lengthOf(key); room < 0 {
+			status.ResourceKey = status.ResourceKey[:i]
+			break
+		}
+	}
+	cutAll(fleet.MaxURL, &status.OCIReference)
+	cutAll(maxWord, &status.ResourcesSHA256Sum, &status.Display.State, &status.Display.ReadyClusters)
+}
+
+func boundCluster(status *fleet.ClusterStatus) {
+	status.Conditions = BoundConditions(status.Conditions)
+	status.Summary = BoundSummary(status.Summary)
+	cutAll(fleet.MaxURL, &status.APIServerURL, &status.AgentPrivateRepoURL)
+	cutAll(maxName, &status.Namespace, &status.Agent.Namespace)
+	cutAll(maxWord, &status.APIServerCAHash, &status.AgentTLSMode, &status.AgentEnvVarsHash, &status.AgentAffinityHash,
+		&status.AgentResourcesHash, &status.AgentTolerationsHash, &status.AgentSchedulingCustomizationHash,
+		&status.Agent.KubernetesVersion, &status.Agent.Platform, &status.Agent.AgentVersion,
+		&status.Display.State, &status.Display.ReadyBundles)
 }
 
 // BoundDeployment cuts what an agent reports. Lists that lose something make the status incomplete.

@@ -3,7 +3,11 @@ package state
 import (
 	"encoding/json"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"math/rand/v2"
+	"reflect"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -14,7 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -37,8 +40,7 @@ func (w worst) conditions() (out []genericcondition.GenericCondition) {
 	for i := range w.count {
 		kind := fmt.Sprint(w.text(), i)
 		if i%3 == 0 {
-			kind = []string{"Ready", "Processed", "Imported", "Reconciled", "AddressKnown", "AgentManaged", "AgentReporting", "Partitioned",
-				"TargetsKnown", "Granted", "Deployed", "Installed", "Monitored"}[i/3%13]
+			kind = ownTypes[i/3%len(ownTypes)]
 		}
 		out = append(out, genericcondition.GenericCondition{
 			Type: kind, Status: corev1.ConditionStatus(w.text()), Reason: w.text(), Message: w.text(), LastUpdateTime: w.text(), LastTransitionTime: w.text(),
@@ -47,78 +49,103 @@ func (w worst) conditions() (out []genericcondition.GenericCondition) {
 	return out
 }
 
-func (w worst) modified() (out []fleet.ModifiedStatus) {
-	for range w.count {
-		out = append(out, fleet.ModifiedStatus{
-			Kind: w.text(), APIVersion: w.text(), Namespace: w.text(), Name: w.text(), Missing: true, Exist: true, Delete: true, Patch: w.text(),
-		})
+// fill sets every field: texts and lists as w has them, fewer in lists of lists, and numbers with many digits.
+func (w worst) fill(t *testing.T, value reflect.Value) {
+	t.Helper()
+	inner := worst{w.Rand, w.length, min(w.count, 30)}
+	switch into := value.Addr().Interface().(type) {
+	case *[]genericcondition.GenericCondition:
+		*into = w.conditions()
+		return
+	case *metav1.Time:
+		*into = metav1.Now()
+		return
+	case *[]fleet.PartitionStatus: // each of them has a summary
+		inner.count = 1
 	}
-	return out
-}
-
-func (w worst) nonReady() (out []fleet.NonReadyStatus) {
-	for range w.count {
-		n := fleet.NonReadyStatus{UID: types.UID(w.text()), Kind: w.text(), APIVersion: w.text(), Namespace: w.text(), Name: w.text()}
-		n.Summary = fleet.ResourceSummary{State: w.text(), Error: true, Transitioning: true}
-		for range w.count {
-			n.Summary.Message = append(n.Summary.Message, w.text())
+	switch value.Kind() {
+	case reflect.String:
+		value.SetString(w.text())
+	case reflect.Bool:
+		value.SetBool(true)
+	case reflect.Int, reflect.Int64:
+		value.SetInt(1 << 62)
+	case reflect.Int32:
+		value.SetInt(1 << 30)
+	case reflect.Pointer:
+		value.Set(reflect.New(value.Type().Elem()))
+		w.fill(t, value.Elem())
+	case reflect.Struct:
+		for i := range value.NumField() {
+			w.fill(t, value.Field(i))
 		}
-		out = append(out, n)
+	case reflect.Slice:
+		value.Set(reflect.MakeSlice(value.Type(), w.count, w.count))
+		for i := range w.count {
+			inner.fill(t, value.Index(i))
+		}
+	case reflect.Map:
+		value.Set(reflect.MakeMap(value.Type()))
+		for range w.count {
+			key, element := reflect.New(value.Type().Key()).Elem(), reflect.New(value.Type().Elem()).Elem()
+			inner.fill(t, key)
+			inner.fill(t, element)
+			value.SetMapIndex(key, element)
+		}
+	default:
+		t.Fatalf("a status has a %s", value.Kind())
 	}
+}
+
+func (w worst) modified(t *testing.T) (out []fleet.ModifiedStatus) {
+	w.fill(t, reflect.ValueOf(&out).Elem())
 	return out
 }
 
-func (w worst) summary() fleet.BundleSummary {
-	const many = 1 << 62
-	out := fleet.BundleSummary{NotReady: many, WaitApplied: many, ErrApplied: many, OutOfSync: many, Modified: many, Ready: many, Pending: many, DesiredReady: many}
-	for range min(w.count, 30) {
-		out.NonReadyResources = append(out.NonReadyResources, fleet.NonReadyResource{
-			Name: w.text(), BundleState: fleet.BundleState(w.text()), Message: w.text(), ModifiedStatus: w.modified(), NonReadyStatus: w.nonReady(),
-		})
-	}
+func (w worst) nonReady(t *testing.T) (out []fleet.NonReadyStatus) {
+	w.fill(t, reflect.ValueOf(&out).Elem())
 	return out
 }
 
-func (w worst) partitions() (out []fleet.PartitionStatus) {
-	for range w.count {
-		out = append(out, fleet.PartitionStatus{Name: w.text(), Count: 1 << 62, MaxUnavailable: 1 << 62, Unavailable: 1 << 62, Summary: worst{w.Rand, w.length, 1}.summary()})
+// statuses are one object of each kind with as much in each field of its status as w has, and their budgets.
+func (w worst) statuses(t *testing.T) map[runtime.Object]int {
+	t.Helper()
+	all := map[runtime.Object]int{
+		&fleet.Bundle{}: MaxBundleStatus, &fleet.Cluster{}: MaxClusterStatus, &fleet.ClusterGroup{}: MaxClusterGroupStatus,
+		&fleet.BundleDeployment{}: MaxBundleDeploymentStatus, &fleet.BundleNamespaceMapping{}: MaxClusterStatus,
+		&fleet.ClusterRegistration{}: MaxClusterStatus, &fleet.ClusterRegistrationToken{}: MaxClusterStatus,
 	}
-	return out
+	for object := range all {
+		if status := reflect.ValueOf(object).Elem().FieldByName("Status"); status.IsValid() {
+			w.fill(t, status)
+		}
+	}
+	return all
 }
 
-// statuses are one object of each kind with as much in its status as w has, and their budgets.
-func (w worst) statuses() map[runtime.Object]int {
-	bundle := &fleet.Bundle{Status: fleet.BundleStatus{
-		Conditions: w.conditions(), Summary: w.summary(), Partitions: w.partitions(), Display: fleet.BundleDisplay{State: w.text(), ReadyClusters: "1/2"},
-	}}
-	cluster := &fleet.Cluster{Status: fleet.ClusterStatus{Conditions: w.conditions(), Summary: w.summary(), Display: fleet.ClusterDisplay{State: w.text()}}}
-	cluster.Status.Agent.Namespace, cluster.Status.Agent.KubernetesVersion, cluster.Status.Agent.Platform = w.text(), w.text(), w.text()
-	group := &fleet.ClusterGroup{Status: fleet.ClusterGroupStatus{Conditions: w.conditions(), Summary: w.summary()}}
-	for range MaxListed {
-		group.Status.NonReadyClusters = append(group.Status.NonReadyClusters, strings.Repeat("n", 253))
+// ownTypes are the types of conditions that the API documents.
+var ownTypes = func() (types []string) {
+	file, err := parser.ParseFile(token.NewFileSet(), "../../../pkg/apis/fleet.cattle.io/v1alpha1/conditions.go", nil, parser.SkipObjectResolution)
+	if err != nil {
+		panic(err)
 	}
-	bd := &fleet.BundleDeployment{Status: fleet.BundleDeploymentStatus{
-		Conditions: w.conditions(), AppliedDeploymentID: w.text(), Release: w.text(), NonReadyStatus: w.nonReady(), ModifiedStatus: w.modified(),
-		Display: fleet.BundleDeploymentDisplay{Deployed: w.text(), Monitored: w.text(), State: w.text()},
-	}}
-	for range 100 * w.count {
-		bd.Status.Resources = append(bd.Status.Resources, fleet.DeployedResource{
-			Kind: w.text(), APIVersion: "v1", Namespace: "ns", Name: strings.Repeat("n", 253), CreatedAt: metav1.Now(),
-		})
-	}
-	registration := &fleet.ClusterRegistration{Status: fleet.ClusterRegistrationStatus{Conditions: w.conditions()}}
-	token := &fleet.ClusterRegistrationToken{Status: fleet.ClusterRegistrationTokenStatus{Conditions: w.conditions()}}
-	return map[runtime.Object]int{
-		bundle: MaxBundleStatus, cluster: MaxClusterStatus, group: MaxClusterGroupStatus, bd: MaxBundleDeploymentStatus,
-		registration: MaxClusterStatus, token: MaxClusterStatus,
-	}
-}
+	ast.Inspect(file, func(node ast.Node) bool {
+		if spec, ok := node.(*ast.ValueSpec); ok && strings.HasPrefix(spec.Names[0].Name, "Condition") {
+			types = append(types, strings.Trim(spec.Values[0].(*ast.BasicLit).Value, `"`))
+		}
+		return true
+	})
+	return types
+}()
 
 func TestBound_FitsTheWorstStatusesIntoTheirBudgets(t *testing.T) {
 	for seed := range uint64(24) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		w := worst{random, 1 << random.IntN(13), 1 << random.IntN(7)}
-		for object, budget := range w.statuses() {
+		if seed%4 == 0 {
+			w = worst{random, 1 << 19, 1}
+		}
+		for object, budget := range w.statuses(t) {
 			Bound(object)
 			encoded, err := json.Marshal(object)
 			if err != nil {
@@ -140,7 +167,7 @@ func TestSummarize_FitsWhateverAgentsReport(t *testing.T) {
 	w := worst{rand.New(rand.NewPCG(1, 1)), 4000, 100}
 	var entries []Entry
 	for i := range 20 {
-		entries = append(entries, Entry{Name: fmt.Sprint(i, w.text()), State: fleet.Modified, Message: w.text(), Modified: w.modified(), NonReady: w.nonReady()})
+		entries = append(entries, Entry{Name: fmt.Sprint(i, w.text()), State: fleet.Modified, Message: w.text(), Modified: w.modified(t), NonReady: w.nonReady(t)})
 	}
 	summary := Summarize(entries)
 	if got := lengthOf(summary); got > MaxBundleStatus/2+16<<10 {

@@ -5,6 +5,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// MaxURL is how many bytes a URL in a status may take as JSON. A longer one is cut.
+const MaxURL = 2 << 10
+
 // ClusterStatus is what Fleet knows about a cluster. Several controllers and the
 // agent write to it, each only its own fields.
 type ClusterStatus struct {
