@@ -100,7 +100,8 @@ func isOurs(c genericcondition.GenericCondition) bool {
 	switch c.Type {
 	case fleet.ConditionReady, fleet.ConditionProcessed, fleet.ConditionImported, fleet.ConditionReconciled,
 		fleet.ConditionAddressKnown, fleet.ConditionAgentManaged, fleet.ConditionAgentReporting, fleet.ConditionPartitioned,
-		fleet.ConditionTargetsKnown, fleet.ConditionGranted, fleet.ConditionDeployed, fleet.ConditionInstalled, fleet.ConditionMonitored:
+		fleet.ConditionTargetsKnown, fleet.ConditionTargetsAccepted, fleet.ConditionGranted, fleet.ConditionDeployed,
+		fleet.ConditionInstalled, fleet.ConditionMonitored:
 		return true
 	}
 	return false

@@ -138,6 +138,17 @@ var ownTypes = func() (types []string) {
 	return types
 }()
 
+func TestConditionTypeOfTheAPI_IsOurs(t *testing.T) {
+	if len(ownTypes) < 14 {
+		t.Errorf("only %d types: the file was not read", len(ownTypes))
+	}
+	for _, name := range ownTypes {
+		if !isOurs(genericcondition.GenericCondition{Type: name}) {
+			t.Errorf("%s is treated as the condition of another controller", name)
+		}
+	}
+}
+
 func TestBound_FitsTheWorstStatusesIntoTheirBudgets(t *testing.T) {
 	for seed := range uint64(24) {
 		random := rand.New(rand.NewPCG(seed, 1))
