@@ -3,6 +3,7 @@ package deploy
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"helm.sh/helm/v3/pkg/kube"
 
@@ -36,6 +37,36 @@ func surplus(former, refs []objectRef) []objectRef {
 		}
 	}
 	return left
+}
+
+// leftBehind are the objects that left a release with a revision. Those of the revision's hooks did not: a former object
+// may have become a hook, and only Helm deletes hooks.
+func (d *deployer) leftBehind(ctx context.Context, release string, made *installed) ([]objectRef, error) {
+	left := surplus(made.Former, made.Refs)
+	if len(left) == 0 {
+		return nil, nil
+	}
+	key, number, _ := parseRelease(release)
+	secret, err := d.agent.clientset.CoreV1().Secrets(key.Namespace).Get(ctx, secretName(key.Name, number), metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading the hooks of release %s: %w", release, err)
+	}
+	stored, err := decodeRelease(secret)
+	if err != nil {
+		return nil, fmt.Errorf("reading the hooks of release %s: %w", release, err)
+	}
+	client := newObjectClient(d.agent, key, d.stopped)
+	for _, hook := range stored.Hooks {
+		objects, err := client.Build(strings.NewReader(hook.Manifest), false)
+		if meta.IsNoMatchError(err) {
+			continue // the kind is gone, and the object with it
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading hook %s of release %s: %w", hook.Path, release, err)
+		}
+		left = surplus(left, refsOf(objects))
+	}
+	return left, nil
 }
 
 // lookForExtras finds out which of the objects that left the release are still there. Once one is gone, or somebody

@@ -66,7 +66,7 @@ func (d *deployer) recall(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	if made.Former, err = d.formerRefs(ctx, key, number-1); err != nil {
 		return false, err
 	}
-	return true, d.track(bd, r, release, made)
+	return true, d.track(ctx, bd, r, release, made)
 }
 
 // formerRefs are the objects of the revision before, none if that is not in the history any more.

@@ -28,7 +28,7 @@ func (t *tracking) doubtful() bool {
 }
 
 // track begins to look after the objects of a revision.
-func (d *deployer) track(bd *fleet.BundleDeployment, r *record, release string, made *installed) error {
+func (d *deployer) track(ctx context.Context, bd *fleet.BundleDeployment, r *record, release string, made *installed) error {
 	t := &tracking{
 		release: release, set: d.setOf(bd.Name), refs: made.Refs,
 		resources: map[schema.GroupVersionKind]schema.GroupVersionResource{},
@@ -49,7 +49,11 @@ func (d *deployer) track(bd *fleet.BundleDeployment, r *record, release string, 
 			t.resources[ref.GroupVersionKind] = mapping.Resource
 		}
 	}
-	for _, ref := range surplus(made.Former, made.Refs) {
+	left, err := d.leftBehind(ctx, release, made)
+	if err != nil {
+		return err
+	}
+	for _, ref := range left {
 		mapping, err := d.agent.mapping(ref.GroupVersionKind)
 		if err != nil {
 			continue // the kind is gone, and the object with it

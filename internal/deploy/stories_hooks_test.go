@@ -141,3 +141,22 @@ func TestHooksThroughTheirLife_KeepPoliciesAndLabels(t *testing.T) {
 		t.Errorf("in the other namespace: %v %v", err, found.Items)
 	}
 }
+
+func TestObjectThatBecomesAHook_IsNotExtra(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "hook-extra")
+	l.start()
+	object := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings, namespace: " + l.Name + "}\n"
+	l.apply(bundle{Name: "x", Files: hooks(object), Options: in(l.Name)})
+	l.expectStatus("x", ready)
+	l.apply(bundle{Name: "x", Files: hooks(hookOf("settings", l.Name, "post-upgrade")), Options: in(l.Name)})
+	l.expectStatus("x", ready)
+	// Another agent process knows, too.
+	l.halt()
+	l.start()
+	l.edit("configmaps", "x", `{"data":{"greeting":"x"}}`)
+	l.expectStatus("x", modified("configmap.v1 "+l.Name+`/x modified {"data":{"greeting":"hi"}}`))
+	if !l.configMapIsThere(l.Name, "settings") {
+		t.Error("the hook's object is gone")
+	}
+}

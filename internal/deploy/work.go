@@ -53,7 +53,7 @@ func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	if err != nil {
 		return confidential.wrap(classify(err))
 	}
-	if err := d.track(bd, r, key.at(made.Revision), made); err != nil {
+	if err := d.track(ctx, bd, r, key.at(made.Revision), made); err != nil {
 		return err
 	}
 	status.Release, r.finished, r.again = key.at(made.Revision), false, false
