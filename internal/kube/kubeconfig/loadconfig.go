@@ -14,3 +14,17 @@ func Load(kubeconfig []byte) (*api.Config, error) {
 	}
 	return clientcmd.Load(kubeconfig)
 }
+
+// Is reports whether a text is a kubeconfig with a server and a user. A text that Load refuses is not.
+func Is(text []byte) bool {
+	loaded, err := Load(text)
+	if err != nil || len(loaded.AuthInfos) == 0 {
+		return false
+	}
+	for _, cluster := range loaded.Clusters {
+		if cluster != nil && cluster.Server != "" {
+			return true
+		}
+	}
+	return false
+}

@@ -21,3 +21,19 @@ func TestLoadKubeconfig_RefusesAliasesThatStandForTooMuch(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestIs(t *testing.T) {
+	for text, want := range map[string]bool{
+		string(kubetest.Kubeconfig()): true,
+		`{"clusters":[{"name":"c","cluster":{"server":"https://a.example"}}],"users":[{"name":"u","user":{"token":"t"}}]}`: true,
+		`{"clusters":[{"name":"c","cluster":{"server":"https://a.example"}}]}`:                                             false,
+		"clusters: [a]\nusers: [b]\n":                              false,
+		`{"auths":{"registry.example.com":{"auth":"dTpw"}}}`:       false,
+		"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-": false,
+		"": false, "kubeconfig": false, "\x00\xff": false,
+	} {
+		if got := Is([]byte(text)); got != want {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
+	}
+}

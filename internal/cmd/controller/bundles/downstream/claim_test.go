@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -9,11 +10,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
+	"github.com/fleet-hub/fleet/internal/kube/kubetest"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -199,15 +204,21 @@ func imported(workspace, secret string) *fleet.Cluster {
 func TestKubeconfigsAreNotCopied(t *testing.T) {
 	creds := fleet.DownstreamResource{Kind: "Secret", Name: "creds"}
 	kubeconfig := func(s *corev1.Secret) { s.Data = map[string][]byte{"value": []byte("kubeconfig")} }
+	holds := func(key string) func(*corev1.Secret) {
+		return func(s *corev1.Secret) { s.Data[key] = kubetest.Kubeconfig() }
+	}
+	named := errKubeconfig.Error()
 	tests := map[string]struct {
 		cluster *fleet.Cluster
 		secret  *corev1.Secret
-		refused bool
+		refused string
 	}{
-		"a Cluster of the workspace names it":                                          {imported("ws", "creds"), secretOf("ws", "creds", "1"), true},
-		"a Cluster of another workspace names it":                                      {imported("away", "creds"), secretOf("ws", "creds", "1", kubeconfig), true},
-		"a Cluster of another workspace names what cannot be a kubeconfig: copied":     {imported("away", "creds"), secretOf("ws", "creds", "1"), false},
-		"a Cluster names another Secret, and this one looks like a kubeconfig: copied": {imported("ws", "other"), secretOf("ws", "creds", "1", kubeconfig), false},
+		"a Cluster of the workspace names it":                                      {imported("ws", "creds"), secretOf("ws", "creds", "1"), named},
+		"a Cluster of another workspace names it":                                  {imported("away", "creds"), secretOf("ws", "creds", "1", kubeconfig), named},
+		"a Cluster of another workspace names what cannot be a kubeconfig: copied": {imported("away", "creds"), secretOf("ws", "creds", "1"), ""},
+		"a Cluster names another Secret, and this one has no kubeconfig: copied":   {imported("ws", "other"), secretOf("ws", "creds", "1", kubeconfig), ""},
+		"no Cluster names it, or not any more, and it has a kubeconfig":            {imported("ws", "other"), secretOf("ws", "creds", "1", holds("value")), "its key value: " + errHeldKubeconfig.Error()},
+		"it has a kubeconfig under another key":                                    {imported("ws", "other"), secretOf("ws", "creds", "1", holds("admin.conf")), "its key admin.conf: " + errHeldKubeconfig.Error()},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -222,12 +233,59 @@ func TestKubeconfigsAreNotCopied(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := ""
-			if test.refused {
-				want = "downstreamResources[0]: Secret creds: " + errKubeconfig.Error()
+			if test.refused != "" {
+				want = "downstreamResources[0]: Secret creds: " + test.refused
 			}
-			if _, err := h.app.Kube.CoreV1().Secrets(there).Get(t.Context(), "creds", metav1.GetOptions{}); told != want || (err == nil) == test.refused {
+			if _, err := h.app.Kube.CoreV1().Secrets(there).Get(t.Context(), "creds", metav1.GetOptions{}); told != want || (err == nil) != (want == "") {
 				t.Errorf("trouble %q, want %q; copy: %v", told, want, err)
 			}
 		})
+	}
+}
+
+func TestCopyOfARefusedOriginal_IsTakenAway(t *testing.T) {
+	creds := fleet.DownstreamResource{Kind: "Secret", Name: "creds"}
+	refused := secretOf("ws", "creds", "1", func(s *corev1.Secret) { s.Data["kubeconfig"] = kubetest.Kubeconfig() })
+	tests := map[string]struct {
+		copied *corev1.Secret
+		owners []types.UID // of what is left, nil for nothing
+	}{
+		"a copy that an earlier release made: goes":                 {secretOf(there, "creds", "1", ownedBy("u-web")), nil},
+		"a copy that another BundleDeployment has, too: is its own": {secretOf(there, "creds", "1", ownedBy("u-web"), ownedBy("u-db")), []types.UID{"u-db"}},
+		"a Secret that is not a copy: stays":                        {secretOf(there, "creds", "1", ownedBy("u-db")), []types.UID{"u-db"}},
+		"Fleet's own Secret: stays":                                 {secretOf(there, "creds", "1", ownedBy("u-web"), ofType(fleet.SecretTypeBundleDeployment)), []types.UID{"u-web"}},
+		"Fleet's own Secret, by its label: stays":                   {secretOf(there, "creds", "1", ownedBy("u-web"), anInternal), []types.UID{"u-web"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			h := handlerWith(t, refused, test.copied)
+			bd := deployment(creds)
+			h.done.note(bd.UID, originalsOf(bd)[0], made{of: "6"})
+			trouble, err := h.copyAll(t.Context(), bd, everything(bd))
+			if want := "downstreamResources[0]: Secret creds: its key kubeconfig: " + errHeldKubeconfig.Error(); err != nil || trouble != want {
+				t.Errorf("trouble %q, %v, want %q", trouble, err, want)
+			}
+			var owners []types.UID
+			if left, err := h.app.Kube.CoreV1().Secrets(there).Get(t.Context(), "creds", metav1.GetOptions{}); err == nil {
+				for _, owner := range left.OwnerReferences {
+					owners = append(owners, owner.UID)
+				}
+			}
+			if !slices.Equal(owners, test.owners) {
+				t.Errorf("what is left belongs to %v, want %v", owners, test.owners)
+			}
+		})
+	}
+}
+
+func TestRefusedCopyThatCannotBeTakenAway_IsTriedAgain(t *testing.T) {
+	h := handlerWith(t, secretOf("ws", "creds", "1", ofType(protocol.SecretTypeValues)), secretOf(there, "creds", "1", ownedBy("u-web")))
+	fake, _ := h.app.Kube.(*fake.Clientset)
+	fake.PrependReactor("delete", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewInternalError(errors.New("later"))
+	})
+	bd := deployment(fleet.DownstreamResource{Kind: "Secret", Name: "creds"})
+	if _, err := h.copyAll(t.Context(), bd, everything(bd)); !apierrors.IsInternalError(err) {
+		t.Errorf("error %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -25,6 +26,9 @@ func (h *handler) copy(ctx context.Context, bd *fleet.BundleDeployment, o origin
 		return err
 	}
 	if err := h.mayBeCopied(o, read); err != nil {
+		if isRefusal(err) {
+			return cmp.Or(h.withdraw(ctx, bd, o), err)
+		}
 		return err
 	}
 	if h.done.has(bd.UID, o, read.version) {
@@ -40,6 +44,18 @@ func (h *handler) copy(ctx context.Context, bd *fleet.BundleDeployment, o origin
 	}
 	h.done.note(bd.UID, o, made{of: read.version, version: copied.GetResourceVersion()})
 	return nil
+}
+
+// withdraw takes away the copy of a Secret that must not be copied, which an earlier release made, or which was made before
+// a Cluster named the Secret.
+func (h *handler) withdraw(ctx context.Context, bd *fleet.BundleDeployment, o original) error {
+	found, err := reconcile.Optional(h.app.Kube.CoreV1().Secrets(bd.Namespace).Get(ctx, o.key.Name, metav1.GetOptions{}))
+	if err != nil || found == nil || !isOwner(found.OwnerReferences, bd) ||
+		found.Type == fleet.SecretTypeBundleDeployment || found.Labels[fleet.LabelBundleInternalSecret] == "true" {
+		return err
+	}
+	h.done.lost(bd.UID, o)
+	return h.release(ctx, bd, kindSecret, &metav1.PartialObjectMetadata{ObjectMeta: found.ObjectMeta})
 }
 
 // inTheWay returns why no Secret may be copied where found is, or nil.

@@ -3,6 +3,8 @@ package downstream
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
+	"github.com/fleet-hub/fleet/internal/kube/kubeconfig"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
@@ -31,21 +34,32 @@ var (
 	errMissing = errors.New("there is none in the Bundle's namespace")
 	errTaken   = errors.New("that is the name of a Secret with the values of a Bundle on this cluster; name the original otherwise")
 
-	errKubeconfig = errors.New("it is the kubeconfig of a Cluster, which is never copied; put what the bundle needs into a Secret of its own")
-	errOwn        = errors.New("it is one of Fleet's own Secrets, which are never copied; put what the bundle needs into a Secret of its own")
-	errToken      = errors.New("it is the token of a ServiceAccount (type " + string(corev1.SecretTypeServiceAccountToken) + "), which is never copied; " +
+	errKubeconfig     = errors.New("it is the kubeconfig of a Cluster, which is never copied; put what the bundle needs into a Secret of its own")
+	errHeldKubeconfig = errors.New("a kubeconfig is never copied; put what the bundle needs into a Secret of its own, without a kubeconfig")
+	errOwn            = errors.New("it is one of Fleet's own Secrets, which are never copied; put what the bundle needs into a Secret of its own")
+	errToken          = errors.New("it is the token of a ServiceAccount (type " + string(corev1.SecretTypeServiceAccountToken) + "), which is never copied; " +
 		"put what the bundle needs into a Secret of another type")
 	errOccupied = errors.New("the cluster's namespace has one of that name that is not a copy; name the original otherwise, or remove the other one")
 )
 
 // isTrouble says whether only a user can help.
 func isTrouble(err error) bool {
-	for _, trouble := range []error{errKind, errMissing, errTaken, errKubeconfig, errOwn, errToken, errOccupied} {
+	for _, trouble := range []error{errKind, errMissing, errTaken, errOccupied} {
 		if errors.Is(err, trouble) {
 			return true
 		}
 	}
-	return apierrors.IsInvalid(err)
+	return isRefusal(err) || apierrors.IsInvalid(err)
+}
+
+// isRefusal says whether an error is of mayBeCopied, and for good.
+func isRefusal(err error) bool {
+	for _, refusal := range []error{errKubeconfig, errHeldKubeconfig, errOwn, errToken} {
+		if errors.Is(err, refusal) {
+			return true
+		}
+	}
+	return false
 }
 
 // kindOf reads a kind however it is written.
@@ -69,6 +83,8 @@ func (h *handler) mayBeCopied(o original, read *payload) error {
 		return errToken
 	case isOwnType(read.secretType), o.key.Name == names.Agent, o.key.Name == names.AgentBootstrap:
 		return errOwn
+	case read.kubeconfig != "":
+		return fmt.Errorf("its key %s: %w", read.kubeconfig, errHeldKubeconfig)
 	}
 	clusters, err := h.app.Clusters.Cache().GetByIndex(hub.ClustersByKubeconfig, o.key.String())
 	if err != nil {
@@ -95,6 +111,18 @@ type payload struct {
 	secretType corev1.SecretType
 	text       map[string]string
 	data       map[string][]byte
+	// kubeconfig is a key with a kubeconfig, "" for none: a Cluster may have named the Secret before, or name it yet.
+	kubeconfig string
+}
+
+// keyOfKubeconfig is the first key of a Secret's data that holds a kubeconfig.
+func keyOfKubeconfig(data map[string][]byte) string {
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		if kubeconfig.Is(data[key]) {
+			return key
+		}
+	}
+	return ""
 }
 
 // read asks the API server for an original; errMissing if it is not there.
@@ -121,7 +149,7 @@ func (h *handler) readLive(ctx context.Context, o original) (*payload, error) {
 		if err != nil || found == nil {
 			return nil, err
 		}
-		return &payload{version: found.ResourceVersion, secretType: found.Type, data: found.Data}, nil
+		return &payload{version: found.ResourceVersion, secretType: found.Type, data: found.Data, kubeconfig: keyOfKubeconfig(found.Data)}, nil
 	}
 	found, err := reconcile.Optional(core.ConfigMaps(o.key.Namespace).Get(ctx, o.key.Name, metav1.GetOptions{}))
 	if err != nil || found == nil {
