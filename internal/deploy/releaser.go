@@ -111,11 +111,14 @@ func (r *releaser) install(ctx context.Context, in installation) (*installed, er
 	if err != nil {
 		return nil, err
 	}
-	config, err := r.configuration(in, h, client)
+	config, rendered, err := r.configuration(in, h, client)
 	if err != nil {
 		return nil, err
 	}
-	made, err := runHelm(next, in, h, config, client)
+	if next == Upgrade {
+		rendered.upgrade, rendered.revision = true, h.last().Version+1
+	}
+	made, err := runHelm(next, in, h, config, client, rendered)
 	if err != nil {
 		return nil, err
 	}
@@ -124,13 +127,16 @@ func (r *releaser) install(ctx context.Context, in installation) (*installed, er
 
 // runHelm installs or upgrades. Hooks are finished before the release is stored; if they were kustomized then, Helm runs
 // once more, with the same objects.
-func runHelm(next step, in installation, h *history, config *action.Configuration, client *objectClient) (*release.Release, error) {
+func runHelm(next step, in installation, h *history, config *action.Configuration, client *objectClient, rendered *rendering) (*release.Release, error) {
 	run := runUpgrade
 	if next == Install {
 		run = runInstall
 	}
 	finish := in.finisher(client)
-	h.beforeCreate = finish.FinishHooks
+	h.beforeCreate = func(r *release.Release) error {
+		rendered.restore(r)
+		return finish.FinishHooks(r)
+	}
 	last := h.last()
 	made, err := run(in, config, client, finish)
 	if !errors.Is(err, errHooksComeFirst) {
@@ -192,23 +198,25 @@ func markFailed(h *history) error {
 	return nil
 }
 
-func (r *releaser) configuration(in installation, h *history, client *objectClient) (*action.Configuration, error) {
+func (r *releaser) configuration(in installation, h *history, client *objectClient) (*action.Configuration, *rendering, error) {
+	rendered := &rendering{identity: in.Identity, in: in, revision: 1}
 	config := &action.Configuration{
-		RESTClientGetter: in.Identity,
+		RESTClientGetter: rendered,
 		Releases:         h.storage(maxHistory(in.Options)),
 		KubeClient:       client,
 		Log:              func(string, ...any) {}, // names no cause that is not in the error, too
 	}
+	rendered.config = config
 	config.SetHookOutputFunc(discardOutput)
 	if len(in.Package.Chart.CRDObjects()) > 0 {
-		return config, nil // Helm asks the server again, once it has installed the chart's CRDs
+		return config, rendered, nil // Helm asks the server again, once it has installed the chart's CRDs
 	}
 	known, err := in.Identity.known()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	config.Capabilities = known
-	return config, nil
+	return config, rendered, nil
 }
 
 func maxHistory(options *fleet.BundleDeploymentOptions) int {

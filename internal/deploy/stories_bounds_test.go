@@ -1,0 +1,88 @@
+package deploy
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// allocatedBy is how many bytes a function allocates, whether they are freed or not, in MiB.
+func allocatedBy(do func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	do()
+	runtime.ReadMemStats(&after)
+	return (after.TotalAlloc - before.TotalAlloc) >> 20
+}
+
+// manyAliases is YAML of little more than 200 KB that stands for 600 MB.
+func manyAliases(anchor string) string {
+	return "a: " + anchor + "a \"" + strings.Repeat("x", 200_000) + "\"\nb: [" + strings.Repeat("*a,", 2999) + "*a]\n"
+}
+
+// TestAliasesInATemplate_AreRefusedBeforeHelmReadsThem is not parallel: it measures.
+func TestAliasesInATemplate_AreRefusedBeforeHelmReadsThem(t *testing.T) {
+	l := newLab(t, "template-aliases")
+	l.start()
+	head := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
+	tests := map[string]map[string]string{
+		"written":   template(head + manyAliases("&")),
+		"rendered":  template(head + manyAliases(`{{ printf "%c" 38 }}`)),
+		"second":    template(head + "---\n" + head + manyAliases("&")),
+		"hook":      template(hookOf("a", l.Name, "pre-install") + manyAliases("&")),
+		"sub":       with(helloFiles("hi"), map[string]string{"charts/s/Chart.yaml": "apiVersion: v2\nname: s\nversion: 0.1.0\n", "charts/s/templates/a.yaml": head + manyAliases("&")}),
+		"templates": {"templates/a.yaml": head + manyAliases("&")},
+	}
+	for name, files := range tests {
+		t.Run(name, func(t *testing.T) {
+			cost := allocatedBy(func() {
+				l.apply(bundle{Name: name, Files: files, Options: in(l.Name)})
+				l.expectStatus(name, becauseOf(fleet.ConditionInstalled, fleet.ReasonManifestInvalid, "the YAML is too large"))
+			})
+			if cost > 300 {
+				t.Errorf("refusing it took %d MiB", cost)
+			}
+		})
+	}
+}
+
+// TestRenderedText_IsDeployedAsItIs has templates whose text looks like a template, and looks at what is stored.
+func TestRenderedText_IsDeployedAsItIs(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "rendered-text")
+	l.start()
+	text := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  revision: '{{ .Release.Revision }}'\n" +
+		"  text: '{{ \"{{ .Values.greeting }} {{{ {{- /* }}\" }} }}{'\n  upgrade: '{{ .Release.IsUpgrade }}'\n  part: '{{ include \"part\" . }}'\n"
+	files := with(helloFiles("hi"), map[string]string{"templates/a.yaml": text, "templates/_part.tpl": `{{ define "part" }}{{ randAlpha 3 | len }}{{ end }}`})
+	expect := func(revision, upgrade string) {
+		t.Helper()
+		found, err := l.East.CoreV1().ConfigMaps(l.Name).Get(t.Context(), "a", metav1.GetOptions{})
+		if err != nil || found.Data["text"] != "{{ .Values.greeting }} {{{ {{- /* }} }}{" || found.Data["revision"] != revision ||
+			found.Data["upgrade"] != upgrade || found.Data["part"] != "3" {
+			t.Errorf("%v, data %q", err, found.Data)
+		}
+	}
+	l.apply(bundle{Name: "x", Files: files, Options: in(l.Name)})
+	l.expectStatus("x", ready)
+	expect("1", "false")
+	l.apply(bundle{Name: "x", Files: with(files, map[string]string{"values.yaml": "greeting: salut\n"}), Options: in(l.Name)})
+	l.expectStatus("x", ready)
+	expect("2", "true")
+	secret, err := l.East.CoreV1().Secrets(l.Name).Get(t.Context(), secretName("x", 2), metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored, err := decodeRelease(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range stored.Chart.Templates {
+		if f.Name == "templates/a.yaml" && string(f.Data) != text {
+			t.Errorf("the stored chart has the template %s", f.Data)
+		}
+	}
+}
