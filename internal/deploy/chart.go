@@ -1,8 +1,11 @@
 package deploy
 
 import (
+	"bytes"
+	"compress/gzip"
 	"errors"
 	"fmt"
+	"io"
 	"path"
 	"regexp"
 	"slices"
@@ -20,6 +23,8 @@ const (
 	rawFolder = "raw-yaml/"
 	// templatesFolder is the folder of the chart with templates.
 	templatesFolder = "templates/"
+	// deepestChart is how often charts may be packed into one another.
+	deepestChart = 10
 	// shortCommit is the length of a commit in a chart's version.
 	shortCommit = 12
 )
@@ -72,7 +77,7 @@ func newPackage(in packageInput) (*bundlePackage, error) {
 	if !slices.ContainsFunc(chartFiles, func(f file) bool { return f.Name == "Chart.yaml" }) {
 		chartFiles = append(chartFiles, madeUpChart(in))
 	}
-	loaded, err := load(chartFiles)
+	loaded, err := load(chartFiles, bundleLimit-sizeOf(files))
 	if err != nil {
 		return nil, fmt.Errorf("loading the chart: %w", err)
 	}
@@ -156,10 +161,20 @@ func madeUpChart(in packageInput) file {
 	return file{Name: "Chart.yaml", Data: []byte(text)}
 }
 
-func load(files []file) (*chart.Chart, error) {
+func sizeOf(files []file) int {
+	size := 0
+	for _, f := range files {
+		size += len(f.Data)
+	}
+	return size
+}
+
+// load makes a chart of its files. The charts that are packed in it may have that many bytes, unpacked.
+func load(files []file, left int) (*chart.Chart, error) {
+	allowed := &chartAllowance{bytes: left, yaml: yamlbound.ForManifests()}
 	buffered := make([]*loader.BufferedFile, 0, len(files))
 	for _, f := range files {
-		if err := checkChartFile(f); err != nil {
+		if err := allowed.spend(f.Name, f.Data, 0); err != nil {
 			return nil, err
 		}
 		buffered = append(buffered, &loader.BufferedFile{Name: f.Name, Data: f.Data})
@@ -167,15 +182,64 @@ func load(files []file) (*chart.Chart, error) {
 	return loader.LoadFiles(buffered)
 }
 
-// checkChartFile returns an error for a file that Helm reads as YAML and that is too large for it.
-func checkChartFile(f file) error {
-	switch path.Base(f.Name) {
+// chartAllowance is what Helm may still read of a chart: bytes of packed charts, and YAML.
+type chartAllowance struct {
+	bytes int
+	yaml  yamlbound.Budget
+}
+
+// spend takes what Helm reads of a file. Other files of a chart cost nothing: Helm keeps them as they are.
+func (a *chartAllowance) spend(name string, data []byte, depth int) error {
+	switch path.Base(name) {
 	case "Chart.yaml", "Chart.lock", "values.yaml", "requirements.yaml", "requirements.lock":
-		if err := yamlbound.CheckManifest(f.Data); errors.Is(err, yamlbound.ErrTooLarge) {
-			return fmt.Errorf("%s: %w", f.Name, err)
+		if err := a.yaml.Spend(data); errors.Is(err, yamlbound.ErrTooLarge) {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	if path.Ext(name) != ".tgz" || path.Base(path.Dir(name)) != "charts" {
+		return nil
+	}
+	if depth == deepestChart {
+		return because(fleet.ReasonBundleTooLarge, fmt.Errorf("%s: charts are packed into one another more than %d times: unpack them", name, deepestChart))
+	}
+	files, err := a.unpack(data)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	for _, f := range files {
+		if err := a.spend(path.Join(name, f.Name), f.Data, depth+1); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// unpack returns the files of a packed chart; none of one that Helm cannot unpack either.
+func (a *chartAllowance) unpack(data []byte) ([]*loader.BufferedFile, error) {
+	unzipped, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, nil //nolint:nilerr // Helm says so, if it reads the file
+	}
+	size, err := io.Copy(io.Discard, io.LimitReader(unzipped, int64(a.bytes)+1))
+	a.bytes -= int(size)
+	if a.bytes < 0 {
+		return nil, errBundleTooLarge
+	}
+	if err != nil {
+		return nil, nil //nolint:nilerr // the same
+	}
+	files, err := loader.LoadArchiveFiles(bytes.NewReader(data))
+	if err != nil {
+		return nil, nil //nolint:nilerr // the same
+	}
+	unpacked := 0 // may be more: an archive may have holes
+	for _, f := range files {
+		unpacked += len(f.Data)
+	}
+	if a.bytes -= max(0, unpacked-int(size)); a.bytes < 0 {
+		return nil, errBundleTooLarge
+	}
+	return files, nil
 }
 
 func annotate(c *chart.Chart, annotations map[string]string) {

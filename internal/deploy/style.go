@@ -3,6 +3,7 @@ package deploy
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -23,11 +24,19 @@ type file struct {
 // externalCharts is the folder of charts that were fetched when the bundle was made.
 const externalCharts = ".chart"
 
+// bundleLimit bounds the bytes of all files of a bundle, decompressed, with what its packed charts unpack to.
+const bundleLimit = 128 << 20
+
+// errBundleTooLarge means that there are more.
+var errBundleTooLarge = because(fleet.ReasonBundleTooLarge, fmt.Errorf(
+	"the files of the bundle have more than %d MiB together, decompressed and unpacked: make the bundle smaller, or several of it", bundleLimit>>20))
+
 // readFiles decodes a bundle's resources. Resources without a name get one from their place in the list. Of
 // two with the same name the last counts.
 func readFiles(resources []fleet.BundleResource) ([]file, error) {
 	files := make([]file, 0, len(resources))
 	place := map[string]int{}
+	left := bundleLimit
 	for i, resource := range resources {
 		name := resource.Name
 		if name == "" {
@@ -37,7 +46,11 @@ func readFiles(resources []fleet.BundleResource) ([]file, error) {
 		if err != nil {
 			return nil, err
 		}
-		data, err := content.Data(resource)
+		data, err := content.DataWithin(resource, min(left, content.MaxSize))
+		if errors.Is(err, content.ErrTooLarge) && left < content.MaxSize {
+			return nil, errBundleTooLarge
+		}
+		left -= len(data)
 		if err != nil {
 			return nil, fmt.Errorf("decoding resource %q: %w", name, err)
 		}

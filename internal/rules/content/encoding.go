@@ -36,8 +36,14 @@ var (
 
 // Data is the bytes of a resource. Errors name the resource and wrap
 // ErrUnknownEncoding, ErrTooLarge, or what is wrong with the encoding.
-func Data(r fleet.BundleResource) ([]byte, error) {
-	data, err := decode(r.Content, r.Encoding)
+func Data(r fleet.BundleResource) ([]byte, error) { return DataWithin(r, MaxSize) }
+
+// DataWithin is Data for a resource that may have no more than limit bytes.
+func DataWithin(r fleet.BundleResource, limit int) ([]byte, error) {
+	data, err := decode(r.Content, r.Encoding, limit)
+	if err == nil && len(data) > limit {
+		err = ErrTooLarge
+	}
 	if err != nil {
 		return nil, fmt.Errorf("decoding resource %q: %w", r.Name, err)
 	}
@@ -62,7 +68,7 @@ func Compress(name string, data []byte) fleet.BundleResource {
 	}
 }
 
-func decode(text, encoding string) ([]byte, error) {
+func decode(text, encoding string, limit int) ([]byte, error) {
 	switch encoding {
 	case EncodingPlain:
 		return []byte(text), nil
@@ -73,7 +79,7 @@ func decode(text, encoding string) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		return decompress(compressed)
+		return decompress(compressed, limit)
 	default:
 		return nil, fmt.Errorf("%w: %q", ErrUnknownEncoding, encoding)
 	}
@@ -89,16 +95,16 @@ func compress(data []byte) []byte {
 	return out.Bytes()
 }
 
-func decompress(compressed []byte) ([]byte, error) {
+func decompress(compressed []byte, limit int) ([]byte, error) {
 	reader, err := gzip.NewReader(bytes.NewReader(compressed))
 	if err != nil {
 		return nil, err
 	}
-	data, err := io.ReadAll(io.LimitReader(reader, MaxSize+1))
+	data, err := io.ReadAll(io.LimitReader(reader, int64(limit)+1))
 	if err != nil {
 		return nil, err
 	}
-	if len(data) > MaxSize {
+	if len(data) > limit {
 		return nil, ErrTooLarge
 	}
 	return data, nil

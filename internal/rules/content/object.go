@@ -30,7 +30,7 @@ func Object(m Manifest) *fleet.Content {
 // Errors wrap ErrHashMismatch, ErrTooLarge, or what is wrong with the compression
 // or the JSON.
 func Read(c *fleet.Content) (Manifest, error) {
-	text, err := decompress(c.Content)
+	text, err := decompress(c.Content, MaxSize)
 	if err != nil {
 		return Manifest{}, fmt.Errorf("decompressing content %s: %w", c.Name, err)
 	}

@@ -261,7 +261,9 @@ const (
 	// ReasonContentMissing means that the Content of the bundle, or a Secret or ConfigMap that goes with it, is not on
 	// the hub.
 	ReasonContentMissing = "ContentMissing"
-	// ReasonBundleTooLarge means that the bundle, or the Helm release made of it, has more bytes than can be stored.
+	// ReasonBundleTooLarge means that the bundle, or the Helm release made of it, has more bytes than can be stored; or its
+	// files have more than 128 MiB together, decompressed and with their packed charts unpacked: make it smaller, or
+	// several of it.
 	ReasonBundleTooLarge = "BundleTooLarge"
 	// ReasonBundleDeploymentForged means that a BundleDeployment asks for copies of Secrets or ConfigMaps
 	// (downstreamResources) and is not one that the hub has made for a Cluster its Bundle may go to, so that nothing is
