@@ -205,9 +205,7 @@ func give(in Input, cluster *fleet.Cluster) Outcome {
 		out.LeftOut = LeftOut(in.Request)
 	}
 	if in.NamespaceTaken {
-		out.Stage, out.Own, out.Reason = AwaitingNamespace, nil, fleet.ReasonNamespaceTaken
-		out.Message = "the namespace of Cluster " + cluster.Name + " was made for another Cluster: see the condition Processed of the Cluster"
-		return out
+		return namespaceTaken(in, out)
 	}
 	if cluster.Status.Namespace == "" {
 		out.Stage = AwaitingNamespace
@@ -234,6 +232,20 @@ func give(in Input, cluster *fleet.Cluster) Outcome {
 		out.Credential = credentialOf(cluster, in.Namespaces)
 		out.Reader = reader(in, cluster)
 		out.Unreadable = unreadable(in, cluster)
+	}
+	return out
+}
+
+// namespaceTaken is the outcome for a request whose Cluster has no namespace of its own. What was granted stays; else the
+// request ends when its agent has asked again.
+func namespaceTaken(in Input, out Outcome) Outcome {
+	out.Stage, out.Own, out.Reason = AwaitingNamespace, nil, fleet.ReasonNamespaceTaken
+	out.Message = "the namespace of Cluster " + out.ClusterName + " was made for another Cluster: see the condition Processed of the Cluster"
+	if out.Granted {
+		return out
+	}
+	if out.Ends = in.Request.CreationTimestamp.Add(CredentialLife); !in.Now.Before(out.Ends) {
+		return Outcome{Stage: Abandoned}
 	}
 	return out
 }

@@ -58,7 +58,8 @@ func InProgress(request *fleet.ClusterRegistration) bool {
 	}
 	switch said.Reason {
 	case fleet.ReasonTakeoverPending, fleet.ReasonClientIDMissing, fleet.ReasonClientIDTaken, fleet.ReasonClientIDTooLong,
-		fleet.ReasonCredentialTaken, fleet.ReasonTooManyClusters:
+		fleet.ReasonCredentialTaken, fleet.ReasonTooManyClusters, fleet.ReasonNamespaceTaken, fleet.ReasonNameTaken,
+		fleet.ReasonClusterManagedElsewhere:
 		return false
 	}
 	return true

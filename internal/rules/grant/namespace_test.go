@@ -61,6 +61,37 @@ func TestGrant_ClusterOfAnotherManager(t *testing.T) {
 	}
 }
 
+// A request whose Cluster's namespace is taken is not kept for ever. What was granted before stays.
+func TestGrant_NamespaceTaken(t *testing.T) {
+	taken := func(in *grant.Input) { in.NamespaceTaken = true }
+	ends := rulestest.At(-30 * time.Second).Add(grant.CredentialLife)
+	tests := map[string]struct {
+		in    grant.Input
+		stage grant.Stage
+		ends  time.Time
+	}{
+		"new request: it waits and ends":         {grantInput(found(), asked, taken), grant.AwaitingNamespace, ends},
+		"after its time: the request is deleted": {grantInput(found(), asked, taken, later(grant.CredentialLife)), grant.Abandoned, time.Time{}},
+		"granted before: it stays":               {grantInput(with(requestGranted), named(), asked, taken, later(grant.CredentialLife)), grant.AwaitingNamespace, time.Time{}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			out := rulestest.Pure(t, grant.Decide, test.in)
+			rulestest.ExpectEqual(t, "stage", out.Stage, test.stage)
+			rulestest.ExpectEqual(t, "end", out.Ends, test.ends)
+		})
+	}
+}
+
+func TestInProgress_RequestThatCannotBeGrantedHoldsNoPlace(t *testing.T) {
+	for reason, want := range map[string]bool{
+		"": true, fleet.ReasonAwaitingRights: true, fleet.ReasonTooManyRequests: true, fleet.ReasonTakeoverPending: false,
+		fleet.ReasonNamespaceTaken: false, fleet.ReasonNameTaken: false, fleet.ReasonClusterManagedElsewhere: false,
+	} {
+		rulestest.ExpectEqual(t, "in progress with reason "+reason, grant.InProgress(aRequest(requestSaid(reason))), want)
+	}
+}
+
 // An account is made in the computed namespace, whatever the status says.
 func TestRequestAccount_IsInTheComputedNamespace(t *testing.T) {
 	cluster := rulestest.ACluster(func(c *fleet.Cluster) { c.Status.Namespace = "kube-system" })

@@ -167,6 +167,7 @@ const (
 	// or for the Bundle of an agent, and was not made for it; the message names the object, which is left as it is.
 	ReasonNameTaken = "NameTaken"
 	// ReasonNamespaceTaken means that a namespace of the Cluster's computed name exists and was not made for this Cluster.
+	// A request for it that is not granted is deleted after 40 minutes.
 	ReasonNamespaceTaken = "NamespaceTaken"
 	// ReasonClusterManagedElsewhere means that another manager owns the Cluster of the request, as its label
 	// fleet.cattle.io/cluster-management says; this hub grants nothing for it.
