@@ -29,13 +29,14 @@ func (c markedChild) ensure() error {
 
 // ensureAll tries all of them, whatever happens to the others. In waves, no binding is written unless the rest is in
 // place: the role that it names could be another object.
-func (s *Set) ensureAll(children []markedChild) error {
+func (s *Set) ensureAll(owner Owner, children []markedChild) error {
 	if s.inWaves {
 		first, bindings := waves(children)
-		if err := together(first); err != nil {
-			return err
+		failures := together(first)
+		if err := errors.Join(failures...); err != nil {
+			return errors.Join(err, s.unbind(owner, failures))
 		}
-		return together(bindings)
+		return errors.Join(together(bindings)...)
 	}
 	var failures []error
 	for _, c := range children {
@@ -56,14 +57,14 @@ func waves(children []markedChild) (first, bindings []markedChild) {
 	return first, bindings
 }
 
-func together(children []markedChild) error {
+func together(children []markedChild) []error {
 	failures := make([]error, len(children))
 	var all sync.WaitGroup
 	for i, c := range children {
 		all.Go(func() { failures[i] = c.ensure() })
 	}
 	all.Wait()
-	return errors.Join(failures...)
+	return failures
 }
 
 // ensure makes one child what it should be.

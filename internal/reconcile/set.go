@@ -75,7 +75,7 @@ func (s *Set) Hash(owner Owner) string { return names.SetHash(s.id, owner.named(
 // patched, and replaced where the server lets nobody change the field. An object of the name that does not carry the set's
 // hash stays as it is, and is a TakenError. An object with a UID is never made, only that
 // very one is changed; if it is gone, the error is ErrReplaced. All objects are tried; nothing is deleted unless all are
-// in place.
+// in place, but for bindings to a Role that is not ours.
 func (s *Set) Apply(owner Owner, objects ...runtime.Object) error {
 	wanted := map[string]bool{}
 	var children []markedChild
@@ -87,7 +87,7 @@ func (s *Set) Apply(owner Owner, objects ...runtime.Object) error {
 		wanted[memberKey(kind, desired)] = true
 		children = append(children, markedChild{kind, desired})
 	}
-	if err := s.ensureAll(children); err != nil {
+	if err := s.ensureAll(owner, children); err != nil {
 		return err
 	}
 	return s.prune(owner, wanted)

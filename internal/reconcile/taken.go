@@ -1,9 +1,11 @@
 package reconcile
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -18,16 +20,26 @@ type TakenError struct {
 	Namespace, Name string
 	// Hash is the value of fleet.LabelSetHash that it would have as a child; "" if the child is in no set.
 	Hash string
+	// differs means that more than its marks is not as in the child.
+	differs bool
 }
 
 // Error says what is wrong, and what to do about it.
-func (e *TakenError) Error() string {
+func (e *TakenError) Error() string { return e.What() + ": " + e.Remedy() }
+
+// What says what is wrong.
+func (e *TakenError) What() string {
+	return fmt.Sprintf("%s %s exists and was not made for this object, so it is left as it is", e.GVK.Kind, keyText(e.Namespace, e.Name))
+}
+
+// Remedy says what to do for the object that is to have the child. It is advice for who chose the name: a client that
+// chooses it for others must not have their objects deleted or given away.
+func (e *TakenError) Remedy() string {
 	what, where := strings.ToLower(e.GVK.GroupKind().String()), ""
 	if e.Namespace != "" {
 		where = "-n " + e.Namespace + " "
 	}
-	text := fmt.Sprintf("%s %s exists and was not made for this object, so it is left as it is: if nothing else needs it, run `kubectl %sdelete %s %s`",
-		e.GVK.Kind, keyText(e.Namespace, e.Name), where, what, e.Name)
+	text := fmt.Sprintf("if nothing else needs it, run `kubectl %sdelete %s %s`", where, what, e.Name)
 	if e.Hash == "" {
 		return text
 	}
@@ -65,5 +77,59 @@ func (k Kind) isTaken(live, desired Object) bool {
 }
 
 func (k Kind) takenBy(live, desired Object) error {
-	return &TakenError{GVK: k.gvk, Namespace: live.GetNamespace(), Name: live.GetName(), Hash: desired.GetLabels()[fleet.LabelSetHash]}
+	differs, err := k.differs(live, desired)
+	if err != nil {
+		return err
+	}
+	return &TakenError{
+		GVK: k.gvk, Namespace: live.GetNamespace(), Name: live.GetName(), Hash: desired.GetLabels()[fleet.LabelSetHash], differs: differs,
+	}
+}
+
+// differs reports whether a field that is ours in a child is not as desired.
+func (k Kind) differs(live, desired Object) (bool, error) {
+	liveMap, err := toMap(live)
+	if err != nil {
+		return false, err
+	}
+	desiredMap, err := toMap(desired)
+	changes := map[string]any{}
+	for _, field := range k.owned {
+		k.compareField(changes, liveMap, desiredMap, field)
+	}
+	return len(changes) > 0, err
+}
+
+// unbind deletes the owner's bindings to Roles that became another's: they give away rights that no rule of ours has
+// written. A Role that has only lost its marks stays bound.
+func (s *Set) unbind(owner Owner, failures []error) error {
+	var failed []error
+	for _, failure := range failures {
+		taken := (*TakenError)(nil)
+		if !errors.As(failure, &taken) || !taken.differs {
+			continue
+		}
+		for _, kind := range s.kinds {
+			members, err := kind.members(s.Hash(owner))
+			failed = append(failed, err)
+			for _, member := range members {
+				if binds(member, taken) {
+					failed = append(failed, kind.delete(member))
+				}
+			}
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// binds reports whether an object is a binding to the Role that has the name.
+func binds(object Object, role *TakenError) bool {
+	ref := rbacv1.RoleRef{}
+	switch binding := object.(type) {
+	case *rbacv1.RoleBinding:
+		ref = binding.RoleRef
+	case *rbacv1.ClusterRoleBinding:
+		ref = binding.RoleRef
+	}
+	return ref.Kind == role.GVK.Kind && ref.Name == role.Name && (role.Namespace == "" || role.Namespace == object.GetNamespace())
 }

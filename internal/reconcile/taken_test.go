@@ -99,6 +99,35 @@ func TestRoleOfAnother_GetsNoBinding(t *testing.T) {
 	}
 }
 
+// A binding of ours that was there before the Role became another's gives away its rights, unless only its marks were lost.
+func TestRoleBecomesAnothers_ItsBindingGoes(t *testing.T) {
+	tests := map[string]struct {
+		rules []rbacv1.PolicyRule
+		binds string
+		stays bool
+	}{
+		"other rules":                         {role("*").Rules, "r", false},
+		"no rules":                            {nil, "r", false},
+		"the same rules":                      {role("get").Rules, "r", true},
+		"other rules, but another Role bound": {role("*").Rules, "another", true},
+	}
+	for name, test := range tests {
+		for where, seen := range map[string]bool{"in the cache": true, "in no cache": false} {
+			t.Run(name+", "+where, func(t *testing.T) {
+				w := newWorld()
+				w.put(t, true, asWritten(w, binding(test.binds)))
+				w.put(t, seen, &rbacv1.Role{ObjectMeta: meta("r"), Rules: test.rules})
+				if err := w.set.InWaves().Apply(owner(), role("get"), binding(test.binds)); !saysTaken(err) {
+					t.Errorf("error %v", err)
+				}
+				if _, stays := w.objects["RoleBinding fleet-default/b"]; stays != test.stays {
+					t.Errorf("the binding stays: %v, want %v", stays, test.stays)
+				}
+			})
+		}
+	}
+}
+
 // What only those who administrate the hub can name is taken over.
 func TestAdopting(t *testing.T) {
 	w := newWorld()

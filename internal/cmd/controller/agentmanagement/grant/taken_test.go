@@ -97,6 +97,9 @@ func TestRoleLosesItsMarks_IsReportedAndHeals(t *testing.T) {
 	hub.Put(stripped)
 	handle(t, hub)
 	expectTaken(t, hub, true, "Role ws/r1")
+	if hubtest.Get[*rbacv1.RoleBinding](hub, "ws", "r1") == nil {
+		t.Error("the Role has the same rules, and is bound no longer")
+	}
 	if said := fleet.GetCondition(current(t, hub).Status.Conditions, fleet.ConditionGranted).Message; !strings.Contains(said, fleet.LabelSetHash+"="+whole.Labels[fleet.LabelSetHash]) {
 		t.Errorf("the condition does not name the label: %s", said)
 	}
@@ -104,6 +107,34 @@ func TestRoleLosesItsMarks_IsReportedAndHeals(t *testing.T) {
 	settle(t, hub, 2)
 	if said := fleet.GetCondition(current(t, hub).Status.Conditions, fleet.ConditionGranted); said.Status != "True" {
 		t.Errorf("condition %+v", said)
+	}
+}
+
+// The Role of a granted request is deleted, and the workspace creates another one of its name with rules of its own. The
+// agent's account must not have these.
+func TestRoleIsReplacedByAnother_LosesOurBinding(t *testing.T) {
+	hub := grantedHub(t)
+	hub.Remove(hubtest.MustGet[*rbacv1.Role](t, hub, "ws", "r1"))
+	theirs := &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "r1"},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"list"}}},
+	}
+	hub.Put(theirs)
+	settle(t, hub, 2)
+	expectTaken(t, hub, true, "Role ws/r1")
+	if hubtest.Get[*rbacv1.RoleBinding](hub, "ws", "r1") != nil {
+		t.Error("the Role of another is bound to the agent's account")
+	}
+	if hubtest.Get[*rbacv1.RoleBinding](hub, clusterNamespace, "r1") == nil {
+		t.Error("the agent lost its right to work, which has nothing to do with that Role")
+	}
+	hub.Remove(theirs)
+	settle(t, hub, 3)
+	if said := fleet.GetCondition(current(t, hub).Status.Conditions, fleet.ConditionGranted); said.Status != "True" {
+		t.Errorf("condition %+v", said)
+	}
+	if hubtest.Get[*rbacv1.RoleBinding](hub, "ws", "r1") == nil {
+		t.Error("its own Role is bound no longer")
 	}
 }
 
