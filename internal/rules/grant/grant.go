@@ -287,14 +287,19 @@ func accountReplaced(in Input, cluster *fleet.Cluster) bool {
 	return in.Account == nil || said != nil && said.Reason == fleet.ReasonAccountReplaced && !Used(in.Request, cluster)
 }
 
-// RightsTaken is the outcome for a request one of whose rights has a name that another object has. What was granted
-// before stays granted.
-func RightsTaken(in Input, taken string) Outcome {
-	out := rejected(in, fleet.ReasonNameTaken, taken+"; else delete this registration, and its agent asks under another name")
-	if out.Stage == Rejected && in.Request.Status.Granted {
-		out.Granted, out.ClusterName, out.Ends = true, in.Request.Status.ClusterName, time.Time{}
+// RightsTaken is the outcome for a request one of whose rights has a name that another object has: what says which, and
+// remedy how to give the name to the request. What was granted before stays granted. Else the client has just chosen the
+// name, and nothing is to be done to what has it.
+func RightsTaken(in Input, what, remedy string) Outcome {
+	request := in.Request
+	if !request.Status.Granted {
+		return rejected(in, fleet.ReasonNameTaken, what+": the client that created this registration chose the name, so run `kubectl -n "+
+			request.Namespace+" delete clusterregistrations.fleet.cattle.io "+request.Name+"`; an agent asks again, under another name")
 	}
-	return out
+	return Outcome{
+		Stage: Rejected, Reason: fleet.ReasonNameTaken, Granted: true, ClusterName: request.Status.ClusterName,
+		Message: what + ": " + remedy + "; else delete this registration, and its agent asks under another name",
+	}
 }
 
 // rejected is the outcome for a request that cannot be granted; in the end it is removed.

@@ -165,6 +165,7 @@ const (
 	ReasonAwaitingNamespace = "AwaitingNamespace"
 	// ReasonNameTaken means that an object exists of a name that the hub needs, for the rights of a registration or a token
 	// or for the Bundle of an agent, and was not made for it; the message names the object, which is left as it is.
+	// Do not delete or label it for a registration that was never granted: its client chose the name.
 	ReasonNameTaken = "NameTaken"
 	// ReasonNamespaceTaken means that a namespace of the Cluster's computed name exists and was not made for this Cluster.
 	// A request for it that is not granted is deleted after 40 minutes.

@@ -217,7 +217,7 @@ func (h *handler) taken(in grant.Input, err error) error {
 	if !errors.As(err, &taken) {
 		return err
 	}
-	out := grant.RightsTaken(in, taken.Error())
+	out := grant.RightsTaken(in, taken.What(), taken.Remedy())
 	if out.Stage == grant.Abandoned {
 		return h.abandon(in.Request)
 	}

@@ -23,6 +23,12 @@ func expectTaken(t *testing.T, hub *hubtest.Hub, granted bool, what string) {
 	if said == nil || said.Status != "False" || said.Reason != "NameTaken" || !strings.HasPrefix(said.Message, what+" exists") ||
 		!strings.Contains(said.Message, "kubectl") || got.Status.Granted != granted {
 		t.Errorf("granted %v, condition %+v", got.Status.Granted, said)
+		return
+	}
+	for command, want := range map[string]bool{" label ": granted, " delete role": granted, "kubectl -n ws delete clusterregistrations.fleet.cattle.io r1": !granted} {
+		if strings.Contains(said.Message, command) != want {
+			t.Errorf("granted %v, so that it is %v that the message offers %q: %s", granted, want, command, said.Message)
+		}
 	}
 }
 
