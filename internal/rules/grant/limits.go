@@ -14,11 +14,12 @@ import (
 
 // Limits on what the holder of a token can make the hub do.
 const (
-	// OpenPerClient is how many requests of one client ID and token have a place: those that are not granted, and those
+	// OpenPerClient is how many requests of one client ID in a workspace have a place: those that are not granted, and those
 	// that were granted and are not superseded yet. An agent of a release that creates one request at each start needs
 	// several.
 	OpenPerClient = 10
-	// OpenPerToken is how many requests of one token are answered at a time.
+	// OpenPerToken is how many requests of one token are answered at a time. The tokens of a workspace that do not exist
+	// count as one.
 	OpenPerToken = 100
 	// maxClusterLabels is how many labels a request brings to its Cluster.
 	maxClusterLabels = 64
@@ -72,9 +73,9 @@ func InLine(request *fleet.ClusterRegistration, ofClient bool, now time.Time) Ou
 	if !now.Before(ends) {
 		return Outcome{Stage: Abandoned} // its agent has asked again
 	}
-	what := fmt.Sprintf("%d older requests of this token are being answered", OpenPerToken)
+	what := fmt.Sprintf("%d older requests that name this token, or tokens that do not exist, are being answered", OpenPerToken)
 	if ofClient {
-		what = fmt.Sprintf("%d older requests with this clientID and token are there", OpenPerClient)
+		what = fmt.Sprintf("%d older requests with this clientID are there", OpenPerClient)
 	}
 	return Outcome{
 		Stage: Queued, Ends: ends, Reason: fleet.ReasonTooManyRequests, ClusterName: request.Status.ClusterName,

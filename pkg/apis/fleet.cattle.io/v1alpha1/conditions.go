@@ -212,9 +212,10 @@ const (
 	ReasonClientIDTaken = "ClientIDTaken"
 	// ReasonCredentialTaken means that another request with the same client ID and random was answered.
 	ReasonCredentialTaken = "CredentialTaken"
-	// ReasonTooManyRequests means that 10 older requests with this client ID and token are there, or 100 of this token
-	// are being answered: the request waits for its turn, oldest first, and is deleted after 40 minutes. If the older
-	// ones are a mistake, stop what creates them and delete them.
+	// ReasonTooManyRequests means that 10 older requests with this client ID are there, or 100 of this token are
+	// being answered: the request waits for its turn, oldest first, and is deleted after 40 minutes. Requests of a
+	// workspace that name tokens that do not exist count as those of one token. If the older ones are a mistake, stop
+	// what creates them and delete them.
 	ReasonTooManyRequests = "TooManyRequests"
 	// ReasonTooManyClusters means that the token of the request has created as many Clusters as the hub allows: delete
 	// Clusters that are not needed, register with another token, or raise controller.maxClustersPerToken.

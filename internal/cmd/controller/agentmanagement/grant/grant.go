@@ -107,7 +107,7 @@ func (h *handler) onChange(ctx context.Context, key string, request *fleet.Clust
 	if done, err := h.expire(request); done {
 		return err
 	}
-	h.wake(h.turns.put(request))
+	h.wake(h.turns.put(request, h.tokenOf(request)))
 	if h.app.Leaves(request.Namespace) {
 		return h.revoke(reconcile.OwnerOf(gvk(), request), request.Namespace, request.Name) // it goes with its workspace
 	}

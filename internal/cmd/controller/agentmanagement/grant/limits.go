@@ -58,8 +58,18 @@ func (h *handler) line(context.Context) {
 		return // a cache that has not started; each request is put in line when it is looked at
 	}
 	for _, request := range all {
-		h.turns.put(request)
+		h.turns.put(request, h.tokenOf(request))
 	}
+}
+
+// tokenOf returns what stands for the token that a request names. The label is what its client claims, so only a token that
+// exists in the workspace has a line of its own. A token that appears or goes wakes its requests.
+func (h *handler) tokenOf(request *fleet.ClusterRegistration) string {
+	token, err := reconcile.Optional(h.app.ClusterRegistrationTokens.Cache().Get(request.Namespace, request.Labels[fleet.LabelRegistrationToken]))
+	if err != nil {
+		token = nil // only a cache that has not started
+	}
+	return grant.CreatedWith(token)
 }
 
 func (h *handler) wake(requests []types.NamespacedName) {
@@ -81,9 +91,8 @@ func (h *handler) lackingClusters(gone *fleet.Cluster) []types.NamespacedName {
 	}
 	var waiting []turn
 	for _, request := range requests {
-		token, err := reconcile.Optional(h.app.ClusterRegistrationTokens.Cache().Get(request.Namespace, request.Labels[fleet.LabelRegistrationToken]))
-		if err == nil && grant.CreatedWith(token) == with {
-			waiting = append(waiting, standingOf(request).turn)
+		if h.tokenOf(request) == with {
+			waiting = append(waiting, turnOf(request))
 		}
 	}
 	slices.SortFunc(waiting, compareTurns)

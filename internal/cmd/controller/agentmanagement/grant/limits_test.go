@@ -121,6 +121,51 @@ func TestManyRequestsOfOneToken_HundredAreWorkedOn(t *testing.T) {
 	}
 }
 
+// The label is what the client claims. Tokens that do not exist count as one.
+func TestRequestsWithInventedTokens_ShareOneLine(t *testing.T) {
+	hub := start(t, asked())
+	var all []*fleet.ClusterRegistration
+	for n := range 150 {
+		all = append(all, numbered(hub, n, ofClient(fmt.Sprint("client-", n)), withToken(fmt.Sprint("invented-", n))))
+	}
+	put(t, hub, all...)
+	if got := made(hub.Requests(), "create Cluster "); got != 100 {
+		t.Errorf("%d Clusters created, want 100", got)
+	}
+	put(t, hub, numbered(hub, 1000, ofClient("another")))
+	if got := made(hub.Requests(), "create Cluster "); got != 1 {
+		t.Error("a request with a token that exists waits for those with invented ones")
+	}
+}
+
+func TestRequestsOfOneClientWithManyTokens_TenAreWorkedOn(t *testing.T) {
+	hub := start(t, cluster(), asked())
+	var all []*fleet.ClusterRegistration
+	for n := range 30 {
+		all = append(all, numbered(hub, n, withToken(fmt.Sprint("invented-", n))))
+	}
+	put(t, hub, all...)
+	if got := made(hub.Requests(), "create ServiceAccount"); got != 10 {
+		t.Errorf("%d accounts created, want 10", got)
+	}
+}
+
+func TestTokenAppears_ItsRequestsLeaveTheLineOfUnknownOnes(t *testing.T) {
+	hub := start(t)
+	var all []*fleet.ClusterRegistration
+	for n := range 101 {
+		all = append(all, numbered(hub, n, ofClient(fmt.Sprint("client-", n)), withToken(fmt.Sprint("invented-", n))))
+	}
+	late := numbered(hub, 1000, ofClient("another"))
+	put(t, hub, append(all, late)...)
+	hub.Requests()
+	hub.Put(asked())
+	look(t, hub, late) // it is woken by its token
+	if got := made(hub.Requests(), "create Cluster "); got != 1 {
+		t.Errorf("%d Clusters created, want that of the request whose token exists", got)
+	}
+}
+
 func TestManyRequests_LeaveRoomForOthers(t *testing.T) {
 	t2 := asked()
 	t2.Name, t2.UID = "t2", "u-t2"
@@ -131,7 +176,7 @@ func TestManyRequests_LeaveRoomForOthers(t *testing.T) {
 	}
 	put(t, hub, flood...)
 	hub.Requests()
-	put(t, hub, numbered(hub, 1000, ofClient("another")), numbered(hub, 1001, withToken("t2")))
+	put(t, hub, numbered(hub, 1000, ofClient("another")), numbered(hub, 1001, ofClient("third"), withToken("t2")))
 	if got := made(hub.Requests(), "create Role "); got != 2 {
 		t.Errorf("%d of the two others are worked on, another client of the token and the client with another token", got)
 	}

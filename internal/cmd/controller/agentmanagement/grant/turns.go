@@ -63,18 +63,22 @@ func (l *line) drop(t turn) (in []turn) {
 	return nil
 }
 
-// standing is what counts about one request. Its client and its token are "" if it takes no place.
+// standing is what counts about one request. Its client and its token are "" if it takes no place. The client counts in
+// the whole workspace, because a request only claims its token; the token is what grant.CreatedWith says.
 type standing struct {
 	turn
 	client, token string
 	inProgress    bool
 }
 
-func standingOf(r *fleet.ClusterRegistration) standing {
-	s := standing{turn: turn{created: r.CreationTimestamp.Unix(), uid: r.UID, key: types.NamespacedName{Namespace: r.Namespace, Name: r.Name}}}
+func turnOf(r *fleet.ClusterRegistration) turn {
+	return turn{created: r.CreationTimestamp.Unix(), uid: r.UID, key: types.NamespacedName{Namespace: r.Namespace, Name: r.Name}}
+}
+
+func standingOf(r *fleet.ClusterRegistration, token string) standing {
+	s := standing{turn: turnOf(r)}
 	if grant.Counts(r) {
-		s.token = r.Namespace + "/" + r.Labels[fleet.LabelRegistrationToken]
-		s.client, s.inProgress = s.token+"/"+r.Spec.ClientID, grant.InProgress(r)
+		s.token, s.client, s.inProgress = r.Namespace+"/"+token, r.Namespace+"/"+r.Spec.ClientID, grant.InProgress(r)
 	}
 	return s
 }
@@ -82,7 +86,7 @@ func standingOf(r *fleet.ClusterRegistration) standing {
 // turns lets few requests of one client, and of one token, be worked on at a time. To ask it costs the same however many
 // there are.
 //
-//	request ─► line of its client and token ─(has a place, in progress)─► line of its token ─(has a place)─► Grant
+//	request ─► line of its client ─(has a place, in progress)─► line of its token ─(has a place)─► Grant
 //
 // A client that asks too often thus takes few places of its token.
 type turns struct {
@@ -95,16 +99,16 @@ func newTurns() *turns {
 	return &turns{standings: map[types.NamespacedName]standing{}, clients: map[string]*line{}, tokens: map[string]*line{}}
 }
 
-// put notes a request as it is now. It returns the requests to look at again.
-func (t *turns) put(r *fleet.ClusterRegistration) (wake []types.NamespacedName) {
+// put notes a request as it is now, with its token. It returns the requests to look at again.
+func (t *turns) put(r *fleet.ClusterRegistration, token string) (wake []types.NamespacedName) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := standingOf(r)
+	now := standingOf(r, token)
 	before, known := t.standings[now.key]
 	switch {
 	case before == now && known:
 		return nil
-	case known && before.client == now.client && before.turn == now.turn:
+	case known && before.client == now.client && before.token == now.token && before.turn == now.turn:
 		t.standings[now.key] = now
 		if now.client != "" && t.clients[now.client].has(now.turn) {
 			wake = t.queue(now)
@@ -139,7 +143,7 @@ func (t *turns) waits(r *fleet.ClusterRegistration) (waits, ofClient bool) {
 	return s.inProgress && !t.tokens[s.token].has(s.turn), false
 }
 
-// crowded reports whether requests of the same client and token have no place.
+// crowded reports whether requests of the same client have no place.
 func (t *turns) crowded(r *fleet.ClusterRegistration) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -14,10 +14,10 @@ import (
 )
 
 // waiting computes from all requests which of them wait.
-func waiting(all map[types.NamespacedName]*fleet.ClusterRegistration) map[types.NamespacedName]bool {
+func waiting(all map[types.NamespacedName]*fleet.ClusterRegistration, tokenOf map[types.NamespacedName]string) map[types.NamespacedName]bool {
 	var standings []standing
-	for _, r := range all {
-		standings = append(standings, standingOf(r))
+	for key, r := range all {
+		standings = append(standings, standingOf(r, tokenOf[key]))
 	}
 	slices.SortFunc(standings, func(a, b standing) int { return compareTurns(a.turn, b.turn) })
 	clients, tokens, waits := map[string]int{}, map[string]int{}, map[types.NamespacedName]bool{}
@@ -42,14 +42,15 @@ func TestTurnsInAnyOrder_AreThoseOfTheOldest(t *testing.T) {
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	turns, all := newTurns(), map[types.NamespacedName]*fleet.ClusterRegistration{}
+	tokenOf := map[types.NamespacedName]string{} // a token appears, goes, and is created again
 	for step := range 2500 {
-		r := request(named(fmt.Sprint("r", random.IntN(700))), ofClient(fmt.Sprint("c", random.IntN(40))), withToken(fmt.Sprint("t", random.IntN(2))))
+		r := request(named(fmt.Sprint("r", random.IntN(700))), ofClient(fmt.Sprint("c", random.IntN(40))))
 		r.CreationTimestamp = metav1.Unix(int64(random.IntN(50)), 0)
 		key := types.NamespacedName{Namespace: r.Namespace, Name: r.Name}
 		if there := all[key]; there != nil {
 			r = there.DeepCopy()
 		}
-		before := waiting(all)
+		before := waiting(all, tokenOf)
 		var woken []types.NamespacedName
 		switch random.IntN(6) {
 		case 0:
@@ -61,10 +62,10 @@ func TestTurnsInAnyOrder_AreThoseOfTheOldest(t *testing.T) {
 			fleet.SetCondition(&r.Status.Conditions, metav1.Now().Time, granted(grant.Outcome{Reason: fleet.ReasonTakeoverPending}))
 		}
 		if _, there := all[key]; there || random.IntN(6) > 0 {
-			all[key] = r
-			woken = append(woken, turns.put(r)...)
+			all[key], tokenOf[key] = r, fmt.Sprint("t", random.IntN(2))
+			woken = append(woken, turns.put(r, tokenOf[key])...)
 		}
-		now := waiting(all)
+		now := waiting(all, tokenOf)
 		for one, r := range all {
 			if got, _ := turns.waits(r); got != now[one] {
 				t.Fatalf("step %d: %s waits: %v, want %v", step, one, got, now[one])
