@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/config"
@@ -44,6 +45,10 @@ type handler struct {
 	prover *accounts.Prover
 	// rejected has the bearer tokens that the API server does not accept, by ClusterRegistrationToken.
 	rejected sync.Map
+	// pace is that of trials.
+	pace flowcontrol.RateLimiter
+	// tried is the last token that was tried although another one of its signer was accepted.
+	tried types.NamespacedName
 }
 
 // Register watches tokens, everything made for them, and the configured address of the hub, which
@@ -61,6 +66,7 @@ func register(ctx context.Context, a *hub.Context, h *handler) error {
 	a.ClusterRegistrationTokens.OnChange(hub.Lasting(ctx), "token", func(key string, token *fleet.ClusterRegistrationToken) (*fleet.ClusterRegistrationToken, error) {
 		return token, h.onChange(ctx, key, token)
 	})
+	h.pace = flowcontrol.NewTokenBucketRateLimiter(trialsPerSecond, trialBurst)
 	a.First(func(ctx context.Context) {
 		go wait.JitterUntilWithContext(ctx, h.tryAll, trialInterval, trialJitter, true)
 	})

@@ -21,11 +21,15 @@ import (
 
 // An API server whose signing key or issuer was changed accepts none of the tokens it has issued before, and nothing tells
 // so. Therefore the tokens in values Secrets are tried, as agents use them: when a controller begins, and once an hour, with
-// some chance so that hubs do not ask together. The tokens of one signer live and die together: once one of them is
-// accepted, the others are not tried.
+// some chance so that hubs do not ask together. Once one token of a signer is accepted, its key is known to be in force. Of
+// the others, which can still have a broken signature, a few are tried each time, in turn. A token without an end comes
+// from a token Secret and ends with that Secret, so that each of them is tried.
 const (
-	trialInterval = time.Hour
-	trialJitter   = 0.2
+	trialInterval   = time.Hour
+	trialJitter     = 0.2
+	trialSample     = 10
+	trialsPerSecond = 5
+	trialBurst      = 20
 )
 
 // rejectedDelay is when a token is minted again, if the API server did not accept the last one either.
@@ -38,16 +42,23 @@ var errRejected = errors.New("the API server does not accept the token it has is
 type trial struct {
 	of            types.NamespacedName
 	signer, token string
+	endless       bool
 }
 
-// tryAll tries the tokens in all values Secrets.
+// tryAll tries the tokens in values Secrets, as many as have to be.
 func (h *handler) tryAll(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, trialInterval/2)
 	defer cancel()
-	accepted := map[string]bool{}
-	for _, one := range h.trials() {
-		if accepted[one.signer] {
-			continue
+	accepted, sampled := map[string]bool{}, 0
+	for _, one := range h.inTurn(h.trials()) {
+		if accepted[one.signer] && !one.endless {
+			if sampled++; sampled > trialSample {
+				continue
+			}
+			h.tried = one.of
+		}
+		if h.pace.Wait(ctx) != nil {
+			return
 		}
 		accepts, err := h.prover.Accepts(ctx, one.token)
 		if ctx.Err() != nil {
@@ -67,6 +78,19 @@ func (h *handler) tryAll(ctx context.Context) {
 	}
 }
 
+// inTurn returns trials in their order, beginning after the last one that was made as a sample.
+func (h *handler) inTurn(all []trial) []trial {
+	next := slices.IndexFunc(all, func(t trial) bool { return compareNames(t.of, h.tried) > 0 })
+	if next < 0 {
+		return all
+	}
+	return append(slices.Clone(all[next:]), all[:next]...)
+}
+
+func compareNames(a, b types.NamespacedName) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
 // trials returns the tokens that should be accepted, in the order of their names.
 func (h *handler) trials() (found []trial) {
 	tokens, err := h.app.ClusterRegistrationTokens.Cache().List("", labels.Everything())
@@ -83,13 +107,12 @@ func (h *handler) trials() (found []trial) {
 			continue
 		}
 		held := tokenrule.HeldToken(tokenrule.Input{Now: h.app.Clock(), Token: token, Account: account, Secret: secret})
-		if held != "" {
-			found = append(found, trial{types.NamespacedName{Namespace: token.Namespace, Name: token.Name}, protocol.SignerOf(held), held})
+		if parsed, err := protocol.ParseAccountToken(held); err == nil {
+			of := types.NamespacedName{Namespace: token.Namespace, Name: token.Name}
+			found = append(found, trial{of, protocol.SignerOf(held), held, parsed.Expires.IsZero()})
 		}
 	}
-	slices.SortFunc(found, func(a, b trial) int {
-		return cmp.Or(cmp.Compare(a.of.Namespace, b.of.Namespace), cmp.Compare(a.of.Name, b.of.Name))
-	})
+	slices.SortFunc(found, func(a, b trial) int { return compareNames(a.of, b.of) })
 	return found
 }
 

@@ -1,16 +1,22 @@
 package token
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/kube/accounts"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	tokenrule "github.com/fleet-hub/fleet/internal/rules/token"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -113,24 +119,73 @@ func TestATrialThatFails_ChangesNothing(t *testing.T) {
 	expectRequests(t, hub, "try token")
 }
 
-func TestTokensOfOneSigner_AreTriedByOneThatIsAccepted(t *testing.T) {
-	hub, h := startTrying(t)
-	second := token(func(t *fleet.ClusterRegistrationToken) { t.Name, t.UID = "t2", "u2" })
-	hub.Put(second)
-	for range 3 {
-		if err := hub.Handle(tokens, "ws/t2"); err != nil {
+// putTokens lets the hub have as many more tokens, whose values hold bearer tokens with or without an end.
+func putTokens(t *testing.T, hub *hubtest.Hub, prefix string, count int, ends time.Time) (held []string) {
+	t.Helper()
+	for n := range count {
+		name := fmt.Sprintf("%s%02d", prefix, n)
+		one := token(func(t *fleet.ClusterRegistrationToken) { t.Name, t.UID = name, types.UID("u-"+name) })
+		account := &corev1.ServiceAccount{}
+		account.Namespace, account.Name, account.UID = "ws", names.ImportAccount(name, "u-"+name), types.UID("a-"+name)
+		account.Labels = map[string]string{fleet.LabelManaged: "true"}
+		secret, err := tokenrule.ValuesSecret(one, protocol.Values{Token: rulestest.BoundJWT("a-"+name, ends)})
+		if err != nil {
 			t.Fatal(err)
 		}
-		hub.Sync()
+		values, err := protocol.ParseValues(secret.Data[protocol.ValuesKey])
+		if err != nil {
+			t.Fatal(err)
+		}
+		hub.Put(one, account, secret)
+		held = append(held, values.Token)
 	}
 	hub.Requests()
 	hub.Woken()
-	h.tryAll(t.Context())
-	expectRequests(t, hub, "try token")
+	return held
+}
 
-	forged := values(t, hub).Token // whoever may write one Secret is not to have those of others replaced
+// That one token is accepted says that the key is the same, but not that every other one is whole.
+func TestTokensOfOneSigner_SomeAreTriedEachTime(t *testing.T) {
+	hub, h := startTrying(t)
+	held := putTokens(t, hub, "u", 25, hub.Now().Add(1000*time.Hour))
+	putTokens(t, hub, "v", 5, time.Time{}) // which are all tried
+	hub.RejectTokens(func(token string) bool { return token == held[17] })
+	h.tryAll(t.Context())
+	if got := len(hub.Requests()); got > 17 { // one of each signer, ten, and those without an end
+		t.Errorf("%d tokens are tried at once", got)
+	}
+	for range 2 {
+		hubtest.ExpectWoken(t, hub)
+		h.tryAll(t.Context())
+		if got := len(hub.Requests()); got > 17 {
+			t.Errorf("%d tokens are tried at once", got)
+		}
+		if woken := hub.Woken(); slices.Contains(woken, tokens+" ws/u17") {
+			return
+		}
+	}
+	t.Error("a token that is not accepted is not found in three times")
+}
+
+// A token from a token Secret has no end, and ends with that Secret.
+func TestTokensWithoutAnEnd_AreAllTried(t *testing.T) {
+	hub, h := startTrying(t)
+	held := putTokens(t, hub, "u", 15, time.Time{})
+	hub.RejectTokens(func(token string) bool { return token == held[14] })
+	h.tryAll(t.Context())
+	if got := len(hub.Requests()); got != 16 {
+		t.Errorf("%d tokens are tried, want all 16", got)
+	}
+	hubtest.ExpectWoken(t, hub, tokens+" ws/u14")
+}
+
+// Whoever may write one Secret is not to have those of others replaced.
+func TestForgedTokenOfTheSameSigner_OnlyItsOwnIsReplaced(t *testing.T) {
+	hub, h := startTrying(t)
+	putTokens(t, hub, "u", 2, time.Time{})
+	forged := values(t, hub).Token
 	hub.RejectTokens(func(token string) bool { return token == forged })
 	h.tryAll(t.Context())
-	expectRequests(t, hub, "try token", "try token")
+	expectRequests(t, hub, "try token", "try token", "try token")
 	hubtest.ExpectWoken(t, hub, tokens+" ws/t1")
 }
