@@ -254,6 +254,7 @@ func TestFleetConfig(t *testing.T) {
 		"no labels of agents":                 {"ignoreClusterRegistrationLabels: true", func(c *config.Config) { c.IgnoreClusterRegistrationLabels = true }},
 		"kubeconfigs of the old namespaces":   {"legacyKubeconfigNamespaces: true", func(c *config.Config) { c.LegacyKubeconfigNamespaces = true }},
 		"kubeconfigs of local addresses":      {"allowLocalKubeconfigs: true", func(c *config.Config) { c.AllowLocalKubeconfigs = true }},
+		"networks of the hub's Services":      {"refusedKubeconfigCIDRs: [10.96.0.0/12, 'fd00::/112']", func(c *config.Config) { c.RefusedKubeconfigCIDRs = []string{"10.96.0.0/12", "fd00::/112"} }},
 		"workers as numbers":                  {"agent: {reconciler: {workers: {bundledeployment: 7, drift: 8}}}", func(c *config.Config) { c.AgentWorkers = config.AgentWorkers{BundleDeployment: "7", Drift: "8"} }},
 		"bootstrap": {"bootstrap: {namespace: own, agentNamespace: x, localAgentDisabled: true, clusterLabels: {a: b}, repo: r, secret: s, branch: m, paths: 'p,q'}", func(c *config.Config) {
 			c.Bootstrap = config.Bootstrap{Namespace: "own", AgentNamespace: "x", LocalAgentDisabled: true, ClusterLabels: map[string]string{"a": "b"}, Repo: "r", Secret: "s", Branch: "m", Paths: "p,q"}

@@ -6,6 +6,7 @@ package config
 
 import (
 	"fmt"
+	"net/netip"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,9 +55,11 @@ type Config struct {
 	// LegacyKubeconfigNamespaces lets every workspace use the kubeconfig Secrets of fleet-local, fleet-default,
 	// the system namespaces and cluster-* without the Secrets' consent.
 	LegacyKubeconfigNamespaces bool `json:"legacyKubeconfigNamespaces,omitempty"`
-	// AllowLocalKubeconfigs accepts kubeconfigs that lead to loopback, link-local or in-cluster addresses, or through a
-	// proxy of their own.
+	// AllowLocalKubeconfigs accepts kubeconfigs that lead to loopback, link-local or in-cluster addresses, to networks in
+	// RefusedKubeconfigCIDRs, or through a proxy of their own.
 	AllowLocalKubeconfigs bool `json:"allowLocalKubeconfigs,omitempty"`
+	// RefusedKubeconfigCIDRs are networks that kubeconfigs must not lead to.
+	RefusedKubeconfigCIDRs []string `json:"refusedKubeconfigCIDRs,omitempty"`
 	// AgentTLSMode is one of the TLSMode constants; anything else makes imports fail with a condition.
 	AgentTLSMode string `json:"agentTLSMode,omitempty"`
 	// GitClientTimeout belongs to parts that clone repositories.
@@ -124,6 +127,11 @@ func Parse(document []byte, base Config) (Config, []string, error) {
 	parsed := base
 	if err := yaml.Unmarshal(clean, &parsed); err != nil {
 		return Config{}, nil, fmt.Errorf("reading the configuration: %w", err)
+	}
+	for i, network := range parsed.RefusedKubeconfigCIDRs {
+		if _, err := netip.ParsePrefix(network); err != nil {
+			return Config{}, nil, fmt.Errorf("reading the configuration: refusedKubeconfigCIDRs[%d]: %w", i, err)
+		}
 	}
 	return parsed, warnings, nil
 }

@@ -30,6 +30,7 @@ func TestParse(t *testing.T) {
 		warnings []string
 		err      string
 	}{
+		"a network that is none":          {in: `{"refusedKubeconfigCIDRs":["10.96.0.0/12","10.96.0.1"]}`, err: "refusedKubeconfigCIDRs[1]: netip.ParsePrefix"},
 		"nothing is the defaults":         {in: "", want: base},
 		"an empty mapping is the default": {in: "{}", want: base},
 		"the chart's JSON is read": {

@@ -62,6 +62,7 @@ a chart share, so it works once for each rendering; who reads values includes it
   "ignoreClusterRegistrationLabels" false
   "legacyKubeconfigNamespaces" false
   "allowLocalKubeconfigs" false
+  "refusedKubeconfigCIDRs" list
   "controller" (dict
     "replicas" 1
     "registrationTokenTTL" (dict "required" false)
@@ -170,6 +171,7 @@ controllers' own default.
     "paths" $bootstrap.paths)
 -}}
 {{- with .Values.garbageCollectionInterval }}{{ $_ := set $config "garbageCollectionInterval" (toString .) }}{{ end -}}
+{{- with .Values.refusedKubeconfigCIDRs }}{{ $_ := set $config "refusedKubeconfigCIDRs" . }}{{ end -}}
 {{- with ((.Values.global).cattle).imagePullSecrets }}{{ $_ := set $config "imagePullSecrets" . }}{{ end -}}
 {{- toPrettyJson $config -}}
 {{- end -}}

@@ -47,6 +47,8 @@ type Controller struct {
 	// the hub and such a cluster can read the kubeconfig's credential. Variable
 	// FLEET_ALLOW_INSECURE_KUBECONFIGS, this implementation's own.
 	AllowInsecureKubeconfigs bool
+	// ServiceHost is where the API server of the hub is within its own cluster; empty outside of one.
+	ServiceHost string
 	// MaxClustersPerToken is how many Clusters one registration token may create; 0 is no limit. Variable
 	// FLEET_MAX_CLUSTERS_PER_TOKEN, this implementation's own.
 	MaxClustersPerToken int
@@ -97,6 +99,7 @@ func (c *Controller) Complete(flags *pflag.FlagSet, environment Environment) err
 	c.Identity = r.text("POD_NAME", r.hostname())
 	c.TTLRequired = r.boolean("FLEET_REGISTRATION_TOKEN_TTL_REQUIRED")
 	c.AllowInsecureKubeconfigs = r.boolean("FLEET_ALLOW_INSECURE_KUBECONFIGS")
+	c.ServiceHost = r.text("KUBERNETES_SERVICE_HOST", "")
 	c.MaxClustersPerToken = r.count("FLEET_MAX_CLUSTERS_PER_TOKEN", DefaultMaxClustersPerToken, 0)
 	c.Agent = AgentSettings{
 		Replicas:       int32(r.count("FLEET_AGENT_REPLICA_COUNT", 1, 0)), //nolint:gosec // parsed as 32 bits

@@ -46,6 +46,7 @@ func TestController(t *testing.T) {
 				"NAMESPACE", "n", "POD_NAME", "pod-1", "FLEET_METRICS_BIND_ADDRESS", ":1", "FLEET_HEALTHPROBE_BIND_ADDRESS", ":2",
 				"CATTLE_ELECTION_LEASE_DURATION", "30s", "CATTLE_ELECTION_RENEW_DEADLINE", "25s", "CATTLE_ELECTION_RETRY_PERIOD", "10s",
 				"FLEET_REGISTRATION_TOKEN_TTL_REQUIRED", "true", "FLEET_AGENT_REPLICA_COUNT", "2", "FLEET_MAX_CLUSTERS_PER_TOKEN", "7", "FLEET_ALLOW_INSECURE_KUBECONFIGS", "true",
+				"KUBERNETES_SERVICE_HOST", "10.96.0.1",
 				"FLEET_AGENT_ELECTION_LEASE_DURATION", "1m", "FLEET_AGENT_ELECTION_RENEW_DEADLINE", "50s", "FLEET_AGENT_ELECTION_RETRY_PERIOD", "5s",
 				"FLEET_PROPAGATE_DEBUG_SETTINGS_TO_AGENTS", "true", "FLEET_DEBUG_DISABLE_SECURITY_CONTEXT", "true",
 			),
@@ -53,6 +54,7 @@ func TestController(t *testing.T) {
 				c.Namespace, c.Identity, c.MetricsAddress, c.HealthAddress = "n", "pod-1", ":1", ":2"
 				c.Election = Election{LeaseDuration: 30 * time.Second, RenewDeadline: 25 * time.Second, RetryPeriod: 10 * time.Second}
 				c.TTLRequired, c.AllowInsecureKubeconfigs, c.MaxClustersPerToken = true, true, 7
+				c.ServiceHost = "10.96.0.1"
 				c.Agent = AgentSettings{
 					Replicas: 2, LeaseDuration: "1m", RenewDeadline: "50s", RetryPeriod: "5s", PropagateDebug: true, DisableSecurityContext: true,
 				}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -26,7 +27,7 @@ var (
 	// ErrKubeconfigProxy means that proxy-url is set and the operator does not allow it.
 	ErrKubeconfigProxy = errors.New("the kubeconfig names a proxy (proxy-url); set the proxy of the fleet chart instead, or allowLocalKubeconfigs")
 	// ErrKubeconfigAddress means that the server, or what its name resolves to, is an address that means the hub's own
-	// machine, its network or its services, and the operator does not allow it.
+	// machine, its network segment or the services of its cluster, and the operator does not allow it.
 	ErrKubeconfigAddress = errors.New("the kubeconfig leads to a loopback, link-local or in-cluster address; use an address that other machines reach, or set allowLocalKubeconfigs of the fleet chart")
 	// ErrKubeconfigExpired means that the client certificate has ended.
 	ErrKubeconfigExpired = errors.New("the client certificate in the kubeconfig has expired; write a kubeconfig with a new one")
@@ -38,6 +39,8 @@ type Options struct {
 	Insecure bool
 	// AnyAddress permits proxy-url, and addresses that mean the hub itself or what is near it.
 	AnyAddress bool
+	// Refused are networks that are refused without AnyAddress: that of the hub's Services, for one.
+	Refused []netip.Prefix
 	// Now tells whether the client certificate has expired.
 	Now time.Time
 }
@@ -61,14 +64,14 @@ func Config(kubeconfig []byte, f Options) (*rest.Config, error) {
 		return cfg, nil
 	case cfg.Proxy != nil:
 		return nil, ErrKubeconfigProxy
-	case refusesHost(base.Hostname()):
+	case f.refusesHost(base.Hostname()):
 		return nil, ErrKubeconfigAddress
 	}
 	// A proxy of the operator's is dialled instead of the server, wherever it is. The function is given so that client-go
 	// keeps no transport for each dialler.
 	cfg.Proxy = http.ProxyFromEnvironment
 	if !isProxied(base) {
-		cfg.Dial = dialPublic
+		cfg.Dial = f.dial
 	}
 	return cfg, nil
 }
@@ -89,32 +92,51 @@ func isExpired(cfg *rest.Config, now time.Time) bool {
 }
 
 // refusesHost reports whether a host is one that means something else inside the hub's cluster, or the hub itself.
-func refusesHost(host string) bool {
+func (f Options) refusesHost(host string) bool {
 	if address, err := netip.ParseAddr(host); err == nil {
-		return refusesAddress(address)
+		return f.refusesAddress(address)
 	}
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
 	if !strings.Contains(host, ".") || host == "kubernetes.default" {
 		return true
 	}
-	for _, suffix := range []string{".localhost", ".svc", ".cluster.local"} {
-		if strings.HasSuffix(host, suffix) {
-			return true
-		}
+	// A label "svc" is in the names of Services, whatever the domain of the cluster is.
+	return strings.Contains(host+".", ".svc.") || strings.HasSuffix(host, ".localhost") || strings.HasSuffix(host, ".cluster.local")
+}
+
+// refusesAddress reports whether an address is of the machine itself, of its own network segment, where clouds have their
+// metadata, or of a refused network. An IPv6 address is as good as the IPv4 address in it.
+func (f Options) refusesAddress(address netip.Addr) bool {
+	address = address.Unmap().WithZone("")
+	if inner, ok := embedded(address); ok && f.refusesAddress(inner) {
+		return true
 	}
-	return false
+	return !address.IsValid() || address.IsLoopback() || address.IsUnspecified() || address.IsMulticast() || address.IsLinkLocalUnicast() ||
+		slices.ContainsFunc(f.Refused, func(network netip.Prefix) bool { return network.Contains(address) })
 }
 
-// refusesAddress reports whether an address is of the machine itself or of its own network segment, where clouds have
-// their metadata.
-func refusesAddress(address netip.Addr) bool {
-	address = address.Unmap()
-	return !address.IsValid() || address.IsLoopback() || address.IsUnspecified() || address.IsMulticast() || address.IsLinkLocalUnicast()
+// translated are IPv6 networks whose addresses end with an IPv4 address: those of NAT64, of translators without a state, and
+// "compatible" addresses.
+var translated = []netip.Prefix{
+	netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48"), netip.MustParsePrefix("::ffff:0:0:0/96"),
+	netip.MustParsePrefix("::/96"),
 }
 
-// dialPublic connects like client-go does, but to no refused address. Names are taken as they are: search domains would
-// make the name of a Service of "name.namespace".
-func dialPublic(ctx context.Context, network, address string) (net.Conn, error) {
+// embedded is the IPv4 address that packets to an IPv6 address may be sent to.
+func embedded(address netip.Addr) (netip.Addr, bool) {
+	bytes := address.As16()
+	switch {
+	case !address.Is6():
+		return netip.Addr{}, false
+	case netip.MustParsePrefix("2002::/16").Contains(address): // 6to4
+		return netip.AddrFrom4([4]byte(bytes[2:6])), true
+	}
+	return netip.AddrFrom4([4]byte(bytes[12:])), slices.ContainsFunc(translated, func(network netip.Prefix) bool { return network.Contains(address) })
+}
+
+// dial connects like client-go does, but to no refused address. Names are taken as they are: search domains would make the
+// name of a Service of "name.namespace".
+func (f Options) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
@@ -122,14 +144,14 @@ func dialPublic(ctx context.Context, network, address string) (net.Conn, error) 
 	if _, err := netip.ParseAddr(host); err != nil && !strings.HasSuffix(host, ".") {
 		host += "."
 	}
-	dialer := net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second, Control: checkAddress}
+	dialer := net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second, Control: f.checkAddress}
 	return dialer.DialContext(ctx, network, net.JoinHostPort(host, port))
 }
 
 // checkAddress is asked with the address that a name has resolved to, before each connection.
-func checkAddress(_, address string, _ syscall.RawConn) error {
+func (f Options) checkAddress(_, address string, _ syscall.RawConn) error {
 	dialled, err := netip.ParseAddrPort(address)
-	if err != nil || refusesAddress(dialled.Addr()) {
+	if err != nil || f.refusesAddress(dialled.Addr()) {
 		return ErrKubeconfigAddress
 	}
 	return nil

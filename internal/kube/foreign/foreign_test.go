@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -82,16 +83,24 @@ func TestForeignConfig(t *testing.T) {
 	for _, host := range []string{
 		"127.0.0.1:6443", "127.8.8.8", "[::1]", "[::ffff:127.0.0.1]", "localhost", "LOCALHOST:8443", "a.localhost", "0.0.0.0", "[::]", "169.254.169.254",
 		"[fe80::1]", "[fe80::1%25eth0]", "[ff02::1]", "224.0.0.1", "2130706433", "kubernetes", "hub:6443", "kubernetes.default", "kubernetes.default.svc",
-		"Kubernetes.Default.SVC.", "a.b.svc.cluster.local", "1-2-3-4.a.pod.cluster.local",
+		"Kubernetes.Default.SVC.", "a.b.svc.cluster.local", "1-2-3-4.a.pod.cluster.local", "kubernetes.default.svc.corp.example", "a.b.SVC.corp.example:6443",
+		"10.96.0.1", "10.96.255.255:6443", "[fd00:10:96::1]", "[::ffff:10.96.0.1]", "[64:ff9b::a60:1]", "[64:ff9b::7f00:1]", "[64:ff9b:1::a9fe:a9fe]",
+		"[2002:a60:1::1]", "[2002:7f00:1::]", "[::10.96.0.1]", "[::127.0.0.1]", "[::ffff:0:10.96.0.1]", "[fd00:10:96::1%25eth0]",
 	} {
 		tests["https://"+host] = refusal{in: server("https://" + host), is: ErrKubeconfigAddress}
 	}
+	for _, host := range []string{
+		"10.97.0.1", "192.168.1.1", "172.16.0.1:6443", "100.64.0.1", "[fd00:10:97::1]", "[64:ff9b::a63:3]", "[2002:a63:3::1]", "svc.example.com", "a.svcs.example.com",
+	} {
+		tests["https://"+host+", which is not the hub's own"] = refusal{in: server("https://" + host)}
+	}
+	refused := []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:10:96::/112")}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if _, err := Config(test.in, Options{Now: now}); !errors.Is(err, test.is) {
+			if _, err := Config(test.in, Options{Now: now, Refused: refused}); !errors.Is(err, test.is) {
 				t.Errorf("got %v, want %v", err, test.is)
 			}
-			_, err := Config(test.in, Options{Now: now, AnyAddress: true})
+			_, err := Config(test.in, Options{Now: now, AnyAddress: true, Refused: refused})
 			if test.always && !errors.Is(err, test.is) || !test.always && err != nil {
 				t.Errorf("as the operator allows: got %v, always %v", err, test.always)
 			}
@@ -103,8 +112,9 @@ func TestCheckAddress(t *testing.T) {
 	for address, refused := range map[string]bool{
 		"127.0.0.1:443": true, "[::1]:443": true, "[::ffff:127.0.0.1]:443": true, "169.254.169.254:443": true, "[fe80::1%eth0]:443": true,
 		"0.0.0.0:443": true, "nonsense": true, "10.0.0.1:443": false, "[2001:db8::1]:443": false,
+		"10.96.0.1:443": true, "[64:ff9b::a60:1]:443": true,
 	} {
-		if err := checkAddress("tcp", address, nil); errors.Is(err, ErrKubeconfigAddress) != refused {
+		if err := (Options{Refused: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}}).checkAddress("tcp", address, nil); errors.Is(err, ErrKubeconfigAddress) != refused {
 			t.Errorf("%s: %v", address, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -140,6 +141,21 @@ const (
 	BootstrapSetID = "fleet-bootstrap"
 )
 
+// foreignOptions are how kubeconfigs are used: those of the hub's own Cluster, which are local, and of others, which must
+// not lead into the hub's cluster.
+func foreignOptions(variables env.Controller, settings config.Config, local bool, now time.Time) foreign.Options {
+	f := foreign.Options{Insecure: variables.AllowInsecureKubeconfigs, AnyAddress: local || settings.AllowLocalKubeconfigs, Now: now}
+	for _, network := range settings.RefusedKubeconfigCIDRs {
+		if refused, err := netip.ParsePrefix(network); err == nil { // config.Parse takes no others
+			f.Refused = append(f.Refused, refused)
+		}
+	}
+	if own, err := netip.ParseAddr(variables.ServiceHost); err == nil {
+		f.Refused = append(f.Refused, netip.PrefixFrom(own, own.BitLen()))
+	}
+	return f
+}
+
 // New reads the configuration and prepares caches and clients; nothing is watched before Start.
 func New(ctx context.Context, o Options) (*Context, error) {
 	if o.Clock == nil {
@@ -149,7 +165,7 @@ func New(ctx context.Context, o Options) (*Context, error) {
 	reach := func(context.Context, []byte, time.Duration, bool) error { return nil }
 	if o.Dial == nil {
 		foreign := func(local bool) foreign.Options {
-			return foreign.Options{Insecure: o.Env.AllowInsecureKubeconfigs, AnyAddress: local || settings.Get().AllowLocalKubeconfigs, Now: o.Clock()}
+			return foreignOptions(o.Env, settings.Get(), local, o.Clock())
 		}
 		o.Dial, reach = Dialer(foreign, o.Guard), Reacher(foreign)
 	}

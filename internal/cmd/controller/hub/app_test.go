@@ -27,6 +27,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	kubeconfigs "github.com/fleet-hub/fleet/internal/kube/kubeconfig"
+	"github.com/fleet-hub/fleet/internal/kube/kubetest"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -446,6 +447,35 @@ func TestDialer(t *testing.T) {
 			}
 			if err == nil {
 				d.Close()
+			}
+		})
+	}
+}
+
+// The API server's own address, and networks that the operator lists, are refused to Clusters other than the hub's own.
+func TestKubeconfigToTheHubsOwnServices_IsRefused(t *testing.T) {
+	settings := config.Config{RefusedKubeconfigCIDRs: []string{"10.97.0.0/16"}}
+	variables := env.Controller{ServiceHost: "10.96.0.1"}
+	allowed := settings
+	allowed.AllowLocalKubeconfigs = true
+	tests := map[string]struct {
+		host     string
+		settings config.Config
+		local    bool
+		want     error
+	}{
+		"the API server's own address":          {"10.96.0.1", settings, false, foreign.ErrKubeconfigAddress},
+		"it, for the hub's own Cluster":         {"10.96.0.1", settings, true, nil},
+		"it, as the operator allows":            {"10.96.0.1", allowed, false, nil},
+		"a network that is listed":              {"10.97.3.4", settings, false, foreign.ErrKubeconfigAddress},
+		"a private address beside":              {"10.96.0.2", settings, false, nil},
+		"outside of a cluster, none is refused": {"10.96.0.9", config.Config{}, false, nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			text := kubetest.Kubeconfig("https://10.99.0.3:6443", "https://"+test.host)
+			if _, err := foreign.Config(text, foreignOptions(variables, test.settings, test.local, time.Now())); !errors.Is(err, test.want) {
+				t.Errorf("got %v, want %v", err, test.want)
 			}
 		})
 	}
