@@ -19,7 +19,7 @@ SOURCE_DATE_EPOCH ?= 0
 TESTFLAGS := -vet=off -ldflags='-s -w'
 
 .DEFAULT_GOAL := help
-.PHONY: help build images push demo lab-up lab-down test rights race e2e e2e-nodes walls bench generate verify lint clean
+.PHONY: help build images push demo lab-up lab-down test rights race e2e e2e-nodes walls bench generate verify lint measure clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +56,7 @@ test: ## Run every test: rules, controllers and user stories on real API servers
 	@FLEET_AUDIT_DIR="$$(ls -d $(CURDIR)/bin/requests.*)" \
 		go tool -modfile=dev/tools/test/go.mod gotestsum --format pkgname --format-hide-empty-pkg -- $(TESTFLAGS) -timeout 20m ./...
 	@cd dev/alerts && go test $(TESTFLAGS) ./...
+	@$(MAKE) --no-print-directory rights
 
 rights: ## Compare the rights of the controllers with the requests that the last `make test` has recorded.
 	@go test $(TESTFLAGS) -v -count=1 -run TestEveryRightOfTheControllersIsUsed ./charts -requests "$$(ls -d $(CURDIR)/bin/requests.*)"
@@ -89,6 +90,9 @@ verify: ## Fail if generated files, go.mod or the format of the code are not up 
 
 lint: ## Run the linters.
 	@go tool -modfile=dev/tools/lint/go.mod golangci-lint run ./...
+
+measure: ## Print the size of each package, its largest knot of files, and the lengths of functions.
+	@go run -C dev/tools/measure . -dir $(CURDIR)
 
 clean: ## Remove what the targets above have built here.
 	rm -rf bin dist
