@@ -81,6 +81,11 @@ func newPackage(in packageInput) (*bundlePackage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("loading the chart: %w", err)
 	}
+	if in.Options.TargetNamespace != "" {
+		if err := checkCRDs(loaded); err != nil {
+			return nil, err
+		}
+	}
 	annotate(loaded, in.Annotations)
 	return &bundlePackage{Chart: loaded, Style: found, Files: files}, nil
 }
@@ -240,6 +245,25 @@ func (a *chartAllowance) unpack(data []byte) ([]*loader.BufferedFile, error) {
 		return nil, errBundleTooLarge
 	}
 	return files, nil
+}
+
+// checkCRDs refuses objects among a chart's CRDs that are none. Helm creates them without the marks of the release, and
+// neither changes nor deletes them.
+func checkCRDs(c *chart.Chart) error {
+	for _, crd := range c.CRDObjects() {
+		objects, err := parseObjects(crd.File.Data)
+		if err != nil {
+			return fmt.Errorf("%s: %w", crd.Filename, err)
+		}
+		for _, object := range objects {
+			if !isCRD(object.GroupVersionKind()) {
+				return because(fleet.ReasonOutsideNamespace, fmt.Errorf(
+					"%s holds %s %q: with \"namespace\" there may be nothing but CustomResourceDefinitions in %s; move it to %s",
+					crd.Filename, object.GetKind(), object.GetName(), crdsFolder, templatesFolder))
+			}
+		}
+	}
+	return nil
 }
 
 func annotate(c *chart.Chart, annotations map[string]string) {

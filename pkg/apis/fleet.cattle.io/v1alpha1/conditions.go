@@ -241,7 +241,7 @@ const (
 	// ReasonNamespaceMissing means that the namespace is not there, and the bundle must not create it.
 	ReasonNamespaceMissing = "NamespaceMissing"
 	// ReasonOutsideNamespace means that the bundle has namespace, and an object, hook or CRD of it would be in no
-	// namespace or in another one; defaultNamespace sets no such bound.
+	// namespace or in another one, or an object in its folder crds/ is no CRD; defaultNamespace sets no such bound.
 	ReasonOutsideNamespace = "OutsideNamespace"
 	// ReasonServiceAccountMissing means that the service account of the bundle is not in the agent's namespace.
 	ReasonServiceAccountMissing = "ServiceAccountMissing"
