@@ -77,7 +77,7 @@ walls: ## Attack one tenant of a hub as another one, with N=20000 random sequenc
 	@go run ./dev/plane/prebuild
 	@go test -v -count=1 -timeout 0 ./e2e/walls -sequences=$(or $(N),20000) $(if $(SEED),-seed=$(SEED))
 
-bench: build ## Measure what clusters cost a hub, and an agent its cluster, as JSON: N=100 of them, or 10, 100 and 1000. See docs/benchmarks.md.
+bench: build ## Measure what clusters cost a hub, and an agent its cluster, as JSON: N=100 of them, or 10, 100 and 1000. See docs/developing/benchmarks.md.
 	@go run ./dev/plane/prebuild
 	@go build -o bin/bench ./e2e/bench
 	@exec bin/bench -binaries bin $(if $(N),-n $(N)) $(BENCH)

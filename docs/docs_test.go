@@ -34,7 +34,7 @@ func TestTheTestsThatAreNamedExist(t *testing.T) {
 	known, told := tests(t)
 	for name, page := range pages() {
 		t.Run(name, func(t *testing.T) {
-			text, err := os.ReadFile(name)
+			text, err := os.ReadFile(filepath.Join("developing", name))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -4,8 +4,8 @@
 //	make bench N=100
 //	go run ./e2e/bench -n 100 -scenarios registration,single > figures.json
 //
-// Standard output is one JSON document, standard error says what is going on. docs/benchmarks.md says what each
-// figure means. The exit code tells whether everything could be measured, never how fast it was.
+// Standard output is one JSON document, standard error reports progress. docs/developing/benchmarks.md explains each
+// figure. The exit code tells whether everything could be measured, never how fast it was.
 package main
 
 import (
