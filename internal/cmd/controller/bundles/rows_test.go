@@ -258,7 +258,7 @@ func TestAContentThatIsTooLarge(t *testing.T) {
 	})
 	w.bundleThat(t, "web", "the reason", func(b *fleet.Bundle) bool {
 		message, _ := readyMessage(b)
-		return strings.HasPrefix(message, "targeting error: resources: their Content is larger than the API server stores")
+		return strings.HasPrefix(message, "targeting error: resources: their Content is larger than the API server accepts")
 	})
 	w.expectNone(t, "web", "one")
 }

@@ -16,12 +16,12 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// errForeign means that a cluster has a BundleDeployment of that name from a Bundle
-// of the same name in another namespace.
+// errForeign means that the cluster's namespace has a BundleDeployment of this name that was made from a Bundle of the
+// same name in another namespace.
 var errForeign = errors.New("the cluster has a BundleDeployment of another Bundle of this name")
 
-// act writes the plan of a round down: first the Content, then each cluster's part, whatever
-// happens to the others, and then takes away what is too much. What fails for one cluster is noted in the pass.
+// act writes the plan of a round: first the Content, then the BundleDeployment of each cluster. Then it deletes the
+// orphans. A failure for one cluster does not stop the others; it is recorded in the pass.
 func (h *handler) act(ctx context.Context, in input, out plan, p *pass) error {
 	p.begin(out.outcome, out.failed)
 	if out.createContent {
@@ -38,7 +38,8 @@ func (h *handler) act(ctx context.Context, in input, out plan, p *pass) error {
 	return nil
 }
 
-// withoutContent ends a pass whose Content is not stored. Where somebody has to do something about that, it is told.
+// withoutContent ends a pass whose Content could not be stored. It reports the error in the status if a user has to
+// act on it.
 func (h *handler) withoutContent(err error, p *pass) error {
 	p.stop()
 	switch {
@@ -61,11 +62,12 @@ func (h *handler) createContent(bundle *fleet.Bundle) error {
 	return nil
 }
 
-// writeAll writes several at a time, whatever becomes of the others, unless that concerns all.
+// writeAll writes several BundleDeployments concurrently. It continues after a failure, unless that failure concerns
+// all of them.
 func (h *handler) writeAll(ctx context.Context, writes []write, p *pass) {
 	p.failedWith(each(h.slots, p.together, writes, func(w write) error {
 		if ctx.Err() != nil || p.tally().over || !h.isCurrent(p.bundle) {
-			return nil //nolint:nilerr // it is left for another pass
+			return nil //nolint:nilerr // another pass writes it
 		}
 		return p.note(w.Deployment, h.write(ctx, w))
 	}))
@@ -83,7 +85,7 @@ func (h *handler) write(ctx context.Context, w write) error {
 	}
 	if !rulesdelivery.Same(w.existing, w.Deployment) {
 		written, err := reconcile.Update(h.client(w), w.existing, func(bd *fleet.BundleDeployment) {
-			copied := bd.Spec.DownstreamResourcesGeneration // counted by others, and only upwards
+			copied := bd.Spec.DownstreamResourcesGeneration // other writers only increase it
 			bd.Labels, bd.Spec = maps.Clone(w.Deployment.Labels), *w.Deployment.Spec.DeepCopy()
 			rulesdelivery.CopyMark(bd, w.Deployment)
 			bd.Spec.DownstreamResourcesGeneration = max(copied, bd.Spec.DownstreamResourcesGeneration)
@@ -93,7 +95,7 @@ func (h *handler) write(ctx context.Context, w write) error {
 			return err
 		}
 		if written.ResourceVersion == w.existing.ResourceVersion {
-			h.sights.gone(bundle, w.existing) // the watch tells, if it has not done so
+			h.sights.gone(bundle, w.existing) // the watch reports the deletion
 			return nil
 		}
 		h.note(bundle, written)
@@ -109,8 +111,8 @@ func (h *handler) write(ctx context.Context, w write) error {
 	return nil
 }
 
-// writeValues writes the values before the BundleDeployment that has their hash: where it has the hash already, they
-// were written before.
+// writeValues writes the values before the BundleDeployment that carries their hash. If the BundleDeployment has that
+// hash already, the values were written before.
 func (h *handler) writeValues(ctx context.Context, w write) error {
 	uid := w.existing.UID
 	switch {
@@ -124,13 +126,13 @@ func (h *handler) writeValues(ctx context.Context, w write) error {
 		h.memo.doubt(uid)
 		return h.createSecret(ctx, w.Values.Secret(w.existing))
 	default:
-		h.memo.doubt(uid) // until the BundleDeployment says the same
+		h.memo.doubt(uid) // until the BundleDeployment has the same hash
 		return h.changeSecret(ctx, w.Values.Secret(w.existing))
 	}
 }
 
-// create writes the Secret before the BundleDeployment, which says that it is
-// there. The owner has a UID only then, and is named later.
+// create writes the Secret before the BundleDeployment, which refers to it. The owner has a UID only afterwards; its
+// reference is set later.
 func (h *handler) create(ctx context.Context, w write) error {
 	wanted := w.Deployment
 	if err := refuseForeign(wanted)(h.app.BundleDeployments.Cache().Get(wanted.Namespace, wanted.Name)); err != nil {
@@ -143,7 +145,8 @@ func (h *handler) create(ctx context.Context, w write) error {
 	}
 	created, err := h.app.BundleDeployments.Create(wanted)
 	if apierrors.IsAlreadyExists(err) {
-		// Ours, and not yet in the cache: we come again. Or not ours at all.
+		// The object is ours but not in the cache yet, so the write is retried. Otherwise it belongs to another
+		// Bundle.
 		err = errors.Join(err, refuseForeign(wanted)(h.app.BundleDeployments.Get(wanted.Namespace, wanted.Name, metav1.GetOptions{})))
 	}
 	if err != nil {
@@ -157,8 +160,8 @@ func (h *handler) create(ctx context.Context, w write) error {
 	return nil
 }
 
-// refuseForeign returns errForeign for a BundleDeployment that another Bundle made.
-// The Secret beside that one is not ours either.
+// refuseForeign returns errForeign for a BundleDeployment that was made from another Bundle. Its Secret is not ours
+// either.
 func refuseForeign(wanted *fleet.BundleDeployment) func(*fleet.BundleDeployment, error) error {
 	return func(found *fleet.BundleDeployment, err error) error {
 		switch {

@@ -13,11 +13,11 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// valuesGrace is how long the values Secret of a Bundle may be missing, or not match, before that is an error. The two
-// are written one after the other, in either order.
+// valuesGrace is how long the values Secret of a Bundle may be missing or not match before that is an error. The
+// Bundle and its Secret are written one after the other, in either order.
 const valuesGrace = 20 * time.Second
 
-// awaited are the Bundles whose values Secret is missing or does not match.
+// awaited tracks the Bundles whose values Secret is missing or does not match.
 type awaited struct {
 	mu      sync.Mutex
 	bundles map[types.NamespacedName]awaitedValues
@@ -30,7 +30,7 @@ type awaitedValues struct {
 
 func newAwaited() *awaited { return &awaited{bundles: map[types.NamespacedName]awaitedValues{}} }
 
-// begin is to be called before a Secret is read, so that no event is missed after that.
+// begin must be called before the Secret is read, so that later events are not missed.
 func (a *awaited) begin(bundle *fleet.Bundle, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -45,7 +45,7 @@ func (a *awaited) end(bundle types.NamespacedName) {
 	delete(a.bundles, bundle)
 }
 
-// left is how much of the grace is left.
+// left returns the remaining grace period.
 func (a *awaited) left(bundle types.NamespacedName, now time.Time) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -59,8 +59,8 @@ func (a *awaited) has(bundle types.NamespacedName) bool {
 	return found
 }
 
-// awaitsValues says whether a Bundle is left as it is for now, because its values Secret may be on its way. It is looked
-// at again when the Secret appears or changes, and when the grace is over.
+// awaitsValues reports whether a Bundle is left unchanged for now because its values Secret may still arrive. The
+// Bundle is enqueued again when the Secret appears or changes, and when the grace period ends.
 func (h *handler) awaitsValues(in input) bool {
 	key := keyOf(in.bundle)
 	if !errors.Is(in.failure, errNoValues) && !errors.Is(in.failure, rulesdelivery.ErrValuesHash) {
@@ -75,7 +75,7 @@ func (h *handler) awaitsValues(in input) bool {
 	return true
 }
 
-// onValues enqueues the Bundle that awaits a Secret.
+// onValues enqueues the Bundle that waits for a Secret.
 func (h *handler) onValues(change queue.Change[*metav1.PartialObjectMetadata]) {
 	if change.New != nil && h.awaited.has(keyOf(change.New)) {
 		h.queue.Add(keyOf(change.New))

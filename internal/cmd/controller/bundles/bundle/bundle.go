@@ -1,11 +1,10 @@
-// Package bundle takes Bundles to their clusters.
+// Package bundle creates, updates and deletes the BundleDeployments of Bundles.
 //
 //	Bundle, Clusters, ClusterGroups, mappings ─► Content ─► per cluster: values Secret ─► BundleDeployment
-//	                                          └► ledger ─► status
+//	└► ledger ─► status
 //	Bundle deleted ─► BundleDeployments deleted ─► finalizer
 //
-// It writes only what differs, and asks the API server only where the cache cannot
-// know: the values Secrets, which are not cached.
+// It writes only what differs. It reads from the API server only what is not cached, such as the values Secrets.
 package bundle
 
 import (
@@ -29,7 +28,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// workers is how many Bundles are worked on at a time.
+// workers is the number of Bundles that are reconciled concurrently.
 const workers = 8
 
 type handler struct {
@@ -39,15 +38,16 @@ type handler struct {
 	memo   *memo
 	sights *sights
 	owners *owners
-	// awaited are the Bundles whose values are on their way, or missing.
+	// awaited are the Bundles whose values Secret is missing or does not match.
 	awaited *awaited
-	// waiting are the Bundles with targets that wait for others.
+	// waiting are the Bundles with targets that wait for other targets.
 	waiting *flags
 	slots   slots
 }
 
-// Register watches Bundles and what decides where they go. What targeting makes of
-// them goes into the ledger. What nobody waits for is not done while telling says that there is something to tell.
+// Register starts the controller that watches Bundles and everything that decides where they are deployed. It stores
+// the outcome of each Bundle in the ledger. telling reports whether status updates are pending; work that users do not
+// wait for is postponed until then.
 func Register(ctx context.Context, a *hub.Context, outcomes *ledger.Ledger, telling func() bool) error {
 	h := &handler{app: a, ledger: outcomes, memo: newMemo(), sights: newSights(a.Clock), waiting: newFlags(), awaited: newAwaited(), slots: newSlots()}
 	h.queue = queue.New(queue.Options{Name: "bundle", Workers: workers, Log: a.Log}, h.handle)
@@ -90,7 +90,7 @@ func (h *handler) handle(ctx context.Context, key types.NamespacedName) error {
 	if bundle, err = h.prepare(bundle); err != nil {
 		return h.tellUnprepared(bundle, err)
 	}
-	h.waiting.set(key, true) // what happens from now on may be missed
+	h.waiting.set(key, true) // changes after this line may need another pass
 	in, err := h.gather(ctx, bundle)
 	if err != nil || h.awaitsValues(in) {
 		return err
@@ -98,8 +98,8 @@ func (h *handler) handle(ctx context.Context, key types.NamespacedName) error {
 	return h.rollOut(ctx, in)
 }
 
-// prepare makes sure that the Bundle waits for its BundleDeployments when it is
-// deleted, and drops a label that nobody uses any more.
+// prepare adds the finalizer, so that a deleted Bundle waits for its BundleDeployments. It also removes a label that
+// is no longer used.
 func (h *handler) prepare(bundle *fleet.Bundle) (*fleet.Bundle, error) {
 	return reconcile.Patch(h.app.Bundles, bundle, func(b *fleet.Bundle) {
 		if !slices.Contains(b.Finalizers, fleet.FinalizerBundle) {
@@ -109,12 +109,12 @@ func (h *handler) prepare(bundle *fleet.Bundle) (*fleet.Bundle, error) {
 	})
 }
 
-// leave deletes the BundleDeployments of a Bundle that is deleted, and lets the
-// Bundle go when the last of them is gone. Each one's end brings us back here. Those
-// beyond its reach are not waited for: another tenant's finalizer may hold them.
+// leave deletes the BundleDeployments of a deleted Bundle. It removes the finalizer when the last of them is gone.
+// Each deleted BundleDeployment enqueues the Bundle. leave does not wait for BundleDeployments that the Bundle no
+// longer reaches, because the finalizer of another tenant may block them.
 func (h *handler) leave(bundle *fleet.Bundle) error {
 	if !slices.Contains(bundle.Finalizers, fleet.FinalizerBundle) {
-		return nil // somebody else's finalizer holds it
+		return nil // the finalizer of another controller blocks it
 	}
 	remaining, err := h.remaining(bundle)
 	if err != nil {
@@ -133,8 +133,8 @@ func (h *handler) leave(bundle *fleet.Bundle) error {
 	return err
 }
 
-// remaining are the BundleDeployments of a Bundle. Before there are none, the API
-// server is asked: what was created a moment ago may not be in the cache.
+// remaining returns the BundleDeployments of a Bundle. If the cache contains no such object, it asks the API server, because the
+// cache may lack what was created a moment ago.
 func (h *handler) remaining(bundle *fleet.Bundle) ([]*fleet.BundleDeployment, error) {
 	cached, err := h.deployments(bundle)
 	if err != nil || len(cached) > 0 {
@@ -143,7 +143,7 @@ func (h *handler) remaining(bundle *fleet.Bundle) ([]*fleet.BundleDeployment, er
 	return h.live(bundle)
 }
 
-// live are the BundleDeployments of a Bundle as the API server has them now.
+// live returns the BundleDeployments of a Bundle from the API server.
 func (h *handler) live(bundle *fleet.Bundle) ([]*fleet.BundleDeployment, error) {
 	list, err := h.app.BundleDeployments.List(metav1.NamespaceAll, metav1.ListOptions{
 		LabelSelector: labels.SelectorFromSet(labels.Set{
@@ -166,7 +166,7 @@ func (h *handler) deployments(bundle *fleet.Bundle) ([]*fleet.BundleDeployment, 
 	return h.app.BundleDeployments.Cache().GetByIndex(index.DeploymentsByBundle, keyOf(bundle).String())
 }
 
-// deleteAll deletes exactly these objects; one that is on its way is left alone.
+// deleteAll deletes exactly these objects. It skips those that are being deleted already.
 func (h *handler) deleteAll(deployments []*fleet.BundleDeployment) error {
 	return each(h.slots, atATime, deployments, func(bd *fleet.BundleDeployment) error {
 		if bd.DeletionTimestamp != nil {
@@ -174,26 +174,26 @@ func (h *handler) deleteAll(deployments []*fleet.BundleDeployment) error {
 		}
 		err := h.app.BundleDeployments.Delete(bd.Namespace, bd.Name, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &bd.UID}})
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-			return nil // gone, or another one of that name
+			return nil // deleted, or replaced by another object of the same name
 		}
 		return err
 	})
 }
 
-// How many requests are under way together: for one Bundle so many that a change is on its way to all clusters before
-// those that report already take the server's time; for all Bundles more than for two of them, so that requests which
-// hang leave room.
+// Limits for concurrent requests. atATime applies to one Bundle. It is high, so that a change is sent to all clusters
+// before the first status reports load the API server. allAtATime applies to all Bundles together. It is more than
+// twice as high, so that hanging requests of two Bundles leave room for others.
 const (
 	atATime    = 100
 	allAtATime = 256
 )
 
-// slots are what such requests take, in turn: no Bundle waits until another one is done.
+// slots is a semaphore that all Bundles share. No Bundle has to wait until another one is complete.
 type slots chan struct{}
 
 func newSlots() slots { return make(slots, allAtATime) }
 
-// each calls f for every item, so many at a time, and joins the errors.
+// each calls f for every item, with at most together calls at a time, and joins the errors.
 func each[T any](s slots, together int, items []T, f func(T) error) error {
 	failures, own := make([]error, len(items)), make(slots, together)
 	var all sync.WaitGroup

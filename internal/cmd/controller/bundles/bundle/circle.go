@@ -11,7 +11,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// circleOf tells of a Bundle that depends on itself; empty if it does not.
+// circleOf returns a message about a Bundle that depends on itself, or an empty string.
 func (h *handler) circleOf(bundle *fleet.Bundle) (string, error) {
 	if len(bundle.Spec.DependsOn) == 0 {
 		return "", nil
@@ -25,14 +25,14 @@ func (h *handler) circleOf(bundle *fleet.Bundle) (string, error) {
 		return "", nil
 	}
 	return "dependsOn: " + strings.Join(append(names, bundle.Name), " → ") +
-		": each waits for the next one; take one of these dependencies away", nil
+		": each waits for the next one; remove one of these dependencies", nil
 }
 
-// wakeCircle wakes the Bundles that may be on a circle with one whose dependencies are other ones now.
+// wakeCircle enqueues the Bundles that may be in a dependency cycle with a Bundle whose dependencies have changed.
 func (h *handler) wakeCircle(change queue.Change[*fleet.Bundle]) {
 	older, newer := change.Old, change.New
 	if change.Initial {
-		return // all are looked at then
+		return // all Bundles are enqueued at that time
 	}
 	var before, after []fleet.BundleRef
 	namespace := ""
@@ -47,7 +47,7 @@ func (h *handler) wakeCircle(change queue.Change[*fleet.Bundle]) {
 	}
 	all, err := h.app.Bundles.Cache().List(namespace, labels.Everything())
 	if err != nil {
-		return // only without the cache's index, which is there
+		return // only if the index is missing, which it is not
 	}
 	for _, bundle := range all {
 		if len(bundle.Spec.DependsOn) > 0 {

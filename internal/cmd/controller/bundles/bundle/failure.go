@@ -15,23 +15,23 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// writeError begins every message about a BundleDeployment that the API server does not take.
+// writeError is the prefix of messages about a BundleDeployment that the API server refuses.
 const writeError = "write error: "
 
 // errContentTooLarge means that the Content of a Bundle cannot be stored.
-var errContentTooLarge = errors.New("resources: their Content is larger than the API server stores; make them smaller, or several Bundles of them")
+var errContentTooLarge = errors.New("resources: their Content is larger than the API server accepts; make them smaller, or split them into several Bundles")
 
-// messageTooLarge is the Event of a Bundle that cannot even be written to.
-const messageTooLarge = "the Bundle is so large that the API server stores no finalizer and no status with it, so it is not delivered; make spec.resources smaller"
+// messageTooLarge is the Event message for a Bundle that is too large to be updated.
+const messageTooLarge = "the Bundle is so large that the API server accepts neither a finalizer nor a status, so it is not deployed; make spec.resources smaller"
 
-// isTooLarge says whether the API server, or its store, refuses an object for its size.
+// isTooLarge reports whether the API server or its store refuses an object because of its size.
 func isTooLarge(err error) bool {
 	return apierrors.IsRequestEntityTooLargeError(err) || err != nil &&
 		(strings.Contains(err.Error(), "request is too large") || strings.Contains(err.Error(), "larger than max"))
 }
 
-// tellUnprepared tells why a Bundle cannot be written to. One that is too large takes no status either, and there is
-// nothing else to do. What is deployed stays as it is.
+// tellUnprepared reports why the finalizer of a Bundle cannot be written. A Bundle that is too large takes no status
+// either, so it gets an Event only. What is deployed stays unchanged.
 func (h *handler) tellUnprepared(bundle *fleet.Bundle, err error) error {
 	switch {
 	case isTooLarge(err):
@@ -45,32 +45,32 @@ func (h *handler) tellUnprepared(bundle *fleet.Bundle, err error) error {
 	return err
 }
 
-// isTold says whether somebody has to do something about an answer of the API server.
+// isTold reports whether a user has to act on an answer of the API server.
 func isTold(err error) bool { return isForOne(err) || apierrors.IsInternalError(err) }
 
-// isForOne says whether an API server's answer is about the object that was sent.
+// isForOne reports whether an API server's answer is about the object that was sent.
 func isForOne(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) || isTooLarge(err)
 }
 
-// failure is why a BundleDeployment cannot be written.
+// failure is the reason why a BundleDeployment cannot be written.
 type failure struct {
-	// message is what the Bundle says of it.
+	// message is shown in the Bundle's status.
 	message string
-	// inDoubt means that it may have been written all the same, or would be the next time.
+	// inDoubt means that the write may have been applied, or may succeed the next time.
 	inDoubt bool
 }
 
-// failures are those of a Bundle's clusters, by their namespaces.
+// failures are the failures of a Bundle's clusters, by namespace.
 type failures map[string]failure
 
-// note remembers an error that somebody has to do something about, and returns what has to be tried again. A server that
-// fails is mostly one that reaches no admission webhook.
+// note records an error that a user has to act on. It returns the error if the write has to be retried. An internal
+// server error mostly means that an admission webhook cannot be reached.
 func (f failures) note(namespace string, err error) error {
 	switch {
 	case errors.Is(err, errForeign):
 		f[namespace] = failure{message: targetingError + errForeign.Error()}
-		return nil // when the other one goes, we are woken
+		return nil // the deletion of the other BundleDeployment enqueues the Bundle
 	case errors.Is(err, errSecretTaken):
 		f[namespace] = failure{message: writeError + errSecretTaken.Error()}
 	case isForOne(err):
@@ -81,13 +81,13 @@ func (f failures) note(namespace string, err error) error {
 	return err
 }
 
-// localPort is the one thing in what API servers say of a connection that is another one with each.
+// localPort matches the client's port, the only part of a connection error that differs with each connection.
 var localPort = regexp.MustCompile(`(\b(?:read|write) tcp \S+):\d+->`)
 
-// maxWords is how long an error may be of which each cluster's target keeps one.
+// maxWords limits the length in bytes of an error message that is stored per target.
 const maxWords = 2 << 10
 
-// wordsOf is an error in the API server's own words, the same as long as its cause is.
+// wordsOf returns the API server's message for an error. The text stays the same as long as the cause does.
 func wordsOf(err error) string {
 	text := err.Error()
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
@@ -96,7 +96,7 @@ func wordsOf(err error) string {
 	return cut.Text(localPort.ReplaceAllString(text, "$1->"), maxWords)
 }
 
-// tell is the outcome with what fails.
+// tell returns the outcome with the failures added to its targets.
 func (f failures) tell(outcome ledger.Outcome) ledger.Outcome {
 	outcome.Targets = slices.Clone(outcome.Targets)
 	for i := range outcome.Targets {
@@ -108,8 +108,8 @@ func (f failures) tell(outcome ledger.Outcome) ledger.Outcome {
 	return outcome
 }
 
-// failing are the failures that were told of a Bundle when it was last tried. Until it is tried again they hold, or the
-// status would change with every try.
+// failing returns the failures that the Bundle's last pass reported. They stay in the status until the Bundle is tried
+// again. Otherwise the status would change with every try.
 func (h *handler) failing(bundle types.NamespacedName) failures {
 	before, _ := h.ledger.Get(bundle)
 	found := failures{}

@@ -19,43 +19,44 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Why a Bundle goes nowhere, apart from its targets.
+// Errors that prevent a Bundle from being deployed anywhere, independent of its targets.
 var (
 	errOCIStorage = errors.New("contentsId: resources in an OCI registry are not supported; put them into spec.resources")
 	errHelmOp     = errors.New("helmOpOptions: charts fetched by the agents are not supported; put the chart into spec.resources")
-	errLimited    = errors.New("a GitRepoRestriction, which nobody acts on here, has limited where this Bundle may be deployed: put the allowedTargetNamespaceSelector of its BundleDeployments into its spec, or take its label " + fleet.LabelRepoName + " off for no limit")
+	errLimited    = errors.New("a GitRepoRestriction has limited where this Bundle may be deployed, but GitRepoRestrictions are not supported here: put the allowedTargetNamespaceSelector of its BundleDeployments into its spec, or remove its label " + fleet.LabelRepoName + " to deploy it without a limit")
 	errNoValues   = errors.New("spec.valuesHash: the Secret of the Bundle's name with its values (type " + fleet.SecretTypeBundleValues +
 		") is missing; apply the Bundle again together with its values")
 )
 
 // input is all that is known about a Bundle.
 type input struct {
-	// bundle has its values back if they are in a Secret.
+	// bundle includes the values from its Secret, if it has one.
 	bundle *fleet.Bundle
-	// manifestHash is of its resources, if it has any of its own; contentThere says that the Content exists.
+	// manifestHash is the hash of the Bundle's own resources. contentThere means that the Content exists.
 	manifestHash string
 	contentThere bool
-	// reach is where the clusters are, with their groups.
+	// reach are the workspaces of the clusters. clusters and groups are the Clusters and ClusterGroups in them.
 	reach    targeting.Reach
 	clusters []*fleet.Cluster
 	groups   []*fleet.ClusterGroup
-	// unreachable are the clusters whose agents are silent.
+	// unreachable are the clusters whose agents do not report.
 	unreachable map[types.NamespacedName]bool
-	// existing are the Bundle's BundleDeployments as last seen, and inDoubt the namespaces of those that may have been
+	// existing are the Bundle's BundleDeployments as last seen. inDoubt are the namespaces of those that may have been
 	// promoted.
 	existing []*fleet.BundleDeployment
 	inDoubt  map[string]bool
-	// left are the namespaces in which something has failed in this pass; true where nobody knows what became of it.
+	// left are the namespaces in which a write of this pass failed. The value is true if it is unknown whether the
+	// write was applied.
 	left map[string]bool
-	// values are those in the Secrets of existing ones that are staged, by namespace:
-	// only there can it be known what an agent runs with. secretHolds says of which it is known what they hold.
+	// values are the values from the Secrets of staged BundleDeployments, by namespace. Only these Secrets record
+	// which values an agent runs with. secretHolds reports whether a Secret is known to hold the values of a hash.
 	values      map[string]*rulesdelivery.Values
 	secretHolds func(uid types.UID, hash string) bool
-	// settled is what earlier passes have found out.
+	// settled holds the results of earlier passes.
 	settled *settled
-	// circle tells of a Bundle that depends on itself.
+	// circle is a message about a Bundle that depends on itself, or empty.
 	circle string
-	// failure says why the Bundle cannot be used at all.
+	// failure is the reason why the Bundle cannot be used at all.
 	failure error
 }
 
@@ -69,7 +70,7 @@ func (h *handler) gather(ctx context.Context, bundle *fleet.Bundle) (input, erro
 		return in, err
 	}
 	if in.failure = unsupported(bundle, index.Within(in.reach, in.existing)); in.failure != nil {
-		return in, nil //nolint:nilerr // it is told on the Bundle
+		return in, nil //nolint:nilerr // the Bundle's status reports it
 	}
 	if in.circle, err = h.circleOf(bundle); err != nil {
 		return in, err
@@ -117,7 +118,8 @@ func (h *handler) gatherClusters(in *input) error {
 	return nil
 }
 
-// placed takes the namespace off the Clusters whose namespace was made for another Cluster: nothing is put there for them.
+// placed clears the namespace of Clusters whose namespace was created for another Cluster, so that nothing is deployed
+// there for them.
 func (h *handler) placed(clusters []*fleet.Cluster) ([]*fleet.Cluster, error) {
 	for i, cluster := range clusters {
 		taken, err := h.app.NamespaceTaken(cluster)
@@ -133,8 +135,9 @@ func (h *handler) placed(clusters []*fleet.Cluster) ([]*fleet.Cluster, error) {
 	return clusters, nil
 }
 
-// clustersFor are those of a workspace that the Bundle may go to. An agent's Bundle is for the one that it is called after
-// and that its target names: with thousands of clusters, each join would look at all of them otherwise.
+// clustersFor returns the Clusters of a workspace that the Bundle may go to. The Bundle of an agent goes only to the
+// Cluster that it is named after and that its target names. This shortcut saves a search through all Clusters each
+// time a cluster joins.
 func (h *handler) clustersFor(bundle *fleet.Bundle, workspace string) ([]*fleet.Cluster, error) {
 	clusters := h.app.Clusters.Cache()
 	if isOfAgent(bundle) {
@@ -151,13 +154,14 @@ func (h *handler) clustersFor(bundle *fleet.Bundle, workspace string) ([]*fleet.
 	return clusters.List(workspace, labels.Everything())
 }
 
-// isOfAgent says whether a Bundle has a Cluster's agent. It is no rollout, and may be what a silent agent needs.
+// isOfAgent reports whether a Bundle contains a Cluster's agent. Such a Bundle is also deployed to clusters whose
+// agent does not report, because it may repair that agent.
 func isOfAgent(bundle *fleet.Bundle) bool {
 	return bundle.Annotations[fleet.AnnotationSetID] == names.AgentBundleSet
 }
 
-// unsupported is why a Bundle that another implementation delivers is not delivered here. A limit that it has not from
-// its spec would be lost with the next change.
+// unsupported returns why a Bundle that Rancher Fleet would deploy is not deployed here. A namespace limit that only
+// the existing BundleDeployments have, and not the spec, would be lost with the next change.
 func unsupported(bundle *fleet.Bundle, existing []*fleet.BundleDeployment) error {
 	if err := targeting.CheckName(bundle.Name); err != nil {
 		return err
@@ -178,7 +182,7 @@ func isLimited(bd *fleet.BundleDeployment) bool {
 	return bd.Spec.Options.AllowedTargetNamespaceSelector != nil || bd.Spec.StagedOptions.AllowedTargetNamespaceSelector != nil
 }
 
-// withValues is a copy of the Bundle with the values of its Secret, if it has one.
+// withValues returns a copy of the Bundle with the values of its Secret, if it has one.
 func (h *handler) withValues(ctx context.Context, bundle *fleet.Bundle) (with *fleet.Bundle, failure, err error) {
 	if bundle.Spec.ValuesHash == "" {
 		return bundle, nil, nil

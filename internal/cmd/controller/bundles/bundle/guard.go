@@ -25,15 +25,15 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// guardDelay is how long a Secret that was changed waits before it is looked at: a BundleDeployment that goes with it, or
-// no longer needs it, is known by then, and many changes cost one look.
+// guardDelay is the delay between a change of a Secret and its check. By then the BundleDeployment that was written
+// together with the Secret is cached, and several changes cause one check.
 const guardDelay = 2 * time.Second
 
-// hubManager is the field manager of hubs: the name of the binary, which other implementations share.
+// hubManager is the field manager of hubs. It is the name of the binary, which is the same in Rancher Fleet.
 const hubManager = "fleetcontroller"
 
-// guard has values Secrets compared again that somebody else than a hub has edited or deleted. No agent needs to report
-// them. It sees names and managed fields only, and keeps none of them.
+// guard finds values Secrets that were edited or deleted by a client other than a hub, and has them compared again. It
+// does not depend on agents to report them. It sees only names and managed fields, and stores none of them.
 //
 //	watch of metadata ─► edited by others, or gone ─► queue ─► doubt, Bundle ─► compared and written
 type guard struct {
@@ -49,7 +49,7 @@ func newGuard(h *handler, cfg *rest.Config) *guard {
 	return g
 }
 
-// managerOf returns the field manager that an API server notes for requests without one.
+// managerOf returns the field manager that an API server records for requests that name none.
 func managerOf(cfg *rest.Config) string {
 	agent := cfg.UserAgent
 	if agent == "" {
@@ -59,7 +59,7 @@ func managerOf(cfg *rest.Config) string {
 	return manager
 }
 
-// run watches until ctx ends. First it waits until the BundleDeployments are known.
+// run watches until ctx ends. First it waits until the BundleDeployments are cached.
 func (g *guard) run(ctx context.Context, synced ...cache.InformerSynced) error {
 	client, err := metadata.NewForConfig(kube.Watching(g.h.app.RESTConfig))
 	if err != nil {
@@ -75,7 +75,7 @@ func (g *guard) run(ctx context.Context, synced ...cache.InformerSynced) error {
 	return nil
 }
 
-// listed is a list of metadata that a reflector takes as one whose client cannot stream it: pages are slimmed one by one.
+// listed makes a reflector list page by page instead of streaming the list. Each page is stripped when it arrives.
 type listed struct{ *cache.ListWatch }
 
 // IsWatchListSemanticsUnSupported is always true.
@@ -85,7 +85,7 @@ func (g *guard) reflector(secrets metadata.Getter) *cache.Reflector {
 	const selector = "type=" + fleet.SecretTypeBundleDeployment
 	source := listed{&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			// Version 0 would bring everything in one answer.
+			// Resource version 0 would return everything in one answer.
 			o.FieldSelector, o.Limit, o.ResourceVersion, o.ResourceVersionMatch = selector, ownersPage, "", ""
 			page, err := secrets.List(ctx, o)
 			if err != nil {
@@ -104,10 +104,10 @@ func (g *guard) reflector(secrets metadata.Getter) *cache.Reflector {
 	return cache.NewReflectorWithOptions(source, &metav1.PartialObjectMetadata{}, g, cache.ReflectorOptions{Name: "values-guard"})
 }
 
-// edited marks metadata whose managed fields were looked at and say that others have edited the object.
+// edited marks stripped metadata whose managed fields show an edit by others.
 const edited = "edited"
 
-// slim keeps what is looked at of a Secret in a list.
+// slim returns only the metadata that the guard needs.
 func (g *guard) slim(secret *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
 	slim := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: secret.Namespace, Name: secret.Name, ResourceVersion: secret.ResourceVersion,
@@ -118,8 +118,8 @@ func (g *guard) slim(secret *metav1.PartialObjectMetadata) *metav1.PartialObject
 	return slim
 }
 
-// editedByOthers reports whether the values in a Secret were last written by somebody else than a hub, or are missing.
-// Who writes a field last manages it alone.
+// editedByOthers reports whether the values in a Secret were last written by a client other than a hub, or are
+// missing. The last writer of a field is its only manager.
 func editedByOthers(entries []metav1.ManagedFieldsEntry, own string) bool {
 	hasValues := false
 	for _, entry := range entries {
@@ -138,10 +138,10 @@ func editedByOthers(entries []metav1.ManagedFieldsEntry, own string) bool {
 	return !hasValues
 }
 
-// Add is called by the reflector for a Secret that is there now.
+// Add is called by the reflector for a new Secret.
 func (g *guard) Add(obj any) error { return g.Update(obj) }
 
-// Update is called by the reflector for a Secret that was changed.
+// Update is called by the reflector for a changed Secret.
 func (g *guard) Update(obj any) error {
 	if secret, ok := obj.(*metav1.PartialObjectMetadata); ok && editedByOthers(secret.ManagedFields, g.own) {
 		g.queue.AddAfter(keyOf(secret), guardDelay)
@@ -149,7 +149,7 @@ func (g *guard) Update(obj any) error {
 	return nil
 }
 
-// Delete is called by the reflector for a Secret that is gone.
+// Delete is called by the reflector for a deleted Secret.
 func (g *guard) Delete(obj any) error {
 	if secret, ok := obj.(*metav1.PartialObjectMetadata); ok {
 		g.queue.AddAfter(keyOf(secret), guardDelay)
@@ -157,7 +157,7 @@ func (g *guard) Delete(obj any) error {
 	return nil
 }
 
-// Replace is called by the reflector with all Secrets there are.
+// Replace is called by the reflector with the list of all Secrets.
 func (g *guard) Replace(all []any, _ string) error {
 	deployments, err := g.h.app.BundleDeployments.Cache().List(metav1.NamespaceAll, labels.Everything())
 	if err != nil {
@@ -169,8 +169,8 @@ func (g *guard) Replace(all []any, _ string) error {
 	return nil
 }
 
-// damaged returns the Secrets that others have edited, and those that BundleDeployments should have and are not there. The
-// Secrets are slim.
+// damaged returns the Secrets that others have edited, and the missing Secrets of BundleDeployments. The given Secrets
+// are stripped.
 func damaged(secrets []any, deployments []*fleet.BundleDeployment) (keys []types.NamespacedName) {
 	there := make(map[types.NamespacedName]bool, len(secrets))
 	for _, obj := range secrets {
@@ -191,10 +191,10 @@ func damaged(secrets []any, deployments []*fleet.BundleDeployment) (keys []types
 	return keys
 }
 
-// Resync is called by the reflector if it is told to.
+// Resync is called by the reflector for periodic resyncs, which are not used.
 func (g *guard) Resync() error { return nil }
 
-// handle has a BundleDeployment's Secret compared, if it should have one.
+// handle has the Secret of a BundleDeployment compared again, if it should have one.
 func (g *guard) handle(_ context.Context, key types.NamespacedName) error {
 	bd, err := reconcile.Optional(g.h.app.BundleDeployments.Cache().Get(key.Namespace, key.Name))
 	if err != nil || bd == nil || bd.Spec.ValuesHash == "" || bd.DeletionTimestamp != nil {

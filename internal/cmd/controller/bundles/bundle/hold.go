@@ -11,19 +11,19 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// repair ends every message about a selector that holds a Bundle back.
+// repair is the suffix of messages about a selector that blocks a Bundle.
 const repair = "; correct that selector: until then, what depends on it stays as it is"
 
-// held is where a Bundle is left alone, because the selector of a ClusterGroup or of a mapping does not parse and so
-// nobody can say whether the Bundle should be there. Nothing is brought there, changed or taken away.
+// held describes where a Bundle is left unchanged, because the selector of a ClusterGroup or of a mapping is invalid.
+// It is then unknown whether the Bundle should be there, so nothing is created, changed or deleted.
 type held struct {
-	// deployments are those that stay as they are, by their namespace.
+	// deployments are the BundleDeployments that stay unchanged, by namespace.
 	deployments map[string]ledger.Target
 	// why is empty if nothing is held.
 	why string
 }
 
-// hold tells the clusters that are decided from those that are held.
+// hold separates the clusters that are decided from those that are held.
 func hold(in input, selection *targeting.Selection, clusters []*fleet.Cluster, groups targeting.Groups) (decided []*fleet.Cluster, out held) {
 	out.deployments = map[string]ledger.Target{}
 	undecided := map[string]bool{}
@@ -58,13 +58,13 @@ func isBeyond(in input, workspace string) bool {
 	return in.reach.Unknown != nil && !in.reach.Knows(workspace) && !in.reach.Excludes(workspace)
 }
 
-// keep holds one.
+// keep adds a BundleDeployment to the held ones.
 func (h held) keep(in input, bd *fleet.BundleDeployment) {
 	cluster := index.ClusterOf(bd)
 	h.deployments[bd.Namespace] = ledger.Target{Cluster: cluster, Namespace: bd.Namespace, Unreachable: in.unreachable[cluster]}
 }
 
-// tell notes in the outcome what is held.
+// tell adds the held deployments to the outcome.
 func (h held) tell(outcome *ledger.Outcome) {
 	outcome.Held = h.why
 	for _, target := range h.deployments {

@@ -13,7 +13,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// mappingsTo are those that lead to the clusters of a workspace.
+// mappingsTo returns the mappings that lead to the clusters of a workspace.
 func (h *handler) mappingsTo(workspace string) (leading []targeting.Mapping) {
 	mappings, err := index.Mappings(h.app, "")
 	if err != nil || len(mappings) == 0 {
@@ -21,7 +21,7 @@ func (h *handler) mappingsTo(workspace string) (leading []targeting.Mapping) {
 	}
 	namespace, err := reconcile.Optional(h.app.AllNamespaces.Cache().Get(workspace))
 	if err != nil || namespace == nil {
-		return nil // when it appears, it wakes whoever is mapped to it
+		return nil // the namespace's creation enqueues the Bundles that are mapped to it
 	}
 	for _, mapping := range mappings {
 		if mapping.LeadsTo(namespace) {
@@ -31,7 +31,7 @@ func (h *handler) mappingsTo(workspace string) (leading []targeting.Mapping) {
 	return leading
 }
 
-// reaching are the Bundles that may go to clusters of a workspace: its own, and those that are mapped to it.
+// reaching returns the Bundles that may go to clusters of a workspace: its own, and those that are mapped to it.
 func (h *handler) reaching(workspace string) []*fleet.Bundle {
 	out, err := h.app.Bundles.Cache().List(workspace, labels.Everything())
 	if err != nil {
@@ -40,7 +40,7 @@ func (h *handler) reaching(workspace string) []*fleet.Bundle {
 	return append(out, h.mappedTo(workspace)...)
 }
 
-// mappedTo are the Bundles of other workspaces that may go to clusters of a workspace.
+// mappedTo returns the Bundles of other workspaces that may go to clusters of a workspace.
 func (h *handler) mappedTo(workspace string) (out []*fleet.Bundle) {
 	for _, mapping := range h.mappingsTo(workspace) {
 		if mapping.Workspace() != workspace {
@@ -50,7 +50,7 @@ func (h *handler) mappedTo(workspace string) (out []*fleet.Bundle) {
 	return out
 }
 
-// taken are the Bundles that a mapping concerns.
+// taken returns the Bundles that a mapping selects.
 func (h *handler) taken(mapping targeting.Mapping) (bundles []*fleet.Bundle) {
 	listed, err := h.app.Bundles.Cache().List(mapping.Workspace(), labels.Everything())
 	if err != nil {
@@ -64,7 +64,7 @@ func (h *handler) taken(mapping targeting.Mapping) (bundles []*fleet.Bundle) {
 	return bundles
 }
 
-// onMapping wakes the Bundles that a mapping takes or took.
+// onMapping enqueues the Bundles that a mapping selects or selected before.
 func (h *handler) onMapping(change queue.Change[*fleet.BundleNamespaceMapping]) {
 	older, newer := change.Old, change.New
 	if change.Initial || older != nil && newer != nil && !mappingMatters(older, newer) {
@@ -88,8 +88,8 @@ func (h *handler) wakeTaken(mapping targeting.Mapping) {
 	}
 }
 
-// onNamespace wakes the Bundles that are mapped to a namespace now and were not before, or the other way round, and those
-// that it has begun or ceased to refuse.
+// onNamespace enqueues the Bundles whose mapping to a namespace has changed, and those that the namespace has begun or
+// ceased to refuse.
 func (h *handler) onNamespace(change queue.Change[*corev1.Namespace]) {
 	older, newer := change.Old, change.New
 	if change.Initial || older != nil && newer != nil && maps.Equal(older.Labels, newer.Labels) && maps.Equal(older.Annotations, newer.Annotations) {

@@ -10,24 +10,23 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// memo keeps what is costly to find out and does not change with every event. All
-// of it can be lost.
+// memo caches results that are expensive to compute and seldom change. All of it can be recomputed.
 type memo struct {
 	mu sync.Mutex
-	// bundles has what follows from a generation of a Bundle.
+	// bundles has the results for the current generation of each Bundle.
 	bundles map[types.UID]ofGeneration
-	// doubted are BundleDeployments whose Secret may hold other values than they say. Of all others it holds those:
-	// it is written first.
+	// doubted are the BundleDeployments whose Secret may not hold the values of their hash. For all others the Secret
+	// is known to match, because it is written first.
 	doubted map[types.UID]bool
 }
 
 type ofGeneration struct {
 	generation int64
-	// manifestHash is empty until somebody asks for it.
+	// manifestHash is empty until it is first needed.
 	manifestHash string
 	// selection is nil if the Bundle's selectors do not parse.
 	selection *targeting.Selection
-	// settled is what is known of each cluster, by the UID of its Cluster.
+	// settled has the state of each cluster, by the UID of its Cluster.
 	settled map[types.UID]settledTarget
 }
 
@@ -59,15 +58,15 @@ func newMemo() *memo {
 	return &memo{bundles: map[types.UID]ofGeneration{}, doubted: map[types.UID]bool{}}
 }
 
-// selection says which clusters the Bundle goes to; nil if its selectors do not parse.
+// selection returns which clusters the Bundle selects, or nil if its selectors do not parse.
 func (m *memo) selection(bundle *fleet.Bundle) *targeting.Selection {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.of(bundle).selection
 }
 
-// manifestHash is the hash of the Bundle's manifest. Working it out takes a moment
-// for a large Bundle: nobody else waits for that.
+// manifestHash returns the hash of the Bundle's manifest. It computes the hash without the lock, because that takes
+// time for a large Bundle.
 func (m *memo) manifestHash(bundle *fleet.Bundle) string {
 	m.mu.Lock()
 	hash := m.of(bundle).manifestHash
@@ -84,7 +83,7 @@ func (m *memo) manifestHash(bundle *fleet.Bundle) string {
 	return hash
 }
 
-// of is what is known of a generation of a Bundle. To be called with the lock.
+// of returns the cached results for the Bundle's current generation. The caller must hold the lock.
 func (m *memo) of(bundle *fleet.Bundle) ofGeneration {
 	known, ok := m.bundles[bundle.UID]
 	if ok && known.generation == bundle.Generation {
@@ -104,10 +103,10 @@ func (m *memo) forgetBundle(uid types.UID) {
 	delete(m.bundles, uid)
 }
 
-// secretHolds says whether the Secret of a BundleDeployment holds the values of the hash that the BundleDeployment has.
+// secretHolds reports whether the Secret of a BundleDeployment is known to hold the values of its hash.
 func (m *memo) secretHolds(uid types.UID, _ string) bool { return !m.doubts(uid) }
 
-// doubt has the Secret of a BundleDeployment looked at before the next write; trust ends that.
+// doubt marks the Secret of a BundleDeployment to be checked before the next write. trust removes the mark.
 func (m *memo) doubt(uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

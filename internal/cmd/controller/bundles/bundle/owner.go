@@ -22,9 +22,10 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// When the owners of values Secrets are named: a while after the Secret, when nothing waits to be delivered; and of
-// what an earlier process has left, once, some time after the beginning. Where there is always something else to do they
-// are named all the same.
+// Times for setting the owner of values Secrets. A new Secret gets its owner after ownersAfter, when no deliveries are
+// pending; otherwise it is checked again after ownersAgain, at most until ownersMost has passed. Secrets that an
+// earlier process left without an owner are searched once, ownersSweep after startup. ownersPage is the page size of
+// that search.
 const (
 	ownersAfter = 5 * time.Second
 	ownersAgain = time.Second
@@ -33,21 +34,22 @@ const (
 	ownersPage  = 500
 )
 
-// owners name the BundleDeployment that owns a values Secret. The Secret is written first, when its owner has no UID
-// yet. Nobody waits for the name: it lets the Secret go with its owner.
+// owners sets the owner references of values Secrets to their BundleDeployments. A Secret is written before its
+// BundleDeployment, when the owner has no UID yet. The reference is not urgent: it only lets the garbage collector
+// delete the Secret together with its owner.
 //
-//	Secret, BundleDeployment created ─► later ─► owner named, or the Secret taken away if the BundleDeployment is gone
-//	a process begins ─► all values Secrets listed, without their data ─► those without an owner
+//	Secret, BundleDeployment created ─► later ─► owner set, or the Secret deleted if the BundleDeployment is gone
+//	startup ─► all values Secrets listed, without their data ─► those without an owner
 type owners struct {
 	app   *hub.Context
 	queue *queue.Queue
-	// writing is how many BundleDeployments are being written just now.
+	// writing is the number of BundleDeployments that are being written.
 	writing *atomic.Int32
-	// telling says whether there is something to tell that people wait for.
+	// telling reports whether status updates are pending that users wait for.
 	telling func() bool
 
 	mu sync.Mutex
-	// unnamed says since when each is to be named.
+	// unnamed is the time since when each Secret waits for its owner.
 	unnamed map[types.NamespacedName]time.Time
 }
 
@@ -61,14 +63,14 @@ func newOwners(ctx context.Context, a *hub.Context, writing *atomic.Int32, telli
 	return o, nil
 }
 
-// ownersOf are ready, and name nobody before they run.
+// ownersOf returns owners that set nothing before they run.
 func ownersOf(a *hub.Context, writing *atomic.Int32, telling func() bool) *owners {
 	o := &owners{app: a, writing: writing, telling: telling, unnamed: map[types.NamespacedName]time.Time{}}
 	o.queue = queue.New(queue.Options{Name: "values-owner", Workers: 2, Log: a.Log}, o.handle)
 	return o
 }
 
-// run names owners until ctx ends; first it waits until the BundleDeployments are known.
+// run sets owners until ctx ends. First it waits until the BundleDeployments are cached.
 func (o *owners) run(ctx context.Context, secrets metadata.Getter, synced ...cache.InformerSynced) {
 	sweep := queue.New(queue.Options{Name: "values-owner-sweep", Workers: 1, Log: o.app.Log}, func(ctx context.Context, _ types.NamespacedName) error {
 		return o.sweep(ctx, secrets)
@@ -80,7 +82,7 @@ func (o *owners) run(ctx context.Context, secrets metadata.Getter, synced ...cac
 	queues.Wait()
 }
 
-// later has the owner of a new Secret named.
+// later schedules setting the owner of a new Secret.
 func (o *owners) later(bd types.NamespacedName) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -94,7 +96,7 @@ func (o *owners) done(bd types.NamespacedName) {
 	delete(o.unnamed, bd)
 }
 
-// gone has a Secret whose owner was never named taken away with it.
+// gone schedules the deletion of a Secret whose owner was deleted before the reference was set.
 func (o *owners) gone(bd types.NamespacedName) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -103,7 +105,7 @@ func (o *owners) gone(bd types.NamespacedName) {
 	}
 }
 
-// isUrgent says whether one has waited long enough for quiet.
+// isUrgent reports whether a Secret has waited for longer than ownersMost.
 func (o *owners) isUrgent(bd types.NamespacedName) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -131,20 +133,20 @@ func (o *owners) handle(ctx context.Context, key types.NamespacedName) error {
 	return err
 }
 
-// name writes the owner down, in one request.
+// name sets the owner reference in one request.
 func (o *owners) name(ctx context.Context, bd *fleet.BundleDeployment) error {
 	wanted := rulesdelivery.Values{}.Secret(bd)
 	h := &handler{app: o.app}
 	err := h.patchSecret(ctx, wanted, map[string]any{
 		"type": wanted.Type, "metadata": map[string]any{"ownerReferences": wanted.OwnerReferences},
 	})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsInvalid(err) { // of another type, it holds no values
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsInvalid(err) { // a Secret of another type holds no values
 		return fmt.Errorf("naming the owner of the values secret: %w", err)
 	}
 	return nil
 }
 
-// abandoned deletes a Secret whose BundleDeployment went before it was named.
+// abandoned deletes a Secret whose BundleDeployment was deleted before the reference was set.
 func (o *owners) abandoned(ctx context.Context, key types.NamespacedName) error {
 	secrets := o.app.Kube.CoreV1().Secrets(key.Namespace)
 	found, err := reconcile.Optional(secrets.Get(ctx, key.Name, metav1.GetOptions{}))
@@ -157,7 +159,7 @@ func (o *owners) abandoned(ctx context.Context, key types.NamespacedName) error 
 	}
 	err = secrets.Delete(ctx, key.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &found.UID, ResourceVersion: &found.ResourceVersion}})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // gone, or in use again
+		return nil // deleted, or in use again
 	}
 	return err
 }
@@ -169,7 +171,7 @@ func (o *owners) nameIf(ctx context.Context, bd *fleet.BundleDeployment) error {
 	return o.name(ctx, bd)
 }
 
-// sweep finds values Secrets that have no owner, because the process that wrote them ended before it named it.
+// sweep finds values Secrets without an owner. The process that wrote them ended before it set the reference.
 func (o *owners) sweep(ctx context.Context, secrets metadata.Getter) error {
 	options := metav1.ListOptions{FieldSelector: "type=" + fleet.SecretTypeBundleDeployment, Limit: ownersPage}
 	for {

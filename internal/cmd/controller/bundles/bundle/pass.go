@@ -13,38 +13,41 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// pass is one pass over a Bundle, in however many rounds. What has failed in it waits for the next one and takes up no
-// room meanwhile: each cluster is tried once, and those that fail keep nobody else waiting.
+// pass is one reconcile of a Bundle, in one or more rounds. Each cluster is tried once. A cluster that fails is
+// retried in the next pass; the later rounds of this pass skip it, so that it does not use up the rollout's limit for
+// others.
 //
-//	round ─► some are written, some refused ─► round without what was refused ─► … ─► the errors of all rounds
+//	round ─► some are written, some refused ─► round without the refused writes ─► … ─► the errors of all rounds
 type pass struct {
 	bundle *fleet.Bundle
-	// together is how many writes are under way at a time.
+	// together is the number of concurrent writes.
 	together int
-	// failing are the failures that the pass before has told. They hold until this one has ended, or the status would
-	// change with every try.
+	// failing are the failures that the previous pass reported. They stay in the status until this pass ends.
+	// Otherwise the status would change with every try.
 	failing failures
-	// outcome is the last round's.
+	// outcome is the outcome of the last round.
 	outcome ledger.Outcome
 
-	mu sync.Mutex // guards what follows
-	// failed are those failures of this pass that last.
+	mu sync.Mutex // guards the fields below
+	// failed are the failures of this pass that the status reports.
 	failed failures
-	// left are the namespaces in which something has failed; true where nobody knows what became of it.
+	// left are the namespaces in which a write failed. The value is true if it is unknown whether the write was
+	// applied.
 	left map[string]bool
-	// errs are what has to be tried again.
+	// errs are the errors to retry.
 	errs []error
-	// deleted are the BundleDeployments that were told to go.
+	// deleted are the BundleDeployments whose deletion was requested.
 	deleted map[types.UID]bool
-	// round is what becomes of the present one.
+	// round is the result of the current round.
 	round tally
 }
 
-// tally counts what became of the clusters in one round.
+// tally counts the results of one round.
 type tally struct {
-	// written are BundleDeployments, refused those that will not be there, or not be changed, for certain.
+	// written is the number of BundleDeployments that were written. refused is the number that were certainly not
+	// created or changed.
 	written, refused int
-	// over means that nothing else would be taken either.
+	// over means that other writes would fail as well.
 	over bool
 }
 
@@ -52,17 +55,17 @@ func newPass(bundle *fleet.Bundle, failing failures) *pass {
 	return &pass{bundle: bundle, together: atATime, failing: failing, failed: failures{}, left: map[string]bool{}, deleted: map[types.UID]bool{}}
 }
 
-// goesOn says whether another round may do what this one did not: again is whether this one has created as many as
-// it may, gated whether what was refused has taken up the room of others. A round in which nothing was achieved and
-// nothing found out is the last.
+// goesOn reports whether another round may achieve more than this one. again means that this round created as many
+// BundleDeployments as it may. gated means that refused writes have used up the limit for other clusters. A round
+// without any result is the last.
 func (t tally) goesOn(again, gated bool) bool {
 	return !t.over && t.written+t.refused > 0 && (again || gated && t.refused > 0)
 }
 
-// isGated says whether some clusters wait for others, so that they depend on what becomes of those.
+// isGated reports whether some clusters wait for the results of others.
 func isGated(layout rollout.Layout) bool { return layout.Limits() || len(layout.Partitions) > 1 }
 
-// begin begins a round with what targeting has found out: these clusters cannot be told what to deploy.
+// begin starts a round with the targeting outcome. failed are the clusters for which no deployment can be computed.
 func (p *pass) begin(outcome ledger.Outcome, failed failures) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -72,21 +75,22 @@ func (p *pass) begin(outcome ledger.Outcome, failed failures) {
 	}
 }
 
-// told is what is said of the Bundle while the pass lasts.
+// told returns the outcome to report while the pass runs.
 func (p *pass) told() ledger.Outcome {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.failing.tell(p.failed.tell(p.outcome))
 }
 
-// end is what is said of the Bundle after the pass; changed is false if that was said all the time.
+// end returns the outcome to report after the pass. changed is false if that outcome was reported during the pass
+// already.
 func (p *pass) end() (outcome ledger.Outcome, changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.failed.tell(p.outcome), len(p.failing)+len(p.failed) > 0
 }
 
-// note remembers what became of a write, and returns the error if it has to be tried again.
+// note records the result of a write. It returns the error if the write has to be retried.
 func (p *pass) note(bd *fleet.BundleDeployment, err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,7 +112,7 @@ func (p *pass) note(bd *fleet.BundleDeployment, err error) error {
 	return nil
 }
 
-// failedWith remembers errors for the end of the pass.
+// failedWith adds an error to those that the pass returns.
 func (p *pass) failedWith(err error) {
 	if err == nil {
 		return
@@ -118,21 +122,21 @@ func (p *pass) failedWith(err error) {
 	p.errs = append(p.errs, err)
 }
 
-// stop has no other write begun.
+// stop prevents further writes in this pass.
 func (p *pass) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.round.over = true
 }
 
-// tally is that of the present round.
+// tally returns the result of the current round.
 func (p *pass) tally() tally {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.round
 }
 
-// undeleted are those that were not told to go yet.
+// undeleted returns the orphans whose deletion was not requested yet, and marks them as deleted.
 func (p *pass) undeleted(orphans []*fleet.BundleDeployment) (out []*fleet.BundleDeployment) {
 	for _, bd := range orphans {
 		if !p.deleted[bd.UID] {
@@ -143,8 +147,8 @@ func (p *pass) undeleted(orphans []*fleet.BundleDeployment) (out []*fleet.Bundle
 	return out
 }
 
-// concernsAll says whether an error is none of the one object that was to be written: no answer came, or one that
-// anybody would get now.
+// concernsAll reports whether an error is independent of the object that was written: there was no answer, or every
+// request would now get the same answer.
 func concernsAll(err error) bool {
 	var answer apierrors.APIStatus
 	if isTaken(err) {
@@ -154,5 +158,5 @@ func concernsAll(err error) bool {
 		apierrors.IsServiceUnavailable(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err)
 }
 
-// isTaken says whether something of another owner is in the place of what was to be written.
+// isTaken reports whether an object of another owner has the name of the object to be written.
 func isTaken(err error) bool { return errors.Is(err, errForeign) || errors.Is(err, errSecretTaken) }

@@ -7,15 +7,15 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// mayPick are Bundles among which all are that go to a cluster: those found by what they ask for, and those mapped to
-// its workspace.
+// mayPick returns a superset of the Bundles that target a cluster: those that the index finds for its labels and
+// groups, and those mapped to its workspace.
 func (h *handler) mayPick(cluster *fleet.Cluster, groups []string) []*fleet.Bundle {
 	seen := map[types.UID]bool{}
 	var out []*fleet.Bundle
 	for _, key := range index.KeysOf(cluster.Namespace, cluster, groups) {
 		found, err := h.app.Bundles.Cache().GetByIndex(index.BundlesByPick, key)
 		if err != nil {
-			return nil // only without the index, which is there
+			return nil // only if the index is missing, which it is not
 		}
 		for _, bundle := range found {
 			if !seen[bundle.UID] {

@@ -14,25 +14,25 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// targetingError begins every message about where a Bundle cannot go.
+// targetingError is the prefix of messages about clusters that a Bundle cannot be deployed to.
 const targetingError = "targeting error: "
 
-// rolloutError begins every message about what is wrong with the rollout strategy.
+// rolloutError is the prefix of messages about an invalid rollout strategy.
 const rolloutError = "rollout error: "
 
-// aim is where a Bundle goes, and with what: what a pass finds out once, in however many rounds it writes it.
+// aim holds the targets of a Bundle and their options. It is computed once per pass and used by all rounds.
 type aim struct {
-	// outcome lacks what the rollout adds. With a failure, nothing else is filled in.
+	// outcome is complete except for what the rollout adds. If it has a failure, the other fields are empty.
 	outcome ledger.Outcome
 	targets []targeting.Target
 	layout  rollout.Layout
-	// untouched are the Clusters from which nothing is taken away.
+	// untouched are the Clusters whose BundleDeployments are never deleted.
 	untouched []*fleet.Cluster
 	held      held
 }
 
-// takeAim finds the targets of a Bundle, and divides them for the rollout. A Bundle that cannot be used leaves
-// everything as it is; a cluster that cannot be told what to deploy keeps what it has.
+// takeAim finds the targets of a Bundle and divides them for the rollout. If the Bundle is invalid, nothing is
+// changed. If the deployment for one cluster cannot be computed, that cluster keeps what it has.
 func takeAim(in input) aim {
 	out := aim{outcome: ledger.Outcome{
 		Generation: in.bundle.Generation, ManifestHash: in.manifestHash, Refused: targeting.RefusedMessage(in.bundle.Namespace, in.reach.Refused),
@@ -63,7 +63,7 @@ func takeAim(in input) aim {
 		return aim{outcome: out.outcome}.failed(fleet.ReasonRolloutInvalid, rolloutError, err)
 	}
 	out.outcome.Rollout = out.layout
-	out.outcome.Rollout.Of = nil // each target has its own
+	out.outcome.Rollout.Of = nil // each target lists its own partitions
 	return out
 }
 
@@ -72,7 +72,8 @@ func (a aim) failed(reason, about string, err error) aim {
 	return a
 }
 
-// steps are the targets as the rollout sees them, followed by what is held: it counts, and stays as it is.
+// steps returns the targets as the rollout sees them, followed by the held deployments. Held deployments count, but do
+// not change.
 func (a aim) steps(in input) []rollout.Step {
 	existing := map[string]*fleet.BundleDeployment{}
 	for _, bd := range in.existing {
@@ -87,7 +88,8 @@ func (a aim) steps(in input) []rollout.Step {
 			Deployment:   existing[namespace],
 			Paused:       targeting.IsPaused(in.bundle, target.Cluster),
 			Unreachable:  in.unreachable[keyOf(target.Cluster)],
-			Blocked:      target.Err != nil || namespace == "" || left, // without a namespace: the cluster wakes us when it has one
+			// A Cluster without a namespace enqueues the Bundle when it gets one.
+			Blocked:      target.Err != nil || namespace == "" || left,
 			InDoubt:      in.inDoubt[namespace] || doubt,
 			Partitions:   a.layout.Of[i],
 		}
@@ -98,37 +100,38 @@ func (a aim) steps(in input) []rollout.Step {
 	return out
 }
 
-// plan is what a Bundle is owed now.
+// plan lists the writes for a Bundle in one round.
 type plan struct {
-	// outcome is for the ledger.
+	// outcome is stored in the ledger.
 	outcome ledger.Outcome
-	// createContent says that the Content has to be written before anything else.
+	// createContent means that the Content must be created before any BundleDeployment.
 	createContent bool
-	// first are BundleDeployments that are available and will not be for a while, which no limit allows after others
-	// have become unavailable; writes are all others that should be there. They may be as they should be already.
+	// first are the available BundleDeployments that become unavailable when they are written. They are written before
+	// the others, because no limit allows them after others have become unavailable. writes are all other
+	// BundleDeployments that should exist. Some of them may be up to date already.
 	first, writes []write
-	// failed are the clusters that turned out not to be told what to deploy, by their namespaces.
+	// failed are the clusters for which no deployment can be computed, by namespace.
 	failed failures
-	// orphans are those that should not.
+	// orphans are the BundleDeployments to delete.
 	orphans []*fleet.BundleDeployment
 }
 
-// write is one BundleDeployment with its Secret.
+// write is one BundleDeployment together with its Secret.
 type write struct {
 	rulesdelivery.Outcome
 
-	// existing is what is there; nil if there is none.
+	// existing is the current BundleDeployment, or nil.
 	existing *fleet.BundleDeployment
 }
 
-// isDone says whether nothing has to be written: what is there is the same, and so are its values, unless they are
-// left alone like everything else.
+// isDone reports whether nothing has to be written: the BundleDeployment is up to date, and its Secret is too or must
+// not be changed.
 func (w *write) isDone(in input, verdict rollout.Verdict) bool {
 	return in.settled != nil && w.existing != nil && rulesdelivery.Same(w.existing, w.Deployment) && !w.existing.Spec.WaitingForValues &&
 		(verdict == rollout.Leave || in.secretHolds(w.existing.UID, w.existing.Spec.ValuesHash))
 }
 
-// decide works out the plan for one round.
+// decide computes the plan for one round.
 func decide(in input, a aim, steps []rollout.Step, decision rollout.Decision) plan {
 	out := plan{outcome: a.outcome, failed: failures{}}
 	if a.outcome.Failure != "" {
@@ -168,8 +171,8 @@ func decide(in input, a aim, steps []rollout.Step, decision rollout.Decision) pl
 	return out
 }
 
-// split tells the Clusters that are being deleted from the others. Nothing is
-// deployed to them any more, and nothing taken away: what runs there stays.
+// split separates the Clusters that are being deleted from the others. Nothing is deployed to a Cluster that is being
+// deleted, and nothing is removed from it: what runs there keeps running.
 func split(clusters []*fleet.Cluster) (staying, leaving []*fleet.Cluster) {
 	for _, cluster := range clusters {
 		if cluster.DeletionTimestamp == nil {
@@ -181,16 +184,16 @@ func split(clusters []*fleet.Cluster) (staying, leaving []*fleet.Cluster) {
 	return staying, leaving
 }
 
-// deployment makes what is written for one target; nil if nothing can be, or may be.
+// deployment returns the write for one target. It returns nil if nothing can or may be written.
 func deployment(in input, target targeting.Target, step rollout.Step, verdict rollout.Verdict) (*write, error) {
 	existing := step.Deployment
 	switch {
 	case step.Blocked:
 		return nil, target.Err
 	case existing == nil && verdict == rollout.Leave:
-		return nil, nil // its turn comes
+		return nil, nil // waits for its turn in the rollout
 	case existing != nil && existing.DeletionTimestamp != nil:
-		return nil, nil // made anew when it is gone
+		return nil, nil // recreated after the deletion has finished
 	}
 	target, err := target.Complete()
 	if err != nil {
@@ -206,8 +209,8 @@ func deployment(in input, target targeting.Target, step rollout.Step, verdict ro
 	return &write{Outcome: made, existing: existing}, nil
 }
 
-// withoutNamespace are the Clusters that have no namespace yet, or that have lost their status. What was deployed to one
-// is somewhere; it stays until the Cluster says where.
+// withoutNamespace returns the Clusters that have no namespace yet, or that have lost their status. Their
+// BundleDeployments are kept, because it is unknown in which namespace they are.
 func withoutNamespace(clusters []*fleet.Cluster) (out []*fleet.Cluster) {
 	for _, cluster := range clusters {
 		if cluster.Status.Namespace == "" {
@@ -217,9 +220,8 @@ func withoutNamespace(clusters []*fleet.Cluster) (out []*fleet.Cluster) {
 	return out
 }
 
-// orphans are the BundleDeployments that belong to no target. Those of a Cluster
-// that is left alone, or that a Schedule or a broken selector keeps as it is, are
-// none.
+// orphans returns the BundleDeployments that belong to no target. It leaves out those of untouched Clusters, those
+// that a Schedule keeps unchanged, and those held because of an invalid selector.
 func orphans(existing []*fleet.BundleDeployment, targets []targeting.Target, untouched []*fleet.Cluster, held held) []*fleet.BundleDeployment {
 	wanted := map[string]bool{}
 	for namespace := range held.deployments {

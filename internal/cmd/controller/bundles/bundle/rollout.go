@@ -19,9 +19,9 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// rollOut writes what the rollout allows now. What one round may do is limited, and what was refused has taken up room
-// of others; the next ones follow at once, with what the API server answered to the last. Errors are those of all
-// rounds.
+// rollOut writes what the rollout allows now. Each round may write a limited number, and refused writes use up that
+// limit. The next rounds follow immediately and continue with the API server's answers. rollOut returns the errors of
+// all rounds.
 func (h *handler) rollOut(ctx context.Context, in input) error {
 	key := keyOf(in.bundle)
 	p := newPass(in.bundle, h.failing(key))
@@ -32,7 +32,7 @@ func (h *handler) rollOut(ctx context.Context, in input) error {
 	return errors.Join(p.errs...)
 }
 
-// rounds makes one round after the other while they get on.
+// rounds runs rounds until one of them makes no progress.
 func (h *handler) rounds(ctx context.Context, in input, p *pass) error {
 	aimed := takeAim(in)
 	rest, together := flowing(aimed.layout)
@@ -49,9 +49,9 @@ func (h *handler) rounds(ctx context.Context, in input, p *pass) error {
 	}
 }
 
-// flowing is the layout for the rounds after the first, and how many writes are under way together. Where nothing but
-// maxNew limits what is created, rounds would differ in nothing but the pauses between them, in which the last of one
-// is waited for: then there is one more for all the rest, with as many under way as a round may create.
+// flowing returns the layout for the rounds after the first, and the number of concurrent writes. If only maxNew
+// limits the number of creations, several rounds would only add pauses, because each round waits for its last request.
+// In that case one more round creates all remaining BundleDeployments, with at most maxNew concurrent writes.
 func flowing(layout rollout.Layout) (rest rollout.Layout, together int) {
 	if layout.Limits() || layout.MaxNew <= 0 {
 		return layout, atATime
@@ -61,7 +61,7 @@ func flowing(layout rollout.Layout) (rest rollout.Layout, together int) {
 	return layout, together
 }
 
-// round makes one round of a pass; again says that the next may follow.
+// round runs one round of a pass. again means that another round may follow.
 func (h *handler) round(ctx context.Context, in *input, aimed aim, p *pass) (again bool, err error) {
 	steps := aimed.steps(*in)
 	decision := rollout.Decide(aimed.layout, steps)
@@ -82,13 +82,13 @@ func (h *handler) round(ctx context.Context, in *input, aimed aim, p *pass) (aga
 	return p.tally().goesOn(decision.Again, isGated(aimed.layout)), nil
 }
 
-// waitsForOthers says whether a target waits for something that BundleDeployments tell of.
+// waitsForOthers reports whether a target waits for the status of other BundleDeployments.
 func waitsForOthers(wait rollout.Wait) bool {
 	return wait == rollout.WaitLimit || wait == rollout.WaitPartition || wait == rollout.WaitMaxNew
 }
 
-// list asks the API server for the Bundle's BundleDeployments: what an earlier process has promoted counts, though the
-// cache may have been filled before.
+// list reads the Bundle's BundleDeployments from the API server. The cache may be older than the promotions of an
+// earlier process, which count too.
 func (h *handler) list(in *input) error {
 	live, err := h.live(in.bundle)
 	if err != nil {
@@ -98,7 +98,7 @@ func (h *handler) list(in *input) error {
 	return h.gatherDeployments(in)
 }
 
-// note remembers what the API server answered to a write, unless the cache has it already.
+// note stores an object that the API server returned, unless the cache has it already.
 func (h *handler) note(bundle types.NamespacedName, written *fleet.BundleDeployment) {
 	h.sights.note(bundle, written)
 	if cached, err := h.app.BundleDeployments.Cache().Get(written.Namespace, written.Name); err == nil {
@@ -116,9 +116,9 @@ func (h *handler) gatherDeployments(in *input) error {
 	return h.gatherUnlabelled(in)
 }
 
-// gatherUnlabelled finds the Bundle's BundleDeployments that somebody took labels off, or misspelt them: they have its
-// name, are in the namespace of one of its clusters, and say still of which cluster or of which Bundle they are. They get
-// their labels back.
+// gatherUnlabelled finds the Bundle's BundleDeployments whose labels were removed or changed. They have the Bundle's
+// name, are in the namespace of one of its clusters, and still identify either their cluster or their Bundle. Their
+// labels are restored with the next write.
 func (h *handler) gatherUnlabelled(in *input) error {
 	namesakes, err := h.app.BundleDeployments.Cache().GetByIndex(index.DeploymentsByName, in.bundle.Name)
 	if err != nil || len(namesakes) == 0 {
@@ -170,7 +170,7 @@ func (h *handler) isOwned(bd *fleet.BundleDeployment) (bool, error) {
 	return owner != nil, err
 }
 
-// namespacesOf are the cluster namespaces, by Cluster and as a set.
+// namespacesOf returns the cluster namespaces, by Cluster and as a set.
 func namespacesOf(clusters []*fleet.Cluster) (namespaces map[types.NamespacedName]string, places map[string]bool) {
 	namespaces, places = make(map[types.NamespacedName]string, len(clusters)), make(map[string]bool, len(clusters))
 	for _, cluster := range clusters {
@@ -179,16 +179,16 @@ func namespacesOf(clusters []*fleet.Cluster) (namespaces map[types.NamespacedNam
 	return namespaces, places
 }
 
-// isCurrent says whether a Bundle is what it was when the pass began.
+// isCurrent reports whether the Bundle is unchanged since the pass began.
 func (h *handler) isCurrent(bundle *fleet.Bundle) bool {
 	now, err := reconcile.Optional(h.app.Bundles.Cache().Get(bundle.Namespace, bundle.Name))
 	return err == nil && now != nil && now.UID == bundle.UID && now.Generation == bundle.Generation && now.DeletionTimestamp == nil
 }
 
-// fewValues is up to how many values Secrets are read one by one.
+// fewValues is the number of values Secrets up to which they are read one by one.
 const fewValues = 3
 
-// gatherValues reads the Secrets of what goes on with values that nothing else knows.
+// gatherValues reads the values Secrets that are needed to compute the BundleDeployments.
 func (h *handler) gatherValues(ctx context.Context, in *input, aimed aim, steps []rollout.Step, decision rollout.Decision) error {
 	in.values = map[string]*rulesdelivery.Values{}
 	var wanted []*fleet.BundleDeployment
@@ -213,10 +213,11 @@ func (h *handler) gatherValues(ctx context.Context, in *input, aimed aim, steps 
 	return nil
 }
 
-// pageOfValues is how many Secrets come with one answer.
+// pageOfValues is the page size for listing values Secrets.
 const pageOfValues = 250
 
-// listValues reads the values of all of a Bundle's BundleDeployments, which have its name, in few requests.
+// listValues reads the values of all BundleDeployments of a Bundle in few requests. Their Secrets have the Bundle's
+// name.
 func (h *handler) listValues(ctx context.Context, in *input) error {
 	options := metav1.ListOptions{
 		FieldSelector: "metadata.name=" + in.bundle.Name + ",type=" + fleet.SecretTypeBundleDeployment, Limit: pageOfValues,
@@ -236,21 +237,20 @@ func (h *handler) listValues(ctx context.Context, in *input) error {
 	}
 }
 
-// errMoved says that a BundleDeployment is no longer what a promotion was decided for.
-var errMoved = errors.New("it was changed meanwhile; the next pass decides anew")
+// errMoved means that a BundleDeployment has changed since its promotion was decided.
+var errMoved = errors.New("the BundleDeployment was changed in the meantime; the next reconcile decides again")
 
-// once is a client whose updates are not worked out anew when somebody else was faster: whether a promotion may be
-// written has to be decided anew, too.
+// once is a client that does not repeat an update after a conflict, because the promotion has to be decided again.
 type once struct {
 	reconcile.Updater[*fleet.BundleDeployment]
 }
 
-// Get is asked after a conflict, and says that it was one.
+// Get is called after a conflict and returns that conflict.
 func (once) Get(_, name string, _ metav1.GetOptions) (*fleet.BundleDeployment, error) {
 	return nil, apierrors.NewConflict(schema.GroupResource{Group: fleet.SchemeGroupVersion.Group, Resource: "bundledeployments"}, name, errMoved)
 }
 
-// client is what a BundleDeployment is updated with.
+// client returns the client to update a BundleDeployment with.
 func (h *handler) client(w write) reconcile.Updater[*fleet.BundleDeployment] {
 	if w.Deployment.Spec.DeploymentID != w.existing.Spec.DeploymentID {
 		return once{h.app.BundleDeployments}
@@ -258,7 +258,7 @@ func (h *handler) client(w write) reconcile.Updater[*fleet.BundleDeployment] {
 	return h.app.BundleDeployments
 }
 
-// deploymentInput is what the BundleDeployment of one target is made of.
+// deploymentInput returns the input for the BundleDeployment of one target.
 func deploymentInput(in input, target targeting.Target, step rollout.Step, verdict rollout.Verdict) rulesdelivery.Input {
 	out := rulesdelivery.Input{
 		Bundle: in.bundle, Target: target, Verdict: verdict, Existing: step.Deployment, Values: in.values[target.Cluster.Status.Namespace],

@@ -19,11 +19,11 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// errSecretTaken means that the values of a BundleDeployment cannot be written, because of a Secret of another kind.
+// errSecretTaken means that the values cannot be written, because a Secret of another type has that name.
 var errSecretTaken = errors.New("the cluster's namespace has a Secret of the Bundle's name that is not Fleet's; remove that Secret, or give the Bundle another name")
 
-// createSecret writes the values Secret of a BundleDeployment that is not there yet.
-// A Secret of that name is what an earlier one, or an earlier try, has left.
+// createSecret creates the values Secret of a new BundleDeployment. A Secret that exists already is left from an
+// earlier BundleDeployment or an earlier try.
 func (h *handler) createSecret(ctx context.Context, wanted *corev1.Secret) error {
 	_, err := h.app.Kube.CoreV1().Secrets(wanted.Namespace).Create(ctx, wanted, metav1.CreateOptions{})
 	switch {
@@ -36,11 +36,12 @@ func (h *handler) createSecret(ctx context.Context, wanted *corev1.Secret) error
 	}
 }
 
-// changeSecret writes other values into a Secret that should be there: in one request, if it is there and of its type.
+// changeSecret replaces the values in an existing Secret in one request. If the Secret is missing or of another type,
+// checkSecret handles it.
 func (h *handler) changeSecret(ctx context.Context, wanted *corev1.Secret) error {
 	data := map[string][]byte{}
 	for key, value := range wanted.Data {
-		data[key] = append([]byte{}, value...) // an empty value, where null would take the key away
+		data[key] = append([]byte{}, value...) // an empty value must not become null, which would delete the key
 	}
 	err := h.patchSecret(ctx, wanted, map[string]any{
 		"type": wanted.Type, "data": data, "metadata": map[string]any{"ownerReferences": wanted.OwnerReferences},
@@ -54,7 +55,7 @@ func (h *handler) changeSecret(ctx context.Context, wanted *corev1.Secret) error
 	return nil
 }
 
-// checkSecret makes a values Secret of which nothing is known what it should be.
+// checkSecret reads a values Secret whose state is unknown and creates, replaces or updates it as needed.
 func (h *handler) checkSecret(ctx context.Context, wanted *corev1.Secret) error {
 	secrets := h.app.Kube.CoreV1().Secrets(wanted.Namespace)
 	found, err := reconcile.Optional(secrets.Get(ctx, wanted.Name, metav1.GetOptions{}))
@@ -65,7 +66,7 @@ func (h *handler) checkSecret(ctx context.Context, wanted *corev1.Secret) error 
 		if !isCopy(found) {
 			return errSecretTaken
 		}
-		// The type cannot be changed, and the agent cannot read it.
+		// The type of a Secret is immutable, and the agent does not accept this one.
 		if err := secrets.Delete(ctx, found.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &found.UID}}); err != nil {
 			return fmt.Errorf("replacing the values secret: %w", err)
 		}
@@ -97,14 +98,15 @@ func (h *handler) patchSecret(ctx context.Context, wanted *corev1.Secret, change
 	return err
 }
 
-// isCopy says whether a Secret was copied for a BundleDeployment.
+// isCopy reports whether a Secret was copied for a BundleDeployment.
 func isCopy(secret *corev1.Secret) bool {
 	return slices.ContainsFunc(secret.OwnerReferences, func(owner metav1.OwnerReference) bool {
 		return owner.Kind == "BundleDeployment" && strings.HasPrefix(owner.APIVersion, fleet.SchemeGroupVersion.Group+"/")
 	})
 }
 
-// deleteSecret takes away values that are no longer used. A Secret of that name with another type holds none.
+// deleteSecret deletes values that are no longer used. A Secret of that name with another type holds no values and
+// stays.
 func (h *handler) deleteSecret(ctx context.Context, bd *fleet.BundleDeployment) error {
 	secrets := h.app.Kube.CoreV1().Secrets(bd.Namespace)
 	found, err := reconcile.Optional(secrets.Get(ctx, bd.Name, metav1.GetOptions{}))
@@ -118,8 +120,8 @@ func (h *handler) deleteSecret(ctx context.Context, bd *fleet.BundleDeployment) 
 	return nil
 }
 
-// recheckValues has a BundleDeployment written anew whose agent says that something is wrong with the values: somebody
-// may have changed or deleted their Secret, which nobody watches.
+// recheckValues enqueues the Bundle of a BundleDeployment whose agent reports invalid values, so that its Secret is
+// compared. The Secret may have been changed or deleted.
 func (h *handler) recheckValues(older, newer *fleet.BundleDeployment) {
 	if !blamesValues(newer) || older != nil && blamesValues(older) {
 		return

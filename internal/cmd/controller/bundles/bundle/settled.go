@@ -8,23 +8,24 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// settled is what is remembered of a generation of a Bundle: what it means on each cluster, and which
-// BundleDeployments were found to be as they should be. A pass that finds a cluster, the Bundle and the
-// BundleDeployment as they were has nothing to work out. Nil remembers nothing.
+// settled caches results for one generation of a Bundle: its deployment ID on each cluster, and the BundleDeployments
+// that are up to date. A pass skips a cluster if the Cluster, the Bundle and the BundleDeployment are unchanged. A nil
+// settled caches nothing.
 type settled struct {
 	memo   *memo
 	bundle *fleet.Bundle
 }
 
-// settledTarget is one cluster.
+// settledTarget is the cached result for one cluster.
 type settledTarget struct {
 	as           targeting.Fingerprint
 	deploymentID string
-	// state is that in which nothing was owed; zero: something was, or it is not known.
+	// state is the state in which the BundleDeployment was up to date. It is zero if it was not, or if that is
+	// unknown.
 	state targeting.Fingerprint
 }
 
-// known is the deployment ID of a cluster that is as it was.
+// known returns the deployment ID of a cluster if the cluster is unchanged.
 func (s *settled) known(cluster *fleet.Cluster, as targeting.Fingerprint) (deploymentID string, known bool) {
 	if s == nil {
 		return "", false
@@ -35,7 +36,7 @@ func (s *settled) known(cluster *fleet.Cluster, as targeting.Fingerprint) (deplo
 	return before.deploymentID, ok && before.as == as
 }
 
-// note remembers the targets, and forgets what were targets before. What was settled stays so where all is as it was.
+// note stores the targets and drops those that are targets no longer. The results of unchanged targets are kept.
 func (s *settled) note(targets []targeting.Target) {
 	if s == nil {
 		return
@@ -58,8 +59,8 @@ func (s *settled) note(targets []targeting.Target) {
 	s.memo.bundles[s.bundle.UID] = of
 }
 
-// is says whether a BundleDeployment was found to be as its target and the rollout want it, and all that this depends on
-// is as it was.
+// is reports whether a BundleDeployment was found up to date for its target and verdict, and nothing it depends on has
+// changed since.
 func (s *settled) is(target targeting.Target, bd *fleet.BundleDeployment, verdict rollout.Verdict) bool {
 	if s == nil || bd == nil || bd.DeletionTimestamp != nil || s.memo.doubts(bd.UID) {
 		return false
@@ -71,7 +72,7 @@ func (s *settled) is(target targeting.Target, bd *fleet.BundleDeployment, verdic
 	return entry.as == target.Fingerprint && entry.state == state
 }
 
-// settle remembers of a target that nothing is owed.
+// settle stores that nothing has to be written for a target.
 func (s *settled) settle(target targeting.Target, bd *fleet.BundleDeployment, verdict rollout.Verdict) {
 	if s == nil {
 		return
@@ -85,8 +86,8 @@ func (s *settled) settle(target targeting.Target, bd *fleet.BundleDeployment, ve
 	}
 }
 
-// stateOf is all that a BundleDeployment depends on, beside the Bundle's spec and the target's options, and
-// what it is itself: its generation changes with its spec.
+// stateOf returns a fingerprint of the BundleDeployment and of all it depends on, except for the Bundle's spec and the
+// target's options. The BundleDeployment's generation changes with its spec.
 func (s *settled) stateOf(cluster *fleet.Cluster, bd *fleet.BundleDeployment, verdict rollout.Verdict) targeting.Fingerprint {
 	p := targeting.NewPrint()
 	p.Map(s.bundle.Labels)

@@ -13,18 +13,18 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// unseen is how long a BundleDeployment may be missing from the cache after it was created, before it is taken for
-// gone.
+// unseen is how long a created BundleDeployment may be missing from the cache before it is considered deleted.
 const unseen = time.Minute
 
-// sights are BundleDeployments as the API server has shown them to this process, for as long as the cache shows them
-// as they were before. A rollout counts by them: what was promoted a moment ago is unavailable, whether the watch has
-// told of it or not.
+// sights is a mutation cache. It keeps the BundleDeployments that the API server returned to this process until the
+// informer cache has caught up. The rollout counts with the newest state: a BundleDeployment that was just promoted is
+// unavailable, even if the watch has not reported the change yet.
 //
 //	answer to a write, consistent list ─► note ─┐
 //	cache ──────────────────────────────────────┴─► newest ─► rollout
 //
-// All of it ends with the process. The next one lists the BundleDeployments of a Bundle once before it counts on them.
+// The entries are lost when the process ends. The next process lists the BundleDeployments of a Bundle once before it
+// relies on its entries.
 type sights struct {
 	clock func() time.Time
 
@@ -33,17 +33,18 @@ type sights struct {
 }
 
 type sightsOfBundle struct {
-	// listed means that all were listed once: what others have written before this process began is known.
+	// listed means that this process has listed all BundleDeployments of the Bundle once. The list includes writes of
+	// earlier processes.
 	listed bool
-	// byNamespace has at most one for each cluster.
+	// byNamespace has at most one entry per cluster.
 	byNamespace map[string]sight
 }
 
-// sight is one BundleDeployment, later than the cache had it.
+// sight is one BundleDeployment in a state that was newer than the cache.
 type sight struct {
 	deployment *fleet.BundleDeployment
 	at         time.Time
-	// inDoubt means that what was written since may or may not have been taken: deployment is what it was based on.
+	// inDoubt means that it is unknown whether a later write was applied. deployment is the state before that write.
 	inDoubt bool
 }
 
@@ -51,7 +52,7 @@ func newSights(clock func() time.Time) *sights {
 	return &sights{clock: clock, bundles: map[types.NamespacedName]*sightsOfBundle{}}
 }
 
-// of is to be called with the lock.
+// of returns the entries of a Bundle and creates them if necessary. The caller must hold the lock.
 func (s *sights) of(bundle types.NamespacedName) *sightsOfBundle {
 	known := s.bundles[bundle]
 	if known == nil {
@@ -61,7 +62,7 @@ func (s *sights) of(bundle types.NamespacedName) *sightsOfBundle {
 	return known
 }
 
-// note remembers what the API server answered.
+// note stores objects that the API server returned.
 func (s *sights) note(bundle types.NamespacedName, seen ...*fleet.BundleDeployment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,8 +75,8 @@ func (s *sights) note(bundle types.NamespacedName, seen ...*fleet.BundleDeployme
 	}
 }
 
-// doubt remembers that a write was sent, based on this state, and that nobody knows what became of it. What the API
-// server has certainly refused is no cause for doubt.
+// doubt records that a write, based on the state base, failed in a way that leaves its result unknown. Errors that
+// prove a refusal are ignored.
 func (s *sights) doubt(bundle types.NamespacedName, base *fleet.BundleDeployment, err error) {
 	if isRefusal(err) {
 		return
@@ -85,15 +86,16 @@ func (s *sights) doubt(bundle types.NamespacedName, base *fleet.BundleDeployment
 	s.of(bundle).byNamespace[base.Namespace] = sight{deployment: base, at: s.clock(), inDoubt: true}
 }
 
-// isRefusal says of an error that nothing was written. A conflict does not say that: it may be the answer to a
-// repetition of what was written the first time.
+// isRefusal reports whether an error proves that nothing was written. A conflict proves nothing: it may answer a retry of
+// a request that was applied the first time.
 func isRefusal(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) ||
 		apierrors.IsUnauthorized(err) || apierrors.IsRequestEntityTooLargeError(err)
 }
 
-// newest are the BundleDeployments of a Bundle as last seen, by the cache or otherwise, ordered by namespace, and the
-// namespaces in which a write is in doubt. Sights that the cache has caught up with are forgotten.
+// newest returns the BundleDeployments of a Bundle as last seen, from the cache or from an answer, ordered by
+// namespace. inDoubt are the namespaces in which the result of a write is unknown. newest drops the entries that the
+// cache has caught up with.
 func (s *sights) newest(bundle types.NamespacedName, cached []*fleet.BundleDeployment) (newest []*fleet.BundleDeployment, inDoubt map[string]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +110,7 @@ func (s *sights) newest(bundle types.NamespacedName, cached []*fleet.BundleDeplo
 		switch {
 		case here[namespace]:
 		case seen.inDoubt || s.clock().Sub(seen.at) > unseen:
-			delete(known.byNamespace, namespace) // what it was based on is gone, or it never came
+			delete(known.byNamespace, namespace) // the object was deleted, or never reached the cache
 		default:
 			newest = append(newest, seen.deployment)
 		}
@@ -117,14 +119,14 @@ func (s *sights) newest(bundle types.NamespacedName, cached []*fleet.BundleDeplo
 	return newest, inDoubt
 }
 
-// later is the later one of what the cache has and what was seen.
+// later returns the newer one of the cached and the stored state.
 func (k *sightsOfBundle) later(cached *fleet.BundleDeployment, inDoubt map[string]bool) *fleet.BundleDeployment {
 	seen, ok := k.byNamespace[cached.Namespace]
 	switch {
 	case !ok:
 		return cached
 	case seen.deployment.UID != cached.UID && versionOf(seen.deployment) > versionOf(cached):
-		return seen.deployment // made anew
+		return seen.deployment // deleted and created again
 	case seen.deployment.UID == cached.UID && seen.inDoubt && versionOf(seen.deployment) >= versionOf(cached):
 		inDoubt[cached.Namespace] = true
 		return seen.deployment
@@ -136,7 +138,7 @@ func (k *sightsOfBundle) later(cached *fleet.BundleDeployment, inDoubt map[strin
 	}
 }
 
-// gone forgets a BundleDeployment that does not exist any more.
+// gone drops the entry of a BundleDeployment that was deleted.
 func (s *sights) gone(bundle types.NamespacedName, bd *fleet.BundleDeployment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,7 +151,7 @@ func (s *sights) gone(bundle types.NamespacedName, bd *fleet.BundleDeployment) {
 	}
 }
 
-// cached forgets what the cache has caught up with, so that nothing is kept twice.
+// cached drops the entry that the cache has caught up with, to save memory.
 func (s *sights) cached(bundle types.NamespacedName, bd *fleet.BundleDeployment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,21 +160,21 @@ func (s *sights) cached(bundle types.NamespacedName, bd *fleet.BundleDeployment)
 	}
 }
 
-// forget drops a Bundle that is gone.
+// forget drops the entries of a deleted Bundle.
 func (s *sights) forget(bundle types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.bundles, bundle)
 }
 
-// isListed says whether all of a Bundle's were listed by this process.
+// isListed reports whether this process has listed all BundleDeployments of the Bundle.
 func (s *sights) isListed(bundle types.NamespacedName) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.of(bundle).listed
 }
 
-// noteAll remembers a list that was consistent when it was asked for.
+// noteAll stores the result of a consistent list.
 func (s *sights) noteAll(bundle types.NamespacedName, all []*fleet.BundleDeployment) {
 	s.note(bundle, all...)
 	s.mu.Lock()
@@ -180,7 +182,8 @@ func (s *sights) noteAll(bundle types.NamespacedName, all []*fleet.BundleDeploym
 	s.of(bundle).listed = true
 }
 
-// versionOf grows with each change of an object; zero where the API server does not count.
+// versionOf returns the resource version as a number, which grows with each change. It returns zero if the version is
+// not a number.
 func versionOf(bd *fleet.BundleDeployment) uint64 {
 	version, err := strconv.ParseUint(bd.ResourceVersion, 10, 64)
 	if err != nil {

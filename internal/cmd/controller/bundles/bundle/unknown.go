@@ -9,23 +9,23 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// keepUnknown adds to what is held what was deployed to clusters that are no targets, but could be members of a
-// ClusterGroup that the Bundle names and that is not in their workspace: a group that was deleted, or a name that was
-// misspelt, says nothing about what is to go. It returns what to tell: of a group that is in no workspace always, of one
-// that is in some of them where something is held because of it.
+// keepUnknown holds the BundleDeployments on clusters that are not targets but may be members of an absent
+// ClusterGroup that the Bundle names. If a group was deleted or its name is misspelt, nothing is deleted because of
+// that. keepUnknown returns a message if a group exists in no workspace. If a group is absent only in some workspaces,
+// it returns a message only if something is held there.
 func (h held) keepUnknown(in input, selection *targeting.Selection, targets []targeting.Target, groups targeting.Groups) string {
 	absent := map[string][]targeting.GroupRef{}
 	for _, workspace := range in.reach.Namespaces {
 		absent[workspace] = selection.UnknownGroups(groupsOf(in.groups, workspace))
 	}
-	others := map[string]*fleet.Cluster{} // that are no targets
+	others := map[string]*fleet.Cluster{} // clusters that are not targets
 	for _, cluster := range in.clusters {
 		others[cluster.Status.Namespace] = cluster
 	}
 	for _, target := range targets {
 		delete(others, target.Cluster.Status.Namespace)
 	}
-	var where []string // something was deployed because of what is absent
+	var where []string // workspaces where something is held
 	for _, bd := range in.existing {
 		cluster := others[bd.Namespace]
 		if cluster == nil || bd.DeletionTimestamp != nil {
@@ -37,7 +37,7 @@ func (h held) keepUnknown(in input, selection *targeting.Selection, targets []ta
 		}
 	}
 	if in.reach.Unknown != nil {
-		return "" // the groups may be where nobody can look
+		return "" // the groups may be in workspaces that cannot be determined
 	}
 	if nowhere := selection.UnknownGroups(in.groups); len(nowhere) > 0 {
 		return noSuchGroups(nowhere, in.reach.Namespaces)
@@ -49,7 +49,7 @@ func (h held) keepUnknown(in input, selection *targeting.Selection, targets []ta
 	return noSuchGroups(absent[first], []string{first})
 }
 
-// groupsOf are those of one workspace: a group has no members in another.
+// groupsOf returns the groups of one workspace. A group has no members in another workspace.
 func groupsOf(groups []*fleet.ClusterGroup, workspace string) (out []*fleet.ClusterGroup) {
 	for _, group := range groups {
 		if group.Namespace == workspace {

@@ -17,9 +17,9 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// watch wakes Bundles when something changes that decides where they go. What was
-// there at the start wakes nobody but the Bundles themselves: all are looked at
-// then. Errors of the caches' indexes cannot happen: Add has made them.
+// watch enqueues Bundles when something changes that decides where they are deployed. Objects of the initial list do
+// not enqueue other Bundles, because all Bundles are enqueued at that time. Errors of index lookups cannot occur:
+// index.Add has created the indexes.
 func (h *handler) watch() error {
 	h.app.Liveness.OnChange(h.onLiveness)
 	return errors.Join(
@@ -33,7 +33,8 @@ func (h *handler) watch() error {
 	)
 }
 
-// coalescing is how long what the rollout goes on for waits for more of it.
+// coalescing is how long a Bundle waits after a change that lets its rollout continue, so that several changes cause
+// one pass.
 const coalescing = 20 * time.Millisecond
 
 func (h *handler) onBundle(change queue.Change[*fleet.Bundle]) {
@@ -47,7 +48,7 @@ func (h *handler) onBundle(change queue.Change[*fleet.Bundle]) {
 	}
 }
 
-// bundleMatters leaves out changes of the status.
+// bundleMatters reports whether more than the status has changed.
 func bundleMatters(older, newer *fleet.Bundle) bool {
 	return older.UID != newer.UID || older.Generation != newer.Generation ||
 		!maps.Equal(older.Labels, newer.Labels) || !maps.Equal(older.Annotations, newer.Annotations) ||
@@ -67,13 +68,13 @@ func (h *handler) onCluster(change queue.Change[*fleet.Cluster]) {
 	if newer != nil {
 		h.wakePicking(newer)
 	}
-	// A pass that has begun may still send to it what went to it until now.
+	// A running pass may still deploy to the cluster by its old labels.
 	if older != nil && (newer == nil || !maps.Equal(older.Labels, newer.Labels)) {
 		h.wakePicking(older)
 	}
 }
 
-// clusterMatters leaves out heartbeats, summaries and the like.
+// clusterMatters ignores heartbeats, summaries and other changes without effect on targeting.
 func clusterMatters(older, newer *fleet.Cluster) bool {
 	return older.UID != newer.UID ||
 		!maps.Equal(older.Labels, newer.Labels) || !maps.Equal(older.Annotations, newer.Annotations) ||
@@ -83,7 +84,7 @@ func clusterMatters(older, newer *fleet.Cluster) bool {
 		(older.DeletionTimestamp == nil) != (newer.DeletionTimestamp == nil)
 }
 
-// wakeThere wakes the Bundles deployed in a cluster's namespace: they may have to leave.
+// wakeThere enqueues the Bundles deployed in a cluster's namespace, because they may have to be removed.
 func (h *handler) wakeThere(namespace string) {
 	if namespace == "" {
 		return
@@ -99,7 +100,7 @@ func (h *handler) wakeThere(namespace string) {
 	}
 }
 
-// wakePicking wakes the Bundles that go to a cluster.
+// wakePicking enqueues the Bundles that target a cluster.
 func (h *handler) wakePicking(cluster *fleet.Cluster) {
 	listed, err := h.app.ClusterGroups.Cache().List(cluster.Namespace, labels.Everything())
 	if err != nil {
@@ -130,8 +131,8 @@ func (h *handler) onGroup(change queue.Change[*fleet.ClusterGroup]) {
 	}
 }
 
-// onDeployment brings back what somebody deleted, and lets a Bundle go after its last
-// one. Where it was another Bundle's, the place is free for one of that name.
+// onDeployment restores a BundleDeployment that was deleted, and lets a deleted Bundle complete after its last one. If
+// the BundleDeployment belonged to another Bundle, a Bundle of the same name may now use the place.
 func (h *handler) onDeployment(change queue.Change[*fleet.BundleDeployment]) {
 	gone := change.Old
 	if change.New != nil {
@@ -157,11 +158,11 @@ func (h *handler) onDeployment(change queue.Change[*fleet.BundleDeployment]) {
 	}
 }
 
-// contentLag is how long a Content may take to the cache after the BundleDeployments that name it.
+// contentLag is how long a Content may reach the cache later than the BundleDeployments that name it.
 const contentLag = time.Second
 
-// onDeploymentThere lets a rollout go on, gives labels back that somebody changed, and brings back a Content that was
-// taken away just before it was named again.
+// onDeploymentThere continues a rollout, restores labels that were changed, and recreates a Content that was deleted
+// just before a BundleDeployment named it again.
 func (h *handler) onDeploymentThere(change queue.Change[*fleet.BundleDeployment]) {
 	older, newer := change.Old, change.New
 	bundle := index.BundleOf(newer)
@@ -181,7 +182,7 @@ func (h *handler) onDeploymentThere(change queue.Change[*fleet.BundleDeployment]
 	}
 }
 
-// missesContent says whether a BundleDeployment has begun to name a Content that is not there.
+// missesContent reports whether a BundleDeployment newly names a Content that does not exist.
 func (h *handler) missesContent(older, newer *fleet.BundleDeployment) bool {
 	var before []string
 	if older != nil {
@@ -196,8 +197,8 @@ func (h *handler) missesContent(older, newer *fleet.BundleDeployment) bool {
 	})
 }
 
-// frees says whether a rollout may go on because of what became of a BundleDeployment: it is available, or it is not any
-// more and waits for what may be its correction.
+// frees reports whether a change of a BundleDeployment may let the rollout continue: it has become available, or it
+// has become unavailable and waits for a newer version that may correct it.
 func frees(older, newer *fleet.BundleDeployment) bool {
 	if !rollout.IsAvailable(newer) {
 		return rollout.IsAvailable(older) && newer.Spec.DeploymentID != newer.Spec.StagedDeploymentID
@@ -206,14 +207,15 @@ func frees(older, newer *fleet.BundleDeployment) bool {
 		older.Spec.StagedDeploymentID != newer.Spec.StagedDeploymentID
 }
 
-// goOn wakes a Bundle if some of its targets wait for others.
+// goOn enqueues a Bundle if some of its targets wait for others.
 func (h *handler) goOn(bundle types.NamespacedName) {
 	if bundle.Name != "" && h.waiting.has(bundle) {
 		h.queue.AddAfter(bundle, coalescing)
 	}
 }
 
-// onLiveness wakes the Bundles of a cluster whose agent has fallen silent, or is heard of again: they counted with it.
+// onLiveness enqueues the Bundles of a cluster whose agent has stopped or resumed reporting, because they count that
+// cluster.
 func (h *handler) onLiveness(key types.NamespacedName) {
 	cluster, err := reconcile.Optional(h.app.Clusters.Cache().Get(key.Namespace, key.Name))
 	if err == nil && cluster != nil {
@@ -221,7 +223,7 @@ func (h *handler) onLiveness(key types.NamespacedName) {
 	}
 }
 
-// onContent brings back a Content that is still needed.
+// onContent restores a Content that is still needed.
 func (h *handler) onContent(change queue.Change[*fleet.Content]) {
 	if change.New != nil {
 		return
