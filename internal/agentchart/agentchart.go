@@ -1,11 +1,11 @@
-// Package agentchart renders charts/fleet-agent, the one definition of the agent, without a cluster
-// and without a helm binary.
+// Package agentchart renders charts/fleet-agent, the only definition of the agent, without a cluster and without
+// a helm binary.
 //
 //	importing.AgentValues ─► values of the chart ─► Helm's engine ─► objects (an import applies them)
-//	                                                             └─► agent.yaml (the agent's Bundle carries it)
+//	                                                             └─► agent.yaml (the agent's Bundle contains it)
 //
-// An admin's `helm install` renders the same chart. The same settings give the same Deployment, byte for
-// byte, in all three ways, so that handing an agent over from one to the other restarts nothing.
+// `helm install` by an admin renders the same chart. In all three cases, the same settings give the same
+// Deployment, byte for byte, so that a switch from one to another does not restart the agent.
 package agentchart
 
 import (
@@ -27,30 +27,29 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 )
 
-// ManifestName is the name of the one resource of the agent's Bundle. Its content hash, and so the
-// Bundle's, covers the name.
+// ManifestName is the name of the only resource of the agent's Bundle. The content hash, and so the Bundle's
+// hash, includes it.
 const ManifestName = "agent.yaml"
 
-// ErrBootstrapWithoutConfig is returned for values with an import identity but no configuration:
-// nobody deploys an agent like that.
+// ErrBootstrapWithoutConfig is returned for values with an import identity but without a configuration. There is
+// no deployment mode for that.
 var ErrBootstrapWithoutConfig = errors.New("an import identity is given without a configuration")
 
-// embedded is the chart as it ships, parsed on first use and never written to.
+// embedded is the embedded chart. It is parsed on first use and never changed.
 //
 //nolint:gochecknoglobals // parsing costs more than rendering, and the chart is a constant
 var embedded = sync.OnceValues(func() (*chart.Chart, error) { return Load(charts.FS, "fleet-agent") })
 
-// Render is the agent as typed objects with apiVersion and kind, in the order in which to apply them:
-// the Secret and the ConfigMap first, if they are among them, everything a pod needs before the
-// Deployment. The namespace they live in is not among them. What is rendered depends on v:
+// Render returns the objects of the agent as typed objects with apiVersion and kind, in the order in which to
+// apply them: the Secret and the ConfigMap first, if present, and everything a pod needs before the Deployment.
+// It does not return the namespace. The objects depend on v:
 //
-//   - with Bootstrap and Config: all of an import that makes the agent register anew;
+//   - with Bootstrap and Config: all objects of an import that makes the agent register again;
 //   - with Config only: the same without the Secret, so that the agent keeps its identity;
 //   - with neither: the objects of the agent's Bundle.
 //
-// PriorityClass and PodDisruptionBudget are part of the first two, as far as they are asked for. An error means
-// that v holds something that the chart's schema refuses, or limits that contradict each other; its text says
-// which.
+// In the first two cases, PriorityClass and PodDisruptionBudget are included if v asks for them. An error means
+// that the chart's schema rejects v or that its limits contradict each other. The text names the value.
 func Render(v importing.AgentValues) ([]runtime.Object, error) {
 	values, err := chartValues(v)
 	if err != nil {
@@ -60,7 +59,7 @@ func Render(v importing.AgentValues) ([]runtime.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The engine adds to the chart's values while it renders: everybody gets their own map.
+	// The engine changes the chart's values while it renders, so each call gets its own map.
 	options := chartutil.ReleaseOptions{Name: names.Agent, Namespace: v.Namespace, Revision: 1, IsInstall: true}
 	scope, err := chartutil.ToRenderValues(definition, values, options, nil)
 	if err != nil {
@@ -73,9 +72,9 @@ func Render(v importing.AgentValues) ([]runtime.Object, error) {
 	return objects(files)
 }
 
-// Manifest is agent.yaml of the agent's Bundle: the objects of Render without Secret and ConfigMap, as
-// YAML documents with sorted keys. It is what the hash of the Bundle's content
-// covers: another byte restarts nothing, but redeploys every agent.
+// Manifest returns agent.yaml of the agent's Bundle: the objects of Render without Secret and ConfigMap, as YAML
+// documents with sorted keys. The hash of the Bundle's content covers it: a changed byte restarts nothing, but
+// redeploys every agent.
 func Manifest(v importing.AgentValues) ([]byte, error) {
 	v.Bootstrap, v.Config = nil, nil
 	rendered, err := Render(v)
@@ -93,7 +92,7 @@ func Manifest(v importing.AgentValues) ([]byte, error) {
 	return bytes.Join(documents, []byte("\n---\n")), nil
 }
 
-// document is an object as YAML, without the empty status that its Go type always has.
+// document returns an object as YAML, without the empty status of its Go type.
 func document(object runtime.Object) ([]byte, error) {
 	encoded, err := json.Marshal(object)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"helm.sh/helm/v3/pkg/chart/loader"
 )
 
-// Load reads the chart in the folder called name, as charts.FS holds it.
+// Load reads the chart in folder name of fsys, which is charts.FS.
 func Load(fsys fs.FS, name string) (*chart.Chart, error) {
 	var files []*loader.BufferedFile
 	err := fs.WalkDir(fsys, name, func(path string, entry fs.DirEntry, err error) error {

@@ -23,18 +23,18 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// ErrUnknownKind means that the chart has a template of a kind this package does not know: the order of
-// the agent's manifest is part of the wire contract, so a new kind needs a place in it.
+// ErrUnknownKind means that a template of the chart has a kind without a defined place. The order of the agent's
+// manifest is part of the wire contract, so a new kind must be added to applyOrder.
 var ErrUnknownKind = errors.New("the agent's chart has an object of an unknown kind")
 
-// kind is a kind of object the agent's chart may have.
+// kind describes a kind of object in the agent's chart.
 type kind struct {
 	name  string
 	empty func() runtime.Object
 }
 
-// applyOrder is the order of kinds, the last five as in the agents' Bundles of the other implementation.
-// Objects of one kind stay in the order of the chart.
+// applyOrder returns the order of kinds. The last five are ordered as in the agents' Bundles of Rancher Fleet.
+// Objects of one kind keep the order of the chart.
 func applyOrder() []kind {
 	return []kind{
 		{"Secret", func() runtime.Object { return &corev1.Secret{} }},
@@ -49,12 +49,12 @@ func applyOrder() []kind {
 	}
 }
 
-// place is where objects of a kind come in the order; negative for a kind that has no place.
+// place returns the index of a kind in the order, or a negative number if the kind is unknown.
 func place(name string) int {
 	return slices.IndexFunc(applyOrder(), func(k kind) bool { return k.name == name })
 }
 
-// objects turns rendered templates into typed objects in the order of their kinds.
+// objects converts rendered templates into typed objects, ordered by kind.
 func objects(files map[string]string) ([]runtime.Object, error) {
 	var all []runtime.Object
 	for _, name := range sortedNames(files) {
@@ -82,7 +82,7 @@ func objects(files map[string]string) ([]runtime.Object, error) {
 
 func kindOf(o runtime.Object) string { return o.GetObjectKind().GroupVersionKind().Kind }
 
-// sortedNames are the templates that hold objects, sorted.
+// sortedNames returns the sorted names of the templates that contain objects.
 func sortedNames(files map[string]string) []string {
 	var found []string
 	for name := range files {
@@ -94,8 +94,8 @@ func sortedNames(files map[string]string) []string {
 	return found
 }
 
-// typed is one YAML document as the Go type of its kind; nil if the document is empty. A field that the
-// type does not have is an error: the API server would drop it.
+// typed decodes one YAML document into the Go type of its kind. It returns nil for an empty document. An unknown
+// field is an error, because the API server would drop it.
 func typed(text []byte) (runtime.Object, error) {
 	encoded, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {
@@ -106,7 +106,7 @@ func typed(text []byte) (runtime.Object, error) {
 		return nil, err
 	}
 	if string(encoded) == "null" {
-		return nil, nil //nolint:nilnil // a template that renders nothing is no object and no error
+		return nil, nil //nolint:nilnil // an empty template gives neither an object nor an error
 	}
 	at := place(meta.Kind)
 	if at < 0 {

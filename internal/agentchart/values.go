@@ -9,15 +9,15 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 )
 
-// The chart's internal.deployment: which objects go with the Deployment.
+// The values of the chart's internal.deployment: which objects are rendered with the Deployment.
 const (
 	deployImport   = "import"
 	deployReimport = "reimport"
 	deployBundle   = "bundle"
 )
 
-// chartValues are the chart's values for v. Every setting is given, the empty ones too: what the hub
-// leaves empty must not become a default of the chart.
+// chartValues converts v to values of the chart. It sets every value, also empty ones, because a setting that
+// the hub leaves empty must not get the chart's default.
 func chartValues(v importing.AgentValues) (map[string]any, error) {
 	values := map[string]any{
 		"agent": map[string]any{
@@ -48,8 +48,8 @@ func chartValues(v importing.AgentValues) (map[string]any, error) {
 	return plain(values)
 }
 
-// pods are the values below fleetAgent. A key that is absent keeps the chart's own choice, one that is
-// empty does not: see affinity.
+// pods returns the values below fleetAgent. A missing key keeps the chart's default, an empty value does not
+// (see affinity).
 func pods(v importing.AgentValues) map[string]any {
 	values := map[string]any{"scope": v.Scope, "tolerations": v.Tolerations, "hostNetwork": v.HostNetwork}
 	if v.Affinity != nil {
@@ -67,7 +67,7 @@ func pods(v importing.AgentValues) map[string]any {
 	return values
 }
 
-// identity adds what only an import has, and says which way of deploying v stands for.
+// identity adds the values that only an import has, and returns the value of internal.deployment.
 func identity(v importing.AgentValues, values map[string]any) (string, error) {
 	switch {
 	case v.Config == nil && v.Bootstrap == nil:
@@ -90,7 +90,7 @@ func identity(v importing.AgentValues, values map[string]any) (string, error) {
 	return deployImport, nil
 }
 
-// plain is values as Helm reads them from a file: maps, lists, text, numbers.
+// plain converts values to the types that Helm reads from a file: maps, lists, strings, numbers.
 func plain(values map[string]any) (map[string]any, error) {
 	encoded, err := json.Marshal(values)
 	if err != nil {

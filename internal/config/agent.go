@@ -10,20 +10,20 @@ import (
 	"github.com/fleet-hub/fleet/internal/yamlbound"
 )
 
-// Agent is what the ConfigMap fleet-agent tells a downstream agent. The order of its fields is the
-// order of the keys an import writes.
+// Agent is the configuration in the agent's ConfigMap fleet-agent. The order of its fields is the order of the
+// keys that an import writes.
 type Agent struct {
-	// Labels are proposed for the Cluster, should the registration create it.
+	// Labels are proposed for the Cluster if the registration creates it.
 	Labels map[string]string `json:"labels,omitempty"`
-	// ClientID is the agent's identity towards the hub; empty means the UID of kube-system.
+	// ClientID identifies the agent to the hub. Empty means the UID of namespace kube-system.
 	ClientID string `json:"clientID,omitempty"`
-	// AgentTLSMode is one of the TLSMode constants; empty means strict.
+	// AgentTLSMode is one of the TLSMode constants. Empty means strict.
 	AgentTLSMode string `json:"agentTLSMode,omitempty"`
-	// GarbageCollectionInterval is how often the agent looks for releases nobody asks for any more.
+	// GarbageCollectionInterval is the interval at which the agent looks for orphaned releases.
 	GarbageCollectionInterval metav1.Duration `json:"garbageCollectionInterval,omitzero"`
 }
 
-// Encode is the value of the ConfigMap's config key.
+// Encode returns the value of the ConfigMap's config key.
 func (a Agent) Encode() (string, error) {
 	encoded, err := json.Marshal(a)
 	if err != nil {
@@ -32,8 +32,8 @@ func (a Agent) Encode() (string, error) {
 	return string(encoded), nil
 }
 
-// ParseAgent reads the value of the config key of ConfigMap fleet-agent, as an import or a chart wrote
-// it. Empty input is the zero Agent. What is said of durations and unknown keys at Parse holds here.
+// ParseAgent parses the value of the config key of ConfigMap fleet-agent, written by an import or by a chart.
+// Empty input gives the zero Agent. It treats durations and unknown keys like Parse.
 func ParseAgent(document string) (Agent, []string, error) {
 	if err := yamlbound.Check([]byte(document)); err != nil {
 		return Agent{}, nil, fmt.Errorf("reading the agent's configuration: %w", err)

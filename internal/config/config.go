@@ -1,5 +1,5 @@
-// Package config is the configuration of the controllers and of the agent: what the ConfigMaps
-// fleet-controller and fleet-agent say, checked once and then passed on as a value.
+// Package config defines the configuration of the controllers and of the agent: the content of the ConfigMaps
+// fleet-controller and fleet-agent, validated once and then passed on as a value.
 //
 //	bytes of the ConfigMap ─► Parse ─► Config ─► Store ─► every controller
 package config
@@ -16,90 +16,91 @@ import (
 	"github.com/fleet-hub/fleet/internal/yamlbound"
 )
 
-// The ways an agent may trust the hub's certificate.
+// The ways in which an agent may verify the hub's certificate.
 const (
-	// TLSModeStrict trusts the given CA and nothing else.
+	// TLSModeStrict trusts only the given CA.
 	TLSModeStrict = "strict"
-	// TLSModeSystemStore trusts the system's roots where they suffice, the given CA otherwise.
+	// TLSModeSystemStore trusts the system's roots if they suffice, otherwise the given CA.
 	TLSModeSystemStore = "system-store"
 )
 
-// VersionAnnotation on the ConfigMap names the version of the chart that wrote it. A running
-// controller ignores a configuration that was written for another version.
+// VersionAnnotation on the ConfigMap contains the version of the chart that wrote it. A running controller
+// ignores a configuration that was written for another version.
 const VersionAnnotation = "fleet.cattle.io/version"
 
-// DefaultGitClientTimeout is how long a git client may take, unless configured.
+// DefaultGitClientTimeout is the default timeout of a git client.
 const DefaultGitClientTimeout = 30 * time.Second
 
-// Config is the controllers' configuration. Its keys are those of the chart's ConfigMap; the zero
-// value of a field is what a missing key means.
+// Config is the controllers' configuration. Its keys are those of the chart's ConfigMap. The zero value of a
+// field has the meaning of a missing key.
 type Config struct {
-	// AgentImage is the agent's image, registry included.
+	// AgentImage is the agent's image, including the registry.
 	AgentImage string `json:"agentImage,omitempty"`
-	// AgentImagePullPolicy is the agent container's imagePullPolicy; empty leaves it to Kubernetes.
+	// AgentImagePullPolicy is the agent container's imagePullPolicy. Empty means the default of Kubernetes.
 	AgentImagePullPolicy string `json:"agentImagePullPolicy,omitempty"`
 	// SystemDefaultRegistry is the prefix of AgentImage that a cluster's privateRepoURL replaces.
 	SystemDefaultRegistry string `json:"systemDefaultRegistry,omitempty"`
-	// AgentCheckinInterval is the time between two heartbeats of an agent; 0 is the agent's default.
+	// AgentCheckinInterval is the time between two heartbeats of an agent. 0 means the agent's default.
 	AgentCheckinInterval metav1.Duration `json:"agentCheckinInterval,omitempty"`
-	// ManageAgent set to false means that no Bundle manages the agents.
+	// ManageAgent set to false turns off the Bundles that manage the agents.
 	ManageAgent *bool `json:"manageAgent,omitempty"`
-	// APIServerURL is where agents reach the hub; a kubeconfig Secret may override it.
+	// APIServerURL is the hub's address for agents. A kubeconfig Secret may override it.
 	APIServerURL string `json:"apiServerURL,omitempty"`
 	// APIServerCA is the PEM bundle that signs the hub's certificate.
 	APIServerCA []byte `json:"apiServerCA,omitempty"`
-	// Bootstrap says how the hub registers itself.
+	// Bootstrap configures how the hub registers itself.
 	Bootstrap Bootstrap `json:"bootstrap,omitempty"`
-	// IgnoreClusterRegistrationLabels drops the labels an agent proposes for its Cluster.
+	// IgnoreClusterRegistrationLabels ignores the labels that an agent proposes for its Cluster.
 	IgnoreClusterRegistrationLabels bool `json:"ignoreClusterRegistrationLabels,omitempty"`
-	// LegacyKubeconfigNamespaces lets every workspace use the kubeconfig Secrets of fleet-local, fleet-default,
-	// the system namespaces and cluster-* without the Secrets' consent.
+	// LegacyKubeconfigNamespaces lets every workspace use the kubeconfig Secrets of fleet-local, fleet-default, the
+	// system namespaces and cluster-* without the Secrets' consent.
 	LegacyKubeconfigNamespaces bool `json:"legacyKubeconfigNamespaces,omitempty"`
-	// AllowLocalKubeconfigs accepts kubeconfigs that lead to loopback, link-local or in-cluster addresses, to networks in
-	// RefusedKubeconfigCIDRs, or through a proxy of their own.
+	// AllowLocalKubeconfigs accepts kubeconfigs with loopback, link-local or in-cluster addresses, with addresses in
+	// RefusedKubeconfigCIDRs, or with their own proxy.
 	AllowLocalKubeconfigs bool `json:"allowLocalKubeconfigs,omitempty"`
-	// RefusedKubeconfigCIDRs are networks that kubeconfigs must not lead to.
+	// RefusedKubeconfigCIDRs are networks in which addresses of kubeconfigs are refused.
 	RefusedKubeconfigCIDRs []string `json:"refusedKubeconfigCIDRs,omitempty"`
-	// AgentTLSMode is one of the TLSMode constants; anything else makes imports fail with a condition.
+	// AgentTLSMode is one of the TLSMode constants. With any other value, imports fail with a condition.
 	AgentTLSMode string `json:"agentTLSMode,omitempty"`
-	// GitClientTimeout belongs to parts that clone repositories.
+	// GitClientTimeout is for components that clone repositories.
 	GitClientTimeout metav1.Duration `json:"gitClientTimeout,omitempty"`
-	// GarbageCollectionInterval is how often an agent looks for releases nobody asks for any more.
+	// GarbageCollectionInterval is the interval at which an agent looks for orphaned releases.
 	GarbageCollectionInterval metav1.Duration `json:"garbageCollectionInterval,omitempty"`
-	// AgentWorkers bounds what an agent does at once.
+	// AgentWorkers limits the concurrency of an agent.
 	AgentWorkers AgentWorkers `json:"agentWorkers,omitempty"`
-	// ImagePullSecrets are Secrets of the system namespace that every agent's pods get.
+	// ImagePullSecrets are Secrets of the system namespace that every agent's pods use.
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
 }
 
-// Bootstrap says how the hub registers itself as a Cluster.
+// Bootstrap configures how the hub registers itself as a Cluster.
 type Bootstrap struct {
-	// Namespace is the workspace of the local Cluster; empty or "-" registers nothing.
+	// Namespace is the workspace of the local Cluster. Empty or "-" turns the registration off.
 	Namespace string `json:"namespace,omitempty"`
-	// AgentNamespace is where the local agent runs; empty is the system namespace.
+	// AgentNamespace is the namespace of the local agent. Empty means the system namespace.
 	AgentNamespace string `json:"agentNamespace,omitempty"`
 	// LocalAgentDisabled keeps the Cluster but removes its agent.
 	LocalAgentDisabled bool `json:"localAgentDisabled,omitempty"`
 	// ClusterLabels are added to the local Cluster's labels.
 	ClusterLabels map[string]string `json:"clusterLabels,omitempty"`
-	// Repo, Secret, Branch and Paths describe a repository for the local cluster, for parts that clone.
+	// Repo, Secret, Branch and Paths describe a repository for the local cluster, for components that clone
+	// repositories.
 	Repo   string `json:"repo,omitempty"`
 	Secret string `json:"secret,omitempty"`
 	Branch string `json:"branch,omitempty"`
 	Paths  string `json:"paths,omitempty"`
 }
 
-// AgentWorkers are numbers in text, as they become the agent's environment.
+// AgentWorkers contains numbers as text, because they become environment variables of the agent.
 type AgentWorkers struct {
 	BundleDeployment string `json:"bundledeployment,omitempty"`
 	Drift            string `json:"drift,omitempty"`
 }
 
-// Enabled says whether the hub registers itself.
+// Enabled reports whether the hub registers itself.
 func (b Bootstrap) Enabled() bool { return b.Namespace != "" && b.Namespace != "-" }
 
-// Default is the configuration of a hub whose ConfigMap is missing or empty. The image is that of
-// the controller's own version.
+// Default returns the configuration of a hub whose ConfigMap is missing or empty. The image has the controller's
+// own version.
 func Default(version string) Config {
 	return Config{
 		AgentImage:       "fleethub/fleet-agent:" + version,
@@ -107,10 +108,10 @@ func Default(version string) Config {
 	}
 }
 
-// Parse reads the value of a ConfigMap's config key, YAML or JSON, over base. Empty input is base.
-// Unknown keys are ignored. A duration that is none is left at base's value and named in the
-// returned warnings, so that one typing error does not take the other keys with it. A document that
-// is no mapping, or whose other values have the wrong type, is an error.
+// Parse parses the value of a ConfigMap's config key, YAML or JSON, on top of base. Empty input gives base.
+// Unknown keys are ignored. An invalid duration keeps base's value and causes a warning, so that one typing
+// error does not discard the other keys. A document that is not a mapping, or another value of the wrong type,
+// is an error.
 func Parse(document []byte, base Config) (Config, []string, error) {
 	if err := yamlbound.Check(document); err != nil {
 		return Config{}, nil, fmt.Errorf("reading the configuration: %w", err)
@@ -136,8 +137,8 @@ func Parse(document []byte, base Config) (Config, []string, error) {
 	return parsed, warnings, nil
 }
 
-// dropBadDurations removes the keys whose values Go cannot read as a duration. A bare 0 means
-// "default" and is dropped without a word.
+// dropBadDurations removes the keys whose values are not valid Go durations and returns a warning for each. It
+// removes a bare 0, which means "default", without a warning.
 func dropBadDurations(raw map[string]any, keys ...string) (warnings []string) {
 	for _, key := range keys {
 		value, found := raw[key]
@@ -153,7 +154,7 @@ func dropBadDurations(raw map[string]any, keys ...string) (warnings []string) {
 		if isZero(value) {
 			continue
 		}
-		warnings = append(warnings, fmt.Sprintf("%s: %v is no duration like 15m or 30s; using the default", key, value))
+		warnings = append(warnings, fmt.Sprintf("%s: %v is not a duration like 15m or 30s; using the default", key, value))
 	}
 	return warnings
 }

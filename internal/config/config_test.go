@@ -51,19 +51,19 @@ func TestParse(t *testing.T) {
 		})},
 		"a duration in days is dropped and named": {
 			in: "agentCheckinInterval: 1d\napiServerURL: u", want: with(func(c *Config) { c.APIServerURL = "u" }),
-			warnings: []string{"agentCheckinInterval: 1d is no duration like 15m or 30s; using the default"},
+			warnings: []string{"agentCheckinInterval: 1d is not a duration like 15m or 30s; using the default"},
 		},
 		"a bare number is dropped and named": {
 			in: "gitClientTimeout: 5", want: base,
-			warnings: []string{"gitClientTimeout: 5 is no duration like 15m or 30s; using the default"},
+			warnings: []string{"gitClientTimeout: 5 is not a duration like 15m or 30s; using the default"},
 		},
 		"a bare zero is dropped without a word": {in: "garbageCollectionInterval: 0", want: base},
 		"a zero in text is a duration":          {in: `agentCheckinInterval: "0"`, want: base},
 		"every bad duration is named": {
 			in: "agentCheckinInterval: bad\ngarbageCollectionInterval: 7d12h", want: base,
 			warnings: []string{
-				"agentCheckinInterval: bad is no duration like 15m or 30s; using the default",
-				"garbageCollectionInterval: 7d12h is no duration like 15m or 30s; using the default",
+				"agentCheckinInterval: bad is not a duration like 15m or 30s; using the default",
+				"garbageCollectionInterval: 7d12h is not a duration like 15m or 30s; using the default",
 			},
 		},
 		"an unknown key is ignored":       {in: "noSuchKey: {a: b}", want: base},
@@ -73,7 +73,7 @@ func TestParse(t *testing.T) {
 		"a CA that is no base64 fails":    {in: "apiServerCA: '???'", err: "reading the configuration"},
 		"broken YAML is an error":         {in: "a: [", err: "reading the configuration"},
 		"a null duration is the default":  {in: "agentCheckinInterval: null", want: base},
-		"a duration of a list is dropped": {in: "gitClientTimeout: [1]", want: base, warnings: []string{"gitClientTimeout: [1] is no duration like 15m or 30s; using the default"}},
+		"a duration of a list is dropped": {in: "gitClientTimeout: [1]", want: base, warnings: []string{"gitClientTimeout: [1] is not a duration like 15m or 30s; using the default"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

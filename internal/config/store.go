@@ -6,8 +6,7 @@ import (
 	"sync"
 )
 
-// Store holds the running configuration and tells those who asked when it changes. It is safe for
-// concurrent use.
+// Store holds the current configuration and notifies subscribers of changes. It is safe for concurrent use.
 type Store struct {
 	mu       sync.RWMutex
 	current  Config
@@ -15,32 +14,32 @@ type Store struct {
 	watchers []func(old, current Config)
 }
 
-// NewStore holds initial, which counts as loaded only after the first Set.
+// NewStore returns a Store with an initial configuration. Loaded returns false until the first Set.
 func NewStore(initial Config) *Store { return &Store{current: initial} }
 
-// Get is the running configuration.
+// Get returns the current configuration.
 func (s *Store) Get() Config {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.current
 }
 
-// Loaded says whether a configuration was ever Set.
+// Loaded reports whether Set was ever called.
 func (s *Store) Loaded() bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.loaded
 }
 
-// OnChange calls f after each Set that changed something, in the order of registration, in the
-// goroutine of that Set. f must not block and must not call Set.
+// OnChange registers f. Each Set that changes the configuration calls the registered functions in order, in its
+// own goroutine. f must not block and must not call Set.
 func (s *Store) OnChange(f func(old, current Config)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.watchers = append(s.watchers, f)
 }
 
-// Set makes next the running configuration and reports whether it differs from the one before.
+// Set replaces the current configuration and reports whether it has changed.
 func (s *Store) Set(next Config) bool {
 	s.mu.Lock()
 	old, first := s.current, !s.loaded
@@ -56,9 +55,9 @@ func (s *Store) Set(next Config) bool {
 	return true
 }
 
-// Accepts is the version gate: a process that holds a configuration takes only one that was written
-// for its own version, so that a rolling upgrade does not reconfigure the old pods. At start any
-// version is taken. The error says which of the two is the case.
+// Accepts checks the version in the annotations. A process that has a configuration accepts only one written for
+// its own version, so that a rolling upgrade does not reconfigure the old pods. At startup it accepts any
+// version. The error contains both versions.
 func (s *Store) Accepts(annotations map[string]string, version string) error {
 	written := annotations[VersionAnnotation]
 	if !s.Loaded() || written == version {

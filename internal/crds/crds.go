@@ -1,11 +1,11 @@
-// Package crds tells whether an API server would keep what this release writes.
+// Package crds finds fields that an API server would drop because its CRDs are older than this release.
 //
 //	Embedded (the CRDs this release was built with) ─┐
 //	                                                 ├─► Missing: fields the server would drop
 //	served (the CRD the server has) ─────────────────┘
 //
-// An API server drops fields its schema does not know, without a word to whoever wrote them. A controller that is
-// newer than the CRDs would write the same status for ever and find it gone each time.
+// An API server silently drops fields that its schema does not contain. A controller that is newer than the CRDs
+// would write the same status forever.
 package crds
 
 import (
@@ -18,10 +18,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Folder is where the chart fleet-crd has the CRDs of the kinds this release acts on.
+// Folder is the folder in the chart fleet-crd with the CRDs of the kinds that this release reconciles.
 const Folder = "fleet-crd/crd-bases"
 
-// Embedded reads the CRDs of the kinds this release acts on, sorted by name. fsys is charts.FS.
+// Embedded returns the CRDs of the kinds that this release reconciles, sorted by name. fsys is charts.FS.
 func Embedded(fsys fs.FS) ([]apiextensions.CustomResourceDefinition, error) {
 	files, err := fs.Glob(fsys, Folder+"/*.yaml")
 	if err != nil {
@@ -40,10 +40,10 @@ func Embedded(fsys fs.FS) ([]apiextensions.CustomResourceDefinition, error) {
 	return found, nil
 }
 
-// Missing are the fields of ours that a server with this CRD would drop, as paths from the object's root in sorted
-// order ("status.conditions", "spec.targets[].name", "spec.labels.*"); a field below one that is missing is not
-// named. A version that is not served is "version v1alpha1", a missing subresource "subresource status". Fields the
-// server knows and ours does not are none of these: CRDs may be newer.
+// Missing returns the fields of ours that a server with this CRD would drop. They are sorted paths from the
+// object's root ("status.conditions", "spec.targets[].name", "spec.labels.*"). Fields below a missing field are
+// not listed. A version that is not served is "version v1alpha1", a missing subresource is "subresource status".
+// Additional fields of the server do not matter, because CRDs may be newer.
 func Missing(ours, served *apiextensions.CustomResourceDefinition) []string {
 	if served.Spec.PreserveUnknownFields {
 		return nil
@@ -80,7 +80,7 @@ func hasStatus(v apiextensions.CustomResourceDefinitionVersion) bool {
 	return v.Subresources != nil && v.Subresources.Status != nil
 }
 
-// below walks what ours has at a path, beside what is served there.
+// below returns the fields at path that ours has and served does not have.
 func below(path string, ours, served apiextensions.JSONSchemaProps) []string {
 	if keepsAll(served) {
 		return nil
@@ -105,7 +105,7 @@ func below(path string, ours, served apiextensions.JSONSchemaProps) []string {
 	return append(missing, items(path, ours, served)...)
 }
 
-// values are the fields of a map's values.
+// values returns the missing fields of a map's values.
 func values(path string, ours, served apiextensions.JSONSchemaProps) []string {
 	if ours.AdditionalProperties == nil {
 		return nil
@@ -115,12 +115,12 @@ func values(path string, ours, served apiextensions.JSONSchemaProps) []string {
 	case served.AdditionalProperties == nil:
 		return []string{at}
 	case ours.AdditionalProperties.Schema == nil || served.AdditionalProperties.Schema == nil:
-		return nil // one of them says only that there are values
+		return nil // one schema only says that other properties are allowed
 	}
 	return below(at, *ours.AdditionalProperties.Schema, *served.AdditionalProperties.Schema)
 }
 
-// items are the fields of a list's items.
+// items returns the missing fields of a list's items.
 func items(path string, ours, served apiextensions.JSONSchemaProps) []string {
 	if ours.Items == nil || ours.Items.Schema == nil {
 		return nil
@@ -132,7 +132,7 @@ func items(path string, ours, served apiextensions.JSONSchemaProps) []string {
 	return below(path+"[]", *ours.Items.Schema, has)
 }
 
-// property is the schema of one field: by its name, or by that of all values of a map.
+// property returns the schema of a field: by its name, or the schema of all values of a map.
 func property(schema apiextensions.JSONSchemaProps, name string) (apiextensions.JSONSchemaProps, bool) {
 	if found, ok := schema.Properties[name]; ok {
 		return found, true
@@ -146,7 +146,7 @@ func property(schema apiextensions.JSONSchemaProps, name string) (apiextensions.
 	return apiextensions.JSONSchemaProps{}, false
 }
 
-// implied says whether every schema has the field, named or not.
+// implied reports whether the API server knows the field in every schema, whether listed or not.
 func implied(name, path string, schema apiextensions.JSONSchemaProps) bool {
 	return (path == "" || schema.XEmbeddedResource) && slices.Contains([]string{"apiVersion", "kind", "metadata"}, name)
 }

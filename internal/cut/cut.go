@@ -1,4 +1,4 @@
-// Package cut shortens texts that others wrote, before they get into an object of ours. It is pure.
+// Package cut shortens texts from other sources before they are stored in our objects. It is pure.
 package cut
 
 import (
@@ -6,19 +6,19 @@ import (
 	"unicode/utf8"
 )
 
-// ellipsis ends a text that was cut.
+// ellipsis ends a shortened text.
 const ellipsis = "…"
 
-// Text returns text as valid UTF-8 without control characters other than line breaks and tabs, and so much of it that it
-// takes up to limit bytes as JSON, its quotes aside. It returns the text itself if nothing is wrong with it. Cutting a
-// text again changes nothing. The limit is at least the length of the ellipsis.
+// Text returns text as valid UTF-8 without control characters (except line breaks and tabs), shortened so that
+// it takes at most limit bytes as JSON without quotes. It returns valid, short text unchanged. Shortening a
+// result again does not change it. limit must be at least the length of the ellipsis.
 func Text(text string, limit int) string {
 	length, clean := measure(text)
 	if clean && length <= limit {
 		return text
 	}
 	var out strings.Builder
-	fits, used := 0, 0 // the length of what an ellipsis fits behind, and what all takes as JSON
+	fits, used := 0, 0 // the length that leaves room for an ellipsis; the length as JSON
 	for _, r := range text {
 		if isControl(r) {
 			r = utf8.RuneError
@@ -34,13 +34,13 @@ func Text(text string, limit int) string {
 	return out.String()
 }
 
-// Length is how many bytes a valid text takes as JSON, its quotes aside.
+// Length returns the number of bytes that a valid text takes as JSON, without quotes.
 func Length(text string) int {
 	length, _ := measure(text)
 	return length
 }
 
-// measure returns how many bytes a text takes as JSON, and whether it may stay as it is.
+// measure returns the number of bytes that a text takes as JSON, and whether the text can stay unchanged.
 func measure(text string) (length int, clean bool) {
 	clean = true
 	for i := 0; i < len(text); {
@@ -63,7 +63,7 @@ func isControl(r rune) bool {
 	return r < ' ' && r != '\n' && r != '\t' && r != '\r' || r >= 0x7f && r < 0xa0
 }
 
-// lengthOf is how many bytes a character takes as JSON, as API servers write it.
+// lengthOf returns the number of bytes that a character takes as JSON, as API servers encode it.
 func lengthOf(r rune) int {
 	switch {
 	case r == '"', r == '\\', r == '\n', r == '\r', r == '\t':
@@ -73,6 +73,6 @@ func lengthOf(r rune) int {
 	case r < utf8.RuneSelf:
 		return 1
 	default:
-		return utf8.RuneLen(r) // a byte that is no character becomes one of three bytes
+		return utf8.RuneLen(r) // an invalid byte becomes a character of three bytes
 	}
 }

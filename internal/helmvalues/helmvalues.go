@@ -1,5 +1,5 @@
-// Package helmvalues is what hub and agent agree upon about Helm values: the Secret in which a BundleDeployment's come,
-// their hash, and how some are laid over others. It is pure.
+// Package helmvalues defines how hub and agent exchange Helm values: the Secret with a BundleDeployment's
+// values, their hash, and how values are merged. It is pure.
 package helmvalues
 
 import (
@@ -10,14 +10,14 @@ import (
 
 // Keys of the Secret with a BundleDeployment's Helm values. They are part of the wire contract.
 const (
-	// KeyCurrent holds the values of what the agent is to apply, as JSON.
+	// KeyCurrent contains the values for the deployment that the agent must apply, as JSON.
 	KeyCurrent = "values"
-	// KeyStaged holds the values of the newest state, as JSON.
+	// KeyStaged contains the values of the newest deployment, as JSON.
 	KeyStaged = "stagedValues"
 )
 
-// Hash is the valuesHash of a BundleDeployment whose Secret holds these values: SHA-256 of both, one after the other, in
-// hexadecimal. A BundleDeployment without values has no hash.
+// Hash returns the valuesHash of a BundleDeployment whose Secret contains these values: the hex SHA-256 of
+// current followed by staged. A BundleDeployment without values has no hash.
 func Hash(current, staged []byte) string {
 	h := sha256.New()
 	h.Write(current)
@@ -25,8 +25,8 @@ func Hash(current, staged []byte) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Merge lays over on base: objects are merged, all else is replaced, lists and null too. Neither is changed; the result,
-// which is never nil, shares with them what did not have to be merged.
+// Merge merges over into base. Objects are merged. All other values, also lists and null, replace those of base.
+// Neither argument is changed. The result is never nil and shares the parts that were not merged.
 func Merge(base, over map[string]any) map[string]any {
 	merged := maps.Clone(base)
 	if merged == nil {

@@ -1,4 +1,4 @@
-// Package logging makes the one logger of a process and sends there what the libraries log.
+// Package logging creates the logger of a process and redirects the log lines of libraries to it.
 //
 //	klog (client-go) ──┐
 //	logrus (wrangler) ─┼─► slog ─► the writer
@@ -16,29 +16,29 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Options of New.
+// Options configures New.
 type Options struct {
-	// Writer is where lines go. Required.
+	// Writer receives the log lines. Required.
 	Writer io.Writer
-	// Debug also writes what was looked at, not only what changed.
+	// Debug also logs what was checked, not only what changed.
 	Debug bool
-	// Level is client-go's verbosity (klog's -v); it counts only with Debug.
+	// Level is client-go's verbosity (klog's -v). It has an effect only with Debug.
 	Level int
-	// Format of the lines; empty is Text.
+	// Format is the format of the lines. Empty means Text.
 	Format Format
 }
 
-// Format is what a line looks like.
+// Format is the format of log lines.
 type Format string
 
 const (
-	// Text is key=value pairs.
+	// Text means key=value pairs.
 	Text Format = "text"
-	// JSON is one JSON object for each line.
+	// JSON means one JSON object per line.
 	JSON Format = "json"
 )
 
-// New makes a logger.
+// New returns a logger.
 func New(o Options) *slog.Logger {
 	level := slog.LevelInfo
 	if o.Debug {
@@ -50,7 +50,7 @@ func New(o Options) *slog.Logger {
 	return slog.New(slog.NewTextHandler(o.Writer, &slog.HandlerOptions{Level: level}))
 }
 
-// readable writes durations as in text, "1.5s"; as numbers they would be nanoseconds.
+// readable formats durations as in the text format, "1.5s". Otherwise they would be nanoseconds.
 func readable(_ []string, attr slog.Attr) slog.Attr {
 	if attr.Value.Kind() == slog.KindDuration {
 		attr.Value = slog.StringValue(attr.Value.Duration().String())
@@ -58,8 +58,8 @@ func readable(_ []string, attr slog.Attr) slog.Attr {
 	return attr
 }
 
-// Bridge sends the libraries' lines to the logger. The libraries keep their loggers in package variables, so it is
-// called once, before any of them is used.
+// Bridge redirects the libraries' log lines to the logger. The libraries keep their loggers in package
+// variables, so it is called once, before any of them is used.
 func Bridge(logger *slog.Logger, o Options) {
 	client := logger.With("library", "client-go")
 	klog.SetSlogLogger(client)
@@ -81,14 +81,14 @@ func Bridge(logger *slog.Logger, o Options) {
 	logrus.AddHook(hook{logger: logger.With("library", "wrangler")})
 }
 
-// hook hands logrus' lines on.
+// hook forwards the lines of logrus.
 type hook struct{ logger *slog.Logger }
 
-// Levels are all.
+// Levels returns all levels.
 func (hook) Levels() []logrus.Level { return logrus.AllLevels }
 
-// Fire hands one line on, at the level that means the same here. Its info is our debug: libraries tell of what
-// they look at.
+// Fire forwards one line with the corresponding level. Info becomes debug, because at info the libraries report
+// routine work.
 func (h hook) Fire(entry *logrus.Entry) error {
 	args := []any{"detail", entry.Message}
 	for key, value := range entry.Data {

@@ -9,28 +9,28 @@ import (
 	"time"
 )
 
-// TokenLifetime is asked for where a token must not expire: agents that keep one credential for ever
-// are part of the contract, and the deletion of its account revokes a token at any time. It is the
-// most the TokenRequest API takes, about 136 years.
+// TokenLifetime is requested for tokens that must not expire: by contract, agents keep one credential forever.
+// Deleting the account revokes the token at any time. The value is the maximum of the TokenRequest API, about
+// 136 years.
 const TokenLifetime = (1<<32 - 1) * time.Second
 
-// MinTokenLifetime is the least the TokenRequest API takes.
+// MinTokenLifetime is the minimum of the TokenRequest API.
 const MinTokenLifetime = 10 * time.Minute
 
-// ErrNotAToken is wrapped by errors about text that is no service account token.
-var ErrNotAToken = errors.New("no service account token")
+// ErrNotAToken is wrapped by errors about text that is not a service account token.
+var ErrNotAToken = errors.New("not a service account token")
 
-// AccountToken is what a service account token says of itself. It is read, not verified: it serves to
-// notice tokens that cannot work any more, never to trust one.
+// AccountToken contains the claims of a service account token. The claims are parsed but not verified: use them
+// to detect tokens that no longer work, never to trust one.
 type AccountToken struct {
-	// AccountUID is the UID of the ServiceAccount the token was made for. A token dies with it.
+	// AccountUID is the UID of the ServiceAccount of the token. Deleting the ServiceAccount revokes the token.
 	AccountUID string
-	// Expires is when the token ends by itself; the zero time means never.
+	// Expires is the time at which the token expires. The zero time means never.
 	Expires time.Time
 }
 
-// ParseAccountToken reads the claims of a service account token, whether it came from the
-// TokenRequest API or from a token Secret.
+// ParseAccountToken parses the claims of a service account token, from the TokenRequest API or from a token
+// Secret.
 func ParseAccountToken(token string) (AccountToken, error) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -57,10 +57,10 @@ func ParseAccountToken(token string) (AccountToken, error) {
 		parsed.AccountUID = claims.SecretUID
 	}
 	if parsed.AccountUID == "" {
-		return AccountToken{}, fmt.Errorf("claims name no account: %w", ErrNotAToken)
+		return AccountToken{}, fmt.Errorf("claims contain no account UID: %w", ErrNotAToken)
 	}
-	if claims.Expires > 1<<53 { // where a number of JSON no longer counts seconds
-		return AccountToken{}, fmt.Errorf("claims end at no time: %w", ErrNotAToken)
+	if claims.Expires > 1<<53 { // larger JSON numbers do not represent whole seconds
+		return AccountToken{}, fmt.Errorf("claims contain an invalid expiry time: %w", ErrNotAToken)
 	}
 	if claims.Expires > 0 {
 		parsed.Expires = time.Unix(int64(claims.Expires), 0).UTC()
@@ -68,8 +68,8 @@ func ParseAccountToken(token string) (AccountToken, error) {
 	return parsed, nil
 }
 
-// SignerOf returns what tells tokens of different signing keys and issuers apart; it is the same for all that one key has
-// signed. Like ParseAccountToken it believes the token.
+// SignerOf returns a text that identifies the signing key and the issuer of a token. It is equal for all tokens
+// signed with one key. Like ParseAccountToken, it does not verify the token.
 func SignerOf(token string) string {
 	parts := strings.Split(token, ".")
 	var header struct {
@@ -90,17 +90,17 @@ func SignerOf(token string) string {
 	return header.Key + " " + claims.Issuer
 }
 
-// Works says whether a token can still be one of the account at now.
+// Works reports whether a token may still be valid for the account at now.
 func Works(token, accountUID string, now time.Time) bool {
 	parsed, err := ParseAccountToken(token)
 	return err == nil && parsed.AccountUID == accountUID && (parsed.Expires.IsZero() || parsed.Expires.After(now))
 }
 
-// Mint asks for a token of an account. It is what a rule returns where a secret has to come from the
-// API server: rules cannot make one.
+// Mint describes a request for a token of an account. A rule returns it when it needs a secret that only the API
+// server can create.
 type Mint struct {
-	// Namespace and Account name the ServiceAccount.
+	// Namespace and Account identify the ServiceAccount.
 	Namespace, Account string
-	// Lifetime is how long the token must live at least.
+	// Lifetime is the minimum lifetime of the token.
 	Lifetime time.Duration
 }

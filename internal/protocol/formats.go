@@ -12,20 +12,20 @@ import (
 	"github.com/fleet-hub/fleet/internal/yamlbound"
 )
 
-// The types and keys of the handshake's Secrets. Changing one makes every agent or controller of
-// another release blind to the other side.
+// The types and keys of the Secrets of a registration. After a change, agents and controllers of other releases
+// can no longer read them.
 const (
-	// SecretTypeValues is the type of the Secret that carries a token's Values.
+	// SecretTypeValues is the type of the Secret that contains a token's Values.
 	SecretTypeValues corev1.SecretType = "fleet.cattle.io/cluster-registration-values"
-	// SecretTypeCredential is the type of the Secret that answers a request.
+	// SecretTypeCredential is the type of the Secret with the credential for a request.
 	SecretTypeCredential corev1.SecretType = "fleet.cattle.io/agent-credential"
-	// ValuesKey is the key of a values Secret, also understood in a bootstrap Secret.
+	// ValuesKey is the key of a values Secret. It is also allowed in a bootstrap Secret.
 	ValuesKey = "values"
 	// KubeconfigKey is the key of the kubeconfig in the agent's identity Secret.
 	KubeconfigKey = "kubeconfig"
-	// KubeconfigValueKey is the key of the kubeconfig in a Secret that a Cluster names.
+	// KubeconfigValueKey is the key of the kubeconfig in a Secret that a Cluster references.
 	KubeconfigValueKey = "value"
-	// APIServerURLKey and APIServerCAKey override the hub's address in a Secret that a Cluster names.
+	// APIServerURLKey and APIServerCAKey override the hub's address in a Secret that a Cluster references.
 	APIServerURLKey = "apiServerURL"
 	APIServerCAKey  = "apiServerCA"
 )
@@ -40,27 +40,27 @@ const (
 	systemNamespaceKey     = "systemNamespace"
 )
 
-// ErrIncomplete is wrapped by every error about a document that lacks a key, or has it empty.
+// ErrIncomplete is wrapped by every error about a document in which a key is missing or empty.
 var ErrIncomplete = errors.New("incomplete")
 
-// Values is what a token hands out: everything an agent needs to ask for a cluster. The document is
-// usable as it is for `helm install fleet-agent --values`.
+// Values contains everything an agent needs to request a registration. The document can be passed to `helm
+// install fleet-agent --values` unchanged.
 type Values struct {
-	// ClusterNamespace is the workspace in which the agent may ask.
+	// ClusterNamespace is the workspace in which the agent creates its request.
 	ClusterNamespace string
-	// APIServerURL and APIServerCA (PEM, may be empty) are how the agent reaches the hub.
+	// APIServerURL and APIServerCA (PEM, may be empty) describe how the agent reaches the hub.
 	APIServerURL, APIServerCA string
 	// Token is the bearer token of the import account.
 	Token string
-	// SystemRegistrationNamespace is where the answer will be.
+	// SystemRegistrationNamespace is the namespace in which the hub creates the credential.
 	SystemRegistrationNamespace string
-	// TokenName is the ClusterRegistrationToken's name; the agent repeats it in its request.
+	// TokenName is the name of the ClusterRegistrationToken. The agent repeats it in its request.
 	TokenName string
-	// SystemNamespace is the hub's system namespace; it is written only if it is not the default.
+	// SystemNamespace is the hub's system namespace. It is written only if it is not the default.
 	SystemNamespace string
 }
 
-// Encode is the YAML document of the values Secret, keys sorted.
+// Encode returns the YAML document of the values Secret, with sorted keys.
 func (v Values) Encode() ([]byte, error) {
 	document := map[string]any{
 		clusterNamespaceKey: v.ClusterNamespace,
@@ -80,8 +80,8 @@ func (v Values) Encode() ([]byte, error) {
 	return encoded, nil
 }
 
-// ParseValues reads the document of a values Secret. Without a token it is ErrIncomplete; entries
-// that are no text are ignored, as the chart's other values may stand beside ours.
+// ParseValues parses the document of a values Secret. Without a token it returns ErrIncomplete. It ignores
+// entries that are not text, because the document may contain other values of the chart.
 func ParseValues(document []byte) (Values, error) {
 	entries, internal, err := textEntries(document)
 	if err != nil {
@@ -102,7 +102,7 @@ func ParseValues(document []byte) (Values, error) {
 	return v, nil
 }
 
-// textEntries is the document's top-level text, and that below "internal".
+// textEntries returns the text entries at the top level of the document, and those below "internal".
 func textEntries(document []byte) (entries, internal map[string]string, err error) {
 	if err := yamlbound.Check(document); err != nil {
 		return nil, nil, err
@@ -125,22 +125,23 @@ func onlyText(raw map[string]any) map[string]string {
 	return text
 }
 
-// Bootstrap is the data of Secret fleet-agent-bootstrap downstream: the import identity, used once.
+// Bootstrap is the data of Secret fleet-agent-bootstrap in the downstream cluster: the import identity, used
+// once.
 type Bootstrap struct {
-	// APIServerURL and APIServerCA (PEM, may be empty) are how the agent reaches the hub.
+	// APIServerURL and APIServerCA (PEM, may be empty) describe how the agent reaches the hub.
 	APIServerURL string
 	APIServerCA  []byte
-	// ClusterNamespace is the workspace in which the agent may ask.
+	// ClusterNamespace is the workspace in which the agent creates its request.
 	ClusterNamespace string
 	// Token is the bearer token of the import account.
 	Token string
-	// TokenName is the ClusterRegistrationToken's name; old hubs leave it empty.
+	// TokenName is the name of the ClusterRegistrationToken. Old hubs leave it empty.
 	TokenName string
-	// SystemRegistrationNamespace is where the answer will be.
+	// SystemRegistrationNamespace is the namespace in which the hub creates the credential.
 	SystemRegistrationNamespace string
 }
 
-// Encode is the data of the Secret.
+// Encode returns the data of the Secret.
 func (b Bootstrap) Encode() map[string][]byte {
 	return map[string][]byte{
 		APIServerURLKey:     []byte(b.APIServerURL),
@@ -152,9 +153,9 @@ func (b Bootstrap) Encode() map[string][]byte {
 	}
 }
 
-// ParseBootstrap reads the data of Secret fleet-agent-bootstrap: a non-empty key "values" holds all
-// of it as YAML, else each key stands for itself. What a request cannot be made without must be
-// there, or the error is ErrIncomplete and names what is missing.
+// ParseBootstrap parses the data of Secret fleet-agent-bootstrap. A non-empty key "values" contains all of it as
+// YAML. Otherwise each value has its own key. If a value that a request needs is missing, the error wraps
+// ErrIncomplete and names the value.
 func ParseBootstrap(data map[string][]byte) (Bootstrap, error) {
 	entries := map[string]string{}
 	for key, value := range data {
@@ -180,19 +181,19 @@ func ParseBootstrap(data map[string][]byte) (Bootstrap, error) {
 	}, nil
 }
 
-// Credential is the data of the Secret that answers a request: the request identity.
+// Credential is the data of the Secret with the credential for a request: the request identity.
 type Credential struct {
 	// Token is the bearer token of the request account.
 	Token string
 	// DeploymentNamespace is the cluster namespace on the hub.
 	DeploymentNamespace string
-	// ClusterNamespace and ClusterName are the Cluster the agent speaks for from now on.
+	// ClusterNamespace and ClusterName identify the Cluster of the agent.
 	ClusterNamespace, ClusterName string
-	// SystemNamespace is the hub's system namespace; agents do not need it.
+	// SystemNamespace is the hub's system namespace. Agents do not need it.
 	SystemNamespace string
 }
 
-// Encode is the data of the Secret.
+// Encode returns the data of the Secret.
 func (c Credential) Encode() map[string][]byte {
 	return map[string][]byte{
 		tokenKey:               []byte(c.Token),
@@ -203,8 +204,8 @@ func (c Credential) Encode() map[string][]byte {
 	}
 }
 
-// ParseCredential reads the data of a credential Secret. All but the system namespace must be there,
-// or the error is ErrIncomplete and names what is missing.
+// ParseCredential parses the data of a credential Secret. If a value other than the system namespace is missing,
+// the error wraps ErrIncomplete and names the value.
 func ParseCredential(data map[string][]byte) (Credential, error) {
 	entries := asText(data)
 	if err := need(entries, tokenKey, deploymentNamespaceKey, clusterNamespaceKey, clusterNameKey); err != nil {
@@ -219,7 +220,7 @@ func ParseCredential(data map[string][]byte) (Credential, error) {
 	}, nil
 }
 
-// Identity is the data of Secret fleet-agent downstream: what the agent keeps of a granted request.
+// Identity is the data of Secret fleet-agent in the downstream cluster: what the agent stores of its credential.
 type Identity struct {
 	// Kubeconfig reaches the hub as the request account, in the cluster namespace.
 	Kubeconfig []byte
@@ -227,7 +228,7 @@ type Identity struct {
 	DeploymentNamespace, ClusterNamespace, ClusterName string
 }
 
-// Encode is the data of the Secret.
+// Encode returns the data of the Secret.
 func (i Identity) Encode() map[string][]byte {
 	return map[string][]byte{
 		KubeconfigKey:          i.Kubeconfig,
@@ -237,8 +238,8 @@ func (i Identity) Encode() map[string][]byte {
 	}
 }
 
-// ParseIdentity reads the data of Secret fleet-agent. All four keys must be there, or the error is
-// ErrIncomplete and names what is missing.
+// ParseIdentity parses the data of Secret fleet-agent. If one of the four keys is missing, the error wraps
+// ErrIncomplete and names the key.
 func ParseIdentity(data map[string][]byte) (Identity, error) {
 	entries := asText(data)
 	if err := need(entries, KubeconfigKey, deploymentNamespaceKey, clusterNamespaceKey, clusterNameKey); err != nil {
@@ -260,7 +261,7 @@ func asText(data map[string][]byte) map[string]string {
 	return entries
 }
 
-// need is nil if all keys have a value.
+// need returns an error that names the keys without a value, or nil.
 func need(entries map[string]string, keys ...string) error {
 	var missing []string
 	for _, key := range keys {
@@ -272,5 +273,5 @@ func need(entries map[string]string, keys ...string) error {
 		return nil
 	}
 	sort.Strings(missing)
-	return fmt.Errorf("without a value for %q: %w", missing, ErrIncomplete)
+	return fmt.Errorf("no value for %q: %w", missing, ErrIncomplete)
 }

@@ -7,12 +7,13 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// speakerPrefix begins the field manager of a heartbeat that says whose it is. Agents and hubs of different releases
-// must agree on it.
+// speakerPrefix starts the field manager of a heartbeat that identifies its account. Agents and hubs of
+// different releases must use the same prefix.
 const speakerPrefix = "fleet-agent:"
 
-// HeartbeatManager is the field manager under which an agent sends its heartbeats, from the token it sends them with:
-// by that a hub knows with which credential it was used. It is "" for a token that does not say whose it is.
+// HeartbeatManager returns the field manager with which an agent sends its heartbeats. It contains the UID of
+// the token's account, so that the hub knows which credential is in use. It is empty if the token cannot be
+// parsed.
 func HeartbeatManager(token string) string {
 	parsed, err := ParseAccountToken(token)
 	if err != nil {
@@ -21,8 +22,8 @@ func HeartbeatManager(token string) string {
 	return speakerPrefix + parsed.AccountUID
 }
 
-// Speaker is the UID of the account with which the Cluster's last heartbeat was sent, "" if that does not say. Caches
-// do not have what it reads: the Cluster must come from the API server.
+// Speaker returns the UID of the account that sent the Cluster's last heartbeat, or an empty string if it is
+// unknown. It reads managedFields, which caches drop, so the Cluster must come from the API server.
 func Speaker(cluster *fleet.Cluster) string {
 	for _, entry := range cluster.ManagedFields {
 		uid, says := strings.CutPrefix(entry.Manager, speakerPrefix)
@@ -37,7 +38,7 @@ func Speaker(cluster *fleet.Cluster) string {
 			} `json:"f:status"`
 		}
 		if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields); err == nil && fields.Status.Agent.LastSeen != nil {
-			return uid // who wrote it last; the others have lost the field
+			return uid // the last writer; other managers have lost the field
 		}
 	}
 	return ""

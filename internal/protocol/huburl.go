@@ -5,11 +5,12 @@ import (
 	"net/url"
 )
 
-// ErrHubURL means that an address of a hub is no https URL. Without TLS no connection is made: the token would be
-// readable on its way. And without a scheme clients that read the address from a kubeconfig leave the token out.
-var ErrHubURL = errors.New("the hub's address is no https URL")
+// ErrHubURL means that the address of a hub is not an https URL. Connections without TLS are refused, because
+// the token could be read in transit. And if the scheme is missing, clients that read the address from a
+// kubeconfig do not send the token.
+var ErrHubURL = errors.New("the hub's address is not an https URL")
 
-// CheckHubURL is ErrHubURL or nil. The error repeats nothing of the address.
+// CheckHubURL returns ErrHubURL unless the address is an https URL. The error does not contain the address.
 func CheckHubURL(address string) error {
 	parsed, err := url.Parse(address)
 	if err != nil || parsed.Host == "" || parsed.Scheme != "https" {

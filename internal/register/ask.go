@@ -10,7 +10,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
 
-// ask asks about the stored identity, here or there or both, whatever is due first.
+// ask tests the stored identity: at the stored address, at the address in the bootstrap secret, or at both. The
+// test that is due first runs.
 func (a *agent) ask(ctx context.Context, step registering.Outcome) {
 	here, there := a.asks.until(a.now()), a.moves.until(a.now())
 	switch {
@@ -18,7 +19,7 @@ func (a *agent) ask(ctx context.Context, step registering.Outcome) {
 		if a.pause(ctx, here) {
 			a.askStored(ctx)
 		}
-	case step.Stage == registering.Use && !step.AskAgain: // it works, and what the hub says to it is listened to
+	case step.Stage == registering.Use && !step.AskAgain: // the identity works; keep watching the hub's responses to it
 		due := time.NewTimer(there)
 		defer due.Stop()
 		if a.attend(ctx, due.C) {
@@ -31,14 +32,14 @@ func (a *agent) ask(ctx context.Context, step registering.Outcome) {
 	}
 }
 
-// askStored asks the hub about the stored identity.
+// askStored tests whether the hub accepts the stored identity.
 func (a *agent) askStored(ctx context.Context) {
 	err := a.trusts()
 	if err == nil {
 		err = a.prove(ctx, a.found.access, a.found.identity.DeploymentNamespace)
 	}
 	if ctx.Err() != nil {
-		return // no answer, but because we left
+		return // no answer: the context was canceled
 	}
 	a.asks.tried(a.now(), err)
 	before := a.verdict.Answer
@@ -51,8 +52,8 @@ func (a *agent) askStored(ctx context.Context) {
 	}
 }
 
-// trusts refuses a stored identity without a CA where only a CA may be trusted: one that was stored when the
-// machine's roots were enough. A configuration that does not say so refuses nothing.
+// trusts returns an error if the mode is strict and the stored identity has no CA. Such an identity was stored
+// while the system's roots were enough. A configuration that sets no mode never causes an error here.
 func (a *agent) trusts() error {
 	if a.found.config.AgentTLSMode == kube.TLSModeStrict && len(a.found.access.CA) == 0 {
 		return fmt.Errorf("using Secret %s: %w", names.Agent, kube.ErrNoCA)
@@ -60,7 +61,7 @@ func (a *agent) trusts() error {
 	return nil
 }
 
-// askElsewhere asks about the stored identity where the bootstrap secret says the hub is.
+// askElsewhere tests the stored identity at the address in the bootstrap secret.
 func (a *agent) askElsewhere(ctx context.Context) {
 	bootstrap := a.found.bootstrap
 	access := Access{
@@ -77,11 +78,11 @@ func (a *agent) askElsewhere(ctx context.Context) {
 	before := a.moved.Answer
 	a.there, a.moved = there, judge(a.moved, answerOf(err), a.now())
 	if err != nil && before != a.moved.Answer {
-		a.log.Warn("the stored identity is not accepted where the bootstrap secret says the hub is", "hub", bootstrap.APIServerURL, "answer", a.moved.Answer, "error", err)
+		a.log.Warn("the hub address in the bootstrap secret does not accept the stored identity", "hub", bootstrap.APIServerURL, "answer", a.moved.Answer, "error", err)
 	}
 }
 
-// prove asks a hub whether an identity may do an agent's work.
+// prove asks a hub whether the identity has the rights of an agent.
 func (a *agent) prove(ctx context.Context, access Access, namespace string) error {
 	hub, err := a.Connect(access.Config())
 	if err != nil {
@@ -90,7 +91,7 @@ func (a *agent) prove(ctx context.Context, access Access, namespace string) erro
 	return hub.Prove(ctx, namespace)
 }
 
-// judge notes an answer; the time stays where the answer is the same.
+// judge returns the verdict for an answer. If the answer has not changed, Since keeps its time.
 func judge(v registering.Verdict, answer registering.Answer, now time.Time) registering.Verdict {
 	if v.Answer == answer {
 		return v
@@ -98,7 +99,8 @@ func judge(v registering.Verdict, answer registering.Answer, now time.Time) regi
 	return registering.Verdict{Answer: answer, Since: now}
 }
 
-// grantedAccess is how the granted identity reaches the hub: the way the import identity did.
+// grantedAccess returns the access of the granted identity: the address and CA of the import identity, with the
+// new token.
 func (a *agent) grantedAccess() Access {
 	access := a.attempt.access
 	access.Token = a.attempt.credential.Token

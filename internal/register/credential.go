@@ -14,21 +14,22 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
 
-// watchFor bounds one watch for a credential: a connection that died unnoticed costs no more.
+// watchFor limits one watch for a credential, so that a connection that broke unnoticed does not block for
+// longer.
 const watchFor = 30 * time.Second
 
-// fetchCredential asks for the pending request's credential until it is there, its time is over, the token
-// is in doubt, or a Secret of ours changes.
+// fetchCredential polls for the credential of the pending request. It returns when the credential exists, the
+// request has expired, the token is in doubt, or one of the agent's Secrets changes.
 func (a *agent) fetchCredential(ctx context.Context) {
 	request := *a.attempt.request
 	namespace, name := a.found.bootstrap.SystemRegistrationNamespace, names.CredentialSecret(request.ClientID, request.ClientRandom)
 	mayWatch := true
-	if !a.pause(ctx, registering.SoonestPoll-a.now().Sub(request.MadeAt)) { // no hub is as quick as that
+	if !a.pause(ctx, registering.SoonestPoll-a.now().Sub(request.MadeAt)) { // no hub grants a request faster
 		return
 	}
 	for {
 		secret, err := a.attempt.hub.Credential(ctx, namespace, name)
-		if apierrors.IsNotFound(err) && mayWatch { // 404 and not 403: we may read it, it is a matter of moments
+		if apierrors.IsNotFound(err) && mayWatch { // not 403: readable, so it exists soon
 			secret, err = a.watchCredential(ctx, namespace, name)
 			mayWatch = !apierrors.IsForbidden(err)
 		}
@@ -41,7 +42,7 @@ func (a *agent) fetchCredential(ctx context.Context) {
 		}
 		age := a.now().Sub(request.MadeAt)
 		if age >= registering.CredentialPatience {
-			a.log.Warn("the hub has not granted the registration, asking for another", "registration", request.Namespace+"/"+request.Name, "error", err)
+			a.log.Warn("the hub has not granted the registration in time, creating another request", "registration", request.Namespace+"/"+request.Name, "error", err)
 			return
 		}
 		if a.attempt.token.Answer == registering.Rejected || a.attempt.token.Answer == registering.Untrusted {
@@ -56,10 +57,11 @@ func (a *agent) fetchCredential(ctx context.Context) {
 	}
 }
 
-// reminding is the time between two lines of a log about a request that is not granted.
+// reminding is the interval between log lines about a request that is not granted.
 const reminding = time.Minute
 
-// remind says that the request is still not granted, and where to look for the reason: only the hub knows it.
+// remind logs that the request is still not granted and where the reason is shown. Only the hub knows the
+// reason.
 func (a *agent) remind(request registering.PendingRequest, err error) {
 	since := request.MadeAt
 	if a.attempt.reminded.After(since) {
@@ -69,12 +71,12 @@ func (a *agent) remind(request registering.PendingRequest, err error) {
 		return
 	}
 	a.attempt.reminded = a.now()
-	a.log.Warn("the hub has not granted the registration yet: its condition Granted there says why",
+	a.log.Warn("the hub has not granted the registration yet; see condition Granted of the ClusterRegistration on the hub",
 		"registration", request.Namespace+"/"+request.Name, "error", err)
 }
 
-// watchCredential waits for the Secret to appear. Without one the error is the hub's, or NotFound when the
-// time is over or one of our Secrets has changed.
+// watchCredential waits for the Secret to appear and returns it. Otherwise it returns the hub's error, or
+// NotFound if the time is over or one of the agent's Secrets has changed.
 func (a *agent) watchCredential(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 	none := apierrors.NewNotFound(corev1.Resource("secrets"), name)
 	ctx, cancel := context.WithTimeout(ctx, watchFor)
@@ -105,7 +107,7 @@ func (a *agent) watchCredential(ctx context.Context, namespace, name string) (*c
 	}
 }
 
-// wake gives a change back that somebody else has to see.
+// wake puts a change back into the channel for the next reader.
 func (a *agent) wake() {
 	select {
 	case a.changed <- struct{}{}:
@@ -113,12 +115,12 @@ func (a *agent) wake() {
 	}
 }
 
-// takeCredential keeps a credential that is whole.
+// takeCredential keeps the credential and returns true if it is complete.
 func (a *agent) takeCredential(secret *corev1.Secret) bool {
 	credential, err := protocol.ParseCredential(secret.Data)
 	if err != nil {
-		if !a.attempt.warned { // it is looked at again and again
-			a.log.Warn("the credential is not whole, waiting for a better one", "secret", secret.Namespace+"/"+secret.Name, "error", err)
+		if !a.attempt.warned { // log it only once
+			a.log.Warn("the credential is incomplete, waiting for an update", "secret", secret.Namespace+"/"+secret.Name, "error", err)
 		}
 		a.attempt.warned = true
 		return false

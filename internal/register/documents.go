@@ -10,7 +10,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 )
 
-// parseBootstrap refuses also what no connection could be made with.
+// parseBootstrap parses a bootstrap secret. It also rejects a URL or CA that cannot be used for a connection.
 func parseBootstrap(data map[string][]byte) (protocol.Bootstrap, error) {
 	bootstrap, err := protocol.ParseBootstrap(data)
 	if err != nil {
@@ -22,7 +22,7 @@ func parseBootstrap(data map[string][]byte) (protocol.Bootstrap, error) {
 	return bootstrap, nil
 }
 
-// tlsMode is the mode in force: a missing one is strict.
+// tlsMode returns the effective mode. The default is strict.
 func tlsMode(mode string) string {
 	if mode == "" {
 		return kube.TLSModeStrict
@@ -30,7 +30,7 @@ func tlsMode(mode string) string {
 	return mode
 }
 
-// checkTLSMode finds out without a connection what WithTLSMode could only refuse.
+// checkTLSMode reports, without a connection, the errors that WithTLSMode would return for this mode.
 func checkTLSMode(mode string, bootstrap protocol.Bootstrap) error {
 	switch tlsMode(mode) {
 	case kube.TLSModeSystemStore:
@@ -56,7 +56,7 @@ func parseIdentity(data map[string][]byte) (*protocol.Identity, Access, error) {
 	return &identity, access, nil
 }
 
-// parsed turns a value that goes with an error into none.
+// parsed returns a pointer to value, or nil and err if err is set.
 func parsed[T any](value T, err error) (*T, error) {
 	if err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func sameIdentity(a, b *protocol.Identity) bool {
 	return identityKey(*a) == identityKey(*b)
 }
 
-// identityKey is equal for equal identities, and fit to be kept.
+// identityKey returns a hash that is equal for equal identities and reveals no secret.
 func identityKey(identity protocol.Identity) string {
 	hash := sha256.New()
 	for _, part := range []string{string(identity.Kubeconfig), identity.DeploymentNamespace, identity.ClusterNamespace, identity.ClusterName} {

@@ -20,35 +20,37 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// requestTimeout bounds one request, to the hub or to the agent's own cluster.
+// requestTimeout limits one request to the hub or to the agent's own cluster.
 const requestTimeout = kube.RequestTimeout
 
-// Hub is what an agent asks of a hub under one identity. Each call is one request and bounded in time, but
-// for WatchCredential.
+// Hub contains the requests that an agent sends to a hub with one identity. Each call is one request with a
+// timeout, except WatchCredential.
 type Hub interface {
-	// Register makes a ClusterRegistration; import identity.
+	// Register creates a ClusterRegistration. It uses the import identity.
 	Register(ctx context.Context, request *fleet.ClusterRegistration) (*fleet.ClusterRegistration, error)
-	// Credential reads the Secret a request is answered with; import identity.
+	// Credential reads the Secret with the credential for a request. It uses the import identity.
 	Credential(ctx context.Context, namespace, name string) (*corev1.Secret, error)
-	// WatchCredential watches for that one Secret, beginning with it if it is there; import identity.
+	// WatchCredential watches that one Secret. If the Secret exists, the first event is its creation. It uses the
+	// import identity.
 	WatchCredential(ctx context.Context, namespace, name string) (watch.Interface, error)
-	// Prove does what only an agent's identity may: list the BundleDeployments of its namespace, one at most.
+	// Prove lists the BundleDeployments of the agent's namespace, limited to one. Only an agent's identity may do
+	// that.
 	Prove(ctx context.Context, namespace string) error
 }
 
-// connect is the Hub behind a real API server.
+// connect returns a Hub that talks to a real API server.
 func connect(cfg *rest.Config) (Hub, error) {
 	httpClient, err := rest.HTTPClientFor(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("building a client of the hub: %w", err)
+		return nil, fmt.Errorf("building the hub client: %w", err)
 	}
 	core, err := corev1client.NewForConfigAndClient(cfg, httpClient)
 	if err != nil {
-		return nil, fmt.Errorf("building a client of the hub: %w", err)
+		return nil, fmt.Errorf("building the hub client: %w", err)
 	}
 	fleetClient, err := kube.FleetClient(cfg, httpClient)
 	if err != nil {
-		return nil, fmt.Errorf("building a client of the hub: %w", err)
+		return nil, fmt.Errorf("building the hub client: %w", err)
 	}
 	return apiHub{core: core, fleet: fleetClient}, nil
 }
@@ -58,8 +60,8 @@ type apiHub struct {
 	fleet rest.Interface
 }
 
-// noRetries: client-go would ask again by itself, up to ten times and all agents at the same second. When to ask
-// again is decided in one place (pace), which hears what the hub asked for.
+// noRetries turns off the retries of client-go: up to ten, by all agents in the same second. Only pace decides
+// when to retry, and it follows the hub's Retry-After.
 const noRetries = 0
 
 func (h apiHub) Register(ctx context.Context, request *fleet.ClusterRegistration) (*fleet.ClusterRegistration, error) {
@@ -84,8 +86,8 @@ func (h apiHub) WatchCredential(ctx context.Context, namespace, name string) (wa
 	}, scheme.ParameterCodec).MaxRetries(noRetries).Watch(ctx)
 }
 
-// anyVersion asks for what the API server has at hand. Without it an answer waits until the server is sure to know what
-// was written last, which is of no interest to somebody who asks whether he may ask.
+// anyVersion lets the API server answer from its watch cache. Without it, the server first makes sure that it
+// has the latest write, which does not matter for a test of rights.
 const anyVersion = "0"
 
 func (h apiHub) Prove(ctx context.Context, namespace string) error {
@@ -95,7 +97,7 @@ func (h apiHub) Prove(ctx context.Context, namespace string) error {
 		VersionedParams(&metav1.ListOptions{Limit: 1, ResourceVersion: anyVersion}, metav1.ParameterCodec).MaxRetries(noRetries).Do(ctx).Error()
 }
 
-// answerOf says what an error of the hub counts as.
+// answerOf maps an error of the hub to an Answer.
 func answerOf(err error) registering.Answer {
 	switch {
 	case err == nil:
@@ -108,8 +110,8 @@ func answerOf(err error) registering.Answer {
 	return registering.Unanswered
 }
 
-// isUntrusted holds for a certificate signed by a CA the identity does not know. One that has expired or
-// names another host is the hub's to mend, without the agents' help.
+// isUntrusted reports whether the certificate is signed by a CA that the identity does not trust. An expired
+// certificate or one for another host does not count: only the hub can fix it, not the agent.
 func isUntrusted(err error) bool {
 	var authority x509.UnknownAuthorityError
 	return errors.As(err, &authority)

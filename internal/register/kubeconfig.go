@@ -15,26 +15,26 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 )
 
-// The names inside the stored kubeconfig: other agents look for them.
+// The names inside the stored kubeconfig. Other agents look for these names.
 const (
 	kubeconfigCluster = "cluster"
 	kubeconfigUser    = "user"
 	kubeconfigContext = "default"
 )
 
-// Access is how one identity reaches a hub.
+// Access describes how one identity reaches a hub.
 type Access struct {
 	// Server is the hub's URL.
 	Server string
-	// CA is what the hub's certificate must be signed by, as PEM; empty means the system's roots.
+	// CA must have signed the hub's certificate (PEM). Empty means the system's roots.
 	CA []byte
 	// Token is the identity's bearer token.
 	Token string
-	// Namespace is the namespace of the kubeconfig's context: where on the hub the identity is at home.
+	// Namespace is the namespace of the kubeconfig's context, which is the identity's namespace on the hub.
 	Namespace string
 }
 
-// Kubeconfig is the access as Secret fleet-agent keeps it.
+// Kubeconfig encodes the access as it is stored in Secret fleet-agent.
 func (a Access) Kubeconfig() ([]byte, error) {
 	cfg := api.NewConfig()
 	cfg.Clusters[kubeconfigCluster] = &api.Cluster{Server: a.Server, CertificateAuthorityData: a.CA}
@@ -48,8 +48,8 @@ func (a Access) Kubeconfig() ([]byte, error) {
 	return encoded, nil
 }
 
-// Config is the access as a client's configuration: without a rate limit, since the hub has fair queuing,
-// and without a timeout, since watches go through it; single requests are bounded by their context.
+// Config returns the client configuration for the access. It has no rate limit, because the hub has fair
+// queuing. It has no timeout, because watches use it; the context limits single requests.
 func (a Access) Config() *rest.Config {
 	cfg := kube.Tune(&rest.Config{
 		Host:            a.Server,
@@ -61,11 +61,11 @@ func (a Access) Config() *rest.Config {
 	return cfg
 }
 
-// errValidity is what an agent can know of a certificate that has ended or not begun: one of the two clocks may be
-// wrong, and it may be this one.
+// errValidity explains a certificate that has expired or is not valid yet. One of the two clocks may be wrong,
+// possibly the agent's.
 var errValidity = errors.New("the hub's certificate is not valid at this time: check the clocks of this cluster's nodes and the certificate's dates")
 
-// explaining adds what to do to errors whose own words do not say it.
+// explaining adds a remedy to errors whose message contains none.
 type explaining struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -78,9 +78,9 @@ func (e explaining) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// ParseKubeconfig reads what Secret fleet-agent keeps, written by this agent or by another. Of it only the
-// server, the CA, the token and the namespace are used, and a kubeconfig that needs more is refused with the
-// sentinels of kube.SafeConfig. No error repeats any of the kubeconfig's bytes.
+// ParseKubeconfig parses the kubeconfig in Secret fleet-agent, written by this agent or by another. It uses only
+// the server, the CA, the token and the namespace. A kubeconfig that needs more is rejected with the sentinels
+// of kubeconfig.Safe. No error contains bytes of the kubeconfig.
 func ParseKubeconfig(kubeconfig []byte) (Access, error) {
 	cfg, err := kubeconfigs.Safe(kubeconfig)
 	if err != nil {
@@ -91,14 +91,15 @@ func ParseKubeconfig(kubeconfig []byte) (Access, error) {
 		return Access{}, fmt.Errorf("reading the stored kubeconfig: %w", err)
 	}
 	if access.Token == "" {
-		return Access{}, fmt.Errorf("reading the stored kubeconfig: %w: it holds no token", kubeconfigs.ErrKubeconfigMalformed)
+		return Access{}, fmt.Errorf("reading the stored kubeconfig: %w: it contains no token", kubeconfigs.ErrKubeconfigMalformed)
 	}
 	return access, nil
 }
 
-var errCA = errors.New("the CA holds no PEM certificate")
+var errCA = errors.New("the CA contains no PEM certificate")
 
-// check finds what no connection could be made with. The error repeats nothing of the access.
+// check returns an error if no connection is possible with this access. The error contains no data of the
+// access.
 func (a Access) check() error {
 	if len(a.CA) > 0 && !x509.NewCertPool().AppendCertsFromPEM(a.CA) {
 		return errCA
@@ -106,17 +107,17 @@ func (a Access) check() error {
 	return protocol.CheckHubURL(a.Server)
 }
 
-// contextNamespace is empty where the kubeconfig names none.
+// contextNamespace returns the namespace of the kubeconfig's context, or an empty string.
 func contextNamespace(kubeconfig []byte) string {
 	cfg, err := kubeconfigs.Load(kubeconfig)
 	if err != nil {
-		return "" // it was read a moment ago
+		return "" // unreachable in practice: the kubeconfig was just parsed
 	}
 	if current := cfg.Contexts[cfg.CurrentContext]; current != nil {
 		return current.Namespace
 	}
 	for _, only := range cfg.Contexts {
-		return only.Namespace // SafeConfig refuses several without a current one
+		return only.Namespace // Safe rejects several contexts without a current one
 	}
 	return ""
 }

@@ -15,13 +15,13 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
 
-// found is what a look found in the agent's namespace.
+// found contains what one look read from the agent's namespace.
 type found struct {
 	bootstrapSecret *corev1.Secret // nil if there is none
 	bootstrap       *protocol.Bootstrap
 	bootstrapErr    error
 
-	identity    *protocol.Identity // nil if there is none that can be read
+	identity    *protocol.Identity // nil if it is missing or cannot be parsed
 	identityErr error
 	access      Access // of the identity
 
@@ -29,8 +29,8 @@ type found struct {
 	configErr error
 }
 
-// look reads the agent's three objects and puts them together with what the hub said so far. What the hub
-// said of an object that is no longer there, or not the same, is forgotten.
+// look reads the agent's three objects and combines them with the hub's earlier answers. It discards answers
+// about an object that was deleted or changed.
 func (a *agent) look(ctx context.Context) (registering.Input, error) {
 	f, err := a.read(ctx)
 	if err != nil {
@@ -53,12 +53,12 @@ func (a *agent) look(ctx context.Context) (registering.Input, error) {
 		a.attempt, a.used = nil, false
 		a.requests.reset()
 		a.renewals.reset()
-		a.doubt(f) // somebody offers another identity: ask at once whether the one we have still works
+		a.doubt(f) // another identity is offered: test immediately whether the stored one still works
 	}
 	return a.state(), nil
 }
 
-// doubt makes the next step ask the hub about the stored identity, if there is another to be had.
+// doubt makes the next step test the stored identity again, if a bootstrap secret exists.
 func (a *agent) doubt(f found) {
 	if f.bootstrapSecret != nil {
 		a.verdict = registering.Verdict{}
@@ -91,9 +91,9 @@ func (a *agent) state() registering.Input {
 	return state
 }
 
-// read reads the bootstrap secret before the identity. Whoever forces a new registration deletes the
-// identity first and delivers a bootstrap secret then; in this order we never see the new bootstrap secret
-// beside the old identity, and so never throw it away as not needed.
+// read reads the bootstrap secret before the identity. To force a new registration, a user deletes the identity
+// first and then creates a bootstrap secret. In this order, the agent never sees the new bootstrap secret
+// together with the old identity, and so never deletes it as unneeded.
 func (a *agent) read(ctx context.Context) (found, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -124,7 +124,7 @@ func (a *agent) read(ctx context.Context) (found, error) {
 	return a.understand(bootstrap, identity, settings.config), nil
 }
 
-// understand parses what was found; nil was not.
+// understand parses the objects. An object that does not exist is nil.
 func (a *agent) understand(bootstrap, identity *corev1.Secret, settings *corev1.ConfigMap) found {
 	f := found{bootstrapSecret: bootstrap}
 	if bootstrap != nil {
@@ -137,7 +137,7 @@ func (a *agent) understand(bootstrap, identity *corev1.Secret, settings *corev1.
 		f.config, f.configErr = a.parseConfig(settings)
 	}
 	if f.configErr != nil {
-		f.config = a.found.config // what was said last holds until something better is
+		f.config = a.found.config // keep the last valid configuration
 	}
 	if f.configErr == nil && f.bootstrap != nil {
 		f.configErr = checkTLSMode(f.config.AgentTLSMode, *f.bootstrap)
@@ -145,7 +145,7 @@ func (a *agent) understand(bootstrap, identity *corev1.Secret, settings *corev1.
 	return f
 }
 
-// secret is nil if there is none.
+// secret reads a Secret. It returns nil if the Secret does not exist.
 func (a *agent) secret(ctx context.Context, name string) (*corev1.Secret, error) {
 	secret, err := a.Local.CoreV1().Secrets(a.Namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
@@ -160,7 +160,7 @@ func (a *agent) secret(ctx context.Context, name string) (*corev1.Secret, error)
 func (a *agent) parseConfig(configMap *corev1.ConfigMap) (config.Agent, error) {
 	parsed, warnings, err := config.ParseAgent(configMap.Data[names.ConfigKey])
 	for _, warning := range warnings {
-		a.log.Debug("the agent's configuration has a value that is ignored", "warning", warning)
+		a.log.Debug("ignoring a value in the agent's configuration", "warning", warning)
 	}
 	return parsed, err
 }

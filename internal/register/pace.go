@@ -7,36 +7,38 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube"
 )
 
-// The pauses between attempts at what time can heal.
+// The pauses between attempts at an operation that may succeed later.
 const (
 	firstPause = time.Second
 	longPause  = 15 * time.Second
-	// A credential just granted is proven again quickly: its rights are on their way.
+	// A new credential is tested again quickly, because its rights are being granted.
 	firstProofPause = 100 * time.Millisecond
 	longProofPause  = 2 * time.Second
-	// longRenewalPause is the pause between two requests that the hub took, where what it grants does not work.
+	// longRenewalPause is the longest pause between two requests that the hub accepted but whose credentials do not
+	// work.
 	longRenewalPause = 10 * time.Minute
-	// longMovePause is that between two questions at an address where the hub may be one day.
+	// longMovePause is the longest pause between two tests at the address in the bootstrap secret, where no hub may
+	// run yet.
 	longMovePause = time.Minute
-	// doubtPause is the least time between two questions that the hub's answers to others give rise to.
+	// doubtPause is the minimum time between two tests that are caused by the hub's responses to other requests.
 	doubtPause = 5 * time.Second
 )
 
-// pace spaces attempts at one thing: the first at once, then pauses from first doubling to long, each up to
-// half longer or shorter by chance, so that a thousand agents do not come back together.
+// pace spaces the attempts at one operation. The first attempt is due at once. The pauses double from first to
+// long. Each pause is up to 50 % shorter or longer at random, so that a thousand agents do not retry together.
 type pace struct {
 	first, long time.Duration
 	random      io.Reader
 
 	failed int
-	last   time.Time // of the last attempt
-	due    time.Time // of the next; zero means now
+	last   time.Time // time of the last attempt
+	due    time.Time // time of the next attempt; zero means now
 }
 
 // reset makes the next attempt due at once.
 func (p *pace) reset() { p.failed, p.due = 0, time.Time{} }
 
-// spare makes the next attempt due at once, but not sooner than the pause after the last.
+// spare makes the next attempt due at once, but not before pause has passed since the last attempt.
 func (p *pace) spare(pause time.Duration) {
 	p.reset()
 	if !p.last.IsZero() {
@@ -44,7 +46,7 @@ func (p *pace) spare(pause time.Duration) {
 	}
 }
 
-// until is how long to wait from now for the next attempt; zero or less means now.
+// until returns the time from now to the next attempt. Zero or less means now.
 func (p *pace) until(now time.Time) time.Duration {
 	if p.due.IsZero() {
 		return 0
@@ -52,7 +54,7 @@ func (p *pace) until(now time.Time) time.Duration {
 	return p.due.Sub(now)
 }
 
-// tried counts an attempt made now, and puts the next one off: no less than what the hub asked for in its answer.
+// tried records an attempt made now and schedules the next one, not before the Retry-After of the hub's answer.
 func (p *pace) tried(now time.Time, answer error) {
 	pause := p.first
 	for range p.failed {
@@ -62,18 +64,18 @@ func (p *pace) tried(now time.Time, answer error) {
 	p.last, p.due = now, now.Add(max(jitter(pause, p.random), spread(kube.RetryAfter(answer), p.random)))
 }
 
-// jitter is d, up to half longer or shorter. Without randomness it is d.
+// jitter returns d, randomly up to 50 % shorter or longer. If random fails, it returns d.
 func jitter(d time.Duration, random io.Reader) time.Duration {
 	return d + d/2*time.Duration(chance(random)-128)/128
 }
 
-// spread is d or up to half longer: never shorter, for somebody asked for d. Without randomness it is a quarter
-// longer.
+// spread returns d, randomly up to 50 % longer. It is never shorter, because the server asked for d. If random
+// fails, it returns d plus 25 %.
 func spread(d time.Duration, random io.Reader) time.Duration {
 	return d + d/2*time.Duration(chance(random))/256
 }
 
-// chance is a number from 0 to 255, and 128 where there is no randomness.
+// chance returns a random number from 0 to 255, or 128 if random fails.
 func chance(random io.Reader) int {
 	var one [1]byte
 	if _, err := io.ReadFull(random, one[:]); err != nil {

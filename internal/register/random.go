@@ -5,13 +5,14 @@ import (
 	"io"
 )
 
-// The random part of a request: 54 characters of 27.
+// The random part of a request has 54 characters from an alphabet of 27.
 const (
 	randomAlphabet = "bcdfghjklmnpqrstvwxz2456789"
 	randomLength   = 54
 )
 
-// randomToken draws each character evenly: a byte that would favour the alphabet's beginning is thrown away.
+// randomToken chooses each character with equal probability. It discards bytes that would favor the first
+// characters of the alphabet.
 func randomToken(random io.Reader) (string, error) {
 	const fair = 256 - 256%len(randomAlphabet)
 	token := make([]byte, 0, randomLength)

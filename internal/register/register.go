@@ -1,8 +1,8 @@
-// Package register gets the agent its identity on the hub and keeps watch over it.
+// Package register obtains the agent's identity on the hub and keeps checking it.
 //
-//	look (three local objects, what the hub said) ─► registering.Decide ─► do it ─► look again
+//	\tlook (three local objects, the hub's answers) ─► registering.Decide ─► act ─► look again
 //
-// The decisions are registering.Decide's. Here is what they need: reading, asking, writing, waiting.
+// registering.Decide makes the decisions. This package reads, sends requests, writes and waits for it.
 package register
 
 import (
@@ -21,52 +21,53 @@ import (
 )
 
 var (
-	// errEnded means that what used the identity returned though nobody asked it to.
+	// errEnded means that the callback returned although its context was not canceled.
 	errEnded = errors.New("the agent's work ended by itself")
-	// errStuck means that it did not return though it was asked to: a process that holds the lease and does nothing
-	// would keep others from working.
-	errStuck = errors.New("the agent's work did not end when its identity was taken out of use")
+	// errStuck means that the callback did not return after its context was canceled. A process that holds the lease
+	// and does nothing would keep other replicas from working.
+	errStuck = errors.New("the agent's work did not end after its context was canceled")
 )
 
-// Options of Run.
+// Options configures Run.
 type Options struct {
-	// Local is the agent's own cluster. Its client must not have a timeout, for it is also used for watches.
+	// Local is a client for the agent's own cluster. It must not have a timeout, because watches use it.
 	Local kubernetes.Interface
-	// Namespace is the agent's own: Secrets fleet-agent and fleet-agent-bootstrap and ConfigMap fleet-agent
-	// are there.
+	// Namespace is the agent's namespace. It contains Secrets fleet-agent and fleet-agent-bootstrap and
+	// ConfigMap fleet-agent.
 	Namespace string
-	// Pod is the host name of the agent, a label of the requests it makes. Empty: no such label.
+	// Pod is the host name of the agent. It becomes a label of the requests. Empty means no such label.
 	Pod string
-	// Clock says what time it is. Required.
+	// Clock returns the current time. Required.
 	Clock func() time.Time
-	// Random is where request names and the spread of pauses come from, crypto/rand.Reader but in tests.
+	// Random is the source of request names and of jitter. It is crypto/rand.Reader except in tests.
 	Random io.Reader
-	// Log is told what happens. Nil: nobody is told.
+	// Log receives the log lines. Nil disables logging.
 	Log *slog.Logger
-	// Connect makes the client for one identity. Nil: a client of the API server the configuration names.
+	// Connect creates the client for one identity. Nil means a client for the API server in the configuration.
 	Connect func(*rest.Config) (Hub, error)
-	// OnStage is called when the stage changes, with the reason for one that is not Use. Nil: nobody is told.
+	// OnStage is called when the stage or its reason changes. The reason is empty for Use. Nil disables the
+	// callback.
 	OnStage func(stage registering.Stage, reason string)
 }
 
-// Session is a proven identity, and what goes with it.
+// Session is a proven identity and the data that belongs to it.
 type Session struct {
-	// Hub reaches the hub as this identity: no rate limit, no timeout. What the hub answers to it is listened
-	// to: 401, 403 and an untrusted CA make Run ask whether the identity still works.
+	// Hub is the client configuration for this identity, without rate limit and timeout. Run watches the responses
+	// to it: after a 401, a 403 or an untrusted CA it tests whether the identity still works.
 	Hub *rest.Config
-	// ClusterNamespace and ClusterName are the Cluster this agent speaks for.
+	// ClusterNamespace and ClusterName identify the Cluster of this agent.
 	ClusterNamespace, ClusterName string
-	// DeploymentNamespace is where on the hub its BundleDeployments are.
+	// DeploymentNamespace is the namespace of its BundleDeployments on the hub.
 	DeploymentNamespace string
-	// Config is ConfigMap fleet-agent, the zero value if it is missing or malformed.
+	// Config is ConfigMap fleet-agent, or the zero value if it is missing or malformed.
 	Config config.Agent
 }
 
-// Run calls use with a proven identity, registering for one if there is none, and sees that it stays
-// proven. When the identity is lost, use's context is canceled; once use has returned, Run starts over and
-// calls use again with the next. It returns nil when ctx ends, the error of use if that returns by itself,
-// and else one of the sentinels of rules/registering in a sentence that says what to do: nothing but a human or another
-// replica would help.
+// Run calls use with a proven identity and keeps testing that identity. If there is no identity, Run registers
+// for one. When the identity is lost, Run cancels use's context, waits until use has returned, and starts over
+// with the next identity. Run returns nil when ctx ends, and use's error if use returns on its own. Otherwise it
+// returns one of the sentinels of rules/registering with a remedy, when only a human or another replica can
+// help.
 func Run(ctx context.Context, o Options, use func(context.Context, Session) error) error {
 	a := newAgent(o, use)
 	ctx, cancel := context.WithCancel(ctx)
@@ -86,7 +87,7 @@ func Run(ctx context.Context, o Options, use func(context.Context, Session) erro
 		state, err := a.look(ctx)
 		if err != nil {
 			if ctx.Err() == nil {
-				a.log.Warn("reading the agent's secrets, trying again", "error", err)
+				a.log.Warn("reading the agent's Secrets and ConfigMap failed, trying again", "error", err)
 			}
 			a.looks.tried(a.now(), err)
 			continue
@@ -101,39 +102,39 @@ func Run(ctx context.Context, o Options, use func(context.Context, Session) erro
 	return nil
 }
 
-// agent is what a Run remembers between two looks.
+// agent is the state that Run keeps between two looks.
 type agent struct {
 	Options
 	log *slog.Logger
 	use func(context.Context, Session) error
 
-	changed chan struct{} // a Secret of ours, or the configuration, may have changed
-	doubted chan struct{} // the hub turned the serving identity away
+	changed chan struct{} // one of the agent's Secrets, or its configuration, may have changed
+	doubted chan struct{} // the hub rejected a request of the identity in use
 
 	looks, asks, moves, proofs, requests, renewals, writes pace
 
-	found   found               // the last look
-	verdict registering.Verdict // on the stored identity
-	moved   registering.Verdict // on it, where the bootstrap secret says the hub is
-	there   Access              // by which that was asked
-	stuck   bool                // what used an identity did not end when it was told
-	running bool                // an identity has been used, or asked for
-	used    bool                // the bootstrap secret at hand was of use
-	serving *serving            // nil if none is
-	attempt *attempt            // with the bootstrap secret at hand, nil before the first
-	stage   registering.Stage   // as told last
+	found   found               // result of the last look
+	verdict registering.Verdict // on the stored identity, at its own address
+	moved   registering.Verdict // on the stored identity, at the address in the bootstrap secret
+	there   Access              // the access of that test
+	stuck   bool                // use did not return after its context was canceled
+	running bool                // an identity has been used or requested
+	used    bool                // the current bootstrap secret was used
+	serving *serving            // nil if no identity is in use
+	attempt *attempt            // with the current bootstrap secret; nil before the first
+	stage   registering.Stage   // as last reported
 	reason  string
 }
 
-// attempt is what this process did with one bootstrap secret.
+// attempt records what this process did with one bootstrap secret.
 type attempt struct {
 	token      registering.Verdict
-	access     Access // under the TLS mode, once a request was made
-	hub        Hub    // the same
+	access     Access // after applying the TLS mode; set once a request was made
+	hub        Hub    // client for access
 	request    *registering.PendingRequest
-	reminded   time.Time // when it was last said that the request is not granted
+	reminded   time.Time // when the missing grant was last logged
 	credential *protocol.Credential
-	warned     bool // about a credential that is not whole
+	warned     bool // the incomplete credential was logged
 	proof      registering.Verdict
 }
 
@@ -157,7 +158,7 @@ func newAgent(o Options, use func(context.Context, Session) error) *agent {
 
 func (a *agent) now() time.Time { return a.Clock() }
 
-// tell reports a stage once, when it or its reason is new.
+// tell reports the stage if it or its reason has changed.
 func (a *agent) tell(step registering.Outcome) {
 	reason := string(step.Awaited)
 	if step.Err != nil {
@@ -176,7 +177,7 @@ func (a *agent) tell(step registering.Outcome) {
 	}
 }
 
-// act does the step, or as much of it as can be done without looking again. An error ends Run.
+// act performs the step, or as much of it as is possible without another look. An error ends Run.
 func (a *agent) act(ctx context.Context, step registering.Outcome) error {
 	if step.Stage != registering.Use {
 		a.stopServing()
@@ -211,14 +212,15 @@ func (a *agent) awaitStep(ctx context.Context, step registering.Outcome) {
 	}
 }
 
-// pause waits for d, or until a Secret of ours or the configuration changes or the work ends. It says whether d is over.
+// pause waits for d. It returns early if one of the agent's Secrets or its configuration changes, or if the work
+// ends. It reports whether d has passed.
 func (a *agent) pause(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
-	var ended chan struct{} // nil, which never happens, where nothing is in use
+	var ended chan struct{} // a nil channel never fires: nothing is in use
 	if a.serving != nil {
 		ended = a.serving.done
 	}

@@ -13,7 +13,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// requestStep makes a ClusterRegistration as soon as one is due.
+// requestStep creates a ClusterRegistration when one is due.
 func (a *agent) requestStep(ctx context.Context) {
 	if a.attempt == nil {
 		a.attempt = &attempt{}
@@ -53,7 +53,7 @@ func (a *agent) request(ctx context.Context) error {
 	}
 	asked := registering.NewRequest(in)
 	if asked.Labels[fleet.LabelRegistrationToken] == "" {
-		a.log.Warn("the request cannot name its ClusterRegistrationToken, and the hub may let nobody read the answer: use a token whose name has at most 63 characters",
+		a.log.Warn("the name of the ClusterRegistrationToken is too long for a label, so the hub may not grant read access to the credential; use a token whose name has at most 63 characters",
 			"token", bootstrap.TokenName)
 	}
 	made, err := a.attempt.hub.Register(ctx, asked)
@@ -71,7 +71,7 @@ func (a *agent) request(ctx context.Context) error {
 	return nil
 }
 
-// systemUID is the UID of namespace kube-system: the same as long as the cluster lives.
+// systemUID returns the UID of namespace kube-system. It stays the same for the lifetime of the cluster.
 func (a *agent) systemUID(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -82,8 +82,8 @@ func (a *agent) systemUID(ctx context.Context) (string, error) {
 	return string(system.UID), nil
 }
 
-// reach makes the client for the import token. Which CA is trusted is found out anew for each request: a
-// hub that was not there for the last one could not show its certificate.
+// reach creates the client for the import token. It determines the trusted CA again for each request, because a
+// hub that was unreachable last time could not show its certificate.
 func (a *agent) reach(ctx context.Context, bootstrap protocol.Bootstrap) error {
 	access, err := a.trusting(ctx, Access{
 		Server: bootstrap.APIServerURL, CA: bootstrap.APIServerCA,
@@ -97,7 +97,7 @@ func (a *agent) reach(ctx context.Context, bootstrap protocol.Bootstrap) error {
 	return err
 }
 
-// trusting is the access with the CA that the TLS mode leaves it.
+// trusting returns the access with the CA that applies in the TLS mode.
 func (a *agent) trusting(ctx context.Context, access Access) (Access, error) {
 	trusting, err := kube.WithTLSMode(ctx, access.Config(), tlsMode(a.found.config.AgentTLSMode))
 	if err != nil {
@@ -107,8 +107,8 @@ func (a *agent) trusting(ctx context.Context, access Access) (Access, error) {
 	return access, nil
 }
 
-// judgeToken notes what the hub's answer says of the import token. 403 says nothing: its rights may be on
-// their way, and before the grant it is the answer to expect.
+// judgeToken records the hub's answer about the import token. 403 counts as accepted: the token's rights may
+// still be being created, and before the grant 403 is the expected answer. 404 counts as accepted, too.
 func (a *agent) judgeToken(err error) {
 	answer := answerOf(err)
 	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {

@@ -12,19 +12,19 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
 
-// serving is one identity in use.
+// serving is an identity in use.
 type serving struct {
 	key string
-	// collects is how often the work looks for what nobody asks for any more: all of the configuration that matters
-	// to it. With another interval it is begun anew.
+	// collects is the garbage collection interval. It is the only setting that matters to the running work: a new
+	// interval restarts the work.
 	collects time.Duration
 	cancel   context.CancelFunc
 	done     chan struct{} // closed when use has returned
-	err      error         // what it returned
+	err      error         // the error it returned
 }
 
-// serveStep writes a new identity, sees that the identity at hand is in use, clears up, and waits for
-// something to happen.
+// serveStep stores a new identity, makes sure that the current identity is in use, deletes the bootstrap secret,
+// and waits for the next event.
 func (a *agent) serveStep(ctx context.Context, step registering.Outcome) {
 	if step.Store && !a.storeCredential(ctx) || step.Rewrite && !a.storeMove(ctx) {
 		return
@@ -42,8 +42,8 @@ func (a *agent) serveStep(ctx context.Context, step registering.Outcome) {
 	a.attend(ctx, nil)
 }
 
-// storeCredential makes the proven credential the stored identity. Leaving waits for the write: the hub
-// hands a credential out once.
+// storeCredential stores the proven credential as the identity. A shutdown waits for this write, because the hub
+// hands out a credential only once.
 func (a *agent) storeCredential(ctx context.Context) bool {
 	granted := *a.attempt.credential
 	err := a.write(ctx, a.grantedAccess(), protocol.Identity{
@@ -61,22 +61,22 @@ func (a *agent) storeCredential(ctx context.Context) bool {
 	return true
 }
 
-// storeMove writes the stored kubeconfig anew, by the access at which the identity was proven.
+// storeMove rewrites the stored kubeconfig with the access at which the identity was proven.
 func (a *agent) storeMove(ctx context.Context) bool {
 	if err := a.write(ctx, a.there, *a.found.identity); err != nil {
 		if ctx.Err() == nil && !errors.Is(err, errInterrupted) {
-			a.log.Error("the hub's new address could not be stored, trying again", "error", err)
+			a.log.Error("storing the hub's new address failed, trying again", "error", err)
 		}
 		return false
 	}
-	a.log.Info("the hub is reached as the bootstrap secret says from now on; the identity stays", "hub", a.there.Server)
+	a.log.Info("using the hub address and CA of the bootstrap secret from now on; the identity stays the same", "hub", a.there.Server)
 	return true
 }
 
-// errInterrupted means that nothing was written, for there is something to look at first. The write is still due.
+// errInterrupted means that nothing was written, because a change must be read first. The write is still due.
 var errInterrupted = errors.New("something has changed, looking again before the identity is stored")
 
-// write makes an identity with this access the stored one.
+// write stores the identity with this access.
 func (a *agent) write(ctx context.Context, access Access, identity protocol.Identity) error {
 	if !a.pause(ctx, a.writes.until(a.now())) {
 		return errInterrupted
@@ -96,7 +96,7 @@ func (a *agent) write(ctx context.Context, access Access, identity protocol.Iden
 	return nil
 }
 
-// serve puts the stored identity to use, if it is not in use already.
+// serve starts using the stored identity, unless it is in use already.
 func (a *agent) serve(ctx context.Context) {
 	identity := *a.found.identity
 	key, collects := identityKey(identity), a.collects()
@@ -104,7 +104,7 @@ func (a *agent) serve(ctx context.Context) {
 		return
 	}
 	if a.serving != nil {
-		a.log.Info("starting over with what changed", "garbageCollectionInterval", collects.String())
+		a.log.Info("restarting with the changed identity or interval", "garbageCollectionInterval", collects.String())
 	}
 	if a.stopServing(); a.stuck {
 		return
@@ -127,7 +127,8 @@ func (a *agent) serve(ctx context.Context) {
 	}()
 }
 
-// collects is the configured interval. A configuration that cannot be read leaves the one that is in use.
+// collects returns the configured interval. While the configuration cannot be read, it returns the interval in
+// use.
 func (a *agent) collects() time.Duration {
 	if a.found.configErr != nil && a.serving != nil {
 		return a.serving.collects
@@ -135,10 +136,10 @@ func (a *agent) collects() time.Duration {
 	return a.found.config.GarbageCollectionInterval.Duration
 }
 
-// leaving is how long what uses an identity may take to end.
+// leaving is the maximum time in which use must return after its context is canceled.
 const leaving = 2 * time.Minute
 
-// stopServing takes the identity out of use and waits until it is. Work that does not end is the end of Run.
+// stopServing cancels use and waits until it returns. If it does not return in time, Run ends.
 func (a *agent) stopServing() {
 	if a.serving == nil {
 		return
@@ -154,19 +155,19 @@ func (a *agent) stopServing() {
 	a.serving = nil
 }
 
-// outcome is why the work ended, though nobody had asked it to. That a part of it was canceled is no reason to take
-// it for the end that somebody asked for.
+// outcome returns why the work ended without being canceled. It hides a context.Canceled of some part, so that
+// callers do not take it for a requested shutdown.
 func (s *serving) outcome() error {
 	switch {
 	case s.err == nil:
 		return errEnded
 	case errors.Is(s.err, context.Canceled):
-		return fmt.Errorf("%w: %v", errEnded, s.err) //nolint:errorlint // whoever asks whether it was canceled is told no
+		return fmt.Errorf("%w: %v", errEnded, s.err) //nolint:errorlint // errors.Is(err, context.Canceled) must be false
 	}
 	return fmt.Errorf("working for the hub: %w", s.err)
 }
 
-// ended says whether what was put to use has returned.
+// ended reports whether use has returned.
 func (a *agent) ended() bool {
 	if a.serving == nil {
 		return false
@@ -179,7 +180,8 @@ func (a *agent) ended() bool {
 	}
 }
 
-// clearBootstrap deletes the bootstrap secret of the last look, if there was one.
+// clearBootstrap deletes the bootstrap secret of the last look, if there was one. It reports whether none is
+// left.
 func (a *agent) clearBootstrap(ctx context.Context) bool {
 	seen := a.found.bootstrapSecret
 	if seen == nil {
@@ -190,7 +192,7 @@ func (a *agent) clearBootstrap(ctx context.Context) bool {
 	}
 	if err := dropBootstrap(ctx, a.Local, seen); err != nil {
 		a.writes.tried(a.now(), err)
-		a.log.Warn("the bootstrap secret is not needed any more and could not be deleted, trying again", "error", err)
+		a.log.Warn("deleting the bootstrap secret, which is no longer needed, failed; trying again", "error", err)
 		return false
 	}
 	a.writes.reset()
@@ -199,12 +201,12 @@ func (a *agent) clearBootstrap(ctx context.Context) bool {
 	return true
 }
 
-// settled is how long a bootstrap secret is kept that may be of use in a moment: the chart delivers it before the
-// configuration, and that may say that only a CA is trusted from now on, or that none is needed any more.
+// settled is how long the agent keeps a bootstrap secret that may be needed in a moment. The chart delivers the
+// secret before the configuration, and the new configuration may require a CA or no longer require one.
 const settled = 5 * time.Second
 
-// settling is settled where the bootstrap secret has a CA, and the identity has none because none is needed; and where
-// the configuration at hand leaves nothing to be done with it.
+// settling returns settled in two cases: the bootstrap secret has a CA that the identity lacks because the mode
+// needs none, or the current configuration is invalid. Otherwise it returns zero.
 func (a *agent) settling() time.Duration {
 	f := a.found
 	if a.used || f.bootstrap == nil {
@@ -217,8 +219,9 @@ func (a *agent) settling() time.Duration {
 	return 0
 }
 
-// attend waits while the identity is in use: for a change of our Secrets or the configuration, for the hub to turn
-// the identity away, for the work to end, for the time that is due (nil: none is). It says whether it was the time.
+// attend waits while the identity is in use. It returns when one of the agent's Secrets or its configuration
+// changes, the hub rejects the identity, the work ends, or due fires (nil never fires). It reports whether due
+// fired.
 func (a *agent) attend(ctx context.Context, due <-chan time.Time) bool {
 	select {
 	case <-due:
@@ -233,21 +236,21 @@ func (a *agent) attend(ctx context.Context, due <-chan time.Time) bool {
 	return false
 }
 
-// listener watches what the hub answers to an identity in use.
+// listener watches the hub's responses to the identity in use.
 type listener struct {
 	next    http.RoundTripper
 	doubted chan<- struct{}
 }
 
-// RoundTrip passes the request on and raises a doubt where the answer is one that would count against the
-// identity. Whether it does is not decided here: another right may be missing than those an agent needs.
+// RoundTrip sends the request and signals a doubt if the response may mean that the identity is rejected. It
+// does not decide that: the missing right may be one that agents do not need.
 func (l listener) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := l.next.RoundTrip(request)
 	turnedAway := err == nil && (response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden)
 	if turnedAway || isUntrusted(err) {
 		select {
 		case l.doubted <- struct{}{}:
-		default: // there is one waiting already
+		default: // a signal is already pending
 		}
 	}
 	return response, err

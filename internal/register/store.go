@@ -15,11 +15,11 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// storeAttempts bounds how often a write starts over because somebody else wrote in between.
+// storeAttempts limits how often a write is retried after a conflicting write.
 const storeAttempts = 5
 
-// store writes the identity to Secret fleet-agent: created if missing, else changed in place. At no moment
-// is there no identity where there was one before.
+// store writes the identity to Secret fleet-agent. It creates the Secret or updates it in place, so an existing
+// identity is never missing in between.
 func store(ctx context.Context, local kubernetes.Interface, namespace string, identity protocol.Identity) error {
 	var err error
 	for range storeAttempts {
@@ -59,8 +59,8 @@ func storeOnce(ctx context.Context, local kubernetes.Interface, namespace string
 	return err
 }
 
-// dropBootstrap deletes the bootstrap secret that was looked at, and no newer one: a Secret that was
-// replaced meanwhile carries a message of its own.
+// dropBootstrap deletes the bootstrap secret that the agent read, but no newer version: a Secret that was
+// replaced in the meantime has not been handled yet.
 func dropBootstrap(ctx context.Context, local kubernetes.Interface, seen *corev1.Secret) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -16,14 +16,14 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
-// watchOwn fills changed whenever the agent's identity, its bootstrap secret or its configuration appears, changes
-// or goes, until ctx ends; the group is done a moment after. What they hold is read when it is needed: an event
-// only says that it is time to look.
+// watchOwn signals changed when the agent's identity, its bootstrap secret or its configuration is added,
+// changed or deleted, until ctx ends. The group is done shortly after. Events carry no content: the agent reads
+// the objects when it needs them.
 func watchOwn(ctx context.Context, local kubernetes.Interface, namespace string, changed chan<- struct{}) *sync.WaitGroup {
-	nudge := func() {
+	enqueue := func() {
 		select {
 		case changed <- struct{}{}:
-		default: // there is one waiting already
+		default: // a signal is already pending
 		}
 	}
 	var watching sync.WaitGroup
@@ -40,9 +40,9 @@ func watchOwn(ctx context.Context, local kubernetes.Interface, namespace string,
 			ListerWatcher: kube.Relisting(own.objects),
 			ObjectType:    own.kind,
 			Handler: cache.ResourceEventHandlerFuncs{
-				AddFunc:    func(any) { nudge() },
-				UpdateFunc: func(before, after any) { nudge() },
-				DeleteFunc: func(any) { nudge() },
+				AddFunc:    func(any) { enqueue() },
+				UpdateFunc: func(before, after any) { enqueue() },
+				DeleteFunc: func(any) { enqueue() },
 			},
 		})
 		watching.Go(func() { informer.RunWithContext(ctx) })
@@ -50,14 +50,14 @@ func watchOwn(ctx context.Context, local kubernetes.Interface, namespace string,
 	return &watching
 }
 
-// listed is a typed client's List for objects of any kind.
+// listed converts a typed client's List to a ListWithContextFunc.
 func listed[L runtime.Object](list func(context.Context, metav1.ListOptions) (L, error)) cache.ListWithContextFunc {
 	return func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		return list(ctx, options)
 	}
 }
 
-// listerWatcher reads the one object of this name.
+// listerWatcher lists and watches only the object with this name.
 func listerWatcher(local kubernetes.Interface, name string, list cache.ListWithContextFunc, watch cache.WatchFuncWithContext) cache.ListerWatcher {
 	only := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{

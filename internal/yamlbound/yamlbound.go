@@ -1,5 +1,5 @@
-// Package yamlbound bounds what a YAML text costs that a user wrote, before a parser turns it into objects. A text of
-// some kilobytes whose aliases refer to one another stands for gigabytes. It is pure.
+// Package yamlbound limits the cost of YAML text from users before a parser decodes it. A text of a few
+// kilobytes whose aliases refer to each other can expand to gigabytes. It is pure.
 package yamlbound
 
 import (
@@ -12,26 +12,26 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// ErrTooLarge means that a text holds more than its budget allows.
+// ErrTooLarge means that a text exceeds its budget.
 var ErrTooLarge = errors.New("the YAML is too large")
 
-// maxDepth is how deep lists and objects may be nested, aliases followed.
+// maxDepth is the maximum nesting of lists and objects, with aliases expanded.
 const maxDepth = 200
 
-// Budget is what texts may hold. Each text that is spent on it takes its share.
+// Budget limits the content of texts. Each text reduces what is left for the next.
 type Budget struct {
-	// Items bounds lists, objects and what is in them, counted by the characters that separate them.
+	// Items limits the lists, objects and their items, counted by the characters that separate them.
 	Items int
-	// Expanded and Bytes bound the values, and the bytes of their texts, in a text with aliases: each alias counts as
-	// what it refers to.
+	// Expanded and Bytes limit the number of values and the length of their texts in a text with aliases, with each
+	// alias expanded.
 	Expanded, Bytes int
 }
 
-// ForValues is the budget of Helm values, of kubeconfigs and of settings. Those that are of use fit into a Secret, which
-// holds 1 MiB.
+// ForValues returns the budget for Helm values, kubeconfigs and settings. Useful ones fit into a Secret, which
+// is limited to 1 MiB.
 func ForValues() Budget { return Budget{Items: 100_000, Expanded: 200_000, Bytes: 4 << 20} }
 
-// ForManifests is the budget of one document or file that a Bundle deploys.
+// ForManifests returns the budget for one document or file that a Bundle deploys.
 func ForManifests() Budget { return Budget{Items: 2_000_000, Expanded: 400_000, Bytes: 32 << 20} }
 
 // Check returns an error that wraps ErrTooLarge if the text is too large for Helm values.
@@ -46,8 +46,9 @@ func CheckManifest(text []byte) error {
 	return budget.Spend(text)
 }
 
-// Spend takes what a text holds from the budget. The error wraps ErrTooLarge; of a text with aliases it may also be the
-// parser's. Texts without aliases are not parsed: they cost what they are long.
+// Spend subtracts the cost of a text from the budget. The error wraps ErrTooLarge. For a text with aliases it
+// may also be the parser's error. Texts without aliases are not parsed, because their cost is proportional to
+// their length.
 func (b *Budget) Spend(text []byte) error {
 	cost, err := b.Cost(text)
 	if err != nil {
@@ -56,7 +57,7 @@ func (b *Budget) Spend(text []byte) error {
 	return b.Take(cost)
 }
 
-// Cost is what a text takes from a budget. A text that the budget does not allow is an error, as with Spend.
+// Cost returns the cost of a text. It fails like Spend if the budget does not allow the text.
 func (b *Budget) Cost(text []byte) (Budget, error) {
 	cost := Budget{Items: items(text)}
 	left := *b
@@ -66,7 +67,7 @@ func (b *Budget) Cost(text []byte) (Budget, error) {
 	var root yaml.Node
 	if err := yaml.Unmarshal(text, &root); err != nil {
 		if isReadByOthers(text) {
-			return cost, fmt.Errorf("%w: what its aliases stand for cannot be counted; write them out", ErrTooLarge)
+			return cost, fmt.Errorf("%w: the size of its expanded aliases cannot be determined; write them out", ErrTooLarge)
 		}
 		return cost, err
 	}
@@ -79,28 +80,28 @@ func (b *Budget) Cost(text []byte) (Budget, error) {
 	return cost, left.Take(cost)
 }
 
-// isReadByOthers reports whether the parser that converts YAML to JSON, another one, takes a text for YAML. Nothing of the
-// text fits into what it is to be read into, so that no alias is followed.
+// isReadByOthers reports whether the other YAML parser, which converts YAML to JSON, accepts the text. Decoding
+// into an empty struct follows no alias.
 func isReadByOthers(text []byte) bool {
 	var mismatch *yamlv2.TypeError
 	err := yamlv2.Unmarshal(text, &struct{}{})
 	return err == nil || errors.As(err, &mismatch) || strings.Contains(err.Error(), "excessive aliasing")
 }
 
-// Take takes the cost of a text from the budget. The error wraps ErrTooLarge.
+// Take subtracts a cost from the budget. The error wraps ErrTooLarge.
 func (b *Budget) Take(cost Budget) error {
 	b.Items, b.Expanded, b.Bytes = b.Items-cost.Items, b.Expanded-cost.Expanded, b.Bytes-cost.Bytes
 	switch {
 	case b.Items < 0:
-		return fmt.Errorf("%w: it holds too many items; make it smaller", ErrTooLarge)
+		return fmt.Errorf("%w: it contains too many items; make it smaller", ErrTooLarge)
 	case b.Expanded < 0 || b.Bytes < 0:
-		return fmt.Errorf("%w: with each alias replaced by what it refers to, it holds too much; use fewer aliases", ErrTooLarge)
+		return fmt.Errorf("%w: with its aliases expanded, it contains too much; use fewer aliases", ErrTooLarge)
 	default:
 		return nil
 	}
 }
 
-// items is at least half of how many keys, values, lists and objects a parser can find in a text.
+// items returns at least half of the number of keys, values, lists and objects that a parser can find in a text.
 func items(text []byte) int {
 	found := 0
 	for i, c := range text {
@@ -116,13 +117,15 @@ func items(text []byte) int {
 	return found
 }
 
-// isBlank says whether a dash before this byte begins an item of a list. A byte outside of ASCII may begin a line break.
+// isBlank reports whether a dash before this byte starts a list item. A byte outside of ASCII may start a line
+// break.
 func isBlank(c byte) bool { return c <= ' ' || c >= 0x7f }
 
-// hasAliases says whether a text may define an anchor and refer to one.
+// hasAliases reports whether a text may define an anchor and refer to it.
 func hasAliases(text []byte) bool { return hasMarkedName(text, '&') && hasMarkedName(text, '*') }
 
-// hasMarkedName looks for a name behind a mark. In UTF-16, which parsers read too, a zero may be between them.
+// hasMarkedName reports whether a name follows the mark. In UTF-16, which parsers also read, a zero byte may be
+// between them.
 func hasMarkedName(text []byte, mark byte) bool {
 	for {
 		at := bytes.IndexByte(text, mark)
@@ -136,22 +139,22 @@ func hasMarkedName(text []byte, mark byte) bool {
 	}
 }
 
-// beginsName reports whether a byte may be the first of a name.
+// beginsName reports whether a byte may be the first byte of a name.
 func beginsName(c byte) bool {
 	return c == 0 || c == '-' || c == '_' || c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c > 0x7f
 }
 
-// size is what a node stands for, aliases followed.
+// size is the size of a node with its aliases expanded.
 type size struct {
 	nodes, bytes, depth int
-	// endless means that the node is within itself.
+	// endless means that the node contains itself.
 	endless bool
 }
 
-// most bounds sums, which stop there instead of overflowing.
+// most limits sums, so that they do not overflow.
 const most = 1 << 40
 
-// measure remembers the sizes of nodes. One that is being measured is endless.
+// measure caches the sizes of nodes. A node that is being measured is endless.
 type measure map[*yaml.Node]size
 
 func (m measure) of(node *yaml.Node) size {

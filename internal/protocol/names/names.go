@@ -1,5 +1,5 @@
-// Package names holds every name and hash of the wire contract. It is pure and imports
-// nothing of ours: whoever wants to know what an object is called reads only this.
+// Package names defines every name and hash of the wire contract. It is pure and imports no other package of
+// this project.
 //
 // The namespaces, by role:
 //
@@ -18,51 +18,53 @@ import (
 	"strings"
 )
 
-// Fixed names. Each is on the wire: changing one separates us from every installed cluster.
+// Fixed names. Each is part of the wire contract: after a change, existing clusters no longer work with this
+// project.
 const (
 	// SystemNamespace is the default namespace of the controllers and, downstream, of the agent.
 	SystemNamespace = "cattle-fleet-system"
-	// LegacySystemNamespace is where very old installations ran; still recognised.
+	// LegacySystemNamespace is the namespace of very old installations. It is still recognized.
 	LegacySystemNamespace = "fleet-system"
 	// ControllerConfig is the ConfigMap of the controllers in the system namespace.
 	ControllerConfig = "fleet-controller"
-	// ControllerLease is the lease of the controllers in the system namespace: that of the other
-	// implementation's registration service, so that only one of the two acts.
+	// ControllerLease is the Lease of the controllers in the system namespace. Rancher Fleet's registration service
+	// uses the same Lease, so that only one of the two is active.
 	ControllerLease = "fleet-agentmanagement-lock"
-	// CleanupLease and DeliveryLease are those of the other implementation's other two processes: its cleaner, and
-	// its controllers of Bundles. While any of the three runs, ours do not.
+	// CleanupLease and DeliveryLease are the Leases of Rancher Fleet's other two processes: the cleanup, and the
+	// controllers of Bundles. While any of Rancher Fleet's three processes runs, ours are inactive.
 	CleanupLease  = "fleet-cleanup-lock"
 	DeliveryLease = "fleet-controller-leader-election-shard"
-	// ConfigKey is the one key of that ConfigMap, and of the agent's.
+	// ConfigKey is the only key of that ConfigMap, and of the agent's.
 	ConfigKey = "config"
-	// Agent names the agent's Deployment, ServiceAccount, ConfigMap, Lease and the Secret with its identity.
+	// Agent is the name of the agent's Deployment, ServiceAccount, ConfigMap and Lease, and of the Secret with its
+	// identity.
 	Agent = "fleet-agent"
-	// AgentBootstrap names the Secret that hands an agent its import identity, and the set of
-	// objects an import leaves downstream.
+	// AgentBootstrap is the name of the Secret with the agent's import identity, and of the set of objects that an
+	// import creates downstream.
 	AgentBootstrap = "fleet-agent-bootstrap"
-	// AgentBundleSet is the set of the agents' Bundles of a workspace. Whoever targets Bundles tells by it
-	// that such a Bundle is for the one Cluster it is named after.
+	// AgentBundleSet is the set of the agents' Bundles of a workspace. It marks a Bundle as meant for the one
+	// Cluster it is named after.
 	AgentBundleSet = "fleet-manage-agent"
-	// BundleDeploymentRole is the ClusterRole a request account has in its cluster namespace.
+	// BundleDeploymentRole is the ClusterRole of a request account in its cluster namespace.
 	BundleDeploymentRole = "fleet-bundle-deployment"
-	// ContentRole is the ClusterRole by which agents read Contents.
+	// ContentRole is the ClusterRole with which agents read Contents.
 	ContentRole = "fleet-content"
-	// BootstrapAccount is the ServiceAccount whose token the local cluster's kubeconfig carries.
+	// BootstrapAccount is the ServiceAccount whose token is in the local cluster's kubeconfig.
 	BootstrapAccount = "fleet-controller-bootstrap"
 	// LocalWorkspace is the workspace in which a hub registers itself by default.
 	LocalWorkspace = "fleet-local"
-	// LocalCluster names the hub's own Cluster, LocalKubeconfig its kubeconfig Secret.
+	// LocalCluster is the name of the hub's own Cluster.
 	LocalCluster = "local"
-	// LocalKubeconfig names the Secret in the bootstrap namespace with the hub's own kubeconfig.
+	// LocalKubeconfig is the name of the Secret in the bootstrap namespace with the hub's own kubeconfig.
 	LocalKubeconfig = "local-cluster"
 	// DefaultGroup is the ClusterGroup that selects the local Cluster.
 	DefaultGroup = "default"
 )
 
-// nameLimit is the length of a DNS label plus one: joined names shorter than this stay as they are.
+// nameLimit is the maximum length of a DNS label plus one. Joined names shorter than this are not changed.
 const nameLimit = 64
 
-// KeyHash is the first 12 hex digits of the SHA-256 of the first 100 bytes of s.
+// KeyHash returns the first 12 hex digits of the SHA-256 of the first 100 bytes of s.
 func KeyHash(s string) string {
 	if len(s) > 100 {
 		s = s[:100]
@@ -70,10 +72,9 @@ func KeyHash(s string) string {
 	return sha256Hex(s)[:12]
 }
 
-// SafeConcat joins the parts with "-" into at most 63 characters. A longer name is cut and ends in
-// the beginning of its own SHA-256, so that two long names with a common beginning stay apart. The
-// cut moves one byte to the left where it would leave a "-" or another character that a digest must
-// not follow.
+// SafeConcat joins the parts with "-" into at most 63 characters. A longer name is cut and ends in the first
+// digits of its own SHA-256, so that two long names with a common prefix stay distinct. The cut moves one byte
+// to the left if it would leave a "-" or another character that must not precede a digest.
 func SafeConcat(parts ...string) string {
 	joined := strings.Join(parts, "-")
 	if len(joined) < nameLimit {
@@ -86,23 +87,23 @@ func SafeConcat(parts ...string) string {
 	return joined[:56] + "-" + digest[:6]
 }
 
-// ClusterNamespace is the namespace of one Cluster's BundleDeployments.
+// ClusterNamespace returns the namespace of one Cluster's BundleDeployments.
 func ClusterNamespace(workspace, cluster string) string {
 	return SafeConcat("cluster", workspace, cluster, KeyHash(workspace+"::"+cluster))
 }
 
-// Cluster is the name of a Cluster that a registration creates.
+// Cluster returns the name of a Cluster that a registration creates.
 func Cluster(clientID string) string {
 	return SafeConcat("cluster", KeyHash(clientID))
 }
 
-// CredentialSecret is the name of the Secret that answers one request. Both sides compute it; it is
-// how an agent finds its credential without being told where it is.
+// CredentialSecret returns the name of the Secret with the credential for one request. Both sides compute it, so
+// the agent finds its credential without being told the name.
 func CredentialSecret(clientID, clientRandom string) string {
 	return ("c-" + sha256Hex(clientID+clientRandom))[:63]
 }
 
-// RegistrationNamespace is the namespace of credential Secrets that belongs to a system namespace.
+// RegistrationNamespace returns the namespace of credential Secrets that belongs to a system namespace.
 func RegistrationNamespace(system string) string {
 	const suffix = "-clusters-system"
 	if named := strings.ReplaceAll(system, "-system", suffix); named != system {
@@ -111,24 +112,26 @@ func RegistrationNamespace(system string) string {
 	return system + suffix
 }
 
-// ImportAccount is the ServiceAccount behind a ClusterRegistrationToken.
+// ImportAccount returns the name of the ServiceAccount of a ClusterRegistrationToken.
 func ImportAccount(token, uid string) string { return SafeConcat(token, uid) }
 
-// RequestAccount is the ServiceAccount a granted ClusterRegistration gets in the cluster namespace.
+// RequestAccount returns the name of the ServiceAccount of a granted ClusterRegistration in the cluster
+// namespace.
 func RequestAccount(request, uid string) string { return SafeConcat(request, uid) }
 
-// Namesake stands for a ClusterRegistration where those of other workspaces are, and one of them has its name.
+// Namesake returns a name for a ClusterRegistration that is unique among workspaces, for use when another
+// workspace has a ClusterRegistration with the same name.
 func Namesake(workspace, request string) string {
 	return SafeConcat(request, KeyHash(workspace+"::"+request))
 }
 
-// ImportToken is the ClusterRegistrationToken that an import makes for a Cluster.
+// ImportToken returns the name of the ClusterRegistrationToken that an import creates for a Cluster.
 func ImportToken(cluster string) string { return SafeConcat("import-token-" + cluster) }
 
-// AgentBundle is the Bundle that manages a Cluster's agent.
+// AgentBundle returns the name of the Bundle that manages a Cluster's agent.
 func AgentBundle(cluster string) string { return SafeConcat(Agent, cluster) }
 
-// AgentSetID is the set an import's downstream objects belong to. The scope is the Cluster's
+// AgentSetID returns the ID of the set of an import's downstream objects. The scope is the Cluster's
 // spec.agentNamespace, empty for the default.
 func AgentSetID(scope string) string {
 	if scope == "" {
@@ -137,23 +140,23 @@ func AgentSetID(scope string) string {
 	return SafeConcat(AgentBootstrap, scope)
 }
 
-// Owner identifies the owner of a set of objects. The zero value is a set nobody owns.
+// Owner identifies the owner of a set of objects. The zero value means that the set has no owner.
 type Owner struct {
 	// GVK is "<group>/<version>, Kind=<Kind>", with an empty group for core kinds.
 	GVK string
-	// Name and Namespace locate the owner; Namespace is empty for cluster-scoped owners.
+	// Name and Namespace identify the owner. Namespace is empty for cluster-scoped owners.
 	Name, Namespace string
 }
 
-// SetHash is the value of the label that every object of a set carries: hex SHA-1 of the set's ID and
-// its owner, without separators.
+// SetHash returns the value of the label that every object of a set has: the hex SHA-1 of the set's ID and its
+// owner, without separators.
 func SetHash(setID string, owner Owner) string {
 	sum := sha1.Sum([]byte(setID + owner.GVK + owner.Name + owner.Namespace)) //nolint:gosec // see the import
 	return hex.EncodeToString(sum[:])
 }
 
-// StatusHash is the change detector of the Cluster's status fields: hex SHA-224 of v as Go encodes it
-// to JSON. An error means that v cannot be encoded, which none of the API's types can cause.
+// StatusHash returns the hash that detects changes of the Cluster's status fields: the hex SHA-224 of v encoded
+// as JSON. It fails only if v cannot be encoded, which is impossible for the API's types.
 func StatusHash(v any) (string, error) {
 	encoded, err := json.Marshal(v)
 	if err != nil {

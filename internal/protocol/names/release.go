@@ -1,13 +1,13 @@
 package names
 
 import (
-	"crypto/md5" //nolint:gosec // not a secret: release names of the wire contract end in MD5 digits
+	"crypto/md5" //nolint:gosec // not a secret: by contract, release names end in MD5 digits
 	"encoding/hex"
 	"regexp"
 	"strings"
 )
 
-// releaseLimit is Helm's limit for the name of a release.
+// releaseLimit is the maximum length of a Helm release name.
 const releaseLimit = 53
 
 var (
@@ -18,8 +18,8 @@ var (
 	validDNSLabels = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 )
 
-// HelmReleaseName turns any text into the name of a Helm release: lower case, at most 53 characters,
-// and distinct for texts that only differ in what had to be replaced.
+// HelmReleaseName converts any text into a valid name of a Helm release: lower case, at most 53 characters.
+// Texts that differ only in replaced characters get different names.
 func HelmReleaseName(s string) string {
 	name := strings.ReplaceAll(s, "/", "-")
 	if upperCase.MatchString(name) || disallowed.MatchString(name) {
@@ -33,7 +33,7 @@ func HelmReleaseName(s string) string {
 	return limit(name, releaseLimit)
 }
 
-// limit cuts s to at most count characters; what is cut ends in "-" and five digits of its digest.
+// limit shortens s to at most count characters. A shortened text ends in "-" and five digits of its digest.
 func limit(s string, count int) string {
 	if len(s) <= count {
 		return s

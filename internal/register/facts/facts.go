@@ -1,11 +1,11 @@
-// Package facts finds out what an agent says of its cluster: how many nodes there are and how many of them are ready,
-// and the version and platform of its API server.
+// Package facts collects what an agent reports about its cluster: the number of nodes and of ready nodes, and
+// the version and platform of the API server.
 //
 //	GET /version ───────────────► version, platform ─┐
 //	nodes: list, then watch ────► counts ────────────┴─► Facts, with each heartbeat
 //
-// Nodes come as the rows of a table, as kubectl prints them: a few hundred bytes for a node instead of many thousand.
-// At rest nothing is asked for but the version, once an hour.
+// Nodes are requested as table rows, as kubectl prints them: a few hundred bytes per node instead of many
+// thousand. When nothing changes, the only request is the version, once an hour.
 package facts
 
 import (
@@ -26,22 +26,23 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// sayable is what the hub's CRD takes for a version or platform; anything else would cost the whole heartbeat.
+// sayable matches the versions and platforms that the hub's CRD accepts. Any other value would make the hub
+// reject the whole heartbeat.
 var sayable = regexp.MustCompile(`^[0-9A-Za-z.+_~/-]{0,64}$`)
 
-// Options of New.
+// Options configures New.
 type Options struct {
-	// Local reaches the cluster as the agent.
+	// Local is the client configuration for the agent's own cluster.
 	Local *rest.Config
-	// AgentVersion is said as it is.
+	// AgentVersion is reported unchanged.
 	AgentVersion string
-	// Random spreads pauses and watches, in [0,1). Nil: by chance.
+	// Random returns a number in [0,1) that spreads pauses and watches. Nil means a pseudo-random number.
 	Random func() float64
-	// Log is told what cannot be found out. Nil: nobody is told.
+	// Log receives the errors. Nil disables logging.
 	Log *slog.Logger
 }
 
-// Watcher knows the facts. It is safe for concurrent use.
+// Watcher keeps the facts up to date. It is safe for concurrent use.
 type Watcher struct {
 	Options
 	client  rest.Interface
@@ -53,16 +54,16 @@ type Watcher struct {
 	facts fleet.ClusterFacts
 }
 
-// New makes a Watcher that knows nothing but the agent's own version until Run.
+// New returns a Watcher. Before Run, its only fact is the agent's version.
 func New(options Options) (*Watcher, error) {
 	config := rest.CopyConfig(options.Local)
 	config.APIPath, config.GroupVersion = "/api", &corev1.SchemeGroupVersion
 	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
-	config.Timeout = 0 // it also watches
+	config.Timeout = 0 // the client also watches
 	config.QPS, config.Burst, config.RateLimiter = -1, 0, nil
 	client, err := rest.RESTClientFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("preparing to look at the cluster's nodes: %w", err)
+		return nil, fmt.Errorf("preparing to watch the cluster's nodes: %w", err)
 	}
 	if options.Random == nil {
 		options.Random = rand.Float64
@@ -77,17 +78,19 @@ func New(options Options) (*Watcher, error) {
 	}, nil
 }
 
-// Facts are what is known now.
+// Facts returns a copy of the current facts.
 func (w *Watcher) Facts() fleet.ClusterFacts {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return *w.facts.DeepCopy()
 }
 
-// Changed says that Facts may be others than before; several changes may be one signal. It is for one reader.
+// Changed signals that Facts may have changed. Several changes may cause one signal. The channel is for one
+// reader.
 func (w *Watcher) Changed() <-chan struct{} { return w.changed }
 
-// Await returns once everything was asked for, whatever the answer, or after patience, or when ctx ends.
+// Await returns when Run has asked for every fact once, with or without success, after patience, or when ctx
+// ends.
 func (w *Watcher) Await(ctx context.Context, patience time.Duration) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -98,7 +101,7 @@ func (w *Watcher) Await(ctx context.Context, patience time.Duration) {
 	}
 }
 
-// note changes the facts, and tells so if they are others now.
+// note applies a change and signals if the facts differ from before.
 func (w *Watcher) note(change func(*fleet.ClusterFacts)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -109,11 +112,11 @@ func (w *Watcher) note(change func(*fleet.ClusterFacts)) {
 	}
 	select {
 	case w.changed <- struct{}{}:
-	default: // there is a signal that nobody has taken yet
+	default: // a signal is already pending
 	}
 }
 
-// askVersion finds out what the API server is. What it said before stays true while it says nothing.
+// askVersion asks the API server for its version. If the request fails, the last known version remains.
 func (w *Watcher) askVersion(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -131,7 +134,7 @@ func (w *Watcher) askVersion(ctx context.Context) {
 	})
 }
 
-// said is a text that the hub takes, "" for any other.
+// said returns text if the hub accepts it, otherwise an empty string.
 func said(text string) string {
 	if !sayable.MatchString(text) {
 		return ""

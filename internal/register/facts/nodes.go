@@ -19,21 +19,21 @@ import (
 )
 
 const (
-	// requestTimeout bounds one request, and what a watch may take longer than it asked for: one that is silent for
-	// ever is none.
+	// requestTimeout limits one request. A watch may exceed its own timeout by this much: then the connection counts
+	// as broken.
 	requestTimeout = 30 * time.Second
-	// asTable makes the API server answer with what kubectl prints.
+	// asTable asks the API server for the table that kubectl prints.
 	asTable = "application/json;as=Table;v=v1;g=meta.k8s.io"
-	// watchesPerVersion is how many watches are opened before the version is asked for again: about an hour.
+	// watchesPerVersion is the number of watches between two requests for the version: about an hour.
 	watchesPerVersion = 8
 )
 
-// pauses are how long is waited for what.
+// pauses contains the durations of watches and of the pauses between them.
 type pauses struct {
-	// watch is the least time a watch is open, twice that the most.
+	// watch is the minimum duration of a watch. The maximum is twice that.
 	watch time.Duration
-	// reopen is between two watches, first and last bound the growing pause after failures, and refused is the one
-	// after the API server said that the agent may not know.
+	// reopen is the pause between two watches. first and last limit the growing pause after failures. refused is the
+	// pause after the API server denied access.
 	reopen, first, last, refused time.Duration
 }
 
@@ -67,7 +67,7 @@ func (w *Watcher) Run(ctx context.Context) {
 	}
 }
 
-// follow lists the nodes and watches them from there, until the watch cannot go on. It says whether it ever began.
+// follow lists the nodes and watches them until a watch fails. It reports whether the list succeeded.
 func (w *Watcher) follow(ctx context.Context) (began bool, err error) {
 	found, version, err := w.list(ctx)
 	if err != nil {
@@ -93,11 +93,11 @@ func (w *Watcher) asked() {
 	select {
 	case <-w.known:
 	default:
-		close(w.known) // Run alone does that
+		close(w.known) // only Run closes it
 	}
 }
 
-// list returns all nodes and from where they are to be watched.
+// list returns all nodes and the resource version to watch from.
 func (w *Watcher) list(ctx context.Context) (*nodes, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -116,7 +116,8 @@ func (w *Watcher) list(ctx context.Context) (*nodes, string, error) {
 	return found, listed.Metadata.ResourceVersion, nil
 }
 
-// watch follows the nodes until the server ends it in time, and returns from where to go on.
+// watch follows the nodes until the server ends the watch on time. It returns the resource version for the next
+// watch.
 func (w *Watcher) watch(ctx context.Context, found *nodes, version string) (string, error) {
 	asked := w.pauses.watch + time.Duration(w.Random()*float64(w.pauses.watch))
 	ctx, cancel := context.WithTimeout(ctx, asked+requestTimeout)
@@ -126,7 +127,7 @@ func (w *Watcher) watch(ctx context.Context, found *nodes, version string) (stri
 	if err != nil {
 		return version, fmt.Errorf("watching nodes: %w", err)
 	}
-	defer func() { _ = stream.Close() }() // it was read to its end, or is of no use any more
+	defer func() { _ = stream.Close() }() // closing after the end of the stream, or after an error
 	events := json.NewDecoder(stream)
 	for {
 		var event struct {
@@ -154,13 +155,14 @@ func (w *Watcher) nodes() *rest.Request {
 	return w.client.Get().Resource("nodes").SetHeader("Accept", asTable).Param("includeObject", "None")
 }
 
-// count says how many nodes there are.
+// count records the numbers of nodes.
 func (w *Watcher) count(found *nodes) {
 	all, ready := found.counts()
 	w.note(func(f *fleet.ClusterFacts) { f.Nodes, f.ReadyNodes = &all, &ready })
 }
 
-// wait says whether d, or up to half longer, is over; false means that ctx has ended.
+// wait waits for d, or up to 50 % longer, and reports whether that time has passed. It returns false when ctx
+// has ended.
 func (w *Watcher) wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d + time.Duration(w.Random()*float64(d)/2))
 	defer timer.Stop()
@@ -172,7 +174,7 @@ func (w *Watcher) wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// errOf is the error of an event that tells of one, or the one with which it could not be read.
+// errOf returns the error in an error event, or err if the event cannot be decoded.
 func errOf(object []byte, err error) error {
 	var status metav1.Status
 	if decodeErr := decode(object, &status); decodeErr == nil && status.Message != "" {
@@ -186,12 +188,13 @@ func errOf(object []byte, err error) error {
 
 func decode(text []byte, into any) error {
 	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("reading the answer: %w", err)
+		return fmt.Errorf("decoding the response: %w", err)
 	}
 	return nil
 }
 
-// isReady tells a node that is ready by what kubectl prints of it: "Ready", or "Ready,SchedulingDisabled".
+// isReady reports whether a node is ready, from the status that kubectl prints: "Ready" or
+// "Ready,SchedulingDisabled".
 func isReady(status string) bool {
 	condition, _, _ := strings.Cut(status, ",")
 	return condition == "Ready"

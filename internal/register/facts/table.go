@@ -4,10 +4,10 @@ import (
 	"errors"
 )
 
-// errNoTable means that the API server answered with something else than what it was asked for.
-var errNoTable = errors.New("the answer is no table of nodes")
+// errNoTable means that the API server did not answer with the requested table.
+var errNoTable = errors.New("the response is not a table of nodes")
 
-// table is what of a Table matters here. Only the first of a watch has columns.
+// table contains the used fields of a Table. In a watch, only the first event has columns.
 type table struct {
 	Kind     string `json:"kind"`
 	Metadata struct {
@@ -21,7 +21,7 @@ type table struct {
 	} `json:"rows"`
 }
 
-// column is the place of a column, -1 if there is none.
+// column returns the index of a column, or -1.
 func (t table) column(name string) int {
 	for i, column := range t.Columns {
 		if column.Name == name {
@@ -31,13 +31,13 @@ func (t table) column(name string) int {
 	return -1
 }
 
-// nodes are the nodes there are, and which are ready.
+// nodes maps each node's name to its readiness.
 type nodes struct {
 	ready        map[string]bool
 	name, status int // columns
 }
 
-// put takes over the rows of a table, or takes away what they are of.
+// put adds or updates the nodes in the rows of a table. If gone is true, it removes them.
 func (n *nodes) put(t table, gone bool) error {
 	if t.Kind != "Table" {
 		return errNoTable

@@ -1,8 +1,8 @@
-// Package heartbeat tells the hub that the agent lives.
+// Package heartbeat reports to the hub that the agent is alive.
 //
 //	at once, then every interval: PATCH clusters/<name>/status  add /status/agent {lastSeen, namespace, facts}
 //
-// The agent may do nothing else with its Cluster: not read it, not update it.
+// The agent has no other rights on its Cluster: it may neither read nor update it.
 package heartbeat
 
 import (
@@ -23,55 +23,54 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// DefaultInterval is the time between two heartbeats where none is configured.
+// DefaultInterval is the time between two heartbeats if none is configured.
 const DefaultInterval = 15 * time.Minute
 
-// The pauses after a heartbeat that did not arrive, doubling from the first to the last, each up to half longer or
-// shorter by chance, so that those whom one outage has met do not come back together; and the time one request may
-// take.
+// The pauses after a failed heartbeat double from firstRetry to lastRetry. Each is up to 50 % longer or shorter
+// at random, so that agents do not retry together after an outage. requestTimeout limits one request.
 const (
 	firstRetry     = time.Second
 	lastRetry      = 30 * time.Second
 	requestTimeout = 15 * time.Second
 )
 
-// newsPause is the least time between a heartbeat and one that comes early because the facts have changed: nodes that
-// come and go are no reason to keep the hub busy.
+// newsPause is the minimum time between a heartbeat and an early one that is caused by changed facts. Nodes that
+// come and go must not keep the hub busy.
 const newsPause = 5 * time.Minute
 
-// Options of Run.
+// Options configures Run.
 type Options struct {
-	// Hub reaches the hub as the agent.
+	// Hub is the client configuration for the agent's identity on the hub.
 	Hub *rest.Config
-	// ClusterNamespace and ClusterName are the agent's Cluster.
+	// ClusterNamespace and ClusterName identify the agent's Cluster.
 	ClusterNamespace, ClusterName string
-	// AgentNamespace is where the agent runs downstream; the hub is told.
+	// AgentNamespace is the namespace of the agent in the downstream cluster. It is part of the heartbeat.
 	AgentNamespace string
-	// Interval is the time between two heartbeats, each a tenth longer or shorter by chance. Zero or less:
+	// Interval is the time between two heartbeats, each up to 10 % longer or shorter at random. Zero or less means
 	// DefaultInterval.
 	Interval time.Duration
-	// Facts are what is said of the cluster besides. Nil: nothing.
+	// Facts returns the facts about the cluster for the heartbeat. Nil means no facts.
 	Facts func() fleet.ClusterFacts
-	// FactsChanged says that they may be others than before: then the next heartbeat comes early. Nil: it never does.
+	// FactsChanged signals that Facts may have changed, so that the next heartbeat is sent early. Nil means never.
 	FactsChanged <-chan struct{}
-	// Pulse is shared by all runs of a process, so that no two heartbeats say the same second. Nil: this run
-	// is the only one.
+	// Pulse is shared by all runs of a process, so that no two heartbeats report the same second. Nil means that
+	// there is only one run.
 	Pulse *Pulse
-	// Clock says what time it is. Required.
+	// Clock returns the current time. Required.
 	Clock func() time.Time
-	// Random is the chance in the intervals. Nil: they are all the same.
+	// Random is the source of jitter. Nil means no jitter.
 	Random io.Reader
-	// Log is told what happens. Nil: nobody is told.
+	// Log receives the log lines. Nil disables logging.
 	Log *slog.Logger
-	// OnBeat is called after each heartbeat with the time it says, and the error if the hub did not take it. Nil:
-	// nobody is told.
+	// OnBeat is called after each heartbeat with its time, and with the error if the hub did not accept it. Nil
+	// disables the callback.
 	OnBeat func(at time.Time, err error)
-	// OnFirst is called once, when the hub has accepted the first heartbeat. Nil: nobody is told.
+	// OnFirst is called once, when the hub has accepted the first heartbeat. Nil disables the callback.
 	OnFirst func()
 }
 
-// Run sends heartbeats until ctx ends. What the hub says to them ends nothing: a heartbeat that fails is
-// tried again. The error is of a configuration no client can be made from.
+// Run sends heartbeats until ctx ends. It retries a failed heartbeat, whatever the hub's error. It returns an
+// error only if the configuration is not valid for a client.
 func Run(ctx context.Context, o Options) error {
 	client, err := kube.FleetClient(o.Hub, nil)
 	if err != nil {
@@ -82,16 +81,16 @@ func Run(ctx context.Context, o Options) error {
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 		defer cancel()
 		beat := client.Patch(types.JSONPatchType).Namespace(o.ClusterNamespace).Resource("clusters").
-			Name(o.ClusterName).SubResource("status").Body(body).MaxRetries(0). // run tries again
-			Param("fieldValidation", metav1.FieldValidationIgnore)              // a hub that knows no facts drops them
+			Name(o.ClusterName).SubResource("status").Body(body).MaxRetries(0). // run retries
+			Param("fieldValidation", metav1.FieldValidationIgnore)              // a hub whose CRD has no facts drops them
 		if speaker != "" {
-			beat.Param("fieldManager", speaker) // by which the hub knows which credential is the one in use
+			beat.Param("fieldManager", speaker) // tells the hub which credential is in use
 		}
 		return beat.Do(ctx).Error()
 	})
 }
 
-// run is Run with the one request as an argument.
+// run implements Run. send sends one heartbeat.
 func run(ctx context.Context, o Options, send func(context.Context, []byte) error) error {
 	failed := 0
 	told := false
@@ -107,12 +106,12 @@ func run(ctx context.Context, o Options, send func(context.Context, []byte) erro
 		}
 		err = send(ctx, body)
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // it broke off because the agent leaves
+			return nil //nolint:nilerr // the context was canceled: the agent stops
 		}
 		o.OnBeat(now, err)
 		if err != nil {
 			failed++
-			o.Log.Warn("the hub did not take the heartbeat, trying again", "error", err, "failures", failed)
+			o.Log.Warn("sending the heartbeat failed, trying again", "error", err, "failures", failed)
 		} else {
 			o.Pulse.beat(now)
 			o.Log.Debug("heartbeat sent", "cluster", o.ClusterNamespace+"/"+o.ClusterName)
@@ -128,8 +127,8 @@ func run(ctx context.Context, o Options, send func(context.Context, []byte) erro
 	}
 }
 
-// rest waits until the next heartbeat is due: after d, or earlier if the facts are no longer those that were said.
-// What the hub made of them does not matter. It reports false when ctx has ended.
+// rest waits until the next heartbeat is due: after d, or earlier if the facts differ from those sent last,
+// whether the hub stored them or not. It returns false when ctx has ended.
 func (o Options) rest(ctx context.Context, d time.Duration, said fleet.ClusterFacts) bool {
 	due, early := time.NewTimer(d), time.NewTimer(newsPause)
 	defer due.Stop()
@@ -170,8 +169,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// patch is the one thing a heartbeat says: it replaces status.agent as a whole. lastSeen has the precision
-// of seconds, as every Kubernetes time.
+// patch returns the body of a heartbeat. It replaces status.agent as a whole. lastSeen has a precision of one
+// second, as every Kubernetes time.
 func patch(now time.Time, agentNamespace string, facts fleet.ClusterFacts) ([]byte, error) {
 	operation := struct {
 		Op    string            `json:"op"`
@@ -189,7 +188,8 @@ func patch(now time.Time, agentNamespace string, facts fleet.ClusterFacts) ([]by
 	return body, nil
 }
 
-// pause is the time to the next heartbeat after this many failures in a row; never more than the interval.
+// pause returns the time to the next heartbeat after this many consecutive failures. It never exceeds the
+// interval.
 func pause(interval time.Duration, failed int) time.Duration {
 	retry := firstRetry
 	for i := 1; i < failed && retry < lastRetry; i++ {
@@ -198,7 +198,7 @@ func pause(interval time.Duration, failed int) time.Duration {
 	return min(retry, lastRetry, interval)
 }
 
-// next is the time to the next heartbeat, after so many failures in a row of which err is the last.
+// next returns the time to the next heartbeat after this many consecutive failures. err is the last of them.
 func (o Options) next(failed int, err error) time.Duration {
 	if failed == 0 {
 		return jitter(o.Interval, o.Random)
@@ -206,13 +206,14 @@ func (o Options) next(failed int, err error) time.Duration {
 	return again(pause(o.Interval, failed), kube.RetryAfter(err), o.Random)
 }
 
-// again is the time to the next try: the pause, up to half longer or shorter, and no less than the hub asked for.
+// again returns the time to the next attempt: the pause, up to 50 % longer or shorter, but at least what the hub
+// asked for.
 func again(pause, asked time.Duration, random io.Reader) time.Duration {
 	byChance := 5 * (jitter(pause, random) - pause)
 	return max(pause+byChance, asked+max(byChance, -byChance))
 }
 
-// jitter is d, up to a tenth longer or shorter. Without randomness it is d.
+// jitter returns d, up to 10 % longer or shorter at random. Without a random source it returns d.
 func jitter(d time.Duration, random io.Reader) time.Duration {
 	if random == nil {
 		return d
@@ -224,7 +225,7 @@ func jitter(d time.Duration, random io.Reader) time.Duration {
 	return d + d/10*time.Duration(int(one[0])-128)/128
 }
 
-// wait says whether d is over; false means that ctx has ended.
+// wait reports whether d has passed. It returns false when ctx has ended.
 func wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// Pulse remembers the last heartbeat of a process, whatever identity sent it. The hub tells the first use of a
-// new identity by a lastSeen that has changed; an agent that registers anew within a second would otherwise say
-// with the new one what it has just said with the old. The zero value has not beaten yet; it is safe for
+// Pulse records the last heartbeat of a process, for all its identities. The hub detects the first use of a new
+// identity by a changed lastSeen. Without Pulse, an agent that registers again within a second would send the
+// same lastSeen with the new identity as with the old. The zero value is ready to use. Pulse is safe for
 // concurrent use.
 type Pulse struct {
 	mu   sync.Mutex
 	last time.Time
 }
 
-// left is the time until a heartbeat can say a later second than the last one; not more than a second, also
-// where the clock was set back.
+// left returns the time until a heartbeat can report another second than the last one. It is at most one second,
+// even if the clock was set back.
 func (p *Pulse) left(now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -61,7 +61,7 @@ func TestOnChange(t *testing.T) {
 			found: written("test", "gitClientTimeout: soon\ngarbageCollectionInterval: 15m"), told: 1,
 			want: with(func(c *config.Config) { c.GarbageCollectionInterval = metav1.Duration{Duration: 15 * time.Minute} }),
 			events: []string{
-				"Warning ConfigurationValueDropped gitClientTimeout: soon is no duration like 15m or 30s; using the default",
+				"Warning ConfigurationValueDropped gitClientTimeout: soon is not a duration like 15m or 30s; using the default",
 				"Normal ConfigurationLoaded the configuration is in effect",
 			},
 		},
