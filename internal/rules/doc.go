@@ -1,6 +1,6 @@
 // Package rules holds the decisions of the hub and of the agent, one package for each question. A rule is a pure
-// function: the caller gathers an Input, the rule returns an Outcome with everything that is to be written, and the
-// caller writes it. Rules know no client, no clock and no chance; time is part of the Input.
+// function: the caller gathers an Input, the rule returns an Outcome with everything to write, and the caller writes
+// it. Rules use no client, no clock and no random numbers. The time is part of the Input.
 //
 //	token        what a ClusterRegistrationToken needs: rights, a token, its values Secret
 //	grant        whether a ClusterRegistration is granted, and with which objects
@@ -8,5 +8,5 @@
 //	supervision  what keeps an agent from reporting, and how to repair it
 //	registering  what an agent does next to join, or to stay joined
 //
-// The tests of this package play the rules against each other, in transcripts of the whole handshake.
+// The tests of this package run the rules against each other, in transcripts of the whole registration.
 package rules

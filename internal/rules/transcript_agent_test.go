@@ -16,16 +16,16 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// heartbeats is the time between two of them.
+// heartbeats is the time between two heartbeats.
 const heartbeats = 15 * time.Minute
 
-// agent is the agent of one downstream cluster, and what it remembers.
+// agent is the agent of one downstream cluster, with its memory.
 type agent struct {
 	w         *world
 	where     string
 	namespace string
-	deaf      bool // cannot reach the hub to fetch what it has asked for
-	silent    bool // is gone, and all it has with it
+	deaf      bool // cannot fetch its credential from the hub
+	silent    bool // the cluster is lost
 
 	serving, running bool
 	requests         int
@@ -50,7 +50,7 @@ func (a *agent) secret(name string) map[string][]byte {
 	return secret.Data
 }
 
-// verdict is what the hub has been saying for a while.
+// verdict returns an answer that the hub has been giving for a while.
 func (a *agent) verdict(accepted bool) registering.Verdict {
 	answer := registering.Rejected
 	if accepted {
@@ -59,12 +59,12 @@ func (a *agent) verdict(accepted bool) registering.Verdict {
 	return registering.Verdict{Answer: answer, Since: a.w.now.Add(-time.Hour)}
 }
 
-// proven says whether a bearer token does what an agent needs first.
+// proven reports whether a bearer token may do what an agent does first.
 func (a *agent) proven(bearer, deploymentNamespace string) bool {
 	return a.w.may(bearer, "list", "bundledeployments", deploymentNamespace, "")
 }
 
-// readsContents says whether an agent that serves may read what it is to deploy.
+// readsContents reports whether a serving agent may read the Contents that it deploys.
 func (a *agent) readsContents() bool {
 	identity, err := protocol.ParseIdentity(a.secret(names.Agent))
 	if err != nil {
@@ -74,7 +74,7 @@ func (a *agent) readsContents() bool {
 	return a.w.may(bearer, "get", "contents", "", "s-1")
 }
 
-// look is everything the agent's next step depends on.
+// look gathers the input of the agent's next step.
 func (a *agent) look() registering.Input {
 	state := registering.Input{Now: a.w.now, Serving: a.serving, Running: a.running}
 	if data := a.secret(names.Agent); data != nil {
@@ -113,10 +113,10 @@ func (a *agent) look() registering.Input {
 	return state
 }
 
-// step looks, asks the rule, and does what it says.
+// step gathers the input, calls the rule, and carries out the outcome.
 func (a *agent) step() bool {
 	if a.silent || find[appsv1.Deployment](a.w, a.where, a.namespace, names.Agent) == nil {
-		return false // gone, or not installed
+		return false // lost, or not installed
 	}
 	state := a.look()
 	step := ask(a.w, registering.Decide, state)
@@ -128,13 +128,13 @@ func (a *agent) step() bool {
 	case registering.Request:
 		return a.w.do("agent "+a.where, "Request", func() { a.request(*state.Bootstrap) })
 	case registering.GiveUp:
-		a.running, a.pending = false, nil // the process ends, another one begins
+		a.running, a.pending = false, nil // the process ends and is started again
 	}
 	a.say(step)
 	return false
 }
 
-// say tells of what an agent is waiting for in vain, once.
+// say records once what an agent is waiting for.
 func (a *agent) say(step registering.Outcome) {
 	what, reason := fmt.Sprint(step.Stage, " ", step.Awaited), ""
 	if step.Err != nil {
@@ -148,7 +148,7 @@ func (a *agent) say(step registering.Outcome) {
 
 func (a *agent) request(bootstrap protocol.Bootstrap) {
 	if !a.w.may(bootstrap.Token, "create", "clusterregistrations", bootstrap.ClusterNamespace, "") {
-		return // its rights are on their way
+		return // its RBAC objects do not exist yet
 	}
 	configured, _, err := config.ParseAgent(find[corev1.ConfigMap](a.w, a.where, a.namespace, names.Agent).Data[names.ConfigKey])
 	if err != nil {
@@ -168,7 +168,7 @@ func (a *agent) request(bootstrap protocol.Bootstrap) {
 	}
 }
 
-// use stores a new identity, drops the bootstrap Secret, and beats when it is time.
+// use stores a new identity, drops the bootstrap Secret, and sends a heartbeat when it is due.
 func (a *agent) use(state registering.Input, step registering.Outcome) {
 	if step.Store {
 		c := state.Credential

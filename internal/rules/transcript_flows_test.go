@@ -13,7 +13,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// flows are the ways a cluster joins and comes back, as what people do and when.
+// flows returns the ways in which a cluster joins and rejoins, as actions of people at certain times.
 func flows() map[string]func(*world) {
 	return map[string]func(*world){
 		"agent-initiated":                agentInitiated,
@@ -32,10 +32,10 @@ func flows() map[string]func(*world) {
 	}
 }
 
-// agentInitiated: an admin makes a token and takes its values to a cluster that the hub has not met.
+// agentInitiated: an admin creates a token and installs an agent with its values on a cluster unknown to the hub.
 func agentInitiated(w *world) {
 	west := w.joinWest()
-	w.later(time.Hour) // the credential goes, the rights stay
+	w.later(time.Hour) // the credential expires, the rights stay
 	w.expectServing(west, westCluster())
 }
 
@@ -50,7 +50,7 @@ func (w *world) joinWest() *agent {
 	return west
 }
 
-// agentInitiatedWithClientID: the Cluster was made beforehand, and the agent is told which it is.
+// agentInitiatedWithClientID: the Cluster was created first, and the agent is configured with its client ID.
 func agentInitiatedWithClientID(w *world) {
 	west := w.agent("west")
 	w.admin("", w.createCluster(rulestest.Workspace, "west", fleet.ClusterSpec{ClientID: "west-id"}), w.createToken("t1", 24*time.Hour))
@@ -58,7 +58,7 @@ func agentInitiatedWithClientID(w *world) {
 	w.expectServing(west, "west")
 }
 
-// managerInitiated: a kubeconfig and a Cluster are all there is to do. The hub joins itself in the same way.
+// managerInitiated: an admin creates only a kubeconfig Secret and a Cluster. The hub registers itself in the same way.
 func managerInitiated(w *world, namespace, name string) {
 	w.importCluster(namespace, name)
 	w.later(time.Hour)
@@ -76,13 +76,13 @@ func (w *world) importCluster(namespace, name string) *agent {
 	return a
 }
 
-// reRegistration: an agent loses its Secret and is handed another bootstrap Secret. It stays the same Cluster; the
-// older request goes when the new credential is used.
+// reRegistration: an agent loses its Secret and gets another bootstrap Secret. It stays the same Cluster. The older
+// request is deleted when the new credential is in use.
 func reRegistration(w *world) {
 	west := w.joinWest()
 	w.later(20 * time.Minute)
 	before := find[fleet.Cluster](w, onHub, rulestest.Workspace, westCluster())
-	w.later(time.Minute) // the next heartbeat is another one
+	w.later(time.Minute) // so that the next heartbeat differs
 	w.admin("", w.delete("west", "Secret", "cattle-fleet-system", "fleet-agent"))
 	w.admin("helm upgrade", w.helmInstall("west", "t1", config.Agent{Labels: map[string]string{"env": "prod"}}))
 	w.expectServing(west, westCluster())
@@ -90,7 +90,7 @@ func reRegistration(w *world) {
 	w.expectRequests("request-west-2")
 }
 
-// askedFor: somebody raises spec.redeployAgentGeneration of an imported Cluster.
+// askedFor: a person raises spec.redeployAgentGeneration of an imported Cluster.
 func askedFor(w *world) {
 	east := w.importCluster(rulestest.Workspace, "east")
 	w.later(20 * time.Minute)
@@ -103,7 +103,7 @@ func askedFor(w *world) {
 	w.expectRequests("request-east-2")
 }
 
-// deafWest has asked and been answered, and cannot fetch the answer.
+// deafWest has requested a credential, which was granted, but cannot fetch it.
 func (w *world) deafWest() *agent {
 	w.t.Helper()
 	west := w.agent("west")
@@ -120,7 +120,7 @@ func (w *world) hears(a *agent) {
 	w.expectRequests("request-west-1")
 }
 
-// lostCredential: the credential Secret is deleted before it was fetched. It is made again.
+// lostCredential: the credential Secret is deleted before the agent fetches it. It is created again.
 func lostCredential(w *world) {
 	west := w.deafWest()
 	credential := names.CredentialSecret("kube-system of west", "random 1 of west")
@@ -128,14 +128,14 @@ func lostCredential(w *world) {
 	w.hears(west)
 }
 
-// lostAccount: the account is deleted before the credential was fetched. Both are made again.
+// lostAccount: the account is deleted before the agent fetches its credential. Both are created again.
 func lostAccount(w *world) {
 	west := w.deafWest()
 	w.admin("", w.delete(onHub, "ServiceAccount", names.ClusterNamespace(rulestest.Workspace, westCluster()), "request-west-1-u1"))
 	w.hears(west)
 }
 
-// expiredToken: an agent comes with values whose token has ended, and again with others.
+// expiredToken: an agent is installed with values of an expired token, and then with other values.
 func expiredToken(w *world) {
 	west := w.agent("west")
 	w.admin("", w.createToken("t1", time.Hour))
@@ -143,19 +143,19 @@ func expiredToken(w *world) {
 	late := find[corev1.Secret](w, onHub, rulestest.Workspace, "t1")
 	w.later(2 * time.Hour)
 	w.admin("helm install", func() {
-		w.objects[place{onHub, "Secret", rulestest.Workspace, "t1"}] = late // what the admin had copied
+		w.objects[place{onHub, "Secret", rulestest.Workspace, "t1"}] = late // the copy of the admin
 		values()
 		delete(w.objects, place{onHub, "Secret", rulestest.Workspace, "t1"})
 	})
 	w.admin("", w.createToken("t2", time.Hour))
 	w.admin("helm upgrade", w.helmInstall("west", "t2", config.Agent{}))
 	w.expectServing(west, westCluster())
-	w.later(2 * time.Hour) // t2 ends; who has joined has joined
+	w.later(2 * time.Hour) // t2 expires; registered agents are not affected
 	w.expectServing(west, westCluster())
 }
 
-// clusterMadeAnew: an imported Cluster is deleted by force, its finalizer taken off, and made again before anybody has
-// noticed. Nothing of the old one is left, and nothing of it reaches the new one.
+// clusterMadeAnew: an imported Cluster is deleted by removing its finalizer, and created again before any controller
+// notices. Nothing of the old Cluster remains or affects the new one.
 func clusterMadeAnew(w *world) {
 	east := w.importCluster(rulestest.Workspace, "east")
 	w.later(20 * time.Minute)
@@ -165,11 +165,11 @@ func clusterMadeAnew(w *world) {
 	rulestest.ExpectEqual(w.t, "clusters", len(list[fleet.Cluster](w, onHub)), 1)
 }
 
-// takeoverConfirmed: an agent loses its Secret and is handed values of another token. It waits until the operator
-// confirms on its Cluster that it is the one.
+// takeoverConfirmed: an agent loses its Secret and gets values of another token. It waits until the operator confirms
+// the takeover on its Cluster.
 func takeoverConfirmed(w *world) {
 	west := w.joinWest()
-	w.later(time.Minute) // the next heartbeat is another one
+	w.later(time.Minute) // so that the next heartbeat differs
 	w.admin("", w.createToken("t2", 24*time.Hour), w.delete("west", "Secret", "cattle-fleet-system", "fleet-agent"))
 	w.admin("helm upgrade", w.helmInstall("west", "t2", config.Agent{Labels: map[string]string{"env": "prod"}}))
 	w.expectRequests("request-west-1", "request-west-2")
@@ -182,8 +182,8 @@ func takeoverConfirmed(w *world) {
 	w.expectRequests("request-west-2")
 }
 
-// takeoverOfOneThatIsGone: a cluster is lost, and another one is to be what it was. Its turn comes when the first is
-// no longer heard of.
+// takeoverOfOneThatIsGone: a cluster is lost and another one replaces it. The request is granted when the first agent
+// is stale.
 func takeoverOfOneThatIsGone(w *world) {
 	lost, anew := w.twoWests()
 	lost.silent = true
@@ -192,8 +192,8 @@ func takeoverOfOneThatIsGone(w *world) {
 	w.expectRequests("request-anew-1")
 }
 
-// takeoverByNobody: an agent asks for what another one has, and nobody confirms it. Nothing of it stays, and nothing
-// happens to the one that is there.
+// takeoverByNobody: an agent requests the client ID of another agent, and no one confirms it. Its request is cleaned
+// up, and the other agent is not affected.
 func takeoverByNobody(w *world) {
 	west, anew := w.twoWests()
 	before := find[corev1.Secret](w, "west", names.SystemNamespace, names.Agent)
@@ -207,7 +207,7 @@ func takeoverByNobody(w *world) {
 	}
 }
 
-// twoWests have the same client ID: one has joined, and one has asked with another token.
+// twoWests have the same client ID: one is registered, the other has made a request with another token.
 func (w *world) twoWests() (west, anew *agent) {
 	w.t.Helper()
 	west, anew = w.agent("west"), w.agent("anew")
@@ -220,7 +220,7 @@ func (w *world) twoWests() (west, anew *agent) {
 	return west, anew
 }
 
-// helmInstall is an admin who takes a token's values to a cluster.
+// helmInstall installs an agent with the values of a token.
 func (w *world) helmInstall(where, token string, configured config.Agent) func() {
 	return func() {
 		secret := find[corev1.Secret](w, onHub, rulestest.Workspace, token)
@@ -260,7 +260,7 @@ func (w *world) delete(cluster, kind, namespace, name string) func() {
 	}
 }
 
-// expectServing is the end of every good story.
+// expectServing checks the end of a successful flow.
 func (w *world) expectServing(a *agent, cluster string) {
 	w.t.Helper()
 	w.expectServingIn(a, rulestest.Workspace, cluster)
@@ -277,7 +277,7 @@ func (w *world) expectServingIn(a *agent, namespace, name string) {
 	}
 }
 
-// expectRequests says which requests are left.
+// expectRequests checks which requests remain.
 func (w *world) expectRequests(want ...string) {
 	w.t.Helper()
 	var left []string

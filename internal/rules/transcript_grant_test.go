@@ -42,7 +42,7 @@ func (w *world) grant(at place) bool {
 		}
 	}, func() {
 		if out.Reason == fleet.ReasonAccountReplaced && in.Account == nil {
-			w.report(request, out) // before the account is made anew
+			w.report(request, out) // before the account is created again
 		}
 	}, func() {
 		if len(out.Children) > 0 {
@@ -64,7 +64,7 @@ func (w *world) grant(at place) bool {
 	return w.do("grant", string(out.Stage), writes...)
 }
 
-// report writes the status. What is only waited for is not worth it.
+// report writes the status, unless the request is only waiting.
 func (w *world) report(request *fleet.ClusterRegistration, out grant.Outcome) {
 	condition := genericcondition.GenericCondition{Type: fleet.ConditionGranted, Status: corev1.ConditionTrue}
 	switch {
@@ -121,7 +121,7 @@ func (w *world) grantInput(request *fleet.ClusterRegistration) grant.Input {
 	return in
 }
 
-// revoke takes everything of a request: its set, its credential and what makes that readable.
+// revoke deletes everything that belongs to a request: its set, its credential and the rights to read it.
 func (w *world) revoke(request place) {
 	w.apply(request, nil)
 	for _, at := range w.places() {

@@ -19,19 +19,19 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// work is what everybody would look at now, each in one go.
+// work returns everything that the controllers would reconcile now, one item per object.
 func (w *world) work() (items []func() bool) {
 	owners := map[place]bool{}
 	for at := range w.objects {
 		owners[at] = true
 	}
 	for _, owner := range w.sets {
-		owners[owner] = true // also of owners that are gone
+		owners[owner] = true // including owners that no longer exist
 	}
 	for _, namespace := range list[corev1.Namespace](w, onHub) {
-		owners[clusterOf(namespace)] = true // also of Clusters that are gone
+		owners[clusterOf(namespace)] = true // including Clusters that no longer exist
 	}
-	for _, reader := range list[rbacv1.Role](w, onHub) { // and of requests that are
+	for _, reader := range list[rbacv1.Role](w, onHub) { // including requests that no longer exist
 		if name := reader.Annotations[fleet.AnnotationClusterRegistration]; name != "" && reader.Namespace == rulestest.HubNamespaces().Registration {
 			owners[place{onHub, "ClusterRegistration", reader.Annotations[fleet.AnnotationClusterRegistrationNamespace], name}] = true
 		}
@@ -58,7 +58,7 @@ func (w *world) work() (items []func() bool) {
 	return items
 }
 
-// mint is the TokenRequest API.
+// mint stands in for the TokenRequest API.
 func (w *world) mint(m *protocol.Mint) string {
 	w.t.Helper()
 	account := find[corev1.ServiceAccount](w, onHub, m.Namespace, m.Account)
@@ -102,7 +102,7 @@ func (w *world) token(at place) bool {
 	})
 }
 
-// cluster gives a Cluster its namespace, and takes it back.
+// cluster creates a Cluster's namespace, and deletes it.
 func (w *world) cluster(at place) bool {
 	cluster := find[fleet.Cluster](w, onHub, at.namespace, at.name)
 	if cluster == nil || cluster.DeletionTimestamp != nil {
@@ -122,7 +122,7 @@ func (w *world) cluster(at place) bool {
 	})
 }
 
-// leave takes a Cluster's accounts, its namespace and then the Cluster itself, or what is left of it.
+// leave deletes a Cluster's accounts, then its namespace, then the Cluster, as far as they still exist.
 func (w *world) leave(at place) bool {
 	namespace := place{onHub, "Namespace", "", names.ClusterNamespace(at.namespace, at.name)}
 	return w.do("cluster", "Leaving", func() {
@@ -134,7 +134,7 @@ func (w *world) leave(at place) bool {
 	}, func() { w.remove(namespace) }, func() { w.remove(at) })
 }
 
-// clusterOf is where the Cluster of a namespace is, or was.
+// clusterOf returns the place of the Cluster to which a namespace belongs or belonged.
 func clusterOf(namespace *corev1.Namespace) place {
 	annotations := namespace.Annotations
 	return place{onHub, "Cluster", annotations[fleet.AnnotationClusterNamespace], annotations[fleet.AnnotationCluster]}
@@ -168,7 +168,7 @@ func (w *world) imports(at place) bool {
 	})
 }
 
-// deploy applies an agent downstream; the kubeconfig of a Cluster says which cluster that is, and nothing else.
+// deploy applies an agent downstream. In these tests the kubeconfig of a Cluster is the name of the cluster.
 func (w *world) deploy(cluster *fleet.Cluster, out importing.Outcome) {
 	where, values := string(out.Deploy.Kubeconfig), out.Deploy.Values
 	if out.Deploy.LeaveNamespace != "" {
@@ -186,7 +186,7 @@ func (w *world) deploy(cluster *fleet.Cluster, out importing.Outcome) {
 	w.put(onHub, cluster)
 }
 
-// install is what an import and `helm install fleet-agent` have in common.
+// install does what an import and `helm install fleet-agent` have in common.
 func (w *world) install(where, namespace string, bootstrap *protocol.Bootstrap, configured config.Agent) {
 	if bootstrap != nil {
 		w.put(where, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.AgentBootstrap}, Data: bootstrap.Encode()})
@@ -201,7 +201,7 @@ func (w *world) install(where, namespace string, bootstrap *protocol.Bootstrap, 
 	w.put(where, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.Agent}})
 }
 
-// expiry ends credentials that nobody has fetched in time.
+// expiry deletes credentials that were not fetched in time.
 func (w *world) expiry() bool {
 	return w.do("expiry", "Expired", func() {
 		for _, secret := range list[corev1.Secret](w, onHub) {
@@ -217,7 +217,7 @@ func (w *world) expiry() bool {
 	})
 }
 
-// garbage is Kubernetes: what has lost all its owners goes, and so does what is in a namespace that is gone.
+// garbage stands in for Kubernetes: it deletes objects without remaining owners and the content of deleted namespaces.
 func (w *world) garbage() bool {
 	return w.do("kubernetes", "", func() {
 		for _, at := range w.places() {
@@ -233,7 +233,7 @@ func (w *world) garbage() bool {
 	})
 }
 
-// isNowhere says whether a cluster's namespace is gone in which something was.
+// isNowhere reports whether an object was in a cluster namespace that no longer exists.
 func (w *world) isNowhere(at place) bool {
 	return at.cluster == onHub && strings.HasPrefix(at.namespace, "cluster-") && w.objects[place{onHub, "Namespace", "", at.namespace}] == nil
 }

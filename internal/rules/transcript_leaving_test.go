@@ -16,13 +16,13 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// deletion is something that somebody deletes in the middle of a flow.
+// deletion is an object that a person deletes in the middle of a flow.
 type deletion struct {
-	// kind is of what is deleted, wherever there is one at that moment.
+	// kind is the kind of the deleted objects, if any exist at that moment.
 	kind string
-	// force takes the finalizers off.
+	// force removes the finalizers.
 	force bool
-	// ended says that no Cluster may be left but those that agents have joined as since.
+	// ended means that only Clusters may remain that agents have joined since.
 	ended bool
 }
 
@@ -35,7 +35,7 @@ func deletions() map[string]deletion {
 	}
 }
 
-// happen deletes; it says whether there was anything to delete.
+// happen deletes the objects, and reports whether there were any.
 func (d deletion) happen(w *world) (any bool) {
 	var writes []func()
 	for _, at := range w.places() {
@@ -54,15 +54,15 @@ func (d deletion) happen(w *world) (any bool) {
 		return false
 	}
 	for _, a := range w.agents {
-		a.deaf, a.silent = false, false // that was another story
+		a.deaf, a.silent = false, false // ends the effects of the flow
 	}
 	w.admin("deletes", writes...)
 	return true
 }
 
-// TestDeletionAtEveryStage plays each flow up to each of its steps, deletes something there, lets everybody react, and
-// time pass: nothing is left but what has a reason to be, and nothing is there twice. Everybody acts in turn, and then,
-// for some of the steps, at random.
+// TestDeletionAtEveryStage plays each flow up to each of its steps, deletes an object, and lets all controllers and
+// the time proceed. Only objects with a reason may remain, and none twice. The controllers act in turn, and then, for
+// some of the steps, in random order.
 func TestDeletionAtEveryStage(t *testing.T) {
 	for flowName, flow := range flows() {
 		for what, deleted := range deletions() {
@@ -81,7 +81,7 @@ func TestDeletionAtEveryStage(t *testing.T) {
 	}
 }
 
-// after deletes after a step of a flow, and looks at what becomes of it. It says whether the flow is that long.
+// after deletes after a step of a flow and checks the result. It reports whether the flow has that many steps.
 func (d deletion) after(step int, w *world, flow func(*world)) bool {
 	w.t.Helper()
 	if !w.playUntil(step, flow) {
@@ -96,7 +96,7 @@ func (d deletion) after(step int, w *world, flow func(*world)) bool {
 	return true
 }
 
-// expectReasons looks for what is left without a reason to be.
+// expectReasons checks that only objects with a reason remain.
 func expectReasons(w *world, deleted deletion, stage string) {
 	w.t.Helper()
 	var wrong []string
@@ -128,7 +128,7 @@ func expectReasons(w *world, deleted deletion, stage string) {
 	}
 }
 
-// unreasonable says why an object of the hub should not be there.
+// unreasonable returns why an object of the hub should not exist.
 func (w *world) unreasonable(at place) (why []string) {
 	object := w.objects[at]
 	missing := func(what, kind, namespace, name string) {
@@ -174,7 +174,7 @@ func (w *world) isServed(cluster *fleet.Cluster) bool {
 	return slices.ContainsFunc(w.agents, func(a *agent) bool { return w.isServedBy(cluster, a) })
 }
 
-// isServedBy says whether an agent works for a Cluster, and for the very one.
+// isServedBy reports whether an agent serves exactly this Cluster.
 func (w *world) isServedBy(cluster *fleet.Cluster, a *agent) bool {
 	identity, err := protocol.ParseIdentity(a.secret(names.Agent))
 	return err == nil && a.serving && identity.ClusterNamespace == cluster.Namespace && identity.ClusterName == cluster.Name &&

@@ -10,7 +10,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
-// accountOf is the account of a bearer token that works, nil for one that does not.
+// accountOf returns the account of a valid bearer token, or nil.
 func (w *world) accountOf(bearer string) *corev1.ServiceAccount {
 	parsed, err := protocol.ParseAccountToken(bearer)
 	if err != nil || !parsed.Expires.IsZero() && !parsed.Expires.After(w.now) {
@@ -24,7 +24,7 @@ func (w *world) accountOf(bearer string) *corev1.ServiceAccount {
 	return nil
 }
 
-// may is the API server's decision: whether a bearer token allows a verb on an object.
+// may stands in for RBAC: it reports whether a bearer token allows a verb on an object.
 func (w *world) may(bearer, verb, resource, namespace, name string) bool {
 	account := w.accountOf(bearer)
 	if account == nil {
@@ -62,7 +62,7 @@ func allow(rules []rbacv1.PolicyRule, verb, resource, name string) bool {
 	})
 }
 
-// clusterRole are the rules of the ClusterRoles that come with the hub, as far as a transcript needs them.
+// clusterRole returns the rules of the hub's ClusterRoles, as far as a transcript needs them.
 func clusterRole(name string) []rbacv1.PolicyRule {
 	switch name {
 	case names.BundleDeploymentRole:

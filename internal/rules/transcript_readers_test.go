@@ -12,12 +12,12 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// readers keeps the ClusterRoleBindings by which agents read Contents, each for the accounts that share it.
+// readers maintains the ClusterRoleBindings with which agents read Contents. Each is shared by several accounts.
 func (w *world) readers() bool {
 	shared := map[string][]types.NamespacedName{}
 	for _, binding := range list[rbacv1.ClusterRoleBinding](w, onHub) {
 		if grant.IsContentBinding(binding.Name) {
-			shared[binding.Name] = nil // also those that nobody shares any more
+			shared[binding.Name] = nil // including those without accounts
 		}
 	}
 	for _, account := range list[corev1.ServiceAccount](w, onHub) {
@@ -47,7 +47,7 @@ func (w *world) mayReadContents(account *corev1.ServiceAccount) bool {
 		find[fleet.Cluster](w, onHub, of.Namespace, account.Annotations[fleet.AnnotationCluster]))
 }
 
-// readsContents says whether an account is in the binding that it shares.
+// readsContents reports whether an account is in its shared binding.
 func (w *world) readsContents(account types.NamespacedName) bool {
 	return grant.ReadsContents(find[rbacv1.ClusterRoleBinding](w, onHub, "", grant.ContentBinding(account)), account)
 }

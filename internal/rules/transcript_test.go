@@ -14,7 +14,7 @@ import (
 
 var seed = flag.Uint64("seed", 0, "replay the transcripts in the one order of this seed")
 
-// TestTranscripts tells each flow, everybody acting in turn.
+// TestTranscripts records each flow. All controllers act in turn.
 func TestTranscripts(t *testing.T) {
 	for name, flow := range flows() {
 		t.Run(name, func(t *testing.T) {
@@ -25,7 +25,7 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// TestTranscriptsInAnyOrder replays each flow in a hundred random orders, with interruptions: it ends the same.
+// TestTranscriptsInAnyOrder replays each flow in a hundred random orders with interruptions. The result is the same.
 func TestTranscriptsInAnyOrder(t *testing.T) {
 	for name, flow := range flows() {
 		t.Run(name, func(t *testing.T) {

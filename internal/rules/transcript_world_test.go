@@ -27,7 +27,7 @@ type object interface {
 	metav1.Object
 }
 
-// place is where an object is in the world: on the hub, or on a downstream cluster.
+// place is the location of an object: on the hub or on a downstream cluster.
 type place struct{ cluster, kind, namespace, name string }
 
 const onHub = "hub"
@@ -49,23 +49,23 @@ func placeOf(cluster string, o object) place {
 	return place{cluster: cluster, kind: kindOf(o), namespace: o.GetNamespace(), name: o.GetName()}
 }
 
-// world is a hub, its downstream clusters, and everybody who acts on them, in a map. Everything that is written is
-// told. With chance, everybody acts in random order, and controllers may be interrupted between two writes.
+// world is a hub, its downstream clusters and all their controllers, in memory. All writes are recorded. With chance,
+// the controllers act in random order and may be interrupted between two writes.
 type world struct {
 	t       *testing.T
 	now     time.Time
 	config  config.Config
 	objects map[place]object
-	// made counts the objects made under a name, for UIDs that do not depend on who acts when.
+	// made counts the objects created under a name, for UIDs that do not depend on the order of actions.
 	made map[place]int
 	// sets is the owner of each object that is a child of one.
 	sets   map[place]place
 	agents []*agent
-	asleep bool // the agents are
-	// speakers are the accounts of the Clusters' last heartbeats; stale are the Clusters whose agents are taken to be gone.
+	asleep bool // whether the agents are asleep
+	// speakers are the accounts of the Clusters' last heartbeats. stale marks Clusters whose agents count as stale.
 	speakers map[string]string
 	stale    map[string]bool
-	// steps counts what was done so far, and last is what was done last; after so many, playUntil interrupts.
+	// steps counts the actions so far, and last is the latest one. After stopAfter actions, playUntil interrupts.
 	steps, stopAfter int
 	last             string
 
@@ -81,7 +81,7 @@ func newWorld(t *testing.T, chance *rand.Rand) *world {
 	}
 }
 
-// find is the object as its type, nil if it is not there. What it returns is the caller's.
+// find returns a copy of the object as its type, or nil if it does not exist.
 func find[T any, P interface {
 	*T
 	object
@@ -94,7 +94,7 @@ func find[T any, P interface {
 	return found.DeepCopyObject().(P)
 }
 
-// list are all objects of a type on a cluster, by place.
+// list returns all objects of a type on a cluster, by place.
 func list[T any, P interface {
 	*T
 	object
@@ -120,14 +120,14 @@ func sortedPlaces[V any](of map[place]V) []place {
 	})
 }
 
-// put creates an object or changes the one that is there; putting what is there already is nothing.
+// put creates or updates an object. It does nothing if the object does not change.
 func (w *world) put(cluster string, o object) {
 	w.t.Helper()
 	o = o.DeepCopyObject().(object)
 	at := placeOf(cluster, o)
 	old := w.objects[at]
 	if old == nil {
-		if !grant.IsContentBinding(at.name) { // whether one goes and comes or only changes depends on who acts when
+		if !grant.IsContentBinding(at.name) { // whether a binding is recreated or updated depends on the order of actions
 			w.made[at]++
 			o.SetUID(w.uid(at))
 			o.SetCreationTimestamp(metav1.Time{Time: w.now})
@@ -147,7 +147,7 @@ func (w *world) put(cluster string, o object) {
 	}
 }
 
-// uid is short where names are made from it.
+// uid returns a short UID where names are derived from it.
 func (w *world) uid(at place) types.UID {
 	if strings.HasPrefix(at.kind, "ClusterRegistration") {
 		return types.UID(fmt.Sprintf("u%d", w.made[at]))
@@ -164,7 +164,7 @@ func (w *world) remove(at place) {
 	w.ops = append(w.ops, "- "+at.String())
 }
 
-// deleteAt is a DELETE: what has a finalizer is only told to go.
+// deleteAt stands in for DELETE: an object with a finalizer only gets a deletion timestamp.
 func (w *world) deleteAt(at place) {
 	found := w.objects[at]
 	if found == nil || len(found.GetFinalizers()) == 0 {
@@ -178,7 +178,7 @@ func (w *world) deleteAt(at place) {
 	}
 }
 
-// apply makes objects the set of an owner: what is in the set and not among them goes.
+// apply makes objects the set of an owner. It deletes other objects of the set.
 func (w *world) apply(owner place, objects []runtime.Object) {
 	wanted := map[place]bool{}
 	for _, o := range objects {
@@ -195,7 +195,7 @@ func (w *world) apply(owner place, objects []runtime.Object) {
 	}
 }
 
-// ask asks a rule; in the stories that are told, with everything that holds for rules.
+// ask calls a rule. In recorded flows it also checks what must hold for all rules.
 func ask[In, Out any](w *world, rule func(In) Out, in In) Out {
 	w.t.Helper()
 	if w.chance != nil {
@@ -204,12 +204,12 @@ func ask[In, Out any](w *world, rule func(In) Out, in In) Out {
 	return rulestest.Pure(w.t, rule, in)
 }
 
-// do is what somebody writes, one after the other, and tells of it. It says whether there is anything new.
+// do carries out and records writes, one after the other. It reports whether anything changed.
 func (w *world) do(who, stage string, writes ...func()) bool {
 	w.ops = nil
 	complete := len(writes)
 	if w.chance != nil && who != "import" && who != "admin" && !strings.HasPrefix(who, "agent") && w.chance.IntN(3) == 0 {
-		complete = w.chance.IntN(len(writes) + 1) // killed in the middle of it
+		complete = w.chance.IntN(len(writes) + 1) // interrupted between two writes
 	}
 	for _, write := range writes[:complete] {
 		write()
@@ -224,10 +224,10 @@ func (w *world) do(who, stage string, writes ...func()) bool {
 	return len(w.ops) > 0 || complete < len(writes)
 }
 
-// interrupted ends a flow after a step, see playUntil.
+// interrupted ends a flow after a step. See playUntil.
 type interrupted struct{}
 
-// playUntil plays a flow up to a step. It says whether the flow is longer than that.
+// playUntil plays a flow up to a step. It reports whether the flow is longer.
 func (w *world) playUntil(step int, flow func(*world)) (longer bool) {
 	w.stopAfter = step
 	defer func() {
@@ -251,7 +251,7 @@ func (w *world) tell(who, stage string, lines []string) {
 	}
 }
 
-// settle lets everybody act until nobody has anything to do.
+// settle lets all controllers act until none has anything to do.
 func (w *world) settle() {
 	w.t.Helper()
 	for range 1000 {
@@ -270,7 +270,7 @@ func (w *world) settle() {
 	w.t.Fatalf("the world does not come to rest:\n%s", w.story.String())
 }
 
-// admin is what a person does; then everybody reacts.
+// admin carries out the action of a person. Then all controllers react.
 func (w *world) admin(what string, writes ...func()) {
 	w.t.Helper()
 	if w.story.Len() > 0 {
@@ -280,7 +280,7 @@ func (w *world) admin(what string, writes ...func()) {
 	w.settle()
 }
 
-// later lets time pass; then everybody reacts.
+// later advances the time. Then all controllers react.
 func (w *world) later(d time.Duration) {
 	w.t.Helper()
 	w.now = w.now.Add(d)
@@ -288,7 +288,7 @@ func (w *world) later(d time.Duration) {
 	w.settle()
 }
 
-// state is everything there is, in full.
+// state returns all objects in full.
 func (w *world) state() string {
 	var text strings.Builder
 	for _, at := range w.places() {
@@ -297,7 +297,7 @@ func (w *world) state() string {
 	return text.String()
 }
 
-// changes are the fields in which two objects differ, two levels deep.
+// changes returns the fields in which two objects differ, two levels deep.
 func changes(t *testing.T, a, b object) []string {
 	t.Helper()
 	var changed []string

@@ -9,12 +9,13 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// NamespaceOf is the namespace of a Cluster. It is computed: an agent can write the status, and a tenant the labels.
+// NamespaceOf returns the namespace of a Cluster. It computes the name, because agents can write the status and
+// tenants can write the labels.
 func NamespaceOf(cluster *fleet.Cluster) string {
 	return names.ClusterNamespace(cluster.Namespace, cluster.Name)
 }
 
-// NamespaceClaim says for which Cluster a namespace was made, compared with one Cluster.
+// NamespaceClaim is the relation of a namespace's marks to one Cluster.
 type NamespaceClaim int
 
 const (
@@ -27,7 +28,7 @@ const (
 	NamespaceOfAnother
 )
 
-// ClaimOf compares the marks of a namespace with a Cluster. nil is a namespace that does not exist.
+// ClaimOf compares the marks of a namespace with a Cluster. A nil namespace does not exist.
 func ClaimOf(namespace *corev1.Namespace, cluster types.NamespacedName) NamespaceClaim {
 	if namespace == nil {
 		return NamespaceUnclaimed
@@ -44,7 +45,7 @@ func ClaimOf(namespace *corev1.Namespace, cluster types.NamespacedName) Namespac
 	return NamespaceOfAnother
 }
 
-// IsAccountOf reports whether an account says that it was made for a request for this Cluster.
+// IsAccountOf reports whether an account's annotations say that it was made for a request for this Cluster.
 func IsAccountOf(account metav1.Object, cluster types.NamespacedName) bool {
 	annotations := account.GetAnnotations()
 	return annotations[fleet.AnnotationClusterRegistration] != "" && annotations[fleet.AnnotationCluster] == cluster.Name &&

@@ -1,7 +1,7 @@
 package clusters
 
-// Namespaces are the hub's own two.
+// Namespaces are the hub's two namespaces.
 type Namespaces struct {
-	// System is where the controllers run, Registration where credentials are handed out.
+	// System is the namespace of the controllers. Registration is the namespace with the credentials.
 	System, Registration string
 }

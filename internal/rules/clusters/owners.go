@@ -10,7 +10,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// IsAnother says whether the owners tell of a Cluster that is gone: of this one's name, but not this one.
+// IsAnother reports whether the owner is an earlier Cluster with the same name but another UID.
 func IsAnother(cluster *fleet.Cluster, owners []metav1.OwnerReference) bool {
 	namesake := false
 	for _, owner := range owners {
@@ -29,7 +29,8 @@ func LastSeen(cluster *fleet.Cluster) string {
 	return cluster.Status.Agent.LastSeen.UTC().Format(time.RFC3339)
 }
 
-// FirstOf is the Cluster that agents join as, of those with one client ID.
+// FirstOf returns the Cluster that agents join as, of those with the same client ID: the oldest one that is not being
+// deleted.
 func FirstOf(found []*fleet.Cluster) *fleet.Cluster {
 	if len(found) == 0 {
 		return nil

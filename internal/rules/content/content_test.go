@@ -69,7 +69,7 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-func TestTheHashOfTheContractsVector(t *testing.T) {
+func TestHash_MatchesTheContractsVector(t *testing.T) {
 	got := manifest(file("cm.yaml", "a: <b>\n")).SHA256()
 	if !strings.HasPrefix(got, "25f6bd9e") || !strings.HasSuffix(got, "0134") || len(got) != 64 {
 		t.Errorf("SHA256 = %s", got)
@@ -122,7 +122,7 @@ func zipped(t *testing.T, text string) []byte {
 	return out.Bytes()
 }
 
-// bomb compresses more zeros than may be read; it is a few dozen kilobytes.
+// bomb returns compressed zeros that exceed MaxSize when decompressed. It has a few dozen kilobytes.
 func bomb(t *testing.T) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -176,11 +176,11 @@ func TestRead(t *testing.T) {
 		},
 		"what is not JSON is refused": {
 			in:    object("c", zipped(t, "a: b"), ""),
-			error: "reading content c: parsing a manifest: invalid character 'a' looking for beginning of value",
+			error: "reading content c: parsing manifest: invalid character 'a' looking for beginning of value",
 		},
 		"a second document is refused": {
 			in:    object("c", zipped(t, text+text), ""),
-			error: "reading content c: parsing a manifest: invalid character '{' after top-level value",
+			error: "reading content c: parsing manifest: invalid character '{' after top-level value",
 		},
 	}
 	for name, test := range tests {

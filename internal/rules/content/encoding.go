@@ -14,31 +14,30 @@ import (
 
 // Encodings of a resource.
 const (
-	// EncodingPlain is the text itself.
+	// EncodingPlain is plain text.
 	EncodingPlain = ""
-	// EncodingBase64 is base64, padded, of the standard alphabet.
+	// EncodingBase64 is padded base64 with the standard alphabet.
 	EncodingBase64 = "base64"
-	// EncodingGzip is base64 of the bytes compressed with gzip.
+	// EncodingGzip is base64 of gzip-compressed bytes.
 	EncodingGzip = "base64+gz"
 )
 
-// MaxSize is the largest size, in bytes, that a manifest or a resource may have
-// when it is decompressed: 64 MiB. Far less than that fits into an object, so
-// what is larger was not made by a Bundle.
+// MaxSize is the maximum size in bytes of a decompressed manifest or resource: 64 MiB. Much less fits into an object,
+// so anything larger was not made from a Bundle.
 const MaxSize = 64 << 20
 
 var (
-	// ErrTooLarge means that compressed data would grow beyond MaxSize.
+	// ErrTooLarge means that the decompressed data would exceed MaxSize.
 	ErrTooLarge = fmt.Errorf("decompressed content is larger than %d MiB", MaxSize>>20)
-	// ErrUnknownEncoding means that a resource's encoding is not one of ours.
+	// ErrUnknownEncoding means that a resource has an unsupported encoding.
 	ErrUnknownEncoding = errors.New(`unknown encoding (use "", base64 or base64+gz)`)
 )
 
-// Data is the bytes of a resource. Errors name the resource and wrap
-// ErrUnknownEncoding, ErrTooLarge, or what is wrong with the encoding.
+// Data returns the bytes of a resource. Errors name the resource and wrap ErrUnknownEncoding, ErrTooLarge, or the
+// decoding error.
 func Data(r fleet.BundleResource) ([]byte, error) { return DataWithin(r, MaxSize) }
 
-// DataWithin is Data for a resource that may have no more than limit bytes.
+// DataWithin is Data for a resource of at most limit bytes.
 func DataWithin(r fleet.BundleResource, limit int) ([]byte, error) {
 	data, err := decode(r.Content, r.Encoding, limit)
 	if err == nil && len(data) > limit {
@@ -50,8 +49,8 @@ func DataWithin(r fleet.BundleResource, limit int) ([]byte, error) {
 	return data, nil
 }
 
-// Encode is the resource of a file: plain where the file is text, compressed
-// otherwise, because a Bundle is JSON and JSON holds text only.
+// Encode returns the resource for a file. Text stays plain. Other files are compressed, because a Bundle is JSON and
+// JSON holds only text.
 func Encode(name string, data []byte) fleet.BundleResource {
 	if utf8.Valid(data) {
 		return fleet.BundleResource{Name: name, Content: string(data)}
@@ -59,7 +58,7 @@ func Encode(name string, data []byte) fleet.BundleResource {
 	return Compress(name, data)
 }
 
-// Compress is the resource of a file, compressed whether it is text or not.
+// Compress returns the compressed resource for a file, whether it is text or not.
 func Compress(name string, data []byte) fleet.BundleResource {
 	return fleet.BundleResource{
 		Name:     name,

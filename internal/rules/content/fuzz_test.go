@@ -11,8 +11,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Whatever is stored, reading it ends in a manifest or an error; what could be
-// read is read the same after it was written again.
+// Reading any stored bytes returns a manifest or an error. A manifest that is written again reads the same.
 func FuzzRead(f *testing.F) {
 	for _, c := range recorded.Objects[fleet.Content](f, "contents") {
 		f.Add(c.Content, c.SHA256Sum)

@@ -9,12 +9,11 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// ErrHashMismatch means that a Content does not hold what its hash says: it was
-// damaged or changed by hand. Trying again does not help.
+// ErrHashMismatch means that a Content does not match its hash: it was damaged or edited. Retrying does not help.
 var ErrHashMismatch = errors.New("content does not match hash")
 
-// Object is the Content of a manifest: no labels, owners or finalizers. The same manifest always gives the same
-// object.
+// Object returns the Content of a manifest, without labels, owners or finalizers. The same manifest always gives the
+// same object.
 func Object(m Manifest) *fleet.Content {
 	text := m.Bytes()
 	sum := hash(text)
@@ -26,9 +25,8 @@ func Object(m Manifest) *fleet.Content {
 	}
 }
 
-// Read is the manifest of a Content, checked against its hash if it has one.
-// Errors wrap ErrHashMismatch, ErrTooLarge, or what is wrong with the compression
-// or the JSON.
+// Read returns the manifest of a Content, after checking its hash if it has one. Errors wrap ErrHashMismatch,
+// ErrTooLarge, or the error of decompressing or parsing.
 func Read(c *fleet.Content) (Manifest, error) {
 	text, err := decompress(c.Content, MaxSize)
 	if err != nil {

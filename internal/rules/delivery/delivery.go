@@ -11,33 +11,34 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Input is what a BundleDeployment is made of.
+// Input is the input for one BundleDeployment.
 type Input struct {
 	Bundle *fleet.Bundle
-	// Target is without an error, and its Cluster has a namespace.
+	// Target has no error, and its Cluster has a namespace.
 	Target targeting.Target
-	// Verdict is the rollout's. Leave needs an Existing one.
+	// Verdict is the rollout's verdict. Leave requires Existing.
 	Verdict rollout.Verdict
-	// Existing is what is there; nil if there is none yet.
+	// Existing is the existing BundleDeployment, or nil.
 	Existing *fleet.BundleDeployment
-	// Values are those in the Secret of Existing. They matter only where NeedsValues says so; nil if the Secret is gone.
+	// Values are the values in the Secret of Existing, or nil if that Secret does not exist. They are used only if
+	// NeedsValues returns true.
 	Values *Values
-	// SecretKnown means that the Secret is known to hold what the hash in Existing says.
+	// SecretKnown means that the Secret is known to match the hash in Existing.
 	SecretKnown bool
 }
 
-// Outcome is what should be there.
+// Outcome is the wanted BundleDeployment and its values.
 type Outcome struct {
-	// Deployment is complete but for what the server sets. It has the metadata of the
-	// existing one, labels apart.
+	// Deployment is complete except for fields that the server sets. It keeps the metadata of the existing one, except
+	// for the labels.
 	Deployment *fleet.BundleDeployment
-	// Values belong into its Secret; empty means that none is needed. With KeepSecret,
-	// the Secret stays as it is, whether it is there or not.
+	// Values are the content of its Secret. Empty means that no Secret is needed. With KeepSecret, the Secret stays
+	// unchanged, whether it exists or not.
 	Values     Values
 	KeepSecret bool
 }
 
-// Decide makes the BundleDeployment of a target. Nothing of the input is changed.
+// Decide returns the BundleDeployment of a target. It does not change its input.
 func Decide(in Input) (Outcome, error) {
 	staged := *in.Target.Options.DeepCopy()
 	stagedValues, err := TakeValues(&staged)
@@ -59,7 +60,7 @@ func Decide(in Input) (Outcome, error) {
 		bd.Spec.ValuesHash, bd.Spec.WaitingForValues, out.KeepSecret = before.ValuesHash, before.WaitingForValues, true
 		return out, nil
 	case !in.NeedsValues():
-		// What is staged, and what the agent has, are what they were; so are the values.
+		// Neither the staged nor the deployed state changes, so their values do not change.
 		out.Values.Staged = stagedValues
 		if in.Existing != nil && in.Existing.Spec.ValuesHash != "" {
 			bd.Spec.ValuesHash, out.KeepSecret = in.Existing.Spec.ValuesHash, true
@@ -68,7 +69,7 @@ func Decide(in Input) (Outcome, error) {
 	default:
 		current, known := currentValues(in)
 		if !known {
-			// The agent could not tell what it runs with: it waits until a change is promoted.
+			// The agent's current values are unknown, so it waits until a change is promoted.
 			bd.Spec.ValuesHash, bd.Spec.WaitingForValues, out.KeepSecret = in.Existing.Spec.ValuesHash, true, true
 			return out, nil
 		}
@@ -80,8 +81,8 @@ func Decide(in Input) (Outcome, error) {
 	return out, nil
 }
 
-// markValues marks values that were in plain sight before they went into the Secret, by their hash, and takes the mark
-// off all others.
+// markValues records the hash of values that were in the Bundle itself before they were moved to the Secret. It
+// removes the mark from all others.
 func markValues(bd *fleet.BundleDeployment, plain bool) {
 	if plain {
 		setMark(bd, bd.Spec.ValuesHash)
@@ -90,7 +91,7 @@ func markValues(bd *fleet.BundleDeployment, plain bool) {
 	}
 }
 
-// CopyMark gives a BundleDeployment the mark of values that another one has, or none.
+// CopyMark copies the mark of the values from one BundleDeployment to another, or removes it.
 func CopyMark(to, from *fleet.BundleDeployment) {
 	setMark(to, from.Annotations[fleet.AnnotationPlainValues])
 }
@@ -106,7 +107,7 @@ func setMark(bd *fleet.BundleDeployment, hash string) {
 	bd.Annotations[fleet.AnnotationPlainValues] = hash
 }
 
-// deploymentSpec has what is staged newly, and lets the agent go on with what it has.
+// deploymentSpec returns a spec with the new staged state and the agent's current state.
 func deploymentSpec(in Input, before fleet.BundleDeploymentSpec, staged fleet.BundleDeploymentOptions) fleet.BundleDeploymentSpec {
 	cluster := in.Target.Cluster
 	return fleet.BundleDeploymentSpec{
@@ -123,8 +124,8 @@ func deploymentSpec(in Input, before fleet.BundleDeploymentSpec, staged fleet.Bu
 	}
 }
 
-// NeedsValues says whether Values have to be read: the agent goes on with values that only the Secret knows, and it has
-// to be written anew, or nobody knows what it holds.
+// NeedsValues reports whether Values have to be read: the agent keeps values that only the Secret holds, and the
+// Secret has to be rewritten or its content is unknown.
 func (in Input) NeedsValues() bool {
 	if in.Verdict != rollout.Stage || in.Existing == nil || in.Existing.Spec.ValuesHash == "" {
 		return false
@@ -132,7 +133,7 @@ func (in Input) NeedsValues() bool {
 	return !in.SecretKnown || in.Existing.Spec.WaitingForValues || in.Existing.Spec.StagedDeploymentID != in.Target.DeploymentID
 }
 
-// currentValues are those the agent runs with, which only the Secret knows.
+// currentValues returns the agent's current values, which only the Secret holds.
 func currentValues(in Input) (values []byte, known bool) {
 	switch {
 	case in.Values == nil:
@@ -144,9 +145,8 @@ func currentValues(in Input) (values []byte, known bool) {
 	}
 }
 
-// isCurrent says whether the values are those of the deployment ID the agent has. So
-// they are recognised also where a write ended between the Secret and the
-// BundleDeployment, and the hash of both values is no longer that of the Secret.
+// isCurrent reports whether the values belong to the agent's current deployment ID. This recognises them even if a
+// write was interrupted between the Secret and the BundleDeployment, so that the hash does not match the Secret.
 func isCurrent(bd *fleet.BundleDeployment, text []byte) bool {
 	options := *bd.Spec.Options.DeepCopy()
 	if len(text) > 0 {
@@ -164,7 +164,7 @@ func isCurrent(bd *fleet.BundleDeployment, text []byte) bool {
 	return err == nil && id == bd.Spec.DeploymentID
 }
 
-// skeleton is a copy of what is there, or what a new one begins with.
+// skeleton returns a copy of the existing BundleDeployment, or the start of a new one.
 func skeleton(in Input) *fleet.BundleDeployment {
 	if in.Existing != nil {
 		return in.Existing.DeepCopy()
@@ -179,15 +179,15 @@ func skeleton(in Input) *fleet.BundleDeployment {
 	}
 }
 
-// Same reports whether nothing needs to be written to turn a BundleDeployment into another: labels, spec and the mark of
-// its values are equal. A mark that is only missing comes with the next change, so that an upgrade writes nothing.
+// Same reports whether nothing needs to be written to turn a BundleDeployment into another: labels, spec and the mark
+// of its values are equal. A missing mark is added with the next change, so that an upgrade writes nothing.
 func Same(existing, wanted *fleet.BundleDeployment) bool {
 	mark := existing.Annotations[fleet.AnnotationPlainValues]
 	return (mark == "" || mark == wanted.Annotations[fleet.AnnotationPlainValues]) &&
 		equality.Semantic.DeepEqual(existing.Labels, wanted.Labels) && equality.Semantic.DeepEqual(existing.Spec, wanted.Spec)
 }
 
-// deploymentLabels are those of the Bundle and those of the cluster.
+// deploymentLabels returns the labels of the Bundle and of the cluster.
 func deploymentLabels(bundle *fleet.Bundle, target targeting.Target) map[string]string {
 	labels := targeting.BundleLabels(bundle)
 	labels[fleet.LabelClusterNamespace] = target.Cluster.Namespace

@@ -19,7 +19,7 @@ const (
 	oldID = "s-0:2b3eb1c0044dd55963b580c402f9703533c40396e53a2aa27a2ba991ec15d145"
 )
 
-// newTarget is the newest state of ws/web in cluster east.
+// newTarget returns the newest state of ws/web in cluster east.
 func newTarget(t testing.TB, modifiers ...func(*fleet.Cluster)) targeting.Target {
 	return targeting.Target{
 		Cluster:      targetingtest.Cluster("east", modifiers...),
@@ -37,7 +37,7 @@ func deploymentLabelsOf(content string, pairs ...string) map[string]string {
 	}, pairs)
 }
 
-// existing runs an older state, with values, and was touched by the server.
+// existing returns a BundleDeployment with an older state and values, as stored by the server.
 func existing(t testing.TB) *fleet.BundleDeployment {
 	old := targetingtest.Options(t, `{"helm":{}}`)
 	return &fleet.BundleDeployment{
@@ -106,12 +106,12 @@ func TestDeploymentOfAnExistingTarget(t *testing.T) {
 		values  *Values
 		want    Outcome
 	}{
-		"promoted, the newest state is the agent's": {
+		"promoted: the agent gets the newest state": {
 			rollout.Promote, nil, Outcome{Deployment: promoted, Values: Values{Current: []byte(`{"a":1}`), Staged: []byte(`{"a":1}`)}},
 		},
-		"staged, the agent keeps what it has": {rollout.Stage, oldValues(), Outcome{Deployment: staged, Values: stagedValues}},
-		"with its values lost it waits":       {rollout.Stage, nil, Outcome{Deployment: lost, KeepSecret: true}},
-		"with its values changed it waits":    {rollout.Stage, changedValues, Outcome{Deployment: lost, KeepSecret: true}},
+		"staged: the agent keeps its state": {rollout.Stage, oldValues(), Outcome{Deployment: staged, Values: stagedValues}},
+		"staged, values lost: waits":        {rollout.Stage, nil, Outcome{Deployment: lost, KeepSecret: true}},
+		"staged, values changed: waits":     {rollout.Stage, changedValues, Outcome{Deployment: lost, KeepSecret: true}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -136,20 +136,20 @@ func TestDeploymentOfAnExistingTarget(t *testing.T) {
 	}
 }
 
-// A write that ended after the Secret leaves the new staged values beside the hash of
-// the old ones. The agent's own are recognised by the deployment ID.
-func TestAnInterruptedWriteIsFinished(t *testing.T) {
+// A write that was interrupted after the Secret leaves new staged values with the hash of the old ones. The agent's
+// own values are recognised by the deployment ID.
+func TestInterruptedWrite_IsFinished(t *testing.T) {
 	stagedValues := []byte(`{"a":1}`)
 	tests := map[string]struct {
 		current, options string
 		found            Values
 		known            bool
 	}{
-		"the agent's values":                {`{"helm":{"values":{"old":1,"f":1.5}}}`, `{"helm":{}}`, Values{Current: []byte(`{"f":1.5,"old":1}`), Staged: stagedValues}, true},
-		"the agent had none":                {`{"helm":{}}`, `{"helm":{}}`, Values{Staged: stagedValues}, true},
-		"other values are not the agent's":  {`{"helm":{"values":{"old":1}}}`, `{"helm":{}}`, Values{Current: []byte(`{"old":2}`), Staged: stagedValues}, false},
-		"what is no JSON is not either":     {`{"helm":{"values":{"old":1}}}`, `{"helm":{}}`, Values{Current: []byte(`nope`), Staged: stagedValues}, false},
-		"values where no helm is, are none": {`{}`, `{}`, Values{Current: []byte(`{"old":2}`), Staged: stagedValues}, false},
+		"the agent's values":            {`{"helm":{"values":{"old":1,"f":1.5}}}`, `{"helm":{}}`, Values{Current: []byte(`{"f":1.5,"old":1}`), Staged: stagedValues}, true},
+		"the agent had none":            {`{"helm":{}}`, `{"helm":{}}`, Values{Staged: stagedValues}, true},
+		"other values than the agent's": {`{"helm":{"values":{"old":1}}}`, `{"helm":{}}`, Values{Current: []byte(`{"old":2}`), Staged: stagedValues}, false},
+		"invalid JSON":                  {`{"helm":{"values":{"old":1}}}`, `{"helm":{}}`, Values{Current: []byte(`nope`), Staged: stagedValues}, false},
+		"values without helm options":   {`{}`, `{}`, Values{Current: []byte(`{"old":2}`), Staged: stagedValues}, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -191,7 +191,7 @@ func TestStagedWithoutValues(t *testing.T) {
 		t.Errorf("spec (-want +got):\n%s", diff)
 	}
 	if !got.Values.Empty() || got.KeepSecret {
-		t.Errorf("a Secret is wanted: %+v", got)
+		t.Errorf("unexpected Secret: %+v", got)
 	}
 }
 
@@ -235,7 +235,7 @@ func TestDerivedFields(t *testing.T) {
 	}
 }
 
-// TestMarkOfPlainValues_NeedsABundleWithoutASecret says which values an agent may show.
+// TestMarkOfPlainValues_NeedsABundleWithoutASecret checks which values an agent may show.
 func TestMarkOfPlainValues_NeedsABundleWithoutASecret(t *testing.T) {
 	both := Values{Current: []byte(`{"a":1}`), Staged: []byte(`{"a":1}`)}.Hash()
 	next := Values{Current: []byte(`{"old":true}`), Staged: []byte(`{"a":1}`)}.Hash()
@@ -307,7 +307,7 @@ func TestDeploymentLabels(t *testing.T) {
 	}
 }
 
-// What is written and read back must count as the same, or it is written for ever.
+// What is written and read back must count as the same. Otherwise it is written again and again.
 func TestSame(t *testing.T) {
 	target := newTarget(t)
 	target.Options = targetingtest.Options(t, `{"yaml":{},"helm":{"valuesFrom":[],"templateValues":{},"values":{"a":1}},"namespaceLabels":{},"downstreamResources":[],"diff":{},"correctDrift":{}}`)

@@ -23,8 +23,7 @@ type recordedSecret struct {
 	DecodedData       map[string]string `json:"decodedData"`
 }
 
-// From the recorded Bundles, Clusters and ClusterGroups come exactly the recorded
-// BundleDeployments and the Secrets beside them.
+// The recorded Bundles, Clusters and ClusterGroups give exactly the recorded BundleDeployments and Secrets.
 func TestRecorded(t *testing.T) {
 	clusters := recorded.Objects[fleet.Cluster](t, "clusters")
 	groups := targeting.NewGroups(recorded.Objects[fleet.ClusterGroup](t, "clustergroups"))
@@ -57,7 +56,7 @@ func TestRecorded(t *testing.T) {
 			if out.Deployment.Annotations[fleet.AnnotationPlainValues] != out.Values.Hash() {
 				t.Errorf("%s: the values are not marked as plain", out.Deployment.Name)
 			}
-			out.Deployment.Annotations = nil // there are no others, and the mark is this implementation's own
+			out.Deployment.Annotations = nil // only the mark, which Rancher Fleet does not have
 			expectRecordedDeployment(t, want, out.Deployment)
 			if out.Values.Empty() {
 				continue

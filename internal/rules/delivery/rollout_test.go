@@ -10,8 +10,9 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// What the rollout has not reached keeps both its states and its Secret; what no rollout holds back follows.
-func TestWhatIsLeftIsOnlyRefreshed(t *testing.T) {
+// Targets that the rollout has not reached keep both states and their Secret. Fields that no rollout limits are
+// updated.
+func TestTargetNotReached_KeepsItsStates(t *testing.T) {
 	in := Input{Bundle: targetingtest.Bundle(paused), Target: newTarget(t), Verdict: rollout.Leave, Existing: existing(t)}
 	in.Target.Options.CorrectDrift = &fleet.CorrectDrift{Enabled: true}
 	in.Bundle.Spec.DependsOn = []fleet.BundleRef{{Name: "db"}}
@@ -29,8 +30,8 @@ func TestWhatIsLeftIsOnlyRefreshed(t *testing.T) {
 	}
 }
 
-// While nothing changes in what is staged, nobody has to read what the Secret holds.
-func TestWhatStaysStagedKeepsItsSecret(t *testing.T) {
+// While the staged state does not change, the Secret does not have to be read.
+func TestUnchangedStagedState_KeepsItsSecret(t *testing.T) {
 	first, err := Decide(Input{Bundle: targetingtest.Bundle(), Target: newTarget(t), Verdict: rollout.Stage, Existing: existing(t), Values: oldValues()})
 	if err != nil {
 		t.Fatal(err)

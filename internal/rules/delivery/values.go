@@ -15,27 +15,26 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// KeyBundleValues holds, in the values Secret of a Bundle, those of the Bundle
-// itself; those of a target are under the target's name.
+// KeyBundleValues is the key of the Bundle's own values in its values Secret. The values of a target are under the
+// target's name.
 const KeyBundleValues = "values.yaml"
 
-// ErrValuesHash means that the values Secret of a Bundle does not hold what the
-// Bundle's hash says. Whoever wrote the one will have written the other in a moment.
+// ErrValuesHash means that the values Secret of a Bundle does not match the hash in the Bundle. Usually one of them
+// was written a moment before the other.
 var ErrValuesHash = errors.New("hash mismatch between the Bundle (spec.valuesHash) and its values secret; apply the Bundle again together with its values")
 
-// maxSecret is how many bytes the API server takes as the data of a Secret.
+// maxSecret is the API server's size limit for the data of a Secret, in bytes.
 const maxSecret = 1 << 20
 
-// ErrValuesTooLarge means that no Secret holds the values of a BundleDeployment: those that the agent has and those
-// that are staged together, which are the same ones but while a change waits.
-var ErrValuesTooLarge = errors.New("helm.values: no Secret holds them, of which the values in use and those that are staged may take 1 MiB together")
+// ErrValuesTooLarge means that the values of a BundleDeployment do not fit into a Secret. It holds the values in use
+// and the staged values, which differ only while a change waits.
+var ErrValuesTooLarge = errors.New("helm.values: no Secret holds them: the values in use and the staged values may take 1 MiB together")
 
-// Values are the Helm values of a BundleDeployment, each as JSON or empty. They are
-// secret: the BundleDeployment has only their hash.
+// Values are the Helm values of a BundleDeployment, each as JSON or empty. They are confidential: the BundleDeployment
+// contains only their hash.
 type Values struct{ Current, Staged []byte }
 
-// TakeValues removes the Helm values from options and returns them as JSON; empty
-// when there are none.
+// TakeValues removes the Helm values from options and returns them as JSON, or nil if options have none.
 func TakeValues(options *fleet.BundleDeploymentOptions) ([]byte, error) {
 	if options.Helm == nil || options.Helm.Values == nil {
 		return nil, nil
@@ -54,10 +53,10 @@ func TakeValues(options *fleet.BundleDeploymentOptions) ([]byte, error) {
 	return text, nil
 }
 
-// Empty says that no Secret is needed.
+// Empty reports whether no Secret is needed.
 func (v Values) Empty() bool { return len(v.Current) == 0 && len(v.Staged) == 0 }
 
-// Check returns ErrValuesTooLarge for values that no Secret holds.
+// Check returns ErrValuesTooLarge if the values do not fit into a Secret.
 func (v Values) Check() error {
 	if len(v.Current)+len(v.Staged) > maxSecret {
 		return ErrValuesTooLarge
@@ -65,8 +64,7 @@ func (v Values) Check() error {
 	return nil
 }
 
-// Hash is that of both values, one after the other, in hexadecimal; empty when
-// there are none.
+// Hash returns the hexadecimal hash of both values together, or "" if both are empty.
 func (v Values) Hash() string {
 	if v.Empty() {
 		return ""
@@ -74,8 +72,8 @@ func (v Values) Hash() string {
 	return helmvalues.Hash(v.Current, v.Staged)
 }
 
-// Secret holds the values for the agent, beside the BundleDeployment and under its
-// name. It is owned by the BundleDeployment, or by nobody while that has no UID.
+// Secret returns the Secret with the values for the agent. It has the namespace and name of the BundleDeployment,
+// which owns it, unless the BundleDeployment has no UID yet.
 func (v Values) Secret(bd *fleet.BundleDeployment) *corev1.Secret {
 	secret := &corev1.Secret{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
@@ -90,12 +88,12 @@ func (v Values) Secret(bd *fleet.BundleDeployment) *corev1.Secret {
 	return secret
 }
 
-// ReadValues are the values in a BundleDeployment's Secret.
+// ReadValues returns the values in a BundleDeployment's Secret.
 func ReadValues(secret *corev1.Secret) Values {
 	return Values{Current: secret.Data[helmvalues.KeyCurrent], Staged: secret.Data[helmvalues.KeyStaged]}
 }
 
-// BundleValuesHash is the hash of a Bundle's values Secret, in hexadecimal.
+// BundleValuesHash returns the hexadecimal hash of a Bundle's values Secret.
 func BundleValuesHash(data map[string][]byte) string {
 	// A map of bytes always encodes.
 	text, _ := json.Marshal(data)
@@ -103,9 +101,8 @@ func BundleValuesHash(data map[string][]byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// InjectValues puts the values of a Bundle's Secret back to where they were taken
-// from: a copy of the Bundle with them, never to be stored. Errors wrap
-// ErrValuesHash, or say which key is not a JSON object.
+// InjectValues returns a copy of the Bundle with the values from its Secret. The copy must never be stored. Errors
+// wrap ErrValuesHash, or name the key that is not a JSON object.
 func InjectValues(bundle *fleet.Bundle, data map[string][]byte) (*fleet.Bundle, error) {
 	if BundleValuesHash(data) != bundle.Spec.ValuesHash {
 		return nil, ErrValuesHash

@@ -45,14 +45,14 @@ func TestTakeValues(t *testing.T) {
 	}
 }
 
-func TestTakeValuesThatJSONCannotSay(t *testing.T) {
+func TestTakeValues_FailsForValuesThatAreNotJSON(t *testing.T) {
 	in := fleet.BundleDeploymentOptions{Helm: targetingtest.Helm("a", func() {})}
 	if _, err := TakeValues(&in); err == nil {
 		t.Error("no error")
 	}
 }
 
-// The hashes are the contract's vectors.
+// The hashes are test vectors of the contract.
 func TestValues(t *testing.T) {
 	tests := map[string]struct {
 		in   Values

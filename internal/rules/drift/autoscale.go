@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// leaveToAutoscaler drops the replicas of a desired workload that an autoscaler of the same release has scaled
-// within its limits. One outside of them was scaled by somebody else.
+// leaveToAutoscaler drops the replicas of a desired workload if an autoscaler of the same release may have set the
+// live number. A number outside the autoscaler's limits counts as drift.
 func leaveToAutoscaler(in Input, desired map[string]any) {
 	switch in.Desired.GroupVersionKind().GroupKind() {
 	case schema.GroupKind{Group: "apps", Kind: "Deployment"}, schema.GroupKind{Group: "apps", Kind: "StatefulSet"}:
@@ -25,7 +25,7 @@ func leaveToAutoscaler(in Input, desired map[string]any) {
 	}
 }
 
-// scales tells whether an object is an autoscaler of workload that may have set the number of replicas.
+// scales reports whether an object is an autoscaler of workload that may have set this number of replicas.
 func scales(autoscaler, workload *unstructured.Unstructured, replicas int64) bool {
 	gvk := autoscaler.GroupVersionKind()
 	if gvk.Kind != "HorizontalPodAutoscaler" || gvk.Group != "autoscaling" || autoscaler.GetNamespace() != workload.GetNamespace() {
@@ -42,7 +42,7 @@ func scales(autoscaler, workload *unstructured.Unstructured, replicas int64) boo
 	return found && least <= replicas && replicas <= most
 }
 
-// aimsAt tells whether a workload is the target of an autoscaler, which need not name an API version.
+// aimsAt reports whether a workload is the target of an autoscaler. The autoscaler may omit the API version.
 func aimsAt(autoscaler, workload *unstructured.Unstructured) bool {
 	target, _, err := unstructured.NestedMap(autoscaler.Object, "spec", "scaleTargetRef")
 	if err != nil || target["kind"] != workload.GetKind() || target["name"] != workload.GetName() {
@@ -52,7 +52,7 @@ func aimsAt(autoscaler, workload *unstructured.Unstructured) bool {
 	return version == "" || version == workload.GetAPIVersion()
 }
 
-// integer reads a number, however it is held.
+// integer reads a number in any representation.
 func integer(object map[string]any, fields ...string) (int64, bool) {
 	value, found, err := unstructured.NestedFieldNoCopy(object, fields...)
 	if err != nil || !found || !number(value) {

@@ -1,14 +1,14 @@
-// Package drift tells in what an object in the cluster is not what was deployed. It is pure: what it is given it
-// does not change, and the same input gives the same output, byte for byte.
+// Package drift computes how an object in the cluster differs from what was deployed. It is pure: it does not change
+// its input, and the same input gives the same output, byte for byte.
 //
 //	desired ─► normalise ─► disregard ─► recast ─┐
 //	                                             ├─► merge ─► canonical ─┐
 //	live ────► normalise ─► disregard ───────────┘                       ├─► patch
 //	                  └──────────────────────────────────► canonical ────┘
 //
-// The question is what would change if the desired object were applied once more. Only fields count that the
-// desired object has: what others add is theirs. Lists are merged the way the API server merges a strategic patch,
-// by the tags of the built-in kinds, so that what is told is what a correction would change.
+// The result is the change that applying the desired object again would make. Only fields of the desired object count;
+// fields that others add are ignored. Lists are merged as the API server merges a strategic merge patch, by the tags
+// of the built-in kinds, so that the reported difference is what a correction would change.
 package drift
 
 import (
@@ -23,24 +23,24 @@ import (
 
 // Comparer compares objects.
 type Comparer struct {
-	// New returns a pointer to an empty object of a built-in kind, nil for any other kind. Kinds it knows are
-	// compared by what they mean (1000m is 1); all others as they are written.
+	// New returns a pointer to an empty object of a built-in kind, or nil for any other kind. Built-in kinds are
+	// compared by meaning (1000m equals 1), all others literally.
 	New func(schema.GroupVersionKind) any
 }
 
-// Input is what is compared. Nothing in it is changed.
+// Input holds the objects to compare. Compare does not change them.
 type Input struct {
-	// Desired is the object as it was deployed, Live as the API server has it. Both are of the same kind, namespace
-	// and name; Desired has to name its namespace.
+	// Desired is the object as deployed. Live is the object in the API server. Both have the same kind, namespace and
+	// name; Desired must set its namespace.
 	Desired, Live *unstructured.Unstructured
-	// Release is what else was deployed with Desired. Autoscalers among it may scale it.
+	// Release holds the other objects of the release. Autoscalers among them may scale Desired.
 	Release []*unstructured.Unstructured
-	// Rules say what to disregard.
+	// Rules say which differences to ignore.
 	Rules Rules
 }
 
-// Compare returns the JSON merge patch that would make the live object what was deployed, nil if it is. What is
-// confidential in a Secret is not in it. An error means that the patch could not be written.
+// Compare returns the JSON merge patch that turns the live object into the deployed one, or nil if they do not differ.
+// It contains no confidential data of a Secret. An error means that the patch could not be encoded.
 func (c Comparer) Compare(in Input) (Patch, error) {
 	gvk := in.Desired.GroupVersionKind()
 	desired, live := normalise(in.Desired), normalise(in.Live)
@@ -53,10 +53,10 @@ func (c Comparer) Compare(in Input) (Patch, error) {
 	return newPatch(gvk.GroupKind(), before, after)
 }
 
-// kind is what is known of a kind; typed is nil for one that is not built in.
+// kind describes a kind. typed is nil for kinds that are not built in.
 type kind struct {
 	typed any
-	// zeroIsNothing means that a field with a zero value and one that is not there cannot be told apart.
+	// zeroIsNothing means that a zero value and a missing field cannot be distinguished.
 	zeroIsNothing bool
 }
 
@@ -64,19 +64,19 @@ func (c Comparer) kindOf(gvk schema.GroupVersionKind) kind {
 	return kind{typed: c.New(gvk), zeroIsNothing: servedFromTypes(gvk.Group)}
 }
 
-// lists tells how the lists of the kind are merged, nil if nothing is known.
+// lists returns how the lists of the kind are merged, or nil if that is unknown.
 func (k kind) lists() strategicpatch.LookupPatchMeta {
 	if k.typed == nil {
 		return nil
 	}
 	lookup, err := strategicpatch.NewPatchMetaFromStruct(k.typed)
 	if err != nil {
-		return nil // no struct
+		return nil // not a struct
 	}
 	return lookup
 }
 
-// convert writes an object the way the kind's own type does, and reports whether that is possible.
+// convert converts an object through the kind's Go type, and reports whether that worked.
 func (k kind) convert(object map[string]any) (map[string]any, bool) {
 	if k.typed == nil {
 		return nil, false
@@ -89,7 +89,7 @@ func (k kind) convert(object map[string]any) (map[string]any, bool) {
 	if err != nil {
 		return nil, false
 	}
-	// The type of an object in the cluster never holds the first, and always has the second.
+	// Stored objects never have this status, and always have a creationTimestamp.
 	delete(converted, "status")
 	if metadata, ok := converted["metadata"].(map[string]any); ok {
 		delete(metadata, "creationTimestamp")
@@ -97,8 +97,8 @@ func (k kind) convert(object map[string]any) (map[string]any, bool) {
 	return converted, true
 }
 
-// canonical writes both sides the way their type does, so that only differences in meaning are left, if both fit it.
-// Fields the type does not know, but the server does, stay: it may be newer.
+// canonical converts both sides through their Go type, so that only differences in meaning remain. Fields that the
+// type does not know but the server does are kept, because the server may be newer.
 func (k kind) canonical(live, merged map[string]any) (before, after map[string]any) {
 	converted, ok := k.convert(live)
 	convertedMerged, okMerged := k.convert(merged)
@@ -110,7 +110,7 @@ func (k kind) canonical(live, merged map[string]any) (before, after map[string]a
 	return before, after
 }
 
-// restore puts fields of object back that are in served and got lost in converted.
+// restore restores fields of object that are in served and were lost in converted.
 func restore(converted, object, served any) any {
 	switch converted := converted.(type) {
 	case map[string]any:

@@ -24,7 +24,7 @@ func comparer() Comparer {
 	}}
 }
 
-// object reads YAML the way manifests are read.
+// object decodes YAML as manifests are decoded.
 func object(t testing.TB, text string) *unstructured.Unstructured {
 	t.Helper()
 	encoded, err := yaml.YAMLToJSON([]byte(text))
@@ -41,7 +41,7 @@ func object(t testing.TB, text string) *unstructured.Unstructured {
 // example is one comparison.
 type example struct {
 	desired, live string
-	// release is what else is in the release.
+	// release holds the other objects of the release.
 	release []string
 	rules   Rules
 	// want is the patch, "" for none.
@@ -102,32 +102,32 @@ func TestOnlyWhatIsDesiredMatters(t *testing.T) {
 		"the same is the same": {
 			desired: configMap + "data: {a: b}}", live: configMap + "data: {a: b}}",
 		},
-		"a value that was changed": {
+		"changed value": {
 			desired: configMap + "data: {a: b, c: d}}", live: configMap + "data: {a: x, c: d}}", want: `{"data":{"a":"b"}}`,
 		},
-		"a value that was taken away": {
+		"removed value": {
 			desired: configMap + "data: {a: b, c: d}}", live: configMap + "data: {c: d}}", want: `{"data":{"a":"b"}}`,
 		},
-		"all values that were taken away": {
+		"all values removed": {
 			desired: configMap + "data: {a: b}}", live: configMap + "data: null}", want: `{"data":{"a":"b"}}`,
 		},
-		"a value that somebody added": {
+		"value added by another client": {
 			desired: configMap + "data: {a: b}}", live: configMap + "data: {a: b, c: d}}",
 		},
-		"a label and an annotation that somebody added": {
+		"label and annotation added by another client": {
 			desired: "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, labels: {a: b}}}",
 			live:    "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, labels: {a: b, c: d}, annotations: {e: f}}}",
 		},
-		"a label that was changed": {
+		"changed label": {
 			desired: "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, labels: {a: b}}}",
 			live:    "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, labels: {a: c}}}",
 			want:    `{"metadata":{"labels":{"a":"b"}}}`,
 		},
-		"the marks of the set": {
+		"marks of the set": {
 			desired: "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, annotations: {objectset.rio.cattle.io/id: x}}}",
 			live:    "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}",
 		},
-		"what only the server writes": {
+		"fields that only the server writes": {
 			desired: "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, uid: x, resourceVersion: '1', generation: 2, creationTimestamp: null, managedFields: []}}",
 			live:    "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, uid: y, resourceVersion: '2', creationTimestamp: '2026-01-01T00:00:00Z'}}",
 		},
@@ -137,13 +137,13 @@ func TestOnlyWhatIsDesiredMatters(t *testing.T) {
 		"the status of a custom resource": {
 			desired: custom + "status: {phase: a}}", live: custom + "status: {phase: b}}",
 		},
-		"a null is no wish": {
+		"null is ignored": {
 			desired: configMap + "data: null}", live: configMap + "data: {a: b}}",
 		},
 	})
 }
 
-func TestTheServersWayOfWritingIsNoDrift(t *testing.T) {
+func TestServerNotation_IsNoDrift(t *testing.T) {
 	t.Parallel()
 	expectAll(t, map[string]example{
 		"quantities": {
@@ -167,7 +167,7 @@ func TestTheServersWayOfWritingIsNoDrift(t *testing.T) {
 			desired: policy + "spec: {podSelector: {}, ingress: [{ports: [{port: 80}]}]}}",
 			live:    policy + "spec: {podSelector: {}, ingress: [{ports: [{port: 80, protocol: TCP}]}], policyTypes: [Ingress]}}",
 		},
-		"zero values that are not written": {
+		"zero values that the server omits": {
 			desired: containers("{name: a, tty: false, env: [], command: null, resources: {}}"),
 			live:    containers("{name: a, resources: {}}"),
 		},
@@ -178,10 +178,10 @@ func TestTheServersWayOfWritingIsNoDrift(t *testing.T) {
 		"an empty list that the server fills": {
 			desired: policy + "spec: {podSelector: {}, policyTypes: []}}", live: policy + "spec: {podSelector: {}, policyTypes: [Ingress]}}",
 		},
-		"fields no type knows": {
+		"fields unknown to the type and the server": {
 			desired: configMap + "data: {a: b}, dta: {c: d}}", live: configMap + "data: {a: b}}",
 		},
-		"fields only the server knows": {
+		"fields known only to the server": {
 			desired: service + "spec: {novelty: {a: 1}, ports: [{port: 80, newer: 1}]}}",
 			live:    service + "spec: {novelty: {a: 2}, ports: [{port: 80, newer: 2}]}}",
 			want:    `{"spec":{"novelty":{"a":1},"ports":[{"newer":1,"port":80,"targetPort":0}]}}`,
@@ -190,35 +190,35 @@ func TestTheServersWayOfWritingIsNoDrift(t *testing.T) {
 			desired: service + "spec: {ports: [{port: 80, targetPort: 8080}, {port: 81, targetPort: web}]}}",
 			live:    service + "spec: {ports: [{port: 80, targetPort: 8080}, {port: 81, targetPort: web}]}}",
 		},
-		"numbers however they are held": {
+		"numbers in different representations": {
 			desired: custom + "spec: {a: 1.0, b: 2}}", live: custom + "spec: {a: 1, b: 2.0}}",
 		},
 		"defaults in lists of custom resources": {
 			desired: custom + "spec: {list: [{a: 1}, {a: 2}], nested: [[1, 2]]}}",
 			live:    custom + "spec: {list: [{a: 1, b: x}, {a: 2, b: x}], nested: [[1, 2]]}}",
 		},
-		"nothing in a custom resource": {
+		"empty values in a custom resource": {
 			desired: custom + "spec: {a: {}, b: [], c: null, d: 1}}", live: custom + "spec: {d: 1}}",
 		},
-		"zero values of what is served from types": {
+		"zero values in groups of Kubernetes": {
 			desired: apiService + "spec: {insecureSkipTLSVerify: false, versionPriority: 1}}", live: apiService + "spec: {versionPriority: 1}}",
 		},
-		"zero values of custom resources are values": {
+		"zero values in custom resources": {
 			desired: custom + "spec: {a: false}}", live: custom + "spec: {}}", want: `{"spec":{"a":false}}`,
 		},
-		"what does not fit its type is compared as it is": {
+		"object that does not fit its type: compared literally": {
 			desired: deployment + "spec: {replicas: many}}", live: deployment + "spec: {replicas: 1}}", want: `{"spec":{"replicas":"many"}}`,
 		},
 	})
 }
 
-func TestZeroValuesThatSaySomething(t *testing.T) {
+func TestZeroValues_AreDriftWhereTheServerSetsNoDefault(t *testing.T) {
 	t.Parallel()
 	expectAll(t, map[string]example{
-		"no replicas":          {desired: deployment + "spec: {replicas: 0}}", live: deployment + "spec: {replicas: 1}}", want: `{"spec":{"replicas":0}}`},
-		"what was switched on": {desired: containers("{name: a, tty: false}"), live: containers("{name: a, tty: true}"), want: `{"spec":{"template":{"spec":{"containers":[{"name":"a","resources":{}}]}}}}`},
-		"nobody was let in":    {desired: policy + "spec: {podSelector: {}, ingress: []}}", live: policy + "spec: {podSelector: {}, ingress: [{}]}}", want: `{"spec":{"ingress":null}}`},
-		"everybody was let in": {desired: policy + "spec: {podSelector: {}, ingress: [{}]}}", live: policy + "spec: {podSelector: {}}}", want: `{"spec":{"ingress":[{}]}}`},
+		"no replicas":                  {desired: deployment + "spec: {replicas: 0}}", live: deployment + "spec: {replicas: 1}}", want: `{"spec":{"replicas":0}}`},
+		"field switched on":            {desired: containers("{name: a, tty: false}"), live: containers("{name: a, tty: true}"), want: `{"spec":{"template":{"spec":{"containers":[{"name":"a","resources":{}}]}}}}`},
+		"empty ingress list":           {desired: policy + "spec: {podSelector: {}, ingress: []}}", live: policy + "spec: {podSelector: {}, ingress: [{}]}}", want: `{"spec":{"ingress":null}}`},
+		"ingress list that allows all": {desired: policy + "spec: {podSelector: {}, ingress: [{}]}}", live: policy + "spec: {podSelector: {}}}", want: `{"spec":{"ingress":[{}]}}`},
 		"a switch with a default": {
 			desired: "{apiVersion: v1, kind: ServiceAccount, metadata: {name: a}, automountServiceAccountToken: false}",
 			live:    "{apiVersion: v1, kind: ServiceAccount, metadata: {name: a}}", want: `{"automountServiceAccountToken":false}`,
@@ -229,23 +229,23 @@ func TestZeroValuesThatSaySomething(t *testing.T) {
 func TestLists(t *testing.T) {
 	t.Parallel()
 	expectAll(t, map[string]example{
-		"a container that somebody added": {
+		"container added by another client": {
 			desired: containers("{name: a, image: i}"), live: containers("{name: mesh, image: m}, {name: a, image: i}"),
 		},
-		"a container that was taken away": {
+		"removed container": {
 			desired: containers("{name: a}, {name: b}"), live: containers("{name: b}"),
 			want: `{"spec":{"template":{"spec":{"containers":[{"name":"b","resources":{}},{"name":"a","resources":{}}]}}}}`,
 		},
-		"a variable that was changed, in another order": {
+		"changed variable, in another order": {
 			desired: containers("{name: a, env: [{name: A, value: '1'}, {name: B, value: '2'}]}"),
 			live:    containers("{name: a, env: [{name: B, value: '2'}, {name: A, value: x}, {name: C, value: '3'}]}"),
 			want:    `{"spec":{"template":{"spec":{"containers":[{"env":[{"name":"B","value":"2"},{"name":"A","value":"1"},{"name":"C","value":"3"}],"name":"a","resources":{}}]}}}}`,
 		},
-		"a toleration that the server added": {
+		"toleration added by the server": {
 			desired: deployment + "spec: {template: {spec: {tolerations: [{key: a, operator: Exists}]}}}}",
 			live:    deployment + "spec: {template: {spec: {tolerations: [{key: b}, {key: a, operator: Exists, effect: NoExecute}]}}}}",
 		},
-		"a toleration that was changed": {
+		"changed toleration": {
 			desired: deployment + "spec: {template: {spec: {tolerations: [{key: a, operator: Exists}]}}}}",
 			live:    deployment + "spec: {template: {spec: {tolerations: [{key: b}]}}}}",
 			want:    `{"spec":{"template":{"spec":{"tolerations":[{"key":"b"},{"key":"a","operator":"Exists"}]}}}}`,
@@ -262,7 +262,7 @@ func TestLists(t *testing.T) {
 			desired: service + "spec: {ports: [{name: a, port: 53, protocol: UDP}, {name: b, port: 53, protocol: TCP}]}}",
 			live:    service + "spec: {ports: [{name: b, port: 53, protocol: TCP, targetPort: 53}, {name: a, port: 53, protocol: UDP, targetPort: 53}]}}",
 		},
-		"a port that was changed": {
+		"changed port": {
 			desired: service + "spec: {ports: [{name: a, port: 80, targetPort: 8080}]}}",
 			live:    service + "spec: {ports: [{name: a, port: 81, targetPort: 8080, protocol: TCP}]}}",
 			want:    `{"spec":{"ports":[{"name":"a","port":81,"protocol":"TCP","targetPort":8080},{"name":"a","port":80,"targetPort":8080}]}}`,
@@ -285,7 +285,7 @@ func TestLists(t *testing.T) {
 		"more items than desired in a list that is replaced": {
 			desired: custom + "spec: {list: [1]}}", live: custom + "spec: {list: [1, 2]}}", want: `{"spec":{"list":[1]}}`,
 		},
-		"a selector with more in it": {
+		"selector with additional labels": {
 			desired: service + "spec: {selector: {a: b}}}", live: service + "spec: {selector: {a: b, c: d}}}",
 		},
 		"another selector": {
@@ -294,7 +294,7 @@ func TestLists(t *testing.T) {
 	})
 }
 
-func TestKindsWithRulesOfTheirOwn(t *testing.T) {
+func TestKinds_WithSpecialRules(t *testing.T) {
 	t.Parallel()
 	const (
 		role     = "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: r}, "
@@ -306,30 +306,30 @@ func TestKindsWithRulesOfTheirOwn(t *testing.T) {
 		"a Secret's text counts before its data": {
 			desired: secret + "data: {a: eA==}, stringData: {a: hello}}", live: secret + "data: {a: aGVsbG8=}}",
 		},
-		"what is in a Secret is not told": {
+		"Secret data is not in the patch": {
 			desired: secret + "stringData: {a: hello, c: secret}, type: Opaque}", live: secret + "data: {a: eA==}, type: other}",
 			want: `{"data":{"a":"<redacted>","c":"<redacted>"},"type":"Opaque"}`,
 		},
-		"nor in its annotations": {
+		"Secret annotations are not in the patch": {
 			desired: "{apiVersion: v1, kind: Secret, metadata: {name: s, annotations: {last: '{data: a}'}, labels: {a: b}}}",
 			live:    "{apiVersion: v1, kind: Secret, metadata: {name: s}}",
 			want:    `{"metadata":{"annotations":{"last":"<redacted>"},"labels":{"a":"b"}}}`,
 		},
 		"no rules": {desired: role + "rules: []}", live: role + "rules: null}"},
-		"rules that the server collects": {
+		"rules aggregated by the server": {
 			desired: role + "aggregationRule: {clusterRoleSelectors: [{matchLabels: {a: b}}]}, rules: []}",
 			live:    role + "aggregationRule: {clusterRoleSelectors: [{matchLabels: {a: b}}]}, rules: [{verbs: [get]}]}",
 		},
-		"a rule that was changed": {
+		"changed rule": {
 			desired: role + "rules: [{apiGroups: [''], resources: [pods], verbs: [get]}]}",
 			live:    role + "rules: [{apiGroups: [''], resources: [pods], verbs: ['*']}]}",
 			want:    `{"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["get"]}]}`,
 		},
-		"certificates that somebody else puts in": {
+		"certificates injected by another component": {
 			desired: webhooks + "webhooks: [{name: a, clientConfig: {url: u}}, {name: b, clientConfig: {url: u, caBundle: Cg==}}]}",
 			live:    webhooks + "webhooks: [{name: a, clientConfig: {url: u, caBundle: YQ==}}, {name: b, clientConfig: {url: u, caBundle: YQ==}}]}",
 		},
-		"certificates of the bundle's own": {
+		"certificates in the bundle": {
 			desired: webhooks + "webhooks: [{name: b, clientConfig: {url: u, caBundle: Yg==}}]}",
 			live:    webhooks + "webhooks: [{name: b, clientConfig: {url: u, caBundle: YQ==}}]}",
 			want:    `{"webhooks":[{"admissionReviewVersions":null,"clientConfig":{"caBundle":"Yg==","url":"u"},"name":"b","sideEffects":null}]}`,
@@ -345,7 +345,7 @@ func TestKindsWithRulesOfTheirOwn(t *testing.T) {
 	})
 }
 
-func TestAutoscalersOfTheReleaseMayScale(t *testing.T) {
+func TestAutoscalersOfTheRelease_MayScale(t *testing.T) {
 	t.Parallel()
 	hpa := func(text string) []string {
 		return []string{configMap + "data: {}}", "{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, " + text + "}"}
@@ -361,26 +361,26 @@ func TestAutoscalersOfTheReleaseMayScale(t *testing.T) {
 		}
 	}
 	expectAll(t, map[string]example{
-		"without one":           scaled(nil, "3", drift),
-		"within its limits":     scaled(hpa(here+"spec: {minReplicas: 2, maxReplicas: 3, "+target+"}"), "3", ""),
-		"above":                 scaled(hpa(here+"spec: {minReplicas: 2, maxReplicas: 3, "+target+"}"), "4", drift),
-		"below":                 scaled(hpa(here+"spec: {minReplicas: 2, maxReplicas: 3, "+target+"}"), "1", drift),
-		"below the default":     scaled(hpa(here+"spec: {maxReplicas: 3, "+target+"}"), "0", drift),
-		"at the default":        scaled(hpa(here+"spec: {maxReplicas: 3, "+target+"}"), "1", ""),
-		"in another namespace":  scaled(hpa("metadata: {name: h, namespace: other}, spec: {maxReplicas: 3, "+target+"}"), "3", drift),
-		"of another kind":       scaled(hpa(here+"spec: {maxReplicas: 3, scaleTargetRef: {kind: StatefulSet, name: d}}"), "3", drift),
-		"of another name":       scaled(hpa(here+"spec: {maxReplicas: 3, scaleTargetRef: {kind: Deployment, name: e}}"), "3", drift),
-		"of another group":      scaled(hpa(here+"spec: {maxReplicas: 3, scaleTargetRef: {apiVersion: extensions/v1beta1, kind: Deployment, name: d}}"), "3", drift),
-		"of whatever group":     scaled(hpa(here+"spec: {maxReplicas: 3, scaleTargetRef: {kind: Deployment, name: d}}"), "3", ""),
-		"and nothing but scale": {desired: deployment + "spec: {replicas: 2, paused: true}}", live: deployment + "spec: {replicas: 3}}", release: hpa(here + "spec: {maxReplicas: 3, " + target + "}"), want: `{"spec":{"paused":true}}`},
-		"nothing but workloads": {
+		"without an autoscaler":           scaled(nil, "3", drift),
+		"within its limits":               scaled(hpa(here+"spec: {minReplicas: 2, maxReplicas: 3, "+target+"}"), "3", ""),
+		"above":                           scaled(hpa(here+"spec: {minReplicas: 2, maxReplicas: 3, "+target+"}"), "4", drift),
+		"below":                           scaled(hpa(here+"spec: {minReplicas: 2, maxReplicas: 3, "+target+"}"), "1", drift),
+		"below the default":               scaled(hpa(here+"spec: {maxReplicas: 3, "+target+"}"), "0", drift),
+		"at the default":                  scaled(hpa(here+"spec: {maxReplicas: 3, "+target+"}"), "1", ""),
+		"in another namespace":            scaled(hpa("metadata: {name: h, namespace: other}, spec: {maxReplicas: 3, "+target+"}"), "3", drift),
+		"of another kind":                 scaled(hpa(here+"spec: {maxReplicas: 3, scaleTargetRef: {kind: StatefulSet, name: d}}"), "3", drift),
+		"of another name":                 scaled(hpa(here+"spec: {maxReplicas: 3, scaleTargetRef: {kind: Deployment, name: e}}"), "3", drift),
+		"of another group":                scaled(hpa(here+"spec: {maxReplicas: 3, scaleTargetRef: {apiVersion: extensions/v1beta1, kind: Deployment, name: d}}"), "3", drift),
+		"without a group":                 scaled(hpa(here+"spec: {maxReplicas: 3, scaleTargetRef: {kind: Deployment, name: d}}"), "3", ""),
+		"other fields are still compared": {desired: deployment + "spec: {replicas: 2, paused: true}}", live: deployment + "spec: {replicas: 3}}", release: hpa(here + "spec: {maxReplicas: 3, " + target + "}"), want: `{"spec":{"paused":true}}`},
+		"kinds other than workloads": {
 			desired: custom + "spec: {replicas: 2}}", live: custom + "spec: {replicas: 3}}",
 			release: hpa(here + "spec: {maxReplicas: 3, scaleTargetRef: {kind: Thing, name: t}}"), want: drift,
 		},
 	})
 }
 
-func TestRulesDisregard(t *testing.T) {
+func TestRules_IgnoreDifferences(t *testing.T) {
 	t.Parallel()
 	changed := func(rule fleet.ComparePatch, want string) example {
 		return example{
@@ -396,29 +396,29 @@ func TestRulesDisregard(t *testing.T) {
 		return out
 	}
 	expectAll(t, map[string]example{
-		"nothing":                          changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap"}, drift),
-		"a place":                          changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", JSONPointers: []string{"/data/a"}}, `{"data":{"c":"d"}}`),
-		"places":                           changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", JSONPointers: []string{"/data/a", "/data/c"}}, ""),
-		"all below a place":                changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", JSONPointers: []string{"/data"}}, ""),
-		"a place that is not there":        changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", JSONPointers: []string{"/spec/x", "nonsense"}}, drift),
-		"a place in many kinds":            changed(fleet.ComparePatch{APIVersion: "v2", Kind: "*Map", JSONPointers: []string{"/data"}}, ""),
-		"a place in another group":         changed(fleet.ComparePatch{APIVersion: "apps/v1", Kind: "*", JSONPointers: []string{"/data"}}, drift),
-		"a place in another namespace":     changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "m", JSONPointers: []string{"/data"}}, drift),
-		"a place of another name":          changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "cc", JSONPointers: []string{"/data"}}, drift),
-		"a place of this name":             changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "c", Namespace: "ns", JSONPointers: []string{"/data"}}, ""),
-		"a place of many names":            changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "[a-c]", JSONPointers: []string{"/data"}}, ""),
-		"no regular expression":            changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "[", JSONPointers: []string{"/data"}}, drift),
-		"no API version":                   changed(fleet.ComparePatch{APIVersion: "a/b/c", Kind: "ConfigMap", JSONPointers: []string{"/data"}}, drift),
-		"an operation":                     changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "ns", Name: "c", Operations: remove("/data/a")}, `{"data":{"c":"d"}}`),
-		"operations":                       changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "ns", Name: "c", Operations: remove("/data/a", "/data/c")}, ""),
-		"an operation on many kinds":       changed(fleet.ComparePatch{APIVersion: "v1", Kind: "*", Namespace: "ns", Name: "c", Operations: remove("/data")}, drift),
-		"a value for both":                 changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "ns", Name: "c", Operations: []fleet.Operation{{Op: "add", Path: "/data/a", Value: "y"}, {Op: "replace", Path: "/data/c", Value: "z"}}}, ""),
-		"that it is missing":               changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "ns", Name: "c", Operations: []fleet.Operation{{Op: "ignore"}}}, drift),
-		"an operation nobody knows":        changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "ns", Name: "c", Operations: []fleet.Operation{{Op: "explode", Path: "/data"}}}, drift),
-		"an operation without a name":      changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "ns", Operations: remove("/data")}, drift),
-		"an operation on many names":       changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "ns", Name: "[a-c]", Operations: remove("/data")}, drift),
-		"an operation without a namespace": changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "c", Operations: remove("/data")}, drift),
-		"an operation elsewhere":           changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "m", Name: "c", Operations: remove("/data")}, drift),
+		"nothing":                           changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap"}, drift),
+		"a path":                            changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", JSONPointers: []string{"/data/a"}}, `{"data":{"c":"d"}}`),
+		"paths":                             changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", JSONPointers: []string{"/data/a", "/data/c"}}, ""),
+		"a path with everything below":      changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", JSONPointers: []string{"/data"}}, ""),
+		"a path that does not exist":        changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", JSONPointers: []string{"/spec/x", "nonsense"}}, drift),
+		"a path in many kinds":              changed(fleet.ComparePatch{APIVersion: "v2", Kind: "*Map", JSONPointers: []string{"/data"}}, ""),
+		"a path in another group":           changed(fleet.ComparePatch{APIVersion: "apps/v1", Kind: "*", JSONPointers: []string{"/data"}}, drift),
+		"a path in another namespace":       changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "m", JSONPointers: []string{"/data"}}, drift),
+		"a path for another name":           changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "cc", JSONPointers: []string{"/data"}}, drift),
+		"a path for this name":              changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "c", Namespace: "ns", JSONPointers: []string{"/data"}}, ""),
+		"a path for many names":             changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "[a-c]", JSONPointers: []string{"/data"}}, ""),
+		"invalid regular expression":        changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "[", JSONPointers: []string{"/data"}}, drift),
+		"invalid API version":               changed(fleet.ComparePatch{APIVersion: "a/b/c", Kind: "ConfigMap", JSONPointers: []string{"/data"}}, drift),
+		"an operation":                      changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "ns", Name: "c", Operations: remove("/data/a")}, `{"data":{"c":"d"}}`),
+		"operations":                        changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "ns", Name: "c", Operations: remove("/data/a", "/data/c")}, ""),
+		"an operation on many kinds":        changed(fleet.ComparePatch{APIVersion: "v1", Kind: "*", Namespace: "ns", Name: "c", Operations: remove("/data")}, drift),
+		"values for both sides":             changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "ns", Name: "c", Operations: []fleet.Operation{{Op: "add", Path: "/data/a", Value: "y"}, {Op: "replace", Path: "/data/c", Value: "z"}}}, ""),
+		"a missing object":                  changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "ns", Name: "c", Operations: []fleet.Operation{{Op: "ignore"}}}, drift),
+		"an unknown operation":              changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "ns", Name: "c", Operations: []fleet.Operation{{Op: "explode", Path: "/data"}}}, drift),
+		"an operation without a name":       changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "ns", Operations: remove("/data")}, drift),
+		"an operation on many names":        changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "ns", Name: "[a-c]", Operations: remove("/data")}, drift),
+		"an operation without a namespace":  changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "c", Operations: remove("/data")}, drift),
+		"an operation in another namespace": changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "m", Name: "c", Operations: remove("/data")}, drift),
 		"an operation on a cluster-scoped object": {
 			desired: clusterRole + "aggregationRule: {clusterRoleSelectors: [{matchLabels: {a: b}}]}}", live: clusterRole + "aggregationRule: {clusterRoleSelectors: [{matchLabels: {a: c}}]}}",
 			rules: Rules{{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole", Name: "r", Operations: remove("/aggregationRule")}},
@@ -434,7 +434,7 @@ func TestRulesDisregard(t *testing.T) {
 	})
 }
 
-func TestWhatMayBeMissing(t *testing.T) {
+func TestAllowMissing(t *testing.T) {
 	t.Parallel()
 	ignore := []fleet.Operation{{Op: "ignore"}}
 	gvk := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
@@ -442,19 +442,19 @@ func TestWhatMayBeMissing(t *testing.T) {
 		rule fleet.ComparePatch
 		want bool
 	}{
-		"all of a kind":              {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "ns", Operations: ignore}, true},
-		"one name":                   {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "suspend-1", Namespace: "ns", Operations: ignore}, true},
-		"another name":               {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "suspend-2", Namespace: "ns", Operations: ignore}, false},
-		"a regular expression":       {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "^sus.*[0-9]$", Namespace: "ns", Operations: ignore}, true},
-		"one that matches a part":    {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "pend-", Namespace: "ns", Operations: ignore}, true},
-		"one that does not match":    {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "^pend", Namespace: "ns", Operations: ignore}, false},
-		"none at all":                {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "(", Namespace: "ns", Operations: ignore}, false},
-		"no namespace":               {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Operations: ignore}, false},
-		"another namespace":          {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "m", Operations: ignore}, false},
-		"another kind":               {fleet.ComparePatch{APIVersion: "v1", Kind: "Secret", Namespace: "ns", Operations: ignore}, false},
-		"another version":            {fleet.ComparePatch{APIVersion: "v2", Kind: "ConfigMap", Namespace: "ns", Operations: ignore}, false},
-		"a rule with something else": {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "ns", Operations: []fleet.Operation{{Op: "remove", Path: "/data"}}}, false},
-		"both":                       {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "ns", Operations: append([]fleet.Operation{{Op: "remove", Path: "/data"}}, ignore...)}, true},
+		"all of a kind":                     {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "ns", Operations: ignore}, true},
+		"one name":                          {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "suspend-1", Namespace: "ns", Operations: ignore}, true},
+		"another name":                      {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "suspend-2", Namespace: "ns", Operations: ignore}, false},
+		"a regular expression":              {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "^sus.*[0-9]$", Namespace: "ns", Operations: ignore}, true},
+		"an expression that matches a part": {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "pend-", Namespace: "ns", Operations: ignore}, true},
+		"an expression that does not match": {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "^pend", Namespace: "ns", Operations: ignore}, false},
+		"an invalid expression":             {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Name: "(", Namespace: "ns", Operations: ignore}, false},
+		"no namespace":                      {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Operations: ignore}, false},
+		"another namespace":                 {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "m", Operations: ignore}, false},
+		"another kind":                      {fleet.ComparePatch{APIVersion: "v1", Kind: "Secret", Namespace: "ns", Operations: ignore}, false},
+		"another version":                   {fleet.ComparePatch{APIVersion: "v2", Kind: "ConfigMap", Namespace: "ns", Operations: ignore}, false},
+		"a rule with another operation":     {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "ns", Operations: []fleet.Operation{{Op: "remove", Path: "/data"}}}, false},
+		"both":                              {fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "ns", Operations: append([]fleet.Operation{{Op: "remove", Path: "/data"}}, ignore...)}, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -464,6 +464,6 @@ func TestWhatMayBeMissing(t *testing.T) {
 		})
 	}
 	if RulesOf(nil).AllowMissing(gvk, "ns", "a") {
-		t.Error("without rules nothing may be missing")
+		t.Error("an object may be missing without rules")
 	}
 }

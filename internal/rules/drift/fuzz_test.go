@@ -13,8 +13,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// FuzzCompare holds for whatever is compared that it is not changed, that nothing differs from itself, and that an
-// object to which the patch was applied has nothing left to patch.
+// FuzzCompare checks for any input that it is not changed, that no object differs from itself, and that nothing is
+// left to patch once the patch was applied.
 func FuzzCompare(f *testing.F) {
 	for _, seed := range [][3]string{
 		{`{"data":{"a":"b"}}`, `{"data":{"a":"c","d":"e"}}`, "/data/a"},
@@ -45,7 +45,7 @@ func FuzzCompare(f *testing.F) {
 			expectNone(t, object, object)
 		}
 		if kind == "Secret" {
-			return // its patch does not say what is in it
+			return // a Secret's patch does not contain its data
 		}
 		patch, err := comparer().Compare(Input{Desired: desired, Live: live})
 		if err != nil || patch == nil {
@@ -66,7 +66,7 @@ func expectNone(t *testing.T, desired, live *unstructured.Unstructured) {
 	}
 }
 
-// fuzzedKinds are some with and some without a type, with their API versions.
+// fuzzedKinds returns some kinds with and some without a Go type, with their API versions.
 func fuzzedKinds() map[string]string {
 	return map[string]string{
 		"ConfigMap": "v1", "Secret": "v1", "Service": "v1", "Deployment": "apps/v1", "NetworkPolicy": "networking.k8s.io/v1",
@@ -74,7 +74,7 @@ func fuzzedKinds() map[string]string {
 	}
 }
 
-// fuzzed makes an object of text, nil if that is none.
+// fuzzed returns the object in a text, or nil.
 func fuzzed(kind, text string) *unstructured.Unstructured {
 	version, known := fuzzedKinds()[kind]
 	var fields map[string]any

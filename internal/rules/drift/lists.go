@@ -7,10 +7,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// listRule is how a list is merged.
+// listRule says how a list is merged.
 type listRule struct {
 	items strategicpatch.LookupPatchMeta
-	// merged means item by item, by key or, if that is empty, as a set; otherwise the list is replaced as a whole.
+	// merged means that items are merged by key, or as a set if key is empty. Otherwise the list is replaced.
 	merged bool
 	// open means that others may add items to a list that is replaced.
 	open     bool
@@ -52,7 +52,7 @@ func mergeList(live any, want []any, rule listRule) any {
 	return mergeByKey(have, want, rule)
 }
 
-// replaceList is want, but for the items that live has with nothing but more fields: the server's defaults.
+// replaceList returns want, but keeps the items of live that only have additional fields, such as server defaults.
 func replaceList(live, want []any, rule listRule) any {
 	if rule.open {
 		return extendList(live, want, rule)
@@ -74,7 +74,7 @@ func replaceList(live, want []any, rule listRule) any {
 	return out
 }
 
-// extendList is live and what of want is not in it.
+// extendList returns live with the items of want that it does not cover.
 func extendList(live, want []any, rule listRule) any {
 	out := slices.Clone(live)
 	for _, item := range want {
@@ -85,7 +85,7 @@ func extendList(live, want []any, rule listRule) any {
 	return out
 }
 
-// covers tells whether live has all that want has.
+// covers reports whether live has everything that want has.
 func covers(live, want any, rule listRule) bool {
 	if inner, ok := want.([]any); ok { // a list in a list
 		return reflect.DeepEqual(mergeList(live, inner, listRule{}), live)
@@ -93,7 +93,7 @@ func covers(live, want any, rule listRule) bool {
 	return reflect.DeepEqual(merge(live, want, rule.items, ""), live)
 }
 
-// unite is live and what of want is not in it.
+// unite returns live with the items of want that it does not contain.
 func unite(live, want []any) any {
 	out := slices.Clone(live)
 	for _, item := range want {
@@ -104,8 +104,8 @@ func unite(live, want []any) any {
 	return out
 }
 
-// mergeByKey merges items with the same key, in live's order; new ones come last. The key need not be unique: the
-// port of a TCP and a UDP service may be the same. Items that are as wanted find each other first.
+// mergeByKey merges items with the same key, in the order of live. New items are appended. The key need not be unique:
+// TCP and UDP services may use the same port. Items that match completely are paired first.
 func mergeByKey(live, want []any, rule listRule) any {
 	out, taken := slices.Clone(live), make([]bool, len(live))
 	var rest []any

@@ -8,14 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// Strategies of a strategic merge patch, as the tags of built-in kinds name them.
+// Strategies of strategic merge patches, as named by the tags of the built-in kinds.
 const (
 	strategyMerge      = "merge"
 	strategyRetainKeys = "retainKeys"
 )
 
-// merge is live with everything in want. It shares with both what it did not have to change. schema is nil where
-// nothing is known; strategy is what the field's tag says.
+// merge returns live with everything in want. The result shares unchanged parts with both. schema is nil for unknown
+// types. strategy is the strategy in the field's tag.
 func merge(live, want any, schema strategicpatch.LookupPatchMeta, strategy string) any {
 	switch want := want.(type) {
 	case unspoken:
@@ -34,8 +34,8 @@ func merge(live, want any, schema strategicpatch.LookupPatchMeta, strategy strin
 	return plain(want)
 }
 
-// mergeUnspoken lets a value that is as good as none count where the server does not put defaults: it turns no
-// false into true and fills few lists (filledByServer).
+// mergeUnspoken applies an empty value only where the server sets no default: it turns true into false, and empties
+// most lists (see filledByServer).
 func mergeUnspoken(live, want any) any {
 	switch want := want.(type) {
 	case bool:
@@ -62,14 +62,14 @@ func mergeMap(live, want map[string]any, schema strategicpatch.LookupPatchMeta, 
 	return out
 }
 
-// filledByServer tells lists that the server fills if they are empty.
+// filledByServer reports whether the server fills a list if it is empty.
 func filledByServer(key string, value any) bool {
 	list, ok := value.([]any)
 	return ok && len(list) == 0 && (key == "policyTypes" || key == "metrics")
 }
 
-// extendedByServer tells lists that the server, or a controller of its own, adds to: every pod tolerates nodes that are
-// gone for a while, and taints tell what is wrong with a node.
+// extendedByServer reports whether the server or its controllers add to a list: every pod gets tolerations for
+// unavailable nodes, and taints describe the state of a node.
 func extendedByServer(key string) bool { return key == "tolerations" || key == "taints" }
 
 func mergeField(live, want any, key string, schema strategicpatch.LookupPatchMeta) any {
@@ -87,12 +87,12 @@ func mergeField(live, want any, key string, schema strategicpatch.LookupPatchMet
 	}
 	inner, meta, err := schema.LookupPatchMetadataForStruct(key)
 	if err != nil {
-		return merge(live, want, nil, "") // a field with a format of its own, or none of the type's
+		return merge(live, want, nil, "") // a field with its own encoding, or unknown to the type
 	}
 	return merge(live, want, inner, strategyOf(meta, strategyRetainKeys))
 }
 
-// sameScalar compares two values that are neither maps nor lists. A number is the same however it is held.
+// sameScalar compares two values that are neither maps nor lists. Numbers are equal in any representation.
 func sameScalar(a, b any) bool {
 	switch a.(type) {
 	case map[string]any, []any:

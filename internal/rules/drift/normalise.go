@@ -17,13 +17,13 @@ import (
 const (
 	groupRBAC      = "rbac.authorization.k8s.io"
 	groupAdmission = "admissionregistration.k8s.io"
-	// markPrefix begins the annotations that say which set an object belongs to.
+	// markPrefix starts the annotations that assign an object to a set.
 	markPrefix = "objectset.rio.cattle.io/"
-	// anyBundle, a line end in base64, is how a manifest says that somebody else puts in the certificates.
+	// anyBundle, a newline in base64, is how a manifest leaves the certificates to another component.
 	anyBundle = "Cg=="
 )
 
-// serverFields are fields of the metadata that only the server writes.
+// serverFields returns the metadata fields that only the server writes.
 func serverFields() []string {
 	return []string{
 		"creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "generation", "managedFields",
@@ -31,8 +31,7 @@ func serverFields() []string {
 	}
 }
 
-// normalise returns a copy without what is no concern of a comparison, and with what can be written in two ways
-// written in one.
+// normalise returns a copy without the fields that are not compared, and with alternative notations unified.
 func normalise(object *unstructured.Unstructured) map[string]any {
 	out := object.DeepCopy().Object
 	delete(out, "status")
@@ -61,7 +60,7 @@ func normalise(object *unstructured.Unstructured) map[string]any {
 
 func isSecret(kind schema.GroupKind) bool { return kind == schema.GroupKind{Kind: "Secret"} }
 
-// encodeStrings does to a Secret what the server does: text in stringData becomes data.
+// encodeStrings moves the text in stringData of a Secret to data, as the server does.
 func encodeStrings(secret map[string]any) {
 	texts, ok := secret["stringData"].(map[string]any)
 	delete(secret, "stringData")
@@ -80,7 +79,7 @@ func encodeStrings(secret map[string]any) {
 	}
 }
 
-// normaliseRBAC drops rules that are none, and those that the server collects from other roles.
+// normaliseRBAC drops empty rules, and rules that the server aggregates from other roles.
 func normaliseRBAC(role map[string]any) {
 	if aggregation, ok := role["aggregationRule"]; (ok && !isEmpty(aggregation)) || isEmpty(role["rules"]) {
 		if _, ok := role["rules"]; ok {
@@ -89,8 +88,8 @@ func normaliseRBAC(role map[string]any) {
 	}
 }
 
-// leaveBundles drops the certificates of webhooks that the manifest leaves to others. On the live side there is
-// nothing to drop: what is not desired is not compared.
+// leaveBundles drops the certificates of webhooks that the manifest leaves to another component. The live object needs
+// no change, because only desired fields are compared.
 func leaveBundles(configuration map[string]any) {
 	webhooks, _ := configuration["webhooks"].([]any)
 	for _, webhook := range webhooks {
@@ -102,7 +101,7 @@ func leaveBundles(configuration map[string]any) {
 	}
 }
 
-// sortSubsets orders what the server orders in its own way.
+// sortSubsets sorts lists that the server stores in its own order.
 func sortSubsets(endpoints map[string]any) {
 	subsets, _ := endpoints["subsets"].([]any)
 	for _, subset := range subsets {
@@ -127,7 +126,7 @@ func sortByText(items []any) {
 	slices.SortStableFunc(items, func(a, b any) int { return cmp.Compare(text(a), text(b)) })
 }
 
-// normalisePods writes the pods of a Rollout the way a Deployment's are written: its controller does the same.
+// normalisePods normalises the pod template of an Argo Rollout like that of a Deployment, as its controller does.
 func normalisePods(rollout map[string]any) {
 	template, found, err := unstructured.NestedMap(rollout, "spec", "template")
 	if err != nil || !found {
@@ -138,7 +137,7 @@ func normalisePods(rollout map[string]any) {
 		return
 	}
 	if written, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&typed); err == nil {
-		// Cannot fail: it was there.
+		// Cannot fail, because the field exists.
 		_ = unstructured.SetNestedMap(rollout, written, "spec", "template")
 	}
 }

@@ -15,18 +15,18 @@ import (
 )
 
 const (
-	// Concealed stands in a patch where something confidential would be.
+	// Concealed replaces confidential values in a patch.
 	Concealed = "<redacted>"
-	// textLimit bounds the text of a patch, in bytes. It goes into the status of several objects.
+	// textLimit limits the text of a patch, in bytes, because it is copied into the status of several objects.
 	textLimit = 4096
-	// valueLimit bounds each value of a patch that is too long, in bytes.
+	// valueLimit limits each value in a patch that is too long, in bytes.
 	valueLimit = 128
 )
 
-// Patch is a JSON merge patch; nil stands for none.
+// Patch is a JSON merge patch. Nil means no difference.
 type Patch map[string]any
 
-// newPatch is what turns before into after.
+// newPatch returns the patch that turns before into after.
 func newPatch(kind schema.GroupKind, before, after map[string]any) (Patch, error) {
 	if reflect.DeepEqual(before, after) {
 		return nil, nil
@@ -35,7 +35,7 @@ func newPatch(kind schema.GroupKind, before, after map[string]any) (Patch, error
 	for i, side := range []map[string]any{before, after} {
 		text, err := json.Marshal(side)
 		if err != nil {
-			return nil, fmt.Errorf("encoding what is compared: %w", err)
+			return nil, fmt.Errorf("encoding object to compare: %w", err)
 		}
 		texts[i] = text
 	}
@@ -45,10 +45,10 @@ func newPatch(kind schema.GroupKind, before, after map[string]any) (Patch, error
 	}
 	var patch Patch
 	if err := json.Unmarshal(text, &patch); err != nil {
-		return nil, fmt.Errorf("reading the patch: %w", err)
+		return nil, fmt.Errorf("decoding patch: %w", err)
 	}
 	if len(patch) == 0 {
-		return nil, nil // one number, held in two ways
+		return nil, nil // the same number in two representations
 	}
 	if isSecret(kind) {
 		patch.conceal()
@@ -56,7 +56,7 @@ func newPatch(kind schema.GroupKind, before, after map[string]any) (Patch, error
 	return patch, nil
 }
 
-// conceal takes what a Secret holds out of a patch of it. Annotations may have a copy.
+// conceal redacts the data of a Secret in its patch, including annotations, which may contain a copy.
 func (p Patch) conceal() {
 	hide := func(string) string { return Concealed }
 	for _, field := range []string{"data", "stringData"} {
@@ -69,8 +69,8 @@ func (p Patch) conceal() {
 	}
 }
 
-// Text writes the patch, with every text in it passed through clean. A long one is shortened: it still names each
-// field, and is still JSON.
+// Text returns the patch as JSON, with every text passed through clean. A long patch is shortened: it is still valid
+// JSON and names each field.
 func (p Patch) Text(clean func(string) string) string {
 	cleaned := withTexts(map[string]any(p), clean)
 	text := encode(cleaned)
@@ -88,13 +88,13 @@ func encode(value any) string {
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(value); err != nil {
-		return "" // it was read from JSON
+		return "" // cannot happen: the value was decoded from JSON
 	}
 	return strings.TrimSuffix(text.String(), "\n")
 }
 
-// withTexts is a copy with every text, keys of maps left alone, replaced. A number whose text would be another becomes
-// that.
+// withTexts returns a copy in which replace was applied to every text except map keys. A number becomes text if
+// replace changes it.
 func withTexts(value any, replace func(string) string) any {
 	switch value := value.(type) {
 	case string:
@@ -119,7 +119,7 @@ func withTexts(value any, replace func(string) string) any {
 	return value
 }
 
-// shorten cuts long texts, and puts the number of its items in the place of a list.
+// shorten cuts long texts, and replaces long lists by the number of their items.
 func shorten(value any) any {
 	switch value := value.(type) {
 	case string:

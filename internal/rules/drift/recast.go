@@ -4,11 +4,11 @@ import (
 	"strings"
 )
 
-// unspoken is a value that the type of a kind writes as if it were not there: a zero value, most likely. It says
-// something only if the cluster has something else.
+// unspoken marks a value that the Go type of a kind omits, usually a zero value. It matters only if the cluster has
+// another value.
 type unspoken struct{ value any }
 
-// recast writes the values of a desired object the way its type does, and leaves its fields as they are.
+// recast writes the values of a desired object as its Go type does, and keeps its fields.
 func (k kind) recast(desired map[string]any) any {
 	if converted, ok := k.convert(desired); ok {
 		return recastAs(desired, converted)
@@ -32,7 +32,7 @@ func recastAs(raw, converted any) any {
 			case isZero(value):
 				out[key] = unspoken{value}
 			default:
-				out[key] = value // the type does not know it; the server may
+				out[key] = value // unknown to the type, but perhaps not to the server
 			}
 		}
 		return out
@@ -52,7 +52,7 @@ func recastAs(raw, converted any) any {
 	return converted
 }
 
-// weaken marks what says nothing in an object without a type.
+// weaken marks the empty values in an object without a Go type.
 func (k kind) weaken(value any) any {
 	switch value := value.(type) {
 	case map[string]any:
@@ -75,11 +75,11 @@ func (k kind) weaken(value any) any {
 	return value
 }
 
-// servedFromTypes tells the groups of Kubernetes itself: what has no built-in kind there is served from types
-// all the same.
+// servedFromTypes reports whether a group belongs to Kubernetes. Such groups are served from Go types even if this
+// package has no built-in kind for them.
 func servedFromTypes(group string) bool { return strings.HasSuffix(group, ".k8s.io") }
 
-// isEmpty tells nothing, and what holds nothing.
+// isEmpty reports whether a value is nil or an empty map or list.
 func isEmpty(value any) bool {
 	switch value := value.(type) {
 	case nil:
@@ -92,7 +92,7 @@ func isEmpty(value any) bool {
 	return false
 }
 
-// isZero tells what is empty, and zero values.
+// isZero reports whether a value is empty or a zero value.
 func isZero(value any) bool {
 	switch value := value.(type) {
 	case string:
@@ -107,7 +107,7 @@ func isZero(value any) bool {
 	return isEmpty(value)
 }
 
-// plain takes the marks off again.
+// plain removes the unspoken marks.
 func plain(value any) any {
 	switch value := value.(type) {
 	case unspoken:

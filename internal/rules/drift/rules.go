@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// opIgnore disregards that an object is missing.
+	// opIgnore allows an object to be missing.
 	opIgnore = "ignore"
 	opRemove = "remove"
 )
 
-// Rules are what a bundle wants to be disregarded.
+// Rules say which differences a bundle ignores.
 type Rules []fleet.ComparePatch
 
-// RulesOf are the rules in a bundle's options; options may be nil.
+// RulesOf returns the rules in a bundle's options. options may be nil.
 func RulesOf(options *fleet.DiffOptions) Rules {
 	if options == nil {
 		return nil
@@ -30,10 +30,10 @@ func RulesOf(options *fleet.DiffOptions) Rules {
 	return options.ComparePatches
 }
 
-// AllowMissing tells whether an object may be missing, or be somebody else's: a rule for it has the operation
-// "ignore". Such a rule is for the API version, kind and namespace that it names, none for cluster-scoped objects, and
-// for names that are as it says, or that what it says matches anywhere as a regular expression; without a name it is
-// for all.
+// AllowMissing reports whether an object may be missing or owned by another party: a rule for it has the operation
+// "ignore". Such a rule applies to exactly its API version, kind and namespace (empty for cluster-scoped objects). Its
+// name is the object's name, or a regular expression that matches any part of it. A rule without a name applies to all
+// names.
 func (r Rules) AllowMissing(gvk schema.GroupVersionKind, namespace, name string) bool {
 	for _, rule := range r {
 		if !isOfKind(rule, gvk) || rule.Namespace != namespace || (rule.Name != name && !matches(rule.Name, name)) {
@@ -48,10 +48,10 @@ func (r Rules) AllowMissing(gvk schema.GroupVersionKind, namespace, name string)
 	return false
 }
 
-// apply takes out of an object what the rules for it disregard: what pointers point at is removed, operations are
-// done. What does not fit is left out. Pointers are for every version of the rule's group, for kinds that the rule's
-// matches with wildcards, and for all names and namespaces unless it has one, of which the name may be a regular
-// expression. Operations are for the very object: API version, kind, namespace and name.
+// apply removes from an object what its rules ignore: it removes the values at JSON pointers and applies operations.
+// It skips those that do not fit the object. Pointers apply to every version of the rule's group, to kinds matched
+// with wildcards, and to all namespaces and names unless the rule sets them; the name may be a regular expression.
+// Operations apply only to the object with the rule's API version, kind, namespace and name.
 func (r Rules) apply(gvk schema.GroupVersionKind, object map[string]any) map[string]any {
 	metadata, _ := object["metadata"].(map[string]any)
 	namespace, _ := metadata["namespace"].(string)
@@ -101,7 +101,7 @@ func operateOnText(operation fleet.Operation, text []byte) []byte {
 	}
 	changed, err := patch.Apply(text)
 	if err != nil {
-		return text // there is no such place in this object, or the operation makes no sense
+		return text // the path does not exist in this object, or the operation is invalid
 	}
 	return changed
 }
@@ -123,12 +123,12 @@ func isIn(rule fleet.ComparePatch, namespace string) bool {
 	return rule.Namespace == "" || rule.Namespace == namespace
 }
 
-// isNamed takes a rule's name for the object's, or for a regular expression of the whole of it.
+// isNamed reports whether a rule's name is empty, is the object's name, or matches all of it as a regular expression.
 func isNamed(rule fleet.ComparePatch, name string) bool {
 	return rule.Name == "" || rule.Name == name || matches("^(?:"+rule.Name+")$", name)
 }
 
-// matches is false for what is no regular expression.
+// matches reports whether a name matches a regular expression. It returns false for an invalid expression.
 func matches(expression, name string) bool {
 	compiled, err := regexp.Compile(expression)
 	return err == nil && compiled.MatchString(name)

@@ -20,85 +20,85 @@ type AgentDefaults struct {
 	Env []corev1.EnvVar
 }
 
-// AgentValues is everything a deployment of the agent depends on: what charts/fleet-agent is rendered with.
+// AgentValues are the values with which charts/fleet-agent is rendered.
 type AgentValues struct {
 	// Namespace is the agent's namespace; Scope is the Cluster's spec.agentNamespace (AGENT_SCOPE).
 	Namespace, Scope string
 	Replicas         int32
-	// Image is complete, registry included.
+	// Image is the complete reference, including the registry.
 	Image, ImagePullPolicy string
 	ImagePullSecrets       []corev1.LocalObjectReference
-	// CheckinInterval is a Go duration in text.
+	// CheckinInterval is a Go duration as text.
 	CheckinInterval string
-	// The numbers of the agent's workers, in text.
+	// BundleDeploymentWorkers and DriftWorkers are numbers as text.
 	BundleDeploymentWorkers, DriftWorkers string
-	// The agent's leader election, Go durations in text.
+	// LeaseDuration, RetryPeriod and RenewDeadline configure the leader election, as Go durations in text.
 	LeaseDuration, RetryPeriod, RenewDeadline string
 	Debug                                     bool
 	DebugLevel                                int
 	DisableSecurityContext                    bool
 	Env                                       []corev1.EnvVar
-	// Tolerations come after the two every agent has.
+	// Tolerations follow the two that every agent has.
 	Tolerations []corev1.Toleration
-	// Affinity replaces the built-in one; nil keeps it.
+	// Affinity replaces the built-in affinity. Nil keeps it.
 	Affinity            *corev1.Affinity
 	Resources           *corev1.ResourceRequirements
 	HostNetwork         bool
 	PriorityClass       *fleet.PriorityClassSpec
 	PodDisruptionBudget *fleet.PodDisruptionBudgetSpec
-	// Bootstrap is rendered as Secret fleet-agent-bootstrap; nil leaves the agent's identity as it is.
+	// Bootstrap is rendered as Secret fleet-agent-bootstrap. Nil leaves the agent's identity unchanged.
 	Bootstrap *protocol.Bootstrap
-	// Config is rendered as ConfigMap fleet-agent; nil renders none, as in the agent's Bundle.
+	// Config is rendered as ConfigMap fleet-agent. Nil renders none, as in the agent's Bundle.
 	Config *config.Agent
 }
 
-// AgentDeployment is an agent to be applied downstream.
+// AgentDeployment describes an agent to be applied downstream.
 type AgentDeployment struct {
-	// Kubeconfig reaches the downstream cluster. It is a user's: not to be trusted.
+	// Kubeconfig is the kubeconfig of the downstream cluster. It comes from a user and is not trusted.
 	Kubeconfig []byte
 	TLSMode    string
 	// SetID marks the objects as a set.
 	SetID  string
 	Values AgentValues
-	// NewRegistration makes the agent give up its identity: the first import, and whenever somebody
-	// asks for it by the generation or the agent moves.
+	// NewRegistration makes the agent drop its identity: at the first import, when a new generation is requested, and
+	// when the agent moves.
 	NewRegistration bool
-	// LeaveNamespace is where the agent was before it moved; empty if it did not.
+	// LeaveNamespace is the namespace that the agent leaves, or empty if it does not move.
 	LeaveNamespace string
-	// Accounts are the UIDs of the live accounts of the Cluster's granted registrations. An agent whose stored identity
-	// is of one of them is handed no bootstrap token, unless it is to register again.
+	// Accounts are the UIDs of the live accounts of the Cluster's granted registrations. An agent whose stored
+	// identity belongs to one of them gets no bootstrap token, unless it has to register again.
 	Accounts []types.UID
-	// LookOnly means that nothing has changed: nothing is applied if the agent is there.
+	// LookOnly means that nothing has changed. The agent is applied only if it is missing.
 	LookOnly bool
-	// BesideBundle leaves to the agent's Bundle what it carries: only ConfigMap, PriorityClass, PodDisruptionBudget and
-	// pull secrets are applied.
+	// BesideBundle leaves to the agent's Bundle what it carries. Only ConfigMap, PriorityClass, PodDisruptionBudget
+	// and pull Secrets are applied.
 	BesideBundle bool
-	// Identity is what the agent's Secrets say if they are this Cluster's. An agent without such a Secret needs a new
-	// registration.
+	// Identity is the content by which the agent's Secrets are recognised as this Cluster's. An agent without such a
+	// Secret has to register again.
 	Identity AgentIdentity
-	// Readdress, if set, is the hub's address for the agent's stored kubeconfig, or for its bootstrap secret while it
-	// has none.
+	// Readdress, if set, is the new address of the hub. It is written to the agent's stored kubeconfig, or to its
+	// bootstrap Secret while it has no kubeconfig.
 	Readdress *HubAddress
-	// PullSecrets are the names of Secrets to be copied from the hub's system namespace.
+	// PullSecrets are the names of the Secrets to copy from the hub's system namespace.
 	PullSecrets []string
-	// DroppedPullSecrets are the names of copies that are removed from the agent's namespace, LeftPullSecrets of those
-	// that are removed from LeaveNamespace.
+	// DroppedPullSecrets are the copies to remove from the agent's namespace. LeftPullSecrets are the copies to remove
+	// from LeaveNamespace.
 	DroppedPullSecrets, LeftPullSecrets []string
-	// Scheduling means that another scheduling customisation was applied before: what of it is not wanted any more goes.
+	// Scheduling means that another scheduling customisation was applied before. Its unwanted objects are removed.
 	Scheduling bool
-	// Leftovers are removed where the hub's system namespace is not the usual one.
+	// Leftovers means that leftovers in the default system namespace are removed, because this hub uses another one.
 	Leftovers bool
 }
 
-// AgentIdentity tells whose agent the Secrets of an agent's namespace are.
+// AgentIdentity says to which Cluster the Secrets in an agent's namespace belong.
 type AgentIdentity struct {
-	// ClusterNamespace and ClusterName are the Cluster's; TokenName is its import token's.
+	// ClusterNamespace and ClusterName name the Cluster. TokenName is the name of its import token.
 	ClusterNamespace, ClusterName, TokenName string
 }
 
-// HubAddress is how an agent reaches its hub.
+// HubAddress is the address at which an agent reaches its hub.
 type HubAddress struct {
 	URL string
-	// CA is PEM; empty means the system's roots.
+	// CA is PEM. Empty means the system's roots.
 	CA []byte
 }

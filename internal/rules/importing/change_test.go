@@ -19,7 +19,7 @@ import (
 
 func quantity(s string) resource.Quantity { return resource.MustParse(s) }
 
-// What happens to an agent in place when something changes.
+// reaction is what happens to a deployed agent when something changes.
 type reaction string
 
 const (
@@ -63,7 +63,7 @@ func TestImportReacts(t *testing.T) {
 			state.Bound(in.Cluster)
 		}, nothing},
 
-		// What is not told by the status, and so comes with the next import.
+		// Not in the status, so it is applied with the next import.
 		"pull secrets":      {spec(func(s *fleet.ClusterSpec) { s.AgentPullSecrets = &[]corev1.LocalObjectReference{{Name: "a"}} }), nothing},
 		"labels":            {cluster(func(c *fleet.Cluster) { c.Labels = map[string]string{"env": "prod"} }), nothing},
 		"the agent's image": {conf(func(c *config.Config) { c.AgentImage = "other" }), nothing},
@@ -134,8 +134,8 @@ func reactionOf(t *testing.T, out importing.Outcome) reaction {
 	return inPlace
 }
 
-// Once a setting was applied it is at rest again, and taking it back is a change like any other.
-func TestImportSettingsThereAndBack(t *testing.T) {
+// Once a setting was applied, the import is in sync again. Reverting it is a change like any other.
+func TestRevertedSetting_IsAppliedAgain(t *testing.T) {
 	in := carriedOut(spec(everySetting))
 	out := rulestest.Pure(t, importing.Decide, in)
 	rulestest.ExpectEqual(t, "there", reactionOf(t, out), inPlace)
@@ -148,14 +148,14 @@ func TestImportSettingsThereAndBack(t *testing.T) {
 	rulestest.ExpectEqual(t, "status", in.Cluster.Status, carriedOut().Cluster.Status)
 }
 
-// Status fields of another implementation that are absent where nothing was set are no change.
-func TestImportTakesOver(t *testing.T) {
+// Status fields that Rancher Fleet leaves empty for unset settings are not a change.
+func TestUnsetStatusFields_AreNoChange(t *testing.T) {
 	in := carriedOut(conf(func(c *config.Config) { c.GarbageCollectionInterval = metav1.Duration{} }))
 	in.Cluster.Status.GarbageCollectionInterval = nil
 	rulestest.ExpectEqual(t, "stage", rulestest.Pure(t, importing.Decide, in).Stage, importing.InSync)
 }
 
-// With manageAgent false, the agent's Bundle stays as it is. Only what the Bundle carries waits.
+// With manageAgent false, the agent's Bundle is not updated. Only the settings in the Bundle wait.
 func TestFrozenSettings_BlockNothingElse(t *testing.T) {
 	tests := map[string]struct {
 		change importChange

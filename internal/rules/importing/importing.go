@@ -12,86 +12,86 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Stage says how far the import of a Cluster is.
+// Stage is the state of a Cluster's import.
 type Stage string
 
 const (
-	// None means that the Cluster is not imported: its agent comes by itself, or another manager
-	// owns it, or it is going.
+	// None means that the Cluster is not imported: its agent is installed by hand, another manager owns the Cluster,
+	// or it is being deleted.
 	None Stage = "None"
 	// NeedsClientID means that the Cluster gets a random client ID.
 	NeedsClientID Stage = "NeedsClientID"
-	// Blocked means that the import cannot go on until somebody changes something; the condition says what.
+	// Blocked means that the import waits for a change by a person. The condition says which one.
 	Blocked Stage = "Blocked"
-	// NeedsToken means that the Cluster's import token is made, or renewed.
+	// NeedsToken means that the Cluster's import token has to be created or renewed.
 	NeedsToken Stage = "NeedsToken"
 	// AwaitingToken means that the import token has no values yet.
 	AwaitingToken Stage = "AwaitingToken"
-	// NeedsAgent means that the agent downstream is not what it should be, and is applied.
+	// NeedsAgent means that the agent downstream differs from what is wanted and has to be applied.
 	NeedsAgent Stage = "NeedsAgent"
-	// InSync means that the agent downstream is what it should be.
+	// InSync means that the agent downstream is as wanted.
 	InSync Stage = "InSync"
-	// Noted means that what has changed comes to the agent with its Bundle: only the status is written.
+	// Noted means that the agent gets the change with its Bundle. Only the status is written.
 	Noted Stage = "Noted"
-	// MustRemove means that the local agent is disabled and is removed.
+	// MustRemove means that the local agent is disabled and has to be removed.
 	MustRemove Stage = "MustRemove"
-	// Disabled means that the local agent is disabled and gone.
+	// Disabled means that the local agent is disabled and removed.
 	Disabled Stage = "Disabled"
 )
 
-// Input is what was found about a Cluster. A nil object was not found.
+// Input describes a Cluster and its objects. A nil object was not found.
 type Input struct {
 	Now     time.Time
 	Cluster *fleet.Cluster
-	// Namesakes are the Clusters of the workspace with the Cluster's client ID, it among them or not.
+	// Namesakes are the Clusters of the workspace with the Cluster's client ID. The Cluster itself may be among them.
 	Namesakes []*fleet.Cluster
-	// Kubeconfig is the Secret the Cluster names.
+	// Kubeconfig is the Secret that the Cluster names.
 	Kubeconfig *corev1.Secret
-	// Token is the Cluster's import token, Values the Secret with its values.
+	// Token is the Cluster's import token. Values is the Secret with its values.
 	Token  *fleet.ClusterRegistrationToken
 	Values *corev1.Secret
-	// Inherited says that the agent is another implementation's and stays as it is; see Inherited.
+	// Inherited means that the agent was deployed by Rancher Fleet and stays unchanged. See Inherited.
 	Inherited bool
 	// Bundle is the agent's Bundle.
 	Bundle *fleet.Bundle
-	// Stale says that the agent was heard of once and counts as gone.
+	// Stale means that the agent has reported before and no longer does.
 	Stale bool
-	// Doubted says that the agent is to be looked at though nothing of it has changed: its kubeconfig is another one,
-	// or it counts as gone.
+	// Doubted means that the agent has to be inspected although its settings are unchanged: its kubeconfig changed, or
+	// it is stale.
 	Doubted bool
-	// Repair is what to do again downstream, as whoever looked there has found; see Supervise.
+	// Repair is what to apply again downstream, as decided by supervision.Decide.
 	Repair supervision.Repair
 	// Accounts are the UIDs of the live accounts of the Cluster's granted registrations.
 	Accounts []types.UID
-	// PullSecrets are the versions of the Secrets in the hub's system namespace that go with the agent, by name; ""
-	// is a Secret that is not there. See PropagatedPullSecrets.
+	// PullSecrets maps the names of the Secrets that are copied from the hub's system namespace to their versions. The
+	// version of a missing Secret is empty. See PropagatedPullSecrets.
 	PullSecrets map[string]string
 	Config      config.Config
 	Defaults    AgentDefaults
 	Namespaces  clusters.Namespaces
 }
 
-// Outcome is what a Cluster is owed by its import now.
+// Outcome is what the import of a Cluster does now.
 type Outcome struct {
 	Stage Stage
-	// Supervise says that the agent that is in place is not heard of, and is to be looked for.
+	// Supervise means that the deployed agent does not report and has to be inspected.
 	Supervise bool
 	// Reason and Message say why the import is blocked.
 	Reason, Message string
-	// CreateToken and RenewToken make the import token, or end one that is about to expire.
+	// CreateToken is the import token to create. RenewToken deletes one that is about to expire.
 	CreateToken *fleet.ClusterRegistrationToken
 	RenewToken  bool
-	// Kubeconfig, beside CreateToken, is that by which the cluster is to be asked first whether it is there: for one
-	// that is not, no token is made.
+	// Kubeconfig is set together with CreateToken. The caller first checks that this kubeconfig reaches the cluster,
+	// and creates no token if it does not.
 	Kubeconfig []byte
-	// Deploy, if set, is what to apply downstream; Remove what to take away.
+	// Deploy, if set, is the agent to apply downstream. Remove, if set, is the agent to remove.
 	Deploy *AgentDeployment
 	Remove *AgentRemoval
-	// Done is the status once Deploy or Remove has been carried out.
+	// Done is the status to write after Deploy or Remove.
 	Done Status
 }
 
-// Decide decides what a Cluster is owed by its import now.
+// Decide returns what the import of a Cluster does now.
 func Decide(in Input) Outcome {
 	cluster := in.Cluster
 	if cluster.DeletionTimestamp != nil || cluster.Labels[fleet.LabelClusterManagement] != "" {
@@ -116,12 +116,12 @@ func Decide(in Input) Outcome {
 	return bring(in, want)
 }
 
-// inPeace says whether nobody wants an agent to be looked at that is as it should be.
+// inPeace reports whether an agent that is in sync does not have to be inspected.
 func inPeace(in Input) bool {
 	return !in.Doubted && (in.Repair == supervision.RepairNone || in.Inherited)
 }
 
-// bring is what is owed to an agent that the import looks after.
+// bring returns the outcome for an agent that the import deploys.
 func bring(in Input, want Status) Outcome {
 	settled := inSync(in, want)
 	if settled && inPeace(in) {
@@ -143,8 +143,8 @@ func bring(in Input, want Status) Outcome {
 	return approach(in, want)
 }
 
-// onlyFrozenLeft returns the outcome for an agent to which nothing is owed but settings that manageAgent blocks. An agent
-// that has never reported is supervised meanwhile.
+// onlyFrozenLeft returns the outcome if only settings that manageAgent blocks are outstanding. An agent that has never
+// reported is supervised meanwhile.
 func onlyFrozenLeft(in Input, want Status) Outcome {
 	if supervision.NeverHeard(in.Cluster) {
 		return Outcome{Stage: InSync, Done: want, Supervise: true}
@@ -152,7 +152,7 @@ func onlyFrozenLeft(in Input, want Status) Outcome {
 	return blocked(fleet.ReasonAgentFrozen, "the agent's settings come with its Bundle, which stays as it is while manageAgent is false: set manageAgent to true, or delete the Bundle, so that the import applies them")
 }
 
-// approach is the way from a Cluster that can be imported to an agent in place.
+// approach returns the next step towards a deployed agent, for a Cluster that can be imported.
 func approach(in Input, want Status) Outcome {
 	deploy := deployment(in, want)
 	if !deploy.NewRegistration && in.Repair != supervision.RepairIdentity {

@@ -18,7 +18,7 @@ func TestImport(t *testing.T) {
 		in   importing.Input
 		want importing.Stage
 	}{
-		// Not ours to import.
+		// Clusters that are not imported.
 		"a Cluster without a kubeconfig waits for its agent": {importInput(spec(func(s *fleet.ClusterSpec) { s.KubeConfigSecret = "" })), importing.None},
 		"a Cluster that goes is left":                        {importInput(cluster(rulestest.ClusterGoing)), importing.None},
 		"a Cluster of another manager is left": {importInput(cluster(func(c *fleet.Cluster) {
@@ -28,7 +28,7 @@ func TestImport(t *testing.T) {
 			c.Labels = map[string]string{fleet.LabelClusterManagement: ""}
 		})), importing.NeedsToken},
 
-		// Whom an agent joins as.
+		// Client IDs.
 		"a Cluster that no agent can join":                  {importInput(cluster(rulestest.ClusterClient("")), spec(func(s *fleet.ClusterSpec) { s.KubeConfigSecret = "" })), importing.Blocked},
 		"a client ID that an older Cluster has":             {importInput(namesake(rulestest.ClusterMadeAt(rulestest.At(-2 * time.Hour)))), importing.Blocked},
 		"also of a Cluster that waits for its agent":        {importInput(namesake(rulestest.ClusterMadeAt(rulestest.At(-2*time.Hour))), spec(func(s *fleet.ClusterSpec) { s.KubeConfigSecret = "" })), importing.Blocked},
@@ -98,10 +98,10 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// inherited: the agent is another implementation's.
+// inherited marks the agent as deployed by Rancher Fleet.
 func inherited(in *importing.Input) { in.Inherited = true }
 
-// checkImportOutcome holds for every Cluster.
+// checkImportOutcome checks what holds for every outcome.
 func checkImportOutcome(t *testing.T, out importing.Outcome) {
 	t.Helper()
 	if (out.Deploy != nil) != (out.Stage == importing.NeedsAgent) || (out.Remove != nil) != (out.Stage == importing.MustRemove) {
@@ -127,7 +127,7 @@ func checkImportOutcome(t *testing.T, out importing.Outcome) {
 	}
 }
 
-// everySetting is a spec that sets all there is to set.
+// everySetting sets all settings of the agent.
 func everySetting(s *fleet.ClusterSpec) {
 	s.AgentEnvVars = []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://proxy"}}
 	s.AgentAffinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}}
@@ -154,8 +154,8 @@ func TestImportTokenIsOwnedByItsCluster(t *testing.T) {
 	rulestest.ExpectEqual(t, "import token", got, want)
 }
 
-// After an import has been carried out there is nothing to do, however often one looks.
-func TestImportComesToRest(t *testing.T) {
+// After an import, nothing is left to do, however often the Cluster is reconciled.
+func TestFinishedImport_IsInSync(t *testing.T) {
 	tests := map[string]importing.Input{
 		"the first import":         importInput(withToken),
 		"with every setting":       importInput(withToken, spec(everySetting)),

@@ -10,8 +10,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// theirBundle is an agent's Bundle as another implementation left it; a cache keeps no more of the annotation than
-// that it is there.
+// theirBundle returns an agent's Bundle written by Rancher Fleet. A cache keeps only the key of the annotation.
 func theirBundle() *fleet.Bundle {
 	return &fleet.Bundle{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{fleet.AnnotationSetApplied: ""}}}
 }

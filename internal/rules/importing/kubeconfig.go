@@ -14,8 +14,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// KubeconfigSecret is where a Cluster's kubeconfig is, whether or not that is allowed; the zero value for a
-// Cluster whose agent comes by itself.
+// KubeconfigSecret returns the name of a Cluster's kubeconfig Secret, whether or not the Cluster may use it. It
+// returns the zero value for a Cluster whose agent is installed by hand.
 func KubeconfigSecret(cluster *fleet.Cluster) types.NamespacedName {
 	if cluster.Spec.KubeConfigSecret == "" {
 		return types.NamespacedName{}
@@ -27,10 +27,10 @@ func KubeconfigSecret(cluster *fleet.Cluster) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: cluster.Spec.KubeConfigSecret}
 }
 
-// KubeconfigRefused returns why a Cluster may not use the Secret it names, and what to do; an empty reason means that
-// it may. A Secret of the Cluster's own namespace is its own; one of another namespace has to list the Cluster's
-// workspace in AnnotationAllowedWorkspaces. Nil is a Secret that was not found: a workspace does not learn which
-// Secrets other namespaces have.
+// KubeconfigRefused returns why a Cluster may not use the Secret it names, and the remedy. An empty reason means that
+// it may. A Cluster may use the Secrets of its own namespace. A Secret of another namespace must list the Cluster's
+// workspace in AnnotationAllowedWorkspaces. A nil Secret was not found: the answer is the same, so that a workspace
+// cannot find out which Secrets other namespaces have.
 func KubeconfigRefused(cluster *fleet.Cluster, secret *corev1.Secret, conf config.Config) (reason, message string) {
 	name := KubeconfigSecret(cluster)
 	if name.Name == "" || name.Namespace == cluster.Namespace {
@@ -59,8 +59,8 @@ func allowsWorkspace(secret *corev1.Secret, workspace string) bool {
 	return false
 }
 
-// isLegacyNamespace reports whether a namespace is among those whose kubeconfig Secrets other releases let every
-// workspace use.
+// isLegacyNamespace reports whether a namespace is one of those whose kubeconfig Secrets earlier releases allowed
+// every workspace to use.
 func isLegacyNamespace(namespace string) bool {
 	switch namespace {
 	case names.LocalWorkspace, "fleet-default",
@@ -71,7 +71,8 @@ func isLegacyNamespace(namespace string) bool {
 	return strings.HasPrefix(namespace, "cluster-")
 }
 
-// hubAddress is how the agent will reach the hub: as the kubeconfig Secret says, else as configured.
+// hubAddress returns the URL and the CA of the hub for the agent: those in the kubeconfig Secret, otherwise the
+// configured ones.
 func hubAddress(in Input) (url string, ca []byte) {
 	url, ca = in.Config.APIServerURL, in.Config.APIServerCA
 	if in.Kubeconfig == nil {

@@ -80,8 +80,8 @@ func TestKubeconfigOfAnotherNamespace(t *testing.T) {
 	rulestest.ExpectEqual(t, "key of a Cluster that names none", importing.KubeconfigSecret(rulestest.ACluster()), types.NamespacedName{})
 }
 
-// An agent that is in place keeps running; what is refused is said before its settings change.
-func TestKubeconfigConsentIsWithdrawn(t *testing.T) {
+// A deployed agent keeps running. The refusal is reported before its settings change.
+func TestWithdrawnKubeconfigConsent_BlocksTheImport(t *testing.T) {
 	in := carriedOut()
 	in.Cluster.Spec.KubeConfigSecretNamespace = "team-b"
 	out := rulestest.Pure(t, importing.Decide, in)

@@ -71,7 +71,7 @@ func TestImportDisabledLocalAgent(t *testing.T) {
 	}
 }
 
-// A local agent that was disabled and is enabled again is imported like a new one.
+// A local agent that is enabled again is imported like a new one.
 func TestImportEnabledAgain(t *testing.T) {
 	in := carriedOut(isLocal, localAgentDisabled)
 	rulestest.Note(&in.Cluster.Status, importing.Decide(in))

@@ -9,8 +9,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// identify sees to it that it is clear which agent is the Cluster's, and that an import is to bring it; without
-// a stage the import goes on.
+// identify makes sure that the Cluster's client ID is set and unique. The import continues if the outcome has no
+// stage.
 func identify(in Input) Outcome {
 	spec, older := in.Cluster.Spec, olderNamesake(in)
 	switch {
@@ -19,12 +19,12 @@ func identify(in Input) Outcome {
 	case spec.ClientID == "":
 		return Outcome{Stage: NeedsClientID}
 	case older != nil:
-		return blocked(fleet.ReasonClientIDAmbiguous, fmt.Sprintf("Cluster %s is older and has the same spec.clientID, so that agents with it join as that one: give this Cluster a client ID of its own, or delete one of the two", older.Name))
+		return blocked(fleet.ReasonClientIDAmbiguous, fmt.Sprintf("Cluster %s is older and has the same spec.clientID, so agents with this client ID join as that Cluster: give this Cluster a client ID of its own, or delete one of the two", older.Name))
 	}
 	return Outcome{}
 }
 
-// olderNamesake is the Cluster that agents with this one's client ID join as; nil if it is this one.
+// olderNamesake returns the Cluster that agents with this client ID join as, or nil if it is this one.
 func olderNamesake(in Input) *fleet.Cluster {
 	of := []*fleet.Cluster{in.Cluster}
 	for _, other := range in.Namesakes {
@@ -38,24 +38,24 @@ func olderNamesake(in Input) *fleet.Cluster {
 	return nil
 }
 
-// obstacle is what only a human can take out of the way; an empty reason is none.
+// obstacle returns what only a person can resolve. An empty reason means that nothing blocks the import.
 func obstacle(in Input, want Status) (reason, message string) {
 	missing := missingPullSecret(in)
 	switch cluster := in.Cluster; {
 	case in.Kubeconfig == nil:
-		return fleet.ReasonKubeconfigMissing, fmt.Sprintf("there is no Secret %s: create it, or correct spec.kubeConfigSecret", KubeconfigSecret(cluster))
+		return fleet.ReasonKubeconfigMissing, fmt.Sprintf("Secret %s does not exist: create it, or correct spec.kubeConfigSecret", KubeconfigSecret(cluster))
 	case len(in.Kubeconfig.Data[protocol.KubeconfigValueKey]) == 0:
 		return fleet.ReasonKubeconfigMissing, fmt.Sprintf("Secret %s has no key %q: put the kubeconfig there", KubeconfigSecret(cluster), protocol.KubeconfigValueKey)
 	case want.APIServerURL == "":
-		return fleet.ReasonHubURLMissing, "no URL of this hub is known that the agent could use: set apiServerURL in the fleet chart, or the key apiServerURL of the kubeconfig Secret"
+		return fleet.ReasonHubURLMissing, "the agent needs a URL of this hub and none is configured: set apiServerURL in the fleet chart, or the key apiServerURL of the kubeconfig Secret"
 	case protocol.CheckHubURL(want.APIServerURL) != nil:
-		return fleet.ReasonHubURLInvalid, "the URL of this hub that is configured does not begin with https://, or is none: correct apiServerURL in the fleet chart, or the key apiServerURL of the kubeconfig Secret"
+		return fleet.ReasonHubURLInvalid, "the configured URL of this hub is invalid or does not begin with https://: correct apiServerURL in the fleet chart, or the key apiServerURL of the kubeconfig Secret"
 	case in.Config.AgentTLSMode != config.TLSModeStrict && in.Config.AgentTLSMode != config.TLSModeSystemStore:
 		return fleet.ReasonTLSModeUnknown, fmt.Sprintf("agentTLSMode is %q: set it to %q or %q in the fleet chart", in.Config.AgentTLSMode, config.TLSModeStrict, config.TLSModeSystemStore)
 	case in.Config.AgentTLSMode == config.TLSModeStrict && len(hubCA(in)) == 0:
-		return fleet.ReasonHubCAMissing, "agentTLSMode is \"strict\" and no CA of this hub is known: set apiServerCA in the fleet chart, or the key apiServerCA of the kubeconfig Secret"
+		return fleet.ReasonHubCAMissing, "agentTLSMode is \"strict\" and no CA of this hub is configured: set apiServerCA in the fleet chart, or the key apiServerCA of the kubeconfig Secret"
 	case missing != "":
-		return fleet.ReasonPullSecretMissing, fmt.Sprintf("there is no Secret %s/%s, which the agents are to pull their image with: create it, or correct imagePullSecrets of the fleet chart", in.Namespaces.System, missing)
+		return fleet.ReasonPullSecretMissing, fmt.Sprintf("image pull Secret %s/%s does not exist: create it, or correct imagePullSecrets of the fleet chart", in.Namespaces.System, missing)
 	}
 	return "", ""
 }

@@ -9,8 +9,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// PropagatedPullSecrets are the names of the Secrets of the hub's system namespace that go with a Cluster's agent,
-// sorted: those of the configuration. A Cluster that names its own, be it none, gets none: they are there already.
+// PropagatedPullSecrets returns the sorted names of the configured pull Secrets that are copied from the hub's system
+// namespace. A Cluster with its own list, even an empty one, gets no copies: its Secrets exist downstream.
 func PropagatedPullSecrets(cluster *fleet.Cluster, conf config.Config) []string {
 	if cluster.Spec.AgentPullSecrets != nil {
 		return nil
@@ -25,7 +25,7 @@ func PropagatedPullSecrets(cluster *fleet.Cluster, conf config.Config) []string 
 	return slices.Compact(secrets)
 }
 
-// pullSecretVersions tells the versions of all pull secrets that go with the agent; "" if none does.
+// pullSecretVersions returns the versions of all copied pull Secrets, or "" if none are copied.
 func pullSecretVersions(in Input) string {
 	var versions []string
 	for _, name := range PropagatedPullSecrets(in.Cluster, in.Config) {
@@ -34,8 +34,8 @@ func pullSecretVersions(in Input) string {
 	return strings.Join(versions, ",")
 }
 
-// notedPullSecrets are the names of the pull secrets that the last import copied. Whoever may edit the Cluster may edit
-// this note: only objects with the marks of the agent's set may be removed because of it.
+// notedPullSecrets returns the names of the pull Secrets that the last import copied. A tenant who may edit the
+// Cluster may edit this annotation, so only objects with the marks of the agent's set may be removed because of it.
 func notedPullSecrets(cluster *fleet.Cluster) (noted []string) {
 	for entry := range strings.SplitSeq(cluster.Annotations[fleet.AnnotationPullSecrets], ",") {
 		name, _, valid := strings.Cut(entry, "=")
@@ -46,8 +46,8 @@ func notedPullSecrets(cluster *fleet.Cluster) (noted []string) {
 	return noted
 }
 
-// droppedPullSecrets are the pull secrets that went with the agent and no longer do. Those that the Cluster names
-// itself stay.
+// droppedPullSecrets returns the pull Secrets that were copied and are no longer wanted. Secrets that the Cluster
+// names itself are kept.
 func droppedPullSecrets(in Input) []string {
 	keep := PropagatedPullSecrets(in.Cluster, in.Config)
 	if own := in.Cluster.Spec.AgentPullSecrets; own != nil {
@@ -58,7 +58,7 @@ func droppedPullSecrets(in Input) []string {
 	return slices.DeleteFunc(notedPullSecrets(in.Cluster), func(name string) bool { return slices.Contains(keep, name) })
 }
 
-// missingPullSecret is the first pull secret that is not there; "" if all are.
+// missingPullSecret returns the first pull Secret that does not exist, or "".
 func missingPullSecret(in Input) string {
 	for _, name := range PropagatedPullSecrets(in.Cluster, in.Config) {
 		if in.PullSecrets[name] == "" {

@@ -75,7 +75,7 @@ func TestImportFollowsPullSecrets(t *testing.T) {
 	rulestest.ExpectEqual(t, "rest without any", reactionOf(t, rulestest.Pure(t, importing.Decide, in)), nothing)
 }
 
-func TestImportRemovesPullSecretsThatAreNotWanted(t *testing.T) {
+func TestUnwantedPullSecrets_AreRemoved(t *testing.T) {
 	noted := func(c *fleet.Cluster) {
 		c.Annotations = map[string]string{fleet.AnnotationPullSecrets: "a=1,b=2,fleet-agent=1,fleet-agent-bootstrap=1,nonsense"}
 	}

@@ -12,8 +12,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// What a recorded import has noted in the Cluster's status is what ours would note, so that taking over a hub
-// imports nothing anew.
+// This hub writes the same status as a recorded import of Rancher Fleet, so that no agent is imported again when it
+// replaces Rancher Fleet.
 func TestRecordedImports(t *testing.T) {
 	hub := rulestest.RecordedOn(t, "hub")
 	tests := map[string]struct {
@@ -54,7 +54,7 @@ func TestRecordedImports(t *testing.T) {
 	}
 }
 
-// importFields are those of the status that belong to imports.
+// importFields returns the fields of the status that belong to imports.
 func importFields(s fleet.ClusterStatus) fleet.ClusterStatus {
 	return fleet.ClusterStatus{
 		AgentDeployedGeneration: s.AgentDeployedGeneration,
@@ -67,7 +67,7 @@ func importFields(s fleet.ClusterStatus) fleet.ClusterStatus {
 	}
 }
 
-// expectRecordedAgent compares what is deployed with what was recorded downstream.
+// expectRecordedAgent compares the deployment with the recorded downstream objects.
 func expectRecordedAgent(t *testing.T, downstream rulestest.Recording, deploy *importing.AgentDeployment) {
 	t.Helper()
 	recorded := rulestest.Must[corev1.ConfigMap](t, downstream, "ConfigMap cattle-fleet-system/fleet-agent")

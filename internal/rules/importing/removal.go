@@ -6,9 +6,9 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 )
 
-// AgentRemoval is an agent to be taken away.
+// AgentRemoval describes an agent to be removed.
 type AgentRemoval struct {
-	// Kubeconfig is nil if there is nothing to reach it with: then only the status is cleared.
+	// Kubeconfig is nil if the cluster cannot be reached. Then only the status is cleared.
 	Kubeconfig []byte
 	TLSMode    string
 	Namespace  string

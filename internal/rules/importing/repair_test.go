@@ -14,7 +14,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// What whoever looked downstream has found is done by the import, and nothing of it takes an identity away.
+// The import carries out repairs. None of them removes an identity.
 func TestImportRepairs(t *testing.T) {
 	repair := func(what supervision.Repair) importChange {
 		return func(in *importing.Input) { in.Repair = what }
@@ -26,9 +26,9 @@ func TestImportRepairs(t *testing.T) {
 	type result struct {
 		Stage                 importing.Stage
 		Supervise             bool
-		Token                 string // handed over
+		Token                 string // delivered
 		New, LookOnly, Known  bool
-		Creates, Renews, Only bool // Only means that no heartbeat is forgotten
+		Creates, Renews, Only bool // Only means that no heartbeat is reset
 	}
 	tests := map[string]struct {
 		in   importing.Input

@@ -17,9 +17,9 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// desiredStatus is what an import will have done: the hub's address and every setting of the agent.
-// The hashes cover what the other implementation's cover, byte for byte, so that taking over a hub
-// imports nothing anew.
+// desiredStatus returns the status after a complete import: the hub's address and every setting of the agent. The
+// hashes cover the same bytes as those of Rancher Fleet, so that agents are not imported again when this hub replaces
+// it.
 func desiredStatus(in Input) (Status, error) {
 	spec := in.Cluster.Spec
 	generation := spec.RedeployAgentGeneration
@@ -58,12 +58,12 @@ func desiredStatus(in Input) (Status, error) {
 func statusHash(setting any) (string, error) {
 	sum, err := names.StatusHash(setting)
 	if err != nil {
-		return "", fmt.Errorf("a setting of the agent cannot be read: %w", err)
+		return "", fmt.Errorf("hashing an agent setting: %w", err)
 	}
 	return sum, nil
 }
 
-// deployment is the agent to be applied, without its import identity.
+// deployment returns the agent to apply, without its bootstrap Secret.
 func deployment(in Input, want Status) *AgentDeployment {
 	cluster := in.Cluster
 	deploy := &AgentDeployment{
@@ -102,20 +102,20 @@ func deployment(in Input, want Status) *AgentDeployment {
 	return deploy
 }
 
-// left is the namespace an agent moves out of, where its identity stays behind; "" if it does not move.
+// left returns the namespace that an agent moves out of and that still holds its identity, or "" if it does not move.
 func left(in Input) string {
 	status := in.Cluster.Status
 	switch {
 	case !moved(in):
 		return ""
 	case status.Agent.Namespace == "" && status.AgentDeployedGeneration != nil:
-		return in.Namespaces.System // deployed there, and not heard of yet
+		return in.Namespaces.System // deployed there, and not reported yet
 	}
 	return status.Agent.Namespace
 }
 
-// AgentSettings are the values of a Cluster's agent that do not depend on how it is deployed: an import
-// and the agent's Bundle give the same Deployment.
+// AgentSettings returns the values of a Cluster's agent that do not depend on how it is deployed. The import and the
+// agent's Bundle render the same Deployment from them.
 func AgentSettings(cluster *fleet.Cluster, conf config.Config, defaults AgentDefaults, namespaces clusters.Namespaces) AgentValues {
 	spec := cluster.Spec
 	values := AgentValues{
@@ -153,7 +153,7 @@ func environment(defaults, own []corev1.EnvVar) []corev1.EnvVar {
 	return append(env, own...)
 }
 
-// agentImage puts a Cluster's own registry before the agent's image, in place of the default one.
+// agentImage replaces the default registry of the agent's image by the Cluster's own registry, if it has one.
 func agentImage(image, registry, private string) string {
 	if private == "" {
 		return image
@@ -167,8 +167,8 @@ func agentImage(image, registry, private string) string {
 	return path.Join(private, image)
 }
 
-// RegistrationLabels are the labels of a Cluster that its agent repeats when it registers: all but
-// those of kubectl and of the managers.
+// RegistrationLabels returns the labels of a Cluster that its agent sends when it registers. It leaves out those of
+// kubectl and of the managers.
 func RegistrationLabels(labels map[string]string) map[string]string {
 	var kept map[string]string
 	for key, value := range labels {

@@ -13,7 +13,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// settings are the values of the agent of a Cluster.
+// settings returns the values of a Cluster's agent.
 func settings(t *testing.T, in importing.Input) importing.AgentValues {
 	t.Helper()
 	return rulestest.Pure(t, func(in importing.Input) importing.AgentValues {
@@ -98,7 +98,7 @@ func TestAgentSettings(t *testing.T) {
 	}
 }
 
-// The agent's Bundle renders AgentSettings, an import what is in its outcome: only the identity may differ.
+// The agent's Bundle renders AgentSettings. An import renders its outcome. Only the identity may differ.
 func TestImportAndBundleDeployTheSameAgent(t *testing.T) {
 	in := importInput(withToken, spec(everySetting))
 	imported := importing.Decide(in).Deploy.Values
@@ -122,8 +122,7 @@ func TestRegistrationLabels(t *testing.T) {
 	}
 }
 
-// The change detectors cover the same bytes as the other implementation's; some of the
-// vectors are from recorded Clusters.
+// The hashes cover the same bytes as those of Rancher Fleet. Some of the vectors come from recorded Clusters.
 func TestSettingsHashes(t *testing.T) {
 	tests := map[string]struct {
 		change importChange

@@ -6,7 +6,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Status are the fields of a Cluster's status that an import owns.
+// Status holds the fields of a Cluster's status that the import owns.
 type Status struct {
 	AgentDeployedGeneration          *int64
 	Migrated                         bool
@@ -20,15 +20,15 @@ type Status struct {
 	AgentSchedulingCustomizationHash string
 	AgentPrivateRepoURL              string
 	AgentHostNetwork                 bool
-	// PullSecrets tells the versions of the pull secrets that went with the agent; "" for none. It is kept in the
-	// Cluster's annotation AnnotationPullSecrets, for want of a field.
+	// PullSecrets lists the versions of the copied pull Secrets, "" if none were copied. The CRD has no field for it,
+	// so it is stored in the Cluster's annotation AnnotationPullSecrets.
 	PullSecrets string
-	// ResetAgent replaces status.agent by AgentNamespace and no heartbeat.
+	// ResetAgent resets status.agent to AgentNamespace, without a heartbeat.
 	ResetAgent     bool
 	AgentNamespace string
 }
 
-// statusOf is what the last import noted.
+// statusOf returns the status that the last import wrote.
 func statusOf(cluster *fleet.Cluster) Status {
 	status := cluster.Status
 	return Status{
@@ -43,8 +43,8 @@ func statusOf(cluster *fleet.Cluster) Status {
 	}
 }
 
-// noteSettings is for a Cluster whose agent comes by itself: its settings reach it with its Bundle, and its status
-// tells which they are as that of any other Cluster.
+// noteSettings returns the outcome for a Cluster whose agent is installed by hand. The agent gets its settings with
+// its Bundle, and the Cluster's status shows them as for any other Cluster.
 func noteSettings(cluster *fleet.Cluster, want Status) Outcome {
 	known := statusOf(cluster)
 	if sameCarried(known, want) && known.AgentSchedulingCustomizationHash == want.AgentSchedulingCustomizationHash {

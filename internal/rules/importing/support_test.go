@@ -15,7 +15,7 @@ import (
 
 type importChange = func(*importing.Input)
 
-// importInput is Cluster east with its kubeconfig, of which nothing was imported yet.
+// importInput returns Cluster east with its kubeconfig, before the first import.
 func importInput(changes ...importChange) importing.Input {
 	return *rulestest.Build(&importing.Input{
 		Now: rulestest.Noon(),
@@ -30,7 +30,7 @@ func importInput(changes ...importChange) importing.Input {
 	}, changes)
 }
 
-// carriedOut is the same after an import was carried out, with whatever changed since.
+// carriedOut returns the input after an import, with later changes.
 func carriedOut(changes ...importChange) importing.Input {
 	in := importInput(withToken)
 	rulestest.Note(&in.Cluster.Status, importing.Decide(in))
@@ -53,14 +53,14 @@ func conf(change func(*config.Config)) importChange {
 	return func(in *importing.Input) { change(&in.Config) }
 }
 
-// seenIn is the agent's heartbeat from a namespace.
+// seenIn sets the namespace of the agent's last heartbeat.
 func seenIn(namespace string) importChange {
 	return status(func(s *fleet.ClusterStatus) {
 		s.Agent = fleet.AgentStatus{LastSeen: rulestest.At(-time.Minute), Namespace: namespace}
 	})
 }
 
-// withSecret sets a key of the kubeconfig Secret; an empty value removes it.
+// withSecret sets a key of the kubeconfig Secret. An empty value removes it.
 func withSecret(key, value string) importChange {
 	return func(in *importing.Input) {
 		in.Kubeconfig.Data[key] = []byte(value)
@@ -72,7 +72,7 @@ func withSecret(key, value string) importChange {
 
 func withoutSecret(in *importing.Input) { in.Kubeconfig = nil }
 
-// withToken means that the import token is ready, twelve hours before its end.
+// withToken makes the import token ready, twelve hours before it expires.
 func withToken(in *importing.Input) {
 	importTokenUntil(importing.TokenTTL)(in)
 	in.Values = rulestest.ValuesSecret("import-jwt")
@@ -102,14 +102,14 @@ func isLocal(in *importing.Input) {
 
 func localAgentDisabled(in *importing.Input) { in.Config.Bootstrap.LocalAgentDisabled = true }
 
-// namesake is another Cluster that was found for the client ID.
+// namesake adds another Cluster with the same client ID.
 func namesake(modifiers ...func(*fleet.Cluster)) importChange {
 	return func(in *importing.Input) {
 		in.Namesakes = append(in.Namesakes, rulestest.ACluster(append([]func(*fleet.Cluster){rulestest.ClusterNamed("namesake"), rulestest.ClusterUID("namesake-uid")}, modifiers...)...))
 	}
 }
 
-// tokenTrouble is what the import token says of itself.
+// tokenTrouble sets the condition of the import token.
 func tokenTrouble(reason string) importChange {
 	return tokenChange(func(t *fleet.ClusterRegistrationToken) {
 		t.Status.Conditions = []genericcondition.GenericCondition{{Type: fleet.ConditionReady, Status: corev1.ConditionFalse, Reason: reason}}

@@ -10,15 +10,15 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// BundleOwns says whether the agent's Bundle owns the agent's Deployment and what goes with it: it is there, it is for
-// the namespace the agent belongs in, its target picks the Cluster, and the agent was heard of since it was deployed
-// last. Until then, and where there is none, they are the import's, or of whoever installed the agent. Nil was not
-// found.
+// BundleOwns reports whether the agent's Bundle owns the agent's Deployment and related objects: the Bundle exists for
+// the agent's namespace, its target selects the Cluster, and the agent has reported since it was last deployed.
+// Otherwise the import owns them, or the person who installed the agent. A nil Bundle was not found.
 func BundleOwns(cluster *fleet.Cluster, bundle *fleet.Bundle, namespaces clusters.Namespaces) bool {
 	return picksAgent(cluster, bundle, namespaces) && !cluster.Status.Agent.LastSeen.IsZero()
 }
 
-// picksAgent reports whether the Bundle deploys the Cluster's agent where it belongs, as soon as the agent reports.
+// picksAgent reports whether the Bundle deploys the Cluster's agent into the right namespace, as soon as the agent
+// reports.
 func picksAgent(cluster *fleet.Cluster, bundle *fleet.Bundle, namespaces clusters.Namespaces) bool {
 	if bundle == nil || bundle.DeletionTimestamp != nil || bundle.Spec.DefaultNamespace != AgentNamespace(cluster, namespaces) {
 		return false
@@ -27,14 +27,14 @@ func picksAgent(cluster *fleet.Cluster, bundle *fleet.Bundle, namespaces cluster
 	return !freed
 }
 
-// bundleOwns is BundleOwns for an agent that is there to follow its Bundle.
+// bundleOwns is BundleOwns for an agent that is not stale.
 func bundleOwns(in Input) bool {
 	return !in.Stale && BundleOwns(in.Cluster, in.Bundle, in.Namespaces)
 }
 
-// SchedulingApplied says whether an agent's Deployment may name the PriorityClass its Cluster asks for: without the
-// class its pods would be refused. The import brings it, and notes that it has. To clusters without a kubeconfig
-// nobody brings it but who installs the agent.
+// SchedulingApplied reports whether an agent's Deployment may use the PriorityClass of its Cluster: without the class,
+// the API server would reject its pods. The import creates the class and records that in the status. For Clusters
+// without a kubeconfig, whoever installs the agent has to create it.
 func SchedulingApplied(cluster *fleet.Cluster) bool {
 	custom := cluster.Spec.AgentSchedulingCustomization
 	if cluster.Spec.KubeConfigSecret == "" || custom == nil || custom.PriorityClass == nil {
@@ -44,26 +44,27 @@ func SchedulingApplied(cluster *fleet.Cluster) bool {
 	return err == nil && cluster.Status.AgentSchedulingCustomizationHash == hash
 }
 
-// inSync says whether the last import left exactly what is wanted.
+// inSync reports whether the last import applied exactly what is wanted.
 func inSync(in Input, want Status) bool {
 	status := statusOf(in.Cluster)
 	return sameCarried(status, want) && sameBeside(status, want) && atRest(in)
 }
 
-// carriedByBundle says whether nothing has changed but what the agent's Bundle brings to it.
+// carriedByBundle reports whether all changes reach the agent with its Bundle.
 func carriedByBundle(in Input, want Status) bool {
 	return bundleOwns(in) && sameBeside(statusOf(in.Cluster), want) && atRest(in)
 }
 
-// frozen reports whether something has changed that the agent's Bundle would have to bring, and that Bundle stays as it
-// is. What the import did would be undone by the agent, also by one that registers again.
+// frozen reports whether a setting has changed that only the agent's Bundle can bring, while that Bundle is not
+// updated. If the import applied it, the agent would undo it from its Bundle, even after it registers again.
 func frozen(in Input, want Status) bool {
 	managed := in.Config.ManageAgent == nil || *in.Config.ManageAgent
 	follows := !in.Stale && in.Cluster.Status.AgentDeployedGeneration != nil && picksAgent(in.Cluster, in.Bundle, in.Namespaces)
 	return !managed && follows && !sameCarried(statusOf(in.Cluster), want)
 }
 
-// withoutCarried is the wanted status with the settings that the agent's Bundle carries as they were noted last.
+// withoutCarried returns the wanted status with the last recorded values for the settings that the agent's Bundle
+// carries.
 func withoutCarried(in Input, want Status) Status {
 	noted := statusOf(in.Cluster)
 	want.AgentEnvVarsHash, want.AgentAffinityHash = noted.AgentEnvVarsHash, noted.AgentAffinityHash
@@ -72,7 +73,7 @@ func withoutCarried(in Input, want Status) Status {
 	return want
 }
 
-// atRest says whether nobody asks for an import: no flag, no generation, no move.
+// atRest reports whether no import was requested by flag, generation or move.
 func atRest(in Input) bool {
 	status := in.Cluster.Status
 	switch {
@@ -84,14 +85,14 @@ func atRest(in Input) bool {
 	return !moved(in)
 }
 
-// moved says whether the agent has to leave its namespace. An import without a namespace of the Cluster's own notes
-// none either, so that one is only known from the agent's heartbeats.
+// moved reports whether the agent has to leave its namespace. The import does not record the system namespace when the
+// Cluster sets no namespace of its own; then the namespace is only known from heartbeats.
 func moved(in Input) bool {
 	wanted, seen := in.Cluster.Spec.AgentNamespace, in.Cluster.Status.Agent.Namespace
 	return seen != wanted && (wanted != "" || seen != in.Namespaces.System)
 }
 
-// AgentNamespace is where a Cluster's agent belongs.
+// AgentNamespace returns the namespace for a Cluster's agent.
 func AgentNamespace(cluster *fleet.Cluster, namespaces clusters.Namespaces) string {
 	if cluster.Spec.AgentNamespace != "" {
 		return cluster.Spec.AgentNamespace
@@ -103,7 +104,7 @@ func sameAddress(a, b Status) bool {
 	return sameURL(a.APIServerURL, b.APIServerURL) && a.APIServerCAHash == b.APIServerCAHash
 }
 
-// sameBeside compares what an agent's Bundle does not carry.
+// sameBeside compares the fields that an agent's Bundle does not carry.
 func sameBeside(a, b Status) bool {
 	interval := func(d *metav1.Duration) time.Duration {
 		if d == nil {
@@ -117,12 +118,12 @@ func sameBeside(a, b Status) bool {
 		a.PullSecrets == b.PullSecrets
 }
 
-// sameCarried compares what an agent's Bundle carries.
+// sameCarried compares the fields that an agent's Bundle carries.
 func sameCarried(a, b Status) bool {
 	return a.AgentEnvVarsHash == b.AgentEnvVarsHash && a.AgentAffinityHash == b.AgentAffinityHash &&
 		a.AgentResourcesHash == b.AgentResourcesHash && a.AgentTolerationsHash == b.AgentTolerationsHash &&
 		sameURL(a.AgentPrivateRepoURL, b.AgentPrivateRepoURL) && a.AgentHostNetwork == b.AgentHostNetwork
 }
 
-// sameURL compares URLs as far as a status has room for them.
+// sameURL compares URLs after cutting them to the length that a status may have.
 func sameURL(a, b string) bool { return cut.Text(a, fleet.MaxURL) == cut.Text(b, fleet.MaxURL) }

@@ -13,16 +13,16 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// The life of a token that an import makes for its Cluster.
+// Lifetime of the import token of a Cluster.
 const (
 	// TokenTTL is its time to live.
 	TokenTTL = 12 * time.Hour
-	// TokenReserve is what must be left of it for an import to hand it out: an agent may take a
-	// while to be pulled and started.
+	// TokenReserve is the remaining lifetime that an import requires of a token. Pulling and starting an agent may
+	// take a while.
 	TokenReserve = time.Hour
 )
 
-// importToken is the token an import makes for its Cluster, and which goes with it.
+// importToken returns the import token of a Cluster. The Cluster owns it.
 func importToken(cluster *fleet.Cluster) *fleet.ClusterRegistrationToken {
 	return &fleet.ClusterRegistrationToken{
 		TypeMeta: metav1.TypeMeta{APIVersion: fleet.SchemeGroupVersion.String(), Kind: "ClusterRegistrationToken"},
@@ -36,8 +36,8 @@ func importToken(cluster *fleet.Cluster) *fleet.ClusterRegistrationToken {
 	}
 }
 
-// bootstrapOf is the import identity for the agent, once the token's values are there. The hub's
-// address is the effective one, which the values need not have.
+// bootstrapOf returns the agent's bootstrap document, if the token has its values. The hub's address is the effective
+// one, which may differ from the address in the values.
 func bootstrapOf(in Input, want Status) (protocol.Bootstrap, bool) {
 	if in.Values == nil || in.Token.Status.SecretName == "" || in.Values.Type != protocol.SecretTypeValues {
 		return protocol.Bootstrap{}, false
@@ -53,7 +53,7 @@ func bootstrapOf(in Input, want Status) (protocol.Bootstrap, bool) {
 	}, true
 }
 
-// awaitValues waits for the values of a token, aloud if the token has a trouble of its own.
+// awaitValues waits for the values of a token. It reports a problem if the token's condition has one.
 func awaitValues(token *fleet.ClusterRegistrationToken) Outcome {
 	ready := fleet.GetCondition(token.Status.Conditions, fleet.ConditionReady)
 	if ready == nil || !fleet.IsTrouble(*ready) {
@@ -62,14 +62,14 @@ func awaitValues(token *fleet.ClusterRegistrationToken) Outcome {
 	return blocked(fleet.ReasonTokenBlocked, fmt.Sprintf("the import token %s gets no values (%s): see its condition %s for what to do", token.Name, ready.Reason, fleet.ConditionReady))
 }
 
-// TokenLost says whether an agent that has never been heard of could no longer register: the import token that it was
-// given is gone, going, of another Cluster that had this name, or about to expire.
+// TokenLost reports whether an agent that has never reported can no longer register: its import token is missing,
+// being deleted, about to expire, or owned by an earlier Cluster of the same name.
 func TokenLost(in Input) bool {
 	return supervision.NeverHeard(in.Cluster) && (in.Token == nil || in.Token.DeletionTimestamp != nil || tokenUnfit(in))
 }
 
-// tokenUnfit says whether an import token is not to be handed out: it goes with a Cluster that had this name before,
-// or would end before an agent has had the time to use it.
+// tokenUnfit reports whether an import token must not be delivered: it is owned by an earlier Cluster of the same
+// name, or it expires before an agent has had the time to use it.
 func tokenUnfit(in Input) bool {
 	expires := in.Token.Status.Expires
 	return clusters.IsAnother(in.Cluster, in.Token.OwnerReferences) || expires != nil && in.Now.Add(TokenReserve).After(expires.Time)

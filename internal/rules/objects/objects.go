@@ -8,12 +8,12 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Managed is the metadata of an object we made: the label makes it ours to clean up.
+// Managed returns the metadata of an object that the hub owns. The label allows the hub to clean it up.
 func Managed(namespace, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{fleet.LabelManaged: "true"}}
 }
 
-// TypeMeta is that of a kind of rights.
+// TypeMeta returns the TypeMeta of an RBAC kind.
 func TypeMeta(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
 }

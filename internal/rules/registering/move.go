@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// A bootstrap secret may name the hub of the stored identity by another address, or with another CA: the
-// hub has moved, or its CA is replaced, and whoever delivered the Secret knows how it is reached now. The
-// identity is then asked about there, before anything else is done with the bootstrap secret:
+// A bootstrap secret may name another address or another CA than the stored identity. Then the hub has moved, or its
+// CA was replaced, and the bootstrap secret is more recent. The agent tries its identity at that address before it
+// does anything else with the bootstrap secret:
 //
-//	accepted there      ─► the stored kubeconfig is rewritten, the account and its token stay, the Secret has done its work
-//	turned away there   ─► beside an identity that works it is not needed; beside one that does not, it is registered with
-//	no answer there     ─► both addresses are asked until one accepts it; what works goes on meanwhile
+//	accepted there  ─► the stored kubeconfig is rewritten, account and token stay, the Secret is deleted
+//	rejected there  ─► an agent whose identity works at its own address drops the Secret; any other registers with it
+//	no answer there ─► both addresses are tried until one accepts the identity; a working one stays in use
 
-// elsewhere says whether the bootstrap secret names another address or another CA than the stored identity
-// has. Under TLS mode system-store an identity without a CA is as it should be, whatever CA is handed over.
+// elsewhere reports whether the bootstrap secret names another address or another CA than the stored identity. Under
+// TLS mode system-store a stored identity without a CA is correct, whatever CA the bootstrap secret has.
 func elsewhere(in Input) bool {
 	if in.Stored == nil || !canRegister(in) {
 		return false
@@ -29,7 +29,7 @@ func elsewhere(in Input) bool {
 	return !bytes.Equal(bytes.TrimSpace(in.Stored.CA), bytes.TrimSpace(in.Bootstrap.APIServerCA))
 }
 
-// sameServer compares two URLs by what a connection is made to.
+// sameServer reports whether two URLs lead to the same endpoint.
 func sameServer(a, b string) bool { return a == b || endpoint(a) == endpoint(b) }
 
 func endpoint(server string) string {
@@ -44,8 +44,8 @@ func endpoint(server string) string {
 	return address.Scheme + "://" + strings.ToLower(address.Hostname()) + " " + port + " " + strings.TrimRight(address.Path, "/")
 }
 
-// hubMoved is Next while the stored identity is asked about at the address of the bootstrap secret; not ok where
-// that is no question, or answered.
+// hubMoved returns the step while the stored identity is tried at the address in the bootstrap secret. It returns
+// false if there is nothing to try, or if the result is known.
 func hubMoved(in Input) (step Outcome, ok bool) {
 	if !elsewhere(in) || in.Stored.Verdict.Answer == "" {
 		return Outcome{}, false
@@ -61,7 +61,7 @@ func hubMoved(in Input) (step Outcome, ok bool) {
 		return Outcome{}, false
 	case in.Serving && !in.Stored.Verdict.against(in.Now, RejectionPatience):
 		return Outcome{Stage: Use, AskAgain: true, AskElsewhere: true}, true
-	case in.Stored.Verdict.Answer != Unanswered: // and rights may come back to it here, too
+	case in.Stored.Verdict.Answer != Unanswered: // the hub may accept the identity again here, too
 		return Outcome{Stage: Await, Awaited: AnswerElsewhere, AskAgain: true, AskElsewhere: true}, true
 	}
 	return Outcome{Stage: Await, Awaited: AnswerToStored, AskAgain: true, AskElsewhere: true}, true

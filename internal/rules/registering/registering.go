@@ -9,49 +9,48 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
-// The agent's patience.
+// Time limits of the agent.
 const (
-	// CredentialPatience is how long one request waits for its credential before another is made. Requests do not
-	// pile up: the hub gives up those that wait in vain a few minutes later.
+	// CredentialPatience is how long the agent waits for the credential of one request before it makes another one.
+	// Requests do not pile up: the hub deletes unanswered requests a few minutes later.
 	CredentialPatience = 30 * time.Minute
-	// RejectionPatience is how long a hub must keep rejecting an identity before it counts, where it is
-	// in use or nothing is there to replace it: an API server that has just started answers 401 and 403
-	// for a moment to identities that are good.
+	// RejectionPatience is how long the hub must reject an identity before the rejection counts, if the identity is in
+	// use or cannot be replaced. An API server that has just started may answer valid identities with 401 or 403 for a
+	// moment.
 	RejectionPatience = 10 * time.Second
-	// ProofPatience is the same for a credential just granted, whose rights may still be on their way
-	// through the hub's caches. After it another request is made.
+	// ProofPatience is the same limit for a new credential, whose RBAC rules may not have reached the hub's caches
+	// yet. When it is exceeded, the agent makes another request.
 	ProofPatience = 15 * time.Second
 )
 
-// A credential that cannot be watched is asked for again when it has been waited for twice as long, but no sooner
-// than SoonestPoll, which is also when it is asked for first, and no later than LatestPoll. It comes a little later than
-// it could, at a hub that is quick as at one that is busy, which is asked the less the longer it takes.
+// An agent that may not watch its credential polls for it. The pause is the age of the request, but at least
+// SoonestPoll and at most LatestPoll: the longer the hub takes, the less often it is polled.
 const (
 	SoonestPoll = 60 * time.Millisecond
 	LatestPoll  = 2 * time.Second
 )
 
-// PollPause is the pause before the next question for a credential, when the request is as old as this.
+// PollPause returns the pause before the next poll for a credential, given the age of the request.
 func PollPause(age time.Duration) time.Duration { return min(max(age, SoonestPoll), LatestPoll) }
 
-// What ends an agent: none of these heals by itself, so the process says so and leaves the rest to a
-// human or to another replica. The wrapping sentence says what to do.
+// Errors that end an agent, because they do not resolve without a person or another replica. The wrapping error says
+// what to do.
 var (
-	// ErrNoIdentity means that neither Secret fleet-agent nor Secret fleet-agent-bootstrap is there.
+	// ErrNoIdentity means that neither Secret fleet-agent nor Secret fleet-agent-bootstrap exists.
 	ErrNoIdentity = errors.New("the agent has neither a credential nor a bootstrap secret")
-	// ErrIdentityRejected means that the hub keeps rejecting the stored identity and no bootstrap
-	// secret is there to get another.
+	// ErrIdentityRejected means that the hub keeps rejecting the stored identity, and that no bootstrap secret exists
+	// to get another one.
 	ErrIdentityRejected = errors.New("the hub rejects the agent's credential, and there is no bootstrap secret")
-	// ErrBootstrapUnusable means that the bootstrap secret, or the configuration beside it, cannot be read.
+	// ErrBootstrapUnusable means that the bootstrap secret or ConfigMap fleet-agent is invalid.
 	ErrBootstrapUnusable = errors.New("the bootstrap secret cannot be used")
-	// ErrTokenRejected means that the hub does not know the import token of the bootstrap secret (any more).
+	// ErrTokenRejected means that the hub does not accept the import token of the bootstrap secret.
 	ErrTokenRejected = errors.New("the hub rejected the registration token")
-	// ErrUntrustedCA means that the hub's certificate is not signed by what the bootstrap secret and the
-	// TLS mode, or the stored identity, tell the agent to trust.
+	// ErrUntrustedCA means that the hub's certificate is not signed by a CA that the agent trusts according to the
+	// bootstrap secret and the TLS mode, or according to the stored identity.
 	ErrUntrustedCA = errors.New("the hub's certificate is not trusted")
 )
 
-// What to do about it, for the sentence an agent ends with.
+// Remedies that end the agent's error messages.
 const (
 	remedyBootstrap = "create a ClusterRegistrationToken on the hub and run helm upgrade --install fleet-agent with its values, " +
 		"or, for a cluster the hub imports, raise spec.redeployAgentGeneration of its Cluster"
@@ -59,82 +58,82 @@ const (
 		"or, for a cluster the hub imports, raise spec.redeployAgentGeneration of its Cluster"
 )
 
-// Answer is what a hub said to an identity that asked to do an agent's work; empty if it was not asked yet.
+// Answer is the hub's answer to an identity that tried to do an agent's work. It is empty before the first try.
 type Answer string
 
 const (
-	// Accepted means that the hub let the identity do it.
+	// Accepted means that the hub allowed it.
 	Accepted Answer = "Accepted"
-	// Rejected means 401 or 403.
+	// Rejected means that the hub answered 401 or 403.
 	Rejected Answer = "Rejected"
 	// Untrusted means that the hub's certificate is not signed by the CA that belongs to the identity.
 	Untrusted Answer = "Untrusted"
-	// Unanswered is everything time can heal: no connection, a timeout, 5xx.
+	// Unanswered means a temporary failure: no connection, a timeout, or a 5xx answer.
 	Unanswered Answer = "Unanswered"
 )
 
-// Verdict is an Answer and the time since which the hub has been giving no other.
+// Verdict is an Answer, and the time since which the hub has given only this answer.
 type Verdict struct {
 	Answer Answer
 	Since  time.Time
 }
 
-// against says whether the hub has kept turning the identity away for at least patience.
+// against reports whether the hub has rejected the identity, or has been untrusted, for at least patience.
 func (v Verdict) against(now time.Time, patience time.Duration) bool {
 	return (v.Answer == Rejected || v.Answer == Untrusted) && now.Sub(v.Since) >= patience
 }
 
-// StoredIdentity is what Secret fleet-agent holds, as far as a decision needs it.
+// StoredIdentity describes the content of Secret fleet-agent, as far as a decision needs it.
 type StoredIdentity struct {
-	// Server is the hub's address in the stored kubeconfig, CA what its certificate has to be signed by, PEM;
-	// empty: the system's roots.
+	// Server is the hub's address in the stored kubeconfig. CA is the CA, in PEM, that must have signed the hub's
+	// certificate; if it is empty, the system's roots are used.
 	Server string
 	CA     []byte
-	// Verdict is what that hub said to the identity.
+	// Verdict is the answer of that hub to the identity.
 	Verdict Verdict
 }
 
-// PendingRequest is a ClusterRegistration this process has made and not yet seen answered.
+// PendingRequest is a ClusterRegistration that this process has made and whose answer it has not seen.
 type PendingRequest struct {
 	// Namespace and Name are the ClusterRegistration's.
 	Namespace, Name string
 	// ClientID and ClientRandom name its credential (names.CredentialSecret).
 	ClientID, ClientRandom string
-	// TokenName is the import token it was made with; empty if the bootstrap secret names none.
+	// TokenName is the name of the import token it was made with. It is empty if the bootstrap secret has no name.
 	TokenName string
-	// MadeAt is when the hub accepted it.
+	// MadeAt is when the hub accepted the request.
 	MadeAt time.Time
 }
 
-// Input is everything an agent's next step depends on.
+// Input is everything that an agent's next step depends on.
 type Input struct {
 	Now time.Time
-	// Serving means that the stored identity was proven and is in use at this moment.
+	// Serving means that the stored identity was proven and is in use now.
 	Serving bool
-	// Running means that this process has used an identity, or has asked for one: it then waits for a
-	// human where a starting one ends.
+	// Running means that this process has used an identity or has requested one. Where a starting process ends, a
+	// running one waits for a person.
 	Running bool
 
-	// Stored is nil if Secret fleet-agent is missing or unreadable; StoredProblem says why it is unreadable.
+	// Stored is nil if Secret fleet-agent is missing or invalid. StoredProblem says why it is invalid.
 	Stored        *StoredIdentity
 	StoredProblem error
 
-	// Bootstrap is nil if the bootstrap secret is missing or unreadable; BootstrapProblem says why it is
-	// unreadable. ConfigProblem says why ConfigMap fleet-agent is.
+	// Bootstrap is nil if the bootstrap secret is missing or invalid. BootstrapProblem says why it is invalid.
+	// ConfigProblem says why ConfigMap fleet-agent is invalid.
 	Bootstrap        *protocol.Bootstrap
 	BootstrapProblem error
 	ConfigProblem    error
 	// SystemStore means that the TLS mode is system-store.
 	SystemStore bool
 
-	// Moved is what the stored identity was told where this Bootstrap says the hub is.
+	// Moved is the answer to the stored identity at the address in Bootstrap.
 	Moved Verdict
-	// Token is what the hub said to the import token of this Bootstrap.
+	// Token is the answer to the import token in Bootstrap.
 	Token Verdict
-	// Request is the pending request made with this Bootstrap, nil if there is none.
+	// Request is the pending request made with Bootstrap, nil if it does not exist.
 	Request *PendingRequest
-	// Credential is what that request was answered with, nil if there is no answer yet; Proof is what the
-	// hub said to it.
+	// Credential is the credential granted to Request, nil before the hub answers. Proof is the hub's answer to that
+	// credential.
 	Credential *protocol.Credential
 	Proof      Verdict
 }
@@ -143,19 +142,19 @@ type Input struct {
 type Stage string
 
 const (
-	// Use means that the stored identity works, or worked until the hub went quiet: serve with it.
+	// Use means that the agent serves with the stored identity. It works, or it worked until the hub became silent.
 	Use Stage = "Use"
-	// Request means that the hub is to be asked for an identity with the import token.
+	// Request means that the agent requests an identity with the import token.
 	Request Stage = "Request"
-	// Await means that the next word is the hub's; Awaited says on what.
+	// Await means that the agent waits for an answer of the hub. Awaited says for which one.
 	Await Stage = "Await"
 	// AwaitBootstrap means that a running agent has lost its identity and waits for a bootstrap secret.
 	AwaitBootstrap Stage = "AwaitBootstrap"
-	// GiveUp means that only a human or another replica can help: end the process with Err.
+	// GiveUp means that only a person or another replica can help. The process ends with Err.
 	GiveUp Stage = "GiveUp"
 )
 
-// Awaited is what an agent in stage Await waits for; empty in any other stage.
+// Awaited is what an agent in stage Await waits for. It is empty in any other stage.
 type Awaited string
 
 const (
@@ -165,36 +164,36 @@ const (
 	GrantedCredential Awaited = "GrantedCredential"
 	// AnswerToCredential is the hub's answer to the credential it granted.
 	AnswerToCredential Awaited = "AnswerToCredential"
-	// AnswerElsewhere is the answer to the stored identity where the bootstrap secret says the hub is.
+	// AnswerElsewhere is the answer to the stored identity at the address in the bootstrap secret.
 	AnswerElsewhere Awaited = "AnswerElsewhere"
 )
 
-// Outcome is the decision: a stage, and what goes with it.
+// Outcome is the decision: a stage, and the actions that belong to it.
 type Outcome struct {
 	Stage Stage
 	// Awaited is set in stage Await.
 	Awaited Awaited
-	// AskAgain means that the hub's answer to the stored identity is in doubt and to be asked for (again).
+	// AskAgain means that the hub's answer to the stored identity is in doubt. The agent has to ask again.
 	AskAgain bool
-	// AskElsewhere means that the stored identity is to be asked about where the bootstrap secret says the hub is.
+	// AskElsewhere means that the agent tries the stored identity at the address in the bootstrap secret.
 	AskElsewhere bool
-	// Rewrite means that it works there: the stored kubeconfig is to be written anew with the address and the CA of
-	// the bootstrap secret first, its token as it is.
+	// Rewrite means that the stored identity works at that address. Before anything else, the agent writes the address
+	// and the CA of the bootstrap secret into the stored kubeconfig, and keeps the token.
 	Rewrite bool
-	// Store means that the credential has been proven and is to be written to Secret fleet-agent first.
+	// Store means that the credential was proven. The agent first writes it to Secret fleet-agent.
 	Store bool
-	// DropBootstrap means that the bootstrap secret is to be deleted: its work is done, or was not needed.
+	// DropBootstrap means that the agent deletes the bootstrap secret, because it was used or is not needed.
 	DropBootstrap bool
-	// Err is what a GiveUp ends the process with, and what an AwaitBootstrap reports: what is missing and
-	// how to provide it.
+	// Err is the error with which GiveUp ends the process and which AwaitBootstrap reports. It says what is missing
+	// and how to provide it.
 	Err error
 }
 
-// Decide decides what an agent does now. Only 401, 403 and an untrusted CA count against a stored
-// identity; a hub that does not answer costs neither the identity nor the process. A bootstrap secret
-// beside an identity that works is dropped; beside one the hub rejects, or one that belongs to another
-// hub that does not answer, it is used. One that names another address or CA is first taken as news of the
-// hub the agent has (see hubMoved).
+// Decide returns what an agent does now. Only 401, 403 and an untrusted CA count against a stored identity. A hub that
+// does not answer costs the agent neither its identity nor its process. If the identity works, the bootstrap secret is
+// deleted. If the hub rejects the identity, or if it belongs to another hub that does not answer, the bootstrap secret
+// is used. A bootstrap secret with another address or CA is first tried as the new address of the same hub: see
+// hubMoved.
 func Decide(in Input) Outcome {
 	if step, ok := hubMoved(in); ok {
 		return step
@@ -212,8 +211,9 @@ func Decide(in Input) Outcome {
 	return Outcome{Stage: Await, Awaited: AnswerToStored, AskAgain: true}
 }
 
-// storedLost: the hub turns the stored identity away. With a way to get another, the first word counts, but not
-// against one in use: it was good a moment ago, and another may be long in coming.
+// storedLost reports whether the hub rejects the stored identity. If the agent can register and the identity is not in
+// use, the first rejection counts. An identity in use worked a moment ago, and a new one may take long, so its
+// rejection must last.
 func storedLost(in Input) bool {
 	patience := RejectionPatience
 	if canRegister(in) && !in.Serving {
@@ -222,9 +222,9 @@ func storedLost(in Input) bool {
 	return in.Stored.Verdict.against(in.Now, patience)
 }
 
-// replaced: the stored identity's hub is silent, and the bootstrap secret names another address. The
-// stored identity stays where it is until the other one is proven; should the other hub turn the token
-// away, it is the silent one that is waited for.
+// replaced reports whether the stored identity's hub does not answer and the bootstrap secret names another address.
+// The stored identity is kept until the new one is proven. If the other hub rejects the token, the agent waits for the
+// silent hub.
 func replaced(in Input) bool {
 	return canRegister(in) && in.Stored.Verdict.Answer == Unanswered &&
 		!sameServer(in.Stored.Server, in.Bootstrap.APIServerURL) && !in.Token.against(in.Now, RejectionPatience)
@@ -232,7 +232,7 @@ func replaced(in Input) bool {
 
 func canRegister(in Input) bool { return in.Bootstrap != nil && in.ConfigProblem == nil }
 
-// register is Next without a stored identity that could be used.
+// register returns the step of an agent without a usable stored identity.
 func register(in Input) Outcome {
 	switch {
 	case !canRegister(in):
@@ -246,18 +246,18 @@ func register(in Input) Outcome {
 	case in.Proof.Answer == Accepted:
 		return Outcome{Stage: Use, Store: true, DropBootstrap: true}
 	case in.Proof.against(in.Now, ProofPatience):
-		return Outcome{Stage: Request} // what was granted does not work: ask for another
+		return Outcome{Stage: Request} // the granted credential does not work: request another one
 	}
 	return Outcome{Stage: Await, Awaited: AnswerToCredential}
 }
 
-// stuck is the step without any identity that could be used. A running agent stays, not ready: its
-// workloads go on, and it takes a bootstrap secret the moment it comes.
+// stuck returns the step of an agent without any usable identity. A running agent stays, not ready: its workloads
+// continue, and it uses a bootstrap secret as soon as one is created.
 func stuck(in Input) Outcome {
 	step := Outcome{Stage: GiveUp, Err: missing(in)}
 	if in.Running {
 		step.Stage = AwaitBootstrap
-		step.AskAgain = in.Stored != nil // rights may come back to it
+		step.AskAgain = in.Stored != nil // the hub may accept it again
 	}
 	return step
 }
@@ -283,7 +283,7 @@ func missing(in Input) error {
 	return fmt.Errorf("%w: there is no Secret %s and no Secret %s; %s", ErrNoIdentity, names.Agent, names.AgentBootstrap, remedyBootstrap)
 }
 
-// turnedAway is the step when the hub does not take the import token, or is not the hub it claims to be.
+// turnedAway returns the step if the hub rejects the import token, or if its certificate is not trusted.
 func turnedAway(in Input) Outcome {
 	if in.Token.Answer == Untrusted {
 		return Outcome{Stage: GiveUp, Err: fmt.Errorf("%w: the certificate of %s is signed by unknown authority; %s",

@@ -25,7 +25,7 @@ func agentState(modifiers ...func(*Input)) Input {
 	return state
 }
 
-// stored: Secret fleet-agent holds an identity, and its hub has been saying this for so long.
+// agentStored adds a stored identity, and the answer that its hub has been giving for this long.
 func agentStored(answer Answer, ago time.Duration) func(*Input) {
 	return func(s *Input) {
 		s.Stored = &StoredIdentity{Server: agentHub, CA: []byte("ca-1"), Verdict: Verdict{Answer: answer, Since: s.Now.Add(-ago)}}
@@ -40,19 +40,20 @@ func agentBootstrap(server string) func(*Input) {
 	}
 }
 
-// agentCA: the bootstrap secret has another CA.
+// agentCA gives the bootstrap secret another CA.
 func agentCA(ca string) func(*Input) {
 	return func(s *Input) { s.Bootstrap.APIServerCA = []byte(ca) }
 }
 
-// agentStoredCA: the stored identity has another CA.
+// agentStoredCA gives the stored identity another CA.
 func agentStoredCA(ca string) func(*Input) {
 	return func(s *Input) { s.Stored.CA = []byte(ca) }
 }
 
 func agentSystemStore(s *Input) { s.SystemStore = true }
 
-// agentMoved: where the bootstrap secret says the hub is, the stored identity has been told this for so long.
+// agentMoved adds the answer that the stored identity has been getting, for this long, at the bootstrap secret's
+// address.
 func agentMoved(answer Answer, ago time.Duration) func(*Input) {
 	return func(s *Input) { s.Moved = Verdict{Answer: answer, Since: s.Now.Add(-ago)} }
 }
@@ -82,7 +83,7 @@ func agentGranted(proof Answer, ago time.Duration) func(*Input) {
 	}
 }
 
-func TestNext(t *testing.T) {
+func TestDecide(t *testing.T) {
 	const long = time.Hour
 	elsewhere := agentBootstrap("https://elsewhere.example:6443")
 	here := agentBootstrap(agentHub)
@@ -91,206 +92,206 @@ func TestNext(t *testing.T) {
 		want Outcome
 		err  error
 	}{
-		// What a stored identity is worth.
-		"a stored identity is asked about before it is used": {
+		// The stored identity.
+		"stored identity: proven before it is used": {
 			in:   agentState(agentStored("", 0)),
 			want: Outcome{Stage: Await, Awaited: AnswerToStored, AskAgain: true},
 		},
-		"a stored identity that works is used": {
+		"stored identity works: used": {
 			in:   agentState(agentStored(Accepted, 0)),
 			want: Outcome{Stage: Use},
 		},
-		"a bootstrap secret beside an identity that works is dropped unused": {
+		"identity works, bootstrap secret exists: bootstrap secret is dropped unused": {
 			in:   agentState(agentStored(Accepted, 0), here),
 			want: Outcome{Stage: Use, DropBootstrap: true},
 		},
-		"and one that cannot be read": {
+		"identity works, bootstrap secret is invalid: bootstrap secret is dropped": {
 			in:   agentState(agentStored(Accepted, 0), agentBootstrapProblem),
 			want: Outcome{Stage: Use, DropBootstrap: true},
 		},
-		"a configuration that cannot be read does not keep an identity from its work": {
+		"identity works, configuration is invalid: used": {
 			in:   agentState(agentStored(Accepted, 0), agentConfigProblem),
 			want: Outcome{Stage: Use},
 		},
-		"a hub that is down at the start costs neither identity nor process": {
+		"hub down at start: awaited, identity is kept": {
 			in:   agentState(agentStored(Unanswered, long)),
 			want: Outcome{Stage: Await, Awaited: AnswerToStored, AskAgain: true},
 		},
-		"nor does it with a bootstrap secret for the same hub": {
+		"hub down at start, bootstrap secret for the same hub: awaited": {
 			in:   agentState(agentStored(Unanswered, long), here),
 			want: Outcome{Stage: Await, Awaited: AnswerToStored, AskAgain: true},
 		},
-		"nor with one that spells its address in another way": {
+		"hub down at start, bootstrap secret spells its address differently: awaited": {
 			in:   agentState(agentStored(Unanswered, long), agentBootstrap("https://HUB.example:6443/")),
 			want: Outcome{Stage: Await, Awaited: AnswerToStored, AskAgain: true},
 		},
-		"a silent hub is left for the one a bootstrap secret names, where the identity is not known": {
+		"hub silent, other hub rejects the identity: registered there": {
 			in:   agentState(agentStored(Unanswered, 0), elsewhere, agentMoved(Rejected, 0)),
 			want: Outcome{Stage: Request},
 		},
-		"but not when that one rejects the token": {
+		"hub silent, other hub rejects the token: silent hub is awaited": {
 			in:   agentState(agentStored(Unanswered, long), elsewhere, agentMoved(Rejected, long), agentTokenSaid(Rejected, long)),
 			want: Outcome{Stage: Await, Awaited: AnswerToStored, AskAgain: true},
 		},
-		"nor when it was not asked about yet": {
+		"bootstrap secret for another hub, identity not proven yet: own hub is tried first": {
 			in:   agentState(agentStored("", 0), elsewhere),
 			want: Outcome{Stage: Await, Awaited: AnswerToStored, AskAgain: true},
 		},
-		"a hub that goes down while its identity is in use stops nothing": {
+		"hub goes down while serving: identity stays in use": {
 			in:   agentState(agentStored(Unanswered, long), agentServing),
 			want: Outcome{Stage: Use, AskAgain: true},
 		},
-		"an identity in doubt stays in use until the hub has spoken": {
+		"identity in doubt while serving: stays in use until the hub answers": {
 			in:   agentState(agentStored("", 0), agentServing, here),
 			want: Outcome{Stage: Use, AskAgain: true},
 		},
 
-		// Rejected.
-		"a first 401 at the start does not count yet": {
+		// Rejected identities.
+		"first 401 at start: does not count yet": {
 			in:   agentState(agentStored(Rejected, 0)),
 			want: Outcome{Stage: Await, Awaited: AnswerToStored, AskAgain: true},
 		},
-		"a 401 that lasts ends a starting agent": {
+		"lasting 401 at start: agent ends": {
 			in:   agentState(agentStored(Rejected, RejectionPatience)),
 			want: Outcome{Stage: GiveUp}, err: ErrIdentityRejected,
 		},
-		"so does an untrusted CA": {
+		"lasting untrusted CA at start: agent ends": {
 			in:   agentState(agentStored(Untrusted, RejectionPatience)),
 			want: Outcome{Stage: GiveUp}, err: ErrUntrustedCA,
 		},
-		"a first 401 counts where a bootstrap secret is at hand": {
+		"first 401 at start, bootstrap secret exists: registers": {
 			in:   agentState(agentStored(Rejected, 0), here),
 			want: Outcome{Stage: Request},
 		},
-		"so does an untrusted CA with a bootstrap secret at hand": {
+		"untrusted CA at start, bootstrap secret exists: registers": {
 			in:   agentState(agentStored(Untrusted, 0), here),
 			want: Outcome{Stage: Request},
 		},
-		"a bootstrap secret that cannot be used does not shorten the patience": {
+		"first 401 at start, bootstrap secret unusable: does not count yet": {
 			in:   agentState(agentStored(Rejected, 0), here, agentConfigProblem),
 			want: Outcome{Stage: Await, Awaited: AnswerToStored, AskAgain: true},
 		},
-		"a first 401 does not stop a running agent": {
+		"first 401 while serving: identity stays in use": {
 			in:   agentState(agentStored(Rejected, time.Second), agentServing),
 			want: Outcome{Stage: Use, AskAgain: true},
 		},
-		"a 401 that lasts makes a running agent wait for a bootstrap secret, and ask on": {
+		"lasting 401 while serving: waits for a bootstrap secret, and keeps asking": {
 			in:   agentState(agentStored(Rejected, RejectionPatience), agentServing),
 			want: Outcome{Stage: AwaitBootstrap, AskAgain: true}, err: ErrIdentityRejected,
 		},
-		"it is used again when the hub takes it back": {
+		"hub accepts a rejected identity again: used": {
 			in:   agentState(agentStored(Accepted, 0), agentRunning),
 			want: Outcome{Stage: Use},
 		},
-		"nor does it with a bootstrap secret at hand": {
+		"first 401 while serving, bootstrap secret exists: identity stays in use": {
 			in:   agentState(agentStored(Rejected, RejectionPatience-1), agentServing, here),
 			want: Outcome{Stage: Use, AskAgain: true},
 		},
-		"a 401 that lasts makes it use that": {
+		"lasting 401 while serving, bootstrap secret exists: registers": {
 			in:   agentState(agentStored(Rejected, RejectionPatience), agentServing, here),
 			want: Outcome{Stage: Request},
 		},
-		"an agent that was rejected uses a new bootstrap secret at once": {
+		"rejected agent gets a bootstrap secret: registers at once": {
 			in:   agentState(agentStored(Rejected, 0), agentRunning, here),
 			want: Outcome{Stage: Request},
 		},
 
-		// Missing.
-		"a first start registers": {
+		// Missing Secrets.
+		"first start: registers": {
 			in:   agentState(here),
 			want: Outcome{Stage: Request},
 		},
-		"an identity that cannot be read is replaced": {
+		"identity is invalid, bootstrap secret exists: registers": {
 			in:   agentState(agentStoredProblem, here),
 			want: Outcome{Stage: Request},
 		},
-		"a start with neither ends with what to do": {
+		"start without identity and bootstrap secret: agent ends": {
 			in:   agentState(),
 			want: Outcome{Stage: GiveUp}, err: ErrNoIdentity,
 		},
-		"so does one with an identity that cannot be read": {
+		"start with an invalid identity: agent ends": {
 			in:   agentState(agentStoredProblem),
 			want: Outcome{Stage: GiveUp}, err: ErrNoIdentity,
 		},
-		"and one with a bootstrap secret that cannot be read": {
+		"start with an invalid bootstrap secret: agent ends": {
 			in:   agentState(agentBootstrapProblem),
 			want: Outcome{Stage: GiveUp}, err: ErrBootstrapUnusable,
 		},
-		"and one with a configuration that cannot be read": {
+		"start with an invalid configuration: agent ends": {
 			in:   agentState(here, agentConfigProblem),
 			want: Outcome{Stage: GiveUp}, err: ErrBootstrapUnusable,
 		},
-		"a running agent that lost both waits": {
+		"running agent loses both Secrets: waits": {
 			in:   agentState(agentRunning),
 			want: Outcome{Stage: AwaitBootstrap}, err: ErrNoIdentity,
 		},
-		"a running agent waits for a better bootstrap secret": {
+		"running agent with an invalid bootstrap secret: waits": {
 			in:   agentState(agentRunning, agentBootstrapProblem),
 			want: Outcome{Stage: AwaitBootstrap}, err: ErrBootstrapUnusable,
 		},
-		"a running agent whose identity was deleted registers with a new bootstrap secret": {
+		"running agent loses its identity, bootstrap secret exists: registers": {
 			in:   agentState(agentServing, here),
 			want: Outcome{Stage: Request},
 		},
 
-		// Registering.
-		"a first 401 to the token does not count yet": {
+		// Registration.
+		"first 401 for the token: does not count yet": {
 			in:   agentState(here, agentTokenSaid(Rejected, time.Second)),
 			want: Outcome{Stage: Request},
 		},
-		"a token that stays rejected ends the agent": {
+		"lasting 401 for the token: agent ends": {
 			in:   agentState(here, agentTokenSaid(Rejected, RejectionPatience)),
 			want: Outcome{Stage: GiveUp}, err: ErrTokenRejected,
 		},
-		"also while its request is pending": {
+		"lasting 401 for the token, request pending: agent ends": {
 			in:   agentState(here, agentRequested(time.Minute), agentTokenSaid(Rejected, RejectionPatience)),
 			want: Outcome{Stage: GiveUp}, err: ErrTokenRejected,
 		},
-		"also in an agent that was running": {
+		"lasting 401 for the token, agent was running: agent ends": {
 			in:   agentState(here, agentRunning, agentTokenSaid(Rejected, RejectionPatience)),
 			want: Outcome{Stage: GiveUp}, err: ErrTokenRejected,
 		},
-		"a hub that stays untrusted ends the agent": {
+		"hub stays untrusted: agent ends": {
 			in:   agentState(here, agentTokenSaid(Untrusted, RejectionPatience)),
 			want: Outcome{Stage: GiveUp}, err: ErrUntrustedCA,
 		},
-		"a hub that is down is asked again": {
+		"hub down: requested again": {
 			in:   agentState(here, agentTokenSaid(Unanswered, long)),
 			want: Outcome{Stage: Request},
 		},
-		"a request waits for its credential": {
+		"request made: credential is awaited": {
 			in:   agentState(here, agentTokenSaid(Accepted, long), agentRequested(CredentialPatience-1)),
 			want: Outcome{Stage: Await, Awaited: GrantedCredential},
 		},
-		"but not for ever": {
+		"request too old: another one is made": {
 			in:   agentState(here, agentTokenSaid(Accepted, long), agentRequested(CredentialPatience)),
 			want: Outcome{Stage: Request},
 		},
-		"a hub that goes down meanwhile is waited for": {
+		"hub goes down, request pending: credential is awaited": {
 			in:   agentState(here, agentTokenSaid(Unanswered, time.Minute), agentRequested(time.Minute)),
 			want: Outcome{Stage: Await, Awaited: GrantedCredential},
 		},
-		"a credential is proven before it is used": {
+		"credential granted: proven before it is used": {
 			in:   agentState(here, agentRequested(0), agentGranted("", 0)),
 			want: Outcome{Stage: Await, Awaited: AnswerToCredential},
 		},
-		"its rights may be on their way": {
+		"credential rejected briefly: awaited, because its RBAC may not be effective yet": {
 			in:   agentState(here, agentRequested(0), agentGranted(Rejected, ProofPatience-1)),
 			want: Outcome{Stage: Await, Awaited: AnswerToCredential},
 		},
-		"one that does not come to work is asked for anew": {
+		"credential stays rejected: another request is made": {
 			in:   agentState(here, agentRequested(0), agentGranted(Rejected, ProofPatience)),
 			want: Outcome{Stage: Request},
 		},
-		"a hub that goes down before the proof costs no request": {
+		"hub goes down before the proof: awaited, without another request": {
 			in:   agentState(here, agentRequested(time.Minute), agentGranted(Unanswered, time.Minute)),
 			want: Outcome{Stage: Await, Awaited: AnswerToCredential},
 		},
-		"a credential that works is stored, and its bootstrap secret dropped": {
+		"credential works: stored, and bootstrap secret is dropped": {
 			in:   agentState(here, agentRequested(0), agentGranted(Accepted, 0)),
 			want: Outcome{Stage: Use, Store: true, DropBootstrap: true},
 		},
-		"it replaces an identity the hub rejects": {
+		"credential works, identity was rejected: identity is replaced": {
 			in:   agentState(agentStored(Rejected, long), here, agentRequested(0), agentGranted(Accepted, 0)),
 			want: Outcome{Stage: Use, Store: true, DropBootstrap: true},
 		},
@@ -300,7 +301,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// expectStep compares what is next, and what kind of error comes with it.
+// expectStep compares the next step and the kind of its error.
 func expectStep(t *testing.T, in Input, want Outcome, kind error) {
 	t.Helper()
 	got := Decide(in)
@@ -313,8 +314,8 @@ func expectStep(t *testing.T, in Input, want Outcome, kind error) {
 	}
 }
 
-// The sentences an agent ends with, or reports while it waits: what is wrong, and what to do.
-func TestNextSentences(t *testing.T) {
+// The errors with which an agent ends, or which it reports while it waits: what is wrong, and what to do.
+func TestDecide_ErrorsNameCauseAndRemedy(t *testing.T) {
 	const provide = "; create a ClusterRegistrationToken on the hub and run helm upgrade --install fleet-agent with its values, " +
 		"or, for a cluster the hub imports, raise spec.redeployAgentGeneration of its Cluster"
 	here := agentBootstrap(agentHub)
@@ -379,16 +380,16 @@ func TestNextSentences(t *testing.T) {
 	}
 }
 
-// Whatever is found, Next decides, keeps its secrets, and never acts on the wrong thing.
-func TestNextHoldsForEveryState(t *testing.T) {
+// Decide must hold these invariants for every combination of inputs.
+func TestDecide_HoldsInvariantsForEveryState(t *testing.T) {
 	holds := map[string]func(in Input, step Outcome) bool{
-		"an error goes with giving up and with waiting for a human, and with nothing else": func(_ Input, step Outcome) bool {
+		"only GiveUp and AwaitBootstrap have an error": func(_ Input, step Outcome) bool {
 			return (step.Err != nil) == (step.Stage == GiveUp || step.Stage == AwaitBootstrap)
 		},
-		"no sentence shows the token": func(_ Input, step Outcome) bool {
+		"no error shows the token": func(_ Input, step Outcome) bool {
 			return step.Err == nil || !strings.Contains(step.Err.Error(), "t0ps3cret")
 		},
-		"only Await awaits": func(_ Input, step Outcome) bool {
+		"only Await sets Awaited": func(_ Input, step Outcome) bool {
 			return (step.Awaited != "") == (step.Stage == Await)
 		},
 		"a bootstrap secret is dropped only beside an identity that works": func(_ Input, step Outcome) bool {
@@ -397,29 +398,29 @@ func TestNextHoldsForEveryState(t *testing.T) {
 		"only a proven credential is stored": func(in Input, step Outcome) bool {
 			return !step.Store || in.Credential != nil && in.Proof.Answer == Accepted
 		},
-		"only what is stored is asked about": func(in Input, step Outcome) bool {
+		"only a stored identity is tried": func(in Input, step Outcome) bool {
 			return !step.AskAgain && !step.AskElsewhere || in.Stored != nil
 		},
-		"it is asked about elsewhere only where a bootstrap secret says so": func(in Input, step Outcome) bool {
+		"it is tried elsewhere only if a bootstrap secret names another hub": func(in Input, step Outcome) bool {
 			return !step.AskElsewhere && !step.Rewrite || in.Bootstrap != nil && in.ConfigProblem == nil
 		},
-		"only an address at which the identity works is written down": func(in Input, step Outcome) bool {
+		"only an address at which the identity works is stored": func(in Input, step Outcome) bool {
 			return !step.Rewrite || in.Moved.Answer == Accepted && !step.Store
 		},
-		"a bootstrap secret with news of the hub is dropped when they were heard, or are wrong": func(in Input, step Outcome) bool {
+		"a bootstrap secret with another address is dropped only after it was tried": func(in Input, step Outcome) bool {
 			return !elsewhere(in) || !step.DropBootstrap || step.Store || in.Moved.Answer == Accepted || in.Moved.against(in.Now, RejectionPatience)
 		},
-		"who is not to be asked where the bootstrap secret says is as if it said nothing": func(in Input, step Outcome) bool {
+		"if the other address is not tried, the answer from there has no effect": func(in Input, step Outcome) bool {
 			return elsewhere(in) || !step.AskElsewhere && !step.Rewrite
 		},
-		"a hub that is down ends no process": func(in Input, step Outcome) bool {
+		"a hub that is down never ends the process": func(in Input, step Outcome) bool {
 			return step.Stage != GiveUp || in.Stored == nil || in.Stored.Verdict.Answer != Unanswered
 		},
-		"an identity in use stays in use until the hub has turned it away for a while": func(in Input, step Outcome) bool {
+		"an identity in use stays in use until the hub has rejected it for a while": func(in Input, step Outcome) bool {
 			return !in.Serving || in.Stored == nil || !in.Stored.Verdict.against(in.Now, 0) ||
 				in.Stored.Verdict.against(in.Now, RejectionPatience) || step.Stage == Use
 		},
-		"a running agent stays where a bootstrap secret may come": func(in Input, step Outcome) bool {
+		"a running agent does not end while a bootstrap secret may still be created": func(in Input, step Outcome) bool {
 			return step.Stage != GiveUp || !in.Running || in.Bootstrap != nil
 		},
 		"a request is made with a bootstrap secret and a configuration": func(in Input, step Outcome) bool {
@@ -435,13 +436,13 @@ func TestNextHoldsForEveryState(t *testing.T) {
 		for name, hold := range holds {
 			if !broken[name] && !hold(state, step) {
 				broken[name] = true
-				t.Errorf("it does not hold that %s: %+v\nof %+v", name, step, state)
+				t.Errorf("violated: %s: %+v\nfor %+v", name, step, state)
 			}
 		}
 	}
 }
 
-// everyAgentState is each combination of the values that matter.
+// everyAgentState returns all combinations of the values that matter.
 func everyAgentState() []Input {
 	states := []Input{agentState()}
 	each := func(options ...func(*Input)) {
@@ -460,7 +461,7 @@ func everyAgentState() []Input {
 	for _, answer := range []Answer{"", Accepted, Rejected, Untrusted, Unanswered} {
 		for _, ago := range []time.Duration{0, time.Hour} {
 			if ago > 0 && answer != Rejected && answer != Untrusted {
-				continue // it does not matter for how long
+				continue // the time does not matter
 			}
 			if answer != Untrusted && (ago > 0) == (answer == Rejected) {
 				movedAs = append(movedAs, agentMoved(answer, ago))
@@ -483,10 +484,10 @@ func everyAgentState() []Input {
 
 func TestPollPause(t *testing.T) {
 	tests := map[string]struct{ age, want time.Duration }{
-		"a quick hub is asked again soon":     {age: 0, want: 60 * time.Millisecond},
-		"a busy one less often":               {age: 300 * time.Millisecond, want: 300 * time.Millisecond},
-		"one that needs somebody, still less": {age: 4 * time.Second, want: 2 * time.Second},
-		"but never less often than that":      {age: 29 * time.Minute, want: 2 * time.Second},
+		"new request: shortest pause":     {age: 0, want: 60 * time.Millisecond},
+		"older request: pause is its age": {age: 300 * time.Millisecond, want: 300 * time.Millisecond},
+		"old request: longest pause":      {age: 4 * time.Second, want: 2 * time.Second},
+		"very old request: longest pause": {age: 29 * time.Minute, want: 2 * time.Second},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -9,21 +9,21 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// RequestInput is what an agent's ClusterRegistration is made of.
+// RequestInput is the input of NewRequest.
 type RequestInput struct {
 	Bootstrap protocol.Bootstrap
 	Config    config.Agent
-	// SystemUID is the UID of the downstream namespace kube-system, the client ID where none is configured.
+	// SystemUID is the UID of the downstream namespace kube-system. It is the client ID if none is configured.
 	SystemUID string
-	// Random is the request's own random part, 54 characters.
+	// Random is the random part of the request, 54 characters.
 	Random string
-	// Pod is the agent's host name; empty or not a label value: left out.
+	// Pod is the agent's host name. It is left out if it is empty or not a valid label value.
 	Pod string
 }
 
-// NewRequest is the ClusterRegistration that asks for an identity. The hub names
-// it. The label with the token's name is what lets the hub show the credential to the token's account; a
-// name that is no label value cannot be told that way, and the label is left out.
+// NewRequest returns the ClusterRegistration that requests an identity. The hub generates its name. The label with the
+// token's name lets the hub show the credential to the token's account. A name that is not a valid label value is left
+// out.
 func NewRequest(in RequestInput) *fleet.ClusterRegistration {
 	request := &fleet.ClusterRegistration{
 		TypeMeta:   metav1.TypeMeta{APIVersion: fleet.SchemeGroupVersion.String(), Kind: "ClusterRegistration"},

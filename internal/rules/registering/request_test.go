@@ -56,7 +56,7 @@ func TestAgentRequest(t *testing.T) {
 				ClientID: "u", ClientRandom: "r", ClusterLabels: map[string]string{},
 			}),
 		},
-		"a host name that is no label value is left out": {
+		"a host name that is not a label value is left out": {
 			in: RequestInput{Bootstrap: bootstrap, SystemUID: "u", Random: "r", Pod: "my host"},
 			want: agentRegistration("swarm", fleet.ClusterRegistrationSpec{
 				ClientID: "u", ClientRandom: "r", ClusterLabels: map[string]string{},
@@ -84,7 +84,7 @@ func agentRegistration(token string, spec fleet.ClusterRegistrationSpec) *fleet.
 	return request
 }
 
-// The labels of the request are copies: whoever changes them changes nobody's configuration.
+// Changing the labels of a request must not change the configuration.
 func TestAgentRequestCopiesLabels(t *testing.T) {
 	labels := map[string]string{"env": "dev"}
 	request := NewRequest(RequestInput{Config: config.Agent{Labels: labels}, Pod: "pod"})
@@ -94,7 +94,7 @@ func TestAgentRequestCopiesLabels(t *testing.T) {
 	}
 }
 
-// What goes over the wire: nothing that the hub decides.
+// The request contains only fields that the agent sets.
 func TestAgentRequestOnTheWire(t *testing.T) {
 	encoded, err := json.Marshal(NewRequest(RequestInput{
 		Bootstrap: protocol.Bootstrap{ClusterNamespace: "fleet-default", TokenName: "t1"}, SystemUID: "u", Random: "r", Pod: "p",

@@ -3,5 +3,5 @@
 //
 //	Layout (partitions, limits), Steps (how each target stands) ─► Decide ─► Decision (a Verdict for each), Progress
 //
-// No limit is ever exceeded, and every rollout ends; the simulation in the tests looks for a counterexample.
+// No limit is ever exceeded, and every rollout ends. A simulation in the tests searches for counterexamples.
 package rollout

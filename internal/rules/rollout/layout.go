@@ -10,54 +10,54 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// What a rollout strategy means where it says nothing.
+// Defaults of a rollout strategy.
 const (
 	defaultPartitionSize      = "25%"
 	defaultPartitionThreshold = 200
 	defaultMaxNew             = 50
 )
 
-// Names of partitions that nobody has named.
+// Names of generated partitions.
 const (
-	// partitionAll is the one partition of a rollout without partitions.
+	// partitionAll is the only partition of a rollout without partitions.
 	partitionAll = "All"
-	// partitionRemaining has the clusters that no manual partition picks, where the Bundle asks for it.
+	// partitionRemaining contains the clusters that no manual partition selects, if the Bundle asks for it.
 	partitionRemaining = "Remaining"
 )
 
 // Part is one partition of a rollout.
 type Part struct {
 	Name string
-	// Count is how many targets are in it.
+	// Count is the number of its targets.
 	Count int
-	// MaxUnavailable is how many of them may be unavailable.
+	// MaxUnavailable limits how many of them may be unavailable.
 	MaxUnavailable int
 }
 
-// Layout is how the targets of a Bundle are divided for its rollout, and the limits.
+// Layout divides the targets of a Bundle into partitions, and holds the limits.
 type Layout struct {
-	// MaxUnavailable is how many targets may be unavailable, wherever they are.
+	// MaxUnavailable limits the unavailable targets in total.
 	MaxUnavailable int
-	// MaxUnavailablePartitions is how many partitions may be behind while later ones begin.
+	// MaxUnavailablePartitions limits the unfinished partitions while later ones start.
 	MaxUnavailablePartitions int
-	// MaxNew is how many BundleDeployments one pass may create.
+	// MaxNew limits the BundleDeployments that one round creates.
 	MaxNew int
 	// Partitions are rolled out one after the other.
 	Partitions []Part
-	// Of are the partitions of each target, in the order of the targets: indexes into Partitions, ascending. A target
-	// in none is left as it is.
+	// Of holds the partitions of each target, in the order of the targets, as ascending indexes into Partitions. A
+	// target without a partition is left unchanged.
 	Of [][]int
-	// Problem, if set, says what is strange about the partitions though they can be used. It names the field.
+	// Problem describes a likely mistake in valid partitions. It names the field.
 	Problem string
 }
 
-// Limits says whether there is anything that the layout keeps from being promoted.
+// Limits reports whether the layout can keep any target from being promoted.
 func (l Layout) Limits() bool {
 	count := len(l.Of)
 	return l.MaxUnavailable < count || slices.ContainsFunc(l.Partitions, func(p Part) bool { return p.MaxUnavailable < p.Count })
 }
 
-// Undivided is the layout of a rollout without limits.
+// Undivided returns the layout of a rollout without limits.
 func Undivided(count int) Layout {
 	out := Layout{MaxUnavailable: max(count, 1), MaxNew: defaultMaxNew, Of: make([][]int, count)}
 	out.Partitions = []Part{{Name: partitionAll, Count: count, MaxUnavailable: max(count, 1)}}
@@ -67,8 +67,8 @@ func Undivided(count int) Layout {
 	return out
 }
 
-// NewLayout divides the clusters a Bundle goes to, which are in the order of its targets. The groups are those of the
-// namespaces the clusters are in. Errors wrap ErrStrategy or ErrSelector and begin with the field.
+// NewLayout divides the clusters of a Bundle, which have the order of its targets. Groups are the ClusterGroups of the
+// clusters' namespaces. Errors wrap ErrStrategy or ErrSelector and start with the field.
 func NewLayout(bundle *fleet.Bundle, clusters []*fleet.Cluster, groups targeting.Groups) (Layout, error) {
 	var strategy fleet.RolloutStrategy
 	if bundle.Spec.RolloutStrategy != nil {
@@ -98,8 +98,8 @@ func NewLayout(bundle *fleet.Bundle, clusters []*fleet.Cluster, groups targeting
 	return out, nil
 }
 
-// Beside counts clusters that are left alone, because nobody can say whether they are targets: they are in no partition,
-// but what is unavailable of them counts, and so what may be unavailable in all is a share of them, too.
+// Beside adds the number of clusters that are left unchanged because it is unknown whether they are targets. They are
+// in no partition, but their unavailable deployments count. So MaxUnavailable is a share of them, too.
 func (l Layout) Beside(bundle *fleet.Bundle, alone int) (Layout, error) {
 	if alone == 0 {
 		return l, nil
@@ -119,7 +119,7 @@ func inField(field string, err error) error {
 	return fmt.Errorf("spec.rolloutStrategy.%s: %w", field, err)
 }
 
-// slice makes partitions of equal size, if there are clusters enough.
+// slice creates partitions of equal size, if the number of clusters reaches the threshold.
 func (l *Layout) slice(strategy fleet.RolloutStrategy, count int) error {
 	each, err := partitionSize(strategy, count)
 	if err != nil {
@@ -135,7 +135,7 @@ func (l *Layout) slice(strategy fleet.RolloutStrategy, count int) error {
 		if err != nil {
 			return inField("maxUnavailable", err)
 		}
-		in := []int{len(l.Partitions)} // one slice for all of them
+		in := []int{len(l.Partitions)} // one slice for all members
 		for range end - begin {
 			l.Of = append(l.Of, in)
 		}
@@ -144,7 +144,7 @@ func (l *Layout) slice(strategy fleet.RolloutStrategy, count int) error {
 	return nil
 }
 
-// partitionSize is how many clusters make a partition; 0 if they are not divided.
+// partitionSize returns the number of clusters per partition, or 0 if they are not divided.
 func partitionSize(strategy fleet.RolloutStrategy, count int) (int, error) {
 	byDefault := intstr.FromString(defaultPartitionSize)
 	size, err := limit(count, strategy.AutoPartitionSize, &byDefault)
@@ -155,10 +155,10 @@ func partitionSize(strategy fleet.RolloutStrategy, count int) (int, error) {
 	if err != nil || threshold <= 0 || count < threshold {
 		return 0, err
 	}
-	return size, nil // a size of 0 divides nothing either
+	return size, nil // a size of 0 means no division, too
 }
 
-// divide makes the partitions that a strategy defines. With remaining, what none of them picks is in a last one.
+// divide creates the partitions of a strategy. With remaining, a last partition gets the clusters that none selects.
 func (l *Layout) divide(strategy fleet.RolloutStrategy, remaining bool, clusters []*fleet.Cluster, groups targeting.Groups) error {
 	matchers, err := partitionMatchers(strategy.Partitions)
 	if err != nil {
@@ -208,7 +208,7 @@ func partitionMatchers(partitions []fleet.Partition) ([]targeting.Matcher, error
 	return matchers, nil
 }
 
-// limitPartitions gives the partitions their limits: their own, or the rollout's.
+// limitPartitions sets the limit of each partition: its own, or the rollout's.
 func (l *Layout) limitPartitions(strategy fleet.RolloutStrategy) (err error) {
 	for i := range l.Partitions {
 		var own *intstr.IntOrString
@@ -222,8 +222,8 @@ func (l *Layout) limitPartitions(strategy fleet.RolloutStrategy) (err error) {
 	return nil
 }
 
-// problem finds what is most likely not meant: a group that is not there, partitions without any cluster, clusters
-// without any partition.
+// problem finds likely mistakes: a ClusterGroup that does not exist, partitions without clusters, and clusters without
+// a partition.
 func (l *Layout) problem(strategy fleet.RolloutStrategy, clusters []*fleet.Cluster, groups targeting.Groups) string {
 	for i, partition := range strategy.Partitions {
 		if trouble := groups.Trouble(partition.ClusterGroup); trouble != "" {
@@ -235,9 +235,9 @@ func (l *Layout) problem(strategy fleet.RolloutStrategy, clusters []*fleet.Clust
 	case first < 0:
 		return ""
 	case !slices.ContainsFunc(l.Of, func(in []int) bool { return len(in) > 0 }):
-		return "spec.rolloutStrategy.partitions: none of them picks any of the clusters the Bundle goes to, so nothing new is deployed anywhere"
+		return "spec.rolloutStrategy.partitions: none of them selects any target cluster of the Bundle, so nothing new is deployed"
 	default:
-		return fmt.Sprintf("spec.rolloutStrategy.partitions: none of them picks cluster %s in namespace %s, and perhaps others: nothing new is deployed there",
+		return fmt.Sprintf("spec.rolloutStrategy.partitions: none of them selects cluster %s in namespace %s, and possibly others: nothing new is deployed there",
 			clusters[first].Name, clusters[first].Namespace)
 	}
 }

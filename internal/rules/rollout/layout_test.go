@@ -31,7 +31,7 @@ func remaining(b *fleet.Bundle) {
 	b.Annotations = map[string]string{"fleet.cattle.io/rollout-remaining-clusters": "true"}
 }
 
-// asText has a line for each partition: name, targets, limit.
+// asText returns one line for each partition: name, targets, limit.
 func (l Layout) asText() (out []string) {
 	for p, part := range l.Partitions {
 		var members []string
@@ -58,24 +58,24 @@ func TestAutomaticPartitions(t *testing.T) {
 		want     []string
 		limits   limits
 	}{
-		"no strategy, no clusters":   {0, nil, []string{"All: 0 (), at most 1"}, limits{1, 0, 50}},
-		"one fewer than are divided": {199, nil, []string{"All: 199 (0 … 198), at most 199"}, limits{199, 0, 50}},
-		"two hundred are four": {200, nil, []string{
+		"no strategy and no clusters":      {0, nil, []string{"All: 0 (), at most 1"}, limits{1, 0, 50}},
+		"below the threshold: not divided": {199, nil, []string{"All: 199 (0 … 198), at most 199"}, limits{199, 0, 50}},
+		"200 clusters: four partitions": {200, nil, []string{
 			"Partition 0 - 50: 50 (0 … 49), at most 50", "Partition 50 - 100: 50 (50 … 99), at most 50",
 			"Partition 100 - 150: 50 (100 … 149), at most 50", "Partition 150 - 200: 50 (150 … 199), at most 50",
 		}, limits{200, 0, 50}},
-		"what is left over is one more": {230, &fleet.RolloutStrategy{MaxUnavailable: text("10%")}, []string{
+		"remainder: one more partition": {230, &fleet.RolloutStrategy{MaxUnavailable: text("10%")}, []string{
 			"Partition 0 - 57: 57 (0 … 56), at most 5", "Partition 57 - 114: 57 (57 … 113), at most 5",
 			"Partition 114 - 171: 57 (114 … 170), at most 5", "Partition 171 - 228: 57 (171 … 227), at most 5",
 			"Partition 228 - 230: 2 (228 229), at most 1",
 		}, limits{23, 0, 50}},
-		"a threshold of zero divides nothing": {300, &fleet.RolloutStrategy{AutoPartitionThreshold: pointer(0)},
+		"threshold of zero: not divided": {300, &fleet.RolloutStrategy{AutoPartitionThreshold: pointer(0)},
 			[]string{"All: 300 (0 … 299), at most 300"}, limits{300, 0, 50}},
-		"nor does a size of zero": {300, &fleet.RolloutStrategy{AutoPartitionSize: number(0)},
+		"size of zero: not divided": {300, &fleet.RolloutStrategy{AutoPartitionSize: number(0)},
 			[]string{"All: 300 (0 … 299), at most 300"}, limits{300, 0, 50}},
-		"a threshold and a size of one's own": {3, &fleet.RolloutStrategy{AutoPartitionThreshold: pointer(3), AutoPartitionSize: number(2)},
+		"custom threshold and size": {3, &fleet.RolloutStrategy{AutoPartitionThreshold: pointer(3), AutoPartitionSize: number(2)},
 			[]string{"Partition 0 - 2: 2 (0 1), at most 2", "Partition 2 - 3: 1 (2), at most 1"}, limits{3, 0, 50}},
-		"limits of one's own": {10, &fleet.RolloutStrategy{MaxUnavailable: number(0), MaxUnavailablePartitions: number(1), MaxNew: pointer(0)},
+		"custom limits": {10, &fleet.RolloutStrategy{MaxUnavailable: number(0), MaxUnavailablePartitions: number(1), MaxNew: pointer(0)},
 			[]string{"All: 10 (0 … 9), at most 0"}, limits{0, 1, 0}},
 		"partitions in percent": {4, &fleet.RolloutStrategy{AutoPartitionThreshold: pointer(1), AutoPartitionSize: number(1), MaxUnavailablePartitions: text("50%"), MaxNew: pointer(7)},
 			[]string{"Partition 0 - 1: 1 (0), at most 1", "Partition 1 - 2: 1 (1), at most 1", "Partition 2 - 3: 1 (2), at most 1", "Partition 3 - 4: 1 (3), at most 1"}, limits{4, 2, 7}},
@@ -109,22 +109,22 @@ func TestManualPartitions(t *testing.T) {
 		want       []string
 		problem    string
 	}{
-		"who is in no partition is told of": {[]fleet.Partition{canary, byGroup}, nil,
+		"cluster without a partition: reported": {[]fleet.Partition{canary, byGroup}, nil,
 			[]string{"canary: 1 (2), at most 1", "prod: 2 (1 2), at most 1"},
-			"spec.rolloutStrategy.partitions: none of them picks cluster a in namespace ws, and perhaps others: nothing new is deployed there"},
-		"unless the rest is asked for": {[]fleet.Partition{canary, byGroup}, []func(*fleet.Bundle){remaining},
+			"spec.rolloutStrategy.partitions: none of them selects cluster a in namespace ws, and possibly others: nothing new is deployed there"},
+		"remaining clusters requested: in the last partition": {[]fleet.Partition{canary, byGroup}, []func(*fleet.Bundle){remaining},
 			[]string{"canary: 1 (2), at most 1", "prod: 2 (1 2), at most 1", "Remaining: 1 (0), at most 1"}, ""},
-		"the rest may be nothing": {[]fleet.Partition{{Name: "all", ClusterSelector: targetingtest.Selector()}}, []func(*fleet.Bundle){remaining},
+		"no remaining clusters: empty last partition": {[]fleet.Partition{{Name: "all", ClusterSelector: targetingtest.Selector()}}, []func(*fleet.Bundle){remaining},
 			[]string{"all: 3 (0 1 2), at most 3", "Remaining: 0 (), at most 1"}, ""},
 		"groups by label": {[]fleet.Partition{{Name: "high", ClusterGroupSelector: targetingtest.Selector("tier", "high")}, {Name: "a", ClusterName: "a"}}, nil,
 			[]string{"high: 2 (1 2), at most 2", "a: 1 (0), at most 1"}, ""},
-		"without criteria nobody is picked": {[]fleet.Partition{{Name: "none"}}, nil,
+		"partition without criteria: selects no cluster": {[]fleet.Partition{{Name: "none"}}, nil,
 			[]string{"none: 0 (), at most 1"},
-			"spec.rolloutStrategy.partitions: none of them picks any of the clusters the Bundle goes to, so nothing new is deployed anywhere"},
-		"a group that is not there": {[]fleet.Partition{{Name: "all", ClusterSelector: targetingtest.Selector()}, {ClusterGroup: "prd"}}, nil,
+			"spec.rolloutStrategy.partitions: none of them selects any target cluster of the Bundle, so nothing new is deployed"},
+		"group does not exist: reported": {[]fleet.Partition{{Name: "all", ClusterSelector: targetingtest.Selector()}, {ClusterGroup: "prd"}}, nil,
 			[]string{"all: 3 (0 1 2), at most 3", ": 0 (), at most 1"},
 			"spec.rolloutStrategy.partitions[1].clusterGroup: there is no ClusterGroup prd"},
-		"a group that does not parse": {[]fleet.Partition{{Name: "all", ClusterSelector: targetingtest.Selector()}, {ClusterGroup: "broken"}}, nil,
+		"group does not parse: reported": {[]fleet.Partition{{Name: "all", ClusterSelector: targetingtest.Selector()}, {ClusterGroup: "broken"}}, nil,
 			[]string{"all: 3 (0 1 2), at most 3", ": 0 (), at most 1"},
 			"spec.rolloutStrategy.partitions[1].clusterGroup: the selector of ClusterGroup broken does not parse, so it has no clusters"},
 	}
@@ -147,7 +147,7 @@ func TestManualPartitions(t *testing.T) {
 	}
 }
 
-// The limit of a partition is its own, or the rollout's, of as many as it has.
+// The limit of a partition is its own or the rollout's, relative to its number of targets.
 func TestLimitsOfPartitions(t *testing.T) {
 	for want, own := range map[int]*intstr.IntOrString{1: nil, 3: number(3), 5: text("50%"), 0: number(0)} {
 		b := targetingtest.Bundle(strategy(fleet.RolloutStrategy{MaxUnavailable: text("10%"), Partitions: []fleet.Partition{{ClusterSelector: targetingtest.Selector(), MaxUnavailable: own}}}))
@@ -158,7 +158,7 @@ func TestLimitsOfPartitions(t *testing.T) {
 	}
 }
 
-func TestStrategiesThatCannotBeUsed(t *testing.T) {
+func TestInvalidStrategies_ReturnAnError(t *testing.T) {
 	all := fleet.Partition{ClusterSelector: targetingtest.Selector()}
 	tests := map[string]struct {
 		in   fleet.RolloutStrategy
@@ -214,11 +214,11 @@ func TestLayoutBeside(t *testing.T) {
 		alone  int
 		want   int
 	}{
-		"nothing is left alone":     {most(&percent), 0, 2},
-		"a share is one of all":     {most(&percent), 6, 5},
-		"a number is what it is":    {most(&number), 6, 3},
-		"by default it is all":      {most(nil), 6, 10},
-		"also without any strategy": {targetingtest.Bundle(), 6, 10},
+		"no cluster is left unchanged": {most(&percent), 0, 2},
+		"percentage: of all clusters":  {most(&percent), 6, 5},
+		"number: unchanged":            {most(&number), 6, 3},
+		"default: all clusters":        {most(nil), 6, 10},
+		"no strategy: all clusters":    {targetingtest.Bundle(), 6, 10},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -10,15 +10,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// ErrStrategy means that a field of a Bundle's rollout strategy cannot be used. Only a change of the Bundle helps.
+// ErrStrategy means that a field of a Bundle's rollout strategy is invalid. The Bundle has to be changed.
 var ErrStrategy = errors.New("invalid rollout strategy")
 
-// everything is the limit where none is set.
+// everything is the limit if none is set.
 const everything = "100%"
 
-// limit is how many of count a setting means: the first of the settings that is there, or all. A number counts as it
-// is, but not above count; a percentage is rounded down, and is at least 1. A number written as text is taken as it
-// is, however large. Of nothing, it is 1. Errors wrap ErrStrategy.
+// limit resolves the first setting that is not nil, or 100 %, against count. A number is limited to count. A
+// percentage is rounded down, and is at least 1. A number written as text is not limited. If count is 0, the result is
+// 1. Errors wrap ErrStrategy.
 func limit(count int, settings ...*intstr.IntOrString) (int, error) {
 	if count <= 0 {
 		return 1, nil

@@ -4,21 +4,21 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Progress is how far a rollout is, for the status of a Bundle.
+// Progress is the progress of a rollout, for the status of a Bundle.
 type Progress struct {
 	Unavailable              int
 	Unreachable              int
 	MaxUnavailable           int
 	UnavailablePartitions    int
 	MaxUnavailablePartitions int
-	// Partitions lack their summaries.
+	// Partitions are without their summaries.
 	Partitions []fleet.PartitionStatus
 }
 
-// Tally is what the Standings of some steps sum up to.
+// Tally is the sum of the Standings of some steps.
 type Tally struct{ Unavailable, Behind, Unreachable int }
 
-// Add counts a step once more; with times -1, once less.
+// Add adds a step times times; -1 subtracts it.
 func (t *Tally) Add(s Standing, times int) {
 	if s.Unavailable {
 		t.Unavailable += times
@@ -31,7 +31,7 @@ func (t *Tally) Add(s Standing, times int) {
 	}
 }
 
-// ProgressOf is how far the steps are.
+// ProgressOf returns the progress of the steps.
 func ProgressOf(layout Layout, steps []Step) Progress {
 	var all Tally
 	partitions := make([]Tally, len(layout.Partitions))
@@ -45,8 +45,8 @@ func ProgressOf(layout Layout, steps []Step) Progress {
 	return ProgressOfTallies(layout, all, partitions)
 }
 
-// ProgressOfTallies is ProgressOf for who knows the sums: of all steps, and of those in each partition. In partitions
-// that the rollout has reached, what is behind counts as unavailable.
+// ProgressOfTallies is ProgressOf for a caller that knows the sums of all steps and of each partition. In partitions
+// that the rollout has reached, targets that are behind count as unavailable.
 func ProgressOfTallies(layout Layout, all Tally, partitions []Tally) Progress {
 	out := Progress{
 		Unavailable: all.Unavailable, Unreachable: all.Unreachable,

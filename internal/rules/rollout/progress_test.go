@@ -13,19 +13,19 @@ func TestStanding(t *testing.T) {
 		in   Step
 		want Standing
 	}{
-		"ready and up to date":             {step(deployed("2", "2", "2")), Standing{}},
-		"not ready":                        {step(unready(deployed("2", "2", "2"))), Standing{Unavailable: true, Behind: true}},
-		"not applied":                      {step(deployed("2", "2", "1")), Standing{Unavailable: true, Behind: true}},
-		"available, but not the newest":    {step(deployed("2", "1", "1")), Standing{Behind: true}},
-		"not even staged":                  {step(old()), Standing{Behind: true}},
-		"there is none yet":                {step(nil), Standing{Behind: true}},
-		"perhaps promoted":                 {step(old(), inDoubt), Standing{Unavailable: true, Behind: true}},
-		"being deleted":                    {step(going(deployed("2", "2", "2"))), Standing{Unavailable: true, Behind: true}},
-		"unreachable, whatever it has":     {step(unready(old()), unreachable), Standing{Unreachable: true}},
-		"unreachable, with nothing":        {step(nil, unreachable), Standing{Unreachable: true}},
-		"nobody knows what is newest":      {step(old(), blocked), Standing{}},
-		"nobody knows, and it is not well": {step(unready(old()), blocked), Standing{Unavailable: true, Behind: true}},
-		"nobody knows, and there is none":  {step(nil, blocked), Standing{}},
+		"ready and up to date":                 {step(deployed("2", "2", "2")), Standing{}},
+		"not ready":                            {step(unready(deployed("2", "2", "2"))), Standing{Unavailable: true, Behind: true}},
+		"not applied":                          {step(deployed("2", "2", "1")), Standing{Unavailable: true, Behind: true}},
+		"available, but not the newest":        {step(deployed("2", "1", "1")), Standing{Behind: true}},
+		"not even staged":                      {step(old()), Standing{Behind: true}},
+		"does not exist yet":                   {step(nil), Standing{Behind: true}},
+		"perhaps promoted":                     {step(old(), inDoubt), Standing{Unavailable: true, Behind: true}},
+		"being deleted":                        {step(going(deployed("2", "2", "2"))), Standing{Unavailable: true, Behind: true}},
+		"unreachable, with an old state":       {step(unready(old()), unreachable), Standing{Unreachable: true}},
+		"unreachable, without a deployment":    {step(nil, unreachable), Standing{Unreachable: true}},
+		"newest state unknown":                 {step(old(), blocked), Standing{}},
+		"newest state unknown, not ready":      {step(unready(old()), blocked), Standing{Unavailable: true, Behind: true}},
+		"newest state unknown, does not exist": {step(nil, blocked), Standing{}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -51,18 +51,18 @@ func TestProgressOf(t *testing.T) {
 			Undivided(3), []Step{step(nil), step(deployed("2", "2", "2")), step(unready(old()))},
 			Progress{Unavailable: 1, MaxUnavailable: 3, Partitions: []fleet.PartitionStatus{{Name: "All", Count: 3, MaxUnavailable: 3, Unavailable: 2}}},
 		},
-		"the unreachable are counted apart": {
+		"unreachable clusters are counted separately": {
 			Undivided(2), []Step{step(unready(old()), unreachable), step(nil, unreachable)},
 			Progress{Unreachable: 2, MaxUnavailable: 2, Partitions: []fleet.PartitionStatus{{Name: "All", Count: 2, MaxUnavailable: 2}}},
 		},
-		"where the rollout is not yet, only the unavailable count": {
+		"in partitions not reached yet, only unavailable clusters count": {
 			threeParts, []Step{step(old()), step(old(), within(1)), step(old(), within(1)), step(old(), within(2)), step(unready(old()), within(2)), step(nil, within(2))},
 			Progress{
 				Unavailable: 1, MaxUnavailable: 5, UnavailablePartitions: 2, MaxUnavailablePartitions: 1,
 				Partitions: []fleet.PartitionStatus{{Name: "a", Count: 1, Unavailable: 1}, {Name: "b", Count: 2, Unavailable: 2}, {Name: "c", Count: 3, MaxUnavailable: 1, Unavailable: 1}},
 			},
 		},
-		"a cluster in two partitions counts in both, and once in all": {
+		"a cluster in two partitions counts in both, and once in total": {
 			late(2, layout(2, 1, 1)), []Step{step(unready(old()), within(0, 1))},
 			Progress{Unavailable: 1, MaxUnavailable: 2, MaxUnavailablePartitions: 2, Partitions: []fleet.PartitionStatus{{MaxUnavailable: 1, Unavailable: 1}, {MaxUnavailable: 1, Unavailable: 1}}},
 		},
@@ -76,7 +76,7 @@ func TestProgressOf(t *testing.T) {
 	}
 }
 
-// Whoever adds and takes away what changed has the same sums as who counts all.
+// Adding and subtracting changes gives the same sums as counting all steps.
 func TestTallies(t *testing.T) {
 	var tally Tally
 	before, after := step(unready(old())).Standing(), step(deployed("2", "2", "2")).Standing()

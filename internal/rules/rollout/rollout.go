@@ -8,64 +8,65 @@ import (
 type Verdict int
 
 const (
-	// Leave keeps the states that are there, both the newest and the agent's; where there is nothing, nothing is made.
+	// Leave keeps the staged and the deployed state. It creates nothing.
 	Leave Verdict = iota
-	// Stage writes the newest state down and leaves the agent with what it has.
+	// Stage writes the newest state as staged. The agent keeps the state that it has.
 	Stage
 	// Promote lets the agent apply the newest state.
 	Promote
 )
 
-// Wait is why a target does not get the newest state now; empty if it has it, or gets it.
+// Wait is why a target does not get the newest state now. It is empty if the target has or gets that state.
 type Wait string
 
-// Why targets wait.
+// Reasons to wait.
 const (
-	// WaitBlocked: nobody can say what to deploy there, or there is no place for it yet.
+	// WaitBlocked means that the wanted state is unknown, or that it cannot be written yet.
 	WaitBlocked Wait = "blocked"
-	// WaitPaused: the Bundle or the Cluster is paused.
+	// WaitPaused means that the Bundle or the Cluster is paused.
 	WaitPaused Wait = "paused"
-	// WaitUnreachable: its agent is silent. It gets the state when it is heard of.
+	// WaitUnreachable means that the agent does not report. It gets the state when it reports again.
 	WaitUnreachable Wait = "unreachable"
-	// WaitMaxNew: one pass has created as many as it may.
+	// WaitMaxNew means that one round has created as many BundleDeployments as it may.
 	WaitMaxNew Wait = "maxNew"
-	// WaitLimit: as many targets are unavailable as may be, in all or in one of its partitions.
+	// WaitLimit means that as many targets are unavailable as allowed, in total or in one of the target's partitions.
 	WaitLimit Wait = "maxUnavailable"
-	// WaitPartition: an earlier partition is not through.
+	// WaitPartition means that an earlier partition is not finished.
 	WaitPartition Wait = "earlier partition"
-	// WaitNoPartition: no partition picks it.
+	// WaitNoPartition means that no partition selects the target.
 	WaitNoPartition Wait = "no partition"
 )
 
 // Step is one target as the rollout sees it.
 type Step struct {
-	// DeploymentID is the newest of the target; empty if it is not known.
+	// DeploymentID is the newest one of the target. It is empty if it is unknown.
 	DeploymentID string
-	// Deployment is what is there; nil if there is none yet.
+	// Deployment is the existing BundleDeployment, or nil.
 	Deployment *fleet.BundleDeployment
-	// Paused holds changes back.
+	// Paused means that changes are not promoted.
 	Paused bool
-	// Unreachable means that the agent is silent: what happens there concerns nobody else.
+	// Unreachable means that the agent does not report. The target does not affect other targets.
 	Unreachable bool
-	// Blocked means that nothing can be written there. What is there counts.
+	// Blocked means that nothing can be written for the target. Its existing state still counts.
 	Blocked bool
-	// InDoubt means that a promotion or a first deployment was sent and nobody knows what became of it: it counts as one.
+	// InDoubt means that a promotion or a first deployment was sent with an unknown result. It counts as done.
 	InDoubt bool
-	// Partitions are those it is in, ascending.
+	// Partitions are the indexes of the target's partitions, ascending.
 	Partitions []int
 }
 
-// Standing is how one target counts.
+// Standing says how one target counts.
 type Standing struct {
-	// Unavailable: the agent has yet to apply what it was told, or it is not ready. It uses up a part of the limits.
+	// Unavailable means that the agent has not applied its state yet, or that it is not ready. It counts against the
+	// limits.
 	Unavailable bool
-	// Behind: unavailable, or not at the newest state. It keeps later partitions waiting.
+	// Behind means that the target is unavailable or does not have the newest state. Later partitions wait for it.
 	Behind bool
-	// Unreachable: it counts as neither of both.
+	// Unreachable means that the target counts neither as unavailable nor as behind.
 	Unreachable bool
 }
 
-// Standing says how the step counts.
+// Standing returns how the step counts.
 func (s Step) Standing() Standing {
 	if s.Unreachable {
 		return Standing{Unreachable: true}
@@ -74,12 +75,12 @@ func (s Step) Standing() Standing {
 	return Standing{Unavailable: unavailable, Behind: unavailable || !s.Blocked && !s.isUpToDate(s.staged())}
 }
 
-// isUnavailable says whether what is there is not available, or ceases to be.
+// isUnavailable reports whether the existing deployment is unavailable or is about to become so.
 func (s Step) isUnavailable() bool {
 	return s.InDoubt || s.Deployment != nil && (s.isGoing() || !IsAvailable(s.Deployment))
 }
 
-// isGoing says whether what is there is being deleted; it is made anew when it is gone.
+// isGoing reports whether the existing deployment is being deleted. It is created again afterwards.
 func (s Step) isGoing() bool { return s.Deployment != nil && s.Deployment.DeletionTimestamp != nil }
 
 func (s Step) staged() string {
@@ -94,31 +95,31 @@ func (s Step) isUpToDate(staged string) bool {
 	return bd != nil && staged == s.DeploymentID && bd.Spec.DeploymentID == s.DeploymentID && bd.Status.AppliedDeploymentID == s.DeploymentID
 }
 
-// IsAvailable says whether an agent has applied what it was told, and it is ready.
+// IsAvailable reports whether an agent has applied its state and the state is ready.
 func IsAvailable(bd *fleet.BundleDeployment) bool {
 	return bd.Status.AppliedDeploymentID == bd.Spec.DeploymentID && bd.Status.Ready
 }
 
-// Decision is what one pass of a rollout does, and why the rest waits.
+// Decision is what one round of a rollout does, and why the other targets wait.
 type Decision struct {
-	// Verdicts and Waits are in the order of the steps.
+	// Verdicts and Waits have the order of the steps.
 	Verdicts []Verdict
 	Waits    []Wait
-	// Costly are the steps that are available and will not be for a while: they are written before anything else that
-	// becomes unavailable, so that no limit is reached too early, in whatever order the others are written.
+	// Costly marks the steps that are available and will be unavailable for a while. They are written before anything
+	// else that becomes unavailable, so that no limit is reached too early, whatever the order of the other writes.
 	Costly []bool
 	// NewlyCreated is how many BundleDeployments are created.
 	NewlyCreated int
-	// Again asks for another pass as soon as this one is written: it has created as many as it may.
+	// Again requests another round after this one is written, because this one has created as many as it may.
 	Again bool
 }
 
-// Decide says for each step what is allowed now. Steps are in the order of the targets, and that is the order in which
-// they are promoted.
+// Decide returns what is allowed for each step now. Steps have the order of the targets, and are promoted in this
+// order.
 //
-// A target that is not available may be promoted at any time: it can only get better. One that is available is
-// promoted while less than MaxUnavailable targets are unavailable in all, and in each of its partitions. The limits
-// hold at every moment while what was decided is written, also where a target is in several partitions.
+// A target that is unavailable may be promoted at any time: its state can only improve. An available target is
+// promoted while fewer than MaxUnavailable targets are unavailable, in total and in each of its partitions. The limits
+// hold at every moment while the decision is written, even if a target is in several partitions.
 func Decide(layout Layout, steps []Step) Decision {
 	r := &rollout{
 		layout: layout, steps: steps, unavailableIn: make([]int, len(layout.Partitions)),
@@ -152,7 +153,7 @@ func Decide(layout Layout, steps []Step) Decision {
 	return r.out
 }
 
-// unreached is why a step waits that the rollout does not come to.
+// unreached returns why a step waits that the rollout does not get to in this round.
 func unreached(step Step) Wait {
 	switch {
 	case step.Blocked || step.isGoing():
@@ -166,7 +167,7 @@ func unreached(step Step) Wait {
 	}
 }
 
-// rollout is a pass under way.
+// rollout is one round in progress.
 type rollout struct {
 	layout Layout
 	steps  []Step
@@ -176,7 +177,7 @@ type rollout struct {
 	unavailableIn []int // by partition
 }
 
-// count notes that a step is unavailable.
+// count records that a step is unavailable.
 func (r *rollout) count(step Step) {
 	r.unavailable++
 	for _, p := range step.Partitions {
@@ -184,12 +185,12 @@ func (r *rollout) count(step Step) {
 	}
 }
 
-// stage writes the newest state down, and makes a BundleDeployment where there is none.
+// stage stages the newest state, or creates the BundleDeployment if it does not exist.
 func (r *rollout) stage(i int) {
 	step := r.steps[i]
 	switch {
 	case step.Blocked || step.isGoing() || r.out.Verdicts[i] != Leave:
-		return // the last: an earlier partition has it, too
+		return // the last condition: an earlier partition has handled the step
 	case step.Deployment != nil:
 	case r.out.NewlyCreated >= r.layout.MaxNew:
 		r.out.Waits[i] = WaitMaxNew
@@ -204,7 +205,7 @@ func (r *rollout) stage(i int) {
 	r.out.Verdicts[i] = Stage
 }
 
-// promote lets an agent have what is staged, if it may.
+// promote gives the staged state to the agent, if the limits allow it.
 func (r *rollout) promote(i int) {
 	if r.out.Verdicts[i] != Stage {
 		return
@@ -219,7 +220,7 @@ func (r *rollout) promote(i int) {
 		}
 		r.out.Waits[i] = wait
 		return
-	case step.Deployment == nil: // nothing is there that could become unavailable
+	case step.Deployment == nil: // it does not exist, so it cannot become unavailable
 	case step.Deployment.Spec.DeploymentID == step.DeploymentID: // the agent has it already
 	case step.Unreachable:
 		wait = WaitUnreachable
@@ -248,7 +249,7 @@ func (r *rollout) hasRoom(step Step) bool {
 	return true
 }
 
-// behind counts what keeps later partitions waiting, once what was decided is written.
+// behind counts the members that later partitions wait for, once the decision is written.
 func (r *rollout) behind(members []int) (count int) {
 	for _, i := range members {
 		step := r.steps[i]

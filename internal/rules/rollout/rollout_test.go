@@ -10,7 +10,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// deployed has the IDs staged, current and applied, and is ready.
+// deployed returns a ready deployment with these staged, current and applied IDs.
 func deployed(staged, current, applied string) *fleet.BundleDeployment {
 	return &fleet.BundleDeployment{
 		Spec:   fleet.BundleDeploymentSpec{StagedDeploymentID: staged, DeploymentID: current},
@@ -28,7 +28,7 @@ func going(bd *fleet.BundleDeployment) *fleet.BundleDeployment {
 	return bd
 }
 
-// step goes to deployment ID "2" in the first partition.
+// step returns a step towards deployment ID "2" in the first partition.
 func step(bd *fleet.BundleDeployment, modifiers ...func(*Step)) Step {
 	s := Step{DeploymentID: "2", Deployment: bd, Partitions: []int{0}}
 	for _, modify := range modifiers {
@@ -37,7 +37,7 @@ func step(bd *fleet.BundleDeployment, modifiers ...func(*Step)) Step {
 	return s
 }
 
-// old has the state before, is ready, and knows of no other.
+// old returns a ready deployment with the previous state.
 func old() *fleet.BundleDeployment { return deployed("1", "1", "1") }
 
 func pausedStep(s *Step)          { s.Paused = true }
@@ -47,7 +47,7 @@ func inDoubt(s *Step)             { s.InDoubt = true }
 func nowhere(s *Step)             { s.Partitions = nil }
 func within(p ...int) func(*Step) { return func(s *Step) { s.Partitions = p } }
 
-// layout allows so many unavailable targets in all, and in each partition; it waits for every partition.
+// layout allows this many unavailable targets in total and in each partition. It waits for every partition.
 func layout(all int, partitions ...int) Layout {
 	out := Layout{MaxUnavailable: all, MaxNew: 50}
 	for _, most := range partitions {
@@ -68,7 +68,7 @@ func late(partitions int, l Layout) Layout {
 
 var verdictNames = map[Verdict]string{Leave: "leave", Stage: "stage", Promote: "promote"}
 
-// inWords says of each step what happens to it, and why it waits.
+// inWords returns the verdict of each step, and why it waits.
 func (d Decision) inWords() (out []string) {
 	for i, verdict := range d.Verdicts {
 		text := verdictNames[verdict]
@@ -91,97 +91,97 @@ func TestDecide(t *testing.T) {
 		more   Decision // NewlyCreated and Again only
 	}{
 		"nothing to do": {layout(1, 1), nil, nil, Decision{}},
-		"what is up to date stays so": {
+		"targets that are up to date: unchanged": {
 			layout(1, 1), []Step{step(deployed("2", "2", "2"))}, []string{"promote"}, Decision{},
 		},
-		"without limits everything at once": {
+		"no limits: everything is promoted": {
 			layout(3, 3), []Step{step(nil), step(old()), step(unready(old()))}, []string{"promote", "promote first", "promote"}, Decision{NewlyCreated: 1},
 		},
-		"as many as may be unavailable, the others are staged": {
+		"limit reached: the others are staged": {
 			layout(2, 3), []Step{step(old()), step(old()), step(old())}, []string{"promote first", "promote first", "stage: maxUnavailable"}, Decision{},
 		},
-		"what is unavailable counts, wherever it is in the order": {
+		"unavailable targets count, whatever their position": {
 			layout(1, 2), []Step{step(old()), step(deployed("2", "2", "1"))}, []string{"stage: maxUnavailable", "promote"}, Decision{},
 		},
-		"what is unavailable can only get better": {
+		"unavailable target: promoted beyond the limit": {
 			layout(1, 3), []Step{step(unready(old())), step(deployed("1", "1", "0")), step(old())},
 			[]string{"promote", "promote", "stage: maxUnavailable"}, Decision{},
 		},
-		"a limit of zero freezes what is available, and nothing else": {
+		"limit of zero: only available targets wait": {
 			layout(0, 3), []Step{step(old()), step(unready(old())), step(nil)}, []string{"stage: maxUnavailable", "promote", "promote"}, Decision{NewlyCreated: 1},
 		},
-		"the limit of a partition holds, too": {
+		"limit of a partition reached: the others are staged": {
 			layout(3, 1, 1), []Step{step(old()), step(old()), step(old(), within(1))},
 			[]string{"promote first", "stage: maxUnavailable", "leave: earlier partition"}, Decision{},
 		},
-		"a later partition begins when the earlier one is behind by no more than its limit": {
+		"earlier partition within its limit: later one starts": {
 			layout(3, 1, 1), []Step{step(deployed("2", "2", "2")), step(deployed("2", "2", "1")), step(old(), within(1))},
 			[]string{"promote", "promote", "promote first"}, Decision{},
 		},
-		"as many partitions as said may be behind": {
+		"MaxUnavailablePartitions unfinished: later one starts": {
 			late(1, layout(4, 0, 0, 0)), []Step{step(unready(old())), step(unready(old()), within(1)), step(unready(old()), within(2))},
 			[]string{"promote", "promote", "leave: earlier partition"}, Decision{},
 		},
-		"a cluster in two partitions needs room in both": {
+		"cluster in two partitions: both limits count": {
 			layout(4, 2, 1), []Step{step(old(), within(0, 1)), step(unready(deployed("1", "1", "1")), within(1))},
 			[]string{"stage: maxUnavailable", "promote"}, Decision{},
 		},
-		"the earlier of two partitions decides when": {
+		"cluster in two partitions: the earlier one decides when": {
 			layout(4, 4, 4), []Step{step(old(), within(0, 1)), step(old(), within(1))}, []string{"promote first", "promote first"}, Decision{},
 		},
-		"who is in no partition is left alone": {
+		"target without a partition: unchanged": {
 			layout(4, 4), []Step{step(old(), nowhere), step(nil, nowhere)}, []string{"leave: no partition", "leave: no partition"}, Decision{},
 		},
 		"but counts": {
 			layout(1, 4), []Step{step(unready(old()), nowhere), step(old())}, []string{"leave: no partition", "stage: maxUnavailable"}, Decision{},
 		},
-		"what is paused is staged": {
+		"paused target: staged": {
 			layout(4, 4), []Step{step(old(), pausedStep), step(nil, pausedStep), step(deployed("2", "2", "2"), pausedStep)},
 			[]string{"stage: paused", "stage: paused", "stage"}, Decision{NewlyCreated: 1},
 		},
-		"what is paused and not available is not promoted either": {
+		"paused and unavailable target: staged": {
 			layout(4, 4), []Step{step(unready(old()), pausedStep)}, []string{"stage: paused"}, Decision{},
 		},
-		"the unreachable are staged and use up nothing": {
+		"unreachable target: staged, and does not count against limits": {
 			layout(1, 1), []Step{step(unready(old()), unreachable), step(old(), unreachable), step(old())},
 			[]string{"stage: unreachable", "stage: unreachable", "promote first"}, Decision{},
 		},
-		"the unreachable keep no partition waiting": {
+		"unreachable target: later partition does not wait": {
 			layout(1, 0, 1), []Step{step(unready(old()), unreachable), step(old(), within(1))}, []string{"stage: unreachable", "promote first"}, Decision{},
 		},
-		"a first deployment may wait for an agent": {
+		"first deployment to an unreachable cluster: promoted": {
 			layout(1, 1), []Step{step(nil, unreachable), step(old())}, []string{"promote", "promote first"}, Decision{NewlyCreated: 1},
 		},
-		"first deployments count at once": {
+		"first deployments: count at once": {
 			layout(1, 2), []Step{step(nil), step(old())}, []string{"promote", "stage: maxUnavailable"}, Decision{NewlyCreated: 1},
 		},
-		"no more first deployments than a pass may make": {
+		"maxNew reached: no more first deployments in this round": {
 			maxNew(1, layout(3, 3)), []Step{step(nil), step(nil), step(unready(old()))}, []string{"promote", "leave: maxNew", "promote"}, Decision{NewlyCreated: 1, Again: true},
 		},
-		"maxNew 0 creates none, and there is no point in trying again": {
+		"maxNew 0: creates none and requests no further round": {
 			maxNew(0, layout(3, 3)), []Step{step(nil), step(unready(old()))}, []string{"leave: maxNew", "promote"}, Decision{},
 		},
-		"maxNew is for all partitions": {
+		"maxNew: counts across partitions": {
 			maxNew(1, late(1, layout(3, 3, 3))), []Step{step(nil), step(nil, within(1))}, []string{"promote", "leave: maxNew"}, Decision{NewlyCreated: 1, Again: true},
 		},
-		"what is blocked is left alone, counts, and keeps nobody waiting": {
+		"blocked target: unchanged and counted, nothing waits for it": {
 			layout(1, 0, 1), []Step{step(old(), blocked), step(nil, blocked), step(old(), within(1))},
 			[]string{"leave: blocked", "leave: blocked", "promote first"}, Decision{},
 		},
-		"a promotion in doubt counts, and is tried again": {
+		"promotion in doubt: counted and tried again": {
 			layout(1, 2), []Step{step(old()), step(old(), inDoubt)}, []string{"stage: maxUnavailable", "promote"}, Decision{},
 		},
-		"what was tried in this pass counts where it is in doubt, and keeps others waiting": {
+		"promotion in doubt in this round: counted, others wait": {
 			layout(1, 1, 1), []Step{step(nil, blocked, inDoubt), step(old()), step(old(), within(1))},
 			[]string{"leave: blocked", "stage: maxUnavailable", "leave: earlier partition"}, Decision{},
 		},
-		"what is being deleted counts, and is left alone": {
+		"deployment being deleted: counted and unchanged": {
 			layout(1, 0, 1), []Step{step(going(old())), step(old(), within(1))}, []string{"leave: blocked", "leave: earlier partition"}, Decision{},
 		},
-		"going back costs nothing where the agent still has that state": {
+		"return to a state that the agent still has: promoted beyond the limit": {
 			layout(0, 0), []Step{step(deployed("1", "2", "2"))}, []string{"promote"}, Decision{},
 		},
-		"and opens the next partition in the same pass": {
+		"return to a state that the agent still has: next partition starts in the same round": {
 			layout(1, 0, 1), []Step{step(deployed("1", "2", "2")), step(old(), within(1))}, []string{"promote", "promote first"}, Decision{},
 		},
 	}

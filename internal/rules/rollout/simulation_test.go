@@ -13,7 +13,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// simulation is a rollout to clusters whose agents do what the test says.
+// simulation is a rollout to clusters whose agents act as the test says.
 type simulation struct {
 	bundle      *fleet.Bundle
 	clusters    []*fleet.Cluster
@@ -49,7 +49,7 @@ func (s *simulation) steps(layout Layout) (out []Step) {
 	return out
 }
 
-// write does what was decided for one cluster; false means that there was nothing to do.
+// write carries out the decision for one cluster. It returns false if there was nothing to do.
 func (s *simulation) write(cluster string, verdict Verdict) bool {
 	bd := s.deployments[cluster]
 	if bd == nil && verdict != Leave {
@@ -66,20 +66,20 @@ func (s *simulation) write(cluster string, verdict Verdict) bool {
 	return true
 }
 
-// applied is what an agent reports that has done what it was told.
+// applied sets the report of an agent that has applied its state.
 func (s *simulation) applied(cluster string, ready bool) {
 	bd := s.deployments[cluster]
 	bd.Status.AppliedDeploymentID, bd.Status.Ready = bd.Spec.DeploymentID, ready
 }
 
-// awaits says whether an agent has something to do.
+// awaits reports whether an agent has something to do.
 func (s *simulation) awaits(cluster string) bool {
 	bd := s.deployments[cluster]
 	return bd != nil && bd.Spec.DeploymentID != "" && !IsAvailable(bd)
 }
 
-// pass decides, and writes in a random order, but what is costly first. Before each promotion of what is available, no
-// limit may have been reached.
+// pass decides and writes in random order, but the costly steps first. No limit may be reached before the promotion of
+// an available target.
 func (s *simulation) pass(t *testing.T, random *rand.Rand) (wrote bool) {
 	t.Helper()
 	layout := s.layout(t)
@@ -111,7 +111,7 @@ func boolOrder(b bool) int {
 	return 0
 }
 
-// judge counts on its own: what is not available and can be reached.
+// judge counts unavailable and reachable targets independently of the rule.
 func (s *simulation) judge(t *testing.T, layout Layout, promoted int) {
 	t.Helper()
 	all, within := 0, make([]int, len(layout.Partitions))
@@ -135,7 +135,7 @@ func (s *simulation) judge(t *testing.T, layout Layout, promoted int) {
 	}
 }
 
-// randomStrategy always lets a rollout end.
+// randomStrategy returns a strategy with which every rollout ends.
 func randomStrategy(random *rand.Rand) fleet.RolloutStrategy {
 	amount := func() *intstr.IntOrString {
 		switch random.Intn(3) {
@@ -163,7 +163,7 @@ func randomStrategy(random *rand.Rand) fleet.RolloutStrategy {
 	return out
 }
 
-// happen lets something happen to a cluster that nobody has asked for.
+// happen changes a cluster at random, independently of the rollout.
 func (s *simulation) happen(random *rand.Rand) {
 	name := s.clusters[random.Intn(len(s.clusters))].Name
 	bd := s.deployments[name]
@@ -185,8 +185,8 @@ func (s *simulation) happen(random *rand.Rand) {
 	}
 }
 
-// Whatever happens meanwhile, no limit is exceeded by a promotion; and once every cluster becomes ready, the rollout
-// ends with the newest state everywhere.
+// No promotion exceeds a limit, whatever happens meanwhile. When every cluster becomes ready, the rollout ends with
+// the newest state everywhere.
 func TestNoLimitIsEverExceededAndEveryRolloutEnds(t *testing.T) {
 	for seed := range int64(300) {
 		random := rand.New(rand.NewSource(seed))
@@ -231,8 +231,8 @@ func TestNoLimitIsEverExceededAndEveryRolloutEnds(t *testing.T) {
 	}
 }
 
-// Caches list objects in any order; who is promoted must not depend on it.
-func TestTheOrderOfInputNeverMattersToARollout(t *testing.T) {
+// Caches list objects in any order. The decision must not depend on it.
+func TestDecide_DoesNotDependOnTheOrderOfInput(t *testing.T) {
 	random := rand.New(rand.NewSource(7))
 	clusters, groups := numbered(30), []*fleet.ClusterGroup{targetingtest.Group("even", "even", "yes"), targetingtest.Group("prod", "env", "prod")}
 	for i, c := range clusters {

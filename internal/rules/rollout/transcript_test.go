@@ -11,7 +11,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// stage is a rollout on a stage: what happens is told.
+// stage runs a rollout and records what happens.
 type stage struct {
 	*simulation
 	t    *testing.T
@@ -20,7 +20,7 @@ type stage struct {
 
 func (s *stage) tell(format string, args ...any) { fmt.Fprintf(&s.text, format+"\n", args...) }
 
-// passes lets the controller look as often as there is something to write, and tells of each pass.
+// passes runs rounds of the controller until nothing is left to write, and records each round.
 func (s *stage) passes() {
 	for {
 		layout := s.layout(s.t)
@@ -50,7 +50,7 @@ func (s *stage) passes() {
 	}
 }
 
-// report tells how far it is, and who waits for what.
+// report records the progress and why targets wait.
 func (s *stage) report(layout Layout, waits map[Wait][]string) {
 	progress := ProgressOf(layout, s.steps(layout))
 	for _, wait := range []Wait{WaitNoPartition, WaitPaused, WaitUnreachable, WaitMaxNew, WaitLimit, WaitPartition} {
@@ -66,14 +66,14 @@ func (s *stage) report(layout Layout, waits map[Wait][]string) {
 		progress.UnavailablePartitions, progress.MaxUnavailablePartitions, strings.Join(partitions, ", "))
 }
 
-// change is a new state of the Bundle.
+// change gives the Bundle a new state.
 func (s *stage) change(to string) {
 	s.newest = to
 	s.tell("the Bundle changes to %s", to)
 	s.passes()
 }
 
-// agents that have something to do and can be reached report that they are ready, but those that fail.
+// agents lets all reachable agents apply their state. They report ready, except those in failing.
 func (s *stage) agents(failing ...string) (working bool) {
 	var ready, failed []string
 	for _, c := range s.clusters {
@@ -152,7 +152,7 @@ func TestTranscripts(t *testing.T) {
 			s.change("2")
 			s.toItsEnd()
 			s.unreachable = map[string]bool{}
-			s.tell("c000 c003: heard of again")
+			s.tell("c000 c003: report again")
 			s.passes()
 			s.toItsEnd()
 		}},

@@ -1,3 +1,3 @@
-// Package rulestest has what tests of several rules share: sample objects, golden tables and the recorded objects of
-// Rancher Fleet.
+// Package rulestest helps to test several rules: sample objects, golden tables and the recorded objects of Rancher
+// Fleet.
 package rulestest

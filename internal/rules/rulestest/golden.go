@@ -23,7 +23,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 )
 
-// goldenTable is a file of testdata with one section for each row of a table, headed by the row's sentence.
+// goldenTable is a file in testdata with one section for each row of a table. The row's name is the heading.
 type goldenTable struct {
 	path     string
 	sections map[string]string
@@ -32,7 +32,7 @@ type goldenTable struct {
 
 const sectionHead = "# "
 
-// GoldenOf reads the file. When the table is through, sections without a row are an error, or dropped by -update.
+// GoldenOf reads the file. At the end of the test, sections without a row are an error, or are removed by -update.
 func GoldenOf(t *testing.T, name string) *goldenTable {
 	t.Helper()
 	g := &goldenTable{path: filepath.Join("testdata", name+".golden"), sections: map[string]string{}, told: map[string]bool{}}
@@ -48,7 +48,7 @@ func GoldenOf(t *testing.T, name string) *goldenTable {
 	return g
 }
 
-// Expect compares what is told about a row with its section.
+// Expect compares the text of a row with its section.
 func (g *goldenTable) Expect(t *testing.T, sentence, got string) {
 	t.Helper()
 	g.told[sentence] = true
@@ -63,7 +63,7 @@ func (g *goldenTable) Expect(t *testing.T, sentence, got string) {
 
 func (g *goldenTable) finish(t *testing.T) {
 	if t.Failed() || flag.Lookup("test.run").Value.String() != "" {
-		return // not all rows have spoken
+		return // not all rows have run
 	}
 	var content strings.Builder
 	for _, sentence := range slices.Sorted(maps.Keys(g.sections)) {
@@ -71,7 +71,7 @@ func (g *goldenTable) finish(t *testing.T) {
 		case g.told[sentence]:
 			fmt.Fprintf(&content, "%s%s\n%s\n", sectionHead, sentence, g.sections[sentence])
 		case !golden.Updating():
-			t.Errorf("%s: no row says %q any more (-update drops it)", g.path, sentence)
+			t.Errorf("%s: section %q has no row (-update removes it)", g.path, sentence)
 		}
 	}
 	if !golden.Updating() {
@@ -82,11 +82,11 @@ func (g *goldenTable) finish(t *testing.T) {
 	}
 }
 
-// Told is a value as YAML for people: empty entries left out, bytes as text, durations as Go writes
-// them, and objects as one line each. The objects themselves are compared elsewhere, once and whole.
+// Told returns a value as readable YAML: without empty fields, with bytes as text, with durations as Go writes them,
+// and with one line for each object. The objects themselves are compared completely in one other place.
 func Told(t *testing.T, value any) string { return inYAML(t, value, true) }
 
-// ToldInFull is told with the objects as they are.
+// ToldInFull is Told with complete objects.
 func ToldInFull(t *testing.T, value any) string { return inYAML(t, value, false) }
 
 func inYAML(t *testing.T, value any, brief bool) string {
@@ -145,7 +145,7 @@ func forPeople(key string, value any, brief bool) any {
 	return value
 }
 
-// SecretData is the key of a Secret's data, all of which is bytes.
+// secretData is the key of a Secret's data, in which all values are bytes.
 const secretData = "data"
 
 func childKey(parent, name string) string {
@@ -155,7 +155,7 @@ func childKey(parent, name string) string {
 	return name
 }
 
-// objectLine is an object without its content.
+// objectLine returns an object without its content.
 func objectLine(object map[string]any) string {
 	meta, _ := object["metadata"].(map[string]any)
 	line := fmt.Sprint(object["kind"], " ")
@@ -192,7 +192,7 @@ func isEmpty(value any) bool {
 	return false
 }
 
-// Lines are objects as one line each.
+// Lines returns one line for each object.
 func Lines(t *testing.T, objects []runtime.Object) []string {
 	t.Helper()
 	var told []string

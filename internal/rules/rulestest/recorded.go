@@ -19,13 +19,13 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// What the recordings say instead of secrets.
+// Placeholders for secrets in the recordings.
 const (
 	RedactedJWT = "<JWT>"
 	RedactedPEM = "<PEM CERTIFICATE>\n"
 )
 
-// Recording is what another implementation has left on one cluster: "<kind> <namespace>/<name>" to object.
+// Recording maps "<kind> <namespace>/<name>" to the objects that Rancher Fleet left on one cluster.
 type Recording map[string]*unstructured.Unstructured
 
 func RecordedOn(t *testing.T, cluster string) Recording {
@@ -55,7 +55,7 @@ func keyOf(object *unstructured.Unstructured) string {
 	return object.GetKind() + " " + object.GetNamespace() + "/" + object.GetName()
 }
 
-// Into is a recorded object as its type; nil if nothing was recorded under the key.
+// Into returns a recorded object as a typed object, or nil if nothing was recorded under the key.
 func Into[T any](t *testing.T, r Recording, key string) *T {
 	t.Helper()
 	object := r[key]
@@ -73,7 +73,7 @@ func Into[T any](t *testing.T, r Recording, key string) *T {
 	return &typed
 }
 
-// Must is into for what has to be there.
+// Must is Into for objects that must exist.
 func Must[T any](t *testing.T, r Recording, key string) *T {
 	t.Helper()
 	typed := Into[T](t, r, key)
@@ -83,7 +83,7 @@ func Must[T any](t *testing.T, r Recording, key string) *T {
 	return typed
 }
 
-// SecretData is the decodedData of a recorded Secret.
+// SecretData returns the decodedData of a recorded Secret.
 func (r Recording) SecretData(t *testing.T, key string) map[string][]byte {
 	t.Helper()
 	type decoded struct {
@@ -92,7 +92,7 @@ func (r Recording) SecretData(t *testing.T, key string) map[string][]byte {
 	return Flat(Must[decoded](t, r, key).Data)
 }
 
-// Secret is a recorded Secret with its data.
+// Secret returns a recorded Secret with its data.
 func (r Recording) Secret(t *testing.T, key string) *corev1.Secret {
 	t.Helper()
 	secret := Must[corev1.Secret](t, r, key)
@@ -100,7 +100,7 @@ func (r Recording) Secret(t *testing.T, key string) *corev1.Secret {
 	return secret
 }
 
-// All are the recorded objects of a kind, by their key.
+// All returns the keys of the recorded objects of a kind.
 func (r Recording) All(kind string) (keys []string) {
 	for key := range r {
 		if strings.HasPrefix(key, kind+" ") {
@@ -110,7 +110,7 @@ func (r Recording) All(kind string) (keys []string) {
 	return keys
 }
 
-// Config is the hub's recorded configuration.
+// Config returns the hub's recorded configuration.
 func (r Recording) Config(t *testing.T) config.Config {
 	t.Helper()
 	document := Must[corev1.ConfigMap](t, r, "ConfigMap cattle-fleet-system/fleet-controller").Data[names.ConfigKey]
@@ -121,8 +121,8 @@ func (r Recording) Config(t *testing.T) config.Config {
 	return parsed
 }
 
-// Set are the recorded objects of one set, as a rule would return them: without what the API server and the
-// keeper of the set add. That the set is the one expected is checked on the way.
+// Set returns the recorded objects of one set in the form that a rule returns, without the fields that the API server
+// and the set's controller add. It checks the ID of the set.
 func (r Recording) Set(t *testing.T, id string, owner names.Owner) map[string]map[string]any {
 	t.Helper()
 	set := map[string]map[string]any{}
@@ -139,7 +139,7 @@ func (r Recording) Set(t *testing.T, id string, owner names.Owner) map[string]ma
 	return set
 }
 
-// Bare is an object without what is added to it on its way to the API server and there.
+// Bare returns an object without the fields that the set's controller and the API server add.
 func Bare(object *unstructured.Unstructured) map[string]any {
 	object = object.DeepCopy()
 	keep := func(entries map[string]string) map[string]string {
@@ -163,7 +163,8 @@ func Bare(object *unstructured.Unstructured) map[string]any {
 	return object.Object
 }
 
-// AsRecorded is what a rule returned, in the form of a recording: Secrets decoded, bearer tokens redacted.
+// AsRecorded returns the objects of a rule in the form of a recording: with decoded Secrets and redacted bearer
+// tokens.
 func AsRecorded(t *testing.T, objects []runtime.Object) map[string]map[string]any {
 	t.Helper()
 	found := map[string]map[string]any{}
@@ -193,12 +194,12 @@ func AsRecorded(t *testing.T, objects []runtime.Object) map[string]map[string]an
 	return found
 }
 
-// OwnerOf is the owner of a recorded object's set.
+// OwnerOf returns the owner of a recorded object's set.
 func OwnerOf(kind string, object metav1.Object) names.Owner {
 	return names.Owner{GVK: "fleet.cattle.io/v1alpha1, Kind=" + kind, Name: object.GetName(), Namespace: object.GetNamespace()}
 }
 
-// Flat is a document with one key for each entry.
+// Flat converts the values of a map to bytes.
 func Flat(entries map[string]string) map[string][]byte {
 	document := map[string][]byte{}
 	for key, value := range entries {

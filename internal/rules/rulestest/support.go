@@ -29,7 +29,7 @@ const (
 	HubCA     = "-----BEGIN CERTIFICATE-----\nhub\n-----END CERTIFICATE-----\n"
 )
 
-// Noon is the time of every table.
+// Noon is the current time in all tables.
 func Noon() time.Time { return time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC) }
 
 func At(d time.Duration) metav1.Time { return metav1.Time{Time: Noon().Add(d)} }
@@ -38,7 +38,7 @@ func HubNamespaces() clusters.Namespaces {
 	return clusters.Namespaces{System: names.SystemNamespace, Registration: names.RegistrationNamespace(names.SystemNamespace)}
 }
 
-// Pure asks a rule twice: it must not write to its input, and must answer the same.
+// Pure calls a rule twice. The rule must not write to its input, and must return the same output.
 func Pure[In, Out any](t *testing.T, rule func(In) Out, in In) Out {
 	t.Helper()
 	before := dump.ForHash(in)
@@ -61,7 +61,7 @@ func ExpectEqual(t *testing.T, what string, got, want any, options ...cmp.Option
 	}
 }
 
-// Build is v after the modifiers.
+// Build applies the modifiers to v and returns it.
 func Build[T any](v *T, modifiers []func(*T)) *T {
 	for _, modify := range modifiers {
 		modify(v)
@@ -69,7 +69,7 @@ func Build[T any](v *T, modifiers []func(*T)) *T {
 	return v
 }
 
-// BoundJWT is a token as the TokenRequest API gives it, but for the signature. A zero time never expires.
+// BoundJWT returns a token like those of the TokenRequest API, with a fake signature. A zero time means no expiry.
 func BoundJWT(accountUID string, expires time.Time) string {
 	claims := map[string]any{
 		"iss": "https://kubernetes.default.svc",
@@ -84,7 +84,7 @@ func BoundJWT(accountUID string, expires time.Time) string {
 	return Jwt(claims)
 }
 
-// SecretJWT is a token as it is in a token Secret.
+// SecretJWT returns a token like those in token Secrets.
 func SecretJWT(accountUID string) string {
 	return Jwt(map[string]any{
 		"iss":                                    "kubernetes/serviceaccount",
@@ -107,7 +107,7 @@ func AnAccount(namespace, name, uid string) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(uid)}}
 }
 
-// AToken is ClusterRegistrationToken t1, made a minute ago, without an end.
+// AToken returns ClusterRegistrationToken t1, created a minute ago, without a TTL.
 func AToken(modifiers ...func(*fleet.ClusterRegistrationToken)) *fleet.ClusterRegistrationToken {
 	return Build(&fleet.ClusterRegistrationToken{
 		ObjectMeta: metav1.ObjectMeta{Namespace: Workspace, Name: "t1", UID: "u1", CreationTimestamp: At(-time.Minute)},
@@ -118,7 +118,7 @@ func WithTTL(ttl time.Duration) func(*fleet.ClusterRegistrationToken) {
 	return func(t *fleet.ClusterRegistrationToken) { t.Spec.TTL = &metav1.Duration{Duration: ttl} }
 }
 
-// ACluster is Cluster east with client ID c1 and its namespace, made an hour ago.
+// ACluster returns Cluster east with client ID c1 and its namespace, created an hour ago.
 func ACluster(modifiers ...func(*fleet.Cluster)) *fleet.Cluster {
 	return Build(&fleet.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: Workspace, Name: "east", UID: "cluster-uid", CreationTimestamp: At(-time.Hour)},
@@ -154,7 +154,7 @@ func ClusterGoing(c *fleet.Cluster) {
 
 func Ptr[T any](v T) *T { return &v }
 
-// ValuesSecret is what was written for the token t1 with this bearer token.
+// ValuesSecret returns the values Secret of token t1 with this bearer token.
 func ValuesSecret(bearer string) *corev1.Secret {
 	secret, err := token.ValuesSecret(AToken(), protocol.Values{Token: bearer, TokenName: "t1"})
 	if err != nil {
@@ -163,7 +163,7 @@ func ValuesSecret(bearer string) *corev1.Secret {
 	return secret
 }
 
-// Note writes what an import has done into the status.
+// Note writes the result of an import into the status.
 func Note(status *fleet.ClusterStatus, out importing.Outcome) {
 	done := out.Done
 	status.AgentDeployedGeneration, status.AgentConfigChanged = done.AgentDeployedGeneration, false

@@ -9,24 +9,24 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// DefaultCheckinInterval is the time between two heartbeats of an agent that nobody told another one.
+// DefaultCheckinInterval is the time between two heartbeats of an agent without a configured interval.
 const DefaultCheckinInterval = 15 * time.Minute
 
-// checkinVariable is the variable of the agent's container that has its check-in interval. A Cluster's own
-// agentEnvVars come later there than the hub's setting, and win.
+// checkinVariable is the environment variable of the agent's container that sets its check-in interval. A Cluster's
+// own agentEnvVars follow the hub's setting there, and take precedence.
 const checkinVariable = "CHECKIN_INTERVAL"
 
-// gapsKept are how many gaps are remembered: with three, one that is too long because the agent was gone, or too short
-// because it was restarted, is not believed.
+// gapsKept is how many gaps are remembered. With three, the median ignores one gap that is too long because the agent
+// was down, or too short because it was restarted.
 const gapsKept = 3
 
-// Gaps are the last times between two heartbeats that the hub observed, the newest last. The zero value has none.
+// Gaps are the last observed times between two heartbeats, the newest last. The zero value is empty.
 type Gaps struct {
 	list [gapsKept]time.Duration
 	n    int
 }
 
-// Add is g and one gap more; the oldest is forgotten.
+// Add returns g with one more gap. It drops the oldest one if g is full.
 func (g Gaps) Add(gap time.Duration) Gaps {
 	if g.n == gapsKept {
 		copy(g.list[:], g.list[1:])
@@ -37,10 +37,10 @@ func (g Gaps) Add(gap time.Duration) Gaps {
 	return g
 }
 
-// Settled says that there are enough gaps to know the agent's interval from them alone.
+// Settled reports whether there are enough gaps to know the agent's interval from them alone.
 func (g Gaps) Settled() bool { return g.n == gapsKept }
 
-// Usual is the gap to be expected: the median, of two the shorter one. Zero where none was observed.
+// Usual returns the median gap, the shorter one of two, or zero if no gap was observed.
 func (g Gaps) Usual() time.Duration {
 	if g.n == 0 {
 		return 0
@@ -50,16 +50,16 @@ func (g Gaps) Usual() time.Duration {
 	return sorted[(g.n-1)/2]
 }
 
-// CheckinInterval is the time between two heartbeats that an agent may be expected to take. Nobody tells the hub which
-// one an agent uses, so it is the longest of those that are likely:
+// CheckinInterval returns the time expected between two heartbeats of an agent. Agents do not report their interval,
+// so it is the longest of the likely ones:
 //
 //   - what the hub configures; 0 is 15 minutes
 //   - CHECKIN_INTERVAL among the Cluster's agentEnvVars
-//   - 15 minutes for an agent that somebody has installed by hand, until it has the hub's settings
+//   - 15 minutes for an agent that was installed by hand, until it has the hub's settings
 //   - what was observed
 //
-// Once enough was observed, what the agent was told and what it does are known: then a shorter CHECKIN_INTERVAL of the
-// Cluster counts, and the 15 minutes of an agent installed by hand do not.
+// With enough observed gaps, the hub knows the agent's configured and actual interval. Then a shorter CHECKIN_INTERVAL
+// of the Cluster counts, and the 15 minutes of an agent installed by hand do not.
 func CheckinInterval(in ReportingInput) time.Duration {
 	told := orDefault(in.Config.AgentCheckinInterval.Duration)
 	own := ownInterval(in.Cluster)
@@ -76,14 +76,14 @@ func CheckinInterval(in ReportingInput) time.Duration {
 	return interval
 }
 
-// ownInterval is a Cluster's CHECKIN_INTERVAL; zero where it has none that can be read.
+// ownInterval returns a Cluster's CHECKIN_INTERVAL, or zero if it is not set or cannot be parsed.
 func ownInterval(cluster *fleet.Cluster) time.Duration {
 	var own time.Duration
 	for _, variable := range cluster.Spec.AgentEnvVars {
 		if variable.Name != checkinVariable {
 			continue
 		}
-		own = 0 // the last one of a name counts
+		own = 0 // the last variable with this name counts
 		if interval, ok := readInterval(variable); ok {
 			own = interval
 		}
@@ -91,7 +91,7 @@ func ownInterval(cluster *fleet.Cluster) time.Duration {
 	return own
 }
 
-// readInterval reads an interval as the agent does, which takes none and zero for the default.
+// readInterval parses an interval as the agent does: empty and zero mean the default.
 func readInterval(variable corev1.EnvVar) (time.Duration, bool) {
 	if variable.ValueFrom != nil {
 		return 0, false

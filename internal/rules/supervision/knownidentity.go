@@ -9,8 +9,9 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// KnowsIdentity reports whether a token is of one of the accounts. The token comes from a downstream cluster and is not
-// verified: a false answer makes the hub hand a bootstrap token to that cluster, a true one makes it keep one back.
+// KnowsIdentity reports whether a token belongs to one of the accounts. The token comes from a downstream cluster and
+// is not verified. If the answer is false, the hub delivers a bootstrap token to that cluster; if it is true, it does
+// not.
 func KnowsIdentity(token string, accounts []types.UID) bool {
 	parsed, err := protocol.ParseAccountToken(token)
 	return err == nil && slices.Contains(accounts, types.UID(parsed.AccountUID))

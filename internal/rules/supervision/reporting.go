@@ -11,61 +11,61 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// AgentPatience is how long an agent that was deployed may take until it is heard of: time to be scheduled, pulled and
-// registered.
+// AgentPatience is how long a deployed agent may take until its first heartbeat. It has to be scheduled, pulled and
+// registered in this time.
 const AgentPatience = 45 * time.Second
 
-// What makes many agents fall silent at once is rarely the agents. They count as many from this number on, if they are
-// more than half of those that were heard of.
+// manyAgents is the smallest number of late agents that suggests a problem of the hub or its network. When many agents
+// become silent at once, the agents themselves are rarely the cause.
 const manyAgents = 4
 
-// Reporting says whether the hub hears of a Cluster's agent.
+// Reporting is the hub's judgement of a Cluster's heartbeats.
 type Reporting string
 
 const (
-	// ReportingUnexpected means that there is no agent to hear of: the Cluster is going or another manager's, or it is
-	// the hub's own and its agent is disabled.
+	// ReportingUnexpected means that no agent is expected: the Cluster is being deleted, it belongs to another
+	// manager, or it is the hub's own cluster and its agent is disabled.
 	ReportingUnexpected Reporting = "Unexpected"
-	// ReportingAwaited means that no agent was heard of yet, and that it is not late.
+	// ReportingAwaited means that no agent has reported yet, and that it is not late.
 	ReportingAwaited Reporting = "Awaited"
-	// ReportingMissing means that an agent was deployed and should have been heard of by now.
+	// ReportingMissing means that an agent was deployed and has not reported in time.
 	ReportingMissing Reporting = "Missing"
-	// ReportingHeard means that the agent was heard of lately.
+	// ReportingHeard means that the agent reports.
 	ReportingHeard Reporting = "Heard"
-	// ReportingSilent means that the agent was heard of once and has missed three check-in intervals.
+	// ReportingSilent means that the agent has reported before and has missed three check-in intervals.
 	ReportingSilent Reporting = "Silent"
 )
 
-// ReportingInput is what the hub observed of an agent. All times are of the hub's own clock: what the agent's clock
-// says in its heartbeats is only seen to change.
+// ReportingInput is what the hub observed of an agent. All times are taken from the hub's clock. The timestamps in
+// heartbeats come from the agent's clock: the hub only notices that they change.
 type ReportingInput struct {
 	Now time.Time
-	// Cluster is as it is now. Config is the hub's.
+	// Cluster is the current Cluster. Config is the hub's configuration.
 	Cluster *fleet.Cluster
 	Config  config.Config
-	// Since is when something was heard last: when a heartbeat changed LastSeen, when the agent was seen to be deployed,
-	// or when this process began to observe.
+	// Since is the time of the last observation: LastSeen changed, the agent was deployed, or this process started to
+	// observe.
 	Since time.Time
-	// NotBefore is when the agent may be called silent at the earliest; zero: whenever it is.
+	// NotBefore is the earliest time at which the agent may be judged silent. Zero means no such limit.
 	NotBefore time.Time
-	// Marked says that it was called missing or silent and that nothing was heard of it since.
+	// Marked means that the agent was judged missing or silent and has not reported since.
 	Marked bool
-	// Adopted says that the agent has the hub's settings, because its own Bundle was applied.
+	// Adopted means that the agent has the hub's settings, because its own Bundle was applied.
 	Adopted bool
 	// Gaps are the times between heartbeats that were observed.
 	Gaps Gaps
 }
 
-// ReportingOutcome is what the hub makes of it.
+// ReportingOutcome is the hub's judgement of an agent.
 type ReportingOutcome struct {
 	Stage Reporting
-	// Late says that the agent was heard of and has missed two heartbeats, or more.
+	// Late means that the agent has reported before and has missed two or more heartbeats.
 	Late bool
-	// LookAgain is when the stage may change without anything being heard; zero: never.
+	// LookAgain is when the stage may change without any event. Zero means never.
 	LookAgain time.Time
 }
 
-// JudgeReporting says whether an agent is heard of. It never compares the agent's clock with the hub's.
+// JudgeReporting decides whether an agent reports. It never compares the agent's clock with the hub's clock.
 func JudgeReporting(in ReportingInput) ReportingOutcome {
 	switch {
 	case !AgentExpected(in.Cluster, in.Config.Bootstrap):
@@ -85,59 +85,59 @@ func JudgeReporting(in ReportingInput) ReportingOutcome {
 	return out
 }
 
-// awaited judges an agent that was never heard of, or not since it was deployed anew.
+// awaited judges an agent that has not reported since it was last deployed.
 func awaited(in ReportingInput) ReportingOutcome {
 	until := in.Since.Add(AgentPatience)
 	switch {
 	case in.Marked:
 		return ReportingOutcome{Stage: ReportingMissing}
 	case !AgentDeployed(in.Cluster):
-		return ReportingOutcome{Stage: ReportingAwaited} // it comes by itself, or the import says why it does not
+		return ReportingOutcome{Stage: ReportingAwaited} // it is installed by hand, or condition Imported says why it is not deployed
 	case !in.Now.Before(until):
 		return ReportingOutcome{Stage: ReportingMissing}
 	}
 	return ReportingOutcome{Stage: ReportingAwaited, LookAgain: until}
 }
 
-// WithJitter is how long an interval of an agent may take: each is up to a tenth longer or shorter by chance.
+// WithJitter returns the longest time an agent's interval may take. Agents vary each interval by up to a tenth.
 func WithJitter(interval time.Duration) time.Duration { return interval + interval/10 }
 
-// AgentExpected says whether a Cluster has or gets an agent.
+// AgentExpected reports whether a Cluster should have an agent.
 func AgentExpected(cluster *fleet.Cluster, bootstrap config.Bootstrap) bool {
 	disabled := bootstrap.LocalAgentDisabled && clusters.IsLocal(cluster, bootstrap)
 	return !disabled && cluster.DeletionTimestamp == nil && cluster.Labels[fleet.LabelClusterManagement] == ""
 }
 
-// AgentDeployed says whether the hub has deployed a Cluster's agent.
+// AgentDeployed reports whether the hub has deployed a Cluster's agent.
 func AgentDeployed(cluster *fleet.Cluster) bool {
 	imported := fleet.GetCondition(cluster.Status.Conditions, fleet.ConditionImported)
 	return cluster.Spec.KubeConfigSecret != "" && imported != nil && imported.Status == corev1.ConditionTrue
 }
 
-// MarkedNotReporting says whether a Cluster says of itself that its agent does not report. What was said of an agent that
-// was not heard of at all counts no more once it was.
+// MarkedNotReporting reports whether a Cluster's condition says that its agent does not report. A condition set before
+// the agent's first heartbeat no longer counts after that heartbeat.
 func MarkedNotReporting(cluster *fleet.Cluster) bool {
 	said := fleet.GetCondition(cluster.Status.Conditions, fleet.ConditionAgentReporting)
 	return said != nil && said.Reason == fleet.ReasonAgentNotReporting &&
 		(said.Message != missingMessage || cluster.Status.Agent.LastSeen.IsZero())
 }
 
-// ManySilent says whether so many of the agents that were heard of are late at once that the reason is rather the hub,
-// or what is before it: at least four, and more than half.
+// ManySilent reports whether so many agents are late at once that the cause is probably the hub or its network: at
+// least four, and more than half of the agents that have ever reported.
 func ManySilent(late, heardOf int) bool { return late >= manyAgents && 2*late > heardOf }
 
-// Messages of the condition AgentReporting. Constant: a silence that lasts is no change.
+// Messages of condition AgentReporting. They are constant, so that a lasting silence does not change the condition.
 const (
-	awaitedMessage  = "no agent was heard of yet"
-	deployedMessage = "the agent is being deployed and was not heard of yet"
-	missingMessage  = "the agent was deployed and is not heard of: look at its pods in the agent's namespace of that cluster, " +
-		"at their Events and their log; they must reach the hub at its apiServerURL"
-	// SilentMessage is that of the condition Ready, too.
-	SilentMessage = "the agent has missed three check-in intervals: see whether its pods run on that cluster, and whether their log says that " +
-		"they do not reach the hub; until it is back nothing is deployed there, and what is shown is what it reported last"
+	awaitedMessage  = "no agent has reported yet"
+	deployedMessage = "the agent is being deployed and has not reported yet"
+	missingMessage  = "the agent was deployed but has not reported: check its pods in the agent's namespace of that cluster, " +
+		"their Events and their log; they must reach the hub at its apiServerURL"
+	// SilentMessage is also the message of condition Ready.
+	SilentMessage = "the agent has missed three check-in intervals: check whether its pods run on that cluster, and whether their log says that " +
+		"they do not reach the hub; until it reports again nothing is deployed there, and the status shows its last report"
 )
 
-// ReportingCondition is the condition AgentReporting of a Cluster; nil where no agent is expected.
+// ReportingCondition returns condition AgentReporting of a Cluster, or nil if no agent is expected.
 func ReportingCondition(stage Reporting, cluster *fleet.Cluster) *genericcondition.GenericCondition {
 	condition := &genericcondition.GenericCondition{Type: fleet.ConditionAgentReporting, Status: corev1.ConditionFalse}
 	switch stage {

@@ -14,7 +14,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// observed is what is known, at noon, of an agent with the hub's interval of ten minutes that was heard of this long
+// observed returns the input, at noon, for an agent with the hub's interval of ten minutes that reported this long
 // ago.
 func observed(ago time.Duration, modifiers ...func(*supervision.ReportingInput)) supervision.ReportingInput {
 	return *rulestest.Build(&supervision.ReportingInput{
@@ -70,7 +70,7 @@ func gaps(observed ...time.Duration) func(*supervision.ReportingInput) {
 	}
 }
 
-// skewed lets the agent's clock say something else.
+// skewed shifts the agent's clock.
 func skewed(by time.Duration) func(*supervision.ReportingInput) {
 	return func(in *supervision.ReportingInput) {
 		in.Cluster.Status.Agent.LastSeen = metav1.NewTime(in.Cluster.Status.Agent.LastSeen.Add(by))
@@ -102,38 +102,38 @@ func TestJudgeReporting(t *testing.T) {
 		in   supervision.ReportingInput
 		want supervision.ReportingOutcome
 	}{
-		"an agent that was just heard of reports":                   {observed(0), heard(33 * m)},
-		"one that missed a heartbeat does, too":                     {observed(15 * m), heard(18 * m)},
-		"one that missed two is late":                               {observed(20 * m), late(13 * m)},
-		"one that missed three may be about to come, by its jitter": {observed(32 * m), late(m)},
-		"after that it is silent":                                   {observed(33 * m), silent},
-		"a clock an hour ahead is no matter":                        {observed(15*m, skewed(time.Hour)), heard(18 * m)},
-		"nor is one an hour behind":                                 {observed(15*m, skewed(-time.Hour)), heard(18 * m)},
-		"nor does a clock ahead hide a silence":                     {observed(33*m, skewed(time.Hour)), silent},
-		"one that is marked stays silent until it is heard of":      {observed(0, marked), silent},
-		"one that may come yet is given time":                       {observed(40*m, notBefore(5*m)), late(5 * m)},
-		"but not for longer":                                        {observed(40*m, notBefore(0)), silent},
-		"that time ends no other":                                   {observed(0, notBefore(5*m)), heard(33 * m)},
-		"an agent that was not deployed yet is awaited":             {observed(time.Hour, notHeardOf), awaited},
-		"one that cannot be deployed is awaited; Imported says why": {observed(time.Hour, notHeardOf, notDeployed), awaited},
-		"one that was deployed has 45 seconds": {
+		"agent just reported: heard":                            {observed(0), heard(33 * m)},
+		"agent missed one heartbeat: heard":                     {observed(15 * m), heard(18 * m)},
+		"agent missed two heartbeats: late":                     {observed(20 * m), late(13 * m)},
+		"agent missed three heartbeats, within jitter: late":    {observed(32 * m), late(m)},
+		"agent missed three heartbeats and jitter: silent":      {observed(33 * m), silent},
+		"agent's clock an hour ahead: no difference":            {observed(15*m, skewed(time.Hour)), heard(18 * m)},
+		"agent's clock an hour behind: no difference":           {observed(15*m, skewed(-time.Hour)), heard(18 * m)},
+		"agent's clock ahead: silence is still noticed":         {observed(33*m, skewed(time.Hour)), silent},
+		"marked agent: silent until its next heartbeat":         {observed(0, marked), silent},
+		"before NotBefore: late":                                {observed(40*m, notBefore(5*m)), late(5 * m)},
+		"after NotBefore: silent":                               {observed(40*m, notBefore(0)), silent},
+		"NotBefore: does not shorten the limit of a live agent": {observed(0, notBefore(5*m)), heard(33 * m)},
+		"agent not deployed yet: awaited":                       {observed(time.Hour, notHeardOf), awaited},
+		"agent cannot be deployed: awaited":                     {observed(time.Hour, notHeardOf, notDeployed), awaited},
+		"agent deployed less than 45 seconds ago: awaited": {
 			observed(15*time.Second, notHeardOf, deployed),
 			supervision.ReportingOutcome{Stage: supervision.ReportingAwaited, LookAgain: rulestest.Noon().Add(30 * time.Second)},
 		},
-		"after that it is missing":                         {observed(45*time.Second, notHeardOf, deployed), missing},
-		"and stays missing":                                {observed(0, notHeardOf, deployed, marked), missing},
-		"also where it is deployed once more":              {observed(0, notHeardOf, notDeployed, marked), missing},
-		"one that somebody installs is awaited":            {observed(time.Hour, notHeardOf, byHand), awaited},
-		"even if the Cluster was imported once":            {observed(time.Hour, notHeardOf, byHand, deployed), awaited},
-		"the local agent that is disabled is not expected": {observed(time.Hour, localDisabled), unexpected},
-		"nor is one that was awaited":                      {observed(time.Hour, localDisabled, notHeardOf, deployed), unexpected},
-		"nor is another manager's": {observed(time.Hour, func(in *supervision.ReportingInput) {
+		"agent deployed 45 seconds ago: missing":                              {observed(45*time.Second, notHeardOf, deployed), missing},
+		"missing agent: stays missing":                                        {observed(0, notHeardOf, deployed, marked), missing},
+		"missing agent is deployed again: stays missing":                      {observed(0, notHeardOf, notDeployed, marked), missing},
+		"agent to be installed by hand: awaited":                              {observed(time.Hour, notHeardOf, byHand), awaited},
+		"agent to be installed by hand, Cluster was imported before: awaited": {observed(time.Hour, notHeardOf, byHand, deployed), awaited},
+		"local agent disabled: not expected":                                  {observed(time.Hour, localDisabled), unexpected},
+		"local agent disabled while awaited: not expected":                    {observed(time.Hour, localDisabled, notHeardOf, deployed), unexpected},
+		"Cluster of another manager: not expected": {observed(time.Hour, func(in *supervision.ReportingInput) {
 			in.Cluster.Labels = map[string]string{fleet.LabelClusterManagement: "somebody"}
 		}), unexpected},
-		"nor that of a Cluster that goes": {observed(time.Hour, marked, func(in *supervision.ReportingInput) {
+		"Cluster is being deleted: not expected": {observed(time.Hour, marked, func(in *supervision.ReportingInput) {
 			in.Cluster.DeletionTimestamp = &in.Cluster.Status.Agent.LastSeen
 		}), unexpected},
-		"pausing a Cluster does not silence its agent": {observed(33*m, func(in *supervision.ReportingInput) { in.Cluster.Spec.Paused = true }), silent},
+		"Cluster paused: silence is still noticed": {observed(33*m, func(in *supervision.ReportingInput) { in.Cluster.Spec.Paused = true }), silent},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -148,35 +148,35 @@ func TestCheckinInterval(t *testing.T) {
 		in   supervision.ReportingInput
 		want time.Duration
 	}{
-		"the hub's":                                      {observed(0), 10 * m},
-		"none is the agent's default":                    {observed(0, configured(0)), 15 * m},
-		"a longer one of the Cluster":                    {observed(0, ownCheckin("1h")), time.Hour},
-		"of a shorter one the hub is not sure":           {observed(0, ownCheckin("20s")), 10 * m},
-		"until it is observed":                           {observed(0, ownCheckin("20s"), gaps(20*time.Second, 21*time.Second, 19*time.Second)), 20 * time.Second},
-		"one that was set is not used before it is seen": {observed(0, ownCheckin("20s"), gaps(10*m, 10*m, 9*m)), 10 * m},
-		"one that was made longer is":                    {observed(0, ownCheckin("1h"), gaps(10*m, 10*m, 10*m)), time.Hour},
-		"the last one of a name counts":                  {observed(0, ownCheckin("1h", "2h")), 2 * time.Hour},
-		"also if it is shorter":                          {observed(0, ownCheckin("2h", "1h")), time.Hour},
-		"also if it cannot be read":                      {observed(0, ownCheckin("2h", "tomorrow")), 10 * m},
-		"empty is the agent's default":                   {observed(0, ownCheckin("")), 15 * m},
-		"so is zero":                                     {observed(0, ownCheckin("0")), 15 * m},
-		"one that the agent cannot read is not used":     {observed(0, ownCheckin("tomorrow")), 10 * m},
-		"nor one that only the pod knows":                {observed(0, ownCheckin("2h"), fromTheNode), 10 * m},
-		"another variable is not": {observed(0, func(in *supervision.ReportingInput) {
+		"the hub's":                                                 {observed(0), 10 * m},
+		"no configured interval: default":                           {observed(0, configured(0)), 15 * m},
+		"Cluster's interval is longer: used":                        {observed(0, ownCheckin("1h")), time.Hour},
+		"Cluster's interval is shorter: not used yet":               {observed(0, ownCheckin("20s")), 10 * m},
+		"Cluster's interval is shorter, and observed: used":         {observed(0, ownCheckin("20s"), gaps(20*time.Second, 21*time.Second, 19*time.Second)), 20 * time.Second},
+		"Cluster's interval is shorter, but not observed: not used": {observed(0, ownCheckin("20s"), gaps(10*m, 10*m, 9*m)), 10 * m},
+		"Cluster's interval is longer than the observed one: used":  {observed(0, ownCheckin("1h"), gaps(10*m, 10*m, 10*m)), time.Hour},
+		"variable set twice: last one counts":                       {observed(0, ownCheckin("1h", "2h")), 2 * time.Hour},
+		"variable set twice, last one shorter: last one counts":     {observed(0, ownCheckin("2h", "1h")), time.Hour},
+		"variable set twice, last one invalid: not used":            {observed(0, ownCheckin("2h", "tomorrow")), 10 * m},
+		"variable empty: default":                                   {observed(0, ownCheckin("")), 15 * m},
+		"variable zero: default":                                    {observed(0, ownCheckin("0")), 15 * m},
+		"variable invalid: not used":                                {observed(0, ownCheckin("tomorrow")), 10 * m},
+		"variable with valueFrom: not used":                         {observed(0, ownCheckin("2h"), fromTheNode), 10 * m},
+		"other variable: not used": {observed(0, func(in *supervision.ReportingInput) {
 			in.Cluster.Spec.AgentEnvVars = []corev1.EnvVar{{Name: "A", Value: "2h"}}
 		}), 10 * m},
-		"an agent installed by hand has its own":             {observed(0, byHand), 15 * m},
-		"which is not shorter than the hub's":                {observed(0, byHand, configured(time.Hour)), time.Hour},
-		"until it has the hub's settings":                    {observed(0, byHand, adopted), 10 * m},
-		"or until enough was seen":                           {observed(0, byHand, gaps(10*m, 10*m, 10*m)), 10 * m},
-		"two gaps are not enough":                            {observed(0, byHand, gaps(10*m, 10*m)), 15 * m},
-		"an agent that takes longer is believed at once":     {observed(0, gaps(30*m)), 30 * m},
-		"of two gaps the shorter one":                        {observed(0, gaps(3*time.Hour, 30*m)), 30 * m},
-		"one outage does not make an agent slow":             {observed(0, gaps(10*m, 5*time.Hour, 10*m)), 10 * m},
-		"nor does a restart make it fast":                    {observed(0, gaps(30*m, m, 30*m)), 30 * m},
-		"what is long ago does not count":                    {observed(0, gaps(time.Hour, time.Hour, 10*m, 10*m, 10*m)), 10 * m},
-		"no agent is expected sooner than it was told":       {observed(0, gaps(time.Second, time.Second, time.Second)), 10 * m},
-		"nor sooner than the default where it was told none": {observed(0, configured(0), gaps(time.Second, time.Second, time.Second)), 15 * m},
+		"agent installed by hand: default":                                  {observed(0, byHand), 15 * m},
+		"agent installed by hand, hub's interval is longer: hub's interval": {observed(0, byHand, configured(time.Hour)), time.Hour},
+		"agent installed by hand, adopted: hub's interval":                  {observed(0, byHand, adopted), 10 * m},
+		"agent installed by hand, enough gaps observed: hub's interval":     {observed(0, byHand, gaps(10*m, 10*m, 10*m)), 10 * m},
+		"agent installed by hand, two gaps observed: default":               {observed(0, byHand, gaps(10*m, 10*m)), 15 * m},
+		"one long gap observed: used at once":                               {observed(0, gaps(30*m)), 30 * m},
+		"two gaps observed: shorter one":                                    {observed(0, gaps(3*time.Hour, 30*m)), 30 * m},
+		"one outage among the gaps: ignored":                                {observed(0, gaps(10*m, 5*time.Hour, 10*m)), 10 * m},
+		"one restart among the gaps: ignored":                               {observed(0, gaps(30*m, m, 30*m)), 30 * m},
+		"old gaps: forgotten":                                               {observed(0, gaps(time.Hour, time.Hour, 10*m, 10*m, 10*m)), 10 * m},
+		"gaps shorter than the hub's interval: hub's interval":              {observed(0, gaps(time.Second, time.Second, time.Second)), 10 * m},
+		"gaps shorter than the default, none configured: default":           {observed(0, configured(0), gaps(time.Second, time.Second, time.Second)), 15 * m},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -196,13 +196,13 @@ func TestManySilent(t *testing.T) {
 		late, heardOf int
 		want          bool
 	}{
-		"nobody":                             {0, 0, false},
-		"three of three may be on their own": {3, 3, false},
-		"four of four":                       {4, 4, true},
-		"half of them":                       {4, 8, false},
-		"more than half":                     {5, 9, true},
-		"a third of a large hub":             {3000, 9000, false},
-		"most of a large hub":                {5001, 10000, true},
+		"nobody":                 {0, 0, false},
+		"three of three":         {3, 3, false},
+		"four of four":           {4, 4, true},
+		"half of them":           {4, 8, false},
+		"more than half":         {5, 9, true},
+		"a third of a large hub": {3000, 9000, false},
+		"most of a large hub":    {5001, 10000, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -228,17 +228,17 @@ func TestReportingCondition(t *testing.T) {
 				}
 				marking := &fleet.Cluster{Status: fleet.ClusterStatus{Conditions: []genericcondition.GenericCondition{*got}}}
 				if supervision.MarkedNotReporting(marking) != trouble[stage] {
-					t.Errorf("a Cluster with it is marked: %v", !trouble[stage])
+					t.Errorf("a Cluster with this condition is marked: %v", !trouble[stage])
 				}
 				marking.Status.Agent.LastSeen = metav1.NewTime(rulestest.Noon())
 				if supervision.MarkedNotReporting(marking) != (stage == supervision.ReportingSilent) {
-					t.Errorf("a Cluster with it that was heard of is marked: %v", stage != supervision.ReportingSilent)
+					t.Errorf("a Cluster with this condition and a heartbeat is marked: %v", stage != supervision.ReportingSilent)
 				}
 			}
 		})
 	}
 	if got := supervision.ReportingCondition(supervision.ReportingUnexpected, observed(0).Cluster); got != nil {
-		t.Errorf("where no agent is expected there is %+v", got)
+		t.Errorf("condition of a Cluster without an expected agent: %+v", got)
 	}
 	if supervision.MarkedNotReporting(observed(0).Cluster) {
 		t.Error("a Cluster without the condition is marked")

@@ -9,9 +9,9 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// How often the hub looks downstream for an agent that it does not hear of: each time twice as long after the time
-// before, from the first to the last. An agent that was heard of once is looked for less eagerly: what its cluster
-// suffers from is rarely the agent.
+// The hub inspects the downstream cluster of an agent that does not report. The interval between two inspections
+// starts at the first value and doubles up to the last one. The Stale values apply to agents that have reported
+// before: their silence is rarely caused by the agent itself.
 const (
 	FirstLook      = 10 * time.Second
 	LastLook       = 10 * time.Minute
@@ -19,93 +19,95 @@ const (
 	LastLookStale  = time.Hour
 )
 
-// StartPatience is how long a pod may be without a node or without its image before that is called a trouble: clusters
-// that grow and registries that hiccup need a moment.
+// StartPatience is how long a pod may stay unscheduled or without its image before the condition reports a problem.
+// Cluster autoscalers and registries need a moment.
 const StartPatience = 25 * time.Second
 
-// Stage says how an agent stands that the hub deployed and does not hear of.
+// Stage is the state of an agent that the hub deployed and that does not report.
 type Stage string
 
 const (
-	// Missing means that an object of the agent is gone, or that it was told not to run: it is applied again.
+	// Missing means that an object of the agent was deleted, or its Deployment was scaled to zero. It is applied
+	// again.
 	Missing Stage = "Missing"
 	// Troubled means that something downstream keeps the agent's pod from running; the reason says what.
 	Troubled Stage = "Troubled"
-	// Starting means that the agent's pod is on its way.
+	// Starting means that the agent's pod is starting.
 	Starting Stage = "Starting"
-	// Unable means that the agent runs without the means to register: they are delivered again.
+	// Unable means that the agent runs but cannot register. Its bootstrap Secret is delivered again.
 	Unable Stage = "Unable"
-	// Silent means that the agent has been running for a while without asking this hub for anything: it is given
-	// a fresh token, in case its own is worth nothing.
+	// Silent means that the agent has been running for a while without sending a request to this hub. It gets a fresh
+	// token, in case its own token is invalid.
 	Silent Stage = "Silent"
-	// Running means that the agent runs, and that nothing is to be done but to wait.
+	// Running means that the agent runs. The hub only waits.
 	Running Stage = "Running"
 )
 
-// Repair is what an import does again downstream, though nothing was changed on the hub.
+// Repair says what an import applies again downstream although nothing changed on the hub.
 type Repair string
 
 const (
 	// RepairNone leaves the agent as it is.
 	RepairNone Repair = ""
-	// RepairObjects applies the agent's objects, in place.
+	// RepairObjects applies the agent's objects without reinstalling it.
 	RepairObjects Repair = "Objects"
-	// RepairIdentity also hands over the means to register, unless the agent turns out to have registered. The
-	// identity that it may have is never taken away.
+	// RepairIdentity also delivers the bootstrap Secret, unless the agent has registered meanwhile. An identity that
+	// the agent already has is never removed.
 	RepairIdentity Repair = "Identity"
 )
 
-// Input is what was found of an agent that the hub does not hear of. Times are of the hub's clock only:
-// downstream clocks may be wrong.
+// Input describes an agent that does not report. All durations are measured with the hub's clock, because downstream
+// clocks may be wrong.
 type Input struct {
-	// Awaited is how long the hub has been waiting for the agent, since it was deployed or since the hub noticed.
+	// Awaited is how long the hub has been waiting: since the agent was deployed, or since the hub noticed its
+	// silence.
 	Awaited time.Duration
-	// Quiet is how long ago the agent was deployed or last given a fresh token; FreshTokens is how often that was.
+	// Quiet is the time since the agent was deployed or last got a fresh token. FreshTokens counts those tokens.
 	Quiet       time.Duration
 	FreshTokens int
-	// Heard says that the agent was heard of once.
+	// Heard means that the agent has reported before.
 	Heard bool
 	// Known means that the stored identity belongs to a live account of a granted registration, see KnowsIdentity.
 	// Requested means that the client has made a ClusterRegistration since the agent was deployed.
 	Known, Requested bool
-	// Namespace is the agent's, Terminating whether it is going.
+	// Namespace is the agent's namespace. Terminating means that it is being deleted.
 	Namespace   string
 	Terminating bool
-	// Identity says that the agent has one in Secret fleet-agent.
+	// Identity means that the agent has an identity in Secret fleet-agent.
 	Identity bool
-	// Delivered is the token in the agent's Secret fleet-agent-bootstrap, Token the one of the Cluster's import token.
-	// Empty is none.
+	// Delivered is the token in the agent's Secret fleet-agent-bootstrap. Token is that of the Cluster's import token.
+	// Empty means that there is none.
 	Delivered, Token string
-	// Deployment is the agent's; nil is none. ReplicaSets and Pods are those with its labels.
+	// Deployment is the agent's Deployment, nil if it does not exist. ReplicaSets and Pods are those with its labels.
 	Deployment *appsv1.Deployment
-	// Wanted is what the settings make of that Deployment now; nil is that they cannot be used.
+	// Wanted is the Deployment rendered from the current settings, nil if the settings are invalid.
 	Wanted      *appsv1.Deployment
 	ReplicaSets []appsv1.ReplicaSet
 	Pods        []corev1.Pod
 }
 
-// Outcome is what is owed to an agent that the hub does not hear of.
+// Outcome is what the hub does for an agent that does not report.
 type Outcome struct {
 	Stage Stage
-	// Reason and Message say what keeps the agent from running; empty is nothing. The message is the same as long as
-	// the cause is.
+	// Reason and Message say what keeps the agent from running. They are empty if nothing does. The message stays the
+	// same while the cause stays the same.
 	Reason, Message string
 	Repair          Repair
-	// FreshToken ends the Cluster's import token: another one is made and delivered, to an agent that was heard of once
-	// after the next look.
+	// FreshToken asks for a new import token: the current one is ended, another one is created and delivered. An agent
+	// that has reported before gets it after the next inspection.
 	FreshToken bool
 }
 
-// Supervised says whether the hub looks after an agent downstream: it brought it there, and either has never heard
-// of it or counts it as gone. Clusters of live agents are left in peace.
+// Supervised reports whether the hub inspects an agent's downstream cluster. It does so for agents that it deployed
+// and that have never reported or are stale. It does not inspect clusters whose agents report.
 func Supervised(cluster *fleet.Cluster, stale bool) bool {
 	return cluster.Spec.KubeConfigSecret != "" && cluster.Status.AgentDeployedGeneration != nil && (NeverHeard(cluster) || stale)
 }
 
-// NeverHeard says whether no heartbeat came since the agent was deployed.
+// NeverHeard reports whether no heartbeat has arrived since the agent was deployed.
 func NeverHeard(cluster *fleet.Cluster) bool { return cluster.Status.Agent.LastSeen.IsZero() }
 
-// Decide decides what is owed to an agent that the hub does not hear of.
+// Decide returns what the hub does for an agent that does not report.
 func Decide(in Input) Outcome {
 	switch {
 	case in.Terminating:
@@ -120,7 +122,7 @@ func Decide(in Input) Outcome {
 		if corrected(in) {
 			repair = RepairObjects
 		}
-		if !able(in) { // or it would run in vain, once it runs
+		if !able(in) { // without it, the pod could run but not register
 			repair = RepairIdentity
 		}
 		return Outcome{Stage: Troubled, Reason: reason, Message: message, Repair: repair}
@@ -131,7 +133,7 @@ func Decide(in Input) Outcome {
 	return Outcome{Stage: Starting}
 }
 
-// await sees to it that an agent that runs can register, if it has to.
+// await returns the outcome for an agent that runs: it makes sure that the agent can register if it has to.
 func await(in Input) Outcome {
 	switch {
 	case !able(in):
@@ -142,9 +144,10 @@ func await(in Input) Outcome {
 	return Outcome{Stage: Silent, FreshToken: true}
 }
 
-// able says whether an agent has what it needs to be heard of: an identity of which the hub knows, or the means to get
-// one that are good today. A new agent's import token is on its way where there is none (TokenLost); that of one that
-// was heard of has ended, and its means with it.
+// able reports whether an agent has what it needs to report: an identity that the hub knows, or a valid token to
+// register with. While a new agent has no import token on the hub, the token that it already got counts as valid; the
+// import recreates lost tokens (importing.TokenLost). If an agent that has reported before has no import token on the
+// hub, its delivered token has expired.
 func able(in Input) bool {
 	switch {
 	case in.Identity && in.Known:
@@ -155,14 +158,15 @@ func able(in Input) bool {
 	return in.Delivered == in.Token
 }
 
-// freshTokenAfter is how long an agent that runs may take to ask this hub for something before it is given another
-// token, after so many of them.
+// freshTokenAfter returns how long a running agent may stay silent before it gets another token. The time grows with
+// the number of tokens given.
 func freshTokenAfter(given int) time.Duration {
 	patience := []time.Duration{5 * time.Minute, 15 * time.Minute, time.Hour, 6 * time.Hour}
 	return patience[min(given, len(patience)-1)]
 }
 
-// NextLook is how long after a look the next one is due, after so many of them in vain. Whoever asks adds some spread.
+// NextLook returns the delay until the next inspection after a number of inspections without success. The caller adds
+// jitter.
 func NextLook(looks int, heard bool) time.Duration {
 	first, last := FirstLook, LastLook
 	if heard {
@@ -180,7 +184,7 @@ func anyRunning(pods []corev1.Pod) bool {
 	return false
 }
 
-// podRuns says whether all containers of a pod run now.
+// podRuns reports whether all containers of a pod are running.
 func podRuns(pod *corev1.Pod) bool {
 	if pod.Status.Phase != corev1.PodRunning || len(pod.Status.ContainerStatuses) == 0 {
 		return false

@@ -16,7 +16,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// awaited is an agent deployed half a minute ago, of which nothing is seen but its Deployment.
+// awaited returns the input for an agent deployed 30 seconds ago, of which only the Deployment exists.
 func awaited(modifiers ...func(*supervision.Input)) supervision.Input {
 	one := int32(1)
 	in := supervision.Input{
@@ -81,41 +81,41 @@ func TestSupervise(t *testing.T) {
 		in   supervision.Input
 		want supervision.Outcome // without its message
 	}{
-		"a pod is on its way":                         {in: awaited(), want: supervision.Outcome{Stage: supervision.Starting}},
-		"its container is being made":                 {in: awaited(withPods(pod("p", waits("ContainerCreating")))), want: supervision.Outcome{Stage: supervision.Starting}},
-		"a Deployment that is gone comes back":        {in: awaited(func(in *supervision.Input) { in.Deployment = nil }), want: supervision.Outcome{Stage: supervision.Missing, Repair: supervision.RepairObjects}},
-		"one that was scaled to nothing is put right": {in: awaited(func(in *supervision.Input) { in.Deployment.Spec.Replicas = &none }), want: supervision.Outcome{Stage: supervision.Missing, Repair: supervision.RepairObjects}},
-		"a namespace that is going is waited for": {
+		"no pod yet: starting":                     {in: awaited(), want: supervision.Outcome{Stage: supervision.Starting}},
+		"container is being created: starting":     {in: awaited(withPods(pod("p", waits("ContainerCreating")))), want: supervision.Outcome{Stage: supervision.Starting}},
+		"Deployment deleted: applied again":        {in: awaited(func(in *supervision.Input) { in.Deployment = nil }), want: supervision.Outcome{Stage: supervision.Missing, Repair: supervision.RepairObjects}},
+		"Deployment scaled to zero: applied again": {in: awaited(func(in *supervision.Input) { in.Deployment.Spec.Replicas = &none }), want: supervision.Outcome{Stage: supervision.Missing, Repair: supervision.RepairObjects}},
+		"namespace terminating: awaited": {
 			in:   awaited(func(in *supervision.Input) { in.Terminating, in.Deployment = true, nil }),
 			want: supervision.Outcome{Stage: supervision.Troubled, Reason: fleet.ReasonNamespaceTerminating},
 		},
-		"it runs, and has time":                                           {in: awaited(runs), want: supervision.Outcome{Stage: supervision.Running}},
-		"it runs beside a pod that is refused":                            {in: awaited(runs, withRefusal("exceeded quota: q,")), want: supervision.Outcome{Stage: supervision.Running}},
-		"a pod that is going does not run":                                {in: awaited(withPods(pod("p", func(p *corev1.Pod) { running(p); p.DeletionTimestamp = &metav1.Time{} }))), want: supervision.Outcome{Stage: supervision.Starting}},
-		"it runs, for long, and has asked for nothing":                    {in: awaited(runs, after(5*time.Minute, 0)), want: supervision.Outcome{Stage: supervision.Silent, FreshToken: true}},
-		"a second token takes longer":                                     {in: awaited(runs, after(14*time.Minute, 1)), want: supervision.Outcome{Stage: supervision.Running}},
-		"but comes":                                                       {in: awaited(runs, after(15*time.Minute, 1)), want: supervision.Outcome{Stage: supervision.Silent, FreshToken: true}},
-		"after many, one every six hours":                                 {in: awaited(runs, after(6*time.Hour, 100)), want: supervision.Outcome{Stage: supervision.Silent, FreshToken: true}},
-		"and not sooner":                                                  {in: awaited(runs, after(5*time.Hour, 100)), want: supervision.Outcome{Stage: supervision.Running}},
-		"one that has asked is waited for":                                {in: awaited(runs, requested, after(time.Hour, 0)), want: supervision.Outcome{Stage: supervision.Running}},
-		"one that had asked before it was deployed anew":                  {in: awaited(runs, known, after(time.Hour, 0)), want: supervision.Outcome{Stage: supervision.Silent, FreshToken: true}},
-		"one that has registered keeps what it has":                       {in: awaited(runs, known, identity, after(time.Hour, 0)), want: supervision.Outcome{Stage: supervision.Running}},
-		"an identity of which the hub knows nothing":                      {in: awaited(runs, identity), want: supervision.Outcome{Stage: supervision.Unable, Repair: supervision.RepairIdentity}},
-		"an identity without a live account, after a fresh token in vain": {in: awaited(runs, func(in *supervision.Input) { in.Identity = true }, after(5*time.Minute, 0)), want: supervision.Outcome{Stage: supervision.Silent, FreshToken: true}},
-		"the means to register are gone":                                  {in: awaited(runs, delivered("")), want: supervision.Outcome{Stage: supervision.Unable, Repair: supervision.RepairIdentity}},
-		"they are of a token that was ended":                              {in: awaited(runs, delivered("t0")), want: supervision.Outcome{Stage: supervision.Unable, Repair: supervision.RepairIdentity}},
-		"they are gone before the pod is there":                           {in: awaited(delivered("")), want: supervision.Outcome{Stage: supervision.Unable, Repair: supervision.RepairIdentity}},
-		"nobody knows which token is good":                                {in: awaited(runs, func(in *supervision.Input) { in.Token = "" }), want: supervision.Outcome{Stage: supervision.Running}},
-		"those of one that was heard of end with its token": {
+		"agent runs: has time":                                                           {in: awaited(runs), want: supervision.Outcome{Stage: supervision.Running}},
+		"agent runs beside a refused pod: running":                                       {in: awaited(runs, withRefusal("exceeded quota: q,")), want: supervision.Outcome{Stage: supervision.Running}},
+		"pod terminating: does not count as running":                                     {in: awaited(withPods(pod("p", func(p *corev1.Pod) { running(p); p.DeletionTimestamp = &metav1.Time{} }))), want: supervision.Outcome{Stage: supervision.Starting}},
+		"agent runs for long without a request: fresh token":                             {in: awaited(runs, after(5*time.Minute, 0)), want: supervision.Outcome{Stage: supervision.Silent, FreshToken: true}},
+		"after one fresh token: longer pause":                                            {in: awaited(runs, after(14*time.Minute, 1)), want: supervision.Outcome{Stage: supervision.Running}},
+		"but comes":                                                                      {in: awaited(runs, after(15*time.Minute, 1)), want: supervision.Outcome{Stage: supervision.Silent, FreshToken: true}},
+		"after many fresh tokens: one every six hours":                                   {in: awaited(runs, after(6*time.Hour, 100)), want: supervision.Outcome{Stage: supervision.Silent, FreshToken: true}},
+		"after many fresh tokens: not before six hours":                                  {in: awaited(runs, after(5*time.Hour, 100)), want: supervision.Outcome{Stage: supervision.Running}},
+		"agent has made a request: awaited":                                              {in: awaited(runs, requested, after(time.Hour, 0)), want: supervision.Outcome{Stage: supervision.Running}},
+		"agent made its request before it was deployed again: fresh token":               {in: awaited(runs, known, after(time.Hour, 0)), want: supervision.Outcome{Stage: supervision.Silent, FreshToken: true}},
+		"agent has registered: keeps its identity":                                       {in: awaited(runs, known, identity, after(time.Hour, 0)), want: supervision.Outcome{Stage: supervision.Running}},
+		"identity unknown to the hub, token outdated: identity is delivered":             {in: awaited(runs, identity), want: supervision.Outcome{Stage: supervision.Unable, Repair: supervision.RepairIdentity}},
+		"identity without a live account, fresh token did not help: another fresh token": {in: awaited(runs, func(in *supervision.Input) { in.Identity = true }, after(5*time.Minute, 0)), want: supervision.Outcome{Stage: supervision.Silent, FreshToken: true}},
+		"bootstrap Secret deleted: delivered again":                                      {in: awaited(runs, delivered("")), want: supervision.Outcome{Stage: supervision.Unable, Repair: supervision.RepairIdentity}},
+		"bootstrap Secret of an ended token: delivered again":                            {in: awaited(runs, delivered("t0")), want: supervision.Outcome{Stage: supervision.Unable, Repair: supervision.RepairIdentity}},
+		"bootstrap Secret deleted before the pod starts: delivered again":                {in: awaited(delivered("")), want: supervision.Outcome{Stage: supervision.Unable, Repair: supervision.RepairIdentity}},
+		"hub has no import token, agent is new: awaited":                                 {in: awaited(runs, func(in *supervision.Input) { in.Token = "" }), want: supervision.Outcome{Stage: supervision.Running}},
+		"hub has no import token, agent has reported before: bootstrap Secret is delivered again": {
 			in:   awaited(runs, func(in *supervision.Input) { in.Token, in.Heard = "", true }),
 			want: supervision.Outcome{Stage: supervision.Unable, Repair: supervision.RepairIdentity},
 		},
-		"and are good as long as it is": {in: awaited(runs, func(in *supervision.Input) { in.Heard = true }), want: supervision.Outcome{Stage: supervision.Running}},
-		"a pod that cannot be is told, and can register": {
+		"hub has the import token, agent has reported before: awaited": {in: awaited(runs, func(in *supervision.Input) { in.Heard = true }), want: supervision.Outcome{Stage: supervision.Running}},
+		"pod refused, bootstrap Secret outdated: reported and delivered again": {
 			in:   awaited(delivered("t0"), withRefusal(`pods "p" is forbidden: exceeded quota: q, requested: pods=1`)),
 			want: supervision.Outcome{Stage: supervision.Troubled, Reason: fleet.ReasonAgentPodRejected, Repair: supervision.RepairIdentity},
 		},
-		"an account that is gone comes back": {
+		"ServiceAccount deleted: applied again": {
 			in:   awaited(withRefusal(`pods "p" is forbidden: error looking up service account agents/fleet-agent: serviceaccount "fleet-agent" not found`)),
 			want: supervision.Outcome{Stage: supervision.Troubled, Reason: fleet.ReasonAgentPodRejected, Repair: supervision.RepairObjects},
 		},
@@ -124,7 +124,7 @@ func TestSupervise(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := supervision.Decide(test.in)
 			if (got.Message != "") != (test.want.Reason != "") {
-				t.Errorf("reason %q with the message %q", got.Reason, got.Message)
+				t.Errorf("reason %q with message %q", got.Reason, got.Message)
 			}
 			got.Message = ""
 			if diff := cmp.Diff(test.want, got); diff != "" {
@@ -134,7 +134,7 @@ func TestSupervise(t *testing.T) {
 	}
 }
 
-func TestWhatKeepsAnAgentFromRunning(t *testing.T) {
+func TestDecide_NamesTheProblemOfThePod(t *testing.T) {
 	refused := func(message string) supervision.Input {
 		return awaited(withRefusal(`pods "fleet-agent-7c9d6-x2kzt" is forbidden: ` + message))
 	}
@@ -147,39 +147,39 @@ func TestWhatKeepsAnAgentFromRunning(t *testing.T) {
 		in           supervision.Input
 		reason, says string
 	}{
-		"a quota":                       {in: refused("exceeded quota: none, requested: pods=1, used: pods=0, limited: pods=0"), reason: fleet.ReasonAgentPodRejected, says: "ResourceQuota none of namespace agents leaves no room"},
-		"a quota of resources":          {in: refused("failed quota: cpu: must specify limits.cpu for: fleet-agent"), reason: fleet.ReasonAgentPodRejected, says: "set spec.agentResources"},
-		"a limit range":                 {in: refused("maximum memory usage per Container is 64Mi, but limit is 128Mi"), reason: fleet.ReasonAgentPodRejected, says: "a LimitRange of namespace agents"},
-		"pod security":                  {in: refused(`violates PodSecurity "restricted:latest": seccompProfile (pod or container "fleet-agent" must set …)`), reason: fleet.ReasonAgentPodRejected, says: "pods of the level restricted"},
-		"a webhook that denies":         {in: awaited(withRefusal(`admission webhook "policy.example.com" denied the request: not on 2026-11-21`)), reason: fleet.ReasonAgentPodRejected, says: "admission webhook policy.example.com downstream does not let"},
-		"a webhook that is dead":        {in: awaited(withRefusal(`Internal error occurred: failed calling webhook "policy.example.com": failed to call webhook: Post "https://10.0.0.1": EOF`)), reason: fleet.ReasonAgentPodRejected, says: "admission webhook policy.example.com downstream has to be asked"},
-		"a policy":                      {in: refused(`ValidatingAdmissionPolicy 'no-agents' with binding 'b' denied request: expression`), reason: fleet.ReasonAgentPodRejected, says: "ValidatingAdmissionPolicy no-agents"},
-		"a namespace that is going":     {in: refused(`unable to create new content in namespace agents because it is being terminated`), reason: fleet.ReasonNamespaceTerminating, says: "is being deleted"},
-		"a class that is gone":          {in: refused(`no PriorityClass with name fleet-agent-priority-class was found`), reason: fleet.ReasonAgentPodRejected, says: "put back"},
-		"nobody knows what":             {in: refused(`by a rule of 10:15`), reason: fleet.ReasonAgentPodRejected, says: "kubectl describe replicaset -n agents -l app=fleet-agent"},
-		"nobody says what":              {in: awaited(withRefusal("")), reason: fleet.ReasonAgentPodRejected, says: "kubectl describe replicaset"},
-		"no node":                       {in: awaited(withPods(pod("p", unschedulable))), reason: fleet.ReasonAgentPodRejected, says: "no node takes the agent's pod"},
-		"no node yet":                   {in: early(awaited(withPods(pod("p", unschedulable))))},
-		"an image that is not there":    {in: waiting("ImagePullBackOff"), reason: fleet.ReasonAgentPodFailing, says: "image registry.example/agent:v1 cannot be pulled"},
-		"an image that has no name":     {in: waiting("InvalidImageName"), reason: fleet.ReasonAgentPodFailing, says: "cannot be pulled"},
-		"a registry's hiccup":           {in: early(waiting("ErrImagePull"))},
-		"a registry that is gone":       {in: waiting("ErrImagePull"), reason: fleet.ReasonAgentPodFailing, says: "reaches the registry"},
-		"a container that ends":         {in: early(waiting("CrashLoopBackOff")), reason: fleet.ReasonAgentPodFailing, says: "kubectl logs -n agents -l app=fleet-agent --previous"},
-		"a container that has no start": {in: waiting("CreateContainerConfigError"), reason: fleet.ReasonAgentPodFailing, says: "cannot be started"},
-		"an init container that ends": {in: awaited(withPods(pod("p", func(p *corev1.Pod) {
+		"quota exceeded":                   {in: refused("exceeded quota: none, requested: pods=1, used: pods=0, limited: pods=0"), reason: fleet.ReasonAgentPodRejected, says: "ResourceQuota none of namespace agents leaves no room"},
+		"quota requires resources":         {in: refused("failed quota: cpu: must specify limits.cpu for: fleet-agent"), reason: fleet.ReasonAgentPodRejected, says: "set spec.agentResources"},
+		"LimitRange exceeded":              {in: refused("maximum memory usage per Container is 64Mi, but limit is 128Mi"), reason: fleet.ReasonAgentPodRejected, says: "a LimitRange of namespace agents"},
+		"pod security":                     {in: refused(`violates PodSecurity "restricted:latest": seccompProfile (pod or container "fleet-agent" must set …)`), reason: fleet.ReasonAgentPodRejected, says: "pods of Pod Security level restricted"},
+		"a webhook that denies":            {in: awaited(withRefusal(`admission webhook "policy.example.com" denied the request: not on 2026-11-21`)), reason: fleet.ReasonAgentPodRejected, says: "admission webhook policy.example.com downstream denies"},
+		"a webhook that does not answer":   {in: awaited(withRefusal(`Internal error occurred: failed calling webhook "policy.example.com": failed to call webhook: Post "https://10.0.0.1": EOF`)), reason: fleet.ReasonAgentPodRejected, says: "admission webhook policy.example.com downstream has to admit"},
+		"a policy":                         {in: refused(`ValidatingAdmissionPolicy 'no-agents' with binding 'b' denied request: expression`), reason: fleet.ReasonAgentPodRejected, says: "ValidatingAdmissionPolicy no-agents"},
+		"a terminating namespace":          {in: refused(`unable to create new content in namespace agents because it is being terminated`), reason: fleet.ReasonNamespaceTerminating, says: "is being deleted"},
+		"a deleted PriorityClass":          {in: refused(`no PriorityClass with name fleet-agent-priority-class was found`), reason: fleet.ReasonAgentPodRejected, says: "applied again"},
+		"unknown refusal":                  {in: refused(`by a rule of 10:15`), reason: fleet.ReasonAgentPodRejected, says: "kubectl describe replicaset -n agents -l app=fleet-agent"},
+		"empty refusal":                    {in: awaited(withRefusal("")), reason: fleet.ReasonAgentPodRejected, says: "kubectl describe replicaset"},
+		"unschedulable for long":           {in: awaited(withPods(pod("p", unschedulable))), reason: fleet.ReasonAgentPodRejected, says: "the agent's pod cannot be scheduled"},
+		"unschedulable for a moment":       {in: early(awaited(withPods(pod("p", unschedulable))))},
+		"image pull backoff":               {in: waiting("ImagePullBackOff"), reason: fleet.ReasonAgentPodFailing, says: "image registry.example/agent:v1 cannot be pulled"},
+		"invalid image name":               {in: waiting("InvalidImageName"), reason: fleet.ReasonAgentPodFailing, says: "cannot be pulled"},
+		"failed image pull, for a moment":  {in: early(waiting("ErrImagePull"))},
+		"failed image pull, for long":      {in: waiting("ErrImagePull"), reason: fleet.ReasonAgentPodFailing, says: "can reach the registry"},
+		"container in CrashLoopBackOff":    {in: early(waiting("CrashLoopBackOff")), reason: fleet.ReasonAgentPodFailing, says: "kubectl logs -n agents -l app=fleet-agent --previous"},
+		"container that cannot be created": {in: waiting("CreateContainerConfigError"), reason: fleet.ReasonAgentPodFailing, says: "cannot be started"},
+		"init container in CrashLoopBackOff": {in: awaited(withPods(pod("p", func(p *corev1.Pod) {
 			waits("CrashLoopBackOff")(p)
 			p.Status.InitContainerStatuses, p.Status.ContainerStatuses = p.Status.ContainerStatuses, nil
-		}))), reason: fleet.ReasonAgentPodFailing, says: "ends as soon as it has started"},
-		"a node that evicts": {in: awaited(withPods(pod("p", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }))), reason: fleet.ReasonAgentPodFailing, says: "ended by its node"},
-		"what the Deployment knows": {in: awaited(func(in *supervision.Input) {
+		}))), reason: fleet.ReasonAgentPodFailing, says: "exits right after its start"},
+		"evicted pod": {in: awaited(withPods(pod("p", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }))), reason: fleet.ReasonAgentPodFailing, says: "terminated by its node"},
+		"failure in the Deployment's condition": {in: awaited(func(in *supervision.Input) {
 			in.Deployment.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: "exceeded quota: q,"}}
 		}), reason: fleet.ReasonAgentPodRejected, says: "ResourceQuota q"},
-		"a trouble of a pod before": {in: awaited(func(in *supervision.Input) {
+		"failure of an older ReplicaSet": {in: awaited(func(in *supervision.Input) {
 			withRefusal("exceeded quota: q,")(in)
 			none := int32(0)
 			in.ReplicaSets[0].Spec.Replicas = &none
 		})},
-		"a pod that is going": {in: awaited(withPods(pod("p", func(p *corev1.Pod) { waits("CrashLoopBackOff")(p); p.DeletionTimestamp = &metav1.Time{} })))},
+		"terminating pod": {in: awaited(withPods(pod("p", func(p *corev1.Pod) { waits("CrashLoopBackOff")(p); p.DeletionTimestamp = &metav1.Time{} })))},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -189,15 +189,15 @@ func TestWhatKeepsAnAgentFromRunning(t *testing.T) {
 			}
 			for _, changing := range []string{"x2kzt", "10:15", "2026", "10.0.0.1", "used", "try 3"} {
 				if strings.Contains(got.Message, changing) {
-					t.Errorf("the message is another one with the next try: %q", got.Message)
+					t.Errorf("the message changed with the next attempt: %q", got.Message)
 				}
 			}
 		})
 	}
 }
 
-// Where the agent's pod does not run, and the hub would give it another image by now, it gets that.
-func TestACorrectedImage(t *testing.T) {
+// If the agent's pod does not run and the settings now give it another image, that image is applied.
+func TestCorrectedImage_IsAppliedToAPodThatDoesNotRun(t *testing.T) {
 	deployment := func(modify func(*corev1.PodSpec)) *appsv1.Deployment {
 		d := awaited().Deployment
 		d.Spec.Template.Spec.Containers[0].ImagePullPolicy = corev1.PullIfNotPresent // as API servers fill it in
@@ -223,19 +223,19 @@ func TestACorrectedImage(t *testing.T) {
 		in         func(*supervision.Input)
 		want       supervision.Repair
 	}{
-		"the same image":                 {deployment(same), deployment(same), fails, supervision.RepairNone},
-		"nobody knows which":             {deployment(same), nil, fails, supervision.RepairNone},
-		"another image":                  {deployment(same), deployment(image("registry.example/agent:v2")), fails, supervision.RepairObjects},
-		"for a pod that is not let in":   {deployment(same), deployment(image("v2")), withRefusal("admission webhook \"w\" denied the request"), supervision.RepairObjects},
-		"for a pod that is on its way":   {deployment(same), deployment(image("v2")), withPods(pod("p", waits("ContainerCreating"))), supervision.RepairNone},
-		"for an agent that runs":         {deployment(same), deployment(image("v2")), withPods(pod("p", running)), supervision.RepairNone},
-		"another policy":                 {deployment(same), deployment(policy(corev1.PullAlways)), fails, supervision.RepairObjects},
-		"no policy":                      {deployment(same), deployment(policy("")), fails, supervision.RepairNone},
-		"a pull secret":                  {deployment(same), deployment(secrets("s")), fails, supervision.RepairObjects},
-		"no pull secret any more":        {deployment(secrets("s")), deployment(same), fails, supervision.RepairObjects},
-		"the same pull secrets":          {deployment(secrets("s", "t")), deployment(secrets("s", "t")), fails, supervision.RepairNone},
-		"no container":                   {deployment(func(s *corev1.PodSpec) { s.Containers = nil }), deployment(image("v2")), fails, supervision.RepairNone},
-		"another image, and no identity": {deployment(same), deployment(image("v2")), func(in *supervision.Input) { fails(in); in.Delivered = "" }, supervision.RepairIdentity},
+		"the same image":                           {deployment(same), deployment(same), fails, supervision.RepairNone},
+		"settings are invalid":                     {deployment(same), nil, fails, supervision.RepairNone},
+		"another image":                            {deployment(same), deployment(image("registry.example/agent:v2")), fails, supervision.RepairObjects},
+		"another image for a refused pod":          {deployment(same), deployment(image("v2")), withRefusal("admission webhook \"w\" denied the request"), supervision.RepairObjects},
+		"another image for a pod that is starting": {deployment(same), deployment(image("v2")), withPods(pod("p", waits("ContainerCreating"))), supervision.RepairNone},
+		"another image for a running agent":        {deployment(same), deployment(image("v2")), withPods(pod("p", running)), supervision.RepairNone},
+		"another policy":                           {deployment(same), deployment(policy(corev1.PullAlways)), fails, supervision.RepairObjects},
+		"no policy":                                {deployment(same), deployment(policy("")), fails, supervision.RepairNone},
+		"a pull secret":                            {deployment(same), deployment(secrets("s")), fails, supervision.RepairObjects},
+		"pull secret removed":                      {deployment(secrets("s")), deployment(same), fails, supervision.RepairObjects},
+		"the same pull secrets":                    {deployment(secrets("s", "t")), deployment(secrets("s", "t")), fails, supervision.RepairNone},
+		"no container":                             {deployment(func(s *corev1.PodSpec) { s.Containers = nil }), deployment(image("v2")), fails, supervision.RepairNone},
+		"another image, and no identity":           {deployment(same), deployment(image("v2")), func(in *supervision.Input) { fails(in); in.Delivered = "" }, supervision.RepairIdentity},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -248,11 +248,11 @@ func TestACorrectedImage(t *testing.T) {
 	}
 }
 
-// A refusal is told the same way whatever comes first in a list, or around it: else the condition would change for ever.
-func TestTheSameTroubleIsToldTheSameWay(t *testing.T) {
+// The message must not depend on the order of lists or on changing texts: otherwise the condition would never settle.
+func TestSameProblem_GivesTheSameMessage(t *testing.T) {
 	a, b := pod("a", waits("CrashLoopBackOff")), pod("b", waits("ImagePullBackOff"))
 	if diff := cmp.Diff(supervision.Decide(awaited(withPods(a, b))), supervision.Decide(awaited(withPods(b, a)))); diff != "" {
-		t.Errorf("by the order of pods:\n%s", diff)
+		t.Errorf("messages for another order of pods:\n%s", diff)
 	}
 	sets := func(order ...int) supervision.Input {
 		return awaited(func(in *supervision.Input) {
@@ -265,18 +265,18 @@ func TestTheSameTroubleIsToldTheSameWay(t *testing.T) {
 		})
 	}
 	if diff := cmp.Diff(supervision.Decide(sets(1, 2)), supervision.Decide(sets(2, 1))); diff != "" {
-		t.Errorf("by the order of replica sets:\n%s", diff)
+		t.Errorf("messages for another order of ReplicaSets:\n%s", diff)
 	}
 	in := awaited(withPods(b, a))
 	before := fmt.Sprintf("%+v", in)
 	supervision.Decide(in)
 	if after := fmt.Sprintf("%+v", in); before != after {
-		t.Error("the rule has changed its input")
+		t.Error("the rule changed its input")
 	}
 }
 
-// What a downstream cluster says may be anything: of it, only names of objects are repeated.
-func TestAHostileRefusalIsNotRepeated(t *testing.T) {
+// Texts from a downstream cluster may contain anything: only object names are repeated.
+func TestHostileRefusal_IsNotRepeated(t *testing.T) {
 	for _, text := range []string{
 		`exceeded quota: <script>alert(1)</script>,`, `admission webhook "x\nReady: True" denied`, `violates PodSecurity "eyJhbGciOi:v1"`,
 		"exceeded quota: " + strings.Repeat("a", 5000) + ",", `ValidatingAdmissionPolicy '` + "\x00" + `'`,
@@ -304,18 +304,18 @@ func TestNextLook(t *testing.T) {
 	}
 	want := []string{"10s", "30s", "1m10s", "2m30s", "5m10s", "10m30s", "20m30s", "30m30s", "40m30s"}
 	if diff := cmp.Diff(want, at(false)); diff != "" {
-		t.Errorf("for one that is awaited (-want +got):\n%s", diff)
+		t.Errorf("delays for a new agent (-want +got):\n%s", diff)
 	}
 	want = []string{"1m0s", "3m0s", "7m0s", "15m0s", "31m0s", "1h3m0s", "2h3m0s", "3h3m0s", "4h3m0s"}
 	if diff := cmp.Diff(want, at(true)); diff != "" {
-		t.Errorf("for one that has gone (-want +got):\n%s", diff)
+		t.Errorf("delays for a stale agent (-want +got):\n%s", diff)
 	}
 	if got := supervision.NextLook(1<<20, false); got != supervision.LastLook {
-		t.Errorf("after very many: %s", got)
+		t.Errorf("after very many inspections: %s", got)
 	}
 }
 
-func TestWhoIsSupervised(t *testing.T) {
+func TestSupervised(t *testing.T) {
 	generation := int64(1)
 	deployed := func(modify func(*fleet.Cluster)) *fleet.Cluster {
 		c := &fleet.Cluster{Spec: fleet.ClusterSpec{KubeConfigSecret: "kc"}, Status: fleet.ClusterStatus{AgentDeployedGeneration: &generation}}
@@ -328,11 +328,11 @@ func TestWhoIsSupervised(t *testing.T) {
 		stale   bool
 		want    bool
 	}{
-		"one that is awaited":             {cluster: deployed(func(*fleet.Cluster) {}), want: true},
-		"not one that is live":            {cluster: deployed(heard)},
-		"one that counts as gone":         {cluster: deployed(heard), stale: true, want: true},
-		"not one that comes by itself":    {cluster: deployed(func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "" }), stale: true},
-		"not one that was never deployed": {cluster: deployed(func(c *fleet.Cluster) { c.Status.AgentDeployedGeneration = nil })},
+		"new agent":               {cluster: deployed(func(*fleet.Cluster) {}), want: true},
+		"reporting agent":         {cluster: deployed(heard)},
+		"stale agent":             {cluster: deployed(heard), stale: true, want: true},
+		"agent installed by hand": {cluster: deployed(func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "" }), stale: true},
+		"agent never deployed":    {cluster: deployed(func(c *fleet.Cluster) { c.Status.AgentDeployedGeneration = nil })},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -345,11 +345,11 @@ func TestWhoIsSupervised(t *testing.T) {
 
 func TestRefusal(t *testing.T) {
 	tests := map[string]struct{ text, reason, says string }{
-		"a webhook that denies":     {`admission webhook "w.example.com" denied the request: no`, fleet.ReasonAdmissionDenied, "w.example.com downstream does not take"},
-		"a webhook that is dead":    {`Internal error occurred: failed calling webhook "w.example.com": EOF`, fleet.ReasonAdmissionDenied, "does not answer"},
-		"a policy":                  {`deployments.apps "fleet-agent" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no`, fleet.ReasonAdmissionDenied, "ValidatingAdmissionPolicy p"},
-		"a namespace that is going": {`secrets "s" is forbidden: unable to create new content in namespace n because it is being terminated`, fleet.ReasonNamespaceTerminating, "until it is gone"},
-		"something else":            {`secrets "s" is forbidden: User "u" cannot create resource`, "", ""},
+		"a webhook that denies":          {`admission webhook "w.example.com" denied the request: no`, fleet.ReasonAdmissionDenied, "w.example.com downstream denies"},
+		"a webhook that does not answer": {`Internal error occurred: failed calling webhook "w.example.com": EOF`, fleet.ReasonAdmissionDenied, "does not answer"},
+		"a policy":                       {`deployments.apps "fleet-agent" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no`, fleet.ReasonAdmissionDenied, "ValidatingAdmissionPolicy p"},
+		"a terminating namespace":        {`secrets "s" is forbidden: unable to create new content in namespace n because it is being terminated`, fleet.ReasonNamespaceTerminating, "until it is gone"},
+		"something else":                 {`secrets "s" is forbidden: User "u" cannot create resource`, "", ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -13,11 +13,11 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-const namespaceTerminating = "the agent's namespace is being deleted downstream, and takes nothing new until it is gone: the agent is deployed then; if that takes long, see what its finalizers wait for"
+const namespaceTerminating = "the agent's namespace is being deleted downstream and accepts no new objects until it is gone: the agent is deployed afterwards; if that takes long, check which finalizers remain"
 
-// podTrouble is what keeps the agent from having a pod that runs, and what the hub can do about it; an empty reason is
-// nothing. What others downstream say is recognised and not repeated, but for names: it changes with each try, and
-// may be anything.
+// podTrouble returns what keeps the agent's pod from running, and the repair that the hub can do. An empty reason
+// means that nothing does. Texts from the downstream cluster are matched but not repeated, except for object names:
+// they change with each attempt and may contain anything.
 func podTrouble(in Input) (reason, message string, repair Repair) {
 	pods := slices.Clone(in.Pods)
 	slices.SortFunc(pods, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
@@ -35,15 +35,15 @@ func podTrouble(in Input) (reason, message string, repair Repair) {
 	return "", "", RepairNone
 }
 
-// troubleOf is what keeps one pod from running.
+// troubleOf returns what keeps one pod from running.
 func troubleOf(in Input, pod *corev1.Pod) (reason, message string) {
 	early := in.Awaited < StartPatience
 	if pod.Status.Phase == corev1.PodFailed {
-		return fleet.ReasonAgentPodFailing, fmt.Sprintf("the agent's pod was ended by its node: see why with kubectl describe pod -n %s -l app=%s", in.Namespace, names.Agent)
+		return fleet.ReasonAgentPodFailing, fmt.Sprintf("the agent's pod was terminated by its node: see why with kubectl describe pod -n %s -l app=%s", in.Namespace, names.Agent)
 	}
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse && condition.Reason == corev1.PodReasonUnschedulable && !early {
-			return fleet.ReasonAgentPodRejected, fmt.Sprintf("no node takes the agent's pod: see why with kubectl describe pod -n %s -l app=%s, and make room, or change spec.agentTolerations, spec.agentAffinity or spec.agentResources", in.Namespace, names.Agent)
+			return fleet.ReasonAgentPodRejected, fmt.Sprintf("the agent's pod cannot be scheduled: see why with kubectl describe pod -n %s -l app=%s, and add capacity, or change spec.agentTolerations, spec.agentAffinity or spec.agentResources", in.Namespace, names.Agent)
 		}
 	}
 	for _, container := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
@@ -57,7 +57,7 @@ func troubleOf(in Input, pod *corev1.Pod) (reason, message string) {
 	return "", ""
 }
 
-// waiting is what it means that a container waits for a reason of the node's.
+// waiting translates the reason for which a container waits.
 func waiting(in Input, why string, early bool) (reason, message string) {
 	switch why {
 	case "ErrImagePull", "RegistryUnavailable":
@@ -66,16 +66,16 @@ func waiting(in Input, why string, early bool) (reason, message string) {
 		}
 		fallthrough
 	case "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "SignatureValidationFailed":
-		return fleet.ReasonAgentPodFailing, fmt.Sprintf("the agent's image %s cannot be pulled: check agentImage in the fleet chart, spec.privateRepoURL and spec.agentPullSecrets, and that the cluster reaches the registry", imageOf(in.Deployment))
+		return fleet.ReasonAgentPodFailing, fmt.Sprintf("the agent's image %s cannot be pulled: check agentImage in the fleet chart, spec.privateRepoURL and spec.agentPullSecrets, and that the cluster can reach the registry", imageOf(in.Deployment))
 	case "CrashLoopBackOff":
-		return fleet.ReasonAgentPodFailing, fmt.Sprintf("the agent's container ends as soon as it has started: see why with kubectl logs -n %s -l app=%s --previous", in.Namespace, names.Agent)
+		return fleet.ReasonAgentPodFailing, fmt.Sprintf("the agent's container exits right after its start: see why with kubectl logs -n %s -l app=%s --previous", in.Namespace, names.Agent)
 	case "CreateContainerConfigError", "CreateContainerError", "RunContainerError", "PreCreateHookError", "PostStartHookError":
 		return fleet.ReasonAgentPodFailing, fmt.Sprintf("the agent's container cannot be started: see why with kubectl describe pod -n %s -l app=%s", in.Namespace, names.Agent)
 	}
-	return "", "" // ContainerCreating and the like: on its way
+	return "", "" // ContainerCreating and the like: the pod is starting
 }
 
-// imageOf is the image that the hub gave the agent, as far as it still has that one.
+// imageOf returns the image of the agent's Deployment, or "" if it has no container.
 func imageOf(deployment *appsv1.Deployment) string {
 	if containers := deployment.Spec.Template.Spec.Containers; len(containers) > 0 {
 		return containers[0].Image
@@ -83,8 +83,8 @@ func imageOf(deployment *appsv1.Deployment) string {
 	return ""
 }
 
-// corrected says whether the agent would get another image now, or other means to pull it, than its Deployment has.
-// No hash in a Cluster's status covers these: they come with the agent's Bundle, to an agent that runs.
+// corrected reports whether the settings now give the agent another image, pull policy or pull Secrets than its
+// Deployment has. No hash in a Cluster's status covers these: running agents get them with the agent's Bundle.
 func corrected(in Input) bool {
 	if in.Wanted == nil {
 		return false
@@ -100,13 +100,13 @@ func corrected(in Input) bool {
 	return is.Image != ought.Image || ought.ImagePullPolicy != "" && is.ImagePullPolicy != ought.ImagePullPolicy
 }
 
-// refusalOf is what the API server says of a pod that it would not have; empty if it did not refuse one.
+// refusalOf returns the API server's message about a refused pod, or "" if it did not refuse one.
 func refusalOf(in Input) string {
 	sets := slices.Clone(in.ReplicaSets)
 	slices.SortFunc(sets, func(a, b appsv1.ReplicaSet) int { return strings.Compare(a.Name, b.Name) })
 	for _, set := range sets {
 		if set.Spec.Replicas != nil && *set.Spec.Replicas == 0 {
-			continue // of an agent before
+			continue // belongs to an older revision of the agent
 		}
 		for _, condition := range set.Status.Conditions {
 			if condition.Type == appsv1.ReplicaSetReplicaFailure && condition.Status == corev1.ConditionTrue {
@@ -129,7 +129,7 @@ func orUnknown(text string) string {
 	return text
 }
 
-// What API servers say when they refuse a pod, or an object. The names in it are of objects, and constant.
+// Messages of API servers that refuse a pod or an object. The captured names are object names, which are constant.
 var (
 	quotaExceeded    = regexp.MustCompile(`exceeded quota: ([a-z0-9][a-z0-9.-]{0,252}),`)
 	quotaIncomplete  = regexp.MustCompile(`failed quota: ([a-z0-9][a-z0-9.-]{0,252}): must specify`)
@@ -142,7 +142,7 @@ var (
 	missingCompanion = regexp.MustCompile(`error looking up service account|no PriorityClass with name`)
 )
 
-// podRefused is what it means that the API server would not have the agent's pod, and what to do.
+// podRefused translates the API server's refusal of the agent's pod, and says what to do.
 func podRefused(text, namespace string) (reason, message string, repair Repair) {
 	say := func(format string, args ...any) (string, string, Repair) {
 		return fleet.ReasonAgentPodRejected, fmt.Sprintf(format, args...), RepairNone
@@ -151,30 +151,30 @@ func podRefused(text, namespace string) (reason, message string, repair Repair) 
 		return say("ResourceQuota %s of namespace %s leaves no room for the agent's pod: raise it, or give the agent a namespace of its own in spec.agentNamespace", match[1], namespace)
 	}
 	if match := quotaIncomplete.FindStringSubmatch(text); match != nil {
-		return say("ResourceQuota %s of namespace %s wants the agent's pod to say what it needs: set spec.agentResources, requests and limits", match[1], namespace)
+		return say("ResourceQuota %s of namespace %s requires resource requests and limits of the agent's pod: set spec.agentResources", match[1], namespace)
 	}
 	if match := podSecurity.FindStringSubmatch(text); match != nil {
-		return say("namespace %s takes only pods of the level %s (pod security), which the agent's is not: label the namespace with a lower level, or give it a namespace of its own in spec.agentNamespace", namespace, match[1])
+		return say("namespace %s allows only pods of Pod Security level %s, which the agent's pod does not meet: label the namespace with a lower level, or give the agent a namespace of its own in spec.agentNamespace", namespace, match[1])
 	}
 	if name, denies := admission(text); name != "" && denies {
-		return say("%s downstream does not let the agent's pod be created: let it pass; see why with kubectl describe replicaset -n %s -l app=%s", name, namespace, names.Agent)
+		return say("%s downstream denies the agent's pod: allow it; see why with kubectl describe replicaset -n %s -l app=%s", name, namespace, names.Agent)
 	} else if name != "" {
-		return say("%s downstream has to be asked about the agent's pod and does not answer: repair it, or let namespace %s pass", name, namespace)
+		return say("%s downstream has to admit the agent's pod but does not answer: repair it, or exempt namespace %s", name, namespace)
 	}
 	switch {
 	case limitRange.MatchString(text):
-		return say("a LimitRange of namespace %s does not allow what the agent's pod asks for: change it, or spec.agentResources", namespace)
+		return say("a LimitRange of namespace %s does not allow the resources of the agent's pod: change it, or spec.agentResources", namespace)
 	case beingTerminated.MatchString(text):
 		return fleet.ReasonNamespaceTerminating, namespaceTerminating, RepairNone
 	case missingCompanion.MatchString(text):
-		reason, message, _ = say("the agent's ServiceAccount or PriorityClass was missing downstream: it is put back")
+		reason, message, _ = say("the agent's ServiceAccount or PriorityClass was missing downstream: it is applied again")
 		return reason, message, RepairObjects
 	}
-	return say("the API server downstream does not let the agent's pod be created: see why with kubectl describe replicaset -n %s -l app=%s", namespace, names.Agent)
+	return say("the API server downstream rejects the agent's pod: see why with kubectl describe replicaset -n %s -l app=%s", namespace, names.Agent)
 }
 
-// admission is which of those that an API server asks before it takes an object is in the way, and whether it denies
-// the object, or does not answer. An empty name is none.
+// admission returns the webhook or policy that blocks an object, and whether it denies the object or does not answer.
+// An empty name means that neither blocks it.
 func admission(text string) (who string, denies bool) {
 	if match := webhookDenies.FindStringSubmatch(text); match != nil {
 		return "admission webhook " + match[1], true
@@ -188,8 +188,8 @@ func admission(text string) (who string, denies bool) {
 	return "", false
 }
 
-// Refusal is what it means that a downstream API server would not take an object of the agent, by what it said; an
-// empty reason is that nothing is known.
+// Refusal translates a downstream API server's refusal of an object of the agent. An empty reason means that the cause
+// is unknown.
 func Refusal(text string) (reason, message string) {
 	name, denies := admission(text)
 	switch {
@@ -198,7 +198,7 @@ func Refusal(text string) (reason, message string) {
 	case name == "":
 		return "", ""
 	case denies:
-		return fleet.ReasonAdmissionDenied, name + " downstream does not take an object of the agent: let it pass; what it says is in the controller's log"
+		return fleet.ReasonAdmissionDenied, name + " downstream denies an object of the agent: allow it; the reason is in the controller's log"
 	}
-	return fleet.ReasonAdmissionDenied, name + " downstream has to be asked about an object of the agent and does not answer: repair it, or let the agent's namespace pass"
+	return fleet.ReasonAdmissionDenied, name + " downstream has to admit an object of the agent but does not answer: repair it, or exempt the agent's namespace"
 }

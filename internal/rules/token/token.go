@@ -16,39 +16,39 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// SetID is the set of the objects behind a ClusterRegistrationToken. Changing it orphans them.
+// SetID identifies the set of objects behind a ClusterRegistrationToken. Changing it orphans them.
 const SetID = "cluster-group-token"
 
-// Stage says how far a ClusterRegistrationToken is.
+// Stage is the state of a ClusterRegistrationToken.
 type Stage string
 
 const (
-	// Ended means that the token's time is over, or that it has no end where one is required.
+	// Ended means that the token has expired, or that it has no TTL although one is required.
 	Ended Stage = "Ended"
-	// AwaitingRights means that the account and its rights are written but not yet seen.
+	// AwaitingRights means that the account and its RBAC objects are written but not in the cache yet.
 	AwaitingRights Stage = "AwaitingRights"
-	// Blocked means that a Secret of somebody else has the token's name; it is left alone.
+	// Blocked means that a foreign Secret has the token's name. It is not touched.
 	Blocked Stage = "Blocked"
-	// Unusable means that no agent could register with a token of this name; nothing is made for it.
+	// Unusable means that no agent could register with a token of this name. No objects are created for it.
 	Unusable Stage = "Unusable"
-	// Minting means that everything is there but the account's bearer token, asked for now.
+	// Minting means that only the account's bearer token is missing. It is requested now.
 	Minting Stage = "Minting"
-	// Ready means that the values Secret holds a token that works.
+	// Ready means that the values Secret holds a valid token.
 	Ready Stage = "Ready"
 )
 
-// Input is what was found about a ClusterRegistrationToken. A nil object was not found.
+// Input describes a ClusterRegistrationToken and its objects. A nil object was not found.
 type Input struct {
 	Now   time.Time
 	Token *fleet.ClusterRegistrationToken
-	// Account is the import account, seen in the cache together with RightsExist: its Role and RoleBinding.
+	// Account is the import account from the cache. RightsExist means that its Role and RoleBinding are in the cache.
 	Account     *corev1.ServiceAccount
 	RightsExist bool
-	// Secret is the Secret of the token's own name, of whatever type.
+	// Secret is the Secret with the token's name, of any type.
 	Secret *corev1.Secret
-	// Taken is not empty if Secret does not carry the mark of this token. It says what to do then.
+	// Taken is set if Secret does not carry the mark of this token. It says how to resolve the conflict.
 	Taken string
-	// Rejected says that the API server no longer accepts the bearer token in Secret.
+	// Rejected means that the API server no longer accepts the bearer token in Secret.
 	Rejected bool
 	// TTLRequired ends tokens without a time to live.
 	TTLRequired bool
@@ -58,24 +58,25 @@ type Input struct {
 	Namespaces   clusters.Namespaces
 }
 
-// Outcome is what a ClusterRegistrationToken is owed now.
+// Outcome is what a ClusterRegistrationToken needs now.
 type Outcome struct {
 	Stage Stage
-	// Reason and Message say what is wrong with the token or its Secret, whatever is done about it; empty if nothing is.
+	// Reason and Message describe a problem of the token or its Secret, whether or not it can be repaired. They are
+	// empty without a problem.
 	Reason, Message string
-	// Delete ends the token itself; everything of it goes with it.
+	// Delete deletes the token and everything that belongs to it.
 	Delete bool
-	// Children is the whole set, but for a values Secret that waits for Mint.
+	// Children is the whole set. The values Secret is missing while Mint is set.
 	Children []runtime.Object
-	// Mint, if set, asks for the bearer token with which Values becomes the missing child, by ValuesSecret.
+	// Mint, if set, requests the bearer token. ValuesSecret then builds the missing child from it and Values.
 	Mint   *protocol.Mint
 	Values protocol.Values
 	Status fleet.ClusterRegistrationTokenStatus
-	// Recheck is when to look again; zero means when something changes.
+	// Recheck is the time of the next check. Zero means that the next change triggers it.
 	Recheck time.Time
 }
 
-// Decide decides what a ClusterRegistrationToken is owed now.
+// Decide returns what a ClusterRegistrationToken needs now.
 func Decide(in Input) Outcome {
 	token := in.Token
 	expires := tokenExpiry(token)
@@ -90,7 +91,7 @@ func Decide(in Input) Outcome {
 	}
 	if !objects.IsLabelValue(token.Name) {
 		out.Stage, out.Reason = Unusable, fleet.ReasonTokenNameTooLong
-		out.Message = "agents repeat the token's name in a label, which takes 63 characters: delete this token and create one with a shorter name"
+		out.Message = "the token's name is used as a label value, which may have 63 characters: delete this token and create one with a shorter name"
 		return out
 	}
 	out.Children, out.Values = importRights(token), desiredValues(in)
@@ -103,7 +104,7 @@ func hold(in Input, out *Outcome) {
 	token := in.Token
 	if in.Secret != nil && in.Secret.Type == protocol.SecretTypeValues && isMalformed(in.Secret) {
 		out.Reason = fleet.ReasonValuesInvalid
-		out.Message = "the Secret with the token's values cannot be read and is written anew; if this condition stays, delete the Secret: it is immutable, or something holds it"
+		out.Message = "the Secret with the token's values cannot be decoded and is written again; if this condition stays, delete the Secret: it is immutable, or another client overwrites it"
 	}
 	if in.Rejected {
 		out.Reason = fleet.ReasonTokenRejected
@@ -116,10 +117,10 @@ func hold(in Input, out *Outcome) {
 	case in.Taken != "":
 		out.Stage, out.Reason, out.Message = Blocked, fleet.ReasonNameTaken, in.Taken
 	case held != "":
-		// The Secret is kept even while the account's rights are being healed: agents hold its token.
+		// The Secret is kept even while the account's RBAC objects are repaired: agents use its token.
 		out.Stage, out.Values.Token, out.Status.SecretName = Ready, held, token.Name
 		secret, err := ValuesSecret(token, out.Values)
-		if err != nil { // control characters in the hub's address: what is there is better than nothing
+		if err != nil { // the hub's address has control characters: keep the existing Secret
 			secret = in.Secret
 		}
 		out.Children = append(out.Children, secret)
@@ -132,7 +133,7 @@ func hold(in Input, out *Outcome) {
 	}
 }
 
-// tokenExpiry is nil for a token that never ends. A TTL of zero has an expiry to show, but none to act on.
+// tokenExpiry returns nil for a token without a TTL. A TTL of zero has an expiry in the status but never expires.
 func tokenExpiry(token *fleet.ClusterRegistrationToken) *metav1.Time {
 	if token.Spec.TTL == nil {
 		return nil
@@ -149,12 +150,12 @@ func ended(in Input, expires *metav1.Time) bool {
 
 func whyEnded(token *fleet.ClusterRegistrationToken) (reason, message string) {
 	if limited(token) {
-		return fleet.ReasonTokenExpired, "the token's time to live is over and it is deleted: create another for clusters that are still to register"
+		return fleet.ReasonTokenExpired, "the token has expired and is deleted: create another one for clusters that still have to register"
 	}
-	return fleet.ReasonTTLMissing, "the operator of this hub wants tokens to end, and this one is deleted: create one with spec.ttl"
+	return fleet.ReasonTTLMissing, "this hub requires tokens to have a time to live, and this token is deleted: create one with spec.ttl"
 }
 
-// isMalformed says whether a values Secret has lost what it is for.
+// isMalformed reports whether the values in a values Secret cannot be decoded.
 func isMalformed(secret *corev1.Secret) bool {
 	_, err := protocol.ParseValues(secret.Data[protocol.ValuesKey])
 	return err != nil
@@ -164,9 +165,9 @@ func limited(token *fleet.ClusterRegistrationToken) bool {
 	return token.Spec.TTL != nil && token.Spec.TTL.Duration > 0
 }
 
-// importLifetime lets the bearer token end with the ClusterRegistrationToken, within what the API
-// takes: the account's deletion ends it in time anyway. The API counts whole seconds: a part of one is
-// rounded up, or the bearer token would end a moment too early and be replaced in it.
+// importLifetime returns the lifetime of the bearer token. It ends with the ClusterRegistrationToken, within the
+// limits of the TokenRequest API; the deletion of the account ends it in time anyway. The API counts whole seconds, so
+// fractions are rounded up: otherwise the bearer token would expire a moment too early and be replaced.
 func importLifetime(expires *metav1.Time, now time.Time) time.Duration {
 	if expires == nil || !expires.After(now) {
 		return protocol.TokenLifetime
@@ -175,7 +176,7 @@ func importLifetime(expires *metav1.Time, now time.Time) time.Duration {
 	return min(max(left, protocol.MinTokenLifetime), protocol.TokenLifetime)
 }
 
-// HeldToken is the bearer token in the token's own Secret, if it works for the account there is now.
+// HeldToken returns the bearer token in the token's own Secret, if it is valid for the current account.
 func HeldToken(in Input) string {
 	if in.Rejected || in.Secret == nil || in.Secret.Type != protocol.SecretTypeValues || in.Account == nil {
 		return ""
@@ -198,7 +199,7 @@ func desiredValues(in Input) protocol.Values {
 	}
 }
 
-// ValuesSecret is the Secret named like the token, with values that `helm install fleet-agent` takes.
+// ValuesSecret returns the Secret with the token's name and the values for `helm install fleet-agent`.
 func ValuesSecret(token *fleet.ClusterRegistrationToken, values protocol.Values) (*corev1.Secret, error) {
 	document, err := values.Encode()
 	if err != nil {
@@ -212,7 +213,7 @@ func ValuesSecret(token *fleet.ClusterRegistrationToken, values protocol.Values)
 	}, nil
 }
 
-// importRights are the import account and its one right: to ask.
+// importRights returns the import account and its only permission: to create ClusterRegistrations.
 func importRights(token *fleet.ClusterRegistrationToken) []runtime.Object {
 	account := names.ImportAccount(token.Name, string(token.UID))
 	role := names.SafeConcat(account, "role")

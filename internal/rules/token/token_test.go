@@ -17,7 +17,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// tokenInput is a token of which nothing was made yet.
+// tokenInput returns a new token without any objects.
 func tokenInput(modifiers ...func(*tokenrule.Input)) tokenrule.Input {
 	return *rulestest.Build(&tokenrule.Input{
 		Now: rulestest.Noon(), Token: rulestest.AToken(), APIServerURL: rulestest.HubURL, APIServerCA: []byte(rulestest.HubCA), Namespaces: rulestest.HubNamespaces(),
@@ -62,7 +62,7 @@ func TestToken(t *testing.T) {
 		in   tokenrule.Input
 		want tokenrule.Stage
 	}{
-		// The way to the values.
+		// The steps to the values Secret.
 		"a new token gets an account with the right to ask":       {tokenInput(), tokenrule.AwaitingRights},
 		"an account without its rights waits for them":            {tokenInput(importAccount), tokenrule.AwaitingRights},
 		"rights without their account wait for it":                {tokenInput(importRights), tokenrule.AwaitingRights},
@@ -78,7 +78,7 @@ func TestToken(t *testing.T) {
 		"what is said of the token by others stays": {with(tokenWith(tokenReported(fleet.ClusterRegistrationTokenStatus{Conditions: []genericcondition.GenericCondition{{Type: "Ready"}}}))), tokenrule.Ready},
 		"an old status is corrected":                {tokenInput(tokenWith(tokenReported(fleet.ClusterRegistrationTokenStatus{SecretName: "t1", Expires: &metav1.Time{Time: rulestest.Noon()}}))), tokenrule.AwaitingRights},
 
-		// Bearer tokens that cannot work.
+		// Bearer tokens that do not work.
 		"the token of an account that was made anew is replaced": {with(holding(rulestest.BoundJWT("account-0", time.Time{}))), tokenrule.Minting},
 		"a bearer token that has ended is replaced":              {with(holding(rulestest.BoundJWT("account-1", rulestest.Noon()))), tokenrule.Minting},
 		"a bearer token that is none is replaced":                {with(holding("letmein")), tokenrule.Minting},
@@ -87,18 +87,18 @@ func TestToken(t *testing.T) {
 		"a values secret without values is filled":               {with(func(in *tokenrule.Input) { in.Secret.Data = nil }), tokenrule.Minting},
 		"without its account a bearer token is worth nothing":    {with(func(in *tokenrule.Input) { in.Account, in.RightsExist = nil, false }), tokenrule.AwaitingRights},
 
-		// A name that is taken.
+		// Name conflicts.
 		"a secret of another type is left alone": {with(func(in *tokenrule.Input) { in.Secret.Type = corev1.SecretTypeOpaque }), tokenrule.Blocked},
 		"also before the account is there":       {tokenInput(holding(works), func(in *tokenrule.Input) { in.Secret.Type = corev1.SecretTypeOpaque }), tokenrule.Blocked},
 
-		// A name that no agent can repeat.
+		// Names that are too long.
 		"a token of 63 characters is like any other": {tokenInput(tokenWith(tokenOfLength(63))), tokenrule.AwaitingRights},
 		"nothing is made for one of 64 characters":   {tokenInput(tokenWith(tokenOfLength(64))), tokenrule.Unusable},
 		"nor kept":                     {with(tokenWith(tokenOfLength(64), tokenReported(fleet.ClusterRegistrationTokenStatus{SecretName: "t1"}))), tokenrule.Unusable},
 		"it is looked at when it ends": {tokenInput(tokenWith(tokenOfLength(64), rulestest.WithTTL(time.Hour))), tokenrule.Unusable},
 		"it ends like any other":       {tokenInput(tokenWith(tokenOfLength(64), rulestest.WithTTL(time.Minute), tokenMade(time.Hour))), tokenrule.Ended},
 
-		// Ends.
+		// Expiry.
 		"a token with a time to live is looked at when it ends":     {with(tokenWith(rulestest.WithTTL(time.Hour))), tokenrule.Ready},
 		"a blocked token ends like any other":                       {with(tokenWith(rulestest.WithTTL(time.Hour)), func(in *tokenrule.Input) { in.Secret.Type = corev1.SecretTypeOpaque }), tokenrule.Blocked},
 		"in the second of its end it is still good":                 {with(tokenWith(rulestest.WithTTL(time.Minute))), tokenrule.Ready},
@@ -120,7 +120,7 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// checkTokenOutcome holds for every token.
+// checkTokenOutcome checks what holds for every outcome.
 func checkTokenOutcome(t *testing.T, out tokenrule.Outcome) {
 	t.Helper()
 	if (out.Mint != nil) != (out.Stage == tokenrule.Minting) {
@@ -211,7 +211,7 @@ func TestTokenObjects(t *testing.T) {
 }
 
 // An address of the hub that YAML cannot hold changes nothing for those who have joined with another.
-func TestTokenKeepsWhatIsThere(t *testing.T) {
+func TestInvalidHubAddress_KeepsTheValuesSecret(t *testing.T) {
 	in := tokenInput(importAccount, importRights, holding(rulestest.BoundJWT("account-1", time.Time{})))
 	in.APIServerURL = "\x7f"
 	out := rulestest.Pure(t, tokenrule.Decide, in)
