@@ -8,8 +8,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// AddressHash stands for the hub's URL and CA as configured; "" if no URL is, for then nobody knows what agents that
-// come by themselves were told.
+// AddressHash returns a hash of the configured hub URL and CA. It returns "" if no URL is configured: then it is
+// unknown which address the agents that registered themselves use.
 func AddressHash(conf config.Config) string {
 	if conf.APIServerURL == "" {
 		return ""
@@ -21,12 +21,13 @@ func AddressHash(conf config.Config) string {
 	return hash
 }
 
-// AddressUnknown says whether an agent that came by itself was told another address or CA of the hub than is
-// configured by now: once the old one is gone nothing can be told it any more. The registrations are those of its
-// Cluster; the newest that was granted is the one in use, and only one that says with what it was granted tells.
+// AddressUnknown reports whether an agent that registered itself uses another address or CA of the hub than is now
+// configured. Once the old address is gone, the agent cannot be sent the new one. registrations are those of the
+// agent's Cluster. Only the newest granted one counts, because it is in use, and only if the address was recorded
+// when it was granted.
 func AddressUnknown(conf config.Config, cluster *fleet.Cluster, registrations []*fleet.ClusterRegistration) bool {
 	if cluster.Spec.KubeConfigSecret != "" {
-		return false // the import tells it
+		return false // the import updates the agent
 	}
 	granted := slices.DeleteFunc(slices.Clone(registrations), func(r *fleet.ClusterRegistration) bool {
 		return !r.Status.Granted || r.DeletionTimestamp != nil || r.Status.ClusterName != cluster.Name

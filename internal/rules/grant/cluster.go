@@ -11,9 +11,9 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// ClusterOf is the Cluster a request speaks for: the one it was given, else the oldest of its client ID,
-// so that the answer does not depend on the order in which they are found. A Cluster that is going gives
-// way to one that stays. What was granted stays with its Cluster, whatever client ID that has by now.
+// ClusterOf returns the Cluster of a request: the Cluster in the request's status, or else the oldest one with its
+// client ID, so that the result does not depend on the order of in.Clusters. A Cluster that is being deleted is
+// chosen only if there is no other. A granted request keeps its Cluster even if the Cluster's client ID changed.
 func ClusterOf(in Input) *fleet.Cluster {
 	if in.Named != nil && (in.Request.Status.Granted || in.Named.Spec.ClientID == in.Request.Spec.ClientID) {
 		return in.Named
@@ -25,8 +25,8 @@ func ClusterOf(in Input) *fleet.Cluster {
 	return clusters.FirstOf(found)
 }
 
-// leaving is true when the request or its Cluster is being deleted, or the Cluster it once had is gone: another one
-// is not made for it, since nobody may be there any more to read the answer.
+// leaving reports whether the request or its Cluster is being deleted, or whether the request's former Cluster is
+// gone. No other Cluster is created for such a request, because perhaps no agent waits for its answer.
 func leaving(in Input, cluster *fleet.Cluster) bool {
 	owners := in.Request.OwnerReferences
 	switch {
@@ -39,17 +39,17 @@ func leaving(in Input, cluster *fleet.Cluster) bool {
 	}
 }
 
-// abandoned says whether nobody waits for an answer to a request, or whether what it was granted for is gone without
-// anything else that would take it along.
+// abandoned reports whether no agent waits for an answer to a request, or whether the Cluster of a granted request is
+// gone and garbage collection does not delete the request.
 func abandoned(in Input, cluster *fleet.Cluster) bool {
 	request := in.Request
 	switch {
 	case request.DeletionTimestamp != nil:
-		return false // it is going
+		return false // it is being deleted
 	case request.Status.Granted:
 		return in.Named == nil && !ownedByCluster(request.OwnerReferences)
 	case saysTakeover(request) && cluster == nil:
-		return true // no Cluster is made in place of the one it was about
+		return true // no Cluster is created in place of the one it was about
 	case saysTakeover(request), cluster == nil && request.Status.ClusterName != "" && in.Named == nil:
 		return !in.Now.Before(request.CreationTimestamp.Add(CredentialLife))
 	default:
@@ -57,9 +57,9 @@ func abandoned(in Input, cluster *fleet.Cluster) bool {
 	}
 }
 
-// ofGoneImport says whether a request was made with the token of an import whose Cluster is gone. Such a token goes
-// with its Cluster, so that the request came too late. With a token whose Cluster is there anybody may ask for another
-// one, as with any token.
+// ofGoneImport reports whether a request was made with the token of an import whose Cluster is gone. Such a token is
+// deleted with its Cluster, so the request came too late. While the Cluster exists, any client may request another
+// Cluster with the token, as with any other token.
 func ofGoneImport(in Input) bool {
 	if ImporterOf(in.Request, in.Asked) == "" {
 		return false
@@ -67,8 +67,8 @@ func ofGoneImport(in Input) bool {
 	return in.Importer == nil || in.Asked != nil && clusters.IsAnother(in.Importer, in.Asked.OwnerReferences)
 }
 
-// ImporterOf is the name of the Cluster whose import made the token that a request was made with, "" if no import did.
-// A token that is gone tells only by its name.
+// ImporterOf returns the name of the Cluster whose import created the request's token. It returns "" if no import
+// created it. If the token no longer exists, only its name shows this.
 func ImporterOf(request *fleet.ClusterRegistration, asked *fleet.ClusterRegistrationToken) string {
 	if asked == nil {
 		name, of := strings.CutPrefix(request.Labels[fleet.LabelRegistrationToken], names.ImportToken(""))
@@ -89,8 +89,8 @@ func ownedByCluster(owners []metav1.OwnerReference) bool {
 	return slices.ContainsFunc(owners, func(o metav1.OwnerReference) bool { return o.Kind == "Cluster" })
 }
 
-// newCluster is the Cluster of a client the hub has not met. Its name follows from the client ID, so
-// that two requests of one client cannot make two.
+// newCluster returns the Cluster for a client that is unknown to the hub. Its name is derived from the client ID, so
+// two requests of one client cannot create two Clusters.
 func newCluster(in Input) *fleet.Cluster {
 	name := names.Cluster(in.Request.Spec.ClientID)
 	labels := map[string]string{}
@@ -98,7 +98,7 @@ func newCluster(in Input) *fleet.Cluster {
 		labels, _ = sanitized(in.Request.Spec.ClusterLabels)
 	}
 	labels[fleet.LabelCluster] = name
-	finalizers := []string{fleet.FinalizerCluster} // which every Cluster gets; here it costs no request
+	finalizers := []string{fleet.FinalizerCluster} // added to every Cluster anyway; here it saves a request
 	return &fleet.Cluster{
 		TypeMeta: metav1.TypeMeta{APIVersion: fleet.SchemeGroupVersion.String(), Kind: "Cluster"},
 		ObjectMeta: metav1.ObjectMeta{
@@ -109,8 +109,9 @@ func newCluster(in Input) *fleet.Cluster {
 	}
 }
 
-// ownership is nil if the request's metadata says it all already. The heartbeat is noted anew until the credential is
-// written: what was noted before may be of an agent that is still at work, or was written by whoever made the request.
+// ownership returns what to write into the request's metadata, or nil if nothing has to change. The heartbeat is
+// recorded again until the credential is written: an earlier value may come from an agent that is still running, or
+// from the client that created the request.
 func ownership(in Input, cluster *fleet.Cluster) *Ownership {
 	request := in.Request
 	before, noted := request.Annotations[fleet.AnnotationLastSeenAtGrant]
@@ -129,7 +130,7 @@ func ownership(in Input, cluster *fleet.Cluster) *Ownership {
 	own := &Ownership{LastSeen: want, TokenUID: token, Owner: metav1.OwnerReference{
 		APIVersion: fleet.SchemeGroupVersion.String(), Kind: "Cluster", Name: cluster.Name, UID: cluster.UID,
 	}}
-	if !request.Status.Granted { // what an older one was told nobody knows
+	if !request.Status.Granted { // the address that older requests were granted with is unknown
 		own.HubAddress = in.HubAddress
 	}
 	return own
@@ -147,7 +148,8 @@ func tokenUID(in Input) string {
 	return string(in.Asked.UID)
 }
 
-// given says whether there is, or was, an answer to the request that can be used: it ends with the account.
+// given reports whether the request has, or had, an answer that can be used. An answer becomes useless when its
+// account is deleted.
 func given(in Input, cluster *fleet.Cluster) bool {
 	if in.Request.Status.Granted {
 		return in.Account != nil || cluster.Status.Namespace == ""

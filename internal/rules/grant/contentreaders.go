@@ -16,26 +16,27 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Contents are in no namespace, so only a ClusterRoleBinding lets an agent read them, and an API server goes through all
-// of these to decide about any request of anybody. So the agents share some, whose number does not grow with theirs.
+// Contents are cluster-scoped, so only a ClusterRoleBinding lets an agent read them. An API server goes through all
+// ClusterRoleBindings to authorize any request. So the agents share a fixed number of them.
 
 const (
 	contentBindings      = 32
 	contentBindingPrefix = names.ContentRole + "-readers-"
 )
 
-// ContentBinding is the name of the ClusterRoleBinding by which an account reads Contents. It is the same for all
-// accounts of a Cluster, which are in its namespace.
+// ContentBinding returns the name of the ClusterRoleBinding that lets an account read Contents. All accounts of a
+// Cluster are in its namespace and share one binding.
 func ContentBinding(account types.NamespacedName) string {
 	sum := fnv.New32a()
-	_, _ = sum.Write([]byte(account.Namespace)) // a hash takes everything
+	_, _ = sum.Write([]byte(account.Namespace)) // writing to a hash never fails
 	return fmt.Sprintf("%s%02d", contentBindingPrefix, sum.Sum32()%contentBindings)
 }
 
-// IsContentBinding says whether a ClusterRoleBinding of this name is one that agents share.
+// IsContentBinding reports whether a ClusterRoleBinding of this name is one that agents share.
 func IsContentBinding(name string) bool { return strings.HasPrefix(name, contentBindingPrefix) }
 
-// ContentReaders is a shared ClusterRoleBinding as it should be: for these accounts, in any order, and for nobody else.
+// ContentReaders returns the desired state of a shared ClusterRoleBinding: exactly these accounts, given in any
+// order.
 func ContentReaders(name string, accounts []types.NamespacedName) *rbacv1.ClusterRoleBinding {
 	binding := &rbacv1.ClusterRoleBinding{
 		TypeMeta:   objects.TypeMeta("ClusterRoleBinding"),
@@ -50,14 +51,14 @@ func ContentReaders(name string, accounts []types.NamespacedName) *rbacv1.Cluste
 	return binding
 }
 
-// ReadsContents says whether a ClusterRoleBinding lets an account read Contents. nil lets nobody.
+// ReadsContents reports whether a ClusterRoleBinding lets an account read Contents. It returns false for nil.
 func ReadsContents(binding *rbacv1.ClusterRoleBinding, account types.NamespacedName) bool {
 	return binding != nil && binding.RoleRef.Kind == "ClusterRole" && binding.RoleRef.Name == names.ContentRole &&
 		slices.Contains(binding.Subjects, objects.Subject(account.Namespace, account.Name))
 }
 
-// RequestOf names the request that an account says it was made for; false if it says nothing. Whoever may make accounts
-// can let them say so: see MayReadContents.
+// RequestOf returns the request that an account's annotations name, and false if they name none. Any client that may
+// create accounts can set these annotations: see MayReadContents.
 func RequestOf(account *corev1.ServiceAccount) (types.NamespacedName, bool) {
 	request := types.NamespacedName{
 		Namespace: account.Annotations[fleet.AnnotationClusterRegistrationNamespace],
@@ -66,10 +67,10 @@ func RequestOf(account *corev1.ServiceAccount) (types.NamespacedName, bool) {
 	return request, request.Namespace != "" && request.Name != ""
 }
 
-// MayReadContents says whether an account is that of a request, in the namespace of the request's Cluster, where none
-// but the controllers and those who administrate the hub make accounts. nil stands for a request or a Cluster that is
-// not there. A Cluster that has lost its status costs nobody a right: it will have the same namespace. Another manager
-// gives its agents their rights itself.
+// MayReadContents reports whether an account belongs to a request and is in the namespace of the request's Cluster,
+// where only the controllers and the hub's administrators create accounts. A nil request or Cluster does not exist. A
+// Cluster that has lost its status keeps its agents' rights, because it will get the same namespace again. Another
+// manager grants the rights of its agents itself.
 func MayReadContents(account *corev1.ServiceAccount, request *fleet.ClusterRegistration, cluster *fleet.Cluster) bool {
 	if request == nil || cluster == nil || request.Namespace != cluster.Namespace || request.Labels[fleet.LabelClusterManagement] != "" {
 		return false

@@ -17,24 +17,26 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// answered is true when there is nothing more to hand out: the credential is there and works, or it
-// was and its time is over.
+// answered reports whether there is nothing more to hand out: the credential exists and works, or it existed and has
+// expired.
 func answered(in Input) bool {
 	if in.Credential == nil {
 		return in.Request.Status.Granted && in.Now.After(in.Request.CreationTimestamp.Add(CredentialLife))
 	}
 	if answersAnother(in) {
-		return true // this one's answer was there before it
+		return true // the Secret already answers the other request
 	}
 	credential, err := protocol.ParseCredential(in.Credential.Data)
 	return err == nil && protocol.Works(credential.Token, string(in.Account.UID), in.Now)
 }
 
-// refused says whether a request cannot be answered since another one was, in its place. What was granted stays.
+// refused reports whether a request cannot be answered because its credential answers another request. A granted
+// request stays granted.
 func refused(in Input) bool { return !in.Request.Status.Granted && answersAnother(in) }
 
-// answersAnother says whether the credential that this request would get is the answer to another one. Were it
-// written anew, the two would take turns; were its reading granted, whoever copied a request could read the answer.
+// answersAnother reports whether the Secret that would answer this request is the answer to another one. If both
+// wrote it, they would overwrite each other for ever. If both could read it, a client that copied a request could
+// read its answer.
 func answersAnother(in Input) bool {
 	if in.Credential == nil {
 		return false
@@ -53,8 +55,8 @@ func credentialOf(cluster *fleet.Cluster, namespaces clusters.Namespaces) protoc
 	}
 }
 
-// CredentialSecret is the Secret that answers a request. It is no child of the request's set: it goes
-// after CredentialLife while the set stays.
+// CredentialSecret returns the Secret that answers a request. It does not belong to the request's set, because it is
+// deleted after CredentialLife and the set stays.
 func CredentialSecret(request *fleet.ClusterRegistration, registrationNamespace string, credential protocol.Credential) *corev1.Secret {
 	return &corev1.Secret{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
@@ -64,11 +66,11 @@ func CredentialSecret(request *fleet.ClusterRegistration, registrationNamespace 
 	}
 }
 
-// answerMeta is the metadata of the credential Secret and of what makes it readable. The annotations
-// name the request, so that all three can be removed with it.
+// answerMeta returns the metadata of the credential Secret and of the Role and RoleBinding that make it readable. The
+// annotations name the request, so that all three can be deleted with it.
 func answerMeta(namespace, name, cluster string, request *fleet.ClusterRegistration) metav1.ObjectMeta {
 	meta := objects.Managed(namespace, name)
-	meta.Labels[fleet.LabelCluster] = names.SafeConcat(cluster) // names may be longer than labels
+	meta.Labels[fleet.LabelCluster] = names.SafeConcat(cluster) // names may be longer than label values
 	meta.Annotations = map[string]string{
 		fleet.AnnotationClusterRegistration:          request.Name,
 		fleet.AnnotationClusterRegistrationNamespace: request.Namespace,
@@ -76,23 +78,23 @@ func answerMeta(namespace, name, cluster string, request *fleet.ClusterRegistrat
 	return meta
 }
 
-// unreadable says whether an answer is one that nobody may read and nobody uses. A token that goes after its agent
-// has joined is missed by nobody; of requests that others have granted, nobody knows.
+// unreadable reports whether no account may read an answer and no agent uses it. It does not matter if the token is
+// deleted after the agent has joined. For requests that Rancher Fleet granted, the use is unknown.
 func unreadable(in Input, cluster *fleet.Cluster) bool {
 	before, noted := in.Request.Annotations[fleet.AnnotationLastSeenAtGrant]
 	return len(readers(in)) == 0 && noted && clusters.LastSeen(cluster) == before
 }
 
-// isFetchable says whether the answer that we gave is there, and is to be read. What another implementation answered
-// can be read by what that has made, which is left alone as long.
+// isFetchable reports whether our answer exists and is to be readable. What Rancher Fleet answered is readable
+// through its own Role, which is not touched for as long.
 func isFetchable(in Input) bool {
 	return in.Credential != nil && in.Credential.Annotations[fleet.AnnotationClusterRegistration] != "" && !answersAnother(in) &&
 		in.Now.Before(in.Credential.CreationTimestamp.Add(CredentialLife))
 }
 
-// readers are the tokens whose accounts may read the answer: the one that the request names, or, if that is gone or
-// there is none, the one of the Cluster's import. Agents of before there was a label name none; without an import any
-// token of the workspace may be theirs, and the Secret's name, which nobody can guess, is what keeps others away.
+// readers returns the tokens whose accounts may read the answer: the token that the request names, or else the token
+// of the Cluster's import. Old agents send no label and so name no token. Without an import their token may be any of
+// the workspace. Then the name of the Secret, which cannot be guessed, protects it.
 func readers(in Input) []*fleet.ClusterRegistrationToken {
 	switch {
 	case in.Asked != nil:
@@ -107,8 +109,9 @@ func readers(in Input) []*fleet.ClusterRegistrationToken {
 	return all
 }
 
-// reader lets the import account that asked read its one credential. A request that names no token we
-// know, and that no import made, can be read by nobody: nil.
+// reader returns the Role and RoleBinding that let the import account of the request read its credential, and only
+// that. It returns nil if the request names no token that exists and no import created it: no account can read the
+// answer.
 func reader(in Input, cluster *fleet.Cluster) []runtime.Object {
 	tokens := readers(in)
 	if len(tokens) == 0 {
@@ -123,7 +126,7 @@ func reader(in Input, cluster *fleet.Cluster) []runtime.Object {
 		binding.Subjects = append(binding.Subjects, accountOf(another))
 	}
 	return []runtime.Object{
-		// watch beside get: an agent of ours learns of its credential the moment it is written.
+		// watch in addition to get: our agents learn about the credential as soon as it is written
 		objects.RoleOf(meta(), rbacv1.PolicyRule{
 			APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "watch"},
 			ResourceNames: []string{names.CredentialSecret(in.Request.Spec.ClientID, in.Request.Spec.ClientRandom)},
@@ -136,13 +139,13 @@ func accountOf(token *fleet.ClusterRegistrationToken) rbacv1.Subject {
 	return objects.Subject(token.Namespace, names.ImportAccount(token.Name, string(token.UID)))
 }
 
-// RequestAccount is the account of a request's agent.
+// RequestAccount returns the name of the account for a request's agent.
 func RequestAccount(request *fleet.ClusterRegistration, cluster *fleet.Cluster) types.NamespacedName {
 	return types.NamespacedName{Namespace: clusters.NamespaceOf(cluster), Name: names.RequestAccount(request.Name, string(request.UID))}
 }
 
-// requestRights are the request account and what it may do: report its Cluster's status, and work on the
-// BundleDeployments of its namespace. That it may read Contents, too, see ContentReaders.
+// requestRights returns the request account and its rights: to report its Cluster's status and to use the
+// BundleDeployments in its namespace. For the right to read Contents, see ContentReaders.
 func requestRights(in Input, cluster *fleet.Cluster) []runtime.Object {
 	request := in.Request
 	account := RequestAccount(request, cluster)

@@ -12,134 +12,136 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// SetID is the set of the objects behind a ClusterRegistration. Changing it orphans them.
+// SetID identifies the set of objects that belong to a ClusterRegistration. Changing it orphans them.
 const SetID = "cluster-registration"
 
 // CredentialLife is how long an agent has to fetch the answer to its request.
 const CredentialLife = 40 * time.Minute
 
-// RejectionLife is how long a request that was rejected is kept, for people to see why.
+// RejectionLife is how long a rejected request is kept, so that people can see the reason.
 const RejectionLife = 24 * time.Hour
 
-// Stage says how far a ClusterRegistration is.
+// Stage describes the progress of a ClusterRegistration.
 type Stage string
 
 const (
-	// Leaving means that the request or its Cluster is going: its rights and its credential go.
+	// Leaving means that the request or its Cluster is being deleted, and with it the rights and the credential.
 	Leaving Stage = "Leaving"
-	// Abandoned means that nobody waits for an answer to the request any more, or that nobody could read it: it
-	// is deleted.
+	// Abandoned means that the request is deleted because no agent waits for its answer, or no account could read it.
 	Abandoned Stage = "Abandoned"
-	// Rejected means that the request can never be granted as it is; its condition says why.
+	// Rejected means that the request can never be granted as it is. Its condition explains why.
 	Rejected Stage = "Rejected"
-	// Queued means that older requests of the same client or token come first. Nothing is made for it.
+	// Queued means that older requests of the same client or token come first. Nothing is created for the request.
 	Queued Stage = "InLine"
-	// TakeoverPending means that the Cluster has another agent, and that nothing says that this request comes from
-	// the same one. Nothing is made for it, and nothing of the other one is touched.
+	// TakeoverPending means that the Cluster has another agent, and nothing proves that this request comes from the
+	// same one. Nothing is created for the request, and the other agent's objects are not touched.
 	TakeoverPending Stage = "TakeoverPending"
-	// ManagedElsewhere means that another manager owns the Cluster: nothing is granted. With Granted set, what was
-	// granted before stays as it is; else it is revoked.
+	// ManagedElsewhere means that another manager owns the Cluster: nothing is granted. With Outcome.Granted set, the
+	// existing grant stays as it is. Otherwise it is revoked.
 	ManagedElsewhere Stage = "ManagedElsewhere"
 	// AwaitingCluster means that no Cluster has the request's client ID yet; one is created.
 	AwaitingCluster Stage = "AwaitingCluster"
 	// AwaitingNamespace means that the Cluster has no namespace for the account yet.
 	AwaitingNamespace Stage = "AwaitingNamespace"
-	// AwaitingRights means that the account and its rights are written but not yet seen.
+	// AwaitingRights means that the account and its rights are written, but the cache does not show them yet.
 	AwaitingRights Stage = "AwaitingRights"
-	// Minting means that everything is there but the account's bearer token, asked for now.
+	// Minting means that only the account's bearer token is missing. It is requested now.
 	Minting Stage = "Minting"
-	// Done means that the credential was handed out, fetched or has expired; the rights stay.
+	// Done means that the credential was handed out, and was fetched or has expired. The rights stay.
 	Done Stage = "Granted"
 )
 
-// Input is what was found about a ClusterRegistration. A nil object was not found.
+// Input describes the observed state of a ClusterRegistration. A nil object does not exist.
 type Input struct {
 	Now     time.Time
 	Request *fleet.ClusterRegistration
 	// Clusters are those of the workspace with the request's client ID, in any order.
 	Clusters []*fleet.Cluster
-	// Derived is the Cluster of the name that the client ID gives, whatever its client ID.
+	// Derived is the Cluster with the name that is derived from the client ID, whatever its client ID is.
 	Derived *fleet.Cluster
 	// Named is the Cluster in the request's status.
 	Named *fleet.Cluster
-	// Account is the request account, seen in the cache; RightsExist says the same of its rights, ReaderExists of the
-	// right to read the answer.
+	// Account is the request account in the cache. RightsExist reports the same about its rights, ReaderExists about
+	// the right to read the answer.
 	Account                   *corev1.ServiceAccount
 	RightsExist, ReaderExists bool
 	// Credential is the Secret that answers the request.
 	Credential *corev1.Secret
-	// Asked is the ClusterRegistrationToken the request names; Imported the one an import made for the Cluster.
+	// Asked is the ClusterRegistrationToken that the request names. Imported is the one that an import created for
+	// the Cluster.
 	Asked, Imported *fleet.ClusterRegistrationToken
-	// Tokens are all of the workspace. They are looked for only where a request names none.
+	// Tokens are all tokens of the workspace. They are read only if the request names none.
 	Tokens []*fleet.ClusterRegistrationToken
-	// Importer is the Cluster of the name that ImporterOf gives.
+	// Importer is the Cluster with the name that ImporterOf returns.
 	Importer *fleet.Cluster
 	// Others are the workspace's requests with the same client ID or for the same Cluster.
 	Others []*fleet.ClusterRegistration
 	// Namesakes are the requests of the same name in other workspaces.
 	Namesakes []*fleet.ClusterRegistration
-	// NamespaceTaken says that the Cluster's computed namespace was made for another Cluster.
+	// NamespaceTaken means that the Cluster's computed namespace was created for another Cluster.
 	NamespaceTaken bool
-	// Stale says that the Cluster's agent is taken to be gone: it was not heard of for too long.
+	// Stale means that the Cluster's agent has not reported for so long that it is considered gone.
 	Stale bool
-	// Speaker is what Speaker says of the Cluster. It is asked for only when the answer to Grant without it has
-	// requests to end.
+	// Speaker is the UID of the account that sent the Cluster's last heartbeat. It is looked up only if Decide
+	// without it returns requests to delete.
 	Speaker string
-	// Crowded says that more requests of the same client and token are there than OpenPerClient.
+	// Crowded means that there are more than OpenPerClient requests of the same client, or more than OpenPerToken of
+	// the same token.
 	Crowded bool
-	// TokenClusters is how many Clusters the request's token has created, and MaxClusters how many it may; 0 is no limit.
+	// TokenClusters is the number of Clusters that the request's token has created. MaxClusters limits it; 0 means
+	// unlimited.
 	TokenClusters, MaxClusters int
-	// IgnoreLabels drops the labels the agent proposes.
+	// IgnoreLabels drops the labels that the agent proposes.
 	IgnoreLabels bool
 	// HubAddress is the AddressHash of the hub's configuration.
 	HubAddress string
 	Namespaces clusters.Namespaces
 }
 
-// Outcome is what a ClusterRegistration is owed now.
+// Outcome describes the desired state of a ClusterRegistration.
 type Outcome struct {
 	Stage Stage
-	// Reason explains what is wrong, as one of the condition reasons; Message says what to do.
+	// Reason is a condition reason that names the problem. Message explains it and the remedy.
 	Reason, Message string
-	// Ends is when a request that waits in vain is looked at again, to be given up; zero for all others.
+	// Ends is when a waiting request is processed again and deleted. It is zero if the request does not expire.
 	Ends time.Time
-	// CreateCluster is the Cluster to make for a client that has none.
+	// CreateCluster is the Cluster to create for a client without one.
 	CreateCluster *fleet.Cluster
-	// Own makes the Cluster the request's only owner and notes the heartbeat before the grant.
+	// Own makes the Cluster the request's only owner and records the heartbeat before the grant.
 	Own *Ownership
-	// Children is the whole set; empty when the request leaves.
+	// Children is the complete set of the request's objects. It is empty when the request is being deleted.
 	Children []runtime.Object
-	// Mint, if set, asks for the bearer token with which Credential becomes the answer. Reader lets
-	// the account that asked read it. It is written before the answer, together with the Children: the
-	// API server takes its time to check who gives away which rights.
+	// Mint, if set, requests the bearer token with which Credential becomes the answer. Reader lets the account of
+	// the request's token read the answer. It is written before the answer, together with the Children, because the
+	// API server takes a while to check who grants which rights.
 	Mint       *protocol.Mint
 	Credential protocol.Credential
 	Reader     []runtime.Object
-	// Unreadable means that nobody may read the answer and nobody has used it: the request names no token that
-	// exists.
+	// Unreadable means that no account may read the answer and no agent has used it: the request names a token that
+	// does not exist.
 	Unreadable bool
-	// LeftOut says which labels of a granted request are never copied to a Cluster.
+	// LeftOut names the labels of a granted request that are never copied to a Cluster.
 	LeftOut string
-	// Superseded are older requests of the same client, to be deleted: the new credential is in use.
+	// Superseded are older requests of the same client. They are deleted because the new credential is in use.
 	Superseded []string
 	// ClusterName and Granted are the request's status.
 	ClusterName string
 	Granted     bool
 }
 
-// Ownership is what the grant writes into a request's metadata.
+// Ownership describes what the grant writes into a request's metadata.
 type Ownership struct {
 	Owner metav1.OwnerReference
-	// LastSeen is the Cluster's last heartbeat before the grant, RFC 3339, "" for none. A heartbeat
-	// that differs is the first use of the credential.
+	// LastSeen is the Cluster's last heartbeat before the grant in RFC 3339, or "" if there was none. A different
+	// heartbeat is the first use of the credential.
 	LastSeen string
-	// TokenUID is the UID of the ClusterRegistrationToken that the request names; "" removes what is recorded.
+	// TokenUID is the UID of the ClusterRegistrationToken that the request names. "" removes the recorded UID.
 	TokenUID string
-	// HubAddress is the AddressHash of the hub's configuration; "" is not noted.
+	// HubAddress is the AddressHash of the hub's configuration. "" is not recorded.
 	HubAddress string
 }
 
-// Decide decides what a request is owed now.
+// Decide returns the desired state of a request.
 func Decide(in Input) Outcome {
 	cluster := ClusterOf(in)
 	switch {
@@ -162,7 +164,7 @@ func Decide(in Input) Outcome {
 	return grantFor(in, cluster)
 }
 
-// grantFor is Grant for a request whose Cluster is there.
+// grantFor decides about a request whose Cluster exists.
 func grantFor(in Input, cluster *fleet.Cluster) Outcome {
 	switch {
 	case clusters.ManagedElsewhere(cluster):
@@ -173,7 +175,7 @@ func grantFor(in Input, cluster *fleet.Cluster) Outcome {
 	return give(in, cluster)
 }
 
-// whyRejected returns why a request can never be granted as it is; empty if it can.
+// whyRejected returns why a request can never be granted as it is. reason is empty if it can.
 func whyRejected(in Input, cluster *fleet.Cluster) (reason, message string) {
 	switch {
 	case in.Request.Spec.ClientID == "":
@@ -188,8 +190,8 @@ func whyRejected(in Input, cluster *fleet.Cluster) (reason, message string) {
 	return "", ""
 }
 
-// awaitCluster is the outcome for a request whose Cluster has to be made first. It may read its answer from the beginning, so
-// that its agent waits for it by a watch.
+// awaitCluster returns the outcome for a request whose Cluster has to be created first. Its agent may read the answer
+// from the start, so that it can watch for it.
 func awaitCluster(in Input, made *fleet.Cluster) Outcome {
 	out := Outcome{Stage: AwaitingCluster, CreateCluster: made}
 	if !in.Request.Status.Granted {
@@ -198,7 +200,7 @@ func awaitCluster(in Input, made *fleet.Cluster) Outcome {
 	return out
 }
 
-// give decides how far the grant of a request is, whose Cluster is there.
+// give decides how far the grant of a request whose Cluster exists has progressed.
 func give(in Input, cluster *fleet.Cluster) Outcome {
 	out := Outcome{ClusterName: cluster.Name, Granted: in.Request.Status.Granted, Own: ownership(in, cluster)}
 	if !in.IgnoreLabels {
@@ -221,7 +223,7 @@ func give(in Input, cluster *fleet.Cluster) Outcome {
 	switch {
 	case awaitsRights(in, cluster):
 		out.Stage = AwaitingRights
-		if !in.Request.Status.Granted { // else the answer was given, and only the rights are being healed
+		if !in.Request.Status.Granted { // otherwise the answer was given, and only the rights are repaired
 			out.Reader = reader(in, cluster)
 		}
 	case answered(in):
@@ -236,8 +238,8 @@ func give(in Input, cluster *fleet.Cluster) Outcome {
 	return out
 }
 
-// namespaceTaken is the outcome for a request whose Cluster has no namespace of its own. What was granted stays; else the
-// request ends when its agent has asked again.
+// namespaceTaken returns the outcome for a request whose Cluster has no namespace of its own. A granted request stays
+// granted. Any other is deleted after CredentialLife, when its agent has sent another request.
 func namespaceTaken(in Input, out Outcome) Outcome {
 	out.Stage, out.Own, out.Reason = AwaitingNamespace, nil, fleet.ReasonNamespaceTaken
 	out.Message = "the namespace of Cluster " + out.ClusterName + " was made for another Cluster: see the condition Processed of the Cluster"
@@ -250,35 +252,35 @@ func namespaceTaken(in Input, out Outcome) Outcome {
 	return out
 }
 
-// done is the outcome of a request whose answer was given.
+// done returns the outcome of a request that was answered.
 func done(in Input, cluster *fleet.Cluster, out Outcome) Outcome {
 	out.Stage, out.Granted, out.Superseded = Done, true, superseded(in, cluster)
 	out.Unreadable = unreadable(in, cluster)
 	if isFetchable(in) {
-		out.Reader = reader(in, cluster) // whatever became of it since
+		out.Reader = reader(in, cluster) // even if the right to read it was removed since
 	}
 	if in.Crowded && unused(in.Request, cluster) {
 		if out.Ends = in.Request.CreationTimestamp.Add(CredentialLife); !in.Now.Before(out.Ends) {
-			return Outcome{Stage: Abandoned} // its answer has ended unused, and others wait for its place
+			return Outcome{Stage: Abandoned} // the answer expired unused, and other requests wait for its place
 		}
 	}
 	if len(out.Superseded) == 0 || !speaksAnother(in) {
 		return out
 	}
 	if in.Credential == nil {
-		return Outcome{Stage: Abandoned} // its answer has ended unused, and another agent serves the Cluster
+		return Outcome{Stage: Abandoned} // the answer expired unused, and another agent serves the Cluster
 	}
 	out.Superseded = nil
 	return out
 }
 
-// awaitsRights says whether something is still missing without which no answer may be given.
+// awaitsRights reports whether a right that must exist before the answer is given is still missing.
 func awaitsRights(in Input, cluster *fleet.Cluster) bool {
 	return in.Account == nil || !in.RightsExist || !in.Request.Status.Granted && !in.ReaderExists && reader(in, cluster) != nil
 }
 
-// accountReplaced says whether the account of a request that was granted is gone, or has been made anew and was not
-// heard of since: with the account, every token of it has ended.
+// accountReplaced reports whether the account of a granted request is gone, or was created again and has sent no
+// heartbeat since. All tokens of an account become invalid when it is deleted.
 func accountReplaced(in Input, cluster *fleet.Cluster) bool {
 	if !in.Request.Status.Granted {
 		return false
@@ -287,9 +289,9 @@ func accountReplaced(in Input, cluster *fleet.Cluster) bool {
 	return in.Account == nil || said != nil && said.Reason == fleet.ReasonAccountReplaced && !Used(in.Request, cluster)
 }
 
-// RightsTaken is the outcome for a request one of whose rights has a name that another object has: what says which, and
-// remedy how to give the name to the request. What was granted before stays granted. Else the client has just chosen the
-// name, and nothing is to be done to what has it.
+// RightsTaken returns the outcome for a request if another object has the name of one of its rights. what describes
+// the conflict, and remedy how to free the name. A granted request stays granted. Otherwise the client has just
+// chosen the name, and the other object is left alone.
 func RightsTaken(in Input, what, remedy string) Outcome {
 	request := in.Request
 	if !request.Status.Granted {
@@ -302,7 +304,7 @@ func RightsTaken(in Input, what, remedy string) Outcome {
 	}
 }
 
-// rejected is the outcome for a request that cannot be granted; in the end it is removed.
+// rejected returns the outcome for a request that cannot be granted. It is deleted after RejectionLife.
 func rejected(in Input, reason, message string) Outcome {
 	return rejectedFor(in, RejectionLife, reason, message)
 }

@@ -12,27 +12,28 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Limits on what the holder of a token can make the hub do.
+// Limits on the work that the holder of a token can cause on the hub.
 const (
-	// OpenPerClient is how many requests of one client ID in a workspace have a place: those that are not granted, and those
-	// that were granted and are not superseded yet. An agent of a release that creates one request at each start needs
-	// several.
+	// OpenPerClient is the number of places for requests of one client ID in a workspace: for requests that are not
+	// granted, and for granted ones that are not superseded yet. An agent of a release that creates one request at
+	// each start needs several.
 	OpenPerClient = 10
-	// OpenPerToken is how many requests of one token are answered at a time. The tokens of a workspace that do not exist
-	// count as one.
+	// OpenPerToken is the number of requests of one token that are answered at a time. All tokens of a workspace that
+	// do not exist count as one.
 	OpenPerToken = 100
-	// maxClusterLabels is how many labels a request brings to its Cluster.
+	// maxClusterLabels is the number of labels that a request can add to its Cluster.
 	maxClusterLabels = 64
-	// maxClientID is how long the client ID of a Cluster that the hub creates may be.
+	// maxClientID is the maximum length in bytes of the client ID of a Cluster that the hub creates.
 	maxClientID = 1024
-	// maxNamedLabels is how many labels that are left out a message names.
+	// maxNamedLabels is the number of skipped labels that a message names.
 	maxNamedLabels = 5
 )
 
-// unknownToken stands for the token of requests that name none that exists.
+// unknownToken stands for the token of requests that name no existing token.
 const unknownToken = "unknown"
 
-// CreatedWith returns how Clusters created with a token are annotated; nil is no token that exists.
+// CreatedWith returns the annotation of Clusters that were created with a token. nil means that the token does not
+// exist.
 func CreatedWith(token *fleet.ClusterRegistrationToken) string {
 	if token == nil {
 		return unknownToken
@@ -40,15 +41,15 @@ func CreatedWith(token *fleet.ClusterRegistrationToken) string {
 	return string(token.UID)
 }
 
-// Counts reports whether a request takes a place of its client and token. Requests that other implementations granted do
-// not: nothing tells whether they are used.
+// Counts reports whether a request takes a place of its client and token. Requests that Rancher Fleet granted do not
+// count, because it is unknown whether they are used.
 func Counts(request *fleet.ClusterRegistration) bool {
 	_, noted := request.Annotations[fleet.AnnotationLastSeenAtGrant]
 	return request.DeletionTimestamp == nil && (!request.Status.Granted || noted)
 }
 
-// InProgress reports whether the hub still works on the answer to a request. A request that is rejected, or waits for the
-// operator, costs nothing until something else changes.
+// InProgress reports whether the hub still works on the answer to a request. A request that is rejected, or waits for
+// the operator, costs nothing until something else changes.
 func InProgress(request *fleet.ClusterRegistration) bool {
 	if request.Status.Granted || request.DeletionTimestamp != nil {
 		return false
@@ -66,12 +67,12 @@ func InProgress(request *fleet.ClusterRegistration) bool {
 	return true
 }
 
-// InLine decides about a request that has no place: ofClient says that there are OpenPerClient older ones of the same
-// client, else there are OpenPerToken older ones of the same token.
+// InLine returns the outcome for a request that has no place. With ofClient there are OpenPerClient older requests of
+// the same client. Otherwise there are OpenPerToken older requests of the same token.
 func InLine(request *fleet.ClusterRegistration, ofClient bool, now time.Time) Outcome {
 	ends := request.CreationTimestamp.Add(CredentialLife)
 	if !now.Before(ends) {
-		return Outcome{Stage: Abandoned} // its agent has asked again
+		return Outcome{Stage: Abandoned} // its agent has sent another request
 	}
 	what := fmt.Sprintf("%d older requests that name this token, or tokens that do not exist, are being answered", OpenPerToken)
 	if ofClient {
@@ -83,7 +84,7 @@ func InLine(request *fleet.ClusterRegistration, ofClient bool, now time.Time) Ou
 	}
 }
 
-// tooManyClusters is the outcome of a request that would create one Cluster too many.
+// tooManyClusters returns the outcome for a request whose token has already created the maximum number of Clusters.
 func tooManyClusters(in Input) Outcome {
 	return rejectedFor(in, CredentialLife, fleet.ReasonTooManyClusters, fmt.Sprintf("the token of this request has created %d Clusters, which is the limit of this hub: delete Clusters that are not needed, register with another token, or raise controller.maxClustersPerToken", in.MaxClusters))
 }
@@ -94,8 +95,8 @@ func unused(request *fleet.ClusterRegistration, cluster *fleet.Cluster) bool {
 	return noted && !Used(request, cluster)
 }
 
-// OfAnotherManager decides about a request with the label of another manager: that one grants it. One that was not
-// granted for RejectionLife is abandoned, or anybody who may create requests could keep them for ever.
+// OfAnotherManager decides about a request with the label of another manager, which grants it. If it is not granted
+// within RejectionLife it is abandoned. Otherwise any client that may create requests could make them stay for ever.
 func OfAnotherManager(request *fleet.ClusterRegistration, now time.Time) Outcome {
 	if request.Status.Granted || request.DeletionTimestamp != nil {
 		return Outcome{Stage: Leaving}
@@ -107,8 +108,9 @@ func OfAnotherManager(request *fleet.ClusterRegistration, now time.Time) Outcome
 	return Outcome{Stage: Leaving, Ends: ends}
 }
 
-// HeldUntil is when the finalizers of a request that is being deleted are removed; false if nothing holds it. The hub puts
-// no finalizer on requests; whoever creates a request can put any.
+// HeldUntil returns when the finalizers of a request that is being deleted are removed. It returns false if the
+// request has none or is not being deleted. The hub adds no finalizer to requests, but clients can create requests
+// with any.
 func HeldUntil(request *fleet.ClusterRegistration) (time.Time, bool) {
 	if request.DeletionTimestamp == nil || len(request.Finalizers) == 0 {
 		return time.Time{}, false
@@ -116,9 +118,9 @@ func HeldUntil(request *fleet.ClusterRegistration) (time.Time, bool) {
 	return request.DeletionTimestamp.Add(RejectionLife), true
 }
 
-// sanitized returns the labels an agent may assert: none of ours but the name of its pod, and nothing that
-// is no label, with which the Cluster could never be created. Of the others it returns the first, by key. It also
-// returns the keys of those left out, without ours.
+// sanitized returns the labels that an agent may set on its Cluster. It skips labels of Fleet, except the name of the
+// agent's pod, and invalid labels, with which the Cluster could not be created. Of the others it returns the first
+// ones, sorted by key. leftOut are the keys of the skipped labels without those of Fleet.
 func sanitized(proposed map[string]string) (labels map[string]string, leftOut []string) {
 	labels = map[string]string{}
 	for _, key := range slices.Sorted(maps.Keys(proposed)) {
@@ -135,8 +137,8 @@ func sanitized(proposed map[string]string) (labels map[string]string, leftOut []
 	return labels, leftOut
 }
 
-// LeftOut returns a sentence that names which of a request's labels are never copied to a Cluster; it is
-// empty if all can be.
+// LeftOut returns a sentence that names the labels of a request that are never copied to a Cluster. It returns "" if
+// all can be copied.
 func LeftOut(request *fleet.ClusterRegistration) string {
 	_, keys := sanitized(request.Spec.ClusterLabels)
 	if len(keys) == 0 {
@@ -154,8 +156,8 @@ func LeftOut(request *fleet.ClusterRegistration) string {
 		len(keys), maxClusterLabels, strings.Join(named, ", "), more)
 }
 
-// ofAnotherManager is the outcome for a request whose Cluster another manager owns: nothing is granted. What was granted
-// before, in the Cluster's own namespace, stays as it is, so that the agent goes on working.
+// ofAnotherManager returns the outcome for a request whose Cluster another manager owns: nothing is granted. Existing
+// rights in the Cluster's own namespace stay, so that the agent keeps working.
 func ofAnotherManager(in Input, cluster *fleet.Cluster) Outcome {
 	out := rejected(in, fleet.ReasonClusterManagedElsewhere, "the label "+fleet.LabelClusterManagement+
 		" of Cluster "+cluster.Name+" names another manager, so this hub grants nothing for it: if this hub is to manage it, run "+

@@ -5,11 +5,12 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Most of what a request is given is in its workspace or in its Cluster's namespace. What lets it read its answer is
-// where that of all workspaces is, and named after the request alone: two requests of one name, by chance or because
-// somebody wants it, would take it from each other for ever. The older one has the name to itself.
+// Most objects of a request are in its workspace or in its Cluster's namespace. The Role and RoleBinding that make
+// its answer readable are in one namespace for all workspaces, and are named after the request. Two requests of the
+// same name, by chance or on purpose, would overwrite each other's objects for ever. So only the older one uses the
+// plain name.
 
-// SharedName is what a request's objects are named after where those of all workspaces are.
+// SharedName returns the name of a request's objects in the namespace that all workspaces share.
 func SharedName(in Input) string {
 	for _, other := range in.Namesakes {
 		if precedes(other, in.Request) {
@@ -19,7 +20,8 @@ func SharedName(in Input) string {
 	return in.Request.Name
 }
 
-// precedes orders two requests of one name by creation; those of the same second by their workspaces. Nothing changes that.
+// precedes orders two requests of one name by creation, and those of the same second by workspace. This order never
+// changes.
 func precedes(a, b *fleet.ClusterRegistration) bool {
 	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return a.Namespace < b.Namespace
@@ -27,11 +29,12 @@ func precedes(a, b *fleet.ClusterRegistration) bool {
 	return a.CreationTimestamp.Before(&b.CreationTimestamp)
 }
 
-// ReaderName is the name of the Role and of the RoleBinding that make one credential readable, for a request's
-// SharedName.
+// ReaderName returns the name of the Role and the RoleBinding that make one credential readable. shared is the
+// request's SharedName.
 func ReaderName(shared string) string { return names.SafeConcat(shared, "creds") }
 
-// ReaderNames are all that a request's may have: whose an object is, its annotations say.
+// ReaderNames returns all names that a request's Role and RoleBinding may have. Their annotations show which request
+// they belong to.
 func ReaderNames(workspace, request string) []string {
 	return []string{ReaderName(request), ReaderName(names.Namesake(workspace, request))}
 }

@@ -10,7 +10,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// superseded are the older requests of the same client or Cluster, once the agent was seen with the new credential.
+// superseded returns the older requests of the same client or Cluster, once the agent has reported with the new
+// credential.
 func superseded(in Input, cluster *fleet.Cluster) []string {
 	before, noted := in.Request.Annotations[fleet.AnnotationLastSeenAtGrant]
 	if seen := clusters.LastSeen(cluster); noted && (seen == "" || seen == before) {
@@ -26,8 +27,9 @@ func superseded(in Input, cluster *fleet.Cluster) []string {
 	return older
 }
 
-// givesWay says whether another request is about the same agent: it comes from the same client, or was made for the
-// same Cluster when that had another client ID. Two of one client and random wait for the same credential.
+// givesWay reports whether another request is about the same agent: it has the same client ID, or was made for the
+// same Cluster when that had another client ID. Two requests with the same client ID and random wait for the same
+// credential.
 func givesWay(other, request *fleet.ClusterRegistration, cluster *fleet.Cluster) bool {
 	if other.Spec.ClientID == request.Spec.ClientID {
 		return other.Spec.ClientRandom != request.Spec.ClientRandom
@@ -35,14 +37,14 @@ func givesWay(other, request *fleet.ClusterRegistration, cluster *fleet.Cluster)
 	return other.Status.ClusterName == cluster.Name
 }
 
-// isOlder orders requests by creation, then by grant, both of which the API tells in seconds, then by who was
-// written last, which is who was granted last, then by name: of any two exactly one is older.
+// isOlder orders requests by creation, then by the time of the grant. The API stores both in seconds, so that ties
+// are decided by the last write, which is the grant, and then by name. Of any two requests exactly one is older.
 func isOlder(a, b *fleet.ClusterRegistration) bool {
 	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return a.CreationTimestamp.Before(&b.CreationTimestamp)
 	}
 	if x, y := grantedAt(a), grantedAt(b); x != y {
-		return x != "" && (y == "" || x < y) // one still in flight is the newer
+		return x != "" && (y == "" || x < y) // a request that is not granted yet is the newer one
 	}
 	if order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion); err == nil && order != 0 {
 		return order < 0

@@ -9,17 +9,17 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// takesOver says whether a request would take the place of an agent that is at work, without anything that speaks for
-// it. A client ID is no secret: whoever has any token of the workspace can ask with it.
+// takesOver reports whether a request would replace a working agent without proof that it may. A client ID is not
+// secret: any client with a token of the workspace can use it in a request.
 func takesOver(in Input, cluster *fleet.Cluster) bool {
-	if in.Request.Status.Granted || in.Credential != nil { // what was handed out is not taken back
+	if in.Request.Status.Granted || in.Credential != nil { // a credential that was handed out is not revoked
 		return false
 	}
 	return slices.ContainsFunc(granted(in, cluster), func(r *fleet.ClusterRegistration) bool { return isLive(r, cluster) }) &&
 		!spokenFor(in, cluster)
 }
 
-// granted are the other requests of the same client that were granted for the Cluster.
+// granted returns the other requests of the same client that were granted for the Cluster.
 func granted(in Input, cluster *fleet.Cluster) (found []*fleet.ClusterRegistration) {
 	for _, other := range in.Others {
 		if other.Name != in.Request.Name && other.Spec.ClientID == in.Request.Spec.ClientID && other.DeletionTimestamp == nil &&
@@ -30,8 +30,8 @@ func granted(in Input, cluster *fleet.Cluster) (found []*fleet.ClusterRegistrati
 	return found
 }
 
-// isLive says whether the agent of a request was heard of. Of requests that others have granted nobody knows; any
-// heartbeat is taken for theirs.
+// isLive reports whether the agent of a request has reported. For requests that Rancher Fleet granted this is
+// unknown, so any heartbeat counts.
 func isLive(request *fleet.ClusterRegistration, cluster *fleet.Cluster) bool {
 	if _, noted := request.Annotations[fleet.AnnotationLastSeenAtGrant]; !noted {
 		return clusters.LastSeen(cluster) != ""
@@ -39,15 +39,15 @@ func isLive(request *fleet.ClusterRegistration, cluster *fleet.Cluster) bool {
 	return Used(request, cluster)
 }
 
-// spokenFor says whether a request comes with a token by which it is known to be of the same agent, whether that agent
-// is gone, or whether somebody who may write the Cluster has confirmed it. A request only claims its token, but the
-// answer can be read with no other. A request that names no token proves nothing by that: only the token of the Cluster's
-// own import, which then is the only reader, speaks for it.
+// spokenFor reports whether a request may replace the Cluster's agent. It may if its token proves that it comes from
+// the same agent, if that agent is gone, or if a user who may write the Cluster has confirmed it. A request only
+// claims its token, but no other token can read the answer. A request without a token proves nothing by that: only
+// the token of the Cluster's own import, which then is the only reader, counts.
 func spokenFor(in Input, cluster *fleet.Cluster) bool {
 	token := in.Request.Labels[fleet.LabelRegistrationToken]
 	readable := in.Asked
 	if token == "" {
-		readable = in.Imported // agents of before there was a label
+		readable = in.Imported // old agents send no label
 	}
 	return in.Stale || cluster.Annotations[fleet.AnnotationConfirmTakeover] == in.Request.Name ||
 		readable != nil && ownedBy(cluster, readable.OwnerReferences) ||
@@ -70,8 +70,8 @@ func ownedBy(cluster *fleet.Cluster, owners []metav1.OwnerReference) bool {
 	return slices.ContainsFunc(owners, func(o metav1.OwnerReference) bool { return o.Kind == "Cluster" && o.UID == cluster.UID })
 }
 
-// pending is the outcome for a request that takes over. After CredentialLife no agent waits for its answer any more;
-// one that still wants to join has asked anew.
+// pending returns the outcome for a request that would take over. After CredentialLife its agent no longer waits for
+// the answer, and has sent another request if it still wants to join.
 func pending(in Input, cluster *fleet.Cluster) Outcome {
 	ends := in.Request.CreationTimestamp.Add(CredentialLife)
 	if !in.Now.Before(ends) {
@@ -83,7 +83,7 @@ func pending(in Input, cluster *fleet.Cluster) Outcome {
 	}
 }
 
-// saysTakeover says whether it was told of a request that it waits to take over.
+// saysTakeover reports whether the request's condition has the reason TakeoverPending.
 func saysTakeover(request *fleet.ClusterRegistration) bool {
 	said := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted)
 	return said != nil && said.Reason == fleet.ReasonTakeoverPending

@@ -128,8 +128,8 @@ func TestGrantTakeover(t *testing.T) {
 	}
 }
 
-// The heartbeats that come in while a request waits are the other agent's: they are no use of its credential.
-func TestGrantAfterWaitingBeginsAnew(t *testing.T) {
+// While a request waits, heartbeats come from the other agent. They do not count as a use of the request's credential.
+func TestGrantAfterWaiting_RecordsTheHeartbeatAgain(t *testing.T) {
 	forged := with(requestWith("t2"), requestNoted("2026-01-01T00:00:00Z"))
 	out := rulestest.Pure(t, grant.Decide, grantInput(forged, registered(), confirmed("request-1")))
 	rulestest.ExpectEqual(t, "stage", out.Stage, grant.AwaitingRights)

@@ -5,9 +5,9 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Used says whether the agent was heard of with the credential that a request was granted: its Cluster's last
-// heartbeat is another one than that noted before the grant. Of requests that others have granted nobody knows. A
-// Cluster that is not there was heard of by nobody.
+// Used reports whether the agent has reported with the credential of a granted request: the Cluster's last heartbeat
+// differs from the one recorded before the grant. For requests that Rancher Fleet granted this is unknown. A missing
+// Cluster has no heartbeat.
 func Used(request *fleet.ClusterRegistration, cluster *fleet.Cluster) bool {
 	before, noted := request.Annotations[fleet.AnnotationLastSeenAtGrant]
 	if !noted || cluster == nil {
@@ -17,7 +17,7 @@ func Used(request *fleet.ClusterRegistration, cluster *fleet.Cluster) bool {
 	return seen != "" && seen != before
 }
 
-// speaksAnother says whether the last heartbeat is known to be another account's than that of the request.
+// speaksAnother reports whether the last heartbeat is known to come from another account than the request's.
 func speaksAnother(in Input) bool {
 	return in.Speaker != "" && (in.Account == nil || in.Speaker != string(in.Account.UID))
 }
