@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// markedChild is one object of a set with its marks, and its kind.
+// A markedChild is an object of a set with the set's marks, and its kind.
 type markedChild struct {
 	kind    Kind
 	desired Object
@@ -19,7 +19,7 @@ type markedChild struct {
 func (c markedChild) ensure() error {
 	err := c.kind.ensure(c.desired)
 	if taken := (*TakenError)(nil); errors.As(err, &taken) {
-		return err // which names it
+		return err // it names the object
 	}
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", c.kind.gvk.Kind, keyOf(c.desired), err)
@@ -27,8 +27,8 @@ func (c markedChild) ensure() error {
 	return nil
 }
 
-// ensureAll tries all of them, whatever happens to the others. In waves, no binding is written unless the rest is in
-// place: the role that it names could be another object.
+// ensureAll tries all children, even if some fail. In waves, bindings are written only if all other children are in
+// place: otherwise the role that a binding names could belong to something else.
 func (s *Set) ensureAll(owner Owner, children []markedChild) error {
 	if s.inWaves {
 		first, bindings := waves(children)
@@ -45,7 +45,7 @@ func (s *Set) ensureAll(owner Owner, children []markedChild) error {
 	return errors.Join(failures...)
 }
 
-// waves parts the bindings from the rest.
+// waves separates the bindings from the other children.
 func waves(children []markedChild) (first, bindings []markedChild) {
 	for _, c := range children {
 		if strings.HasSuffix(c.kind.gvk.Kind, "Binding") {
@@ -67,7 +67,7 @@ func together(children []markedChild) []error {
 	return failures
 }
 
-// ensure makes one child what it should be.
+// ensure creates or updates one child.
 func (k Kind) ensure(desired Object) error {
 	live, err := k.known(keyOf(desired))
 	if err != nil {
@@ -86,19 +86,19 @@ func (k Kind) ensure(desired Object) error {
 	if !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	// Not ours, or not yet in the cache.
+	// Either the object is not ours, or the cache does not have it yet.
 	live, err = k.live(desired.GetNamespace(), desired.GetName())
 	if err != nil {
 		return err
 	}
 	if live == nil {
-		return k.create(desired) // gone in between
+		return k.create(desired) // it was deleted in between
 	}
 	return k.adjust(live, desired)
 }
 
-// keep is ensure for a child that was derived from what is there, as known: only that very object becomes what it should
-// be. What was found in one that is gone, such as a token, is not carried over to the next.
+// keep is ensure for a child that was derived from the object known: only that object, with the same UID, is updated.
+// If it is gone, its content, such as a token, is not copied into a new object.
 func (k Kind) keep(known, desired Object) error {
 	if known == nil || known.GetUID() != desired.GetUID() {
 		var err error
@@ -116,7 +116,7 @@ func (k Kind) keep(known, desired Object) error {
 	return err
 }
 
-// adjust changes a child that is there, or replaces it.
+// adjust updates an existing child, or replaces it.
 func (k Kind) adjust(live, desired Object) error {
 	if k.isTaken(live, desired) {
 		return k.takenBy(live, desired)
@@ -148,7 +148,7 @@ func (k Kind) adjust(live, desired Object) error {
 	return k.patch(desired.GetNamespace(), desired.GetName(), body)
 }
 
-// delete removes exactly this object; one that is gone, or was replaced since, is no error.
+// delete deletes exactly this object. It is not an error if the object is gone or was replaced.
 func (k Kind) delete(obj Object) error {
 	k.recent.forget(keyOf(obj))
 	background, uid := metav1.DeletePropagationBackground, obj.GetUID()

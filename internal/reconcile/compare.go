@@ -10,14 +10,14 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// AnnotationLabelKeys holds the keys of the labels that are ours on an object whose labels others may add to:
-// what is missing from the desired labels but named here is removed. Changing the key leaves such labels behind.
+// AnnotationLabelKeys lists the keys of our labels on an object to which others may add labels. A label with a listed
+// key that is no longer desired is removed. Changing this annotation's key orphans such labels.
 const AnnotationLabelKeys = "fleet.cattle.io/label-keys"
 
 func splitPath(field string) path { return strings.Split(field, ".") }
 
-// ownedFields are what is ours in a child beside labels, annotations and owner references. A ServiceAccount's list
-// of Secrets and a Namespace's finalizers belong to Kubernetes.
+// ownedFields returns the fields of a child that we own, in addition to labels, annotations and owner references. A
+// ServiceAccount's list of Secrets and a Namespace's finalizers belong to Kubernetes.
 func ownedFields(kind string) []path {
 	switch kind {
 	case "Namespace", "ServiceAccount":
@@ -33,7 +33,7 @@ func ownedFields(kind string) []path {
 	}
 }
 
-// mustRecreate says whether the difference is in a field that the server lets nobody change.
+// mustRecreate reports whether an immutable field differs.
 func mustRecreate(kind string, live, desired map[string]any) bool {
 	if kind == "Secret" {
 		return text(live["type"], "Opaque") != text(desired["type"], "Opaque")
@@ -48,7 +48,7 @@ func text(value any, fallback string) string {
 	return fallback
 }
 
-// patchFor is the merge patch that makes live what desired wants of it; nil when there is nothing to do.
+// patchFor returns the merge patch that brings live to the desired state. It returns nil if nothing differs.
 func (k Kind) patchFor(live, desired map[string]any) ([]byte, error) {
 	changes := map[string]any{}
 	for _, field := range k.owned {
@@ -64,7 +64,7 @@ func (k Kind) patchFor(live, desired map[string]any) ([]byte, error) {
 	return json.Marshal(changes)
 }
 
-// compareField notes the change of one field that is ours whole: what is in it and not desired goes.
+// compareField adds the change of a field that we own completely: entries that are not desired are removed.
 func (k Kind) compareField(changes, live, desired map[string]any, field path) {
 	found, wanted := at(live, field), at(desired, field)
 	if reflect.DeepEqual(found, wanted) || isEmpty(found) && isEmpty(wanted) {
@@ -107,12 +107,12 @@ func (k Kind) compareMeta(live, desired map[string]any) map[string]any {
 	}
 	if owners, changed := withOwners(live["ownerReferences"], desired["ownerReferences"]); changed {
 		changes["ownerReferences"] = owners
-		changes["resourceVersion"] = live["resourceVersion"] // the list is replaced: nobody may have written since
+		changes["resourceVersion"] = live["resourceVersion"] // replaces the list: must fail if it changed
 	}
 	return changes
 }
 
-// missing are the wanted entries that are not there as wanted.
+// missing returns the wanted entries that are absent or differ.
 func missing(found, wanted map[string]any) map[string]any {
 	changes := map[string]any{}
 	for key, value := range wanted {
@@ -136,7 +136,7 @@ func dropLabels(changes, live, desired map[string]any) {
 	}
 }
 
-// withOwners adds the wanted owner references to those there.
+// withOwners adds the wanted owner references to the existing ones.
 func withOwners(found, wanted any) (owners []any, changed bool) {
 	owners, _ = found.([]any)
 	owners = slices.Clone(owners)
@@ -150,7 +150,7 @@ func withOwners(found, wanted any) (owners []any, changed bool) {
 	return owners, changed
 }
 
-// trackLabels notes the keys of an object's labels in its annotation.
+// trackLabels records the keys of an object's labels in its annotation.
 func trackLabels(obj Object) {
 	keys := slices.Sorted(maps.Keys(obj.GetLabels()))
 	keys = slices.DeleteFunc(keys, func(key string) bool { return key == fleet.LabelSetHash })

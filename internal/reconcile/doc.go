@@ -1,8 +1,8 @@
-// Package reconcile is what every controller shares: the children of an owner kept as one set, writes of the
-// fields a controller owns, and nudges between controllers.
+// Package reconcile contains what all controllers share: it keeps the children of an owner as one set, writes the
+// fields that a controller owns, and enqueues objects of other controllers.
 //
 //	rule's Children ─► Set.Apply ─► create · patch what differs · delete what left the set
-//	rule's Status   ─► WriteStatus ─► whole, if nobody wrote since; else the rule is asked again
+//	rule's Status   ─► WriteStatus ─► update; after a conflict the rule decides again
 //	an object changed ─► Watch ─► Nudge ─► the handler of another object
 package reconcile
 
@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Object is any object of the API.
+// Object is any API object.
 type Object interface {
 	runtime.Object
 	metav1.Object
@@ -41,8 +41,8 @@ type ClusterEnqueuer interface {
 	EnqueueAfter(name string, after time.Duration)
 }
 
-// Nudge returns a function that wakes an object's handlers at once. Unlike the controllers' Enqueue, it does not
-// count as a failure and so never delays the key.
+// Nudge returns a function that enqueues an object at once. Unlike the controllers' Enqueue, it does not count as a
+// failure and so never delays the key.
 func Nudge(c Enqueuer) func(types.NamespacedName) {
 	return func(key types.NamespacedName) { c.EnqueueAfter(key.Namespace, key.Name, 0) }
 }
@@ -52,7 +52,7 @@ func NudgeCluster(c ClusterEnqueuer) func(types.NamespacedName) {
 	return func(key types.NamespacedName) { c.EnqueueAfter(key.Name, 0) }
 }
 
-// KeyOf splits the key a handler is given: "<namespace>/<name>", or "<name>" for cluster-scoped objects.
+// KeyOf splits the key that a handler gets: "<namespace>/<name>", or "<name>" for cluster-scoped objects.
 func KeyOf(key string) types.NamespacedName {
 	namespace, name, found := strings.Cut(key, "/")
 	if !found {

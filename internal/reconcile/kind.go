@@ -13,11 +13,11 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// bySetIndex finds the members of a set in a cache.
+// bySetIndex is the name of the index that finds the members of a set in a cache.
 const bySetIndex = "fleet.by-set"
 
-// Client is the part of a controller that children need: its cache and its requests. Controllers of wrangler's
-// generic package are clients; of the cluster-scoped ones, see ClusterKind.
+// Client is the part of a controller that children need: its cache and its requests. The controllers of wrangler's
+// generic package implement it. For controllers of cluster-scoped objects, see ClusterKind.
 type Client[T Object] interface {
 	Patcher[T]
 	GroupVersionKind() schema.GroupVersionKind
@@ -36,7 +36,7 @@ type ClusterClient[T Object] interface {
 	Delete(name string, options *metav1.DeleteOptions) error
 }
 
-// Kind is one kind of children: where to find them and how to write them.
+// Kind describes one kind of children: where to find them and how to write them.
 type Kind struct {
 	gvk       schema.GroupVersionKind
 	goType    reflect.Type
@@ -54,11 +54,11 @@ type Kind struct {
 	adopts    func(Object) bool
 }
 
-// path leads to a field we own in an object, whole.
+// A path names a field that we own completely.
 type path []string
 
-// KindOf makes a kind of children of a namespaced controller and indexes its cache by set. To be called before
-// the caches start.
+// KindOf returns a Kind for a namespaced controller and indexes the controller's cache by set. Call it before the
+// caches start.
 func KindOf[T Object](client Client[T]) Kind {
 	return newKind(client.GroupVersionKind(), client.Informer(), verbs[T]{
 		create: client.Create, get: client.Get, patch: client.Patch, remove: client.Delete,
@@ -77,8 +77,8 @@ func ClusterKind[T Object](client ClusterClient[T]) Kind {
 	})
 }
 
-// Owning narrows what is ours in a child to these fields, written "spec.agentNamespace"; another controller owns
-// the rest. Of a child's labels and annotations, only those of the desired object are ours in any case.
+// Owning limits the fields that we own in a child to these, written like "spec.agentNamespace". Another controller
+// owns the others. Of a child's labels and annotations, we always own only those of the desired object.
 func (k Kind) Owning(fields ...string) Kind {
 	k.owned = nil
 	for _, field := range fields {
@@ -93,22 +93,21 @@ func (k Kind) Dropping(annotations ...string) Kind {
 	return k
 }
 
-// TrackingLabels removes labels that were ours and are so no longer; for that, their keys are kept in an
+// TrackingLabels removes labels that are no longer desired. To know which were ours, it keeps their keys in an
 // annotation (AnnotationLabelKeys).
 func (k Kind) TrackingLabels() Kind {
 	k.tracks = true
 	return k
 }
 
-// NeverPruned leaves children where they are when they leave the set; right for namespaces, which may hold what
-// others put there.
+// NeverPruned keeps children that leave the set. Use it for namespaces, which may contain objects of others.
 func (k Kind) NeverPruned() Kind {
 	k.keepAlive = true
 	return k
 }
 
-// Sparing leaves members of the set where they are that no rule wants, and of which spares says so, as long as the
-// owner has any children: what another implementation has made and still needs.
+// Sparing keeps unwanted members of the set for which spares returns true, as long as the owner has any children. Use
+// it for objects that Rancher Fleet created and still needs.
 func (k Kind) Sparing(spares func(Object) bool) Kind {
 	k.spares = spares
 	return k
@@ -123,7 +122,7 @@ type verbs[T Object] struct {
 
 func newKind[T Object](gvk schema.GroupVersionKind, informer cache.SharedIndexInformer, v verbs[T]) Kind {
 	index(informer)
-	written := &recent{clock: time.Now} //nolint:forbidigo // how long ago this process wrote something; no rule depends on it
+	written := &recent{clock: time.Now} //nolint:forbidigo // the age of this process's writes; no rule uses it
 	return Kind{
 		recent:   written,
 		gvk:      gvk,
@@ -140,7 +139,7 @@ func newKind[T Object](gvk schema.GroupVersionKind, informer cache.SharedIndexIn
 		create: func(obj Object) error {
 			typed, ok := obj.(T)
 			if !ok {
-				return fmt.Errorf("a child of kind %s is %T", gvk.Kind, obj)
+				return fmt.Errorf("creating a %s: unsupported object type %T", gvk.Kind, obj)
 			}
 			made, err := v.create(typed)
 			if err == nil {
@@ -163,7 +162,7 @@ func newKind[T Object](gvk schema.GroupVersionKind, informer cache.SharedIndexIn
 	}
 }
 
-// index adds the index by set unless another set of the same kind did.
+// index adds the index by set, unless it exists already.
 func index(informer cache.SharedIndexInformer) {
 	if _, done := informer.GetIndexer().GetIndexers()[bySetIndex]; done {
 		return
@@ -176,11 +175,11 @@ func index(informer cache.SharedIndexInformer) {
 		return []string{item.GetLabels()[fleet.LabelSetHash]}, nil
 	}})
 	if err != nil {
-		panic(fmt.Sprintf("indexing after the caches have started: %v", err)) // a mistake in the wiring, seen at once
+		panic(fmt.Sprintf("indexing after the caches have started: %v", err)) // a programming error
 	}
 }
 
-// known finds an object in the cache, or among what was written since; nil if it is in neither.
+// known returns an object from the cache or from the recent writes. It returns nil if it is in neither.
 func (k Kind) known(key types.NamespacedName) (Object, error) {
 	cached, err := inCache(k.informer, key)
 	if err != nil {
@@ -189,7 +188,7 @@ func (k Kind) known(key types.NamespacedName) (Object, error) {
 	return k.recent.newest(key, cached, k.informer.LastSyncResourceVersion()), nil
 }
 
-// inCache is an object as the cache has it; nil if it is not there.
+// inCache returns an object from the cache. It returns nil if it is not there.
 func inCache(informer cache.SharedIndexInformer, key types.NamespacedName) (Object, error) {
 	found, there, err := informer.GetIndexer().GetByKey(cache.ObjectName(key).String())
 	if err != nil || !there {
@@ -197,12 +196,12 @@ func inCache(informer cache.SharedIndexInformer, key types.NamespacedName) (Obje
 	}
 	object, ok := found.(Object)
 	if !ok {
-		return nil, fmt.Errorf("the cache holds %T", found)
+		return nil, fmt.Errorf("reading %s from the cache: unexpected object type %T", key, found)
 	}
 	return object, nil
 }
 
-// members are the cached objects of a set.
+// members returns the cached objects of a set.
 func (k Kind) members(hash string) ([]Object, error) {
 	found, err := k.informer.GetIndexer().ByIndex(bySetIndex, hash)
 	if err != nil {

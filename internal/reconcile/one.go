@@ -9,8 +9,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// ApplyOne makes one object a child of owner, as Apply does, and leaves all other children as they are. It is for
-// an owner with so many children that each is decided by itself.
+// ApplyOne applies one child of owner, as Apply does, and does not change the other children. Use it for an owner
+// with so many children that each is decided separately.
 func (s *Set) ApplyOne(owner Owner, object runtime.Object) error {
 	kind, desired, err := s.prepare(owner, object)
 	if err != nil {
@@ -19,9 +19,9 @@ func (s *Set) ApplyOne(owner Owner, object runtime.Object) error {
 	return markedChild{kind, desired}.ensure()
 }
 
-// RemoveOne deletes one child of owner, of which the object needs to say no more than what it is and its name. An
-// object of that name that is no child of owner stays. What is in no cache yet, and was not written just
-// now, is not deleted: its appearing wakes whoever watches the set.
+// RemoveOne deletes one child of owner. The object only needs its type and name. An object of that name that does not
+// belong to the owner's set stays. A child that is neither in the cache nor in the recent writes is not deleted: when
+// it appears in the cache, the watchers of the set are enqueued.
 func (s *Set) RemoveOne(owner Owner, object runtime.Object) error {
 	kind, desired, err := s.prepare(owner, object)
 	if err != nil {
@@ -37,17 +37,17 @@ func (s *Set) RemoveOne(owner Owner, object runtime.Object) error {
 	return nil
 }
 
-// Ensure makes an object what it should be, as Apply does, but no member of a set: it belongs to nobody.
+// Ensure creates or updates an object as Apply does, but without a set or an owner.
 func (k Kind) Ensure(object Object) error {
 	desired, ok := object.DeepCopyObject().(Object)
 	if !ok {
-		return fmt.Errorf("a copy of %T is none", object)
+		return fmt.Errorf("copying %T: the copy has no metadata", object)
 	}
 	return markedChild{k, desired}.ensure()
 }
 
-// CreateOnce creates an object that is in no cache, unless this process did so a moment ago. One that is there is no
-// error and stays as it is; made says whether it was not.
+// CreateOnce creates an object unless it is in the cache or this process has just created it. An existing object is
+// not an error and stays as it is. made reports whether the object was created.
 func (k Kind) CreateOnce(object Object) (made bool, err error) {
 	if known, err := k.known(keyOf(object)); err != nil || known != nil {
 		return false, err
@@ -59,5 +59,5 @@ func (k Kind) CreateOnce(object Object) (made bool, err error) {
 	return err == nil, err
 }
 
-// Remove deletes exactly this object. One that is gone, or was replaced since, is no error.
+// Remove deletes exactly this object. It is not an error if the object is gone or was replaced.
 func (k Kind) Remove(object Object) error { return k.delete(object) }

@@ -19,7 +19,7 @@ func called(a *corev1.ServiceAccount, name string) *corev1.ServiceAccount {
 	return a
 }
 
-// TestOneChildOfMany always has the sibling "b" beside the child "a": nothing may happen to it.
+// The child "a" always has the sibling "b", which must not change.
 func TestOneChildOfMany(t *testing.T) {
 	errServer := errors.New("the server is busy")
 	const deletes = "delete ServiceAccount fleet-default/a Background uid uid-a"
@@ -84,7 +84,7 @@ func TestOneChildOfMany(t *testing.T) {
 	}
 }
 
-func TestOneChildOfAKindNobodyDeclared(t *testing.T) {
+func TestApplyOne_UndeclaredKindIsAnError(t *testing.T) {
 	w := newWorld()
 	for name, do := range map[string]func(Owner, runtime.Object) error{"apply": w.set.ApplyOne, "remove": w.set.RemoveOne} {
 		if err := do(owner(), &fleet.Bundle{}); err == nil {
@@ -93,7 +93,7 @@ func TestOneChildOfAKindNobodyDeclared(t *testing.T) {
 	}
 }
 
-func TestRemoveOneKeepsWhatIsNeverPruned(t *testing.T) {
+func TestRemoveOne_KeepsNeverPrunedKinds(t *testing.T) {
 	w := newWorld()
 	w.put(t, true, asWritten(w, namespace()))
 	if err := w.set.RemoveOne(owner(), namespace()); err != nil || len(w.requests) > 0 {

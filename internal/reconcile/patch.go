@@ -21,13 +21,13 @@ type Patcher[T Object] interface {
 	Patch(namespace, name string, pt types.PatchType, data []byte, subresources ...string) (T, error)
 }
 
-// writeAttempts is how often a write is worked out anew after somebody else was faster. Each attempt starts from
-// what is there then, so a handful is enough for any number of writers that do not fight.
+// writeAttempts is how often a write is tried after conflicts. Each attempt starts from the current object, so a few
+// are enough unless writers keep overwriting each other.
 const writeAttempts = 5
 
-// Patch writes what change alters of an object's metadata and spec, and only that. change gets a copy. The write holds
-// only if nobody wrote since; else change is asked again about what is there now. It returns what is there afterwards:
-// read itself, if nothing was altered or the object is gone.
+// Patch writes the changes that change makes to an object's metadata and spec. change gets a copy. The patch contains
+// the resource version, and after a conflict change is called again with the current object. Patch returns the object
+// afterwards: read itself if nothing changed or the object is gone.
 func Patch[T Object](client Patcher[T], read T, change func(T)) (T, error) {
 	return write(client, read, change, func(current, wanted T) (T, error) {
 		changes, err := difference(current, wanted)
@@ -49,27 +49,27 @@ type Updater[T Object] interface {
 	Update(T) (T, error)
 }
 
-// Update is Patch for objects whose metadata and spec only controllers of this project change and that caches hold whole.
-// They are sent whole, and the API server no longer keeps who wrote which of their fields: either saves it a good part of
-// what this write costs it, and the latter of every later one.
+// Update is Patch for objects whose metadata and spec only controllers of this project change, and that caches hold
+// completely. It sends the whole object, and the API server no longer records which manager owns which field. The
+// first makes this write cheaper for the API server, the second every later one.
 func Update[T Object](client Updater[T], read T, change func(T)) (T, error) {
 	return write(client, read, change, func(current, wanted T) (T, error) {
 		if changes, err := difference(current, wanted); err != nil || len(changes) == 0 {
 			return current, err
 		}
-		wanted.SetManagedFields([]metav1.ManagedFieldsEntry{{}}) // none at all; an empty list leaves them as they are
+		wanted.SetManagedFields([]metav1.ManagedFieldsEntry{{}}) // removes all entries; an empty list would keep them
 		return client.Update(wanted)
 	})
 }
 
-// write has send write the difference between what is there and what change makes of it, which is nothing where it
-// returns what is there. After a conflict both are asked again about what is there then.
+// write calls send with the current object and the result of change. send writes the difference; if there is none it
+// returns current. After a conflict both are called again with the object as it is then.
 func write[T Object](client Getter[T], read T, change func(T), send func(current, wanted T) (T, error)) (T, error) {
 	current := read
 	for attempt := 0; ; attempt++ {
 		wanted, ok := current.DeepCopyObject().(T)
 		if !ok {
-			return read, fmt.Errorf("a copy of %T is %T", current, current.DeepCopyObject())
+			return read, fmt.Errorf("copying %T: the copy is a %T", current, current.DeepCopyObject())
 		}
 		change(wanted)
 		written, err := send(current, wanted)
@@ -77,7 +77,7 @@ func write[T Object](client Getter[T], read T, change func(T), send func(current
 		case err == nil:
 			return written, nil
 		case apierrors.IsNotFound(err):
-			return read, nil // gone: there is nothing to report to
+			return read, nil // gone: there is nothing to update
 		case !apierrors.IsConflict(err) || attempt == writeAttempts-1:
 			return read, fmt.Errorf("writing %s: %w", keyOf(read), err)
 		}
@@ -86,7 +86,7 @@ func write[T Object](client Getter[T], read T, change func(T), send func(current
 			return read, fmt.Errorf("reading %s again: %w", keyOf(read), err)
 		}
 		if isNil(current) || current.GetUID() != read.GetUID() {
-			return read, nil // gone, or another object of that name: not ours to report about
+			return read, nil // gone, or another object of that name: nothing to update
 		}
 	}
 }
@@ -95,18 +95,18 @@ func isNil(obj any) bool {
 	return obj == nil || reflect.ValueOf(obj).IsNil()
 }
 
-// difference is the merge patch from one state to the other, of everything but the status; empty when they do not
+// difference returns the merge patch from one object to the other, without the status. It is empty if they do not
 // differ.
 func difference(from, to Object) (map[string]any, error) {
 	if Equal(from, to) {
-		return nil, nil // by far the most frequent, and cheaper to find than a difference
+		return nil, nil // the most frequent case, and cheaper to find than a difference
 	}
 	changes, err := changesOf(from, to)
 	delete(changes, "status")
 	return changes, err
 }
 
-// changesOf is the merge patch from one struct to another of the same type.
+// changesOf returns the merge patch from one struct to another of the same type.
 func changesOf(old, wanted any) (map[string]any, error) {
 	old, wanted = differing(old, wanted)
 	before, err := toMap(old)
@@ -120,8 +120,8 @@ func changesOf(old, wanted any) (map[string]any, error) {
 	return mergeDiff(before, after), nil
 }
 
-// differing points to copies of two structs of one type without the fields that are the same in both, which cost time
-// to encode.
+// differing returns pointers to copies of two structs of one type that contain only the fields that differ. Encoding
+// equal fields would cost time.
 func differing(old, wanted any) (oldParts, wantedParts any) {
 	was, is := reflect.ValueOf(old).Elem(), reflect.ValueOf(wanted).Elem()
 	before, after := reflect.New(was.Type()), reflect.New(is.Type())
@@ -134,7 +134,7 @@ func differing(old, wanted any) (oldParts, wantedParts any) {
 	return before.Interface(), after.Interface()
 }
 
-// lock lets the server refuse the patch if the object was written since this version.
+// lock adds a resource version, so that the server refuses the patch if the object was written since.
 func lock(changes map[string]any, version string) {
 	meta, ok := changes["metadata"].(map[string]any)
 	if !ok {
@@ -144,7 +144,7 @@ func lock(changes map[string]any, version string) {
 	meta["resourceVersion"] = version
 }
 
-// mergeDiff is the JSON merge patch (RFC 7386) from one object to the other.
+// mergeDiff returns the JSON merge patch (RFC 7386) from one object to the other.
 func mergeDiff(from, to map[string]any) map[string]any {
 	changes := map[string]any{}
 	for key := range from {

@@ -8,32 +8,32 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// mostRecent bounds what is remembered of one kind. It is more than is written while a cache lags.
+// mostRecent limits the remembered writes of one kind. It is more than one kind is written while a cache lags.
 const mostRecent = 64
 
-// recent has the children of one kind that this process wrote and its cache may not have yet, so that none is made
-// or changed a second time. It may be used by many at a time.
+// recent is a mutation cache: it holds the children of one kind that this process wrote and that its cache may not
+// have yet, so that none is created or changed twice. It is safe for concurrent use.
 type recent struct {
 	clock   func() time.Time
 	mu      sync.Mutex
 	objects map[types.NamespacedName]writing
 }
 
-// writing is an object as it was written.
+// A writing is an object as it was written.
 type writing struct {
 	object Object
-	// seen says that the cache had it before.
+	// seen means that the cache had the object before.
 	seen bool
 	at   time.Time
 }
 
-// note remembers what was written over what the cache had, nil for nothing.
+// note remembers an object that was written. cached is the object that the cache had before, or nil.
 func (r *recent) note(written, cached Object) {
 	written.SetManagedFields(nil) // as in the caches
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.objects == nil || len(r.objects) >= mostRecent {
-		r.objects = map[types.NamespacedName]writing{} // what is forgotten costs a request at most
+		r.objects = map[types.NamespacedName]writing{} // a forgotten write costs one request at most
 	}
 	r.objects[keyOf(written)] = writing{object: written, seen: cached != nil && cached.GetUID() == written.GetUID(), at: r.clock()}
 }
@@ -44,9 +44,10 @@ func (r *recent) forget(key types.NamespacedName) {
 	delete(r.objects, key)
 }
 
-// newest is an object as it was written last: as it is in the cache, nil if it is not there, or as this process wrote
-// it since. After writtenLife the cache is right in any case. synced is how far the cache has come, as its informer
-// says, which is a moment before it has: so of an object that is there, the versions are compared.
+// newest returns the newest known version of an object: the cached one (nil if there is none), or the one that this
+// process has written since. After writtenLife the cache is always right. synced is the resource version that the
+// informer reports. It reports the version a moment before the cache has it, so cached objects are compared by their
+// own versions.
 func (r *recent) newest(key types.NamespacedName, cached Object, synced string) Object {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -61,8 +62,9 @@ func (r *recent) newest(key types.NamespacedName, cached Object, synced string) 
 	return written.object
 }
 
-// gone says of what is not in the cache whether the cache saw it go: if it had it before, or has come past the write. It
-// may not say how far it has come in the first case: an informer that lists anew tells of what is gone first.
+// gone reports whether an object that is not in the cache was deleted: the cache had it before, or the informer has
+// passed the write. In the first case synced does not matter, because an informer that lists again reports deletions
+// before it advances.
 func (w writing) gone(synced string) bool {
 	behind, err := resourceversion.CompareResourceVersion(synced, w.object.GetResourceVersion())
 	return w.seen || err != nil || behind >= 0

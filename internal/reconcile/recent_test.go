@@ -71,7 +71,7 @@ func TestRecent(t *testing.T) {
 	}
 }
 
-// A hub that was restored from an older state has a cache that stays behind what was written before that.
+// After a restore from an older state, the cache stays older than the writes before the restore.
 func TestRecentEnds(t *testing.T) {
 	now := time.Unix(1000, 0)
 	r := recent{clock: func() time.Time { return now }}

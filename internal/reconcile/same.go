@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// isAsDesired says of most children that nothing is to be done about them, without the cost of finding out what: what
-// is ours in them is the same, field by field. False means that it takes a closer look.
+// isAsDesired reports whether all fields that we own are the same. It is cheap and is enough for most children. False
+// means that a detailed comparison is needed.
 func (k Kind) isAsDesired(live, desired Object) bool {
 	return includes(live.GetLabels(), desired.GetLabels()) && includes(live.GetAnnotations(), desired.GetAnnotations()) &&
 		!slices.ContainsFunc(k.drops, func(key string) bool { _, there := live.GetAnnotations()[key]; return there }) &&
@@ -18,7 +18,7 @@ func (k Kind) isAsDesired(live, desired Object) bool {
 		sameFields(live, desired, k.owned) && sameFields(live, desired, fixedFields(k.gvk.Kind))
 }
 
-// fixedFields are those that the server lets nobody change.
+// fixedFields returns the fields that are immutable once the object exists.
 func fixedFields(kind string) []path {
 	switch kind {
 	case "Secret":
@@ -29,8 +29,8 @@ func fixedFields(kind string) []path {
 	return nil
 }
 
-// Equal says whether two values mean the same, as equality.Semantic does. It takes a fraction of the time where nothing
-// differs at all, as in most.
+// Equal reports whether two values mean the same, as equality.Semantic does. It is much faster if they are identical,
+// which most are.
 func Equal(a, b any) bool { return reflect.DeepEqual(a, b) || equality.Semantic.DeepEqual(a, b) }
 
 func includes(found, wanted map[string]string) bool {
@@ -61,7 +61,7 @@ func sameFields(live, desired Object, fields []path) bool {
 	return true
 }
 
-// fieldAt finds a field by the names it has in JSON; the zero Value where there is none.
+// fieldAt returns a field by its JSON names, or the zero Value if it does not exist.
 func fieldAt(obj Object, field path) reflect.Value {
 	value := reflect.ValueOf(obj)
 	for _, name := range field {
@@ -70,7 +70,7 @@ func fieldAt(obj Object, field path) reflect.Value {
 	return value
 }
 
-// fieldNamed finds a field of a struct, or of those embedded in it.
+// fieldNamed returns a field of a struct, or of the structs embedded in it.
 func fieldNamed(value reflect.Value, name string) reflect.Value {
 	value = reflect.Indirect(value)
 	if value.Kind() != reflect.Struct {

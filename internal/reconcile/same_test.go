@@ -21,7 +21,7 @@ func metaOf(labels, annotations map[string]string, owners ...string) metav1.Obje
 	return meta
 }
 
-// What is found to be as desired at a glance, a closer look finds to be so too.
+// If isAsDesired returns true, the detailed comparison finds no difference either.
 func TestIsAsDesired(t *testing.T) {
 	role := func(verbs ...string) *rbacv1.Role {
 		return &rbacv1.Role{ObjectMeta: metaOf(map[string]string{"a": "b"}, nil), Rules: []rbacv1.PolicyRule{{Verbs: verbs}}}
@@ -102,7 +102,7 @@ func TestIsAsDesired(t *testing.T) {
 	}
 }
 
-// TestEqual says that nothing is told from what is empty, nor one moment in two zones: an API server writes them alike.
+// Nil equals empty, and a time equals the same time in another zone: an API server encodes them alike.
 func TestEqual(t *testing.T) {
 	moment := metav1.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	elsewhere := metav1.NewTime(moment.In(time.FixedZone("there", 3600)))
@@ -131,7 +131,7 @@ func TestEqual(t *testing.T) {
 	}
 }
 
-// BenchmarkEqual compares a status with one that is the same, as most comparisons do.
+// BenchmarkEqual compares a status with an identical one, the most frequent case.
 func BenchmarkEqual(b *testing.B) {
 	status := func() *fleet.ClusterStatus {
 		s := &fleet.ClusterStatus{Namespace: "n", Display: fleet.ClusterDisplay{ReadyBundles: "1/1"}}

@@ -15,28 +15,28 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// ErrTerminating means a child is wanted but still on its way out; it is made anew once it is gone.
+// ErrTerminating means that a wanted child is still being deleted. It is created again once it is gone.
 var ErrTerminating = errors.New("it is being deleted")
 
-// ErrReplaced means that a child with a UID is not there any more, or is another object of that name by now.
+// ErrReplaced means that a child with a UID no longer exists, or that its name now belongs to another object.
 var ErrReplaced = errors.New("it was replaced since it was looked at")
 
-// Owner is whose children a set's objects are. The zero value owns what belongs to nobody.
+// Owner identifies the owner of a set's objects. The zero value is for objects without an owner.
 type Owner struct {
 	// GVK is the owner's kind.
 	GVK schema.GroupVersionKind
-	// Namespace and Name locate it; Namespace is empty for cluster-scoped owners.
+	// Namespace and Name are the owner's. Namespace is empty for cluster-scoped owners.
 	Namespace, Name string
-	// UID is the owner's; empty if it is gone, and then no child may be created.
+	// UID is the owner's UID. It is empty if the owner is gone; then no child may be created.
 	UID types.UID
 }
 
-// OwnerOf is the owner obj of a kind.
+// OwnerOf returns obj, of kind gvk, as an Owner.
 func OwnerOf(gvk schema.GroupVersionKind, obj metav1.Object) Owner {
 	return Owner{GVK: gvk, Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID()}
 }
 
-// GoneOwner is an owner of which only the name is left: Apply it with no children, and they go.
+// GoneOwner returns an Owner that no longer exists. Apply without objects deletes its children.
 func GoneOwner(gvk schema.GroupVersionKind, namespace, name string) Owner {
 	return Owner{GVK: gvk, Namespace: namespace, Name: name}
 }
@@ -48,34 +48,34 @@ func (o Owner) named() names.Owner {
 	return names.Owner{GVK: o.GVK.String(), Name: o.Name, Namespace: o.Namespace}
 }
 
-// Set keeps the children of each owner as the rules want them.
+// Set keeps the children of each owner in the state that the rules return.
 type Set struct {
 	id      string
 	kinds   []Kind
 	inWaves bool
 }
 
-// NewSet names a set. The ID is on every child: changing it orphans them. Kinds are all that a rule may return;
-// children of other kinds are an error, and are not pruned.
+// NewSet returns the set with this ID. The ID is on every child: changing it orphans them. kinds are all kinds that a
+// rule may return. Children of other kinds are an error and are not pruned.
 func NewSet(id string, kinds ...Kind) *Set { return &Set{id: id, kinds: kinds} }
 
-// InWaves writes the objects of each Apply at the same time instead of one after another: all but the bindings
-// first, then the bindings, which the server refuses for roles that are not there. Each write takes as long as the
-// server does; so many at a time take little longer than one.
+// InWaves writes the objects of each Apply in parallel: first all but the bindings, then the bindings, because the
+// server refuses a binding to a role that does not exist. Most of a write is waiting for the server, so parallel
+// writes take little longer than one.
 func (s *Set) InWaves() *Set {
 	s.inWaves = true
 	return s
 }
 
-// Hash is the value of the label fleet.LabelSetHash on the children of this owner.
+// Hash returns the value of the label fleet.LabelSetHash on the children of this owner.
 func (s *Set) Hash(owner Owner) string { return names.SetHash(s.id, owner.named()) }
 
-// Apply makes the objects the children of owner, in their order, and then deletes children that are not among
-// them. Objects are not altered. What is as it should be costs no request; what differs in a field of ours is
-// patched, and replaced where the server lets nobody change the field. An object of the name that does not carry the set's
-// hash stays as it is, and is a TakenError. An object with a UID is never made, only that
-// very one is changed; if it is gone, the error is ErrReplaced. All objects are tried; nothing is deleted unless all are
-// in place, but for bindings to a Role that is not ours.
+// Apply makes the objects the children of owner, in their order, and then deletes children that are not among them.
+// It does not change the objects it gets. An object that is as desired costs no request. If a field that we own
+// differs, it is patched; if the field is immutable, the object is replaced. An existing object that does not carry
+// the set's hash stays as it is and causes a TakenError. An object with a UID is never created, only updated; if it
+// is gone, the error is ErrReplaced. All objects are tried. Children are deleted only if all objects are in place,
+// except for bindings to a Role that is not ours.
 func (s *Set) Apply(owner Owner, objects ...runtime.Object) error {
 	wanted := map[string]bool{}
 	var children []markedChild
@@ -93,7 +93,7 @@ func (s *Set) Apply(owner Owner, objects ...runtime.Object) error {
 	return s.prune(owner, wanted)
 }
 
-// prepare copies the object and puts the marks of the set on the copy.
+// prepare copies the object and adds the marks of the set to the copy.
 func (s *Set) prepare(owner Owner, object runtime.Object) (Kind, Object, error) {
 	kind, err := s.kindOf(object)
 	if err != nil {
@@ -116,10 +116,10 @@ func (s *Set) kindOf(object runtime.Object) (Kind, error) {
 			return kind, nil
 		}
 	}
-	return Kind{}, fmt.Errorf("set %s: no children of type %T are declared", s.id, object)
+	return Kind{}, fmt.Errorf("set %s: unsupported child type %T", s.id, object)
 }
 
-// stamp marks an object as a child, so that either implementation recognises and prunes it.
+// stamp marks an object as a child, so that both this project and Rancher Fleet recognise and prune it.
 func (s *Set) stamp(owner Owner, obj Object) {
 	labels := maps.Clone(obj.GetLabels())
 	if labels == nil {
@@ -135,7 +135,7 @@ func (s *Set) stamp(owner Owner, obj Object) {
 	annotate(obj, fleet.AnnotationSetOwnerName, owner.Name)
 	annotate(obj, fleet.AnnotationSetOwnerNamespace, owner.Namespace)
 	if owner.UID == "" || obj.GetNamespace() == "" || owner.Namespace != "" && owner.Namespace != obj.GetNamespace() {
-		return // an owner in another namespace cannot be referred to
+		return // owner references cannot cross namespaces
 	}
 	no := false
 	obj.SetOwnerReferences(append(obj.GetOwnerReferences(), metav1.OwnerReference{
@@ -175,7 +175,7 @@ func (s *Set) prune(owner Owner, wanted map[string]bool) error {
 	return errors.Join(failures...)
 }
 
-// leaves says whether a member is no longer wanted and may go.
+// leaves reports whether a member is no longer wanted and may be deleted.
 func leaves(kind Kind, member Object, wanted map[string]bool) bool {
 	return !wanted[memberKey(kind, member)] && member.GetDeletionTimestamp() == nil && member.GetLabels()[fleet.LabelSetPrune] != "false"
 }
@@ -184,8 +184,8 @@ func memberKey(kind Kind, obj Object) string {
 	return kind.gvk.Kind + " " + keyOf(obj).String()
 }
 
-// Watch calls nudge with the owner of every child that appears, changes or goes, so that children are healed, and
-// pruned if their owner is gone. To be called before the caches start.
+// Watch calls nudge with the owner of every child that is added, changed or deleted. So children are repaired, and
+// pruned if their owner is gone. Call it before the caches start.
 func (s *Set) Watch(nudge func(owner types.NamespacedName)) error {
 	resolve := func(obj Object) []types.NamespacedName {
 		annotations := obj.GetAnnotations()

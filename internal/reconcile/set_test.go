@@ -303,7 +303,7 @@ func TestApply(t *testing.T) {
 		"a child of a kind that was not declared is an error and nothing is deleted": {
 			seen:    func(w *world) []Object { return []Object{asWritten(w, account())} },
 			desired: []runtime.Object{&corev1.ConfigMap{ObjectMeta: meta("x")}},
-			wants:   wants{err: "set cluster-group-token: no children of type *v1.ConfigMap are declared"},
+			wants:   wants{err: "set cluster-group-token: unsupported child type *v1.ConfigMap"},
 		},
 	}
 	for name, test := range tests {
@@ -350,7 +350,7 @@ func errText(err error) any {
 	return err.Error()
 }
 
-func TestApplyLeavesItsInputAlone(t *testing.T) {
+func TestApply_DoesNotChangeItsInput(t *testing.T) {
 	desired := []runtime.Object{account(), cluster(map[string]string{"env": "dev"}, "")}
 	want := []runtime.Object{account(), cluster(map[string]string{"env": "dev"}, "")}
 	if err := newWorld().set.Apply(owner(), desired...); err != nil {
@@ -361,7 +361,7 @@ func TestApplyLeavesItsInputAlone(t *testing.T) {
 	}
 }
 
-func TestApplyTriesAllAndThenDeletesNothing(t *testing.T) {
+func TestApply_AfterAFailureTriesAllAndDeletesNothing(t *testing.T) {
 	w := newWorld()
 	w.put(t, true, asWritten(w, role("get")))
 	w.fail["create ServiceAccount fleet-default/a"] = errors.New("quota")
@@ -402,7 +402,7 @@ func TestInWaves(t *testing.T) {
 	}
 }
 
-func TestApplyMeetsOthers(t *testing.T) {
+func TestApply_ConcurrentWriters(t *testing.T) {
 	gone := apierrors.NewNotFound(schema.GroupResource{Resource: "accounts"}, "a")
 	replaced := apierrors.NewConflict(schema.GroupResource{Resource: "accounts"}, "a", errors.New("another uid"))
 	tests := map[string]struct {
@@ -541,7 +541,7 @@ func TestChildrenAreMarkedAsRecorded(t *testing.T) {
 	}
 }
 
-func TestSetOfAnOwnerThatIsGone(t *testing.T) {
+func TestApply_GoneOwner(t *testing.T) {
 	w := newWorld()
 	w.put(t, true, asWritten(w, account()))
 	o := owner()
@@ -561,7 +561,7 @@ func TestOwnerOf(t *testing.T) {
 	}
 }
 
-func TestAnnotationsToDrop(t *testing.T) {
+func TestDropping(t *testing.T) {
 	w := newWorld()
 	w.set = NewSet(setID, KindOf(w.accounts).Dropping("old", "older"))
 	w.put(t, true, asWritten(w, account(), func(a *corev1.ServiceAccount) {
@@ -575,7 +575,7 @@ func TestAnnotationsToDrop(t *testing.T) {
 	}
 }
 
-func TestMembersThatAreSpared(t *testing.T) {
+func TestApply_SparedMembersStay(t *testing.T) {
 	w := newWorld()
 	w.set = NewSet(setID, KindOf(w.accounts), KindOf(w.roles).Sparing(func(member Object) bool { return member.GetName() == "needed" }))
 	needed, stale := role("get"), role("get")

@@ -14,10 +14,10 @@ type StatusClient[T Object] interface {
 	UpdateStatus(T) (T, error)
 }
 
-// WriteStatus writes a status as change alters it. change gets a copy and may alter nothing but the status. The whole
-// status is sent, which costs an API server a good part less than a patch, and the write holds only if nobody wrote
-// since; else change is asked again about what is there now. So of the fields of a status each can have an owner of its
-// own. It returns what is there afterwards: read itself, if nothing was altered or the object is gone.
+// WriteStatus writes the changes that change makes to an object's status. change gets a copy and may change only the
+// status. The whole status is sent, which costs the API server less than a patch. After a conflict change is called
+// again with the current object, so each field of a status can have a different owner. WriteStatus returns the object
+// afterwards: read itself if nothing changed or the object is gone.
 func WriteStatus[T Object](client StatusClient[T], read T, change func(T)) (T, error) {
 	return write(client, read, change, func(current, wanted T) (T, error) {
 		differs, err := statusDiffers(current, wanted)
@@ -32,8 +32,7 @@ func WriteStatus[T Object](client StatusClient[T], read T, change func(T)) (T, e
 	})
 }
 
-// PatchStatus is WriteStatus for objects of which a cache does not hold the whole status: only what change alters is
-// sent.
+// PatchStatus is WriteStatus for objects whose status is incomplete in the cache: it sends only the changes.
 func PatchStatus[T Object](client Patcher[T], read T, change func(T)) (T, error) {
 	return write(client, read, change, func(current, wanted T) (T, error) {
 		changes, err := changesOf(statusOf(current), statusOf(wanted))
@@ -50,12 +49,12 @@ func PatchStatus[T Object](client Patcher[T], read T, change func(T)) (T, error)
 	})
 }
 
-// statusDiffers says whether two statuses are written differently. The first one always is: readers tell zeros from
-// nothing.
+// statusDiffers reports whether two statuses are encoded differently. The first status of an object is always
+// written, because readers distinguish zero values from a missing status.
 func statusDiffers(from, to Object) (bool, error) {
 	old, wanted := statusOf(from), statusOf(to)
 	if Equal(old, wanted) {
-		return false, nil // by far the most frequent, and cheaper to find than a difference
+		return false, nil // the most frequent case, and cheaper to find than a difference
 	}
 	if reflect.ValueOf(old).Elem().IsZero() {
 		return true, nil
@@ -64,18 +63,18 @@ func statusDiffers(from, to Object) (bool, error) {
 	return len(changes) > 0, err
 }
 
-// statusOf points to an object's status, without the rest of it, which may be much.
+// statusOf returns a pointer to an object's status.
 func statusOf(obj Object) any {
 	return reflect.ValueOf(obj).Elem().FieldByName("Status").Addr().Interface()
 }
 
-// onlyStatus is an object with its status and with what names it: all that an API server takes from an update of a
-// status.
+// onlyStatus returns an object that contains only the status and the identifying metadata. An API server ignores
+// everything else in an update of a status.
 func onlyStatus[T Object](of T) (T, error) {
 	value := reflect.New(reflect.TypeOf(of).Elem())
 	part, ok := value.Interface().(T)
 	if !ok {
-		return of, fmt.Errorf("a new %T is %s", of, value.Type())
+		return of, fmt.Errorf("creating a new %T: unexpected type %s", of, value.Type())
 	}
 	part.SetNamespace(of.GetNamespace())
 	part.SetName(of.GetName())

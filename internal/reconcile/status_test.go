@@ -97,7 +97,7 @@ func TestPatchStatus(t *testing.T) {
 	}
 }
 
-func TestTheFirstStatusIsSentWhole(t *testing.T) {
+func TestWriteStatus_SendsTheWholeFirstStatus(t *testing.T) {
 	w := newWorld()
 	read := oneCluster(withoutStatus)
 	w.put(t, true, oneCluster(withoutStatus))
@@ -109,7 +109,7 @@ func TestTheFirstStatusIsSentWhole(t *testing.T) {
 	}
 }
 
-func TestAStatusMeetsOthers(t *testing.T) {
+func TestWriteStatus_RetriesAfterConflicts(t *testing.T) {
 	version := 8
 	tests := map[string]struct {
 		there    *fleet.Cluster            // on the server; nil: nothing

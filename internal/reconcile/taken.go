@@ -11,29 +11,29 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// TakenError says that another object has the name of a child: one that does not carry the hash of this set and owner.
-// It stays as it is. The client chooses the names of some owners, and children are named after them: see
+// TakenError means that another object, without the hash of this set and owner, has the name of a child. That object
+// stays as it is. Clients choose the names of some owners, and children are named after their owners: see
 // docs/decisions/0050.
 type TakenError struct {
-	// GVK, Namespace and Name are those of the object.
+	// GVK, Namespace and Name identify the object.
 	GVK             schema.GroupVersionKind
 	Namespace, Name string
-	// Hash is the value of fleet.LabelSetHash that it would have as a child; "" if the child is in no set.
+	// Hash is the value of fleet.LabelSetHash that the child would have. It is "" if the child belongs to no set.
 	Hash string
-	// differs means that more than its marks is not as in the child.
+	// differs means that the content differs from the child's, not only the marks.
 	differs bool
 }
 
-// Error says what is wrong, and what to do about it.
+// Error describes the problem and the remedy.
 func (e *TakenError) Error() string { return e.What() + ": " + e.Remedy() }
 
-// What says what is wrong.
+// What describes the problem.
 func (e *TakenError) What() string {
 	return fmt.Sprintf("%s %s exists and was not made for this object, so it is left as it is", e.GVK.Kind, keyText(e.Namespace, e.Name))
 }
 
-// Remedy says what to do for the object that is to have the child. It is advice for who chose the name: a client that
-// chooses it for others must not have their objects deleted or given away.
+// Remedy describes what to do so that the child can be created. It is advice for the user who chose the name. Do not
+// show it for a name that a client chose: its advice would delete or hand over objects of other users.
 func (e *TakenError) Remedy() string {
 	what, where := strings.ToLower(e.GVK.GroupKind().String()), ""
 	if e.Namespace != "" {
@@ -53,18 +53,18 @@ func keyText(namespace, name string) string {
 	return namespace + "/" + name
 }
 
-// Adopting lets children of this kind take over objects without the marks of their set, of which may says so. It is for
-// names that only those who administrate the hub can take.
+// Adopting lets children of this kind take over objects without the marks of their set if may returns true. Use it
+// only for names that only the hub's administrators can take.
 func (k Kind) Adopting(may func(Object) bool) Kind {
 	k.adopts = may
 	return k
 }
 
-// Any is for Adopting: objects of these names are taken over, whatever they are.
+// Any is an argument for Adopting: it takes over any object that has the name of a child.
 func Any(Object) bool { return true }
 
-// isTaken reports whether a live object is no child and must not become one. The hash has to be that of exactly this set
-// and owner. It can be written only by who can change the object anyway.
+// isTaken reports whether a live object is not a child and must not become one. Its hash must be that of exactly this
+// set and owner. Only a client that can change the object can add the hash.
 func (k Kind) isTaken(live, desired Object) bool {
 	hash := desired.GetLabels()[fleet.LabelSetHash]
 	switch {
@@ -86,7 +86,7 @@ func (k Kind) takenBy(live, desired Object) error {
 	}
 }
 
-// differs reports whether a field that is ours in a child is not as desired.
+// differs reports whether a field that we own in a child is not as desired.
 func (k Kind) differs(live, desired Object) (bool, error) {
 	liveMap, err := toMap(live)
 	if err != nil {
@@ -100,8 +100,8 @@ func (k Kind) differs(live, desired Object) (bool, error) {
 	return len(changes) > 0, err
 }
 
-// unbind deletes the owner's bindings to Roles that became another's: they give away rights that no rule of ours has
-// written. A Role that has only lost its marks stays bound.
+// unbind deletes the owner's bindings to Roles that now belong to something else: they grant rights that our rules
+// did not write. A Role that has only lost its marks stays bound.
 func (s *Set) unbind(owner Owner, failures []error) error {
 	var failed []error
 	for _, failure := range failures {
@@ -122,7 +122,7 @@ func (s *Set) unbind(owner Owner, failures []error) error {
 	return errors.Join(failed...)
 }
 
-// binds reports whether an object is a binding to the Role that has the name.
+// binds reports whether an object is a binding to the Role.
 func binds(object Object, role *TakenError) bool {
 	ref := rbacv1.RoleRef{}
 	switch binding := object.(type) {

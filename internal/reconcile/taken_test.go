@@ -20,7 +20,7 @@ func saysTaken(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "was not made for this object") && strings.Contains(err.Error(), "kubectl")
 }
 
-// An object without the hash of exactly this set and owner is neither changed, replaced nor deleted, whatever else it says.
+// An object without the hash of exactly this set and owner is never changed, replaced or deleted.
 func TestObjectOfAnother_IsLeftAsItIs(t *testing.T) {
 	hashed := func(value string) func(metav1.Object) {
 		return func(o metav1.Object) {
@@ -83,7 +83,7 @@ func TestObjectOfAnother_IsLeftAsItIs(t *testing.T) {
 	}
 }
 
-// A binding to a Role that is no child would give away the rights of that Role.
+// A binding to a Role that is not a child would grant the rights of that Role.
 func TestRoleOfAnother_GetsNoBinding(t *testing.T) {
 	for where, seen := range map[string]bool{"in the cache": true, "in no cache": false} {
 		t.Run(where, func(t *testing.T) {
@@ -99,7 +99,7 @@ func TestRoleOfAnother_GetsNoBinding(t *testing.T) {
 	}
 }
 
-// A binding of ours that was there before the Role became another's gives away its rights, unless only its marks were lost.
+// An existing binding to a Role that was replaced by another one is deleted. It stays if the Role only lost its marks.
 func TestRoleBecomesAnothers_ItsBindingGoes(t *testing.T) {
 	tests := map[string]struct {
 		rules []rbacv1.PolicyRule
@@ -128,7 +128,7 @@ func TestRoleBecomesAnothers_ItsBindingGoes(t *testing.T) {
 	}
 }
 
-// What only those who administrate the hub can name is taken over.
+// Objects with names that only the hub's administrators can choose are taken over.
 func TestAdopting(t *testing.T) {
 	w := newWorld()
 	w.put(t, true, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n"}})

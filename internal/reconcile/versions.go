@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Versions stands for the children of owner as the caches show them: it differs once one of them has come, changed or
-// gone. Whoever knows that what is wanted has not changed either need not Apply again, which compares every field.
+// Versions returns a hash of the versions of owner's cached children. It changes when a child is added, changed or
+// deleted. If neither it nor the desired state has changed, the caller can skip Apply, which compares every field.
 func (s *Set) Versions(owner Owner) (uint64, error) {
 	var versions []string
 	for _, kind := range s.kinds {
@@ -21,7 +21,7 @@ func (s *Set) Versions(owner Owner) (uint64, error) {
 	slices.Sort(versions)
 	sum := fnv.New64a()
 	for _, version := range versions {
-		_, _ = sum.Write([]byte(version + "\n")) // a hash takes everything
+		_, _ = sum.Write([]byte(version + "\n")) // writing to a hash never fails
 	}
 	return sum.Sum64(), nil
 }

@@ -7,10 +7,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Watch calls nudge with what resolve makes of every object that appears, changes or goes, deleted ones
-// with their last known state. On a change both the old and the new state are asked, so that whoever loses
-// the object hears of it too. resolve and nudge must not block; resyncs without a change are left out. To be
-// called before the informer starts.
+// Watch calls nudge with the keys that resolve returns for every object that is added, changed or deleted. For a
+// deleted object, resolve gets the last known state. For a change it is called with both the old and the new state,
+// so that a former owner is enqueued as well. resolve and nudge must not block. Resyncs without a change are skipped.
+// Call Watch before the informer starts.
 func Watch[T Object](informer cache.SharedIndexInformer, resolve func(T) []types.NamespacedName, nudge func(types.NamespacedName)) error {
 	tell := func(objs ...any) {
 		told := map[types.NamespacedName]bool{}
@@ -47,8 +47,8 @@ func Watch[T Object](informer cache.SharedIndexInformer, resolve func(T) []types
 	return nil
 }
 
-// WatchNew is Watch for lists that many share: it calls nudge with what resolve makes of a new state, and did not make of
-// the old one.
+// WatchNew is Watch for lists that many objects share: it calls nudge with the keys that resolve returns for the new
+// state and did not return for the old one.
 func WatchNew[T Object](informer cache.SharedIndexInformer, resolve func(T) []types.NamespacedName, nudge func(types.NamespacedName)) error {
 	tell := func(old, current any) {
 		known := map[types.NamespacedName]bool{}

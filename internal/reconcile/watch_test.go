@@ -110,7 +110,7 @@ func TestSameVersion(t *testing.T) {
 	}
 }
 
-func TestSetWatchFindsOwners(t *testing.T) {
+func TestSetWatch_EnqueuesOwners(t *testing.T) {
 	source := fcache.NewFakeControllerSource()
 	informer := cache.NewSharedIndexInformer(source, &corev1.ServiceAccount{}, 0, cache.Indexers{})
 	s := newServer()
@@ -145,7 +145,7 @@ func (q *clusterQueue) EnqueueAfter(name string, after time.Duration) {
 	q.woken = append(q.woken, name+" "+after.String())
 }
 
-func TestNudgeIsAtOnce(t *testing.T) {
+func TestNudge_EnqueuesWithoutDelay(t *testing.T) {
 	q, c := &queue{}, &clusterQueue{}
 	Nudge(q)(types.NamespacedName{Namespace: "n", Name: "a"})
 	NudgeCluster(c)(types.NamespacedName{Namespace: "ignored", Name: "b"})

@@ -8,12 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// writtenLife is how long what was written is taken for newer than what a cache has. Caches lag by less. After that, a
-// cache that has something older is right: the server was restored from an older state.
+// writtenLife is how long a written object counts as newer than the cache. Caches lag by less. After that, a cache
+// with an older object is right: the server was restored from an older state.
 const writtenLife = 3 * time.Second
 
-// Written remembers for a while what this process wrote, so that the next write begins with it instead
-// of being refused and worked out anew. The zero value is ready; it may be used by many at a time.
+// Written is a mutation cache: for a while it remembers the objects that this process wrote, so that the next write
+// starts from them instead of failing with a conflict. The zero value is ready to use and safe for concurrent use.
 type Written struct {
 	mu      sync.Mutex
 	objects map[types.UID]writtenObject
@@ -25,7 +25,7 @@ type writtenObject struct {
 	at     time.Time
 }
 
-// Note remembers an object as the server has returned it.
+// Note remembers an object as the server returned it.
 func (w *Written) Note(object Object, now time.Time) {
 	object.SetManagedFields(nil) // as in the caches
 	w.mu.Lock()
@@ -46,8 +46,8 @@ func (w *Written) Note(object Object, now time.Time) {
 	}
 }
 
-// Newest is the object as it was read from a cache, or as it was written since, if that was a moment ago. The cache may
-// have come past the write meanwhile: what was read from it before has not.
+// Newest returns the object read from a cache, or a newer version that this process has just written. The object in
+// hand may be older than the cache.
 func Newest[T Object](w *Written, read T, now time.Time) T {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -61,7 +61,7 @@ func Newest[T Object](w *Written, read T, now time.Time) T {
 	return read
 }
 
-// newer says whether a was written after b. Of versions that cannot be compared nobody knows.
+// newer reports whether a was written after b. It returns false if the versions cannot be compared.
 func newer(a, b Object) bool {
 	order, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
 	return err == nil && order > 0

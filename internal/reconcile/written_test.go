@@ -43,7 +43,7 @@ func TestWritten(t *testing.T) {
 	}
 }
 
-func TestWrittenIsForgotten(t *testing.T) {
+func TestWritten_ForgetsOldWrites(t *testing.T) {
 	var w Written
 	began := time.Unix(1000, 0)
 	w.Note(written("a", "1"), began)
@@ -64,8 +64,8 @@ func TestWrittenIsForgotten(t *testing.T) {
 	}
 }
 
-// What is older after so long is what a server was restored to: what was written to it before has not happened.
-func TestWhatWasWrittenHasNotHappened(t *testing.T) {
+// An older object after writtenLife means that the server was restored: earlier writes are lost.
+func TestWritten_RestoredServerWins(t *testing.T) {
 	var w Written
 	began := time.Unix(1000, 0)
 	later := began.Add(writtenLife + time.Second)
