@@ -115,11 +115,13 @@ func (f Options) refusesAddress(address netip.Addr) bool {
 		slices.ContainsFunc(f.Refused, func(network netip.Prefix) bool { return network.Contains(address) })
 }
 
-// translated are IPv6 networks whose addresses end with an IPv4 address: those of NAT64, of translators without a state, and
-// "compatible" addresses.
-var translated = []netip.Prefix{
-	netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48"), netip.MustParsePrefix("::ffff:0:0:0/96"),
-	netip.MustParsePrefix("::/96"),
+// translated returns the IPv6 networks whose addresses end with an IPv4 address: those of NAT64, of stateless translators,
+// and "compatible" addresses.
+func translated() []netip.Prefix {
+	return []netip.Prefix{
+		netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48"), netip.MustParsePrefix("::ffff:0:0:0/96"),
+		netip.MustParsePrefix("::/96"),
+	}
 }
 
 // embedded is the IPv4 address that packets to an IPv6 address may be sent to.
@@ -131,7 +133,7 @@ func embedded(address netip.Addr) (netip.Addr, bool) {
 	case netip.MustParsePrefix("2002::/16").Contains(address): // 6to4
 		return netip.AddrFrom4([4]byte(bytes[2:6])), true
 	}
-	return netip.AddrFrom4([4]byte(bytes[12:])), slices.ContainsFunc(translated, func(network netip.Prefix) bool { return network.Contains(address) })
+	return netip.AddrFrom4([4]byte(bytes[12:])), slices.ContainsFunc(translated(), func(network netip.Prefix) bool { return network.Contains(address) })
 }
 
 // dial connects like client-go does, but to no refused address. Names are taken as they are: search domains would make the

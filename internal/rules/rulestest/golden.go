@@ -133,6 +133,13 @@ func forPeople(key string, value any, brief bool) any {
 			entries = append(entries, forPeople(key, entry, brief))
 		}
 		return entries
+	}
+	return scalar(key, value)
+}
+
+// scalar decodes bytes, and writes durations with their unit.
+func scalar(key string, value any) any {
+	switch v := value.(type) {
 	case string:
 		if key == "APIServerCA" || key == "Kubeconfig" || key == secretData {
 			return decoded(v)
