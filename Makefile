@@ -19,10 +19,10 @@ SOURCE_DATE_EPOCH ?= 0
 TESTFLAGS := -vet=off -ldflags='-s -w'
 
 .DEFAULT_GOAL := help
-.PHONY: help build images push demo lab-up lab-down test rights race e2e e2e-nodes walls bench generate verify lint measure clean
+.PHONY: help build images push demo lab-up lab-down test test-unit update-golden rights race e2e e2e-nodes walls bench generate verify lint measure clean
 
 help: ## List the targets.
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## Build bin/fleetcontroller and bin/fleetagent.
 	@echo 'building (some minutes the first time)' >&2
@@ -57,6 +57,13 @@ test: ## Run every test: rules, controllers and user stories on real API servers
 		go tool -modfile=dev/tools/test/go.mod gotestsum --format pkgname --format-hide-empty-pkg -- $(TESTFLAGS) -timeout 20m ./...
 	@cd dev/alerts && go test $(TESTFLAGS) ./...
 	@$(MAKE) --no-print-directory rights
+
+test-unit: ## Run the tests that need no control plane: rules, and controllers against recorded API servers.
+	@go test $(TESTFLAGS) $$(dev/packages.sh unit)
+
+update-golden: ## Rewrite golden files and the tables that documents copy from the code. Read the difference before you commit.
+	@go test $(TESTFLAGS) $$(dev/packages.sh golden) -update
+	@go test $(TESTFLAGS) ./internal/logging ./internal/metrics ./pkg/apis/... -update-docs
 
 rights: ## Compare the rights of the controllers with the requests that the last `make test` has recorded.
 	@go test $(TESTFLAGS) -v -count=1 -run TestEveryRightOfTheControllersIsUsed ./charts -requests "$$(ls -d $(CURDIR)/bin/requests.*)"
