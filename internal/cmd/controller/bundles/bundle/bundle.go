@@ -1,7 +1,7 @@
 // Package bundle creates, updates and deletes the BundleDeployments of Bundles.
 //
 //	Bundle, Clusters, ClusterGroups, mappings ─► Content ─► per cluster: values Secret ─► BundleDeployment
-//	└► ledger ─► status
+//	                                          └► ledger ─► status
 //	Bundle deleted ─► BundleDeployments deleted ─► finalizer
 //
 // It writes only what differs. It reads from the API server only what is not cached, such as the values Secrets.
@@ -133,8 +133,8 @@ func (h *handler) leave(bundle *fleet.Bundle) error {
 	return err
 }
 
-// remaining returns the BundleDeployments of a Bundle. If the cache contains no such object, it asks the API server, because the
-// cache may lack what was created a moment ago.
+// remaining returns the BundleDeployments of a Bundle. If the cache contains no such object, it
+// asks the API server, because the cache may lack what was created a moment ago.
 func (h *handler) remaining(bundle *fleet.Bundle) ([]*fleet.BundleDeployment, error) {
 	cached, err := h.deployments(bundle)
 	if err != nil || len(cached) > 0 {

@@ -14,18 +14,18 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// errForged means that the hub has not made a BundleDeployment, or would not make it any more. Which of these it is goes
-// to the log alone: it would tell a tenant which Bundles and Clusters others have.
+// errForged means that the hub has not made a BundleDeployment, or would no longer make it. Only the log says which of
+// the two: the Event would reveal to a tenant which Bundles and Clusters others have.
 var errForged = errors.New("the BundleDeployment is not one that the hub makes")
 
-// messageForged is the Event of such a BundleDeployment, before its namespace and name.
+// messageForged is the Event message for such a BundleDeployment. Its namespace and name are appended.
 const messageForged = "its downstreamResources are not copied, because the hub has not made this BundleDeployment " +
 	"for a Cluster that its Bundle may go to; if you did not mean to create it, remove it: kubectl delete bundledeployment -n "
 
-// claim is whose a BundleDeployment says it is.
+// claim holds the Bundle and the Cluster that a BundleDeployment names as its own.
 type claim struct {
 	bundle, cluster types.NamespacedName
-	// beside means that what is in its namespace matters, too: it may be in the place of a copy.
+	// beside means that changes to objects in its namespace matter, because one of them may occupy the name of a copy.
 	beside bool
 }
 
@@ -33,9 +33,9 @@ func claimOf(bd *fleet.BundleDeployment) claim {
 	return claim{bundle: index.ClaimedBy(bd), cluster: index.ClusterOf(bd)}
 }
 
-// asked are the originals that its Bundle has copied for the Cluster of a BundleDeployment. A BundleDeployment can be
-// written by tenants; so it is believed only in the namespace of a Cluster that its Bundle may go to, and only about what
-// the Bundle asks for. Otherwise the error is errForged.
+// asked returns the originals that the Bundle wants copied for the Cluster of a BundleDeployment. Tenants may create
+// BundleDeployments. So a BundleDeployment counts only in the namespace of a Cluster that its Bundle may go to, and
+// only for what the Bundle asks for. Otherwise the error is errForged.
 func (h *handler) asked(bd *fleet.BundleDeployment) (map[original]bool, error) {
 	if index.BundleOf(bd) == (types.NamespacedName{}) {
 		return nil, errForged
@@ -66,7 +66,7 @@ func (h *handler) askedFor(bundle *fleet.Bundle, cluster *fleet.Cluster) (map[or
 	asked := map[original]bool{}
 	selection, err := targeting.NewSelection(bundle)
 	if err != nil {
-		return asked, nil //nolint:nilerr // the Bundle says so, and what is there stays as it is
+		return asked, nil //nolint:nilerr // the Bundle's status reports it; existing copies stay unchanged
 	}
 	groups, err := h.app.ClusterGroups.Cache().List(cluster.Namespace, labels.Everything())
 	if err != nil {
@@ -80,7 +80,7 @@ func (h *handler) askedFor(bundle *fleet.Bundle, cluster *fleet.Cluster) (map[or
 	return asked, nil
 }
 
-// refuse tells of a BundleDeployment that the hub has not made.
+// refuse reports a BundleDeployment that the hub has not made.
 func (h *handler) refuse(bd *fleet.BundleDeployment) {
 	h.refused.note(keyOf(bd), claimOf(bd))
 	h.tell(bd, "")
@@ -92,7 +92,7 @@ func (h *handler) refuse(bd *fleet.BundleDeployment) {
 	h.app.Recorder.Event(bd, corev1.EventTypeWarning, fleet.ReasonBundleDeploymentForged, messageForged+bd.Namespace+" "+bd.Name)
 }
 
-// refused are the BundleDeployments of which not everything is copied that they ask for, because of other objects.
+// refused are the BundleDeployments whose resources are not all copied because of other objects.
 type refused struct {
 	mu     sync.Mutex
 	claims map[types.NamespacedName]claim
@@ -112,7 +112,7 @@ func (r *refused) forget(bd types.NamespacedName) {
 	delete(r.claims, bd)
 }
 
-// those are the ones that something concerns.
+// those returns the BundleDeployments that a change concerns.
 func (r *refused) those(concern func(bd types.NamespacedName, of claim) bool) (found []types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,10 +16,11 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// kindDeployment is that of the owners of copies.
+// kindDeployment is the kind of the owners of copies.
 const kindDeployment = "BundleDeployment"
 
-// copy brings one original beside a BundleDeployment. Where that changes anything, the agent is owed to be told.
+// copy copies one original into the namespace of a BundleDeployment. If that changes anything, the agent has to be
+// notified.
 func (h *handler) copy(ctx context.Context, bd *fleet.BundleDeployment, o original) error {
 	read, err := h.read(ctx, o)
 	if err != nil {
@@ -46,8 +47,8 @@ func (h *handler) copy(ctx context.Context, bd *fleet.BundleDeployment, o origin
 	return nil
 }
 
-// withdraw takes away the copy of a Secret that must not be copied, which an earlier release made, or which was made before
-// a Cluster named the Secret.
+// withdraw deletes the copy of a Secret that must not be copied. The copy was made by an earlier release, or before a
+// Cluster referred to the Secret.
 func (h *handler) withdraw(ctx context.Context, bd *fleet.BundleDeployment, o original) error {
 	found, err := reconcile.Optional(h.app.Kube.CoreV1().Secrets(bd.Namespace).Get(ctx, o.key.Name, metav1.GetOptions{}))
 	if err != nil || found == nil || !isOwner(found.OwnerReferences, bd) ||
@@ -58,7 +59,7 @@ func (h *handler) withdraw(ctx context.Context, bd *fleet.BundleDeployment, o or
 	return h.release(ctx, bd, kindSecret, &metav1.PartialObjectMetadata{ObjectMeta: found.ObjectMeta})
 }
 
-// inTheWay returns why no Secret may be copied where found is, or nil.
+// inTheWay returns an error if found prevents the copy of a Secret.
 func inTheWay(bd *fleet.BundleDeployment, o original, found *corev1.Secret) error {
 	switch {
 	case o.key.Name == bd.Name && bd.Spec.ValuesHash != "" || found != nil && found.Type == fleet.SecretTypeBundleDeployment:
@@ -69,7 +70,7 @@ func inTheWay(bd *fleet.BundleDeployment, o original, found *corev1.Secret) erro
 	return nil
 }
 
-// copySecret returns the copy as it is then.
+// copySecret creates or updates the copy and returns it.
 func (h *handler) copySecret(ctx context.Context, bd *fleet.BundleDeployment, o original, read *payload) (metav1.Object, error) {
 	secrets := h.app.Kube.CoreV1().Secrets(bd.Namespace)
 	found, err := reconcile.Optional(secrets.Get(ctx, o.key.Name, metav1.GetOptions{}))
@@ -91,7 +92,7 @@ func (h *handler) copySecret(ctx context.Context, bd *fleet.BundleDeployment, o 
 	if same && len(owners) == len(before) {
 		return found, nil
 	}
-	found.Data, found.OwnerReferences = read.data, owners // its type stays: it cannot be changed
+	found.Data, found.OwnerReferences = read.data, owners // the type stays, because it is immutable
 	updated, err := secrets.Update(ctx, found, metav1.UpdateOptions{})
 	if same {
 		return updated, err
@@ -99,7 +100,7 @@ func (h *handler) copySecret(ctx context.Context, bd *fleet.BundleDeployment, o 
 	return updated, h.owed(err, bd, before)
 }
 
-// copyConfigMap returns the copy as it is then.
+// copyConfigMap creates or updates the copy and returns it.
 func (h *handler) copyConfigMap(ctx context.Context, bd *fleet.BundleDeployment, o original, read *payload) (metav1.Object, error) {
 	configMaps := h.app.Kube.CoreV1().ConfigMaps(bd.Namespace)
 	found, err := reconcile.Optional(configMaps.Get(ctx, o.key.Name, metav1.GetOptions{}))
@@ -127,15 +128,15 @@ func (h *handler) copyConfigMap(ctx context.Context, bd *fleet.BundleDeployment,
 	return updated, h.owed(err, bd, before)
 }
 
-// isCopy says whether an object with these owners was copied for some BundleDeployment.
+// isCopy reports whether an object with these owners was copied for a BundleDeployment.
 func isCopy(owners []metav1.OwnerReference) bool {
 	return slices.ContainsFunc(owners, func(owner metav1.OwnerReference) bool {
 		return owner.Kind == kindDeployment && strings.HasPrefix(owner.APIVersion, fleet.SchemeGroupVersion.Group+"/")
 	})
 }
 
-// owed notes, unless the write was refused, that the agent is to be told of a copy, for a BundleDeployment and for those
-// it shares the copy with. It returns the error of the write.
+// owed marks a BundleDeployment, and those that share the copy with it, so that their agents are notified. It does
+// nothing if the write was refused. It returns the error of the write.
 func (h *handler) owed(err error, bd *fleet.BundleDeployment, owners []metav1.OwnerReference) error {
 	if err != nil && !mayBeWritten(err) {
 		return err
@@ -150,18 +151,19 @@ func (h *handler) owed(err error, bd *fleet.BundleDeployment, owners []metav1.Ow
 	return err
 }
 
-// mayBeWritten says whether an error leaves open if the write took place: the next try would find no difference.
+// mayBeWritten reports whether the write may have succeeded despite the error. In that case the next try would find no
+// difference.
 func mayBeWritten(err error) bool {
 	return apierrors.ReasonForError(err) == metav1.StatusReasonUnknown || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsInternalError(err)
 }
 
-// metaOf is that of a new copy: it goes with its BundleDeployment.
+// metaOf returns the metadata of a new copy. The copy is deleted together with its BundleDeployment.
 func metaOf(bd *fleet.BundleDeployment, o original) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: bd.Namespace, Name: o.key.Name, OwnerReferences: withOwner(nil, bd)}
 }
 
-// withOwner adds a BundleDeployment to the owners of a copy. Two that want the same one share it, and it goes with the
-// last of them.
+// withOwner adds a BundleDeployment to the owners of a copy. BundleDeployments that want the same copy share it. It is
+// deleted together with the last of them.
 func withOwner(owners []metav1.OwnerReference, bd *fleet.BundleDeployment) []metav1.OwnerReference {
 	if isOwner(owners, bd) {
 		return owners

@@ -6,15 +6,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// done is which copies a BundleDeployment is known to have. It can be lost.
+// done tracks which copies each BundleDeployment has. All of it can be recomputed.
 type done struct {
 	mu     sync.Mutex
 	copies map[types.UID]map[original]made
-	// compared are those of which the agent has been told in this process, or was found to know.
+	// compared are the BundleDeployments whose annotation was compared with their copies in this process.
 	compared map[types.UID]bool
-	// doubted may have copies that they name no more.
+	// doubted are the BundleDeployments that may have copies which they no longer name.
 	doubted map[types.UID]bool
-	// owed have copies that changed, of which their agents have not been told.
+	// owed are the BundleDeployments whose copies have changed and whose agents have to be notified.
 	owed map[types.UID]bool
 }
 
@@ -40,7 +40,7 @@ func (d *done) note(bd types.UID, o original, copied made) {
 	d.copies[bd][o] = copied
 }
 
-// versions are those of a BundleDeployment's copies.
+// versions returns the versions of a BundleDeployment's copies.
 func (d *done) versions(bd types.UID) copies {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -51,7 +51,7 @@ func (d *done) versions(bd types.UID) copies {
 	return found
 }
 
-// compare says whether it has not been asked before if the agent knows of the copies.
+// compare reports whether this is the first comparison for the BundleDeployment in this process.
 func (d *done) compare(bd types.UID) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -69,14 +69,15 @@ func (d *done) forget(bd types.UID) {
 	delete(d.owed, bd)
 }
 
-// owe notes that an agent is to be told of another copy.
+// owe records that an agent has to be notified of a changed copy.
 func (d *done) owe(bd types.UID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.owed[bd] = true
 }
 
-// takeOwed says whether the agent is to be told. Where that fails, it is owed again.
+// takeOwed reports whether the agent has to be notified, and clears the mark. If the notification fails, the caller
+// calls owe again.
 func (d *done) takeOwed(bd types.UID) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -85,14 +86,14 @@ func (d *done) takeOwed(bd types.UID) bool {
 	return was
 }
 
-// doubt has the copies of a BundleDeployment looked at that it does not name.
+// doubt schedules a search for copies that a BundleDeployment does not name.
 func (d *done) doubt(bd types.UID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.doubted[bd] = true
 }
 
-// takeDoubt says whether there was a doubt, and ends it.
+// takeDoubt reports whether a search is scheduled, and clears the mark.
 func (d *done) takeDoubt(bd types.UID) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -101,7 +102,7 @@ func (d *done) takeDoubt(bd types.UID) bool {
 	return was
 }
 
-// lost forgets the copies of one original.
+// lost forgets the copy of one original.
 func (d *done) lost(bd types.UID, o original) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,17 +1,18 @@
-// Package downstream copies the Secrets and ConfigMaps that a Bundle wants to have downstream into the namespaces of its
-// clusters, where their agents can read them.
+// Package downstream copies the Secrets and ConfigMaps of a Bundle's downstreamResources into the namespaces of its
+// clusters, where the agents can read them.
 //
 //	BundleDeployment: spec.options.downstreamResources ─┐
 //	Secret, ConfigMap of the Bundle's namespace ────────┴─► copy beside the BundleDeployment ─► its generation + 1, and which
-//	                                                                                         copies the agent knows of
-//	                                                     ├► what is wrong ─► ledger ─► the Bundle's status
-//	a Secret's copy that it does not name any more ──────┴► goes
+//	                                                                                         copies the agent knows
+//	                                                     ├► problems ─► ledger ─► the Bundle's status
+//	a Secret's copy that it no longer names ─────────────┴► deleted
 //
-// A BundleDeployment is believed only about what its Bundle asks for, where the Bundle may go: see asked. Kubeconfigs,
-// tokens of accounts and Fleet's own Secrets are never copied, and what is no copy is never written.
+// A BundleDeployment counts only for what its Bundle asks for, and only on clusters that the Bundle may go to: see
+// asked. Kubeconfigs, ServiceAccount tokens and Fleet's own Secrets are never copied. An object that is not a copy is
+// never overwritten.
 //
-// Originals are watched by name and version only, and read when one is to be copied. A cluster for which that fails
-// has an error of its own, and is tried again when the original changes.
+// Originals are watched by name and version only, and read when they have to be copied. If that fails for a cluster,
+// the error concerns this cluster alone, and the copy is retried when the original changes.
 package downstream
 
 import (
@@ -34,13 +35,13 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// byOriginal is the index of BundleDeployments by what they want copied, as original.String.
+// byOriginal is the index of BundleDeployments by the originals that they want copied, as original.String.
 const byOriginal = "fleet.by-downstream-resource"
 
-// notEverywhere leaves out the ConfigMap that every namespace has.
+// notEverywhere excludes the ConfigMap that exists in every namespace.
 const notEverywhere = "metadata.name!=kube-root-ca.crt"
 
-// Tell is told what is wrong with the copies of a BundleDeployment; nothing is, if the trouble is empty.
+// Tell reports what is wrong with the copies of a BundleDeployment. The trouble is empty if nothing is wrong.
 type Tell func(bd *fleet.BundleDeployment, trouble string)
 
 type handler struct {
@@ -51,7 +52,7 @@ type handler struct {
 	originals *originals
 	done      *done
 	refused   *refused
-	// names lists what is in a namespace without its data.
+	// names lists the objects of a namespace without their data.
 	names metadata.Interface
 }
 
@@ -84,7 +85,7 @@ func Register(ctx context.Context, a *hub.Context, tell Tell) error {
 	return nil
 }
 
-// addIndex puts the index by original on the cache.
+// addIndex adds the index byOriginal to the cache.
 func (h *handler) addIndex() {
 	h.app.BundleDeployments.Cache().AddIndexer(byOriginal, func(bd *fleet.BundleDeployment) (keys []string, err error) {
 		for _, original := range originalsOf(bd) {
@@ -96,8 +97,8 @@ func (h *handler) addIndex() {
 
 func one(key types.NamespacedName) []types.NamespacedName { return []types.NamespacedName{key} }
 
-// onDeployment asks for the copies of a BundleDeployment that is new, or wants others than before. One that has had
-// copies may have some that it names no more: also one that this process has not seen before.
+// onDeployment enqueues a BundleDeployment that is new or whose downstreamResources have changed. If it has had copies
+// before, some of them may have to be deleted, even if this process sees the BundleDeployment for the first time.
 func (h *handler) onDeployment(change queue.Change[*fleet.BundleDeployment]) {
 	older, newer := change.Old, change.New
 	switch {
@@ -114,7 +115,7 @@ func (h *handler) onDeployment(change queue.Change[*fleet.BundleDeployment]) {
 			h.queue.Add(keyOf(newer))
 		}
 	case !equality.Semantic.DeepEqual(older.Spec.Options.DownstreamResources, newer.Spec.Options.DownstreamResources),
-		older.Labels[fleet.LabelShardRef] != newer.Labels[fleet.LabelShardRef]: // nobody, or somebody else, has looked after it
+		older.Labels[fleet.LabelShardRef] != newer.Labels[fleet.LabelShardRef]: // this process has not handled it until now
 		h.done.doubt(newer.UID)
 		h.queue.Add(keyOf(newer))
 	case claimOf(older) != claimOf(newer):
@@ -132,7 +133,8 @@ func (h *handler) onConfigMap(change queue.Change[*metav1.PartialObjectMetadata]
 	}
 }
 
-// wake asks for copies of what has changed.
+// wake enqueues the BundleDeployments that want this original copied, and those that were refused because of an object
+// in its place.
 func (h *handler) wake(changed original) {
 	h.originals.forget(changed)
 	h.wakeFor(changed)
@@ -145,7 +147,7 @@ func (h *handler) wake(changed original) {
 func (h *handler) wakeFor(changed original) {
 	deployments, err := h.app.BundleDeployments.Cache().GetByIndex(byOriginal, changed.String())
 	if err != nil {
-		return // only without the index, which is there
+		return // only if the index is missing, which it is not
 	}
 	for _, bd := range deployments {
 		h.queue.Add(keyOf(bd))
@@ -160,7 +162,7 @@ func (h *handler) handle(ctx context.Context, key types.NamespacedName) error {
 	pruned := h.prune(ctx, bd)
 	of := claimOf(bd)
 	of.beside = true
-	h.refused.note(key, of) // before the others are looked at: what changes from now on counts
+	h.refused.note(key, of) // noted before the other objects are read: later changes trigger a retry
 	asked, err := h.asked(bd)
 	if errors.Is(err, errForged) {
 		h.refuse(bd)
@@ -180,8 +182,8 @@ func (h *handler) handle(ctx context.Context, key types.NamespacedName) error {
 	return errors.Join(pruned, err, h.tellAgent(bd))
 }
 
-// tellAgent has the agent look at the copies again, if one has changed since it was told last, and notes of which ones it
-// knows then: whatever this process has not told when it ends is told by the next.
+// tellAgent makes the agent read the copies again if one of them has changed since the last time. It also records the
+// versions of the copies that the agent knows, so that the next process can catch up if this one ends early.
 func (h *handler) tellAgent(bd *fleet.BundleDeployment) error {
 	if !h.done.takeOwed(bd.UID) {
 		return nil
@@ -201,8 +203,9 @@ func containsAll(asked map[original]bool, wanted []original) bool {
 	return !slices.ContainsFunc(wanted, func(o original) bool { return !asked[o] })
 }
 
-// copyAll makes the copies that the Bundle asks for, whatever becomes of the others. What it does not ask for, or not any
-// more while a change is held back, stays as it is. The trouble is one that trying again does not heal.
+// copyAll copies what the Bundle asks for. An error with one copy does not stop the others. What the Bundle does not
+// ask for, or no longer asks for while a change is held back, stays unchanged. trouble is an error that a retry does
+// not fix.
 func (h *handler) copyAll(ctx context.Context, bd *fleet.BundleDeployment, asked map[original]bool) (trouble string, err error) {
 	for i, resource := range bd.Spec.Options.DownstreamResources {
 		one, known := originalOf(bd, resource)
@@ -227,7 +230,7 @@ func keyOf(o metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
-// originalOf is what a BundleDeployment wants copied: something in the namespace of its Bundle.
+// originalOf returns the original that an entry of downstreamResources names. It is in the namespace of the Bundle.
 func originalOf(bd *fleet.BundleDeployment, resource fleet.DownstreamResource) (original, bool) {
 	kind, known := kindOf(resource.Kind)
 	bundle := index.BundleOf(bd)

@@ -28,7 +28,7 @@ const (
 	kindConfigMap = "configmap"
 )
 
-// What is wrong with a copy, until somebody changes something.
+// Errors that remain until a user changes something.
 var (
 	errKind    = errors.New("only a Secret or ConfigMap that has a name can be copied")
 	errMissing = errors.New("there is none in the Bundle's namespace")
@@ -42,7 +42,7 @@ var (
 	errOccupied = errors.New("the cluster's namespace has one of that name that is not a copy; name the original otherwise, or remove the other one")
 )
 
-// isTrouble says whether only a user can help.
+// isTrouble reports whether only a user can fix the error.
 func isTrouble(err error) bool {
 	for _, trouble := range []error{errKind, errMissing, errTaken, errOccupied} {
 		if errors.Is(err, trouble) {
@@ -52,7 +52,7 @@ func isTrouble(err error) bool {
 	return isRefusal(err) || apierrors.IsInvalid(err)
 }
 
-// isRefusal says whether an error is of mayBeCopied, and for good.
+// isRefusal reports whether mayBeCopied has refused a Secret. A retry does not help.
 func isRefusal(err error) bool {
 	for _, refusal := range []error{errKubeconfig, errHeldKubeconfig, errOwn, errToken} {
 		if errors.Is(err, refusal) {
@@ -62,19 +62,19 @@ func isRefusal(err error) bool {
 	return false
 }
 
-// kindOf reads a kind however it is written.
+// kindOf converts a kind to lower case and reports whether it can be copied.
 func kindOf(kind string) (string, bool) {
 	kind = strings.ToLower(kind)
 	return kind, kind == kindSecret || kind == kindConfigMap
 }
 
-// original names what is copied.
+// original identifies an object to copy.
 type original struct {
 	kind string
 	key  types.NamespacedName
 }
 
-// mayBeCopied returns why a Secret must not leave the hub, or its workspace; nil if it may.
+// mayBeCopied returns an error if the Secret must not leave the hub or its workspace.
 func (h *handler) mayBeCopied(o original, read *payload) error {
 	switch {
 	case o.kind != kindSecret:
@@ -90,7 +90,7 @@ func (h *handler) mayBeCopied(o original, read *payload) error {
 	if err != nil {
 		return err
 	}
-	// A Cluster of another workspace counts only for what looks like a kubeconfig: it could name any Secret.
+	// A Cluster of another workspace could refer to any Secret. It counts only if the Secret looks like a kubeconfig.
 	if slices.ContainsFunc(clusters, func(c *fleet.Cluster) bool {
 		return c.Namespace == o.key.Namespace || len(read.data[protocol.KubeconfigValueKey]) > 0
 	}) {
@@ -99,23 +99,24 @@ func (h *handler) mayBeCopied(o original, read *payload) error {
 	return nil
 }
 
-// isOwnType says whether Secrets of a type are written by Fleet for itself.
+// isOwnType reports whether Secrets of a type belong to Fleet itself.
 func isOwnType(t corev1.SecretType) bool { return strings.HasPrefix(string(t), "fleet.cattle.io/") }
 
-// String is "<kind>/<namespace>/<name>".
+// String returns "<kind>/<namespace>/<name>".
 func (o original) String() string { return o.kind + "/" + o.key.String() }
 
-// payload is what is copied of an original.
+// payload is the part of an original that is copied.
 type payload struct {
 	version    string
 	secretType corev1.SecretType
 	text       map[string]string
 	data       map[string][]byte
-	// kubeconfig is a key with a kubeconfig, "" for none: a Cluster may have named the Secret before, or name it yet.
+	// kubeconfig is the key that holds a kubeconfig, or empty. Such a Secret is refused even if no Cluster refers to
+	// it now.
 	kubeconfig string
 }
 
-// keyOfKubeconfig is the first key of a Secret's data that holds a kubeconfig.
+// keyOfKubeconfig returns the first key whose value is a kubeconfig, or an empty string.
 func keyOfKubeconfig(data map[string][]byte) string {
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		if kubeconfig.Is(data[key]) {
@@ -125,7 +126,7 @@ func keyOfKubeconfig(data map[string][]byte) string {
 	return ""
 }
 
-// read asks the API server for an original; errMissing if it is not there.
+// read returns an original, from memory or from the API server. It returns errMissing if the original does not exist.
 func (h *handler) read(ctx context.Context, o original) (*payload, error) {
 	known, changes := h.originals.get(o)
 	if known != nil {
@@ -158,20 +159,21 @@ func (h *handler) readLive(ctx context.Context, o original) (*payload, error) {
 	return &payload{version: found.ResourceVersion, text: found.Data, data: found.BinaryData}, nil
 }
 
-// mostOriginals is how many are kept: a change of one is copied to many clusters in a row.
+// mostOriginals limits the number of originals in memory. A few are enough, because a changed original is copied to
+// many clusters in a row.
 const mostOriginals = 16
 
-// originals are those read last, until they change.
+// originals caches the originals that were read last, until they change.
 type originals struct {
 	mu    sync.Mutex
 	known map[original]*payload
-	// changes counts those of all originals: what was read before one may be of the past.
+	// changes counts the changes of all originals. An original that was read before a change may be outdated.
 	changes int
 }
 
 func newOriginals() *originals { return &originals{known: map[original]*payload{}} }
 
-// get is nil for one that has to be read. put wants to know how many changes there were then.
+// get returns nil if the original has to be read. The caller passes changes to put.
 func (o *originals) get(key original) (known *payload, changes int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -16,12 +16,12 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// namesPage is how many names come with one answer.
+// namesPage is the page size for listing names.
 const namesPage = 500
 
-// prune takes the copies away that a BundleDeployment has and does not name any more, if there may be some. See release
-// for what stays. Copies have no label, since agents copy labels, too: they are those that the BundleDeployment owns. Of
-// one that others own as well it ceases to be an owner.
+// prune deletes the copies that a BundleDeployment owns but no longer names. release describes what stays. Copies have
+// no label, because agents copy labels too; they are found by their owner references. If a copy has other owners, only
+// the reference is removed.
 func (h *handler) prune(ctx context.Context, bd *fleet.BundleDeployment) error {
 	if !h.done.takeDoubt(bd.UID) {
 		return nil
@@ -46,7 +46,7 @@ func (h *handler) prune(ctx context.Context, bd *fleet.BundleDeployment) error {
 	return nil
 }
 
-// namedBy are what a BundleDeployment wants copied now, or when it is promoted.
+// namedBy returns the originals that a BundleDeployment wants copied now or after its promotion.
 func namedBy(bd *fleet.BundleDeployment) map[original]bool {
 	named := map[original]bool{}
 	for _, resource := range slices.Concat(bd.Spec.Options.DownstreamResources, bd.Spec.StagedOptions.DownstreamResources) {
@@ -57,7 +57,8 @@ func namedBy(bd *fleet.BundleDeployment) map[original]bool {
 	return named
 }
 
-// copiesOf are the objects of a kind that a BundleDeployment owns, without the Secrets that Fleet makes for itself.
+// copiesOf returns the objects of a kind that a BundleDeployment owns, except for the Secrets that Fleet creates for
+// itself.
 func (h *handler) copiesOf(ctx context.Context, bd *fleet.BundleDeployment, kind string) (owned []metav1.PartialObjectMetadata, err error) {
 	options := metav1.ListOptions{Limit: namesPage, LabelSelector: fleet.LabelBundleInternalSecret + "!=true"}
 	resource := "configmaps"
@@ -85,7 +86,8 @@ func isOwner(owners []metav1.OwnerReference, bd *fleet.BundleDeployment) bool {
 	return slices.ContainsFunc(owners, func(owner metav1.OwnerReference) bool { return owner.UID == bd.UID })
 }
 
-// release deletes a copy, or leaves it to its other owners, if nobody has written it since it was found.
+// release removes a BundleDeployment from the owners of a copy, or deletes the copy if there is no other owner. It
+// fails if the copy was written since it was found.
 func (h *handler) release(ctx context.Context, bd *fleet.BundleDeployment, kind string, found *metav1.PartialObjectMetadata) error {
 	others := slices.DeleteFunc(slices.Clone(found.OwnerReferences), func(owner metav1.OwnerReference) bool { return owner.UID == bd.UID })
 	var err error
@@ -100,14 +102,14 @@ func (h *handler) release(ctx context.Context, bd *fleet.BundleDeployment, kind 
 	return err
 }
 
-// writer is the client of a kind of copies.
+// writer is the client for one kind of copies.
 type writer[T metav1.Object] interface {
 	Get(ctx context.Context, name string, options metav1.GetOptions) (T, error)
 	Update(ctx context.Context, object T, options metav1.UpdateOptions) (T, error)
 	Delete(ctx context.Context, name string, options metav1.DeleteOptions) error
 }
 
-// leave leaves a copy to these owners; to none, and it goes.
+// leave sets the remaining owners of a copy. Without owners it deletes the copy.
 func leave[T interface {
 	comparable
 	metav1.Object

@@ -13,7 +13,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// watchOthers enqueues what was refused when something changes that decides about it.
+// watchOthers enqueues refused BundleDeployments when an object changes that the refusal depends on.
 func (h *handler) watchOthers() error {
 	return errors.Join(
 		queue.Watch(h.app.Bundles.Informer(), h.onBundle),
@@ -24,7 +24,7 @@ func (h *handler) watchOthers() error {
 	)
 }
 
-// retry enqueues the BundleDeployments that were refused and that something concerns.
+// retry enqueues the refused BundleDeployments that a change concerns.
 func (h *handler) retry(concern func(bd types.NamespacedName, of claim) bool) {
 	for _, bd := range h.refused.those(concern) {
 		h.queue.Add(bd)

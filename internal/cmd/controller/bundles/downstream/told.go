@@ -8,13 +8,13 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// made is a copy: the resource version that its original had, and its own.
+// made holds the resource versions of a copy and of its original at that time.
 type made struct{ of, version string }
 
-// copies are those of a BundleDeployment, by "<kind>/<name>".
+// copies are the copies of a BundleDeployment, by "<kind>/<name>".
 type copies map[string]made
 
-// String is what AnnotationCopiesTold has.
+// String returns the value of AnnotationCopiesTold.
 func (c copies) String() string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(c)) {
@@ -23,7 +23,7 @@ func (c copies) String() string {
 	return strings.Join(parts, " ")
 }
 
-// toldOf reads AnnotationCopiesTold; what is no such thing counts for nothing.
+// toldOf parses AnnotationCopiesTold. It ignores invalid parts.
 func toldOf(annotation string) copies {
 	told := copies{}
 	for part := range strings.FieldsSeq(annotation) {
@@ -35,9 +35,9 @@ func toldOf(annotation string) copies {
 	return told
 }
 
-// untold says whether there is a copy of which a BundleDeployment's agent was not told, since the process that wrote it
-// ended before. One whose original alone was written has the same data, and so has one that only changed owners. Of
-// copies that others have told of, without a note of which, nobody knows: they count as told.
+// untold reports whether a copy has changed without the agent being notified, because the process that wrote the copy
+// ended before. If only the version of the original or of the copy has changed, the data is the same: only the
+// original or the owners were written. Copies that Rancher Fleet has made are not recorded; they count as known.
 func untold(bd *fleet.BundleDeployment, there copies) bool {
 	annotation, noted := bd.Annotations[fleet.AnnotationCopiesTold]
 	if bd.Spec.DownstreamResourcesGeneration > 0 && !noted {

@@ -19,15 +19,15 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// bundleInput is what the status of a Bundle is made of.
+// bundleInput is the input for the status of a Bundle.
 type bundleInput struct {
 	outcome ledger.Outcome
-	// deployments are the Bundle's, where targeting failed.
+	// deployments are the Bundle's BundleDeployments. They are set only if targeting failed.
 	deployments []*fleet.BundleDeployment
-	// trouble is what is wrong beside one of them.
+	// trouble returns a problem with a BundleDeployment's copies, or an empty string.
 	trouble func(types.NamespacedName) string
 	now     time.Time
-	// asOf is when the outcome was read; see sums.asOf.
+	// asOf is the state of the sums when the outcome was read; see sums.asOf.
 	asOf int
 }
 
@@ -39,7 +39,7 @@ func (h *handler) onBundle(_ context.Context, key types.NamespacedName) error {
 	asOf := h.sums.asOf()
 	outcome, known := h.ledger.Get(key)
 	if !known {
-		return nil // woken when targeting is through
+		return nil // enqueued again when targeting has finished
 	}
 	in := bundleInput{outcome: outcome, trouble: h.ledger.Troubles.Of, now: h.app.Clock(), asOf: asOf}
 	found, err := h.figuresOf(bundle, &in)
@@ -50,16 +50,17 @@ func (h *handler) onBundle(_ context.Context, key types.NamespacedName) error {
 	return err
 }
 
-// figures are what the status of a Bundle sums up.
+// figures are the sums that the status of a Bundle shows.
 type figures struct {
 	summary fleet.BundleSummary
-	// progress has the summaries of its partitions.
+	// progress includes the summaries of the partitions.
 	progress rollout.Progress
-	// failed means that an error keeps some cluster from being ready.
+	// failed means that an error keeps a cluster from being ready.
 	failed bool
 }
 
-// figuresOf are kept from one status to the next. Where targeting failed, what is deployed is added up instead.
+// figuresOf returns the figures, which are updated incrementally. If targeting failed, it adds up the existing
+// BundleDeployments instead.
 func (h *handler) figuresOf(bundle *fleet.Bundle, in *bundleInput) (figures, error) {
 	key := keyOf(bundle)
 	if in.outcome.Failure != "" {
@@ -88,7 +89,7 @@ func (h *handler) figuresOf(bundle *fleet.Bundle, in *bundleInput) (figures, err
 	return found, failed
 }
 
-// addUp are the figures of all that is given, added up from the beginning.
+// addUp computes the figures from scratch.
 func addUp(in bundleInput) figures {
 	layout, entries, steps := entriesOf(in)
 	out := figures{
@@ -103,7 +104,8 @@ func addUp(in bundleInput) figures {
 func tellBundle(status *fleet.BundleStatus, in bundleInput, found figures) {
 	summary, progress := found.summary, found.progress
 	status.Summary = summary
-	status.NewlyCreated = 0 // of a pass, and none goes on; another controller may have left a number
+	// NewlyCreated counts the creations of one pass. Reset it: Rancher Fleet may have left a number.
+	status.NewlyCreated = 0
 	status.Unavailable, status.MaxUnavailable, status.Unreachable = progress.Unavailable, progress.MaxUnavailable, progress.Unreachable
 	status.UnavailablePartitions, status.MaxUnavailablePartitions = progress.UnavailablePartitions, progress.MaxUnavailablePartitions
 	status.Partitions = progress.Partitions
@@ -112,7 +114,7 @@ func tellBundle(status *fleet.BundleStatus, in bundleInput, found figures) {
 	status.ResourcesSHA256Sum = in.outcome.ManifestHash
 	ready := state.ReadyCondition(summary, state.KindCluster)
 	if ready.Status == "False" && found.failed {
-		ready.Reason = fleet.ReasonError // some cluster cannot deploy it; the message says why
+		ready.Reason = fleet.ReasonError // a cluster cannot deploy it; the message says why
 	}
 	if in.outcome.Circle != "" && ready.Status == "False" {
 		ready.Reason, ready.Message = fleet.ReasonDependsOnCircle, in.outcome.Circle+"; "+ready.Message
@@ -132,7 +134,7 @@ func tellBundle(status *fleet.BundleStatus, in bundleInput, found figures) {
 	tellAccepted(status, in)
 }
 
-// tellAccepted says which workspaces do not accept the Bundle, or that none refuses it any more.
+// tellAccepted sets the condition for workspaces that do not accept the Bundle. Once set, the condition stays.
 func tellAccepted(status *fleet.BundleStatus, in bundleInput) {
 	accepted := genericcondition.GenericCondition{Type: fleet.ConditionTargetsAccepted, Status: "True"}
 	if in.outcome.Refused != "" {
@@ -143,7 +145,8 @@ func tellAccepted(status *fleet.BundleStatus, in bundleInput) {
 	}
 }
 
-// tellTargets says which ClusterGroups are named that are not there, or that none is any more.
+// tellTargets sets the condition for ClusterGroups that the Bundle names and that do not exist. Once set, the condition
+// stays.
 func tellTargets(status *fleet.BundleStatus, in bundleInput) {
 	known := genericcondition.GenericCondition{Type: fleet.ConditionTargetsKnown, Status: "True"}
 	if in.outcome.Unknown != "" {
@@ -154,7 +157,7 @@ func tellTargets(status *fleet.BundleStatus, in bundleInput) {
 	}
 }
 
-// tellPartitioned says what is strange about the partitions, or that nothing is any more.
+// tellPartitioned sets the condition for problems with the partitions. Once set, the condition stays.
 func tellPartitioned(status *fleet.BundleStatus, in bundleInput) {
 	partitioned := genericcondition.GenericCondition{Type: fleet.ConditionPartitioned, Status: "True"}
 	if problem := in.outcome.Rollout.Problem; problem != "" {
@@ -165,8 +168,8 @@ func tellPartitioned(status *fleet.BundleStatus, in bundleInput) {
 	}
 }
 
-// summarizePartitions gives each partition its summary; the only one has that of the Bundle, unless some clusters are
-// in none.
+// summarizePartitions computes the summary of each partition. A single partition has the summary of the Bundle, unless
+// some clusters belong to no partition.
 func summarizePartitions(partitions []fleet.PartitionStatus, all fleet.BundleSummary, entries []state.Entry, steps []rollout.Step) {
 	if len(partitions) == 1 && partitions[0].Count == len(steps) {
 		partitions[0].Summary = all
@@ -183,7 +186,7 @@ func summarizePartitions(partitions []fleet.PartitionStatus, all fleet.BundleSum
 	}
 }
 
-// entriesOf describes each target. Where targeting failed, what is deployed counts.
+// entriesOf returns the entries and steps of all targets. If targeting failed, it uses the existing BundleDeployments.
 func entriesOf(in bundleInput) (layout rollout.Layout, entries []state.Entry, steps []rollout.Step) {
 	byNamespace := map[string]*fleet.BundleDeployment{}
 	for _, bd := range in.deployments {
@@ -206,7 +209,7 @@ func entriesOf(in bundleInput) (layout rollout.Layout, entries []state.Entry, st
 	return layout, entries, steps
 }
 
-// entryWith is the entry of a target with what is wrong beside its BundleDeployment; trouble may be nil.
+// entryWith returns the entry of a target, including problems with its copies. trouble may be nil.
 func entryWith(target ledger.Target, bd *fleet.BundleDeployment, trouble func(types.NamespacedName) string) state.Entry {
 	entry := entryOf(target, bd)
 	if bd != nil && trouble != nil && target.Failure == "" {
@@ -215,7 +218,7 @@ func entryWith(target ledger.Target, bd *fleet.BundleDeployment, trouble func(ty
 	return entry
 }
 
-// troubled is an entry with what is wrong beside its BundleDeployment.
+// troubled adds a problem to an entry.
 func troubled(entry state.Entry, trouble string) state.Entry {
 	if trouble != "" {
 		entry.State, entry.Message, entry.Failed = fleet.ErrApplied, trouble, true
@@ -231,7 +234,7 @@ func entryOf(target ledger.Target, bd *fleet.BundleDeployment) state.Entry {
 	case bd == nil:
 		return state.Entry{Name: name, State: fleet.Pending}
 	case target.DeploymentID == "":
-		return state.StagedEntryOf(name, bd) // held: nobody can say what would be newest
+		return state.StagedEntryOf(name, bd) // held: it is unknown what would be newest
 	default:
 		return state.EntryAgainst(name, bd, target.DeploymentID)
 	}

@@ -18,13 +18,13 @@ import (
 func (h *handler) onCluster(_ context.Context, key types.NamespacedName) error {
 	cluster, err := reconcile.Optional(h.app.Clusters.Cache().Get(key.Namespace, key.Name))
 	if err != nil || cluster == nil || cluster.DeletionTimestamp != nil || cluster.Status.Namespace == "" || !h.app.Owns(cluster) {
-		return err // without a namespace there is nothing to sum up, and the Cluster changes when it gets one
+		return err // without a namespace there is nothing to sum up; the namespace triggers an update
 	}
 	if taken, err := h.app.NamespaceTaken(cluster); taken || err != nil {
-		return err // what is there is of another Cluster
+		return err // the namespace belongs to another Cluster
 	}
 	if wait := untilJoined(cluster, h.app.Clock()); wait > 0 {
-		h.clusters.AddAfter(key, wait) // or as soon as its agent is heard of
+		h.clusters.AddAfter(key, wait) // or earlier, when its agent reports
 		return nil
 	}
 	deployments, err := h.app.BundleDeployments.Cache().List(cluster.Status.Namespace, labels.Everything())
@@ -36,8 +36,8 @@ func (h *handler) onCluster(_ context.Context, key types.NamespacedName) error {
 	return err
 }
 
-// untilJoined is how long nothing is told of a Cluster that was made just now: most are heard of before it is over.
-// Clocks of hubs that differ make it shorter, never longer.
+// untilJoined returns how long the status of a new Cluster waits for the agent's first report. Most agents report
+// before it ends. A clock difference between hubs makes the wait shorter, never longer.
 func untilJoined(cluster *fleet.Cluster, now time.Time) time.Duration {
 	age := now.Sub(cluster.CreationTimestamp.Time)
 	if !cluster.Status.Agent.LastSeen.IsZero() || age < 0 {
@@ -46,17 +46,17 @@ func untilJoined(cluster *fleet.Cluster, now time.Time) time.Duration {
 	return joining - age
 }
 
-// clusterInput is what the status of a Cluster is made of.
+// clusterInput is the input for the status of a Cluster.
 type clusterInput struct {
-	// deployments are the Cluster's.
+	// deployments are the Cluster's BundleDeployments.
 	deployments []*fleet.BundleDeployment
-	// reporting says whether its agent is heard of.
+	// reporting is the state of the agent's reports.
 	reporting supervision.Reporting
 	now       time.Time
 }
 
-// tellCluster fills in what the status of a Cluster says of its deployments and its agent. What a silent agent has
-// reported last is shown as it was, but not as ready.
+// tellCluster fills in the status of a Cluster. The last report of an agent that has stopped reporting is kept, but
+// the Cluster is not ready.
 func tellCluster(cluster *fleet.Cluster, in clusterInput) {
 	var entries []state.Entry
 	var counts []fleet.ResourceCounts
@@ -81,7 +81,7 @@ func tellCluster(cluster *fleet.Cluster, in clusterInput) {
 	tellReporting(cluster, in)
 }
 
-// tellReporting says whether the agent is heard of, if there is one to be heard of.
+// tellReporting sets the AgentReporting condition, or removes it if the Cluster has no agent that should report.
 func tellReporting(cluster *fleet.Cluster, in clusterInput) {
 	conditions := &cluster.Status.Conditions
 	if reporting := supervision.ReportingCondition(in.reporting, cluster); reporting != nil {
@@ -91,8 +91,8 @@ func tellReporting(cluster *fleet.Cluster, in clusterInput) {
 	fleet.RemoveCondition(conditions, fleet.ConditionAgentReporting)
 }
 
-// readySources counts what the deployments come from, by the label that names it,
-// and how many of these have all their deployments ready.
+// readySources counts the sources of the deployments, by the label that names a source, and the sources whose
+// deployments are all ready.
 func readySources(deployments []*fleet.BundleDeployment, label string) (ready, all int) {
 	sources := map[string]bool{}
 	for _, bd := range deployments {

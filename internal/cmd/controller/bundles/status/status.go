@@ -1,12 +1,12 @@
-// Package status tells Bundles and Clusters how their deployments are, and Clusters whether their agent is heard of.
+// Package status writes the status of Bundles and Clusters from the state of their BundleDeployments and agents.
 //
 //	BundleDeployment ─┬─► its own status.display; its finalizer when it is deleted
 //	                  ├─► Bundle:  summary, partitions, display, condition Ready   (with the ledger)
 //	                  └─► Cluster: summary, counts, display, conditions Ready and AgentReporting
 //	Liveness ─────────────┘
 //
-// Of each status it writes these fields and no others. Many changes to one Bundle or
-// Cluster within a moment are one write.
+// It writes only these fields of each status. Several changes to one Bundle or Cluster within a short time cause one
+// write.
 package status
 
 import (
@@ -26,16 +26,17 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// How often a Cluster's status may be written, and a Bundle's, which sums up what may be thousands of clusters. The
-// first change after a quiet moment is written at once.
+// Minimum intervals between writes of a status: spacing for a Cluster, spacingBundle for a Bundle, which may sum up
+// thousands of clusters. The first change after a quiet period is written without this delay.
 const (
 	spacing       = 100 * time.Millisecond
 	spacingBundle = 500 * time.Millisecond
 )
 
-// How long a first change waits for what follows from it, so that one write tells what three would: what a
-// BundleDeployment says of itself, and what is said of many. What only waits for an agent is mostly over before it
-// would be told: of a Bundle, and of each of what may be a thousand clusters that it is on its way to.
+// Delays of the first change, so that one write covers the changes that follow. settling applies to a
+// BundleDeployment, settlingSum to a Bundle or Cluster. A deployment that only waits for its agent is often ready
+// before that state has to be shown. Its Bundle waits for waitingBundle. The BundleDeployment and its Cluster wait for
+// waiting, because there may be a thousand of them per Bundle.
 const (
 	settling      = 200 * time.Millisecond
 	settlingSum   = 500 * time.Millisecond
@@ -43,10 +44,11 @@ const (
 	waiting       = 5 * time.Second
 )
 
-// longestTurn is how long a sum waits for others to be told, one of which may get no answer.
+// longestTurn is how long a status update waits for its turn. The update that has the turn may hang.
 const longestTurn = time.Second
 
-// joining is how long a new Cluster's status waits for its agent to be heard of. There is nothing to tell of it before.
+// joining is how long the status update of a new Cluster waits for the first report of its agent. There is nothing to
+// show before.
 const joining = 5 * time.Second
 
 type handler struct {
@@ -56,12 +58,12 @@ type handler struct {
 
 	deployments, bundles, clusters *queue.Queue
 
-	// turn is with whoever tells a sum while BundleDeployments are being written.
+	// turn is held by the status update that runs while BundleDeployments are being written.
 	turn chan struct{}
 }
 
-// Register watches BundleDeployments and what their state is told to. What comes back says whether Bundles or Clusters
-// wait to be told of theirs.
+// Register watches BundleDeployments and the objects whose status depends on them. behind reports whether status
+// updates of Bundles or Clusters are pending.
 func Register(ctx context.Context, a *hub.Context, outcomes *ledger.Ledger) (behind func() bool, err error) {
 	h := &handler{app: a, ledger: outcomes, sums: newSums(), turn: make(chan struct{}, 1)}
 	h.deployments = queue.New(queue.Options{Name: "bundledeployment-status", Workers: 8, Settling: settling, Log: a.Log}, h.onDeployment)
@@ -69,7 +71,7 @@ func Register(ctx context.Context, a *hub.Context, outcomes *ledger.Ledger) (beh
 	h.clusters = queue.New(queue.Options{Name: "cluster-status", Workers: 8, Spacing: spacing, Settling: settlingSum, Log: a.Log}, h.yielding(h.onCluster))
 	outcomes.OnChange(func(bundle types.NamespacedName) {
 		h.sums.reset(bundle)
-		h.bundles.AddAfter(bundle, waitingBundle) // or with what comes of it
+		h.bundles.AddAfter(bundle, waitingBundle) // or earlier, when a BundleDeployment changes
 	})
 	a.Liveness.OnChange(h.clusters.Add)
 	err = errors.Join(
@@ -86,8 +88,8 @@ func Register(ctx context.Context, a *hub.Context, outcomes *ledger.Ledger) (beh
 	return func() bool { return h.bundles.Behind() || h.clusters.Behind() }, nil
 }
 
-// yielding tells one sum after the other while BundleDeployments are being written, so that these are on their way to
-// their clusters before all is told of those that have theirs. Whoever has waited long enough waits no more.
+// yielding runs status updates one at a time while BundleDeployments are being written, so that the writes reach the
+// clusters first. An update that has waited for longestTurn runs in any case.
 func (h *handler) yielding(tell queue.Handle) queue.Handle {
 	return func(ctx context.Context, key types.NamespacedName) error {
 		if h.ledger.Writing.Load() == 0 {
@@ -105,7 +107,7 @@ func (h *handler) yielding(tell queue.Handle) queue.Handle {
 	}
 }
 
-// deploymentChanged wakes whoever tells of a BundleDeployment.
+// deploymentChanged enqueues the status updates that depend on a BundleDeployment.
 func (h *handler) deploymentChanged(change queue.Change[*fleet.BundleDeployment]) {
 	bd, add := change.New, h.adding(change.New)
 	if bd == nil {
@@ -122,14 +124,15 @@ func (h *handler) deploymentChanged(change queue.Change[*fleet.BundleDeployment]
 	}
 	clusters, err := h.app.Clusters.Cache().GetByIndex(index.ClustersByNamespace, bd.Namespace)
 	if err != nil {
-		return // only without the index, which is there
+		return // only if the index is missing, which it is not
 	}
 	for _, cluster := range clusters {
 		add(h.clusters, keyOf(cluster))
 	}
 }
 
-// adding is how what tells of a BundleDeployment is woken: later, while it only waits for its agent.
+// adding returns the function that enqueues a status update for a BundleDeployment. If the BundleDeployment only waits
+// for its agent, the update is delayed.
 func (h *handler) adding(bd *fleet.BundleDeployment) func(*queue.Queue, types.NamespacedName) {
 	if bd == nil || bd.DeletionTimestamp != nil || state.Of(bd) != fleet.WaitApplied {
 		return (*queue.Queue).Add
@@ -143,7 +146,7 @@ func (h *handler) adding(bd *fleet.BundleDeployment) func(*queue.Queue, types.Na
 	}
 }
 
-// deploymentMatters leaves out what no summary shows.
+// deploymentMatters ignores changes that no summary shows.
 func deploymentMatters(older, newer *fleet.BundleDeployment) bool {
 	before, after := older.Status, newer.Status
 	before.Display, after.Display = fleet.BundleDeploymentDisplay{}, fleet.BundleDeploymentDisplay{}
@@ -151,8 +154,8 @@ func deploymentMatters(older, newer *fleet.BundleDeployment) bool {
 		older.Spec.StagedDeploymentID != newer.Spec.StagedDeploymentID || !reconcile.Equal(before, after)
 }
 
-// bundleChanged wakes the status of a Bundle that appeared, and looks at what became
-// of one that was written: a write that was worked out from an old state ends here.
+// bundleChanged enqueues the status of a new Bundle, and of a Bundle whose status was written. The second case
+// corrects a write that was based on an old state.
 func (h *handler) bundleChanged(change queue.Change[*fleet.Bundle]) {
 	if change.New == nil {
 		h.sums.reset(keyOf(change.Old))
@@ -169,8 +172,8 @@ func (h *handler) clusterChanged(change queue.Change[*fleet.Cluster]) {
 	}
 }
 
-// clusterMatters says whether the sums of a Cluster may be others now, or another process's to tell: heartbeats after the
-// first one, and the fields of others, change nothing here.
+// clusterMatters reports whether the status of a Cluster may have to be written, or whether its shard has changed. It
+// ignores heartbeats after the first one, and fields of other controllers.
 func clusterMatters(older, newer *fleet.Cluster) bool {
 	return older == nil || older.Status.Namespace != newer.Status.Namespace ||
 		older.Labels[fleet.LabelShardRef] != newer.Labels[fleet.LabelShardRef] ||
@@ -180,15 +183,15 @@ func clusterMatters(older, newer *fleet.Cluster) bool {
 		older.Status.ResourceCounts != newer.Status.ResourceCounts || older.Status.Display != newer.Status.Display
 }
 
-// onDeployment writes the printer columns of a BundleDeployment, and lets one go that
-// is deleted: the agent uninstalls when it is gone.
+// onDeployment writes the printer columns of a BundleDeployment. If the BundleDeployment is being deleted, it removes
+// the finalizer; the agent uninstalls when the object is gone.
 func (h *handler) onDeployment(_ context.Context, key types.NamespacedName) error {
 	bd, err := reconcile.Optional(h.app.BundleDeployments.Cache().Get(key.Namespace, key.Name))
 	if err != nil || bd == nil || !h.app.Owns(bd) {
 		return err
 	}
 	if bd.DeletionTimestamp == nil {
-		// The rest of this status is the agent's, and not in the cache as a whole.
+		// The other fields of this status belong to the agent, and the cache does not hold all of them.
 		_, err = reconcile.PatchStatus(h.app.BundleDeployments, bd, func(bd *fleet.BundleDeployment) {
 			bd.Status.Display = state.Display(bd)
 		})

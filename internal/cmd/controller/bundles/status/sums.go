@@ -13,21 +13,21 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// sums keep, for each Bundle, what its status sums up. What one BundleDeployment says anew is taken out and put in
-// again; only where targeting has changed is everything added up.
+// sums caches the figures of each Bundle. A changed BundleDeployment is subtracted and added again. The figures are
+// computed from scratch only when targeting has changed.
 //
 //	BundleDeployment changed ─► touch ─┐
 //	ledger changed ─► reset ───────────┴─► of ─► counts, the first that are not ready
 type sums struct {
 	mu      sync.Mutex
 	bundles map[types.NamespacedName]*sumsOfBundle
-	// resets counts those of all Bundles.
+	// resets counts the resets of all Bundles.
 	resets int
 }
 
 func newSums() *sums { return &sums{bundles: map[types.NamespacedName]*sumsOfBundle{}} }
 
-// touch notes that the BundleDeployment of a Bundle in a cluster namespace is another one than before.
+// touch records that a Bundle's BundleDeployment in a cluster namespace has changed.
 func (s *sums) touch(bundle types.NamespacedName, namespace string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -36,7 +36,7 @@ func (s *sums) touch(bundle types.NamespacedName, namespace string) {
 	}
 }
 
-// reset has everything added up anew.
+// reset drops the figures of a Bundle, so that they are computed again.
 func (s *sums) reset(bundle types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,17 +44,18 @@ func (s *sums) reset(bundle types.NamespacedName) {
 	delete(s.bundles, bundle)
 }
 
-// asOf is to be asked before the ledger is read: sums of what it said before a reset are not kept.
+// asOf must be called before the ledger is read. If a reset follows, the figures computed from that ledger entry are
+// not kept.
 func (s *sums) asOf() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.resets
 }
 
-// finding is how a BundleDeployment is found by its cluster namespace; nil if there is none.
+// finding returns the BundleDeployment in a cluster namespace, or nil.
 type finding func(namespace string) *fleet.BundleDeployment
 
-// of are the figures of a Bundle as they are now. One Bundle is asked about by one at a time.
+// of returns the current figures of a Bundle. It must not be called concurrently for the same Bundle.
 func (s *sums) of(bundle types.NamespacedName, in bundleInput, find finding) figures {
 	s.mu.Lock()
 	of, known := s.bundles[bundle]
@@ -82,27 +83,28 @@ func (s *sums) of(bundle types.NamespacedName, in bundleInput, find finding) fig
 	return of.figures(in, find)
 }
 
-// sumsOfBundle are those of one Bundle. All but touched belongs to who works on it.
+// sumsOfBundle are the figures of one Bundle. Only touched is shared; the other fields belong to the caller of
+// sums.of.
 type sumsOfBundle struct {
 	touched map[string]bool // guarded by the lock of sums
 
 	outcome     ledger.Outcome
 	byNamespace map[string][]int
-	// parts are what each target adds.
+	// parts are the contributions of the targets.
 	parts []part
 	all   sum
-	// partitions are those of the rollout.
+	// partitions are the sums of the rollout's partitions.
 	partitions []sum
 }
 
-// part is what one target adds.
+// part is the contribution of one target.
 type part struct {
 	state    fleet.BundleState
 	failed   bool
 	standing rollout.Standing
 }
 
-// sum is what some targets add up to.
+// sum adds up the parts of several targets.
 type sum struct {
 	states   map[fleet.BundleState]int
 	failed   int
@@ -148,7 +150,7 @@ func (of *sumsOfBundle) remove(i int) {
 	}
 }
 
-// count adds what a target adds once more, or once less.
+// count adds a part to the sum, or subtracts it if times is -1.
 func (s *sum) count(i int, p part, times int) {
 	s.states[p.state] += times
 	s.tally.Add(p.standing, times)
@@ -162,7 +164,7 @@ func (s *sum) count(i int, p part, times int) {
 	}
 }
 
-// figures are the sums as a status shows them.
+// figures returns the sums in the form that a status shows.
 func (of *sumsOfBundle) figures(in bundleInput, find finding) figures {
 	out := figures{summary: of.summaryOf(of.all, in, find), failed: of.all.failed > 0}
 	tallies := make([]rollout.Tally, len(of.partitions))
@@ -176,7 +178,7 @@ func (of *sumsOfBundle) figures(in bundleInput, find finding) figures {
 	return out
 }
 
-// summaryOf is a summary with the first that are not ready, by their names.
+// summaryOf returns a summary with the first targets, by name, that are not ready.
 func (of *sumsOfBundle) summaryOf(s sum, in bundleInput, find finding) fleet.BundleSummary {
 	first := make([]int, 0, state.MaxListed+1)
 	byName := func(a, b int) int {
@@ -194,7 +196,7 @@ func (of *sumsOfBundle) summaryOf(s sum, in bundleInput, find finding) fleet.Bun
 	for _, i := range first {
 		target := of.outcome.Targets[i]
 		entry := entryWith(target, find(target.Namespace), in.trouble)
-		entry.State = of.parts[i].state // as it is counted
+		entry.State = of.parts[i].state // the state that was counted
 		listed = append(listed, entry)
 	}
 	out := state.Summarize(listed)
