@@ -12,42 +12,41 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// What the statuses that we write may take as JSON, whatever agents report. An API server's store takes 1.5 MiB for an
-// object with all that is in it.
+// Size limits, as JSON, of the statuses that we write, independent of what agents report. The store of an API server
+// accepts 1.5 MiB for a whole object.
 const (
-	// MaxBundleStatus and the following are the budgets of a status.
+	// MaxBundleStatus and the following are the size limits of a whole status.
 	MaxBundleStatus           = 256 << 10
 	MaxClusterStatus          = 256 << 10
 	MaxClusterGroupStatus     = 256 << 10
 	MaxBundleDeploymentStatus = 512 << 10
 
-	// maxConditions is how many conditions a list keeps; ours are among them.
+	// maxConditions limits the number of conditions in a list, ours included.
 	maxConditions = 24
-	// maxOthersMessage is how long the message of a condition may be that is not of our types, if those of all of
-	// them are longer than one of ours may be.
+	// maxOthersMessage limits the message of a condition of a foreign type. It applies if the messages of all such
+	// conditions together are longer than one of ours may be.
 	maxOthersMessage = 512
-	// maxPartitions is how much the partitions of a Bundle may take, and maxKeys the keys of its resources.
+	// maxPartitions limits the size of a Bundle's partitions, and maxKeys that of its resource keys.
 	maxPartitions = 20 << 10
 	maxKeys       = 20 << 10
-	// maxListedMessage is how long the message of what a summary lists may be, and maxResources how much its resources
-	// may take.
+	// maxListedMessage limits the message of an entry in a summary, and maxResources the size of its resources.
 	maxListedMessage = 2 << 10
 	maxResources     = 10 << 10
-	// maxPatch, maxStateMessages and maxStateMessage are of one resource.
+	// maxPatch, maxStateMessages and maxStateMessage apply to one resource.
 	maxPatch         = 1 << 10
 	maxStateMessages = 8
 	maxStateMessage  = 256
-	// maxDisplayed is how long a message in a printer column may be.
+	// maxDisplayed limits a message in a printer column.
 	maxDisplayed = 1 << 10
-	// maxName is for names, and maxWord for words that only we choose where nobody lies.
+	// maxName limits names. maxWord limits words from a fixed set, in case a client writes something else.
 	maxName = 320
 	maxWord = 64
-	// maxDeployed is how much the list of what is deployed may take in the status of a BundleDeployment.
+	// maxDeployed limits the list of deployed resources in the status of a BundleDeployment.
 	maxDeployed = 256 << 10
 )
 
-// BoundConditions cuts the conditions of an object to what a status has room for. Those of our own types come before
-// others, should there be too many. One of ours that fleet.SetCondition has set stays as it is.
+// BoundConditions cuts the conditions of an object to the size limits. If there are too many, conditions of our own
+// types are kept first. A condition of ours that fleet.SetCondition has set stays unchanged.
 func BoundConditions(conditions []genericcondition.GenericCondition) []genericcondition.GenericCondition {
 	if len(conditions) > maxConditions {
 		conditions = fewer(conditions)
@@ -71,7 +70,7 @@ func BoundConditions(conditions []genericcondition.GenericCondition) []genericco
 	return conditions
 }
 
-// fewer keeps, of each of our types, the first condition, and the first of all others.
+// fewer keeps the first condition of each of our types, and the first of all others.
 func fewer(conditions []genericcondition.GenericCondition) (kept []genericcondition.GenericCondition) {
 	seen, ours := map[string]bool{}, 0
 	for _, c := range conditions {
@@ -113,7 +112,7 @@ func cutAll(limit int, texts ...*string) {
 	}
 }
 
-// BoundSummary cuts what a summary lists, which may be what another one wrote.
+// BoundSummary cuts the list of a summary, which another client may have written.
 func BoundSummary(summary fleet.BundleSummary) fleet.BundleSummary {
 	if len(summary.NonReadyResources) == 0 {
 		return summary
@@ -126,8 +125,8 @@ func BoundSummary(summary fleet.BundleSummary) fleet.BundleSummary {
 	return summary
 }
 
-// boundListed cuts one entry of a summary. Resources it has no room for are counted at the end of its message. What it
-// returns it leaves as it is.
+// boundListed cuts one entry of a summary. The message ends with the number of resources that do not fit. Cutting the
+// result again does not change it.
 func boundListed(listed fleet.NonReadyResource) fleet.NonReadyResource {
 	listed.Name = cut.Text(listed.Name, maxName)
 	listed.BundleState = fleet.BundleState(cut.Text(string(listed.BundleState), maxWord))
@@ -147,7 +146,7 @@ func boundListed(listed fleet.NonReadyResource) fleet.NonReadyResource {
 	return listed
 }
 
-// boundResources cuts lists of resources to ten of each and to the room there is, which becomes smaller.
+// boundResources cuts each list of resources to ten entries and to the remaining room. It subtracts the used room.
 func boundResources(modified []fleet.ModifiedStatus, nonReady []fleet.NonReadyStatus, room *int, patch int) ([]fleet.ModifiedStatus, []fleet.NonReadyStatus) {
 	return boundList(modified, room, func(m fleet.ModifiedStatus) fleet.ModifiedStatus {
 			cutAll(maxWord, &m.Kind)
@@ -183,7 +182,8 @@ func boundTexts(texts []string, most, limit int) []string {
 	return texts
 }
 
-// boundList is the beginning of a list, cut, up to ten items and the room there is.
+// boundList returns the first entries of a list, each of them cut: up to ten, and as many as fit into the remaining
+// room.
 func boundList[T any](list []T, room *int, bound func(T) T, length func(T) int) []T {
 	if len(list) == 0 {
 		return list
@@ -200,14 +200,14 @@ func boundList[T any](list []T, room *int, bound func(T) T, length func(T) int) 
 	return out
 }
 
-// BoundPartitions are the partitions of a Bundle as far as they fit into its status: without what their summaries list,
-// if that takes too much, and the last ones as one.
+// BoundPartitions cuts the partitions of a Bundle to the size limit. If they are too large, the lists in their
+// summaries are dropped, and the last partitions are combined into one.
 func BoundPartitions(partitions []fleet.PartitionStatus) []fleet.PartitionStatus {
 	if lengthOf(partitions) <= maxPartitions {
 		return partitions
 	}
 	var out []fleet.PartitionStatus
-	room := maxPartitions - 1024 // which is enough for the rest
+	room := maxPartitions - 1024 // the rest is for the combined partition
 	for i, partition := range partitions {
 		partition.Name = cut.Text(partition.Name, maxName)
 		partition.Summary.NonReadyResources = nil
@@ -219,7 +219,7 @@ func BoundPartitions(partitions []fleet.PartitionStatus) []fleet.PartitionStatus
 	return out
 }
 
-// sumOf is one partition for several.
+// sumOf combines several partitions into one.
 func sumOf(partitions []fleet.PartitionStatus) fleet.PartitionStatus {
 	sum := fleet.PartitionStatus{Name: fmt.Sprintf("%d more partitions", len(partitions))}
 	for _, p := range partitions {
@@ -230,17 +230,17 @@ func sumOf(partitions []fleet.PartitionStatus) fleet.PartitionStatus {
 	return sum
 }
 
-// lengthOf is how long a value is as JSON.
+// lengthOf returns the length of a value as JSON.
 func lengthOf(value any) int {
 	encoded, err := json.Marshal(value)
 	if err != nil {
-		return 0 // what is in a status always encodes
+		return 0 // the fields of a status always encode
 	}
 	return len(encoded)
 }
 
-// Bound cuts each field of an object's status to the budget of the status, whoever wrote what is in it. Other kinds are
-// left alone.
+// Bound cuts each field of an object's status to its size limit, independent of the client that wrote it. It ignores
+// objects of other kinds.
 func Bound(object any) {
 	switch o := object.(type) {
 	case *fleet.Bundle:
@@ -289,7 +289,7 @@ func boundCluster(status *fleet.ClusterStatus) {
 		&status.Display.State, &status.Display.ReadyBundles)
 }
 
-// BoundDeployment cuts what an agent reports. Lists that lose something make the status incomplete.
+// BoundDeployment cuts the status that an agent reports. If a list loses entries, the status is marked as incomplete.
 func BoundDeployment(status *fleet.BundleDeploymentStatus) {
 	status.Conditions = BoundConditions(status.Conditions)
 	room := 2 * MaxListed * fleet.MaxMessage
@@ -304,7 +304,7 @@ func BoundDeployment(status *fleet.BundleDeploymentStatus) {
 	cutAll(maxWord, &status.Display.State)
 }
 
-// boundDeployed is the beginning of the list of what is deployed that a status has room for.
+// boundDeployed returns as many of the deployed resources as a status has room for.
 func boundDeployed(deployed []fleet.DeployedResource) []fleet.DeployedResource {
 	room := maxDeployed
 	for i, r := range deployed {

@@ -1,6 +1,5 @@
-// Package state says in which state a BundleDeployment is, and sums states up for
-// Bundles, Clusters and groups of Clusters. It is pure, and shared by both sides:
-// the hub fills status and printer columns with it, the agent decides with it
+// Package state computes the state of a BundleDeployment, and sums up states for Bundles, Clusters and ClusterGroups.
+// It is pure and shared by both sides: the hub fills status and printer columns with it, and the agent decides with it
 // whether a dependency is satisfied.
 //
 //	BundleDeployment ─► state, message ─► entry ─► summary ─► Ready condition, display
@@ -13,18 +12,18 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// WaitCheckIn is shown as the state of a Cluster whose agent has not been heard of, or not for too long.
+// WaitCheckIn is the displayed state of a Cluster whose agent has never reported, or has stopped reporting.
 const WaitCheckIn = "WaitCheckIn"
 
-// Of is the state of a deployment as the agent last reported it.
-// It is never Pending: that is a target without a BundleDeployment.
+// Of returns the state of a deployment as the agent last reported it. It is never Pending, which is the state of a
+// target without a BundleDeployment.
 func Of(bd *fleet.BundleDeployment) fleet.BundleState {
 	return Against(bd, bd.Spec.DeploymentID)
 }
 
-// Against is the state of a deployment measured against another deployment ID than
-// the one the agent was told to apply. A Bundle measures against the newest, so
-// that a change which the rollout holds back shows as not yet applied.
+// Against returns the state of a deployment compared with a deployment ID, which may differ from the one the agent has
+// to apply. The status of a Bundle compares with the newest ID, so that a change that the rollout holds back is shown
+// as not applied.
 func Against(bd *fleet.BundleDeployment, deploymentID string) fleet.BundleState {
 	switch {
 	case bd.Status.AppliedDeploymentID != deploymentID:
@@ -43,9 +42,8 @@ func Against(bd *fleet.BundleDeployment, deploymentID string) fleet.BundleState 
 	}
 }
 
-// Message says why a deployment is in its state; empty when the agent gave no
-// reason. A message about an installation counts only while the deployment is
-// still the one that was tried.
+// Message returns why a deployment is in its state. It is empty if the agent gave no reason. A message about an
+// installation counts only if that deployment ID is the one that was tried.
 func Message(bd *fleet.BundleDeployment) string {
 	return messageAgainst(bd, bd.Spec.DeploymentID)
 }
@@ -62,8 +60,8 @@ func messageAgainst(bd *fleet.BundleDeployment, deploymentID string) string {
 	return conditionMessage(bd, fleet.ConditionMonitored)
 }
 
-// failedAgainst says whether the agent has met an error with what it deploys. Of an installation that counts only
-// while the deployment is still the one that was tried.
+// failedAgainst reports whether the agent has met an error with the deployment. An installation error counts only if
+// that deployment ID is the one that was tried.
 func failedAgainst(bd *fleet.BundleDeployment, deploymentID string) bool {
 	if bd.Status.AppliedDeploymentID != deploymentID {
 		return Against(bd, deploymentID) == fleet.ErrApplied
@@ -71,8 +69,7 @@ func failedAgainst(bd *fleet.BundleDeployment, deploymentID string) bool {
 	return isFalse(bd, fleet.ConditionDeployed) || isFalse(bd, fleet.ConditionInstalled)
 }
 
-// Rank orders states by how bad they are, from 1 for Ready to 7 for ErrApplied;
-// 0 is an unknown state.
+// Rank orders states by severity, from 1 for Ready to 7 for ErrApplied. Unknown states have rank 0.
 func Rank(s fleet.BundleState) int {
 	for rank, known := range []fleet.BundleState{"", fleet.Ready, fleet.NotReady, fleet.Pending,
 		fleet.OutOfSync, fleet.Modified, fleet.WaitApplied, fleet.ErrApplied} {
@@ -83,7 +80,7 @@ func Rank(s fleet.BundleState) int {
 	return 0
 }
 
-// Display is what the printer columns of a BundleDeployment show.
+// Display returns the printer columns of a BundleDeployment.
 func Display(bd *fleet.BundleDeployment) fleet.BundleDeploymentDisplay {
 	return fleet.BundleDeploymentDisplay{
 		Deployed:  conditionText(bd, fleet.ConditionDeployed),
@@ -109,7 +106,7 @@ func isFalse(bd *fleet.BundleDeployment, conditionType string) bool {
 	return condition(bd, conditionType).Status == "False"
 }
 
-// condition is the zero value when there is none of the type.
+// condition returns the condition of a type, or the zero value.
 func condition(bd *fleet.BundleDeployment, conditionType string) genericcondition.GenericCondition {
 	if found := fleet.GetCondition(bd.Status.Conditions, conditionType); found != nil {
 		return *found

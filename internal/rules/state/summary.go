@@ -10,15 +10,15 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Limits of what a summary and its message hold.
+// Limits of a summary and its message.
 const (
-	// MaxListed is how many entries that are not ready a summary lists.
+	// MaxListed is the number of entries that are not ready which a summary lists.
 	MaxListed = 10
-	// maxDetails is how many resources of each list a message mentions for one entry.
+	// maxDetails limits how many resources of each list a message mentions for one entry.
 	maxDetails = 4
 )
 
-// Kinds of what a summary's entries are named after, for ReadyCondition.
+// Kinds that the entries of a summary are named after, for ReadyCondition.
 const (
 	// KindCluster is for the summary of a Bundle.
 	KindCluster = "Cluster"
@@ -26,36 +26,35 @@ const (
 	KindBundle = "Bundle"
 )
 
-// Entry is one deployment, or one that should be there, in a summary.
+// Entry is an existing or missing deployment in a summary.
 type Entry struct {
-	// Name is the Bundle's name in the summary of a Cluster, and
-	// "<workspace>/<name>" of the Cluster in the summary of a Bundle.
+	// Name is the Bundle's name in the summary of a Cluster, and "<workspace>/<name>" of the Cluster in the summary of
+	// a Bundle.
 	Name string
-	// State is the deployment's, or Pending where there is none.
+	// State is the state of the deployment, or Pending if it does not exist.
 	State fleet.BundleState
-	// Message says why it is not ready; may be empty.
+	// Message says why it is not ready; it may be empty.
 	Message string
-	// Failed means that an error keeps it from being ready, and not that it takes its time.
+	// Failed means that an error keeps the deployment from being ready. It is false if the deployment only needs more
+	// time.
 	Failed bool
-	// Modified and NonReady are the deployment's resources that are not as they should be.
+	// Modified and NonReady are the deployment's modified resources and those that are not ready.
 	Modified []fleet.ModifiedStatus
 	NonReady []fleet.NonReadyStatus
 }
 
-// EntryOf describes a deployment under the name given, measured against the
-// deployment ID it has.
+// EntryOf returns the entry of a deployment under the given name, compared with its own deployment ID.
 func EntryOf(name string, bd *fleet.BundleDeployment) Entry {
 	return EntryAgainst(name, bd, bd.Spec.DeploymentID)
 }
 
-// StagedEntryOf describes a deployment measured against the newest deployment ID
-// that was written down for it.
+// StagedEntryOf returns the entry of a deployment compared with its staged deployment ID.
 func StagedEntryOf(name string, bd *fleet.BundleDeployment) Entry {
 	return EntryAgainst(name, bd, bd.Spec.StagedDeploymentID)
 }
 
-// EntryAgainst describes a deployment measured against a deployment ID: the summary of a
-// Bundle takes the newest, which a rollout may not have written down yet.
+// EntryAgainst returns the entry of a deployment compared with a deployment ID. The summary of a Bundle uses the
+// newest ID, which the rollout may not have written yet.
 func EntryAgainst(name string, bd *fleet.BundleDeployment, deploymentID string) Entry {
 	return Entry{
 		Name:     name,
@@ -67,8 +66,8 @@ func EntryAgainst(name string, bd *fleet.BundleDeployment, deploymentID string) 
 	}
 }
 
-// Summarize counts the entries by state and lists the first ten, by name, that are
-// not ready, cut to what a status has room for. The order of the entries does not matter.
+// Summarize counts the entries by state. It lists the first ten entries, by name, that are not ready, cut to the size
+// limits of a status. The order of the entries does not matter.
 func Summarize(entries []Entry) fleet.BundleSummary {
 	entries = slices.Clone(entries)
 	slices.SortStableFunc(entries, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
@@ -92,7 +91,7 @@ func Summarize(entries []Entry) fleet.BundleSummary {
 	return out
 }
 
-// Counted is a summary of so many entries in each state, which lists none of them.
+// Counted returns a summary with the given number of entries in each state. It lists no entries.
 func Counted(states map[fleet.BundleState]int) fleet.BundleSummary {
 	var out fleet.BundleSummary
 	for of, count := range states {
@@ -104,7 +103,7 @@ func Counted(states map[fleet.BundleState]int) fleet.BundleSummary {
 	return out
 }
 
-// Add sums up two summaries; what they list is joined up to the limit.
+// Add sums up two summaries. Their lists are joined up to the limit.
 func Add(a, b fleet.BundleSummary) fleet.BundleSummary {
 	sum := a
 	sum.DesiredReady += b.DesiredReady
@@ -122,7 +121,7 @@ func Add(a, b fleet.BundleSummary) fleet.BundleSummary {
 	return sum
 }
 
-// counter is nil for a state that is not counted, because nobody knows it.
+// counter returns the counter of a state, or nil for an unknown state.
 func counter(s *fleet.BundleSummary, state fleet.BundleState) *int {
 	switch state {
 	case fleet.Ready:
@@ -144,9 +143,8 @@ func counter(s *fleet.BundleSummary, state fleet.BundleState) *int {
 	}
 }
 
-// ReadyCondition is the condition a summary gives: True and without a message when
-// nothing that is not ready is listed, else False with Message. It has neither a
-// reason nor a time.
+// ReadyCondition returns the Ready condition of a summary. It is True without a message if the summary lists nothing.
+// Otherwise it is False with ReadyMessage. It has neither a reason nor a time.
 func ReadyCondition(summary fleet.BundleSummary, kind string) genericcondition.GenericCondition {
 	condition := genericcondition.GenericCondition{Type: fleet.ConditionReady, Status: "True"}
 	if message := ReadyMessage(summary, kind); message != "" {
@@ -155,9 +153,8 @@ func ReadyCondition(summary fleet.BundleSummary, kind string) genericcondition.G
 	return condition
 }
 
-// ReadyMessage describes, for each state that is not Ready, the first entry listed
-// with it and up to four resources of each of its lists; all sorted, so that equal
-// summaries give equal messages. The kind is KindCluster or KindBundle.
+// ReadyMessage describes, for each state other than Ready, the first listed entry and up to four resources of each of
+// its lists. The parts are sorted, so that equal summaries have equal messages. kind is KindCluster or KindBundle.
 func ReadyMessage(summary fleet.BundleSummary, kind string) string {
 	var parts []string
 	seen := map[fleet.BundleState]bool{fleet.Ready: true}
@@ -189,8 +186,7 @@ func fragments(listed fleet.NonReadyResource, count int, kind string) []string {
 	return parts
 }
 
-// WorstState is the worst state a summary lists, for display; empty when it lists
-// nothing.
+// WorstState returns the worst state that a summary lists, for display. It is empty if the summary lists nothing.
 func WorstState(summary fleet.BundleSummary) string {
 	var worst fleet.BundleState
 	for _, listed := range summary.NonReadyResources {
@@ -201,7 +197,7 @@ func WorstState(summary fleet.BundleSummary) string {
 	return string(worst)
 }
 
-// ReadyText is "<ready>/<all>" of a summary, for display.
+// ReadyText returns "<ready>/<all>" of a summary, for display.
 func ReadyText(summary fleet.BundleSummary) string {
 	return fmt.Sprintf("%d/%d", summary.Ready, summary.DesiredReady)
 }

@@ -6,8 +6,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// ModifiedText describes a resource that is not as deployed, as it stands in the
-// messages of conditions: "service.v1 ns/name missing".
+// ModifiedText describes a modified resource for the message of a condition: "service.v1 ns/name missing".
 func ModifiedText(m fleet.ModifiedStatus) string {
 	id := Describe(m.APIVersion, m.Kind, m.Namespace, m.Name)
 	switch {
@@ -22,8 +21,8 @@ func ModifiedText(m fleet.ModifiedStatus) string {
 	}
 }
 
-// NonReadyText describes a resource that is not ready, as it stands in the
-// messages of conditions: "deployment.apps ns/name [progressing] Available: 0/1".
+// NonReadyText describes a resource that is not ready for the message of a condition: "deployment.apps ns/name
+// [progressing] Available: 0/1".
 func NonReadyText(n fleet.NonReadyStatus) string {
 	return Describe(n.APIVersion, n.Kind, n.Namespace, n.Name) + " " + summaryText(n.Summary)
 }
@@ -46,8 +45,8 @@ func summaryText(s fleet.ResourceSummary) string {
 	return text + " " + strings.Join(s.Message, ", ")
 }
 
-// Describe names an object: "<kind>.<group> <namespace>/<name>", the kind in lower case. One of the core group shows its
-// version for want of a group.
+// Describe returns "<kind>.<group> <namespace>/<name>" of an object, with the kind in lower case. For objects of the
+// core group, which has no name, it shows the version instead.
 func Describe(apiVersion, kind, namespace, name string) string {
 	text := strings.ToLower(kind)
 	if group, _, _ := strings.Cut(apiVersion, "/"); group != "" {

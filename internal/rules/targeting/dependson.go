@@ -9,9 +9,9 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Circle is the shortest way from a Bundle to itself by what each depends on, among the Bundles of its namespace: the
-// names of those on it, the Bundle's own first. It is empty if the Bundle does not depend on itself. Nothing on a
-// circle is ever deployed to a cluster that does not have all of it: each waits for the next.
+// Circle returns the shortest dependency cycle through a Bundle, among the Bundles of its namespace: the names of the
+// Bundles on it, starting with the Bundle's own. It returns nil if the Bundle does not depend on itself. The Bundles
+// of a cycle wait for each other, so none is deployed to a cluster that does not have all of them already.
 func Circle(bundle *fleet.Bundle, all []*fleet.Bundle) []string {
 	ways := [][]*fleet.Bundle{{bundle}}
 	seen := map[string]bool{}
@@ -38,8 +38,9 @@ func namesOf(bundles []*fleet.Bundle) (names []string) {
 	return names
 }
 
-// dependencies are the Bundles that one depends on, as its agents would find them. What cannot be read, or accepts
-// every state in which something is that was not deployed, is none.
+// dependencies returns the Bundles that a Bundle depends on, as its agents would find them. It skips a reference with
+// an invalid selector or without name and selector. It also skips a reference that accepts the state WaitApplied,
+// because that is satisfied without a deployment.
 func dependencies(bundle *fleet.Bundle, all []*fleet.Bundle) (found []*fleet.Bundle) {
 	for _, ref := range bundle.Spec.DependsOn {
 		if ref.Name == "" && ref.Selector == nil || slices.Contains(ref.AcceptedStates, fleet.WaitApplied) {
@@ -49,7 +50,7 @@ func dependencies(bundle *fleet.Bundle, all []*fleet.Bundle) (found []*fleet.Bun
 		if ref.Selector != nil {
 			var err error
 			if selector, err = metav1.LabelSelectorAsSelector(ref.Selector); err != nil {
-				continue // the agents say so
+				continue // the agents report it
 			}
 		}
 		for _, other := range all {

@@ -10,16 +10,15 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// DeploymentID is "<manifest ID>:<hash>" with the hash of the options as they are
-// after templating, Helm values included. What only says how to look at the result,
-// diff and correctDrift, is no part of it: a change there deploys nothing. The error means that the values hold
-// something that JSON cannot express.
+// DeploymentID returns "<manifest ID>:<hash>". The hash covers the options after templating, including Helm values. It
+// leaves out diff and correctDrift, which only control how the result is monitored, so changing them deploys nothing.
+// It returns an error if the values cannot be expressed in JSON.
 func DeploymentID(manifestID string, options fleet.BundleDeploymentOptions) (string, error) {
 	id, _, err := deploymentID(manifestID, options)
 	return id, err
 }
 
-// deploymentID is DeploymentID, and how long the options are as JSON.
+// deploymentID returns the deployment ID and the length of the options as JSON.
 func deploymentID(manifestID string, options fleet.BundleDeploymentOptions) (id string, length int, err error) {
 	options.Diff = nil
 	options.CorrectDrift = nil

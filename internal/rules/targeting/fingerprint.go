@@ -13,13 +13,14 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Fingerprint tells states apart: equal ones have equal fingerprints, and others almost never do. Zero is none.
+// Fingerprint is a hash that distinguishes states. Equal states have equal fingerprints, and different states almost
+// always have different ones. Zero means no fingerprint.
 type Fingerprint uint64
 
-// Print collects what a Fingerprint is made of.
+// Print collects the data of a Fingerprint.
 type Print struct{ hash hash.Hash64 }
 
-// NewPrint is empty.
+// NewPrint returns an empty Print.
 func NewPrint() *Print { return &Print{hash: fnv.New64a()} }
 
 // Texts adds texts, in this order.
@@ -37,7 +38,7 @@ func (p *Print) Number(n int64) {
 	_, _ = p.hash.Write(bytes[:])                      // never fails
 }
 
-// Flags adds truths.
+// Flags adds booleans.
 func (p *Print) Flags(flags ...bool) {
 	for _, flag := range flags {
 		n := int64(0)
@@ -48,7 +49,7 @@ func (p *Print) Flags(flags ...bool) {
 	}
 }
 
-// Map adds a map, whatever the order of its keys.
+// Map adds a map, independent of the order of its keys.
 func (p *Print) Map(m map[string]string) {
 	p.Number(int64(len(m)))
 	for _, key := range slices.SortedFunc(maps.Keys(m), strings.Compare) {
@@ -56,17 +57,17 @@ func (p *Print) Map(m map[string]string) {
 	}
 }
 
-// Fingerprint is that of what was added.
+// Fingerprint returns the fingerprint of the added data.
 func (p *Print) Fingerprint() Fingerprint { return Fingerprint(max(1, p.hash.Sum64())) }
 
-// fingerprint is that of what the options of a cluster depend on, beside the Bundle.
+// fingerprint covers everything that the options of a cluster depend on, except for the Bundle.
 func (s *Selection) fingerprint(cluster *fleet.Cluster, picked chosen) Fingerprint {
 	p := NewPrint()
 	p.Texts(cluster.Namespace, cluster.Name)
 	p.Map(cluster.Labels)
 	p.Map(cluster.Annotations)
 	if values := cluster.Spec.TemplateValues; values != nil {
-		text, _ := json.Marshal(values) // they came as JSON
+		text, _ := json.Marshal(values) // parsed from JSON, so encoding cannot fail
 		p.Texts(string(text))
 	}
 	for _, overlay := range picked.overlays {
@@ -75,7 +76,7 @@ func (s *Selection) fingerprint(cluster *fleet.Cluster, picked chosen) Fingerpri
 	return p.Fingerprint()
 }
 
-// indexOf is which of the Bundle's targets it is.
+// indexOf returns the index of a target in the Bundle's targets, or -1.
 func (s *Selection) indexOf(target *fleet.BundleTarget) int {
 	for i := range s.bundle.Spec.Targets {
 		if &s.bundle.Spec.Targets[i] == target {

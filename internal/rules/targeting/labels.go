@@ -11,12 +11,12 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// ErrNameTooLong means that a name cannot be the value of a label, by which BundleDeployments are found. Names cannot be
-// changed: only another object of another name helps.
+// ErrNameTooLong means that a name does not fit into a label value. BundleDeployments are found by such labels. Names
+// are immutable, so the object has to be created again under another name.
 var ErrNameTooLong = errors.New("metadata.name is too long")
 
-// CheckName says whether a Bundle or Cluster has a name that fits into a label; errors wrap ErrNameTooLong. The release
-// of a Bundle with a name that is too long for Helm, of more than 53 characters, has a shortened one.
+// CheckName returns an error if the name of a Bundle or Cluster does not fit into a label value. Errors wrap
+// ErrNameTooLong. A Bundle name of more than 53 characters, Helm's limit, is allowed; its release name is shortened.
 func CheckName(name string) error {
 	if len(name) <= validation.LabelValueMaxLength {
 		return nil
@@ -25,8 +25,8 @@ func CheckName(name string) error {
 		ErrNameTooLong, validation.LabelValueMaxLength, len(name))
 }
 
-// BundleLabels are those labels of a Bundle's BundleDeployments that are the same on every cluster: those of the Bundle
-// that concern users or Fleet, and those by which BundleDeployments are found.
+// BundleLabels returns the labels that all BundleDeployments of a Bundle share: the Bundle's labels that concern users
+// or Fleet, and the labels that identify the Bundle.
 func BundleLabels(bundle *fleet.Bundle) map[string]string {
 	labels := templating.Visible(bundle.Labels)
 	for key, value := range bundle.Labels {

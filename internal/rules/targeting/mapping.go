@@ -17,16 +17,17 @@ import (
 // ErrMappingIncomplete means that a mapping lacks one of its selectors and therefore does nothing.
 var ErrMappingIncomplete = errors.New("both bundleSelector and namespaceSelector must be set; as it is, the mapping does nothing")
 
-// Mapping is a BundleNamespaceMapping ready for use: it lets Bundles of its namespace go to the Clusters of others,
-// if both its selectors are set.
+// Mapping is a parsed BundleNamespaceMapping. It lets Bundles of its namespace go to the Clusters of other namespaces,
+// if both selectors are set.
 type Mapping struct {
 	workspace string
-	// bundles is nil if any Bundle may be meant; namespaces is nil if nobody can say where they may go.
+	// bundles is nil if its selector is invalid, so that any Bundle may be selected. namespaces is nil if its selector
+	// is invalid.
 	bundles, namespaces labels.Selector
 	err                 error
 }
 
-// NewMapping prepares a mapping. What is wrong with it is told by Err.
+// NewMapping parses a mapping. Err returns what is wrong with it.
 func NewMapping(m *fleet.BundleNamespaceMapping) Mapping {
 	out := Mapping{workspace: m.Namespace}
 	if m.BundleSelector == nil || m.NamespaceSelector == nil {
@@ -45,17 +46,17 @@ func NewMapping(m *fleet.BundleNamespaceMapping) Mapping {
 	return out
 }
 
-// Workspace is the namespace of the mapping and of the Bundles it takes.
+// Workspace returns the namespace of the mapping, which is also that of its Bundles.
 func (m Mapping) Workspace() string { return m.workspace }
 
-// Err says what is wrong: it wraps ErrMappingIncomplete or ErrSelector; nil if nothing is.
+// Err returns what is wrong with the mapping, or nil. The error wraps ErrMappingIncomplete or ErrSelector.
 func (m Mapping) Err() error { return m.err }
 
-// Broken says whether nobody can say what the mapping means, because a selector does not parse.
+// Broken reports whether a selector is invalid, so that the effect of the mapping is unknown.
 func (m Mapping) Broken() bool { return errors.Is(m.err, ErrSelector) }
 
-// Takes says whether the mapping concerns a Bundle; in doubt, it does. The Bundle of an agent never leaves its
-// workspace: a Cluster of the same name in another one is not meant.
+// Takes reports whether the mapping selects a Bundle. If that is unknown, it returns true. It never selects the Bundle
+// of an agent, because a Cluster of the same name in another workspace is a different cluster.
 func (m Mapping) Takes(bundle *fleet.Bundle) bool {
 	if bundle.Namespace != m.workspace || errors.Is(m.err, ErrMappingIncomplete) ||
 		bundle.Annotations[fleet.AnnotationSetID] == names.AgentBundleSet {
@@ -64,12 +65,13 @@ func (m Mapping) Takes(bundle *fleet.Bundle) bool {
 	return m.bundles == nil || m.bundles.Matches(labels.Set(bundle.Labels))
 }
 
-// LeadsTo says whether the mapping is known to lead to the Clusters of a namespace, and the namespace accepts that.
+// LeadsTo reports whether the mapping selects a namespace that accepts its Bundles. It returns false if the mapping is
+// invalid.
 func (m Mapping) LeadsTo(namespace metav1.Object) bool {
 	return m.selects(namespace) && Accepts(namespace, m.workspace)
 }
 
-// RefusedBy says whether the mapping would lead to the Clusters of a namespace that does not accept it.
+// RefusedBy reports whether the mapping selects a namespace that does not accept its Bundles.
 func (m Mapping) RefusedBy(namespace metav1.Object) bool {
 	return m.selects(namespace) && !Accepts(namespace, m.workspace)
 }
@@ -78,8 +80,8 @@ func (m Mapping) selects(namespace metav1.Object) bool {
 	return m.err == nil && m.namespaces.Matches(labels.Set(namespace.GetLabels()))
 }
 
-// Accepts says whether Bundles of a workspace may go to the Clusters of a namespace, as the annotation of the namespace
-// says: see fleet.AnnotationAcceptBundlesFrom. Without the annotation they may.
+// Accepts reports whether Bundles of a workspace may go to the Clusters of a namespace, according to the annotation
+// fleet.AnnotationAcceptBundlesFrom of the namespace. Without the annotation they may.
 func Accepts(namespace metav1.Object, workspace string) bool {
 	list, limited := namespace.GetAnnotations()[fleet.AnnotationAcceptBundlesFrom]
 	if !limited || namespace.GetName() == workspace {
@@ -91,10 +93,11 @@ func Accepts(namespace metav1.Object, workspace string) bool {
 	})
 }
 
-// mostRefusing is how many namespaces a message names.
+// mostRefusing limits how many namespaces a message names.
 const mostRefusing = 10
 
-// RefusedMessage says which namespaces do not accept the Bundles of a workspace, and how to change that; empty for none.
+// RefusedMessage says which namespaces do not accept the Bundles of a workspace, and how to change that. It is empty
+// if there are no such namespaces.
 func RefusedMessage(workspace string, namespaces []string) string {
 	if len(namespaces) == 0 {
 		return ""
@@ -109,29 +112,30 @@ func RefusedMessage(workspace string, namespaces []string) string {
 		workspace, strings.Join(named, ", "), more, workspace, named[0], fleet.AnnotationAcceptBundlesFrom, workspace)
 }
 
-// Reach is in which namespaces a Bundle looks for Clusters.
+// Reach lists the namespaces in which a Bundle looks for Clusters.
 type Reach struct {
-	// Namespaces are sorted; the Bundle's own is among them.
+	// Namespaces are sorted and include the Bundle's own.
 	Namespaces []string
-	// Unknown, if set, says why there may be others: a mapping that takes the Bundle does not parse. It wraps
+	// Unknown, if set, says why there may be more namespaces: a mapping that selects the Bundle is invalid. It wraps
 	// ErrSelector.
 	Unknown error
-	// Refused are namespaces, sorted, to which a mapping leads that they do not accept.
+	// Refused are the mapped namespaces that do not accept the Bundle, sorted.
 	Refused []string
 	// closed are all namespaces that do not accept Bundles of this workspace.
 	closed map[string]bool
 }
 
-// Excludes says whether no mapping can bring the Clusters of a namespace within reach.
+// Excludes reports whether no mapping can bring the Clusters of a namespace within reach.
 func (r Reach) Excludes(namespace string) bool { return r.closed[namespace] }
 
-// Knows says whether the Clusters of a namespace are within reach.
+// Knows reports whether the Clusters of a namespace are within reach.
 func (r Reach) Knows(namespace string) bool {
 	_, found := slices.BinarySearch(r.Namespaces, namespace)
 	return found
 }
 
-// NewReach finds the namespaces with the Clusters a Bundle may go to: its own, and those its mappings lead to.
+// NewReach returns the namespaces of the Clusters that a Bundle may go to: its own, and those that its mappings lead
+// to.
 func NewReach(bundle *fleet.Bundle, mappings []Mapping, namespaces []*corev1.Namespace) Reach {
 	out := Reach{Namespaces: []string{bundle.Namespace}, closed: map[string]bool{}}
 	for _, namespace := range namespaces {

@@ -12,31 +12,29 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// ErrSelector means that a label selector cannot be parsed. Only a change of the
-// object it is in helps.
+// ErrSelector means that a label selector is invalid. The object that contains it has to be changed.
 var ErrSelector = errors.New("invalid label selector")
 
-// Criteria pick clusters. Those that are set must all hold; without any, nothing
-// is picked.
+// Criteria select clusters. All criteria that are set must match. Without criteria, no cluster matches.
 type Criteria struct {
-	// ClusterName is the name of a Cluster, or its name for people.
+	// ClusterName is the name or the display name of a Cluster.
 	ClusterName string
-	// ClusterSelector picks by the labels of Clusters; an empty one picks all.
+	// ClusterSelector matches the labels of Clusters; an empty selector matches all.
 	ClusterSelector *metav1.LabelSelector
-	// ClusterGroup is the name of a ClusterGroup the Cluster is in.
+	// ClusterGroup is the name of a ClusterGroup that contains the Cluster.
 	ClusterGroup string
-	// ClusterGroupSelector picks by the labels of ClusterGroups the Cluster is in.
-	// Together with ClusterGroup, both must hold for one group.
+	// ClusterGroupSelector matches the labels of ClusterGroups that contain the Cluster. Together with ClusterGroup,
+	// one group must match both.
 	ClusterGroupSelector *metav1.LabelSelector
 }
 
-// Matcher is Criteria ready for use with many clusters.
+// Matcher evaluates Criteria for many clusters.
 type Matcher struct {
 	name, group      string
 	clusters, groups labels.Selector
 }
 
-// NewMatcher prepares criteria. Errors wrap ErrSelector.
+// NewMatcher parses criteria. Errors wrap ErrSelector.
 func NewMatcher(c Criteria) (Matcher, error) {
 	clusters, err := compile("clusterSelector", c.ClusterSelector)
 	if err != nil {
@@ -49,7 +47,7 @@ func NewMatcher(c Criteria) (Matcher, error) {
 	return Matcher{name: c.ClusterName, group: c.ClusterGroup, clusters: clusters, groups: groups}, nil
 }
 
-// compile is nil for a selector that is not set, which is no criterion at all.
+// compile parses a selector. It returns nil for a selector that is not set, which is not a criterion.
 func compile(field string, selector *metav1.LabelSelector) (labels.Selector, error) {
 	if selector == nil {
 		return nil, nil
@@ -61,7 +59,7 @@ func compile(field string, selector *metav1.LabelSelector) (labels.Selector, err
 	return compiled, nil
 }
 
-// Match says whether the criteria pick a cluster that is in these groups.
+// Match reports whether the criteria select a cluster that is in these groups.
 func (m Matcher) Match(cluster *fleet.Cluster, groups []*fleet.ClusterGroup) bool {
 	for _, group := range orNone(groups) {
 		if m.matchIn(cluster, group) {
@@ -71,7 +69,8 @@ func (m Matcher) Match(cluster *fleet.Cluster, groups []*fleet.ClusterGroup) boo
 	return false
 }
 
-// matchIn asks about the cluster as a member of one group; nil is none.
+// matchIn reports whether the criteria select a cluster as a member of one group. group is nil for a cluster without
+// groups.
 func (m Matcher) matchIn(cluster *fleet.Cluster, group *fleet.ClusterGroup) bool {
 	if m == (Matcher{}) {
 		return false // no criteria
@@ -94,10 +93,10 @@ func (m Matcher) matchGroup(group *fleet.ClusterGroup) bool {
 	return (m.group == "" || m.group == name) && (m.groups == nil || m.groups.Matches(labels.Set(groupLabels)))
 }
 
-// UsesGroups says whether groups can make a difference.
+// UsesGroups reports whether the result depends on groups.
 func (m Matcher) UsesGroups() bool { return m.group != "" || m.groups != nil }
 
-// orNone lets a cluster without groups be asked about once.
+// orNone returns the groups, or a single nil group, so that a cluster without groups is evaluated once.
 func orNone(groups []*fleet.ClusterGroup) []*fleet.ClusterGroup {
 	if len(groups) == 0 {
 		return []*fleet.ClusterGroup{nil}
@@ -105,14 +104,14 @@ func orNone(groups []*fleet.ClusterGroup) []*fleet.ClusterGroup {
 	return groups
 }
 
-// Groups finds the ClusterGroups that Clusters are in.
+// Groups finds the ClusterGroups that contain a Cluster.
 type Groups struct {
 	byNamespace map[string][]compiledGroup
-	// broken have selectors that do not parse; ordered by name.
+	// broken are the groups with invalid selectors, by namespace, ordered by name.
 	broken map[string][]undecidedGroup
 }
 
-// undecidedGroup is a ClusterGroup of which nobody can say which Clusters are in it.
+// undecidedGroup is a ClusterGroup whose members are unknown.
 type undecidedGroup struct {
 	group *fleet.ClusterGroup
 	err   error // wraps ErrSelector
@@ -123,8 +122,7 @@ type compiledGroup struct {
 	selector labels.Selector
 }
 
-// NewGroups prepares groups. One without a selector, or with one that cannot be
-// parsed, has no members.
+// NewGroups parses the selectors of groups. A group without a selector, or with an invalid one, has no members.
 func NewGroups(groups []*fleet.ClusterGroup) Groups {
 	out := Groups{byNamespace: map[string][]compiledGroup{}, broken: map[string][]undecidedGroup{}}
 	for _, group := range groups {
@@ -141,9 +139,9 @@ func NewGroups(groups []*fleet.ClusterGroup) Groups {
 	return out
 }
 
-// GroupSelector picks the Clusters of a group among those of its namespace. Without
-// a selector the group has none; an empty one picks all. Errors wrap ErrSelector,
-// and the group has then no members that anybody could know of.
+// GroupSelector returns the selector of a group, which applies to the Clusters of its namespace. Without a selector
+// the group has no members; an empty selector matches all. Errors wrap ErrSelector. The members are unknown in that
+// case, and the returned selector matches nothing.
 func GroupSelector(group *fleet.ClusterGroup) (labels.Selector, error) {
 	selector, err := compile("selector", group.Spec.Selector)
 	if err != nil {
@@ -155,7 +153,7 @@ func GroupSelector(group *fleet.ClusterGroup) (labels.Selector, error) {
 	return selector, nil
 }
 
-// Of are the groups a cluster is in: those of its namespace that select it.
+// Of returns the groups that contain a cluster. A group contains Clusters of its own namespace only.
 func (g Groups) Of(cluster *fleet.Cluster) []*fleet.ClusterGroup {
 	var in []*fleet.ClusterGroup
 	for _, candidate := range g.byNamespace[cluster.Namespace] {
@@ -166,7 +164,8 @@ func (g Groups) Of(cluster *fleet.Cluster) []*fleet.ClusterGroup {
 	return in
 }
 
-// Names are those of the groups a cluster is in, and of those of which nobody can say whether it is.
+// Names returns the names of the groups that contain a cluster, and of the groups that may contain it because their
+// selector is invalid.
 func (g Groups) Names(cluster *fleet.Cluster) []string {
 	var out []string
 	for _, group := range g.Of(cluster) {
@@ -178,8 +177,8 @@ func (g Groups) Names(cluster *fleet.Cluster) []string {
 	return out
 }
 
-// Trouble says what is wrong with a group's name, if anything: no group has it, or the selector of the one that has
-// it does not parse. The empty name is no group.
+// Trouble says what is wrong with the name of a group: the group does not exist, or its selector is invalid. It
+// returns an empty string if nothing is wrong, or if the name is empty.
 func (g Groups) Trouble(name string) string {
 	if name == "" {
 		return ""

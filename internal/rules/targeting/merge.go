@@ -9,8 +9,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Merge lays the options of a target over those of a Bundle. A field that is not named here, only the Bundle can set.
-// Neither input is changed, and the result shares nothing with them.
+// Merge returns the options of a Bundle with those of a target applied. Fields that are not listed here can only be
+// set by the Bundle. The inputs are not changed, and the result shares no memory with them.
 func Merge(base, overlay fleet.BundleDeploymentOptions) fleet.BundleDeploymentOptions {
 	out := *base.DeepCopy()
 	custom := overlay.DeepCopy()
@@ -57,7 +57,7 @@ func mergeHelm(out, custom *fleet.HelmOptions) {
 	case custom.TimeoutSeconds > 0:
 		out.TimeoutSeconds = custom.TimeoutSeconds
 	case custom.TimeoutSeconds < 0:
-		out.TimeoutSeconds = 0 // the only way to take a timeout away
+		out.TimeoutSeconds = 0 // a negative value is the only way to remove a timeout
 	}
 	switch {
 	case out.Values == nil:
@@ -89,8 +89,8 @@ func replace(base *string, custom string) {
 	}
 }
 
-// union adds the custom entries to the base. An entry replaces the base's entry with the same key; an empty key matches
-// none. Of custom entries with the same key the first counts.
+// union adds the custom entries to the base. A custom entry replaces the base's entry with the same key. An empty key
+// matches no other entry. If several custom entries have the same key, the first one is used.
 func union[T any](base, custom []T, key func(T) string) []T {
 	for i, entry := range custom {
 		wanted := key(entry)

@@ -9,20 +9,19 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Selection answers which clusters a Bundle goes to, and with which options before
-// templating. It is made once for a generation of a Bundle and asked about many
-// clusters.
+// Selection decides which clusters a Bundle goes to, and with which options before templating. It is created once per
+// generation of a Bundle and evaluated for many clusters.
 type Selection struct {
 	bundle         *fleet.Bundle
 	restrictions   []Matcher
 	customisations []choice
 	targets        []choice
 	groups         bool
-	// partitionedByGroups says that partitions of the rollout pick clusters by their groups.
+	// partitionedByGroups means that partitions of the rollout select clusters by their groups.
 	partitionedByGroups bool
-	// named are the ClusterGroups that are named anywhere.
+	// named are all ClusterGroups that the Bundle names.
 	named []GroupRef
-	// ofAgent is true for a Bundle with one Cluster's agent: no other Cluster gets it, whatever its targets say.
+	// ofAgent is true for the Bundle of a Cluster's agent. It goes to no other Cluster, regardless of its targets.
 	ofAgent bool
 }
 
@@ -31,9 +30,8 @@ type choice struct {
 	matcher Matcher
 }
 
-// NewSelection prepares the targets of a Bundle. The last of the targets, as many
-// as there are restrictions, are where the Bundle goes to; those before only
-// customise. Without restrictions all are where it goes to. The Bundle must not
+// NewSelection parses the targets of a Bundle. If there are N restrictions, the last N targets decide where the Bundle
+// goes, and the targets before them only customise. Without restrictions, all targets decide. The Bundle must not
 // change while the selection is in use. Errors wrap ErrSelector.
 func NewSelection(bundle *fleet.Bundle) (*Selection, error) {
 	s := &Selection{
@@ -74,7 +72,7 @@ func NewSelection(bundle *fleet.Bundle) (*Selection, error) {
 	return s, nil
 }
 
-// note remembers which groups make a difference.
+// note records whether groups matter, and which groups are named.
 func (s *Selection) note(matcher Matcher, where string) {
 	s.groups = s.groups || matcher.UsesGroups()
 	if matcher.group != "" {
@@ -89,7 +87,7 @@ func label(what string, index int, name string) string {
 	return fmt.Sprintf("%s %d (%s)", what, index, name)
 }
 
-// Picks says whether the Bundle goes to a cluster that is in these groups, or may do so.
+// Picks reports whether the Bundle goes, or may go, to a cluster that is in these groups.
 func (s *Selection) Picks(cluster *fleet.Cluster, groups Groups) bool {
 	_, picked := s.choose(cluster, s.groupsOf(cluster, groups))
 	return picked || s.Undecided(cluster, groups) != nil
@@ -97,19 +95,19 @@ func (s *Selection) Picks(cluster *fleet.Cluster, groups Groups) bool {
 
 func (s *Selection) groupsOf(cluster *fleet.Cluster, groups Groups) []*fleet.ClusterGroup {
 	if !s.groups {
-		return nil // nothing asks for them
+		return nil // no criterion uses groups
 	}
 	return groups.Of(cluster)
 }
 
-// chosen is what the targets say about one cluster.
+// chosen holds the targets that apply to one cluster.
 type chosen struct {
-	// overlays are merged in this order, and then over the Bundle's own options.
+	// overlays are merged in this order, and the result over the Bundle's own options.
 	overlays []*fleet.BundleTarget
 }
 
-// choose says with what the Bundle goes to a cluster that is in these groups, if it
-// does.
+// choose returns the targets that apply to a cluster in these groups. It returns false if the Bundle does not go
+// there.
 func (s *Selection) choose(cluster *fleet.Cluster, in []*fleet.ClusterGroup) (chosen, bool) {
 	target, customising := s.applying(cluster, in)
 	excludes := func(t *fleet.BundleTarget) bool { return t.DoNotDeploy }
@@ -117,17 +115,16 @@ func (s *Selection) choose(cluster *fleet.Cluster, in []*fleet.ClusterGroup) (ch
 	case target == nil || target.DoNotDeploy || slices.ContainsFunc(customising, excludes):
 		return chosen{}, false
 	case len(customising) > 0 && !s.allMatches():
-		return chosen{overlays: customising}, true // the first one stands in for the target
+		return chosen{overlays: customising}, true // the customisation replaces the target
 	default:
 		return chosen{overlays: append([]*fleet.BundleTarget{target}, customising...)}, true
 	}
 }
 
-// applying finds the target that takes a Bundle to a cluster that is in these groups,
-// nil if there is none, and the customisations that count there.
+// applying returns the target that selects a cluster in these groups, or nil, and the customisations that apply there.
 func (s *Selection) applying(cluster *fleet.Cluster, in []*fleet.ClusterGroup) (target *fleet.BundleTarget, customising []*fleet.BundleTarget) {
 	if s.ofAgent && s.bundle.Name != names.AgentBundle(cluster.Name) {
-		return nil, nil // an agent's target picks, by its name for people, a Cluster that is not meant
+		return nil, nil // an agent's target may match another Cluster by its display name
 	}
 	if target = s.deployTarget(cluster, in); target == nil {
 		return nil, nil
@@ -147,8 +144,8 @@ func (s *Selection) allMatches() bool {
 	return s.bundle.Spec.TargetCustomizationMode == fleet.TargetCustomizationAllMatches
 }
 
-// deployTarget is the first target that picks the cluster in a group in which the
-// restrictions allow it.
+// deployTarget returns the first target that selects the cluster as a member of a group for which the restrictions
+// allow it.
 func (s *Selection) deployTarget(cluster *fleet.Cluster, groups []*fleet.ClusterGroup) *fleet.BundleTarget {
 	for _, candidate := range s.targets {
 		for _, group := range orNone(groups) {
@@ -172,8 +169,8 @@ func (s *Selection) allowedIn(cluster *fleet.Cluster, group *fleet.ClusterGroup)
 	return false
 }
 
-// options merges the overlays one after another, and the result once over the Bundle's options. The order matters where
-// an overlay resets a field: it resets what the overlays before it have set, not what the Bundle has.
+// options merges the overlays one after another, and the result over the Bundle's options. The order matters if an
+// overlay resets a field: it resets what earlier overlays have set, not what the Bundle has set.
 func (s *Selection) options(c chosen) fleet.BundleDeploymentOptions {
 	if len(c.overlays) == 0 {
 		return *s.bundle.Spec.BundleDeploymentOptions.DeepCopy()
@@ -185,8 +182,8 @@ func (s *Selection) options(c chosen) fleet.BundleDeploymentOptions {
 	return Merge(s.bundle.Spec.BundleDeploymentOptions, overlay)
 }
 
-// namespaceMetadata overlays what the chosen targets want of the release's
-// namespace. It is no part of the deployment ID.
+// namespaceMetadata applies the targets' labels and annotations for the release's namespace. They do not affect the
+// deployment ID.
 func (c chosen) namespaceMetadata(options *fleet.BundleDeploymentOptions) {
 	for _, overlay := range c.overlays {
 		options.NamespaceLabels = overlaid(options.NamespaceLabels, overlay.NamespaceLabels)
@@ -206,7 +203,7 @@ func overlaid(base, overlay map[string]string) map[string]string {
 	return out
 }
 
-// UsesGroups says whether it makes a difference, to where the Bundle goes or in which order, which groups a cluster is in.
+// UsesGroups reports whether the clusters of the Bundle, or the order of their rollout, depend on ClusterGroups.
 func (s *Selection) UsesGroups() bool { return s.groups || s.partitionedByGroups }
 
 func partitionedByGroups(strategy *fleet.RolloutStrategy) bool {

@@ -9,40 +9,39 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Target is one cluster a Bundle goes to, with what it is to deploy there.
+// Target is one cluster that a Bundle goes to, with the options to deploy there.
 type Target struct {
-	// Cluster is the input's; not to be changed.
+	// Cluster is the input's object; it must not be changed.
 	Cluster *fleet.Cluster
-	// Options are merged and templated, Helm values included.
+	// Options are merged and templated, including Helm values.
 	Options fleet.BundleDeploymentOptions
 	// DeploymentID identifies the manifest and the options.
 	DeploymentID string
-	// Fingerprint is that of all that the Options depend on but the Bundle and the manifest; see Fingerprint.
+	// Fingerprint covers everything that Options depend on, except for the Bundle and its manifest.
 	Fingerprint Fingerprint
-	// Pending works the Options out where the deployment ID was known beforehand, or where those of many clusters are
-	// long; nil if they are there. See Complete.
+	// Pending computes the Options. It is set if the deployment ID was known before, or if the options of all clusters
+	// are too large to keep. It is nil if Options is complete. See Complete.
 	Pending func() (Target, error)
-	// Err, if set, says why this cluster cannot be told what to deploy; the fields
-	// above but Cluster are then empty. It concerns this cluster alone.
+	// Err, if set, says why the options for this cluster cannot be computed. The fields above except Cluster are then
+	// empty. Other clusters are not affected.
 	Err error
 }
 
-// maxOptions is how many bytes of options, as JSON, are kept for all clusters of a Bundle together.
+// maxOptions limits the bytes of options, as JSON, that are kept for all clusters of a Bundle together.
 const maxOptions = 16 << 20
 
-// Targets are the clusters the Bundle goes to, ordered by name and then namespace.
-// Groups whose selectors do not parse have no members here: ask Undecided first. The
-// manifest ID is the name of the Bundle's Content.
+// Targets returns the clusters the Bundle goes to, ordered by name and then namespace. Groups with invalid selectors
+// have no members here, so call Undecided first. manifestID is the name of the Bundle's Content.
 func (s *Selection) Targets(manifestID string, clusters []*fleet.Cluster, groups Groups) []Target {
 	return s.TargetsKnowing(manifestID, clusters, groups, func(*fleet.Cluster, Fingerprint) (string, bool) { return "", false })
 }
 
-// Known says which deployment ID a cluster was given when all was as this fingerprint says; the Bundle and its manifest
-// were the same.
+// Known returns the deployment ID that a cluster had when its fingerprint was the same. It must refer to the same
+// Bundle and manifest.
 type Known func(cluster *fleet.Cluster, as Fingerprint) (deploymentID string, known bool)
 
-// TargetsKnowing are the Targets. The options of a cluster whose deployment ID is known are not worked out, which is
-// most of the work: Complete does that where they are needed.
+// TargetsKnowing is like Targets, but does not compute the options of clusters whose deployment ID is known. That
+// saves most of the work. Complete computes them when they are needed.
 func (s *Selection) TargetsKnowing(manifestID string, clusters []*fleet.Cluster, groups Groups, known Known) []Target {
 	templater := templating.NewTemplater()
 	kept := 0
@@ -52,7 +51,7 @@ func (s *Selection) TargetsKnowing(manifestID string, clusters []*fleet.Cluster,
 		if !ok {
 			continue
 		}
-		made := 0 // how long the Options are, as JSON
+		made := 0 // length of the Options as JSON
 		complete := func() (target Target, err error) {
 			target, made, err = s.target(manifestID, cluster, picked, templater)
 			if err != nil {
@@ -82,7 +81,7 @@ func (s *Selection) TargetsKnowing(manifestID string, clusters []*fleet.Cluster,
 	return out
 }
 
-// Complete is the target with its options. It is not safe for concurrent use with other targets of the same call.
+// Complete returns the target with its options. It must not be called concurrently for targets of the same call.
 func (t Target) Complete() (Target, error) {
 	if t.Pending == nil {
 		return t, t.Err
@@ -108,7 +107,7 @@ func (s *Selection) target(manifestID string, cluster *fleet.Cluster, picked cho
 	return Target{Cluster: cluster, Options: options, DeploymentID: id}, length, nil
 }
 
-// IsPaused says whether changes of a Bundle are held back from a cluster.
+// IsPaused reports whether changes of a Bundle are held back from a cluster.
 func IsPaused(bundle *fleet.Bundle, cluster *fleet.Cluster) bool {
 	return bundle.Spec.Paused || cluster.Spec.Paused
 }

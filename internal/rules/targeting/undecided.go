@@ -6,14 +6,12 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Undecided is why nobody can say whether the Bundle goes to a cluster, or with which
-// options: it depends on a group whose selector does not parse. It wraps ErrSelector;
-// nil if nothing depends on such a group. A cluster that is undecided is best left
-// alone.
+// Undecided returns an error if it is unknown whether the Bundle goes to a cluster, or with which options, because
+// that depends on a group with an invalid selector. The error wraps ErrSelector. Callers should leave such a cluster
+// unchanged.
 //
-// One broken group at a time is tried: a cluster's groups are asked one by one, and
-// the first target and the first customisation that hold for any of them count, so
-// that groups which change neither alone do not so together.
+// It tries one broken group at a time. That is sufficient: groups are evaluated one by one, and the first target and
+// the first customisation that match any of them apply. So groups that change nothing alone change nothing together.
 func (s *Selection) Undecided(cluster *fleet.Cluster, groups Groups) error {
 	broken := groups.broken[cluster.Namespace]
 	if !s.groups || len(broken) == 0 {

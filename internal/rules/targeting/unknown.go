@@ -9,17 +9,17 @@ import (
 
 // GroupRef is a ClusterGroup that a Bundle names.
 type GroupRef struct {
-	// Where says what of the Bundle names it, such as "target 0 (prod)".
+	// Where is the part of the Bundle that names it, such as "target 0 (prod)".
 	Where string
-	// Name is the group's.
+	// Name is the name of the group.
 	Name string
 }
 
-// String says where it is named.
+// String returns where the group is named, and its name.
 func (r GroupRef) String() string { return fmt.Sprintf("%s: clusterGroup %s", r.Where, r.Name) }
 
-// UnknownGroups are the ClusterGroups that the Bundle names and that are not among these, in the order in which they
-// are named. Nothing is in such a group, by mistake or because it was deleted.
+// UnknownGroups returns the ClusterGroups that the Bundle names and that are not among the given groups, in the order
+// in which they are named. Such a group was deleted, or its name is wrong; it has no members.
 func (s *Selection) UnknownGroups(groups []*fleet.ClusterGroup) (unknown []GroupRef) {
 	known := map[string]bool{}
 	for _, group := range groups {
@@ -33,8 +33,8 @@ func (s *Selection) UnknownGroups(groups []*fleet.ClusterGroup) (unknown []Group
 	return unknown
 }
 
-// PicksIf says whether the Bundle would go to a cluster if that were in groups of these names, too, whatever their
-// labels. What was deployed there because of a group that is gone is best left alone: nobody said that it should go.
+// PicksIf reports whether the Bundle would go to a cluster that was also in groups of these names, with any labels.
+// Callers should keep deployments that exist because of a deleted group, because no user asked to remove them.
 func (s *Selection) PicksIf(cluster *fleet.Cluster, groups Groups, unknown []GroupRef) bool {
 	in := slices.Clone(groups.Of(cluster))
 	for _, ref := range unknown {
@@ -46,5 +46,5 @@ func (s *Selection) PicksIf(cluster *fleet.Cluster, groups Groups, unknown []Gro
 	return picked
 }
 
-// unknownGroup is the UID of a group that is not there: its labels could be any.
+// unknownGroup is the UID of a group that does not exist. Any group selector may match its labels.
 const unknownGroup = "unknown"

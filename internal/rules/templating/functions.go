@@ -9,15 +9,15 @@ import (
 	"github.com/Masterminds/sprig/v3"
 )
 
-// maxElements is how many elements a function may make out of a number. Templates
-// run in the process that serves all clusters.
+// maxElements limits how many elements a function may create from a number, because templates run in the process that
+// serves all clusters.
 const maxElements = 1 << 20
 
-// ErrTooManyElements means that a function of a template was asked for more than it may make.
+// ErrTooManyElements means that a template function was called with a number above its limit.
 var ErrTooManyElements = errors.New("too many elements")
 
-// functions are sprig's, without those that look at the process or the network,
-// and with a limit where a number turns into memory. What they do is taken from w.
+// functions returns the functions of sprig, except for those that access the process or the network. Functions that
+// turn a number into memory are limited. Every call is charged to w.
 func functions(w *work) template.FuncMap {
 	out := sprig.TxtFuncMap()
 	for _, name := range []string{"env", "expandenv", "include", "tpl", "getHostByName"} {
@@ -26,7 +26,7 @@ func functions(w *work) template.FuncMap {
 	for name, function := range out {
 		out[name] = w.charged(name, bounded(name, function))
 	}
-	// These are the templates' own; what they write into a variable may double at each turn.
+	// Built-in functions of text/template. Their output in a variable may double with each loop iteration.
 	out["print"] = w.charged("print", fmt.Sprint)
 	out["println"] = w.charged("println", fmt.Sprintln)
 	out["printf"] = w.charged("printf", fmt.Sprintf)
@@ -37,7 +37,7 @@ func functions(w *work) template.FuncMap {
 	return out
 }
 
-// bounded puts a limit before a function that needs one; the others stay as they are.
+// bounded adds a limit to a function that needs one, and returns other functions unchanged.
 func bounded(name string, function any) any {
 	switch f := function.(type) {
 	case func(int) []int: // until
@@ -71,8 +71,8 @@ func bounded(name string, function any) any {
 	}
 }
 
-// growsWith says whether the function really writes that much: indent does so for
-// each line only, and some functions cut a text at that length.
+// growsWith reports whether the output of the function really grows by that much: indent grows with each line only,
+// and some functions truncate a text to that length.
 func growsWith(name string, n int, text string) bool {
 	switch name {
 	case "repeat":

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// maxExpression is how many instructions a regular expression may need.
+// maxExpression limits the number of instructions of a regular expression.
 const maxExpression = 50_000
 
-// foresee takes from w what a function costs that takes or makes much more than it is given, and refuses results that
-// are longer than a template may write. It is asked before the function is called.
+// foresee charges w for functions whose work or output is much larger than their input. It also refuses results that
+// are longer than a template may write. It runs before the function is called.
 func (w *work) foresee(name string, arguments []reflect.Value) error {
 	switch name = strings.ToLower(strings.TrimPrefix(name, "must")); name {
 	case "replace": // old, new, text
@@ -34,7 +34,7 @@ func (w *work) foresee(name string, arguments []reflect.Value) error {
 	case "fromjson":
 		text := arguments[0].String()
 		return w.spend(itemPrice * (strings.Count(text, ",") + strings.Count(text, "[") + 8*strings.Count(text, "{")))
-	case "tojson", "toprettyjson", "torawjson", "quote", "squote", "html", "js", "urlquery": // a character may become six
+	case "tojson", "toprettyjson", "torawjson", "quote", "squote", "html", "js", "urlquery": // one character may become six
 		return w.weighAll(arguments, 5)
 	case "uniq", "without", "mulf", "divf":
 		return w.foreseeProduct(name, arguments)
@@ -45,26 +45,26 @@ func (w *work) foresee(name string, arguments []reflect.Value) error {
 	return nil
 }
 
-// foreseeProduct is foresee for functions whose work grows with the product of two lengths.
+// foreseeProduct charges for functions whose work grows with the product of two lengths.
 func (w *work) foreseeProduct(name string, arguments []reflect.Value) error {
 	switch name {
-	case "uniq": // compares each with each
+	case "uniq": // compares each item with each other item
 		n := lengthOf(arguments[0])
 		return w.spendProduct(n, n)
 	case "without":
 		return w.spendProduct(lengthOf(arguments[0]), lengthOf(arguments[1]))
-	default: // mulf and divf compute with exact numbers, which become longer with each
+	default: // mulf and divf compute exact numbers, which become longer with each step
 		n := lengthOf(arguments[len(arguments)-1])
 		return w.spendProduct(n, n)
 	}
 }
 
-// match pays for a regular expression: what it needs, times the length of what it is matched with.
+// match charges for a regular expression: its size times the length of the text.
 func (w *work) match(name string, arguments []reflect.Value) error {
 	expression, text := arguments[0].String(), arguments[1].String()
 	parsed, err := syntax.Parse(expression, syntax.Perl)
 	if err != nil {
-		return nil //nolint:nilerr // the function says so itself
+		return nil //nolint:nilerr // the function itself returns the error
 	}
 	size := instructions(parsed)
 	if size > maxExpression {
@@ -82,7 +82,7 @@ func (w *work) match(name string, arguments []reflect.Value) error {
 	return nil
 }
 
-// replace refuses a replacement that makes a text too long. Only where it might, matches are counted.
+// replace refuses a replacement that makes a text too long. It counts the matches only if that is possible.
 func (w *work) replace(name, expression, text, replacement string) error {
 	references := len(text) * strings.Count(replacement, "$")
 	if len(text)+(1+len(text))*len(replacement)+references <= maxRendered {
@@ -94,12 +94,12 @@ func (w *work) replace(name, expression, text, replacement string) error {
 	}
 	compiled, err := regexp.Compile(expression)
 	if err != nil {
-		return nil //nolint:nilerr // the function says so itself
+		return nil //nolint:nilerr // the function itself returns the error
 	}
 	return w.grow(name, len(text)+references+len(compiled.FindAllStringIndex(text, most+1))*len(replacement))
 }
 
-// instructions is about how many instructions a regular expression compiles to.
+// instructions estimates the number of instructions that a regular expression compiles to.
 func instructions(r *syntax.Regexp) int {
 	sum := 1 + len(r.Rune)/2
 	for _, sub := range r.Sub {
@@ -111,7 +111,7 @@ func instructions(r *syntax.Regexp) int {
 	return sum
 }
 
-// widths is at least how many bytes the widths of a format add.
+// widths returns an upper estimate of the bytes that the widths in a format string add.
 func widths(format string, arguments reflect.Value) int {
 	largest := 0
 	for i := range arguments.Len() {
@@ -119,7 +119,7 @@ func widths(format string, arguments reflect.Value) int {
 			largest = max(largest, int(min(max(value.Int(), -value.Int()), 1_000_000)))
 		}
 	}
-	sum, number := strings.Count(format, "%[")*weightOf(arguments), 0 // these may take the same argument several times
+	sum, number := strings.Count(format, "%[")*weightOf(arguments), 0 // these verbs may use the same argument several times
 	for _, c := range format {
 		switch {
 		case c >= '0' && c <= '9':
@@ -133,14 +133,14 @@ func widths(format string, arguments reflect.Value) int {
 	return sum + number
 }
 
-// weightOf is what a value is made of, up to maxWork.
+// weightOf returns the weight of a value, up to maxWork.
 func weightOf(value reflect.Value) int {
 	scales := work{left: maxWork}
-	_ = scales.weigh(value, 0) // one that is too heavy weighs maxWork
+	_ = scales.weigh(value, 0) // a value that is too heavy weighs maxWork
 	return maxWork - max(0, scales.left)
 }
 
-// grow refuses a result of that length.
+// grow returns an error if a result of that length is too long.
 func (w *work) grow(name string, length int) error {
 	if length > maxRendered {
 		return fmt.Errorf("%s: %w", name, ErrTooManyElements)
@@ -148,7 +148,7 @@ func (w *work) grow(name string, length int) error {
 	return nil
 }
 
-// spendProduct spends a times b, which may be large.
+// spendProduct spends a times b without overflow.
 func (w *work) spendProduct(a, b int) error {
 	if a > 0 && b > maxWork/a {
 		return ErrTooMuchWork
@@ -167,7 +167,7 @@ func (w *work) weighAll(arguments []reflect.Value, times int) error {
 	return nil
 }
 
-// lengthOf is how many items are in a list; 0 for what is none.
+// lengthOf returns the number of items in a list, or 0 if the value is not a list.
 func lengthOf(list reflect.Value) int {
 	for list.Kind() == reflect.Interface || list.Kind() == reflect.Pointer {
 		list = list.Elem()

@@ -17,23 +17,23 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Limits and marks of templating.
+// Limits and markers of templating.
 const (
-	// clusterLabelPrefix, at the beginning of a value, stands for the label named after it.
+	// clusterLabelPrefix at the beginning of a value marks it as a reference to the label whose key follows.
 	clusterLabelPrefix = "global.fleet.clusterLabels."
-	// actionBegins and actionEnds are around what a template does.
+	// actionBegins and actionEnds enclose the actions of a template.
 	actionBegins, actionEnds = "${", "}"
-	// maxValuesDepth is how deep values may be nested.
+	// maxValuesDepth limits how deep values may be nested.
 	maxValuesDepth = 50
-	// maxRendered is how many bytes the templates of one cluster may write together: far more than fits into
-	// the Secret the values end up in, which holds 1 MiB.
+	// maxRendered limits the bytes that the templates of one cluster may write together. It is far more than fits into
+	// the Secret for the values, which holds 1 MiB.
 	maxRendered = 4 << 20
-	// maxLevels is how deep objects and lists may be nested in values that templates may be in. In YAML, each line
-	// is indented that deep.
+	// maxLevels limits how deep objects and lists may be nested in values that may contain templates. In YAML, each
+	// level adds to the indentation of every line.
 	maxLevels = 200
-	// maxKept is how many bytes of values are remembered as YAML, or parsed.
+	// maxKept limits the bytes of values that are cached as YAML or as parsed templates.
 	maxKept = 8 << 20
-	// costSize is about how many bytes it takes to remember what a text costs.
+	// costSize estimates the bytes for one cached cost.
 	costSize = 128
 )
 
@@ -44,33 +44,34 @@ var (
 	ErrRenderedTooLarge = errors.New("the template's output is too large")
 )
 
-// Templater fills in what options take from a cluster. It is made once for many
-// clusters, which mostly have the same templates, and is not safe for concurrent use.
+// Templater inserts cluster data into options. It is created once for many clusters, which mostly share their
+// templates. It is not safe for concurrent use.
 type Templater struct {
 	work *work
-	// functions are made for the first template there is, which takes a while.
+	// functions are created when the first template is parsed, because that takes time.
 	functions template.FuncMap
 	parsed    map[string]*template.Template
-	// texts are values as YAML, by what they are as JSON.
+	// texts caches values as YAML, by their JSON.
 	texts map[string]string
-	// costs are what texts cost of the budget, which is the same for most clusters, by the hashes of the
-	// texts: with a seed, so that texts cannot be chosen to have the same.
+	// costs caches the budget that each text needs, by the hash of the text. Most clusters share their texts. The hash
+	// has a random seed, so that texts with equal hashes cannot be constructed.
 	costs map[uint64]cost
 	seed  maphash.Seed
-	// kept is how many bytes the templates in parsed, the texts and the costs take.
+	// kept is the number of bytes that parsed, texts and costs use.
 	kept int
-	// budget is what is left for the YAML of one cluster, and room how many bytes its templates may still write.
+	// budget is the remaining budget for the YAML of one cluster. room is the number of bytes that its templates may
+	// still write.
 	budget yamlbound.Budget
 	room   int
 }
 
-// cost is what reading a text as YAML costs. With an error it must not be read.
+// cost is the budget needed to parse a text as YAML. If err is set, the text must not be parsed.
 type cost struct {
 	of  yamlbound.Budget
 	err error
 }
 
-// NewTemplater is ready for use.
+// NewTemplater returns a Templater that is ready for use.
 func NewTemplater() *Templater {
 	return &Templater{
 		work: &work{}, parsed: map[string]*template.Template{}, texts: map[string]string{},
@@ -78,10 +79,9 @@ func NewTemplater() *Templater {
 	}
 }
 
-// Template fills in what the values of merged options take from one cluster: its
-// labels, annotations, names and template values. A cluster
-// without labels is left out, as its deployment IDs demand. It changes options,
-// which must not be shared. What an error says does not name the cluster.
+// Template replaces the templates in merged options with data of a cluster: its labels, annotations, names and
+// template values. A cluster without labels is skipped, which its deployment IDs depend on. Template changes options,
+// which must not be shared. Its errors do not name the cluster.
 func (t *Templater) Template(options *fleet.BundleDeploymentOptions, cluster *fleet.Cluster) error {
 	labels := visibleLabels(cluster.Labels)
 	if len(labels) == 0 {
@@ -111,8 +111,7 @@ func (t *Templater) Template(options *fleet.BundleDeploymentOptions, cluster *fl
 	return t.render(helm, templateData(cluster, labels))
 }
 
-// render runs the values, then each of the template values, and puts the results
-// of the latter over the former.
+// render renders the values, then each of the template values, and puts the results of the latter over the former.
 func (t *Templater) render(helm *fleet.HelmOptions, data map[string]any) error {
 	text, err := t.text(helm.Values.Data)
 	if err != nil {
@@ -140,7 +139,7 @@ func (t *Templater) render(helm *fleet.HelmOptions, data map[string]any) error {
 	return nil
 }
 
-// text is how values are written as YAML, which takes a while and is the same for most clusters.
+// text returns values as YAML. The result is cached, because encoding takes time and most clusters share the values.
 func (t *Templater) text(values map[string]any) (string, error) {
 	asJSON, err := json.Marshal(values)
 	if err != nil {
@@ -165,7 +164,7 @@ func (t *Templater) text(values map[string]any) (string, error) {
 	return string(text), nil
 }
 
-// keep makes room for what is remembered.
+// keep counts cached bytes, and clears the caches when they exceed the limit.
 func (t *Templater) keep(length int) {
 	if t.kept += length; t.kept > maxKept {
 		clear(t.texts)
@@ -197,7 +196,7 @@ func checkLevels(value any, depth int) error {
 	return nil
 }
 
-// indentation adds up how far the lines of values will be indented in YAML.
+// indentation adds up the indentation that values will have in YAML.
 func indentation(value any, depth int, sum *int) error {
 	if *sum += 2 * depth; *sum > maxRendered {
 		return ErrRenderedTooLarge
@@ -219,7 +218,7 @@ func indentation(value any, depth int, sum *int) error {
 	return nil
 }
 
-// cost is what a text costs that is read as YAML; an error means that it costs too much.
+// cost returns the budget that is needed to parse a text as YAML, or an error if that is too much.
 func (t *Templater) cost(text string) (yamlbound.Budget, error) {
 	key := maphash.String(t.seed, text)
 	known, found := t.costs[key]
@@ -232,8 +231,7 @@ func (t *Templater) cost(text string) (yamlbound.Budget, error) {
 	return known.of, known.err
 }
 
-// renderYAML runs a template and reads what it writes as YAML. Whole numbers keep
-// all their digits.
+// renderYAML runs a template and parses its output as YAML. Integers keep all their digits.
 func (t *Templater) renderYAML(name, text string, data map[string]any) (any, error) {
 	written, err := t.run(name, text, data)
 	if err != nil {
@@ -257,7 +255,7 @@ func (t *Templater) renderYAML(name, text string, data map[string]any) (any, err
 	return value, nil
 }
 
-// run returns what a template writes; a text that is no template stays as it is.
+// run returns the output of a template. A text without actions is returned unchanged.
 func (t *Templater) run(name, text string, data map[string]any) (string, error) {
 	if !strings.Contains(text, actionBegins) {
 		if t.room -= len(text); t.room < 0 {
@@ -299,7 +297,7 @@ func (t *Templater) parse(name, text string) (*template.Template, error) {
 	return parsed, nil
 }
 
-// limited collects a template's output while there is room.
+// limited collects a template's output up to the remaining room.
 type limited struct {
 	strings.Builder
 	room *int
@@ -312,7 +310,7 @@ func (l *limited) Write(p []byte) (int, error) {
 	return l.Builder.Write(p)
 }
 
-// templateData is what templates can refer to.
+// templateData returns the data that templates can refer to.
 func templateData(cluster *fleet.Cluster, labels map[string]string) map[string]any {
 	values := map[string]any{}
 	if cluster.Spec.TemplateValues != nil && cluster.Spec.TemplateValues.Data != nil {
@@ -327,7 +325,7 @@ func templateData(cluster *fleet.Cluster, labels map[string]string) map[string]a
 	}
 }
 
-// anyMap is the kind of map that the templates' functions for maps take.
+// anyMap converts a map to the type that template functions for maps accept.
 func anyMap(in map[string]string) map[string]any {
 	out := make(map[string]any, len(in))
 	for key, value := range in {
@@ -336,7 +334,7 @@ func anyMap(in map[string]string) map[string]any {
 	return out
 }
 
-// Visible are the entries that belong to users.
+// Visible returns the entries that belong to users.
 func Visible(in map[string]string) map[string]string {
 	out := map[string]string{}
 	for key, value := range in {
@@ -347,8 +345,8 @@ func Visible(in map[string]string) map[string]string {
 	return out
 }
 
-// visibleLabels are the users' labels and those by which Fleet and the cluster's
-// manager describe a cluster.
+// visibleLabels returns the users' labels, and the labels with which Fleet and the cluster's manager describe a
+// cluster.
 func visibleLabels(in map[string]string) map[string]string {
 	out := Visible(in)
 	for key, value := range in {
@@ -359,8 +357,8 @@ func visibleLabels(in map[string]string) map[string]string {
 	return out
 }
 
-// substituteLabels replaces strings that stand for a label, in objects and in
-// objects within lists. A label that is missing gives an empty string.
+// substituteLabels replaces strings that refer to a label, in objects and in objects within lists. A reference to a
+// missing label becomes an empty string.
 func substituteLabels(values map[string]any, labels map[string]string, depth int) error {
 	if depth > maxValuesDepth {
 		return ErrValuesTooDeep

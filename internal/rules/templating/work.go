@@ -9,36 +9,36 @@ import (
 	"text/template/parse"
 )
 
-// What the templates of one cluster may cost together, in bytes looked at or made. Values are at most 1 MiB, so
-// templates that are of use need a small part of it; one that never ends has it spent within a second or so. It counts
-// work and not time, for the same input to give the same result wherever it runs.
+// Prices and limits of the templates of one cluster, in bytes read or written. Values are at most 1 MiB, so useful
+// templates need a small part of maxWork, and an endless loop uses it up within about a second. Work is counted
+// instead of time, so that the same input gives the same result on every machine.
 const (
 	maxWork = 32 << 20
-	// turnPrice is for going once through a loop, besides the length of what is in it.
+	// turnPrice is charged for each iteration of a loop, in addition to the length of its body.
 	turnPrice = 256
-	// templatePrice is for going into a template, which may go into others: each takes room on the stack.
+	// templatePrice is charged for each template call. Calls may be nested, and each uses stack space.
 	templatePrice = 4096
-	// callPrice is for calling a function, besides what it is given and gives.
+	// callPrice is charged for each function call, in addition to its arguments and its result.
 	callPrice = 64
-	// itemPrice is for each item of a list or map that is looked at.
+	// itemPrice is charged for each item of a list or map that is visited.
 	itemPrice = 32
-	// slowPrice is for functions that are made to be slow.
+	// slowPrice is charged for functions that are slow by design.
 	slowPrice = maxWork / 8
-	// maxNesting is how deep lists and maps may be nested in one another. One that is in itself has no end.
+	// maxNesting limits how deep lists and maps may be nested. It stops at values that contain themselves.
 	maxNesting = 1000
-	// maxActions is how many actions a template may have, and maxBlocks how deep those that hold others may be nested.
-	// Parsing takes room on the stack for each.
+	// maxActions limits the number of actions in a template, and maxBlocks limits how deep blocks may be nested.
+	// Parsing uses stack space for each of them.
 	maxActions = 10_000
 	maxBlocks  = 100
 )
 
-// turnFunction is what templates call, unasked, at each turn of a loop.
+// turnFunction is the function whose call is inserted into each loop.
 const turnFunction = "fleetTurn"
 
-// ErrTooMuchWork means that templates do more than can be of use, such as a loop that never ends.
+// ErrTooMuchWork means that templates do more work than a useful template needs, such as an endless loop.
 var ErrTooMuchWork = errors.New("the templates do too much work")
 
-// work is what is left of the templates' work for one cluster.
+// work is the remaining work for the templates of one cluster.
 type work struct{ left int }
 
 func (w *work) spend(price int) error {
@@ -48,10 +48,10 @@ func (w *work) spend(price int) error {
 	return nil
 }
 
-// turn is turnFunction: it writes nothing. It is given what a turn costs.
+// turn implements turnFunction. It charges the price and writes nothing.
 func (w *work) turn(price int) (string, error) { return "", w.spend(price) }
 
-// charged makes a function cost what it takes and gives.
+// charged wraps a function so that its arguments and its result are charged.
 func (w *work) charged(name string, function any) any {
 	f := reflect.ValueOf(function)
 	kind := f.Type()
@@ -96,7 +96,7 @@ func failed(result reflect.Type, name string, err error) []reflect.Value {
 	return []reflect.Value{reflect.Zero(result), reflect.ValueOf(&err).Elem()}
 }
 
-// isSlow says whether a function makes keys or stretches passwords.
+// isSlow reports whether a function creates keys or stretches passwords.
 func isSlow(name string) bool {
 	switch name {
 	case "genPrivateKey", "genCA", "genCAWithKey", "genSelfSignedCert", "genSelfSignedCertWithKey", "genSignedCert",
@@ -106,8 +106,8 @@ func isSlow(name string) bool {
 	return false
 }
 
-// weigh spends what a value is made of. What is in it several times counts each time: it would be written as often, and
-// indented as deep as it is nested. A text that is longer than what a template may write is refused.
+// weigh charges for the size of a value. A part that occurs several times counts each time, because it would be
+// written each time, indented by its depth. A text that is longer than a template may write is refused.
 func (w *work) weigh(value reflect.Value, depth int) error {
 	if depth > maxNesting {
 		return ErrTooMuchWork
@@ -142,7 +142,8 @@ func (w *work) weigh(value reflect.Value, depth int) error {
 
 func isPlain(kind reflect.Kind) bool { return kind >= reflect.Bool && kind <= reflect.Complex128 }
 
-// countTurns puts a call of turnFunction at the beginning of every loop and of every template, which may call itself.
+// countTurns inserts a call of turnFunction at the beginning of every loop and of every template, because templates
+// may call themselves.
 func countTurns(parsed *template.Template, functions template.FuncMap) error {
 	for _, each := range parsed.Templates() {
 		if each.Tree == nil || each.Root == nil {
@@ -158,7 +159,7 @@ func countTurns(parsed *template.Template, functions template.FuncMap) error {
 	return nil
 }
 
-// countIn looks for loops.
+// countIn inserts the calls into the loops of a list of nodes.
 func countIn(list *parse.ListNode, functions template.FuncMap, depth int) error {
 	if list == nil {
 		return nil
@@ -191,7 +192,7 @@ func countIn(list *parse.ListNode, functions template.FuncMap, depth int) error 
 	return nil
 }
 
-// count has each turn counted of what is in the list: a price, and its length.
+// count inserts a call at the beginning of a list of nodes. The call charges a price plus the length of the list.
 func count(list *parse.ListNode, functions template.FuncMap, price int) error {
 	text := fmt.Sprintf("${%s %d}", turnFunction, price+len(list.String()))
 	call, err := template.New(turnFunction).Delims("${", "}").Funcs(functions).Parse(text)

@@ -1,9 +1,8 @@
-// Package bundles delivers: from a Bundle to BundleDeployments in the namespaces of
-// clusters, where agents find them, and from what the agents report back to Bundles,
-// Clusters and their groups.
+// Package bundles deploys Bundles: it creates BundleDeployments in the namespaces of clusters, where the agents find
+// them, and writes the reports of the agents to the status of Bundles, Clusters and ClusterGroups.
 //
 //	Bundle ─► bundle ─► Content, Secret, BundleDeployment ─► (agent) ─► status ─► Bundle, Cluster ─► clustergroup ─► ClusterGroup
-//	                                   ├► content ─► unused Contents go
+//	                                   ├► content ─► unused Contents are deleted
 //	                                   └► downstream ─► copies of Secrets and ConfigMaps, for the agent
 package bundles
 
@@ -25,12 +24,11 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Register adds the controllers of the delivery to those that start with a. To be
-// called once.
+// Register adds the controllers of this package to those that start with a. It must be called once.
 func Register(ctx context.Context, a *hub.Context) error {
 	index.Add(a)
 	outcomes := ledger.New()
-	// status first: it wants to hear of what bundle writes down.
+	// status is registered first, because it is notified of the outcomes that bundle stores.
 	telling, err := status.Register(ctx, a, outcomes)
 	if err != nil {
 		return fmt.Errorf("registering status: %w", err)

@@ -184,7 +184,7 @@ func TestABrokenGroupSaysSoAndHeals(t *testing.T) {
 	w.shows(t, "prod", "1/1", "1/1")
 
 	w.patch(t, client.ClusterGroups, "prod", map[string]any{"spec": map[string]any{"selector": unparsable()}})
-	const message = "ClusterGroup prod: selector: " + resembles + "; correct it: until then, nobody knows the group's members, and what was deployed because of it stays"
+	const message = "ClusterGroup prod: selector: " + resembles + "; correct it: until then, the group's members are unknown, and what was deployed because of it stays"
 	broken := w.groupThat(t, "prod", "why it has no members", func(g *fleet.ClusterGroup) bool {
 		condition := fleet.GetCondition(g.Status.Conditions, fleet.ConditionReady)
 		return condition != nil && condition.Status == "False" && condition.Reason == "SelectorInvalid" && condition.Message == message

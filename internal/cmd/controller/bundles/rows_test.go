@@ -324,7 +324,7 @@ func TestCopiesForTheAgents(t *testing.T) {
 	})
 	w.bundleThat(t, "web", "what is missing", func(b *fleet.Bundle) bool {
 		message, _ := readyMessage(b)
-		return strings.Contains(message, "/one: downstreamResources[0]: configmap settings: there is none in the Bundle's namespace]")
+		return strings.Contains(message, "/one: downstreamResources[0]: configmap settings: it does not exist in the Bundle's namespace]")
 	})
 	settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.workspace, Name: "settings"}, Data: map[string]string{"a": "b"}}
 	_, err := w.Kube.CoreV1().ConfigMaps(w.workspace).Create(t.Context(), settings, metav1.CreateOptions{})

@@ -10,7 +10,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Cluster is in workspace "ws" and has a namespace.
+// Cluster returns a Cluster in workspace "ws" that has a namespace.
 func Cluster(name string, modifiers ...func(*fleet.Cluster)) *fleet.Cluster {
 	c := &fleet.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: name},
@@ -40,7 +40,7 @@ func Merged(in map[string]string, pairs []string) map[string]string {
 	return in
 }
 
-// Group selects clusters by one label.
+// Group returns a ClusterGroup that selects clusters by one label.
 func Group(name, key, value string, modifiers ...func(*fleet.ClusterGroup)) *fleet.ClusterGroup {
 	g := &fleet.ClusterGroup{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: name},
@@ -60,12 +60,12 @@ func Selector(pairs ...string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: Merged(nil, pairs)}
 }
 
-// Unparsable is a selector the API server accepts and nobody can use.
+// Unparsable returns a selector that the API server accepts but that cannot be parsed.
 func Unparsable() *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Resembles"}}}
 }
 
-// Bundle is ws/web.
+// Bundle returns the Bundle ws/web.
 func Bundle(modifiers ...func(*fleet.Bundle)) *fleet.Bundle {
 	b := &fleet.Bundle{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "web"}}
 	for _, modify := range modifiers {
@@ -86,7 +86,7 @@ func AllMatches(b *fleet.Bundle) {
 	b.Spec.TargetCustomizationMode = fleet.TargetCustomizationAllMatches
 }
 
-// Everywhere picks all clusters.
+// Everywhere returns a target that selects all clusters.
 func Everywhere(modifiers ...func(*fleet.BundleTarget)) fleet.BundleTarget {
 	target := fleet.BundleTarget{ClusterSelector: &metav1.LabelSelector{}}
 	for _, modify := range modifiers {
@@ -130,8 +130,8 @@ func Options(t testing.TB, text string) fleet.BundleDeploymentOptions {
 	return out
 }
 
-// Templated has one label of a user, one of Fleet, one nobody sees, and the same
-// among its annotations.
+// Templated returns a Cluster with one label of a user, one of Fleet and one that templates do not see, and with
+// similar annotations.
 func Templated(t testing.TB, templateValues string) *fleet.Cluster {
 	t.Helper()
 	c := Cluster("east",

@@ -134,7 +134,7 @@ func (h *handler) leave(bundle *fleet.Bundle) error {
 }
 
 // remaining returns the BundleDeployments of a Bundle. If the cache contains no such object, it
-// asks the API server, because the cache may lack what was created a moment ago.
+// asks the API server, because the cache may lack recently created objects.
 func (h *handler) remaining(bundle *fleet.Bundle) ([]*fleet.BundleDeployment, error) {
 	cached, err := h.deployments(bundle)
 	if err != nil || len(cached) > 0 {

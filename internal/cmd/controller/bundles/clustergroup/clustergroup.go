@@ -1,10 +1,10 @@
-// Package clustergroup tells ClusterGroups which Clusters are in them and how these are.
+// Package clustergroup writes the status of ClusterGroups from the status of their member Clusters.
 //
 //	Cluster: labels, summary ─┐
 //	ClusterGroup: selector ───┴─► members ─► ClusterGroup: counts, summary, display, conditions
 //
-// Everything is worked out from the caches, and written only if it differs. Many changes to the members of a group
-// within a moment are one write.
+// It computes everything from the caches and writes only differences. Several changes to the members of a group within
+// a short time cause one write.
 package clustergroup
 
 import (
@@ -23,8 +23,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// spacing is how often a group's status may be written: a group sums up what may be thousands of Clusters. The first
-// change after a quiet moment is written at once.
+// spacing is the minimum interval between writes of a group's status. A group may have thousands of Clusters. The
+// first change after a quiet period is written immediately.
 const spacing = 200 * time.Millisecond
 
 type handler struct {
@@ -66,14 +66,14 @@ func (h *handler) gather(group *fleet.ClusterGroup) (input, error) {
 	selector, err := h.selectors.of(group)
 	if err != nil {
 		in.broken = err
-		return in, nil //nolint:nilerr // it is told on the group
+		return in, nil //nolint:nilerr // the group's status reports it
 	}
 	in.members, err = h.app.Clusters.Cache().List(group.Namespace, selector)
 	return in, err
 }
 
-// onGroup wakes a group that appeared, whose spec changed, or whose status somebody wrote: what was worked out from
-// an old state, or by somebody else, ends here.
+// onGroup enqueues a group that is new, whose spec has changed, or whose status was written. The last case corrects a
+// status that was computed from old data or written by another client.
 func (h *handler) onGroup(change queue.Change[*fleet.ClusterGroup]) {
 	older, newer := change.Old, change.New
 	switch {
@@ -86,12 +86,12 @@ func (h *handler) onGroup(change queue.Change[*fleet.ClusterGroup]) {
 
 func groupMatters(older, newer *fleet.ClusterGroup) bool {
 	return older == nil || older.UID != newer.UID || older.Generation != newer.Generation ||
-		older.Labels[fleet.LabelShardRef] != newer.Labels[fleet.LabelShardRef] || // it may have become this process's
+		older.Labels[fleet.LabelShardRef] != newer.Labels[fleet.LabelShardRef] || // its shard may have changed
 		!reconcile.Equal(older.Status, newer.Status)
 }
 
-// onCluster wakes the groups a Cluster is in, and those it was in before. What was there at the start wakes nobody:
-// all groups are looked at then.
+// onCluster enqueues the groups that a Cluster is in, and those it was in before. Clusters of the initial list enqueue
+// nothing, because all groups are enqueued at that time.
 func (h *handler) onCluster(change queue.Change[*fleet.Cluster]) {
 	older, newer := change.Old, change.New
 	if change.Initial || older != nil && newer != nil && !clusterMatters(older, newer) {
@@ -106,7 +106,7 @@ func (h *handler) onCluster(change queue.Change[*fleet.Cluster]) {
 	}
 	groups, err := h.app.ClusterGroups.Cache().List(namespace, labels.Everything())
 	if err != nil {
-		return // only without the cache's index, which is there
+		return // only if the index is missing, which it is not
 	}
 	for _, group := range groups {
 		if h.selectors.pick(group, sets...) {
@@ -115,7 +115,7 @@ func (h *handler) onCluster(change queue.Change[*fleet.Cluster]) {
 	}
 }
 
-// clusterMatters leaves out heartbeats and whatever else no group shows.
+// clusterMatters ignores heartbeats and other changes that no group shows.
 func clusterMatters(older, newer *fleet.Cluster) bool {
 	return older.UID != newer.UID || !maps.Equal(older.Labels, newer.Labels) ||
 		older.Status.ResourceCounts != newer.Status.ResourceCounts || silent(older) != silent(newer) ||

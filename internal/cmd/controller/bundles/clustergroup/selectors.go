@@ -11,7 +11,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// selectors keeps those of the groups ready for use: every change of a Cluster asks them all. It can be lost.
+// selectors caches the parsed selectors of the groups, because every change of a Cluster evaluates all of them.
 type selectors struct {
 	mu    sync.Mutex
 	known map[types.UID]ofGeneration
@@ -25,7 +25,7 @@ type ofGeneration struct {
 
 func newSelectors() *selectors { return &selectors{known: map[types.UID]ofGeneration{}} }
 
-// of is the selector of a group; errors wrap targeting.ErrSelector.
+// of returns the selector of a group. Errors wrap targeting.ErrSelector.
 func (s *selectors) of(group *fleet.ClusterGroup) (labels.Selector, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,7 +38,7 @@ func (s *selectors) of(group *fleet.ClusterGroup) (labels.Selector, error) {
 	return known.selector, known.err
 }
 
-// pick says whether a group's selector picks any of these sets of labels.
+// pick reports whether a group's selector matches any of these sets of labels.
 func (s *selectors) pick(group *fleet.ClusterGroup, sets ...labels.Set) bool {
 	selector, err := s.of(group)
 	return err == nil && slices.ContainsFunc(sets, func(set labels.Set) bool { return selector.Matches(set) })

@@ -13,20 +13,20 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// repair is what to do about a selector that does not parse.
-const repair = "; correct it: until then, nobody knows the group's members, and what was deployed because of it stays"
+// repair is the suffix of messages about an invalid selector.
+const repair = "; correct it: until then, the group's members are unknown, and what was deployed because of it stays"
 
-// input is what the status of a group is made of.
+// input is the input for the status of a group.
 type input struct {
 	// members are the Clusters in the group, in any order.
 	members []*fleet.Cluster
-	// broken, if set, says why nobody can tell who is in the group.
+	// broken, if set, says why the members of the group are unknown.
 	broken error
 	now    time.Time
 }
 
-// tell fills in the status of a group. Of a group whose selector does not parse, the counts stay
-// what they were when it was last known who is in it: no number would be right, and zero least of all.
+// tell fills in the status of a group. If the selector is invalid, the counts keep their last known values, because
+// any other number, zero included, would be wrong.
 func tell(status *fleet.ClusterGroupStatus, in input) {
 	if in.broken != nil {
 		for _, conditionType := range []string{fleet.ConditionReady, fleet.ConditionProcessed} {
@@ -60,14 +60,14 @@ func tell(status *fleet.ClusterGroupStatus, in input) {
 	})
 }
 
-// silent says whether a Cluster is not ready because its agent is not heard of any more. What that has reported last still
+// silent reports whether a Cluster is not ready because its agent has stopped reporting. The agent's last report still
 // counts in the sums.
 func silent(cluster *fleet.Cluster) bool {
 	ready := fleet.GetCondition(cluster.Status.Conditions, fleet.ConditionReady)
 	return ready != nil && ready.Reason == fleet.ReasonAgentNotReporting
 }
 
-// readyClusters is "<ready>/<all>", with the names that the status lists of those that are not ready.
+// readyClusters returns "<ready>/<all>", followed by the names of Clusters that are not ready as listed in the status.
 func readyClusters(status fleet.ClusterGroupStatus) string {
 	text := fmt.Sprintf("%d/%d", status.ClusterCount-status.NonReadyClusterCount, status.ClusterCount)
 	if len(status.NonReadyClusters) > 0 {

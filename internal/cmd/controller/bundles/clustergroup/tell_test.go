@@ -107,7 +107,7 @@ var (
 	isTrue  = genericcondition.GenericCondition{Status: "True"}
 	invalid = genericcondition.GenericCondition{
 		Status: "False", Reason: "SelectorInvalid",
-		Message: "ClusterGroup g: selector: no; correct it: until then, nobody knows the group's members, and what was deployed because of it stays",
+		Message: "ClusterGroup g: selector: no; correct it: until then, the group's members are unknown, and what was deployed because of it stays",
 	}
 )
 

@@ -1,4 +1,4 @@
-// Package content counts who needs each Content, and deletes those nobody needs.
+// Package content counts the references to each Content, and deletes Contents that are not used.
 //
 //	BundleDeployment ─► its Contents ─► status.referenceCount ─► deleted when 0 and old enough
 package content
@@ -22,11 +22,11 @@ import (
 )
 
 const (
-	// MinimumAge is how old a Content must be before it is deleted: the first
-	// BundleDeployment that needs it is written after it.
+	// MinimumAge is the age that a Content must have before it is deleted. It leaves time to write the first
+	// BundleDeployment, which follows the Content.
 	MinimumAge = 5 * time.Minute
-	// settling is how long a count waits for others, and spacing how often one may be written: it is for people, and
-	// changes with each cluster that a Bundle comes to.
+	// settling is how long a changed count waits for further changes. spacing is the minimum interval between writes
+	// of a count. The count is only informative, and changes with each cluster that a Bundle is deployed to.
 	settling = 5 * time.Second
 	spacing  = 5 * time.Second
 )
@@ -57,7 +57,7 @@ func (h *handler) contentChanged(change queue.Change[*fleet.Content]) {
 	}
 }
 
-// deploymentChanged wakes the Contents that were and are needed.
+// deploymentChanged enqueues the Contents that the BundleDeployment has started or ceased to need.
 func (h *handler) deploymentChanged(change queue.Change[*fleet.BundleDeployment]) {
 	needed := map[string]int{}
 	if change.Old != nil {
@@ -101,11 +101,11 @@ func (h *handler) handle(_ context.Context, key types.NamespacedName) error {
 	return nil
 }
 
-// outcome is what a Content is owed.
+// outcome is the decision about a Content.
 type outcome struct {
 	references int
 	remove     bool
-	// recheck is when it may be old enough to be deleted; 0 is never.
+	// recheck is the time until the Content is old enough to be deleted; 0 means never.
 	recheck time.Duration
 }
 
@@ -117,7 +117,7 @@ func decide(content *fleet.Content, deployments []*fleet.BundleDeployment, now t
 		}
 	}
 	if len(deployments) > 0 {
-		return out // also one on its way out is still there
+		return out // one that is being deleted still uses the Content
 	}
 	if left := MinimumAge - now.Sub(content.CreationTimestamp.Time); left > 0 {
 		out.recheck = left
@@ -127,8 +127,7 @@ func decide(content *fleet.Content, deployments []*fleet.BundleDeployment, now t
 	return out
 }
 
-// remove deletes a Content, with finalizers that somebody put on it: nobody would
-// take them off.
+// remove deletes a Content. It removes finalizers first, because no controller would remove them.
 func (h *handler) remove(content *fleet.Content) error {
 	if len(content.Finalizers) > 0 {
 		if err := h.patch(content.Name, map[string]any{"metadata": map[string]any{"finalizers": nil}}); err != nil {
@@ -142,7 +141,7 @@ func (h *handler) remove(content *fleet.Content) error {
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting content %s: %w", content.Name, err)
 	}
-	h.app.Log.Debug("content deleted, nobody needs it", "content", content.Name)
+	h.app.Log.Debug("content deleted, it is not used", "content", content.Name)
 	return nil
 }
 

@@ -127,7 +127,7 @@ func TestCopyAll(t *testing.T) {
 		},
 		"one original is missing, the other is copied": {
 			bd: deployment(settings, creds), there: []runtime.Object{secretOf("ws", "creds", "1")}, changed: true,
-			trouble: "downstreamResources[0]: ConfigMap settings: there is none in the Bundle's namespace", secret: secretOf(there, "creds", "1", ownedBy("u-web")),
+			trouble: "downstreamResources[0]: ConfigMap settings: it does not exist in the Bundle's namespace", secret: secretOf(there, "creds", "1", ownedBy("u-web")),
 		},
 		"what is neither": {
 			bd:      deployment(fleet.DownstreamResource{Kind: "Pod", Name: "p"}),

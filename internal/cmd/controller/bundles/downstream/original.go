@@ -31,15 +31,15 @@ const (
 // Errors that remain until a user changes something.
 var (
 	errKind    = errors.New("only a Secret or ConfigMap that has a name can be copied")
-	errMissing = errors.New("there is none in the Bundle's namespace")
-	errTaken   = errors.New("that is the name of a Secret with the values of a Bundle on this cluster; name the original otherwise")
+	errMissing = errors.New("it does not exist in the Bundle's namespace")
+	errTaken   = errors.New("that is the name of a Secret with the values of a Bundle on this cluster; rename the original")
 
 	errKubeconfig     = errors.New("it is the kubeconfig of a Cluster, which is never copied; put what the bundle needs into a Secret of its own")
 	errHeldKubeconfig = errors.New("a kubeconfig is never copied; put what the bundle needs into a Secret of its own, without a kubeconfig")
 	errOwn            = errors.New("it is one of Fleet's own Secrets, which are never copied; put what the bundle needs into a Secret of its own")
 	errToken          = errors.New("it is the token of a ServiceAccount (type " + string(corev1.SecretTypeServiceAccountToken) + "), which is never copied; " +
 		"put what the bundle needs into a Secret of another type")
-	errOccupied = errors.New("the cluster's namespace has one of that name that is not a copy; name the original otherwise, or remove the other one")
+	errOccupied = errors.New("the cluster's namespace has an object of that name that is not a copy; rename the original, or remove that object")
 )
 
 // isTrouble reports whether only a user can fix the error.

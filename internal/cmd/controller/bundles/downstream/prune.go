@@ -86,7 +86,7 @@ func isOwner(owners []metav1.OwnerReference, bd *fleet.BundleDeployment) bool {
 	return slices.ContainsFunc(owners, func(owner metav1.OwnerReference) bool { return owner.UID == bd.UID })
 }
 
-// release removes a BundleDeployment from the owners of a copy, or deletes the copy if there is no other owner. It
+// release removes a BundleDeployment from the owners of a copy, or deletes the copy if it has no other owners. It
 // fails if the copy was written since it was found.
 func (h *handler) release(ctx context.Context, bd *fleet.BundleDeployment, kind string, found *metav1.PartialObjectMetadata) error {
 	others := slices.DeleteFunc(slices.Clone(found.OwnerReferences), func(owner metav1.OwnerReference) bool { return owner.UID == bd.UID })

@@ -1,4 +1,4 @@
-// Package index finds the objects of a delivery from one another without lists.
+// Package index adds cache indexes that find related objects without listing all of them.
 package index
 
 import (
@@ -10,12 +10,12 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Names of the indexes that Add puts on the caches.
+// Names of the indexes that Add creates.
 const (
 	// DeploymentsByBundle finds the BundleDeployments of a Bundle: "<workspace>/<bundle>".
 	DeploymentsByBundle = "fleet.by-bundle"
-	// DeploymentsByName finds the BundleDeployments of a name, in whatever namespace: those of a Bundle of that name, and
-	// those that somebody took the labels off.
+	// DeploymentsByName finds the BundleDeployments of a name in all namespaces: those of a Bundle of that name, and
+	// those whose labels were removed.
 	DeploymentsByName = "fleet.by-name"
 	// DeploymentsByContent finds the BundleDeployments that need a Content, by its name.
 	DeploymentsByContent = "fleet.by-content"
@@ -23,7 +23,7 @@ const (
 	ClustersByNamespace = "fleet.by-cluster-namespace"
 )
 
-// Add puts the indexes on the caches. To be called once, before the caches start.
+// Add adds the indexes to the caches. It must be called once, before the caches start.
 func Add(a *hub.Context) {
 	deployments := a.BundleDeployments.Cache()
 	deployments.AddIndexer(DeploymentsByBundle, func(bd *fleet.BundleDeployment) ([]string, error) {
@@ -45,9 +45,10 @@ func Add(a *hub.Context) {
 	})
 }
 
-// BundleOf is the Bundle a BundleDeployment was made from, as its labels say. It is empty for a BundleDeployment that is
-// not where the hub makes them: under the Bundle's name, in the namespace of the Cluster that the labels name. Tenants who
-// may create BundleDeployments in some namespace may give them the labels of another tenant's Bundle.
+// BundleOf returns the Bundle that a BundleDeployment was made from, according to its labels. It returns an empty key
+// unless the BundleDeployment has the Bundle's name and is in the namespace of the Cluster that its labels name, which
+// is where the hub creates it. Tenants with the right to create BundleDeployments elsewhere could otherwise claim
+// another tenant's Bundle by labels.
 func BundleOf(bd *fleet.BundleDeployment) types.NamespacedName {
 	claimed, cluster := ClaimedBy(bd), ClusterOf(bd)
 	if bd.Name != claimed.Name || bd.Namespace != names.ClusterNamespace(cluster.Namespace, cluster.Name) {
@@ -56,20 +57,19 @@ func BundleOf(bd *fleet.BundleDeployment) types.NamespacedName {
 	return claimed
 }
 
-// ClaimedBy is the Bundle that the labels of a BundleDeployment name, wherever it is. Nothing may be done for that Bundle
-// because of it: see BundleOf.
+// ClaimedBy returns the Bundle that the labels of a BundleDeployment name, without any check. Callers must not act on
+// that Bundle because of it: see BundleOf.
 func ClaimedBy(bd *fleet.BundleDeployment) types.NamespacedName {
 	return types.NamespacedName{Namespace: bd.Labels[fleet.LabelBundleNamespace], Name: bd.Labels[fleet.LabelBundleName]}
 }
 
-// ClusterOf is the Cluster a BundleDeployment belongs to, as its labels say.
+// ClusterOf returns the Cluster that the labels of a BundleDeployment name.
 func ClusterOf(bd *fleet.BundleDeployment) types.NamespacedName {
 	return types.NamespacedName{Namespace: bd.Labels[fleet.LabelClusterNamespace], Name: bd.Labels[fleet.LabelCluster]}
 }
 
-// ContentsOf names the Contents a BundleDeployment needs: the one it is labelled
-// with, and those the agent has or will have, which differ while a change is held
-// back. Each is named once.
+// ContentsOf returns the names of the Contents that a BundleDeployment needs: the one in its label, and those of its
+// current and its staged deployment, which differ while a change is held back. Each name occurs once.
 func ContentsOf(bd *fleet.BundleDeployment) []string {
 	current, _ := content.SplitDeploymentID(bd.Spec.DeploymentID)
 	staged, _ := content.SplitDeploymentID(bd.Spec.StagedDeploymentID)

@@ -9,12 +9,12 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// BundlesByPick finds the Bundles of a workspace that may go to a cluster, by any of the words that KeysOf says of it:
-// "<workspace>/<word>". Each Bundle is found by one of the things that each of its targets asks for, so that it is
-// found for every cluster it goes to, and for few others.
+// BundlesByPick finds the Bundles of a workspace that may go to a cluster. A key is "<workspace>/<word>", and KeysOf
+// returns the keys of a cluster. Each Bundle is indexed by one criterion of each of its targets, so that it is found
+// for every cluster it goes to, and for few others.
 const BundlesByPick = "fleet.by-pick"
 
-// Words begin with what they are about, in one letter.
+// A word begins with one letter for the kind of its criterion.
 const (
 	byName  = "n/"
 	byGroup = "g/"
@@ -22,7 +22,7 @@ const (
 	anybody = "*"
 )
 
-// PicksOf are the words by which a Bundle is found.
+// PicksOf returns the index keys of a Bundle.
 func PicksOf(bundle *fleet.Bundle) []string {
 	words := map[string]bool{}
 	for i := range bundle.Spec.Targets {
@@ -33,8 +33,8 @@ func PicksOf(bundle *fleet.Bundle) []string {
 	return slices.Sorted(maps.Keys(words))
 }
 
-// wordsOf are words of which every cluster that the target picks has one. A name tells most clusters apart, and a label
-// fewer than a group.
+// wordsOf returns words such that every cluster that the target selects has at least one of them. It prefers the
+// criterion that matches the fewest clusters: the name, then the group, then labels.
 func wordsOf(target *fleet.BundleTarget) []string {
 	switch {
 	case target.ClusterName != "":
@@ -65,7 +65,8 @@ func wordsOfSelector(selector *metav1.LabelSelector) []string {
 	return []string{anybody}
 }
 
-// KeysOf are the words of a cluster that is, or may be, in these groups, for looking Bundles of a workspace up.
+// KeysOf returns the index keys that find the Bundles of a workspace for a cluster. groups are the ClusterGroups that
+// the cluster is in, or may be in.
 func KeysOf(workspace string, cluster *fleet.Cluster, groups []string) []string {
 	keys := []string{workspace + "/" + anybody, workspace + "/" + byName + cluster.Name}
 	if display := cluster.Labels[fleet.LabelClusterDisplayName]; display != "" && display != cluster.Name {

@@ -8,7 +8,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// ReachOf is where a Bundle looks for clusters. Where nothing is mapped, that is its own workspace.
+// ReachOf returns the workspaces in which a Bundle looks for clusters. Without mappings, that is its own workspace.
 func ReachOf(a *hub.Context, bundle *fleet.Bundle) (targeting.Reach, error) {
 	mappings, err := Mappings(a, bundle.Namespace)
 	if err != nil || len(mappings) == 0 {
@@ -21,7 +21,7 @@ func ReachOf(a *hub.Context, bundle *fleet.Bundle) (targeting.Reach, error) {
 	return targeting.NewReach(bundle, mappings, namespaces), nil
 }
 
-// Mappings are those of a workspace; of all, if it is empty.
+// Mappings returns the mappings of a workspace, or all mappings if the workspace is empty.
 func Mappings(a *hub.Context, workspace string) ([]targeting.Mapping, error) {
 	listed, err := a.BundleNamespaceMappings.Cache().List(workspace, labels.Everything())
 	if err != nil {
@@ -34,8 +34,9 @@ func Mappings(a *hub.Context, workspace string) ([]targeting.Mapping, error) {
 	return out, nil
 }
 
-// Within are those of a Bundle's BundleDeployments that are for Clusters within its reach; all, where a broken mapping
-// leaves open how far that is. One beyond its reach may be another tenant's work, and says nothing about the Bundle.
+// Within returns those of a Bundle's BundleDeployments whose Clusters are within its reach. If an invalid mapping
+// leaves the reach unknown, it also returns those that may be within reach. A BundleDeployment beyond the reach may
+// have been created by another tenant, so it does not count for the Bundle.
 func Within(reach targeting.Reach, deployments []*fleet.BundleDeployment) (within []*fleet.BundleDeployment) {
 	for _, bd := range deployments {
 		workspace := ClusterOf(bd).Namespace

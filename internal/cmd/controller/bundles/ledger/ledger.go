@@ -1,10 +1,10 @@
-// Package ledger is where the controller of Bundles writes down which clusters each
-// Bundle should be on, and where that of statuses reads it. Targeting is costly and
-// happens when a Bundle or a Cluster changes; statuses change all the time.
+// Package ledger stores the targeting outcome of each Bundle. The controller of Bundles writes it, and the controller
+// of statuses reads it. Targeting is expensive and runs when a Bundle or a Cluster changes; statuses change much more
+// often.
 //
 //	bundle ─► Set ─► status
 //
-// It is lost with the process, and complete again after one pass over all Bundles.
+// The ledger is lost with the process, and complete again after one pass over all Bundles.
 package ledger
 
 import (
@@ -18,53 +18,50 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Outcome is what targeting made of a Bundle.
+// Outcome is the targeting outcome of a Bundle.
 type Outcome struct {
-	// Generation is the Bundle's that was looked at.
+	// Generation is the generation of the Bundle that was evaluated.
 	Generation int64
-	// ManifestHash is the SHA-256 of the Bundle's manifest, in hexadecimal; empty if
-	// it has none.
+	// ManifestHash is the SHA-256 of the Bundle's manifest, in hexadecimal, or empty.
 	ManifestHash string
-	// Failure, if set, says why the Bundle as a whole goes nowhere. What it deployed
-	// before stays as it is.
+	// Failure, if set, says why the Bundle cannot be deployed anywhere. What it deployed before stays unchanged.
 	Failure string
-	// FailureReason is that of the condition that tells of Failure.
+	// FailureReason is the reason of the condition that reports Failure.
 	FailureReason string
-	// Held, if set, says why some clusters keep what they have, though nobody can say
-	// whether they should: a selector on the way to them does not parse. Those that
-	// have something are among the Targets.
+	// Held, if set, says why some clusters stay unchanged: a selector that decides about them is invalid. Their
+	// existing BundleDeployments are among the Targets.
 	Held string
-	// Unknown, if set, says which ClusterGroups the Bundle names that are not there.
+	// Unknown, if set, lists the ClusterGroups that the Bundle names and that do not exist.
 	Unknown string
-	// Refused, if set, says which workspaces do not accept the Bundle, though it is mapped to them.
+	// Refused, if set, lists the workspaces that do not accept the Bundle although it is mapped to them.
 	Refused string
-	// Circle, if set, says that the Bundle waits for itself.
+	// Circle, if set, says that the Bundle depends on itself.
 	Circle string
-	// Rollout is how the targets are divided for the rollout, with Of left out: see Target.Partitions.
+	// Rollout is the layout of the rollout without Of: see Target.Partitions.
 	Rollout rollout.Layout
-	// Targets are the clusters it should be on, ordered by name.
+	// Targets are the clusters of the Bundle, ordered by name.
 	Targets []Target
 }
 
-// Target is a cluster a Bundle should be on.
+// Target is a cluster that a Bundle should be deployed to.
 type Target struct {
-	// Cluster names the Cluster.
+	// Cluster is the key of the Cluster.
 	Cluster types.NamespacedName
-	// Namespace is the cluster's own; empty while it has none.
+	// Namespace is the cluster namespace, or empty if the Cluster has no namespace yet.
 	Namespace string
-	// Failure, if set, says why the cluster cannot be told what to deploy.
+	// Failure, if set, says why the Bundle cannot be deployed to the cluster.
 	Failure string
-	// InDoubt means that in spite of Failure it may have been told, or will be soon: its rollout waits for it.
+	// InDoubt means that the write may have succeeded despite Failure, or may succeed soon. The rollout waits for it.
 	InDoubt bool
-	// DeploymentID is the newest; empty where it is not known.
+	// DeploymentID is the newest deployment ID, or empty if it is unknown.
 	DeploymentID string
-	// Partitions are those of the rollout that the cluster is in, ascending.
+	// Partitions are the rollout partitions of the cluster, in ascending order.
 	Partitions []int
-	// Unreachable means that the cluster's agent was silent.
+	// Unreachable means that the cluster's agent had stopped reporting.
 	Unreachable bool
 }
 
-// Step is the target as its rollout sees it, with what is deployed there; nil if nothing is.
+// Step returns the target as its rollout sees it. bd is the existing BundleDeployment, or nil.
 func (t Target) Step(bd *fleet.BundleDeployment) rollout.Step {
 	return rollout.Step{
 		DeploymentID: t.DeploymentID, Deployment: bd, Partitions: t.Partitions,
@@ -72,11 +69,12 @@ func (t Target) Step(bd *fleet.BundleDeployment) rollout.Step {
 	}
 }
 
-// Ledger is safe for concurrent use. The zero value is not ready; see New.
+// Ledger is safe for concurrent use. Create it with New.
 type Ledger struct {
-	// Troubles are what others have to say of single BundleDeployments.
+	// Troubles are the problems that other controllers report for single BundleDeployments.
 	Troubles *Troubles
-	// Writing is how many BundleDeployments are being written just now: what is on its way to clusters goes first.
+	// Writing is the number of BundleDeployments that are being written. These writes take precedence over status
+	// updates.
 	Writing atomic.Int32
 
 	changed func(bundle types.NamespacedName)
@@ -85,18 +83,18 @@ type Ledger struct {
 	outcomes map[types.NamespacedName]Outcome
 }
 
-// New makes an empty ledger.
+// New returns an empty ledger.
 func New() *Ledger {
 	l := &Ledger{changed: func(types.NamespacedName) {}, outcomes: map[types.NamespacedName]Outcome{}}
 	l.Troubles = NewTroubles(func(bundle types.NamespacedName) { l.changed(bundle) })
 	return l
 }
 
-// OnChange has f called after a Bundle's outcome has changed. To be called before
-// anything is written; f must not block.
+// OnChange registers f, which is called after a Bundle's outcome has changed. It must be called before the first
+// write. f must not block.
 func (l *Ledger) OnChange(f func(bundle types.NamespacedName)) { l.changed = f }
 
-// Set writes down the outcome of a Bundle. It must not be changed afterwards.
+// Set stores the outcome of a Bundle. The caller must not change the outcome afterwards.
 func (l *Ledger) Set(bundle types.NamespacedName, outcome Outcome) {
 	l.mu.Lock()
 	before, known := l.outcomes[bundle]
@@ -107,7 +105,7 @@ func (l *Ledger) Set(bundle types.NamespacedName, outcome Outcome) {
 	}
 }
 
-// Get is the last outcome of a Bundle; known is false if there was none.
+// Get returns the last outcome of a Bundle. known is false if no outcome is stored.
 func (l *Ledger) Get(bundle types.NamespacedName) (outcome Outcome, known bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -115,7 +113,7 @@ func (l *Ledger) Get(bundle types.NamespacedName) (outcome Outcome, known bool) 
 	return outcome, known
 }
 
-// Forget drops a Bundle that is gone.
+// Forget drops a deleted Bundle.
 func (l *Ledger) Forget(bundle types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

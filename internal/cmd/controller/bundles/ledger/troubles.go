@@ -9,8 +9,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Troubles are what is wrong beside single BundleDeployments, as told by others than the controller of Bundles: what is
-// to be copied beside one is not there. It is safe for concurrent use; the zero value is not ready, see NewTroubles.
+// Troubles are problems that controllers other than that of Bundles report for single BundleDeployments, such as a
+// missing original of a copy. Troubles is safe for concurrent use. Create it with NewTroubles.
 type Troubles struct {
 	changed func(bundle types.NamespacedName)
 
@@ -18,12 +18,12 @@ type Troubles struct {
 	texts map[types.NamespacedName]string
 }
 
-// NewTroubles has changed called after something has become of a Bundle's troubles; it must not block.
+// NewTroubles returns empty Troubles. changed is called after a problem of a Bundle has changed; it must not block.
 func NewTroubles(changed func(bundle types.NamespacedName)) *Troubles {
 	return &Troubles{changed: changed, texts: map[types.NamespacedName]string{}}
 }
 
-// Set writes down what is wrong beside a BundleDeployment of a Bundle; nothing is, if the text is empty.
+// Set stores a problem with a BundleDeployment of a Bundle. An empty text removes it.
 func (t *Troubles) Set(deployment, bundle types.NamespacedName, text string) {
 	text = cut.Text(text, fleet.MaxMessage)
 	t.mu.Lock()
@@ -39,7 +39,7 @@ func (t *Troubles) Set(deployment, bundle types.NamespacedName, text string) {
 	}
 }
 
-// Of is what is wrong beside a BundleDeployment; empty if nothing is.
+// Of returns the problem with a BundleDeployment, or an empty string.
 func (t *Troubles) Of(deployment types.NamespacedName) string {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

@@ -1,9 +1,9 @@
-// Package mapping tells users of BundleNamespaceMappings that do not do what they were made for. What a mapping does
-// is the Bundles' affair.
+// Package mapping sends Events about BundleNamespaceMappings that are invalid or refused. The controller of Bundles
+// applies the mappings.
 //
 //	BundleNamespaceMapping ─► its selectors, namespaces that refuse it ─► Event
 //
-// A mapping has no status, so an Event is all there is to see on it. The Bundles it concerns have a condition.
+// A mapping has no status, so it can only get an Event. The Bundles it selects have a condition.
 package mapping
 
 import (
@@ -41,14 +41,14 @@ func Register(ctx context.Context, a *hub.Context) error {
 	return nil
 }
 
-// changed asks for a look at a mapping that is new to this process or says something else than before.
+// changed enqueues a mapping that is new to this process or whose generation has changed.
 func (h *handler) changed(change queue.Change[*fleet.BundleNamespaceMapping]) {
 	if change.New != nil && (change.Old == nil || change.Old.Generation != change.New.Generation) {
 		h.queue.Add(types.NamespacedName{Namespace: change.New.Namespace, Name: change.New.Name})
 	}
 }
 
-// onNamespace asks for a look at the mappings that a namespace has begun to refuse.
+// onNamespace enqueues the mappings that a namespace has begun to refuse.
 func (h *handler) onNamespace(change queue.Change[*corev1.Namespace]) {
 	older, newer := change.Old, change.New
 	if change.Initial || newer == nil {
@@ -56,7 +56,7 @@ func (h *handler) onNamespace(change queue.Change[*corev1.Namespace]) {
 	}
 	listed, err := h.app.BundleNamespaceMappings.Cache().List("", labels.Everything())
 	if err != nil {
-		return // only without the cache's index, which is there
+		return // only if the index is missing, which it is not
 	}
 	for _, mapping := range listed {
 		ready := targeting.NewMapping(mapping)
@@ -81,7 +81,7 @@ func (h *handler) handle(_ context.Context, key types.NamespacedName) error {
 	return nil
 }
 
-// trouble is what a user has to see to; no reason is none.
+// trouble returns a problem that a user has to fix. reason is empty if nothing is wrong.
 func trouble(mapping *fleet.BundleNamespaceMapping, namespaces []*corev1.Namespace) (reason, message string) {
 	ready := targeting.NewMapping(mapping)
 	err := ready.Err()
@@ -95,7 +95,7 @@ func trouble(mapping *fleet.BundleNamespaceMapping, namespaces []*corev1.Namespa
 	}
 }
 
-// refused tells of namespaces that do not accept what is mapped to them.
+// refused reports the namespaces that do not accept the Bundles mapped to them.
 func refused(mapping targeting.Mapping, namespaces []*corev1.Namespace) (reason, message string) {
 	var refusing []string
 	for _, namespace := range namespaces {

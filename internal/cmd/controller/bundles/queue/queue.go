@@ -1,12 +1,11 @@
-// Package queue works keys off, each at most once at a time and not more often than
-// its spacing allows, so that a burst of events costs one pass. The first event of a
-// burst is not delayed, unless the queue settles: then it waits a moment for the others.
+// Package queue processes keys. Each key is handled at most once at a time, and not more often than the spacing
+// allows, so that a burst of events causes one pass. The first event of a burst is handled immediately, unless
+// Settling is set.
 //
 //	an object changed ─► Watch ─► Add ─► at most one pass per key ─► again after an error
 //
-// The controllers of Bundles have queues of their own beside those of the kinds:
-// what they work on is seldom the object that changed, and they look at what
-// changed in it before they wake.
+// The controllers of Bundles use these queues instead of one queue per kind of object. They seldom work on the object
+// that changed, and they inspect a change before they enqueue a key.
 package queue
 
 import (
@@ -21,43 +20,41 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// Delays after errors: the first, and the longest.
+// Minimum and maximum backoff after errors.
 const (
 	retryMin = 10 * time.Millisecond
 	retryMax = time.Minute
 )
 
-// Options of New.
+// Options configure a Queue.
 type Options struct {
-	// Name is for logs and metrics.
+	// Name is used in logs and metrics.
 	Name string
-	// Workers is how many keys are worked on at a time; 0 means 4.
+	// Workers is the number of keys that are handled concurrently; 0 means 4.
 	Workers int
-	// Spacing is the least time between the beginnings of two passes over one key; 0
-	// means none.
+	// Spacing is the minimum time between the starts of two passes for one key; 0 means no minimum.
 	Spacing time.Duration
-	// Settling is how long the first event of a burst waits for the others; 0 means not at all.
+	// Settling is how long the first event of a burst waits for the others; 0 means that it does not wait.
 	Settling time.Duration
 	// Log must not be nil.
 	Log *slog.Logger
 }
 
-// Handle makes one pass over a key. After an error it is called again, later and
-// later while errors go on.
+// Handle makes one pass over a key. After an error it is called again with exponential backoff.
 type Handle func(ctx context.Context, key types.NamespacedName) error
 
-// Queue is ready once made; Run works it off.
+// Queue accepts keys as soon as it is created. Run processes them.
 type Queue struct {
 	options Options
 	handle  Handle
 	queue   workqueue.TypedRateLimitingInterface[types.NamespacedName]
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	recent map[types.NamespacedName]bool
 	again  map[types.NamespacedName]bool
 }
 
-// New makes a queue.
+// New returns a queue.
 func New(options Options, handle Handle) *Queue {
 	if options.Workers == 0 {
 		options.Workers = 4
@@ -74,8 +71,8 @@ func New(options Options, handle Handle) *Queue {
 	}
 }
 
-// Add asks for a pass over key: when the queue has settled, or when the spacing since the last one is
-// over. Many calls before that pass ask for one. It never blocks.
+// Add enqueues a key. The pass starts when the queue has settled, or when the spacing since the last pass is over.
+// Several calls before that pass cause one pass. Add never blocks.
 func (q *Queue) Add(key types.NamespacedName) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -86,15 +83,15 @@ func (q *Queue) Add(key types.NamespacedName) {
 	q.queue.AddAfter(key, q.options.Settling)
 }
 
-// AddAfter asks for a pass over key in a while, whatever happens until then.
+// AddAfter enqueues a key after a delay. It does not shorten or replace other delays.
 func (q *Queue) AddAfter(key types.NamespacedName, after time.Duration) {
 	q.queue.AddAfter(key, after)
 }
 
-// Behind says whether keys are due that no worker has begun with.
+// Behind reports whether keys are due that no worker has started.
 func (q *Queue) Behind() bool { return q.queue.Len() > 0 }
 
-// Run works until ctx ends; first it waits until all that handlers read is there.
+// Run processes keys until ctx ends. First it waits until the caches that handlers read are synced.
 func (q *Queue) Run(ctx context.Context, synced ...cache.InformerSynced) {
 	context.AfterFunc(ctx, q.queue.ShutDown)
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
@@ -125,7 +122,7 @@ func (q *Queue) next(ctx context.Context) bool {
 	case ctx.Err() != nil:
 		return false
 	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err):
-		q.options.Log.Debug("somebody was faster, trying again", "queue", q.options.Name, "key", key.String(), "error", err)
+		q.options.Log.Debug("object was changed by another client, trying again", "queue", q.options.Name, "key", key.String(), "error", err)
 	default:
 		q.options.Log.Warn("trying again", "queue", q.options.Name, "key", key.String(), "error", err)
 	}
@@ -133,7 +130,7 @@ func (q *Queue) next(ctx context.Context) bool {
 	return true
 }
 
-// space holds further passes back for a while; what was asked for meanwhile follows then.
+// space delays further passes for a key. Keys that were added in the meantime are enqueued afterwards.
 func (q *Queue) space(key types.NamespacedName) {
 	if q.options.Spacing == 0 {
 		return

@@ -6,17 +6,17 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Change is what happened to an object.
+// Change is a change of an object.
 type Change[T any] struct {
-	// Old is the state before, the zero value (nil) for an object that appeared.
-	// New is the state after, nil for one that is gone.
+	// Old is the state before the change, or nil for an object that was created. New is the state after the change, or
+	// nil for an object that was deleted.
 	Old, New T
-	// Initial is true for objects that were there when the watch began.
+	// Initial is true for objects of the initial list.
 	Initial bool
 }
 
-// Watch tells of every change to the objects of an informer. It must not block, and
-// is to be called before the informer starts.
+// Watch calls tell for every change to the objects of an informer. It must be called before the informer starts. tell
+// must not block.
 func Watch[T any](informer cache.SharedIndexInformer, tell func(Change[T])) error {
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
