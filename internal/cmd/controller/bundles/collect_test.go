@@ -20,7 +20,7 @@ import (
 )
 
 // A collector whose clock is ahead finds every Content old enough.
-func TestContentsNobodyNeedsAreDeleted(t *testing.T) {
+func TestUnusedContent_IsDeleted(t *testing.T) {
 	w := newWorld(t)
 	w.cluster(t, "one", nil)
 	b := w.bundle(t, "web", to("one"))

@@ -171,7 +171,7 @@ func TestLabelsOfAGroupMoveABundle(t *testing.T) {
 	w.expectGone(t, "web", "one")
 }
 
-func TestABrokenGroupSaysSoAndHeals(t *testing.T) {
+func TestBrokenGroup_IsReportedUntilCorrected(t *testing.T) {
 	w := newWorld(t)
 	w.cluster(t, "one", map[string]string{"env": "prod"})
 	w.cluster(t, "two", map[string]string{"env": "dev"})

@@ -164,7 +164,7 @@ func TestAMappedBundleUsesTheGroupsOfTheClustersWorkspace(t *testing.T) {
 	away.expectGone(t, "web", "far")
 }
 
-func TestABrokenMappingSaysSoAndHeals(t *testing.T) {
+func TestBrokenMapping_IsReportedUntilCorrected(t *testing.T) {
 	tests := map[string]struct{ field string }{
 		"the selector of namespaces": {"namespaceSelector"},
 		"the selector of Bundles":    {"bundleSelector"},
@@ -207,7 +207,7 @@ func TestABrokenMappingSaysSoAndHeals(t *testing.T) {
 	}
 }
 
-func TestAMappingWithOneSelectorSaysSo(t *testing.T) {
+func TestMappingWithOneSelector_IsReported(t *testing.T) {
 	w := newWorld(t)
 	m := w.mapping(t, "m", &metav1.LabelSelector{}, nil)
 	w.expectWarning(t, m, "MappingIncomplete", "BundleNamespaceMapping m: both bundleSelector and namespaceSelector must be set; as it is, the mapping does nothing")

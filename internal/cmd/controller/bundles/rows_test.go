@@ -366,8 +366,8 @@ func TestCopiesForTheAgents(t *testing.T) {
 	})
 }
 
-// TestValuesThatSomebodyChanged has an agent notice that the values are not those of the hash.
-func TestValuesThatSomebodyChanged(t *testing.T) {
+// TestEditedValues_AreRestored has an agent notice that the values are not those of the hash.
+func TestEditedValues_AreRestored(t *testing.T) {
 	w := newWorld(t)
 	w.cluster(t, "one", map[string]string{"n": "1"})
 	w.bundle(t, "web", to("one"), values("a", 1))

@@ -22,7 +22,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// waiting is the shard of TestSilentClustersHoldNothingUp, whose clock is its own.
+// waiting is the shard of TestSilentClusters_DoNotBlockOthers, whose clock is its own.
 const waiting = "waiting"
 
 // ahead is a clock that can be put forward.
@@ -94,7 +94,7 @@ func (w *waitingWorld) counts(t *testing.T, unreachable, ready, waiting int) {
 
 // Four of twelve agents fall silent, those that would come first. A change goes to all others, one after the other, as
 // if the four were not there; and to one of the four when it is heard of again.
-func TestSilentClustersHoldNothingUp(t *testing.T) {
+func TestSilentClusters_DoNotBlockOthers(t *testing.T) {
 	w := newWaitingWorld(t)
 	var names []string
 	for number := range 12 {

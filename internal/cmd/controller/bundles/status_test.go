@@ -68,7 +68,7 @@ func (w *world) expectCluster(t *testing.T, name, message string, display fleet.
 	})
 }
 
-func TestABundleThatCannotBeUsedSaysSoAndHeals(t *testing.T) {
+func TestInvalidBundle_IsReportedUntilCorrected(t *testing.T) {
 	invalid := map[string]any{"targets": []any{map[string]any{"name": "prod", "clusterSelector": map[string]any{
 		"matchExpressions": []any{map[string]any{"key": "a", "operator": "Resembles"}},
 	}}}}

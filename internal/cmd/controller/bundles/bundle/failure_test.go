@@ -62,7 +62,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-func TestFailuresThatWereToldHoldUntilTheNextTry(t *testing.T) {
+func TestReportedFailures_StayUntilTheNextTry(t *testing.T) {
 	h := &handler{ledger: ledger.New()}
 	key := types.NamespacedName{Namespace: "ws", Name: "web"}
 	if got := h.failing(key); len(got) > 0 {

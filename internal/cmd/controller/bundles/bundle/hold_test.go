@@ -59,7 +59,7 @@ func brokenReach(closed ...string) targeting.Reach {
 	})}, namespaces)
 }
 
-func TestWhatABrokenSelectorHolds(t *testing.T) {
+func TestBrokenSelector_HoldsDeployments(t *testing.T) {
 	own := targeting.Reach{Namespaces: []string{"ws"}}
 	target := func(workspace, name string) ledger.Target {
 		return ledger.Target{Cluster: types.NamespacedName{Namespace: workspace, Name: name}, Namespace: "c-" + name}
@@ -147,7 +147,7 @@ func TestWhatABrokenSelectorHolds(t *testing.T) {
 }
 
 // What is held counts, and so the limit is a share of it, too: else one cluster that is held kept all others from a change.
-func TestWhatIsHeldLeavesRoom(t *testing.T) {
+func TestHeldDeployment_LeavesRoom(t *testing.T) {
 	notReady := func(bd *fleet.BundleDeployment) { bd.Status.Ready = false }
 	one := intstr.FromInt32(1)
 	tests := map[string]struct {

@@ -160,7 +160,7 @@ func TestTheOwnerOfASecret(t *testing.T) {
 	}
 }
 
-func TestACacheWithoutAnswerIsNoReasonToDelete(t *testing.T) {
+func TestCacheError_DeletesNothing(t *testing.T) {
 	hub := hubtest.New(t)
 	hub.Put(valued("one"), ownerless())
 	hub.Spoil(valued("one"))
@@ -206,7 +206,7 @@ func after(d time.Duration) {
 	synctest.Wait()
 }
 
-func TestOwnersAreNamedLater(t *testing.T) {
+func TestOwner_IsSetLater(t *testing.T) {
 	inTime(t, func(t *testing.T, hub *hubtest.Hub) {
 		hub.Put(valued("one"), ownerless())
 		o := working(t, hub, &pages{})
@@ -221,7 +221,7 @@ func TestOwnersAreNamedLater(t *testing.T) {
 	})
 }
 
-func TestOwnersWaitForWhatIsBeingWritten(t *testing.T) {
+func TestOwners_WaitForRunningWrites(t *testing.T) {
 	inTime(t, func(t *testing.T, hub *hubtest.Hub) {
 		hub.Put(valued("one"), ownerless())
 		o := working(t, hub, &pages{})
@@ -237,7 +237,7 @@ func TestOwnersWaitForWhatIsBeingWritten(t *testing.T) {
 	})
 }
 
-func TestOwnersWaitForWhatPeopleWaitFor(t *testing.T) {
+func TestOwners_WaitForStatusUpdates(t *testing.T) {
 	inTime(t, func(t *testing.T, hub *hubtest.Hub) {
 		hub.Put(valued("one"), ownerless())
 		o := working(t, hub, &pages{})
@@ -253,7 +253,7 @@ func TestOwnersWaitForWhatPeopleWaitFor(t *testing.T) {
 	})
 }
 
-func TestOwnersDoNotWaitForEver(t *testing.T) {
+func TestOwners_DoNotWaitForever(t *testing.T) {
 	inTime(t, func(t *testing.T, hub *hubtest.Hub) {
 		hub.Put(valued("one"), ownerless())
 		o := working(t, hub, &pages{})
@@ -367,7 +367,7 @@ func page(clusters ...string) (list metav1.PartialObjectMetadataList) {
 	return list
 }
 
-func TestTheSweepOfWhatAnEarlierProcessHasLeft(t *testing.T) {
+func TestSweep_FindsSecretsOfAnEarlierProcess(t *testing.T) {
 	ofType := "type=" + fleet.SecretTypeBundleDeployment
 	unnamed := []metav1.PartialObjectMetadataList{page("a", "owned-b"), page(), page("owned-c", "d", "e")}
 	tests := map[string]struct {
@@ -415,7 +415,7 @@ func TestTheSweepOfWhatAnEarlierProcessHasLeft(t *testing.T) {
 	}
 }
 
-func TestNothingIsNamedBeforeTheCachesAreFull(t *testing.T) {
+func TestOwners_WaitForSyncedCaches(t *testing.T) {
 	inTime(t, func(t *testing.T, hub *hubtest.Hub) {
 		hub.Have(valued("one"), ownerless())
 		var full atomic.Bool

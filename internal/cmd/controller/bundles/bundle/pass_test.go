@@ -72,7 +72,7 @@ func TestConcernsAll(t *testing.T) {
 	}
 }
 
-func TestAPassTellsOfFailures(t *testing.T) {
+func TestPass_ReportsFailures(t *testing.T) {
 	targets := func(failures ...string) ledger.Outcome {
 		out := ledger.Outcome{}
 		for i, failure := range failures {

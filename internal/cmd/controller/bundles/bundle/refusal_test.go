@@ -61,7 +61,7 @@ func withoutRoom(clusters int) func(*fleet.Bundle) {
 	}
 }
 
-func TestClustersThatRefuseAreNotWaitedFor(t *testing.T) {
+func TestRefusingCluster_DoesNotBlockOthers(t *testing.T) {
 	tests := map[string]struct {
 		clusters int
 		bundle   *fleet.Bundle
@@ -126,7 +126,7 @@ func TestClustersThatRefuseAreNotWaitedFor(t *testing.T) {
 }
 
 // Where others have a BundleDeployment of that name, nobody is tried again, however many these are.
-func TestOthersInTheWayAreNotWaitedFor(t *testing.T) {
+func TestForeignObject_DoesNotBlockOthers(t *testing.T) {
 	d := newDelivery(t, bundle(everywhere, mostNew(2)), 9)
 	for number := range 4 {
 		d.hub.Put(&fleet.BundleDeployment{ObjectMeta: metav1.ObjectMeta{
@@ -190,7 +190,7 @@ func (d *delivery) told(t *testing.T) *[]int {
 }
 
 // What cannot be made for some clusters leaves the place to others, too.
-func TestValuesThatCannotBeStoredTakeUpNoPlace(t *testing.T) {
+func TestUnstorableValues_DoNotBlockOthers(t *testing.T) {
 	d := newDelivery(t, bundle(everywhere, mostNew(1), withoutRoom(3)), 5)
 	if err := d.pass(t.Context()); err != nil {
 		t.Errorf("error = %v, though nothing can be tried again", err)
@@ -209,7 +209,7 @@ func TestValuesThatCannotBeStoredTakeUpNoPlace(t *testing.T) {
 }
 
 // What nobody can write ends the pass, before it has tried everybody.
-func TestWhatConcernsAllEndsThePass(t *testing.T) {
+func TestErrorOfAllClusters_EndsThePass(t *testing.T) {
 	tests := map[string]error{
 		"nobody answers":                errDown,
 		"the credential is not valid":   apierrors.NewUnauthorized("expired"),
@@ -271,7 +271,7 @@ func (d *delivery) interrupt(do func()) (more func() int) {
 	return func() int { return int(begun.Load() - then.Load()) }
 }
 
-func TestAPassEndsWithItsProcessOrItsBundle(t *testing.T) {
+func TestPass_EndsWithItsProcessOrBundle(t *testing.T) {
 	t.Run("process", func(t *testing.T) {
 		d := newDelivery(t, bundle(everywhere), 200)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -348,7 +348,7 @@ func inTwo(b *fleet.Bundle) {
 	}})(b)
 }
 
-func TestARefusedPromotionLeavesItsRoomToOthers(t *testing.T) {
+func TestRefusedPromotion_LeavesItsRoomToOthers(t *testing.T) {
 	tests := map[string]struct {
 		strategy func(*fleet.Bundle)
 		// refused have no quota, unsure a webhook that fails, and late are written by somebody else meanwhile.

@@ -171,7 +171,7 @@ func TestNoMoreThanMaxNewAreUnderWay(t *testing.T) {
 }
 
 // What a Bundle's status needs to know of the rollout is in the ledger.
-func TestWhatTheLedgerKnowsOfARollout(t *testing.T) {
+func TestRollout_IsStoredInTheLedger(t *testing.T) {
 	in := input{
 		bundle:   bundle(everywhere, strategy(fleet.RolloutStrategy{Partitions: []fleet.Partition{{Name: "p", ClusterName: "b"}, {Name: "all", ClusterSelector: &metav1.LabelSelector{}}, {ClusterGroup: "none"}}})),
 		clusters: []*fleet.Cluster{cluster("a"), cluster("b")}, unreachable: map[types.NamespacedName]bool{{Namespace: "ws", Name: "a"}: true}, manifestHash: "0123",
@@ -247,7 +247,7 @@ func TestWaitsForOthers(t *testing.T) {
 }
 
 // A promotion is tried once: whether it may be written after somebody else has written is for the next pass to decide.
-func TestAPromotionIsTriedOnce(t *testing.T) {
+func TestPromotion_IsTriedOnce(t *testing.T) {
 	h := &handler{app: &hub.Context{}}
 	promoted := write{Outcome: rulesdelivery.Outcome{Deployment: existing("one", at("2", "2", "1"))}, existing: existing("one", at("2", "1", "1"))}
 	client, ok := h.client(promoted).(once)
@@ -279,7 +279,7 @@ func TestFlags(t *testing.T) {
 }
 
 // A rollout makes many passes: what waits for its turn costs nothing in those that do not reach it.
-func TestWhatWaitsIsNotWorkedOutAgain(t *testing.T) {
+func TestWaitingTarget_IsNotComputedAgain(t *testing.T) {
 	in := settledWorld(t)
 	for i, bd := range in.existing {
 		bd = bd.DeepCopy()

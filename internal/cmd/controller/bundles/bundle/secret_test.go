@@ -27,7 +27,7 @@ func blaming(hash, reason string) *fleet.BundleDeployment {
 	})
 }
 
-func TestASecretIsDoubtedWhenAnAgentBlamesIt(t *testing.T) {
+func TestReportedInvalidValues_HaveTheSecretChecked(t *testing.T) {
 	invalid := fleet.ReasonHelmValuesInvalid
 	tests := map[string]struct {
 		older, newer *fleet.BundleDeployment

@@ -80,7 +80,7 @@ func settledWorld(t *testing.T) input {
 	return in
 }
 
-func TestWhatIsSettledIsNotLookedAt(t *testing.T) {
+func TestSettledTarget_IsSkipped(t *testing.T) {
 	newBundle := func(in *input, change func(*fleet.Bundle)) {
 		b := in.bundle.DeepCopy()
 		change(b)
@@ -150,7 +150,7 @@ func TestWhatIsSettledIsNotLookedAt(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoTargetAnyMoreIsForgotten(t *testing.T) {
+func TestFormerTarget_IsForgotten(t *testing.T) {
 	in := settledWorld(t)
 	of := func() map[types.UID]settledTarget { return in.settled.memo.bundles[in.bundle.UID].settled }
 	if len(of()) != 3 {

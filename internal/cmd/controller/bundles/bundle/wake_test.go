@@ -67,7 +67,7 @@ func TestClusterMatters(t *testing.T) {
 }
 
 // A cluster that is relabelled, or a group that comes, while nothing is deployed there yet.
-func TestWhoWakesABundle(t *testing.T) {
+func TestWatch_EnqueuesAffectedBundles(t *testing.T) {
 	to := func(labels map[string]string) func(*fleet.Bundle) {
 		return func(b *fleet.Bundle) {
 			b.Spec.Targets = []fleet.BundleTarget{{ClusterSelector: &metav1.LabelSelector{MatchLabels: labels}}}

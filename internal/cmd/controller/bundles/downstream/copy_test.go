@@ -251,7 +251,7 @@ func TestOriginalsAreReadOnce(t *testing.T) {
 }
 
 // An agent that could not be told of another copy is told later, though there is nothing to copy then.
-func TestAnAgentIsToldInTheEnd(t *testing.T) {
+func TestFailedNotification_IsRetried(t *testing.T) {
 	told := "patch BundleDeployment " + there + "/web"
 	hub := hubtest.New(t)
 	h := handlerWith(t, secretOf("ws", "creds", "2"), secretOf(there, "creds", "1", ownedBy("u-web")))
@@ -276,7 +276,7 @@ func TestAnAgentIsToldInTheEnd(t *testing.T) {
 	}
 }
 
-func TestWhoIsToldOfACopy(t *testing.T) {
+func TestChangedCopy_NotifiesItsOwners(t *testing.T) {
 	conflict := apierrors.NewConflict(corev1.Resource("secrets"), "creds", errors.New("changed"))
 	tests := map[string]struct {
 		err    error
@@ -316,7 +316,7 @@ func TestWhoIsToldOfACopy(t *testing.T) {
 
 // A copy of which an agent was not told, for the process that wrote it ended, is told by the next, once; what was told
 // is not told again.
-func TestTheNextProcessTells(t *testing.T) {
+func TestNextProcess_NotifiesTheAgent(t *testing.T) {
 	creds := fleet.DownstreamResource{Kind: "Secret", Name: "creds"}
 	around := []runtime.Object{secretOf("ws", "creds", "2"), secretOf(there, "creds", "2", ownedBy("u-web"))} // both of version 7
 	tests := map[string]struct {
@@ -365,7 +365,7 @@ func TestTheNextProcessTells(t *testing.T) {
 }
 
 // A first try that failed does not keep the next from telling.
-func TestTheNextProcessTellsThoughItsFirstTryFails(t *testing.T) {
+func TestNextProcess_RetriesTheNotification(t *testing.T) {
 	hub := hubtest.New(t)
 	h := handlerWith(t, secretOf("ws", "creds", "2"), secretOf(there, "creds", "2", ownedBy("u-web")))
 	down := errors.New("connection refused")

@@ -137,7 +137,7 @@ func anInternal(s *corev1.Secret) {
 	s.Labels = map[string]string{fleet.LabelBundleInternalSecret: "true"}
 }
 
-func TestCopiesThatAreNotNamedAnyMoreGo(t *testing.T) {
+func TestCopyNoLongerNamed_IsDeleted(t *testing.T) {
 	secret, configMap := fleet.DownstreamResource{Kind: "Secret", Name: "creds"}, fleet.DownstreamResource{Kind: "CONFIGMAP", Name: "settings"}
 	staged := deployment()
 	staged.Spec.StagedOptions.DownstreamResources = []fleet.DownstreamResource{secret}

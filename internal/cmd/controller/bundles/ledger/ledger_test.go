@@ -55,7 +55,7 @@ func TestLedger(t *testing.T) {
 }
 
 // Whoever cannot be told what to deploy is in nobody's way, but only if that is certain.
-func TestWhoIsBlocked(t *testing.T) {
+func TestTargetStep_SetsBlocked(t *testing.T) {
 	told := Target{Namespace: "c-one", DeploymentID: "s-1:2", Partitions: []int{1}}
 	tests := map[string]struct {
 		change  func(*Target)

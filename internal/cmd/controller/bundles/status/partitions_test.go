@@ -52,7 +52,7 @@ func TestPartitionsInTheStatus(t *testing.T) {
 	}
 }
 
-func TestWhatIsStrangeAboutPartitionsIsTold(t *testing.T) {
+func TestPartitionProblems_AreReported(t *testing.T) {
 	partitioned := func(status, reason, message string, at time.Time) *genericcondition.GenericCondition {
 		c := &genericcondition.GenericCondition{Type: "Partitioned", Reason: reason, Message: message, LastUpdateTime: at.Format(time.RFC3339)}
 		c.Status = "False"

@@ -192,7 +192,7 @@ func TestAChangeCostsWhatChanged(t *testing.T) {
 	}
 }
 
-func TestNobodysChangesAreForgotten(t *testing.T) {
+func TestChangeOfUnknownBundle_IsNotStored(t *testing.T) {
 	s := newSums()
 	s.touch(types.NamespacedName{Name: "unknown"}, "n")
 	s.reset(types.NamespacedName{Name: "unknown"})

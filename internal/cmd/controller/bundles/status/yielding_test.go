@@ -50,7 +50,7 @@ func TestSumsYieldToWhatIsBeingWritten(t *testing.T) {
 }
 
 // Whoever waits for its turn goes on when the writing is over, and what comes after that does not wait for it.
-func TestSumsYieldNoLongerThanThat(t *testing.T) {
+func TestWaitingUpdate_RunsAfterLongestTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &handler{ledger: ledger.New(), turn: make(chan struct{}, 1)}
 		var told []string
@@ -81,7 +81,7 @@ func TestSumsYieldNoLongerThanThat(t *testing.T) {
 }
 
 // One whose write gets no answer keeps the others from being told for a moment only.
-func TestSumsDoNotWaitForOneThatHangs(t *testing.T) {
+func TestHangingUpdate_DoesNotBlockOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &handler{ledger: ledger.New(), turn: make(chan struct{}, 1)}
 		h.ledger.Writing.Add(1)
@@ -102,7 +102,7 @@ func TestSumsDoNotWaitForOneThatHangs(t *testing.T) {
 	})
 }
 
-func TestWhoeverWaitsForItsTurnEndsWithTheController(t *testing.T) {
+func TestWaitingUpdate_EndsWithTheController(t *testing.T) {
 	h := &handler{ledger: ledger.New(), turn: make(chan struct{}, 1)}
 	h.ledger.Writing.Add(1)
 	h.turn <- struct{}{} // somebody else's
