@@ -89,9 +89,9 @@ func (a aim) steps(in input) []rollout.Step {
 			Paused:       targeting.IsPaused(in.bundle, target.Cluster),
 			Unreachable:  in.unreachable[keyOf(target.Cluster)],
 			// A Cluster without a namespace enqueues the Bundle when it gets one.
-			Blocked:      target.Err != nil || namespace == "" || left,
-			InDoubt:      in.inDoubt[namespace] || doubt,
-			Partitions:   a.layout.Of[i],
+			Blocked:    target.Err != nil || namespace == "" || left,
+			InDoubt:    in.inDoubt[namespace] || doubt,
+			Partitions: a.layout.Of[i],
 		}
 	}
 	for namespace, target := range a.held.deployments {
