@@ -11,10 +11,10 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// defaultAccount is the service account deployments are made under where none is named, if it exists.
+// defaultAccount is the service account that deploys if the options name none and this account exists.
 const defaultAccount = "fleet-default"
 
-// accounts are the identities deployments are made under.
+// accounts caches the identities that deploy.
 type accounts struct {
 	agent     *identity
 	namespace string
@@ -27,8 +27,8 @@ func newAccounts(agent *identity, namespace string) *accounts {
 	return &accounts{agent: agent, namespace: namespace, known: map[string]*identity{}}
 }
 
-// find returns the identity for a service account named in options: that account, which has to be in the
-// agent's namespace; for "" the default account if there is one, else the agent itself.
+// find returns the identity for a service account, which has to be in the agent's namespace. For "" it returns the
+// default account if that exists, and otherwise the agent itself.
 func (a *accounts) find(ctx context.Context, requested string) (*identity, error) {
 	account := requested
 	if account == "" {
@@ -47,8 +47,8 @@ func (a *accounts) find(ctx context.Context, requested string) (*identity, error
 	return a.as(account)
 }
 
-// forRemoval is find for taking a release down: without its account, the agent does it itself. Then its hooks, which
-// would have the agent's rights, must not run.
+// forRemoval is like find, for an uninstallation. If the account does not exist, it returns the agent itself, and
+// the hooks must not run: they would get the agent's rights.
 func (a *accounts) forRemoval(ctx context.Context, requested string) (who *identity, hooks bool, err error) {
 	who, err = a.find(ctx, requested)
 	if apierrors.IsNotFound(err) {

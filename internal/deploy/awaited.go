@@ -16,10 +16,10 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// awaitedRetry is the pause before something is tried again whose obstacle is watched.
+// awaitedRetry is the pause before a retry if the awaited object is watched.
 const awaitedRetry = 15 * time.Minute
 
-// awaitedObject is an object downstream on which it depends whether a BundleDeployment can be deployed.
+// awaitedObject identifies a downstream object that a BundleDeployment waits for.
 type awaitedObject struct {
 	resource        schema.GroupVersionResource
 	namespace, name string
@@ -29,12 +29,12 @@ func (o awaitedObject) String() string {
 	return state.Describe(o.resource.GroupVersion().String(), o.resource.Resource, o.namespace, o.name)
 }
 
-// core is an object of a core kind; namespaces have none.
+// core returns an awaitedObject of a core resource. The namespace is empty for namespaces.
 func core(resource, namespace, name string) awaitedObject {
 	return awaitedObject{resource: corev1.SchemeGroupVersion.WithResource(resource), namespace: namespace, name: name}
 }
 
-// awaitingError is an error that only a change of an object ends.
+// awaitingError is an error that only a change of an object can resolve.
 type awaitingError struct {
 	object awaitedObject
 	cause  error
@@ -43,7 +43,7 @@ type awaitingError struct {
 func (e *awaitingError) Error() string { return e.cause.Error() }
 func (e *awaitingError) Unwrap() error { return e.cause }
 
-// until says that only a change of an object ends an error.
+// until marks an error as one that only a change of the object can resolve.
 func until(object awaitedObject, cause error) error {
 	if cause == nil {
 		return nil
@@ -51,8 +51,9 @@ func until(object awaitedObject, cause error) error {
 	return &awaitingError{object: object, cause: cause}
 }
 
-// awaitedBy is the object on which it depends whether an error ends, nil if there is none, and whether on nothing else.
-// A namespace that goes may be another one than the release's.
+// awaitedBy returns the object whose change may resolve an error, or nil if there is none. alone is true if
+// nothing else can resolve it. If a namespace is terminating, it may be another namespace than the release's, so
+// alone is false.
 func awaitedBy(bd *fleet.BundleDeployment, err error) (object *awaitedObject, alone bool) {
 	var waits *awaitingError
 	switch {
@@ -67,11 +68,12 @@ func awaitedBy(bd *fleet.BundleDeployment, err error) (object *awaitedObject, al
 	return nil, false
 }
 
-// awaited follows the metadata of objects that BundleDeployments wait for: each by a watch of its own, which is there
-// only as long as somebody waits.
+// awaited watches the metadata of objects that BundleDeployments wait for. Each object has its own watch, which
+// exists only while a BundleDeployment waits for the object.
 type awaited struct {
 	client metadata.Interface
-	// wake is told who waits for an object that has changed, or that was there when it was first looked at.
+	// wake is called with the BundleDeployments that wait for an object, when it exists at the first list and whenever
+	// it changes.
 	wake func(users []string)
 
 	running sync.WaitGroup
@@ -90,7 +92,7 @@ func newAwaited(client metadata.Interface, wake func([]string)) *awaited {
 	return &awaited{client: client, wake: wake, objects: map[awaitedObject]*awaiting{}, waits: map[string]awaitedObject{}}
 }
 
-// put says what a user waits for now; nil for nothing.
+// put sets the object that a user waits for; nil if it waits for none.
 func (a *awaited) put(user string, object *awaitedObject) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -147,7 +149,7 @@ func (a *awaited) usersOf(object awaitedObject) []string {
 	return users
 }
 
-// stop ends all watches and returns when they have ended.
+// stop stops all watches and waits until they have ended.
 func (a *awaited) stop() {
 	a.mu.Lock()
 	for _, found := range a.objects {

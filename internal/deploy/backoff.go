@@ -10,8 +10,8 @@ const (
 	lastRetry  = 2 * time.Minute
 )
 
-// backoff doubles the pause of an item with each failure, from firstRetry to lastRetry, and spreads it by up
-// to half. It implements workqueue.TypedRateLimiter.
+// backoff doubles the pause of an item with each failure, from firstRetry to lastRetry, and adds up to half of it
+// at random. It implements workqueue.TypedRateLimiter.
 type backoff struct {
 	random func() float64
 
@@ -36,14 +36,14 @@ func (b *backoff) When(item string) time.Duration {
 	return pause + time.Duration(b.random()*float64(pause)/2)
 }
 
-// Forget ends the count.
+// Forget resets the count of failures.
 func (b *backoff) Forget(item string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.failures, item)
 }
 
-// NumRequeues returns the count.
+// NumRequeues returns the count of failures.
 func (b *backoff) NumRequeues(item string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

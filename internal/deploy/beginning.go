@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// beginningLasts is how long the releases count as they were found when the agent began.
+// beginningLasts is how long the first list of releases is valid.
 const beginningLasts = time.Minute
 
-// beginning are the newest revisions of Helm's releases as the first look at all of them found them: an agent that was
-// restarted need not ask for each what one list has said of all. It is good for one answer about each release, and none
-// once this process may have written to it.
+// beginning holds the newest revisions of all Helm releases from the first list after a start, so that a restarted
+// agent does not have to read each release. It answers once per release, and not after this process may have
+// written to the release.
 type beginning struct {
 	once   sync.Once
-	listed chan struct{} // closed when what follows is known; nothing is, if the list could not be had
+	listed chan struct{} // closed when newest is set; newest is empty if the list failed
 	newest map[releaseKey]revisionSecret
 	at     time.Time
 
@@ -26,7 +26,7 @@ func newBeginning() *beginning {
 	return &beginning{listed: make(chan struct{}), spent: map[releaseKey]bool{}}
 }
 
-// know takes what the first list said; later ones are nothing to it. Nobody changes newest any more.
+// know stores the first list and ignores later ones. The list must not be changed afterwards.
 func (b *beginning) know(newest map[releaseKey]revisionSecret, at time.Time) {
 	b.once.Do(func() {
 		b.newest, b.at = newest, at
@@ -34,7 +34,8 @@ func (b *beginning) know(newest map[releaseKey]revisionSecret, at time.Time) {
 	})
 }
 
-// newestOf waits for the first list, which is a bounded request, and says what it had of a release, if that still counts.
+// newestOf waits for the first list, which is a request with a timeout, and returns the newest revision of a
+// release. counts reports whether the answer is still valid.
 func (b *beginning) newestOf(ctx context.Context, key releaseKey, now time.Time) (found revisionSecret, counts bool) {
 	select {
 	case <-b.listed:
@@ -45,7 +46,7 @@ func (b *beginning) newestOf(ctx context.Context, key releaseKey, now time.Time)
 	return found, b.spend(key) && counts && now.Sub(b.at) < beginningLasts
 }
 
-// spend has a release count no longer as it was, and reports whether it did until now.
+// spend invalidates the entry of a release and reports whether it was valid.
 func (b *beginning) spend(key releaseKey) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

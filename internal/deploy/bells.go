@@ -2,7 +2,7 @@ package deploy
 
 import "sync"
 
-// bells wake operations that wait for something in their middle: Helm keeps their goroutines until it has happened.
+// bells wake operations that wait for an event. Helm keeps their goroutines until the operation has finished.
 type bells struct {
 	mu        sync.Mutex
 	listeners map[string]map[chan struct{}]bool
@@ -10,7 +10,7 @@ type bells struct {
 
 func newBells() *bells { return &bells{listeners: map[string]map[chan struct{}]bool{}} }
 
-// listen returns a channel that says that one of the bells has rung since it was last read, and what ends that.
+// listen subscribes to events. The channel receives once after one or more events; stop ends the subscription.
 func (b *bells) listen(names ...string) (heard <-chan struct{}, stop func()) {
 	listener := make(chan struct{}, 1)
 	b.mu.Lock()
@@ -33,19 +33,19 @@ func (b *bells) listen(names ...string) (heard <-chan struct{}, stop func()) {
 	}
 }
 
-// ring wakes whoever listens to a bell.
+// ring wakes all listeners of an event.
 func (b *bells) ring(name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for listener := range b.listeners[name] {
 		select {
 		case listener <- struct{}{}:
-		default: // it has not heard the last time yet
+		default: // the listener has not read the last wakeup yet
 		}
 	}
 }
 
-// The bells: a BundleDeployment is wanted otherwise, an object of a set has changed, or a CRD has.
+// Names of events: a change of a BundleDeployment, of an object of a set, and of a CRD.
 func bundleBell(name string) string { return "bundledeployment/" + name }
 func setBell(hash string) string    { return "set/" + hash }
 

@@ -19,43 +19,42 @@ import (
 )
 
 const (
-	// rawFolder is the folder of the chart with objects that are not templates.
+	// rawFolder is the chart's folder for objects that are not templates.
 	rawFolder = "raw-yaml/"
-	// templatesFolder is the folder of the chart with templates.
+	// templatesFolder is the chart's folder for templates.
 	templatesFolder = "templates/"
-	// deepestChart is how often charts may be packed into one another.
+	// deepestChart limits how deeply charts may be packed into one another.
 	deepestChart = 10
 	// shortCommit is the length of a commit in a chart's version.
 	shortCommit = 12
 )
 
-// versionPart is what the build metadata of a version may hold.
+// versionPart matches valid build metadata of a version.
 var versionPart = regexp.MustCompile(`^[0-9A-Za-z.-]+$`)
 
-// bundlePackage is a bundle made ready for Helm.
+// bundlePackage is a bundle in the form that Helm installs.
 type bundlePackage struct {
-	// Chart is what Helm installs: the bundle's chart, or one made of its files.
+	// Chart is the bundle's own chart, or one made from its files.
 	Chart *chart.Chart
-	// Style is what the bundle is made of.
+	// Style describes how the bundle is built.
 	Style style
-	// Files are all files of the bundle; a kustomization needs them.
+	// Files are all files of the bundle. A kustomization needs them.
 	Files []file
 }
 
-// packageInput is what a chart is made of.
+// packageInput is the input of newPackage.
 type packageInput struct {
-	// Name of the BundleDeployment.
+	// Name is the name of the BundleDeployment.
 	Name string
-	// ManifestID and Commit go into the version of a chart made here; Commit may be empty.
+	// ManifestID and Commit form the version of a chart made from files. Commit may be empty.
 	ManifestID, Commit string
 	Resources          []fleet.BundleResource
 	Options            *fleet.BundleDeploymentOptions
-	// Annotations are stored with the release, by which the agent knows it again.
+	// Annotations are stored with the release. The agent uses them to recognize the release.
 	Annotations map[string]string
 }
 
-// newPackage makes the chart of a bundle. Nothing is written to disk, and no name of a
-// resource leads out of the chart.
+// newPackage makes the chart of a bundle. It writes nothing to disk, and no resource name leads out of the chart.
 func newPackage(in packageInput) (*bundlePackage, error) {
 	files, err := readFiles(in.Resources)
 	if err != nil {
@@ -90,7 +89,7 @@ func newPackage(in packageInput) (*bundlePackage, error) {
 	return &bundlePackage{Chart: loaded, Style: found, Files: files}, nil
 }
 
-// chartFolder is the chart within a bundle, its names relative to its folder.
+// chartFolder returns the files of a chart within a bundle, with names relative to the chart's folder.
 func chartFolder(files []file, dir string) []file {
 	var chosen []file
 	for _, f := range files {
@@ -101,8 +100,8 @@ func chartFolder(files []file, dir string) []file {
 	return chosen
 }
 
-// rawChart turns the files of a raw bundle into those of a chart: what is below templates/ is rendered, all
-// else is taken as it is.
+// rawChart turns the files of a raw bundle into the files of a chart: files below templates/ are rendered, other
+// manifests are installed unchanged.
 func rawChart(files []file, options *fleet.BundleDeploymentOptions) ([]file, error) {
 	var overlays []string
 	if options.YAML != nil {
@@ -127,7 +126,7 @@ func rawChart(files []file, options *fleet.BundleDeploymentOptions) ([]file, err
 	return chosen, nil
 }
 
-// isManifest tells files with objects from all others by their name.
+// isManifest reports whether a file contains objects, by its name.
 func isManifest(name string) bool {
 	switch path.Ext(name) {
 	case ".yaml", ".yml", ".json":
@@ -141,7 +140,7 @@ func isFleetFile(name string) bool {
 	return base == "fleet.yaml" || base == "fleet.yml"
 }
 
-// nestedFolders are the folders of bundles and charts within this bundle.
+// nestedFolders returns the folders of other bundles and charts within this bundle.
 func nestedFolders(files []file) []string {
 	var nested []string
 	for _, f := range files {
@@ -156,7 +155,7 @@ func belongsElsewhere(name string, nested []string) bool {
 	return slices.ContainsFunc(nested, func(dir string) bool { return strings.HasPrefix(name, dir+"/") })
 }
 
-// madeUpChart is the Chart.yaml of a bundle that has none.
+// madeUpChart returns a generated Chart.yaml for a bundle without one.
 func madeUpChart(in packageInput) file {
 	version := "v0.0.0+" + in.ManifestID
 	if len(in.Commit) > shortCommit && versionPart.MatchString(in.Commit) {
@@ -174,7 +173,7 @@ func sizeOf(files []file) int {
 	return size
 }
 
-// load makes a chart of its files. The charts that are packed in it may have that many bytes, unpacked.
+// load makes a chart from its files. Packed charts in it may have at most left bytes when unpacked.
 func load(files []file, left int) (*chart.Chart, error) {
 	allowed := &chartAllowance{bytes: left, yaml: yamlbound.ForManifests()}
 	buffered := make([]*loader.BufferedFile, 0, len(files))
@@ -187,13 +186,14 @@ func load(files []file, left int) (*chart.Chart, error) {
 	return loader.LoadFiles(buffered)
 }
 
-// chartAllowance is what Helm may still read of a chart: bytes of packed charts, and YAML.
+// chartAllowance counts what Helm may still read of a chart: bytes of packed charts, and YAML.
 type chartAllowance struct {
 	bytes int
 	yaml  yamlbound.Budget
 }
 
-// spend takes what Helm reads of a file. Other files of a chart cost nothing: Helm keeps them as they are.
+// spend charges the allowance for a file that Helm parses or unpacks. Other files are free, because Helm stores
+// them unchanged.
 func (a *chartAllowance) spend(name string, data []byte, depth int) error {
 	switch path.Base(name) {
 	case "Chart.yaml", "Chart.lock", "values.yaml", "requirements.yaml", "requirements.lock":
@@ -219,11 +219,11 @@ func (a *chartAllowance) spend(name string, data []byte, depth int) error {
 	return nil
 }
 
-// unpack returns the files of a packed chart; none of one that Helm cannot unpack either.
+// unpack returns the files of a packed chart, or no files if Helm cannot unpack it either.
 func (a *chartAllowance) unpack(data []byte) ([]*loader.BufferedFile, error) {
 	unzipped, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
-		return nil, nil //nolint:nilerr // Helm says so, if it reads the file
+		return nil, nil //nolint:nilerr // Helm returns the error, if it reads the file
 	}
 	size, err := io.Copy(io.Discard, io.LimitReader(unzipped, int64(a.bytes)+1))
 	a.bytes -= int(size)
@@ -231,13 +231,13 @@ func (a *chartAllowance) unpack(data []byte) ([]*loader.BufferedFile, error) {
 		return nil, errBundleTooLarge
 	}
 	if err != nil {
-		return nil, nil //nolint:nilerr // the same
+		return nil, nil //nolint:nilerr // Helm returns the error, if it reads the file
 	}
 	files, err := loader.LoadArchiveFiles(bytes.NewReader(data))
 	if err != nil {
-		return nil, nil //nolint:nilerr // the same
+		return nil, nil //nolint:nilerr // Helm returns the error, if it reads the file
 	}
-	unpacked := 0 // may be more: an archive may have holes
+	unpacked := 0 // may exceed size: an archive may have holes
 	for _, f := range files {
 		unpacked += len(f.Data)
 	}
@@ -247,8 +247,8 @@ func (a *chartAllowance) unpack(data []byte) ([]*loader.BufferedFile, error) {
 	return files, nil
 }
 
-// checkCRDs refuses objects among a chart's CRDs that are none. Helm creates them without the marks of the release, and
-// neither changes nor deletes them.
+// checkCRDs refuses objects in a chart's CRD folder that are not CRDs. Helm creates them without the marks of the
+// release and never changes or deletes them.
 func checkCRDs(c *chart.Chart) error {
 	for _, crd := range c.CRDObjects() {
 		objects, err := parseObjects(crd.File.Data)
@@ -275,7 +275,7 @@ func annotate(c *chart.Chart, annotations map[string]string) {
 	}
 }
 
-// chartAnnotations are stored with the release: they say whose it is.
+// chartAnnotations returns the annotations that are stored with the release and identify its owner.
 func chartAnnotations(bd *fleet.BundleDeployment, agentNamespace string) map[string]string {
 	annotations := map[string]string{
 		fleet.AnnotationBundleID:       bd.Name,

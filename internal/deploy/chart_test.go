@@ -139,7 +139,7 @@ func TestPackagesThatCannotBeMade(t *testing.T) {
 		"values that are no YAML":                 {files: map[string]string{"Chart.yaml": "apiVersion: v2\nname: x\nversion: 1.0.0\n", "values.yaml": "a: b: c"}, want: "cannot load values.yaml"},
 		"values with too many aliases":            {files: map[string]string{"Chart.yaml": "apiVersion: v2\nname: x\nversion: 1.0.0\n", "values.yaml": aliasBomb}, want: "loading the chart: values.yaml: " + tooManyAliases},
 		"a patch with too many aliases":           {files: map[string]string{"x.yaml": configMapYAML, "overlays/a/x_patch.yaml": aliasBomb}, options: overlay("a"), want: "YAML parse error: " + tooManyAliases},
-		"a patch of nothing":                      {files: map[string]string{"overlays/a/x_patch.yaml": "a: b"}, options: overlay("a"), want: "x_patch.yaml patches x.yaml, which is not there"},
+		"a patch of nothing":                      {files: map[string]string{"overlays/a/x_patch.yaml": "a: b"}, options: overlay("a"), want: "x_patch.yaml patches x.yaml, which does not exist"},
 		"a patch of a file with two objects":      {files: map[string]string{"x.yaml": configMapYAML + "---\n" + configMapYAML, "overlays/a/x_patch.yaml": "a: b"}, options: overlay("a"), want: "the file holds 2 objects"},
 		"a patch of a file without a kind":        {files: map[string]string{"x.yaml": "a: b\n", "overlays/a/x_patch.yaml": "a: c"}, options: overlay("a"), want: "without a kind"},
 		"a patch that is no YAML":                 {files: map[string]string{"x.yaml": configMapYAML, "overlays/a/x_patch.yaml": "a: b: c"}, options: overlay("a"), want: "YAML parse error"},
@@ -348,9 +348,9 @@ func TestWhatCannotBeFinished(t *testing.T) {
 		want     string
 	}{
 		"no YAML":                           {rendered: "a: b: c", want: "YAML parse error in document 1"},
-		"no object":                         {rendered: "- a", want: "YAML parse error in document 1: a document is no object"},
+		"no object":                         {rendered: "- a", want: "YAML parse error in document 1: the document is not an object"},
 		"a separator that is none":          {rendered: "a: b\n--- c: d\n", want: "YAML parse error"},
-		"a list of what is no object":       {rendered: "kind: List\napiVersion: v1\nitems: [1]", want: "an item of a List is no object"},
+		"a list of what is no object":       {rendered: "kind: List\napiVersion: v1\nitems: [1]", want: "an item of a List is not an object"},
 		"labels that are no text":           {rendered: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, labels: {a: 1}}", want: "metadata.labels of ConfigMap \"a\": every value has to be a string"},
 		"annotations that are no text":      {rendered: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: {a: true}}", want: "metadata.annotations of ConfigMap"},
 		"a cluster-scoped object":           {rendered: "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}", change: target, want: "invalid cluster scoped object [name=a kind=Namespace apiVersion=v1]"},

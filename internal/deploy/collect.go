@@ -21,20 +21,20 @@ import (
 )
 
 const (
-	// collectPage is how many Secrets are listed at a time.
+	// collectPage is the page size for lists of Secrets.
 	collectPage = 500
-	// collectRetry is the pause after a round that did not see everything; never longer than the one between rounds.
+	// collectRetry is the longest pause after a garbage collection that failed in part.
 	collectRetry = 30 * time.Second
 )
 
-// collect looks for releases of this agent in the cluster, at once and then from time to time, and has the
-// BundleDeployments looked at that they were made for. Those that are gone lose all their releases, in one
-// round, but for orphans, which may be only early.
+// collect looks for releases of this agent in the cluster, at once and then periodically, and enqueues their
+// BundleDeployments. A deleted BundleDeployment loses all its releases in one round. The releases of orphans are
+// kept longer, because their BundleDeployments may not exist yet.
 func (d *deployer) collect(ctx context.Context) {
 	for {
 		interval := d.GarbageCollectionInterval
 		if err := d.sweep(ctx); err != nil && ctx.Err() == nil {
-			d.log.Warn("looking for releases without a bundle deployment", "error", err)
+			d.log.Warn("garbage collection failed and will be retried", "error", err)
 			interval = min(interval, collectRetry)
 		}
 		timer := time.NewTimer(interval + time.Duration(d.Random()*float64(interval)))
@@ -47,20 +47,22 @@ func (d *deployer) collect(ctx context.Context) {
 	}
 }
 
-// revisionSecret is the newest revision of a release, by its Secret's metadata.
+// revisionSecret describes the newest revision of a release, from the metadata of its Secret.
 type revisionSecret struct {
 	secret, resourceVersion, status string
 	number                          int
 }
 
-// orphans are the BundleDeployments that releases in the cluster were made for and that the hub has not named since this
-// process began, and when a look first missed them; the zero time if none has. Only looks use them.
+// orphans holds the BundleDeployments that have releases in the cluster and that the hub has not listed since this
+// process started. The value is the time of the first round in which the BundleDeployment was missing; zero before
+// that. Only collect uses it.
 //
-// They may have been deleted while no agent was there. Or the cluster has come to another hub, or anew to this one, where
-// Bundles are still to come that are to go on with these releases, and not with empty volumes.
+// An orphan may have been deleted while no agent ran. But the cluster may also have been registered at another
+// hub, or registered again. Then Bundles that are still to come must take over these releases, and must not start
+// with empty volumes.
 type orphans map[string]time.Time
 
-// sweep is one round. A release that cannot be read keeps no other from being found.
+// sweep runs one round of garbage collection. An unreadable release does not stop the round.
 func (d *deployer) sweep(ctx context.Context) error {
 	newest, err := d.listReleases(ctx)
 	d.beginning.know(newest, d.Clock())
@@ -78,7 +80,7 @@ func (d *deployer) sweep(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// lookAtWhatIsLeft has those BundleDeployments looked at that are gone, and those with more releases than one.
+// lookAtWhatIsLeft enqueues deleted BundleDeployments, and those with more than one release.
 func (d *deployer) lookAtWhatIsLeft(ctx context.Context, newest map[releaseKey]revisionSecret) {
 	maps.DeleteFunc(d.orphans, func(name string, _ time.Time) bool {
 		return d.hub.cached(name) != nil || len(d.inventory.of(name)) == 0
@@ -94,9 +96,10 @@ func (d *deployer) lookAtWhatIsLeft(ctx context.Context, newest map[releaseKey]r
 	}
 }
 
-// mayGo tells whether the releases of a BundleDeployment that is not there may be taken down. Those of one that this
-// process has known may. An orphan's are left alone while the hub lists nothing at all for this agent, and then until two
-// looks have missed it that are a whole interval apart; if they were being taken down already, that is gone on with.
+// mayGo reports whether the releases of a missing BundleDeployment may be uninstalled. If this process has known
+// the BundleDeployment, they may. The releases of an orphan are kept while the hub lists no BundleDeployments for
+// this agent at all, and then until two rounds at least one interval apart have missed it. An uninstallation that
+// has already begun is continued.
 func (d *deployer) mayGo(ctx context.Context, name string, newest map[releaseKey]revisionSecret) bool {
 	since, isOrphan := d.orphans[name]
 	now := d.Clock()
@@ -104,28 +107,29 @@ func (d *deployer) mayGo(ctx context.Context, name string, newest map[releaseKey
 	case !isOrphan:
 		return true
 	case len(d.hub.all()) == 0:
-		d.orphans[name] = time.Time{} // what was seen before counts no more: the hub is only beginning
+		d.orphans[name] = time.Time{} // a hub without BundleDeployments may not be set up yet: start again
 		return false
 	case d.beingTakenDown(ctx, name, newest):
 		return true
 	case since.IsZero():
 		d.orphans[name] = now
-		d.log.Info("release without a bundle deployment is kept, in case one is still to come", "bundledeployment", d.Namespace+"/"+name,
+		d.log.Info("keeping a release whose BundleDeployment is missing, in case the hub still creates it", "bundledeployment", d.Namespace+"/"+name,
 			"garbageCollectionInterval", d.GarbageCollectionInterval.String())
 		return false
 	}
 	return now.Sub(since) >= d.GarbageCollectionInterval
 }
 
-// beingTakenDown tells whether all releases of a BundleDeployment were left in the middle of an uninstallation. Of one
-// with another release only a former name may have been on its way out.
+// beingTakenDown reports whether all releases of a BundleDeployment are in the middle of an uninstallation. If
+// another release exists, only a former release may have been uninstalled.
 func (d *deployer) beingTakenDown(ctx context.Context, name string, newest map[releaseKey]revisionSecret) bool {
 	return !slices.ContainsFunc(d.inventory.of(name), func(key releaseKey) bool {
 		return newest[key].status != release.StatusUninstalling.String() || d.isForged(ctx, key, newest[key])
 	})
 }
 
-// isForged tells whether another than the agent has stored a revision; also while that cannot be found out.
+// isForged reports whether another writer has stored a revision. It also returns true if that cannot be
+// determined.
 func (d *deployer) isForged(ctx context.Context, key releaseKey, found revisionSecret) bool {
 	if d.seal == nil {
 		return false
@@ -138,7 +142,7 @@ func (d *deployer) isForged(ctx context.Context, key releaseKey, found revisionS
 	return err != nil || from == originOther
 }
 
-// listReleases finds all of Helm's releases by metadata alone.
+// listReleases lists the newest revision of each Helm release. It reads only metadata.
 func (d *deployer) listReleases(ctx context.Context) (map[releaseKey]revisionSecret, error) {
 	client := d.metadata.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"})
 	options := metav1.ListOptions{FieldSelector: "type=" + releaseSecretType, Limit: collectPage}
@@ -171,11 +175,11 @@ func note(newest map[releaseKey]revisionSecret, secret *metav1.PartialObjectMeta
 	}
 }
 
-// adoptRelease reads a release and takes it into the inventory if this agent made it.
+// adoptRelease reads a release and adds it to the inventory if this agent made it.
 func (d *deployer) adoptRelease(ctx context.Context, key releaseKey, found revisionSecret) error {
 	secret, err := d.agent.clientset.CoreV1().Secrets(key.Namespace).Get(ctx, found.secret, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil // gone meanwhile
+		return nil // deleted in the meantime
 	}
 	if err != nil {
 		return fmt.Errorf("reading release %s: %w", key, err)
@@ -197,12 +201,12 @@ func (d *deployer) adoptRelease(ctx context.Context, key releaseKey, found revis
 	return nil
 }
 
-// lastOf is the newest revision of a release, which is in the Secret unless that is forged; nil for one that cannot be
-// read.
+// lastOf returns the newest revision of a release: the one in the Secret, unless that is forged. It returns nil if
+// the Secret is unreadable.
 func (d *deployer) lastOf(ctx context.Context, key releaseKey, secret *corev1.Secret) (*release.Release, error) {
 	stored, err := decodeRelease(secret)
 	if err != nil {
-		return nil, nil //nolint:nilerr,nilnil // it is no release
+		return nil, nil //nolint:nilerr,nilnil // not a release
 	}
 	if annotationsOf(stored)[fleet.AnnotationAgentNamespace] != d.AgentNamespace {
 		return stored, nil
@@ -218,8 +222,8 @@ func (d *deployer) lastOf(ctx context.Context, key releaseKey, secret *corev1.Se
 	return h.last(), nil
 }
 
-// watchKinds forgets what is known of the API server's kinds whenever a CRD changes, and has everything looked
-// at that needs a kind which was not known.
+// watchKinds resets API discovery whenever a CRD changes, and enqueues the BundleDeployments that need a kind that
+// was not known.
 func (d *deployer) watchKinds(ctx context.Context) {
 	crds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	informer := newMetadataInformer(d.metadata, d.metadata.Resource(crds), func(*metav1.ListOptions) {})

@@ -15,8 +15,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// copyResources brings the Secrets and ConfigMaps that go with a BundleDeployment downstream, under the identity that
-// deploys. It reports whether one that was there already has changed: then the release has to be made again.
+// copyResources copies the downstream resources of a BundleDeployment, with the identity that deploys. It reports
+// whether an existing copy has changed, because the release then has to be deployed again.
 func (d *deployer) copyResources(ctx context.Context, bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus) (changed bool, err error) {
 	wanted := bd.Spec.Options.DownstreamResources
 	r.copies = r.copies || len(wanted) > 0
@@ -37,15 +37,15 @@ func (d *deployer) copyResources(ctx context.Context, bd *fleet.BundleDeployment
 		r.restoring.worked()
 	}
 	if status.DownstreamResourcesGeneration != 0 && status.AppliedDeploymentID == bd.Spec.DeploymentID {
-		changed = true // if not now, then by a process that was stopped before it went on
+		changed = true // an earlier process may have copied them and stopped before the deployment
 	}
 	r.surplus = true
 	status.DownstreamResourcesGeneration = bd.Spec.DownstreamResourcesGeneration
 	return changed, nil
 }
 
-// copyAll copies Secrets and ConfigMaps, for the first time or to put them back, and reports whether one that was there
-// already has changed.
+// copyAll copies Secrets and ConfigMaps, for the first time or again to restore them. It reports whether an
+// existing copy has changed.
 func (d *deployer) copyAll(ctx context.Context, bd *fleet.BundleDeployment, r *record, copies []copied, again bool) (changed bool, err error) {
 	for _, resource := range bd.Spec.Options.DownstreamResources {
 		if resourceOfKind(resource.Kind) == "" {
@@ -80,7 +80,7 @@ func (d *deployer) copyAll(ctx context.Context, bd *fleet.BundleDeployment, r *r
 	return changed, nil
 }
 
-// copiesOf are the copies that go with a BundleDeployment; one of a kind that cannot be copied has no resource.
+// copiesOf returns the copies of a BundleDeployment. If a kind cannot be copied, its copy has no resource.
 func copiesOf(bd *fleet.BundleDeployment) []copied {
 	var found []copied
 	for _, resource := range bd.Spec.Options.DownstreamResources {
@@ -89,13 +89,13 @@ func copiesOf(bd *fleet.BundleDeployment) []copied {
 	return found
 }
 
-// What Secrets and ConfigMaps are served as.
+// Resources of Secrets and ConfigMaps.
 const (
 	copiedSecrets    = "secrets"
 	copiedConfigMaps = "configmaps"
 )
 
-// resourceOfKind is what a kind of downstreamResources is served as, "" for one that cannot be copied.
+// resourceOfKind returns the resource of a kind in downstreamResources, "" if the kind cannot be copied.
 func resourceOfKind(kind string) string {
 	switch strings.ToLower(kind) {
 	case "secret":
@@ -124,7 +124,7 @@ func (d *deployer) ensureNamespace(ctx context.Context, who *identity, name stri
 func (d *deployer) copySecret(ctx context.Context, who *identity, bundleDeployment, name, namespace string, again bool) (version string, updated bool, err error) {
 	source, err := d.hub.secret(ctx, name)
 	if err != nil {
-		return "", false, missingOnHub(err, fmt.Errorf("reading Secret %s, which is to be copied: %w", name, err))
+		return "", false, missingOnHub(err, fmt.Errorf("reading Secret %s to copy it: %w", name, err))
 	}
 	wanted := &corev1.Secret{ObjectMeta: d.copyMeta(source.ObjectMeta, bundleDeployment, namespace), Type: source.Type, Data: source.Data}
 	secrets := who.clientset.CoreV1().Secrets(namespace)
@@ -150,7 +150,7 @@ func (d *deployer) copySecret(ctx context.Context, who *identity, bundleDeployme
 func (d *deployer) copyConfigMap(ctx context.Context, who *identity, bundleDeployment, name, namespace string, again bool) (version string, updated bool, err error) {
 	source, err := d.hub.configMap(ctx, name)
 	if err != nil {
-		return "", false, missingOnHub(err, fmt.Errorf("reading ConfigMap %s, which is to be copied: %w", name, err))
+		return "", false, missingOnHub(err, fmt.Errorf("reading ConfigMap %s to copy it: %w", name, err))
 	}
 	wanted := &corev1.ConfigMap{ObjectMeta: d.copyMeta(source.ObjectMeta, bundleDeployment, namespace), Data: source.Data, BinaryData: source.BinaryData}
 	configMaps := who.clientset.CoreV1().ConfigMaps(namespace)
@@ -174,8 +174,9 @@ func (d *deployer) copyConfigMap(ctx context.Context, who *identity, bundleDeplo
 	return made.GetResourceVersion(), !same, copying(err, "ConfigMap", namespace, name)
 }
 
-// copyMeta is what a copy has of its source, the label it is found by when it has to go, and whose it is: the agent of
-// another hub may have a BundleDeployment of the same name.
+// copyMeta returns the metadata of a copy: that of the source, the label for finding it when it has to be
+// deleted, and the annotation of this agent. The annotation is needed because the agent of another hub may have a
+// BundleDeployment with the same name.
 func (d *deployer) copyMeta(source metav1.ObjectMeta, bundleDeployment, namespace string) metav1.ObjectMeta {
 	labels, annotations := map[string]string{}, map[string]string{}
 	maps.Copy(labels, source.Labels)
@@ -185,12 +186,13 @@ func (d *deployer) copyMeta(source metav1.ObjectMeta, bundleDeployment, namespac
 	return metav1.ObjectMeta{Name: source.Name, Namespace: namespace, Labels: labels, Annotations: annotations}
 }
 
-// copiedIt says whether this agent made a copy.
+// copiedIt reports whether this agent made a copy.
 func (d *deployer) copiedIt(made metav1.ObjectMeta) bool {
 	return made.Annotations[fleet.AnnotationAgentNamespace] == d.AgentNamespace
 }
 
-// sameMeta compares the labels and annotations of copies, whoever made them.
+// sameMeta reports whether two copies have the same labels and annotations, except for the annotation of the
+// agent.
 func sameMeta(a, b metav1.ObjectMeta) bool {
 	return maps.Equal(a.Labels, b.Labels) && maps.Equal(unmarked(a), unmarked(b))
 }
@@ -201,7 +203,7 @@ func unmarked(made metav1.ObjectMeta) map[string]string {
 	return annotations
 }
 
-// copying says what was being done when something went wrong.
+// copying adds the kind and the name of the copy to an error.
 func copying(err error, kind, namespace, name string) error {
 	if err == nil {
 		return nil
@@ -209,7 +211,7 @@ func copying(err error, kind, namespace, name string) error {
 	return fmt.Errorf("copying %s %s/%s: %w", kind, namespace, name, err)
 }
 
-// missingOnHub gives what is not on the hub its reason.
+// missingOnHub adds the reason ContentMissing if err is NotFound.
 func missingOnHub(err, told error) error {
 	if apierrors.IsNotFound(err) {
 		return because(fleet.ReasonContentMissing, told)
@@ -217,7 +219,7 @@ func missingOnHub(err, told error) error {
 	return told
 }
 
-// pruneCopies deletes copies that were wanted once, if there may be any.
+// pruneCopies deletes copies that are no longer wanted, if there may be any.
 func (d *deployer) pruneCopies(ctx context.Context, bd *fleet.BundleDeployment, r *record) error {
 	if !r.surplus {
 		return nil
@@ -233,12 +235,12 @@ func (d *deployer) pruneCopies(ctx context.Context, bd *fleet.BundleDeployment, 
 	return nil
 }
 
-// copied is a Secret or ConfigMap that was copied downstream.
+// copied identifies a Secret or ConfigMap that was copied downstream.
 type copied struct{ resource, namespace, name string }
 
-// removeCopies deletes the Secrets and ConfigMaps that were copied for a BundleDeployment, wherever they are, except
-// some. One that does not say who made it is from before copies did, or from another implementation's agent, whose place
-// this one has taken.
+// removeCopies deletes the Secrets and ConfigMaps that were copied for a BundleDeployment, in all namespaces,
+// except the given ones. Copies without the annotation of an agent are deleted as well: they were made by an
+// earlier version, or by the agent of Rancher Fleet that this one has replaced.
 func (d *deployer) removeCopies(ctx context.Context, name string, except map[copied]bool) error {
 	selector := metav1.ListOptions{LabelSelector: fleet.LabelBundleDeployment + "=" + name}
 	for _, resource := range []string{copiedSecrets, copiedConfigMaps} {
@@ -261,7 +263,7 @@ func (d *deployer) removeCopies(ctx context.Context, name string, except map[cop
 	return nil
 }
 
-// optional turns NotFound into success.
+// optional ignores NotFound errors.
 func optional(err error) error {
 	if apierrors.IsNotFound(err) {
 		return nil

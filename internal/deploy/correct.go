@@ -10,26 +10,26 @@ import (
 )
 
 const (
-	// correctionsPerMinute bounds how often drift is corrected that comes back at once: somebody else wants
-	// something else, and every correction is a revision.
+	// correctionsPerMinute limits corrections of drift that reappears at once, because another writer wants another
+	// state. Every correction makes a revision.
 	correctionsPerMinute = 10
-	// lastCorrection is the longest pause after corrections that did not help.
+	// lastCorrection is the longest pause after corrections without effect.
 	lastCorrection = 15 * time.Minute
 )
 
-// correction is what came of correcting the drift of one BundleDeployment.
+// correction records the correction of drift of one BundleDeployment.
 type correction struct {
-	// generation of the BundleDeployment for which it was tried. Another one is a reason to try at once.
+	// generation is the generation of the BundleDeployment at the last try. A new generation is tried at once.
 	generation int64
 	// recent are the times of the last corrections.
 	recent []time.Time
-	// tries is how many in a row did not help, failure what is wrong, and next when it is tried again.
+	// tries is the number of consecutive failures, failure the last one, and next the time of the next try.
 	tries   int
 	failure string
 	next    time.Time
 }
 
-// wait is how long drift stays as it is, 0 for not at all.
+// wait returns how long to wait before the next correction.
 func (c *correction) wait(now time.Time) time.Duration {
 	wait := max(c.next.Sub(now), 0)
 	if len(c.recent) >= correctionsPerMinute {
@@ -38,7 +38,7 @@ func (c *correction) wait(now time.Time) time.Duration {
 	return wait
 }
 
-// began notes a correction.
+// began records the start of a correction.
 func (c *correction) began(now time.Time) {
 	c.recent = append(c.recent, now)
 	if len(c.recent) > correctionsPerMinute {
@@ -46,7 +46,7 @@ func (c *correction) began(now time.Time) {
 	}
 }
 
-// failed notes that it did not help; chance is in [0,1).
+// failed records a failure. chance is in [0,1).
 func (c *correction) failed(now time.Time, failure string, chance float64) {
 	pause := firstRetry
 	for i := 0; i < c.tries && pause < lastCorrection; i++ {
@@ -57,10 +57,10 @@ func (c *correction) failed(now time.Time, failure string, chance float64) {
 	c.next = now.Add(min(pause, lastCorrection) + time.Duration(chance*float64(pause)/2))
 }
 
-// worked forgets failures.
+// worked clears the failures.
 func (c *correction) worked() { c.tries, c.failure, c.next = 0, "", time.Time{} }
 
-// drifted are the objects of the release that are missing, somebody else's, or changed.
+// drifted returns the objects of the release that are missing, changed, or belong to another owner.
 func (t *tracking) drifted() map[objectRef]bool {
 	found := map[objectRef]bool{}
 	for _, s := range t.sightings() {
@@ -71,12 +71,12 @@ func (t *tracking) drifted() map[objectRef]bool {
 	return found
 }
 
-// correct puts back what was changed, if that is wanted: the release is rolled back to the revision it is at. Only the
-// objects that drifted are touched.
+// correct reverts drift if correctDrift is enabled: it rolls the release back to its current revision. Only the
+// objects that drifted are changed.
 func (d *deployer) correct(ctx context.Context, bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus) error {
 	t, wanted := r.tracking, bd.Spec.CorrectDrift
 	if t == nil || !t.known {
-		return nil // nothing is known that could be corrected
+		return nil // the state of the objects is not known yet
 	}
 	if r.correction.generation != bd.Generation {
 		r.correction = correction{generation: bd.Generation}
@@ -108,7 +108,7 @@ func (d *deployer) correct(ctx context.Context, bd *fleet.BundleDeployment, r *r
 	return nil
 }
 
-// notCorrected says why there is drift still, and sees to it that the next try comes.
+// notCorrected writes the failure into the status and schedules the next try.
 func (d *deployer) notCorrected(bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus, wait time.Duration) {
 	if r.correction.failure != "" {
 		setCondition(status, d.Clock(), fleet.ConditionReady, r.correction.failure)
@@ -116,7 +116,7 @@ func (d *deployer) notCorrected(bd *fleet.BundleDeployment, r *record, status *f
 	d.queue.AddAfter(bd.Name, wait)
 }
 
-// corrected goes on with the revision a correction made. It is an error if that left drift behind.
+// corrected updates the status to the revision that a correction made. It returns an error if drift is left.
 func (d *deployer) corrected(ctx context.Context, bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus, made *installed) error {
 	key, _, _ := parseRelease(r.tracking.release)
 	status.Release = key.at(made.Revision)
@@ -127,14 +127,14 @@ func (d *deployer) corrected(ctx context.Context, bd *fleet.BundleDeployment, r 
 	}
 	for _, ref := range r.tracking.refs {
 		if r.tracking.drifted()[ref] {
-			return fmt.Errorf("correcting drift: %s is still not as deployed, somebody changes it at once", ref.text())
+			return fmt.Errorf("correcting drift: another writer changed %s again at once", ref.text())
 		}
 	}
 	return nil
 }
 
-// rollBack makes a revision of what the release is at, for the objects that drifted. Confidential values are in none of
-// its errors.
+// rollBack makes a new revision of the release's current state, for the objects that drifted. Its errors contain
+// no confidential values.
 func (d *deployer) rollBack(ctx context.Context, bd *fleet.BundleDeployment, release string, drifted map[objectRef]bool) (*installed, error) {
 	key, number, _ := parseRelease(release)
 	who, err := d.accounts.find(ctx, bd.Spec.Options.ServiceAccount)

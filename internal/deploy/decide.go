@@ -4,37 +4,37 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// verdict is what a BundleDeployment needs now.
+// verdict is the next action for a BundleDeployment.
 type verdict int
 
 const (
-	// LeaveAlone means that the hub says not to touch it: paused, outside its schedule, waiting for its
-	// values, or about to go.
+	// LeaveAlone means that the BundleDeployment must not be touched: it is paused, outside of its schedule, waiting
+	// for its values, or being deleted.
 	LeaveAlone verdict = iota
-	// Refuse means that this agent cannot deploy such a bundle; the status says so.
+	// Refuse means that this agent cannot deploy such a bundle. The status contains the reason.
 	Refuse
-	// KeepFailure means that this very state was tried and failed in a way that trying again will not heal.
+	// KeepFailure means that this state has failed permanently.
 	KeepFailure
-	// Keep means that the release is in place and only has to be looked after.
+	// Keep means that the release is in place and only has to be monitored.
 	Keep
 	// Deploy means that Helm has to run.
 	Deploy
 )
 
-// situation is what decide looks at. Nothing in it is changed.
+// situation is the input of decide. decide does not change it.
 type situation struct {
 	BundleDeployment *fleet.BundleDeployment
-	// Status is what this agent last reported, which the hub may not show yet.
+	// Status is the last status of this agent. The hub may not have it yet.
 	Status *fleet.BundleDeploymentStatus
-	// ReleaseExists is true when the revision named by Status.Release is in Helm's history. It is only
-	// looked at when Status.Release is one of the wanted release.
+	// ReleaseExists is true if the revision in Status.Release is in Helm's history. It only matters if Status.Release
+	// is a revision of the wanted release.
 	ReleaseExists bool
-	// Forced asks for a deployment of a state that is already in place: something it depends on changed, or
-	// it is time to try a failed one again.
+	// Forced requests a deployment of a state that is already in place, because one of its inputs has changed, or
+	// because a failed state has to be retried.
 	Forced bool
 }
 
-// decide turns a situation into a verdict.
+// decide returns the next action for a situation.
 func decide(in situation) verdict {
 	spec := &in.BundleDeployment.Spec
 	switch {
@@ -53,14 +53,14 @@ func decide(in situation) verdict {
 	}
 }
 
-// leaveAlone tells a BundleDeployment that is not to be touched, nor reported on. One without a deployment ID
-// was not yet written in full.
+// leaveAlone reports whether a BundleDeployment must be neither touched nor reported on. Without a deployment ID
+// it is not written completely yet.
 func leaveAlone(bd *fleet.BundleDeployment) bool {
 	return bd.DeletionTimestamp != nil || bd.Spec.Paused || bd.Spec.OffSchedule || bd.Spec.WaitingForValues ||
 		bd.Spec.DeploymentID == ""
 }
 
-// unsupported says what in a BundleDeployment this agent cannot do, "" if nothing.
+// unsupported returns the feature of a BundleDeployment that this agent does not support, "" if it supports all.
 func unsupported(bd *fleet.BundleDeployment) string {
 	switch {
 	case bd.Spec.HelmChartOptions != nil:
@@ -71,7 +71,7 @@ func unsupported(bd *fleet.BundleDeployment) string {
 	return ""
 }
 
-// failedForGood tells a failure that was recognised: it is recorded as applied, and has no release.
+// failedForGood reports whether the state failed permanently: it is recorded as applied and has no release.
 func failedForGood(status *fleet.BundleDeploymentStatus) bool {
 	installed := fleet.GetCondition(status.Conditions, fleet.ConditionInstalled)
 	return installed != nil && installed.Status == "False" && status.Release == ""

@@ -12,9 +12,9 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// dependencies checks what a BundleDeployment depends on against all others of its namespace. It returns a
-// dependencyError while some are not in a state that is accepted, and another error while there are none at
-// all, or the reference cannot be read.
+// dependencies checks the dependencies of a BundleDeployment against all BundleDeployments of its namespace. It
+// returns a dependencyError while a dependency is not in an accepted state, and another error if a dependency does
+// not exist or its reference is invalid.
 func dependencies(bd *fleet.BundleDeployment, all []*fleet.BundleDeployment) error {
 	var waiting []string
 	for _, ref := range bd.Spec.DependsOn {
@@ -23,7 +23,7 @@ func dependencies(bd *fleet.BundleDeployment, all []*fleet.BundleDeployment) err
 			return err
 		}
 		if selector == nil {
-			continue // names nothing
+			continue // an empty reference
 		}
 		found := false
 		for _, other := range all {
@@ -46,7 +46,7 @@ func dependencies(bd *fleet.BundleDeployment, all []*fleet.BundleDeployment) err
 	return &dependencyError{waiting: slices.Compact(waiting)}
 }
 
-// dependencySelector is nil for an empty reference.
+// dependencySelector returns nil for an empty reference.
 func dependencySelector(bd *fleet.BundleDeployment, ref fleet.BundleRef) (labels.Selector, error) {
 	if ref.Name == "" && ref.Selector == nil {
 		return nil, nil

@@ -1,13 +1,13 @@
-// Package deploy turns the BundleDeployments of one cluster into Helm releases, and reports on them. It is
-// the only user of Helm's actions in the product.
+// Package deploy turns the BundleDeployments of one cluster into Helm releases and reports their status. No other
+// package of the product runs Helm's actions.
 //
 //	BundleDeployment ─► decide ─► Content, values ─► chart ─► Helm release ─► objects ─► status
 //	                      ▲                                                      │
-//	                      └────────────── metadata of what was deployed ◄────────┘
+//	                      └────────────── metadata of deployed objects ◄─────────┘
 //
 // Rules are in files without clients: placing, decide, style, chart, overlay, postrender, values, revisions,
-// observe, report, status. releaser runs Helm; objectclient is how Helm reaches the API server; watches
-// follow what was deployed.
+// observe, report, status. The releaser runs Helm, objectclient connects Helm to the API server, and watches watch
+// the deployed objects.
 package deploy
 
 import (
@@ -26,11 +26,11 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// stopGrace is how long operations on releases may go on once the agent was told to stop. What is not done
-// by then is cut off, and recovered by whoever starts next.
+// stopGrace is the time that Helm operations get to finish after the agent was asked to stop. Operations that are
+// not finished by then are interrupted; the next agent process recovers them.
 const stopGrace = 2 * time.Second
 
-// deployer is a running agent's deployer.
+// deployer holds the clients, caches and queues of a running agent.
 type deployer struct {
 	Options
 	log      *slog.Logger
@@ -42,7 +42,8 @@ type deployer struct {
 	seal     *seal
 	releaser *releaser
 	watches  *watches
-	// copyWatches follow what was copied downstream, copyUsers are who has it copied.
+	// copyWatches watch the objects that were copied downstream. copyUsers maps each copy to the BundleDeployments
+	// that need it.
 	copyWatches *watches
 	copyUsers   *copyUsers
 	manifests   manifests
@@ -52,9 +53,9 @@ type deployer struct {
 	orphans     orphans
 	beginning   *beginning
 	waiting     *nameSet // BundleDeployments that wait for others
-	rewound     *nameSet // BundleDeployments whose hub was restored from before their last version
-	lacking     *nameSet // BundleDeployments with kinds the API server does not know
-	left        *nameSet // BundleDeployments that are gone and may have left copies
+	rewound     *nameSet // BundleDeployments with an older version than before, because the hub was restored from a backup
+	lacking     *nameSet // BundleDeployments with kinds that the API server does not know
+	left        *nameSet // deleted BundleDeployments that may have left copies
 	accounts    *accounts
 	awaited     *awaited
 	bells       *bells
@@ -91,14 +92,14 @@ func newDeployer(options Options) (*deployer, error) {
 	d.copyWatches = newWatchesOf(fleet.LabelBundleDeployment, d.metadata, options.Clock, d.copyChanged, d.enqueueAll)
 	d.awaited = newAwaited(d.metadata, d.enqueueAll)
 	if _, err := d.hub.informer.AddEventHandler(d.handlers()); err != nil {
-		return nil, fmt.Errorf("listening to BundleDeployments: %w", err)
+		return nil, fmt.Errorf("adding the event handler for BundleDeployments: %w", err)
 	}
-	// Helm's libraries print values with the standard logger, which nothing else here uses.
+	// Helm's libraries print values with the standard logger. Nothing else uses it here.
 	log.SetOutput(io.Discard)
 	return d, nil
 }
 
-// run works until ctx ends.
+// run reconciles BundleDeployments until ctx is cancelled.
 func (d *deployer) run(ctx context.Context) error {
 	watching, stopWatching := context.WithCancel(ctx)
 	var group sync.WaitGroup
@@ -125,15 +126,16 @@ func (d *deployer) run(ctx context.Context) error {
 	return nil
 }
 
-// learnKinds asks the API server for its kinds ahead of the first deployment. Whatever goes wrong shows
-// again when they are needed.
+// learnKinds runs API discovery before the first deployment needs it. Errors are only logged: the deployment runs
+// discovery again.
 func (d *deployer) learnKinds() {
 	if _, err := d.agent.known(); err != nil {
-		d.log.Debug("the API server's kinds are not known yet", "error", err)
+		d.log.Debug("API discovery failed and will be repeated", "error", err)
 	}
 }
 
-// work takes BundleDeployments from the queue, each into a goroutine of its own, as many at a time as there are slots.
+// work takes BundleDeployments from the queue and reconciles each in its own goroutine, at most one per slot at a
+// time.
 func (d *deployer) work(ctx context.Context, group *sync.WaitGroup) {
 	for {
 		name, shutdown := d.queue.Get()
@@ -153,18 +155,18 @@ func (d *deployer) workOn(ctx context.Context, name string) {
 	if ctx.Err() != nil {
 		return
 	}
-	// What was begun may be ended after ctx, within stopGrace.
+	// An operation that has begun may finish after ctx was cancelled, within stopGrace.
 	err := guarded(func() error { return d.reconcile(context.WithoutCancel(ctx), name) })
 	if err == nil {
 		d.queue.Forget(name)
 		return
 	}
-	d.log.Warn("bundle deployment will be tried again", "bundledeployment", d.Namespace+"/"+name, "error", err)
+	d.log.Warn("reconcile failed and will be retried", "bundledeployment", d.Namespace+"/"+name, "error", err)
 	d.queue.AddRateLimited(name)
 }
 
-// guarded turns a panic into an error: charts are programs of others, and one of them must not take down
-// the deployment of all.
+// guarded turns a panic into an error. Charts are untrusted programs, and a panic in one of them must not stop the
+// deployment of others.
 func guarded(do func() error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -174,7 +176,7 @@ func guarded(do func() error) (err error) {
 	return do()
 }
 
-// enqueueAll has BundleDeployments looked at.
+// enqueueAll enqueues BundleDeployments.
 func (d *deployer) enqueueAll(names []string) {
 	for _, name := range names {
 		d.queue.Add(name)

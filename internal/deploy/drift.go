@@ -25,10 +25,10 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// manifest is the objects of a revision.
+// manifest maps the references of a revision's objects to the objects.
 type manifest map[objectRef]*unstructured.Unstructured
 
-// list are the objects in no particular order.
+// list returns the objects in no particular order.
 func (m manifest) list() []*unstructured.Unstructured {
 	out := make([]*unstructured.Unstructured, 0, len(m))
 	for _, object := range m {
@@ -37,11 +37,11 @@ func (m manifest) list() []*unstructured.Unstructured {
 	return out
 }
 
-// wanted are the objects of a revision in Helm's history. They are only looked up when an object changed.
+// wanted reads the objects of a revision from Helm's history. It is only called when an object changed.
 func (d *deployer) wanted(ctx context.Context, release string) (manifest, error) {
 	key, number, ok := parseRelease(release)
 	if !ok {
-		return nil, fmt.Errorf("%q is no release", release)
+		return nil, fmt.Errorf("%q is not a release", release)
 	}
 	text, err := d.manifestOf(ctx, key, number)
 	if err != nil {
@@ -50,7 +50,7 @@ func (d *deployer) wanted(ctx context.Context, release string) (manifest, error)
 	return newObjectClient(d.agent, key, d.stopped).objectsOf(text)
 }
 
-// objectsOf are the objects of a manifest, with the namespaces they are in.
+// objectsOf returns the objects of a manifest, with their namespaces filled in.
 func (c *objectClient) objectsOf(text string) (manifest, error) {
 	list, err := c.Build(strings.NewReader(text), false)
 	if err != nil {
@@ -69,7 +69,8 @@ func objectsIn(list kube.ResourceList) manifest {
 	return found
 }
 
-// heed takes over what the options disregard. If that changed, everything has to be compared again.
+// heed takes the rules for ignored differences from the options. If the rules changed, every object is compared
+// again.
 func (t *tracking) heed(options *fleet.BundleDeploymentOptions) {
 	rules := drift.RulesOf(options.Diff)
 	if reflect.DeepEqual(t.rules, rules) {
@@ -82,11 +83,11 @@ func (t *tracking) heed(options *fleet.BundleDeploymentOptions) {
 	}
 }
 
-// errReleaseLost means that the Secret is gone in which Helm keeps what was deployed.
-var errReleaseLost = errors.New("the release is not there any more")
+// errReleaseLost means that the Secret in which Helm stores the revision was deleted.
+var errReleaseLost = errors.New("the release no longer exists")
 
-// takeIn notes what the API server said of objects, nil for those that are not there, and compares those that
-// changed with what was deployed, which is looked up if it is nil.
+// takeIn processes live objects as read from the API server; a nil entry means that the object does not exist. It
+// compares the objects that changed with the deployed manifest, which it reads from the history if wanted is nil.
 func (d *deployer) takeIn(ctx context.Context, bd *fleet.BundleDeployment, t *tracking, live, wanted manifest) error {
 	doubtful := t.note(live, ignoredConditions(&bd.Spec.Options))
 	if len(doubtful) == 0 {
@@ -107,7 +108,7 @@ func (d *deployer) takeIn(ctx context.Context, bd *fleet.BundleDeployment, t *tr
 		ref := now.objectRef
 		patch, err := d.compare(ctx, bd, ref, drift.Input{Desired: wanted[ref], Live: live[ref], Release: wanted.list(), Rules: t.rules})
 		if err != nil {
-			errs = append(errs, fmt.Errorf("comparing %s with what was deployed: %w", ref.text(), err))
+			errs = append(errs, fmt.Errorf("comparing %s with the deployed manifest: %w", ref.text(), err))
 			continue
 		}
 		now.Compared = true
@@ -119,7 +120,7 @@ func (d *deployer) takeIn(ctx context.Context, bd *fleet.BundleDeployment, t *tr
 	return errors.Join(errs...)
 }
 
-// note takes over what needs no comparison, and returns what does.
+// note updates the objects that need no comparison, and returns those that do.
 func (t *tracking) note(live manifest, ignored []map[string]string) (doubtful []sighting) {
 	for _, ref := range t.refs {
 		object, looked := live[ref]
@@ -143,11 +144,11 @@ func (t *tracking) note(live manifest, ignored []map[string]string) (doubtful []
 	return doubtful
 }
 
-// compare is what would make an object what was deployed, nil if it is. Of kinds that are not built in only the server
-// knows what it makes of an object: it is asked.
+// compare returns the patch that would restore the deployed state of an object, or nil without drift. For
+// kinds that are not built in, only the API server knows defaults, so it is asked with a dry run.
 func (d *deployer) compare(ctx context.Context, bd *fleet.BundleDeployment, ref objectRef, in drift.Input) (drift.Patch, error) {
 	if in.Desired == nil {
-		return nil, nil // not read from the manifest
+		return nil, nil // the manifest has no such object
 	}
 	patch, err := drift.Comparer{New: builtIn}.Compare(in)
 	if err != nil || patch == nil || builtIn(ref.GroupVersionKind) != nil {
@@ -163,8 +164,9 @@ func (d *deployer) compare(ctx context.Context, bd *fleet.BundleDeployment, ref 
 	return patch, nil
 }
 
-// changesNothing asks the server whether a patch would leave an object as it is: fields its schema does not know are
-// dropped, and a webhook may put others back. If it cannot say, the patch stands for itself.
+// changesNothing reports whether a patch would leave an object unchanged, by a dry run: the API server drops
+// fields that the schema does not know, and webhooks may revert others. If the dry run fails, the patch counts as
+// a change.
 func changesNothing(ctx context.Context, who *identity, ref objectRef, live *unstructured.Unstructured, patch drift.Patch) bool {
 	mapping, err := who.mapping(ref.GroupVersionKind)
 	if err != nil {
@@ -185,7 +187,7 @@ func changesNothing(ctx context.Context, who *identity, ref objectRef, live *uns
 	return err == nil && contentOf(answer) == contentOf(live)
 }
 
-// builtIn makes an empty object of a kind whose fields are known, nil for any other.
+// builtIn returns an empty object of a built-in kind, or nil for other kinds.
 func builtIn(gvk schema.GroupVersionKind) any {
 	if isCRD(gvk) && gvk.Version == apiextensionsv1.SchemeGroupVersion.Version {
 		return &apiextensionsv1.CustomResourceDefinition{}
@@ -197,8 +199,8 @@ func builtIn(gvk schema.GroupVersionKind) any {
 	return object
 }
 
-// cleaner returns what takes confidential values out of texts. Should these not be known just now, nothing is left
-// of a text.
+// cleaner returns a function that redacts confidential values in a text. If the values cannot be read, it redacts
+// the whole text.
 func (d *deployer) cleaner(ctx context.Context, bd *fleet.BundleDeployment) func(string) string {
 	who, err := d.accounts.find(ctx, bd.Spec.Options.ServiceAccount)
 	if err != nil {
@@ -213,13 +215,13 @@ func (d *deployer) cleaner(ctx context.Context, bd *fleet.BundleDeployment) func
 
 func concealed(string) string { return drift.Concealed }
 
-// comparedAs tells whether a comparison with what was seen before holds for what is seen now: nothing but the status
-// changed.
+// comparedAs reports whether the last comparison is still valid: nothing but the status has changed since.
 func (o observation) comparedAs(now observation) bool {
 	return o.Compared && o.UID == now.UID && o.Content == now.Content
 }
 
-// contentOf stands for all of an object that can drift. Generations would not do: not every kind counts every change.
+// contentOf returns a hash of everything in an object that can drift. The generation is no substitute: some kinds
+// do not increase it with every change.
 func contentOf(object *unstructured.Unstructured) uint64 {
 	content := maps.Clone(object.Object)
 	delete(content, "status")
@@ -231,6 +233,6 @@ func contentOf(object *unstructured.Unstructured) uint64 {
 		content["metadata"] = metadata
 	}
 	hash := fnv.New64a()
-	_ = json.NewEncoder(hash).Encode(content) // came from JSON, and a hash takes everything
+	_ = json.NewEncoder(hash).Encode(content) // the object came from JSON, and writing to a hash cannot fail
 	return hash.Sum64()
 }

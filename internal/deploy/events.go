@@ -13,11 +13,11 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// gatherChanges is how long changes of deployed objects are gathered before they are looked at: a rollout
-// changes several at once.
+// gatherChanges is how long the agent waits after a change of a deployed object, because a rollout changes several
+// objects at once.
 const gatherChanges = 30 * time.Millisecond
 
-// handlers decide which changes of a BundleDeployment are worth a look.
+// handlers returns the event handlers that enqueue changed BundleDeployments.
 func (d *deployer) handlers() cache.ResourceEventHandlerFuncs {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(object any) {
@@ -32,7 +32,7 @@ func (d *deployer) handlers() cache.ResourceEventHandlerFuncs {
 			if !okOld || !ok {
 				return
 			}
-			if earlier(bd, old) { // the hub was restored: what it answered since then counts no more
+			if earlier(bd, old) { // the hub was restored: its earlier answers do not count
 				d.rewound.put(bd.Name, true)
 				d.queue.Add(bd.Name)
 			}
@@ -58,7 +58,7 @@ func (d *deployer) handlers() cache.ResourceEventHandlerFuncs {
 	}
 }
 
-// worthALook leaves out changes of the status, the agent's own ones first of all.
+// worthALook ignores changes of the status, which this agent writes itself.
 func worthALook(old, bd *fleet.BundleDeployment) bool {
 	return old.UID != bd.UID ||
 		old.DeletionTimestamp.IsZero() != bd.DeletionTimestamp.IsZero() ||
@@ -66,8 +66,7 @@ func worthALook(old, bd *fleet.BundleDeployment) bool {
 		!equality.Semantic.DeepEqual(old.Spec, bd.Spec)
 }
 
-// superseded returns what tells whether bd is no longer what is wanted: it is gone, or is to be deployed in
-// another state.
+// superseded returns a function that reports whether bd was deleted, or has to be deployed in another state.
 func (d *deployer) superseded(bd *fleet.BundleDeployment) func() bool {
 	return func() bool {
 		cached := d.hub.cached(bd.Name)
@@ -78,7 +77,7 @@ func (d *deployer) superseded(bd *fleet.BundleDeployment) func() bool {
 	}
 }
 
-// remember notes a release named in a status.
+// remember records a release that a status names.
 func (d *deployer) remember(bd *fleet.BundleDeployment, release string) {
 	if key, revision, ok := parseRelease(release); ok {
 		d.inventory.add(bd.Name, key)
@@ -86,17 +85,17 @@ func (d *deployer) remember(bd *fleet.BundleDeployment, release string) {
 	}
 }
 
-// rememberAll notes the releases named in all statuses, which need not be found by reading every one of them.
+// rememberAll records the releases of all statuses, so that their Secrets need not be read to find them.
 func (d *deployer) rememberAll() {
 	for _, bd := range d.hub.all() {
 		d.remember(bd, bd.Status.Release)
 	}
 }
 
-// wakeWaiting has everything looked at that waits for another BundleDeployment.
+// wakeWaiting enqueues the BundleDeployments that wait for others.
 func (d *deployer) wakeWaiting() { d.enqueueAll(d.waiting.list()) }
 
-// objectChanged has the BundleDeployments looked at that a deployed object belongs to.
+// objectChanged enqueues the BundleDeployments that own a changed object.
 func (d *deployer) objectChanged(hash string) {
 	d.bells.ring(setBell(hash))
 	for _, name := range d.records.usersOf(hash) {
@@ -122,7 +121,7 @@ func (s *nameSet) put(name string, in bool) {
 	delete(s.names, name)
 }
 
-// take removes a name and says whether it was there.
+// take removes a name and reports whether it was in the set.
 func (s *nameSet) take(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,11 +15,11 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// labelPrune with the value "false" lets an object stay that left its release.
+// labelPrune with the value "false" keeps an object that is no longer part of its release.
 const labelPrune = "objectset.rio.cattle.io/prune"
 
-// surplus are the objects of a revision that the one after it does not have. A kind in another version is the same
-// kind: its objects are.
+// surplus returns the objects of a revision that the next revision does not have. The version of a kind does not
+// matter: an object is the same in all versions.
 func surplus(former, refs []objectRef) []objectRef {
 	type identity struct {
 		kind            schema.GroupKind
@@ -39,8 +39,8 @@ func surplus(former, refs []objectRef) []objectRef {
 	return left
 }
 
-// leftBehind are the objects that left a release with a revision. Those of the revision's hooks did not: a former object
-// may have become a hook, and only Helm deletes hooks.
+// leftBehind returns the objects that a revision no longer has. Objects of its hooks are not left behind: a former
+// object may have become a hook, and only Helm deletes hooks.
 func (d *deployer) leftBehind(ctx context.Context, release string, made *installed) ([]objectRef, error) {
 	left := surplus(made.Former, made.Refs)
 	if len(left) == 0 {
@@ -59,7 +59,7 @@ func (d *deployer) leftBehind(ctx context.Context, release string, made *install
 	for _, hook := range stored.Hooks {
 		objects, err := client.Build(strings.NewReader(hook.Manifest), false)
 		if meta.IsNoMatchError(err) {
-			continue // the kind is gone, and the object with it
+			continue // the kind was deleted, and the object with it
 		}
 		if err != nil {
 			return nil, fmt.Errorf("reading hook %s of release %s: %w", hook.Path, release, err)
@@ -69,8 +69,8 @@ func (d *deployer) leftBehind(ctx context.Context, release string, made *install
 	return left, nil
 }
 
-// lookForExtras finds out which of the objects that left the release are still there. Once one is gone, or somebody
-// else's, it is not looked for again.
+// lookForExtras checks which extras still exist. An extra that was deleted or belongs to another owner is not
+// checked again.
 func (d *deployer) lookForExtras(ctx context.Context, t *tracking) error {
 	var still []objectRef
 	for _, ref := range t.extras {
@@ -86,7 +86,7 @@ func (d *deployer) lookForExtras(ctx context.Context, t *tracking) error {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("looking whether %s is gone: %w", ref.text(), err)
+			return fmt.Errorf("checking whether %s was deleted: %w", ref.text(), err)
 		}
 		if isExtra(found, t.set.Hash) {
 			still = append(still, ref)
@@ -96,8 +96,8 @@ func (d *deployer) lookForExtras(ctx context.Context, t *tracking) error {
 	return nil
 }
 
-// isExtra tells whether an object that left a release should have gone with that: it is the set's still, and nothing
-// on it says that it may stay.
+// isExtra reports whether an object should have been deleted with an earlier revision: it has the label of the
+// set, and neither a label nor an annotation to keep it.
 func isExtra(found *metav1.PartialObjectMetadata, hash string) bool {
 	return found.Labels[fleet.LabelSetHash] == hash && found.Labels[labelPrune] != "false" &&
 		found.Annotations[kube.ResourcePolicyAnno] != kube.KeepPolicy

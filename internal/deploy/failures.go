@@ -9,7 +9,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// recognised holds the messages of failures that trying again does not heal.
+// recognised matches the messages of errors that a retry does not resolve.
 var recognised = regexp.MustCompile(strings.Join([]string{
 	`timed out waiting for the condition`,
 	`error validating data`,
@@ -23,16 +23,16 @@ var recognised = regexp.MustCompile(strings.Join([]string{
 	`Forbidden: spec is immutable after creation`,
 }, "|"))
 
-// messageLimit bounds what goes from an error into a status, in bytes.
+// messageLimit limits an error message in a status, in bytes.
 const messageLimit = 4096
 
-// failure is a deployment that failed and will fail again until the BundleDeployment changes.
+// failure is a permanent error: the deployment fails again until the BundleDeployment changes.
 type failure struct{ cause error }
 
 func (f *failure) Error() string { return f.cause.Error() }
 func (f *failure) Unwrap() error { return f.cause }
 
-// classify makes recognised errors failures, and a bundle that is too large, and leaves all others to be tried again.
+// classify turns recognized errors, and bundles that are too large, into failures. Other errors are retried.
 func classify(err error) error {
 	if err == nil || !recognised.MatchString(err.Error()) && reasonOf(err) != fleet.ReasonBundleTooLarge {
 		return err
@@ -46,16 +46,15 @@ func asFailure(err error) bool {
 	return errors.As(err, &f)
 }
 
-// dependencyError means that bundles this one depends on are not in the state it waits for. It is no failure:
-// the next change of one of them is reason to look again.
+// dependencyError means that a dependency is not in an accepted state. It is not a failure: the next change of a
+// dependency triggers a reconcile.
 type dependencyError struct{ waiting []string }
 
 func (e *dependencyError) Error() string {
 	return fmt.Sprintf("dependent bundle(s) are not ready: [%s]", strings.Join(e.waiting, ", "))
 }
 
-// namespaceForbiddenError means that the release is in place and the account it was made under may not label
-// its namespace.
+// namespaceForbiddenError means that the release is in place, but its account may not label the namespace.
 type namespaceForbiddenError struct{ cause error }
 
 func (e *namespaceForbiddenError) Error() string { return e.cause.Error() }
@@ -66,15 +65,15 @@ type unsupportedError struct{ what string }
 
 func (e *unsupportedError) Error() string { return e.what }
 
-// Outcome is what came of an attempt to deploy a bundle.
+// Outcome is the result of an attempt to deploy a bundle.
 type Outcome string
 
 const (
 	// Succeeded means that the release is in place.
 	Succeeded Outcome = "succeeded"
-	// Failed means that it failed and will fail again until the BundleDeployment changes.
+	// Failed means that the deployment failed and is not retried until the BundleDeployment changes.
 	Failed Outcome = "failed"
-	// Retried means that it did not work and is tried again.
+	// Retried means that the deployment failed and is retried.
 	Retried Outcome = "retried"
 )
 
@@ -88,7 +87,7 @@ func outcomeOf(err error) Outcome {
 	return Retried
 }
 
-// message is the text of an error for a condition, not too long for one.
+// message returns the text of an error, truncated to messageLimit.
 func message(err error) string {
 	text := err.Error()
 	if len(text) <= messageLimit {

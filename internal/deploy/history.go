@@ -21,7 +21,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Metadata of the Secrets that Helm keeps releases in.
+// Type, key and labels of the Secrets in which Helm stores releases.
 const (
 	releaseSecretType = "helm.sh/release.v1"
 	releaseDataKey    = "release"
@@ -34,31 +34,32 @@ const (
 	ownerHelm         = "helm"
 )
 
-// history is the storage of one release during one operation: it is read once and then kept in memory, and
-// every change is written through. This agent is the only one to write its releases. It implements Helm's
-// storage driver; the driver's methods know no context, so requests are ended by their transport.
+// history is the storage of one release during one operation. It reads the revisions once, keeps them in memory,
+// and writes every change through. This agent is the only writer of its releases. history implements Helm's
+// storage driver. The driver's methods take no context, so their requests are cancelled by the transport.
 type history struct {
 	secrets typedcorev1.SecretInterface
 	key     releaseKey
 	clock   func() time.Time
-	// revisions in the order of their numbers.
+	// revisions are sorted by their numbers.
 	revisions []*release.Release
-	// broken are the names of Secrets that are to be written over: they hold no release that can be read, or one that
-	// was taken back.
+	// broken holds the names of Secrets to overwrite: they contain no readable release, or a revision that was taken
+	// back.
 	broken map[string]bool
-	// seal is put on revisions that are stored; nil for none.
+	// seal seals the revisions that are stored; nil for none.
 	seal *seal
-	// foreign are the Secrets of revisions that the agent has not stored, and forged those of them that are not even in
-	// the history, because others are that it has.
+	// foreign holds the Secrets of revisions that this agent has not stored. forged lists those of them that were left
+	// out of the history, because the history has revisions that this agent has stored.
 	foreign map[string]bool
 	forged  []string
-	// beforeCreate sees the next revision before it is stored, and may change its hooks or refuse it; nil for nothing.
+	// beforeCreate is called with the next revision before it is stored. It may change the hooks or return an error;
+	// nil for none.
 	beforeCreate func(*release.Release) error
 }
 
-// loadHistory reads all revisions of a release. One that cannot be decoded is as good as none: it is left
-// out, and written over. One that the agent has not stored has no hooks, and is left out as well if it pretends to belong
-// to a release of the agent's.
+// loadHistory reads all revisions of a release. A revision that cannot be decoded is left out and overwritten
+// later. A revision that this agent has not stored loses its hooks. If it is forged and the release has revisions
+// of this agent, it is left out as well.
 func loadHistory(ctx context.Context, secrets typedcorev1.SecretInterface, key releaseKey, clock func() time.Time, sealed *seal) (*history, error) {
 	selector := labels.Set{labelOwner: ownerHelm, labelName: key.Name}.AsSelector().String()
 	list, err := secrets.List(ctx, metav1.ListOptions{LabelSelector: selector})
@@ -91,7 +92,7 @@ func loadHistory(ctx context.Context, secrets typedcorev1.SecretInterface, key r
 	return h, nil
 }
 
-// leaveOut takes forged revisions out of the history.
+// leaveOut removes forged revisions from the history.
 func (h *history) leaveOut(forged map[string]bool) {
 	h.revisions = slices.DeleteFunc(h.revisions, func(r *release.Release) bool {
 		name := secretName(r.Name, r.Version)
@@ -103,11 +104,11 @@ func (h *history) leaveOut(forged map[string]bool) {
 	})
 }
 
-// deleteForged deletes the Secrets of forged revisions, which hide those that the agent has stored from Helm.
+// deleteForged deletes the Secrets of forged revisions, which hide the revisions of this agent from Helm.
 func (h *history) deleteForged(ctx context.Context) error {
 	for _, name := range h.forged {
 		if err := optional(h.secrets.Delete(ctx, name, metav1.DeleteOptions{})); err != nil {
-			return fmt.Errorf("deleting %s, which is no revision of release %s: %w", name, h.key, err)
+			return fmt.Errorf("deleting Secret %s, which is not a revision of release %s: %w", name, h.key, err)
 		}
 		delete(h.broken, name)
 	}
@@ -115,7 +116,7 @@ func (h *history) deleteForged(ctx context.Context) error {
 	return nil
 }
 
-// isForeign reports whether the agent has not stored a revision itself.
+// isForeign reports whether another writer has stored a revision.
 func (h *history) isForeign(r *release.Release) bool {
 	return r != nil && h.foreign[secretName(r.Name, r.Version)]
 }
@@ -124,7 +125,7 @@ func (h *history) sort() {
 	slices.SortFunc(h.revisions, func(a, b *release.Release) int { return a.Version - b.Version })
 }
 
-// last is the newest revision, nil if there is none.
+// last returns the newest revision, nil for an empty history.
 func (h *history) last() *release.Release {
 	if len(h.revisions) == 0 {
 		return nil
@@ -132,8 +133,8 @@ func (h *history) last() *release.Release {
 	return h.revisions[len(h.revisions)-1]
 }
 
-// takeBack lets the next revision take the number, and the Secret, of the last one, which was begun and not ended. It
-// reports false, and changes nothing, if the next one would get another number.
+// takeBack removes the last revision, which was interrupted, so that the next revision can reuse its number and
+// its Secret. It returns false, without a change, if the next revision would get another number.
 func (h *history) takeBack() bool {
 	last := h.last()
 	rest := h.revisions[:len(h.revisions)-1]
@@ -149,7 +150,7 @@ func (h *history) takeBack() bool {
 	return true
 }
 
-// summary is what nextStep needs.
+// summary returns the revisions in the form that nextStep needs.
 func (h *history) summary() []revision {
 	var found []revision
 	for _, r := range h.revisions {
@@ -158,7 +159,7 @@ func (h *history) summary() []revision {
 	return found
 }
 
-// manifests are those of all revisions, by number.
+// manifests returns the manifests of all revisions, by number.
 func (h *history) manifests() map[int]string {
 	found := map[int]string{}
 	for _, r := range h.revisions {
@@ -167,7 +168,7 @@ func (h *history) manifests() map[int]string {
 	return found
 }
 
-// storage makes Helm use h. Each operation gets its own: operations set MaxHistory.
+// storage returns a storage for Helm that uses h. Each operation needs its own, because Helm changes MaxHistory.
 func (h *history) storage(maxHistory int) *storage.Storage {
 	s := storage.Init(h)
 	s.MaxHistory = maxHistory
@@ -196,7 +197,7 @@ func (h *history) List(filter func(*release.Release) bool) ([]*release.Release, 
 	return found, nil
 }
 
-// Query implements driver.Queryor, for the labels Helm asks for.
+// Query implements driver.Queryor, for the labels that Helm uses.
 func (h *history) Query(wanted map[string]string) ([]*release.Release, error) {
 	found, err := h.List(func(r *release.Release) bool {
 		status, asked := wanted[labelStatus]
@@ -214,7 +215,7 @@ func (h *history) Create(key string, r *release.Release) error {
 		if err := h.beforeCreate(r); err != nil {
 			return err
 		}
-		h.beforeCreate = nil // one that rolls the revision back has hooks of its own
+		h.beforeCreate = nil // the revision of an automatic rollback keeps its own hooks
 	}
 	delete(h.foreign, key)
 	secret, err := h.secret(key, r, labelCreatedAt)
@@ -252,7 +253,7 @@ func (h *history) Update(key string, r *release.Release) error {
 	return nil
 }
 
-// Delete implements driver.Deletor. A revision that is gone is deleted.
+// Delete implements driver.Deletor. It succeeds if the Secret was already deleted.
 func (h *history) Delete(key string) (*release.Release, error) {
 	i := h.index(key)
 	if i < 0 {
@@ -279,7 +280,7 @@ func (h *history) secret(key string, r *release.Release, timeLabel string) (*cor
 		return nil, err
 	}
 	if len(text) > corev1.MaxSecretSize {
-		return nil, because(fleet.ReasonBundleTooLarge, fmt.Errorf("release %s has %d bytes with its chart, compressed, and a Secret holds at most %d: make the bundle smaller, or several of it",
+		return nil, because(fleet.ReasonBundleTooLarge, fmt.Errorf("release %s has %d bytes with its chart, compressed, and a Secret holds at most %d: make the bundle smaller, or split it",
 			h.key, len(text), corev1.MaxSecretSize))
 	}
 	marks := map[string]string{}
@@ -297,12 +298,12 @@ func (h *history) secret(key string, r *release.Release, timeLabel string) (*cor
 		Data:       map[string][]byte{releaseDataKey: text},
 	}
 	if h.foreign[key] {
-		return secret, nil // it says what another writer made it say
+		return secret, nil // never seal content that another writer stored
 	}
 	return secret, h.seal.put(context.Background(), secret)
 }
 
-// secretName is the Secret of a revision.
+// secretName returns the name of the Secret of a revision.
 func secretName(name string, version int) string {
 	return strings.Join([]string{"sh.helm.release.v1", name, "v" + strconv.Itoa(version)}, ".")
 }

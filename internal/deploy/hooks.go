@@ -13,24 +13,25 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// hookMark is an annotation that tells hooks from other objects while they are kustomized together. It is never deployed.
+// hookMark is the annotation that separates hooks from other objects while they are kustomized together. It is
+// never deployed.
 const hookMark = "fleet.cattle.io/rendered-hook"
 
-// mostNamesakes bounds how many hooks of a chart with a kustomization may have the same kind, namespace and name.
+// mostNamesakes limits how many hooks of a chart with a kustomization may have the same kind, namespace and name.
 const mostNamesakes = 20
 
-// errHooksComeFirst ends the first of two runs of Helm: a kustomization needs the hooks along with the other objects,
-// and Helm's post-renderer sees only the latter.
+// errHooksComeFirst ends the first of two Helm runs. A kustomization needs the hooks together with the other
+// objects, but Helm's post-renderer does not get the hooks.
 var errHooksComeFirst = errors.New("the hooks are kustomized first")
 
-// kustomizesHooks tells whether the objects that Helm rendered have to wait for its hooks.
+// kustomizesHooks reports whether the rendered objects have to be kustomized together with the hooks.
 func (f *finisher) kustomizesHooks() bool {
 	return f.Package.Style.Kustomization != "" && f.Package.Style.Chart != ""
 }
 
-// FinishHooks does with the hooks of a release what Run does with its other objects. It is called with the release
-// before it is stored, which is before any hook runs. With errHooksComeFirst Helm has to be run once more: Run then
-// returns the objects of this run, kustomized.
+// FinishHooks does for the hooks of a release what Run does for its other objects. It is called before the release
+// is stored, and therefore before any hook runs. If it returns errHooksComeFirst, Helm has to run again: Run then
+// returns the kustomized objects of this run.
 func (f *finisher) FinishHooks(r *release.Release) error {
 	if f.kustomized {
 		r.Hooks = f.hooks
@@ -63,7 +64,7 @@ func (f *finisher) FinishHooks(r *release.Release) error {
 	return errHooksComeFirst
 }
 
-// finishHooks are the hooks of which something is left, with the objects given.
+// finishHooks finishes hooks with the given objects. It drops hooks without objects.
 func (f *finisher) finishHooks(hooks []*release.Hook, objects [][]*unstructured.Unstructured) ([]*release.Hook, error) {
 	var finished []*release.Hook
 	for i, hook := range hooks {
@@ -84,8 +85,9 @@ func (f *finisher) finishHooks(hooks []*release.Hook, objects [][]*unstructured.
 	return finished, nil
 }
 
-// withManifest is a hook with another manifest, whose annotations say when it runs. A list says so itself, and its items
-// do not.
+// withManifest returns a copy of a hook with another manifest. The annotations of the manifest define when the
+// hook runs. If the manifest is a List, the definition of the original hook is kept, because the items lack the
+// annotations.
 func withManifest(hook *release.Hook, manifest string) *release.Hook {
 	read, _, err := releaseutil.SortManifests(map[string]string{hook.Path: manifest}, nil, releaseutil.InstallOrder)
 	if err == nil && len(read) == 1 {
@@ -97,8 +99,9 @@ func withManifest(hook *release.Hook, manifest string) *release.Hook {
 	return &same
 }
 
-// kustomizeWithHooks builds a bundle's kustomization over the objects and hooks that Helm rendered. What kustomize may
-// not have twice, hooks of one name, or a hook of an object's name, is built in rounds.
+// kustomizeWithHooks builds a bundle's kustomization over the objects and hooks that Helm rendered. Kustomize does
+// not accept two objects with the same name, so hooks with the name of another hook or object are built in
+// additional rounds.
 func kustomizeWithHooks(p *bundlePackage, objects []*unstructured.Unstructured, hooks [][]*unstructured.Unstructured) (
 	kustomized []*unstructured.Unstructured, kustomizedHooks [][]*unstructured.Unstructured, err error) {
 	waiting, err := markHooks(hooks)
@@ -134,7 +137,7 @@ func kustomizeWithHooks(p *bundlePackage, objects []*unstructured.Unstructured, 
 	return kustomized, found, nil
 }
 
-// markHooks are the objects of all hooks, each with the number of its hook.
+// markHooks returns the objects of all hooks, each annotated with the index of its hook.
 func markHooks(hooks [][]*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	var marked []*unstructured.Unstructured
 	for i := range hooks {
@@ -154,7 +157,7 @@ func markHooks(hooks [][]*unstructured.Unstructured) ([]*unstructured.Unstructur
 	return marked, nil
 }
 
-// takeHookMark takes the mark off an object and tells which hook it is of.
+// takeHookMark removes the mark from an object and returns the index of its hook.
 func takeHookMark(object *unstructured.Unstructured, hooks int) (number int, isHook bool) {
 	annotations := object.GetAnnotations()
 	mark, marked := annotations[hookMark]
@@ -167,7 +170,8 @@ func takeHookMark(object *unstructured.Unstructured, hooks int) (number int, isH
 	return number, err == nil && number >= 0 && number < hooks
 }
 
-// withoutNamesakes picks of a list what has not the kind, namespace and name of one of others, or of one before it.
+// withoutNamesakes picks the objects of a list whose kind, namespace and name differ from all of others and from
+// the objects picked before.
 func withoutNamesakes(others, list []*unstructured.Unstructured) (picked, rest []*unstructured.Unstructured) {
 	key := func(object *unstructured.Unstructured) string {
 		return strings.Join([]string{object.GetAPIVersion(), object.GetKind(), cmp.Or(object.GetNamespace(), "default"), object.GetName()}, "|")

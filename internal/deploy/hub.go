@@ -25,19 +25,18 @@ const (
 	contents          = "contents"
 )
 
-// hub is the upstream API server, within the rights of an agent: it watches the
-// BundleDeployments of one namespace and writes their status; it gets Secrets, ConfigMaps and Contents by
-// name, and never lists them.
+// hub is the client of the upstream API server, within the rights of an agent. It watches the BundleDeployments of
+// one namespace and writes their status. It gets Secrets, ConfigMaps and Contents by name, and never lists them.
 type hub struct {
 	namespace string
 	fleet     rest.Interface
 	core      kubernetes.Interface
 	informer  cache.SharedIndexInformer
-	// onlyPatch is set once the hub has refused to have a status updated, and had it patched.
+	// onlyPatch is true once the hub has refused a status update and accepted a patch.
 	onlyPatch atomic.Bool
 }
 
-// newHub makes the clients. The config has to be bounded.
+// newHub creates the clients. The config must come from withBounds.
 func newHub(config *rest.Config, namespace string) (*hub, error) {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -57,17 +56,17 @@ func newHub(config *rest.Config, namespace string) (*hub, error) {
 	return &hub{namespace: namespace, fleet: fleetClient, core: core, informer: informer}, nil
 }
 
-// cached returns a BundleDeployment as last heard of, nil if it is gone. It must not be changed.
+// cached returns a BundleDeployment from the cache, nil if it does not exist. The caller must not change it.
 func (h *hub) cached(name string) *fleet.BundleDeployment {
 	object, exists, err := h.informer.GetStore().GetByKey(h.namespace + "/" + name)
 	if err != nil || !exists {
-		return nil // a store in memory knows no errors
+		return nil // the in-memory store returns no errors
 	}
 	bd, _ := object.(*fleet.BundleDeployment)
 	return bd
 }
 
-// all returns every BundleDeployment. They must not be changed.
+// all returns all cached BundleDeployments. The caller must not change them.
 func (h *hub) all() []*fleet.BundleDeployment {
 	var found []*fleet.BundleDeployment
 	for _, object := range h.informer.GetStore().List() {
@@ -78,23 +77,23 @@ func (h *hub) all() []*fleet.BundleDeployment {
 	return found
 }
 
-// confirmGone asks whether a BundleDeployment the watch says is gone was taken from this agent, or all of its
-// rights were: a watch that is open goes on after they ended, and tells of the cluster's namespace being emptied.
-// What a hub that no longer knows the agent deletes is not its business any more, and what runs stays.
+// confirmGone checks with a get request whether a BundleDeployment was really deleted. An open watch continues
+// after the agent has lost its rights, and then reports the cleanup of the cluster's namespace. Deletions by a hub
+// that no longer knows the agent do not count: the workloads keep running.
 func (h *hub) confirmGone(ctx context.Context, name string) (bool, error) {
 	err := h.fleet.Get().Namespace(h.namespace).Resource(bundleDeployments).Name(name).Do(ctx).Error()
 	switch {
 	case apierrors.IsNotFound(err):
-		// A hub without the kind has lost everything, and says nothing about any one BundleDeployment.
+		// A hub without the CRD has lost all data. Its answer says nothing about this BundleDeployment.
 		return !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse), nil
 	case err == nil, apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		return false, nil
 	}
-	return false, fmt.Errorf("asking whether BundleDeployment %s is gone: %w", name, err)
+	return false, fmt.Errorf("checking whether BundleDeployment %s was deleted: %w", name, err)
 }
 
-// values reads the values of a BundleDeployment from its Secret. The hash tells whether the API server's memory has the
-// right ones already.
+// values reads the values of a BundleDeployment from its Secret. The hash shows whether the API server's cache has
+// the right version.
 func (h *hub) values(ctx context.Context, bd *fleet.BundleDeployment) (map[string]any, error) {
 	secret, err := fromMemory(func(options metav1.GetOptions) (*corev1.Secret, error) {
 		return h.core.CoreV1().Secrets(h.namespace).Get(ctx, bd.Name, options)
@@ -105,7 +104,7 @@ func (h *hub) values(ctx context.Context, bd *fleet.BundleDeployment) (map[strin
 	return optionsValues(secret.Data, bd.Spec.ValuesHash)
 }
 
-// manifest reads the resources of a BundleDeployment. A Content never changes under its name.
+// manifest reads the resources of a BundleDeployment. The Content of a name never changes.
 func (h *hub) manifest(ctx context.Context, id string) (content.Manifest, error) {
 	found, err := fromMemory(func(options metav1.GetOptions) (*fleet.Content, error) {
 		var found fleet.Content
@@ -117,11 +116,12 @@ func (h *hub) manifest(ctx context.Context, id string) (content.Manifest, error)
 	return content.Read(found)
 }
 
-// inMemory asks the API server for what it has in memory, which takes it half the time of asking its storage.
+// inMemory is the resource version that requests an answer from the API server's cache, which takes half the time
+// of a read from storage.
 const inMemory = "0"
 
-// fromMemory reads an object from the API server's memory, which may lag behind what the watch has told: what is not
-// there, or not right, is read once more from storage.
+// fromMemory reads an object from the API server's cache, which may be older than the watch. If the object is
+// missing or not the right version, it reads again from storage.
 func fromMemory[T any](read func(metav1.GetOptions) (T, error), isRight func(T) bool) (T, error) {
 	found, err := read(metav1.GetOptions{ResourceVersion: inMemory})
 	if apierrors.IsNotFound(err) || err == nil && !isRight(found) {
@@ -130,8 +130,8 @@ func fromMemory[T any](read func(metav1.GetOptions) (T, error), isRight func(T) 
 	return found, err
 }
 
-// secret and configMap read objects that are to be copied downstream. They come from storage: nothing tells an older
-// state from the one that the deployment's generation is about, and it would stay until the next one.
+// secret and configMap read objects to copy downstream. They read from storage: nothing would detect an older
+// version from the cache, and that version would stay downstream until the next generation.
 func (h *hub) secret(ctx context.Context, name string) (*corev1.Secret, error) {
 	return h.core.CoreV1().Secrets(h.namespace).Get(ctx, name, metav1.GetOptions{})
 }
@@ -140,8 +140,8 @@ func (h *hub) configMap(ctx context.Context, name string) (*corev1.ConfigMap, er
 	return h.core.CoreV1().ConfigMaps(h.namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
-// newer returns the object that was written later. Resource versions of one object grow, but on a hub that was
-// restored (deployer.rewound).
+// newer returns the object with the higher resource version. Resource versions of an object only increase, except
+// on a hub that was restored (deployer.rewound).
 func newer(a, b *fleet.BundleDeployment) *fleet.BundleDeployment {
 	if a == nil || b == nil || a.UID != b.UID {
 		if a != nil {
@@ -155,7 +155,7 @@ func newer(a, b *fleet.BundleDeployment) *fleet.BundleDeployment {
 	return a
 }
 
-// earlier tells whether a has the lower resource version.
+// earlier reports whether a has the lower resource version.
 func earlier(a, b *fleet.BundleDeployment) bool {
 	versionA, errA := strconv.ParseUint(a.ResourceVersion, 10, 64)
 	versionB, errB := strconv.ParseUint(b.ResourceVersion, 10, 64)

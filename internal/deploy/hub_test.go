@@ -91,7 +91,7 @@ func TestValuesAreThoseOfTheHash(t *testing.T) {
 		"the hub has trouble: nothing is to be found out": {answers: []any{500}, err: "reading the Secret with the Helm values: said the hub", asked: []string{memory}},
 		"storage has trouble":                             {answers: []any{secret(former), 500}, err: "reading the Secret with the Helm values: said the hub", asked: []string{memory, storage}},
 		"right by the hash, and no values: as they are": {answers: []any{secret(`["x"]`)}, hashOf: `["x"]`,
-			err: "the values in the BundleDeployment's Secret are no JSON object", asked: []string{memory}},
+			err: "the values in the BundleDeployment's Secret are not a JSON object", asked: []string{memory}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -15,9 +15,10 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// report writes a status over the one of base and returns what the hub made of it: base itself, and no
-// request, when there is nothing to write. The whole status is cheaper for the hub than what is new in it, and only
-// good for what base is still; for anything else, and on a hub that lets agents only patch, it is the patch.
+// report writes a status and returns the BundleDeployment as the hub returned it. If nothing has changed, it sends
+// no request and returns base. An update of the whole status is cheaper for the hub than a patch, but it only
+// succeeds if base is current. After a conflict, and on a hub that only allows agents to patch, report sends a
+// patch.
 func (h *hub) report(ctx context.Context, base *fleet.BundleDeployment, status *fleet.BundleDeploymentStatus) (*fleet.BundleDeployment, error) {
 	patch, err := statusPatch(base, status)
 	if err != nil || patch == nil {
@@ -38,7 +39,7 @@ func (h *hub) report(ctx context.Context, base *fleet.BundleDeployment, status *
 	}
 	written, err := h.writeStatus(ctx, h.fleet.Patch(types.MergePatchType), base.Name, patch)
 	if refused && err == nil {
-		h.onlyPatch.Store(true) // which it says of every report
+		h.onlyPatch.Store(true) // the hub refuses every update: do not try it again
 	}
 	return written, err
 }
@@ -52,9 +53,8 @@ func (h *hub) writeStatus(ctx context.Context, request *rest.Request, name strin
 	return &written, nil
 }
 
-// statusUpdate is the BundleDeployment with another status, as far as the API server looks at it when the status alone
-// is written. It is refused if somebody has written the BundleDeployment since base, and nil where base does not say
-// when that was.
+// statusUpdate returns the body of a status update. The API server ignores the omitted fields. It refuses the
+// update if the BundleDeployment was written since base. statusUpdate returns nil if base has no resource version.
 func statusUpdate(base *fleet.BundleDeployment, status *fleet.BundleDeploymentStatus) ([]byte, error) {
 	if base.ResourceVersion == "" {
 		return nil, nil
@@ -70,10 +70,11 @@ func statusUpdate(base *fleet.BundleDeployment, status *fleet.BundleDeploymentSt
 	return body, nil
 }
 
-// statusPatch is the merge patch that brings a BundleDeployment's status to another one, nil if there is nothing to
-// tell. The printer columns go along with what is told, and are no reason to tell it: the hub has the last word on
-// them, and two writers with different rules would not end. A patch is taken for a BundleDeployment that was made anew,
-// too: such a status is believed no more than one of before a restart.
+// statusPatch returns the merge patch from the status of base to another one, nil if nothing has changed. A
+// difference only in the printer columns is no reason for a patch: the hub has the final say on them, and two
+// writers with different rules would overwrite each other forever. The API server also applies the patch to a
+// BundleDeployment that was recreated. That is harmless: such a status is trusted no more than one from before a
+// restart.
 func statusPatch(base *fleet.BundleDeployment, status *fleet.BundleDeploymentStatus) ([]byte, error) {
 	undisplayed := *status
 	undisplayed.Display = base.Status.Display
@@ -87,7 +88,7 @@ func statusPatch(base *fleet.BundleDeployment, status *fleet.BundleDeploymentSta
 	return json.Marshal(map[string]any{"status": patch})
 }
 
-// mergePatch is nil for two statuses that are the same.
+// mergePatch returns nil if the two statuses are equal.
 func mergePatch(from, to *fleet.BundleDeploymentStatus) (json.RawMessage, error) {
 	var texts [2][]byte
 	for i, side := range []*fleet.BundleDeploymentStatus{from, to} {

@@ -17,9 +17,9 @@ import (
 	"k8s.io/kubectl/pkg/validation"
 )
 
-// identity is the downstream API server as one account sees it. There is one for the agent itself and one
-// for each account it deploys under; all share what is known of the server's kinds. It serves Helm as its
-// RESTClientGetter and as its factory of clients.
+// identity connects to the downstream API server as one account: the agent itself, or a service account that
+// deploys. All identities share the results of API discovery. identity implements Helm's RESTClientGetter and its
+// factory of clients.
 type identity struct {
 	*kinds
 	// account is "<namespace>/<name>" of a service account, "" for the agent itself.
@@ -33,7 +33,7 @@ type identity struct {
 	clients map[schema.GroupVersion]rest.Interface
 }
 
-// newIdentity makes the clients of an account. The config has to be bounded.
+// newIdentity creates the clients of an account. The config must come from withBounds.
 func newIdentity(config *rest.Config, known *kinds) (*identity, error) {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -53,7 +53,7 @@ func newIdentity(config *rest.Config, known *kinds) (*identity, error) {
 	}, nil
 }
 
-// as returns the same server as a service account sees it.
+// as returns an identity that impersonates a service account.
 func (i *identity) as(namespace, account string) (*identity, error) {
 	config := rest.CopyConfig(i.config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + namespace + ":" + account}
@@ -65,7 +65,8 @@ func (i *identity) as(namespace, account string) (*identity, error) {
 	return who, nil
 }
 
-// isNamespaced tells whether objects of a resource are in a namespace; false for one that the server does not have.
+// isNamespaced reports whether a resource is namespaced. It returns false for a resource that the API server does
+// not know.
 func (i *identity) isNamespaced(resource schema.GroupResource) bool {
 	gvk, err := i.mapper.KindFor(resource.WithVersion(""))
 	if err != nil {
@@ -75,7 +76,7 @@ func (i *identity) isNamespaced(resource schema.GroupResource) bool {
 	return err == nil && namespaced
 }
 
-// client returns a REST client for objects of a group and version, as unstructured ones.
+// client returns a REST client for unstructured objects of a group and version.
 func (i *identity) client(gv schema.GroupVersion) (rest.Interface, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -98,7 +99,7 @@ func (i *identity) client(gv schema.GroupVersion) (rest.Interface, error) {
 	return client, nil
 }
 
-// ToRESTConfig implements Helm's RESTClientGetter. Callers change what they get.
+// ToRESTConfig implements Helm's RESTClientGetter. It returns a copy, because callers change it.
 func (i *identity) ToRESTConfig() (*rest.Config, error) { return rest.CopyConfig(i.config), nil }
 
 // ToDiscoveryClient implements Helm's RESTClientGetter.
@@ -109,7 +110,7 @@ func (i *identity) ToDiscoveryClient() (discovery.CachedDiscoveryInterface, erro
 // ToRESTMapper implements Helm's RESTClientGetter.
 func (i *identity) ToRESTMapper() (meta.RESTMapper, error) { return i.mapper, nil }
 
-// ToRawKubeConfigLoader implements Helm's factory. There is no kubeconfig.
+// ToRawKubeConfigLoader implements Helm's factory. It returns an empty kubeconfig.
 func (i *identity) ToRawKubeConfigLoader() clientcmd.ClientConfig {
 	return clientcmd.NewDefaultClientConfig(*clientcmdapi.NewConfig(), nil)
 }
@@ -120,8 +121,8 @@ func (i *identity) DynamicClient() (dynamic.Interface, error) { return i.dynamic
 // KubernetesClientSet implements Helm's factory.
 func (i *identity) KubernetesClientSet() (*kubernetes.Clientset, error) { return i.clientset, nil }
 
-// NewBuilder implements Helm's factory. Releases are built without it (see objectClient.Build).
+// NewBuilder implements Helm's factory. Releases do not use it (see objectClient.Build).
 func (i *identity) NewBuilder() *resource.Builder { return resource.NewBuilder(i) }
 
-// Validator implements Helm's factory: what the API server accepts is valid.
+// Validator implements Helm's factory. It accepts everything, because the API server validates.
 func (i *identity) Validator(string) (validation.Schema, error) { return validation.NullSchema{}, nil }

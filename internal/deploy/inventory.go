@@ -7,15 +7,16 @@ import (
 	"sync"
 )
 
-// inventory is which releases the agent has for which BundleDeployment: the ones it made, those named in a
-// status, and those found in the cluster.
+// inventory lists the releases of each BundleDeployment: those that this agent made, those named in a status, and
+// those found in the cluster.
 type inventory struct {
 	mu       sync.Mutex
 	releases map[string]map[releaseKey]bool
-	// named are the revisions that statuses name, confined those releases that no object may be outside the namespace of.
+	// named holds the revisions named in statuses. confined holds the releases whose objects must all be in the
+	// release's namespace.
 	named    map[releaseKey]int
 	confined map[releaseKey]bool
-	// foreign are releases that were looked at and belong to somebody else, by the version looked at.
+	// foreign holds releases that belong to other owners, with the resource version at which they were checked.
 	foreign map[releaseKey]string
 }
 
@@ -25,14 +26,14 @@ func newInventory() *inventory {
 	}
 }
 
-// name notes the revision of a release that a status names, and whether "namespace" confines it.
+// name records the revision that a status names, and whether the option namespace confines the release.
 func (i *inventory) name(key releaseKey, revision int, confined bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.named[key], i.confined[key] = revision, i.confined[key] || confined
 }
 
-// revision is the one that was noted, 0 for none; confinement is the namespace that the release is confined to, if any.
+// revision returns the recorded revision, 0 if the release is unknown.
 func (i *inventory) revision(key releaseKey) int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -68,7 +69,7 @@ func (i *inventory) remove(name string, key releaseKey) {
 	}
 }
 
-// of lists the releases of a BundleDeployment, in a stable order.
+// of returns the releases of a BundleDeployment in a stable order.
 func (i *inventory) of(name string) []releaseKey {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -77,19 +78,19 @@ func (i *inventory) of(name string) []releaseKey {
 	})
 }
 
-// except lists the releases of a BundleDeployment but one.
+// except returns the releases of a BundleDeployment except one.
 func (i *inventory) except(name string, key releaseKey) []releaseKey {
 	return slices.DeleteFunc(i.of(name), func(other releaseKey) bool { return other == key })
 }
 
-// names lists the BundleDeployments with releases.
+// names returns the BundleDeployments that have releases.
 func (i *inventory) names() []string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return slices.Sorted(maps.Keys(i.releases))
 }
 
-// owns tells whether a release is anybody's here.
+// owns reports whether a release belongs to any BundleDeployment.
 func (i *inventory) owns(key releaseKey) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -101,7 +102,7 @@ func (i *inventory) owns(key releaseKey) bool {
 	return false
 }
 
-// setForeign remembers that a release is somebody else's at a version; isForeign recalls it.
+// setForeign records that a release belongs to another owner at a resource version.
 func (i *inventory) setForeign(key releaseKey, version string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -13,18 +13,19 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// How a process is told of a proxy.
+// Environment variables that name the proxy.
 const (
 	httpProxy  = "HTTP_PROXY"
 	httpsProxy = "HTTPS_PROXY"
 	noProxy    = "NO_PROXY"
-	// beforeProxy is the last of the chart's own variables before those: in their old place they change no pod.
+	// beforeProxy is the last of the chart's own variables. The proxy variables are inserted after it, where the chart
+	// has them, so that the pod template does not change.
 	beforeProxy = "CATTLE_ELECTION_RENEW_DEADLINE"
 )
 
-// installedAgent is the agent's Deployment as somebody's release of charts/fleet-agent has it; nil for a
-// BundleDeployment that is not the agent's own, and for an agent that came another way. Who deploys under an account
-// learns nothing of it.
+// installedAgent returns the agent's Deployment as another release of charts/fleet-agent has it. It returns nil
+// for a BundleDeployment that is not the agent's own, and for an agent that was installed in another way. A bundle
+// that deploys under a service account gets nothing.
 func (d *deployer) installedAgent(ctx context.Context, bd *fleet.BundleDeployment, who *identity, own releaseKey) (*unstructured.Unstructured, error) {
 	installed := releaseKey{Namespace: own.Namespace, Name: names.Agent}
 	if !d.isAgent(bd.Name) || own == installed || who != d.agent {
@@ -40,7 +41,7 @@ func (d *deployer) installedAgent(ctx context.Context, bd *fleet.BundleDeploymen
 		}
 		objects, err := parseObjects([]byte(revision.Manifest))
 		if err != nil {
-			return nil, nil //nolint:nilnil // what nobody can read has nothing to keep
+			return nil, nil //nolint:nilnil // an invalid manifest has nothing to keep
 		}
 		for _, object := range objects {
 			if isAgentDeployment(object) {
@@ -55,10 +56,9 @@ func isAgentDeployment(object *unstructured.Unstructured) bool {
 	return object.GetKind() == "Deployment" && object.GetName() == names.Agent
 }
 
-// keepInstalled carries over to an agent's Deployment, as the hub has it, what only the cluster's admin can know and
-// the hub says nothing of: by which proxy the hub is reached, on which nodes the agent may run, and how many of it
-// there are to be. What the hub does say wins. The result depends on nothing but the two, so that the agent finds it
-// as deployed ever after.
+// keepInstalled copies settings from the installed agent's Deployment that the cluster's admin made and the hub
+// does not know: the proxy, the node selector, and the number of replicas. Settings from the hub win. The result
+// depends only on the two Deployments, so later comparisons find no drift.
 func keepInstalled(object, installed *unstructured.Unstructured) {
 	keepNodeSelector(object, installed)
 	keepReplicas(object, installed)
@@ -79,17 +79,18 @@ func keepNodeSelector(object, installed *unstructured.Unstructured) {
 	for key, value := range selector {
 		merged[key] = value
 	}
-	_ = unstructured.SetNestedMap(object.Object, merged, path...) // below a map that was read a moment ago
+	_ = unstructured.SetNestedMap(object.Object, merged, path...) // cannot fail: its parents are maps
 }
 
-// keepReplicas also keeps what the chart renders for several: that they prefer different nodes.
+// keepReplicas keeps a higher number of replicas, and the pod anti-affinity that the chart renders for several
+// replicas.
 func keepReplicas(object, installed *unstructured.Unstructured) {
 	wanted, _, err := unstructured.NestedInt64(object.Object, "spec", "replicas")
 	several, _, severalErr := unstructured.NestedInt64(installed.Object, "spec", "replicas")
 	if err != nil || severalErr != nil || wanted != 1 || several <= 1 {
 		return
 	}
-	_ = unstructured.SetNestedField(object.Object, several, "spec", "replicas") // read a moment ago
+	_ = unstructured.SetNestedField(object.Object, several, "spec", "replicas") // cannot fail: the path was just read
 	path := []string{"spec", "template", "spec", "affinity"}
 	spread, _, err := unstructured.NestedMap(installed.Object, path...)
 	if err != nil || spread["podAntiAffinity"] == nil {
@@ -99,7 +100,7 @@ func keepReplicas(object, installed *unstructured.Unstructured) {
 	without, _, withoutErr := unstructured.NestedMap(installed.Object, path...)
 	delete(without, "podAntiAffinity")
 	if err == nil && withoutErr == nil && reflect.DeepEqual(alone, without) {
-		_ = unstructured.SetNestedMap(object.Object, spread, path...) // read a moment ago
+		_ = unstructured.SetNestedMap(object.Object, spread, path...) // cannot fail: the path was just read
 	}
 }
 
@@ -136,7 +137,7 @@ func nameOfVariable(variable any) string {
 	return name
 }
 
-// agentContainer is the container of the agent, not a copy; nil if there is none.
+// agentContainer returns the agent's container, not as a copy; nil if it is missing.
 func agentContainer(object *unstructured.Unstructured) map[string]any {
 	list, _, err := unstructured.NestedFieldNoCopy(object.Object, "spec", "template", "spec", "containers")
 	containers, ok := list.([]any)

@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// kindsLife is how long what is known of the server is believed without being told otherwise: its
-	// version, and kinds served by other API servers, change without an event.
+	// kindsLife is how long the results of discovery are valid. The server's version and the kinds of aggregated APIs
+	// change without an event.
 	kindsLife = 10 * time.Minute
-	// kindsPause is the least time between two looks because a kind was missing.
+	// kindsPause is the minimum time between two discoveries because of an unknown kind.
 	kindsPause = 2 * time.Second
 )
 
-// kinds is what is known of the downstream API server: its version and the kinds it serves. It is looked up
-// once for all, and again after a change of the CRDs.
+// kinds caches the discovery of the downstream API server: its version and its kinds. Discovery runs once, and
+// again after a change of a CRD.
 type kinds struct {
 	clock     func() time.Time
 	discovery discovery.CachedDiscoveryInterface
@@ -45,7 +45,7 @@ func newKinds(config *rest.Config, clock func() time.Time) (*kinds, error) {
 	return &kinds{clock: clock, discovery: cached, mapper: restmapper.NewDeferredDiscoveryRESTMapper(cached)}, nil
 }
 
-// forget makes the next look a fresh one.
+// forget invalidates the cache.
 func (k *kinds) forget() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -58,7 +58,7 @@ func (k *kinds) reset() {
 	k.mapper.Reset()
 }
 
-// known returns what charts are told about the server.
+// known returns the capabilities of the server, for charts.
 func (k *kinds) known() (*chartutil.Capabilities, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -68,11 +68,11 @@ func (k *kinds) known() (*chartutil.Capabilities, error) {
 	if k.capabilities == nil {
 		version, err := k.discovery.ServerVersion()
 		if err != nil {
-			return nil, fmt.Errorf("asking the API server for its version: %w", err)
+			return nil, fmt.Errorf("reading the API server's version: %w", err)
 		}
 		versions, err := action.GetVersionSet(k.discovery)
 		if err != nil {
-			return nil, fmt.Errorf("asking the API server for its kinds: %w", err)
+			return nil, fmt.Errorf("reading the API server's kinds: %w", err)
 		}
 		k.capabilities = &chartutil.Capabilities{
 			APIVersions: versions,
@@ -83,8 +83,8 @@ func (k *kinds) known() (*chartutil.Capabilities, error) {
 	return k.capabilities.Copy(), nil
 }
 
-// mapping finds how the server serves a kind. A kind it does not know is looked for once more, in case it
-// is new.
+// mapping returns the resource of a kind. If the kind is unknown, discovery runs once more, because the kind may
+// be new.
 func (k *kinds) mapping(gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
 	mapping, err := k.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	if meta.IsNoMatchError(err) && k.lookAgain() {
@@ -96,7 +96,7 @@ func (k *kinds) mapping(gvk schema.GroupVersionKind) (*meta.RESTMapping, error) 
 	return mapping, nil
 }
 
-// namespaced tells whether objects of a kind are in a namespace.
+// namespaced reports whether a kind is namespaced.
 func (k *kinds) namespaced(gvk schema.GroupVersionKind) (bool, error) {
 	mapping, err := k.mapping(gvk)
 	if err != nil {
@@ -105,7 +105,7 @@ func (k *kinds) namespaced(gvk schema.GroupVersionKind) (bool, error) {
 	return mapping.Scope.Name() == meta.RESTScopeNameNamespace, nil
 }
 
-// lookAgain forgets what is known unless that was done just now.
+// lookAgain invalidates the cache, unless that was done within kindsPause.
 func (k *kinds) lookAgain() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -14,11 +14,11 @@ import (
 	"github.com/fleet-hub/fleet/internal/yamlbound"
 )
 
-// renderedFile is what Helm rendered, for the kustomization to build on.
+// renderedFile is the file with Helm's output, as a resource of the kustomization.
 const renderedFile = "fleet-manifests.yaml"
 
-// kustomize builds the bundle's kustomization over what Helm rendered. It sees only the
-// bundle's files, in memory; plugins are off.
+// kustomize builds the bundle's kustomization over the objects that Helm rendered. It reads only the bundle's
+// files, in memory. Plugins are disabled.
 func kustomize(p *bundlePackage, rendered []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	disk := filesys.MakeFsInMemory()
 	for _, f := range p.Files {
@@ -49,12 +49,12 @@ func kustomize(p *bundlePackage, rendered []*unstructured.Unstructured) ([]*unst
 	return parseObjects(text)
 }
 
-// checkYAML returns an error for a file whose YAML is too large to be read. A file that is none may be what a
-// generator takes as it is.
+// checkYAML returns an error for a file whose YAML is too large to parse. Files that are not YAML are allowed: a
+// generator may use them as they are.
 func checkYAML(f file) error {
 	documents, err := splitDocuments(f.Data)
 	if err != nil {
-		return nil //nolint:nilerr // kustomize says so, if it reads the file
+		return nil //nolint:nilerr // kustomize returns the error, if it reads the file
 	}
 	budget := yamlbound.ForManifests()
 	for _, document := range documents {
@@ -65,7 +65,7 @@ func checkYAML(f file) error {
 	return nil
 }
 
-// buildOnRendered puts what Helm rendered before the kustomization's own resources.
+// buildOnRendered adds Helm's output as the first resource of the kustomization.
 func buildOnRendered(disk filesys.FileSystem, name string, rendered []*unstructured.Unstructured) error {
 	text, err := formatObjects(rendered)
 	if err != nil {

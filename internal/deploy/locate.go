@@ -19,8 +19,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// locate finds the revision named in a status in Helm's history, and reports whether it is there and nothing came
-// after it. The history is read once; after that it is believed while all its objects are there.
+// locate finds the revision named in a status in Helm's history, and reports whether it exists and is the last
+// one. It reads the history once. After that it trusts the result as long as all objects exist.
 func (d *deployer) locate(ctx context.Context, bd *fleet.BundleDeployment, r *record, release string) (bool, error) {
 	key, number, ok := parseRelease(release)
 	if !ok {
@@ -42,17 +42,17 @@ func (d *deployer) locate(ctx context.Context, bd *fleet.BundleDeployment, r *re
 		return true, nil
 	}
 	if last, err := d.isLast(ctx, key, number); !last || err != nil {
-		return false, err // an operation that failed or was cut off: what it left has to be put right
+		return false, err // an operation failed or was interrupted: its result has to be repaired
 	}
 	return d.recall(ctx, bd, r, release, secret)
 }
 
-// recall begins to look after the objects of a revision that this process did not make.
+// recall starts to track the objects of a revision that another process made.
 func (d *deployer) recall(ctx context.Context, bd *fleet.BundleDeployment, r *record, release string, secret *corev1.Secret) (bool, error) {
 	key, number, _ := parseRelease(release)
 	stored, err := decodeRelease(secret)
 	if err != nil {
-		return false, nil //nolint:nilerr // one that cannot be read is as good as none: it is made again
+		return false, nil //nolint:nilerr // an unreadable revision counts as missing: it is made again
 	}
 	if from, err := d.seal.origin(ctx, key, number, secret); err != nil || from != originAgent {
 		return false, err
@@ -69,7 +69,7 @@ func (d *deployer) recall(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	return true, d.track(ctx, bd, r, release, made)
 }
 
-// formerRefs are the objects of the revision before, none if that is not in the history any more.
+// formerRefs returns the objects of the previous revision, or none if the history no longer has that revision.
 func (d *deployer) formerRefs(ctx context.Context, key releaseKey, number int) ([]objectRef, error) {
 	if number < 1 {
 		return nil, nil
@@ -81,7 +81,7 @@ func (d *deployer) formerRefs(ctx context.Context, key releaseKey, number int) (
 	return slices.Collect(maps.Keys(found)), err
 }
 
-// isLast reports whether no revision of a release is later than the given one, but for a failed rollback to it.
+// isLast reports whether a revision is the last one of a release. A failed rollback to it does not count.
 func (d *deployer) isLast(ctx context.Context, key releaseKey, number int) (bool, error) {
 	newest, counts := d.beginning.newestOf(ctx, key, d.Clock())
 	if !counts {
@@ -96,7 +96,7 @@ func (d *deployer) isLast(ctx context.Context, key releaseKey, number int) (bool
 	return d.isFailedRollback(ctx, key, newest.number)
 }
 
-// newestRevision finds the newest revision of a release by metadata alone.
+// newestRevision finds the newest revision of a release. It reads only metadata.
 func (d *deployer) newestRevision(ctx context.Context, key releaseKey) (revisionSecret, error) {
 	secrets := d.metadata.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"})
 	selector := labels.Set{labelOwner: ownerHelm, labelName: key.Name}.AsSelector().String()
@@ -111,7 +111,7 @@ func (d *deployer) newestRevision(ctx context.Context, key releaseKey) (revision
 	return newest[key], nil
 }
 
-// isFailedRollback tells whether a revision is nothing but the record of drift that could not be corrected.
+// isFailedRollback reports whether a revision only records drift that could not be corrected.
 func (d *deployer) isFailedRollback(ctx context.Context, key releaseKey, number int) (bool, error) {
 	secret, err := d.agent.clientset.CoreV1().Secrets(key.Namespace).Get(ctx, secretName(key.Name, number), metav1.GetOptions{})
 	if err != nil {
@@ -119,7 +119,7 @@ func (d *deployer) isFailedRollback(ctx context.Context, key releaseKey, number 
 	}
 	stored, err := decodeRelease(secret)
 	if err != nil {
-		return false, nil //nolint:nilerr // one that cannot be read has to be put right
+		return false, nil //nolint:nilerr // an unreadable revision has to be repaired
 	}
 	return stored.Info.Status == release.StatusFailed && strings.HasPrefix(stored.Info.Description, "Rollback"), nil
 }

@@ -17,7 +17,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// doubtful means that something is missing: the whole release may be gone.
+// doubtful reports whether an object is missing: the whole release may be lost.
 func (t *tracking) doubtful() bool {
 	for _, ref := range t.refs {
 		if seen, known := t.seen[ref]; known && !seen.inPlace() {
@@ -27,7 +27,7 @@ func (t *tracking) doubtful() bool {
 	return false
 }
 
-// track begins to look after the objects of a revision.
+// track starts to track the objects of a revision.
 func (d *deployer) track(ctx context.Context, bd *fleet.BundleDeployment, r *record, release string, made *installed) error {
 	t := &tracking{
 		release: release, set: d.setOf(bd.Name), refs: made.Refs,
@@ -41,7 +41,7 @@ func (d *deployer) track(ctx context.Context, bd *fleet.BundleDeployment, r *rec
 	for _, ref := range made.Refs {
 		mapping, err := d.agent.mapping(ref.GroupVersionKind)
 		switch {
-		case meta.IsNoMatchError(err): // it is missing, by whatever name it would be served
+		case meta.IsNoMatchError(err): // the object is missing; the exact resource name does not matter
 			t.resources[ref.GroupVersionKind], _ = meta.UnsafeGuessKindToResource(ref.GroupVersionKind)
 		case err != nil:
 			return err
@@ -56,7 +56,7 @@ func (d *deployer) track(ctx context.Context, bd *fleet.BundleDeployment, r *rec
 	for _, ref := range left {
 		mapping, err := d.agent.mapping(ref.GroupVersionKind)
 		if err != nil {
-			continue // the kind is gone, and the object with it
+			continue // the kind was deleted, and the object with it
 		}
 		t.resources[ref.GroupVersionKind] = mapping.Resource
 		t.extras = append(t.extras, ref)
@@ -72,14 +72,14 @@ func ignoredConditions(options *fleet.BundleDeploymentOptions) []map[string]stri
 	return options.Ignore.Conditions
 }
 
-// monitor looks at the objects of a release that is as it should be, and writes into the status what they
-// say. While some are not known yet it writes nothing: it is called again once they are.
+// monitor checks the objects of a release in the wanted state and writes their state into the status. If some
+// states are not known yet, it writes nothing; the sync of the watches triggers the next reconcile.
 func (d *deployer) monitor(ctx context.Context, bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus) error {
 	t := r.tracking
 	if t == nil {
 		return nil
 	}
-	t.known = false // nothing is corrected after what was seen earlier
+	t.known = false // drift must not be corrected by an earlier observation
 	if t.release != status.Release || status.AppliedDeploymentID != bd.Spec.DeploymentID || failedForGood(status) {
 		return nil
 	}
@@ -98,7 +98,7 @@ func (d *deployer) monitor(ctx context.Context, bd *fleet.BundleDeployment, r *r
 	switch {
 	case err != nil:
 		if errors.Is(err, errReleaseLost) {
-			r.tracking = nil // the next look finds that it has to be made again
+			r.tracking = nil // the next reconcile makes the release again
 		}
 		notMonitored(status, d.Clock(), message(err))
 		return err
@@ -106,14 +106,14 @@ func (d *deployer) monitor(ctx context.Context, bd *fleet.BundleDeployment, r *r
 		t.known = true
 		monitored(status, d.Clock(), newReport(t.sightings(), t.extras...), bd.Spec.Options.ForceSyncGeneration)
 	default:
-		d.queue.AddAfter(bd.Name, watchPatience+time.Second) // should nothing say so earlier
+		d.queue.AddAfter(bd.Name, watchPatience+time.Second) // in case no event triggers it earlier
 	}
 	return nil
 }
 
-// look brings what was seen of the objects up to date: their metadata tell which have changed, and only
-// those are fetched. One that others change over and over is looked at again later. It reports false while the metadata
-// are not known.
+// look updates the observed state of the objects. It compares the cached metadata and fetches only changed
+// objects. An object that other writers change again and again is fetched later. It returns false while the
+// metadata are not synced.
 func (d *deployer) look(ctx context.Context, bd *fleet.BundleDeployment, t *tracking) (known bool, err error) {
 	var changed []objectRef
 	known = true
@@ -135,7 +135,7 @@ func (d *deployer) look(ctx context.Context, bd *fleet.BundleDeployment, t *trac
 	return known, errors.Join(fetchErr, d.takeIn(ctx, bd, t, live, nil))
 }
 
-// fetch reads objects in full, some at a time. Those that are not there are nil.
+// fetch reads objects in parallel. An object that does not exist is nil in the result.
 func (d *deployer) fetch(ctx context.Context, t *tracking, refs []objectRef) (manifest, error) {
 	var mu sync.Mutex
 	var group sync.WaitGroup

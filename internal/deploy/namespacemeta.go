@@ -15,18 +15,20 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// podSecurityPrefix begins labels that belong to whoever runs the cluster: never taken from a bundle, never
-// removed.
+// podSecurityPrefix is the prefix of labels that only the cluster's admin controls. They are never set from a
+// bundle and never removed.
 const podSecurityPrefix = "pod-security.kubernetes.io/"
 
-// namespaceManager is who the API server notes as the writer of what a BundleDeployment gives its namespace: several
-// may share one, and each takes back what it gave. Changing it leaves labels behind that nobody takes back.
+// namespaceManager returns the field manager for the labels and annotations that a BundleDeployment sets on its
+// namespace. Several BundleDeployments may share a namespace, and each removes only its own. If the name of the
+// manager changes, labels of the old one stay behind.
 func namespaceManager(bundleDeployment string) string {
 	return names.SafeConcat(fieldManager, bundleDeployment)
 }
 
-// wantedNamespace returns the release's namespace as the options want it, and whether that is a change. What
-// others wrote stays; what manager wrote before and is no longer given goes.
+// wantedNamespace returns the release's namespace with the labels and annotations of the options, and whether it
+// differs from current. Values of other writers stay. Values that manager set before and that are no longer wanted
+// are removed.
 func wantedNamespace(current *corev1.Namespace, options *fleet.BundleDeploymentOptions, manager string) (*corev1.Namespace, bool) {
 	wanted := current.DeepCopy()
 	wanted.Labels = withGiven(current.Labels, options.NamespaceLabels, ownKeys(current, manager, "f:labels"))
@@ -55,12 +57,12 @@ func withGiven(current, given map[string]string, own []string) map[string]string
 	return wanted
 }
 
-// isReserved tells keys that no bundle gives or takes.
+// isReserved reports whether a key may not be set or removed by a bundle.
 func isReserved(key string) bool {
 	return key == corev1.LabelMetadataName || strings.HasPrefix(key, podSecurityPrefix)
 }
 
-// ownKeys are the labels or annotations that a manager wrote, as the API server noted it.
+// ownKeys returns the labels or annotations that a manager set, according to the managed fields.
 func ownKeys(namespace *corev1.Namespace, manager, field string) []string {
 	var own []string
 	for _, entry := range namespace.ManagedFields {
@@ -71,7 +73,7 @@ func ownKeys(namespace *corev1.Namespace, manager, field string) []string {
 			Metadata map[string]map[string]any `json:"f:metadata"`
 		}
 		if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &noted); err != nil {
-			continue // not of a form that is known: nothing is taken away
+			continue // unknown format: remove nothing
 		}
 		for key := range noted.Metadata[field] {
 			if name, isField := strings.CutPrefix(key, "f:"); isField {
@@ -82,8 +84,8 @@ func ownKeys(namespace *corev1.Namespace, manager, field string) []string {
 	return own
 }
 
-// checkTargetNamespace enforces the selector that restricts where a bundle may go. A nil namespace was not found. The
-// error is what goes into the status.
+// checkTargetNamespace enforces the selector of allowed namespaces. namespace is nil if it does not exist. The
+// error is written into the status.
 func checkTargetNamespace(name string, namespace *corev1.Namespace, selector *metav1.LabelSelector) error {
 	if selector == nil {
 		return nil

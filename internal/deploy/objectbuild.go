@@ -15,7 +15,7 @@ import (
 	"k8s.io/cli-runtime/pkg/resource"
 )
 
-// Build implements kube.Interface: it turns a manifest into what can be sent.
+// Build implements kube.Interface. It parses a manifest into objects that can be sent.
 func (c *objectClient) Build(reader io.Reader, _ bool) (kube.ResourceList, error) {
 	manifest, err := io.ReadAll(reader)
 	if err != nil {
@@ -45,7 +45,7 @@ func (c *objectClient) Build(reader io.Reader, _ bool) (kube.ResourceList, error
 	return list, nil
 }
 
-// leftOut notes an object of a kind that the API server does not know; nil begins anew.
+// leftOut records an object of a kind that the API server does not know; nil clears the records.
 func (c *objectClient) leftOut(object *unstructured.Unstructured) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,28 +55,28 @@ func (c *objectClient) leftOut(object *unstructured.Unstructured) {
 	}
 	namespace := object.GetNamespace()
 	if namespace == "" {
-		namespace = c.release.Namespace // most kinds are in one
+		namespace = c.release.Namespace // most kinds are namespaced
 	}
 	c.unserved = append(c.unserved, objectRef{GroupVersionKind: object.GroupVersionKind(), Namespace: namespace, Name: object.GetName()})
 }
 
-// refs are the objects of a manifest that was built, and those that were left out of it: they are missing, and it has to
-// be said.
+// refs returns the objects of a parsed manifest, including those that Build left out, because they have to be
+// reported as missing.
 func (c *objectClient) refs(list kube.ResourceList) []objectRef {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append(refsOf(list), c.unserved...)
 }
 
-// willBe tells which manifest is about to be installed.
+// willBe records the manifest that is about to be installed.
 func (c *objectClient) willBe(manifest string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.rendered = manifest
 }
 
-// recognise tells the manifest that is about to be installed, and manifests of former revisions. Before one is
-// rendered there is nothing new: Helm is uninstalling, with the documents in another order.
+// recognise reports whether a manifest is the one to install, and whether it belongs to a former revision. Before
+// a manifest was rendered, every manifest is a former one: Helm uninstalls, with the documents in another order.
 func (c *objectClient) recognise(manifest string) (isNew, isOld bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,7 +89,8 @@ func (c *objectClient) recognise(manifest string) (isNew, isOld bool) {
 	return manifest == c.rendered, isOld
 }
 
-// checkOwner refuses an object that exists and is neither this release's nor one of those it may take over.
+// checkOwner returns an error for an existing object that belongs neither to this release nor to one whose objects
+// it may take over.
 func (c *objectClient) checkOwner(info *resource.Info) error {
 	live, err := c.helper(info).Get(info.Namespace, info.Name)
 	if apierrors.IsNotFound(err) {
@@ -102,11 +103,11 @@ func (c *objectClient) checkOwner(info *resource.Info) error {
 	if known && (owner == c.release || slices.Contains(c.adopt, owner)) {
 		return nil
 	}
-	return fmt.Errorf("%s exists and cannot be imported into release %s: it belongs to somebody else; set helm.takeOwnership to take it over",
+	return fmt.Errorf("%s exists and cannot be imported into release %s: it belongs to another owner; set helm.takeOwnership to take it over",
 		describeInfo(info), c.release)
 }
 
-// result is what an operation that made a revision left in the cluster.
+// result returns the result of the operation that made a revision.
 func (c *objectClient) result(made *release.Release) (*installed, error) {
 	list, err := c.Build(strings.NewReader(made.Manifest), false)
 	if err != nil {
@@ -116,7 +117,7 @@ func (c *objectClient) result(made *release.Release) (*installed, error) {
 	if before, known := c.old[made.Version-1]; known {
 		former, err := c.Build(strings.NewReader(before), false)
 		if err != nil {
-			return nil, fmt.Errorf("reading the manifest before: %w", err)
+			return nil, fmt.Errorf("reading the manifest of the previous revision: %w", err)
 		}
 		out.Former = refsOf(former)
 	}

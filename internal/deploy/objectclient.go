@@ -22,54 +22,54 @@ import (
 )
 
 const (
-	// fieldManager is who the API server notes as the writer of deployed objects. Changing it leaves fields
-	// behind that nobody manages.
+	// fieldManager is the field manager of deployed objects. If it changes, fields of the old manager stay behind
+	// without an owner.
 	fieldManager = "fleetagent"
-	// parallelism is how many objects of one kind are written at a time.
+	// parallelism is the number of objects of one kind that are written at a time.
 	parallelism = 8
 )
 
-// objectClient is how Helm reads and writes objects: one instance for each operation on a release. It reads
-// each object once, takes away only what is the release's, corrects live changes of custom resources as well
-// as of built-in kinds, and remembers what the API server answered, so that nothing has to be read again to
-// report the status.
+// objectClient is the client that Helm uses to read and write objects; each operation on a release has its own. It
+// reads each object once, deletes only objects of the release, and corrects live changes of custom resources as
+// well as of built-in kinds. It keeps the answers of the API server, so that the status needs no second read.
 type objectClient struct {
 	*kube.Client // waits for hooks
 
 	identity *identity
 	release  releaseKey
-	// adopt, if not empty, are the releases whose objects this one may take over, and no others.
+	// adopt, if not empty, are the only releases whose objects this release may take over.
 	adopt []releaseKey
-	// confined, if not empty, is the namespace that no object that is created or changed may be outside of, however
-	// it came: rendered, as a hook, among a chart's CRDs, or from the history.
+	// confined, if not empty, is the only namespace in which objects may be created or changed. This also applies to
+	// hooks, to CRDs of a chart, and to objects from the history.
 	confined string
-	// set is the hash that the objects of the release have as a label.
+	// set is the set's hash, which the objects of the release carry as a label.
 	set string
-	// foreign means that others may have written what the release says of itself. What it has deleted has to be marked
-	// as an object of this release.
+	// foreign is true if others may have written the release. Then only objects that carry the marks of this release
+	// are deleted.
 	foreign bool
-	// only, if not nil, are the objects that an update touches.
+	// only, if not nil, are the only objects that an update changes.
 	only map[objectRef]bool
-	// old are the manifests of the revisions there are. Kinds in them that the server no longer knows are
-	// left out: their objects are gone.
+	// old are the manifests of the existing revisions. Their objects whose kind the API server no longer knows are
+	// left out, because those objects no longer exist.
 	old map[int]string
-	// leftovers are revisions in old that failed: their objects go unless the new revision has them.
+	// leftovers are failed revisions in old. Their objects are deleted unless the new revision has them.
 	leftovers []int
-	// namespaceExists tells whether the release's namespace is there, to who may not create it; nil: nobody is told.
+	// namespaceExists reports whether the release's namespace exists. It is used when the identity may not create the
+	// namespace; nil if not needed.
 	namespaceExists func() bool
-	// news tell when to look again; nil while an operation waits for nothing.
+	// news wakes an operation that waits; nil if the operation does not wait.
 	news *news
-	// stopped ends waiting, and so does superseded, which may be nil.
+	// stopped and superseded end waiting. superseded may be nil.
 	stopped    <-chan struct{}
 	superseded func() bool
-	// slots are given free while waiting.
+	// slots are released while the operation waits.
 	slots slots
 
 	mu       sync.Mutex
-	rendered string      // the manifest to be installed, once it is known
-	unserved []objectRef // what was left out of the manifest that was built last
+	rendered string      // the manifest to install, once it is rendered
+	unserved []objectRef // objects that Build left out of the last manifest
 	live     map[objectRef]*unstructured.Unstructured
-	deletion error // what went wrong with deleting
+	deletion error // the last error of a deletion
 }
 
 func newObjectClient(who *identity, key releaseKey, stopped <-chan struct{}) *objectClient {
@@ -80,7 +80,8 @@ func newObjectClient(who *identity, key releaseKey, stopped <-chan struct{}) *ob
 	}
 }
 
-// IsReachable implements kube.Interface. The operation itself will tell.
+// IsReachable implements kube.Interface. It does nothing: the operation itself shows whether the API server is
+// reachable.
 func (c *objectClient) IsReachable() error { return nil }
 
 // Create implements kube.Interface.
@@ -97,7 +98,7 @@ func (c *objectClient) create(info *resource.Info) error {
 	}
 	object, err := c.helper(info).Create(info.Namespace, true, info.Object)
 	if apierrors.IsForbidden(err) && c.isOwnNamespace(info) && c.namespaceExists() {
-		err = apierrors.NewAlreadyExists(info.Mapping.Resource.GroupResource(), info.Name) // which is no trouble to Helm
+		err = apierrors.NewAlreadyExists(info.Mapping.Resource.GroupResource(), info.Name) // Helm accepts this error
 	}
 	if err != nil {
 		return fmt.Errorf("creating %s: %w", describeInfo(info), err)
@@ -109,7 +110,8 @@ func (c *objectClient) create(info *resource.Info) error {
 	return nil
 }
 
-// isOwnNamespace tells the namespace that Helm makes for a release from one that is an object of the release.
+// isOwnNamespace reports whether info is the namespace that Helm creates for a release, and not an object of the
+// release.
 func (c *objectClient) isOwnNamespace(info *resource.Info) bool {
 	object, ok := info.Object.(*unstructured.Unstructured)
 	return ok && c.namespaceExists != nil && info.Name == c.release.Namespace &&
@@ -117,8 +119,8 @@ func (c *objectClient) isOwnNamespace(info *resource.Info) bool {
 		len(object.GetAnnotations()) == 0 && maps.Equal(object.GetLabels(), map[string]string{"name": info.Name})
 }
 
-// confine refuses an object outside of the namespace that confines the release, but for the namespace itself. A CRD that
-// is there is left as it is, which is no trouble to Helm.
+// confine refuses an object outside of the confining namespace, except the namespace itself. For an existing CRD
+// it returns AlreadyExists, which Helm accepts and which leaves the CRD unchanged.
 func (c *objectClient) confine(info *resource.Info) error {
 	if (c.confined != "" || c.identity.account != "") && isReleaseSecret(info) {
 		return because(fleet.ReasonForbidden, fmt.Errorf("%s is a Helm release, which neither a bundle with \"namespace\" nor one with a service account may bring: take it out of the bundle",
@@ -139,14 +141,14 @@ func (c *objectClient) confine(info *resource.Info) error {
 	return clusterScoped(info.Name, info.Mapping.GroupVersionKind)
 }
 
-// isReleaseSecret tells the Secrets in which Helm keeps releases: the agent does what they say.
+// isReleaseSecret reports whether an object is a Secret in which Helm stores a release. The agent executes what
+// such Secrets say.
 func isReleaseSecret(info *resource.Info) bool {
 	object, ok := info.Object.(*unstructured.Unstructured)
 	return ok && object.Object["type"] == releaseSecretType && info.Mapping.GroupVersionKind.GroupKind() == schema.GroupKind{Kind: "Secret"}
 }
 
-// confineHooks takes the hooks out of a history that are outside of the namespace that confines the release: earlier
-// agents stored them.
+// confineHooks removes hooks outside of the confining namespace from a history. Earlier agents stored such hooks.
 func (c *objectClient) confineHooks(h *history) {
 	if c.confined == "" {
 		return
@@ -159,7 +161,7 @@ func (c *objectClient) confineHooks(h *history) {
 	}
 }
 
-// isOutside tells whether an object is outside of the namespace that confines the release.
+// isOutside reports whether an object is outside of the confining namespace.
 func (c *objectClient) isOutside(info *resource.Info) bool {
 	return c.confined != "" && info.Namespace != c.confined
 }
@@ -171,20 +173,20 @@ func (c *objectClient) helper(info *resource.Info) *resource.Helper {
 func (c *objectClient) remember(info *resource.Info) {
 	object, ok := info.Object.(*unstructured.Unstructured)
 	if !ok {
-		return // the API server answered with something else; it will be looked at later
+		return // not the expected type; the object is read again later
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.live[refOf(info)] = object
 }
 
-// Delete implements kube.Interface, for hooks. One that is outside of the namespace that confines the release stays.
+// Delete implements kube.Interface, for hooks. Hooks outside of the confining namespace are not deleted.
 func (c *objectClient) Delete(list kube.ResourceList) (*kube.Result, []error) {
 	return c.deleteAll(list, metav1.DeletePropagationBackground, func(info *resource.Info) (bool, error) { return !c.isOutside(info), nil })
 }
 
-// DeleteWithPropagationPolicy implements kube.InterfaceDeletionPropagation, for the objects of a release that
-// is uninstalled. What another release has taken over stays.
+// DeleteWithPropagationPolicy implements kube.InterfaceDeletionPropagation, for the objects of a release that is
+// uninstalled. Objects that another release has taken over are not deleted.
 func (c *objectClient) DeleteWithPropagationPolicy(list kube.ResourceList, policy metav1.DeletionPropagation) (*kube.Result, []error) {
 	return c.deleteAll(list, policy, c.isOurs)
 }
@@ -222,8 +224,8 @@ func (c *objectClient) deletionError() error {
 	return c.deletion
 }
 
-// inBatches does something with every object: those of one kind, next to each other in the list, at the same
-// time, one kind after the other. It stops before the kind after one that failed.
+// inBatches calls do for every object. Adjacent objects of the same kind run in parallel, and kinds run one after
+// the other. It stops after a kind that failed.
 func inBatches(list kube.ResourceList, do func(*resource.Info) error) error {
 	for start := 0; start < len(list); {
 		end := start + 1

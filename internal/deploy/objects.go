@@ -20,8 +20,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/yamlbound"
 )
 
-// parseObjects reads a stream of YAML or JSON documents. Lists are replaced by their items; documents that
-// are empty, or nothing but comments, are left out. An error says "YAML parse error", which is recognised.
+// parseObjects parses a stream of YAML or JSON documents. It replaces Lists by their items and skips empty
+// documents and comments. Its errors start with "YAML parse error", because classify looks for this text.
 func parseObjects(stream []byte) ([]*unstructured.Unstructured, error) {
 	documents, err := splitDocuments(stream)
 	if err != nil {
@@ -60,7 +60,7 @@ func splitDocuments(stream []byte) ([][]byte, error) {
 	}
 }
 
-// parseDocument returns nil for a document without content.
+// parseDocument parses one document. It returns nil for an empty document.
 func parseDocument(document []byte) (map[string]any, error) {
 	if err := yamlbound.CheckManifest(document); err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func parseDocument(document []byte) (map[string]any, error) {
 		return nil, nil
 	}
 	if len(text) == 0 || text[0] != '{' {
-		return nil, errors.New("a document is no object")
+		return nil, errors.New("the document is not an object")
 	}
 	var content map[string]any
 	if err := utiljson.Unmarshal(text, &content); err != nil {
@@ -82,7 +82,7 @@ func parseDocument(document []byte) (map[string]any, error) {
 	return content, nil
 }
 
-// flatten replaces a list by its items.
+// flatten replaces a List by its items.
 func flatten(content map[string]any) ([]*unstructured.Unstructured, error) {
 	object := &unstructured.Unstructured{Object: content}
 	items, isList := content["items"].([]any)
@@ -93,7 +93,7 @@ func flatten(content map[string]any) ([]*unstructured.Unstructured, error) {
 	for _, item := range items {
 		inner, ok := item.(map[string]any)
 		if !ok {
-			return nil, fmt.Errorf("an item of a %s is no object", object.GetKind())
+			return nil, fmt.Errorf("an item of a %s is not an object", object.GetKind())
 		}
 		flat, err := flatten(inner)
 		if err != nil {
@@ -104,7 +104,7 @@ func flatten(content map[string]any) ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// formatObjects writes objects as a stream of YAML documents. Equal objects give equal bytes.
+// formatObjects encodes objects as a stream of YAML documents. Equal objects produce equal bytes.
 func formatObjects(objects []*unstructured.Unstructured) ([]byte, error) {
 	var out bytes.Buffer
 	for _, object := range objects {
@@ -118,14 +118,14 @@ func formatObjects(objects []*unstructured.Unstructured) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// sortForInstall puts objects into the order Helm installs kinds in. Objects of one kind keep their order.
+// sortForInstall sorts objects by Helm's install order of kinds. Objects of the same kind keep their order.
 func sortForInstall(objects []*unstructured.Unstructured) {
 	sort.SliceStable(objects, func(i, j int) bool {
 		return installsBefore(objects[i].GetKind(), objects[j].GetKind())
 	})
 }
 
-// installsBefore compares kinds: those Helm knows first, in its order, then the others by name.
+// installsBefore compares kinds: kinds that Helm knows come first, in Helm's order, then other kinds by name.
 func installsBefore(a, b string) bool {
 	first, second := slices.Index(releaseutil.InstallOrder, a), slices.Index(releaseutil.InstallOrder, b)
 	switch {

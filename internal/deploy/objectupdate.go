@@ -22,14 +22,14 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Annotations by which Helm knows whose an object is.
+// Annotations with the release to which an object belongs, according to Helm.
 const (
 	releaseNameAnnotation      = "meta.helm.sh/release-name"
 	releaseNamespaceAnnotation = "meta.helm.sh/release-namespace"
 )
 
-// Update implements kube.Interface: objects of target are created or changed, those of original, and those
-// left over from failed revisions, that target does not have are deleted.
+// Update implements kube.Interface. It creates or patches the objects of target. It deletes the objects of
+// original and of failed revisions that are not in target.
 func (c *objectClient) Update(original, target kube.ResourceList, force bool) (*kube.Result, error) {
 	result := &kube.Result{}
 	former, err := c.formerLists(original)
@@ -60,7 +60,7 @@ func (c *objectClient) Update(original, target kube.ResourceList, force bool) (*
 	return result, errors.Join(errs...)
 }
 
-// concerned are the objects of a list that are to be touched.
+// concerned returns the objects of a list that may be changed.
 func (c *objectClient) concerned(list kube.ResourceList) kube.ResourceList {
 	if c.only == nil {
 		return list
@@ -68,7 +68,8 @@ func (c *objectClient) concerned(list kube.ResourceList) kube.ResourceList {
 	return list.Filter(func(info *resource.Info) bool { return c.only[refOf(info)] })
 }
 
-// formerLists are the objects of the revision an upgrade starts from, and of those that failed since.
+// formerLists returns the objects of the revision from which an upgrade starts, and of the failed revisions after
+// it.
 func (c *objectClient) formerLists(original kube.ResourceList) ([]kube.ResourceList, error) {
 	lists := []kube.ResourceList{copyOf(original)}
 	for _, number := range c.leftovers {
@@ -81,8 +82,8 @@ func (c *objectClient) formerLists(original kube.ResourceList) ([]kube.ResourceL
 	return lists, nil
 }
 
-// copyOf keeps a list as it is. Objects that are adopted are in both lists that Helm passes, and are changed while
-// others are looked up.
+// copyOf copies a list. Adopted objects are in both lists that Helm passes, and the originals are changed while
+// others are read.
 func copyOf(list kube.ResourceList) kube.ResourceList {
 	kept := make(kube.ResourceList, 0, len(list))
 	for _, info := range list {
@@ -92,12 +93,13 @@ func copyOf(list kube.ResourceList) kube.ResourceList {
 	return kept
 }
 
-// UpdateThreeWayMerge implements kube.InterfaceThreeWayMerge. Update merges three ways already.
+// UpdateThreeWayMerge implements kube.InterfaceThreeWayMerge. Update already does a three-way merge.
 func (c *objectClient) UpdateThreeWayMerge(original, target kube.ResourceList, force bool) (*kube.Result, error) {
 	return c.Update(original, target, force)
 }
 
-// update brings one object to what target says. What former revisions made of it, and it should no longer have, goes.
+// update brings one object to the state of target. It removes fields that former revisions set and target does not
+// have.
 func (c *objectClient) update(former []kube.ResourceList, target *resource.Info, force bool) (created bool, err error) {
 	if err := c.confine(target); err != nil {
 		return false, err
@@ -128,8 +130,8 @@ func (c *objectClient) update(former []kube.ResourceList, target *resource.Info,
 	return false, c.took(target, live, nil)
 }
 
-// versionsOf are what former revisions made of an object. If they did not have it, only target counts: nothing that
-// somebody else put there goes.
+// versionsOf returns an object as former revisions had it. If they did not have it, it returns target, so that no
+// fields of other writers are removed.
 func versionsOf(target *resource.Info, former []kube.ResourceList) []runtime.Object {
 	var versions []runtime.Object
 	for _, list := range former {
@@ -143,7 +145,7 @@ func versionsOf(target *resource.Info, former []kube.ResourceList) []runtime.Obj
 	return versions
 }
 
-// took notes what the API server made of an object.
+// took records the API server's answer.
 func (c *objectClient) took(target *resource.Info, answer runtime.Object, err error) error {
 	if err != nil {
 		return fmt.Errorf("changing %s: %w", describeInfo(target), err)
@@ -155,8 +157,8 @@ func (c *objectClient) took(target *resource.Info, answer runtime.Object, err er
 	return nil
 }
 
-// threeWayPatch is what turns live into target, and takes away what target has no longer and before had. It
-// is "{}" when there is nothing to change.
+// threeWayPatch returns the patch that brings live to target and removes fields that are in before but not in
+// target. It is "{}" if nothing changes.
 func threeWayPatch(before runtime.Object, target *resource.Info, live runtime.Object) (types.PatchType, []byte, error) {
 	var texts [3][]byte
 	for i, object := range []runtime.Object{before, target.Object, live} {
@@ -181,7 +183,8 @@ func threeWayPatch(before runtime.Object, target *resource.Info, live runtime.Ob
 	return types.StrategicMergePatchType, patch, err
 }
 
-// mayDelete allows to delete an object that left the release, unless its own annotation says to keep it.
+// mayDelete reports whether an object that left the release may be deleted. The annotation helm.sh/resource-policy
+// of the live object may forbid it.
 func (c *objectClient) mayDelete(info *resource.Info) (bool, error) {
 	ours, err := c.isOurs(info)
 	if err != nil || !ours {
@@ -191,7 +194,7 @@ func (c *objectClient) mayDelete(info *resource.Info) (bool, error) {
 	return ok && object.GetAnnotations()[kube.ResourcePolicyAnno] != kube.KeepPolicy, nil
 }
 
-// isOurs reads an object and tells whether it is this release's. One that is gone is not.
+// isOurs reads an object and reports whether it belongs to this release. A deleted object does not.
 func (c *objectClient) isOurs(info *resource.Info) (bool, error) {
 	deployed, _ := info.Object.(*unstructured.Unstructured)
 	if err := info.Get(); err != nil {
@@ -202,18 +205,18 @@ func (c *objectClient) isOurs(info *resource.Info) (bool, error) {
 	}
 	owner, known := ownerOf(info.Object)
 	live, ok := info.Object.(*unstructured.Unstructured)
-	if c.foreign || c.isOutside(info) { // a manifest alone does not make an object this release's
+	if c.foreign || c.isOutside(info) { // a manifest alone does not prove that the object belongs to this release
 		return ok && known && owner == c.release && live.GetLabels()[fleet.LabelSetHash] == c.set, nil
 	}
 	if known {
 		return owner == c.release, nil
 	}
-	// Helm's marks were taken off; ours still tell.
+	// Helm's annotations were removed: the label of the set still identifies the owner.
 	return ok && deployed != nil && live.GetLabels()[fleet.LabelSetHash] != "" &&
 		live.GetLabels()[fleet.LabelSetHash] == deployed.GetLabels()[fleet.LabelSetHash], nil
 }
 
-// ownerOf is the release an object says it belongs to.
+// ownerOf returns the release in the annotations of an object.
 func ownerOf(object runtime.Object) (owner releaseKey, known bool) {
 	u, ok := object.(*unstructured.Unstructured)
 	if !ok {

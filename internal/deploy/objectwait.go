@@ -15,24 +15,25 @@ import (
 )
 
 const (
-	// lookAnyway is the longest pause between two looks while a deployment waits for its objects, because its options
-	// say so: for what no event tells, an API server that did not answer for one.
+	// lookAnyway is the longest pause between two checks while a deployment waits for its objects. It covers changes
+	// without an event, such as an API server that did not answer.
 	lookAnyway = 5 * time.Second
-	// firstLook and lastLook bound the growing pause between two looks for something to be gone where nothing tells.
+	// firstLook and lastLook bound the increasing pause between two checks for a deletion if the object cannot be
+	// watched.
 	firstLook = 50 * time.Millisecond
 	lastLook  = 2 * time.Second
 )
 
-// news tell an operation that waits when to look again.
+// news wakes an operation that waits for objects.
 type news struct {
-	// follow begins to watch the objects of resources.
+	// follow starts watches of resources.
 	follow func(map[schema.GroupVersionResource]bool)
-	// listen begins to listen, until stop.
+	// listen subscribes to wakeups until stop is called.
 	listen func() (heard <-chan struct{}, stop func())
 }
 
-// newsOf are what may matter to an operation on the release of a BundleDeployment: its objects, CRDs, and that
-// something else is wanted. What is watched is what will be watched of the release afterwards.
+// newsOf returns the wakeups for a deployment of a BundleDeployment: changes of its objects, changes of CRDs, and
+// changes of the BundleDeployment. The watches are the ones that the release needs afterwards as well.
 func (d *deployer) newsOf(name, hash string) *news {
 	return &news{
 		follow: func(resources map[schema.GroupVersionResource]bool) { d.watches.follow(name, resources) },
@@ -42,7 +43,7 @@ func (d *deployer) newsOf(name, hash string) *news {
 	}
 }
 
-// about listens to what may happen to objects; without news nothing is ever heard.
+// about subscribes to changes of objects. Without news the channel never receives.
 func (n *news) about(list kube.ResourceList) (heard <-chan struct{}, stop func()) {
 	if n == nil {
 		return nil, func() {}
@@ -56,25 +57,25 @@ func (n *news) about(list kube.ResourceList) (heard <-chan struct{}, stop func()
 	return heard, stop
 }
 
-// errSuperseded means that nobody wants any more what is being waited for.
-var errSuperseded = errors.New("given up for a newer state of the bundle")
+// errSuperseded means that waiting ended because a newer state of the bundle is wanted.
+var errSuperseded = errors.New("stopped waiting: a newer state of the bundle is wanted")
 
-// errNotReadyInTime carries the words by which such a failure is recognised.
+// errNotReadyInTime contains the text that classify recognizes, as Helm's own timeouts do.
 var errNotReadyInTime = errors.New("timed out waiting for the condition")
 
-// Wait implements kube.Interface: it returns when all objects are ready.
+// Wait implements kube.Interface. It returns when all objects are ready.
 func (c *objectClient) Wait(list kube.ResourceList, timeout time.Duration) error {
 	checker := kube.NewReadyChecker(c.identity.clientset, c.Log, kube.PausedAsReady(true))
 	return c.wait(list, timeout, &checker)
 }
 
-// WaitWithJobs implements kube.Interface: it returns when all objects are ready and all jobs done.
+// WaitWithJobs implements kube.Interface. It returns when all objects are ready and all Jobs are complete.
 func (c *objectClient) WaitWithJobs(list kube.ResourceList, timeout time.Duration) error {
 	checker := kube.NewReadyChecker(c.identity.clientset, c.Log, kube.PausedAsReady(true), kube.CheckJobs(true))
 	return c.wait(list, timeout, &checker)
 }
 
-// readyChecker tells whether an object is ready.
+// readyChecker reports whether an object is ready.
 type readyChecker interface {
 	IsReady(ctx context.Context, info *resource.Info) (bool, error)
 }
@@ -89,7 +90,7 @@ func (c *objectClient) wait(list kube.ResourceList, timeout time.Duration, check
 		if c.isSuperseded() {
 			return errSuperseded
 		}
-		// The one that was not ready is asked for first: as long as it is not, no other has to be.
+		// Start with the object that was not ready last time: while it is not ready, the others need no check.
 		var err error
 		first, err = unready(ctx, checker, list, first)
 		if first < 0 {
@@ -101,8 +102,8 @@ func (c *objectClient) wait(list kube.ResourceList, timeout time.Duration, check
 	}
 }
 
-// unready is the first object that is not ready, beginning with some one, and why that is not known, if it is not; -1
-// if all are ready. An API server that does not answer now may do so in time.
+// unready returns the index of the first object that is not ready, starting at index first, or -1 if all are
+// ready. The error says why the state is unknown. It is not final: the API server may answer later.
 func unready(ctx context.Context, checker readyChecker, list kube.ResourceList, first int) (int, error) {
 	for i := range list {
 		at := (first + i) % len(list)
@@ -113,7 +114,8 @@ func unready(ctx context.Context, checker readyChecker, list kube.ResourceList, 
 	return -1, nil
 }
 
-// listen waits until something was heard, and what comes with it, or for a time; false means that ctx has ended.
+// listen waits for a wakeup, or for at most the given time. After a wakeup it waits for gatherChanges, so that
+// several changes count as one. It returns false if ctx was cancelled.
 func listen(ctx context.Context, heard <-chan struct{}, atMost time.Duration) bool {
 	timer := time.NewTimer(atMost)
 	defer timer.Stop()
@@ -131,13 +133,13 @@ func listen(ctx context.Context, heard <-chan struct{}, atMost time.Duration) bo
 	case <-timer.C:
 	}
 	select {
-	case <-heard: // and so has been what came meanwhile
+	case <-heard: // drop the wakeup that came during the pause
 	default:
 	}
 	return true
 }
 
-// WaitForDelete implements kube.InterfaceExt: it returns when all objects, those of hooks, are gone.
+// WaitForDelete implements kube.InterfaceExt, for hooks. It returns when all objects are deleted.
 func (c *objectClient) WaitForDelete(list kube.ResourceList, timeout time.Duration) error {
 	defer c.slots.lend()()
 	ctx, cancel := c.until(timeout)
@@ -152,8 +154,8 @@ func (c *objectClient) WaitForDelete(list kube.ResourceList, timeout time.Durati
 	return nil
 }
 
-// awaitChange returns when an object has changed or gone since it was read. Who may not watch it looks again after a
-// pause. It reports false when ctx has ended.
+// awaitChange waits until an object has changed or was deleted since it was read. If the identity may not watch
+// the object, it waits for a pause instead. It returns false if ctx was cancelled.
 func (c *objectClient) awaitChange(ctx context.Context, info *resource.Info, pause time.Duration) bool {
 	watching, err := c.helper(info).WatchSingle(info.Namespace, info.Name, info.ResourceVersion)
 	if err != nil {
@@ -175,8 +177,8 @@ func (c *objectClient) awaitChange(ctx context.Context, info *resource.Info, pau
 	}
 }
 
-// WatchUntilReady implements kube.Interface, for hooks: it returns when their jobs are done, which Helm watches. Helm's
-// own knows no way to end early; what is left of it ends with the timeout.
+// WatchUntilReady implements kube.Interface, for hooks. It returns when their Jobs are complete. Helm's own
+// function cannot be cancelled, so after an early return its goroutine runs until the timeout.
 func (c *objectClient) WatchUntilReady(list kube.ResourceList, timeout time.Duration) error {
 	defer c.slots.lend()()
 	done := make(chan error, 1)
@@ -199,10 +201,10 @@ func (c *objectClient) WatchUntilReady(list kube.ResourceList, timeout time.Dura
 	return errSuperseded
 }
 
-// isSuperseded asks whether what is being made is still wanted.
+// isSuperseded reports whether a newer state is wanted.
 func (c *objectClient) isSuperseded() bool { return c.superseded != nil && c.superseded() }
 
-// until is a context that ends after a time, or when the agent stops.
+// until returns a context that is cancelled after the timeout, or when the agent stops.
 func (c *objectClient) until(timeout time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	go func() {
@@ -215,7 +217,8 @@ func (c *objectClient) until(timeout time.Duration) (context.Context, context.Ca
 	return ctx, cancel
 }
 
-// waited tells why waiting has ended before what was waited for had come, and why that is not known if it is not.
+// waited returns the error of a wait that ended too early: which object is missing, and, if its state is unknown,
+// the cause.
 func (c *objectClient) waited(ctx context.Context, missing string, unknown error) error {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):

@@ -15,39 +15,39 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// objectRef is an object of a release, whether it is there or not.
+// objectRef identifies an object of a release. The object may not exist.
 type objectRef struct {
 	schema.GroupVersionKind
 	// Namespace is empty for cluster-scoped objects.
 	Namespace, Name string
 }
 
-// observation is what was last seen of an object of a release.
+// observation is the last observed state of an object of a release.
 type observation struct {
-	// Exists is false when the object is not there.
+	// Exists is false if the object does not exist.
 	Exists bool
-	// Owned is false when the object does not carry the set's label: it is somebody else's.
+	// Owned is false if the object lacks the label of the set: it belongs to another owner.
 	Owned           bool
 	UID             types.UID
 	ResourceVersion string
 	Created         metav1.Time
 	Summary         fleet.ResourceSummary
-	// Compared is true once the object was compared with what was deployed. Patch is what would make it that, ""
-	// for nothing; confidential values are not in it.
+	// Compared is true once the object was compared with the deployed manifest. Patch is the patch that would restore
+	// the deployed state, "" without drift. Confidential values in it are redacted.
 	Compared bool
 	Patch    string
-	// Content stands for all of the object but its status: while it is the same, so is the comparison.
+	// Content is a hash of the object without its status. The comparison stays valid while Content is the same.
 	Content uint64
 }
 
-// inPlace means that the object is there, and the release's.
+// inPlace reports whether the object exists and belongs to the release.
 func (o observation) inPlace() bool { return o.Exists && o.Owned }
 
-// ready means that nothing more is to come of the object. One that is missing is none of that: it counts as
+// ready reports whether the object is neither in error nor in transition. A missing object is neither: it counts
 // modified.
 func (o observation) ready() bool { return !o.Summary.Error && !o.Summary.Transitioning }
 
-// observe looks at an object of the cluster. Conditions that the options disregard do not count.
+// observe returns the state of a live object, without conditions that the options ignore.
 func observe(live *unstructured.Unstructured, hash string, ignored []map[string]string) observation {
 	if len(ignored) > 0 {
 		live = withoutConditions(live, ignored)
@@ -63,8 +63,8 @@ func observe(live *unstructured.Unstructured, hash string, ignored []map[string]
 	}
 }
 
-// summarise tells the state of an object. Whatever its conditions say, one that is not what its spec asks for
-// is on its way there.
+// summarise computes the state of an object. An object whose status does not match its spec is transitioning,
+// whatever its conditions say.
 func summarise(live *unstructured.Unstructured) fleet.ResourceSummary {
 	found := summary.Summarize(live)
 	s := fleet.ResourceSummary{
@@ -72,7 +72,7 @@ func summarise(live *unstructured.Unstructured) fleet.ResourceSummary {
 	}
 	computed, err := status.Compute(live)
 	if err != nil {
-		return s // it has no status that could be understood
+		return s // the status cannot be interpreted
 	}
 	switch computed.Status {
 	case status.InProgressStatus, status.TerminatingStatus:
@@ -88,7 +88,7 @@ func summarise(live *unstructured.Unstructured) fleet.ResourceSummary {
 	return s
 }
 
-// withoutConditions returns a copy without the conditions that have all fields of one of ignored.
+// withoutConditions returns a copy without those conditions that match all fields of an entry of ignored.
 func withoutConditions(live *unstructured.Unstructured, ignored []map[string]string) *unstructured.Unstructured {
 	conditions, found, err := unstructured.NestedSlice(live.Object, "status", "conditions")
 	if err != nil || !found {

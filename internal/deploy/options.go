@@ -15,53 +15,53 @@ import (
 )
 
 const (
-	// defaultWorkers is how many BundleDeployments are worked on at a time where nothing is said.
+	// defaultWorkers is the default of Options.Workers.
 	defaultWorkers = 5
-	// defaultCollection is the pause between two looks for releases without a BundleDeployment.
+	// defaultCollection is the default of Options.GarbageCollectionInterval.
 	defaultCollection = 15 * time.Minute
 )
 
-// Options say what Run works on.
+// Options are the parameters of Run.
 type Options struct {
-	// Hub is the upstream API server under the agent's registered identity. Required.
+	// Hub connects to the upstream API server with the agent's registered identity. Required.
 	Hub *rest.Config
 	// Namespace is the cluster's namespace on the hub. Required.
 	Namespace string
-	// Local is the downstream API server under the agent's own identity. Required.
+	// Local connects to the downstream API server with the agent's own identity. Required.
 	Local *rest.Config
-	// AgentNamespace is where the agent runs: releases are marked with it, and service accounts looked up in
-	// it. Required.
+	// AgentNamespace is the namespace in which the agent runs. Releases are marked with it, and service accounts are
+	// read from it. Required.
 	AgentNamespace string
-	// OwnBundle is the name of the BundleDeployment that deploys the agent itself, see names.AgentBundle. Empty means that
-	// none does.
+	// OwnBundle is the name of the BundleDeployment that deploys the agent itself, see names.AgentBundle. Empty if
+	// no BundleDeployment does.
 	OwnBundle string
-	// Scope sets the objects of several agents in one cluster apart. Usually empty.
+	// Scope separates the objects of several agents in one cluster. Usually empty.
 	Scope string
-	// Workers is how many BundleDeployments are worked on at a time; 0 means 5.
+	// Workers is the number of BundleDeployments that are reconciled at the same time; 0 means 5.
 	Workers int
-	// GarbageCollectionInterval is the pause between two looks for releases whose BundleDeployment is gone,
-	// up to twice as long by chance; 0 means 15 minutes.
+	// GarbageCollectionInterval is the pause between two searches for releases of deleted BundleDeployments. Up to the
+	// same time is added at random; 0 means 15 minutes.
 	GarbageCollectionInterval time.Duration
-	// Log is told what changed, and at debug level what was looked at; nil discards it.
+	// Log logs changes, and checks at debug level; nil discards the messages.
 	Log *slog.Logger
-	// Clock is the time for conditions and pauses; nil means the real one.
+	// Clock returns the time for conditions and pauses; nil means the system clock.
 	Clock func() time.Time
-	// Random returns numbers in [0,1) that spread pauses; nil means real chance.
+	// Random returns numbers in [0,1) that spread pauses; nil means math/rand.
 	Random func() float64
-	// OnWatching is called once the BundleDeployments of the namespace are known and watched, with a way to list
-	// them from then on; they must not be changed. May be nil.
+	// OnWatching is called once the cache of BundleDeployments has synced, with a function that lists them. The caller
+	// must not change them. May be nil.
 	OnWatching func(deployments func() []*fleet.BundleDeployment)
-	// OnDeploy is told of each attempt to deploy a bundle; may be nil.
+	// OnDeploy is called after each attempt to deploy a bundle; may be nil.
 	OnDeploy func(outcome Outcome, took time.Duration)
 }
 
-// complete fills in what was left empty.
+// complete checks the options and sets defaults.
 func (o Options) complete() (Options, error) {
 	switch {
 	case o.Hub == nil || o.Local == nil:
-		return o, errors.New("deploy: both API servers have to be given")
+		return o, errors.New("deploy: Hub and Local are required")
 	case o.Namespace == "" || o.AgentNamespace == "":
-		return o, errors.New("deploy: the namespaces of the cluster and of the agent have to be given")
+		return o, errors.New("deploy: Namespace and AgentNamespace are required")
 	case o.Workers < 0 || o.GarbageCollectionInterval < 0:
 		return o, fmt.Errorf("deploy: %d workers, collecting every %s: neither can be negative", o.Workers, o.GarbageCollectionInterval)
 	}
@@ -71,7 +71,7 @@ func (o Options) complete() (Options, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Clock == nil {
-		o.Clock = time.Now //nolint:forbidigo // the one place where the clock is made
+		o.Clock = time.Now //nolint:forbidigo // the only place that reads the system clock
 	}
 	if o.Random == nil {
 		o.Random = rand.Float64
@@ -85,9 +85,9 @@ func (o Options) complete() (Options, error) {
 	return o, nil
 }
 
-// Run deploys the BundleDeployments of one namespace of the hub, and reports on them, until ctx ends. It
-// returns nil then, and an error only if it could not begin. It may be called again afterwards, also with
-// another hub; two calls must not overlap.
+// Run deploys the BundleDeployments of one namespace of the hub and reports their status, until ctx is cancelled.
+// It then returns nil; it returns an error only if it could not start. It may be called again afterwards, also
+// with another hub, but two calls must not overlap.
 func Run(ctx context.Context, options Options) error {
 	options, err := options.complete()
 	if err != nil {

@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// overlaysFolder holds one folder for each overlay.
+	// overlaysFolder contains one folder for each overlay.
 	overlaysFolder = "overlays/"
-	// patchMark in the name of an overlay's file makes it a patch of the file named without it.
+	// patchMark in the name of an overlay's file makes it a patch. The name without the mark is the file to patch.
 	patchMark = "_patch."
 )
 
-// applyOverlays lays the files of the named overlays over the others, in order, drops the folder with all
-// overlays, and sorts by name. Within an overlay, files come before patches, so that a
-// patch may change a file of its own overlay.
+// applyOverlays applies the files of the named overlays to the other files, in order. It drops the folder of the
+// overlays and sorts the files by name. Within an overlay, plain files come before patches, so that a patch can
+// change a file of its own overlay.
 func applyOverlays(files []file, overlays []string) ([]file, error) {
 	result := map[string][]byte{}
 	for _, f := range files {
@@ -59,7 +59,7 @@ func applyOverlay(result map[string][]byte, overlay []file) error {
 		}
 		base, exists := result[target]
 		if !exists {
-			return fmt.Errorf("%s patches %s, which is not there", f.Name, target)
+			return fmt.Errorf("%s patches %s, which does not exist", f.Name, target)
 		}
 		patched, err := patchFile(base, f.Data)
 		if err != nil {
@@ -70,7 +70,7 @@ func applyOverlay(result map[string][]byte, overlay []file) error {
 	return nil
 }
 
-// patchTarget is the file that a patch is for.
+// patchTarget returns the file that a patch changes.
 func patchTarget(name string) (target string, isPatch bool) {
 	dir, base := path.Split(name)
 	if !strings.Contains(base, patchMark) {
@@ -79,8 +79,8 @@ func patchTarget(name string) (target string, isPatch bool) {
 	return dir + strings.Replace(base, patchMark, ".", 1), true
 }
 
-// patchFile applies a patch to a file with one object: a list is a JSON patch; anything else is merged, by
-// the rules of the object's kind if it is one of Kubernetes' own. The result is JSON.
+// patchFile applies a patch to a file with one object. A list is a JSON patch. Anything else is a strategic merge
+// patch for built-in kinds, and a JSON merge patch for others. The result is JSON.
 func patchFile(base, patch []byte) ([]byte, error) {
 	object, err := singleObject(base)
 	if err != nil {
@@ -106,7 +106,7 @@ func patchFile(base, patch []byte) ([]byte, error) {
 	}
 	known, err := scheme.Scheme.New(object.GroupVersionKind())
 	if err != nil {
-		return jsonpatch.MergePatch(baseJSON, patchJSON) // not one of Kubernetes' own kinds
+		return jsonpatch.MergePatch(baseJSON, patchJSON) // not a built-in kind
 	}
 	return strategicpatch.StrategicMergePatch(baseJSON, patchJSON, known)
 }
@@ -117,10 +117,10 @@ func singleObject(data []byte) (*unstructured.Unstructured, error) {
 		return nil, err
 	}
 	if len(objects) != 1 {
-		return nil, fmt.Errorf("the file holds %d objects; only files with one can be patched", len(objects))
+		return nil, fmt.Errorf("the file contains %d objects; only a file with one object can be patched", len(objects))
 	}
 	if objects[0].GetKind() == "" {
-		return nil, fmt.Errorf("the file holds an object without a kind")
+		return nil, fmt.Errorf("the file contains an object without a kind")
 	}
 	return objects[0], nil
 }

@@ -14,26 +14,27 @@ import (
 )
 
 const (
-	// repairPause is how long objects are left alone after it was found that they are not as deployed: whoever is at
-	// them may not be done.
+	// repairPause is the pause before modified objects are deployed again. The writer that modified them may still be
+	// at work.
 	repairPause = 5 * time.Second
-	// lastRepair is the longest pause after repairs that did not help.
+	// lastRepair is the longest pause after repairs without effect.
 	lastRepair = 10 * time.Minute
 )
 
-// repair is what was done about objects that are not as deployed.
+// repair records the redeployments because of modified objects.
 type repair struct {
-	// at is when they are deployed again, zero if nothing is planned.
+	// at is the time of the next redeployment; zero if none is planned.
 	at time.Time
-	// tries is how often that was done without helping, and forced the forceSyncGeneration it was done for.
+	// tries is the number of redeployments without effect. forced is the forceSyncGeneration of the last requested
+	// one.
 	tries  int
 	forced int64
 }
 
-// putRight has a release made again when something of it is not as deployed, and the agent is to see to that itself:
-// it is the agent's own, and nobody else could bring it back; the hub asks for it once, by another
-// forceSyncGeneration, and synced is the one it had last; or the bundle has overwritten an object of another one, with
-// which it went. Of all other bundles it is only reported.
+// putRight schedules a new deployment of a release with modified objects, in three cases. The release is the
+// agent's own: nothing else could repair it. The hub requests it by a new forceSyncGeneration; synced is the
+// previous value. The bundle has overwritten an object of another bundle, and the object was deleted with that
+// bundle. For all other bundles the agent only reports the modification.
 func (d *deployer) putRight(ctx context.Context, bd *fleet.BundleDeployment, r *record, synced *int64, status *fleet.BundleDeploymentStatus) error {
 	if status.AppliedDeploymentID != bd.Spec.DeploymentID || failedForGood(status) {
 		return nil
@@ -54,8 +55,8 @@ func (d *deployer) putRight(ctx context.Context, bd *fleet.BundleDeployment, r *
 		return nil
 	}
 	r.repair.tries, r.repair.at, r.again = r.repair.tries+1, time.Time{}, true
-	status.AppliedDeploymentID = "" // which says on the hub, too, that it is not in place
-	d.log.Info("objects are not as deployed and will be deployed again", "bundledeployment", d.Namespace+"/"+bd.Name,
+	status.AppliedDeploymentID = "" // shows on the hub that the state is not in place
+	d.log.Info("objects are modified or missing and will be deployed again", "bundledeployment", d.Namespace+"/"+bd.Name,
 		"object", status.ModifiedStatus[0].Kind+" "+status.ModifiedStatus[0].Name)
 	d.queue.AddAfter(bd.Name, 0)
 	return d.deleteExtras(ctx, r.tracking)
@@ -65,7 +66,7 @@ func isAskedFor(forced int64, synced *int64) bool {
 	return forced > 0 && (synced == nil || *synced != forced)
 }
 
-// wait is how long objects are left alone still, and plans when they no longer are.
+// wait returns how long to wait before the next redeployment, and plans it if none is planned.
 func (r *repair) wait(now time.Time) time.Duration {
 	if r.at.IsZero() {
 		r.at = now.Add(min(repairPause<<min(r.tries, 10), lastRepair))
@@ -73,8 +74,8 @@ func (r *repair) wait(now time.Time) time.Duration {
 	return r.at.Sub(now)
 }
 
-// lacksOverwritten tells whether an object is missing that the bundle has in place of another's. An entry without a
-// namespace is one for all.
+// lacksOverwritten reports whether an object is missing that the bundle has overwritten. An entry without a
+// namespace matches all namespaces.
 func lacksOverwritten(overwrites []fleet.OverwrittenResource, modified []fleet.ModifiedStatus) bool {
 	return slices.ContainsFunc(modified, func(m fleet.ModifiedStatus) bool {
 		return m.Missing && !m.Exist && slices.ContainsFunc(overwrites, func(o fleet.OverwrittenResource) bool {
@@ -83,7 +84,7 @@ func lacksOverwritten(overwrites []fleet.OverwrittenResource, modified []fleet.M
 	})
 }
 
-// deleteExtras deletes what left a release and is there still.
+// deleteExtras deletes objects that are no longer part of the release and still exist.
 func (d *deployer) deleteExtras(ctx context.Context, t *tracking) error {
 	if t == nil {
 		return nil

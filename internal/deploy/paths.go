@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// errPathEscapes means that a resource's name would lead out of the bundle.
+// errPathEscapes means that a resource's name leads out of the bundle.
 var errPathEscapes = errors.New("resource name leads out of the bundle")
 
-// cleanPath makes a resource's name a relative, slash-separated path without "." and "..". A name that would
-// lead out of the bundle, or that another system would read as a drive or a folder of its own, is refused.
+// cleanPath makes a resource's name a relative, slash-separated path without "." and "..". It refuses names that
+// lead out of the bundle, or that other systems would read as a drive or as an absolute path.
 func cleanPath(name string) (string, error) {
 	if strings.ContainsAny(name, "\\\x00") || strings.ContainsFunc(name, isControl) {
 		return "", fmt.Errorf("%w: %q", errPathEscapes, name)
@@ -50,7 +50,7 @@ func within(name, dir string) (string, bool) {
 	return strings.CutPrefix(name, dir+"/")
 }
 
-// dirOf is the folder of a clean path, "" for the root.
+// dirOf returns the folder of a clean path, "" for the root.
 func dirOf(name string) string {
 	if dir := path.Dir(name); dir != "." {
 		return dir

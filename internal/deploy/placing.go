@@ -11,24 +11,24 @@ import (
 )
 
 const (
-	// setPrefix begins the ID of the set of objects one BundleDeployment owns. Changing it turns every
-	// deployed object into somebody else's.
+	// setPrefix is the prefix of the ID of a BundleDeployment's set of objects. If it changes, all deployed objects
+	// count as objects of another owner.
 	setPrefix = "default"
-	// fallbackNamespace is where a release goes whose options name no namespace.
+	// fallbackNamespace is the namespace of a release whose options name none.
 	fallbackNamespace = "default"
 )
 
-// releaseKey is a Helm release, of whatever revision.
+// releaseKey identifies a Helm release without its revision.
 type releaseKey struct {
 	Namespace, Name string
 }
 
 func (k releaseKey) String() string { return k.Namespace + "/" + k.Name }
 
-// at writes the key with a revision, the way status.release has it: "<namespace>/<name>:<revision>".
+// at returns the key with a revision in the format of status.release: "<namespace>/<name>:<revision>".
 func (k releaseKey) at(revision int) string { return fmt.Sprintf("%s:%d", k, revision) }
 
-// parseRelease reads status.release. It reports false for anything that at did not write.
+// parseRelease parses status.release. It returns false for text that at cannot have written.
 func parseRelease(text string) (key releaseKey, revision int, ok bool) {
 	namespace, rest, ok := strings.Cut(text, "/")
 	if !ok || namespace == "" {
@@ -45,7 +45,7 @@ func parseRelease(text string) (key releaseKey, revision int, ok bool) {
 	return releaseKey{Namespace: namespace, Name: rest[:colon]}, revision, true
 }
 
-// releaseFor is the release a BundleDeployment is to have.
+// releaseFor returns the release that a BundleDeployment should have.
 func releaseFor(name string, options *fleet.BundleDeploymentOptions) releaseKey {
 	key := releaseKey{Namespace: namespaceFor(options)}
 	if options.Helm != nil {
@@ -57,23 +57,24 @@ func releaseFor(name string, options *fleet.BundleDeploymentOptions) releaseKey 
 	return key
 }
 
-// namespaceFor is the namespace of the release, and of its objects that name none.
+// namespaceFor returns the namespace of the release, and of its objects without a namespace.
 func namespaceFor(options *fleet.BundleDeploymentOptions) string {
 	return cmp.Or(options.TargetNamespace, options.DefaultNamespace, fallbackNamespace)
 }
 
-// isAgent reports whether a BundleDeployment deploys the agent itself. It is never uninstalled, only forgotten. Other
-// bundles may have a name that begins like the agent's.
+// isAgent reports whether a BundleDeployment deploys the agent itself. The agent is never uninstalled: only its
+// history is deleted. A name that begins like the agent's is not enough, because other bundles may have such
+// names.
 func (o Options) isAgent(name string) bool { return name != "" && name == o.OwnBundle }
 
-// set is what marks the objects of a BundleDeployment in the cluster.
+// set identifies the objects of a BundleDeployment in the cluster.
 type set struct {
-	// ID goes into an annotation, Hash into a label.
+	// ID is the value of an annotation, Hash the value of a label.
 	ID, Hash string
 }
 
-// setOf is the set of a BundleDeployment. The agent's own deployment shares one set with what an import leaves behind,
-// so that those objects are recognised.
+// setOf returns the set of a BundleDeployment. The agent's own deployment uses the same set as an import, so that
+// it recognizes the objects that the import has created.
 func (o Options) setOf(name string) set {
 	if o.isAgent(name) {
 		return newSet(names.AgentSetID(o.Scope))
@@ -81,7 +82,7 @@ func (o Options) setOf(name string) set {
 	return setFor(name, o.Scope)
 }
 
-// setFor is the set of a BundleDeployment of a user; scope sets agents in one cluster apart.
+// setFor returns the set of a user's BundleDeployment. scope separates several agents in one cluster.
 func setFor(name, scope string) set {
 	if scope == "" {
 		return newSet(names.SafeConcat(setPrefix, name))

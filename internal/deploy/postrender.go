@@ -15,30 +15,30 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// finisher turns what Helm rendered into what is installed: it adds the objects that are
-// no templates, marks every object as one of the set, and moves it where the options want it. It is Helm's
-// post-renderer, which sees no hooks: FinishHooks does the same with these.
+// finisher turns what Helm rendered into the objects to install: it adds the objects that are not templates, marks
+// every object as part of the set, and moves it to the target namespace. It is Helm's post-renderer. Helm passes
+// no hooks to a post-renderer, so FinishHooks does the same for hooks.
 type finisher struct {
 	Package *bundlePackage
 	Set     set
-	// TargetNamespace, if not empty, is where every object goes.
+	// TargetNamespace, if not empty, is the namespace of every object.
 	TargetNamespace string
-	// DeleteCRDs lets CRDs go with the release.
+	// DeleteCRDs deletes CRDs together with the release.
 	DeleteCRDs bool
-	// Namespaced tells whether objects of a kind are in a namespace. Only asked for with a TargetNamespace.
+	// Namespaced reports whether a kind is namespaced. It is only called with a TargetNamespace.
 	Namespaced func(schema.GroupVersionKind) (bool, error)
-	// Installed is the agent's Deployment of another release, of which some is kept; nil for none.
+	// Installed is the agent's Deployment of another release; some of its fields are kept. May be nil.
 	Installed *unstructured.Unstructured
-	// Done is told the manifest that will be installed.
+	// Done is called with the manifest to install.
 	Done func(manifest string)
 
-	// rendered are the objects that wait for the hooks, and are kustomized with them; see FinishHooks.
+	// rendered are objects that have to be kustomized together with the hooks; see FinishHooks.
 	rendered   []*unstructured.Unstructured
 	hooks      []*release.Hook
 	kustomized bool
 }
 
-// Run does it, for Helm.
+// Run implements Helm's post-renderer.
 func (f *finisher) Run(rendered *bytes.Buffer) (*bytes.Buffer, error) {
 	objects, err := parseObjects(rendered.Bytes())
 	if err != nil {
@@ -46,10 +46,10 @@ func (f *finisher) Run(rendered *bytes.Buffer) (*bytes.Buffer, error) {
 	}
 	switch {
 	case f.kustomized:
-		objects = f.rendered // what was rendered now may differ, and does not go with the hooks
+		objects = f.rendered // a second rendering may differ from the one that was kustomized with the hooks
 	case f.kustomizesHooks():
 		f.rendered = objects
-		return &bytes.Buffer{}, nil // nothing is installed in this run
+		return &bytes.Buffer{}, nil // this run installs nothing
 	case f.Package.Style.Kustomization != "":
 		if objects, err = kustomize(f.Package, objects); err != nil {
 			return nil, err
@@ -76,7 +76,7 @@ func (f *finisher) Run(rendered *bytes.Buffer) (*bytes.Buffer, error) {
 	return bytes.NewBuffer(text), nil
 }
 
-// rawObjects are the objects of a chart that Helm does not render. Documents without a kind are no objects.
+// rawObjects returns the objects of a chart that Helm does not render. It skips documents without a kind.
 func rawObjects(c *chart.Chart) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	for _, f := range c.Files {
@@ -123,7 +123,8 @@ func (f *finisher) finish(object *unstructured.Unstructured) error {
 	return f.move(object)
 }
 
-// checkMetadata refuses what could not be marked: setting a label there would lose what the user wrote.
+// checkMetadata returns an error if the labels or annotations are not strings: setting a label would drop the
+// user's values.
 func checkMetadata(object *unstructured.Unstructured) error {
 	for _, field := range []string{"labels", "annotations"} {
 		if _, _, err := unstructured.NestedStringMap(object.Object, "metadata", field); err != nil {
@@ -154,7 +155,7 @@ func (f *finisher) move(object *unstructured.Unstructured) error {
 	return nil
 }
 
-// clusterScoped is the error for an object that is in no namespace and would have to be in one.
+// clusterScoped returns the error for a cluster-scoped object of a bundle that is limited to one namespace.
 func clusterScoped(name string, gvk schema.GroupVersionKind) error {
 	return because(fleet.ReasonOutsideNamespace, fmt.Errorf("invalid cluster scoped object [name=%s kind=%s apiVersion=%s]: with \"namespace\" every object has to be in a namespace; use \"defaultNamespace\" instead",
 		name, gvk.Kind, gvk.GroupVersion()))

@@ -12,13 +12,13 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// reasoned is an error with the reason that a condition gives for it.
+// reasoned is an error with a condition reason.
 type reasoned struct {
 	reason string
 	cause  error
 }
 
-// because gives an error its reason.
+// because adds a condition reason to an error.
 func because(reason string, cause error) error {
 	if cause == nil {
 		return nil
@@ -29,7 +29,7 @@ func because(reason string, cause error) error {
 func (r *reasoned) Error() string { return r.cause.Error() }
 func (r *reasoned) Unwrap() error { return r.cause }
 
-// Texts by which reasons are told that nothing else gives: Helm, kustomize and admission keep no others.
+// Helm, kustomize and admission report these failures only as text, so their reasons are derived from the text.
 var (
 	admissionDenied = regexp.MustCompile(`admission webhook ".*" denied|ValidatingAdmissionPolicy '.*'|failed calling webhook`)
 	userForbidden   = regexp.MustCompile(`is forbidden: User "`)
@@ -41,7 +41,7 @@ var (
 	doesNotRender   = regexp.MustCompile(`error calling |execution error at|parse error at|kustomize: |template: `)
 )
 
-// toldBy is the reason that the text of an error tells, "" if none; the first that matches counts.
+// toldBy returns the reason for the text of an error, "" if no text matches. The first match wins.
 func toldBy(text string) string {
 	for _, rule := range []struct {
 		text   *regexp.Regexp
@@ -63,8 +63,8 @@ func toldBy(text string) string {
 	return ""
 }
 
-// reasonOf is the reason that a condition gives for an error: the one it was given, else one for what the API server
-// says, else one for its text.
+// reasonOf returns the condition reason for an error: an explicit one, or one for its type, its text or its
+// API status, in this order.
 func reasonOf(err error) string {
 	var given *reasoned
 	switch {

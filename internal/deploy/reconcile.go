@@ -12,20 +12,19 @@ import (
 )
 
 const (
-	// forbiddenRetry is the pause before a namespace that may not be labelled is tried again.
+	// forbiddenRetry is the pause before the agent retries to label a namespace that it may not label.
 	forbiddenRetry = 2 * time.Minute
-	// failureRetry is the pause before a state that failed for good is tried again after all: a cluster that
-	// was too slow may no longer be.
+	// failureRetry is the pause before a permanently failed state is retried: a slow cluster may have recovered.
 	failureRetry = 15 * time.Minute
-	// dependencyRetry is the pause before dependencies are looked at again, should no change of one of them
-	// say so earlier.
+	// dependencyRetry is the pause before dependencies are checked again, in case no change of them triggers a
+	// reconcile.
 	dependencyRetry = time.Minute
-	// reportPause is the least time between two reports that differ only in details.
+	// reportPause is the minimum time between two reports that differ only in details.
 	reportPause = time.Second
 )
 
-// reconcile brings one BundleDeployment to where it should be, as far as that goes now, and reports. An error
-// asks for another try.
+// reconcile brings one BundleDeployment to the wanted state, as far as possible now, and reports its status. An
+// error requests a retry.
 func (d *deployer) reconcile(ctx context.Context, name string) error {
 	cached := d.hub.cached(name)
 	if cached == nil {
@@ -55,8 +54,8 @@ func (d *deployer) reconcile(ctx context.Context, name string) error {
 	return errors.Join(later, watchErr, correctErr, repairErr, reportErr)
 }
 
-// latest is the BundleDeployment as the hub said last, in its cache or in answer to a report. What it answered before
-// it was restored counts no more.
+// latest returns the newer of the cached BundleDeployment and the answer to the last report. After a restore of
+// the hub, earlier answers do not count.
 func (d *deployer) latest(cached *fleet.BundleDeployment, r *record) *fleet.BundleDeployment {
 	if d.rewound.take(cached.Name) {
 		r.written = nil
@@ -64,7 +63,7 @@ func (d *deployer) latest(cached *fleet.BundleDeployment, r *record) *fleet.Bund
 	return newer(cached, r.written)
 }
 
-// advance finds out what the BundleDeployment needs and does it.
+// advance decides what the BundleDeployment needs and does it.
 func (d *deployer) advance(ctx context.Context, bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus) error {
 	exists, err := d.locate(ctx, bd, r, status.Release)
 	if err != nil {
@@ -85,25 +84,25 @@ func (d *deployer) advance(ctx context.Context, bd *fleet.BundleDeployment, r *r
 	return d.carryOut(ctx, decide(found), bd, r, status)
 }
 
-// retryDue tells whether it is time to try a state again that failed for good, and sees to it that the
-// question is asked in time.
+// retryDue reports whether a permanently failed state has to be retried now. If it is too early, retryDue enqueues
+// the BundleDeployment for the time of the retry.
 func (d *deployer) retryDue(bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus) bool {
 	if status.AppliedDeploymentID != bd.Spec.DeploymentID || !failedForGood(status) {
 		return false
 	}
-	if r.failed.IsZero() { // another process saw it fail
+	if r.failed.IsZero() { // another process recorded the failure
 		r.failed = d.Clock()
 		d.queue.AddAfter(bd.Name, failureRetry)
 		return false
 	}
 	wait := failureRetry - d.Clock().Sub(r.failed)
 	if wait > 0 {
-		d.queue.AddAfter(bd.Name, wait) // what brought us here took the place of the look that was planned
+		d.queue.AddAfter(bd.Name, wait) // the current reconcile replaced the one that was scheduled
 	}
 	return wait <= 0
 }
 
-// carryOut does what was decided.
+// carryOut executes the verdict.
 func (d *deployer) carryOut(ctx context.Context, v verdict, bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus) error {
 	switch v {
 	case LeaveAlone, KeepFailure:
@@ -128,7 +127,7 @@ func (d *deployer) carryOut(ctx context.Context, v verdict, bd *fleet.BundleDepl
 	return d.finish(ctx, bd, r, status.Release)
 }
 
-// outcome writes what came of it into the status. The error asks for another try.
+// outcome writes the result of advance into the status. It returns an error to request a retry.
 func (d *deployer) outcome(bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus, err error) error {
 	var (
 		waits       *dependencyError
@@ -148,7 +147,7 @@ func (d *deployer) outcome(bd *fleet.BundleDeployment, r *record, status *fleet.
 		return nil
 	case errors.As(err, &unsupported):
 		notDeployed(status, now, fleet.ReasonUnsupported, err.Error())
-		return nil // nothing but a change of the BundleDeployment helps
+		return nil // only a change of the BundleDeployment helps
 	case errors.As(err, &forbidden):
 		namespaceForbidden(status, now, bd.Spec.DeploymentID, status.Release, message(err))
 		d.queue.AddAfter(bd.Name, forbiddenRetry)
@@ -157,23 +156,23 @@ func (d *deployer) outcome(bd *fleet.BundleDeployment, r *record, status *fleet.
 		r.failed, r.tracking, r.again = now, nil, false
 		failedDeployment(status, now, bd.Spec.DeploymentID, reasonOf(err), message(err))
 		d.queue.AddAfter(bd.Name, failureRetry)
-		d.log.Warn("bundle deployment failed", "bundledeployment", d.Namespace+"/"+bd.Name, "error", err)
+		d.log.Warn("deployment failed", "bundledeployment", d.Namespace+"/"+bd.Name, "error", err)
 		return nil
 	case apierrors.IsConflict(err):
-		return err // somebody else wrote at the same time; nothing to tell anybody
+		return err // a concurrent write; the retry needs no report
 	case errors.Is(err, errStopped):
-		return err // not the deployment's fault
+		return err // the deployment did not fail
 	}
 	notDeployed(status, now, reasonOf(err), message(err))
 	if alone {
 		d.queue.AddAfter(bd.Name, awaitedRetry)
-		d.log.Warn("bundle deployment waits", "bundledeployment", d.Namespace+"/"+bd.Name, "object", obstacle.String(), "error", err)
+		d.log.Warn("deployment waits for an object", "bundledeployment", d.Namespace+"/"+bd.Name, "object", obstacle.String(), "error", err)
 		return nil
 	}
 	return err
 }
 
-// report writes the status to the hub, if there is something to write.
+// report writes the status to the hub if it has changed.
 func (d *deployer) report(ctx context.Context, bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus) error {
 	now := d.Clock()
 	conclude(bd, status)
@@ -185,7 +184,7 @@ func (d *deployer) report(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	}
 	written, err := d.hub.report(ctx, bd, status)
 	if apierrors.IsNotFound(err) {
-		return nil // it was deleted meanwhile, which its own event says
+		return nil // deleted in the meantime; the delete event triggers the cleanup
 	}
 	if err != nil {
 		return err
@@ -196,7 +195,7 @@ func (d *deployer) report(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	return nil
 }
 
-// sameButDetails tells whether two statuses say the same to everybody but a reader of messages.
+// sameButDetails reports whether two statuses differ only in details: messages and lists.
 func sameButDetails(a, b *fleet.BundleDeploymentStatus) bool {
 	same := a.AppliedDeploymentID == b.AppliedDeploymentID && a.Release == b.Release && a.Ready == b.Ready &&
 		a.NonModified == b.NonModified && len(a.Conditions) == len(b.Conditions)

@@ -13,41 +13,42 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// record is what the agent remembers of a BundleDeployment from one look to the next. It belongs to whoever
-// works on the BundleDeployment.
+// record is the agent's state of one BundleDeployment between two reconciles. Only the worker that reconciles the
+// BundleDeployment uses it.
 type record struct {
 	uid types.UID
-	// status is what was last found out, which the hub may not know yet.
+	// status is the last computed status. The hub may not have it yet.
 	status *fleet.BundleDeploymentStatus
-	// written is the hub's answer to the last report.
+	// written is the BundleDeployment that the hub returned for the last report.
 	written *fleet.BundleDeployment
-	// reported is when that was.
+	// reported is the time of the last report.
 	reported time.Time
-	// tracking is what is known of the objects of the release, nil if it was not looked at yet.
+	// tracking describes the objects of the release; nil until they are first checked.
 	tracking *tracking
-	// finished is true when nothing is left to do after the release was made.
+	// finished is true when nothing is left to do after the deployment of the release.
 	finished bool
-	// marks are those the namespace was given then: the hub changes them without a new deployment.
+	// marks are the labels and annotations that the namespace had then. The hub changes them without a new deployment.
 	marks namespaceMarks
-	// again is true if the release is to be made again though it is in place.
+	// again is true if the release has to be deployed again although its revision is in place.
 	again bool
-	// repair is what was done about objects that are not as deployed.
+	// repair records the repair of objects that differ from the deployed state.
 	repair repair
-	// surplus is true if copies may be downstream that are no longer wanted.
+	// surplus is true if the downstream cluster may have copies that are no longer wanted.
 	surplus bool
 	// copies is true if Secrets or ConfigMaps were copied downstream.
 	copies bool
-	// copied are the resource versions of the copies as they were left or last found right.
+	// copied maps each copy to the resource version at which it was written or last found correct.
 	copied map[copied]string
-	// restoring is what came of putting copies back.
+	// restoring records the restoration of copies.
 	restoring correction
-	// failed is when the wanted state was last tried and failed for good; zero if this process did not see it.
+	// failed is the time at which the wanted state was last tried and failed permanently; zero if another process saw
+	// the failure.
 	failed time.Time
-	// correction is what came of correcting drift.
+	// correction records the correction of drift.
 	correction correction
 }
 
-// namespaceMarks are the labels and annotations that a deployment gives to its namespace.
+// namespaceMarks holds the labels and annotations that a deployment sets on its namespace.
 type namespaceMarks struct{ labels, annotations map[string]string }
 
 func (m namespaceMarks) same(other namespaceMarks) bool {
@@ -56,30 +57,31 @@ func (m namespaceMarks) same(other namespaceMarks) bool {
 
 func (m namespaceMarks) none() bool { return m.same(namespaceMarks{}) }
 
-// tracking is a revision of a release and its objects.
+// tracking describes a revision of a release and the last observed state of its objects.
 type tracking struct {
-	// release is the revision, as in status.release.
+	// release is the revision, in the format of status.release.
 	release string
 	set     set
-	// refs are the objects, in the order of the manifest.
+	// refs are the objects of the revision, in the order of the manifest.
 	refs []objectRef
-	// extras are objects that left the release with this revision and may still be there.
+	// extras are the objects that are not in this revision any longer and may still exist.
 	extras []objectRef
-	// resources are what the kinds in refs and extras are served as.
+	// resources maps the kinds in refs and extras to the resources that serve them.
 	resources map[schema.GroupVersionKind]schema.GroupVersionResource
-	// seen is what was last seen of them.
+	// seen is the last observed state of the objects.
 	seen map[objectRef]observation
-	// rewrites is how often they were compared lately.
+	// rewrites counts how often each object was compared lately.
 	rewrites map[objectRef]rewrites
-	// first is what the API server answered to the deployment itself; nil once that was looked at.
+	// first holds the answers of the API server to the deployment itself; nil once they were processed.
 	first *installed
-	// rules say what is disregarded.
+	// rules are the differences to ignore.
 	rules drift.Rules
 	// known is true while seen and extras are up to date.
 	known bool
 }
 
-// sightings are the objects and what was seen of them, but for those that may be missing and are.
+// sightings returns the objects with their last observed state. It leaves out objects that are missing and may be
+// missing.
 func (t *tracking) sightings() []sighting {
 	found := make([]sighting, 0, len(t.refs))
 	for _, ref := range t.refs {
@@ -91,7 +93,7 @@ func (t *tracking) sightings() []sighting {
 	return found
 }
 
-// watched are the resources in which a change would matter.
+// watched returns the resources in which a change matters to this release.
 func (t *tracking) watched() map[schema.GroupVersionResource]bool {
 	used := map[schema.GroupVersionResource]bool{}
 	for _, ref := range slices.Concat(t.refs, t.extras) {
@@ -100,11 +102,11 @@ func (t *tracking) watched() map[schema.GroupVersionResource]bool {
 	return used
 }
 
-// records are all of them, and who belongs to which set.
+// records holds the record of each BundleDeployment, and which BundleDeployments use which set.
 type records struct {
 	mu     sync.Mutex
 	byName map[string]*record
-	// users of a set, by its hash: one BundleDeployment, or several of the agent's own.
+	// users are the BundleDeployments of each set, by its hash: one, or several if they are the agent's own.
 	users map[string]map[string]bool
 }
 
@@ -112,7 +114,7 @@ func newRecords() *records {
 	return &records{byName: map[string]*record{}, users: map[string]map[string]bool{}}
 }
 
-// of returns the record of a BundleDeployment, a new one if it is new or was made anew.
+// of returns the record of a BundleDeployment. It makes a new record if the BundleDeployment is new or was recreated.
 func (r *records) of(bd *fleet.BundleDeployment, hash string) *record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,7 +130,7 @@ func (r *records) of(bd *fleet.BundleDeployment, hash string) *record {
 	return found
 }
 
-// drop forgets a BundleDeployment and returns what was known of it, nil if nothing.
+// drop deletes the record of a BundleDeployment and returns it, or nil if there was none.
 func (r *records) drop(name, hash string) *record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -141,7 +143,7 @@ func (r *records) drop(name, hash string) *record {
 	return known
 }
 
-// usersOf names the BundleDeployments of a set.
+// usersOf returns the names of the BundleDeployments that use a set.
 func (r *records) usersOf(hash string) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,18 +9,18 @@ import (
 )
 
 const (
-	// shortestRedacted is the length from which a value is taken out of messages. Anything shorter says too
-	// little to be a secret, and is too likely to be part of an ordinary word.
+	// shortestRedacted is the minimum length of a redacted value. Shorter values say too little to be a secret, and
+	// are too likely to be part of an ordinary word.
 	shortestRedacted = 6
-	// redacted stands where a value was.
+	// redacted replaces a value.
 	redacted = "<redacted>"
 )
 
-// redaction takes confidential values out of messages. The zero value takes out nothing.
+// redaction removes confidential values from messages. The zero value removes nothing.
 type redaction struct{ replacer *strings.Replacer }
 
-// redactionOf makes a redaction of every text in the given values, and of each line of it: Helm puts values into its
-// messages, and these came out of Secrets.
+// redactionOf returns a redaction of every string in the given values, and of each of their lines. Helm includes
+// values in its messages.
 func redactionOf(values ...map[string]any) redaction {
 	found := map[string]bool{}
 	for _, value := range values {
@@ -30,7 +30,7 @@ func redactionOf(values ...map[string]any) redaction {
 	for text := range found {
 		texts = append(texts, text)
 	}
-	// Longest first: a text may be part of another.
+	// Longest first, because a text may be part of another.
 	sort.Slice(texts, func(i, j int) bool {
 		if len(texts[i]) != len(texts[j]) {
 			return len(texts[i]) > len(texts[j])
@@ -54,7 +54,7 @@ func (r redaction) clean(text string) string {
 	return r.replacer.Replace(text)
 }
 
-// wrap is err with a message without confidential values. What the error is stays recognisable.
+// wrap returns err with confidential values redacted from its message. errors.Is and errors.As still work.
 func (r redaction) wrap(err error) error {
 	if err == nil {
 		return nil
@@ -100,7 +100,7 @@ func collectTexts(value any, found map[string]bool) {
 	}
 }
 
-// collectForms collects a text as it is, and as it is between the quotes of Go and of JSON.
+// collectForms collects a text as it is, and as Go and JSON quote it.
 func collectForms(text string, found map[string]bool) {
 	if len(text) < shortestRedacted {
 		return

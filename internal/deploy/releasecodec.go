@@ -17,18 +17,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// releaseLimit bounds a decoded release. A Secret holds at most 1 MiB, compressed.
+// releaseLimit limits the size of a decompressed release in bytes. A Secret holds at most 1 MiB, compressed.
 const releaseLimit = 64 << 20
 
-// crdsFolder is the folder of a chart whose objects are installed before all others, and never changed by Helm.
+// crdsFolder is the chart's folder for objects that Helm installs before all others and never changes.
 const crdsFolder = "crds/"
 
-// errNoRelease means that a Secret holds no release of Helm.
-var errNoRelease = errors.New("the Secret holds no Helm release")
+// errNoRelease means that a Secret contains no Helm release.
+var errNoRelease = errors.New("the Secret contains no Helm release")
 
-// encodeRelease writes a release the way Helm 3 stores it: JSON, gzip, base64. The chart's CRDs are left out: they
-// are installed once, from the bundle, nobody looks for them here, and ten megabytes of them would be more than a
-// Secret holds.
+// encodeRelease encodes a release as Helm 3 does: JSON, gzip, base64. It omits the chart's CRDs. They are
+// installed once, from the bundle, and not read from the release. Large CRDs would exceed the size of a Secret.
 func encodeRelease(r *release.Release) ([]byte, error) {
 	text, err := json.Marshal(withoutCRDs(r))
 	if err != nil {
@@ -45,7 +44,7 @@ func encodeRelease(r *release.Release) ([]byte, error) {
 	return base64.StdEncoding.AppendEncode(nil, compressed.Bytes()), nil
 }
 
-// withoutCRDs is the release with a chart that has no files in the folder for CRDs.
+// withoutCRDs returns a copy of the release whose chart has no files in the folder for CRDs.
 func withoutCRDs(r *release.Release) *release.Release {
 	if r.Chart == nil {
 		return r
@@ -56,7 +55,7 @@ func withoutCRDs(r *release.Release) *release.Release {
 	return &slim
 }
 
-// decodeRelease reads what encodeRelease, or any Helm since 3.0, wrote.
+// decodeRelease decodes a release that encodeRelease or Helm 3 has encoded.
 func decodeRelease(secret *corev1.Secret) (*release.Release, error) {
 	text, err := base64.StdEncoding.AppendDecode(nil, secret.Data[releaseDataKey])
 	if err != nil || len(text) == 0 {

@@ -19,22 +19,23 @@ import (
 )
 
 const (
-	// defaultHistory is how many revisions of a release are kept.
+	// defaultHistory is the number of revisions of a release that are kept.
 	defaultHistory = 2
-	// hookTimeout bounds hooks where the options name no timeout.
+	// hookTimeout is the timeout of hooks if the options set none.
 	hookTimeout = 5 * time.Minute
 )
 
-// releaser runs Helm. It holds nothing between two operations; operations on one release must not overlap.
+// releaser runs Helm operations. It keeps no state between operations. Operations on the same release must not
+// overlap.
 type releaser struct {
-	// Agent is the agent itself: releases are stored under its identity, whoever deploys them.
+	// Agent is the agent's own identity: it stores all releases, whichever account deploys them.
 	Agent   *identity
 	Scope   string
 	Stopped <-chan struct{}
 	Clock   func() time.Time
-	// Slots are given free while an operation waits for its objects or hooks; nil for none.
+	// Slots are released while an operation waits for objects or hooks; nil means unlimited.
 	Slots slots
-	// Seal tells what the agent has stored.
+	// Seal tells the revisions that the agent stored from others.
 	Seal *seal
 }
 
@@ -43,47 +44,48 @@ func (r *releaser) history(ctx context.Context, key releaseKey) (*history, error
 	return loadHistory(ctx, r.Agent.clientset.CoreV1().Secrets(key.Namespace), key, r.Clock, r.Seal)
 }
 
-// installation is a release to bring to a state.
+// installation describes a release to install or upgrade.
 type installation struct {
 	Release releaseKey
 	Package *bundlePackage
 	Options *fleet.BundleDeploymentOptions
-	// DeploymentID is what the release is made for. A revision that was made for it, or begun, is gone on from instead
-	// of making another one, unless Again is set.
+	// DeploymentID is the deployment that the release is made for. If the last revision was made for it, that revision
+	// is used or continued, unless Again is set.
 	DeploymentID string
 	Again        bool
-	// Force replaces objects instead of changing them.
+	// Force replaces objects instead of patching them.
 	Force  bool
 	Values map[string]any
-	// Identity deploys.
+	// Identity writes the objects.
 	Identity *identity
 	Set      set
-	// Stale are releases of the same BundleDeployment under former names: what they own may be taken over.
+	// Stale are releases of the same BundleDeployment under former names. This release may take over their objects.
 	Stale []releaseKey
-	// NoWayBack keeps an upgrade that fails from being rolled back: others may have written what it would go back to.
+	// NoWayBack disables the rollback of a failed upgrade, because others may have written the revision to roll back
+	// to.
 	NoWayBack bool
-	// Installed is the agent's Deployment of another release, of which some is kept; nil for none.
+	// Installed is the agent's Deployment of another release; some of its fields are kept. May be nil.
 	Installed *unstructured.Unstructured
-	// MayTake refuses a release that is somebody else's, by its last revision, which is nil if there is none.
+	// MayTake returns an error if the release belongs to another owner. It gets the last revision, or nil.
 	MayTake func(last *release.Release) error
-	// Superseded tells whether something else is wanted by now: then nothing is waited for any longer.
+	// Superseded reports whether a newer state is wanted. Then the operation stops waiting.
 	Superseded func() bool
-	// News tell when to look again whether what is waited for has come.
+	// News wakes an operation that waits for objects.
 	News *news
 }
 
-// installed is what an installation left.
+// installed is the result of an installation.
 type installed struct {
 	Revision int
 	// Refs are the objects of the release, in the order of its manifest.
 	Refs []objectRef
-	// Live are those objects as the API server last answered; Wanted are they as they were deployed.
+	// Live are those objects as the API server last returned them. Wanted are the objects as they were deployed.
 	Live, Wanted manifest
-	// Former are the objects of the revision before.
+	// Former are the objects of the previous revision.
 	Former []objectRef
 }
 
-// install brings a release to a state, from wherever an earlier operation left it.
+// install installs or upgrades a release, whatever state an earlier operation left it in.
 func (r *releaser) install(ctx context.Context, in installation) (*installed, error) {
 	h, err := r.history(ctx, in.Release)
 	if err != nil {
@@ -125,8 +127,8 @@ func (r *releaser) install(ctx context.Context, in installation) (*installed, er
 	return client.result(made)
 }
 
-// runHelm installs or upgrades. Hooks are finished before the release is stored; if they were kustomized then, Helm runs
-// once more, with the same objects.
+// runHelm installs or upgrades. Hooks have to be complete before the release is stored. If the kustomization
+// covers the hooks, Helm runs a second time, with the same objects.
 func runHelm(next step, in installation, h *history, config *action.Configuration, client *objectClient, rendered *rendering) (*release.Release, error) {
 	run := runUpgrade
 	if next == Install {
@@ -142,13 +144,13 @@ func runHelm(next step, in installation, h *history, config *action.Configuratio
 	if !errors.Is(err, errHooksComeFirst) {
 		return made, err
 	}
-	if next == Install && last != nil { // Helm has noted that there is another revision, which there is not yet
+	if next == Install && last != nil { // Helm set the status to superseded, but no newer revision exists yet
 		last.SetStatus(release.StatusUninstalled, "Uninstallation complete")
 	}
 	return run(in, config, client, finish)
 }
 
-// prepare brings what an earlier operation left to where Helm can go on, and says how.
+// prepare repairs what an earlier operation left so that Helm can continue, and returns the next step.
 func (r *releaser) prepare(in installation, h *history, client *objectClient) (step, error) {
 	if last := h.last(); last != nil && last.Info.Status.IsPending() && deploymentIDOf(last) == in.DeploymentID && h.takeBack() {
 		client.leftovers = append(leftovers(h.summary()), last.Version)
@@ -170,15 +172,16 @@ func (r *releaser) prepare(in installation, h *history, client *objectClient) (s
 	return next, nil
 }
 
-// deploymentIDOf is what a revision was made for, "" if another program made it, or nobody.
+// deploymentIDOf returns the deployment that a revision was made for, "" if another program made it.
 func deploymentIDOf(r *release.Release) string { return annotationsOf(r)[fleet.AnnotationDeploymentID] }
 
-// isMadeFor tells whether a revision is what is to be deployed: whoever made it was stopped before it could say so.
+// isMadeFor reports whether a deployed revision was made for the wanted deployment. The process that made it may
+// have stopped before it reported the result.
 func isMadeFor(last *release.Release, deploymentID string) bool {
 	return last != nil && last.Info.Status == release.StatusDeployed && deploymentIDOf(last) == deploymentID
 }
 
-// alreadyMade is what a revision left that was made before. What of it is there has yet to be looked at.
+// alreadyMade returns the result of an existing revision. Its objects still have to be checked.
 func alreadyMade(last *release.Release, client *objectClient) (*installed, error) {
 	made, err := client.result(last)
 	if err != nil {
@@ -188,7 +191,7 @@ func alreadyMade(last *release.Release, client *objectClient) (*installed, error
 	return made, nil
 }
 
-// markFailed closes an operation that was cut off.
+// markFailed marks an interrupted operation as failed.
 func markFailed(h *history) error {
 	last := h.last()
 	last.SetStatus(release.StatusFailed, "The operation was interrupted")
@@ -204,12 +207,12 @@ func (r *releaser) configuration(in installation, h *history, client *objectClie
 		RESTClientGetter: rendered,
 		Releases:         h.storage(maxHistory(in.Options)),
 		KubeClient:       client,
-		Log:              func(string, ...any) {}, // names no cause that is not in the error, too
+		Log:              func(string, ...any) {}, // logs no cause that the error lacks
 	}
 	rendered.config = config
 	config.SetHookOutputFunc(discardOutput)
 	if len(in.Package.Chart.CRDObjects()) > 0 {
-		return config, rendered, nil // Helm asks the server again, once it has installed the chart's CRDs
+		return config, rendered, nil // Helm runs discovery again after it has installed the chart's CRDs
 	}
 	known, err := in.Identity.known()
 	if err != nil {
@@ -234,7 +237,7 @@ func runInstall(in installation, config *action.Configuration, client *objectCli
 	run.CreateNamespace = in.Options.CreateNamespace == nil || *in.Options.CreateNamespace
 	run.TakeOwnership = helm.TakeOwnership
 	if len(in.Stale) > 0 && !helm.TakeOwnership {
-		// Objects of a former name may be taken over, and no others.
+		// Only objects of the former releases may be taken over.
 		run.TakeOwnership = true
 		client.adopt = in.Stale
 	}
@@ -255,7 +258,7 @@ func runUpgrade(in installation, config *action.Configuration, _ *objectClient, 
 	run.TakeOwnership = true
 	run.Force = in.Force
 	run.MaxHistory = maxHistory(in.Options)
-	run.ResetValues = true // the values are all there are: ones that were taken away stay away
+	run.ResetValues = true // the bundle has all values: values that were removed must not come back
 	run.Atomic, run.Timeout = helm.Atomic && !in.NoWayBack, timeout(helm)
 	run.Wait, run.WaitForJobs = helm.Atomic || helm.TimeoutSeconds > 0, helm.WaitForJobs
 	run.SkipSchemaValidation = helm.SkipSchemaValidation
@@ -286,7 +289,7 @@ func timeout(helm fleet.HelmOptions) time.Duration {
 	return hookTimeout
 }
 
-// forget deletes the history of a release and leaves its objects.
+// forget deletes the history of a release and leaves its objects in the cluster.
 func (r *releaser) forget(h *history) error {
 	for h.last() != nil {
 		if _, err := h.Delete(secretName(h.key.Name, h.last().Version)); err != nil && !errors.Is(err, driver.ErrReleaseNotFound) {
@@ -296,16 +299,16 @@ func (r *releaser) forget(h *history) error {
 	return nil
 }
 
-// removal is how a release is uninstalled.
+// removal describes how to uninstall a release.
 type removal struct {
 	Identity *identity
-	// Hooks are run, but those that are outside of Confined, if that is not empty.
+	// Hooks enables the hooks. If Confined is not empty, hooks outside of that namespace are not run.
 	Hooks    bool
 	Confined string
 	Set      set
 }
 
-// uninstallFrom uninstalls a release with a given history.
+// uninstallFrom uninstalls a release with the given history.
 func (r *releaser) uninstallFrom(h *history, in removal) error {
 	client := newObjectClient(in.Identity, h.key, r.Stopped)
 	client.old, client.slots = h.manifests(), r.Slots
@@ -321,11 +324,11 @@ func (r *releaser) uninstallFrom(h *history, in removal) error {
 	run.IgnoreNotFound = true
 	run.DeletionPropagation = "background"
 	if _, err := run.Run(h.key.Name); err != nil {
-		err = errors.Join(err, client.deletionError()) // Helm keeps the cause to itself
+		err = errors.Join(err, client.deletionError()) // Helm does not return the cause
 		return fmt.Errorf("uninstalling release %s: %w", h.key, err)
 	}
 	return nil
 }
 
-// discardOutput is where the output of hooks goes: it may hold anything.
+// discardOutput discards the output of hooks, because it may contain secrets.
 func discardOutput(_, _, _ string) io.Writer { return io.Discard }

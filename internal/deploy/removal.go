@@ -13,7 +13,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// remove takes down everything a BundleDeployment that is gone has left.
+// remove removes everything that a deleted BundleDeployment has left in the cluster.
 func (d *deployer) remove(ctx context.Context, name string) error {
 	if gone, err := d.hub.confirmGone(ctx, name); err != nil || !gone {
 		return err
@@ -39,18 +39,18 @@ func (d *deployer) remove(ctx context.Context, name string) error {
 	return errors.Join(append(errs, d.removeLeft(ctx, name))...)
 }
 
-// removeLeft deletes the copies of a BundleDeployment that is gone, if it may have left any.
+// removeLeft deletes the copies of a deleted BundleDeployment, if it may have left any.
 func (d *deployer) removeLeft(ctx context.Context, name string) error {
 	if !d.left.take(name) {
 		return nil
 	}
 	err := d.removeCopies(ctx, name, nil)
-	d.left.put(name, err != nil) // for the next try
+	d.left.put(name, err != nil) // retry after an error
 	return err
 }
 
-// takeDown uninstalls one release of a BundleDeployment, or only forgets it if its objects are to stay, and
-// reports which. A release that turns out to be somebody else's is left alone.
+// takeDown uninstalls one release of a BundleDeployment. If its objects have to stay, it only deletes the history,
+// and returns true. It does not touch a release that belongs to another owner.
 func (d *deployer) takeDown(ctx context.Context, name string, key releaseKey) (kept bool, err error) {
 	h, err := d.releaser.history(ctx, key)
 	if err != nil {
@@ -77,8 +77,8 @@ func (d *deployer) takeDown(ctx context.Context, name string, key releaseKey) (k
 	return kept, nil
 }
 
-// holdsAgent reports whether a release contains the Deployment of this agent. Its name need not tell: an agent that has
-// registered as another Cluster finds the release of its former name.
+// holdsAgent reports whether a release contains the Deployment of this agent. The name of the release is not
+// enough: an agent that was registered as another Cluster finds the release of its former name.
 func (d *deployer) holdsAgent(r *release.Release) bool {
 	objects, err := parseObjects([]byte(r.Manifest))
 	return err == nil && slices.ContainsFunc(objects, func(object *unstructured.Unstructured) bool {
@@ -96,13 +96,13 @@ func (d *deployer) uninstall(ctx context.Context, h *history, name string) error
 	return d.releaser.uninstallFrom(h, removal{Identity: who, Hooks: hooks, Confined: confined, Set: d.setOf(name)})
 }
 
-// isOurs tells a release this agent made for a BundleDeployment from all others.
+// isOurs reports whether this agent made a release for the BundleDeployment.
 func (d *deployer) isOurs(r *release.Release, name string) bool {
 	marks := annotationsOf(r)
 	return marks[fleet.AnnotationBundleID] == name && marks[fleet.AnnotationAgentNamespace] == d.AgentNamespace
 }
 
-// annotationsOf are those of the chart a release was made of.
+// annotationsOf returns the annotations of the chart of a release.
 func annotationsOf(r *release.Release) map[string]string {
 	if r.Chart == nil || r.Chart.Metadata == nil {
 		return nil

@@ -17,18 +17,19 @@ import (
 	"github.com/fleet-hub/fleet/internal/yamlbound"
 )
 
-// notesFile is the template whose text is for people: Helm does not parse it.
+// notesFile is the template with the text for users, which Helm does not parse.
 const notesFile = "NOTES.txt"
 
-// rendering renders the templates of a chart in Helm's place, and measures what they give before Helm parses it. Helm asks
-// for the configuration of a client right before it renders. What it then finds in the chart is the text that was rendered.
+// rendering renders the templates of a chart before Helm does, so that their size can be checked before Helm
+// parses them. Helm requests the client configuration right before it renders; ToRESTConfig then renders and
+// replaces the templates by the rendered text.
 type rendering struct {
 	*identity
 	in       installation
 	config   *action.Configuration
 	revision int
 	upgrade  bool
-	// original is the chart with its templates as they are, once they were rendered.
+	// original is the chart with its original templates; nil before it was rendered.
 	original *chart.Chart
 }
 
@@ -71,14 +72,14 @@ func (r *rendering) render(config *rest.Config) error {
 	return nil
 }
 
-// restore gives a release its chart back, for the history.
+// restore sets the original chart in a release before it is stored.
 func (r *rendering) restore(made *release.Release) {
 	if r.original != nil {
 		made.Chart = r.original
 	}
 }
 
-// replaceTemplates puts what was rendered in the place of the templates, so that it is rendered to itself.
+// replaceTemplates replaces templates by their rendered text, escaped so that it renders to itself.
 func replaceTemplates(c *chart.Chart, rendered map[string]string) {
 	templates := make([]*chart.File, 0, len(c.Templates))
 	for _, t := range c.Templates {

@@ -9,28 +9,29 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// listLimit bounds the lists of objects that are not as they should be.
+// listLimit limits the lists of objects that are not ready or modified.
 const listLimit = 10
 
-// sighting is an object of a release and what was seen of it.
+// sighting is an object of a release with its last observed state.
 type sighting struct {
 	objectRef
 	observation
 }
 
-// report is what the objects of a release say together.
+// report summarizes the states of all objects of a release.
 type report struct {
 	Resources  []fleet.DeployedResource
 	Counts     fleet.ResourceCounts
 	NonReady   []fleet.NonReadyStatus
 	Modified   []fleet.ModifiedStatus
 	Incomplete bool
-	// Ready means that no object is on its way or in error; NonModified that none is missing, changed or left over.
+	// Ready is true if no object is in transition or in error. NonModified is true if no object is missing, changed or
+	// left over.
 	Ready, NonModified bool
 }
 
-// newReport sums up sightings, which are in the order of the release's manifest, and objects that should be gone. An
-// object that was changed counts as that, ready or not.
+// newReport summarizes sightings, which are in the order of the release's manifest, and extras, which should have
+// been deleted. A changed object counts as modified, whether it is ready or not.
 func newReport(sightings []sighting, extras ...objectRef) report {
 	var r report
 	r.Counts.DesiredReady = len(sightings)
@@ -83,7 +84,7 @@ func changed(s sighting) fleet.ModifiedStatus {
 	}
 }
 
-// limit sorts the lists and cuts them.
+// limit sorts the lists and truncates them.
 func (r *report) limit() {
 	slices.SortFunc(r.NonReady, func(a, b fleet.NonReadyStatus) int { return cmp.Compare(a.UID, b.UID) })
 	slices.SortFunc(r.Modified, func(a, b fleet.ModifiedStatus) int {
@@ -98,7 +99,7 @@ func modifiedKey(m fleet.ModifiedStatus) string {
 	return strings.Join([]string{m.APIVersion, m.Kind, m.Namespace, m.Name}, "/")
 }
 
-// inListOrder orders objects the way lists of them come: kinds in the order of their first object in the
+// inListOrder sorts objects as Kubernetes lists would return them: by the first occurrence of their kind in the
 // manifest, then by namespace and name.
 func inListOrder(sightings []sighting) []sighting {
 	first := map[string]int{}
@@ -120,5 +121,5 @@ func inListOrder(sightings []sighting) []sighting {
 
 func (r objectRef) apiVersion() string { return r.GroupVersion().String() }
 
-// text names the object in a message.
+// text describes the object for messages.
 func (r objectRef) text() string { return state.Describe(r.apiVersion(), r.Kind, r.Namespace, r.Name) }

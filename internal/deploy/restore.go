@@ -16,7 +16,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// copyUsers are the BundleDeployments that copies go with. Several may have one copied.
+// copyUsers maps copies to the BundleDeployments that need them. Several BundleDeployments may share a copy.
 type copyUsers struct {
 	mu     sync.Mutex
 	copies map[string][]copied // by user
@@ -50,21 +50,21 @@ func (u *copyUsers) put(name string, copies []copied) {
 	}
 }
 
-// of names the BundleDeployments of a copy.
+// of returns the names of the BundleDeployments that need a copy.
 func (u *copyUsers) of(one copied) []string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return slices.Sorted(maps.Keys(u.users[one]))
 }
 
-// copyChanged enqueues the BundleDeployments of a copy that has changed.
+// copyChanged enqueues the BundleDeployments that need a changed copy.
 func (d *deployer) copyChanged(resource schema.GroupVersionResource, object *metav1.PartialObjectMetadata) {
 	for _, name := range d.copyUsers.of(copied{resource.Resource, object.Namespace, object.Name}) {
 		d.queue.AddAfter(name, gatherChanges)
 	}
 }
 
-// followCopies watches the copies of a BundleDeployment, and forgets those it has no longer.
+// followCopies watches the copies of a BundleDeployment, and drops the records of copies that it no longer has.
 func (d *deployer) followCopies(bd *fleet.BundleDeployment, r *record) {
 	copies := copiesOf(bd)
 	resources := map[schema.GroupVersionResource]bool{}
@@ -78,7 +78,7 @@ func (d *deployer) followCopies(bd *fleet.BundleDeployment, r *record) {
 	d.copyWatches.follow(bd.Name, resources)
 }
 
-// unfollowCopies ends that.
+// unfollowCopies stops watching the copies of a BundleDeployment.
 func (d *deployer) unfollowCopies(name string) {
 	d.copyUsers.put(name, nil)
 	d.copyWatches.follow(name, nil)
@@ -88,7 +88,7 @@ func (c copied) served() schema.GroupVersionResource {
 	return corev1.SchemeGroupVersion.WithResource(c.resource)
 }
 
-// changedCopies are those that are not as this process has left or seen them.
+// changedCopies returns the copies that have changed since this process wrote or checked them.
 func (d *deployer) changedCopies(bd *fleet.BundleDeployment, r *record) []copied {
 	var changed []copied
 	for _, one := range copiesOf(bd) {
@@ -100,15 +100,15 @@ func (d *deployer) changedCopies(bd *fleet.BundleDeployment, r *record) []copied
 	return changed
 }
 
-// notAfter tells whether a version that the watch has told is the one that is known, or one before it.
+// notAfter reports whether the resource version from the watch is the known one or an earlier one.
 func notAfter(told, known string) bool {
 	a, errA := strconv.ParseUint(told, 10, 64)
 	b, errB := strconv.ParseUint(known, 10, 64)
 	return told == known || errA == nil && errB == nil && a < b
 }
 
-// keepCopies puts back the copies that were changed or deleted downstream, under the identity that deploys. Copies that
-// are changed over and over are put back at the pace at which drift is corrected.
+// keepCopies restores copies that were changed or deleted downstream, with the identity that deploys. If a copy is
+// changed again and again, it is restored at the same rate as drift is corrected.
 func (d *deployer) keepCopies(ctx context.Context, bd *fleet.BundleDeployment, r *record) {
 	if r.restoring.generation != bd.Generation {
 		r.restoring = correction{generation: bd.Generation}
@@ -132,8 +132,8 @@ func (d *deployer) keepCopies(ctx context.Context, bd *fleet.BundleDeployment, r
 		_, err = d.copyAll(ctx, bd, r, changed, true)
 	}
 	if err != nil {
-		r.restoring.failed(d.Clock(), "putting back what was copied: "+message(err), d.Random())
-		d.log.Warn("copies could not be put back", "bundledeployment", d.Namespace+"/"+bd.Name, "error", err)
+		r.restoring.failed(d.Clock(), "restoring copies: "+message(err), d.Random())
+		d.log.Warn("restoring copies failed", "bundledeployment", d.Namespace+"/"+bd.Name, "error", err)
 		d.queue.AddAfter(bd.Name, r.restoring.wait(d.Clock()))
 		return
 	}
@@ -141,8 +141,8 @@ func (d *deployer) keepCopies(ctx context.Context, bd *fleet.BundleDeployment, r
 	d.log.Debug("copies are in place", "bundledeployment", d.Namespace+"/"+bd.Name, "objects", len(changed))
 }
 
-// reportCopies says in the status what is wrong with the copies. Those that are not as they should be count as modified,
-// once it was looked what else does.
+// reportCopies writes the failure to restore copies into the status. Changed copies count as modified, once the
+// states of the other objects are known.
 func (d *deployer) reportCopies(bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus) {
 	if r.restoring.failure == "" {
 		return
@@ -161,7 +161,7 @@ func (d *deployer) reportCopies(bd *fleet.BundleDeployment, r *record, status *f
 	}
 }
 
-// modified is how a copy that is not as it should be stands in a status; what it holds does not.
+// modified returns the status entry of a changed or missing copy. The entry does not contain its data.
 func (c copied) modified(missing bool) fleet.ModifiedStatus {
 	found := fleet.ModifiedStatus{APIVersion: "v1", Kind: "ConfigMap", Namespace: c.namespace, Name: c.name, Missing: missing}
 	if c.resource == copiedSecrets {
@@ -173,9 +173,9 @@ func (c copied) modified(missing bool) fleet.ModifiedStatus {
 	return found
 }
 
-// compareCopy tells whether a copy is as wanted, and whether it is so but for who has made it. A copy that is put back
-// may have more labels and annotations than wanted, and may be marked for another BundleDeployment that has it copied as
-// well; one of another agent is left alone.
+// compareCopy reports whether a copy is correct (isRight), and whether it differs only in the agent that made it
+// (same). A restored copy may have additional labels and annotations, and it may carry the label of another
+// BundleDeployment that needs the same copy. A copy of another agent is an error.
 func (d *deployer) compareCopy(kind string, current metav1.ObjectMeta, wanted *metav1.ObjectMeta, sameData, again bool) (isRight, same bool, err error) {
 	if !again {
 		same = sameData && sameMeta(current, *wanted)
@@ -190,7 +190,7 @@ func (d *deployer) compareCopy(kind string, current metav1.ObjectMeta, wanted *m
 	return sameData && contains(current.Labels, wanted.Labels) && contains(current.Annotations, wanted.Annotations), false, nil
 }
 
-// contains tells whether all has every entry of part.
+// contains reports whether all has every entry of part.
 func contains(all, part map[string]string) bool {
 	for key, value := range part {
 		if found, there := all[key]; !there || found != value {

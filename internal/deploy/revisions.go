@@ -10,26 +10,26 @@ type revision struct {
 	Status release.Status
 }
 
-// step is how a release is brought to a new state.
+// step is the way to bring a release to a new state.
 type step int
 
 const (
-	// Install means that there is no release, or only one that was uninstalled.
+	// Install means that the release does not exist, or was uninstalled.
 	Install step = iota
-	// Upgrade means that there is one to go on from.
+	// Upgrade means that the release exists.
 	Upgrade
-	// UninstallFirst means that somebody was uninstalling it and did not finish.
+	// UninstallFirst means that an earlier uninstallation did not finish.
 	UninstallFirst
-	// RecoverAndUpgrade means that an operation on it was cut off, most likely because the agent was killed:
-	// its revision is marked failed, and the upgrade goes over it.
+	// RecoverAndUpgrade means that an operation was interrupted, most likely because the agent was killed. Its
+	// revision is marked as failed, and the release is upgraded.
 	RecoverAndUpgrade
 )
 
-// nextStep decides how to go on from a history, which may be in any order.
+// nextStep returns the next step for a history, which may be in any order.
 //
-// An operation that was cut off is not rolled back: the same state, or a newer one, is about to be deployed,
-// and to roll back would only take down what is already there. Objects of the revision that was cut off and
-// are in neither the last good revision nor the new one are removed by the upgrade (see leftovers).
+// An interrupted operation is not rolled back: the same state or a newer one is about to be deployed, and a
+// rollback would only remove what is already there. The upgrade deletes the objects of the interrupted revision
+// that are in neither the last good revision nor the new one (see leftovers).
 func nextStep(history []revision) step {
 	last, ok := lastOf(history)
 	if !ok {
@@ -56,8 +56,8 @@ func lastOf(history []revision) (last revision, ok bool) {
 	return last, ok
 }
 
-// leftovers are the revisions whose objects may be in the cluster beside those of the revision an upgrade
-// starts from: what came after the last good one. They are returned in no particular order.
+// leftovers returns the revisions after the last good one. Their objects may exist in addition to those of the
+// revision from which an upgrade starts. The order is undefined.
 func leftovers(history []revision) []int {
 	deployed := 0
 	for _, r := range history {

@@ -11,33 +11,34 @@ import (
 )
 
 const (
-	// mostManifests is how many manifests are kept of releases whose objects others have changed lately, manifestLife
-	// how long, and longestManifest bounds each, in bytes: together they are at most 4 MiB.
+	// mostManifests is the number of cached manifests. Manifests are cached for releases whose objects were changed
+	// lately. manifestLife is how long each is cached, longestManifest its maximum size in bytes. Together they take
+	// at most 4 MiB.
 	mostManifests   = 8
 	manifestLife    = 10 * time.Minute
 	longestManifest = 512 << 10
 
-	// freeComparisons of an object are made at once; after that they are as far apart as firstPace, twice as much each
-	// time up to longestPace, until the object has been left alone for quietTime.
+	// freeComparisons is the number of comparisons of an object without a pause. After that, the pause starts at
+	// firstPace and doubles up to longestPace, until the object has not changed for quietTime.
 	freeComparisons = 5
 	firstPace       = 500 * time.Millisecond
 	longestPace     = 8 * time.Second
 	quietTime       = time.Minute
 )
 
-// manifests keeps what was read of releases lately.
+// manifests caches the manifests of releases that were read lately.
 type manifests struct{ lru *utilcache.LRUExpireCache }
 
 func newManifests() manifests { return manifests{utilcache.NewLRUExpireCache(mostManifests)} }
 
-// keptManifest is that of a revision, as the Secret of a UID and version has it.
+// keptManifest is the manifest of a revision, with the UID and the resource version of its Secret.
 type keptManifest struct {
 	uid           types.UID
 	version, text string
 }
 
-// manifestOf is the manifest of a revision. While it is kept, only the metadata of its Secret are read, which tell
-// whether it is still the same.
+// manifestOf returns the manifest of a revision. If it is cached, only the metadata of the Secret are read, to
+// check that it has not changed.
 func (d *deployer) manifestOf(ctx context.Context, key releaseKey, number int) (string, error) {
 	name, release := secretName(key.Name, number), key.at(number)
 	if found, ok := d.manifests.lru.Get(release); ok {
@@ -65,13 +66,13 @@ func (d *deployer) manifestOf(ctx context.Context, key releaseKey, number int) (
 	return stored.Manifest, nil
 }
 
-// rewrites is how often an object was compared lately because others had changed it.
+// rewrites counts the comparisons of an object that others have changed.
 type rewrites struct {
 	count int
 	last  time.Time
 }
 
-// compared counts one more.
+// compared counts one more comparison.
 func (r rewrites) compared(now time.Time) rewrites {
 	if now.Sub(r.last) > quietTime {
 		r.count = 0
@@ -79,7 +80,7 @@ func (r rewrites) compared(now time.Time) rewrites {
 	return rewrites{count: r.count + 1, last: now}
 }
 
-// wait is how long the object is left as it was seen, 0 for not at all.
+// wait returns how long to wait before the next comparison.
 func (r rewrites) wait(now time.Time) time.Duration {
 	if r.count < freeComparisons {
 		return 0
@@ -88,7 +89,7 @@ func (r rewrites) wait(now time.Time) time.Duration {
 	return max(r.last.Add(pace).Sub(now), 0)
 }
 
-// rewritten counts a comparison of each of some objects.
+// rewritten counts a comparison of each object.
 func (t *tracking) rewritten(objects []sighting, now time.Time) {
 	if t.rewrites == nil {
 		t.rewrites = map[objectRef]rewrites{}

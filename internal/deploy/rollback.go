@@ -12,24 +12,24 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// rollback puts objects of a release back to what a revision made of them.
+// rollback describes a rollback of objects to a revision of their release.
 type rollback struct {
 	Release  releaseKey
 	Revision int
 	Options  *fleet.BundleDeploymentOptions
-	// Identity does it.
+	// Identity writes the objects.
 	Identity *identity
 	Set      set
-	// Only are the objects that are put back.
+	// Only are the only objects that are changed.
 	Only map[objectRef]bool
-	// Force replaces objects instead of changing them.
+	// Force replaces objects instead of patching them.
 	Force bool
-	// KeepFailed leaves the revision of a rollback that failed in the history.
+	// KeepFailed keeps the revision of a failed rollback in the history.
 	KeepFailed bool
 }
 
-// rollBack makes a new revision with what an earlier one has. If that fails, the history is what it was before, with
-// or without the failed revision.
+// rollBack makes a new revision with the content of an earlier one. If that fails, it restores the history; the
+// failed revision stays if KeepFailed is set.
 func (r *releaser) rollBack(ctx context.Context, in rollback) (*installed, error) {
 	h, err := r.history(ctx, in.Release)
 	if err != nil {
@@ -51,14 +51,14 @@ func (r *releaser) rollBack(ctx context.Context, in rollback) (*installed, error
 	run.Version, run.Force, run.Timeout, run.MaxHistory = in.Revision, in.Force, hookTimeout, maxHistory(in.Options)
 	if err := run.Run(in.Release.Name); err != nil {
 		if errors.Is(err, errStopped) {
-			return nil, err // whoever starts next goes on from there
+			return nil, err // the next agent process continues from here
 		}
 		return nil, errors.Join(err, h.undo(in.Revision, in.KeepFailed))
 	}
 	return client.result(h.last())
 }
 
-// undo makes a revision the deployed one again after a rollback to it failed.
+// undo makes a revision the deployed one again after a rollback to it has failed.
 func (h *history) undo(number int, keepFailed bool) error {
 	for _, failed := range h.since(number) {
 		name := secretName(failed.Name, failed.Version)
@@ -83,7 +83,7 @@ func (h *history) undo(number int, keepFailed bool) error {
 	return h.Update(name, current)
 }
 
-// since are the revisions after one.
+// since returns the revisions after the given one.
 func (h *history) since(number int) []*release.Release {
 	var found []*release.Release
 	for _, r := range h.revisions {

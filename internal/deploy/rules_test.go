@@ -452,9 +452,9 @@ func TestOptionsComplete(t *testing.T) {
 		in   Options
 		want string
 	}{
-		"nothing":              {Options{}, "both API servers"},
-		"no namespace":         {Options{Hub: &rest.Config{}, Local: &rest.Config{}, AgentNamespace: "a"}, "namespaces"},
-		"no agent's namespace": {Options{Hub: &rest.Config{}, Local: &rest.Config{}, Namespace: "a"}, "namespaces"},
+		"nothing":              {Options{}, "Hub and Local"},
+		"no namespace":         {Options{Hub: &rest.Config{}, Local: &rest.Config{}, AgentNamespace: "a"}, "Namespace and AgentNamespace"},
+		"no agent's namespace": {Options{Hub: &rest.Config{}, Local: &rest.Config{}, Namespace: "a"}, "Namespace and AgentNamespace"},
 		"negative workers":     {Options{Hub: &rest.Config{}, Local: &rest.Config{}, Namespace: "a", AgentNamespace: "b", Workers: -1}, "negative"},
 		"enough":               {Options{Hub: &rest.Config{}, Local: &rest.Config{}, Namespace: "a", AgentNamespace: "b"}, ""},
 	}

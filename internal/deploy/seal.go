@@ -18,30 +18,31 @@ import (
 )
 
 const (
-	// sealSecret is the Secret in the agent's namespace with the key of its seal.
+	// sealSecret is the name of the Secret in the agent's namespace that contains the key.
 	sealSecret = "fleet-agent-release-key"
-	// sealKey is where the key is in it, sealKeySize its length in bytes.
+	// sealKey is the field of the Secret that contains the key. sealKeySize is the length of the key in bytes.
 	sealKey     = "key"
 	sealKeySize = 32
 )
 
-// origin tells who stored a revision of a release.
+// origin identifies the writer of a revision of a release.
 type origin int
 
 const (
-	// originOther is any writer of Secrets in the namespace of the release.
+	// originOther is any other writer of Secrets in the namespace of the release.
 	originOther origin = iota
-	// originOlder is a writer from before this agent had a seal: an earlier agent, or Helm.
+	// originOlder is a writer from before this agent had a key: an earlier agent, or Helm.
 	originOlder
 	// originAgent is this agent.
 	originAgent
 )
 
-// seal marks the revisions that this agent stores. They are Secrets in the namespaces of bundles, where others may write
-// Secrets, too, and what they say is done with the rights of the agent. A nil seal takes everything for the agent's.
+// seal marks the revisions that this agent stores. Revisions are Secrets in the namespaces of bundles, where
+// others may write Secrets as well, and the agent executes what they say with its own rights. A nil seal trusts
+// every revision.
 type seal struct {
 	secrets typedcorev1.SecretInterface
-	// named is the revision of a release that the hub knows, 0 for none.
+	// named returns the revision of a release that the hub knows, 0 if it knows none.
 	named func(releaseKey) int
 
 	mu    sync.Mutex
@@ -49,8 +50,8 @@ type seal struct {
 	since metav1.Time
 }
 
-// origin tells who stored a revision. Of those without a seal, one that is older than the key counts as the agent's if
-// the hub knows it, or a later one.
+// origin determines the writer of a revision. An unsealed revision that is older than the key counts as the
+// agent's if its number is not higher than that of the revision which the hub knows.
 func (s *seal) origin(ctx context.Context, key releaseKey, number int, secret *corev1.Secret) (origin, error) {
 	if s == nil {
 		return originAgent, nil
@@ -70,7 +71,7 @@ func (s *seal) origin(ctx context.Context, key releaseKey, number int, secret *c
 	return originOlder, nil
 }
 
-// put marks a revision as the agent's.
+// put seals a revision.
 func (s *seal) put(ctx context.Context, secret *corev1.Secret) error {
 	if s == nil {
 		return nil
@@ -83,7 +84,8 @@ func (s *seal) put(ctx context.Context, secret *corev1.Secret) error {
 	return nil
 }
 
-// markOf covers what a revision is and where: it is good for no other Secret.
+// markOf returns the seal of a Secret: an HMAC of its namespace, its name and the release. It is not valid for any
+// other Secret.
 func markOf(key []byte, secret *corev1.Secret) string {
 	mark := hmac.New(sha256.New, key)
 	fmt.Fprintf(mark, "%s/%s\n", secret.Namespace, secret.Name)
@@ -91,7 +93,8 @@ func markOf(key []byte, secret *corev1.Secret) string {
 	return hex.EncodeToString(mark.Sum(nil))
 }
 
-// load is the key and when it was made. Where there is none it makes one, or returns nil.
+// load returns the key and its creation time. If the key does not exist, load creates it if create is true, and
+// otherwise returns nil.
 func (s *seal) load(ctx context.Context, create bool) ([]byte, metav1.Time, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,16 +107,16 @@ func (s *seal) load(ctx context.Context, create bool) ([]byte, metav1.Time, erro
 			return nil, metav1.Time{}, nil
 		}
 		key := make([]byte, sealKeySize)
-		_, _ = rand.Read(key) // cannot fail
+		_, _ = rand.Read(key) // crypto/rand never returns an error
 		secret, err = s.secrets.Create(ctx, &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Name: sealSecret}, Data: map[string][]byte{sealKey: key},
 		}, metav1.CreateOptions{})
 	}
 	if err != nil {
-		return nil, metav1.Time{}, fmt.Errorf("reading Secret %s with the key for releases: %w", sealSecret, err)
+		return nil, metav1.Time{}, fmt.Errorf("reading Secret %s with the release key: %w", sealSecret, err)
 	}
 	if len(secret.Data[sealKey]) < sealKeySize {
-		return nil, metav1.Time{}, fmt.Errorf("the Secret %s holds no key for releases: delete it, and the agent makes another one", sealSecret)
+		return nil, metav1.Time{}, fmt.Errorf("Secret %s contains no valid release key: delete it, and the agent creates a new one", sealSecret)
 	}
 	s.key, s.since = secret.Data[sealKey], secret.CreationTimestamp
 	return s.key, s.since, nil

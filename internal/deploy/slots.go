@@ -1,8 +1,8 @@
 package deploy
 
-// slots bound how many BundleDeployments are worked on at a time. What only waits, for objects to become ready or
-// hooks to be done, lends its slot to others: a bundle whose objects never become ready does not keep them from being
-// deployed. A nil one bounds nothing.
+// slots limits how many BundleDeployments are reconciled at the same time. An operation that only waits for
+// objects or hooks lends its slot, so that a bundle that never becomes ready does not block others. A nil slots
+// has no limit.
 type slots chan struct{}
 
 func (s slots) take() {
@@ -17,7 +17,7 @@ func (s slots) free() {
 	}
 }
 
-// lend gives the slot free until what it returns is called, which waits for one to be free.
+// lend releases the slot. The function that it returns waits for a free slot and takes it.
 func (s slots) lend() (takeBack func()) {
 	s.free()
 	return s.take

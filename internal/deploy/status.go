@@ -10,14 +10,14 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// The functions of this file build a status. They change the one they are given, and nothing else; now is
-// the time for conditions that change.
+// The functions in this file build a status. They change only the given status. now is the time of conditions that
+// change.
 
 func setCondition(status *fleet.BundleDeploymentStatus, now time.Time, kind, errorMessage string) {
 	setReason(status, now, kind, fleet.ReasonError, errorMessage)
 }
 
-// setReason sets a condition to False for a reason, or to True if there is no message.
+// setReason sets a condition to False with a reason, or to True if errorMessage is empty.
 func setReason(status *fleet.BundleDeploymentStatus, now time.Time, kind, reason, errorMessage string) {
 	condition := genericcondition.GenericCondition{Type: kind, Status: corev1.ConditionTrue}
 	if errorMessage != "" {
@@ -26,7 +26,7 @@ func setReason(status *fleet.BundleDeploymentStatus, now time.Time, kind, reason
 	fleet.SetCondition(&status.Conditions, now, condition)
 }
 
-// deployed records a deployment that went well.
+// deployed records a successful deployment.
 func deployed(status *fleet.BundleDeploymentStatus, now time.Time, deploymentID, release string) {
 	status.AppliedDeploymentID = deploymentID
 	status.Release = release
@@ -34,9 +34,8 @@ func deployed(status *fleet.BundleDeploymentStatus, now time.Time, deploymentID,
 	setCondition(status, now, fleet.ConditionDeployed, "")
 }
 
-// failedDeployment records a failure that will not heal by itself: the state counts as
-// applied, so that nobody waits for it. Installed has the reason; that of Ready stays the one by which everybody knows
-// an error.
+// failedDeployment records a permanent failure. The state counts as applied, so that nothing waits for it.
+// Installed has the specific reason; Ready keeps the general reason Error, which clients expect.
 func failedDeployment(status *fleet.BundleDeploymentStatus, now time.Time, deploymentID, reason, text string) {
 	status.AppliedDeploymentID = deploymentID
 	status.Release = ""
@@ -48,12 +47,12 @@ func failedDeployment(status *fleet.BundleDeploymentStatus, now time.Time, deplo
 	setCondition(status, now, fleet.ConditionDeployed, "")
 }
 
-// notDeployed records that the wanted state could not be reached this time.
+// notDeployed records that this attempt did not reach the wanted state.
 func notDeployed(status *fleet.BundleDeploymentStatus, now time.Time, reason, text string) {
 	setReason(status, now, fleet.ConditionDeployed, reason, text)
 }
 
-// namespaceForbidden records a release that is in place in a namespace that could not be labelled.
+// namespaceForbidden records a release that is in place, in a namespace that could not be labelled.
 func namespaceForbidden(status *fleet.BundleDeploymentStatus, now time.Time, deploymentID, release, text string) {
 	status.AppliedDeploymentID = deploymentID
 	status.Release = release
@@ -62,7 +61,7 @@ func namespaceForbidden(status *fleet.BundleDeploymentStatus, now time.Time, dep
 	setCondition(status, now, fleet.ConditionDeployed, "")
 }
 
-// monitored takes over what the objects of the release say.
+// monitored records the state of the release's objects.
 func monitored(status *fleet.BundleDeploymentStatus, now time.Time, r report, syncGeneration int64) {
 	status.Ready, status.NonModified = r.Ready, r.NonModified
 	status.NonReadyStatus, status.ModifiedStatus = r.NonReady, r.Modified
@@ -73,13 +72,13 @@ func monitored(status *fleet.BundleDeploymentStatus, now time.Time, r report, sy
 	setCondition(status, now, fleet.ConditionMonitored, "")
 }
 
-// notMonitored records that the objects of the release could not be looked at.
+// notMonitored records that the objects of the release could not be checked.
 func notMonitored(status *fleet.BundleDeploymentStatus, now time.Time, text string) {
 	setCondition(status, now, fleet.ConditionMonitored, text)
 }
 
-// notReadyMessage says what is wrong, "" if nothing is: the first object that is not ready, else the first
-// that is not as deployed.
+// notReadyMessage describes the first object that is not ready, or else the first one that is modified. It
+// returns "" if all are ready and unmodified.
 func notReadyMessage(r report) string {
 	switch {
 	case len(r.NonReady) > 0:
@@ -90,14 +89,14 @@ func notReadyMessage(r report) string {
 	return ""
 }
 
-// conclude cuts a status to its budget, and adds the printer columns.
+// conclude limits the size of a status and sets the printer columns.
 func conclude(bd *fleet.BundleDeployment, status *fleet.BundleDeploymentStatus) {
 	state.BoundDeployment(status)
 	status.Display = displayed(bd, status)
 }
 
-// displayed are the printer columns of a BundleDeployment with a new status. The hub works them out by the same rule;
-// told with the rest, they cost it no request of its own.
+// displayed returns the printer columns of a BundleDeployment with a new status. The hub computes them by the same
+// rule. If the agent sends them with the status, the hub needs no request of its own.
 func displayed(bd *fleet.BundleDeployment, status *fleet.BundleDeploymentStatus) fleet.BundleDeploymentDisplay {
 	reported := *bd
 	reported.Status = *status

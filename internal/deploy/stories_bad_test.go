@@ -104,10 +104,10 @@ func TestABundleThatASecretCannotHoldIsNotInstalled(t *testing.T) {
 func TestValuesThatAreNoneAreSaid(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ key, text, want string }{
-		"list":    {"values.yaml", "- a\n", "no YAML object"},
-		"text":    {"values.yaml", "just text\n", "no YAML object"},
-		"no-yaml": {"values.yaml", "a: b: c\n", "no valid YAML"},
-		"no-key":  {"other", "a: b\n", "there is no such key"},
+		"list":    {"values.yaml", "- a\n", "not a YAML object"},
+		"text":    {"values.yaml", "just text\n", "not a YAML object"},
+		"no-yaml": {"values.yaml", "a: b: c\n", "not valid YAML"},
+		"no-key":  {"other", "a: b\n", "the key does not exist"},
 	}
 	l := newLab(t, "novalues")
 	l.start()

@@ -116,7 +116,7 @@ func attempts(own, other string) map[string]attempt {
 		"make a namespace": {reason: fleet.ReasonForbidden, says: "may create nothing in namespace " + other + "-new",
 			files: template(cm("")), options: func(o *fleet.BundleDeploymentOptions) { o.DefaultNamespace = other + "-new" }},
 		"take another bundle's release name": {reason: fleet.ReasonReleaseTaken, says: "belongs to bundle theirs", files: template(cm("")), options: release("theirs")},
-		"take a release that no bundle made": {reason: fleet.ReasonReleaseTaken, says: "is no bundle's", files: template(cm("")), options: release("plain")},
+		"take a release that no bundle made": {reason: fleet.ReasonReleaseTaken, says: "belongs to no bundle", files: template(cm("")), options: release("plain")},
 		"label another namespace": {reason: fleet.ReasonForbidden, says: denied,
 			files:   template("apiVersion: v1\nkind: Namespace\nmetadata: {name: " + other + ", labels: {smuggled: x}}\n"),
 			options: func(o *fleet.BundleDeploymentOptions) { o.Helm.TakeOwnership = true }},

@@ -15,24 +15,24 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// file is a resource of a bundle, decoded, under a clean name.
+// file is a decoded resource of a bundle with a clean name.
 type file struct {
 	Name string
 	Data []byte
 }
 
-// externalCharts is the folder of charts that were fetched when the bundle was made.
+// externalCharts is the folder of charts that were downloaded when the bundle was made.
 const externalCharts = ".chart"
 
-// bundleLimit bounds the bytes of all files of a bundle, decompressed, with what its packed charts unpack to.
+// bundleLimit limits the total size of the files of a bundle in bytes, decompressed and with unpacked charts.
 const bundleLimit = 128 << 20
 
-// errBundleTooLarge means that there are more.
+// errBundleTooLarge means that the files of a bundle exceed bundleLimit.
 var errBundleTooLarge = because(fleet.ReasonBundleTooLarge, fmt.Errorf(
-	"the files of the bundle have more than %d MiB together, decompressed and unpacked: make the bundle smaller, or several of it", bundleLimit>>20))
+	"the files of the bundle have more than %d MiB together, decompressed and unpacked: make the bundle smaller, or split it", bundleLimit>>20))
 
-// readFiles decodes a bundle's resources. Resources without a name get one from their place in the list. Of
-// two with the same name the last counts.
+// readFiles decodes a bundle's resources. A resource without a name gets one from its index. If two have the same
+// name, the last one wins.
 func readFiles(resources []fleet.BundleResource) ([]file, error) {
 	files := make([]file, 0, len(resources))
 	place := map[string]int{}
@@ -64,18 +64,18 @@ func readFiles(resources []fleet.BundleResource) ([]file, error) {
 	return files, nil
 }
 
-// style says what a bundle is made of. A bundle may be a chart and kustomized; one that is
+// style describes what a bundle consists of. A bundle may have both a chart and a kustomization. A bundle with
 // neither is raw.
 type style struct {
-	// Chart is the path of the Chart.yaml, "" if there is none.
+	// Chart is the path of the Chart.yaml, "" without a chart.
 	Chart string
-	// Kustomization is the path of the kustomization that was asked for, "" if there is none.
+	// Kustomization is the path of the requested kustomization file, "" without one.
 	Kustomization string
 }
 
 func (s style) isRaw() bool { return s.Chart == "" && s.Kustomization == "" }
 
-// styleOf finds what a bundle is made of. The last file that matches counts.
+// styleOf determines the style of a bundle. If several files match, the last one wins.
 func styleOf(files []file, options *fleet.BundleDeploymentOptions) (style, error) {
 	chartPath, external, err := chartPaths(options.Helm)
 	if err != nil {
@@ -97,8 +97,8 @@ func styleOf(files []file, options *fleet.BundleDeploymentOptions) (style, error
 	return found, nil
 }
 
-// chartPaths returns where the Chart.yaml would be, and the folder it would be in if the chart was fetched
-// when the bundle was made.
+// chartPaths returns the path that a Chart.yaml of the bundle would have, and the folder that a downloaded chart
+// would have.
 func chartPaths(helm *fleet.HelmOptions) (chartPath, external string, err error) {
 	if helm == nil {
 		return "Chart.yaml", "", nil
@@ -110,7 +110,7 @@ func chartPaths(helm *fleet.HelmOptions) (chartPath, external string, err error)
 		named = helm.Repo
 	}
 	if strings.Contains(named, "://") {
-		return "", external, nil // an address, not a folder of the bundle
+		return "", external, nil // a URL, not a folder of the bundle
 	}
 	dir, err := cleanDir(named)
 	if err != nil {
@@ -127,8 +127,8 @@ func isExternalChart(name, external string) bool {
 	return strings.Count(rest, "/") <= 1
 }
 
-// kustomizationPaths are where the kustomization would be, under each of the names that kustomize knows. With two of
-// them in one folder it is kustomize that refuses to choose.
+// kustomizationPaths returns the possible paths of the kustomization file, one for each name that kustomize knows.
+// If a folder has two of them, kustomize returns an error.
 func kustomizationPaths(kustomize *fleet.KustomizeOptions) ([]string, error) {
 	dir := ""
 	if kustomize != nil {

@@ -17,11 +17,12 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// The agent stores releases itself, so that an account needs no right to read or write Secrets. What the account
-// could not do by itself it must not get done that way: have a release in a namespace that is not its own, or
-// write over one that is somebody else's.
+// The agent stores releases itself, so a service account needs no right to read or write Secrets. This must not
+// give the account more rights than it has: a release in a namespace that it may not use, or the overwriting of a
+// release that belongs to another owner.
 
-// mayUse refuses a namespace in which an account may create nothing. The agent itself may use them all.
+// mayUse returns an error if the account cannot create any object in the namespace. The agent's own identity may
+// use every namespace.
 func (d *deployer) mayUse(ctx context.Context, who *identity, namespace string) error {
 	if who == d.agent {
 		return nil
@@ -34,7 +35,7 @@ func (d *deployer) mayUse(ctx context.Context, who *identity, namespace string) 
 	if createsSomething(review.Status.ResourceRules, who.isNamespaced) {
 		return nil
 	}
-	if review.Status.Incomplete { // an authorizer that cannot list its rules can still be asked
+	if review.Status.Incomplete { // the authorizer cannot list its rules: send a single access review
 		allowed, err := d.allows(ctx, who, namespace, "create", "configmaps")
 		if err != nil || allowed {
 			return err
@@ -43,7 +44,7 @@ func (d *deployer) mayUse(ctx context.Context, who *identity, namespace string) 
 	return because(fleet.ReasonForbidden, fmt.Errorf("service account %s may create nothing in namespace %s, where its release would be", who.account, namespace))
 }
 
-// allows asks whether an account may do something with a core resource.
+// allows sends an access review and reports whether an account may use a verb on a core resource.
 func (d *deployer) allows(ctx context.Context, who *identity, namespace, verb, resource string) (bool, error) {
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Resource: resource},
@@ -55,9 +56,9 @@ func (d *deployer) allows(ctx context.Context, who *identity, namespace, verb, r
 	return review.Status.Allowed, nil
 }
 
-// createsSomething tells whether rules, as they hold in one namespace, allow to create any object that is in a
-// namespace. Every account may ask what it may do, which counts for nothing; neither does a rule for single names,
-// which the API server does not apply to what is yet to be created.
+// createsSomething reports whether rules of one namespace allow to create any namespaced object. Access reviews do
+// not count, because every account may create them. Rules with resource names do not count either, because the API
+// server does not apply them to create requests.
 func createsSomething(rules []authorizationv1.ResourceRule, namespaced func(schema.GroupResource) bool) bool {
 	for _, rule := range rules {
 		creates := slices.Contains(rule.Verbs, "create") || slices.Contains(rule.Verbs, "*")
@@ -83,9 +84,9 @@ func coversObjects(rule authorizationv1.ResourceRule, namespaced func(schema.Gro
 	return false
 }
 
-// mayTake refuses the name of a release that is somebody else's: another bundle's, or another agent's that is still
-// there. One that no agent made, or none that is left, may be taken by the agent itself, and by accounts that could
-// write it without the agent.
+// mayTake returns an error if a release name belongs to another owner: to another bundle, or to another agent that
+// still exists. Releases without such an owner may be taken by the agent itself, and by accounts that could write
+// the release Secret without the agent.
 func (d *deployer) mayTake(ctx context.Context, last *release.Release, name string, who *identity, key releaseKey) error {
 	if last == nil {
 		return nil
@@ -101,7 +102,7 @@ func (d *deployer) mayTake(ctx context.Context, last *release.Release, name stri
 		return err
 	case alive:
 		return because(fleet.ReasonReleaseTaken, fmt.Errorf("release %s belongs to bundle %s of the agent in namespace %s", key, owner, agent))
-	case owner == name: // of an agent that is gone: this one came in its place
+	case owner == name: // the other agent no longer exists: this agent replaces it
 		return nil
 	case owner != "" && agent == d.AgentNamespace:
 		return because(fleet.ReasonReleaseTaken, fmt.Errorf("release %s belongs to bundle %s", key, owner))
@@ -111,17 +112,18 @@ func (d *deployer) mayTake(ctx context.Context, last *release.Release, name stri
 	return d.mayTakeOver(ctx, who, key)
 }
 
-// mayTakeOver refuses a release that is nobody's to an account that could not write it without the agent.
+// mayTakeOver returns an error if the account could not write the release Secret without the agent. It is used for
+// releases without an owner.
 func (d *deployer) mayTakeOver(ctx context.Context, who *identity, key releaseKey) error {
 	allowed, err := d.allows(ctx, who, key.Namespace, "update", "secrets")
 	if err != nil || allowed {
 		return err
 	}
-	return because(fleet.ReasonReleaseTaken, fmt.Errorf("release %s exists and is no bundle's: service account %s would have to be allowed to update secrets in namespace %s to take it over",
+	return because(fleet.ReasonReleaseTaken, fmt.Errorf("release %s exists and belongs to no bundle: to take it over, service account %s needs the right to update secrets in namespace %s",
 		key, who.account, key.Namespace))
 }
 
-// anotherAgent tells whether the agent in a namespace that made a bundle's release is another one, and there.
+// anotherAgent reports whether the release was made by an agent in another namespace that still exists.
 func (d *deployer) anotherAgent(ctx context.Context, bundle, namespace string) (bool, error) {
 	if bundle == "" || namespace == d.AgentNamespace {
 		return false, nil

@@ -72,7 +72,7 @@ func TestMayTake(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain := "release web/x exists and is no bundle's: service account " + l.Name + "/tenant would have to be allowed to update secrets in namespace web to take it over"
+	plain := "release web/x exists and belongs to no bundle: to take it over, service account " + l.Name + "/tenant needs the right to update secrets in namespace web"
 	tests := map[string]struct {
 		bundle, owner, agent string
 		who                  *identity

@@ -11,23 +11,23 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// requestTimeout bounds one request that is no watch.
+// requestTimeout is the timeout of requests other than watches.
 const requestTimeout = 30 * time.Second
 
-// errStopped means that this agent is no longer the one to act.
+// errStopped means that this agent has stopped and must not act any longer.
 var errStopped = errors.New("the agent is stopping")
 
-// bounded is a transport that ends requests in time and refuses them all once the agent has stopped. A watch has the
-// time that it asks the server for, and one request's more: a server, or something before it, that forgot about it
-// would leave it silent for ever. Helm's operations know no context: cutting them off here leaves behind what a killed process
-// would leave, and the next start goes on from there.
+// bounded is a transport with timeouts that refuses all requests after the agent has stopped. The timeout of a
+// watch is the time that it requests from the server, plus requestTimeout: otherwise a server or proxy that lost
+// the watch would keep it silent forever. Helm's operations take no context. Refusing their requests leaves the
+// same state as a killed process, and the next process continues from there.
 type bounded struct {
 	next    http.RoundTripper
 	stopped <-chan struct{}
 }
 
-// withBounds returns a copy of cfg whose clients are bounded. Its own timeout is taken off, since client-go
-// counts a watch as one request.
+// withBounds returns a copy of cfg whose clients use a bounded transport. It clears the timeout of cfg, because
+// client-go would apply it to watches.
 func withBounds(cfg *rest.Config, stopped <-chan struct{}) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	cfg.Timeout = 0
@@ -61,13 +61,13 @@ func (b *bounded) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// isStream tells requests whose answer has no end of its own.
+// isStream reports whether the answer to a request has no defined end.
 func isStream(request *http.Request) bool {
 	query := request.URL.Query()
 	return query.Get("watch") == "true" || query.Get("follow") == "true"
 }
 
-// bodyWithCancel frees the timeout of a request when its answer was read.
+// bodyWithCancel releases the timeout of a request when its answer is closed.
 type bodyWithCancel struct {
 	io.ReadCloser
 	cancel context.CancelFunc

@@ -12,15 +12,15 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// defaultValuesKey is where values are in a Secret or ConfigMap of valuesFrom.
+// defaultValuesKey is the default key of values in a Secret or ConfigMap of valuesFrom.
 const defaultValuesKey = "values.yaml"
 
-// errValuesHash means that the Secret with the values is not the one the BundleDeployment was written with.
-// The controller writes both, one after the other, so it heals by itself.
+// errValuesHash means that the Secret with the values does not match the hash in the BundleDeployment. The
+// controller writes the two objects one after the other, so a retry resolves it.
 var errValuesHash = errors.New("the Secret with the Helm values does not match the hash in the BundleDeployment")
 
-// optionsValues reads the values from a BundleDeployment's Secret and checks them against the hash. Both keys
-// count for the hash, only the current values are returned.
+// optionsValues returns the current values from a BundleDeployment's Secret, after it has checked the hash. The
+// hash covers both keys.
 func optionsValues(data map[string][]byte, wantHash string) (map[string]any, error) {
 	if !haveHash(data, wantHash) {
 		return nil, errValuesHash
@@ -31,35 +31,35 @@ func optionsValues(data map[string][]byte, wantHash string) (map[string]any, err
 	}
 	var values map[string]any
 	if err := utiljson.Unmarshal(current, &values); err != nil {
-		return nil, errors.New("the values in the BundleDeployment's Secret are no JSON object")
+		return nil, errors.New("the values in the BundleDeployment's Secret are not a JSON object")
 	}
 	return values, nil
 }
 
-// haveHash tells whether values are those of a hash.
+// haveHash reports whether the values match a hash.
 func haveHash(data map[string][]byte, hash string) bool {
 	return helmvalues.Hash(data[helmvalues.KeyCurrent], data[helmvalues.KeyStaged]) == hash
 }
 
-// parseValues reads values written as YAML. The error does not show them.
+// parseValues parses values in YAML. Its errors do not contain the values.
 func parseValues(text []byte) (map[string]any, error) {
 	if err := yamlbound.Check(text); errors.Is(err, yamlbound.ErrTooLarge) {
 		return nil, err
 	}
 	converted, err := yaml.YAMLToJSON(text)
 	if err != nil {
-		return nil, errors.New("the values are no valid YAML")
+		return nil, errors.New("the values are not valid YAML")
 	}
 	var values map[string]any
 	if err := utiljson.Unmarshal(converted, &values); err != nil {
-		return nil, errors.New("the values are no YAML object")
+		return nil, errors.New("the values are not a YAML object")
 	}
 	return values, nil
 }
 
-// valuesSource is one Secret or ConfigMap of valuesFrom, in full.
+// valuesSource is one resolved entry of valuesFrom.
 type valuesSource struct {
-	// Secret is true for a Secret, false for a ConfigMap.
+	// Secret is true for a Secret and false for a ConfigMap.
 	Secret               bool
 	Namespace, Name, Key string
 }
@@ -72,7 +72,7 @@ func (s valuesSource) String() string {
 	return fmt.Sprintf("key %q of %s %s/%s", s.Key, kind, s.Namespace, s.Name)
 }
 
-// object is the Secret or ConfigMap.
+// object returns the Secret or ConfigMap as an object to wait for.
 func (s valuesSource) object() awaitedObject {
 	if s.Secret {
 		return core(copiedSecrets, s.Namespace, s.Name)
@@ -80,9 +80,9 @@ func (s valuesSource) object() awaitedObject {
 	return core(copiedConfigMaps, s.Namespace, s.Name)
 }
 
-// valuesSources lists where values come from, in the order in which later ones win: of each entry first the
-// ConfigMap, then the Secret. An object copied downstream with the deployment is in the
-// release's namespace, whatever the reference says.
+// valuesSources returns the sources of values; later sources override earlier ones. In each entry the ConfigMap
+// comes before the Secret. A source that is copied downstream is read from the release's namespace, whatever
+// namespace the entry names.
 func valuesSources(options *fleet.BundleDeploymentOptions, releaseNamespace string) []valuesSource {
 	if options.Helm == nil {
 		return nil

@@ -28,7 +28,7 @@ func TestOptionsValues(t *testing.T) {
 		"whole numbers":            {`{"n":9007199254740993}`, ``, hash(`{"n":9007199254740993}`), map[string]any{"n": int64(9007199254740993)}, ""},
 		"other values":             {`{"key":"other"}`, ``, "e43abcf3375244839c012f9633f95862d232a95b00d5bc7348b3098b9fed7f32", nil, errValuesHash.Error()},
 		"no hash":                  {`{"key":"value"}`, ``, "", nil, errValuesHash.Error()},
-		"no object":                {`["hunter2"]`, ``, hash(`["hunter2"]`), nil, "the values in the BundleDeployment's Secret are no JSON object"},
+		"no object":                {`["hunter2"]`, ``, hash(`["hunter2"]`), nil, "the values in the BundleDeployment's Secret are not a JSON object"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -68,11 +68,11 @@ func TestParseValues(t *testing.T) {
 		"JSON":       {`{"a": [1.5]}`, map[string]any{"a": []any{1.5}}, ""},
 		"nothing":    {"", nil, ""},
 		"a comment":  {"# x\n", nil, ""},
-		"a list":     {"- hunter2\n", nil, "the values are no YAML object"},
-		"a text":     {"hunter2", nil, "the values are no YAML object"},
-		"no YAML":    {"a: b: hunter2", nil, "the values are no valid YAML"},
+		"a list":     {"- hunter2\n", nil, "the values are not a YAML object"},
+		"a text":     {"hunter2", nil, "the values are not a YAML object"},
+		"no YAML":    {"a: b: hunter2", nil, "the values are not valid YAML"},
 		"aliases":    {aliasBomb, nil, tooManyAliases},
-		"no YAML, 2": {"\thunter2", nil, "the values are no valid YAML"},
+		"no YAML, 2": {"\thunter2", nil, "the values are not valid YAML"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -16,19 +16,19 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// watchPatience is how long it may take until the objects of a resource are known.
+// watchPatience is how long a watch may take until its first list counts as failed.
 const watchPatience = 20 * time.Second
 
-// watches follow the metadata of deployed objects: one watch for each resource in use, of objects with the
-// label of a set, whoever's. What changed is fetched when it is looked at. An object that loses the label
-// looks like one that was deleted.
+// watches watches the metadata of deployed objects. There is one watch for each resource in use; it selects all
+// objects with a label, whatever its value. The reconcile fetches the changed objects. An object that loses the
+// label looks deleted.
 type watches struct {
 	client metadata.Interface
-	// label is what the objects that are followed have.
+	// label selects the objects.
 	label string
-	// changed is told of an object that changed, with the label it has or had.
+	// changed is called for each changed object, with the label that it has or had.
 	changed func(resource schema.GroupVersionResource, object *metav1.PartialObjectMetadata)
-	// synced is told that a resource is now known.
+	// synced is called when a resource has synced.
 	synced func(users []string)
 	clock  func() time.Time
 
@@ -39,7 +39,7 @@ type watches struct {
 	used    map[string]map[schema.GroupVersionResource]bool // by user
 }
 
-// watched is one resource.
+// watched is the watch of one resource.
 type watched struct {
 	informer cache.SharedIndexInformer
 	began    time.Time
@@ -47,14 +47,14 @@ type watched struct {
 	users    map[string]bool
 }
 
-// newWatches follows the objects of sets; changed is told the hash of the set that an object which changed belongs to.
+// newWatches watches the objects of sets. It calls changed with the hash of the set of each changed object.
 func newWatches(client metadata.Interface, clock func() time.Time, changed func(string), synced func([]string)) *watches {
 	return newWatchesOf(fleet.LabelSetHash, client, clock, func(_ schema.GroupVersionResource, object *metav1.PartialObjectMetadata) {
 		changed(object.Labels[fleet.LabelSetHash])
 	}, synced)
 }
 
-// newWatchesOf follows the objects with a label.
+// newWatchesOf watches the objects with a label.
 func newWatchesOf(label string, client metadata.Interface, clock func() time.Time,
 	changed func(schema.GroupVersionResource, *metav1.PartialObjectMetadata), synced func([]string)) *watches {
 	return &watches{
@@ -64,7 +64,7 @@ func newWatchesOf(label string, client metadata.Interface, clock func() time.Tim
 	}
 }
 
-// follow makes user's watches those of the given resources, and ends the ones nobody uses any more.
+// follow replaces the resources that user watches. It stops watches that have no user left.
 func (w *watches) follow(user string, resources map[schema.GroupVersionResource]bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -124,7 +124,7 @@ func (w *watches) start(resource schema.GroupVersionResource) {
 	})
 }
 
-// stop ends all watches and returns when they have ended.
+// stop stops all watches and waits until they have ended.
 func (w *watches) stop() {
 	w.mu.Lock()
 	for _, found := range w.watched {
@@ -161,8 +161,9 @@ func (w *watches) usersOf(resource schema.GroupVersionResource) []string {
 	return users
 }
 
-// look returns what is known of an object, nil if nothing, and whether its resource is known at all yet. A
-// resource that cannot be watched is as good as known after a while: its objects have to be fetched.
+// look returns the cached metadata of an object, nil if it does not exist, and whether the cache can answer. If a
+// watch has not synced within watchPatience, every object counts as known and missing, so that the caller fetches
+// it.
 func (w *watches) look(resource schema.GroupVersionResource, namespace, name string) (found *metav1.PartialObjectMetadata, known bool) {
 	w.mu.Lock()
 	watched := w.watched[resource]
@@ -179,13 +180,13 @@ func (w *watches) look(resource schema.GroupVersionResource, namespace, name str
 	}
 	object, exists, err := watched.informer.GetStore().GetByKey(key)
 	if err != nil || !exists {
-		return nil, true // a store in memory knows no errors
+		return nil, true // the in-memory store returns no errors
 	}
 	found, _ = object.(*metav1.PartialObjectMetadata)
 	return found, true
 }
 
-// newMetadataInformer follows the metadata of the objects that a client chooses, and options do.
+// newMetadataInformer returns an informer of the metadata of objects, as selected by the client and by choose.
 func newMetadataInformer(client metadata.Interface, objects metadata.ResourceInterface, choose func(*metav1.ListOptions)) cache.SharedIndexInformer {
 	requests := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -203,7 +204,7 @@ func newMetadataInformer(client metadata.Interface, objects metadata.ResourceInt
 	return informer
 }
 
-// slim keeps of an object's metadata what is looked at.
+// slim strips an object's metadata to the fields that are used.
 func slim(object any) (any, error) {
 	full, ok := object.(*metav1.PartialObjectMetadata)
 	if !ok {
@@ -220,7 +221,7 @@ func slim(object any) (any, error) {
 	}, nil
 }
 
-// slimLabels are the labels by which objects are followed.
+// slimLabels returns only the labels that select objects.
 func slimLabels(labels map[string]string) map[string]string {
 	kept := map[string]string{}
 	for _, label := range []string{fleet.LabelSetHash, fleet.LabelBundleDeployment} {

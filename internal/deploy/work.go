@@ -16,8 +16,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// deploy makes the release of a BundleDeployment and writes its revision into the status.
-// Confidential values are in none of its errors.
+// deploy deploys a BundleDeployment and writes the revision of its release into the status. Its errors contain no
+// confidential values.
 func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus) error {
 	start := d.Clock()
 	key := releaseFor(bd.Name, &bd.Spec.Options)
@@ -40,7 +40,7 @@ func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	if err != nil {
 		return err
 	}
-	// From here on what was there may not be what is there, whatever becomes of the attempt.
+	// From here on the state of the release is unknown until the deployment has succeeded.
 	d.beginning.spend(key)
 	r.tracking = nil
 	marks := d.setOf(bd.Name)
@@ -62,8 +62,8 @@ func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	return nil
 }
 
-// take takes a release for a BundleDeployment, if it may, before there is anything of it: what becomes of it has to be
-// taken down one day. One that was refused stays out of the inventory, or its objects would count as left over.
+// take adds a release to the inventory of a BundleDeployment, if mayTake allows it, before anything is written, so
+// that it is uninstalled later. A refused release is not added: otherwise its objects would count as left over.
 func (d *deployer) take(ctx context.Context, last *release.Release, name string, who *identity, key releaseKey) error {
 	if err := d.mayTake(ctx, last, name, who, key); err != nil {
 		return err
@@ -72,8 +72,8 @@ func (d *deployer) take(ctx context.Context, last *release.Release, name string,
 	return nil
 }
 
-// finish does what comes after a release is in place, unless this process has done it and nothing came up since:
-// the namespace gets its labels, and releases under former names go, and so do copies that are no longer wanted.
+// finish does what remains after a deployment, unless this process has already done it: it labels the namespace,
+// removes releases under former names, and deletes copies that are no longer wanted.
 func (d *deployer) finish(ctx context.Context, bd *fleet.BundleDeployment, r *record, release string) error {
 	key := releaseFor(bd.Name, &bd.Spec.Options)
 	marks := namespaceMarks{labels: bd.Spec.Options.NamespaceLabels, annotations: bd.Spec.Options.NamespaceAnnotations}
@@ -88,12 +88,12 @@ func (d *deployer) finish(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	return nil
 }
 
-// replaces tells whether objects are replaced instead of changed.
+// replaces reports whether objects are replaced instead of patched.
 func replaces(bd *fleet.BundleDeployment) bool {
 	return helmOptions(&bd.Spec.Options).Force || (bd.Spec.CorrectDrift != nil && bd.Spec.CorrectDrift.Force)
 }
 
-// bundle fetches what is deployed and makes a chart of it.
+// bundle reads the content of a BundleDeployment and makes its chart.
 func (d *deployer) bundle(ctx context.Context, bd *fleet.BundleDeployment) (*bundlePackage, error) {
 	id, _ := content.SplitDeploymentID(bd.Spec.DeploymentID)
 	manifest, err := d.hub.manifest(ctx, id)
@@ -106,9 +106,9 @@ func (d *deployer) bundle(ctx context.Context, bd *fleet.BundleDeployment) (*bun
 	})
 }
 
-// values assembles the values of a deployment: those of the options, which are in a Secret on the hub if
-// there is a hash of them, and over them those of the cluster's own Secrets and ConfigMaps. The redaction takes out those
-// that were in a Secret at their source; the hub marks options whose values were in plain sight.
+// values returns the values of a deployment. The values of the options come first; if there is a hash of them,
+// they are in a Secret on the hub. Values from Secrets and ConfigMaps of the downstream cluster override them. The
+// redaction covers values that came from a Secret. The hub marks options whose values did not.
 func (d *deployer) values(ctx context.Context, bd *fleet.BundleDeployment, who *identity, key releaseKey) (map[string]any, redaction, error) {
 	var values map[string]any
 	var secret []map[string]any
@@ -145,7 +145,8 @@ func (d *deployer) values(ctx context.Context, bd *fleet.BundleDeployment, who *
 	return values, redactionOf(secret...), nil
 }
 
-// unlessPlain are the values of a BundleDeployment's Secret, unless the hub says that they were in no Secret before.
+// unlessPlain returns the values of a BundleDeployment's Secret, or none if the hub marks them as not
+// confidential.
 func unlessPlain(bd *fleet.BundleDeployment, values map[string]any) []map[string]any {
 	if bd.Annotations[fleet.AnnotationPlainValues] == bd.Spec.ValuesHash {
 		return nil
@@ -153,7 +154,7 @@ func unlessPlain(bd *fleet.BundleDeployment, values map[string]any) []map[string
 	return []map[string]any{values}
 }
 
-// valuesReason is the reason for values that could not be read.
+// valuesReason returns the condition reason for values that could not be read.
 func valuesReason(err error) string {
 	if reason := reasonOf(err); reason != fleet.ReasonError {
 		return reason
@@ -161,10 +162,10 @@ func valuesReason(err error) string {
 	return fleet.ReasonHelmValuesInvalid
 }
 
-// errNoSuchKey means that a source of values does not have the key they are in.
-var errNoSuchKey = errors.New("there is no such key")
+// errNoSuchKey means that a Secret or ConfigMap lacks the key with the values.
+var errNoSuchKey = errors.New("the key does not exist")
 
-// readValues reads one source of values, under the identity that deploys.
+// readValues reads one source of values, with the identity that deploys.
 func readValues(ctx context.Context, who *identity, source valuesSource) ([]byte, error) {
 	core := who.clientset.CoreV1()
 	var text []byte
@@ -193,7 +194,7 @@ func readValues(ctx context.Context, who *identity, source valuesSource) ([]byte
 	return text, nil
 }
 
-// checkNamespace enforces the selector of allowed namespaces.
+// checkNamespace enforces allowedTargetNamespaceSelector.
 func (d *deployer) checkNamespace(ctx context.Context, bd *fleet.BundleDeployment) error {
 	selector := bd.Spec.Options.AllowedTargetNamespaceSelector
 	if selector == nil {
@@ -210,13 +211,13 @@ func (d *deployer) checkNamespace(ctx context.Context, bd *fleet.BundleDeploymen
 	return checkTargetNamespace(name, namespace, selector)
 }
 
-// markNamespace gives the release's namespace the labels and annotations of the options, and takes away those it gave
-// it before. It is read by the agent, and changed under the identity that deploys.
+// markNamespace sets the labels and annotations of the options on the release's namespace, and removes those that
+// it set before. The agent reads the namespace; the identity that deploys changes it.
 func (d *deployer) markNamespace(ctx context.Context, bd *fleet.BundleDeployment, given namespaceMarks, name, release string) error {
 	options := &bd.Spec.Options
 	_, revision, _ := parseRelease(release)
 	if options.NamespaceLabels == nil && options.NamespaceAnnotations == nil && revision <= 1 && given.none() {
-		return nil // and nothing was given by a revision before
+		return nil // and earlier revisions set nothing either
 	}
 	current, err := d.agent.clientset.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -241,7 +242,7 @@ func (d *deployer) markNamespace(ctx context.Context, bd *fleet.BundleDeployment
 	return err
 }
 
-// removeStale takes down releases of a BundleDeployment under former names, now that the new one is there.
+// removeStale uninstalls releases of a BundleDeployment under former names, now that the new release is in place.
 func (d *deployer) removeStale(ctx context.Context, name string, key releaseKey) error {
 	var errs []error
 	for _, stale := range slices.Backward(d.inventory.except(name, key)) {
