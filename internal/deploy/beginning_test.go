@@ -17,7 +17,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-func TestWhatTheFirstListSaidCountsOnce(t *testing.T) {
+func TestFirstList_AnswersOncePerRelease(t *testing.T) {
 	key, other := releaseKey{"web", "a"}, releaseKey{"web", "b"}
 	listed := map[releaseKey]revisionSecret{key: {number: 3}}
 	tests := map[string]struct {
@@ -53,7 +53,7 @@ func TestWhatTheFirstListSaidCountsOnce(t *testing.T) {
 	}
 }
 
-func TestTheFirstListIsWaitedFor(t *testing.T) {
+func TestFirstListPending_LookupWaits(t *testing.T) {
 	key := releaseKey{"web", "a"}
 	b := newBeginning()
 	b.spend(releaseKey{"web", "made-meanwhile"})
@@ -76,7 +76,7 @@ func TestTheFirstListIsWaitedFor(t *testing.T) {
 	}
 }
 
-func TestAnEndIsNotHeldUpByTheFirstList(t *testing.T) {
+func TestCancelledContext_EndsWaitForFirstList(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, counts := newBeginning().newestOf(ctx, releaseKey{"web", "a"}, noon); counts {
@@ -114,8 +114,8 @@ func (s *storedReleases) take() []string {
 	return taken
 }
 
-// TestARestartedAgentAsksLittleForItsReleases counts what an agent reads of Helm's Secrets to know that all is as it was.
-func TestARestartedAgentAsksLittleForItsReleases(t *testing.T) {
+// TestAgentRestarts_SendsFewRequestsForReleases counts what an agent reads of Helm's Secrets to know that all is as it was.
+func TestAgentRestarts_SendsFewRequestsForReleases(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "restart-requests")
 	l.start()
@@ -180,8 +180,8 @@ func namesOfReleases(asked []string) []string {
 	return slices.Compact(found)
 }
 
-// TestARevisionFromBeforeTheRestartIsFound has an operation that was begun and not ended by the process before.
-func TestARevisionFromBeforeTheRestartIsFound(t *testing.T) {
+// TestInterruptedRevision_IsFoundAfterRestart has an operation that was begun and not ended by the process before.
+func TestInterruptedRevision_IsFoundAfterRestart(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "restart-later")
 	l.start()

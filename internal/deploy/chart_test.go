@@ -121,14 +121,14 @@ func externalFolder(chart, repo, version string) string {
 	return folder
 }
 
-func TestExternalFolderIsTheHashOfWhatWasFetched(t *testing.T) {
+func TestExternalChart_FolderIsHashOfItsSource(t *testing.T) {
 	const want = ".chart/d55302aaed762b6e552ebbd06be1aea978c50d8b07917dfb2a3cff7007ba1671"
 	if got := externalFolder("web", "https://charts.example.com", "1.2.3"); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
-func TestPackagesThatCannotBeMade(t *testing.T) {
+func TestInvalidBundle_CannotBePackaged(t *testing.T) {
 	tests := map[string]struct {
 		files   map[string]string
 		options fleet.BundleDeploymentOptions
@@ -286,7 +286,7 @@ func TestFinish(t *testing.T) {
 }
 
 // A kustomization builds on what was rendered whatever kustomize lets its file be called.
-func TestEveryNameOfAKustomization(t *testing.T) {
+func TestEachKustomizationFileName_IsBuilt(t *testing.T) {
 	files := func(names ...string) map[string]string {
 		found := map[string]string{"k/a.yaml": configMapYAML}
 		for _, name := range names {
@@ -339,7 +339,7 @@ func finish(t *testing.T, rendered string, files map[string]string, change func(
 	return out.String(), done, nil
 }
 
-func TestWhatCannotBeFinished(t *testing.T) {
+func TestInvalidRenderedObject_IsRefused(t *testing.T) {
 	target := func(f *finisher) { f.TargetNamespace = "web" }
 	tests := map[string]struct {
 		rendered string

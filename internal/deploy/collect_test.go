@@ -118,7 +118,7 @@ func (d *deployer) queued() (names []string) {
 }
 
 // A release that cannot be read just now keeps no other from being found, and is found in the next round.
-func TestAReleaseThatCannotBeReadHidesNoOther(t *testing.T) {
+func TestUnreadableRelease_DoesNotHideOthers(t *testing.T) {
 	c := newCollecting(t, "uninstalling", "a", "b", "c")
 	c.lists("another")
 	c.unreadable = "b"
@@ -138,7 +138,7 @@ func TestAReleaseThatCannotBeReadHidesNoOther(t *testing.T) {
 }
 
 // What nobody has asked for yet is not what nobody wants any more.
-func TestAnOrphanIsMissedTwice(t *testing.T) {
+func TestOrphan_IsUninstalledAfterTwoRounds(t *testing.T) {
 	type look struct {
 		minute int    // since the first
 		listed string // on the hub
@@ -179,7 +179,7 @@ func TestAnOrphanIsMissedTwice(t *testing.T) {
 
 // Of a BundleDeployment that was given another release, the former one may have been on its way out when the agent was
 // stopped: that says nothing about the other.
-func TestAReleaseOnItsWayOutTakesNoOtherAlong(t *testing.T) {
+func TestFormerReleaseUninstalling_OtherReleaseStays(t *testing.T) {
 	c := newCollecting(t, "uninstalling", "x")
 	c.lists("y")
 	c.inventory.add("x", releaseKey{"web", "x"})
@@ -205,7 +205,7 @@ func (l *lab) uidOf(name string) types.UID {
 
 // A cluster whose Cluster was deleted joins anew: what the Bundles of the new one ask for goes on, as it was, and only
 // what nobody asks for in good time goes.
-func TestAClusterThatJoinsAnewKeepsItsWorkloads(t *testing.T) {
+func TestClusterRegistersAgain_WorkloadsStay(t *testing.T) {
 	t.Parallel()
 	before := newLab(t, "rejoin")
 	before.start()
@@ -269,7 +269,7 @@ func TestAClusterThatJoinsAnewKeepsItsWorkloads(t *testing.T) {
 }
 
 // An agent that is stopped while it uninstalls leaves no half for another quarter of an hour.
-func TestAnUninstallationThatWasCutOffIsEnded(t *testing.T) {
+func TestInterruptedUninstallation_IsContinued(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "half-gone")
 	l.apply(bundle{Name: "there", Files: helloFiles("hi"), Options: in(l.Name)})

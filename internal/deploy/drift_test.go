@@ -12,7 +12,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-func TestContentIsAllButTheStatus(t *testing.T) {
+func TestContentHash_IgnoresStatus(t *testing.T) {
 	const base = "apiVersion: v1\nkind: A\nmetadata: {name: a, resourceVersion: '1', generation: 1, labels: {a: b}}\nspec: {a: 1}\nstatus: {b: 1}\n"
 	tests := map[string]struct {
 		text string
@@ -65,7 +65,7 @@ func TestSurplus(t *testing.T) {
 	}
 }
 
-func TestPausesBetweenCorrections(t *testing.T) {
+func TestFailedCorrections_IncreasePause(t *testing.T) {
 	var c correction
 	now := noon
 	for i := range correctionsPerMinute {
@@ -105,7 +105,7 @@ func TestPausesBetweenCorrections(t *testing.T) {
 	}
 }
 
-func TestChancesSpreadPauses(t *testing.T) {
+func TestRandomValue_SpreadsPauses(t *testing.T) {
 	var c correction
 	c.failed(noon, "", 0.99)
 	if got := c.wait(noon); got <= firstRetry || got > firstRetry*3/2 {
@@ -113,7 +113,7 @@ func TestChancesSpreadPauses(t *testing.T) {
 	}
 }
 
-func TestNewRulesHaveEverythingComparedAgain(t *testing.T) {
+func TestChangedDiffRules_CompareAllObjectsAgain(t *testing.T) {
 	ref := refTo("ConfigMap", "ns", "a")
 	seen := seenAs("1", fleet.ResourceSummary{})
 	seen.Compared, seen.ResourceVersion = true, "7"

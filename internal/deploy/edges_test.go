@@ -26,7 +26,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-func TestRequestsAreBoundedAndEndWithTheAgent(t *testing.T) {
+func TestRequests_TimeOutAndEndWithAgent(t *testing.T) {
 	var deadline, hasDeadline = time.Time{}, false
 	stopped := make(chan struct{})
 	config := withBounds(&rest.Config{Timeout: time.Second, QPS: 5}, stopped)
@@ -71,7 +71,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-func TestATimeoutEndsWithTheAnswer(t *testing.T) {
+func TestResponseClosed_TimeoutIsReleased(t *testing.T) {
 	var ctx context.Context
 	b := &bounded{stopped: make(chan struct{}), next: roundTripper(func(r *http.Request) (*http.Response, error) {
 		ctx = r.Context()
@@ -148,7 +148,7 @@ func (w watching) expectSynced(t *testing.T, want string) {
 	}
 }
 
-func TestWatchesKeepLittleOfWhatIsFollowed(t *testing.T) {
+func TestWatches_StripCachedObjects(t *testing.T) {
 	w := newWatching(t, metadataOf("ConfigMap", "a", "1", "h1"))
 	w.expectKnown(t, configMaps, false)
 	w.follow("x", map[schema.GroupVersionResource]bool{configMaps: true})
@@ -169,7 +169,7 @@ func TestWatchesKeepLittleOfWhatIsFollowed(t *testing.T) {
 	}
 }
 
-func TestBothSetsAreToldWhenAnObjectIsTakenOver(t *testing.T) {
+func TestObjectTakenOver_EnqueuesBothSets(t *testing.T) {
 	w := newWatching(t, metadataOf("ConfigMap", "a", "1", "h1"))
 	w.follow("x", map[schema.GroupVersionResource]bool{configMaps: true})
 	w.expectSynced(t, "x")
@@ -188,7 +188,7 @@ func TestBothSetsAreToldWhenAnObjectIsTakenOver(t *testing.T) {
 	}
 }
 
-func TestAResourceIsWatchedUntilItsLastUserHasGone(t *testing.T) {
+func TestLastUserLeaves_WatchStops(t *testing.T) {
 	w := newWatching(t)
 	w.follow("x", map[schema.GroupVersionResource]bool{configMaps: true})
 	w.expectSynced(t, "x")
@@ -204,7 +204,7 @@ func TestAResourceIsWatchedUntilItsLastUserHasGone(t *testing.T) {
 	w.expectKnown(t, configMaps, false)
 }
 
-func TestAResourceThatCannotBeWatchedIsFetched(t *testing.T) {
+func TestUnwatchableResource_IsFetched(t *testing.T) {
 	client := newMetadataClient(t)
 	client.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("the server does not allow this method on the requested resource")
@@ -265,7 +265,7 @@ func TestInventory(t *testing.T) {
 	}
 }
 
-func TestTheNewestRevisionIsNoted(t *testing.T) {
+func TestRevisionSecrets_NewestIsRecorded(t *testing.T) {
 	secret := func(name, release, version, owner string) *metav1.PartialObjectMetadata {
 		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, ResourceVersion: "r" + version,
 			Labels: map[string]string{"name": release, "version": version, "owner": owner}}}
@@ -310,7 +310,7 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-func TestWorthALook(t *testing.T) {
+func TestChangedBundleDeployment_IsEnqueuedUnlessOnlyStatus(t *testing.T) {
 	tests := map[string]struct {
 		change func(*fleet.BundleDeployment)
 		want   bool
@@ -335,7 +335,7 @@ func TestWorthALook(t *testing.T) {
 	}
 }
 
-func TestAPanicBecomesAnError(t *testing.T) {
+func TestPanic_BecomesError(t *testing.T) {
 	err := guarded(func() error { panic("a chart did it") })
 	if err == nil || !strings.Contains(err.Error(), "a chart did it") {
 		t.Errorf("got %v", err)
@@ -409,7 +409,7 @@ func TestSuperseded(t *testing.T) {
 }
 
 // A hub that was restored from an older state is believed, also where this agent knows something newer.
-func TestARestoredHubIsBelieved(t *testing.T) {
+func TestRestoredHub_OlderStateIsUsed(t *testing.T) {
 	at := func(version, deploymentID string) *fleet.BundleDeployment {
 		return deployment(func(bd *fleet.BundleDeployment) {
 			bd.UID, bd.ResourceVersion, bd.Spec.DeploymentID = "1", version, deploymentID

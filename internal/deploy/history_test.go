@@ -46,7 +46,7 @@ func historyOf(t *testing.T, client *fake.Clientset, revisions ...*release.Relea
 	return loaded
 }
 
-func TestHelmReadsWhatIsStoredAndTheOtherWayRound(t *testing.T) {
+func TestStoredReleases_AreReadableByHelmAndAgent(t *testing.T) {
 	client := fake.NewClientset()
 	secrets := client.CoreV1().Secrets("web")
 	h := historyOf(t, client, stored(1, release.StatusDeployed))
@@ -77,8 +77,8 @@ func TestHelmReadsWhatIsStoredAndTheOtherWayRound(t *testing.T) {
 	}
 }
 
-// TestStoredReleasesHaveNoCRDs: a chart's CRDs may be larger than a Secret; nobody looks for them in a release.
-func TestStoredReleasesHaveNoCRDs(t *testing.T) {
+// TestStoredRelease_OmitsCRDs: a chart's CRDs may be larger than a Secret; nobody looks for them in a release.
+func TestStoredRelease_OmitsCRDs(t *testing.T) {
 	names := func(files []*chart.File) (found []string) {
 		for _, f := range files {
 			found = append(found, f.Name)
@@ -107,7 +107,7 @@ func TestStoredReleasesHaveNoCRDs(t *testing.T) {
 	}
 }
 
-func TestASecretOfAReleaseLooksLikeHelms(t *testing.T) {
+func TestReleaseSecret_HasHelmsFormat(t *testing.T) {
 	client := fake.NewClientset()
 	h := historyOf(t, client, stored(1, release.StatusPendingInstall))
 	get := func() *corev1.Secret {
@@ -136,7 +136,7 @@ func TestASecretOfAReleaseLooksLikeHelms(t *testing.T) {
 	}
 }
 
-func TestHistoryAnswersFromMemory(t *testing.T) {
+func TestHistory_ReadsSecretsOnce(t *testing.T) {
 	client := fake.NewClientset()
 	h := historyOf(t, client, stored(2, release.StatusDeployed), stored(1, release.StatusSuperseded), stored(10, release.StatusFailed))
 	client.ClearActions()
@@ -177,7 +177,7 @@ func TestHistoryAnswersFromMemory(t *testing.T) {
 	}
 }
 
-func TestOneRevisionMoreMakesTwoAtMost(t *testing.T) {
+func TestNewRevision_KeepsAtMostTwo(t *testing.T) {
 	client := fake.NewClientset()
 	h := historyOf(t, client, stored(2, release.StatusDeployed), stored(1, release.StatusSuperseded), stored(10, release.StatusFailed))
 	if err := h.storage(2).Create(stored(11, release.StatusPendingUpgrade)); err != nil {
@@ -196,7 +196,7 @@ func TestOneRevisionMoreMakesTwoAtMost(t *testing.T) {
 	}
 }
 
-func TestARevisionThatCannotBeReadIsWrittenOver(t *testing.T) {
+func TestUnreadableRevision_IsOverwritten(t *testing.T) {
 	client := fake.NewClientset(&corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: secretName("hello", 1), Namespace: "web", Labels: map[string]string{"owner": "helm", "name": "hello", "version": "1"}},
 		Data:       map[string][]byte{"release": []byte("nonsense")},
@@ -213,7 +213,7 @@ func TestARevisionThatCannotBeReadIsWrittenOver(t *testing.T) {
 	}
 }
 
-func TestForgettingARelease(t *testing.T) {
+func TestForget_DeletesHistoryOnly(t *testing.T) {
 	client := fake.NewClientset()
 	h := historyOf(t, client, stored(1, release.StatusSuperseded), stored(2, release.StatusDeployed))
 	if err := client.CoreV1().Secrets("web").Delete(t.Context(), secretName("hello", 1), metav1.DeleteOptions{}); err != nil {

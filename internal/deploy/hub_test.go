@@ -67,7 +67,7 @@ func (a *answering) expectAsked(want ...string) {
 	}
 }
 
-func TestValuesAreThoseOfTheHash(t *testing.T) {
+func TestValues_MatchTheHash(t *testing.T) {
 	const memory, storage = "GET /api/v1/namespaces/cluster-ns/secrets/hello?resourceVersion=0", "GET /api/v1/namespaces/cluster-ns/secrets/hello"
 	secret := func(text string) corev1.Secret {
 		return corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, Data: map[string][]byte{"values": []byte(text)}}
@@ -110,7 +110,7 @@ func TestValuesAreThoseOfTheHash(t *testing.T) {
 	}
 }
 
-func TestAContentIsReadFromMemory(t *testing.T) {
+func TestContent_IsReadFromServerCache(t *testing.T) {
 	made := content.Object(manifestOf(map[string]string{"cm.yaml": configMapYAML}))
 	memory := "GET /apis/fleet.cattle.io/v1alpha1/contents/" + made.Name + "?resourceVersion=0"
 	storage := "GET /apis/fleet.cattle.io/v1alpha1/contents/" + made.Name
@@ -146,7 +146,7 @@ func TestAContentIsReadFromMemory(t *testing.T) {
 }
 
 // What is copied downstream is read as it is now: nothing would tell that it was not.
-func TestWhatIsCopiedComesFromStorage(t *testing.T) {
+func TestCopiedResources_AreReadFromStorage(t *testing.T) {
 	a, h := newAnswering(t, 404)
 	if _, err := h.secret(t.Context(), "s"); err == nil {
 		t.Error("there is a Secret")
@@ -157,8 +157,8 @@ func TestWhatIsCopiedComesFromStorage(t *testing.T) {
 	a.expectAsked("GET /api/v1/namespaces/cluster-ns/secrets/s", "GET /api/v1/namespaces/cluster-ns/configmaps/c")
 }
 
-// TestHowAReportIsSent sends two: the second tells what was learned from the first.
-func TestHowAReportIsSent(t *testing.T) {
+// TestReport_UpdatesOrPatchesStatus sends two: the second tells what was learned from the first.
+func TestReport_UpdatesOrPatchesStatus(t *testing.T) {
 	const path = " /apis/fleet.cattle.io/v1alpha1/namespaces/cluster-ns/bundledeployments/hello/status"
 	const put, patch = "PUT" + path, "PATCH" + path
 	taken := deployment(func(bd *fleet.BundleDeployment) {

@@ -166,7 +166,7 @@ func setField(t *testing.T, object *unstructured.Unstructured, value any, path .
 }
 
 // What is no Deployment of an agent, or an odd one, does no harm.
-func TestKeepInstalledOfSomethingOdd(t *testing.T) {
+func TestKeepInstalled_IgnoresInvalidDeployments(t *testing.T) {
 	for name, odd := range map[string]map[string]any{
 		"nothing":                     {},
 		"containers that are none":    {"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": "none"}}}},
@@ -191,7 +191,7 @@ func TestKeepInstalledOfSomethingOdd(t *testing.T) {
 	}
 }
 
-func TestAnAgentKeepsWhatOnlyItsAdminKnows(t *testing.T) {
+func TestAgentUpgrade_KeepsSettingsOfAdmin(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "own-keep")
 	given := asInstalled(t, l.Name, everySetting())

@@ -155,7 +155,7 @@ func (l *lab) isReady(name string) func() string {
 	return func() string { return ready(l.get(name)) }
 }
 
-func TestKilledInAnInstallation(t *testing.T) {
+func TestAgentKilledDuringInstallation_Recovers(t *testing.T) {
 	t.Parallel()
 	afterEachKill(t, func(t *testing.T, request int) bool {
 		l := newLab(t, fmt.Sprint("kill-install-", request))
@@ -166,7 +166,7 @@ func TestKilledInAnInstallation(t *testing.T) {
 	})
 }
 
-func TestKilledInAnUpgrade(t *testing.T) {
+func TestAgentKilledDuringUpgrade_Recovers(t *testing.T) {
 	t.Parallel()
 	afterEachKill(t, func(t *testing.T, request int) bool {
 		l := newLab(t, fmt.Sprint("kill-upgrade-", request))
@@ -181,7 +181,7 @@ func TestKilledInAnUpgrade(t *testing.T) {
 	})
 }
 
-func TestKilledInAnUninstallation(t *testing.T) {
+func TestAgentKilledDuringUninstallation_Recovers(t *testing.T) {
 	t.Parallel()
 	afterEachKill(t, func(t *testing.T, request int) bool {
 		l := newLab(t, fmt.Sprint("kill-uninstall-", request))
@@ -205,7 +205,7 @@ func TestKilledInAnUninstallation(t *testing.T) {
 }
 
 // Drift is corrected by a rollback: one revision more of the same content, however often the agent is killed in it.
-func TestKilledInACorrection(t *testing.T) {
+func TestAgentKilledDuringCorrection_Recovers(t *testing.T) {
 	t.Parallel()
 	afterEachKill(t, func(t *testing.T, request int) bool {
 		l := newLab(t, fmt.Sprint("kill-correct-", request))

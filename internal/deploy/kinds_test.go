@@ -120,9 +120,9 @@ func (s sample) expectOnly(m fleet.ModifiedStatus) string {
 	return ""
 }
 
-// TestEveryKind deploys an object of every kind the API server knows: none has drifted then, and an edit shows as that
+// TestObjectsOfEachKind_ShowOnlyRealDrift deploys an object of every kind the API server knows: none has drifted then, and an edit shows as that
 // field and nothing else.
-func TestEveryKind(t *testing.T) {
+func TestObjectsOfEachKind_ShowOnlyRealDrift(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "kinds")
 	l.start()

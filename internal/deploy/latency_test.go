@@ -19,9 +19,9 @@ func tenObjects() map[string]string {
 	return files
 }
 
-// TestHowLongABundleTakes measures the time from a BundleDeployment on the hub to its status there, first applied and
+// TestBundle_ReachesReadyStatus measures the time from a BundleDeployment on the hub to its status there, first applied and
 // then ready, and judges only that it gets there. It runs alone.
-func TestHowLongABundleTakes(t *testing.T) {
+func TestBundle_ReachesReadyStatus(t *testing.T) {
 	l := newLab(t, "latency")
 	l.start()
 	l.apply(bundle{Name: "warm-up", Files: helloFiles("hi"), Options: in(l.Name)})

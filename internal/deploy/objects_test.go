@@ -71,7 +71,7 @@ func TestThreeWayPatch(t *testing.T) {
 	}
 }
 
-func TestACustomResourceCannotBecomeAnother(t *testing.T) {
+func TestCustomResourcePatch_CannotChangeIdentity(t *testing.T) {
 	before, target := infoOf(t, "apiVersion: x.io/v1\nkind: Thing\nmetadata: {name: a}\n"), infoOf(t, "apiVersion: x.io/v2\nkind: Thing\nmetadata: {name: a}\n")
 	if _, _, err := threeWayPatch(before.Object, target, before.Object); err == nil {
 		t.Error("the version was patched")

@@ -194,7 +194,7 @@ func (s *hubServer) take() []string {
 	return taken
 }
 
-func TestReportsAreSparing(t *testing.T) {
+func TestReports_AreSentOnlyForChanges(t *testing.T) {
 	server := &hubServer{answer: http.StatusOK}
 	listener := httptest.NewServer(server)
 	defer listener.Close()
@@ -243,7 +243,7 @@ func TestReportsAreSparing(t *testing.T) {
 	}
 }
 
-func TestReportsThatDoNotArrive(t *testing.T) {
+func TestFailedReport_ReturnsErrorUnlessDeleted(t *testing.T) {
 	for answer, wantErr := range map[int]bool{http.StatusOK: false, http.StatusNotFound: false, http.StatusInternalServerError: true} {
 		t.Run(fmt.Sprint(answer), func(t *testing.T) {
 			server := &hubServer{answer: answer}

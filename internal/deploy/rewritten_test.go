@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestRewrites_SpaceComparisonsUntilTheObjectIsLeftAlone(t *testing.T) {
+func TestRewrites_SpaceComparisonsUntilQuiet(t *testing.T) {
 	now := noon
 	var r rewrites
 	for i, want := range []time.Duration{0, 0, 0, 0, 0, 500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 8 * time.Second} {

@@ -241,7 +241,7 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-func TestMessageIsBounded(t *testing.T) {
+func TestLongMessage_IsTruncated(t *testing.T) {
 	got := message(errors.New(strings.Repeat("ä", messageLimit)))
 	if len(got) > messageLimit+len("…") || !strings.HasSuffix(got, "ä…") {
 		t.Errorf("%d bytes, ending in %q", len(got), got[len(got)-8:])
@@ -366,7 +366,7 @@ func TestWantedNamespace(t *testing.T) {
 	}
 }
 
-func TestANamespaceWithoutLabelsIsGivenSome(t *testing.T) {
+func TestNamespaceWithoutLabels_GetsLabels(t *testing.T) {
 	got, changed := wantedNamespace(&corev1.Namespace{}, &fleet.BundleDeploymentOptions{NamespaceLabels: map[string]string{"a": "b"}}, "m")
 	if diff := cmp.Diff(map[string]string{"a": "b"}, got.Labels); diff != "" || !changed || got.Annotations != nil {
 		t.Errorf("changed %t, annotations %v, labels:\n%s", changed, got.Annotations, diff)

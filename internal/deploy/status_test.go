@@ -255,7 +255,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-func TestAListThatIsNoLongerCutSaysSo(t *testing.T) {
+func TestCompleteList_ClearsIncompleteState(t *testing.T) {
 	var status fleet.BundleDeploymentStatus
 	var sightings []sighting
 	for i := range 11 {
@@ -428,7 +428,7 @@ func TestObserve(t *testing.T) {
 			}
 			before := object.DeepCopy()
 			got := observe(object, hash, test.ignored)
-			got.Content = 0 // see TestContentIsAllButTheStatus
+			got.Content = 0 // see TestContentHash_IgnoresStatus
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Error(diff)
 			}

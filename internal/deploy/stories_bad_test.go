@@ -16,7 +16,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-func TestContentThatWasDamagedIsNotDeployed(t *testing.T) {
+func TestDamagedContent_IsNotDeployed(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "damaged")
 	l.start()
@@ -39,8 +39,8 @@ func TestContentThatWasDamagedIsNotDeployed(t *testing.T) {
 	l.expectStatus("x", ready)
 }
 
-// TestWhatWaitsKeepsNobodyWaiting has more bundles wait for their objects and hooks than are worked on at a time.
-func TestWhatWaitsKeepsNobodyWaiting(t *testing.T) {
+// TestWaitingBundles_DoNotBlockOthers has more bundles wait for their objects and hooks than are worked on at a time.
+func TestWaitingBundles_DoNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "slots")
 	l.options = func(o *Options) { o.Workers = 1 }
@@ -77,7 +77,7 @@ func (l *lab) goesOn() {
 	l.expectStatus("other", ready)
 }
 
-func TestABundleThatASecretCannotHoldIsNotInstalled(t *testing.T) {
+func TestReleaseLargerThanSecret_IsNotInstalled(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "large")
 	l.start()
@@ -101,7 +101,7 @@ func TestABundleThatASecretCannotHoldIsNotInstalled(t *testing.T) {
 	}
 }
 
-func TestValuesThatAreNoneAreSaid(t *testing.T) {
+func TestInvalidValues_AreReported(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ key, text, want string }{
 		"list":    {"values.yaml", "- a\n", "not a YAML object"},
@@ -126,7 +126,7 @@ func TestValuesThatAreNoneAreSaid(t *testing.T) {
 	l.goesOn()
 }
 
-func TestANamespaceThatIsStuckIsWaitedFor(t *testing.T) {
+func TestTerminatingNamespace_IsAwaited(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "stuck")
 	ns := l.Name + "-x"
@@ -149,7 +149,7 @@ func TestANamespaceThatIsStuckIsWaitedFor(t *testing.T) {
 	l.expectStatus("x", ready)
 }
 
-func TestWhatAdmissionRefusesIsSaid(t *testing.T) {
+func TestAdmissionDenial_IsReported(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "admission")
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: l.Name}}

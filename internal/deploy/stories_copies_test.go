@@ -36,7 +36,7 @@ func copyingThem(namespace string, names ...string) (fleet.BundleDeploymentOptio
 	return options, func(bd *fleet.BundleDeployment) { bd.Spec.DownstreamResourcesGeneration = 1 }
 }
 
-func TestCopyChangedDownstream_IsPutBack(t *testing.T) {
+func TestCopyChangedDownstream_IsRestored(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "copy-heals")
 	l.original("settings")
@@ -85,7 +85,7 @@ func TestCopyChangedDownstream_IsPutBack(t *testing.T) {
 	}
 }
 
-func TestCopyThatMayNotBePutBack_IsInTheStatus(t *testing.T) {
+func TestUnrestorableCopy_IsReported(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "copy-denied")
 	own := l.Name + "-own"

@@ -130,7 +130,7 @@ func correcting(c fleet.CorrectDrift) func(*fleet.BundleDeployment) {
 	return func(bd *fleet.BundleDeployment) { bd.Spec.CorrectDrift = &c }
 }
 
-func TestAnEditIsReportedWithItsPatchAndItsEndToo(t *testing.T) {
+func TestDrift_IsReportedWithPatchUntilReverted(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "drift-report")
 	l.start()
@@ -172,7 +172,7 @@ func TestAnEditIsReportedWithItsPatchAndItsEndToo(t *testing.T) {
 	}
 }
 
-func TestDriftIsCorrected(t *testing.T) {
+func TestDrift_IsCorrected(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "drift-correct")
 	l.start()
@@ -208,7 +208,7 @@ func TestDriftIsCorrected(t *testing.T) {
 	}
 }
 
-func TestDeletedObjectsComeBackTogether(t *testing.T) {
+func TestDeletedObjects_AreRestoredTogether(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "drift-deleted")
 	l.start()
@@ -226,7 +226,7 @@ func TestDeletedObjectsComeBackTogether(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeCorrectedSaysSoUntilForceIsSet(t *testing.T) {
+func TestUncorrectableDrift_IsReportedUntilForce(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		change string
@@ -271,7 +271,7 @@ func TestWhatCannotBeCorrectedSaysSoUntilForceIsSet(t *testing.T) {
 	}
 }
 
-func TestFailedCorrectionsAreKeptIfThatIsWanted(t *testing.T) {
+func TestKeepFailHistory_KeepsFailedRevisions(t *testing.T) {
 	t.Parallel()
 	for name, keep := range map[string]bool{"kept": true, "gone": false} {
 		t.Run(name, func(t *testing.T) {
@@ -307,7 +307,7 @@ func TestFailedCorrectionsAreKeptIfThatIsWanted(t *testing.T) {
 	}
 }
 
-func TestDriftOfWhatIsLeftAloneIsCorrectedAfterwards(t *testing.T) {
+func TestPausedBundleResumes_DriftIsCorrected(t *testing.T) {
 	t.Parallel()
 	for name, hold := range map[string]func(*fleet.BundleDeployment){
 		"paused": func(bd *fleet.BundleDeployment) { bd.Spec.Paused = true },
@@ -345,7 +345,7 @@ func TestDriftOfWhatIsLeftAloneIsCorrectedAfterwards(t *testing.T) {
 	}
 }
 
-func TestWhatLeftTheReleaseIsExtraWhileItIsThere(t *testing.T) {
+func TestRemovedObjectStillExists_CountsAsExtra(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "drift-extra")
 	l.start()
@@ -445,7 +445,7 @@ func (l *lab) administrator() (*rest.Config, string) {
 	return config, "system:serviceaccount:" + l.Name + ":lab-agent"
 }
 
-func TestACorrectionTouchesNothingElse(t *testing.T) {
+func TestCorrection_ChangesOnlyDriftedObjects(t *testing.T) {
 	t.Parallel()
 	for name, force := range map[string]bool{"changed": false, "replaced": true} {
 		t.Run(name, func(t *testing.T) {
@@ -481,7 +481,7 @@ func TestACorrectionTouchesNothingElse(t *testing.T) {
 	}
 }
 
-func TestAnAutoscalerOfTheReleaseMayScale(t *testing.T) {
+func TestAutoscaler_CausesNoDrift(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "drift-scale")
 	l.start()
@@ -519,7 +519,7 @@ func applied(bd *fleet.BundleDeployment) string {
 	return ""
 }
 
-func TestCustomResourcesAreWhatTheServerMakesOfThem(t *testing.T) {
+func TestServerDefaultsOfCustomResource_AreNoDrift(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "drift-custom")
 	l.start()
@@ -561,7 +561,7 @@ spec:
 }
 
 // While another state is waited for, what differs from the old one is not put back: that is not what is wanted any more.
-func TestDriftIsNotCorrectedWhileANewStateWaits(t *testing.T) {
+func TestNewStateWaiting_DriftIsNotCorrected(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "drift-waits")
 	l.start()

@@ -53,7 +53,7 @@ func (r request) String() string {
 	return r.Verb + " " + resource
 }
 
-func TestTheHubIsAskedForLittle(t *testing.T) {
+func TestAgent_SendsFewRequestsToHub(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "hub-requests")
 	l.start()
@@ -100,7 +100,7 @@ func TestTheHubIsAskedForLittle(t *testing.T) {
 }
 
 // Runs alone: it takes the hub away from everybody.
-func TestAHubThatIsDownIsWaitedFor(t *testing.T) {
+func TestHubDown_AgentWaits(t *testing.T) {
 	l := newLab(t, "hub-down")
 	l.start()
 	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(l.Name)})
@@ -134,7 +134,7 @@ func TestAHubThatIsDownIsWaitedFor(t *testing.T) {
 }
 
 // What happens to its objects afterwards brings it back.
-func TestAReleaseWhoseSecretIsDeletedIsMadeAgain(t *testing.T) {
+func TestDeletedReleaseSecret_ReleaseIsDeployedAgain(t *testing.T) {
 	t.Parallel()
 	for name, happens := range map[string]func(*lab){
 		"goes":    func(l *lab) { l.remove("configmaps", "x") },
@@ -161,7 +161,7 @@ func TestAReleaseWhoseSecretIsDeletedIsMadeAgain(t *testing.T) {
 	}
 }
 
-func TestAnUpgradeTakesAwayWhatIsNoLongerThere(t *testing.T) {
+func TestUpgrade_DeletesRemovedObjects(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "surplus")
 	l.start()
@@ -184,7 +184,7 @@ func TestAnUpgradeTakesAwayWhatIsNoLongerThere(t *testing.T) {
 	}
 }
 
-func TestOnlyTwoRevisionsAreKept(t *testing.T) {
+func TestDeployments_KeepTwoRevisions(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "revisions")
 	l.start()
@@ -197,7 +197,7 @@ func TestOnlyTwoRevisionsAreKept(t *testing.T) {
 	}
 }
 
-func TestForceReplacesWhatCannotBeChanged(t *testing.T) {
+func TestForce_ReplacesImmutableObjects(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "force")
 	l.start()
@@ -217,7 +217,7 @@ func TestForceReplacesWhatCannotBeChanged(t *testing.T) {
 }
 
 // A cluster's worth of bundles at once.
-func TestManyBundlesAtOnce(t *testing.T) {
+func TestManyBundles_AreDeployed(t *testing.T) {
 	l := newLab(t, "many")
 	l.options = func(o *Options) { o.Workers = 50 }
 	const count = 60

@@ -27,7 +27,7 @@ func in(namespace string) fleet.BundleDeploymentOptions {
 	return fleet.BundleDeploymentOptions{DefaultNamespace: namespace, Helm: &fleet.HelmOptions{}}
 }
 
-func TestWhatCannotBeDeployedSaysSo(t *testing.T) {
+func TestUndeployableBundle_IsReported(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "bad")
 	l.start()
@@ -159,7 +159,7 @@ func recognisedAs(text string) func(*fleet.BundleDeployment) string {
 	}
 }
 
-func TestAFailureHealsWithTheNextChange(t *testing.T) {
+func TestFailedBundle_RecoversWithNextChange(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "heals")
 	l.start()
@@ -174,7 +174,7 @@ func TestAFailureHealsWithTheNextChange(t *testing.T) {
 	l.expectStatus("x", ready)
 }
 
-func TestValuesOfASecretAreUsedOnceTheyMatch(t *testing.T) {
+func TestValuesSecret_IsUsedWhenHashMatches(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "values")
 	l.start()
@@ -204,7 +204,7 @@ func TestValuesOfASecretAreUsedOnceTheyMatch(t *testing.T) {
 	}
 }
 
-func TestAValueFromASecretIsNotInTheStatus(t *testing.T) {
+func TestSecretValue_IsNotInStatus(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "hidden")
 	l.start()
@@ -250,7 +250,7 @@ func (l *lab) store(namespace, name, bundleDeployment string, number int, status
 	}
 }
 
-func TestAnOperationThatWasCutOffIsGoneOnFrom(t *testing.T) {
+func TestInterruptedOperation_IsContinued(t *testing.T) {
 	t.Parallel()
 	leftover := strings.Replace(configMapYAML, "name: cm", "name: leftover", 1)
 	tests := map[string]struct {
@@ -291,7 +291,7 @@ func TestAnOperationThatWasCutOffIsGoneOnFrom(t *testing.T) {
 	}
 }
 
-func TestTakingOver(t *testing.T) {
+func TestTakeOwnership_TakesOverObjects(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "takeover")
 	l.start()
@@ -328,7 +328,7 @@ func TestTakingOver(t *testing.T) {
 	l.expectStatus("b", ready)
 }
 
-func TestAnotherReleaseNameMovesTheObjects(t *testing.T) {
+func TestReleaseRenamed_ObjectsMove(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "rename")
 	l.start()
@@ -362,7 +362,7 @@ func TestAnotherReleaseNameMovesTheObjects(t *testing.T) {
 	l.expectStatus("x", ready)
 }
 
-func TestMissingObjectsAreReportedAndComeBack(t *testing.T) {
+func TestMissingObjects_AreReportedAndRestored(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "missing")
 	l.start()
@@ -395,7 +395,7 @@ func TestMissingObjectsAreReportedAndComeBack(t *testing.T) {
 
 // What only another object can end is ended by that object, however long it takes: nothing but its event wakes who
 // waits within a quarter of an hour.
-func TestWhatHasToComeWakesWhatWaits(t *testing.T) {
+func TestAwaitedObjectCreated_WakesBundle(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "awaited")
 	l.start()

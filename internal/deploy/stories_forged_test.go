@@ -149,9 +149,9 @@ func (l *lab) eventuallyLater(namespace string) {
 	})
 }
 
-// TestForgedRelease_IsNotTakenDownWithTheAgentsRights has a release that the agent never made, of a bundle that is not
+// TestForgedRelease_IsNotUninstalledWithAgentsRights has a release that the agent never made, of a bundle that is not
 // there, half uninstalled.
-func TestForgedRelease_IsNotTakenDownWithTheAgentsRights(t *testing.T) {
+func TestForgedRelease_IsNotUninstalledWithAgentsRights(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "forged-orphan")
 	l.interval = shortInterval

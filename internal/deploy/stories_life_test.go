@@ -55,7 +55,7 @@ func (l *lab) expectNoRelease(namespace, name string) {
 	})
 }
 
-func TestARestartChangesNothing(t *testing.T) {
+func TestAgentRestarts_NothingChanges(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "restart")
 	l.apply(bundle{Name: "x", Files: rawFiles(), Options: in(l.Name)})
@@ -79,7 +79,7 @@ func TestARestartChangesNothing(t *testing.T) {
 	l.expectStatus("x", says(fleet.ConditionReady, "raw missing"))
 }
 
-func TestWhatWasDeletedWhileTheAgentWasDownGoes(t *testing.T) {
+func TestBundleDeletedWhileAgentDown_IsUninstalled(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "orphans")
 	l.interval = shortInterval
@@ -109,7 +109,7 @@ func TestWhatWasDeletedWhileTheAgentWasDownGoes(t *testing.T) {
 	}
 }
 
-func TestWhatIsToBeKeptIsOnlyForgotten(t *testing.T) {
+func TestKeepResources_DeletesHistoryOnly(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "kept")
 	l.start()
@@ -161,7 +161,7 @@ func TestHoldsAgent(t *testing.T) {
 	}
 }
 
-func TestAPausedBundleDeploymentIsLeftAlone(t *testing.T) {
+func TestPausedBundleDeployment_IsNotDeployed(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "paused")
 	l.start()
@@ -178,7 +178,7 @@ func TestAPausedBundleDeploymentIsLeftAlone(t *testing.T) {
 	l.expectStatus("x", ready)
 }
 
-func TestADependencyThatBecomesReadyWakesWhatWaits(t *testing.T) {
+func TestDependencyBecomesReady_WakesDependents(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "depends")
 	l.start()
@@ -195,7 +195,7 @@ func TestADependencyThatBecomesReadyWakesWhatWaits(t *testing.T) {
 	}
 }
 
-func TestReadinessFollowsTheObjects(t *testing.T) {
+func TestReadiness_FollowsObjects(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "readiness")
 	l.start()
@@ -234,7 +234,7 @@ func TestReadinessFollowsTheObjects(t *testing.T) {
 	}
 }
 
-func TestHooksRunAndTheirObjectsAreNotWatched(t *testing.T) {
+func TestHooks_RunAndAreNotWatched(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "hooks")
 	l.start()
@@ -251,7 +251,7 @@ func TestHooksRunAndTheirObjectsAreNotWatched(t *testing.T) {
 	}
 }
 
-func TestDeployingUnderAServiceAccount(t *testing.T) {
+func TestServiceAccount_LimitsDeployment(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "account")
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "tenant", Namespace: l.Name}}
@@ -280,7 +280,7 @@ func TestDeployingUnderAServiceAccount(t *testing.T) {
 	l.expectStatus("x", ready)
 }
 
-func TestWhatIsCopiedDownstreamComesAndGoesWithTheBundle(t *testing.T) {
+func TestDownstreamResources_FollowTheBundle(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "copies")
 	ns := l.Name + "-x"
@@ -334,7 +334,7 @@ func TestWhatIsCopiedDownstreamComesAndGoesWithTheBundle(t *testing.T) {
 	})
 }
 
-func TestTheNamespaceGetsItsLabels(t *testing.T) {
+func TestNamespaceLabels_AreSet(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "labels")
 	l.start()
@@ -364,7 +364,7 @@ func TestTheNamespaceGetsItsLabels(t *testing.T) {
 }
 
 // The marks of a target are in no deployment ID: the hub changes them without a new one.
-func TestTheNamespaceGetsItsLabelsWithoutANewDeployment(t *testing.T) {
+func TestNamespaceLabelsChange_NeedsNoDeployment(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "labels-alone")
 	l.start()
@@ -406,7 +406,7 @@ func (l *lab) expectNamespace(name string, labels, annotations map[string]string
 	})
 }
 
-func TestACRDAndWhatNeedsItMayComeInAnyOrder(t *testing.T) {
+func TestCRDAndCustomResource_MayComeInAnyOrder(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "crds")
 	l.start()
@@ -427,7 +427,7 @@ func TestACRDAndWhatNeedsItMayComeInAnyOrder(t *testing.T) {
 }
 
 // An agent that begins when a kind is not served says of its objects what one says that saw it go.
-func TestAKindThatIsGoneWhenTheAgentStartsIsMissed(t *testing.T) {
+func TestKindDeletedBeforeStart_ObjectsAreMissing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "crd-gone")
 	l.start()
@@ -466,7 +466,7 @@ func (l *lab) deleteCRD(name string) {
 	})
 }
 
-func TestAWaitThatIsTooLongRollsBack(t *testing.T) {
+func TestAtomicTimeout_RollsBack(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "atomic")
 	l.start()
@@ -489,7 +489,7 @@ func TestAWaitThatIsTooLongRollsBack(t *testing.T) {
 	})
 }
 
-func TestStoppingInTheMiddleOfAnOperationIsRecovered(t *testing.T) {
+func TestAgentStopsDuringOperation_NextRecovers(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "stopped")
 	files := helloFiles("hi")
@@ -520,7 +520,7 @@ func TestStoppingInTheMiddleOfAnOperationIsRecovered(t *testing.T) {
 	})
 }
 
-func TestWhatIsNoLongerWantedIsNotWaitedFor(t *testing.T) {
+func TestSupersededDeployment_StopsWaiting(t *testing.T) {
 	t.Parallel()
 	never := "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: never}\n" +
 		"spec: {accessModes: [ReadWriteOnce], storageClassName: nowhere, resources: {requests: {storage: 1Gi}}}\n"
@@ -548,7 +548,7 @@ func TestWhatIsNoLongerWantedIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-func TestAStaleReleaseOfABundleGoes(t *testing.T) {
+func TestStaleRelease_IsUninstalled(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "stale")
 	l.start()

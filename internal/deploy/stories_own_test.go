@@ -123,7 +123,7 @@ func (l *lab) identities(refs []*unstructured.Unstructured) map[string]any {
 	return found
 }
 
-func TestAnAgentTakesItselfOverWithoutAChange(t *testing.T) {
+func TestAgentAdoptsItself_NothingChanges(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(namespace string) marks{
 		"after an import":                   func(string) marks { return importMarks() },
@@ -182,7 +182,7 @@ func (l *lab) expectTakenOver(ref *unstructured.Unstructured) {
 	}
 }
 
-func TestAnAgentMissesNothingOfItselfForLong(t *testing.T) {
+func TestDeletedAgentObjects_AreRestored(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "own-repair")
 	l.start()
@@ -283,9 +283,9 @@ func overwrites(kind, namespace, name string) fleet.BundleDeploymentOptions {
 	return fleet.BundleDeploymentOptions{Overwrites: []fleet.OverwrittenResource{{Kind: kind, Namespace: namespace, Name: name}}}
 }
 
-// TestForcingASyncPutsRightWhatWasChanged shows that a bundle whose changes are only reported is deployed again when
+// TestForcedSync_RestoresModifiedObjects shows that a bundle whose changes are only reported is deployed again when
 // the hub asks for it, once.
-func TestForcingASyncPutsRightWhatWasChanged(t *testing.T) {
+func TestForcedSync_RestoresModifiedObjects(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "forced")
 	l.start()
@@ -310,8 +310,8 @@ func TestForcingASyncPutsRightWhatWasChanged(t *testing.T) {
 	}
 }
 
-// TestWhatABundleOverwroteComesBack has an object go with the bundle it belonged to before.
-func TestWhatABundleOverwroteComesBack(t *testing.T) {
+// TestOverwrittenObjectDeleted_IsRestored has an object go with the bundle it belonged to before.
+func TestOverwrittenObjectDeleted_IsRestored(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "overwrites")
 	l.start()
@@ -331,8 +331,8 @@ func TestWhatABundleOverwroteComesBack(t *testing.T) {
 	l.expectStatus("x", ready)
 }
 
-// TestWhatWasCutOffIsPutRightEvenIfItIsNoLongerWanted has a hub that takes a change back that an agent was killed over.
-func TestWhatWasCutOffIsPutRightEvenIfItIsNoLongerWanted(t *testing.T) {
+// TestInterruptedChangeReverted_ObjectsAreRestored has a hub that takes a change back that an agent was killed over.
+func TestInterruptedChangeReverted_ObjectsAreRestored(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "own-cut")
 	l.start()
@@ -381,8 +381,8 @@ func TestWhatWasCutOffIsPutRightEvenIfItIsNoLongerWanted(t *testing.T) {
 	}
 }
 
-// TestAnUpgradeThatFailedIsUndoneWhenItIsTakenBack is the same within one process, for any bundle.
-func TestAnUpgradeThatFailedIsUndoneWhenItIsTakenBack(t *testing.T) {
+// TestFailedUpgradeReverted_ObjectsAreRestored is the same within one process, for any bundle.
+func TestFailedUpgradeReverted_ObjectsAreRestored(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "own-undo")
 	l.start()
@@ -406,7 +406,7 @@ func TestAnUpgradeThatFailedIsUndoneWhenItIsTakenBack(t *testing.T) {
 	})
 }
 
-func TestAnAgentThatIsTakenAwayIsOnlyForgotten(t *testing.T) {
+func TestAgentBundleDeleted_AgentStays(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "own-forget")
 	l.start()

@@ -19,8 +19,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// TestWhatIsStagedWaits has the hub stage what is not to be deployed yet.
-func TestWhatIsStagedWaits(t *testing.T) {
+// TestStagedDeployment_Waits has the hub stage what is not to be deployed yet.
+func TestStagedDeployment_Waits(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "staged")
 	l.start()
@@ -43,7 +43,7 @@ func TestWhatIsStagedWaits(t *testing.T) {
 	})
 }
 
-func TestOptionsOfARelease(t *testing.T) {
+func TestHelmOptions_AreApplied(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "options")
 	l.start()
@@ -104,7 +104,7 @@ func TestOptionsOfARelease(t *testing.T) {
 	})
 }
 
-func TestJobsAreWaitedForIfThatIsWanted(t *testing.T) {
+func TestWaitForJobs_WaitsForJobs(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "jobs")
 	l.start()
@@ -140,8 +140,8 @@ func conditions(want string) func(*fleet.BundleDeployment) string {
 	return func(bd *fleet.BundleDeployment) string { return conditionsAre(bd, want) }
 }
 
-// TestAnotherNamespaceMovesTheRelease also moves one that has nothing but a CRD.
-func TestAnotherNamespaceMovesTheRelease(t *testing.T) {
+// TestNamespaceChanges_ReleaseMoves also moves one that has nothing but a CRD.
+func TestNamespaceChanges_ReleaseMoves(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "move")
 	l.start()
@@ -218,7 +218,7 @@ func TestAdopting(t *testing.T) {
 	}
 }
 
-func TestTargetNamespaceComesBeforeDefaultNamespace(t *testing.T) {
+func TestTargetNamespace_OverridesDefaultNamespace(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "target")
 	l.start()
@@ -242,7 +242,7 @@ func TestTargetNamespaceComesBeforeDefaultNamespace(t *testing.T) {
 	}
 }
 
-func TestCopiesThatAreNoLongerWantedGo(t *testing.T) {
+func TestUnwantedCopies_AreDeleted(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "copies-go")
 	for _, name := range []string{"one", "two"} {
@@ -330,7 +330,7 @@ func (l *lab) whereIsOne(namespace string) string {
 }
 
 // Secrets are not left behind for a moment's trouble when their BundleDeployment goes.
-func TestCopiesGoThoughTheFirstTryFails(t *testing.T) {
+func TestCopyDeletionFails_IsRetried(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "copies-go-later")
 	l.createOne()
@@ -359,7 +359,7 @@ func TestCopiesGoThoughTheFirstTryFails(t *testing.T) {
 }
 
 // Two hubs may have agents in one cluster, and BundleDeployments of one name.
-func TestCopiesOfAnotherAgentStay(t *testing.T) {
+func TestCopiesOfOtherAgent_Stay(t *testing.T) {
 	t.Parallel()
 	one, other := newLab(t, "copies-one"), newLab(t, "copies-other")
 	for _, l := range []*lab{one, other} {
@@ -376,7 +376,7 @@ func TestCopiesOfAnotherAgentStay(t *testing.T) {
 }
 
 // A kustomization may be called what kustomize knows it by, in the folder that is named.
-func TestAKustomizationIsBuiltWhateverItsName(t *testing.T) {
+func TestKustomizationFileNames_AreAllBuilt(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "kustomize")
 	l.start()
@@ -397,7 +397,7 @@ func TestAKustomizationIsBuiltWhateverItsName(t *testing.T) {
 }
 
 // A hook's object of before has to be gone before the hook runs again; its going is seen when it happens.
-func TestAHookOfBeforeIsWaitedForUntilItIsGone(t *testing.T) {
+func TestFormerHookObject_IsDeletedBeforeHookRuns(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "hook-gone")
 	l.start()
@@ -441,7 +441,7 @@ func TestAHookOfBeforeIsWaitedForUntilItIsGone(t *testing.T) {
 }
 
 // A bundle that was refused another's release has nothing of it: with a name of its own, it may take none of its objects.
-func TestARefusedReleaseNameGivesNoRightToItsObjects(t *testing.T) {
+func TestRefusedReleaseName_GivesNoRightToObjects(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "refused-name")
 	l.start()

@@ -39,8 +39,8 @@ func (l *lab) patchStatus(name, patch string) *fleet.BundleDeployment {
 	return &written
 }
 
-// TestThePrinterColumnsComeWithTheReport is about a hub without controllers, which would write them, too.
-func TestThePrinterColumnsComeWithTheReport(t *testing.T) {
+// TestReport_IncludesPrinterColumns is about a hub without controllers, which would write them, too.
+func TestReport_IncludesPrinterColumns(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "display")
 	l.start()
@@ -119,8 +119,8 @@ func (l *lab) reporter() (*hub, *writes) {
 	return h, w
 }
 
-// TestWhatIsWrittenSinceAReportStays has others write between an agent's look at a BundleDeployment and its report.
-func TestWhatIsWrittenSinceAReportStays(t *testing.T) {
+// TestConcurrentWrites_SurviveReport has others write between an agent's look at a BundleDeployment and its report.
+func TestConcurrentWrites_SurviveReport(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "report")
 	pause := func(b bundle) {
@@ -191,8 +191,8 @@ func TestWhatIsWrittenSinceAReportStays(t *testing.T) {
 	}
 }
 
-// TestAReportTouchesNothingButTheStatus looks also at whose the fields are.
-func TestAReportTouchesNothingButTheStatus(t *testing.T) {
+// TestReport_ChangesOnlyStatus looks also at whose the fields are.
+func TestReport_ChangesOnlyStatus(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "report-only")
 	base := l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(l.Name), Change: func(bd *fleet.BundleDeployment) {
@@ -218,7 +218,7 @@ func TestAReportTouchesNothingButTheStatus(t *testing.T) {
 	}
 }
 
-func TestAHubThatLetsAgentsOnlyPatch(t *testing.T) {
+func TestHubAllowsOnlyPatch_ReportIsPatched(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "report-patch")
 	roles := l.HubCore.RbacV1().Roles(l.Name)

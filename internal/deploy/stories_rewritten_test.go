@@ -24,7 +24,7 @@ func (c *readCounter) RoundTrip(request *http.Request) (*http.Response, error) {
 	return c.next.RoundTrip(request)
 }
 
-func TestObjectRewrittenByOthers_ReadsItsReleaseOnce(t *testing.T) {
+func TestObjectRewrittenByOthers_ReleaseIsReadOnce(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "rewritten")
 	counter := &readCounter{secret: secretName("x", 1)}

@@ -132,9 +132,9 @@ func attempts(own, other string) map[string]attempt {
 	}
 }
 
-// TestATenantGetsNothingDoneThatItMayNotDo has bundles of a service account that may write ConfigMaps in one
+// TestTenant_CannotExceedItsRights has bundles of a service account that may write ConfigMaps in one
 // namespace try to do more.
-func TestATenantGetsNothingDoneThatItMayNotDo(t *testing.T) {
+func TestTenant_CannotExceedItsRights(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "tenant")
 	own, other := l.Name+"-own", l.Name+"-other"
@@ -207,7 +207,7 @@ func (l *lab) expectNothingSmuggled(t *testing.T, own, other string) {
 	}
 }
 
-func TestATenantDeploysWhatItMay(t *testing.T) {
+func TestTenant_DeploysWithinItsRights(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "tenant-may")
 	own := l.Name + "-own"
@@ -250,9 +250,9 @@ func TestATenantDeploysWhatItMay(t *testing.T) {
 	}
 }
 
-// TestWithoutItsAccountAReleaseGoesWithoutItsHooks has a tenant that is gone leave a hook behind, which nobody but the
+// TestServiceAccountDeleted_HooksDoNotRun has a tenant that is gone leave a hook behind, which nobody but the
 // agent itself could run.
-func TestWithoutItsAccountAReleaseGoesWithoutItsHooks(t *testing.T) {
+func TestServiceAccountDeleted_HooksDoNotRun(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "tenant-gone")
 	own := l.Name + "-own"

@@ -28,7 +28,7 @@ func rawFiles() map[string]string {
 	}
 }
 
-func TestAChartIsInstalledUpgradedAndUninstalled(t *testing.T) {
+func TestChart_IsInstalledUpgradedUninstalled(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "chart")
 	l.start()
@@ -73,7 +73,7 @@ func TestAChartIsInstalledUpgradedAndUninstalled(t *testing.T) {
 	t.Logf("uninstalled after %s", time.Since(began))
 }
 
-func TestPlainYAMLBecomesAReleaseAndIsWatched(t *testing.T) {
+func TestPlainYAML_IsReleasedAndWatched(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "raw")
 	l.start()

@@ -90,7 +90,7 @@ func (b *silentBody) Read(into []byte) (int, error) {
 	return 0, io.ErrUnexpectedEOF
 }
 
-func TestSilentWatchesAreMadeUpFor(t *testing.T) {
+func TestSilentWatches_ChangesAreFoundAfterReconnect(t *testing.T) {
 	t.Parallel()
 	for name, refused := range map[string]int{"ended": 0, "expired": 20} {
 		t.Run(name, func(t *testing.T) {

@@ -50,7 +50,7 @@ func waitedFor(name string) *resource.Info {
 }
 
 // Time in a bubble stands still but while everybody waits.
-func TestObjectsAreLookedAtWhenSomethingIsHeard(t *testing.T) {
+func TestWakeup_ChecksObjects(t *testing.T) {
 	tests := map[string]struct {
 		ready      map[string]func(time.Duration) (bool, error)
 		rings      map[string]time.Duration
@@ -166,7 +166,7 @@ func TestObjectsAreLookedAtWhenSomethingIsHeard(t *testing.T) {
 	}
 }
 
-func TestWithoutNewsItIsLookedAtAnyway(t *testing.T) {
+func TestWithoutWakeups_ObjectsAreStillChecked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := newObjectClient(&identity{}, releaseKey{}, make(chan struct{}))
 		found := &looks{began: time.Now(), ready: map[string]func(time.Duration) (bool, error){"a": from(6 * time.Second)}}
