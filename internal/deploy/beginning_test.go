@@ -27,16 +27,16 @@ func TestFirstList_AnswersOncePerRelease(t *testing.T) {
 		after  time.Duration
 		want   bool
 	}{
-		"what was found counts":                         {listed: listed, key: key, want: true},
-		"still after a while":                           {listed: listed, key: key, after: beginningLasts - 1, want: true},
-		"not for long":                                  {listed: listed, key: key, after: beginningLasts},
-		"what was not found may be new":                 {listed: listed, key: other},
-		"nothing counts without a list":                 {key: key},
-		"it counts once":                                {listed: listed, key: key, before: func(b *beginning) { b.newestOf(t.Context(), key, noon) }},
-		"each by itself":                                {listed: listed, key: key, before: func(b *beginning) { b.newestOf(t.Context(), other, noon) }, want: true},
-		"not what was written to since":                 {listed: listed, key: key, before: func(b *beginning) { b.spend(key) }},
-		"not what another list says later":              {listed: listed, key: other, before: func(b *beginning) { b.know(map[releaseKey]revisionSecret{other: {number: 1}}, noon) }},
-		"nor is a list missed that comes a second time": {key: key, before: func(b *beginning) { b.know(listed, noon) }},
+		"release in first list: is valid":                 {listed: listed, key: key, want: true},
+		"just before the list expires: is valid":          {listed: listed, key: key, after: beginningLasts - 1, want: true},
+		"after the list expired: is invalid":              {listed: listed, key: key, after: beginningLasts},
+		"release not in first list: is invalid":           {listed: listed, key: other},
+		"list failed: is invalid":                         {key: key},
+		"second lookup of a release: is invalid":          {listed: listed, key: key, before: func(b *beginning) { b.newestOf(t.Context(), key, noon) }},
+		"lookup of another release before: is valid":      {listed: listed, key: key, before: func(b *beginning) { b.newestOf(t.Context(), other, noon) }, want: true},
+		"release written to since: is invalid":            {listed: listed, key: key, before: func(b *beginning) { b.spend(key) }},
+		"release only in a later list: is invalid":        {listed: listed, key: other, before: func(b *beginning) { b.know(map[releaseKey]revisionSecret{other: {number: 1}}, noon) }},
+		"first list failed, second succeeded: is invalid": {key: key, before: func(b *beginning) { b.know(listed, noon) }},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

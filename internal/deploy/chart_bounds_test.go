@@ -51,15 +51,15 @@ func TestPackedCharts_AreBounded(t *testing.T) {
 		files map[string]string
 		want  string
 	}{
-		"a good one: is loaded":               {map[string]string{"charts/s.tgz": packed(t, sub)}, ""},
-		"no archive: Helm says so":            {map[string]string{"charts/s.tgz": "x"}, "error unpacking subchart s.tgz"},
-		"one elsewhere: is a file":            {map[string]string{"files/s.tgz": inner}, ""},
-		"values with aliases: are refused":    {map[string]string{"charts/s.tgz": inner}, "charts/s.tgz/values.yaml: the YAML is too large"},
-		"a Chart.yaml with aliases: the same": {map[string]string{"charts/s.tgz": packed(t, map[string]string{"Chart.yaml": sub["Chart.yaml"] + manyAliases("&")})}, "charts/s.tgz/Chart.yaml: the YAML is too large"},
-		"packed twice: the same":              {map[string]string{"charts/s.tgz": packed(t, with(sub, map[string]string{"charts/i.tgz": inner}))}, "charts/s.tgz/charts/i.tgz/values.yaml: the YAML is too large"},
-		"many values with aliases: the same":  {map[string]string{"charts/a/values.yaml": someAliases(), "charts/a/Chart.yaml": sub["Chart.yaml"], "charts/b/values.yaml": someAliases(), "charts/b/Chart.yaml": sub["Chart.yaml"]}, "the YAML is too large"},
-		"packed too often: is refused":        {map[string]string{"charts/s.tgz": matryoshka}, "packed into one another"},
-		"too much together: is refused":       {map[string]string{"charts/a.tgz": packed(t, with(sub, large)), "charts/b.tgz": packed(t, with(sub, large))}, "more than 128 MiB together"},
+		"valid packed chart: is loaded":                 {map[string]string{"charts/s.tgz": packed(t, sub)}, ""},
+		"not an archive: Helm returns the error":        {map[string]string{"charts/s.tgz": "x"}, "error unpacking subchart s.tgz"},
+		"archive outside of charts/: is a plain file":   {map[string]string{"files/s.tgz": inner}, ""},
+		"values with aliases: is refused":               {map[string]string{"charts/s.tgz": inner}, "charts/s.tgz/values.yaml: the YAML is too large"},
+		"Chart.yaml with aliases: is refused":           {map[string]string{"charts/s.tgz": packed(t, map[string]string{"Chart.yaml": sub["Chart.yaml"] + manyAliases("&")})}, "charts/s.tgz/Chart.yaml: the YAML is too large"},
+		"packed twice, values with aliases: is refused": {map[string]string{"charts/s.tgz": packed(t, with(sub, map[string]string{"charts/i.tgz": inner}))}, "charts/s.tgz/charts/i.tgz/values.yaml: the YAML is too large"},
+		"many values with aliases: is refused":          {map[string]string{"charts/a/values.yaml": someAliases(), "charts/a/Chart.yaml": sub["Chart.yaml"], "charts/b/values.yaml": someAliases(), "charts/b/Chart.yaml": sub["Chart.yaml"]}, "the YAML is too large"},
+		"nested too deeply: is refused":                 {map[string]string{"charts/s.tgz": matryoshka}, "packed into one another"},
+		"too large in total: is refused":                {map[string]string{"charts/a.tgz": packed(t, with(sub, large)), "charts/b.tgz": packed(t, with(sub, large))}, "more than 128 MiB together"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -134,19 +134,19 @@ func TestInvalidBundle_CannotBePackaged(t *testing.T) {
 		options fleet.BundleDeploymentOptions
 		want    string
 	}{
-		"a Chart.yaml that is no YAML":            {files: map[string]string{"Chart.yaml": "a: b: c"}, want: "loading the chart: cannot load Chart.yaml"},
-		"a chart without a name":                  {files: map[string]string{"Chart.yaml": "apiVersion: v2\nversion: 1.0.0\n"}, want: "chart.metadata.name is required"},
-		"values that are no YAML":                 {files: map[string]string{"Chart.yaml": "apiVersion: v2\nname: x\nversion: 1.0.0\n", "values.yaml": "a: b: c"}, want: "cannot load values.yaml"},
-		"values with too many aliases":            {files: map[string]string{"Chart.yaml": "apiVersion: v2\nname: x\nversion: 1.0.0\n", "values.yaml": aliasBomb}, want: "loading the chart: values.yaml: " + tooManyAliases},
-		"a patch with too many aliases":           {files: map[string]string{"x.yaml": configMapYAML, "overlays/a/x_patch.yaml": aliasBomb}, options: overlay("a"), want: "YAML parse error: " + tooManyAliases},
-		"a patch of nothing":                      {files: map[string]string{"overlays/a/x_patch.yaml": "a: b"}, options: overlay("a"), want: "x_patch.yaml patches x.yaml, which does not exist"},
-		"a patch of a file with two objects":      {files: map[string]string{"x.yaml": configMapYAML + "---\n" + configMapYAML, "overlays/a/x_patch.yaml": "a: b"}, options: overlay("a"), want: "the file holds 2 objects"},
-		"a patch of a file without a kind":        {files: map[string]string{"x.yaml": "a: b\n", "overlays/a/x_patch.yaml": "a: c"}, options: overlay("a"), want: "without a kind"},
-		"a patch that is no YAML":                 {files: map[string]string{"x.yaml": configMapYAML, "overlays/a/x_patch.yaml": "a: b: c"}, options: overlay("a"), want: "YAML parse error"},
-		"a JSON patch that is none":               {files: map[string]string{"x.yaml": configMapYAML, "overlays/a/x_patch.yaml": "[{op: test, path: /data/a, value: z}]"}, options: overlay("a"), want: "patching x.yaml with x_patch.yaml"},
-		"an overlay that leads out":               {files: map[string]string{"x.yaml": configMapYAML}, options: overlay("../../x"), want: "leads out of the bundle"},
-		"a chart's folder that leads out":         {files: map[string]string{"x.yaml": configMapYAML}, options: fleet.BundleDeploymentOptions{Helm: &fleet.HelmOptions{Chart: "../x"}}, want: "leads out of the bundle"},
-		"a kustomization's folder that leads out": {files: map[string]string{"x.yaml": configMapYAML}, options: fleet.BundleDeploymentOptions{Kustomize: &fleet.KustomizeOptions{Dir: "a/../../b"}}, want: "leads out of the bundle"},
+		"Chart.yaml is not YAML":                         {files: map[string]string{"Chart.yaml": "a: b: c"}, want: "loading the chart: cannot load Chart.yaml"},
+		"a chart without a name":                         {files: map[string]string{"Chart.yaml": "apiVersion: v2\nversion: 1.0.0\n"}, want: "chart.metadata.name is required"},
+		"values are not YAML":                            {files: map[string]string{"Chart.yaml": "apiVersion: v2\nname: x\nversion: 1.0.0\n", "values.yaml": "a: b: c"}, want: "cannot load values.yaml"},
+		"values with too many aliases":                   {files: map[string]string{"Chart.yaml": "apiVersion: v2\nname: x\nversion: 1.0.0\n", "values.yaml": aliasBomb}, want: "loading the chart: values.yaml: " + tooManyAliases},
+		"a patch with too many aliases":                  {files: map[string]string{"x.yaml": configMapYAML, "overlays/a/x_patch.yaml": aliasBomb}, options: overlay("a"), want: "YAML parse error: " + tooManyAliases},
+		"patch of a missing file":                        {files: map[string]string{"overlays/a/x_patch.yaml": "a: b"}, options: overlay("a"), want: "x_patch.yaml patches x.yaml, which does not exist"},
+		"a patch of a file with two objects":             {files: map[string]string{"x.yaml": configMapYAML + "---\n" + configMapYAML, "overlays/a/x_patch.yaml": "a: b"}, options: overlay("a"), want: "the file holds 2 objects"},
+		"a patch of a file without a kind":               {files: map[string]string{"x.yaml": "a: b\n", "overlays/a/x_patch.yaml": "a: c"}, options: overlay("a"), want: "without a kind"},
+		"patch is not YAML":                              {files: map[string]string{"x.yaml": configMapYAML, "overlays/a/x_patch.yaml": "a: b: c"}, options: overlay("a"), want: "YAML parse error"},
+		"invalid JSON patch":                             {files: map[string]string{"x.yaml": configMapYAML, "overlays/a/x_patch.yaml": "[{op: test, path: /data/a, value: z}]"}, options: overlay("a"), want: "patching x.yaml with x_patch.yaml"},
+		"overlay leads out of the bundle":                {files: map[string]string{"x.yaml": configMapYAML}, options: overlay("../../x"), want: "leads out of the bundle"},
+		"chart's folder leads out of the bundle":         {files: map[string]string{"x.yaml": configMapYAML}, options: fleet.BundleDeploymentOptions{Helm: &fleet.HelmOptions{Chart: "../x"}}, want: "leads out of the bundle"},
+		"kustomization's folder leads out of the bundle": {files: map[string]string{"x.yaml": configMapYAML}, options: fleet.BundleDeploymentOptions{Kustomize: &fleet.KustomizeOptions{Dir: "a/../../b"}}, want: "leads out of the bundle"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -203,7 +203,7 @@ func TestMadeUpChartVersion(t *testing.T) {
 		"no commit":                      {"", "v0.0.0+s-0123"},
 		"a commit":                       {"0123456789abcdef", "v0.0.0+git-0123456789ab"},
 		"a short commit":                 {"0123456789ab", "v0.0.0+s-0123"},
-		"a commit that no version takes": {"0123_56789abcdef", "v0.0.0+s-0123"},
+		"commit with invalid characters": {"0123_56789abcdef", "v0.0.0+s-0123"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -347,20 +347,20 @@ func TestInvalidRenderedObject_IsRefused(t *testing.T) {
 		change   func(*finisher)
 		want     string
 	}{
-		"no YAML":                           {rendered: "a: b: c", want: "YAML parse error in document 1"},
-		"no object":                         {rendered: "- a", want: "YAML parse error in document 1: the document is not an object"},
-		"a separator that is none":          {rendered: "a: b\n--- c: d\n", want: "YAML parse error"},
-		"a list of what is no object":       {rendered: "kind: List\napiVersion: v1\nitems: [1]", want: "an item of a List is not an object"},
-		"labels that are no text":           {rendered: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, labels: {a: 1}}", want: "metadata.labels of ConfigMap \"a\": every value has to be a string"},
-		"annotations that are no text":      {rendered: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: {a: true}}", want: "metadata.annotations of ConfigMap"},
-		"a cluster-scoped object":           {rendered: "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}", change: target, want: "invalid cluster scoped object [name=a kind=Namespace apiVersion=v1]"},
-		"an unknown kind":                   {rendered: "apiVersion: v1\nkind: Unknown\nmetadata: {name: a}", change: target, want: "no matches for kind"},
-		"plain YAML that is none":           {files: map[string]string{"x.yaml": "a: b: c"}, want: "x.yaml: YAML parse error"},
-		"a kustomization that is no YAML":   {rendered: configMapYAML, files: map[string]string{"kustomization.yaml": "a: b: c"}, want: "YAML parse error in kustomization.yaml"},
-		"a kustomization of a missing file": {files: map[string]string{"kustomization.yaml": "resources: [gone.yaml]"}, want: "kustomize: accumulating resources"},
-		"an object with too many aliases":   {rendered: aliasBomb, want: "YAML parse error in document 1: " + tooManyAliases},
-		"a resource with too many aliases":  {files: map[string]string{"kustomization.yaml": "resources: [x.yaml]", "x.yaml": aliasBomb}, want: "kustomize: x.yaml: " + tooManyAliases},
-		"a kustomization that leads out":    {files: map[string]string{"k/kustomization.yaml": "resources: [../a.yaml]", "a.yaml": configMapYAML}, change: func(f *finisher) { f.Package.Style.Kustomization = "k/kustomization.yaml" }, want: "is not in or below"},
+		"not YAML":          {rendered: "a: b: c", want: "YAML parse error in document 1"},
+		"not an object":     {rendered: "- a", want: "YAML parse error in document 1: the document is not an object"},
+		"invalid separator": {rendered: "a: b\n--- c: d\n", want: "YAML parse error"},
+		"List with an item that is not an object": {rendered: "kind: List\napiVersion: v1\nitems: [1]", want: "an item of a List is not an object"},
+		"labels that are not strings":             {rendered: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, labels: {a: 1}}", want: "metadata.labels of ConfigMap \"a\": every value has to be a string"},
+		"annotations that are not strings":        {rendered: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: {a: true}}", want: "metadata.annotations of ConfigMap"},
+		"a cluster-scoped object":                 {rendered: "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}", change: target, want: "invalid cluster scoped object [name=a kind=Namespace apiVersion=v1]"},
+		"an unknown kind":                         {rendered: "apiVersion: v1\nkind: Unknown\nmetadata: {name: a}", change: target, want: "no matches for kind"},
+		"invalid plain YAML":                      {files: map[string]string{"x.yaml": "a: b: c"}, want: "x.yaml: YAML parse error"},
+		"kustomization is not YAML":               {rendered: configMapYAML, files: map[string]string{"kustomization.yaml": "a: b: c"}, want: "YAML parse error in kustomization.yaml"},
+		"a kustomization of a missing file":       {files: map[string]string{"kustomization.yaml": "resources: [gone.yaml]"}, want: "kustomize: accumulating resources"},
+		"an object with too many aliases":         {rendered: aliasBomb, want: "YAML parse error in document 1: " + tooManyAliases},
+		"a resource with too many aliases":        {files: map[string]string{"kustomization.yaml": "resources: [x.yaml]", "x.yaml": aliasBomb}, want: "kustomize: x.yaml: " + tooManyAliases},
+		"kustomization leads out of the bundle":   {files: map[string]string{"k/kustomization.yaml": "resources: [../a.yaml]", "a.yaml": configMapYAML}, change: func(f *finisher) { f.Package.Style.Kustomization = "k/kustomization.yaml" }, want: "is not in or below"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -148,17 +148,17 @@ func TestOrphan_IsUninstalledAfterTwoRounds(t *testing.T) {
 		status string
 		looks  []look
 	}{
-		"an orphan goes when it was missed twice, an interval apart": {looks: []look{{0, "y", ""}, {15, "y", "x"}, {30, "y", "x"}}},
-		"looks in between do not count":                              {looks: []look{{0, "y", ""}, {1, "y", ""}, {14, "y", ""}, {29, "y", "x"}}},
-		"an empty hub orders nothing":                                {looks: []look{{0, "", ""}, {20, "", ""}, {40, "", ""}}},
-		"neither does one that has only begun":                       {looks: []look{{0, "", ""}, {20, "fleet-agent-east", ""}, {34, "fleet-agent-east", ""}, {36, "fleet-agent-east", "x"}}},
-		"nor one that was emptied in between":                        {looks: []look{{0, "y", ""}, {20, "", ""}, {40, "y", ""}, {60, "y", "x"}}},
-		"one that comes in time goes on":                             {looks: []look{{0, "y", ""}, {14, "x y", ""}, {28, "x y", ""}}},
-		"and is known from then on":                                  {looks: []look{{0, "y", ""}, {14, "x y", ""}, {15, "y", "x"}}},
-		"one that was there at the start is":                         {looks: []look{{0, "x", ""}, {1, "y", "x"}}},
-		"also if it was the last":                                    {looks: []look{{0, "x", ""}, {1, "", "x"}}},
-		"an uninstallation that was begun is ended":                  {status: "uninstalling", looks: []look{{0, "y", "x"}}},
-		"though not for an empty hub":                                {status: "uninstalling", looks: []look{{0, "", ""}, {20, "y", "x"}}},
+		"missing in two rounds an interval apart: is uninstalled":          {looks: []look{{0, "y", ""}, {15, "y", "x"}, {30, "y", "x"}}},
+		"rounds within the interval: do not count":                         {looks: []look{{0, "y", ""}, {1, "y", ""}, {14, "y", ""}, {29, "y", "x"}}},
+		"hub lists nothing: is kept":                                       {looks: []look{{0, "", ""}, {20, "", ""}, {40, "", ""}}},
+		"hub starts to list: interval starts then":                         {looks: []look{{0, "", ""}, {20, "fleet-agent-east", ""}, {34, "fleet-agent-east", ""}, {36, "fleet-agent-east", "x"}}},
+		"hub lists nothing in between: interval starts again":              {looks: []look{{0, "y", ""}, {20, "", ""}, {40, "y", ""}, {60, "y", "x"}}},
+		"BundleDeployment created in time: is kept":                        {looks: []look{{0, "y", ""}, {14, "x y", ""}, {28, "x y", ""}}},
+		"created in time, then deleted: is uninstalled at once":            {looks: []look{{0, "y", ""}, {14, "x y", ""}, {15, "y", "x"}}},
+		"listed at start, then deleted: is uninstalled at once":            {looks: []look{{0, "x", ""}, {1, "y", "x"}}},
+		"last one listed at start, then deleted: is uninstalled at once":   {looks: []look{{0, "x", ""}, {1, "", "x"}}},
+		"uninstallation interrupted: is continued":                         {status: "uninstalling", looks: []look{{0, "y", "x"}}},
+		"uninstallation interrupted, hub lists nothing: waits for the hub": {status: "uninstalling", looks: []look{{0, "", ""}, {20, "y", "x"}}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

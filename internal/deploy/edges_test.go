@@ -322,7 +322,7 @@ func TestChangedBundleDeployment_IsEnqueuedUnlessOnlyStatus(t *testing.T) {
 		"a label":          {func(bd *fleet.BundleDeployment) { bd.Labels["a"] = "b" }, true},
 		"an annotation":    {func(bd *fleet.BundleDeployment) { bd.Annotations = map[string]string{"a": "b"} }, true},
 		"its deletion":     {func(bd *fleet.BundleDeployment) { bd.DeletionTimestamp = &metav1.Time{Time: noon} }, true},
-		"it was made anew": {func(bd *fleet.BundleDeployment) { bd.UID = "other" }, true},
+		"it was recreated": {func(bd *fleet.BundleDeployment) { bd.UID = "other" }, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -355,12 +355,12 @@ func TestCheckTargetNamespace(t *testing.T) {
 		want     string
 		reason   string
 	}{
-		"no selector":           {selector: nil},
-		"no namespace":          {selector: team, reason: fleet.ReasonNamespaceMissing, want: "target namespace web does not exist on downstream cluster"},
-		"a namespace that fits": {labels: map[string]string{"team": "a"}, exists: true, selector: team},
-		"a namespace that fits not": {labels: map[string]string{"team": "b"}, exists: true, selector: team, reason: fleet.ReasonNamespaceRefused,
+		"no selector":              {selector: nil},
+		"no namespace":             {selector: team, reason: fleet.ReasonNamespaceMissing, want: "target namespace web does not exist on downstream cluster"},
+		"a namespace that matches": {labels: map[string]string{"team": "a"}, exists: true, selector: team},
+		"a namespace that does not match": {labels: map[string]string{"team": "b"}, exists: true, selector: team, reason: fleet.ReasonNamespaceRefused,
 			want: "target namespace web does not match AllowedTargetNamespaceSelector (team=a)"},
-		"a selector that is none": {exists: true, selector: bad, reason: fleet.ReasonSelectorInvalid, want: `reading allowedTargetNamespaceSelector: "x" is not a valid label selector operator`},
+		"an invalid selector": {exists: true, selector: bad, reason: fleet.ReasonSelectorInvalid, want: `reading allowedTargetNamespaceSelector: "x" is not a valid label selector operator`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -383,12 +383,12 @@ func TestSuperseded(t *testing.T) {
 		cached *fleet.BundleDeployment
 		want   bool
 	}{
-		"it is what is being deployed":           {at("5", "s-1:a"), false},
-		"it was changed without another state":   {at("7", "s-1:a"), false},
-		"another state is wanted":                {at("7", "s-2:a"), true},
-		"the cache does not know this state yet": {at("3", "s-0:a"), false},
-		"it is gone":                             {nil, true},
-		"it was made anew":                       {deployment(func(bd *fleet.BundleDeployment) { bd.UID = "2" }), true},
+		"the deployed state: is not superseded":          {at("5", "s-1:a"), false},
+		"changed, same deployment ID: is not superseded": {at("7", "s-1:a"), false},
+		"other deployment ID: is superseded":             {at("7", "s-2:a"), true},
+		"cache is older: is not superseded":              {at("3", "s-0:a"), false},
+		"it was deleted":                                 {nil, true},
+		"it was recreated":                               {deployment(func(bd *fleet.BundleDeployment) { bd.UID = "2" }), true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -420,12 +420,12 @@ func TestRestoredHub_OlderStateIsUsed(t *testing.T) {
 		looked        bool
 		want          string
 	}{
-		"what was written last is newer than the cache":            {at("5", "s-1:a"), at("7", "s-1:a"), false, "9"},
-		"until the cache has it":                                   {at("7", "s-1:a"), at("9", "s-1:a"), false, "9"},
-		"or something newer":                                       {at("9", "s-1:a"), at("11", "s-2:a"), true, "11"},
-		"a version that goes back is that of a restored hub":       {at("9", "s-2:a"), at("4", "s-1:a"), true, "4"},
-		"also where only the status was taken back":                {at("9", "s-1:a"), at("4", "s-1:a"), true, "4"},
-		"also where nothing was taken back that was written later": {at("9", "s-1:a"), at("8", "s-1:a"), true, "8"},
+		"cache is older than the last report: report is used": {at("5", "s-1:a"), at("7", "s-1:a"), false, "9"},
+		"cache has the last report: either is used":           {at("7", "s-1:a"), at("9", "s-1:a"), false, "9"},
+		"cache is newer: cache is used":                       {at("9", "s-1:a"), at("11", "s-2:a"), true, "11"},
+		"lower version and older state: hub was restored":     {at("9", "s-2:a"), at("4", "s-1:a"), true, "4"},
+		"lower version, same state: hub was restored":         {at("9", "s-1:a"), at("4", "s-1:a"), true, "4"},
+		"slightly lower version: hub was restored":            {at("9", "s-1:a"), at("8", "s-1:a"), true, "8"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -464,12 +464,12 @@ func TestConfirmGone(t *testing.T) {
 		gone bool
 		err  bool
 	}{
-		"it is gone":                        {404, status(404, metav1.StatusReasonNotFound), true, false},
-		"the hub no longer knows the kind":  {404, "404 page not found\n", false, false},
-		"it is there":                       {200, `{"apiVersion":"fleet.cattle.io/v1alpha1","kind":"BundleDeployment"}`, false, false},
+		"it was deleted":                    {404, status(404, metav1.StatusReasonNotFound), true, false},
+		"the hub has lost the CRD":          {404, "404 page not found\n", false, false},
+		"it exists":                         {200, `{"apiVersion":"fleet.cattle.io/v1alpha1","kind":"BundleDeployment"}`, false, false},
 		"the agent has no rights":           {403, status(403, metav1.StatusReasonForbidden), false, false},
-		"the agent's credential is no good": {401, status(401, metav1.StatusReasonUnauthorized), false, false},
-		"the hub has trouble":               {500, status(500, metav1.StatusReasonInternalError), false, true},
+		"the agent's credential is invalid": {401, status(401, metav1.StatusReasonUnauthorized), false, false},
+		"the hub returns an error":          {500, status(500, metav1.StatusReasonInternalError), false, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

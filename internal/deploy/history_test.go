@@ -158,9 +158,9 @@ func TestHistory_ReadsSecretsOnce(t *testing.T) {
 		"the deployed one":            {number(s.Deployed("hello")), "2"},
 		"all":                         {count(s.History("hello")), "3"},
 		"all of another release":      {count(s.History("other")), driver.ErrReleaseNotFound.Error()},
-		"a revision that is not":      {number(s.Get("hello", 3)), driver.ErrReleaseNotFound.Error()},
-		"one that is":                 {number(s.Get("hello", 1)), "1"},
-		"deleting what is not there":  {number(s.Delete("hello", 3)), driver.ErrReleaseNotFound.Error()},
+		"a missing revision":          {number(s.Get("hello", 3)), driver.ErrReleaseNotFound.Error()},
+		"an existing revision":        {number(s.Get("hello", 1)), "1"},
+		"deleting a missing revision": {number(s.Delete("hello", 3)), driver.ErrReleaseNotFound.Error()},
 		"all that are superseded":     {count(h.Query(map[string]string{"name": "hello", "owner": "helm", "status": "superseded"})), "1"},
 		"none that are uninstalling":  {count(h.Query(map[string]string{"name": "hello", "owner": "helm", "status": "uninstalling"})), driver.ErrReleaseNotFound.Error()},
 		"the deployed one, as a list": {count(s.ListDeployed()), "1"},
@@ -241,15 +241,15 @@ func TestDecodeRelease(t *testing.T) {
 		data string
 		ok   bool
 	}{
-		"a release":              {zip(valid), true},
-		"one that is not zipped": {base64.StdEncoding.EncodeToString([]byte(valid)), true},
-		"nothing":                {"", false},
-		"no base64":              {"!", false},
-		"no zip":                 {base64.StdEncoding.EncodeToString([]byte{0x1f, 0x8b, 8}), false},
-		"no JSON":                {zip("x"), false},
-		"no name":                {zip(`{"version":1,"info":{}}`), false},
-		"no version":             {zip(`{"name":"a","info":{}}`), false},
-		"no info":                {zip(`{"name":"a","version":1}`), false},
+		"a release":      {zip(valid), true},
+		"not compressed": {base64.StdEncoding.EncodeToString([]byte(valid)), true},
+		"nothing":        {"", false},
+		"not base64":     {"!", false},
+		"not gzip":       {base64.StdEncoding.EncodeToString([]byte{0x1f, 0x8b, 8}), false},
+		"not JSON":       {zip("x"), false},
+		"no name":        {zip(`{"version":1,"info":{}}`), false},
+		"no version":     {zip(`{"name":"a","info":{}}`), false},
+		"no info":        {zip(`{"name":"a","version":1}`), false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

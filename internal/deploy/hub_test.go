@@ -81,16 +81,16 @@ func TestValues_MatchTheHash(t *testing.T) {
 		err     string
 		asked   []string
 	}{
-		"what is in memory is right: that is all":         {answers: []any{secret(wanted)}, want: right, asked: []string{memory}},
-		"memory is behind: storage has the right ones":    {answers: []any{secret(former), secret(wanted)}, want: right, asked: []string{memory, storage}},
-		"memory does not have it yet":                     {answers: []any{404, secret(wanted)}, want: right, asked: []string{memory, storage}},
-		"they are wrong: that is found out once":          {answers: []any{secret(former)}, err: errValuesHash.Error(), asked: []string{memory, storage}},
-		"it is not there: that is found out once":         {answers: []any{404}, err: "reading the Secret with the Helm values: said the hub", asked: []string{memory, storage}},
-		"it was there, in memory only":                    {answers: []any{secret(former), 404}, err: "reading the Secret with the Helm values: said the hub", asked: []string{memory, storage}},
-		"it may not be read: nothing is to be found out":  {answers: []any{403}, err: "reading the Secret with the Helm values: said the hub", asked: []string{memory}},
-		"the hub has trouble: nothing is to be found out": {answers: []any{500}, err: "reading the Secret with the Helm values: said the hub", asked: []string{memory}},
-		"storage has trouble":                             {answers: []any{secret(former), 500}, err: "reading the Secret with the Helm values: said the hub", asked: []string{memory, storage}},
-		"right by the hash, and no values: as they are": {answers: []any{secret(`["x"]`)}, hashOf: `["x"]`,
+		"cache is right: one request":                    {answers: []any{secret(wanted)}, want: right, asked: []string{memory}},
+		"cache is stale: storage is read":                {answers: []any{secret(former), secret(wanted)}, want: right, asked: []string{memory, storage}},
+		"cache does not have it yet: storage is read":    {answers: []any{404, secret(wanted)}, want: right, asked: []string{memory, storage}},
+		"wrong in cache and storage: error after both":   {answers: []any{secret(former)}, err: errValuesHash.Error(), asked: []string{memory, storage}},
+		"missing in cache and storage: error after both": {answers: []any{404}, err: "reading the Secret with the Helm values: said the hub", asked: []string{memory, storage}},
+		"stale in cache, missing in storage: error":      {answers: []any{secret(former), 404}, err: "reading the Secret with the Helm values: said the hub", asked: []string{memory, storage}},
+		"forbidden: error after one request":             {answers: []any{403}, err: "reading the Secret with the Helm values: said the hub", asked: []string{memory}},
+		"server error: error after one request":          {answers: []any{500}, err: "reading the Secret with the Helm values: said the hub", asked: []string{memory}},
+		"stale in cache, storage fails: error":           {answers: []any{secret(former), 500}, err: "reading the Secret with the Helm values: said the hub", asked: []string{memory, storage}},
+		"hash matches, not an object: error after one request": {answers: []any{secret(`["x"]`)}, hashOf: `["x"]`,
 			err: "the values in the BundleDeployment's Secret are not a JSON object", asked: []string{memory}},
 	}
 	for name, test := range tests {
@@ -122,12 +122,12 @@ func TestContent_IsReadFromServerCache(t *testing.T) {
 		reason  string
 		asked   []string
 	}{
-		"it is there":                     {answers: []any{made}, asked: []string{memory}},
-		"memory does not have it yet":     {answers: []any{404, made}, asked: []string{memory, storage}},
-		"it is nowhere":                   {answers: []any{404}, err: "reading the content of the bundle: said the hub", reason: fleet.ReasonContentMissing, asked: []string{memory, storage}},
-		"it may not be read":              {answers: []any{403}, err: "reading the content of the bundle: said the hub", reason: fleet.ReasonForbidden, asked: []string{memory}},
-		"the hub has trouble":             {answers: []any{500}, err: "reading the content of the bundle: said the hub", reason: fleet.ReasonError, asked: []string{memory}},
-		"it is broken, there as anywhere": {answers: []any{broken}, err: "reading content " + made.Name + ": " + content.ErrHashMismatch.Error(), reason: fleet.ReasonContentDamaged, asked: []string{memory}},
+		"it exists": {answers: []any{made}, asked: []string{memory}},
+		"cache does not have it yet: storage is read": {answers: []any{404, made}, asked: []string{memory, storage}},
+		"it does not exist":                           {answers: []any{404}, err: "reading the content of the bundle: said the hub", reason: fleet.ReasonContentMissing, asked: []string{memory, storage}},
+		"it is forbidden":                             {answers: []any{403}, err: "reading the content of the bundle: said the hub", reason: fleet.ReasonForbidden, asked: []string{memory}},
+		"the hub returns an error":                    {answers: []any{500}, err: "reading the content of the bundle: said the hub", reason: fleet.ReasonError, asked: []string{memory}},
+		"it is damaged: storage is not read":          {answers: []any{broken}, err: "reading content " + made.Name + ": " + content.ErrHashMismatch.Error(), reason: fleet.ReasonContentDamaged, asked: []string{memory}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -172,17 +172,17 @@ func TestReport_UpdatesOrPatchesStatus(t *testing.T) {
 		first, second string // errors
 		asked         []string
 	}{
-		"all of it":                           {version: "7", answers: []any{taken}, asked: []string{put, put}},
-		"it is not known when base was":       {answers: []any{taken}, asked: []string{patch, patch}},
-		"somebody has written since":          {version: "7", answers: []any{409, taken}, asked: []string{put, patch, put}},
-		"it was made anew":                    {version: "7", answers: []any{409, 409, 409, 409}, first: failed, second: failed, asked: []string{put, patch, put, patch}},
-		"it is gone":                          {version: "7", answers: []any{409, 404, taken}, first: failed, asked: []string{put, patch, put}},
-		"only patches are allowed":            {version: "7", answers: []any{403, taken}, asked: []string{put, patch, patch}},
-		"only patches are known":              {version: "7", answers: []any{405, taken}, asked: []string{put, patch, patch}},
-		"nothing is allowed, for once":        {version: "7", answers: []any{403, 403, taken}, first: failed, asked: []string{put, patch, put}},
-		"patches are allowed, and are late":   {version: "7", answers: []any{403, 409, 403, taken}, first: failed, asked: []string{put, patch, put, patch}},
-		"the hub has trouble: no other try":   {version: "7", answers: []any{500, taken}, first: failed, asked: []string{put, put}},
-		"trouble with the patch is told, too": {version: "7", answers: []any{409, 500, taken}, first: failed, asked: []string{put, patch, put}},
+		"resource version known: whole status is updated":            {version: "7", answers: []any{taken}, asked: []string{put, put}},
+		"resource version unknown: status is patched":                {answers: []any{taken}, asked: []string{patch, patch}},
+		"conflict: status is patched":                                {version: "7", answers: []any{409, taken}, asked: []string{put, patch, put}},
+		"recreated: update and patch fail":                           {version: "7", answers: []any{409, 409, 409, 409}, first: failed, second: failed, asked: []string{put, patch, put, patch}},
+		"deleted: patch fails":                                       {version: "7", answers: []any{409, 404, taken}, first: failed, asked: []string{put, patch, put}},
+		"update forbidden, patch allowed: later reports are patched": {version: "7", answers: []any{403, taken}, asked: []string{put, patch, patch}},
+		"update not supported: later reports are patched":            {version: "7", answers: []any{405, taken}, asked: []string{put, patch, patch}},
+		"update and patch forbidden once: update is tried again":     {version: "7", answers: []any{403, 403, taken}, first: failed, asked: []string{put, patch, put}},
+		"patch conflicts: update is tried again":                     {version: "7", answers: []any{403, 409, 403, taken}, first: failed, asked: []string{put, patch, put, patch}},
+		"server error: no patch is tried":                            {version: "7", answers: []any{500, taken}, first: failed, asked: []string{put, put}},
+		"patch fails: error is returned":                             {version: "7", answers: []any{409, 500, taken}, first: failed, asked: []string{put, patch, put}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

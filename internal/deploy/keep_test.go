@@ -96,12 +96,12 @@ func TestKeepInstalled(t *testing.T) {
 		hub       func(*importing.AgentValues)
 		want      func(t *testing.T, hub, installed *unstructured.Unstructured) *unstructured.Unstructured
 	}{
-		"where nothing was said the hub's it is":             {nil, nothing, hubs},
-		"what the hub says nothing of leaves the pods alone": {everySetting(), nothing, admins},
+		"no settings by the admin: hub's Deployment is unchanged": {nil, nothing, hubs},
+		"all settings by the admin: pod template is unchanged":    {everySetting(), nothing, admins},
 		"a proxy":         {map[string]any{"proxy": "http://proxy:3128"}, nothing, admins},
 		"a node selector": {map[string]any{"fleetAgent": map[string]any{"nodeSelector": map[string]any{"disk": "ssd"}}}, nothing, admins},
 		"several replicas, which prefer different nodes": {map[string]any{"agent": map[string]any{"replicas": 3}}, nothing, admins},
-		"a proxy comes before what the hub adds": {map[string]any{"proxy": "http://proxy:3128"}, env(corev1.EnvVar{Name: "A", Value: "b"}),
+		"proxy variables come before the hub's variables": {map[string]any{"proxy": "http://proxy:3128"}, env(corev1.EnvVar{Name: "A", Value: "b"}),
 			func(t *testing.T, hub, installed *unstructured.Unstructured) *unstructured.Unstructured {
 				variables := append(agentContainer(installed)["env"].([]any), map[string]any{"name": "A", "value": "b"})
 				agentContainer(hub)["env"] = variables
@@ -112,13 +112,13 @@ func TestKeepInstalled(t *testing.T) {
 			env(corev1.EnvVar{Name: "HTTP_PROXY", Value: "a"}, corev1.EnvVar{Name: "HTTPS_PROXY", Value: "b"}, corev1.EnvVar{Name: "NO_PROXY", Value: "c"}), hubs,
 		},
 		"the hub's number of replicas wins": {map[string]any{"agent": map[string]any{"replicas": 3}}, func(v *importing.AgentValues) { v.Replicas = 2 }, hubs},
-		"an affinity of the Cluster's own wins": {map[string]any{"agent": map[string]any{"replicas": 3}},
+		"the Cluster's own affinity wins": {map[string]any{"agent": map[string]any{"replicas": 3}},
 			func(v *importing.AgentValues) { v.Affinity = &corev1.Affinity{} },
 			func(t *testing.T, hub, _ *unstructured.Unstructured) *unstructured.Unstructured {
 				setField(t, hub, int64(3), "spec", "replicas")
 				return hub
 			}},
-		"all else is the hub's": {map[string]any{"debug": true, "extraEnv": []any{map[string]any{"name": "A", "value": "b"}},
+		"other settings: the hub's are used": {map[string]any{"debug": true, "extraEnv": []any{map[string]any{"name": "A", "value": "b"}},
 			"fleetAgent": map[string]any{"hostNetwork": true, "tolerations": []any{map[string]any{"key": "k", "operator": "Exists"}}}}, nothing, hubs},
 	}
 	for name, test := range tests {
@@ -168,13 +168,13 @@ func setField(t *testing.T, object *unstructured.Unstructured, value any, path .
 // What is no Deployment of an agent, or an odd one, does no harm.
 func TestKeepInstalled_IgnoresInvalidDeployments(t *testing.T) {
 	for name, odd := range map[string]map[string]any{
-		"nothing":                     {},
-		"containers that are none":    {"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": "none"}}}},
-		"another container":           {"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "x"}}}}}},
-		"variables that are none":     {"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "fleet-agent", "env": []any{"x"}}}}}}},
-		"a number that is none":       {"spec": map[string]any{"replicas": "three"}},
-		"a selector that is none":     {"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"nodeSelector": "x"}}}},
-		"an affinity that is nothing": {"spec": map[string]any{"replicas": int64(2)}},
+		"nothing":            {},
+		"invalid containers": {"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": "none"}}}},
+		"another container":  {"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "x"}}}}}},
+		"invalid variables":  {"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "fleet-agent", "env": []any{"x"}}}}}}},
+		"invalid number":     {"spec": map[string]any{"replicas": "three"}},
+		"invalid selector":   {"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"nodeSelector": "x"}}}},
+		"empty affinity":     {"spec": map[string]any{"replicas": int64(2)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			object := byHub(t, agentIn("ns"))

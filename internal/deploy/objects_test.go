@@ -51,9 +51,9 @@ func TestThreeWayPatch(t *testing.T) {
 	tests := map[string]struct{ before, target, live, want string }{
 		"nothing changed":                   {deployment("{replicas: 1}"), deployment("{replicas: 1}"), deployment("{replicas: 1, paused: true}"), `{}`},
 		"the bundle changed":                {deployment("{replicas: 1}"), deployment("{replicas: 2}"), deployment("{replicas: 1}"), `{"spec":{"replicas":2}}`},
-		"somebody changed it":               {deployment("{replicas: 1}"), deployment("{replicas: 1}"), deployment("{replicas: 5}"), `{"spec":{"replicas":1}}`},
-		"the bundle no longer says":         {deployment("{replicas: 1, paused: true}"), deployment("{replicas: 1}"), deployment("{replicas: 1, paused: true}"), `{"spec":{"paused":null}}`},
-		"somebody else says, and may":       {deployment("{replicas: 1}"), deployment("{replicas: 1}"), deployment("{replicas: 1, minReadySeconds: 5}"), `{}`},
+		"another writer changed it":         {deployment("{replicas: 1}"), deployment("{replicas: 1}"), deployment("{replicas: 5}"), `{"spec":{"replicas":1}}`},
+		"the bundle removed a field":        {deployment("{replicas: 1, paused: true}"), deployment("{replicas: 1}"), deployment("{replicas: 1, paused: true}"), `{"spec":{"paused":null}}`},
+		"another writer added a field":      {deployment("{replicas: 1}"), deployment("{replicas: 1}"), deployment("{replicas: 1, minReadySeconds: 5}"), `{}`},
 		"lists of built-in kinds are keyed": {deployment(containers("{name: a, image: v1}")), deployment(containers("{name: a, image: v2}")), deployment(containers("{name: side, image: z}, {name: a, image: v1}")), `{"spec":{"template":{"spec":{"$setElementOrder/containers":[{"name":"a"}],"containers":[{"image":"v2","name":"a"}]}}}}`},
 		"a custom resource did not change":  {custom("{a: 1}"), custom("{a: 1}"), custom("{a: 1, b: 2}"), `{}`},
 		"a custom resource was changed":     {custom("{a: 1}"), custom("{a: 1}"), custom("{a: 2}"), `{"spec":{"a":1}}`},
@@ -130,10 +130,10 @@ func TestOwnerOf(t *testing.T) {
 		want        releaseKey
 		known       bool
 	}{
-		"nobody's":              {nil, releaseKey{}, false},
-		"a release's":           {map[string]string{releaseNameAnnotation: "a", releaseNamespaceAnnotation: "web"}, releaseKey{"web", "a"}, true},
-		"half a mark is one":    {map[string]string{releaseNameAnnotation: "a"}, releaseKey{"", "a"}, true},
-		"the other half is not": {map[string]string{releaseNamespaceAnnotation: "web"}, releaseKey{"web", ""}, false},
+		"no owner":                      {nil, releaseKey{}, false},
+		"owned by a release":            {map[string]string{releaseNameAnnotation: "a", releaseNamespaceAnnotation: "web"}, releaseKey{"web", "a"}, true},
+		"only the name annotation":      {map[string]string{releaseNameAnnotation: "a"}, releaseKey{"", "a"}, true},
+		"only the namespace annotation": {map[string]string{releaseNamespaceAnnotation: "web"}, releaseKey{"web", ""}, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -152,11 +152,11 @@ func TestRecognise(t *testing.T) {
 		rendered, manifest string
 		isNew, isOld       bool
 	}{
-		"before anything is rendered all is old": {"", "whatever", false, true},
-		"what is about to be installed":          {"new", "new", true, false},
-		"a former revision":                      {"new", "old", false, true},
-		"a former revision that is to be again":  {"old", "old", true, true},
-		"a hook":                                 {"new", "hook", false, false},
+		"nothing rendered yet: is former":         {"", "whatever", false, true},
+		"manifest to install: is new":             {"new", "new", true, false},
+		"a former revision":                       {"new", "old", false, true},
+		"former revision deployed again: is both": {"old", "old", true, true},
+		"hook: is neither":                        {"new", "hook", false, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -11,11 +11,11 @@ func TestOutcomeOf(t *testing.T) {
 		err  error
 		want Outcome
 	}{
-		"no error":                          {nil, Succeeded},
-		"any error is tried again":          {errors.New("connection refused"), Retried},
-		"one that nothing heals is not":     {classify(errors.New("YAML parse error on a.yaml")), Failed},
-		"nor when it is in another's words": {fmt.Errorf("deploying: %w", classify(errors.New("YAML parse error on a.yaml"))), Failed},
-		"dependencies will come":            {&dependencyError{waiting: []string{"b"}}, Retried},
+		"no error":                                 {nil, Succeeded},
+		"any error is retried":                     {errors.New("connection refused"), Retried},
+		"permanent failure is not retried":         {classify(errors.New("YAML parse error on a.yaml")), Failed},
+		"wrapped permanent failure is not retried": {fmt.Errorf("deploying: %w", classify(errors.New("YAML parse error on a.yaml"))), Failed},
+		"missing dependencies are retried":         {&dependencyError{waiting: []string{"b"}}, Retried},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

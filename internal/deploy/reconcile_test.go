@@ -58,26 +58,26 @@ func TestOutcome(t *testing.T) {
 		lacking    bool
 		awaits     string
 	}{
-		"all is well": {},
-		"a namespace that has to come": {err: fmt.Errorf("x: %w", until(core("namespaces", "", "web"), because(fleet.ReasonNamespaceMissing, errors.New("none")))),
+		"no error": {},
+		"missing namespace": {err: fmt.Errorf("x: %w", until(core("namespaces", "", "web"), because(fleet.ReasonNamespaceMissing, errors.New("none")))),
 			conditions: []string{"Deployed=False NamespaceMissing: x: none"}, later: []string{"hello after 15m0s"}, awaits: "namespaces.v1 web"},
-		"a Secret that has to come": {err: until(core("secrets", "web", "pull"), errors.New("none")),
+		"missing Secret": {err: until(core("secrets", "web", "pull"), errors.New("none")),
 			conditions: []string{"Deployed=False Error: none"}, later: []string{"hello after 15m0s"}, awaits: "secrets.v1 web/pull"},
-		"a namespace that goes": {err: because(fleet.ReasonNamespaceTerminating, errors.New("is being terminated")),
+		"terminating namespace": {err: because(fleet.ReasonNamespaceTerminating, errors.New("is being terminated")),
 			conditions: []string{"Deployed=False NamespaceTerminating: is being terminated"}, again: true, awaits: "namespaces.v1 web"},
 		"a dependency is not ready": {err: &dependencyError{waiting: []string{"db"}},
 			conditions: []string{"Deployed=False AwaitingDependencies: dependent bundle(s) are not ready: [db]"}, later: []string{"hello after 1m0s"}},
 		"a dependency that does not exist": {err: errors.New("list bundledeployments: no bundles"),
 			conditions: []string{"Deployed=False Error: list bundledeployments: no bundles"}, again: true},
-		"what is not supported": {err: &unsupportedError{what: "no OCI"}, conditions: []string{"Deployed=False Unsupported: no OCI"}},
+		"unsupported bundle": {err: &unsupportedError{what: "no OCI"}, conditions: []string{"Deployed=False Unsupported: no OCI"}},
 		"a namespace that may not be labelled": {err: errors.Join(nil, &namespaceForbiddenError{cause: errors.New("may not")}),
 			conditions: []string{"Installed=False Forbidden: may not", "Ready=False Error: may not"}, later: []string{"hello after 2m0s"}},
-		"a failure that is recognised": {err: redactionOf(map[string]any{"password": "hunter2"}).wrap(classify(errors.New("YAML parse error: hunter2"))),
+		"permanent failure": {err: redactionOf(map[string]any{"password": "hunter2"}).wrap(classify(errors.New("YAML parse error: hunter2"))),
 			conditions: []string{"Installed=False ManifestInvalid: not installed: YAML parse error: <redacted>", "Ready=False Error: not ready: YAML parse error: <redacted>"},
 			later:      []string{"hello after 15m0s"}},
-		"a write at the same time": {err: fmt.Errorf("x: %w", apierrors.NewConflict(configMapResource, "a", errors.New("changed"))), again: true},
-		"the agent stops":          {err: fmt.Errorf("x: %w", errStopped), again: true},
-		"a kind that is not there": {err: fmt.Errorf("x: %w", noMatch),
+		"conflict":        {err: fmt.Errorf("x: %w", apierrors.NewConflict(configMapResource, "a", errors.New("changed"))), again: true},
+		"the agent stops": {err: fmt.Errorf("x: %w", errStopped), again: true},
+		"unknown kind": {err: fmt.Errorf("x: %w", noMatch),
 			conditions: []string{`Deployed=False KindMissing: x: no matches for kind "Thing" in version "v1"`}, again: true, lacking: true},
 		"anything else": {err: errors.New("connection refused"), conditions: []string{"Deployed=False Error: connection refused"}, again: true},
 	}
@@ -140,9 +140,9 @@ func TestRetryDue(t *testing.T) {
 		later  []string
 	}{
 		"nothing failed":                     {change: func(*fleet.BundleDeployment) {}},
-		"it failed just now":                 {change: failed, failed: noon.Add(-time.Minute), later: []string{"hello after 14m0s"}},
-		"it failed a while ago":              {change: failed, failed: noon.Add(-failureRetry), want: true},
-		"it failed before this process":      {change: failed, later: []string{"hello after 15m0s"}},
+		"failed just now":                    {change: failed, failed: noon.Add(-time.Minute), later: []string{"hello after 14m0s"}},
+		"failed a while ago":                 {change: failed, failed: noon.Add(-failureRetry), want: true},
+		"failed in an earlier process":       {change: failed, later: []string{"hello after 15m0s"}},
 		"another state failed":               {change: func(bd *fleet.BundleDeployment) { failed(bd); bd.Spec.DeploymentID = "s-2:a" }, failed: noon.Add(-time.Hour)},
 		"it failed and is being tried again": {change: func(bd *fleet.BundleDeployment) { notDeployed(&bd.Status, noon, fleet.ReasonError, "x") }, failed: noon.Add(-time.Hour)},
 	}
@@ -213,13 +213,13 @@ func TestReports_AreSentOnlyForChanges(t *testing.T) {
 		patches int
 		later   []string
 	}{
-		{name: "nothing is reported where nothing changed", change: func(*fleet.BundleDeploymentStatus) {}},
-		{name: "readiness is reported at once", change: func(s *fleet.BundleDeploymentStatus) { s.Ready = true }, patches: 1},
-		{name: "a detail waits", after: 300 * time.Millisecond, change: func(s *fleet.BundleDeploymentStatus) { s.ResourceCounts.NotReady = 1 }, later: []string{"hello after 700ms"}},
-		{name: "readiness does not", change: func(s *fleet.BundleDeploymentStatus) { s.Ready = false }, patches: 1},
-		{name: "a detail is reported later", after: 2 * time.Second, change: func(s *fleet.BundleDeploymentStatus) { s.ResourceCounts.NotReady = 2 }, patches: 1},
-		{name: "printer columns of others are left alone", after: 2 * time.Second, hub: func(s *fleet.BundleDeploymentStatus) { s.Display.State = "Strange" }, change: func(*fleet.BundleDeploymentStatus) {}},
-		{name: "but for what is reported anyway", after: 2 * time.Second, hub: func(s *fleet.BundleDeploymentStatus) { s.Display.State = "Strange" }, change: func(s *fleet.BundleDeploymentStatus) { s.Ready = true }, patches: 1},
+		{name: "no change: is not reported", change: func(*fleet.BundleDeploymentStatus) {}},
+		{name: "readiness changed: is reported at once", change: func(s *fleet.BundleDeploymentStatus) { s.Ready = true }, patches: 1},
+		{name: "detail changed: is delayed", after: 300 * time.Millisecond, change: func(s *fleet.BundleDeploymentStatus) { s.ResourceCounts.NotReady = 1 }, later: []string{"hello after 700ms"}},
+		{name: "readiness changed again: is reported at once", change: func(s *fleet.BundleDeploymentStatus) { s.Ready = false }, patches: 1},
+		{name: "delayed detail: is reported", after: 2 * time.Second, change: func(s *fleet.BundleDeploymentStatus) { s.ResourceCounts.NotReady = 2 }, patches: 1},
+		{name: "printer columns changed by others: stay", after: 2 * time.Second, hub: func(s *fleet.BundleDeploymentStatus) { s.Display.State = "Strange" }, change: func(*fleet.BundleDeploymentStatus) {}},
+		{name: "printer columns and another change: are overwritten", after: 2 * time.Second, hub: func(s *fleet.BundleDeploymentStatus) { s.Display.State = "Strange" }, change: func(s *fleet.BundleDeploymentStatus) { s.Ready = true }, patches: 1},
 	}
 	status := bd.Status.DeepCopy()
 	for _, step := range steps {
@@ -280,11 +280,11 @@ func TestDoubtful(t *testing.T) {
 		seen map[objectRef]observation
 		want bool
 	}{
-		"nothing was seen yet":       {nil, false},
-		"all is there":               {map[objectRef]observation{a: fine, b: fine}, false},
-		"one is missing":             {map[objectRef]observation{a: fine, b: {}}, true},
-		"one is somebody else's":     {map[objectRef]observation{a: fine, b: {Exists: true}}, true},
-		"what was seen is no longer": {map[objectRef]observation{refTo("ConfigMap", "web", "c"): {}}, false},
+		"nothing observed yet":              {nil, false},
+		"all objects exist":                 {map[objectRef]observation{a: fine, b: fine}, false},
+		"one is missing":                    {map[objectRef]observation{a: fine, b: {}}, true},
+		"one belongs to another owner":      {map[objectRef]observation{a: fine, b: {Exists: true}}, true},
+		"observed object is no longer part": {map[objectRef]observation{refTo("ConfigMap", "web", "c"): {}}, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -39,31 +39,31 @@ func TestDecide(t *testing.T) {
 		forced        bool
 		want          verdict
 	}{
-		"a release that is in place is kept":                             {releaseExists: true, want: Keep},
-		"a release that is gone is made again":                           {want: Deploy},
-		"a release that is in place is made again where that is asked":   {releaseExists: true, forced: true, want: Deploy},
-		"another deployment ID is deployed":                              {change: func(bd *fleet.BundleDeployment) { bd.Spec.DeploymentID = "s-2:a" }, releaseExists: true, want: Deploy},
-		"a new BundleDeployment is deployed":                             {change: func(bd *fleet.BundleDeployment) { bd.Status = fleet.BundleDeploymentStatus{} }, want: Deploy},
-		"a release under a former name is made again":                    {change: func(bd *fleet.BundleDeployment) { bd.Status.Release = "web/other:1" }, releaseExists: true, want: Deploy},
-		"a release in a former namespace is made again":                  {change: func(bd *fleet.BundleDeployment) { bd.Status.Release = "other/hello:1" }, releaseExists: true, want: Deploy},
-		"a release the status names badly is made again":                 {change: func(bd *fleet.BundleDeployment) { bd.Status.Release = "hello" }, releaseExists: true, want: Deploy},
-		"a failure that was recognised is kept":                          {change: func(bd *fleet.BundleDeployment) { failedDeployment(&bd.Status, noon, "s-1:a", fleet.ReasonError, "x") }, want: KeepFailure},
-		"a failure that was recognised is tried again where that is due": {change: func(bd *fleet.BundleDeployment) { failedDeployment(&bd.Status, noon, "s-1:a", fleet.ReasonError, "x") }, forced: true, want: Deploy},
-		"a failure of another deployment ID does not count":              {change: func(bd *fleet.BundleDeployment) { failedDeployment(&bd.Status, noon, "s-0:a", fleet.ReasonError, "x") }, want: Deploy},
-		"an error that is tried again anyway does not keep it from that": {change: func(bd *fleet.BundleDeployment) {
+		"release in place: is kept":                         {releaseExists: true, want: Keep},
+		"release missing: is deployed":                      {want: Deploy},
+		"release in place, forced: is deployed":             {releaseExists: true, forced: true, want: Deploy},
+		"another deployment ID is deployed":                 {change: func(bd *fleet.BundleDeployment) { bd.Spec.DeploymentID = "s-2:a" }, releaseExists: true, want: Deploy},
+		"a new BundleDeployment is deployed":                {change: func(bd *fleet.BundleDeployment) { bd.Status = fleet.BundleDeploymentStatus{} }, want: Deploy},
+		"a release under a former name is made again":       {change: func(bd *fleet.BundleDeployment) { bd.Status.Release = "web/other:1" }, releaseExists: true, want: Deploy},
+		"a release in a former namespace is made again":     {change: func(bd *fleet.BundleDeployment) { bd.Status.Release = "other/hello:1" }, releaseExists: true, want: Deploy},
+		"a release the status names badly is made again":    {change: func(bd *fleet.BundleDeployment) { bd.Status.Release = "hello" }, releaseExists: true, want: Deploy},
+		"permanent failure: is kept":                        {change: func(bd *fleet.BundleDeployment) { failedDeployment(&bd.Status, noon, "s-1:a", fleet.ReasonError, "x") }, want: KeepFailure},
+		"permanent failure, retry due: is deployed":         {change: func(bd *fleet.BundleDeployment) { failedDeployment(&bd.Status, noon, "s-1:a", fleet.ReasonError, "x") }, forced: true, want: Deploy},
+		"a failure of another deployment ID does not count": {change: func(bd *fleet.BundleDeployment) { failedDeployment(&bd.Status, noon, "s-0:a", fleet.ReasonError, "x") }, want: Deploy},
+		"temporary error: is deployed": {change: func(bd *fleet.BundleDeployment) {
 			bd.Status.AppliedDeploymentID = ""
 			notDeployed(&bd.Status, noon, fleet.ReasonError, "x")
 		}, want: Deploy},
 		"a release whose namespace could not be labelled is kept": {change: func(bd *fleet.BundleDeployment) { namespaceForbidden(&bd.Status, noon, "s-1:a", "web/hello:1", "x") }, releaseExists: true, want: Keep},
-		"paused is left alone":                    {change: func(bd *fleet.BundleDeployment) { bd.Spec.Paused = true }, forced: true, want: LeaveAlone},
-		"outside its schedule is left alone":      {change: func(bd *fleet.BundleDeployment) { bd.Spec.OffSchedule = true }, want: LeaveAlone},
-		"waiting for values is left alone":        {change: func(bd *fleet.BundleDeployment) { bd.Spec.WaitingForValues = true }, want: LeaveAlone},
-		"about to go is left alone":               {change: func(bd *fleet.BundleDeployment) { bd.DeletionTimestamp = &metav1.Time{Time: noon} }, want: LeaveAlone},
-		"without a deployment ID is left alone":   {change: func(bd *fleet.BundleDeployment) { bd.Spec.DeploymentID = "" }, want: LeaveAlone},
-		"contents in a registry are refused":      {change: func(bd *fleet.BundleDeployment) { bd.Spec.OCIContents = true }, releaseExists: true, want: Refuse},
-		"a chart to download is refused":          {change: func(bd *fleet.BundleDeployment) { bd.Spec.HelmChartOptions = &fleet.BundleHelmOptions{} }, want: Refuse},
-		"paused comes before refused":             {change: func(bd *fleet.BundleDeployment) { bd.Spec.OCIContents = true; bd.Spec.Paused = true }, want: LeaveAlone},
-		"an ID without a colon is as good as any": {change: func(bd *fleet.BundleDeployment) { bd.Spec.DeploymentID = "s-1"; bd.Status.AppliedDeploymentID = "s-1" }, releaseExists: true, want: Keep},
+		"paused is left alone":                       {change: func(bd *fleet.BundleDeployment) { bd.Spec.Paused = true }, forced: true, want: LeaveAlone},
+		"outside its schedule is left alone":         {change: func(bd *fleet.BundleDeployment) { bd.Spec.OffSchedule = true }, want: LeaveAlone},
+		"waiting for values is left alone":           {change: func(bd *fleet.BundleDeployment) { bd.Spec.WaitingForValues = true }, want: LeaveAlone},
+		"being deleted is left alone":                {change: func(bd *fleet.BundleDeployment) { bd.DeletionTimestamp = &metav1.Time{Time: noon} }, want: LeaveAlone},
+		"without a deployment ID is left alone":      {change: func(bd *fleet.BundleDeployment) { bd.Spec.DeploymentID = "" }, want: LeaveAlone},
+		"contents in a registry are refused":         {change: func(bd *fleet.BundleDeployment) { bd.Spec.OCIContents = true }, releaseExists: true, want: Refuse},
+		"a chart to download is refused":             {change: func(bd *fleet.BundleDeployment) { bd.Spec.HelmChartOptions = &fleet.BundleHelmOptions{} }, want: Refuse},
+		"paused comes before refused":                {change: func(bd *fleet.BundleDeployment) { bd.Spec.OCIContents = true; bd.Spec.Paused = true }, want: LeaveAlone},
+		"deployment ID without a colon: is deployed": {change: func(bd *fleet.BundleDeployment) { bd.Spec.DeploymentID = "s-1"; bd.Status.AppliedDeploymentID = "s-1" }, releaseExists: true, want: Keep},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -106,11 +106,11 @@ func TestNextStep(t *testing.T) {
 		"failed twice from the start":                      {[]revision{{1, failed}, {2, failed}}, Upgrade, []int{1}},
 		"an upgrade failed":                                {[]revision{{1, deployed}, {2, failed}}, Upgrade, []int{2}},
 		"two upgrades failed":                              {[]revision{{3, failed}, {1, deployed}, {2, failed}}, Upgrade, []int{3, 2}},
-		"an upgrade failed and the next went well":         {[]revision{{2, failed}, {3, deployed}}, Upgrade, nil},
-		"cut off while installing":                         {[]revision{{1, pendingIn}}, RecoverAndUpgrade, nil},
-		"cut off while upgrading":                          {[]revision{{1, deployed}, {2, pendingUp}}, RecoverAndUpgrade, []int{2}},
-		"cut off while rolling back":                       {[]revision{{1, superseded}, {2, failed}, {3, pendingBack}}, RecoverAndUpgrade, []int{1, 2}},
-		"cut off while uninstalling":                       {[]revision{{1, uninstalling}}, UninstallFirst, nil},
+		"an upgrade failed and the next succeeded":         {[]revision{{2, failed}, {3, deployed}}, Upgrade, nil},
+		"interrupted while installing":                     {[]revision{{1, pendingIn}}, RecoverAndUpgrade, nil},
+		"interrupted while upgrading":                      {[]revision{{1, deployed}, {2, pendingUp}}, RecoverAndUpgrade, []int{2}},
+		"interrupted while rolling back":                   {[]revision{{1, superseded}, {2, failed}, {3, pendingBack}}, RecoverAndUpgrade, []int{1, 2}},
+		"interrupted while uninstalling":                   {[]revision{{1, uninstalling}}, UninstallFirst, nil},
 		"uninstalled, with its history kept":               {[]revision{{1, uninstalled}}, Install, nil},
 		"installed again after it was uninstalled":         {[]revision{{1, uninstalled}, {2, deployed}}, Upgrade, nil},
 		"superseded, the newest revision having been lost": {[]revision{{1, superseded}}, Upgrade, nil},
@@ -210,19 +210,19 @@ func TestClassify(t *testing.T) {
 		err  string
 		want bool
 	}{
-		"a wait that was too long":        {"release x failed: timed out waiting for the condition", true},
-		"data that does not validate":     {"error validating data: x", true},
-		"another Kubernetes":              {"chart requires kubeVersion: <1.20.0 which is incompatible with Kubernetes v1.36.3", true},
-		"somebody else's object":          {`annotation validation error: missing key "meta.helm.sh/release-name"`, true},
-		"rolled back":                     {"release x failed, and has been rolled back due to atomic being set: y", true},
-		"a template that is no YAML":      {"YAML parse error on x/templates/a.yaml: z", true},
-		"a kustomization that is no YAML": {"MalformedYAMLError: yaml: line 2", true},
-		"a field that does not exist":     {`strict decoding error: unknown field "spec.x"`, true},
-		"a StatefulSet's fixed fields":    {"Forbidden: updates to statefulset spec for fields other than 'replicas' are forbidden", true},
-		"a PVC's fixed fields":            {"Forbidden: spec is immutable after creation except resources.requests", true},
-		"an API server that is away":      {"dial tcp 10.0.0.1:6443: connect: connection refused", false},
-		"an account without rights":       {`configmaps is forbidden: User "x" cannot create resource`, false},
-		"a kind that is not there yet":    {`no matches for kind "X" in version "a/v1"`, false},
+		"timeout":                      {"release x failed: timed out waiting for the condition", true},
+		"data that does not validate":  {"error validating data: x", true},
+		"another Kubernetes":           {"chart requires kubeVersion: <1.20.0 which is incompatible with Kubernetes v1.36.3", true},
+		"object of another owner":      {`annotation validation error: missing key "meta.helm.sh/release-name"`, true},
+		"rolled back":                  {"release x failed, and has been rolled back due to atomic being set: y", true},
+		"template is not YAML":         {"YAML parse error on x/templates/a.yaml: z", true},
+		"kustomization is not YAML":    {"MalformedYAMLError: yaml: line 2", true},
+		"a field that does not exist":  {`strict decoding error: unknown field "spec.x"`, true},
+		"a StatefulSet's fixed fields": {"Forbidden: updates to statefulset spec for fields other than 'replicas' are forbidden", true},
+		"a PVC's fixed fields":         {"Forbidden: spec is immutable after creation except resources.requests", true},
+		"API server is unreachable":    {"dial tcp 10.0.0.1:6443: connect: connection refused", false},
+		"an account without rights":    {`configmaps is forbidden: User "x" cannot create resource`, false},
+		"unknown kind":                 {`no matches for kind "X" in version "a/v1"`, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -263,14 +263,14 @@ func TestRedaction(t *testing.T) {
 		"a value in a list":               {"x in-a-list y", "x <redacted> y"},
 		"a number":                        {"port 12345678", "port <redacted>"},
 		"base64 of a value":               {"aHVudGVyMg==", "<redacted>"},
-		"what is short stays":             {"abc true nil", "abc true nil"},
+		"short value stays":               {"abc true nil", "abc true nil"},
 		"lines of a text, indented":       {"    -----BEGIN KEY-----\n    MIIEvQIBADAN\n    ab\n", "    <redacted>\n    <redacted>\n    ab\n"},
 		"lines of a text, escaped":        {`"-----BEGIN KEY-----\n  MIIEvQIBADAN\r\nab\n-----END KEY-----\n"`, `"<redacted>"`},
 		"a text without its end":          {"one-line, two", "<redacted>, two"},
 		"a text as Go quotes it":          {fmt.Sprintf("%q", "say \"hi\"<\tthere>"), `"<redacted>"`},
 		"a text as JSON quotes it":        {`"say \"hi\"\u003c\tthere\u003e"`, `"<redacted>"`},
 		"a number with a fraction's type": {"amount 87654321", "amount <redacted>"},
-		"nothing of it":                   {"fine", "fine"},
+		"no value in the text":            {"fine", "fine"},
 	}
 	r := redactionOf(values)
 	for name, test := range tests {
@@ -332,20 +332,20 @@ func TestWantedNamespace(t *testing.T) {
 		annotations map[string]string
 		changed     bool
 	}{
-		"what is given already is no change": {
+		"labels already set: no change": {
 			fleet.BundleDeploymentOptions{NamespaceLabels: map[string]string{"ours": "y"}, NamespaceAnnotations: kept}, labels(nil), current().Annotations, false},
-		"nothing given takes back what was given, and nothing else": {
+		"no labels wanted: only own labels are removed": {
 			fleet.BundleDeploymentOptions{}, labels(map[string]string{"ours": ""}), map[string]string{"others": "z"}, true},
-		"another label takes the place of the one before": {
+		"label renamed: old label is removed": {
 			fleet.BundleDeploymentOptions{NamespaceLabels: map[string]string{"new": "z"}, NamespaceAnnotations: kept},
 			labels(map[string]string{"ours": "", "new": "z"}), current().Annotations, true},
-		"what others wrote can be given another value": {
+		"label of another writer: is overwritten": {
 			fleet.BundleDeploymentOptions{NamespaceLabels: map[string]string{"ours": "y", "old": "new"}, NamespaceAnnotations: kept},
 			labels(map[string]string{"old": "new"}), current().Annotations, true},
-		"labels of pod security are not taken from a bundle": {
+		"pod security label in a bundle: is ignored": {
 			fleet.BundleDeploymentOptions{NamespaceLabels: map[string]string{"ours": "y", "pod-security.kubernetes.io/enforce": "privileged", "pod-security.kubernetes.io/warn": "x"}, NamespaceAnnotations: kept},
 			labels(nil), current().Annotations, false},
-		"annotations go like labels": {
+		"annotations: are handled like labels": {
 			fleet.BundleDeploymentOptions{NamespaceLabels: map[string]string{"ours": "y"}, NamespaceAnnotations: map[string]string{"a": "b"}},
 			labels(nil), map[string]string{"a": "b", "others": "z"}, true},
 		"the name cannot be changed": {
@@ -394,18 +394,18 @@ func TestDependencies(t *testing.T) {
 		refs []fleet.BundleRef
 		want string
 	}{
-		"nothing":                                {nil, ""},
-		"a reference to nothing":                 {[]fleet.BundleRef{{}}, ""},
-		"one that is ready":                      {[]fleet.BundleRef{{Name: "well"}}, ""},
-		"one that is modified":                   {[]fleet.BundleRef{{Name: "well"}, {Name: "modified"}}, "dependent bundle(s) are not ready: [modified]"},
-		"one that may be modified":               {[]fleet.BundleRef{{Name: "modified", AcceptedStates: []fleet.BundleState{fleet.Ready, fleet.Modified}}}, ""},
-		"one that may only be modified":          {[]fleet.BundleRef{{Name: "well", AcceptedStates: []fleet.BundleState{fleet.Modified}}}, "dependent bundle(s) are not ready: [well]"},
-		"one by its labels":                      {[]fleet.BundleRef{{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "db"}}}}, "dependent bundle(s) are not ready: [labelled]"},
-		"two references to one":                  {[]fleet.BundleRef{{Name: "modified"}, {Name: "modified"}}, "dependent bundle(s) are not ready: [modified]"},
-		"one that does not exist":                {[]fleet.BundleRef{{Name: "nobody"}}, "list bundledeployments: no bundles matching labels fleet.cattle.io/bundle-name=nobody,fleet.cattle.io/bundle-namespace=fleet-default in namespace fleet-default"},
-		"one of another namespace":               {[]fleet.BundleRef{{Name: "elsewhere"}}, "list bundledeployments: no bundles matching labels fleet.cattle.io/bundle-name=elsewhere,fleet.cattle.io/bundle-namespace=fleet-default in namespace fleet-default"},
-		"a name and labels that do not go along": {[]fleet.BundleRef{{Name: "well", Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "db"}}}}, "list bundledeployments: no bundles matching labels fleet.cattle.io/bundle-name=well,fleet.cattle.io/bundle-namespace=fleet-default,tier=db in namespace fleet-default"},
-		"a selector that is none":                {[]fleet.BundleRef{{Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "x"}}}}}, `reading the selector of a dependency: "x" is not a valid label selector operator`},
+		"nothing":                              {nil, ""},
+		"an empty reference":                   {[]fleet.BundleRef{{}}, ""},
+		"one that is ready":                    {[]fleet.BundleRef{{Name: "well"}}, ""},
+		"one that is modified":                 {[]fleet.BundleRef{{Name: "well"}, {Name: "modified"}}, "dependent bundle(s) are not ready: [modified]"},
+		"one that may be modified":             {[]fleet.BundleRef{{Name: "modified", AcceptedStates: []fleet.BundleState{fleet.Ready, fleet.Modified}}}, ""},
+		"one that may only be modified":        {[]fleet.BundleRef{{Name: "well", AcceptedStates: []fleet.BundleState{fleet.Modified}}}, "dependent bundle(s) are not ready: [well]"},
+		"one by its labels":                    {[]fleet.BundleRef{{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "db"}}}}, "dependent bundle(s) are not ready: [labelled]"},
+		"two references to one":                {[]fleet.BundleRef{{Name: "modified"}, {Name: "modified"}}, "dependent bundle(s) are not ready: [modified]"},
+		"one that does not exist":              {[]fleet.BundleRef{{Name: "nobody"}}, "list bundledeployments: no bundles matching labels fleet.cattle.io/bundle-name=nobody,fleet.cattle.io/bundle-namespace=fleet-default in namespace fleet-default"},
+		"one of another namespace":             {[]fleet.BundleRef{{Name: "elsewhere"}}, "list bundledeployments: no bundles matching labels fleet.cattle.io/bundle-name=elsewhere,fleet.cattle.io/bundle-namespace=fleet-default in namespace fleet-default"},
+		"name and labels of different bundles": {[]fleet.BundleRef{{Name: "well", Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "db"}}}}, "list bundledeployments: no bundles matching labels fleet.cattle.io/bundle-name=well,fleet.cattle.io/bundle-namespace=fleet-default,tier=db in namespace fleet-default"},
+		"invalid selector":                     {[]fleet.BundleRef{{Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "x"}}}}}, `reading the selector of a dependency: "x" is not a valid label selector operator`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -456,7 +456,7 @@ func TestOptionsComplete(t *testing.T) {
 		"no namespace":         {Options{Hub: &rest.Config{}, Local: &rest.Config{}, AgentNamespace: "a"}, "Namespace and AgentNamespace"},
 		"no agent's namespace": {Options{Hub: &rest.Config{}, Local: &rest.Config{}, Namespace: "a"}, "Namespace and AgentNamespace"},
 		"negative workers":     {Options{Hub: &rest.Config{}, Local: &rest.Config{}, Namespace: "a", AgentNamespace: "b", Workers: -1}, "negative"},
-		"enough":               {Options{Hub: &rest.Config{}, Local: &rest.Config{}, Namespace: "a", AgentNamespace: "b"}, ""},
+		"all required options": {Options{Hub: &rest.Config{}, Local: &rest.Config{}, Namespace: "a", AgentNamespace: "b"}, ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

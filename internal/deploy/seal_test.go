@@ -24,17 +24,17 @@ func TestSeal(t *testing.T) {
 		change func(*corev1.Secret)
 		want   origin
 	}{
-		"as it was sealed: the agent's":               {change: func(*corev1.Secret) {}, want: originAgent},
-		"with other labels: the agent's":              {change: func(s *corev1.Secret) { s.Labels = map[string]string{"a": "b"} }, want: originAgent},
-		"another content: another's":                  {change: func(s *corev1.Secret) { s.Data[releaseDataKey] = []byte("x") }, want: originOther},
-		"another name: another's":                     {change: func(s *corev1.Secret) { s.Name = "y" }, want: originOther},
-		"another namespace: another's":                {change: func(s *corev1.Secret) { s.Namespace = "y" }, want: originOther},
-		"no seal, named by the hub: another's":        {number: 3, change: func(s *corev1.Secret) { s.Annotations = nil }, want: originOther},
-		"no seal, older and named: the agent's":       {number: 3, change: older(before), want: originAgent},
-		"no seal, older and before that: the agent's": {number: 2, change: older(before), want: originAgent},
-		"no seal, older and later than that: older":   {number: 4, change: older(before), want: originOlder},
-		"no key yet, named: the agent's":              {noKey: true, number: 3, change: func(*corev1.Secret) {}, want: originAgent},
-		"no key yet, not named: older":                {noKey: true, number: 4, change: func(*corev1.Secret) {}, want: originOlder},
+		"unchanged: counts as the agent's":                                          {change: func(*corev1.Secret) {}, want: originAgent},
+		"labels changed: counts as the agent's":                                     {change: func(s *corev1.Secret) { s.Labels = map[string]string{"a": "b"} }, want: originAgent},
+		"data changed: counts as another writer's":                                  {change: func(s *corev1.Secret) { s.Data[releaseDataKey] = []byte("x") }, want: originOther},
+		"name changed: counts as another writer's":                                  {change: func(s *corev1.Secret) { s.Name = "y" }, want: originOther},
+		"namespace changed: counts as another writer's":                             {change: func(s *corev1.Secret) { s.Namespace = "y" }, want: originOther},
+		"no seal, newer than the key, named by the hub: counts as another writer's": {number: 3, change: func(s *corev1.Secret) { s.Annotations = nil }, want: originOther},
+		"no seal, older than the key, named by the hub: counts as the agent's":      {number: 3, change: older(before), want: originAgent},
+		"no seal, older than the key, before the named one: counts as the agent's":  {number: 2, change: older(before), want: originAgent},
+		"no seal, older than the key, after the named one: counts as older":         {number: 4, change: older(before), want: originOlder},
+		"no key, named by the hub: counts as the agent's":                           {noKey: true, number: 3, change: func(*corev1.Secret) {}, want: originAgent},
+		"no key, not named: counts as older":                                        {noKey: true, number: 4, change: func(*corev1.Secret) {}, want: originOlder},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -308,16 +308,16 @@ func TestStatusPatch(t *testing.T) {
 		change func(*fleet.BundleDeploymentStatus)
 		want   string
 	}{
-		"nothing": {func(*fleet.BundleDeploymentStatus) {}, ""},
-		"the printer columns alone are nothing to tell": {func(s *fleet.BundleDeploymentStatus) { s.Display.State = "NotReady" }, ""},
-		"printer columns that are gone are nothing":     {func(s *fleet.BundleDeploymentStatus) { s.Display = fleet.BundleDeploymentDisplay{} }, ""},
-		"the printer columns go along": {func(s *fleet.BundleDeploymentStatus) { s.Ready, s.Display.State = false, "NotReady" },
+		"nothing":                                {func(*fleet.BundleDeploymentStatus) {}, ""},
+		"only printer columns changed: no patch": {func(s *fleet.BundleDeploymentStatus) { s.Display.State = "NotReady" }, ""},
+		"only printer columns removed: no patch": {func(s *fleet.BundleDeploymentStatus) { s.Display = fleet.BundleDeploymentDisplay{} }, ""},
+		"status and printer columns changed: both are patched": {func(s *fleet.BundleDeploymentStatus) { s.Ready, s.Display.State = false, "NotReady" },
 			`{"status":{"display":{"state":"NotReady"},"ready":null}}`},
-		"printer columns that are gone go along": {func(s *fleet.BundleDeploymentStatus) { s.Ready, s.Display.Monitored = false, "" },
+		"status changed, printer columns removed: both are patched": {func(s *fleet.BundleDeploymentStatus) { s.Ready, s.Display.Monitored = false, "" },
 			`{"status":{"display":{"monitored":null},"ready":null}}`},
 		"a flag that is unset": {func(s *fleet.BundleDeploymentStatus) { s.Ready = false }, `{"status":{"ready":null}}`},
 		"a count":              {func(s *fleet.BundleDeploymentStatus) { s.ResourceCounts.NotReady = 1 }, `{"status":{"resourceCounts":{"notReady":1}}}`},
-		"a list that is gone":  {func(s *fleet.BundleDeploymentStatus) { s.Resources = nil }, `{"status":{"resources":null}}`},
+		"a list was removed":   {func(s *fleet.BundleDeploymentStatus) { s.Resources = nil }, `{"status":{"resources":null}}`},
 		"a release":            {func(s *fleet.BundleDeploymentStatus) { s.Release = "web/hello:2" }, `{"status":{"release":"web/hello:2"}}`},
 	}
 	for name, test := range tests {
@@ -344,22 +344,22 @@ func TestStatusUpdate(t *testing.T) {
 		change func(*fleet.BundleDeploymentStatus)
 		want   string
 	}{
-		"all of the status goes, and nothing else": {
+		"resource version known: body has status and identity only": {
 			base: func(bd *fleet.BundleDeployment) {
 				bd.Finalizers, bd.Annotations = []string{"f"}, map[string]string{"a": "b"}
 			},
 			want: head + `{` + applied + `"display":{},"release":"web/hello:1",` + counts(0) + `}}`},
-		"what is new, and the printer columns": {
+		"changed fields and printer columns": {
 			change: func(s *fleet.BundleDeploymentStatus) {
 				s.Ready, s.Display.State, s.ResourceCounts = true, "Ready", fleet.ResourceCounts{Ready: 1, DesiredReady: 1}
 			},
 			want: head + `{` + applied + `"display":{"state":"Ready"},"ready":true,"release":"web/hello:1",` + counts(1) + `}}`},
-		"a creation time that is not known": {
+		"creation time unknown": {
 			change: func(s *fleet.BundleDeploymentStatus) {
 				s.Resources = []fleet.DeployedResource{{Kind: "ConfigMap", Name: "a"}}
 			},
 			want: head + `{` + applied + `"display":{},"release":"web/hello:1",` + counts(0) + `,"resources":[{"createdAt":null,"kind":"ConfigMap","name":"a"}]}}`},
-		"one that does not say when it was written is only patched": {base: func(bd *fleet.BundleDeployment) { bd.ResourceVersion = "" }},
+		"resource version unknown: no update": {base: func(bd *fleet.BundleDeployment) { bd.ResourceVersion = "" }},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -405,19 +405,19 @@ func TestObserve(t *testing.T) {
 	}{
 		"a ConfigMap": {object: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, uid: u, resourceVersion: '7', labels: {objectset.rio.cattle.io/hash: h1}}\n",
 			want: observation{Exists: true, Owned: true, UID: "u", ResourceVersion: "7", Summary: always}},
-		"somebody else's": {object: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, labels: {objectset.rio.cattle.io/hash: h2}}\n",
+		"label of another set": {object: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, labels: {objectset.rio.cattle.io/hash: h2}}\n",
 			want: observation{Exists: true, Summary: always}},
-		"nobody's": {object: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",
+		"no label": {object: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",
 			want: observation{Exists: true, Summary: always}},
 		"a condition in error": {object: "apiVersion: x.io/v1\nkind: A\nmetadata: {name: a}\nstatus: {conditions: [{type: Ready, status: 'False', message: not yet}, {type: Stalled, status: 'True', message: stuck}]}\n",
 			want: observation{Exists: true, Summary: fleet.ResourceSummary{State: "error", Error: true, Message: []string{"stuck"}}}},
-		"a condition in error that is disregarded": {object: "apiVersion: x.io/v1\nkind: A\nmetadata: {name: a}\nstatus: {conditions: [{type: Ready, status: 'False', message: not yet}, {type: Stalled, status: 'True'}]}\n",
+		"ignored condition in error": {object: "apiVersion: x.io/v1\nkind: A\nmetadata: {name: a}\nstatus: {conditions: [{type: Ready, status: 'False', message: not yet}, {type: Stalled, status: 'True'}]}\n",
 			ignored: []map[string]string{{"type": "Ready", "status": "False"}, {"type": "Stalled"}},
 			want:    observation{Exists: true, Summary: fleet.ResourceSummary{State: "active", Message: []string{"Resource is current"}}}},
-		"a condition that is not quite the one that is disregarded": {object: "apiVersion: x.io/v1\nkind: A\nmetadata: {name: a}\nstatus: {conditions: [{type: Ready, status: 'False', message: not yet}]}\n",
+		"condition that matches an ignored one only in part": {object: "apiVersion: x.io/v1\nkind: A\nmetadata: {name: a}\nstatus: {conditions: [{type: Ready, status: 'False', message: not yet}]}\n",
 			ignored: []map[string]string{{"type": "Ready", "status": "Unknown"}, {}},
 			want:    observation{Exists: true, Summary: fleet.ResourceSummary{State: "unavailable", Transitioning: true, Message: []string{"not yet"}}}},
-		"on its way out": {object: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, deletionTimestamp: '2026-11-21T12:00:00Z', finalizers: [x.io/wait]}\n",
+		"terminating": {object: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, deletionTimestamp: '2026-11-21T12:00:00Z', finalizers: [x.io/wait]}\n",
 			want: observation{Exists: true, Summary: fleet.ResourceSummary{State: "removing", Transitioning: true, Message: []string{"Resource scheduled for deletion"}}}},
 	}
 	for name, test := range tests {
@@ -446,15 +446,15 @@ func TestSameButDetails(t *testing.T) {
 		change func(*fleet.BundleDeploymentStatus)
 		want   bool
 	}{
-		"equal":               {func(*fleet.BundleDeploymentStatus) {}, true},
-		"another message":     {func(s *fleet.BundleDeploymentStatus) { s.Conditions[0].Message = "x" }, true},
-		"another count":       {func(s *fleet.BundleDeploymentStatus) { s.ResourceCounts.NotReady = 3 }, true},
-		"another readiness":   {func(s *fleet.BundleDeploymentStatus) { s.Ready = false }, false},
-		"modified":            {func(s *fleet.BundleDeploymentStatus) { s.NonModified = false }, false},
-		"another release":     {func(s *fleet.BundleDeploymentStatus) { s.Release = "x" }, false},
-		"another deployment":  {func(s *fleet.BundleDeploymentStatus) { s.AppliedDeploymentID = "x" }, false},
-		"another condition":   {func(s *fleet.BundleDeploymentStatus) { s.Conditions[0].Status = "False" }, false},
-		"a condition is gone": {func(s *fleet.BundleDeploymentStatus) { s.Conditions = s.Conditions[1:] }, false},
+		"equal":                   {func(*fleet.BundleDeploymentStatus) {}, true},
+		"another message":         {func(s *fleet.BundleDeploymentStatus) { s.Conditions[0].Message = "x" }, true},
+		"another count":           {func(s *fleet.BundleDeploymentStatus) { s.ResourceCounts.NotReady = 3 }, true},
+		"another readiness":       {func(s *fleet.BundleDeploymentStatus) { s.Ready = false }, false},
+		"modified":                {func(s *fleet.BundleDeploymentStatus) { s.NonModified = false }, false},
+		"another release":         {func(s *fleet.BundleDeploymentStatus) { s.Release = "x" }, false},
+		"another deployment":      {func(s *fleet.BundleDeploymentStatus) { s.AppliedDeploymentID = "x" }, false},
+		"another condition":       {func(s *fleet.BundleDeploymentStatus) { s.Conditions[0].Status = "False" }, false},
+		"a condition was removed": {func(s *fleet.BundleDeploymentStatus) { s.Conditions = s.Conditions[1:] }, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -475,13 +475,13 @@ func TestNewer(t *testing.T) {
 		cached, written *fleet.BundleDeployment
 		second          bool
 	}{
-		"nothing was written":           {bd("a", "5"), nil, false},
-		"the cache is behind":           {bd("a", "5"), bd("a", "10"), true},
-		"the cache is ahead":            {bd("a", "10"), bd("a", "5"), false},
-		"both are the same":             {bd("a", "5"), bd("a", "5"), false},
-		"it was made anew":              {bd("b", "5"), bd("a", "10"), false},
-		"versions that are no numbers":  {bd("a", "x"), bd("a", "y"), false},
-		"there is nothing in the cache": {nil, bd("a", "5"), true},
+		"no report yet":            {bd("a", "5"), nil, false},
+		"the cache is behind":      {bd("a", "5"), bd("a", "10"), true},
+		"the cache is ahead":       {bd("a", "10"), bd("a", "5"), false},
+		"both are the same":        {bd("a", "5"), bd("a", "5"), false},
+		"it was recreated":         {bd("b", "5"), bd("a", "10"), false},
+		"versions are not numbers": {bd("a", "x"), bd("a", "y"), false},
+		"cache is empty":           {nil, bd("a", "5"), true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

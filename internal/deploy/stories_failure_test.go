@@ -37,22 +37,22 @@ func TestUndeployableBundle_IsReported(t *testing.T) {
 		change  func(*fleet.BundleDeployment)
 		want    []func(*fleet.BundleDeployment) string
 	}{
-		"a chart for another Kubernetes is a failure, and not tried again": {
+		"a chart for another Kubernetes version is a permanent failure": {
 			files:   map[string]string{"Chart.yaml": "apiVersion: v2\nname: x\nversion: 0.1.0\nkubeVersion: '<1.20.0'\n", "templates/a.yaml": configMapYAML},
 			options: in(l.Name + "-version"),
 			want:    []func(*fleet.BundleDeployment) string{recognisedAs("chart requires kubeVersion"), becauseOf(fleet.ConditionInstalled, fleet.ReasonKubeVersionUnsupported, "")},
 		},
-		"a template that is no YAML is a failure": {
+		"a template that is not YAML is a permanent failure": {
 			files:   map[string]string{"Chart.yaml": "apiVersion: v2\nname: x\nversion: 0.1.0\n", "templates/a.yaml": "a: b: c\n"},
 			options: in(l.Name + "-yaml"),
 			want:    []func(*fleet.BundleDeployment) string{recognisedAs("YAML parse error"), becauseOf(fleet.ConditionInstalled, fleet.ReasonManifestInvalid, "")},
 		},
-		"plain YAML that is none is a failure": {
+		"invalid plain YAML is a permanent failure": {
 			files:   map[string]string{"a.yaml": "a: b: c\n"},
 			options: in(l.Name + "-rawyaml"),
 			want:    []func(*fleet.BundleDeployment) string{recognisedAs("YAML parse error"), becauseOf(fleet.ConditionInstalled, fleet.ReasonManifestInvalid, "")},
 		},
-		"a template that fails is tried again": {
+		"a template that fails is retried": {
 			files:   map[string]string{"Chart.yaml": "apiVersion: v2\nname: x\nversion: 0.1.0\n", "templates/a.yaml": `{{ fail "no good" }}`},
 			options: in(l.Name + "-fail"),
 			want:    []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonRenderingFailed, "no good")},
@@ -67,12 +67,12 @@ func TestUndeployableBundle_IsReported(t *testing.T) {
 			options: fleet.BundleDeploymentOptions{TargetNamespace: l.Name + "-scope"},
 			want:    []func(*fleet.BundleDeployment) string{says(fleet.ConditionDeployed, "invalid cluster scoped object")},
 		},
-		"an object that belongs to somebody else": {
+		"an object of another owner": {
 			files:   map[string]string{"a.yaml": strings.Replace(configMapYAML, "name: cm", "name: kube-root-ca.crt", 1)},
 			options: in(l.Name),
 			want:    []func(*fleet.BundleDeployment) string{recognisedAs("exists and cannot be imported into the current release"), becauseOf(fleet.ConditionInstalled, fleet.ReasonObjectTaken, "")},
 		},
-		"a service account that is not there": {
+		"a missing service account": {
 			files:   map[string]string{"a.yaml": configMapYAML},
 			options: fleet.BundleDeploymentOptions{DefaultNamespace: l.Name, ServiceAccount: "nobody"},
 			want:    []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonServiceAccountMissing, `service account "nobody" does not exist`)},
@@ -92,7 +92,7 @@ func TestUndeployableBundle_IsReported(t *testing.T) {
 			change: func(bd *fleet.BundleDeployment) { bd.Spec.HelmChartOptions = &fleet.BundleHelmOptions{} },
 			want:   []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonUnsupported, "HelmOps")},
 		},
-		"an object that the API server does not take for valid": {
+		"an object that the API server rejects": {
 			files:   map[string]string{"a.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: x}\nspec: {ports: [{port: 100000}]}\n"},
 			options: in(l.Name + "-invalid"),
 			want:    []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonObjectRejected, "100000")},
@@ -102,7 +102,7 @@ func TestUndeployableBundle_IsReported(t *testing.T) {
 			options: in(l.Name + "-kustomize"),
 			want:    []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonRenderingFailed, "nothing.yaml")},
 		},
-		"a namespace that is not there and must be": {
+		"a missing namespace that must exist": {
 			files: map[string]string{"a.yaml": configMapYAML},
 			options: fleet.BundleDeploymentOptions{TargetNamespace: l.Name + "-nowhere", DefaultNamespace: l.Name,
 				AllowedTargetNamespaceSelector: &metav1.LabelSelector{},
@@ -110,13 +110,13 @@ func TestUndeployableBundle_IsReported(t *testing.T) {
 			want: []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonNamespaceMissing,
 				"target namespace "+l.Name+"-nowhere does not exist on downstream cluster")},
 		},
-		"something to copy that is not there": {
+		"a missing object to copy": {
 			files:   map[string]string{"a.yaml": configMapYAML},
 			options: fleet.BundleDeploymentOptions{DefaultNamespace: l.Name, DownstreamResources: []fleet.DownstreamResource{{Kind: "Secret", Name: "nothing"}}},
 			change:  func(bd *fleet.BundleDeployment) { bd.Spec.DownstreamResourcesGeneration = 1 },
 			want:    []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonContentMissing, "Secret nothing")},
 		},
-		"contents that are not there": {
+		"a missing Content": {
 			files: map[string]string{"a.yaml": configMapYAML}, options: in(l.Name),
 			change: func(bd *fleet.BundleDeployment) { bd.Spec.DeploymentID = "s-nothing:x" },
 			want:   []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonContentMissing, "s-nothing")},
@@ -263,7 +263,7 @@ func TestInterruptedOperation_IsContinued(t *testing.T) {
 		"an upgrade of a release that never was deployed": {[]revision{{1, release.StatusFailed}, {2, release.StatusPendingUpgrade}}, ":3"},
 		"an uninstallation": {[]revision{{1, release.StatusUninstalling}}, ":1"},
 		"a replacement of a release that was uninstalled": {[]revision{{1, release.StatusUninstalled}, {2, release.StatusPendingInstall}}, ":3"},
-		"a release that failed":                           {[]revision{{1, release.StatusFailed}}, ":2"},
+		"a failed release": {[]revision{{1, release.StatusFailed}}, ":2"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

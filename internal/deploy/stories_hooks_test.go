@@ -33,13 +33,13 @@ func TestHooksUnderANamespace_StayInIt(t *testing.T) {
 		refused string
 		hook    string
 	}{
-		"a hook in another namespace: is moved":           {files: hooks(hookOf("smuggled", other, "pre-install")), hook: "smuggled"},
-		"a hook and a kustomization: both count":          {files: with(hooks(hookOf("smuggled", other, "post-install")), kustomization), hook: "k-smuggled"},
-		"a cluster-scoped hook: is refused":               {files: hooks(clusterRole), refused: "invalid cluster scoped object"},
-		"a cluster-scoped hook, kustomized: is refused":   {files: with(hooks(clusterRole), kustomization), refused: "invalid cluster scoped object"},
-		"a CRD among the chart's CRDs: is refused":        {files: with(hooks(""), map[string]string{"crds/a.yaml": crd}), refused: "invalid cluster scoped object"},
-		"another object among the chart's CRDs: the same": {files: with(hooks(""), map[string]string{"crds/a.yaml": hookOf("smuggled", other, "none")}), refused: "nothing but CustomResourceDefinitions"},
-		"one that names no namespace there: the same":     {files: with(hooks(""), map[string]string{"crds/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: smuggled}\n"}), refused: "nothing but CustomResourceDefinitions"},
+		"a hook in another namespace: is moved":                            {files: hooks(hookOf("smuggled", other, "pre-install")), hook: "smuggled"},
+		"a hook and a kustomization: both count":                           {files: with(hooks(hookOf("smuggled", other, "post-install")), kustomization), hook: "k-smuggled"},
+		"a cluster-scoped hook: is refused":                                {files: hooks(clusterRole), refused: "invalid cluster scoped object"},
+		"a cluster-scoped hook, kustomized: is refused":                    {files: with(hooks(clusterRole), kustomization), refused: "invalid cluster scoped object"},
+		"a CRD among the chart's CRDs: is refused":                         {files: with(hooks(""), map[string]string{"crds/a.yaml": crd}), refused: "invalid cluster scoped object"},
+		"another object among the chart's CRDs: is refused":                {files: with(hooks(""), map[string]string{"crds/a.yaml": hookOf("smuggled", other, "none")}), refused: "nothing but CustomResourceDefinitions"},
+		"an object without a namespace among the chart's CRDs: is refused": {files: with(hooks(""), map[string]string{"crds/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: smuggled}\n"}), refused: "nothing but CustomResourceDefinitions"},
 	}
 	i := 0
 	for name, test := range tests {

@@ -126,9 +126,9 @@ func (l *lab) identities(refs []*unstructured.Unstructured) map[string]any {
 func TestAgentAdoptsItself_NothingChanges(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(namespace string) marks{
-		"after an import":                   func(string) marks { return importMarks() },
-		"after helm install fleet-agent":    chartMarks,
-		"after somebody applied it by hand": func(string) marks { return marks{} },
+		"after an import":                func(string) marks { return importMarks() },
+		"after helm install fleet-agent": chartMarks,
+		"after kubectl apply":            func(string) marks { return marks{} },
 	}
 	for name, installed := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -236,24 +236,24 @@ func TestPutRight(t *testing.T) {
 		again bool
 		later []string
 	}{
-		"another bundle that is changed":              {name: "x", modified: []fleet.ModifiedStatus{changed}},
-		"another bundle that lacks something":         {name: "x", modified: []fleet.ModifiedStatus{gone}},
-		"an agent that is fine":                       {name: "fleet-agent-east"},
-		"an agent that is not deployed":               {name: "fleet-agent-east", applied: "b", modified: []fleet.ModifiedStatus{gone}},
-		"an agent that lacks something":               {name: "fleet-agent-east", modified: []fleet.ModifiedStatus{gone}, later: []string{"fleet-agent-east after 5s"}},
-		"an agent that lacks something for a while":   {name: "fleet-agent-east", modified: []fleet.ModifiedStatus{gone}, repair: repair{at: noon}, again: true, later: []string{"fleet-agent-east after 0s"}},
-		"an agent that was repaired in vain":          {name: "fleet-agent-east", modified: []fleet.ModifiedStatus{changed}, repair: repair{tries: 2}, later: []string{"fleet-agent-east after 20s"}},
-		"an agent that was repaired in vain for long": {name: "fleet-agent-east", modified: []fleet.ModifiedStatus{changed}, repair: repair{tries: 20}, later: []string{"fleet-agent-east after 10m0s"}},
-		"forced, for the first time":                  {name: "x", options: fleet.BundleDeploymentOptions{ForceSyncGeneration: 2}, modified: []fleet.ModifiedStatus{changed}, again: true, later: []string{"x after 0s"}},
-		"forced anew":                                 {name: "x", options: fleet.BundleDeploymentOptions{ForceSyncGeneration: 2}, synced: &old, modified: []fleet.ModifiedStatus{changed}, again: true, later: []string{"x after 0s"}},
-		"forced before":                               {name: "x", options: fleet.BundleDeploymentOptions{ForceSyncGeneration: 2}, synced: &current, modified: []fleet.ModifiedStatus{changed}},
-		"forced just now, in vain":                    {name: "x", options: fleet.BundleDeploymentOptions{ForceSyncGeneration: 2}, synced: &old, repair: repair{forced: 2}, modified: []fleet.ModifiedStatus{changed}},
-		"forced, and nothing is changed":              {name: "x", options: fleet.BundleDeploymentOptions{ForceSyncGeneration: 2}, synced: &old},
-		"what was overwritten went":                   {name: "x", options: overwrites("configmap", "", "cm"), modified: []fleet.ModifiedStatus{gone}, later: []string{"x after 5s"}},
-		"what was overwritten went from there":        {name: "x", options: overwrites("ConfigMap", "web", "cm"), modified: []fleet.ModifiedStatus{gone}, later: []string{"x after 5s"}},
-		"what was overwritten is changed":             {name: "x", options: overwrites("ConfigMap", "web", "cm"), modified: []fleet.ModifiedStatus{changed}},
-		"something else went":                         {name: "x", options: overwrites("ConfigMap", "web", "other"), modified: []fleet.ModifiedStatus{gone}},
-		"it went from somewhere else":                 {name: "x", options: overwrites("ConfigMap", "db", "cm"), modified: []fleet.ModifiedStatus{gone}},
+		"other bundle, object changed: is not repaired":                          {name: "x", modified: []fleet.ModifiedStatus{changed}},
+		"other bundle, object missing: is not repaired":                          {name: "x", modified: []fleet.ModifiedStatus{gone}},
+		"agent unmodified: is not repaired":                                      {name: "fleet-agent-east"},
+		"agent not deployed: is not repaired":                                    {name: "fleet-agent-east", applied: "b", modified: []fleet.ModifiedStatus{gone}},
+		"agent, object missing: is repaired after a pause":                       {name: "fleet-agent-east", modified: []fleet.ModifiedStatus{gone}, later: []string{"fleet-agent-east after 5s"}},
+		"agent, object missing since the pause: is repaired":                     {name: "fleet-agent-east", modified: []fleet.ModifiedStatus{gone}, repair: repair{at: noon}, again: true, later: []string{"fleet-agent-east after 0s"}},
+		"agent, repaired without effect: pause increases":                        {name: "fleet-agent-east", modified: []fleet.ModifiedStatus{changed}, repair: repair{tries: 2}, later: []string{"fleet-agent-east after 20s"}},
+		"agent, repaired without effect often: pause is limited":                 {name: "fleet-agent-east", modified: []fleet.ModifiedStatus{changed}, repair: repair{tries: 20}, later: []string{"fleet-agent-east after 10m0s"}},
+		"sync forced for the first time: is repaired":                            {name: "x", options: fleet.BundleDeploymentOptions{ForceSyncGeneration: 2}, modified: []fleet.ModifiedStatus{changed}, again: true, later: []string{"x after 0s"}},
+		"sync forced again: is repaired":                                         {name: "x", options: fleet.BundleDeploymentOptions{ForceSyncGeneration: 2}, synced: &old, modified: []fleet.ModifiedStatus{changed}, again: true, later: []string{"x after 0s"}},
+		"sync forced before: is not repaired":                                    {name: "x", options: fleet.BundleDeploymentOptions{ForceSyncGeneration: 2}, synced: &current, modified: []fleet.ModifiedStatus{changed}},
+		"sync forced just now, without effect: is not repaired":                  {name: "x", options: fleet.BundleDeploymentOptions{ForceSyncGeneration: 2}, synced: &old, repair: repair{forced: 2}, modified: []fleet.ModifiedStatus{changed}},
+		"sync forced, unmodified: is not repaired":                               {name: "x", options: fleet.BundleDeploymentOptions{ForceSyncGeneration: 2}, synced: &old},
+		"overwritten object missing: is repaired after a pause":                  {name: "x", options: overwrites("configmap", "", "cm"), modified: []fleet.ModifiedStatus{gone}, later: []string{"x after 5s"}},
+		"overwritten object missing in its namespace: is repaired after a pause": {name: "x", options: overwrites("ConfigMap", "web", "cm"), modified: []fleet.ModifiedStatus{gone}, later: []string{"x after 5s"}},
+		"overwritten object changed: is not repaired":                            {name: "x", options: overwrites("ConfigMap", "web", "cm"), modified: []fleet.ModifiedStatus{changed}},
+		"other object missing: is not repaired":                                  {name: "x", options: overwrites("ConfigMap", "web", "other"), modified: []fleet.ModifiedStatus{gone}},
+		"object missing in another namespace: is not repaired":                   {name: "x", options: overwrites("ConfigMap", "db", "cm"), modified: []fleet.ModifiedStatus{gone}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

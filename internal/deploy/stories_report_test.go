@@ -134,19 +134,19 @@ func TestConcurrentWrites_SurviveReport(t *testing.T) {
 		state     string // of the printer columns
 		paused    bool
 	}{
-		"nothing was": {want: []string{"PUT 200"}},
-		"a creation time is not known": {want: []string{"PUT 200"}, change: func(s *fleet.BundleDeploymentStatus) {
+		"no concurrent write": {want: []string{"PUT 200"}},
+		"creation time unknown": {want: []string{"PUT 200"}, change: func(s *fleet.BundleDeploymentStatus) {
 			s.Resources = []fleet.DeployedResource{{Kind: "ConfigMap", APIVersion: "v1", Name: "a"}}
 		}},
 		"a failure is reported": {want: []string{"PUT 200"}, change: func(s *fleet.BundleDeploymentStatus) {
 			failedDeployment(s, noon, "s-1:a", fleet.ReasonManifestInvalid, "because")
 		}},
-		"the spec was": {meanwhile: pause, want: []string{"PUT 409", "PATCH 200"}, paused: true},
-		"the status was": {meanwhile: func(b bundle) { l.patchStatus(b.Name, `{"status":{"display":{"state":"Strange"}}}`) },
+		"spec written": {meanwhile: pause, want: []string{"PUT 409", "PATCH 200"}, paused: true},
+		"status written": {meanwhile: func(b bundle) { l.patchStatus(b.Name, `{"status":{"display":{"state":"Strange"}}}`) },
 			want: []string{"PUT 409", "PATCH 200"}, state: "Strange"},
-		"it was made anew": {meanwhile: func(b bundle) { l.delete(b.Name); l.apply(b) },
+		"recreated": {meanwhile: func(b bundle) { l.delete(b.Name); l.apply(b) },
 			want: []string{"PUT 409", "PATCH 200"}},
-		"it was deleted": {meanwhile: func(b bundle) { l.delete(b.Name) },
+		"deleted": {meanwhile: func(b bundle) { l.delete(b.Name) },
 			refused: apierrors.IsNotFound}, // of the update, or of the patch after a conflict
 	}
 	for name, test := range tests {

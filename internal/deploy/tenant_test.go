@@ -21,20 +21,20 @@ func TestCreatesSomething(t *testing.T) {
 		rules []authorizationv1.ResourceRule
 		want  bool
 	}{
-		"nothing":                       {},
-		"ConfigMaps":                    {[]authorizationv1.ResourceRule{rule("create", "", "configmaps")}, true},
-		"by any verb":                   {[]authorizationv1.ResourceRule{rule("*", "apps", "deployments")}, true},
-		"everything":                    {[]authorizationv1.ResourceRule{rule("*", "*", "*")}, true},
-		"everything of a group":         {[]authorizationv1.ResourceRule{rule("create", "batch", "*")}, true},
-		"only reading":                  {[]authorizationv1.ResourceRule{rule("list", "", "configmaps")}, false},
-		"only changing":                 {[]authorizationv1.ResourceRule{rule("patch", "", "configmaps")}, false},
-		"what is in no namespace":       {[]authorizationv1.ResourceRule{rule("create", "", "namespaces")}, false},
-		"asking about itself":           {[]authorizationv1.ResourceRule{rule("create", "authorization.k8s.io", "selfsubjectaccessreviews")}, false},
-		"asking about others":           {[]authorizationv1.ResourceRule{rule("create", "authorization.k8s.io", "localsubjectaccessreviews")}, false},
-		"a subresource":                 {[]authorizationv1.ResourceRule{rule("create", "", "pods/exec")}, false},
-		"single names":                  {[]authorizationv1.ResourceRule{rule("create", "", "configmaps", "mine")}, false},
-		"a kind that is not there":      {[]authorizationv1.ResourceRule{rule("create", "example.com", "things")}, false},
-		"one of several that would not": {[]authorizationv1.ResourceRule{rule("create", "", "namespaces"), rule("create", "", "secrets")}, true},
+		"nothing":                         {},
+		"ConfigMaps":                      {[]authorizationv1.ResourceRule{rule("create", "", "configmaps")}, true},
+		"by any verb":                     {[]authorizationv1.ResourceRule{rule("*", "apps", "deployments")}, true},
+		"everything":                      {[]authorizationv1.ResourceRule{rule("*", "*", "*")}, true},
+		"everything of a group":           {[]authorizationv1.ResourceRule{rule("create", "batch", "*")}, true},
+		"only reading":                    {[]authorizationv1.ResourceRule{rule("list", "", "configmaps")}, false},
+		"only changing":                   {[]authorizationv1.ResourceRule{rule("patch", "", "configmaps")}, false},
+		"cluster-scoped resources":        {[]authorizationv1.ResourceRule{rule("create", "", "namespaces")}, false},
+		"asking about itself":             {[]authorizationv1.ResourceRule{rule("create", "authorization.k8s.io", "selfsubjectaccessreviews")}, false},
+		"asking about others":             {[]authorizationv1.ResourceRule{rule("create", "authorization.k8s.io", "localsubjectaccessreviews")}, false},
+		"a subresource":                   {[]authorizationv1.ResourceRule{rule("create", "", "pods/exec")}, false},
+		"single names":                    {[]authorizationv1.ResourceRule{rule("create", "", "configmaps", "mine")}, false},
+		"unknown kind":                    {[]authorizationv1.ResourceRule{rule("create", "example.com", "things")}, false},
+		"one allowed resource of several": {[]authorizationv1.ResourceRule{rule("create", "", "namespaces"), rule("create", "", "secrets")}, true},
 	}
 	namespaced := func(resource schema.GroupResource) bool {
 		return resource.Resource != "namespaces" && resource.Resource != "things"
@@ -78,15 +78,15 @@ func TestMayTake(t *testing.T) {
 		who                  *identity
 		want                 string
 	}{
-		"its own":                                          {bundle: "x", owner: "x", agent: l.Name, who: tenant},
-		"its own, of an agent that is gone":                {bundle: "x", owner: "x", agent: "gone", who: tenant},
-		"its own, of another agent that is there":          {bundle: "x", owner: "x", agent: other.Name, who: d.agent, want: "release web/x belongs to bundle x of the agent in namespace " + other.Name},
-		"an agent's own bundle, of the agent before":       {bundle: "fleet-agent-x", owner: "fleet-agent-x", agent: other.Name, who: d.agent},
-		"another bundle's":                                 {bundle: "x", owner: "y", agent: l.Name, who: d.agent, want: "release web/x belongs to bundle y"},
-		"another bundle's, of an agent that is gone":       {bundle: "x", owner: "y", agent: "gone", who: d.agent},
-		"another bundle's, of an agent gone, for a tenant": {bundle: "x", owner: "y", agent: "gone", who: tenant, want: plain},
-		"nobody's":               {bundle: "x", who: d.agent},
-		"nobody's, for a tenant": {bundle: "x", who: tenant, want: plain},
+		"its own":                                            {bundle: "x", owner: "x", agent: l.Name, who: tenant},
+		"its own, of a deleted agent":                        {bundle: "x", owner: "x", agent: "gone", who: tenant},
+		"its own, of another existing agent":                 {bundle: "x", owner: "x", agent: other.Name, who: d.agent, want: "release web/x belongs to bundle x of the agent in namespace " + other.Name},
+		"an agent's own bundle, of the agent before":         {bundle: "fleet-agent-x", owner: "fleet-agent-x", agent: other.Name, who: d.agent},
+		"another bundle's":                                   {bundle: "x", owner: "y", agent: l.Name, who: d.agent, want: "release web/x belongs to bundle y"},
+		"another bundle's, of a deleted agent":               {bundle: "x", owner: "y", agent: "gone", who: d.agent},
+		"another bundle's, of a deleted agent, for a tenant": {bundle: "x", owner: "y", agent: "gone", who: tenant, want: plain},
+		"no owner":               {bundle: "x", who: d.agent},
+		"no owner, for a tenant": {bundle: "x", who: tenant, want: plain},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -28,7 +28,7 @@ func TestOptionsValues(t *testing.T) {
 		"whole numbers":            {`{"n":9007199254740993}`, ``, hash(`{"n":9007199254740993}`), map[string]any{"n": int64(9007199254740993)}, ""},
 		"other values":             {`{"key":"other"}`, ``, "e43abcf3375244839c012f9633f95862d232a95b00d5bc7348b3098b9fed7f32", nil, errValuesHash.Error()},
 		"no hash":                  {`{"key":"value"}`, ``, "", nil, errValuesHash.Error()},
-		"no object":                {`["hunter2"]`, ``, hash(`["hunter2"]`), nil, "the values in the BundleDeployment's Secret are not a JSON object"},
+		"not an object":            {`["hunter2"]`, ``, hash(`["hunter2"]`), nil, "the values in the BundleDeployment's Secret are not a JSON object"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -64,15 +64,15 @@ func TestParseValues(t *testing.T) {
 		want map[string]any
 		err  string
 	}{
-		"an object":  {"a: {b: 1}\n", map[string]any{"a": map[string]any{"b": int64(1)}}, ""},
-		"JSON":       {`{"a": [1.5]}`, map[string]any{"a": []any{1.5}}, ""},
-		"nothing":    {"", nil, ""},
-		"a comment":  {"# x\n", nil, ""},
-		"a list":     {"- hunter2\n", nil, "the values are not a YAML object"},
-		"a text":     {"hunter2", nil, "the values are not a YAML object"},
-		"no YAML":    {"a: b: hunter2", nil, "the values are not valid YAML"},
-		"aliases":    {aliasBomb, nil, tooManyAliases},
-		"no YAML, 2": {"\thunter2", nil, "the values are not valid YAML"},
+		"an object":            {"a: {b: 1}\n", map[string]any{"a": map[string]any{"b": int64(1)}}, ""},
+		"JSON":                 {`{"a": [1.5]}`, map[string]any{"a": []any{1.5}}, ""},
+		"nothing":              {"", nil, ""},
+		"a comment":            {"# x\n", nil, ""},
+		"a list":               {"- hunter2\n", nil, "the values are not a YAML object"},
+		"a text":               {"hunter2", nil, "the values are not a YAML object"},
+		"not YAML":             {"a: b: hunter2", nil, "the values are not valid YAML"},
+		"aliases":              {aliasBomb, nil, tooManyAliases},
+		"not YAML, with a tab": {"\thunter2", nil, "the values are not valid YAML"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -96,11 +96,11 @@ func TestValuesSources(t *testing.T) {
 		"no Helm options": {fleet.BundleDeploymentOptions{}, ""},
 		"none":            {in("web"), ""},
 		"a ConfigMap":     {withSources(fleet.ValuesFrom{ConfigMapKeyRef: ref("a", "", "")}), `key "values.yaml" of ConfigMap web/a`},
-		"a Secret with all said": {withSources(fleet.ValuesFrom{SecretKeyRef: ref("a", "b", "c")}),
+		"a Secret with all fields": {withSources(fleet.ValuesFrom{SecretKeyRef: ref("a", "b", "c")}),
 			`key "c" of Secret b/a`},
-		"of one entry the Secret comes last": {withSources(fleet.ValuesFrom{SecretKeyRef: ref("s", "", ""), ConfigMapKeyRef: ref("c", "", "")}, fleet.ValuesFrom{ConfigMapKeyRef: ref("d", "", "")}),
+		"one entry with both: the Secret comes last": {withSources(fleet.ValuesFrom{SecretKeyRef: ref("s", "", ""), ConfigMapKeyRef: ref("c", "", "")}, fleet.ValuesFrom{ConfigMapKeyRef: ref("d", "", "")}),
 			`key "values.yaml" of ConfigMap web/c, key "values.yaml" of Secret web/s, key "values.yaml" of ConfigMap web/d`},
-		"what is copied downstream is in the release's namespace": {
+		"copied downstream: is read from the release's namespace": {
 			func() fleet.BundleDeploymentOptions {
 				options := withSources(fleet.ValuesFrom{SecretKeyRef: ref("a", "elsewhere", "")})
 				options.DownstreamResources = []fleet.DownstreamResource{{Kind: "Secret", Name: "a"}}

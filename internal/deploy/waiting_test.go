@@ -60,30 +60,30 @@ func TestWakeup_ChecksObjects(t *testing.T) {
 		want       []string
 		err        error
 	}{
-		"what is ready is not waited for": {
+		"ready at once: does not wait": {
 			ready: map[string]func(time.Duration) (bool, error){"a": from(0), "b": from(0)},
 			want:  []string{"0s a", "0s b"},
 		},
-		"what becomes ready is found by its event": {
+		"becomes ready: is found by its event": {
 			ready: map[string]func(time.Duration) (bool, error){"a": from(0), "b": from(time.Second)},
 			rings: map[string]time.Duration{setBell("h"): time.Second},
 			want:  []string{"0s a", "0s b", "1.03s b", "1.03s a"},
 		},
-		"a CRD, too": {
+		"becomes ready: is found by an event of a CRD": {
 			ready: map[string]func(time.Duration) (bool, error){"a": from(time.Second)},
 			rings: map[string]time.Duration{crdBell: time.Second},
 			want:  []string{"0s a", "1.03s a"},
 		},
-		"events of others are none": {
+		"events of others: are ignored": {
 			ready: map[string]func(time.Duration) (bool, error){"a": from(time.Second)},
 			rings: map[string]time.Duration{setBell("other"): time.Second, bundleBell("y"): 2 * time.Second},
 			want:  []string{"0s a", "5s a"},
 		},
-		"without events it is looked at every five seconds": {
+		"no events: is checked every five seconds": {
 			ready: map[string]func(time.Duration) (bool, error){"a": from(12 * time.Second)},
 			want:  []string{"0s a", "5s a", "10s a", "15s a"},
 		},
-		"an API server that is away may come back": {
+		"API server unreachable: is checked again": {
 			ready: map[string]func(time.Duration) (bool, error){"a": func(since time.Duration) (bool, error) {
 				if since == 0 {
 					return false, errors.New("connection refused")
@@ -92,26 +92,26 @@ func TestWakeup_ChecksObjects(t *testing.T) {
 			}},
 			want: []string{"0s a", "5s a"},
 		},
-		"what is ready may be so no longer": {
+		"becomes unready: is awaited again": {
 			ready: map[string]func(time.Duration) (bool, error){
 				"a": func(since time.Duration) (bool, error) { return since < time.Second || since > 6*time.Second, nil }, "b": from(time.Second),
 			},
 			rings: map[string]time.Duration{setBell("h"): time.Second},
 			want:  []string{"0s a", "0s b", "1.03s b", "1.03s a", "6.03s a", "6.03s b"},
 		},
-		"in vain": {
+		"never ready: times out": {
 			ready: map[string]func(time.Duration) (bool, error){"a": from(time.Hour)}, timeout: 7 * time.Second,
 			want: []string{"0s a", "5s a"}, err: errNotReadyInTime,
 		},
-		"nobody says": {
+		"state unknown: error has the cause": {
 			ready:   map[string]func(time.Duration) (bool, error){"a": func(time.Duration) (bool, error) { return false, errMayNot }},
 			timeout: 4 * time.Second, want: []string{"0s a"}, err: errMayNot,
 		},
-		"something else is wanted": {
+		"superseded: stops waiting": {
 			ready: map[string]func(time.Duration) (bool, error){"a": from(time.Hour)}, superseded: 2 * time.Second,
 			want: []string{"0s a"}, err: errSuperseded,
 		},
-		"the agent stops": {
+		"agent stops: stops waiting": {
 			ready: map[string]func(time.Duration) (bool, error){"a": from(time.Hour)}, stopped: time.Second,
 			want: []string{"0s a"}, err: errStopped,
 		},
@@ -280,11 +280,11 @@ func TestAwaitedBy(t *testing.T) {
 		want  string
 		alone bool
 	}{
-		"nothing":                  {},
-		"something else":           {err: errors.New("connection refused")},
-		"a namespace":              {err: fmt.Errorf("x: %w", refused), want: "namespaces.v1 team-a", alone: true},
-		"one that is going":        {err: because(fleet.ReasonNamespaceTerminating, errors.New("x")), want: "namespaces.v1 web"},
-		"nothing that is no error": {err: until(core("secrets", "a", "b"), nil)},
+		"no error":                {},
+		"another error":           {err: errors.New("connection refused")},
+		"a namespace":             {err: fmt.Errorf("x: %w", refused), want: "namespaces.v1 team-a", alone: true},
+		"a terminating namespace": {err: because(fleet.ReasonNamespaceTerminating, errors.New("x")), want: "namespaces.v1 web"},
+		"nil error, marked":       {err: until(core("secrets", "a", "b"), nil)},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
