@@ -51,7 +51,7 @@ func until(object awaitedObject, cause error) error {
 	return &awaitingError{object: object, cause: cause}
 }
 
-// awaitedBy returns the object whose change may resolve an error, or nil if there is none. alone is true if
+// awaitedBy returns the object whose change may resolve an error, or nil if no object can. alone is true if
 // nothing else can resolve it. If a namespace is terminating, it may be another namespace than the release's, so
 // alone is false.
 func awaitedBy(bd *fleet.BundleDeployment, err error) (object *awaitedObject, alone bool) {

@@ -84,7 +84,7 @@ func TestCancelledContext_EndsWaitForFirstList(t *testing.T) {
 	}
 }
 
-// storedReleases notes what is asked of Helm's Secrets.
+// storedReleases records the requests for Helm's Secrets.
 type storedReleases struct {
 	next http.RoundTripper
 
@@ -114,7 +114,8 @@ func (s *storedReleases) take() []string {
 	return taken
 }
 
-// TestAgentRestarts_SendsFewRequestsForReleases counts what an agent reads of Helm's Secrets to know that all is as it was.
+// TestAgentRestarts_SendsFewRequestsForReleases counts the requests for Helm's Secrets after a restart without
+// changes.
 func TestAgentRestarts_SendsFewRequestsForReleases(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "restart-requests")
@@ -145,12 +146,12 @@ func TestAgentRestarts_SendsFewRequestsForReleases(t *testing.T) {
 			t.Errorf("%s is not looked after", name)
 		}
 	}
-	// Each is read, for what it has made, and, where its objects are known by then, for what they should be.
+	// Each release is read once for its owner, and, if its objects are already known, once for its manifest.
 	if diff := cmp.Diff(names, namesOfReleases(asked.take())); diff != "" {
 		t.Errorf("requests to look at all releases (-want +got):\n%s", diff)
 	}
 
-	// Later looks ask anew: somebody may have come since.
+	// Later checks send requests again: another writer may have changed the release.
 	key := releaseKey{l.Name, names[0]}
 	if last, err := d.isLast(t.Context(), key, 1); !last || err != nil {
 		t.Errorf("then it is the last one: %t %v", last, err)
@@ -160,14 +161,14 @@ func TestAgentRestarts_SendsFewRequestsForReleases(t *testing.T) {
 	}
 }
 
-// ofThisTest leaves out releases of tests at the same time, which the agent comes upon in the same cluster.
+// ofThisTest drops releases of parallel tests in the same cluster.
 func ofThisTest(asked, names []string) []string {
 	return slices.DeleteFunc(asked, func(a string) bool {
 		return strings.HasPrefix(a, "get ") && !slices.ContainsFunc(names, func(name string) bool { return strings.Contains(a, name) })
 	})
 }
 
-// namesOfReleases are those of releases that were read, or what else was asked.
+// namesOfReleases returns the names of the releases that were read, or the requests that read none.
 func namesOfReleases(asked []string) []string {
 	var found []string
 	for _, a := range asked {
@@ -180,7 +181,7 @@ func namesOfReleases(asked []string) []string {
 	return slices.Compact(found)
 }
 
-// TestInterruptedRevision_IsFoundAfterRestart has an operation that was begun and not ended by the process before.
+// TestInterruptedRevision_IsFoundAfterRestart starts with a revision that the previous process did not finish.
 func TestInterruptedRevision_IsFoundAfterRestart(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "restart-later")

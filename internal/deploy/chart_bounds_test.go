@@ -12,7 +12,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// packed is a chart as "helm package" packs it.
+// packed returns a chart as "helm package" packs it.
 func packed(t *testing.T, files map[string]string) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -35,7 +35,7 @@ func packed(t *testing.T, files map[string]string) string {
 	return out.String()
 }
 
-// TestPackedCharts_AreBounded is not parallel: it measures.
+// TestPackedCharts_AreBounded is not parallel, because it measures allocations.
 func TestPackedCharts_AreBounded(t *testing.T) {
 	sub := map[string]string{"Chart.yaml": "apiVersion: v2\nname: s\nversion: 0.1.0\n", "templates/a.yaml": "kind: A\n"}
 	inner := packed(t, with(sub, map[string]string{"values.yaml": manyAliases("&")}))
@@ -75,7 +75,7 @@ func TestPackedCharts_AreBounded(t *testing.T) {
 	}
 }
 
-// someAliases stand for 20 MB.
+// someAliases expand to 20 MB.
 func someAliases() string {
 	return "a: &a \"" + strings.Repeat("x", 200_000) + "\"\nb: [" + strings.Repeat("*a,", 99) + "*a]\n"
 }

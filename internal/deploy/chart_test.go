@@ -19,7 +19,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// packageOf makes the chart of files under options.
+// packageOf makes the chart of files with options.
 func packageOf(t *testing.T, files map[string]string, options fleet.BundleDeploymentOptions) (*bundlePackage, error) {
 	t.Helper()
 	manifest := manifestOf(files)
@@ -29,7 +29,7 @@ func packageOf(t *testing.T, files map[string]string, options fleet.BundleDeploy
 	})
 }
 
-// describeChart writes down what is in a chart.
+// describeChart lists the content of a chart.
 func describeChart(c *chart.Chart) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "chart %s %s %v\n", c.Metadata.Name, c.Metadata.Version, c.Metadata.Annotations)
@@ -239,7 +239,7 @@ func TestChartAnnotations(t *testing.T) {
 	}
 }
 
-// clusterScoped are the kinds tests know to be in no namespace.
+// clusterScoped are the kinds that tests treat as cluster-scoped.
 func namespacedKind(gvk schema.GroupVersionKind) (bool, error) {
 	switch gvk.Kind {
 	case "Unknown":
@@ -285,7 +285,7 @@ func TestFinish(t *testing.T) {
 	}
 }
 
-// A kustomization builds on what was rendered whatever kustomize lets its file be called.
+// A kustomization is found under each file name that kustomize accepts.
 func TestEachKustomizationFileName_IsBuilt(t *testing.T) {
 	files := func(names ...string) map[string]string {
 		found := map[string]string{"k/a.yaml": configMapYAML}
@@ -318,7 +318,7 @@ func TestEachKustomizationFileName_IsBuilt(t *testing.T) {
 	}
 }
 
-// finish runs a post-renderer over rendered and files; done is what it said the manifest will be.
+// finish runs the post-renderer over rendered and files. done is the manifest that it passed to Done.
 func finish(t *testing.T, rendered string, files map[string]string, change func(*finisher)) (got, done string, err error) {
 	t.Helper()
 	p, err := packageOf(t, files, fleet.BundleDeploymentOptions{})

@@ -27,7 +27,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// storedRelease is the Secret of a release that a bundle made, and its metadata.
+// storedRelease returns the Secret of a bundle's release, and its metadata.
 func storedRelease(t *testing.T, bundle string) (corev1.Secret, *metav1.PartialObjectMetadata) {
 	t.Helper()
 	text, err := encodeRelease(&release.Release{
@@ -47,7 +47,7 @@ func storedRelease(t *testing.T, bundle string) (corev1.Secret, *metav1.PartialO
 	}, found
 }
 
-// collecting is a deployer that looks for releases when it is told to.
+// collecting is a deployer whose rounds of garbage collection are started by the test.
 type collecting struct {
 	*deployer
 	t          *testing.T
@@ -55,7 +55,7 @@ type collecting struct {
 	unreadable string // the release that cannot be read
 }
 
-// newCollecting has releases of these names in the cluster, each made for the BundleDeployment of its name.
+// newCollecting creates a release for each BundleDeployment name.
 func newCollecting(t *testing.T, status string, releases ...string) *collecting {
 	t.Helper()
 	c := &collecting{t: t, now: noon}
@@ -94,7 +94,7 @@ func newCollecting(t *testing.T, status string, releases ...string) *collecting 
 	return c
 }
 
-// lists has the hub list these BundleDeployments and no others.
+// lists sets the BundleDeployments that the hub lists.
 func (c *collecting) lists(names ...string) {
 	c.t.Helper()
 	var found []any
@@ -106,7 +106,7 @@ func (c *collecting) lists(names ...string) {
 	}
 }
 
-// queued are the BundleDeployments that are to be looked at, which are done then.
+// queued returns and removes the enqueued BundleDeployments.
 func (d *deployer) queued() (names []string) {
 	for d.queue.Len() > 0 {
 		name, _ := d.queue.Get()
@@ -117,7 +117,7 @@ func (d *deployer) queued() (names []string) {
 	return names
 }
 
-// A release that cannot be read just now keeps no other from being found, and is found in the next round.
+// An unreadable release does not hide others, and is found in the next round.
 func TestUnreadableRelease_DoesNotHideOthers(t *testing.T) {
 	c := newCollecting(t, "uninstalling", "a", "b", "c")
 	c.lists("another")
@@ -137,7 +137,7 @@ func TestUnreadableRelease_DoesNotHideOthers(t *testing.T) {
 	}
 }
 
-// What nobody has asked for yet is not what nobody wants any more.
+// A release is not uninstalled just because its BundleDeployment has not been created yet.
 func TestOrphan_IsUninstalledAfterTwoRounds(t *testing.T) {
 	type look struct {
 		minute int    // since the first
@@ -177,8 +177,8 @@ func TestOrphan_IsUninstalledAfterTwoRounds(t *testing.T) {
 	}
 }
 
-// Of a BundleDeployment that was given another release, the former one may have been on its way out when the agent was
-// stopped: that says nothing about the other.
+// A BundleDeployment was moved to another release, and the agent stopped while it uninstalled the former one. The
+// new release must stay.
 func TestFormerReleaseUninstalling_OtherReleaseStays(t *testing.T) {
 	c := newCollecting(t, "uninstalling", "x")
 	c.lists("y")
@@ -193,7 +193,7 @@ func TestFormerReleaseUninstalling_OtherReleaseStays(t *testing.T) {
 	}
 }
 
-// uidOf is the identity of a ConfigMap, which it loses when it is made anew.
+// uidOf returns the UID of a ConfigMap, which changes when the ConfigMap is recreated.
 func (l *lab) uidOf(name string) types.UID {
 	l.t.Helper()
 	found, err := l.East.CoreV1().ConfigMaps(l.Name).Get(l.t.Context(), name, metav1.GetOptions{})
@@ -203,8 +203,8 @@ func (l *lab) uidOf(name string) types.UID {
 	return found.UID
 }
 
-// A cluster whose Cluster was deleted joins anew: what the Bundles of the new one ask for goes on, as it was, and only
-// what nobody asks for in good time goes.
+// A Cluster was deleted and its cluster registers again. Releases that the new Cluster's Bundles need stay
+// unchanged. The others are uninstalled after the interval.
 func TestClusterRegistersAgain_WorkloadsStay(t *testing.T) {
 	t.Parallel()
 	before := newLab(t, "rejoin")
@@ -250,7 +250,7 @@ func TestClusterRegistersAgain_WorkloadsStay(t *testing.T) {
 		})
 	}
 	later(time.Hour, false)
-	// The agent's own comes first, and says nothing about others.
+	// The agent's own BundleDeployment comes first and does not decide about others.
 	asks(bundle{Name: "fleet-agent-east", Change: func(bd *fleet.BundleDeployment) { bd.Spec.Paused = true }})
 	later(time.Hour, false)
 	later(defaultCollection-time.Second, false)
@@ -268,7 +268,7 @@ func TestClusterRegistersAgain_WorkloadsStay(t *testing.T) {
 	}
 }
 
-// An agent that is stopped while it uninstalls leaves no half for another quarter of an hour.
+// An agent that was stopped during an uninstallation continues it at its next start, not an interval later.
 func TestInterruptedUninstallation_IsContinued(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "half-gone")

@@ -220,7 +220,7 @@ func (o observation) comparedAs(now observation) bool {
 	return o.Compared && o.UID == now.UID && o.Content == now.Content
 }
 
-// contentOf returns a hash of everything in an object that can drift. The generation is no substitute: some kinds
+// contentOf returns a hash of everything in an object that can drift. The generation does not suffice: some kinds
 // do not increase it with every change.
 func contentOf(object *unstructured.Unstructured) uint64 {
 	content := maps.Clone(object.Object)

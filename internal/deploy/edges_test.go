@@ -96,7 +96,7 @@ func TestResponseClosed_TimeoutIsReleased(t *testing.T) {
 
 var configMaps, secretsResource = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 
-// metadataOf is an object's metadata as the API server sends them.
+// metadataOf returns the metadata of an object as the API server sends them.
 func metadataOf(kind, name, version, hash string) *metav1.PartialObjectMetadata {
 	found := &metav1.PartialObjectMetadata{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: kind},
@@ -118,7 +118,7 @@ func newMetadataClient(t *testing.T, objects ...runtime.Object) *metadatafake.Fa
 	return metadatafake.NewSimpleMetadataClient(scheme, objects...)
 }
 
-// watching is a set of watches on a fake API server, and what they tell.
+// watching is a set of watches on a fake API server, and their notifications.
 type watching struct {
 	*watches
 	client  *metadatafake.FakeMetadataClient
@@ -408,7 +408,7 @@ func TestSuperseded(t *testing.T) {
 	}
 }
 
-// A hub that was restored from an older state is believed, also where this agent knows something newer.
+// A restored hub has an older state than this agent. The agent uses the hub's state.
 func TestRestoredHub_OlderStateIsUsed(t *testing.T) {
 	at := func(version, deploymentID string) *fleet.BundleDeployment {
 		return deployment(func(bd *fleet.BundleDeployment) {

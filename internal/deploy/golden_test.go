@@ -11,7 +11,7 @@ import (
 
 var notForFiles = regexp.MustCompile(`[^a-zA-Z0-9]+`)
 
-// expectGolden compares text with testdata/<test>/<name>.golden, both those of the running test.
+// expectGolden compares text with testdata/<test>/<name>.golden, named after the running test.
 func expectGolden(t *testing.T, text string) {
 	t.Helper()
 	test, name, _ := strings.Cut(t.Name(), "/")

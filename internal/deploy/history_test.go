@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-// stored is a release at a revision.
+// stored returns a revision of a release.
 func stored(number int, status release.Status) *release.Release {
 	return &release.Release{
 		Name: "hello", Namespace: "web", Version: number, Info: &release.Info{Status: status}, Manifest: fmt.Sprintf("# %d", number),
@@ -29,7 +29,7 @@ func stored(number int, status release.Status) *release.Release {
 	}
 }
 
-// historyOf is a loaded history of the given revisions.
+// historyOf returns a loaded history of the given revisions.
 func historyOf(t *testing.T, client *fake.Clientset, revisions ...*release.Release) *history {
 	t.Helper()
 	secrets := client.CoreV1().Secrets("web")
@@ -77,7 +77,7 @@ func TestStoredReleases_AreReadableByHelmAndAgent(t *testing.T) {
 	}
 }
 
-// TestStoredRelease_OmitsCRDs: a chart's CRDs may be larger than a Secret; nobody looks for them in a release.
+// TestStoredRelease_OmitsCRDs stores a chart whose CRDs are larger than a Secret.
 func TestStoredRelease_OmitsCRDs(t *testing.T) {
 	names := func(files []*chart.File) (found []string) {
 		for _, f := range files {
@@ -183,7 +183,7 @@ func TestNewRevision_KeepsAtMostTwo(t *testing.T) {
 	if err := h.storage(2).Create(stored(11, release.StatusPendingUpgrade)); err != nil {
 		t.Fatal(err)
 	}
-	// The deployed one is not the one that goes.
+	// The deployed revision is not deleted.
 	want := []revision{{2, release.StatusDeployed}, {11, release.StatusPendingUpgrade}}
 	if diff := cmp.Diff(want, h.summary()); diff != "" {
 		t.Error(diff)

@@ -18,8 +18,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// answering is a hub that gives one answer after the other, the last one again and again, and notes what it was asked.
-// An answer is an object, or the code of an error.
+// answering is a hub that returns the given answers in order, repeats the last one, and records the requests. An
+// answer is an object or an error code.
 type answering struct {
 	t       *testing.T
 	answers []any
@@ -45,7 +45,7 @@ func (a *answering) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// newAnswering starts one, and a client of it.
+// newAnswering starts the server and returns a client.
 func newAnswering(t *testing.T, answers ...any) (*answering, *hub) {
 	t.Helper()
 	a := &answering{t: t, answers: answers}
@@ -145,7 +145,7 @@ func TestContent_IsReadFromServerCache(t *testing.T) {
 	}
 }
 
-// What is copied downstream is read as it is now: nothing would tell that it was not.
+// Objects to copy are read from storage, because nothing would detect a stale copy.
 func TestCopiedResources_AreReadFromStorage(t *testing.T) {
 	a, h := newAnswering(t, 404)
 	if _, err := h.secret(t.Context(), "s"); err == nil {
@@ -157,7 +157,7 @@ func TestCopiedResources_AreReadFromStorage(t *testing.T) {
 	a.expectAsked("GET /api/v1/namespaces/cluster-ns/secrets/s", "GET /api/v1/namespaces/cluster-ns/configmaps/c")
 }
 
-// TestReport_UpdatesOrPatchesStatus sends two: the second tells what was learned from the first.
+// TestReport_UpdatesOrPatchesStatus sends two reports: the second shows what the agent learned from the first.
 func TestReport_UpdatesOrPatchesStatus(t *testing.T) {
 	const path = " /apis/fleet.cattle.io/v1alpha1/namespaces/cluster-ns/bundledeployments/hello/status"
 	const put, patch = "PUT" + path, "PATCH" + path

@@ -22,8 +22,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 )
 
-// asInstalled is the agent's Deployment as an admin's helm install renders it, with these values beside the image that
-// the hub would give it.
+// asInstalled returns the agent's Deployment as helm install renders it with the admin's values, and the image of
+// the hub.
 func asInstalled(t *testing.T, namespace string, values map[string]any) *unstructured.Unstructured {
 	t.Helper()
 	definition, err := agentchart.Load(charts.FS, "fleet-agent")
@@ -48,7 +48,7 @@ func asInstalled(t *testing.T, namespace string, values map[string]any) *unstruc
 	return deploymentIn(t, files[filepath.Join("fleet-agent", "templates", "deployment.yaml")])
 }
 
-// byHub is the same as the agent's Bundle has it.
+// byHub returns the agent's Deployment as the agent's Bundle contains it.
 func byHub(t *testing.T, v importing.AgentValues) *unstructured.Unstructured {
 	t.Helper()
 	manifest, err := agentchart.Manifest(v)
@@ -73,7 +73,7 @@ func deploymentIn(t *testing.T, manifest string) *unstructured.Unstructured {
 	return nil
 }
 
-// everySetting is what only an admin can know.
+// everySetting returns all settings that only the admin knows.
 func everySetting() map[string]any {
 	return map[string]any{
 		"proxy": "http://proxy:3128", "noProxy": "10.0.0.0/8", "agent": map[string]any{"replicas": 3},
@@ -142,7 +142,7 @@ func TestKeepInstalled(t *testing.T) {
 	}
 }
 
-// typed is a Deployment as the API server sees it: nothing said is the same as an empty text.
+// typed returns a Deployment as the API server decodes it, where an empty field equals a missing one.
 func typed(t *testing.T, object *unstructured.Unstructured) *appsv1.Deployment {
 	t.Helper()
 	deployment := &appsv1.Deployment{}
@@ -165,7 +165,7 @@ func setField(t *testing.T, object *unstructured.Unstructured, value any, path .
 	}
 }
 
-// What is no Deployment of an agent, or an odd one, does no harm.
+// Invalid Deployments do not cause a panic or a change.
 func TestKeepInstalled_IgnoresInvalidDeployments(t *testing.T) {
 	for name, odd := range map[string]map[string]any{
 		"nothing":            {},
@@ -216,7 +216,7 @@ func TestAgentUpgrade_KeepsSettingsOfAdmin(t *testing.T) {
 		t.Errorf("revisions %q", got)
 	}
 
-	// An upgrade of the admin's release counts from the next change of the hub's on.
+	// After an upgrade of the admin's release, its settings apply with the next change by the hub.
 	changed := asInstalled(t, l.Name, map[string]any{"proxy": "http://other:3128", "debug": true})
 	store(2, changed)
 	l.install([]runtime.Object{changed}, chartMarks(l.Name))

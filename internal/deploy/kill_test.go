@@ -18,8 +18,8 @@ import (
 
 var errKilled = errors.New("the process was killed")
 
-// fuse is a process's way to the API servers. It breaks before a request, the remaining'th that counts, and nothing
-// gets through any more, as if the process had been killed there. Discovery and other tests' releases do not count.
+// fuse simulates the death of a process: it breaks before the given request, and no later request reaches an API
+// server. Discovery and releases of other tests do not count.
 type fuse struct {
 	namespace string
 
@@ -51,7 +51,7 @@ func (f *fuse) counts(request *http.Request) bool {
 		(request.Method != http.MethodGet || strings.Contains(path, "/contents/") || strings.Contains(path, "/namespaces/"+f.namespace+"/"))
 }
 
-// blown counts a request and tells whether it comes too late.
+// blown counts a request and reports whether the fuse is broken.
 func (f *fuse) blown(counts bool) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -68,7 +68,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (r roundTrip) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
 
-// killedAt runs the deployer until it is killed before a request, and reports false if it was done earlier.
+// killedAt runs the deployer until the fuse breaks. It returns false if the operation finished before.
 func (l *lab) killedAt(request int, done func() string) bool {
 	l.t.Helper()
 	f := newFuse(l.Name, request)
@@ -88,8 +88,8 @@ func (l *lab) killedAt(request int, done func() string) bool {
 	return killed
 }
 
-// afterEachKill tells a story for each request that an operation makes, with its number, and ends with the first one
-// in which the operation makes no so many.
+// afterEachKill runs a test once for each request of an operation, and ends when the operation has no further
+// request.
 func afterEachKill(t *testing.T, tell func(t *testing.T, request int) (killed bool)) {
 	t.Helper()
 	const most = 200
@@ -104,7 +104,7 @@ func afterEachKill(t *testing.T, tell func(t *testing.T, request int) (killed bo
 	t.Errorf("more than %d requests", most)
 }
 
-// killedThrice has a process killed, one that goes on, and one that goes on from there.
+// killedThrice kills a process, then the one that continues, and then the next one.
 func (l *lab) killedThrice(request int, done func() string) bool {
 	l.t.Helper()
 	first := l.killedAt(request, done)
@@ -126,7 +126,7 @@ func threeObjects(names ...string) map[string]string {
 	return files
 }
 
-// expectDeployed compares everything there is of a bundle with what there has to be.
+// expectDeployed compares all state of a bundle with the expected state.
 func (l *lab) expectDeployed(name, revisions string, objects map[string]string) {
 	l.t.Helper()
 	l.expectStatus(name, ready)
@@ -204,7 +204,7 @@ func TestAgentKilledDuringUninstallation_Recovers(t *testing.T) {
 	})
 }
 
-// Drift is corrected by a rollback: one revision more of the same content, however often the agent is killed in it.
+// A correction makes exactly one revision with the same content, however often the agent is killed.
 func TestAgentKilledDuringCorrection_Recovers(t *testing.T) {
 	t.Parallel()
 	afterEachKill(t, func(t *testing.T, request int) bool {

@@ -21,13 +21,13 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// sample is an object of one kind, and what becomes of an edit of it.
+// sample is an object of one kind, with an edit and the expected drift.
 type sample struct {
 	Object map[string]any `json:"object"`
-	// Edit is a merge patch, or a strategic one.
+	// Edit is a merge patch or a strategic merge patch.
 	Edit     map[string]any `json:"edit"`
 	EditType string         `json:"editType"`
-	// Want is the patch that is reported, nothing if it is empty. WantOnly, instead, names the one field in it.
+	// Want is the expected patch in the status, "" for none. WantOnly is the only field that the patch may contain.
 	Want     map[string]any `json:"want"`
 	WantOnly []string       `json:"wantOnly"`
 }
@@ -52,8 +52,8 @@ func samples(t *testing.T, namespace string) []sample {
 	return found
 }
 
-// served are the kinds of the API server that can be created, deleted and watched, each in the server's preferred
-// version, and how.
+// served returns the kinds of the API server that can be created, deleted and watched, in their preferred
+// versions.
 func (l *lab) served() map[schema.GroupVersionKind]metav1.APIResource {
 	l.t.Helper()
 	lists, err := discovery.NewDiscoveryClientForConfigOrDie(l.local).ServerPreferredResources()
@@ -97,7 +97,7 @@ func (l *lab) editSample(s sample, resource string, namespaced bool, patch map[s
 	}
 }
 
-// expectOnly compares a reported patch with what a sample wants.
+// expectOnly compares a reported patch with the expectation of a sample.
 func (s sample) expectOnly(m fleet.ModifiedStatus) string {
 	var got map[string]any
 	if err := json.Unmarshal([]byte(m.Patch), &got); err != nil {
@@ -120,8 +120,8 @@ func (s sample) expectOnly(m fleet.ModifiedStatus) string {
 	return ""
 }
 
-// TestObjectsOfEachKind_ShowOnlyRealDrift deploys an object of every kind the API server knows: none has drifted then, and an edit shows as that
-// field and nothing else.
+// TestObjectsOfEachKind_ShowOnlyRealDrift deploys an object of each kind that the API server knows. No object
+// drifts after the deployment, and an edit shows exactly the edited field.
 func TestObjectsOfEachKind_ShowOnlyRealDrift(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "kinds")
@@ -169,7 +169,7 @@ func TestObjectsOfEachKind_ShowOnlyRealDrift(t *testing.T) {
 			})
 		})
 	}
-	for i := range usable { // what is in no namespace would be in the way of others
+	for i := range usable { // cluster-scoped objects would disturb other tests
 		l.delete(fmt.Sprintf("k%02d", i))
 	}
 	for i := range usable {
@@ -177,7 +177,7 @@ func TestObjectsOfEachKind_ShowOnlyRealDrift(t *testing.T) {
 	}
 }
 
-// mappingOf finds how a kind is served; serves tells whether it is.
+// mappingOf returns the mapping of a kind. serves reports whether the API server serves it.
 func (l *lab) mappingOf(gvk schema.GroupVersionKind) metav1.APIResource {
 	l.t.Helper()
 	list, err := discovery.NewDiscoveryClientForConfigOrDie(l.local).ServerResourcesForGroupVersion(gvk.GroupVersion().String())

@@ -33,10 +33,10 @@ import (
 
 const east = "east"
 
-// patience is how long tests wait for what has to happen: machines may be busy.
+// patience is the timeout of conditions; machines may be busy.
 const patience = 2 * time.Minute
 
-// shortInterval is that of tests in which releases are looked for more than once.
+// shortInterval is the garbage collection interval of tests with several rounds.
 const shortInterval = 100 * time.Millisecond
 
 // control is a hub with one downstream cluster, shared by the tests of this package that need API servers.
@@ -44,11 +44,11 @@ var control = plane.Share(plane.Options{Downstreams: []string{east}, BeforeContr
 
 func TestMain(m *testing.M) { os.Exit(control.Main(m)) }
 
-// lab is one cluster's namespace on the hub, with an agent's deployer at work on it. Tests share the API
-// servers and nothing else: every name is the test's own.
+// lab is one cluster's namespace on the hub, with a running deployer. Tests share only the API servers: all names
+// are unique to the test.
 type lab struct {
 	t *testing.T
-	// Name is unique to the test: the cluster's namespace, the agent's, and the beginning of others.
+	// Name is unique to the test. It names the cluster's and the agent's namespace, and is the prefix of other names.
 	Name     string
 	Hub      *hub                 // admin
 	HubCore  kubernetes.Interface // admin
@@ -56,7 +56,7 @@ type lab struct {
 	identity *rest.Config         // of the agent on the hub
 	local    *rest.Config
 	options  func(*Options)
-	// interval is the pause between two looks for releases, the default one if it is not given.
+	// interval is the garbage collection interval; zero means the default.
 	interval time.Duration
 
 	mu   sync.Mutex
@@ -64,7 +64,7 @@ type lab struct {
 	stop func()
 }
 
-// newLab prepares the namespaces and the agent's identity; the deployer runs from start on.
+// newLab creates the namespaces and the agent's identity. start runs the deployer.
 func newLab(t *testing.T, name string) *lab {
 	t.Helper()
 	p := control.Plane(t)
@@ -98,7 +98,7 @@ func (l *lab) create(do func(context.Context) error) {
 	}
 }
 
-// newIdentity makes an account with the rights of an agent on the hub, and none more.
+// newIdentity creates an account with exactly the rights of an agent on the hub.
 func (l *lab) newIdentity(admin *rest.Config) *rest.Config {
 	l.t.Helper()
 	meta := metav1.ObjectMeta{Name: "request", Namespace: l.Name}
@@ -141,7 +141,7 @@ func (l *lab) newIdentity(admin *rest.Config) *rest.Config {
 	return config
 }
 
-// start runs the deployer until halt or the end of the test, and returns when it watches.
+// start runs the deployer until halt or the end of the test. It returns when the cache has synced.
 func (l *lab) start() {
 	l.t.Helper()
 	watching, done := l.run()
@@ -153,7 +153,7 @@ func (l *lab) start() {
 	}
 }
 
-// run runs the deployer until halt or the end of the test. It says when it watches, and when it has ended.
+// run runs the deployer until halt or the end of the test. The channels report the sync and the end.
 func (l *lab) run() (watching, ended <-chan struct{}) {
 	l.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background()) // it ends after the test's own context
@@ -180,8 +180,8 @@ func (l *lab) agentOptions() Options {
 	}
 }
 
-// byHand is a deployer that knows the BundleDeployments, has looked for its releases, and does nothing more until it is
-// told to.
+// byHand returns a deployer that knows the BundleDeployments and its releases, and does nothing until the test
+// calls it.
 func (l *lab) byHand() *deployer {
 	l.t.Helper()
 	options := l.agentOptions()
@@ -223,7 +223,7 @@ func (l *lab) halt() {
 	}
 }
 
-// Write takes the deployer's log.
+// Write receives the deployer's log.
 func (l *lab) Write(line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -236,7 +236,7 @@ func (l *lab) log() string {
 	return l.logs.String()
 }
 
-// bundle is a BundleDeployment that a test wants.
+// bundle describes a BundleDeployment.
 type bundle struct {
 	Name    string
 	Files   map[string]string
@@ -244,7 +244,7 @@ type bundle struct {
 	Change  func(*fleet.BundleDeployment)
 }
 
-// manifestOf makes the manifest of files, in the order of their names.
+// manifestOf makes the manifest of files, sorted by name.
 func manifestOf(files map[string]string) content.Manifest {
 	var m content.Manifest
 	for _, f := range sortedFiles(bytesOf(files)) {
@@ -261,7 +261,7 @@ func bytesOf(files map[string]string) map[string][]byte {
 	return out
 }
 
-// apply creates a BundleDeployment, or makes it what b says, the way the controller does.
+// apply creates or updates a BundleDeployment like the controller.
 func (l *lab) apply(b bundle) *fleet.BundleDeployment {
 	l.t.Helper()
 	manifest := manifestOf(b.Files)
@@ -300,7 +300,7 @@ func (l *lab) apply(b bundle) *fleet.BundleDeployment {
 	return &made
 }
 
-// get reads a BundleDeployment, nil if it is not there.
+// get reads a BundleDeployment, nil if it does not exist.
 func (l *lab) get(name string) *fleet.BundleDeployment {
 	l.t.Helper()
 	var found fleet.BundleDeployment
@@ -321,7 +321,7 @@ func (l *lab) delete(name string) {
 	}
 }
 
-// eventually fails the test unless check returns "" in time; what it returns says what is still missing.
+// eventually fails the test unless check returns "" within patience. The text says what is missing.
 func (l *lab) eventually(check func() string) {
 	l.t.Helper()
 	var missing string
@@ -334,7 +334,7 @@ func (l *lab) eventually(check func() string) {
 	}
 }
 
-// expectStatus waits until a BundleDeployment's status is as wanted.
+// expectStatus waits until the status of a BundleDeployment is as expected.
 func (l *lab) expectStatus(name string, wanted func(*fleet.BundleDeployment) string) *fleet.BundleDeployment {
 	l.t.Helper()
 	var bd *fleet.BundleDeployment
@@ -351,7 +351,7 @@ func (l *lab) expectStatus(name string, wanted func(*fleet.BundleDeployment) str
 	return bd
 }
 
-// ready is the status of a BundleDeployment that is deployed and well.
+// ready expects a deployed and ready BundleDeployment.
 func ready(bd *fleet.BundleDeployment) string {
 	switch {
 	case bd.Status.AppliedDeploymentID != bd.Spec.DeploymentID:
@@ -362,7 +362,7 @@ func ready(bd *fleet.BundleDeployment) string {
 	return conditionsAre(bd, "Installed=True Deployed=True Ready=True Monitored=True")
 }
 
-// conditionsAre compares the conditions that are there, in any order, as "Type=Status".
+// conditionsAre compares all conditions as "Type=Status", in any order.
 func conditionsAre(bd *fleet.BundleDeployment, want string) string {
 	for _, pair := range strings.Fields(want) {
 		kind, status, _ := strings.Cut(pair, "=")
@@ -374,7 +374,7 @@ func conditionsAre(bd *fleet.BundleDeployment, want string) string {
 	return ""
 }
 
-// says wants a condition to be False with a message.
+// says expects a condition to be False with a message.
 func says(kind, text string) func(*fleet.BundleDeployment) string {
 	return func(bd *fleet.BundleDeployment) string {
 		found := fleet.GetCondition(bd.Status.Conditions, kind)

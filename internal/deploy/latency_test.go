@@ -19,8 +19,8 @@ func tenObjects() map[string]string {
 	return files
 }
 
-// TestBundle_ReachesReadyStatus measures the time from a BundleDeployment on the hub to its status there, first applied and
-// then ready, and judges only that it gets there. It runs alone.
+// TestBundle_ReachesReadyStatus measures the time until a BundleDeployment is applied and ready. It fails only if
+// that is not reached. It runs alone.
 func TestBundle_ReachesReadyStatus(t *testing.T) {
 	l := newLab(t, "latency")
 	l.start()

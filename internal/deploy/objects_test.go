@@ -21,7 +21,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// infoOf makes what Helm works with of an object.
+// infoOf returns the resource.Info of an object, as Helm uses it.
 func infoOf(t *testing.T, text string) *resource.Info {
 	t.Helper()
 	object, err := singleObject([]byte(text))
@@ -217,7 +217,7 @@ func TestCopyMeta(t *testing.T) {
 	}
 }
 
-// metaOf is the typed metadata of an object.
+// metaOf returns the typed metadata of an object.
 func metaOf(t *testing.T, object runtime.Object) metav1.ObjectMeta {
 	t.Helper()
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)

@@ -26,7 +26,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// recordingQueue notes what is to be looked at later; everything else is a queue's own.
+// recordingQueue records delayed additions; otherwise it is a normal queue.
 type recordingQueue struct {
 	workqueue.TypedRateLimitingInterface[string]
 	later []string
@@ -36,7 +36,7 @@ func (q *recordingQueue) AddAfter(name string, pause time.Duration) {
 	q.later = append(q.later, fmt.Sprintf("%s after %s", name, pause))
 }
 
-// testDeployer is a deployer without a cluster, at a time of the test's.
+// testDeployer returns a deployer without a cluster, whose time the test sets.
 func testDeployer(now *time.Time) (*deployer, *recordingQueue) {
 	queue := &recordingQueue{}
 	return &deployer{
@@ -51,7 +51,7 @@ func TestOutcome(t *testing.T) {
 	noMatch := &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "Thing"}, SearchedVersions: []string{"v1"}}
 	tests := map[string]struct {
 		err error
-		// conditions are those that are not as they were, as "Type=Status Reason: message".
+		// conditions are the changed conditions, as "Type=Status Reason: message".
 		conditions []string
 		later      []string
 		again      bool
@@ -161,7 +161,7 @@ func TestRetryDue(t *testing.T) {
 	}
 }
 
-// hubServer is a hub that takes reports and says what it got.
+// hubServer accepts reports and records them.
 type hubServer struct {
 	mu      sync.Mutex
 	patches []string

@@ -19,7 +19,7 @@ import (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// deployment is a BundleDeployment that is deployed, as a test then changes it.
+// deployment returns a deployed BundleDeployment with the given changes.
 func deployment(changes ...func(*fleet.BundleDeployment)) *fleet.BundleDeployment {
 	bd := &fleet.BundleDeployment{
 		ObjectMeta: metav1.ObjectMeta{Name: "hello", Namespace: "cluster-ns", Labels: map[string]string{fleet.LabelBundleNamespace: "fleet-default"}},
@@ -297,7 +297,7 @@ func TestRedaction(t *testing.T) {
 }
 
 func TestWantedNamespace(t *testing.T) {
-	// "ours" and "note" were given by this bundle, "old" by somebody else, "shared" by another bundle.
+	// "ours" and "note" were set by this bundle, "old" by another writer, "shared" by another bundle.
 	noted := func(manager, fields string) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, FieldsV1: metav1.NewFieldsV1(fields)}
 	}
@@ -481,7 +481,7 @@ func TestOptionsComplete(t *testing.T) {
 	}
 }
 
-// namespaceWith is a namespace with labels, nil unless it exists.
+// namespaceWith returns a namespace with labels, nil unless it exists.
 func namespaceWith(exists bool, labels map[string]string) *corev1.Namespace {
 	if !exists {
 		return nil

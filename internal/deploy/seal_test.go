@@ -57,7 +57,7 @@ func TestSeal(t *testing.T) {
 	}
 }
 
-// older takes the seal off, and has the Secret made earlier.
+// older removes the seal and sets an earlier creation time.
 func older(at metav1.Time) func(*corev1.Secret) {
 	return func(s *corev1.Secret) {
 		s.CreationTimestamp = at

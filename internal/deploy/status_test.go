@@ -34,7 +34,7 @@ func recordedObjects(t *testing.T, path string) []*unstructured.Unstructured {
 	return objects
 }
 
-// recordedDeployment is a recorded BundleDeployment of cluster east.
+// recordedDeployment returns a recorded BundleDeployment of cluster east.
 func recordedDeployment(t *testing.T, name string) *fleet.BundleDeployment {
 	t.Helper()
 	for _, object := range recordedObjects(t, "hub/bundledeployments") {
@@ -57,7 +57,7 @@ func recordedDeployment(t *testing.T, name string) *fleet.BundleDeployment {
 	return nil
 }
 
-// recordedLive finds the recorded objects of a release of cluster east.
+// recordedLive returns the recorded objects of a release in cluster east.
 func recordedLive(t *testing.T, release string) map[objectRef]*unstructured.Unstructured {
 	t.Helper()
 	live := map[objectRef]*unstructured.Unstructured{}
@@ -71,11 +71,11 @@ func recordedLive(t *testing.T, release string) map[objectRef]*unstructured.Unst
 	return live
 }
 
-// TestRecordedStatus makes the recorded statuses from the recorded objects. Their creation times were not
-// recorded with them, and are taken from the status.
+// TestRecordedStatus computes the recorded statuses from the recorded objects. The objects were recorded without
+// creation times, so these come from the status.
 func TestRecordedStatus(t *testing.T) {
 	tests := map[string]struct {
-		// change makes the recorded objects those of the time of the status.
+		// change brings the recorded objects to the state at the time of the status.
 		change func(objectRef, *unstructured.Unstructured)
 	}{
 		"hello":            {},
@@ -125,11 +125,11 @@ func TestRecordedStatus(t *testing.T) {
 			deployed(&got, at(0), bd.Spec.DeploymentID, want.Release)
 			monitored(&got, at(2), newReport(tr.sightings()), bd.Spec.Options.ForceSyncGeneration)
 			got.Display = displayed(bd, &got)
-			// The order of conditions is that of their first appearance, the same in both.
+			// Conditions are in the order of their first appearance, in both.
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("-recorded +made:\n%s", diff)
 			}
-			// What goes over the wire, the first time, has no zeros.
+			// The first request has no zero values.
 			patch, err := statusPatch(&fleet.BundleDeployment{}, &got)
 			if err != nil {
 				t.Fatal(err)
@@ -148,7 +148,7 @@ func recordedTime(t *testing.T, text string) time.Time {
 	return at
 }
 
-// recordedFiles are the resources of the recorded Bundle.
+// recordedFiles returns the resources of the recorded Bundle.
 func recordedFiles(t *testing.T, name string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
@@ -171,8 +171,8 @@ func recordedFiles(t *testing.T, name string) map[string]string {
 	return files
 }
 
-// manifestRefs are the objects of a bundle in the order of its manifest. Templates are not rendered here: the
-// recorded chart has one object, whose name is no template.
+// manifestRefs returns the objects of a bundle in the order of its manifest. It does not render templates: the
+// only object of the recorded chart has a literal name.
 func manifestRefs(t *testing.T, p *bundlePackage, bd *fleet.BundleDeployment) []objectRef {
 	t.Helper()
 	var rendered bytes.Buffer
@@ -213,7 +213,7 @@ func refTo(kind, namespace, name string) objectRef {
 	return objectRef{schema.GroupVersionKind{Group: map[string]string{"Deployment": "apps"}[kind], Version: "v1", Kind: kind}, namespace, name}
 }
 
-// seenAs makes an observation; its UID is also what it is sorted by.
+// seenAs returns an observation. Its UID also defines its place in the list.
 func seenAs(uid string, summary fleet.ResourceSummary) observation {
 	return observation{Exists: true, Owned: true, UID: types.UID(uid), Created: metav1.Time{Time: noon}, Summary: summary}
 }

@@ -39,7 +39,7 @@ func TestDamagedContent_IsNotDeployed(t *testing.T) {
 	l.expectStatus("x", ready)
 }
 
-// TestWaitingBundles_DoNotBlockOthers has more bundles wait for their objects and hooks than are worked on at a time.
+// TestWaitingBundles_DoNotBlockOthers has more waiting bundles than workers.
 func TestWaitingBundles_DoNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "slots")
@@ -70,7 +70,7 @@ func TestWaitingBundles_DoNotBlockOthers(t *testing.T) {
 	}
 }
 
-// goesOn shows that other bundles are deployed.
+// goesOn checks that other bundles are deployed.
 func (l *lab) goesOn() {
 	l.t.Helper()
 	l.apply(bundle{Name: "other", Files: helloFiles("other"), Options: in(l.Name)})

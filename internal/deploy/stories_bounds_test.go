@@ -10,7 +10,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// allocatedBy is how many bytes a function allocates, whether they are freed or not, in MiB.
+// allocatedBy returns the memory that a function allocates in MiB, including freed memory.
 func allocatedBy(do func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -19,12 +19,12 @@ func allocatedBy(do func()) uint64 {
 	return (after.TotalAlloc - before.TotalAlloc) >> 20
 }
 
-// manyAliases is YAML of little more than 200 KB that stands for 600 MB.
+// manyAliases is about 200 KB of YAML that expands to 600 MB.
 func manyAliases(anchor string) string {
 	return "a: " + anchor + "a \"" + strings.Repeat("x", 200_000) + "\"\nb: [" + strings.Repeat("*a,", 2999) + "*a]\n"
 }
 
-// TestAliasesInATemplate_AreRefusedBeforeHelmReadsThem is not parallel: it measures.
+// TestAliasesInATemplate_AreRefusedBeforeHelmReadsThem is not parallel, because it measures allocations.
 func TestAliasesInATemplate_AreRefusedBeforeHelmReadsThem(t *testing.T) {
 	l := newLab(t, "template-aliases")
 	l.start()
@@ -50,7 +50,7 @@ func TestAliasesInATemplate_AreRefusedBeforeHelmReadsThem(t *testing.T) {
 	}
 }
 
-// TestRenderedText_IsDeployedAsItIs has templates whose text looks like a template, and looks at what is stored.
+// TestRenderedText_IsDeployedAsItIs has templates that render to template syntax, and checks the stored release.
 func TestRenderedText_IsDeployedAsItIs(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "rendered-text")

@@ -13,7 +13,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// original creates a ConfigMap on the hub that is to be copied.
+// original creates a ConfigMap on the hub, to be copied.
 func (l *lab) original(name string) {
 	l.t.Helper()
 	l.create(func(ctx context.Context) error {
@@ -23,7 +23,7 @@ func (l *lab) original(name string) {
 	})
 }
 
-// copyingThem are options and a change that have ConfigMaps and Secrets copied.
+// copyingThem returns options and a change that copy ConfigMaps and Secrets.
 func copyingThem(namespace string, names ...string) (fleet.BundleDeploymentOptions, func(*fleet.BundleDeployment)) {
 	options := in(namespace)
 	for _, name := range names {
@@ -72,7 +72,7 @@ func TestCopyChangedDownstream_IsRestored(t *testing.T) {
 		change()
 		l.eventually(asOnTheHub)
 	}
-	// What others add to the metadata of a copy is left there.
+	// Additional metadata of a copy stays.
 	l.edit("configmaps", "settings", `{"metadata":{"annotations":{"theirs":"kept"}}}`)
 	l.edit("secrets", "secret", `{"data":{"a":"ZQ=="}}`)
 	l.eventually(asOnTheHub)

@@ -23,7 +23,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// driftFiles are objects for others to change.
+// driftFiles are objects that tests edit.
 func driftFiles() map[string]string {
 	return map[string]string{
 		"cm.yaml":     "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cm, labels: {own: label}}\ndata: {a: b, c: d}\n",
@@ -44,7 +44,7 @@ func driftResource(kind string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Version: "v1", Resource: kind}
 }
 
-// edit changes an object on east the way kubectl edit does, with a merge patch.
+// edit changes an object on east with a merge patch, like kubectl edit.
 func (l *lab) edit(kind, name, patch string) {
 	l.t.Helper()
 	client := dynamic.NewForConfigOrDie(l.local).Resource(driftResource(kind)).Namespace(l.Name)
@@ -62,7 +62,7 @@ func (l *lab) remove(kind, name string) {
 	}
 }
 
-// field reads a field of an object on east, "" for an object that is not there, as text.
+// field returns a field of an object on east as text, "" if the object does not exist.
 func (l *lab) field(kind, name string, read func(map[string]any) any) string {
 	l.t.Helper()
 	client := dynamic.NewForConfigOrDie(l.local).Resource(driftResource(kind)).Namespace(l.Name)
@@ -76,7 +76,7 @@ func (l *lab) field(kind, name string, read func(map[string]any) any) string {
 	return fmt.Sprint(read(object.Object))
 }
 
-// dig follows keys into maps, and numbers into lists.
+// dig follows keys into maps, and indexes into lists.
 func dig(keys ...any) func(map[string]any) any {
 	return func(object map[string]any) any {
 		var at any = object
@@ -97,7 +97,7 @@ func dig(keys ...any) func(map[string]any) any {
 	}
 }
 
-// modified wants the list of modified objects to be these texts, and the rest of the status to follow.
+// modified expects these modified objects, and a matching status.
 func modified(want ...string) func(*fleet.BundleDeployment) string {
 	return func(bd *fleet.BundleDeployment) string {
 		var got []string
@@ -114,7 +114,7 @@ func modified(want ...string) func(*fleet.BundleDeployment) string {
 	}
 }
 
-// released wants a revision, and that all is well.
+// released expects a revision and a ready status.
 func released(release string) func(*fleet.BundleDeployment) string {
 	return func(bd *fleet.BundleDeployment) string {
 		if bd.Status.Release != release {
@@ -124,7 +124,7 @@ func released(release string) func(*fleet.BundleDeployment) string {
 	}
 }
 
-// correcting switches the correction of drift on.
+// correcting enables the correction of drift.
 func correcting(c fleet.CorrectDrift) func(*fleet.BundleDeployment) {
 	c.Enabled = true
 	return func(bd *fleet.BundleDeployment) { bd.Spec.CorrectDrift = &c }
@@ -158,7 +158,7 @@ func TestDrift_IsReportedWithPatchUntilReverted(t *testing.T) {
 		l.edit(e.kind, e.object, strings.ReplaceAll(e.back, "HASH", setFor("x", "").Hash))
 		l.expectStatus("x", ready)
 	}
-	// What is added is no drift: the next edit shows that it was looked at.
+	// Added fields are no drift. The next edit shows that the object was compared.
 	l.edit("configmaps", "cm", `{"metadata":{"labels":{"new":"label"},"annotations":{"new":"one"}},"data":{"new":"key"}}`)
 	l.edit("services", "svc-test", `{"spec":{"selector":{"more":"of-it"}}}`)
 	l.remove("serviceaccounts", "account")
@@ -218,7 +218,7 @@ func TestDeletedObjects_AreRestoredTogether(t *testing.T) {
 	l.edit("services", "ext", `{"spec":{"externalName":"there.example.com"}}`)
 	l.expectStatus("x", modified("configmap.v1 "+l.Name+"/cm missing",
 		"service.v1 "+l.Name+`/ext modified {"spec":{"externalName":"here.example.com"}}`))
-	// Nothing happens but that correction is switched on.
+	// Only the correction of drift is enabled.
 	l.apply(bundle{Name: "x", Files: driftFiles(), Options: in(l.Name), Change: correcting(fleet.CorrectDrift{})})
 	bd := l.expectStatus("x", released(l.Name+"/x:2"))
 	if got := l.field("configmaps", "cm", dig("data", "a")) + l.field("services", "ext", dig("spec", "externalName")); got != "bhere.example.com" {
@@ -289,7 +289,7 @@ func TestKeepFailHistory_KeepsFailedRevisions(t *testing.T) {
 			if bd.Status.Release != l.Name+"/x:1" || bd.Status.AppliedDeploymentID != bd.Spec.DeploymentID {
 				t.Errorf("release %s", bd.Status.Release)
 			}
-			// A restart tries the correction again, and does not deploy.
+			// A restart retries the correction and does not deploy.
 			l.halt()
 			l.start()
 			l.apply(bundle{Name: "other", Files: helloFiles("hi"), Options: in(l.Name)})
@@ -323,7 +323,7 @@ func TestPausedBundleResumes_DriftIsCorrected(t *testing.T) {
 			held := on
 			held.Change = func(bd *fleet.BundleDeployment) { on.Change(bd); hold(bd) }
 			l.apply(held)
-			// The other bundle is deployed by the same workers, after the pause was seen.
+			// The same worker deploys the other bundle after it has handled the pause.
 			l.apply(bundle{Name: "other", Files: helloFiles("hi"), Options: in(l.Name)})
 			l.expectStatus("other", ready)
 			before := l.get("x")
@@ -367,7 +367,7 @@ func TestRemovedObjectStillExists_CountsAsExtra(t *testing.T) {
 	if bd.Status.ResourceCounts.Orphaned != 1 || len(bd.Status.Resources) != len(files) {
 		t.Errorf("counts %+v of %d objects", bd.Status.ResourceCounts, len(bd.Status.Resources))
 	}
-	// Another agent process knows, too.
+	// A restarted agent reports the same.
 	l.halt()
 	l.start()
 	l.edit("configmaps", "cm", `{"data":{"a":"x"}}`)
@@ -402,7 +402,7 @@ func TestComparePatches(t *testing.T) {
 	for _, edit := range covered {
 		edit()
 	}
-	// One that is not covered shows that all before it were looked at.
+	// An edit without a rule shows that all earlier edits were compared.
 	l.edit("configmaps", "cm", `{"data":{"c":"x"}}`)
 	l.expectStatus("x", modified("configmap.v1 "+l.Name+`/cm modified {"data":{"c":"d"}}`))
 	l.edit("configmaps", "cm", `{"data":{"c":"d"}}`)
@@ -412,7 +412,7 @@ func TestComparePatches(t *testing.T) {
 	}
 	l.remove("services", "ext")
 	l.expectStatus("x", modified("service.v1 "+l.Name+"/ext missing"))
-	// Without the rules all of it is drift.
+	// Without the rules all edits are drift.
 	l.edit("configmaps", "cm", `{"data":{"a":"x"}}`)
 	l.apply(bundle{Name: "x", Files: driftFiles(), Options: in(l.Name), Change: func(bd *fleet.BundleDeployment) {
 		bd.Spec.DeploymentID = l.get("x").Spec.DeploymentID // nothing is deployed
@@ -421,7 +421,7 @@ func TestComparePatches(t *testing.T) {
 		"service.v1 "+l.Name+"/ext missing", "serviceaccount.v1 "+l.Name+"/account missing"))
 }
 
-// administrator makes an account on east that may do everything, to be told apart in the audit log.
+// administrator creates a cluster admin account on east, which the audit log can tell from the agent.
 func (l *lab) administrator() (*rest.Config, string) {
 	l.t.Helper()
 	accounts := l.East.CoreV1().ServiceAccounts(l.Name)
@@ -491,7 +491,7 @@ func TestAutoscaler_CausesNoDrift(t *testing.T) {
 	l.apply(bundle{Name: "x", Files: files, Options: in(l.Name), Change: correcting(fleet.CorrectDrift{})})
 	l.expectStatus("x", func(bd *fleet.BundleDeployment) string { return modified()(bd) + applied(bd) })
 	l.edit("deployments", "pause", `{"spec":{"replicas":3}}`)
-	// The next edit shows that this one was looked at: both are put back, or none.
+	// The next edit shows that this one was compared: both are corrected, or none.
 	l.edit("configmaps", "cm", `{"data":{"a":"x"}}`)
 	l.expectStatus("x", func(bd *fleet.BundleDeployment) string {
 		if bd.Status.Release != l.Name+"/x:2" {
@@ -511,7 +511,7 @@ func TestAutoscaler_CausesNoDrift(t *testing.T) {
 	})
 }
 
-// applied wants what is wanted to have been tried.
+// applied expects that the wanted state was tried.
 func applied(bd *fleet.BundleDeployment) string {
 	if bd.Status.AppliedDeploymentID != bd.Spec.DeploymentID {
 		return "not applied"
@@ -519,7 +519,7 @@ func applied(bd *fleet.BundleDeployment) string {
 	return ""
 }
 
-func TestServerDefaultsOfCustomResource_AreNoDrift(t *testing.T) {
+func TestServerDefaultsOfCustomResource_CauseNoDrift(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "drift-custom")
 	l.start()
@@ -560,7 +560,7 @@ spec:
 	}
 }
 
-// While another state is waited for, what differs from the old one is not put back: that is not what is wanted any more.
+// While a new state waits for its deployment, drift from the old state is not corrected.
 func TestNewStateWaiting_DriftIsNotCorrected(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "drift-waits")

@@ -25,7 +25,7 @@ type request struct {
 	ResponseStatus          struct{ Code int }
 }
 
-// requestsOf reads what an account asked of an API server.
+// requestsOf returns the requests of an account from an audit log.
 func requestsOf(t *testing.T, log, account string) []request {
 	t.Helper()
 	text, err := os.ReadFile(log)
@@ -64,7 +64,7 @@ func TestAgent_SendsFewRequestsToHub(t *testing.T) {
 	l.expectNoRelease(l.Name, "x")
 	l.halt()
 	counts := map[string]int{}
-	// Asked before it is taken down, reported when it had gone, or read from a memory that was behind.
+	// Requests just before an uninstallation, reports after it, or reads from a stale cache.
 	harmless := []string{
 		"get bundledeployments: 404", "update bundledeployments/status: 404", "update bundledeployments/status: 409",
 		"patch bundledeployments/status: 404", "get contents: 404",
@@ -99,7 +99,7 @@ func TestAgent_SendsFewRequestsToHub(t *testing.T) {
 	}
 }
 
-// Runs alone: it takes the hub away from everybody.
+// This test runs alone, because it stops the hub for all tests.
 func TestHubDown_AgentWaits(t *testing.T) {
 	l := newLab(t, "hub-down")
 	l.start()
@@ -109,7 +109,7 @@ func TestHubDown_AgentWaits(t *testing.T) {
 	if err := p.Hub.Pause(); err != nil {
 		t.Fatal(err)
 	}
-	// What changes meanwhile is reported afterwards; nothing is taken down.
+	// Changes in the meantime are reported afterwards; nothing is uninstalled.
 	if err := l.East.CoreV1().ConfigMaps(l.Name).Delete(t.Context(), "x", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestHubDown_AgentWaits(t *testing.T) {
 	}
 }
 
-// What happens to its objects afterwards brings it back.
+// A later change of an object triggers the deployment.
 func TestDeletedReleaseSecret_ReleaseIsDeployedAgain(t *testing.T) {
 	t.Parallel()
 	for name, happens := range map[string]func(*lab){
@@ -216,7 +216,7 @@ func TestForce_ReplacesImmutableObjects(t *testing.T) {
 	}
 }
 
-// A cluster's worth of bundles at once.
+// This test deploys as many bundles as a cluster usually has.
 func TestManyBundles_AreDeployed(t *testing.T) {
 	l := newLab(t, "many")
 	l.options = func(o *Options) { o.Workers = 50 }

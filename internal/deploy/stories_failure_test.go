@@ -146,7 +146,7 @@ func TestUndeployableBundle_IsReported(t *testing.T) {
 	}
 }
 
-// recognisedAs is the status after a failure that is not tried again.
+// recognisedAs expects the status after a permanent failure.
 func recognisedAs(text string) func(*fleet.BundleDeployment) string {
 	return func(bd *fleet.BundleDeployment) string {
 		if missing := says(fleet.ConditionInstalled, text)(bd); missing != "" {
@@ -232,7 +232,7 @@ func TestSecretValue_IsNotInStatus(t *testing.T) {
 	}
 }
 
-// store writes a revision of a release as an agent that was killed would have left it.
+// store stores a revision as a killed agent would have left it.
 func (l *lab) store(namespace, name, bundleDeployment string, number int, status release.Status, manifest string) {
 	l.t.Helper()
 	h := &history{secrets: l.East.CoreV1().Secrets(namespace), key: releaseKey{namespace, name}, clock: time.Now, broken: map[string]bool{}}
@@ -393,8 +393,8 @@ func TestMissingObjects_AreReportedAndRestored(t *testing.T) {
 	l.expectStatus("x", says(fleet.ConditionReady, "is not owned by us"))
 }
 
-// What only another object can end is ended by that object, however long it takes: nothing but its event wakes who
-// waits within a quarter of an hour.
+// A BundleDeployment waits for another object. Only the event of that object can wake it within a quarter of an
+// hour.
 func TestAwaitedObjectCreated_WakesBundle(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "awaited")

@@ -15,7 +15,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// forgery is a release as a writer of Secrets in one namespace can make it up.
+// forgery returns a release as a writer of Secrets in one namespace can forge it.
 func (l *lab) forgery(namespace, name, bundle string, number int, status release.Status, manifest string, hooks ...*release.Hook) *corev1.Secret {
 	l.t.Helper()
 	h := &history{secrets: l.East.CoreV1().Secrets(namespace), key: releaseKey{namespace, name}, clock: time.Now, broken: map[string]bool{}}
@@ -31,8 +31,8 @@ func (l *lab) forgery(namespace, name, bundle string, number int, status release
 	return secret
 }
 
-// deletion is a hook that runs at each end of an uninstallation and before and after a rollback. It first deletes an
-// object of its name.
+// deletion returns a hook that runs before and after an uninstallation and a rollback. It first deletes an object
+// of its name.
 func deletion(name, namespace string) *release.Hook {
 	return &release.Hook{
 		Name: name, Kind: "ConfigMap", Path: "templates/" + name + ".yaml", Manifest: hookOf(name, namespace, "pre-delete"),
@@ -40,7 +40,7 @@ func deletion(name, namespace string) *release.Hook {
 	}
 }
 
-// configMap makes a ConfigMap of another owner, with labels and annotations.
+// configMap creates a ConfigMap of another owner, with labels and annotations.
 func (l *lab) configMap(namespace, name string, labels, annotations map[string]string) {
 	l.t.Helper()
 	l.create(func(ctx context.Context) error {
@@ -50,7 +50,7 @@ func (l *lab) configMap(namespace, name string, labels, annotations map[string]s
 	})
 }
 
-// expectUntouched wants the victims of a forged release to be there still, and nothing smuggled.
+// expectUntouched checks that the victims of a forged release still exist, and that the hooks created nothing.
 func (l *lab) expectUntouched(namespace string) {
 	l.t.Helper()
 	if l.configMapIsThere(namespace, "smuggled") {
@@ -64,8 +64,8 @@ func (l *lab) expectUntouched(namespace string) {
 	}
 }
 
-// victims are objects in another namespace that a forged release claims: one with the label of another bundle, and one
-// of a release of that name that the agent has nothing to do with.
+// victims creates objects in another namespace that a forged release claims: one with the label of another bundle,
+// and one of an unrelated release with the same name.
 func (l *lab) victims(namespace string, key releaseKey) (manifest string) {
 	l.t.Helper()
 	label := setFor("theirs", "").Hash
@@ -75,8 +75,8 @@ func (l *lab) victims(namespace string, key releaseKey) (manifest string) {
 		"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: owned, namespace: " + namespace + "}\n"
 }
 
-// TestForgedRevision_GivesNoRights has a writer of Secrets in the namespace of a bundle's release forge a later revision
-// of it, or change the one there is, before the bundle is deleted, upgraded or corrected by the agent.
+// TestForgedRevision_GivesNoRights forges a later revision of a bundle's release, or changes the existing one,
+// before the agent deletes, upgrades or corrects the bundle.
 func TestForgedRevision_GivesNoRights(t *testing.T) {
 	t.Parallel()
 	later := func(l *lab, own string, forged *corev1.Secret) {
@@ -132,7 +132,7 @@ func (l *lab) upgradeX(own string) {
 	l.expectStatus("x", ready)
 }
 
-// eventuallyLater waits until the API server's clock shows another second than when the agent made its key.
+// eventuallyLater waits until the API server's clock is in a later second than the creation of the agent's key.
 func (l *lab) eventuallyLater(namespace string) {
 	l.t.Helper()
 	key, err := l.East.CoreV1().Secrets(l.Name).Get(l.t.Context(), sealSecret, metav1.GetOptions{})
@@ -149,8 +149,8 @@ func (l *lab) eventuallyLater(namespace string) {
 	})
 }
 
-// TestForgedRelease_IsNotUninstalledWithAgentsRights has a release that the agent never made, of a bundle that is not
-// there, half uninstalled.
+// TestForgedRelease_IsNotUninstalledWithAgentsRights forges an interrupted uninstallation of a release that the
+// agent never made, for a bundle that does not exist.
 func TestForgedRelease_IsNotUninstalledWithAgentsRights(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "forged-orphan")
@@ -171,8 +171,8 @@ func TestForgedRelease_IsNotUninstalledWithAgentsRights(t *testing.T) {
 	l.expectUntouched(other)
 }
 
-// asOfAnEarlierAgent changes the stored revision of a release, whose agent does not run, into one that an earlier agent
-// has stored with more hooks.
+// asOfAnEarlierAgent turns the stored revision of a release into one of an earlier agent, with additional hooks.
+// The agent must not run.
 func (l *lab) asOfAnEarlierAgent(own, name string, number int, hooks ...*release.Hook) {
 	l.t.Helper()
 	secrets := l.East.CoreV1().Secrets(own)
@@ -198,8 +198,8 @@ func (l *lab) asOfAnEarlierAgent(own, name string, number int, hooks ...*release
 	}
 }
 
-// TestReleaseOfAnEarlierAgent_KeepsItsHooks uninstalls a release that was stored without a seal and is named by the hub.
-// Under "namespace" only those of its hooks are run that are in it.
+// TestReleaseOfAnEarlierAgent_KeepsItsHooks uninstalls a release without a seal that the hub names. With
+// "namespace", only hooks in that namespace run.
 func TestReleaseOfAnEarlierAgent_KeepsItsHooks(t *testing.T) {
 	t.Parallel()
 	for name, confined := range map[string]bool{"free": false, "confined": true} {
@@ -232,8 +232,8 @@ func TestReleaseOfAnEarlierAgent_KeepsItsHooks(t *testing.T) {
 	}
 }
 
-// TestRollbackUnderANamespace_LeavesOthersAlone corrects drift of a release of an earlier agent that has a hook outside
-// of the bundle's namespace.
+// TestRollbackUnderANamespace_LeavesOthersAlone corrects drift in a release of an earlier agent that has a hook
+// outside of the bundle's namespace.
 func TestRollbackUnderANamespace_LeavesOthersAlone(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "rollback-walls")
@@ -261,7 +261,7 @@ func TestRollbackUnderANamespace_LeavesOthersAlone(t *testing.T) {
 	}
 }
 
-// TestReleaseSecretInABundle_IsRefused has bundles that may not do what the agent may bring releases of their own.
+// TestReleaseSecretInABundle_IsRefused has bundles with limited rights that contain release Secrets.
 func TestReleaseSecretInABundle_IsRefused(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "release-secret")

@@ -11,12 +11,13 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// hookOf is a ConfigMap that is a hook.
+// hookOf returns a ConfigMap that is a hook.
 func hookOf(name, namespace, events string) string {
 	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + ", namespace: " + namespace + ", annotations: {helm.sh/hook: '" + events + "'}}\n"
 }
 
-// TestHooksUnderANamespace_StayInIt has charts under "namespace" try to get objects out of it by hooks and CRDs.
+// TestHooksUnderANamespace_StayInIt has charts with "namespace" that try to create objects outside of it by hooks
+// and CRDs.
 func TestHooksUnderANamespace_StayInIt(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "hook-walls")
@@ -29,7 +30,7 @@ func TestHooksUnderANamespace_StayInIt(t *testing.T) {
 	kustomization := map[string]string{"kustomization.yaml": "namePrefix: k-\ncommonLabels: {by: kustomize}\n"}
 	tests := map[string]struct {
 		files map[string]string
-		// refused is what the status says, "" if the hook is created in the bundle's namespace, as hook.
+		// refused is the text in the status; "" if the hook is created in the bundle's namespace.
 		refused string
 		hook    string
 	}{
@@ -72,7 +73,7 @@ func TestHooksUnderANamespace_StayInIt(t *testing.T) {
 	}
 }
 
-// hooks is a small chart with a hook.
+// hooks returns a small chart with a hook.
 func hooks(hook string) map[string]string {
 	return with(helloFiles("hi"), map[string]string{"templates/hook.yaml": hook})
 }
@@ -83,8 +84,8 @@ func with(files, more map[string]string) map[string]string {
 	return all
 }
 
-// TestHooksThroughTheirLife_KeepPoliciesAndLabels runs the hooks of an upgrade, a correction and an uninstallation, of a
-// chart with a kustomization, which changes hooks and other objects together.
+// TestHooksThroughTheirLife_KeepPoliciesAndLabels runs the hooks of an upgrade, a correction and an
+// uninstallation. The kustomization of the chart changes hooks and other objects together.
 func TestHooksThroughTheirLife_KeepPoliciesAndLabels(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "hook-life")
@@ -98,7 +99,7 @@ func TestHooksThroughTheirLife_KeepPoliciesAndLabels(t *testing.T) {
 			"templates/back.yaml": hookOf("back", other, "post-rollback"),
 			"templates/end.yaml":  hookOf("end", other, "post-delete"),
 			"templates/gone.yaml": gone,
-			// One of a name that an object of the release has, too, and one that is a list.
+			// A hook with the name of an object of the release, and a hook that is a List.
 			"templates/same.yaml": hookOf("{{ .Release.Name }}", other, "pre-rollback"),
 			"templates/list.yaml": "apiVersion: v1\nkind: ConfigMapList\nmetadata: {annotations: {helm.sh/hook: post-upgrade}}\nitems: [{apiVersion: v1, kind: ConfigMap, metadata: {name: item}}]\n",
 			"kustomization.yaml":  "namePrefix: k-\npatches: [{patch: '{apiVersion: v1, kind: ConfigMap, metadata: {name: up, namespace: " + other + "}, data: {patched: \"yes\"}}'}]\n",
@@ -152,7 +153,7 @@ func TestObjectThatBecomesAHook_IsNotExtra(t *testing.T) {
 	l.expectStatus("x", ready)
 	l.apply(bundle{Name: "x", Files: hooks(hookOf("settings", l.Name, "post-upgrade")), Options: in(l.Name)})
 	l.expectStatus("x", ready)
-	// Another agent process knows, too.
+	// A restarted agent reports the same.
 	l.halt()
 	l.start()
 	l.edit("configmaps", "x", `{"data":{"greeting":"x"}}`)

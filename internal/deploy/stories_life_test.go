@@ -63,7 +63,7 @@ func TestAgentRestarts_NothingChanges(t *testing.T) {
 	before := l.expectStatus("x", ready)
 	l.halt()
 	l.start()
-	// A second bundle shows that the first was looked at: it is ahead in the queue.
+	// A second bundle shows that the first was reconciled: the first is ahead in the queue.
 	l.apply(bundle{Name: "other", Files: helloFiles("hi"), Options: in(l.Name)})
 	l.expectStatus("other", ready)
 	if got := l.revisionsOf(l.Name, "x"); len(got) != 1 || got[0] != "1 deployed" {
@@ -72,7 +72,7 @@ func TestAgentRestarts_NothingChanges(t *testing.T) {
 	if after := l.get("x"); after.ResourceVersion != before.ResourceVersion {
 		t.Errorf("the status was written again:\n%v\n%v", before.Status, after.Status)
 	}
-	// It is still watched.
+	// The object is still watched.
 	if err := l.East.CoreV1().ConfigMaps(l.Name).Delete(t.Context(), "raw", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +201,7 @@ func TestReadiness_FollowsObjects(t *testing.T) {
 	l.start()
 	l.apply(bundle{Name: "x", Files: rawFiles(), Options: in(l.Name)})
 	l.expectStatus("x", ready)
-	// The Deployment is given a condition that its controller would give it when a rollout is stuck.
+	// Set the condition that the Deployment controller sets when a rollout is stuck.
 	deployments := l.East.AppsV1().Deployments(l.Name)
 	setStuck := func(status corev1.ConditionStatus) {
 		t.Helper()
@@ -352,7 +352,7 @@ func TestNamespaceLabels_AreSet(t *testing.T) {
 	if fmt.Sprint(namespace.Labels) != want || namespace.Annotations["note"] != "b" {
 		t.Errorf("labels %v annotations %v, want %s", namespace.Labels, namespace.Annotations, want)
 	}
-	// Somebody else adds to it; what the bundle no longer gives goes, and nothing else.
+	// Another writer adds labels. Only labels that the bundle no longer sets are removed.
 	l.mark(ns, `{"metadata":{"labels":{"theirs":"c"},"annotations":{"theirs":"d"}}}`)
 	options.NamespaceLabels = map[string]string{"tier": "b"}
 	options.NamespaceAnnotations = nil
@@ -363,7 +363,7 @@ func TestNamespaceLabels_AreSet(t *testing.T) {
 	l.expectNamespace(ns, map[string]string{"theirs": "c", "name": ns, corev1.LabelMetadataName: ns}, map[string]string{"theirs": "d"})
 }
 
-// The marks of a target are in no deployment ID: the hub changes them without a new one.
+// The labels of a target are not part of the deployment ID, so the hub changes them without a new deployment.
 func TestNamespaceLabelsChange_NeedsNoDeployment(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "labels-alone")
@@ -420,13 +420,13 @@ func TestCRDAndCustomResource_MayComeInAnyOrder(t *testing.T) {
 	l.apply(bundle{Name: "definition", Files: map[string]string{"crd.yaml": crd}, Options: in(l.Name)})
 	l.expectStatus("definition", ready)
 	l.expectStatus("things", ready)
-	// The definition stays when its bundle goes, and so do the things.
+	// The CRD stays when its bundle is deleted, and so do its objects.
 	l.delete("definition")
 	l.expectNoRelease(l.Name, "definition")
 	l.expectStatus("things", ready)
 }
 
-// An agent that begins when a kind is not served says of its objects what one says that saw it go.
+// An agent that starts after a kind was deleted reports the same as one that saw the deletion.
 func TestKindDeletedBeforeStart_ObjectsAreMissing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "crd-gone")
@@ -444,14 +444,14 @@ func TestKindDeletedBeforeStart_ObjectsAreMissing(t *testing.T) {
 	l.deleteCRD("things." + group)
 	l.start()
 	l.expectStatus("things", says(fleet.ConditionReady, "thing."+group+" "+l.Name+"/a missing"))
-	// It comes back, and so does what is put back.
+	// The kind is created again, and the object is restored.
 	l.apply(bundle{Name: "definition", Files: map[string]string{"crd.yaml": strings.Replace(crd, "metadata: {", "metadata: {labels: {a: b}, ", 1)}, Options: in(l.Name)})
 	l.expectStatus("definition", ready)
 	l.apply(bundle{Name: "things", Files: map[string]string{"a.yaml": thing, "b.yaml": configMapYAML}, Options: in(l.Name), Change: correcting(fleet.CorrectDrift{Enabled: true})})
 	l.expectStatus("things", ready)
 }
 
-// deleteCRD deletes a definition on east, and waits until it is gone.
+// deleteCRD deletes a CRD on east, and waits until it is gone.
 func (l *lab) deleteCRD(name string) {
 	l.t.Helper()
 	crds := dynamic.NewForConfigOrDie(l.local).Resource(apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions"))

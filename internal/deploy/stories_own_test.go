@@ -25,7 +25,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// agentIn are the settings of an agent in a namespace.
+// agentIn returns the settings of an agent in a namespace.
 func agentIn(namespace string) importing.AgentValues {
 	return importing.AgentValues{
 		Namespace: namespace, Replicas: 1, Image: "fleet-agent:test", ImagePullPolicy: "IfNotPresent", CheckinInterval: "15m0s",
@@ -33,7 +33,7 @@ func agentIn(namespace string) importing.AgentValues {
 	}
 }
 
-// agentBundle is the agent's own bundle with these settings.
+// agentBundle returns the agent's own bundle with these settings.
 func agentBundle(t *testing.T, v importing.AgentValues) bundle {
 	t.Helper()
 	manifest, err := agentchart.Manifest(v)
@@ -45,7 +45,7 @@ func agentBundle(t *testing.T, v importing.AgentValues) bundle {
 	return bundle{Name: "fleet-agent-east", Files: map[string]string{agentchart.ManifestName: string(manifest)}, Options: options}
 }
 
-// marks are what an import, or a release of the agent's chart, puts on an object.
+// marks are the labels and annotations that an import, or a release of the agent's chart, sets on an object.
 type marks struct {
 	labels, annotations map[string]string
 }
@@ -64,7 +64,7 @@ func chartMarks(namespace string) marks {
 	}
 }
 
-// resourceOf is what a kind of the agent's is served as, and whether it is in a namespace.
+// resourceOf returns the resource of a kind in the agent's chart, and whether it is namespaced.
 func resourceOf(kind string) (string, bool) {
 	served := map[string]string{
 		"ClusterRole": "clusterroles", "ClusterRoleBinding": "clusterrolebindings", "ServiceAccount": "serviceaccounts",
@@ -73,7 +73,7 @@ func resourceOf(kind string) (string, bool) {
 	return served, !strings.HasPrefix(kind, "Cluster")
 }
 
-// clientFor reaches the objects of one kind on east.
+// clientFor returns a client for objects of one kind on east.
 func (l *lab) clientFor(object *unstructured.Unstructured) dynamic.ResourceInterface {
 	served, namespaced := resourceOf(object.GetKind())
 	resource := dynamic.NewForConfigOrDie(l.local).Resource(object.GroupVersionKind().GroupVersion().WithResource(served))
@@ -83,7 +83,7 @@ func (l *lab) clientFor(object *unstructured.Unstructured) dynamic.ResourceInter
 	return resource
 }
 
-// install puts an agent's objects on east, by server-side apply as an import does it.
+// install applies an agent's objects on east with server-side apply, like an import.
 func (l *lab) install(objects []runtime.Object, m marks) (refs []*unstructured.Unstructured) {
 	l.t.Helper()
 	for _, object := range objects {
@@ -106,7 +106,7 @@ func (l *lab) install(objects []runtime.Object, m marks) (refs []*unstructured.U
 	return refs
 }
 
-// identities are the UID and everything but metadata and status of objects, by kind and name.
+// identities returns the UID and the content of objects without metadata and status, by kind and name.
 func (l *lab) identities(refs []*unstructured.Unstructured) map[string]any {
 	l.t.Helper()
 	found := map[string]any{}
@@ -162,7 +162,7 @@ func TestAgentAdoptsItself_NothingChanges(t *testing.T) {
 	}
 }
 
-// expectTakenOver compares the marks of an object with those that were recorded.
+// expectTakenOver compares the marks of an object with the recorded ones.
 func (l *lab) expectTakenOver(ref *unstructured.Unstructured) {
 	l.t.Helper()
 	live, err := l.clientFor(ref).Get(l.t.Context(), ref.GetName(), metav1.GetOptions{})
@@ -202,7 +202,7 @@ func TestDeletedAgentObjects_AreRestored(t *testing.T) {
 	if !strings.HasSuffix(bd.Status.Release, ":2") {
 		t.Errorf("release %s", bd.Status.Release)
 	}
-	// Labels are how it is recognised.
+	// The labels identify the object.
 	account, err := l.East.CoreV1().ServiceAccounts(l.Name).Get(t.Context(), "fleet-agent", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -232,7 +232,7 @@ func TestPutRight(t *testing.T) {
 		synced   *int64
 		repair   repair
 		applied  string // "a" if not said
-		// again, or after a pause.
+		// again and later are the expected redeployment: at once, or after a pause.
 		again bool
 		later []string
 	}{
@@ -283,8 +283,8 @@ func overwrites(kind, namespace, name string) fleet.BundleDeploymentOptions {
 	return fleet.BundleDeploymentOptions{Overwrites: []fleet.OverwrittenResource{{Kind: kind, Namespace: namespace, Name: name}}}
 }
 
-// TestForcedSync_RestoresModifiedObjects shows that a bundle whose changes are only reported is deployed again when
-// the hub asks for it, once.
+// TestForcedSync_RestoresModifiedObjects has a bundle whose drift is only reported. When the hub forces a sync, it
+// is deployed again, once.
 func TestForcedSync_RestoresModifiedObjects(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "forced")
@@ -310,7 +310,8 @@ func TestForcedSync_RestoresModifiedObjects(t *testing.T) {
 	}
 }
 
-// TestOverwrittenObjectDeleted_IsRestored has an object go with the bundle it belonged to before.
+// TestOverwrittenObjectDeleted_IsRestored deletes the bundle that owned an object before another bundle overwrote
+// it.
 func TestOverwrittenObjectDeleted_IsRestored(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "overwrites")
@@ -331,7 +332,7 @@ func TestOverwrittenObjectDeleted_IsRestored(t *testing.T) {
 	l.expectStatus("x", ready)
 }
 
-// TestInterruptedChangeReverted_ObjectsAreRestored has a hub that takes a change back that an agent was killed over.
+// TestInterruptedChangeReverted_ObjectsAreRestored kills the agent during a change, which the hub then reverts.
 func TestInterruptedChangeReverted_ObjectsAreRestored(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "own-cut")
@@ -381,7 +382,7 @@ func TestInterruptedChangeReverted_ObjectsAreRestored(t *testing.T) {
 	}
 }
 
-// TestFailedUpgradeReverted_ObjectsAreRestored is the same within one process, for any bundle.
+// TestFailedUpgradeReverted_ObjectsAreRestored does the same within one process, for a bundle of a user.
 func TestFailedUpgradeReverted_ObjectsAreRestored(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "own-undo")
@@ -389,7 +390,7 @@ func TestFailedUpgradeReverted_ObjectsAreRestored(t *testing.T) {
 	files := map[string]string{"a.yaml": configMapYAML}
 	l.apply(bundle{Name: "x", Files: files, Options: in(l.Name)})
 	l.expectStatus("x", ready)
-	// The ConfigMap is changed before the server refuses the Service.
+	// The ConfigMap is changed before the API server rejects the Service.
 	l.apply(bundle{Name: "x", Options: in(l.Name), Files: map[string]string{
 		"a.yaml": strings.Replace(configMapYAML, "a: b", "a: half", 1),
 		"b.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: x}\nspec: {ports: [{port: 100000}]}\n",
@@ -432,7 +433,7 @@ func TestAgentBundleDeleted_AgentStays(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// And managed again, it is adopted again.
+	// When the agent is managed again, it is adopted again.
 	l.apply(agentBundle(t, agentIn(l.Name)))
 	l.expectStatus("fleet-agent-east", ready)
 }

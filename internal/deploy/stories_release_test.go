@@ -19,7 +19,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// TestStagedDeployment_Waits has the hub stage what is not to be deployed yet.
+// TestStagedDeployment_Waits stages a deployment on the hub.
 func TestStagedDeployment_Waits(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "staged")
@@ -140,7 +140,7 @@ func conditions(want string) func(*fleet.BundleDeployment) string {
 	return func(bd *fleet.BundleDeployment) string { return conditionsAre(bd, want) }
 }
 
-// TestNamespaceChanges_ReleaseMoves also moves one that has nothing but a CRD.
+// TestNamespaceChanges_ReleaseMoves also moves a release that contains only a CRD.
 func TestNamespaceChanges_ReleaseMoves(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "move")
@@ -170,7 +170,7 @@ func TestNamespaceChanges_ReleaseMoves(t *testing.T) {
 	}
 }
 
-// TestAdopting has objects in the way that came in other ways.
+// TestAdopting deploys over existing objects of other origins.
 func TestAdopting(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "adopt")
@@ -233,7 +233,7 @@ func TestTargetNamespace_OverridesDefaultNamespace(t *testing.T) {
 	if bd.Status.Release != allowed+"/x:1" || !l.configMapIsThere(allowed, "cm") {
 		t.Errorf("release %s", bd.Status.Release)
 	}
-	// And what is no longer allowed says so, and stays.
+	// A namespace that is no longer allowed is reported, and the release stays.
 	l.mark(allowed, `{"metadata":{"labels":{"team":"b"}}}`)
 	l.apply(bundle{Name: "x", Files: map[string]string{"cm.yaml": configMapYAML}, Options: options})
 	l.expectStatus("x", becauseOf(fleet.ConditionDeployed, fleet.ReasonNamespaceRefused, "does not match"))
@@ -298,13 +298,13 @@ func TestUnwantedCopies_AreDeleted(t *testing.T) {
 	}
 }
 
-// copyOne has Secret "one" of the hub copied beside the release.
+// copyOne copies Secret "one" of the hub to the namespace of the release.
 func copyOne(bd *fleet.BundleDeployment) {
 	bd.Spec.DownstreamResourcesGeneration = 1
 	bd.Spec.Options.DownstreamResources = []fleet.DownstreamResource{{Kind: "Secret", Name: "one"}}
 }
 
-// hasCopied is ready with it.
+// hasCopied expects a ready status and the copy.
 func hasCopied(bd *fleet.BundleDeployment) string {
 	if bd.Status.DownstreamResourcesGeneration != 1 {
 		return "not copied"
@@ -320,7 +320,7 @@ func (l *lab) createOne() {
 	})
 }
 
-// whereIsOne is "" once Secret "one" is gone from a namespace.
+// whereIsOne returns "" once Secret "one" is deleted from a namespace.
 func (l *lab) whereIsOne(namespace string) string {
 	_, err := l.East.CoreV1().Secrets(namespace).Get(l.t.Context(), "one", metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -329,7 +329,7 @@ func (l *lab) whereIsOne(namespace string) string {
 	return fmt.Sprintf("the copy in %s: %v", namespace, err)
 }
 
-// Secrets are not left behind for a moment's trouble when their BundleDeployment goes.
+// Copies of a deleted BundleDeployment are deleted even if the first try fails.
 func TestCopyDeletionFails_IsRetried(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "copies-go-later")
@@ -358,7 +358,7 @@ func TestCopyDeletionFails_IsRetried(t *testing.T) {
 	}
 }
 
-// Two hubs may have agents in one cluster, and BundleDeployments of one name.
+// Agents of two hubs run in one cluster, with BundleDeployments of the same name.
 func TestCopiesOfOtherAgent_Stay(t *testing.T) {
 	t.Parallel()
 	one, other := newLab(t, "copies-one"), newLab(t, "copies-other")
@@ -375,7 +375,7 @@ func TestCopiesOfOtherAgent_Stay(t *testing.T) {
 	}
 }
 
-// A kustomization may be called what kustomize knows it by, in the folder that is named.
+// A kustomization may have each file name that kustomize accepts, in the configured folder.
 func TestKustomizationFileNames_AreAllBuilt(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "kustomize")
@@ -396,7 +396,8 @@ func TestKustomizationFileNames_AreAllBuilt(t *testing.T) {
 	}
 }
 
-// A hook's object of before has to be gone before the hook runs again; its going is seen when it happens.
+// A former object of a hook has to be deleted before the hook runs again. The agent sees the deletion by its
+// event.
 func TestFormerHookObject_IsDeletedBeforeHookRuns(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "hook-gone")
@@ -440,7 +441,8 @@ func TestFormerHookObject_IsDeletedBeforeHookRuns(t *testing.T) {
 	}
 }
 
-// A bundle that was refused another's release has nothing of it: with a name of its own, it may take none of its objects.
+// A bundle was refused the release name of another bundle. With its own release name, it still must not take over
+// the other bundle's objects.
 func TestRefusedReleaseName_GivesNoRightToObjects(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "refused-name")

@@ -20,14 +20,14 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// shows wants the printer columns of a BundleDeployment whose conditions are without errors.
+// shows expects the printer columns of a BundleDeployment without errors in its conditions.
 func shows(state fleet.BundleState) func(*fleet.BundleDeployment) string {
 	return func(bd *fleet.BundleDeployment) string {
 		return cmp.Diff(fleet.BundleDeploymentDisplay{Deployed: "True", Monitored: "True", State: string(state)}, bd.Status.Display)
 	}
 }
 
-// patchStatus has somebody with all rights change a status.
+// patchStatus changes a status with all rights.
 func (l *lab) patchStatus(name, patch string) *fleet.BundleDeployment {
 	l.t.Helper()
 	var written fleet.BundleDeployment
@@ -39,7 +39,7 @@ func (l *lab) patchStatus(name, patch string) *fleet.BundleDeployment {
 	return &written
 }
 
-// TestReport_IncludesPrinterColumns is about a hub without controllers, which would write them, too.
+// TestReport_IncludesPrinterColumns uses a hub without controllers, which would also write the columns.
 func TestReport_IncludesPrinterColumns(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "display")
@@ -49,7 +49,7 @@ func TestReport_IncludesPrinterColumns(t *testing.T) {
 	l.expectStatus("x", ready)
 	l.halt()
 
-	// Others may have other words for it, and nobody fights for them.
+	// Other writers may set other printer columns, and the agent does not revert them.
 	there := l.patchStatus("x", `{"status":{"display":{"state":"Strange","monitored":null}}}`)
 	d := l.byHand()
 	look := func() {
@@ -73,13 +73,13 @@ func TestReport_IncludesPrinterColumns(t *testing.T) {
 		t.Errorf("it is shown as %+v", now.Status.Display)
 	}
 
-	// What is told anyway comes with ours.
+	// The next report contains the agent's printer columns.
 	l.remove("configmaps", "x")
 	l.start()
 	l.expectStatus("x", shows(fleet.Modified))
 }
 
-// writes notes how a status is written.
+// writes records how a status is written.
 type writes struct {
 	next http.RoundTripper
 
@@ -106,7 +106,7 @@ func (w *writes) take() []string {
 	return taken
 }
 
-// reporter is the agent's access to the hub, and what it writes there.
+// reporter is the agent's access to the hub, and its writes.
 func (l *lab) reporter() (*hub, *writes) {
 	l.t.Helper()
 	w := &writes{}
@@ -119,7 +119,8 @@ func (l *lab) reporter() (*hub, *writes) {
 	return h, w
 }
 
-// TestConcurrentWrites_SurviveReport has others write between an agent's look at a BundleDeployment and its report.
+// TestConcurrentWrites_SurviveReport has other writers write between the agent's read of a BundleDeployment and
+// its report.
 func TestConcurrentWrites_SurviveReport(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "report")
@@ -191,7 +192,7 @@ func TestConcurrentWrites_SurviveReport(t *testing.T) {
 	}
 }
 
-// TestReport_ChangesOnlyStatus looks also at whose the fields are.
+// TestReport_ChangesOnlyStatus also checks the managed fields.
 func TestReport_ChangesOnlyStatus(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "report-only")

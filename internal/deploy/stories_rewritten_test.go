@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// readCounter counts how often a Secret is read in full.
+// readCounter counts full reads of a Secret.
 type readCounter struct {
 	next   http.RoundTripper
 	secret string
@@ -52,7 +52,7 @@ func TestObjectRewrittenByOthers_ReleaseIsReadOnce(t *testing.T) {
 	if got := counter.reads.Load() - before; got > 1 {
 		t.Errorf("the release was read %d times", got)
 	}
-	// A release that is gone is found out nonetheless.
+	// A deleted release is still detected.
 	if err := l.East.CoreV1().Secrets(l.Name).Delete(t.Context(), counter.secret, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

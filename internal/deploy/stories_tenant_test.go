@@ -13,8 +13,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// tenant makes a service account in the agent's namespace that may write ConfigMaps in one other namespace, which it
-// makes as well, and nothing else anywhere.
+// tenant creates a service account in the agent's namespace, and a namespace in which it may write ConfigMaps. It
+// has no other rights.
 func (l *lab) tenant(account, namespace string) {
 	l.t.Helper()
 	core, rbac := l.East.CoreV1(), l.East.RbacV1()
@@ -54,7 +54,7 @@ func (l *lab) secretIn(namespace, name string) {
 	})
 }
 
-// becauseOf wants a condition to be False for a reason, with a message.
+// becauseOf expects a condition to be False with a reason and a message.
 func becauseOf(kind, reason, text string) func(*fleet.BundleDeployment) string {
 	return func(bd *fleet.BundleDeployment) string {
 		if missing := says(kind, text)(bd); missing != "" {
@@ -67,12 +67,12 @@ func becauseOf(kind, reason, text string) func(*fleet.BundleDeployment) string {
 	}
 }
 
-// template is a chart of one template.
+// template returns a chart with one template.
 func template(text string) map[string]string {
 	return map[string]string{"Chart.yaml": "apiVersion: v2\nname: x\nversion: 0.1.0\n", "templates/a.yaml": text}
 }
 
-// attempt is what a tenant's bundle tries, and is not to get.
+// attempt is something that a tenant's bundle tries and must not achieve.
 type attempt struct {
 	files   map[string]string
 	options func(*fleet.BundleDeploymentOptions)
@@ -132,8 +132,8 @@ func attempts(own, other string) map[string]attempt {
 	}
 }
 
-// TestTenant_CannotExceedItsRights has bundles of a service account that may write ConfigMaps in one
-// namespace try to do more.
+// TestTenant_CannotExceedItsRights has a service account that may write ConfigMaps in one namespace. Its bundles
+// try to do more.
 func TestTenant_CannotExceedItsRights(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "tenant")
@@ -179,7 +179,7 @@ func TestTenant_CannotExceedItsRights(t *testing.T) {
 	}
 }
 
-// expectNothingSmuggled looks for what the attempts would leave.
+// expectNothingSmuggled checks that no attempt has left anything.
 func (l *lab) expectNothingSmuggled(t *testing.T, own, other string) {
 	t.Helper()
 	core := l.East.CoreV1()
@@ -237,7 +237,7 @@ func TestTenant_DeploysWithinItsRights(t *testing.T) {
 			t.Errorf("%s: %v %v", name, found.Data, err)
 		}
 	}
-	// It may not label its namespace: what is deployed stays, and the status says so.
+	// The account may not label its namespace: the deployment stays, and the status reports it.
 	options.NamespaceLabels = map[string]string{"smuggled": "x"}
 	l.apply(bundle{Name: "x", Files: files, Options: options, Change: func(bd *fleet.BundleDeployment) { bd.Spec.DownstreamResourcesGeneration = 1 }})
 	bd := l.expectStatus("x", becauseOf(fleet.ConditionInstalled, fleet.ReasonForbidden, "labelling namespace "+own))
@@ -250,8 +250,8 @@ func TestTenant_DeploysWithinItsRights(t *testing.T) {
 	}
 }
 
-// TestServiceAccountDeleted_HooksDoNotRun has a tenant that is gone leave a hook behind, which nobody but the
-// agent itself could run.
+// TestServiceAccountDeleted_HooksDoNotRun uninstalls a release whose service account was deleted. Only the agent
+// itself could run its hook, and must not.
 func TestServiceAccountDeleted_HooksDoNotRun(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "tenant-gone")

@@ -10,7 +10,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// helloFiles are those of a small chart; its ConfigMap is called like the release.
+// helloFiles returns a small chart; its ConfigMap has the name of the release.
 func helloFiles(greeting string) map[string]string {
 	return map[string]string{
 		"Chart.yaml":        "apiVersion: v2\nname: hello\nversion: 0.1.0\n",
@@ -19,7 +19,7 @@ func helloFiles(greeting string) map[string]string {
 	}
 }
 
-// rawFiles are plain YAML: a ConfigMap and a Deployment.
+// rawFiles returns plain YAML: a ConfigMap and a Deployment.
 func rawFiles() map[string]string {
 	return map[string]string{
 		"cm.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: raw}\ndata: {a: b}\n",

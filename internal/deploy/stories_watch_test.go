@@ -11,7 +11,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// wire is what an agent's watches of deployed objects go through, until it is cut.
+// wire is the transport of an agent's watches, which a test can silence.
 type wire struct {
 	next http.RoundTripper
 
@@ -20,14 +20,14 @@ type wire struct {
 	gone int           // how many watches are refused then: their version is too old
 }
 
-// silence has all watches that are open, and those that are opened, tell nothing more.
+// silence stops the events of all open and new watches.
 func (w *wire) silence() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.cut = make(chan struct{})
 }
 
-// mend ends the silent watches; the next ones are refused as too old.
+// mend ends the silent watches. The API server refuses the next ones because their resource version is too old.
 func (w *wire) mend(refused int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -70,7 +70,7 @@ func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// silentBody is the answer to a watch.
+// silentBody is the response body of a silent watch.
 type silentBody struct {
 	io.ReadCloser
 	wire *wire

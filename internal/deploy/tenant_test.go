@@ -48,7 +48,7 @@ func TestCreatesSomething(t *testing.T) {
 	}
 }
 
-// TestMayTake asks on a real API server who may go on with a release that is there.
+// TestMayTake checks on a real API server who may take an existing release.
 func TestMayTake(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "may-take")

@@ -21,7 +21,7 @@ func TestOptionsValues(t *testing.T) {
 		want                 map[string]any
 		err                  string
 	}{
-		// The vectors of the contract.
+		// Test vectors of the contract.
 		"values alone":             {`{"key":"value"}`, ``, "e43abcf3375244839c012f9633f95862d232a95b00d5bc7348b3098b9fed7f32", map[string]any{"key": "value"}, ""},
 		"values and staged values": {`{"key":"value"}`, `{"newkey":"value"}`, "01c44d8a446abccb870503db292e07cb2b8da135b6fec52b21048bdab8c84a7c", map[string]any{"key": "value"}, ""},
 		"staged values alone":      {``, `{"newkey":"value"}`, hash(`{"newkey":"value"}`), nil, ""},
@@ -52,10 +52,10 @@ func expectError(t *testing.T, err error, want string) {
 	}
 }
 
-// aliasBomb is some kilobytes of YAML whose aliases stand for a million items.
+// aliasBomb is a few kilobytes of YAML that expands to a million items.
 var aliasBomb = "a: &a [" + strings.Repeat("x,", 999) + "x]\nb: [" + strings.Repeat("*a,", 999) + "*a]\n"
 
-// tooManyAliases is what is wrong with it.
+// tooManyAliases is the error for it.
 const tooManyAliases = "the YAML is too large: with each alias replaced by what it refers to, it holds too much; use fewer aliases"
 
 func TestParseValues(t *testing.T) {

@@ -23,7 +23,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// looks are the times at which something was asked whether it is ready, since the beginning.
+// looks records when objects were checked, relative to the start.
 type looks struct {
 	began time.Time
 	ready map[string]func(since time.Duration) (bool, error)
@@ -49,7 +49,7 @@ func waitedFor(name string) *resource.Info {
 	}}
 }
 
-// Time in a bubble stands still but while everybody waits.
+// Time in the bubble only advances while all goroutines wait.
 func TestWakeup_ChecksObjects(t *testing.T) {
 	tests := map[string]struct {
 		ready      map[string]func(time.Duration) (bool, error)
@@ -220,7 +220,7 @@ func namespaceMeta(name, version string) *metav1.PartialObjectMetadata {
 	}
 }
 
-// An object is watched while somebody waits for it, and whoever does is woken by what happens to it.
+// An object is watched while a BundleDeployment waits for it. Changes of the object wake the BundleDeployment.
 func TestAwaited(t *testing.T) {
 	client := newMetadataClient(t, namespaceMeta("web", "1"))
 	woken := make(chan []string, 100)
