@@ -205,7 +205,7 @@ func (a *chartAllowance) spend(name string, data []byte, depth int) error {
 		return nil
 	}
 	if depth == deepestChart {
-		return because(fleet.ReasonBundleTooLarge, fmt.Errorf("%s: charts are packed into one another more than %d times: unpack them", name, deepestChart))
+		return because(fleet.ReasonBundleTooLarge, fmt.Errorf("%s: charts are nested more than %d levels deep: unpack them", name, deepestChart))
 	}
 	files, err := a.unpack(data)
 	if err != nil {

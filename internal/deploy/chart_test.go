@@ -140,7 +140,7 @@ func TestInvalidBundle_CannotBePackaged(t *testing.T) {
 		"values with too many aliases":                   {files: map[string]string{"Chart.yaml": "apiVersion: v2\nname: x\nversion: 1.0.0\n", "values.yaml": aliasBomb}, want: "loading the chart: values.yaml: " + tooManyAliases},
 		"a patch with too many aliases":                  {files: map[string]string{"x.yaml": configMapYAML, "overlays/a/x_patch.yaml": aliasBomb}, options: overlay("a"), want: "YAML parse error: " + tooManyAliases},
 		"patch of a missing file":                        {files: map[string]string{"overlays/a/x_patch.yaml": "a: b"}, options: overlay("a"), want: "x_patch.yaml patches x.yaml, which does not exist"},
-		"a patch of a file with two objects":             {files: map[string]string{"x.yaml": configMapYAML + "---\n" + configMapYAML, "overlays/a/x_patch.yaml": "a: b"}, options: overlay("a"), want: "the file holds 2 objects"},
+		"a patch of a file with two objects":             {files: map[string]string{"x.yaml": configMapYAML + "---\n" + configMapYAML, "overlays/a/x_patch.yaml": "a: b"}, options: overlay("a"), want: "the file contains 2 objects"},
 		"a patch of a file without a kind":               {files: map[string]string{"x.yaml": "a: b\n", "overlays/a/x_patch.yaml": "a: c"}, options: overlay("a"), want: "without a kind"},
 		"patch is not YAML":                              {files: map[string]string{"x.yaml": configMapYAML, "overlays/a/x_patch.yaml": "a: b: c"}, options: overlay("a"), want: "YAML parse error"},
 		"invalid JSON patch":                             {files: map[string]string{"x.yaml": configMapYAML, "overlays/a/x_patch.yaml": "[{op: test, path: /data/a, value: z}]"}, options: overlay("a"), want: "patching x.yaml with x_patch.yaml"},

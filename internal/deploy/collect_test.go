@@ -126,14 +126,14 @@ func TestUnreadableRelease_DoesNotHideOthers(t *testing.T) {
 		t.Errorf("the round ended with %v", err)
 	}
 	if diff := cmp.Diff([]string{"a", "c"}, c.queued()); diff != "" {
-		t.Errorf("looked at (-want +got):\n%s", diff)
+		t.Errorf("enqueued (-want +got):\n%s", diff)
 	}
 	c.unreadable = ""
 	if err := c.sweep(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if diff := cmp.Diff([]string{"a", "b", "c"}, c.queued()); diff != "" {
-		t.Errorf("looked at then (-want +got):\n%s", diff)
+		t.Errorf("enqueued then (-want +got):\n%s", diff)
 	}
 }
 
@@ -170,7 +170,7 @@ func TestOrphan_IsUninstalledAfterTwoRounds(t *testing.T) {
 					t.Fatal(err)
 				}
 				if got := strings.Join(c.queued(), " "); got != l.want {
-					t.Errorf("in minute %d, with %q on the hub, %q is looked at, want %q", l.minute, l.listed, got, l.want)
+					t.Errorf("in minute %d, with %q on the hub, %q is enqueued, want %q", l.minute, l.listed, got, l.want)
 				}
 			}
 		})
@@ -189,7 +189,7 @@ func TestFormerReleaseUninstalling_OtherReleaseStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := c.queued(); len(got) > 0 {
-		t.Errorf("%q is looked at", got)
+		t.Errorf("%q is enqueued", got)
 	}
 }
 
@@ -231,7 +231,7 @@ func TestClusterRegistersAgain_WorkloadsStay(t *testing.T) {
 		}
 		got := d.queued()
 		if slices.Contains(got, "goes") != goes {
-			t.Errorf("looked at after another %s: %v", by, got)
+			t.Errorf("enqueued after another %s: %v", by, got)
 		}
 		for _, name := range got {
 			if err := d.reconcile(t.Context(), name); err != nil {
@@ -261,10 +261,10 @@ func TestClusterRegistersAgain_WorkloadsStay(t *testing.T) {
 	later(time.Second, true)
 	before.expectNoRelease(before.Name, "goes")
 	if before.configMapIsThere(before.Name, "goes") {
-		t.Error("what nobody asks for is there")
+		t.Error("the unwanted object still exists")
 	}
 	if got := before.uidOf("goes-on"); got != uid {
-		t.Error("what went on was made anew")
+		t.Error("the wanted object was recreated")
 	}
 }
 
@@ -279,6 +279,6 @@ func TestInterruptedUninstallation_IsContinued(t *testing.T) {
 	l.expectNoRelease(l.Name, "half")
 	l.expectStatus("there", ready)
 	if got := l.revisionsOf(l.Name, "whole"); len(got) != 1 {
-		t.Errorf("a release that somebody may still ask for went: %v", got)
+		t.Errorf("a release that may still be wanted was removed: %v", got)
 	}
 }

@@ -247,7 +247,7 @@ func (d *deployer) removeCopies(ctx context.Context, name string, except map[cop
 		client := d.metadata.Resource(schema.GroupVersionResource{Version: "v1", Resource: resource})
 		copies, err := client.List(ctx, selector)
 		if err != nil {
-			return fmt.Errorf("looking for copies of %s: %w", resource, err)
+			return fmt.Errorf("listing the copied %s: %w", resource, err)
 		}
 		for _, found := range copies.Items {
 			anothers := found.Annotations[fleet.AnnotationAgentNamespace] != "" && !d.copiedIt(found.ObjectMeta)

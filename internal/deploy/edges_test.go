@@ -184,7 +184,7 @@ func TestObjectTakenOver_EnqueuesBothSets(t *testing.T) {
 	got := []string{receive(t, w.changed), receive(t, w.changed)}
 	slices.Sort(got)
 	if !slices.Equal(got, []string{"h1", "h2"}) {
-		t.Errorf("told %v", got)
+		t.Errorf("notified %v", got)
 	}
 }
 
@@ -261,7 +261,7 @@ func TestInventory(t *testing.T) {
 	}
 	i.setForeign(a, "7")
 	if !i.isForeign(a, "7") || i.isForeign(a, "8") || i.isForeign(b, "") {
-		t.Error("a release that was looked at is somebody else's at the version that was looked at")
+		t.Error("a release must be foreign at exactly the checked version")
 	}
 }
 
@@ -292,7 +292,7 @@ func TestRecords(t *testing.T) {
 		t.Error("another record for the same")
 	}
 	if anew := r.of(deployment(func(bd *fleet.BundleDeployment) { bd.UID = "2" }), "h"); anew == first {
-		t.Error("the same record for one that was made anew")
+		t.Error("the same record after a recreation")
 	}
 	r.of(deployment(func(bd *fleet.BundleDeployment) { bd.Name = "other" }), "h")
 	if diff := cmp.Diff([]string{"hello", "other"}, r.usersOf("h")); diff != "" {
@@ -436,7 +436,7 @@ func TestRestoredHub_OlderStateIsUsed(t *testing.T) {
 			d.queue = queue
 			d.handlers().OnUpdate(test.before, test.after)
 			if looked := queue.Len() > 0; looked != test.looked {
-				t.Errorf("looked at: %t, want %t", looked, test.looked)
+				t.Errorf("enqueued: %t, want %t", looked, test.looked)
 			}
 			r := &record{written: at("9", "s-1:a")}
 			if got := d.latest(test.after, r); got.ResourceVersion != test.want {

@@ -102,7 +102,7 @@ func (d *deployer) newestRevision(ctx context.Context, key releaseKey) (revision
 	selector := labels.Set{labelOwner: ownerHelm, labelName: key.Name}.AsSelector().String()
 	list, err := secrets.Namespace(key.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
-		return revisionSecret{}, fmt.Errorf("looking for revisions of release %s: %w", key, err)
+		return revisionSecret{}, fmt.Errorf("listing the revisions of release %s: %w", key, err)
 	}
 	newest := map[releaseKey]revisionSecret{}
 	for i := range list.Items {

@@ -141,7 +141,7 @@ func (c *objectClient) info(object *unstructured.Unstructured) (*resource.Info, 
 		return nil, fmt.Errorf("YAML parse error: object %q has no apiVersion or no kind", object.GetName())
 	}
 	if object.GetName() == "" {
-		return nil, fmt.Errorf("YAML parse error: an object of kind %s has no name, or one that YAML does not take for text (y, no, 1 …): quote it", gvk.Kind)
+		return nil, fmt.Errorf("YAML parse error: an object of kind %s has no name, or a name that YAML does not read as text (y, no, 1 …): put it in quotes", gvk.Kind)
 	}
 	mapping, err := c.identity.mapping(gvk)
 	if err != nil {

@@ -104,7 +104,7 @@ func (c *objectClient) create(info *resource.Info) error {
 		return fmt.Errorf("creating %s: %w", describeInfo(info), err)
 	}
 	if err := info.Refresh(object, true); err != nil {
-		return fmt.Errorf("reading the answer about %s: %w", describeInfo(info), err)
+		return fmt.Errorf("reading the API server's answer for %s: %w", describeInfo(info), err)
 	}
 	c.remember(info)
 	return nil

@@ -151,7 +151,7 @@ func (c *objectClient) took(target *resource.Info, answer runtime.Object, err er
 		return fmt.Errorf("changing %s: %w", describeInfo(target), err)
 	}
 	if err := target.Refresh(answer, true); err != nil {
-		return fmt.Errorf("reading the answer about %s: %w", describeInfo(target), err)
+		return fmt.Errorf("reading the API server's answer for %s: %w", describeInfo(target), err)
 	}
 	c.remember(target)
 	return nil

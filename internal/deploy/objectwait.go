@@ -224,7 +224,7 @@ func (c *objectClient) waited(ctx context.Context, missing string, unknown error
 	case errors.Is(ctx.Err(), context.Canceled):
 		return errStopped
 	case unknown != nil && !errors.Is(unknown, context.DeadlineExceeded):
-		return fmt.Errorf("%w: %s, as far as is known: %w", errNotReadyInTime, missing, unknown)
+		return fmt.Errorf("%w: %s, and its state cannot be read: %w", errNotReadyInTime, missing, unknown)
 	}
 	return fmt.Errorf("%w: %s", errNotReadyInTime, missing)
 }

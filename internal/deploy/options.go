@@ -63,7 +63,7 @@ func (o Options) complete() (Options, error) {
 	case o.Namespace == "" || o.AgentNamespace == "":
 		return o, errors.New("deploy: Namespace and AgentNamespace are required")
 	case o.Workers < 0 || o.GarbageCollectionInterval < 0:
-		return o, fmt.Errorf("deploy: %d workers, collecting every %s: neither can be negative", o.Workers, o.GarbageCollectionInterval)
+		return o, fmt.Errorf("deploy: Workers %d and GarbageCollectionInterval %s must not be negative", o.Workers, o.GarbageCollectionInterval)
 	}
 	o.Workers = cmp.Or(o.Workers, defaultWorkers)
 	o.GarbageCollectionInterval = cmp.Or(o.GarbageCollectionInterval, defaultCollection)

@@ -146,7 +146,7 @@ func (f *finisher) move(object *unstructured.Unstructured) error {
 	gvk := object.GroupVersionKind()
 	namespaced, err := f.Namespaced(gvk)
 	if err != nil {
-		return fmt.Errorf("finding out whether %s is in a namespace: %w", gvk.Kind, err)
+		return fmt.Errorf("checking whether %s is namespaced: %w", gvk.Kind, err)
 	}
 	if !namespaced {
 		return clusterScoped(object.GetName(), gvk)

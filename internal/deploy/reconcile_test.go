@@ -101,7 +101,7 @@ func TestOutcome(t *testing.T) {
 				t.Errorf("conditions:\n%s", diff)
 			}
 			if diff := cmp.Diff(test.later, queue.later); diff != "" {
-				t.Errorf("to be looked at later:\n%s", diff)
+				t.Errorf("enqueued later:\n%s", diff)
 			}
 			if lacking := len(d.lacking.list()) > 0; lacking != test.lacking {
 				t.Errorf("lacks a kind: %t", lacking)

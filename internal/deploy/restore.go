@@ -121,7 +121,7 @@ func (d *deployer) keepCopies(ctx context.Context, bd *fleet.BundleDeployment, r
 	if wait := r.restoring.wait(d.Clock()); wait > 0 {
 		one := changed[0]
 		r.restoring.failure = cmp.Or(r.restoring.failure, fmt.Sprintf(
-			"the copy %s/%s is changed by another writer again and again: find it with \"kubectl get %s -n %s %s -o yaml --show-managed-fields\"",
+			"another writer keeps changing the copy %s/%s: find it with \"kubectl get %s -n %s %s -o yaml --show-managed-fields\"",
 			one.namespace, one.name, one.resource, one.namespace, one.name))
 		d.queue.AddAfter(bd.Name, wait)
 		return
@@ -168,7 +168,7 @@ func (c copied) modified(missing bool) fleet.ModifiedStatus {
 		found.Kind = "Secret"
 	}
 	if !missing {
-		found.Patch = `{"…":"it is not as it was copied"}`
+		found.Patch = `{"…":"differs from the copied object"}`
 	}
 	return found
 }
@@ -182,7 +182,7 @@ func (d *deployer) compareCopy(kind string, current metav1.ObjectMeta, wanted *m
 		return same && d.copiedIt(current), same, nil
 	}
 	if agent := current.Annotations[fleet.AnnotationAgentNamespace]; agent != "" && agent != d.AgentNamespace {
-		return false, false, fmt.Errorf("%s %s/%s is a copy of the agent in namespace %s: have only one of the two copy it", kind, current.Namespace, current.Name, agent)
+		return false, false, fmt.Errorf("%s %s/%s is a copy of the agent in namespace %s: configure only one of the two agents to copy it", kind, current.Namespace, current.Name, agent)
 	}
 	if other := current.Labels[fleet.LabelBundleDeployment]; other != "" && d.copiedIt(current) && d.hub.cached(other) != nil {
 		wanted.Labels[fleet.LabelBundleDeployment] = other

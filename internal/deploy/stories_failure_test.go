@@ -357,7 +357,7 @@ func TestReleaseRenamed_ObjectsMove(t *testing.T) {
 	})
 	after, err := l.East.CoreV1().ConfigMaps(l.Name).Get(t.Context(), "cm", metav1.GetOptions{})
 	if err != nil || after.UID != before.UID {
-		t.Errorf("the object was not moved but made anew: %v", err)
+		t.Errorf("the object was recreated instead of moved: %v", err)
 	}
 	l.expectStatus("x", ready)
 }

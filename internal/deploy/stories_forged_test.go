@@ -119,7 +119,7 @@ func TestForgedRevision_GivesNoRights(t *testing.T) {
 			l.expectNoRelease(own, "x")
 			l.expectUntouched(other)
 			if test.number != 1 && l.configMapIsThere(own, "x") {
-				t.Error("the object of the release is there still")
+				t.Error("the object of the release still exists")
 			}
 		})
 	}
@@ -222,7 +222,7 @@ func TestReleaseOfAnEarlierAgent_KeepsItsHooks(t *testing.T) {
 			l.delete("x")
 			l.expectNoRelease(own, "x")
 			if l.configMapIsThere(own, "x") || !l.configMapIsThere(own, "inside") {
-				t.Error("the object is there still, or the hook was not run")
+				t.Error("the object still exists, or the hook was not run")
 			}
 			found, err := l.East.CoreV1().ConfigMaps(other).Get(t.Context(), "outside", metav1.GetOptions{})
 			if err != nil || (found.Data["of"] == "others") != confined {

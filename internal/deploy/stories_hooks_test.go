@@ -124,7 +124,7 @@ func TestHooksThroughTheirLife_KeepPoliciesAndLabels(t *testing.T) {
 	expect("k-up", "salut", "yes")
 	expect("k-item", "", "")
 	if l.configMapIsThere(own, "k-gone") || l.configMapIsThere(own, "k-back") || l.configMapIsThere(own, "k-end") {
-		t.Error("a hook is there that was to be deleted, or has not run yet")
+		t.Error("a hook was not deleted, or has not run yet")
 	}
 	if err := l.East.CoreV1().ConfigMaps(own).Delete(t.Context(), "k-x", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

@@ -98,11 +98,11 @@ func TestBundleDeletedWhileAgentDown_IsUninstalled(t *testing.T) {
 	for _, name := range []string{"a", "b", "elsewhere"} {
 		l.expectNoRelease(l.Name, name)
 		if l.configMapIsThere(l.Name, name) {
-			t.Errorf("the object of %s is there", name)
+			t.Errorf("the object of %s exists", name)
 		}
 	}
 	if got := l.revisionsOf(l.Name, "c"); len(got) != 1 {
-		t.Errorf("the release of a bundle that is there went: %v", got)
+		t.Errorf("the release of an existing bundle was removed: %v", got)
 	}
 	if got := foreign.revisionsOf(foreign.Name, "theirs"); len(got) != 1 {
 		t.Errorf("another agent's release went: %v", got)

@@ -67,7 +67,7 @@ func TestReport_IncludesPrinterColumns(t *testing.T) {
 	})
 	look()
 	if record := d.records.of(there, setFor("x", "").Hash); !record.tracking.known || record.written != nil {
-		t.Errorf("it was looked at: %t, and reported: %v", record.tracking.known, record.written)
+		t.Errorf("known: %t, reported: %v", record.tracking.known, record.written)
 	}
 	if now := l.get("x"); now.ResourceVersion != there.ResourceVersion {
 		t.Errorf("it is shown as %+v", now.Status.Display)
@@ -211,7 +211,7 @@ func TestReport_ChangesOnlyStatus(t *testing.T) {
 	now := l.get("x")
 	others := slices.DeleteFunc(slices.Clone(now.ManagedFields), func(f metav1.ManagedFieldsEntry) bool { return f.Subresource == "status" })
 	if len(others) == len(now.ManagedFields) {
-		t.Error("nobody has written the status")
+		t.Error("no manager has written the status")
 	}
 	now.ManagedFields, now.ResourceVersion, now.Status = others, base.ResourceVersion, base.Status
 	if diff := cmp.Diff(base, now, cmpopts.EquateEmpty()); diff != "" {

@@ -272,6 +272,6 @@ func TestServiceAccountDeleted_HooksDoNotRun(t *testing.T) {
 	l.delete("x")
 	l.expectNoRelease(own, "x")
 	if l.configMapIsThere(own, "x") || l.configMapIsThere(l.Name, "hook") {
-		t.Error("the object is there, or the hook has run")
+		t.Error("the object exists, or the hook has run")
 	}
 }

@@ -30,7 +30,7 @@ func (d *deployer) mayUse(ctx context.Context, who *identity, namespace string) 
 	review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
 	review, err := who.clientset.AuthorizationV1().SelfSubjectRulesReviews().Create(ctx, review, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("asking what service account %s may do in namespace %s: %w", who.account, namespace, err)
+		return fmt.Errorf("reviewing the rights of service account %s in namespace %s: %w", who.account, namespace, err)
 	}
 	if createsSomething(review.Status.ResourceRules, who.isNamespaced) {
 		return nil
@@ -51,7 +51,7 @@ func (d *deployer) allows(ctx context.Context, who *identity, namespace, verb, r
 	}}
 	review, err := who.clientset.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 	if err != nil {
-		return false, fmt.Errorf("asking whether service account %s may %s %s in namespace %s: %w", who.account, verb, resource, namespace, err)
+		return false, fmt.Errorf("checking whether service account %s may %s %s in namespace %s: %w", who.account, verb, resource, namespace, err)
 	}
 	return review.Status.Allowed, nil
 }
@@ -133,7 +133,7 @@ func (d *deployer) anotherAgent(ctx context.Context, bundle, namespace string) (
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("looking for another agent in namespace %s: %w", namespace, err)
+		return false, fmt.Errorf("reading the Deployment of another agent in namespace %s: %w", namespace, err)
 	}
 	return true, nil
 }

@@ -153,7 +153,7 @@ func TestWakeup_ChecksObjects(t *testing.T) {
 					t.Errorf("ended with %v, want %v", err, test.err)
 				}
 				if diff := cmp.Diff(test.want, found.asked); diff != "" {
-					t.Errorf("looked at (-want +got):\n%s", diff)
+					t.Errorf("checked (-want +got):\n%s", diff)
 				}
 				if len(followed) == 0 || slices.Contains(followed, "secrets") || followed[0] != "pods" {
 					t.Errorf("watched %v", followed)
@@ -174,7 +174,7 @@ func TestWithoutWakeups_ObjectsAreStillChecked(t *testing.T) {
 			t.Error(err)
 		}
 		if diff := cmp.Diff([]string{"0s a", "5s a", "10s a"}, found.asked); diff != "" {
-			t.Errorf("looked at (-want +got):\n%s", diff)
+			t.Errorf("checked (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -232,7 +232,7 @@ func TestAwaited(t *testing.T) {
 	web, secret := core("namespaces", "", "web"), core("secrets", "web", "pull")
 	a.put("x", &web)
 	if got := receive(t, woken); !slices.Equal(got, []string{"x"}) {
-		t.Errorf("what is there wakes %v", got)
+		t.Errorf("the existing object wakes %v", got)
 	}
 	a.put("x", &web)
 	a.put("y", &web)
