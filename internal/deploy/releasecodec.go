@@ -49,10 +49,10 @@ func withoutCRDs(r *release.Release) *release.Release {
 	if r.Chart == nil {
 		return r
 	}
-	slim, stored := *r, *r.Chart
+	stripped, stored := *r, *r.Chart
 	stored.Files = slices.DeleteFunc(slices.Clone(stored.Files), func(f *chart.File) bool { return strings.HasPrefix(f.Name, crdsFolder) })
-	slim.Chart = &stored
-	return &slim
+	stripped.Chart = &stored
+	return &stripped
 }
 
 // decodeRelease decodes a release that encodeRelease or Helm 3 has encoded.

@@ -200,12 +200,12 @@ func newMetadataInformer(client metadata.Interface, objects metadata.ResourceInt
 	}, client)
 	informer := cache.NewSharedIndexInformer(kube.Relisting(requests), &metav1.PartialObjectMetadata{}, 0, cache.Indexers{})
 	// Cannot fail: the informer is not running.
-	_ = informer.SetTransform(slim)
+	_ = informer.SetTransform(strip)
 	return informer
 }
 
-// slim strips an object's metadata to the fields that are used.
-func slim(object any) (any, error) {
+// strip strips an object's metadata to the fields that are used.
+func strip(object any) (any, error) {
 	full, ok := object.(*metav1.PartialObjectMetadata)
 	if !ok {
 		return object, nil
@@ -216,13 +216,13 @@ func slim(object any) (any, error) {
 			Name: full.Name, Namespace: full.Namespace, UID: full.UID, ResourceVersion: full.ResourceVersion,
 			CreationTimestamp: full.CreationTimestamp, DeletionTimestamp: full.DeletionTimestamp,
 			Finalizers: full.Finalizers,
-			Labels:     slimLabels(full.Labels),
+			Labels:     stripLabels(full.Labels),
 		},
 	}, nil
 }
 
-// slimLabels returns only the labels that select objects.
-func slimLabels(labels map[string]string) map[string]string {
+// stripLabels returns only the labels that select objects.
+func stripLabels(labels map[string]string) map[string]string {
 	kept := map[string]string{}
 	for _, label := range []string{fleet.LabelSetHash, fleet.LabelBundleDeployment} {
 		if value, there := labels[label]; there {
