@@ -56,7 +56,7 @@ func expectError(t *testing.T, err error, want string) {
 var aliasBomb = "a: &a [" + strings.Repeat("x,", 999) + "x]\nb: [" + strings.Repeat("*a,", 999) + "*a]\n"
 
 // tooManyAliases is the error for it.
-const tooManyAliases = "the YAML is too large: with each alias replaced by what it refers to, it holds too much; use fewer aliases"
+const tooManyAliases = "the YAML is too large: with its aliases expanded, it contains too much; use fewer aliases"
 
 func TestParseValues(t *testing.T) {
 	tests := map[string]struct {
