@@ -10,7 +10,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// byCluster finds the registrations of a Cluster: "<workspace>/<cluster>".
+// byCluster is the index of registrations by Cluster: "<workspace>/<cluster>".
 const byCluster = "fleet.registrations-by-cluster"
 
 func clusterOfRegistration(r *fleet.ClusterRegistration) ([]string, error) {
@@ -20,7 +20,8 @@ func clusterOfRegistration(r *fleet.ClusterRegistration) ([]string, error) {
 	return []string{r.Namespace + "/" + r.Status.ClusterName}, nil
 }
 
-// setAddressKnown says whether the agent knows where the hub is, if it ever was in doubt.
+// setAddressKnown sets the condition AddressKnown: whether the agent knows the hub's address. It is not set as long
+// as that was never in doubt.
 func (h *handler) setAddressKnown(cluster *fleet.Cluster) {
 	registrations, err := h.registrations(cluster)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// addresses remembers, for each Cluster, what a kubeconfig Secret says about the hub's address, and of
-// which version of the Secret that is true. The kubeconfig itself is never kept, only whether it has changed.
+// addresses remembers for each Cluster what its kubeconfig Secret contains about the hub's address, and in which
+// version of the Secret. The kubeconfig itself is never kept, only whether it has changed.
 type addresses struct {
 	mu   sync.Mutex
 	seen map[string]*remembered
@@ -23,14 +23,14 @@ type remembered struct {
 	*corev1.Secret
 
 	kubeconfig [sha256.Size]byte
-	// changed says that nobody has used this kubeconfig yet, but another one before it.
+	// changed means that this kubeconfig was not used yet, but an earlier one was.
 	changed bool
 }
 
 func newAddresses() *addresses { return &addresses{seen: map[string]*remembered{}} }
 
-// get is what is remembered of the Secret in this version, with something in place of the kubeconfig;
-// nil if nothing is.
+// get returns what is remembered of this version of the Secret, with a placeholder for the kubeconfig. It returns nil
+// if nothing is remembered.
 func (a *addresses) get(cluster string, name types.NamespacedName, version string) *corev1.Secret {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -39,19 +39,19 @@ func (a *addresses) get(cluster string, name types.NamespacedName, version strin
 		return nil
 	}
 	if known.Namespace != name.Namespace || known.Name != name.Name {
-		return nil // the Cluster names another Secret by now
+		return nil // the Cluster now names another Secret
 	}
 	return known.Secret
 }
 
-// changed says whether the kubeconfig is another one than the one that was used last.
+// changed reports whether the kubeconfig differs from the one that was used last.
 func (a *addresses) changed(cluster string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.seen[cluster] != nil && a.seen[cluster].changed
 }
 
-// used notes that a kubeconfig was used, unless there is another one by now.
+// used records that a kubeconfig was used, unless it has been replaced since.
 func (a *addresses) used(cluster string, kubeconfig []byte) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -60,8 +60,8 @@ func (a *addresses) used(cluster string, kubeconfig []byte) {
 	}
 }
 
-// put remembers what was read. Of a Secret that does not exist only the hash of the last kubeconfig stays: the Secret may be
-// created again with a kubeconfig of another cluster.
+// put remembers what was read. For a Secret that does not exist, only the hash of the last kubeconfig is kept: the
+// Secret may be created again with the kubeconfig of another cluster.
 func (a *addresses) put(cluster string, secret *corev1.Secret) {
 	if secret == nil {
 		a.mu.Lock()

@@ -13,27 +13,27 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// A new Cluster with a kubeconfig is asked whether it is there before anything is made for it. What a Cluster needs on
-// the hub costs ten times as much as the question, and a good one must not wait until all that is made for hundreds that
-// are not there. Those that do not answer get the same, a few at a time.
+// A new Cluster with a kubeconfig is probed before any object is created for it. Creating a Cluster's objects on the
+// hub costs ten times as much as a probe, and a reachable cluster must not wait until this is done for hundreds of
+// unreachable ones. Unreachable Clusters get the same objects, a few at a time.
 //
-//	new ─► asked ─► answers ──────────────► namespace, client ID, token, agent
-//	            └─► does not ─► its turn ─► namespace, client ID, and it is asked again
+//	new ─► probe ─► reachable ────────────► namespace, client ID, token, agent
+//	            └─► unreachable ─► its turn ─► namespace, client ID, another probe
 
-// answer is what came of the question.
+// An answer is the result of a probe.
 type answer int
 
 const (
-	// unanswered means that there is none yet.
+	// unanswered means that the probe has not finished.
 	unanswered answer = iota
-	// present and absent are what the import still has to be told.
+	// present and absent are results that the import has not used yet.
 	present
 	absent
-	// told means that it was, or that there was nobody to be asked.
+	// told means that the import has used the result, or that there was nothing to probe.
 	told
 )
 
-// arrivals are the new Clusters that this process has asked.
+// arrivals holds the new Clusters that this process has probed.
 type arrivals struct {
 	mu    sync.Mutex
 	known map[string]*arrival
@@ -42,13 +42,13 @@ type arrivals struct {
 type arrival struct {
 	uid    types.UID
 	answer answer
-	// turn is closed when what was waited for is over; nil: nobody waits.
+	// turn is closed when the Cluster was reconciled. It is nil if receive does not wait for that.
 	turn chan struct{}
 }
 
 func newArrivals() *arrivals { return &arrivals{known: map[string]*arrival{}} }
 
-// begin says whether a Cluster is to be asked now, and whether its answer is awaited.
+// begin reports whether to probe a Cluster now, and whether a probe's result is still awaited.
 func (a *arrivals) begin(cluster string, uid types.UID) (begun, waits bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -56,14 +56,14 @@ func (a *arrivals) begin(cluster string, uid types.UID) (begun, waits bool) {
 	switch {
 	case found != nil && found.uid == uid:
 		return false, found.answer == unanswered
-	case found != nil: // another one of its name
+	case found != nil: // another Cluster of the same name
 		found.end()
 	}
 	a.known[cluster] = &arrival{uid: uid}
 	return true, true
 }
 
-// waits says whether the answer of a Cluster is awaited.
+// waits reports whether the result of a Cluster's probe is still awaited.
 func (a *arrivals) waits(cluster string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -71,21 +71,21 @@ func (a *arrivals) waits(cluster string) bool {
 	return found != nil && found.answer == unanswered
 }
 
-// becomes notes what came of the question. The channel is closed when the Cluster was worked on since.
+// becomes records the result of a probe. The returned channel is closed when the Cluster was reconciled after that.
 func (a *arrivals) becomes(cluster string, uid types.UID, what answer) (worked <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	turn := make(chan struct{})
 	found := a.known[cluster]
 	if found == nil || found.uid != uid {
-		close(turn) // it went meanwhile
+		close(turn) // it was deleted in the meantime
 		return turn
 	}
 	found.answer, found.turn = what, turn
 	return turn
 }
 
-// worked notes that a Cluster was worked on.
+// worked records that a Cluster was reconciled.
 func (a *arrivals) worked(cluster string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -94,7 +94,7 @@ func (a *arrivals) worked(cluster string) {
 	}
 }
 
-// take says once whether this is what came of the question.
+// take reports whether the probe had this result. It does so only once.
 func (a *arrivals) take(cluster string, what answer) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -106,7 +106,7 @@ func (a *arrivals) take(cluster string, what answer) bool {
 	return true
 }
 
-// forget is for a Cluster that is gone.
+// forget removes a Cluster that is gone.
 func (a *arrivals) forget(cluster string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -123,7 +123,7 @@ func (a *arrival) end() {
 	}
 }
 
-// isAsked says whether a new Cluster has yet to answer. The first time, it is asked.
+// isAsked reports whether a new Cluster's probe has not finished. The first call starts the probe.
 func (h *handler) isAsked(ctx context.Context, cluster *fleet.Cluster) (bool, error) {
 	if cluster.Spec.KubeConfigSecret == "" || clusters.IsLocal(cluster, h.app.Config.Get().Bootstrap) {
 		return false, nil
@@ -140,19 +140,20 @@ func (h *handler) isAsked(ctx context.Context, cluster *fleet.Cluster) (bool, er
 	}
 	refused, _ := importing.KubeconfigRefused(cluster, secret, h.app.Config.Get())
 	if refused != "" || secret == nil || len(secret.Data[protocol.KubeconfigValueKey]) == 0 {
-		h.arrivals.becomes(key, cluster.UID, told) // the import says what is missing, or refused
+		h.arrivals.becomes(key, cluster.UID, told) // the import reports what is missing or refused
 		return false, nil
 	}
 	go h.receive(ctx, cluster, secret.Data[protocol.KubeconfigValueKey])
 	return true, nil
 }
 
-// receive asks a new Cluster, and lets it be worked on. If it is not there, that is said, and it takes its turn.
+// receive probes a new Cluster and enqueues it. If the cluster is unreachable, receive first reports that and waits
+// for a free slot.
 func (h *handler) receive(ctx context.Context, cluster *fleet.Cluster, kubeconfig []byte) {
 	key, begun := keyOf(cluster), h.app.Clock()
 	_, err := h.ask(ctx, key.String(), kubeconfig)
 	if ctx.Err() != nil {
-		return // the process ends
+		return // the process is stopping
 	}
 	if err == nil {
 		h.arrivals.becomes(key.String(), cluster.UID, present)

@@ -1,10 +1,9 @@
-// Package clusterimport brings the agent to a Cluster that names a kubeconfig, keeps it as the
-// Cluster's settings want it, and takes it away where the local agent is disabled.
+// Package clusterimport installs the agent on a Cluster that names a kubeconfig, keeps it in the state that the
+// Cluster's settings describe, and removes it where the local agent is disabled.
 //
-//	Cluster ─► is it there? ─► client ID ─► import token ─► agent applied downstream ─► status
+//	Cluster ─► probe ─► client ID ─► import token ─► agent applied downstream ─► status
 //
-// Handlers never reach out to another cluster: that is done beside the queue, by
-// jobs (jobs.go), at most one for each Cluster.
+// Handlers never connect to another cluster. Jobs (jobs.go) do that in the background, at most one per Cluster.
 package clusterimport
 
 import (
@@ -29,10 +28,10 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// byImportToken finds the Cluster of an import token: "<workspace>/<token>".
+// byImportToken is the index of Clusters by import token: "<workspace>/<token>".
 const byImportToken = "fleet.clusters-by-import-token"
 
-// steps bounds how far a Cluster is taken in one go: a client ID, a token, and what comes then.
+// steps limits how many steps one reconcile takes for a Cluster: a client ID, a token, and the next one.
 const steps = 3
 
 type handler struct {
@@ -42,15 +41,15 @@ type handler struct {
 	jobs      *jobs
 	trust     trustFunc
 	lanes     lanes
-	// supervision is of agents that are not heard of.
+	// supervision remembers agents that do not report.
 	supervision *supervision
-	// paced limits the looks at agents while most agents of the hub are silent.
+	// paced limits how often agents are checked downstream while most agents of the hub are silent.
 	paced flowcontrol.PassiveRateLimiter
 	hub   hubIdentity
 }
 
-// Register watches Clusters, and what can move an import on: the token and its values, the kubeconfig
-// Secret (watched by the app), the configuration.
+// Register watches Clusters and everything that can let an import continue: the token and its values, the kubeconfig
+// Secret (watched by the app), and the configuration.
 func Register(ctx context.Context, a *hub.Context) error {
 	h := &handler{
 		app: a, addresses: newAddresses(), arrivals: newArrivals(), jobs: newJobs(a.Clock), trust: trust, lanes: newLanes(),
@@ -71,7 +70,7 @@ func Register(ctx context.Context, a *hub.Context) error {
 	a.Config.OnChange(h.onConfig)
 	nudge := reconcile.Nudge(a.Clusters)
 	a.Liveness.OnChange(func(cluster types.NamespacedName) {
-		if a.Liveness.Stale(cluster) { // one that is heard of again has an event of its own
+		if a.Liveness.Stale(cluster) { // an agent that reports again has an event of its own
 			nudge(cluster)
 		}
 	})
@@ -116,7 +115,7 @@ func (h *handler) clustersOf(namespace, token string) (keys []types.NamespacedNa
 	return keys
 }
 
-// namesakesOf are the other Clusters that wait for a Cluster to give up their client ID.
+// namesakesOf returns the other Clusters that wait until a Cluster gives up their client ID.
 func (h *handler) namesakesOf(cluster *fleet.Cluster) (keys []types.NamespacedName) {
 	if cluster.Spec.ClientID == "" {
 		return nil
@@ -137,7 +136,8 @@ func keyOf(cluster *fleet.Cluster) types.NamespacedName {
 	return types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}
 }
 
-// onConfig wakes every imported Cluster: the rule knows which of them a change concerns. Another address concerns all.
+// onConfig enqueues every imported Cluster: the rule decides which of them a change concerns. A changed hub address
+// concerns all Clusters.
 func (h *handler) onConfig(before, after config.Config) {
 	moved := grant.AddressHash(before) != grant.AddressHash(after)
 	for _, cluster := range h.clusters(func(c *fleet.Cluster) bool { return moved || c.Spec.KubeConfigSecret != "" }) {
@@ -145,7 +145,7 @@ func (h *handler) onConfig(before, after config.Config) {
 	}
 }
 
-// importedClusters are those that name a kubeconfig.
+// importedClusters returns the Clusters that name a kubeconfig.
 func (h *handler) importedClusters() []types.NamespacedName {
 	return h.clusters(func(c *fleet.Cluster) bool { return c.Spec.KubeConfigSecret != "" })
 }
@@ -153,7 +153,7 @@ func (h *handler) importedClusters() []types.NamespacedName {
 func (h *handler) clusters(chosen func(*fleet.Cluster) bool) (keys []types.NamespacedName) {
 	clusters, err := h.app.Clusters.Cache().List("", labels.Everything())
 	if err != nil {
-		return nil // only a cache that has not started; its start looks at every Cluster
+		return nil // the cache has not started; its start enqueues every Cluster
 	}
 	for _, cluster := range clusters {
 		if chosen(cluster) {
@@ -166,7 +166,7 @@ func (h *handler) clusters(chosen func(*fleet.Cluster) bool) (keys []types.Names
 func (h *handler) onChange(ctx context.Context, cluster *fleet.Cluster) (*fleet.Cluster, error) {
 	key := keyOf(cluster).String()
 	if h.arrivals.waits(key) || h.jobs.busy(key, cluster.ResourceVersion) {
-		return cluster, nil // the answer, or the job's end, wakes the Cluster
+		return cluster, nil // the end of the probe or job enqueues the Cluster
 	}
 	defer h.arrivals.worked(key)
 	for range steps {
@@ -183,8 +183,8 @@ func (h *handler) onChange(ctx context.Context, cluster *fleet.Cluster) (*fleet.
 	return cluster, nil
 }
 
-// decide asks the rule, first with what is remembered of the kubeconfig Secret. Only when there is
-// something to do is the Secret read: a Cluster whose agent is in place costs no request.
+// decide asks the rule, first with what is remembered of the kubeconfig Secret. The Secret is read only if there is
+// something to do: a Cluster whose agent is in place costs no request.
 func (h *handler) decide(ctx context.Context, cluster *fleet.Cluster) (importing.Outcome, error) {
 	in, err := h.gather(cluster)
 	if err != nil {
@@ -237,7 +237,7 @@ func (h *handler) gather(cluster *fleet.Cluster) (importing.Input, error) {
 	return in, h.gatherSupervised(&in)
 }
 
-// act does what the rule says; more means that the rule has to be asked again about the new Cluster.
+// act carries out the outcome. more means that the rule has to decide again about the changed Cluster.
 func (h *handler) act(ctx context.Context, cluster *fleet.Cluster, out importing.Outcome) (next *fleet.Cluster, more bool, err error) {
 	switch out.Stage {
 	case importing.NeedsClientID:
@@ -250,14 +250,14 @@ func (h *handler) act(ctx context.Context, cluster *fleet.Cluster, out importing
 		}
 		return cluster, false, h.makeToken(cluster, out)
 	case importing.AwaitingToken:
-		return cluster, false, nil // its values' appearing wakes the Cluster
+		return cluster, false, nil // the values enqueue the Cluster when they appear
 	case importing.NeedsAgent, importing.MustRemove:
 		h.dispatch(ctx, cluster, out)
 		return cluster, false, nil
 	}
 	if out.Supervise {
 		h.lookAfter(ctx, cluster)
-		return cluster, false, nil // what is said of it is said after a look
+		return cluster, false, nil // the result is reported after the check
 	}
 	h.supervision.forget(keyOf(cluster).String())
 	h.jobs.forget(keyOf(cluster).String())
@@ -265,8 +265,8 @@ func (h *handler) act(ctx context.Context, cluster *fleet.Cluster, out importing
 	return next, false, err
 }
 
-// isThere says whether a cluster has answered a moment ago, so that nobody has to ask it. One that has not waits before
-// it is asked again.
+// isThere reports whether the cluster has just been found reachable, so that no probe is needed. An unreachable
+// cluster waits before its next probe.
 func (h *handler) isThere(cluster *fleet.Cluster, out importing.Outcome) bool {
 	key, attempt := keyOf(cluster).String(), h.attempt(cluster, out)
 	if h.arrivals.take(key, absent) {
@@ -283,13 +283,13 @@ func (h *handler) giveClientID(cluster *fleet.Cluster) (*fleet.Cluster, error) {
 		return cluster, fmt.Errorf("making a client ID: %w", err)
 	}
 	return reconcile.Patch(h.app.Clusters, cluster, func(c *fleet.Cluster) {
-		if c.Spec.ClientID == "" { // somebody may have been faster
+		if c.Spec.ClientID == "" { // another client may have set it
 			c.Spec.ClientID = clientID
 		}
 	})
 }
 
-// makeToken creates the import token, or ends one that is about to expire; its going wakes the Cluster.
+// makeToken creates the import token, or deletes one that is about to expire. Its deletion enqueues the Cluster.
 func (h *handler) makeToken(cluster *fleet.Cluster, out importing.Outcome) error {
 	var err error
 	if out.RenewToken {

@@ -18,11 +18,10 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// errOtherCluster means that the local Cluster's kubeconfig leads to another cluster than the hub's.
+// errOtherCluster means that the local Cluster's kubeconfig points to a cluster other than the hub's.
 var errOtherCluster = errors.New("the kubeconfig of the local Cluster leads to another cluster")
 
-// dispatch carries the outcome out beside the queue, unless it is being carried out, or was tried in
-// vain a moment ago.
+// dispatch carries out the outcome in the background, unless the same is already running or failed a moment ago.
 func (h *handler) dispatch(ctx context.Context, cluster *fleet.Cluster, out importing.Outcome) {
 	key := keyOf(cluster)
 	begun, wait := h.jobs.begin(key.String(), h.attempt(cluster, out))
@@ -33,25 +32,25 @@ func (h *handler) dispatch(ctx context.Context, cluster *fleet.Cluster, out impo
 		return
 	}
 	go func() {
-		// Whatever the end, look again: what happened meanwhile was left alone, and its event is past.
+		// Enqueue in any case: changes during the job were not handled, and their events are past.
 		h.app.Clusters.EnqueueAfter(key.Namespace, key.Name, h.carryOut(ctx, cluster, out))
 	}()
 }
 
-// seen is how long it takes at most, as a rule, until the caches show what was written.
+// seen is the time after which the caches normally show what was written.
 const seen = time.Second
 
-// carryOut runs a job to its end, and says after which time to look at the Cluster again.
+// carryOut runs a job and returns the time after which to reconcile the Cluster again.
 func (h *handler) carryOut(ctx context.Context, cluster *fleet.Cluster, out importing.Outcome) time.Duration {
 	key := keyOf(cluster).String()
 	begun := h.app.Clock()
 	written, err := h.run(ctx, cluster, out)
 	if ctx.Err() != nil {
 		h.jobs.failed(key, nil)
-		return 0 // the process ends, which says nothing about the Cluster
+		return 0 // the process is stopping, which means nothing for the Cluster
 	}
 	if err == nil && out.CreateToken != nil {
-		h.jobs.answered(key) // before there is a token, whose event must find nobody busy
+		h.jobs.answered(key) // before the token exists, because its event must not find a running job
 		if h.makeToken(cluster, out) == nil {
 			return seen
 		}
@@ -71,17 +70,18 @@ func (h *handler) carryOut(ctx context.Context, cluster *fleet.Cluster, out impo
 	return 0
 }
 
-// attempt tells one attempt from another: what has failed is tried again after a pause, anything else at once.
+// attempt identifies an attempt: a failed attempt is retried after a pause, a different one starts at once.
 func (h *handler) attempt(cluster *fleet.Cluster, out importing.Outcome) string {
 	return fmt.Sprint(out.Stage, cluster.Generation, h.app.SecretVersion(importing.KubeconfigSecret(cluster)),
 		out.Done.APIServerURL, out.Done.APIServerCAHash, out.Done.AgentTLSMode, out.Done.PullSecrets,
 		out.Deploy != nil && out.Deploy.NewRegistration)
 }
 
-// reasonAgentDeployed is the reason of the Event that tells of an agent whose deployment took a while.
+// reasonAgentDeployed is the reason of the Event for an agent whose deployment took a while.
 const reasonAgentDeployed = "AgentDeployed"
 
-// measure counts what came of a run, and tells of an agent that took a while. A run that failed has its own Event.
+// measure counts the result of a run, and records an Event if the deployment took a while. A failed run has its own
+// Event.
 func (h *handler) measure(cluster *fleet.Cluster, out importing.Outcome, took time.Duration, err error) {
 	switch {
 	case err != nil:
@@ -92,8 +92,8 @@ func (h *handler) measure(cluster *fleet.Cluster, out importing.Outcome, took ti
 	}
 }
 
-// run waits for its turn, and then does the work under a time limit: where a token is to be made, it only asks whether
-// the cluster is there. It returns the Cluster as it is then.
+// run waits for its slots and does the work within a time limit. If a token has to be created, it only probes the
+// cluster. It returns the Cluster as it is afterwards.
 func (h *handler) run(ctx context.Context, cluster *fleet.Cluster, out importing.Outcome) (*fleet.Cluster, error) {
 	if out.CreateToken != nil {
 		_, err := h.ask(ctx, keyOf(cluster).String(), out.Kubeconfig)
@@ -115,7 +115,7 @@ func (h *handler) run(ctx context.Context, cluster *fleet.Cluster, out importing
 // errSettings means that the chart refuses the agent's settings.
 var errSettings = errors.New("the agent's settings cannot be used")
 
-// deploy applies the agent downstream: from scratch if it has to register anew, else where it stands.
+// deploy applies the agent downstream. It reinstalls an agent that has to register again, and upgrades any other.
 func (h *handler) deploy(ctx context.Context, cluster *fleet.Cluster, out importing.Outcome) (*fleet.Cluster, error) {
 	rendered, err := agentchart.Render(out.Deploy.Values)
 	if err != nil {
@@ -143,11 +143,11 @@ func (h *handler) deploy(ctx context.Context, cluster *fleet.Cluster, out import
 	d := &deployment{AgentDeployment: out.Deploy, downstream: downstream, rendered: withHub(rendered, hub), pullSecrets: secrets, trust: h.trust, hub: hub}
 	switch {
 	case out.Deploy.NewRegistration:
-		cluster, err = h.anew(ctx, cluster, out.Done, d)
+		cluster, err = h.reinstall(ctx, cluster, out.Done, d)
 	case out.Deploy.Values.Bootstrap != nil:
 		err = d.handOver(ctx)
 	default:
-		cluster, err = h.inPlace(ctx, cluster, d)
+		cluster, err = h.upgrade(ctx, cluster, d)
 	}
 	if err == nil && !out.Deploy.LookOnly {
 		h.app.Log.Info("agent deployed", "cluster", keyOf(cluster).String(), "newRegistration", out.Deploy.NewRegistration)
@@ -155,9 +155,10 @@ func (h *handler) deploy(ctx context.Context, cluster *fleet.Cluster, out import
 	return cluster, err
 }
 
-// anew deploys an agent that has to register: it loses its identity before it is given the means to get another.
-func (h *handler) anew(ctx context.Context, cluster *fleet.Cluster, done importing.Status, d *deployment) (*fleet.Cluster, error) {
-	// While the status still says where the agent was: a later try would not know.
+// reinstall deploys an agent that has to register. It removes the agent's identity before it delivers the bootstrap Secret
+// for another one.
+func (h *handler) reinstall(ctx context.Context, cluster *fleet.Cluster, done importing.Status, d *deployment) (*fleet.Cluster, error) {
+	// Remove the old agent while the status still contains its namespace. A retry would not know it.
 	if err := d.leave(ctx); err != nil {
 		return cluster, err
 	}
@@ -168,7 +169,7 @@ func (h *handler) anew(ctx context.Context, cluster *fleet.Cluster, done importi
 	if cluster, err = h.resetAgent(cluster, done); err != nil {
 		return cluster, err
 	}
-	// With what others have written into the bootstrap Secret, which an apply leaves there, the agent could not begin.
+	// An apply keeps what others have written into the bootstrap Secret, and with that the agent could not start.
 	if err := d.downstream.Remove(ctx, secretsOf(d.Values.Namespace)...); err != nil {
 		return cluster, err
 	}
@@ -181,9 +182,9 @@ func (h *handler) anew(ctx context.Context, cluster *fleet.Cluster, done importi
 	return cluster, d.restart(ctx, unwatched)
 }
 
-// inPlace changes an agent where it stands; its identity stays. Where none of this Cluster's is found, the agent is
-// somebody else's or has lost it, and is deployed anew next.
-func (h *handler) inPlace(ctx context.Context, cluster *fleet.Cluster, d *deployment) (*fleet.Cluster, error) {
+// upgrade changes an agent that keeps its identity. If there is no identity of this Cluster, the agent belongs to
+// another Cluster or has lost its identity, and the next run reinstalls it.
+func (h *handler) upgrade(ctx context.Context, cluster *fleet.Cluster, d *deployment) (*fleet.Cluster, error) {
 	found, err := d.findIdentity(ctx)
 	switch {
 	case err != nil:
@@ -215,7 +216,7 @@ func (h *handler) dial(ctx context.Context, key string, kubeconfig []byte, tlsMo
 	return downstream, nil
 }
 
-// secretsOf are the agent's identity and the means to get one.
+// secretsOf returns the Secrets with the agent's identity and with its bootstrap token.
 func secretsOf(namespace string) []runtime.Object {
 	return []runtime.Object{
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.Agent}},
@@ -223,9 +224,9 @@ func secretsOf(namespace string) []runtime.Object {
 	}
 }
 
-// resetAgent forgets the agent before it is touched: its first heartbeat must not be taken for one of the old
-// agent's. Without a generation, the Cluster needs a new registration until one is deployed, whatever fails
-// in between.
+// resetAgent clears the agent's status before the agent is changed, so that a heartbeat of the old agent is not taken
+// for one of the new agent. Without a generation, the Cluster needs a new registration until one is deployed, even if
+// a step in between fails.
 func (h *handler) resetAgent(cluster *fleet.Cluster, done importing.Status) (*fleet.Cluster, error) {
 	agent := cluster.Status.Agent
 	if !done.ResetAgent || agent.LastSeen.IsZero() && agent.Namespace == done.AgentNamespace {
@@ -237,11 +238,11 @@ func (h *handler) resetAgent(cluster *fleet.Cluster, done importing.Status) (*fl
 	})
 }
 
-// remove takes the local agent away, if the kubeconfig does lead to the hub's own cluster: only there
-// may a switch in the hub's configuration remove anything.
+// remove removes the local agent if the kubeconfig points to the hub's own cluster. A setting of the hub must not
+// remove anything elsewhere.
 func (h *handler) remove(ctx context.Context, key string, removal *importing.AgentRemoval) error {
 	if removal.Kubeconfig == nil {
-		return nil // nothing to reach it with: the status is all there is to clear
+		return nil // no kubeconfig: only the status is cleared
 	}
 	own, err := h.hub.get(ctx, h.app.Kube)
 	if err != nil {

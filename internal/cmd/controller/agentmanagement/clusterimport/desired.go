@@ -16,16 +16,16 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Names of agent objects that only old or customised agents have.
+// Names of objects that only old or customised agents have.
 const (
 	networkPolicy = "default-allow-all"
 	priorityClass = "fleet-agent-priority-class"
 	budget        = "fleet-agent-pod-disruption-budget"
 )
 
-// desired is everything to apply downstream, in order: the agent's namespace, then what the chart
-// renders, all marked as one set, by which the agent's own Bundle recognises them. Beside a Bundle that owns the rest
-// it is only what that does not carry.
+// desired returns everything to apply downstream, in order: the agent's namespace, then what the chart renders. All
+// objects are marked as one set, so that the agent's own Bundle recognises them. If a Bundle owns the other objects,
+// desired returns only those that the Bundle does not contain.
 func desired(deploy *importing.AgentDeployment, rendered []runtime.Object) []runtime.Object {
 	if !deploy.BesideBundle {
 		return marked(deploy.SetID, append([]runtime.Object{namespaceOf(deploy)}, rendered...)...)
@@ -46,7 +46,7 @@ func namespaceOf(deploy *importing.AgentDeployment) *corev1.Namespace {
 	}
 }
 
-// marked are copies of objects that say to which set they belong.
+// marked returns copies of objects with the marks of their set.
 func marked(setID string, objects ...runtime.Object) []runtime.Object {
 	hash := names.SetHash(setID, names.Owner{})
 	var copies []runtime.Object
@@ -73,7 +73,7 @@ func with(entries map[string]string, key, value string) map[string]string {
 	return extended
 }
 
-// agentResources is everything that is the agent's in a namespace, in the order in which it goes.
+// agentResources returns all objects of an agent in a namespace, in the order of their deletion.
 func agentResources(namespace string) []runtime.Object {
 	here := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: namespace, Name: name} }
 	everywhere := func(parts ...string) metav1.ObjectMeta {

@@ -13,9 +13,9 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 )
 
-// handOver applies an agent that does not come once more, with the means to register. One that turns out to have
-// registered keeps what it has, and gets none. An identity that the hub does not know stays, too: the agent asks
-// whether it is good before it gives it up.
+// handOver applies an agent that does not report, together with a bootstrap Secret so that it can register. An agent
+// that has registered in the meantime keeps its identity and gets no bootstrap Secret. An identity that the hub does
+// not know stays as well: the agent checks it before it gives it up.
 func (d *deployment) handOver(ctx context.Context) error {
 	stored, err := d.findStored(ctx)
 	switch {
@@ -24,7 +24,7 @@ func (d *deployment) handOver(ctx context.Context) error {
 	case d.isKnown(stored):
 		return d.withoutBootstrap(ctx)
 	}
-	// With what others have written into it, which an apply leaves there, the agent could not begin.
+	// An apply keeps what others have written into the bootstrap Secret, and with that the agent could not start.
 	means := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: d.Values.Namespace, Name: names.AgentBootstrap}}
 	if err := d.downstream.Remove(ctx, means); err != nil {
 		return err
@@ -43,7 +43,8 @@ func (d *deployment) withoutBootstrap(ctx context.Context) error {
 	return d.apply(ctx)
 }
 
-// leave takes the agent away from the namespace where it was before it moved, unless it has become another hub's.
+// leave removes the agent from the namespace in which it was before it moved, unless the agent there now belongs to
+// another hub.
 func (d *deployment) leave(ctx context.Context) error {
 	if d.LeaveNamespace == "" {
 		return nil
@@ -60,7 +61,7 @@ func (d *deployment) leave(ctx context.Context) error {
 		d.removePullSecrets(ctx, d.LeaveNamespace, names.AgentSetID(""), d.LeftPullSecrets))
 }
 
-// ofAnotherHub says whether the agent of a namespace is another hub's.
+// ofAnotherHub reports whether the agent in a namespace belongs to another hub.
 func (d *deployment) ofAnotherHub(ctx context.Context, namespace string) (bool, error) {
 	err := checkHub(ctx, d.downstream, namespace, d.hub)
 	if another := (*anotherHubError)(nil); errors.As(err, &another) {
@@ -69,7 +70,8 @@ func (d *deployment) ofAnotherHub(ctx context.Context, namespace string) (bool, 
 	return false, err
 }
 
-// kubeconfigFor is what leads to the cluster on which an outcome is carried out; nil if nothing does.
+// kubeconfigFor returns the kubeconfig of the cluster on which to carry out an outcome. It returns nil if there is
+// none.
 func kubeconfigFor(out importing.Outcome) []byte {
 	switch {
 	case out.Deploy != nil:

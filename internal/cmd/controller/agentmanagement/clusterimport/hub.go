@@ -20,7 +20,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// hubIdentity is what tells this hub from others: the UID of its namespace kube-system, read once.
+// hubIdentity identifies this hub by the UID of its namespace kube-system. It is read once.
 type hubIdentity struct {
 	mu  sync.Mutex
 	uid types.UID
@@ -40,17 +40,17 @@ func (i *hubIdentity) get(ctx context.Context, hub kubernetes.Interface) (types.
 	return i.uid, nil
 }
 
-// anotherHubError means that an agent belongs to another hub, and is left alone.
+// anotherHubError means that an agent belongs to another hub and is left alone.
 type anotherHubError struct{ namespace, uid string }
 
 func (e *anotherHubError) Error() string {
 	return fmt.Sprintf("the agent in namespace %s belongs to hub %s", e.namespace, e.uid)
 }
 
-// uidForm is what UIDs look like. What does not is not repeated: it comes from somebody else's cluster.
+// uidForm matches valid UIDs. Messages do not repeat anything else, because the value comes from another cluster.
 var uidForm = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// message says what to do.
+// message describes the problem and the remedy.
 func (e *anotherHubError) message() string {
 	uid := e.uid
 	if !uidForm.MatchString(uid) {
@@ -60,8 +60,8 @@ func (e *anotherHubError) message() string {
 		e.namespace, uid, e.namespace, names.Agent, fleet.AnnotationHubUID)
 }
 
-// checkHub is an anotherHubError if the agent of a namespace downstream is another hub's. One without a mark is
-// anybody's.
+// checkHub returns an anotherHubError if the agent in a downstream namespace belongs to another hub. An agent without
+// a mark may belong to any hub.
 func checkHub(ctx context.Context, downstream hub.Downstream, namespace string, own types.UID) error {
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.Agent}}
 	if _, err := downstream.Find(ctx, config); err != nil {
@@ -73,7 +73,7 @@ func checkHub(ctx context.Context, downstream hub.Downstream, namespace string, 
 	return nil
 }
 
-// isLocal reports whether a key is that of the hub's own Cluster, whose kubeconfig the hub makes.
+// isLocal reports whether key names the hub's own Cluster, whose kubeconfig the hub creates.
 func (h *handler) isLocal(key string) bool {
 	bootstrap := h.app.Config.Get().Bootstrap
 	return bootstrap.Enabled() && key == bootstrap.Namespace+"/"+names.LocalCluster
@@ -82,8 +82,8 @@ func (h *handler) isLocal(key string) bool {
 // errHubItself means that a Cluster outside the bootstrap workspace has a kubeconfig of the hub's own cluster.
 var errHubItself = errors.New("the kubeconfig leads to the hub's own cluster")
 
-// checkTarget is errHubItself if a Cluster must not have its agent where the kubeconfig leads. A cluster without a
-// namespace kube-system is another one: the hub has it.
+// checkTarget returns errHubItself if the kubeconfig points to the hub's own cluster and the Cluster must not have
+// its agent there. A cluster without a namespace kube-system is not the hub, which has one.
 func (h *handler) checkTarget(ctx context.Context, cluster *fleet.Cluster, downstream hub.Downstream, own types.UID) error {
 	if clusters.InBootstrapWorkspace(cluster, h.app.Config.Get().Bootstrap) {
 		return nil
@@ -100,7 +100,7 @@ func (h *handler) checkTarget(ctx context.Context, cluster *fleet.Cluster, downs
 	return nil
 }
 
-// withHub is what is rendered, with the mark of the hub on the agent's ConfigMap.
+// withHub returns the rendered objects with the hub's mark on the agent's ConfigMap.
 func withHub(rendered []runtime.Object, own types.UID) []runtime.Object {
 	marked := make([]runtime.Object, 0, len(rendered))
 	for _, object := range rendered {

@@ -23,11 +23,11 @@ import (
 // errNoIdentity means that no Secret downstream belongs to an agent of the Cluster.
 var errNoIdentity = errors.New("there is no agent of this Cluster")
 
-// trustFunc says which CA an agent is to keep for an address: none where the TLS mode lets the system's roots do.
-// rooted says that they have done for this agent so far.
+// A trustFunc returns the CA that an agent has to trust for an address, or none if the TLS mode allows the system's
+// roots. rooted means that the system's roots were sufficient for this agent so far.
 type trustFunc func(ctx context.Context, address importing.HubAddress, tlsMode string, rooted bool) ([]byte, error)
 
-// trust asks the hub's own address.
+// trust connects to the hub's address to find the CA.
 func trust(ctx context.Context, address importing.HubAddress, tlsMode string, rooted bool) ([]byte, error) {
 	cfg := &rest.Config{Host: address.URL, TLSClientConfig: rest.TLSClientConfig{CAData: address.CA}}
 	ca, err := kube.CAFor(ctx, cfg, tlsMode, rooted)
@@ -37,15 +37,16 @@ func trust(ctx context.Context, address importing.HubAddress, tlsMode string, ro
 	return ca, nil
 }
 
-// identity is what an agent's namespace holds of it; nil for what is not this Cluster's, or not there.
+// identity holds the agent's Secrets in its namespace. A Secret that does not exist or belongs to another Cluster is
+// nil.
 type identity struct {
 	stored, bootstrap *corev1.Secret
 }
 
 func (i identity) any() bool { return i.stored != nil || i.bootstrap != nil }
 
-// findIdentity looks for the agent's Secrets: the one it keeps, else the one it begins with. An agent that registers at
-// this moment writes the one before it deletes the other.
+// findIdentity looks for the Secret with the agent's identity, or else for the bootstrap Secret. An agent that is
+// just registering writes the first before it deletes the second.
 func (d *deployment) findIdentity(ctx context.Context) (identity, error) {
 	if stored, err := d.findStored(ctx); err != nil || stored != nil {
 		return identity{stored: stored}, err
@@ -65,7 +66,8 @@ func (d *deployment) findIdentity(ctx context.Context) (identity, error) {
 	return identity{}, nil
 }
 
-// findStored is nil if the agent keeps no identity, or that of another Cluster.
+// findStored returns the Secret with the agent's identity. It returns nil if there is none or if it belongs to
+// another Cluster.
 func (d *deployment) findStored(ctx context.Context) (*corev1.Secret, error) {
 	stored, err := d.secret(ctx, names.Agent)
 	if err != nil || stored == nil {
@@ -78,7 +80,7 @@ func (d *deployment) findStored(ctx context.Context) (*corev1.Secret, error) {
 	return stored, nil
 }
 
-// secret is nil if there is none.
+// secret returns nil if the Secret does not exist.
 func (d *deployment) secret(ctx context.Context, name string) (*corev1.Secret, error) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: d.Values.Namespace, Name: name}}
 	found, err := d.downstream.Find(ctx, secret)
@@ -88,13 +90,13 @@ func (d *deployment) secret(ctx context.Context, name string) (*corev1.Secret, e
 	return secret, nil
 }
 
-// isKnown reports whether a stored identity is of a live account of the Cluster's registrations.
+// isKnown reports whether a stored identity belongs to a live account of the Cluster's registrations.
 func (d *deployment) isKnown(stored *corev1.Secret) bool {
 	return stored != nil && supervisionrule.KnowsIdentity(kubeconfigs.TokenOf(stored.Data[protocol.KubeconfigKey]), d.Accounts)
 }
 
-// keptByAnother says whether there is an identity that its agent reads only when it starts, as agents of another
-// implementation do.
+// keptByAnother reports whether there is an identity that its agent reads only at startup, as agents of Rancher Fleet
+// do.
 func (d *deployment) keptByAnother(ctx context.Context) (bool, error) {
 	stored, err := d.secret(ctx, names.Agent)
 	return stored != nil && len(stored.Data[protocol.KubeconfigKey]) > 0 && !isWatched(stored), err
@@ -104,13 +106,14 @@ func isWatched(stored *corev1.Secret) bool {
 	return stored.Annotations[fleet.AnnotationWatched] == "true"
 }
 
-// readdress puts the hub's address into what the agent has. It says whether the agent will not notice by itself.
+// readdress writes the hub's address into the agent's Secret. unwatched means that the agent does not notice the
+// change by itself.
 func (d *deployment) readdress(ctx context.Context, found identity) (unwatched bool, err error) {
 	switch {
 	case d.Readdress == nil:
 		return false, nil
 	case found.stored == nil:
-		return false, d.readdressBootstrap(ctx, found.bootstrap) // which is read whenever the agent tries
+		return false, d.readdressBootstrap(ctx, found.bootstrap) // the agent reads it at each attempt
 	}
 	kubeconfig := found.stored.Data[protocol.KubeconfigKey]
 	ca, err := d.trusted(ctx, kubeconfig)
@@ -129,8 +132,8 @@ func (d *deployment) readdress(ctx context.Context, found identity) (unwatched b
 	return !isWatched(secret), d.downstream.Replace(ctx, secret)
 }
 
-// trusted is the CA for the agent's kubeconfig. An agent that found the system's roots to suffice at this address goes
-// on with them.
+// trusted returns the CA for the agent's kubeconfig. An agent that uses the system's roots for this address keeps
+// using them.
 func (d *deployment) trusted(ctx context.Context, kubeconfig []byte) ([]byte, error) {
 	server, ca, err := kubeconfigs.AddressOf(kubeconfig)
 	if err != nil {
@@ -143,7 +146,7 @@ func (d *deployment) trusted(ctx context.Context, kubeconfig []byte) ([]byte, er
 	return d.trust(ctx, *d.Readdress, d.TLSMode, rooted)
 }
 
-// readdressBootstrap does the same for an agent that has not registered yet.
+// readdressBootstrap writes the hub's address into the bootstrap Secret of an agent that has not registered yet.
 func (d *deployment) readdressBootstrap(ctx context.Context, bootstrap *corev1.Secret) error {
 	if string(bootstrap.Data[protocol.APIServerURLKey]) == d.Readdress.URL && bytes.Equal(bootstrap.Data[protocol.APIServerCAKey], d.Readdress.CA) {
 		return nil

@@ -20,14 +20,14 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// errClassInUse means that the agent's Deployment still names the PriorityClass that is to go. Without it no pod of
-// the agent could be made any more.
+// errClassInUse means that the agent's Deployment still names the PriorityClass to be deleted. Without the class no
+// pod of the agent could be created.
 var errClassInUse = errors.New("the agent's Deployment still names its PriorityClass")
 
 // agentPods selects the pods of an agent.
 const agentPods = "app=" + names.Agent
 
-// deployment is an agent on its way to one cluster.
+// deployment describes the deployment of an agent to one cluster.
 type deployment struct {
 	*importing.AgentDeployment
 
@@ -35,11 +35,11 @@ type deployment struct {
 	rendered    []runtime.Object
 	pullSecrets []*corev1.Secret // on the hub
 	trust       trustFunc
-	hub         types.UID // of this hub
+	hub         types.UID // the UID of this hub
 }
 
-// apply writes what is the import's to write, the PriorityClass before the Deployment that names it, and takes away
-// what of the scheduling customisation is no longer wanted, the PriorityClass after the Deployment has let it go.
+// apply writes the import's objects and removes the scheduling objects that are no longer wanted. It writes the
+// PriorityClass before the Deployment that names it, and removes it only after the Deployment no longer names it.
 func (d *deployment) apply(ctx context.Context) error {
 	if err := d.applyPullSecrets(ctx); err != nil {
 		return err
@@ -57,10 +57,10 @@ func (d *deployment) apply(ctx context.Context) error {
 	if err := d.removePullSecrets(ctx, d.Values.Namespace, d.SetID, d.DroppedPullSecrets); err != nil {
 		return err
 	}
-	return d.restart(ctx, replaced) // a pod has the priority its class had when it was made
+	return d.restart(ctx, replaced) // a pod keeps the priority that its class had when the pod was created
 }
 
-// restart has the agent's pods replaced, if it is asked for.
+// restart replaces the agent's pods if wanted.
 func (d *deployment) restart(ctx context.Context, wanted bool) error {
 	if !wanted {
 		return nil
@@ -68,7 +68,7 @@ func (d *deployment) restart(ctx context.Context, wanted bool) error {
 	return d.downstream.RemovePods(ctx, d.Values.Namespace, agentPods)
 }
 
-// replaceClass makes way for a PriorityClass with another value, which nobody can change in place.
+// replaceClass deletes a PriorityClass whose value has to change, because the value is immutable.
 func (d *deployment) replaceClass(ctx context.Context) (bool, error) {
 	wanted := find[*schedulingv1.PriorityClass](d.rendered)
 	if wanted == nil {
@@ -89,8 +89,8 @@ func (d *deployment) replaceClass(ctx context.Context) (bool, error) {
 	return true, d.downstream.Remove(ctx, live)
 }
 
-// dropScheduling removes PodDisruptionBudget and PriorityClass if the agent had them of this import and is to have
-// them no longer.
+// dropScheduling removes the PodDisruptionBudget and the PriorityClass if this import created them and the settings
+// no longer ask for them.
 func (d *deployment) dropScheduling(ctx context.Context) error {
 	if !d.Scheduling {
 		return nil
@@ -113,7 +113,7 @@ func (d *deployment) dropScheduling(ctx context.Context) error {
 	return d.removeOwn(ctx, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: priorityClass}})
 }
 
-// removeOwn removes an object of this agent's set, and leaves one of another agent's there.
+// removeOwn removes an object of this agent's set. It keeps an object of another agent.
 func (d *deployment) removeOwn(ctx context.Context, object metaObject) error {
 	return d.removeMarked(ctx, d.SetID, object)
 }
@@ -132,8 +132,8 @@ func (d *deployment) removeMarked(ctx context.Context, setID string, object meta
 	return d.downstream.Remove(ctx, object)
 }
 
-// removeLeftovers removes an agent that was in the usual system namespace before the hub's was another one, and the
-// namespace of credentials that came with it. Where a hub lives there, or another hub's agent, they are not ours.
+// removeLeftovers removes an agent that was in the default system namespace before the hub used another one, and its
+// credentials namespace. If a hub or another hub's agent is there, nothing is removed.
 func (d *deployment) removeLeftovers(ctx context.Context) error {
 	if !d.Leftovers {
 		return nil
@@ -162,7 +162,7 @@ func (d *deployment) removeLeftovers(ctx context.Context) error {
 	return nil
 }
 
-// find is the first object of a type; nil if there is none.
+// find returns the first object of a type, or nil if there is none.
 func find[T runtime.Object](objects []runtime.Object) (none T) {
 	for _, object := range objects {
 		if wanted, ok := object.(T); ok {

@@ -11,17 +11,17 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 )
 
-// Bounds of the jobs.
+// Limits of the jobs.
 const (
-	// jobTimeout bounds one import, over all its requests: some twenty, to a server that takes ten seconds for each.
+	// jobTimeout limits one import over all its requests: about twenty, to a server that takes ten seconds for each.
 	jobTimeout = 5 * time.Minute
-	// retryMin and retryMax bound the time between two tries for one Cluster.
+	// retryMin and retryMax limit the time between two attempts for one Cluster.
 	retryMin, retryMax = 2 * time.Second, 10 * time.Minute
-	// retryDeleting is the longest time between two tries where it is only waited for something to be gone.
+	// retryDeleting is the longest time between two attempts while an object is being deleted.
 	retryDeleting = 15 * time.Second
 )
 
-// jobs are the imports under way and the failed ones that wait: at most one for each Cluster.
+// jobs holds the running imports and the failed ones that wait for a retry, at most one per Cluster.
 type jobs struct {
 	clock func() time.Time
 
@@ -31,14 +31,15 @@ type jobs struct {
 
 type job struct {
 	running bool
-	// of is what was tried; something else is tried at once, the same only after notBefore.
+	// of is what was tried. A different job starts at once, the same job only after notBefore.
 	of        string
 	failures  int
 	notBefore time.Time
-	// dead means that nobody answered the last time, reached that somebody did, and nothing more was wanted.
+	// dead means that the cluster did not answer the last probe. reached means that it did, and that the job needed
+	// nothing else.
 	dead, reached bool
-	// written is the resourceVersion of the Cluster in which the last success was noted. What a cache
-	// shows of the Cluster before that is not to be acted on: the import would be done twice.
+	// written is the resourceVersion of the Cluster in which the last success was recorded. An older version from the
+	// cache must not be acted on: the import would be done twice.
 	written string
 }
 
@@ -46,8 +47,8 @@ func newJobs(clock func() time.Time) *jobs {
 	return &jobs{clock: clock, jobs: map[string]*job{}}
 }
 
-// busy says whether a job of the Cluster is running, or its success is not yet to be seen in this version
-// of the Cluster.
+// busy reports whether a job of the Cluster is running, or whether this version of the Cluster does not show its
+// success yet.
 func (j *jobs) busy(cluster, version string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -63,8 +64,8 @@ func isOlder(version, written string) bool {
 	return err == nil && order < 0
 }
 
-// begin marks a job as running, unless one is, or the same failed and its time has not come: then it
-// says how long to wait.
+// begin marks a job as running, unless one is running already or the same job failed and has to wait. In the latter
+// case it returns how long.
 func (j *jobs) begin(cluster, of string) (begun bool, wait time.Duration) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -86,7 +87,7 @@ func (j *jobs) begin(cluster, of string) (begun bool, wait time.Duration) {
 	return true, 0
 }
 
-// succeeded notes in which version of the Cluster the job's success is written.
+// succeeded records the version of the Cluster in which the job's success is written.
 func (j *jobs) succeeded(cluster, written string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -95,7 +96,7 @@ func (j *jobs) succeeded(cluster, written string) {
 	}
 }
 
-// answered notes that a cluster is there, which was all that the job wanted to know.
+// answered records that a cluster is reachable, for a job that needed nothing else.
 func (j *jobs) answered(cluster string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -104,7 +105,7 @@ func (j *jobs) answered(cluster string) {
 	}
 }
 
-// hasAnswered says whether a cluster has answered to the same attempt.
+// hasAnswered reports whether a cluster answered the same attempt.
 func (j *jobs) hasAnswered(cluster, of string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -112,7 +113,7 @@ func (j *jobs) hasAnswered(cluster, of string) bool {
 	return found != nil && found.reached && found.of == of
 }
 
-// dead says whether nobody answered when a job of the Cluster tried the same the last time.
+// dead reports whether the cluster did not answer when its last job tried the same.
 func (j *jobs) dead(cluster string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -120,13 +121,13 @@ func (j *jobs) dead(cluster string) bool {
 	return found != nil && found.dead
 }
 
-// failed notes why, and says when to try again.
+// failed records a failure and returns the time until the next attempt.
 func (j *jobs) failed(cluster string, err error) (retry time.Duration) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	found := j.jobs[cluster]
 	if found == nil {
-		return 0 // the Cluster went meanwhile
+		return 0 // the Cluster was deleted in the meantime
 	}
 	found.running, found.dead, found.reached = false, errors.Is(err, foreign.ErrUnreachable), false
 	retry = backoff(found.failures)
@@ -138,7 +139,8 @@ func (j *jobs) failed(cluster string, err error) (retry time.Duration) {
 	return retry
 }
 
-// ended notes the end of a look: it leaves nothing to be tried again, and written if it has written the Cluster.
+// ended records the end of a check, which is never retried. written is the resourceVersion that the check wrote, or
+// "".
 func (j *jobs) ended(cluster, written string, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -147,15 +149,15 @@ func (j *jobs) ended(cluster, written string, err error) {
 	}
 }
 
-// backoff doubles from retryMin to retryMax and adds up to a quarter, so that clusters that failed
-// together do not come back together.
+// backoff doubles from retryMin to retryMax and adds up to a quarter, so that clusters that failed together are not
+// retried together.
 func backoff(failures int) time.Duration {
 	d := retryMin << min(failures, 20)
 	d = min(d, retryMax)
 	return d + time.Duration(rand.Int64N(int64(d)/4+1)) //nolint:gosec // a spread, not a secret
 }
 
-// forget drops what failed before; a job that is running ends by itself.
+// forget removes the failures of a Cluster. A running job ends by itself.
 func (j *jobs) forget(cluster string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

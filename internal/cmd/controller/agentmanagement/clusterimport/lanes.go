@@ -5,28 +5,28 @@ import (
 	"time"
 )
 
-// Bounds of the work downstream. Clusters that are not there, or slow, must not hold up the others: whether a cluster
-// answers is asked of many at once, for that costs little; only those that do are worked on, and slow ones and
-// those that did not answer the last time share a part of the slots for that.
+// Limits of the work downstream. Unreachable or slow clusters must not block the others. Probes are cheap, so many
+// run in parallel. Only clusters that answer get a worker slot. Slow clusters, and those that did not answer the last
+// time, share a part of these slots.
 const (
-	// parallel is how many clusters are worked on at once, patient how many of them may be slow.
+	// parallel is the number of clusters that are worked on at once. At most patient of them may be slow.
 	parallel, patient = 20, 10
-	// asking is how many clusters are asked at once whether they are there, askingAgain how many of them may
-	// be ones that did not answer the last time.
+	// asking is the number of probes at once. At most askingAgain of them may be of clusters that did not answer the
+	// last time.
 	asking, askingAgain = 1000, 500
-	// absentAtOnce is how many new clusters that are not there are given at once what every Cluster has on the hub.
+	// absentAtOnce is the number of new, unreachable clusters whose objects on the hub are created at once.
 	absentAtOnce = 4
-	// firstConnect and laterConnect are how long a cluster may take to take a connection the first time, and when it
-	// is asked again. What it takes to answer is another matter, see kube.Reach.
+	// firstConnect and laterConnect are the time limits for a connection at the first probe and at later ones. The
+	// time limit for an answer is another one: see kube.Reach.
 	firstConnect, laterConnect = 5 * time.Second, 15 * time.Second
-	// slowAnswer is how long a cluster that is not slow takes at most until it answers.
+	// slowAnswer is the response time from which a cluster counts as slow.
 	slowAnswer = 2 * time.Second
 )
 
-// lane is a number of slots.
+// lane is a semaphore: its capacity is the number of slots.
 type lane chan struct{}
 
-// lanes are the slots for all clusters.
+// lanes are the semaphores that all clusters share.
 type lanes struct{ parallel, patient, asking, askingAgain, absent lane }
 
 func newLanes() lanes {
@@ -36,7 +36,7 @@ func newLanes() lanes {
 	}
 }
 
-// ask is the way to a cluster that is asked whether it is there.
+// ask returns the semaphores for a probe.
 func (l lanes) ask(again bool) []lane {
 	if again {
 		return []lane{l.askingAgain, l.asking}
@@ -44,7 +44,7 @@ func (l lanes) ask(again bool) []lane {
 	return []lane{l.asking}
 }
 
-// work is the way to a cluster that is worked on.
+// work returns the semaphores for work on a cluster.
 func (l lanes) work(slow bool) []lane {
 	if slow {
 		return []lane{l.patient, l.parallel}
@@ -52,8 +52,8 @@ func (l lanes) work(slow bool) []lane {
 	return []lane{l.parallel}
 }
 
-// enter waits for a slot in each lane, in this order: the narrow one first, so that nobody waits for it in a wide
-// one. Whoever got in must leave.
+// enter acquires a slot of each semaphore in this order: the smaller one first, so that no caller waits for it while
+// it holds a slot of the larger one. The caller must call leave.
 func enter(ctx context.Context, way []lane) (leave func(), err error) {
 	entered := 0
 	leave = func() {
@@ -73,8 +73,8 @@ func enter(ctx context.Context, way []lane) (leave func(), err error) {
 	return leave, nil
 }
 
-// ask waits for its turn to ask whether a cluster is there, and says how long it took to answer. One that did not answer
-// the last time is given more time; for one that does not answer now the error is that of app.Reach.
+// ask waits for a slot, probes the cluster, and returns the response time. A cluster that did not answer the last
+// time gets more time. If it does not answer, the error is that of app.Reach.
 func (h *handler) ask(ctx context.Context, key string, kubeconfig []byte) (took time.Duration, err error) {
 	again, connect := h.jobs.dead(key), firstConnect
 	if again {
@@ -90,8 +90,8 @@ func (h *handler) ask(ctx context.Context, key string, kubeconfig []byte) (took 
 	return h.app.Clock().Sub(asked), err
 }
 
-// approach waits until it is a cluster's turn to be worked on. One that is not there never gets a turn. What can wait
-// gives way. Without a kubeconfig there is nobody to be asked.
+// approach waits for a slot to work on a cluster. It probes the cluster first: an unreachable one gets no slot. Work
+// that can wait uses the slots for slow clusters. Without a kubeconfig there is nothing to probe.
 func (h *handler) approach(ctx context.Context, key string, kubeconfig []byte, canWait bool) (leave func(), err error) {
 	if kubeconfig == nil {
 		return func() {}, nil

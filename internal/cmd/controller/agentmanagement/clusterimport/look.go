@@ -21,26 +21,27 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// byClient finds the ClusterRegistrations of one client: "<workspace>/<clientID>".
+// byClient is the index of ClusterRegistrations by client: "<workspace>/<clientID>".
 const byClient = "fleet.imported-requests-by-client"
 
-// The looks at agents while most of the hub's agents are silent.
+// Rate limit of the checks downstream while most of the hub's agents are silent.
 const (
 	looksPerSecond = 1
 	looksAtOnce    = 10
 )
 
-// lookTimeout bounds one look, over all its requests.
+// lookTimeout limits one check over all its requests.
 const lookTimeout = 2 * time.Minute
 
-// messageLimit bounds what is said of an agent, in bytes: it may name what the cluster downstream names, such as an image.
+// messageLimit limits a message about an agent, in bytes. It may contain text from the downstream cluster, such as an
+// image name.
 const messageLimit = 1024
 
-// reasonTokenRenewed is the reason of the Event that tells of an agent's fresh token.
+// reasonTokenRenewed is the reason of the Event for an agent that gets a fresh token.
 const reasonTokenRenewed = "AgentTokenRenewed"
 
-// gatherSupervised says whether an agent counts as gone, and what the last look has found to be missing downstream, or
-// that the token of one that is awaited has been lost.
+// gatherSupervised adds whether the agent counts as gone, and which repair the last check found necessary. It also
+// notices that the token of an agent that has not registered was lost.
 func (h *handler) gatherSupervised(in *importing.Input) error {
 	key := keyOf(in.Cluster)
 	var err error
@@ -58,8 +59,8 @@ func (h *handler) gatherSupervised(in *importing.Input) error {
 	return err
 }
 
-// isLost reports whether the hub looks for an agent that it has heard of: the agent is late, or every account that it
-// could be using is gone.
+// isLost reports whether the hub looks for an agent that has reported before: the agent is late, or every account
+// that it could use is gone.
 func (h *handler) isLost(cluster *fleet.Cluster) (bool, error) {
 	if h.app.Liveness.Late(keyOf(cluster)) {
 		return true, nil
@@ -68,7 +69,7 @@ func (h *handler) isLost(cluster *fleet.Cluster) (bool, error) {
 	return supervisionrule.AllReplaced(requests), err
 }
 
-// clusterOfReplaced is the Cluster of a registration that has lost its account.
+// clusterOfReplaced returns the Cluster of a registration that has lost its account.
 func clusterOfReplaced(r *fleet.ClusterRegistration) []types.NamespacedName {
 	if r.Status.ClusterName == "" || !supervisionrule.AllReplaced([]*fleet.ClusterRegistration{r}) {
 		return nil
@@ -76,7 +77,7 @@ func clusterOfReplaced(r *fleet.ClusterRegistration) []types.NamespacedName {
 	return []types.NamespacedName{{Namespace: r.Namespace, Name: r.Status.ClusterName}}
 }
 
-// lookAfter looks downstream, beside the queue, for an agent that is not heard of, when it is time to.
+// lookAfter checks a silent agent downstream when a check is due, in the background.
 func (h *handler) lookAfter(ctx context.Context, cluster *fleet.Cluster) {
 	key := keyOf(cluster)
 	of := h.lookOf(cluster)
@@ -89,14 +90,14 @@ func (h *handler) lookAfter(ctx context.Context, cluster *fleet.Cluster) {
 		return
 	}
 	if begun, _ := h.jobs.begin(key.String(), of); !begun {
-		return // the job's end wakes the Cluster
+		return // the end of the job enqueues the Cluster
 	}
 	go func() {
 		defer reconcile.Nudge(h.app.Clusters)(key)
 		out, err := h.look(ctx, cluster)
 		if ctx.Err() != nil {
 			h.jobs.ended(key.String(), "", nil)
-			return // the process ends, which says nothing about the agent
+			return // the process is stopping, which means nothing for the agent
 		}
 		h.supervision.looked(key.String(), !supervisionrule.NeverHeard(cluster), out)
 		written, reportErr := h.reportLook(cluster, out, err)
@@ -107,8 +108,8 @@ func (h *handler) lookAfter(ctx context.Context, cluster *fleet.Cluster) {
 	}()
 }
 
-// mayLook reports whether an agent may be looked for now. While most agents are silent the cause is more likely the hub
-// than its clusters: it still looks for each, so that a restored hub repairs them, but a few at a time.
+// mayLook reports whether to check an agent now. While most agents are silent, the hub is a more likely cause than
+// its clusters. It still checks each agent, so that a restored hub repairs them, but only a few at a time.
 func (h *handler) mayLook(cluster *fleet.Cluster) bool {
 	if supervisionrule.NeverHeard(cluster) || h.app.Liveness.Stale(keyOf(cluster)) {
 		return true
@@ -116,20 +117,21 @@ func (h *handler) mayLook(cluster *fleet.Cluster) bool {
 	return h.paced.TryAccept()
 }
 
-// lookOf tells what a look is at from what the one before was at: what somebody has corrected is looked at at once.
+// lookOf identifies what a check depends on. If it has changed since the last check, for example because a user
+// corrected a setting, the agent is checked at once.
 func (h *handler) lookOf(cluster *fleet.Cluster) string {
 	conf := h.app.Config.Get()
 	return fmt.Sprint("look ", cluster.UID, cluster.Generation, h.app.SecretVersion(importing.KubeconfigSecret(cluster)),
 		conf.AgentImage, conf.AgentImagePullPolicy, conf.SystemDefaultRegistry, conf.ImagePullSecrets)
 }
 
-// reportLook writes what keeps an agent from coming, or that nothing does. An agent that was heard of meanwhile needs
-// no word.
+// reportLook writes why an agent does not report, or that no reason was found. It writes nothing about an agent that
+// has reported in the meantime.
 func (h *handler) reportLook(cluster *fleet.Cluster, out supervisionrule.Outcome, err error) (*fleet.Cluster, error) {
 	reason, message := out.Reason, foreign.Excerpt(out.Message, messageLimit)
 	if err != nil {
 		if reason, message = obstacle(err); reason == fleet.ReasonError {
-			return cluster, nil // logged, and it says nothing about the agent
+			return cluster, nil // logged; it means nothing for the agent
 		}
 	}
 	return hub.Report(h.app, h.app.Clusters, cluster, func(c *fleet.Cluster) {
@@ -139,7 +141,7 @@ func (h *handler) reportLook(cluster *fleet.Cluster, out supervisionrule.Outcome
 	})
 }
 
-// look looks for an agent downstream, and ends its import token if it is to get another.
+// look checks an agent downstream. It deletes the agent's import token if the agent needs another one.
 func (h *handler) look(ctx context.Context, cluster *fleet.Cluster) (supervisionrule.Outcome, error) {
 	key := keyOf(cluster)
 	secret, err := h.kubeconfigOf(ctx, cluster)
@@ -153,7 +155,7 @@ func (h *handler) look(ctx context.Context, cluster *fleet.Cluster) (supervision
 	case secret == nil:
 		return supervisionrule.Outcome{
 			Stage: supervisionrule.Troubled, Reason: fleet.ReasonKubeconfigMissing,
-			Message: fmt.Sprintf("the agent is not heard of, and without Secret %s nobody can see why: create it, or correct spec.kubeConfigSecret", importing.KubeconfigSecret(cluster)),
+			Message: fmt.Sprintf("the agent does not report, and without Secret %s the cause cannot be found: create it, or correct spec.kubeConfigSecret", importing.KubeconfigSecret(cluster)),
 		}, nil
 	}
 	kubeconfig := secret.Data[protocol.KubeconfigValueKey]
@@ -186,8 +188,8 @@ func (h *handler) kubeconfigOf(ctx context.Context, cluster *fleet.Cluster) (*co
 	return reconcile.Optional(h.app.Kube.CoreV1().Secrets(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{}))
 }
 
-// renewToken ends the import token of an agent that has been waited for in vain. That wakes the Cluster, and the
-// import makes another one and hands it over.
+// renewToken deletes the import token of an agent that has not registered. The deletion enqueues the Cluster, and the
+// import creates another token and delivers it.
 func (h *handler) renewToken(cluster *fleet.Cluster) error {
 	err := h.app.ClusterRegistrationTokens.Delete(cluster.Namespace, names.ImportToken(cluster.Name), &metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {

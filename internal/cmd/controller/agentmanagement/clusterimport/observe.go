@@ -21,10 +21,10 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// clockTolerance is how far the clocks of this process and of the hub's API server may be apart.
+// clockTolerance is the largest accepted difference between the clocks of this process and of the hub's API server.
 const clockTolerance = time.Minute
 
-// observe reads what there is of an agent, on the hub and downstream.
+// observe reads the state of an agent, on the hub and downstream.
 func (h *handler) observe(ctx context.Context, cluster *fleet.Cluster, downstream hub.Downstream) (supervisionrule.Input, error) {
 	known, now := h.supervision.known(keyOf(cluster).String()), h.app.Clock()
 	in := supervisionrule.Input{
@@ -49,7 +49,8 @@ func (h *handler) observe(ctx context.Context, cluster *fleet.Cluster, downstrea
 	return in, observeAgent(ctx, downstream, accounts, &in)
 }
 
-// wanted is what the settings make of the agent's Deployment; nil where the chart refuses them, as the import says.
+// wanted returns the agent's Deployment for the current settings. It returns nil if the chart refuses them, which the
+// import reports.
 func (h *handler) wanted(cluster *fleet.Cluster) *appsv1.Deployment {
 	rendered, err := agentchart.Render(importing.AgentSettings(cluster, h.app.Config.Get(), h.app.AgentDefaults(), h.app.Namespaces))
 	if err != nil {
@@ -58,14 +59,14 @@ func (h *handler) wanted(cluster *fleet.Cluster) *appsv1.Deployment {
 	return find[*appsv1.Deployment](rendered)
 }
 
-// observeHub reads what the hub knows: the token, and who has asked for something.
+// observeHub reads what the hub knows: the token, and whether the agent has created requests.
 func (h *handler) observeHub(cluster *fleet.Cluster, known attention, in *supervisionrule.Input) error {
 	values, err := reconcile.Optional(h.app.ValuesSecrets.Cache().Get(cluster.Namespace, names.ImportToken(cluster.Name)))
 	if err != nil {
 		return err
 	}
 	if values != nil {
-		if parsed, err := protocol.ParseValues(values.Data[protocol.ValuesKey]); err == nil { // else the token says so
+		if parsed, err := protocol.ParseValues(values.Data[protocol.ValuesKey]); err == nil { // else the token reports it
 			in.Token = parsed.Token
 		}
 	}
@@ -78,7 +79,7 @@ func (h *handler) observeHub(cluster *fleet.Cluster, known attention, in *superv
 	return err
 }
 
-// requests are the ClusterRegistrations of a Cluster's client.
+// requests returns the ClusterRegistrations of a Cluster's client.
 func (h *handler) requests(cluster *fleet.Cluster) (found []*fleet.ClusterRegistration, err error) {
 	all, err := h.app.ClusterRegistrations.Cache().GetByIndex(byClient, cluster.Namespace+"/"+cluster.Spec.ClientID)
 	for _, request := range all {
@@ -89,12 +90,12 @@ func (h *handler) requests(cluster *fleet.Cluster) (found []*fleet.ClusterRegist
 	return found, err
 }
 
-// registrations are the ClusterRegistrations that were granted for a Cluster.
+// registrations returns the ClusterRegistrations that were granted for a Cluster.
 func (h *handler) registrations(cluster *fleet.Cluster) ([]*fleet.ClusterRegistration, error) {
 	return h.app.ClusterRegistrations.Cache().GetByIndex(byCluster, cluster.Namespace+"/"+cluster.Name)
 }
 
-// liveAccounts are the UIDs of the accounts with which the Cluster's agent may be registered.
+// liveAccounts returns the UIDs of the accounts with which the Cluster's agent may be registered.
 func (h *handler) liveAccounts(cluster *fleet.Cluster) (live []types.UID, err error) {
 	requests, err := h.registrations(cluster)
 	if err != nil {
@@ -116,7 +117,7 @@ func (h *handler) liveAccounts(cluster *fleet.Cluster) (live []types.UID, err er
 	return live, nil
 }
 
-// observeAgent reads the agent's namespace, its Secrets, its Deployment and what that has led to.
+// observeAgent reads the agent's namespace, its Secrets, its Deployment, ReplicaSets and pods.
 func observeAgent(ctx context.Context, downstream hub.Downstream, accounts []types.UID, in *supervisionrule.Input) error {
 	here := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: in.Namespace, Name: name} }
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: in.Namespace}}
@@ -134,7 +135,7 @@ func observeAgent(ctx context.Context, downstream hub.Downstream, accounts []typ
 	if _, err := downstream.Find(ctx, bootstrap); err != nil {
 		return err
 	}
-	if given, err := protocol.ParseBootstrap(bootstrap.Data); err == nil { // one that cannot be read is worth none
+	if given, err := protocol.ParseBootstrap(bootstrap.Data); err == nil { // an invalid one counts as missing
 		in.Delivered = given.Token
 	}
 	deployment := &appsv1.Deployment{ObjectMeta: here(names.Agent)}

@@ -15,10 +15,10 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// errPullSecretGone means that a pull secret has gone since it was decided to hand it out.
+// errPullSecretGone means that a pull secret was deleted after the decision to copy it.
 var errPullSecretGone = errors.New("a pull secret is not there")
 
-// pullSecretVersions are the versions of the Secrets that go with the agent, as they were last seen.
+// pullSecretVersions returns the last seen versions of the Secrets that are copied to the agent.
 func (h *handler) pullSecretVersions(cluster *fleet.Cluster) map[string]string {
 	versions := map[string]string{}
 	for _, name := range importing.PropagatedPullSecrets(cluster, h.app.Config.Get()) {
@@ -27,7 +27,7 @@ func (h *handler) pullSecretVersions(cluster *fleet.Cluster) map[string]string {
 	return versions
 }
 
-// clustersOfPullSecret are the Clusters whose agents a Secret goes with.
+// clustersOfPullSecret returns the Clusters to whose agents a Secret is copied.
 func (h *handler) clustersOfPullSecret(secret types.NamespacedName) (keys []types.NamespacedName) {
 	if secret.Namespace != h.app.Namespaces.System {
 		return nil
@@ -40,7 +40,7 @@ func (h *handler) clustersOfPullSecret(secret types.NamespacedName) (keys []type
 	return nil
 }
 
-// pullSecrets reads the Secrets that go with the agent.
+// pullSecrets reads the Secrets to copy to the agent.
 func (h *handler) pullSecrets(ctx context.Context, deploy *importing.AgentDeployment) ([]*corev1.Secret, error) {
 	var secrets []*corev1.Secret
 	if deploy.LookOnly {
@@ -59,8 +59,8 @@ func (h *handler) pullSecrets(ctx context.Context, deploy *importing.AgentDeploy
 	return secrets, nil
 }
 
-// applyPullSecrets copies type and data of each to the agent's namespace. On the hub's own cluster it may be there
-// already, as itself.
+// applyPullSecrets copies the type and data of each Secret to the agent's namespace. On the hub's own cluster, the
+// Secret there may be the source itself.
 func (d *deployment) applyPullSecrets(ctx context.Context) error {
 	for _, source := range d.pullSecrets {
 		live := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: d.Values.Namespace, Name: source.Name}}
@@ -70,7 +70,7 @@ func (d *deployment) applyPullSecrets(ctx context.Context) error {
 			return err
 		case found && (live.UID == source.UID || live.Type == source.Type && equality.Semantic.DeepEqual(live.Data, source.Data)):
 			continue
-		case found && live.Type != source.Type: // which nobody can change
+		case found && live.Type != source.Type: // the type is immutable
 			if err := d.downstream.Remove(ctx, live); err != nil {
 				return err
 			}
@@ -82,8 +82,8 @@ func (d *deployment) applyPullSecrets(ctx context.Context) error {
 	return nil
 }
 
-// removePullSecrets removes copies from a namespace downstream. What lacks the marks of the set was not copied by an
-// import, and stays.
+// removePullSecrets removes copies from a downstream namespace. A Secret without the marks of the set was not copied
+// by an import and stays.
 func (d *deployment) removePullSecrets(ctx context.Context, namespace, setID string, secrets []string) error {
 	for _, name := range secrets {
 		copied := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}

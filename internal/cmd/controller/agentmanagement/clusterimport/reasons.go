@@ -10,7 +10,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// obstacle is the error of a run as conditions. Messages are constant: what a server said is in the log.
+// obstacle returns the condition reason and message for the error of a run. Messages are constant: the log contains
+// what a server returned.
 func obstacle(err error) (reason, message string) {
 	kubeconfig := func(err error) string {
 		return "the kubeconfig Secret cannot be used: " + err.Error()
@@ -38,7 +39,7 @@ func obstacle(err error) (reason, message string) {
 		{foreign.ErrExpired, fleet.ReasonDownstreamCertificateExpired, "the certificate of the API server in the kubeconfig has expired, or is not valid yet: renew it there (with kubeadm: kubeadm certs renew apiserver), or correct the clock that is wrong, there or on this hub"},
 		{foreign.ErrUntrusted, fleet.ReasonTLSUntrusted, "the certificate of the API server in the kubeconfig is not signed by a CA that is trusted: put the right certificate-authority-data into the kubeconfig"},
 		{foreign.ErrUnreachable, fleet.ReasonDownstreamUnreachable, "the API server in the kubeconfig does not answer: check that its address is right and reachable from this hub"},
-		{errNoIdentity, fleet.ReasonAwaitingAgent, "there is no agent of this Cluster where the kubeconfig leads: it is deployed anew"},
+		{errNoIdentity, fleet.ReasonAwaitingAgent, "there is no agent of this Cluster in the cluster of the kubeconfig: it is deployed again"},
 		{errClassInUse, fleet.ReasonAwaitingAgent, "the agent still runs with the PriorityClass that is to go: it goes once the agent has its new settings"},
 		{errPullSecretGone, fleet.ReasonPullSecretMissing, "a Secret of imagePullSecrets of the fleet chart is not there: create it in the hub's system namespace, or correct imagePullSecrets"},
 		{errHubItself, fleet.ReasonTargetIsHub, "the kubeconfig leads to this hub's own cluster, to which only the workspace in bootstrap.namespace of the fleet chart may deploy: put a kubeconfig of another cluster into the Secret, or use the Cluster local of that workspace"},
@@ -50,7 +51,7 @@ func obstacle(err error) (reason, message string) {
 	}
 	switch {
 	case errors.Is(err, errSettings):
-		return fleet.ReasonSettingsInvalid, err.Error() // the chart's own words, always the same
+		return fleet.ReasonSettingsInvalid, err.Error() // the chart's message, which is constant
 	case apierrors.IsUnauthorized(err):
 		return fleet.ReasonDownstreamUnauthorized, "the API server in the kubeconfig rejects its credential: put a valid token or client certificate into the kubeconfig Secret"
 	case apierrors.IsForbidden(err):

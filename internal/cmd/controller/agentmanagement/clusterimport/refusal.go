@@ -10,8 +10,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// refusal is why a downstream cluster does not take the agent though it may be reached and written to; an empty reason
-// is that it is something else.
+// refusal returns why a downstream cluster refuses the agent although it can be reached and written to. An empty
+// reason means that there is another cause.
 func refusal(err error) (reason, message string) {
 	if another := (*anotherHubError)(nil); errors.As(err, &another) {
 		return fleet.ReasonAnotherHub, another.message()
@@ -22,7 +22,8 @@ func refusal(err error) (reason, message string) {
 	return "", ""
 }
 
-// isBeingDeleted says whether something has to be gone downstream before the agent can come. That is soon.
+// isBeingDeleted reports whether an object downstream has to be deleted before the agent can be installed. That takes
+// a short time.
 func isBeingDeleted(err error) bool {
 	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }

@@ -12,7 +12,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// report writes the conditions of a Cluster for which nothing is to be done downstream.
+// report writes the conditions of a Cluster for which nothing has to be done downstream.
 func (h *handler) report(cluster *fleet.Cluster, out importing.Outcome) (*fleet.Cluster, error) {
 	return hub.Report(h.app, h.app.Clusters, cluster, func(c *fleet.Cluster) {
 		if out.Stage == importing.Noted {
@@ -23,13 +23,13 @@ func (h *handler) report(cluster *fleet.Cluster, out importing.Outcome) (*fleet.
 	})
 }
 
-// reportRun writes what a run downstream has achieved, or why it has not.
+// reportRun writes what a run downstream has achieved, or why it failed.
 func (h *handler) reportRun(cluster *fleet.Cluster, out importing.Outcome, err error) (*fleet.Cluster, error) {
 	if err != nil {
 		reason, message := obstacle(err)
 		return hub.Report(h.app, h.app.Clusters, h.latest(cluster), func(c *fleet.Cluster) {
 			if errors.Is(err, errNoIdentity) {
-				c.Status.AgentDeployedGeneration = nil // which asks for a new registration
+				c.Status.AgentDeployedGeneration = nil // causes a new registration
 			}
 			h.setConditions(c, reason, message)
 		})
@@ -46,8 +46,8 @@ func (h *handler) reportRun(cluster *fleet.Cluster, out importing.Outcome, err e
 	})
 }
 
-// latest is the Cluster as the cache shows it, where that is news: what was waited for may have taken so long that a
-// write to the Cluster as it was would be refused.
+// latest returns the cached Cluster if it is newer. A run may have taken so long that a write to the older version
+// would be refused.
 func (h *handler) latest(cluster *fleet.Cluster) *fleet.Cluster {
 	found, err := h.app.Clusters.Cache().Get(cluster.Namespace, cluster.Name)
 	if err != nil || found.UID != cluster.UID || isOlder(found.ResourceVersion, cluster.ResourceVersion) {
@@ -56,7 +56,8 @@ func (h *handler) latest(cluster *fleet.Cluster) *fleet.Cluster {
 	return found
 }
 
-// notePullSecrets writes the versions that went with the agent, and removes the note once none does.
+// notePullSecrets records the versions of the copied pull secrets in an annotation, and removes it if none are
+// copied.
 func (h *handler) notePullSecrets(cluster *fleet.Cluster, versions string) (*fleet.Cluster, error) {
 	if cluster.Annotations[fleet.AnnotationPullSecrets] == versions {
 		return cluster, nil
@@ -86,7 +87,7 @@ func setStatus(status *fleet.ClusterStatus, out importing.Outcome) {
 	setSettings(status, done)
 }
 
-// setSettings notes which settings the agent has, or is about to get with its Bundle.
+// setSettings records which settings the agent has, or is about to get with its Bundle.
 func setSettings(status *fleet.ClusterStatus, done importing.Status) {
 	status.AgentEnvVarsHash, status.AgentAffinityHash = done.AgentEnvVarsHash, done.AgentAffinityHash
 	status.AgentResourcesHash, status.AgentTolerationsHash = done.AgentResourcesHash, done.AgentTolerationsHash
@@ -94,7 +95,7 @@ func setSettings(status *fleet.ClusterStatus, done importing.Status) {
 	status.AgentPrivateRepoURL, status.AgentHostNetwork = done.AgentPrivateRepoURL, done.AgentHostNetwork
 }
 
-// setConditions says that the import is done, or why it is not; the settings were compared either way.
+// setConditions reports that the import is done, or why it is not. In both cases the settings were compared.
 func (h *handler) setConditions(cluster *fleet.Cluster, reason, message string) {
 	imported := genericcondition.GenericCondition{Type: fleet.ConditionImported, Status: corev1.ConditionTrue}
 	if reason != "" {

@@ -8,8 +8,8 @@ import (
 	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
 )
 
-// supervision is what is remembered of agents that are not heard of. A process that has just started knows
-// nothing, and looks at each soon: what it has to know it finds there.
+// supervision remembers silent agents. After a restart it is empty, and each agent is checked soon: everything else
+// that a check needs is found then.
 type supervision struct {
 	clock func() time.Time
 
@@ -17,14 +17,14 @@ type supervision struct {
 	agents map[string]*attention
 }
 
-// attention is what one agent gets.
+// attention is what is remembered of one agent.
 type attention struct {
-	// of is what was looked at; what has changed meanwhile is looked at at once.
+	// of identifies what was checked. If it changes, the agent is checked at once.
 	of string
-	// since is when the agent was deployed, if that was seen, or when it was noticed first.
+	// since is when this process deployed the agent, or else when it first noticed the agent.
 	since    time.Time
 	deployed bool
-	// quiet is when it was deployed or given the last of its fresh tokens.
+	// quiet is when the agent was deployed or got its last fresh token.
 	quiet  time.Time
 	tokens int
 	looks  int
@@ -36,8 +36,8 @@ func newSupervision(clock func() time.Time) *supervision {
 	return &supervision{clock: clock, agents: map[string]*attention{}}
 }
 
-// of is the agent's attention, made where there is none; the lock is held. The first look at an agent whose
-// deployment was not seen is soon, and not at the same time as at all others.
+// of returns the agent's attention and creates it if necessary. The caller holds the lock. If this process did not
+// deploy the agent, the first check is soon, at a random time so that not all agents are checked at once.
 func (s *supervision) of(cluster string) *attention {
 	found := s.agents[cluster]
 	if found == nil {
@@ -48,12 +48,13 @@ func (s *supervision) of(cluster string) *attention {
 	return found
 }
 
-// spread is a random part of d.
+// spread returns a random part of d.
 func spread(d time.Duration) time.Duration {
 	return time.Duration(rand.Int64N(int64(d) + 1)) //nolint:gosec // a spread, not a secret
 }
 
-// due says how long it is until an agent is to be looked at. Something else than what was looked at before is, at once.
+// due returns the time until the next check of an agent. It returns at most 0 if something has changed since the last
+// one.
 func (s *supervision) due(cluster, of string) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,7 +66,7 @@ func (s *supervision) due(cluster, of string) time.Duration {
 	return found.next.Sub(s.clock())
 }
 
-// deployed notes that an agent was applied, and whether it was given the means to register.
+// deployed records that an agent was applied, and whether it got a bootstrap Secret.
 func (s *supervision) deployed(cluster string, anew, identity bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,7 +84,7 @@ func (s *supervision) deployed(cluster string, anew, identity bool) {
 	found.repair = supervisionrule.RepairNone
 }
 
-// looked notes what a look has led to, and when the next one is due.
+// looked records the result of a check and when the next one is due.
 func (s *supervision) looked(cluster string, heard bool, out supervisionrule.Outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,14 +101,14 @@ func (s *supervision) looked(cluster string, heard bool, out supervisionrule.Out
 	}
 }
 
-// want notes that an agent needs a repair, which the next import does.
+// want records that an agent needs a repair, which the next import does.
 func (s *supervision) want(cluster string, repair supervisionrule.Repair) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.of(cluster).repair = repair
 }
 
-// wanted is the repair that an agent needs.
+// wanted returns the repair that an agent needs.
 func (s *supervision) wanted(cluster string) supervisionrule.Repair {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,14 +118,14 @@ func (s *supervision) wanted(cluster string) supervisionrule.Repair {
 	return supervisionrule.RepairNone
 }
 
-// known is what is remembered of an agent.
+// known returns what is remembered of an agent.
 func (s *supervision) known(cluster string) attention {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return *s.of(cluster)
 }
 
-// forget is for an agent that is heard of, and for a Cluster that is gone.
+// forget removes an agent that reports again, or whose Cluster is gone.
 func (s *supervision) forget(cluster string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
