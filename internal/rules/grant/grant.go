@@ -85,8 +85,7 @@ type Input struct {
 	// Speaker is the UID of the account that sent the Cluster's last heartbeat. It is looked up only if Decide
 	// without it returns requests to delete.
 	Speaker string
-	// Crowded means that there are more than OpenPerClient requests of the same client, or more than OpenPerToken of
-	// the same token.
+	// Crowded means that the request's client has more than OpenPerClient requests.
 	Crowded bool
 	// TokenClusters is the number of Clusters that the request's token has created. MaxClusters limits it; 0 means
 	// unlimited.
@@ -218,7 +217,7 @@ func give(in Input, cluster *fleet.Cluster) Outcome {
 	}
 	out.Children = requestRights(in, cluster)
 	if accountReplaced(in, cluster) {
-		out.Reason, out.Message = fleet.ReasonAccountReplaced, "the agent's account was deleted, and its token with it: the account was made anew, but an agent that has fetched its credential has to register again; raise spec.redeployAgentGeneration of its Cluster, or hand it another bootstrap secret"
+		out.Reason, out.Message = fleet.ReasonAccountReplaced, "the agent's account was deleted, and its token with it: the account was created again, but an agent that has fetched its credential has to register again; raise spec.redeployAgentGeneration of its Cluster, or give the agent another bootstrap Secret"
 	}
 	switch {
 	case awaitsRights(in, cluster):

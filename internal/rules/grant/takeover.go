@@ -79,7 +79,7 @@ func pending(in Input, cluster *fleet.Cluster) Outcome {
 	}
 	return Outcome{
 		Stage: TakeoverPending, ClusterName: cluster.Name, Ends: ends, Reason: fleet.ReasonTakeoverPending,
-		Message: "another agent is registered for this Cluster, and this request comes with another token, or names none: if it is to take that one's place, annotate the Cluster with " + fleet.AnnotationConfirmTakeover + " and the name of this request, or let it ask with the other one's token; else it waits until the other one is no longer heard of",
+		Message: "another agent is registered for this Cluster, and this request names another token or none: to replace that agent, annotate the Cluster with " + fleet.AnnotationConfirmTakeover + " and the name of this request, or register with that agent's token; otherwise this request waits until that agent no longer reports",
 	}
 }
 

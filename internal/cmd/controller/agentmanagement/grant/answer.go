@@ -14,8 +14,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// readers are the kinds of what makes credentials readable. They are no children of requests: they end with the
-// credential.
+// readers are the kinds of the objects that make credentials readable. These objects are not children of requests:
+// they are deleted with the credential.
 type readers struct{ roles, bindings reconcile.Kind }
 
 // letRead writes the Role and RoleBinding that make one credential readable.
@@ -28,7 +28,7 @@ func (r readers) letRead(reader []runtime.Object) error {
 		case *rbacv1.RoleBinding:
 			err = r.bindings.Ensure(wanted)
 		default:
-			err = fmt.Errorf("%T lets nobody read", object)
+			err = fmt.Errorf("making a credential readable: unsupported object type %T", object)
 		}
 		if err != nil {
 			return err
@@ -37,7 +37,7 @@ func (r readers) letRead(reader []runtime.Object) error {
 	return nil
 }
 
-// revoke takes all rights of a request, the credential's and its readability with them.
+// revoke deletes all rights of a request, its credential, and the right to read the credential.
 func (h *handler) revoke(owner reconcile.Owner, namespace, name string) error {
 	if err := h.set.Apply(owner); err != nil {
 		return fmt.Errorf("revoking the rights of registration %s/%s: %w", namespace, name, err)
@@ -54,8 +54,8 @@ func (h *handler) revoke(owner reconcile.Owner, namespace, name string) error {
 	return errors.Join(append(failures, h.dropReader(request))...)
 }
 
-// dropReader removes what made the request's credential readable, but not what is of another request of the same name
-// in another workspace.
+// dropReader deletes the Role and RoleBinding that made the request's credential readable. It keeps those of a
+// request with the same name in another workspace.
 func (h *handler) dropReader(request types.NamespacedName) error {
 	bindings, roles, err := h.app.ReadersOf(request)
 	failures := []error{err}
@@ -75,11 +75,11 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// requestOf names the request that an object of the registration namespace was made for.
+// requestOf returns the request that an object in the registration namespace was made for.
 func requestOf[T metav1.Object](object T) []types.NamespacedName {
 	annotations := object.GetAnnotations()
 	name := annotations[fleet.AnnotationClusterRegistration]
-	if name == "" || annotations[fleet.AnnotationCluster] != "" { // an account is a child, and looked after as one
+	if name == "" || annotations[fleet.AnnotationCluster] != "" { // an account is a child, and is watched as one
 		return nil
 	}
 	return []types.NamespacedName{{Namespace: annotations[fleet.AnnotationClusterRegistrationNamespace], Name: name}}

@@ -6,10 +6,11 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// reasonGranted is the reason of the Event that tells of a registration that took a while.
+// reasonGranted is the reason of the Event for a registration that took a while.
 const reasonGranted = "RegistrationGranted"
 
-// follow measures how far a request is. One that was granted before this process began to look is not on its way.
+// follow measures how long a request stays in each stage. Requests that were granted before this process started are
+// not measured.
 func (h *handler) follow(in grant.Input, out grant.Outcome) {
 	key := in.Request.Namespace + "/" + in.Request.Name
 	switch out.Stage {
@@ -27,7 +28,7 @@ func (h *handler) follow(in grant.Input, out grant.Outcome) {
 	}
 }
 
-// stageOf is what the metrics call a stage that a request waits in.
+// stageOf returns the metrics' name of a stage in which a request waits.
 func stageOf(stage grant.Stage) string {
 	switch stage {
 	case grant.AwaitingCluster:
@@ -40,7 +41,7 @@ func stageOf(stage grant.Stage) string {
 	return metrics.StageCredential
 }
 
-// tellGranted tells everybody that a credential was handed out.
+// tellGranted logs, counts and reports that a credential was handed out.
 func (h *handler) tellGranted(request *fleet.ClusterRegistration, out grant.Outcome) {
 	key := request.Namespace + "/" + request.Name
 	h.app.Log.Info("registration granted", "registration", key, "cluster", out.Credential.ClusterNamespace+"/"+out.Credential.ClusterName)
@@ -49,7 +50,7 @@ func (h *handler) tellGranted(request *fleet.ClusterRegistration, out grant.Outc
 	h.app.Took(request, reasonGranted, "registration granted", h.way.Enter(key, metrics.StageHeartbeat))
 }
 
-// reject says why a request is not granted, and counts it once for each reason.
+// reject reports why a request is not granted, and counts it once per reason.
 func (h *handler) reject(request *fleet.ClusterRegistration, out grant.Outcome) error {
 	previous := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted)
 	if _, err := h.report(request, out); err != nil {

@@ -18,19 +18,19 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// byClient finds the requests of one client: "<workspace>/<clientID>".
+// byClient is the index of requests by client: "<workspace>/<clientID>".
 const byClient = "fleet.requests-by-client"
 
-// byCluster finds the requests that have been told their Cluster: "<workspace>/<cluster>".
+// byCluster is the index of requests by the Cluster in their status: "<workspace>/<cluster>".
 const byCluster = "fleet.requests-by-cluster"
 
-// byToken finds the requests made with a token: "<workspace>/<token>".
+// byToken is the index of requests by token: "<workspace>/<token>".
 const byToken = "fleet.requests-by-token"
 
-// byName finds the requests of one name in all workspaces.
+// byName is the index of requests of all workspaces by name.
 const byName = "fleet.requests-by-name"
 
-// watch wakes requests when something they wait for happens.
+// watch enqueues requests when something that they wait for changes.
 func (h *handler) watch() error {
 	requests := h.app.ClusterRegistrations.Cache()
 	requests.AddIndexer(byClient, func(r *fleet.ClusterRegistration) ([]string, error) {
@@ -116,7 +116,7 @@ func (h *handler) gather(request *fleet.ClusterRegistration) (grant.Input, error
 	return in, h.gatherPlace(&in, cluster)
 }
 
-// gatherPlace looks at the namespace of a request's Cluster, and for the rights there, if there can be any.
+// gatherPlace adds the namespace of a request's Cluster and, if it may contain any, the request's rights there.
 func (h *handler) gatherPlace(in *grant.Input, cluster *fleet.Cluster) (err error) {
 	if in.NamespaceTaken, err = h.app.NamespaceTaken(cluster); err != nil {
 		return err
@@ -127,7 +127,7 @@ func (h *handler) gatherPlace(in *grant.Input, cluster *fleet.Cluster) (err erro
 	return h.gatherRights(in, cluster)
 }
 
-// gatherRights looks for what a request has in and for its Cluster.
+// gatherRights adds the objects that a request has in its Cluster's namespace and for its Cluster.
 func (h *handler) gatherRights(in *grant.Input, cluster *fleet.Cluster) error {
 	request, namespace, shared := in.Request, clusters.NamespaceOf(cluster), grant.SharedName(*in)
 	reader := grant.ReaderName(shared)
@@ -151,7 +151,7 @@ func (h *handler) gatherRights(in *grant.Input, cluster *fleet.Cluster) error {
 	return errors.Join(append(err[:], h.gatherOthers(in, cluster))...)
 }
 
-// namesakes are the requests of other workspaces with a request's name.
+// namesakes returns the requests of other workspaces with the same name.
 func (h *handler) namesakes(request *fleet.ClusterRegistration) ([]*fleet.ClusterRegistration, error) {
 	all, err := h.app.ClusterRegistrations.Cache().GetByIndex(byName, request.Name)
 	return slices.DeleteFunc(all, func(r *fleet.ClusterRegistration) bool { return r.Namespace == request.Namespace }), err
@@ -168,7 +168,7 @@ func (h *handler) gatherOthers(in *grant.Input, cluster *fleet.Cluster) error {
 	return err
 }
 
-// isOf says whether a Role or RoleBinding of the registration namespace was made for a request.
+// isOf reports whether a Role or RoleBinding in the registration namespace was made for a request.
 func isOf[T metav1.Object](object T, request *fleet.ClusterRegistration) bool {
 	of := requestOf(object)
 	return len(of) == 1 && of[0].Namespace == request.Namespace && of[0].Name == request.Name

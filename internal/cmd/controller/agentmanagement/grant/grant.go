@@ -1,6 +1,6 @@
-// Package grant answers a ClusterRegistration: it finds or creates the Cluster, gives the agent an
-// account in the cluster's namespace, and leaves the account's token in a credential Secret that only
-// the account that asked can read.
+// Package grant answers ClusterRegistrations. It finds or creates the Cluster, creates an account for the agent in
+// the cluster's namespace, and writes the account's token to a credential Secret. Only the account that the agent
+// registers with can read this Secret.
 //
 //	ClusterRegistration ─► Cluster ─► Namespace ─► ServiceAccount ─► rights ─► credential Secret
 package grant
@@ -27,25 +27,25 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Time until a credential is tried again that could not be handed out yet.
+// Time until the next attempt to hand out a credential.
 const (
-	// notInForceDelay is for rights that the API server has written but does not honour yet. After notInForceSoon,
-	// counted from the request, something is wrong with them, and notInForceLate is often enough.
+	// notInForceDelay is for rights that were written but that the API server does not apply yet. notInForceSoon
+	// after the request was created, something is probably wrong with them, and notInForceLate is used instead.
 	notInForceDelay = 25 * time.Millisecond
 	notInForceSoon  = 10 * time.Second
 	notInForceLate  = 2 * time.Second
-	// pendingDelay is for a token Secret that is being filled.
+	// pendingDelay is for a token Secret without a token yet.
 	pendingDelay = 500 * time.Millisecond
 	// takenDelay is for a right whose name another object has.
 	takenDelay = 15 * time.Second
-	// noticeable is how long a request waits before its status says for what: most are granted long before.
+	// noticeable is how long a request waits before its status says what for. Most are granted long before.
 	noticeable = 10 * time.Second
 )
 
-// errAnswersAnother means that the credential's name is taken by the answer to another request.
+// errAnswersAnother means that the credential Secret answers another request.
 var errAnswersAnother = errors.New("the credential is the answer to another request")
 
-// liveness says whose agents are taken to be gone.
+// liveness reports which agents are considered gone.
 type liveness interface {
 	Stale(cluster types.NamespacedName) bool
 	OnChange(func(cluster types.NamespacedName))
@@ -58,16 +58,16 @@ type handler struct {
 	readers  readers
 	clusters reconcile.Kind
 	prover   *accounts.Prover
-	// way has the requests that are on their way to their first use.
+	// way measures the requests until the first use of their credential.
 	way *metrics.Stages
-	// turns say which requests are to be worked on.
+	// turns decides which requests are processed now.
 	turns *turns
-	// settled has what was last found to be as it should, by request.
+	// settled maps a request to the state in which its rights were last found to be correct.
 	settled sync.Map
 }
 
-// Register watches ClusterRegistrations, and what can unblock one: its Cluster getting a namespace or a
-// heartbeat, its rights appearing, its token appearing, the agent whose place it takes being gone.
+// Register watches ClusterRegistrations and everything that can unblock one: a namespace or heartbeat of its Cluster,
+// its rights, its token, and the end of the agent that it replaces.
 func Register(ctx context.Context, a *hub.Context) error {
 	return register(ctx, a, a.Liveness)
 }
@@ -109,17 +109,17 @@ func (h *handler) onChange(ctx context.Context, key string, request *fleet.Clust
 	}
 	h.wake(h.turns.put(request, h.tokenOf(request)))
 	if h.app.Leaves(request.Namespace) {
-		return h.revoke(reconcile.OwnerOf(gvk(), request), request.Namespace, request.Name) // it goes with its workspace
+		return h.revoke(reconcile.OwnerOf(gvk(), request), request.Namespace, request.Name) // deleted with its workspace
 	}
 	if waits, ofClient := h.turns.waits(request); waits {
 		return h.inLine(request, ofClient)
 	}
 	in, err := h.gather(request)
 	if err != nil {
-		return fmt.Errorf("looking at registration %s/%s: %w", request.Namespace, request.Name, err)
+		return fmt.Errorf("processing registration %s/%s: %w", request.Namespace, request.Name, err)
 	}
 	out := grant.Decide(in)
-	if len(out.Superseded) > 0 { // not before it is known whose heartbeat it was, which no cache says
+	if len(out.Superseded) > 0 { // Superseded needs the account of the last heartbeat, which no cache contains
 		if in.Speaker, err = h.speaker(in); err != nil {
 			return err
 		}
@@ -137,7 +137,7 @@ func (h *handler) act(ctx context.Context, in grant.Input, out grant.Outcome) er
 	case grant.Abandoned:
 		return h.abandon(request)
 	case grant.Rejected:
-		// The right to read is given early, before it is known whose the answer will be.
+		// The right to read is granted early, before it is known which request is answered.
 		dropped := h.dropReader(types.NamespacedName{Namespace: request.Namespace, Name: request.Name})
 		return errors.Join(dropped, h.reject(request, out))
 	case grant.ManagedElsewhere:
@@ -150,7 +150,8 @@ func (h *handler) act(ctx context.Context, in grant.Input, out grant.Outcome) er
 	return h.give(ctx, in, out)
 }
 
-// refuse gives nothing to a request whose Cluster another manager owns. What cannot stay as it was granted is revoked.
+// refuse grants nothing to a request whose Cluster another manager owns. It revokes an existing grant unless that may
+// stay.
 func (h *handler) refuse(request *fleet.ClusterRegistration, out grant.Outcome) error {
 	if out.Granted {
 		_, err := h.report(request, out)
@@ -159,8 +160,9 @@ func (h *handler) refuse(request *fleet.ClusterRegistration, out grant.Outcome) 
 	return errors.Join(h.revoke(reconcile.OwnerOf(gvk(), request), request.Namespace, request.Name), h.reject(request, out))
 }
 
-// create makes the Cluster of a client that has none; its appearing wakes the request. Something else may wake it
-// before the cache has the Cluster. What the agent needs to wait for its answer is made at the same time.
+// create creates the Cluster of a client that does not have one. The Cluster's appearance enqueues the request;
+// something else may enqueue it earlier. The right to read the answer is written at the same time, so that the agent
+// can wait for it.
 func (h *handler) create(in grant.Input, out grant.Outcome) error {
 	request := in.Request
 	var readErr error
@@ -181,11 +183,11 @@ func (h *handler) create(in grant.Input, out grant.Outcome) error {
 	return err
 }
 
-// give takes a request as far as it can be granted now. What can be said once at the end is not said before.
+// give grants a request as far as possible now. It writes the status only once, at the end.
 func (h *handler) give(ctx context.Context, in grant.Input, out grant.Outcome) error {
 	var readErr error
 	var read sync.WaitGroup
-	if len(out.Children) == 0 { // a namespace is awaited, so it costs no time
+	if len(out.Children) == 0 { // nothing else to write while the namespace is awaited
 		read.Go(func() { readErr = h.readers.letRead(out.Reader) })
 	}
 	request, err := h.ownAndGive(in, out)
@@ -210,8 +212,8 @@ func (h *handler) give(ctx context.Context, in grant.Input, out grant.Outcome) e
 	return errors.Join(h.supersede(request.Namespace, out.Superseded), err)
 }
 
-// taken reports that the name of one of a request's rights is taken. Any other error is returned. The end of what has the
-// name wakes no request.
+// taken reports that another object has the name of one of a request's rights. It returns any other error. The
+// request is retried after takenDelay, because deleting that object does not enqueue it.
 func (h *handler) taken(in grant.Input, err error) error {
 	var taken *reconcile.TakenError
 	if !errors.As(err, &taken) {
@@ -226,10 +228,11 @@ func (h *handler) taken(in grant.Input, err error) error {
 	return err
 }
 
-// ownAndGive makes the Cluster the request's owner, and writes the account's rights. A request whose owner is gone is
-// deleted, and its agent, which is not told, waits half an hour before it makes another. So of a Cluster that only a
-// cache may have, as after the hub was restored from an older state, a request is owned once there are rights in the
-// namespace: it goes with the Cluster. What was granted already notes the heartbeat before its account is made anew.
+// ownAndGive makes the Cluster the request's owner and writes the account's rights. A request whose owner is gone is
+// garbage-collected; its agent does not notice, and creates another request only after half an hour. The Cluster may
+// exist only in the cache, for example after the hub was restored from an older state. So a new request gets its
+// owner only after its rights could be written to the Cluster's namespace, which is deleted with the Cluster. A
+// granted request first records the heartbeat, before its account is created again.
 func (h *handler) ownAndGive(in grant.Input, out grant.Outcome) (*fleet.ClusterRegistration, error) {
 	if len(out.Children) > 0 && !in.Request.Status.Granted {
 		if err := h.giveRights(in, in.Request, out); err != nil {
@@ -241,7 +244,7 @@ func (h *handler) ownAndGive(in grant.Input, out grant.Outcome) (*fleet.ClusterR
 	if err != nil {
 		return request, err
 	}
-	if request, err = h.mourn(in, request, out); err != nil {
+	if request, err = h.recordAccountReplaced(in, request, out); err != nil {
 		return request, err
 	}
 	return request, h.giveRights(in, request, out)
@@ -268,8 +271,8 @@ func (h *handler) own(request *fleet.ClusterRegistration, own *grant.Ownership) 
 	})
 }
 
-// giveRights writes the account's rights and, at the same time, the right to read the answer. Where nothing has changed
-// since they were found to be as they should, as with most heartbeats, they are not compared again.
+// giveRights writes the account's rights and, at the same time, the right to read the answer. If nothing has changed
+// since the rights were last found to be correct, as with most heartbeats, it does not compare them again.
 func (h *handler) giveRights(in grant.Input, request *fleet.ClusterRegistration, out grant.Outcome) error {
 	if len(out.Children) == 0 {
 		return nil
@@ -280,7 +283,7 @@ func (h *handler) giveRights(in grant.Input, request *fleet.ClusterRegistration,
 		return err
 	}
 	if out.Stage == grant.AwaitingRights {
-		h.settled.Delete(key) // once they are there, older ones may go
+		h.settled.Delete(key) // once they exist, older ones may be deleted
 	}
 	if before, known := h.settled.Load(key); known && before == found {
 		return h.readers.letRead(out.Reader)
@@ -291,7 +294,7 @@ func (h *handler) giveRights(in grant.Input, request *fleet.ClusterRegistration,
 	err = h.set.Apply(owner, out.Children...)
 	read.Wait()
 	if err = errors.Join(err, readErr); err != nil {
-		return fmt.Errorf("rights of registration %s: %w", key, err)
+		return fmt.Errorf("writing the rights of registration %s: %w", key, err)
 	}
 	if out.Stage != grant.AwaitingRights {
 		h.settled.Store(key, found)
@@ -299,7 +302,7 @@ func (h *handler) giveRights(in grant.Input, request *fleet.ClusterRegistration,
 	return nil
 }
 
-// rights stands for what the caches have of a request's rights, and for what decides how they should be.
+// rights identifies a state of a request's rights in the caches, and of the values that they are derived from.
 type rights struct {
 	versions           uint64
 	cluster, namespace string
@@ -312,8 +315,8 @@ func (h *handler) rightsOf(owner reconcile.Owner, in grant.Input) (rights, error
 	return rights{versions, cluster.Name, cluster.Status.Namespace, in.Credential != nil}, err
 }
 
-// answer hands out the credential: last of all, and only once its token can do an agent's work, since
-// an agent that fails with it asks anew. A time to try again means that it is too early.
+// answer hands out the credential. This is the last step, and is done only once the token can be used, because an
+// agent whose token is refused registers again. If it is too early, answer returns the time until the next attempt.
 func (h *handler) answer(ctx context.Context, request *fleet.ClusterRegistration, out grant.Outcome) (again time.Duration, err error) {
 	token, err := accounts.Mint(ctx, h.app.Kube, out.Mint.Namespace, out.Mint.Account, out.Mint.Lifetime)
 	if errors.Is(err, accounts.ErrTokenPending) {
@@ -333,13 +336,13 @@ func (h *handler) answer(ctx context.Context, request *fleet.ClusterRegistration
 	}
 	out.Credential.Token = token
 	if err := h.write(grant.CredentialSecret(request, h.app.Namespaces.Registration, out.Credential)); err != nil {
-		return 0, fmt.Errorf("credential of registration %s/%s: %w", request.Namespace, request.Name, err)
+		return 0, fmt.Errorf("writing the credential of registration %s/%s: %w", request.Namespace, request.Name, err)
 	}
 	h.tellGranted(request, out)
 	return 0, nil
 }
 
-// write creates the credential, or puts a token that works into one that has none.
+// write creates the credential Secret, or updates it if its token does not work.
 func (h *handler) write(secret *corev1.Secret) error {
 	_, err := h.app.CredentialSecrets.Create(secret)
 	if !apierrors.IsAlreadyExists(err) {
@@ -350,7 +353,7 @@ func (h *handler) write(secret *corev1.Secret) error {
 		return err
 	}
 	if others := requestOf(live); len(others) > 0 && others[0] != requestOf(secret)[0] {
-		return errAnswersAnother // the cache will say so soon
+		return errAnswersAnother // the cache will soon show the same
 	}
 	live = live.DeepCopy()
 	live.Data, live.Labels, live.Annotations = secret.Data, secret.Labels, secret.Annotations
@@ -358,9 +361,9 @@ func (h *handler) write(secret *corev1.Secret) error {
 	return err
 }
 
-// abandon deletes a request that nobody waits for; its end takes along whatever it was given.
+// abandon deletes a request that no agent waits for. Garbage collection and revoke delete its objects.
 func (h *handler) abandon(request *fleet.ClusterRegistration) error {
-	h.app.Log.Info("registration deleted, nobody waits for it", "registration", request.Namespace+"/"+request.Name)
+	h.app.Log.Info("registration deleted, no agent waits for it", "registration", request.Namespace+"/"+request.Name)
 	err := h.app.ClusterRegistrations.Delete(request.Namespace, request.Name, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &request.UID}})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("deleting registration %s/%s: %w", request.Namespace, request.Name, err)
@@ -368,7 +371,7 @@ func (h *handler) abandon(request *fleet.ClusterRegistration) error {
 	return nil
 }
 
-// supersede ends the older requests of a client that was seen with its new credential.
+// supersede deletes the older requests of a client that has reported with its new credential.
 func (h *handler) supersede(namespace string, older []string) error {
 	var failures []error
 	for _, name := range older {

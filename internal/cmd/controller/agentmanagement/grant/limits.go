@@ -16,13 +16,13 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// byCreator finds the Clusters that were created with a token: "<workspace>/<UID of the token>".
+// byCreator is the index of Clusters by the token that created them: "<workspace>/<UID of the token>".
 const byCreator = "fleet.clusters-by-creator"
 
-// byLackOfClusters finds the requests of a workspace that wait until a Cluster of their token is deleted.
+// byLackOfClusters is the index, by workspace, of requests that wait until a Cluster of their token is deleted.
 const byLackOfClusters = "fleet.requests-by-lack-of-clusters"
 
-// watchLimits wakes requests when others have left them room.
+// watchLimits enqueues requests when a place becomes free.
 func (h *handler) watchLimits() error {
 	h.app.First(h.line)
 	h.app.Clusters.Cache().AddIndexer(byCreator, func(c *fleet.Cluster) ([]string, error) {
@@ -46,24 +46,24 @@ func (h *handler) watchLimits() error {
 		}
 	}})
 	if err != nil {
-		return fmt.Errorf("watching Clusters that go: %w", err)
+		return fmt.Errorf("watching deleted Clusters: %w", err)
 	}
 	return nil
 }
 
-// line puts all requests in their order before any is answered.
+// line puts all requests in order before any is answered.
 func (h *handler) line(context.Context) {
 	all, err := h.app.ClusterRegistrations.Cache().List("", labels.Everything())
 	if err != nil {
-		return // a cache that has not started; each request is put in line when it is looked at
+		return // the cache has not started; each request is put in line when it is reconciled
 	}
 	for _, request := range all {
 		h.turns.put(request, h.tokenOf(request))
 	}
 }
 
-// tokenOf returns what stands for the token that a request names. The label is what its client claims, so only a token that
-// exists in the workspace has a line of its own. A token that appears or goes wakes its requests.
+// tokenOf returns the identity of the token that a request names. The label is only the client's claim, so only a
+// token that exists in the workspace has a line of its own. A token that is created or deleted enqueues its requests.
 func (h *handler) tokenOf(request *fleet.ClusterRegistration) string {
 	token, err := reconcile.Optional(h.app.ClusterRegistrationTokens.Cache().Get(request.Namespace, request.Labels[fleet.LabelRegistrationToken]))
 	if err != nil {
@@ -78,7 +78,8 @@ func (h *handler) wake(requests []types.NamespacedName) {
 	}
 }
 
-// lackingClusters returns the oldest requests that waited for a Cluster like this to go, as many as there is room for now.
+// lackingClusters returns the oldest requests that waited for the deletion of a Cluster of the same token, as many as
+// may now create one.
 func (h *handler) lackingClusters(gone *fleet.Cluster) []types.NamespacedName {
 	with := gone.Annotations[fleet.AnnotationCreatedWithToken]
 	if with == "" || h.app.Env.MaxClustersPerToken == 0 {
@@ -107,8 +108,8 @@ func (h *handler) countClusters(namespace, with string) int {
 	return len(found)
 }
 
-// expire ends what would otherwise stay for ever: a request with finalizers, or with the label of another manager. It
-// reports whether the request is nothing else to this controller.
+// expire deletes what would otherwise stay for ever: a deleted request with finalizers, or an unanswered one with the
+// label of another manager. done means that this controller has nothing more to do for the request.
 func (h *handler) expire(request *fleet.ClusterRegistration) (done bool, err error) {
 	if until, held := grant.HeldUntil(request); held {
 		if left := until.Sub(h.app.Clock()); left > 0 {
@@ -148,7 +149,7 @@ func (h *handler) inLine(request *fleet.ClusterRegistration, ofClient bool) erro
 	return err
 }
 
-// tellLeftOut tells which labels of a request that was granted are not copied to its Cluster.
+// tellLeftOut reports which labels of a granted request are not copied to its Cluster.
 func (h *handler) tellLeftOut(request *fleet.ClusterRegistration, out grant.Outcome) {
 	if out.LeftOut == "" {
 		return
@@ -157,7 +158,7 @@ func (h *handler) tellLeftOut(request *fleet.ClusterRegistration, out grant.Outc
 	h.app.Recorder.Event(request, corev1.EventTypeWarning, fleet.ReasonLabelsLeftOut, out.LeftOut)
 }
 
-// byRequest finds the credential that answers a request: "<workspace>/<request>".
+// byRequest is the index of credentials by the request that they answer: "<workspace>/<request>".
 const byRequest = "fleet.credentials-by-request"
 
 // credentialsOf returns the credentials that answer a request.

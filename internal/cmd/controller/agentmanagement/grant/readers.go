@@ -9,16 +9,16 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// isReader reports whether a hub made a Role or RoleBinding to let a credential be read. Ours name the request, those of
-// another implementation are in its set.
+// isReader reports whether a hub created a Role or RoleBinding to make a credential readable. Ours name the request.
+// Those of Rancher Fleet are in the request's set.
 func isReader(object reconcile.Object) bool {
 	return object.GetLabels()[fleet.LabelManaged] == "true" &&
 		(len(requestOf(object)) > 0 || object.GetAnnotations()[fleet.AnnotationSetID] == grant.SetID)
 }
 
-// readersOf says whether a Role or RoleBinding lets somebody read a credential that is still there. Ours are no
-// members of a request's set, but those of another implementation are: without them an agent that it answered, and
-// that has not fetched its credential yet, would wait for half an hour. They go with the credential.
+// readersOf returns a function that reports whether a Role or RoleBinding makes a credential readable that still
+// exists. Only those of Rancher Fleet are members of a request's set. Without them, an agent that has not fetched its
+// credential yet would wait for half an hour. They are deleted with the credential.
 func readersOf(a *hub.Context) func(reconcile.Object) bool {
 	secrets := a.CredentialSecrets.Cache()
 	return func(member reconcile.Object) bool {

@@ -11,8 +11,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// report writes the status, unless there is nothing to say yet: what is only waited for is said when it takes a while,
-// and what was granted stays so while its rights are being healed.
+// report writes the status. A waiting request gets a status only after a while, and a granted request keeps its
+// status while its rights are repaired.
 func (h *handler) report(request *fleet.ClusterRegistration, out grant.Outcome) (*fleet.ClusterRegistration, error) {
 	h.recheck(request, out)
 	if isWaiting(out) {
@@ -27,14 +27,14 @@ func (h *handler) report(request *fleet.ClusterRegistration, out grant.Outcome) 
 	return h.say(request, out)
 }
 
-// recheck looks at a request again when it ends.
+// recheck enqueues a request at the time when it expires.
 func (h *handler) recheck(request *fleet.ClusterRegistration, out grant.Outcome) {
 	if left := out.Ends.Sub(h.app.Clock()); !out.Ends.IsZero() && left > 0 {
 		h.app.ClusterRegistrations.EnqueueAfter(request.Namespace, request.Name, left)
 	}
 }
 
-// reportDelay is report for a request that has its rights, and not yet its credential.
+// reportDelay is report for a request that has its rights but no credential yet.
 func (h *handler) reportDelay(request *fleet.ClusterRegistration, out grant.Outcome) error {
 	if request.Status.Granted || h.waited(request) < noticeable {
 		return nil
@@ -58,7 +58,7 @@ func isWaiting(out grant.Outcome) bool {
 	return false
 }
 
-// say writes the status, unless it says that already.
+// say writes the status, unless it is unchanged.
 func (h *handler) say(request *fleet.ClusterRegistration, out grant.Outcome) (*fleet.ClusterRegistration, error) {
 	wanted := granted(out)
 	said := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted)
@@ -75,7 +75,7 @@ func (h *handler) say(request *fleet.ClusterRegistration, out grant.Outcome) (*f
 	})
 }
 
-// granted is the condition of an outcome.
+// granted returns the condition for an outcome.
 func granted(out grant.Outcome) genericcondition.GenericCondition {
 	condition := genericcondition.GenericCondition{Type: fleet.ConditionGranted, Status: corev1.ConditionFalse}
 	switch {

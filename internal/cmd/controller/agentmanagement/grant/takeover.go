@@ -14,8 +14,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// pend lets a request wait that would take the place of an agent at work, and tells the operator, once. What it was
-// given before that agent was heard of goes again; in general that is nothing, and costs nothing.
+// pend keeps a request waiting that would replace a working agent, and reports that to the operator once. It revokes
+// what the request got before that agent reported; in general that is nothing, and costs nothing.
 func (h *handler) pend(in grant.Input, out grant.Outcome) error {
 	request := in.Request
 	if err := h.revoke(reconcile.OwnerOf(gvk(), request), request.Namespace, request.Name); err != nil {
@@ -34,23 +34,23 @@ func (h *handler) pend(in grant.Input, out grant.Outcome) error {
 	return nil
 }
 
-// wakePending wakes the requests that may wait for a Cluster's agent to be gone.
+// wakePending enqueues the requests that may wait until a Cluster's agent is gone.
 func (h *handler) wakePending(key types.NamespacedName, nudge func(types.NamespacedName)) {
 	cluster, err := h.app.Clusters.Cache().Get(key.Namespace, key.Name)
 	if err != nil {
-		return // a Cluster that is gone wakes its requests by itself
+		return // a Cluster that is gone enqueues its requests
 	}
 	for _, request := range h.requests(byClient, cluster.Namespace+"/"+cluster.Spec.ClientID) {
 		nudge(request)
 	}
 }
 
-// speaker asks with which account the Cluster's last heartbeat was sent.
+// speaker returns the UID of the account that sent the Cluster's last heartbeat.
 func (h *handler) speaker(in grant.Input) (string, error) {
 	cached := grant.ClusterOf(in)
 	cluster, err := reconcile.Optional(h.app.Clusters.Get(cached.Namespace, cached.Name, metav1.GetOptions{}))
 	if err != nil {
-		return "", fmt.Errorf("asking who speaks for cluster %s/%s: %w", cached.Namespace, cached.Name, err)
+		return "", fmt.Errorf("reading cluster %s/%s: %w", cached.Namespace, cached.Name, err)
 	}
 	if cluster == nil {
 		return "", nil
@@ -58,8 +58,9 @@ func (h *handler) speaker(in grant.Input) (string, error) {
 	return protocol.Speaker(cluster), nil
 }
 
-// mourn tells of an account that is gone, before it is made anew and nobody could know any more.
-func (h *handler) mourn(in grant.Input, request *fleet.ClusterRegistration, out grant.Outcome) (*fleet.ClusterRegistration, error) {
+// recordAccountReplaced sets the reason AccountReplaced before the account is created again, because afterwards the loss can no
+// longer be detected.
+func (h *handler) recordAccountReplaced(in grant.Input, request *fleet.ClusterRegistration, out grant.Outcome) (*fleet.ClusterRegistration, error) {
 	if out.Reason != fleet.ReasonAccountReplaced || in.Account != nil {
 		return request, nil
 	}

@@ -43,7 +43,7 @@ func pendingHub(t *testing.T, objects ...hubtest.Object) (*hubtest.Hub, *listene
 	return hub, heard
 }
 
-const takeoverMessage = "another agent is registered for this Cluster, and this request comes with another token, or names none: if it is to take that one's place, annotate the Cluster with fleet.cattle.io/confirm-takeover and the name of this request, or let it ask with the other one's token; else it waits until the other one is no longer heard of"
+const takeoverMessage = "another agent is registered for this Cluster, and this request names another token or none: to replace that agent, annotate the Cluster with fleet.cattle.io/confirm-takeover and the name of this request, or register with that agent's token; otherwise this request waits until that agent no longer reports"
 
 func TestATakeoverWaitsAndCostsNothing(t *testing.T) {
 	hub, _ := pendingHub(t)
@@ -226,7 +226,7 @@ func TestAHeartbeatSaysWhichCredentialIsUsed(t *testing.T) {
 }
 
 func TestAnAccountThatWasDeleted(t *testing.T) {
-	const message = "the agent's account was deleted, and its token with it: the account was made anew, but an agent that has fetched its credential has to register again; raise spec.redeployAgentGeneration of its Cluster, or hand it another bootstrap secret"
+	const message = "the agent's account was deleted, and its token with it: the account was created again, but an agent that has fetched its credential has to register again; raise spec.redeployAgentGeneration of its Cluster, or give the agent another bootstrap Secret"
 	gone := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: clusterNamespace, Name: account, Labels: map[string]string{fleet.LabelManaged: "true"}}}
 	told := genericcondition.GenericCondition{Status: "False", Reason: fleet.ReasonAccountReplaced, Message: message}
 	hub := grantedHub(t)

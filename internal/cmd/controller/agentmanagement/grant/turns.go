@@ -11,7 +11,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// turn is the place of a request in the order: by creation, then by UID.
+// A turn is the place of a request in the order: by creation, then by UID.
 type turn struct {
 	created int64
 	uid     types.UID
@@ -22,7 +22,7 @@ func compareTurns(a, b turn) int {
 	return cmp.Or(cmp.Compare(a.created, b.created), cmp.Compare(a.uid, b.uid))
 }
 
-// line has the turns of one client or token in their order. The first of them have a place.
+// A line holds the turns of one client or token in their order. The first of them have a place.
 type line struct {
 	places int
 	turns  []turn
@@ -37,7 +37,7 @@ func (l *line) has(t turn) bool {
 	return found && rank < l.places
 }
 
-// add returns the turn that has lost its place by it.
+// add adds a turn. It returns the turn that loses its place, if any.
 func (l *line) add(t turn) (out []turn) {
 	rank, found := l.rank(t)
 	if found {
@@ -50,7 +50,7 @@ func (l *line) add(t turn) (out []turn) {
 	return nil
 }
 
-// drop returns the turn that has a place now by it.
+// drop removes a turn. It returns the turn that gets a place, if any.
 func (l *line) drop(t turn) (in []turn) {
 	rank, found := l.rank(t)
 	if !found {
@@ -63,8 +63,8 @@ func (l *line) drop(t turn) (in []turn) {
 	return nil
 }
 
-// standing is what counts about one request. Its client and its token are "" if it takes no place. The client counts in
-// the whole workspace, because a request only claims its token; the token is what grant.CreatedWith says.
+// standing describes one request. Its client and token are "" if it takes no place. The client is counted in the
+// whole workspace, because a request only claims its token. The token is the value of grant.CreatedWith.
 type standing struct {
 	turn
 	client, token string
@@ -83,12 +83,12 @@ func standingOf(r *fleet.ClusterRegistration, token string) standing {
 	return s
 }
 
-// turns lets few requests of one client, and of one token, be worked on at a time. To ask it costs the same however many
-// there are.
+// turns limits how many requests of one client, and of one token, are processed at a time. The cost of a decision
+// does not grow with the number of requests.
 //
 //	request ─► line of its client ─(has a place, in progress)─► line of its token ─(has a place)─► Grant
 //
-// A client that asks too often thus takes few places of its token.
+// So a client that creates too many requests takes few places of its token.
 type turns struct {
 	mu              sync.Mutex
 	standings       map[types.NamespacedName]standing
@@ -99,7 +99,7 @@ func newTurns() *turns {
 	return &turns{standings: map[types.NamespacedName]standing{}, clients: map[string]*line{}, tokens: map[string]*line{}}
 }
 
-// put notes a request as it is now, with its token. It returns the requests to look at again.
+// put records the current state of a request and its token. It returns the requests to enqueue.
 func (t *turns) put(r *fleet.ClusterRegistration, token string) (wake []types.NamespacedName) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -120,7 +120,7 @@ func (t *turns) put(r *fleet.ClusterRegistration, token string) (wake []types.Na
 	return append(wake, t.enter(now)...)
 }
 
-// drop forgets a request that is gone. It returns the requests to look at again.
+// drop removes a request that is gone. It returns the requests to enqueue.
 func (t *turns) drop(key types.NamespacedName) []types.NamespacedName {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -129,7 +129,7 @@ func (t *turns) drop(key types.NamespacedName) []types.NamespacedName {
 	return t.leave(before)
 }
 
-// waits reports whether a request has no place, and whether its client has too many.
+// waits reports whether a request has no place, and whether its client has too many requests.
 func (t *turns) waits(r *fleet.ClusterRegistration) (waits, ofClient bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -143,7 +143,7 @@ func (t *turns) waits(r *fleet.ClusterRegistration) (waits, ofClient bool) {
 	return s.inProgress && !t.tokens[s.token].has(s.turn), false
 }
 
-// crowded reports whether requests of the same client have no place.
+// crowded reports whether the client of a request has more requests than places.
 func (t *turns) crowded(r *fleet.ClusterRegistration) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -166,7 +166,7 @@ func (t *turns) enter(s standing) (wake []types.NamespacedName) {
 	if clients.has(s.turn) {
 		wake = append(wake, t.queue(s)...)
 	}
-	if len(clients.turns) == clients.places+1 { // those that were granted long ago and never used give way
+	if len(clients.turns) == clients.places+1 { // requests granted long ago and never used give way
 		wake = append(wake, keysOf(clients.turns[:clients.places])...)
 	}
 	return wake
@@ -188,7 +188,7 @@ func (t *turns) leave(s standing) (wake []types.NamespacedName) {
 	return wake
 }
 
-// queue puts a request, which has a place of its client, in the line of its token while it is in progress.
+// queue puts a request that has a place of its client into the line of its token while it is in progress.
 func (t *turns) queue(s standing) []types.NamespacedName {
 	if !s.inProgress {
 		return t.unqueue(s)
