@@ -1,4 +1,4 @@
-// Package agentmanagement runs the controllers of the hub: those by which clusters join, and whatever else shares
+// Package agentmanagement runs the controllers of the hub that register clusters, and other controllers that share
 // their caches.
 //
 //	app.New ─► every Register ─► Start ─► until the context ends
@@ -20,11 +20,11 @@ type Options struct {
 	hub.Options
 	// Also are further controllers on the same caches, such as those that deliver Bundles.
 	Also []RegisterFunc
-	// OnStarted is called when the caches are full and the controllers work. May be nil.
+	// OnStarted is called when the caches are filled and the controllers run. It may be nil.
 	OnStarted func()
 }
 
-// Run lets the controllers work until ctx ends, which is no error.
+// Run runs the controllers until ctx ends, which is not an error.
 func Run(ctx context.Context, o Options) error {
 	a, err := hub.New(ctx, o.Options)
 	if err != nil {
@@ -32,7 +32,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	own := RegisterFunc(Register)
 	if o.Env.Shard != "" {
-		own = globalconfig.Register // clusters join at the process that is no shard
+		own = globalconfig.Register // only the process without a shard registers clusters
 	}
 	for _, register := range append([]RegisterFunc{own}, o.Also...) {
 		if err := register(ctx, a); err != nil {

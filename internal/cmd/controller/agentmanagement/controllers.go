@@ -17,8 +17,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 )
 
-// Register registers all of them. Handlers of one kind run in this order for each object, and each sees what the
-// one before it left.
+// Register registers all controllers. Handlers of one kind run in this order for each object, and each handler gets
+// the result of the one before it.
 func Register(ctx context.Context, a *hub.Context) error {
 	for _, controller := range []struct {
 		name     string

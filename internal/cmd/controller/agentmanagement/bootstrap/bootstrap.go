@@ -1,5 +1,5 @@
-// Package bootstrap registers the hub's own cluster, so that it is deployed to like any other, and makes what every
-// hub has: two roles for agents, and its namespaces.
+// Package bootstrap registers the hub's own cluster, so that Bundles can be deployed to it like to any other. It also
+// creates the objects that every hub has: two roles for agents, and the hub's namespaces.
 //
 //	configuration ─► Namespace ─► Secret local-cluster ─► Cluster local ─► ClusterGroup default
 package bootstrap
@@ -25,7 +25,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/reconcile"
 )
 
-// pendingDelay is the time until a token Secret that is being filled is looked at again.
+// pendingDelay is the time until a token Secret without a token is read again.
 const pendingDelay = 500 * time.Millisecond
 
 type handler struct {
@@ -33,9 +33,9 @@ type handler struct {
 	set *reconcile.Set
 }
 
-// Register keeps the hub's own objects, and its own Cluster unless that is disabled. Everything runs in the queue
-// of Deployments under the key of the controllers' own, whether or not there is one: configuration, children and
-// that Deployment's tolerations all lead there.
+// Register keeps the hub's own objects, and its own Cluster unless that is disabled. Everything runs in the queue of
+// Deployments under the key of the controllers' own Deployment, even if that does not exist: changes of the
+// configuration, of the children and of that Deployment's tolerations all enqueue this key.
 func Register(ctx context.Context, a *hub.Context) error {
 	if err := registerData(ctx, a); err != nil {
 		return err
@@ -61,7 +61,7 @@ func Register(ctx context.Context, a *hub.Context) error {
 	return h.set.Watch(wake)
 }
 
-// ownKey is the one key that is worked on.
+// ownKey returns the only key that is processed.
 func ownKey(a *hub.Context) types.NamespacedName {
 	return types.NamespacedName{Namespace: a.Namespaces.System, Name: names.ControllerConfig}
 }
@@ -105,15 +105,16 @@ func (h *handler) gather(ctx context.Context, deployment *appsv1.Deployment) (in
 	return in, err
 }
 
-// heldToken is the token that was handed out before, and the UID of the Secret that holds it. The server is asked before a new one is made, since the cache
-// may not have seen the Secret yet, or does not hold one that another implementation made.
+// heldToken returns the token that was handed out before, and the UID of the Secret that holds it. It asks the API
+// server before a new token is created, because the cache may not contain the Secret yet, or may not include one that
+// Rancher Fleet created.
 func (h *handler) heldToken(ctx context.Context, namespace string) (token string, holder types.UID, err error) {
 	secret, err := reconcile.Optional(h.app.BootstrapSecrets.Cache().Get(namespace, names.LocalKubeconfig))
 	if err == nil && secret == nil {
 		secret, err = reconcile.Optional(h.app.Kube.CoreV1().Secrets(namespace).Get(ctx, names.LocalKubeconfig, metav1.GetOptions{}))
 	}
 	if err != nil {
-		return "", "", fmt.Errorf("looking for the hub's own kubeconfig: %w", err)
+		return "", "", fmt.Errorf("reading Secret %s/%s: %w", namespace, names.LocalKubeconfig, err)
 	}
 	if secret == nil {
 		return "", "", nil
@@ -121,7 +122,7 @@ func (h *handler) heldToken(ctx context.Context, namespace string) (token string
 	return tokenIn(secret.Data[protocol.KubeconfigValueKey]), secret.UID, nil
 }
 
-// ownToken is the process's own token, from its file where there is one, since that is renewed.
+// ownToken returns the process's own token. It reads it from the file if there is one, because the file is renewed.
 func ownToken(token, file string) (string, error) {
 	if file == "" {
 		return token, nil

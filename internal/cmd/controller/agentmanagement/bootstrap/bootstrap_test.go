@@ -327,7 +327,7 @@ func TestAHubThatCapsTokens(t *testing.T) {
 func TestFailures(t *testing.T) {
 	tests := map[string]string{
 		accountLine:                        "reading account fleet-controller-bootstrap: no",
-		secretLine:                         "looking for the hub's own kubeconfig: no",
+		secretLine:                         "reading Secret fleet-local/local-cluster: no",
 		mintLine:                           "asking for a token of account cattle-fleet-system/fleet-controller-bootstrap: no",
 		"create Cluster fleet-local/local": "registering the hub's own cluster: Cluster fleet-local/local: no",
 		"create ClusterGroup fleet-local/default": "registering the hub's own cluster: ClusterGroup fleet-local/default: no",

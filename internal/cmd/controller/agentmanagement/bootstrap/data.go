@@ -16,7 +16,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// registerData keeps what every hub has. It runs in the queue of ClusterRoles under the name of one of them.
+// registerData keeps the objects that every hub has. It runs in the queue of ClusterRoles under the name of one of
+// them.
 func registerData(ctx context.Context, a *hub.Context) error {
 	set := reconcile.NewSet(hub.DataSetID,
 		reconcile.ClusterKind(a.ClusterRoles).Adopting(reconcile.Any),                // agents must have these rules and no others
@@ -24,7 +25,7 @@ func registerData(ctx context.Context, a *hub.Context) error {
 	)
 	a.ClusterRoles.OnChange(hub.Lasting(ctx), "bootstrap-data", func(key string, role *rbacv1.ClusterRole) (*rbacv1.ClusterRole, error) {
 		if key != names.ContentRole {
-			return role, nil // one wake-up serves the whole set
+			return role, nil // this one key reconciles the whole set
 		}
 		return role, set.Apply(reconcile.Owner{}, data(a.Namespaces)...)
 	})
@@ -34,7 +35,7 @@ func registerData(ctx context.Context, a *hub.Context) error {
 	return set.Watch(wake)
 }
 
-// data are objects that every hub has: the roles by which agents read what is for them, and the hub's
+// data returns the objects that every hub has: the roles that let agents read their objects, and the hub's
 // namespaces.
 func data(namespaces clusters.Namespaces) []runtime.Object {
 	group := fleet.SchemeGroupVersion.Group

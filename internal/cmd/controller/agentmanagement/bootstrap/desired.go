@@ -15,53 +15,53 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// stage says what the hub's own cluster is owed.
+// stage describes the progress of the hub's own cluster.
 type stage string
 
 const (
-	// disabled means that the configuration names no namespace for it: nothing is made, and nothing is removed.
+	// disabled means that the configuration names no namespace for it: nothing is created, and nothing is removed.
 	disabled stage = "Disabled"
-	// minting means that everything is known but a token for the kubeconfig, asked for now.
+	// minting means that only a token for the kubeconfig is missing. It is requested now.
 	minting stage = "Minting"
 	// registered means that the set is complete.
 	registered stage = "Registered"
 )
 
-// input is what was found about the hub itself. A nil object was not found.
+// input describes the observed state of the hub itself. A nil object does not exist.
 type input struct {
 	now    time.Time
 	config config.Bootstrap
-	// server and ca are how this process reaches the API server.
+	// server and ca are the address and CA with which this process connects to the API server.
 	server string
 	ca     []byte
-	// account is the one whose token the kubeconfig carries; without it, the process's own token does, and without
-	// that its own kubeconfig.
+	// account is the account whose token the kubeconfig contains. Without it, the kubeconfig contains the process's
+	// own token, and without that, the process's own kubeconfig is used.
 	account       *corev1.ServiceAccount
 	ownToken      string
 	ownKubeconfig []byte
-	// held is the token of the kubeconfig there is, empty if there is none; holder is the UID of its Secret.
+	// held is the token in the existing kubeconfig, or empty. holder is the UID of its Secret.
 	held   string
 	holder types.UID
 	// tolerations are those of the controllers' own pods.
 	tolerations []corev1.Toleration
-	// systemNamespace is where account is.
+	// systemNamespace is the namespace of account.
 	systemNamespace string
 }
 
-// outcome is what the hub's own cluster is owed.
+// outcome describes the desired state of the hub's own cluster.
 type outcome struct {
 	stage stage
-	// mint asks for a token; the kubeconfig is then made by kubeconfigWith.
+	// mint, if set, requests a token. kubeconfigWith then builds the kubeconfig.
 	mint *protocol.Mint
-	// kubeconfig is the whole of it, if no token has to be minted.
+	// kubeconfig is complete, if no token has to be requested.
 	kubeconfig []byte
-	// holder is the UID of the Secret whose token the kubeconfig keeps, empty if it keeps none: who deletes that Secret
-	// wants another token.
+	// holder is the UID of the Secret whose token the kubeconfig keeps, or empty. If that Secret is deleted, the token
+	// must be replaced.
 	holder types.UID
 }
 
-// decide says where the kubeconfig's token comes from. A token that can still work is kept, so that a restart
-// changes nothing.
+// decide determines the source of the kubeconfig's token. A token that still works is kept, so that a restart changes
+// nothing.
 func decide(in input) (outcome, error) {
 	if !in.config.Enabled() {
 		return outcome{stage: disabled}, nil
@@ -82,17 +82,18 @@ func decide(in input) (outcome, error) {
 	}
 }
 
-// works says whether a token is one of the account's and not over.
+// works reports whether a token belongs to the account and has not expired.
 func works(token, accountUID string, now time.Time) bool {
 	parsed, err := protocol.ParseAccountToken(token)
 	return err == nil && parsed.AccountUID == accountUID && (parsed.Expires.IsZero() || parsed.Expires.After(now))
 }
 
-// children are the set, in the order in which they are written. With a holder, the kubeconfig is for that Secret only.
+// children returns the set, in the order in which it is written. With a holder, the kubeconfig is written only to
+// that Secret.
 func children(in input, kubeconfig []byte, holder types.UID) []runtime.Object {
 	namespace := in.config.Namespace
 	clusterLabels := map[string]string{"name": names.LocalCluster}
-	maps.Copy(clusterLabels, in.config.ClusterLabels) // these may change the name too
+	maps.Copy(clusterLabels, in.config.ClusterLabels) // these may replace the label name too
 	return []runtime.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
 		&corev1.Secret{

@@ -9,14 +9,14 @@ import (
 	kubeconfigs "github.com/fleet-hub/fleet/internal/kube/kubeconfig"
 )
 
-// The names in the kubeconfig of the hub's own cluster, as every reader of it finds them.
+// The names in the kubeconfig of the hub's own cluster, which all its readers expect.
 const (
 	kubeconfigCluster = "cluster"
 	kubeconfigUser    = "user"
 	kubeconfigContext = "default"
 )
 
-// kubeconfigWith is a kubeconfig for our own API server with this token.
+// kubeconfigWith returns a kubeconfig for the hub's own API server with this token.
 func kubeconfigWith(in input, token string) ([]byte, error) {
 	cfg := api.NewConfig()
 	cfg.Clusters[kubeconfigCluster] = &api.Cluster{Server: in.server, CertificateAuthorityData: in.ca}
@@ -30,7 +30,7 @@ func kubeconfigWith(in input, token string) ([]byte, error) {
 	return written, nil
 }
 
-// tokenIn is the token of a kubeconfig as kubeconfigWith writes it; empty if it is another one.
+// tokenIn returns the token of a kubeconfig that kubeconfigWith wrote. It returns "" for any other kubeconfig.
 func tokenIn(kubeconfig []byte) string {
 	cfg, err := kubeconfigs.Load(kubeconfig)
 	if err != nil {

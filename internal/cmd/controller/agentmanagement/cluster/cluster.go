@@ -1,6 +1,6 @@
-// Package cluster gives every Cluster a namespace of its own, and takes it back when the Cluster goes.
+// Package cluster creates a namespace for every Cluster, and deletes it when the Cluster is deleted.
 //
-//	Cluster ─► (is it there?) ─► finalizer ─► Namespace ─► status.namespace
+//	Cluster ─► (probe) ─► finalizer ─► Namespace ─► status.namespace
 //	Cluster deleted ─► accounts ─► BundleDeployments' finalizers ─► Namespace ─► finalizer
 package cluster
 
@@ -25,18 +25,19 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// leavingRecheck is when a Cluster that goes is looked at again though nothing has told of a change: a namespace
-// without our annotations cannot say whose it is.
+// leavingRecheck is the time after which a Cluster that is being deleted is reconciled again without an event: a
+// namespace without our annotations does not show which Cluster it belongs to.
 const leavingRecheck = 2 * time.Second
 
-// takenRecheck is when a Cluster is looked at again whose namespace was not made for it.
+// takenRecheck is the time after which a Cluster is reconciled again whose namespace was not made for it.
 const takenRecheck = 15 * time.Second
 
 type handler struct {
 	app *hub.Context
 }
 
-// Register watches Clusters and their namespaces and, while a Cluster goes, what in its namespace holds it up.
+// Register watches Clusters and their namespaces. It also watches the objects in these namespaces that delay the
+// deletion of a Cluster.
 func Register(ctx context.Context, a *hub.Context) error {
 	h := &handler{app: a}
 	a.Clusters.OnChange(hub.Lasting(ctx), "cluster", h.onChange)
@@ -69,15 +70,15 @@ func (h *handler) gather(cluster *fleet.Cluster) (input, error) {
 	name := clusters.NamespaceOf(cluster)
 	var err error
 	if in.namespace, err = reconcile.Optional(h.app.AllNamespaces.Cache().Get(name)); err != nil {
-		return in, fmt.Errorf("looking for namespace %s: %w", name, err)
+		return in, fmt.Errorf("reading Namespace %s from the cache: %w", name, err)
 	}
 	if cluster.DeletionTimestamp == nil {
-		return in, nil // the rest only matters to one that goes
+		return in, nil // everything else matters only to a Cluster that is being deleted
 	}
 	return h.gatherLeft(in, types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name})
 }
 
-// gatherLeft looks for what a Cluster leaves in its namespace, which may have been made for another Cluster.
+// gatherLeft adds the Cluster's objects in its namespace, unless that was made for another Cluster.
 func (h *handler) gatherLeft(in input, cluster types.NamespacedName) (input, error) {
 	if clusters.ClaimOf(in.namespace, cluster) == clusters.NamespaceOfAnother {
 		return in, nil
@@ -85,7 +86,7 @@ func (h *handler) gatherLeft(in input, cluster types.NamespacedName) (input, err
 	name := names.ClusterNamespace(cluster.Namespace, cluster.Name)
 	accounts, err := h.app.ServiceAccounts.Cache().List(name, labels.Everything())
 	if err != nil {
-		return in, fmt.Errorf("looking for accounts in %s: %w", name, err)
+		return in, fmt.Errorf("listing ServiceAccounts in namespace %s: %w", name, err)
 	}
 	for _, account := range accounts {
 		if clusters.IsAccountOf(account, cluster) && account.DeletionTimestamp == nil {
@@ -93,7 +94,7 @@ func (h *handler) gatherLeft(in input, cluster types.NamespacedName) (input, err
 		}
 	}
 	if in.deployments, err = h.app.BundleDeployments.Cache().List(name, labels.Everything()); err != nil {
-		return in, fmt.Errorf("looking for BundleDeployments in %s: %w", name, err)
+		return in, fmt.Errorf("listing BundleDeployments in namespace %s: %w", name, err)
 	}
 	return in, nil
 }
@@ -111,7 +112,7 @@ func (h *handler) act(in input, out outcome) (*fleet.Cluster, error) {
 	if out.createNamespace != nil {
 		there, err := h.createNamespace(cluster, out.createNamespace)
 		if there != nil {
-			in.namespace = there // the cache has not seen it
+			in.namespace = there // the cache does not have it yet
 			return h.act(in, decide(in))
 		}
 		if err != nil {
@@ -131,7 +132,7 @@ func (h *handler) act(in input, out outcome) (*fleet.Cluster, error) {
 	return h.report(in, cluster, out)
 }
 
-// lookAgain comes back for what goes: its end may wake nobody.
+// lookAgain enqueues a Cluster that waits for something whose deletion may cause no event.
 func (h *handler) lookAgain(cluster *fleet.Cluster, reached stage) {
 	switch reached {
 	case revoking, draining, awaitingNamespace:
@@ -142,8 +143,8 @@ func (h *handler) lookAgain(cluster *fleet.Cluster, reached stage) {
 	}
 }
 
-// cannotLeave says on a Cluster that goes why it stays, if the API server has an answer that may last. It is tried again
-// at the queue's pace.
+// cannotLeave reports on a Cluster that is being deleted why it stays, if the API server's answer may persist. The
+// queue retries it.
 func (h *handler) cannotLeave(in input, err error) (*fleet.Cluster, error) {
 	var answer apierrors.APIStatus
 	if !errors.As(err, &answer) || apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) {
@@ -153,7 +154,7 @@ func (h *handler) cannotLeave(in input, err error) (*fleet.Cluster, error) {
 	return cluster, errors.Join(err, reportErr)
 }
 
-// takeApart does what a stage of leaving asks for; the others ask for nothing.
+// takeApart deletes what the outcome names. Only stages of deletion name anything.
 func (h *handler) takeApart(in input, out outcome) error {
 	if err := errors.Join(h.revoke(out.revoke), h.drain(out.drain)); err != nil {
 		return err
@@ -164,7 +165,7 @@ func (h *handler) takeApart(in input, out outcome) error {
 	return nil
 }
 
-// createNamespace creates the namespace of a Cluster. One of this name that exists already is returned.
+// createNamespace creates the namespace of a Cluster. If a namespace of this name exists already, it is returned.
 func (h *handler) createNamespace(cluster *fleet.Cluster, namespace *corev1.Namespace) (there *corev1.Namespace, err error) {
 	_, err = h.app.AllNamespaces.Create(namespace)
 	if apierrors.IsAlreadyExists(err) {
@@ -197,7 +198,8 @@ func (h *handler) report(in input, cluster *fleet.Cluster, out outcome) (*fleet.
 	})
 }
 
-// setFinalizer adds or removes the finalizer; with it goes what means nothing in the spec of a Cluster that stays.
+// setFinalizer adds or removes the finalizer. When adding it, it also removes an empty scheduling customisation from
+// the spec.
 func (h *handler) setFinalizer(cluster *fleet.Cluster, wanted bool) (*fleet.Cluster, error) {
 	return reconcile.Patch(h.app.Clusters, cluster, func(c *fleet.Cluster) {
 		if wanted && meansNothing(c.Spec.AgentSchedulingCustomization) {
@@ -206,13 +208,13 @@ func (h *handler) setFinalizer(cluster *fleet.Cluster, wanted bool) (*fleet.Clus
 		switch {
 		case !wanted:
 			c.Finalizers = slices.DeleteFunc(c.Finalizers, func(f string) bool { return f == fleet.FinalizerCluster })
-		case c.DeletionTimestamp == nil && !hasFinalizer(c): // the server takes none for an object that goes
+		case c.DeletionTimestamp == nil && !hasFinalizer(c): // later ones are refused by the server
 			c.Finalizers = append(c.Finalizers, fleet.FinalizerCluster)
 		}
 	})
 }
 
-// revoke deletes accounts, and with each every token of it.
+// revoke deletes accounts, which invalidates all their tokens.
 func (h *handler) revoke(accounts []*corev1.ServiceAccount) error {
 	var failures []error
 	for _, account := range accounts {
@@ -224,7 +226,7 @@ func (h *handler) revoke(accounts []*corev1.ServiceAccount) error {
 	return errors.Join(failures...)
 }
 
-// drain takes off the finalizers that only an agent could.
+// drain removes the finalizers that only an agent would remove.
 func (h *handler) drain(deployments []*fleet.BundleDeployment) error {
 	var failures []error
 	for _, deployment := range deployments {
@@ -244,22 +246,22 @@ func (h *handler) deleteNamespace(namespace *corev1.Namespace) error {
 	return nil
 }
 
-// clusterOfNamespace finds the Cluster in the annotations of its namespace.
+// clusterOfNamespace returns the Cluster that the annotations of a namespace name.
 func clusterOfNamespace(namespace *corev1.Namespace) []types.NamespacedName {
 	return named(namespace.Annotations[fleet.AnnotationClusterNamespace], namespace.Annotations[fleet.AnnotationCluster])
 }
 
-// leavingOfAccount finds the Cluster of an agent's account, if the Cluster is going.
+// leavingOfAccount returns the Cluster of an agent's account, if the Cluster is being deleted or gone.
 func (h *handler) leavingOfAccount(account *corev1.ServiceAccount) []types.NamespacedName {
 	return h.ifLeaving(account.Annotations[fleet.AnnotationClusterRegistrationNamespace], account.Annotations[fleet.AnnotationCluster])
 }
 
-// leavingOfDeployment finds the Cluster of a BundleDeployment, if the Cluster is going or gone.
+// leavingOfDeployment returns the Cluster of a BundleDeployment, if the Cluster is being deleted or gone.
 func (h *handler) leavingOfDeployment(deployment *fleet.BundleDeployment) []types.NamespacedName {
 	return h.ifLeaving(deployment.Labels[fleet.LabelClusterNamespace], deployment.Labels[fleet.LabelCluster])
 }
 
-// ifLeaving keeps the everyday traffic of accounts and BundleDeployments away from the Clusters' queue.
+// ifLeaving drops the events of accounts and BundleDeployments whose Cluster is not being deleted.
 func (h *handler) ifLeaving(namespace, name string) []types.NamespacedName {
 	cluster, err := reconcile.Optional(h.app.Clusters.Cache().Get(namespace, name))
 	if err != nil || cluster != nil && cluster.DeletionTimestamp == nil {
@@ -279,7 +281,7 @@ func exactly(uid types.UID) *metav1.DeleteOptions {
 	return &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
 }
 
-// isGone says whether an object is gone, or was replaced by another of its name.
+// isGone reports whether an object is gone, or was replaced by another one of the same name.
 func isGone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
 
 func keyOf(cluster *fleet.Cluster) string { return cluster.Namespace + "/" + cluster.Name }

@@ -14,56 +14,59 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// stage says how far a Cluster is.
+// stage describes the progress of a Cluster.
 type stage string
 
 const (
 	// managedElsewhere means that another manager owns the Cluster: nothing is done.
 	managedElsewhere stage = "ManagedElsewhere"
-	// awaitingNamespace means that a namespace of the Cluster's is still on its way out; its end wakes us.
+	// awaitingNamespace means that an old namespace of the Cluster is still being deleted. The end of the deletion
+	// enqueues the Cluster.
 	awaitingNamespace stage = "AwaitingNamespace"
-	// namespaceTaken means that the namespace of the Cluster's name was not made for it: nothing is put there.
+	// namespaceTaken means that the namespace with the Cluster's computed name was not made for it. Nothing is
+	// created in it.
 	namespaceTaken stage = "NamespaceTaken"
 	// settled means that the Cluster has its finalizer and its namespace.
 	settled stage = "Settled"
-	// revoking means that the Cluster goes and its agents' accounts go first, so that what runs downstream stays
-	// as it is: an agent without rights sees nothing being deleted.
+	// revoking means that the Cluster is being deleted. Its agents' accounts are deleted first, so that the workloads
+	// downstream stay: an agent without rights does not notice the deletions on the hub.
 	revoking stage = "Revoking"
-	// draining means that the namespace was told to go and BundleDeployments in it still wait for an agent that
-	// will not come: their finalizers are taken off.
+	// draining means that the namespace is being deleted, and that BundleDeployments in it still wait for an agent
+	// that will not come. Their finalizers are removed.
 	draining stage = "Draining"
-	// left means that nothing of the Cluster holds it any more.
+	// left means that nothing of the Cluster delays its deletion any longer.
 	left stage = "Left"
 )
 
-// input is what was found about a Cluster. A nil object was not found.
+// input describes the observed state of a Cluster. A nil object does not exist.
 type input struct {
 	now     time.Time
 	cluster *fleet.Cluster
-	// namespace is the one of the Cluster's computed name.
+	// namespace is the namespace with the Cluster's computed name.
 	namespace *corev1.Namespace
-	// accounts are those of agents in that namespace, deployments its BundleDeployments.
+	// accounts are the accounts of agents in that namespace, and deployments its BundleDeployments.
 	accounts    []*corev1.ServiceAccount
 	deployments []*fleet.BundleDeployment
 }
 
-// outcome is what a Cluster is owed now.
+// outcome describes what to do for a Cluster now.
 type outcome struct {
 	stage stage
 	// addFinalizer comes first, removeFinalizer last.
 	addFinalizer, removeFinalizer bool
-	// tidySpec takes back a scheduling customisation that asks for nothing.
+	// tidySpec removes an empty scheduling customisation.
 	tidySpec        bool
 	createNamespace *corev1.Namespace
 	deleteNamespace bool
 	revoke          []*corev1.ServiceAccount
 	drain           []*fleet.BundleDeployment
-	// namespaceName and processed are the Cluster's status; processed is nil when nothing is to be said.
+	// namespaceName and processed are written to the Cluster's status. processed is nil if the condition does not
+	// change.
 	namespaceName string
 	processed     *genericcondition.GenericCondition
 }
 
-// decide says what a Cluster is owed now.
+// decide returns what to do for a Cluster now.
 func decide(in input) outcome {
 	switch {
 	case in.cluster.DeletionTimestamp != nil:
@@ -83,7 +86,7 @@ func decide(in input) outcome {
 		out.createNamespace = clusterNamespace(in.cluster)
 	case in.namespace.DeletionTimestamp != nil:
 		out.stage = awaitingNamespace
-		out.namespaceName = in.cluster.Status.Namespace // not before it can be used
+		out.namespaceName = in.cluster.Status.Namespace // not before the namespace can be used
 		out.processed = &genericcondition.GenericCondition{
 			Type: fleet.ConditionProcessed, Status: corev1.ConditionFalse, Reason: fleet.ReasonAwaitingNamespace,
 			Message: "the cluster's namespace is being deleted; it is made anew once it is gone",
@@ -98,8 +101,9 @@ func decide(in input) outcome {
 	return out
 }
 
-// isPlace reports whether a namespace of a Cluster's name may hold its BundleDeployments and its agent's account: it was
-// made for this Cluster. One that lost its marks is used only by a Cluster that has used it before.
+// isPlace reports whether a Cluster may use a namespace for its BundleDeployments and its agent's account: the
+// namespace was made for this Cluster. A namespace that lost its marks is used only by a Cluster that has used it
+// before.
 func isPlace(namespace *corev1.Namespace, cluster *fleet.Cluster) bool {
 	switch clusters.ClaimOf(namespace, types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}) {
 	case clusters.NamespaceOwn:
@@ -119,19 +123,19 @@ func takenMessage(namespace *corev1.Namespace, cluster *fleet.Cluster) string {
 		fleet.AnnotationCluster + "=" + cluster.Name + "`"
 }
 
-// isNew says whether nothing was made for a Cluster yet that is to get something.
+// isNew reports whether nothing was created yet for a Cluster that this hub manages.
 func isNew(cluster *fleet.Cluster) bool {
 	return cluster.DeletionTimestamp == nil && cluster.Labels[fleet.LabelClusterManagement] == "" &&
 		cluster.Status.Namespace == "" && !hasFinalizer(cluster)
 }
 
-// meansNothing says whether a scheduling customisation is there and empty. Nobody is to take it for a setting.
+// meansNothing reports whether a scheduling customisation exists but is empty. It must not be taken for a setting.
 func meansNothing(custom *fleet.AgentSchedulingCustomization) bool {
 	return custom != nil && custom.PriorityClass == nil && custom.PodDisruptionBudget == nil
 }
 
-// notImported are the conditions that a Cluster begins with whose agent comes by itself: there is nothing to import,
-// so that the import would say no more, only in a write of its own.
+// notImported returns the initial conditions of a Cluster whose agent registers itself. There is nothing to import,
+// and the import would set the same conditions in a separate write.
 func notImported(cluster *fleet.Cluster) (begin []genericcondition.GenericCondition) {
 	if cluster.Spec.KubeConfigSecret != "" || cluster.Spec.ClientID == "" || cluster.DeletionTimestamp != nil || cluster.Labels[fleet.LabelClusterManagement] != "" {
 		return nil
@@ -144,12 +148,13 @@ func notImported(cluster *fleet.Cluster) (begin []genericcondition.GenericCondit
 	return begin
 }
 
-// leave takes a Cluster apart: rights, then what waits for an agent, then the namespace, then the Cluster itself.
-// It does not wait for the namespace's end, only for its beginning, after which nothing new can appear in it.
+// leave deletes a Cluster's parts in order: the rights, then the finalizers that wait for an agent, then the
+// namespace, then the Cluster's finalizer. It does not wait until the namespace is gone, only until its deletion has
+// started. After that, nothing new can be created in it.
 func leave(in input) outcome {
 	out := outcome{stage: left, namespaceName: in.cluster.Status.Namespace}
 	if !hasFinalizer(in.cluster) {
-		return out // somebody else's finalizer holds it
+		return out // only finalizers of others are left
 	}
 	if len(in.accounts) > 0 {
 		out.stage, out.revoke = revoking, in.accounts
@@ -168,7 +173,7 @@ func leave(in input) outcome {
 	return out
 }
 
-// waiting are the BundleDeployments that only an agent could let go.
+// waiting returns the BundleDeployments with a finalizer that only an agent would remove.
 func waiting(deployments []*fleet.BundleDeployment) (held []*fleet.BundleDeployment) {
 	for _, d := range deployments {
 		if slices.Contains(d.Finalizers, fleet.FinalizerBundleDeployment) {
@@ -178,7 +183,7 @@ func waiting(deployments []*fleet.BundleDeployment) (held []*fleet.BundleDeploym
 	return held
 }
 
-// clusterNamespace is the namespace a Cluster gets.
+// clusterNamespace returns the namespace to create for a Cluster.
 func clusterNamespace(cluster *fleet.Cluster) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name:   clusters.NamespaceOf(cluster),
@@ -190,8 +195,8 @@ func clusterNamespace(cluster *fleet.Cluster) *corev1.Namespace {
 	}}
 }
 
-// wasMadeFor says whether a namespace was made for the Cluster of this name and for nothing else: it says so itself,
-// is ours to clean up, and has the one name that only this Cluster's can have.
+// wasMadeFor reports whether a namespace was made for the Cluster of this name and nothing else: it carries our
+// marks, its annotations name the Cluster, and its name is the one that only this Cluster's namespace can have.
 func wasMadeFor(namespace *corev1.Namespace, cluster types.NamespacedName) bool {
 	return namespace.Labels[fleet.LabelManaged] == "true" && namespace.Labels[fleet.LabelClusterManagement] == "" &&
 		namespace.Annotations[fleet.AnnotationCluster] == cluster.Name &&

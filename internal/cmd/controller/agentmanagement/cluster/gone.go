@@ -10,9 +10,9 @@ import (
 	"github.com/fleet-hub/fleet/internal/reconcile"
 )
 
-// leaveNothing looks after the namespace of a Cluster that is gone: it helps one that is going, in which a
-// BundleDeployment may have appeared in the moment it was told to, and tells one to go that was left behind because
-// somebody took the Cluster's finalizer off.
+// leaveNothing cleans up the namespace of a Cluster that is gone. In a namespace that is being deleted it removes the
+// finalizers of BundleDeployments, which may have been created just before the deletion. It deletes a namespace that
+// was left behind because a user removed the Cluster's finalizer.
 func (h *handler) leaveNothing(cluster types.NamespacedName) error {
 	name := names.ClusterNamespace(cluster.Namespace, cluster.Name)
 	namespace, err := reconcile.Optional(h.app.AllNamespaces.Cache().Get(name))
@@ -27,9 +27,9 @@ func (h *handler) leaveNothing(cluster types.NamespacedName) error {
 		return h.drain(waiting(in.deployments))
 	}
 	if !wasMadeFor(namespace, cluster) {
-		return nil // it is used by whoever made it
+		return nil // its creator still uses it
 	}
-	// Deleting is final, so the cache is not enough: a Cluster may be there that it has not seen yet.
+	// Do not rely on the cache before a deletion: the Cluster may exist although the cache does not have it yet.
 	found, err := reconcile.Optional(h.app.Clusters.Get(cluster.Namespace, cluster.Name, metav1.GetOptions{}))
 	if err != nil || found != nil {
 		return err

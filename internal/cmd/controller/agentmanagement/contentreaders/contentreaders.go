@@ -1,7 +1,7 @@
-// Package contentreaders keeps the ClusterRoleBindings by which agents read Contents. Agents share them, and each is
-// worked out anew, from the accounts that should be in it, when one of these comes or goes.
+// Package contentreaders keeps the ClusterRoleBindings that let agents read Contents. Agents share them. When an
+// account is added or deleted, its ClusterRoleBinding is computed again from all accounts that belong to it.
 //
-//	account of a request ─► the ClusterRoleBinding that it shares ─► grant goes on
+//	account of a request ─► the ClusterRoleBinding that it shares ─► grant continues
 package contentreaders
 
 import (
@@ -18,7 +18,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// byBinding finds the accounts that say they are of a request, by the ClusterRoleBinding they would share.
+// byBinding is the index of accounts of requests by the ClusterRoleBinding that they share.
 const byBinding = "fleet.accounts-by-content-binding"
 
 type handler struct {
@@ -26,8 +26,8 @@ type handler struct {
 	bindings reconcile.Kind
 }
 
-// Register watches the accounts of requests and the ClusterRoleBindings that they share. Whoever finds an account not in
-// its ClusterRoleBinding, as grant does before it hands out a token, may wake that.
+// Register watches the accounts of requests and the ClusterRoleBindings that they share. A controller that does not
+// find an account in its ClusterRoleBinding may enqueue the binding, as grant does before it hands out a token.
 func Register(ctx context.Context, a *hub.Context) error {
 	h := &handler{app: a, bindings: reconcile.ClusterKind(a.ClusterRoleBindings)}
 	a.ServiceAccounts.Cache().AddIndexer(byBinding, func(account *corev1.ServiceAccount) ([]string, error) {
@@ -68,12 +68,12 @@ func (h *handler) onChange(name string, binding *rbacv1.ClusterRoleBinding) erro
 		err = h.bindings.Remove(binding)
 	}
 	if err != nil {
-		return fmt.Errorf("letting agents read Contents: %w", err)
+		return fmt.Errorf("writing ClusterRoleBinding %s: %w", name, err)
 	}
 	return nil
 }
 
-// readers are the accounts that a shared ClusterRoleBinding is for.
+// readers returns the accounts that belong to a shared ClusterRoleBinding.
 func (h *handler) readers(name string) (readers []types.NamespacedName, err error) {
 	accounts, err := h.app.ServiceAccounts.Cache().GetByIndex(byBinding, name)
 	if err != nil {

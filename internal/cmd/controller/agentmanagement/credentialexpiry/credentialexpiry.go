@@ -1,5 +1,5 @@
-// Package credentialexpiry ends credentials: whatever an agent has not fetched within the life of a
-// credential, it will not fetch any more.
+// Package credentialexpiry deletes credentials that have reached the end of their life. Their agents have fetched
+// them, or no longer wait for them.
 //
 //	credential Secret ─► older than its life ─► Secret, Role and RoleBinding deleted
 package credentialexpiry
@@ -34,7 +34,7 @@ func Register(ctx context.Context, a *hub.Context) error {
 
 func (h *handler) onChange(secret *corev1.Secret) error {
 	if secret == nil || secret.DeletionTimestamp != nil || secret.Labels[fleet.LabelCluster] == "" {
-		return nil // gone, or not one of a registration
+		return nil // gone, or not the credential of a registration
 	}
 	expiry := secret.CreationTimestamp.Add(grant.CredentialLife)
 	if left := expiry.Sub(h.app.Clock()); left > 0 {
@@ -48,7 +48,7 @@ func (h *handler) onChange(secret *corev1.Secret) error {
 	return nil
 }
 
-// end deletes the Secret last: it is what tells of the others, should one of them stay.
+// end deletes the Secret last, so that after a failure the Secret still leads to the objects that remain.
 func (h *handler) end(secret *corev1.Secret) error {
 	if err := h.dropReader(secret); err != nil {
 		return err
@@ -56,9 +56,9 @@ func (h *handler) end(secret *corev1.Secret) error {
 	return ignoreGone(h.app.CredentialSecrets.Delete(secret.Namespace, secret.Name, &metav1.DeleteOptions{}))
 }
 
-// dropReader deletes the RoleBinding and the Role that made the Secret readable, unless they are those of a
-// request of the same name in another workspace. A Secret that does not say which request it answered is another
-// implementation's, and so are they.
+// dropReader deletes the RoleBinding and the Role that made the Secret readable. It keeps those of a request of the
+// same name in another workspace. If the Secret does not name the request that it answers, Rancher Fleet created it
+// and them.
 func (h *handler) dropReader(secret *corev1.Secret) error {
 	request := types.NamespacedName{
 		Namespace: secret.Annotations[fleet.AnnotationClusterRegistrationNamespace], Name: secret.Annotations[fleet.AnnotationClusterRegistration],
@@ -70,7 +70,7 @@ func (h *handler) dropReader(secret *corev1.Secret) error {
 	return errors.Join(err, h.drop(bindings, roles))
 }
 
-// dropMembers deletes what is in the Secret's set and beside it.
+// dropMembers deletes the Roles and RoleBindings of the Secret's set.
 func (h *handler) dropMembers(secret *corev1.Secret) error {
 	hash := secret.Labels[fleet.LabelSetHash]
 	if hash == "" {

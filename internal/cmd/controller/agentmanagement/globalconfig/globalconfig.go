@@ -1,6 +1,6 @@
-// Package globalconfig keeps the running configuration what its ConfigMap says.
+// Package globalconfig loads the configuration from its ConfigMap whenever that changes.
 //
-//	ConfigMap fleet-controller ─► Parse ─► Store ─► whoever asked to be told
+//	ConfigMap fleet-controller ─► Parse ─► Store ─► listeners
 package globalconfig
 
 import (
@@ -16,13 +16,13 @@ import (
 
 // Reasons of the Events on the ConfigMap.
 const (
-	// reasonMalformed means that the configuration cannot be read; the running one is kept.
+	// reasonMalformed means that the configuration cannot be read. The running one is kept.
 	reasonMalformed = "ConfigurationMalformed"
-	// reasonIgnored means that it was written for another version; the running one is kept.
+	// reasonIgnored means that the configuration was written for another version. The running one is kept.
 	reasonIgnored = "ConfigurationIgnored"
-	// reasonDropped means that one value cannot be used and its default is.
+	// reasonDropped means that one value is invalid and its default is used.
 	reasonDropped = "ConfigurationValueDropped"
-	// reasonLoaded means that it is the running one now.
+	// reasonLoaded means that the configuration is now in effect.
 	reasonLoaded = "ConfigurationLoaded"
 )
 
@@ -37,7 +37,7 @@ func Register(ctx context.Context, a *hub.Context) error {
 	return nil
 }
 
-// onChange never fails: a configuration that cannot be used is no better a moment later.
+// onChange never returns an error, because retrying does not help with an invalid configuration.
 func (h *handler) onChange(_ string, found *corev1.ConfigMap) (*corev1.ConfigMap, error) {
 	if found == nil || found.Name != names.ControllerConfig || found.Namespace != h.app.Namespaces.System {
 		return found, nil // deleting the ConfigMap changes nothing
@@ -54,7 +54,7 @@ func (h *handler) onChange(_ string, found *corev1.ConfigMap) (*corev1.ConfigMap
 		return found, nil
 	}
 	if !h.app.Config.Set(parsed) {
-		return found, nil // as it was; its warnings were given then
+		return found, nil // unchanged; its warnings were reported before
 	}
 	for _, warning := range warnings {
 		h.app.Log.Warn("configuration", "warning", warning)
