@@ -9,10 +9,11 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
-// errRestarted means that taking itself over has cost an agent its pod.
-var errRestarted = errors.New("the agent was restarted when it took itself over")
+// errRestarted means that an agent's pod was replaced when the agent's Bundle took over the agent's release.
+var errRestarted = errors.New("the agent's pod was replaced when the agent's Bundle took it over")
 
-// adopt waits until each agent is managed by its Bundle, and looks whether it is the same pod still.
+// adopt waits until each agent is managed by its Bundle, and fails if an agent's pod was replaced on the way
+// there.
 func (d *demo) adopt(ctx context.Context) error {
 	for i := range d.rows {
 		r := &d.rows[i]
@@ -21,21 +22,21 @@ func (d *demo) adopt(ctx context.Context) error {
 			return err
 		}
 		if owner := deployment.Annotations[framework.ReleaseAnnotation]; owner != names.HelmReleaseName(managed.Name) {
-			return fmt.Errorf("the agent of %s belongs to release %q", r.Cluster, owner)
+			return fmt.Errorf("checking the agent of %s: its Deployment belongs to Helm release %q", r.Cluster, owner)
 		}
 		pod, err := d.world.AgentPod(ctx, r.downstream())
 		if err != nil {
 			return err
 		}
 		if revision := deployment.Annotations[framework.RevisionAnnotation]; pod.UID != r.pod || revision != "1" {
-			return fmt.Errorf("%s: %w: pod %s, then %s; pod template %s", r.Cluster, errRestarted, r.pod, pod.UID, revision)
+			return fmt.Errorf("checking the agent of %s: %w: pod UID %s, then %s; Deployment revision %s", r.Cluster, errRestarted, r.pod, pod.UID, revision)
 		}
 		r.Agent = "managed by its Bundle, same pod"
 	}
 	return nil
 }
 
-// downstream is the name of the control plane that the row's Cluster is about.
+// downstream returns the name of the row's control plane.
 func (r *row) downstream() string {
 	if r.Cluster == names.LocalCluster {
 		return framework.HubName

@@ -10,7 +10,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// deliver creates the same two Bundles in both workspaces and waits until they are ready everywhere.
+// deliver creates the same two Bundles in both workspaces and waits until all clusters report them as ready.
 func (d *demo) deliver(ctx context.Context) error {
 	for _, namespace := range []string{framework.LocalWorkspace, framework.Workspace} {
 		for _, bundle := range []*fleet.Bundle{chartBundle(namespace, "0.1.0"), manifestBundle(namespace)} {
@@ -34,10 +34,10 @@ func everywhere() []fleet.BundleTarget {
 	return []fleet.BundleTarget{{Name: "everywhere", ClusterSelector: &metav1.LabelSelector{}}}
 }
 
-// chartName is the Bundle that is changed later.
+// chartName is the name of the Bundle that rollOut changes.
 const chartName = "chart"
 
-// chartBundle is a Helm chart that says on which cluster it is.
+// chartBundle returns a Bundle with a Helm chart. The chart writes the cluster's name into a ConfigMap.
 func chartBundle(namespace, version string) *fleet.Bundle {
 	return &fleet.Bundle{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: chartName},
@@ -57,7 +57,7 @@ func chartBundle(namespace, version string) *fleet.Bundle {
 	}
 }
 
-// manifestBundle is plain YAML with a Deployment.
+// manifestBundle returns a Bundle with plain YAML: a ConfigMap and a Deployment.
 func manifestBundle(namespace string) *fleet.Bundle {
 	return &fleet.Bundle{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "manifests"},

@@ -18,15 +18,15 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-func TestCommandSaysWhatIsWrong(t *testing.T) {
+func TestCommandWithWrongArguments_NamesTheMistake(t *testing.T) {
 	tests := map[string]struct {
 		args []string
 		says string
 	}{
-		"a form of output nobody knows": {[]string{"-o", "xml"}, "use table or json"},
-		"an argument":                   {[]string{"east"}, "unknown command"},
-		"a flag nobody knows":           {[]string{"--twice"}, "unknown flag"},
-		"binaries that are not built":   {[]string{"--binaries", t.TempDir()}, "run make build first"},
+		"unknown output format":  {[]string{"-o", "xml"}, "use table or json"},
+		"unexpected argument":    {[]string{"east"}, "unknown command"},
+		"unknown flag":           {[]string{"--twice"}, "unknown flag"},
+		"binaries are not built": {[]string{"--binaries", t.TempDir()}, "run make build first"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -38,13 +38,13 @@ func TestCommandSaysWhatIsWrong(t *testing.T) {
 				t.Errorf("got %v, want an error with %q", err, test.says)
 			}
 			if out.Len() > 0 || progress.Len() > 0 {
-				t.Errorf("something was begun: %q %q", out.String(), progress.String())
+				t.Errorf("want no output, got %q and %q", out.String(), progress.String())
 			}
 		})
 	}
 }
 
-func TestBinaries(t *testing.T) {
+func TestBinariesIn_ReturnsAbsolutePaths(t *testing.T) {
 	folder := t.TempDir()
 	want := map[string]string{}
 	for _, name := range []string{"fleetcontroller", "fleetagent"} {
@@ -72,13 +72,13 @@ func finished() *demo {
 	}
 }
 
-func TestTable(t *testing.T) {
+func TestPrintTable(t *testing.T) {
 	var out bytes.Buffer
 	if err := finished().print(&out, "table"); err != nil {
 		t.Fatal(err)
 	}
 	want := `
-CLUSTER   WAY IN            SECONDS TO FIRST HEARTBEAT   BUNDLES READY   AGENT
+CLUSTER   REGISTRATION      SECONDS TO FIRST HEARTBEAT   BUNDLES READY   AGENT
 local     local             1.23                         3/3             managed
 west      agent-initiated   0.50                         3/3             managed
 `
@@ -87,7 +87,7 @@ west      agent-initiated   0.50                         3/3             managed
 	}
 }
 
-func TestJSON(t *testing.T) {
+func TestPrintJSON(t *testing.T) {
 	var out bytes.Buffer
 	if err := finished().print(&out, "json"); err != nil {
 		t.Fatal(err)
@@ -105,7 +105,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-func TestReporterWritesALineForEachStep(t *testing.T) {
+func TestReporter_WritesOneLinePerStep(t *testing.T) {
 	var out bytes.Buffer
 	r := newReporter(&out)
 	r.begin("first")
@@ -119,11 +119,11 @@ func TestReporterWritesALineForEachStep(t *testing.T) {
 		t.Errorf("wrote %q", out.String())
 	}
 	if strings.Contains(out.String(), "\x1b") {
-		t.Error("wrote terminal codes to something that is no terminal")
+		t.Error("wrote terminal escape codes to a writer that is not a terminal")
 	}
 }
 
-func TestTheDemoEndsWithItsParent(t *testing.T) {
+func TestUntilOrphaned_KeepsContextWhileParentLives(t *testing.T) {
 	ctx, cancel := untilOrphaned(t.Context())
 	if err := ctx.Err(); err != nil {
 		t.Errorf("ended while the parent lives: %v", err)
@@ -135,7 +135,6 @@ func TestTheDemoEndsWithItsParent(t *testing.T) {
 	}
 }
 
-// The demo shows both forms of a Bundle, on all clusters of a workspace.
 func TestBundlesTargetEveryCluster(t *testing.T) {
 	for _, bundle := range []*fleet.Bundle{chartBundle(framework.Workspace, "0.1.0"), manifestBundle(framework.Workspace)} {
 		matcher, err := targeting.NewMatcher(targeting.Criteria{ClusterSelector: bundle.Spec.Targets[0].ClusterSelector})
@@ -143,7 +142,7 @@ func TestBundlesTargetEveryCluster(t *testing.T) {
 			t.Fatalf("bundle %s: %v", bundle.Name, err)
 		}
 		if !matcher.Match(&fleet.Cluster{}, nil) {
-			t.Errorf("bundle %s leaves clusters out", bundle.Name)
+			t.Errorf("bundle %s does not match every cluster", bundle.Name)
 		}
 	}
 }

@@ -1,9 +1,9 @@
-// Command demo shows the whole job on one machine, without containers: a hub, and two clusters that
-// join it, each cluster by another way in, two Bundles that reach all three, and a change of one that is rolled out
-// partition by partition.
+// Command demo runs the whole service on one machine, without containers. It starts a hub and two clusters,
+// registers each cluster (the hub's own too) in a different way, delivers two Bundles to all three clusters, and
+// rolls out a change of one Bundle partition by partition.
 //
-//	make demo          stays up until Ctrl-C
-//	make demo ONCE=1   ends after success, with code 0, or after the first failure, with code 1
+// make demo runs until Ctrl-C. make demo ONCE=1 ends after success with exit code 0, or after the first failure
+// with exit code 1.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// options are the flags.
+// options holds the command's flags.
 type options struct {
 	once       bool
 	output     string
@@ -42,13 +42,13 @@ func command(out, progress io.Writer) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use:           "demo",
-		Short:         "A hub and two clusters, three ways in, two Bundles on each",
+		Short:         "Start a hub and two clusters, register them in three ways, and deliver two Bundles to each",
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.output != "table" && o.output != "json" {
-				return fmt.Errorf("--output is %q: use table or json", o.output)
+				return fmt.Errorf("unknown --output %q: use table or json", o.output)
 			}
 			ctx := cmd.Context()
 			if o.withParent {
@@ -59,19 +59,19 @@ func command(out, progress io.Writer) *cobra.Command {
 			return run(ctx, o, out, progress)
 		},
 	}
-	cmd.Flags().BoolVar(&o.once, "once", false, "end after the Bundles are ready instead of staying up")
-	cmd.Flags().StringVarP(&o.output, "output", "o", "table", "form of the result: table or json")
-	cmd.Flags().StringVar(&o.binaries, "binaries", "bin", "folder with fleetcontroller and fleetagent")
-	cmd.Flags().BoolVar(&o.withParent, "with-parent", false, "end when the process that started this one is gone")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 10*time.Minute, "give up after this long; building the control planes for the first time is not counted")
+	cmd.Flags().BoolVar(&o.once, "once", false, "exit after the rollout instead of running until Ctrl-C")
+	cmd.Flags().StringVarP(&o.output, "output", "o", "table", "output format: table or json")
+	cmd.Flags().StringVar(&o.binaries, "binaries", "bin", "directory of the executables fleetcontroller and fleetagent")
+	cmd.Flags().BoolVar(&o.withParent, "with-parent", false, "exit when the parent process ends")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 10*time.Minute, "time limit of the demo, without the time to build and start the control planes")
 	return cmd
 }
 
-// errOrphaned is why a demo ends whose parent is gone.
-var errOrphaned = errors.New("the process that started the demo is gone")
+// errOrphaned is the cause when the demo ends because its parent process has ended.
+var errOrphaned = errors.New("the process that started the demo has ended")
 
-// untilOrphaned ends its context when this process is handed to another parent. A killed make leaves
-// nothing behind this way.
+// untilOrphaned returns a context that ends when the parent process ends. When make is killed, the demo stops too
+// and cleans up.
 func untilOrphaned(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	parent := os.Getppid()

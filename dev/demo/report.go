@@ -14,7 +14,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework"
 )
 
-// reporter writes one line for each step: on a terminal while it runs, everywhere when it ends.
+// reporter writes one line per step when the step ends. On a terminal it also shows the step while it runs.
 type reporter struct {
 	to       io.Writer
 	terminal bool
@@ -41,11 +41,11 @@ func (r *reporter) end(err error) {
 		mark = "✗"
 	}
 	r.clear()
-	fmt.Fprintf(r.to, "%s %-48s %6.2fs  (%.1fs in all)\n", mark, r.step, now().Sub(r.since).Seconds(), now().Sub(r.started).Seconds())
+	fmt.Fprintf(r.to, "%s %-48s %6.2fs  (%.1fs total)\n", mark, r.step, now().Sub(r.since).Seconds(), now().Sub(r.started).Seconds())
 	r.step = ""
 }
 
-// note is a line between the steps, or during one.
+// note writes a line between steps or during a step.
 func (r *reporter) note(format string, args ...any) {
 	r.clear()
 	fmt.Fprintf(r.to, "· "+format+"\n", args...)
@@ -60,7 +60,7 @@ func (r *reporter) clear() {
 	}
 }
 
-// print writes the result.
+// print writes the result as a table or as JSON.
 func (d *demo) print(out io.Writer, form string) error {
 	if form == "json" {
 		encoder := json.NewEncoder(out)
@@ -69,21 +69,21 @@ func (d *demo) print(out io.Writer, form string) error {
 	}
 	fmt.Fprintln(out)
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(table, "CLUSTER\tWAY IN\tSECONDS TO FIRST HEARTBEAT\tBUNDLES READY\tAGENT")
+	fmt.Fprintln(table, "CLUSTER\tREGISTRATION\tSECONDS TO FIRST HEARTBEAT\tBUNDLES READY\tAGENT")
 	for _, r := range d.rows {
 		fmt.Fprintf(table, "%s\t%s\t%.2f\t%s\t%s\n", r.Cluster, r.WayIn, r.Seconds, r.BundlesReady, r.Agent)
 	}
 	return table.Flush()
 }
 
-// printNext says what to do with what is running now.
+// printNext prints the kubeconfigs and example commands for the running clusters.
 func (d *demo) printNext(out io.Writer) {
 	hub := d.world.Plane.Hub.KubeconfigPath
-	fmt.Fprintf(out, "\nRunning until Ctrl-C. Kubeconfigs:\n")
+	fmt.Fprintf(out, "\nThe demo runs until you press Ctrl-C. Kubeconfigs:\n")
 	for _, cluster := range append([]*plane.Cluster{d.world.Plane.Hub}, d.world.Downstreams...) {
 		fmt.Fprintf(out, "  %-5s %s\n", cluster.Name, cluster.KubeconfigPath)
 	}
-	fmt.Fprintf(out, `Try:
+	fmt.Fprintf(out, `Commands to try:
   kubectl --kubeconfig %[1]s get clusters.fleet.cattle.io -A
   kubectl --kubeconfig %[1]s get bundles.fleet.cattle.io,bundledeployments.fleet.cattle.io -A
   kubectl --kubeconfig %[2]s get all,configmaps -n demo-manifests

@@ -19,16 +19,16 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// members is the ClusterGroup of all clusters that have a label env.
+// members is the name of the ClusterGroup that selects all clusters with a label env.
 const members = "members"
 
-// What the chart says where, from the customisation on.
+// The greetings of Bundle chart: customised on cluster east, common on all others.
 const (
 	customised = "good morning"
 	common     = "hello"
 )
 
-// customise has Bundle chart go to a ClusterGroup, and greet east in another way than its other members.
+// customise targets Bundle chart at a ClusterGroup and sets another greeting for cluster east.
 func (d *demo) customise(ctx context.Context) error {
 	group := &fleet.ClusterGroup{ObjectMeta: metav1.ObjectMeta{Namespace: framework.Workspace, Name: members}}
 	group.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "env", Operator: metav1.LabelSelectorOpExists}}}
@@ -47,15 +47,15 @@ func (d *demo) customise(ctx context.Context) error {
 	return nil
 }
 
-// byGroup are a customisation for east, and the group as the target: of the targets, those that repeat the
-// restrictions say where a Bundle goes, and those before them what differs there.
+// byGroup returns two targets: a customisation for east, and the group. A target that repeats a restriction
+// selects clusters. The targets before it only customise.
 func byGroup() []fleet.BundleTarget {
 	own := fleet.BundleTarget{Name: "greet-east", ClusterName: east}
 	own.Helm = &fleet.HelmOptions{Values: &fleet.GenericMap{Data: map[string]any{"greeting": customised}}}
 	return []fleet.BundleTarget{own, {Name: members, ClusterGroup: members}}
 }
 
-// stages are the partitions of the rollout: one cluster may be unavailable at a time, those of dev first.
+// stages returns a rollout strategy with two partitions, dev before prod, and at most one unavailable cluster.
 func stages() *fleet.RolloutStrategy {
 	one := intstr.FromInt32(1)
 	partition := func(env string) fleet.Partition {
@@ -64,9 +64,9 @@ func stages() *fleet.RolloutStrategy {
 	return &fleet.RolloutStrategy{MaxUnavailable: &one, Partitions: []fleet.Partition{partition("dev"), partition("prod")}}
 }
 
-// rollOut changes the chart, and tells how the change goes from partition to partition.
+// rollOut changes the chart and reports the progress of each partition.
 func (d *demo) rollOut(ctx context.Context) error {
-	stage, called := map[string]string{}, map[string]string{} // of each cluster, as the hub calls it
+	stage, called := map[string]string{}, map[string]string{} // the partition of each Cluster, and the name to print for it
 	for _, r := range d.rows {
 		if env := r.cluster.Labels["env"]; r.cluster.Namespace == framework.Workspace && env != "" {
 			stage[r.cluster.Name], called[r.cluster.Name] = env, r.Cluster
@@ -111,15 +111,15 @@ func (d *demo) patchChart(ctx context.Context, spec map[string]any) error {
 	return d.world.Hub.Patch(ctx, client.Bundles, framework.Workspace, chartName, body)
 }
 
-// errEarly means that a partition was rolled out before the one before it was ready.
-var errEarly = errors.New("a cluster was told before the partition before its own was ready")
+// errEarly means that a cluster got the change before all clusters of the earlier partitions were ready.
+var errEarly = errors.New("a cluster got the change before the earlier partitions were ready")
 
-// story is a rollout as its BundleDeployments tell it, in the order in which they were written.
+// story tracks a rollout by the states of its BundleDeployments, in the order in which they were written.
 type story struct {
 	manifestID string
-	order      []string          // partitions
-	of, called map[string]string // the partition of each cluster, and its name in lines
-	// clusters that were seen at all, told of the change, and ready with it
+	order      []string          // partitions, in rollout order
+	of, called map[string]string // keyed by Cluster: its partition, and the name to print
+	// Clusters with a known BundleDeployment, with the change in its spec, and with the change ready.
 	seen, told, ready map[string]bool
 	wrong             error
 }
@@ -131,7 +131,7 @@ func newStory(manifestID string, order []string, of, called map[string]string) *
 	}
 }
 
-// see takes in one state of a BundleDeployment, and returns what is new.
+// see records one state of a BundleDeployment and returns the lines to print for it.
 func (s *story) see(bd *fleet.BundleDeployment) (lines []string) {
 	cluster := bd.Labels[fleet.LabelCluster]
 	partition, ours := s.of[cluster]
@@ -144,25 +144,25 @@ func (s *story) see(bd *fleet.BundleDeployment) (lines []string) {
 	}
 	if !s.told[cluster] {
 		s.told[cluster] = true
-		lines = append(lines, fmt.Sprintf("partition %s: %s is told of the change", partition, s.called[cluster]))
+		lines = append(lines, fmt.Sprintf("partition %s: %s gets the change", partition, s.called[cluster]))
 		for _, before := range s.order {
 			if before == partition {
 				break
 			}
 			if ready, all := s.count(before); ready < all {
-				s.wrong = fmt.Errorf("%w: %s in partition %s, with %d of %d ready in %s", errEarly, s.called[cluster], partition, ready, all, before)
+				s.wrong = fmt.Errorf("%w: cluster %s of partition %s, while %d of %d clusters of partition %s were ready", errEarly, s.called[cluster], partition, ready, all, before)
 			}
 		}
 	}
 	if !s.ready[cluster] && state.Of(bd) == fleet.Ready {
 		s.ready[cluster] = true
 		ready, all := s.count(partition)
-		lines = append(lines, fmt.Sprintf("partition %s: %d of %d ready", partition, ready, all))
+		lines = append(lines, fmt.Sprintf("partition %s: %d of %d clusters ready", partition, ready, all))
 	}
 	return lines
 }
 
-// count is how many clusters of a partition are ready, and how many there are.
+// count returns how many clusters of a partition are ready, and how many clusters it has.
 func (s *story) count(partition string) (ready, all int) {
 	for cluster, in := range maps.All(s.of) {
 		if in == partition {

@@ -13,7 +13,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// written is a state of a cluster's BundleDeployment: what it was told, and what it has applied.
+// written returns a BundleDeployment of the cluster: told is the manifest ID in its spec, applied the one in its
+// status.
 func written(cluster, told, applied string) *fleet.BundleDeployment {
 	bd := &fleet.BundleDeployment{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{
 		fleet.LabelCluster: cluster, fleet.LabelBundleName: chartName,
@@ -23,7 +24,7 @@ func written(cluster, told, applied string) *fleet.BundleDeployment {
 	return bd
 }
 
-func TestAStoryOfARollout(t *testing.T) {
+func TestStory_ReportsPartitionsAndDetectsWrongOrder(t *testing.T) {
 	other := written("east", "new", "new")
 	other.Labels[fleet.LabelBundleName] = "other"
 	tests := map[string]struct {
@@ -32,23 +33,23 @@ func TestAStoryOfARollout(t *testing.T) {
 		wrong  error
 		over   bool
 	}{
-		"in order": {
+		"partitions in order: rollout succeeds": {
 			[]*fleet.BundleDeployment{
 				written("east", "old", "old"), written("c-1", "old", "old"), written("east", "new", "old"),
 				written("east", "new", "new"), written("c-1", "new", "old"), written("c-1", "new", "new"),
 			},
 			[]string{
-				"partition dev: east is told of the change", "partition dev: 1 of 1 ready",
-				"partition prod: west is told of the change", "partition prod: 1 of 1 ready",
+				"partition dev: east gets the change", "partition dev: 1 of 1 clusters ready",
+				"partition prod: west gets the change", "partition prod: 1 of 1 clusters ready",
 			}, nil, true,
 		},
-		"too early": {
+		"second partition too early: rollout is wrong": {
 			[]*fleet.BundleDeployment{written("east", "new", "old"), written("c-1", "new", "old")},
-			[]string{"partition dev: east is told of the change", "partition prod: west is told of the change"}, errEarly, true,
+			[]string{"partition dev: east gets the change", "partition prod: west gets the change"}, errEarly, true,
 		},
-		"not over": {
-			[]*fleet.BundleDeployment{written("east", "new", "new"), written("east", "new", "new"), other, written("nobody", "new", "new")},
-			[]string{"partition dev: east is told of the change", "partition dev: 1 of 1 ready"}, nil, false,
+		"one cluster not ready: rollout continues": {
+			[]*fleet.BundleDeployment{written("east", "new", "new"), written("east", "new", "new"), other, written("unknown", "new", "new")},
+			[]string{"partition dev: east gets the change", "partition dev: 1 of 1 clusters ready"}, nil, false,
 		},
 	}
 	for name, test := range tests {
@@ -68,8 +69,8 @@ func TestAStoryOfARollout(t *testing.T) {
 	}
 }
 
-// TestTheChangedChart looks at what the demo's change means for each of its clusters.
-func TestTheChangedChart(t *testing.T) {
+// TestByGroup_CustomisesOnlyEast checks the greeting of each cluster after the customisation.
+func TestByGroup_CustomisesOnlyEast(t *testing.T) {
 	bundle := chartBundle(framework.Workspace, "0.1.0")
 	bundle.Spec.Targets, bundle.Spec.TargetRestrictions = byGroup(), []fleet.BundleTargetRestriction{{ClusterGroup: members}}
 	group := &fleet.ClusterGroup{ObjectMeta: metav1.ObjectMeta{Namespace: framework.Workspace, Name: members}}

@@ -15,29 +15,29 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// The demo's clusters, beside the hub.
+// The demo's downstream clusters.
 const (
 	east = "east"
 	west = "west"
 )
 
-// demo is a run of it.
+// demo is one run of the demo.
 type demo struct {
 	report *reporter
 	world  *framework.World
-	// rows are the joined clusters, in the order in which they joined.
+	// rows are the registered clusters, in registration order.
 	rows []row
 }
 
-// row is what the demo says of one cluster.
+// row is the result of one cluster.
 type row struct {
 	Cluster      string  `json:"cluster"`
 	WayIn        string  `json:"wayIn"`
 	Seconds      float64 `json:"secondsToFirstHeartbeat"`
 	BundlesReady string  `json:"bundlesReady"`
-	// Agent says who manages it.
+	// Agent describes how the agent is managed.
 	Agent string `json:"agent"`
-	// cluster and pod, the agent's, are those of the first heartbeat.
+	// cluster is the Cluster at the first heartbeat, pod the UID of the agent's pod at that time.
 	cluster *fleet.Cluster
 	pod     types.UID
 }
@@ -49,7 +49,7 @@ func run(ctx context.Context, o options, out, progress io.Writer) (err error) {
 		return err
 	}
 	d := &demo{report: report}
-	report.begin("control planes hub, east and west")
+	report.begin("start control planes hub, east and west")
 	d.world, err = framework.Start(ctx, framework.Options{Downstreams: []string{east, west}, Binaries: binaries, Progress: report.note})
 	report.end(err)
 	if err != nil {
@@ -77,7 +77,7 @@ func run(ctx context.Context, o options, out, progress io.Writer) (err error) {
 	return nil
 }
 
-// join does everything between running control planes and the table.
+// join runs all steps from the installation to the rollout.
 func (d *demo) join(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -85,26 +85,26 @@ func (d *demo) join(ctx context.Context, timeout time.Duration) error {
 		says string
 		do   func(context.Context) error
 	}{
-		{"helm install fleet on the hub", d.installController},
-		{"hub registers itself", d.joinLocal},
-		{"east joins by a kubeconfig Secret", d.joinEast},
-		{"west joins by helm install fleet-agent", d.joinWest},
-		{"the agents' Bundles take the agents over", d.adopt},
-		{"Bundles chart and manifests reach all three", d.deliver},
-		{"chart goes to a ClusterGroup, east customised", d.customise},
-		{"chart 0.2.0 rolls out: dev, then prod", d.rollOut},
+		{"install chart fleet on the hub", d.installController},
+		{"register the hub's own cluster", d.joinLocal},
+		{"register east with a kubeconfig Secret", d.joinEast},
+		{"register west with chart fleet-agent", d.joinWest},
+		{"agents are managed by their Bundles", d.adopt},
+		{"deliver Bundles chart and manifests", d.deliver},
+		{"target chart at a ClusterGroup, customise east", d.customise},
+		{"roll out chart 0.2.0: first dev, then prod", d.rollOut},
 	} {
 		d.report.begin(step.says)
 		err := step.do(ctx)
 		d.report.end(err)
 		if err != nil {
-			return fmt.Errorf("%s: %w", step.says, err)
+			return fmt.Errorf("step %q: %w", step.says, err)
 		}
 	}
 	return nil
 }
 
-// binariesIn are the product's two executables, which the pods of the demo run.
+// binariesIn returns the paths of fleetcontroller and fleetagent in a directory. The demo's pods run them.
 func binariesIn(folder string) (map[string]string, error) {
 	binaries := map[string]string{}
 	for _, name := range []string{"fleetcontroller", "fleetagent"} {
@@ -113,15 +113,16 @@ func binariesIn(folder string) (map[string]string, error) {
 			return nil, err
 		}
 		if _, err := os.Stat(file); err != nil {
-			return nil, fmt.Errorf("%s is not there: run make build first, or say where with --binaries", file)
+			return nil, fmt.Errorf("executable %s does not exist: run make build first, or set --binaries", file)
 		}
 		binaries[name] = file
 	}
 	return binaries, nil
 }
 
-// crdSettling is how long an API server holds back the first objects of a kind whose CRD has just
-// appeared. A hub's CRDs are there long before its first cluster, so this is none of a cluster's time.
+// crdSettling is how long an API server delays the first objects of a new CRD. The demo waits before it installs
+// the controller, so that this delay is not counted as registration time: a real hub has its CRDs long before its
+// first cluster.
 const crdSettling = 2 * time.Second
 
 func (d *demo) installController(ctx context.Context) error {

@@ -12,11 +12,11 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// joinLocal waits for the hub's own cluster: nobody does anything for it.
+// joinLocal waits until the hub has registered its own cluster. No action is needed.
 func (d *demo) joinLocal(ctx context.Context) error {
 	_, err := client.Until(ctx, client.Await{
 		From: d.world.Hub.Kube.CoordinationV1().RESTClient(), Resource: "leases", Namespace: names.SystemNamespace, Name: names.ControllerLease,
-		For: "a controller that leads", Within: time.Minute,
+		For: "a controller that holds the lease", Within: time.Minute,
 	}, func(lease *coordinationv1.Lease) bool {
 		return lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != ""
 	})
@@ -24,12 +24,12 @@ func (d *demo) joinLocal(ctx context.Context) error {
 		return err
 	}
 	return d.awaitHeartbeat(ctx, joining{
-		cluster: names.LocalCluster, way: "local: the hub registers itself", namespace: framework.LocalWorkspace, since: now(),
+		cluster: names.LocalCluster, way: "local: registered by the hub itself", namespace: framework.LocalWorkspace, since: now(),
 		is: func(c *fleet.Cluster) bool { return c.Name == names.LocalCluster },
 	})
 }
 
-// joinEast does what an admin does who has a kubeconfig of the cluster.
+// joinEast registers east manager-initiated: the admin gives the hub a kubeconfig of the cluster.
 func (d *demo) joinEast(ctx context.Context) error {
 	since := now()
 	if err := d.world.Import(ctx, east, map[string]string{"env": "dev"}); err != nil {
@@ -41,8 +41,8 @@ func (d *demo) joinEast(ctx context.Context) error {
 	})
 }
 
-// joinWest does what two admins do: one makes a token on the hub, the other installs the agent's chart
-// with the token's values. The hub never reaches west.
+// joinWest registers west agent-initiated. One admin creates a token on the hub, the other installs the agent's
+// chart with the token's values. The hub never connects to west.
 func (d *demo) joinWest(ctx context.Context) error {
 	values, err := d.world.TokenValues(ctx, west)
 	if err != nil {
@@ -59,14 +59,14 @@ func (d *demo) joinWest(ctx context.Context) error {
 	})
 }
 
-// joining is a cluster on its way in.
+// joining describes a cluster that is being registered.
 type joining struct {
 	cluster, way, namespace string
 	since                   time.Time
 	is                      func(*fleet.Cluster) bool
 }
 
-// awaitHeartbeat waits until the hub has accepted a heartbeat of the cluster, and adds its row.
+// awaitHeartbeat waits until the hub has recorded the cluster's first heartbeat, and adds the cluster's row.
 func (d *demo) awaitHeartbeat(ctx context.Context, j joining) error {
 	cluster, err := client.Until(ctx, client.Await{
 		From: d.world.Hub.Fleet, Resource: client.Clusters, Namespace: j.namespace, For: "the first heartbeat of " + j.cluster, Within: 2 * time.Minute,

@@ -18,7 +18,7 @@ import (
 	"github.com/fleet-hub/fleet/dev/lab/nodes"
 )
 
-// tool is the command with its flags.
+// tool holds the command's flags and outputs.
 type tool struct {
 	dir      string
 	output   string
@@ -30,46 +30,46 @@ type tool struct {
 func command(out, progress io.Writer) *cobra.Command {
 	t := &tool{out: out, progress: progress}
 	root := &cobra.Command{
-		Use: "lab", Short: "One-node Kubernetes clusters with real pods on this machine, without a container engine",
+		Use: "lab", Short: "Run one-node Kubernetes clusters with real pods on this machine, without a container engine",
 		SilenceUsage: true, SilenceErrors: true,
 		PersistentPreRunE: func(*cobra.Command, []string) error {
 			if t.output != "table" && t.output != "json" {
-				return fmt.Errorf("--output is %q: use table or json", t.output)
+				return fmt.Errorf("unknown --output %q: use table or json", t.output)
 			}
 			var err error
 			t.dir, err = filepath.Abs(t.dir)
 			return err
 		},
 	}
-	root.PersistentFlags().StringVar(&t.dir, "dir", filepath.Join(os.TempDir(), "fleet-lab"), "the lab's folder, one for each lab: control socket and logs")
-	root.PersistentFlags().StringVarP(&t.output, "output", "o", "table", "form of the result: table or json")
-	up := &cobra.Command{Use: "up NODE...", Short: "Start a lab, and return when pods can run", Args: cobra.MinimumNArgs(1), RunE: t.up}
-	serve := &cobra.Command{Use: "serve NODE...", Short: "Hold a lab (started by up)", Hidden: true, Args: cobra.MinimumNArgs(1), RunE: t.serve}
+	root.PersistentFlags().StringVar(&t.dir, "dir", filepath.Join(os.TempDir(), "fleet-lab"), "directory of the lab's control socket and logs; each lab needs its own")
+	root.PersistentFlags().StringVarP(&t.output, "output", "o", "table", "output format: table or json")
+	up := &cobra.Command{Use: "up NODE...", Short: "Start a lab and wait until its nodes are ready for pods", Args: cobra.MinimumNArgs(1), RunE: t.up}
+	serve := &cobra.Command{Use: "serve NODE...", Short: "Run a lab in the foreground (started by up)", Hidden: true, Args: cobra.MinimumNArgs(1), RunE: t.serve}
 	for _, c := range []*cobra.Command{up, serve} {
-		c.Flags().StringArrayVar(&t.archives, "image", nil, "an image archive to have on all nodes; may be repeated")
+		c.Flags().StringArrayVar(&t.archives, "image", nil, "image archive to import on all nodes; may be repeated")
 	}
 	root.AddCommand(up, serve,
-		&cobra.Command{Use: "down", Short: "End the lab, and remove all of it", Args: cobra.NoArgs, RunE: t.down},
-		&cobra.Command{Use: "status", Short: "Say how the lab is", Args: cobra.NoArgs, RunE: t.told(func(ctx context.Context, c control.Client, _ []string) (control.Status, error) {
+		&cobra.Command{Use: "down", Short: "Stop the lab and remove its files", Args: cobra.NoArgs, RunE: t.down},
+		&cobra.Command{Use: "status", Short: "Print the state of the lab", Args: cobra.NoArgs, RunE: t.request(func(ctx context.Context, c control.Client, _ []string) (control.Status, error) {
 			return c.Status(ctx)
 		})},
 		&cobra.Command{Use: "kubeconfig NODE", Short: "Print an admin's kubeconfig of a node's cluster", Args: cobra.ExactArgs(1), RunE: t.kubeconfig},
-		&cobra.Command{Use: "import ARCHIVE [NODE...]", Short: "Put the images of an archive on nodes, or on all", Args: cobra.MinimumNArgs(1), RunE: t.told(importArchive)},
-		&cobra.Command{Use: "restart NODE", Short: "Turn a node off as a power failure does, and on again", Args: cobra.ExactArgs(1), RunE: t.told(func(ctx context.Context, c control.Client, args []string) (control.Status, error) {
+		&cobra.Command{Use: "import ARCHIVE [NODE...]", Short: "Import the images of an archive on the nodes; default: on all nodes", Args: cobra.MinimumNArgs(1), RunE: t.request(importArchive)},
+		&cobra.Command{Use: "restart NODE", Short: "Kill a node as a power failure does, and start it again", Args: cobra.ExactArgs(1), RunE: t.request(func(ctx context.Context, c control.Client, args []string) (control.Status, error) {
 			return c.Restart(ctx, args[0])
 		})},
-		&cobra.Command{Use: "cut NODE NODE", Short: "Cut the network between two nodes", Args: cobra.ExactArgs(2), RunE: t.told(func(ctx context.Context, c control.Client, args []string) (control.Status, error) {
+		&cobra.Command{Use: "cut NODE NODE", Short: "Cut the network between two nodes", Args: cobra.ExactArgs(2), RunE: t.request(func(ctx context.Context, c control.Client, args []string) (control.Status, error) {
 			return c.Cut(ctx, args[0], args[1])
 		})},
-		&cobra.Command{Use: "heal NODE NODE", Short: "Mend the network between two nodes", Args: cobra.ExactArgs(2), RunE: t.told(func(ctx context.Context, c control.Client, args []string) (control.Status, error) {
+		&cobra.Command{Use: "heal NODE NODE", Short: "Restore the network between two nodes", Args: cobra.ExactArgs(2), RunE: t.request(func(ctx context.Context, c control.Client, args []string) (control.Status, error) {
 			return c.Heal(ctx, args[0], args[1])
 		})},
 	)
 	return root
 }
 
-// told is a command that asks the lab something and prints how it is then.
-func (t *tool) told(ask func(context.Context, control.Client, []string) (control.Status, error)) func(*cobra.Command, []string) error {
+// request returns a command that sends a request to the lab and prints the lab's status.
+func (t *tool) request(ask func(context.Context, control.Client, []string) (control.Status, error)) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		status, err := ask(cmd.Context(), control.Of(t.dir), args)
 		if err != nil {
@@ -96,7 +96,7 @@ func importArchive(ctx context.Context, c control.Client, args []string) (contro
 	}
 	for _, name := range names {
 		if status, err = c.Import(ctx, name, archive); err != nil {
-			return status, fmt.Errorf("on %s: %w", name, err)
+			return status, fmt.Errorf("importing on node %s: %w", name, err)
 		}
 	}
 	return status, nil
@@ -120,7 +120,7 @@ func (t *tool) kubeconfig(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("the lab has no node %q", args[0])
 }
 
-// down ends the lab. Where nobody answers, what a killed one has left is removed.
+// down stops the lab. If no lab is running, it removes what a killed lab left on the machine.
 func (t *tool) down(cmd *cobra.Command, _ []string) error {
 	err := control.Of(t.dir).Down(cmd.Context())
 	if err != nil && !errors.Is(err, control.ErrNone) {
@@ -128,7 +128,7 @@ func (t *tool) down(cmd *cobra.Command, _ []string) error {
 	}
 	swept, err := nodes.Sweep()
 	for _, bridge := range swept {
-		_, _ = fmt.Fprintf(t.progress, "removed what a killed lab had left at %s\n", bridge) // nowhere to say that nothing can be said
+		_, _ = fmt.Fprintf(t.progress, "removed the leftovers of a killed lab with bridge %s\n", bridge) // there is no other place to report a failed write
 	}
 	return errors.Join(err, os.RemoveAll(t.dir))
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/fleet-hub/fleet/dev/lab/control"
 )
 
-func TestWithoutALabEveryCommandSaysHowToStartOne(t *testing.T) {
+func TestNoLab_EveryCommandNamesTheStartCommand(t *testing.T) {
 	for _, command := range []string{"status", "kubeconfig hub", "import x.tar", "import x.tar hub", "restart hub", "cut hub east", "heal hub east"} {
 		err := run(t, nil, append(strings.Fields(command), "--dir", t.TempDir())...)
 		if !errors.Is(err, control.ErrNone) {
@@ -22,12 +22,12 @@ func TestWithoutALabEveryCommandSaysHowToStartOne(t *testing.T) {
 	}
 }
 
-func TestWrongCommandsAreRefused(t *testing.T) {
+func TestWrongArguments_AreRejected(t *testing.T) {
 	for args, want := range map[string]string{
 		"up":                   "requires at least 1 arg",
 		"kubeconfig":           "accepts 1 arg",
 		"cut hub":              "accepts 2 arg",
-		"status --output yaml": `--output is "yaml": use table or json`,
+		"status --output yaml": `unknown --output "yaml": use table or json`,
 		"paint":                "unknown command",
 	} {
 		if err := run(t, nil, strings.Fields(args)...); err == nil || !strings.Contains(err.Error(), want) {

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Command lab is one-node Kubernetes clusters with real pods on this machine, for whoever wants to try charts and
-// images as users get them. It needs root; see dev/lab/nodes.
+// Command lab runs one-node Kubernetes clusters with real pods on this machine, to try charts and images as users
+// get them. It needs root. See dev/lab/nodes.
 //
 //	lab up hub east west ─► lab serve, detached, holds them ─► lab down
 package main

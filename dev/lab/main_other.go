@@ -1,6 +1,6 @@
 //go:build !linux
 
-// Command lab is one-node Kubernetes clusters with real pods; those are for Linux only.
+// Command lab runs one-node Kubernetes clusters with real pods. It supports Linux only.
 package main
 
 import (

@@ -20,26 +20,27 @@ import (
 	"github.com/fleet-hub/fleet/dev/lab/nodes"
 )
 
-// news is a line from serve to up: something to tell, or the end of the waiting.
+// news is a message from serve to up: a progress line, an error, or the status of the ready lab.
 type news struct {
 	Say   string          `json:"say,omitempty"`
 	Error string          `json:"error,omitempty"`
 	Ready *control.Status `json:"ready,omitempty"`
 }
 
-// newsDescriptor is where serve writes them. Not its output: who writes there when up is gone is killed for it.
+// newsDescriptor is the file descriptor on which serve writes its messages. It does not use standard output,
+// because a process that writes to a closed standard output is killed by SIGPIPE, and up may have ended.
 const newsDescriptor = 3
 
-// up starts serve, detached, and waits until the lab is ready.
+// up starts serve as a detached process and waits until the lab is ready.
 func (t *tool) up(cmd *cobra.Command, args []string) error {
 	if status, err := control.Of(t.dir).Status(cmd.Context()); err == nil {
-		return errors.Join(errors.New("a lab is up already: end it with make lab-down, or use another --dir"), t.print(status))
+		return errors.Join(errors.New("a lab is already running: stop it with make lab-down, or use another --dir"), t.print(status))
 	}
 	serve, from, err := t.detach(args)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = from.Close() }() // only read
+	defer func() { _ = from.Close() }() // the descriptor is only read
 	stop := context.AfterFunc(cmd.Context(), func() { _ = serve.Process.Signal(syscall.SIGTERM) })
 	defer stop()
 	lines := bufio.NewScanner(from)
@@ -47,43 +48,43 @@ func (t *tool) up(cmd *cobra.Command, args []string) error {
 	for lines.Scan() {
 		var n news
 		if err := json.Unmarshal(lines.Bytes(), &n); err != nil {
-			return fmt.Errorf("reading what the lab says: %w", err)
+			return fmt.Errorf("reading a message of the lab: %w", err)
 		}
 		switch {
 		case n.Error != "":
-			_ = serve.Wait() // said
+			_ = serve.Wait() // the error is already in the message
 			return errors.New(n.Error)
 		case n.Ready != nil:
-			_, _ = fmt.Fprintf(t.progress, "ready in %.1fs; logs: %s\n", n.Ready.Seconds, n.Ready.Logs) // nowhere to say that nothing can be said
+			_, _ = fmt.Fprintf(t.progress, "ready in %.1fs; logs: %s\n", n.Ready.Seconds, n.Ready.Logs) // there is no other place to report a failed write
 			return t.print(*n.Ready)
 		default:
-			_, _ = fmt.Fprintln(t.progress, n.Say) // likewise
+			_, _ = fmt.Fprintln(t.progress, n.Say) // see above
 		}
 	}
-	return errors.Join(fmt.Errorf("the lab ended before it was ready; its log: %s", t.serveLog()), lines.Err(), serve.Wait())
+	return errors.Join(fmt.Errorf("the lab ended before it was ready: see %s", t.serveLog()), lines.Err(), serve.Wait())
 }
 
 func (t *tool) serveLog() string { return filepath.Join(t.dir, "serve.log") }
 
-// detach starts serve out of reach of this terminal.
+// detach starts serve in a session of its own, so that signals of this terminal do not reach it.
 func (t *tool) detach(args []string) (*exec.Cmd, *os.File, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, nil, fmt.Errorf("finding this executable: %w", err)
 	}
 	if err := os.MkdirAll(t.dir, 0o700); err != nil {
-		return nil, nil, fmt.Errorf("making the lab's folder: %w", err)
+		return nil, nil, fmt.Errorf("creating the lab's directory: %w", err)
 	}
 	log, err := os.Create(t.serveLog())
 	if err != nil {
-		return nil, nil, fmt.Errorf("making the lab's log: %w", err)
+		return nil, nil, fmt.Errorf("creating the lab's log: %w", err)
 	}
-	defer func() { _ = log.Close() }() // the child has its own copy
+	defer func() { _ = log.Close() }() // the child has its own copy of the descriptor
 	from, to, err := os.Pipe()
 	if err != nil {
-		return nil, nil, fmt.Errorf("piping from the lab: %w", err)
+		return nil, nil, fmt.Errorf("creating a pipe for the lab's messages: %w", err)
 	}
-	defer func() { _ = to.Close() }() // likewise
+	defer func() { _ = to.Close() }() // see above
 	args = append([]string{"serve", "--dir", t.dir}, args...)
 	for _, archive := range t.archives {
 		whole, err := filepath.Abs(archive)
@@ -101,12 +102,12 @@ func (t *tool) detach(args []string) (*exec.Cmd, *os.File, error) {
 	return serve, from, nil
 }
 
-// serve holds the lab until down, or until it is told to end.
+// serve runs the lab until it is stopped by down or by a signal.
 func (t *tool) serve(cmd *cobra.Command, args []string) error {
 	syscall.CloseOnExec(newsDescriptor)
 	to := os.NewFile(newsDescriptor, "news")
 	tell := func(n news) {
-		_ = json.NewEncoder(to).Encode(n) // up is gone
+		_ = json.NewEncoder(to).Encode(n) // the reader may have ended
 		_, _ = fmt.Fprintf(t.progress, "%s%s\n", n.Say, n.Error)
 	}
 	clock := time.Now //nolint:forbidigo // this is where the clock is made
@@ -123,7 +124,7 @@ func (t *tool) serve(cmd *cobra.Command, args []string) error {
 	listening := func() {
 		status := control.StatusOf(lab, server.Seconds)
 		tell(news{Ready: &status})
-		_ = to.Close() // up needs no more
+		_ = to.Close() // up reads only until the lab is ready
 	}
 	return server.Serve(cmd.Context(), t.dir, listening)
 }

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package control is how the command lab talks to the process that holds a lab: HTTP over a Unix socket in the
-// lab's folder, which only its user can open.
+// Package control connects the command lab with the process that runs a lab: HTTP over a Unix socket in the lab's
+// directory. Only the socket's owner can open it.
 //
 //	lab restart east ─► POST /nodes/east/restart ─► nodes.Lab
 package control
@@ -13,17 +13,17 @@ import (
 	"github.com/fleet-hub/fleet/dev/lab/nodes"
 )
 
-// Status is what is to be known of a lab.
+// Status describes a lab.
 type Status struct {
-	// Logs is the folder of all logs.
+	// Logs is the directory of all logs.
 	Logs string `json:"logs"`
-	// Seconds it took to start.
+	// Seconds is the time the lab took to start.
 	Seconds float64 `json:"secondsToStart"`
-	// Nodes in the order in which they were named.
+	// Nodes are in the order in which the user named them.
 	Nodes []NodeStatus `json:"nodes"`
 }
 
-// NodeStatus is what is to be known of a node.
+// NodeStatus describes a node.
 type NodeStatus struct {
 	Name       string `json:"name"`
 	Up         bool   `json:"up"`
@@ -32,13 +32,13 @@ type NodeStatus struct {
 	Logs       string `json:"logs"`
 }
 
-// ErrNone means that no lab runs.
-var ErrNone = errors.New("no lab is up: start one with make lab-up")
+// ErrNone means that no lab is running.
+var ErrNone = errors.New("no lab is running: start one with make lab-up")
 
-// socketIn is the socket in a lab's folder.
+// socketIn returns the path of the control socket in a lab's directory.
 func socketIn(dir string) string { return filepath.Join(dir, "control.sock") }
 
-// StatusOf says how a lab is.
+// StatusOf returns the status of a lab.
 func StatusOf(lab *nodes.Lab, seconds float64) Status {
 	status := Status{Logs: lab.LogDir, Seconds: seconds}
 	for _, n := range lab.Nodes {

@@ -15,22 +15,22 @@ import (
 	"github.com/fleet-hub/fleet/dev/lab/nodes"
 )
 
-// Server answers for one lab.
+// Server serves the requests for one lab.
 type Server struct {
-	// Lab it answers for, and how long that took to start.
+	// Lab is the lab, Seconds the time it took to start.
 	Lab     *nodes.Lab
 	Seconds float64
 }
 
-// goodbye is how long the answer to the last request may take to reach its reader.
+// goodbye is how long the last response may take to be sent when the server shuts down.
 const goodbye = 5 * time.Second
 
-// Serve answers until somebody asks for the lab's end, the lab is gone, or ctx ends. It stops the lab. listening is
-// called as soon as commands are heard.
+// Serve handles requests until a client requests the lab's end, the lab has ended, or ctx ends. Then it stops the
+// lab. It calls listening as soon as clients can connect.
 func (s *Server) Serve(ctx context.Context, dir string, listening func()) error {
 	socket := socketIn(dir)
 	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return errors.Join(fmt.Errorf("removing a dead socket: %w", err), s.Lab.Stop())
+		return errors.Join(fmt.Errorf("removing a stale socket: %w", err), s.Lab.Stop())
 	}
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
@@ -54,7 +54,7 @@ func (s *Server) Serve(ctx context.Context, dir string, listening func()) error 
 	return errors.Join(err, server.Shutdown(last))
 }
 
-// act does something with nodes; the names are those of the path's wildcards.
+// act performs an action on nodes. The request's path names the nodes.
 type act func(r *http.Request) error
 
 func (s *Server) handler(asked chan<- struct{}) http.Handler {
@@ -68,7 +68,7 @@ func (s *Server) handler(asked chan<- struct{}) http.Handler {
 		"POST /down": func(*http.Request) error {
 			select {
 			case asked <- struct{}{}:
-			default: // asked already
+			default: // the stop is requested already
 			}
 			return s.Lab.Stop()
 		},
@@ -87,10 +87,10 @@ func reply(w http.ResponseWriter, status Status, err error) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(status) // the one who asked is gone
+	_ = json.NewEncoder(w).Encode(status) // the client has disconnected
 }
 
-// node is the one of a wildcard.
+// node returns the node that the path wildcard names.
 func (s *Server) node(r *http.Request, wildcard string) (*nodes.Node, error) {
 	name := r.PathValue(wildcard)
 	if n := s.Lab.Node(name); n != nil {
@@ -104,7 +104,7 @@ func (s *Server) restart(r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return n.Restart(context.WithoutCancel(r.Context())) // half a restart helps nobody
+	return n.Restart(context.WithoutCancel(r.Context())) // a node must not stay half restarted when the client disconnects
 }
 
 func (s *Server) importArchive(r *http.Request) error {

@@ -10,27 +10,27 @@ import (
 	"github.com/fleet-hub/fleet/dev/plane/pki"
 )
 
-// apiPort is where a node's API server answers.
+// apiPort is the port of a node's API server.
 const apiPort = "6443"
 
-// host is the node's address without the prefix.
+// host returns the node's address without the prefix length.
 func (s Spec) host() string {
 	address, _, _ := strings.Cut(s.Address, "/")
 	return address
 }
 
-// URL of the node's API server.
+// URL returns the URL of the node's API server.
 func (s Spec) URL() string { return "https://" + net.JoinHostPort(s.host(), apiPort) }
 
-// kube is a component out of the folder of Kubernetes' executables.
+// kube returns a program from the directory of the Kubernetes executables.
 func (s Spec) kube(name string, args ...string) program {
 	return program{name: name, path: filepath.Join(s.Programs, name), args: args, env: s.env(), log: s.logOf(name)}
 }
 
 func (s Spec) logOf(name string) string { return filepath.Join(s.LogDir, name+".log") }
 
-// env is that of all components. A server's start is mostly allocation: collecting less often saves a quarter of
-// its time.
+// env returns the environment of all components. GOGC=300 reduces garbage collection during the start, when API
+// server and kubelet mostly allocate. It saves a quarter of the start time.
 func (s Spec) env() []string {
 	return []string{"HOME=" + s.in(dirTemporary), "TMPDIR=" + s.in(dirTemporary), "GOGC=300", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 }
@@ -51,17 +51,17 @@ func (s Spec) apiServer() program {
 		"--token-auth-file="+s.in(pki.FileTokens),
 		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
 		"--tls-cert-file="+s.in(pki.FileServing), "--tls-private-key-file="+s.in(pki.FileServingKey), "--client-ca-file="+s.in(pki.FileCA),
-		"--kubelet-preferred-address-types=InternalIP", // nobody knows the nodes' names; logs would not be found
+		"--kubelet-preferred-address-types=InternalIP", // node names cannot be resolved, so "kubectl logs" needs the address
 		"--allow-privileged")
 }
 
-// controllerManager has its limits as users' clusters have them.
+// controllerManager runs with the default rate limits, as users' clusters do.
 func (s Spec) controllerManager() program {
 	kubeconfig := s.in(pki.FileKubeconfig)
 	return s.kube("kube-controller-manager",
 		"--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig,
 		"--bind-address=127.0.0.1", "--tls-cert-file="+s.in(pki.FileServing), "--tls-private-key-file="+s.in(pki.FileServingKey),
-		"--service-account-private-key-file="+s.in(pki.FileAccounts), // without it the token controller is silently off
+		"--service-account-private-key-file="+s.in(pki.FileAccounts), // without it the token controller is silently disabled
 		"--root-ca-file="+s.in(pki.FileCA), "--use-service-account-credentials", "--leader-elect=false")
 }
 
@@ -78,7 +78,7 @@ func (s Spec) nodeAgent() program {
 		"--hostname-override="+s.Name, "--node-ip="+s.host())
 }
 
-// proxy leaves the sysctls of connection tracking alone: they can only be read in here.
+// proxy does not set the connection tracking sysctls, because they are read-only in the node's network namespace.
 func (s Spec) proxy() program {
 	return s.kube("kube-proxy", "--kubeconfig="+s.in(pki.FileKubeconfig), "--hostname-override="+s.Name,
 		"--cluster-cidr="+podCIDR, "--proxy-mode=iptables",

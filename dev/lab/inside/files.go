@@ -10,17 +10,18 @@ import (
 	"path/filepath"
 )
 
-// Addresses inside every cluster; nodes do not see each other's.
+// Address ranges inside every cluster. The nodes' ranges may be equal, because pod addresses are not visible to
+// other nodes.
 const (
 	podCIDR    = "10.42.0.0/16"
 	nodePods   = "10.42.0.0/24"
-	clusterDNS = "10.43.0.10" // nothing answers there
+	clusterDNS = "10.43.0.10" // no DNS server listens on this address
 )
 
-// socket is containerd's. It is in /run, which every node has for itself.
+// socket is containerd's socket. It is in /run, which is private to each node.
 const socket = "/run/containerd/containerd.sock"
 
-// Files in the node's folder, beside those of package pki.
+// Names of files in the node's directory, in addition to those of package pki.
 const (
 	fileContainerd = "containerd.toml"
 	fileKubelet    = "kubelet.json"
@@ -29,11 +30,11 @@ const (
 	dirTemporary   = "tmp"
 )
 
-// configure writes what the components read.
+// configure writes the configuration files of the components.
 func (s Spec) configure() error {
 	files := map[string]string{
 		fileContainerd: s.containerd(),
-		fileResolv:     "nameserver 127.0.0.1\n", // a pod needs one to start, and none to work
+		fileResolv:     "nameserver 127.0.0.1\n", // a pod needs one to start; nothing answers on it
 		filepath.Join(dirNetworks, "10-pods.conflist"): network,
 	}
 	kubelet, err := json.MarshalIndent(s.kubelet(), "", "  ")
@@ -51,8 +52,8 @@ func (s Spec) configure() error {
 	return nil
 }
 
-// containerd is its configuration. Without restrict_oom_score_adj nothing starts where CAP_SYS_RESOURCE is
-// missing, as it is in many a container.
+// containerd returns containerd's configuration. restrict_oom_score_adj is needed where CAP_SYS_RESOURCE is
+// missing, as in many containers. Without it no container starts.
 func (s Spec) containerd() string {
 	return fmt.Sprintf(`version = 2
 root = "/var/lib/containerd"
@@ -71,7 +72,8 @@ disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.snapshotter.
 `, socket, s.Pause, s.Snapshotter, s.Plugins, s.in(dirNetworks))
 }
 
-// network is the pods': a bridge of the node's own, and the node's address for what leaves it.
+// network is the CNI configuration of the pods: a private bridge per node, and source NAT for traffic that leaves
+// the node.
 const network = `{
   "cniVersion": "0.4.0",
   "name": "pods",
@@ -84,7 +86,8 @@ const network = `{
 }
 `
 
-// kubelet is its configuration: a cgroup of its own, or two kubelets on one machine would end each other's pods.
+// kubelet returns kubelet's configuration. It has its own cgroup root: otherwise two kubelets on one machine
+// would end each other's pods.
 func (s Spec) kubelet() map[string]any {
 	return map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",

@@ -20,7 +20,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/golden"
 )
 
-// west is a node as the lab describes one.
+// west returns the spec of a node as the lab writes it.
 func west(dir string) Spec {
 	return Spec{
 		Name: "west", Address: "10.99.0.4/24", Gateway: "10.99.0.1", Dir: dir, LogDir: filepath.Join(dir, "logs"),
@@ -29,7 +29,7 @@ func west(dir string) Spec {
 	}
 }
 
-func TestASpecIsReadAsItWasWritten(t *testing.T) {
+func TestLoad_ReturnsTheSavedSpec(t *testing.T) {
 	spec := west(t.TempDir())
 	file, err := spec.Save()
 	if err != nil {
@@ -54,11 +54,11 @@ func TestASpecIsReadAsItWasWritten(t *testing.T) {
 		}
 	}
 	if _, err := west("/no/such/folder").Save(); err == nil {
-		t.Error("saved nowhere")
+		t.Error("saving to a missing directory: want an error")
 	}
 }
 
-func TestComponents(t *testing.T) {
+func TestComponents_RunWithTheNodesFiles(t *testing.T) {
 	spec := west("/data/west")
 	var text strings.Builder
 	for _, p := range []program{spec.etcd(), spec.apiServer(), spec.controllerManager(), spec.scheduler(), spec.nodeAgent(), spec.proxy()} {
@@ -83,29 +83,30 @@ func TestConfiguration(t *testing.T) {
 	}
 	golden.Expect(t, "configuration.golden", text.String())
 	if err := west("/proc/no/such/folder").configure(); err == nil {
-		t.Error("configured nowhere")
+		t.Error("configuring in a missing directory: want an error")
 	}
 }
 
-func TestANodeIsTheFirstProcess(t *testing.T) {
+func TestMainOutsideAPIDNamespace_Fails(t *testing.T) {
 	err := Main(west(t.TempDir()), slog.New(slog.DiscardHandler))
 	if err == nil || !strings.Contains(err.Error(), "first process") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// The reaper waits for all children of the process, so these tests share one and start nothing else.
+// TestReaper runs all cases in one process and starts no other child: the reaper waits for all children of the
+// process.
 func TestReaper(t *testing.T) {
 	r, dir := newReaper(), t.TempDir()
 	log := filepath.Join(dir, "log")
 	tests := map[string]struct {
 		command []string
-		want    string // of the error; empty for none
+		want    string // substring of the error; empty if none
 	}{
-		"a command that succeeds": {[]string{"sh", "-c", "echo said"}, ""},
-		"one that fails":          {[]string{"sh", "-c", "exit 3"}, "sh -c exit 3: exit status 3; its output: " + log},
-		"one that is killed":      {[]string{"sh", "-c", "kill -KILL $$"}, "signal: killed"},
-		"one that is not there":   {[]string{"no-such-command"}, "looking for no-such-command"},
+		"command succeeds: no error":                     {[]string{"sh", "-c", "echo said"}, ""},
+		"command fails: error names exit status and log": {[]string{"sh", "-c", "exit 3"}, "sh -c exit 3: exit status 3: see " + log},
+		"command is killed: error names the signal":      {[]string{"sh", "-c", "kill -KILL $$"}, "signal: killed"},
+		"command does not exist: error names it":         {[]string{"no-such-command"}, "finding no-such-command"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -118,7 +119,7 @@ func TestReaper(t *testing.T) {
 	if said, err := os.ReadFile(log); err != nil || string(said) != "said\n" {
 		t.Errorf("the log says %q, %v", said, err)
 	}
-	t.Run("a command that takes too long is killed", func(t *testing.T) {
+	t.Run("command exceeds its timeout: it is killed", func(t *testing.T) {
 		late := errors.New("too late")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, late)
 		defer cancel()
@@ -126,7 +127,7 @@ func TestReaper(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
-	t.Run("a component that ends is told", func(t *testing.T) {
+	t.Run("component ends: await fails", func(t *testing.T) {
 		n := &node{Spec: west(dir), reaper: r, ended: make(chan *child, 1)}
 		if err := n.launch(program{name: "etcd", path: "/bin/false", log: log}); err != nil {
 			t.Fatal(err)
@@ -136,12 +137,12 @@ func TestReaper(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
-	t.Run("a program that is not there", func(t *testing.T) {
+	t.Run("program does not exist: start fails", func(t *testing.T) {
 		if _, err := r.start(program{name: "none", path: "/no/such/program", log: log}); !errors.Is(err, syscall.ENOENT) {
 			t.Errorf("got %v", err)
 		}
 		if _, err := r.start(program{name: "none", path: "/bin/true", log: "/no/such/folder/log"}); err == nil {
-			t.Error("started without a log")
+			t.Error("starting without a log: want an error")
 		}
 	})
 }
@@ -168,7 +169,7 @@ func TestAwait(t *testing.T) {
 func TestAnswers(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "socket")
 	if err := answers(t.Context(), socket); err == nil {
-		t.Error("nobody listens, and it answers")
+		t.Error("nothing listens, want an error")
 	}
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
@@ -180,26 +181,26 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-func TestAnArchiveIsImportedOnce(t *testing.T) {
+func TestImported_IsKeptPerArchive(t *testing.T) {
 	n := &node{Spec: west(t.TempDir())}
 	if n.has("/images/fleet.tar") {
-		t.Error("it was never imported")
+		t.Error("want not imported before the first import")
 	}
 	if err := os.WriteFile(n.imported("/images/fleet.tar"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if !n.has("/images/fleet.tar") || n.has("/images/fleet-agent.tar") {
-		t.Error("imported is fleet.tar, and nothing else")
+		t.Error("want only fleet.tar to be imported")
 	}
 }
 
-func TestKeptName(t *testing.T) {
+func TestKeptName_OmitsThePodUID(t *testing.T) {
 	for log, want := range map[string]string{
 		"/logs/var/pods/cattle-fleet-system_fleet-agent-abc_1234-5678/fleet-agent/0.log": "cattle-fleet-system_fleet-agent-abc_fleet-agent_0.log",
 		"/logs/var/pods/odd/container/12.log":                                            "odd_container_12.log",
 	} {
 		if got := keptName(log); got != want {
-			t.Errorf("%s is kept as %s, want %s", log, got, want)
+			t.Errorf("keptName(%s) is %s, want %s", log, got, want)
 		}
 	}
 }

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// keepEvery is how often the node looks for new logs of pods.
+// keepEvery is the interval between two searches for new pod logs.
 const keepEvery = 250 * time.Millisecond
 
-// keepLogs gives the log of each container a second name, pods/<namespace>_<pod>_<container>_<restarts>.log: kubelet
-// removes a pod's logs with the pod, and it is the pods that are gone whose logs one wants to read.
+// keepLogs gives the log of each container a second name, pods/<namespace>_<pod>_<container>_<restarts>.log.
+// Kubelet removes a pod's logs together with the pod, but the logs of removed pods are often the ones to read.
 func (n *node) keepLogs() {
 	kept := filepath.Join(n.LogDir, "pods")
 	if err := os.MkdirAll(kept, 0o755); err != nil {
@@ -23,16 +23,16 @@ func (n *node) keepLogs() {
 	for range time.Tick(keepEvery) {
 		logs, err := filepath.Glob(filepath.Join(n.LogDir, "var", "pods", "*", "*", "*.log"))
 		if err != nil {
-			n.log.Error("looking for the logs of pods", "error", err)
+			n.log.Error("finding the logs of pods", "error", err)
 			return
 		}
 		for _, log := range logs {
-			_ = os.Link(log, filepath.Join(kept, keptName(log))) // it has that name already, or is gone
+			_ = os.Link(log, filepath.Join(kept, keptName(log))) // the link exists already, or the log has been removed
 		}
 	}
 }
 
-// keptName is the second name of <namespace>_<pod>_<uid>/<container>/<restarts>.log.
+// keptName returns the second name of the log <namespace>_<pod>_<uid>/<container>/<restarts>.log.
 func keptName(log string) string {
 	container := filepath.Dir(log)
 	pod := filepath.Base(filepath.Dir(container))

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// become makes the namespaces a machine: mounts and a host name of its own. Nothing of it is seen outside.
+// become sets up the node's mounts and host name in its own namespaces. The host is not changed.
 func (s Spec) become() error {
-	// First nothing may reach the host's mounts any more; then what is in here may share among itself, as kubelet
-	// expects of a machine.
+	// MS_PRIVATE first: no mount may propagate to the host. MS_SHARED second: kubelet expects mounts to propagate
+	// inside the node.
 	for _, propagation := range []uintptr{syscall.MS_PRIVATE, syscall.MS_SHARED} {
 		if err := syscall.Mount("none", "/", "", syscall.MS_REC|propagation, ""); err != nil {
 			return fmt.Errorf("setting how mounts propagate: %w", err)
@@ -25,32 +25,32 @@ func (s Spec) become() error {
 	if err := syscall.Mount("proc", "/proc", "proc", syscall.MS_NOSUID|syscall.MS_NODEV|syscall.MS_NOEXEC, ""); err != nil {
 		return fmt.Errorf("mounting /proc: %w", err)
 	}
-	// What a machine forgets when it is turned off. /var/run is the same folder everywhere.
+	// /run is empty after each start, as after a reboot. /var/run is a link to it.
 	if err := syscall.Mount("tmpfs", "/run", "tmpfs", syscall.MS_NOSUID|syscall.MS_NODEV, "mode=755"); err != nil {
 		return fmt.Errorf("mounting /run: %w", err)
 	}
-	// What it keeps. Whatever else of the host is in these folders is of no use here.
+	// These directories keep their content when the node restarts. They hide the host's directories.
 	for target, source := range map[string]string{"/var/lib": s.in("lib"), "/var/log": filepath.Join(s.LogDir, "var")} {
 		if err := os.MkdirAll(source, 0o755); err != nil {
-			return fmt.Errorf("making %s: %w", source, err)
+			return fmt.Errorf("creating %s: %w", source, err)
 		}
 		if err := syscall.Mount(source, target, "", syscall.MS_BIND, ""); err != nil {
 			return fmt.Errorf("mounting %s: %w", target, err)
 		}
 	}
 	if err := syscall.Sethostname([]byte(s.Name)); err != nil {
-		return fmt.Errorf("naming the host: %w", err)
+		return fmt.Errorf("setting the host name: %w", err)
 	}
 	return nil
 }
 
-// cable is the node's one network device. The host puts it in.
+// cable is the name of the node's network device. The host moves the device into the node's namespace.
 const cable = "eth0"
 
-// plugEvery is how often the node looks whether the cable is in.
+// plugEvery is the interval between two checks for the network device.
 const plugEvery = 10 * time.Millisecond
 
-// connect waits for the cable and gives it the node's address.
+// connect waits for the network device and configures the node's address and routes.
 func (s Spec) connect(ctx context.Context, run func(context.Context, ...string) error) error {
 	if err := plugged(ctx); err != nil {
 		return err
@@ -66,7 +66,7 @@ func (s Spec) connect(ctx context.Context, run func(context.Context, ...string) 
 		}
 	}
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644); err != nil {
-		return fmt.Errorf("turning forwarding on: %w", err)
+		return fmt.Errorf("enabling IP forwarding: %w", err)
 	}
 	return nil
 }
@@ -87,7 +87,7 @@ func plugged(ctx context.Context) error {
 	}
 }
 
-// answers says whether something listens on a Unix socket.
+// answers returns nil if a process listens on the Unix socket.
 func answers(ctx context.Context, socket string) error {
 	var dialer net.Dialer
 	connection, err := dialer.DialContext(ctx, "unix", socket)

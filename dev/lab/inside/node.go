@@ -20,32 +20,32 @@ import (
 	"github.com/fleet-hub/fleet/dev/plane/pki"
 )
 
-// startTimeout bounds each step of a node's start. Some seconds are usual.
+// startTimeout limits each step of a node's start. A few seconds are usual.
 const startTimeout = 2 * time.Minute
 
-// pollEvery is how often what starts is asked whether it answers.
+// pollEvery is the interval between two readiness checks of a starting component.
 const pollEvery = 20 * time.Millisecond
 
-// node is a running one.
+// node is a running node.
 type node struct {
 	Spec
 	log    *slog.Logger
 	reaper *reaper
-	ended  chan *child // the first component that ended
+	ended  chan *child // receives the first component that ended
 }
 
-// Main is the node's whole life. It returns why it ended, which is never wanted: a node is turned off by killing it.
+// Main runs the node. It returns only on a failure: a node is turned off by killing it.
 func Main(spec Spec, log *slog.Logger) error {
 	if os.Getpid() != 1 {
-		return errors.New("a node has to be the first process of a PID namespace: start it with dev/lab")
+		return errors.New("the node is not the first process of a PID namespace: start it with dev/lab")
 	}
 	n := &node{Spec: spec, log: log, reaper: newReaper(), ended: make(chan *child, 1)}
-	ctx, cancel := context.WithTimeoutCause(context.Background(), startTimeout, errors.New("not in time"))
+	ctx, cancel := context.WithTimeoutCause(context.Background(), startTimeout, errors.New("start timeout exceeded"))
 	defer cancel()
 	if err := n.boot(ctx); err != nil {
 		return err
 	}
-	n.log.Info("all components run")
+	n.log.Info("all components are running")
 	go n.keepLogs()
 	return failure(<-n.ended)
 }
@@ -54,7 +54,7 @@ func failure(c *child) error {
 	return fmt.Errorf("%s ended: %s", c.name, describe(c.status))
 }
 
-// boot brings everything up. What does not need one another starts at the same time.
+// boot starts all components. Components that do not depend on each other start at the same time.
 func (n *node) boot(ctx context.Context) error {
 	if err := n.become(); err != nil {
 		return err
@@ -67,7 +67,7 @@ func (n *node) boot(ctx context.Context) error {
 	if err := n.configure(); err != nil {
 		return err
 	}
-	n.log.Info("machine is up", "address", n.Address)
+	n.log.Info("network is up", "address", n.Address)
 	steps, ctx := errgroup.WithContext(ctx)
 	runtime := make(chan struct{})
 	steps.Go(func() error {
@@ -83,14 +83,14 @@ func (n *node) boot(ctx context.Context) error {
 		}
 		<-runtime
 		if err := ctx.Err(); err != nil {
-			return err // startRuntime has said why before
+			return err // startRuntime has failed, and its error is returned by the other goroutine
 		}
 		return n.launch(n.nodeAgent())
 	})
 	return steps.Wait()
 }
 
-// startServer returns when the API server answers.
+// startServer starts etcd and the API server, and returns when the API server is ready.
 func (n *node) startServer(ctx context.Context) error {
 	if err := n.launch(n.etcd(), n.apiServer()); err != nil {
 		return err
@@ -106,11 +106,11 @@ func (n *node) startServer(ctx context.Context) error {
 	return nil
 }
 
-// startRuntime returns when containerd answers and has the images.
+// startRuntime starts containerd and imports the image archives.
 func (n *node) startRuntime(ctx context.Context) error {
 	path, err := exec.LookPath("containerd")
 	if err != nil {
-		return fmt.Errorf("looking for containerd: %w", err)
+		return fmt.Errorf("finding containerd: %w", err)
 	}
 	if err := n.launch(program{name: "containerd", path: path, args: []string{"--config", n.in(fileContainerd)}, env: n.env(), log: n.logOf("containerd")}); err != nil {
 		return err
@@ -126,17 +126,18 @@ func (n *node) startRuntime(ctx context.Context) error {
 			continue
 		}
 		if err := ctr(ctx, "images", "import", "--snapshotter", n.Snapshotter, archive); err != nil {
-			return fmt.Errorf("importing an image: %w", err)
+			return fmt.Errorf("importing image archive %s: %w", archive, err)
 		}
 		if err := os.WriteFile(n.imported(archive), nil, 0o600); err != nil {
-			return fmt.Errorf("noting that %s is imported: %w", archive, err)
+			return fmt.Errorf("recording the import of %s: %w", archive, err)
 		}
 	}
 	n.log.Info("containerd is ready")
 	return nil
 }
 
-// imported is the file that says that an archive was imported, for the next start.
+// imported returns the path of the file that marks an archive as imported, so that the next start skips the
+// import.
 func (n *node) imported(archive string) string {
 	return n.in("imported-" + filepath.Base(archive))
 }
@@ -146,7 +147,7 @@ func (n *node) has(archive string) bool {
 	return err == nil
 }
 
-// launch starts components whose end is the node's.
+// launch starts components. When one of them ends, the node ends.
 func (n *node) launch(programs ...program) error {
 	for _, p := range programs {
 		c, err := n.reaper.start(p)
@@ -157,14 +158,14 @@ func (n *node) launch(programs ...program) error {
 			<-c.done
 			select {
 			case n.ended <- c:
-			default: // not the first
+			default: // another component has ended before
 			}
 		}()
 	}
 	return nil
 }
 
-// await asks until it says nil, and fails when a component ends.
+// await calls ready until it returns nil. It fails when a component ends.
 func (n *node) await(ctx context.Context, ready func(context.Context) error) error {
 	ticker := time.NewTicker(pollEvery)
 	defer ticker.Stop()
@@ -183,7 +184,7 @@ func (n *node) await(ctx context.Context, ready func(context.Context) error) err
 	}
 }
 
-// readiness asks the API server as its admin.
+// readiness returns a function that reads the API server's /readyz as the admin.
 func (n *node) readiness() (func(context.Context) error, error) {
 	token, err := pki.AdminToken(n.Dir)
 	if err != nil {
@@ -206,7 +207,7 @@ func (n *node) readiness() (func(context.Context) error, error) {
 		if err != nil {
 			return err
 		}
-		defer func() { _ = response.Body.Close() }() // only its status is read
+		defer func() { _ = response.Body.Close() }() // only the status is read
 		if response.StatusCode != http.StatusOK {
 			return errors.New(response.Status)
 		}

@@ -1,11 +1,11 @@
 //go:build linux
 
-// Package inside is a node from inside: the first process in the node's own network, mount and PID namespaces,
-// which makes them a machine and runs Kubernetes on it.
+// Package inside runs a node. It is the first process in the node's network, mount and PID namespaces. It sets
+// the namespaces up as a machine and runs Kubernetes in them.
 //
 //	mounts ─► network ─► etcd, kube-apiserver, containerd ─► images ─► controller-manager, scheduler, kubelet, kube-proxy
 //
-// It ends when one of these ends: a node is whole or it is off.
+// When one component ends, the node ends. There is no partly running node.
 package inside
 
 import (
@@ -15,47 +15,48 @@ import (
 	"path/filepath"
 )
 
-// Spec says what the node is. It is a file, so that a node can be started again from its data.
+// Spec describes a node. It is stored in a file, so that the node can be restarted with its data.
 type Spec struct {
-	// Name is the node's, and its host's.
+	// Name is the name of the node and of its host.
 	Name string `json:"name"`
-	// Address is the node's with the length of the prefix, 10.99.0.2/24; Gateway is where all else is.
+	// Address is the node's address with the prefix length, for example 10.99.0.2/24. Gateway is the default
+	// route.
 	Address string `json:"address"`
 	Gateway string `json:"gateway"`
-	// Dir holds the node's data, and its keys (package pki). It lasts over restarts.
+	// Dir holds the node's data and keys (package pki). It is kept across restarts.
 	Dir string `json:"dir"`
-	// LogDir gets a log of each component.
+	// LogDir gets one log per component.
 	LogDir string `json:"logDir"`
-	// Programs is the folder of Kubernetes' executables, Plugins that of the CNI plugins.
+	// Programs is the directory of the Kubernetes executables, Plugins that of the CNI plugins.
 	Programs string `json:"programs"`
 	Plugins  string `json:"plugins"`
-	// CgroupRoot is the node's own cgroup, below all hierarchies: /name.
+	// CgroupRoot is the path of the node's own cgroup in every hierarchy: /name.
 	CgroupRoot string `json:"cgroupRoot"`
-	// Snapshotter is how containerd lays images over one another.
+	// Snapshotter is containerd's snapshotter for image layers.
 	Snapshotter string `json:"snapshotter"`
 	// Pause is the name of the image that holds a pod's namespaces.
 	Pause string `json:"pause"`
-	// Archives are image files to have on the node before the first pod.
+	// Archives are image archives to import before the first pod starts.
 	Archives []string `json:"archives"`
 }
 
-// fileSpec is the spec's name in its Dir.
+// fileSpec is the name of the spec's file in Dir.
 const fileSpec = "node.json"
 
-// Save writes the spec to its folder, and says where.
+// Save writes the spec to Dir and returns the file's path.
 func (s Spec) Save() (string, error) {
 	content, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
-		return "", fmt.Errorf("writing down node %s: %w", s.Name, err)
+		return "", fmt.Errorf("saving the spec of node %s: %w", s.Name, err)
 	}
 	file := filepath.Join(s.Dir, fileSpec)
 	if err := os.WriteFile(file, append(content, '\n'), 0o600); err != nil {
-		return "", fmt.Errorf("writing down node %s: %w", s.Name, err)
+		return "", fmt.Errorf("saving the spec of node %s: %w", s.Name, err)
 	}
 	return file, nil
 }
 
-// Load reads a spec.
+// Load reads a spec from a file.
 func Load(file string) (Spec, error) {
 	var s Spec
 	content, err := os.ReadFile(file)
@@ -63,10 +64,10 @@ func Load(file string) (Spec, error) {
 		err = json.Unmarshal(content, &s)
 	}
 	if err != nil {
-		return Spec{}, fmt.Errorf("reading what the node is: %w", err)
+		return Spec{}, fmt.Errorf("reading the node's spec: %w", err)
 	}
 	return s, nil
 }
 
-// in is a path in the node's folder.
+// in returns a path in the node's directory.
 func (s Spec) in(parts ...string) string { return filepath.Join(append([]string{s.Dir}, parts...)...) }

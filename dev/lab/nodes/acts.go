@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// Import puts the images of an archive on the node.
+// Import imports the images of an archive on the node.
 func (n *Node) Import(archive string) error {
 	pid, err := n.pid()
 	if err != nil {
@@ -17,8 +17,7 @@ func (n *Node) Import(archive string) error {
 		"ctr", "--namespace", "k8s.io", "images", "import", "--snapshotter", n.spec.Snapshotter, archive)
 }
 
-// Cut cuts the network between two nodes, in both directions, for their pods too. Nothing is refused: packets are
-// lost.
+// Cut cuts the network between two nodes, and their pods, in both directions. Packets are dropped, not rejected.
 func (n *Node) Cut(other *Node) error { return n.line(other, "--insert") }
 
 // Heal undoes Cut.
@@ -31,7 +30,7 @@ func (n *Node) line(other *Node, action string) error {
 			return err
 		}
 		if err := within(pid, "iptables", deafness(action, end.from.Address)...); err != nil {
-			return fmt.Errorf("between %s and %s: %w", n.Name, other.Name, err)
+			return fmt.Errorf("changing the network between %s and %s: %w", n.Name, other.Name, err)
 		}
 	}
 	return nil

@@ -14,30 +14,30 @@ const cgroupMount = "/sys/fs/cgroup"
 
 // Files of cgroups.
 const (
-	fileControllers = "cgroup.controllers" // of version 2: what there is
+	fileControllers = "cgroup.controllers" // version 2 only: the available controllers
 	fileSubtree     = "cgroup.subtree_control"
 )
 
-// hierarchies are the folders in which each node has a cgroup: all hierarchies of version 1, or the one of
-// version 2.
+// hierarchies returns the directories in which each node has a cgroup: all hierarchies of cgroup version 1, or
+// the one of version 2.
 func hierarchies(mount string) []string {
 	if exists(filepath.Join(mount, fileControllers)) {
 		return []string{mount}
 	}
 	entries, err := os.ReadDir(mount)
 	if err != nil {
-		return nil // createCgroups says so
+		return nil // createCgroups reports that there are none
 	}
 	var found []string
 	for _, entry := range entries {
-		if entry.IsDir() { // others are symbolic links: cpu,cpuacct
+		if entry.IsDir() { // symbolic links such as cpu,cpuacct are skipped
 			found = append(found, filepath.Join(mount, entry.Name()))
 		}
 	}
 	return found
 }
 
-// createCgroups makes a cgroup of this path in all hierarchies, with all controllers.
+// createCgroups creates a cgroup with this path and all controllers in every hierarchy.
 func createCgroups(mount, path string) error {
 	all := hierarchies(mount)
 	if len(all) == 0 {
@@ -51,19 +51,19 @@ func createCgroups(mount, path string) error {
 	for _, hierarchy := range all {
 		folder := filepath.Join(hierarchy, path)
 		if err := os.MkdirAll(folder, 0o755); err != nil {
-			return fmt.Errorf("making cgroup %s: %w", folder, err)
+			return fmt.Errorf("creating cgroup %s: %w", folder, err)
 		}
-		// A cpuset of version 1 is born without processors and memory, and nothing can run in it.
+		// In version 1 a new cpuset has no processors and no memory nodes, so no process can join it.
 		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 			if err := inherit(filepath.Join(hierarchy, file), filepath.Join(folder, file)); err != nil {
-				return fmt.Errorf("making cgroup %s: %w", folder, err)
+				return fmt.Errorf("creating cgroup %s: %w", folder, err)
 			}
 		}
 	}
 	return nil
 }
 
-// inherit copies a setting of version 1 to a new cgroup.
+// inherit copies a version 1 setting to a new cgroup.
 func inherit(from, to string) error {
 	if exists(filepath.Join(filepath.Dir(from), fileControllers)) || !exists(from) || !exists(to) {
 		return nil
@@ -75,7 +75,7 @@ func inherit(from, to string) error {
 	return os.WriteFile(to, content, 0o644)
 }
 
-// delegate turns all controllers of version 2 on for the cgroups below the root.
+// delegate enables all controllers of version 2 for the cgroups below the root.
 func delegate(mount string) error {
 	content, err := os.ReadFile(filepath.Join(mount, fileControllers))
 	if err != nil {
@@ -83,7 +83,8 @@ func delegate(mount string) error {
 	}
 	var failed error
 	for _, controller := range strings.Fields(string(content)) {
-		// One by one: one that cannot be delegated should not keep the others from being.
+		// Each controller is written separately, so that one that cannot be delegated does not prevent the
+		// others.
 		if err := os.WriteFile(filepath.Join(mount, fileSubtree), []byte("+"+controller), 0o644); err != nil {
 			failed = errors.Join(failed, err)
 		}

@@ -1,14 +1,14 @@
 //go:build linux
 
-// Package nodes gives one-node Kubernetes clusters with real pods on this machine: no container engine, no
-// downloads but Go modules and Debian packages. It needs root and Linux.
+// Package nodes starts one-node Kubernetes clusters with real pods on this machine. It uses no container engine
+// and downloads only Go modules and Debian packages. It needs root and Linux.
 //
 //	Start ─► reserve a number ─► bridge, cgroups ─► supervisor ─► a node each (package inside)
 //	  Stop, or the caller's end, however it comes ─► nodes killed ─► everything removed
 //
-// A node's network, mount, PID, IPC and host name namespaces have no names: the kernel removes them, with
-// devices, mounts and processes, when the node's first process ends. What remains, a bridge, cgroups and a
-// folder, the supervisor removes; and what a killed supervisor has left, the next lab with that number.
+// A node's network, mount, PID, IPC and UTS namespaces have no names: the kernel removes them, with their
+// devices, mounts and processes, when the node's first process ends. The supervisor removes what remains: a
+// bridge, cgroups and a directory. If the supervisor is killed, the next lab with the same number removes them.
 package nodes
 
 import (
@@ -27,47 +27,47 @@ import (
 	"github.com/fleet-hub/fleet/dev/plane/supervise"
 )
 
-// Options say what Start starts.
+// Options configures a lab.
 type Options struct {
-	// Names of the nodes: lower case letters, digits and hyphens. Each is a cluster.
+	// Names are the names of the nodes: lower case letters, digits and hyphens. Each node is a cluster.
 	Names []string
-	// Archives are image files every node has from the start.
+	// Archives are image archives to import on every node at its start.
 	Archives []string
-	// LogDir is where logs go, a folder for each node; it is never removed. Empty means a new folder, which
-	// RemoveLogs removes.
+	// LogDir is the directory of the logs, with one subdirectory per node. It is never removed. If it is empty,
+	// Start creates a directory, and RemoveLogs removes it.
 	LogDir string
-	// Progress receives one line per thing worth knowing while one waits; nil drops them.
+	// Progress receives one line per notable step. If it is nil, the lines are dropped.
 	Progress func(format string, args ...any)
 }
 
-// Lab is a number of nodes that reach one another.
+// Lab is a set of nodes in one network.
 type Lab struct {
-	// Nodes in the order of Options.Names.
+	// Nodes are in the order of Options.Names.
 	Nodes []*Node
-	// LogDir holds supervisor.log and a folder per node; it survives Stop.
+	// LogDir holds supervisor.log and one directory per node. Stop keeps it.
 	LogDir string
 
 	options    Options
 	place      *place
-	dir        string // data; the supervisor removes it
+	dir        string // data; removed by the supervisor
 	supervisor *supervise.Client
 	programs   string
 	plugins    string
-	pause      string // an archive
+	pause      string // path of the image archive
 	clock      func() time.Time
 	stop       func() error
 	stopping   atomic.Bool
 }
 
-// Names of what has names. Devices have at most 15 characters, which leaves ten for a node's.
+// validName limits node names to ten characters: device names have at most 15.
 var validName = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,8}[a-z0-9])?$`)
 
-// ErrName means that a node cannot have that name.
-var ErrName = errors.New("a node's name is of up to ten lower case letters, digits and hyphens, and no other has it")
+// ErrName means that a node name is invalid or used twice.
+var ErrName = errors.New("invalid or duplicate node name: use up to ten lower case letters, digits and hyphens")
 
 func (o Options) validate() error {
 	if len(o.Names) == 0 || len(o.Names) > lastNode-firstNode+1 {
-		return fmt.Errorf("a lab has between one and %d nodes, not %d", lastNode-firstNode+1, len(o.Names))
+		return fmt.Errorf("a lab has between 1 and %d nodes, got %d", lastNode-firstNode+1, len(o.Names))
 	}
 	seen := map[string]bool{}
 	for _, name := range o.Names {
@@ -78,15 +78,15 @@ func (o Options) validate() error {
 	}
 	for _, archive := range o.Archives {
 		if _, err := os.Stat(archive); err != nil {
-			return fmt.Errorf("image archive: %w", err)
+			return fmt.Errorf("checking an image archive: %w", err)
 		}
 	}
 	return nil
 }
 
-// Start starts the nodes and returns when each is ready for pods. ctx bounds the start only; the lab ends with
-// Stop or with this process. The caller's main, or TestMain, has to begin with Role. An error names the component
-// and says where the logs are; one that wraps ErrMissing says what this machine lacks.
+// Start starts the nodes and returns when each is ready for pods. ctx limits only the start: the lab ends with
+// Stop or with this process. The caller's main, or TestMain, has to call Role first. An error names the component
+// and the logs. It wraps ErrMissing if this machine lacks a requirement.
 func Start(ctx context.Context, options Options) (*Lab, error) {
 	if options.Progress == nil {
 		options.Progress = func(string, ...any) {}
@@ -104,7 +104,8 @@ func Start(ctx context.Context, options Options) (*Lab, error) {
 	return l, nil
 }
 
-// prepare does all before the first node: packages, programs, folders, the supervisor.
+// prepare does everything before the first node starts: it installs packages, builds programs, creates
+// directories and starts the supervisor.
 func prepare(ctx context.Context, options Options) (l *Lab, err error) {
 	l = &Lab{options: options, clock: time.Now} //nolint:forbidigo // this is where the clock is made
 	if l.plugins, err = Prerequisites(ctx, options.Progress); err != nil {
@@ -117,7 +118,7 @@ func prepare(ctx context.Context, options Options) (l *Lab, err error) {
 		return nil, err
 	}
 	if l.dir, err = os.MkdirTemp("", "fleet-lab-"); err != nil {
-		return nil, fmt.Errorf("making the data folder: %w", err)
+		return nil, fmt.Errorf("creating the data directory: %w", err)
 	}
 	if l.pause, err = pauseArchive(ctx, l.dir); err == nil {
 		err = l.reachable()
@@ -128,7 +129,7 @@ func prepare(ctx context.Context, options Options) (l *Lab, err error) {
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(l.dir))
 	}
-	// From here on everything is the supervisor's, who removes it whatever happens to us.
+	// From here on the supervisor removes everything, even when this process is killed.
 	if err := l.launchSupervisor(); err != nil {
 		return nil, errors.Join(err, l.place.sweep())
 	}
@@ -139,12 +140,12 @@ func prepare(ctx context.Context, options Options) (l *Lab, err error) {
 // hidden are folders of the host that a node has for itself: nothing in them can be seen from inside.
 var hidden = []string{"/run/", "/var/run/", "/var/lib/", "/var/log/"} //nolint:gochecknoglobals // a constant, if Go had such ones
 
-// reachable refuses folders that the nodes would not see.
+// reachable returns an error if the lab needs a directory that is hidden in the nodes.
 func (l *Lab) reachable() error {
 	for _, path := range append([]string{l.dir, l.LogDir, l.programs, l.pause}, l.options.Archives...) {
 		for _, folder := range hidden {
 			if strings.HasPrefix(path, folder) {
-				return fmt.Errorf("%s is in %s, which every node has for itself: use another folder (TMPDIR, XDG_CACHE_HOME)", path, folder)
+				return fmt.Errorf("%s is in %s, which is hidden in the nodes: set TMPDIR or XDG_CACHE_HOME to another directory", path, folder)
 			}
 		}
 	}
@@ -155,7 +156,7 @@ func logDir(wanted string) (string, error) {
 	if wanted == "" {
 		dir, err := os.MkdirTemp("", "fleet-lab-logs-")
 		if err != nil {
-			return "", fmt.Errorf("making the log folder: %w", err)
+			return "", fmt.Errorf("creating the log directory: %w", err)
 		}
 		return dir, nil
 	}
@@ -164,12 +165,12 @@ func logDir(wanted string) (string, error) {
 		err = os.MkdirAll(dir, 0o755)
 	}
 	if err != nil {
-		return "", fmt.Errorf("making the log folder: %w", err)
+		return "", fmt.Errorf("creating the log directory: %w", err)
 	}
 	return dir, nil
 }
 
-// Node returns the node of this name, or nil.
+// Node returns the node with this name, or nil.
 func (l *Lab) Node(name string) *Node {
 	for _, n := range l.Nodes {
 		if n.Name == name {
@@ -179,23 +180,23 @@ func (l *Lab) Node(name string) *Node {
 	return nil
 }
 
-// Gone is closed when the lab has ended, whoever ended it.
+// Gone is closed when the lab has ended for any reason.
 func (l *Lab) Gone() <-chan struct{} { return l.supervisor.Gone() }
 
-// Stop ends all nodes and removes everything but LogDir. It may be called again, and returns the same.
+// Stop ends all nodes and removes everything but LogDir. Further calls return the same result.
 func (l *Lab) Stop() error { return l.stop() }
 
 func (l *Lab) end() error {
 	l.stopping.Store(true)
 	err := l.supervisor.Close()
-	// The supervisor has done this, unless it was killed itself.
+	// The supervisor has swept already, unless it was killed.
 	return errors.Join(err, l.place.sweep())
 }
 
-// Mark is by what a lab's traces on the machine are known.
+// Mark returns the lab's number and directory, by which its traces on the machine are found.
 func (l *Lab) Mark() Mark { return Mark{Number: l.place.number, Dir: l.dir} }
 
-// RemoveLogs removes LogDir if Start made it, that is, if Options.LogDir was empty.
+// RemoveLogs removes LogDir if Start created it because Options.LogDir was empty.
 func (l *Lab) RemoveLogs() error {
 	if l.options.LogDir != "" {
 		return nil

@@ -13,10 +13,10 @@ import (
 // devices has an entry for each network device of this machine.
 const devices = "/sys/class/net"
 
-// ip is the command of iproute2.
+// ip runs the iproute2 command.
 func ip(args ...string) error { return command("ip", args...) }
 
-// command runs a short command and tells what it said, should it fail.
+// command runs a short command. The error contains the command's output.
 func command(name string, args ...string) error {
 	output, err := exec.Command(name, args...).CombinedOutput()
 	if err != nil {
@@ -25,7 +25,7 @@ func command(name string, args ...string) error {
 	return nil
 }
 
-// makeBridge makes the network that joins this machine and the nodes.
+// makeBridge creates the network between this machine and the nodes.
 func (p *place) makeBridge() error {
 	for _, args := range [][]string{
 		{"link", "add", p.bridge(), "type", "bridge"},
@@ -39,7 +39,8 @@ func (p *place) makeBridge() error {
 	return nil
 }
 
-// plug connects a node, known by its first process, with the bridge. The cable ends with the node.
+// plug connects a node with the bridge. pid is the node's first process. The device is removed when the node
+// ends.
 func (p *place) plug(node string, pid int) error {
 	if err := ip("link", "add", p.cable(node), "type", "veth", "peer", "name", "eth0", "netns", strconv.Itoa(pid)); err != nil {
 		return err
@@ -47,7 +48,7 @@ func (p *place) plug(node string, pid int) error {
 	return ip("link", "set", p.cable(node), "master", p.bridge(), "up")
 }
 
-// unplug removes the cable of a node that has ended: it would go by itself, but in the kernel's own time.
+// unplug removes the network device of a node that has ended. The kernel would remove it too, but only later.
 func (p *place) unplug(node string) error {
 	if err := ip("link", "delete", p.cable(node)); err != nil && exists(filepath.Join(devices, p.cable(node))) {
 		return err
@@ -55,13 +56,14 @@ func (p *place) unplug(node string) error {
 	return nil
 }
 
-// within runs a command in a node's network.
+// within runs a command in a node's network namespace.
 func within(pid int, name string, args ...string) error {
 	return command("nsenter", append([]string{"--net", "--target", strconv.Itoa(pid), "--", name}, args...)...)
 }
 
-// deafness is the rule that makes a node drop all that comes from an address, pods' traffic included, before
-// anything else sees it. Two nodes deaf to each other are cut off in both directions, silently, as by a broken line.
+// deafness returns the arguments of the iptables rule that drops all packets from an address, also those to pods,
+// before other rules see them. With the rule on two nodes, the network between them is cut silently, as by a
+// broken cable.
 func deafness(action, address string) []string {
 	return []string{"--wait", "--table", "raw", action, "PREROUTING", "--source", address, "--jump", "DROP"}
 }

@@ -27,24 +27,24 @@ import (
 )
 
 const (
-	// startTimeout bounds a node's start; some seconds are usual.
+	// startTimeout limits a node's start. A few seconds are usual.
 	startTimeout = 3 * time.Minute
-	// pollEvery is how often a node that starts is asked whether it is ready.
+	// pollEvery is the interval between two readiness checks of a starting node.
 	pollEvery = 50 * time.Millisecond
 )
 
-// Node is a cluster of one node.
+// Node is a one-node cluster.
 type Node struct {
-	// Name of node and cluster.
+	// Name is the name of the node and of the cluster.
 	Name string
-	// Address is the node's on the lab's network, URL its API server's there.
+	// Address is the node's address on the lab's network, URL the URL of its API server there.
 	Address, URL string
-	// CA is the cluster's own CA, PEM.
+	// CA is the cluster's own CA in PEM.
 	CA []byte
-	// Kubeconfig is an admin's; KubeconfigPath is a file with it, which lasts as long as the lab.
+	// Kubeconfig is a kubeconfig of the admin. KubeconfigPath is a file with the same content; Stop removes it.
 	Kubeconfig     []byte
 	KubeconfigPath string
-	// LogDir has a log of each component; node.log is the node's own.
+	// LogDir has one log per component; node.log is the log of the node's first process.
 	LogDir string
 
 	lab    *Lab
@@ -52,11 +52,11 @@ type Node struct {
 	token  string
 	client kubernetes.Interface
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	process *supervise.Process
 }
 
-// start brings up the network and all nodes, in parallel.
+// start sets up the network and starts all nodes in parallel.
 func (l *Lab) start(ctx context.Context) error {
 	if err := l.place.makeBridge(); err != nil {
 		return err
@@ -75,12 +75,12 @@ func (l *Lab) start(ctx context.Context) error {
 	return starting.Wait()
 }
 
-// newNode makes a node's folders and keys.
+// newNode creates a node's directories and keys.
 func (l *Lab) newNode(name, address string) (*Node, error) {
 	n := &Node{Name: name, Address: address, LogDir: filepath.Join(l.LogDir, name), lab: l}
 	dir := filepath.Join(l.dir, "nodes", name)
 	if err := errors.Join(os.MkdirAll(dir, 0o700), os.MkdirAll(n.LogDir, 0o755)); err != nil {
-		return nil, fmt.Errorf("making the folders of %s: %w", name, err)
+		return nil, fmt.Errorf("creating the directories of node %s: %w", name, err)
 	}
 	identity, err := pki.New(dir, name, l.clock(), net.ParseIP(address))
 	if err != nil {
@@ -101,12 +101,12 @@ func (l *Lab) newNode(name, address string) (*Node, error) {
 		return nil, err
 	}
 	if n.client, err = kubernetes.NewForConfig(n.Config()); err != nil {
-		return nil, fmt.Errorf("%s: making a client: %w", name, err)
+		return nil, fmt.Errorf("creating a client for node %s: %w", name, err)
 	}
 	return n, nil
 }
 
-// snapshotter is how images are laid over one another: by overlays, unless the folder is on one itself, as in a
+// snapshotter returns containerd's snapshotter: overlayfs, unless the directory is itself on an overlay, as in a
 // container.
 func snapshotter(dir string) string {
 	const overlay = 0x794c7630
@@ -117,7 +117,7 @@ func snapshotter(dir string) string {
 	return "overlayfs"
 }
 
-// Config is the admin's access, a copy of its own, without client-side limits.
+// Config returns a new client configuration for the admin, without client-side rate limits.
 func (n *Node) Config() *rest.Config {
 	return &rest.Config{Host: n.URL, BearerToken: n.token, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: n.CA}}
 }
@@ -144,16 +144,16 @@ func (n *Node) turnOn(ctx context.Context) error {
 	process, err := n.lab.supervisor.Start(supervise.Command{Path: role, Args: []string{file}, Log: log, Dir: n.spec.Dir, Isolated: true,
 		Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}})
 	if err != nil {
-		return fmt.Errorf("%s: %w", n.Name, err)
+		return fmt.Errorf("starting node %s: %w", n.Name, err)
 	}
 	n.mu.Lock()
 	n.process = process
 	n.mu.Unlock()
 	if err := n.lab.place.plug(n.Name, process.PID); err != nil {
-		return fmt.Errorf("%s: plugging it in: %w", n.Name, err)
+		return fmt.Errorf("connecting node %s with the network: %w", n.Name, err)
 	}
 	if err := n.await(ctx, process); err != nil {
-		return fmt.Errorf("%s did not come up: %w; the last lines of %s:\n%s", n.Name, err, log, supervise.Tail(log, logged))
+		return fmt.Errorf("node %s did not become ready: %w; the last lines of %s:\n%s", n.Name, err, log, supervise.Tail(log, logged))
 	}
 	go n.watch(process, log)
 	return nil
@@ -187,8 +187,8 @@ func (n *Node) await(ctx context.Context, process *supervise.Process) error {
 	}
 }
 
-// ready says what is missing for pods: a node that has said so since it was turned on, and the account that they
-// all have.
+// ready returns nil if pods can be created: the node has reported Ready since it was started, and namespace
+// default has its ServiceAccount.
 func (n *Node) ready(ctx context.Context, since time.Time) error {
 	node, err := n.client.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
 	if err != nil {
@@ -202,12 +202,12 @@ func (n *Node) ready(ctx context.Context, since time.Time) error {
 	}
 	_, err = n.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return errors.New("no account in namespace default yet")
+		return errors.New("ServiceAccount default/default does not exist yet")
 	}
 	return err
 }
 
-// watch tells of an end that nobody wanted.
+// watch reports an unexpected end of the node.
 func (n *Node) watch(process *supervise.Process, log string) {
 	select {
 	case <-process.Done():
@@ -222,8 +222,8 @@ func (n *Node) watch(process *supervise.Process, log string) {
 	}
 }
 
-// Restart turns the node off as a power failure does, all its processes at once, and on again with the same data.
-// It returns when the node is ready; its pods are on their way. Cuts of its network are forgotten.
+// Restart kills all processes of the node at once, as a power failure does, and starts it again with the same
+// data. It returns when the node is ready; its pods may still be starting. Network cuts are removed.
 func (n *Node) Restart(ctx context.Context) error {
 	if err := n.Off(); err != nil {
 		return err
@@ -238,17 +238,18 @@ func (n *Node) Off() error {
 	n.process = nil
 	n.mu.Unlock()
 	if process == nil {
-		return nil // it is off
+		return nil // the node is off already
 	}
 	if err := process.Signal(syscall.SIGKILL); err != nil {
 		return fmt.Errorf("turning %s off: %w", n.Name, err)
 	}
 	<-process.Done()
-	// Cgroups do not outlive a power failure; kubelet would look into each for containers that are not there.
+	// Cgroups do not survive a power failure. Kubelet would search remaining ones for containers that no longer
+	// exist.
 	return errors.Join(n.lab.place.unplug(n.Name), removeCgroups(cgroupMount, n.spec.CgroupRoot))
 }
 
-// pid is that of the node's first process.
+// pid returns the PID of the node's first process.
 func (n *Node) pid() (int, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -258,7 +259,7 @@ func (n *Node) pid() (int, error) {
 	return n.process.PID, nil
 }
 
-// Up says whether the node runs.
+// Up reports whether the node is running.
 func (n *Node) Up() bool {
 	n.mu.Lock()
 	process := n.process

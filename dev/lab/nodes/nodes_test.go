@@ -32,23 +32,23 @@ func content(t *testing.T, file string) string {
 	return string(read)
 }
 
-func TestNames(t *testing.T) {
+func TestValidate_LimitsNodeNames(t *testing.T) {
 	tests := map[string]struct {
 		names []string
 		fine  bool
 	}{
-		"three nodes":                 {[]string{"hub", "east", "west"}, true},
-		"the longest name":            {[]string{"abcdefghij"}, true},
-		"digits and hyphens":          {[]string{"a-1"}, true},
-		"too long for a device":       {[]string{"abcdefghijk"}, false},
-		"one letter":                  {[]string{"a"}, true},
-		"a name twice":                {[]string{"hub", "hub"}, false},
-		"no name":                     {[]string{""}, false},
-		"no nodes":                    {nil, false},
-		"upper case":                  {[]string{"Hub"}, false},
-		"a path":                      {[]string{"../x"}, false},
-		"a hyphen at the end":         {[]string{"a-"}, false},
-		"more than there is room for": {strings.Split(strings.Repeat("a ", 60), " "), false},
+		"three nodes: valid":         {[]string{"hub", "east", "west"}, true},
+		"ten characters: valid":      {[]string{"abcdefghij"}, true},
+		"digits and hyphens: valid":  {[]string{"a-1"}, true},
+		"eleven characters: invalid": {[]string{"abcdefghijk"}, false},
+		"one letter: valid":          {[]string{"a"}, true},
+		"duplicate name: invalid":    {[]string{"hub", "hub"}, false},
+		"empty name: invalid":        {[]string{""}, false},
+		"no nodes: invalid":          {nil, false},
+		"upper case: invalid":        {[]string{"Hub"}, false},
+		"path: invalid":              {[]string{"../x"}, false},
+		"hyphen at the end: invalid": {[]string{"a-"}, false},
+		"too many nodes: invalid":    {strings.Split(strings.Repeat("a ", 60), " "), false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -60,15 +60,15 @@ func TestNames(t *testing.T) {
 	}
 	err := Options{Names: []string{"hub"}, Archives: []string{"/no/such/image.tar"}}.validate()
 	if !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("an archive that is not there: %v", err)
+		t.Errorf("missing archive: got %v", err)
 	}
 }
 
-func TestDevicesHaveNamesThatFit(t *testing.T) {
+func TestDeviceNames_FitTheKernelLimit(t *testing.T) {
 	p := &place{number: places - 1}
 	for _, device := range []string{p.bridge(), p.cable("abcdefghij")} {
 		if len(device) > 15 {
-			t.Errorf("%s is longer than a device's name can be", device)
+			t.Errorf("device name %s is too long", device)
 		}
 	}
 	if got := []string{p.gateway(), p.address(firstNode), p.cgroup("hub")}; !cmp.Equal(got, []string{"10.99.99.1", "10.99.99.2", "/fleet-lab99-hub"}) {
@@ -76,17 +76,17 @@ func TestDevicesHaveNamesThatFit(t *testing.T) {
 	}
 }
 
-func TestFoldersThatNodesDoNotSeeAreRefused(t *testing.T) {
+func TestHiddenDirectories_AreRejected(t *testing.T) {
 	tests := map[string]struct {
 		lab  *Lab
 		fine bool
 	}{
-		"the usual":            {&Lab{dir: "/tmp/lab", LogDir: "/tmp/logs", programs: "/root/.cache/kube", pause: "/tmp/lab/pause.tar"}, true},
-		"a home in /var/lib":   {&Lab{dir: "/tmp/lab", programs: "/var/lib/ci/.cache/kube"}, false},
-		"data in /run":         {&Lab{dir: "/run/user/0/lab"}, false},
-		"logs in /var/log":     {&Lab{LogDir: "/var/log/lab"}, false},
-		"an image in /var/lib": {&Lab{options: Options{Archives: []string{"/var/lib/x.tar"}}}, false},
-		"a name alike":         {&Lab{dir: "/var/library/lab"}, true},
+		"usual directories: accepted":         {&Lab{dir: "/tmp/lab", LogDir: "/tmp/logs", programs: "/root/.cache/kube", pause: "/tmp/lab/pause.tar"}, true},
+		"programs in /var/lib: rejected":      {&Lab{dir: "/tmp/lab", programs: "/var/lib/ci/.cache/kube"}, false},
+		"data in /run: rejected":              {&Lab{dir: "/run/user/0/lab"}, false},
+		"logs in /var/log: rejected":          {&Lab{LogDir: "/var/log/lab"}, false},
+		"image in /var/lib: rejected":         {&Lab{options: Options{Archives: []string{"/var/lib/x.tar"}}}, false},
+		"similar name /var/library: accepted": {&Lab{dir: "/var/library/lab"}, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -97,8 +97,9 @@ func TestFoldersThatNodesDoNotSeeAreRefused(t *testing.T) {
 	}
 }
 
-// numbers far from those of real labs, so that nothing of these is in the way of a test.
-func TestEachLabHasANumberOfItsOwn(t *testing.T) {
+// TestReserve_GivesEachLabItsOwnNumber uses a lock directory of its own, so that it does not collide with real
+// labs.
+func TestReserve_GivesEachLabItsOwnNumber(t *testing.T) {
 	locks := t.TempDir()
 	first, err := reserve(locks, "/data/first")
 	if err != nil {
@@ -109,32 +110,32 @@ func TestEachLabHasANumberOfItsOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	if first.number == second.number {
-		t.Errorf("both have number %d", first.number)
+		t.Errorf("both labs got number %d", first.number)
 	}
 	if got := content(t, lockFile(locks, second.number)); got != "/data/second" {
-		t.Errorf("the lock says %q", got)
+		t.Errorf("the lock file contains %q", got)
 	}
 	if _, err := take(locks, first.number); !errors.Is(err, errTaken) {
-		t.Errorf("taking a number that is taken: %v", err)
+		t.Errorf("taking a number in use: got %v", err)
 	}
 	first.release()
 	if exists(lockFile(locks, first.number)) {
-		t.Error("the lock is still there")
+		t.Error("the lock file still exists")
 	}
 	third, err := reserve(locks, "/data/third")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if third.number != first.number {
-		t.Errorf("number %d is free, and the next lab has %d", first.number, third.number)
+		t.Errorf("number %d is free, but the next lab got %d", first.number, third.number)
 	}
-	// The first is asked to clean up again, and must not touch what is the third's now.
+	// A second sweep of the first lab must not touch the number, which now belongs to the third lab.
 	if err := first.sweep(); err != nil || !exists(lockFile(locks, third.number)) {
-		t.Errorf("the third has lost its number: %v", err)
+		t.Errorf("the third lab lost its number: %v", err)
 	}
 }
 
-func TestTheNextLabCleansUpAfterAKilledOne(t *testing.T) {
+func TestReserveAfterKilledLab_RemovesItsLeftovers(t *testing.T) {
 	locks, left := t.TempDir(), filepath.Join(t.TempDir(), "left")
 	put(t, filepath.Join(left, "etcd", "db"), "data")
 	probe, err := reserve(locks, "")
@@ -143,25 +144,25 @@ func TestTheNextLabCleansUpAfterAKilledOne(t *testing.T) {
 	}
 	number := probe.number
 	probe.release()
-	put(t, lockFile(locks, number), left) // nobody holds it
+	put(t, lockFile(locks, number), left) // no process holds this lock
 	next, err := reserve(locks, "/data/next")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if next.number != number || exists(left) {
-		t.Errorf("number %d instead of %d; the folder is there: %t", next.number, number, exists(left))
+		t.Errorf("got number %d, want %d; the old directory exists: %t", next.number, number, exists(left))
 	}
 	if got := content(t, lockFile(locks, number)); got != "/data/next" {
-		t.Errorf("the lock says %q", got)
+		t.Errorf("the lock file contains %q", got)
 	}
 }
 
-func TestCgroupsOfVersion1(t *testing.T) {
+func TestCgroupsV1_InheritTheCpuset(t *testing.T) {
 	mount := t.TempDir()
 	put(t, filepath.Join(mount, "cpuset", "cpuset.cpus"), "0-1")
 	put(t, filepath.Join(mount, "cpuset", "cpuset.mems"), "0")
 	put(t, filepath.Join(mount, "memory", "tasks"), "")
-	// The kernel makes these with the folder.
+	// The kernel creates these files with the directory.
 	put(t, filepath.Join(mount, "cpuset", "lab-a", "cpuset.cpus"), "")
 	put(t, filepath.Join(mount, "cpuset", "lab-a", "cpuset.mems"), "")
 	if err := os.Symlink("memory", filepath.Join(mount, "alias")); err != nil {
@@ -172,12 +173,12 @@ func TestCgroupsOfVersion1(t *testing.T) {
 	}
 	got := []string{content(t, filepath.Join(mount, "cpuset", "lab-a", "cpuset.cpus")), content(t, filepath.Join(mount, "cpuset", "lab-a", "cpuset.mems"))}
 	if !cmp.Equal(got, []string{"0-1", "0"}) {
-		t.Errorf("the cpuset is %q", got)
+		t.Errorf("got cpuset %q", got)
 	}
 	if !exists(filepath.Join(mount, "memory", "lab-a")) {
 		t.Error("no cgroup in hierarchy memory")
 	}
-	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} { // which the kernel removes with the folder
+	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} { // the kernel removes these files with the directory
 		if err := os.Remove(filepath.Join(mount, "cpuset", "lab-a", file)); err != nil {
 			t.Fatal(err)
 		}
@@ -190,16 +191,16 @@ func TestCgroupsOfVersion1(t *testing.T) {
 		t.Fatal(err)
 	}
 	if exists(filepath.Join(mount, "memory", "lab-a")) || exists(filepath.Join(mount, "cpuset", "lab-a")) || !exists(filepath.Join(mount, "memory", "lab-b")) {
-		t.Error("lab-a has to go, lab-b to stay")
+		t.Error("want lab-a removed and lab-b kept")
 	}
 }
 
-func TestCgroupsOfVersion2(t *testing.T) {
+func TestCgroupsV2MissingController_ReturnsErrMissing(t *testing.T) {
 	mount := t.TempDir()
 	put(t, filepath.Join(mount, fileControllers), "cpuset cpu memory pids\n")
 	put(t, filepath.Join(mount, fileSubtree), "")
 	err := createCgroups(mount, "/lab-a")
-	// In a plain file the last write is all there is.
+	// A plain file keeps only the last write, so the other controllers look as if they were not delegated.
 	if !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), "cannot be delegated") {
 		t.Errorf("got %v", err)
 	}
@@ -208,13 +209,13 @@ func TestCgroupsOfVersion2(t *testing.T) {
 	}
 }
 
-func TestNoCgroups(t *testing.T) {
+func TestNoCgroups_ReturnsErrMissing(t *testing.T) {
 	if err := createCgroups(filepath.Join(t.TempDir(), "none"), "/lab-a"); !errors.Is(err, ErrMissing) {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestWhatIsMissingIsSaid(t *testing.T) {
+func TestMissingPackages_AreNamed(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	missing := missingPackages()
 	want := []string{"containerd", "runc", "iptables", "iproute2", "util-linux"}
@@ -230,15 +231,15 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 	}
 }
 
-func TestPackagesAreInstalledWithWhatIsKnownOrNew(t *testing.T) {
+func TestGet_UpdatesThePackageListsOnlyIfNeeded(t *testing.T) {
 	const tells = "#!/bin/sh\necho $1 >>$0.said\n"
 	tests := map[string]struct {
 		script, asked, says string
 	}{
-		"what is known does":              {tells, "install ", ""},
-		"what is known is too old":        {tells + "[ $1 = update ] && touch $0.new; [ -e $0.new ]\n", "install update install ", ""},
-		"nothing new can be had":          {tells + "echo no route; exit 100\n", "install update ", "apt-get update failed: exit status 100\nno route\n"},
-		"there is no such package at all": {tells + "echo unknown; [ $1 = update ]\n", "install update install ", "apt-get install failed: exit status 1\nunknown\n"},
+		"package lists are current: no update":                    {tells, "install ", ""},
+		"package lists are stale: update and retry":               {tells + "[ $1 = update ] && touch $0.new; [ -e $0.new ]\n", "install update install ", ""},
+		"update fails: error contains apt-get's output":           {tells + "echo no route; exit 100\n", "install update ", "apt-get update failed: exit status 100\nno route\n"},
+		"package does not exist: error contains apt-get's output": {tells + "echo unknown; [ $1 = update ]\n", "install update install ", "apt-get install failed: exit status 1\nunknown\n"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -255,21 +256,21 @@ func TestPackagesAreInstalledWithWhatIsKnownOrNew(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := strings.ReplaceAll(string(asked), "\n", " "); got != test.asked || says != test.says {
-				t.Errorf("asked for %q, which says %q", got, says)
+				t.Errorf("ran apt-get with %q, got error %q", got, says)
 			}
 		})
 	}
 }
 
-func TestRole(t *testing.T) {
+func TestRole_RunsTheRoleOfItsName(t *testing.T) {
 	tests := map[string]struct {
 		args   []string
 		played bool
 		says   string
 	}{
-		"itself":                 {[]string{"/usr/bin/lab", "up"}, false, ""},
-		"a node without a file":  {[]string{"/data/" + roleNode}, true, roleNode + ": it is started by dev/lab, with a file\n"},
-		"a node of no such file": {[]string{roleNode, "/no/such/node.json"}, true, roleNode + ": reading what the node is"},
+		"own name: no role":               {[]string{"/usr/bin/lab", "up"}, false, ""},
+		"node without a file: error":      {[]string{"/data/" + roleNode}, true, roleNode + ": want one argument, the file of the node's spec: start it with dev/lab\n"},
+		"node with a missing file: error": {[]string{roleNode, "/no/such/node.json"}, true, roleNode + ": reading the node's spec"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -282,7 +283,7 @@ func TestRole(t *testing.T) {
 	}
 }
 
-func TestALabThatIsNotThereHasNoTraces(t *testing.T) {
+func TestTracesOfEndedLab_AreEmpty(t *testing.T) {
 	mark := Mark{Number: places + 1, Dir: "/no/such/lab"}
 	traces, err := mark.Traces()
 	if err != nil || len(traces) != 0 {
@@ -294,14 +295,14 @@ func TestALabThatIsNotThereHasNoTraces(t *testing.T) {
 	}
 }
 
-func TestACommandThatFailsSaysWhatItSaid(t *testing.T) {
+func TestFailedCommand_ReturnsItsOutput(t *testing.T) {
 	err := command("sh", "-c", "echo no such device >&2; exit 2")
 	if err == nil || !strings.HasSuffix(err.Error(), "exit status 2: no such device") {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestAnOffNodeCannotBeUsed(t *testing.T) {
+func TestNodeThatIsOff_RejectsActions(t *testing.T) {
 	n := &Node{Name: "east"}
 	for name, do := range map[string]func() error{
 		"import": func() error { return n.Import("x.tar") }, "cut": func() error { return n.Cut(n) }, "heal": func() error { return n.Heal(n) },
@@ -311,9 +312,9 @@ func TestAnOffNodeCannotBeUsed(t *testing.T) {
 		}
 	}
 	if n.Up() {
-		t.Error("it is off")
+		t.Error("want the node to be off")
 	}
 	if err := n.Off(); err != nil {
-		t.Errorf("turning off what is off: %v", err)
+		t.Errorf("turning off a node that is off: %v", err)
 	}
 }

@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// ErrMissing means that this machine has not what nodes need, and cannot get it.
+// ErrMissing means that this machine lacks a requirement of the nodes, and that it could not be installed.
 var ErrMissing = errors.New("this machine cannot run nodes")
 
-// need is a program and the Debian package it comes with.
+// need names a program and the Debian package that contains it.
 type need struct{ program, pack string }
 
 func needs() []need {
@@ -25,17 +25,17 @@ func needs() []need {
 	}
 }
 
-// pluginPack has the CNI plugins.
+// pluginPack is the Debian package of the CNI plugins.
 const pluginPack = "containernetworking-plugins"
 
-// pluginFolders are where distributions put them.
+// pluginFolders returns the directories in which distributions install them.
 func pluginFolders() []string { return []string{"/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni"} }
 
-// Prerequisites checks that this machine can run nodes, installing Debian packages where they are missing, and
-// returns the folder of the CNI plugins. The error wraps ErrMissing and says all that is missing.
+// Prerequisites checks that this machine can run nodes, installs missing Debian packages, and returns the
+// directory of the CNI plugins. The error wraps ErrMissing and lists everything that is missing.
 func Prerequisites(ctx context.Context, progress func(format string, args ...any)) (plugins string, err error) {
 	if os.Geteuid() != 0 {
-		return "", fmt.Errorf("%w: namespaces and bridges need root; run it as root", ErrMissing)
+		return "", fmt.Errorf("%w: namespaces and bridges need root: run the command as root", ErrMissing)
 	}
 	if missing := missingPackages(); len(missing) > 0 {
 		if err := install(ctx, missing, progress); err != nil {
@@ -43,12 +43,12 @@ func Prerequisites(ctx context.Context, progress func(format string, args ...any
 		}
 	}
 	if missing := missingPackages(); len(missing) > 0 {
-		return "", fmt.Errorf("%w: still missing after the installation: %s", ErrMissing, strings.Join(missing, " "))
+		return "", fmt.Errorf("%w: packages still missing after the installation: %s", ErrMissing, strings.Join(missing, " "))
 	}
 	return findPlugins(), nil
 }
 
-// missingPackages are those to install.
+// missingPackages returns the packages to install.
 func missingPackages() []string {
 	var missing []string
 	seen := map[string]bool{}
@@ -64,7 +64,7 @@ func missingPackages() []string {
 	return missing
 }
 
-// findPlugins is the folder of the CNI plugins, or empty.
+// findPlugins returns the directory of the CNI plugins, or an empty string.
 func findPlugins() string {
 	for _, folder := range pluginFolders() {
 		if exists(filepath.Join(folder, "bridge")) && exists(filepath.Join(folder, "host-local")) && exists(filepath.Join(folder, "portmap")) {
@@ -74,12 +74,12 @@ func findPlugins() string {
 	return ""
 }
 
-// install installs Debian packages, without the services that come with them.
+// install installs Debian packages, but does not start their services.
 func install(ctx context.Context, packages []string, progress func(format string, args ...any)) error {
 	list := strings.Join(packages, " ")
 	apt, err := exec.LookPath("apt-get")
 	if err != nil {
-		return fmt.Errorf("%w: missing %s, and there is no apt-get to install it: install the like of these Debian packages", ErrMissing, list)
+		return fmt.Errorf("%w: missing Debian packages %s, and apt-get does not exist: install the corresponding packages of this distribution", ErrMissing, list)
 	}
 	progress("installing Debian packages: %s", list)
 	policy, err := denyServices()
@@ -88,12 +88,12 @@ func install(ctx context.Context, packages []string, progress func(format string
 	}
 	defer policy()
 	if err := get(ctx, apt, packages); err != nil {
-		return fmt.Errorf("%w: missing %s, and %w", ErrMissing, list, err)
+		return fmt.Errorf("%w: installing the missing packages %s: %w", ErrMissing, list, err)
 	}
 	return nil
 }
 
-// get installs with what is known of the packages already, and if that does not do, with what is new.
+// get installs packages with the current package lists. If that fails, it updates the lists and tries again.
 func get(ctx context.Context, apt string, packages []string) error {
 	installing := append([]string{"install", "-qq", "--yes", "--no-install-recommends"}, packages...)
 	if run(ctx, apt, installing) == nil {
@@ -105,7 +105,7 @@ func get(ctx context.Context, apt string, packages []string) error {
 	return run(ctx, apt, installing)
 }
 
-// run runs apt-get without questions.
+// run runs apt-get without interactive questions.
 func run(ctx context.Context, apt string, args []string) error {
 	command := exec.CommandContext(ctx, apt, args...)
 	command.Env = append(command.Environ(), "DEBIAN_FRONTEND=noninteractive")
@@ -115,15 +115,15 @@ func run(ctx context.Context, apt string, args []string) error {
 	return nil
 }
 
-// denyServices keeps packages from starting their services while they are installed: nodes have their own. A
-// policy that is there is left as it is.
+// denyServices prevents packages from starting their services during the installation: nodes start their own. An
+// existing policy is kept.
 func denyServices() (undo func(), err error) {
 	const file = "/usr/sbin/policy-rc.d"
 	if exists(file) {
 		return func() {}, nil
 	}
 	if err := os.WriteFile(file, []byte("#!/bin/sh\nexit 101\n"), 0o755); err != nil {
-		return nil, fmt.Errorf("keeping services from being started: %w", err)
+		return nil, fmt.Errorf("preventing services from starting: %w", err)
 	}
 	return func() { _ = os.Remove(file) }, nil
 }

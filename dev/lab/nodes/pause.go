@@ -14,7 +14,7 @@ import (
 // PauseImage is the name of the image that holds the namespaces of pods.
 const PauseImage = "docker.io/fleethub/pause:lab"
 
-// pauseArchive makes that image in a folder.
+// pauseArchive builds that image and returns the path of its archive in the directory.
 func pauseArchive(ctx context.Context, dir string) (string, error) {
 	binary, err := build.Pause(ctx, nil)
 	if err != nil {

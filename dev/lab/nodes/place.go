@@ -11,22 +11,22 @@ import (
 	"syscall"
 )
 
-// Each lab has a number, and by it a bridge, a network 10.99.<number>.0/24 and cgroups.
+// Each lab has a number. Its bridge, its network 10.99.<number>.0/24 and its cgroups are named after it.
 const (
 	places    = 100
 	firstNode = 2 // .1 is the bridge
 	lastNode  = 50
 )
 
-// lockFolder is where a lab's number is taken: a file for each, locked for as long as the lab's supervisor lives,
-// which says what to remove.
+// lockFolder is the directory of the lock files, one per number. The lab's supervisor holds the lock while it
+// runs. The file contains the lab's directory, to remove it after a kill.
 const lockFolder = "/run"
 
-// place is a lab's number, and the lock on it.
+// place is a lab's number and the lock on it.
 type place struct {
 	number int
 	lock   *os.File
-	dir    string // the lab's data
+	dir    string // the lab's data directory
 }
 
 func (p *place) bridge() string  { return fmt.Sprintf("fleetlab%d", p.number) }
@@ -35,20 +35,20 @@ func (p *place) address(host int) string {
 	return fmt.Sprintf("10.99.%d.%d", p.number, host)
 }
 
-// cable is the host's end of a node's cable: fl0-east.
+// cable returns the name of the host's end of a node's network device, for example fl0-east.
 func (p *place) cable(node string) string { return fmt.Sprintf("fl%d-%s", p.number, node) }
 
-// cgroup is the path of a node's cgroup in each hierarchy.
+// cgroup returns the path of a node's cgroup in each hierarchy.
 func (p *place) cgroup(node string) string { return fmt.Sprintf("/fleet-lab%d-%s", p.number, node) }
 
 func lockFile(folder string, number int) string {
 	return filepath.Join(folder, fmt.Sprintf("fleet-lab%d.lock", number))
 }
 
-// errTaken means that another lab has the number.
-var errTaken = errors.New("taken")
+// errTaken means that another lab uses the number.
+var errTaken = errors.New("number in use by another lab")
 
-// reserve takes the first number that is free, and removes what a lab that was killed has left of it.
+// reserve takes the first free number and removes what a killed lab with this number has left.
 func reserve(folder, dir string) (*place, error) {
 	for number := range places {
 		p, err := take(folder, number)
@@ -59,24 +59,24 @@ func reserve(folder, dir string) (*place, error) {
 			return nil, err
 		}
 		if p.dir == "" && exists(filepath.Join(devices, p.bridge())) {
-			p.release() // somebody else's
+			p.release() // the bridge belongs to something else
 			continue
 		}
 		return p, p.settle(dir)
 	}
-	return nil, fmt.Errorf("there are %d labs on this machine already: end one with make lab-down", places)
+	return nil, fmt.Errorf("all %d lab numbers of this machine are in use: stop a lab with make lab-down", places)
 }
 
-// settle removes what an earlier lab has left, and notes what is to be removed of this one.
+// settle removes what an earlier lab with this number has left, and records this lab's directory.
 func (p *place) settle(dir string) error {
 	if p.dir != "" {
 		if err := p.clean(); err != nil {
-			return fmt.Errorf("removing what an earlier lab has left: %w", err)
+			return fmt.Errorf("removing the leftovers of an earlier lab: %w", err)
 		}
 	}
 	p.dir = dir
 	if err := errors.Join(p.lock.Truncate(0), writeAt(p.lock, dir)); err != nil {
-		return fmt.Errorf("noting the lab's folder: %w", err)
+		return fmt.Errorf("recording the lab's directory: %w", err)
 	}
 	return nil
 }
@@ -86,7 +86,7 @@ func writeAt(file *os.File, content string) error {
 	return err
 }
 
-// take locks a number. What the file says is the folder of a lab that has not cleaned up.
+// take locks a number. A non-empty lock file contains the directory of a lab that was not cleaned up.
 func take(folder string, number int) (*place, error) {
 	file, err := os.OpenFile(lockFile(folder, number), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -94,7 +94,7 @@ func take(folder string, number int) (*place, error) {
 	}
 	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if err == nil && !same(file) {
-		err = syscall.EWOULDBLOCK // the one who had it has removed it meanwhile
+		err = syscall.EWOULDBLOCK // the previous holder has removed the file meanwhile
 	}
 	if err != nil {
 		err = errors.Join(file.Close(), ifElse(errors.Is(err, syscall.EWOULDBLOCK), errTaken, err))
@@ -114,7 +114,7 @@ func ifElse(condition bool, yes, no error) error {
 	return no
 }
 
-// same says whether the file is still the one of that name.
+// same reports whether the open file is still the one with this path.
 func same(file *os.File) bool {
 	mine, err := file.Stat()
 	if err != nil {
@@ -124,9 +124,9 @@ func same(file *os.File) bool {
 	return err == nil && os.SameFile(mine, named)
 }
 
-// release gives the number back.
+// release removes the lock file and releases the lock.
 func (p *place) release() {
-	_ = os.Remove(p.lock.Name()) // ours: we hold the lock
+	_ = os.Remove(p.lock.Name()) // safe, because this process holds the lock
 	_ = p.lock.Close()
 }
 
@@ -135,8 +135,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// Sweep removes what labs have left whose supervisors were killed, and returns their bridges. Labs that run are
-// left alone.
+// Sweep removes what labs with killed supervisors have left, and returns the names of their
+// bridges. It does not touch running labs.
 func Sweep() ([]string, error) {
 	var swept []string
 	for number := range places {

@@ -15,18 +15,18 @@ import (
 	"github.com/fleet-hub/fleet/dev/plane/supervise"
 )
 
-// The executable that starts a lab is also the lab's supervisor and each node's first process, told by the name
-// it is called by.
+// The executable that starts a lab also runs as the lab's supervisor and as each node's first process. The name
+// it is called by selects the role.
 const (
 	roleSupervisor = "fleet-lab-supervisor"
 	roleNode       = "fleet-lab-node"
 )
 
-// lockDescriptor is where the supervisor has the lock of the lab's number.
+// lockDescriptor is the supervisor's file descriptor of the lab's lock.
 const lockDescriptor = 3
 
-// Role plays the part that the program is called for, if it is one of the lab's, and says what to exit with. Where
-// it is none, played is false and the program is itself. It has to be the first thing in main or TestMain:
+// Role runs the role of the lab that the program's name selects, and returns the exit code. If the name selects
+// no role, played is false. It has to be the first call in main or TestMain:
 //
 //	if code, played := nodes.Role(os.Args, os.Stderr); played {
 //		os.Exit(code)
@@ -37,7 +37,7 @@ func Role(args []string, out io.Writer) (code int, played bool) {
 	case roleSupervisor:
 		err = beSupervisor(args[1:])
 		if err != nil {
-			_, _ = fmt.Fprintln(out, roleSupervisor+":", err) // nowhere to say that nothing can be said
+			_, _ = fmt.Fprintln(out, roleSupervisor+":", err) // there is no other place to report a failed write
 		}
 		supervise.KillOwnGroup()
 	case roleNode:
@@ -48,20 +48,20 @@ func Role(args []string, out io.Writer) (code int, played bool) {
 	if err == nil {
 		return 0, true
 	}
-	_, _ = fmt.Fprintln(out, filepath.Base(args[0])+":", err) // likewise
+	_, _ = fmt.Fprintln(out, filepath.Base(args[0])+":", err) // see above
 	return 1, true
 }
 
-// beSupervisor ends what it has started, and removes the lab, when its caller is gone. Its one argument is the
-// lab's folder; the number is in the folder of the lock.
+// beSupervisor waits until its caller has ended. Then it ends the processes it has started and removes the lab.
+// Its only argument is the lab's directory. The name of the lock file contains the lab's number.
 func beSupervisor(args []string) error {
 	if len(args) != 1 {
-		return errors.New("it is started by dev/lab, with a folder")
+		return errors.New("want one argument, the lab's directory: start it with dev/lab")
 	}
 	syscall.CloseOnExec(lockDescriptor)
 	name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", lockDescriptor))
 	if err != nil {
-		return fmt.Errorf("looking for the lab's lock: %w", err)
+		return fmt.Errorf("finding the lab's lock: %w", err)
 	}
 	var number int
 	if _, err := fmt.Sscanf(filepath.Base(name), "fleet-lab%d.lock", &number); err != nil {
@@ -73,7 +73,7 @@ func beSupervisor(args []string) error {
 
 func beNode(args []string, out io.Writer) error {
 	if len(args) != 1 {
-		return errors.New("it is started by dev/lab, with a file")
+		return errors.New("want one argument, the file of the node's spec: start it with dev/lab")
 	}
 	spec, err := inside.Load(args[0])
 	if err != nil {
@@ -82,7 +82,7 @@ func beNode(args []string, out io.Writer) error {
 	return inside.Main(spec, slog.New(slog.NewTextHandler(out, nil)))
 }
 
-// callMe makes a name for this executable in a folder, for the part it is to play.
+// callMe creates a symbolic link to this executable, named after the role to run.
 func callMe(dir, role string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -90,12 +90,12 @@ func callMe(dir, role string) (string, error) {
 	}
 	link := filepath.Join(dir, role)
 	if err := os.Symlink(self, link); err != nil {
-		return "", fmt.Errorf("naming this executable: %w", err)
+		return "", fmt.Errorf("linking this executable: %w", err)
 	}
 	return link, nil
 }
 
-// launchSupervisor starts it, with the lock.
+// launchSupervisor starts the supervisor and passes it the lock.
 func (l *Lab) launchSupervisor() error {
 	binary, err := callMe(l.dir, roleSupervisor)
 	if err != nil {

@@ -13,11 +13,12 @@ import (
 	"time"
 )
 
-// goodbye is how long the kernel may take to let go of cgroups whose processes it has just ended.
+// goodbye limits the wait until the kernel releases the cgroups of killed processes.
 const goodbye = 10 * time.Second
 
-// sweep removes everything of a lab whose processes have ended, and gives its number back. What is gone already is
-// no error; and where somebody else has swept already, the number may be another lab's now.
+// sweep removes everything of a lab whose processes have ended, and releases its number. Parts that are removed
+// already are not an error. If another process has swept the lab already, the number may belong to another lab,
+// and sweep does nothing.
 func (p *place) sweep() error {
 	if !same(p.lock) {
 		return nil
@@ -29,17 +30,17 @@ func (p *place) sweep() error {
 	return err
 }
 
-// clean removes everything of a lab but its number.
+// clean removes everything of a lab except its number.
 func (p *place) clean() error {
 	return errors.Join(p.removeDevices(), removeCgroups(cgroupMount, p.cgroup("*")), os.RemoveAll(p.dir))
 }
 
-// removeDevices removes the bridge and what is still plugged into it: a node's cable ends with the node, but in the
-// kernel's own time.
+// removeDevices removes the bridge and the remaining node devices. The kernel removes a node's device some time
+// after the node has ended.
 func (p *place) removeDevices() error {
 	all, err := os.ReadDir(devices)
 	if err != nil {
-		return fmt.Errorf("looking for network devices: %w", err)
+		return fmt.Errorf("listing network devices: %w", err)
 	}
 	var failed error
 	for _, device := range all {
@@ -54,13 +55,13 @@ func (p *place) removeDevices() error {
 	return failed
 }
 
-// removeCgroups removes the cgroups of a pattern in all hierarchies.
+// removeCgroups removes the cgroups that match the pattern in all hierarchies.
 func removeCgroups(mount, pattern string) error {
 	var cgroups []string
 	for _, hierarchy := range hierarchies(mount) {
 		found, err := filepath.Glob(filepath.Join(hierarchy, pattern))
 		if err != nil {
-			return fmt.Errorf("looking for cgroups: %w", err)
+			return fmt.Errorf("listing cgroups: %w", err)
 		}
 		cgroups = append(cgroups, found...)
 	}
@@ -71,8 +72,8 @@ func removeCgroups(mount, pattern string) error {
 	return failed
 }
 
-// removeTree removes a cgroup with all below it, from the leaves up. Those that are busy are tried again: processes that were killed
-// leave theirs only when the kernel has buried them.
+// removeTree removes a cgroup and all cgroups below it, leaves first. It retries busy ones: a killed process
+// leaves its cgroup only when the kernel has finished it.
 func removeTree(root string) error {
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
@@ -84,7 +85,7 @@ func removeTree(root string) error {
 			if err == nil && entry.IsDir() {
 				folders = append(folders, path)
 			}
-			return nil // without one that has gone while we looked
+			return nil // a cgroup that was removed meanwhile is skipped
 		})
 		for _, folder := range slices.Backward(folders) {
 			err = errors.Join(err, gone(os.Remove(folder)))

@@ -11,16 +11,16 @@ import (
 	"strings"
 )
 
-// Mark is by what a lab's traces on the machine are known.
+// Mark identifies a lab's traces on the machine.
 type Mark struct {
-	// Number is in the names of its devices, cgroups and lock.
+	// Number is part of the names of the lab's devices, cgroups and lock.
 	Number int `json:"number"`
-	// Dir is its data folder, which its processes and mounts name.
+	// Dir is the lab's data directory. Command lines and mounts contain its path.
 	Dir string `json:"dir"`
 }
 
-// Traces are what there is of a lab on this machine, sorted: processes, devices, cgroups, mounts, folders. Of one
-// that has ended there is nothing.
+// Traces returns what exists of a lab on this machine, sorted: processes, devices, cgroups, mounts and
+// directories. For a lab that has ended it is empty.
 func (m Mark) Traces() ([]string, error) {
 	p := &place{number: m.Number, dir: m.Dir}
 	var found []string
@@ -30,13 +30,13 @@ func (m Mark) Traces() ([]string, error) {
 	} {
 		paths, err := filepath.Glob(pattern)
 		if err != nil {
-			return nil, fmt.Errorf("looking for %s: %w", pattern, err)
+			return nil, fmt.Errorf("finding %s: %w", pattern, err)
 		}
 		found = append(found, paths...)
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
-		return nil, fmt.Errorf("looking for mounts: %w", err)
+		return nil, fmt.Errorf("listing mounts: %w", err)
 	}
 	for line := range strings.Lines(string(mounts)) {
 		if strings.Contains(line, m.Dir) {
@@ -45,10 +45,10 @@ func (m Mark) Traces() ([]string, error) {
 	}
 	commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
-		return nil, fmt.Errorf("looking for processes: %w", err)
+		return nil, fmt.Errorf("listing processes: %w", err)
 	}
 	for _, file := range commands {
-		// A process that has ended meanwhile is none.
+		// A process that has ended meanwhile is skipped.
 		if command, err := os.ReadFile(file); err == nil && bytes.Contains(command, []byte(m.Dir)) {
 			found = append(found, "process "+strings.ReplaceAll(string(command), "\x00", " "))
 		}
