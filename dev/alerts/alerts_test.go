@@ -20,7 +20,8 @@ const (
 	page      = "../../docs/monitoring.md"
 )
 
-// rules are read as Prometheus reads them: what it would refuse is an error.
+// rules returns the alert rules. It parses them as Prometheus does, so that rules that Prometheus rejects fail
+// the test.
 func rules(t *testing.T) (all []rulefmt.Rule) {
 	t.Helper()
 	groups, errs := rulefmt.ParseFile(rulesFile, false)
@@ -36,9 +37,9 @@ func rules(t *testing.T) (all []rulefmt.Rule) {
 	return all
 }
 
-func TestWhichAlertsFire(t *testing.T) {
+func TestScenario_FiresOnlyItsAlerts(t *testing.T) {
 	scenarios := map[string]struct {
-		fire []string // all other rules keep quiet
+		fire []string // all other rules must not fire
 	}{
 		"healthy": {},
 		"failing": {[]string{
@@ -67,13 +68,13 @@ func TestWhichAlertsFire(t *testing.T) {
 	}
 	for _, rule := range rules(t) {
 		if !shown[rule.Alert] {
-			t.Errorf("%s was not shown to fire", rule.Alert)
+			t.Errorf("no scenario fires alert %s", rule.Alert)
 		}
 	}
 }
 
-// fires says whether an alert fires at the end of a scenario: for one and the same set of labels its expression has
-// held, at each step, for as long as the rule says.
+// fires reports whether an alert fires at the end of a scenario: its expression has been true with the same
+// labels at every step of the rule's for-period.
 func fires(t *testing.T, storage *memory, rule rulefmt.Rule) bool {
 	t.Helper()
 	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, EnableAtModifier: true, EnableNegativeOffset: true})
@@ -104,19 +105,20 @@ func fires(t *testing.T, storage *memory, rule rulefmt.Rule) bool {
 	return false
 }
 
-func TestEveryRuleSaysWhatToDo(t *testing.T) {
+func TestEveryRule_HasSeveritySummaryAndDescription(t *testing.T) {
 	for _, rule := range rules(t) {
 		severity := rule.Labels["severity"]
 		if severity != "critical" && severity != "warning" {
 			t.Errorf("%s: severity %q", rule.Alert, severity)
 		}
 		if rule.Annotations["summary"] == "" || len(rule.Annotations["description"]) < 40 {
-			t.Errorf("%s says too little: %q, %q", rule.Alert, rule.Annotations["summary"], rule.Annotations["description"])
+			t.Errorf("annotations of %s are too short: %q, %q", rule.Alert, rule.Annotations["summary"], rule.Annotations["description"])
 		}
 	}
 }
 
-// documented are the metrics that docs/monitoring.md lists, which a test of internal/metrics makes from the code.
+// documented returns the metrics in docs/monitoring.md. A test of internal/metrics generates that list from the
+// code.
 func documented(t *testing.T) map[string]bool {
 	t.Helper()
 	text, err := os.ReadFile(page)
@@ -138,7 +140,7 @@ func documented(t *testing.T) map[string]bool {
 	return found
 }
 
-// expectDocumented parses an expression and looks its metrics up.
+// expectDocumented parses an expression and checks that its metrics are documented.
 func expectDocumented(t *testing.T, where, expression string, known map[string]bool) {
 	t.Helper()
 	parsed, err := parser.ParseExpr(expression)
@@ -154,14 +156,14 @@ func expectDocumented(t *testing.T, where, expression string, known map[string]b
 	})
 }
 
-func TestTheRulesUseDocumentedMetrics(t *testing.T) {
+func TestRules_UseDocumentedMetrics(t *testing.T) {
 	known := documented(t)
 	for _, rule := range rules(t) {
 		expectDocumented(t, rule.Alert, rule.Expr, known)
 	}
 }
 
-func TestTheDashboard(t *testing.T) {
+func TestDashboard_UsesDocumentedMetrics(t *testing.T) {
 	text, err := os.ReadFile(dashboard)
 	if err != nil {
 		t.Fatal(err)
@@ -190,14 +192,14 @@ func TestTheDashboard(t *testing.T) {
 	seen := map[int]bool{}
 	for _, p := range board.Panels {
 		if seen[p.ID] || p.Title == "" || p.GridPos.W == 0 || p.GridPos.X+p.GridPos.W > 24 {
-			t.Errorf("panel %d %q: its place or number is wrong", p.ID, p.Title)
+			t.Errorf("panel %d %q has a wrong position or ID", p.ID, p.Title)
 		}
 		seen[p.ID] = true
 		if p.Type == "row" {
 			continue
 		}
 		if len(p.Targets) == 0 {
-			t.Errorf("panel %q shows nothing", p.Title)
+			t.Errorf("panel %q has no query", p.Title)
 		}
 		for _, target := range p.Targets {
 			expectDocumented(t, p.Title, variables(target.Expr), known)
@@ -205,7 +207,7 @@ func TestTheDashboard(t *testing.T) {
 	}
 }
 
-// variables puts something in the place of Grafana's.
+// variables replaces Grafana's variables by values.
 func variables(expression string) string {
 	return strings.NewReplacer("$__rate_interval", "5m", "$__range", "1h", "$workspace", "fleet-default", "$job", "fleet").Replace(expression)
 }

@@ -22,14 +22,15 @@ import (
 
 const (
 	scrapes = "../../internal/metrics/testdata/alerts"
-	// span is the time between the two scrapes of a scenario, step the time between those that are made up in between.
+	// span is the time between the two scrapes of a scenario, step the interval of the interpolated samples in
+	// between.
 	span, step = 2 * time.Hour, time.Minute
 )
 
-// begin is when the scenarios begin.
+// begin is the start time of all scenarios.
 var begin = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// sample is one of a series.
+// sample is one sample of a series.
 type sample struct {
 	t int64 // in milliseconds
 	f float64
@@ -42,11 +43,11 @@ func (s sample) FH() *histogram.FloatHistogram { return nil }
 func (s sample) Type() chunkenc.ValueType      { return chunkenc.ValFloat }
 func (s sample) Copy() chunks.Sample           { return s }
 
-// memory holds series; it is the storage that the engine asks.
+// memory is an in-memory storage of series for the query engine.
 type memory struct{ series []storage.Series }
 
-// load makes the samples of a scenario: what each target answered at the beginning and at the end, and between the
-// two as if everything had happened at an even pace.
+// load returns the samples of a scenario: the values of each target at the beginning and at the end, and linearly
+// interpolated values in between.
 func load(t *testing.T, scenario string) *memory {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(scrapes, scenario+".*.start.prom"))
@@ -68,7 +69,7 @@ func load(t *testing.T, scenario string) *memory {
 func between(from, to float64) (samples []chunks.Sample) {
 	for at := time.Duration(0); at <= span; at += step {
 		value := to
-		if from != to { // also +Inf, from which there is no way to itself
+		if from != to { // also avoids interpolating between two +Inf
 			value = from + (to-from)*float64(at)/float64(span)
 		}
 		samples = append(samples, sample{t: begin.Add(at).UnixMilli(), f: value})
@@ -81,7 +82,7 @@ type scraped struct {
 	value  float64
 }
 
-// parse reads one scrape, with the labels that Prometheus adds to it.
+// parse reads one scrape and adds the labels that Prometheus adds.
 func parse(t *testing.T, file, target string) map[string]scraped {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -110,10 +111,10 @@ func parse(t *testing.T, file, target string) map[string]scraped {
 	}
 }
 
-// Querier is the storage's.
+// Querier implements storage.Queryable.
 func (m *memory) Querier(_, _ int64) (storage.Querier, error) { return m, nil }
 
-// Select finds series.
+// Select returns the matching series.
 func (m *memory) Select(_ context.Context, _ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
 	set := &found{at: -1}
 	for _, series := range m.series {
@@ -125,12 +126,12 @@ func (m *memory) Select(_ context.Context, _ bool, _ *storage.SelectHints, match
 	return set
 }
 
-// LabelValues is not asked by the engine, as little as LabelNames.
+// LabelValues is not used by the engine.
 func (*memory) LabelValues(context.Context, string, *storage.LabelHints, ...*labels.Matcher) ([]string, annotations.Annotations, error) {
 	return nil, nil, nil
 }
 
-// LabelNames is not asked by the engine.
+// LabelNames is not used by the engine.
 func (*memory) LabelNames(context.Context, *storage.LabelHints, ...*labels.Matcher) ([]string, annotations.Annotations, error) {
 	return nil, nil, nil
 }
@@ -138,7 +139,7 @@ func (*memory) LabelNames(context.Context, *storage.LabelHints, ...*labels.Match
 // Close does nothing.
 func (*memory) Close() error { return nil }
 
-// found is a set of series.
+// found is an iterator over series.
 type found struct {
 	series []storage.Series
 	at     int

@@ -3,7 +3,7 @@
 // Command lab runs one-node Kubernetes clusters with real pods on this machine, to try charts and images as users
 // get them. It needs root. See dev/lab/nodes.
 //
-//	lab up hub east west ─► lab serve, detached, holds them ─► lab down
+//	lab up hub east west ─► lab serve, detached, runs them ─► lab down
 package main
 
 import (

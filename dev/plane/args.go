@@ -8,12 +8,12 @@ import (
 	"github.com/fleet-hub/fleet/dev/plane/pki"
 )
 
-// etcdSocket is the Unix socket of the one etcd, in the plane's data folder: no port, so nobody else
-// on the machine can read the clusters' Secrets out of it. etcd wants a port in the name all the same.
+// etcdSocket is the Unix socket of etcd in the plane's data directory. There is no TCP port, so other users of
+// the machine cannot read the clusters' Secrets. etcd requires a port in the name, even for a socket.
 const etcdSocket = "etcd:0"
 
-// etcdArgs are the flags of the one etcd all clusters share. It runs in the data folder, since etcd
-// takes no path in a Unix URL. Losing the data with the machine is fine: no fsync.
+// etcdArgs returns the flags of the etcd that all clusters share. It runs in the data directory, because etcd
+// accepts no path in a Unix URL. fsync is off, because the data may be lost with the machine.
 func etcdArgs() []string {
 	const client, peer = "unix://" + etcdSocket, "unix://etcd-peer:0"
 	return []string{
@@ -26,30 +26,30 @@ func etcdArgs() []string {
 	}
 }
 
-// serverArgs says what is particular about one cluster's API server.
+// serverArgs holds the settings that differ between the clusters' API servers.
 type serverArgs struct {
 	name  string
-	dir   string // of the cluster
+	dir   string // the cluster's directory
 	port  int
-	audit string // path of the audit log; empty means none
-	// policy is the file with the audit log's policy, in dir
+	audit string // path of the audit log; empty disables it
+	// policy is the name of the audit policy's file in dir.
 	policy string
-	extra  []string // at the end, so that they win
+	extra  []string // last, so that they override the others
 }
 
-// apiServerArgs are the flags of an API server with the usual admission, RBAC and one admin token,
-// on loopback only.
+// apiServerArgs returns the flags of an API server on loopback with the default admission plugins, RBAC and one
+// admin token.
 func apiServerArgs(a serverArgs) []string {
 	file := func(name string) string { return filepath.Join(a.dir, name) }
 	args := []string{
-		// Relative to the working folder, the plane's data: a path may be longer than a socket's address
-		// can be, or have a comma, which would make it two.
+		// The path is relative to the working directory, the plane's data directory. An absolute path may be too
+		// long for a socket address, or contain a comma, which separates addresses.
 		"--etcd-servers=unix:" + etcdSocket,
 		"--etcd-prefix=/" + a.name,
-		"--bind-address=127.0.0.1", // the default listens everywhere
+		"--bind-address=127.0.0.1", // by default it listens on all addresses
 		fmt.Sprintf("--secure-port=%d", a.port),
-		"--permit-port-sharing",           // with us, who hold it
-		"--advertise-address=127.0.0.1",   // without a default route it could find none itself
+		"--permit-port-sharing",           // shared with this process, which holds the port
+		"--advertise-address=127.0.0.1",   // without a default route it finds no address itself
 		"--endpoint-reconciler-type=none", // a loopback endpoint is invalid
 		"--service-cluster-ip-range=" + pki.ServiceCIDR,
 		"--service-account-issuer=https://kubernetes.default.svc",
@@ -57,7 +57,8 @@ func apiServerArgs(a serverArgs) []string {
 		"--service-account-signing-key-file=" + file(pki.FileAccounts),
 		"--token-auth-file=" + file(pki.FileTokens),
 		"--authorization-mode=Node,RBAC",
-		// The second asks who names the owner of an object for rights over both, as some distributions do.
+		// OwnerReferencesPermissionEnforcement requires rights on the owner for blockOwnerDeletion. Some
+		// distributions enable it.
 		"--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement",
 		"--tls-cert-file=" + file(pki.FileServing),
 		"--tls-private-key-file=" + file(pki.FileServingKey),
@@ -65,16 +66,16 @@ func apiServerArgs(a serverArgs) []string {
 		"--allow-privileged",
 	}
 	if a.audit != "" {
-		// Blocking, so that what a test did is in the log when the request returns.
+		// Blocking mode: when a request returns, its event is in the log.
 		args = append(args, "--audit-policy-file="+file(a.policy), "--audit-log-path="+a.audit, "--audit-log-mode=blocking",
-			"--audit-log-maxsize=1048576") // in MiB: it is never begun anew, which nobody who reads it would notice
+			"--audit-log-maxsize=1048576") // MiB; large enough that the log is never rotated, because readers would miss the rotated part
 	}
 	return append(args, a.extra...)
 }
 
-// unusedControllers need nodes, volumes or a cloud, none of which exist here. Without them a
-// controller-manager starts faster and is smaller; all that acts on what can be here remains (so those
-// that remove finalizers of volumes do: admission sets them).
+// unusedControllers returns the controllers that need nodes, volumes or a cloud, none of which exist here.
+// Without them a controller-manager starts faster and needs less memory. The controllers that remove finalizers
+// of volumes stay, because admission sets these finalizers.
 func unusedControllers() []string {
 	return []string{
 		"cloud-node-lifecycle-controller", "device-taint-eviction-controller", "ephemeral-volume-controller",
@@ -86,9 +87,9 @@ func unusedControllers() []string {
 	}
 }
 
-// controllerManagerArgs are the flags of a cluster's controller-manager. stockLimits leaves its
-// client-side limits as a cluster of a user has them; otherwise they are lifted, so that a test waits
-// for the controllers and not for their limits.
+// controllerManagerArgs returns the flags of a cluster's controller-manager. With stockLimits it has the default
+// client-side rate limits, as in users' clusters. Without, the limits are lifted, so that tests do not wait for
+// them.
 func controllerManagerArgs(dir string, port int, stockLimits bool) []string {
 	file := func(name string) string { return filepath.Join(dir, name) }
 	kubeconfig := file(pki.FileKubeconfig)
@@ -96,9 +97,9 @@ func controllerManagerArgs(dir string, port int, stockLimits bool) []string {
 		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
 		"--bind-address=127.0.0.1",
 		fmt.Sprintf("--secure-port=%d", port), // the default port is the same for every cluster
-		"--permit-port-sharing",               // with us, who hold it
+		"--permit-port-sharing",               // shared with this process, which holds the port
 		"--tls-cert-file=" + file(pki.FileServing), "--tls-private-key-file=" + file(pki.FileServingKey),
-		"--service-account-private-key-file=" + file(pki.FileAccounts), // without it the token controller is silently off
+		"--service-account-private-key-file=" + file(pki.FileAccounts), // without it the token controller is silently disabled
 		"--root-ca-file=" + file(pki.FileCA),
 		"--use-service-account-credentials",
 		"--leader-elect=false",

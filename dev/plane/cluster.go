@@ -20,44 +20,45 @@ import (
 	"github.com/fleet-hub/fleet/dev/plane/requests"
 )
 
-// startTimeout bounds each step of a cluster's start. Three seconds are usual; a machine that
-// builds something at the same time takes longer.
+// startTimeout limits each step of a cluster's start. Three seconds are usual. A machine that compiles at the
+// same time needs longer.
 const startTimeout = 2 * time.Minute
 
-// Cluster is one control plane: an API server with RBAC, a controller-manager, and a pod runner in
-// place of nodes.
+// Cluster is one control plane: an API server with RBAC, a controller-manager, and a pod runner in place of
+// nodes.
 type Cluster struct {
 	// Name is HubName or one of Options.Downstreams.
 	Name string
-	// URL is the API server's, https://127.0.0.1:<port>; it stays the same over Pause and Resume.
+	// URL is the API server's URL, https://127.0.0.1:<port>. Pause and Resume do not change it.
 	URL string
-	// CA is the cluster's own CA, PEM.
+	// CA is the cluster's own CA in PEM.
 	CA []byte
-	// Kubeconfig is an admin's, with token and CA inside; KubeconfigPath is a file with it, which
-	// lasts as long as the plane.
+	// Kubeconfig is a kubeconfig of the admin with token and CA. KubeconfigPath is a file with the same content;
+	// Stop removes it.
 	Kubeconfig     []byte
 	KubeconfigPath string
-	// LogDir is this cluster's folder in Plane.LogDir: kube-apiserver.log,
-	// kube-controller-manager.log and <namespace>_<pod>.log for each pod that is a process.
+	// LogDir is this cluster's directory in Plane.LogDir. It contains kube-apiserver.log,
+	// kube-controller-manager.log, and <namespace>_<pod>.log for each pod that runs as a process.
 	LogDir string
-	// AuditLog is the path of the audit log, one JSON event per line; empty without Options.Audit.
+	// AuditLog is the path of the audit log, one JSON event per line. It is empty without Options.Audit.
 	AuditLog string
 
 	plane *Plane
 	dir   string
-	// auditLog is AuditLog, or the path of a log that is only recorded; auditPolicy is the policy's file in dir.
+	// auditLog is AuditLog, or the path of the log for recorded requests. auditPolicy is the policy's file in
+	// dir.
 	auditLog, auditPolicy string
 	identity              pki.Identity
 	client                kubernetes.Interface
 	pods                  *podrunner.Runner
 
-	// serverPort and controllersPort are held from the start of the cluster to the end of the plane, so
-	// that a component that is away for a while finds its port free when it comes back. Nil before.
+	// serverPort and controllersPort are nil before the cluster starts. They are held until the plane ends, so
+	// that a restarted component finds its port free.
 	serverPort, controllersPort *ports.Port
 
-	mu         sync.Mutex // guards what follows
+	mu         sync.Mutex // guards the fields below
 	apiServer  *component
-	stopPods   context.CancelFunc // nil while no runner runs
+	stopPods   context.CancelFunc // nil if no pod runner is running
 	podsEnded  chan struct{}
 	controller *component
 }
@@ -69,7 +70,7 @@ func newCluster(p *Plane, name string) (*Cluster, error) {
 		c.auditLog, c.auditPolicy = c.AuditLog, pki.FileAudit
 	}
 	if err := errors.Join(os.MkdirAll(c.dir, 0o700), os.MkdirAll(c.LogDir, 0o755)); err != nil {
-		return nil, fmt.Errorf("making the folders of %s: %w", name, err)
+		return nil, fmt.Errorf("creating the directories of cluster %s: %w", name, err)
 	}
 	var err error
 	c.identity, err = pki.New(c.dir, name, p.clock())
@@ -77,7 +78,8 @@ func newCluster(p *Plane, name string) (*Cluster, error) {
 	return c, errors.Join(err, c.recordRequests())
 }
 
-// recordRequests gives a hub without an audit log one of the controllers' requests, if those are to be recorded.
+// recordRequests adds an audit log of the controllers' requests to the hub, if requests are recorded and it has
+// no audit log.
 func (c *Cluster) recordRequests() error {
 	if c.plane.recorded == "" || c.Name != HubName || c.auditLog != "" {
 		return nil
@@ -86,8 +88,8 @@ func (c *Cluster) recordRequests() error {
 	return pki.Write(c.dir, c.auditPolicy, []byte(requests.Policy))
 }
 
-// start brings up the API server, then runs the hook, then the controller-manager. The pod runner
-// is there as soon as pods can be.
+// start starts the API server, runs the BeforeControllers hook, and starts the controller-manager. The pod runner
+// starts as soon as pods can be created.
 func (c *Cluster) start(ctx context.Context) error {
 	if err := c.settle(); err != nil {
 		return err
@@ -101,13 +103,13 @@ func (c *Cluster) start(ctx context.Context) error {
 	c.startRunner()
 	if hook := c.plane.options.BeforeControllers; hook != nil {
 		if err := hook(ctx, c); err != nil {
-			return fmt.Errorf("%s: before its controllers start: %w", c.Name, err)
+			return fmt.Errorf("running the BeforeControllers hook of %s: %w", c.Name, err)
 		}
 	}
 	return c.startControllers(ctx)
 }
 
-// settle fixes where the cluster's components will answer, and all that follows from it.
+// settle reserves the ports of the cluster's components and creates everything that depends on them.
 func (c *Cluster) settle() error {
 	var err error
 	if c.serverPort, err = ports.Hold(); err != nil {
@@ -125,18 +127,18 @@ func (c *Cluster) settle() error {
 		return err
 	}
 	if c.client, err = kubernetes.NewForConfig(c.Config()); err != nil {
-		return fmt.Errorf("%s: making a client: %w", c.Name, err)
+		return fmt.Errorf("creating a client for cluster %s: %w", c.Name, err)
 	}
 	return nil
 }
 
-// access completes who it is by where this cluster is.
+// access adds the cluster's name, URL and CA to an access.
 func (c *Cluster) access(who pki.Access) pki.Access {
 	who.Name, who.URL, who.CA = c.Name, c.URL, c.CA
 	return who
 }
 
-// runServer starts the API server's process on the port settled on, and waits until it is ready.
+// runServer starts the API server on its reserved port and waits until it is ready.
 func (c *Cluster) runServer(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -160,8 +162,8 @@ func (c *Cluster) runServer(ctx context.Context) error {
 	})
 }
 
-// startControllers waits for the one thing every pod needs of the controller-manager: the default
-// account of a namespace. It shows that its controllers work, not only that it runs.
+// startControllers starts the controller-manager and waits for the default ServiceAccount, which every pod needs.
+// The ServiceAccount shows that the controllers work, not only that the process runs.
 func (c *Cluster) startControllers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -179,13 +181,13 @@ func (c *Cluster) startControllers(ctx context.Context) error {
 	return c.plane.await(ctx, controller, func(ctx context.Context) error {
 		_, err := c.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			return errors.New("no account in namespace default yet")
+			return errors.New("ServiceAccount default/default does not exist yet")
 		}
 		return err
 	})
 }
 
-// Config is the admin's access, a copy of its own, without client-side limits.
+// Config returns a new client configuration for the admin, without client-side rate limits.
 func (c *Cluster) Config() *rest.Config {
 	return &rest.Config{
 		Host: c.URL, BearerToken: c.identity.Token, QPS: -1,
@@ -193,8 +195,8 @@ func (c *Cluster) Config() *rest.Config {
 	}
 }
 
-// Pause kills the API server: whoever uses the cluster meets refused connections until Resume. Its
-// address, its data, and the pods that are processes, stay.
+// Pause kills the API server. Connections are refused until Resume. Its address, its data and the pods that run
+// as processes stay.
 func (c *Cluster) Pause() error {
 	c.stopRunner()
 	c.mu.Lock()
@@ -203,17 +205,16 @@ func (c *Cluster) Pause() error {
 	return server.kill()
 }
 
-// Resume starts the API server again, at the same address with the same data, and returns when it
-// is ready.
+// Resume starts the API server again, with the same address and data, and returns when it is ready.
 func (c *Cluster) Resume(ctx context.Context) error {
 	if err := c.runServer(ctx); err != nil {
-		return fmt.Errorf("resuming: %w", err)
+		return fmt.Errorf("resuming cluster %s: %w", c.Name, err)
 	}
 	c.startRunner()
 	return nil
 }
 
-// releasePorts is for a cluster that has ended.
+// releasePorts releases the ports of a cluster that has ended.
 func (c *Cluster) releasePorts() {
 	for _, port := range []*ports.Port{c.serverPort, c.controllersPort} {
 		if port != nil {

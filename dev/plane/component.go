@@ -13,26 +13,26 @@ import (
 	"github.com/fleet-hub/fleet/dev/plane/supervise"
 )
 
-// pollEvery is how often a component that starts is asked whether it is ready.
+// pollEvery is the interval between two readiness checks of a starting component.
 const pollEvery = 20 * time.Millisecond
 
-// program says what to run.
+// program describes a program to run.
 type program struct {
-	name string // as messages call it: "hub: kube-apiserver"
+	name string // used in messages: "hub: kube-apiserver"
 	file string // in Plane.programs
 	args []string
 	log  string
 }
 
-// component is one process of the control planes.
+// component is a process of the control planes.
 type component struct {
 	program
 	process  *supervise.Process
-	logStart int64       // where in the log this process begins
-	expected atomic.Bool // its end is ours, or told
+	logStart int64       // the offset in the log at which this process starts
+	expected atomic.Bool // the end was requested, or is reported already
 }
 
-// run starts a component and has its unexpected end told.
+// run starts a component. An unexpected end of it is reported to Options.Progress.
 func (p *Plane) run(what program) (*component, error) {
 	c := &component{program: what}
 	if info, err := os.Stat(c.log); err == nil {
@@ -41,11 +41,12 @@ func (p *Plane) run(what program) (*component, error) {
 	var err error
 	c.process, err = p.supervisor.Start(supervise.Command{
 		Path: filepath.Join(p.programs, c.file), Args: c.args, Log: c.log,
-		// An API server's start is mostly allocation: collecting less often saves a quarter of its time.
+		// GOGC=300 reduces garbage collection: an API server's start mostly allocates. It saves a quarter of the
+		// start time.
 		Env: []string{"HOME=" + p.dataDir, "TMPDIR=" + p.dataDir, "GOGC=300"},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.name, err)
+		return nil, fmt.Errorf("starting %s: %w", c.name, err)
 	}
 	go p.watch(c)
 	return c, nil
@@ -55,14 +56,14 @@ func (p *Plane) watch(c *component) {
 	select {
 	case <-c.process.Done():
 	case <-p.supervisor.Gone():
-		return // everything ends, and who stopped it knows, or is told by the next error
+		return // the plane is stopping, or the next error reports the cause
 	}
 	if status := c.process.Status(); !c.expected.Load() && !p.stopping.Load() {
 		p.options.Progress("%s ended: %s; its log: %s", c.name, status.Text, c.log)
 	}
 }
 
-// kill ends the component and waits for that.
+// kill kills the component and waits until it has ended.
 func (c *component) kill() error {
 	c.expected.Store(true)
 	if err := c.process.Signal(syscall.SIGKILL); err != nil {
@@ -72,19 +73,19 @@ func (c *component) kill() error {
 	return nil
 }
 
-// hold stops the component where it is, or lets it go on.
+// hold stops the component with SIGSTOP, or continues it.
 func (c *component) hold(hold bool) error {
 	signal := syscall.SIGCONT
 	if hold {
 		signal = syscall.SIGSTOP
 	}
 	if err := c.process.Signal(signal); err != nil {
-		return fmt.Errorf("holding %s: %w", c.name, err)
+		return fmt.Errorf("sending a signal to %s: %w", c.name, err)
 	}
 	return nil
 }
 
-// await asks ready until it says nil, and fails when the component or etcd ends or ctx is done.
+// await calls ready until it returns nil. It fails when the component or etcd ends, or when ctx is done.
 func (p *Plane) await(ctx context.Context, c *component, ready func(context.Context) error) error {
 	ticker := time.NewTicker(pollEvery)
 	defer ticker.Stop()
@@ -104,16 +105,16 @@ func (p *Plane) await(ctx context.Context, c *component, ready func(context.Cont
 			if cause := context.Cause(ctx); !errors.Is(cause, context.DeadlineExceeded) {
 				return cause
 			}
-			return fmt.Errorf("%s did not become ready in time: %w; its last lines:\n%s", c.name, err, c.tail())
+			return fmt.Errorf("%s did not become ready in time: %w; the last lines of its log:\n%s", c.name, err, c.tail())
 		}
 	}
 }
 
-// failure says how a component ended that should not have.
+// failure returns an error for a component that has ended unexpectedly.
 func (c *component) failure() error {
-	c.expected.Store(true) // told here
-	return fmt.Errorf("%s ended (%s); its last lines:\n%s", c.name, c.process.Status().Text, c.tail())
+	c.expected.Store(true) // the returned error reports it
+	return fmt.Errorf("%s ended (%s); the last lines of its log:\n%s", c.name, c.process.Status().Text, c.tail())
 }
 
-// tail is the last lines of what the process wrote.
+// tail returns the last lines that the process has written.
 func (c *component) tail() string { return supervise.Tail(c.log, c.logStart) }

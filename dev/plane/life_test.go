@@ -21,10 +21,10 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/await"
 )
 
-// goodbye is the time within which nothing may be left of a caller that was killed.
+// goodbye limits the time until everything of a killed caller is removed.
 const goodbye = time.Minute
 
-// caller is another process that started a plane.
+// caller is another process that has started a plane.
 type caller struct {
 	cmd        *exec.Cmd
 	supervisor int
@@ -32,7 +32,7 @@ type caller struct {
 	tmp, logs  string
 }
 
-// startCaller returns when the caller says that it is as far as given.
+// startCaller returns when the caller reports that it has reached the stage far.
 func startCaller(t *testing.T, far string) caller {
 	t.Helper()
 	c := caller{tmp: t.TempDir(), logs: t.TempDir()}
@@ -69,45 +69,45 @@ func startCaller(t *testing.T, far string) caller {
 	return c
 }
 
-// left is what there is still of the plane: nil, or what.
+// left returns an error that names what still exists of the plane.
 func (c caller) left() error {
 	if _, err := os.Stat(c.data); !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("the data folder %s: %s", c.data, fmt.Sprint(err))
+		return fmt.Errorf("the data directory %s exists: %s", c.data, fmt.Sprint(err))
 	}
-	// The supervisor leads a group of its own, with all it started in it.
+	// The supervisor leads a process group with all processes it has started.
 	if err := syscall.Kill(-c.supervisor, 0); !errors.Is(err, syscall.ESRCH) {
-		return fmt.Errorf("processes of group %d: %s", c.supervisor, fmt.Sprint(err))
+		return fmt.Errorf("processes of group %d exist: %s", c.supervisor, fmt.Sprint(err))
 	}
 	return nil
 }
 
-func TestNothingIsLeftOfACallerThatEnds(t *testing.T) {
+func TestCallerEnds_NothingOfThePlaneIsLeft(t *testing.T) {
 	tests := map[string]struct {
 		far    string
 		signal syscall.Signal
 		logs   []string
 	}{
-		"killed, as by kill -9":               {ready, syscall.SIGKILL, []string{"default_agent.log", "kube-apiserver.log", "kube-controller-manager.log"}},
-		"killed half-way":                     {halfWay, syscall.SIGKILL, nil},
-		"interrupted, as by Ctrl-C, half-way": {halfWay, syscall.SIGINT, nil},
+		"killed by SIGKILL":                      {ready, syscall.SIGKILL, []string{"default_agent.log", "kube-apiserver.log", "kube-controller-manager.log"}},
+		"killed by SIGKILL during the start":     {halfWay, syscall.SIGKILL, nil},
+		"interrupted by SIGINT during the start": {halfWay, syscall.SIGINT, nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if signal.Ignored(test.signal) {
-				t.Skip("whoever has started this test has it ignore the signal, and so does the caller")
+				t.Skip("this test process ignores the signal, so the caller does too")
 			}
 			c := startCaller(t, test.far)
 			if err := c.left(); err == nil {
-				t.Fatal("nothing there in the first place")
+				t.Fatal("want the plane to exist before the caller ends")
 			}
 			if err := c.cmd.Process.Signal(test.signal); err != nil {
 				t.Fatal(err)
 			}
-			_ = c.cmd.Wait() // its state is the signal
+			_ = c.cmd.Wait() // the process state contains the signal
 			within(t, goodbye, c.left)
 			if got := names(t, c.tmp); len(got) != 0 {
-				t.Errorf("left in the temporary folder: %q", got)
+				t.Errorf("left in the temporary directory: %q", got)
 			}
 			logs := names(t, filepath.Join(c.logs, HubName))
 			if test.logs != nil && !slices.Equal(test.logs, logs) || !slices.Contains(logs, "kube-apiserver.log") {
@@ -117,7 +117,7 @@ func TestNothingIsLeftOfACallerThatEnds(t *testing.T) {
 	}
 }
 
-// within asks until check says nil, for as long as given.
+// within calls check until it returns nil, or fails the test after the limit.
 func within(t *testing.T, limit time.Duration, check func() error) {
 	t.Helper()
 	await.Until(t, "waiting", limit, func(context.Context) error { return check() })
@@ -137,7 +137,7 @@ func names(t *testing.T, dir string) []string {
 	return all
 }
 
-func TestNothingIsLeftAfterStop(t *testing.T) {
+func TestStop_LeavesOnlyTheLogs(t *testing.T) {
 	tmp, logs := t.TempDir(), t.TempDir()
 	t.Setenv("TMPDIR", tmp)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -150,7 +150,7 @@ func TestNothingIsLeftAfterStop(t *testing.T) {
 	if err := runAgentPod(ctx, p.Hub); err != nil {
 		t.Fatal(err)
 	}
-	cancel() // the end of the context of the start is not the plane's
+	cancel() // the plane does not depend on the context of its start
 	if _, err := clientFor(t, p.Hub).Discovery().ServerVersion(); err != nil {
 		t.Errorf("after the end of the context: %v", err)
 	}
@@ -166,17 +166,17 @@ func TestNothingIsLeftAfterStop(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := names(t, tmp); len(got) != 0 {
-		t.Errorf("left in the temporary folder: %q", got)
+		t.Errorf("left in the temporary directory: %q", got)
 	}
 	if diff := cmp.Diff([]string{"etcd.log", HubName, "supervisor.log"}, names(t, logs)); diff != "" {
 		t.Errorf("logs (-want +got):\n%s", diff)
 	}
 	if err := p.Hub.Resume(t.Context()); err == nil {
-		t.Error("a stopped plane's cluster was resumed")
+		t.Error("resuming a cluster of a stopped plane: want an error")
 	}
 }
 
-func TestAKilledSupervisorTakesAllWithIt(t *testing.T) {
+func TestKilledSupervisor_EndsThePlane(t *testing.T) {
 	p, err := Start(t.Context(), Options{LogDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
@@ -191,8 +191,8 @@ func TestAKilledSupervisorTakesAllWithIt(t *testing.T) {
 	within(t, goodbye, c.left)
 }
 
-func TestAStartThatFails(t *testing.T) {
-	never := errors.New("this hook never likes it")
+func TestFailedStart_NamesTheCauseAndTheLogs(t *testing.T) {
+	never := errors.New("the hook failed")
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	tests := map[string]struct {
@@ -200,19 +200,19 @@ func TestAStartThatFails(t *testing.T) {
 		options Options
 		is      error
 		says    []string
-		silent  bool // nothing was started yet, so there are no logs to name
+		silent  bool // nothing was started, so there are no logs to name
 	}{
-		"an API server that ends is named, with its last words": {
+		"API server ends: error quotes its log": {
 			options: Options{APIServerArgs: func(string) []string { return []string{"--no-such-flag"} }},
 			says:    []string{"hub: kube-apiserver ended (exit status 1)", "unknown flag: --no-such-flag"},
 		},
-		"a hook's error says for which cluster": {
+		"hook fails: error names the cluster": {
 			options: Options{BeforeControllers: func(context.Context, *Cluster) error { return never }},
 			is:      never,
-			says:    []string{"hub: before its controllers start: this hook never likes it"},
+			says:    []string{"running the BeforeControllers hook of hub: the hook failed"},
 		},
-		"a context that has ended": {ctx: ended, is: context.Canceled, silent: true},
-		"a downstream called like the hub": {
+		"context has ended: nothing is started": {ctx: ended, is: context.Canceled, silent: true},
+		"downstream has the hub's name: nothing is started": {
 			options: Options{Downstreams: []string{HubName}}, is: ErrOptions, silent: true,
 			says: []string{`downstream "hub" has the hub's name`},
 		},
@@ -228,7 +228,7 @@ func TestAStartThatFails(t *testing.T) {
 			p, err := Start(test.ctx, test.options)
 			if err == nil {
 				_ = p.Stop()
-				t.Fatal("it started")
+				t.Fatal("want an error, but the plane started")
 			}
 			if test.is != nil && !errors.Is(err, test.is) {
 				t.Errorf("error is not %v: %v", test.is, err)
@@ -243,7 +243,7 @@ func TestAStartThatFails(t *testing.T) {
 				}
 			}
 			if got := names(t, tmp); len(got) != 0 {
-				t.Errorf("left in the temporary folder: %q", got)
+				t.Errorf("left in the temporary directory: %q", got)
 			}
 		})
 	}

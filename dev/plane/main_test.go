@@ -21,8 +21,8 @@ import (
 	"github.com/fleet-hub/fleet/dev/plane/requests"
 )
 
-// The test binary plays two more programs, told by the name it is called by: the agent that a pod
-// runs, and a caller of Start that is killed.
+// The test binary is also two other programs, selected by the name it is called by: the agent that a pod runs,
+// and a caller of Start that is killed.
 const (
 	fakeAgent  = "fleetagent"
 	fakeCaller = "plane-caller"
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	case fakeCaller:
 		os.Exit(exitCode(beCaller(os.Args[1])))
 	}
-	if err := os.Unsetenv(requests.Variable); err != nil { // no controllers run here
+	if err := os.Unsetenv(requests.Variable); err != nil { // this package runs no controllers
 		panic(err)
 	}
 	dir, err := os.MkdirTemp("", "plane-test-")
@@ -68,7 +68,7 @@ func exitCode(err error) int {
 	return 1
 }
 
-// callMe makes a name for the test binary.
+// callMe creates a symbolic link to the test binary.
 func callMe(dir, name string) string {
 	self, err := os.Executable()
 	if err != nil {
@@ -81,7 +81,7 @@ func callMe(dir, name string) string {
 	return link
 }
 
-// markHook leaves a namespace with what the hook saw: no controller had made an account yet.
+// markHook creates a namespace that shows what the hook saw: controllers had not created a ServiceAccount yet.
 func markHook(ctx context.Context, c *Cluster) error {
 	client, err := kubernetes.NewForConfig(c.Config())
 	if err != nil {
@@ -97,10 +97,10 @@ func markHook(ctx context.Context, c *Cluster) error {
 	return err
 }
 
-// beAgent does what an agent does that the pod runner can tell: it uses its kubeconfig, answers on
-// its health address, and ends on SIGTERM. It is ready when somebody made a ConfigMap "permit".
+// beAgent does what the pod runner can observe of an agent: it uses its kubeconfig, serves its health address,
+// and ends on SIGTERM. It is ready once a ConfigMap "permit" exists.
 func beAgent() error {
-	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // client-go tells of requests that are broken off, as probes are
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // client-go logs requests that are cancelled, as probes are
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	fmt.Fprintln(os.Stdout, "agent began, arguments", os.Args[1:])
@@ -135,7 +135,7 @@ func beAgent() error {
 	return server.Close()
 }
 
-// beCaller starts a plane with a pod process, says how far it is, and waits to be killed.
+// beCaller starts a plane with a pod process, reports each stage, and waits to be killed.
 func beCaller(logs string) error {
 	dir, err := os.MkdirTemp(logs, "caller-")
 	if err != nil {
@@ -160,7 +160,7 @@ func beCaller(logs string) error {
 	select {}
 }
 
-// What a caller says of how far it is.
+// The stages that a caller reports.
 const (
 	halfWay = "half-way"
 	ready   = "ready"

@@ -1,13 +1,13 @@
-// Package plane gives a hub and any number of downstream clusters as control planes that run as
-// child processes on this machine: no root, no containers, no downloads but Go modules. Tests,
-// `make demo` and benchmarks use it; the product does not.
+// Package plane starts control planes as child processes on this machine: one hub and any number of downstream
+// clusters. It needs no root, no containers, and downloads only Go modules. It is used by tests, make demo and
+// benchmarks, and not by the product.
 //
-//	Start ─► supervisor ─┬─ etcd, one for all
+//	Start ─► supervisor ─┬─ etcd, shared by all clusters
 //	                     ├─ kube-apiserver           per cluster, in parallel
 //	                     ├─ kube-controller-manager  per cluster, after Options.BeforeControllers
 //	                     └─ pod processes            fleetcontroller, fleetagent (podrunner)
 //
-// Nothing outlives the caller: the supervisor holds a pipe to it (package supervise).
+// All processes end with the caller: the supervisor holds a pipe to it (package supervise).
 package plane
 
 import (
@@ -27,39 +27,38 @@ import (
 	"github.com/fleet-hub/fleet/dev/plane/supervise"
 )
 
-// HubName is the name of the hub among a plane's clusters.
+// HubName is the hub's name among a plane's clusters.
 const HubName = "hub"
 
-// Options says what Start starts. The zero value is a hub alone.
+// Options configures a plane. The zero value is a hub without downstream clusters.
 type Options struct {
-	// Downstreams are the names of the clusters beside the hub: lower case letters, digits and
-	// hyphens, none twice, none HubName.
+	// Downstreams are the unique names of the downstream clusters: lower case letters, digits and hyphens, but
+	// not HubName.
 	Downstreams []string
-	// Binaries says which pods are run as local processes: those with a container whose command
-	// starts with one of the keys ("fleetcontroller", "fleetagent"); the value is the executable's
-	// path. All other pods turn Ready without anything running.
+	// Binaries maps a command ("fleetcontroller", "fleetagent") to the path of an executable. A container with
+	// such a command runs as a local process. All other pods become Ready without a process.
 	Binaries map[string]string
-	// Hold says of a cluster's pod whether it is to stay Pending, as where no node has room for it; it
-	// is asked whenever the pod changes. Nil holds none.
+	// Hold reports whether a cluster's pod stays Pending, as if no node had room for it. It is called at each
+	// change of the pod. Nil holds no pod.
 	Hold func(cluster string, pod *corev1.Pod) bool
-	// ProcessEnv is added to the environment of every such process, KEY=value; the container's own wins.
+	// ProcessEnv is added to the environment of each such process, as KEY=value. The container's own variables
+	// win.
 	ProcessEnv []string
-	// BeforeControllers runs for each cluster between its API server and its controller-manager; nil
-	// runs nothing. CRDs belong here: the garbage collector learns of later ones only every 30 s.
+	// BeforeControllers runs for each cluster after its API server and before its controller-manager has started.
+	// Nil runs nothing. CRDs belong here: the garbage collector detects later ones only every 30 s.
 	BeforeControllers func(context.Context, *Cluster) error
-	// APIServerArgs returns flags for the API server of the cluster of this name, after all others;
-	// nil adds none.
+	// APIServerArgs returns additional flags for the API server of the named cluster. They come last. Nil adds
+	// none.
 	APIServerArgs func(cluster string) []string
 	// Audit makes every API server write one line per request to Cluster.AuditLog.
 	Audit bool
-	// StockControllerLimits leaves the controller-managers' client limits at their defaults (20
-	// requests a second), as where cost is measured; otherwise they are lifted.
+	// StockControllerLimits keeps the default client-side rate limits of the controller-managers (20 requests per
+	// second), to measure costs. Without it the limits are lifted.
 	StockControllerLimits bool
-	// LogDir is where each component's and pod's log goes; it is made where missing and never
-	// removed. Empty means a new folder in the system's temporary folder, which the caller of Start
-	// removes when it needs no logs (Plane.RemoveLogs).
+	// LogDir is the directory of all logs. It is created if missing, and never removed. If it is empty, Start
+	// creates a directory in the system's temporary directory. The caller removes it with Plane.RemoveLogs.
 	LogDir string
-	// Progress receives one line per thing worth knowing while one waits; nil drops them.
+	// Progress receives one line per notable step. If it is nil, the lines are dropped.
 	Progress func(format string, args ...any)
 }
 
@@ -67,31 +66,32 @@ type Options struct {
 type Plane struct {
 	// Hub is the cluster named HubName.
 	Hub *Cluster
-	// Downstreams are the others, in the order of Options.Downstreams.
+	// Downstreams are the other clusters, in the order of Options.Downstreams.
 	Downstreams []*Cluster
-	// LogDir holds supervisor.log, etcd.log and a folder per cluster; it survives Stop.
+	// LogDir holds supervisor.log, etcd.log and one directory per cluster. Stop keeps it.
 	LogDir string
 
-	clusters   []*Cluster // all, the hub first
+	clusters   []*Cluster // all clusters, the hub first
 	options    Options
-	programs   string // folder of the control plane's executables
+	programs   string // directory of the control plane's executables
 	dataDir    string
-	recorded   string // folder in which the controllers' requests are recorded; empty if they are not
+	recorded   string // directory for the controllers' recorded requests; empty if they are not recorded
 	supervisor *supervise.Client
 	clock      func() time.Time
 	stop       func() error
 	stopping   atomic.Bool
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	etcd *component
 }
 
-// Start starts a hub and downstream clusters, and returns when each of them answers, has run the
-// hook and has a working controller-manager. ctx bounds the start only (a suite's set-up often has
-// one that ends with the set-up); the plane ends with Stop or with the process. An error names the
-// component, quotes its last lines and says where the logs are.
+// Start starts a hub and downstream clusters. It returns when each API server is ready, the hook has run and the
+// controller-manager works. ctx limits only the start: a test suite's set-up often has a context that ends with
+// the set-up. The plane ends with Stop or with this process. An error names the component, quotes its last log
+// lines and names the logs.
 //
-// The first Start on a machine builds Kubernetes, which takes minutes and is told to Options.Progress.
+// The first Start on a machine builds Kubernetes, which takes minutes. Options.Progress receives messages about
+// it.
 func Start(ctx context.Context, options Options) (*Plane, error) {
 	if err := validate(options); err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func Start(ctx context.Context, options Options) (*Plane, error) {
 	return p, nil
 }
 
-// prepare makes all that needs no process: executables, folders, certificates.
+// prepare creates everything that needs no process: executables, directories and certificates.
 func prepare(ctx context.Context, options Options) (*Plane, error) {
 	p := &Plane{options: options, clock: time.Now} //nolint:forbidigo // this is where the clock is made
 	p.recorded = os.Getenv(requests.Variable)      //nolint:forbidigo // make test says it to all packages at once
@@ -124,9 +124,9 @@ func prepare(ctx context.Context, options Options) (*Plane, error) {
 		return nil, err
 	}
 	if p.dataDir, err = os.MkdirTemp("", "fleet-plane-"); err != nil {
-		return nil, fmt.Errorf("making the data folder: %w", err)
+		return nil, fmt.Errorf("creating the data directory: %w", err)
 	}
-	// From here on the folder is the supervisor's, who removes it whatever happens to us.
+	// From here on the supervisor removes the directory, even when this process is killed.
 	p.supervisor, err = supervise.Launch(supervise.Options{
 		Binary: supervisor, DataDir: p.dataDir, Log: filepath.Join(p.LogDir, "supervisor.log"),
 	})
@@ -144,16 +144,16 @@ func logDir(wanted string) (string, error) {
 	if wanted == "" {
 		dir, err := os.MkdirTemp("", "fleet-plane-logs-")
 		if err != nil {
-			return "", fmt.Errorf("making the log folder: %w", err)
+			return "", fmt.Errorf("creating the log directory: %w", err)
 		}
 		return dir, nil
 	}
 	dir, err := filepath.Abs(wanted)
 	if err != nil {
-		return "", fmt.Errorf("finding the log folder: %w", err)
+		return "", fmt.Errorf("finding the log directory: %w", err)
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", fmt.Errorf("making the log folder: %w", err)
+		return "", fmt.Errorf("creating the log directory: %w", err)
 	}
 	return dir, nil
 }
@@ -178,7 +178,7 @@ func (p *Plane) start(ctx context.Context) error {
 	defer giveUp(nil)
 	var clusters sync.WaitGroup
 	var mu sync.Mutex
-	var first error // the others fail because of it
+	var first error // the first failure, which makes the others fail too
 	for _, c := range p.clusters {
 		clusters.Go(func() {
 			err := c.start(ctx)
@@ -197,7 +197,7 @@ func (p *Plane) start(ctx context.Context) error {
 	return first
 }
 
-// Cluster returns the cluster of this name, or nil.
+// Cluster returns the cluster with this name, or nil.
 func (p *Plane) Cluster(name string) *Cluster {
 	for _, c := range p.clusters {
 		if c.Name == name {
@@ -207,8 +207,7 @@ func (p *Plane) Cluster(name string) *Cluster {
 	return nil
 }
 
-// Stop ends all processes and removes all folders but LogDir. It may be called again, and returns
-// the same.
+// Stop ends all processes and removes all directories except LogDir. Further calls return the same result.
 func (p *Plane) Stop() error { return p.stop() }
 
 func (p *Plane) end() error {
@@ -224,16 +223,16 @@ func (p *Plane) end() error {
 		c.releasePorts()
 	}
 	for _, wait := range pods {
-		wait() // short: the processes are dead
+		wait() // short, because the processes have been killed
 	}
 	if p.recorded != "" && p.Hub != nil && p.Hub.auditLog != "" {
 		err = errors.Join(err, requests.Record(p.recorded, p.Hub.auditLog))
 	}
-	// The supervisor has removed it, unless it was killed itself.
+	// The supervisor has removed the directory, unless it was killed.
 	return errors.Join(err, os.RemoveAll(p.dataDir))
 }
 
-// RemoveLogs removes LogDir if Start made it, that is, if Options.LogDir was empty.
+// RemoveLogs removes LogDir if Start created it because Options.LogDir was empty.
 func (p *Plane) RemoveLogs() error {
 	if p.options.LogDir != "" {
 		return nil

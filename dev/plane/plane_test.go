@@ -32,10 +32,10 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/await"
 )
 
-// patience is how long a test waits for what takes a second or so on an idle machine.
+// patience limits a wait for something that takes about a second on an idle machine.
 const patience = 60 * time.Second
 
-// eventually asks until check says nil; it fails the test with what check said last.
+// eventually calls check until it returns nil, or fails the test with the last error.
 func eventually(t *testing.T, what string, check func(ctx context.Context) error) {
 	t.Helper()
 	await.Until(t, what, patience, check)
@@ -55,7 +55,7 @@ func clientOf(t *testing.T, config *rest.Config) kubernetes.Interface {
 	return client
 }
 
-// namespaceFor makes a namespace with its account, and deletes it after the test.
+// namespaceFor creates a namespace, waits for its ServiceAccount, and deletes the namespace after the test.
 func namespaceFor(t *testing.T, client kubernetes.Interface) string {
 	t.Helper()
 	made, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
@@ -74,7 +74,7 @@ func namespaceFor(t *testing.T, client kubernetes.Interface) string {
 	return made.Name
 }
 
-func TestEveryClusterAnswersAndTrustsOnlyItself(t *testing.T) {
+func TestEveryCluster_IsReadyAndTrustsOnlyItself(t *testing.T) {
 	p := control.Plane(t)
 	for _, c := range p.clusters {
 		config, err := clientcmd.RESTConfigFromKubeConfig(c.Kubeconfig)
@@ -100,16 +100,16 @@ func TestEveryClusterAnswersAndTrustsOnlyItself(t *testing.T) {
 	stranger := p.Hub.Config()
 	stranger.CAData = p.Cluster("east").CA
 	if _, err := clientOf(t, stranger).Discovery().ServerVersion(); err == nil {
-		t.Error("the hub is trusted by the CA of east")
+		t.Error("want the CA of east not to verify the hub")
 	}
 	stranger = p.Hub.Config()
 	stranger.BearerToken = p.Cluster("east").Config().BearerToken
 	if _, err := clientOf(t, stranger).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
-		t.Errorf("the hub takes the admin token of east: %v", err)
+		t.Errorf("want the hub to reject the admin token of east, got %v", err)
 	}
 }
 
-func TestTheHookRunsForEachClusterBeforeItsControllers(t *testing.T) {
+func TestBeforeControllers_RunsForEachCluster(t *testing.T) {
 	for _, c := range control.Plane(t).clusters {
 		mark, err := clientFor(t, c).CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(t.Context(), "hook", metav1.GetOptions{})
 		if err != nil {
@@ -121,13 +121,13 @@ func TestTheHookRunsForEachClusterBeforeItsControllers(t *testing.T) {
 	}
 }
 
-func TestClustersShareEtcdButNothingInIt(t *testing.T) {
+func TestClusters_DoNotSeeEachOthersObjects(t *testing.T) {
 	p := control.Plane(t)
 	hub := clientFor(t, p.Hub)
 	name := namespaceFor(t, hub)
 	_, err := clientFor(t, p.Cluster("east")).CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
-		t.Errorf("east knows a namespace of the hub: %v", err)
+		t.Errorf("east has a namespace of the hub: %v", err)
 	}
 	uid := func(client kubernetes.Interface) string {
 		system, err := client.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
@@ -141,7 +141,7 @@ func TestClustersShareEtcdButNothingInIt(t *testing.T) {
 	}
 }
 
-func TestANamespaceEnds(t *testing.T) {
+func TestDeletedNamespace_IsRemoved(t *testing.T) {
 	client := clientFor(t, control.Plane(t).Hub)
 	name := namespaceFor(t, client)
 	if err := client.CoreV1().Namespaces().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
@@ -152,11 +152,11 @@ func TestANamespaceEnds(t *testing.T) {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return fmt.Errorf("still there: %s", fmt.Sprint(err))
+		return fmt.Errorf("still exists: %s", fmt.Sprint(err))
 	})
 }
 
-func TestAnAccountMayWhatARoleAllowsAndNothingElse(t *testing.T) {
+func TestServiceAccount_HasOnlyTheRightsOfItsRole(t *testing.T) {
 	c := control.Plane(t).Hub
 	client := clientFor(t, c)
 	namespace := namespaceFor(t, client)
@@ -176,13 +176,13 @@ func TestAnAccountMayWhatARoleAllowsAndNothingElse(t *testing.T) {
 		return err
 	})
 	if _, err := account.CoreV1().Secrets(namespace).List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("Secrets, which the role does not name: %v", err)
+		t.Errorf("listing Secrets, which the role does not allow: %v", err)
 	}
 }
 
 type fataler interface{ Fatal(args ...any) }
 
-// allow lets the default account of the namespace do everything with ConfigMaps in it.
+// allow gives the namespace's default ServiceAccount all rights on its ConfigMaps.
 func allow(ctx context.Context, t fataler, client kubernetes.Interface, namespace string) {
 	meta := metav1.ObjectMeta{Name: "configmaps"}
 	_, err := client.RbacV1().Roles(namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
@@ -200,7 +200,7 @@ func allow(ctx context.Context, t fataler, client kubernetes.Interface, namespac
 	}
 }
 
-func TestATokenSecretIsFilled(t *testing.T) {
+func TestTokenSecret_GetsAToken(t *testing.T) {
 	client := clientFor(t, control.Plane(t).Hub)
 	namespace := namespaceFor(t, client)
 	_, err := client.CoreV1().Secrets(namespace).Create(t.Context(), &corev1.Secret{
@@ -219,7 +219,7 @@ func TestATokenSecretIsFilled(t *testing.T) {
 	})
 }
 
-func TestADeploymentOfAnyImageBecomesReady(t *testing.T) {
+func TestDeploymentWithUnknownImage_BecomesReady(t *testing.T) {
 	client := clientFor(t, control.Plane(t).Cluster("east"))
 	namespace := namespaceFor(t, client)
 	deployment := deploymentOf("web", 3, corev1.Container{Name: "web", Image: "example.com/web:1"})
@@ -255,7 +255,7 @@ func deploymentOf(name string, replicas int32, c corev1.Container) *appsv1.Deplo
 	}
 }
 
-func TestAJobCompletes(t *testing.T) {
+func TestJob_Completes(t *testing.T) {
 	client := clientFor(t, control.Plane(t).Hub)
 	namespace := namespaceFor(t, client)
 	_, err := client.BatchV1().Jobs(namespace).Create(t.Context(), &batchv1.Job{
@@ -276,7 +276,7 @@ func TestAJobCompletes(t *testing.T) {
 	})
 }
 
-func TestAPodThatIsBoundAndDeletedIsGone(t *testing.T) {
+func TestBoundPod_IsRemovedWhenDeleted(t *testing.T) {
 	client := clientFor(t, control.Plane(t).Hub)
 	namespace := namespaceFor(t, client)
 	pods := client.CoreV1().Pods(namespace)
@@ -295,11 +295,11 @@ func TestAPodThatIsBoundAndDeletedIsGone(t *testing.T) {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return fmt.Errorf("still there: %s", fmt.Sprint(err))
+		return fmt.Errorf("still exists: %s", fmt.Sprint(err))
 	})
 }
 
-func TestTheAuditLogHasEveryRequest(t *testing.T) {
+func TestAuditLog_HasEveryRequest(t *testing.T) {
 	c := control.Plane(t).Hub
 	client := clientFor(t, c)
 	namespace := namespaceFor(t, client)
@@ -319,7 +319,7 @@ func TestTheAuditLogHasEveryRequest(t *testing.T) {
 		for line := range strings.Lines(string(log)) {
 			var got event
 			if err := json.Unmarshal([]byte(line), &got); err != nil {
-				return err // it may be the one that is being written
+				return err // the line may be incomplete yet
 			}
 			if got == want {
 				return nil
@@ -329,7 +329,7 @@ func TestTheAuditLogHasEveryRequest(t *testing.T) {
 	})
 }
 
-func TestAPausedClusterRefusesAndComesBackTheSame(t *testing.T) {
+func TestPausedCluster_RefusesConnectionsAndKeepsItsData(t *testing.T) {
 	c := control.Plane(t).Cluster("east")
 	client := clientFor(t, c)
 	namespace := namespaceFor(t, client)
@@ -337,18 +337,18 @@ func TestAPausedClusterRefusesAndComesBackTheSame(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := client.Discovery().ServerVersion(); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("while it is paused: %v", err)
+		t.Errorf("reading from the paused cluster: %v", err)
 	}
-	if runtime.GOOS == "linux" { // where ports can be held
+	if runtime.GOOS == "linux" { // only Linux can hold ports
 		if other, err := net.Listen("tcp", strings.TrimPrefix(c.URL, "https://")); !errors.Is(err, syscall.EADDRINUSE) {
-			t.Errorf("somebody else has got its address: %v, %v", other, err)
+			t.Errorf("another listener got the address: %v, %v", other, err)
 		}
 	}
 	if err := c.Resume(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := client.CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{}); err != nil {
-		t.Errorf("what was there before: %v", err)
+		t.Errorf("reading an object from before the pause: %v", err)
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "after"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "example.com/c:1"}}}}
 	if _, err := client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
@@ -363,7 +363,7 @@ func TestAPausedClusterRefusesAndComesBackTheSame(t *testing.T) {
 	})
 }
 
-func TestARestoredClusterHasWhatItHadAtTheSnapshot(t *testing.T) {
+func TestRestore_BringsBackTheStateOfTheSnapshot(t *testing.T) {
 	p := control.Plane(t)
 	c := p.Cluster("east")
 	client := clientFor(t, c)
@@ -380,21 +380,21 @@ func TestARestoredClusterHasWhatItHadAtTheSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := client.CoreV1().Namespaces().Get(t.Context(), before, metav1.GetOptions{}); err != nil {
-		t.Errorf("what was there at the snapshot: %v", err)
+		t.Errorf("reading an object from before the snapshot: %v", err)
 	}
 	if _, err := client.CoreV1().Namespaces().Get(t.Context(), after, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("what came after it: %v", err)
+		t.Errorf("reading an object from after the snapshot: %v", err)
 	}
 	list, err := client.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Close to it, since the cluster has begun to write again.
-	t.Logf("revision %s then, %s now", then.ResourceVersion, list.ResourceVersion)
-	namespaceFor(t, client) // its controllers work
+	// The revision is close to that of the snapshot, because the cluster has written again.
+	t.Logf("revision %s at the snapshot, %s now", then.ResourceVersion, list.ResourceVersion)
+	namespaceFor(t, client) // needs working controllers
 }
 
-func TestControllersThatAreHeldDoNothing(t *testing.T) {
+func TestHoldControllers_StopsThem(t *testing.T) {
 	c := control.Plane(t).Hub
 	client := clientFor(t, c)
 	if err := c.HoldControllers(true); err != nil {
@@ -405,7 +405,7 @@ func TestControllersThatAreHeldDoNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := client.CoreV1().ServiceAccounts(made.Name).Get(t.Context(), "default", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("an account that nobody can have made: %v", err)
+		t.Errorf("want no ServiceAccount while the controllers are stopped, got %v", err)
 	}
 	if err := c.HoldControllers(false); err != nil {
 		t.Fatal(err)
@@ -416,33 +416,33 @@ func TestControllersThatAreHeldDoNothing(t *testing.T) {
 	})
 }
 
-func TestAskingForAClusterThatIsNotThere(t *testing.T) {
+func TestUnknownCluster_IsReported(t *testing.T) {
 	p := control.Plane(t)
 	if c := p.Cluster("nowhere"); c != nil {
 		t.Errorf("got %s", c.Name)
 	}
 	if err := p.KillPod(t.Context(), "nowhere", "n", "p"); !errors.Is(err, ErrNoCluster) {
-		t.Errorf("killing a pod of it: %v", err)
+		t.Errorf("killing a pod of an unknown cluster: %v", err)
 	}
 	if _, err := p.PodLog("nowhere", "n", "p"); !errors.Is(err, ErrNoCluster) {
-		t.Errorf("reading a log of it: %v", err)
+		t.Errorf("reading a log of an unknown cluster: %v", err)
 	}
 	if _, err := p.PodPIDs("nowhere", "n", "p"); !errors.Is(err, ErrNoCluster) {
-		t.Errorf("asking for the processes of a pod of it: %v", err)
+		t.Errorf("listing the processes of an unknown cluster: %v", err)
 	}
 	if pids, err := p.PodPIDs(HubName, "n", "p"); len(pids) != 0 || err != nil {
-		t.Errorf("processes of a pod that is not there: %v, %v", pids, err)
+		t.Errorf("listing the processes of an unknown pod: %v, %v", pids, err)
 	}
 	if err := p.KillPod(t.Context(), HubName, "n", "p"); !errors.Is(err, podrunner.ErrNoProcess) {
-		t.Errorf("killing a pod that is not there: %v", err)
+		t.Errorf("killing an unknown pod: %v", err)
 	}
 }
 
-func TestAnythingButTLSIsRefused(t *testing.T) {
+func TestPlainHTTP_IsRejected(t *testing.T) {
 	c := control.Plane(t).Hub
 	response, err := http.Get(strings.Replace(c.URL, "https", "http", 1))
 	if err != nil {
-		return // refused: as good
+		return // a refused connection is accepted too
 	}
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body)

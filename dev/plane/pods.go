@@ -14,7 +14,7 @@ import (
 	"github.com/fleet-hub/fleet/dev/plane/ports"
 )
 
-// ErrNoCluster means that the plane has no cluster of that name.
+// ErrNoCluster means that the plane has no cluster with this name.
 var ErrNoCluster = errors.New("no such cluster")
 
 func (c *Cluster) addRunner() error {
@@ -34,8 +34,8 @@ func (c *Cluster) addRunner() error {
 	return err
 }
 
-// startRunner lets the pod runner watch. It is not stopped by the context of Start: Pause, Resume
-// and Stop decide.
+// startRunner starts the pod runner's watch. The watch does not depend on the context of Start: Pause, Resume and
+// Stop control it.
 func (c *Cluster) startRunner() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -48,7 +48,7 @@ func (c *Cluster) startRunner() {
 	}()
 }
 
-// stopRunner ends the watching, not the processes.
+// stopRunner ends the watch, but not the processes.
 func (c *Cluster) stopRunner() {
 	c.mu.Lock()
 	stop, ended := c.stopPods, c.podsEnded
@@ -61,8 +61,8 @@ func (c *Cluster) stopRunner() {
 	<-ended
 }
 
-// KillPod kills the process behind a pod, as kill -9 does, and returns when it has ended. The pod
-// runner starts another one. podrunner.ErrNoProcess means that nothing ran.
+// KillPod kills the process of a pod with SIGKILL and returns when it has ended. The pod runner starts another
+// one. The error wraps podrunner.ErrNoProcess if no process was running.
 func (p *Plane) KillPod(ctx context.Context, cluster, namespace, pod string) error {
 	c := p.Cluster(cluster)
 	if c == nil {
@@ -71,7 +71,8 @@ func (p *Plane) KillPod(ctx context.Context, cluster, namespace, pod string) err
 	return c.pods.Kill(ctx, namespace, pod)
 }
 
-// PodPIDs are the IDs of the processes behind a pod that run now, for measurements; none is no error.
+// PodPIDs returns the IDs of the running processes of a pod, for measurements. It returns none if no process is
+// running.
 func (p *Plane) PodPIDs(cluster, namespace, pod string) ([]int, error) {
 	c := p.Cluster(cluster)
 	if c == nil {
@@ -80,7 +81,7 @@ func (p *Plane) PodPIDs(cluster, namespace, pod string) ([]int, error) {
 	return c.pods.PIDs(namespace, pod), nil
 }
 
-// PodLog is what the process behind a pod has written so far, over all its restarts.
+// PodLog returns what the process of a pod has written so far, including earlier restarts.
 func (p *Plane) PodLog(cluster, namespace, pod string) ([]byte, error) {
 	c := p.Cluster(cluster)
 	if c == nil {

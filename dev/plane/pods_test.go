@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// agentContainer is what a chart's Deployment says of an agent.
+// agentContainer returns the container of an agent as a chart's Deployment defines it.
 func agentContainer() corev1.Container {
 	field := func(path string) *corev1.EnvVarSource {
 		return &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}
@@ -27,7 +27,7 @@ func agentContainer() corev1.Container {
 			{Name: "NAMESPACE", ValueFrom: field("metadata.namespace")},
 			{Name: "MY_NAME", ValueFrom: field("metadata.name")},
 			{Name: "MY_ACCOUNT", ValueFrom: field("spec.serviceAccountName")},
-			{Name: "FLEET_AGENT_PROBE_BIND_ADDRESS", Value: ":8081"}, // taken already, were it used
+			{Name: "FLEET_AGENT_PROBE_BIND_ADDRESS", Value: ":8081"}, // the port is in use, so the test shows that the value is overridden
 			{Name: "SHADE", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
 				LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}, Key: "shade"}}},
 			{Name: "WORD", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
@@ -36,7 +36,7 @@ func agentContainer() corev1.Container {
 	}
 }
 
-// settings are what agentContainer refers to.
+// settings creates the objects to which agentContainer refers.
 func settings(ctx context.Context, client kubernetes.Interface, namespace string) error {
 	meta := metav1.ObjectMeta{Name: "settings"}
 	_, err := client.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"shade": "green"}}, metav1.CreateOptions{})
@@ -55,7 +55,7 @@ func permit(t *testing.T, client kubernetes.Interface, namespace string) {
 	}
 }
 
-// theAgentPod waits for the one pod of the namespace to be as check wants it.
+// theAgentPod waits until check accepts the namespace's only pod.
 func theAgentPod(t *testing.T, client kubernetes.Interface, namespace, what string, check func(*corev1.Pod) error) *corev1.Pod {
 	t.Helper()
 	var pod *corev1.Pod
@@ -65,7 +65,7 @@ func theAgentPod(t *testing.T, client kubernetes.Interface, namespace, what stri
 			return err
 		}
 		if len(pods.Items) != 1 {
-			return fmt.Errorf("%d pods", len(pods.Items))
+			return fmt.Errorf("want one pod, got %d", len(pods.Items))
 		}
 		pod = &pods.Items[0]
 		return check(pod)
@@ -93,7 +93,7 @@ func restarted(times int32) func(*corev1.Pod) error {
 	}
 }
 
-func TestAnAgentsPodIsAProcess(t *testing.T) {
+func TestAgentPod_RunsAsAProcess(t *testing.T) {
 	p := control.Plane(t)
 	c := p.Cluster("east")
 	client := clientFor(t, c)
@@ -139,7 +139,7 @@ func TestAnAgentsPodIsAProcess(t *testing.T) {
 func noWorkload(t *testing.T, p *Plane, namespace, pod string) error {
 	t.Helper()
 	if err := p.KillPod(t.Context(), "east", namespace, pod); err == nil {
-		return errors.New("there was a process to kill")
+		return errors.New("want no process to kill")
 	}
 	return nil
 }
@@ -158,7 +158,7 @@ func checkEnvironment(t *testing.T, client kubernetes.Interface, namespace, pod 
 				return nil
 			}
 		}
-		return errors.New("none yet")
+		return errors.New("no environment yet")
 	})
 	if env["FLEET_HEALTHPROBE_BIND_ADDRESS"] != env["FLEET_AGENT_PROBE_BIND_ADDRESS"] || env["FLEET_METRICS_BIND_ADDRESS"] != env["FLEET_AGENT_METRICS_BIND_ADDRESS"] {
 		t.Errorf("addresses: %v", env)
@@ -182,7 +182,7 @@ func checkEnvironment(t *testing.T, client kubernetes.Interface, namespace, pod 
 	}
 }
 
-func TestAPodsProcessLastsThroughAPause(t *testing.T) {
+func TestPodProcess_SurvivesAPause(t *testing.T) {
 	p := control.Plane(t)
 	c := p.Cluster("east")
 	client := clientFor(t, c)
@@ -220,7 +220,7 @@ func TestAPodsProcessLastsThroughAPause(t *testing.T) {
 	})
 }
 
-// runAgentPod runs the fake agent in the namespace default and waits until it says that it began.
+// runAgentPod runs the fake agent in namespace default and waits until its log shows that it has started.
 func runAgentPod(ctx context.Context, c *Cluster) error {
 	client, err := kubernetes.NewForConfig(c.Config())
 	if err != nil {
@@ -242,5 +242,5 @@ func runAgentPod(ctx context.Context, c *Cluster) error {
 			return nil
 		}
 	}
-	return errors.New("the watch ended before the pod ran")
+	return errors.New("the watch ended before the pod was running")
 }

@@ -8,13 +8,13 @@ import (
 	"path/filepath"
 )
 
-// Folders in the plane's data folder.
+// Directories in the plane's data directory.
 const (
 	etcdFolder     = "etcd"
 	snapshotFolder = "etcd-snapshot"
 )
 
-// startStore starts the one etcd, on the data there is.
+// startStore starts etcd with the existing data.
 func (p *Plane) startStore() error {
 	etcd, err := p.run(program{name: "etcd", file: "etcd", args: etcdArgs(), log: filepath.Join(p.LogDir, "etcd.log")})
 	if err != nil {
@@ -26,15 +26,14 @@ func (p *Plane) startStore() error {
 	return nil
 }
 
-// store is the etcd that runs now.
+// store returns the running etcd.
 func (p *Plane) store() *component {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.etcd
 }
 
-// Snapshot keeps a copy of what all clusters have now, for Restore. The store is away for a moment; API servers find it
-// again by themselves.
+// Snapshot copies the data of all clusters for Restore. etcd restarts for it; the API servers reconnect.
 func (p *Plane) Snapshot(ctx context.Context) error {
 	if err := p.store().kill(); err != nil {
 		return err
@@ -47,9 +46,9 @@ func (p *Plane) Snapshot(ctx context.Context) error {
 	return p.awaitServers(ctx)
 }
 
-// Restore gives all clusters back what they had at the last Snapshot, as an administrator does after a disaster: API
-// servers and controller-managers end, and start again on the older data. Revisions begin again where they were then,
-// so that clients know some that have not been yet, and that mean other things when they come.
+// Restore resets all clusters to the last Snapshot, as an administrator does after a disaster. API servers and
+// controller-managers are restarted with the older data. Resource versions continue from the snapshot. Clients
+// may therefore have seen later versions, and these will be used again for other changes.
 func (p *Plane) Restore(ctx context.Context) error {
 	for _, c := range p.clusters {
 		if err := errors.Join(c.endControllers(), c.Pause()); err != nil {
@@ -72,7 +71,7 @@ func (p *Plane) Restore(ctx context.Context) error {
 	return nil
 }
 
-// awaitServers waits until each API server has its store again.
+// awaitServers waits until every API server is ready.
 func (p *Plane) awaitServers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -91,8 +90,8 @@ func (p *Plane) awaitServers(ctx context.Context) error {
 	return nil
 }
 
-// HoldControllers stops the cluster's controller-manager where it is, until it is let go: nobody fills token Secrets,
-// ends namespaces or collects garbage.
+// HoldControllers stops or continues the cluster's controller-manager. While it is stopped, token Secrets get no
+// token, namespaces are not finalized and garbage is not collected.
 func (c *Cluster) HoldControllers(hold bool) error {
 	c.mu.Lock()
 	controller := c.controller

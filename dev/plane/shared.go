@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// Shared is one plane for all tests of a package, started by the first test that asks for it:
+// Shared is one plane for all tests of a package. The first test that needs it starts it:
 //
 //	var control = plane.Share(plane.Options{Downstreams: []string{"east"}})
 //
@@ -21,23 +21,23 @@ type Shared struct {
 	out     io.Writer
 	start   func() (*Plane, error)
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	plane *Plane
 }
 
-// T is what Plane needs of *testing.T or GinkgoT().
+// T is the part of *testing.T and GinkgoT() that Plane needs.
 type T interface {
 	Helper()
 	Fatalf(format string, args ...any)
 }
 
-// Share prepares a plane to share; it starts nothing. Where options have no Progress, it goes to
-// standard error.
+// Share returns a plane to share, but does not start it. If options have no Progress, messages go to standard
+// error.
 func Share(options Options) *Shared {
 	s := &Shared{options: options, out: os.Stderr}
 	if s.options.Progress == nil {
 		s.options.Progress = func(format string, args ...any) {
-			_, _ = fmt.Fprintf(s.out, format+"\n", args...) // nowhere to say that nothing can be said
+			_, _ = fmt.Fprintf(s.out, format+"\n", args...) // there is no other place to report a failed write
 		}
 	}
 	s.start = sync.OnceValues(s.begin)
@@ -45,15 +45,15 @@ func Share(options Options) *Shared {
 }
 
 func (s *Shared) begin() (*Plane, error) {
-	p, err := Start(context.Background(), s.options) // it lasts longer than the test that starts it
+	p, err := Start(context.Background(), s.options) // the plane outlives the test that starts it
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.plane = p
 	return p, err
 }
 
-// Plane returns the shared plane, starting it the first time. Where that fails the test fails, and
-// every other that asks, with the reason and the log folder.
+// Plane returns the shared plane and starts it at the first call. If the start fails, every test that calls Plane
+// fails with the reason and the log directory.
 func (s *Shared) Plane(t T) *Plane {
 	t.Helper()
 	p, err := s.start()
@@ -63,8 +63,8 @@ func (s *Shared) Plane(t T) *Plane {
 	return p
 }
 
-// Main runs the package's tests, stops the plane if one was started, and returns the exit code. It
-// keeps the logs of a run that failed, and says where they are.
+// Main runs the package's tests, stops the plane if one was started, and returns the exit code. If a test failed,
+// it keeps the logs and prints their directory.
 func (s *Shared) Main(m interface{ Run() int }) int {
 	code := m.Run()
 	if err := s.Stop(code != 0); err != nil {
@@ -74,8 +74,8 @@ func (s *Shared) Main(m interface{ Run() int }) int {
 	return code
 }
 
-// Stop stops the plane if one was started, and removes its logs unless they are to be kept: what
-// Main does at the end, for those who have their own end (a ginkgo suite).
+// Stop stops the plane if one was started. It removes the logs unless keepLogs is set. Main calls it; suites with
+// their own main (ginkgo) call it themselves.
 func (s *Shared) Stop(keepLogs bool) error {
 	s.mu.Lock()
 	p := s.plane

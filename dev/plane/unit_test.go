@@ -14,7 +14,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/golden"
 )
 
-func TestArguments(t *testing.T) {
+func TestArguments_MatchTheGoldens(t *testing.T) {
 	server := serverArgs{name: "east", dir: "/data/east", port: 20001}
 	audited := server
 	audited.audit, audited.policy = "/logs/east/audit.json", "audit-policy.yaml"
@@ -24,12 +24,12 @@ func TestArguments(t *testing.T) {
 		args   []string
 		golden string
 	}{
-		"etcd, on sockets only":                           {etcdArgs(), "etcd"},
-		"an API server":                                   {apiServerArgs(server), "apiserver"},
-		"an API server with an audit log":                 {apiServerArgs(audited), "apiserver-audit"},
-		"an API server with flags of the caller, last":    {apiServerArgs(more), "apiserver-extra"},
-		"a controller-manager without limits":             {controllerManagerArgs("/data/east", 20002, false), "controller-manager"},
-		"a controller-manager with the limits users have": {controllerManagerArgs("/data/east", 20002, true), "controller-manager-stock"},
+		"etcd listens on sockets only":                     {etcdArgs(), "etcd"},
+		"API server":                                       {apiServerArgs(server), "apiserver"},
+		"API server with an audit log":                     {apiServerArgs(audited), "apiserver-audit"},
+		"API server with additional flags: they come last": {apiServerArgs(more), "apiserver-extra"},
+		"controller-manager without client-side limits":    {controllerManagerArgs("/data/east", 20002, false), "controller-manager"},
+		"controller-manager with default limits":           {controllerManagerArgs("/data/east", 20002, true), "controller-manager-stock"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -38,25 +38,25 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-func TestValidate(t *testing.T) {
+func TestValidate_RejectsWrongOptions(t *testing.T) {
 	tests := map[string]struct {
 		options Options
 		want    string
 	}{
-		"a hub alone":                 {},
-		"several downstreams":         {options: Options{Downstreams: []string{"east", "west-2", "3"}}},
-		"the hub's name":              {Options{Downstreams: []string{"hub"}}, `invalid options: downstream "hub" has the hub's name`},
-		"a name twice":                {Options{Downstreams: []string{"a", "b", "a"}}, `invalid options: downstream "a" is there twice`},
-		"no name":                     {Options{Downstreams: []string{""}}, `invalid options: downstream "" is not made of 1 to 32 lower case letters, digits and inner hyphens`},
-		"capitals":                    {Options{Downstreams: []string{"East"}}, `invalid options: downstream "East" is not made of 1 to 32 lower case letters, digits and inner hyphens`},
-		"a name that leaves a folder": {Options{Downstreams: []string{"../x"}}, `invalid options: downstream "../x" is not made of 1 to 32 lower case letters, digits and inner hyphens`},
-		"a long name": {
+		"hub only: valid":            {},
+		"several downstreams: valid": {options: Options{Downstreams: []string{"east", "west-2", "3"}}},
+		"hub's name: invalid":        {Options{Downstreams: []string{"hub"}}, `invalid options: downstream "hub" has the hub's name`},
+		"duplicate name: invalid":    {Options{Downstreams: []string{"a", "b", "a"}}, `invalid options: downstream "a" is listed twice`},
+		"empty name: invalid":        {Options{Downstreams: []string{""}}, `invalid options: downstream "" is invalid: use 1 to 32 lower case letters, digits and inner hyphens`},
+		"capitals":                   {Options{Downstreams: []string{"East"}}, `invalid options: downstream "East" is invalid: use 1 to 32 lower case letters, digits and inner hyphens`},
+		"path in a name: invalid":    {Options{Downstreams: []string{"../x"}}, `invalid options: downstream "../x" is invalid: use 1 to 32 lower case letters, digits and inner hyphens`},
+		"33 characters: invalid": {
 			Options{Downstreams: []string{strings.Repeat("a", 33)}},
-			`invalid options: downstream "` + strings.Repeat("a", 33) + `" is not made of 1 to 32 lower case letters, digits and inner hyphens`,
+			`invalid options: downstream "` + strings.Repeat("a", 33) + `" is invalid: use 1 to 32 lower case letters, digits and inner hyphens`,
 		},
-		"the longest name":              {options: Options{Downstreams: []string{strings.Repeat("a", 32)}}},
-		"a program somewhere":           {options: Options{Binaries: map[string]string{"fleetagent": "/bin/true"}}},
-		"a program relative to nothing": {Options{Binaries: map[string]string{"fleetagent": "bin/agent"}}, `invalid options: the path of fleetagent, "bin/agent", is not absolute`},
+		"32 characters: valid":   {options: Options{Downstreams: []string{strings.Repeat("a", 32)}}},
+		"absolute path: valid":   {options: Options{Binaries: map[string]string{"fleetagent": "/bin/true"}}},
+		"relative path: invalid": {Options{Binaries: map[string]string{"fleetagent": "bin/agent"}}, `invalid options: the path of fleetagent, "bin/agent", is not absolute`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-func TestTail(t *testing.T) {
+func TestTail_ReturnsTheLastLinesOfTheProcess(t *testing.T) {
 	lines := func(from, to int) string {
 		var text strings.Builder
 		for i := from; i <= to; i++ {
@@ -81,12 +81,12 @@ func TestTail(t *testing.T) {
 		start int64
 		want  string
 	}{
-		"nothing was written":          {"", 0, ""},
-		"few lines":                    {lines(1, 3), 0, "line 1\nline 2\nline 3"},
-		"many lines":                   {lines(1, 100), 0, strings.TrimSpace(lines(86, 100))},
-		"only what this process wrote": {lines(1, 100) + "ours\n", int64(len(lines(1, 100))), "ours"},
-		"a log that was cut since":     {"x\n", 100, ""},
-		"one endless line, its end":    {strings.Repeat("x", 10000) + "end", 0, strings.Repeat("x", 8<<10-3) + "end"},
+		"empty log":                          {"", 0, ""},
+		"few lines: all":                     {lines(1, 3), 0, "line 1\nline 2\nline 3"},
+		"many lines: the last ones":          {lines(1, 100), 0, strings.TrimSpace(lines(86, 100))},
+		"log of an earlier process: omitted": {lines(1, 100) + "ours\n", int64(len(lines(1, 100))), "ours"},
+		"log was truncated: empty":           {"x\n", 100, ""},
+		"one very long line: its end":        {strings.Repeat("x", 10000) + "end", 0, strings.Repeat("x", 8<<10-3) + "end"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -105,33 +105,33 @@ func TestTail(t *testing.T) {
 	}
 }
 
-func TestAComponentsFailureQuotesItsLog(t *testing.T) {
+func TestComponentFailure_QuotesItsLog(t *testing.T) {
 	c := &component{program: program{name: "hub: kube-apiserver", log: filepath.Join(t.TempDir(), "log")}, process: &supervise.Process{}}
 	if err := os.WriteFile(c.log, []byte("unknown flag: --x\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := c.failure().Error(); got != "hub: kube-apiserver ended (); its last lines:\nunknown flag: --x" {
+	if got := c.failure().Error(); got != "hub: kube-apiserver ended (); the last lines of its log:\nunknown flag: --x" {
 		t.Errorf("error %s", got)
 	}
 	if !c.expected.Load() {
-		t.Error("its end is told twice")
+		t.Error("the end would be reported twice")
 	}
 }
 
-func TestLogDir(t *testing.T) {
+func TestLogDir_IsCreatedIfMissing(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	made, err := logDir("")
 	if err != nil || filepath.Dir(made) != os.TempDir() {
-		t.Errorf("a new one: %s, %v", made, err)
+		t.Errorf("no directory given: got %s, %v", made, err)
 	}
 	t.Chdir(t.TempDir())
 	here, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // one that exists is as good
+	for range 2 { // the second call finds an existing directory
 		if got, err := logDir("some/where"); err != nil || got != filepath.Join(here, "some", "where") {
-			t.Errorf("a wanted one: %s, %v", got, err)
+			t.Errorf("directory given: got %s, %v", got, err)
 		}
 	}
 	file := filepath.Join(here, "file")
@@ -139,7 +139,7 @@ func TestLogDir(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := logDir(filepath.Join(file, "sub")); err == nil {
-		t.Error("a folder where none can be")
+		t.Error("want an error for a directory that cannot be created")
 	}
 }
 
@@ -153,8 +153,8 @@ func (r *recorder) Helper() {}
 
 func (r *recorder) Fatalf(format string, args ...any) { r.fatal = fmt.Sprintf(format, args...) }
 
-func TestShared(t *testing.T) {
-	broken := errors.New("no plane today")
+func TestShared_StartsThePlaneOnlyIfNeeded(t *testing.T) {
+	broken := errors.New("the start failed")
 	tests := map[string]struct {
 		tests   run
 		asked   bool
@@ -162,36 +162,36 @@ func TestShared(t *testing.T) {
 		code    int
 		fatal   string
 	}{
-		"tests that need no plane start none": {tests: 0, code: 0},
-		"and may fail":                        {tests: 1, code: 1},
-		"one that needs it fails with the reason": {
-			tests: 1, asked: true, started: broken, code: 1, fatal: "starting control planes: no plane today",
+		"no test needs the plane: it is not started":          {tests: 0, code: 0},
+		"no test needs the plane, and one fails: exit code 1": {tests: 1, code: 1},
+		"start fails: tests fail with the reason": {
+			tests: 1, asked: true, started: broken, code: 1, fatal: "starting control planes: the start failed",
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := Share(Options{Downstreams: []string{HubName}}) // nothing that could start
+			s := Share(Options{Downstreams: []string{HubName}}) // options with which no plane can start
 			s.out = &strings.Builder{}
 			if test.asked {
 				s.start = func() (*Plane, error) { return nil, test.started }
 				r := &recorder{}
 				s.Plane(r)
 				if r.fatal != test.fatal {
-					t.Errorf("told %q", r.fatal)
+					t.Errorf("got message %q", r.fatal)
 				}
 			}
 			if code := s.Main(test.tests); code != test.code {
 				t.Errorf("exit code %d", code)
 			}
 			if got := fmt.Sprint(s.out); got != "" {
-				t.Errorf("told %q", got)
+				t.Errorf("got message %q", got)
 			}
 		})
 	}
 }
 
-func TestASharedPlaneIsStoppedAtTheEnd(t *testing.T) {
-	unstoppable := errors.New("it does not stop")
+func TestSharedMain_StopsThePlane(t *testing.T) {
+	unstoppable := errors.New("the stop failed")
 	tests := map[string]struct {
 		tests run
 		stop  error
@@ -199,10 +199,10 @@ func TestASharedPlaneIsStoppedAtTheEnd(t *testing.T) {
 		keeps bool
 		says  string
 	}{
-		"all is well":        {code: 0},
-		"a test failed":      {tests: 1, code: 1, keeps: true, says: "logs of the control planes: LOGS\n"},
-		"it does not stop":   {stop: unstoppable, code: 1, keeps: true, says: "logs of the control planes: LOGS\nit does not stop\n"},
-		"both, and the code": {tests: 2, stop: unstoppable, code: 2, keeps: true, says: "logs of the control planes: LOGS\nit does not stop\n"},
+		"success: logs are removed":                    {code: 0},
+		"test failed: logs are kept":                   {tests: 1, code: 1, keeps: true, says: "logs of the control planes: LOGS\n"},
+		"stop failed: exit code 1":                     {stop: unstoppable, code: 1, keeps: true, says: "logs of the control planes: LOGS\nthe stop failed\n"},
+		"test and stop failed: exit code of the tests": {tests: 2, stop: unstoppable, code: 2, keeps: true, says: "logs of the control planes: LOGS\nthe stop failed\n"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -218,7 +218,7 @@ func TestASharedPlaneIsStoppedAtTheEnd(t *testing.T) {
 				t.Errorf("exit code %d", code)
 			}
 			if diff := cmp.Diff(test.says, strings.ReplaceAll(out.String(), logs, "LOGS")); diff != "" {
-				t.Errorf("told (-want +got):\n%s", diff)
+				t.Errorf("output (-want +got):\n%s", diff)
 			}
 			if _, err := os.Stat(logs); (err == nil) != test.keeps {
 				t.Errorf("logs: %v", err)

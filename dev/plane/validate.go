@@ -8,10 +8,10 @@ import (
 	"slices"
 )
 
-// ErrOptions is returned by Start for options that cannot be.
+// ErrOptions means that the options are invalid.
 var ErrOptions = errors.New("invalid options")
 
-// clusterName is what can be a folder, an etcd prefix and a kubeconfig's context alike.
+// clusterName matches names that are valid as a directory, an etcd prefix and a kubeconfig context.
 var clusterName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`)
 
 func validate(o Options) error {
@@ -20,9 +20,9 @@ func validate(o Options) error {
 		case name == HubName:
 			return fmt.Errorf("%w: downstream %q has the hub's name", ErrOptions, name)
 		case !clusterName.MatchString(name):
-			return fmt.Errorf("%w: downstream %q is not made of 1 to 32 lower case letters, digits and inner hyphens", ErrOptions, name)
+			return fmt.Errorf("%w: downstream %q is invalid: use 1 to 32 lower case letters, digits and inner hyphens", ErrOptions, name)
 		case slices.Contains(o.Downstreams[:i], name):
-			return fmt.Errorf("%w: downstream %q is there twice", ErrOptions, name)
+			return fmt.Errorf("%w: downstream %q is listed twice", ErrOptions, name)
 		}
 	}
 	for command, path := range o.Binaries {

@@ -16,7 +16,7 @@ import (
 	"github.com/fleet-hub/fleet/dev/lab/nodes"
 )
 
-// offLab is a lab whose nodes are off, and the client of the one who answers for it.
+// offLab returns a client of a server for a lab whose nodes are off.
 func offLab(t *testing.T) Client {
 	t.Helper()
 	dir := t.TempDir()
@@ -33,7 +33,7 @@ func offLab(t *testing.T) Client {
 	return Of(dir)
 }
 
-func TestStatus(t *testing.T) {
+func TestStatus_DescribesTheLab(t *testing.T) {
 	got, err := offLab(t).Status(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -46,19 +46,19 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeDoneIsTold(t *testing.T) {
+func TestImpossibleRequest_ReturnsTheCause(t *testing.T) {
 	client := offLab(t)
 	tests := map[string]struct {
 		do   func(context.Context) (Status, error)
 		want string
 	}{
-		"restarting no node":   {func(ctx context.Context) (Status, error) { return client.Restart(ctx, "west") }, `the lab has no node "west"`},
-		"importing to no node": {func(ctx context.Context) (Status, error) { return client.Import(ctx, "west", "x.tar") }, `the lab has no node "west"`},
-		"importing to one off": {func(ctx context.Context) (Status, error) { return client.Import(ctx, "hub", "x y.tar") }, "hub is off"},
-		"cutting off no node":  {func(ctx context.Context) (Status, error) { return client.Cut(ctx, "hub", "west") }, `the lab has no node "west"`},
-		"cutting from no node": {func(ctx context.Context) (Status, error) { return client.Cut(ctx, "west", "hub") }, `the lab has no node "west"`},
-		"healing what is off":  {func(ctx context.Context) (Status, error) { return client.Heal(ctx, "hub", "east") }, "hub is off"},
-		"something not offered": {func(ctx context.Context) (Status, error) {
+		"restart of an unknown node":   {func(ctx context.Context) (Status, error) { return client.Restart(ctx, "west") }, `the lab has no node "west"`},
+		"import on an unknown node":    {func(ctx context.Context) (Status, error) { return client.Import(ctx, "west", "x.tar") }, `the lab has no node "west"`},
+		"import on a node that is off": {func(ctx context.Context) (Status, error) { return client.Import(ctx, "hub", "x y.tar") }, "hub is off"},
+		"cut from an unknown node":     {func(ctx context.Context) (Status, error) { return client.Cut(ctx, "hub", "west") }, `the lab has no node "west"`},
+		"cut of an unknown node":       {func(ctx context.Context) (Status, error) { return client.Cut(ctx, "west", "hub") }, `the lab has no node "west"`},
+		"heal of a node that is off":   {func(ctx context.Context) (Status, error) { return client.Heal(ctx, "hub", "east") }, "hub is off"},
+		"unknown action": {func(ctx context.Context) (Status, error) {
 			return client.ask(ctx, http.MethodPost, "nodes", "hub", "paint")
 		}, "404"},
 	}
@@ -71,9 +71,9 @@ func TestWhatCannotBeDoneIsTold(t *testing.T) {
 	}
 }
 
-func TestNoLab(t *testing.T) {
-	dead := t.TempDir()
-	listener, err := net.Listen("unix", socketIn(dead))
+func TestNoLab_ReturnsErrNone(t *testing.T) {
+	stale := t.TempDir()
+	listener, err := net.Listen("unix", socketIn(stale))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,11 +81,11 @@ func TestNoLab(t *testing.T) {
 	if !ok {
 		t.Fatal("no Unix socket")
 	}
-	unix.SetUnlinkOnClose(false) // as who is killed leaves it
+	unix.SetUnlinkOnClose(false) // a killed server leaves its socket file
 	if err := unix.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for name, dir := range map[string]string{"no folder": filepath.Join(dead, "none"), "a dead socket": dead} {
+	for name, dir := range map[string]string{"no directory": filepath.Join(stale, "none"), "stale socket": stale} {
 		if err := Of(dir).Down(t.Context()); !errors.Is(err, ErrNone) {
 			t.Errorf("%s: %v", name, err)
 		}

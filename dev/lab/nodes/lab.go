@@ -4,7 +4,7 @@
 // and downloads only Go modules and Debian packages. It needs root and Linux.
 //
 //	Start ─► reserve a number ─► bridge, cgroups ─► supervisor ─► a node each (package inside)
-//	  Stop, or the caller's end, however it comes ─► nodes killed ─► everything removed
+//	  Stop, or the end of the caller ─► nodes killed ─► everything removed
 //
 // A node's network, mount, PID, IPC and UTS namespaces have no names: the kernel removes them, with their
 // devices, mounts and processes, when the node's first process ends. The supervisor removes what remains: a
@@ -137,7 +137,7 @@ func prepare(ctx context.Context, options Options) (l *Lab, err error) {
 	return l, nil
 }
 
-// hidden are folders of the host that a node has for itself: nothing in them can be seen from inside.
+// hidden are the directories of which each node has its own: the host's content is not visible in the node.
 var hidden = []string{"/run/", "/var/run/", "/var/lib/", "/var/log/"} //nolint:gochecknoglobals // a constant, if Go had such ones
 
 // reachable returns an error if the lab needs a directory that is hidden in the nodes.

@@ -1,5 +1,5 @@
-// Package build makes the programs that control planes and nodes need, once, and keeps them in the user's
-// cache folder under a hash of all that goes into them.
+// Package build builds the programs that control planes and nodes need. It builds each program once and keeps it
+// in the user's cache directory, under a hash of all build inputs.
 //
 //	dev/kube ──────────────────────► kube/<hash>/{kube-apiserver, kube-controller-manager, etcd, …}
 //	dev/plane/{supervisor,supervise} ─► supervisor/<hash>/fleet-plane-supervisor
@@ -17,10 +17,10 @@ import (
 	"time"
 )
 
-// Version is the Kubernetes version the control planes report: the one dev/kube/go.mod names.
+// Version is the Kubernetes version that the control planes report. It equals the version in dev/kube/go.mod.
 const Version = "v1.36.3"
 
-// Progress receives one line of what is being done, without a line break. It may be nil.
+// Progress receives one line per step, without a line break. It may be nil.
 type Progress func(format string, args ...any)
 
 func (p Progress) say(format string, args ...any) {
@@ -29,15 +29,15 @@ func (p Progress) say(format string, args ...any) {
 	}
 }
 
-// recipe is one program: what goes into it, and how `go build` makes it.
+// recipe describes how to build one program.
 type recipe struct {
-	name string // folder in the cache, and what messages call it
-	// sources are the folders hashed, relative to the module's root; the first is where `go build` runs.
+	name string // directory in the cache; also used in messages
+	// sources are the directories to hash, relative to the module's root. go build runs in the first one.
 	sources []string
 	file    string   // name of the executable
-	aliases []string // symbolic links to it: a multi-call binary looks at the name it is called by
+	aliases []string // symbolic links to it: a multi-call binary selects the program by the name it is called by
 	flags   []string
-	// slow says how long it takes the first time; empty where that needs no explanation.
+	// slow describes how long the first build takes. It is empty for a fast build.
 	slow string
 }
 
@@ -50,9 +50,9 @@ func kubeRecipe() recipe {
 		sources: []string{"dev/kube"},
 		file:    "kube",
 		aliases: []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "etcd"},
-		// Without the version Helm's capability checks and kubectl choke on v0.0.0-master+$Format.
+		// Helm's capability checks and kubectl fail with the default version v0.0.0-master+$Format.
 		flags: []string{"-trimpath", "-ldflags=-s -w -X " + pkg + "gitVersion=" + Version + " -X " + pkg + "gitMajor=" + major + " -X " + pkg + "gitMinor=" + minor},
-		slow:  "about five minutes on two cores, the first time only",
+		slow:  "about five minutes on two cores, only the first time",
 	}
 }
 
@@ -65,13 +65,13 @@ func supervisorRecipe() recipe {
 	}
 }
 
-// Kube returns the folder with the control plane's executables, building them where the cache has
-// none. It can be called by several processes at once: one builds, the others wait.
+// Kube returns the directory of the control plane's executables, and builds them if they are not in the cache.
+// Several processes may call it at once: one builds, the others wait.
 func Kube(ctx context.Context, progress Progress) (string, error) {
 	return provide(ctx, kubeRecipe(), progress)
 }
 
-// Supervisor returns the path of the supervisor's executable, likewise.
+// Supervisor returns the path of the supervisor's executable, and builds it if needed.
 func Supervisor(ctx context.Context, progress Progress) (string, error) {
 	r := supervisorRecipe()
 	dir, err := provide(ctx, r, progress)
@@ -82,7 +82,8 @@ func pauseRecipe() recipe {
 	return recipe{name: "pause", sources: []string{"dev/images/pause"}, file: "pause", flags: []string{"-trimpath", "-ldflags=-s -w"}}
 }
 
-// Pause returns the path of the program that holds a pod's namespaces, for nodes with real pods, likewise.
+// Pause returns the path of the program that holds a pod's namespaces on nodes with real pods, and builds it if
+// needed.
 func Pause(ctx context.Context, progress Progress) (string, error) {
 	r := pauseRecipe()
 	dir, err := provide(ctx, r, progress)
@@ -96,7 +97,7 @@ func provide(ctx context.Context, r recipe, progress Progress) (string, error) {
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("finding the user's cache folder: %w", err)
+		return "", fmt.Errorf("finding the user's cache directory: %w", err)
 	}
 	return r.provide(ctx, root, filepath.Join(cache, "fleet-hub"), progress)
 }
@@ -116,7 +117,7 @@ func (r recipe) provide(ctx context.Context, root, cache string, progress Progre
 		return dir, nil
 	}
 	if err := os.MkdirAll(parent, 0o755); err != nil {
-		return "", fmt.Errorf("making the cache folder: %w", err)
+		return "", fmt.Errorf("creating the cache directory: %w", err)
 	}
 	unlock, err := lock(ctx, filepath.Join(parent, hash+".lock"), func() {
 		progress.say("waiting for another process that builds %s", r.name)
@@ -126,7 +127,7 @@ func (r recipe) provide(ctx context.Context, root, cache string, progress Progre
 	}
 	defer unlock()
 	if exists(dir) {
-		return dir, nil // built by the one we waited for
+		return dir, nil // built by the process that held the lock
 	}
 	return dir, r.build(ctx, root, dir, progress)
 }
@@ -136,13 +137,13 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// build makes the folder under another name and renames it, so that a folder of that name is always whole.
+// build builds in another directory and renames it at the end, so that the final directory is always complete.
 func (r recipe) build(ctx context.Context, root, dir string, progress Progress) error {
 	work := dir + ".new"
 	if err := errors.Join(os.RemoveAll(work), os.MkdirAll(work, 0o755)); err != nil {
-		return fmt.Errorf("making a folder to build %s in: %w", r.name, err)
+		return fmt.Errorf("creating a build directory for %s: %w", r.name, err)
 	}
-	defer func() { _ = os.RemoveAll(work) }() // gone by its new name, or the leftovers of a failure
+	defer func() { _ = os.RemoveAll(work) }() // removes the leftovers of a failed build
 	if r.slow != "" {
 		progress.say("building %s %s from Go modules: %s", r.name, Version, r.slow)
 	}
@@ -154,11 +155,11 @@ func (r recipe) build(ctx context.Context, root, dir string, progress Progress) 
 	}
 	for _, alias := range r.aliases {
 		if err := os.Symlink(r.file, filepath.Join(work, alias)); err != nil {
-			return fmt.Errorf("naming %s: %w", alias, err)
+			return fmt.Errorf("linking %s: %w", alias, err)
 		}
 	}
 	if err := os.Rename(work, dir); err != nil {
-		return fmt.Errorf("moving the build of %s into place: %w", r.name, err)
+		return fmt.Errorf("moving the build of %s to the cache: %w", r.name, err)
 	}
 	if r.slow != "" {
 		progress.say("built %s in %s; kept in %s", r.name, took.Round(time.Second), dir)
@@ -166,8 +167,8 @@ func (r recipe) build(ctx context.Context, root, dir string, progress Progress) 
 	return nil
 }
 
-// tick says every half minute that a slow build goes on. The func it returns ends that and returns
-// how long it took.
+// tick reports every half minute that a slow build is still running. The returned function ends the reports and
+// returns the duration.
 func (r recipe) tick(progress Progress) func() time.Duration {
 	start := now()
 	if r.slow == "" {
@@ -196,11 +197,11 @@ func now() time.Time {
 	return time.Now() //nolint:forbidigo // how long a build takes is told to a person, nothing is decided by it
 }
 
-// Run builds or finds both programs and says where they are: what `make` calls before tests whose
-// own time limit would not cover the first build.
+// Run builds the control plane and the supervisor if needed, and prints where they are. make calls it before the
+// tests, so that the first build does not count against their time limit.
 func Run(ctx context.Context, out io.Writer) error {
 	progress := Progress(func(format string, args ...any) {
-		_, _ = fmt.Fprintf(out, format+"\n", args...) // nowhere to say that nothing can be said
+		_, _ = fmt.Fprintf(out, format+"\n", args...) // there is no other place to report a failed write
 	})
 	if _, err := Supervisor(ctx, progress); err != nil {
 		return err

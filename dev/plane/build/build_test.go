@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// checkout is a module like ours, with a program in the place of dev/kube.
+// checkout creates a module like ours, with a small program in place of dev/kube.
 func checkout(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
@@ -53,42 +53,42 @@ func (l *told) progress(format string, args ...any) {
 	l.lines = append(l.lines, fmt.Sprintf(format, args...))
 }
 
-func TestHashChangesWithWhatGoesIn(t *testing.T) {
+func TestHash_ChangesWithEveryBuildInput(t *testing.T) {
 	tests := map[string]struct {
 		change  func(t *testing.T, root string, r *recipe, version *string)
 		differs bool
 	}{
 		"nothing": {func(*testing.T, string, *recipe, *string) {}, false},
-		"a source changes": {func(t *testing.T, root string, _ *recipe, _ *string) {
+		"source changes: new hash": {func(t *testing.T, root string, _ *recipe, _ *string) {
 			put(t, root, "dev/kube/main.go", "package main\n")
 		}, true},
-		"a source is added": {func(t *testing.T, root string, _ *recipe, _ *string) {
+		"source is added: new hash": {func(t *testing.T, root string, _ *recipe, _ *string) {
 			put(t, root, "dev/kube/more.go", "package main\n")
 		}, true},
-		"a source is added further down": {func(t *testing.T, root string, _ *recipe, _ *string) {
+		"source is added in a subdirectory: new hash": {func(t *testing.T, root string, _ *recipe, _ *string) {
 			put(t, root, "dev/kube/sub/more.go", "package sub\n")
 		}, true},
-		"a source is renamed": {func(t *testing.T, root string, _ *recipe, _ *string) {
+		"source is renamed: new hash": {func(t *testing.T, root string, _ *recipe, _ *string) {
 			if err := os.Rename(filepath.Join(root, "dev/kube/main.go"), filepath.Join(root, "dev/kube/other.go")); err != nil {
 				t.Fatal(err)
 			}
 		}, true},
-		"a version in go.mod changes": {func(t *testing.T, root string, _ *recipe, _ *string) {
+		"version in go.mod changes: new hash": {func(t *testing.T, root string, _ *recipe, _ *string) {
 			put(t, root, "dev/kube/go.mod", "module example.com/kube\n\ngo 1.26.1\n")
 		}, true},
-		"a test is added": {func(t *testing.T, root string, _ *recipe, _ *string) {
+		"test is added: same hash": {func(t *testing.T, root string, _ *recipe, _ *string) {
 			put(t, root, "dev/kube/main_test.go", "package main\n")
 		}, false},
-		"a hidden file is added": {func(t *testing.T, root string, _ *recipe, _ *string) {
+		"hidden file is added: same hash": {func(t *testing.T, root string, _ *recipe, _ *string) {
 			put(t, root, "dev/kube/.DS_Store", "x")
 			put(t, root, "dev/kube/.idea/x.go", "x")
 		}, false},
-		"something beside the sources changes": {func(t *testing.T, root string, _ *recipe, _ *string) {
+		"other file changes: same hash": {func(t *testing.T, root string, _ *recipe, _ *string) {
 			put(t, root, "dev/other/main.go", "package main\n")
 		}, false},
-		"a flag is added":        {func(_ *testing.T, _ string, r *recipe, _ *string) { r.flags = append(r.flags, "-v") }, true},
-		"an alias is added":      {func(_ *testing.T, _ string, r *recipe, _ *string) { r.aliases = append(r.aliases, "other") }, true},
-		"the Go version changes": {func(_ *testing.T, _ string, _ *recipe, version *string) { *version = "go1.99" }, true},
+		"flag is added: new hash":      {func(_ *testing.T, _ string, r *recipe, _ *string) { r.flags = append(r.flags, "-v") }, true},
+		"alias is added: new hash":     {func(_ *testing.T, _ string, r *recipe, _ *string) { r.aliases = append(r.aliases, "other") }, true},
+		"Go version changes: new hash": {func(_ *testing.T, _ string, _ *recipe, version *string) { *version = "go1.99" }, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -109,21 +109,21 @@ func TestHashChangesWithWhatGoesIn(t *testing.T) {
 	}
 }
 
-func TestHashIsOfContentsNotOfPlaces(t *testing.T) {
+func TestHash_DoesNotDependOnTheDirectory(t *testing.T) {
 	one, err := program().hash(checkout(t), "go1.26.0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	two, err := program().hash(checkout(t), "go1.26.0")
 	if err != nil || one != two {
-		t.Errorf("two checkouts of the same: %s and %s, %v", one, two, err)
+		t.Errorf("two equal checkouts have hashes %s and %s, %v", one, two, err)
 	}
 	if _, err := program().hash(t.TempDir(), "go1.26.0"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no sources: %v", err)
 	}
 }
 
-func TestWhatIsBuiltIsKept(t *testing.T) {
+func TestProvide_BuildsOnceUntilSourcesChange(t *testing.T) {
 	root, cache, said := checkout(t), t.TempDir(), &told{}
 	r := program()
 	r.slow = "a moment"
@@ -134,11 +134,11 @@ func TestWhatIsBuiltIsKept(t *testing.T) {
 	says(t, filepath.Join(dir, "program"), "hello\n")
 	says(t, filepath.Join(dir, "alias"), "hello\n")
 	if len(said.lines) != 2 || said.lines[0] != "building program v1.36.3 from Go modules: a moment" || !strings.HasSuffix(said.lines[1], "; kept in "+dir) {
-		t.Errorf("told %q", said.lines)
+		t.Errorf("got progress %q", said.lines)
 	}
 	again, err := r.provide(t.Context(), root, cache, said.progress)
 	if err != nil || again != dir || len(said.lines) != 2 {
-		t.Errorf("again: %s, %v, told %q", again, err, said.lines)
+		t.Errorf("second call: %s, %v, progress %q", again, err, said.lines)
 	}
 	put(t, root, "dev/kube/main.go", "package main\n\nfunc main() {}\n")
 	other, err := r.provide(t.Context(), root, cache, said.progress)
@@ -155,7 +155,7 @@ func says(t *testing.T, program, want string) {
 	}
 }
 
-func TestManyAtOnceBuildOnce(t *testing.T) {
+func TestConcurrentProvide_BuildsOnce(t *testing.T) {
 	root, cache := checkout(t), t.TempDir()
 	r := program()
 	r.slow = "a moment"
@@ -171,11 +171,11 @@ func TestManyAtOnceBuildOnce(t *testing.T) {
 	all.Wait()
 	built := slices.DeleteFunc(said.lines, func(line string) bool { return !strings.HasPrefix(line, "building ") })
 	if len(built) != 1 {
-		t.Errorf("told %q", said.lines)
+		t.Errorf("got progress %q", said.lines)
 	}
 }
 
-func TestABuildThatFails(t *testing.T) {
+func TestFailedBuild_LeavesNothing(t *testing.T) {
 	tests := map[string]string{"a quick one": "", "a slow one, under a supervisor": "a moment"}
 	for name, slow := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -194,34 +194,34 @@ func TestABuildThatFails(t *testing.T) {
 			}
 			put(t, root, "dev/kube/main.go", "package main\n\nfunc main() {}\n")
 			if _, err := r.provide(t.Context(), root, cache, nil); err != nil {
-				t.Errorf("once it is right: %v", err)
+				t.Errorf("after the source is fixed: %v", err)
 			}
 		})
 	}
 }
 
-func TestABuildThatIsGivenUp(t *testing.T) {
+func TestCancelledBuild_ReturnsTheCause(t *testing.T) {
 	root, cache := checkout(t), t.TempDir()
 	r := program()
 	r.slow = "a moment"
 	ctx, cancel := context.WithCancel(t.Context())
-	// Cancelled when the build has begun: the first line says so.
+	// The first progress line shows that the build has started. Then it is cancelled.
 	_, err := r.provide(ctx, root, cache, func(string, ...any) { cancel() })
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
 }
 
-func TestLock(t *testing.T) {
+func TestLock_WaitsForItsHolder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
-	unlock, err := lock(t.Context(), path, func() { t.Error("waiting for nobody") })
+	unlock, err := lock(t.Context(), path, func() { t.Error("the lock is free, want no wait") })
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	waited := 0
 	if _, err := lock(ctx, path, func() { waited++; cancel() }); !errors.Is(err, context.Canceled) || waited != 1 {
-		t.Errorf("while it is held: %v, told %d times", err, waited)
+		t.Errorf("while the lock is held: %v, waiting called %d times", err, waited)
 	}
 	got := make(chan error, 1)
 	waits := make(chan struct{})
@@ -240,14 +240,14 @@ func TestLock(t *testing.T) {
 			t.Error(err)
 		}
 	case <-time.After(30 * time.Second):
-		t.Error("the lock is not passed on")
+		t.Error("the lock was not released")
 	}
 	if _, err := lock(t.Context(), filepath.Join(path, "no", "such"), nil); err == nil {
-		t.Error("a lock where no file can be")
+		t.Error("want an error for a file that cannot be created")
 	}
 }
 
-func TestRecipesOfThisRepository(t *testing.T) {
+func TestRecipes_MatchThisRepository(t *testing.T) {
 	root, err := moduleRoot(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -257,7 +257,7 @@ func TestRecipesOfThisRepository(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(mod), "\tk8s.io/kubernetes "+Version+"\n") {
-		t.Errorf("dev/kube/go.mod is not at %s, which the binary is told to report", Version)
+		t.Errorf("dev/kube/go.mod does not have version %s, which the binary reports", Version)
 	}
 	want := "-ldflags=-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36"
 	if diff := cmp.Diff([]string{"-trimpath", want}, kubeRecipe().flags); diff != "" {
@@ -270,7 +270,7 @@ func TestRecipesOfThisRepository(t *testing.T) {
 	}
 }
 
-func TestModuleRootIsFoundFromTheWorkingFolderToo(t *testing.T) {
+func TestModuleRoot_IsFoundFromTheWorkingDirectory(t *testing.T) {
 	root, err := moduleRoot(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -282,7 +282,7 @@ func TestModuleRootIsFoundFromTheWorkingFolderToo(t *testing.T) {
 	}
 	got, err := rootOfWorkingFolder(t.Context())
 	if err != nil || got != root {
-		t.Errorf("from the working folder: %q, %v", got, err)
+		t.Errorf("from the working directory: %q, %v", got, err)
 	}
 	t.Chdir(t.TempDir())
 	if got, err := rootOfWorkingFolder(t.Context()); !errors.Is(err, errNoRoot) {
@@ -290,13 +290,13 @@ func TestModuleRootIsFoundFromTheWorkingFolderToo(t *testing.T) {
 	}
 }
 
-func TestRunSaysNothingWhenAllIsThere(t *testing.T) {
+func TestRunWithFullCache_PrintsNothing(t *testing.T) {
 	var out strings.Builder
-	if err := Run(t.Context(), &out); err != nil { // what other tests of the repository need anyway
+	if err := Run(t.Context(), &out); err != nil { // other tests of the repository need these builds anyway
 		t.Fatal(err)
 	}
 	out.Reset()
 	if err := Run(t.Context(), &out); err != nil || out.String() != "" {
-		t.Errorf("told %q, %v", &out, err)
+		t.Errorf("got output %q, %v", &out, err)
 	}
 }

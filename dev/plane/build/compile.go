@@ -11,12 +11,12 @@ import (
 	"github.com/fleet-hub/fleet/dev/plane/supervise"
 )
 
-// compile runs `go build`. A slow one runs under a supervisor, so that neither it nor the compilers it
-// starts outlive a caller that is killed.
+// compile runs go build. A slow build runs under a supervisor, so that go and its compilers end when the caller
+// is killed.
 func (r recipe) compile(ctx context.Context, root, work string) error {
 	tool, err := exec.LookPath("go")
 	if err != nil {
-		return fmt.Errorf("looking for the Go toolchain: %w", err)
+		return fmt.Errorf("finding the Go toolchain: %w", err)
 	}
 	args := append([]string{"build", "-buildvcs=false"}, r.flags...)
 	command := supervise.Command{
@@ -31,7 +31,7 @@ func (r recipe) compile(ctx context.Context, root, work string) error {
 	} else {
 		err = runSupervised(ctx, command, work)
 	}
-	said, _ := os.ReadFile(command.Log) // only to explain err
+	said, _ := os.ReadFile(command.Log) // only used to explain err
 	if err != nil {
 		return fmt.Errorf("building %s in %s: %w\n%s", r.name, command.Dir, err, said)
 	}
@@ -75,8 +75,8 @@ func runSupervised(ctx context.Context, c supervise.Command, work string) (err e
 	return nil
 }
 
-// buildEnv makes the build independent of what the caller sets for its own: only the toolchain, the
-// module proxy and the caches are taken over.
+// buildEnv makes the build independent of the caller's build settings. It keeps only the toolchain, the module
+// proxy and the caches.
 func buildEnv() []string {
 	return []string{"CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off"}
 }

@@ -14,11 +14,11 @@ import (
 	"strings"
 )
 
-// hash names the build: every file of the sources (but hidden files and tests), the flags, the Go
-// version and the platform. 16 hexadecimal digits: enough to tell apart, short enough for a path.
+// hash returns a hash of all build inputs: every file of the sources except hidden files and tests, the flags, the Go
+// version and the platform. It has 16 hexadecimal digits: unique enough, and short enough for a path.
 func (r recipe) hash(root, goVersion string) (string, error) {
 	h := sha256.New()
-	_, _ = fmt.Fprintf(h, "%s %s %s %q %q\n", goVersion, runtime.GOOS, runtime.GOARCH, r.flags, r.aliases) // a hash takes every write
+	_, _ = fmt.Fprintf(h, "%s %s %s %q %q\n", goVersion, runtime.GOOS, runtime.GOARCH, r.flags, r.aliases) // writing to a hash never fails
 	for _, source := range r.sources {
 		err := fs.WalkDir(os.DirFS(root), source, func(path string, entry fs.DirEntry, err error) error {
 			switch {
@@ -50,23 +50,23 @@ func skip(entry fs.DirEntry) error {
 	return nil
 }
 
-// goVersion is the version of the toolchain that a build in dir would use.
+// goVersion returns the version of the Go toolchain that a build in dir uses.
 func goVersion(ctx context.Context, dir string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", "env", "GOVERSION")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), buildEnv()...)
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("asking for the Go version in %s: %w", dir, err)
+		return "", fmt.Errorf("running go env in %s: %w", dir, err)
 	}
 	return strings.TrimSpace(string(out)), nil
 }
 
-// errNoRoot is returned where no checkout of the module can be found.
-var errNoRoot = errors.New("the control planes are built from a checkout of this repository; run inside one")
+// errNoRoot means that no checkout of the module was found.
+var errNoRoot = errors.New("no checkout of this repository found: run the command inside one, because the control planes are built from source")
 
-// moduleRoot is the folder of this module's go.mod: where this file was compiled from, or, if the
-// caller was built with -trimpath or elsewhere, what Go says about the working directory.
+// moduleRoot returns the directory of this module's go.mod. It is the one from which this file was compiled. If
+// the caller was built with -trimpath or on another machine, it is the module of the working directory.
 func moduleRoot(ctx context.Context) (string, error) {
 	if _, file, _, ok := runtime.Caller(0); ok {
 		root := filepath.Join(filepath.Dir(file), "..", "..", "..")
@@ -80,7 +80,7 @@ func moduleRoot(ctx context.Context) (string, error) {
 func rootOfWorkingFolder(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
 	if err != nil {
-		return "", fmt.Errorf("asking where the module is: %w", err)
+		return "", fmt.Errorf("running go env GOMOD: %w", err)
 	}
 	if root := filepath.Dir(strings.TrimSpace(string(out))); isRoot(root) {
 		return root, nil

@@ -4,7 +4,7 @@ package build
 
 import "context"
 
-// lock does nothing: two builds at once cost time here, and the later one wins.
+// lock does nothing. Two builds at once take longer, and the result of the later one is used.
 func lock(context.Context, string, func()) (unlock func(), err error) {
 	return func() {}, nil
 }

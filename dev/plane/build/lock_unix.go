@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// lock takes the file lock at path, calling waiting once if somebody else holds it. The kernel frees
-// it when its holder ends, however that ends.
+// lock takes the file lock at path. It calls waiting once if another process holds the lock. The kernel releases
+// the lock when its holder ends for any reason.
 func lock(ctx context.Context, path string, waiting func()) (unlock func(), err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

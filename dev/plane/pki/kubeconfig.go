@@ -7,18 +7,18 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Access is how somebody reaches a cluster.
+// Access describes how a client reaches a cluster.
 type Access struct {
-	// Name is the cluster's, URL its API server's, CA what signs that one's certificate, PEM.
+	// Name is the cluster's name, URL its API server's URL, and CA the CA of that server's certificate in PEM.
 	Name, URL string
 	CA        []byte
-	// Token or TokenFile says who it is; the file is read again as it changes.
+	// Token or TokenFile authenticates the client. The file is read again when it changes.
 	Token, TokenFile string
-	// Namespace is where commands act that name none; empty means default.
+	// Namespace is the default namespace of commands. Empty means default.
 	Namespace string
 }
 
-// Kubeconfig is the access as a kubeconfig with one context, named like the cluster.
+// Kubeconfig returns a kubeconfig with one context, named after the cluster.
 func (a Access) Kubeconfig() ([]byte, error) {
 	config := clientcmdapi.NewConfig()
 	config.Clusters[a.Name] = &clientcmdapi.Cluster{Server: a.URL, CertificateAuthorityData: a.CA}

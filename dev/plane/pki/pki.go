@@ -1,5 +1,5 @@
-// Package pki makes what a cluster on this machine is trusted by and what its admin is known by: a CA, a serving
-// certificate, a key for service account tokens and an admin's token, as files that an API server reads.
+// Package pki creates the keys and certificates of a cluster on this machine: a CA, a serving certificate, a key
+// for ServiceAccount tokens and an admin's token. They are files that an API server reads.
 package pki
 
 import (
@@ -19,10 +19,11 @@ import (
 	"time"
 )
 
-// ServiceCIDR is every cluster's range of Service addresses. The first, 10.43.0.1, is the API server's own.
+// ServiceCIDR is the range of Service addresses in every cluster. The first address, 10.43.0.1, is the API
+// server's.
 const ServiceCIDR = "10.43.0.0/16"
 
-// Files of a cluster's folder. Certificates and keys are PEM.
+// Files of a cluster's directory. Certificates and keys are PEM.
 const (
 	FileCA         = "ca.crt"
 	FileServing    = "serving.crt"
@@ -33,29 +34,29 @@ const (
 	FileAudit      = "audit-policy.yaml"
 )
 
-// Identity is what a cluster is trusted by and what its admin is known by.
+// Identity holds a cluster's CA and its admin's token.
 type Identity struct {
-	// CA is the cluster's own, PEM.
+	// CA is the cluster's own CA in PEM.
 	CA []byte
-	// Token is that of user admin, group system:masters.
+	// Token authenticates user admin in group system:masters.
 	Token string
 }
 
-// New writes a new CA, a serving certificate signed by it, a key for service account tokens and the admin's
-// token into dir. Every cluster has a CA of its own, so that trusting one of them proves nothing about another.
-// The CA's key is not kept. The certificate is for loopback, the Service kubernetes and these addresses.
+// New writes a new CA, a serving certificate signed by it, a key for ServiceAccount tokens and the admin's token
+// into dir. Every cluster has its own CA, so that trust in one cluster does not include another. The CA's key is
+// not kept. The certificate is valid for loopback, Service kubernetes and the given addresses.
 func New(dir, name string, now time.Time, addresses ...net.IP) (Identity, error) {
 	ca, caKey, err := authority(name, now)
 	if err != nil {
-		return Identity{}, fmt.Errorf("making the CA of %s: %w", name, err)
+		return Identity{}, fmt.Errorf("creating the CA of %s: %w", name, err)
 	}
 	serving, servingKey, err := servingCertificate(ca, caKey, now, addresses)
 	if err != nil {
-		return Identity{}, fmt.Errorf("making the serving certificate of %s: %w", name, err)
+		return Identity{}, fmt.Errorf("creating the serving certificate of %s: %w", name, err)
 	}
 	accounts, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return Identity{}, fmt.Errorf("making the service account key of %s: %w", name, err)
+		return Identity{}, fmt.Errorf("creating the ServiceAccount key of %s: %w", name, err)
 	}
 	id := Identity{CA: certificatePEM(ca.Raw), Token: randomToken()}
 	err = errors.Join(
@@ -115,7 +116,7 @@ func writeKey(dir, file string, key *ecdsa.PrivateKey) error {
 	return Write(dir, file, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}))
 }
 
-// Write writes a file only the user can read: it may hold a key or a token.
+// Write writes a file that only the user can read, because it may contain a key or a token.
 func Write(dir, file string, content []byte) error {
 	if err := os.WriteFile(filepath.Join(dir, file), content, 0o600); err != nil {
 		return fmt.Errorf("writing %s: %w", file, err)
@@ -123,7 +124,7 @@ func Write(dir, file string, content []byte) error {
 	return nil
 }
 
-// randomToken is 128 bits in hexadecimal.
+// randomToken returns 128 random bits in hexadecimal.
 func randomToken() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // it never fails: crypto/rand ends the process instead

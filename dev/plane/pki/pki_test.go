@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// names are the files of a folder, sorted.
+// names returns the sorted names of a directory's files.
 func names(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -29,7 +29,7 @@ func names(t *testing.T, dir string) []string {
 	return found
 }
 
-// someDay is when the tests' certificates are made.
+// someDay is the time at which the tests create certificates.
 var someDay = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func identityIn(t *testing.T, dir string) Identity {
@@ -41,7 +41,7 @@ func identityIn(t *testing.T, dir string) Identity {
 	return id
 }
 
-func TestAnIdentitysFilesAreTheUsersOwn(t *testing.T) {
+func TestNew_WritesFilesOnlyTheUserCanRead(t *testing.T) {
 	dir := t.TempDir()
 	id := identityIn(t, dir)
 	if diff := cmp.Diff([]string{FileAudit, FileCA, FileAccounts, FileServing, FileServingKey, FileTokens}, names(t, dir)); diff != "" {
@@ -58,11 +58,11 @@ func TestAnIdentitysFilesAreTheUsersOwn(t *testing.T) {
 		t.Errorf("tokens %q, %v", tokens, err)
 	}
 	if _, err := New("/no/such/folder", "east", someDay); err == nil {
-		t.Error("an identity without a folder")
+		t.Error("want an error for a missing directory")
 	}
 }
 
-func TestTheServingCertificateIsForTheServersNamesOnly(t *testing.T) {
+func TestServingCertificate_IsValidForTheServersNamesOnly(t *testing.T) {
 	dir := t.TempDir()
 	id := identityIn(t, dir)
 	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, FileServing), filepath.Join(dir, FileServingKey))
@@ -84,21 +84,21 @@ func TestTheServingCertificateIsForTheServersNamesOnly(t *testing.T) {
 	}
 }
 
-func TestClustersHaveNothingInCommon(t *testing.T) {
+func TestTwoClusters_ShareNoTokenAndNoCA(t *testing.T) {
 	one, two := identityIn(t, t.TempDir()), identityIn(t, t.TempDir())
 	if one.Token == two.Token || string(one.CA) == string(two.CA) {
-		t.Errorf("token %s and CA\n%sfor both", one.Token, one.CA)
+		t.Errorf("both clusters have token %s and CA\n%s", one.Token, one.CA)
 	}
 }
 
-func TestKubeconfig(t *testing.T) {
+func TestKubeconfig_HasOneContext(t *testing.T) {
 	const url = "https://127.0.0.1:20001"
 	tests := map[string]struct {
 		as                          Access
 		token, tokenFile, namespace string
 	}{
-		"with a token":                           {Access{Token: "t"}, "t", "", "default"},
-		"with a file, in a namespace of its own": {Access{TokenFile: "/data/token", Namespace: "ns"}, "", "/data/token", "ns"},
+		"token":                    {Access{Token: "t"}, "t", "", "default"},
+		"token file and namespace": {Access{TokenFile: "/data/token", Namespace: "ns"}, "", "/data/token", "ns"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

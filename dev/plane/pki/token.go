@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// AdminToken reads the admin's token out of a cluster's folder.
+// AdminToken reads the admin's token from a cluster's directory.
 func AdminToken(dir string) (string, error) {
 	content, err := os.ReadFile(filepath.Join(dir, FileTokens))
 	if err != nil {

@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// tokenLife is how long a process's token lasts, in seconds; the API server may shorten it.
+	// tokenLife is the lifetime of a process' token in seconds. The API server may shorten it.
 	tokenLife = 3600
-	// tokenRetry is how soon a token is asked for again that could not be had.
+	// tokenRetry is the pause before a failed token request is repeated.
 	tokenRetry = 250 * time.Millisecond
 )
 
-// prepare makes the workload's folder, with a kubeconfig for the pod's account. The token comes
-// before the first process starts (token, refreshToken).
+// prepare creates the workload's directory with a kubeconfig for the pod's ServiceAccount. The first process
+// starts only after the token has been written (token, refreshToken).
 func (w *workload) prepare() error {
 	for _, dir := range []string{w.dir, w.scratch()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return fmt.Errorf("making a folder: %w", err)
+			return fmt.Errorf("creating a directory: %w", err)
 		}
 	}
 	kubeconfig, err := w.runner.options.Kubeconfig(w.tokenFile(), w.pod.Namespace)
@@ -38,21 +38,21 @@ func (w *workload) kubeconfigFile() string { return filepath.Join(w.dir, "kubeco
 func (w *workload) tokenFile() string      { return filepath.Join(w.dir, "token") }
 func (w *workload) scratch() string        { return filepath.Join(w.dir, "tmp") }
 
-// token asks for a token of the pod's account, never an admin's, so that what the process does
-// proves its rights. It is not bound to the Pod: an unscheduled Pod is gone from the API at the
-// moment of its deletion, and its process should still be able to say goodbye.
+// token requests a token of the pod's ServiceAccount and writes it. It is never an admin's token, so that the
+// process runs with the rights of the chart. The token is not bound to the Pod: an unscheduled Pod is removed
+// from the API at once when it is deleted, but its process still needs the API to shut down.
 func (w *workload) token(ctx context.Context) (expires time.Time, err error) {
 	life := int64(tokenLife)
 	got, err := w.runner.options.Client.CoreV1().ServiceAccounts(w.pod.Namespace).CreateToken(ctx, accountOf(w.pod),
 		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &life}}, metav1.CreateOptions{})
 	if err != nil {
-		return time.Time{}, fmt.Errorf("asking for a token of account %s: %w", accountOf(w.pod), err)
+		return time.Time{}, fmt.Errorf("requesting a token for ServiceAccount %s: %w", accountOf(w.pod), err)
 	}
 	next := w.tokenFile() + ".next"
 	if err := os.WriteFile(next, []byte(got.Status.Token), 0o600); err != nil {
 		return time.Time{}, err
 	}
-	// A rename, so that no reader sees half a token.
+	// Renaming the file makes the update atomic for readers.
 	return got.Status.ExpirationTimestamp.Time, os.Rename(next, w.tokenFile())
 }
 
@@ -63,7 +63,7 @@ func accountOf(pod *corev1.Pod) string {
 	return pod.Spec.ServiceAccountName
 }
 
-// refreshToken keeps the token file fresh: a new token when a fifth of the old one's life is left.
+// refreshToken writes a new token when a fifth of the old one's lifetime is left.
 func (w *workload) refreshToken() {
 	for first := true; ; {
 		expires, err := w.token(w.ctx)
@@ -85,7 +85,7 @@ func (w *workload) refreshToken() {
 	}
 }
 
-// tokenMissing shows in the status why no process starts.
+// tokenMissing reports in the pod's status why no process starts.
 func (w *workload) tokenMissing(err error) {
 	for i, p := range w.processes {
 		if p != nil {

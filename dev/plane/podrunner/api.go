@@ -22,9 +22,9 @@ func watchPods(pods corev1client.PodInterface) func(context.Context, metav1.List
 	return func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return pods.Watch(ctx, o) }
 }
 
-// writeStatus writes what a node reports. It needs no resourceVersion, since nobody else writes it,
-// and names the UID, so that it cannot meet a later pod of the same name. A merge patch, which replaces lists: a condition
-// must not keep the reason of its former status.
+// writeStatus writes the status that a node would report. It needs no resourceVersion, because there is no other
+// writer. It names the UID, so that it cannot change a later pod with the same name. A merge patch replaces
+// lists: a condition must not keep the reason of its earlier status.
 func (r *Runner) writeStatus(ctx context.Context, pod *corev1.Pod, status corev1.PodStatus) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": pod.UID},
@@ -37,8 +37,8 @@ func (r *Runner) writeStatus(ctx context.Context, pod *corev1.Pod, status corev1
 	return ignoreGone(err)
 }
 
-// ignoreGone takes the absence of the pod, or another one in its place, for success: there is
-// nothing left to do for this one.
+// ignoreGone returns nil if the pod does not exist or was replaced, because then there is nothing left to do for
+// it.
 func ignoreGone(err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil

@@ -14,11 +14,11 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// errEnv means that a container cannot start because of what its environment refers to.
-var errEnv = errors.New("environment cannot be made")
+// errEnv means that a container cannot start because its environment refers to something missing or unsupported.
+var errEnv = errors.New("resolving the environment failed")
 
-// environment is the container's own, resolved as a kubelet does: envFrom first, then env, where a
-// later entry wins and a value may use those before it as $(NAME).
+// environment returns the container's environment, resolved as kubelet does: first envFrom, then env. A later
+// entry overrides an earlier one, and a value may use earlier entries as $(NAME).
 func environment(ctx context.Context, client corev1client.CoreV1Interface, pod *corev1.Pod, c *corev1.Container) (map[string]string, error) {
 	env := map[string]string{}
 	for i := range c.EnvFrom {
@@ -62,7 +62,7 @@ func fromSource(ctx context.Context, client corev1client.CoreV1Interface, namesp
 	return env, nil
 }
 
-// valueOf resolves one entry; not found is what an optional reference to nothing gives.
+// valueOf resolves one entry. found is false if an optional reference has no target.
 func valueOf(ctx context.Context, client corev1client.CoreV1Interface, pod *corev1.Pod, e *corev1.EnvVar, before map[string]string) (value string, found bool, err error) {
 	from := e.ValueFrom
 	switch {
@@ -80,7 +80,7 @@ func valueOf(ctx context.Context, client corev1client.CoreV1Interface, pod *core
 		content, err := secret(ctx, client, pod.Namespace, ref.Name)
 		return keyOf(content, ref.Key, ref.Optional, err)
 	}
-	return "", false, errors.New("this kind of reference is not played")
+	return "", false, errors.New("unsupported kind of reference")
 }
 
 func keyOf(content map[string]string, key string, optional *bool, err error) (string, bool, error) {
@@ -94,7 +94,7 @@ func keyOf(content map[string]string, key string, optional *bool, err error) (st
 	case err != nil:
 		return "", false, err
 	}
-	return "", false, fmt.Errorf("there is no key %q", key)
+	return "", false, fmt.Errorf("key %q does not exist", key)
 }
 
 func isTrue(b *bool) bool { return b != nil && *b }
@@ -119,7 +119,7 @@ func secret(ctx context.Context, client corev1client.CoreV1Interface, namespace,
 	return content, nil
 }
 
-// fieldOf is the downward API.
+// fieldOf resolves a field of the downward API.
 func fieldOf(pod *corev1.Pod, path string) (string, error) {
 	fields := map[string]string{
 		"metadata.name":           pod.Name,
@@ -141,10 +141,10 @@ func fieldOf(pod *corev1.Pod, path string) (string, error) {
 	if key, found := subscript(path, "metadata.annotations"); found {
 		return pod.Annotations[key], nil
 	}
-	return "", fmt.Errorf("field %s is not played", path)
+	return "", fmt.Errorf("unsupported field %s", path)
 }
 
-// subscript takes the key out of "field['key']".
+// subscript returns the key of "field['key']".
 func subscript(path, field string) (string, bool) {
 	key, found := strings.CutPrefix(path, field+"['")
 	if !found {
@@ -153,7 +153,7 @@ func subscript(path, field string) (string, bool) {
 	return strings.CutSuffix(key, "']")
 }
 
-// expand replaces $(NAME) by the value of NAME. What is not known stays as it is, and $$ is a $.
+// expand replaces $(NAME) by the value of NAME. References to unknown names are kept, and $$ becomes $.
 func expand(text string, env map[string]string) string {
 	var out strings.Builder
 	for {
@@ -181,7 +181,7 @@ func expand(text string, env map[string]string) string {
 	}
 }
 
-// lines is the environment as a process takes it, sorted.
+// lines returns the environment as sorted KEY=value strings.
 func lines(env map[string]string) []string {
 	all := make([]string, 0, len(env))
 	for _, key := range slices.Sorted(maps.Keys(env)) {

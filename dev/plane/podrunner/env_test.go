@@ -13,19 +13,19 @@ import (
 	k8stesting "k8s.io/client-go/testing"
 )
 
-func TestExpand(t *testing.T) {
+func TestExpand_ReplacesKnownReferences(t *testing.T) {
 	env := map[string]string{"A": "one", "B": "$(A)", "EMPTY": ""}
 	tests := map[string]struct{ text, want string }{
-		"text without references stays":            {"plain text", "plain text"},
-		"a reference is replaced":                  {"--name=$(A)", "--name=one"},
-		"several are":                              {"$(A)-$(A)", "one-one"},
-		"a value is not expanded again":            {"$(B)", "$(A)"},
-		"an empty value leaves nothing":            {"<$(EMPTY)>", "<>"},
-		"what is not known stays":                  {"$(C) $(A)", "$(C) one"},
-		"two dollars are one":                      {"$$(A) $$$$", "$(A) $$"},
-		"a dollar alone stays":                     {"5$ $", "5$ $"},
-		"a shell's reference is none":              {"$A ${A}", "$A ${A}"},
-		"an open parenthesis that is never closed": {"$(A", "$(A"},
+		"no reference: unchanged":            {"plain text", "plain text"},
+		"reference: replaced":                {"--name=$(A)", "--name=one"},
+		"several references: replaced":       {"$(A)-$(A)", "one-one"},
+		"reference in a value: not expanded": {"$(B)", "$(A)"},
+		"empty value: replaced":              {"<$(EMPTY)>", "<>"},
+		"unknown name: unchanged":            {"$(C) $(A)", "$(C) one"},
+		"two dollars: one dollar":            {"$$(A) $$$$", "$(A) $$"},
+		"single dollar: unchanged":           {"5$ $", "5$ $"},
+		"shell reference: unchanged":         {"$A ${A}", "$A ${A}"},
+		"missing parenthesis: unchanged":     {"$(A", "$(A"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -46,7 +46,7 @@ func envPod() *corev1.Pod {
 	}
 }
 
-func TestFieldOf(t *testing.T) {
+func TestFieldOf_ResolvesTheDownwardAPI(t *testing.T) {
 	tests := map[string]struct{ want, err string }{
 		"metadata.name":                            {want: "pod-1"},
 		"metadata.namespace":                       {want: "ns"},
@@ -81,7 +81,7 @@ func fromSecret(name, key string, optional bool) *corev1.EnvVarSource {
 	return &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: ref(name), Key: key, Optional: &optional}}
 }
 
-func TestEnvironment(t *testing.T) {
+func TestEnvironment_ResolvesReferences(t *testing.T) {
 	meta := metav1.ObjectMeta{Namespace: "ns", Name: "there"}
 	objects := []runtime.Object{
 		&corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"color": "green", "shape": "round"}},
@@ -94,20 +94,20 @@ func TestEnvironment(t *testing.T) {
 		want map[string]string
 		err  string
 	}{
-		"nothing gives nothing": {want: map[string]string{}},
-		"literals, in order, with references to those before": {
+		"no entries: empty": {want: map[string]string{}},
+		"literals: may refer to earlier entries": {
 			env:  []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "B", Value: "$(A)$(C)"}, {Name: "C", Value: "3"}, {Name: "A", Value: "again"}},
 			want: map[string]string{"A": "again", "B": "1$(C)", "C": "3"},
 		},
-		"keys of a ConfigMap and a Secret": {
+		"keys of a ConfigMap and a Secret: resolved": {
 			env:  []corev1.EnvVar{{Name: "COLOR", ValueFrom: fromConfigMap("there", "color", false)}, {Name: "WORD", ValueFrom: fromSecret("there", "word", false)}},
 			want: map[string]string{"COLOR": "green", "WORD": "mellon"},
 		},
-		"the pod's own fields": {
+		"fields of the pod: resolved": {
 			env:  []corev1.EnvVar{{Name: "ME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}},
 			want: map[string]string{"ME": "pod-1"},
 		},
-		"all of a ConfigMap and a Secret, which env overrides": {
+		"envFrom: env overrides it": {
 			from: []corev1.EnvFromSource{
 				{Prefix: "c_", ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: ref("there")}},
 				{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: ref("there")}},
@@ -115,7 +115,7 @@ func TestEnvironment(t *testing.T) {
 			env:  []corev1.EnvVar{{Name: "c_shape", Value: "square"}},
 			want: map[string]string{"c_color": "green", "c_shape": "square", "word": "mellon"},
 		},
-		"optional references to nothing leave nothing": {
+		"optional references without target: omitted": {
 			from: []corev1.EnvFromSource{
 				{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: ref("gone"), Optional: &yes}},
 				{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: ref("gone"), Optional: &yes}},
@@ -126,23 +126,23 @@ func TestEnvironment(t *testing.T) {
 			},
 			want: map[string]string{},
 		},
-		"a ConfigMap that is missing": {
+		"missing ConfigMap: error": {
 			env: []corev1.EnvVar{{Name: "A", ValueFrom: fromConfigMap("gone", "color", false)}},
 			err: `environment cannot be made: A: configmaps "gone" not found`,
 		},
-		"a key that is missing": {
+		"missing key: error": {
 			env: []corev1.EnvVar{{Name: "A", ValueFrom: fromSecret("there", "gone", false)}},
 			err: `environment cannot be made: A: there is no key "gone"`,
 		},
-		"a Secret that is missing, as a whole": {
+		"missing Secret in envFrom: error": {
 			from: []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: ref("gone")}}},
 			err:  `environment cannot be made: secrets "gone" not found`,
 		},
-		"a field that is not played": {
+		"unsupported field: error": {
 			env: []corev1.EnvVar{{Name: "A", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.hostname"}}}},
 			err: "environment cannot be made: A: field spec.hostname is not played",
 		},
-		"a kind of reference that is not played": {
+		"unsupported kind of reference: error": {
 			env: []corev1.EnvVar{{Name: "A", ValueFrom: &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "limits.cpu"}}}},
 			err: "environment cannot be made: A: this kind of reference is not played",
 		},
@@ -166,8 +166,8 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-func TestAnOptionalReferenceIsNotOptionalWhenTheServerFails(t *testing.T) {
-	away := errors.New("the server is away")
+func TestOptionalReference_FailsWhenTheServerFails(t *testing.T) {
+	away := errors.New("the server is unavailable")
 	client := fake.NewClientset()
 	client.PrependReactor("get", "*", func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, away })
 	for name, env := range map[string]corev1.EnvVar{
@@ -183,7 +183,7 @@ func TestAnOptionalReferenceIsNotOptionalWhenTheServerFails(t *testing.T) {
 	}
 }
 
-func TestLinesAreSorted(t *testing.T) {
+func TestLines_AreSorted(t *testing.T) {
 	got := lines(map[string]string{"B": "2", "A": "1=1", "C": ""})
 	if diff := cmp.Diff([]string{"A=1=1", "B=2", "C="}, got); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)

@@ -16,21 +16,21 @@ import (
 )
 
 const (
-	// firstPause is the time before the first restart; every further one doubles it, up to longestPause,
-	// until a process has lasted for steady.
+	// firstPause is the pause before the first restart. It doubles at each restart, up to longestPause. A process
+	// that has run for steady resets it.
 	firstPause   = 100 * time.Millisecond
 	longestPause = 10 * time.Second
 	steady       = 10 * time.Second
 )
 
-// containerProcess runs one container as a local process, again and again.
+// containerProcess runs one container as a local process and restarts it.
 type containerProcess struct {
 	workload   *workload
 	index      int // of the container in the spec
 	container  *corev1.Container
 	executable string
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	current *supervise.Process
 }
 
@@ -38,8 +38,8 @@ func newContainerProcess(w *workload, index int, c *corev1.Container, executable
 	return &containerProcess{workload: w, index: index, container: c, executable: executable}
 }
 
-// run starts the process, and starts it anew when it ends, until the pod goes or its restart policy
-// says that it is over.
+// run starts the process, and restarts it when it ends, until the pod is deleted or its restart policy forbids
+// another start.
 func (p *containerProcess) run() {
 	ctx := p.workload.ctx
 	select {
@@ -65,7 +65,7 @@ func (p *containerProcess) run() {
 	}
 }
 
-// once runs one process to its end and reports whether it was the last.
+// once runs one process until it ends, and reports whether it was the last one.
 func (p *containerProcess) once(ctx context.Context) (over bool) {
 	command, health, err := p.command(ctx)
 	if err != nil {
@@ -114,32 +114,32 @@ func (p *containerProcess) setCurrent(process *supervise.Process) {
 	p.current = process
 }
 
-// terminate asks the process to end, and kills it when the pod's grace is over.
+// terminate sends SIGTERM to the process, and SIGKILL when the pod's grace period is over.
 func (p *containerProcess) terminate(process *supervise.Process) {
 	grace := 30 * time.Second
 	if s := p.workload.pod.Spec.TerminationGracePeriodSeconds; s != nil {
 		grace = time.Duration(*s) * time.Second
 	}
 	if err := process.Signal(syscall.SIGTERM); err != nil {
-		grace = 0 // the supervisor is gone, and the process with it
+		grace = 0 // the supervisor has ended, and the process with it
 	}
 	select {
 	case <-process.Done():
 		return
 	case <-time.After(grace):
 	}
-	_ = process.Signal(syscall.SIGKILL) // the only error is the supervisor's end, which is the process's
+	_ = process.Signal(syscall.SIGKILL) // fails only if the supervisor has ended, and then the process has too
 	<-process.Done()
 }
 
-// ended takes down how the process ended, and reports whether the container is over.
+// ended records how the process ended, and reports whether the container is finished.
 func (p *containerProcess) ended(ctx context.Context, status supervise.Status, started metav1.Time) (over bool) {
 	code := status.Code
 	if status.Signal != 0 {
 		code = 128 + status.Signal
 	}
 	if ctx.Err() != nil {
-		return true // the pod goes; nobody reads its status any more
+		return true // the pod is being deleted, so its status is not needed
 	}
 	policy := p.workload.pod.Spec.RestartPolicy
 	if policy == corev1.RestartPolicyNever || policy == corev1.RestartPolicyOnFailure && code == 0 {
@@ -156,7 +156,7 @@ func (p *containerProcess) ended(ctx context.Context, status supervise.Status, s
 	return false
 }
 
-// kill kills the process that runs now; none running is no error.
+// kill kills the running process. It returns false if no process is running.
 func (p *containerProcess) kill(ctx context.Context) (found bool, err error) {
 	p.mu.Lock()
 	process := p.current
@@ -175,7 +175,7 @@ func (p *containerProcess) kill(ctx context.Context) (found bool, err error) {
 	}
 }
 
-// command is what to start, and where to ask for its health.
+// command returns the command to start and the address of its health endpoint.
 func (p *containerProcess) command(ctx context.Context) (c supervise.Command, health string, err error) {
 	w := p.workload
 	own, err := environment(ctx, w.runner.options.Client.CoreV1(), w.pod, p.container)
@@ -198,8 +198,8 @@ func (p *containerProcess) command(ctx context.Context) (c supervise.Command, he
 	}, health, nil
 }
 
-// given is the container's own environment and what a cluster would give it otherwise: an account,
-// a name, and addresses that nobody else listens on.
+// given returns the environment of the process: the container's own, and what a cluster would provide: a
+// ServiceAccount, a host name, and free addresses to listen on.
 func (p *containerProcess) given(own map[string]string, health, metrics string) map[string]string {
 	w := p.workload
 	env := map[string]string{
@@ -222,7 +222,7 @@ func (p *containerProcess) given(own map[string]string, health, metrics string) 
 	return env
 }
 
-// logFile is LogFile for the first process of a pod; further ones have the container's name in theirs.
+// logFile returns LogFile for the first process of a pod. The names of further logs contain the container's name.
 func (p *containerProcess) logFile() string {
 	for _, other := range p.workload.processes[:p.index] {
 		if other != nil {

@@ -7,20 +7,20 @@ import (
 )
 
 const (
-	// askWaiting and askReady are how often a process is asked while there is doubt, and while it is ready: seldom
-	// enough that whoever measures what it takes does not measure the questions. A kubelet's default is 10 s.
+	// askWaiting and askReady are the intervals between probes of an unready and of a ready process. Probes of a
+	// ready process are rare, so that they do not distort measurements. Kubelet's default is 10 s.
 	askWaiting = 20 * time.Millisecond
 	askReady   = 500 * time.Millisecond
-	// askTimeout is a kubelet's default.
+	// askTimeout is kubelet's default timeout.
 	askTimeout = time.Second
-	// failures in a row make a ready process unready, as with a kubelet.
+	// failures is the number of consecutive failed probes that make a ready process unready, as with kubelet.
 	failures = 3
 )
 
-// watchReadiness asks http://<address>/readyz until ctx is done and tells every change; it takes for
-// granted that the process is not ready at first. An answer that takes longer than the patience is a failure.
+// watchReadiness requests http://<address>/readyz until ctx is done and calls tell at each change. It assumes
+// that the process is not ready at first. A response that takes longer than patience is a failure.
 func watchReadiness(ctx context.Context, address string, patience time.Duration, tell func(ready bool)) {
-	transport := &http.Transport{} // one of its own: connections end with the process
+	transport := &http.Transport{} // its own transport, so that its connections can be closed at the end
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport, Timeout: patience}
 	ready, failed := false, 0
@@ -28,7 +28,7 @@ func watchReadiness(ctx context.Context, address string, patience time.Duration,
 		answer := isReady(ctx, client, address)
 		switch {
 		case ctx.Err() != nil:
-			return // the answer says nothing
+			return // the probe was cancelled, so its result means nothing
 		case answer:
 			failed = 0
 			if !ready {
@@ -63,6 +63,6 @@ func isReady(ctx context.Context, client *http.Client, address string) bool {
 	if err != nil {
 		return false
 	}
-	_ = response.Body.Close() // unread: the answer is its status
+	_ = response.Body.Close() // only the status is needed
 	return response.StatusCode == http.StatusOK
 }

@@ -13,19 +13,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// next is what is told next.
+// next returns the next reported state.
 func next(t *testing.T, told <-chan bool) bool {
 	t.Helper()
 	select {
 	case ready := <-told:
 		return ready
 	case <-time.After(30 * time.Second):
-		t.Fatal("nothing was told")
+		t.Fatal("no change was reported")
 		return false
 	}
 }
 
-func TestReadinessIsWhatReadyzSays(t *testing.T) {
+func TestWatchReadiness_FollowsReadyz(t *testing.T) {
 	var code, path atomic.Value
 	code.Store(http.StatusServiceUnavailable)
 	asked := make(chan struct{}, 1000)
@@ -43,7 +43,7 @@ func TestReadinessIsWhatReadyzSays(t *testing.T) {
 	}()
 	<-asked
 	if len(told) != 0 {
-		t.Error("a process that was never ready is told to be", <-told)
+		t.Error("unexpected report for a process that was never ready:", <-told)
 	}
 	for _, step := range []struct {
 		code int
@@ -61,10 +61,10 @@ func TestReadinessIsWhatReadyzSays(t *testing.T) {
 	}
 }
 
-func TestOneBadAnswerMakesNothingUnready(t *testing.T) {
+func TestFewFailures_KeepTheProcessReady(t *testing.T) {
 	var answers atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if n := answers.Add(1); n%failures != 0 { // never as many in a row as it takes
+		if n := answers.Add(1); n%failures != 0 { // never enough consecutive failures
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 	}))
@@ -91,7 +91,7 @@ func TestOneBadAnswerMakesNothingUnready(t *testing.T) {
 	}
 }
 
-func TestNobodyThereIsNotReady(t *testing.T) {
+func TestNoServer_IsNotReady(t *testing.T) {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -101,9 +101,9 @@ func TestNobodyThereIsNotReady(t *testing.T) {
 		t.Fatal(err)
 	}
 	if isReady(t.Context(), http.DefaultClient, address) {
-		t.Error("ready")
+		t.Error("want not ready")
 	}
 	if isReady(t.Context(), http.DefaultClient, "no address\n") {
-		t.Error("an address that is none is ready")
+		t.Error("want an invalid address not to be ready")
 	}
 }

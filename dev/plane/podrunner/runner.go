@@ -1,12 +1,12 @@
-// Package podrunner plays scheduler and kubelet for a control plane that has no nodes: every Pod
-// turns Running and Ready at once, a Pod of a Job turns Succeeded, and containers with a command the
-// runner has an executable for are run as local processes.
+// Package podrunner replaces scheduler and kubelet for a control plane without nodes. Every Pod becomes Running
+// and Ready at once, and the Pods of a Job become Succeeded. A container runs as a local process if the runner
+// has an executable for its command.
 //
-//	watch ─► sync ─┬─ nothing to run ─► status Running, Ready
-//	               ├─ a process ──────► workload: environment, account's token, start, probe, restart
-//	               └─ gone, leaving ──► SIGTERM, grace, SIGKILL, the object deleted for good
+//	watch ─► sync ─┬─ no process ──────────► status Running, Ready
+//	               ├─ process ─────────────► workload: environment, token, start, probe, restart
+//	               └─ deleted, terminating ─► SIGTERM, grace period, SIGKILL, object deleted
 //
-// It leaves spec.nodeName empty: a Pod bound to a node that does not exist is collected.
+// The runner leaves spec.nodeName empty, because a Pod that is bound to a missing node is garbage collected.
 package podrunner
 
 import (
@@ -28,32 +28,32 @@ import (
 	"github.com/fleet-hub/fleet/dev/plane/supervise"
 )
 
-// ErrNoProcess means that no process runs for the pod.
-var ErrNoProcess = errors.New("no process runs for this pod")
+// ErrNoProcess means that no process is running for the pod.
+var ErrNoProcess = errors.New("no process is running for the pod")
 
-// Options are what New needs; all but Binaries, Hold, Env and Say must be set.
+// Options configures a runner. All fields except Binaries, Hold, Env and Say are required.
 type Options struct {
-	// Client is an admin's.
+	// Client has the admin's rights.
 	Client kubernetes.Interface
-	// Launch starts a process that cannot outlive the caller.
+	// Launch starts a process that ends when its caller ends.
 	Launch func(supervise.Command) (*supervise.Process, error)
-	// Ports returns this many free ports of 127.0.0.1.
+	// Ports returns n free ports of 127.0.0.1.
 	Ports func(n int) ([]int, error)
-	// Kubeconfig is a kubeconfig that takes its token from a file.
+	// Kubeconfig returns a kubeconfig that reads its token from a file.
 	Kubeconfig func(tokenFile, namespace string) ([]byte, error)
-	// Binaries has the executable for a container's command: its first word, without folders.
+	// Binaries maps a container's command, without its directory, to an executable.
 	Binaries map[string]string
-	// Hold says of a pod whether it is to stay as it is; it is asked whenever the pod changes. Nil
-	// holds none.
+	// Hold reports whether the runner leaves a pod Pending. It is called at each change of the pod. Nil holds no
+	// pod.
 	Hold func(*corev1.Pod) bool
-	// Env is added to every process's environment, KEY=value; the container's own wins.
+	// Env is added to the environment of each process, as KEY=value. The container's own variables win.
 	Env []string
-	// LogDir is where processes' outputs go, see LogFile.
+	// LogDir is the directory of the processes' logs, see LogFile.
 	LogDir string
-	// DataDir gets a folder for every process, removed with it.
+	// DataDir gets one directory per pod with processes. It is removed with the pod.
 	DataDir string
 	Clock   func() time.Time
-	// Say receives one line when something is wrong that no status can tell.
+	// Say receives one line for each problem that no pod status can show.
 	Say func(format string, args ...any)
 }
 
@@ -61,15 +61,15 @@ type Options struct {
 type Runner struct {
 	options Options
 
-	mu        sync.Mutex           // guards what follows
-	workloads map[string]*workload // by namespace/name
-	addresses int                  // how many pod addresses were given out
+	mu        sync.Mutex           // guards the fields below
+	workloads map[string]*workload // keyed by namespace/name
+	addresses int                  // number of pod addresses in use or used
 }
 
-// New makes a runner that does nothing until Run.
+// New creates a runner. It does nothing before Run.
 func New(o Options) (*Runner, error) {
 	if err := os.MkdirAll(o.DataDir, 0o700); err != nil {
-		return nil, fmt.Errorf("making the pods' folder: %w", err)
+		return nil, fmt.Errorf("creating the pods' directory: %w", err)
 	}
 	if o.Say == nil {
 		o.Say = func(string, ...any) {}
@@ -77,7 +77,7 @@ func New(o Options) (*Runner, error) {
 	return &Runner{options: o, workloads: map[string]*workload{}}, nil
 }
 
-// LogFile is the name of a pod's log in Options.LogDir.
+// LogFile returns the name of a pod's log in Options.LogDir.
 func LogFile(namespace, pod string) string { return namespace + "_" + pod + ".log" }
 
 func (r *Runner) sync(ctx context.Context, key string, store cache.Store) error {
@@ -94,9 +94,9 @@ func (r *Runner) sync(ctx context.Context, key string, store cache.Store) error 
 	case pod.DeletionTimestamp != nil:
 		return r.finish(ctx, key, pod)
 	case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
-		return nil // over
+		return nil // the pod has finished
 	case r.options.Hold != nil && r.options.Hold(pod):
-		return nil // until it changes
+		return nil // until the pod changes
 	case r.hasProcess(pod):
 		r.ensure(key, pod)
 		return nil
@@ -104,7 +104,7 @@ func (r *Runner) sync(ctx context.Context, key string, store cache.Store) error 
 	return r.play(ctx, pod)
 }
 
-// play gives a pod that nothing runs for the status a node would report.
+// play sets the status that a node would report for a pod without a process.
 func (r *Runner) play(ctx context.Context, pod *corev1.Pod) error {
 	status := runningStatus(pod, r.address(pod), metav1.NewTime(r.options.Clock()))
 	if isBatch(pod) {
@@ -116,7 +116,7 @@ func (r *Runner) play(ctx context.Context, pod *corev1.Pod) error {
 	return r.writeStatus(ctx, pod, status)
 }
 
-// address is the pod's own, once it has one.
+// address returns the pod's address, or a new one if it has none yet.
 func (r *Runner) address(pod *corev1.Pod) string {
 	if pod.Status.PodIP != "" {
 		return pod.Status.PodIP
@@ -128,7 +128,7 @@ func (r *Runner) address(pod *corev1.Pod) string {
 	return fmt.Sprintf("10.42.%d.%d", n/250%250, n%250+1)
 }
 
-// hasProcess reports whether a container of the pod has a command the runner has an executable for.
+// hasProcess reports whether the runner has an executable for the command of one of the pod's containers.
 func (r *Runner) hasProcess(pod *corev1.Pod) bool {
 	for i := range pod.Spec.Containers {
 		if _, found := r.executable(&pod.Spec.Containers[i]); found {
@@ -146,8 +146,8 @@ func (r *Runner) executable(c *corev1.Container) (string, bool) {
 	return file, found
 }
 
-// ensure starts the pod's workload unless it runs. One of the same name but of an earlier pod is
-// ended first (a StatefulSet's pods keep their names).
+// ensure starts the pod's workload unless it is running. The workload of an earlier pod with the same name, as in
+// a StatefulSet, is ended first.
 func (r *Runner) ensure(key string, pod *corev1.Pod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -160,8 +160,8 @@ func (r *Runner) ensure(key string, pod *corev1.Pod) {
 	go w.run(before)
 }
 
-// end has the workload of a pod ended, if there is one, and returns it. With a pod given, only that
-// pod's.
+// end starts to end a pod's workload and returns it, or nil if there is none. If pod is set, only the workload of
+// that pod is ended.
 func (r *Runner) end(key string, pod *corev1.Pod) *workload {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -181,8 +181,8 @@ func (r *Runner) end(key string, pod *corev1.Pod) *workload {
 	return w
 }
 
-// finish deletes a pod for good that is on its way out, as a node does when its containers have
-// ended. Waiting for a process here holds up one worker; the rest go on.
+// finish deletes a terminating pod from the API when its processes have ended, as kubelet does. The wait for a
+// process blocks one worker; the others continue.
 func (r *Runner) finish(ctx context.Context, key string, pod *corev1.Pod) error {
 	if w := r.end(key, pod); w != nil {
 		select {
@@ -198,7 +198,7 @@ func (r *Runner) finish(ctx context.Context, key string, pod *corev1.Pod) error 
 	return ignoreGone(err)
 }
 
-// Kill kills the processes of a pod and returns when they have ended. They are started again.
+// Kill kills the processes of a pod and returns when they have ended. They are restarted.
 func (r *Runner) Kill(ctx context.Context, namespace, pod string) error {
 	w := r.workload(types.NamespacedName{Namespace: namespace, Name: pod})
 	if w == nil {
@@ -207,8 +207,8 @@ func (r *Runner) Kill(ctx context.Context, namespace, pod string) error {
 	return w.kill(ctx)
 }
 
-// PIDs are the IDs of the processes of a pod that run now, for measurements; none is no error. A process that ends is
-// replaced by another one, and its ID may be somebody else's then.
+// PIDs returns the IDs of a pod's running processes, for measurements. It returns none if no process is running.
+// When a process ends, the runner starts another one, and the system may reuse the ID.
 func (r *Runner) PIDs(namespace, pod string) []int {
 	w := r.workload(types.NamespacedName{Namespace: namespace, Name: pod})
 	if w == nil {
@@ -223,8 +223,8 @@ func (r *Runner) workload(key types.NamespacedName) *workload {
 	return r.workloads[key.String()]
 }
 
-// Close gives up all processes, for the end of the cluster: nothing is started again. The func it
-// returns waits until all of them have ended; whoever wants that soon kills them.
+// Close cancels all workloads, so that no process is restarted. The returned function waits until all processes
+// have ended. The caller has to kill them if they should end at once.
 func (r *Runner) Close() (wait func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -32,7 +32,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/await"
 )
 
-// The test binary plays the supervisor and the processes of pods, told by the name it is called by.
+// TestMain also runs the supervisor and the processes of pods, selected by the name the test binary is called by.
 func TestMain(m *testing.M) {
 	switch filepath.Base(os.Args[0]) {
 	case "supervisor":
@@ -47,8 +47,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beAgent does as its arguments say: "ready" answers on the health address until SIGTERM, "stubborn"
-// does so without hearing SIGTERM, "once" fails the first time, and a number is an exit code.
+// beAgent acts as its arguments say: "ready" serves the health address until SIGTERM, "stubborn" ignores SIGTERM,
+// "once" fails the first time, and a number is an exit code.
 func beAgent(args []string) int {
 	fmt.Fprintln(os.Stdout, "began", args)
 	var code int
@@ -93,17 +93,17 @@ type fixture struct {
 	runner *Runner
 	logs   string
 	data   string
-	// life is how long a token lasts.
+	// life is the lifetime of the tokens.
 	life time.Duration
-	// tokens is how many were given out.
+	// tokens is the number of tokens that were issued.
 	tokens atomic.Int32
-	// held are the UIDs of pods that are not to run.
+	// held are the UIDs of pods that must not run.
 	held sync.Map
-	// refusals is how many more statuses the server will not take.
+	// refusals is the number of status updates that the server still rejects.
 	refusals atomic.Int32
 }
 
-// start runs a runner over a fake API server, with real processes.
+// start runs a runner with a fake API server and real processes.
 func start(t *testing.T, objects ...runtime.Object) *fixture {
 	return startWith(t, time.Hour, objects...)
 }
@@ -122,7 +122,7 @@ func startWith(t *testing.T, life time.Duration, objects ...runtime.Object) *fix
 		return true, events, err
 	})
 	f.client.PrependReactor("patch", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
-		return f.refusals.Add(-1) >= 0, nil, errors.New("the server is away")
+		return f.refusals.Add(-1) >= 0, nil, errors.New("the server is unavailable")
 	})
 	supervisor, err := supervise.Launch(supervise.Options{Binary: called(t, "supervisor"), DataDir: f.data, Log: filepath.Join(f.logs, "supervisor.log")})
 	if err != nil {
@@ -148,7 +148,7 @@ func startWith(t *testing.T, life time.Duration, objects ...runtime.Object) *fix
 		defer close(done)
 		f.runner.Run(ctx)
 	}()
-	<-watching // this server tells a watch nothing of what came between the list and the watch
+	<-watching // the fake server does not send changes that happen between list and watch
 	t.Cleanup(func() {
 		stop()
 		<-done
@@ -167,7 +167,7 @@ func (f *fixture) token(action k8stesting.Action) (bool, runtime.Object, error) 
 		return false, nil, nil
 	}
 	if create.Name == "forbidden" {
-		return true, nil, errors.New("no token for this account")
+		return true, nil, errors.New("no token for this ServiceAccount")
 	}
 	n := f.tokens.Add(1)
 	return true, &authenticationv1.TokenRequest{Status: authenticationv1.TokenRequestStatus{
@@ -235,7 +235,7 @@ func (f *fixture) remove(t *testing.T) {
 	}
 }
 
-// expect waits for the pod's first container to be as summary says.
+// expect waits until the summary of the pod's first container is want.
 func (f *fixture) expect(t *testing.T, want string) *corev1.Pod {
 	t.Helper()
 	var pod *corev1.Pod
@@ -291,7 +291,7 @@ func (f *fixture) noFolders(t *testing.T) {
 	})
 }
 
-func TestAPodWithoutAProcessRunsAtOnce(t *testing.T) {
+func TestPodWithoutProcess_RunsAtOnce(t *testing.T) {
 	f := start(t)
 	other := agentPod("ready")
 	other.Spec.Containers[0].Command = []string{"something-else"}
@@ -309,7 +309,7 @@ func TestAPodWithoutAProcessRunsAtOnce(t *testing.T) {
 	})
 }
 
-func TestAPodThatIsHeldRunsOnceItChangesAndIsHeldNoMore(t *testing.T) {
+func TestHeldPod_RunsAfterAChangeThatReleasesIt(t *testing.T) {
 	for what, command := range map[string][]string{"a process": {"agent", "ready"}, "nothing to run": nil} {
 		t.Run(what, func(t *testing.T) {
 			f := start(t)
@@ -319,7 +319,7 @@ func TestAPodThatIsHeldRunsOnceItChangesAndIsHeldNoMore(t *testing.T) {
 			other.Namespace = "other"
 			f.create(t, held)
 			f.create(t, other)
-			eventually(t, func() error { // the runner has seen both once the later one runs
+			eventually(t, func() error { // when the later pod runs, the runner has seen both
 				pod, err := f.client.CoreV1().Pods("other").Get(t.Context(), "pod", metav1.GetOptions{})
 				if err == nil && summary(pod) != "Running, running, ready true" {
 					return errors.New(summary(pod))
@@ -337,7 +337,7 @@ func TestAPodThatIsHeldRunsOnceItChangesAndIsHeldNoMore(t *testing.T) {
 	}
 }
 
-func TestAStatusThatCouldNotBeWrittenIsWrittenLater(t *testing.T) {
+func TestRejectedStatusUpdate_IsRetried(t *testing.T) {
 	f := start(t)
 	f.refusals.Store(3)
 	plain := agentPod("ready")
@@ -350,7 +350,7 @@ func TestAStatusThatCouldNotBeWrittenIsWrittenLater(t *testing.T) {
 	f.expect(t, "Running, running, ready true")
 }
 
-func TestAProcessBecomesReadyAndEndsWithItsPod(t *testing.T) {
+func TestProcess_BecomesReadyAndEndsWithItsPod(t *testing.T) {
 	f := start(t)
 	f.create(t, agentPod("ready"))
 	f.expect(t, "Running, running, ready true")
@@ -365,18 +365,18 @@ func TestAProcessBecomesReadyAndEndsWithItsPod(t *testing.T) {
 	f.noFolders(t)
 }
 
-func TestAProcessThatEndsIsStartedAgainAsItsPolicySays(t *testing.T) {
+func TestEndedProcess_FollowsTheRestartPolicy(t *testing.T) {
 	tests := map[string]struct {
 		does   string
 		policy corev1.RestartPolicy
 		want   string
 	}{
-		"always, after a failure":     {"7", corev1.RestartPolicyAlways, "Running, waiting: CrashLoopBackOff: exit status 7"},
-		"always, after a success":     {"0", corev1.RestartPolicyAlways, "Running, waiting: CrashLoopBackOff: exit status 0"},
-		"on failure, after a failure": {"7", corev1.RestartPolicyOnFailure, "Running, waiting: CrashLoopBackOff: exit status 7"},
-		"on failure, after a success": {"0", corev1.RestartPolicyOnFailure, "Succeeded, ended with 0"},
-		"never, after a failure":      {"7", corev1.RestartPolicyNever, "Failed, ended with 7"},
-		"never, after a success":      {"0", corev1.RestartPolicyNever, "Succeeded, ended with 0"},
+		"Always, failure: restarted":    {"7", corev1.RestartPolicyAlways, "Running, waiting: CrashLoopBackOff: exit status 7"},
+		"Always, success: restarted":    {"0", corev1.RestartPolicyAlways, "Running, waiting: CrashLoopBackOff: exit status 0"},
+		"OnFailure, failure: restarted": {"7", corev1.RestartPolicyOnFailure, "Running, waiting: CrashLoopBackOff: exit status 7"},
+		"OnFailure, success: Succeeded": {"0", corev1.RestartPolicyOnFailure, "Succeeded, ended with 0"},
+		"Never, failure: Failed":        {"7", corev1.RestartPolicyNever, "Failed, ended with 7"},
+		"Never, success: Succeeded":     {"0", corev1.RestartPolicyNever, "Succeeded, ended with 0"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -398,18 +398,18 @@ func TestAProcessThatEndsIsStartedAgainAsItsPolicySays(t *testing.T) {
 	}
 }
 
-func TestAProcessThatDoesNotListenIsKilledAfterTheGrace(t *testing.T) {
+func TestProcessThatIgnoresSIGTERM_IsKilledAfterTheGracePeriod(t *testing.T) {
 	f := start(t)
 	f.create(t, agentPod("stubborn", withGrace(0)))
 	f.expect(t, "Running, running, ready true")
 	f.remove(t)
 	f.noFolders(t)
 	if err := f.runner.Kill(t.Context(), "ns", "pod"); !errors.Is(err, ErrNoProcess) {
-		t.Errorf("there is still a process: %v", err)
+		t.Errorf("want no process, got %v", err)
 	}
 }
 
-func TestAProcessThatWasKilledIsStartedAgain(t *testing.T) {
+func TestKilledProcess_IsRestarted(t *testing.T) {
 	f := start(t)
 	f.create(t, agentPod("ready"))
 	f.expect(t, "Running, running, ready true")
@@ -420,10 +420,10 @@ func TestAProcessThatWasKilledIsStartedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.says(t, LogFile("ns", "pod"), "began [ready]\nbegan [ready]\n")
-	eventually(t, func() error { // until then the status may be that of before
+	eventually(t, func() error { // the status may still be that of the killed process
 		pod, err := f.client.CoreV1().Pods("ns").Get(t.Context(), "pod", metav1.GetOptions{})
 		if err == nil && pod.Status.ContainerStatuses[0].RestartCount == 0 {
-			return errors.New("no restart is told")
+			return errors.New("the status shows no restart")
 		}
 		return err
 	})
@@ -434,7 +434,7 @@ func TestAProcessThatWasKilledIsStartedAgain(t *testing.T) {
 	}
 }
 
-func TestALaterPodOfTheSameNameWaitsForTheEarlier(t *testing.T) {
+func TestPodWithReusedName_WaitsForTheEarlierPod(t *testing.T) {
 	f := start(t)
 	f.create(t, agentPod("ready"))
 	f.expect(t, "Running, running, ready true")
@@ -444,7 +444,7 @@ func TestALaterPodOfTheSameNameWaitsForTheEarlier(t *testing.T) {
 	f.expect(t, "Running, running, ready true")
 }
 
-func TestAPodOnItsWayOutIsDeletedForGood(t *testing.T) {
+func TestTerminatingPod_IsDeletedFromTheAPI(t *testing.T) {
 	now := metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	leaving := agentPod("ready")
 	leaving.DeletionTimestamp, leaving.Finalizers = &now, []string{"example.com/held"}
@@ -454,7 +454,7 @@ func TestAPodOnItsWayOutIsDeletedForGood(t *testing.T) {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return fmt.Errorf("still there: %s", fmt.Sprint(err))
+		return fmt.Errorf("still exists: %s", fmt.Sprint(err))
 	})
 	var deletions []metav1.DeleteOptions
 	for _, action := range f.client.Actions() {
@@ -469,7 +469,7 @@ func TestAPodOnItsWayOutIsDeletedForGood(t *testing.T) {
 	}
 }
 
-func TestAnEnvironmentThatComesLater(t *testing.T) {
+func TestMissingEnvironment_StartsTheProcessWhenItExists(t *testing.T) {
 	f := start(t)
 	f.create(t, agentPod("ready", func(p *corev1.Pod) {
 		p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A", ValueFrom: fromConfigMap("later", "key", false)}}
@@ -484,19 +484,19 @@ func TestAnEnvironmentThatComesLater(t *testing.T) {
 	f.says(t, LogFile("ns", "pod"), "began [ready value]\n")
 }
 
-func TestAnAccountWithoutATokenIsTold(t *testing.T) {
+func TestMissingToken_IsReportedInTheStatus(t *testing.T) {
 	f := start(t)
 	f.create(t, agentPod("ready", withAccount("forbidden")))
-	f.expect(t, "Running, waiting: CreateContainerConfigError: asking for a token of account forbidden: no token for this account")
+	f.expect(t, "Running, waiting: CreateContainerConfigError: asking for a token of account forbidden: no token for this ServiceAccount")
 }
 
-func TestAProgramThatIsNotThereIsTold(t *testing.T) {
+func TestMissingExecutable_IsReportedInTheStatus(t *testing.T) {
 	f := start(t)
 	f.create(t, agentPod("ready", func(p *corev1.Pod) { p.Spec.Containers[0].Command = []string{"gone"} }))
 	f.expect(t, "Running, waiting: RunContainerError: starting /no/such/program: fork/exec /no/such/program: no such file or directory")
 }
 
-func TestATokenIsRenewedBeforeItExpires(t *testing.T) {
+func TestToken_IsRenewedBeforeItExpires(t *testing.T) {
 	f := startWith(t, 50*time.Millisecond)
 	f.create(t, agentPod("ready", withAccount("")))
 	eventually(t, func() error {
@@ -509,7 +509,7 @@ func TestATokenIsRenewedBeforeItExpires(t *testing.T) {
 	f.expect(t, "Running, running, ready true")
 }
 
-func TestSeveralContainers(t *testing.T) {
+func TestSeveralContainers_RunAsProcesses(t *testing.T) {
 	f := start(t)
 	f.create(t, agentPod("ready", func(p *corev1.Pod) {
 		second := p.Spec.Containers[0]
@@ -535,7 +535,7 @@ func TestSeveralContainers(t *testing.T) {
 	f.says(t, LogFile("ns", "pod_second"), "began [ready]\nasked to end\n")
 }
 
-func TestAddressesDiffer(t *testing.T) {
+func TestAddresses_Differ(t *testing.T) {
 	r := &Runner{}
 	seen := map[string]bool{}
 	for range 1000 {
@@ -546,6 +546,6 @@ func TestAddressesDiffer(t *testing.T) {
 		seen[address] = true
 	}
 	if got := r.address(&corev1.Pod{Status: corev1.PodStatus{PodIP: "10.0.0.7"}}); got != "10.0.0.7" {
-		t.Errorf("a pod that has an address gets %q", got)
+		t.Errorf("a pod with an address gets %q", got)
 	}
 }

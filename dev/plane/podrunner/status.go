@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// runningStatus is what a node reports of a pod whose containers all run and are ready.
+// runningStatus returns the status of a pod whose containers are all running and ready.
 func runningStatus(pod *corev1.Pod, address string, now metav1.Time) corev1.PodStatus {
 	states := make([]containerState, len(pod.Spec.Containers))
 	for i := range states {
@@ -20,22 +20,22 @@ type phase int
 const (
 	waiting phase = iota // not started yet, or between two starts
 	running
-	ended // and not to be started again
+	ended // finished; not restarted
 )
 
-// containerState is what the runner knows of one container.
+// containerState is the runner's state of one container.
 type containerState struct {
 	phase    phase
 	ready    bool
 	reason   string // why it waits: CrashLoopBackOff, CreateContainerConfigError
 	message  string
 	started  metav1.Time
-	code     int // exit code, when ended
+	code     int // exit code of an ended container
 	restarts int32
-	last     *corev1.ContainerStateTerminated // of the process before
+	last     *corev1.ContainerStateTerminated // of the previous process
 }
 
-// statusOf turns the containers' states, in the order of the spec, into the pod's status.
+// statusOf returns the pod's status for the containers' states, which are in the order of the spec.
 func statusOf(pod *corev1.Pod, address string, now metav1.Time, states []containerState) corev1.PodStatus {
 	ready, phase := true, corev1.PodRunning
 	containers := make([]corev1.ContainerStatus, len(states))
@@ -113,7 +113,7 @@ func endReason(code int) string {
 	return "Error"
 }
 
-// initStatuses lets init containers have done their work; a sidecar among them runs.
+// initStatuses returns the status of init containers: they have succeeded, and sidecars are running.
 func initStatuses(pod *corev1.Pod, now metav1.Time) []corev1.ContainerStatus {
 	var statuses []corev1.ContainerStatus
 	for i := range pod.Spec.InitContainers {
@@ -127,12 +127,12 @@ func initStatuses(pod *corev1.Pod, now metav1.Time) []corev1.ContainerStatus {
 	return statuses
 }
 
-// isBatch reports whether the pod is meant to end: it runs nothing here, so it ends at once.
+// isBatch reports whether the pod is meant to end. A pod without a process then ends at once.
 func isBatch(pod *corev1.Pod) bool {
 	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever || pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
 }
 
-// succeededStatus is what a node reports when all containers of the pod have ended well.
+// succeededStatus returns the status of a pod whose containers have all succeeded.
 func succeededStatus(pod *corev1.Pod, status corev1.PodStatus) corev1.PodStatus {
 	states := make([]containerState, len(pod.Spec.Containers))
 	for i := range states {
@@ -141,7 +141,7 @@ func succeededStatus(pod *corev1.Pod, status corev1.PodStatus) corev1.PodStatus 
 	return statusOf(pod, status.PodIP, *status.StartTime, states)
 }
 
-// sameStatus reports whether the object says already what would be written. Times do not count.
+// sameStatus reports whether the object already has the wanted status. Times are not compared.
 func sameStatus(is, want corev1.PodStatus) bool {
 	if is.Phase != want.Phase || is.PodIP != want.PodIP || len(is.ContainerStatuses) != len(want.ContainerStatuses) {
 		return false

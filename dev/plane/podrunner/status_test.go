@@ -42,7 +42,7 @@ func withInit(pod *corev1.Pod) {
 	pod.Spec.InitContainers = []corev1.Container{{Name: "first", Image: "example.com/first:1"}, {Name: "beside", Image: "example.com/beside:1", RestartPolicy: &always}}
 }
 
-// reportedBefore is a pod that was not ready at minute 1.
+// reportedBefore changes the pod to one that was not ready at minute 1.
 func reportedBefore(pod *corev1.Pod) {
 	start := at(0)
 	pod.Status.StartTime = &start
@@ -52,22 +52,22 @@ func reportedBefore(pod *corev1.Pod) {
 	}
 }
 
-func TestStatus(t *testing.T) {
+func TestStatusOf_MatchesTheGoldens(t *testing.T) {
 	runs := containerState{phase: running, ready: true, started: at(2)}
 	tests := map[string]struct {
 		pod    *corev1.Pod
 		states []containerState
 		golden string
 	}{
-		"all containers run": {statusPod(), []containerState{runs, runs}, "running"},
-		"one is not ready":   {statusPod(), []containerState{runs, {phase: running, started: at(2)}}, "not-ready"},
-		"one waits for its next start": {statusPod(), []containerState{runs, {phase: waiting, reason: "CrashLoopBackOff", message: "exit status 1", restarts: 3,
+		"all containers are running": {statusPod(), []containerState{runs, runs}, "running"},
+		"one container is not ready": {statusPod(), []containerState{runs, {phase: running, started: at(2)}}, "not-ready"},
+		"one container waits for its restart": {statusPod(), []containerState{runs, {phase: waiting, reason: "CrashLoopBackOff", message: "exit status 1", restarts: 3,
 			last: &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error", StartedAt: at(1), FinishedAt: at(2)}}}, "waiting"},
-		"all have ended well":                    {statusPod(), []containerState{{phase: ended, started: at(1)}, {phase: ended, started: at(1)}}, "succeeded"},
-		"one has failed":                         {statusPod(), []containerState{{phase: ended, started: at(1)}, {phase: ended, code: 2, started: at(1)}}, "failed"},
-		"one has ended, the other runs":          {statusPod(), []containerState{{phase: ended, started: at(1)}, runs}, "half-ended"},
-		"init containers are done, sidecars run": {statusPod(withInit), []containerState{runs, runs}, "init"},
-		"what did not change keeps its times":    {statusPod(reportedBefore), []containerState{runs, runs}, "times"},
+		"all containers have succeeded":                        {statusPod(), []containerState{{phase: ended, started: at(1)}, {phase: ended, started: at(1)}}, "succeeded"},
+		"one container has failed":                             {statusPod(), []containerState{{phase: ended, started: at(1)}, {phase: ended, code: 2, started: at(1)}}, "failed"},
+		"one container has ended, the other is running":        {statusPod(), []containerState{{phase: ended, started: at(1)}, runs}, "half-ended"},
+		"init containers have succeeded, sidecars are running": {statusPod(withInit), []containerState{runs, runs}, "init"},
+		"unchanged conditions keep their times":                {statusPod(reportedBefore), []containerState{runs, runs}, "times"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-func TestPodsThatAreMeantToEnd(t *testing.T) {
+func TestIsBatch_DependsOnTheRestartPolicy(t *testing.T) {
 	for policy, want := range map[corev1.RestartPolicy]bool{
 		corev1.RestartPolicyAlways: false, corev1.RestartPolicyOnFailure: true, corev1.RestartPolicyNever: true, "": false,
 	} {
@@ -93,24 +93,24 @@ func TestPodsThatAreMeantToEnd(t *testing.T) {
 	expectGolden(t, "succeeded-at-once", succeededStatus(pod, runningStatus(pod, "10.42.0.1", at(3))))
 }
 
-func TestSameStatus(t *testing.T) {
+func TestSameStatus_IgnoresTimes(t *testing.T) {
 	want := runningStatus(statusPod(), "10.42.0.1", at(3))
 	tests := map[string]struct {
 		change func(*corev1.PodStatus)
 		same   bool
 	}{
-		"nothing differs":   {func(*corev1.PodStatus) {}, true},
-		"only times differ": {func(s *corev1.PodStatus) { s.Conditions[0].LastTransitionTime = at(1); s.StartTime = nil }, true},
-		"a condition of somebody else": {func(s *corev1.PodStatus) {
+		"equal: same":             {func(*corev1.PodStatus) {}, true},
+		"only times differ: same": {func(s *corev1.PodStatus) { s.Conditions[0].LastTransitionTime = at(1); s.StartTime = nil }, true},
+		"additional condition: same": {func(s *corev1.PodStatus) {
 			s.Conditions = append(s.Conditions, corev1.PodCondition{Type: corev1.DisruptionTarget})
 		}, true},
-		"another phase":            {func(s *corev1.PodStatus) { s.Phase = corev1.PodPending }, false},
-		"another address":          {func(s *corev1.PodStatus) { s.PodIP = "" }, false},
-		"a condition is missing":   {func(s *corev1.PodStatus) { s.Conditions = s.Conditions[1:] }, false},
-		"a condition is false":     {func(s *corev1.PodStatus) { s.Conditions[3].Status = corev1.ConditionFalse }, false},
-		"a container is missing":   {func(s *corev1.PodStatus) { s.ContainerStatuses = s.ContainerStatuses[:1] }, false},
-		"a container is not ready": {func(s *corev1.PodStatus) { s.ContainerStatuses[1].Ready = false }, false},
-		"a container waits":        {func(s *corev1.PodStatus) { s.ContainerStatuses[1].State = corev1.ContainerState{} }, false},
+		"phase differs: not same":          {func(s *corev1.PodStatus) { s.Phase = corev1.PodPending }, false},
+		"address differs: not same":        {func(s *corev1.PodStatus) { s.PodIP = "" }, false},
+		"condition is missing: not same":   {func(s *corev1.PodStatus) { s.Conditions = s.Conditions[1:] }, false},
+		"condition is false: not same":     {func(s *corev1.PodStatus) { s.Conditions[3].Status = corev1.ConditionFalse }, false},
+		"container is missing: not same":   {func(s *corev1.PodStatus) { s.ContainerStatuses = s.ContainerStatuses[:1] }, false},
+		"container is not ready: not same": {func(s *corev1.PodStatus) { s.ContainerStatuses[1].Ready = false }, false},
+		"container waits: not same":        {func(s *corev1.PodStatus) { s.ContainerStatuses[1].State = corev1.ContainerState{} }, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -11,11 +11,11 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// workers is how many pods without a process get their status at once.
+// workers is the number of pods that are processed at the same time.
 const workers = 8
 
-// Run watches pods until ctx is done. Processes outlive it, and a later Run takes them over: that is
-// how an API server can be away for a while.
+// Run watches pods until ctx is done. Processes continue after that, and a later Run continues with them. This
+// way the API server can be paused.
 func (r *Runner) Run(ctx context.Context) {
 	queue := workqueue.NewTypedRateLimitingQueue(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](20*time.Millisecond, 2*time.Second))
@@ -24,7 +24,7 @@ func (r *Runner) Run(ctx context.Context) {
 	running.Start(func() { informer.RunWithContext(ctx) })
 	running.Start(func() {
 		if cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
-			r.enqueueWorkloads(queue) // those whose pod went while nobody watched
+			r.enqueueWorkloads(queue) // workloads whose pods were deleted while there was no watch
 		}
 	})
 	for range workers {
@@ -74,7 +74,7 @@ func (r *Runner) next(ctx context.Context, queue workqueue.TypedRateLimitingInte
 	}
 	defer queue.Done(key)
 	if err := r.sync(ctx, key, store); err != nil && ctx.Err() == nil {
-		queue.AddRateLimited(key) // the API server is away, or the pod changed meanwhile
+		queue.AddRateLimited(key) // the API server is unavailable, or the pod has changed
 		return true
 	}
 	queue.Forget(key)

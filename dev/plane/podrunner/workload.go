@@ -11,28 +11,28 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// processAddress is the address of every pod that is a process.
+// processAddress is the address of every pod that runs as a process.
 const processAddress = "127.0.0.1"
 
-// retryStatus is how soon a status is written again that could not be.
+// retryStatus is the pause before a failed status update is repeated.
 const retryStatus = 100 * time.Millisecond
 
-// workload is a pod of which at least one container is a process.
+// workload is a pod with at least one container that runs as a process.
 type workload struct {
 	runner *Runner
 	pod    *corev1.Pod // as first seen
 	dir    string
 	stop   context.CancelFunc
 	ctx    context.Context //nolint:containedctx // the life of the pod, which no call spans
-	done   chan struct{}   // closed when all processes have ended and dir is gone
-	// hasToken is closed when the account's first token is there.
+	done   chan struct{}   // closed when all processes have ended and dir is removed
+	// hasToken is closed when the ServiceAccount's first token has been written.
 	hasToken chan struct{}
-	reported corev1.PodStatus // as last written; only report uses it
+	reported corev1.PodStatus // as last written; used only by report
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	states    []containerState
-	processes []*containerProcess // nil where nothing runs for the container
-	changed   chan struct{}       // has room for one: states changed
+	processes []*containerProcess // nil for containers without a process
+	changed   chan struct{}       // has capacity one: states have changed
 }
 
 func newWorkload(r *Runner, pod *corev1.Pod, dir string) *workload {
@@ -53,14 +53,14 @@ func newWorkload(r *Runner, pod *corev1.Pod, dir string) *workload {
 	return w
 }
 
-// run runs the processes until the pod goes, after the workload before it has ended.
+// run starts the processes after the previous workload has ended, and runs them until the pod is deleted.
 func (w *workload) run(before *workload) {
 	defer close(w.done)
 	if before != nil {
 		before.stop()
 		<-before.done
 	}
-	defer func() { _ = os.RemoveAll(w.dir) }() // a leftover goes with the plane's data
+	defer func() { _ = os.RemoveAll(w.dir) }() // if this fails, the directory is removed with the plane's data
 	if err := w.prepare(); err != nil {
 		w.runner.options.Say("pod %s/%s: %v", w.pod.Namespace, w.pod.Name, err)
 		<-w.ctx.Done()
@@ -77,7 +77,7 @@ func (w *workload) run(before *workload) {
 	running.Wait()
 }
 
-// set changes what is known of a container, and has it reported if it is news.
+// set changes a container's state, and requests a status update if the state is different.
 func (w *workload) set(container int, change func(*containerState)) {
 	w.mu.Lock()
 	before := w.states[container]
@@ -89,11 +89,11 @@ func (w *workload) set(container int, change func(*containerState)) {
 	}
 	select {
 	case w.changed <- struct{}{}:
-	default: // told already
+	default: // an update is requested already
 	}
 }
 
-// report keeps the pod's status at what is known, also when the API server was away meanwhile.
+// report writes the pod's status at each change, and retries while the API server is unavailable.
 func (w *workload) report() {
 	for {
 		if err := w.write(); err != nil {
@@ -118,7 +118,7 @@ func (w *workload) write() error {
 	w.mu.Unlock()
 	now := metav1.NewTime(w.runner.options.Clock())
 	pod := w.pod.DeepCopy()
-	pod.Status = w.reported // so that what did not change keeps its times
+	pod.Status = w.reported // unchanged conditions keep their times
 	status := statusOf(pod, processAddress, now, states)
 	if err := w.runner.writeStatus(w.ctx, pod, status); err != nil {
 		return err
@@ -127,7 +127,7 @@ func (w *workload) write() error {
 	return nil
 }
 
-// kill kills what runs now, and waits for its end.
+// kill kills the running processes and waits until they have ended.
 func (w *workload) kill(ctx context.Context) error {
 	killed := false
 	for _, p := range w.processes {
@@ -146,7 +146,7 @@ func (w *workload) kill(ctx context.Context) error {
 	return nil
 }
 
-// pids are the processes that run now.
+// pids returns the IDs of the running processes.
 func (w *workload) pids() (running []int) {
 	for _, p := range w.processes {
 		if p == nil {

@@ -7,14 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hold binds a socket to the port and does not listen: the kernel refuses connections then, and keeps the port for it.
-// It is bound before it agrees to share, so that it does not get a port that somebody else holds in the same way.
+// hold binds a socket to the port, but does not listen. The kernel then refuses connections and reserves the
+// port. The socket is bound before it enables SO_REUSEPORT, so that the call fails if another socket holds the
+// port in the same way.
 func hold(port int) (release func(), held bool) {
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, false
 	}
-	release = func() { _ = unix.Close(socket) } // nothing was written to it
+	release = func() { _ = unix.Close(socket) } // nothing was written to the socket
 	err = unix.Bind(socket, &unix.SockaddrInet4{Port: port, Addr: [4]byte(net.IPv4(127, 0, 0, 1).To4())})
 	if err == nil {
 		err = agree(socket)
@@ -26,7 +27,7 @@ func hold(port int) (release func(), held bool) {
 	return release, true
 }
 
-// share lets a socket have a port that is held.
+// share enables SO_REUSEPORT, so that a socket can bind a held port.
 func share(_, _ string, raw syscall.RawConn) error {
 	var err error
 	if called := raw.Control(func(socket uintptr) { err = agree(int(socket)) }); called != nil {

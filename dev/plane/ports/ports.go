@@ -1,5 +1,5 @@
-// Package ports gives servers of tests ports of 127.0.0.1 that nobody else on the machine takes, also while the server
-// is away.
+// Package ports reserves ports of 127.0.0.1 for servers of tests. No other program gets a reserved port, even
+// while the server is stopped.
 package ports
 
 import (
@@ -11,18 +11,18 @@ import (
 	"sync"
 )
 
-// Ports are chosen below the range from which systems take the ports of outgoing connections (Linux from 32768, others
-// from 49152), so that no connection has one by chance.
+// Ports are chosen below the range of ephemeral ports (from 32768 on Linux, from 49152 on others), so that no
+// outgoing connection uses them.
 const (
 	first = 20000
 	last  = 32767
 )
 
-// ErrNone means that there are not as many free ports as were asked for.
+// ErrNone means that there are not enough free ports.
 var ErrNone = errors.New("no free port on 127.0.0.1")
 
-// Free returns n different ports on which nothing listens now, and which nobody holds. Somebody may take one before it
-// is used.
+// Free returns n different ports on which no process listens and which no process holds. Another process may
+// still take one before it is used.
 func Free(n int) ([]int, error) {
 	found := make([]int, 0, n)
 	err := search(func(port int) bool {
@@ -32,12 +32,12 @@ func Free(n int) ([]int, error) {
 		return len(found) >= n
 	})
 	if err != nil {
-		return nil, fmt.Errorf("looking for %d ports: %w", n, err)
+		return nil, fmt.Errorf("finding %d free ports: %w", n, err)
 	}
 	return found, nil
 }
 
-// search calls try with all ports, beginning somewhere, until it is content.
+// search calls try with all ports, starting at a random one, until try returns true.
 func search(try func(port int) bool) error {
 	const span = last - first + 1
 	start := rand.IntN(span)
@@ -56,17 +56,17 @@ func isFree(port int) bool {
 
 func address(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
 
-// Port is one that is held, until Release or the end of the process: whoever connects to it is refused unless a server
-// listens, and no other program can have it. A server that is to listen must agree to share it, which is SO_REUSEPORT
-// (kube-apiserver: --permit-port-sharing), and run as the same user.
+// Port is a port that is held until Release or until the process ends. Connections to it are refused unless a
+// server listens, and no other program can bind it. A server that listens on it has to set SO_REUSEPORT
+// (kube-apiserver: --permit-port-sharing) and run as the same user.
 //
-// Only Linux knows such ports. Elsewhere it is one on which nothing listened when Hold returned.
+// Only Linux can hold ports. On other systems it is a port on which no process listened when Hold returned.
 type Port struct {
 	number  int
 	release func()
 }
 
-// Hold takes a free port.
+// Hold reserves a free port.
 func Hold() (*Port, error) {
 	var p *Port
 	err := search(func(port int) bool {
@@ -78,16 +78,16 @@ func Hold() (*Port, error) {
 	return p, err
 }
 
-// Number is 1 to 65535.
+// Number returns the port number, 1 to 65535.
 func (p *Port) Number() int { return p.number }
 
-// Address is 127.0.0.1:<number>.
+// Address returns 127.0.0.1:<number>.
 func (p *Port) Address() string { return address(p.number) }
 
-// Listen listens on the port. When the listener is closed the port is held as before.
+// Listen listens on the port. The port stays held when the listener is closed.
 func (p *Port) Listen(ctx context.Context) (net.Listener, error) {
 	return (&net.ListenConfig{Control: share}).Listen(ctx, "tcp4", p.Address())
 }
 
-// Release gives the port to whoever wants it; it may be called again.
+// Release releases the port. It may be called more than once.
 func (p *Port) Release() { p.release() }

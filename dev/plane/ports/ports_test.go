@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestFree(t *testing.T) {
+func TestFree_ReturnsDifferentPorts(t *testing.T) {
 	found, err := Free(50)
 	if err != nil {
 		t.Fatal(err)
@@ -26,13 +26,13 @@ func TestFree(t *testing.T) {
 		t.Errorf("%d ports", len(seen))
 	}
 	if _, err := Free(last); !errors.Is(err, ErrNone) {
-		t.Errorf("more ports than there are: %v", err)
+		t.Errorf("asking for more ports than exist: %v", err)
 	}
 }
 
-func TestAPortThatSomebodyHasIsNotFree(t *testing.T) {
+func TestPortInUse_IsNotFree(t *testing.T) {
 	tests := map[string]func(t *testing.T) int{
-		"somebody listens": func(t *testing.T) int {
+		"process listens": func(t *testing.T) int {
 			listener, err := net.Listen("tcp4", "127.0.0.1:0")
 			if err != nil {
 				t.Fatal(err)
@@ -40,8 +40,8 @@ func TestAPortThatSomebodyHasIsNotFree(t *testing.T) {
 			t.Cleanup(func() { _ = listener.Close() })
 			return listener.Addr().(*net.TCPAddr).Port
 		},
-		"somebody holds it": func(t *testing.T) int { return held(t).Number() },
-		"somebody holds it and listens": func(t *testing.T) int {
+		"process holds the port": func(t *testing.T) int { return held(t).Number() },
+		"process holds the port and listens": func(t *testing.T) int {
 			p := held(t)
 			listen(t, p)
 			return p.Number()
@@ -51,16 +51,16 @@ func TestAPortThatSomebodyHasIsNotFree(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			port := taken(t)
 			if isFree(port) {
-				t.Error("it is said to be free")
+				t.Error("want the port not to be free")
 			}
 			if _, twice := hold(port); twice {
-				t.Error("it can be held")
+				t.Error("want that the port cannot be held")
 			}
 		})
 	}
 }
 
-// held is a port until the test ends.
+// held returns a port that is held until the test ends.
 func held(t *testing.T) *Port {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -84,17 +84,17 @@ func listen(t *testing.T, p *Port) net.Listener {
 	return listener
 }
 
-// expectHeld looks at a port at which nobody serves.
+// expectHeld checks a held port on which no server listens.
 func expectHeld(t *testing.T, p *Port) {
 	t.Helper()
 	if conn, err := net.Dial("tcp", p.Address()); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("connecting to it gives %v, %v", conn, err)
+		t.Errorf("connecting: want a refused connection, got %v, %v", conn, err)
 	}
 	if other, err := net.Listen("tcp", p.Address()); !errors.Is(err, syscall.EADDRINUSE) {
-		t.Errorf("listening on it gives %v, %v", other, err)
+		t.Errorf("listening: want an error, got %v, %v", other, err)
 	}
 	if other, err := net.Listen("tcp4", net.JoinHostPort("0.0.0.0", port(t, p.Address()))); !errors.Is(err, syscall.EADDRINUSE) {
-		t.Errorf("listening on it everywhere gives %v, %v", other, err)
+		t.Errorf("listening on all addresses: want an error, got %v, %v", other, err)
 	}
 }
 
@@ -107,7 +107,7 @@ func port(t *testing.T, address string) string {
 	return number
 }
 
-func TestAHeldPort(t *testing.T) {
+func TestHeldPort_IsReservedUntilRelease(t *testing.T) {
 	p := held(t)
 	if p.Number() < first || p.Number() > last {
 		t.Errorf("port %d", p.Number())
@@ -117,23 +117,24 @@ func TestAHeldPort(t *testing.T) {
 	server := listen(t, p)
 	_, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: p.Number()}}).Dial("tcp", server.Addr().String())
 	if !errors.Is(err, syscall.EADDRINUSE) {
-		t.Errorf("a connection that comes from it: %v", err)
+		t.Errorf("connecting from the port: %v", err)
 	}
 
 	p.Release()
-	p.Release() // again
+	p.Release() // a second Release has no effect
 	if err := server.Close(); err != nil {
 		t.Fatal(err)
 	}
 	other, err := net.Listen("tcp", p.Address())
 	if err != nil {
-		t.Fatalf("it was released, and yet: %v", err)
+		t.Fatalf("listening on the released port: %v", err)
 	}
 	_ = other.Close()
 }
 
-// A server comes and goes, and leaves connections behind: some live, some have ended on its side first, whose port waits.
-func TestAServerOnAHeldPortComesAndGoes(t *testing.T) {
+// TestHeldPort_SurvivesServerRestarts restarts a server that leaves connections behind: open ones, and ones that
+// the server closed first, which stay in TIME_WAIT.
+func TestHeldPort_SurvivesServerRestarts(t *testing.T) {
 	p := held(t)
 	for range 5 {
 		server := listen(t, p)
@@ -150,7 +151,7 @@ func TestAServerOnAHeldPortComesAndGoes(t *testing.T) {
 	}
 }
 
-// connect returns both ends of a connection that has carried something.
+// connect returns both ends of a connection over which data was sent.
 func connect(t *testing.T, server net.Listener) (ours, theirs net.Conn) {
 	t.Helper()
 	ours, err := net.Dial("tcp", server.Addr().String())
@@ -169,7 +170,7 @@ func connect(t *testing.T, server net.Listener) (ours, theirs net.Conn) {
 	return ours, theirs
 }
 
-func TestNobodyHoldsAPortTwice(t *testing.T) {
+func TestConcurrentHold_ReturnsDifferentPorts(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux holds ports")
 	}
@@ -195,6 +196,6 @@ func TestNobodyHoldsAPortTwice(t *testing.T) {
 		}
 	}
 	if len(holders) == 0 {
-		t.Error("nobody holds anything")
+		t.Error("want at least one held port")
 	}
 }

@@ -1,5 +1,5 @@
-// Package main builds what the embedded control planes need, so that the first test that starts
-// one does not spend its own time limit on it:
+// Command prebuild builds what the embedded control planes need, so that the first build does not count against
+// the time limit of a test:
 //
 //	go run ./dev/plane/prebuild
 package main

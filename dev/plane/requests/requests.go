@@ -1,5 +1,5 @@
-// Package requests reduces audit logs of hubs to the kinds of requests that the controllers' own account sent, so that
-// the rights it has can be compared with the rights that a whole test run used.
+// Package requests extracts from the hubs' audit logs which kinds of requests the controllers' ServiceAccount has
+// sent. A test compares its rights with the rights that a whole test run used.
 //
 //	make test ─► FLEET_AUDIT_DIR ─► each package's planes ─► Record ─► one file per package ─► Read ─► charts
 package requests
@@ -19,7 +19,8 @@ import (
 	"strings"
 )
 
-// Variable is the environment variable that names the folder in which tests record requests; empty records none.
+// Variable is the name of an environment variable: the directory in which tests record requests. If it is empty,
+// nothing is recorded.
 const Variable = "FLEET_AUDIT_DIR"
 
 const (
@@ -27,8 +28,8 @@ const (
 	user    = "system:serviceaccount:cattle-fleet-system:" + account
 )
 
-// Policy makes an API server log the requests of the controllers' account. A watch is logged when it is answered,
-// because an API server that is killed does not log its end.
+// Policy makes an API server log the requests of the controllers' ServiceAccount. A watch is logged when its
+// response starts: an API server that is killed does not log its end.
 const Policy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -38,15 +39,15 @@ rules:
 - level: None
 `
 
-// Request is a kind of request that a rule of the account's Role or ClusterRole allowed.
+// Request is a kind of request that was allowed by a rule of the ServiceAccount's Role or ClusterRole.
 type Request struct {
 	Verb  string `json:"verb"`
 	Group string `json:"group,omitempty"`
-	// Resource includes the subresource: "clusters/status".
+	// Resource includes the subresource, for example "clusters/status".
 	Resource string `json:"resource"`
-	// Name is set for the kinds that rules limit to names, see named.
+	// Name is set for the resources whose rules are limited to names, see named.
 	Name string `json:"name,omitempty"`
-	// Own is set for requests in the account's own namespace.
+	// Own is set for requests in the ServiceAccount's own namespace.
 	Own bool `json:"own,omitempty"`
 }
 
@@ -58,12 +59,13 @@ func (r Request) Compare(other Request) int {
 	return cmp.Compare(key(r), key(other))
 }
 
-// named are the kinds of which rules may name objects. Of all others there are many.
+// named returns the resources whose rules may name objects. Requests for other resources are recorded without a
+// name, because there are many objects.
 func named() []string {
 	return []string{"clusterroles", "customresourcedefinitions", "deployments", "leases"}
 }
 
-// event is what is read of a line of an audit log.
+// event holds the parts of an audit log line that are used.
 type event struct {
 	Verb string `json:"verb"`
 	User struct {
@@ -79,8 +81,8 @@ type event struct {
 	Annotations map[string]string `json:"annotations"`
 }
 
-// request returns the kind of request of an event. It returns false for requests of others, and for those that another
-// role allowed, such as the roles that every account has.
+// request returns the kind of request of an event. It returns false for requests of other accounts, and for
+// requests that another role allowed, such as the roles that every account has.
 func (e event) request() (Request, bool) {
 	allowed := e.Annotations["authorization.k8s.io/decision"] == "allow" &&
 		strings.Contains(e.Annotations["authorization.k8s.io/reason"], `Role "`+account+`"`)
@@ -100,7 +102,7 @@ func (e event) request() (Request, bool) {
 	return r, true
 }
 
-// reduce returns the kinds of requests in an audit log. A last line that was cut off is left out.
+// reduce returns the kinds of requests in an audit log. An incomplete last line is skipped.
 func reduce(log io.Reader) (map[Request]bool, error) {
 	found := map[Request]bool{}
 	lines := bufio.NewReader(log)
@@ -112,7 +114,7 @@ func reduce(log io.Reader) (map[Request]bool, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !bytes.Contains(line, []byte(user)) { // most lines, and decoding is slow
+		if !bytes.Contains(line, []byte(user)) { // skips most lines, because decoding is slow
 			continue
 		}
 		var e event
@@ -125,9 +127,9 @@ func reduce(log io.Reader) (map[Request]bool, error) {
 	}
 }
 
-// Record appends the kinds of requests in an audit log to the file of the calling process, which is named after its
-// working folder: a package for tests. Files that earlier runs of the same package left are removed. A log that is not
-// there has no requests.
+// Record adds the kinds of requests in an audit log to the file of the calling process. The file is named after the
+// working directory, which is the package in tests. Files of earlier runs of the same package are removed. A missing
+// log has no requests.
 func Record(folder, log string) error {
 	file, err := os.Open(log)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -151,7 +153,7 @@ func Record(folder, log string) error {
 func ownFile(folder string) (string, error) {
 	where, err := os.Getwd()
 	if err != nil {
-		return "", fmt.Errorf("looking for the working folder: %w", err)
+		return "", fmt.Errorf("finding the working directory: %w", err)
 	}
 	name := strings.ReplaceAll(strings.Trim(filepath.ToSlash(where), "/"), "/", "_")
 	own := filepath.Join(folder, fmt.Sprintf("%s.%d.json", name, os.Getpid()))
@@ -179,11 +181,11 @@ func add(path string, found map[Request]bool) error {
 	return nil
 }
 
-// Read returns all kinds of requests that a test run recorded in a folder, in order.
+// Read returns all kinds of requests that a test run recorded in a directory, sorted.
 func Read(folder string) ([]Request, error) {
 	files, err := filepath.Glob(filepath.Join(folder, "*.json"))
 	if err != nil {
-		return nil, fmt.Errorf("looking for recorded requests: %w", err)
+		return nil, fmt.Errorf("finding recorded requests: %w", err)
 	}
 	var all []Request
 	for _, path := range files {

@@ -9,14 +9,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// line is a line of an audit log.
+// line returns a line of an audit log.
 func line(who, decision, role, verb, object string) string {
 	return fmt.Sprintf(`{"stage":"ResponseComplete","verb":%q,"user":{"username":%q},"objectRef":%s,"annotations":{`+
 		`"authorization.k8s.io/decision":%q,"authorization.k8s.io/reason":"RBAC: allowed by ClusterRoleBinding \"b\" of ClusterRole \"%s\" to x"}}`+"\n",
 		verb, who, object, decision, role)
 }
 
-func TestRecord(t *testing.T) {
+func TestRecord_KeepsTheControllersAllowedRequests(t *testing.T) {
 	const secret = `{"resource":"secrets","namespace":"fleet-default","name":"s","apiVersion":"v1"}`
 	const lease = `{"resource":"leases","namespace":"cattle-fleet-system","name":"l","apiGroup":"coordination.k8s.io"}`
 	const status = `{"resource":"clusters","subresource":"status","namespace":"n","name":"c","apiGroup":"fleet.cattle.io"}`
@@ -27,7 +27,7 @@ func TestRecord(t *testing.T) {
 		"request of the controllers: is recorded without the name": {
 			line(user, "allow", account, "get", secret), []Request{{Verb: "get", Resource: "secrets"}},
 		},
-		"kind of which there are few: is recorded with the name and the own namespace": {
+		"resource with few objects: is recorded with the name and the own namespace": {
 			line(user, "allow", account, "update", lease),
 			[]Request{{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Name: "l", Own: true}},
 		},
@@ -39,11 +39,11 @@ func TestRecord(t *testing.T) {
 		},
 		"request of another account: is left out": {log: line(user+"-bootstrap", "allow", account, "get", secret)},
 		"refused request: is left out":            {log: line(user, "forbid", account, "get", secret)},
-		"right that every account has: is left out": {
+		"request allowed by a role of every account: is left out": {
 			log: line(user, "allow", "system:basic-user", "create", `{"resource":"selfsubjectreviews","apiGroup":"authentication.k8s.io"}`),
 		},
-		"request for no resource: is left out": {log: `{"verb":"get","user":{"username":"` + user + `"}}` + "\n"},
-		"line that was cut off: is left out":   {log: `{"verb":"get","user":{"username":"` + user},
+		"request without a resource: is left out": {log: `{"verb":"get","user":{"username":"` + user + `"}}` + "\n"},
+		"incomplete line: is left out":            {log: `{"verb":"get","user":{"username":"` + user},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-func TestRecord_ReplacesWhatAnEarlierRunOfThePackageRecorded(t *testing.T) {
+func TestRecordAgain_ReplacesTheFileOfThePackage(t *testing.T) {
 	folder := t.TempDir()
 	log := filepath.Join(folder, "audit.log")
 	if err := os.WriteFile(log, nil, 0o600); err != nil {
@@ -97,18 +97,18 @@ func TestRecord_ReplacesWhatAnEarlierRunOfThePackageRecorded(t *testing.T) {
 	}
 }
 
-func TestRecord_ALogThatIsMissingHasNoRequests(t *testing.T) {
+func TestRecordWithoutLog_WritesNothing(t *testing.T) {
 	if err := Record(t.TempDir(), filepath.Join(t.TempDir(), "none")); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestRecord_RefusesALogWithSomethingElseInIt(t *testing.T) {
+func TestRecordInvalidLog_Fails(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "audit.log")
 	if err := os.WriteFile(log, []byte("not JSON "+user+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := Record(t.TempDir(), log); err == nil {
-		t.Error("no error")
+		t.Error("want an error")
 	}
 }

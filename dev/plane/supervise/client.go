@@ -11,39 +11,39 @@ import (
 	"syscall"
 )
 
-// ErrGone means that the supervisor has ended, and with it everything it started.
+// ErrGone means that the supervisor and everything it has started have ended.
 var ErrGone = errors.New("the supervisor has ended")
 
-// Options are what Launch needs.
+// Options configures a supervisor.
 type Options struct {
 	// Binary is the path of the supervisor's executable (dev/plane/supervisor).
 	Binary string
-	// DataDir is the folder the supervisor works in and removes at its end.
+	// DataDir is the supervisor's working directory. The supervisor removes it at its end.
 	DataDir string
-	// Log is the file the supervisor's own complaints go to.
+	// Log is the file for the supervisor's own errors.
 	Log string
-	// Files stay open in the supervisor, from descriptor 3 on, for as long as it lives: locks, mostly.
+	// Files are open in the supervisor while it runs, from descriptor 3 on. They are mostly locks.
 	Files []*os.File
 }
 
-// Client talks to one supervisor. Its methods may be called from any goroutine.
+// Client sends requests to one supervisor. Its methods may be called from any goroutine.
 type Client struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
-	gone  chan struct{} // closed when the supervisor's last line was read
+	gone  chan struct{} // closed when the supervisor's output has ended
 
-	writing  sync.Mutex // one request at a time; apart from mu, so that a full pipe does not keep answers from being read
+	writing  sync.Mutex // serializes requests; separate from mu, so that a full pipe does not block the reading of answers
 	requests *json.Encoder
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	lastID    int64
 	replies   map[int64]chan answer
 	processes map[int64]*Process
 }
 
-// Process is one started process.
+// Process is a process that the supervisor has started.
 type Process struct {
-	// PID is for messages and tests; to signal the process use Signal, which cannot hit another one.
+	// PID is for messages and tests. To signal the process use Signal, which never hits another process.
 	PID int
 
 	id     int64
@@ -52,25 +52,25 @@ type Process struct {
 	status Status
 }
 
-// Launch starts a supervisor in a process group of its own, out of reach of a terminal's Ctrl-C, so
-// that it is there to clean up when its caller is interrupted.
+// Launch starts a supervisor in its own process group. Ctrl-C on a terminal does not reach it, so it can clean up
+// after an interrupted caller.
 func Launch(o Options) (*Client, error) {
 	log, err := os.OpenFile(o.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("opening the supervisor's log: %w", err)
 	}
-	defer func() { _ = log.Close() }() // the child has its own copy
+	defer func() { _ = log.Close() }() // the child has its own copy of the descriptor
 	cmd := exec.Command(o.Binary, o.DataDir)
 	cmd.Stderr = log
 	cmd.ExtraFiles = o.Files
 	cmd.SysProcAttr = ownGroup()
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
-		return nil, fmt.Errorf("piping to the supervisor: %w", err)
+		return nil, fmt.Errorf("creating the supervisor's input pipe: %w", err)
 	}
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
-		return nil, fmt.Errorf("piping from the supervisor: %w", err)
+		return nil, fmt.Errorf("creating the supervisor's output pipe: %w", err)
 	}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting the supervisor: %w", err)
@@ -87,7 +87,7 @@ func newClient(stdin io.WriteCloser, stdout io.Reader) *Client {
 	return c
 }
 
-// Start starts a process and returns once it was forked.
+// Start starts a process and returns when it was forked.
 func (c *Client) Start(command Command) (*Process, error) {
 	p := &Process{client: c, done: make(chan struct{})}
 	reply, err := c.ask(request{Start: &command}, p)
@@ -98,13 +98,14 @@ func (c *Client) Start(command Command) (*Process, error) {
 	return p, nil
 }
 
-// PID is the supervisor's own process ID, for messages and tests.
+// PID returns the supervisor's own process ID, for messages and tests.
 func (c *Client) PID() int { return c.cmd.Process.Pid }
 
 // Gone is closed when the supervisor has ended.
 func (c *Client) Gone() <-chan struct{} { return c.gone }
 
-// Close ends the supervisor, what it started and its data folder, and waits for that.
+// Close ends the supervisor and the processes it has started, removes its data directory, and returns when this
+// is done.
 func (c *Client) Close() error {
 	if err := c.stdin.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
 		return fmt.Errorf("closing the supervisor's pipe: %w", err)
@@ -113,11 +114,11 @@ func (c *Client) Close() error {
 	if c.cmd == nil {
 		return nil
 	}
-	_ = c.cmd.Wait() // it ends by killing its own process group, so the state tells nothing
+	_ = c.cmd.Wait() // the supervisor kills its own process group, so its exit state has no meaning
 	return nil
 }
 
-// Signal sends sig to the process; it is no error if it has ended.
+// Signal sends sig to the process. It returns nil if the process has ended.
 func (p *Process) Signal(sig syscall.Signal) error {
 	_, err := p.client.ask(request{Signal: &signalRequest{Process: p.id, Signal: int(sig)}}, nil)
 	return err
@@ -126,11 +127,11 @@ func (p *Process) Signal(sig syscall.Signal) error {
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Status is how the process ended. It may be asked for when Done is closed.
+// Status returns how the process ended. Call it only after Done is closed.
 func (p *Process) Status() Status { return p.status }
 
-// ask sends a request and waits for its reply. A process to be started is entered before the request
-// is sent: the news of its end can be the line after the reply.
+// ask sends a request and waits for its reply. It registers a process before it sends the request, because the
+// message about the process' end may follow directly after the reply.
 func (c *Client) ask(req request, starting *Process) (answer, error) {
 	reply := make(chan answer, 1)
 	c.mu.Lock()
@@ -163,7 +164,7 @@ func (c *Client) forget(id int64, err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.replies, id)
-	delete(c.processes, id) // there only if it was a start
+	delete(c.processes, id) // exists only for a start
 	return err
 }
 
@@ -171,7 +172,7 @@ func (c *Client) read(in *json.Decoder) {
 	for {
 		var a answer
 		if err := in.Decode(&a); err != nil {
-			break // whatever the reason, nothing more will come
+			break // after any read error there are no more answers
 		}
 		if a.Exit != nil {
 			c.ended(a.Exit.Process, a.Exit.Status)
@@ -203,7 +204,7 @@ func (c *Client) ended(id int64, status Status) {
 	delete(c.processes, id)
 	c.mu.Unlock()
 	if p == nil {
-		return // its start was given up
+		return // the caller no longer waits for this start
 	}
 	p.status = status
 	close(p.done)

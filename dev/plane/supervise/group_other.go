@@ -6,5 +6,5 @@ import "syscall"
 
 func ownGroup() *syscall.SysProcAttr { return nil }
 
-// KillOwnGroup does nothing: there are no process groups here.
+// KillOwnGroup does nothing, because this system has no process groups.
 func KillOwnGroup() {}

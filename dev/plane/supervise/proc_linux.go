@@ -2,10 +2,11 @@ package supervise
 
 import "syscall"
 
-// Tied makes the kernel kill a child when the thread that forked it ends, for the case that its parent is killed.
+// Tied returns attributes with which the kernel kills a child when the thread that forked it ends, for example
+// when the parent is killed.
 func Tied() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
-// attributesOf ties the child, and gives it the namespaces it asks for.
+// attributesOf returns the attributes of a child with the namespaces that its command requests.
 func attributesOf(c Command) (*syscall.SysProcAttr, error) {
 	attributes := Tied()
 	if c.Isolated {

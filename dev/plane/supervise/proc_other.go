@@ -7,13 +7,13 @@ import (
 	"syscall"
 )
 
-// Tied asks for nothing: only Linux can tie a child to its parent.
+// Tied returns nil: only Linux can tie a child to its parent.
 func Tied() *syscall.SysProcAttr { return nil }
 
-// attributesOf asks for nothing: only Linux can isolate a child.
+// attributesOf returns an error for an isolated child, because isolating a process requires Linux.
 func attributesOf(c Command) (*syscall.SysProcAttr, error) {
 	if c.Isolated {
-		return nil, errors.New("only Linux has namespaces")
+		return nil, errors.New("isolating a process requires Linux")
 	}
 	return Tied(), nil
 }

@@ -1,16 +1,16 @@
-// Package supervise starts processes that cannot outlive the one who asked for them.
+// Package supervise starts processes that end when their caller ends.
 //
-// A small child process, the supervisor, does the forking. It holds a pipe to its caller: when the
-// pipe closes, because the caller stopped it, ended, panicked or was killed, the supervisor kills
-// what it started and removes the data folder.
+// A small child process, the supervisor, starts the processes. It holds a pipe to its caller. The pipe closes when the
+// caller stops the supervisor, ends, panics or is killed. Then the supervisor kills what it has started and removes
+// the data directory.
 //
 //	Client ─ JSON lines over stdin/stdout ─► Serve ─► processes
-//	   └── pipe closes ──────────────────────────────► all killed, data folder removed
+//	   └── pipe closes ──────────────────────────────► all killed, data directory removed
 package supervise
 
 // request is one line from the caller. Exactly one of its pointers is set.
 type request struct {
-	// ID is chosen by the caller; a started process is known by the ID of the request that started it.
+	// ID is chosen by the caller. The ID of a start request also identifies the started process.
 	ID     int64          `json:"id"`
 	Start  *Command       `json:"start,omitempty"`
 	Signal *signalRequest `json:"signal,omitempty"`
@@ -21,25 +21,27 @@ type signalRequest struct {
 	Signal  int   `json:"signal"`
 }
 
-// Command is a process to start. It inherits nothing from the supervisor: no environment, no standard input.
+// Command describes a process to start. It inherits nothing from the supervisor: no environment and no standard
+// input.
 type Command struct {
 	// Path is the absolute path of the executable.
 	Path string `json:"path"`
 	// Args are the arguments after argv[0], which is Path.
 	Args []string `json:"args,omitempty"`
-	// Env is the whole environment, KEY=value.
+	// Env is the complete environment, as KEY=value.
 	Env []string `json:"env,omitempty"`
-	// Dir is the working directory; empty means the data folder.
+	// Dir is the working directory. Empty means the data directory.
 	Dir string `json:"dir,omitempty"`
-	// Log is the file both outputs are appended to; it is created where missing.
+	// Log is the file to which standard output and standard error are appended. It is created if missing.
 	Log string `json:"log"`
-	// Isolated gives the process network, mount, PID, IPC and host name namespaces of its own, which end with it and
-	// take all that runs in them along. It sees the caller's mounts until it changes that. Linux, and root, only.
+	// Isolated gives the process its own network, mount, PID, IPC and UTS namespaces. They end with it, and so
+	// does everything that runs in them. The process sees the caller's mounts until it changes them. Isolated
+	// requires Linux and root.
 	Isolated bool `json:"isolated,omitempty"`
 }
 
-// answer is one line from the supervisor: the reply to a request, or, with Exit set, the news that
-// a process has ended.
+// answer is one line from the supervisor: the reply to a request, or, if Exit is set, the message that a process
+// has ended.
 type answer struct {
 	ID    int64  `json:"id,omitempty"`
 	PID   int    `json:"pid,omitempty"`
@@ -52,12 +54,12 @@ type exit struct {
 	Status
 }
 
-// Status is how a process ended.
+// Status describes how a process ended.
 type Status struct {
-	// Code is the exit code, or -1 when a signal ended the process.
+	// Code is the exit code, or -1 if a signal ended the process.
 	Code int `json:"code"`
-	// Signal is the number of the signal that ended the process, else 0.
+	// Signal is the number of the signal that ended the process, or 0.
 	Signal int `json:"signal,omitempty"`
-	// Text says the same in words, as os.ProcessState does: "exit status 2", "signal: killed".
+	// Text describes the same in words, as os.ProcessState does: "exit status 2", "signal: killed".
 	Text string `json:"text"`
 }

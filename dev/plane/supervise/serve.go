@@ -12,12 +12,11 @@ import (
 	"syscall"
 )
 
-// Serve answers requests until in closes or cannot be read, then kills every process it started,
-// waits for each and removes dataDir. Its error is about the removal, or about a line it could not read.
+// Serve handles requests until in is closed or cannot be read. Then it kills every process it has started, waits
+// for each, and removes dataDir. It returns an error if the removal fails or a line cannot be read.
 //
-// It forks on the calling goroutine only, which it locks to its thread: on Linux a child is told to
-// die with the *thread* that forked it, so that thread has to live as long as the supervisor.
-// Serve never unlocks it.
+// Serve starts processes only on the calling goroutine and locks it to its thread: on Linux a child ends when the
+// *thread* that forked it ends, so the thread has to live as long as the supervisor. Serve never unlocks it.
 func Serve(in io.Reader, out io.Writer, dataDir string) error {
 	runtime.LockOSThread()
 	s := &server{out: json.NewEncoder(out), dataDir: dataDir, running: map[int64]*exec.Cmd{}}
@@ -30,7 +29,7 @@ type server struct {
 	dataDir string
 	waiting sync.WaitGroup
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	out     *json.Encoder
 	running map[int64]*exec.Cmd
 }
@@ -39,7 +38,7 @@ func (s *server) read(in *json.Decoder) error {
 	for {
 		var req request
 		if err := in.Decode(&req); errors.Is(err, io.EOF) {
-			return nil // the caller closed the pipe, or is gone
+			return nil // the caller closed the pipe or has ended
 		} else if err != nil {
 			return fmt.Errorf("reading a request: %w", err)
 		}
@@ -56,7 +55,7 @@ func (s *server) handle(req request) answer {
 	case req.Signal != nil:
 		err = s.signal(*req.Signal)
 	default:
-		err = errors.New("a request that asks for nothing")
+		err = errors.New("the request has neither start nor signal")
 	}
 	if err != nil {
 		return answer{ID: req.ID, Error: err.Error()}
@@ -73,14 +72,14 @@ func (s *server) start(id int64, c Command) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("opening the log of %s: %w", c.Path, err)
 	}
-	defer func() { _ = log.Close() }() // the child has its own copy
+	defer func() { _ = log.Close() }() // the child has its own copy of the descriptor
 	cmd := &exec.Cmd{Path: c.Path, Args: append([]string{c.Path}, c.Args...), Env: c.Env, Dir: c.Dir,
 		Stdout: log, Stderr: log, SysProcAttr: attributes}
 	if cmd.Dir == "" {
 		cmd.Dir = s.dataDir
 	}
 	if cmd.Env == nil {
-		cmd.Env = []string{} // nil would mean: inherit
+		cmd.Env = []string{} // nil would inherit the environment
 	}
 	if err := cmd.Start(); err != nil {
 		return 0, fmt.Errorf("starting %s: %w", c.Path, err)
@@ -93,7 +92,7 @@ func (s *server) start(id int64, c Command) (int, error) {
 }
 
 func (s *server) wait(id int64, cmd *exec.Cmd) {
-	_ = cmd.Wait() // its error is the state, reported below
+	_ = cmd.Wait() // the process state is reported below
 	s.mu.Lock()
 	delete(s.running, id)
 	s.mu.Unlock()
@@ -108,8 +107,8 @@ func statusOf(state *os.ProcessState) Status {
 	return status
 }
 
-// signal delivers to a process that runs; for one that has ended it does nothing, since its end is
-// already on the way to the caller.
+// signal sends a signal to a running process. For a process that has ended it does nothing, because the caller
+// receives the message about the end anyway.
 func (s *server) signal(req signalRequest) error {
 	s.mu.Lock()
 	cmd := s.running[req.Process]
@@ -127,13 +126,13 @@ func (s *server) signal(req signalRequest) error {
 func (s *server) killAll() {
 	s.mu.Lock()
 	for _, cmd := range s.running {
-		_ = cmd.Process.Kill() // the only error is that it has ended
+		_ = cmd.Process.Kill() // fails only if the process has ended
 	}
 	s.mu.Unlock()
 	s.waiting.Wait()
 }
 
-// answer drops what cannot be written: the caller is gone, and reading will say so.
+// answer drops an answer that cannot be written: the caller has ended, and the next read reports it.
 func (s *server) answer(a answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/await"
 )
 
-// The test binary plays the supervisor and what it starts, told by the name it is called by.
+// The test binary is also the supervisor and the programs that it starts, selected by the name it is called by.
 func TestMain(m *testing.M) {
 	switch filepath.Base(os.Args[0]) {
 	case "supervisor":
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	case "fail":
 		os.Exit(3)
 	case "wait":
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGUSR1) // or Go calls waiting for nothing a deadlock
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGUSR1) // otherwise Go reports the endless wait as a deadlock
 		fmt.Fprintln(os.Stdout, "waiting")
 		select {}
 	case "polite":
@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// called makes a name for the test binary.
+// called creates a symbolic link to the test binary.
 func called(t *testing.T, name string) string {
 	t.Helper()
 	self, err := os.Executable()
@@ -65,7 +65,7 @@ func called(t *testing.T, name string) string {
 	return link
 }
 
-func TestAnIsolatedProcessIsTheFirstOfItsNamespace(t *testing.T) {
+func TestIsolatedProcess_HasItsOwnNamespaces(t *testing.T) {
 	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
 		t.Skip("namespaces need root on Linux")
 	}
@@ -74,11 +74,11 @@ func TestAnIsolatedProcessIsTheFirstOfItsNamespace(t *testing.T) {
 	<-p.Done()
 	f.says(t, "1\n")
 	if name, err := os.Hostname(); err != nil || name == "of-its-own" {
-		t.Errorf("this host is called %q, %v", name, err)
+		t.Errorf("the host's name changed to %q, %v", name, err)
 	}
 }
 
-func TestFilesStayOpenAsLongAsTheSupervisorLives(t *testing.T) {
+func TestFiles_StayOpenWhileTheSupervisorRuns(t *testing.T) {
 	held, hold, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -95,13 +95,13 @@ func TestFilesStayOpenAsLongAsTheSupervisorLives(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := held.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("nobody holds the file: %v", err)
+		t.Errorf("want the file to be locked, got %v", err)
 	}
 	if err := errors.Join(client.Close(), held.SetReadDeadline(time.Time{})); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := held.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("somebody still holds the file: %v", err)
+		t.Errorf("want the file to be unlocked, got %v", err)
 	}
 }
 
@@ -142,7 +142,7 @@ func (f fixture) start(t *testing.T, c Command) *Process {
 	return p
 }
 
-// says waits until the log is as wanted.
+// says waits until the log has the wanted content.
 func (f fixture) says(t *testing.T, want string) {
 	t.Helper()
 	var got []byte
@@ -169,20 +169,20 @@ func ended(t *testing.T, p *Process) Status {
 	case <-p.Done():
 		return p.Status()
 	case <-time.After(30 * time.Second):
-		t.Fatalf("process %d does not end", p.PID)
+		t.Fatalf("process %d did not end", p.PID)
 		return Status{}
 	}
 }
 
-// gone says whether there is no such process.
+// gone returns an error if the process exists.
 func gone(pid int) error {
 	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
-		return fmt.Errorf("process %d: %s", pid, fmt.Sprint(err))
+		return fmt.Errorf("process %d exists: %s", pid, fmt.Sprint(err))
 	}
 	return nil
 }
 
-func TestAProcessGetsWhatItsCommandSaysAndNothingElse(t *testing.T) {
+func TestStartedProcess_InheritsNothing(t *testing.T) {
 	f := launch(t)
 	path := called(t, "echo")
 	if got := ended(t, f.start(t, Command{Path: path, Args: []string{"a", "b c"}, Env: []string{"X=1"}})); got != (Status{Text: "exit status 0"}) {
@@ -196,16 +196,16 @@ func TestAProcessGetsWhatItsCommandSaysAndNothingElse(t *testing.T) {
 	f.says(t, want+"arguments [] environment []\nfolder "+dir+" <nil>\n")
 }
 
-func TestHowAProcessEndsIsTold(t *testing.T) {
+func TestStatus_DescribesHowTheProcessEnded(t *testing.T) {
 	tests := map[string]struct {
 		program string
 		signal  syscall.Signal
 		want    Status
 	}{
-		"with an exit code":                 {program: "fail", want: Status{Code: 3, Text: "exit status 3"}},
-		"killed":                            {program: "wait", signal: syscall.SIGKILL, want: Status{Code: -1, Signal: 9, Text: "signal: killed"}},
-		"asked to, without listening":       {program: "wait", signal: syscall.SIGTERM, want: Status{Code: -1, Signal: 15, Text: "signal: terminated"}},
-		"asked to, with time to say a word": {program: "polite", signal: syscall.SIGTERM, want: Status{Text: "exit status 0"}},
+		"exit code":                 {program: "fail", want: Status{Code: 3, Text: "exit status 3"}},
+		"killed":                    {program: "wait", signal: syscall.SIGKILL, want: Status{Code: -1, Signal: 9, Text: "signal: killed"}},
+		"SIGTERM without a handler": {program: "wait", signal: syscall.SIGTERM, want: Status{Code: -1, Signal: 15, Text: "signal: terminated"}},
+		"SIGTERM with a handler":    {program: "polite", signal: syscall.SIGTERM, want: Status{Text: "exit status 0"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -230,14 +230,14 @@ func TestHowAProcessEndsIsTold(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeStartedSaysWhy(t *testing.T) {
+func TestFailedStart_ReturnsTheCause(t *testing.T) {
 	f := launch(t)
 	tests := map[string]struct {
 		command Command
 		want    string
 	}{
-		"no such program": {command: Command{Path: "/no/such/program", Log: f.log}, want: "starting /no/such/program: fork/exec /no/such/program: no such file or directory"},
-		"no such folder for the log": {
+		"missing program": {command: Command{Path: "/no/such/program", Log: f.log}, want: "starting /no/such/program: fork/exec /no/such/program: no such file or directory"},
+		"missing directory of the log": {
 			command: Command{Path: "/bin/true", Log: "/no/such/log"},
 			want:    "opening the log of /bin/true: open /no/such/log: no such file or directory",
 		},
@@ -251,11 +251,11 @@ func TestWhatCannotBeStartedSaysWhy(t *testing.T) {
 		})
 	}
 	if got := ended(t, f.start(t, Command{Path: called(t, "fail")})); got.Code != 3 {
-		t.Errorf("after failures a start gives %+v", got)
+		t.Errorf("a start after failed starts returns %+v", got)
 	}
 }
 
-func TestCloseLeavesNothing(t *testing.T) {
+func TestClose_EndsEverything(t *testing.T) {
 	f := launch(t)
 	var all []*Process
 	for range 5 {
@@ -264,7 +264,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(f.data, "some"), []byte("thing"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // closing again is closing
+	for range 2 { // a second Close has no effect
 		if err := f.client.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -278,20 +278,20 @@ func TestCloseLeavesNothing(t *testing.T) {
 		}
 	}
 	if err := gone(f.client.PID()); err != nil {
-		t.Errorf("the supervisor: %v", err)
+		t.Errorf("the supervisor still exists: %v", err)
 	}
 	if _, err := os.Stat(f.data); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the data folder: %v", err)
+		t.Errorf("the data directory still exists: %v", err)
 	}
 	if _, err := f.client.Start(Command{Path: "/bin/true", Log: f.log}); !errors.Is(err, ErrGone) {
-		t.Errorf("a start after the end: %v", err)
+		t.Errorf("starting a process after Close: %v", err)
 	}
 	if err := all[0].Signal(syscall.SIGTERM); !errors.Is(err, ErrGone) {
-		t.Errorf("a signal after the end: %v", err)
+		t.Errorf("sending a signal after Close: %v", err)
 	}
 }
 
-func TestAKilledSupervisorEndsItsProcesses(t *testing.T) {
+func TestKilledSupervisor_EndsItsProcesses(t *testing.T) {
 	f := launch(t)
 	p := f.start(t, Command{Path: called(t, "wait")})
 	f.says(t, "waiting\n")
@@ -305,16 +305,16 @@ func TestAKilledSupervisorEndsItsProcesses(t *testing.T) {
 	eventually(t, func() error { return gone(p.PID) })
 }
 
-func TestASupervisorThatCannotBeStarted(t *testing.T) {
+func TestFailedLaunch_ReturnsTheCause(t *testing.T) {
 	tests := map[string]struct {
 		options Options
 		want    string
 	}{
-		"no such program": {
+		"missing program": {
 			options: Options{Binary: "/no/such/supervisor", Log: filepath.Join(t.TempDir(), "log")},
 			want:    "starting the supervisor: fork/exec /no/such/supervisor: no such file or directory",
 		},
-		"no such folder for its log": {
+		"missing directory of the log": {
 			options: Options{Binary: "/bin/true", Log: "/no/such/log"},
 			want:    "opening the supervisor's log: open /no/such/log: no such file or directory",
 		},
@@ -328,14 +328,14 @@ func TestASupervisorThatCannotBeStarted(t *testing.T) {
 	}
 }
 
-func TestServeAnswersLineByLine(t *testing.T) {
+func TestServe_AnswersEachRequest(t *testing.T) {
 	tests := map[string]struct{ in, out, err string }{
-		"nothing asked, nothing said":      {},
-		"a request that asks for nothing":  {in: `{"id":7}`, out: `{"id":7,"error":"a request that asks for nothing"}` + "\n"},
-		"a signal to what never was":       {in: `{"id":8,"signal":{"process":3,"signal":9}}`, out: `{"id":8}` + "\n"},
-		"a line that is none ends it":      {in: `{"id":1}{]`, out: `{"id":1,"error":"a request that asks for nothing"}` + "\n", err: "reading a request: invalid character ']' looking for beginning of object key string"},
-		"a start that fails says so":       {in: `{"id":2,"start":{"path":"/no/such","log":"/no/such/log"}}`, out: `{"id":2,"error":"opening the log of /no/such: open /no/such/log: no such file or directory"}` + "\n"},
-		"half a line is the end of caller": {in: `{"id":`, err: "reading a request: unexpected EOF"},
+		"no request: no answer":                  {},
+		"empty request: error":                   {in: `{"id":7}`, out: `{"id":7,"error":"the request has neither start nor signal"}` + "\n"},
+		"signal to an unknown process: no error": {in: `{"id":8,"signal":{"process":3,"signal":9}}`, out: `{"id":8}` + "\n"},
+		"invalid line: Serve ends":               {in: `{"id":1}{]`, out: `{"id":1,"error":"the request has neither start nor signal"}` + "\n", err: "reading a request: invalid character ']' looking for beginning of object key string"},
+		"failed start: error":                    {in: `{"id":2,"start":{"path":"/no/such","log":"/no/such/log"}}`, out: `{"id":2,"error":"opening the log of /no/such: open /no/such/log: no such file or directory"}` + "\n"},
+		"incomplete line: Serve ends":            {in: `{"id":`, err: "reading a request: unexpected EOF"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -352,19 +352,19 @@ func TestServeAnswersLineByLine(t *testing.T) {
 				t.Errorf("answers (-want +got):\n%s", diff)
 			}
 			if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("the data folder: %v", err)
+				t.Errorf("the data directory still exists: %v", err)
 			}
 		})
 	}
 }
 
-// An answer may arrive for a start nobody waits for, and news of processes nobody knows: neither
-// may disturb the client.
-func TestAClientIsNotDisturbedByWhatItDidNotAsk(t *testing.T) {
+// TestClient_IgnoresUnexpectedAnswers sends an answer to a start that was given up, and a message about an
+// unknown process.
+func TestClient_IgnoresUnexpectedAnswers(t *testing.T) {
 	fromClient, requests := io.Pipe()
 	answers, toClient := io.Pipe()
 	c := newClient(requests, answers)
-	go func() { // a supervisor that talks too much
+	go func() { // a supervisor that sends unexpected answers
 		_, _ = io.WriteString(toClient, `{"id":99,"pid":5}`+"\n"+`{"exit":{"process":42,"code":0,"text":"exit status 0"}}`+"\n")
 		_, _ = fromClient.Read(make([]byte, 1<<10))
 		_, _ = io.WriteString(toClient, `{"id":1,"pid":5}`+"\n"+`{"exit":{"process":1,"code":4,"text":"exit status 4"}}`+"\n")

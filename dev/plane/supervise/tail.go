@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Tail is the last lines of a log from a position on: what its process wrote, if that is where the log ended when
-// it was started. A log that cannot be read is told in its place.
+// Tail returns the last lines of a log, starting at an offset. With the log's size at the start of a process as
+// offset, it returns only lines of this process. If the log cannot be read, it returns the error's text.
 func Tail(log string, from int64) string {
 	const lines, most = 15, 8 << 10
 	content, err := os.ReadFile(log)

@@ -1,5 +1,5 @@
-// Package main is the supervisor of the embedded control planes: the process that starts them, and
-// ends them with its caller. See dev/plane/supervise.
+// Command supervisor starts the processes of the embedded control planes and ends them when its caller ends. See
+// dev/plane/supervise.
 package main
 
 import (
@@ -11,7 +11,7 @@ import (
 
 func main() {
 	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: fleet-plane-supervisor DATA-FOLDER   (requests on stdin; started by dev/plane)")
+		fmt.Fprintln(os.Stderr, "usage: fleet-plane-supervisor DATA-DIRECTORY   (reads requests from stdin; started by dev/plane)")
 		os.Exit(2)
 	}
 	if err := supervise.Main(os.Args[1]); err != nil {
