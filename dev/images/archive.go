@@ -11,37 +11,37 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// The annotations by which what reads an archive names its image: containerd goes by the first, others by the
+// AnnotationName and AnnotationRefName name the image in an archive. containerd reads the first, other tools the
 // second.
 const (
 	AnnotationName    = "io.containerd.image.name"
 	AnnotationRefName = "org.opencontainers.image.ref.name"
 )
 
-// Archived is an image in an archive.
+// Archived describes an image in an archive.
 type Archived struct {
-	// Name is whole, with registry and tag.
+	// Name is the full name of the image, with registry and tag.
 	Name string `json:"name"`
-	// Archive is the file.
+	// Archive is the path of the file.
 	Archive string `json:"archive"`
-	// Digest is that of the index: what to pin in a deployment for all platforms.
+	// Digest is the digest of the index. A deployment for all platforms pins this digest.
 	Digest string `json:"digest"`
-	// Platforms in the order of the index.
+	// Platforms are in the order of the index.
 	Platforms []ArchivedPlatform `json:"platforms"`
 }
 
-// ArchivedPlatform is one platform's image in an archive.
+// ArchivedPlatform describes the image of one platform in an archive.
 type ArchivedPlatform struct {
 	Platform string `json:"platform"`
 	Digest   string `json:"digest"`
-	// Compressed is what a node downloads, in bytes: layers, configuration and manifest.
+	// Compressed is the download size in bytes: layers, configuration and manifest.
 	Compressed int64 `json:"compressed"`
-	// Unpacked is what its files are, in bytes.
+	// Unpacked is the size of the files in bytes.
 	Unpacked int64 `json:"unpacked"`
 }
 
-// Archive writes the image as an OCI archive, which `ctr images import`, podman, skopeo and `docker load` read, in
-// place of what was there. The folder has to exist.
+// Archive writes the image as an OCI archive and replaces an existing file. containerd (ctr images import),
+// podman, skopeo and docker load can read it. The directory must exist.
 func (i Image) Archive(file string, form Form) (Archived, error) {
 	index, err := i.Index(form)
 	if err != nil {
@@ -53,11 +53,11 @@ func (i Image) Archive(file string, form Form) (Archived, error) {
 	}
 	archived := Archived{Name: fullName(reference), Archive: file}
 	if err := archived.describe(index, i); err != nil {
-		return Archived{}, fmt.Errorf("image %s: %w", i.Name, err)
+		return Archived{}, fmt.Errorf("writing image %s: %w", i.Name, err)
 	}
 	content := blobs{}
 	if err := content.addIndex(index); err != nil {
-		return Archived{}, fmt.Errorf("image %s: %w", i.Name, err)
+		return Archived{}, fmt.Errorf("writing image %s: %w", i.Name, err)
 	}
 	if err := replaceFile(file, func(out io.Writer) error { return content.write(out, archived.Name, reference.TagStr(), index) }); err != nil {
 		return Archived{}, fmt.Errorf("writing image %s: %w", i.Name, err)
@@ -65,25 +65,25 @@ func (i Image) Archive(file string, form Form) (Archived, error) {
 	return archived, nil
 }
 
-// describe fills in what is known of the index of an image.
+// describe sets the digests and sizes from the image's index.
 func (a *Archived) describe(index v1.ImageIndex, image Image) error {
 	digest, err := index.Digest()
 	if err != nil {
-		return fmt.Errorf("digest of the index: %w", err)
+		return fmt.Errorf("computing the digest of the index: %w", err)
 	}
 	a.Digest = digest.String()
 	manifest, err := index.IndexManifest()
 	if err != nil {
-		return fmt.Errorf("manifest of the index: %w", err)
+		return fmt.Errorf("reading the manifest of the index: %w", err)
 	}
 	for n, child := range manifest.Manifests {
 		made, err := index.Image(child.Digest)
 		if err != nil {
-			return fmt.Errorf("image %s: %w", child.Digest, err)
+			return fmt.Errorf("reading image %s: %w", child.Digest, err)
 		}
 		parts, err := made.Manifest()
 		if err != nil {
-			return fmt.Errorf("manifest of %s: %w", child.Digest, err)
+			return fmt.Errorf("reading the manifest of %s: %w", child.Digest, err)
 		}
 		size := child.Size + parts.Config.Size
 		for _, layer := range parts.Layers {
@@ -100,7 +100,7 @@ func (a *Archived) describe(index v1.ImageIndex, image Image) error {
 	return nil
 }
 
-// sizeOf adds up files.
+// sizeOf returns the total size of the files in bytes.
 func sizeOf(files []File) (int64, error) {
 	var sum int64
 	for _, file := range files {
@@ -108,7 +108,7 @@ func sizeOf(files []File) (int64, error) {
 		if file.From != "" {
 			info, err := os.Stat(file.From)
 			if err != nil {
-				return 0, fmt.Errorf("measuring what is to become %s: %w", file.Path, err)
+				return 0, fmt.Errorf("reading the size of the source of %s: %w", file.Path, err)
 			}
 			sum += info.Size()
 		}
@@ -116,14 +116,14 @@ func sizeOf(files []File) (int64, error) {
 	return sum, nil
 }
 
-// replaceFile writes a file beside and then puts it in place: who reads meanwhile never sees half of it.
+// replaceFile writes a temporary file and renames it. A concurrent reader never sees an incomplete file.
 func replaceFile(file string, write func(io.Writer) error) error {
 	beside, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*")
 	if errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("the folder %s is not there: make it first: %w", filepath.Dir(file), err)
+		return fmt.Errorf("directory %s does not exist: create it first: %w", filepath.Dir(file), err)
 	}
 	if err != nil {
-		return fmt.Errorf("making a file: %w", err)
+		return fmt.Errorf("creating a file: %w", err)
 	}
 	err = errors.Join(write(beside), beside.Chmod(0o644), beside.Close())
 	if err == nil {

@@ -17,21 +17,21 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// blobs are the contents of an archive by digest.
+// blobs maps digests to the contents of an archive.
 type blobs map[v1.Hash][]byte
 
-// addIndex adds an index and everything it refers to.
+// addIndex adds an index and everything that it references.
 func (b blobs) addIndex(index v1.ImageIndex) error {
 	raw, err := index.RawManifest()
 	if err != nil {
-		return fmt.Errorf("manifest of the index: %w", err)
+		return fmt.Errorf("reading the manifest of the index: %w", err)
 	}
 	if err := b.add(raw); err != nil {
 		return err
 	}
 	manifest, err := index.IndexManifest()
 	if err != nil {
-		return fmt.Errorf("manifest of the index: %w", err)
+		return fmt.Errorf("reading the manifest of the index: %w", err)
 	}
 	for _, child := range manifest.Manifests {
 		image, err := index.Image(child.Digest)
@@ -39,25 +39,25 @@ func (b blobs) addIndex(index v1.ImageIndex) error {
 			err = b.addImage(image)
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", child.Digest, err)
+			return fmt.Errorf("adding image %s: %w", child.Digest, err)
 		}
 	}
 	return nil
 }
 
-// addImage adds one platform's image.
+// addImage adds the image of one platform.
 func (b blobs) addImage(image v1.Image) error {
 	manifest, err := image.RawManifest()
 	if err != nil {
-		return fmt.Errorf("its manifest: %w", err)
+		return fmt.Errorf("reading its manifest: %w", err)
 	}
 	config, err := image.RawConfigFile()
 	if err != nil {
-		return fmt.Errorf("its configuration: %w", err)
+		return fmt.Errorf("reading its configuration: %w", err)
 	}
 	layers, err := image.Layers()
 	if err != nil {
-		return fmt.Errorf("its layers: %w", err)
+		return fmt.Errorf("reading its layers: %w", err)
 	}
 	for _, raw := range [][]byte{manifest, config} {
 		if err := b.add(raw); err != nil {
@@ -75,18 +75,18 @@ func (b blobs) addImage(image v1.Image) error {
 func (b blobs) addLayer(layer v1.Layer) error {
 	digest, err := layer.Digest()
 	if err != nil {
-		return fmt.Errorf("digest of a layer: %w", err)
+		return fmt.Errorf("reading the digest of a layer: %w", err)
 	}
 	if _, there := b[digest]; there {
-		return nil // two platforms share it
+		return nil // shared by two platforms
 	}
 	compressed, err := layer.Compressed()
 	if err != nil {
-		return fmt.Errorf("layer %s: %w", digest, err)
+		return fmt.Errorf("reading layer %s: %w", digest, err)
 	}
 	raw, err := io.ReadAll(compressed)
 	if err := errors.Join(err, compressed.Close()); err != nil {
-		return fmt.Errorf("layer %s: %w", digest, err)
+		return fmt.Errorf("reading layer %s: %w", digest, err)
 	}
 	b[digest] = raw
 	return nil
@@ -95,17 +95,17 @@ func (b blobs) addLayer(layer v1.Layer) error {
 func (b blobs) add(raw []byte) error {
 	digest, _, err := v1.SHA256(bytes.NewReader(raw))
 	if err != nil {
-		return fmt.Errorf("a digest: %w", err)
+		return fmt.Errorf("parsing a digest: %w", err)
 	}
 	b[digest] = raw
 	return nil
 }
 
-// write writes the archive: the marker of the format, the list that names the one index, and the blobs by digest.
+// write writes the archive: the layout file, the list with the index, and the blobs by digest.
 func (b blobs) write(out io.Writer, name, tag string, index v1.ImageIndex) error {
 	digest, err := index.Digest()
 	if err != nil {
-		return fmt.Errorf("digest of the index: %w", err)
+		return fmt.Errorf("computing the digest of the index: %w", err)
 	}
 	list, err := json.Marshal(v1.IndexManifest{
 		SchemaVersion: 2,
@@ -119,7 +119,7 @@ func (b blobs) write(out io.Writer, name, tag string, index v1.ImageIndex) error
 		return fmt.Errorf("listing the index: %w", err)
 	}
 	writer := tar.NewWriter(out)
-	// First, for who reads the archive as a stream.
+	// These files come first, for programs that read the archive as a stream.
 	err = errors.Join(
 		addToArchive(writer, layoutFile, []byte(`{"imageLayoutVersion":"1.0.0"}`)),
 		addToArchive(writer, indexFile, list),
@@ -134,7 +134,7 @@ func (b blobs) write(out io.Writer, name, tag string, index v1.ImageIndex) error
 	return nil
 }
 
-// What an OCI archive consists of.
+// Names in an OCI archive.
 const (
 	layoutFile  = "oci-layout"
 	indexFile   = "index.json"
@@ -146,10 +146,10 @@ func addToArchive(writer *tar.Writer, name string, content []byte) error {
 		Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(content)), ModTime: time.Unix(0, 0).UTC(), Format: tar.FormatUSTAR,
 	}
 	if err := writer.WriteHeader(header); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return fmt.Errorf("adding %s: %w", name, err)
 	}
 	if _, err := writer.Write(content); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return fmt.Errorf("adding %s: %w", name, err)
 	}
 	return nil
 }

@@ -10,48 +10,48 @@ import (
 	"strconv"
 )
 
-// Options say what Build makes. Repo, Tag and Out are needed.
+// Options configures Build. Repo, Tag and Out are required.
 type Options struct {
-	// Repo is the registry and the folder in it that take the images: docker.io/fleethub.
+	// Repo is the registry and the repository prefix of the images, for example docker.io/fleethub.
 	Repo string
-	// Tag of both images.
+	// Tag is the tag of both images.
 	Tag string
-	// Version is what the programs and the images say of themselves. Empty: Tag.
+	// Version is the version that the programs and the images report. Empty means Tag.
 	Version string
-	// Platforms are linux/amd64, linux/arm64, or both, which is what empty means. Ignored where Binaries is set.
+	// Platforms are linux/amd64, linux/arm64, or both. Empty means both. It is ignored if Binaries is set.
 	Platforms []string
-	// Binaries has, for each platform, the folder with fleetcontroller and fleetagent, already built. Empty: they
-	// are built, which takes some minutes the first time.
+	// Binaries maps a platform to a directory with built executables fleetcontroller and fleetagent. If it is
+	// empty, Build compiles them, which takes some minutes the first time.
 	Binaries map[string]string
-	// Root is the folder of the project's module; empty: the current one.
+	// Root is the directory of the project's module. Empty means the working directory.
 	Root string
-	// Out is the folder for fleet.tar and fleet-agent.tar. It is made.
+	// Out is the directory for fleet.tar and fleet-agent.tar. It is created if missing.
 	Out string
-	// Form is how the images are packed.
+	// Form configures how the images are packed.
 	Form Form
-	// Local compiles with what other builds and tests on this machine have compiled already: sooner, for images that
-	// stay here. Digests then depend on the folder of the source.
+	// Local reuses the build cache of other builds on this machine. It is faster, for images that stay on this
+	// machine. The digests then depend on the directory of the source.
 	Local bool
-	// Progress gets one line for what takes long. It may be nil.
+	// Progress receives a line for each slow step. It may be nil.
 	Progress func(line string)
 }
 
-// Build makes the project's images as archives Out/fleet.tar and Out/fleet-agent.tar, in this order, building the
-// programs for them if need be.
+// Build builds the project's images as archives Out/fleet.tar and Out/fleet-agent.tar, in this order. It compiles
+// the programs if needed.
 func Build(ctx context.Context, options Options) ([]Archived, error) {
 	if options.Version == "" {
 		options.Version = options.Tag
 	}
-	// Before the programs are built: a wrong name should not take minutes to be noticed.
+	// Check the name before the slow build of the programs.
 	if _, err := Reference(options.Repo + "/fleet:" + options.Tag); err != nil {
 		return nil, err
 	}
 	if len(options.Binaries) == 0 {
 		scratch, err := os.MkdirTemp("", "fleet-images-")
 		if err != nil {
-			return nil, fmt.Errorf("making a folder for the programs: %w", err)
+			return nil, fmt.Errorf("creating a directory for the programs: %w", err)
 		}
-		defer func() { _ = os.RemoveAll(scratch) }() // in the system's folder for what is left over
+		defer func() { _ = os.RemoveAll(scratch) }() // leftovers are in the system's temporary directory
 		if options.Binaries, err = compileAll(ctx, options, scratch); err != nil {
 			return nil, err
 		}
@@ -61,7 +61,7 @@ func Build(ctx context.Context, options Options) ([]Archived, error) {
 		return nil, err
 	}
 	if err := os.MkdirAll(options.Out, 0o755); err != nil { //nolint:gosec // the result is for everybody
-		return nil, fmt.Errorf("making the folder for the archives: %w", err)
+		return nil, fmt.Errorf("creating the directory of the archives: %w", err)
 	}
 	var made []Archived
 	for i, file := range []string{"fleet.tar", "fleet-agent.tar"} {
@@ -74,7 +74,7 @@ func Build(ctx context.Context, options Options) ([]Archived, error) {
 	return made, nil
 }
 
-// compileAll builds both programs for all platforms, in a folder for each.
+// compileAll compiles both programs for all platforms, into one directory per platform.
 func compileAll(ctx context.Context, options Options, scratch string) (map[string]string, error) {
 	platforms := options.Platforms
 	if len(platforms) == 0 {
@@ -100,23 +100,23 @@ func compileAll(ctx context.Context, options Options, scratch string) (map[strin
 	return binaries, nil
 }
 
-// Program is a program to be built from this module.
+// Program describes a program to compile from this module.
 type Program struct {
-	// Root is the folder of the module; empty: the current one.
+	// Root is the directory of the module. Empty means the working directory.
 	Root string
-	// Source is the package, from Root: ./cmd/agent.
+	// Source is the package, relative to Root: ./cmd/agent.
 	Source string
-	// Platform is what it is for: linux/amd64.
+	// Platform is the target platform: linux/amd64.
 	Platform string
-	// Version it says it is; empty: dev.
+	// Version is the version that the program reports. Empty means dev.
 	Version string
-	// Local is that of Options.
+	// Local has the meaning of Options.Local.
 	Local bool
-	// To is the file; the folder above is made.
+	// To is the path of the executable. Its directory is created if missing.
 	To string
 }
 
-// Compile builds a program such that the same source gives the same bytes wherever it is, unless it is Local.
+// Compile compiles a program. Unless it is Local, the same source gives the same bytes in every directory.
 func Compile(ctx context.Context, program Program) error {
 	platform, err := parsePlatform(program.Platform)
 	if err != nil {
@@ -133,12 +133,12 @@ func Compile(ctx context.Context, program Program) error {
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath="+strconv.FormatBool(!program.Local), "-buildvcs=false", //nolint:gosec // a build tool
 		"-ldflags", ldflags, "-o", to, program.Source)
 	build.Dir = program.Root
-	// What the caller has set for his own builds must not change these.
+	// The caller's build settings must not change the result.
 	build.Env = append(os.Environ(), "GOOS="+platform.OS, "GOARCH="+platform.Architecture,
 		"CGO_ENABLED=0", "GOFLAGS=", "GOEXPERIMENT=", "GOAMD64=v1", "GOARM64=v8.0", "GOWORK=off", "GOTOOLCHAIN=local")
 	if output, err := build.CombinedOutput(); err != nil {
 		if errors.Is(err, exec.ErrNotFound) {
-			return fmt.Errorf("building needs Go: install it, or name folders with built programs: %w", err)
+			return fmt.Errorf("Go is not installed: install it, or pass directories with built programs: %w", err)
 		}
 		return fmt.Errorf("building %s for %s: %w\n%s", program.Source, program.Platform, err, output)
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// module writes a module with a program into a new folder.
+// module writes a module with a program into a new directory.
 func module(t *testing.T, source string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -20,14 +20,14 @@ func module(t *testing.T, source string) string {
 	return root
 }
 
-func TestCompile(t *testing.T) {
+func TestCompile_IsReproducible(t *testing.T) {
 	platform := "linux/" + runtime.GOARCH
 	compileAs := func(root string, local bool) (string, error) {
 		to := filepath.Join(t.TempDir(), "new", "run")
 		return to, Compile(t.Context(), Program{Root: root, Source: "./run", Platform: platform, Version: "v1", Local: local, To: to})
 	}
 	compile := func(root string) (string, error) { return compileAs(root, false) }
-	t.Run("gives the same bytes wherever the source is, and whatever the caller has set", func(t *testing.T) {
+	t.Run("other directory and environment: same bytes", func(t *testing.T) {
 		first, err := compile(module(t, "package main\n\nfunc main() { panic(1) }\n"))
 		if err != nil {
 			t.Fatal(err)
@@ -53,7 +53,7 @@ func TestCompile(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	t.Run("tells where the source is only of what stays on this machine", func(t *testing.T) {
+	t.Run("local build: contains the directory of the source", func(t *testing.T) {
 		for _, local := range []bool{true, false} {
 			root := module(t, "package main\n\nfunc main() { panic(1) }\n")
 			file, err := compileAs(root, local)
@@ -65,20 +65,20 @@ func TestCompile(t *testing.T) {
 				t.Fatal(err)
 			}
 			if told := bytes.Contains(content, []byte(root)); told != local {
-				t.Errorf("local %t: it tells the folder of the source: %t", local, told)
+				t.Errorf("local %t: the program contains the source's directory: %t", local, told)
 			}
 		}
 	})
-	t.Run("repeats what the compiler said", func(t *testing.T) {
+	t.Run("compiler fails: error contains its output", func(t *testing.T) {
 		_, err := compile(module(t, "package main\n\nfunc main() { undefined() }\n"))
 		wants(t, err, "undefined: undefined")
 	})
-	t.Run("refuses what is no platform", func(t *testing.T) {
-		wants(t, Compile(t.Context(), Program{Platform: "amd64"}), `"amd64" is no platform`)
+	t.Run("invalid platform: error", func(t *testing.T) {
+		wants(t, Compile(t.Context(), Program{Platform: "amd64"}), `"amd64" is not a valid platform`)
 	})
-	t.Run("says what it needs", func(t *testing.T) {
+	t.Run("Go is missing: error names the remedy", func(t *testing.T) {
 		t.Setenv("PATH", t.TempDir())
 		_, err := compile(t.TempDir())
-		wants(t, err, "building needs Go: install it, or name folders with built programs")
+		wants(t, err, "Go is not installed: install it, or pass directories with built programs")
 	})
 }

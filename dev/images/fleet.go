@@ -15,24 +15,23 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// The programs, as pods and charts call them.
+// The names of the programs in pods and charts.
 const (
 	Controller = "fleetcontroller"
 	Agent      = "fleetagent"
 )
 
-// user is whom both programs run as, the one that the charts demand: uid and gid.
+// user is the uid and gid of both programs, as the charts require.
 const user = 1000
 
-// Fleet are the project's images for a registry and a tag, in the order fleet, fleet-agent. Their programs are
-// already built: binaries has a folder for each platform (linux/amd64 and so on), with fleetcontroller and
-// fleetagent in it.
+// Fleet returns the project's images fleet and fleet-agent for a registry and a tag. binaries maps each platform
+// (linux/amd64, ...) to a directory with the built executables fleetcontroller and fleetagent.
 func Fleet(repo, tag, version string, binaries map[string]string) ([]Image, error) {
 	controller, err := ofProgram(repo+"/fleet:"+tag, Controller, "Fleet's controllers", version, binaries)
 	if err != nil {
 		return nil, err
 	}
-	// The jobs of charts that call it by this name.
+	// Jobs of charts call the program by this name.
 	controller.Files = append(controller.Files, File{Path: "/usr/bin/fleet", Link: Controller})
 	agent, err := ofProgram(repo+"/fleet-agent:"+tag, Agent, "Fleet's agent", version, binaries)
 	if err != nil {
@@ -41,8 +40,8 @@ func Fleet(repo, tag, version string, binaries map[string]string) ([]Image, erro
 	return []Image{controller, agent}, nil
 }
 
-// ofProgram is the image of one program. Its folder is on the PATH, so that pods whose command is only the
-// program's name find it.
+// ofProgram returns the image of one program. The program's directory is on the PATH, because the command of some
+// pods is only the program's name.
 func ofProgram(name, program, title, version string, binaries map[string]string) (Image, error) {
 	image := Image{
 		Name:       name,
@@ -67,8 +66,8 @@ func ofProgram(name, program, title, version string, binaries map[string]string)
 	return image, nil
 }
 
-// root is what the programs find beside themselves: who they are, whom to trust, and where they may write if
-// nothing is mounted there. They run as well where the root is read-only.
+// root returns the other files of the images: user and group names, trusted CAs, and writable directories for
+// pods that mount none. The programs also run with a read-only root.
 func root() []File {
 	return []File{
 		{Path: "/etc/passwd", Mode: 0o644, Content: fmt.Appendf(nil, "root:x:0:0:root:/:/sbin/nologin\nfleet:x:%d:%d:fleet:/:/sbin/nologin\n", user, user)},
@@ -79,8 +78,8 @@ func root() []File {
 	}
 }
 
-// roots are the certificate authorities that Mozilla trusts, as of the module's version in go.mod. Those trusted
-// only for what they signed up to a day are left out: a file of certificates cannot say so.
+// roots returns the CAs that Mozilla trusts, in the module version of go.mod. CAs that are trusted only for
+// certificates issued before some date are omitted, because a PEM file cannot express that.
 func roots() []byte {
 	var file bytes.Buffer
 	for root := range bundle.Roots() {
@@ -89,7 +88,7 @@ func roots() []byte {
 		}
 		certificate, err := x509.ParseCertificate(root.Certificate)
 		if err != nil {
-			continue // one that this Go does not read, it does not trust either
+			continue // omitted, because this version of Go cannot parse it
 		}
 		fmt.Fprintf(&file, "# %s\n", certificate.Subject)
 		file.Write(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}))
@@ -97,8 +96,8 @@ func roots() []byte {
 	return file.Bytes()
 }
 
-// Pause is the image that holds the namespaces of a pod, for nodes that download nothing: see dev/images/pause.
-// binary is that program, built for platform.
+// Pause returns the image that holds the namespaces of a pod, for nodes that download nothing: see
+// dev/images/pause. binary is that program, built for platform.
 func Pause(name, platform, binary string) (Image, error) {
 	if err := checkProgram(binary, platform); err != nil {
 		return Image{}, err
@@ -109,27 +108,28 @@ func Pause(name, platform, binary string) (Image, error) {
 	}, nil
 }
 
-// checkProgram fails if a program would not start in an image of its own: it needs another processor, or a linker.
+// checkProgram returns an error if a program cannot start in an image: it is for another processor, or needs a
+// dynamic linker.
 func checkProgram(file, platform string) error {
 	binary, err := elf.Open(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("there is no %s for %s: build it first: %w", file, platform, err)
+		return fmt.Errorf("executable %s for %s does not exist: build it first: %w", file, platform, err)
 	}
 	if err != nil {
-		return fmt.Errorf("%s is no program for Linux: build it with GOOS=linux: %w", file, err)
+		return fmt.Errorf("%s is not a Linux executable: build it with GOOS=linux: %w", file, err)
 	}
-	defer func() { _ = binary.Close() }() // only read
+	defer func() { _ = binary.Close() }() // the file is only read
 	machines := map[string]elf.Machine{"linux/amd64": elf.EM_X86_64, "linux/arm64": elf.EM_AARCH64}
 	machine, known := machines[platform]
 	if !known {
-		return fmt.Errorf("images are made for %v, not for %q", slices.Sorted(maps.Keys(machines)), platform)
+		return fmt.Errorf("unsupported platform: images support %v, not %q", slices.Sorted(maps.Keys(machines)), platform)
 	}
 	if binary.Machine != machine {
 		return fmt.Errorf("%s is for %s, not for %s: build it with the right GOARCH", file, binary.Machine, platform)
 	}
 	for _, segment := range binary.Progs {
 		if segment.Type == elf.PT_INTERP {
-			return fmt.Errorf("%s needs a dynamic linker, which the image has not: build it with CGO_ENABLED=0", file)
+			return fmt.Errorf("%s needs a dynamic linker, which the image does not contain: build it with CGO_ENABLED=0", file)
 		}
 	}
 	return nil

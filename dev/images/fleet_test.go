@@ -16,7 +16,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/golden"
 )
 
-// build makes both images of programs of a few bytes.
+// build builds both images with programs of a few bytes.
 func build(t *testing.T, change func(*Options)) (string, []Archived) {
 	t.Helper()
 	options := Options{Repo: "docker.io/fleethub", Tag: "dev", Binaries: programs(t), Out: filepath.Join(t.TempDir(), "dist")}
@@ -30,7 +30,7 @@ func build(t *testing.T, change func(*Options)) (string, []Archived) {
 	return options.Out, made
 }
 
-func TestWhatIsInTheImages(t *testing.T) {
+func TestBuild_ImagesMatchTheGoldens(t *testing.T) {
 	out, made := build(t, func(o *Options) { o.Version = "v1.2.3" })
 	for i, file := range []string{"fleet", "fleet-agent"} {
 		t.Run(file, func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestWhatIsInTheImages(t *testing.T) {
 	}
 }
 
-// checkTold compares what Build says with what it wrote.
+// checkTold compares what Build returned with the archive.
 func checkTold(t *testing.T, content archive, descriptor v1.Descriptor, index v1.IndexManifest, told Archived) {
 	t.Helper()
 	want := Archived{Name: descriptor.Annotations[AnnotationName], Archive: told.Archive, Digest: descriptor.Digest.String()}
@@ -77,11 +77,11 @@ func checkTold(t *testing.T, content archive, descriptor v1.Descriptor, index v1
 		want.Platforms = append(want.Platforms, platform)
 	}
 	if diff := cmp.Diff(want, told); diff != "" {
-		t.Errorf("what is told differs from what is there (-there +told):\n%s", diff)
+		t.Errorf("the result differs from the archive (-archive +result):\n%s", diff)
 	}
 }
 
-func TestEachPlatformHasItsOwnPrograms(t *testing.T) {
+func TestBuild_EachPlatformHasItsOwnPrograms(t *testing.T) {
 	out, _ := build(t, nil)
 	for file, name := range map[string]string{"fleet.tar": Controller, "fleet-agent.tar": Agent} {
 		content := open(t, filepath.Join(out, file))
@@ -95,7 +95,7 @@ func TestEachPlatformHasItsOwnPrograms(t *testing.T) {
 	}
 }
 
-func TestUsersHaveNames(t *testing.T) {
+func TestBuild_UsersHaveNames(t *testing.T) {
 	out, _ := build(t, nil)
 	content := open(t, filepath.Join(out, "fleet-agent.tar"))
 	_, index := content.one(t)
@@ -110,13 +110,13 @@ func TestUsersHaveNames(t *testing.T) {
 	}
 }
 
-func TestRootsAreAllThatAreTrustedWithoutConditions(t *testing.T) {
+func TestRoots_AreTheCAsTrustedWithoutConditions(t *testing.T) {
 	out, _ := build(t, nil)
 	content := open(t, filepath.Join(out, "fleet.tar"))
 	_, index := content.one(t)
 	got, want := x509.NewCertPool(), x509.NewCertPool()
 	if !got.AppendCertsFromPEM(content.file(t, index.Manifests[0], "etc/ssl/certs/ca-certificates.crt")) {
-		t.Fatal("no certificate at all")
+		t.Fatal("found no certificate")
 	}
 	for root := range bundle.Roots() {
 		certificate, err := x509.ParseCertificate(root.Certificate)
@@ -128,11 +128,11 @@ func TestRootsAreAllThatAreTrustedWithoutConditions(t *testing.T) {
 		}
 	}
 	if !got.Equal(want) {
-		t.Error("the file holds other certificates")
+		t.Error("the file does not contain exactly the trusted certificates")
 	}
 }
 
-func TestDigests(t *testing.T) {
+func TestDigests_DependOnContentOnly(t *testing.T) {
 	digests := func(change func(*Options)) []string {
 		_, made := build(t, change)
 		return []string{made[0].Digest, made[1].Digest}
@@ -142,13 +142,13 @@ func TestDigests(t *testing.T) {
 		change func(*Options)
 		same   bool
 	}{
-		"the same programs in other folders":       {func(*Options) {}, true},
-		"another registry: the name is not inside": {func(o *Options) { o.Repo = "registry.example.com/a/b" }, true},
-		"another tag, of the same version":         {func(o *Options) { o.Tag, o.Version = "v2", "dev" }, true},
-		"the time they would have anyway":          {func(o *Options) { o.Form.Created = time.Unix(0, 0) }, true},
-		"another version":                          {func(o *Options) { o.Version = "v2" }, false},
-		"another time":                             {func(o *Options) { o.Form.Created = time.Unix(1, 0) }, false},
-		"for one platform only":                    {func(o *Options) { delete(o.Binaries, "linux/arm64") }, false},
+		"same programs in other directories: same digest": {func(*Options) {}, true},
+		"other registry: same digest":                     {func(o *Options) { o.Repo = "registry.example.com/a/b" }, true},
+		"other tag, same version: same digest":            {func(o *Options) { o.Tag, o.Version = "v2", "dev" }, true},
+		"default time: same digest":                       {func(o *Options) { o.Form.Created = time.Unix(0, 0) }, true},
+		"another version":                                 {func(o *Options) { o.Version = "v2" }, false},
+		"another time":                                    {func(o *Options) { o.Form.Created = time.Unix(1, 0) }, false},
+		"for one platform only":                           {func(o *Options) { delete(o.Binaries, "linux/arm64") }, false},
 		"other programs": {func(o *Options) {
 			for _, name := range []string{Controller, Agent} {
 				if err := os.WriteFile(filepath.Join(o.Binaries["linux/arm64"], name), program(elf.EM_AARCH64, false, "new"), 0o600); err != nil {
@@ -168,7 +168,7 @@ func TestDigests(t *testing.T) {
 	}
 }
 
-func TestTheArchiveItselfIsTheSame(t *testing.T) {
+func TestBuildAgain_WritesTheSameArchive(t *testing.T) {
 	first, _ := build(t, nil)
 	second, _ := build(t, nil)
 	for _, file := range []string{"fleet.tar", "fleet-agent.tar"} {
@@ -186,7 +186,7 @@ func TestTheArchiveItselfIsTheSame(t *testing.T) {
 	}
 }
 
-func TestFastIsTheSameInside(t *testing.T) {
+func TestFastImages_HaveTheSameFiles(t *testing.T) {
 	tight, _ := build(t, nil)
 	fast, _ := build(t, func(o *Options) { o.Form.Fast = true })
 	tell := func(out string) string {
@@ -195,24 +195,24 @@ func TestFastIsTheSameInside(t *testing.T) {
 		return content.tell(t, index.Manifests[0])
 	}
 	if diff := cmp.Diff(tell(tight), tell(fast)); diff != "" {
-		t.Errorf("packed fast it differs (-tight +fast):\n%s", diff)
+		t.Errorf("the fast image differs (-default +fast):\n%s", diff)
 	}
 }
 
-func TestNames(t *testing.T) {
+func TestImageNames_AreChecked(t *testing.T) {
 	tests := map[string]struct{ repo, tag, want, err string }{
-		"the usual one":                     {repo: "docker.io/fleethub", tag: "dev", want: "docker.io/fleethub/fleet-agent:dev"},
-		"another registry":                  {repo: "registry.example.com/x", tag: "v1.2.3-rc.1", want: "registry.example.com/x/fleet-agent:v1.2.3-rc.1"},
-		"a registry with a port":            {repo: "127.0.0.1:5000", tag: "dev", want: "127.0.0.1:5000/fleet-agent:dev"},
-		"no registry is docker.io":          {repo: "fleethub", tag: "dev", want: "docker.io/fleethub/fleet-agent:dev"},
-		"docker.io by its other name":       {repo: "index.docker.io/fleethub", tag: "dev", want: "docker.io/fleethub/fleet-agent:dev"},
-		"a tag with a character it may not": {repo: "docker.io/fleethub", tag: "a+b", err: "write it as registry/repository/name:tag, the repository in small letters, the tag of letters, digits, '_', '.' and '-'"},
-		"no tag":                            {repo: "docker.io/fleethub", err: `"docker.io/fleethub/fleet:" is no name of an image`},
-		"a repository with capitals":        {repo: "docker.io/FleetHub", tag: "dev", err: `"docker.io/FleetHub/fleet:dev" is no name of an image`},
-		"a digest where the tag belongs":    {repo: "docker.io/fleethub", tag: "x@sha256:0", err: "is no name of an image"},
-		"a repository with a scheme":        {repo: "https://registry.example.com", tag: "dev", err: "is no name of an image"},
-		"a tag that is too long":            {repo: "docker.io/fleethub", tag: strings.Repeat("x", 129), err: "is no name of an image"},
-		"no repository":                     {repo: "", tag: "dev", err: "is no name of an image"},
+		"default registry":                    {repo: "docker.io/fleethub", tag: "dev", want: "docker.io/fleethub/fleet-agent:dev"},
+		"other registry":                      {repo: "registry.example.com/x", tag: "v1.2.3-rc.1", want: "registry.example.com/x/fleet-agent:v1.2.3-rc.1"},
+		"registry with a port":                {repo: "127.0.0.1:5000", tag: "dev", want: "127.0.0.1:5000/fleet-agent:dev"},
+		"no registry: docker.io is used":      {repo: "fleethub", tag: "dev", want: "docker.io/fleethub/fleet-agent:dev"},
+		"index.docker.io: docker.io is used":  {repo: "index.docker.io/fleethub", tag: "dev", want: "docker.io/fleethub/fleet-agent:dev"},
+		"invalid character in the tag: error": {repo: "docker.io/fleethub", tag: "a+b", err: "write it as registry/repository/name:tag, the repository in lower case, the tag of letters, digits, '_', '.' and '-'"},
+		"no tag: error":                       {repo: "docker.io/fleethub", err: `"docker.io/fleethub/fleet:" is not a valid image name`},
+		"capitals in the repository: error":   {repo: "docker.io/FleetHub", tag: "dev", err: `"docker.io/FleetHub/fleet:dev" is not a valid image name`},
+		"digest instead of a tag: error":      {repo: "docker.io/fleethub", tag: "x@sha256:0", err: "is not a valid image name"},
+		"URL with a scheme: error":            {repo: "https://registry.example.com", tag: "dev", err: "is not a valid image name"},
+		"tag is too long: error":              {repo: "docker.io/fleethub", tag: strings.Repeat("x", 129), err: "is not a valid image name"},
+		"no repository: error":                {repo: "", tag: "dev", err: "is not a valid image name"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -223,24 +223,24 @@ func TestNames(t *testing.T) {
 			}
 			descriptor, _ := open(t, filepath.Join(out, "fleet-agent.tar")).one(t)
 			if got := descriptor.Annotations[AnnotationName]; got != test.want || made[1].Name != test.want {
-				t.Errorf("the archive says %q, Build %q, want %q", got, made[1].Name, test.want)
+				t.Errorf("the archive has %q, Build returned %q, want %q", got, made[1].Name, test.want)
 			}
 		})
 	}
 }
 
-func TestProgramsThatWouldNotStart(t *testing.T) {
+func TestUnusableProgram_IsRejected(t *testing.T) {
 	tests := map[string]struct {
 		content  []byte
 		platform string
 		want     string
 	}{
-		"is not there":             {want: "build it first"},
-		"is a script":              {content: []byte("#!/bin/sh\n"), want: "is no program for Linux: build it with GOOS=linux"},
-		"is for another processor": {content: program(elf.EM_AARCH64, false, ""), want: "is for EM_AARCH64, not for linux/amd64: build it with the right GOARCH"},
-		"needs a linker":           {content: program(elf.EM_X86_64, true, ""), want: "needs a dynamic linker, which the image has not: build it with CGO_ENABLED=0"},
-		"is for a processor that no image is made for": {
-			content: program(elf.EM_S390, false, ""), platform: "linux/s390x", want: `images are made for [linux/amd64 linux/arm64], not for "linux/s390x"`,
+		"missing executable": {want: "build it first"},
+		"script":             {content: []byte("#!/bin/sh\n"), want: "is not a Linux executable: build it with GOOS=linux"},
+		"other processor":    {content: program(elf.EM_AARCH64, false, ""), want: "is for EM_AARCH64, not for linux/amd64: build it with the right GOARCH"},
+		"dynamically linked": {content: program(elf.EM_X86_64, true, ""), want: "needs a dynamic linker, which the image does not contain: build it with CGO_ENABLED=0"},
+		"unsupported processor": {
+			content: program(elf.EM_S390, false, ""), platform: "linux/s390x", want: `unsupported platform: images support [linux/amd64 linux/arm64], not "linux/s390x"`,
 		},
 	}
 	for name, test := range tests {
@@ -260,7 +260,7 @@ func TestProgramsThatWouldNotStart(t *testing.T) {
 	}
 }
 
-func TestPause(t *testing.T) {
+func TestPause_ImageRunsTheProgram(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pause")
 	write(t, file, program(elf.EM_X86_64, false, ""))
 	image, err := Pause("docker.io/fleethub/pause:dev", "linux/amd64", file)

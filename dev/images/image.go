@@ -1,5 +1,5 @@
-// Package images makes container images without a container engine: the project's own two, and for
-// development any other made of a few files.
+// Package images builds container images without a container engine: the project's two images, and small images
+// for development.
 //
 //	files ─► layers (sorted, without times) ─► an image per platform ─► one index ─► OCI archive ─► registry
 //
@@ -22,54 +22,55 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Image is an image to be made: what is alike on all platforms, and for each what is not.
+// Image describes an image to build: the parts that all platforms share, and a variant per platform.
 type Image struct {
-	// Name is a whole name with a tag, such as docker.io/fleethub/fleet:dev. Nodes find the image by it.
+	// Name is the full name with a tag, for example docker.io/fleethub/fleet:dev. Nodes find the image by this
+	// name.
 	Name string
-	// Entrypoint is the command of a container that is given none.
+	// Entrypoint is the default command of a container.
 	Entrypoint []string
-	// User is "uid:gid", in numbers: a name cannot be proven not to be root. Empty: root.
+	// User is "uid:gid" in numbers: kubelet cannot verify that a name is not root. Empty means root.
 	User string
-	// Env are variables, "NAME=value".
+	// Env holds variables as "NAME=value".
 	Env []string
-	// Labels describe the image; by custom their keys start with org.opencontainers.image.
+	// Labels describe the image. By convention their keys start with org.opencontainers.image.
 	Labels map[string]string
-	// Files are alike on all platforms: a layer of their own, which images can share.
+	// Files are the files of all platforms. They are a separate layer, which images can share.
 	Files []File
-	// Variants are the platforms, in the order of the index; at least one.
+	// Variants are the platforms, in the order of the index. At least one is required.
 	Variants []Variant
 }
 
-// Variant is what an image holds on one platform.
+// Variant describes the part of an image that is specific to a platform.
 type Variant struct {
-	// Platform is written os/architecture: linux/amd64.
+	// Platform is os/architecture, for example linux/amd64.
 	Platform string
-	// Files beside those of the Image.
+	// Files are added to the files of the Image.
 	Files []File
 }
 
-// File is one file or folder of an image. Folders above it come by themselves: 0755, root's.
+// File is a file or a directory of an image. Missing parent directories are added with mode 0755 and owner root.
 type File struct {
-	// Path in the image, absolute.
+	// Path is the absolute path in the image.
 	Path string
-	// Mode has the permissions; with fs.ModeDir it is a folder. fs.ModeSticky is kept.
+	// Mode contains the permissions. fs.ModeDir makes it a directory. fs.ModeSticky is kept.
 	Mode fs.FileMode
 	// Owner is the uid and the gid.
 	Owner int
-	// Content of the file, unless From is set.
+	// Content is the content of the file, unless From is set.
 	Content []byte
-	// From is the file on this machine to take the content of.
+	// From is the path of a file on this machine whose content is used.
 	From string
-	// Link makes it a symbolic link to that path; it has no content then.
+	// Link is the target of a symbolic link. A link has no content.
 	Link string
 }
 
-// Form is how images are packed. The zero value is what is released.
+// Form configures how images are packed. Releases use the zero value.
 type Form struct {
-	// Created is the time written into the images; zero: the start of 1970. Files always have that one, so that
-	// layers do not differ by it.
+	// Created is the creation time of the images. Zero means the start of 1970. Files always have that time, so
+	// that it does not change their layers.
 	Created time.Time
-	// Fast packs less tightly in a third of the time, for images that stay on this machine.
+	// Fast compresses less in a third of the time, for images that stay on this machine.
 	Fast bool
 }
 
@@ -87,19 +88,19 @@ func (f Form) created() v1.Time {
 	return v1.Time{Time: f.Created.UTC()}
 }
 
-// Index makes the image for all its platforms.
+// Index builds the image for all its platforms.
 func (i Image) Index(form Form) (v1.ImageIndex, error) {
 	if _, err := Reference(i.Name); err != nil {
 		return nil, err
 	}
 	if len(i.Variants) == 0 {
-		return nil, fmt.Errorf("image %s is for no platform: name one, such as linux/amd64", i.Name)
+		return nil, fmt.Errorf("image %s has no platform: add one, such as linux/amd64", i.Name)
 	}
 	var common []v1.Layer
 	if len(i.Files) > 0 {
 		layer, err := layerOf(i.Files, form)
 		if err != nil {
-			return nil, fmt.Errorf("image %s: %w", i.Name, err)
+			return nil, fmt.Errorf("building image %s: %w", i.Name, err)
 		}
 		common = append(common, layer)
 	}
@@ -107,7 +108,7 @@ func (i Image) Index(form Form) (v1.ImageIndex, error) {
 	for _, variant := range i.Variants {
 		image, platform, err := i.variant(variant, common, form)
 		if err != nil {
-			return nil, fmt.Errorf("image %s for %s: %w", i.Name, variant.Platform, err)
+			return nil, fmt.Errorf("building image %s for %s: %w", i.Name, variant.Platform, err)
 		}
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{
 			Add:        image,
@@ -117,7 +118,7 @@ func (i Image) Index(form Form) (v1.ImageIndex, error) {
 	return index, nil
 }
 
-// variant makes the image for one platform.
+// variant builds the image of one platform.
 func (i Image) variant(variant Variant, common []v1.Layer, form Form) (v1.Image, v1.Platform, error) {
 	platform, err := parsePlatform(variant.Platform)
 	if err != nil {
@@ -154,33 +155,34 @@ func (i Image) variant(variant Variant, common []v1.Layer, form Form) (v1.Image,
 	return image, platform, nil
 }
 
-// parsePlatform reads os/architecture.
+// parsePlatform parses os/architecture.
 func parsePlatform(text string) (v1.Platform, error) {
 	os, architecture, ok := strings.Cut(text, "/")
 	if !ok || os == "" || architecture == "" || strings.Contains(architecture, "/") {
-		return v1.Platform{}, fmt.Errorf("%q is no platform: write it as linux/amd64", text)
+		return v1.Platform{}, fmt.Errorf("%q is not a valid platform: use the form linux/amd64", text)
 	}
 	return v1.Platform{OS: os, Architecture: architecture}, nil
 }
 
-// nameOfImage is the grammar of names with a tag, tighter than what go-containerregistry lets pass: whatever it lets
-// pass, containerd and registries have to take.
+// nameOfImage matches image names with a tag. It is stricter than go-containerregistry, so that containerd and
+// registries accept every name that it matches.
 var nameOfImage = regexp.MustCompile(`^([A-Za-z0-9.-]+(:[0-9]+)?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
 
-// Reference checks an image's name: the registry may be left out for docker.io, the tag may not.
+// Reference parses an image's name. The registry is optional and defaults to docker.io. The tag is required.
 func Reference(image string) (name.Tag, error) {
 	if !nameOfImage.MatchString(image) {
-		return name.Tag{}, fmt.Errorf("%q is no name of an image: write it as registry/repository/name:tag, "+
-			"the repository in small letters, the tag of letters, digits, '_', '.' and '-'", image)
+		return name.Tag{}, fmt.Errorf("%q is not a valid image name: write it as registry/repository/name:tag, "+
+			"the repository in lower case, the tag of letters, digits, '_', '.' and '-'", image)
 	}
 	reference, err := name.NewTag(image)
 	if err != nil {
-		return name.Tag{}, fmt.Errorf("%q is no name of an image: %w", image, err)
+		return name.Tag{}, fmt.Errorf("%q is not a valid image name: %w", image, err)
 	}
 	return reference, nil
 }
 
-// fullName is what container runtimes call an image: with its registry, docker.io by that name.
+// fullName returns the name that container runtimes use, with the registry. For Docker Hub the registry is
+// docker.io.
 func fullName(reference name.Tag) string {
 	return strings.Replace(reference.Name(), "index."+dockerHub+"/", dockerHub+"/", 1)
 }

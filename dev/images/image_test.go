@@ -9,7 +9,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/golden"
 )
 
-// small is an image of one file.
+// small returns an image with one file.
 func small(change func(*Image)) Image {
 	image := Image{
 		Name: "registry.example.com/x/small:v1", Entrypoint: []string{"/run"},
@@ -21,15 +21,15 @@ func small(change func(*Image)) Image {
 	return image
 }
 
-func TestArchive(t *testing.T) {
+func TestArchive_MatchesTheGolden(t *testing.T) {
 	file := func(f File) func(*Image) { return func(i *Image) { i.Files = append(i.Files, f) } }
 	tests := map[string]struct {
 		change func(*Image)
 		golden string
 		err    string
 	}{
-		"one file, and nothing about the user": {golden: "one-file"},
-		"all there is": {
+		"one file, no user": {golden: "one-file"},
+		"all fields": {
 			golden: "everything",
 			change: func(i *Image) {
 				i.User, i.Env, i.Labels = "1:2", []string{"A=b"}, map[string]string{"org.opencontainers.image.title": "small", "org.opencontainers.image.version": "v1"}
@@ -43,21 +43,21 @@ func TestArchive(t *testing.T) {
 				}
 			},
 		},
-		"for no platform":         {change: func(i *Image) { i.Variants = nil }, err: "is for no platform: name one, such as linux/amd64"},
-		"for what is no platform": {change: func(i *Image) { i.Variants[0].Platform = "amd64" }, err: `"amd64" is no platform: write it as linux/amd64`},
-		"for too much of one":     {change: func(i *Image) { i.Variants[0].Platform = "linux/arm/v7" }, err: `"linux/arm/v7" is no platform`},
-		"without a name":          {change: func(i *Image) { i.Name = "" }, err: `"" is no name of an image`},
-		"with a relative path":    {change: file(File{Path: "run"}), err: `"run" is no path in an image: write it in full, as /usr/bin/program`},
-		"with a path that climbs": {change: file(File{Path: "/a/../b"}), err: `"/a/../b" is no path in an image`},
-		"with the root itself":    {change: file(File{Path: "/"}), err: `"/" is no path in an image`},
-		"with a file twice": {
-			change: func(i *Image) { i.Variants[0].Files = append(i.Variants[0].Files, i.Variants[0].Files[0]) }, err: "/run is there twice: leave one out",
+		"no platform: error":                   {change: func(i *Image) { i.Variants = nil }, err: "has no platform: add one, such as linux/amd64"},
+		"platform without architecture: error": {change: func(i *Image) { i.Variants[0].Platform = "amd64" }, err: `"amd64" is not a valid platform: use the form linux/amd64`},
+		"platform with a variant: error":       {change: func(i *Image) { i.Variants[0].Platform = "linux/arm/v7" }, err: `"linux/arm/v7" is not a valid platform`},
+		"no name: error":                       {change: func(i *Image) { i.Name = "" }, err: `"" is not a valid image name`},
+		"relative path: error":                 {change: file(File{Path: "run"}), err: `"run" is not a valid path: use an absolute path such as /usr/bin/program`},
+		"path with ..: error":                  {change: file(File{Path: "/a/../b"}), err: `"/a/../b" is not a valid path`},
+		"path /: error":                        {change: file(File{Path: "/"}), err: `"/" is not a valid path`},
+		"duplicate file: error": {
+			change: func(i *Image) { i.Variants[0].Files = append(i.Variants[0].Files, i.Variants[0].Files[0]) }, err: "/run is listed twice: remove one",
 		},
-		"with a file as a folder": {
-			change: func(i *Image) { i.Variants[0].Files = append(i.Variants[0].Files, File{Path: "/run/below"}) }, err: "/run/below is in /run, which is a file",
+		"file used as a directory: error": {
+			change: func(i *Image) { i.Variants[0].Files = append(i.Variants[0].Files, File{Path: "/run/below"}) }, err: "/run/below is in /run, which is not a directory",
 		},
-		"of a file that is missing": {change: file(File{Path: "/b", From: "/nowhere/b"}), err: "/nowhere/b, to become /b, is not there: build it first"},
-		"of a folder":               {change: file(File{Path: "/b", From: os.TempDir()}), err: "reading what is to become /b"},
+		"missing source file: error":      {change: file(File{Path: "/b", From: "/nowhere/b"}), err: "source file /nowhere/b of /b does not exist: build it first"},
+		"directory as source file: error": {change: file(File{Path: "/b", From: os.TempDir()}), err: "reading the source file of /b"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestArchive(t *testing.T) {
 			_, err := small(test.change).Archive(to, Form{})
 			if wants(t, err, test.err); err != nil {
 				if _, err := os.Stat(to); err == nil {
-					t.Error("there is an archive nevertheless")
+					t.Error("want no archive after an error")
 				}
 				return
 			}
@@ -76,8 +76,8 @@ func TestArchive(t *testing.T) {
 	}
 }
 
-func TestWhereTheArchiveGoes(t *testing.T) {
-	t.Run("in place of an older one, with nothing left beside it", func(t *testing.T) {
+func TestArchive_IsWrittenAtomically(t *testing.T) {
+	t.Run("existing archive: is replaced, no temporary file is left", func(t *testing.T) {
 		folder := t.TempDir()
 		to := filepath.Join(folder, "small.tar")
 		write(t, to, []byte("old"))
@@ -86,17 +86,17 @@ func TestWhereTheArchiveGoes(t *testing.T) {
 		}
 		open(t, to).one(t)
 		if there, err := os.ReadDir(folder); err != nil || len(there) != 1 {
-			t.Errorf("the folder holds %v (%v)", there, err)
+			t.Errorf("the directory contains %v (%v)", there, err)
 		}
 		if info, err := os.Stat(to); err != nil || info.Mode() != 0o644 {
 			t.Errorf("the archive is %v (%v), want -rw-r--r--", info.Mode(), err)
 		}
 	})
-	t.Run("a folder that is missing is named", func(t *testing.T) {
+	t.Run("missing directory: error names it", func(t *testing.T) {
 		_, err := small(nil).Archive("/nowhere/small.tar", Form{})
-		wants(t, err, "the folder /nowhere is not there: make it first")
+		wants(t, err, "directory /nowhere does not exist: create it first")
 	})
-	t.Run("what cannot be replaced leaves nothing behind", func(t *testing.T) {
+	t.Run("failed rename: no temporary file is left", func(t *testing.T) {
 		folder := t.TempDir()
 		to := filepath.Join(folder, "small.tar")
 		if err := os.MkdirAll(filepath.Join(to, "full"), 0o755); err != nil {
@@ -105,12 +105,12 @@ func TestWhereTheArchiveGoes(t *testing.T) {
 		_, err := small(nil).Archive(to, Form{})
 		wants(t, err, "writing image registry.example.com/x/small:v1")
 		if there, err := os.ReadDir(folder); err != nil || len(there) != 1 {
-			t.Errorf("the folder holds %v (%v)", there, err)
+			t.Errorf("the directory contains %v (%v)", there, err)
 		}
 	})
 }
 
-func TestPlatformsShareWhatIsAlike(t *testing.T) {
+func TestPlatforms_ShareTheCommonLayer(t *testing.T) {
 	image := small(func(i *Image) {
 		i.Files = []File{{Path: "/shared", Mode: 0o644, Content: []byte("shared")}}
 		i.Variants = append(i.Variants, Variant{Platform: "linux/arm64", Files: i.Variants[0].Files})
@@ -120,8 +120,8 @@ func TestPlatformsShareWhatIsAlike(t *testing.T) {
 		t.Fatal(err)
 	}
 	content := open(t, to)
-	// Two layers for both, and an index, two manifests, two configurations, the marker and the list.
+	// Two layers for both platforms, an index, two manifests, two configurations, the layout file and the list.
 	if len(content) != 9 {
-		t.Errorf("the archive holds %d files, want 9", len(content))
+		t.Errorf("the archive contains %d files, want 9", len(content))
 	}
 }

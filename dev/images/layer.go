@@ -34,8 +34,8 @@ func layerOf(files []File, form Form) (v1.Layer, error) {
 	return layer, nil
 }
 
-// pack writes files and the folders above them as a tar, sorted by path, so that a folder comes before what is
-// in it.
+// pack writes files and their parent directories as a tar, sorted by path, so that a directory precedes its
+// content.
 func pack(files []File) ([]byte, error) {
 	entries, err := withFolders(files)
 	if err != nil {
@@ -49,20 +49,20 @@ func pack(files []File) ([]byte, error) {
 		}
 	}
 	if err := writer.Close(); err != nil {
-		return nil, fmt.Errorf("packing: %w", err)
+		return nil, fmt.Errorf("packing files: %w", err)
 	}
 	return buffer.Bytes(), nil
 }
 
-// withFolders adds the folders above files that are not among them.
+// withFolders adds the missing parent directories.
 func withFolders(files []File) ([]File, error) {
 	all := map[string]File{}
 	for _, file := range files {
 		if !path.IsAbs(file.Path) || path.Clean(file.Path) != file.Path || file.Path == "/" {
-			return nil, fmt.Errorf("%q is no path in an image: write it in full, as /usr/bin/program", file.Path)
+			return nil, fmt.Errorf("%q is not a valid path: use an absolute path such as /usr/bin/program", file.Path)
 		}
 		if _, twice := all[file.Path]; twice {
-			return nil, fmt.Errorf("%s is there twice: leave one out", file.Path)
+			return nil, fmt.Errorf("%s is listed twice: remove one", file.Path)
 		}
 		all[file.Path] = file
 	}
@@ -70,7 +70,7 @@ func withFolders(files []File) ([]File, error) {
 		for dir := path.Dir(file.Path); dir != "/"; dir = path.Dir(dir) {
 			above, there := all[dir]
 			if there && !above.Mode.IsDir() {
-				return nil, fmt.Errorf("%s is in %s, which is a file", file.Path, dir)
+				return nil, fmt.Errorf("%s is in %s, which is not a directory", file.Path, dir)
 			}
 			if !there {
 				all[dir] = File{Path: dir, Mode: fs.ModeDir | 0o755}
@@ -91,10 +91,10 @@ func add(writer *tar.Writer, file File) error {
 	if file.From != "" {
 		read, err := os.ReadFile(file.From)
 		if errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%s, to become %s, is not there: build it first: %w", file.From, file.Path, err)
+			return fmt.Errorf("source file %s of %s does not exist: build it first: %w", file.From, file.Path, err)
 		}
 		if err != nil {
-			return fmt.Errorf("reading what is to become %s: %w", file.Path, err)
+			return fmt.Errorf("reading the source file of %s: %w", file.Path, err)
 		}
 		content = read
 	}

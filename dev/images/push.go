@@ -18,39 +18,39 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 )
 
-// PushOptions say how to talk to a registry.
+// PushOptions configures how to connect to a registry.
 type PushOptions struct {
-	// Insecure allows plain HTTP, and certificates of nobody known, for registries on a network of one's own.
-	// Registries on this machine may be plain anyway.
+	// Insecure allows plain HTTP and unknown certificates, for registries on a private network. Registries on
+	// this machine may always use plain HTTP.
 	Insecure bool
-	// Keychain has the credentials. Nil: what `docker login` and its like have stored.
+	// Keychain returns the credentials. Nil means those that docker login and similar tools have stored.
 	Keychain authn.Keychain
-	// Transport carries the requests; nil: the usual one.
+	// Transport sends the requests. Nil means the default transport.
 	Transport http.RoundTripper
 }
 
-// Pushed is an image in a registry.
+// Pushed describes an image in a registry.
 type Pushed struct {
-	// Name it was pushed as.
+	// Name is the name in the registry.
 	Name string `json:"name"`
-	// Digest of the index, the same as in the archive.
+	// Digest is the digest of the index, the same as in the archive.
 	Digest string `json:"digest"`
 }
 
-// Push copies the images of an archive, for all platforms, to where their names say. What the registry has already
-// is not sent again.
+// Push copies the images of an archive, for all platforms, to the registries in their names. It skips blobs that
+// the registry already has.
 func Push(ctx context.Context, archive string, options PushOptions) ([]Pushed, error) {
 	folder, err := os.MkdirTemp("", "fleet-push-")
 	if err != nil {
-		return nil, fmt.Errorf("making a folder to unpack %s: %w", archive, err)
+		return nil, fmt.Errorf("creating a directory to unpack %s: %w", archive, err)
 	}
-	defer func() { _ = os.RemoveAll(folder) }() // in the system's folder for what is left over
+	defer func() { _ = os.RemoveAll(folder) }() // leftovers are in the system's temporary directory
 	if err := unpackArchive(archive, folder); err != nil {
 		return nil, err
 	}
 	list, err := layout.ImageIndexFromPath(folder)
 	if err != nil {
-		return nil, fmt.Errorf("%s is no OCI archive: make it with `make images`: %w", archive, err)
+		return nil, fmt.Errorf("%s is not an OCI archive: create it with `make images`: %w", archive, err)
 	}
 	manifest, err := list.IndexManifest()
 	if err != nil {
@@ -60,7 +60,7 @@ func Push(ctx context.Context, archive string, options PushOptions) ([]Pushed, e
 	for _, one := range manifest.Manifests {
 		reference, err := options.reference(one.Annotations[AnnotationName])
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", archive, err)
+			return nil, fmt.Errorf("pushing the images of %s: %w", archive, err)
 		}
 		index, err := list.ImageIndex(one.Digest)
 		if err != nil {
@@ -81,7 +81,7 @@ func (o PushOptions) reference(image string) (name.Tag, error) {
 	}
 	reference, err = name.NewTag(image, name.Insecure)
 	if err != nil {
-		return name.Tag{}, fmt.Errorf("reading the name %q: %w", image, err)
+		return name.Tag{}, fmt.Errorf("parsing the name %q: %w", image, err)
 	}
 	return reference, nil
 }
@@ -97,30 +97,30 @@ func (o PushOptions) remote(ctx context.Context) []remote.Option {
 	return options
 }
 
-// explain says what to do about the two things that go wrong most.
+// explain adds the remedy for the two most common errors.
 func explain(reference name.Tag, err error) error {
 	registry := reference.RegistryStr()
 	var refused *transport.Error
 	switch {
 	case errors.As(err, &refused) && (refused.StatusCode == http.StatusUnauthorized || refused.StatusCode == http.StatusForbidden):
-		return fmt.Errorf("%s does not let you write %s: log in with `docker login %s`, or any tool that writes ~/.docker/config.json: %w",
+		return fmt.Errorf("registry %s does not allow writing %s: log in with `docker login %s`, or any tool that writes ~/.docker/config.json: %w",
 			registry, reference.RepositoryStr(), registry, err)
 	case errors.Is(err, http.ErrSchemeMismatch):
-		return fmt.Errorf("%s speaks plain HTTP: allow that with INSECURE=1 (--insecure): %w", registry, err)
+		return fmt.Errorf("registry %s uses plain HTTP: allow it with INSECURE=1 (--insecure): %w", registry, err)
 	}
 	return fmt.Errorf("pushing %s: %w", reference, err)
 }
 
-// unpackArchive unpacks an OCI archive into a folder.
+// unpackArchive unpacks an OCI archive into a directory.
 func unpackArchive(archive, folder string) error {
 	file, err := os.Open(archive) //nolint:gosec // the user names it
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("there is no %s: make it with `make images`: %w", archive, err)
+		return fmt.Errorf("%s does not exist: create it with `make images`: %w", archive, err)
 	}
 	if err != nil {
 		return fmt.Errorf("opening %s: %w", archive, err)
 	}
-	defer func() { _ = file.Close() }() // only read
+	defer func() { _ = file.Close() }() // the file is only read
 	reader := tar.NewReader(file)
 	for {
 		header, err := reader.Next()
@@ -128,13 +128,13 @@ func unpackArchive(archive, folder string) error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("%s is no archive: make it with `make images`: %w", archive, err)
+			return fmt.Errorf("%s is not an archive: create it with `make images`: %w", archive, err)
 		}
 		if header.Typeflag != tar.TypeReg {
-			continue // folders come with their files
+			continue // directories are created with their files
 		}
 		if !filepath.IsLocal(header.Name) {
-			return fmt.Errorf("%s holds %q, which is outside of it", archive, header.Name)
+			return fmt.Errorf("%s contains %q, which is outside of the target directory", archive, header.Name)
 		}
 		if err := unpackFile(reader, filepath.Join(folder, filepath.FromSlash(header.Name))); err != nil {
 			return fmt.Errorf("unpacking %s: %w", archive, err)

@@ -23,7 +23,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// host is a registry in memory, reached through guard, on loopback. It returns its host and port.
+// host starts a registry in memory behind guard, on loopback, and returns its host and port.
 func host(t *testing.T, guard func(http.Handler) http.Handler) string {
 	t.Helper()
 	handler := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
@@ -35,14 +35,14 @@ func host(t *testing.T, guard func(http.Handler) http.Handler) string {
 	return server.Listener.Addr().String()
 }
 
-// made are both archives for a registry.
+// made returns both archives for a registry.
 func made(t *testing.T, repo string) []Archived {
 	t.Helper()
 	_, archives := build(t, func(o *Options) { o.Repo = repo })
 	return archives
 }
 
-func TestPush(t *testing.T) {
+func TestPush_CopiesAllPlatforms(t *testing.T) {
 	repo := host(t, nil) + "/some/where"
 	for _, archived := range made(t, repo) {
 		pushed, err := Push(t.Context(), archived.Archive, PushOptions{})
@@ -50,16 +50,16 @@ func TestPush(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff([]Pushed{{Name: archived.Name, Digest: archived.Digest}}, pushed); diff != "" {
-			t.Errorf("what was pushed differs (-want +got):\n%s", diff)
+			t.Errorf("pushed images differ (-want +got):\n%s", diff)
 		}
 		checkRegistry(t, archived)
 		if _, err := Push(t.Context(), archived.Archive, PushOptions{}); err != nil {
-			t.Errorf("pushed again: %v", err)
+			t.Errorf("pushing again: %v", err)
 		}
 	}
 }
 
-// checkRegistry pulls every platform of an image, by the tag, as a node does.
+// checkRegistry pulls every platform of an image by its tag, as a node does.
 func checkRegistry(t *testing.T, archived Archived) {
 	t.Helper()
 	reference, err := name.ParseReference(archived.Name)
@@ -85,7 +85,7 @@ func checkRegistry(t *testing.T, archived Archived) {
 	}
 }
 
-// whole is all of an image: manifest, configuration, layers.
+// whole returns all parts of an image: manifest, configuration and layers.
 func whole(t *testing.T, image v1.Image) []string {
 	t.Helper()
 	manifest, err := image.RawManifest()
@@ -115,7 +115,7 @@ func whole(t *testing.T, image v1.Image) []string {
 	return parts
 }
 
-// locked lets in who knows the password.
+// locked requires a password.
 func locked(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if user, password, _ := r.BasicAuth(); user != "me" || password != "secret" {
@@ -127,11 +127,11 @@ func locked(next http.Handler) http.Handler {
 	})
 }
 
-func TestPushWithCredentials(t *testing.T) {
+func TestPush_UsesStoredCredentials(t *testing.T) {
 	tests := map[string]struct{ user, err string }{
-		"what docker login stored is used": {user: "me"},
-		"without any it says what to do":   {err: "log in with `docker login "},
-		"with wrong ones too":              {user: "you", err: "log in with `docker login "},
+		"stored credentials: used":                    {user: "me"},
+		"no credentials: error names docker login":    {err: "log in with `docker login "},
+		"wrong credentials: error names docker login": {user: "you", err: "log in with `docker login "},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -156,18 +156,19 @@ func TestPushWithCredentials(t *testing.T) {
 	}
 }
 
-func TestPushToPlainHTTP(t *testing.T) {
+func TestPushToPlainHTTP_RequiresInsecure(t *testing.T) {
 	tests := map[string]struct {
 		insecure bool
 		err      string
 	}{
-		"is allowed by saying so":    {insecure: true},
-		"is refused unless one does": {err: "registry.example.com speaks plain HTTP: allow that with INSECURE=1 (--insecure)"},
+		"insecure: allowed":      {insecure: true},
+		"not insecure: rejected": {err: "registry registry.example.com uses plain HTTP: allow it with INSECURE=1 (--insecure)"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			address := host(t, nil)
-			// The name leads to the registry on this machine, on any port: those on loopback may be plain anyway.
+			// The transport connects the name with the test's registry. A loopback name could not be used,
+			// because plain HTTP is always allowed there.
 			transport := http.DefaultTransport.(*http.Transport).Clone()
 			dial := net.Dialer{}
 			transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
@@ -182,8 +183,8 @@ func TestPushToPlainHTTP(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBePushed(t *testing.T) {
-	// tarOf has one file.
+func TestInvalidArchive_IsNotPushed(t *testing.T) {
+	// tarOf returns a tar with one file.
 	tarOf := func(name, content string) []byte {
 		var out bytes.Buffer
 		writer := tar.NewWriter(&out)
@@ -202,12 +203,12 @@ func TestWhatCannotBePushed(t *testing.T) {
 		content []byte
 		err     string
 	}{
-		"a file that is not there":     {err: "make it with `make images`"},
-		"a file that is no archive":    {content: []byte(strings.Repeat("no archive ", 100)), err: "is no archive: make it with `make images`"},
-		"an archive of something else": {content: tarOf("hello", "world"), err: "is no OCI archive: make it with `make images`"},
-		"an archive that climbs out":   {content: tarOf("../escaped", "x"), err: `holds "../escaped", which is outside of it`},
-		"an image without a name":      {content: tarOf("index.json", `{"manifests":[{"digest":"sha256:`+strings.Repeat("0", 64)+`"}]}`), err: `"" is no name of an image`},
-		"an archive without what it lists": {
+		"missing file":                         {err: "create it with `make images`"},
+		"not an archive":                       {content: []byte(strings.Repeat("no archive ", 100)), err: "is not an archive: create it with `make images`"},
+		"not an OCI archive":                   {content: tarOf("hello", "world"), err: "is not an OCI archive: create it with `make images`"},
+		"path outside of the target directory": {content: tarOf("../escaped", "x"), err: `contains "../escaped", which is outside of the target directory`},
+		"image without a name":                 {content: tarOf("index.json", `{"manifests":[{"digest":"sha256:`+strings.Repeat("0", 64)+`"}]}`), err: `"" is not a valid image name`},
+		"missing blob": {
 			content: tarOf("index.json", `{"manifests":[{"mediaType":"application/vnd.oci.image.index.v1+json","digest":"sha256:`+strings.Repeat("0", 64)+
 				`","annotations":{"io.containerd.image.name":"127.0.0.1:1/x/y:z"}}]}`),
 			err: "reading image 127.0.0.1:1/x/y:z",

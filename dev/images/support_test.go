@@ -18,8 +18,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// program is the least that passes for a program for Linux: a header, and where it is linked dynamically a segment
-// that names the linker. With content behind, programs differ.
+// program returns a minimal Linux executable: an ELF header and, if linked, a segment that names the dynamic
+// linker. content makes programs differ.
 func program(machine elf.Machine, linked bool, content string) []byte {
 	var out bytes.Buffer
 	header := elf.Header64{
@@ -41,7 +41,7 @@ func program(machine elf.Machine, linked bool, content string) []byte {
 	return append(out.Bytes(), content...)
 }
 
-// programs are folders with both programs for both platforms.
+// programs creates a directory with both programs for each platform.
 func programs(t *testing.T) map[string]string {
 	t.Helper()
 	folders := map[string]string{}
@@ -62,7 +62,7 @@ func write(t *testing.T, file string, content []byte) {
 	}
 }
 
-// archive is what an OCI archive holds, by path.
+// archive maps the paths in an OCI archive to their contents.
 type archive map[string][]byte
 
 func open(t *testing.T, file string) archive {
@@ -103,7 +103,7 @@ func untar(t *testing.T, raw []byte) []entry {
 	}
 }
 
-// blob is what a descriptor refers to. It fails the test unless digest and size are right.
+// blob returns what a descriptor references. It fails the test if digest or size are wrong.
 func (a archive) blob(t *testing.T, descriptor v1.Descriptor) []byte {
 	t.Helper()
 	raw, there := a["blobs/sha256/"+descriptor.Digest.Hex]
@@ -126,17 +126,18 @@ func decode[T any](t *testing.T, raw []byte) T {
 	return value
 }
 
-// one is the archive's one index.
+// one returns the only index of the archive.
 func (a archive) one(t *testing.T) (v1.Descriptor, v1.IndexManifest) {
 	t.Helper()
 	list := decode[v1.IndexManifest](t, a["index.json"])
 	if len(list.Manifests) != 1 {
-		t.Fatalf("the archive lists %d images, not one", len(list.Manifests))
+		t.Fatalf("the archive lists %d images, want 1", len(list.Manifests))
 	}
 	return list.Manifests[0], decode[v1.IndexManifest](t, a.blob(t, list.Manifests[0]))
 }
 
-// tell describes one platform's image: its configuration, and the files of its layers as `tar -tv` would.
+// tell describes the image of one platform: its configuration, and the files of its layers as `tar -tv` prints
+// them.
 func (a archive) tell(t *testing.T, image v1.Descriptor) string {
 	t.Helper()
 	manifest := decode[v1.Manifest](t, a.blob(t, image))
@@ -177,7 +178,7 @@ func (a archive) unzip(t *testing.T, layer v1.Descriptor) []byte {
 		t.Fatal(err)
 	}
 	if packed.Name != "" || !packed.ModTime.IsZero() {
-		t.Errorf("layer %s tells when and as what it was packed: %q, %s", layer.Digest, packed.Name, packed.ModTime)
+		t.Errorf("the gzip header of layer %s has a name or a time: %q, %s", layer.Digest, packed.Name, packed.ModTime)
 	}
 	raw, err := io.ReadAll(packed)
 	if err != nil {
@@ -186,7 +187,7 @@ func (a archive) unzip(t *testing.T, layer v1.Descriptor) []byte {
 	return raw
 }
 
-// file is the content of one file of a platform's image.
+// file returns the content of a file in the image of one platform.
 func (a archive) file(t *testing.T, image v1.Descriptor, path string) []byte {
 	t.Helper()
 	for _, layer := range decode[v1.Manifest](t, a.blob(t, image)).Layers {
@@ -200,13 +201,13 @@ func (a archive) file(t *testing.T, image v1.Descriptor, path string) []byte {
 	return nil
 }
 
-// wants fails the test unless err is want: all of it starts with these words, or there is none.
+// wants fails the test unless the error starts with want, or is nil if want is empty.
 func wants(t *testing.T, err error, want string) {
 	t.Helper()
 	switch {
 	case err == nil && want == "":
 	case err == nil:
-		t.Errorf("no error, want %q", want)
+		t.Errorf("got no error, want %q", want)
 	case want == "" || !strings.Contains(err.Error(), want):
 		t.Errorf("error %q, want %q", err, want)
 	}

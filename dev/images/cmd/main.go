@@ -1,4 +1,4 @@
-// Command images makes the project's container images, without a container engine, and pushes them.
+// Command images builds and pushes the project's container images, without a container engine.
 //
 //	make images   dist/fleet.tar and dist/fleet-agent.tar
 //	make push     to the registry in REPO
@@ -40,8 +40,8 @@ func command(out, progress io.Writer) *cobra.Command {
 	return cmd
 }
 
-// errTooLarge is what a too large image ends with: after the table, so that one sees which it is.
-var errTooLarge = errors.New("an image is too large")
+// errTooLarge is returned after the table is printed, so that the user sees which image is too large.
+var errTooLarge = errors.New("image exceeds the size limit")
 
 func buildCommand(out, progress io.Writer) *cobra.Command {
 	options := images.Options{Progress: func(line string) { _, _ = fmt.Fprintln(progress, line) }}
@@ -67,17 +67,17 @@ func buildCommand(out, progress io.Writer) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&options.Repo, "repo", "docker.io/fleethub", "registry, and folder in it, of the images' names")
+	flags.StringVar(&options.Repo, "repo", "docker.io/fleethub", "registry and repository prefix of the images")
 	flags.StringVar(&options.Tag, "tag", "dev", "tag of the images")
-	flags.StringVar(&options.Version, "version", "", "what the programs say they are; empty: the tag")
-	flags.StringSliceVar(&options.Platforms, "platforms", []string{"linux/amd64", "linux/arm64"}, "platforms, all in one index")
-	flags.StringToStringVar(&options.Binaries, "binaries", nil, "folders with the programs already built, by platform: linux/amd64=bin")
-	flags.StringVar(&options.Out, "out", "dist", "folder for the archives")
-	flags.BoolVar(&options.Form.Fast, "fast", false, "pack less tightly and sooner")
-	flags.BoolVar(&options.Local, "local", false, "compile with what other builds here have compiled; digests depend on the folder then")
-	flags.Int64Var(&epoch, "source-date-epoch", 0, "time the images say they were made at, in seconds since 1970")
-	flags.Int64Var(&limit, "max-size", 25_000_000, "fail if one platform of an image is more bytes to download; 0: no limit")
-	flags.StringVarP(&output, "output", "o", "table", "form of the result: table or json")
+	flags.StringVar(&options.Version, "version", "", "version that the programs report; default: the tag")
+	flags.StringSliceVar(&options.Platforms, "platforms", []string{"linux/amd64", "linux/arm64"}, "platforms of the images")
+	flags.StringToStringVar(&options.Binaries, "binaries", nil, "directories with built programs by platform, for example linux/amd64=bin")
+	flags.StringVar(&options.Out, "out", "dist", "directory of the archives")
+	flags.BoolVar(&options.Form.Fast, "fast", false, "faster packing with less compression")
+	flags.BoolVar(&options.Local, "local", false, "reuse of the local build cache; digests then depend on the source directory")
+	flags.Int64Var(&epoch, "source-date-epoch", 0, "creation time of the images in seconds since 1970")
+	flags.Int64Var(&limit, "max-size", 25_000_000, "maximum download size of one platform of an image in bytes; 0: no limit")
+	flags.StringVarP(&output, "output", "o", "table", "output format: table or json")
 	return cmd
 }
 
@@ -85,7 +85,7 @@ func checkSizes(made []images.Archived, limit int64) error {
 	for _, image := range made {
 		for _, platform := range image.Platforms {
 			if limit > 0 && platform.Compressed > limit {
-				return fmt.Errorf("%w: %s for %s is %s, more than %s: see what its program links, or raise --max-size",
+				return fmt.Errorf("%w: %s for %s has %s, the limit is %s: check what its program links, or raise --max-size",
 					errTooLarge, image.Name, platform.Platform, megabytes(platform.Compressed), megabytes(limit))
 			}
 		}
@@ -115,7 +115,7 @@ func pushCommand(out io.Writer) *cobra.Command {
 			return report(out, output, all, func() string { return pushedTable(all) })
 		},
 	}
-	cmd.Flags().BoolVar(&options.Insecure, "insecure", false, "the registry may speak plain HTTP")
-	cmd.Flags().StringVarP(&output, "output", "o", "table", "form of the result: table or json")
+	cmd.Flags().BoolVar(&options.Insecure, "insecure", false, "permission to use plain HTTP")
+	cmd.Flags().StringVarP(&output, "output", "o", "table", "output format: table or json")
 	return cmd
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/fleet-hub/fleet/dev/images"
 )
 
-// programs is a folder with both programs: headers only, and 2 MB that hardly pack.
+// programs creates a directory with both programs: only headers, and 2 MB that hardly compress.
 func programs(t *testing.T) string {
 	t.Helper()
 	var program bytes.Buffer
@@ -44,7 +44,7 @@ func programs(t *testing.T) string {
 	return folder
 }
 
-// run runs the command; it returns what it printed.
+// run runs the command and returns its output.
 func run(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
@@ -55,7 +55,7 @@ func run(t *testing.T, args ...string) (string, error) {
 	return out.String(), err
 }
 
-func TestBuildAndPush(t *testing.T) {
+func TestBuildAndPush_PrintTheirResults(t *testing.T) {
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(server.Close)
 	repo, out := server.Listener.Addr().String()+"/x", filepath.Join(t.TempDir(), "dist")
@@ -78,7 +78,7 @@ func TestBuildAndPush(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(table(made), printed); diff != "" {
-		t.Errorf("made again, and told as a table, it differs (-want +got):\n%s", diff)
+		t.Errorf("the table of the second build differs (-want +got):\n%s", diff)
 	}
 
 	printed, err = run(t, append([]string{"push", "-o", "json"}, archives...)...)
@@ -91,11 +91,11 @@ func TestBuildAndPush(t *testing.T) {
 	}
 	wantPushed := []images.Pushed{{Name: repo + "/fleet:v1", Digest: made[0].Digest}, {Name: repo + "/fleet-agent:v1", Digest: made[1].Digest}}
 	if diff := cmp.Diff(wantPushed, pushed); diff != "" {
-		t.Errorf("what was pushed differs (-want +got):\n%s", diff)
+		t.Errorf("pushed images differ (-want +got):\n%s", diff)
 	}
 }
 
-func TestTables(t *testing.T) {
+func TestTables_ShowSizesAndDigests(t *testing.T) {
 	made := []images.Archived{
 		{Name: "docker.io/fleethub/fleet:dev", Archive: "dist/fleet.tar", Digest: "sha256:1", Platforms: []images.ArchivedPlatform{
 			{Platform: "linux/amd64", Digest: "sha256:2", Compressed: 16_383_036, Unpacked: 55_900_000},
@@ -120,23 +120,23 @@ func TestTables(t *testing.T) {
 	}
 }
 
-func TestWhatEndsIt(t *testing.T) {
+func TestCommand_FailsOnWrongInput(t *testing.T) {
 	binaries := "linux/amd64=" + programs(t)
 	tests := map[string]struct {
 		args []string
 		want string
 	}{
-		"an image over its limit": {
+		"image over its limit: error": {
 			args: []string{"build", "--binaries", binaries, "--max-size", "1500000"},
-			want: "an image is too large: docker.io/fleethub/fleet:dev for linux/amd64 is 2.1 MB, more than 1.5 MB: see what its program links, or raise --max-size",
+			want: "image exceeds the size limit: docker.io/fleethub/fleet:dev for linux/amd64 has 2.1 MB, the limit is 1.5 MB: check what its program links, or raise --max-size",
 		},
-		"an image without a limit":   {args: []string{"build", "--binaries", binaries, "--max-size", "0"}},
-		"a form that is none, build": {args: []string{"build", "-o", "yaml"}, want: `--output is "yaml": use table or json`},
-		"a form that is none, push":  {args: []string{"push", "x.tar", "-o", "yaml"}, want: `--output is "yaml": use table or json`},
-		"a tag that is none":         {args: []string{"build", "--binaries", binaries, "--tag", "a b"}, want: `"docker.io/fleethub/fleet:a b" is no name of an image`},
-		"no archive to push":         {args: []string{"push"}, want: "requires at least 1 arg(s)"},
-		"an archive that is missing": {args: []string{"push", "/nowhere/x.tar"}, want: "there is no /nowhere/x.tar: make it with `make images`"},
-		"programs that are missing":  {args: []string{"build", "--binaries", "linux/amd64=/nowhere"}, want: "there is no /nowhere/fleetcontroller for linux/amd64: build it first"},
+		"no limit: success":                {args: []string{"build", "--binaries", binaries, "--max-size", "0"}},
+		"build with unknown output: error": {args: []string{"build", "-o", "yaml"}, want: `unknown --output "yaml": use table or json`},
+		"push with unknown output: error":  {args: []string{"push", "x.tar", "-o", "yaml"}, want: `unknown --output "yaml": use table or json`},
+		"invalid tag: error":               {args: []string{"build", "--binaries", binaries, "--tag", "a b"}, want: `"docker.io/fleethub/fleet:a b" is not a valid image name`},
+		"no archive to push: error":        {args: []string{"push"}, want: "requires at least 1 arg(s)"},
+		"missing archive: error":           {args: []string{"push", "/nowhere/x.tar"}, want: "/nowhere/x.tar does not exist: create it with `make images`"},
+		"missing programs: error":          {args: []string{"build", "--binaries", "linux/amd64=/nowhere"}, want: "executable /nowhere/fleetcontroller for linux/amd64 does not exist: build it first"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

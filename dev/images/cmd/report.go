@@ -12,12 +12,12 @@ import (
 
 func checkOutput(output string) error {
 	if output != "table" && output != "json" {
-		return fmt.Errorf("--output is %q: use table or json", output)
+		return fmt.Errorf("unknown --output %q: use table or json", output)
 	}
 	return nil
 }
 
-// report writes a result as the user wants it.
+// report prints a result as a table or as JSON.
 func report(out io.Writer, output string, result any, table func() string) error {
 	text := []byte(table())
 	if output == "json" {
@@ -56,13 +56,13 @@ func align(rows [][]string) string {
 	var text strings.Builder
 	writer := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
-		_, _ = fmt.Fprintln(writer, strings.Join(row, "\t")) // a builder takes everything
+		_, _ = fmt.Fprintln(writer, strings.Join(row, "\t")) // a builder accepts every write
 	}
-	_ = writer.Flush() // as above
+	_ = writer.Flush() // see above
 	return text.String()
 }
 
-// megabytes are millions of bytes, as registries count.
+// megabytes formats a size in millions of bytes, the unit of registries.
 func megabytes(bytes int64) string {
 	return fmt.Sprintf("%.1f MB", float64(bytes)/1e6)
 }

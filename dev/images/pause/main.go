@@ -1,5 +1,5 @@
-// Command pause holds a pod's namespaces: it does nothing until it is told to end, and buries the pod's orphans
-// where it is their init.
+// Command pause holds a pod's namespaces. It does nothing until SIGINT or SIGTERM, and waits for orphaned
+// processes if it is the pod's init process.
 package main
 
 import (

@@ -58,8 +58,8 @@ func TestFieldOf_ResolvesTheDownwardAPI(t *testing.T) {
 		"spec.nodeName":                            {want: ""},
 		"status.podIP":                             {want: "127.0.0.1"},
 		"status.hostIP":                            {want: "127.0.0.1"},
-		"metadata.labels['app":                     {err: "field metadata.labels['app is not played"},
-		"metadata.generation":                      {err: "field metadata.generation is not played"},
+		"metadata.labels['app":                     {err: "unsupported field metadata.labels['app"},
+		"metadata.generation":                      {err: "unsupported field metadata.generation"},
 	}
 	for path, test := range tests {
 		t.Run(path, func(t *testing.T) {
@@ -128,23 +128,23 @@ func TestEnvironment_ResolvesReferences(t *testing.T) {
 		},
 		"missing ConfigMap: error": {
 			env: []corev1.EnvVar{{Name: "A", ValueFrom: fromConfigMap("gone", "color", false)}},
-			err: `environment cannot be made: A: configmaps "gone" not found`,
+			err: `resolving the environment failed: A: configmaps "gone" not found`,
 		},
 		"missing key: error": {
 			env: []corev1.EnvVar{{Name: "A", ValueFrom: fromSecret("there", "gone", false)}},
-			err: `environment cannot be made: A: there is no key "gone"`,
+			err: `resolving the environment failed: A: key "gone" does not exist`,
 		},
 		"missing Secret in envFrom: error": {
 			from: []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: ref("gone")}}},
-			err:  `environment cannot be made: secrets "gone" not found`,
+			err:  `resolving the environment failed: secrets "gone" not found`,
 		},
 		"unsupported field: error": {
 			env: []corev1.EnvVar{{Name: "A", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.hostname"}}}},
-			err: "environment cannot be made: A: field spec.hostname is not played",
+			err: "resolving the environment failed: A: unsupported field spec.hostname",
 		},
 		"unsupported kind of reference: error": {
 			env: []corev1.EnvVar{{Name: "A", ValueFrom: &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "limits.cpu"}}}},
-			err: "environment cannot be made: A: this kind of reference is not played",
+			err: "resolving the environment failed: A: unsupported kind of reference",
 		},
 	}
 	for name, test := range tests {

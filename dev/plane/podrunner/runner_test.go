@@ -475,7 +475,7 @@ func TestMissingEnvironment_StartsTheProcessWhenItExists(t *testing.T) {
 		p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A", ValueFrom: fromConfigMap("later", "key", false)}}
 		p.Spec.Containers[0].Args = []string{"$(A)"}
 	}))
-	f.expect(t, `Running, waiting: CreateContainerConfigError: environment cannot be made: A: configmaps "later" not found`)
+	f.expect(t, `Running, waiting: CreateContainerConfigError: resolving the environment failed: A: configmaps "later" not found`)
 	later := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "later"}, Data: map[string]string{"key": "value"}}
 	if _, err := f.client.CoreV1().ConfigMaps("ns").Create(t.Context(), later, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -487,7 +487,7 @@ func TestMissingEnvironment_StartsTheProcessWhenItExists(t *testing.T) {
 func TestMissingToken_IsReportedInTheStatus(t *testing.T) {
 	f := start(t)
 	f.create(t, agentPod("ready", withAccount("forbidden")))
-	f.expect(t, "Running, waiting: CreateContainerConfigError: asking for a token of account forbidden: no token for this ServiceAccount")
+	f.expect(t, "Running, waiting: CreateContainerConfigError: requesting a token for ServiceAccount forbidden: no token for this ServiceAccount")
 }
 
 func TestMissingExecutable_IsReportedInTheStatus(t *testing.T) {
