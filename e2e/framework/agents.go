@@ -12,21 +12,21 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Annotations of a Deployment, by Helm and by Kubernetes.
+// Annotations of a Deployment.
 const (
-	// ReleaseAnnotation names the release it belongs to.
+	// ReleaseAnnotation names the Helm release to which the Deployment belongs.
 	ReleaseAnnotation = "meta.helm.sh/release-name"
-	// RevisionAnnotation counts the pod templates it has had: "1" means that its pods never had to be replaced.
+	// RevisionAnnotation counts the Deployment's pod templates. "1" means that its pods were never replaced.
 	RevisionAnnotation = "deployment.kubernetes.io/revision"
 )
 
-// Managed waits until a Cluster's agent has taken itself over, as its Bundle says, and is ready. It returns the
-// BundleDeployment, and the agent's Deployment on the downstream cluster.
+// Managed waits until a Cluster's agent is managed by its Bundle and ready. It returns the BundleDeployment and
+// the agent's Deployment on the downstream cluster.
 func (u *User) Managed(ctx context.Context, downstream string, cluster *fleet.Cluster) (*fleet.BundleDeployment, *appsv1.Deployment, error) {
 	bundle := names.AgentBundle(cluster.Name)
 	managed, err := client.Until(ctx, client.Await{
 		From: u.Hub.Fleet, Resource: client.BundleDeployments, Namespace: cluster.Status.Namespace, Name: bundle,
-		For: "the agent of " + downstream + " to take itself over", Within: Patience,
+		For: "the agent of " + downstream + " to be managed by its Bundle", Within: Patience,
 	}, func(d *fleet.BundleDeployment) bool {
 		return d.Status.Ready && d.Status.AppliedDeploymentID == d.Spec.DeploymentID
 	})

@@ -17,30 +17,30 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Patience is how long a story waits for one thing. It is long: what it waits for takes a second or
-// two, but the machine may be doing other things.
+// Patience limits each wait of a story. It is long: the awaited events take a second or two, but the machine may
+// be busy.
 const Patience = 90 * time.Second
 
-// Joined waits until the hub has accepted a heartbeat of a Cluster of the workspace for which is holds.
+// Joined waits until the hub has recorded a heartbeat of a Cluster in the workspace for which is returns true.
 func (u *User) Joined(ctx context.Context, workspace, who string, is func(*fleet.Cluster) bool) (*fleet.Cluster, error) {
 	return client.Until(ctx, client.Await{
 		From: u.Hub.Fleet, Resource: client.Clusters, Namespace: workspace, For: "the first heartbeat of " + who, Within: Patience,
 	}, func(c *fleet.Cluster) bool { return is(c) && !c.Status.Agent.LastSeen.IsZero() })
 }
 
-// Named is a Cluster of this name.
+// Named returns a function that matches the Cluster with this name.
 func Named(name string) func(*fleet.Cluster) bool {
 	return func(c *fleet.Cluster) bool { return c.Name == name }
 }
 
-// SeenAfter waits for a heartbeat of a Cluster that is later than the given one.
+// SeenAfter waits for a heartbeat of a Cluster after the given time.
 func (u *User) SeenAfter(ctx context.Context, cluster *fleet.Cluster, before time.Time, within time.Duration) (*fleet.Cluster, error) {
 	return client.Until(ctx, client.Await{
 		From: u.Hub.Fleet, Resource: client.Clusters, Namespace: cluster.Namespace, Name: cluster.Name, For: "a later heartbeat", Within: within,
 	}, func(c *fleet.Cluster) bool { return c.Status.Agent.LastSeen.After(before) })
 }
 
-// Ready waits until a Cluster has this many Bundles beside its agent's own, all ready.
+// Ready waits until a Cluster has this many Bundles in addition to its agent's Bundle, and all are ready.
 func (u *User) Ready(ctx context.Context, cluster *fleet.Cluster, bundles int) (*fleet.Cluster, error) {
 	return client.Until(ctx, client.Await{
 		From: u.Hub.Fleet, Resource: client.Clusters, Namespace: cluster.Namespace, Name: cluster.Name,
@@ -50,14 +50,14 @@ func (u *User) Ready(ctx context.Context, cluster *fleet.Cluster, bundles int) (
 	})
 }
 
-// ConfigMap waits for a ConfigMap on a downstream cluster.
+// ConfigMap waits for a ConfigMap on a downstream cluster for which is returns true.
 func (u *User) ConfigMap(ctx context.Context, cluster, namespace, name string, is func(*corev1.ConfigMap) bool) (*corev1.ConfigMap, error) {
 	return client.Until(ctx, client.Await{
-		From: u.On(cluster).Kube.CoreV1().RESTClient(), Resource: "configmaps", Namespace: namespace, Name: name, For: "what the Bundle says", Within: Patience,
+		From: u.On(cluster).Kube.CoreV1().RESTClient(), Resource: "configmaps", Namespace: namespace, Name: name, For: "the content of the Bundle", Within: Patience,
 	}, is)
 }
 
-// Registrations are the names of a client's ClusterRegistrations, sorted.
+// Registrations returns the sorted names of a client's ClusterRegistrations.
 func (u *User) Registrations(ctx context.Context, workspace, clientID string) ([]string, error) {
 	var list fleet.ClusterRegistrationList
 	if err := u.Hub.List(ctx, client.ClusterRegistrations, workspace, &list); err != nil {
@@ -73,19 +73,19 @@ func (u *User) Registrations(ctx context.Context, workspace, clientID string) ([
 	return found, nil
 }
 
-// AgentPod is the one pod of a cluster's agent.
+// AgentPod returns the only pod of a cluster's agent.
 func (u *User) AgentPod(ctx context.Context, cluster string) (*corev1.Pod, error) {
 	pods, err := u.On(cluster).Kube.CoreV1().Pods(names.SystemNamespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + names.Agent})
 	if err != nil {
 		return nil, err
 	}
 	if len(pods.Items) != 1 {
-		return nil, fmt.Errorf("%s has %d agent pods, not one", cluster, len(pods.Items))
+		return nil, fmt.Errorf("finding the agent of %s: want one pod, found %d", cluster, len(pods.Items))
 	}
 	return &pods.Items[0], nil
 }
 
-// Restarts is how often the process of a pod was started again.
+// Restarts returns how often the processes of a pod were restarted.
 func Restarts(pod *corev1.Pod) int32 {
 	var sum int32
 	for _, container := range pod.Status.ContainerStatuses {
@@ -94,7 +94,7 @@ func Restarts(pod *corev1.Pod) int32 {
 	return sum
 }
 
-// Describe is the state of the hub for a story that failed: conditions, no secrets, and where the logs are.
+// Describe returns the state of the hub for a failed story: conditions without secrets, and where the logs are.
 func (u *User) Describe(ctx context.Context) string {
 	var text strings.Builder
 	for _, resource := range []struct {
@@ -140,5 +140,5 @@ func describe(text *strings.Builder, resource string, list runtime.Object) {
 	}
 }
 
-// HubName is the hub's name among a world's clusters.
+// HubName is the name of the hub's cluster.
 const HubName = plane.HubName

@@ -25,15 +25,15 @@ func goBuild(ctx context.Context, target, source string) error {
 	return nil
 }
 
-// moduleRoot is where this repository is: above this very file.
+// moduleRoot returns the directory of this repository. It is a parent of this source file.
 func moduleRoot() (string, error) {
 	_, file, _, ok := runtime.Caller(0)
 	if !ok || !filepath.IsAbs(file) {
-		return "", errors.New("this binary does not know where its sources are: build it without -trimpath")
+		return "", errors.New("the source directory of this binary is unknown: build it without -trimpath")
 	}
 	root := filepath.Join(filepath.Dir(file), "..", "..")
 	if _, err := os.Stat(filepath.Join(root, "go.mod")); err != nil {
-		return "", fmt.Errorf("looking for this repository: %w", err)
+		return "", fmt.Errorf("finding this repository: %w", err)
 	}
 	return root, nil
 }

@@ -17,35 +17,35 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Site is a cluster, wherever it runs, as an admin knows it.
+// Site describes how an admin reaches a cluster.
 type Site struct {
 	// Name is HubName for the hub.
 	Name string
-	// URL is the API server's as other clusters reach it, CA what signs its certificate, PEM.
+	// URL is the API server's URL for other clusters. CA is the CA of its certificate in PEM.
 	URL string
 	CA  []byte
-	// Kubeconfig is an admin's, Config the same.
+	// Kubeconfig is a kubeconfig of the admin. Config has the same access.
 	Kubeconfig []byte
 	Config     *rest.Config
 }
 
-// User does what users do, with a hub and other clusters.
+// User performs the actions of users on a hub and other clusters.
 type User struct {
-	// Hub reaches the hub as an admin.
+	// Hub is the admin's client of the hub.
 	Hub *client.Client
 
 	sites  map[string]Site
 	admins map[string]*client.Client
-	logs   string // where they are, for messages
+	logs   string // the directory of the logs, used in messages
 }
 
-// NewUser is a user with these clusters, the hub among them. logs says where the clusters' logs are.
+// NewUser returns a user of these clusters, which include the hub. logs is the directory of the clusters' logs.
 func NewUser(logs string, sites ...Site) (*User, error) {
 	u := &User{sites: map[string]Site{}, admins: map[string]*client.Client{}, logs: logs}
 	for _, site := range sites {
 		admin, err := client.New(site.Config)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", site.Name, err)
+			return nil, fmt.Errorf("creating a client for cluster %s: %w", site.Name, err)
 		}
 		u.sites[site.Name], u.admins[site.Name] = site, admin
 	}
@@ -53,22 +53,23 @@ func NewUser(logs string, sites ...Site) (*User, error) {
 	return u, nil
 }
 
-// On reaches a cluster as an admin.
+// On returns the admin's client of a cluster.
 func (u *User) On(cluster string) *client.Client { return u.admins[cluster] }
 
-// InstallHub is `helm install fleet` on the hub, with these values beside the hub's address; and the
-// workspace for clusters that join.
+// InstallHub installs chart fleet on the hub with these values and the hub's address. It also creates the
+// workspace of the clusters.
 func (u *User) InstallHub(ctx context.Context, values map[string]any) error {
 	if err := u.Hub.EnsureNamespace(ctx, Workspace); err != nil {
 		return err
 	}
 	hub := u.sites[HubName]
-	all := map[string]any{"apiServerURL": hub.URL, "apiServerCA": string(hub.CA), "allowLocalKubeconfigs": true} // all run here
+	all := map[string]any{"apiServerURL": hub.URL, "apiServerCA": string(hub.CA), "allowLocalKubeconfigs": true} // all clusters run on this machine
 	maps.Copy(all, values)
 	return helm.Release{Config: hub.Config, Chart: "fleet", Name: "fleet", Namespace: names.SystemNamespace, Values: all}.Install(ctx)
 }
 
-// Import does what an admin does who has a kubeconfig of a cluster: a Secret, and a Cluster that names it.
+// Import registers a cluster manager-initiated. It creates a Secret with a kubeconfig, and a Cluster that refers
+// to it.
 func (u *User) Import(ctx context.Context, cluster string, labels map[string]string) error {
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: Workspace, Name: cluster + "-kubeconfig"},
@@ -83,7 +84,7 @@ func (u *User) Import(ctx context.Context, cluster string, labels map[string]str
 	})
 }
 
-// TokenValues makes a token on the hub, and waits for the values that its Secret hands out.
+// TokenValues creates a token on the hub and returns the chart values from the token's Secret.
 func (u *User) TokenValues(ctx context.Context, token string) (map[string]any, error) {
 	if err := u.Hub.Create(ctx, client.Tokens, &fleet.ClusterRegistrationToken{
 		ObjectMeta: metav1.ObjectMeta{Namespace: Workspace, Name: token},
@@ -100,7 +101,7 @@ func (u *User) TokenValues(ctx context.Context, token string) (map[string]any, e
 	return helm.ParseValues(secret.Data[protocol.ValuesKey])
 }
 
-// InstallAgent is `helm upgrade --install fleet-agent` on a downstream cluster.
+// InstallAgent installs or upgrades chart fleet-agent on a downstream cluster.
 func (u *User) InstallAgent(ctx context.Context, cluster string, values map[string]any) error {
 	return helm.Release{
 		Config: u.sites[cluster].Config, Chart: "fleet-agent", Name: names.Agent, Namespace: names.SystemNamespace, Values: values,

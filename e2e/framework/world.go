@@ -1,5 +1,5 @@
-// Package framework is what the user stories need: the product's own binaries, a hub and downstream
-// clusters that run them, and the few things a user does.
+// Package framework provides what the user stories need: the product's binaries, a hub and downstream clusters
+// that run them, and the actions of a user.
 //
 //	Start ─► plane ─► charts installed ─► the story ─► Stop
 package framework
@@ -23,35 +23,36 @@ const (
 	LocalWorkspace = "fleet-local"
 )
 
-// World is a hub with the product installed, and downstream clusters on which nothing is.
+// World is a hub with the product's CRDs, and downstream clusters on which nothing is installed.
 type World struct {
 	*plane.Plane
 	*User
-	// Hub reaches the hub as an admin.
+	// Hub is the admin's client of the hub.
 	Hub *client.Client
 
-	built string // folder of the binaries that Start has built; empty if it has not
+	built string // directory of the binaries that Start has built; empty if it has built none
 }
 
-// Options of Start.
+// Options configures Start.
 type Options struct {
-	// Downstreams are the clusters beside the hub.
+	// Downstreams are the names of the downstream clusters.
 	Downstreams []string
-	// Binaries are the product's executables by name; nil builds them.
+	// Binaries maps the product's executables to their paths. Nil builds them.
 	Binaries map[string]string
-	// Hold says of a cluster's pod whether it is to stay Pending; nil holds none.
+	// Hold reports whether a cluster's pod stays Pending. Nil holds no pod.
 	Hold func(cluster string, pod *corev1.Pod) bool
-	// Audit, StockControllerLimits and APIServerArgs are those of plane.Options: a world in which cost is measured.
+	// Audit, StockControllerLimits and APIServerArgs are those of plane.Options, to measure costs.
 	Audit, StockControllerLimits bool
 	APIServerArgs                func(cluster string) []string
-	// LogDir is where logs go and stay; empty is a folder that RemoveLogs removes.
+	// LogDir is the directory of the logs, which is not removed. If it is empty, Start creates a directory, and
+	// RemoveLogs removes it.
 	LogDir string
-	// Progress receives a line for what takes long; nil drops it.
+	// Progress receives a line for each slow step. Nil drops it.
 	Progress func(format string, args ...any)
 }
 
-// Start builds the product where it has to, and starts the planes; on the hub are the CRDs, and else
-// nothing (InstallHub).
+// Start builds the product if needed and starts the control planes. It installs only the CRDs on the hub, see
+// InstallHub.
 func Start(ctx context.Context, o Options) (*World, error) {
 	w := &World{}
 	if o.Binaries == nil {
@@ -83,7 +84,7 @@ func Start(ctx context.Context, o Options) (*World, error) {
 	return w, nil
 }
 
-// Stop ends everything and removes all but the logs.
+// Stop ends everything and removes all files except the logs.
 func (w *World) Stop() error {
 	var err error
 	if w.Plane != nil {
@@ -95,7 +96,7 @@ func (w *World) Stop() error {
 	return err
 }
 
-// Build makes the product's two binaries in a folder, and says where they are.
+// Build builds the product's two binaries in a directory and returns their paths.
 func Build(ctx context.Context, folder string) (map[string]string, error) {
 	binaries := map[string]string{}
 	for name, source := range map[string]string{"fleetcontroller": "cmd/controller", "fleetagent": "cmd/agent"} {

@@ -1,4 +1,4 @@
-// Package await waits in tests for what nobody tells of, by asking again and again.
+// Package await lets tests wait by polling, where no watch is possible.
 package await
 
 import (
@@ -9,8 +9,8 @@ import (
 
 const pause = 10 * time.Millisecond
 
-// Until asks until check says nil. After so long, which check learns from its context, it fails the test with what it
-// was about and what check said last.
+// Until calls check until it returns nil. After atMost, which is also the deadline of check's context, it fails
+// the test with what and the last error.
 func Until(t testing.TB, what string, atMost time.Duration, check func(ctx context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), atMost) // the test may be cleaning up

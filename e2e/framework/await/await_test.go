@@ -12,7 +12,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/await"
 )
 
-// told notes how a test fails instead of failing it.
+// told records how a test fails instead of failing it.
 type told struct {
 	testing.TB
 	said string
@@ -25,17 +25,17 @@ func (t *told) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-func TestUntil(t *testing.T) {
+func TestUntil_PollsUntilTheCheckSucceeds(t *testing.T) {
 	tests := map[string]struct {
-		// after is when check says nil, from the beginning on.
+		// after is the time after which check returns nil.
 		after  time.Duration
 		asked  int
 		took   time.Duration
 		failed string
 	}{
-		"what holds is asked for once":       {after: 0, asked: 1, took: 0},
-		"what comes is asked for until then": {after: 35 * time.Millisecond, asked: 5, took: 40 * time.Millisecond},
-		"what does not come fails the test":  {after: time.Hour, asked: 101, took: 1005 * time.Millisecond, failed: "it comes, after 1.005s: not yet"},
+		"check succeeds: called once":             {after: 0, asked: 1, took: 0},
+		"check succeeds later: polled until then": {after: 35 * time.Millisecond, asked: 5, took: 40 * time.Millisecond},
+		"check never succeeds: the test fails":    {after: time.Hour, asked: 101, took: 1005 * time.Millisecond, failed: "it comes, after 1.005s: not yet"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestUntil(t *testing.T) {
 				}()
 				<-ended
 				if took := time.Since(began); asked != test.asked || took != test.took || played.said != test.failed {
-					t.Errorf("asked %d times in %s, and then said %q", asked, took, played.said)
+					t.Errorf("called check %d times in %s, failed with %q", asked, took, played.said)
 				}
 			})
 		})

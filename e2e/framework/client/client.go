@@ -1,5 +1,5 @@
-// Package client is the small typed client that the demo and the user stories use: it creates what a
-// user creates, and waits, by watching, for what a user waits for.
+// Package client is a small typed client for the demo and the user stories. It creates what a user creates, and
+// waits for changes with a watch.
 package client
 
 import (
@@ -24,7 +24,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Resources of fleet.cattle.io, as the functions of this package name them.
+// Resource names of fleet.cattle.io.
 const (
 	Clusters             = "clusters"
 	ClusterGroups        = "clustergroups"
@@ -35,32 +35,32 @@ const (
 	Mappings             = "bundlenamespacemappings"
 )
 
-// ErrNotInTime is wrapped by the error of a wait that ended before what it waited for.
-var ErrNotInTime = errors.New("not in time")
+// ErrNotInTime means that a wait ended before its condition was met.
+var ErrNotInTime = errors.New("condition not met in time")
 
-// Client reaches one cluster.
+// Client is an admin's client of one cluster.
 type Client struct {
-	// Kube is for the kinds of Kubernetes itself, Fleet for those of fleet.cattle.io.
+	// Kube is the client of Kubernetes' own resources, Fleet that of fleet.cattle.io.
 	Kube  kubernetes.Interface
 	Fleet rest.Interface
 }
 
-// New is a client with the rights of config and without a rate limit.
+// New returns a client with the rights of config and without a client-side rate limit.
 func New(config *rest.Config) (*Client, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
 	core, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
+		return nil, fmt.Errorf("creating a client: %w", err)
 	}
 	typed, err := kube.FleetClient(config, nil)
 	if err != nil {
-		return nil, fmt.Errorf("making a client for %s: %w", fleet.SchemeGroupVersion, err)
+		return nil, fmt.Errorf("creating a client for %s: %w", fleet.SchemeGroupVersion, err)
 	}
 	return &Client{Kube: core, Fleet: typed}, nil
 }
 
-// EnsureNamespace creates a namespace that may exist.
+// EnsureNamespace creates a namespace if it does not exist.
 func (c *Client) EnsureNamespace(ctx context.Context, name string) error {
 	_, err := c.Kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
@@ -69,13 +69,13 @@ func (c *Client) EnsureNamespace(ctx context.Context, name string) error {
 	return nil
 }
 
-// Object is a kind of fleet.cattle.io.
+// Object is an object of fleet.cattle.io.
 type Object interface {
 	runtime.Object
 	metav1.Object
 }
 
-// Create makes an object and reads back what the API server made of it.
+// Create creates an object and updates it with the API server's response.
 func (c *Client) Create(ctx context.Context, resource string, object Object) error {
 	err := c.Fleet.Post().Namespace(object.GetNamespace()).Resource(resource).Body(object).Do(ctx).Into(object)
 	if err != nil {
@@ -92,7 +92,7 @@ func (c *Client) Get(ctx context.Context, resource, namespace, name string, into
 	return nil
 }
 
-// List reads all objects of a namespace, or of all where it is empty.
+// List lists the objects of a namespace. An empty namespace lists all namespaces.
 func (c *Client) List(ctx context.Context, resource, namespace string, into runtime.Object) error {
 	if err := c.Fleet.Get().Namespace(namespace).Resource(resource).Do(ctx).Into(into); err != nil {
 		return fmt.Errorf("listing %s in %s: %w", resource, namespace, err)
@@ -100,7 +100,7 @@ func (c *Client) List(ctx context.Context, resource, namespace string, into runt
 	return nil
 }
 
-// Patch merges a JSON document into an object.
+// Patch applies a JSON merge patch to an object.
 func (c *Client) Patch(ctx context.Context, resource, namespace, name string, patch []byte) error {
 	err := c.Fleet.Patch(types.MergePatchType).Namespace(namespace).Resource(resource).Name(name).Body(patch).Do(ctx).Error()
 	if err != nil {
@@ -109,7 +109,7 @@ func (c *Client) Patch(ctx context.Context, resource, namespace, name string, pa
 	return nil
 }
 
-// Delete removes an object; one that is not there is no error.
+// Delete deletes an object. A missing object is not an error.
 func (c *Client) Delete(ctx context.Context, resource, namespace, name string) error {
 	err := c.Fleet.Delete().Namespace(namespace).Resource(resource).Name(name).Do(ctx).Error()
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -118,20 +118,20 @@ func (c *Client) Delete(ctx context.Context, resource, namespace, name string) e
 	return nil
 }
 
-// Await is one thing somebody waits for.
+// Await describes what to wait for.
 type Await struct {
-	// From is the client of the group the resource is in: Client.Fleet, or Client.Kube.CoreV1().RESTClient().
+	// From is the REST client of the resource's group: Client.Fleet, or Client.Kube.CoreV1().RESTClient().
 	From rest.Interface
-	// Resource, Namespace and Name find the object. An empty name is any object of the namespace.
+	// Resource, Namespace and Name identify the object. An empty name means any object of the namespace.
 	Resource, Namespace, Name string
-	// For says in the error what did not come, such as "its first heartbeat".
+	// For describes the awaited condition in the error, for example "its first heartbeat".
 	For string
-	// Within bounds the wait; zero leaves it to the context.
+	// Within limits the wait. Zero leaves the limit to the context.
 	Within time.Duration
 }
 
-// Until watches until done says so of the object, and returns it. The error of a wait that is over
-// wraps ErrNotInTime and says what was waited for.
+// Until watches objects until done returns true, and returns that object. If the wait ends before, the error
+// wraps ErrNotInTime and contains a.For.
 func Until[T Object](ctx context.Context, a Await, done func(T) bool) (T, error) {
 	caller := ctx
 	if a.Within > 0 {

@@ -2,7 +2,7 @@ package client
 
 import "reflect"
 
-// newOf is a new object of a pointer type, for the reflector to know what it decodes.
+// newOf returns a new object of a pointer type. It tells the reflector which type to decode.
 func newOf[T Object]() T {
 	var none T
 	made, ok := reflect.New(reflect.TypeOf(none).Elem()).Interface().(T)

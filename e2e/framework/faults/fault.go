@@ -15,15 +15,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ErrLost is what a client in this process sees of a connection that is lost; a process behind a Proxy sees its
-// connection reset. It wraps ECONNRESET, as the real one does.
-var ErrLost = fmt.Errorf("faults: the connection is lost: %w", syscall.ECONNRESET)
+// ErrLost is the error of a lost connection for a client in this process. A process behind a Proxy sees its
+// connection reset. ErrLost wraps ECONNRESET, as the real error does.
+var ErrLost = fmt.Errorf("faults: connection lost: %w", syscall.ECONNRESET)
 
-// Fault is what happens to a request. Calling next sends it on; a fault that does not has kept it from the server.
+// Fault handles a request. It calls next to send the request to the server. A fault that does not call next keeps
+// the request from the server.
 type Fault func(request *http.Request, about Request, next func() (*http.Response, error)) (*http.Response, error)
 
-// Answer answers in the API server's place, with this code and the reason that belongs to it. The request does not
-// reach the server.
+// Answer returns an error response with this code and its reason. The request does not reach the server.
 func Answer(code int) Fault {
 	return func(request *http.Request, about Request, _ func() (*http.Response, error)) (*http.Response, error) {
 		discard(request)
@@ -31,8 +31,8 @@ func Answer(code int) Fault {
 	}
 }
 
-// ExpiredWatch answers a watch as an API server does that no longer knows the resource version: with 200, and 410 in
-// the one event it has.
+// ExpiredWatch answers a watch as an API server that no longer has the resource version: with code 200 and one
+// event with code 410.
 func ExpiredWatch() Fault {
 	return func(request *http.Request, about Request, _ func() (*http.Response, error)) (*http.Response, error) {
 		event := struct {
@@ -43,7 +43,7 @@ func ExpiredWatch() Fault {
 	}
 }
 
-// Untrusted is a server whose certificate somebody else has signed. Behind a Proxy use Proxy.Impersonate.
+// Untrusted acts as a server with a certificate of an unknown CA. Behind a Proxy use Proxy.Impersonate.
 func Untrusted() Fault {
 	return func(request *http.Request, _ Request, _ func() (*http.Response, error)) (*http.Response, error) {
 		discard(request)
@@ -51,7 +51,7 @@ func Untrusted() Fault {
 	}
 }
 
-// LostBefore loses the connection before the request has reached the server.
+// LostBefore loses the connection before the request reaches the server.
 func LostBefore() Fault {
 	return func(request *http.Request, _ Request, _ func() (*http.Response, error)) (*http.Response, error) {
 		discard(request)
@@ -59,17 +59,18 @@ func LostBefore() Fault {
 	}
 }
 
-// LostAfter loses the connection when the server has done what it was asked, so that the client never learns of it.
+// LostAfter loses the connection after the server has processed the request, so that the client does not receive
+// the response.
 func LostAfter() Fault {
 	return func(_ *http.Request, _ Request, next func() (*http.Response, error)) (*http.Response, error) {
 		if answer, err := next(); err == nil {
-			_ = answer.Body.Close() // nobody reads it
+			_ = answer.Body.Close() // the response is not read
 		}
 		return nil, ErrLost
 	}
 }
 
-// Silent never answers: it ends when the client gives up. The request does not reach the server.
+// Silent never answers. It ends when the client cancels the request. The request does not reach the server.
 func Silent() Fault {
 	return func(request *http.Request, _ Request, _ func() (*http.Response, error)) (*http.Response, error) {
 		discard(request)
@@ -78,7 +79,7 @@ func Silent() Fault {
 	}
 }
 
-// Held keeps a request until release is closed, and sends it on then.
+// Held delays a request until release is closed.
 func Held(release <-chan struct{}) Fault {
 	return func(request *http.Request, _ Request, next func() (*http.Response, error)) (*http.Response, error) {
 		select {
@@ -90,7 +91,7 @@ func Held(release <-chan struct{}) Fault {
 	}
 }
 
-// Slow sends each request on after this time.
+// Slow delays each request by this time.
 func Slow(by time.Duration) Fault {
 	return func(request *http.Request, about Request, next func() (*http.Response, error)) (*http.Response, error) {
 		late := make(chan struct{})
@@ -100,7 +101,7 @@ func Slow(by time.Duration) Fault {
 	}
 }
 
-// Before calls do before the request is sent on.
+// Before calls do before the request is sent to the server.
 func Before(do func(Request)) Fault {
 	return func(_ *http.Request, about Request, next func() (*http.Response, error)) (*http.Response, error) {
 		do(about)
@@ -108,8 +109,8 @@ func Before(do func(Request)) Fault {
 	}
 }
 
-// After calls do when the server has answered with this code and the client does not know it yet. What the server was
-// asked for has happened if the code says so; do may kill the client.
+// After calls do when the server has answered and the client has not received the response yet. do gets the
+// response's code and may kill the client.
 func After(do func(about Request, code int)) Fault {
 	return func(_ *http.Request, about Request, next func() (*http.Response, error)) (*http.Response, error) {
 		answer, err := next()
@@ -120,21 +121,21 @@ func After(do func(about Request, code int)) Fault {
 	}
 }
 
-// SilentBody answers, and then nothing more comes: a watch that has died without anybody being told.
+// SilentBody answers, but sends no body. This is a watch whose connection is dead without an error.
 func SilentBody() Fault {
 	return func(request *http.Request, _ Request, next func() (*http.Response, error)) (*http.Response, error) {
 		answer, err := next()
 		if err != nil {
 			return nil, err
 		}
-		_ = answer.Body.Close() // nobody reads it
+		_ = answer.Body.Close() // the body is not read
 		answer.Body, answer.ContentLength = &silence{request: request, closed: make(chan struct{})}, -1
 		answer.Header.Del("Content-Length")
 		return answer, nil
 	}
 }
 
-// silence is a body that never comes.
+// silence is a body that never returns data.
 type silence struct {
 	request *http.Request
 	closed  chan struct{}
@@ -158,14 +159,14 @@ func (s *silence) Close() error {
 	return nil
 }
 
-// discard closes the body of a request that is kept, as a RoundTripper must.
+// discard closes the body of a request that is not sent, as a RoundTripper must.
 func discard(request *http.Request) {
 	if request.Body != nil {
-		_ = request.Body.Close() // nobody reads it
+		_ = request.Body.Close() // the body is not read
 	}
 }
 
-// refusal is an API server's.
+// refusal returns the Status object of an API server for this code.
 func refusal(code int, about Request) metav1.Status {
 	reasons := map[int]metav1.StatusReason{
 		http.StatusUnauthorized: metav1.StatusReasonUnauthorized, http.StatusForbidden: metav1.StatusReasonForbidden,
@@ -184,7 +185,7 @@ func refusal(code int, about Request) metav1.Status {
 func response(request *http.Request, code int, body any) *http.Response {
 	text, err := json.Marshal(body)
 	if err != nil {
-		text = []byte(err.Error()) // none of ours cannot be encoded
+		text = []byte(err.Error()) // all our Status objects can be encoded
 	}
 	answer := &http.Response{
 		StatusCode: code, Status: fmt.Sprintf("%d %s", code, http.StatusText(code)), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,

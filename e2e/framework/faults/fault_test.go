@@ -25,7 +25,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 )
 
-// server is an API server that knows one ConfigMap, and remembers what it was asked.
+// server is a fake API server with one ConfigMap. It records its requests.
 type server struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -34,7 +34,7 @@ type server struct {
 	proto string
 }
 
-// newServer serves with TLS and HTTP/2, as API servers do.
+// newServer starts a server with TLS and HTTP/2, as API servers use.
 func newServer(t *testing.T) *server {
 	t.Helper()
 	s := &server{}
@@ -62,7 +62,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	_, _ = io.WriteString(w, `{"type":"ADDED","object":`+oneConfigMap+"}\n")
 	_ = http.NewResponseController(w).Flush()
-	<-r.Context().Done() // as long as somebody watches
+	<-r.Context().Done() // until the client ends the watch
 }
 
 func (s *server) seen() []string {
@@ -71,7 +71,8 @@ func (s *server) seen() []string {
 	return append([]string(nil), s.asked...)
 }
 
-// client reaches a server through a plan. Without retries of client-go's: each of them is a request, too.
+// client returns a client that sends its requests through a plan. Retries of client-go are off, because each
+// would count as a request.
 func client(t *testing.T, s *server, plan *faults.Plan) kubernetes.Interface {
 	t.Helper()
 	cfg := &rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
@@ -93,12 +94,12 @@ func create(ctx context.Context, c kubernetes.Interface) error {
 	return err
 }
 
-func TestFaultsOfOneRequest(t *testing.T) {
+func TestFault_AffectsOneRequest(t *testing.T) {
 	const arrived = "create configmaps in ws"
 	tests := map[string]struct {
 		fault  faults.Fault
 		is     func(error) bool
-		server []string // what it was asked
+		server []string // the requests that reached it
 	}{
 		"401": {faults.Answer(401), apierrors.IsUnauthorized, nil},
 		"403": {faults.Answer(403), apierrors.IsForbidden, nil},
@@ -108,40 +109,40 @@ func TestFaultsOfOneRequest(t *testing.T) {
 		"422": {faults.Answer(422), apierrors.IsInvalid, nil},
 		"500": {faults.Answer(500), apierrors.IsInternalError, nil},
 		"504": {faults.Answer(504), apierrors.IsTimeout, nil},
-		"a certificate of somebody else": {faults.Untrusted(), func(err error) bool {
+		"untrusted certificate: request fails": {faults.Untrusted(), func(err error) bool {
 			return errors.Is(foreign.Classify(err), foreign.ErrUntrusted)
 		}, nil},
-		"a connection that is lost before": {faults.LostBefore(), func(err error) bool {
+		"connection lost before the request: server gets nothing": {faults.LostBefore(), func(err error) bool {
 			return errors.Is(err, syscall.ECONNRESET) && errors.Is(foreign.Classify(err), foreign.ErrUnreachable)
 		}, nil},
-		"a connection that is lost after": {faults.LostAfter(), func(err error) bool { return errors.Is(err, syscall.ECONNRESET) }, []string{arrived}},
-		"one that is slow arrives":        {faults.Slow(time.Millisecond), func(err error) bool { return err == nil }, []string{arrived}},
+		"connection lost after the request: server gets it": {faults.LostAfter(), func(err error) bool { return errors.Is(err, syscall.ECONNRESET) }, []string{arrived}},
+		"slow request: server gets it":                      {faults.Slow(time.Millisecond), func(err error) bool { return err == nil }, []string{arrived}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			s, plan := newServer(t), &faults.Plan{}
 			active := plan.On("create", "configmaps", test.fault)
 			if err := create(t.Context(), client(t, s, plan)); !test.is(err) {
-				t.Errorf("it is %v", err)
+				t.Errorf("got error %v", err)
 			}
 			if diff := cmp.Diff(test.server, s.seen()); diff != "" {
-				t.Errorf("the server was asked (-want +got):\n%s", diff)
+				t.Errorf("requests at the server (-want +got):\n%s", diff)
 			}
 			if active.Met() != 1 {
-				t.Errorf("%d requests met it", active.Met())
+				t.Errorf("%d requests met the fault", active.Met())
 			}
 			active.End()
 			if err := create(t.Context(), client(t, s, plan)); err != nil {
-				t.Errorf("after its end: %v", err)
+				t.Errorf("after the end of the fault: %v", err)
 			}
 		})
 	}
 }
 
-func TestTooManyRequestsSaysWhenToComeAgain(t *testing.T) {
+func TestTooManyRequests_HasRetryAfter(t *testing.T) {
 	s, plan := newServer(t), &faults.Plan{}
 	plan.Add(faults.Rule{Fault: faults.Answer(429), Times: 1})
-	if err := get(t.Context(), client(t, s, plan)); err != nil { // client-go does as it is told
+	if err := get(t.Context(), client(t, s, plan)); err != nil { // client-go retries after the given time
 		t.Error(err)
 	}
 	plan.On("", "", faults.Answer(429))
@@ -156,7 +157,7 @@ func TestTooManyRequestsSaysWhenToComeAgain(t *testing.T) {
 	_ = answer.Body.Close()
 }
 
-func TestSilenceEndsWhenTheClientGivesUp(t *testing.T) {
+func TestSilent_EndsWhenTheClientCancels(t *testing.T) {
 	s, plan := newServer(t), &faults.Plan{}
 	silent := plan.On("get", "configmaps", faults.Silent())
 	ctx, giveUp := context.WithCancel(t.Context())
@@ -167,11 +168,11 @@ func TestSilenceEndsWhenTheClientGivesUp(t *testing.T) {
 	}
 	giveUp()
 	if err := <-ended; !errors.Is(err, context.Canceled) || len(s.seen()) != 0 {
-		t.Errorf("%v, asked %v", err, s.seen())
+		t.Errorf("got %v, requests %v", err, s.seen())
 	}
 }
 
-func TestWhatIsHeldGoesOnWhenItIsLetGo(t *testing.T) {
+func TestHeld_SendsTheRequestWhenReleased(t *testing.T) {
 	s, plan := newServer(t), &faults.Plan{}
 	release := make(chan struct{})
 	held := plan.On("get", "configmaps", faults.Held(release))
@@ -181,22 +182,22 @@ func TestWhatIsHeldGoesOnWhenItIsLetGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(s.seen()) != 0 {
-		t.Errorf("the server was asked %v", s.seen())
+		t.Errorf("the server got requests %v", s.seen())
 	}
 	close(release)
 	if err := <-ended; err != nil || len(s.seen()) != 1 {
-		t.Errorf("%v, asked %v", err, s.seen())
+		t.Errorf("got %v, requests %v", err, s.seen())
 	}
 	ctx, giveUp := context.WithCancel(t.Context())
 	giveUp()
 	plan.Clear()
 	plan.On("get", "configmaps", faults.Held(make(chan struct{})))
 	if err := get(ctx, client(t, s, plan)); !errors.Is(err, context.Canceled) {
-		t.Errorf("one that gave up: %v", err)
+		t.Errorf("cancelled request: %v", err)
 	}
 }
 
-func TestHooksSeeBothSidesOfARequest(t *testing.T) {
+func TestHooks_RunBeforeAndAfterARequest(t *testing.T) {
 	s, plan := newServer(t), &faults.Plan{}
 	var order []string
 	plan.Add(faults.Rule{Match: faults.Match{Verb: "write"}, Fault: faults.Before(func(r faults.Request) {
@@ -218,7 +219,7 @@ func TestHooksSeeBothSidesOfARequest(t *testing.T) {
 	}
 }
 
-// open watches the one ConfigMap.
+// open watches the ConfigMap.
 func open(t *testing.T, ctx context.Context, c kubernetes.Interface) watch.Interface {
 	t.Helper()
 	watching, err := c.CoreV1().ConfigMaps("ws").Watch(ctx, metav1.ListOptions{})
@@ -229,7 +230,7 @@ func open(t *testing.T, ctx context.Context, c kubernetes.Interface) watch.Inter
 	return watching
 }
 
-func TestFaultsOfWatches(t *testing.T) {
+func TestFault_AffectsWatches(t *testing.T) {
 	s, plan := newServer(t), &faults.Plan{}
 	c := client(t, s, plan)
 	t.Run("without a fault it tells", func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 type carried struct {
 	client, server net.Conn
 	abandoned      bool  // guarded by Wire.mu
-	left           int64 // bytes that the client gets before the connection is reset; negative: no end
+	left           int64 // bytes for the client until the connection is reset; negative means no limit
 	over           chan struct{}
 	end            func()
 }
@@ -21,7 +21,7 @@ func (w *Wire) accept(listener net.Listener) {
 	for {
 		client, err := listener.Accept()
 		if err != nil {
-			return // closed
+			return // the connection is closed
 		}
 		go w.carry(client)
 	}
@@ -57,7 +57,8 @@ func (w *Wire) carry(client net.Conn) {
 	w.mu.Unlock()
 }
 
-// flow carries one direction until its source ends, which the other side is told, or anything fails.
+// flow copies one direction until its source ends or an error occurs. At the end of the source it closes the
+// other side for writing.
 func (w *Wire) flow(c *carried, from, to net.Conn, towardsClient bool) {
 	buffer := make([]byte, 32<<10)
 	for {
@@ -77,7 +78,7 @@ func (w *Wire) flow(c *carried, from, to net.Conn, towardsClient bool) {
 		}
 		switch half, _ := to.(*net.TCPConn); {
 		case errors.Is(err, io.EOF) && half != nil && half.CloseWrite() == nil:
-			return // the other direction goes on
+			return // the other direction continues
 		case err != nil:
 			c.end()
 			return
@@ -85,7 +86,7 @@ func (w *Wire) flow(c *carried, from, to net.Conn, towardsClient bool) {
 	}
 }
 
-// wait is over when bytes may pass; false means that the connection is.
+// wait blocks while bytes may not pass. It returns false if the connection has ended.
 func (w *Wire) wait(c *carried) bool {
 	w.mu.Lock()
 	delay := w.delay

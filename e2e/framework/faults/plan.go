@@ -1,11 +1,11 @@
-// Package faults lets requests to an API server meet what can happen to them on their way: refusals, lost
-// connections, silence, certificates of somebody else, a client that is killed while its request takes effect.
+// Package faults simulates failures of requests to an API server: refused requests, lost connections, missing
+// responses, untrusted certificates, and a client that is killed while its request takes effect.
 //
 //	client ─► Plan.Transport ─► API server      within the client: http.RoundTripper, of rest.Config.Wrap
-//	process ─► Proxy ─► API server              sees requests; the same faults, and what becomes of the process
+//	process ─► Proxy ─► API server              sees requests; the same faults, for a separate process
 //	process ─► Wire ─► API server               sees bytes: a cable that can be cut, or go silent
 //
-// Nothing here waits for a time unless it is told one: what is held is held until it is let go.
+// Nothing here waits for a time unless a time is given: a held request is held until it is released.
 package faults
 
 import (
@@ -15,13 +15,14 @@ import (
 	"sync"
 )
 
-// Match says which requests are meant. A field that is empty means all.
+// Match selects requests. An empty field matches all.
 type Match struct {
-	// Verb is one of Request.Verb's, or "write" for all that ask for a change.
+	// Verb is one of Request.Verb's, or "write" for all requests that change something.
 	Verb string
-	// Resource is "secrets", "clusters/status"; Namespace and Name are the object's, as far as the path has them.
+	// Resource is for example "secrets" or "clusters/status". Namespace and Name are the object's, as far as the
+	// path contains them.
 	Resource, Namespace, Name string
-	// If must agree, too; nil does.
+	// If must return true for the request. Nil matches all.
 	If func(Request) bool
 }
 
@@ -31,33 +32,33 @@ func (m Match) means(r Request) bool {
 	return verb && is(m.Resource, r.Resource) && is(m.Namespace, r.Namespace) && is(m.Name, r.Name) && (m.If == nil || m.If(r))
 }
 
-// Rule lets requests meet a fault.
+// Rule applies a fault to requests.
 type Rule struct {
 	Match
-	// Skip is how many requests are let through before the first that meets the fault.
+	// Skip is the number of matching requests that pass before the first one meets the fault.
 	Skip int
-	// Times is how many meet it then; 0 means all.
+	// Times is the number of requests that meet the fault. 0 means all.
 	Times int
 	Fault Fault
 }
 
-// Plan is what is to happen. It starts without faults, and can be changed while requests are on their way.
+// Plan is a list of rules. It is empty at first, and may be changed while requests are running.
 type Plan struct {
 	mu    sync.Mutex
 	rules []*Active
 }
 
-// Active is a rule in force.
+// Active is a rule of a plan.
 type Active struct {
 	rule Rule
 	plan *Plan
 
 	seen, met int           // guarded by plan.mu
-	changed   chan struct{} // closed and made anew with each request that meets the fault
+	changed   chan struct{} // closed and replaced at each request that meets the fault
 }
 
-// Add puts a rule into force. A request that several mean meets the first one's fault, and the next one's when that
-// lets it through.
+// Add adds a rule. If several rules match a request, the first one's fault comes first. If that calls next, the
+// next rule's fault follows.
 func (p *Plan) Add(rule Rule) *Active {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,7 +67,7 @@ func (p *Plan) Add(rule Rule) *Active {
 	return a
 }
 
-// First is Add for a rule that requests meet before those in force.
+// First adds a rule before the existing ones.
 func (p *Plan) First(rule Rule) *Active {
 	a := p.Add(rule)
 	p.mu.Lock()
@@ -75,33 +76,33 @@ func (p *Plan) First(rule Rule) *Active {
 	return a
 }
 
-// On is Add for all requests of a verb and resource, from now on.
+// On adds a rule for all requests with this verb and resource.
 func (p *Plan) On(verb, resource string, fault Fault) *Active {
 	return p.Add(Rule{Match: Match{Verb: verb, Resource: resource}, Fault: fault})
 }
 
-// Clear ends all rules. Requests that meet their faults already are not let go.
+// Clear removes all rules. Requests that are already held stay held.
 func (p *Plan) Clear() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rules = nil
 }
 
-// End ends a rule.
+// End removes the rule.
 func (a *Active) End() {
 	a.plan.mu.Lock()
 	defer a.plan.mu.Unlock()
 	a.plan.rules = slices.DeleteFunc(a.plan.rules, func(other *Active) bool { return other == a })
 }
 
-// Met is how many requests have met the fault, those it is happening to included.
+// Met returns how many requests have met the fault, including running ones.
 func (a *Active) Met() int {
 	a.plan.mu.Lock()
 	defer a.plan.mu.Unlock()
 	return a.met
 }
 
-// Await returns when so many requests have met the fault, or when ctx ends, with its error.
+// Await returns nil when this number of requests has met the fault, or an error when ctx ends.
 func (a *Active) Await(ctx context.Context, requests int) error {
 	for {
 		a.plan.mu.Lock()
@@ -118,7 +119,7 @@ func (a *Active) Await(ctx context.Context, requests int) error {
 	}
 }
 
-// take is the next rule after those given that a request meets, and the rules after it.
+// take returns the first of the given rules that applies to a request, and the rules after it.
 func (p *Plan) take(r Request, rules []*Active) (*Active, []*Active) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -144,14 +145,14 @@ func (p *Plan) current() []*Active {
 	return slices.Clone(p.rules)
 }
 
-// Transport is what a client's requests go through: rest.Config.Wrap(plan.Transport).
+// Transport wraps a client's transport: rest.Config.Wrap(plan.Transport).
 func (p *Plan) Transport(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		return p.meet(request, Read(request), p.current(), next)
 	})
 }
 
-// meet sends a request through the faults it meets, to the API server if none of them keeps it.
+// meet sends a request through its faults, and then to the API server unless a fault keeps it.
 func (p *Plan) meet(request *http.Request, about Request, rules []*Active, next http.RoundTripper) (*http.Response, error) {
 	rule, others := p.take(about, rules)
 	if rule == nil {

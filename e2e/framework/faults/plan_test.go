@@ -12,7 +12,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/faults"
 )
 
-// answers are the codes of requests that meet a plan's faults, one after another; 200 is the server's own.
+// answers sends requests through a plan and returns the response codes. 200 is the server's code.
 func answers(t *testing.T, plan *faults.Plan, requests ...string) (codes []int) {
 	t.Helper()
 	through := plan.Transport(roundTrip(func(*http.Request) (*http.Response, error) {
@@ -49,7 +49,7 @@ const (
 	getRole     = "GET /apis/rbac.authorization.k8s.io/v1/namespaces/ws/roles/one"
 )
 
-func TestWhoMeetsWhichFault(t *testing.T) {
+func TestRule_AppliesToMatchingRequests(t *testing.T) {
 	rule := func(match faults.Match, code int) faults.Rule {
 		return faults.Rule{Match: match, Fault: faults.Answer(code)}
 	}
@@ -62,42 +62,42 @@ func TestWhoMeetsWhichFault(t *testing.T) {
 		requests []string
 		want     []int
 	}{
-		"without a rule all pass": {nil, []string{getSecret, postSecret}, []int{200, 200}},
-		"an empty match means all": {
+		"no rule: all pass": {nil, []string{getSecret, postSecret}, []int{200, 200}},
+		"empty match: all requests": {
 			[]faults.Rule{rule(faults.Match{}, 500)}, []string{getSecret, postSecret, "GET /readyz"}, []int{500, 500, 500},
 		},
-		"a verb": {
+		"verb": {
 			[]faults.Rule{rule(faults.Match{Verb: "get"}, 500)}, []string{getSecret, getRole, postSecret}, []int{500, 500, 200},
 		},
-		"a write is any that asks for a change": {
+		"verb write: all requests that change something": {
 			[]faults.Rule{rule(faults.Match{Verb: "write"}, 500)}, []string{getSecret, postSecret, patchSecret}, []int{200, 500, 500},
 		},
-		"a resource": {
+		"resource": {
 			[]faults.Rule{rule(faults.Match{Resource: "secrets"}, 500)}, []string{getSecret, getRole, postSecret}, []int{500, 200, 500},
 		},
-		"a namespace": {
+		"namespace": {
 			[]faults.Rule{rule(faults.Match{Namespace: "ws"}, 500)}, []string{getSecret, getOther, getRole}, []int{500, 200, 500},
 		},
-		"a name": {
+		"name": {
 			[]faults.Rule{rule(faults.Match{Name: "one"}, 500)}, []string{getSecret, getOther, getRole}, []int{500, 200, 500},
 		},
-		"what only its author knows": {
+		"If function": {
 			[]faults.Rule{rule(faults.Match{Verb: "get", If: func(r faults.Request) bool { return r.Group != "" }}, 500)},
 			[]string{getSecret, getRole}, []int{200, 500},
 		},
-		"the first some pass": {
+		"Skip: the first requests pass": {
 			[]faults.Rule{times(rule(faults.Match{Verb: "get"}, 500), 2, 0)},
 			[]string{getSecret, postSecret, getRole, getSecret, getSecret}, []int{200, 200, 200, 500, 500},
 		},
-		"so many and no more": {
+		"Times: later requests pass": {
 			[]faults.Rule{times(rule(faults.Match{Verb: "get"}, 500), 1, 2)},
 			[]string{getSecret, getSecret, getSecret, getSecret}, []int{200, 500, 500, 200},
 		},
-		"the first of two rules wins, the other one counts only what it gets": {
+		"two rules: the second counts only requests that reach it": {
 			[]faults.Rule{times(rule(faults.Match{Verb: "get"}, 500), 0, 1), times(rule(faults.Match{Resource: "secrets"}, 403), 0, 2)},
 			[]string{getSecret, getSecret, getSecret, getSecret}, []int{500, 403, 403, 200},
 		},
-		"one that only looks lets others do": {
+		"fault that calls next: the next rule applies": {
 			[]faults.Rule{{Fault: faults.After(func(faults.Request, int) {})}, rule(faults.Match{Verb: "get"}, 500)},
 			[]string{getSecret, postSecret}, []int{500, 200},
 		},
@@ -115,13 +115,13 @@ func TestWhoMeetsWhichFault(t *testing.T) {
 	}
 }
 
-func TestRulesEnd(t *testing.T) {
+func TestEnd_RemovesTheRule(t *testing.T) {
 	plan := &faults.Plan{}
 	first, second := plan.On("get", "", faults.Answer(500)), plan.On("get", "", faults.Answer(403))
 	got := answers(t, plan, getSecret)
 	first.End()
 	got = append(got, answers(t, plan, getSecret)...)
-	first.End() // again
+	first.End() // a second End has no effect
 	plan.Clear()
 	got = append(got, answers(t, plan, getSecret)...)
 	if diff := cmp.Diff([]int{500, 403, 200}, got); diff != "" {
@@ -132,7 +132,7 @@ func TestRulesEnd(t *testing.T) {
 	}
 }
 
-func TestARuleCanComeFirst(t *testing.T) {
+func TestFirst_AddsTheRuleBeforeOthers(t *testing.T) {
 	plan := &faults.Plan{}
 	plan.On("get", "", faults.Answer(500))
 	first := plan.First(faults.Rule{Match: faults.Match{Verb: "get"}, Fault: faults.Answer(403)})
@@ -143,7 +143,7 @@ func TestARuleCanComeFirst(t *testing.T) {
 	}
 }
 
-func TestARuleThatEndsDuringARequestIsNotMetByIt(t *testing.T) {
+func TestRuleEndedDuringARequest_IsNotApplied(t *testing.T) {
 	plan := &faults.Plan{}
 	var late *faults.Active
 	plan.On("get", "", faults.Before(func(faults.Request) { late.End() }))
@@ -153,7 +153,7 @@ func TestARuleThatEndsDuringARequestIsNotMetByIt(t *testing.T) {
 	}
 }
 
-func TestAwait(t *testing.T) {
+func TestAwait_ReturnsAfterEnoughRequests(t *testing.T) {
 	plan := &faults.Plan{}
 	active := plan.On("get", "", faults.Answer(500))
 	ended := make(chan error)

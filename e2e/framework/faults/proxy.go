@@ -21,35 +21,36 @@ import (
 	"github.com/fleet-hub/fleet/dev/plane/pki"
 )
 
-// Server is an API server to stand in front of.
+// Server describes the API server behind a proxy.
 type Server struct {
-	// URL is https://host:port, CA what its certificate is signed by, PEM.
+	// URL is https://host:port. CA is the CA of its certificate in PEM.
 	URL string
 	CA  []byte
 }
 
-// Proxy stands between processes and an API server: it ends their connections, sees their requests, and sends them on
-// with the credential they came with. What does not meet a fault of its Plan passes, watches included.
+// Proxy is a proxy between processes and an API server. It terminates TLS, applies the faults of its Plan, and
+// forwards requests with their credentials. Watches are forwarded too.
 type Proxy struct {
 	*Plan
-	// URL is where processes reach it, CA what its certificate is signed by, PEM.
+	// URL is the proxy's URL. CA is the CA of its certificate in PEM.
 	URL string
 	CA  []byte
 
 	server       *http.Server
 	toServer     *http.Transport
-	certificates [2]tls.Certificate // its own, and an impostor's
+	certificates [2]tls.Certificate // the proxy's own, and an untrusted one
 	impersonates atomic.Bool
 
 	mu    sync.Mutex
 	conns map[net.Conn]struct{}
 }
 
-// NewProxy stands in front of an API server at a free port on loopback, until Close. now is for its certificate.
+// NewProxy starts a proxy for an API server on a free loopback port. It runs until Close. now is the time for its
+// certificate.
 func NewProxy(to Server, now time.Time) (*Proxy, error) {
 	target, err := url.Parse(to.URL)
 	if err != nil {
-		return nil, fmt.Errorf("reading the server's address: %w", err)
+		return nil, fmt.Errorf("parsing the server's URL: %w", err)
 	}
 	p := &Proxy{Plan: &Plan{}, conns: map[net.Conn]struct{}{}}
 	for i := range p.certificates {
@@ -87,25 +88,25 @@ func NewProxy(to Server, now time.Time) (*Proxy, error) {
 	return p, nil
 }
 
-// connKey finds a request's connection in its context.
+// connKey is the context key of a request's connection.
 type connKey struct{}
 
 func (p *Proxy) handler(target *url.URL) http.Handler {
 	return &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:     p.Transport(p.toServer),
-		FlushInterval: -1, // a watch's events at once
+		FlushInterval: -1, // sends the events of a watch at once
 		ErrorLog:      log.New(io.Discard, "", 0),
 		ErrorHandler: func(_ http.ResponseWriter, r *http.Request, err error) {
 			if conn, ok := r.Context().Value(connKey{}).(net.Conn); ok && errors.Is(err, ErrLost) {
 				reset(conn)
 			}
-			panic(http.ErrAbortHandler) // no answer
+			panic(http.ErrAbortHandler) // aborts the response
 		},
 	}
 }
 
-// Kubeconfig leads to the API server through the proxy. A zero Name is "proxy".
+// Kubeconfig returns a kubeconfig for the API server through the proxy. The default Name is "proxy".
 func (p *Proxy) Kubeconfig(who pki.Access) ([]byte, error) {
 	who.URL, who.CA = p.URL, p.CA
 	if who.Name == "" {
@@ -114,14 +115,14 @@ func (p *Proxy) Kubeconfig(who pki.Access) ([]byte, error) {
 	return who.Kubeconfig()
 }
 
-// Impersonate lets somebody else answer at the proxy's address, with a certificate that no client trusts, until it is
-// told otherwise. Connections there are, are lost.
+// Impersonate makes the proxy serve with an untrusted certificate, or with its own again. Existing connections
+// are reset.
 func (p *Proxy) Impersonate(somebodyElse bool) {
 	p.impersonates.Store(somebodyElse)
 	p.Cut()
 }
 
-// Cut resets all connections there are. Clients may connect anew.
+// Cut resets all connections. Clients may connect again.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,24 +149,24 @@ func (p *Proxy) track(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// reset ends a connection as a lost one ends: without a word of TLS, and with RST.
+// reset closes a connection with RST and without a TLS message, as if the network had lost it.
 func reset(conn net.Conn) {
 	if secured, ok := conn.(*tls.Conn); ok {
 		conn = secured.NetConn()
 	}
 	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0) // of one that is closed already
+		_ = tcp.SetLinger(0) // fails only if it is closed already
 	}
-	_ = conn.Close() // likewise
+	_ = conn.Close() // see above
 }
 
-// newIdentity is a CA, and a certificate for loopback that it has signed.
+// newIdentity returns a CA, and a certificate for loopback that it has signed.
 func newIdentity(now time.Time) (ca []byte, certificate tls.Certificate, err error) {
 	dir, err := os.MkdirTemp("", "fleet-faults-")
 	if err != nil {
-		return nil, certificate, fmt.Errorf("making a folder: %w", err)
+		return nil, certificate, fmt.Errorf("creating a directory: %w", err)
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // in the system's temporary folder
+	defer func() { _ = os.RemoveAll(dir) }() // it is in the system's temporary directory
 	identity, err := pki.New(dir, "proxy", now)
 	if err != nil {
 		return nil, certificate, err

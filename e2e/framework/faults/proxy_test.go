@@ -18,7 +18,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 )
 
-// ca is what signed the server's certificate, PEM.
+// ca returns the CA of the server's certificate in PEM.
 func (s *server) ca() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 }
@@ -37,7 +37,7 @@ func newProxy(t *testing.T, s *server) *faults.Proxy {
 	return p
 }
 
-// process is a client with connections of its own, as a process has, from a kubeconfig.
+// process returns a client with its own connections, as a separate process has. It uses a kubeconfig.
 func process(t *testing.T, p *faults.Proxy, protocols ...string) kubernetes.Interface {
 	t.Helper()
 	content, err := p.Kubeconfig(pki.Access{Token: "its-own"})
@@ -49,7 +49,7 @@ func process(t *testing.T, p *faults.Proxy, protocols ...string) kubernetes.Inte
 		t.Fatal(err)
 	}
 	cfg.NextProtos, cfg.QPS, cfg.ContentType = protocols, -1, "application/json"
-	cfg.Dial = (&net.Dialer{}).DialContext // no sharing
+	cfg.Dial = (&net.Dialer{}).DialContext // no shared connections
 	made, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +57,7 @@ func process(t *testing.T, p *faults.Proxy, protocols ...string) kubernetes.Inte
 	return made
 }
 
-func TestAProxyPasses(t *testing.T) {
+func TestProxy_ForwardsRequests(t *testing.T) {
 	for name, protocols := range map[string][]string{"HTTP/2": nil, "HTTP/1.1": {"http/1.1"}} {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t)
@@ -67,22 +67,22 @@ func TestAProxyPasses(t *testing.T) {
 				t.Fatal(err)
 			}
 			if s.auth != "Bearer its-own" || s.proto != "HTTP/2.0" {
-				t.Errorf("the server saw %q, by %s", s.auth, s.proto)
+				t.Errorf("the server got credential %q over %s", s.auth, s.proto)
 			}
 			if event := <-open(t, t.Context(), c).ResultChan(); event.Type != watch.Added {
-				t.Errorf("the watch told %+v", event)
+				t.Errorf("the watch returned %+v", event)
 			}
 		})
 	}
 }
 
-func TestAProxysFaults(t *testing.T) {
+func TestProxy_AppliesFaults(t *testing.T) {
 	for name, protocols := range map[string][]string{"HTTP/2": nil, "HTTP/1.1": {"http/1.1"}} {
 		t.Run(name, func(t *testing.T) {
 			tests := map[string]struct {
 				fault  faults.Fault
 				is     error
-				server int // requests that arrive
+				server int // requests that reach the server
 			}{
 				"lost before": {faults.LostBefore(), foreign.ErrUnreachable, 0},
 				"lost after":  {faults.LostAfter(), foreign.ErrUnreachable, 1},
@@ -94,13 +94,13 @@ func TestAProxysFaults(t *testing.T) {
 					p.Add(faults.Rule{Match: faults.Match{Verb: "create"}, Fault: test.fault})
 					c := process(t, p, protocols...)
 					if err := create(t.Context(), c); !errors.Is(foreign.Classify(err), test.is) {
-						t.Errorf("it is %v", err)
+						t.Errorf("got error %v", err)
 					}
 					if len(s.seen()) != test.server {
-						t.Errorf("the server was asked %v", s.seen())
+						t.Errorf("the server got requests %v", s.seen())
 					}
 					if err := get(t.Context(), c); err != nil {
-						t.Errorf("the next one: %v", err)
+						t.Errorf("the next request: %v", err)
 					}
 				})
 			}
@@ -108,7 +108,7 @@ func TestAProxysFaults(t *testing.T) {
 	}
 }
 
-func TestAProxyTellsThatTheClientGaveUp(t *testing.T) {
+func TestProxy_CancelsTheRequestWithItsClient(t *testing.T) {
 	s := newServer(t)
 	p := newProxy(t, s)
 	silent := p.On("get", "configmaps", faults.Silent())
@@ -124,10 +124,10 @@ func TestAProxyTellsThatTheClientGaveUp(t *testing.T) {
 	}
 }
 
-func TestAWriteHasTakenEffectWhenItsClientIsKilled(t *testing.T) {
+func TestProxyAfter_SeesTheWriteBeforeTheClient(t *testing.T) {
 	s := newServer(t)
 	p := newProxy(t, s)
-	ctx, kill := context.WithCancel(t.Context()) // as the end of a process, which closes its connections
+	ctx, kill := context.WithCancel(t.Context()) // closes the connections, as the end of a process does
 	seen := make(chan []string, 1)
 	p.Add(faults.Rule{Match: faults.Match{Verb: "write"}, Skip: 1, Times: 1, Fault: faults.After(func(faults.Request, int) {
 		kill()
@@ -138,14 +138,14 @@ func TestAWriteHasTakenEffectWhenItsClientIsKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := create(ctx, c); err == nil {
-		t.Error("the client has heard of it")
+		t.Error("want an error, because the client was killed")
 	}
 	if got := <-seen; len(got) != 2 {
-		t.Errorf("the server was asked %v", got)
+		t.Errorf("the server got requests %v", got)
 	}
 }
 
-func TestAnImpostor(t *testing.T) {
+func TestImpersonate_FailsTLS(t *testing.T) {
 	s := newServer(t)
 	p := newProxy(t, s)
 	c := process(t, p)
@@ -154,18 +154,18 @@ func TestAnImpostor(t *testing.T) {
 	}
 	p.Impersonate(true)
 	if err := get(t.Context(), c); !errors.Is(foreign.Classify(err), foreign.ErrUntrusted) {
-		t.Errorf("it is %v", err)
+		t.Errorf("got error %v", err)
 	}
 	p.Impersonate(false)
 	if err := get(t.Context(), c); err != nil {
 		t.Error(err)
 	}
 	if len(s.seen()) != 2 {
-		t.Errorf("the server was asked %v", s.seen())
+		t.Errorf("the server got requests %v", s.seen())
 	}
 }
 
-func TestACutEndsWatches(t *testing.T) {
+func TestProxyCut_EndsWatches(t *testing.T) {
 	for name, protocols := range map[string][]string{"HTTP/2": nil, "HTTP/1.1": {"http/1.1"}} {
 		t.Run(name, func(t *testing.T) {
 			p := newProxy(t, newServer(t))
@@ -179,15 +179,15 @@ func TestACutEndsWatches(t *testing.T) {
 				}
 			}
 			if err := get(t.Context(), c); err != nil {
-				t.Errorf("the next one: %v", err)
+				t.Errorf("the next request: %v", err)
 			}
 		})
 	}
 }
 
-func TestAProxyOfNothing(t *testing.T) {
+func TestNewProxyWithoutServer_Fails(t *testing.T) {
 	if _, err := faults.NewProxy(faults.Server{URL: "https://a b"}, time.Now()); err == nil {
-		t.Error("no address, and yet a proxy")
+		t.Error("want an error for an invalid address")
 	}
 	p, err := faults.NewProxy(faults.Server{URL: "https://127.0.0.1:1"}, time.Now())
 	if err != nil {
@@ -195,6 +195,6 @@ func TestAProxyOfNothing(t *testing.T) {
 	}
 	defer p.Close()
 	if err := get(t.Context(), process(t, p)); err == nil || errors.Is(err, io.ErrNoProgress) {
-		t.Errorf("no server, and yet %v", err)
+		t.Errorf("want an error without a server, got %v", err)
 	}
 }

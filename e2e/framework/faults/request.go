@@ -7,29 +7,31 @@ import (
 	"strings"
 )
 
-// Request is what an API server makes of a request to it.
+// Request describes a request in the API server's terms.
 type Request struct {
 	// Verb is get, list, watch, create, update, patch, delete or deletecollection.
 	Verb string
-	// Group is the API's, "" for that of Kubernetes itself.
+	// Group is the API group. It is empty for the core group.
 	Group string
-	// Resource is the kind's, with the subresource if it is for one: "clusters", "clusters/status". It is "" for
-	// what is about no resource, such as /readyz or discovery.
+	// Resource includes the subresource: "clusters", "clusters/status". It is empty for requests without a
+	// resource, such as /readyz or discovery.
 	Resource string
-	// Namespace and Name are the object's; "" where the path has none, as the name of what is created.
+	// Namespace and Name are the object's. They are empty if the path does not contain them, such as the name of
+	// an object to create.
 	Namespace, Name string
-	// Version is the resource version that a watch goes on from; "" where it begins with all there is.
+	// Version is the resource version from which a watch continues. It is empty if the watch starts with all
+	// objects.
 	Version string
-	// Path is that of the URL.
+	// Path is the URL's path.
 	Path string
 }
 
-// Writes says whether the request asks for a change.
+// Writes reports whether the request changes something.
 func (r Request) Writes() bool {
 	return slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, r.Verb)
 }
 
-// String is "patch clusters/status fleet-default/east".
+// String returns for example "patch clusters/status fleet-default/east".
 func (r Request) String() string {
 	if r.Resource == "" {
 		return r.Verb + " " + r.Path
@@ -46,11 +48,12 @@ func (r Request) String() string {
 	return text
 }
 
-// Read says what a request is about.
+// Read returns the description of an HTTP request.
 func Read(r *http.Request) Request {
 	found := Request{Path: r.URL.Path}
 	parts := found.readGroup(strings.Split(strings.Trim(r.URL.Path, "/"), "/"))
-	// /namespaces/x is a namespace, /namespaces/x/status a subresource of it, /namespaces/x/secrets a kind in it.
+	// /namespaces/x is a Namespace, /namespaces/x/status its subresource, and /namespaces/x/secrets a resource in
+	// it.
 	if len(parts) >= 3 && parts[0] == "namespaces" && !slices.Contains([]string{"status", "finalize"}, parts[2]) {
 		found.Namespace, parts = parts[1], parts[2:]
 	}
@@ -70,7 +73,7 @@ func Read(r *http.Request) Request {
 	return found
 }
 
-// readGroup takes the group and version off a path; nothing is left of a path to no resource.
+// readGroup removes group and version from a path. It returns nothing for a path without a resource.
 func (r *Request) readGroup(parts []string) []string {
 	switch {
 	case len(parts) >= 3 && parts[0] == "api":

@@ -11,30 +11,30 @@ import (
 	"github.com/fleet-hub/fleet/dev/plane/ports"
 )
 
-// Wire carries bytes between processes and a server, and can stop doing so. TLS passes unseen: clients verify the
-// server's own certificate, which must be for 127.0.0.1.
+// Wire forwards bytes between processes and a server, and can stop doing so. TLS is not terminated: clients
+// verify the server's certificate, which must be valid for 127.0.0.1.
 type Wire struct {
-	// URL is where processes reach the server: https, at a port on loopback that nobody else gets before Close.
+	// URL is the https URL for processes. Its loopback port is reserved until Close.
 	URL string
 
 	port   *ports.Port
 	target string
 
-	mu         sync.Mutex // guards what follows
+	mu         sync.Mutex // guards the fields below
 	listener   net.Listener
 	conns      map[*carried]struct{}
 	silent     bool
 	delay      time.Duration
 	resetAfter int64
-	changed    chan struct{} // closed and made anew when a flow may go on
+	changed    chan struct{} // closed and replaced when a flow may continue
 	closed     bool
 }
 
-// NewWire leads to the host and port of a server's URL, until Close.
+// NewWire forwards to the host and port of a server's URL, until Close.
 func NewWire(server string) (*Wire, error) {
 	target, err := url.Parse(server)
 	if err != nil {
-		return nil, fmt.Errorf("reading the server's address: %w", err)
+		return nil, fmt.Errorf("parsing the server's URL: %w", err)
 	}
 	port, err := ports.Hold()
 	if err != nil {
@@ -61,7 +61,7 @@ func (w *Wire) listen() error {
 	return nil
 }
 
-// Heal ends all faults. What was held back arrives, as after a cut of a network that TCP outlasts.
+// Heal ends all faults. Bytes that were held are delivered, as after a network failure that TCP survives.
 func (w *Wire) Heal() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -76,15 +76,15 @@ func (w *Wire) Heal() error {
 	return w.listen()
 }
 
-// Silence carries nothing more, in either direction, and tells nobody: connections stay, new ones are accepted.
+// Silence stops forwarding in both directions without closing connections. New connections are accepted.
 func (w *Wire) Silence() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.silent = true
 }
 
-// Abandon carries nothing more on the connections there are, and tells nobody. New ones pass: so it is when something on
-// the way has forgotten them.
+// Abandon stops forwarding on existing connections without closing them. New connections work, as if a router had
+// lost the state of the old ones.
 func (w *Wire) Abandon() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -93,47 +93,47 @@ func (w *Wire) Abandon() {
 	}
 }
 
-// Cut resets all connections there are. New ones pass.
+// Cut resets all connections. New connections work.
 func (w *Wire) Cut() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.cut()
 }
 
-// cut is Cut; w.mu is held.
+// cut does the same as Cut. The caller holds w.mu.
 func (w *Wire) cut() {
 	for c := range w.conns {
 		c.end()
 	}
 }
 
-// Refuse resets all connections and refuses new ones. One that was accepted and is not known yet finds no listener when
-// it is.
+// Refuse resets all connections and refuses new ones. A connection that was just accepted is closed too, because
+// the listener is gone.
 func (w *Wire) Refuse() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.listener != nil {
-		_ = w.listener.Close() // it may be accepting
+		_ = w.listener.Close() // it may be accepting a connection
 		w.listener = nil
 	}
 	w.cut()
 }
 
-// Delay lets bytes arrive after this time, in both directions.
+// Delay delays all bytes by this time, in both directions.
 func (w *Wire) Delay(by time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.delay = by
 }
 
-// ResetAfter resets each connection that is made from now on when the client has got so many bytes.
+// ResetAfter resets each new connection after its client has received this number of bytes.
 func (w *Wire) ResetAfter(bytes int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.resetAfter = bytes
 }
 
-// Connections is how many there are.
+// Connections returns the number of connections.
 func (w *Wire) Connections() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -149,7 +149,7 @@ func (w *Wire) Close() {
 	w.port.Release()
 }
 
-// wake lets flows look again; w.mu is held.
+// wake makes flows check their state again. The caller holds w.mu.
 func (w *Wire) wake() {
 	close(w.changed)
 	w.changed = make(chan struct{})

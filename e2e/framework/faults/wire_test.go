@@ -16,7 +16,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/faults"
 )
 
-// echo answers each connection with what it is told.
+// echo starts a server that returns what it receives.
 func echo(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -59,7 +59,7 @@ func dial(t *testing.T, w *faults.Wire) net.Conn {
 	return conn
 }
 
-// say sends a text and reads as much back.
+// say sends a text and reads it back.
 func say(conn net.Conn, text string) error {
 	if _, err := io.WriteString(conn, text); err != nil {
 		return err
@@ -69,17 +69,17 @@ func say(conn net.Conn, text string) error {
 		return err
 	}
 	if string(heard) != text {
-		return errors.New("heard " + string(heard))
+		return errors.New("received " + string(heard))
 	}
 	return nil
 }
 
-// lost says whether an error is that of a connection that was reset.
+// lost reports whether an error is that of a reset connection.
 func lost(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-func TestAWireCarries(t *testing.T) {
+func TestWire_ForwardsBothDirections(t *testing.T) {
 	w := newWire(t, echo(t))
 	conn := dial(t, w)
 	if err := say(conn, "hello"); err != nil {
@@ -88,7 +88,7 @@ func TestAWireCarries(t *testing.T) {
 	if w.Connections() != 1 {
 		t.Errorf("%d connections", w.Connections())
 	}
-	// One side says that it is done, and still hears the rest.
+	// One side closes its writing direction and still receives the rest.
 	if _, err := io.WriteString(conn, "the rest"); err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestAWireCarries(t *testing.T) {
 	}
 }
 
-func TestACutResets(t *testing.T) {
+func TestCut_ResetsConnections(t *testing.T) {
 	w := newWire(t, echo(t))
 	conn := dial(t, w)
 	if err := say(conn, "hello"); err != nil {
@@ -108,30 +108,30 @@ func TestACutResets(t *testing.T) {
 	}
 	w.Cut()
 	if err := say(conn, "again"); !lost(err) {
-		t.Errorf("it is %v", err)
+		t.Errorf("got error %v", err)
 	}
 	if err := say(dial(t, w), "a new one"); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestSilence(t *testing.T) {
+func TestSilence_HoldsBytesUntilHeal(t *testing.T) {
 	w := newWire(t, echo(t))
 	conn := dial(t, w)
 	if err := say(conn, "hello"); err != nil {
 		t.Fatal(err)
 	}
 	w.Silence()
-	late := dial(t, w) // is accepted
+	late := dial(t, w) // the connection is accepted
 	answers := make(chan error, 2)
 	go func() { answers <- say(conn, "one that was there") }()
 	go func() { answers <- say(late, "one that came") }()
-	for w.Connections() < 2 { // it was accepted, and the wire knows it
+	for w.Connections() < 2 { // until the wire has registered it
 		runtime.Gosched()
 	}
 	select {
 	case err := <-answers:
-		t.Errorf("somebody heard something: %v", err)
+		t.Errorf("want no data, got %v", err)
 	default:
 	}
 	if err := w.Heal(); err != nil {
@@ -144,7 +144,7 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-func TestSilentConnectionsCanBeCut(t *testing.T) {
+func TestCutOfSilentConnections_ResetsThem(t *testing.T) {
 	w := newWire(t, echo(t))
 	conn := dial(t, w)
 	if err := say(conn, "hello"); err != nil {
@@ -155,11 +155,11 @@ func TestSilentConnectionsCanBeCut(t *testing.T) {
 	go func() { ended <- say(conn, "anybody?") }()
 	w.Cut()
 	if err := <-ended; !lost(err) {
-		t.Errorf("it is %v", err)
+		t.Errorf("got error %v", err)
 	}
 }
 
-func TestAbandonedConnections(t *testing.T) {
+func TestAbandon_StopsOnlyExistingConnections(t *testing.T) {
 	w := newWire(t, echo(t))
 	conn := dial(t, w)
 	if err := say(conn, "hello"); err != nil {
@@ -173,7 +173,7 @@ func TestAbandonedConnections(t *testing.T) {
 	}
 	select {
 	case err := <-ended:
-		t.Errorf("somebody heard something: %v", err)
+		t.Errorf("want no data, got %v", err)
 	default:
 	}
 	if err := w.Heal(); err != nil {
@@ -184,23 +184,23 @@ func TestAbandonedConnections(t *testing.T) {
 	}
 }
 
-func TestRefusal(t *testing.T) {
+func TestRefuse_RejectsNewConnections(t *testing.T) {
 	w := newWire(t, echo(t))
 	conn := dial(t, w)
 	if err := say(conn, "hello"); err != nil {
 		t.Fatal(err)
 	}
 	w.Refuse()
-	w.Refuse() // again
+	w.Refuse() // a second Refuse has no effect
 	if err := say(conn, "again"); !lost(err) {
-		t.Errorf("it is %v", err)
+		t.Errorf("got error %v", err)
 	}
 	if _, err := net.Dial("tcp", strings.TrimPrefix(w.URL, "tcp://")); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("a new one: %v", err)
+		t.Errorf("new connection: %v", err)
 	}
-	if runtime.GOOS == "linux" { // where ports can be held
+	if runtime.GOOS == "linux" { // only Linux can hold ports
 		if other, err := net.Listen("tcp", strings.TrimPrefix(w.URL, "tcp://")); !errors.Is(err, syscall.EADDRINUSE) {
-			t.Errorf("somebody else has got its address: %v, %v", other, err)
+			t.Errorf("another listener got the address: %v, %v", other, err)
 		}
 	}
 	if err := w.Heal(); err != nil {
@@ -211,7 +211,7 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-func TestResetAfter(t *testing.T) {
+func TestResetAfter_LimitsTheBytes(t *testing.T) {
 	w := newWire(t, echo(t))
 	w.ResetAfter(7)
 	conn := dial(t, w)
@@ -219,7 +219,7 @@ func TestResetAfter(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := say(conn, "again"); !lost(err) {
-		t.Errorf("it is %v", err)
+		t.Errorf("got error %v", err)
 	}
 	if err := w.Heal(); err != nil {
 		t.Fatal(err)
@@ -230,7 +230,7 @@ func TestResetAfter(t *testing.T) {
 	}
 }
 
-func TestDelay(t *testing.T) {
+func TestDelay_DelaysBytes(t *testing.T) {
 	w := newWire(t, echo(t))
 	w.Delay(time.Millisecond)
 	if err := say(dial(t, w), "hello"); err != nil {
@@ -242,13 +242,13 @@ func TestDelay(t *testing.T) {
 	go func() { ended <- say(conn, "too late") }()
 	w.Close()
 	if err := <-ended; !lost(err) {
-		t.Errorf("it is %v", err)
+		t.Errorf("got error %v", err)
 	}
 }
 
-func TestAWireToNothing(t *testing.T) {
+func TestNewWireWithoutServer_RefusesConnections(t *testing.T) {
 	if _, err := faults.NewWire("https://a b"); err == nil {
-		t.Error("no address, and yet a wire")
+		t.Error("want an error for an invalid address")
 	}
 	w := newWire(t, "tcp://127.0.0.1:1")
 	conn, err := net.Dial("tcp", strings.TrimPrefix(w.URL, "tcp://"))
@@ -256,23 +256,23 @@ func TestAWireToNothing(t *testing.T) {
 		err = say(conn, "anybody?")
 	}
 	if !lost(err) {
-		t.Errorf("it is %v", err)
+		t.Errorf("got error %v", err)
 	}
 	w.Close()
-	if err := w.Heal(); err != nil { // it stays closed
+	if err := w.Heal(); err != nil { // Heal does not open a closed wire
 		t.Error(err)
 	}
 	if _, err := net.Dial("tcp", strings.TrimPrefix(w.URL, "tcp://")); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("after its end: %v", err)
+		t.Errorf("after Close: %v", err)
 	}
 	next, err := net.Listen("tcp", strings.TrimPrefix(w.URL, "tcp://"))
 	if err != nil {
-		t.Fatalf("its address is not free: %v", err)
+		t.Fatalf("the address is not free: %v", err)
 	}
 	_ = next.Close()
 }
 
-func TestAWireCarriesTLSToAServerThatIsTrusted(t *testing.T) {
+func TestWire_ForwardsTLSUnchanged(t *testing.T) {
 	s := newServer(t)
 	w := newWire(t, s.URL)
 	c, err := kubernetes.NewForConfig(&rest.Config{Host: w.URL, TLSClientConfig: rest.TLSClientConfig{CAData: s.ca()}, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})

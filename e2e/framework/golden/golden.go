@@ -1,6 +1,6 @@
-// Package golden compares what a test gets with a file that people have read.
+// Package golden compares the output of a test with a file that was reviewed.
 //
-// `go test ./some/package -update` rewrites the files; look at the difference before you commit it.
+// `go test ./some/package -update` rewrites the files. Review the diff before you commit it.
 package golden
 
 import (
@@ -14,10 +14,10 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files") //nolint:gochecknoglobals // flags are declared before TestMain parses them
 
-// Updating says whether files are to be rewritten, for tests that keep them in a form of their own.
+// Updating reports whether golden files are to be rewritten, for tests with their own file format.
 func Updating() bool { return *update }
 
-// Expect compares with the file of this name in the package's folder testdata, or writes it.
+// Expect compares got with the file testdata/<name>, or writes the file with -update.
 func Expect(t testing.TB, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
@@ -26,10 +26,10 @@ func Expect(t testing.TB, name, got string) {
 	}
 	want, err := os.ReadFile(path)
 	if err != nil {
-		t.Fatalf("%v (-update writes it)", err)
+		t.Fatalf("%v (run with -update to create it)", err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got; -update rewrites it):\n%s", path, diff)
+		t.Errorf("%s (-want +got; run with -update to rewrite it):\n%s", path, diff)
 	}
 }
 

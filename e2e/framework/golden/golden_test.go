@@ -11,7 +11,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/golden"
 )
 
-// told notes what is said of a test instead of failing it.
+// told records the messages of a test instead of failing it.
 type told struct {
 	testing.TB
 	said []string
@@ -28,9 +28,9 @@ func (t *told) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-func TestExpect(t *testing.T) {
+func TestExpect_ComparesWithTheFile(t *testing.T) {
 	if golden.Updating() {
-		t.Skip("this one is about files as they are")
+		t.Skip("this test needs the unchanged files")
 	}
 	t.Chdir(t.TempDir())
 	if err := os.MkdirAll(filepath.Join("testdata", "below"), 0o755); err != nil {
@@ -43,27 +43,27 @@ func TestExpect(t *testing.T) {
 		name, got string
 		says      []string
 	}{
-		"what the file says":     {"below/there.golden", "one\ntwo\n", nil},
-		"another text":           {"below/there.golden", "one\nthree\n", []string{"testdata/below/there.golden", "-update", "two", "three"}},
-		"a text without its end": {"below/there.golden", "one\ntwo", []string{"testdata/below/there.golden"}},
-		"no such file":           {"missing.golden", "one\n", []string{"testdata/missing.golden", "-update writes it"}},
+		"equal text: success":           {"below/there.golden", "one\ntwo\n", nil},
+		"other text: failure":           {"below/there.golden", "one\nthree\n", []string{"testdata/below/there.golden", "-update", "two", "three"}},
+		"missing last newline: failure": {"below/there.golden", "one\ntwo", []string{"testdata/below/there.golden"}},
+		"missing file: failure":         {"missing.golden", "one\n", []string{"testdata/missing.golden", "-update to create it"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			said := says(t, test.name, test.got)
 			if (len(said) == 0) != (len(test.says) == 0) {
-				t.Fatalf("it says %q", said)
+				t.Fatalf("got %q", said)
 			}
 			for _, want := range test.says {
 				if !strings.Contains(strings.Join(said, "\n"), want) {
-					t.Errorf("it says %q, and nothing of %q", said, want)
+					t.Errorf("got %q, want it to contain %q", said, want)
 				}
 			}
 		})
 	}
 }
 
-// says runs Expect as a test of its own would.
+// says runs Expect in a fake test and returns its messages.
 func says(t *testing.T, name, got string) []string {
 	t.Helper()
 	played := &told{TB: t}

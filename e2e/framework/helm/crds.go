@@ -7,13 +7,13 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
-// CRDs installs chart fleet-crd on a control plane. It is for plane.Options.BeforeControllers: a garbage collector that
-// runs already learns of new kinds only every half minute.
+// CRDs installs chart fleet-crd on a control plane. Use it as plane.Options.BeforeControllers: a running garbage
+// collector detects new CRDs only every half minute.
 func CRDs(ctx context.Context, cluster *plane.Cluster) error {
 	return Release{Config: cluster.Config(), Chart: "fleet-crd", Name: "fleet-crd", Namespace: names.SystemNamespace}.Install(ctx)
 }
 
-// HubCRDs is CRDs for planes whose downstream clusters are to know nothing of Fleet, as a user's do not.
+// HubCRDs installs chart fleet-crd only on the hub. As for users, downstream clusters have no CRDs of Fleet.
 func HubCRDs(ctx context.Context, cluster *plane.Cluster) error {
 	if cluster.Name != plane.HubName {
 		return nil

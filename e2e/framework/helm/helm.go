@@ -1,5 +1,5 @@
-// Package helm installs this repository's charts the way a user's `helm install` does, without a
-// helm binary: for the demo and for the user stories.
+// Package helm installs this repository's charts as `helm install` does, but without the helm binary. The demo
+// and the user stories use it.
 package helm
 
 import (
@@ -26,22 +26,23 @@ import (
 	"github.com/fleet-hub/fleet/internal/agentchart"
 )
 
-// Release is one chart of this repository in one cluster.
+// Release is a release of one of this repository's charts in a cluster.
 type Release struct {
-	// Config reaches the cluster with the rights of whoever installs.
+	// Config is the client configuration of the user who installs.
 	Config *rest.Config
-	// Chart is the chart's folder below charts/; Name and Namespace are the release's. The
-	// namespace is created if it is missing.
+	// Chart is the chart's directory in charts/. Name and Namespace are those of the release. The namespace is
+	// created if missing.
 	Chart, Name, Namespace string
-	// Other is installed in place of the chart in that folder: one as another release of it was.
+	// Other is a chart to install instead, for example the chart of an earlier release.
 	Other *chart.Chart
-	// Values override the chart's own.
+	// Values override the chart's values.
 	Values map[string]any
-	// Log receives what Helm has to say; nil drops it.
+	// Log receives Helm's messages. Nil drops them.
 	Log func(format string, args ...any)
 }
 
-// Install is `helm upgrade --install`: it returns when all objects are written, not when they are ready.
+// Install does the same as `helm upgrade --install`. It returns when all objects are written; they may not be
+// ready yet.
 func (r Release) Install(ctx context.Context) error {
 	config, err := r.configuration()
 	if err != nil {
@@ -56,7 +57,7 @@ func (r Release) Install(ctx context.Context) error {
 	if _, err := config.Releases.Last(r.Name); err == nil {
 		return r.upgrade(ctx, config, loaded)
 	} else if !errors.Is(err, driver.ErrReleaseNotFound) {
-		return fmt.Errorf("looking for release %s: %w", r.Name, err)
+		return fmt.Errorf("reading release %s: %w", r.Name, err)
 	}
 	install := action.NewInstall(config)
 	install.ReleaseName, install.Namespace, install.CreateNamespace = r.Name, r.Namespace, true
@@ -66,8 +67,8 @@ func (r Release) Install(ctx context.Context) error {
 	return nil
 }
 
-// Uninstall is `helm uninstall`: it returns when all objects are deleted that may be, not when they are gone. A release
-// that is not there is no error.
+// Uninstall does the same as `helm uninstall`. It returns when all objects are marked for deletion; they may
+// still exist. A missing release is not an error.
 func (r Release) Uninstall(context.Context) error {
 	config, err := r.configuration()
 	if err != nil {
@@ -100,7 +101,7 @@ func (r Release) configuration() (*action.Configuration, error) {
 	return config, nil
 }
 
-// ParseValues reads a values document, as a token's Secret holds it.
+// ParseValues parses a values document, as a token's Secret contains it.
 func ParseValues(document []byte) (map[string]any, error) {
 	values := map[string]any{}
 	if err := yaml.Unmarshal(document, &values); err != nil {
@@ -109,7 +110,7 @@ func ParseValues(document []byte) (map[string]any, error) {
 	return values, nil
 }
 
-// getter gives Helm its clients from a rest.Config instead of a kubeconfig file.
+// getter creates Helm's clients from a rest.Config instead of a kubeconfig file.
 type getter struct {
 	config    *rest.Config
 	namespace string

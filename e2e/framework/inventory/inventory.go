@@ -1,4 +1,4 @@
-// Package inventory lists everything there is on a cluster, whatever its kind, by name and UID.
+// Package inventory lists all objects of a cluster, of every kind, with their names and UIDs.
 //
 //	discovery ─► every kind that can be listed ─► metadata only ─► Inventory ─► what Differs from another one
 package inventory
@@ -17,43 +17,43 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Object is one object. Two of the same name are told apart by their UIDs.
+// Object identifies an object. The UID distinguishes objects that have the same name.
 type Object struct {
-	// Resource is that of the kind, with its group: "roles.rbac.authorization.k8s.io".
+	// Resource is the resource with its group: "roles.rbac.authorization.k8s.io".
 	Resource        string
 	Namespace, Name string
 	UID             types.UID
 }
 
-// String names the object: "secrets fleet-default/t1 (uid)".
+// String returns the object's name: "secrets fleet-default/t1 (uid)".
 func (o Object) String() string {
 	return fmt.Sprintf("%s %s (%s)", o.Resource, types.NamespacedName{Namespace: o.Namespace, Name: o.Name}, o.UID)
 }
 
-// Inventory is what there was, and when each object was made.
+// Inventory maps the objects of a cluster to their creation times.
 type Inventory map[Object]time.Time
 
-// Take lists a cluster. Events are left out: they come and go by themselves.
+// Take lists a cluster's objects. Events are omitted, because they come and go.
 func Take(ctx context.Context, config *rest.Config) (Inventory, error) {
 	config = rest.CopyConfig(config)
-	config.QPS, config.WarningHandler = -1, rest.NoWarnings{} // about kinds that are deprecated
+	config.QPS, config.WarningHandler = -1, rest.NoWarnings{} // about deprecated resources
 	asked, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
+		return nil, fmt.Errorf("creating a client: %w", err)
 	}
 	objects, err := metadata.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
+		return nil, fmt.Errorf("creating a client: %w", err)
 	}
 	kinds, err := asked.ServerPreferredResources()
 	if err != nil {
-		return nil, fmt.Errorf("asking for the kinds there are: %w", err)
+		return nil, fmt.Errorf("discovering the resources: %w", err)
 	}
 	taken := Inventory{}
 	for _, group := range kinds {
 		version, err := schema.ParseGroupVersion(group.GroupVersion)
 		if err != nil {
-			return nil, fmt.Errorf("reading the kinds there are: %w", err)
+			return nil, fmt.Errorf("parsing the discovered resources: %w", err)
 		}
 		for _, kind := range group.APIResources {
 			if !slices.Contains(kind.Verbs, "list") || kind.Kind == "Event" {
@@ -78,7 +78,7 @@ func (i Inventory) add(ctx context.Context, objects metadata.Interface, resource
 	return nil
 }
 
-// Without leaves out what drop says. The inventory itself stays as it is.
+// Without returns a copy without the objects for which drop returns true.
 func (i Inventory) Without(drop func(o Object, made time.Time) bool) Inventory {
 	kept := Inventory{}
 	for object, made := range i {
@@ -89,7 +89,8 @@ func (i Inventory) Without(drop func(o Object, made time.Time) bool) Inventory {
 	return kept
 }
 
-// Differs says what another inventory has less ("- secrets …") and more ("+ secrets …"), sorted.
+// Differs returns the sorted differences to another inventory: objects missing there ("- secrets …") and
+// additional ones ("+ secrets …").
 func (i Inventory) Differs(other Inventory) (differences []string) {
 	for object := range i {
 		if _, both := other[object]; !both {
@@ -105,8 +106,8 @@ func (i Inventory) Differs(other Inventory) (differences []string) {
 	return differences
 }
 
-// Lacking are the account and the CA that Kubernetes puts into every namespace, where they are not there yet. They have
-// no UID.
+// Lacking returns the ServiceAccount and the CA ConfigMap that Kubernetes creates in every namespace, for the
+// namespaces in which they do not exist yet. They have no UID.
 func (i Inventory) Lacking() (lacking []Object) {
 	found := map[Object]bool{}
 	for object := range i {

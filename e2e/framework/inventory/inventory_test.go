@@ -17,7 +17,7 @@ import (
 
 func noon() time.Time { return time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC) }
 
-// server is an API server with two Secrets, an Event, and a kind that can only be created.
+// server is a fake API server with two Secrets, an Event, and a resource that can only be created.
 func server(t *testing.T, broken string) *rest.Config {
 	t.Helper()
 	resources := func(version string, list ...metav1.APIResource) metav1.APIResourceList {
@@ -43,7 +43,7 @@ func server(t *testing.T, broken string) *rest.Config {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(answer) // whoever hung up needs no answer
+		_ = json.NewEncoder(w).Encode(answer) // the client may have disconnected
 	}))
 	t.Cleanup(listening.Close)
 	return &rest.Config{Host: listening.URL}
@@ -57,7 +57,7 @@ func objects(items ...metav1.PartialObjectMetadata) metav1.PartialObjectMetadata
 	return metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}, Items: items}
 }
 
-func TestTake(t *testing.T) {
+func TestTake_ListsAllObjects(t *testing.T) {
 	got, err := Take(t.Context(), server(t, ""))
 	if err != nil {
 		t.Fatal(err)
@@ -70,30 +70,30 @@ func TestTake(t *testing.T) {
 	}
 }
 
-func TestTakeIsComplete(t *testing.T) {
+func TestTake_FailsIfAnyListFails(t *testing.T) {
 	for what, test := range map[string]struct{ broken, says string }{
-		"a group that cannot be discovered": {"/apis/example.com/v2", "asking for the kinds there are: "},
-		"a kind that cannot be listed":      {"/api/v1/secrets", "listing secrets: "},
+		"discovery fails": {"/apis/example.com/v2", "discovering the resources: "},
+		"list fails":      {"/api/v1/secrets", "listing secrets: "},
 	} {
 		t.Run(what, func(t *testing.T) {
 			_, err := Take(t.Context(), server(t, test.broken))
 			if err == nil || !strings.HasPrefix(err.Error(), test.says) {
-				t.Errorf("error %v, want one that begins %q", err, test.says)
+				t.Errorf("got error %v, want prefix %q", err, test.says)
 			}
 		})
 	}
 }
 
-func TestDiffers(t *testing.T) {
+func TestDiffers_NamesMissingAndAdditionalObjects(t *testing.T) {
 	a, b, remade := Object{"secrets", "ns", "a", "u1"}, Object{"secrets", "ns", "b", "u2"}, Object{"secrets", "ns", "a", "u9"}
 	tests := map[string]struct {
 		before, after Inventory
 		want          []string
 	}{
-		"the same":                            {Inventory{a: noon(), b: noon()}, Inventory{b: noon(), a: noon()}, nil},
-		"one less":                            {Inventory{a: noon(), b: noon()}, Inventory{b: noon()}, []string{"- secrets ns/a (u1)"}},
-		"one more":                            {Inventory{a: noon()}, Inventory{a: noon(), b: noon()}, []string{"+ secrets ns/b (u2)"}},
-		"one that was deleted and made again": {Inventory{a: noon()}, Inventory{remade: noon()}, []string{"+ secrets ns/a (u9)", "- secrets ns/a (u1)"}},
+		"equal":                {Inventory{a: noon(), b: noon()}, Inventory{b: noon(), a: noon()}, nil},
+		"one object removed":   {Inventory{a: noon(), b: noon()}, Inventory{b: noon()}, []string{"- secrets ns/a (u1)"}},
+		"one object added":     {Inventory{a: noon()}, Inventory{a: noon(), b: noon()}, []string{"+ secrets ns/b (u2)"}},
+		"one object recreated": {Inventory{a: noon()}, Inventory{remade: noon()}, []string{"+ secrets ns/a (u9)", "- secrets ns/a (u1)"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestDiffers(t *testing.T) {
 	}
 }
 
-func TestWithout(t *testing.T) {
+func TestWithout_ReturnsACopy(t *testing.T) {
 	all := Inventory{{"contents", "", "old", "u1"}: noon(), {"contents", "", "new", "u2"}: noon().Add(time.Hour), {"secrets", "", "new", "u3"}: noon().Add(time.Hour)}
 	young := func(o Object, made time.Time) bool { return o.Resource == "contents" && made.After(noon()) }
 	want := Inventory{{"contents", "", "old", "u1"}: noon(), {"secrets", "", "new", "u3"}: noon().Add(time.Hour)}
@@ -112,11 +112,11 @@ func TestWithout(t *testing.T) {
 		t.Errorf("inventory (-want +got):\n%s", diff)
 	}
 	if len(all) != 3 {
-		t.Error("the inventory itself has changed")
+		t.Error("the original inventory has changed")
 	}
 }
 
-func TestLacking(t *testing.T) {
+func TestLacking_NamesMissingDefaultObjects(t *testing.T) {
 	namespace := Object{Resource: "namespaces", Name: "a", UID: "u1"}
 	account := Object{Resource: "serviceaccounts", Namespace: "a", Name: "default", UID: "u2"}
 	authority := Object{Resource: "configmaps", Namespace: "a", Name: "kube-root-ca.crt", UID: "u3"}
@@ -124,12 +124,12 @@ func TestLacking(t *testing.T) {
 		there []Object
 		want  []Object
 	}{
-		"no namespace":            {there: []Object{account}},
-		"a whole one":             {there: []Object{namespace, account, authority}},
-		"one without its account": {there: []Object{namespace, authority}, want: []Object{{Resource: "serviceaccounts", Namespace: "a", Name: "default"}}},
-		"one without the CA":      {there: []Object{namespace, account}, want: []Object{{Resource: "configmaps", Namespace: "a", Name: "kube-root-ca.crt"}}},
-		"the account of another":  {there: []Object{namespace, authority, {Resource: "serviceaccounts", Namespace: "b", Name: "default"}}, want: []Object{{Resource: "serviceaccounts", Namespace: "a", Name: "default"}}},
-		"a Secret of that name":   {there: []Object{{Resource: "secrets", Name: "a"}}},
+		"no namespace":                         {there: []Object{account}},
+		"complete namespace":                   {there: []Object{namespace, account, authority}},
+		"namespace without its ServiceAccount": {there: []Object{namespace, authority}, want: []Object{{Resource: "serviceaccounts", Namespace: "a", Name: "default"}}},
+		"namespace without the CA":             {there: []Object{namespace, account}, want: []Object{{Resource: "configmaps", Namespace: "a", Name: "kube-root-ca.crt"}}},
+		"ServiceAccount of another namespace":  {there: []Object{namespace, authority, {Resource: "serviceaccounts", Namespace: "b", Name: "default"}}, want: []Object{{Resource: "serviceaccounts", Namespace: "a", Name: "default"}}},
+		"Secret with the same name":            {there: []Object{{Resource: "secrets", Name: "a"}}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

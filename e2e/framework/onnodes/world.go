@@ -1,9 +1,9 @@
 //go:build linux
 
-// Package onnodes is the framework of the stories on real nodes: the product's own images, and a hub and
-// downstream clusters that run them in pods.
+// Package onnodes is the framework of the stories on real nodes: a hub and downstream clusters that run the
+// product's images in pods.
 //
-//	images ─► nodes ─► charts installed, as users do ─► the story ─► Stop
+//	images ─► nodes ─► charts installed as users do ─► the story ─► Stop
 package onnodes
 
 import (
@@ -21,34 +21,34 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework"
 )
 
-// What the charts ask for by default: the nodes have these images, and can get no others.
+// The image names that the charts use by default. The nodes have these images and cannot pull others.
 const (
 	Repo = "docker.io/fleethub"
 	Tag  = "dev"
 )
 
-// World is a hub on which nothing is, and downstream clusters likewise, all with our images.
+// World is a hub and downstream clusters with our images, on which nothing is installed.
 type World struct {
 	*nodes.Lab
 	*framework.User
 }
 
-// Options of Start.
+// Options configures Start.
 type Options struct {
-	// Root is the folder of this repository.
+	// Root is the directory of this repository.
 	Root string
-	// Archives is a folder with images that Build has made; empty makes them.
+	// Archives is a directory with images that Build has created. If it is empty, Start builds them.
 	Archives string
-	// Downstreams are the clusters beside the hub.
+	// Downstreams are the names of the downstream clusters.
 	Downstreams []string
-	// LogDir is where the logs of all components go; empty is a new folder.
+	// LogDir is the directory of all logs. If it is empty, Start creates a directory.
 	LogDir string
-	// Progress receives a line for what takes long; nil drops it.
+	// Progress receives a line for each slow step. Nil drops it.
 	Progress func(format string, args ...any)
 }
 
-// Start builds the images while it starts the nodes, and puts them there. The caller's TestMain has to begin with
-// nodes.Role.
+// Start builds the images, starts the nodes at the same time, and imports the images. The caller's TestMain has
+// to call nodes.Role first.
 func Start(ctx context.Context, o Options) (w *World, err error) {
 	archives := o.Archives
 	if archives == "" {
@@ -78,7 +78,7 @@ func Start(ctx context.Context, o Options) (w *World, err error) {
 	return w, nil
 }
 
-// Stop ends everything and removes all but the logs.
+// Stop ends everything and removes all files except the logs.
 func (w *World) Stop() error {
 	if w.Lab == nil {
 		return nil
@@ -86,7 +86,7 @@ func (w *World) Stop() error {
 	return w.Lab.Stop()
 }
 
-// Build makes the images for this machine in a folder.
+// Build builds the images for this machine in a directory.
 func Build(ctx context.Context, root, archives string, progress func(format string, args ...any)) error {
 	_, err := images.Build(ctx, images.Options{
 		Repo: Repo, Tag: Tag, Root: root, Out: archives, Form: images.Form{Fast: true}, Local: true,
@@ -99,7 +99,7 @@ func Build(ctx context.Context, root, archives string, progress func(format stri
 	return nil
 }
 
-// stock puts the images on all nodes and makes the user's way to them.
+// stock imports the images on all nodes and creates the user's clients.
 func (w *World) stock(archives string) error {
 	var sites []framework.Site
 	var importing errgroup.Group

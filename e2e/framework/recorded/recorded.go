@@ -1,5 +1,5 @@
-// Package recorded reads testdata/recorded: the objects of a hub and its clusters that the other implementation has
-// made, to which ours is held.
+// Package recorded reads testdata/recorded: the objects of a hub and its clusters that Rancher Fleet has created. Tests
+// compare our objects with them.
 package recorded
 
 import (
@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Objects are those of a file of the hub, "clusters" for one, in its order.
+// Objects returns the objects of one of the hub's files, for example "clusters", in the file's order.
 func Objects[T any](t testing.TB, file string) (found []*T) {
 	t.Helper()
 	path := filepath.Join(Folder(t), "hub", file+".yaml")
@@ -29,7 +29,7 @@ func Objects[T any](t testing.TB, file string) (found []*T) {
 	return found
 }
 
-// Folder returns the folder of the recorded objects. A test runs in the folder of its package, somewhere below go.mod.
+// Folder returns the directory of the recorded objects. A test runs in the directory of its package, below go.mod.
 func Folder(t testing.TB) string {
 	t.Helper()
 	from, err := os.Getwd()

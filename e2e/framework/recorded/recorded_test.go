@@ -8,7 +8,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-func TestObjects(t *testing.T) {
+func TestObjects_AreReadInOrder(t *testing.T) {
 	var names []string
 	for _, cluster := range recorded.Objects[fleet.Cluster](t, "clusters") {
 		names = append(names, cluster.Namespace+"/"+cluster.Name)

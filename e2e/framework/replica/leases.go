@@ -11,7 +11,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
-// Holders are the identities of those who hold the hub's leases, by the name of the lease.
+// Holders returns the holder identities of the hub's leases, by lease name.
 func Holders(ctx context.Context, hub kubernetes.Interface) (map[string]string, error) {
 	list, err := hub.CoordinationV1().Leases(names.SystemNamespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -26,10 +26,10 @@ func Holders(ctx context.Context, hub kubernetes.Interface) (map[string]string, 
 	return holders, nil
 }
 
-// Is says whether an identity is this replica's.
+// Is reports whether an identity is this replica's.
 func (r *Replica) Is(identity string) bool { return strings.HasPrefix(identity, r.Name+"_") }
 
-// Bury gives back the leases that a dead replica holds, so that nobody has to wait until they end by themselves.
+// Bury releases the leases of a dead replica, so that others need not wait until they expire.
 func (r *Replica) Bury(ctx context.Context, hub kubernetes.Interface) error {
 	holders, err := Holders(ctx, hub)
 	if err != nil {

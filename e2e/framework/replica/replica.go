@@ -1,4 +1,4 @@
-// Package replica runs the controllers as processes of their own, for tests which end, kill and freeze them.
+// Package replica runs the controllers as separate processes, for tests that stop, kill and freeze them.
 //
 //	TestMain: Play ◄─ the test binary, called fleetcontroller ◄─ Start ─► Kill, Stop, Freeze, Thaw; Log
 //
@@ -23,11 +23,11 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
-// program is the name under which the test binary plays fleetcontroller.
+// program is the name under which the test binary runs as fleetcontroller.
 const program = "fleetcontroller"
 
-// Play is what cmd/controller does, in a process that Start has started; elsewhere nothing. A TestMain begins with it,
-// and exits with the code if it was played.
+// Play runs cmd/controller if this process was started by Start, and returns its exit code. Otherwise played is
+// false. TestMain calls it first.
 func Play() (code int, played bool) {
 	if filepath.Base(os.Args[0]) != program {
 		return 0, false
@@ -41,37 +41,38 @@ func Play() (code int, played bool) {
 	return 0, true
 }
 
-// Options say what a replica is.
+// Options configures a replica.
 type Options struct {
-	// Name is what it calls itself in leases. In a Folder, no other replica has it.
+	// Name is the replica's name in leases. It must be unique in Folder.
 	Name string
-	// Folder is where its log is written, as <Name>.log with - for each slash. It has to be there.
+	// Folder is the directory of the log <Name>.log, in which slashes of the name become hyphens. It has to
+	// exist.
 	Folder string
-	// Kubeconfig is a file: how it reaches the hub.
+	// Kubeconfig is the path of a kubeconfig for the hub.
 	Kubeconfig string
-	// Args are those of fleetcontroller.
+	// Args are the arguments of fleetcontroller.
 	Args []string
-	// Env are more variables, NAME=value. It has none of the test's.
+	// Env holds additional variables as NAME=value. The test's environment is not inherited.
 	Env []string
-	// Election are its times; LongLeases if they are empty.
+	// Election holds the times of the leader election. The default is LongLeases.
 	Election Election
 }
 
-// Election are the times of a leader election.
+// Election holds the times of a leader election.
 type Election struct{ LeaseDuration, RenewDeadline, RetryPeriod time.Duration }
 
-// LongLeases are never lost by a replica that lives, however busy the machine is.
+// LongLeases returns times with which a living replica keeps its leases, even on a busy machine.
 func LongLeases() Election {
 	return Election{LeaseDuration: 5 * time.Minute, RenewDeadline: 4 * time.Minute, RetryPeriod: 2 * time.Second}
 }
 
-// Replica is one process of the controllers. It ends with the test's process, at the latest.
+// Replica is a process of the controllers. It ends at the latest with the test's process.
 type Replica struct {
-	// Name is that of its Options.
+	// Name is the name from Options.
 	Name string
 
 	cmd   *exec.Cmd
-	log   string // its file
+	log   string // path of the log file
 	ended chan struct{}
 }
 
@@ -91,13 +92,13 @@ func Start(o Options) (*Replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close() // the process has it, too
+	defer log.Close() // the process has its own copy
 	r.cmd.Env, r.cmd.Stderr, r.cmd.SysProcAttr = o.environment(), log, supervise.Tied()
 	if err := r.cmd.Start(); err != nil {
 		return nil, err
 	}
 	go func() {
-		_ = r.cmd.Wait() // how it ended is in its state
+		_ = r.cmd.Wait() // the process state contains the result
 		close(r.ended)
 	}()
 	return r, nil
@@ -120,10 +121,10 @@ func (o Options) environment() []string {
 // Ended is closed when the process has ended.
 func (r *Replica) Ended() <-chan struct{} { return r.ended }
 
-// ExitCode is that of a process that has ended, -1 if a signal ended it.
+// ExitCode returns the exit code of an ended process, or -1 if a signal ended it.
 func (r *Replica) ExitCode() int { return r.cmd.ProcessState.ExitCode() }
 
-// Log is what it has logged so far.
+// Log returns what the process has logged so far.
 func (r *Replica) Log() string {
 	text, err := os.ReadFile(r.log)
 	if err != nil {
@@ -132,18 +133,18 @@ func (r *Replica) Log() string {
 	return string(text)
 }
 
-// Stop asks the process to end.
+// Stop sends SIGTERM to the process.
 func (r *Replica) Stop() {
-	_ = r.cmd.Process.Signal(syscall.SIGTERM) // one that has ended already is what was wanted
+	_ = r.cmd.Process.Signal(syscall.SIGTERM) // it may have ended already
 }
 
-// Kill ends the process as kill -9 does, and returns when it has ended.
+// Kill sends SIGKILL to the process and returns when it has ended.
 func (r *Replica) Kill() {
-	_ = r.cmd.Process.Kill() // one that has ended already is what was wanted
+	_ = r.cmd.Process.Kill() // it may have ended already
 	<-r.ended
 }
 
-// Freeze stops the process where it is, and returns when it does nothing any more. It works on Linux.
+// Freeze stops the process with SIGSTOP and returns when it has stopped. It requires Linux.
 func (r *Replica) Freeze() error {
 	if err := r.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		return err
@@ -153,7 +154,7 @@ func (r *Replica) Freeze() error {
 		if err != nil {
 			return err
 		}
-		// After the command in brackets: T is stopped.
+		// The state follows the command in parentheses. T means stopped.
 		if _, state, _ := strings.Cut(string(stat), ") "); strings.HasPrefix(state, "T") {
 			return nil
 		}
@@ -161,5 +162,5 @@ func (r *Replica) Freeze() error {
 	}
 }
 
-// Thaw lets a frozen process go on.
+// Thaw continues a frozen process.
 func (r *Replica) Thaw() error { return r.cmd.Process.Signal(syscall.SIGCONT) }

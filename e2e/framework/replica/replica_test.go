@@ -18,7 +18,7 @@ import (
 	"github.com/fleet-hub/fleet/dev/plane/pki"
 )
 
-// patience is for what takes a second or two.
+// patience limits a wait for something that takes a second or two.
 const patience = 2 * time.Minute
 
 func TestMain(m *testing.M) {
@@ -44,11 +44,12 @@ func await(t *testing.T, what string, event <-chan struct{}) {
 	select {
 	case <-event:
 	case <-time.After(patience):
-		t.Fatalf("%s: not in time", what)
+		t.Fatalf("%s did not happen in time", what)
 	}
 }
 
-// silent is the kubeconfig of a hub that takes connections and says nothing, and tells of the first.
+// silent returns the kubeconfig of a hub that accepts connections and never answers. asked is closed at the first
+// connection.
 func silent(t *testing.T) (kubeconfig string, asked <-chan struct{}) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -75,27 +76,27 @@ func silent(t *testing.T) (kubeconfig string, asked <-chan struct{}) {
 	return kubeconfig, first
 }
 
-func TestAReplicaThatRefusesToStart(t *testing.T) {
+func TestReplicaWithWrongArguments_ExitsWithCode(t *testing.T) {
 	r := start(t, Options{Name: "one/two", Args: []string{"--no-such-flag"}})
 	await(t, "its end", r.Ended())
 	if code := r.ExitCode(); code != 1 {
 		t.Errorf("exit code %d", code)
 	}
 	if want := "fleetcontroller: unknown flag: --no-such-flag\n"; !strings.HasSuffix(r.Log(), want) {
-		t.Errorf("it says %q", r.Log())
+		t.Errorf("the log is %q", r.Log())
 	}
-	r.Stop() // changes nothing
+	r.Stop() // has no effect after the end
 	r.Kill()
 }
 
-func TestAReplicaFrozenAndKilled(t *testing.T) {
+func TestReplica_CanBeFrozenAndKilled(t *testing.T) {
 	kubeconfig, asked := silent(t)
 	r := start(t, Options{Name: "one", Kubeconfig: kubeconfig})
 	await(t, "its first question", asked)
 	if err := r.Freeze(); err != nil {
 		t.Fatal(err)
 	}
-	r.Stop() // it cannot hear it
+	r.Stop() // a frozen process cannot handle it
 	if err := r.Thaw(); err != nil {
 		t.Fatal(err)
 	}
@@ -104,30 +105,30 @@ func TestAReplicaFrozenAndKilled(t *testing.T) {
 	second.Kill()
 	await(t, "the other one's", second.Ended())
 	if code := second.ExitCode(); code != -1 {
-		t.Errorf("a killed one has exit code %d", code)
+		t.Errorf("a killed replica has exit code %d", code)
 	}
 	if err := second.Freeze(); err == nil {
-		t.Error("a dead one is frozen")
+		t.Error("freezing a dead replica: want an error")
 	}
 }
 
-func TestNobodyElsePlays(t *testing.T) {
+func TestPlayInTheTestProcess_DoesNothing(t *testing.T) {
 	if code, played := Play(); played || code != 0 {
-		t.Errorf("the test itself is a replica with code %d", code)
+		t.Errorf("the test process ran as a replica, code %d", code)
 	}
 }
 
-func TestEnvironment(t *testing.T) {
+func TestEnvironment_HasElectionTimes(t *testing.T) {
 	const common = "KUBECONFIG=k NAMESPACE=cattle-fleet-system POD_NAME=n "
 	const ports = " FLEET_HEALTHPROBE_BIND_ADDRESS=127.0.0.1:0 FLEET_METRICS_BIND_ADDRESS=127.0.0.1:0"
 	tests := map[string]struct {
 		options Options
 		want    string
 	}{
-		"leases are long by default": {
+		"default: long leases": {
 			Options{}, common + "CATTLE_ELECTION_LEASE_DURATION=5m0s CATTLE_ELECTION_RENEW_DEADLINE=4m0s CATTLE_ELECTION_RETRY_PERIOD=2s" + ports,
 		},
-		"what is given comes last": {
+		"additional variables come last": {
 			Options{Election: Election{2 * time.Second, 1500 * time.Millisecond, time.Second}, Env: []string{"A=b"}},
 			common + "CATTLE_ELECTION_LEASE_DURATION=2s CATTLE_ELECTION_RENEW_DEADLINE=1.5s CATTLE_ELECTION_RETRY_PERIOD=1s" + ports + " A=b",
 		},
@@ -149,7 +150,7 @@ func lease(name, holder string) *coordinationv1.Lease {
 	}
 }
 
-func TestBury(t *testing.T) {
+func TestBury_ReleasesOnlyItsLeases(t *testing.T) {
 	hub := fake.NewClientset(lease("first", "one_7a73"), lease("second", "one_7a73"), lease("third", "one-more_7a73"), lease("fourth", ""),
 		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "cattle-fleet-system", Name: "nobody's"}})
 	if err := (&Replica{Name: "one"}).Bury(t.Context(), hub); err != nil {

@@ -1,4 +1,4 @@
-// Package suite is what the ginkgo suites on control planes have in common: one world that all their stories share.
+// Package suite starts the world that all stories of a ginkgo suite on control planes share.
 package suite
 
 import (
@@ -10,12 +10,12 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework"
 )
 
-// starting bounds how long a world may take: longest where the product has to be built first.
+// starting limits the start of a world. It takes longest if the product has to be built first.
 const starting = 15 * time.Minute
 
-// Share starts a world before the first story of a suite, as *world, and installs the hub with these values of the
-// chart. It ends with the suite; where a story has failed, its logs stay, and the report has the state of the hub. Call
-// it once, where a package's variables are made; the result means nothing.
+// Share starts a world before the first story of a suite, stores it in *world, and installs the hub with these chart
+// values. The world ends with the suite. If a story fails, its logs are kept and the report contains the state of the
+// hub. Call it once, to initialize a package variable; the result has no meaning.
 func Share(world **framework.World, o framework.Options, values map[string]any) bool {
 	failed := false
 	ginkgo.BeforeSuite(func(ctx ginkgo.SpecContext) {

@@ -11,29 +11,30 @@ import (
 	"github.com/fleet-hub/fleet/internal/register/heartbeat"
 )
 
-// Settings are what is particular about one agent.
+// Settings configures one agent.
 type Settings struct {
 	// ClientID is the cluster's identity.
 	ClientID string
-	// Labels are proposed for the Cluster.
+	// Labels are the labels that the agent requests for its Cluster.
 	Labels map[string]string
-	// Pod is the host name of the agent's pod; empty: "fleet-agent-0".
+	// Pod is the host name of the agent's pod. The default is "fleet-agent-0".
 	Pod string
-	// Checkin is the time between two heartbeats, each a tenth longer or shorter by chance. Zero: what an agent
-	// does without a setting.
+	// Checkin is the interval between two heartbeats. Each interval varies randomly by a tenth. Zero means an
+	// agent's default.
 	Checkin time.Duration
-	// Poll has the agent ask for its credential every two seconds without ever watching it, read BundleDeployments by a
-	// list before it watches them, and not say whose heartbeats are, as agents of the other implementation do.
+	// Poll makes the agent behave like agents of Rancher Fleet: it polls for its credential every two seconds
+	// instead of watching, it lists BundleDeployments before it watches them, and its heartbeats do not contain
+	// its identity.
 	Poll bool
-	// RegisterAgain has the agent ask for a new identity when the hub has kept rejecting the one it has, as if
-	// somebody then gave its cluster a bootstrap secret. Without it the agent goes on asking whether it is accepted
-	// again.
+	// RegisterAgain makes the agent request a new identity when the hub has rejected the current one for long
+	// enough, as if an admin had given its cluster a bootstrap secret. Without it the agent keeps trying the old
+	// identity.
 	RegisterAgain bool
-	// Credential is an identity the agent already has, as after a restart. Nil: it registers.
+	// Credential is an existing identity, as after a restart. Nil means that the agent registers.
 	Credential *protocol.Credential
-	// Values are those of another token than the swarm's. Nil: the swarm's.
+	// Values are the values of another token than the swarm's. Nil means the swarm's token.
 	Values *protocol.Values
-	// Wrap is put around the agent's connection: faults. Nil: nothing is.
+	// Wrap wraps the agent's transport, to inject faults. Nil wraps nothing.
 	Wrap func(http.RoundTripper) http.RoundTripper
 }
 
@@ -50,70 +51,73 @@ func (s Settings) withDefaults(o Options) Settings {
 	return s
 }
 
-// State is how far an agent is. Times are zero until what they tell of has happened; with a new identity they are
-// those of the new one.
+// State is the progress of an agent. A time is zero until its event has happened. After a new registration the
+// times are those of the new identity.
 type State struct {
-	// Registrations is how many ClusterRegistrations it has made; Request is the last one's name.
+	// Registrations is the number of ClusterRegistrations that it has created. Request is the name of the last
+	// one.
 	Registrations int
 	Request       string
-	// Requested, Granted, Proven and Beaten are when it sent the ClusterRegistration, received the credential, had
-	// it accepted, and had its first heartbeat accepted.
+	// Requested, Granted, Proven and Beaten are the times at which it created the ClusterRegistration, received
+	// the credential, verified the credential, and had its first heartbeat accepted.
 	Requested, Granted, Proven, Beaten time.Time
-	// Beats counts accepted heartbeats over all identities, LastBeat is when the last one was.
+	// Beats is the number of accepted heartbeats of all identities. LastBeat is the time of the last one.
 	Beats    int
 	LastBeat time.Time
-	// Watching means that a watch on its BundleDeployments is open, since WatchingSince; Watches counts those opened.
+	// Watching means that a watch on its BundleDeployments is open, since WatchingSince. Watches counts the
+	// watches.
 	Watching      bool
 	WatchingSince time.Time
 	Watches       int
-	// Reports counts BundleDeployments it has said to be deployed and ready.
+	// Reports is the number of BundleDeployments that it has reported as deployed and ready.
 	Reports int
-	// Rejected means that the hub has not accepted its identity for handshake.RejectionPatience.
+	// Rejected means that the hub has rejected its identity for registering.RejectionPatience.
 	Rejected bool
-	// Failures counts requests that failed, Problem is what the last one said.
+	// Failures is the number of failed requests. Problem is the error of the last one.
 	Failures int
 	Problem  string
 }
 
-// Agent plays one agent.
+// Agent is one simulated agent.
 type Agent struct {
 	swarm     *Swarm
 	settings  Settings
 	transport *http.Transport
 	hub       hub
-	reported  versions // only the watch uses it
-	// doubtedSince is when the hub began to reject the identity, zero while it does not. Only the watch uses it.
+	reported  versions // used only by the watch
+	// doubtedSince is the time since when the hub has rejected the identity, or zero. It is used only by the
+	// watch.
 	doubtedSince time.Time
 
-	mu         sync.Mutex // guards what follows
+	mu         sync.Mutex // guards the fields below
 	state      State
 	credential *protocol.Credential
-	changed    chan struct{} // closed and made anew with every change of state
+	changed    chan struct{} // closed and replaced at every change of state
 	stop       context.CancelFunc
 	ended      chan struct{}
 }
 
-// ClientID is the agent's.
+// ClientID returns the agent's client ID.
 func (a *Agent) ClientID() string { return a.settings.ClientID }
 
-// Settings are what the agent was added with, defaults filled in.
+// Settings returns the agent's settings with defaults.
 func (a *Agent) Settings() Settings { return a.settings }
 
-// State is how far it is now.
+// State returns the agent's current state.
 func (a *Agent) State() State {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.state
 }
 
-// Credential is its identity, nil without one.
+// Credential returns the agent's identity, or nil.
 func (a *Agent) Credential() *protocol.Credential {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.credential
 }
 
-// Stop ends an agent that was started, as an end of its pod does: its identity stays.
+// Stop stops a started agent, as the end of its pod does. The agent keeps its identity.
 func (a *Agent) Stop() {
 	a.mu.Lock()
 	stop, ended := a.stop, a.ended
@@ -125,7 +129,7 @@ func (a *Agent) Stop() {
 	<-ended
 }
 
-// Await returns when done holds, or with the error of ctx and how far the agent is.
+// Await returns nil when done returns true for the state. If ctx ends before, the error contains the state.
 func (a *Agent) Await(ctx context.Context, done func(State) bool) error {
 	for {
 		a.mu.Lock()
@@ -137,15 +141,15 @@ func (a *Agent) Await(ctx context.Context, done func(State) bool) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for agent %s, which is at %+v: %w", a.settings.ClientID, state, context.Cause(ctx))
+			return fmt.Errorf("waiting for agent %s in state %+v: %w", a.settings.ClientID, state, context.Cause(ctx))
 		}
 	}
 }
 
-// Joined holds for an agent whose first heartbeat with its present identity was accepted.
+// Joined reports whether the agent's first heartbeat with its current identity was accepted.
 func Joined(s State) bool { return !s.Beaten.IsZero() }
 
-// Settled holds for an agent that has joined, watches, and has reported its own Bundle.
+// Settled reports whether an agent has joined, is watching, and has reported its own Bundle.
 func Settled(s State) bool { return Joined(s) && s.Watching && s.Reports > 0 }
 
 func (a *Agent) update(change func(*State)) {
@@ -156,7 +160,7 @@ func (a *Agent) update(change func(*State)) {
 	a.changed = make(chan struct{})
 }
 
-// failed notes a request that did not go well, unless the agent was ending.
+// failed records a failed request, unless the agent is stopping.
 func (a *Agent) failed(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -164,7 +168,7 @@ func (a *Agent) failed(ctx context.Context, err error) {
 	a.update(func(s *State) { s.Failures, s.Problem = s.Failures+1, err.Error() })
 }
 
-// run gets an identity and works with it, and with the next should it be lost.
+// run registers and works with the identity. When the identity is lost, it registers again.
 func (a *Agent) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		free, ok := a.swarm.slot(ctx)
@@ -173,7 +177,7 @@ func (a *Agent) run(ctx context.Context) {
 		}
 		if a.Credential() == nil && !a.join(ctx) {
 			free()
-			continue // no identity came of it: asked again, with a pause behind it
+			continue // registering failed; join has already waited, so try again
 		}
 		a.serve(ctx, free)
 		free()

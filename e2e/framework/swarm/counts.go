@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// Request is a kind of request an agent sends.
+// Request is a kind of request that an agent sends.
 type Request struct {
 	// Identity is "import" or "request".
 	Identity string
-	// Verb and Resource are as the API server calls them: "patch", "clusters/status".
+	// Verb and Resource are the API server's terms: "patch", "clusters/status".
 	Verb, Resource string
-	// Code is that of the answer; zero means that none came.
+	// Code is the response's code. Zero means that there was no response.
 	Code int
 }
 

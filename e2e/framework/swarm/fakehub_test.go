@@ -29,20 +29,21 @@ func testValues() protocol.Values {
 	}
 }
 
-// fakeHub answers one agent without a network, as a hub does that grants every request.
+// fakeHub answers one agent in memory, as a hub that grants every request.
 type fakeHub struct {
-	// refuse is asked first: a code other than zero is the answer. n is how often this method and resource were asked for
-	// before.
+	// refuse is called first. A code other than zero is the response. n is the number of earlier requests with
+	// this method and resource.
 	refuse func(r *http.Request, resource string, n int) int
-	// hidden is how often the credential is asked for before its rights are there, and withheld how often after that.
+	// hidden is how often requests for the credential are forbidden, and withheld how often it is not found after
+	// that.
 	hidden, withheld int
-	// deployments are there when a watch begins.
+	// deployments are the BundleDeployments that exist when a watch starts.
 	deployments []string
 
 	mu      sync.Mutex
 	log     []string
 	asked   map[string]int
-	granted int            // registrations so far
+	granted int            // number of registrations so far
 	open    []*watchStream // on BundleDeployments
 }
 
@@ -51,7 +52,7 @@ type watchStream struct {
 	ctx    <-chan struct{}
 }
 
-// deployment is a BundleDeployment as the API server encodes it.
+// deployment returns a BundleDeployment as the API server encodes it.
 func deployment(name, version, wanted, applied string, more ...string) string {
 	status := fmt.Sprintf(`{"appliedDeploymentID":%q,"ready":%t}`, applied, applied != "")
 	return fmt.Sprintf(`{"metadata":{"name":%q,"uid":"u-%s","resourceVersion":%q},"spec":{"deploymentID":%q%s},"status":%s}`,
@@ -60,7 +61,7 @@ func deployment(name, version, wanted, applied string, more ...string) string {
 
 var variable = regexp.MustCompile(`c-[0-9a-f]{61}|timeoutSeconds=\d+|"clientRandom":"[a-z0-9]+"`)
 
-// resource is what a path is about.
+// resource returns a short name of the path's resource.
 func resource(r *http.Request) string {
 	switch p := r.URL.Path; {
 	case strings.Contains(p, "/clusterregistrations"):
@@ -142,11 +143,11 @@ func (h *fakeHub) credential() string {
 	}).Encode() {
 		data[key] = base64.StdEncoding.EncodeToString(value)
 	}
-	text, _ := json.Marshal(map[string]any{"data": data}) // text is always encodable
+	text, _ := json.Marshal(map[string]any{"data": data}) // text can always be encoded
 	return string(text)
 }
 
-// watch answers with what is there, and goes on until somebody ends it.
+// watch sends the existing objects and keeps the watch open until it is ended.
 func (h *fakeHub) watch(r *http.Request) *http.Response {
 	reader, writer := io.Pipe()
 	w := &watchStream{writer: writer, ctx: r.Context().Done()}
@@ -159,14 +160,14 @@ func (h *fakeHub) watch(r *http.Request) *http.Response {
 		first += `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"40"}}}` + "\n"
 	}
 	go func() {
-		_, _ = io.WriteString(writer, first) // ends when nobody reads any more
+		_, _ = io.WriteString(writer, first) // ends when the reader is closed
 		<-w.ctx
 		_ = writer.CloseWithError(r.Context().Err()) // never an error
 	}()
 	return &http.Response{StatusCode: http.StatusOK, Body: reader, Header: http.Header{}}
 }
 
-// say has the last watch tell of an event.
+// say sends an event on the last watch.
 func (h *fakeHub) say(t *testing.T, kind, object string) {
 	t.Helper()
 	h.mu.Lock()
@@ -177,14 +178,15 @@ func (h *fakeHub) say(t *testing.T, kind, object string) {
 	}
 }
 
-// hangUp ends the last watch: as the server does in the end, or with an error as a lost connection.
+// hangUp ends the last watch: normally, as the server does at its timeout, or with an error, as a lost connection
+// does.
 func (h *fakeHub) hangUp(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	_ = h.open[len(h.open)-1].writer.CloseWithError(err) // never an error
 }
 
-// lines are the requests so far that contain one of the texts; all without any.
+// lines returns the requests so far that contain one of the texts. Without texts it returns all.
 func (h *fakeHub) lines(texts ...string) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -212,7 +214,7 @@ func refused(code int) *http.Response {
 	return answer(code, fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d,"message":"said the hub"}`, reasons[code], code))
 }
 
-// within waits in fake time until done holds of the agent, and fails the test after a day.
+// within waits in fake time until done returns true, and fails the test after a day.
 func within(t *testing.T, a *Agent, done func(State) bool) State {
 	t.Helper()
 	deadline := time.After(24 * time.Hour)
@@ -226,7 +228,7 @@ func within(t *testing.T, a *Agent, done func(State) bool) State {
 		select {
 		case <-changed:
 		case <-deadline:
-			t.Fatalf("it did not happen; the agent is at %+v", state)
+			t.Fatalf("the condition was not met in time; the agent's state is %+v", state)
 		}
 	}
 }

@@ -13,14 +13,15 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 )
 
-// lastWatchPause is the longest pause before a watch that broke off is opened again.
+// lastWatchPause is the longest pause before an interrupted watch is opened again.
 const lastWatchPause = 30 * time.Second
 
-// errRelist asks for all BundleDeployments anew: the ones known are too old, or something of them was not done.
-var errRelist = errors.New("all BundleDeployments are needed again")
+// errRelist means that all BundleDeployments must be listed again: the known version is too old, or an event was
+// not handled.
+var errRelist = errors.New("BundleDeployments must be listed again")
 
-// follow watches the BundleDeployments of the agent's namespace and reports on them, until ctx ends or the identity
-// is lost, which is its only error.
+// follow watches the BundleDeployments of the agent's namespace and reports on them until ctx ends. It returns an
+// error only if the identity is lost.
 func (a *Agent) follow(ctx context.Context, c *protocol.Credential) error {
 	version := ""
 	for failed := 0; ctx.Err() == nil; {
@@ -44,8 +45,8 @@ func (a *Agent) follow(ctx context.Context, c *protocol.Credential) error {
 	return nil
 }
 
-// followOnce opens one watch and handles what comes. Without a version it begins with all there are: in one request,
-// or for an agent of the other implementation in two.
+// followOnce opens one watch and handles its events. Without a version it first gets all objects: in the same
+// request, or, like Rancher Fleet's agents, with a list.
 func (a *Agent) followOnce(ctx context.Context, c *protocol.Credential, version *string) (opened bool, err error) {
 	collection := fleetAPI + "namespaces/" + c.DeploymentNamespace + "/bundledeployments?"
 	if *version == "" && a.settings.Poll {
@@ -53,7 +54,7 @@ func (a *Agent) followOnce(ctx context.Context, c *protocol.Credential, version 
 			return false, err
 		}
 	}
-	// The server ends it after a while, not all at the same time.
+	// The server ends the watch at a random time, so that not all agents reconnect at once.
 	query := fmt.Sprintf("watch=true&allowWatchBookmarks=true&timeoutSeconds=%d", 300+rand.IntN(300))
 	if *version == "" {
 		query += "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
@@ -108,8 +109,8 @@ func (a *Agent) handle(ctx context.Context, c *protocol.Credential, e event, ver
 	return nil
 }
 
-// confirmGone asks once whether a BundleDeployment is gone, as the project's agent does before it takes anything
-// down. There is nothing to take down here, so the answer does not matter.
+// confirmGone reads a deleted BundleDeployment once, as the project's agent does before it uninstalls. The result
+// does not matter here, because nothing is installed.
 func (a *Agent) confirmGone(ctx context.Context, c *protocol.Credential, name string) {
 	err := a.hub.do(ctx, call{
 		as: granted, token: c.Token, verb: "get", resource: "bundledeployments",

@@ -18,13 +18,13 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube"
 )
 
-// requestTimeout bounds a request that is no watch, as the project's agent does.
+// requestTimeout limits a request other than a watch, as in the project's agent.
 const requestTimeout = kube.RequestTimeout
 
-// fleetAPI is where the kinds of fleet.cattle.io are.
+// fleetAPI is the path of the API group fleet.cattle.io.
 const fleetAPI = "/apis/fleet.cattle.io/v1alpha1/"
 
-// UserAgent is what all requests of a swarm call themselves.
+// UserAgent is the user agent of all requests of a swarm.
 const UserAgent = "fleet-swarm"
 
 // Identities of an agent.
@@ -33,24 +33,24 @@ const (
 	granted   = "request"
 )
 
-// hub is the hub's API as an agent reaches it: JSON over its one connection.
+// hub sends JSON requests to the hub over the agent's only connection.
 type hub struct {
 	url    string
 	client *http.Client
 	counts *counts
 }
 
-// call is one request.
+// call describes one request.
 type call struct {
-	as, token      string // which identity, and its bearer token
-	verb, resource string // as the API server calls them
+	as, token      string // the identity and its bearer token
+	verb, resource string // the API server's terms
 	path           string // with the query
-	mediaType      string // of the body; empty: JSON
+	mediaType      string // of the body; the default is JSON
 	body           []byte
-	opened         func() // called when a watch is answered; nil: nobody is told
+	opened         func() // called when a watch is answered; may be nil
 }
 
-// object is what every object has; only what agents look at.
+// object contains the fields of every object that agents use.
 type object struct {
 	Metadata struct {
 		Name              string       `json:"name"`
@@ -60,7 +60,7 @@ type object struct {
 	} `json:"metadata"`
 }
 
-// version grows with each change of one object; zero where the API server does not count.
+// version returns the numeric resource version, or zero if it is not a number.
 func (o object) version() uint64 {
 	version, err := strconv.ParseUint(o.Metadata.ResourceVersion, 10, 64)
 	if err != nil {
@@ -75,7 +75,7 @@ type event struct {
 	Object json.RawMessage `json:"object"`
 }
 
-// do sends a request and decodes its answer into what is given; nil drops it.
+// do sends a request and decodes the response into into, unless that is nil.
 func (h hub) do(ctx context.Context, c call, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -83,7 +83,7 @@ func (h hub) do(ctx context.Context, c call, into any) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = answer.Body.Close() }() // it was read to its end, or is of no use
+	defer func() { _ = answer.Body.Close() }() // it was read, or is not needed
 	if into == nil {
 		_, err = io.Copy(io.Discard, answer.Body)
 		return err
@@ -91,8 +91,8 @@ func (h hub) do(ctx context.Context, c call, into any) error {
 	return json.NewDecoder(answer.Body).Decode(into)
 }
 
-// watch hands events on until the server, ctx or handle ends it: io.EOF of handle is no error. Bookmarks
-// are handed on, too.
+// watch calls handle for each event, including bookmarks, until the server, ctx or handle ends the watch. io.EOF
+// from handle is not an error.
 func (h hub) watch(ctx context.Context, c call, handle func(event) error) error {
 	answer, err := h.send(ctx, c)
 	if err != nil {
@@ -123,11 +123,11 @@ func (h hub) watch(ctx context.Context, c call, handle func(event) error) error 
 	}
 }
 
-// send returns an answer that is no error; its body is the caller's to close.
+// send returns a successful response. The caller closes its body.
 func (h hub) send(ctx context.Context, c call) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, method(c.verb), h.url+c.path, bytes.NewReader(c.body))
 	if err != nil {
-		return nil, fmt.Errorf("making a request: %w", err)
+		return nil, fmt.Errorf("creating a request: %w", err)
 	}
 	request.Header.Set("Authorization", "Bearer "+c.token)
 	request.Header.Set("Accept", "application/json")
@@ -150,12 +150,12 @@ func (h hub) send(ctx context.Context, c call) (*http.Response, error) {
 	defer func() { _ = answer.Body.Close() }()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
 	if err != nil {
-		return nil, fmt.Errorf("reading an error: %w", err)
+		return nil, fmt.Errorf("reading an error response: %w", err)
 	}
 	return nil, statusError(text, answer.StatusCode, c)
 }
 
-// statusError is what the API server says in an error, or a text with its code where it says nothing.
+// statusError returns the API server's Status as an error. Without a Status it returns the text with the code.
 func statusError(text []byte, code int, c call) error {
 	var status metav1.Status
 	if json.Unmarshal(text, &status) == nil && status.Kind == "Status" {

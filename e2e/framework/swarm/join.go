@@ -18,20 +18,20 @@ import (
 )
 
 const (
-	// watchFor bounds one watch for a credential, as with the project's agent.
+	// watchFor limits one watch for a credential, as in the project's agent.
 	watchFor = 30 * time.Second
-	// steadyPoll is how often an agent of the other implementation asks for its credential.
+	// steadyPoll is the interval at which Rancher Fleet's agent polls for its credential.
 	steadyPoll = 2 * time.Second
 )
 
-// Pauses after something went wrong, doubling from the first to the last.
+// Pauses after a failure. Each one doubles, from the first to the last.
 const (
 	firstPause = time.Second
 	lastPause  = 15 * time.Second
 )
 
-// join makes a ClusterRegistration, waits for its credential and proves it. False means that there is none, and
-// that the pause before the next attempt is over.
+// join creates a ClusterRegistration, waits for its credential and verifies it. If that fails, it waits for the
+// pause before the next attempt and returns false.
 func (a *Agent) join(ctx context.Context) bool {
 	credential, err := a.register(ctx)
 	if err == nil {
@@ -70,7 +70,7 @@ func (a *Agent) register(ctx context.Context) (*protocol.Credential, error) {
 		as: importing, token: values.Token, verb: "create", resource: "clusterregistrations", body: body,
 		path: fleetAPI + "namespaces/" + values.ClusterNamespace + "/clusterregistrations",
 	}, &made); err != nil {
-		return nil, fmt.Errorf("registering: %w", err)
+		return nil, fmt.Errorf("creating the ClusterRegistration: %w", err)
 	}
 	a.update(func(s *State) {
 		s.Registrations++
@@ -86,7 +86,7 @@ func (a *Agent) register(ctx context.Context) (*protocol.Credential, error) {
 	return credential, nil
 }
 
-// fetchCredential asks until the credential is there or the agent's patience is over.
+// fetchCredential reads the credential repeatedly until it exists or the timeout is over.
 func (a *Agent) fetchCredential(ctx context.Context, name string) (*protocol.Credential, error) {
 	values, began := a.settings.Values, a.now()
 	read := call{as: importing, token: values.Token, verb: "get", resource: "secrets",
@@ -97,7 +97,7 @@ func (a *Agent) fetchCredential(ctx context.Context, name string) (*protocol.Cre
 	for {
 		secret := &corev1.Secret{}
 		err := a.hub.do(ctx, read, secret)
-		if apierrors.IsNotFound(err) && !a.settings.Poll { // 404 and not 403: we may read it, it is a matter of moments
+		if apierrors.IsNotFound(err) && !a.settings.Poll { // 404 and not 403: the agent may read the Secret, which will exist soon
 			secret, err = a.watchCredential(ctx, name)
 		}
 		if err == nil {
@@ -115,7 +115,7 @@ func (a *Agent) fetchCredential(ctx context.Context, name string) (*protocol.Cre
 	}
 }
 
-// pollPause is the pause before the next question, when the request is as old as this.
+// pollPause returns the pause before the next read, for the age of the registration.
 func (a *Agent) pollPause(age time.Duration) time.Duration {
 	if a.settings.Poll {
 		return steadyPoll
@@ -123,7 +123,7 @@ func (a *Agent) pollPause(age time.Duration) time.Duration {
 	return registering.PollPause(age)
 }
 
-// watchCredential waits for the one Secret by a watch.
+// watchCredential waits for the Secret with a watch.
 func (a *Agent) watchCredential(ctx context.Context, name string) (*corev1.Secret, error) {
 	ctx, cancel := context.WithTimeout(ctx, watchFor)
 	defer cancel()
@@ -151,25 +151,25 @@ func (a *Agent) watchCredential(ctx context.Context, name string) (*corev1.Secre
 	return found, err
 }
 
-// prove does what only an agent's identity may.
+// prove verifies the credential with a request that only the agent's identity may send.
 func (a *Agent) prove(ctx context.Context, c *protocol.Credential) error {
 	err := a.hub.do(ctx, call{
 		as: granted, token: c.Token, verb: "list", resource: "bundledeployments",
 		path: fleetAPI + "namespaces/" + c.DeploymentNamespace + "/bundledeployments?limit=1&resourceVersion=0",
 	}, nil)
 	if err != nil {
-		return fmt.Errorf("proving the identity: %w", err)
+		return fmt.Errorf("verifying the credential: %w", err)
 	}
 	return nil
 }
 
-// tokenAlphabet is that of an agent's random part, tokenLength its length.
+// tokenAlphabet and tokenLength define an agent's client random.
 const (
 	tokenAlphabet = "bcdfghjklmnpqrstvwxz2456789"
 	tokenLength   = 54
 )
 
-// clientRandom is near enough to uniform for who is nobody's secret.
+// clientRandom returns a random string. It is not exactly uniform, which is good enough for a simulated agent.
 func clientRandom() (string, error) {
 	random := make([]byte, tokenLength)
 	if _, err := rand.Read(random); err != nil {

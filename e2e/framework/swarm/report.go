@@ -19,7 +19,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// bundleDeployment is what an agent without a cluster needs of one.
+// bundleDeployment contains the fields of a BundleDeployment that an agent without a cluster needs.
 type bundleDeployment struct {
 	object
 	Spec struct {
@@ -37,14 +37,14 @@ type bundleDeployment struct {
 	} `json:"status"`
 }
 
-// settled means that there is nothing to do for a BundleDeployment.
+// settled reports whether a BundleDeployment needs no action.
 func (b bundleDeployment) settled() bool {
 	return b.Spec.DeploymentID == "" || b.Spec.Paused || b.Spec.OffSchedule || b.Metadata.DeletionTimestamp != nil ||
 		b.Status.Ready && b.Status.AppliedDeploymentID == b.Spec.DeploymentID
 }
 
-// deploy reads what an agent reads to deploy a Bundle, and says that all of it is in place and ready: where nothing
-// has to start or to be waited for, that is one report.
+// deploy reads what an agent reads to deploy a Bundle, and reports that all its objects exist and are ready.
+// Because nothing has to start, it sends only one report.
 func (a *Agent) deploy(ctx context.Context, c *protocol.Credential, bd bundleDeployment) error {
 	if bd.settled() || a.reported.isOlder(bd.object) {
 		return nil
@@ -62,7 +62,7 @@ func (a *Agent) deploy(ctx context.Context, c *protocol.Credential, bd bundleDep
 	}
 	err := a.report(ctx, c, bd)
 	if apierrors.IsNotFound(err) {
-		return nil // deleted meanwhile, which an event says
+		return nil // deleted meanwhile; the watch reports it
 	}
 	if err != nil {
 		return fmt.Errorf("reporting on %s: %w: %w", bd.Metadata.Name, err, errRelist)
@@ -71,8 +71,8 @@ func (a *Agent) deploy(ctx context.Context, c *protocol.Credential, bd bundleDep
 	return nil
 }
 
-// read asks for what the API server has in memory, and for what it has stored where that is not there. What is read is
-// not looked at, so it is never found to be too old. An agent of the other implementation asks for what is stored.
+// read reads an object from the API server's cache, and from storage if it is not there. The object is not
+// checked for staleness. Rancher Fleet's agent always reads from storage.
 func (a *Agent) read(ctx context.Context, stored call) error {
 	if a.settings.Poll {
 		return a.hub.do(ctx, stored, nil)
@@ -86,8 +86,8 @@ func (a *Agent) read(ctx context.Context, stored call) error {
 	return err
 }
 
-// report writes the status, over the one that was read or, if it is no longer that, by a patch. An agent of the other
-// implementation always patches, and leaves the printer columns to the hub.
+// report writes the status: as an update of the version that was read or, after a conflict, as a patch. Rancher
+// Fleet's agent always patches, and leaves the printer columns to the hub.
 func (a *Agent) report(ctx context.Context, c *protocol.Credential, bd bundleDeployment) error {
 	status := readyStatus(bd, a.now(), a.swarm.options.Resources)
 	if a.settings.Poll {
@@ -126,14 +126,16 @@ func (a *Agent) write(ctx context.Context, c *protocol.Credential, bd bundleDepl
 	return nil
 }
 
-// versions are those of objects as an agent has written them, by UID: what its watch tells of earlier ones is no news.
+// versions maps UIDs to the resource versions that an agent has written. Watch events of earlier versions are
+// ignored.
 type versions map[types.UID]uint64
 
 func (v versions) note(o object) { v[o.Metadata.UID] = o.version() }
 
 func (v versions) isOlder(o object) bool { return o.version() < v[o.Metadata.UID] }
 
-// readyStatus is the part of a status that an agent writes when a release has been made and all of it is ready.
+// readyStatus returns the part of a status that an agent writes when a release is installed and all its objects
+// are ready.
 func readyStatus(bd bundleDeployment, now time.Time, resources int) map[string]any {
 	var conditions []genericcondition.GenericCondition
 	for _, kind := range []string{fleet.ConditionInstalled, fleet.ConditionDeployed, fleet.ConditionReady, fleet.ConditionMonitored} {

@@ -22,11 +22,11 @@ import (
 // errIdentityLost ends the work with an identity.
 var errIdentityLost = errors.New("the hub rejects the identity")
 
-// lastBeatPause is the longest pause after a heartbeat that did not arrive.
+// lastBeatPause is the longest pause after a failed heartbeat.
 const lastBeatPause = time.Minute
 
-// serve is the work with one identity: it ends with ctx, or when the identity is lost and another may be had.
-// joined is called with the first heartbeat.
+// serve works with one identity until ctx ends, or until the identity is lost and the agent may register again.
+// It calls joined at the first heartbeat.
 func (a *Agent) serve(ctx context.Context, joined func()) {
 	ctx, lost := context.WithCancelCause(ctx)
 	defer lost(nil)
@@ -65,8 +65,8 @@ func (a *Agent) beat(ctx context.Context, c *protocol.Credential, joined func())
 	}
 }
 
-// nextSecond waits until a heartbeat can say another second than the last, by which the hub tells the first use of
-// an identity.
+// nextSecond waits until a heartbeat has a later second than the last one. The hub detects the first use of an
+// identity by the second.
 func (a *Agent) nextSecond(ctx context.Context) bool {
 	now, last := a.now(), a.State().LastBeat
 	if !now.Truncate(time.Second).Equal(last.Truncate(time.Second)) {
@@ -105,7 +105,7 @@ func (a *Agent) beatOnce(ctx context.Context, c *protocol.Credential) error {
 	return nil
 }
 
-// beatPause is the time to the next heartbeat after this many failures in a row.
+// beatPause returns the pause before the next heartbeat after this many consecutive failures.
 func beatPause(interval time.Duration, failed int) time.Duration {
 	if failed == 0 {
 		return interval
@@ -113,9 +113,9 @@ func beatPause(interval time.Duration, failed int) time.Duration {
 	return min(firstPause<<min(failed-1, 10), lastBeatPause, interval)
 }
 
-// judge tells an identity the hub rejects from a hub that is not well: it asks once more, and the answers must have
-// been the same for as long as an agent without a bootstrap secret insists on. The error is errIdentityLost if another
-// identity is to be had.
+// judge decides whether the hub rejects the identity or has another problem. It verifies the identity once more.
+// The hub must reject it for as long as an agent without a bootstrap secret waits. It returns errIdentityLost if
+// the agent may register again.
 func (a *Agent) judge(ctx context.Context, c *protocol.Credential, err error) error {
 	if !isRejection(err) || !isRejection(a.prove(ctx, c)) {
 		a.doubtedSince = time.Time{}
@@ -137,12 +137,12 @@ func (a *Agent) judge(ctx context.Context, c *protocol.Credential, err error) er
 
 func isRejection(err error) bool { return apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) }
 
-// jitter is d, up to a tenth longer or shorter.
+// jitter returns d, at random up to a tenth longer or shorter.
 func jitter(d time.Duration) time.Duration {
 	return d - d/10 + time.Duration(rand.Float64()*float64(d)/5)
 }
 
-// wait says whether d is over; false means that ctx has ended.
+// wait waits for d. It returns false if ctx ends before.
 func wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -1,11 +1,10 @@
-// Package swarm plays agents towards a hub, as many as wanted in one process: each has its own connection
-// and speaks the wire protocol, none has a cluster behind it. Stories and `make bench` use it; the product does
-// not.
+// Package swarm simulates many agents of a hub in one process. Each has its own connection and speaks the wire
+// protocol, but has no cluster. Stories and `make bench` use it; the product does not.
 //
 //	Settings ─► ClusterRegistration ─► credential ─► proof ─► heartbeats
 //	                                                     └──► BundleDeployments ─► "deployed and ready"
 //
-// An agent sends what the project's own agent sends, in as many requests, and decodes only what it needs.
+// An agent sends the same requests as the project's agent, and decodes only what it needs.
 package swarm
 
 import (
@@ -20,36 +19,37 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 )
 
-// Options are what all agents of a swarm share.
+// Options configures all agents of a swarm.
 type Options struct {
-	// Values are what a token hands out: where the hub is, what signs its certificate, and the right to ask.
-	// Settings may name others.
+	// Values are a token's values: the hub's URL, its CA, and the credential to register. Settings may override
+	// them.
 	Values protocol.Values
-	// AtOnce is how many agents may be between their ClusterRegistration and their first accepted heartbeat
-	// at a time. Zero or less: all.
+	// AtOnce limits how many agents may be between their ClusterRegistration and their first accepted heartbeat
+	// at the same time. Zero or less means no limit.
 	AtOnce int
-	// Resources is how many objects an agent says a Bundle has made. Zero: DefaultResources; less: none.
+	// Resources is the number of objects that an agent reports for a Bundle. Zero means DefaultResources, less
+	// means none.
 	Resources int
-	// Clock says what time it is. Nil: the machine's.
+	// Clock returns the current time. Nil means the machine's clock.
 	Clock func() time.Time
 }
 
-// DefaultResources is as many as the agent's own Bundle has.
+// DefaultResources is the number of objects of the agent's own Bundle.
 const DefaultResources = 8
 
-// Swarm is a number of agents.
+// Swarm is a set of agents.
 type Swarm struct {
 	options Options
-	slots   chan struct{} // nil: no limit
+	slots   chan struct{} // nil means no limit
 	counts  counts
 	running sync.WaitGroup
 
 	mu     sync.Mutex
 	agents []*Agent
-	pools  map[string]*x509.CertPool // by CA, PEM: parsed once, not by each agent
+	pools  map[string]*x509.CertPool // by CA in PEM, so that each CA is parsed only once
 }
 
-// New is a swarm without agents.
+// New returns a swarm without agents.
 func New(options Options) *Swarm {
 	if options.Clock == nil {
 		options.Clock = time.Now //nolint:forbidigo // this is where the clock is made
@@ -64,7 +64,7 @@ func New(options Options) *Swarm {
 	return s
 }
 
-// Add makes an agent that does nothing until it is started.
+// Add adds an agent. It does nothing until it is started.
 func (s *Swarm) Add(settings Settings) *Agent {
 	settings = settings.withDefaults(s.options)
 	a := &Agent{swarm: s, settings: settings, reported: versions{}, changed: make(chan struct{})}
@@ -81,8 +81,8 @@ func (s *Swarm) Add(settings Settings) *Agent {
 	return a
 }
 
-// transport is one agent's connection: HTTP/2 as that of every Kubernetes client, checked when nothing has come
-// for half a minute.
+// transport returns one agent's connection: HTTP/2 like that of every Kubernetes client, with a ping after half a
+// minute without data.
 func (s *Swarm) transport(values protocol.Values) *http.Transport {
 	return &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: requestTimeout, KeepAlive: 30 * time.Second}).DialContext,
@@ -94,7 +94,7 @@ func (s *Swarm) transport(values protocol.Values) *http.Transport {
 	}
 }
 
-// pool is nil, the system's, without a CA.
+// pool returns the CA's pool. Without a CA it returns nil, the system's pool.
 func (s *Swarm) pool(ca string) *x509.CertPool {
 	if ca == "" {
 		return nil
@@ -110,14 +110,14 @@ func (s *Swarm) pool(ca string) *x509.CertPool {
 	return pool
 }
 
-// Agents are those added so far.
+// Agents returns the agents added so far.
 func (s *Swarm) Agents() []*Agent {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]*Agent(nil), s.agents...)
 }
 
-// Start starts agents; they go on until ctx ends or they are stopped. Which registers first is left to chance.
+// Start starts agents in random order. They run until ctx ends or they are stopped.
 func (s *Swarm) Start(ctx context.Context, agents ...*Agent) {
 	for _, a := range agents {
 		ctx, stop := context.WithCancel(ctx)
@@ -134,10 +134,10 @@ func (s *Swarm) Start(ctx context.Context, agents ...*Agent) {
 	}
 }
 
-// Wait returns when every agent started has ended.
+// Wait returns when all started agents have ended.
 func (s *Swarm) Wait() { s.running.Wait() }
 
-// Await returns when done holds for each of these agents, or with the error of ctx.
+// Await returns nil when done returns true for each of these agents, or an error when ctx ends.
 func (s *Swarm) Await(ctx context.Context, done func(State) bool, agents ...*Agent) error {
 	for _, a := range agents {
 		if err := a.Await(ctx, done); err != nil {
@@ -147,10 +147,10 @@ func (s *Swarm) Await(ctx context.Context, done func(State) bool, agents ...*Age
 	return nil
 }
 
-// Requests are those sent so far, by what they were.
+// Requests returns how many requests of each kind were sent.
 func (s *Swarm) Requests() map[Request]int { return s.counts.all() }
 
-// slot waits until one more agent may register; false means that ctx has ended.
+// slot waits until one more agent may register. ok is false if ctx has ended.
 func (s *Swarm) slot(ctx context.Context) (free func(), ok bool) {
 	if s.slots == nil {
 		return func() {}, ctx.Err() == nil

@@ -20,7 +20,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 )
 
-// play starts one agent towards a hub, in fake time; the agent ends with the test.
+// play starts one agent with a fake hub, in fake time. The agent ends with the test.
 func play(t *testing.T, h *fakeHub, settings Settings) *Agent {
 	t.Helper()
 	s := New(Options{Values: testValues(), Resources: 1})
@@ -36,24 +36,24 @@ func play(t *testing.T, h *fakeHub, settings Settings) *Agent {
 	return a
 }
 
-func TestWhatAnAgentSends(t *testing.T) {
+func TestAgentRequests_MatchTheGoldens(t *testing.T) {
 	own := deployment("a", "30", "s-1:2", "")
 	tests := map[string]struct {
 		golden   string
 		hub      *fakeHub
 		settings Settings
 	}{
-		"an agent asks, proves, beats, watches and reports": {
+		"agent registers, verifies, sends heartbeats, watches and reports": {
 			golden: "joins", hub: &fakeHub{hidden: 2, withheld: 1, deployments: []string{own}}, settings: Settings{Labels: map[string]string{"env": "dev"}},
 		},
-		"one of the other implementation never watches its credential, and lists before it watches": {
+		"Rancher Fleet's agent polls its credential, and lists before it watches": {
 			golden: "polls", hub: &fakeHub{hidden: 1, withheld: 1, deployments: []string{own}}, settings: Settings{Poll: true, Pod: "other-0"},
 		},
-		"one that was restarted has its identity": {
+		"restarted agent keeps its identity": {
 			golden: "restarted", hub: &fakeHub{deployments: []string{deployment("a", "30", "s-1:2", "s-1:2")}},
 			settings: Settings{Credential: &protocol.Credential{Token: keptToken(), DeploymentNamespace: clusterSpace, ClusterNamespace: workspace, ClusterName: "c1"}},
 		},
-		"a Bundle with values in a Secret has it read": {
+		"Bundle with values in a Secret: agent reads the Secret": {
 			golden: "values", hub: &fakeHub{deployments: []string{deployment("a", "30", "s-1:2", "", `,"valuesHash":"h"`)}},
 		},
 	}
@@ -63,25 +63,26 @@ func TestWhatAnAgentSends(t *testing.T) {
 				a := play(t, test.hub, test.settings)
 				within(t, a, func(s State) bool { return Joined(s) && s.Watching })
 				synctest.Wait()
-				// Two parts of an agent speak at the same time: their requests are told apart, not their order.
+				// Two goroutines of an agent send requests at the same time. The test separates them, because
+				// their order is undefined.
 				parts := append(test.hub.lines("clusterregistrations", "/secrets", "limit=1"), test.hub.lines("/clusters/")...)
 				got := strings.Join(append(parts, test.hub.lines("bundledeployments?watch", "limit=500", "/contents/", "/bundledeployments/")...), "\n") + "\n"
 				golden.Expect(t, test.golden+".txt", got)
 				if told, all := strings.Count("\n"+got, "\n")-1-strings.Count(got, "\n  "), len(test.hub.lines()); told != all {
-					t.Errorf("%d requests, the golden file tells of %d", all, told)
+					t.Errorf("%d requests, the golden file has %d", all, told)
 				}
 			})
 		})
 	}
 }
 
-// keptToken says whose it is, as those of a hub do.
+// keptToken returns a token that names its ServiceAccount, as those of a hub do.
 func keptToken() string {
 	part := base64.RawURLEncoding.EncodeToString
 	return part([]byte(`{}`)) + "." + part([]byte(`{"kubernetes.io":{"serviceaccount":{"uid":"uid-1"}}}`)) + ".c"
 }
 
-// only refuses the first n requests about a resource with a code.
+// only rejects the first n requests for a resource with a code.
 func only(about string, n, code int) func(*http.Request, string, int) int {
 	return func(_ *http.Request, resource string, before int) int {
 		if resource == about && before < n {
@@ -91,7 +92,7 @@ func only(about string, n, code int) func(*http.Request, string, int) int {
 	}
 }
 
-func TestWhatAnAgentDoesAboutTrouble(t *testing.T) {
+func TestAgent_RecoversFromFailures(t *testing.T) {
 	own := []string{deployment("a", "30", "s-1:2", "")}
 	tests := map[string]struct {
 		hub      *fakeHub
@@ -100,25 +101,25 @@ func TestWhatAnAgentDoesAboutTrouble(t *testing.T) {
 		least    time.Duration
 		most     time.Duration
 	}{
-		"nothing is in its way": {
+		"no failure": {
 			hub: &fakeHub{deployments: own}, want: State{Registrations: 1, Beats: 1, Watches: 1, Reports: 1}, least: 60 * time.Millisecond, most: 60 * time.Millisecond,
 		},
-		"the rights to its credential take two seconds: it asks ever less often": {
+		"access to the credential is granted after two seconds: retried with growing pauses": {
 			hub: &fakeHub{hidden: 5, deployments: own}, want: State{Registrations: 1, Beats: 1, Watches: 1, Reports: 1}, least: 1800 * time.Millisecond, most: 2400 * time.Millisecond,
 		},
-		"the hub refuses the registration twice: asked again after pauses": {
+		"hub rejects the registration twice: retried after pauses": {
 			hub:  &fakeHub{refuse: only("registrations", 2, 503), deployments: own},
 			want: State{Registrations: 1, Beats: 1, Watches: 1, Reports: 1, Failures: 2}, least: 1800 * time.Millisecond, most: 2400 * time.Millisecond,
 		},
-		"the token is rejected while it waits: it registers anew": {
+		"token is rejected while it waits: registers again": {
 			hub:  &fakeHub{refuse: only("secrets", 1, 401), deployments: own},
 			want: State{Registrations: 2, Beats: 1, Watches: 1, Reports: 1, Failures: 1}, least: 1800 * time.Millisecond, most: 2400 * time.Millisecond,
 		},
-		"no credential comes for half an hour: it registers anew": {
+		"no credential for half an hour: registers again": {
 			hub:  &fakeHub{refuse: credentialComesTo(2), deployments: own},
 			want: State{Registrations: 2, Beats: 1, Watches: 1, Reports: 1, Failures: 1}, least: 30 * time.Minute, most: 31 * time.Minute,
 		},
-		"the credential does not work: it registers anew": {
+		"credential does not work: registers again": {
 			hub:  &fakeHub{refuse: only("proof", 1, 403), deployments: own},
 			want: State{Registrations: 2, Beats: 1, Watches: 1, Reports: 1, Failures: 1}, least: 1800 * time.Millisecond, most: 2400 * time.Millisecond,
 		},
@@ -126,27 +127,27 @@ func TestWhatAnAgentDoesAboutTrouble(t *testing.T) {
 			hub:  &fakeHub{refuse: only("heartbeat", 3, 500), deployments: own},
 			want: State{Registrations: 1, Beats: 1, Watches: 1, Reports: 1, Failures: 3}, least: 6300 * time.Millisecond, most: 8 * time.Second,
 		},
-		"the watch is refused twice: opened again after pauses": {
+		"watch is rejected twice: opened again after pauses": {
 			hub:  &fakeHub{refuse: only("watch", 2, 503), deployments: own},
 			want: State{Registrations: 1, Beats: 1, Watches: 1, Reports: 1, Failures: 2}, least: 2700 * time.Millisecond, most: 3500 * time.Millisecond,
 		},
-		"a report is refused: made again when all BundleDeployments were read again": {
+		"report is rejected: repeated after a new list of BundleDeployments": {
 			hub:  &fakeHub{refuse: only("report", 1, 500), deployments: own},
 			want: State{Registrations: 1, Beats: 1, Watches: 2, Reports: 1, Failures: 1}, least: 900 * time.Millisecond, most: 1200 * time.Millisecond,
 		},
-		"a content cannot be read: the same": {
+		"content cannot be read: report is repeated after a new list": {
 			hub:  &fakeHub{refuse: only("contents", 1, 500), deployments: own},
 			want: State{Registrations: 1, Beats: 1, Watches: 2, Reports: 1, Failures: 1}, least: 900 * time.Millisecond, most: 1200 * time.Millisecond,
 		},
-		"the identity is rejected, and another is to be had: it registers anew when it has been told so for ten seconds": {
+		"identity is rejected for ten seconds, RegisterAgain is set: registers again": {
 			hub: &fakeHub{refuse: rejects("token-1", time.Hour), deployments: own}, settings: Settings{RegisterAgain: true},
 			want: State{Registrations: 2, Beats: 1, Watches: 1, Reports: 1}, least: 10 * time.Second, most: 20 * time.Second,
 		},
-		"the identity is rejected for a moment: it keeps it": {
+		"identity is rejected for a moment: identity is kept": {
 			hub: &fakeHub{refuse: rejects("token-1", 6*time.Second), deployments: own}, settings: Settings{RegisterAgain: true},
 			want: State{Registrations: 1, Beats: 1, Watches: 1, Reports: 1}, least: 6 * time.Second, most: 16 * time.Second,
 		},
-		"rejections with something else between them count from then on": {
+		"rejections with another error in between: counted from then on": {
 			hub: &fakeHub{refuse: interrupted(rejects("token-1", 20*time.Second), 2), deployments: own}, settings: Settings{RegisterAgain: true},
 			want: State{Registrations: 1, Beats: 1, Watches: 1, Reports: 1}, least: 20 * time.Second, most: 40 * time.Second,
 		},
@@ -161,7 +162,7 @@ func TestWhatAnAgentDoesAboutTrouble(t *testing.T) {
 					t.Errorf("it took %s, want %s to %s", took, test.least, test.most)
 				}
 				if test.settings.RegisterAgain {
-					got.Failures = 0 // depends on which part of it is told first
+					got.Failures = 0 // depends on the order of its goroutines
 				}
 				want := test.want
 				want.Watching = true
@@ -180,7 +181,7 @@ func withoutTimes(s State) State {
 	return s
 }
 
-// credentialComesTo hides every credential but that of the nth registration.
+// credentialComesTo hides every credential except that of the nth registration.
 func credentialComesTo(nth int) func(*http.Request, string, int) int {
 	made := 0
 	return func(_ *http.Request, resource string, _ int) int {
@@ -194,7 +195,7 @@ func credentialComesTo(nth int) func(*http.Request, string, int) int {
 	}
 }
 
-// rejects answers 401 to a token for a while, but to its proof before it is used.
+// rejects answers 401 to a token for a while, but not to its verification before first use.
 func rejects(token string, while time.Duration) func(*http.Request, string, int) int {
 	var began time.Time
 	return func(r *http.Request, resource string, n int) int {
@@ -208,7 +209,7 @@ func rejects(token string, while time.Duration) func(*http.Request, string, int)
 	}
 }
 
-// interrupted has the nth watch after the first answered by a server that is not well.
+// interrupted answers the nth watch after the first with code 503.
 func interrupted(refuse func(*http.Request, string, int) int, nth int) func(*http.Request, string, int) int {
 	return func(r *http.Request, resource string, n int) int {
 		if resource == "watch" && n == nth {
@@ -218,7 +219,7 @@ func interrupted(refuse func(*http.Request, string, int) int, nth int) func(*htt
 	}
 }
 
-func TestAnAgentWithNothingElseGoesOnAsking(t *testing.T) {
+func TestRejectedAgentWithoutRegisterAgain_KeepsTrying(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		h := &fakeHub{deployments: []string{deployment("a", "30", "s-1:2", "")}}
@@ -234,28 +235,28 @@ func TestAnAgentWithNothingElseGoesOnAsking(t *testing.T) {
 		}
 		s := within(t, a, func(s State) bool { return Settled(s) && !s.Rejected })
 		if s.Registrations != 1 || a.Credential() == nil {
-			t.Errorf("it gave its identity up: %+v", s)
+			t.Errorf("the agent dropped its identity: %+v", s)
 		}
 		if late := time.Since(began) - 10*time.Minute; late > 70*time.Second {
-			t.Errorf("it noticed that it is accepted again only after %s", late)
+			t.Errorf("the agent used the accepted identity again only after %s", late)
 		}
 	})
 }
 
-func TestAWatchThatEnds(t *testing.T) {
+func TestEndedWatch_IsContinued(t *testing.T) {
 	lost := errors.New("connection lost")
 	tests := map[string]struct {
 		end  error
 		code int
 		want []string
 	}{
-		"by the server, as planned: goes on where it was": {
+		"server ends the watch: continued at the last version": {
 			end: nil, want: []string{"resourceVersion=40"},
 		},
-		"by a lost connection: goes on where it was": {
+		"connection is lost: continued at the last version": {
 			end: lost, want: []string{"resourceVersion=40"},
 		},
-		"and the server no longer knows where it was: begins anew": {
+		"version has expired: listed again": {
 			end: lost, code: 410, want: []string{"resourceVersion=40", "sendInitialEvents=true"},
 		},
 	}
@@ -280,7 +281,7 @@ func TestAWatchThatEnds(t *testing.T) {
 				}
 				for i, line := range again {
 					if !strings.Contains(line, test.want[i]) {
-						t.Errorf("watch %q is not with %s", line, test.want[i])
+						t.Errorf("watch %q does not contain %s", line, test.want[i])
 					}
 				}
 			})
@@ -288,21 +289,21 @@ func TestAWatchThatEnds(t *testing.T) {
 	}
 }
 
-func TestWhatAWatchTells(t *testing.T) {
+func TestWatchEvents_CauseReports(t *testing.T) {
 	tests := map[string]struct {
 		kind, object string
-		want         []string // requests it gives rise to, shortened
+		want         []string // the requests that it causes, shortened
 	}{
-		"another deployment is made and reported":        {"MODIFIED", deployment("a", "60", "s-2:2", "s-1:2"), []string{"GET contents/s-2?resourceVersion=0", "PUT a/status"}},
-		"a new one is made and reported":                 {"ADDED", deployment("b", "60", "s-2:2", ""), []string{"GET contents/s-2?resourceVersion=0", "PUT b/status"}},
-		"what was reported already is not":               {"MODIFIED", deployment("a", "60", "s-1:2", "s-1:2"), nil},
-		"what was written before the report is no news":  {"MODIFIED", deployment("a", "45", "s-1:2", ""), nil},
-		"one without a deployment waits for it":          {"ADDED", deployment("b", "60", "", ""), nil},
-		"one that is paused is left alone":               {"ADDED", deployment("b", "60", "s-2:2", "", `,"paused":true`), nil},
-		"one that is off schedule is left alone":         {"ADDED", deployment("b", "60", "s-2:2", "", `,"offSchedule":true`), nil},
-		"one that goes is asked for before it is gone":   {"DELETED", deployment("a", "60", "s-1:2", "s-1:2"), []string{"GET a"}},
-		"a bookmark only says how far the watch is":      {"BOOKMARK", `{"metadata":{"resourceVersion":"60"}}`, nil},
-		"one on its way out is no longer deployed again": {"MODIFIED", strings.Replace(deployment("a", "60", "s-2:2", ""), `"uid"`, `"deletionTimestamp":"2026-01-01T00:00:00Z","uid"`, 1), nil},
+		"new deployment ID: deployed and reported":    {"MODIFIED", deployment("a", "60", "s-2:2", "s-1:2"), []string{"GET contents/s-2?resourceVersion=0", "PUT a/status"}},
+		"new BundleDeployment: deployed and reported": {"ADDED", deployment("b", "60", "s-2:2", ""), []string{"GET contents/s-2?resourceVersion=0", "PUT b/status"}},
+		"already reported: no request":                {"MODIFIED", deployment("a", "60", "s-1:2", "s-1:2"), nil},
+		"version from before the report: no request":  {"MODIFIED", deployment("a", "45", "s-1:2", ""), nil},
+		"no deployment ID: no request":                {"ADDED", deployment("b", "60", "", ""), nil},
+		"paused: no request":                          {"ADDED", deployment("b", "60", "s-2:2", "", `,"paused":true`), nil},
+		"off schedule: no request":                    {"ADDED", deployment("b", "60", "s-2:2", "", `,"offSchedule":true`), nil},
+		"deleted: read once":                          {"DELETED", deployment("a", "60", "s-1:2", "s-1:2"), []string{"GET a"}},
+		"bookmark: no request":                        {"BOOKMARK", `{"metadata":{"resourceVersion":"60"}}`, nil},
+		"terminating: no request":                     {"MODIFIED", strings.Replace(deployment("a", "60", "s-2:2", ""), `"uid"`, `"deletionTimestamp":"2026-01-01T00:00:00Z","uid"`, 1), nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -323,7 +324,7 @@ func TestWhatAWatchTells(t *testing.T) {
 	}
 }
 
-// shortened are requests about deployments: method and what it is about.
+// shortened returns the method and the subject of requests about deployments.
 func shortened(lines []string) (found []string) {
 	for _, line := range lines {
 		first, _, _ := strings.Cut(line, "\n")
@@ -338,21 +339,21 @@ func shortened(lines []string) (found []string) {
 	return found
 }
 
-func TestWhatWasNotRightAtOnceIsAskedAgain(t *testing.T) {
+func TestStaleCacheAnswers_AreRetriedFromStorage(t *testing.T) {
 	const memory, put = "?resourceVersion=0", "PUT a/status"
 	tests := map[string]struct {
 		refuse func(*http.Request, string, int) int
 		other  bool
 		want   []string
 	}{
-		"all was": {want: []string{"GET contents/s-2" + memory, "GET secrets/a" + memory, put}},
-		"a Content that is not in memory yet is read from storage": {
+		"all answers are current": {want: []string{"GET contents/s-2" + memory, "GET secrets/a" + memory, put}},
+		"Content is not in the cache yet: read from storage": {
 			refuse: only("contents", 1, 404), want: []string{"GET contents/s-2" + memory, "GET contents/s-2", "GET secrets/a" + memory, put}},
-		"so are values": {
+		"values are not in the cache yet: read from storage": {
 			refuse: inMemory("/secrets/a", 404), want: []string{"GET contents/s-2" + memory, "GET secrets/a" + memory, "GET secrets/a", put}},
-		"what somebody has written meanwhile is patched": {
+		"conflicting write: patched": {
 			refuse: only("report", 1, 409), want: []string{"GET contents/s-2" + memory, "GET secrets/a" + memory, put, "PATCH a/status"}},
-		"the other implementation asks storage, and patches": {
+		"Rancher Fleet's agent: reads storage and patches": {
 			other: true, want: []string{"GET contents/s-2", "GET secrets/a", "PATCH a/status"}},
 	}
 	for name, test := range tests {
@@ -365,7 +366,7 @@ func TestWhatWasNotRightAtOnceIsAskedAgain(t *testing.T) {
 				before := len(h.lines())
 				h.say(t, "ADDED", deployment("a", "60", "s-2:2", "", `,"valuesHash":"h"`))
 				if s := within(t, a, func(s State) bool { return s.Reports == 1 }); s.Problem != "" {
-					t.Errorf("it has trouble: %s", s.Problem)
+					t.Errorf("want no failure, got %s", s.Problem)
 				}
 				if diff := cmp.Diff(test.want, shortened(h.lines()[before:])); diff != "" {
 					t.Errorf("requests (-want +got):\n%s", diff)
@@ -375,7 +376,7 @@ func TestWhatWasNotRightAtOnceIsAskedAgain(t *testing.T) {
 	}
 }
 
-// inMemory refuses what the API server is asked to answer from memory.
+// inMemory rejects requests that ask the API server for an answer from its cache.
 func inMemory(path string, code int) func(*http.Request, string, int) int {
 	return func(r *http.Request, _ string, _ int) int {
 		if strings.HasSuffix(r.URL.Path, path) && r.URL.Query().Get("resourceVersion") == "0" {
@@ -385,7 +386,7 @@ func inMemory(path string, code int) func(*http.Request, string, int) int {
 	}
 }
 
-func TestHeartbeatsKeepTheirInterval(t *testing.T) {
+func TestHeartbeats_KeepTheirInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &fakeHub{}
 		a := play(t, h, Settings{Checkin: time.Minute})
@@ -397,7 +398,7 @@ func TestHeartbeatsKeepTheirInterval(t *testing.T) {
 	})
 }
 
-func TestNoTwoIdentitiesSayTheSameSecond(t *testing.T) {
+func TestNewIdentity_SendsALaterSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rejecting atomic.Bool
 		h := &fakeHub{refuse: func(r *http.Request, _ string, _ int) int {
@@ -419,7 +420,7 @@ func TestNoTwoIdentitiesSayTheSameSecond(t *testing.T) {
 	})
 }
 
-func TestAStoppedAgentSendsNothing(t *testing.T) {
+func TestStoppedAgent_SendsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &fakeHub{}
 		a := play(t, h, Settings{Checkin: time.Second})
@@ -428,20 +429,20 @@ func TestAStoppedAgentSendsNothing(t *testing.T) {
 		before := len(h.lines())
 		<-time.After(time.Hour)
 		if after := len(h.lines()); after != before {
-			t.Errorf("%d requests after its end", after-before)
+			t.Errorf("%d requests after Stop", after-before)
 		}
 		if a.Credential() == nil {
-			t.Error("it lost its identity")
+			t.Error("the agent lost its identity")
 		}
-		a.Stop() // again is fine
+		a.Stop() // a second Stop has no effect
 	})
 }
 
-func TestStoppingOneThatWasNeverStarted(t *testing.T) {
+func TestStopBeforeStart_DoesNothing(t *testing.T) {
 	New(Options{Values: testValues()}).Add(Settings{}).Stop()
 }
 
-func TestNoMoreRegisterAtOnceThanMay(t *testing.T) {
+func TestAtOnce_LimitsConcurrentRegistrations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const agents, atOnce = 12, 3
 		s := New(Options{Values: testValues(), AtOnce: atOnce})
@@ -455,7 +456,7 @@ func TestNoMoreRegisterAtOnceThanMay(t *testing.T) {
 				busy++
 				most = max(most, busy)
 			case resource == "heartbeat" && n == 0:
-				busy-- // it has not been answered yet, so nobody else may begin
+				busy-- // before the response is sent, so that no other agent may start
 			}
 			return 0
 		}
@@ -476,7 +477,7 @@ func TestNoMoreRegisterAtOnceThanMay(t *testing.T) {
 	})
 }
 
-func TestRequestsAreCounted(t *testing.T) {
+func TestRequests_AreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &fakeHub{hidden: 2, refuse: only("heartbeat", 1, 500), deployments: []string{deployment("a", "30", "s-1:2", "")}}
 		a := play(t, h, Settings{})
@@ -498,7 +499,7 @@ func TestRequestsAreCounted(t *testing.T) {
 	})
 }
 
-func TestAwaitSaysWhoIsLate(t *testing.T) {
+func TestAwait_NamesTheLateAgent(t *testing.T) {
 	a := New(Options{Values: testValues()}).Add(Settings{ClientID: "late"})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(io.ErrUnexpectedEOF)
@@ -508,7 +509,7 @@ func TestAwaitSaysWhoIsLate(t *testing.T) {
 	}
 }
 
-func TestValues(t *testing.T) {
+func TestValues_AreParsed(t *testing.T) {
 	got, err := Values(map[string]any{"token": "x", "clusterNamespace": workspace, "labels": map[string]any{"a": "b"}})
 	if diff := cmp.Diff(protocol.Values{Token: "x", ClusterNamespace: workspace}, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
@@ -517,6 +518,6 @@ func TestValues(t *testing.T) {
 		t.Errorf("without a token: %v", err)
 	}
 	if _, err := Values(map[string]any{"token": func() {}}); err == nil {
-		t.Error("what cannot be written down was")
+		t.Error("want an error for values that cannot be encoded")
 	}
 }

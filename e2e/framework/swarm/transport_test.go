@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// tlsHub is the fake hub behind a real listener.
+// tlsHub serves the fake hub with a real listener.
 func tlsHub(t *testing.T, h *fakeHub) (server *httptest.Server, connections *atomic.Int32, versions *sync.Map) {
 	t.Helper()
 	connections, versions = &atomic.Int32{}, &sync.Map{}
@@ -23,14 +23,14 @@ func tlsHub(t *testing.T, h *fakeHub) (server *httptest.Server, connections *ato
 		versions.Store(r.Proto, true)
 		answer, err := h.RoundTrip(r)
 		if err != nil {
-			return // the client is gone
+			return // the client has disconnected
 		}
 		w.WriteHeader(answer.StatusCode)
-		_ = http.NewResponseController(w).Flush() // a watch is answered before anything happens
+		_ = http.NewResponseController(w).Flush() // a watch is answered before its first event
 		buffer := make([]byte, 4096)
 		for {
 			n, err := answer.Body.Read(buffer)
-			_, _ = w.Write(buffer[:n]) // to a client that may be gone
+			_, _ = w.Write(buffer[:n]) // the client may have disconnected
 			_ = http.NewResponseController(w).Flush()
 			if err != nil {
 				return
@@ -38,7 +38,7 @@ func tlsHub(t *testing.T, h *fakeHub) (server *httptest.Server, connections *ato
 		}
 	}))
 	server.EnableHTTP2 = true
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of clients that do not trust it
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of clients that do not trust the certificate
 	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew {
 			connections.Add(1)
@@ -49,7 +49,7 @@ func tlsHub(t *testing.T, h *fakeHub) (server *httptest.Server, connections *ato
 	return server, connections, versions
 }
 
-func TestEachAgentHasOneConnection(t *testing.T) {
+func TestAgent_UsesOneConnection(t *testing.T) {
 	const agents = 5
 	server, connections, versions := tlsHub(t, &fakeHub{hidden: 1, deployments: []string{deployment("a", "30", "s-1:2", "")}})
 	values := testValues()
@@ -77,7 +77,7 @@ func TestEachAgentHasOneConnection(t *testing.T) {
 	})
 }
 
-func TestACertificateNobodyKnowsIsNotTrusted(t *testing.T) {
+func TestUnknownCA_IsNotTrusted(t *testing.T) {
 	server, _, _ := tlsHub(t, &fakeHub{})
 	values := testValues()
 	values.APIServerURL = server.URL
@@ -92,14 +92,14 @@ func TestACertificateNobodyKnowsIsNotTrusted(t *testing.T) {
 	}
 }
 
-// faulty loses each request.
+// faulty fails each request.
 type faulty struct{ next http.RoundTripper }
 
-var errLost = errors.New("lost on its way")
+var errLost = errors.New("connection lost")
 
 func (f faulty) RoundTrip(*http.Request) (*http.Response, error) { return nil, errLost }
 
-func TestAFaultIsPutAroundAnAgentsConnection(t *testing.T) {
+func TestWrap_AffectsTheAgentsRequests(t *testing.T) {
 	s := New(Options{Values: testValues()})
 	var wrapped atomic.Int32
 	a := s.Add(Settings{ClientID: "c", Wrap: func(next http.RoundTripper) http.RoundTripper {

@@ -8,7 +8,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 )
 
-// Values are those of a token, given as the values of the agent's chart.
+// Values converts values of the agent's chart to a token's values.
 func Values(chart map[string]any) (protocol.Values, error) {
 	document, err := yaml.Marshal(chart)
 	if err != nil {
