@@ -94,7 +94,7 @@ func TestAgentRefusals(t *testing.T) {
 		"another namespace": {
 			in: release{chart: "fleet-agent", name: "fleet-agent", namespace: "default", values: tokenValues},
 			want: []string{
-				`fleet-agent has to be in namespace "cattle-fleet-system", not in "default"`,
+				`fleet-agent must be installed in namespace "cattle-fleet-system", not in "default"`,
 				"--namespace cattle-fleet-system --create-namespace", "internal.systemNamespace",
 			},
 		},
@@ -103,11 +103,11 @@ func TestAgentRefusals(t *testing.T) {
 				chart: "fleet-agent", name: "fleet-agent", namespace: "cattle-fleet-system",
 				values: tokenValues + "internal: {systemNamespace: teams-fleet}\n",
 			},
-			want: []string{`has to be in namespace "teams-fleet"`},
+			want: []string{`must be installed in namespace "teams-fleet"`},
 		},
 		"another release name": {
 			in:   release{chart: "fleet-agent", name: "agent", namespace: "cattle-fleet-system", values: tokenValues},
-			want: []string{`has to be called "fleet-agent", not "agent"`, "helm install fleet-agent CHART --namespace cattle-fleet-system"},
+			want: []string{`must have the name "fleet-agent", not "agent"`, "helm install fleet-agent CHART --namespace cattle-fleet-system"},
 		},
 		"no values of a token": {
 			in:   release{chart: "fleet-agent", name: "fleet-agent", namespace: "cattle-fleet-system"},

@@ -173,9 +173,9 @@ func TestFleetNotes(t *testing.T) {
 		"agents cannot be told where the hub is": {in: controllers(""), says: []string{"WARNING: apiServerURL is empty", "--set apiServerURL=https://THIS-HUB:6443"}},
 		"the kinds are not there": {
 			in:   release{chart: "fleet", name: "fleet", namespace: "teams", serves: chartutil.VersionSet{"v1"}},
-			says: []string{"WARNING: the kinds of fleet.cattle.io are not there", "helm install fleet-crd charts/fleet-crd --namespace teams"},
+			says: []string{"WARNING: the CRDs of fleet.cattle.io are not installed", "helm install fleet-crd charts/fleet-crd --namespace teams"},
 		},
-		"the hub does not register itself": {in: controllers("bootstrap: {enabled: false}"), not: []string{"registers by itself"}},
+		"the hub does not register itself": {in: controllers("bootstrap: {enabled: false}"), not: []string{"is registered automatically"}},
 		"something is asked for that is not there": {
 			in:   controllers("imagescan: {enabled: true}\ngitops: {enabled: false}\nbootstrap: {repo: https://r}"),
 			says: []string{"WARNING: these values have no effect in this release: bootstrap.repo, gitops, imagescan.\n"},

@@ -16,17 +16,17 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
-// agentFigures are those of agents, each a process of its own on a cluster of its own.
+// agentFigures are the figures of agents. Each agent is a process with its own cluster.
 type agentFigures struct {
-	// Agents are those of each; there may be several at the same time.
+	// Agents are the figures of each agent. Several agents may be measured at the same time.
 	Agents []agentSample `json:"agents"`
-	// Budgets are held against the medians.
+	// Budgets are compared with the medians.
 	Budgets []budget `json:"budgets"`
 }
 
-// agentSample are the figures of one.
+// agentSample holds the figures of one agent.
 type agentSample struct {
-	// BinaryMB is the size of its executable, in millions of bytes.
+	// BinaryMB is the size of the agent's executable in millions of bytes.
 	BinaryMB float64       `json:"binaryMB"`
 	Idle     idleFigures   `json:"idle"`
 	Large    largeFigures  `json:"largeChart"`
@@ -34,13 +34,13 @@ type agentSample struct {
 	Resync   resyncFigures `json:"resync"`
 }
 
-// idleFigures are those of an agent that has nothing to do.
+// idleFigures are the figures of an agent that has no work.
 type idleFigures struct {
 	Requests frequency `json:"requests"`
 	Agent    footprint `json:"agentMemory"`
 }
 
-// measureAgent plays scenario agent on a hub of its own.
+// measureAgent runs scenario agent on its own hub.
 func measureAgent(ctx context.Context, o options, clock func() time.Time, progress io.Writer) (f agentFigures, err error) {
 	o.downstreams = agentClusters(o.agent.together)
 	b, err := start(ctx, o, clock, progress)
@@ -61,12 +61,12 @@ func measureAgent(ctx context.Context, o options, clock func() time.Time, progre
 		return f, err
 	}
 	f.Budgets = agentBudgets(f.Agents, o.agent.releases)
-	_, _ = fmt.Fprintf(progress, "\nan agent with %d releases, median of %d\n", o.agent.releases, len(f.Agents)) // as with all progress
+	_, _ = fmt.Fprintf(progress, "\nan agent with %d releases, median of %d\n", o.agent.releases, len(f.Agents)) // there is no other place to report a failed write
 	summarizeBudgets(progress, f.Budgets)
 	return f, nil
 }
 
-// agentClusters names the clusters of so many agents.
+// agentClusters returns the names of this number of clusters.
 func agentClusters(together int) []string {
 	all := []string{agentCluster}
 	for i := 2; i <= together; i++ {
@@ -75,15 +75,15 @@ func agentClusters(together int) []string {
 	return all
 }
 
-// phase is a part of the scenario. What is for the most part waiting is measured of all agents at the same time; what
-// takes the processors of one after another.
+// phase is a part of the scenario. With together it mostly waits, and all agents are measured at the same time.
+// Otherwise it needs the processors, and the agents are measured one after another.
 type phase struct {
 	what     string
 	together bool
 	measure  func(ctx context.Context, s *agentSite, f *agentSample) error
 }
 
-// phases are in an order in which what comes earlier does not change what comes later.
+// phases returns the phases in an order in which earlier phases do not influence later ones.
 func phases() []phase {
 	return []phase{
 		{"the executable", true, func(_ context.Context, s *agentSite, f *agentSample) (err error) {
@@ -113,7 +113,7 @@ func phases() []phase {
 	}
 }
 
-// play plays all phases with all agents.
+// play runs all phases with all agents.
 func play(ctx context.Context, sites []*agentSite, say func(string, ...any)) ([]agentSample, error) {
 	samples := make([]agentSample, len(sites))
 	for _, phase := range phases() {
@@ -125,7 +125,7 @@ func play(ctx context.Context, sites []*agentSite, say func(string, ...any)) ([]
 		for i, s := range sites {
 			group.Go(func() error {
 				if err := phase.measure(ctx, s, &samples[i]); err != nil {
-					return fmt.Errorf("%s, %s: %w", s.on, phase.what, err)
+					return fmt.Errorf("measuring agent %s in phase %q: %w", s.on, phase.what, err)
 				}
 				return nil
 			})
@@ -140,12 +140,12 @@ func play(ctx context.Context, sites []*agentSite, say func(string, ...any)) ([]
 func (s *agentSite) executable() (float64, error) {
 	executable, err := os.Stat(fmt.Sprintf("/proc/%d/exe", s.pid))
 	if err != nil {
-		return 0, fmt.Errorf("looking for the agent's executable: %w", err)
+		return 0, fmt.Errorf("finding the agent's executable: %w", err)
 	}
 	return round(float64(executable.Size())/1e6, 1), nil
 }
 
-// settled is the agent's memory some time after it was at work.
+// settled returns the agent's memory some time after its work has ended.
 func (s *agentSite) settled(ctx context.Context) (footprint, error) {
 	if err := s.rest(ctx, s.agent.settle); err != nil {
 		return footprint{}, err
@@ -153,7 +153,7 @@ func (s *agentSite) settled(ctx context.Context) (footprint, error) {
 	return s.footprint()
 }
 
-// idles lets time pass, and says what the agent asked for meanwhile and what it uses then.
+// idles waits, and returns the agent's requests and resource usage of that time.
 func (s *agentSite) idles(ctx context.Context) (f idleFigures, err error) {
 	waiting, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
@@ -173,15 +173,16 @@ func (s *agentSite) idles(ctx context.Context) (f idleFigures, err error) {
 	return f, err
 }
 
-// largeFigures are those of an agent that has deployed a large chart some time ago.
+// largeFigures are the figures of an agent some time after it has deployed a large chart.
 type largeFigures struct {
-	// PackedKiB is the size of its files as they are in the Bundle, UnpackedMiB that of what is in them.
+	// PackedKiB is the size of the chart's files in the Bundle, UnpackedMiB their size after decompression.
 	PackedKiB float64 `json:"packedKiB"`
-	// Deployed tells whether it could be; a minute later the agent has to have forgotten it in any case.
+	// Deployed reports whether the deployment succeeded. In both cases the agent must have released the memory a
+	// minute later.
 	Deployed bool      `json:"deployed"`
 	Agent    footprint `json:"agentMemory"`
-	// Rise is the memory that is used beyond what was before, without what is a file's: some of it is the runtime's own
-	// bookkeeping, which it never gives back.
+	// Rise is the additional memory compared with before, without file-backed memory. A part of it is bookkeeping
+	// of the Go runtime, which is never released.
 	Rise float64 `json:"rssAnonMiBMore"`
 }
 
@@ -208,7 +209,7 @@ func (s *agentSite) largeChart(ctx context.Context, before footprint) (f largeFi
 	return f, s.world.Hub.Delete(ctx, client.Bundles, s.cluster.Namespace, name)
 }
 
-// either waits until one of two was seen, and tells whether it was the first.
+// either waits until one of two events was seen, and reports whether it was the first.
 func (s *agentSite) either(ctx context.Context, first, second string) (bool, error) {
 	found := false
 	err := s.every(ctx, pollEvery, func() (bool, error) {
@@ -220,12 +221,12 @@ func (s *agentSite) either(ctx context.Context, first, second string) (bool, err
 	return found, err
 }
 
-// resyncFigures are those of an agent that finds all its releases as they should be when it starts.
+// resyncFigures are the figures of an agent that starts when all its releases are in the wanted state.
 type resyncFigures struct {
-	// Writes are those that nothing gave a reason for; Rows all it asked for until it was calm.
+	// Writes is the number of writes without a reason. Rows are all requests until the agent was idle.
 	Writes int   `json:"writes"`
 	Rows   []row `json:"rows"`
-	// Idle is what it is like then.
+	// Idle are its figures after that.
 	Idle idleFigures `json:"idle"`
 }
 
@@ -251,9 +252,9 @@ func (s *agentSite) resync(ctx context.Context) (f resyncFigures, err error) {
 	return f, err
 }
 
-// agentBudgets are what is promised of an agent, held against the medians of several. Memory after a large chart is to
-// be what it was before; what is allowed beyond that is by how much two looks at an agent at rest may differ: 4 MiB are
-// allocated before memory is given back again (footprint).
+// agentBudgets returns the agent's budgets, compared with the medians of several agents. After a large chart the
+// memory should be the same as before. The allowed difference is that between two measurements of an idle agent:
+// 4 MiB may be allocated before memory is released (footprint).
 func agentBudgets(all []agentSample, releases int) []budget {
 	of := func(figure string, must, aim float64, value func(f agentSample) float64) budget {
 		var values []float64
@@ -288,7 +289,7 @@ func agentBudgets(all []agentSample, releases int) []budget {
 	return budgets
 }
 
-// median is the smallest value that is not smaller than half of all.
+// median returns the smallest value that is not less than half of all values.
 func median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0

@@ -26,7 +26,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// ticking is a clock that goes on by a second with every look at it.
+// ticking returns a clock that advances by a second at each call.
 func ticking() func() time.Time {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	return func() time.Time {
@@ -35,7 +35,7 @@ func ticking() func() time.Time {
 	}
 }
 
-func TestWhatWasSeenFirstCounts(t *testing.T) {
+func TestSights_KeepTheFirstTime(t *testing.T) {
 	s := newSights(ticking())
 	for _, what := range []string{"a", "b", "a", "c", "b"} {
 		s.see(what)
@@ -45,10 +45,10 @@ func TestWhatWasSeenFirstCounts(t *testing.T) {
 		all  []string
 		want time.Time
 	}{
-		"one":              {[]string{"a"}, second(1)},
-		"the last of two":  {[]string{"b", "a"}, second(2)},
-		"the last of all":  {[]string{"c", "b", "a"}, second(3)},
-		"nothing to await": {nil, time.Time{}},
+		"one":                          {[]string{"a"}, second(1)},
+		"two events: time of the last": {[]string{"b", "a"}, second(2)},
+		"all events: time of the last": {[]string{"c", "b", "a"}, second(3)},
+		"no events: zero":              {nil, time.Time{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := s.last(t.Context(), test.all...)
@@ -60,11 +60,11 @@ func TestWhatWasSeenFirstCounts(t *testing.T) {
 	s.forget("a")
 	s.see("a")
 	if got, err := s.last(t.Context(), "a"); err != nil || !got.Equal(second(4)) {
-		t.Errorf("after it was forgotten: %s, %v", got, err)
+		t.Errorf("after forget: %s, %v", got, err)
 	}
 }
 
-func TestWhatIsAwaited(t *testing.T) {
+func TestSightsLast_WaitsForAllEvents(t *testing.T) {
 	s := newSights(ticking())
 	s.see("a")
 	got := make(chan error)
@@ -79,12 +79,12 @@ func TestWhatIsAwaited(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(io.EOF)
-	if _, err := s.last(ctx, "a", "never"); !errors.Is(err, io.EOF) || !strings.Contains(err.Error(), "waiting to see never") {
+	if _, err := s.last(ctx, "a", "never"); !errors.Is(err, io.EOF) || !strings.Contains(err.Error(), "waiting for event never") {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestAWatchThatEndsIsOpenedAgain(t *testing.T) {
+func TestFollow_ReopensAnEndedWatch(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var opened, told int
@@ -103,11 +103,11 @@ func TestAWatchThatEndsIsOpenedAgain(t *testing.T) {
 		}
 	})
 	if opened != 3 || told != 2 {
-		t.Errorf("opened %d times, told %d events", opened, told)
+		t.Errorf("opened %d times, got %d events", opened, told)
 	}
 }
 
-func TestWhatABundleDeploymentSays(t *testing.T) {
+func TestSeeBundleDeployment_RecordsItsState(t *testing.T) {
 	condition := func(kind string, status corev1.ConditionStatus) fleet.BundleDeploymentStatus {
 		var s fleet.BundleDeploymentStatus
 		s.Conditions = append(s.Conditions, genericcondition.GenericCondition{Type: kind, Status: status})
@@ -117,17 +117,17 @@ func TestWhatABundleDeploymentSays(t *testing.T) {
 		status fleet.BundleDeploymentStatus
 		want   []string
 	}{
-		"nothing yet":                 {fleet.BundleDeploymentStatus{}, []string{sawCreated}},
-		"an older state is there":     {fleet.BundleDeploymentStatus{AppliedDeploymentID: "old", Ready: true, NonModified: true}, []string{sawCreated}},
-		"it is there":                 {fleet.BundleDeploymentStatus{AppliedDeploymentID: "new", NonModified: true}, []string{sawCreated, sawClean}},
-		"it is ready":                 {fleet.BundleDeploymentStatus{AppliedDeploymentID: "new", Ready: true, NonModified: true}, []string{sawCreated, sawReady, sawClean}},
-		"it was edited":               {fleet.BundleDeploymentStatus{AppliedDeploymentID: "new", Ready: true}, []string{sawCreated, sawReady, sawModified}},
-		"it could not be deployed":    {condition(fleet.ConditionDeployed, corev1.ConditionFalse), []string{sawCreated, sawFailed}},
-		"it could not be installed":   {condition(fleet.ConditionInstalled, corev1.ConditionFalse), []string{sawCreated, sawFailed}},
-		"it is installed, says one":   {condition(fleet.ConditionInstalled, corev1.ConditionTrue), []string{sawCreated}},
-		"it is not ready, says one":   {condition(fleet.ConditionReady, corev1.ConditionFalse), []string{sawCreated}},
-		"monitored is no deployment":  {condition(fleet.ConditionMonitored, corev1.ConditionFalse), []string{sawCreated}},
-		"deployed is not yet a state": {condition(fleet.ConditionDeployed, corev1.ConditionTrue), []string{sawCreated}},
+		"empty status":                {fleet.BundleDeploymentStatus{}, []string{sawCreated}},
+		"older deployment is applied": {fleet.BundleDeploymentStatus{AppliedDeploymentID: "old", Ready: true, NonModified: true}, []string{sawCreated}},
+		"applied":                     {fleet.BundleDeploymentStatus{AppliedDeploymentID: "new", NonModified: true}, []string{sawCreated, sawClean}},
+		"applied and ready":           {fleet.BundleDeploymentStatus{AppliedDeploymentID: "new", Ready: true, NonModified: true}, []string{sawCreated, sawReady, sawClean}},
+		"modified":                    {fleet.BundleDeploymentStatus{AppliedDeploymentID: "new", Ready: true}, []string{sawCreated, sawReady, sawModified}},
+		"Deployed is False":           {condition(fleet.ConditionDeployed, corev1.ConditionFalse), []string{sawCreated, sawFailed}},
+		"Installed is False":          {condition(fleet.ConditionInstalled, corev1.ConditionFalse), []string{sawCreated, sawFailed}},
+		"Installed is True":           {condition(fleet.ConditionInstalled, corev1.ConditionTrue), []string{sawCreated}},
+		"Ready is False":              {condition(fleet.ConditionReady, corev1.ConditionFalse), []string{sawCreated}},
+		"Monitored is False":          {condition(fleet.ConditionMonitored, corev1.ConditionFalse), []string{sawCreated}},
+		"Deployed is True":            {condition(fleet.ConditionDeployed, corev1.ConditionTrue), []string{sawCreated}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &agentSite{seen: newSights(ticking())}
@@ -154,7 +154,7 @@ func expectSeen(t *testing.T, s *sights, want []string) {
 	}
 }
 
-func TestWhatADeploymentLacks(t *testing.T) {
+func TestIsUp_RequiresAllPodsOfTheTemplate(t *testing.T) {
 	replicas := int32(2)
 	up := appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: "b", Generation: 3, Labels: map[string]string{benchLabel: "b"}}, Spec: appsv1.DeploymentSpec{Replicas: &replicas},
@@ -164,13 +164,13 @@ func TestWhatADeploymentLacks(t *testing.T) {
 		change func(*appsv1.Deployment)
 		want   bool
 	}{
-		"nothing":                     {func(*appsv1.Deployment) {}, true},
-		"it was not looked at":        {func(d *appsv1.Deployment) { d.Generation = 4 }, false},
-		"a pod is not ready":          {func(d *appsv1.Deployment) { d.Status.AvailableReplicas = 1 }, false},
-		"a pod is of another":         {func(d *appsv1.Deployment) { d.Status.UpdatedReplicas = 1 }, false},
-		"an old pod is still there":   {func(d *appsv1.Deployment) { d.Status.Replicas = 3 }, false},
-		"how many pods it has to be":  {func(d *appsv1.Deployment) { d.Spec.Replicas = nil }, false},
-		"nothing that is of interest": {func(d *appsv1.Deployment) { d.Status.Conditions = nil }, true},
+		"nothing":                          {func(*appsv1.Deployment) {}, true},
+		"generation not observed":          {func(d *appsv1.Deployment) { d.Generation = 4 }, false},
+		"pod is not available":             {func(d *appsv1.Deployment) { d.Status.AvailableReplicas = 1 }, false},
+		"pod has another template":         {func(d *appsv1.Deployment) { d.Status.UpdatedReplicas = 1 }, false},
+		"old pod still exists":             {func(d *appsv1.Deployment) { d.Status.Replicas = 3 }, false},
+		"replicas are not set":             {func(d *appsv1.Deployment) { d.Spec.Replicas = nil }, false},
+		"conditions are missing: still up": {func(d *appsv1.Deployment) { d.Status.Conditions = nil }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := up.DeepCopy()
@@ -186,7 +186,7 @@ func TestWhatADeploymentLacks(t *testing.T) {
 	}
 }
 
-func TestObjectsThatAreNone(t *testing.T) {
+func TestSee_IgnoresOtherObjects(t *testing.T) {
 	s := &agentSite{seen: newSights(ticking())}
 	s.seeObject(watch.Event{Type: watch.Error, Object: &metav1.Status{}})
 	s.seeObject(watch.Event{Type: watch.Deleted, Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "b"}}})
@@ -194,7 +194,7 @@ func TestObjectsThatAreNone(t *testing.T) {
 	expectSeen(t, s.seen, nil)
 }
 
-func TestTenObjects(t *testing.T) {
+func TestTenObjects_HaveTheirNamesAndLabel(t *testing.T) {
 	kinds := map[string]int{}
 	for i, file := range tenObjects("b") {
 		var object metav1.PartialObjectMetadata
@@ -212,11 +212,11 @@ func TestTenObjects(t *testing.T) {
 	}
 }
 
-// TestLargeChart checks that the chart is what the promise is about, and the same each time.
-func TestLargeChart(t *testing.T) {
+// TestLargeChart_IsReproducible checks the size of the large chart, and that it is always the same.
+func TestLargeChart_IsReproducible(t *testing.T) {
 	files := largeChart()
 	if diff := cmp.Diff(files, largeChart()); diff != "" {
-		t.Errorf("it is another one the second time:\n%s", diff)
+		t.Errorf("the second chart differs:\n%s", diff)
 	}
 	packed, unpacked := 0, 0
 	for _, file := range files {
@@ -236,15 +236,15 @@ func TestLargeChart(t *testing.T) {
 	}
 }
 
-func TestSamplesThatCannotBe(t *testing.T) {
+func TestAgentOptions_AreValidated(t *testing.T) {
 	for name, test := range map[string]struct {
 		o   agentOptions
 		err error
 	}{
-		"one of one":         {agentOptions{samples: 1, releases: 1, together: 1}, nil},
-		"more than releases": {agentOptions{samples: 2, releases: 1, together: 1}, errUsage},
-		"none":               {agentOptions{samples: 0, releases: 1, together: 1}, errUsage},
-		"of no agent":        {agentOptions{samples: 1, releases: 1, together: 0}, errUsage},
+		"one sample of one release: valid":  {agentOptions{samples: 1, releases: 1, together: 1}, nil},
+		"more samples than releases: error": {agentOptions{samples: 2, releases: 1, together: 1}, errUsage},
+		"no samples: error":                 {agentOptions{samples: 0, releases: 1, together: 1}, errUsage},
+		"no agents: error":                  {agentOptions{samples: 1, releases: 1, together: 0}, errUsage},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := test.o.check(); !errors.Is(err, test.err) {
@@ -260,7 +260,7 @@ func TestSamplesThatCannotBe(t *testing.T) {
 	}
 }
 
-// logged are two API servers' logs with the given lines of a user's requests.
+// logged returns a site with two audit logs that contain the given lines.
 func logged(t *testing.T, hub, downstream string) *agentSite {
 	t.Helper()
 	s := &agentSite{}
@@ -290,7 +290,7 @@ func line(user, verb, resource, at string) string {
 		user + `"},"objectRef":{"resource":"` + resource + `"},"responseStatus":{"code":200}}` + "\n"
 }
 
-func TestRequestsOfTheOneAgent(t *testing.T) {
+func TestRequests_CountsOnlyTheAgent(t *testing.T) {
 	const hubUser, other = "system:serviceaccount:cluster-a:request-x", "system:serviceaccount:cluster-ab:request-y"
 	s := logged(t,
 		line(hubUser, "patch", "clusters", "01")+line(hubUser, "watch", "bundledeployments", "09")+line(other, "list", "bundledeployments", "09")+line(agentAccount, "get", "secrets", "09"),
@@ -308,24 +308,24 @@ func TestRequestsOfTheOneAgent(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if want := time.Date(2026, 1, 1, 0, 0, 3, 0, time.UTC); !last.Equal(want) {
-		t.Errorf("the last of them, leases apart, was at %s", last)
+		t.Errorf("the last request other than a lease was at %s", last)
 	}
 	if again, _, err := s.requests(); err != nil || len(again) != 0 {
-		t.Errorf("read again: %v, %v", again, err)
+		t.Errorf("second call: %v, %v", again, err)
 	}
 }
 
-func TestWhoseARequestIs(t *testing.T) {
+func TestWhose_DistinguishesTheAgentsOwnBundle(t *testing.T) {
 	for name, test := range map[string]struct {
 		log            audit.Identity
 		resource, name string
 		want           audit.Identity
 	}{
-		"a report of any Bundle":              {onHub, "bundledeployments", "web", onHub},
-		"one of the Bundle of an agent":       {onHub, "bundledeployments", "fleet-agent-a", aboutItself},
-		"a list of all":                       {onHub, "bundledeployments", "", onHub},
-		"something else of that name":         {onHub, "contents", "fleet-agent-a", onHub},
-		"and on the cluster there is no such": {onDownstream, "bundledeployments", "fleet-agent-a", onDownstream},
+		"report of another Bundle":          {onHub, "bundledeployments", "web", onHub},
+		"report of the agent's Bundle":      {onHub, "bundledeployments", "fleet-agent-a", aboutItself},
+		"list of BundleDeployments":         {onHub, "bundledeployments", "", onHub},
+		"other resource with the same name": {onHub, "contents", "fleet-agent-a", onHub},
+		"same name on the cluster":          {onDownstream, "bundledeployments", "fleet-agent-a", onDownstream},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var e audit.Event
@@ -336,23 +336,23 @@ func TestWhoseARequestIs(t *testing.T) {
 		})
 	}
 	if isUnneeded(audit.Kind{Identity: aboutItself, Verb: "patch", Resource: "bundledeployments/status"}) {
-		t.Error("an agent that starts may not say that it does")
+		t.Error("want the report of the agent's own Bundle to be allowed")
 	}
 }
 
-func TestWritesWithoutAReason(t *testing.T) {
+func TestIsUnneeded_ExcludesExpectedWrites(t *testing.T) {
 	for name, test := range map[string]struct {
 		verb, resource string
 		want           bool
 	}{
-		"a heartbeat":     {"patch", "clusters/status", false},
-		"a lease":         {"update", "leases", false},
-		"a review":        {"create", "selfsubjectaccessreviews", false},
-		"a read":          {"get", "secrets", false},
-		"a release":       {"create", "secrets", true},
-		"a status":        {"patch", "bundledeployments/status", true},
-		"another label":   {"update", "namespaces", true},
-		"another cluster": {"patch", "clusters", true},
+		"heartbeat":                    {"patch", "clusters/status", false},
+		"lease":                        {"update", "leases", false},
+		"access review":                {"create", "selfsubjectaccessreviews", false},
+		"read":                         {"get", "secrets", false},
+		"release Secret":               {"create", "secrets", true},
+		"status of a BundleDeployment": {"patch", "bundledeployments/status", true},
+		"Namespace label":              {"update", "namespaces", true},
+		"Cluster":                      {"patch", "clusters", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := isUnneeded(audit.Kind{Identity: onHub, Verb: test.verb, Resource: test.resource}); got != test.want {
@@ -378,13 +378,13 @@ func figuresOfAnAgent() agentSample {
 	}
 }
 
-func TestAgentFigures(t *testing.T) {
+func TestAgentFigures_MatchTheGolden(t *testing.T) {
 	all := []agentSample{figuresOfAnAgent()}
 	expectGolden(t, "agent.json", agentFigures{Agents: all, Budgets: agentBudgets(all, 100)})
 }
 
-// Budgets are held against the medians: two agents of five may be worse.
-func TestAgentBudgetsOfSeveral(t *testing.T) {
+// TestAgentBudgets_UseTheMedians lets two agents of five exceed the budgets.
+func TestAgentBudgets_UseTheMedians(t *testing.T) {
 	var all []agentSample
 	for i := range 5 {
 		f := figuresOfAnAgent()
@@ -405,12 +405,12 @@ func TestAgentBudgetsOfSeveral(t *testing.T) {
 	}
 }
 
-func TestMedian(t *testing.T) {
+func TestMedian_IsTheLowerMiddleValue(t *testing.T) {
 	for name, test := range map[string]struct {
 		values []float64
 		want   float64
 	}{
-		"of nothing": {nil, 0}, "of one": {[]float64{3}, 3}, "of two": {[]float64{5, 3}, 3}, "of five": {[]float64{9, 1, 5, 7, 3}, 5},
+		"no values": {nil, 0}, "one value": {[]float64{3}, 3}, "two values": {[]float64{5, 3}, 3}, "five values": {[]float64{9, 1, 5, 7, 3}, 5},
 	} {
 		if got := median(test.values); got != test.want {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
@@ -418,25 +418,25 @@ func TestMedian(t *testing.T) {
 	}
 }
 
-func TestClustersOfAgents(t *testing.T) {
+func TestAgentClusters_AreNumbered(t *testing.T) {
 	if diff := cmp.Diff([]string{"east", "east-2", "east-3"}, agentClusters(3)); diff != "" {
 		t.Error(diff)
 	}
 }
 
-func TestAgentBudgetsOfFewer(t *testing.T) {
+func TestAgentBudgetsOfFewReleases_AreOmitted(t *testing.T) {
 	f := figuresOfAnAgent()
 	f.Deploys.Drift, f.Deploys.Unreported = spread{}, 1
 	budgets := agentBudgets([]agentSample{f}, 99)
 	for _, b := range budgets {
 		switch {
 		case strings.Contains(b.Figure, "100"):
-			t.Errorf("99 releases say nothing: %+v", b)
+			t.Errorf("99 releases are too few for this budget: %+v", b)
 		case strings.HasPrefix(b.Figure, "edited") && (b.Holds != "missed" || b.Value != 10000):
-			t.Errorf("an edit that was not reported: %+v", b)
+			t.Errorf("an unreported edit must miss its budget: %+v", b)
 		}
 	}
 	if all := agentBudgets([]agentSample{f}, 100); len(all) != len(budgets)+1 {
-		t.Errorf("%d budgets of 99, %d of 100", len(budgets), len(all))
+		t.Errorf("%d budgets for 99 releases, %d for 100", len(budgets), len(all))
 	}
 }

@@ -13,10 +13,10 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// benchNamespace is where on the agent's cluster all is deployed.
+// benchNamespace is the namespace of all deployed objects on the agent's cluster.
 const benchNamespace = "fleet-bench"
 
-// largeSize is the size of the CRDs of the large chart, and largePacked about what is left of them when compressed.
+// largeSize is the size of the CRDs in the large chart, and largePacked their approximate size after compression.
 const (
 	largeSize   = 10 << 20
 	largePacked = 900 << 10
@@ -35,7 +35,7 @@ func (s *agentSite) deploy(ctx context.Context, name string, resources []fleet.B
 	})
 }
 
-// objectNames are those of the objects of a Bundle of ten.
+// objectNames returns the names of the ten objects of a Bundle.
 func objectNames(bundle string) (found []string) {
 	for i := range 10 {
 		found = append(found, fmt.Sprintf("%s-%d", bundle, i))
@@ -43,7 +43,8 @@ func objectNames(bundle string) (found []string) {
 	return found
 }
 
-// tenObjects are the files of a Bundle of plain YAML: six ConfigMaps, two ServiceAccounts, a Service and a Deployment.
+// tenObjects returns the files of a plain YAML Bundle: six ConfigMaps, two ServiceAccounts, a Service and a
+// Deployment.
 func tenObjects(bundle string) (files []fleet.BundleResource) {
 	for i, name := range objectNames(bundle) {
 		kind, body := "v1\nkind: ConfigMap", "data:\n  text: some words to begin with\n"
@@ -61,7 +62,7 @@ func tenObjects(bundle string) (files []fleet.BundleResource) {
 	return files
 }
 
-// pausing is the spec of a Deployment; its pods are ready without anything that runs.
+// pausing is the spec of a Deployment. Its pods become ready without a process.
 const pausing = `spec:
   replicas: 1
   selector:
@@ -75,7 +76,7 @@ const pausing = `spec:
         image: pause
 `
 
-// largeChart is a chart with CRDs of ten megabytes, compressed as a Bundle's files may be.
+// largeChart returns a chart with ten megabytes of CRDs, compressed as the files of a Bundle may be.
 func largeChart() []fleet.BundleResource {
 	files := []fleet.BundleResource{
 		{Name: "Chart.yaml", Content: "apiVersion: v2\nname: large\nversion: 0.1.0\n"},
@@ -88,7 +89,7 @@ func largeChart() []fleet.BundleResource {
 	return files
 }
 
-// crd is a CustomResourceDefinition of about a size, most of it descriptions, as in real ones.
+// crd returns a CustomResourceDefinition of about this size. It consists mostly of descriptions, as real ones do.
 func crd(number, size int, random *rand.Rand) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, crdHead, number)
@@ -101,7 +102,7 @@ func crd(number, size int, random *rand.Rand) string {
 	return text.String()
 }
 
-// phrases is a line that is made of few parts and a number, so that it compresses as prose does that repeats itself.
+// phrases returns a line of few phrases and a number. It compresses like repetitive prose.
 func phrases(random *rand.Rand) string {
 	parts := []string{
 		"the name of the object to which this refers", "defaults to what the namespace says", "is optional and may be left empty",

@@ -12,27 +12,28 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// driftPatience is how long it is waited until a change of a deployed object is reported.
+// driftPatience limits the wait until a change of a deployed object is reported.
 const driftPatience = 10 * time.Second
 
-// deployFigures are those figures of an agent that deploys Bundles of ten objects of plain YAML.
+// deployFigures are the figures of an agent that deploys plain YAML Bundles of ten objects.
 type deployFigures struct {
-	// Existing is from the creation of a BundleDeployment to the last of its ten objects, both seen by a watch, while
-	// nothing else is deployed; Reporting from the last of them being ready to the BundleDeployment saying so.
+	// Existing is the time from the creation of a BundleDeployment until its ten objects exist, both seen by a
+	// watch, while nothing else is deployed. Reporting is the time from the last object being ready until the
+	// BundleDeployment reports it.
 	Existing  spread `json:"createdToAllObjects"`
 	Reporting spread `json:"readyToReported"`
-	// Drift is from an object being edited to the BundleDeployment saying so; Unreported are edits of which it did not
-	// within ten seconds.
+	// Drift is the time from the edit of an object until the BundleDeployment reports it. Unreported is the
+	// number of edits that were not reported within ten seconds.
 	Drift      spread `json:"editedToReported"`
 	Unreported int    `json:"editsUnreported"`
-	// AllSeconds is what the other releases took, all at once, until the last was ready.
+	// AllSeconds is the time for the other releases, deployed all at once, until the last one was ready.
 	AllReleases int     `json:"releasesAtOnce"`
 	AllSeconds  float64 `json:"releasesAtOnceSeconds"`
-	// Agent is its memory some time later.
+	// Agent is the agent's memory some time later.
 	Agent footprint `json:"agentMemory"`
 }
 
-// deploys plays Bundles that are deployed one after another, and then all others at once.
+// deploys deploys some Bundles one after another, and then all others at once.
 func (s *agentSite) deploys(ctx context.Context) (f deployFigures, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
@@ -46,7 +47,7 @@ func (s *agentSite) deploys(ctx context.Context) (f deployFigures, err error) {
 		}
 		existing, reporting = append(existing, one.existing), append(reporting, one.reporting)
 		if f.Unreported > 0 {
-			continue // it does not look for edits
+			continue // the agent does not detect edits
 		}
 		took, err := s.edit(ctx, name)
 		if err != nil {
@@ -68,10 +69,10 @@ func (s *agentSite) deploys(ctx context.Context) (f deployFigures, err error) {
 	return f, nil
 }
 
-// bundleName is unique among the Bundles of all clusters.
+// bundleName returns a name that is unique among the Bundles of all clusters.
 func (s *agentSite) bundleName(i int) string { return fmt.Sprintf("%s-%03d", s.on, i) }
 
-// one is what one Bundle took.
+// one holds the times of one Bundle.
 type one struct{ existing, reporting time.Duration }
 
 func (s *agentSite) deployOne(ctx context.Context, name string) (one, error) {
@@ -95,7 +96,7 @@ func (s *agentSite) deployOne(ctx context.Context, name string) (one, error) {
 	return one{existing: there.Sub(created), reporting: max(0, reported.Sub(up))}, err
 }
 
-// seenOf is what is seen of a Bundle's ten objects.
+// seenOf returns the events of a Bundle's ten objects.
 func seenOf(bundle string) (all []string) {
 	for _, name := range objectNames(bundle) {
 		all = append(all, sawObject+name)
@@ -103,8 +104,8 @@ func seenOf(bundle string) (all []string) {
 	return all
 }
 
-// edit changes an object of a Bundle as `kubectl edit` does, and puts it back. It returns how long it took until that
-// was reported, 0 if it was not.
+// edit changes an object of a Bundle as `kubectl edit` does, and restores it. It returns the time until the
+// change was reported, or 0 if it was not.
 func (s *agentSite) edit(ctx context.Context, bundle string) (time.Duration, error) {
 	if _, err := s.seen.last(ctx, sawClean+bundle); err != nil {
 		return 0, err
@@ -139,7 +140,7 @@ func (s *agentSite) edit(ctx context.Context, bundle string) (time.Duration, err
 	return at.Sub(began), err
 }
 
-// deployAll creates the other Bundles at once, and waits for the last to be ready.
+// deployAll creates the other Bundles at once, and waits until the last one is ready.
 func (s *agentSite) deployAll(ctx context.Context) (time.Duration, error) {
 	s.say("%d more at once", s.agent.releases-s.agent.samples)
 	began := s.clock()

@@ -9,26 +9,27 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
-// Whose requests are counted: those of the one agent, on either API server.
+// Identities under which the agent's requests are counted, on both API servers.
 const (
 	onHub        audit.Identity = "agent on the hub"
 	onDownstream audit.Identity = "agent on its cluster"
-	// aboutItself are reports of the Bundle that the agent comes with: one that starts is not ready before.
+	// aboutItself are reports of the agent's own Bundle: it is not ready while the agent starts.
 	aboutItself audit.Identity = "agent on the hub, about itself"
 )
 
-// reportsDue is how long an agent that asks for nothing may still have something to report: details wait a second.
+// reportsDue is how long an agent without requests may still have something to report: it delays details by a
+// second.
 const reportsDue = 3 * time.Second
 
-// agentLog is an API server's audit log, of which the agent's requests are read.
+// agentLog is an API server's audit log, from which the agent's requests are read.
 type agentLog struct {
 	*audit.Log
 	who audit.Identity
-	// is tells the agent's user name there.
+	// is reports whether a user name is the agent's.
 	is func(user string) bool
 }
 
-// whose tells under what a request is counted.
+// whose returns the identity under which a request is counted.
 func (l *agentLog) whose(e audit.Event) audit.Identity {
 	if l.who == onHub && e.Object.Resource == "bundledeployments" && strings.HasPrefix(e.Object.Name, names.Agent+"-") {
 		return aboutItself
@@ -36,12 +37,12 @@ func (l *agentLog) whose(e audit.Event) audit.Identity {
 	return l.who
 }
 
-// accountsIn tells the accounts of a namespace.
+// accountsIn returns a function that matches the ServiceAccounts of a namespace.
 func accountsIn(namespace string) func(string) bool {
 	return func(user string) bool { return strings.HasPrefix(user, "system:serviceaccount:"+namespace+":") }
 }
 
-// requests are those of the agent since the last call, watches left out, and when the last of them was.
+// requests returns the agent's requests since the last call, without watches, and the time of the last one.
 func (s *agentSite) requests() (counts audit.Counts, last time.Time, err error) {
 	counts = audit.Counts{}
 	for _, log := range s.logs {
@@ -62,7 +63,7 @@ func (s *agentSite) requests() (counts audit.Counts, last time.Time, err error) 
 	return counts, last, nil
 }
 
-// calmed counts the agent's requests until there were none but leases for a while.
+// calmed counts the agent's requests until it has sent only lease requests for a while.
 func (s *agentSite) calmed(ctx context.Context) (audit.Counts, error) {
 	sum, since := audit.Counts{}, s.clock()
 	err := s.every(ctx, pollEvery, func() (bool, error) {
@@ -76,10 +77,10 @@ func (s *agentSite) calmed(ctx context.Context) (audit.Counts, error) {
 	return sum, err
 }
 
-// frequency is how often an agent asks for something.
+// frequency is the rate of an agent's requests.
 type frequency struct {
 	Seconds float64 `json:"seconds"`
-	// PerMinute are requests to both API servers, leases among them and watches not.
+	// PerMinute is the number of requests per minute to both API servers, including leases but not watches.
 	PerMinute float64 `json:"requestsPerMinute"`
 	Rows      []row   `json:"rows"`
 }
@@ -88,7 +89,7 @@ func frequencyOf(counts audit.Counts, took time.Duration) frequency {
 	return frequency{Seconds: seconds(took), PerMinute: round(float64(counts.Total().Requests)/took.Minutes(), 2), Rows: rowsOf(counts)}
 }
 
-// rowsOf are counts as they are printed, none left out.
+// rowsOf returns all counts as rows to print.
 func rowsOf(counts audit.Counts) []row {
 	rows := []row{}
 	for _, kind := range counts.Kinds() {
@@ -100,8 +101,8 @@ func rowsOf(counts audit.Counts) []row {
 	return rows
 }
 
-// isUnneeded tells writes that an agent has no reason for whose cluster is as it should be: all but its lease, its
-// heartbeat, and what it says of itself.
+// isUnneeded reports whether a request is a write that an agent has no reason for if its cluster is in the wanted
+// state. Its lease, its heartbeat and reports of its own Bundle are needed.
 func isUnneeded(k audit.Kind) bool {
 	return k.IsWrite() && k.Resource != "clusters/status" && k.Identity != aboutItself
 }

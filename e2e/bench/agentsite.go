@@ -20,24 +20,24 @@ import (
 )
 
 const (
-	// agentCluster is the cluster beside the hub whose agent is measured, and the beginning of the names of others.
+	// agentCluster is the name of the first agent's cluster. The names of further clusters start with it.
 	agentCluster = "east"
-	// agentAccount is the account the chart gives it there.
+	// agentAccount is the agent's ServiceAccount on its cluster.
 	agentAccount = "system:serviceaccount:" + names.SystemNamespace + ":" + names.Agent
-	// benchLabel names the Bundle that an object was deployed with.
+	// benchLabel is the label with the name of an object's Bundle.
 	benchLabel = "fleet-bench"
 )
 
-// agentSite is a cluster with an agent, and what is seen of it there and on its hub.
+// agentSite is a cluster with an agent, and what is observed there and on the hub.
 type agentSite struct {
 	*bench
 
-	// on is the cluster's name among the control planes, cluster the object on the hub.
+	// on is the name of the cluster's control plane, cluster its Cluster on the hub.
 	on      string
 	cluster *fleet.Cluster
 	logs    []*agentLog
 	seen    *sights
-	// pod and pid are the agent's at present.
+	// pod and pid are the agent's current pod and process.
 	pod string
 	pid int
 
@@ -45,7 +45,8 @@ type agentSite struct {
 	ended  sync.WaitGroup
 }
 
-// newAgentSites has agents join by `helm install`, one after another. Those that did are returned with an error, too.
+// newAgentSites installs the agents with helm, one after another. If it fails, it also returns the sites that
+// exist so far.
 func newAgentSites(ctx context.Context, b *bench) (sites []*agentSite, err error) {
 	ctx, cancel := context.WithTimeout(ctx, b.patience)
 	defer cancel()
@@ -73,7 +74,7 @@ func newAgentSites(ctx context.Context, b *bench) (sites []*agentSite, err error
 	return sites, nil
 }
 
-// newAgentSite waits until an agent that has joined has deployed its own Bundle.
+// newAgentSite waits until a registered agent has deployed its own Bundle.
 func newAgentSite(ctx context.Context, b *bench, on string, cluster *fleet.Cluster) (*agentSite, error) {
 	s := &agentSite{bench: b, on: on, cluster: cluster, seen: newSights(b.clock)}
 	if _, _, err := b.world.Managed(ctx, on, s.cluster); err != nil {
@@ -100,7 +101,7 @@ func newAgentSite(ctx context.Context, b *bench, on string, cluster *fleet.Clust
 	return s, nil
 }
 
-// locate waits until the agent's one pod has a process other than the given one.
+// locate waits until the agent's only pod has another process than but.
 func (s *agentSite) locate(ctx context.Context, but int) error {
 	return s.every(ctx, 20*time.Millisecond, func() (bool, error) {
 		pod, err := s.world.AgentPod(ctx, s.on)
@@ -116,7 +117,7 @@ func (s *agentSite) locate(ctx context.Context, but int) error {
 	})
 }
 
-// watch begins to see BundleDeployments and what they deploy.
+// watch starts to watch BundleDeployments and the deployed objects.
 func (s *agentSite) watch() {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
@@ -152,15 +153,15 @@ func (s *agentSite) stop() {
 	s.ended.Wait()
 }
 
-// What is seen of a Bundle's deployment.
+// Events of a Bundle's deployment.
 const (
-	sawCreated  = "created "  // the BundleDeployment
-	sawReady    = "ready "    // it says that all is ready
-	sawModified = "modified " // it says that something was changed
-	sawClean    = "clean "    // it says that nothing was
-	sawFailed   = "failed "   // it says that it could not be deployed
-	sawUp       = "up "       // what takes time to be ready is
-	sawObject   = "object "   // followed by the object's name, which begins with the Bundle's
+	sawCreated  = "created "  // the BundleDeployment exists
+	sawReady    = "ready "    // it reports Ready
+	sawModified = "modified " // it reports a modified object
+	sawClean    = "clean "    // it reports no modified object
+	sawFailed   = "failed "   // it reports a failed deployment
+	sawUp       = "up "       // the Deployment is available
+	sawObject   = "object "   // followed by the object's name, which starts with the Bundle's name
 )
 
 func (s *agentSite) seeBundleDeployment(event watch.Event) {
@@ -198,20 +199,20 @@ func (s *agentSite) seeObject(event watch.Event) {
 	}
 }
 
-// isUp tells whether all pods of a Deployment run, and none are left of another template.
+// isUp reports whether all pods of a Deployment are available and none has an older template.
 func isUp(d *appsv1.Deployment) bool {
 	return d.Status.ObservedGeneration == d.Generation && d.Spec.Replicas != nil &&
 		d.Status.UpdatedReplicas == *d.Spec.Replicas && d.Status.AvailableReplicas == *d.Spec.Replicas && d.Status.Replicas == *d.Spec.Replicas
 }
 
-// footprint is what the agent uses now.
+// footprint returns the agent's current memory.
 func (s *agentSite) footprint() (footprint, error) { return footprintOf(s.pid) }
 
-// rest lets time pass in which nobody asks anything of the agent.
+// rest waits while there is no work for the agent.
 func (s *agentSite) rest(ctx context.Context, d time.Duration) error {
 	until := s.clock().Add(d)
 	if err := s.every(ctx, pollEvery, func() (bool, error) { return !s.clock().Before(until), nil }); err != nil {
-		return fmt.Errorf("letting time pass: %w", err)
+		return fmt.Errorf("waiting while the agent is idle: %w", err)
 	}
 	return nil
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestEveryScenario plays all of it with three clusters, on a real API server with the real controller: the numbers
-// are too small to say anything, but each of them has to come from somewhere.
-func TestEveryScenario(t *testing.T) {
+// TestEveryScenario_ProducesItsFigures runs all scenarios with three clusters, on a real API server with the real
+// controller. The figures are too small to have a meaning, but each one must be measured.
+func TestEveryScenario_ProducesItsFigures(t *testing.T) {
 	var out, progress bytes.Buffer
 	err := command(t.Context(), []string{
 		"-n", "3", "-at-once", "2", "-first", "2", "-singles", "1", "-quiet", "1s", "-checkin", "1s", "-idle-for", "3s", "-outage", "1s", "-patience", "3m",
@@ -58,7 +58,7 @@ func TestEveryScenario(t *testing.T) {
 	}
 }
 
-// expectAgent checks what does not depend on the machine, nor on what the agent does about edits.
+// expectAgent checks the figures that do not depend on the machine or on detected edits.
 func expectAgent(t *testing.T, all *agentFigures) {
 	t.Helper()
 	if all == nil || len(all.Agents) != 1 {
@@ -78,31 +78,31 @@ func expectAgent(t *testing.T, all *agentFigures) {
 	if a.Resync.Writes != 0 || a.Resync.Idle.Agent.Anonymous <= 0 {
 		t.Errorf("a restart: %+v", a.Resync)
 	}
-	// It looks for what it is to do, says that it is there, and leads.
+	// A restarted agent lists its BundleDeployments, sends a heartbeat, and gets its lease.
 	once := map[string]bool{"agent on the hub list bundledeployments": true, "agent on the hub patch clusters/status": true, "agent on its cluster update leases": true}
 	for _, row := range a.Resync.Rows {
 		delete(once, string(row.Identity)+" "+row.Verb+" "+row.Resource)
 	}
 	if len(once) > 0 {
-		t.Errorf("an agent restarted did not %v, but %+v", once, a.Resync.Rows)
+		t.Errorf("a restarted agent did not send %v, but sent %+v", once, a.Resync.Rows)
 	}
 }
 
-// expectJoined checks what does not depend on the machine.
+// expectJoined checks the figures that do not depend on the machine.
 func expectJoined(t *testing.T, j joined) {
 	t.Helper()
 	if j.Took.Samples != 3 || j.PerSecond <= 0 || j.Requests.Polling == 0 || j.Controller.Resident <= 0 || j.Objects.Each-j.Objects.AfterExpiry != 3 {
 		t.Errorf("registration: %+v", j)
 	}
-	// What each registration takes exactly once, by contract.
+	// Requests that each registration needs exactly once, by contract.
 	once := map[string]float64{
 		"import accounts create clusterregistrations": 1, "request accounts watch bundledeployments": 1, "controller create namespaces": 1,
 		"controller create clusters": 1, "controller create secrets": 1, "request accounts patch clusters/status": 1,
 	}
-	expectOnce(t, "of each registration", j.Requests.Rows, once)
+	expectOnce(t, "per registration", j.Requests.Rows, once)
 }
 
-func TestAMeasurementThatCannotBegin(t *testing.T) {
+func TestFailedStart_PrintsAnEmptyReport(t *testing.T) {
 	var out, progress bytes.Buffer
 	err := command(t.Context(), []string{"-n", "1", "-binaries", t.TempDir()}, &out, &progress)
 	if !errors.Is(err, os.ErrNotExist) {
@@ -114,14 +114,14 @@ func TestAMeasurementThatCannotBegin(t *testing.T) {
 	}
 }
 
-func TestFlagsThatAreWrong(t *testing.T) {
+func TestWrongFlags_ReturnErrUsage(t *testing.T) {
 	var out, progress bytes.Buffer
 	if err := command(t.Context(), []string{"-n", "x"}, &out, &progress); err == nil || out.Len() != 0 {
 		t.Errorf("printed %q, %v", out.String(), err)
 	}
 }
 
-func TestSummary(t *testing.T) {
+func TestSummary_MatchesTheGolden(t *testing.T) {
 	var text strings.Builder
 	summarize(&text, run{Clusters: 100, AtOnce: 20, Speed: speeds{Before: 2000, After: 1900}, Budgets: []budget{below("requests", 30, 32, 28), above("rate", 35, 20, 30), below("writes", 1, 0, 0)}})
 	want := `
@@ -135,7 +135,7 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-func TestMachine(t *testing.T) {
+func TestMachine_IsDescribed(t *testing.T) {
 	if m := thisMachine(); m.Processors < 1 || m.MemoryGiB <= 0 || m.Load == "" {
 		t.Errorf("%+v", m)
 	}

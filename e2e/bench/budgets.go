@@ -1,16 +1,16 @@
 package main
 
-// budget is a figure that is promised: Must at the most (at the least where More is set), Aim where we want to be.
+// budget is a limit for a figure: Must at most (at least if More is set), Aim is the goal.
 type budget struct {
 	Figure string  `json:"figure"`
 	Value  float64 `json:"value"`
 	Must   float64 `json:"must"`
 	Aim    float64 `json:"aim"`
-	// Holds is "aim", "must" or "missed". It decides nothing: the machine may be doing other things.
+	// Holds is "aim", "must" or "missed". A missed budget does not fail the run, because the machine may be busy.
 	Holds string `json:"holds"`
 }
 
-// below and above judge a figure that should be small, or large.
+// below and above compare a figure that should be small, or large.
 func below(figure string, value, must, aim float64) budget {
 	b := budget{Figure: figure, Value: value, Must: must, Aim: aim, Holds: "missed"}
 	if value <= must {
@@ -28,7 +28,7 @@ func above(figure string, value, must, aim float64) budget {
 	return b
 }
 
-// budgetsOf are the budgets that what was measured can be held against.
+// budgetsOf returns the budgets for the measured figures.
 func budgetsOf(r run) []budget {
 	all := []budget{
 		below("requests per registration", r.Registration.Requests.Each, 32, 28),
@@ -39,7 +39,7 @@ func budgetsOf(r run) []budget {
 	if r.Single != nil {
 		all = append(all, below("one at a time, p50, ms", r.Single.P50, 180, 120))
 	}
-	// Promised for a thousand clusters; fewer say nothing.
+	// These budgets are defined for a thousand clusters.
 	if r.Clusters >= 1000 {
 		all = append(all, below("controller RSS, MiB", r.Registration.Controller.Resident, 150, 110))
 	}
@@ -55,13 +55,13 @@ func budgetsOf(r run) []budget {
 	return append(all, bundleBudgets(r)...)
 }
 
-// Promised for so many clusters and Bundles; fewer say nothing.
+// The budgets for Bundles are defined for these numbers of clusters and Bundles.
 const (
 	promisedClusters, promisedBundles = 1000, 20
 	promisedFleet, promisedOfFleet    = 200, 50
 )
 
-// bundleBudgets are those of Bundles.
+// bundleBudgets returns the budgets for Bundles.
 func bundleBudgets(r run) (all []budget) {
 	for _, of := range []struct {
 		what string

@@ -16,13 +16,13 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// errUnsettled means that a Bundle or a Cluster says something else than that all is ready.
-var errUnsettled = errors.New("not all is ready, though nothing is written any more")
+// errUnsettled means that a Bundle or a Cluster is not ready.
+var errUnsettled = errors.New("not everything is ready, but there are no more writes")
 
-// benchLabels are those of the clusters of the measurement.
+// benchLabels returns the labels of the measured clusters.
 func benchLabels() map[string]string { return map[string]string{"bench": "true"} }
 
-// deployed is a Bundle for all clusters of the measurement, whose values take something from each of them.
+// deployed returns a Bundle for all measured clusters. Its values use the cluster's name and labels.
 func deployed(name string) *fleet.Bundle {
 	values := map[string]any{
 		"replicas": 2, "image": map[string]any{"repository": "example.com/shop/web", "tag": "1.0.0"},
@@ -50,7 +50,7 @@ func (b *bench) addBundle(ctx context.Context) error {
 	return nil
 }
 
-// bundlesUpTo creates as many Bundles as there are to be in all, and waits until all of it is ready and quiet.
+// bundlesUpTo creates Bundles until there are n, and waits until all are ready and there are no more writes.
 func (b *bench) bundlesUpTo(ctx context.Context, n int) error {
 	for len(b.bundles) < n {
 		if err := b.addBundle(ctx); err != nil {
@@ -60,7 +60,7 @@ func (b *bench) bundlesUpTo(ctx context.Context, n int) error {
 	return b.allReady(ctx, len(b.agents))
 }
 
-// changeBundle changes one value.
+// changeBundle changes one value of a Bundle.
 func (b *bench) changeBundle(ctx context.Context, name, tag string) error {
 	body, err := json.Marshal(map[string]any{"spec": map[string]any{"helm": map[string]any{"values": map[string]any{
 		"image": map[string]any{"tag": tag},
@@ -71,7 +71,8 @@ func (b *bench) changeBundle(ctx context.Context, name, tag string) error {
 	return b.world.Hub.Patch(ctx, client.Bundles, framework.Workspace, name, body)
 }
 
-// allReady waits until every Bundle is ready on all clusters and says so, and every Cluster that all its Bundles are.
+// allReady waits until every Bundle reports that it is ready on all clusters, and every Cluster that all its
+// Bundles are.
 func (b *bench) allReady(ctx context.Context, clusters int) error {
 	ctx, cancel := context.WithTimeout(ctx, b.patience)
 	defer cancel()
@@ -85,7 +86,7 @@ func (b *bench) allReady(ctx context.Context, clusters int) error {
 		}
 	}
 	var last error
-	// Each look reads all Clusters, which takes its share of the machine; times are those of the audit log.
+	// Each check reads all Clusters, which uses a part of the machine. The times are taken from the audit log.
 	err := b.every(ctx, max(4*pollEvery, time.Duration(len(b.agents))*4*time.Millisecond), func() (bool, error) {
 		last = b.unsettled(ctx)
 		return last == nil, nil
@@ -99,23 +100,23 @@ func isReadyOn(bundle *fleet.Bundle, clusters int) bool {
 		bundle.Status.Summary.Ready == clusters && bundle.Status.Summary.DesiredReady == clusters
 }
 
-// unsettled is why not every Cluster says that all its Bundles are ready.
+// unsettled returns an error if a Cluster does not report that all its Bundles are ready.
 func (b *bench) unsettled(ctx context.Context) error {
 	var list fleet.ClusterList
 	err := b.observer.hub.Fleet.Get().Namespace(framework.Workspace).Resource(client.Clusters).
 		VersionedParams(&metav1.ListOptions{LabelSelector: labels.FormatLabels(benchLabels()), ResourceVersion: "0"}, metav1.ParameterCodec).
 		Do(ctx).Into(&list)
 	if err != nil {
-		return fmt.Errorf("reading the Clusters: %w", err)
+		return fmt.Errorf("listing Clusters: %w", err)
 	}
 	for _, cluster := range list.Items {
-		// The agent's own Bundle is one more.
+		// The agent's own Bundle is included.
 		if s := cluster.Status.Summary; s.Ready != s.DesiredReady || s.Ready != len(b.bundles)+1 {
-			return fmt.Errorf("%s has %d of %d ready: %w", cluster.Name, s.Ready, s.DesiredReady, errUnsettled)
+			return fmt.Errorf("Cluster %s has %d of %d Bundles ready: %w", cluster.Name, s.Ready, s.DesiredReady, errUnsettled)
 		}
 	}
 	if len(list.Items) != len(b.agents) {
-		return fmt.Errorf("%d Clusters instead of %d: %w", len(list.Items), len(b.agents), errUnsettled)
+		return fmt.Errorf("found %d Clusters, want %d: %w", len(list.Items), len(b.agents), errUnsettled)
 	}
 	return nil
 }

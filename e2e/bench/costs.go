@@ -9,16 +9,17 @@ type row struct {
 	Resource string         `json:"resource"`
 	Requests int            `json:"requests"`
 	Refused  int            `json:"refused,omitempty"`
-	// Each is per cluster.
+	// Each is the number of requests per cluster.
 	Each float64 `json:"each"`
 }
 
-// costs are requests while something happened to a number of clusters.
+// costs are the requests caused by an event of a number of clusters.
 type costs struct {
-	// Each is what one cluster cost: all but leases, the agents' polling for their credential and what measured.
+	// Each is the number of requests per cluster, without leases, the agents' polling for their credential, and
+	// requests of the measurement.
 	Each float64 `json:"each"`
-	// Refused are those of them that were answered by an error, Polling the requests of agents that wait for their
-	// credential, Leases the renewals of leases meanwhile.
+	// Refused is the number of these requests that failed. Polling is the number of requests of agents that wait
+	// for their credential. Leases is the number of lease renewals.
 	Refused int   `json:"refused"`
 	Polling int   `json:"polling"`
 	Leases  int   `json:"leases"`
@@ -44,7 +45,7 @@ func costsOf(counts audit.Counts, clusters int) costs {
 	return c
 }
 
-// merged are the counts of two periods.
+// merged returns the sum of two counts.
 func merged(a, b audit.Counts) audit.Counts {
 	sum := audit.Counts{}
 	for _, counts := range []audit.Counts{a, b} {

@@ -11,35 +11,36 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 )
 
-// delivered are the figures of a Bundle on its way to all clusters, or of a change of it.
+// delivered are the figures of the delivery of a Bundle, or of a change of it, to all clusters.
 type delivered struct {
 	Clusters int `json:"clusters"`
-	// Written is from the request that created or changed the Bundle to the end of the last one that wrote a
-	// BundleDeployment, Reported to that of the last agent's report, Final to that of the last status of a Bundle,
-	// Cluster or ClusterGroup. All of them are from the API server's audit log.
+	// Written is the time from the request that created or changed the Bundle until the last BundleDeployment is
+	// written, Reported until the last agent's report, and Final until the last status of a Bundle, Cluster or
+	// ClusterGroup. All times are from the API server's audit log.
 	Written  float64 `json:"secondsUntilWritten"`
 	Reported float64 `json:"secondsUntilReported"`
 	Final    float64 `json:"secondsUntilFinal"`
-	// Each is per cluster: all requests but what agents read in order to deploy, which is in AgentReads.
+	// Each is the number of requests per cluster, without the agents' reads for deployments, which AgentReads
+	// counts.
 	Each       float64 `json:"requestsEach"`
 	AgentReads float64 `json:"agentReadsEach"`
 	Requests   costs   `json:"requests"`
-	// ControllerMillis and SimulatorMillis are processor time per cluster, until all was quiet.
+	// ControllerMillis and SimulatorMillis are processor time per cluster, until there are no more writes.
 	ControllerMillis float64   `json:"controllerCPUMillisEach"`
 	SimulatorMillis  float64   `json:"simulatorCPUMillisEach"`
 	Controller       footprint `json:"controllerMemory"`
 }
 
-// errNoCause means that the audit log has no request that began it.
-var errNoCause = errors.New("the request that began it is not in the audit log")
+// errNoCause means that the audit log does not contain the request that started the delivery.
+var errNoCause = errors.New("the audit log does not contain the request that started the delivery")
 
-// deliver takes one Bundle to all clusters.
+// deliver delivers one Bundle to all clusters.
 func (b *bench) deliver(ctx context.Context) (delivered, error) {
 	b.say("a Bundle for %d clusters", len(b.agents))
 	return b.delivery(ctx, b.addBundle)
 }
 
-// change changes one value of it.
+// change changes one value of a Bundle.
 func (b *bench) change(ctx context.Context) (delivered, error) {
 	if err := b.bundlesUpTo(ctx, 1); err != nil {
 		return delivered{}, err
@@ -51,8 +52,8 @@ func (b *bench) change(ctx context.Context) (delivered, error) {
 	return b.delivery(ctx, func(ctx context.Context) error { return b.changeBundle(ctx, b.bundles[0], "1.0.1") })
 }
 
-// delivery measures what comes of something until all Bundles are ready everywhere, all of that is told, and nothing is
-// written any more.
+// delivery measures from begin until all Bundles are ready everywhere, all statuses are written, and there are no
+// more writes.
 func (b *bench) delivery(ctx context.Context, begin func(context.Context) error) (delivered, error) {
 	here, err := b.controller(ctx)
 	if err != nil {
@@ -62,7 +63,7 @@ func (b *bench) delivery(ctx context.Context, begin func(context.Context) error)
 	if err != nil {
 		return delivered{}, err
 	}
-	if _, err := b.log.Next(); err != nil { // what was before is nobody's
+	if _, err := b.log.Next(); err != nil { // skip earlier requests
 		return delivered{}, err
 	}
 	if err := begin(ctx); err != nil {
@@ -88,7 +89,7 @@ func (b *bench) delivery(ctx context.Context, begin func(context.Context) error)
 	return d, err
 }
 
-// deliveredBy works the figures out from the audit log.
+// deliveredBy computes the figures from the audit log.
 func (b *bench) deliveredBy(events []audit.Event) (delivered, error) {
 	began, last, counts := time.Time{}, map[step]time.Time{}, audit.Counts{}
 	for _, e := range events {
@@ -126,7 +127,7 @@ func (b *bench) deliveredBy(events []audit.Event) (delivered, error) {
 	}, nil
 }
 
-// step is what a request is to a delivery.
+// step is the role of a request in a delivery.
 type step int
 
 const (
@@ -137,7 +138,7 @@ const (
 	told
 )
 
-// stepOf tells by the kind of a request what it is to a delivery.
+// stepOf returns the role of a kind of request in a delivery.
 func stepOf(k audit.Kind) step {
 	switch {
 	case !k.IsWrite():

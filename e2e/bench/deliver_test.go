@@ -20,13 +20,13 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Users of the log below.
+// Users in the log below.
 const (
 	anAdmin = "admin"
 	anAgent = "system:serviceaccount:cluster-1:request-1"
 )
 
-// at is a request that began some seconds after the first one and took a tenth of one.
+// at returns a request that started some seconds after the first one and took a tenth of a second.
 func at(second float64, user, verb, resource string, changes ...func(*audit.Event)) audit.Event {
 	began := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC).Add(time.Duration(second * float64(time.Second)))
 	e := audit.Event{Stage: "ResponseComplete", Verb: verb, Received: began, Ended: began.Add(100 * time.Millisecond)}
@@ -40,10 +40,10 @@ func at(second float64, user, verb, resource string, changes ...func(*audit.Even
 
 func refused(e *audit.Event) { e.Response.Code = http.StatusConflict }
 
-// aDelivery is the log of a Bundle that goes to two clusters.
+// aDelivery returns the log of the delivery of a Bundle to two clusters.
 func aDelivery() []audit.Event {
 	return []audit.Event{
-		at(-1, controllerAccount, "patch", "clusters/status"), // of what was before
+		at(-1, controllerAccount, "patch", "clusters/status"), // belongs to an earlier event
 		at(0, anAdmin, "create", "bundles"),
 		at(1, controllerAccount, "create", "contents"),
 		at(1, controllerAccount, "create", "secrets"),
@@ -72,37 +72,37 @@ func aBench(agents int) *bench {
 	}
 }
 
-func TestADeliveryInTheLog(t *testing.T) {
+func TestDeliveredBy_ComputesTheFigures(t *testing.T) {
 	got, err := aBench(2).deliveredBy(aDelivery())
 	if err != nil {
 		t.Fatal(err)
 	}
 	expectGolden(t, "delivered.json", got)
 	if _, err := aBench(2).deliveredBy(aDelivery()[2:]); !errors.Is(err, errNoCause) {
-		t.Errorf("without a beginning: %v", err)
+		t.Errorf("without the first request: %v", err)
 	}
 }
 
-func TestWhatARequestIsToADelivery(t *testing.T) {
+func TestStepOf_ClassifiesRequests(t *testing.T) {
 	tests := map[string]struct {
 		kind audit.Kind
 		want step
 	}{
-		"an admin creates a Bundle":              {audit.Kind{Identity: audit.Admin, Verb: "create", Resource: "bundles"}, begun},
-		"an admin changes one":                   {audit.Kind{Identity: audit.Admin, Verb: "patch", Resource: "bundles"}, begun},
-		"an admin looks at one":                  {audit.Kind{Identity: audit.Admin, Verb: "get", Resource: "bundles"}, aside},
-		"the controller puts its finalizer on":   {audit.Kind{Identity: audit.Controller, Verb: "patch", Resource: "bundles"}, aside},
-		"a BundleDeployment is created":          {audit.Kind{Identity: audit.Controller, Verb: "create", Resource: "bundledeployments"}, wrote},
-		"one is changed":                         {audit.Kind{Identity: audit.Controller, Verb: "patch", Resource: "bundledeployments"}, wrote},
-		"its printer columns are written":        {audit.Kind{Identity: audit.Controller, Verb: "patch", Resource: "bundledeployments/status"}, aside},
-		"an agent reports":                       {audit.Kind{Identity: audit.Request, Verb: "update", Resource: "bundledeployments/status"}, reported},
-		"an agent reports after somebody wrote":  {audit.Kind{Identity: audit.Request, Verb: "patch", Resource: "bundledeployments/status"}, reported},
-		"a heartbeat":                            {audit.Kind{Identity: audit.Request, Verb: "patch", Resource: "clusters/status"}, aside},
-		"a Bundle says how it is":                {audit.Kind{Identity: audit.Controller, Verb: "patch", Resource: "bundles/status"}, told},
-		"a Cluster says how its Bundles are":     {audit.Kind{Identity: audit.Controller, Verb: "patch", Resource: "clusters/status"}, told},
-		"a group says how its Clusters are":      {audit.Kind{Identity: audit.Controller, Verb: "patch", Resource: "clustergroups/status"}, told},
-		"a Content says how many need it":        {audit.Kind{Identity: audit.Controller, Verb: "patch", Resource: "contents/status"}, aside},
-		"a values Secret is written, or watched": {audit.Kind{Identity: audit.Controller, Verb: "create", Resource: "secrets"}, aside},
+		"admin creates a Bundle":         {audit.Kind{Identity: audit.Admin, Verb: "create", Resource: "bundles"}, begun},
+		"admin changes a Bundle":         {audit.Kind{Identity: audit.Admin, Verb: "patch", Resource: "bundles"}, begun},
+		"admin reads a Bundle":           {audit.Kind{Identity: audit.Admin, Verb: "get", Resource: "bundles"}, aside},
+		"controller adds its finalizer":  {audit.Kind{Identity: audit.Controller, Verb: "patch", Resource: "bundles"}, aside},
+		"BundleDeployment is created":    {audit.Kind{Identity: audit.Controller, Verb: "create", Resource: "bundledeployments"}, wrote},
+		"BundleDeployment is changed":    {audit.Kind{Identity: audit.Controller, Verb: "patch", Resource: "bundledeployments"}, wrote},
+		"printer columns are written":    {audit.Kind{Identity: audit.Controller, Verb: "patch", Resource: "bundledeployments/status"}, aside},
+		"agent reports":                  {audit.Kind{Identity: audit.Request, Verb: "update", Resource: "bundledeployments/status"}, reported},
+		"agent reports after a conflict": {audit.Kind{Identity: audit.Request, Verb: "patch", Resource: "bundledeployments/status"}, reported},
+		"heartbeat":                      {audit.Kind{Identity: audit.Request, Verb: "patch", Resource: "clusters/status"}, aside},
+		"status of a Bundle":             {audit.Kind{Identity: audit.Controller, Verb: "patch", Resource: "bundles/status"}, told},
+		"status of a Cluster":            {audit.Kind{Identity: audit.Controller, Verb: "patch", Resource: "clusters/status"}, told},
+		"status of a ClusterGroup":       {audit.Kind{Identity: audit.Controller, Verb: "patch", Resource: "clustergroups/status"}, told},
+		"status of a Content":            {audit.Kind{Identity: audit.Controller, Verb: "patch", Resource: "contents/status"}, aside},
+		"values Secret is created":       {audit.Kind{Identity: audit.Controller, Verb: "create", Resource: "secrets"}, aside},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestWhatARequestIsToADelivery(t *testing.T) {
 	}
 }
 
-func TestWritesForOneClusterMore(t *testing.T) {
+func TestJoining_CountsWritesUntilReady(t *testing.T) {
 	opened := 0
 	j := &joining{who: aBench(0).who, deployments: 2, complete: func() { opened++ }}
 	var history []int
@@ -122,7 +122,7 @@ func TestWritesForOneClusterMore(t *testing.T) {
 		history = append(history, j.before)
 	}
 	if opened != 1 {
-		t.Errorf("its agent was let go %d times", opened)
+		t.Errorf("complete was called %d times", opened)
 	}
 	type figures struct{ Before, Ready, All int }
 	want := figures{Before: 8, Ready: 12, All: 14}
@@ -130,11 +130,11 @@ func TestWritesForOneClusterMore(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if history[8] != 0 || history[9] != 8 || history[len(history)-1] != 8 {
-		t.Errorf("before its report, over time: %v", history)
+		t.Errorf("writes before its report, over time: %v", history)
 	}
 }
 
-func TestAReportWaitsForTheGate(t *testing.T) {
+func TestGate_HoldsReports(t *testing.T) {
 	var asked []string
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked = append(asked, r.Method+" "+r.URL.Path) }))
 	defer server.Close()
@@ -175,7 +175,7 @@ func TestAReportWaitsForTheGate(t *testing.T) {
 	}
 }
 
-func TestABundleThatIsReady(t *testing.T) {
+func TestIsReady_RequiresAllClusters(t *testing.T) {
 	ready := func(changes ...func(*fleet.Bundle)) *fleet.Bundle {
 		b := &fleet.Bundle{ObjectMeta: metav1.ObjectMeta{Generation: 2}}
 		b.Status.ObservedGeneration = 2
@@ -190,14 +190,14 @@ func TestABundleThatIsReady(t *testing.T) {
 		bundle *fleet.Bundle
 		want   bool
 	}{
-		"on all clusters":                     {ready(), true},
-		"on one cluster less":                 {ready(func(b *fleet.Bundle) { b.Status.Summary.Ready = 2 }), false},
-		"on all it knows, which are not all":  {ready(func(b *fleet.Bundle) { b.Status.Summary = fleet.BundleSummary{DesiredReady: 2, Ready: 2} }), false},
-		"as it was before a change":           {ready(func(b *fleet.Bundle) { b.Generation = 3 }), false},
-		"which does not say so":               {ready(func(b *fleet.Bundle) { b.Status.Conditions = nil }), false},
-		"which says the opposite":             {ready(func(b *fleet.Bundle) { b.Status.Conditions[0].Status = corev1.ConditionFalse }), false},
-		"of which nobody has said anything":   {&fleet.Bundle{}, false},
-		"on more clusters than are looked at": {ready(func(b *fleet.Bundle) { b.Status.Summary = fleet.BundleSummary{DesiredReady: 4, Ready: 4} }), false},
+		"ready on all clusters: ready":             {ready(), true},
+		"one cluster is not ready: not ready":      {ready(func(b *fleet.Bundle) { b.Status.Summary.Ready = 2 }), false},
+		"too few clusters are targeted: not ready": {ready(func(b *fleet.Bundle) { b.Status.Summary = fleet.BundleSummary{DesiredReady: 2, Ready: 2} }), false},
+		"generation is not observed: not ready":    {ready(func(b *fleet.Bundle) { b.Generation = 3 }), false},
+		"no Ready condition: not ready":            {ready(func(b *fleet.Bundle) { b.Status.Conditions = nil }), false},
+		"Ready is False: not ready":                {ready(func(b *fleet.Bundle) { b.Status.Conditions[0].Status = corev1.ConditionFalse }), false},
+		"empty status: not ready":                  {&fleet.Bundle{}, false},
+		"ready on more clusters: ready":            {ready(func(b *fleet.Bundle) { b.Status.Summary = fleet.BundleSummary{DesiredReady: 4, Ready: 4} }), false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -208,11 +208,11 @@ func TestABundleThatIsReady(t *testing.T) {
 	}
 }
 
-// expectBundles checks of the scenarios with Bundles what does not depend on the machine.
+// expectBundles checks the figures of the Bundle scenarios that do not depend on the machine.
 func expectBundles(t *testing.T, r run) {
 	t.Helper()
 	if r.Deliver == nil || r.Change == nil || r.Many == nil || r.Fleet == nil {
-		t.Fatal("not all of it was played")
+		t.Fatal("not all scenarios were run")
 	}
 	for what, d := range map[string]*delivered{"a Bundle": r.Deliver, "a change": r.Change} {
 		if d.Clusters != 6 || d.Written <= 0 || d.Reported < d.Written || d.Final < d.Reported || d.Controller.Resident <= 0 || d.AgentReads < 2 {
@@ -228,13 +228,13 @@ func expectBundles(t *testing.T, r run) {
 	if m := r.Many; m.Clusters != 6 || m.Bundles != 2 || m.Deployments != 18 || m.Controller.Resident <= 0 {
 		t.Errorf("many: %+v", m)
 	}
-	// Owners and counts, which come seconds later, may still be due then.
+	// Owners and counts may still be written then, because they are delayed by seconds.
 	expectOnce(t, "of a restart", r.Many.Restart.Rows, map[string]float64{
 		"controller create bundledeployments": 0, "controller update bundledeployments": 0,
 	})
 	for _, row := range r.Many.Restart.Rows {
 		if row.Verb == "get" && row.Resource == "secrets" && row.Requests >= r.Many.Clusters {
-			t.Errorf("after a restart the controller asks for %d Secrets", row.Requests)
+			t.Errorf("after a restart the controller reads %d Secrets", row.Requests)
 		}
 	}
 	f := r.Fleet
@@ -246,7 +246,7 @@ func expectBundles(t *testing.T, r run) {
 	})
 }
 
-// expectOnce compares how often some requests were made for each of what is counted.
+// expectOnce compares how often requests were sent per counted item.
 func expectOnce(t *testing.T, what string, rows []row, want map[string]float64) {
 	t.Helper()
 	got := map[string]float64{}

@@ -30,16 +30,16 @@ func ms(n ...int) (samples []time.Duration) {
 	return samples
 }
 
-func TestSpread(t *testing.T) {
+func TestSpread_ComputesQuantiles(t *testing.T) {
 	tests := map[string]struct {
 		samples []time.Duration
 		want    spread
 	}{
-		"nothing was measured":              {nil, spread{}},
-		"one sample is all of them":         {ms(7), spread{1, 7, 7, 7}},
-		"of two, the smaller is the median": {ms(9, 3), spread{2, 3, 9, 9}},
-		"of ten, the ninth is the p90":      {ms(10, 9, 8, 7, 6, 5, 4, 3, 2, 1), spread{10, 5, 9, 10}},
-		"of twenty, one is slow":            {append(ms(1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2), ms(500)...), spread{20, 2, 2, 500}},
+		"no samples":                             {nil, spread{}},
+		"one sample":                             {ms(7), spread{1, 7, 7, 7}},
+		"two samples: the smaller is the median": {ms(9, 3), spread{2, 3, 9, 9}},
+		"ten samples: the ninth is the p90":      {ms(10, 9, 8, 7, 6, 5, 4, 3, 2, 1), spread{10, 5, 9, 10}},
+		"twenty samples: one is slow":            {append(ms(1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2), ms(500)...), spread{20, 2, 2, 500}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -54,15 +54,15 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-func TestRounding(t *testing.T) {
+func TestRounding_KeepsFewDigits(t *testing.T) {
 	tests := map[string]struct{ got, want float64 }{
-		"milliseconds to a tenth":   {millis(1234567 * time.Nanosecond), 1.2},
-		"seconds to a hundredth":    {seconds(1239 * time.Millisecond), 1.24},
-		"shares to a hundredth":     {per(10, 3), 3.33},
-		"a share of none is zero":   {per(10, 0), 0},
-		"mebibytes to a tenth":      {mebibytes(157286400), 150},
-		"what is not round is":      {mebibytes(1 << 19), 0.5},
-		"negative numbers the same": {round(-1.25, 1), -1.3},
+		"milliseconds to a tenth": {millis(1234567 * time.Nanosecond), 1.2},
+		"seconds to a hundredth":  {seconds(1239 * time.Millisecond), 1.24},
+		"shares to a hundredth":   {per(10, 3), 3.33},
+		"division by zero: zero":  {per(10, 0), 0},
+		"mebibytes to a tenth":    {mebibytes(157286400), 150},
+		"half a mebibyte":         {mebibytes(1 << 19), 0.5},
+		"negative number":         {round(-1.25, 1), -1.3},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -73,20 +73,20 @@ func TestRounding(t *testing.T) {
 	}
 }
 
-func TestProcessorTime(t *testing.T) {
+func TestProcessorTime_ParsesStat(t *testing.T) {
 	const fields = " S 1 2 3 4 5 6 7 8 9 10 120 35 16 17 18"
 	tests := map[string]struct {
 		text string
 		want time.Duration
 		bad  bool
 	}{
-		"user and system time":                {text: "42 (fleetcontroller)" + fields, want: 1550 * time.Millisecond},
-		"a name with blanks and parentheses":  {text: "42 (a (b) c d)" + fields, want: 1550 * time.Millisecond},
-		"a line that is too short":            {text: "42 (a) S 1 2", bad: true},
-		"no line at all":                      {text: "", bad: true},
-		"a user time that is no number":       {text: "42 (a) S 1 2 3 4 5 6 7 8 9 10 x 35 16", bad: true},
-		"a system time that is no number":     {text: "42 (a) S 1 2 3 4 5 6 7 8 9 10 120 x 16", bad: true},
-		"a process that has done nothing yet": {text: "42 (a) S 1 2 3 4 5 6 7 8 9 10 0 0 16"},
+		"user and system time":             {text: "42 (fleetcontroller)" + fields, want: 1550 * time.Millisecond},
+		"name with blanks and parentheses": {text: "42 (a (b) c d)" + fields, want: 1550 * time.Millisecond},
+		"line is too short: error":         {text: "42 (a) S 1 2", bad: true},
+		"empty text: error":                {text: "", bad: true},
+		"invalid user time: error":         {text: "42 (a) S 1 2 3 4 5 6 7 8 9 10 x 35 16", bad: true},
+		"invalid system time: error":       {text: "42 (a) S 1 2 3 4 5 6 7 8 9 10 120 x 16", bad: true},
+		"process without processor time":   {text: "42 (a) S 1 2 3 4 5 6 7 8 9 10 0 0 16"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -98,16 +98,16 @@ func TestProcessorTime(t *testing.T) {
 	}
 }
 
-func TestMemory(t *testing.T) {
+func TestMemory_ParsesStatus(t *testing.T) {
 	const status = "Name:\tfleetcontroller\nVmPeak:\t 1324076 kB\nVmHWM:\t   83864 kB\nVmRSS:\t   74620 kB\nRssAnon:\t   33456 kB\nRssFile:\t   41164 kB\n"
 	tests := map[string]struct {
 		text string
 		want memory
 		bad  bool
 	}{
-		"three of its figures":       {text: status, want: memory{Resident: 74620 << 10, Anonymous: 33456 << 10, Peak: 83864 << 10}},
-		"a process that has ended":   {text: "Name:\tfleetcontroller\nState:\tZ (zombie)\n", bad: true},
-		"a figure that is no number": {text: "VmRSS:\tmuch kB\n", bad: true},
+		"all figures":              {text: status, want: memory{Resident: 74620 << 10, Anonymous: 33456 << 10, Peak: 83864 << 10}},
+		"process has ended: error": {text: "Name:\tfleetcontroller\nState:\tZ (zombie)\n", bad: true},
+		"invalid figure: error":    {text: "VmRSS:\tmuch kB\n", bad: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -119,7 +119,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-func TestThisProcess(t *testing.T) {
+func TestThisProcess_IsMeasured(t *testing.T) {
 	m, err := memoryOf(os.Getpid())
 	if err != nil || m.Peak < m.Resident || m.Resident < m.Anonymous || m.Anonymous < 1<<20 {
 		t.Errorf("memory %+v, %v", m, err)
@@ -128,14 +128,14 @@ func TestThisProcess(t *testing.T) {
 		t.Errorf("processor time %s, %v", used, err)
 	}
 	if _, err := memoryOf(1 << 30); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("of no process: %v", err)
+		t.Errorf("of a missing process: %v", err)
 	}
 	if _, err := processorTime(1 << 30); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("of no process: %v", err)
+		t.Errorf("of a missing process: %v", err)
 	}
 }
 
-// some are the requests of ten clusters.
+// some returns the requests of ten clusters.
 func some() audit.Counts {
 	return audit.Counts{
 		{Identity: audit.Controller, Verb: "patch", Resource: "clusters/status"}:         {Requests: 70, Refused: 12},
@@ -154,9 +154,9 @@ func some() audit.Counts {
 	}
 }
 
-func TestCosts(t *testing.T) { expectGolden(t, "costs.json", costsOf(some(), 10)) }
+func TestCosts_MatchTheGolden(t *testing.T) { expectGolden(t, "costs.json", costsOf(some(), 10)) }
 
-func TestCostsOfTwoPeriods(t *testing.T) {
+func TestMerged_AddsCounts(t *testing.T) {
 	patch := audit.Kind{Identity: audit.Controller, Verb: "patch", Resource: "clusters"}
 	get := audit.Kind{Identity: audit.Controller, Verb: "get", Resource: "clusters"}
 	a, b := audit.Counts{patch: {Requests: 2, Refused: 1}}, audit.Counts{patch: {Requests: 3, Refused: 2}, get: {Requests: 1}}
@@ -165,28 +165,28 @@ func TestCostsOfTwoPeriods(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if len(a) != 1 || a[patch].Requests != 2 {
-		t.Errorf("the first was changed: %v", a)
+		t.Errorf("the first counts were changed: %v", a)
 	}
 }
 
-func TestCostsOfDoingNothing(t *testing.T) {
+func TestCostsOfIdleClusters_MatchTheGolden(t *testing.T) {
 	expectGolden(t, "resting.json", restingFigures(some(), 10, 30, 2*time.Minute))
 }
 
-func TestCostsOfARestart(t *testing.T) {
+func TestCostsOfRestart_MatchTheGolden(t *testing.T) {
 	var r restarted
 	r.count(some())
 	expectGolden(t, "restarted.json", r)
 }
 
-func TestBatches(t *testing.T) {
+func TestBatches_MatchTheGolden(t *testing.T) {
 	kind := audit.Kind{Identity: audit.Controller, Verb: "create", Resource: "secrets"}
 	one := batch{clusters: 2, span: time.Second, took: ms(10, 20), counts: audit.Counts{kind: {Requests: 2}}, used: used{time.Second, 2 * time.Second}, failures: 1}
 	sum := one.and(batch{clusters: 6, span: 3 * time.Second, took: ms(30), counts: audit.Counts{kind: {Requests: 6}}, used: used{time.Second, time.Second}, failures: 2})
 	expectGolden(t, "batches.json", sum.figures())
 }
 
-func TestWhatIsLeft(t *testing.T) {
+func TestLeftBetween_CountsNewObjects(t *testing.T) {
 	const registrations = "cattle-fleet-clusters-system"
 	object := func(resource, namespace, name string) inventory.Object {
 		return inventory.Object{Resource: resource, Namespace: namespace, Name: name, UID: "u"}
@@ -214,11 +214,11 @@ func TestWhatIsLeft(t *testing.T) {
 	}
 	expectGolden(t, "left.json", leftBetween(before, after, 2, registrations))
 	if diff := cmp.Diff(left{Kinds: []objects{}}, leftBetween(after, after, 2, registrations)); diff != "" {
-		t.Errorf("of nothing (-want +got):\n%s", diff)
+		t.Errorf("without objects (-want +got):\n%s", diff)
 	}
 }
 
-func TestBudgets(t *testing.T) {
+func TestBudgets_MatchTheGolden(t *testing.T) {
 	good := run{
 		Clusters: 1000,
 		Registration: joined{

@@ -13,23 +13,23 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/swarm"
 )
 
-// grown are the figures of one cluster more where there are many clusters and Bundles.
+// grown are the figures of one more cluster on a hub with many clusters and Bundles.
 type grown struct {
 	Clusters int `json:"clusters"`
 	Bundles  int `json:"bundles"`
-	// Before are all writes from its ClusterRegistration until all its BundleDeployments were there; its agent's first
-	// report comes after that. Ready are those until the last Bundle and the Cluster said that all is ready, Writes
-	// those until nothing was written any more.
+	// Before is the number of writes from its ClusterRegistration until all its BundleDeployments exist. Its
+	// agent sends its first report after that. Ready is the number until the last Bundle and the Cluster report
+	// that everything is ready, Writes until there are no more writes.
 	Before int   `json:"writesBeforeItReports"`
 	Ready  int   `json:"writesUntilReady"`
 	Writes int   `json:"writesUntilQuiet"`
 	Rows   []row `json:"rows"`
 }
 
-// fleetLimit is how many clusters a hub may have for scenario join-fleet, which needs many Bundles.
+// fleetLimit is the maximum number of clusters for scenario join-fleet, which needs many Bundles.
 const fleetLimit = 200
 
-// joinFleet adds a cluster to all others, when there are many Bundles.
+// joinFleet adds one cluster to a hub with many Bundles.
 func (b *bench) joinFleet(ctx context.Context) (grown, error) {
 	b.say("%d Bundles for %d clusters", b.fleet, len(b.agents))
 	if err := b.bundlesUpTo(ctx, b.fleet); err != nil {
@@ -43,7 +43,7 @@ func (b *bench) joinFleet(ctx context.Context) (grown, error) {
 	gate := newGate()
 	agent := b.addWith(func(s *swarm.Settings) { s.Wrap = gate.wrap })
 	b.swarm.Start(ctx, agent)
-	j := &joining{who: b.who, deployments: g.Bundles + 1, complete: gate.open} // its agent's Bundle is one more
+	j := &joining{who: b.who, deployments: g.Bundles + 1, complete: gate.open} // including its agent's own Bundle
 	if err := b.listen(ctx, j.hear, func(time.Time) bool { return j.before > 0 }); err != nil {
 		return grown{}, err
 	}
@@ -57,10 +57,10 @@ func (b *bench) joinFleet(ctx context.Context) (grown, error) {
 	return g, nil
 }
 
-// joining counts the writes that a cluster gives rise to.
+// joining counts the writes caused by a cluster.
 type joining struct {
 	who audit.Classifier
-	// deployments is how many BundleDeployments it will have; complete is called when they are there.
+	// deployments is the number of its BundleDeployments. complete is called when all exist.
 	deployments int
 	complete    func()
 
@@ -88,7 +88,7 @@ func (j *joining) hear(e audit.Event) {
 	}
 }
 
-// gate holds the reports of an agent back until it is opened.
+// gate delays the reports of an agent until it is opened.
 type gate struct {
 	opened chan struct{}
 	open   func()
@@ -106,7 +106,7 @@ type gated struct {
 	next http.RoundTripper
 }
 
-// RoundTrip waits with a report until the gate is open or the agent's patience is over.
+// RoundTrip delays a report until the gate is open or the request's context ends.
 func (g gated) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method != http.MethodGet && strings.Contains(r.URL.Path, "/"+client.BundleDeployments+"/") {
 		select {

@@ -7,25 +7,27 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/swarm"
 )
 
-// returned are the figures of a hub whose API server was gone, and to which all agents return.
+// returned are the figures of a hub after an outage of its API server, when all agents reconnect.
 type returned struct {
 	Outage float64 `json:"outageSeconds"`
-	// Beating and Watching are from when the API server was ready again to the last agent's first accepted heartbeat, and
-	// to the last one's open watch; zero where that was before the first look at whether the server is ready.
+	// Beating and Watching are the times from the API server being ready again until the last agent's first
+	// accepted heartbeat, and until the last agent's open watch. They are zero if that happened before the first
+	// readiness check.
 	Beating  float64 `json:"secondsUntilAllBeat"`
 	Watching float64 `json:"secondsUntilAllWatch"`
-	// Failures are the agents' requests that failed from the beginning of the outage on.
+	// Failures is the number of failed requests of agents since the start of the outage.
 	Failures int `json:"failures"`
-	// Registrations are those made because of it.
+	// Registrations is the number of registrations caused by the outage.
 	Registrations int `json:"registrations"`
-	// Requests are those from the return until all was as before and one interval had passed.
+	// Requests are the requests from the end of the outage until all agents work again and one heartbeat interval
+	// has passed.
 	Requests   costs     `json:"requests"`
 	Controller footprint `json:"controllerMemory"`
 }
 
-// herd takes the hub's API server away for a while.
+// herd stops the hub's API server for a while.
 func (b *bench) herd(ctx context.Context) (returned, error) {
-	if !b.plays(idle) { // which has given the agents a short interval
+	if !b.plays(idle) { // scenario idle has set the short interval already
 		if err := b.restartAgents(ctx, b.checkin); err != nil {
 			return returned{}, err
 		}
@@ -50,7 +52,7 @@ func (b *bench) herd(ctx context.Context) (returned, error) {
 		return returned{}, err
 	}
 	r.Beating = seconds(b.clock().Sub(back))
-	// Each of them may have come back in any order, so the second wait is mostly over when it begins.
+	// The agents return in any order, so the second wait is mostly over when it starts.
 	if err := b.swarm.Await(patient, func(s swarm.State) bool { return s.Watching }, b.agents...); err != nil {
 		return returned{}, err
 	}
@@ -60,7 +62,7 @@ func (b *bench) herd(ctx context.Context) (returned, error) {
 	return b.afterwards(ctx, r, before)
 }
 
-// afterwards completes the figures when everything is as before.
+// afterwards adds the figures that are known when all agents work again.
 func (b *bench) afterwards(ctx context.Context, r returned, before sums) (returned, error) {
 	after := b.sum()
 	r.Failures, r.Registrations = after.failures-before.failures, after.registrations-before.registrations
@@ -78,7 +80,7 @@ func (b *bench) afterwards(ctx context.Context, r returned, before sums) (return
 	return r, err
 }
 
-// sums are over all agents.
+// sums are totals over all agents.
 type sums struct{ failures, registrations int }
 
 func (b *bench) sum() (all sums) {

@@ -17,17 +17,17 @@ import (
 )
 
 const (
-	// controllerAccount is the account the chart gives the controller.
+	// controllerAccount is the controller's ServiceAccount.
 	controllerAccount = "system:serviceaccount:" + names.SystemNamespace + ":fleet-controller"
-	// benchAgent begins the user agent of the measurement's own clients.
+	// benchAgent is the start of the user agent of the measurement's own clients.
 	benchAgent = "fleet-bench"
-	// pollEvery is how often the audit log is read.
+	// pollEvery is the interval between two reads of the audit log.
 	pollEvery = 250 * time.Millisecond
-	// reportedResources is how many objects an agent says a Bundle has made.
+	// reportedResources is the number of objects that an agent reports for a Bundle.
 	reportedResources = 10
 )
 
-// bench is one hub and what is measured on it.
+// bench is a hub and the measurements on it.
 type bench struct {
 	options
 	clock    func() time.Time
@@ -39,16 +39,16 @@ type bench struct {
 	who      audit.Classifier
 	observer *observer
 	swarm    *swarm.Swarm
-	agents   []*swarm.Agent // those that are to stay
-	made     int            // client IDs given out
-	bundles  []string       // those that are to stay
+	agents   []*swarm.Agent // agents that stay
+	made     int            // number of client IDs in use
+	bundles  []string       // Bundles that stay
 }
 
-// start brings a hub up with the product on it, its own cluster joined and nothing going on.
+// start starts a hub with the product, waits until its own cluster is registered and there are no more writes.
 func start(ctx context.Context, o options, clock func() time.Time, progress io.Writer) (*bench, error) {
 	began := clock()
 	b := &bench{options: o, clock: clock, say: func(format string, args ...any) {
-		_, _ = fmt.Fprintf(progress, "%7.1fs  %s\n", clock().Sub(began).Seconds(), fmt.Sprintf(format, args...)) // nowhere to say it else
+		_, _ = fmt.Fprintf(progress, "%7.1fs  %s\n", clock().Sub(began).Seconds(), fmt.Sprintf(format, args...)) // there is no other place to report a failed write
 	}}
 	b.who = audit.Classifier{Controller: controllerAccount, Workspace: framework.Workspace, Played: swarm.UserAgent, Agent: benchAgent}
 	if err := b.startWorld(ctx); err != nil {
@@ -60,7 +60,7 @@ func start(ctx context.Context, o options, clock func() time.Time, progress io.W
 	return b, nil
 }
 
-// withLogs says where to look for the reason of an error.
+// withLogs adds the log directory to an error.
 func (b *bench) withLogs(err error) error {
 	return fmt.Errorf("%w\nlogs: %s", err, b.world.LogDir)
 }
@@ -68,7 +68,7 @@ func (b *bench) withLogs(err error) error {
 func (b *bench) startWorld(ctx context.Context) error {
 	var err error
 	if b.scratch, err = os.MkdirTemp("", "fleet-bench-"); err != nil {
-		return fmt.Errorf("making a folder: %w", err)
+		return fmt.Errorf("creating a directory: %w", err)
 	}
 	policy := filepath.Join(b.scratch, "audit-policy.yaml")
 	if err := os.WriteFile(policy, []byte(audit.Policy), 0o600); err != nil {
@@ -87,20 +87,20 @@ func (b *bench) startWorld(ctx context.Context) error {
 	return err
 }
 
-// executables are the product's, which the pods run; nil has them built.
+// executables returns the paths of the product's executables, or nil to build them.
 func (b *bench) executables() (map[string]string, error) {
 	if b.binaries == "" {
 		return nil, nil
 	}
 	folder, err := filepath.Abs(b.binaries)
 	if err != nil {
-		return nil, fmt.Errorf("looking for the binaries: %w", err)
+		return nil, fmt.Errorf("finding the binaries: %w", err)
 	}
 	found := map[string]string{}
 	for _, name := range []string{"fleetcontroller", "fleetagent"} {
 		found[name] = filepath.Join(folder, name)
 		if _, err := os.Stat(found[name]); err != nil {
-			return nil, fmt.Errorf("looking for the binaries: %w", err)
+			return nil, fmt.Errorf("finding the binaries: %w", err)
 		}
 	}
 	return found, nil
@@ -138,7 +138,7 @@ func (b *bench) startHub(ctx context.Context) error {
 	return err
 }
 
-// end stops everything. Logs are kept where something went wrong, and where somebody asked for them.
+// end stops everything. It keeps the logs after an error, or if the user requested them.
 func (b *bench) end(err error) error {
 	if err != nil {
 		err = b.withLogs(err)
@@ -150,7 +150,7 @@ func (b *bench) end(err error) error {
 	return err
 }
 
-// stop ends agents and hub.
+// stop stops the agents and the hub.
 func (b *bench) stop() error {
 	if b.swarm != nil {
 		for _, a := range b.swarm.Agents() {
@@ -167,19 +167,19 @@ func (b *bench) stop() error {
 	return errors.Join(err, os.RemoveAll(b.scratch))
 }
 
-// untilQuiet counts the requests from now, or from the last call, until nothing was written for a while.
+// untilQuiet counts the requests since now, or since the last call, until there was no write for a while.
 func (b *bench) untilQuiet(ctx context.Context) (audit.Counts, error) {
 	return b.count(ctx, b.isQuiet)
 }
 
-// count counts requests until done; it is told when the last write was, at first now.
+// count counts requests until done returns true. done gets the time of the last write, initially now.
 func (b *bench) count(ctx context.Context, done func(lastWrite time.Time) bool) (audit.Counts, error) {
 	counts := audit.Counts{}
 	err := b.listen(ctx, func(e audit.Event) { counts.Add(b.who.Who(e), e) }, done)
 	return counts, err
 }
 
-// eventsUntilQuiet are all events from now, or from the last call, until nothing was written for a while.
+// eventsUntilQuiet returns all events since now, or since the last call, until there was no write for a while.
 func (b *bench) eventsUntilQuiet(ctx context.Context) (events []audit.Event, err error) {
 	err = b.listen(ctx, func(e audit.Event) { events = append(events, e) }, b.isQuiet)
 	return events, err
@@ -187,7 +187,7 @@ func (b *bench) eventsUntilQuiet(ctx context.Context) (events []audit.Event, err
 
 func (b *bench) isQuiet(lastWrite time.Time) bool { return b.clock().Sub(lastWrite) >= b.quiet }
 
-// listen hands events on until done; it is told when the last write was, at first now.
+// listen passes events to hear until done returns true. done gets the time of the last write, initially now.
 func (b *bench) listen(ctx context.Context, hear func(audit.Event), done func(lastWrite time.Time) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, b.patience)
 	defer cancel()
@@ -211,7 +211,7 @@ func (b *bench) listen(ctx context.Context, hear func(audit.Event), done func(la
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return fmt.Errorf("waiting until nothing is written: %w", context.Cause(ctx))
+			return fmt.Errorf("waiting for the end of writes: %w", context.Cause(ctx))
 		}
 	}
 }

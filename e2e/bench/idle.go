@@ -10,26 +10,26 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/swarm"
 )
 
-// resting are the figures of clusters to which nothing happens.
+// resting are the figures of idle clusters.
 type resting struct {
 	Checkin float64 `json:"checkinSeconds"`
 	Seconds float64 `json:"seconds"`
-	// PerHour is what a cluster costs in an hour: requests, all but leases and what measured; and of them those of its
-	// agent.
+	// PerHour is the number of requests per cluster and hour, without leases and requests of the measurement.
+	// AgentPerHour is the agent's part of it.
 	PerHour      float64 `json:"requestsPerClusterAndHour"`
 	AgentPerHour float64 `json:"agentRequestsPerClusterAndHour"`
-	// PerHeartbeat is the same for one heartbeat, whatever the interval.
+	// PerHeartbeat is the number of requests per heartbeat, which does not depend on the interval.
 	PerHeartbeat float64 `json:"requestsPerHeartbeat"`
 	// ControllerMillis and SimulatorMillis are processor time per heartbeat.
 	ControllerMillis float64 `json:"controllerCPUMillisPerHeartbeat"`
 	SimulatorMillis  float64 `json:"simulatorCPUMillisPerHeartbeat"`
-	// Leases are renewals of leases in that time, by everybody on the hub.
+	// Leases is the number of all lease renewals on the hub in that time.
 	Leases     int       `json:"leases"`
 	Rows       []row     `json:"rows"`
 	Controller footprint `json:"controllerMemory"`
 }
 
-// restartAgents ends all agents and starts as many with the same identities and another time between heartbeats.
+// restartAgents stops all agents and starts them again with the same identities and another heartbeat interval.
 func (b *bench) restartAgents(ctx context.Context, checkin time.Duration) error {
 	fresh := swarm.New(swarm.Options{Values: b.values, Resources: reportedResources, Clock: b.clock})
 	var started []*swarm.Agent
@@ -44,13 +44,13 @@ func (b *bench) restartAgents(ctx context.Context, checkin time.Duration) error 
 	return fresh.Await(patient, func(s swarm.State) bool { return s.Beats > 0 && s.Watching }, started...)
 }
 
-// idle counts what clusters cost to which nothing happens but heartbeats.
+// idle measures the costs of clusters that only send heartbeats.
 func (b *bench) idle(ctx context.Context) (resting, error) {
 	b.say("%d clusters do nothing for %s but say so every %s", len(b.agents), b.idleFor, b.checkin)
 	if err := b.restartAgents(ctx, b.checkin); err != nil {
 		return resting{}, err
 	}
-	// One interval passes: what the agents' return gave rise to is no cost of doing nothing.
+	// One interval passes first, because requests after the agents' restart are not part of the idle costs.
 	if err := b.pass(ctx, b.checkin); err != nil {
 		return resting{}, err
 	}
@@ -90,17 +90,17 @@ func restingFigures(counts audit.Counts, clusters, beats int, took time.Duration
 	}
 }
 
-// pass lets time pass, and forgets what was requested meanwhile.
+// pass waits, and drops the counts of that time.
 func (b *bench) pass(ctx context.Context, d time.Duration) error {
 	until := b.clock().Add(d)
 	_, err := b.count(ctx, func(time.Time) bool { return !b.clock().Before(until) })
 	if err != nil {
-		return fmt.Errorf("letting time pass: %w", err)
+		return fmt.Errorf("waiting: %w", err)
 	}
 	return nil
 }
 
-// beats are the heartbeats accepted so far.
+// beats returns the number of accepted heartbeats so far.
 func (b *bench) beats() (sum int) {
 	for _, a := range b.agents {
 		sum += a.State().Beats

@@ -1,11 +1,11 @@
-// Command bench measures what clusters cost a hub: a real API server and the real controller with the chart's
-// defaults, and agents that are played (package swarm).
+// Command bench measures the costs of clusters on a hub. It uses a real API server, the real controller with the
+// chart's defaults, and simulated agents (package swarm).
 //
 //	make bench N=100
 //	go run ./e2e/bench -n 100 -scenarios registration,single > figures.json
 //
-// Standard output is one JSON document, standard error reports progress. docs/developing/benchmarks.md explains each
-// figure. The exit code tells whether everything could be measured, never how fast it was.
+// Standard output is one JSON document. Standard error shows the progress. docs/developing/benchmarks.md explains each
+// figure. The exit code shows whether everything was measured, not how fast it was.
 package main
 
 import (
@@ -19,8 +19,8 @@ import (
 	"time"
 )
 
-// garbagePercent is GOGC of this process: what the played agents leave behind is not to take time from the hub, which
-// shares the machine with them.
+// garbagePercent is GOGC of this process. Garbage collection for the simulated agents should not take time from
+// the hub on the same machine.
 const garbagePercent = 400
 
 func main() {

@@ -7,12 +7,13 @@ type laden struct {
 	Clusters    int `json:"clusters"`
 	Bundles     int `json:"bundles"`
 	Deployments int `json:"bundleDeployments"`
-	// Controller is its memory when all was quiet, Restart what its successor does then.
+	// Controller is the controller's memory when there are no more writes. Restart are the figures of its
+	// successor.
 	Controller footprint `json:"controllerMemory"`
 	Restart    restarted `json:"restart"`
 }
 
-// many takes many Bundles to all clusters, and replaces the controller.
+// many delivers many Bundles to all clusters, and then restarts the controller.
 func (b *bench) many(ctx context.Context) (laden, error) {
 	b.say("%d Bundles for %d clusters", b.manyOf, len(b.agents))
 	if err := b.bundlesUpTo(ctx, b.manyOf); err != nil {

@@ -10,20 +10,20 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
-// left are the objects a registration leaves on the hub.
+// left are the objects that a registration leaves on the hub.
 type left struct {
-	// Each is per cluster; AfterExpiry is what is left of it when credentials have expired, 40 minutes after the grant:
-	// by then their Secrets are gone, and the Roles and RoleBindings that let them be read.
+	// Each is the number of objects per cluster. AfterExpiry is the number after the credentials have expired, 40
+	// minutes after the grant. Then their Secrets are deleted, and the Roles and RoleBindings to read them.
 	Each        float64   `json:"each"`
 	AfterExpiry float64   `json:"afterExpiry"`
 	Kinds       []objects `json:"kinds"`
 }
 
-// objects are those of one kind.
+// objects are the objects of one kind.
 type objects struct {
 	Resource string  `json:"resource"`
 	Each     float64 `json:"each"`
-	// Expiring are those of them that go with the credential.
+	// Expiring is the number of objects that are deleted with the credential.
 	Expiring float64 `json:"expiring,omitempty"`
 }
 
@@ -31,7 +31,7 @@ func (b *bench) inventory(ctx context.Context) (inventory.Inventory, error) {
 	return inventory.Take(ctx, b.world.Plane.Hub.Config())
 }
 
-// leftBetween says what there is more of than before.
+// leftBetween returns the objects that were added between two inventories.
 func leftBetween(before, after inventory.Inventory, clusters int, registrations string) left {
 	more, expiring := map[string]int{}, map[string]int{}
 	total, gone := 0, 0
@@ -64,7 +64,7 @@ func leftBetween(before, after inventory.Inventory, clusters int, registrations 
 	return l
 }
 
-// expires holds for a credential, and for what lets it be read.
+// expires reports whether an object is a credential, or a Role or RoleBinding to read one.
 func expires(o inventory.Object, registrations string) bool {
 	if o.Namespace != registrations {
 		return false
@@ -80,5 +80,5 @@ func expires(o inventory.Object, registrations string) bool {
 
 const rbac = "rbac.authorization.k8s.io"
 
-// registrations is the namespace of credentials.
+// registrations returns the namespace of credentials.
 func registrations() string { return names.RegistrationNamespace(names.SystemNamespace) }

@@ -15,20 +15,21 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 )
 
-// observer sees from outside when clusters come: by a watch on what everybody with the right to can see.
+// observer measures from outside when clusters register. It uses a watch that any client with the rights can
+// open.
 type observer struct {
 	clock  func() time.Time
 	hub    *client.Client
 	cancel context.CancelFunc
 	ended  sync.WaitGroup
 
-	mu         sync.Mutex // guards what follows
+	mu         sync.Mutex // guards the fields below
 	registered map[string]time.Time
 	beaten     map[string]time.Time
-	changed    chan struct{} // closed and made anew with everything seen
+	changed    chan struct{} // closed and replaced at every event
 }
 
-// seen is what the observer decodes of a ClusterRegistration or Cluster.
+// seen is the decoded part of a ClusterRegistration or Cluster.
 type seen struct {
 	Type   string
 	Object struct {
@@ -60,10 +61,11 @@ func (o *observer) stop() {
 	o.ended.Wait()
 }
 
-// follow watches one kind, and again when that ends: what it saw already it sees again then, and keeps its first time.
+// follow watches one resource, and reopens the watch when it ends. Objects that are seen again keep their first
+// time.
 func (o *observer) follow(ctx context.Context, resource string) {
 	for ctx.Err() == nil {
-		_ = o.watch(ctx, resource) // a hub that is gone is what some scenarios are about
+		_ = o.watch(ctx, resource) // an unavailable hub is part of some scenarios
 		select {
 		case <-time.After(time.Second):
 		case <-ctx.Done():
@@ -109,7 +111,7 @@ func (o *observer) see(resource string, event seen) {
 	o.changed = make(chan struct{})
 }
 
-// took is the time from a client's ClusterRegistration to its first accepted heartbeat; it waits for both to be seen.
+// took waits for a client's ClusterRegistration and first accepted heartbeat, and returns the time between them.
 func (o *observer) took(ctx context.Context, clientID string) (time.Duration, error) {
 	for {
 		o.mu.Lock()
@@ -123,12 +125,13 @@ func (o *observer) took(ctx context.Context, clientID string) (time.Duration, er
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return 0, fmt.Errorf("waiting to see the first heartbeat of %s: %w", clientID, context.Cause(ctx))
+			return 0, fmt.Errorf("waiting for the first heartbeat of %s: %w", clientID, context.Cause(ctx))
 		}
 	}
 }
 
-// span is the time from the first ClusterRegistration of these clients to the last of their first heartbeats.
+// span returns the time from the first ClusterRegistration of these clients to the last of their first
+// heartbeats.
 func (o *observer) span(ctx context.Context, clientIDs []string) (time.Duration, error) {
 	var first, last time.Time
 	for _, id := range clientIDs {

@@ -10,7 +10,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 )
 
-// seeing is an observer whose clock goes on a second with everything it sees.
+// seeing returns an observer whose clock advances by a second at each event.
 func seeing(t *testing.T, lines ...[2]string) *observer {
 	t.Helper()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -26,7 +26,7 @@ func seeing(t *testing.T, lines ...[2]string) *observer {
 	return o
 }
 
-func TestWhatTheObserverSees(t *testing.T) {
+func TestObserver_MeasuresFirstHeartbeats(t *testing.T) {
 	const (
 		asks     = `{"type":"ADDED","object":{"spec":{"clientID":"a"}}}`
 		asksAnew = `{"type":"MODIFIED","object":{"spec":{"clientID":"a"}}}`
@@ -41,16 +41,16 @@ func TestWhatTheObserverSees(t *testing.T) {
 	cluster := func(line string) [2]string { return [2]string{client.Clusters, line} }
 	tests := map[string]struct {
 		lines [][2]string
-		want  time.Duration // negative: it has not seen both
+		want  time.Duration // negative: not both were seen
 	}{
-		"a registration and a heartbeat":             {[][2]string{registration(asks), cluster(beats)}, time.Second},
-		"Clusters without one do not count":          {[][2]string{registration(asks), cluster(silent), cluster(empty), cluster(beats)}, 3 * time.Second},
-		"only the first of each counts":              {[][2]string{registration(asks), registration(asksAnew), cluster(beats), cluster(beats)}, 2 * time.Second},
-		"others' heartbeats do not count":            {[][2]string{registration(asks), cluster(other)}, -1},
-		"nor one of a Cluster that goes":             {[][2]string{registration(asks), cluster(gone)}, -1},
-		"nor one of a Cluster nobody registered for": {[][2]string{registration(asks), cluster(nobody)}, -1},
-		"a heartbeat alone is not enough":            {[][2]string{cluster(beats)}, -1},
-		"nothing":                                    {nil, -1},
+		"registration and heartbeat: measured":           {[][2]string{registration(asks), cluster(beats)}, time.Second},
+		"Clusters without a heartbeat: ignored":          {[][2]string{registration(asks), cluster(silent), cluster(empty), cluster(beats)}, 3 * time.Second},
+		"repeated events: the first one counts":          {[][2]string{registration(asks), registration(asksAnew), cluster(beats), cluster(beats)}, 2 * time.Second},
+		"heartbeat of another client: ignored":           {[][2]string{registration(asks), cluster(other)}, -1},
+		"deleted Cluster: ignored":                       {[][2]string{registration(asks), cluster(gone)}, -1},
+		"Cluster without a registration: ignored":        {[][2]string{registration(asks), cluster(nobody)}, -1},
+		"heartbeat without a registration: not measured": {[][2]string{cluster(beats)}, -1},
+		"nothing": {nil, -1},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestWhatTheObserverSees(t *testing.T) {
 	}
 }
 
-func TestSpan(t *testing.T) {
+func TestSpan_CoversAllClients(t *testing.T) {
 	line := func(id string) string {
 		return `{"type":"ADDED","object":{"spec":{"clientID":"` + id + `"},"status":{"agent":{"lastSeen":"2026-01-01T00:00:00Z"}}}}`
 	}
@@ -83,11 +83,11 @@ func TestSpan(t *testing.T) {
 		t.Errorf("got %s, %v", got, err)
 	}
 	if got, err := o.span(t.Context(), []string{"a"}); got != time.Second || err != nil {
-		t.Errorf("of one: got %s, %v", got, err)
+		t.Errorf("one client: got %s, %v", got, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := o.span(ctx, []string{"a", "c"}); !errors.Is(err, context.Canceled) {
-		t.Errorf("of one that never registered: %v", err)
+		t.Errorf("client without a registration: %v", err)
 	}
 }

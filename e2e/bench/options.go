@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Scenarios, in the order in which they are played on one hub. All but the first need its clusters.
+// The scenarios, in the order in which they run on one hub. All but the first need the clusters of the first.
 const (
 	registration = "registration"
 	single       = "single"
@@ -23,11 +23,11 @@ const (
 	many         = "many"
 	idle         = "idle"
 	herd         = "herd"
-	agentAlone   = "agent" // on a hub of its own, with a cluster beside it
+	agentAlone   = "agent" // on its own hub with a downstream cluster
 )
 
-// errUsage means that the command was called in a way it does not know.
-var errUsage = errors.New("see -h")
+// errUsage means that the flags or arguments are wrong.
+var errUsage = errors.New("run with -h to see the usage")
 
 // options are the flags.
 type options struct {
@@ -46,7 +46,7 @@ type options struct {
 	logs      string
 	scenarios []string
 	agent     agentOptions
-	// downstreams are the clusters beside the hub, which scenario agent has.
+	// downstreams are the downstream clusters of scenario agent.
 	downstreams []string
 }
 
@@ -60,35 +60,35 @@ func parse(args []string, out io.Writer) (options, error) {
 	flags.SetOutput(out)
 	sizes := flags.String("n", "10,100,1000", "numbers of clusters, each on a hub of its own")
 	scenarios := flags.String("scenarios", strings.Join(allScenarios(), ","), "what to play, of "+strings.Join(allScenarios(), ", ")+"; all others need registration, but agent does not")
-	flags.IntVar(&o.atOnce, "at-once", 20, "agents that register at a time")
-	flags.IntVar(&o.first, "first", 100, "scenario next: how many clusters after the others, compared with as many at the beginning")
-	flags.IntVar(&o.singles, "singles", 20, "scenario single: how many clusters, one after another")
-	flags.IntVar(&o.manyOf, "bundles", 20, "scenario many: how many Bundles for all clusters")
-	flags.IntVar(&o.fleet, "fleet", 50, "scenario join-fleet: the same")
-	flags.DurationVar(&o.checkin, "checkin", 20*time.Second, "scenarios idle and herd: time between two heartbeats; else it is the default of agents")
-	flags.DurationVar(&o.idleFor, "idle-for", time.Minute, "scenario idle: how long requests are counted")
-	flags.DurationVar(&o.outage, "outage", 2*time.Minute, "scenario herd: how long the hub's API server is gone")
-	flags.DurationVar(&o.quiet, "quiet", 10*time.Second, "requests are counted until nothing was written for so long")
-	flags.DurationVar(&o.patience, "patience", 20*time.Minute, "give a step up after this long")
-	flags.StringVar(&o.binaries, "binaries", "", "folder with fleetcontroller and fleetagent; empty builds them")
-	flags.StringVar(&o.logs, "logs", "", "keep the logs of all components in this folder")
+	flags.IntVar(&o.atOnce, "at-once", 20, "number of agents that register at the same time")
+	flags.IntVar(&o.first, "first", 100, "scenario next: number of clusters that register last and are compared with the first ones")
+	flags.IntVar(&o.singles, "singles", 20, "scenario single: number of clusters that register one after another")
+	flags.IntVar(&o.manyOf, "bundles", 20, "scenario many: number of Bundles for all clusters")
+	flags.IntVar(&o.fleet, "fleet", 50, "scenario join-fleet: number of Bundles for all clusters")
+	flags.DurationVar(&o.checkin, "checkin", 20*time.Second, "scenarios idle and herd: interval between two heartbeats; other scenarios use the agents' default")
+	flags.DurationVar(&o.idleFor, "idle-for", time.Minute, "scenario idle: duration of the count")
+	flags.DurationVar(&o.outage, "outage", 2*time.Minute, "scenario herd: duration of the API server's outage")
+	flags.DurationVar(&o.quiet, "quiet", 10*time.Second, "duration without writes that ends a count")
+	flags.DurationVar(&o.patience, "patience", 20*time.Minute, "time limit of a step")
+	flags.StringVar(&o.binaries, "binaries", "", "directory of fleetcontroller and fleetagent; empty: build them")
+	flags.StringVar(&o.logs, "logs", "", "directory in which the logs of all components are kept")
 	o.agent.bind(flags)
 	if err := flags.Parse(args); err != nil {
-		return o, fmt.Errorf("reading the flags: %w", err)
+		return o, fmt.Errorf("parsing the flags: %w", err)
 	}
 	if flags.NArg() > 0 {
-		return o, fmt.Errorf("unexpected %q: %w", flags.Arg(0), errUsage)
+		return o, fmt.Errorf("unexpected argument %q: %w", flags.Arg(0), errUsage)
 	}
 	for text := range strings.SplitSeq(*sizes, ",") {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 {
-			return o, fmt.Errorf("-n: %q is no number of clusters: %w", text, errUsage)
+			return o, fmt.Errorf("invalid flag -n: %q is not a number of clusters: %w", text, errUsage)
 		}
 		o.sizes = append(o.sizes, n)
 	}
 	for name := range strings.SplitSeq(*scenarios, ",") {
 		if !slices.Contains(allScenarios(), name) {
-			return o, fmt.Errorf("-scenarios: %q is none of %v: %w", name, allScenarios(), errUsage)
+			return o, fmt.Errorf("invalid flag -scenarios: unknown scenario %q, want one of %v: %w", name, allScenarios(), errUsage)
 		}
 		o.scenarios = append(o.scenarios, name)
 	}

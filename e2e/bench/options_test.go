@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestOptions(t *testing.T) {
+func TestParse_ReadsTheFlags(t *testing.T) {
 	defaults := options{
 		sizes: []int{10, 100, 1000}, atOnce: 20, first: 100, singles: 20, manyOf: 20, fleet: 50, checkin: 20 * time.Second, idleFor: time.Minute,
 		outage: 2 * time.Minute, quiet: 10 * time.Second, patience: 20 * time.Minute, scenarios: allScenarios(),
@@ -27,20 +27,20 @@ func TestOptions(t *testing.T) {
 		want options
 		err  error
 	}{
-		"nothing said":                {want: defaults},
-		"one size":                    {args: []string{"-n", "100"}, want: with(func(o *options) { o.sizes = []int{100} })},
-		"two sizes":                   {args: []string{"-n", "5,7"}, want: with(func(o *options) { o.sizes = []int{5, 7} })},
-		"some scenarios":              {args: []string{"-scenarios", "single,idle"}, want: with(func(o *options) { o.scenarios = []string{single, idle} })},
-		"a shorter outage":            {args: []string{"-outage", "5s"}, want: with(func(o *options) { o.outage = 5 * time.Second })},
-		"an agent that rests shortly": {args: []string{"-agent-idle", "1m"}, want: with(func(o *options) { o.agent.idle = time.Minute })},
-		"as many samples as releases": {args: []string{"-agent-releases", "20"}, want: with(func(o *options) { o.agent.releases = 20 })},
-		"more samples than releases":  {args: []string{"-agent-releases", "19"}, err: errUsage},
-		"no sample":                   {args: []string{"-agent-samples", "0"}, err: errUsage},
-		"no number":                   {args: []string{"-n", "many"}, err: errUsage},
-		"no cluster":                  {args: []string{"-n", "10,0"}, err: errUsage},
-		"a scenario that is not":      {args: []string{"-scenarios", "herd,flood"}, err: errUsage},
-		"an argument too many":        {args: []string{"-n", "10", "100"}, err: errUsage},
-		"a cry for help":              {args: []string{"-h"}, err: flag.ErrHelp},
+		"no flags: defaults":                    {want: defaults},
+		"one size":                              {args: []string{"-n", "100"}, want: with(func(o *options) { o.sizes = []int{100} })},
+		"two sizes":                             {args: []string{"-n", "5,7"}, want: with(func(o *options) { o.sizes = []int{5, 7} })},
+		"some scenarios":                        {args: []string{"-scenarios", "single,idle"}, want: with(func(o *options) { o.scenarios = []string{single, idle} })},
+		"shorter outage":                        {args: []string{"-outage", "5s"}, want: with(func(o *options) { o.outage = 5 * time.Second })},
+		"shorter idle phase":                    {args: []string{"-agent-idle", "1m"}, want: with(func(o *options) { o.agent.idle = time.Minute })},
+		"equal numbers of samples and releases": {args: []string{"-agent-releases", "20"}, want: with(func(o *options) { o.agent.releases = 20 })},
+		"more samples than releases: error":     {args: []string{"-agent-releases", "19"}, err: errUsage},
+		"no sample: error":                      {args: []string{"-agent-samples", "0"}, err: errUsage},
+		"invalid number: error":                 {args: []string{"-n", "many"}, err: errUsage},
+		"no cluster: error":                     {args: []string{"-n", "10,0"}, err: errUsage},
+		"unknown scenario: error":               {args: []string{"-scenarios", "herd,flood"}, err: errUsage},
+		"additional argument: error":            {args: []string{"-n", "10", "100"}, err: errUsage},
+		"help":                                  {args: []string{"-h"}, err: flag.ErrHelp},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -58,16 +58,16 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-func TestWhatIsPlayed(t *testing.T) {
+func TestParse_SelectsScenarios(t *testing.T) {
 	o, err := parse([]string{"-scenarios", "idle"}, io.Discard)
 	if err != nil || !o.plays(idle) || o.plays(herd) {
 		t.Errorf("%v, %v", o.scenarios, err)
 	}
 }
 
-func TestHelpNamesEveryScenario(t *testing.T) {
+func TestHelp_NamesEveryScenario(t *testing.T) {
 	var help strings.Builder
-	_, _ = parse([]string{"-h"}, &help) // the error is the help
+	_, _ = parse([]string{"-h"}, &help) // the error is ErrHelp
 	for _, scenario := range allScenarios() {
 		if !strings.Contains(help.String(), scenario) {
 			t.Errorf("%s is not in the help", scenario)

@@ -9,39 +9,40 @@ import (
 	"time"
 )
 
-// ticks is how many of the kernel's ticks make a second, in /proc: always, whatever the kernel's own clock.
+// ticks is the number of ticks per second in /proc. It does not depend on the kernel's clock.
 const ticks = 100
 
-// errProc means that /proc says something else than expected.
-var errProc = errors.New("not understood")
+// errProc means that /proc has an unexpected format.
+var errProc = errors.New("unexpected format")
 
-// memory is a process's, in bytes.
+// memory is the memory of a process in bytes.
 type memory struct {
-	// Resident is all of it that is in memory, Anonymous what of that is no file's, Peak the most that was resident.
+	// Resident is the resident memory, Anonymous its part that is not file-backed, Peak the maximum of the
+	// resident memory.
 	Resident, Anonymous, Peak int64
 }
 
-// processorTime is the time a process has spent in user and kernel mode.
+// processorTime returns the time that a process has spent in user and kernel mode.
 func processorTime(pid int) (time.Duration, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return 0, fmt.Errorf("reading a process's time: %w", err)
+		return 0, fmt.Errorf("reading the processor time of a process: %w", err)
 	}
 	return parseStat(string(text))
 }
 
 func parseStat(text string) (time.Duration, error) {
-	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:]) // the name may have blanks and parentheses
+	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:]) // the name may contain blanks and parentheses
 	if len(fields) < 13 {
-		return 0, fmt.Errorf("a process's stat %q: %w", text, errProc)
+		return 0, fmt.Errorf("parsing stat %q of a process: %w", text, errProc)
 	}
 	user, err := strconv.ParseInt(fields[11], 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("a process's user time: %w", err)
+		return 0, fmt.Errorf("parsing the user time of a process: %w", err)
 	}
 	system, err := strconv.ParseInt(fields[12], 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("a process's system time: %w", err)
+		return 0, fmt.Errorf("parsing the system time of a process: %w", err)
 	}
 	return time.Duration(user+system) * time.Second / ticks, nil
 }
@@ -49,7 +50,7 @@ func parseStat(text string) (time.Duration, error) {
 func memoryOf(pid int) (memory, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		return memory{}, fmt.Errorf("reading a process's memory: %w", err)
+		return memory{}, fmt.Errorf("reading the memory of a process: %w", err)
 	}
 	return parseStatus(string(text))
 }
@@ -65,16 +66,16 @@ func parseStatus(text string) (memory, error) {
 		}
 		kilobytes, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
 		if err != nil {
-			return memory{}, fmt.Errorf("a process's %s: %w", key, err)
+			return memory{}, fmt.Errorf("parsing %s of a process: %w", key, err)
 		}
 		*into = kilobytes * 1024
 		found++
 	}
 	if found != 3 {
-		return memory{}, fmt.Errorf("a process's status has %d of 3 figures: %w", found, errProc)
+		return memory{}, fmt.Errorf("parsing the status of a process: found %d of 3 figures: %w", found, errProc)
 	}
 	return m, nil
 }
 
-// mebibytes of bytes, to a tenth.
+// mebibytes converts bytes to mebibytes, rounded to a tenth.
 func mebibytes(bytes int64) float64 { return round(float64(bytes)/(1<<20), 1) }

@@ -13,19 +13,19 @@ import (
 )
 
 // errNoController means that no pod of the controller has a process.
-var errNoController = errors.New("the controller does not run")
+var errNoController = errors.New("the controller is not running")
 
-// process is the controller's at one time.
+// process is the controller's current process.
 type process struct {
 	pod string
 	pid int
 }
 
-// controller is the controller's one process that is to stay.
+// controller returns the controller's only process that is not terminating.
 func (b *bench) controller(ctx context.Context) (process, error) {
 	pods, err := b.world.Hub.Kube.CoreV1().Pods(names.SystemNamespace).List(ctx, metav1.ListOptions{LabelSelector: "app=fleet-controller"})
 	if err != nil {
-		return process{}, fmt.Errorf("looking for the controller: %w", err)
+		return process{}, fmt.Errorf("finding the controller: %w", err)
 	}
 	for _, pod := range pods.Items {
 		pids, err := b.world.PodPIDs(framework.HubName, pod.Namespace, pod.Name)
@@ -39,7 +39,7 @@ func (b *bench) controller(ctx context.Context) (process, error) {
 	return process{}, errNoController
 }
 
-// footprint is what a process uses.
+// footprint is the memory of a process.
 type footprint struct {
 	Resident  float64 `json:"vmRSSMiB"`
 	Anonymous float64 `json:"rssAnonMiB"`
@@ -57,7 +57,8 @@ type meter struct {
 	at        [2]time.Duration
 }
 
-// used is the time the controller, and this process with all its agents, have spent since the meter was started.
+// used is the processor time of the controller, and of this process with all its agents, since the meter was
+// started.
 type used struct{ Controller, Simulator time.Duration }
 
 func newMeter(controller, self int) (meter, error) {

@@ -10,20 +10,22 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/swarm"
 )
 
-// batch is a number of clusters that registered, a bounded number of them at a time.
+// batch holds the measurements of a number of clusters that registered together.
 type batch struct {
 	clusters int
-	// span is from the first ClusterRegistration to the last first heartbeat, took the same of each, seen from outside.
+	// span is the time from the first ClusterRegistration to the last first heartbeat, took the time of each
+	// cluster. Both are observed from outside.
 	span time.Duration
 	took []time.Duration
-	// counts are all requests until nothing was written any more, used what they took.
+	// counts are all requests until there are no more writes, used the processor time for them.
 	counts audit.Counts
 	used   used
-	// failures are requests of the agents that did not go well and were tried again, polling apart.
+	// failures is the number of failed requests of agents that were retried, without polling.
 	failures int
 }
 
-// join lets n more agents register, each with its own Bundle reported ready, and waits until all is quiet.
+// join registers n more agents, and waits until each has reported its own Bundle as ready and there are no more
+// writes.
 func (b *bench) join(ctx context.Context, n int) (batch, error) {
 	patient, cancel := context.WithTimeout(ctx, b.patience)
 	defer cancel()
@@ -35,7 +37,7 @@ func (b *bench) join(ctx context.Context, n int) (batch, error) {
 	if err != nil {
 		return batch{}, err
 	}
-	if _, err := b.log.Next(); err != nil { // what was before is nobody's
+	if _, err := b.log.Next(); err != nil { // skip earlier requests
 		return batch{}, err
 	}
 	agents := b.add(n)
@@ -64,7 +66,7 @@ func (b *bench) join(ctx context.Context, n int) (batch, error) {
 	return made, err
 }
 
-// add makes agents with client IDs of their own, which stay.
+// add adds agents with new client IDs. They stay until the end.
 func (b *bench) add(n int) (added []*swarm.Agent) {
 	for range n {
 		added = append(added, b.addWith(func(*swarm.Settings) {}))
@@ -72,7 +74,7 @@ func (b *bench) add(n int) (added []*swarm.Agent) {
 	return added
 }
 
-// addWith makes one with settings of its own.
+// addWith adds an agent with changed settings.
 func (b *bench) addWith(change func(*swarm.Settings)) *swarm.Agent {
 	b.made++
 	id := fmt.Sprintf("bench-%05d", b.made)
@@ -83,7 +85,7 @@ func (b *bench) addWith(change func(*swarm.Settings)) *swarm.Agent {
 	return agent
 }
 
-// and is the sum of two batches, one after the other.
+// and returns the sum of two consecutive batches.
 func (b batch) and(later batch) batch {
 	return batch{
 		clusters: b.clusters + later.clusters, span: b.span + later.span, took: append(b.took, later.took...),
@@ -94,19 +96,20 @@ func (b batch) and(later batch) batch {
 
 // joined are the figures of clusters that registered together.
 type joined struct {
-	// Seconds is from the first ClusterRegistration to the last first heartbeat, both as seen from outside.
+	// Seconds is the time from the first ClusterRegistration to the last first heartbeat, both observed from
+	// outside.
 	Seconds   float64 `json:"seconds"`
 	PerSecond float64 `json:"perSecond"`
-	// Took is from a cluster's ClusterRegistration to its first heartbeat, while others registered.
+	// Took is the time from a cluster's ClusterRegistration to its first heartbeat, while others register.
 	Took     spread `json:"took"`
 	Requests costs  `json:"requests"`
 	Objects  left   `json:"objects"`
-	// ControllerMillis and SimulatorMillis are processor time per cluster, until all was quiet.
+	// ControllerMillis and SimulatorMillis are processor time per cluster, until there are no more writes.
 	ControllerMillis float64 `json:"controllerCPUMillisEach"`
 	SimulatorMillis  float64 `json:"simulatorCPUMillisEach"`
-	// Controller is its memory when all was quiet.
+	// Controller is the controller's memory when there are no more writes.
 	Controller footprint `json:"controllerMemory"`
-	// Failures are requests of the agents that failed and were tried again.
+	// Failures is the number of failed requests of agents that were retried.
 	Failures int `json:"failures"`
 }
 
@@ -118,8 +121,8 @@ func (b batch) figures() joined {
 	}
 }
 
-// registration plays n clusters that register. With next the first of them are a batch of their own, whose costs are
-// compared with those of as many after all others.
+// registration registers n clusters. With scenario next the first ones are a separate batch, whose costs are
+// compared with those of the last ones.
 func (b *bench) registration(ctx context.Context, n int) (all joined, first *batch, err error) {
 	before, err := b.inventory(ctx)
 	if err != nil {
@@ -157,7 +160,7 @@ func (b *bench) registration(ctx context.Context, n int) (all joined, first *bat
 	return all, first, err
 }
 
-// single plays clusters that register one after another, each when the one before it has reported all.
+// single registers clusters one after another. Each one starts when the previous one has reported everything.
 func (b *bench) single(ctx context.Context) (spread, error) {
 	b.say("%d clusters register one after another", b.singles)
 	ctx, cancel := context.WithTimeout(ctx, b.patience)
@@ -179,7 +182,7 @@ func (b *bench) single(ctx context.Context) (spread, error) {
 	return spreadOf(took), err
 }
 
-// flatness compares clusters that register first with as many that register when all others are there.
+// flatness compares the first clusters with the same number of clusters that register when all others exist.
 type flatness struct {
 	Clusters int   `json:"clusters"`
 	First    costs `json:"first"`

@@ -15,34 +15,33 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
-// restarted are the figures of a controller that was replaced, as a rollout does it.
+// restarted are the figures of a controller that was replaced, as in a rollout.
 type restarted struct {
-	// Leading is from the end of the old pod to the lease of the new one, CaughtUp to the time when it has nothing
-	// to do any more.
+	// Leading is the time from the end of the old pod until the new one holds the lease, CaughtUp until the new
+	// one has no more work.
 	Leading  float64 `json:"secondsUntilLeading"`
 	CaughtUp float64 `json:"secondsUntilCaughtUp"`
-	// Writes are those of the controller beside its lease, Reads all else it asked for.
+	// Writes is the number of the controller's writes without its lease, Reads the number of its other requests.
 	Writes int   `json:"writes"`
 	Reads  int   `json:"reads"`
 	Rows   []row `json:"rows"`
-	// CPUSeconds is processor time until it was quiet.
+	// CPUSeconds is the processor time until there are no more writes.
 	CPUSeconds float64   `json:"cpuSeconds"`
 	Controller footprint `json:"controllerMemory"`
 }
 
 const (
-	// controllerLease is held by the controller that leads.
+	// controllerLease is the lease of the leading controller.
 	controllerLease = names.ControllerLease
-	// calmFor is how long a process that has caught up has next to nothing to do, and calm how much that may be of one
-	// processor.
+	// A process is idle when it has used at most the share calm of one processor for calmFor.
 	calmFor = 2 * time.Second
 	calm    = 0.02
-	// choresDue is how long after everything else something may be written that nobody waits for: counts of Contents and
-	// owners of Secrets. What one process leaves undone, the next one does.
+	// choresDue is how long after everything else delayed writes may follow: counts of Contents and owners of
+	// Secrets. If a process ends before, the next one writes them.
 	choresDue = 7 * time.Second
 )
 
-// restart deletes the controller's pod and sees what its successor does.
+// restart deletes the controller's pod and measures its successor.
 func (b *bench) restart(ctx context.Context) (restarted, error) {
 	b.say("the controller is restarted")
 	ctx, cancel := context.WithTimeout(ctx, b.patience)
@@ -86,7 +85,7 @@ func (b *bench) restart(ctx context.Context) (restarted, error) {
 	return r, err
 }
 
-// count takes over what the controller asked for.
+// count sets the figures of the controller's requests.
 func (r *restarted) count(counts audit.Counts) {
 	own := counts.Only(func(k audit.Kind) bool { return k.Identity == audit.Controller && !k.IsLease() })
 	r.Rows = costsOf(own, 1).Rows
@@ -94,7 +93,7 @@ func (r *restarted) count(counts audit.Counts) {
 	r.Reads = own.Total().Requests - r.Writes
 }
 
-// successor waits for the process that comes after another one.
+// successor waits for the process that replaces another one.
 func (b *bench) successor(ctx context.Context, before process) (after process, err error) {
 	err = b.every(ctx, 20*time.Millisecond, func() (bool, error) {
 		after, err = b.controller(ctx)
@@ -110,14 +109,14 @@ func (b *bench) successor(ctx context.Context, before process) (after process, e
 func (b *bench) leads(ctx context.Context, pod string) error {
 	_, err := client.Until(ctx, client.Await{
 		From: b.world.Hub.Kube.CoordinationV1().RESTClient(), Resource: "leases", Namespace: names.SystemNamespace, Name: controllerLease,
-		For: "pod " + pod + " to lead",
+		For: "pod " + pod + " to hold the lease",
 	}, func(l *coordinationv1.Lease) bool {
 		return l.Spec.HolderIdentity != nil && strings.HasPrefix(*l.Spec.HolderIdentity, pod)
 	})
 	return err
 }
 
-// calms waits until a process has next to nothing to do, and returns since when.
+// calms waits until a process is idle, and returns since when.
 func (b *bench) calms(ctx context.Context, pid int) (since time.Time, err error) {
 	since = b.clock()
 	at, err := processorTime(pid)
@@ -137,7 +136,7 @@ func (b *bench) calms(ctx context.Context, pid int) (since time.Time, err error)
 	return since, err
 }
 
-// every asks until the answer is yes or an error.
+// every calls done repeatedly until it returns true or an error.
 func (b *bench) every(ctx context.Context, pause time.Duration, done func() (bool, error)) error {
 	ticker := time.NewTicker(pause)
 	defer ticker.Stop()

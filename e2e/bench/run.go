@@ -12,22 +12,22 @@ import (
 	"time"
 )
 
-// report is what is printed.
+// report is the printed document.
 type report struct {
 	Machine machine `json:"machine"`
 	Runs    []run   `json:"runs"`
-	// Agent is left out where it was not played.
+	// Agent is omitted if scenario agent was not run.
 	Agent *agentFigures `json:"agent,omitempty"`
 }
 
-// machine is where it was measured. Load is the system's load average over the minute before.
+// machine describes the machine. Load is the load average over the minute before the run.
 type machine struct {
 	Processors int     `json:"processors"`
 	MemoryGiB  float64 `json:"memoryGiB"`
 	Load       string  `json:"loadBefore"`
 }
 
-// run is what was measured on one hub. What was not played is left out.
+// run holds the figures of one hub. Scenarios that were not run are omitted.
 type run struct {
 	Clusters     int        `json:"clusters"`
 	AtOnce       int        `json:"atOnce"`
@@ -45,7 +45,8 @@ type run struct {
 	Budgets      []budget   `json:"budgets"`
 }
 
-// measureAll measures one size after another, and prints all of them at the end, those before an error too.
+// measureAll measures one size after another and prints all results at the end. After an error it prints the
+// results so far.
 func measureAll(ctx context.Context, o options, clock func() time.Time, out, progress io.Writer) error {
 	all := report{Machine: thisMachine(), Runs: []run{}}
 	var failed error
@@ -58,7 +59,7 @@ func measureAll(ctx context.Context, o options, clock func() time.Time, out, pro
 	for _, n := range o.sizes {
 		r, err := measure(ctx, o, n, clock, progress)
 		if err != nil {
-			failed = fmt.Errorf("%d clusters: %w", n, err)
+			failed = fmt.Errorf("measuring %d clusters: %w", n, err)
 			break
 		}
 		all.Runs = append(all.Runs, r)
@@ -68,7 +69,7 @@ func measureAll(ctx context.Context, o options, clock func() time.Time, out, pro
 	return errors.Join(failed, encoder.Encode(all))
 }
 
-// measure plays the scenarios with n clusters on a hub of their own.
+// measure runs the scenarios with n clusters on a new hub.
 func measure(ctx context.Context, o options, n int, clock func() time.Time, progress io.Writer) (r run, err error) {
 	b, err := start(ctx, o, clock, progress)
 	if err != nil {
@@ -82,7 +83,7 @@ func measure(ctx context.Context, o options, n int, clock func() time.Time, prog
 	return r, err
 }
 
-// play plays the scenarios, in their order.
+// play runs the scenarios in their order.
 func (b *bench) play(ctx context.Context, n int) (run, error) {
 	r := run{Clusters: n, AtOnce: b.atOnce, Speed: speeds{Before: speed(b.clock)}}
 	var first *batch
@@ -105,13 +106,13 @@ func (b *bench) play(ctx context.Context, n int) (run, error) {
 			continue
 		}
 		if step.scenario == fleetOf && n > fleetLimit {
-			continue // it would be many BundleDeployments, and says nothing else
+			continue // skipped: it would need too many BundleDeployments
 		}
 		if step.scenario == next && first.clusters == n {
-			continue // nothing came between the first and the next
+			continue // skipped: there are no clusters between the first and the last ones
 		}
 		if err := step.do(); err != nil {
-			return run{}, fmt.Errorf("scenario %s: %w", step.scenario, err)
+			return run{}, fmt.Errorf("running scenario %s: %w", step.scenario, err)
 		}
 	}
 	r.Speed.After = speed(b.clock)
@@ -119,7 +120,7 @@ func (b *bench) play(ctx context.Context, n int) (run, error) {
 	return r, nil
 }
 
-// kept is a pointer to what was measured.
+// kept returns a pointer to the result.
 func kept[T any](measured T, err error) (*T, error) { return &measured, err }
 
 func thisMachine() machine {
@@ -136,9 +137,9 @@ func thisMachine() machine {
 	return m
 }
 
-// summarize prints the budgets for those who do not read JSON.
+// summarize prints the budgets as text.
 func summarize(progress io.Writer, r run) {
-	_, _ = fmt.Fprintf(progress, "\n%d clusters, %d at a time; speed of the machine %d before, %d after\n", // as with all progress
+	_, _ = fmt.Fprintf(progress, "\n%d clusters, %d at a time; speed of the machine %d before, %d after\n", // there is no other place to report a failed write
 		r.Clusters, r.AtOnce, r.Speed.Before, r.Speed.After)
 	summarizeBudgets(progress, r.Budgets)
 }

@@ -9,20 +9,20 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// sights are what was seen by watches, and when for the first time.
+// sights records what watches have seen, with the time of the first event.
 type sights struct {
 	clock func() time.Time
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	at      map[string]time.Time
-	changed chan struct{} // closed and made anew with everything seen
+	changed chan struct{} // closed and replaced at every event
 }
 
 func newSights(clock func() time.Time) *sights {
 	return &sights{clock: clock, at: map[string]time.Time{}, changed: make(chan struct{})}
 }
 
-// see notes that something was seen; the first time counts.
+// see records an event. Only its first time counts.
 func (s *sights) see(what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -34,14 +34,14 @@ func (s *sights) see(what string) {
 	s.changed = make(chan struct{})
 }
 
-// forget makes the next time the first.
+// forget removes an event, so that its next time counts.
 func (s *sights) forget(what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.at, what)
 }
 
-// last waits until all of it was seen, and returns when the last of it was.
+// last waits until all these events were seen, and returns the time of the last one.
 func (s *sights) last(ctx context.Context, all ...string) (time.Time, error) {
 	for {
 		missing, last, changed := s.look(all)
@@ -51,7 +51,7 @@ func (s *sights) last(ctx context.Context, all ...string) (time.Time, error) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return time.Time{}, fmt.Errorf("waiting to see %s: %w", missing, context.Cause(ctx))
+			return time.Time{}, fmt.Errorf("waiting for event %s: %w", missing, context.Cause(ctx))
 		}
 	}
 }
@@ -71,8 +71,8 @@ func (s *sights) look(all []string) (missing string, last time.Time, changed cha
 	return "", last, s.changed
 }
 
-// follow shows what a watch tells to see, and opens it again when it ends, until ctx does: what was seen already keeps
-// its time.
+// follow passes the events of a watch to see, and reopens the watch when it ends, until ctx ends. Events that are
+// seen again keep their time.
 func follow(ctx context.Context, open func(context.Context) (watch.Interface, error), see func(watch.Event)) {
 	for ctx.Err() == nil {
 		if stream, err := open(ctx); err == nil {

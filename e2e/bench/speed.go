@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// usualPercent is GOGC where nobody has set it: speeds are compared between versions of this command.
+// usualPercent is Go's default for GOGC. It makes the speeds of different versions of this command comparable.
 const usualPercent = 100
 
-// speedTime is how long the machine's speed is measured.
+// speedTime is the duration of a speed measurement.
 const speedTime = 500 * time.Millisecond
 
-// speeds are the machine's before and after a run: how often in a second one processor encodes and decodes a document
-// like the objects of a hub, all processors at it. Shared machines are at times half as fast as at others, and
-// times and processor times are to be read with that.
+// speeds are the machine's speeds before and after a run: how many documents like a hub's objects one processor
+// encodes and decodes per second, while all processors do the same. Shared machines are sometimes half as fast as
+// at other times. Interpret times and processor times with these speeds.
 type speeds struct {
 	Before int `json:"before"`
 	After  int `json:"after"`
 }
 
-// speed measures it now.
+// speed measures the current speed.
 func speed(clock func() time.Time) int {
 	defer debug.SetGCPercent(debug.SetGCPercent(usualPercent))
 	document := speedDocument()
@@ -36,7 +36,7 @@ func speed(clock func() time.Time) int {
 			for clock().Sub(began) < speedTime {
 				encoded, err := json.Marshal(document)
 				if err != nil {
-					return // strings and maps can be encoded
+					return // strings and maps can always be encoded
 				}
 				var decoded map[string]any
 				if json.Unmarshal(encoded, &decoded) == nil {
@@ -49,7 +49,7 @@ func speed(clock func() time.Time) int {
 	return int(float64(done.Load()) / clock().Sub(began).Seconds() / float64(runtime.NumCPU()))
 }
 
-// speedDocument is some kilobytes of nested maps, as a Bundle or a Cluster is.
+// speedDocument returns some kilobytes of nested maps, similar to a Bundle or a Cluster.
 func speedDocument() map[string]any {
 	document := map[string]any{"content": strings.Repeat("kind: ConfigMap\n", 256)}
 	for _, field := range strings.Fields("metadata spec status conditions resources targets summary display") {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-func TestSpeed(t *testing.T) {
+func TestSpeed_IsPositive(t *testing.T) {
 	if got := speed(time.Now); got < 1 {
-		t.Errorf("a processor does %d documents in a second", got)
+		t.Errorf("got %d documents per second", got)
 	}
 }

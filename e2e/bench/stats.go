@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// spread says how long something took, in milliseconds.
+// spread is the distribution of durations in milliseconds.
 type spread struct {
 	Samples int     `json:"samples"`
 	P50     float64 `json:"p50Millis"`
@@ -19,7 +19,7 @@ func spreadOf(samples []time.Duration) spread {
 	return spread{Samples: len(sorted), P50: millis(quantile(sorted, 0.5)), P90: millis(quantile(sorted, 0.9)), Max: millis(quantile(sorted, 1))}
 }
 
-// quantile is the smallest sample that is not smaller than the given part of all; zero without samples.
+// quantile returns the smallest sample that is not less than the given part of all, or zero without samples.
 func quantile(sorted []time.Duration, part float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0
@@ -31,7 +31,7 @@ func millis(d time.Duration) float64 { return round(float64(d)/float64(time.Mill
 
 func seconds(d time.Duration) float64 { return round(d.Seconds(), 2) }
 
-// per is a divided by n, to hundredths; zero where there is none.
+// per returns a divided by n, rounded to hundredths, or zero if n is zero.
 func per(a float64, n int) float64 {
 	if n == 0 {
 		return 0

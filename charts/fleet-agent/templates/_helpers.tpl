@@ -1,7 +1,8 @@
 {{/*
-Every value that is null becomes the chart's default again: Helm takes a key that is null (an empty one, "replicas:")
-out of the values, default and all, and a template would find nothing there. It changes .Values, which the templates of
-a chart share, so it works once for each rendering; who reads values includes it first, since no order is promised.
+Replaces every value that is null by the chart's default. Helm removes a key that is null (an empty key, "replicas:")
+from the values, together with its default, so templates would not find it. This template changes .Values, which all
+templates of a chart share, and has an effect only once per rendering. Helm does not define the order of templates, so
+every template that reads values includes it first.
 */}}
 {{- define "fleet-agent.fill" -}}
 {{- if not (hasKey . "filled") -}}
@@ -11,7 +12,7 @@ a chart share, so it works once for each rendering; who reads values includes it
 {{- end -}}
 {{- end -}}
 
-{{/* Takes what is null out of a map, at any depth: Helm leaves nulls that stand in for no default. */}}
+{{/* Removes nulls from a map, at any depth: Helm keeps nulls of keys without a default. */}}
 {{- define "fleet-agent.withoutNulls" -}}
 {{- $map := . -}}
 {{- range $key, $value := $map -}}
@@ -23,7 +24,7 @@ a chart share, so it works once for each rendering; who reads values includes it
 {{- end -}}
 {{- end -}}
 
-{{/* Puts into a map what it lacks of another one, at any depth: (list map other). Empty, 0 and false are not lacking. */}}
+{{/* Adds missing keys of another map to a map, at any depth: (list map other). Empty, 0 and false count as present. */}}
 {{- define "fleet-agent.fillIn" -}}
 {{- $given := index . 0 -}}
 {{- range $key, $default := index . 1 -}}
@@ -35,7 +36,7 @@ a chart share, so it works once for each rendering; who reads values includes it
 {{- end -}}
 {{- end -}}
 
-{{/* The defaults, those of values.yaml once more: templates cannot read that file. */}}
+{{/* The defaults, copied from values.yaml: templates cannot read that file. */}}
 {{- define "fleet-agent.defaults" -}}
 {{- include "fleet-agent.fillIn" (list .Values (dict
   "apiServerURL" ""
@@ -75,8 +76,8 @@ a chart share, so it works once for each rendering; who reads values includes it
 {{- end -}}
 
 {{/*
-Stops a release with times of a leader election that the agent would refuse at start, again and again: (list
-times name). The rule is client-go's, and what 0 means is leader.Lead's; a lease counts in whole seconds.
+Fails if the agent would reject the times of its leader election at every start: (list times name). The rule is that of
+client-go. leader.Lead defines the meaning of 0. A lease's duration has whole seconds.
 */}}
 {{- define "fleet-agent.checkElection" -}}
 {{- $times := index . 0 -}}
@@ -102,13 +103,13 @@ times name). The rule is client-go's, and what 0 means is leader.Lead's; a lease
 {{- $rule = printf "renewDeadline (%s) has to be greater than 1.2 times retryPeriod (%s)" $spelt.renewDeadline $spelt.retryPeriod -}}
 {{- end -}}
 {{- with $rule -}}
-{{- fail (printf "%s: %s, or no leader could be elected: correct one of them" (index $ 1) .) -}}
+{{- fail (printf "%s: %s, otherwise no leader can be elected: correct one of the values" (index $ 1) .) -}}
 {{- end -}}
 {{- end -}}
 
 {{/*
-Joins a list of names into one of at most 63 characters, exactly like names.SafeConcat in Go: whoever
-imports, adopts or removes an agent computes the same names.
+Joins a list of names into one of at most 63 characters, exactly like names.SafeConcat in Go: the code that imports,
+adopts or removes an agent computes the same names.
 */}}
 {{- define "fleet-agent.safeConcat" -}}
 {{- $joined := join "-" . -}}
@@ -123,8 +124,8 @@ imports, adopts or removes an agent computes the same names.
 {{- end -}}
 
 {{/*
-A release that another chart of this name installed has its role under a name of its own, and keeps it: the name below
-is by then the hub's, which has adopted the agent, and Helm takes nothing from another release.
+A release that was installed with Rancher Fleet's chart has a role with another name, and keeps it. The role with the
+name below then belongs to the hub, which has adopted the agent, and Helm does not take objects from another release.
 */}}
 {{- define "fleet-agent.roleStem" -}}
 {{- $stem := include "fleet-agent.safeConcat" (list .Release.Namespace "fleet-agent" "role") -}}
@@ -153,7 +154,7 @@ is by then the hub's, which has adopted the agent, and Helm takes nothing from a
 {{- end -}}
 
 {{/*
-A duration in Go's own spelling ("15m" is "15m0s"), which is how the hub's controllers hand durations on.
+A duration in Go's format ("15m" becomes "15m0s"), in which the hub's controllers pass durations.
 */}}
 {{- define "fleet-agent.duration" -}}
 {{- $start := toDate "2006-01-02" "2000-01-01" -}}
@@ -170,7 +171,7 @@ A duration in Go's own spelling ("15m" is "15m0s"), which is how the hub's contr
 {{- end -}}
 
 {{/*
-The agent's configuration as JSON, in the order of config.Agent.
+The agent's configuration as JSON, in the order of the fields of config.Agent.
 */}}
 {{- define "fleet-agent.config" -}}
 {{- $entries := list -}}
@@ -183,8 +184,8 @@ The agent's configuration as JSON, in the order of config.Agent.
 {{- end -}}
 
 {{/*
-The tolerations given, sorted by key, value, operator, effect and seconds: their order means nothing, but
-another order is another pod template.
+The tolerations of the values, sorted by key, value, operator, effect and seconds. Their order has no meaning, but
+a different order would change the pod template.
 */}}
 {{- define "fleet-agent.tolerations" -}}
 {{- $sorted := dict -}}
@@ -200,16 +201,15 @@ another order is another pod template.
 {{- end -}}
 
 {{/*
-A number of pods as a number, a percentage as text.
+A number of pods as a number, a percentage as a string.
 */}}
 {{- define "fleet-agent.intOrPercent" -}}
 {{- if hasSuffix "%" (toString .) }}{{ toString . | quote }}{{ else }}{{ toString . }}{{ end -}}
 {{- end -}}
 
 {{/*
-The environment: the chart's own variables, then the given ones. A variable that is named twice is only kept
-where it is named last, which is the value the process would see: servers refuse to apply lists with two
-entries of one name.
+The environment: the chart's variables, then those of the values. Of variables with the same name only the last one
+is kept, which is the one the process would see: server-side apply rejects lists with duplicate names.
 */}}
 {{- define "fleet-agent.env" -}}
 {{- $all := concat (include "fleet-agent.ownEnv" . | fromYamlArray) (.Values.extraEnv | default list) -}}
@@ -223,7 +223,7 @@ entries of one name.
 {{- end -}}
 
 {{/*
-The chart's own variables. Their order is part of the manifest that every hub renders.
+The chart's variables. Their order is part of the manifest that every hub renders.
 */}}
 {{- define "fleet-agent.ownEnv" -}}
 - name: BUNDLEDEPLOYMENT_RECONCILER_WORKERS

@@ -1,7 +1,8 @@
 {{/*
-Every value that is null becomes the chart's default again: Helm takes a key that is null (an empty one, "replicas:")
-out of the values, default and all, and a template would find nothing there. It changes .Values, which the templates of
-a chart share, so it works once for each rendering; who reads values includes it first, since no order is promised.
+Replaces every value that is null by the chart's default. Helm removes a key that is null (an empty key, "replicas:")
+from the values, together with its default, so templates would not find it. This template changes .Values, which all
+templates of a chart share, and has an effect only once per rendering. Helm does not define the order of templates, so
+every template that reads values includes it first.
 */}}
 {{- define "fleet.fill" -}}
 {{- if not (hasKey . "filled") -}}
@@ -11,7 +12,7 @@ a chart share, so it works once for each rendering; who reads values includes it
 {{- end -}}
 {{- end -}}
 
-{{/* Takes what is null out of a map, at any depth: Helm leaves nulls that stand in for no default. */}}
+{{/* Removes nulls from a map, at any depth: Helm keeps nulls of keys without a default. */}}
 {{- define "fleet.withoutNulls" -}}
 {{- $map := . -}}
 {{- range $key, $value := $map -}}
@@ -23,7 +24,7 @@ a chart share, so it works once for each rendering; who reads values includes it
 {{- end -}}
 {{- end -}}
 
-{{/* Puts into a map what it lacks of another one, at any depth: (list map other). Empty, 0 and false are not lacking. */}}
+{{/* Adds missing keys of another map to a map, at any depth: (list map other). Empty, 0 and false count as present. */}}
 {{- define "fleet.fillIn" -}}
 {{- $given := index . 0 -}}
 {{- range $key, $default := index . 1 -}}
@@ -35,7 +36,7 @@ a chart share, so it works once for each rendering; who reads values includes it
 {{- end -}}
 {{- end -}}
 
-{{/* The defaults, those of values.yaml once more: templates cannot read that file. */}}
+{{/* The defaults, copied from values.yaml: templates cannot read that file. */}}
 {{- define "fleet.defaults" -}}
 {{- include "fleet.fillIn" (list .Values (dict
   "apiServerURL" ""
@@ -92,8 +93,8 @@ a chart share, so it works once for each rendering; who reads values includes it
 {{- end -}}
 
 {{/*
-Stops a release with times of a leader election that the controllers or their agents would refuse at start, again and
-again: (list times name). The rule is client-go's, and what 0 means is leader.Lead's; a lease counts in whole seconds.
+Fails if the controllers or the agents would reject the times of their leader election at every start: (list times
+name). The rule is that of client-go. leader.Lead defines the meaning of 0. A lease's duration has whole seconds.
 */}}
 {{- define "fleet.checkElection" -}}
 {{- $times := index . 0 -}}
@@ -119,29 +120,28 @@ again: (list times name). The rule is client-go's, and what 0 means is leader.Le
 {{- $rule = printf "renewDeadline (%s) has to be greater than 1.2 times retryPeriod (%s)" $spelt.renewDeadline $spelt.retryPeriod -}}
 {{- end -}}
 {{- with $rule -}}
-{{- fail (printf "%s: %s, or no leader could be elected: correct one of them" (index $ 1) .) -}}
+{{- fail (printf "%s: %s, otherwise no leader can be elected: correct one of the values" (index $ 1) .) -}}
 {{- end -}}
 {{- end -}}
 
-{{/* An image below the default registry: (list root image). */}}
+{{/* An image with the prefix of the default registry: (list root image). */}}
 {{- define "fleet.image" -}}
 {{- $root := index . 0 -}}{{- $image := index . 1 -}}
 {{- include "fleet.registry" $root -}}{{- $image.repository }}:{{ $image.tag | default $root.Chart.AppVersion -}}
 {{- end -}}
 
-{{/* The default registry with a slash at its end; empty if there is none. */}}
+{{/* The default registry with a trailing slash, or empty. */}}
 {{- define "fleet.registry" -}}
 {{- with ((.Values.global).cattle).systemDefaultRegistry }}{{ trimSuffix "/" . }}/{{ end -}}
 {{- end -}}
 
-{{/* The release of the controllers: what a running one compares with its own. */}}
+{{/* The release of the controllers. A running controller compares it with its own release. */}}
 {{- define "fleet.version" -}}
 {{- .Values.image.tag | default .Chart.AppVersion -}}
 {{- end -}}
 
 {{/*
-The controllers' configuration. Its keys are those of config.Config; a key that is left out is the
-controllers' own default.
+The controllers' configuration. Its keys are those of config.Config. Omitted keys have the controllers' defaults.
 */}}
 {{- define "fleet.config" -}}
 {{- $bootstrap := .Values.bootstrap -}}
@@ -177,9 +177,8 @@ controllers' own default.
 {{- end -}}
 
 {{/*
-The environment: the chart's own variables, then the given ones. A variable that is named twice is only kept
-where it is named last, which is the value the process would see: servers refuse to apply lists with two
-entries of one name.
+The environment: the chart's variables, then those of the values. Of variables with the same name only the last one
+is kept, which is the one the process would see: server-side apply rejects lists with duplicate names.
 */}}
 {{- define "fleet.env" -}}
 {{- $all := concat (include "fleet.ownEnv" . | fromYamlArray) (.Values.extraEnv | default list) -}}
@@ -230,15 +229,15 @@ entries of one name.
   value: {{ $.Values.noProxy | quote }}
 {{- end }}
 {{- if .Values.proxyCACert }}
-# Where Go looks for the system's certificates.
+# Directories from which Go loads CA certificates.
 - name: SSL_CERT_DIR
   value: /etc/ssl/certs:/etc/fleet/proxy-ca
 {{- end }}
 {{- end -}}
 
 {{/*
-The resources of the container: its own where the key is there, even if empty; else what is said for all; else a
-little, since a pod that asks for nothing is the first to be evicted.
+The resources of the container: its own if the key exists, even if it is empty; otherwise those for all; otherwise small
+requests, because a pod without requests is evicted first.
 */}}
 {{- define "fleet.resources" -}}
 {{- if hasKey .Values.resources "fleetController" -}}
@@ -255,7 +254,7 @@ requests:
 {{- end -}}
 {{- end -}}
 
-{{/* The account of the controllers, as FlowSchemas name it. */}}
+{{/* The ServiceAccount of the controllers as the subject of FlowSchemas. */}}
 {{- define "fleet.flowSubject" -}}
 - kind: ServiceAccount
   serviceAccount:
@@ -271,8 +270,8 @@ requests:
 {{- end -}}
 
 {{/*
-The given values that have no effect in this release, separated by commas: those the table in docs/values.md calls
-ignored or stored. What is empty or false asks for nothing.
+The given values that have no effect in this release, separated by commas: those that the table in docs/values.md calls
+ignored or stored. Empty values and false are not listed.
 */}}
 {{- define "fleet.withoutEffect" -}}
 {{- $found := list -}}
@@ -290,12 +289,12 @@ ignored or stored. What is empty or false asks for nothing.
 {{- join ", " $found -}}
 {{- end -}}
 
-{{/* The name of the Deployment of the controllers, or of a shard of them. */}}
+{{/* The name of the controllers' Deployment, or of a shard's. */}}
 {{- define "fleet.shardName" -}}
 fleet-controller{{ with .id }}-shard-{{ . }}{{ end }}
 {{- end -}}
 
-{{/* The labels of its pods. */}}
+{{/* The labels of the pods of that Deployment. */}}
 {{- define "fleet.shardLabels" -}}
 app: {{ include "fleet.shardName" . }}
 fleet.cattle.io/shard-id: {{ .id | default "" | quote }}

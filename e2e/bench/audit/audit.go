@@ -1,4 +1,5 @@
-// Package audit counts requests in an API server's audit log: who sent how many of what, and how many were refused.
+// Package audit counts the requests in an API server's audit log: how many requests of which kind each identity
+// sent, and how many failed.
 //
 //	a line of the log ─► Event ─► Classifier: whose it is ─► Counts, by identity, verb and resource
 package audit
@@ -10,8 +11,8 @@ import (
 	"time"
 )
 
-// Policy makes an API server log each request once when it ends, and each watch also when it begins: a watch that goes
-// on is in the log all the same.
+// Policy makes an API server log each request once when it ends, and each watch also when it starts, so that open
+// watches are in the log.
 const Policy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -20,10 +21,10 @@ rules:
 - level: Metadata
 `
 
-// started is the stage in which a watch has been answered and goes on.
+// started is the stage of a watch that was answered and is open.
 const started = "ResponseStarted"
 
-// Event is what is counted of a line.
+// Event is the used part of a log line.
 type Event struct {
 	Stage     string    `json:"stage"`
 	Verb      string    `json:"verb"`
@@ -45,17 +46,17 @@ type Event struct {
 	} `json:"responseStatus"`
 }
 
-// Parse reads a line.
+// Parse parses a log line.
 func Parse(line []byte) (Event, error) {
 	var e Event
 	if err := json.Unmarshal(line, &e); err != nil {
-		return Event{}, fmt.Errorf("reading a line of the audit log: %w", err)
+		return Event{}, fmt.Errorf("parsing a line of the audit log: %w", err)
 	}
 	return e, nil
 }
 
-// Counts tells whether the line stands for its request: a watch has a line when it is answered and another one when it
-// ends, whatever the answer is.
+// Counts reports whether the line is to be counted. A watch has two lines, one when it is answered and one when
+// it ends. Only the first one is counted.
 func (e Event) Counts() bool {
 	if e.Verb == "watch" {
 		return e.Stage == started
@@ -63,7 +64,8 @@ func (e Event) Counts() bool {
 	return e.Stage != started
 }
 
-// Resource is what the request is about, "clusters/status"; the path where it is no resource.
+// Resource returns the resource with its subresource, for example "clusters/status". Without a resource it
+// returns the path.
 func (e Event) Resource() string {
 	switch {
 	case e.Object.Resource == "":
@@ -75,10 +77,10 @@ func (e Event) Resource() string {
 	return e.Object.Resource
 }
 
-// Kind is the kind of request it is, sent by who.
+// Kind returns the kind of the request, sent by who.
 func (e Event) Kind(who Identity) Kind {
 	return Kind{Identity: who, Verb: e.Verb, Resource: e.Resource()}
 }
 
-// IsRefused tells whether the answer was an error.
+// IsRefused reports whether the request failed.
 func (e Event) IsRefused() bool { return e.Response.Code >= 400 }

@@ -14,7 +14,7 @@ func classifier() Classifier {
 	return Classifier{Controller: "system:serviceaccount:cattle-fleet-system:fleet-controller", Workspace: "fleet-default", Played: "fleet-swarm", Agent: "fleet-bench"}
 }
 
-// recorded are lines of an API server's log, without what is not read.
+// recorded returns recorded lines of an API server's log, reduced to the used fields.
 func recorded(t *testing.T) (events []Event) {
 	t.Helper()
 	text, err := os.ReadFile("testdata/recorded.json")
@@ -31,8 +31,8 @@ func recorded(t *testing.T) (events []Event) {
 	return events
 }
 
-// TestRecordedLines says of each line whose it is and as what it is counted.
-func TestRecordedLines(t *testing.T) {
+// TestRecordedLines_AreClassified prints the identity and the kind of each line.
+func TestRecordedLines_AreClassified(t *testing.T) {
 	var got strings.Builder
 	for _, e := range recorded(t) {
 		who := classifier().Who(e)
@@ -51,8 +51,8 @@ func TestRecordedLines(t *testing.T) {
 	golden.Expect(t, "recorded.txt", got.String())
 }
 
-// TestRecordedCounts is the table that is printed.
-func TestRecordedCounts(t *testing.T) {
+// TestRecordedCounts_MatchTheGolden prints the counts as a table.
+func TestRecordedCounts_MatchTheGolden(t *testing.T) {
 	counts := Counts{}
 	for _, e := range recorded(t) {
 		counts.Add(classifier().Who(e), e)
@@ -66,7 +66,7 @@ func TestRecordedCounts(t *testing.T) {
 	golden.Expect(t, "counts.txt", got.String())
 }
 
-// event is a line of the log with what a test says of it.
+// event returns a log line with these fields.
 func event(user, agent, verb, resource string) Event {
 	var e Event
 	e.User.Username, e.UserAgent, e.Verb, e.Stage = user, agent, verb, "ResponseComplete"
@@ -74,26 +74,26 @@ func event(user, agent, verb, resource string) Event {
 	return e
 }
 
-func TestWho(t *testing.T) {
+func TestWho_ClassifiesUsers(t *testing.T) {
 	const account = "system:serviceaccount:"
 	tests := map[string]struct {
 		event Event
 		want  Identity
 	}{
-		"the controller":                                  {event(account+"cattle-fleet-system:fleet-controller", "fleetcontroller/v0", "get", "pods"), Controller},
-		"an agent that registers":                         {event(account+"fleet-default:t1-uid", "fleet-swarm", "create", "clusterregistrations"), Import},
-		"one that registers in another workspace":         {event(account+"elsewhere:t1-uid", "fleet-swarm", "create", "clusterregistrations"), Other},
-		"an agent at work":                                {event(account+"cluster-fleet-default-c1:request-1", "fleet-swarm", "list", "bundledeployments"), Request},
-		"a real agent at work":                            {event(account+"cluster-fleet-default-c1:request-1", "Go-http-client/2.0", "patch", "clusters/status"), Request},
-		"the controller that tries what it hands out":     {event(account+"cluster-fleet-default-c1:request-1", "Go-http-client/2.0", "list", "bundledeployments"), Proof},
-		"a controller of Kubernetes":                      {event(account+"kube-system:namespace-controller", "kube-controller-manager/v1", "get", "pods"), Kubernetes},
-		"the API server itself":                           {event("system:apiserver", "kube-apiserver/v1", "get", "pods"), Kubernetes},
-		"a scheduler":                                     {event("system:kube-scheduler", "kube-scheduler/v1", "get", "pods"), Kubernetes},
-		"nobody known":                                    {event("system:anonymous", "curl/8", "get", "pods"), Kubernetes},
-		"the admin":                                       {event("admin", "kubectl/v1", "get", "pods"), Admin},
-		"who measures":                                    {event("admin", "fleet-bench", "watch", "clusters"), Bench},
-		"somebody who only calls himself so":              {event("eve", "fleet-bench", "watch", "clusters"), Other},
-		"the agent of the hub's own cluster, on its side": {event(account+"cattle-fleet-system:fleet-agent", "fleetagent/v0", "update", "leases"), Other},
+		"controller":           {event(account+"cattle-fleet-system:fleet-controller", "fleetcontroller/v0", "get", "pods"), Controller},
+		"agent that registers": {event(account+"fleet-default:t1-uid", "fleet-swarm", "create", "clusterregistrations"), Import},
+		"agent that registers in another workspace": {event(account+"elsewhere:t1-uid", "fleet-swarm", "create", "clusterregistrations"), Other},
+		"simulated agent": {event(account+"cluster-fleet-default-c1:request-1", "fleet-swarm", "list", "bundledeployments"), Request},
+		"real agent":      {event(account+"cluster-fleet-default-c1:request-1", "Go-http-client/2.0", "patch", "clusters/status"), Request},
+		"controller that verifies a new credential": {event(account+"cluster-fleet-default-c1:request-1", "Go-http-client/2.0", "list", "bundledeployments"), Proof},
+		"controller of Kubernetes":                  {event(account+"kube-system:namespace-controller", "kube-controller-manager/v1", "get", "pods"), Kubernetes},
+		"API server":                                {event("system:apiserver", "kube-apiserver/v1", "get", "pods"), Kubernetes},
+		"scheduler":                                 {event("system:kube-scheduler", "kube-scheduler/v1", "get", "pods"), Kubernetes},
+		"anonymous":                                 {event("system:anonymous", "curl/8", "get", "pods"), Kubernetes},
+		"admin":                                     {event("admin", "kubectl/v1", "get", "pods"), Admin},
+		"measurement":                               {event("admin", "fleet-bench", "watch", "clusters"), Bench},
+		"other user with the measurement's user agent": {event("eve", "fleet-bench", "watch", "clusters"), Other},
+		"agent of the hub's own cluster":               {event(account+"cattle-fleet-system:fleet-agent", "fleetagent/v0", "update", "leases"), Other},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -104,23 +104,23 @@ func TestWho(t *testing.T) {
 	}
 }
 
-func TestWrites(t *testing.T) {
+func TestIsWrite_ExcludesLeasesAndReviews(t *testing.T) {
 	tests := map[string]struct {
 		verb, resource string
 		want           bool
 	}{
-		"a creation":                    {"create", "secrets", true},
-		"an update":                     {"update", "endpoints", true},
-		"a patch of a status":           {"patch", "clusters/status", true},
-		"a deletion":                    {"delete", "secrets", true},
-		"a deletion of many":            {"deletecollection", "secrets", true},
-		"a token":                       {"create", "serviceaccounts/token", true},
-		"a read":                        {"get", "secrets", false},
-		"a list":                        {"list", "secrets", false},
-		"a watch":                       {"watch", "secrets", false},
-		"a lease, which is always kept": {"update", "leases", false},
-		"a question about rights":       {"create", "subjectaccessreviews", false},
-		"a question about a token":      {"create", "tokenreviews", false},
+		"create":            {"create", "secrets", true},
+		"update":            {"update", "endpoints", true},
+		"patch of a status": {"patch", "clusters/status", true},
+		"delete":            {"delete", "secrets", true},
+		"deletecollection":  {"deletecollection", "secrets", true},
+		"token":             {"create", "serviceaccounts/token", true},
+		"get":               {"get", "secrets", false},
+		"list":              {"list", "secrets", false},
+		"watch":             {"watch", "secrets", false},
+		"lease":             {"update", "leases", false},
+		"access review":     {"create", "subjectaccessreviews", false},
+		"token review":      {"create", "tokenreviews", false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -131,12 +131,12 @@ func TestWrites(t *testing.T) {
 	}
 }
 
-func TestResource(t *testing.T) {
+func TestResource_IncludesTheSubresource(t *testing.T) {
 	tests := map[string]struct{ line, want string }{
-		"a kind":        {`{"objectRef":{"resource":"clusters"}}`, "clusters"},
-		"a subresource": {`{"objectRef":{"resource":"clusters","subresource":"status"}}`, "clusters/status"},
-		"no resource":   {`{"requestURI":"/readyz?verbose=1"}`, "/readyz"},
-		"discovery":     {`{"requestURI":"/apis"}`, "/apis"},
+		"resource":    {`{"objectRef":{"resource":"clusters"}}`, "clusters"},
+		"subresource": {`{"objectRef":{"resource":"clusters","subresource":"status"}}`, "clusters/status"},
+		"no resource": {`{"requestURI":"/readyz?verbose=1"}`, "/readyz"},
+		"discovery":   {`{"requestURI":"/apis"}`, "/apis"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -148,16 +148,16 @@ func TestResource(t *testing.T) {
 	}
 }
 
-func TestALineThatIsNoLine(t *testing.T) {
+func TestParseInvalidLine_Fails(t *testing.T) {
 	if e, err := Parse([]byte("{")); err == nil || !strings.Contains(err.Error(), "audit log") {
 		t.Errorf("got %v, %v", e, err)
 	}
 }
 
-func TestPolicyKeepsTheStagesThatAreCounted(t *testing.T) {
+func TestPolicy_LogsTheCountedStages(t *testing.T) {
 	for _, omitted := range []string{started, "ResponseComplete", "Panic"} {
 		if strings.Contains(Policy, omitted) {
-			t.Errorf("the policy leaves %s out", omitted)
+			t.Errorf("the policy omits stage %s", omitted)
 		}
 	}
 }

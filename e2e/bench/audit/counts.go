@@ -13,16 +13,15 @@ type Kind struct {
 	Resource string
 }
 
-// IsPolling tells whether requests of this kind are an agent that waits for its credential.
+// IsPolling reports whether such requests are those of an agent that waits for its credential.
 func (k Kind) IsPolling() bool {
 	return k.Identity == Import && k.Resource == "secrets" && (k.Verb == "get" || k.Verb == "watch")
 }
 
-// IsLease tells whether requests of this kind belong to a lease: they come at their own pace, whatever happens.
+// IsLease reports whether such requests belong to a lease. They do not depend on what is measured.
 func (k Kind) IsLease() bool { return k.Resource == "leases" }
 
-// IsWrite tells whether requests of this kind change objects, or would have if they had not been refused. Leases are
-// renewed for ever, and a review is a question.
+// IsWrite reports whether such requests change objects, also if they failed. Leases and reviews are not writes.
 func (k Kind) IsWrite() bool {
 	if k.IsLease() || strings.HasSuffix(k.Resource, "reviews") {
 		return false
@@ -30,19 +29,19 @@ func (k Kind) IsWrite() bool {
 	return slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, k.Verb)
 }
 
-// IsCost tells whether requests of this kind are what a registration costs: not the measurement's own, not the polling,
-// not leases.
+// IsCost reports whether such requests are costs of a registration. Requests of the measurement, polling and
+// leases are not.
 func (k Kind) IsCost() bool { return k.Identity != Bench && !k.IsPolling() && !k.IsLease() }
 
-// Count is how many requests there were, and how many of them were answered by an error.
+// Count is a number of requests, and how many of them failed.
 type Count struct {
 	Requests, Refused int
 }
 
-// Counts are requests by their kind.
+// Counts maps kinds of requests to their counts.
 type Counts map[Kind]Count
 
-// Add counts an event, if it stands for a request.
+// Add counts an event, if it is to be counted.
 func (c Counts) Add(who Identity, e Event) {
 	if !e.Counts() {
 		return
@@ -56,7 +55,7 @@ func (c Counts) Add(who Identity, e Event) {
 	c[kind] = count
 }
 
-// Only are those counts of which the given holds.
+// Only returns the counts of the kinds for which is returns true.
 func (c Counts) Only(is func(Kind) bool) Counts {
 	some := Counts{}
 	for kind, count := range c {
@@ -67,7 +66,7 @@ func (c Counts) Only(is func(Kind) bool) Counts {
 	return some
 }
 
-// Total is the sum.
+// Total returns the sum of all counts.
 func (c Counts) Total() (sum Count) {
 	for _, count := range c {
 		sum.Requests += count.Requests
@@ -76,7 +75,7 @@ func (c Counts) Total() (sum Count) {
 	return sum
 }
 
-// Kinds are those counted: by identity, then the most frequent first.
+// Kinds returns the kinds sorted by identity, and then by descending count.
 func (c Counts) Kinds() []Kind {
 	var kinds []Kind
 	for kind := range c {

@@ -2,38 +2,38 @@ package audit
 
 import "strings"
 
-// Identity is who sends requests, as far as costs are concerned.
+// Identity is the sender of requests, as distinguished for costs.
 type Identity string
 
-// Identities.
+// The identities.
 const (
-	// Controller is the account of fleetcontroller.
+	// Controller is the ServiceAccount of fleetcontroller.
 	Controller Identity = "controller"
-	// Import are the accounts of tokens, under which agents register.
+	// Import are the ServiceAccounts of tokens, which agents use to register.
 	Import Identity = "import accounts"
-	// Request are the accounts of registrations, under which agents work, and Proof is the controller that tries the
-	// token of one before it hands it out.
+	// Request are the ServiceAccounts of registrations, which agents use after that. Proof is the controller that
+	// verifies such a credential before it grants it.
 	Request Identity = "request accounts"
 	Proof   Identity = "controller, as request account"
 	// Kubernetes are the hub's own components.
 	Kubernetes Identity = "kubernetes"
-	// Admin is the user admin: who installs, and who plays the nodes.
+	// Admin is the user admin, who installs charts and acts as the nodes.
 	Admin Identity = "admin"
-	// Bench is who measures.
+	// Bench is the measurement.
 	Bench Identity = "bench"
-	// Other is everybody else, such as the agent of the hub's own cluster.
+	// Other are all others, such as the agent of the hub's own cluster.
 	Other Identity = "other"
 )
 
-// Classifier knows the names of the hub.
+// Classifier holds the names by which senders are recognized.
 type Classifier struct {
-	// Controller is the controller's user name; Workspace is where the tokens are.
+	// Controller is the controller's user name, Workspace the namespace of the tokens.
 	Controller, Workspace string
-	// Played begins the user agent of the agents, Agent that of the measurement's own clients.
+	// Played is the start of the simulated agents' user agent, Agent that of the measurement's own clients.
 	Played, Agent string
 }
 
-// Who is the identity of a request.
+// Who returns the identity of a request's sender.
 func (c Classifier) Who(e Event) Identity {
 	account, isAccount := strings.CutPrefix(e.User.Username, "system:serviceaccount:")
 	switch {
@@ -50,7 +50,7 @@ func (c Classifier) Who(e Event) Identity {
 	return Admin
 }
 
-// account is whose a request of an account in a namespace is.
+// account returns the identity of a ServiceAccount's request.
 func (c Classifier) account(e Event, namespace string) Identity {
 	switch {
 	case e.User.Username == c.Controller:

@@ -14,25 +14,25 @@ type Log struct {
 	offset int64
 }
 
-// NewLog begins at the log's present end. A line that is being written just then belongs to what follows.
+// NewLog returns a Log that starts at the file's current end. If a line is incomplete there, the Log includes it.
 func NewLog(path string) (log *Log, err error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("looking for the audit log: %w", err)
+		return nil, fmt.Errorf("opening the audit log: %w", err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	size, err := file.Seek(0, io.SeekEnd)
 	if err != nil {
-		return nil, fmt.Errorf("looking for the end of the audit log: %w", err)
+		return nil, fmt.Errorf("finding the end of the audit log: %w", err)
 	}
 	offset, err := lineBefore(file, size)
 	if err != nil {
-		return nil, fmt.Errorf("looking for the end of the audit log: %w", err)
+		return nil, fmt.Errorf("finding the end of the audit log: %w", err)
 	}
 	return &Log{path: path, offset: offset}, nil
 }
 
-// lineBefore is where the line begins in which the end lies, the end itself if no line has begun there.
+// lineBefore returns the start of the line that contains end, or end itself if no line is incomplete there.
 func lineBefore(file io.ReaderAt, end int64) (int64, error) {
 	const most = 64 << 10
 	for end > 0 {
@@ -48,7 +48,7 @@ func lineBefore(file io.ReaderAt, end int64) (int64, error) {
 	return 0, nil
 }
 
-// Next are the events since the last call. The last line is left for the next call while it is not whole.
+// Next returns the events since the last call. An incomplete last line is left for the next call.
 func (l *Log) Next() (events []Event, err error) {
 	file, err := os.Open(l.path)
 	if err != nil {

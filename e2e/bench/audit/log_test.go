@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// growing is a log, and what appends to it.
+// growing returns the path of a log and a function that appends to it.
 func growing(t *testing.T, before string) (path string, add func(string)) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "audit.json")
@@ -45,7 +45,7 @@ func verbs(t *testing.T, l *Log) (found []string) {
 	return found
 }
 
-func TestALogIsReadWhileItGrows(t *testing.T) {
+func TestNext_ReadsAGrowingLog(t *testing.T) {
 	path, add := growing(t, `{"verb":"before"}`+"\n")
 	l, err := NewLog(path)
 	if err != nil {
@@ -70,11 +70,12 @@ func TestALogIsReadWhileItGrows(t *testing.T) {
 	}
 }
 
-// A line that is being written when the reading begins, however long, is read when it is whole.
-func TestALogIsOpenedInTheMiddleOfALine(t *testing.T) {
+// TestNewLogInTheMiddleOfALine_ReadsTheLine opens a log while a line is being written. The line is read when it
+// is complete.
+func TestNewLogInTheMiddleOfALine_ReadsTheLine(t *testing.T) {
 	long := strings.Repeat("x", 200<<10)
 	for name, before := range map[string]string{
-		"the first": `{"verb":`, "another": `{"verb":"before"}` + "\n" + `{"verb":`, "a long one": `{"verb":"before"}` + "\n" + `{"auditID":"` + long + `","verb":`,
+		"first line": `{"verb":`, "another": `{"verb":"before"}` + "\n" + `{"verb":`, "long line": `{"verb":"before"}` + "\n" + `{"auditID":"` + long + `","verb":`,
 	} {
 		path, add := growing(t, before)
 		l, err := NewLog(path)
@@ -82,7 +83,7 @@ func TestALogIsOpenedInTheMiddleOfALine(t *testing.T) {
 			t.Fatal(err)
 		}
 		if found := verbs(t, l); found != nil {
-			t.Errorf("%s: %q before it is whole", name, found)
+			t.Errorf("%s: got %q before the line is complete", name, found)
 		}
 		add(`"a"}` + "\n")
 		if diff := cmp.Diff([]string{"a"}, verbs(t, l)); diff != "" {
@@ -91,7 +92,7 @@ func TestALogIsOpenedInTheMiddleOfALine(t *testing.T) {
 	}
 }
 
-func TestALogWithSomethingElseInIt(t *testing.T) {
+func TestNextInvalidLine_Fails(t *testing.T) {
 	path, add := growing(t, "")
 	l, err := NewLog(path)
 	if err != nil {
@@ -103,7 +104,7 @@ func TestALogWithSomethingElseInIt(t *testing.T) {
 	}
 }
 
-func TestALogThatIsNotThere(t *testing.T) {
+func TestMissingLog_Fails(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "none")
 	if _, err := NewLog(path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v", err)
