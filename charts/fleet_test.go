@@ -639,7 +639,7 @@ func isInTheControllers(t *testing.T, name string) bool {
 	return found
 }
 
-func TestWhoIsInTheControllers(t *testing.T) {
+func TestIsInTheControllers_FindsNamedCode(t *testing.T) {
 	for name, want := range map[string]bool{
 		"bootstrap": true, "agentmanagement": true, "leader.Lead": true, "reconcile.WriteStatus": true, "hub.Context.Recorder": true,
 		"kube": false, "nobody": false, "kube.Follow": false, "nobody.Lead": false,
@@ -668,7 +668,7 @@ func resources(text string) corev1.ResourceRequirements {
 	return r
 }
 
-func TestFleetCAIsWhatWasGiven(t *testing.T) {
+func TestFleetCA_IsTheGivenOne(t *testing.T) {
 	text := mustRender(t, controllers("apiServerCA: |\n  -----BEGIN CERTIFICATE-----\n  Zm9v\n  -----END CERTIFICATE-----\n"))["configmap.yaml"]
 	want := base64.StdEncoding.EncodeToString([]byte("-----BEGIN CERTIFICATE-----\nZm9v\n-----END CERTIFICATE-----\n"))
 	if !strings.Contains(text, `"apiServerCA": "`+want+`"`) {

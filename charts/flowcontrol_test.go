@@ -19,9 +19,9 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
-// TestWhoWaitsForWhom asks an API server which flow it puts requests of agents, controllers and others into. It says so
-// in a header, whatever it answers.
-func TestWhoWaitsForWhom(t *testing.T) {
+// TestFlowSchemas_SeparateAgentsAndControllers checks which priority level an API server uses for requests of agents,
+// controllers and others. Every response names it in a header.
+func TestFlowSchemas_SeparateAgentsAndControllers(t *testing.T) {
 	cfg := asControllers(t)
 	client, err := kubernetes.NewForConfig(control.Plane(t).Hub.Config())
 	if err != nil {

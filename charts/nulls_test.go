@@ -84,8 +84,8 @@ func TestNothingButNulls(t *testing.T) {
 	}
 }
 
-// TestWhatIsEmptyIsNoNull holds what was said on purpose against the defaults.
-func TestWhatIsEmptyIsNoNull(t *testing.T) {
+// TestEmptyValue_IsNotReplacedByTheDefault checks that empty values are kept, unlike nulls.
+func TestEmptyValue_IsNotReplacedByTheDefault(t *testing.T) {
 	tests := map[string]struct {
 		in   release
 		file string

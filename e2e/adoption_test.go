@@ -19,7 +19,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// theHubItself is the hub's own cluster, which joins by itself.
+// theHubItself returns the hub's own cluster, which is registered automatically.
 func theHubItself(ctx SpecContext) *fleet.Cluster {
 	GinkgoHelper()
 	cluster, err := world.Joined(ctx, framework.LocalWorkspace, names.LocalCluster, framework.Named(names.LocalCluster))
@@ -27,7 +27,7 @@ func theHubItself(ctx SpecContext) *fleet.Cluster {
 	return cluster
 }
 
-// Whichever way a cluster came in, this is how its agent is managed.
+// These stories run for each way of registration.
 var _ = Describe("The hub manages the agents", Ordered, func() {
 	ways := []TableEntry{
 		Entry("of itself", framework.HubName, theHubItself),
@@ -81,7 +81,7 @@ var _ = Describe("The hub manages the agents", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(world.Hub.Patch(ctx, client.Clusters, cluster.Namespace, cluster.Name, []byte(`{"spec":{"agentEnvVars":[{"name":"STORY","value":"told"}]}}`))).To(Succeed())
 
-		By("replacing the agent that is at work on itself")
+		By("replacing the agent while it upgrades itself")
 		Eventually(func(g Gomega) {
 			next, err := world.AgentPod(ctx, downstream)
 			g.Expect(err).NotTo(HaveOccurred())
@@ -105,7 +105,7 @@ var _ = Describe("The hub manages the agents", Ordered, func() {
 		}
 	}, ways)
 
-	It("unless a label of the Cluster says that nobody is to manage it", func(ctx SpecContext) {
+	It("unless a label of the Cluster excludes its agent from management", func(ctx SpecContext) {
 		cluster := imported(ctx)
 		managed, _, err := world.Managed(ctx, east, cluster)
 		Expect(err).NotTo(HaveOccurred())
@@ -146,7 +146,7 @@ var _ = Describe("The hub manages the agents", Ordered, func() {
 	})
 })
 
-// recordedDeployment is what another hub had for an agent.
+// recordedDeployment returns the BundleDeployment that another hub had for an agent.
 func recordedDeployment(name string) *fleet.BundleDeployment {
 	GinkgoHelper()
 	text, err := os.ReadFile(filepath.Join("..", "testdata", "recorded", "hub", "bundledeployments.yaml"))
@@ -162,8 +162,8 @@ func recordedDeployment(name string) *fleet.BundleDeployment {
 	return nil
 }
 
-// told is what a spec or a status says, without times and what the image and the settings of this hub change: IDs,
-// and the number of a release.
+// told returns a spec or status as text without times, IDs and release numbers, because the image and the
+// settings of this hub change them.
 func told(part any) string {
 	GinkgoHelper()
 	text, err := json.Marshal(part)

@@ -26,24 +26,25 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// careless is the workspace of those who get something wrong. All of their Clusters are one cluster with several
-// agents, each in a namespace of its own.
+// careless is the workspace of users who make mistakes. All its Clusters are one cluster with several agents,
+// each in its own namespace.
 const careless = "careless"
 
-// mistake is something that somebody got wrong, and what it takes to put it right.
+// mistake describes a user's mistake and its correction.
 type mistake struct {
-	// make leaves behind what is wrong, named after the Cluster, before the Cluster is made; mend puts it right. Nil: nothing.
+	// make creates the wrong object, named after the Cluster, before the Cluster is created. mend corrects it.
+	// Both may be nil.
 	make, mend func(ctx SpecContext, name string)
-	// cluster is what is wrong with the Cluster itself, and patch the merge patch of its spec that puts it right.
+	// cluster makes the Cluster itself wrong. patch is the merge patch of its spec that corrects it.
 	cluster func(*fleet.Cluster)
 	patch   string
-	// reason is what the condition Imported says, or the one that is named, remedy a part of the message that tells what
-	// to do.
+	// reason is the reason of condition Imported, or of condition. remedy is the part of the message that
+	// contains the remedy.
 	reason, remedy string
 	condition      string
 }
 
-// says is the condition that tells of the mistake.
+// says returns the type of the condition that reports the mistake.
 func (m mistake) says() string {
 	if m.condition == "" {
 		return fleet.ConditionImported
@@ -51,7 +52,7 @@ func (m mistake) says() string {
 	return m.condition
 }
 
-// wrongKubeconfig is a mistake in the Secret that the Cluster names.
+// wrongKubeconfig returns a mistake in the Secret that the Cluster names.
 func wrongKubeconfig(reason, remedy string, data func() map[string][]byte) mistake {
 	return mistake{
 		make:   func(ctx SpecContext, name string) { writeSecret(ctx, careless, name, data()) },
@@ -60,7 +61,7 @@ func wrongKubeconfig(reason, remedy string, data func() map[string][]byte) mista
 	}
 }
 
-// modified is the data of a Secret with a kubeconfig that is not as it should be.
+// modified returns a function that returns the data of a Secret with a changed kubeconfig.
 func modified(modify func(*api.Config, *api.Cluster, *api.AuthInfo)) func() map[string][]byte {
 	return func() map[string][]byte {
 		GinkgoHelper()
@@ -89,21 +90,21 @@ func writeSecret(ctx SpecContext, namespace, name string, data map[string][]byte
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// configured is a mistake in the hub's configuration: keys with wrong values.
+// configured returns a mistake in the hub's configuration: keys with wrong values.
 func configured(reason, remedy string, wrong map[string]any) mistake {
 	var before map[string]any
 	return mistake{
 		make: func(ctx SpecContext, name string) {
 			goodKubeconfig(ctx, name)
 			before = configure(ctx, wrong)
-			DeferCleanup(func(ctx SpecContext) { configure(ctx, before) }) // whatever comes of it: others use this hub, too
+			DeferCleanup(func(ctx SpecContext) { configure(ctx, before) }) // in every case, because other stories use this hub too
 		},
 		mend:   func(ctx SpecContext, _ string) { configure(ctx, before) },
 		reason: reason, remedy: remedy,
 	}
 }
 
-// configure sets keys of the hub's configuration, all at once, and returns what they were.
+// configure sets keys of the hub's configuration at once, and returns their previous values.
 func configure(ctx SpecContext, keys map[string]any) (before map[string]any) {
 	GinkgoHelper()
 	configs := world.Hub.Kube.CoreV1().ConfigMaps(names.SystemNamespace)
@@ -123,7 +124,7 @@ func configure(ctx SpecContext, keys map[string]any) (before map[string]any) {
 	return before
 }
 
-var _ = Describe("Somebody gets something wrong", Ordered, func() {
+var _ = Describe("A user makes a mistake", Ordered, func() {
 	var undisturbed func(SpecContext)
 
 	BeforeAll(func(ctx SpecContext) {
@@ -203,7 +204,7 @@ var _ = Describe("Somebody gets something wrong", Ordered, func() {
 			c.CertificateAuthorityData = world.Plane.Hub.CA
 		}))),
 		Entry("a kubeconfig that leads to a black hole", "hole", wrongKubeconfig(fleet.ReasonDownstreamUnreachable, "check that its address is right", modified(func(_ *api.Config, c *api.Cluster, _ *api.AuthInfo) {
-			listener, err := net.Listen("tcp", "127.0.0.1:0") // which takes connections, and says nothing
+			listener, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never answers
 			Expect(err).NotTo(HaveOccurred())
 			DeferCleanup(listener.Close)
 			c.Server = "https://" + listener.Addr().String()
@@ -302,10 +303,10 @@ var _ = Describe("Somebody gets something wrong", Ordered, func() {
 		}, `"Resembles" is not a valid label selector operator`),
 	)
 
-	It("and nobody else has noticed", func(ctx SpecContext) { undisturbed(ctx) })
+	It("and other clusters are not affected", func(ctx SpecContext) { undisturbed(ctx) })
 })
 
-// forget takes a careless Cluster and its agent away.
+// forget removes a careless Cluster and its agent.
 func forget(ctx SpecContext, name string) {
 	GinkgoHelper()
 	Expect(world.Hub.Delete(ctx, client.Clusters, careless, name)).To(Succeed())
@@ -320,7 +321,7 @@ func reasonOf(conditions []genericcondition.GenericCondition, conditionType stri
 	return condition.Reason
 }
 
-// expectTold fails unless a condition tells what to do, and so does one Event about the object.
+// expectTold fails unless a condition and an Event about the object contain the remedy.
 func expectTold(ctx SpecContext, about client.Object, conditions []genericcondition.GenericCondition, conditionType, remedy string) {
 	GinkgoHelper()
 	condition := fleet.GetCondition(conditions, conditionType)
@@ -339,8 +340,8 @@ func expectTold(ctx SpecContext, about client.Object, conditions []genericcondit
 	}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())
 }
 
-// watchOver remembers how a cluster is. What it returns fails if it has been disturbed since: its agent is another, or
-// was restarted, or had to register anew, or is not heard of any more, or has lost a Bundle.
+// watchOver records the state of a cluster. The returned function fails if the cluster was disturbed since then:
+// its agent was replaced, was restarted, has registered again, sends no heartbeats, or has lost a Bundle.
 func watchOver(ctx SpecContext, cluster *fleet.Cluster, downstream string) func(SpecContext) {
 	GinkgoHelper()
 	type condition struct {
@@ -359,7 +360,7 @@ func watchOver(ctx SpecContext, cluster *fleet.Cluster, downstream string) func(
 		Expect(world.Hub.Get(ctx, client.Clusters, cluster.Namespace, cluster.Name, &now)).To(Succeed())
 		return condition{pod.UID, framework.Restarts(pod), registrations, reasonOf(now.Status.Conditions, fleet.ConditionImported)}, &now
 	}
-	_, _, err := world.Managed(ctx, downstream, cluster) // it is on its way until then
+	_, _, err := world.Managed(ctx, downstream, cluster) // until then the agent may still change
 	Expect(err).NotTo(HaveOccurred())
 	before, _ := look(ctx)
 	return func(ctx SpecContext) {

@@ -7,8 +7,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// greeting is a Bundle of plain YAML for all clusters of its workspace: a ConfigMap of the Bundle's name,
-// in a namespace of that name.
+// greeting returns a plain YAML Bundle for all clusters of its workspace: a ConfigMap with the Bundle's name, in
+// a namespace with that name.
 func greeting(workspace, name, text string) *fleet.Bundle {
 	return &fleet.Bundle{
 		ObjectMeta: metav1.ObjectMeta{Namespace: workspace, Name: name},
@@ -22,13 +22,13 @@ func greeting(workspace, name, text string) *fleet.Bundle {
 	}
 }
 
-// only narrows a Bundle to the clusters with these labels.
+// only limits a Bundle to the clusters with these labels.
 func only(bundle *fleet.Bundle, labels map[string]string) *fleet.Bundle {
 	bundle.Spec.Targets[0].ClusterSelector.MatchLabels = labels
 	return bundle
 }
 
-// chart makes of the Bundle a Helm chart that says on which cluster it is.
+// chart turns the Bundle into a Helm chart that contains the name of its cluster.
 func chart(bundle *fleet.Bundle, values map[string]any) *fleet.Bundle {
 	bundle.Spec.Helm = &fleet.HelmOptions{Values: &fleet.GenericMap{Data: values}}
 	bundle.Spec.Resources = []fleet.BundleResource{

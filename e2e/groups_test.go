@@ -16,7 +16,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// East and west are of two rings, and what goes to a ring goes to its group.
+// East and west have different values of label ring. Each ring has a ClusterGroup.
 var _ = Describe("Clusters are in groups", Ordered, func() {
 	const early, late = "early", "late"
 
@@ -47,14 +47,14 @@ var _ = Describe("Clusters are in groups", Ordered, func() {
 		}
 	})
 
-	It("which say how many they are, and that they are ready", func(ctx SpecContext) {
+	It("which report their number of clusters, and that they are ready", func(ctx SpecContext) {
 		_, err := world.ConfigMap(ctx, east, "for-early", "for-early", says(early))
 		Expect(err).NotTo(HaveOccurred())
 		_, err = world.ConfigMap(ctx, west, "for-late", "for-late", says(late))
 		Expect(err).NotTo(HaveOccurred())
 		for _, ring := range []string{early, late} {
 			group := groupThat(ctx, ring, "one cluster on which everything is ready", func(g *fleet.ClusterGroup) bool {
-				// What runs on the cluster counts in its group: at least the agent and the greeting.
+				// The Bundles of a cluster count in its group: at least the agent's and the greeting.
 				bundles, resources := g.Status.Summary, g.Status.ResourceCounts
 				return allReady(1)(g) && bundles.DesiredReady >= 2 && bundles.Ready == bundles.DesiredReady && resources.Ready == resources.DesiredReady
 			})
@@ -65,19 +65,19 @@ var _ = Describe("Clusters are in groups", Ordered, func() {
 		}
 	})
 
-	It("and a cluster whose label changes goes from one to the other, and the Bundles follow", func(ctx SpecContext) {
+	It("and a cluster whose label changes moves to the other group, with its Bundles", func(ctx SpecContext) {
 		inRing(ctx, imported(ctx), late)
 		_, err := world.ConfigMap(ctx, east, "for-late", "for-late", says(late))
 		Expect(err).NotTo(HaveOccurred())
 		expectLeft(ctx, imported(ctx), east, "for-early")
 		Expect(groupThat(ctx, late, "two ready clusters", allReady(2)).Status.Display.ReadyClusters).To(Equal("2/2"))
 		Expect(groupThat(ctx, early, "no clusters", allReady(0)).Status.Display.ReadyClusters).To(Equal("0/0"))
-		// The other member has not noticed.
+		// The other member is not affected.
 		_, err = world.ConfigMap(ctx, west, "for-late", "for-late", says(late))
 		Expect(err).NotTo(HaveOccurred())
 	})
 
-	It("and one whose selector makes no sense says so, keeps what is deployed, and heals", func(ctx SpecContext) {
+	It("and a group with an invalid selector reports it, keeps its deployments, and recovers", func(ctx SpecContext) {
 		before, err := world.ConfigMap(ctx, west, "for-late", "for-late", says(late))
 		Expect(err).NotTo(HaveOccurred())
 		selects(ctx, late, map[string]any{"matchLabels": nil, "matchExpressions": []any{map[string]any{"key": "ring", "operator": "Resembles"}}})
@@ -101,7 +101,7 @@ var _ = Describe("Clusters are in groups", Ordered, func() {
 	})
 })
 
-// inRing labels a Cluster; nil takes the label away.
+// inRing sets a Cluster's label ring. Nil removes it.
 func inRing(ctx SpecContext, cluster *fleet.Cluster, ring any) {
 	GinkgoHelper()
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]any{"ring": ring}}})
@@ -109,7 +109,7 @@ func inRing(ctx SpecContext, cluster *fleet.Cluster, ring any) {
 	Expect(world.Hub.Patch(ctx, client.Clusters, cluster.Namespace, cluster.Name, patch)).To(Succeed())
 }
 
-// selects gives a group another selector.
+// selects changes the selector of a group.
 func selects(ctx SpecContext, group string, selector map[string]any) {
 	GinkgoHelper()
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"selector": selector}})
@@ -126,7 +126,7 @@ func groupThat(ctx SpecContext, name, what string, done func(*fleet.ClusterGroup
 	return group
 }
 
-// allReady is a group of so many Clusters with nothing that is not ready.
+// allReady returns a function that matches a group with this number of Clusters, all ready.
 func allReady(clusters int) func(*fleet.ClusterGroup) bool {
 	return func(g *fleet.ClusterGroup) bool {
 		ready := fleet.GetCondition(g.Status.Conditions, fleet.ConditionReady)
@@ -134,7 +134,7 @@ func allReady(clusters int) func(*fleet.ClusterGroup) bool {
 	}
 }
 
-// expectLeft waits until nothing of a Bundle is left for a cluster and on it.
+// expectLeft waits until all objects of a Bundle are removed, on the hub and on the cluster.
 func expectLeft(ctx SpecContext, cluster *fleet.Cluster, downstream, bundle string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {

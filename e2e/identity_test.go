@@ -17,11 +17,11 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// outage is how long the hub is down in its story.
+// outage is the duration of the hub's outage.
 const outage = 2 * time.Minute
 
-var _ = Describe("A cluster stays joined", Ordered, func() {
-	// now is the Cluster as it is at this moment.
+var _ = Describe("A cluster stays registered", Ordered, func() {
+	// now returns the current Cluster.
 	now := func(ctx SpecContext, name string) *fleet.Cluster {
 		GinkgoHelper()
 		var cluster fleet.Cluster
@@ -29,7 +29,7 @@ var _ = Describe("A cluster stays joined", Ordered, func() {
 		return &cluster
 	}
 
-	It("when its agent is killed: it comes back as the same", func(ctx SpecContext) {
+	It("when its agent is killed: it keeps its identity", func(ctx SpecContext) {
 		cluster := now(ctx, arrived(ctx).Name)
 		before, err := world.Registrations(ctx, framework.Workspace, cluster.Spec.ClientID)
 		Expect(err).NotTo(HaveOccurred())
@@ -86,7 +86,7 @@ var _ = Describe("A cluster stays joined", Ordered, func() {
 		confirm := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, fleet.AnnotationConfirmTakeover, asks)
 		Expect(world.Hub.Patch(ctx, client.Clusters, framework.Workspace, cluster.Name, []byte(confirm))).To(Succeed())
 
-		By("registering anew, and ending the older registration once the new identity is used")
+		By("registering again, and removing the older registration once the new identity is used")
 		Eventually(func(g Gomega) {
 			after, err := world.Registrations(ctx, framework.Workspace, cluster.Spec.ClientID)
 			g.Expect(err).NotTo(HaveOccurred())
@@ -104,7 +104,7 @@ var _ = Describe("A cluster stays joined", Ordered, func() {
 		Expect(framework.Restarts(same)).To(Equal(framework.Restarts(pod)), "the agent was restarted")
 	})
 
-	It("when the hub is down for two minutes: nobody loses an identity, no agent restarts", func(ctx SpecContext) {
+	It("when the hub is down for two minutes: identities are kept, and no agent restarts", func(ctx SpecContext) {
 		clusters := map[string]*fleet.Cluster{east: now(ctx, imported(ctx).Name), west: now(ctx, arrived(ctx).Name)}
 		pods := map[string]*corev1.Pod{}
 		registrations := map[string][]string{}

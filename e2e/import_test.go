@@ -19,13 +19,13 @@ import (
 var _ = Describe("The hub reaches a cluster: a kubeconfig Secret and a Cluster that names it", Ordered, func() {
 	var cluster *fleet.Cluster
 
-	It("joins", func(ctx SpecContext) {
+	It("registers", func(ctx SpecContext) {
 		cluster = imported(ctx)
 		Expect(cluster.Spec.ClientID).To(HaveLen(54))
 		Expect(cluster.Status.Namespace).To(Equal(names.ClusterNamespace(framework.Workspace, east)))
 	})
 
-	It("has used its import identity once, and keeps one of its own", func(ctx SpecContext) {
+	It("has used its import credential once, and keeps its own identity", func(ctx SpecContext) {
 		secrets := world.On(east).Kube.CoreV1().Secrets(names.SystemNamespace)
 		Eventually(func(g Gomega) {
 			_, err := secrets.Get(ctx, names.AgentBootstrap, metav1.GetOptions{})
@@ -36,7 +36,7 @@ var _ = Describe("The hub reaches a cluster: a kubeconfig Secret and a Cluster t
 		Expect(identity.Data).To(And(HaveKey("kubeconfig"), HaveKey("deploymentNamespace"), HaveKey("clusterNamespace"), HaveKeyWithValue("clusterName", []byte(east))))
 	})
 
-	It("says so in its conditions", func(ctx SpecContext) {
+	It("reports the import in its conditions", func(ctx SpecContext) {
 		Eventually(func(g Gomega) {
 			var now fleet.Cluster
 			g.Expect(world.Hub.Get(ctx, client.Clusters, framework.Workspace, east, &now)).To(Succeed())
@@ -47,7 +47,7 @@ var _ = Describe("The hub reaches a cluster: a kubeconfig Secret and a Cluster t
 		}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())
 	})
 
-	It("runs a chart, told on which cluster it is", func(ctx SpecContext) {
+	It("runs a chart with the name of its cluster", func(ctx SpecContext) {
 		bundle := chart(only(greeting(framework.Workspace, "for-dev", ""), map[string]string{"env": "dev"}), map[string]any{"text": "this is ${ .ClusterName }"})
 		Expect(world.Hub.Create(ctx, client.Bundles, bundle)).To(Succeed())
 		_, err := world.ConfigMap(ctx, east, "for-dev", "for-dev", says("this is east"))
@@ -56,7 +56,7 @@ var _ = Describe("The hub reaches a cluster: a kubeconfig Secret and a Cluster t
 		Expect(err).NotTo(HaveOccurred())
 	})
 
-	It("follows a change, and cleans up what is deleted", func(ctx SpecContext) {
+	It("applies a change, and removes deleted objects", func(ctx SpecContext) {
 		Expect(world.Hub.Patch(ctx, client.Bundles, framework.Workspace, "for-dev", []byte(`{"spec":{"helm":{"values":{"text":"changed"}}}}`))).To(Succeed())
 		_, err := world.ConfigMap(ctx, east, "for-dev", "for-dev", says("changed"))
 		Expect(err).NotTo(HaveOccurred())
@@ -67,14 +67,14 @@ var _ = Describe("The hub reaches a cluster: a kubeconfig Secret and a Cluster t
 		}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())
 	})
 
-	It("fills the printer's columns", func(ctx SpecContext) {
+	It("fills the printer columns", func(ctx SpecContext) {
 		cells := printed(ctx, client.Clusters, framework.Workspace)[east]
 		Expect(cells).To(HaveKeyWithValue("Bundles-Ready", MatchRegexp(`^\d+/\d+$`)))
 		Expect(cells).To(HaveKeyWithValue("Last-Seen", Not(BeEmpty())))
 	})
 })
 
-// printed is what kubectl get prints: by name, then by column.
+// printed returns the output of kubectl get by name and column.
 func printed(ctx SpecContext, resource, namespace string) map[string]map[string]string {
 	GinkgoHelper()
 	raw, err := world.Hub.Fleet.Get().Namespace(namespace).Resource(resource).

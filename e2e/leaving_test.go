@@ -27,7 +27,7 @@ var _ = Describe("A cluster leaves: its Cluster is deleted", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 	})
 
-	It("takes everything of it from the hub", func(ctx SpecContext) {
+	It("removes all its objects from the hub", func(ctx SpecContext) {
 		Expect(world.Hub.Delete(ctx, client.Clusters, framework.Workspace, south)).To(Succeed())
 		Eventually(func(g Gomega) {
 			var gone fleet.Cluster
@@ -43,8 +43,8 @@ var _ = Describe("A cluster leaves: its Cluster is deleted", Ordered, func() {
 		}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())
 	})
 
-	It("leaves what runs there running", func(ctx SpecContext) {
-		// The agent's log says that it has understood: nothing it could still do would come later.
+	It("keeps its workloads running", func(ctx SpecContext) {
+		// An unready agent has noticed the deletion, and would do nothing later.
 		Eventually(func(g Gomega) {
 			pod, err := world.AgentPod(ctx, south)
 			g.Expect(err).NotTo(HaveOccurred())
@@ -56,7 +56,7 @@ var _ = Describe("A cluster leaves: its Cluster is deleted", Ordered, func() {
 	})
 })
 
-// ofCluster names what is left on the hub of a Cluster's registration.
+// ofCluster returns the names of the remaining objects of a Cluster's registration on the hub.
 func ofCluster(ctx SpecContext, cluster string) (left []string, err error) {
 	core, rbac := world.Hub.Kube.CoreV1(), world.Hub.Kube.RbacV1()
 	var token fleet.ClusterRegistrationToken

@@ -24,8 +24,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// killer kills the one agent of a cluster, once for each kind of request, when the hub has answered and the agent does
-// not know it yet.
+// killer kills the agent of a cluster once for each kind of request, after the hub has answered and before the
+// agent gets the response.
 type killer struct {
 	cluster string
 
@@ -34,7 +34,7 @@ type killer struct {
 	err   error
 }
 
-// after is the rule for one kind of request.
+// after returns the rule for one kind of request.
 func (k *killer) after(ctx context.Context, verb, resource string) faults.Rule {
 	return faults.Rule{Match: faults.Match{Verb: verb, Resource: resource}, Fault: faults.After(func(_ faults.Request, code int) {
 		if code < 300 {
@@ -69,7 +69,7 @@ func (k *killer) done() ([]string, error) {
 	return slices.Clone(k.kills), k.err
 }
 
-// storedAccess is how the agent of a cluster reaches the hub.
+// storedAccess returns the stored hub access of a cluster's agent.
 func storedAccess(ctx SpecContext, cluster string) register.Access {
 	GinkgoHelper()
 	secret, err := world.On(cluster).Kube.CoreV1().Secrets(names.SystemNamespace).Get(ctx, names.Agent, metav1.GetOptions{})
@@ -81,7 +81,7 @@ func storedAccess(ctx SpecContext, cluster string) register.Access {
 	return access
 }
 
-var _ = Describe("An agent goes through a lot", Ordered, func() {
+var _ = Describe("An agent survives failures", Ordered, func() {
 	const clientID = "the-rough-one"
 	var (
 		proxy   *faults.Proxy
@@ -96,14 +96,15 @@ var _ = Describe("An agent goes through a lot", Ordered, func() {
 		DeferCleanup(func() { _ = proxy.Close() }) // a story may have closed it
 	})
 
-	It("is killed after each thing it asks of the hub: it is registered once", func(ctx SpecContext) {
+	It("is killed after each kind of request: it is registered once", func(ctx SpecContext) {
 		k := &killer{cluster: rough}
 		for _, request := range [][2]string{
 			{"create", "clusterregistrations"}, {"get", "secrets"}, {"list", "bundledeployments"}, {"patch", "clusters/status"},
 		} {
 			proxy.Add(k.after(ctx, request[0], request[1]))
 		}
-		// A credential that comes a moment later than the right to read it would come by a watch, and never be got.
+		// A credential that is created shortly after the right to read it would arrive by a watch, and never be
+		// read with get.
 		proxy.Add(faults.Rule{Match: faults.Match{Verb: "watch", Resource: "secrets"}, Fault: faults.Answer(http.StatusForbidden)})
 		var err error
 		values, err = world.TokenValues(ctx, rough)
@@ -120,7 +121,7 @@ var _ = Describe("An agent goes through a lot", Ordered, func() {
 		}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())
 		proxy.Clear()
 
-		By("joining all the same, with one Cluster and one registration")
+		By("registering nevertheless, with one Cluster and one registration")
 		cluster, err = world.Joined(ctx, framework.Workspace, rough, func(c *fleet.Cluster) bool { return c.Spec.ClientID == clientID })
 		Expect(err).NotTo(HaveOccurred())
 		cluster, err = world.SeenAfter(ctx, cluster, cluster.Status.Agent.LastSeen.Time, framework.Patience)
@@ -142,7 +143,7 @@ var _ = Describe("An agent goes through a lot", Ordered, func() {
 		}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())
 	})
 
-	It("sees its connections reset and its hub impersonated: nothing comes of it", func(ctx SpecContext) {
+	It("sees its connections reset and its hub impersonated: it keeps its identity", func(ctx SpecContext) {
 		before, err := world.Registrations(ctx, framework.Workspace, clientID)
 		Expect(err).NotTo(HaveOccurred())
 		proxy.Cut()
@@ -162,7 +163,7 @@ var _ = Describe("An agent goes through a lot", Ordered, func() {
 		Expect(after).To(Equal(before), "the agent registered anew")
 	})
 
-	It("is told another address and CA of its hub by helm upgrade: its identity stays", func(ctx SpecContext) {
+	It("gets another address and CA of its hub by helm upgrade: it keeps its identity", func(ctx SpecContext) {
 		before, err := world.Registrations(ctx, framework.Workspace, clientID)
 		Expect(err).NotTo(HaveOccurred())
 		want := storedAccess(ctx, rough)
@@ -187,7 +188,7 @@ var _ = Describe("An agent moves to another namespace", Ordered, func() {
 		there = "fleet-there"
 	)
 
-	It("joins from the first", func(ctx SpecContext) {
+	It("registers from the first", func(ctx SpecContext) {
 		secret := &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: framework.Workspace, Name: nomad},
 			Data:       map[string][]byte{protocol.KubeconfigValueKey: world.Cluster(spare).Kubeconfig},
@@ -203,7 +204,7 @@ var _ = Describe("An agent moves to another namespace", Ordered, func() {
 		Expect(joined.Status.Agent.Namespace).To(Equal(here))
 	})
 
-	It("joins from the second, and nothing of it is left in the first", func(ctx SpecContext) {
+	It("registers from the second, and leaves nothing in the first", func(ctx SpecContext) {
 		Expect(world.Hub.Patch(ctx, client.Clusters, framework.Workspace, nomad, []byte(`{"spec":{"agentNamespace":"`+there+`"}}`))).To(Succeed())
 		_, err := world.Joined(ctx, framework.Workspace, nomad, func(c *fleet.Cluster) bool { return c.Name == nomad && c.Status.Agent.Namespace == there })
 		Expect(err).NotTo(HaveOccurred())

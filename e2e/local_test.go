@@ -10,10 +10,10 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-var _ = Describe("The hub registers itself", Ordered, func() {
+var _ = Describe("The hub registers its own cluster", Ordered, func() {
 	var local *fleet.Cluster
 
-	It("joins without anybody doing anything", func(ctx SpecContext) {
+	It("registers without any action", func(ctx SpecContext) {
 		var err error
 		local, err = world.Joined(ctx, framework.LocalWorkspace, names.LocalCluster, framework.Named(names.LocalCluster))
 		Expect(err).NotTo(HaveOccurred())
@@ -29,7 +29,7 @@ var _ = Describe("The hub registers itself", Ordered, func() {
 		Expect(group.Spec.Selector.MatchLabels).To(Equal(map[string]string{"name": "local"}))
 	})
 
-	It("runs what a Bundle of its workspace says", func(ctx SpecContext) {
+	It("runs the Bundles of its workspace", func(ctx SpecContext) {
 		Expect(world.Hub.Create(ctx, client.Bundles, greeting(framework.LocalWorkspace, "greeting", "hello hub"))).To(Succeed())
 		_, err := world.ConfigMap(ctx, framework.HubName, "greeting", "greeting", says("hello hub"))
 		Expect(err).NotTo(HaveOccurred())

@@ -20,7 +20,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// families are what one scrape answers.
+// families are the metrics of one scrape.
 type families = map[string]*dto.MetricFamily
 
 var _ = Describe("An operator scrapes the processes", Ordered, func() {
@@ -30,12 +30,13 @@ var _ = Describe("An operator scrapes the processes", Ordered, func() {
 		cluster = imported(ctx)
 		_, _, err := world.Managed(ctx, east, cluster) // a bundle was deployed
 		Expect(err).NotTo(HaveOccurred())
-		// The controllers may have been started anew since, and count from there: a cluster is imported and registers again.
+		// The controllers may have been restarted, and their counters with them. Therefore a cluster is imported
+		// and registers again.
 		before, err := world.Registrations(ctx, cluster.Namespace, cluster.Spec.ClientID)
 		Expect(err).NotTo(HaveOccurred())
 		generation := fmt.Appendf(nil, `{"spec":{"redeployAgentGeneration":%d}}`, time.Now().Unix())
 		Expect(world.Hub.Patch(ctx, client.Clusters, cluster.Namespace, cluster.Name, generation)).To(Succeed())
-		Eventually(func(g Gomega) { // else it is in the middle of that when another story looks at it
+		Eventually(func(g Gomega) { // otherwise the import would still be running in another story
 			after, err := world.Registrations(ctx, cluster.Namespace, cluster.Spec.ClientID)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(after).To(And(HaveLen(1), Not(Equal(before))))
@@ -82,7 +83,7 @@ var _ = Describe("An operator scrapes the processes", Ordered, func() {
 	})
 })
 
-// expectEvery scrapes a pod until there is every metric, with its type and labels, and what is said of them holds.
+// expectEvery scrapes a pod until every documented metric exists with its type and labels, and holds succeeds.
 func expectEvery(ctx SpecContext, cluster string, pod *corev1.Pod, documented []metrics.Definition, holds func(Gomega, families)) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -102,7 +103,7 @@ func expectEvery(ctx SpecContext, cluster string, pod *corev1.Pod, documented []
 	GinkgoWriter.Printf("%d documented metrics of %s found\n", len(documented), pod.Name)
 }
 
-// series is the one of a family that has these labels, pairs of name and value; nil if there is none.
+// series returns the metric of a family with these label pairs, or nil.
 func series(found families, name string, labels []string) *dto.Metric {
 	for _, metric := range found[name].GetMetric() {
 		has := true
@@ -116,7 +117,7 @@ func series(found families, name string, labels []string) *dto.Metric {
 	return nil
 }
 
-// gauge is a value; -1 if there is no such series.
+// gauge returns a value, or -1 if the metric does not exist.
 func gauge(found families, name string, of map[string]string, labels ...string) float64 {
 	for label, value := range of {
 		labels = append(labels, label, value)
@@ -127,7 +128,7 @@ func gauge(found families, name string, of map[string]string, labels ...string) 
 	return -1
 }
 
-// counter is a count; -1 if there is no such series.
+// counter returns a count, or -1 if the metric does not exist.
 func counter(found families, name string, labels ...string) float64 {
 	if metric := series(found, name, labels); metric != nil {
 		return metric.GetCounter().GetValue()
@@ -135,12 +136,12 @@ func counter(found families, name string, labels ...string) float64 {
 	return -1
 }
 
-// observed is how often something was measured; 0 if there is no such series.
+// observed returns the number of observations, or 0 if the metric does not exist.
 func observed(found families, name string, labels ...string) uint64 {
 	return series(found, name, labels).GetHistogram().GetSampleCount()
 }
 
-// expectNoSecrets looks for what tokens and keys look like.
+// expectNoSecrets fails if a label looks like a token or a key.
 func expectNoSecrets(g Gomega, found families) {
 	for _, family := range found {
 		for _, metric := range family.GetMetric() {

@@ -29,7 +29,7 @@ var _ = Describe("A cluster whose agent falls silent", Ordered, func() {
 		return found
 	}
 
-	It("says so, is not ready, and heals when the agent goes on", func(ctx SpecContext) {
+	It("is reported as not ready, and recovers when the agent continues", func(ctx SpecContext) {
 		cluster := says(ctx, imported(ctx), corev1.ConditionTrue, "")
 		deployments := func() map[string]fleet.BundleDeploymentSpec {
 			var list fleet.BundleDeploymentList

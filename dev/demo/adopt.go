@@ -12,8 +12,7 @@ import (
 // errRestarted means that an agent's pod was replaced when the agent's Bundle took over the agent's release.
 var errRestarted = errors.New("the agent's pod was replaced when the agent's Bundle took it over")
 
-// adopt waits until each agent is managed by its Bundle, and fails if an agent's pod was replaced on the way
-// there.
+// adopt waits until each agent is managed by its Bundle, and fails if an agent's pod was replaced meanwhile.
 func (d *demo) adopt(ctx context.Context) error {
 	for i := range d.rows {
 		r := &d.rows[i]

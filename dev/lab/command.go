@@ -128,7 +128,7 @@ func (t *tool) down(cmd *cobra.Command, _ []string) error {
 	}
 	swept, err := nodes.Sweep()
 	for _, bridge := range swept {
-		_, _ = fmt.Fprintf(t.progress, "removed the leftovers of a killed lab with bridge %s\n", bridge) // there is no other place to report a failed write
+		_, _ = fmt.Fprintf(t.progress, "removed the leftovers of a killed lab with bridge %s\n", bridge) // a failed write cannot be reported
 	}
 	return errors.Join(err, os.RemoveAll(t.dir))
 }

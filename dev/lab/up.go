@@ -55,7 +55,7 @@ func (t *tool) up(cmd *cobra.Command, args []string) error {
 			_ = serve.Wait() // the error is already in the message
 			return errors.New(n.Error)
 		case n.Ready != nil:
-			_, _ = fmt.Fprintf(t.progress, "ready in %.1fs; logs: %s\n", n.Ready.Seconds, n.Ready.Logs) // there is no other place to report a failed write
+			_, _ = fmt.Fprintf(t.progress, "ready in %.1fs; logs: %s\n", n.Ready.Seconds, n.Ready.Logs) // a failed write cannot be reported
 			return t.print(*n.Ready)
 		default:
 			_, _ = fmt.Fprintln(t.progress, n.Say) // see above

@@ -8,7 +8,7 @@ import (
 	"github.com/fleet-hub/fleet/dev/plane/pki"
 )
 
-// etcdSocket is the Unix socket of etcd in the plane's data directory. There is no TCP port, so other users of
+// etcdSocket is the Unix socket of etcd in the plane's data directory. It has no TCP port, so other users of
 // the machine cannot read the clusters' Secrets. etcd requires a port in the name, even for a socket.
 const etcdSocket = "etcd:0"
 
@@ -73,7 +73,7 @@ func apiServerArgs(a serverArgs) []string {
 	return append(args, a.extra...)
 }
 
-// unusedControllers returns the controllers that need nodes, volumes or a cloud, none of which exist here.
+// unusedControllers returns the controllers that need nodes, volumes or a cloud, which do not exist here.
 // Without them a controller-manager starts faster and needs less memory. The controllers that remove finalizers
 // of volumes stay, because admission sets these finalizers.
 func unusedControllers() []string {

@@ -37,7 +37,7 @@ func Share(options Options) *Shared {
 	s := &Shared{options: options, out: os.Stderr}
 	if s.options.Progress == nil {
 		s.options.Progress = func(format string, args ...any) {
-			_, _ = fmt.Fprintf(s.out, format+"\n", args...) // there is no other place to report a failed write
+			_, _ = fmt.Fprintf(s.out, format+"\n", args...) // a failed write cannot be reported
 		}
 	}
 	s.start = sync.OnceValues(s.begin)

@@ -61,7 +61,7 @@ func measureAgent(ctx context.Context, o options, clock func() time.Time, progre
 		return f, err
 	}
 	f.Budgets = agentBudgets(f.Agents, o.agent.releases)
-	_, _ = fmt.Fprintf(progress, "\nan agent with %d releases, median of %d\n", o.agent.releases, len(f.Agents)) // there is no other place to report a failed write
+	_, _ = fmt.Fprintf(progress, "\nan agent with %d releases, median of %d\n", o.agent.releases, len(f.Agents)) // a failed write cannot be reported
 	summarizeBudgets(progress, f.Budgets)
 	return f, nil
 }

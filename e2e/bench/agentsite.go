@@ -208,7 +208,7 @@ func isUp(d *appsv1.Deployment) bool {
 // footprint returns the agent's current memory.
 func (s *agentSite) footprint() (footprint, error) { return footprintOf(s.pid) }
 
-// rest waits while there is no work for the agent.
+// rest waits while the agent has no work.
 func (s *agentSite) rest(ctx context.Context, d time.Duration) error {
 	until := s.clock().Add(d)
 	if err := s.every(ctx, pollEvery, func() (bool, error) { return !s.clock().Before(until), nil }); err != nil {

@@ -48,7 +48,7 @@ type bench struct {
 func start(ctx context.Context, o options, clock func() time.Time, progress io.Writer) (*bench, error) {
 	began := clock()
 	b := &bench{options: o, clock: clock, say: func(format string, args ...any) {
-		_, _ = fmt.Fprintf(progress, "%7.1fs  %s\n", clock().Sub(began).Seconds(), fmt.Sprintf(format, args...)) // there is no other place to report a failed write
+		_, _ = fmt.Fprintf(progress, "%7.1fs  %s\n", clock().Sub(began).Seconds(), fmt.Sprintf(format, args...)) // a failed write cannot be reported
 	}}
 	b.who = audit.Classifier{Controller: controllerAccount, Workspace: framework.Workspace, Played: swarm.UserAgent, Agent: benchAgent}
 	if err := b.startWorld(ctx); err != nil {

@@ -109,7 +109,7 @@ func (b *bench) play(ctx context.Context, n int) (run, error) {
 			continue // skipped: it would need too many BundleDeployments
 		}
 		if step.scenario == next && first.clusters == n {
-			continue // skipped: there are no clusters between the first and the last ones
+			continue // skipped: the first clusters are also the last ones
 		}
 		if err := step.do(); err != nil {
 			return run{}, fmt.Errorf("running scenario %s: %w", step.scenario, err)
@@ -139,7 +139,7 @@ func thisMachine() machine {
 
 // summarize prints the budgets as text.
 func summarize(progress io.Writer, r run) {
-	_, _ = fmt.Fprintf(progress, "\n%d clusters, %d at a time; speed of the machine %d before, %d after\n", // there is no other place to report a failed write
+	_, _ = fmt.Fprintf(progress, "\n%d clusters, %d at a time; speed of the machine %d before, %d after\n", // a failed write cannot be reported
 		r.Clusters, r.AtOnce, r.Speed.Before, r.Speed.After)
 	summarizeBudgets(progress, r.Budgets)
 }

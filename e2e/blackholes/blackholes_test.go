@@ -21,17 +21,17 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// dead is how many clusters are not there.
+// dead is the number of unreachable clusters.
 const dead = 500
 
-// many is far more than there are slots for imports: were they taken up by clusters that are not there, nobody else
-// would get one within a test's patience.
+// many is far more than the number of concurrent imports. If unreachable clusters occupied all of them, no other
+// cluster would be imported within a test's patience.
 const many = 100
 
-// creators is how many clusters are created at once.
+// creators is the number of clusters that are created at the same time.
 const creators = 8
 
-var _ = Describe("A good cluster beside five hundred that are not there", Ordered, func() {
+var _ = Describe("A reachable cluster among five hundred unreachable ones", Ordered, func() {
 	var black *hole
 
 	BeforeAll(func(ctx SpecContext) {
@@ -42,11 +42,11 @@ var _ = Describe("A good cluster beside five hundred that are not there", Ordere
 		createDead(ctx, black)
 	})
 
-	It("is imported before they are given what every Cluster has, though it comes last", func(ctx SpecContext) {
+	It("is imported before they get their namespaces, although it was created last", func(ctx SpecContext) {
 		Expect(expectImported(ctx, black, east)).To(BeNumerically("<", dead/2))
 	})
 
-	It("is imported while they are asked again", func(ctx SpecContext) {
+	It("is imported while their imports are retried", func(ctx SpecContext) {
 		Eventually(func(g Gomega) {
 			said := 0
 			for _, c := range deadClusters(ctx, g) {
@@ -60,12 +60,12 @@ var _ = Describe("A good cluster beside five hundred that are not there", Ordere
 		expectImported(ctx, black, west)
 	})
 
-	It("leaves each of them one question at a time", func() {
+	It("has at most one request to each of them at a time", func() {
 		Expect(black.asked().Most).To(BeNumerically("<=", dead))
 	})
 })
 
-// createDead does what an admin does who has kubeconfigs of clusters that are gone: a Secret and a Cluster for each.
+// createDead creates a Secret and a Cluster for each kubeconfig of an unreachable cluster.
 func createDead(ctx context.Context, black *hole) {
 	GinkgoHelper()
 	numbers, failed := make(chan int), make(chan error, creators)
@@ -113,7 +113,7 @@ func isUnreachable(c *fleet.Cluster) bool {
 	return imported != nil && imported.Reason == fleet.ReasonDownstreamUnreachable
 }
 
-// deadClusters are the Clusters that are not there.
+// deadClusters returns the unreachable Clusters.
 func deadClusters(ctx context.Context, g Gomega) (found []fleet.Cluster) {
 	var clusters fleet.ClusterList
 	g.Expect(world.Hub.List(ctx, client.Clusters, framework.Workspace, &clusters)).To(Succeed())
@@ -125,7 +125,7 @@ func deadClusters(ctx context.Context, g Gomega) (found []fleet.Cluster) {
 	return found
 }
 
-// prepared is how many of them were given a namespace before the hub took a write.
+// prepared returns how many of them had a namespace before the given object was written.
 func prepared(ctx context.Context, write metav1.Object) (count int) {
 	GinkgoHelper()
 	namespaces, err := world.Hub.Kube.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: fleet.LabelManaged + "=true"})
@@ -140,8 +140,8 @@ func prepared(ctx context.Context, write metav1.Object) (count int) {
 	return count
 }
 
-// expectImported waits until a cluster that is there has its agent, and says how long that took. It returns how many
-// others were given a namespace meanwhile.
+// expectImported waits until a reachable cluster has its agent and prints the time. It returns how many other
+// Clusters got a namespace meanwhile.
 func expectImported(ctx context.Context, black *hole, name string) (meanwhile int) {
 	GinkgoHelper()
 	before, began := black.asked(), time.Now()
@@ -165,7 +165,7 @@ func expectImported(ctx context.Context, black *hole, name string) (meanwhile in
 	return have - had
 }
 
-// footprint is what the controllers need for it.
+// footprint returns the memory of the controllers.
 func footprint(ctx context.Context) string {
 	GinkgoHelper()
 	pods, err := world.Hub.Kube.CoreV1().Pods(names.SystemNamespace).List(ctx, metav1.ListOptions{LabelSelector: "app=fleet-controller"})

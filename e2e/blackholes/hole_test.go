@@ -16,7 +16,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework"
 )
 
-// hole is a server that swallows what it is sent: it takes connections and never says anything.
+// hole is a server that accepts connections and never answers.
 type hole struct {
 	listener net.Listener
 
@@ -24,9 +24,10 @@ type hole struct {
 	count asks
 }
 
-// asks are those of whoever wanted something of a hole.
+// asks counts the connections of a hole.
 type asks struct {
-	// Open are the connections there are, Most is how many there were at once, Ended how many were given up.
+	// Open is the number of open connections, Most their maximum at the same time, Ended the number of closed
+	// ones.
 	Open, Most, Ended int
 }
 
@@ -59,15 +60,15 @@ func (h *hole) serve() {
 	}
 }
 
-// established is how many connections to an address there are that nobody has closed. The kernel knows of those that
-// are closed before they are noticed here, which may be when others have been made since. While connections come and go
-// its table may miss some of them.
+// established returns the number of connections to an address that the other side has not closed. The kernel
+// notices a close earlier than this process does, and new connections may have been opened by then. While
+// connections change, the kernel's table may miss some of them.
 func established(to net.Addr) int {
 	const isEstablished = "01"
 	tcp, ok := to.(*net.TCPAddr)
 	table, err := os.Open("/proc/net/tcp")
 	if err != nil || !ok {
-		return 0 // TestAHoleCountsWhoIsThere sees to it that this is not so
+		return 0 // TestHole_CountsConnections sees to it that this is not so
 	}
 	defer table.Close()
 	port, from := fmt.Sprintf(":%04X", tcp.Port), map[string]bool{}
@@ -80,7 +81,7 @@ func established(to net.Addr) int {
 	return len(from)
 }
 
-func TestAHoleCountsWhoIsThere(t *testing.T) {
+func TestHole_CountsConnections(t *testing.T) {
 	g := NewWithT(t)
 	h, err := openHole()
 	g.Expect(err).NotTo(HaveOccurred())
@@ -109,13 +110,13 @@ func (h *hole) counted(what func(*asks)) {
 	what(&h.count)
 }
 
-// asked is how it stands.
+// asked returns the current counts.
 func (h *hole) asked() (now asks) {
 	h.counted(func(a *asks) { now = *a })
 	return now
 }
 
-// kubeconfig leads there.
+// kubeconfig returns a kubeconfig for the hole.
 func (h *hole) kubeconfig(name string) ([]byte, error) {
-	return pki.Access{Name: name, URL: fmt.Sprintf("https://%s", h.listener.Addr()), Token: "nobody's"}.Kubeconfig()
+	return pki.Access{Name: name, URL: fmt.Sprintf("https://%s", h.listener.Addr()), Token: "none"}.Kubeconfig()
 }

@@ -1,5 +1,5 @@
-// Package blackholes tells of a hub that was given the kubeconfigs of many clusters which are not there, and of some
-// that are.
+// Package blackholes contains stories of a hub with the kubeconfigs of many unreachable clusters and of some
+// reachable ones.
 package blackholes
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/suite"
 )
 
-// Downstream clusters that are there, one for each story.
+// The reachable downstream clusters, one for each story.
 const (
 	east = "east"
 	west = "west"

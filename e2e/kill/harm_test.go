@@ -29,17 +29,17 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
-// while is how long a fault lasts. In that time whoever tries again with growing pauses does so about ten times.
+// while is the duration of a fault. A client that retries with growing pauses tries about ten times in it.
 const while = 3 * time.Second
 
-// often is more tries for one thing than there can be while a fault lasts, unless somebody tries without a pause.
+// often is more attempts than a client with pauses can make while a fault lasts.
 const often = 25
 
-// harm is something that happens to a hub while an agent registers.
+// harm is a failure of a hub while an agent registers.
 type harm struct {
-	// begin does it; heal ends it. Agents join after that.
+	// begin starts the failure, heal ends it. Agents join after that.
 	begin func(ctx context.Context, h *hub) (heal func() error, err error)
-	// tries are requests that are made again and again meanwhile; nil: nothing is known of them.
+	// tries matches requests that are retried during the failure. Nil means that retries are not checked.
 	tries *faults.Match
 }
 
@@ -57,7 +57,7 @@ func (h *hub) on(match faults.Match, fault faults.Fault) (end func() error) {
 	}
 }
 
-// refusing is a webhook.
+// refusing returns a failure by a webhook that rejects requests or does not answer.
 func refusing(group, resource string, silent bool) func(context.Context, *hub) (func() error, error) {
 	return func(ctx context.Context, h *hub) (func() error, error) {
 		w, err := h.refuse(ctx, group, resource, silent)
@@ -68,7 +68,7 @@ func refusing(group, resource string, silent bool) func(context.Context, *hub) (
 	}
 }
 
-// harms are told one after another on one hub.
+// harms returns the failures, which happen one after another on one hub.
 func harms() map[string]harm {
 	creates := func(resource string) *faults.Match { return &faults.Match{Verb: "create", Resource: resource} }
 	return map[string]harm{
@@ -111,7 +111,7 @@ func (h *hub) cut() {
 	}
 }
 
-// capped makes a token live shorter than was asked for, as a hub does that caps lifetimes.
+// capped requests a token with a shorter lifetime, as a hub does that limits lifetimes.
 func capped(request *http.Request, _ faults.Request, next func() (*http.Response, error)) (*http.Response, error) {
 	request.Header.Set("Accept", "application/json")
 	answer, err := next()
@@ -122,7 +122,7 @@ func capped(request *http.Request, _ faults.Request, next func() (*http.Response
 	if err != nil {
 		return nil, err
 	}
-	_ = answer.Body.Close() // read
+	_ = answer.Body.Close() // the body was read
 	var given authenticationv1.TokenRequest
 	if err := json.Unmarshal(body, &given); err != nil {
 		return nil, fmt.Errorf("%w: %s", err, answer.Header.Get("Content-Type"))
@@ -137,14 +137,14 @@ func capped(request *http.Request, _ faults.Request, next func() (*http.Response
 	return answer, nil
 }
 
-// witness sees all credentials and accounts there ever were, and what must never be.
+// witness records all credentials and ServiceAccounts that ever existed, and reports forbidden states.
 type witness struct {
 	mu     sync.Mutex
 	never  []string
 	ending sync.WaitGroup
 }
 
-// see begins to look; done ends it.
+// see starts the watches. done ends them.
 func (w *witness) see(ctx context.Context, h *hub) (done func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	secrets, err := h.Hub.Kube.CoreV1().Secrets(names.RegistrationNamespace(names.SystemNamespace)).Watch(ctx, metav1.ListOptions{})
@@ -185,7 +185,7 @@ func (w *witness) saw(what string) {
 	w.never = append(w.never, what)
 }
 
-// wait is over after a while, or with the test.
+// wait waits for d, or until ctx ends.
 func wait(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -195,14 +195,14 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// join adds an agent and lets it register.
+// join adds an agent and starts its registration.
 func (h *hub) join(ctx context.Context, clientID string) *swarm.Agent {
 	agent := h.swarm.Add(swarm.Settings{ClientID: clientID, RegisterAgain: true})
 	h.swarm.Start(ctx, agent)
 	return agent
 }
 
-func TestWhatCanHappenToAHub(t *testing.T) {
+func TestFailuresOfAHub_DoNotBreakRegistration(t *testing.T) {
 	h := harmedHub(t)
 	n := 0
 	told := harms()
@@ -236,7 +236,7 @@ func TestWhatCanHappenToAHub(t *testing.T) {
 	}
 }
 
-// count counts requests from now on.
+// count returns a function that returns the number of requests since now.
 func (h *hub) count(match *faults.Match) func() int {
 	if match == nil {
 		return func() int { return 0 }
@@ -257,7 +257,7 @@ func (h *hub) count(match *faults.Match) func() int {
 	}
 }
 
-func TestTokensAreShortAndTheTokenControllerIsSlow(t *testing.T) {
+func TestShortTokensAndSlowTokenController_AgentsStillRegister(t *testing.T) {
 	g, h := NewWithT(t), harmedHub(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -286,7 +286,7 @@ func TestTokensAreShortAndTheTokenControllerIsSlow(t *testing.T) {
 	agent.Stop()
 }
 
-func TestANamespaceOfAFormerClusterIsStillTerminating(t *testing.T) {
+func TestTerminatingNamespaceOfAFormerCluster_ClusterReturnsLater(t *testing.T) {
 	g, h := NewWithT(t), harmedHub(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -299,12 +299,12 @@ func TestANamespaceOfAFormerClusterIsStillTerminating(t *testing.T) {
 
 	g.Expect(h.Hub.Delete(ctx, client.Clusters, framework.Workspace, before.ClusterName)).To(Succeed())
 	agent.Stop()
-	g.Eventually(func(g Gomega) { // or the controllers take the request for one of the Cluster that goes
+	g.Eventually(func(g Gomega) { // otherwise the controllers could use the Cluster that is being deleted
 		namespace, err := h.Hub.Kube.CoreV1().Namespaces().Get(ctx, before.DeploymentNamespace, metav1.GetOptions{})
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(namespace.DeletionTimestamp).NotTo(BeNil())
 	}).WithContext(ctx).WithTimeout(patience).Should(Succeed())
-	agent = h.join(ctx, "returns") // the same cluster, with nothing but its token
+	agent = h.join(ctx, "returns") // the same cluster, with only its token
 	defer agent.Stop()
 	tried := h.count(&faults.Match{Verb: "write", If: countsAsWrite})
 	wait(ctx, while)

@@ -21,11 +21,11 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
-// hub is a hub with two replicas of the controllers, each behind a proxy of its own.
+// hub is a hub with two replicas of the controllers, each behind its own proxy.
 type hub struct {
 	*framework.User
 	cluster *plane.Cluster
-	folder  string // of kubeconfigs and logs
+	folder  string // directory of kubeconfigs and logs
 	swarm   *swarm.Swarm
 	added   []*swarm.Agent // by the kill story, in order; the latest of each
 	slots   [2]*slot
@@ -33,13 +33,13 @@ type hub struct {
 
 	election replica.Election
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	stopped  bool
 	failed   error
-	replicas []*replica.Replica // all there were
+	replicas []*replica.Replica // all replicas that were started
 }
 
-// slot is where one replica after another runs: replica ─► wire ─► proxy ─► API server.
+// slot is the place of one replica at a time: replica ─► wire ─► proxy ─► API server.
 type slot struct {
 	wire       *faults.Wire
 	proxy      *faults.Proxy
@@ -55,11 +55,11 @@ func (s *slot) current() *replica.Replica {
 	return s.now
 }
 
-// address is what both hubs tell their agents: with the real ones, which differ, all that is made of them would
-// differ, too. The agents here know better.
+// address is the URL that both hubs send to their agents. The hubs' real URLs differ, and so would all objects
+// that contain them. The agents of this test do not use it.
 const address = "https://hub.example"
 
-// newHub installs the product on a cluster and starts two replicas, with leases of these times.
+// newHub installs the product on a cluster and starts two replicas with these election times.
 func newHub(ctx context.Context, cluster *plane.Cluster, times replica.Election) (*hub, error) {
 	user, err := framework.NewUser(cluster.LogDir, framework.Site{
 		Name: framework.HubName, URL: address, CA: []byte("nobody's"), Kubeconfig: cluster.Kubeconfig, Config: cluster.Config(),
@@ -109,7 +109,7 @@ func (h *hub) newSlot(number int, token string) (*slot, error) {
 	return s, os.WriteFile(s.kubeconfig, content, 0o600)
 }
 
-// start starts a replica in the slot, and another one whenever that ends, as a Deployment does.
+// start starts a replica in the slot, and another one whenever it ends, as a Deployment does.
 func (h *hub) start(s *slot) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -119,7 +119,7 @@ func (h *hub) start(s *slot) error {
 	r, err := replica.Start(replica.Options{
 		Name: fmt.Sprintf("replica-%d", len(h.replicas)+1), Folder: h.folder, Kubeconfig: s.kubeconfig, Election: h.election,
 		Args: []string{"--disable-bootstrap"},
-		Env:  []string{"HTTP2_READ_IDLE_TIMEOUT_SECONDS=2", "HTTP2_PING_TIMEOUT_SECONDS=1"}, // so that a dead connection is soon noticed
+		Env:  []string{"HTTP2_READ_IDLE_TIMEOUT_SECONDS=2", "HTTP2_PING_TIMEOUT_SECONDS=1"}, // so that a dead connection is detected soon
 	})
 	if err != nil {
 		return err
@@ -139,14 +139,14 @@ func (h *hub) start(s *slot) error {
 	return nil
 }
 
-// started is how many replicas there were so far.
+// started returns the number of replicas that were started so far.
 func (h *hub) started() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.replicas)
 }
 
-// gone is how many replicas have ended by themselves so far.
+// gone returns the number of replicas that have exited without a signal so far.
 func (h *hub) gone() (count int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -162,7 +162,7 @@ func (h *hub) gone() (count int) {
 	return count
 }
 
-// gather makes a token and the swarm that uses it.
+// gather creates a token and a swarm that uses it.
 func (h *hub) gather(ctx context.Context) error {
 	chart, err := h.TokenValues(ctx, "swarm")
 	if err != nil {
@@ -177,7 +177,7 @@ func (h *hub) gather(ctx context.Context) error {
 	return nil
 }
 
-// stop ends the replicas.
+// stop stops the replicas.
 func (h *hub) stop() error {
 	h.mu.Lock()
 	h.stopped = true

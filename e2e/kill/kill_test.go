@@ -1,4 +1,4 @@
-// Package kill_test tells what becomes of registrations when the controllers are killed in the middle of them.
+// Package kill_test checks that registrations survive when the controllers are killed in the middle of them.
 package kill_test
 
 import (
@@ -29,16 +29,16 @@ var (
 	agents = flag.Int("agents", 100, "how many agents register")
 )
 
-// Hubs beside the one on which replicas are killed.
+// Hubs in addition to the one on which replicas are killed.
 const (
-	calm   = "calm"   // nothing happens to it
-	harmed = "harmed" // its surroundings fail
+	calm   = "calm"   // has no failures
+	harmed = "harmed" // its environment fails
 )
 
-// patience is how long a test waits for what should take a second or two.
+// patience limits a wait for something that should take a second or two.
 const patience = 60 * time.Second
 
-// shortLeases can be waited for until they end.
+// shortLeases returns times with which a test can wait until leases expire.
 func shortLeases() replica.Election {
 	return replica.Election{LeaseDuration: 2 * time.Second, RenewDeadline: 1500 * time.Millisecond, RetryPeriod: 300 * time.Millisecond}
 }
@@ -52,19 +52,19 @@ func TestMain(m *testing.M) {
 	os.Exit(control.Main(running{m}))
 }
 
-// running ends the shared hub before the control planes end.
+// running stops the shared hub before the control planes stop.
 type running struct{ tests *testing.M }
 
-// Run is what a TestMain runs.
+// Run runs the tests for TestMain.
 func (r running) Run() int {
 	code := r.tests.Run()
 	if shared != nil {
-		_ = shared.stop() // the tests are over
+		_ = shared.stop() // the tests have ended
 	}
 	return code
 }
 
-// shared is the hub that is harmed, once one was asked for.
+// shared is the hub for failures. The first test that needs it starts it.
 var shared *hub
 
 func harmedHub(t *testing.T) *hub {
@@ -79,7 +79,7 @@ func harmedHub(t *testing.T) *hub {
 	return shared
 }
 
-// hubOn is a hub on a cluster, until the test ends.
+// hubOn starts a hub on a cluster. It stops with the test.
 func hubOn(t *testing.T, cluster *plane.Cluster, times replica.Election) *hub {
 	t.Helper()
 	h, err := newHub(t.Context(), cluster, times)
@@ -94,16 +94,17 @@ func hubOn(t *testing.T, cluster *plane.Cluster, times replica.Election) *hub {
 	return h
 }
 
-// phase is something that happens to agents, one step for each.
+// phase is a change of agents, with one step per agent.
 type phase struct {
 	name string
-	// steps are those of a hub, in order; settled waits until they have all been worked on.
+	// steps returns the steps on a hub, in order. settled waits until all of them are processed.
 	steps   func(*hub) []step
 	settled func(*hub, *testing.T, context.Context)
 }
 
-// phases are told one after another: agents register; then half of them register again, whose first registrations end
-// with the first use of the second, while the registrations of the others are deleted.
+// phases returns the phases in order. First the agents register. Then half of them register again, and their
+// first registrations end with the first use of the second ones. At the same time the registrations of the other
+// half are deleted.
 func phases() []phase {
 	half := *agents / 2
 	return []phase{
@@ -123,8 +124,8 @@ func phases() []phase {
 	}
 }
 
-// endings are how the leading replica ends, one after another: after each kind of write it is killed, and once frozen;
-// in a last round, it cannot renew its lease any more after every third kind.
+// endings returns how the leading replica ends, one ending after another. After each kind of write it is killed,
+// and once it is frozen. In the last round it cannot renew its lease after every third kind.
 func endings(kinds []kind) (all []ending) {
 	for round := range *kills + 1 {
 		for i, k := range kinds {
@@ -142,7 +143,7 @@ func endings(kinds []kind) (all []ending) {
 	return all
 }
 
-func TestControllersAreKilledWhileAgentsRegister(t *testing.T) {
+func TestControllersKilledDuringRegistration_AgentsRegisterOnce(t *testing.T) {
 	p := control.Plane(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
@@ -180,7 +181,7 @@ func TestControllersAreKilledWhileAgentsRegister(t *testing.T) {
 	t.Logf("%d writes of replicas after they were frozen:\n%s", len(s.late), strings.Join(s.late, "\n"))
 }
 
-// expectRegisteredOnce looks at agents that have asked for an identity once.
+// expectRegisteredOnce checks agents that have registered once.
 func expectRegisteredOnce(t *testing.T, ctx context.Context, h *hub, all []*swarm.Agent) {
 	t.Helper()
 	g := NewWithT(t)
@@ -195,7 +196,7 @@ func expectRegisteredOnce(t *testing.T, ctx context.Context, h *hub, all []*swar
 	expectOneEach(t, ctx, h, ids...)
 }
 
-// expectOneEach waits until clients have one Cluster and one registration each, which is granted.
+// expectOneEach waits until each client has one Cluster and one granted registration.
 func expectOneEach(t *testing.T, ctx context.Context, h *hub, clientIDs ...string) {
 	t.Helper()
 	want := map[string][]string{}
@@ -216,17 +217,17 @@ func expectOneEach(t *testing.T, ctx context.Context, h *hub, clientIDs ...strin
 		}
 		for id := range found {
 			if want[id] == nil {
-				delete(found, id) // another test's
+				delete(found, id) // of another test
 			}
 		}
 		g.Expect(found).To(Equal(want))
 	}).WithContext(ctx).WithTimeout(patience).Should(Succeed())
 }
 
-// expectSame waits until two hubs have the same, field by field.
+// expectSame waits until two hubs have the same objects, field by field.
 func expectSame(t *testing.T, ctx context.Context, one, other *hub) {
 	t.Helper()
-	format.MaxLength = 20_000 // of a text that says what differs
+	format.MaxLength = 20_000 // for the text of the differences
 	var report parity.Report
 	NewWithT(t).Eventually(func(g Gomega) {
 		left, err := one.snapshot(ctx)

@@ -19,10 +19,10 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
-// After a restore nobody works with caches of what has not happened. Whoever leads learns of it by its leases, which are
-// older than it knows them to be; if they have not been renewed since the snapshot, they tell nothing, and the caches are
-// filled anew because the API server was away.
-func TestAHubThatWasRestoredFromAnOlderState(t *testing.T) {
+// After a restore no replica may work with caches that contain later states. The leader detects the restore by
+// its leases, which are older than it remembers. If the leases were not renewed after the snapshot, they do not
+// show it. Then the caches are filled again because the API server was unavailable.
+func TestRestoredHub_ControllersDropTheirCaches(t *testing.T) {
 	p, g, h := control.Plane(t), NewWithT(t), harmedHub(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
 	defer cancel()
@@ -50,7 +50,7 @@ func TestAHubThatWasRestoredFromAnOlderState(t *testing.T) {
 	g.Eventually(leader.Ended()).WithContext(ctx).WithTimeout(patience).Should(BeClosed(), leader.Name+" knows what has not happened, and goes on")
 	g.Expect(leader.Log()).To(Or(
 		ContainSubstring("the API server was restored from an older state"),
-		ContainSubstring("lost the leader election lease"), // another one was faster
+		ContainSubstring("lost the leader election lease"), // another replica was faster
 	))
 	latest := h.join(ctx, "after-the-restore")
 	defer latest.Stop()
@@ -60,8 +60,8 @@ func TestAHubThatWasRestoredFromAnOlderState(t *testing.T) {
 	expectOneEach(t, ctx, h, "before-the-snapshot", "after-the-restore")
 }
 
-// restore takes the hub back to the last snapshot. To its replicas it refuses connections meanwhile, as a host does on
-// which nobody listens: whoever knows nothing else goes on afterwards where it was.
+// restore resets the hub to the last snapshot. Meanwhile it refuses the replicas' connections, as a host without
+// a listener does. A replica without other information would continue afterwards where it was.
 func (h *hub) restore(ctx context.Context, p *plane.Plane) error {
 	for _, s := range h.slots {
 		s.wire.Refuse()
@@ -73,7 +73,7 @@ func (h *hub) restore(ctx context.Context, p *plane.Plane) error {
 	return errors.Join(failed...)
 }
 
-// awaitRenewal waits until each lease was written once more.
+// awaitRenewal waits until each lease was renewed once.
 func (h *hub) awaitRenewal(t *testing.T, ctx context.Context) {
 	t.Helper()
 	versions := func(g Gomega) map[string]string {
@@ -95,7 +95,7 @@ func (h *hub) awaitRenewal(t *testing.T, ctx context.Context) {
 	}).WithContext(ctx).WithTimeout(patience).Should(Succeed())
 }
 
-// leader is the replica that holds the lease, once one does.
+// leader waits until a replica holds the lease, and returns it.
 func (h *hub) leader(t *testing.T, ctx context.Context) (found *replica.Replica) {
 	t.Helper()
 	NewWithT(t).Eventually(func(g Gomega) {

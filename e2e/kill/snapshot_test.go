@@ -16,10 +16,10 @@ import (
 	"github.com/fleet-hub/fleet/e2e/parity"
 )
 
-// snapshot is everything on a hub, with all its content, in names that are the same on every hub.
+// snapshot returns all objects of a hub with their content, with names that are the same on every hub.
 func (h *hub) snapshot(ctx context.Context) ([]parity.Object, error) {
 	config := rest.CopyConfig(h.cluster.Config())
-	config.WarningHandler = rest.NoWarnings{} // about kinds that are deprecated
+	config.WarningHandler = rest.NoWarnings{} // about deprecated resources
 	asked, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return nil, err
@@ -58,25 +58,25 @@ func (h *hub) snapshot(ctx context.Context) ([]parity.Object, error) {
 	return h.named(all), nil
 }
 
-// passes says of a kind that what there is of it comes and goes by itself, or belongs to the pods and addresses of the
-// chart's own Deployment and Services, to which Kubernetes gives names by chance.
+// passes reports whether objects of a kind come and go, or belong to the pods and addresses of the chart's
+// Deployment and Services, which have random names.
 func passes(kind string) bool {
 	return slices.Contains([]string{"Event", "Lease", "Pod", "EndpointSlice", "Endpoints", "IPAddress"}, kind)
 }
 
-// plain is an object without what two hubs cannot have in common.
+// plain returns an object without fields that always differ between two hubs.
 func plain(o *unstructured.Unstructured) *unstructured.Unstructured {
 	switch o.GetKind() {
 	case "Secret":
 		if o.GetLabels()["owner"] == "helm" {
-			unstructured.RemoveNestedField(o.Object, "data") // has the time of the installation, compressed
+			unstructured.RemoveNestedField(o.Object, "data") // contains the time of the installation, compressed
 		}
 	case "Service":
 		for _, given := range []string{"clusterIP", "clusterIPs", "ports"} {
-			unstructured.RemoveNestedField(o.Object, "spec", given) // by chance
+			unstructured.RemoveNestedField(o.Object, "spec", given) // random
 		}
 	case "Bundle":
-		// A count that is zero again is written, one that was never another is not: they mean the same.
+		// A count that became zero again is written, but a count that was always zero is not. Both mean the same.
 		if count, _, _ := unstructured.NestedInt64(o.Object, "status", "unavailable"); count == 0 {
 			unstructured.RemoveNestedField(o.Object, "status", "unavailable")
 		}
@@ -84,7 +84,7 @@ func plain(o *unstructured.Unstructured) *unstructured.Unstructured {
 	return o
 }
 
-// named gives what chance has named the names of what they belong to.
+// named replaces random names by names of the objects to which they belong.
 func (h *hub) named(objects []parity.Object) []parity.Object {
 	names := parity.NewNames(objects, map[string]string{
 		h.cluster.URL: "<hub>", strings.TrimSpace(string(h.cluster.CA)): "<CA of the hub>", "plane-" + h.cluster.Name: "<plane>",

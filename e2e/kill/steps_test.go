@@ -15,7 +15,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// add makes agents, the same ones on every hub.
+// add adds agents, which are the same on every hub.
 func (h *hub) add(count int) []*swarm.Agent {
 	for i := range count {
 		id := fmt.Sprintf("agent-%03d", i)
@@ -24,7 +24,7 @@ func (h *hub) add(count int) []*swarm.Agent {
 	return h.added
 }
 
-// register starts agents, one with each step.
+// register returns steps that start one agent each.
 func (h *hub) register(agents []*swarm.Agent) (steps []step) {
 	for _, a := range agents {
 		steps = append(steps, func(ctx context.Context) error {
@@ -35,7 +35,7 @@ func (h *hub) register(agents []*swarm.Agent) (steps []step) {
 	return steps
 }
 
-// registerAgain replaces agents by some that have lost their identity, and have the same token.
+// registerAgain replaces agents by agents without an identity and with the same token.
 func (h *hub) registerAgain(agents []*swarm.Agent) (steps []step) {
 	for i, a := range agents {
 		steps = append(steps, func(ctx context.Context) error {
@@ -50,7 +50,7 @@ func (h *hub) registerAgain(agents []*swarm.Agent) (steps []step) {
 	return steps
 }
 
-// together takes a step of each kind at once.
+// together combines one step of each list.
 func together(some, others []step) (steps []step) {
 	for i := range min(len(some), len(others)) {
 		steps = append(steps, func(ctx context.Context) error { return errors.Join(some[i](ctx), others[i](ctx)) })
@@ -58,7 +58,7 @@ func together(some, others []step) (steps []step) {
 	return steps
 }
 
-// joined waits until agents have an identity, and have asked for it once.
+// joined waits until agents have an identity and have registered once.
 func (h *hub) joined(t *testing.T, ctx context.Context, agents []*swarm.Agent) {
 	t.Helper()
 	works := func(s swarm.State) bool { return swarm.Joined(s) && s.Watching } // there may be nothing to report
@@ -68,7 +68,7 @@ func (h *hub) joined(t *testing.T, ctx context.Context, agents []*swarm.Agent) {
 	expectRegisteredOnce(t, ctx, h, agents)
 }
 
-// revoke ends agents, and deletes what they had asked for.
+// revoke stops agents and deletes their registrations.
 func (h *hub) revoke(agents []*swarm.Agent) (steps []step) {
 	for _, a := range agents {
 		steps = append(steps, func(ctx context.Context) error {
@@ -79,7 +79,7 @@ func (h *hub) revoke(agents []*swarm.Agent) (steps []step) {
 	return steps
 }
 
-// revoked waits until what was deleted is gone.
+// revoked waits until the deleted objects are gone.
 func (h *hub) revoked(t *testing.T, ctx context.Context) {
 	t.Helper()
 	NewWithT(t).Eventually(func(g Gomega) {
@@ -89,7 +89,7 @@ func (h *hub) revoked(t *testing.T, ctx context.Context) {
 	}).WithContext(ctx).WithTimeout(patience).Should(Succeed())
 }
 
-// awaitQuiet waits until the controllers of a hub to which nothing happens have nothing to write any more.
+// awaitQuiet waits until the controllers of an idle hub have nothing more to write.
 func (h *hub) awaitQuiet(t *testing.T, ctx context.Context) {
 	t.Helper()
 	before := -1

@@ -13,10 +13,10 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/replica"
 )
 
-// step lets one agent do something, or has something done to it, that the controllers have work with.
+// step is an action of an agent, or on its objects, that gives the controllers work.
 type step func(ctx context.Context) error
 
-// story is what happens to the replicas of a hub meanwhile.
+// story controls what happens to the replicas of a hub meanwhile.
 type story struct {
 	hub     *hub
 	waiting []step
@@ -24,11 +24,11 @@ type story struct {
 	frozen  int
 	lost    int
 	missed  int
-	// late are the writes that frozen replicas have sent when they were thawed.
+	// late are the writes that frozen replicas have sent after they continued.
 	late []string
 }
 
-// release lets some more steps happen.
+// release runs some more steps.
 func (s *story) release(ctx context.Context, steps int) error {
 	steps = max(0, min(steps, len(s.waiting)))
 	for _, next := range s.waiting[:steps] {
@@ -40,13 +40,13 @@ func (s *story) release(ctx context.Context, steps int) error {
 	return nil
 }
 
-// ending is a way in which the leading replica ceases to lead, after a write of a kind.
+// ending is a way in which the leading replica stops leading, after a write of a kind.
 type ending struct {
 	after kind
 	how   func(*story, context.Context, kind) error
 }
 
-// tell lets the steps happen, one with each of the endings, and the others before the first.
+// tell runs the steps, one with each ending, and the remaining ones before the first ending.
 func (s *story) tell(ctx context.Context, endings []ending, steps []step) error {
 	if len(steps) < len(endings) {
 		return fmt.Errorf("there are %d endings, and only %d steps", len(endings), len(steps))
@@ -68,7 +68,7 @@ func (s *story) tell(ctx context.Context, endings []ending, steps []step) error 
 	return nil
 }
 
-// await waits until a trap has caught somebody.
+// await waits until the trap is sprung.
 func (t *trap) await(ctx context.Context) (*slot, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -80,12 +80,12 @@ func (t *trap) await(ctx context.Context) (*slot, error) {
 	}
 }
 
-// errMissed means that the replica that would have been caught has ended by itself, as one does on a busy machine that
-// could not renew its leases in time: nobody was there to be told of what it had written.
+// errMissed means that the replica has ended by itself before it was caught. This happens on a busy machine when
+// it could not renew its leases in time.
 var errMissed = errors.New("a replica has ended by itself")
 
-// catch lets one more step happen, and waits for a write of a kind. The trap is set first: what a step leads to may be
-// done before anything else happens here.
+// catch runs one more step and waits for a write of a kind. It sets the trap first, because the write may follow
+// at once.
 func (s *story) catch(ctx context.Context, k kind, spring func(*slot)) (*slot, error) {
 	gone := s.hub.gone()
 	t := s.hub.writes.set(k, spring)
@@ -97,15 +97,15 @@ func (s *story) catch(ctx context.Context, k kind, spring func(*slot)) (*slot, e
 	case err == nil || ctx.Err() != nil:
 		return caught, err
 	case !s.hub.writes.unset(t):
-		return <-t.sprung, nil // just now
+		return <-t.sprung, nil // at the same moment
 	case s.hub.gone() > gone:
 		return nil, fmt.Errorf("%w: %w", errMissed, err)
 	}
 	return nil, err
 }
 
-// killAfter kills the replica that does the next write of a kind, before it learns that it was done. Another one leads
-// at once, and the dead one is replaced.
+// killAfter kills the replica that sends the next write of a kind, before it gets the response. Another replica
+// leads at once, and the dead one is replaced.
 func (s *story) killAfter(ctx context.Context, k kind) error {
 	var dead *replica.Replica
 	_, err := s.catch(ctx, k, func(by *slot) {
@@ -119,12 +119,12 @@ func (s *story) killAfter(ctx context.Context, k kind) error {
 	return dead.Bury(ctx, s.hub.Hub.Kube)
 }
 
-// hasLed says of the replica in the place of one that has just written whether it is that one: whoever writes has said
-// that it leads. On a busy machine the writer may have lost its leases and ended by itself since, and have a successor.
+// hasLed reports whether the replica in a writer's slot is the writer: every writer has logged that it leads. On
+// a busy machine the writer may have lost its leases and ended since then, and the slot may have a successor.
 func hasLed(r *replica.Replica) bool { return strings.Contains(r.Log(), "msg=leading ") }
 
-// freezeAfter stops the replica that does the next write of a kind, until another one leads. Then it goes on where it
-// was, as a second leader would, were it not to notice.
+// freezeAfter stops the replica that sends the next write of a kind, until another one leads. Then the frozen one
+// continues where it was, and would be a second leader if it did not notice.
 func (s *story) freezeAfter(ctx context.Context, k kind) error {
 	var r *replica.Replica
 	var frozen error
@@ -160,7 +160,8 @@ func (s *story) freezeAfter(ctx context.Context, k kind) error {
 	return awaitLoss(r, nil)
 }
 
-// awaitLoss waits until a replica has ended because its lease is another's, or may be. why is told if it does not.
+// awaitLoss waits until a replica has ended because it has lost its lease, or may have. If it does not end, the
+// error contains why.
 func awaitLoss(r *replica.Replica, why error) error {
 	select {
 	case <-r.Ended():
@@ -173,8 +174,8 @@ func awaitLoss(r *replica.Replica, why error) error {
 	return nil
 }
 
-// loseAfter has the hub refuse, from the next write of a kind on, that the replica which does it renews its leases, and
-// nothing else. It has to stop by itself, before another one leads.
+// loseAfter rejects only lease renewals of the replica that sends the next write of a kind. The replica has to
+// stop by itself before another one leads.
 func (s *story) loseAfter(ctx context.Context, k kind) error {
 	var r *replica.Replica
 	var refused *faults.Active
@@ -197,7 +198,7 @@ func (s *story) loseAfter(ctx context.Context, k kind) error {
 	return s.awaitOtherLeader(ctx, r)
 }
 
-// awaitOtherLeader waits until each lease that a frozen replica holds is another's.
+// awaitOtherLeader waits until another replica holds each lease that a frozen replica held.
 func (s *story) awaitOtherLeader(ctx context.Context, frozen *replica.Replica) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

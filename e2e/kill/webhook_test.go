@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// webhook is somebody who has a say in what is created.
+// webhook is a validating admission webhook.
 type webhook struct {
 	*httptest.Server
 	hub  *hub
@@ -20,7 +20,7 @@ type webhook struct {
 	over chan struct{}
 }
 
-// refuse has all that is created of a resource refused by somebody who says so, or who never says anything.
+// refuse registers a webhook that rejects all creations of a resource, or, if silent, never answers.
 func (h *hub) refuse(ctx context.Context, group, resource string, silent bool) (*webhook, error) {
 	w := &webhook{hub: h, name: "refuses-" + resource + ".example.com", over: make(chan struct{})}
 	w.Server = httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -29,10 +29,10 @@ func (h *hub) refuse(ctx context.Context, group, resource string, silent bool) (
 			return
 		}
 		var review admissionv1.AdmissionReview
-		_ = json.NewDecoder(r.Body).Decode(&review) // the API server's own
+		_ = json.NewDecoder(r.Body).Decode(&review) // sent by the API server
 		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Result: &metav1.Status{Message: "not here", Code: http.StatusForbidden}}
 		rw.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(rw).Encode(review) // to who asked
+		_ = json.NewEncoder(rw).Encode(review) // the API server may have disconnected
 	}))
 	version := "v1"
 	if group != "" {
@@ -55,7 +55,7 @@ func (h *hub) refuse(ctx context.Context, group, resource string, silent bool) (
 	return w, err
 }
 
-// end lets things be created again.
+// end removes the webhook.
 func (w *webhook) end(ctx context.Context) error {
 	err := w.hub.Hub.Kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(ctx, w.name, metav1.DeleteOptions{})
 	close(w.over)

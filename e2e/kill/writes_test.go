@@ -11,14 +11,14 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
-// kind is a kind of write, told apart as far as the protocol does: "create roles, registration".
+// kind is a kind of write, as far as the protocol distinguishes them: "create roles, registration".
 type kind string
 
-// sharing is a kind of write that makes a ClusterRoleBinding that agents share, or changes or removes it: which, depends on
-// who else shares it.
+// sharing is a write that creates, changes or deletes a ClusterRoleBinding that agents share. Which one it is
+// depends on the other agents.
 const sharing kind = "share clusterrolebindings"
 
-// kindOf says what was written where.
+// kindOf returns the kind of a write.
 func kindOf(r faults.Request) kind {
 	if r.Resource == "clusterrolebindings" {
 		return sharing
@@ -37,17 +37,17 @@ func kindOf(r faults.Request) kind {
 	return kind(r.Verb + " " + r.Resource + " in " + where)
 }
 
-// countsAsWrite leaves out what tells of what is done, and is not it: leases, Events, and reviews.
+// countsAsWrite excludes requests that do not change the result: leases, Events and reviews.
 func countsAsWrite(r faults.Request) bool {
 	return r.Resource != "leases" && r.Resource != "events" && r.Group != "authorization.k8s.io" && r.Group != "authentication.k8s.io"
 }
 
-// isDelivery says whether a write is about what a cluster is given once it has joined, and no part of its grant.
+// isDelivery reports whether a write belongs to the delivery to a registered cluster, and not to its grant.
 func (k kind) isDelivery() bool {
 	return strings.Contains(string(k), " bundle") || strings.Contains(string(k), " content")
 }
 
-// writes counts what the controllers have written, and waits for one of a kind.
+// writes counts the controllers' writes, and waits for a write of a kind.
 type writes struct {
 	mu     sync.Mutex
 	counts map[kind]int
@@ -63,7 +63,7 @@ type trap struct {
 
 func newWrites() *writes { return &writes{counts: map[kind]int{}} }
 
-// wrote is called when a write has taken effect and its writer does not know yet.
+// wrote is called after a write has taken effect and before the writer gets the response.
 func (w *writes) wrote(by *slot, about faults.Request) {
 	k := kindOf(about)
 	w.mu.Lock()
@@ -74,12 +74,12 @@ func (w *writes) wrote(by *slot, about faults.Request) {
 		return
 	}
 	w.trap = nil
-	t.spring(by) // under the lock: nothing is written while the writer ends
+	t.spring(by) // under the lock, so that there are no writes while the writer ends
 	w.mu.Unlock()
 	t.sprung <- by
 }
 
-// set sets a trap for the next write of a kind: spring is called before the writer knows of its write.
+// set sets a trap for the next write of a kind. spring is called before the writer gets the response.
 func (w *writes) set(k kind, spring func(*slot)) *trap {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -87,7 +87,7 @@ func (w *writes) set(k kind, spring func(*slot)) *trap {
 	return w.trap
 }
 
-// unset takes a trap away, and says whether it was still there.
+// unset removes a trap, and reports whether it was still set.
 func (w *writes) unset(t *trap) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -98,7 +98,7 @@ func (w *writes) unset(t *trap) bool {
 	return true
 }
 
-// kinds are those of a grant that were written at least so often, sorted, with their counts.
+// kinds returns the kinds of grant writes that occurred at least this often, sorted, with their counts.
 func (w *writes) kinds(atLeast int) (found []kind) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -111,7 +111,7 @@ func (w *writes) kinds(atLeast int) (found []kind) {
 	return found
 }
 
-// forget begins to count anew, and returns the kinds of a grant there were.
+// forget resets the counts, and returns the kinds of grant writes so far.
 func (w *writes) forget() []kind {
 	known := w.kinds(1)
 	w.mu.Lock()
@@ -120,7 +120,7 @@ func (w *writes) forget() []kind {
 	return known
 }
 
-// total is how many writes there were.
+// total returns the number of writes.
 func (w *writes) total() (sum int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -130,7 +130,7 @@ func (w *writes) total() (sum int) {
 	return sum
 }
 
-// String has a line for each kind.
+// String returns one line per kind.
 func (w *writes) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
-// measure starts a hub alone, again and again, and says how long each took from `helm install fleet` to the first
-// heartbeat of its own cluster, with the images on the node.
+// measure starts a hub several times, and prints the time from `helm install fleet` to the first heartbeat of its
+// own cluster. The images are on the node.
 func measure(t *testing.T, times int) {
 	t.Helper()
 	root, err := filepath.Abs("../..")

@@ -1,4 +1,4 @@
-// Package nodes tells the stories of users on real nodes: what they get from `helm install`, as pods, with the
-// images, rights and in-cluster configuration that ship. It needs root, Linux and some Debian packages; run it with
-// `make e2e-nodes`.
+// Package nodes contains user stories on real nodes. `helm install` runs the shipped images as pods, with their
+// rights and in-cluster configuration. It needs root, Linux and some Debian packages. Run it with `make
+// e2e-nodes`.
 package nodes

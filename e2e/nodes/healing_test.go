@@ -18,28 +18,28 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// cutFor is how long hub and east do not hear each other. The stories of west are told meanwhile.
+// cutFor is the duration of the network cut between hub and east. The stories of west run meanwhile.
 const cutFor = 2 * time.Minute
 
-// cutAt is when it began, and uncut what registrations east had.
+// cutAt is the start of the cut, uncut are east's registrations before it.
 var (
 	cutAt time.Time
 	uncut map[string]string
 )
 
 func cutting() {
-	It("loses what is sent, in both directions", func(ctx SpecContext) {
+	It("drops packets in both directions", func(ctx SpecContext) {
 		uncut = registrations(ctx, eastern)
 		Expect(uncut).To(HaveLen(1))
 		Expect(world.Node(framework.HubName).Cut(world.Node(east))).To(Succeed())
 		cutAt = time.Now()
-		// For east, but it cannot know.
+		// The Bundle is for east, which cannot get it yet.
 		Expect(world.Hub.Create(ctx, client.Bundles, app("meanwhile", map[string]string{"env": east}))).To(Succeed())
 	})
 }
 
 func missing() {
-	It("says so, while the cut lasts", func(ctx SpecContext) {
+	It("is reported during the cut", func(ctx SpecContext) {
 		silent := says(ctx, east, fleet.ConditionAgentReporting, fleet.ReasonAgentNotReporting, "")
 		AddReportEntry("noticed", time.Since(cutAt).String())
 		Expect(time.Since(cutAt)).To(BeNumerically("<", cutFor), "too late to be of use")

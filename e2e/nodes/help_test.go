@@ -24,7 +24,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// checkin is the time between two heartbeats of the stories' agents. Three that are missed are noticed within two minutes.
+// checkin is the heartbeat interval of the stories' agents. Three missed heartbeats are detected within two
+// minutes.
 const checkin = "20s"
 
 // Labels of pods.
@@ -33,12 +34,12 @@ const (
 	controllerPods = "app=fleet-controller"
 )
 
-// release is one of our charts on a cluster.
+// release returns a release of one of our charts on a cluster.
 func release(cluster, chart string, values map[string]any) helm.Release {
 	return helm.Release{Config: world.Node(cluster).Config(), Chart: chart, Name: chart, Namespace: names.SystemNamespace, Values: values}
 }
 
-// hubValues are those of chart fleet on the hub, with these beside them.
+// hubValues returns the values of chart fleet on the hub, with additional ones.
 func hubValues(more map[string]any) map[string]any {
 	hub := world.Node(framework.HubName)
 	values := map[string]any{"apiServerURL": hub.URL, "apiServerCA": string(hub.CA), "agentCheckinInterval": checkin}
@@ -48,7 +49,8 @@ func hubValues(more map[string]any) map[string]any {
 	return values
 }
 
-// app is a Bundle with a Deployment, of the only image there is that needs nothing, for the clusters with a label.
+// app returns a Bundle with a Deployment, for the clusters with a label. It uses the pause image, the only one
+// that needs no configuration.
 func app(name string, labels map[string]string) *fleet.Bundle {
 	deployment := fmt.Sprintf(`apiVersion: apps/v1
 kind: Deployment
@@ -89,8 +91,8 @@ func runs(ctx context.Context, cluster, namespace, name string, replicas int32) 
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// theirs are the pods with a label in the system namespace of a cluster that are to stay. One on its way out may still be
-// there for a while beside the one that replaces it, which by then runs, and a Deployment does not count it.
+// theirs returns the non-terminating pods with a label in a cluster's system namespace. A terminating pod may
+// exist together with the running pod that replaces it.
 func theirs(ctx context.Context, cluster, label string) []corev1.Pod {
 	GinkgoHelper()
 	list, err := world.On(cluster).Kube.CoreV1().Pods(names.SystemNamespace).List(ctx, metav1.ListOptions{LabelSelector: label})
@@ -98,15 +100,15 @@ func theirs(ctx context.Context, cluster, label string) []corev1.Pod {
 	return slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil })
 }
 
-// kill deletes a pod without waiting for it to end well, as when its node has died.
+// kill deletes a pod without a grace period, as if its node had died.
 func kill(ctx context.Context, cluster, pod string) {
 	GinkgoHelper()
 	now := int64(0)
 	Expect(world.On(cluster).Kube.CoreV1().Pods(names.SystemNamespace).Delete(ctx, pod, metav1.DeleteOptions{GracePeriodSeconds: &now})).To(Succeed())
 }
 
-// leader is the pod that holds a lease of the system namespace: one that is there, and is to stay. After an upgrade the
-// lease may still be that of a pod on its way out.
+// leader returns the pod that holds a lease of the system namespace. It waits until that pod exists and is not
+// terminating: after an upgrade the lease may still belong to a terminating pod.
 func leader(ctx context.Context, cluster, lease string) string {
 	GinkgoHelper()
 	var holder string
@@ -122,7 +124,7 @@ func leader(ctx context.Context, cluster, lease string) string {
 	return holder
 }
 
-// registrations are the UIDs of a Cluster's registrations, by name.
+// registrations returns the UIDs of a Cluster's registrations by name.
 func registrations(ctx context.Context, cluster *fleet.Cluster) map[string]string {
 	GinkgoHelper()
 	var list fleet.ClusterRegistrationList
@@ -136,14 +138,14 @@ func registrations(ctx context.Context, cluster *fleet.Cluster) map[string]strin
 	return found
 }
 
-// heartbeat waits for one that is later than a moment, in whole seconds.
+// heartbeat waits for a heartbeat after the given time, compared in whole seconds.
 func heartbeat(ctx context.Context, cluster *fleet.Cluster, after time.Time) {
 	GinkgoHelper()
 	_, err := world.SeenAfter(ctx, cluster, after, patience)
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// current is a Cluster as it is now.
+// current returns the current Cluster.
 func current(ctx context.Context, cluster *fleet.Cluster) *fleet.Cluster {
 	GinkgoHelper()
 	var now fleet.Cluster
@@ -151,7 +153,8 @@ func current(ctx context.Context, cluster *fleet.Cluster) *fleet.Cluster {
 	return &now
 }
 
-// delivers shows that hub and agent work: a new Bundle's pods run on a cluster. It is deleted again.
+// delivers checks that hub and agent work: the pods of a new Bundle run on a cluster. It deletes the Bundle
+// afterwards.
 func delivers(ctx context.Context, cluster, name string, labels map[string]string) {
 	GinkgoHelper()
 	Expect(world.Hub.Create(ctx, client.Bundles, app(name, labels))).To(Succeed())
@@ -159,7 +162,7 @@ func delivers(ctx context.Context, cluster, name string, labels map[string]strin
 	Expect(world.Hub.Delete(ctx, client.Bundles, framework.Workspace, name)).To(Succeed())
 }
 
-// pods is how they are on a cluster, for a story that failed.
+// pods returns the state of the pods on a cluster, for a failed story.
 func pods(ctx context.Context, cluster string) string {
 	list, err := world.On(cluster).Kube.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -176,8 +179,8 @@ func pods(ctx context.Context, cluster string) string {
 	return text.String()
 }
 
-// crdSettling is how long an API server holds back the first objects of a kind whose CRD has just appeared. A human
-// takes longer for the next command, so this is none of the product's time.
+// crdSettling is how long an API server delays the first objects of a new CRD. A user needs longer for the next
+// command, so it does not count as the product's time.
 const crdSettling = 2 * time.Second
 
 func settle(ctx context.Context) {

@@ -15,7 +15,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// before are the objects of each cluster before any of ours came.
+// before are the objects of each cluster before the installation.
 var before = map[string]inventory.Inventory{}
 
 func installing() {

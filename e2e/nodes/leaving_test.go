@@ -29,8 +29,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// more is what a cluster has now that it had not before anything of ours came, but for what the predicate says; and
-// for what Kubernetes makes by itself, in our namespaces as in all.
+// more returns the additional objects of a cluster since before the installation, except those for which fine
+// returns true, and those that Kubernetes creates in our namespaces as in all.
 func more(ctx context.Context, cluster string, fine func(inventory.Object) bool) []string {
 	GinkgoHelper()
 	now, err := inventory.Take(ctx, world.Node(cluster).Config())
@@ -47,7 +47,8 @@ func more(ctx context.Context, cluster string, fine func(inventory.Object) bool)
 	return extra
 }
 
-// ofKubernetes is what its own components make whenever they get to it, in every namespace or for every node.
+// ofKubernetes reports whether an object is one that Kubernetes' components create in every namespace or for
+// every node.
 func ofKubernetes(o inventory.Object) bool {
 	switch kind, _, _ := strings.Cut(o.Resource, "."); kind {
 	case "leases":
@@ -103,8 +104,8 @@ func uninstallingAgent() {
 	})
 }
 
-// deployed is what Bundles have deployed: a namespace each, what is in it, and the history of the one that the agent
-// was managed by.
+// deployed reports whether an object was deployed by a Bundle: its namespace, the objects in it, or the release
+// history of the agent's Bundle.
 func deployed(o inventory.Object) bool {
 	for _, name := range []string{"app-" + west, "after-restart", "after-controller", "after-leader"} {
 		if o.Namespace == name || (o.Namespace == "" && o.Name == name) {
@@ -136,9 +137,8 @@ func uninstallingHub() {
 	})
 }
 
-// owned is what stays with the objects of ours: they outlive the release that works for them, so that the next one
-// finds its clusters as they were. These are workspaces, the Clusters' namespaces, and the credentials and rights of
-// agents, which go on with them; the hub's own agent is such a one.
+// owned reports whether an object outlives the release, so that the next release finds its clusters unchanged:
+// workspaces, the Clusters' namespaces, and the credentials and rights of agents, including the hub's own agent.
 func owned(o inventory.Object) bool {
 	for _, namespace := range []string{framework.Workspace, framework.LocalWorkspace, names.RegistrationNamespace(names.SystemNamespace), local.Status.Namespace, western.Status.Namespace} {
 		if o.Namespace == namespace || (o.Resource == "namespaces" && (o.Name == namespace || o.Name == names.SystemNamespace)) {

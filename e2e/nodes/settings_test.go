@@ -24,7 +24,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// wish is a Cluster's settings for its agent, each of which something on a node can tell.
+// wish are a Cluster's settings for its agent. The effect of each one can be observed on a node.
 var wish = fleet.ClusterSpec{
 	AgentEnvVars:     []corev1.EnvVar{{Name: "SETTING", Value: "taken"}},
 	AgentTolerations: []corev1.Toleration{{Key: "example.com/reserved", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}},
@@ -83,13 +83,13 @@ func setting() {
 		runs(ctx, east, names.SystemNamespace, names.Agent, 1)
 	})
 
-	It("trusts nobody but the given CA, once it is to be strict", func(ctx SpecContext) {
+	It("trusts only the given CA with agentTLSMode strict", func(ctx SpecContext) {
 		Expect(release(framework.HubName, "fleet", hubValues(map[string]any{"agentTLSMode": "strict"})).Install(ctx)).To(Succeed())
 		_, err := world.ConfigMap(ctx, east, names.SystemNamespace, names.Agent, func(c *corev1.ConfigMap) bool {
 			return strings.Contains(c.Data["config"], `"agentTLSMode":"strict"`)
 		})
 		Expect(err).NotTo(HaveOccurred())
-		kill(ctx, east, theirs(ctx, east, agentPods)[0].Name) // the next one begins with it
+		kill(ctx, east, theirs(ctx, east, agentPods)[0].Name) // the next pod starts with the setting
 		runs(ctx, east, names.SystemNamespace, names.Agent, 1)
 		delivers(ctx, east, "while-strict", map[string]string{"env": east})
 	})
@@ -118,7 +118,7 @@ func change(ctx context.Context, cluster *fleet.Cluster, spec fleet.ClusterSpec)
 		Body(patch).Do(ctx).Error()).To(Succeed())
 }
 
-// tenant is a second agent on west, in a namespace with rules of its own.
+// tenant is a second agent on west, in a namespace with its own pod security level.
 const tenant, tenantNamespace = "tenant", "tenant-agents"
 
 func restricted() {
@@ -153,7 +153,7 @@ func restricted() {
 	It("joins once nothing is in the way, beside the other agent", func(ctx SpecContext) {
 		known := registrations(ctx, western)
 		secure(ctx, "baseline")
-		set(ctx, fleet.ClusterSpec{AgentEnvVars: wish.AgentEnvVars}) // or the cluster tries again when it pleases
+		set(ctx, fleet.ClusterSpec{AgentEnvVars: wish.AgentEnvVars}) // so that the cluster is retried at once
 		_, err := world.Joined(ctx, framework.Workspace, tenant, framework.Named(tenant))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(registrations(ctx, western)).To(Equal(known))
@@ -170,7 +170,7 @@ func restricted() {
 	})
 }
 
-// secure sets the level of pod security that the tenant's namespace enforces.
+// secure sets the pod security level of the tenant's namespace.
 func secure(ctx context.Context, level string) {
 	GinkgoHelper()
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":%q}}}`, level)
@@ -184,13 +184,13 @@ func set(ctx context.Context, spec fleet.ClusterSpec) {
 	change(ctx, &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: framework.Workspace, Name: tenant}}, spec)
 }
 
-// saysRejected waits until the tenant's Cluster says that its namespace takes no pod of the agent, and why.
+// saysRejected waits until the tenant's Cluster reports that its namespace rejects the agent's pod, and why.
 func saysRejected(ctx context.Context, why string) {
 	GinkgoHelper()
 	says(ctx, tenant, fleet.ConditionImported, fleet.ReasonAgentPodRejected, why)
 }
 
-// says waits until a condition of a Cluster is False for a reason, with these words in its message.
+// says waits until a condition of a Cluster is False with this reason and these words in its message.
 func says(ctx context.Context, name, condition, reason, words string) *fleet.Cluster {
 	GinkgoHelper()
 	said, err := client.Until(ctx, client.Await{

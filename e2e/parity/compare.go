@@ -9,28 +9,28 @@ import (
 
 // Field is one field of one object on both sides.
 type Field struct {
-	// Object is the recorded one's String, or ours where none is recorded.
+	// Object is the String of the recorded object, or of ours if none is recorded.
 	Object string
-	// Path leads to it: spec.containers[agent].env[0].name, metadata.labels[fleet.cattle.io/cluster].
+	// Path is the field's path: spec.containers[agent].env[0].name, metadata.labels[fleet.cattle.io/cluster].
 	Path string
-	// Recorded and Ours are JSON; empty means that this side has no such field.
+	// Recorded and Ours are JSON. Empty means that this side does not have the field.
 	Recorded, Ours string
 }
 
-// Comparison is what both sides have.
+// Comparison is the result of Compare.
 type Comparison struct {
-	// Objects is how many recorded objects there were.
+	// Objects is the number of recorded objects.
 	Objects int
 	// Fields are all fields of both sides, sorted by object and path.
 	Fields []Field
-	// Missing are recorded objects that we have not, Added are ours that were not recorded.
+	// Missing are recorded objects that we do not have. Added are our objects that were not recorded.
 	Missing, Added map[string]bool
-	// Twice are keys of objects that are there twice on one side: their names do not tell them apart.
+	// Twice are keys that occur twice on one side: their names do not identify the objects.
 	Twice []string
 }
 
-// Compare puts the fields of both sides beside each other. Renamed has the name of our object for a
-// recorded one that is called otherwise, both as String.
+// Compare compares the fields of both sides. renamed maps recorded objects to our objects with other names, both
+// as String.
 func Compare(recorded, ours []Object, renamed map[string]string) Comparison {
 	c := Comparison{Objects: len(recorded), Missing: map[string]bool{}, Added: map[string]bool{}}
 	left, right := c.index(recorded), c.index(ours)
@@ -51,7 +51,7 @@ func Compare(recorded, ours []Object, renamed map[string]string) Comparison {
 	return c
 }
 
-// index has the fields of each object.
+// index returns the fields of each object.
 func (c *Comparison) index(objects []Object) map[string]map[string]string {
 	all := map[string]map[string]string{}
 	for _, o := range objects {
@@ -76,9 +76,9 @@ func (c *Comparison) add(object string, recorded, ours map[string]string) {
 	}
 }
 
-// Flatten has every leaf of an object under its path, as JSON. Entries of a list have their name in
-// place of their index if each has one; their order is then a field of its own, but for conditions,
-// whose order says nothing.
+// Flatten returns every leaf of an object under its path, as JSON. Entries of a list are identified by their
+// names if each has one, otherwise by their index. The order of named entries is then a separate field, except
+// for conditions, whose order has no meaning.
 func Flatten(fields map[string]any) map[string]string {
 	flat := map[string]string{}
 	flatten("", fields, flat)
@@ -109,7 +109,7 @@ func flatten(path string, value any, into map[string]string) {
 	into[path] = text(value)
 }
 
-// join adds a key to a path; one with a character of paths in it is put in brackets.
+// join adds a key to a path. A key with path characters is put in brackets.
 func join(path, key string) string {
 	switch {
 	case strings.ContainsAny(key, "./[] "):
@@ -120,7 +120,7 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-// keysOf are what tells the entries of a list apart: their name or type, or else their index.
+// keysOf returns what identifies the entries of a list: their names or types, or else their indices.
 func keysOf(list []any) (keys []string, named bool) {
 	for _, by := range []string{"name", "type"} {
 		keys = nil
@@ -141,7 +141,7 @@ func keysOf(list []any) (keys []string, named bool) {
 	return keys, false
 }
 
-// text is a value as JSON. What came from JSON always becomes JSON.
+// text returns a value as JSON. Values from JSON can always be encoded.
 func text(value any) string {
 	var out strings.Builder
 	encoder := json.NewEncoder(&out)

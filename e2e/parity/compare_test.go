@@ -8,40 +8,40 @@ import (
 	"github.com/fleet-hub/fleet/e2e/parity"
 )
 
-func TestFlatten(t *testing.T) {
+func TestFlatten_ReturnsEveryLeaf(t *testing.T) {
 	tests := map[string]struct {
 		is   string
 		want map[string]string
 	}{
-		"every leaf has its path, and is JSON": {
+		"leaves: path and JSON": {
 			"{a: {b: text, int: 1, float: 1.5, flag: true, none: null}}",
 			map[string]string{"a.b": `"text"`, "a.int": "1", "a.float": "1.5", "a.flag": "true", "a.none": "null"},
 		},
-		"what is empty is a leaf": {
+		"empty values: leaves": {
 			"{a: {}, b: [], c: ''}",
 			map[string]string{"a": "{}", "b": "[]", "c": `""`},
 		},
-		"keys with characters of paths are put in brackets": {
+		"keys with path characters: in brackets": {
 			"{metadata: {labels: {fleet.cattle.io/cluster: east}}}",
 			map[string]string{"metadata.labels[fleet.cattle.io/cluster]": `"east"`},
 		},
-		"a list of values has indices": {
+		"list of values: indices": {
 			"{rules: [{verbs: [get, list]}]}",
 			map[string]string{"rules[0].verbs[0]": `"get"`, "rules[0].verbs[1]": `"list"`},
 		},
-		"entries with names have these, and their order": {
+		"named entries: names and order": {
 			"{env: [{name: B, value: x}, {name: A}]}",
 			map[string]string{"env[B].name": `"B"`, "env[B].value": `"x"`, "env[A].name": `"A"`, "env[order]": `["B","A"]`},
 		},
-		"two of one name have indices": {
+		"duplicate names: indices": {
 			"{list: [{name: a}, {name: a}]}",
 			map[string]string{"list[0].name": `"a"`, "list[1].name": `"a"`},
 		},
-		"the order of conditions says nothing": {
+		"conditions: no order": {
 			"{status: {conditions: [{type: Ready}, {type: Done}]}}",
 			map[string]string{"status.conditions[Ready].type": `"Ready"`, "status.conditions[Done].type": `"Done"`},
 		},
-		"texts are shown as they are": {
+		"strings: not escaped": {
 			"{a: '<b> & c'}",
 			map[string]string{"a": `"<b> & c"`},
 		},
@@ -55,7 +55,7 @@ func TestFlatten(t *testing.T) {
 	}
 }
 
-func TestCompare(t *testing.T) {
+func TestCompare_NamesDifferences(t *testing.T) {
 	role := func(name, fields string) parity.Object {
 		return on(t, "hub", "{kind: Role, metadata: {name: "+name+"}"+fields+"}")
 	}
@@ -70,37 +70,37 @@ func TestCompare(t *testing.T) {
 		renamed        map[string]string
 		want           parity.Comparison
 	}{
-		"the same on both sides": {
+		"equal objects": {
 			recorded: []parity.Object{role("a", "")}, ours: []parity.Object{role("a", "")},
 			want: parity.Comparison{Objects: 1, Missing: map[string]bool{"hub Role /a": false}, Added: map[string]bool{}, Fields: same("hub Role /a", "a")},
 		},
-		"a field on each side, and one on both": {
+		"different fields": {
 			recorded: []parity.Object{role("a", ", left: 1, number: 1")}, ours: []parity.Object{role("a", ", number: 2, right: 1")},
 			want: parity.Comparison{Objects: 1, Missing: map[string]bool{"hub Role /a": false}, Added: map[string]bool{}, Fields: []parity.Field{
 				same("hub Role /a", "a")[0], {Object: "hub Role /a", Path: "left", Recorded: "1"}, same("hub Role /a", "a")[1],
 				{Object: "hub Role /a", Path: "number", Recorded: "1", Ours: "2"}, {Object: "hub Role /a", Path: "right", Ours: "1"},
 			}},
 		},
-		"an object on each side": {
+		"different objects": {
 			recorded: []parity.Object{role("a", "")}, ours: []parity.Object{role("b", "")},
 			want: parity.Comparison{Objects: 1, Missing: map[string]bool{"hub Role /a": true}, Added: map[string]bool{"hub Role /b": true}, Fields: []parity.Field{
 				{Object: "hub Role /a", Path: "kind", Recorded: `"Role"`}, {Object: "hub Role /a", Path: "metadata.name", Recorded: `"a"`},
 				{Object: "hub Role /b", Path: "kind", Ours: `"Role"`}, {Object: "hub Role /b", Path: "metadata.name", Ours: `"b"`},
 			}},
 		},
-		"an object that is called otherwise": {
+		"renamed object": {
 			recorded: []parity.Object{role("a", "")}, ours: []parity.Object{role("b", "")}, renamed: map[string]string{"hub Role /a": "hub Role /b"},
 			want: parity.Comparison{Objects: 1, Missing: map[string]bool{"hub Role /a": false}, Added: map[string]bool{}, Fields: []parity.Field{
 				same("hub Role /a", "a")[0], {Object: "hub Role /a", Path: "metadata.name", Recorded: `"a"`, Ours: `"b"`},
 			}},
 		},
-		"the same on another cluster is another": {
+		"same object on another cluster": {
 			recorded: []parity.Object{{Cluster: "west", Fields: map[string]any{}}}, ours: []parity.Object{{Cluster: "east", Fields: map[string]any{}}},
 			want: parity.Comparison{Objects: 1, Missing: map[string]bool{"west  /": true}, Added: map[string]bool{"east  /": true}, Fields: []parity.Field{
 				{Object: "west  /", Recorded: "{}"}, {Object: "east  /", Ours: "{}"},
 			}},
 		},
-		"two of one name": {
+		"duplicate name": {
 			recorded: []parity.Object{role("a", "")}, ours: []parity.Object{role("a", ""), role("a", "")},
 			want: parity.Comparison{Objects: 1, Missing: map[string]bool{"hub Role /a": false}, Added: map[string]bool{}, Fields: same("hub Role /a", "a"), Twice: []string{"hub Role /a"}},
 		},

@@ -13,12 +13,12 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// agentManifest is the name of the resource that holds an agent's objects in its Bundle.
+// agentManifest is the name of the resource with an agent's objects in its Bundle.
 const agentManifest = "agent.yaml"
 
-// Expand opens what an object holds in a form that says the same in many ways: the manifest of a
-// Content, the objects of an agent's Bundle, a configuration in JSON. What says nothing goes: annotations
-// that are none, and a count that is zero again where one that was never another is not written.
+// Expand decodes the parts of an object whose encoding has no meaning: the manifest of a Content, the objects of
+// an agent's Bundle, and a JSON configuration. It removes empty annotations, and zero counts that our controllers
+// do not write.
 func Expand(o Object) (Object, error) {
 	o.Fields = runtime.DeepCopyJSON(o.Fields)
 	if metadata, ok := o.Fields["metadata"].(map[string]any); ok {
@@ -55,7 +55,7 @@ func dropZeros(counts any) {
 	}
 }
 
-// expandConfig replaces the JSON of a configuration by what it says.
+// expandConfig replaces the JSON of a configuration by its value.
 func expandConfig(fields map[string]any) error {
 	data, _ := fields["data"].(map[string]any)
 	text, ok := data["config"].(string)
@@ -64,13 +64,13 @@ func expandConfig(fields map[string]any) error {
 	}
 	var config any
 	if err := json.Unmarshal([]byte(text), &config); err != nil {
-		return fmt.Errorf("reading its configuration: %w", err)
+		return fmt.Errorf("decoding its configuration: %w", err)
 	}
 	data["config"] = config
 	return nil
 }
 
-// expandContent replaces the compressed manifest of a Content by the manifest, once its hash holds.
+// expandContent verifies the hash of a Content and replaces its compressed manifest by the manifest.
 func expandContent(fields map[string]any) error {
 	var typed fleet.Content
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &typed); err != nil {
@@ -91,7 +91,7 @@ func expandContent(fields map[string]any) error {
 	return nil
 }
 
-// expandResources replaces the manifest of an agent by its objects, each under its kind and name.
+// expandResources replaces the manifest of an agent by its objects, keyed by kind and name.
 func expandResources(in map[string]any) error {
 	resources, _ := in["resources"].([]any)
 	for _, entry := range resources {

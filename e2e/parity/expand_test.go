@@ -22,7 +22,7 @@ kind: ClusterRole
 metadata: {name: role}
 `
 
-// agentObjects are those of agentYAML.
+// agentObjects returns the objects of agentYAML.
 func agentObjects(t *testing.T) map[string]any {
 	return map[string]any{
 		"ServiceAccount system/fleet-agent": parsed(t, "{kind: ServiceAccount, metadata: {name: fleet-agent, namespace: system}}"),
@@ -30,7 +30,7 @@ func agentObjects(t *testing.T) map[string]any {
 	}
 }
 
-func TestExpand(t *testing.T) {
+func TestExpand_DecodesKnownParts(t *testing.T) {
 	resources := []fleet.BundleResource{{Name: "agent.yaml", Content: agentYAML}, {Name: "cm.yaml", Content: "kind: ConfigMap\n"}}
 	expanded := []any{
 		map[string]any{"name": "agent.yaml", "content": agentObjects(t)},
@@ -38,35 +38,35 @@ func TestExpand(t *testing.T) {
 	}
 	stored := content.Object(content.Manifest{Resources: resources})
 	tests := map[string]struct{ is, want map[string]any }{
-		"annotations that are none go": {
+		"empty annotations: removed": {
 			is:   parsed(t, "{kind: Role, metadata: {name: r, annotations: {}}}"),
 			want: parsed(t, "{kind: Role, metadata: {name: r}}"),
 		},
-		"annotations stay": {
+		"annotations: kept": {
 			is:   parsed(t, "{kind: Role, metadata: {annotations: {a: ''}}}"),
 			want: parsed(t, "{kind: Role, metadata: {annotations: {a: ''}}}"),
 		},
-		"a configuration is read": {
+		"configuration: decoded": {
 			is:   map[string]any{"kind": "ConfigMap", "data": map[string]any{"config": `{"labels":{"env":"dev"},"n":1}`, "other": "{}"}},
 			want: map[string]any{"kind": "ConfigMap", "data": map[string]any{"config": map[string]any{"labels": map[string]any{"env": "dev"}, "n": 1.0}, "other": "{}"}},
 		},
-		"a ConfigMap without a configuration is any": {
+		"other ConfigMap: unchanged": {
 			is:   parsed(t, "{kind: ConfigMap, data: {greeting: hi}}"),
 			want: parsed(t, "{kind: ConfigMap, data: {greeting: hi}}"),
 		},
-		"counts of a BundleDeployment that are zero go": {
+		"zero counts of a BundleDeployment: removed": {
 			is:   parsed(t, "{kind: BundleDeployment, status: {resourceCounts: {ready: 6, notReady: 0}, syncGeneration: 0}}"),
 			want: parsed(t, "{kind: BundleDeployment, status: {resourceCounts: {ready: 6}, syncGeneration: 0}}"),
 		},
-		"those of a Cluster stay": {
+		"zero counts of a Cluster: kept": {
 			is:   parsed(t, "{kind: Cluster, status: {resourceCounts: {ready: 6, notReady: 0}}}"),
 			want: parsed(t, "{kind: Cluster, status: {resourceCounts: {ready: 6, notReady: 0}}}"),
 		},
-		"the agent's objects are told apart in its Bundle": {
+		"agent's Bundle: one entry per object": {
 			is:   plain(t, map[string]any{"kind": "Bundle", "spec": map[string]any{"resources": resources}}),
 			want: map[string]any{"kind": "Bundle", "spec": map[string]any{"resources": expanded}},
 		},
-		"and in its Content": {
+		"agent's Content: one entry per object": {
 			is: plain(t, stored),
 			want: map[string]any{
 				"apiVersion": "fleet.cattle.io/v1alpha1", "kind": "Content", "sha256sum": stored.SHA256Sum,
@@ -86,13 +86,13 @@ func TestExpand(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(before, test.is); diff != "" {
-				t.Errorf("the object was altered:\n%s", diff)
+				t.Errorf("the original object was changed:\n%s", diff)
 			}
 		})
 	}
 }
 
-// plain is a value as JSON has it.
+// plain returns a value as JSON represents it.
 func plain(t *testing.T, value any) map[string]any {
 	t.Helper()
 	text, err := yaml.Marshal(value)
@@ -102,11 +102,11 @@ func plain(t *testing.T, value any) map[string]any {
 	return parsed(t, string(text))
 }
 
-func TestWhatCannotBeExpandedIsNamed(t *testing.T) {
+func TestExpandInvalidObject_NamesTheObject(t *testing.T) {
 	tests := map[string]string{
-		"a configuration that is no JSON":            "{kind: ConfigMap, metadata: {name: x}, data: {config: '{'}}",
-		"a Content that does not hold what it says":  "{kind: Content, metadata: {name: x}, sha256sum: no, content: aGVsbG8=}",
-		"a Bundle whose agent's manifest is no YAML": "{kind: Bundle, metadata: {name: x}, spec: {resources: [{name: agent.yaml, content: '{'}]}}",
+		"configuration is not JSON":    "{kind: ConfigMap, metadata: {name: x}, data: {config: '{'}}",
+		"Content has a wrong hash":     "{kind: Content, metadata: {name: x}, sha256sum: no, content: aGVsbG8=}",
+		"agent's manifest is not YAML": "{kind: Bundle, metadata: {name: x}, spec: {resources: [{name: agent.yaml, content: '{'}]}}",
 	}
 	for name, text := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -6,44 +6,45 @@ import (
 	"strings"
 )
 
-// Side says in what a field differs.
+// Side is the kind of a difference.
 type Side string
 
 const (
-	// Changed is a field that both sides have.
+	// Changed is a field that both sides have with different values.
 	Changed Side = "changed"
-	// Missing is a recorded field, or all of a recorded object, that we have not.
+	// Missing is a recorded field, or a whole recorded object, that we do not have.
 	Missing Side = "missing"
-	// Added is a field, or all of an object, that was not recorded.
+	// Added is a field, or a whole object, that was not recorded.
 	Added Side = "added"
 )
 
-// Row names differences that are known, and why there are such. In its patterns * stands for any text.
+// Row describes known differences and their reason. In its patterns, * matches any text.
 type Row struct {
-	// Is is what kind of difference.
+	// Is is the kind of the differences.
 	Is Side
-	// On are the objects, as Object.String has them.
+	// On matches the String of the objects.
 	On string
-	// At is the path. Empty means whole objects, and nothing else means them.
+	// At matches the path. If it is empty, the row matches whole objects, and only then.
 	At string
-	// Why is a sentence.
+	// Why is the reason, as a sentence.
 	Why string
-	// Perhaps says that the difference comes and goes with how fast the situation is played.
+	// Perhaps allows the row to match nothing, because the difference depends on timing.
 	Perhaps bool
 }
 
 // Report is the verdict on a Comparison.
 type Report struct {
-	// Objects are the recorded objects; Fields is the sum of the others.
+	// Objects is the number of recorded objects. Fields is the sum of the other numbers.
 	Objects, Fields, Equal, Decided, Waiting int
 	// Differences are on no list.
 	Differences []Field
-	// Problems say what else is wrong, such as a row that matches nothing.
+	// Problems are other mistakes, such as a row that matches nothing.
 	Problems []string
 	whole    map[string]bool
 }
 
-// Judge finds the row for each difference. Decided deviations stay; waiting ones end with later work.
+// Judge finds the row of each difference. Decided differences are permanent. Waiting ones disappear with later
+// work.
 func Judge(c Comparison, decided, waiting []Row) Report {
 	r := Report{Objects: c.Objects, Fields: len(c.Fields), whole: map[string]bool{}}
 	lists := []*list{newList("decided", decided), newList("waiting", waiting)}
@@ -85,13 +86,13 @@ func sideOf(c Comparison, f Field) (side Side, whole bool) {
 	return Changed, false
 }
 
-// String is the count of what was compared, in one line.
+// String returns the numbers in one line.
 func (r Report) String() string {
 	return fmt.Sprintf("compared %d recorded objects, %d fields: %d equal, %d decided, %d waiting, %d different",
 		r.Objects, r.Fields, r.Equal, r.Decided, r.Waiting, len(r.Differences))
 }
 
-// Diff is what is wrong, for people; empty if nothing is.
+// Diff returns the differences and problems as text. It is empty without any.
 func (r Report) Diff() string {
 	var out strings.Builder
 	last := ""
@@ -122,7 +123,7 @@ func (r Report) Diff() string {
 	return out.String()
 }
 
-// list is a list of rows that knows which were needed.
+// list is a list of rows that records which ones were used.
 type list struct {
 	name string
 	rows []Row
@@ -143,7 +144,7 @@ func pattern(text string) *regexp.Regexp {
 	return regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(text), `\*`, ".*") + "$")
 }
 
-// has says whether a row is about the difference. The first one that is counts as used.
+// has reports whether a row matches the difference. The first match is recorded as used.
 func (l *list) has(side Side, whole bool, f Field) bool {
 	for i, row := range l.rows {
 		if row.Is != side || (row.At == "") != whole || !l.on[i].MatchString(f.Object) {

@@ -8,7 +8,8 @@ import (
 	"github.com/fleet-hub/fleet/e2e/parity"
 )
 
-// differing has a field of each kind: equal, changed, missing, added; and an object on each side.
+// differing returns a Comparison with a field of each kind, equal, changed, missing and added, and with one
+// object only on each side.
 func differing() parity.Comparison {
 	return parity.Comparison{
 		Objects: 2,
@@ -26,7 +27,7 @@ func differing() parity.Comparison {
 	}
 }
 
-// allKnown has a row for every difference.
+// allKnown returns a row for every difference.
 func allKnown() []parity.Row {
 	return []parity.Row{
 		{Is: parity.Changed, On: "hub Role a/*", At: "metadata.labels[x.y/z]", Why: "so"},
@@ -37,13 +38,13 @@ func allKnown() []parity.Row {
 	}
 }
 
-func TestJudge(t *testing.T) {
+func TestJudge_FindsTheRowOfEachDifference(t *testing.T) {
 	rows := allKnown()
 	tests := map[string]struct {
 		decided, waiting []parity.Row
 		count, diff      string
 	}{
-		"nothing is known: everything is told, an object in one line": {
+		"no rows: all differences are listed, a whole object in one line": {
 			count: "compared 2 recorded objects, 7 fields: 1 equal, 0 decided, 0 waiting, 6 different",
 			diff: `  hub Role a/one
 -   metadata.labels[x.y/z]: "1"
@@ -54,39 +55,39 @@ func TestJudge(t *testing.T) {
 + east Lease b/new
 `,
 		},
-		"everything is decided": {
+		"all differences are decided": {
 			decided: rows,
 			count:   "compared 2 recorded objects, 7 fields: 1 equal, 6 decided, 0 waiting, 0 different",
 		},
-		"everything waits": {
+		"all differences are waiting": {
 			waiting: rows,
 			count:   "compared 2 recorded objects, 7 fields: 1 equal, 0 decided, 6 waiting, 0 different",
 		},
-		"some of it": {
+		"some differences are known": {
 			decided: rows[:3], waiting: rows[3:4],
 			count: "compared 2 recorded objects, 7 fields: 1 equal, 3 decided, 2 waiting, 1 different",
 			diff:  "+ east Lease b/new\n",
 		},
-		"a row that matches nothing is wrong": {
+		"row without a match: problem": {
 			decided: append(allKnown(), parity.Row{Is: parity.Missing, On: "hub Role *", At: "kind", Why: "so"}),
 			count:   "compared 2 recorded objects, 7 fields: 1 equal, 6 decided, 0 waiting, 0 different",
 			diff:    "! matches nothing, remove it: decided: missing hub Role * kind\n",
 		},
-		"unless it says that it may": {
+		"row without a match, with Perhaps: no problem": {
 			decided: append(allKnown(), parity.Row{Is: parity.Missing, On: "hub Role *", At: "kind", Why: "so", Perhaps: true}),
 			count:   "compared 2 recorded objects, 7 fields: 1 equal, 6 decided, 0 waiting, 0 different",
 		},
-		"so is one for what an earlier one is about": {
+		"row after another one with the same match: problem": {
 			decided: rows, waiting: rows[4:],
 			count: "compared 2 recorded objects, 7 fields: 1 equal, 6 decided, 0 waiting, 0 different",
 			diff:  "! matches nothing, remove it: waiting: added * Lease b/new \n",
 		},
-		"and one that gives no reason": {
+		"row without a reason: problem": {
 			decided: append(rows[:4:4], parity.Row{Is: parity.Added, On: "* Lease b/new"}),
 			count:   "compared 2 recorded objects, 7 fields: 1 equal, 6 decided, 0 waiting, 0 different",
 			diff:    "! no reason is given: decided: added * Lease b/new \n",
 		},
-		"a row about fields is not about objects, nor the other way round": {
+		"row for fields: does not match objects, and vice versa": {
 			decided: []parity.Row{
 				rows[0], rows[1], rows[2],
 				{Is: parity.Missing, On: "hub Secret a/gone", At: "*", Why: "so"},
@@ -99,7 +100,7 @@ func TestJudge(t *testing.T) {
 ! matches nothing, remove it: decided: added hub Role a/one 
 `,
 		},
-		"a row about one kind of difference is about no other": {
+		"row for one kind of difference: does not match others": {
 			decided: []parity.Row{{Is: parity.Missing, On: "hub Role *", At: "metadata.labels[x.y/z]", Why: "so"}, rows[1], rows[2], rows[3], rows[4]},
 			count:   "compared 2 recorded objects, 7 fields: 1 equal, 5 decided, 0 waiting, 1 different",
 			diff: `  hub Role a/one
@@ -108,7 +109,7 @@ func TestJudge(t *testing.T) {
 ! matches nothing, remove it: decided: missing hub Role * metadata.labels[x.y/z]
 `,
 		},
-		"but for * a pattern is what it says": {
+		"pattern without *: matched literally": {
 			decided: []parity.Row{{Is: parity.Changed, On: "hub Role a/*", At: "metadata.labels[xXy/z]", Why: "so"}, rows[1], rows[2], rows[3], rows[4]},
 			count:   "compared 2 recorded objects, 7 fields: 1 equal, 5 decided, 0 waiting, 1 different",
 			diff: `  hub Role a/one
@@ -131,25 +132,25 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-func TestObjectsThatAreThereTwiceAreAProblem(t *testing.T) {
+func TestDuplicateObjects_AreAProblem(t *testing.T) {
 	c := parity.Comparison{Twice: []string{"hub Role a/one"}}
 	if diff := cmp.Diff("! hub Role a/one is there twice\n", parity.Judge(c, nil, nil).Diff()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-// TestTheListsAreOfUse holds what a reader expects of them, without any API server.
-func TestTheListsAreOfUse(t *testing.T) {
+// TestLists_HaveReasonsAndNoDuplicates checks the lists without an API server.
+func TestLists_HaveReasonsAndNoDuplicates(t *testing.T) {
 	seen := map[parity.Row]bool{}
 	for _, row := range append(decided(), waiting()...) {
 		key := row
 		key.Why = ""
 		if seen[key] {
-			t.Errorf("twice: %v", key)
+			t.Errorf("duplicate row: %v", key)
 		}
 		seen[key] = true
 		if row.Why == "" {
-			t.Errorf("without a reason: %v", row)
+			t.Errorf("row without a reason: %v", row)
 		}
 	}
 }

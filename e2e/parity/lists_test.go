@@ -7,12 +7,13 @@ import (
 	"github.com/fleet-hub/fleet/e2e/parity"
 )
 
-// Objects that several rows are about.
+// Objects that several rows match.
 const (
 	registered  = "hub ClusterRegistration *"
 	credentials = "hub * cattle-fleet-clusters-system/*"
 	reader      = "hub Role* cattle-fleet-clusters-system/import-token-*-creds"
-	// westAgent are west's Cluster, its agent's Bundle and BundleDeployment; and westGroup is west's ClusterGroup.
+	// westAgent matches west's Cluster, and its agent's Bundle and BundleDeployment. westGroup is west's
+	// ClusterGroup.
 	westAgent   = "hub * *<cluster env=prod>"
 	westGroup   = "hub ClusterGroup fleet-default/prod"
 	controllers = "hub Deployment cattle-fleet-system/fleet-controller"
@@ -24,12 +25,12 @@ const (
 	afterToken = "the role for reading a credential is named after the registration that it answers, of which a token may have many"
 	replaced   = "recorded while west's agent was being replaced; ours takes itself over in its pod (decision 2)"
 	unheard    = "recorded before the first heartbeat, without which our agents are not managed (decision 9)"
-	// sharedContent is about what lets agents read Contents.
+	// sharedContent is the reason for differences in the rights to read Contents.
 	sharedContent = "agents share the bindings by which they read Contents (decision 45)"
 	oneProcess    = "one process and one lease for all controllers (decision 7); probes, rights and resources of the controllers are no part of the contract"
 )
 
-// decided are where we differ for good.
+// decided returns the permanent differences.
 func decided() []parity.Row {
 	return append(replacedRows(), []parity.Row{
 		{Is: parity.Missing, On: "* *", At: "metadata.annotations[objectset.rio.cattle.io/applied]", Why: "the annotation would show the beginning of Secrets; we compare with what is there"},
@@ -82,7 +83,7 @@ func decided() []parity.Row {
 	}...)
 }
 
-// replacedRows are what differs because west's agent was being replaced.
+// replacedRows returns the differences caused by the replacement of west's agent during the recording.
 func replacedRows() []parity.Row {
 	var rows []parity.Row
 	for _, row := range []parity.Row{
@@ -112,7 +113,7 @@ func replacedRows() []parity.Row {
 	return rows
 }
 
-// waiting are what later work brings. Whoever brings it removes the row.
+// waiting returns differences that later work removes. That work removes the row too.
 func waiting() []parity.Row {
 	const git = "comes with GitRepos"
 	return []parity.Row{
@@ -121,7 +122,7 @@ func waiting() []parity.Row {
 	}
 }
 
-// renamed says what our objects are called where the recorded ones are called otherwise.
+// renamed maps recorded objects to our objects with other names.
 func renamed() map[string]string {
 	ours := map[string]string{}
 	for _, kind := range []string{"Role", "RoleBinding"} {
@@ -134,7 +135,7 @@ func renamed() map[string]string {
 	return ours
 }
 
-// about are the rows that are about some clusters.
+// about returns the rows for some clusters.
 func about(clusters []string, rows []parity.Row) []parity.Row {
 	var found []parity.Row
 	for _, row := range rows {

@@ -15,7 +15,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// resources are the recorded kinds.
+// resources are the recorded resources by kind.
 var resources = map[string]schema.GroupVersionResource{
 	"BundleDeployment":         fleet.SchemeGroupVersion.WithResource("bundledeployments"),
 	"Bundle":                   fleet.SchemeGroupVersion.WithResource("bundles"),
@@ -46,7 +46,7 @@ func (s *situation) dynamic(t *testing.T, cluster string) dynamic.Interface {
 	return found
 }
 
-// objects are those of the recorded kinds that are there now, in the form of the recorded ones.
+// objects returns the current objects of the recorded kinds, in the form of the recorded ones.
 func (s *situation) objects(t *testing.T, g Gomega) []parity.Object {
 	t.Helper()
 	var all []parity.Object
@@ -64,7 +64,7 @@ func (s *situation) objects(t *testing.T, g Gomega) []parity.Object {
 	return all
 }
 
-// isKubernetes says of an object that every cluster has it, whoever is installed.
+// isKubernetes reports whether an object exists in every cluster, even without Fleet.
 func isKubernetes(o *unstructured.Unstructured) bool {
 	place := o.GetNamespace()
 	if o.GetKind() == "Namespace" {

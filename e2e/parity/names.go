@@ -11,16 +11,16 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
-// Names gives what differs between two runs of one situation a name that does not.
+// Names maps values that differ between two runs of one situation to names that do not differ.
 type Names struct {
 	literals map[string]string
 	replacer *strings.Replacer
 	forms    []form
 }
 
-// NewNames finds the names of a situation: given are those that only its author knows, such as the
-// addresses of API servers; the others follow from the objects, where they keep to the wire contract.
-// What does not keep to it gets no name, and so will differ.
+// NewNames computes the names of a situation. given maps values that only the caller knows, such as the URLs of
+// API servers. The other names are derived from the objects, if they follow the wire contract. A value that does
+// not follow it gets no name, and is reported as a difference.
 func NewNames(objects []Object, given map[string]string) *Names {
 	n := &Names{literals: map[string]string{}, forms: newForms()}
 	for literal, name := range given {
@@ -34,14 +34,15 @@ func NewNames(objects []Object, given map[string]string) *Names {
 	return n
 }
 
-// name gives a literal a name. The first one stays.
+// name gives a literal a name, unless it has one.
 func (n *Names) name(literal, name string) {
 	if _, named := n.literals[literal]; !named && literal != "" {
 		n.literals[literal] = name
 	}
 }
 
-// compile makes the longest literal go first: a credential's name before a part of it.
+// compile returns a replacer that replaces longer literals first, for example a credential's name before a part
+// of it.
 func (n *Names) compile() *strings.Replacer {
 	literals := make([]string, 0, len(n.literals))
 	for literal := range n.literals {
@@ -55,7 +56,7 @@ func (n *Names) compile() *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// Patterns of what has a form, but no name that follows from anything.
+// Patterns of values without a derived name.
 var (
 	clientIDForm = regexp.MustCompile(`^([a-z0-9]{54}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})$`)
 	randomForm   = regexp.MustCompile(`^[a-z0-9]{54}$`)
@@ -80,7 +81,8 @@ func (n *Names) clusters(objects []Object) {
 	}
 }
 
-// requests names ClusterRegistrations after their Cluster, and their credential Secrets after them.
+// requests names ClusterRegistrations after their Cluster, and their credential Secrets after the
+// ClusterRegistration.
 func (n *Names) requests(objects []Object) {
 	seen := map[string]int{}
 	for _, o := range ofKind(objects, "ClusterRegistration") {
@@ -108,14 +110,14 @@ func (n *Names) owners(objects []Object) {
 	}
 }
 
-// uids names all others.
+// uids names all other UIDs.
 func (n *Names) uids(objects []Object) {
 	for _, o := range objects {
 		n.name(o.text("metadata", "uid"), n.Text("<uid of "+o.String()+">"))
 	}
 }
 
-// sets names the hashes of sets that somebody owns.
+// sets names the hashes of object sets.
 func (n *Names) sets(objects []Object) {
 	const prefix = "objectset.rio.cattle.io/"
 	for _, o := range objects {
@@ -141,7 +143,7 @@ func (n *Names) authorities(objects []Object) {
 	}
 }
 
-// ofKind are the objects of a kind, in their order.
+// ofKind returns the objects of a kind, in their order.
 func ofKind(objects []Object, kind string) []Object {
 	var found []Object
 	for _, o := range objects {

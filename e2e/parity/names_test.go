@@ -16,14 +16,14 @@ const (
 	random    = "vr6gz9z88jbjn2x5btgft4zfjtgqb8fm8pkfdp9q7bx4l26kr6lqvg"
 	uidA      = "789af420-89ab-4b93-8745-8b84267b8d74"
 	uidB      = "ffc23186-d4e6-468d-b409-323578d126f4"
-	// The recorded names that follow from these.
+	// The recorded names that are derived from these.
 	recordedCluster    = "cluster-3f8a81b9896a"
 	recordedNamespace  = "cluster-fleet-default-cluster-3f8a81b9896a-c330adc823da"
 	recordedCredential = "c-40fc3c1869b8b4f993dd574c33cd29b01f352d4c0cae3b255bd69df90ff66"
 	recordedSet        = "5b8f70ba6b194285a20ba662b8bf8d925f5b6fd8"
 )
 
-// joined are the objects of a cluster that has come by itself.
+// joined returns the objects of a cluster that registered agent-initiated.
 func joined(t *testing.T) []parity.Object {
 	return []parity.Object{
 		on(t, "hub", `{kind: Cluster, metadata: {name: `+recordedCluster+`, namespace: fleet-default, labels: {env: prod}, uid: u-cluster},
@@ -38,7 +38,7 @@ func joined(t *testing.T) []parity.Object {
 	}
 }
 
-func TestNamesOfWhatFollowsTheContract(t *testing.T) {
+func TestNames_AreDerivedByTheContract(t *testing.T) {
 	const cluster = "<cluster env=prod>"
 	const request = "<request of " + cluster + ">"
 	tests := map[string]struct{ is, want string }{
@@ -56,10 +56,10 @@ func TestNamesOfWhatFollowsTheContract(t *testing.T) {
 		"the UID of such an account": {
 			"u-account", "<uid of hub ServiceAccount <namespace of " + cluster + ">/" + request + "-<uid of hub ClusterRegistration fleet-default/" + request + ">>",
 		},
-		"the hash of a set":           {recordedSet, "<hash of set cluster-registration of fleet-default/" + request + ">"},
-		"an address that was given":   {"https://10.0.0.1:6443/x", "<hub>/x"},
-		"what nobody knows":           {"cluster-000000000000", "cluster-000000000000"},
-		"a UID of nothing we know of": {"11111111-89ab-4b93-8745-8b84267b8d74", "11111111-89ab-4b93-8745-8b84267b8d74"},
+		"the hash of a set":         {recordedSet, "<hash of set cluster-registration of fleet-default/" + request + ">"},
+		"an address that was given": {"https://10.0.0.1:6443/x", "<hub>/x"},
+		"unknown value":             {"cluster-000000000000", "cluster-000000000000"},
+		"UID of an unknown object":  {"11111111-89ab-4b93-8745-8b84267b8d74", "11111111-89ab-4b93-8745-8b84267b8d74"},
 	}
 	n := parity.NewNames(joined(t), map[string]string{"https://10.0.0.1:6443": "<hub>", "": "nothing"})
 	for name, test := range tests {
@@ -71,9 +71,9 @@ func TestNamesOfWhatFollowsTheContract(t *testing.T) {
 	}
 }
 
-// TestNoNamesForWhatBreaksTheContract changes one field at a time; what follows from it must keep its own name, so that
-// it differs from what was recorded.
-func TestNoNamesForWhatBreaksTheContract(t *testing.T) {
+// TestNames_IgnoreContractViolations changes one field at a time. Values derived from it must keep their own
+// name, so that they differ from the recorded ones.
+func TestNames_IgnoreContractViolations(t *testing.T) {
 	tests := map[string]struct {
 		object int
 		path   []string
@@ -87,7 +87,7 @@ func TestNoNamesForWhatBreaksTheContract(t *testing.T) {
 		"a random that is too short":                      {1, []string{"spec", "clientRandom"}, "abc", "abc"},
 		"a credential for another random":                 {1, []string{"spec", "clientRandom"}, random[1:] + "b", recordedCredential},
 		"a hash of another set":                           {3, []string{"metadata", "annotations", "objectset.rio.cattle.io/id"}, "other", recordedSet},
-		"a hash of nobody's set":                          {3, []string{"metadata", "annotations", "objectset.rio.cattle.io/owner-name"}, "", recordedSet},
+		"a hash of a set without an owner":                {3, []string{"metadata", "annotations", "objectset.rio.cattle.io/owner-name"}, "", recordedSet},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -104,17 +104,17 @@ func TestNoNamesForWhatBreaksTheContract(t *testing.T) {
 	}
 }
 
-func TestTwoRequestsOfOneClusterAreToldApart(t *testing.T) {
+func TestTwoRequestsOfOneCluster_HaveDifferentNames(t *testing.T) {
 	objects := append(joined(t), on(t, "hub", `{kind: ClusterRegistration, metadata: {name: request-zzzzz, namespace: fleet-default, uid: u-2}, status: {clusterName: `+recordedCluster+`}}`))
 	if got, want := parity.NewNames(objects, nil).Text("request-zzzzz"), "<request of <cluster env=prod>, number 2>"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
-func TestHashesOfValues(t *testing.T) {
+func TestHashesOfValues_AreNamed(t *testing.T) {
 	values := `{"cluster":"` + recordedCluster + `","greeting":"bonjour"}`
 	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(values+values)))
-	// As recorded: the ID of Bundle hello on west.
+	// The recorded ID of Bundle hello on west.
 	const options = "3559c925f28d338461929875ac20b7bfa6ddb795dec0d618ebd81b451a4599fa"
 	deployment := on(t, "hub", `{kind: BundleDeployment, metadata: {name: hello, namespace: `+recordedNamespace+`}, spec: {options: {defaultNamespace: hello, helm: {}}}}`)
 	secret := on(t, "hub", `{kind: Secret, metadata: {name: hello, namespace: `+recordedNamespace+`}, decodedData: {values: '`+values+`', stagedValues: '`+values+`'}}`)
@@ -140,7 +140,7 @@ func TestHashesOfValues(t *testing.T) {
 	})
 }
 
-func TestTheHashOfTheHubsCA(t *testing.T) {
+func TestHashOfTheHubsCA_IsNamed(t *testing.T) {
 	sum, err := names.StatusHash([]byte("PEM"))
 	if err != nil {
 		t.Fatal(err)
@@ -151,7 +151,7 @@ func TestTheHashOfTheHubsCA(t *testing.T) {
 	}
 }
 
-func TestTextsOfAForm(t *testing.T) {
+func TestText_ReplacesKnownForms(t *testing.T) {
 	tests := map[string]struct{ is, want string }{
 		"a time":                  {"seen 2026-11-21T07:43:36Z", "seen <time>"},
 		"a time with parts":       {"2026-11-21T07:43:36.844895Z", "<time>"},
@@ -182,7 +182,7 @@ func TestTextsOfAForm(t *testing.T) {
 	}
 }
 
-func TestAnObjectGetsItsNamesEverywhere(t *testing.T) {
+func TestOf_ReplacesKeysAndValues(t *testing.T) {
 	is := on(t, "hub", `{kind: Role, metadata: {uid: u, name: request-pvwtt}, list: [request-pvwtt, 1, {request-pvwtt: [request-pvwtt]}], none: null, flag: true}`)
 	want := on(t, "hub", `{kind: Role, metadata: {name: <r>}, list: [<r>, 1, {<r>: [<r>]}], none: null, flag: true}`)
 	got := parity.NewNames(nil, map[string]string{"request-pvwtt": "<r>"}).Of(is)

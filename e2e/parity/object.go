@@ -1,11 +1,11 @@
-// Package parity compares the objects of two implementations in the same situation: those recorded
-// in testdata/recorded, and those that are on API servers now.
+// Package parity compares the objects of Rancher Fleet and of this project in the same situation: those recorded
+// in testdata/recorded, and those on running API servers.
 //
 //	Load, Live ─► Expand ─► Names.Of ─► Compare ─► Judge: equal, decided, waiting, different
 //
-// Names gives what differs from run to run (UIDs, random names, certificates, times) the same name
-// on both sides, where it was made by the rules of the wire contract; everything else is compared as
-// it is, field by field.
+// Names maps values that differ from run to run (UIDs, random names, certificates, times) to the same name on
+// both sides, if they were created by the rules of the wire contract. Everything else is compared unchanged,
+// field by field.
 package parity
 
 import (
@@ -21,11 +21,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Object is one object of one cluster.
+// Object is an object of a cluster.
 type Object struct {
-	// Cluster is where it is: hub, or a downstream cluster's name.
+	// Cluster is hub, or a downstream cluster's name.
 	Cluster string
-	// Fields are the object's own, as JSON has them.
+	// Fields are the object's fields as JSON values.
 	Fields map[string]any
 }
 
@@ -34,22 +34,22 @@ func (o Object) String() string {
 	return fmt.Sprintf("%s %s %s/%s", o.Cluster, o.Kind(), o.text("metadata", "namespace"), o.text("metadata", "name"))
 }
 
-// Kind is the object's, without its group: no two recorded kinds share a name.
+// Kind returns the object's kind without the group. No two recorded kinds have the same name.
 func (o Object) Kind() string { return o.text("kind") }
 
-// text is a field, and empty where there is none or it is no text.
+// text returns a string field, or an empty string if it does not exist or is not a string.
 func (o Object) text(fields ...string) string {
-	found, _, _ := unstructured.NestedString(o.Fields, fields...) // what is no text is compared as it is
+	found, _, _ := unstructured.NestedString(o.Fields, fields...) // a field that is not a string is compared unchanged
 	return found
 }
 
-// Load reads the objects recorded in the folders of these clusters.
+// Load reads the recorded objects of these clusters.
 func Load(files fs.FS, clusters ...string) ([]Object, error) {
 	var all []Object
 	for _, cluster := range clusters {
 		names, err := fs.Glob(files, path.Join(cluster, "*.yaml"))
 		if err != nil {
-			return nil, fmt.Errorf("looking for the objects of %s: %w", cluster, err)
+			return nil, fmt.Errorf("finding the objects of %s: %w", cluster, err)
 		}
 		for _, name := range names {
 			text, err := fs.ReadFile(files, name)
@@ -68,8 +68,8 @@ func Load(files fs.FS, clusters ...string) ([]Object, error) {
 	return all, nil
 }
 
-// Live is an object of an API server in the form in which objects are recorded: without what an API
-// server keeps of its own, and with the data of a Secret decoded.
+// Live converts an object of an API server to the form of the recorded ones: without fields that the API server
+// sets, and with decoded Secret data.
 func Live(cluster string, object *unstructured.Unstructured) Object {
 	fields := runtime.DeepCopyJSON(object.Object)
 	for _, own := range []string{"managedFields", "resourceVersion", "creationTimestamp", "generation", "selfLink"} {
@@ -82,10 +82,11 @@ func Live(cluster string, object *unstructured.Unstructured) Object {
 	return Object{Cluster: cluster, Fields: fields}
 }
 
-// helmRelease is the type of the Secrets in which Helm keeps what it has installed.
+// helmRelease is the type of the Secrets with Helm's releases.
 const helmRelease = "helm.sh/release.v1"
 
-// decoded are the values of a Secret. The payload of a release is not recorded, only that it is there.
+// decoded returns the decoded values of a Secret. The content of a Helm release is replaced by a note, as in the
+// recording.
 func decoded(data map[string]any, release bool) map[string]any {
 	plain := maps.Clone(data)
 	for key, value := range data {

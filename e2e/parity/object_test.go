@@ -13,7 +13,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/parity"
 )
 
-// on is an object of a cluster, from YAML.
+// on returns an object of a cluster from YAML.
 func on(t *testing.T, cluster, text string) parity.Object {
 	t.Helper()
 	return parity.Object{Cluster: cluster, Fields: parsed(t, text)}
@@ -28,7 +28,7 @@ func parsed(t *testing.T, text string) map[string]any {
 	return fields
 }
 
-func TestObjectsAreLoadedByCluster(t *testing.T) {
+func TestLoad_ReadsTheClustersObjects(t *testing.T) {
 	files := fstest.MapFS{
 		"hub/secrets.yaml":  {Data: []byte("kind: Secret\nmetadata: {name: one, namespace: a}\n---\nkind: Secret\nmetadata: {name: two, namespace: b}\n")},
 		"hub/roles.yaml":    {Data: []byte("kind: ClusterRole\nmetadata: {name: r}\n")},
@@ -50,32 +50,32 @@ func TestObjectsAreLoadedByCluster(t *testing.T) {
 	}
 }
 
-func TestAFileThatIsNoObjectIsNamed(t *testing.T) {
+func TestLoadInvalidFile_NamesTheFile(t *testing.T) {
 	_, err := parity.Load(fstest.MapFS{"hub/x.yaml": {Data: []byte("- a\n- b\n")}}, "hub")
 	if err == nil || !strings.Contains(err.Error(), "hub/x.yaml") {
 		t.Errorf("%v does not name the file", err)
 	}
 }
 
-func TestLive(t *testing.T) {
+func TestLive_HasTheRecordedForm(t *testing.T) {
 	tests := map[string]struct{ is, want string }{
-		"what an API server keeps of its own is left out": {
+		"fields of the API server: removed": {
 			is:   "{kind: Lease, metadata: {name: l, uid: u, resourceVersion: '7', generation: 2, creationTimestamp: '2026-01-01T00:00:00Z', managedFields: [{manager: m}]}}",
 			want: "{kind: Lease, metadata: {name: l, uid: u}}",
 		},
-		"the data of a Secret is decoded": {
+		"Secret data: decoded": {
 			is:   "{kind: Secret, type: Opaque, data: {a: aGVsbG8=, b: ''}}",
 			want: "{kind: Secret, type: Opaque, decodedData: {a: hello, b: ''}}",
 		},
-		"what cannot be decoded stays": {
+		"invalid base64: kept": {
 			is:   "{kind: Secret, data: {a: 'no base64'}}",
 			want: "{kind: Secret, decodedData: {a: 'no base64'}}",
 		},
-		"of a Helm release only its being there counts": {
+		"Helm release: replaced by a note": {
 			is:   "{kind: Secret, type: helm.sh/release.v1, data: {release: aGVsbG8=}}",
 			want: "{kind: Secret, type: helm.sh/release.v1, decodedData: {release: <release>}}",
 		},
-		"the data of a ConfigMap is plain": {
+		"ConfigMap data: unchanged": {
 			is:   "{kind: ConfigMap, data: {a: aGVsbG8=}}",
 			want: "{kind: ConfigMap, data: {a: aGVsbG8=}}",
 		},
@@ -88,7 +88,7 @@ func TestLive(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(parsed(t, test.is), is.Object); diff != "" {
-				t.Errorf("the object was altered:\n%s", diff)
+				t.Errorf("the original object was changed:\n%s", diff)
 			}
 		})
 	}

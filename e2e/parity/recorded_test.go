@@ -13,25 +13,25 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// What the comparison must find at least. Smaller numbers mean that it has lost something.
+// The minimum numbers of the comparison. Smaller numbers mean that objects or fields are missing.
 const (
 	recordedObjects = 140
 	equalFields     = 3000
 )
 
-// pause is how long the clusters are left alone between two comparisons.
+// pause is the pause between two comparisons.
 const pause = 250 * time.Millisecond
 
-// The addresses at the time of the recording; the second one is the hub's own, inside.
+// The URLs at the time of the recording. recordedInside is the hub's in-cluster URL.
 const (
 	recordedHub    = "https://10.99.0.2:6443"
 	recordedInside = "https://10.43.0.1:443"
 	recordedEast   = "https://10.99.0.3:6443"
 )
 
-// TestTheRecordedSituation plays what was recorded, and compares every object of it. `go test -v` prints
-// how much that was.
-func TestTheRecordedSituation(t *testing.T) {
+// TestRecordedSituation_IsReproduced recreates the recorded situation and compares every object. `go test -v`
+// prints the numbers.
+func TestRecordedSituation_IsReproduced(t *testing.T) {
 	g := NewWithT(t)
 	s := start(t)
 	clusters := map[string]*fleet.Cluster{}
@@ -52,7 +52,7 @@ func TestTheRecordedSituation(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 	}
 
-	// The hub was recorded while the pod of Bundle raw was starting, east when it ran.
+	// The hub was recorded while the pod of Bundle raw was starting, east when it was running.
 	var before []parity.Object
 	settles(t, g, func(g Gomega) parity.Report {
 		before = s.objects(t, g)
@@ -68,7 +68,7 @@ func TestTheRecordedSituation(t *testing.T) {
 	g.Expect(report.Equal).To(BeNumerically(">=", equalFields))
 }
 
-// settles waits until a report has nothing to say, and returns it.
+// settles waits until a report has no differences, and returns it.
 func settles(t *testing.T, g *WithT, compare func(Gomega) parity.Report) (report parity.Report) {
 	t.Helper()
 	g.Eventually(func(g Gomega) {

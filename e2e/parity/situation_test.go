@@ -85,7 +85,7 @@ func start(t *testing.T) *situation {
 	return s
 }
 
-// installAgent is the admin of west, with the token's values.
+// installAgent installs the agent on west with the token's values.
 func (s *situation) installAgent(t *testing.T) *fleet.Cluster {
 	t.Helper()
 	secret, err := client.Until(t.Context(), client.Await{
@@ -110,12 +110,12 @@ func (s *situation) installAgent(t *testing.T) *fleet.Cluster {
 	return cluster
 }
 
-// make creates what a user had created, from the recorded object.
+// make creates a user's object from the recorded object.
 func (s *situation) make(t *testing.T, name string) {
 	t.Helper()
 	i := slices.IndexFunc(s.recorded, func(o parity.Object) bool { return o.String() == hub+" "+name })
 	if i < 0 {
-		t.Fatalf("no %s was recorded", name)
+		t.Fatalf("%s was not recorded", name)
 	}
 	object := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(s.recorded[i].Fields)}
 	for _, ours := range [][]string{{"status"}, {"metadata", "uid"}, {"metadata", "finalizers"}, {"spec", "clientID"}} {
@@ -130,7 +130,7 @@ func (s *situation) make(t *testing.T, name string) {
 	}
 }
 
-// kubeconfig puts our east into the recorded kubeconfig.
+// kubeconfig replaces the recorded cluster east in the kubeconfig by ours.
 func (s *situation) kubeconfig(text string) string {
 	cluster := s.Cluster(east)
 	return strings.NewReplacer(
@@ -140,7 +140,7 @@ func (s *situation) kubeconfig(text string) string {
 	).Replace(text)
 }
 
-// letGo lets the pods of Bundle raw run, and waits for it.
+// letGo releases the held pods of Bundle raw, and waits until they are running.
 func (s *situation) letGo(t *testing.T) {
 	t.Helper()
 	s.held.Store(false)

@@ -6,19 +6,20 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// releaseNote stands for the payload of a Helm release.
+// releaseNote replaces the content of a Helm release.
 const releaseNote = "<release>"
 
-// chance is a character of the names that Kubernetes makes up.
+// chance matches a character of the random names that Kubernetes generates.
 const chance = `[bcdfghjklmnpqrstvwxz2456789]`
 
-// form is what has no name of its own, with what stands for it on both sides.
+// form is a pattern of values without a derived name, and their replacement on both sides.
 type form struct {
 	is   *regexp.Regexp
 	note string
 }
 
-// newForms are all of them. Order matters: what a certificate is part of comes before it.
+// newForms returns all forms. Their order matters: a pattern that contains a certificate precedes the
+// certificate's.
 func newForms() []form {
 	return []form{
 		{regexp.MustCompile(`certificate-authority-data: [A-Za-z0-9+/=]\S*`), "certificate-authority-data: <base64 PEM>"},
@@ -34,7 +35,7 @@ func newForms() []form {
 	}
 }
 
-// Text is a text with the names of both sides.
+// Text returns a text with replaced names.
 func (n *Names) Text(text string) string {
 	text = n.replacer.Replace(text)
 	for _, f := range n.forms {
@@ -43,8 +44,8 @@ func (n *Names) Text(text string) string {
 	return text
 }
 
-// Of is an object with the names of both sides, in keys and in values. Its own UID is left out: it is
-// compared where others name it.
+// Of returns an object with replaced names, in keys and values. Its own UID is removed, because it is compared
+// where other objects refer to it.
 func (n *Names) Of(o Object) Object {
 	fields, _ := n.value(o.Fields).(map[string]any)
 	unstructured.RemoveNestedField(fields, "metadata", "uid")

@@ -12,8 +12,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// values names the hashes over Helm values in which a name occurs that differs between two runs. All
-// other hashes are compared as they are.
+// values names the hashes of Helm values that contain a replaced name. All other hashes are compared unchanged.
 func (n *Names) values(objects []Object) {
 	secrets := map[string]Object{}
 	for _, o := range ofKind(objects, "Secret") {
@@ -33,7 +32,7 @@ func (n *Names) values(objects []Object) {
 	}
 }
 
-// optionsHash is the second half of a deployment's ID as it follows from its options and values.
+// optionsHash returns the second half of a deployment ID, computed from options and values.
 func optionsHash(o Object, values string) string {
 	var bd fleet.BundleDeployment
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(o.Fields, &bd) != nil || bd.Spec.Options.Helm == nil {

@@ -55,7 +55,7 @@ var _ = Describe("A hub that is taken away", Ordered, func() {
 		}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())
 	})
 
-	It("goes with its charts", func(ctx SpecContext) {
+	It("is removed with its charts", func(ctx SpecContext) {
 		for _, name := range []string{"fleet", "fleet-crd"} {
 			release := helm.Release{Config: world.Plane.Hub.Config(), Chart: name, Name: name, Namespace: names.SystemNamespace}
 			Expect(release.Uninstall(ctx)).To(Succeed())

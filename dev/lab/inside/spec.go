@@ -5,7 +5,7 @@
 //
 //	mounts ─► network ─► etcd, kube-apiserver, containerd ─► images ─► controller-manager, scheduler, kubelet, kube-proxy
 //
-// When one component ends, the node ends. There is no partly running node.
+// When one component ends, the node ends: a node never runs partly.
 package inside
 
 import (

@@ -26,7 +26,7 @@ func hierarchies(mount string) []string {
 	}
 	entries, err := os.ReadDir(mount)
 	if err != nil {
-		return nil // createCgroups reports that there are none
+		return nil // createCgroups reports the missing mount
 	}
 	var found []string
 	for _, entry := range entries {

@@ -137,7 +137,7 @@ func prepare(ctx context.Context, options Options) (l *Lab, err error) {
 	return l, nil
 }
 
-// hidden are the directories of which each node has its own: the host's content is not visible in the node.
+// hidden are directories that are private to each node: the host's content is not visible there.
 var hidden = []string{"/run/", "/var/run/", "/var/lib/", "/var/log/"} //nolint:gochecknoglobals // a constant, if Go had such ones
 
 // reachable returns an error if the lab needs a directory that is hidden in the nodes.
@@ -193,7 +193,7 @@ func (l *Lab) end() error {
 	return errors.Join(err, l.place.sweep())
 }
 
-// Mark returns the lab's number and directory, by which its traces on the machine are found.
+// Mark returns the lab's number and directory. They identify its traces on the machine.
 func (l *Lab) Mark() Mark { return Mark{Number: l.place.number, Dir: l.dir} }
 
 // RemoveLogs removes LogDir if Start created it because Options.LogDir was empty.

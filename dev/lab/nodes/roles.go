@@ -37,7 +37,7 @@ func Role(args []string, out io.Writer) (code int, played bool) {
 	case roleSupervisor:
 		err = beSupervisor(args[1:])
 		if err != nil {
-			_, _ = fmt.Fprintln(out, roleSupervisor+":", err) // there is no other place to report a failed write
+			_, _ = fmt.Fprintln(out, roleSupervisor+":", err) // a failed write cannot be reported
 		}
 		supervise.KillOwnGroup()
 	case roleNode:

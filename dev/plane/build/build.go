@@ -194,14 +194,14 @@ func (r recipe) tick(progress Progress) func() time.Duration {
 }
 
 func now() time.Time {
-	return time.Now() //nolint:forbidigo // how long a build takes is told to a person, nothing is decided by it
+	return time.Now() //nolint:forbidigo // only to report how long a build takes
 }
 
 // Run builds the control plane and the supervisor if needed, and prints where they are. make calls it before the
 // tests, so that the first build does not count against their time limit.
 func Run(ctx context.Context, out io.Writer) error {
 	progress := Progress(func(format string, args ...any) {
-		_, _ = fmt.Fprintf(out, format+"\n", args...) // there is no other place to report a failed write
+		_, _ = fmt.Fprintf(out, format+"\n", args...) // a failed write cannot be reported
 	})
 	if _, err := Supervisor(ctx, progress); err != nil {
 		return err

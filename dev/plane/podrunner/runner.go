@@ -116,7 +116,7 @@ func (r *Runner) play(ctx context.Context, pod *corev1.Pod) error {
 	return r.writeStatus(ctx, pod, status)
 }
 
-// address returns the pod's address, or a new one if it has none yet.
+// address returns the pod's address, or a new one for a new pod.
 func (r *Runner) address(pod *corev1.Pod) string {
 	if pod.Status.PodIP != "" {
 		return pod.Status.PodIP
@@ -160,7 +160,7 @@ func (r *Runner) ensure(key string, pod *corev1.Pod) {
 	go w.run(before)
 }
 
-// end starts to end a pod's workload and returns it, or nil if there is none. If pod is set, only the workload of
+// end starts to end a pod's workload and returns it, or nil. If pod is set, only the workload of
 // that pod is ended.
 func (r *Runner) end(key string, pod *corev1.Pod) *workload {
 	r.mu.Lock()

@@ -25,7 +25,7 @@ const (
 	Other Identity = "other"
 )
 
-// Classifier holds the names by which senders are recognized.
+// Classifier holds the names that identify senders.
 type Classifier struct {
 	// Controller is the controller's user name, Workspace the namespace of the tokens.
 	Controller, Workspace string
