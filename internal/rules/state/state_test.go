@@ -217,13 +217,13 @@ func TestModifiedText(t *testing.T) {
 		in   fleet.ModifiedStatus
 		want string
 	}{
-		"missing":      {change(func(m *fleet.ModifiedStatus) { m.Missing = true }), "service.v1 ns/web missing"},
-		"somebody's":   {change(func(m *fleet.ModifiedStatus) { m.Missing, m.Exist = true, true }), "service.v1 ns/web is not owned by us"},
-		"extra":        {change(func(m *fleet.ModifiedStatus) { m.Delete = true }), "service.v1 ns/web extra"},
-		"modified":     {change(func(m *fleet.ModifiedStatus) { m.Patch = `{"a":1}` }), `service.v1 ns/web modified {"a":1}`},
-		"of a group":   {change(func(m *fleet.ModifiedStatus) { m.APIVersion, m.Delete = "x.io/v1", true }), "service.x.io ns/web extra"},
-		"no version":   {change(func(m *fleet.ModifiedStatus) { m.APIVersion, m.Delete = "", true }), "service ns/web extra"},
-		"no namespace": {change(func(m *fleet.ModifiedStatus) { m.Namespace, m.Delete = "", true }), "service.v1 web extra"},
+		"missing":                  {change(func(m *fleet.ModifiedStatus) { m.Missing = true }), "service.v1 ns/web missing"},
+		"owned by another release": {change(func(m *fleet.ModifiedStatus) { m.Missing, m.Exist = true, true }), "service.v1 ns/web is not owned by us"},
+		"extra":                    {change(func(m *fleet.ModifiedStatus) { m.Delete = true }), "service.v1 ns/web extra"},
+		"modified":                 {change(func(m *fleet.ModifiedStatus) { m.Patch = `{"a":1}` }), `service.v1 ns/web modified {"a":1}`},
+		"of a group":               {change(func(m *fleet.ModifiedStatus) { m.APIVersion, m.Delete = "x.io/v1", true }), "service.x.io ns/web extra"},
+		"no version":               {change(func(m *fleet.ModifiedStatus) { m.APIVersion, m.Delete = "", true }), "service ns/web extra"},
+		"no namespace":             {change(func(m *fleet.ModifiedStatus) { m.Namespace, m.Delete = "", true }), "service.v1 web extra"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

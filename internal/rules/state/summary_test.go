@@ -129,7 +129,7 @@ func TestReadyCondition(t *testing.T) {
 			want:  "NotReady(2) [Bundle a: first]; Pending(1) [Bundle b]",
 			state: "Pending",
 		},
-		"four resources of each list are told": {
+		"four resources of each list are mentioned": {
 			in: Summarize([]Entry{{
 				Name: "web", State: fleet.Modified, NonReady: details(5),
 				Modified: []fleet.ModifiedStatus{{Kind: "A", Delete: true}, {Kind: "B", Delete: true}, {Kind: "C", Delete: true}, {Kind: "D", Delete: true}, {Kind: "E", Delete: true}},

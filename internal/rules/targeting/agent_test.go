@@ -43,7 +43,7 @@ func TestAnAgentsBundleIsForItsOwnCluster(t *testing.T) {
 		"not one that is to be left alone":   {agentOf("free"), nil},
 		"not even if it says everybody":      {agentOf("west", func(b *fleet.Bundle) { b.Spec.Targets = nil }, targetingtest.Targets(targetingtest.Everywhere())), []string{"west"}},
 		"not a Cluster that is not there":    {agentOf("gone"), nil},
-		"a user's Bundle of that name goes where it says": {
+		"a user's Bundle of that name follows its targets": {
 			agentOf("east", func(b *fleet.Bundle) { b.Annotations = nil }), []string{"c-12345", "east"},
 		},
 	}

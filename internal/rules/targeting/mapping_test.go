@@ -74,7 +74,7 @@ func TestReach(t *testing.T) {
 			targetingtest.Bundle(bundleLabelled("team", "b")), []*fleet.BundleNamespaceMapping{mapping("m", targetingtest.Selector("team", "a"), gold)},
 			reachInWords{Namespaces: []string{"ws"}},
 		},
-		"a mapping of another workspace is none of its business": {
+		"a mapping of another workspace is ignored": {
 			targetingtest.Bundle(), []*fleet.BundleNamespaceMapping{mapping("m", everything, everything, elsewhere)},
 			reachInWords{Namespaces: []string{"ws"}},
 		},
@@ -111,7 +111,7 @@ func TestReach(t *testing.T) {
 			targetingtest.Bundle(), []*fleet.BundleNamespaceMapping{mapping("m", targetingtest.Unparsable(), gold)},
 			reachInWords{Namespaces: []string{"ws"}, Unknown: "BundleNamespaceMapping m: bundleSelector: " + resembles},
 		},
-		"of several that do not parse, the first by name is told": {
+		"several do not parse: the first by name is reported": {
 			targetingtest.Bundle(), []*fleet.BundleNamespaceMapping{mapping("n", targetingtest.Unparsable(), gold), mapping("m", targetingtest.Unparsable(), targetingtest.Unparsable())},
 			reachInWords{Namespaces: []string{"ws"}, Unknown: "BundleNamespaceMapping m: bundleSelector: " + resembles},
 		},
@@ -193,12 +193,12 @@ func TestWhatIsWrongWithAMapping(t *testing.T) {
 		want   string
 		broken bool
 	}{
-		"nothing":                       {mapping("m", targetingtest.Selector(), targetingtest.Selector("a", "b")), "<nil>", false},
-		"no selector of Bundles":        {mapping("m", nil, targetingtest.Selector()), "BundleNamespaceMapping m: " + ErrMappingIncomplete.Error(), false},
-		"no selector of namespaces":     {mapping("m", targetingtest.Selector(), nil), "BundleNamespaceMapping m: " + ErrMappingIncomplete.Error(), false},
-		"the selector of Bundles":       {mapping("m", targetingtest.Unparsable(), targetingtest.Selector()), "BundleNamespaceMapping m: bundleSelector: " + resembles, true},
-		"the selector of namespaces":    {mapping("m", targetingtest.Selector(), targetingtest.Unparsable()), "BundleNamespaceMapping m: namespaceSelector: " + resembles, true},
-		"both; the first is told first": {mapping("m", targetingtest.Unparsable(), targetingtest.Unparsable()), "BundleNamespaceMapping m: bundleSelector: " + resembles, true},
+		"nothing":                               {mapping("m", targetingtest.Selector(), targetingtest.Selector("a", "b")), "<nil>", false},
+		"no selector of Bundles":                {mapping("m", nil, targetingtest.Selector()), "BundleNamespaceMapping m: " + ErrMappingIncomplete.Error(), false},
+		"no selector of namespaces":             {mapping("m", targetingtest.Selector(), nil), "BundleNamespaceMapping m: " + ErrMappingIncomplete.Error(), false},
+		"the selector of Bundles":               {mapping("m", targetingtest.Unparsable(), targetingtest.Selector()), "BundleNamespaceMapping m: bundleSelector: " + resembles, true},
+		"the selector of namespaces":            {mapping("m", targetingtest.Selector(), targetingtest.Unparsable()), "BundleNamespaceMapping m: namespaceSelector: " + resembles, true},
+		"both selectors: the first is reported": {mapping("m", targetingtest.Unparsable(), targetingtest.Unparsable()), "BundleNamespaceMapping m: bundleSelector: " + resembles, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

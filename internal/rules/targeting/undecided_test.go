@@ -68,11 +68,11 @@ func TestAClusterIsUndecidedWhereABrokenGroupMakesADifference(t *testing.T) {
 		"it is excluded whatever the group is": {
 			targetingtest.Bundle(targetingtest.Targets(targetingtest.In("east", targetingtest.DoNotDeploy), targetingtest.InGroup("dev"))), []*fleet.ClusterGroup{brokenGroup("dev")}, "<nil>",
 		},
-		"a broken group of another workspace has nobody of this one": {
+		"a broken group of another workspace does not matter": {
 			targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("dev"))),
 			[]*fleet.ClusterGroup{brokenGroup("dev", func(g *fleet.ClusterGroup) { g.Namespace = "other" })}, "<nil>",
 		},
-		"of several that make a difference, the first by name is told": {
+		"several make a difference: the first by name is reported": {
 			targetingtest.Bundle(targetingtest.Targets(fleet.BundleTarget{ClusterGroupSelector: targetingtest.Selector("tier", "low")})),
 			[]*fleet.ClusterGroup{brokenGroup("z", targetingtest.GroupLabelled("tier", "low")), brokenGroup("a"), brokenGroup("m", targetingtest.GroupLabelled("tier", "low"))},
 			"ClusterGroup m: selector: " + resembles,

@@ -26,7 +26,7 @@ func TestTemplate(t *testing.T) {
 		"the cluster's names":                      {`{"helm":{"values":{"a":"${ .ClusterNamespace }/${ .ClusterName }"}}}`, "", `{"helm":{"values":{"a":"ws/east"}}}`},
 		"labels":                                   {`{"helm":{"values":{"a":"${ .ClusterLabels.env }"}}}`, "", `{"helm":{"values":{"a":"dev"}}}`},
 		"labels of Fleet":                          {`{"helm":{"values":{"a":"${ get .ClusterLabels \"fleet.cattle.io/cluster\" }"}}}`, "", `{"helm":{"values":{"a":"east"}}}`},
-		"labels nobody sees":                       {`{"helm":{"values":{"a":"${ keys .ClusterLabels | sortAlpha | join \",\" }"}}}`, "", `{"helm":{"values":{"a":"env,fleet.cattle.io/cluster,management.cattle.io/cluster-display-name"}}}`},
+		"labels that templates do not see":         {`{"helm":{"values":{"a":"${ keys .ClusterLabels | sortAlpha | join \",\" }"}}}`, "", `{"helm":{"values":{"a":"env,fleet.cattle.io/cluster,management.cattle.io/cluster-display-name"}}}`},
 		"annotations of users":                     {`{"helm":{"values":{"a":"${ keys .ClusterAnnotations | join \",\" }"}}}`, "", `{"helm":{"values":{"a":"note"}}}`},
 		"the cluster's values":                     {`{"helm":{"values":{"a":"${ .ClusterValues.x.y }"}}}`, `{"x":{"y":7}}`, `{"helm":{"values":{"a":7}}}`},
 		"a result is read as YAML":                 {`{"helm":{"values":{"a":"${ list 1 2 | toJson }"}}}`, "", `{"helm":{"values":{"a":[1,2]}}}`},

@@ -14,7 +14,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// A copy goes when it is no longer named; one that another Bundle wants as well stays for that.
+// A copy is deleted when it is no longer named, unless another Bundle wants it too.
 func TestCopiesThatAreNoLongerWantedGo(t *testing.T) {
 	w := newWorld(t)
 	w.cluster(t, "one", nil)
@@ -68,5 +68,5 @@ func TestCopiesThatAreNoLongerWantedGo(t *testing.T) {
 		g.Expect(config.OwnerReferences).To(ConsistOf(HaveField("UID", db.UID), HaveField("UID", web.UID)))
 	})
 	_, err = configMaps(w.workspace).Get(t.Context(), "settings", metav1.GetOptions{})
-	must(t, err) // nobody's but the user's
+	must(t, err) // created by the user
 }

@@ -18,7 +18,7 @@ import (
 
 const resembles = `invalid label selector: "Resembles" is not a valid label selector operator`
 
-// unparsable is a selector that the API server accepts and nobody can use, as it is written.
+// unparsable is the text of a selector that the API server accepts but that cannot be parsed.
 func unparsable() map[string]any {
 	return map[string]any{"matchLabels": nil, "matchExpressions": []any{map[string]any{"key": "a", "operator": "Resembles"}}}
 }
@@ -149,7 +149,7 @@ func TestWhatAGroupDoesNotShowIsNotWritten(t *testing.T) {
 	if after := w.shows(t, "all", "1/1", "0/0"); after.ResourceVersion != before.ResourceVersion {
 		t.Errorf("the group was written: %s became %s", before.ResourceVersion, after.ResourceVersion)
 	}
-	// What somebody else writes there does not last.
+	// Writes of other clients are overwritten.
 	w.patchStatus(t, client.ClusterGroups, w.workspace, "all", map[string]any{"clusterCount": 7, "display": map[string]any{"readyClusters": "7/7"}})
 	healed := w.shows(t, "all", "1/1", "0/0")
 	if healed.Status.ClusterCount != 1 {

@@ -216,7 +216,7 @@ func (w *world) clusterThat(t testing.TB, name, what string, done func(*fleet.Cl
 	return c
 }
 
-// report plays the agent: it applied what it was told, and this is how it went.
+// report writes the status of an agent that has applied the deployment.
 func (w *world) report(t testing.TB, bd *fleet.BundleDeployment, status map[string]any) {
 	t.Helper()
 	all := map[string]any{"appliedDeploymentID": bd.Spec.DeploymentID, "ready": true, "nonModified": true}

@@ -33,7 +33,7 @@ func (w *world) labelWorkspace(t testing.TB, key string, value any) {
 	must(t, err)
 }
 
-// teamed gives a Bundle a label by which it is mapped.
+// teamed gives a Bundle the label that the mapping selects.
 func teamed(b *fleet.Bundle) { b.Labels = map[string]string{"team": "a"} }
 
 func TestAMappingLeadsToClustersOfOtherWorkspaces(t *testing.T) {

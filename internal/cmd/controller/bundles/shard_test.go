@@ -25,7 +25,7 @@ func TestShards(t *testing.T) {
 	must(t, err)
 	must(t, bundles.Register(t.Context(), a))
 
-	// Before the shard works, nobody looks after what is its own.
+	// Before the shard runs, its objects are not reconciled.
 	sharded := func(b *fleet.Bundle) { b.Labels = map[string]string{fleet.LabelShardRef: "a"} }
 	w.cluster(t, "one", map[string]string{"n": "1", fleet.LabelShardRef: "b"})
 	w.bundle(t, "web", to("one"), values("n", "${ .ClusterLabels.n }"), sharded)
@@ -50,7 +50,7 @@ func TestShards(t *testing.T) {
 		return bd.Spec.ValuesHash == delivery.Values{Current: wanted, Staged: wanted}.Hash()
 	})
 
-	// Whoever has the label takes it on as it is.
+	// The process of the new shard continues from the current state.
 	w.label(t, client.Bundles, "web", fleet.LabelShardRef, nil)
 	after := w.deployment(t, "web", "one", "the label that follows", func(bd *fleet.BundleDeployment) bool { return bd.Labels[fleet.LabelShardRef] == "" })
 	if after.UID != bd.UID || after.Spec.DeploymentID != bd.Spec.DeploymentID {

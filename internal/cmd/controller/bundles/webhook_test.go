@@ -52,7 +52,7 @@ func (w *world) webhookDown(t *testing.T, namespace string) (up func()) {
 	return func() { must(t, end(t.Context())) }
 }
 
-// A webhook that nobody answers for is said on the Bundle, with the cluster it concerns, as long as it lasts.
+// A webhook without an endpoint is reported on the Bundle, with the cluster it concerns, as long as it lasts.
 func TestAWebhookThatIsDown(t *testing.T) {
 	w := newWorld(t)
 	w.cluster(t, "one", nil)

@@ -40,8 +40,8 @@ func TestFailures(t *testing.T) {
 			apierrors.NewInternalError(errors.New(`write tcp [fd00::1]:41234->[fd00::2]:443: broken pipe`)),
 			`write error: Internal error occurred: write tcp [fd00::1]->[fd00::2]:443: broken pipe`, true, true,
 		},
-		"what passes by itself is not told":   {transient, "", false, true},
-		"neither is that somebody was faster": {apierrors.NewConflict(resource, "web", errors.New("changed")), "", false, true},
+		"transient error: is not reported": {transient, "", false, true},
+		"conflict: is not reported":        {apierrors.NewConflict(resource, "web", errors.New("changed")), "", false, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

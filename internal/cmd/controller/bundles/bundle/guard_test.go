@@ -29,16 +29,16 @@ func TestEditedByOthers(t *testing.T) {
 		entries entries
 		want    bool
 	}{
-		"written by this process":                     {entries{managing("own", values)}, false},
-		"written by another implementation's hub":     {entries{managing("fleetcontroller", values)}, false},
-		"labelled by somebody else":                   {entries{managing("own", values), managing("kubectl", `{"f:metadata":{"f:labels":{"f:a":{}}}}`)}, false},
-		"values written by somebody else":             {entries{managing("own", `{"f:type":{}}`), managing("kubectl", values)}, true},
-		"a key added by somebody else":                {entries{managing("own", values), managing("kubectl", more)}, true},
-		"the values removed by somebody else":         {entries{managing("own", `{"f:data":{".":{},"f:stagedValues":{}}}`)}, true},
-		"without managed fields":                      {nil, true},
-		"managed fields that cannot be read":          {entries{managing("own", values), managing("kubectl", `{`)}, false},
-		"an entry without fields beside one with":     {entries{managing("kubectl", ""), managing("own", values)}, false},
-		"fields of nobody's data, and of no one else": {entries{managing("own", `{"f:data":{}}`)}, true},
+		"written by this process":                 {entries{managing("own", values)}, false},
+		"written by another implementation's hub": {entries{managing("fleetcontroller", values)}, false},
+		"labels written by another client":        {entries{managing("own", values), managing("kubectl", `{"f:metadata":{"f:labels":{"f:a":{}}}}`)}, false},
+		"values written by another client":        {entries{managing("own", `{"f:type":{}}`), managing("kubectl", values)}, true},
+		"a key added by another client":           {entries{managing("own", values), managing("kubectl", more)}, true},
+		"the values removed by another client":    {entries{managing("own", `{"f:data":{".":{},"f:stagedValues":{}}}`)}, true},
+		"without managed fields":                  {nil, true},
+		"managed fields that cannot be read":      {entries{managing("own", values), managing("kubectl", `{`)}, false},
+		"an entry without fields beside one with": {entries{managing("kubectl", ""), managing("own", values)}, false},
+		"no data fields at all":                   {entries{managing("own", `{"f:data":{}}`)}, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -125,7 +125,7 @@ func TestBrokenSelector_HoldsDeployments(t *testing.T) {
 				existing: []*fleet.BundleDeployment{existing("far", ofWorkspace("away"))}},
 			told{Writes: []string{"update c-far", "create c-one"}, Content: true, Outcome: ledger.Outcome{Targets: []ledger.Target{target("away", "far"), target("ws", "one")}}},
 		},
-		"of both, the mapping is told: it concerns more": {
+		"group and mapping broken: the mapping is reported, because it concerns more": {
 			input{bundle: bundle(toGroup("prod")), reach: brokenReach(), groups: broken, clusters: []*fleet.Cluster{cluster("one")}},
 			told{Outcome: ledger.Outcome{Held: byMapping}},
 		},

@@ -82,30 +82,30 @@ func TestTheOwnerOfASecret(t *testing.T) {
 			server: []hubtest.Object{valued("one"), ownerless()}, cache: []hubtest.Object{valued("one")},
 			requests: []string{nameOwner}, owner: "u-one",
 		},
-		"need not be named where there are no values any more": {
+		"without values: no owner is set": {
 			server: []hubtest.Object{existing("one")}, cache: []hubtest.Object{existing("one")}, owner: "no secret",
 		},
-		"cannot be named where somebody deleted the Secret; the agent will say so": {
+		"Secret deleted by another client: no owner is set, the agent reports it": {
 			server: []hubtest.Object{valued("one")}, cache: []hubtest.Object{valued("one")}, requests: []string{nameOwner}, owner: "no secret",
 		},
 		"is named later where that fails": {
 			server: []hubtest.Object{valued("one"), ownerless()}, cache: []hubtest.Object{valued("one")},
 			fail: map[string]error{nameOwner: errDown}, requests: []string{nameOwner}, owner: "nobody", fails: true,
 		},
-		"went before it was named, and the Secret goes, too": {
+		"owner deleted before it was set: the Secret is deleted": {
 			server: []hubtest.Object{ownerless()}, requests: []string{readSecret, readOwner, deleteSecret}, owner: "no secret",
 		},
 		"went with the Secret": {requests: []string{readSecret}, owner: "no secret"},
 		"went, and what has its name now is no Secret of ours": {
 			server: []hubtest.Object{ownerless(ofAnotherType)}, requests: []string{readSecret}, owner: "nobody",
 		},
-		"went, and the Secret has an owner: it goes by itself": {
+		"owner deleted, Secret has an owner reference: left to the garbage collector": {
 			server: []hubtest.Object{ownerless(ownedByOne)}, requests: []string{readSecret}, owner: "u-one",
 		},
 		"is there, though the cache has it not": {
 			server: []hubtest.Object{valued("one"), ownerless()}, requests: []string{readSecret, readOwner, nameOwner}, owner: "u-one",
 		},
-		"went, and somebody writes the Secret anew meanwhile": {
+		"owner deleted, Secret written again in the meantime: it stays": {
 			server: []hubtest.Object{ownerless()}, requests: []string{readSecret, readOwner, deleteSecret}, owner: "nobody",
 			before: map[string]func(*hubtest.Hub){deleteSecret: func(hub *hubtest.Hub) { hub.Have(ownerless()) }},
 		},
@@ -115,7 +115,7 @@ func TestTheOwnerOfASecret(t *testing.T) {
 				hub.Have(ownerless(func(s *corev1.Secret) { s.UID = "another" }))
 			}},
 		},
-		"went, and somebody else deletes the Secret": {
+		"owner deleted, Secret deleted by another client: no error": {
 			server: []hubtest.Object{ownerless()}, fail: map[string]error{deleteSecret: gone},
 			requests: []string{readSecret, readOwner, deleteSecret}, owner: "nobody",
 		},
@@ -193,7 +193,7 @@ func working(t *testing.T, hub *hubtest.Hub, secrets metadata.Getter, synced ...
 	return o
 }
 
-// inTime tells a story in a bubble of time; its API server is outside.
+// inTime runs a test in a synctest bubble. Its API server is outside the bubble.
 func inTime(t *testing.T, story func(*testing.T, *hubtest.Hub)) {
 	t.Helper()
 	hub := hubtest.New(t)
@@ -288,7 +288,7 @@ func TestWhatFailsIsTriedAgain(t *testing.T) {
 	})
 }
 
-// A BundleDeployment that goes before its Secret has its name takes the Secret along at once; another has no part in it.
+// If a BundleDeployment is deleted before its Secret has an owner, the Secret is deleted at once. Other Secrets stay.
 func TestAnOwnerThatGoes(t *testing.T) {
 	inTime(t, func(t *testing.T, hub *hubtest.Hub) {
 		o := working(t, hub, &pages{})
@@ -302,7 +302,7 @@ func TestAnOwnerThatGoes(t *testing.T) {
 		hubtest.ExpectRequests(t, hub, readSecret, readOwner, deleteSecret)
 		o.gone(one)
 		synctest.Wait()
-		hubtest.ExpectRequests(t, hub) // it has no unnamed Secret any more
+		hubtest.ExpectRequests(t, hub) // no Secret waits for its owner
 	})
 }
 

@@ -23,16 +23,16 @@ func TestTallyGoesOn(t *testing.T) {
 		again, gated bool
 		want         bool
 	}{
-		"all that could be done was done":               {tally: tally{written: 3}},
-		"as many were created as may be":                {tally: tally{written: 50}, again: true, want: true},
-		"some of them were refused":                     {tally: tally{written: 48, refused: 2}, again: true, want: true},
-		"all of them were refused":                      {tally: tally{refused: 50}, again: true, want: true},
-		"nothing was achieved and nothing found out":    {again: true, gated: true},
-		"what was refused has taken up room":            {tally: tally{written: 1, refused: 1}, gated: true, want: true},
-		"what was refused has taken up nothing":         {tally: tally{written: 1, refused: 1}},
-		"others wait for what was written":              {tally: tally{written: 1}, gated: true},
-		"nobody else would get an answer either":        {tally: tally{written: 40, refused: 2, over: true}, again: true, gated: true},
-		"nobody would, and nothing is left to be asked": {tally: tally{over: true}},
+		"all that could be done was done":                      {tally: tally{written: 3}},
+		"as many were created as may be":                       {tally: tally{written: 50}, again: true, want: true},
+		"some of them were refused":                            {tally: tally{written: 48, refused: 2}, again: true, want: true},
+		"all of them were refused":                             {tally: tally{refused: 50}, again: true, want: true},
+		"nothing was achieved and nothing found out":           {again: true, gated: true},
+		"what was refused has taken up room":                   {tally: tally{written: 1, refused: 1}, gated: true, want: true},
+		"what was refused has taken up nothing":                {tally: tally{written: 1, refused: 1}},
+		"others wait for what was written":                     {tally: tally{written: 1}, gated: true},
+		"other writes would fail too":                          {tally: tally{written: 40, refused: 2, over: true}, again: true, gated: true},
+		"other writes would fail too, and nothing was written": {tally: tally{over: true}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestConcernsAll(t *testing.T) {
 		"a size":                             {apierrors.NewRequestEntityTooLargeError("no"), false},
 		"a webhook's answer":                 {errDenied, false},
 		"a webhook that does not answer":     {errWebhook, false},
-		"somebody who was faster":            {fmt.Errorf("patching: %w", errFaster), false},
+		"a conflict":                         {fmt.Errorf("patching: %w", errFaster), false},
 		"a namespace that is not there":      {apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "c-one"), false},
 		"another Bundle's BundleDeployment":  {errForeign, false},
 		"one that the cache did not know of": {errors.Join(apierrors.NewAlreadyExists(deployments, "web"), errForeign), false},

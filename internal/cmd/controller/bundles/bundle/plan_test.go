@@ -66,7 +66,7 @@ func existing(cluster string, modifiers ...func(*fleet.BundleDeployment)) *fleet
 	return bd
 }
 
-// told is a plan in words.
+// told describes a plan as text.
 type told struct {
 	Writes, Orphans []string
 	Content         bool
@@ -154,7 +154,7 @@ func TestDecide(t *testing.T) {
 				existing: []*fleet.BundleDeployment{existing("one"), existing("two"), existing("unknown")}},
 			told{Writes: []string{"update c-one"}, Orphans: []string{"c-two", "c-unknown"}, Outcome: outcome(target("one"))},
 		},
-		"what is on its way out is no orphan and not written": {
+		"a BundleDeployment that is being deleted: is not an orphan and not written": {
 			input{bundle: bundle(onlyOne), contentThere: true, clusters: []*fleet.Cluster{cluster("one")},
 				existing: []*fleet.BundleDeployment{existing("one", deleted), existing("two", deleted)}},
 			told{Outcome: outcome(target("one"))},

@@ -28,7 +28,7 @@ import (
 
 var deployments = schema.GroupResource{Group: "fleet.cattle.io", Resource: "bundledeployments"}
 
-// What an API server, or nobody, answers.
+// Answers of an API server, and errors without an answer.
 var (
 	errQuota   = apierrors.NewForbidden(deployments, "web", errors.New("exceeded quota"))
 	errDenied  = apierrors.NewBadRequest(`admission webhook "policy.example.com" denied the request: not here`)
@@ -84,7 +84,7 @@ func TestRefusingCluster_DoesNotBlockOthers(t *testing.T) {
 			clusters: 120, bundle: bundle(everywhere), fail: errQuota, of: upTo(120),
 			created: 0, tried: 120, told: "write error: " + errQuota.Error(), errs: 120,
 		},
-		"a webhook that fails for one, of which nobody knows for how long": {
+		"a webhook fails for one cluster: it counts as in doubt": {
 			clusters: 120, bundle: bundle(everywhere), fail: errWebhook, of: []int{3},
 			created: 119, tried: 120, told: "write error: " + errWebhook.Error(), errs: 1,
 		},
@@ -125,7 +125,7 @@ func TestRefusingCluster_DoesNotBlockOthers(t *testing.T) {
 	}
 }
 
-// Where others have a BundleDeployment of that name, nobody is tried again, however many these are.
+// Clusters with a foreign BundleDeployment of that name are not retried, however many they are.
 func TestForeignObject_DoesNotBlockOthers(t *testing.T) {
 	d := newDelivery(t, bundle(everywhere, mostNew(2)), 9)
 	for number := range 4 {
@@ -153,7 +153,7 @@ func lines(err error) int {
 	return len(strings.Split(err.Error(), "\n"))
 }
 
-// A cluster that heals is delivered to with the next pass, and nothing is said of it any more.
+// A cluster that accepts writes again is deployed with the next pass, and its failure is no longer reported.
 func TestAClusterThatNoLongerRefuses(t *testing.T) {
 	d := newDelivery(t, bundle(everywhere, mostNew(2)), 7)
 	d.fail(errQuota, newOnes(0, 1, 5)...)
@@ -208,10 +208,10 @@ func TestUnstorableValues_DoNotBlockOthers(t *testing.T) {
 	}
 }
 
-// What nobody can write ends the pass, before it has tried everybody.
+// An error that concerns all clusters ends the pass before all clusters are tried.
 func TestErrorOfAllClusters_EndsThePass(t *testing.T) {
 	tests := map[string]error{
-		"nobody answers":                errDown,
+		"no answer":                     errDown,
 		"the credential is not valid":   apierrors.NewUnauthorized("expired"),
 		"the API server has too much":   apierrors.NewTooManyRequests("later", 1),
 		"it is not there":               apierrors.NewServiceUnavailable("starting"),
@@ -317,7 +317,7 @@ func TestPass_EndsWithItsProcessOrBundle(t *testing.T) {
 	})
 }
 
-// What is told to go is told once in a pass.
+// The deletion of an orphan is requested once per pass.
 func TestOrphansAreDeletedOnce(t *testing.T) {
 	d := newDelivery(t, bundle(everywhere), 120)
 	for _, name := range []string{"x", "y"} {
@@ -351,7 +351,7 @@ func inTwo(b *fleet.Bundle) {
 func TestRefusedPromotion_LeavesItsRoomToOthers(t *testing.T) {
 	tests := map[string]struct {
 		strategy func(*fleet.Bundle)
-		// refused have no quota, unsure a webhook that fails, and late are written by somebody else meanwhile.
+		// refused have no quota, unsure a webhook that fails, and late are changed by another client in the meantime.
 		refused, unsure, late []int
 		want                  []string
 	}{
@@ -363,7 +363,7 @@ func TestRefusedPromotion_LeavesItsRoomToOthers(t *testing.T) {
 		"so does a conflict, which may be the answer to a repetition": {strategy: atMost("2"), late: []int{1}, refused: []int{0}, want: []string{"k-002"}},
 		"without trouble, a partition waits for another":              {strategy: inTwo, want: []string{"k-000"}},
 		"a partition that refuses keeps no other waiting":             {strategy: inTwo, refused: []int{0, 1}, want: []string{"k-002", "k-003"}},
-		"one of which nobody knows what became of it does":            {strategy: inTwo, unsure: []int{0, 1}},
+		"a write with an unknown result does":                         {strategy: inTwo, unsure: []int{0, 1}},
 		"also when others refuse":                                     {strategy: atMost("1"), unsure: []int{0}, refused: []int{3, 4}},
 	}
 	for name, test := range tests {
@@ -435,7 +435,7 @@ func TestAFirstDeploymentInDoubtCounts(t *testing.T) {
 	}
 }
 
-// What keeps a Bundle's Content, or the Bundle's finalizer, from being written is told of the Bundle, until it is.
+// An error that keeps the Content or the finalizer from being written is reported until the write succeeds.
 func TestABundleThatCannotBeBegun(t *testing.T) {
 	stored := "create Content " + content.Manifest{}.ID()
 	tests := map[string]struct {
@@ -444,14 +444,14 @@ func TestABundleThatCannotBeBegun(t *testing.T) {
 		told    string
 		lasts   bool // it is tried again
 	}{
-		"a policy does not take its Content":         {stored, errDenied, writeError + errDenied.Error(), true},
-		"a webhook for Contents does not answer":     {stored, errWebhook, writeError + errWebhook.Error(), true},
-		"its Content is too large":                   {stored, errors.New("etcdserver: request is too large"), targetingError + errContentTooLarge.Error(), false},
-		"the API server is away":                     {stored, errDown, "", true},
-		"a policy does not take its finalizer":       {"patch Bundle ws/web", errDenied, writeError + errDenied.Error(), true},
-		"a webhook for Bundles does not answer":      {"patch Bundle ws/web", errWebhook, writeError + errWebhook.Error(), true},
-		"nobody answers who would take a finalizer":  {"patch Bundle ws/web", errDown, "", true},
-		"somebody was faster all the time, for once": {"patch Bundle ws/web", errFaster, "", true},
+		"a policy does not take its Content":     {stored, errDenied, writeError + errDenied.Error(), true},
+		"a webhook for Contents does not answer": {stored, errWebhook, writeError + errWebhook.Error(), true},
+		"its Content is too large":               {stored, errors.New("etcdserver: request is too large"), targetingError + errContentTooLarge.Error(), false},
+		"the API server is away":                 {stored, errDown, "", true},
+		"a policy does not take its finalizer":   {"patch Bundle ws/web", errDenied, writeError + errDenied.Error(), true},
+		"a webhook for Bundles does not answer":  {"patch Bundle ws/web", errWebhook, writeError + errWebhook.Error(), true},
+		"no answer to the finalizer's patch":     {"patch Bundle ws/web", errDown, "", true},
+		"conflicts with all tries of the patch":  {"patch Bundle ws/web", errFaster, "", true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

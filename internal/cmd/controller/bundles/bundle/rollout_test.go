@@ -81,7 +81,7 @@ func TestWhatARoundWrites(t *testing.T) {
 			input{bundle: bundle(everywhere, atMost("1")), clusters: three, existing: all, inDoubt: map[string]bool{"c-b": true}},
 			nil, []string{"stage c-a", "promote c-b", "stage c-c"},
 		},
-		"the silent are staged, and count for nobody": {
+		"silent clusters are staged and do not count": {
 			input{bundle: bundle(everywhere, atMost("1")), clusters: three, existing: all, unreachable: map[types.NamespacedName]bool{{Namespace: "ws", Name: "a"}: true}},
 			[]string{"promote c-b"}, []string{"stage c-a", "stage c-c"},
 		},
@@ -93,7 +93,7 @@ func TestWhatARoundWrites(t *testing.T) {
 				{ClusterName: "c", MaxUnavailable: &intstr.IntOrString{}}, {ClusterName: "a"},
 			}})), clusters: three, existing: all}, nil, []string{"refresh c-a", "refresh c-b", "stage c-c"},
 		},
-		"what nobody can use changes nothing": {
+		"an invalid strategy changes nothing": {
 			input{bundle: bundle(everywhere, atMost("ten")), clusters: three, existing: all}, nil, nil,
 		},
 	}
@@ -246,7 +246,7 @@ func TestWaitsForOthers(t *testing.T) {
 	}
 }
 
-// A promotion is tried once: whether it may be written after somebody else has written is for the next pass to decide.
+// A promotion is tried once. After a conflict, the next pass decides again.
 func TestPromotion_IsTriedOnce(t *testing.T) {
 	h := &handler{app: &hub.Context{}}
 	promoted := write{Outcome: rulesdelivery.Outcome{Deployment: existing("one", at("2", "2", "1"))}, existing: existing("one", at("2", "1", "1"))}

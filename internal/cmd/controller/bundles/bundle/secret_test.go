@@ -33,12 +33,12 @@ func TestReportedInvalidValues_HaveTheSecretChecked(t *testing.T) {
 		older, newer *fleet.BundleDeployment
 		want         bool
 	}{
-		"an agent that says so":                     {blaming("h", ""), blaming("h", invalid), true},
-		"one that said so before this process":      {nil, blaming("h", invalid), true},
-		"one that goes on saying so":                {blaming("h", invalid), blaming("h", invalid), false},
-		"one that is content again":                 {blaming("h", invalid), blaming("h", ""), false},
-		"one that has another reason":               {blaming("h", ""), blaming("h", fleet.ReasonError), false},
-		"one whose values are in no Secret of ours": {blaming("", ""), blaming("", invalid), false},
+		"an agent that begins to report invalid values": {blaming("h", ""), blaming("h", invalid), true},
+		"one that said so before this process":          {nil, blaming("h", invalid), true},
+		"an agent that still reports them":              {blaming("h", invalid), blaming("h", invalid), false},
+		"one that is content again":                     {blaming("h", invalid), blaming("h", ""), false},
+		"one that has another reason":                   {blaming("h", ""), blaming("h", fleet.ReasonError), false},
+		"one whose values are in no Secret of ours":     {blaming("", ""), blaming("", invalid), false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -105,18 +105,18 @@ func TestSettledTarget_IsSkipped(t *testing.T) {
 		"a report": {func(in *input) {
 			edited(in, func(bd *fleet.BundleDeployment) { bd.Status.Ready, bd.ResourceVersion = true, "9" })
 		}, " worked out,  written"},
-		"a label of a cluster that nobody uses": {func(in *input) { changed(in, func(c *fleet.Cluster) { c.Labels["more"] = "1" }) }, "c-two worked out,  written"},
-		"a name that is in the values":          {func(in *input) { changed(in, func(c *fleet.Cluster) { c.Name = "zwei" }) }, "c-two worked out, c-two written"},
-		"a cluster's pause":                     {func(in *input) { changed(in, pausedCluster) }, " worked out, c-two written"},
-		"a Schedule":                            {func(in *input) { changed(in, func(c *fleet.Cluster) { c.Status.Scheduled = true }) }, " worked out, c-two written"},
-		"a spec that somebody edited": {func(in *input) {
+		"an unused label of a cluster": {func(in *input) { changed(in, func(c *fleet.Cluster) { c.Labels["more"] = "1" }) }, "c-two worked out,  written"},
+		"a name that is in the values": {func(in *input) { changed(in, func(c *fleet.Cluster) { c.Name = "zwei" }) }, "c-two worked out, c-two written"},
+		"a cluster's pause":            {func(in *input) { changed(in, pausedCluster) }, " worked out, c-two written"},
+		"a Schedule":                   {func(in *input) { changed(in, func(c *fleet.Cluster) { c.Status.Scheduled = true }) }, " worked out, c-two written"},
+		"a spec edited by another client": {func(in *input) {
 			edited(in, func(bd *fleet.BundleDeployment) { bd.Generation, bd.Spec.Options.KeepResources = 2, true })
 		}, " worked out, c-two written"},
-		"a label that somebody edited": {func(in *input) {
+		"a label edited by another client": {func(in *input) {
 			edited(in, func(bd *fleet.BundleDeployment) { bd.Labels["more"] = "1" })
 		}, " worked out, c-two written"},
-		"one that somebody deleted": {func(in *input) { in.existing = in.existing[:2] }, " worked out, c-two written"},
-		"a Secret that is doubted":  {func(in *input) { in.settled.memo.doubt(in.existing[2].UID) }, " worked out, c-two written"},
+		"one deleted by another client": {func(in *input) { in.existing = in.existing[:2] }, " worked out, c-two written"},
+		"a Secret that is doubted":      {func(in *input) { in.settled.memo.doubt(in.existing[2].UID) }, " worked out, c-two written"},
 		"a label of the Bundle": {func(in *input) {
 			newBundle(in, func(b *fleet.Bundle) { b.Labels = map[string]string{"team": "a"} })
 		}, " worked out, c-one,c-three,c-two written"},

@@ -70,10 +70,10 @@ func TestNewest(t *testing.T) {
 				s.gone(types.NamespacedName{Name: "other"}, existing("two"))
 			}, nil, 0, []string{"two 9"}, nil, 1,
 		},
-		"one that was made anew is newer": {
+		"a recreated one is newer": {
 			func(s *sights) { s.note(web, existing("one", anew, version("9"))) }, someDeployments(existing("one", version("8"))), 0, []string{"one-again 9"}, nil, 1,
 		},
-		"one that was made anew since is newer, too": {
+		"one recreated since then is newer, too": {
 			func(s *sights) { s.note(web, existing("one", version("8"))) }, someDeployments(existing("one", anew, version("9"))), 0, []string{"one-again 9"}, nil, 0,
 		},
 		"what may have been written is in doubt": {
@@ -96,7 +96,7 @@ func TestNewest(t *testing.T) {
 				s.doubt(web, existing("one", version("9")), apierrors.NewInvalid(schema.GroupKind{}, "web", nil))
 			}, someDeployments(existing("one", version("9"))), 0, []string{"one 9"}, nil, 0,
 		},
-		"another Bundle's are another's": {
+		"entries of another Bundle are ignored": {
 			func(s *sights) {
 				s.note(types.NamespacedName{Namespace: "ws", Name: "db"}, existing("one", version("9")))
 			}, nil, 0, nil, nil, 0,

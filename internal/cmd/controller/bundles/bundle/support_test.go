@@ -71,7 +71,7 @@ func (d *delivery) fail(err error, requests ...string) {
 // pass makes one pass over the Bundle.
 func (d *delivery) pass(ctx context.Context) error { return d.handle(ctx, web) }
 
-// settle has everything applied that agents were told, and seen by the caches.
+// settle applies everything that the agents have to apply, and waits for the caches.
 func (d *delivery) settle(t *testing.T) {
 	t.Helper()
 	for _, bd := range d.all(t) {
@@ -82,7 +82,7 @@ func (d *delivery) settle(t *testing.T) {
 	d.hub.Requests()
 }
 
-// change gives the Bundle another state to bring everywhere.
+// change gives the Bundle a new version.
 func (d *delivery) change(t *testing.T, modifiers ...func(*fleet.Bundle)) {
 	t.Helper()
 	b := hubtest.MustGet[*fleet.Bundle](t, d.hub, "ws", "web")
@@ -107,7 +107,7 @@ func (d *delivery) all(t *testing.T) (out []*fleet.BundleDeployment) {
 	return out
 }
 
-// promoted are the clusters whose agents are told to apply what they have not.
+// promoted returns the clusters whose agents have a new version to apply.
 func (d *delivery) promoted(t *testing.T) (clusters []string) {
 	t.Helper()
 	for _, bd := range d.all(t) {
@@ -130,7 +130,7 @@ func (d *delivery) writes(verbs ...string) (all []string, times map[string]int) 
 	return all, times
 }
 
-// failures are what is told of clusters, by their names.
+// failures returns the reported failures, by cluster name.
 func (d *delivery) failures() map[string]string {
 	outcome, _ := d.ledger.Get(web)
 	out := map[string]string{}

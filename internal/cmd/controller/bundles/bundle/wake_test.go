@@ -112,7 +112,7 @@ func TestWatch_EnqueuesAffectedBundles(t *testing.T) {
 	}
 }
 
-// Somebody takes labels off a BundleDeployment, or misspells them: it is found all the same, and gets them back.
+// If the labels of a BundleDeployment are removed or changed, it is still found and gets them back.
 func TestLabelsComeBack(t *testing.T) {
 	tests := map[string]func(labels map[string]string){
 		"without the Bundle's name":      func(labels map[string]string) { delete(labels, fleet.LabelBundleName) },

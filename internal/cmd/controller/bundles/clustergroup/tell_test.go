@@ -92,7 +92,7 @@ func failing(bundle string, state fleet.BundleState) func(*fleet.Cluster) {
 	}
 }
 
-// mute has an agent that is not heard of any more.
+// mute makes the agent of a Cluster stop reporting.
 func mute(c *fleet.Cluster) {
 	c.Status.Conditions = []genericcondition.GenericCondition{{Type: "Ready", Status: "False", Reason: fleet.ReasonAgentNotReporting}}
 }

@@ -117,7 +117,7 @@ func TestCopyAll(t *testing.T) {
 			bd: deployment(creds), there: []runtime.Object{secretOf("ws", "creds", "1"), secretOf(there, "creds", "1", ownedBy("u-web"))},
 			secret: secretOf(there, "creds", "1", ownedBy("u-web")),
 		},
-		"one that is another's too, which is no change for the agent": {
+		"a copy shared with another owner: no change for the agent": {
 			bd: deployment(creds), there: []runtime.Object{secretOf("ws", "creds", "1"), secretOf(there, "creds", "1", ownedBy("u-db"))},
 			secret: secretOf(there, "creds", "1", ownedBy("u-db"), ownedBy("u-web")),
 		},
@@ -250,7 +250,7 @@ func TestOriginalsAreReadOnce(t *testing.T) {
 	}
 }
 
-// An agent that could not be told of another copy is told later, though there is nothing to copy then.
+// If the notification of an agent fails, it is retried, although there is nothing to copy then.
 func TestFailedNotification_IsRetried(t *testing.T) {
 	told := "patch BundleDeployment " + there + "/web"
 	hub := hubtest.New(t)
@@ -284,11 +284,11 @@ func TestChangedCopy_NotifiesItsOwners(t *testing.T) {
 		want   []types.UID
 		wakes  bool
 	}{
-		"its only owner":                 {nil, []runtime.Object{secretOf(there, "creds", "1", ownedBy("u-web"))}, []types.UID{"u-web"}, false},
-		"all that share it":              {nil, []runtime.Object{secretOf(there, "creds", "1", ownedBy("u-db"), ownedBy("u-web"))}, []types.UID{"u-web", "u-db"}, true},
-		"nobody else of one that is new": {nil, nil, []types.UID{"u-web"}, false},
-		"nobody of one that was refused": {conflict, []runtime.Object{secretOf(there, "creds", "1", ownedBy("u-db"))}, nil, false},
-		"all of one that may be there":   {io.ErrUnexpectedEOF, []runtime.Object{secretOf(there, "creds", "1", ownedBy("u-db"))}, []types.UID{"u-web", "u-db"}, true},
+		"its only owner":                {nil, []runtime.Object{secretOf(there, "creds", "1", ownedBy("u-web"))}, []types.UID{"u-web"}, false},
+		"all that share it":             {nil, []runtime.Object{secretOf(there, "creds", "1", ownedBy("u-db"), ownedBy("u-web"))}, []types.UID{"u-web", "u-db"}, true},
+		"only its owner of a new copy":  {nil, nil, []types.UID{"u-web"}, false},
+		"none if the write was refused": {conflict, []runtime.Object{secretOf(there, "creds", "1", ownedBy("u-db"))}, nil, false},
+		"all of one that may be there":  {io.ErrUnexpectedEOF, []runtime.Object{secretOf(there, "creds", "1", ownedBy("u-db"))}, []types.UID{"u-web", "u-db"}, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -330,8 +330,8 @@ func TestNextProcess_NotifiesTheAgent(t *testing.T) {
 		"of one with another original, of the same data": {1, "secret/creds=3/7", false},
 		"of one with other owners":                       {1, "secret/creds=7/4", false},
 		"of others":                                      {1, "configmap/creds=7/7 secret/other=7/7", true},
-		"by somebody who leaves no notes":                {3, "", false},
-		"something that nobody reads":                    {1, "secret/creds secret=7", true},
+		"by a controller that records nothing":           {3, "", false},
+		"an invalid annotation":                          {1, "secret/creds secret=7", true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -152,7 +152,7 @@ func TestCopyNoLongerNamed_IsDeleted(t *testing.T) {
 			there: []runtime.Object{secretOf(there, "creds", "1", ownedBy("u-web")), configMapOwnedBy("settings", "u-web")},
 			want:  []string{"secret creds u-web", "configmap settings u-web"},
 		},
-		"what is not named goes, and nothing where it came from": {
+		"a copy that is not named is deleted, its original stays": {
 			bd: deployment(),
 			there: []runtime.Object{
 				secretOf(there, "creds", "1", ownedBy("u-web")), secretOf(there, "more", "1", ownedBy("u-web")), secretOf(there, "most", "1", ownedBy("u-web")),
@@ -168,12 +168,12 @@ func TestCopyNoLongerNamed_IsDeleted(t *testing.T) {
 			bd: deployment(fleet.DownstreamResource{Kind: "ConfigMap", Name: "creds"}), there: []runtime.Object{secretOf(there, "creds", "1", ownedBy("u-web")), configMapOwnedBy("creds", "u-web")},
 			want: []string{"configmap creds u-web"},
 		},
-		"what is another's too stays its own": {
+		"a shared copy stays for its other owner": {
 			bd:    deployment(),
 			there: []runtime.Object{secretOf(there, "creds", "1", ownedBy("u-db"), ownedBy("u-web")), configMapOwnedBy("settings", "u-web", "u-db")},
 			want:  []string{"secret creds u-db", "configmap settings u-db"},
 		},
-		"what is another's, or nobody's, stays": {
+		"objects of other owners, or without owners, stay": {
 			bd:    deployment(),
 			there: []runtime.Object{secretOf(there, "creds", "1", ownedBy("u-db")), secretOf(there, "token", "1"), configMapOwnedBy("kube-root-ca.crt")},
 			want:  []string{"secret creds u-db", "secret token", "configmap kube-root-ca.crt"},
@@ -230,10 +230,10 @@ func TestCopiesThatCannotBeTakenAwayAreTriedAgain(t *testing.T) {
 		fails        bool
 		want         []string
 	}{
-		"nobody says what is there":       {names: errDown, fails: true, want: []string{"secret creds u-web", "secret shared u-web,u-db"}},
+		"the list fails":                  {names: errDown, fails: true, want: []string{"secret creds u-web", "secret shared u-web,u-db"}},
 		"one cannot be deleted":           {write: errDown, verb: "delete", fails: true, want: []string{"secret creds u-web", "secret shared u-db"}},
-		"somebody has written it":         {write: apierrors.NewConflict(schema.GroupResource{}, "creds", errDown), verb: "delete", fails: true, want: []string{"secret creds u-web", "secret shared u-db"}},
-		"somebody has deleted it":         {write: apierrors.NewNotFound(schema.GroupResource{}, "creds"), verb: "delete", want: []string{"secret creds u-web", "secret shared u-db"}},
+		"written by another client":       {write: apierrors.NewConflict(schema.GroupResource{}, "creds", errDown), verb: "delete", fails: true, want: []string{"secret creds u-web", "secret shared u-db"}},
+		"deleted by another client":       {write: apierrors.NewNotFound(schema.GroupResource{}, "creds"), verb: "delete", want: []string{"secret creds u-web", "secret shared u-db"}},
 		"it cannot be left to its others": {write: errDown, verb: "update", fails: true, want: []string{"secret shared u-web,u-db"}},
 	}
 	for name, test := range tests {
@@ -262,7 +262,7 @@ func TestCopiesThatCannotBeTakenAwayAreTriedAgain(t *testing.T) {
 	}
 }
 
-// What is deleted is what was found, and not what somebody has made of it.
+// Only the version that was found is deleted.
 func TestOnlyTheCopyThatWasFoundIsDeleted(t *testing.T) {
 	config := configMapOwnedBy("settings", "u-web")
 	config.UID, config.ResourceVersion = "u-settings", "8"
@@ -320,14 +320,14 @@ func TestWhenCopiesAreLookedFor(t *testing.T) {
 		older, newer *fleet.BundleDeployment
 		want         bool
 	}{
-		"one that never had any":                         {nil, none, false},
-		"one that is to have its first":                  {nil, some, false},
-		"one that has had some, new to this process":     {nil, had, true},
-		"one that wants others":                          {some, other, true},
-		"one that wants none any more":                   {some, none, true},
-		"one that is as it was":                          {some, some, false},
-		"one of the same name that has had some":         {none, anew, true},
-		"one that has gone, of which nobody knows a bit": {had, nil, false},
+		"one that never had any":                     {nil, none, false},
+		"one that is to have its first":              {nil, some, false},
+		"one that has had some, new to this process": {nil, had, true},
+		"one that wants others":                      {some, other, true},
+		"one that no longer wants copies":            {some, none, true},
+		"one that is as it was":                      {some, some, false},
+		"one of the same name that has had some":     {none, anew, true},
+		"a deleted one":                              {had, nil, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -18,12 +18,12 @@ func TestContentsOf(t *testing.T) {
 		label, current, staged string
 		want                   []string
 	}{
-		"the same three times is one":              {"s-1", "s-1:a", "s-1:a", []string{"s-1"}},
-		"a change that is held back needs both":    {"s-2", "s-1:a", "s-2:b", []string{"s-2", "s-1"}},
-		"a label nobody maintained counts as well": {"s-3", "s-1:a", "s-2:b", []string{"s-3", "s-1", "s-2"}},
-		"a chart from elsewhere needs none":        {"", ":a", ":a", nil},
-		"an ID without a hash":                     {"", "s-1", "", []string{"s-1"}},
-		"nothing yet":                              {"", "", "", nil},
+		"the same three times is one":           {"s-1", "s-1:a", "s-1:a", []string{"s-1"}},
+		"a change that is held back needs both": {"s-2", "s-1:a", "s-2:b", []string{"s-2", "s-1"}},
+		"an outdated label counts as well":      {"s-3", "s-1:a", "s-2:b", []string{"s-3", "s-1", "s-2"}},
+		"a chart from elsewhere needs none":     {"", ":a", ":a", nil},
+		"an ID without a hash":                  {"", "s-1", "", []string{"s-1"}},
+		"nothing yet":                           {"", "", "", nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -16,7 +16,7 @@ func TestLedger(t *testing.T) {
 	one := Outcome{Generation: 1, Targets: []Target{{Cluster: types.NamespacedName{Namespace: "ws", Name: "one"}}}}
 	two := Outcome{Generation: 2}
 	l := New()
-	l.Set(web, two) // nobody listens yet
+	l.Set(web, two) // there is no listener yet
 	l.Forget(web)
 	var told []types.NamespacedName
 	l.OnChange(func(key types.NamespacedName) { told = append(told, key) })
@@ -54,19 +54,19 @@ func TestLedger(t *testing.T) {
 	}
 }
 
-// Whoever cannot be told what to deploy is in nobody's way, but only if that is certain.
+// A target that cannot be written is blocked, unless the result of the write is unknown.
 func TestTargetStep_SetsBlocked(t *testing.T) {
 	told := Target{Namespace: "c-one", DeploymentID: "s-1:2", Partitions: []int{1}}
 	tests := map[string]struct {
 		change  func(*Target)
 		blocked bool
 	}{
-		"told":                         {func(*Target) {}, false},
-		"with a template that fails":   {func(t *Target) { t.Failure = "targeting error: no" }, true},
-		"that may have been told":      {func(t *Target) { t.Failure, t.InDoubt = "write error: who knows", true }, false},
-		"in doubt and without an ID":   {func(t *Target) { t.Failure, t.InDoubt, t.DeploymentID = "write error: who knows", true, "" }, true},
-		"without a namespace":          {func(t *Target) { t.Namespace = "" }, true},
-		"of which no answer is newest": {func(t *Target) { t.DeploymentID = "" }, true},
+		"written":                        {func(*Target) {}, false},
+		"with a template that fails":     {func(t *Target) { t.Failure = "targeting error: no" }, true},
+		"with a write in doubt":          {func(t *Target) { t.Failure, t.InDoubt = "write error: who knows", true }, false},
+		"in doubt and without an ID":     {func(t *Target) { t.Failure, t.InDoubt, t.DeploymentID = "write error: who knows", true, "" }, true},
+		"without a namespace":            {func(t *Target) { t.Namespace = "" }, true},
+		"without a newest deployment ID": {func(t *Target) { t.DeploymentID = "" }, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -125,7 +125,7 @@ func TestANewClusterWaitsForItsAgent(t *testing.T) {
 	}{
 		"just made":              {0, false, joining},
 		"a moment later":         {1500 * time.Millisecond, false, joining - 1500*time.Millisecond},
-		"once it was heard of":   {0, true, 0},
+		"after its first report": {0, true, 0},
 		"when it does not come":  {joining, false, 0},
 		"long after":             {time.Hour, false, joining - time.Hour},
 		"made by a faster clock": {-time.Millisecond, false, 0},

@@ -165,7 +165,7 @@ func TestTellBundle(t *testing.T) {
 			bundleInput{outcome: ledger.Outcome{Generation: 4, Failure: "targeting error: no", FailureReason: "Error"}, deployments: []*fleet.BundleDeployment{deployment("one")}},
 			condition("False", "Error", "targeting error: no"), fleet.BundleDisplay{ReadyClusters: "1/1"}, [4]int{0, 1, 0, 4},
 		},
-		"what a broken selector holds is counted, and why is told first": {
+		"deployments held by a broken selector are counted, and the reason comes first": {
 			bundleInput{
 				outcome:     ledger.Outcome{Held: "targeting error: no", Targets: []ledger.Target{target("one", ""), target("two", "")}},
 				deployments: []*fleet.BundleDeployment{deployment("one")},

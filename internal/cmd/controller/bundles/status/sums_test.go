@@ -76,9 +76,9 @@ func (h *hubOf) retarget(random *rand.Rand, clusters, partitions int) {
 	}
 }
 
-// happen lets something become of one BundleDeployment, and returns its namespace.
+// happen changes one BundleDeployment and returns its namespace.
 func (h *hubOf) happen(random *rand.Rand) string {
-	namespace := fmt.Sprint("n", random.IntN(len(h.outcome.Targets)+2)) // some are nobody's
+	namespace := fmt.Sprint("n", random.IntN(len(h.outcome.Targets)+2)) // some belong to no target
 	if random.IntN(6) == 0 {
 		delete(h.deployments, namespace)
 		return namespace
@@ -104,7 +104,7 @@ func (h *hubOf) inputOf(s *sums) bundleInput {
 	return in
 }
 
-// Whoever read the ledger before targeting changed sums that up, and keeps it for nobody.
+// Sums of a ledger entry that was read before targeting changed are not kept.
 func TestSumsOfTheOldTargetsAreNotKept(t *testing.T) {
 	web := types.NamespacedName{Namespace: "ws", Name: "web"}
 	random := rand.New(rand.NewPCG(1, 39)) //nolint:gosec // the same ones each time

@@ -13,7 +13,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
 )
 
-// Sums are told side by side, and one after the other while something is on its way to clusters.
+// Status updates run concurrently, and one at a time while BundleDeployments are being written.
 func TestSumsYieldToWhatIsBeingWritten(t *testing.T) {
 	for name, test := range map[string]struct {
 		writing int32
@@ -80,7 +80,7 @@ func TestWaitingUpdate_RunsAfterLongestTurn(t *testing.T) {
 	})
 }
 
-// One whose write gets no answer keeps the others from being told for a moment only.
+// An update whose write hangs delays the others only for longestTurn.
 func TestHangingUpdate_DoesNotBlockOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &handler{ledger: ledger.New(), turn: make(chan struct{}, 1)}
@@ -105,7 +105,7 @@ func TestHangingUpdate_DoesNotBlockOthers(t *testing.T) {
 func TestWaitingUpdate_EndsWithTheController(t *testing.T) {
 	h := &handler{ledger: ledger.New(), turn: make(chan struct{}, 1)}
 	h.ledger.Writing.Add(1)
-	h.turn <- struct{}{} // somebody else's
+	h.turn <- struct{}{} // another update has the turn
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	told := false
