@@ -86,8 +86,8 @@ func (s *sights) doubt(bundle types.NamespacedName, base *fleet.BundleDeployment
 	s.of(bundle).byNamespace[base.Namespace] = sight{deployment: base, at: s.clock(), inDoubt: true}
 }
 
-// isRefusal reports whether an error proves that nothing was written. A conflict proves nothing: it may answer a retry of
-// a request that was applied the first time.
+// isRefusal reports whether an error proves that nothing was written. A conflict proves nothing: it may answer a
+// retry of a request that was applied the first time.
 func isRefusal(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) ||
 		apierrors.IsUnauthorized(err) || apierrors.IsRequestEntityTooLargeError(err)
