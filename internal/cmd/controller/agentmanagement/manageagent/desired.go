@@ -14,32 +14,32 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// stage says who looks after a Cluster's agent.
+// stage describes how a Cluster's agent is managed.
 type stage string
 
 const (
-	// unmanaged means that no agent is managed by a Bundle (manageAgent is false): Bundles there are stay as they are.
+	// unmanaged means that no agent is managed by a Bundle (manageAgent is false). Existing Bundles stay as they are.
 	unmanaged stage = "Unmanaged"
-	// unwanted means that the Cluster is going, is another manager's, or is the hub's own with its agent disabled:
-	// there is no Bundle.
+	// unwanted means that the Cluster is being deleted, belongs to another manager, or is the hub's own with its
+	// agent disabled: there must be no Bundle.
 	unwanted stage = "Unwanted"
-	// elsewhere means that the agent is not, or no longer, in the namespace it belongs in: a Bundle would put a
-	// second one there, without an identity. There is none until the agent has moved.
+	// elsewhere means that the agent does not run in its configured namespace: a Bundle would create a second agent
+	// there, without an identity. There is no Bundle until the agent has moved.
 	elsewhere stage = "Elsewhere"
-	// awaitingAgent means that no heartbeat was heard since the agent was first deployed: its objects are still the
-	// import's, or of whoever installed it.
+	// awaitingAgent means that no heartbeat has arrived since the agent was first deployed: its objects still belong
+	// to the import, or to the administrator who installed it.
 	awaitingAgent stage = "AwaitingAgent"
-	// awaitingImport means that the PriorityClass the agent is to have is not there yet: without it the pods of a
-	// Deployment that names it would be refused. A Bundle that is there stays as it is until the import has brought it.
+	// awaitingImport means that the agent's PriorityClass does not exist yet: without it, the pods of a Deployment
+	// that names it would be refused. An existing Bundle stays as it is until the import has created the class.
 	awaitingImport stage = "AwaitingImport"
-	// inherited means that another implementation deployed the agent and wrote its Bundle. Both stay exactly as they
-	// are until the operator wants the agent taken over.
+	// inherited means that Rancher Fleet deployed the agent and wrote its Bundle. Both stay exactly as they are until
+	// the operator requests the takeover.
 	inherited stage = "Inherited"
 	// managed means that the Bundle owns the agent's objects.
 	managed stage = "Managed"
 )
 
-// input is what was found about a Cluster. A nil object was not found.
+// input describes the observed state of a Cluster. A nil object does not exist.
 type input struct {
 	cluster *fleet.Cluster
 	// workspace is the Cluster's namespace.
@@ -51,18 +51,18 @@ type input struct {
 	namespaces clusters.Namespaces
 }
 
-// outcome is what a Cluster's agent is owed now.
+// outcome describes what to do about a Cluster's agent.
 type outcome struct {
 	stage stage
-	// remove says that there must be no Bundle.
+	// remove means that there must be no Bundle.
 	remove bool
-	// values are what the agent is deployed with, if it is managed.
+	// values are the agent's settings, if it is managed.
 	values importing.AgentValues
-	// reason and message say why the agent is not managed, if somebody can do something about it.
+	// reason and message explain why the agent is not managed, if the operator can do something about it.
 	reason, message string
 }
 
-// decide says who looks after a Cluster's agent now.
+// decide returns how a Cluster's agent is managed now.
 func decide(in input) outcome {
 	switch {
 	case isLeaving(in):
@@ -74,23 +74,23 @@ func decide(in input) outcome {
 	case importing.Inherited(in.cluster, in.bundle):
 		return outcome{stage: inherited, reason: fleet.ReasonAgentInherited, message: importing.AgentInheritedMessage}
 	case importing.AppliedElsewhere(in.bundle) && importing.NeverDeployed(in.cluster):
-		return outcome{stage: awaitingAgent, remove: true} // it would undo what the import is about to deploy
+		return outcome{stage: awaitingAgent, remove: true} // the Bundle would undo what the import is about to deploy
 	}
 	return whereTheAgentIs(in, importing.AgentSettings(in.cluster, in.config, in.defaults, in.namespaces))
 }
 
-// isLeaving is true when the Cluster or its workspace goes.
+// isLeaving reports whether the Cluster or its workspace is being deleted.
 func isLeaving(in input) bool {
 	return in.cluster.DeletionTimestamp != nil || in.workspace == nil || in.workspace.DeletionTimestamp != nil
 }
 
-// notOurs is true when another manager owns the Cluster, or it is the hub's own and has no agent.
+// notOurs reports whether another manager owns the Cluster, or whether it is the hub's own without an agent.
 func notOurs(in input) bool {
 	disabled := in.config.Bootstrap.LocalAgentDisabled && clusters.IsLocal(in.cluster, in.config.Bootstrap)
 	return disabled || in.cluster.Labels[fleet.LabelClusterManagement] != ""
 }
 
-// whereTheAgentIs compares where the agent was heard from with where its values put it.
+// whereTheAgentIs compares the namespace that the agent reported with the one in its settings.
 func whereTheAgentIs(in input, values importing.AgentValues) outcome {
 	agent := in.cluster.Status.Agent
 	switch {
@@ -100,28 +100,29 @@ func whereTheAgentIs(in input, values importing.AgentValues) outcome {
 			message: fmt.Sprintf("the agent runs in namespace %q and would be managed in %q: set spec.agentNamespace to where it is, or deploy it anew by another spec.redeployAgentGeneration or `helm install`", agent.Namespace, values.Namespace),
 		}
 	case agent.LastSeen.IsZero() && in.bundle != nil && in.bundle.Spec.DefaultNamespace != values.Namespace:
-		return outcome{stage: elsewhere, remove: true} // it is on its way to the other namespace
+		return outcome{stage: elsewhere, remove: true} // it is moving to the other namespace
 	case agent.LastSeen.IsZero() && in.bundle == nil:
 		return outcome{stage: awaitingAgent}
 	case !importing.SchedulingApplied(in.cluster):
 		return outcome{stage: awaitingImport}
 	}
-	// Also while an agent is deployed anew that had a Bundle before: it would go by the old one when it starts.
+	// Also while an agent that had a Bundle before is deployed again: otherwise it would apply the old Bundle at
+	// startup.
 	return outcome{stage: managed, values: values}
 }
 
-// bundle is the Bundle of a Cluster's agent, complete but for the marks of its set. Whether its target picks the
-// Cluster is up to a label of the Cluster, which may come and go without a change of the Bundle.
+// bundle returns the Bundle of a Cluster's agent without the marks of its set. Whether the target matches depends on
+// a label of the Cluster, which can change without a change of the Bundle.
 func bundle(cluster *fleet.Cluster, agentNamespace string, manifest []byte) *fleet.Bundle {
 	meta := bundleMeta(cluster.Namespace, cluster.Name)
-	meta.Finalizers = []string{fleet.FinalizerBundle} // which every Bundle gets, at the latest when it is targeted
+	meta.Finalizers = []string{fleet.FinalizerBundle} // added to every Bundle anyway, at the latest when it is targeted
 	return &fleet.Bundle{
 		TypeMeta:   metav1.TypeMeta{APIVersion: fleet.SchemeGroupVersion.String(), Kind: "Bundle"},
 		ObjectMeta: meta,
 		Spec: fleet.BundleSpec{
 			BundleDeploymentOptions: fleet.BundleDeploymentOptions{
 				DefaultNamespace: agentNamespace,
-				// The objects are there already: an import's, or those of a release of charts/fleet-agent.
+				// The objects already exist: they belong to an import or to a release of charts/fleet-agent.
 				Helm: &fleet.HelmOptions{TakeOwnership: true},
 			},
 			Resources: []fleet.BundleResource{{Name: agentchart.ManifestName, Content: string(manifest)}},

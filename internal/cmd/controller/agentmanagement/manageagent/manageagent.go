@@ -1,10 +1,10 @@
-// Package manageagent gives every Cluster whose agent has been heard of a Bundle with that very agent, so that the
-// agent takes its own Deployment over and follows the hub's settings from then on.
+// Package manageagent creates a Bundle with the agent for every Cluster whose agent has reported. The agent then
+// takes over its own Deployment and follows the hub's settings.
 //
 //	Cluster ─► settings ─► agent.yaml ─► Bundle fleet-agent-<cluster> ─► (delivery) ─► the agent adopts itself
 //
-// Until its first heartbeat an agent's objects belong to the import, or to the admin who installed it. The Bundle
-// holds the same Deployment, so that the change of hands restarts nothing.
+// Until its first heartbeat, an agent's objects belong to the import, or to the administrator who installed it. The
+// Bundle contains the same Deployment, so that the takeover restarts nothing.
 package manageagent
 
 import (
@@ -26,10 +26,11 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// errNoWorkspace means that a Cluster's namespace is not in the cache: nobody could own its Bundle.
+// errNoWorkspace means that a Cluster's namespace is not in the cache yet, so that the Bundle would have no owner.
 var errNoWorkspace = errors.New("the workspace is not known yet")
 
-// takenDelay is when a Cluster is looked at again whose agent's Bundle has a name that another Bundle has.
+// takenDelay is the time after which a Cluster is reconciled again if another Bundle has the name of its agent's
+// Bundle.
 const takenDelay = 15 * time.Second
 
 type handler struct {
@@ -39,11 +40,10 @@ type handler struct {
 }
 
 // Register watches Clusters, their agents' Bundles and the configuration. All Bundles of a workspace are one set, as
-// the other implementation has it, but each is written and removed by itself: a change of one Cluster costs one
-// request.
+// in Rancher Fleet, but each is written and removed separately: a change of one Cluster costs one request.
 func Register(ctx context.Context, a *hub.Context) error {
 	h := &handler{app: a, manifests: newManifests()}
-	// The rest of the spec is the user's: an agent can be paused, for one.
+	// Users own the other fields of the spec: for example, they can pause an agent.
 	h.set = reconcile.NewSet(names.AgentBundleSet, reconcile.KindOf(a.Bundles).
 		Owning("spec.defaultNamespace", "spec.helm", "spec.resources", "spec.targets").
 		Dropping(fleet.AnnotationSetApplied))
@@ -52,11 +52,11 @@ func Register(ctx context.Context, a *hub.Context) error {
 	return watchBundles(a.Bundles.Informer(), reconcile.Nudge(a.Clusters))
 }
 
-// onConfig wakes every Cluster: most of an agent's settings are the hub's.
+// onConfig enqueues every Cluster, because most of an agent's settings come from the hub's configuration.
 func (h *handler) onConfig(_, _ config.Config) {
 	clusters, err := h.app.Clusters.Cache().List("", labels.Everything())
 	if err != nil {
-		return // only a cache that has not started; its start looks at every Cluster
+		return // the cache has not started; its start enqueues every Cluster
 	}
 	for _, cluster := range clusters {
 		reconcile.Nudge(h.app.Clusters)(types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name})
@@ -70,11 +70,11 @@ func (h *handler) onChange(key string, cluster *fleet.Cluster) (*fleet.Cluster, 
 	}
 	in, err := h.gather(cluster)
 	if err != nil {
-		return cluster, fmt.Errorf("looking at the agent of cluster %s: %w", name, err)
+		return cluster, fmt.Errorf("reading the objects of the agent of Cluster %s: %w", name, err)
 	}
 	cluster, err = h.act(in, decide(in))
 	if err != nil {
-		return cluster, fmt.Errorf("agent of cluster %s: %w", name, err)
+		return cluster, fmt.Errorf("managing the agent of Cluster %s: %w", name, err)
 	}
 	return cluster, nil
 }
@@ -86,7 +86,7 @@ func (h *handler) gather(cluster *fleet.Cluster) (input, error) {
 		return in, err
 	}
 	if in.workspace == nil && cluster.DeletionTimestamp == nil {
-		return in, errNoWorkspace // the caches fill one by one
+		return in, errNoWorkspace // the caches are still being filled
 	}
 	in.bundle, err = reconcile.Optional(h.app.Bundles.Cache().Get(cluster.Namespace, names.AgentBundle(cluster.Name)))
 	return in, err
@@ -106,7 +106,7 @@ func (h *handler) act(in input, out outcome) (*fleet.Cluster, error) {
 		}
 		err = h.apply(in, bundle(in.cluster, out.values.Namespace, manifest))
 		if taken := (*reconcile.TakenError)(nil); errors.As(err, &taken) {
-			h.app.Clusters.EnqueueAfter(in.cluster.Namespace, in.cluster.Name, takenDelay) // its end wakes no Cluster
+			h.app.Clusters.EnqueueAfter(in.cluster.Namespace, in.cluster.Name, takenDelay) // its deletion causes no event
 			out.reason, out.message = fleet.ReasonNameTaken, taken.Error()
 		} else if err != nil {
 			return in.cluster, err
@@ -129,15 +129,15 @@ func (h *handler) apply(in input, wanted *fleet.Bundle) error {
 	return nil
 }
 
-// remove takes the Bundle of a Cluster's agent away. The agent forgets its release then and stays as it is.
+// remove deletes the Bundle of a Cluster's agent. The agent then forgets its release and stays as it is.
 func (h *handler) remove(cluster types.NamespacedName) error {
 	owner := reconcile.GoneOwner(corev1.SchemeGroupVersion.WithKind("Namespace"), "", cluster.Namespace)
 	return h.set.RemoveOne(owner, &fleet.Bundle{ObjectMeta: bundleMeta(cluster.Namespace, cluster.Name)})
 }
 
-// report says why an agent is not managed that should be, and that it is again. A Cluster without such trouble has no
-// condition, and one whose agent is not managed by a Bundle for now, or never, loses it. Other managers' Clusters and
-// those that go are not written to.
+// report writes why an agent that should be managed is not, and later that it is again. A Cluster without such a
+// problem has no condition. The condition is removed if the agent is not to be managed by a Bundle. Clusters of other
+// managers and Clusters that are being deleted are not written.
 func (h *handler) report(cluster *fleet.Cluster, out outcome) (*fleet.Cluster, error) {
 	previous := fleet.GetCondition(cluster.Status.Conditions, fleet.ConditionAgentManaged)
 	if previous == nil && out.reason == "" || cluster.DeletionTimestamp != nil || cluster.Labels[fleet.LabelClusterManagement] != "" {

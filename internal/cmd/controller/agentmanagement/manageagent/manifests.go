@@ -9,11 +9,11 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 )
 
-// mostManifests bounds what is remembered. Agents mostly have the same settings, and after a change of the hub's
-// the old ones are of no use.
+// mostManifests limits the number of cached manifests. Agents mostly have the same settings, and after a change of
+// the hub's settings the old manifests are useless.
 const mostManifests = 128
 
-// manifests renders the agent once for all Clusters that want it the same.
+// manifests renders the agent once for all Clusters with the same settings.
 type manifests struct {
 	render func(importing.AgentValues) ([]byte, error)
 
@@ -25,8 +25,8 @@ func newManifests() *manifests {
 	return &manifests{render: agentchart.Manifest, rendered: map[string][]byte{}}
 }
 
-// of is the manifest for these values; the bytes are shared and must not be changed. An error says which value
-// cannot be used, and is the same whenever it is asked.
+// of returns the manifest for these values. The bytes are shared and must not be changed. An error names the invalid
+// value and is constant.
 func (m *manifests) of(values importing.AgentValues) ([]byte, error) {
 	encoded, err := json.Marshal(values)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// watchBundles wakes the Cluster of an agent's Bundle that appears, goes or is changed, so that it is healed, or
-// removed if nobody wants it any more. Changes of the status are most of all changes, and concern nobody here. To be
-// called before the informer starts.
+// watchBundles enqueues the Cluster of an agent's Bundle that is added, changed or deleted, so that the Bundle is
+// repaired, or removed if it is no longer wanted. Changes of the status, by far the most frequent, are skipped. Call
+// it before the informer starts.
 func watchBundles(informer cache.SharedIndexInformer, nudge func(types.NamespacedName)) error {
 	tell := func(obj any) {
 		if bundle, ok := obj.(*fleet.Bundle); ok {
@@ -28,7 +28,7 @@ func watchBundles(informer cache.SharedIndexInformer, nudge func(types.Namespace
 			old, okOld := before.(*fleet.Bundle)
 			current, ok := after.(*fleet.Bundle)
 			if ok && okOld && matters(old, current) {
-				tell(old) // which may be the only one that says whose it is
+				tell(old) // perhaps only the old state names the Cluster
 				tell(current)
 			}
 		},
@@ -45,13 +45,13 @@ func watchBundles(informer cache.SharedIndexInformer, nudge func(types.Namespace
 	return nil
 }
 
-// matters leaves out changes of the status.
+// matters reports whether more than the status has changed.
 func matters(before, after *fleet.Bundle) bool {
 	return before.Generation != after.Generation || !maps.Equal(before.Labels, after.Labels) ||
 		!maps.Equal(before.Annotations, after.Annotations) || len(before.OwnerReferences) != len(after.OwnerReferences)
 }
 
-// clusterOf is the Cluster whose agent a Bundle of the set holds, whether there is such a Cluster or not.
+// clusterOf returns the Cluster whose agent a Bundle of the set contains. The Cluster may not exist.
 func clusterOf(bundle *fleet.Bundle) (types.NamespacedName, bool) {
 	if bundle.Annotations[fleet.AnnotationSetID] != names.AgentBundleSet {
 		return types.NamespacedName{}, false

@@ -8,20 +8,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// owners says for each kind of owner how to find out whether there is one.
+// owners maps each kind of owner to a function that reports whether an owner exists.
 type owners map[string]func(namespace, name string) (bool, error)
 
-// census asks once for each owner.
+// census looks each owner up once.
 type census struct {
 	ask   owners
 	known map[owner]bool
-	// err is of an owner that could not be asked for.
+	// err is the error of an owner that could not be looked up.
 	err error
 }
 
 func newCensus(ask owners) *census { return &census{ask: ask, known: map[owner]bool{}} }
 
-// exists says whether an owner is there. One that cannot be asked for is taken to be.
+// exists reports whether an owner exists. An owner that cannot be looked up counts as existing.
 func (c *census) exists(o owner) bool {
 	is, asked := c.known[o]
 	if asked {
@@ -35,14 +35,14 @@ func (c *census) exists(o owner) bool {
 	return is
 }
 
-// getter is the part of a controller that tells whether an owner exists.
+// getter is the part of a controller that looks up an owner.
 type getter[T generic.RuntimeMetaObject] interface {
 	Cache() generic.CacheInterface[T]
 	Get(namespace, name string, options metav1.GetOptions) (T, error)
 }
 
-// existence asks the cache, and where that has nothing, the server. A server that does not know the kind at all says
-// nothing about its objects. To be called before the caches start.
+// existence returns a function that looks in the cache first, and then on the server. If the server does not know the
+// kind at all, its answer is an error. Call existence before the caches start.
 func existence[T generic.RuntimeMetaObject](c getter[T]) func(namespace, name string) (bool, error) {
 	cache := c.Cache()
 	return func(namespace, name string) (bool, error) {

@@ -18,10 +18,10 @@ const (
 	bundleKind       = "Bundle"
 )
 
-// owner is whom an object was made for.
+// owner identifies the object that another object was made for.
 type owner struct{ kind, namespace, name string }
 
-// orphaned says whether one of the owners is gone. An object without owners is nobody's orphan.
+// orphaned reports whether one of the owners is gone. An object without owners is never an orphan.
 func orphaned(owners []owner, exists func(owner) bool) bool {
 	for _, o := range owners {
 		if !exists(o) {
@@ -31,8 +31,8 @@ func orphaned(owners []owner, exists func(owner) bool) bool {
 	return false
 }
 
-// ownersOfRight are whom an account, role, binding or Secret was made for: the registration or the token whose set it
-// is in, the registration it answers, and the Cluster whose agent's account it is.
+// ownersOfRight returns the objects that an account, role, binding or Secret was made for: the registration or token
+// that owns its set, the registration that it answers, and the Cluster whose agent's account it is.
 func ownersOfRight[T metav1.Object](obj T) (owners []owner) {
 	if !isOurs(obj) {
 		return nil
@@ -46,7 +46,8 @@ func ownersOfRight[T metav1.Object](obj T) (owners []owner) {
 	return append(owners, complete(clusterKind, workspace, annotations[fleet.AnnotationCluster])...)
 }
 
-// ownersOfBundle is the Cluster whose agent a Bundle of the agents' set holds. Users' Bundles have no owner.
+// ownersOfBundle returns the Cluster whose agent a Bundle of the agents' set contains. Bundles of users have no
+// owner.
 func ownersOfBundle(bundle *fleet.Bundle) []owner {
 	workspace := names.Owner{GVK: corev1.SchemeGroupVersion.WithKind("Namespace").String(), Name: bundle.Namespace}
 	if !isFree(bundle) || bundle.Annotations[fleet.AnnotationSetID] != names.AgentBundleSet ||
@@ -61,7 +62,7 @@ func ownersOfBundle(bundle *fleet.Bundle) []owner {
 	return nil
 }
 
-// ownersOfDeployment are the Bundle that a BundleDeployment was made from and the Cluster it is for.
+// ownersOfDeployment returns the Bundle that a BundleDeployment was made from, and its Cluster.
 func ownersOfDeployment(deployment *fleet.BundleDeployment) []owner {
 	if !isOurs(deployment) {
 		return nil
@@ -73,8 +74,8 @@ func ownersOfDeployment(deployment *fleet.BundleDeployment) []owner {
 	)
 }
 
-// ownersOfNamespace is the Cluster that a namespace was made for. It must have the one name that only this Cluster's
-// can have: what else is in a namespace goes with it.
+// ownersOfNamespace returns the Cluster that a namespace was made for. The name must be the one that only this
+// Cluster's namespace can have, because everything in a namespace is deleted with it.
 func ownersOfNamespace(namespace *corev1.Namespace) []owner {
 	annotations := namespace.Annotations
 	found := complete(clusterKind, annotations[fleet.AnnotationClusterNamespace], annotations[fleet.AnnotationCluster])
@@ -84,8 +85,8 @@ func ownersOfNamespace(namespace *corev1.Namespace) []owner {
 	return found
 }
 
-// setOwner is the owner of the set an object is in, if it is one of the sets that belong to a registration or a
-// token, and if its hash says the same as its annotations: a copy that somebody made and changed is no member.
+// setOwner returns the owner of an object's set, if the set belongs to a registration or token and its hash matches
+// the annotations. A changed copy of an object is not a member.
 func setOwner(obj metav1.Object) (owner, bool) {
 	annotations := obj.GetAnnotations()
 	kinds := map[string]string{tokenrule.SetID: tokenKind, grant.SetID: registrationKind}
@@ -102,18 +103,19 @@ func setOwner(obj metav1.Object) (owner, bool) {
 	return owner{kind, said.Namespace, said.Name}, true
 }
 
-// isOurs says whether an object has the label by which objects are ours to clean up, and nothing against it.
+// isOurs reports whether an object has the label of objects that we clean up, and may be deleted.
 func isOurs(obj metav1.Object) bool {
 	return obj.GetLabels()[fleet.LabelManaged] == "true" && isFree(obj)
 }
 
-// isFree is false for what is going already, what another manager looks after, and what is to stay without its owner.
+// isFree reports whether an object may be deleted. It may not if it is already being deleted, if another manager owns
+// it, or if it has to stay without its owner.
 func isFree(obj metav1.Object) bool {
 	labels := obj.GetLabels()
 	return obj.GetDeletionTimestamp() == nil && labels[fleet.LabelClusterManagement] == "" && labels[fleet.LabelSetPrune] != "false"
 }
 
-// complete is an owner of which both parts are known, or none.
+// complete returns an owner if both parts of its name are known.
 func complete(kind, namespace, name string) []owner {
 	if namespace == "" || name == "" {
 		return nil

@@ -6,33 +6,33 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// kind is one kind of objects among which there may be orphans.
+// kind describes one kind of objects that may have orphans.
 type kind struct {
-	// name is how it is counted in the log.
+	// name is the key of the kind's count in the log.
 	name   string
 	list   func() ([]candidate, error)
 	remove func(namespace, name string, options *metav1.DeleteOptions) error
 }
 
-// candidate is an object that has owners.
+// candidate is an object with owners.
 type candidate struct {
 	obj    metav1.Object
 	owners []owner
 }
 
-// client is the part of a controller that the sweep needs of a kind.
+// client is the part of a namespaced controller that the sweep needs.
 type client[T generic.RuntimeMetaObject] interface {
 	Cache() generic.CacheInterface[T]
 	Delete(namespace, name string, options *metav1.DeleteOptions) error
 }
 
-// clusterClient is client for objects that are in no namespace.
+// clusterClient is client for cluster-scoped objects.
 type clusterClient[T generic.RuntimeMetaObject] interface {
 	Cache() generic.NonNamespacedCacheInterface[T]
 	Delete(name string, options *metav1.DeleteOptions) error
 }
 
-// namespaced is the kind of a controller. To be called before the caches start.
+// namespaced returns the kind of a namespaced controller. Call it before the caches start.
 func namespaced[T generic.RuntimeMetaObject](name string, c client[T], owners func(T) []owner) kind {
 	cache := c.Cache()
 	return kind{
@@ -45,7 +45,7 @@ func namespaced[T generic.RuntimeMetaObject](name string, c client[T], owners fu
 	}
 }
 
-// clusterWide is namespaced for objects that are in no namespace.
+// clusterWide is namespaced for cluster-scoped objects.
 func clusterWide[T generic.RuntimeMetaObject](name string, c clusterClient[T], owners func(T) []owner) kind {
 	cache := c.Cache()
 	return kind{

@@ -1,8 +1,8 @@
-// Package orphans removes, once at the start, what has lost its owner while no controller was there to notice.
+// Package orphans removes, once at startup, the objects that lost their owner while no controller was running.
 //
-//	caches are full ─► whose owner is not in them ─► nor on the server ─► rights ─► Secrets, Bundles ─► namespaces
+//	caches filled ─► owner not in the cache ─► nor on the server ─► delete rights ─► Secrets, Bundles ─► namespaces
 //
-// Whoever loses its owner later is seen by the controller it belongs to.
+// If an owner is deleted later, the controller of the object handles that.
 package orphans
 
 import (
@@ -21,28 +21,29 @@ import (
 )
 
 const (
-	// timeout bounds the sweep: the controllers wait for it. What it has not reached is removed at the next start.
+	// timeout limits the sweep, because the controllers wait for it. The remaining orphans are removed at the next
+	// start.
 	timeout = time.Minute
-	// atATime is how many requests are under way together.
+	// atATime is the number of parallel requests.
 	atATime = 16
 )
 
-// sweeper removes orphans, one stage of kinds after the other.
+// sweeper removes orphans, one stage of kinds after another.
 type sweeper struct {
 	log    *slog.Logger
 	stages [][]kind
 	owners owners
 }
 
-// Register lets the sweep run when the caches are full and before any controller works.
+// Register runs the sweep after the caches are filled and before any controller starts.
 func Register(_ context.Context, a *hub.Context) error {
 	s := newSweeper(a)
 	a.First(s.sweep)
 	return nil
 }
 
-// newSweeper knows all kinds. Rights come first, so that no agent that is still at work takes what is removed after
-// them for an order to uninstall; namespaces come last.
+// newSweeper returns a sweeper for all kinds. Rights are removed first: an agent that is still running would take
+// later deletions for an order to uninstall. Namespaces are removed last.
 func newSweeper(a *hub.Context) *sweeper {
 	return &sweeper{
 		log: a.Log,
@@ -70,8 +71,8 @@ func newSweeper(a *hub.Context) *sweeper {
 	}
 }
 
-// sweep removes all orphans there are, and tells of them in one line. It ends early where something went wrong: what
-// comes later must not go before it.
+// sweep removes all orphans and logs their number in one line. It stops at the first error, because later stages must
+// not run before earlier ones are complete.
 func (s *sweeper) sweep(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -100,8 +101,8 @@ func (s *sweeper) sweep(ctx context.Context) {
 	}
 }
 
-// sweepKind removes the orphans of one kind, exactly as they were seen, and counts those that went by its own hand.
-// What cannot be judged stays, and is an error.
+// sweepKind removes the orphans of one kind, if they are unchanged, and returns how many it removed. Objects whose
+// owner cannot be looked up stay, and cause an error.
 func sweepKind(ctx context.Context, k kind, c *census) (int, error) {
 	candidates, err := k.list()
 	if err != nil {
@@ -120,7 +121,7 @@ func sweepKind(ctx context.Context, k kind, c *census) (int, error) {
 			}
 			err := k.remove(one.obj.GetNamespace(), one.obj.GetName(), asSeen(one.obj))
 			if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-				return nil // gone by itself, or no longer what it was
+				return nil // deleted or changed by another client
 			}
 			if err != nil {
 				return fmt.Errorf("removing one of the %s: %w", k.name, err)
@@ -136,7 +137,7 @@ func sweepKind(ctx context.Context, k kind, c *census) (int, error) {
 	return int(removed.Load()), err
 }
 
-// asSeen deletes an object only if nobody has changed it since.
+// asSeen returns options that delete an object only if it has not changed.
 func asSeen(obj metav1.Object) *metav1.DeleteOptions {
 	uid, version, background := obj.GetUID(), obj.GetResourceVersion(), metav1.DeletePropagationBackground
 	return &metav1.DeleteOptions{

@@ -1,7 +1,7 @@
-// Package token gives a ClusterRegistrationToken what it stands for: an account that may ask for a
-// cluster, and the values with which an agent is installed.
+// Package token creates the objects of a ClusterRegistrationToken: an account that may request a registration, and
+// the Secret with the values for installing an agent.
 //
-//	ClusterRegistrationToken ─► ServiceAccount ─► right to ask ─► bearer token ─► values Secret
+//	ClusterRegistrationToken ─► ServiceAccount ─► right to register ─► bearer token ─► values Secret
 package token
 
 import (
@@ -31,11 +31,11 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Time until something is looked at again that nobody tells us of.
+// Time until the next attempt when no event will come.
 const (
-	// pendingDelay is for a token Secret that is being filled.
+	// pendingDelay is for a token Secret without a token yet.
 	pendingDelay = 500 * time.Millisecond
-	// blockedDelay is for a Secret of somebody else that has the token's name: not all of them are watched.
+	// blockedDelay is for a Secret of another owner with the token's name. Not all of these Secrets are watched.
 	blockedDelay = 15 * time.Second
 )
 
@@ -43,16 +43,16 @@ type handler struct {
 	app    *hub.Context
 	set    *reconcile.Set
 	prover *accounts.Prover
-	// rejected has the bearer tokens that the API server does not accept, by ClusterRegistrationToken.
+	// rejected maps a ClusterRegistrationToken to its bearer token that the API server does not accept.
 	rejected sync.Map
-	// pace is that of trials.
+	// pace limits the rate of the trials.
 	pace flowcontrol.RateLimiter
-	// tried is the last token that was tried although another one of its signer was accepted.
+	// tried is the last token that was tried although another token of its signer was accepted.
 	tried types.NamespacedName
 }
 
-// Register watches tokens, everything made for them, and the configured address of the hub, which
-// their values repeat.
+// Register watches tokens, everything created for them, and the configured address of the hub, which their values
+// contain.
 func Register(ctx context.Context, a *hub.Context) error {
 	prover, err := accounts.NewProver(a.RESTConfig)
 	if err != nil {
@@ -75,7 +75,7 @@ func register(ctx context.Context, a *hub.Context, h *handler) error {
 	return errors.Join(h.set.Watch(nudge), a.OnSecret(h.tokenOf, nudge))
 }
 
-// tokenOf is the token that a Secret takes the name of, or has given it back to.
+// tokenOf returns the token with the name of a Secret.
 func (h *handler) tokenOf(secret types.NamespacedName) []types.NamespacedName {
 	token, err := reconcile.Optional(h.app.ClusterRegistrationTokens.Cache().Get(secret.Namespace, secret.Name))
 	if err != nil || token == nil {
@@ -91,7 +91,7 @@ func gvk() schema.GroupVersionKind {
 func (h *handler) onChange(ctx context.Context, key string, token *fleet.ClusterRegistrationToken) error {
 	if token == nil || token.DeletionTimestamp != nil || h.app.Leaves(token.Namespace) {
 		h.rejected.Delete(key)
-		return h.set.Apply(gone(key)) // the account goes now and with it every token of it, not when garbage is collected
+		return h.set.Apply(gone(key)) // delete the account and with it all its tokens now, not when garbage is collected
 	}
 	in, err := h.gather(ctx, token)
 	if err != nil {
@@ -105,14 +105,14 @@ func gone(key string) reconcile.Owner {
 	return reconcile.GoneOwner(gvk(), namespace, name)
 }
 
-// onConfig wakes all tokens when the address changes that their values give to agents.
+// onConfig enqueues all tokens when the hub's address in their values changes.
 func (h *handler) onConfig(old, current config.Config) {
 	if old.APIServerURL == current.APIServerURL && string(old.APIServerCA) == string(current.APIServerCA) {
 		return
 	}
 	tokens, err := h.app.ClusterRegistrationTokens.Cache().List("", labels.Everything())
 	if err != nil {
-		return // only a cache that has not started; its start looks at every token
+		return // the cache has not started; its start enqueues every token
 	}
 	for _, token := range tokens {
 		reconcile.Nudge(h.app.ClusterRegistrationTokens)(types.NamespacedName{Namespace: token.Namespace, Name: token.Name})
@@ -137,15 +137,16 @@ func (h *handler) gather(ctx context.Context, token *fleet.ClusterRegistrationTo
 	}
 	in.Rejected = h.isRejected(in)
 	if in.Secret == nil && in.RightsExist {
-		// About to write it: a Secret of another type is in no cache of ours, and somebody else's.
+		// Ask the server before the Secret is written: a Secret of another type belongs to another owner and is in
+		// none of our caches.
 		in.Secret, err = reconcile.Optional(h.app.Kube.CoreV1().Secrets(token.Namespace).Get(ctx, token.Name, metav1.GetOptions{}))
 	}
 	in.Taken = h.takenBy(token, in.Secret)
 	return in, err
 }
 
-// takenBy returns what to do about a Secret in the place of the values that does not carry the mark of this token, or "".
-// It is known before a bearer token is minted, which could be stored nowhere.
+// takenBy returns what to do about a Secret that has the name of the values Secret but not the mark of this token, or
+// "". It is checked before a bearer token is minted that could not be stored.
 func (h *handler) takenBy(token *fleet.ClusterRegistrationToken, secret *corev1.Secret) string {
 	if secret == nil {
 		return ""
@@ -186,7 +187,7 @@ func (h *handler) act(ctx context.Context, token *fleet.ClusterRegistrationToken
 		}
 		h.tellReplaced(token, out)
 		children = append(children, secret)
-		out.Reason = "" // there will be a good one
+		out.Reason = "" // the new token will be valid
 	}
 	err := h.set.Apply(reconcile.OwnerOf(gvk(), token), children...)
 	if taken := (*reconcile.TakenError)(nil); errors.As(err, &taken) {
@@ -202,7 +203,7 @@ func (h *handler) act(ctx context.Context, token *fleet.ClusterRegistrationToken
 	return err
 }
 
-// end deletes a token, and says why: the Event stays when the token is gone.
+// end deletes a token and reports why. The Event remains after the token is gone.
 func (h *handler) end(token *fleet.ClusterRegistrationToken, out tokenrule.Outcome) error {
 	if _, err := h.report(token, out); err != nil {
 		return err
@@ -215,8 +216,7 @@ func (h *handler) end(token *fleet.ClusterRegistrationToken, out tokenrule.Outco
 	return err
 }
 
-// complain says what is wrong with the values Secret that is there, before another is made: it may be one that cannot
-// be written.
+// complain reports the problem with the existing values Secret before another one is created, because that may fail.
 func (h *handler) complain(token *fleet.ClusterRegistrationToken, out tokenrule.Outcome) (*fleet.ClusterRegistrationToken, error) {
 	if out.Reason == "" {
 		return token, nil
@@ -225,7 +225,7 @@ func (h *handler) complain(token *fleet.ClusterRegistrationToken, out tokenrule.
 	return h.report(token, out)
 }
 
-// mint makes the values Secret.
+// mint returns the values Secret with a new bearer token.
 func (h *handler) mint(ctx context.Context, token *fleet.ClusterRegistrationToken, out tokenrule.Outcome) (*corev1.Secret, error) {
 	minted, err := accounts.Mint(ctx, h.app.Kube, out.Mint.Namespace, out.Mint.Account, out.Mint.Lifetime)
 	if err != nil {
@@ -247,7 +247,7 @@ func (h *handler) report(token *fleet.ClusterRegistrationToken, out tokenrule.Ou
 	})
 }
 
-// readiness is the condition of an outcome.
+// readiness returns the condition for an outcome.
 func readiness(out tokenrule.Outcome) genericcondition.GenericCondition {
 	condition := genericcondition.GenericCondition{Type: fleet.ConditionReady, Status: corev1.ConditionFalse}
 	switch {

@@ -19,11 +19,12 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// An API server whose signing key or issuer was changed accepts none of the tokens it has issued before, and nothing tells
-// so. Therefore the tokens in values Secrets are tried, as agents use them: when a controller begins, and once an hour, with
-// some chance so that hubs do not ask together. Once one token of a signer is accepted, its key is known to be in force. Of
-// the others, which can still have a broken signature, a few are tried each time, in turn. A token without an end comes
-// from a token Secret and ends with that Secret, so that each of them is tried.
+// An API server whose signing key or issuer has changed accepts none of the tokens that it issued before, and no
+// event reports that. So the bearer tokens in values Secrets are tried as agents use them: when a controller starts,
+// and then once an hour with some jitter, so that hubs do not send their requests together. Once a token of a signer
+// is accepted, the signer's key is known to be valid. The other tokens can still have a broken signature, so a few of
+// them are tried each time, in turn. A token without an expiry comes from a token Secret and ends with that Secret,
+// so each of these is tried.
 const (
 	trialInterval   = time.Hour
 	trialJitter     = 0.2
@@ -32,7 +33,7 @@ const (
 	trialBurst      = 20
 )
 
-// rejectedDelay is when a token is minted again, if the API server did not accept the last one either.
+// rejectedDelay is the time until a token is minted again if the API server did not accept the last one either.
 const rejectedDelay = time.Minute
 
 // errRejected means that the API server does not accept a token that it has just issued.
@@ -45,7 +46,7 @@ type trial struct {
 	endless       bool
 }
 
-// tryAll tries the tokens in values Secrets, as many as have to be.
+// tryAll tries as many of the tokens in values Secrets as necessary.
 func (h *handler) tryAll(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, trialInterval/2)
 	defer cancel()
@@ -78,7 +79,7 @@ func (h *handler) tryAll(ctx context.Context) {
 	}
 }
 
-// inTurn returns trials in their order, beginning after the last one that was made as a sample.
+// inTurn returns the trials in their order, starting after the last sample.
 func (h *handler) inTurn(all []trial) []trial {
 	next := slices.IndexFunc(all, func(t trial) bool { return compareNames(t.of, h.tried) > 0 })
 	if next < 0 {
@@ -91,7 +92,7 @@ func compareNames(a, b types.NamespacedName) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// trials returns the tokens that should be accepted, in the order of their names.
+// trials returns the tokens that should be accepted, ordered by name.
 func (h *handler) trials() (found []trial) {
 	tokens, err := h.app.ClusterRegistrationTokens.Cache().List("", labels.Everything())
 	if err != nil {
@@ -116,7 +117,7 @@ func (h *handler) trials() (found []trial) {
 	return found
 }
 
-// isRejected reports whether the token in a values Secret is one that was tried in vain.
+// isRejected reports whether the API server has rejected the token in a values Secret.
 func (h *handler) isRejected(in tokenrule.Input) bool {
 	rejected, known := h.rejected.Load(in.Token.Namespace + "/" + in.Token.Name)
 	if !known {
@@ -126,7 +127,7 @@ func (h *handler) isRejected(in tokenrule.Input) bool {
 	return held != "" && held == rejected
 }
 
-// prove makes sure that a token, which takes the place of one that is not accepted, is accepted.
+// prove checks that the API server accepts a token that replaces a rejected one.
 func (h *handler) prove(ctx context.Context, token *fleet.ClusterRegistrationToken, mint *protocol.Mint, minted string) error {
 	if rejected, _ := h.rejected.Load(token.Namespace + "/" + token.Name); rejected == minted { // from a token Secret
 		if err := accounts.DropTokenSecret(ctx, h.app.Kube, mint.Namespace, mint.Account); err != nil {
@@ -141,7 +142,7 @@ func (h *handler) prove(ctx context.Context, token *fleet.ClusterRegistrationTok
 	return err
 }
 
-// laterAfter returns when to mint again after an error that ends by itself; 0 for all others.
+// laterAfter returns when to mint again after an error that resolves itself. It returns 0 for all other errors.
 func laterAfter(err error) time.Duration {
 	switch {
 	case errors.Is(err, accounts.ErrTokenPending):
@@ -152,7 +153,7 @@ func laterAfter(err error) time.Duration {
 	return 0
 }
 
-// tellReplaced tells of values that were replaced because the old ones are of no use any more.
+// tellReplaced reports that values were replaced because the API server no longer accepts the old token.
 func (h *handler) tellReplaced(token *fleet.ClusterRegistrationToken, out tokenrule.Outcome) {
 	if out.Reason != fleet.ReasonTokenRejected {
 		return
