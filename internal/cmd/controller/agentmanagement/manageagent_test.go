@@ -68,7 +68,7 @@ func letGo(t *testing.T, g Gomega, hub *client.Client, bundle *fleet.Bundle) {
 	}
 }
 
-func TestAnAgentThatWasHeardOfIsManaged(t *testing.T) {
+func TestReportingAgent_IsManaged(t *testing.T) {
 	t.Parallel()
 	hub := hub(t)
 	ws := workspace(t, hub, "managed")

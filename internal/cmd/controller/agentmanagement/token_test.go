@@ -228,7 +228,7 @@ func TestWhatATokenIsMadeOfIsHealed(t *testing.T) {
 	}
 }
 
-func TestASecretOfSomebodyElseKeepsATokenWaiting(t *testing.T) {
+func TestSecretOfAnotherOwner_KeepsTheTokenWaiting(t *testing.T) {
 	g, hub := NewWithT(t), hub(t)
 	ws := workspace(t, hub, "ws-token-blocked")
 	theirs := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ws, Name: "t1"}, StringData: map[string]string{"mine": "1"}}

@@ -13,7 +13,7 @@ import (
 )
 
 // The life of an agent that came by itself, while the hub's CA changes.
-func TestAnAgentThatCannotBeToldIsSaid(t *testing.T) {
+func TestAddressUnknownToTheAgent_IsReported(t *testing.T) {
 	byItself := func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "" }
 	hub, _ := start(t, cluster(byItself), &fleet.ClusterRegistration{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "request-1", Annotations: map[string]string{

@@ -103,7 +103,7 @@ func TestANewClusterThatAnswersIsAskedOnce(t *testing.T) {
 	}
 }
 
-func TestANewClusterThatIsNotThereSaysSoAndIsAskedAgainLater(t *testing.T) {
+func TestUnreachableNewCluster_ReportsItAndIsProbedAgain(t *testing.T) {
 	hub, _ := start(t, newcomers(1)...)
 	doors := newDoors(hub)
 	isAsked(t, hub, "new-0")
@@ -131,7 +131,7 @@ func TestANewClusterThatIsNotThereSaysSoAndIsAskedAgainLater(t *testing.T) {
 	}
 }
 
-func TestWhoIsNotAsked(t *testing.T) {
+func TestClustersWithoutAProbe(t *testing.T) {
 	failing := errors.New("etcd is gone")
 	tests := map[string]struct {
 		change  func(*fleet.Cluster)

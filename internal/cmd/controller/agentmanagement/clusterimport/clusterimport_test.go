@@ -312,7 +312,7 @@ func TestGather(t *testing.T) {
 	}
 }
 
-func TestWhoIsWoken(t *testing.T) {
+func TestEvents_EnqueueClusters(t *testing.T) {
 	own := cluster(func(c *fleet.Cluster) { c.Name, c.Spec.KubeConfigSecret = "c2", "" })
 	hub, _ := start(t, cluster(), own)
 	hub.Woken()

@@ -115,7 +115,7 @@ func TestWhatChangesDuringAJobIsSeenAfterIt(t *testing.T) {
 	}
 }
 
-func TestAFailureIsToldOnceAndWaits(t *testing.T) {
+func TestFailure_IsReportedOnceAndWaits(t *testing.T) {
 	hub, _ := ready(t, cluster())
 	hub.Fail(asked, fmt.Errorf("at 10:15: %w", foreign.ErrUnreachable))
 	work(t, hub)
@@ -319,7 +319,7 @@ func TestAnAgentMoves(t *testing.T) {
 	}
 }
 
-func TestTheEndOfTheProcessIsNoFailure(t *testing.T) {
+func TestStoppingProcess_ReportsNoFailure(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	hub := hubtest.New(t)
 	behind := &downstream{hub: hub}
@@ -338,7 +338,7 @@ func TestTheEndOfTheProcessIsNoFailure(t *testing.T) {
 	}
 }
 
-func TestWhatWasDoneButCouldNotBeSaid(t *testing.T) {
+func TestDeployedButNotReported_IsRepeated(t *testing.T) {
 	hub, _ := ready(t, cluster())
 	hub.Fail(written, errServer)
 	work(t, hub)

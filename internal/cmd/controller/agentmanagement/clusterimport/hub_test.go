@@ -152,7 +152,7 @@ func TestAnotherHubsAgentIsLeftAlone(t *testing.T) {
 	expectImported(t, hub, "")
 }
 
-func TestWhoMayHaveAnAgent(t *testing.T) {
+func TestCheckHub(t *testing.T) {
 	tests := map[string]struct{ mark, reason string }{
 		"one without a mark is anybody's": {},
 		"our own is ours":                 {mark: "u-hub"},
@@ -181,7 +181,7 @@ func TestWhoMayHaveAnAgent(t *testing.T) {
 }
 
 // What others have written into the mark is not shown to users, unless it is what a hub writes.
-func TestAMarkThatIsNone(t *testing.T) {
+func TestInvalidHubMark(t *testing.T) {
 	for mark, says := range map[string]string{otherHub: otherHub, "<b>": "is unknown", strings.Repeat("a", 9000): "is unknown", otherHub + "\nx": "is unknown"} {
 		message := (&anotherHubError{namespace: "n", uid: mark}).message()
 		if !strings.Contains(message, says) || len(message) > 500 {

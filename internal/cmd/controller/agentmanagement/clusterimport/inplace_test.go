@@ -246,7 +246,7 @@ func TestTheHubsAddressReachesAnAgentInPlace(t *testing.T) {
 	}
 }
 
-func TestAnAgentWithoutIdentityIsDeployedAnew(t *testing.T) {
+func TestAgentWithoutIdentity_IsReinstalled(t *testing.T) {
 	tests := map[string]*corev1.Secret{
 		"there is none":                nil,
 		"it is another Cluster's":      identityOf("ws", "c2"),

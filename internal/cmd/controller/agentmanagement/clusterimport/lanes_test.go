@@ -48,7 +48,7 @@ func TestAJobWaitsForItsTurn(t *testing.T) {
 	hubtest.ExpectRequests(t, hub)
 }
 
-func TestWithNobodyToBeAskedThereIsNoTurnToWaitFor(t *testing.T) {
+func TestWithoutAKubeconfig_NeedsNoSlot(t *testing.T) {
 	hub, _ := start(t)
 	h := newTestHandler(hub)
 	h.lanes = lanes{} // in which nobody ever gets a turn
@@ -181,7 +181,7 @@ func deadClusters(t *testing.T, count int) (objects []hubtest.Object) {
 
 // Five hundred clusters that are not there are asked before the good one, which is done while all of them are
 // still being waited for. Later, they say so.
-func TestDeadClustersHoldUpNobody(t *testing.T) {
+func TestUnreachableClusters_DoNotBlockOthers(t *testing.T) {
 	const dead = 500
 	hub, _ := start(t, append(deadClusters(t, dead), cluster(), kubeconfig(), importToken(), values(t))...)
 	reach, end := ctrl.Reacher(func(bool) foreign.Options { return foreign.Options{AnyAddress: true, Now: hub.Now()} }), make(chan struct{})

@@ -134,7 +134,7 @@ func expectLooks(t *testing.T, hub *hubtest.Hub, want ...string) {
 	}
 }
 
-func TestALookAtAnAgentThatIsOnItsWay(t *testing.T) {
+func TestLook_AgentIsStarting(t *testing.T) {
 	hub, _ := awaited(t, agentDeployment(1), means("bearer"), runningPod())
 	work(t, hub)
 	hubtest.ExpectRequests(t, hub, readSecret, readSecret, dialled, asked, readMark,
@@ -146,7 +146,7 @@ func TestALookAtAnAgentThatIsOnItsWay(t *testing.T) {
 	expectRetry(t, hub, supervisionrule.NextLook(1, false))
 }
 
-func TestAnAgentThatIsHeardOfIsLeftInPeace(t *testing.T) {
+func TestReportingAgent_IsNotLookedAt(t *testing.T) {
 	hub, _ := awaited(t)
 	c := current(t, hub)
 	c.Status.Agent.LastSeen = metav1.NewTime(hub.Now())
@@ -396,7 +396,7 @@ func TestAnAgentThatAsksForNothingGetsAFreshToken(t *testing.T) {
 	expectLooks(t, hub, dialled, asked)
 }
 
-func TestNoFreshTokenForWhoHasAsked(t *testing.T) {
+func TestAgentWithARequest_GetsNoFreshToken(t *testing.T) {
 	for name, there := range map[string][]hubtest.Object{
 		"and waits":          {agentDeployment(1), runningPod(), means("bearer")},
 		"and has registered": {agentDeployment(1), runningPod(), storedIdentity()},
@@ -450,7 +450,7 @@ func TestATokenThatIsLostIsReplacedAtOnce(t *testing.T) {
 }
 
 // A token of an agent that has registered may end.
-func TestATokenThatNobodyNeedsAnyMore(t *testing.T) {
+func TestTokenOfARegisteredAgent_IsNotRenewed(t *testing.T) {
 	hub, _ := imported(t)
 	hub.Remove(importToken())
 	hub.Woken()

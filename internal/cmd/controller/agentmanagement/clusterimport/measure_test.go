@@ -12,7 +12,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 )
 
-func TestWhatIsToldOfARun(t *testing.T) {
+func TestMeasure(t *testing.T) {
 	deploy, remove := importing.Outcome{Deploy: &importing.AgentDeployment{}}, importing.Outcome{Remove: &importing.AgentRemoval{}}
 	imported := func(seconds string) []string {
 		return []string{

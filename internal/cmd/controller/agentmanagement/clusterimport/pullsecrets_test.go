@@ -121,7 +121,7 @@ func TestAPullSecretThatIsMissing(t *testing.T) {
 	atRest(t, hub)
 }
 
-func TestWhoseAgentsAPullSecretGoesWith(t *testing.T) {
+func TestClustersOfPullSecret(t *testing.T) {
 	hub, _ := start(t, cluster(), cluster(func(c *fleet.Cluster) { c.Name, c.Spec.KubeConfigSecret = "c2", "" }))
 	change(hub, func(c *config.Config) { c.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "login"}} })
 	h := &handler{app: hub.App}

@@ -49,7 +49,7 @@ func TestAProcessThatHasJustStartedLooksSoon(t *testing.T) {
 	}
 }
 
-func TestWhatHasChangedIsLookedAtAtOnce(t *testing.T) {
+func TestChange_IsLookedAtAtOnce(t *testing.T) {
 	s, clock := newTestSupervision()
 	s.deployed("ws/a", true, true)
 	expectDue(t, s, "one kubeconfig", supervisionrule.FirstLook)

@@ -118,7 +118,7 @@ func TestAccountsComeAndGo(t *testing.T) {
 }
 
 // Two accounts may come before the cache has what was written for the first.
-func TestWhatWasWrittenLastIsWhereTheNextWriteBegins(t *testing.T) {
+func TestNextWrite_StartsFromTheLastOne(t *testing.T) {
 	hub := start(t, cluster(), request("r1"), request("r2"), account("r1"))
 	handle(t, hub)
 	hub.Put(account("r2"))

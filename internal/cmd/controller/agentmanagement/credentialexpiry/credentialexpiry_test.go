@@ -105,7 +105,7 @@ func TestWhenACredentialEnds(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatMadeItReadableGoesWithIt(t *testing.T) {
+func TestExpiry_DeletesOnlyItsReaders(t *testing.T) {
 	other := credential(func(s *corev1.Secret) { s.Name, s.Annotations[fleet.AnnotationClusterRegistration] = "c-2", "r2" })
 	hub := start(t, credential(),
 		&rbacv1.Role{ObjectMeta: readerMeta("r1-creds")}, &rbacv1.RoleBinding{ObjectMeta: readerMeta("r1-creds")},
@@ -134,7 +134,7 @@ func TestTheReaderOfARequestOfTheSameNameElsewhereStays(t *testing.T) {
 	hubtest.ExpectRequests(t, hub, "delete Secret "+registration+"/c-1")
 }
 
-func TestWhatCannotBeDeletedIsTriedAgain(t *testing.T) {
+func TestFailedDeletion_IsRetried(t *testing.T) {
 	for _, fail := range []string{"delete RoleBinding " + registration + "/r1-creds", "delete Role " + registration + "/r1-creds", "delete Secret " + registration + "/c-1"} {
 		t.Run(fail, func(t *testing.T) {
 			hub := start(t, credential(), &rbacv1.Role{ObjectMeta: readerMeta("r1-creds")}, &rbacv1.RoleBinding{ObjectMeta: readerMeta("r1-creds")})
@@ -156,7 +156,7 @@ func TestWhatCannotBeDeletedIsTriedAgain(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeReadIsTriedAgain(t *testing.T) {
+func TestFailedRead_IsRetried(t *testing.T) {
 	for name, spoil := range map[string]hubtest.Object{
 		"the Role": &rbacv1.Role{ObjectMeta: readerMeta("r1-creds")}, "the RoleBinding": &rbacv1.RoleBinding{ObjectMeta: readerMeta("r1-creds")},
 	} {

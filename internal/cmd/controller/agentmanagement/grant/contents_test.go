@@ -158,7 +158,7 @@ func TestWhatAnOlderHubGaveStaysUntilTheAccountSharesWithOthers(t *testing.T) {
 	expectStatus(t, hub, "c1", true, genericcondition.GenericCondition{Status: "True"})
 }
 
-func TestABindingOfNobodyGoesAtOnce(t *testing.T) {
+func TestBindingWithoutAccounts_IsDeletedAtOnce(t *testing.T) {
 	hub := grantedHub(t)
 	hub.Remove(readersOfContents())
 	hub.Put(ownBinding(func(b *rbacv1.ClusterRoleBinding) { b.Subjects = nil }))
@@ -226,7 +226,7 @@ func TestAGrantedAccountLosesItsShare(t *testing.T) {
 	}
 }
 
-func TestABindingThatIsAsItShouldIsNotWoken(t *testing.T) {
+func TestUnchangedBinding_IsNotEnqueued(t *testing.T) {
 	hub := grantedHub(t)
 	hub.Remove(&rbacv1.RoleBinding{ObjectMeta: child(clusterNamespace, "r1")})
 	handle(t, hub)

@@ -130,7 +130,7 @@ func TestARequestIsAnsweredInThisOrder(t *testing.T) {
 
 // A cache may have a Cluster that the hub no longer has, after it was restored from an older state. Who is owned by it
 // is deleted.
-func TestARequestIsNotOwnedByAClusterThatNobodyElseKnows(t *testing.T) {
+func TestClusterOnlyInTheCache_DoesNotOwnTheRequest(t *testing.T) {
 	hub := start(t, request(), asked())
 	hub.See(cluster())
 	gone := apierrors.NewNotFound(corev1.Resource("namespaces"), clusterNamespace)
@@ -220,7 +220,7 @@ func expectCredential(t *testing.T, hub *hubtest.Hub) {
 	}
 }
 
-func TestWhoMayReadTheCredential(t *testing.T) {
+func TestReadersOfTheCredential(t *testing.T) {
 	imported := &fleet.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "import-token-c1", UID: "u-i"}}
 	subject := func(name string) []rbacv1.Subject {
 		return []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "ws", Name: name}}

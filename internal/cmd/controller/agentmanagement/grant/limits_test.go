@@ -182,7 +182,7 @@ func TestManyRequests_LeaveRoomForOthers(t *testing.T) {
 	}
 }
 
-func TestARequestInLine_IsDeletedWhenNobodyWaitsForIt(t *testing.T) {
+func TestQueuedRequest_IsDeletedAfterItsLife(t *testing.T) {
 	hub := start(t, cluster(), asked())
 	var all []*fleet.ClusterRegistration
 	for n := range 11 {
@@ -262,7 +262,7 @@ func TestManyRequestsOfOneClient_CostTheSameEach(t *testing.T) {
 	}
 }
 
-func TestLabelsThatAreNotCopied_AreTold(t *testing.T) {
+func TestLabelsThatAreNotCopied_AreReported(t *testing.T) {
 	hub := start(t, asked(), request(func(r *fleet.ClusterRegistration) {
 		r.Spec.ClusterLabels = map[string]string{"-bad-": "x", "env": strings.Repeat("v", 64)}
 		for n := range 100 {

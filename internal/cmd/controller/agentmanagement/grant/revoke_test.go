@@ -129,7 +129,7 @@ func TestRevokingIsTriedAgain(t *testing.T) {
 	}
 }
 
-func TestWhatGoesByItselfIsNoError(t *testing.T) {
+func TestObjectDeletedByOthers_IsNotAnError(t *testing.T) {
 	hub := grantedBefore(t)
 	hub.Remove(request())
 	for _, object := range []hubtest.Object{

@@ -101,7 +101,7 @@ func TestATakeoverIsGranted(t *testing.T) {
 	}
 }
 
-func TestATakeoverThatNobodyConfirmsIsRemoved(t *testing.T) {
+func TestUnconfirmedTakeover_IsDeleted(t *testing.T) {
 	hub, heard := pendingHub(t)
 	hub.Requests()
 	hub.Pass(grant.CredentialLife)
@@ -110,7 +110,7 @@ func TestATakeoverThatNobodyConfirmsIsRemoved(t *testing.T) {
 	expectRequests(t, hub, "delete ClusterRegistration ws/r1")
 }
 
-func TestATakeoverGoesWithItsCluster(t *testing.T) {
+func TestTakeover_IsDeletedWithItsCluster(t *testing.T) {
 	hub, _ := pendingHub(t)
 	hub.Requests()
 	hub.Remove(served())

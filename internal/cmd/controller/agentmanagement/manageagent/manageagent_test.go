@@ -82,7 +82,7 @@ func TestABundleIsMadeOnceAndForOneCluster(t *testing.T) {
 	hubtest.ExpectWoken(t, hub)
 }
 
-func TestBeforeTheFirstHeartbeatThereIsNone(t *testing.T) {
+func TestBeforeTheFirstHeartbeat_CreatesNoBundle(t *testing.T) {
 	hub := newHub(t, workspace("ws"), east(silent))
 	handle(t, hub, "ws/east")
 	hubtest.ExpectRequests(t, hub)
@@ -120,7 +120,7 @@ func set(list []string) map[string]bool {
 	return found
 }
 
-func TestWhatOthersDoToABundle(t *testing.T) {
+func TestBundleChangedByOthers(t *testing.T) {
 	tests := map[string]struct {
 		change func(*fleet.Bundle)
 		want   []string
@@ -343,7 +343,7 @@ func TestAServerThatFailsIsAskedAgain(t *testing.T) {
 	hubtest.ExpectRequests(t, hub, creates, creates)
 }
 
-func TestWhoIsWokenByABundle(t *testing.T) {
+func TestWatchBundles_EnqueuesTheCluster(t *testing.T) {
 	ours := bundle(east(), system, nil)
 	ours.Annotations = map[string]string{fleet.AnnotationSetID: names.AgentBundleSet}
 	other := func(modify func(*fleet.Bundle)) *fleet.Bundle {

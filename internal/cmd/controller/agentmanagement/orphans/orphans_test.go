@@ -121,7 +121,7 @@ func TestAnOwnerThatGoesIsStillThere(t *testing.T) {
 	expectLog(t, sweepOf(t.Context(), hub), "")
 }
 
-func TestWhatCannotBeToldStays(t *testing.T) {
+func TestOwnerThatCannotBeLookedUp_KeepsTheObject(t *testing.T) {
 	resource := schema.GroupResource{Group: "fleet.cattle.io", Resource: "clusterregistrations"}
 	tests := map[string]struct {
 		err  error
@@ -159,7 +159,7 @@ func TestNothingGoesBeforeTheRightsAreGone(t *testing.T) {
 	expectLog(t, sweepOf(t.Context(), hub), "level=INFO msg=\"orphans swept\" total=7 serviceaccounts=1 roles=1 credentials=1 values=1 bundles=1 bundledeployments=1 namespaces=1\n")
 }
 
-func TestWhatHasChangedSinceStays(t *testing.T) {
+func TestObjectChangedSince_Stays(t *testing.T) {
 	hub := hubtest.New(t)
 	seen := role(ofRequest("ws", "r1"))
 	seen.UID = "u1"
@@ -175,7 +175,7 @@ func TestWhatHasChangedSinceStays(t *testing.T) {
 	}
 }
 
-func TestWhatGoesByItselfIsNotCounted(t *testing.T) {
+func TestObjectDeletedByOthers_IsNotCounted(t *testing.T) {
 	hub := hubtest.New(t)
 	hub.Put(left()...)
 	gone := role()
@@ -183,7 +183,7 @@ func TestWhatGoesByItselfIsNotCounted(t *testing.T) {
 	expectLog(t, sweepOf(t.Context(), hub), "level=INFO msg=\"orphans swept\" total=8 clusterrolebindings=1 rolebindings=1 serviceaccounts=1 credentials=1 values=1 bundles=1 bundledeployments=1 namespaces=1\n")
 }
 
-func TestAProcessThatIsToldToEndSweepsNoFurther(t *testing.T) {
+func TestSweep_StopsWithTheProcess(t *testing.T) {
 	hub := hubtest.New(t)
 	hub.Put(left()...)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -288,7 +288,7 @@ func TestADeletedTokenTakesItsAccountAlongAtOnce(t *testing.T) {
 	}
 }
 
-func TestASecretOfSomebodyElseIsLeftAlone(t *testing.T) {
+func TestSecretOfAnotherOwner_IsLeftAlone(t *testing.T) {
 	foreign := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "t1"}, Type: corev1.SecretTypeOpaque, Data: map[string][]byte{"mine": []byte("1")}}
 	hub := start(t, token(), foreign)
 	settle(t, hub, 1)
