@@ -44,7 +44,7 @@ func (r *recent) forget(key types.NamespacedName) {
 	delete(r.objects, key)
 }
 
-// newest returns the newest known version of an object: the cached one (nil if there is none), or the one that this
+// newest returns the newest known version of an object: the cached one (nil if it is not cached), or the one that this
 // process has written since. After writtenLife the cache is always right. synced is the resource version that the
 // informer reports. It reports the version a moment before the cache has it, so cached objects are compared by their
 // own versions.

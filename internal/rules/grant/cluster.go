@@ -13,7 +13,7 @@ import (
 
 // ClusterOf returns the Cluster of a request: the Cluster in the request's status, or else the oldest one with its
 // client ID, so that the result does not depend on the order of in.Clusters. A Cluster that is being deleted is
-// chosen only if there is no other. A granted request keeps its Cluster even if the Cluster's client ID changed.
+// chosen only as the last resort. A granted request keeps its Cluster even if the Cluster's client ID changed.
 func ClusterOf(in Input) *fleet.Cluster {
 	if in.Named != nil && (in.Request.Status.Granted || in.Named.Spec.ClientID == in.Request.Spec.ClientID) {
 		return in.Named

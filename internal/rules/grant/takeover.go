@@ -40,7 +40,7 @@ func isLive(request *fleet.ClusterRegistration, cluster *fleet.Cluster) bool {
 }
 
 // spokenFor reports whether a request may replace the Cluster's agent. It may if its token proves that it comes from
-// the same agent, if that agent is gone, or if a user who may write the Cluster has confirmed it. A request only
+// the same agent, if that agent is gone, or if a user with write access to the Cluster has confirmed it. A request only
 // claims its token, but no other token can read the answer. A request without a token proves nothing by that: only
 // the token of the Cluster's own import, which then is the only reader, counts.
 func spokenFor(in Input, cluster *fleet.Cluster) bool {

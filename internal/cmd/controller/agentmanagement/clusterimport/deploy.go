@@ -37,7 +37,7 @@ func (h *handler) dispatch(ctx context.Context, cluster *fleet.Cluster, out impo
 	}()
 }
 
-// seen is the time after which the caches normally show what was written.
+// seen is the time after which the caches normally show a write.
 const seen = time.Second
 
 // carryOut runs a job and returns the time after which to reconcile the Cluster again.
@@ -169,7 +169,7 @@ func (h *handler) reinstall(ctx context.Context, cluster *fleet.Cluster, done im
 	if cluster, err = h.resetAgent(cluster, done); err != nil {
 		return cluster, err
 	}
-	// An apply keeps what others have written into the bootstrap Secret, and with that the agent could not start.
+	// An apply keeps foreign fields in the bootstrap Secret, and with that the agent could not start.
 	if err := d.downstream.Remove(ctx, secretsOf(d.Values.Namespace)...); err != nil {
 		return cluster, err
 	}
@@ -182,7 +182,7 @@ func (h *handler) reinstall(ctx context.Context, cluster *fleet.Cluster, done im
 	return cluster, d.restart(ctx, unwatched)
 }
 
-// upgrade changes an agent that keeps its identity. If there is no identity of this Cluster, the agent belongs to
+// upgrade changes an agent that keeps its identity. Without an identity of this Cluster, the agent belongs to
 // another Cluster or has lost its identity, and the next run reinstalls it.
 func (h *handler) upgrade(ctx context.Context, cluster *fleet.Cluster, d *deployment) (*fleet.Cluster, error) {
 	found, err := d.findIdentity(ctx)

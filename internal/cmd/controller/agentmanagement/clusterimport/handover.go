@@ -24,7 +24,7 @@ func (d *deployment) handOver(ctx context.Context) error {
 	case d.isKnown(stored):
 		return d.withoutBootstrap(ctx)
 	}
-	// An apply keeps what others have written into the bootstrap Secret, and with that the agent could not start.
+	// An apply keeps foreign fields in the bootstrap Secret, and with that the agent could not start.
 	means := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: d.Values.Namespace, Name: names.AgentBootstrap}}
 	if err := d.downstream.Remove(ctx, means); err != nil {
 		return err

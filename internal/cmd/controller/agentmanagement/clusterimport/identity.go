@@ -21,7 +21,7 @@ import (
 )
 
 // errNoIdentity means that no Secret downstream belongs to an agent of the Cluster.
-var errNoIdentity = errors.New("there is no agent of this Cluster")
+var errNoIdentity = errors.New("the cluster has no agent of this Cluster")
 
 // A trustFunc returns the CA that an agent has to trust for an address, or none if the TLS mode allows the system's
 // roots. rooted means that the system's roots were sufficient for this agent so far.
@@ -66,7 +66,7 @@ func (d *deployment) findIdentity(ctx context.Context) (identity, error) {
 	return identity{}, nil
 }
 
-// findStored returns the Secret with the agent's identity. It returns nil if there is none or if it belongs to
+// findStored returns the Secret with the agent's identity. It returns nil if the Secret is missing or belongs to
 // another Cluster.
 func (d *deployment) findStored(ctx context.Context) (*corev1.Secret, error) {
 	stored, err := d.secret(ctx, names.Agent)
@@ -75,7 +75,7 @@ func (d *deployment) findStored(ctx context.Context) (*corev1.Secret, error) {
 	}
 	kept, err := protocol.ParseIdentity(stored.Data)
 	if err != nil || kept.ClusterNamespace != d.Identity.ClusterNamespace || kept.ClusterName != d.Identity.ClusterName {
-		return nil, nil //nolint:nilerr,nilnil // what cannot be read is nobody's identity
+		return nil, nil //nolint:nilerr,nilnil // an unreadable identity belongs to no agent
 	}
 	return stored, nil
 }

@@ -162,7 +162,7 @@ func (d *deployment) removeLeftovers(ctx context.Context) error {
 	return nil
 }
 
-// find returns the first object of a type, or nil if there is none.
+// find returns the first object of a type, or nil if the list contains none.
 func find[T runtime.Object](objects []runtime.Object) (none T) {
 	for _, object := range objects {
 		if wanted, ok := object.(T); ok {

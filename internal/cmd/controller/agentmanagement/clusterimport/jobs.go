@@ -31,7 +31,7 @@ type jobs struct {
 
 type job struct {
 	running bool
-	// of is what was tried. A different job starts at once, the same job only after notBefore.
+	// of identifies the attempt. A different job starts at once, the same job only after notBefore.
 	of        string
 	failures  int
 	notBefore time.Time

@@ -19,7 +19,7 @@ type supervision struct {
 
 // attention is what is remembered of one agent.
 type attention struct {
-	// of identifies what was checked. If it changes, the agent is checked at once.
+	// of identifies the state that was checked. If it changes, the agent is checked at once.
 	of string
 	// since is when this process deployed the agent, or else when it first noticed the agent.
 	since    time.Time

@@ -24,7 +24,7 @@ const (
 	// agent disabled: there must be no Bundle.
 	unwanted stage = "Unwanted"
 	// elsewhere means that the agent does not run in its configured namespace: a Bundle would create a second agent
-	// there, without an identity. There is no Bundle until the agent has moved.
+	// there, without an identity. The Bundle is created after the agent has moved.
 	elsewhere stage = "Elsewhere"
 	// awaitingAgent means that no heartbeat has arrived since the agent was first deployed: its objects still belong
 	// to the import, or to the administrator who installed it.
