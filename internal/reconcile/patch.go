@@ -62,8 +62,8 @@ func Update[T Object](client Updater[T], read T, change func(T)) (T, error) {
 	})
 }
 
-// write calls send with the current object and the result of change. send writes the difference; if there is none it
-// returns current. After a conflict both are called again with the object as it is then.
+// write calls send with the current object and the result of change. send writes the difference; without a difference
+// it returns current. After a conflict both are called again with the object as it is then.
 func write[T Object](client Getter[T], read T, change func(T), send func(current, wanted T) (T, error)) (T, error) {
 	current := read
 	for attempt := 0; ; attempt++ {

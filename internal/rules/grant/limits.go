@@ -109,8 +109,8 @@ func OfAnotherManager(request *fleet.ClusterRegistration, now time.Time) Outcome
 }
 
 // HeldUntil returns when the finalizers of a request that is being deleted are removed. It returns false if the
-// request has no finalizers or is not being deleted. The hub adds no finalizer to requests, but clients can create requests
-// with any.
+// request has no finalizers or is not being deleted. The hub adds no finalizer to requests, but clients can create
+// requests with any.
 func HeldUntil(request *fleet.ClusterRegistration) (time.Time, bool) {
 	if request.DeletionTimestamp == nil || len(request.Finalizers) == 0 {
 		return time.Time{}, false

@@ -60,8 +60,8 @@ func (a *addresses) used(cluster string, kubeconfig []byte) {
 	}
 }
 
-// put remembers a Secret that was read. For a Secret that does not exist, only the hash of the last kubeconfig is kept: the
-// Secret may be created again with the kubeconfig of another cluster.
+// put remembers a Secret that was read. For a Secret that does not exist, only the hash of the last kubeconfig is
+// kept: the Secret may be created again with the kubeconfig of another cluster.
 func (a *addresses) put(cluster string, secret *corev1.Secret) {
 	if secret == nil {
 		a.mu.Lock()

@@ -155,8 +155,8 @@ func (h *handler) deploy(ctx context.Context, cluster *fleet.Cluster, out import
 	return cluster, err
 }
 
-// reinstall deploys an agent that has to register. It removes the agent's identity before it delivers the bootstrap Secret
-// for another one.
+// reinstall deploys an agent that has to register. It removes the agent's identity before it delivers the bootstrap
+// Secret for another one.
 func (h *handler) reinstall(ctx context.Context, cluster *fleet.Cluster, done importing.Status, d *deployment) (*fleet.Cluster, error) {
 	// Remove the old agent while the status still contains its namespace. A retry would not know it.
 	if err := d.leave(ctx); err != nil {
