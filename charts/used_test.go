@@ -111,7 +111,7 @@ var seldomUsed = map[string]string{
 
 const (
 	again  = "reconcile.WriteStatus, reconcile.Patch: the object is read again after a conflict"
-	unread = "app.careful: a status that is not read whole is patched (for Clusters: app TestWhatCannotBeReadStopsNobody)"
+	unread = "app.careful: a status that is decoded incompletely is patched (for Clusters: app TestUndecodableObjects_DoNotBlockOthers)"
 )
 
 // compareRights returns how many rights were used, and a sentence for each right that no request used and for each

@@ -24,7 +24,7 @@ import (
 
 const bootstrapHash = "67f475f626e5473772f6084a291170a9de5942d1"
 
-func TestTheHubRegistersItself(t *testing.T) {
+func TestHub_RegistersItself(t *testing.T) {
 	hub := hub(t)
 	NewWithT(t).Eventually(func(g Gomega) { // another test may have changed something, which is being healed
 		local := &fleet.Cluster{}
@@ -64,7 +64,7 @@ func localKubeconfig(t *testing.T, g Gomega, hub *client.Client) *corev1.Secret 
 	return secret
 }
 
-func TestWhatEveryHubHas(t *testing.T) {
+func TestHub_HasItsOwnObjects(t *testing.T) {
 	g, hub := NewWithT(t), hub(t)
 	roles := hub.Kube.RbacV1().ClusterRoles()
 	recorded := map[string][]rbacv1.PolicyRule{
@@ -99,7 +99,7 @@ func TestWhatEveryHubHas(t *testing.T) {
 	expectAll()
 }
 
-func TestTheHubsOwnObjectsAreHealed(t *testing.T) {
+func TestHubsOwnObjects_AreRestored(t *testing.T) {
 	g, hub := NewWithT(t), hub(t)
 	settled(t, hub, "fleet-local", "local")
 	before := localKubeconfig(t, g, hub)
@@ -125,7 +125,7 @@ func TestTheHubsOwnObjectsAreHealed(t *testing.T) {
 	}).WithTimeout(patience).Should(Succeed())
 }
 
-func TestARestartChangesNothing(t *testing.T) {
+func TestRestart_ChangesNothing(t *testing.T) {
 	g, hub := NewWithT(t), hub(t)
 	settled(t, hub, "fleet-local", "local")
 	before := localKubeconfig(t, g, hub)
@@ -172,7 +172,7 @@ func encode(value any) (string, error) {
 	return string(text), err
 }
 
-func TestTheConfigurationIsReadAgain(t *testing.T) {
+func TestChangedConfiguration_IsLoaded(t *testing.T) {
 	g, hub := NewWithT(t), hub(t)
 	expectEnv := func(env any) {
 		t.Helper()
@@ -213,7 +213,7 @@ func expectEvent(t *testing.T, hub *client.Client, reason string) {
 	}).WithTimeout(patience).Should(Succeed())
 }
 
-func TestMovingTheHubsOwnWorkspace(t *testing.T) {
+func TestChangedBootstrapWorkspace_MovesTheHubsCluster(t *testing.T) {
 	g, hub := NewWithT(t), hub(t)
 	settings(t, hub, func(values map[string]any) { values["bootstrap"].(map[string]any)["namespace"] = "moved" })
 	g.Eventually(func(g Gomega) {

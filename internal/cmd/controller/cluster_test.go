@@ -40,7 +40,7 @@ func settled(t *testing.T, hub *client.Client, workspace, name string) *fleet.Cl
 	return found
 }
 
-func TestAClusterGetsANamespace(t *testing.T) {
+func TestCluster_GetsANamespace(t *testing.T) {
 	g, hub := NewWithT(t), hub(t)
 	cluster := newCluster(t, hub, workspace(t, hub, "ws-namespace"), "c1")
 	g.Expect(cluster.Status.Namespace).To(Equal(names.ClusterNamespace("ws-namespace", "c1")))
@@ -81,7 +81,7 @@ func TestANamespaceThatIsThere_IsUsedOnceItIsMarked(t *testing.T) {
 	g.Expect(namespace.Labels).NotTo(HaveKey(fleet.LabelManaged)) // it is not ours to clean up
 }
 
-func TestANamespaceThatIsDeletedIsMadeAnew(t *testing.T) {
+func TestDeletedNamespace_IsCreatedAgain(t *testing.T) {
 	g, hub := NewWithT(t), hub(t)
 	cluster := newCluster(t, hub, workspace(t, hub, "ws-anew"), "c1")
 	namespaces := hub.Kube.CoreV1().Namespaces()
@@ -96,7 +96,7 @@ func TestANamespaceThatIsDeletedIsMadeAnew(t *testing.T) {
 	settled(t, hub, "ws-anew", "c1")
 }
 
-func TestAnotherManagersClusterIsLeftAlone(t *testing.T) {
+func TestClusterOfAnotherManager_IsNotTouched(t *testing.T) {
 	g, hub := NewWithT(t), hub(t)
 	workspace(t, hub, "ws-theirs")
 	theirs := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{
@@ -111,7 +111,7 @@ func TestAnotherManagersClusterIsLeftAlone(t *testing.T) {
 
 // An agent may write its Cluster's status. What it says there of a namespace gives it no rights in that one, brings
 // nothing there, and takes nothing from its own.
-func TestAClustersNamespaceIsNotForItsAgentToSay(t *testing.T) {
+func TestNamespaceInStatus_IsIgnored(t *testing.T) {
 	g, hub := NewWithT(t), hub(t)
 	ws := workspace(t, hub, "ws-astray")
 	astray, victim := join(t, hub, ws, "astray"), join(t, hub, ws, "victim")
@@ -254,7 +254,7 @@ func TestARequestNamedAfterARole_ChangesNothing(t *testing.T) {
 	g.Expect(hub.Delete(t.Context(), client.Clusters, ws, joined.name)).To(Succeed())
 }
 
-func TestADeletedClusterTakesItsNamespaceAlong(t *testing.T) {
+func TestDeletedCluster_DeletesItsNamespace(t *testing.T) {
 	g, hub := NewWithT(t), hub(t)
 	cluster := newCluster(t, hub, workspace(t, hub, "ws-leave"), "c1")
 	namespace := cluster.Status.Namespace
@@ -290,7 +290,7 @@ func TestADeletedClusterTakesItsNamespaceAlong(t *testing.T) {
 	}).WithTimeout(2 * patience).Should(Succeed())
 }
 
-func TestAChangedKubeconfigWakesItsClusters(t *testing.T) {
+func TestChangedKubeconfig_EnqueuesItsClusters(t *testing.T) {
 	g, hub := NewWithT(t), hub(t)
 	workspace(t, hub, "ws-secret")
 	imported := func(reason string) {

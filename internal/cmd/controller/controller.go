@@ -1,5 +1,5 @@
-// Package controller is the command fleetcontroller: the controllers of the hub, all in one process unless shards of the
-// delivery have processes of their own.
+// Package controller implements the command fleetcontroller: the controllers of the hub. They run in one process,
+// unless shards of the delivery run in their own processes.
 //
 //	flags, environment ─► health and metrics ─► Check ─► leader election ─► agentmanagement.Run
 package controller
@@ -27,14 +27,14 @@ import (
 	"github.com/fleet-hub/fleet/internal/version"
 )
 
-// Lease is the name of the lease that the leading replica holds, in the system namespace, the last of three. Two
-// controllers that do not agree on it work against each other.
+// Lease is the name of the lease that the leading replica holds in the system namespace, after two older leases. Two
+// controllers with different lease names work against each other.
 const Lease = names.ControllerLease
 
-// slack is what the heap of a busy hub may grow by before it is collected, in bytes.
+// slack is how much the heap of a busy hub may grow before it is collected, in bytes.
 const slack = 32 << 20
 
-// leaseOf is the name of the lease for what a process does, and those of the leases before it.
+// leaseOf returns the name of the lease for a process, and the names of the leases to hold before it.
 func leaseOf(options env.Controller) (name string, before []string) {
 	if options.Shard != "" {
 		return names.ShardLease(options.Shard), nil
@@ -42,12 +42,12 @@ func leaseOf(options env.Controller) (name string, before []string) {
 	return Lease, []string{names.CleanupLease, names.DeliveryLease}
 }
 
-// also are the controllers beside those of the registration.
+// also returns the controllers in addition to those of the registration.
 func also() []agentmanagement.RegisterFunc {
 	return []agentmanagement.RegisterFunc{bundles.Register}
 }
 
-// New is the command. It writes its log to out.
+// New returns the command. It writes its log to out.
 func New(environment env.Environment, out io.Writer) *cobra.Command {
 	return program(environment, out, run)
 }
@@ -58,7 +58,7 @@ func program(environment env.Environment, out io.Writer, work worker) *cobra.Com
 		Use:   "fleetcontroller",
 		Short: "Registers clusters with this hub and delivers bundles to them",
 		Args:  cobra.NoArgs,
-		// main prints the error, once and without the usage.
+		// main prints the error once, without the usage.
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -74,7 +74,7 @@ func program(environment env.Environment, out io.Writer, work worker) *cobra.Com
 	return command
 }
 
-// run works until ctx ends, which is no error.
+// run works until ctx ends. The end of ctx is not an error.
 func run(ctx context.Context, options env.Controller, out io.Writer) error {
 	lines := logging.Options{Writer: out, Debug: options.Debug, Level: options.DebugLevel, Format: logging.Format(options.LogFormat)}
 	log := logging.New(lines)
@@ -113,9 +113,9 @@ func run(ctx context.Context, options env.Controller, out io.Writer) error {
 	return unlessEnded(ctx, lead(ctx, shared, state))
 }
 
-// lead works while this replica is the leader. One that stands by is ready: it is of use as it is.
+// lead works while this replica is the leader. A standby replica counts as ready.
 func lead(ctx context.Context, shared hub.Options, state *health.State) error {
-	fence := leader.NewFence(time.Now) //nolint:forbidigo // the election has a clock of its own, too
+	fence := leader.NewFence(time.Now) //nolint:forbidigo // also the clock of the election
 	guarded := shared
 	guarded.Own.Config, guarded.Guard = fence.Guard(kube.RelistAfterOutage(shared.Own.Config)), fence.Guard
 	work := func(ctx context.Context) error {
@@ -145,10 +145,10 @@ func lead(ctx context.Context, shared hub.Options, state *health.State) error {
 	}, work)
 }
 
-// unlessEnded drops the error of work that broke off because it was told to.
+// unlessEnded returns nil if work stopped because ctx ended.
 func unlessEnded(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
-		return nil //nolint:nilerr // as said
+		return nil //nolint:nilerr // see above
 	}
 	return err
 }

@@ -18,9 +18,9 @@ func leases() []string {
 	return []string{names.CleanupLease, names.DeliveryLease, names.ControllerLease}
 }
 
-// TestAnOldControllerEndsBeforeOursWorks has each of the three processes of the other implementation go on for a
+// TestOldController_EndsBeforeOursWorks has each of the three processes of the other implementation go on for a
 // while, as in a rolling upgrade.
-func TestAnOldControllerEndsBeforeOursWorks(t *testing.T) {
+func TestOldController_EndsBeforeOursWorks(t *testing.T) {
 	hub := hub(t)
 	held := hub.Kube.CoordinationV1().Leases(system)
 	for _, name := range leases() {

@@ -163,7 +163,7 @@ func restart(t *testing.T, meanwhile func()) *process {
 	return leading
 }
 
-func TestOrphansAreSweptAtTheStart(t *testing.T) {
+func TestOrphans_AreDeletedAtStartup(t *testing.T) {
 	hub := hub(t)
 	awaitRest(t, hub)
 	east := join(t, hub, workspace(t, hub, "ws-orphans"), "east")
@@ -192,7 +192,7 @@ func TestOrphansAreSweptAtTheStart(t *testing.T) {
 	}))
 }
 
-func TestAWorkspaceLeaves(t *testing.T) {
+func TestDeletedWorkspace_DeletesItsClusters(t *testing.T) {
 	tests := map[string]struct {
 		workspace string
 		deleted   func(t *testing.T, del func())

@@ -15,19 +15,19 @@ import (
 	"github.com/fleet-hub/fleet/internal/logging"
 )
 
-// Pods of charts that split the work between containers start with this image too: one of them does everything, the
-// one that is told how agents are to run, and the others stand aside.
+// Other charts split the work between several containers, all of which start with this image. The container that has
+// the agents' settings does all the work, and the others idle.
 //
-//	fleetcontroller                    everything; nothing where the pod has one of the next
-//	fleetcontroller --shard-id=ID      the delivery of what is labelled with that shard
-//	fleetcontroller agentmanagement    everything, without ports: those are the first container's
-//	fleetcontroller cleanup, gitjob, helmops    nothing
-//	fleet cleanup …, fleet migrate …   jobs: nothing, and ends
+//	fleetcontroller                             all controllers; idle if the pod has an agentmanagement container
+//	fleetcontroller --shard-id=ID               the delivery of objects with this shard label
+//	fleetcontroller agentmanagement             all controllers, without ports: the first container uses them
+//	fleetcontroller cleanup, gitjob, helmops    idle
+//	fleet cleanup …, fleet migrate …            jobs: exit at once
 
-// worker is what a controller does with its options, until ctx ends.
+// worker runs a controller with its options until ctx ends.
 type worker func(ctx context.Context, options env.Controller, out io.Writer) error
 
-// addOthers adds the commands beside the program itself.
+// addOthers adds the other commands to the program.
 func addOthers(program *cobra.Command, environment env.Environment, out io.Writer, work worker) {
 	program.AddCommand(agentManagement(environment, out, work))
 	companion.Add(program, out,
@@ -37,7 +37,7 @@ func addOthers(program *cobra.Command, environment env.Environment, out io.Write
 	)
 }
 
-// agentManagement is the container that knows how agents are to run.
+// agentManagement returns the command of the container that has the agents' settings.
 func agentManagement(environment env.Environment, out io.Writer, work worker) *cobra.Command {
 	var options env.Controller
 	command := &cobra.Command{
@@ -49,7 +49,7 @@ func agentManagement(environment env.Environment, out io.Writer, work worker) *c
 			if err := options.Complete(command.Flags(), environment); err != nil {
 				return err
 			}
-			options.Elsewhere = false // this is the one
+			options.Elsewhere = false // this container does the work
 			if environment("FLEET_METRICS_BIND_ADDRESS") == "" {
 				options.MetricsAddress = "0"
 			}
@@ -64,7 +64,7 @@ func agentManagement(environment env.Environment, out io.Writer, work worker) *c
 	return command
 }
 
-// unlessElsewhere works unless another process does it all.
+// unlessElsewhere works unless another container of the pod does all the work.
 func unlessElsewhere(work worker) worker {
 	return func(ctx context.Context, options env.Controller, out io.Writer) error {
 		if options.Elsewhere && options.Shard == "" {
@@ -74,7 +74,7 @@ func unlessElsewhere(work worker) worker {
 	}
 }
 
-// standAside keeps a pod up that has nothing to do: it is alive, ready, and has no metrics.
+// standAside keeps an idle pod alive and ready, without metrics.
 func standAside(ctx context.Context, options env.Controller, out io.Writer, because string) error {
 	log := logging.New(logging.Options{Writer: out, Debug: options.Debug, Level: options.DebugLevel})
 	state := &health.State{}
@@ -91,8 +91,8 @@ func standAside(ctx context.Context, options env.Controller, out io.Writer, beca
 	return nil
 }
 
-// Jobs is the command `fleet` of the image: the jobs that charts of other implementations start before and after an
-// installation, and every day. Anything else it refuses, so that no job that should have done something seems to.
+// Jobs returns the command `fleet` of the image: the jobs that Rancher Fleet's charts start before and after an
+// installation, and every day. It refuses other jobs, so that a job with work to do does not seem to succeed.
 func Jobs(out io.Writer) *cobra.Command {
 	command := &cobra.Command{
 		Use:           "fleet",
@@ -114,6 +114,6 @@ func Jobs(out io.Writer) *cobra.Command {
 }
 
 func noSuchJob(command *cobra.Command, args []string) error {
-	return fmt.Errorf("%q is none of the jobs of this image: fleet cleanup clusterregistration, fleet cleanup gitjob, fleet migrate gitrepo-helm-url-regex",
+	return fmt.Errorf("%q is not a job of this image, which has: fleet cleanup clusterregistration, fleet cleanup gitjob, fleet migrate gitrepo-helm-url-regex",
 		strings.Join(append([]string{command.CommandPath()}, args...), " "))
 }

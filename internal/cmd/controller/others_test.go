@@ -230,7 +230,7 @@ func TestCommandLines(t *testing.T) {
 }
 
 // One that stands aside answers its probes and its scraper, until it is told to end.
-func TestStandingAsideIsServed(t *testing.T) {
+func TestIdleContainer_ServesProbesAndMetrics(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var answers []string
 	var out lines
@@ -251,7 +251,7 @@ func TestStandingAsideIsServed(t *testing.T) {
 	}
 }
 
-func TestStandingAsideNeedsItsPorts(t *testing.T) {
+func TestIdleContainer_NeedsItsPorts(t *testing.T) {
 	err := unlessElsewhere(nil)(t.Context(), env.Controller{Elsewhere: true, HealthAddress: "256.0.0.1:1"}, io.Discard)
 	if err == nil || !strings.Contains(err.Error(), "listening for health") {
 		t.Errorf("error %v, want that it cannot listen", err)
@@ -281,11 +281,11 @@ func TestJobs(t *testing.T) {
 		"every day":             {args: "cleanup gitjob --batch-size 5000", says: "GitRepos are not acted on"},
 		"before an upgrade":     {args: "migrate gitrepo-helm-url-regex", says: "GitRepos are not acted on"},
 		"what should do something is refused": {
-			args: "apply bundle ./", err: `"fleet apply bundle ./" is none of the jobs of this image: fleet cleanup clusterregistration`,
+			args: "apply bundle ./", err: `"fleet apply bundle ./" is not a job of this image, which has: fleet cleanup clusterregistration`,
 		},
-		"cleaning up nobody knows what": {args: "cleanup all", err: `"fleet cleanup all" is none of the jobs of this image`},
-		"migrating nobody knows what":   {args: "migrate all", err: `"fleet migrate all" is none of the jobs of this image`},
-		"nothing":                       {err: `"fleet" is none of the jobs of this image`},
+		"an unknown cleanup":   {args: "cleanup all", err: `"fleet cleanup all" is not a job of this image`},
+		"an unknown migration": {args: "migrate all", err: `"fleet migrate all" is not a job of this image`},
+		"nothing":              {err: `"fleet" is not a job of this image`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

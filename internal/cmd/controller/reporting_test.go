@@ -102,7 +102,7 @@ func twoSeconds(t *testing.T, hub *client.Client) {
 	settings(t, hub, func(values map[string]any) { values["agentCheckinInterval"] = "2s" })
 }
 
-func TestASilentAgentIsNoticedAndHeals(t *testing.T) {
+func TestSilentAgent_IsMarkedUntilItReports(t *testing.T) {
 	g, hub := NewWithT(t), hub(t)
 	settled(t, hub, "fleet-local", "local")
 	twoSeconds(t, hub)
@@ -151,7 +151,7 @@ func TestASilentAgentIsNoticedAndHeals(t *testing.T) {
 	g.Expect(east.Status.Display.State).To(BeEmpty())
 }
 
-func TestWhenManyAgentsFallSilentAtOnceNoneIsMarked(t *testing.T) {
+func TestManySilentAtOnce_NoneIsMarked(t *testing.T) {
 	g, hub := NewWithT(t), hub(t)
 	settled(t, hub, "fleet-local", "local")
 	twoSeconds(t, hub)

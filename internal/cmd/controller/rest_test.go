@@ -53,7 +53,7 @@ func auditLength(g Gomega) int64 {
 // behind, an agent that does not come. Nothing that comes again and again is as rare.
 const silence = 10 * time.Second
 
-func TestAHubAtRestAsksForNothing(t *testing.T) {
+func TestHubAtRest_SendsNoRequests(t *testing.T) {
 	g, hub := NewWithT(t), hub(t)
 	settled(t, hub, "fleet-local", "local")
 	since := int64(0) // the first look is at all there was, and fails
@@ -64,7 +64,7 @@ func TestAHubAtRestAsksForNothing(t *testing.T) {
 	}).WithTimeout(4*patience).WithPolling(silence).Should(Succeed(), "it comes to rest")
 }
 
-func TestWhatAClusterCosts(t *testing.T) {
+func TestRequestsOfANewCluster_AreFew(t *testing.T) {
 	g, hub := NewWithT(t), hub(t)
 	settled(t, hub, "fleet-local", "local")
 	workspace(t, hub, "ws-cost")

@@ -34,7 +34,7 @@ var ErrValuesTooLarge = errors.New("helm.values: no Secret holds them: the value
 // contains only their hash.
 type Values struct{ Current, Staged []byte }
 
-// TakeValues removes the Helm values from options and returns them as JSON, or nil if options have none.
+// TakeValues removes the Helm values from options and returns them as JSON, or nil if they are not set.
 func TakeValues(options *fleet.BundleDeploymentOptions) ([]byte, error) {
 	if options.Helm == nil || options.Helm.Values == nil {
 		return nil, nil

@@ -1,4 +1,4 @@
-// Package drift computes how an object in the cluster differs from what was deployed. It is pure: it does not change
+// Package drift computes how an object in the cluster differs from the deployed one. It is pure: it does not change
 // its input, and the same input gives the same output, byte for byte.
 //
 //	desired ─► normalise ─► disregard ─► recast ─┐

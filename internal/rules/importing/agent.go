@@ -73,8 +73,7 @@ type AgentDeployment struct {
 	// BesideBundle leaves to the agent's Bundle what it carries. Only ConfigMap, PriorityClass, PodDisruptionBudget
 	// and pull Secrets are applied.
 	BesideBundle bool
-	// Identity is the content by which the agent's Secrets are recognised as this Cluster's. An agent without such a
-	// Secret has to register again.
+	// Identity identifies the agent's Secrets as this Cluster's. An agent without such a Secret has to register again.
 	Identity AgentIdentity
 	// Readdress, if set, is the new address of the hub. It is written to the agent's stored kubeconfig, or to its
 	// bootstrap Secret while it has no kubeconfig.

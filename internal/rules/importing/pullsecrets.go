@@ -34,8 +34,8 @@ func pullSecretVersions(in Input) string {
 	return strings.Join(versions, ",")
 }
 
-// notedPullSecrets returns the names of the pull Secrets that the last import copied. A tenant who may edit the
-// Cluster may edit this annotation, so only objects with the marks of the agent's set may be removed because of it.
+// notedPullSecrets returns the names of the pull Secrets that the last import copied. A tenant with write access to
+// the Cluster can edit this annotation, so only objects with the marks of the agent's set may be removed because of it.
 func notedPullSecrets(cluster *fleet.Cluster) (noted []string) {
 	for entry := range strings.SplitSeq(cluster.Annotations[fleet.AnnotationPullSecrets], ",") {
 		name, _, valid := strings.Cut(entry, "=")

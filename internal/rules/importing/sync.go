@@ -34,7 +34,7 @@ func bundleOwns(in Input) bool {
 
 // SchedulingApplied reports whether an agent's Deployment may use the PriorityClass of its Cluster: without the class,
 // the API server would reject its pods. The import creates the class and records that in the status. For Clusters
-// without a kubeconfig, whoever installs the agent has to create it.
+// without a kubeconfig, the person who installs the agent has to create it.
 func SchedulingApplied(cluster *fleet.Cluster) bool {
 	custom := cluster.Spec.AgentSchedulingCustomization
 	if cluster.Spec.KubeConfigSecret == "" || custom == nil || custom.PriorityClass == nil {

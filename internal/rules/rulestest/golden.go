@@ -86,7 +86,7 @@ func (g *goldenTable) finish(t *testing.T) {
 // and with one line for each object. The objects themselves are compared completely in one other place.
 func Told(t *testing.T, value any) string { return inYAML(t, value, true) }
 
-// ToldInFull is Told with complete objects.
+// ToldInFull is like Told, with complete objects.
 func ToldInFull(t *testing.T, value any) string { return inYAML(t, value, false) }
 
 func inYAML(t *testing.T, value any, brief bool) string {

@@ -56,7 +56,7 @@ func (g Gaps) Usual() time.Duration {
 //   - what the hub configures; 0 is 15 minutes
 //   - CHECKIN_INTERVAL among the Cluster's agentEnvVars
 //   - 15 minutes for an agent that was installed by hand, until it has the hub's settings
-//   - what was observed
+//   - the observed gaps
 //
 // With enough observed gaps, the hub knows the agent's configured and actual interval. Then a shorter CHECKIN_INTERVAL
 // of the Cluster counts, and the 15 minutes of an agent installed by hand do not.

@@ -76,7 +76,7 @@ type Input struct {
 	// Identity means that the agent has an identity in Secret fleet-agent.
 	Identity bool
 	// Delivered is the token in the agent's Secret fleet-agent-bootstrap. Token is that of the Cluster's import token.
-	// Empty means that there is none.
+	// Each is empty if its Secret or token does not exist.
 	Delivered, Token string
 	// Deployment is the agent's Deployment, nil if it does not exist. ReplicaSets and Pods are those with its labels.
 	Deployment *appsv1.Deployment

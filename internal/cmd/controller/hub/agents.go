@@ -2,8 +2,8 @@ package hub
 
 import "github.com/fleet-hub/fleet/internal/rules/importing"
 
-// AgentDefaults are the settings of all agents that come from the controllers' own environment. Whoever deploys an
-// agent uses these, so that an agent is the same whoever deployed it.
+// AgentDefaults returns the agent settings from the controllers' environment. Both the import and the agent's Bundle
+// use them, so that they deploy the same agent.
 func (a *Context) AgentDefaults() importing.AgentDefaults {
 	e := a.Env
 	d := importing.AgentDefaults{

@@ -1,5 +1,5 @@
-// Package hub is what the controllers of the hub share: the configuration, the clock, the caches and the clients.
-// It imports no controller.
+// Package hub contains what the controllers of the hub share: configuration, clock, caches and clients. It imports no
+// controller.
 //
 //	Check ─► New ─► every controller's Register ─► Start
 package hub
@@ -37,37 +37,37 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Names of the indexes that New puts on Clusters. Their keys are "<namespace>/<value>".
+// Names of the indexes on Clusters. Their keys are "<namespace>/<value>".
 const (
-	// ClustersByClientID finds the Clusters of a workspace with a client ID: "<workspace>/<clientID>".
+	// ClustersByClientID indexes the Clusters of a workspace by client ID: "<workspace>/<clientID>".
 	ClustersByClientID = "fleet.by-client-id"
-	// ClustersByKubeconfig finds the Clusters that name a Secret, wherever it is: "<namespace>/<secret>".
+	// ClustersByKubeconfig indexes Clusters by the Secret that they name, in any namespace: "<namespace>/<secret>".
 	ClustersByKubeconfig = "fleet.by-kubeconfig-secret"
 )
 
 // Options of New.
 type Options struct {
-	// Own is the API server the controllers belong to.
+	// Own is the API server of the hub.
 	Own kube.Own
-	// Env is what the process was told.
+	// Env is the configuration of the process.
 	Env env.Controller
-	// Version is the binary's, for the default agent image and the configuration's version gate.
+	// Version is the version of the binary, for the default agent image and the configuration's version gate.
 	Version string
-	// Log must not be nil. Clock nil is the real one.
+	// Log must not be nil. If Clock is nil, the real clock is used.
 	Log   *slog.Logger
 	Clock func() time.Time
-	// Dial replaces the way to downstream clusters in tests. Nil: Dialer, and Reacher before it.
+	// Dial replaces the connection to downstream clusters in tests. If it is nil, Dialer and Reacher are used.
 	Dial DialFunc
-	// Guard is put on the way to downstream clusters, as it is on Own. Nil: nothing is.
+	// Guard wraps the client configuration for downstream clusters. If it is nil, nothing is wrapped.
 	Guard func(*rest.Config) *rest.Config
-	// Metrics are told what the controllers do. Nil: nobody scrapes them.
+	// Metrics record what the controllers do. May be nil.
 	Metrics *metrics.Hub
-	// Registry is given what is read from the caches, once they are full. Nil: nobody scrapes it.
+	// Registry gets the metrics that are computed from the caches, once they are synced. May be nil.
 	Registry prometheus.Registerer
 }
 
-// Context is what the controllers share. Controllers read objects from the caches of its kinds and write through
-// their clients; a kind whose cache nobody asks for is not watched.
+// Context is shared by the controllers. They read objects from the caches of its kinds and write with their clients. A
+// kind is only watched if a controller uses its cache.
 type Context struct {
 	Log        *slog.Logger
 	Config     *config.Store
@@ -75,19 +75,19 @@ type Context struct {
 	Clock      func() time.Time
 	Version    string
 	Env        env.Controller
-	// Kube, RESTConfig and Own lead to the hub's own API server, without a rate limit.
+	// Kube, RESTConfig and Own access the hub's own API server, without a rate limit.
 	Kube       kubernetes.Interface
 	RESTConfig *rest.Config
 	Own        kube.Own
 	Dial       DialFunc
 	Reach      ReachFunc
-	// IsAsked says whether a new Cluster that names a kubeconfig is being asked whether it is there, and has yet to
-	// answer: nothing is made for it before, and its answer wakes it. Nil: nobody asks.
+	// IsAsked reports whether a new Cluster with a kubeconfig is being probed and has not answered yet. Nothing is
+	// created for it before. The result enqueues the Cluster. If IsAsked is nil, Clusters are not probed.
 	IsAsked func(*fleet.Cluster) (bool, error)
-	// Recorder writes Events, for users; developers have the log. Operators have Metrics.
+	// Recorder writes Events for users. The log is for developers, and Metrics are for operators.
 	Recorder record.EventRecorder
 	Metrics  *metrics.Hub
-	// Liveness knows whose agents are heard of.
+	// Liveness tracks which agents report.
 	Liveness *liveness.Tracker
 
 	Clusters                  generic.ControllerInterface[*fleet.Cluster, *fleet.ClusterList]
@@ -97,26 +97,26 @@ type Context struct {
 	Bundles                   generic.ControllerInterface[*fleet.Bundle, *fleet.BundleList]
 	BundleDeployments         generic.ControllerInterface[*fleet.BundleDeployment, *fleet.BundleDeploymentList]
 	BundleNamespaceMappings   generic.ControllerInterface[*fleet.BundleNamespaceMapping, *fleet.BundleNamespaceMappingList]
-	// Contents are cached without their bytes: Get one to read it.
+	// Contents are cached without their data. Use Get to read it.
 	Contents generic.NonNamespacedControllerInterface[*fleet.Content, *fleet.ContentList]
 
-	// AllNamespaces are all of the hub's Namespaces.
+	// AllNamespaces are all Namespaces of the hub.
 	AllNamespaces generic.NonNamespacedControllerInterface[*corev1.Namespace, *corev1.NamespaceList]
-	// ServiceAccounts, Roles, RoleBindings and ClusterRoleBindings are those labelled fleet.LabelManaged.
+	// ServiceAccounts, Roles, RoleBindings and ClusterRoleBindings are those with label fleet.LabelManaged.
 	ServiceAccounts     generic.ControllerInterface[*corev1.ServiceAccount, *corev1.ServiceAccountList]
 	Roles               generic.ControllerInterface[*rbacv1.Role, *rbacv1.RoleList]
 	RoleBindings        generic.ControllerInterface[*rbacv1.RoleBinding, *rbacv1.RoleBindingList]
 	ClusterRoleBindings generic.NonNamespacedControllerInterface[*rbacv1.ClusterRoleBinding, *rbacv1.ClusterRoleBindingList]
-	// ClusterRoles are those of the set DataSetID.
+	// ClusterRoles are those of set DataSetID.
 	ClusterRoles generic.NonNamespacedControllerInterface[*rbacv1.ClusterRole, *rbacv1.ClusterRoleList]
-	// ConfigMaps has the one ConfigMap of the controllers, Deployments their own Deployment.
+	// ConfigMaps contains only the ConfigMap of the controllers. Deployments contains only their Deployment.
 	ConfigMaps  generic.ControllerInterface[*corev1.ConfigMap, *corev1.ConfigMapList]
 	Deployments generic.ControllerInterface[*appsv1.Deployment, *appsv1.DeploymentList]
 	// CredentialSecrets are those of type protocol.SecretTypeCredential in the registration namespace.
 	CredentialSecrets generic.ControllerInterface[*corev1.Secret, *corev1.SecretList]
 	// ValuesSecrets are those of type protocol.SecretTypeValues in all namespaces.
 	ValuesSecrets generic.ControllerInterface[*corev1.Secret, *corev1.SecretList]
-	// BootstrapSecrets are those of the set BootstrapSetID.
+	// BootstrapSecrets are those of set BootstrapSetID.
 	BootstrapSecrets generic.ControllerInterface[*corev1.Secret, *corev1.SecretList]
 
 	first   []func(context.Context)
@@ -125,15 +125,15 @@ type Context struct {
 	unread  *unread
 	scopes  []*scope
 	secrets cache.SharedIndexInformer
-	// secretsFailure is why they could not be listed.
+	// secretsFailure is the last error of listing them.
 	secretsFailure atomic.Pointer[failure]
 
 	events   *events.Recorder
 	registry prometheus.Registerer
 }
 
-// Sets that belong to the hub itself. They are known here because caches are scoped to them; changing an ID
-// orphans the set's objects.
+// Sets that belong to the hub itself. They are defined here because caches select by them. Changing an ID orphans the
+// set's objects.
 const (
 	// DataSetID is the set of the ClusterRoles and namespaces that every hub has.
 	DataSetID = "fleet-bootstrap-data"
@@ -141,12 +141,12 @@ const (
 	BootstrapSetID = "fleet-bootstrap"
 )
 
-// foreignOptions are how kubeconfigs are used: those of the hub's own Cluster, which are local, and of others, which must
-// not lead into the hub's cluster.
+// foreignOptions returns how kubeconfigs are used: those of the hub's own Cluster, which may be local, and all others,
+// which must not lead into the hub's cluster.
 func foreignOptions(variables env.Controller, settings config.Config, local bool, now time.Time) foreign.Options {
 	f := foreign.Options{Insecure: variables.AllowInsecureKubeconfigs, AnyAddress: local || settings.AllowLocalKubeconfigs, Now: now}
 	for _, network := range settings.RefusedKubeconfigCIDRs {
-		if refused, err := netip.ParsePrefix(network); err == nil { // config.Parse takes no others
+		if refused, err := netip.ParsePrefix(network); err == nil { // config.Parse accepts no others
 			f.Refused = append(f.Refused, refused)
 		}
 	}
@@ -156,10 +156,10 @@ func foreignOptions(variables env.Controller, settings config.Config, local bool
 	return f
 }
 
-// New reads the configuration and prepares caches and clients; nothing is watched before Start.
+// New reads the configuration and prepares caches and clients. Nothing is watched before Start.
 func New(ctx context.Context, o Options) (*Context, error) {
 	if o.Clock == nil {
-		o.Clock = time.Now //nolint:forbidigo // the one place where the controllers' clock is made
+		o.Clock = time.Now //nolint:forbidigo // the only place that creates the controllers' clock
 	}
 	settings := config.NewStore(config.Default(o.Version))
 	reach := func(context.Context, []byte, time.Duration, bool) error { return nil }
@@ -174,7 +174,7 @@ func New(ctx context.Context, o Options) (*Context, error) {
 	}
 	client, err := kubernetes.NewForConfig(o.Own.Config)
 	if err != nil {
-		return nil, fmt.Errorf("building the client: %w", err)
+		return nil, fmt.Errorf("building client: %w", err)
 	}
 	a := &Context{
 		Log:        o.Log,

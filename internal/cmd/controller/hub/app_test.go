@@ -116,7 +116,7 @@ func TestCheck(t *testing.T) {
 		"CRDs that come in a moment": {answers: map[string][]any{groupPath: {http.StatusNotFound, served("clusters"), everything()}}},
 		"a server that is busy yet":  {answers: map[string][]any{groupPath: {http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusInternalServerError, everything()}}},
 		"a credential that is not accepted": {
-			answers: map[string][]any{groupPath: {http.StatusUnauthorized}}, says: "asking for the kinds of fleet.cattle.io/v1alpha1: ",
+			answers: map[string][]any{groupPath: {http.StatusUnauthorized}}, says: "discovering the kinds of fleet.cattle.io/v1alpha1: ",
 		},
 		"a configuration that may not be read": {
 			answers: map[string][]any{groupPath: {everything()}, configPath: {http.StatusForbidden}},
@@ -152,7 +152,7 @@ func TestCheck(t *testing.T) {
 }
 
 // A busy machine may not have heard the server's first answer when a short time is over: it is given a longer one.
-func TestCheckOfCRDsThatDoNotCome(t *testing.T) {
+func TestCheck_MissingCRDs_TimesOut(t *testing.T) {
 	t.Parallel()
 	for within := 2 * time.Second; ; within *= 3 {
 		s := &server{answers: map[string][]any{groupPath: {served("clusters", "bundles", "contents")}}}
@@ -172,7 +172,7 @@ func TestCheckOfCRDsThatDoNotCome(t *testing.T) {
 	}
 }
 
-func TestCheckOfAServerThatIsNotThere(t *testing.T) {
+func TestCheck_UnreachableServer_TimesOut(t *testing.T) {
 	o := options(t, http.NotFoundHandler(), io.Discard)
 	o.Own.Config.Host = "http://127.0.0.1:1"
 	err := Check(t.Context(), o, 300*time.Millisecond)
@@ -248,7 +248,7 @@ func TestStartNamesTheKindsThatCannotBeListed(t *testing.T) {
 }
 
 // Long lists are waited for, however long they take; what cannot be listed is not, also when that comes later.
-func TestLongListsAreWaitedFor(t *testing.T) {
+func TestAwaitSync_WaitsForLongLists(t *testing.T) {
 	refused := &failure{errors.New("no")}
 	tests := map[string]struct {
 		// at says how a kind is after it was told of so many times; it is there at the end.

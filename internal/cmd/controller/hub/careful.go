@@ -19,9 +19,9 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// careful is a controller of objects that may not have been read whole. Nothing is decided for one of which it is not
-// known what its owner wants; and none is sent whole, but as a patch of what differs from what was read, so that what
-// could not be read stays as it is.
+// careful is a controller for objects that may be decoded incompletely. Objects whose spec cannot be decoded are not
+// reconciled. Incompletely decoded objects are written as a patch of the changed fields, so that undecodable fields
+// keep their values.
 type careful[T generic.RuntimeMetaObject, L runtime.Object] struct {
 	generic.ControllerInterface[T, L]
 
@@ -29,18 +29,18 @@ type careful[T generic.RuntimeMetaObject, L runtime.Object] struct {
 	unread   *unread
 }
 
-// OnChange calls a handler for all but the objects that are held. They come by again when they are corrected.
+// OnChange calls a handler for all objects except blocked ones. These are handled once they are corrected.
 func (c careful[T, L]) OnChange(ctx context.Context, name string, handle generic.ObjectHandler[T]) {
 	c.ControllerInterface.OnChange(ctx, name, func(key string, object T) (T, error) {
 		var none T
 		if object != none && c.unread.holds(object) {
-			return object, nil // it was told when it was read
+			return object, nil // reported when it was decoded
 		}
 		return handle(key, object)
 	})
 }
 
-// Update is a patch for what was not read whole.
+// Update writes a patch if the object was decoded incompletely.
 func (c careful[T, L]) Update(wanted T) (T, error) {
 	if !slices.ContainsFunc(c.unread.of(wanted), func(l lost) bool { return !l.inStatus() }) {
 		return c.ControllerInterface.Update(wanted)
@@ -48,7 +48,7 @@ func (c careful[T, L]) Update(wanted T) (T, error) {
 	return c.patch(wanted, false)
 }
 
-// UpdateStatus is a patch for what was not read whole.
+// UpdateStatus writes a patch if the object was decoded incompletely.
 func (c careful[T, L]) UpdateStatus(wanted T) (T, error) {
 	if !slices.ContainsFunc(c.unread.of(wanted), lost.inStatus) {
 		return c.ControllerInterface.UpdateStatus(wanted)
@@ -56,8 +56,8 @@ func (c careful[T, L]) UpdateStatus(wanted T) (T, error) {
 	return c.patch(wanted, true, "status")
 }
 
-// patch reads the object again, for what its writer has begun with, and sends what differs. It holds, as an update does,
-// only if nobody wrote since.
+// patch reads the version of the object that its writer started from, and sends the differences. Like an update, it
+// fails if another client has written since.
 func (c careful[T, L]) patch(wanted T, status bool, subresources ...string) (T, error) {
 	read, err := c.Get(wanted.GetNamespace(), wanted.GetName(), metav1.GetOptions{})
 	if err != nil {
@@ -68,10 +68,10 @@ func (c careful[T, L]) patch(wanted T, status bool, subresources ...string) (T, 
 		return read, apierrors.NewConflict(resource, wanted.GetName(), fmt.Errorf("it is of version %s now", read.GetResourceVersion()))
 	}
 	missing := c.unread.of(read)
-	if _, err := newPool().slim(read); err != nil { // as what its writer has from a cache
+	if _, err := newPool().slim(read); err != nil { // as in the writer's cache
 		return read, err
 	}
-	wanted, _ = wanted.DeepCopyObject().(T) // a copy is of the same type
+	wanted, _ = wanted.DeepCopyObject().(T) // a copy has the same type
 	wanted.SetManagedFields(nil)
 	body, err := changesBeside(missing, read, wanted, status)
 	if err != nil || body == nil {
@@ -80,8 +80,8 @@ func (c careful[T, L]) patch(wanted T, status bool, subresources ...string) (T, 
 	return c.Patch(wanted.GetNamespace(), wanted.GetName(), types.MergePatchType, body, subresources...)
 }
 
-// changesBeside is the merge patch from what was read to what is wanted, of the status or of all but the status, without
-// what would write over something that was not read; nil if there is nothing else.
+// changesBeside returns the merge patch from read to wanted, for the status or for everything else. It leaves out
+// changes that would overwrite undecodable fields. It returns nil if nothing remains.
 func changesBeside(missing []lost, read, wanted metav1.Object, status bool) ([]byte, error) {
 	before, err := json.Marshal(read)
 	if err != nil {
@@ -117,8 +117,8 @@ func changesBeside(missing []lost, read, wanted metav1.Object, status bool) ([]b
 	return json.Marshal(changes)
 }
 
-// spare takes out of a merge patch what something lost is in, and what is in something lost. A new text or number in
-// place of what is lost stays: it heals it.
+// spare removes changes from a merge patch that contain an undecodable field, or that are inside one. A new text or
+// number for an undecodable field stays in the patch, because it repairs the field.
 func spare(changes map[string]any, at string, missing []lost) {
 	for name, value := range changes {
 		path := joined(at, name)
@@ -136,7 +136,7 @@ func spare(changes map[string]any, at string, missing []lost) {
 	}
 }
 
-// within says whether a path leads into what another one leads to, or to it.
+// within reports whether a path is equal to, or inside, another path.
 func within(path, into string) bool {
 	rest, ok := strings.CutPrefix(path, into)
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')

@@ -67,7 +67,7 @@ func half() *fleet.Cluster {
 	return c
 }
 
-func TestWhatWasNotReadIsNotWritten(t *testing.T) {
+func TestUndecodableFields_AreNotWritten(t *testing.T) {
 	status := func(change func(*fleet.ClusterStatus)) func(*fleet.Cluster) {
 		return func(c *fleet.Cluster) { change(&c.Status) }
 	}
@@ -147,7 +147,7 @@ func TestWhatWasNotReadIsNotWritten(t *testing.T) {
 	}
 }
 
-func TestSomebodyWroteWhatIsNotWhole(t *testing.T) {
+func TestConcurrentWriteOfAnIncompleteObject_IsAConflict(t *testing.T) {
 	told, server := newTelling(), &writes{live: versioned("2")}
 	told.note("Cluster", half(), []lost{{"status.agent.lastSeen", "Time"}})
 	clusters := careful[*fleet.Cluster, *fleet.ClusterList]{server, "clusters", told.unread}
@@ -156,7 +156,7 @@ func TestSomebodyWroteWhatIsNotWhole(t *testing.T) {
 	}
 }
 
-func TestHandlersAreNotCalledForWhatIsHeld(t *testing.T) {
+func TestBlockedObject_CallsNoHandler(t *testing.T) {
 	told, server := newTelling(), &writes{}
 	clusters := careful[*fleet.Cluster, *fleet.ClusterList]{server, "clusters", told.unread}
 	var called []string

@@ -19,19 +19,19 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// StartTimeout bounds how long Check waits for what may still be on its way: the API server and the CRDs.
+// StartTimeout limits how long Check waits for the API server and the CRDs.
 const StartTimeout = 30 * time.Second
 
-// Sentinels of what keeps the controllers from starting.
+// Errors that keep the controllers from starting.
 var (
-	// ErrCRDsMissing means that kinds of ours are not served.
+	// ErrCRDsMissing means that kinds of our group are not served.
 	ErrCRDsMissing = errors.New("CustomResourceDefinitions are missing or not established")
-	// ErrConfigMalformed means that the ConfigMap cannot be read as a configuration.
+	// ErrConfigMalformed means that the ConfigMap does not contain a valid configuration.
 	ErrConfigMalformed = errors.New("the configuration is malformed")
 )
 
-// Check refuses a start that would only fail later and less clearly. It gives the API server and the CRDs until
-// the timeout (StartTimeout if 0) to appear; what only a human can mend is refused at once.
+// Check refuses a start that would otherwise fail later and less clearly. It waits for the API server and the CRDs
+// until the timeout (StartTimeout if 0). Problems that only a person can fix are returned at once.
 func Check(ctx context.Context, o Options, timeout time.Duration) error {
 	if timeout == 0 {
 		timeout = StartTimeout
@@ -40,7 +40,7 @@ func Check(ctx context.Context, o Options, timeout time.Duration) error {
 	defer cancel()
 	client, err := kubernetes.NewForConfig(o.Own.Config)
 	if err != nil {
-		return fmt.Errorf("building the client: %w", err)
+		return fmt.Errorf("building client: %w", err)
 	}
 	if err := awaitCRDs(ctx, client, o); err != nil {
 		if ctx.Err() != nil {
@@ -52,8 +52,8 @@ func Check(ctx context.Context, o Options, timeout time.Duration) error {
 	return err
 }
 
-// awaitCRDs asks again until the CRDs are served with all our fields, ctx ends or only a human can help. The error is that of the last
-// question that was answered, or could have been: not that time was up.
+// awaitCRDs polls until the CRDs are served with all fields, ctx ends, or only a person can help. It returns the error
+// of the last completed attempt, and not that the time is over.
 func awaitCRDs(ctx context.Context, client kubernetes.Interface, o Options) error {
 	again := time.NewTicker(250 * time.Millisecond)
 	defer again.Stop()
@@ -81,13 +81,13 @@ func awaitCRDs(ctx context.Context, client kubernetes.Interface, o Options) erro
 	}
 }
 
-// mayHeal says whether waiting is of use.
+// mayHeal reports whether waiting can help.
 func mayHeal(err error) bool {
 	return errors.Is(err, ErrCRDsMissing) || errors.Is(err, foreign.ErrUnreachable) ||
 		apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err) || apierrors.IsTooManyRequests(err)
 }
 
-// lasting names the server where the error is about reaching it.
+// lasting adds the server's address to errors about reaching it.
 func lasting(err error, o Options) error {
 	if errors.Is(err, foreign.ErrUnreachable) {
 		return fmt.Errorf("connecting to %s: %w", o.Own.Config.Host, err)
@@ -95,14 +95,14 @@ func lasting(err error, o Options) error {
 	return err
 }
 
-// checkCRDs asks which kinds of our group are served. Discovery lists a kind once its CRD is established.
+// checkCRDs checks which kinds of our group are served. Discovery lists a kind once its CRD is established.
 func checkCRDs(ctx context.Context, client kubernetes.Interface, o Options) error {
 	served := map[string]bool{}
 	var list metav1.APIResourceList
 	path := "/apis/" + fleet.SchemeGroupVersion.String()
 	err := client.Discovery().RESTClient().Get().AbsPath(path).Do(ctx).Into(&list)
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("asking for the kinds of %s: %w", fleet.SchemeGroupVersion, foreign.Classify(err))
+		return fmt.Errorf("discovering the kinds of %s: %w", fleet.SchemeGroupVersion, foreign.Classify(err))
 	}
 	for _, resource := range list.APIResources {
 		served[resource.Name] = true
@@ -121,7 +121,7 @@ func checkCRDs(ctx context.Context, client kubernetes.Interface, o Options) erro
 		ErrCRDsMissing, strings.Join(missing, ", "), o.Env.Namespace)
 }
 
-// loadConfig reads the ConfigMap from the server. A missing one, or one without the key, is the default.
+// loadConfig reads the ConfigMap from the server. Without the ConfigMap or its key, it returns the default.
 func loadConfig(ctx context.Context, client kubernetes.Interface, namespace, version string, log *slog.Logger) (config.Config, error) {
 	found, err := client.CoreV1().ConfigMaps(namespace).Get(ctx, names.ControllerConfig, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

@@ -8,14 +8,14 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// What is shared of texts: short ones, and so many of them that those of a hub's clusters and Bundles fit.
+// Limits of shared texts: only short ones are shared, and enough for the clusters and Bundles of a hub.
 const (
 	longestWord = 256
 	mostWords   = 1 << 15
 )
 
-// words lets the BundleDeployments in a cache share what they say with the same words: names, labels, deployment IDs
-// and conditions are repeated for each cluster and each Bundle.
+// words lets the BundleDeployments in a cache share equal texts: names, labels, deployment IDs and conditions are
+// repeated for each cluster and each Bundle.
 type words struct {
 	mu    sync.Mutex
 	known map[string]string
@@ -31,7 +31,7 @@ func (w *words) share(texts ...*string) {
 	}
 }
 
-// one is to be called with the lock.
+// one returns the shared text. The caller holds the lock.
 func (w *words) one(text string) string {
 	if text == "" || len(text) > longestWord {
 		return text
@@ -46,8 +46,9 @@ func (w *words) one(text string) string {
 	return text
 }
 
-// slim drops of a BundleDeployment what no controller reads, the list of what was deployed (so its status is never to be
-// sent whole), and keeps once what it says twice: what is staged is mostly what is current. A hub has as many of them as it has Clusters, times Bundles.
+// slim drops the deployed resources of a BundleDeployment, which no controller reads (so its status must never be
+// written completely). It shares the staged options if they equal the current ones. A hub has one BundleDeployment for
+// each Cluster and Bundle.
 func (w *words) slim(bd *fleet.BundleDeployment) {
 	bd.Status.Resources = nil
 	spec, status := &bd.Spec, &bd.Status
@@ -66,7 +67,7 @@ func (w *words) slim(bd *fleet.BundleDeployment) {
 	}
 }
 
-// labels are the same ones in shared words.
+// labels returns the same labels with shared texts.
 func (w *words) labels(labels map[string]string) map[string]string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -35,7 +35,7 @@ func cachedDeployment(t *testing.T, p *pool, changes ...func(*fleet.BundleDeploy
 	return decoded, kept
 }
 
-func TestABundleDeploymentSaysTheSameInTheCache(t *testing.T) {
+func TestCachedBundleDeployment_KeepsItsContent(t *testing.T) {
 	tests := map[string]func(*fleet.BundleDeployment){
 		"as it was recorded": func(*fleet.BundleDeployment) {},
 		"with a change that is staged": func(bd *fleet.BundleDeployment) {
@@ -67,7 +67,7 @@ func TestABundleDeploymentSaysTheSameInTheCache(t *testing.T) {
 	}
 }
 
-func TestBundleDeploymentsShareTheirWords(t *testing.T) {
+func TestBundleDeployments_ShareTexts(t *testing.T) {
 	p := newPool()
 	_, one := cachedDeployment(t, p)
 	_, other := cachedDeployment(t, p, func(bd *fleet.BundleDeployment) { bd.Labels["example.com/more"] = "one" })
@@ -120,7 +120,7 @@ func TestWordsAreBounded(t *testing.T) {
 // mostOfADeployment is what the caches may hold of one BundleDeployment of ten objects, on a hub with twenty thousand.
 const mostOfADeployment = 4 << 10
 
-func TestWhatABundleDeploymentTakesInTheCaches(t *testing.T) {
+func TestMemoryOfABundleDeployment_IsLimited(t *testing.T) {
 	const clusters, bundles = 250, 8
 	texts := newPool()
 	document := recordedDocument(t, "bundledeployments", "name: fleet-agent-east")

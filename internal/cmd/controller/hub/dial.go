@@ -13,7 +13,7 @@ import (
 	foreignkube "github.com/fleet-hub/fleet/internal/kube/foreign"
 )
 
-// Downstream is another cluster's API server; see kube.Downstream, which it is outside of tests.
+// Downstream is the API server of another cluster. Outside of tests it is a kube.Downstream.
 type Downstream interface {
 	ServerVersion(ctx context.Context) (version.Info, error)
 	NamespaceUID(ctx context.Context, name string) (types.UID, error)
@@ -26,26 +26,26 @@ type Downstream interface {
 	Close()
 }
 
-// DialFunc leads from a user's kubeconfig to that cluster, trusting what the TLS mode says. Local is the hub's own
-// Cluster, which may be anywhere. The errors are the sentinels of package kube. It may send one request; nothing is
-// proven by its success (ask ServerVersion).
+// DialFunc builds a client from a user's kubeconfig, which trusts the CAs that the TLS mode allows. local is set for
+// the hub's own Cluster, which may have any address. The errors are the sentinels of package kube. It may send one
+// request, but its success proves nothing: call ServerVersion.
 type DialFunc func(ctx context.Context, kubeconfig []byte, tlsMode string, local bool) (Downstream, error)
 
-// ReachFunc asks whether anybody answers where a user's kubeconfig leads, waiting for the connection as long as connect
-// says; see kube.Reach. A kubeconfig that cannot be used is no error here: Dial says what is wrong with it.
+// ReachFunc checks whether the address in a user's kubeconfig accepts connections within connect. See kube.Reach. An
+// invalid kubeconfig is not an error here: Dial reports it.
 type ReachFunc func(ctx context.Context, kubeconfig []byte, connect time.Duration, local bool) error
 
-// ForeignFunc says how a kubeconfig is used now.
+// ForeignFunc returns the current options for using a kubeconfig.
 type ForeignFunc func(local bool) foreignkube.Options
 
-// Dialer is the way to downstream clusters outside of tests. guard is put on the way; nil: nothing is.
+// Dialer returns the DialFunc for real downstream clusters. guard wraps the client configuration; it may be nil.
 func Dialer(foreign ForeignFunc, guard func(*rest.Config) *rest.Config) DialFunc {
 	return func(ctx context.Context, kubeconfig []byte, tlsMode string, local bool) (Downstream, error) {
 		cfg, err := foreignkube.Config(kubeconfig, foreign(local))
 		if err != nil {
 			return nil, err
 		}
-		if tlsMode != kube.TLSModeStrict { // which takes the kubeconfig at its word, with a CA or without
+		if tlsMode != kube.TLSModeStrict { // strict mode uses the kubeconfig as it is, with or without a CA
 			if cfg, err = kube.WithTLSMode(ctx, cfg, tlsMode); err != nil {
 				return nil, err
 			}
@@ -57,12 +57,12 @@ func Dialer(foreign ForeignFunc, guard func(*rest.Config) *rest.Config) DialFunc
 	}
 }
 
-// Reacher asks downstream clusters outside of tests whether they are there.
+// Reacher returns the ReachFunc for real downstream clusters.
 func Reacher(foreign ForeignFunc) ReachFunc {
 	return func(ctx context.Context, kubeconfig []byte, connect time.Duration, local bool) error {
 		cfg, err := foreignkube.Config(kubeconfig, foreign(local))
 		if err != nil {
-			return nil //nolint:nilerr // Dial tells it
+			return nil //nolint:nilerr // Dial reports it
 		}
 		return foreignkube.Reach(ctx, cfg, connect)
 	}

@@ -23,7 +23,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// kind says where a kind is served.
+// kind describes how a kind is served.
 type kind struct {
 	gvk        schema.GroupVersionKind
 	resource   string
@@ -34,7 +34,7 @@ func fleetKind(name, resource string, namespaced bool) kind {
 	return kind{gvk: fleet.SchemeGroupVersion.WithKind(name), resource: resource, namespaced: namespaced}
 }
 
-// The kinds we work with. Known beforehand, they need no discovery.
+// kinds returns the kinds that the hub uses. They need no discovery.
 func kinds() map[string]kind {
 	list := []kind{
 		fleetKind("Cluster", "clusters", true),
@@ -62,7 +62,7 @@ func kinds() map[string]kind {
 	return byName
 }
 
-// staticMapper answers from the table, so that a missing CRD cannot start a storm of discovery.
+// staticMapper maps kinds from the table, so that a missing CRD does not cause repeated discovery.
 func staticMapper() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, k := range kinds() {
@@ -76,7 +76,7 @@ func staticMapper() meta.RESTMapper {
 	return mapper
 }
 
-// newScheme knows every kind of the table.
+// newScheme returns a scheme with all kinds of the table.
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientscheme.AddToScheme, fleet.AddToScheme} {
@@ -87,8 +87,8 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// newClients are the clients of all scopes. Built-in kinds are read and written in protobuf, which costs the API server
-// and us less than JSON. What their caches begin with comes in pages.
+// newClients returns the clients of all scopes. Built-in kinds use protobuf, which is cheaper than JSON for both
+// sides. Caches list in pages.
 func newClients(cfg *rest.Config, partly *unread) (client.SharedClientFactory, error) {
 	scheme, err := newScheme()
 	if err != nil {
@@ -99,7 +99,7 @@ func newClients(cfg *rest.Config, partly *unread) (client.SharedClientFactory, e
 	cfg.ContentType = runtime.ContentTypeProtobuf
 	clients, err := client.NewSharedClientFactory(cfg, &client.SharedClientFactoryOptions{Scheme: scheme, Mapper: staticMapper()})
 	if err != nil {
-		return nil, fmt.Errorf("building the clients: %w", err)
+		return nil, fmt.Errorf("building clients: %w", err)
 	}
 	quick, err := newQuickClients(clients, cfg, scheme, partly)
 	if err != nil {
@@ -108,8 +108,8 @@ func newClients(cfg *rest.Config, partly *unread) (client.SharedClientFactory, e
 	return alwaysAsk{quick}, nil
 }
 
-// Rate limits of failing keys: each kind has a limiter of its own, so that objects of one name do not share a
-// backoff. Failures of Clusters are mostly of other machines and heal slowly.
+// Rate limits of failing keys. Each kind has its own limiter, so that objects with the same name do not share a
+// backoff. Most failures of Clusters are caused by other machines and take long to resolve.
 const (
 	retryMin, retryMax               = 5 * time.Millisecond, 60 * time.Second
 	clusterRetryMin, clusterRetryMax = time.Second, 5 * time.Minute
@@ -127,7 +127,7 @@ func rateLimiters() map[schema.GroupVersionKind]workqueue.RateLimiter { //nolint
 	return limiters
 }
 
-// addScopes makes the three scopes there are: a cache holds one selection of a kind, and of Secrets we need three.
+// addScopes creates the three scopes: a cache holds one selection per kind, and Secrets need three.
 func (a *Context) addScopes() (main, values, bootstrap *scope, err error) {
 	clients, err := newClients(a.RESTConfig, a.unread)
 	if err != nil {
@@ -163,7 +163,7 @@ func (a *Context) addScopes() (main, values, bootstrap *scope, err error) {
 	return main, values, bootstrap, nil
 }
 
-// addKinds makes the controllers of all kinds.
+// addKinds creates the controllers of all kinds.
 func (a *Context) addKinds() error {
 	main, values, bootstrap, err := a.addScopes()
 	if err != nil {

@@ -31,7 +31,7 @@ func TestLeaves(t *testing.T) {
 	}
 }
 
-func TestWhatComesFirst(t *testing.T) {
+func TestFirst_RunsBeforeControllers(t *testing.T) {
 	a := &Context{}
 	var order []string
 	a.First(func(context.Context) { order = append(order, "one") })

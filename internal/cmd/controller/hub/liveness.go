@@ -14,10 +14,10 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// reasonManySilent is the reason of the Event that tells why agents that fell silent are not marked.
+// reasonManySilent is the reason of the Event that explains why silent agents are not marked.
 const reasonManySilent = "ManyAgentsSilent"
 
-// addLiveness prepares the observation of the agents' heartbeats, which begins when the caches are full.
+// addLiveness prepares the observation of heartbeats, which starts when the caches are synced.
 func (a *Context) addLiveness() error {
 	a.Liveness = liveness.New(liveness.Options{
 		Cluster: a.cachedCluster, Adopted: a.agentAdopted, Config: a.Config.Get, Clock: a.Clock, Log: a.Log, OnMany: a.manySilent,
@@ -27,35 +27,36 @@ func (a *Context) addLiveness() error {
 	return a.Liveness.Watch(a.Clusters.Informer())
 }
 
-// cachedCluster is nil for one that is not in the cache.
+// cachedCluster returns a Cluster from the cache, or nil.
 func (a *Context) cachedCluster(key types.NamespacedName) *fleet.Cluster {
 	found, err := reconcile.Optional(a.Clusters.Cache().Get(key.Namespace, key.Name))
 	if err != nil {
-		return nil // a cache has no other errors
+		return nil // a cache returns no other errors
 	}
 	return found
 }
 
-// agentAdopted says whether the agent of a Cluster has applied the Bundle it is managed by.
+// agentAdopted reports whether a Cluster's agent has applied the Bundle that manages it.
 func (a *Context) agentAdopted(cluster *fleet.Cluster) bool {
 	applied, err := a.BundleDeployments.Cache().Get(cluster.Status.Namespace, names.AgentBundle(cluster.Name))
 	return err == nil && applied.Status.AppliedDeploymentID != ""
 }
 
-// manySilent tells the operator, who finds it at the controllers' configuration. Shards see the same, and are silent.
+// manySilent records an Event for the operator on the controllers' ConfigMap. Shards observe the same and record
+// nothing.
 func (a *Context) manySilent(silent, heardOf int) {
 	if a.Env.Shard != "" {
 		return
 	}
 	about, err := a.ConfigMaps.Cache().Get(a.Namespaces.System, names.ControllerConfig)
 	if err != nil {
-		about = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespaces.System, Name: names.ControllerConfig}} // there need not be one
+		about = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespaces.System, Name: names.ControllerConfig}} // it need not exist
 	}
 	a.Recorder.Eventf(about, corev1.EventTypeWarning, reasonManySilent,
-		"%d of %d agents that report have fallen silent at once, so none of them is marked: see whether agents reach the hub at its apiServerURL", silent, heardOf)
+		"%d of %d agents that report became silent at once, so none of them is marked: check whether agents can reach the hub at its apiServerURL", silent, heardOf)
 }
 
-// heartbeats are for the metrics.
+// heartbeats returns the data for the metrics.
 func (a *Context) heartbeats() metrics.Heartbeats {
 	counts := a.Liveness.Counts()
 	return metrics.Heartbeats{

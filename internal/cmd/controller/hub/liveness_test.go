@@ -38,7 +38,7 @@ func everyMinute(hub *hubtest.Hub) {
 	hub.App.Config.Set(config)
 }
 
-func TestAnAgentHasTheHubsIntervalOnceItsBundleWasApplied(t *testing.T) {
+func TestAppliedAgentBundle_UsesTheHubsInterval(t *testing.T) {
 	hub := hubtest.New(t)
 	everyMinute(hub)
 	clusters := map[string]supervision.Reporting{
@@ -63,7 +63,7 @@ func TestAnAgentHasTheHubsIntervalOnceItsBundleWasApplied(t *testing.T) {
 	}
 }
 
-func TestAChangeOfTheConfigurationIsJudgedAtOnce(t *testing.T) {
+func TestChangedConfiguration_IsJudgedAtOnce(t *testing.T) {
 	hub := hubtest.New(t)
 	hub.Put(reporting("east"), adoption("east", "s-1:a"))
 	var changed []string
@@ -76,7 +76,7 @@ func TestAChangeOfTheConfigurationIsJudgedAtOnce(t *testing.T) {
 	}
 }
 
-func TestTheOperatorIsToldWhenManyAgentsAreSilent(t *testing.T) {
+func TestManySilentAgents_AreReportedToTheOperator(t *testing.T) {
 	hub := hubtest.New(t)
 	for _, name := range []string{"a", "b", "c", "d"} {
 		hub.Put(reporting(name))
@@ -86,7 +86,7 @@ func TestTheOperatorIsToldWhenManyAgentsAreSilent(t *testing.T) {
 	hub.App.Liveness.Judge()
 	hub.App.Liveness.Judge()
 	want := []string{
-		"Warning ManyAgentsSilent 4 of 4 agents that report have fallen silent at once, so none of them is marked: see whether agents reach the hub at its apiServerURL",
+		"Warning ManyAgentsSilent 4 of 4 agents that report became silent at once, so none of them is marked: check whether agents can reach the hub at its apiServerURL",
 	}
 	if diff := cmp.Diff(want, hub.Told()); diff != "" {
 		t.Errorf("Events (-want +got):\n%s", diff)

@@ -46,7 +46,7 @@ func ofOneCluster() []struct {
 	}
 }
 
-func TestWhatAClusterTakesInTheCaches(t *testing.T) {
+func TestMemoryOfACluster_IsLimited(t *testing.T) {
 	const clusters = 1000
 	texts, total := newPool(), 0
 	for _, row := range ofOneCluster() {

@@ -11,11 +11,11 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// whole is the length of a Cluster's namespace without the workspace and the name, if nothing is cut.
+// whole is the length of a Cluster's namespace without workspace and name, if nothing is cut.
 const whole = len("cluster---") + 12
 
-// NamespaceTaken reports whether the computed namespace of a Cluster was made for another Cluster. Only a name that was
-// cut can be that of two Clusters: a shorter one contains the workspace and the name. So few Clusters cost a look.
+// NamespaceTaken reports whether the computed namespace of a Cluster was made for another Cluster. Two Clusters can
+// only have the same name of a namespace if that name was cut, so only long names need a lookup.
 func (a *Context) NamespaceTaken(cluster *fleet.Cluster) (bool, error) {
 	if len(cluster.Namespace)+len(cluster.Name)+whole <= validation.DNS1123LabelMaxLength {
 		return false, nil
@@ -23,7 +23,7 @@ func (a *Context) NamespaceTaken(cluster *fleet.Cluster) (bool, error) {
 	name := clusterrule.NamespaceOf(cluster)
 	namespace, err := reconcile.Optional(a.AllNamespaces.Cache().Get(name))
 	if err != nil {
-		return false, fmt.Errorf("looking for namespace %s: %w", name, err)
+		return false, fmt.Errorf("getting namespace %s: %w", name, err)
 	}
 	return clusterrule.ClaimOf(namespace, types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}) == clusterrule.NamespaceOfAnother, nil
 }

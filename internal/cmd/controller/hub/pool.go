@@ -8,11 +8,11 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// mostTexts bounds how many texts a pool knows. Agents mostly have the same settings.
+// mostTexts limits the texts in a pool. Most agents have the same settings.
 const mostTexts = 128
 
-// pool lets the agents' Bundles in a cache share their manifests: a thousand Clusters have a thousand of them, each
-// of some kilobytes, and few that differ.
+// pool lets the agents' Bundles in a cache share their manifests. A thousand Clusters have a thousand Bundles of
+// several kilobytes each, and few of them differ.
 type pool struct {
 	words *words
 
@@ -22,13 +22,13 @@ type pool struct {
 
 func newPool() *pool { return &pool{words: newWords(), texts: map[string]string{}} }
 
-// slim is the function slim, and shares what is in agents' Bundles and in BundleDeployments. What agents report is cut to
-// what a status may hold: whatever controllers take from it into other objects is not longer than that.
+// slim calls the function slim, and shares texts of agents' Bundles and BundleDeployments. It cuts what agents report
+// to the limits of a status, so that nothing longer gets into other objects.
 func (p *pool) slim(obj any) (any, error) {
 	obj, err := slim(obj)
 	switch object := obj.(type) {
 	case *fleet.BundleDeployment:
-		object.Status.Resources = nil // not to be measured first
+		object.Status.Resources = nil // drop it before Bound measures it
 		state.Bound(object)
 		p.words.slim(object)
 	case *fleet.Cluster:
@@ -44,7 +44,7 @@ func (p *pool) slim(obj any) (any, error) {
 	return obj, nil
 }
 
-// share returns an equal text, the same one each time as long as few others come.
+// share returns an equal text, and the same one each time until the pool is full.
 func (p *pool) share(text string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

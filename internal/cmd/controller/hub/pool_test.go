@@ -29,7 +29,7 @@ func cachedBundle(t *testing.T, p *pool, set, content string) *fleet.Bundle {
 	return bundle
 }
 
-func TestAgentsShareTheirManifests(t *testing.T) {
+func TestAgentBundles_ShareManifests(t *testing.T) {
 	same := func(a, b *fleet.Bundle) bool {
 		return unsafe.StringData(a.Spec.Resources[0].Content) == unsafe.StringData(b.Spec.Resources[0].Content)
 	}
@@ -61,7 +61,7 @@ func TestAPoolIsBounded(t *testing.T) {
 	}
 }
 
-func TestAPoolSlimsWhatItDoesNotShare(t *testing.T) {
+func TestPool_SlimsOtherObjects(t *testing.T) {
 	got, err := newPool().slim(&fleet.Content{Content: []byte("much")})
 	if content, ok := got.(*fleet.Content); err != nil || !ok || content.Content != nil {
 		t.Errorf("%+v, %v", got, err)

@@ -13,17 +13,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// quickEvents takes the events of a watch apart without reading them through. The general way reads each three times
-// before its object is decoded: for where it ends, for what it is, and for its two fields. But an API server writes
-// each into a line of its own:
+// quickEvents splits the events of a watch without parsing them. The general serializer reads each event three times
+// before it decodes the object: to find its end, its kind and its two fields. But an API server writes each event on a
+// line of its own:
 //
 //	{"type":"MODIFIED","object":{…}}
 //
-// After anything else, watches are read in the general way: the first one may end with an error, as watches do, and
-// begins anew.
+// After any other format, watches use the general serializer. The first such watch may end with an error and is
+// restarted, like other watches.
 type quickEvents struct {
 	general *runtime.StreamSerializerInfo
-	// odd is set for good once a server has written something else.
+	// odd is set permanently once a server has written another format.
 	odd *atomic.Bool
 }
 
@@ -33,8 +33,8 @@ func (q quickEvents) info() *runtime.StreamSerializerInfo {
 	return &out
 }
 
-// NewFrameReader tells events apart. Its Read is that of a frame reader: a buffer that is too small gets the beginning,
-// and io.ErrShortBuffer.
+// NewFrameReader returns a reader of single events. Like any frame reader, it fills a buffer that is too small and
+// returns io.ErrShortBuffer.
 func (q quickEvents) NewFrameReader(r io.ReadCloser) io.ReadCloser {
 	if q.odd.Load() {
 		return q.general.NewFrameReader(r)
@@ -42,16 +42,16 @@ func (q quickEvents) NewFrameReader(r io.ReadCloser) io.ReadCloser {
 	return &lineReader{Closer: r, lines: bufio.NewReaderSize(r, 16<<10)}
 }
 
-// NewFrameWriter is for servers.
+// NewFrameWriter is used only by servers.
 func (q quickEvents) NewFrameWriter(w io.Writer) io.Writer { return q.general.NewFrameWriter(w) }
 
-// lineReader reads a line at a time, empty ones left out.
+// lineReader reads one line at a time and skips empty lines.
 type lineReader struct {
 	io.Closer
 	lines *bufio.Reader
-	// long is a line that is longer than what lines holds at a time.
+	// long is a line that is longer than the buffer of lines.
 	long []byte
-	// rest is what the caller has not been given of a line.
+	// rest is the part of a line that the caller has not read yet.
 	rest []byte
 }
 
@@ -71,7 +71,7 @@ func (l *lineReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next is a whole line. A stream may end without the end of its last one.
+// next returns a complete line. The last line of a stream may lack its line end.
 func (l *lineReader) next() ([]byte, error) {
 	part, err := l.lines.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
@@ -98,7 +98,7 @@ type eventReader struct {
 	odd *atomic.Bool
 }
 
-// Decode gives what it decodes the object as it was sent, and leaves it to others to look into.
+// Decode sets the raw object of the event. The caller decodes it.
 func (e eventReader) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	event, wanted := into.(*metav1.WatchEvent)
 	if !wanted || e.odd.Load() {
@@ -113,8 +113,8 @@ func (e eventReader) Decode(data []byte, defaults *schema.GroupVersionKind, into
 	return event, &schema.GroupVersionKind{Version: "v1", Kind: "WatchEvent"}, nil
 }
 
-// takeApart finds the two fields of an event, if it is written as API servers do. Whether the object is well-formed is
-// found by whoever decodes it.
+// takeApart returns the two fields of an event, if it is written like the API server's. It does not check whether the
+// object is well-formed; the decoder does.
 func takeApart(data []byte) (kind string, object []byte, ok bool) {
 	const begins, between, ends = `{"type":"`, `","object":`, `}`
 	rest, ok := bytes.CutPrefix(bytes.TrimSpace(data), []byte(begins))

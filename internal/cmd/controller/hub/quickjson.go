@@ -21,28 +21,28 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// quickJSON decodes objects of our group in one go. The general decoder reads each object twice, first for what it is:
-// but the API server begins every object of a custom resource with that.
+// quickJSON decodes objects of our group in one step. The general decoder reads each object twice, first to find its
+// kind. But the API server writes the kind of a custom resource at the start of each document.
 type quickJSON struct {
 	runtime.NegotiatedSerializer
 	kinds []quickKind
-	// media are what the general one reads and writes, watches of JSON quickly.
+	// media are the media types of the general serializer, with fast decoding of JSON watches.
 	media []runtime.SerializerInfo
-	// odd says that a server has written what cannot be read as it was expected to be.
+	// odd is set when a server has written an unexpected format.
 	odd *atomic.Bool
-	// unread is told of objects that cannot be read whole.
+	// unread records objects that cannot be decoded completely.
 	unread *unread
 	trims  *trims
 }
 
-// quickKind is one kind, and how a document of it begins.
+// quickKind is one kind, with the start of its documents.
 type quickKind struct {
 	begins []byte
-	// asked says that only who asks for it knows which kind it is: all lists begin in the same way.
+	// asked means that the kind must be known from the request, because all lists start in the same way.
 	asked  bool
 	gvk    schema.GroupVersionKind
 	goType reflect.Type
-	// inEvents and inAnswers are left out.
+	// inEvents and inAnswers are the fields that are left out.
 	inEvents, inAnswers leftOut
 }
 
@@ -60,7 +60,7 @@ func newQuickJSON(scheme *runtime.Scheme, partly *unread) quickJSON {
 	return q
 }
 
-// newQuickKind says how a kind is written: fields are in the order of their names.
+// newQuickKind returns the start of a kind's documents. API servers write fields in the order of their names.
 func newQuickKind(gvk schema.GroupVersionKind, goType reflect.Type) quickKind {
 	out := quickKind{gvk: gvk, goType: goType}
 	first := fmt.Sprintf(`"kind":%q,`, gvk.Kind)
@@ -69,7 +69,7 @@ func newQuickKind(gvk schema.GroupVersionKind, goType reflect.Type) quickKind {
 	case isList:
 		first, out.asked = `"items":[`, true
 		out.inAnswers = leftOutOfLists(of)
-	case gvk.Kind == "Content": // no other kind has a field of this name
+	case gvk.Kind == "Content": // no other kind has a field with this name
 		first = `"content":`
 		fallthrough
 	default:
@@ -79,10 +79,11 @@ func newQuickKind(gvk schema.GroupVersionKind, goType reflect.Type) quickKind {
 	return out
 }
 
-// SupportedMediaTypes are those of the general one.
+// SupportedMediaTypes returns the media types of the general serializer.
 func (q quickJSON) SupportedMediaTypes() []runtime.SerializerInfo { return q.media }
 
-// DecoderToVersion is the general decoder, asked where a document does not begin as expected or is not as it should be.
+// DecoderToVersion returns a decoder that uses the general decoder if a document has an unexpected start or is
+// invalid.
 func (q quickJSON) DecoderToVersion(decoder runtime.Decoder, version runtime.GroupVersioner) runtime.Decoder {
 	return quickDecoder{Decoder: q.NegotiatedSerializer.DecoderToVersion(decoder, version), kinds: q.kinds, odd: q.odd, unread: q.unread, trims: q.trims}
 }
@@ -91,12 +92,12 @@ type quickDecoder struct {
 	runtime.Decoder
 	kinds []quickKind
 	odd   *atomic.Bool
-	// unread is told of objects that cannot be read whole.
+	// unread records objects that cannot be decoded completely.
 	unread *unread
 	trims  *trims
 }
 
-// fits says whether a document may be of this kind, to be decoded into something, or nothing.
+// fits reports whether a document may be of this kind, given the object to decode into, which may be nil.
 func (k quickKind) fits(into runtime.Object) bool {
 	if into == nil {
 		return !k.asked
@@ -104,16 +105,16 @@ func (k quickKind) fits(into runtime.Object) bool {
 	return reflect.TypeOf(into).Elem() == k.goType
 }
 
-// Decode is that of the general decoder, which leaves no kind in what it decodes. What that cannot read of one object
-// is left out: else one that anybody may write would keep all others of its kind from being read.
+// Decode decodes like the general decoder, which clears the kind of the result. Fields that cannot be decoded are left
+// out. Otherwise one object that any tenant can write would keep all objects of its kind from being decoded.
 func (d quickDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	for _, kind := range d.kinds {
 		if !bytes.HasPrefix(data, kind.begins) || !kind.fits(into) {
 			continue
 		}
 		object, leave := into, kind.inAnswers
-		if object == nil { // an event: who asks says what is to be filled in
-			object, _ = reflect.New(kind.goType).Interface().(runtime.Object) // the scheme knows no others
+		if object == nil { // an event
+			object, _ = reflect.New(kind.goType).Interface().(runtime.Object) // the scheme has no other types
 			leave = kind.inEvents
 		}
 		if d.trims.without(leave, data, func(data []byte) error { return json.UnmarshalCaseSensitivePreserveInts(data, object) }) == nil &&
@@ -130,11 +131,12 @@ func (d quickDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, int
 	if object, gvk := d.salvage(data, into); object != nil {
 		return object, gvk, nil
 	}
-	d.odd.Store(true) // it may be a part of an event that was written into two lines
+	d.odd.Store(true) // it may be a part of an event that was split into two lines
 	return object, gvk, err
 }
 
-// salvage is what can be read of an object of our group, or of a list of them; nil if it is none.
+// salvage returns the decodable part of an object of our group, or of a list of them. It returns nil for other
+// documents.
 func (d quickDecoder) salvage(data []byte, into runtime.Object) (runtime.Object, *schema.GroupVersionKind) {
 	var is metav1.TypeMeta
 	if json.UnmarshalCaseSensitivePreserveInts(data, &is) != nil {
@@ -145,7 +147,7 @@ func (d quickDecoder) salvage(data []byte, into runtime.Object) (runtime.Object,
 		return nil, nil
 	}
 	kind := d.kinds[at]
-	object, _ := reflect.New(kind.goType).Interface().(runtime.Object) // the scheme knows no others
+	object, _ := reflect.New(kind.goType).Interface().(runtime.Object) // the scheme has no other types
 	if d.read(data, kind.gvk.Kind, object) != nil {
 		return nil, nil
 	}
@@ -157,7 +159,7 @@ func (d quickDecoder) salvage(data []byte, into runtime.Object) (runtime.Object,
 	return object, &kind.gvk
 }
 
-// read reads what can be read, and tells of what cannot.
+// read decodes what can be decoded, and reports the rest.
 func (d quickDecoder) read(data []byte, kind string, object runtime.Object) error {
 	if of, isList := strings.CutSuffix(kind, "List"); isList {
 		return salvageList(data, object, func(item runtime.Object, missing []lost) { d.unread.note(of, item, missing) })
@@ -169,7 +171,7 @@ func (d quickDecoder) read(data []byte, kind string, object runtime.Object) erro
 	return err
 }
 
-// quickClients is a client factory whose clients of our group decode quickly.
+// quickClients is a client factory whose clients decode our group with quickJSON.
 type quickClients struct {
 	client.SharedClientFactory
 	rest rest.Interface
@@ -182,16 +184,16 @@ func newQuickClients(clients client.SharedClientFactory, cfg *rest.Config, schem
 	cfg = rest.CopyConfig(cfg)
 	cfg.NegotiatedSerializer = newQuickJSON(scheme, partly)
 	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
-	cfg.Timeout = 0 // as lasso has it: its clients bound each request themselves, and a watch is none
+	cfg.Timeout = 0 // as in lasso: its clients set a timeout for each request, and watches must not have one
 	server, err := rest.UnversionedRESTClientFor(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("building the client: %w", err)
+		return nil, fmt.Errorf("building client: %w", err)
 	}
 	return &quickClients{SharedClientFactory: clients, rest: server, known: map[schema.GroupVersionResource]*client.Client{}}, nil
 }
 
-// unwarned writes without asking to be warned of unknown fields, which the API server would look for in each write:
-// that a resource is older than the hub is found when it starts.
+// unwarned writes without field validation, for which the API server would check each write for unknown fields. An
+// outdated CRD is detected at startup.
 type unwarned struct{ rest.Interface }
 
 func (u unwarned) Post() *rest.Request { return withoutWarnings(u.Interface.Post()) }
@@ -206,7 +208,7 @@ func withoutWarnings(request *rest.Request) *rest.Request {
 	return request.Param("fieldValidation", metav1.FieldValidationIgnore)
 }
 
-// ForResourceKind is the client of a resource. Lasso asks for all of them by it.
+// ForResourceKind returns the client of a resource. Lasso gets all clients from it.
 func (q *quickClients) ForResourceKind(resource schema.GroupVersionResource, kind string, namespaced bool) *client.Client {
 	general := q.SharedClientFactory.ForResourceKind(resource, kind, namespaced)
 	if resource.GroupVersion() != fleet.SchemeGroupVersion {

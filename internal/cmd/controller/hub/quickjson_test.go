@@ -113,7 +113,7 @@ func copyOf(object runtime.Object) runtime.Object {
 }
 
 // One object that cannot be read whole takes nothing from others, however it comes.
-func TestOneObjectThatCannotBeReadWhole(t *testing.T) {
+func TestUndecodableObject_DoesNotAffectOthers(t *testing.T) {
 	bad := document("Cluster", "c", `,"spec":{"clientID":"id","paused":"x"}`)
 	want := cluster(func(c *fleet.Cluster) { c.Spec.ClientID, c.TypeMeta = "id", metav1.TypeMeta{} })
 	good := sampleCluster(t)
@@ -156,8 +156,8 @@ func TestOneObjectThatCannotBeReadWhole(t *testing.T) {
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("read (-want +got):\n%s", diff)
 			}
-			told.expect(t, []string{`msg="an object cannot be read whole" object="Cluster ws/c" error="spec.paused is no bool"`},
-				[]string{"spec.paused is no bool: nothing is done for it until that is corrected"})
+			told.expect(t, []string{`msg="object cannot be decoded completely" object="Cluster ws/c" error="spec.paused is not a valid bool"`},
+				[]string{"spec.paused is not a valid bool: the object is not reconciled until this is corrected"})
 			if media.odd.Load() {
 				t.Error("watches are no longer read quickly")
 			}

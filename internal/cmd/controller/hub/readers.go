@@ -11,8 +11,9 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// ReadersOf are the RoleBindings and Roles that make the answer to a request readable, by whichever of its names, but
-// not those of a request of the same name in another workspace. With an error there may be more.
+// ReadersOf returns the RoleBindings and Roles that make the answer to a request readable, under each of their
+// possible names. It leaves out those of a request with the same name in another workspace. If it returns an error,
+// the result may be incomplete.
 func (a *Context) ReadersOf(request types.NamespacedName) (bindings []*rbacv1.RoleBinding, roles []*rbacv1.Role, err error) {
 	for _, name := range grant.ReaderNames(request.Namespace, request.Name) {
 		binding, bindingErr := reconcile.Optional(a.RoleBindings.Cache().Get(a.Namespaces.Registration, name))

@@ -11,10 +11,10 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Report is reconcile.WriteStatus for whoever writes conditions. A condition that has come to name a trouble, or
-// another one than before, is told by an Event too, with the same reason and message: whoever describes the object
-// finds it in both. What is only waited for is no trouble. A status that does not change tells nothing, however
-// often it is written. The status is cut to its budget, or the API server might refuse it for what others wrote into it.
+// Report is reconcile.WriteStatus for callers that write conditions. If a condition reports a new or another problem,
+// Report also records an Event with the same reason and message. Conditions that only wait are not problems. An
+// unchanged status records nothing, however often it is written. The status is cut to its size limit, because the API
+// server could refuse it otherwise.
 func Report[T reconcile.Object](a *Context, client reconcile.StatusClient[T], read T, change func(T)) (T, error) {
 	var told []genericcondition.GenericCondition
 	read = reconcile.Newest(&a.written, read, a.Clock())
@@ -36,7 +36,7 @@ func Report[T reconcile.Object](a *Context, client reconcile.StatusClient[T], re
 	return written, nil
 }
 
-// newTroubles are the conditions that name a trouble which they did not name before; of several that say the same,
+// newTroubles returns the conditions with a problem that they did not have before. Of several equal ones, it returns
 // the first.
 func newTroubles(before, after []genericcondition.GenericCondition) (found []genericcondition.GenericCondition) {
 	for _, condition := range after {
@@ -51,7 +51,8 @@ func newTroubles(before, after []genericcondition.GenericCondition) (found []gen
 	return found
 }
 
-// conditionsOf are an object's conditions; nil for a kind that has none, or whose conditions are the agents'.
+// conditionsOf returns an object's conditions. It returns nil for kinds without conditions, or with conditions that
+// agents write.
 func conditionsOf(object any) []genericcondition.GenericCondition {
 	switch o := object.(type) {
 	case *fleet.Cluster:

@@ -45,7 +45,7 @@ func withCondition(status corev1.ConditionStatus, reason, message string) *fleet
 	return cluster
 }
 
-func TestAConditionThatNamesATroubleIsToldOnce(t *testing.T) {
+func TestReport_RecordsANewProblemOnce(t *testing.T) {
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "clusters"}, "c1", errors.New("written meanwhile"))
 	broken := errors.New("broken")
 	tests := map[string]struct {
@@ -125,7 +125,7 @@ func TestAConditionThatNamesATroubleIsToldOnce(t *testing.T) {
 	}
 }
 
-func TestEveryKindOfOursTellsOfItsTroubles(t *testing.T) {
+func TestReport_CoversEveryKind(t *testing.T) {
 	trouble := []genericcondition.GenericCondition{{Type: "Any", Status: "False", Reason: "Lost"}}
 	for _, object := range []reconcile.Object{
 		&fleet.Cluster{Status: fleet.ClusterStatus{Conditions: trouble}},
@@ -143,7 +143,7 @@ func TestEveryKindOfOursTellsOfItsTroubles(t *testing.T) {
 	}
 }
 
-func TestWhatTwoConditionsSayIsToldOnce(t *testing.T) {
+func TestReport_RecordsEqualConditionsOnce(t *testing.T) {
 	condition := func(conditionType, reason, message string) genericcondition.GenericCondition {
 		return genericcondition.GenericCondition{Type: conditionType, Status: "False", Reason: reason, Message: message}
 	}

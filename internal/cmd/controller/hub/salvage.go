@@ -14,33 +14,34 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// lost is a part of an object that its type here cannot hold, though its CustomResourceDefinition allows it.
+// lost is a part of an object that its Go type cannot hold although its CustomResourceDefinition allows it.
 type lost struct {
-	// path leads to it: "status.agent.lastSeen", "status.resources[3].createdAt".
+	// path is its path: "status.agent.lastSeen", "status.resources[3].createdAt".
 	path string
-	// wanted is what it is not: "Time", "Quantity".
+	// wanted is the Go type that it does not fit: "Time", "Quantity".
 	wanted string
 }
 
-// String says what is wrong, and never the value, which may be anything.
-func (l lost) String() string { return fmt.Sprintf("%.200s is no %s", l.path, l.wanted) }
+// String describes the problem without the value, which may be anything.
+func (l lost) String() string { return fmt.Sprintf("%.200s is not a valid %s", l.path, l.wanted) }
 
-// mostLost is how long the paths to what is lost in one part of an object may be together. Beyond that the part is
-// lost as a whole, and not looked through to its end: whoever can write one unreadable value can write thousands.
+// mostLost limits the total length of the paths to undecodable parts in one part of an object, in bytes. Beyond this
+// limit the whole part counts as undecodable, because a client that can write one invalid value can write thousands.
 const mostLost = 4 << 10
 
-// salvage reads an object without what its type cannot hold: the smallest parts of which that is true are left out,
-// an entry of a map, an element of a list, or, where it comes to that, the whole status. With an error it is no object.
+// salvage decodes an object without the parts that its type cannot hold. It leaves out the smallest possible parts: an
+// entry of a map, an element of a list or, in the worst case, the whole status. It returns an error if the document is
+// not an object.
 func salvage(raw []byte, into runtime.Object) ([]lost, error) {
 	s := &salvager{}
 	rest, ok := s.value(raw, reflect.TypeOf(into).Elem(), "")
 	if !ok {
-		return nil, fmt.Errorf("nothing can be read as %T", into)
+		return nil, fmt.Errorf("document is not a %T", into)
 	}
 	return s.lost, kjson.UnmarshalCaseSensitivePreserveInts(rest, into)
 }
 
-// salvageList is salvage for a list: each of its objects is read by itself, and those that are not whole are told of.
+// salvageList is salvage for a list. It decodes each object separately, and reports the incomplete ones.
 func salvageList(raw []byte, into runtime.Object, tell func(runtime.Object, []lost)) error {
 	var parts map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &parts); err != nil {
@@ -61,7 +62,7 @@ func salvageList(raw []byte, into runtime.Object, tell func(runtime.Object, []lo
 	items := reflect.ValueOf(into).Elem().FieldByName("Items")
 	items.Set(reflect.MakeSlice(items.Type(), len(documents), len(documents)))
 	for i, document := range documents {
-		object, _ := items.Index(i).Addr().Interface().(runtime.Object) // the scheme knows no other lists
+		object, _ := items.Index(i).Addr().Interface().(runtime.Object) // the scheme has no other lists
 		missing, err := salvage(document, object)
 		if err != nil {
 			return err
@@ -71,10 +72,10 @@ func salvageList(raw []byte, into runtime.Object, tell func(runtime.Object, []lo
 	return nil
 }
 
-// salvager goes down into what cannot be read as a whole.
+// salvager descends into values that cannot be decoded as a whole.
 type salvager struct{ lost []lost }
 
-// value is what can be read of a document as a type, if it can be read at all without some parts of it.
+// value returns the part of a document that fits a type. It returns false if nothing fits.
 func (s *salvager) value(raw json.RawMessage, as reflect.Type, path string) (json.RawMessage, bool) {
 	if reads(raw, as) {
 		return raw, true
@@ -96,7 +97,8 @@ func (s *salvager) value(raw json.RawMessage, as reflect.Type, path string) (jso
 	return rest, reads(rest, as)
 }
 
-// fields leaves out of an object what cannot be read; nil if it is none, or that is too much.
+// fields removes the undecodable fields of an object. It returns nil if the document is not an object, or if too many
+// fields are undecodable.
 func (s *salvager) fields(raw json.RawMessage, path string, typeOf func(name string) reflect.Type) json.RawMessage {
 	before := len(s.lost)
 	var fields map[string]json.RawMessage
@@ -106,7 +108,7 @@ func (s *salvager) fields(raw json.RawMessage, path string, typeOf func(name str
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		as := typeOf(name)
 		if as == nil {
-			continue // nobody reads it
+			continue // unknown field, which decoding ignores
 		}
 		if rest, ok := s.part(fields[name], as, joined(path, name)); ok {
 			fields[name] = rest
@@ -120,7 +122,8 @@ func (s *salvager) fields(raw json.RawMessage, path string, typeOf func(name str
 	return encoded(fields)
 }
 
-// elements leaves out of a list what cannot be read; nil if it is none, or that is too much.
+// elements removes the undecodable elements of a list. It returns nil if the document is not a list, or if too many
+// elements are undecodable.
 func (s *salvager) elements(raw json.RawMessage, path string, as reflect.Type) json.RawMessage {
 	before := len(s.lost)
 	var elements, left []json.RawMessage
@@ -138,7 +141,7 @@ func (s *salvager) elements(raw json.RawMessage, path string, as reflect.Type) j
 	return encoded(left)
 }
 
-// part is value, and notes what cannot be read at all.
+// part is value, and records a part that is undecodable as a whole.
 func (s *salvager) part(raw json.RawMessage, as reflect.Type, path string) (json.RawMessage, bool) {
 	before := len(s.lost)
 	rest, ok := s.value(raw, as, path)
@@ -158,27 +161,27 @@ func (s *salvager) lostTooMuch(before int) bool {
 
 func joined(path, name string) string { return strings.TrimPrefix(path+"."+name, ".") }
 
-// encoded are the parts of a document put together again.
+// encoded joins the parts of a document again.
 func encoded(parts any) json.RawMessage {
 	text, err := json.Marshal(parts)
 	if err != nil {
-		return nil // they were read from JSON; and what cannot be read is lost
+		return nil // cannot happen: the parts were decoded from JSON
 	}
 	return text
 }
 
-// reads says whether a document can be read as a type, as objects are.
+// reads reports whether a document can be decoded as a type, by the rules for API objects.
 func reads(raw json.RawMessage, as reflect.Type) bool {
 	return kjson.UnmarshalCaseSensitivePreserveInts(raw, reflect.New(as).Interface()) == nil
 }
 
-// readsItself says whether a type has a form of its own in JSON, of which there are no parts.
+// readsItself reports whether a type has its own JSON decoding, so that its parts cannot be decoded separately.
 func readsItself(as reflect.Type) bool {
 	pointer := reflect.PointerTo(as)
 	return pointer.Implements(reflect.TypeFor[json.Unmarshaler]()) || pointer.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
 
-// fieldsOf finds the types of a struct's fields by their names in JSON; nil for a name it does not have.
+// fieldsOf returns a function that maps JSON names to the types of a struct's fields, or to nil.
 func fieldsOf(as reflect.Type) func(name string) reflect.Type {
 	return func(name string) reflect.Type {
 		var inner reflect.Type
@@ -188,7 +191,7 @@ func fieldsOf(as reflect.Type) func(name string) reflect.Type {
 			switch {
 			case tag == name && tag != "" && tag != "-":
 				return field.Type
-			case tag == "" && field.Anonymous && field.Type.Kind() == reflect.Struct && inner == nil: // its fields stand for themselves
+			case tag == "" && field.Anonymous && field.Type.Kind() == reflect.Struct && inner == nil: // an embedded struct
 				inner = fieldsOf(field.Type)(name)
 			}
 		}
@@ -196,7 +199,7 @@ func fieldsOf(as reflect.Type) func(name string) reflect.Type {
 	}
 }
 
-// nameOf is how people call a type.
+// nameOf returns a readable name of a type.
 func nameOf(as reflect.Type) string {
 	for as.Kind() == reflect.Pointer {
 		as = as.Elem()

@@ -62,84 +62,84 @@ func TestSalvage(t *testing.T) {
 			want: cluster(func(c *fleet.Cluster) {
 				c.Spec.ClientID, c.Status.Namespace = "id", "n"
 			}),
-			lost: []string{"status.garbageCollectionInterval is no Duration"},
+			lost: []string{"status.garbageCollectionInterval is not a valid Duration"},
 		},
 		"a time in small letters, beside what an agent says in the same place": {
 			raw: document("Cluster", "c", `,"status":{"agent":{"lastSeen":"2026-01-02t03:04:05z","namespace":"n","agentVersion":"v1"}}`),
 			want: cluster(func(c *fleet.Cluster) {
 				c.Status.Agent.Namespace, c.Status.Agent.AgentVersion = "n", "v1"
 			}),
-			lost: []string{"status.agent.lastSeen is no Time"},
+			lost: []string{"status.agent.lastSeen is not a valid Time"},
 		},
 		"a number that is too large, in a struct that is embedded": {
 			raw:  document("Cluster", "c", `,"status":{"agent":{"nodes":99999999999,"readyNodes":0,"namespace":"n"}}`),
 			want: cluster(func(c *fleet.Cluster) { c.Status.Agent.Namespace, c.Status.Agent.ReadyNodes = "n", new(int32) }),
-			lost: []string{"status.agent.nodes is no int32"},
+			lost: []string{"status.agent.nodes is not a valid int32"},
 		},
 		"one entry of a map": {
 			raw: document("Cluster", "c", `,"spec":{"agentResources":{"limits":{"cpu":"1","memory":"1e1.5"}}}`),
 			want: cluster(func(c *fleet.Cluster) {
 				c.Spec.AgentResources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("1")}}
 			}),
-			lost: []string{"spec.agentResources.limits.memory is no Quantity"},
+			lost: []string{"spec.agentResources.limits.memory is not a valid Quantity"},
 		},
 		"a field of an element of a list": {
 			raw: document("Cluster", "c", `,"spec":{"agentTolerations":[{"key":"a","tolerationSeconds":5},{"key":"b","tolerationSeconds":1e30}]}`),
 			want: cluster(func(c *fleet.Cluster) {
 				c.Spec.AgentTolerations = []corev1.Toleration{{Key: "a", TolerationSeconds: &seconds}, {Key: "b"}}
 			}),
-			lost: []string{"spec.agentTolerations[1].tolerationSeconds is no int64"},
+			lost: []string{"spec.agentTolerations[1].tolerationSeconds is not a valid int64"},
 		},
 		"an element of a list is left out": {
 			raw: document("Cluster", "c", `,"status":{"conditions":[{"type":"A"},"B",{"type":"C"}]}`),
 			want: cluster(func(c *fleet.Cluster) {
 				c.Status.Conditions = []genericcondition.GenericCondition{{Type: "A"}, {Type: "C"}}
 			}),
-			lost: []string{"status.conditions[1] is no GenericCondition"},
+			lost: []string{"status.conditions[1] is not a valid GenericCondition"},
 		},
 		"several": {
 			raw:  document("Cluster", "c", `,"spec":{"paused":1,"clientID":"id"},"status":{"agentMigrated":"yes","scheduled":true}`),
 			want: cluster(func(c *fleet.Cluster) { c.Spec.ClientID, c.Status.Scheduled = "id", true }),
-			lost: []string{"spec.paused is no bool", "status.agentMigrated is no bool"},
+			lost: []string{"spec.paused is not a valid bool", "status.agentMigrated is not a valid bool"},
 		},
 		"a status that is none": {
 			raw:  document("Cluster", "c", `,"spec":{"clientID":"id"},"status":"fine"`),
 			want: cluster(func(c *fleet.Cluster) { c.Spec.ClientID = "id" }),
-			lost: []string{"status is no ClusterStatus"},
+			lost: []string{"status is not a valid ClusterStatus"},
 		},
 		"nothing but the metadata": {
 			raw:  document("Cluster", "c", `,"spec":[],"status":[]`),
 			want: cluster(func(*fleet.Cluster) {}),
-			lost: []string{"spec is no ClusterSpec", "status is no ClusterStatus"},
+			lost: []string{"spec is not a valid ClusterSpec", "status is not a valid ClusterStatus"},
 		},
 		"so much of a list that all of it is given up": {
 			raw: document("BundleDeployment", "c", `,"status":{"release":"r","resources":[`+strings.Repeat(`{"kind":"K","createdAt":"x"},`, 500)+`{}]}`),
 			want: &fleet.BundleDeployment{
 				TypeMeta: typeOf("BundleDeployment"), ObjectMeta: metaOfC(), Status: fleet.BundleDeploymentStatus{Release: "r"},
 			},
-			lost: []string{"status.resources is no []v1alpha1.DeployedResource"},
+			lost: []string{"status.resources is not a valid []v1alpha1.DeployedResource"},
 		},
 		"a rollout's limit that is no number of 32 bits": {
 			raw: document("Bundle", "c", `,"spec":{"rolloutStrategy":{"maxUnavailable":99999999999,"maxUnavailablePartitions":"10%"}}`),
 			want: &fleet.Bundle{TypeMeta: typeOf("Bundle"), ObjectMeta: metaOfC(), Spec: fleet.BundleSpec{
 				RolloutStrategy: &fleet.RolloutStrategy{MaxUnavailablePartitions: &intstr.IntOrString{Type: intstr.String, StrVal: "10%"}},
 			}},
-			lost: []string{"spec.rolloutStrategy.maxUnavailable is no IntOrString"},
+			lost: []string{"spec.rolloutStrategy.maxUnavailable is not a valid IntOrString"},
 		},
 		"a token's life": {
 			raw:  document("ClusterRegistrationToken", "c", `,"spec":{"ttl":"1d"}`),
 			want: &fleet.ClusterRegistrationToken{TypeMeta: typeOf("ClusterRegistrationToken"), ObjectMeta: metaOfC()},
-			lost: []string{"spec.ttl is no Duration"},
+			lost: []string{"spec.ttl is not a valid Duration"},
 		},
 		"bytes that are none": {
 			raw:  document("Content", "c", `,"content":"?","sha256sum":"s"`),
 			want: &fleet.Content{TypeMeta: typeOf("Content"), ObjectMeta: metaOfC(), SHA256Sum: "s"},
-			lost: []string{"content is no []uint8"},
+			lost: []string{"content is not a valid []uint8"},
 		},
 		"what nobody knows is not looked at": {
 			raw:  document("Cluster", "c", `,"spec":{"paused":"x","Paused":"x","more":{"a":[1]}},"more":1`),
 			want: cluster(func(*fleet.Cluster) {}),
-			lost: []string{"spec.paused is no bool"},
+			lost: []string{"spec.paused is not a valid bool"},
 		},
 	}
 	for name, test := range tests {
@@ -173,7 +173,7 @@ func texts(missing []lost) (out []string) {
 	return out
 }
 
-func TestSalvageOfWhatIsNoObject(t *testing.T) {
+func TestSalvage_RefusesOtherDocuments(t *testing.T) {
 	for _, raw := range []string{"", "[]", "5", `"x"`, `{"metadata":`, "{}{}"} {
 		if missing, err := salvage([]byte(raw), &fleet.Cluster{}); err == nil {
 			t.Errorf("%q was read, without %v", raw, missing)
@@ -199,7 +199,7 @@ func TestSalvageList(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("read (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(map[string][]string{"a": nil, "b": {"spec.paused is no bool"}, "c": nil}, told); diff != "" {
+	if diff := cmp.Diff(map[string][]string{"a": nil, "b": {"spec.paused is not a valid bool"}, "c": nil}, told); diff != "" {
 		t.Errorf("lost (-want +got):\n%s", diff)
 	}
 	for _, raw := range []string{"", "[]", `{"items":5}`, `{"items":[5]}`, `{"items":[],"metadata":5}`} {

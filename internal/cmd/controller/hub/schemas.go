@@ -20,24 +20,24 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 )
 
-// ErrCRDsOutdated means that the API server would drop fields this release writes.
+// ErrCRDsOutdated means that the API server would drop fields that this release writes.
 var ErrCRDsOutdated = errors.New("the CustomResourceDefinitions are older than this controller")
 
-// schemas compares the CRDs this release was built with to those the server has.
+// schemas compares the CRDs of this release with those of the server.
 type schemas struct {
-	// embedded is read once, beside the questions to the server.
+	// embedded reads the CRDs of this release once, in parallel with the requests to the server.
 	embedded func() ([]apiextensions.CustomResourceDefinition, error)
 	options  Options
 }
 
 func newSchemas(o Options) *schemas {
 	s := &schemas{options: o, embedded: sync.OnceValues(func() ([]apiextensions.CustomResourceDefinition, error) { return crds.Embedded(charts.FS) })}
-	go func() { _, _ = s.embedded() }() // who asks next gets the error
+	go func() { _, _ = s.embedded() }() // the next caller gets the error
 	return s
 }
 
-// check asks for the CRD of each kind of ours, all at once. One that is not there is no CRD's kind: some other server
-// keeps it, with fields we cannot know.
+// check reads the CRD of each kind of our group, all in parallel. A kind without a CRD is served by another API
+// server, with unknown fields.
 func (s *schemas) check(ctx context.Context, client kubernetes.Interface) error {
 	embedded, err := s.embedded()
 	if err != nil {
@@ -54,8 +54,8 @@ func (s *schemas) check(ctx context.Context, client kubernetes.Interface) error 
 	}
 	switch err := asking.Wait(); {
 	case apierrors.IsForbidden(err):
-		// A chart older than the image. It works as long as nothing is dropped, which can then not be told.
-		s.options.Log.Warn("cannot tell whether the CustomResourceDefinitions are of this release", "error", err)
+		// The chart is older than the image. This works unless fields are dropped, which cannot be checked.
+		s.options.Log.Warn("cannot check whether the CustomResourceDefinitions belong to this release", "error", err)
 		return nil
 	case err != nil:
 		return err
@@ -84,7 +84,7 @@ func (s *schemas) compare(embedded []apiextensions.CustomResourceDefinition, ser
 		ErrCRDsOutdated, strings.Join(lacking, ", "), upgradeCommand(first, s.options.Env.Namespace))
 }
 
-// few names the first of many.
+// few joins the first of many names.
 func few(fields []string) string {
 	const most = 3
 	if len(fields) <= most {
@@ -93,7 +93,7 @@ func few(fields []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(fields[:most], ", "), len(fields)-most)
 }
 
-// upgradeCommand upgrades the release the CRD is of. One that Helm did not install is taken over.
+// upgradeCommand returns the command that upgrades the CRD's release, or that takes over a CRD not installed by Helm.
 func upgradeCommand(crd *apiextensions.CustomResourceDefinition, namespace string) string {
 	release, in := crd.Annotations["meta.helm.sh/release-name"], crd.Annotations["meta.helm.sh/release-namespace"]
 	if release == "" || in == "" {
@@ -102,7 +102,7 @@ func upgradeCommand(crd *apiextensions.CustomResourceDefinition, namespace strin
 	return fmt.Sprintf("helm upgrade %s charts/fleet-crd --namespace %s", release, in)
 }
 
-// readCRD is nil where there is none.
+// readCRD returns a CRD, or nil if it does not exist.
 func readCRD(ctx context.Context, client kubernetes.Interface, name string) (*apiextensions.CustomResourceDefinition, error) {
 	body, err := client.Discovery().RESTClient().Get().
 		AbsPath("/apis/"+apiextensions.SchemeGroupVersion.String()+"/customresourcedefinitions/"+name).

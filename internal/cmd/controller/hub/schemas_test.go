@@ -108,7 +108,7 @@ func TestCheckOfTheFields(t *testing.T) {
 		},
 		"a server that is busy yet": {answers: with(current(t, unchanged), "bundles", http.StatusServiceUnavailable, current(t, unchanged)[crdsPath+"bundles.fleet.cattle.io"][0])},
 		"an account that may not read them": {
-			answers: with(current(t, unchanged), "bundles", http.StatusForbidden), logs: "cannot tell whether the CustomResourceDefinitions are of this release",
+			answers: with(current(t, unchanged), "bundles", http.StatusForbidden), logs: "cannot check whether the CustomResourceDefinitions belong to this release",
 		},
 		"a credential that is not accepted": {
 			answers: with(current(t, unchanged), "bundles", http.StatusUnauthorized), says: "reading CustomResourceDefinition bundles.fleet.cattle.io: ",

@@ -22,27 +22,27 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// workers is how many objects of one kind are worked on at a time. Handlers wait for nothing but short requests.
+// workers is the number of objects of one kind that are reconciled in parallel. Handlers wait only for short requests.
 const workers = 10
 
 // ErrNotSynced means that a kind could not be listed and watched before the deadline of Start.
 var ErrNotSynced = errors.New("the caches did not fill in time")
 
-// alwaysAsk is a client factory that never calls the server ill: lasso's own check answers a failed list with a
-// sleep of 15 s that nothing can end, where the watch's own backoff starts below a second.
+// alwaysAsk is a client factory that always reports a healthy server. Lasso's own check would wait 15 s after a failed
+// list, without a way to stop it, whereas the backoff of a watch starts below a second.
 type alwaysAsk struct{ client.SharedClientFactory }
 
-// IsHealthy is always true.
+// IsHealthy returns true.
 func (alwaysAsk) IsHealthy(context.Context) bool { return true }
 
-// scope is one selection of objects for each kind: its caches and the controllers on them.
+// scope is one selection of objects per kind, with its caches and controllers.
 type scope struct {
 	caches      *caches
 	controllers controller.SharedControllerFactory
 }
 
 type scopeOptions struct {
-	// unread follows the objects of our group. Nil: nobody does.
+	// unread follows the objects of our group. May be nil.
 	unread     *unread
 	namespaces map[schema.GroupVersionKind]string
 	selections map[schema.GroupVersionKind]func(*metav1.ListOptions)
@@ -73,7 +73,7 @@ func newScope(clients client.SharedClientFactory, o scopeOptions) *scope {
 	}
 }
 
-// caches slims what is kept of each object and remembers why a kind cannot be listed.
+// caches drops unused fields of each object and remembers why a kind cannot be listed.
 type caches struct {
 	lassocache.SharedCacheFactory
 
@@ -85,13 +85,13 @@ type caches struct {
 	failures  map[schema.GroupVersionKind]*failure
 }
 
-// failure is why a kind could not be listed or watched: one for each try.
+// failure is the error of one attempt to list or watch a kind.
 type failure struct{ err error }
 
 // pending is a kind that has not been listed yet.
 type pending struct {
 	kind string
-	// last is the last failure, nil if there was none.
+	// last is the last failure, or nil.
 	last *failure
 }
 
@@ -102,7 +102,7 @@ func (p pending) String() string {
 	return p.kind + " (" + p.last.err.Error() + ")"
 }
 
-// ForResourceKind prepares an informer when it is asked for the first time.
+// ForResourceKind creates the informer of a resource at the first call.
 func (c *caches) ForResourceKind(gvr schema.GroupVersionResource, kind string, namespaced bool) (cache.SharedIndexInformer, error) {
 	informer, err := c.SharedCacheFactory.ForResourceKind(gvr, kind, namespaced)
 	if err != nil {
@@ -116,11 +116,11 @@ func (c *caches) ForResourceKind(gvr schema.GroupVersionResource, kind string, n
 	}
 	c.informers[gvk] = informer
 	if err := informer.SetTransform(c.texts.slim); err != nil {
-		return nil, fmt.Errorf("preparing the cache of %s: %w", kind, err)
+		return nil, fmt.Errorf("preparing cache of %s: %w", kind, err)
 	}
 	if gvk.Group == fleet.SchemeGroupVersion.Group {
 		if err := c.unread.follow(informer); err != nil {
-			return nil, fmt.Errorf("preparing the cache of %s: %w", kind, err)
+			return nil, fmt.Errorf("preparing cache of %s: %w", kind, err)
 		}
 	}
 	err = informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
@@ -130,19 +130,19 @@ func (c *caches) ForResourceKind(gvr schema.GroupVersionResource, kind string, n
 		cache.DefaultWatchErrorHandler(ctx, r, err)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("preparing the cache of %s: %w", kind, err)
+		return nil, fmt.Errorf("preparing cache of %s: %w", kind, err)
 	}
 	return informer, nil
 }
 
-// slim drops what no controller reads: who wrote which field, what other implementations last applied (of Bundles it
-// stays to be seen that they did), and the bytes of Contents, which are most of a hub's data. What comes from a list is
-// like what comes from a watch afterwards, where no object says of which kind it is. And it drops what is not to be
-// believed: the namespace of a Cluster is computed, whatever its status or its labels say.
+// slim drops what no controller reads: the managed fields, the annotation in which Rancher Fleet stores what it
+// applied last (for Bundles only its value), and the data of Contents, which is most of a hub's data. It clears the
+// kind, as watches leave it empty. It also drops a Cluster's status.namespace if it is not the
+// computed one, because agents can write it.
 func slim(obj any) (any, error) {
 	item, err := meta.Accessor(obj)
 	if err != nil {
-		return obj, nil //nolint:nilerr // a tombstone has no metadata and needs no slimming
+		return obj, nil //nolint:nilerr // a tombstone has no metadata and stays unchanged
 	}
 	if object, is := obj.(runtime.Object); is {
 		object.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
@@ -158,14 +158,14 @@ func slim(obj any) (any, error) {
 	case *fleet.Content:
 		o.Content = nil
 	case *fleet.Bundle:
-		if noted { // by it, agents of another implementation are known
+		if noted { // it identifies agents deployed by Rancher Fleet
 			o.Annotations[fleet.AnnotationSetApplied] = ""
 		}
 	}
 	return obj, nil
 }
 
-// unsynced are the kinds that have not been listed yet, with the last reason there was.
+// unsynced returns the kinds that have not been listed yet, with the last error.
 func (c *caches) unsynced() (out []pending) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -177,8 +177,8 @@ func (c *caches) unsynced() (out []pending) {
 	return out
 }
 
-// awaitSync asks until nothing is missing or ctx ends. It is an error if anything is still missing at a deadline that
-// could not be listed before; lists that are long are waited for, for another process would find them no shorter.
+// awaitSync waits until nothing is missing or ctx ends. It returns an error if a kind is missing at the deadline that
+// could not be listed. It keeps waiting for long lists, because a restarted process would have to list them again.
 func awaitSync(ctx context.Context, deadline time.Duration, missing func() []pending, tell func(kinds string)) error {
 	timeout := time.NewTicker(deadline)
 	defer timeout.Stop()

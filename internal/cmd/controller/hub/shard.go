@@ -6,9 +6,9 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Owns says whether this process looks after an object: one with the shard's label if the process is a shard, one
-// without the label, or with an empty one, if it is none. Every process sees all objects. Nobody looks after one that
-// could not be read whole: it stays as it is until that is corrected.
+// Owns reports whether this process reconciles an object. A shard owns the objects with its label. The other process
+// owns the objects without the label or with an empty one. Every process sees all objects. No process owns an object
+// that was decoded incompletely and is blocked until it is corrected.
 func (a *Context) Owns(object metav1.Object) bool {
 	return object.GetLabels()[fleet.LabelShardRef] == a.Env.Shard && !a.holds(object)
 }

@@ -15,22 +15,23 @@ import (
 	"github.com/fleet-hub/fleet/internal/reconcile"
 )
 
-// SyncTimeout bounds how long Start waits for a kind that cannot be listed, and is how often it says what it waits for.
+// SyncTimeout limits how long Start waits for a kind that cannot be listed. It is also the interval of its log
+// messages.
 const SyncTimeout = 30 * time.Second
 
-// First lets work run once, when the caches are full and before any controller works, all of which wait for it. To be
-// called before Start. A context that ends means that the process is told to.
+// First registers work that runs once, after the caches are synced and before any controller starts. Call it before
+// Start. If the context ends, the process is stopping.
 func (a *Context) First(work func(context.Context)) { a.first = append(a.first, work) }
 
-// Begun says whether that is done. Controllers with a queue of their own wait for it as they do for their caches.
+// Begun reports whether that work is done. Controllers with their own queues wait for it as for their caches.
 func (a *Context) Begun() bool { return a.begun.Load() }
 
-// Lasting is the context to register a handler of a kind with: one that does not end with ctx. A handler that is taken
-// away moves those after it, while workers are still going through them; and when ctx ends they all end anyway.
+// Lasting returns a context for registering handlers that does not end with ctx. Removing a handler would move the
+// handlers after it while workers iterate over them. When ctx ends, the workers end anyway.
 func Lasting(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
 
-// Start fills the caches and lets the controllers work until ctx ends. It returns when all of them do, or with an
-// error that names the kinds that could not be listed within SyncTimeout. To be called once, after every Register.
+// Start syncs the caches and runs the controllers until ctx ends. It returns when all controllers run, or with an
+// error that names the kinds that could not be listed within SyncTimeout. Call it once, after every Register.
 func (a *Context) Start(ctx context.Context) error {
 	a.events.Run(ctx, events.To(a.Kube))
 	go a.secrets.Run(ctx.Done())
@@ -39,7 +40,7 @@ func (a *Context) Start(ctx context.Context) error {
 			return fmt.Errorf("starting the caches: %w", err)
 		}
 	}
-	// All caches fill before the first controller works: a handler may read any of them.
+	// All caches sync before the first controller starts, because a handler may read any of them.
 	if err := awaitSync(ctx, SyncTimeout, a.unsynced, a.stillFilling); err != nil {
 		return err
 	}
@@ -70,16 +71,16 @@ func (a *Context) unsynced() (kinds []pending) {
 }
 
 func (a *Context) stillFilling(kinds string) {
-	a.Log.Info("the caches are still filling", "kinds", kinds)
+	a.Log.Info("waiting for caches to sync", "kinds", kinds)
 }
 
-// notKubeconfigs leaves out the Secrets that are many and never hold a kubeconfig.
+// notKubeconfigs excludes Secrets of frequent types that never hold a kubeconfig.
 const notKubeconfigs = "type!=helm.sh/release.v1,type!=kubernetes.io/service-account-token," +
 	"type!=fleet.cattle.io/agent-credential,type!=fleet.cattle.io/cluster-registration-values," +
 	"type!=fleet.cattle.io/bundle-deployment/v1alpha1,type!=fleet.cattle.io/bundle-values/v1alpha1"
 
-// watchKubeconfigSecrets wakes the Clusters that name a Secret when it changes. It watches names and versions
-// only: a kubeconfig is read when it is needed and never kept.
+// watchKubeconfigSecrets enqueues the Clusters that name a Secret when that Secret changes. It watches only names and
+// versions: kubeconfigs are read on demand and never cached.
 func (a *Context) watchKubeconfigSecrets() error {
 	secrets, err := kube.NamesInformer(a.RESTConfig, corev1.SchemeGroupVersion.WithResource("secrets"), notKubeconfigs)
 	if err != nil {
@@ -90,22 +91,22 @@ func (a *Context) watchKubeconfigSecrets() error {
 		cache.DefaultWatchErrorHandler(ctx, r, err)
 	})
 	if err != nil {
-		return fmt.Errorf("preparing the watch of the names of Secrets: %w", err)
+		return fmt.Errorf("preparing watch of Secret metadata: %w", err)
 	}
 	a.secrets = secrets
 	return reconcile.Watch(a.secrets, a.clustersOf, reconcile.Nudge(a.Clusters))
 }
 
-// OnSecret wakes whoever resolve names when a Secret appears, changes or goes that may hold a kubeconfig, which is
-// any but those of a few types. To be called in a Register.
+// OnSecret enqueues the keys that resolve returns when a Secret that may hold a kubeconfig is created, changed or
+// deleted. These are all Secrets except those of a few types. Call it in a Register.
 func (a *Context) OnSecret(resolve func(types.NamespacedName) []types.NamespacedName, nudge func(types.NamespacedName)) error {
 	return reconcile.Watch(a.secrets, func(secret *metav1.PartialObjectMetadata) []types.NamespacedName {
 		return resolve(types.NamespacedName{Namespace: secret.Namespace, Name: secret.Name})
 	}, nudge)
 }
 
-// SecretVersion is the resourceVersion of a Secret that may hold a kubeconfig, as last watched; empty if there is
-// none, or if it was not seen yet.
+// SecretVersion returns the last watched resourceVersion of a Secret that may hold a kubeconfig. It returns "" if the
+// Secret does not exist or was not seen yet.
 func (a *Context) SecretVersion(secret types.NamespacedName) string {
 	found, exists, err := a.secrets.GetStore().GetByKey(secret.String())
 	if err != nil || !exists {
@@ -118,12 +119,12 @@ func (a *Context) SecretVersion(secret types.NamespacedName) string {
 	return seen.ResourceVersion
 }
 
-// clustersOf finds the Clusters that name a Secret.
+// clustersOf returns the Clusters that name a Secret.
 func (a *Context) clustersOf(secret *metav1.PartialObjectMetadata) []types.NamespacedName {
 	key := types.NamespacedName{Namespace: secret.Namespace, Name: secret.Name}
 	clusters, err := a.Clusters.Cache().GetByIndex(ClustersByKubeconfig, key.String())
 	if err != nil {
-		return nil // only without the index, which New adds
+		return nil // cannot happen: New adds the index
 	}
 	var keys []types.NamespacedName
 	for _, cluster := range clusters {

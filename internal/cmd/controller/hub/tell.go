@@ -13,21 +13,20 @@ import (
 	"github.com/fleet-hub/fleet/internal/metrics"
 )
 
-// component is who the Events say they are from.
+// component is the source component of the Events.
 const component = "fleet-controller"
 
-// worthTelling is how long a stage takes before an Event tells that it is over: nobody waited for a shorter one.
+// worthTelling is the minimum duration that is worth an Event.
 const worthTelling = 5 * time.Second
 
-// Took tells by an Event what took a while, such as "registration granted", under a reason of its own. What was
-// quick is not worth one.
+// Took records an Event about an operation that took longer than worthTelling, such as "registration granted".
 func (a *Context) Took(about runtime.Object, reason, what string, took time.Duration) {
 	if took > worthTelling {
 		a.Recorder.Eventf(about, corev1.EventTypeNormal, reason, "%s after %s", what, took.Round(time.Second/10))
 	}
 }
 
-// addRecorder prepares Events; they are written from Start on.
+// addRecorder prepares the Events. They are written once Start runs.
 func (a *Context) addRecorder() error {
 	scheme, err := newScheme()
 	if err != nil {
@@ -38,11 +37,11 @@ func (a *Context) addRecorder() error {
 	return nil
 }
 
-// Flush waits, after the end of the context Start was given, until the last Events are written.
+// Flush waits until the last Events are written. Call it after the context of Start has ended.
 func (a *Context) Flush() { a.events.Wait() }
 
-// expose lets the caches be scraped until ctx ends. Before they are full they would tell of clusters that are missing.
-// Those of a shard are not: they hold what the others hold, and would be counted twice.
+// expose registers metrics of the caches until ctx ends. Before the caches are synced, clusters would be missing in
+// the metrics. Shards expose none: their caches hold the same objects, which would be counted twice.
 func (a *Context) expose(ctx context.Context) error {
 	if a.registry == nil || a.Env.Shard != "" {
 		return nil
@@ -56,7 +55,7 @@ func (a *Context) expose(ctx context.Context) error {
 	return nil
 }
 
-// sources are the caches. To be called when all of them are in use.
+// sources returns the caches. Call it after all controllers are registered.
 func (a *Context) sources() metrics.Sources {
 	return metrics.Sources{
 		Bundles:         all(a.Bundles.Cache()),
@@ -71,7 +70,7 @@ func (a *Context) sources() metrics.Sources {
 	}
 }
 
-// lister is what a cache can do.
+// lister is the part of a cache that metrics need.
 type lister[T any] interface {
 	List(namespace string, selector labels.Selector) ([]T, error)
 }

@@ -30,7 +30,7 @@ func prepared(t *testing.T, change func(*Options)) *Context {
 	return a
 }
 
-func TestOnlyALeaderIsScrapedForItsCaches(t *testing.T) {
+func TestCacheMetrics_AreExposedByTheLeaderOnly(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	a := prepared(t, func(o *Options) { o.Registry = registry })
 	if before := metricstest.Scrape(t, registry); before != "" {
@@ -51,7 +51,7 @@ func TestOnlyALeaderIsScrapedForItsCaches(t *testing.T) {
 	g.Eventually(func() string { return metricstest.Scrape(t, registry) }).WithTimeout(time.Minute).Should(BeEmpty())
 }
 
-func TestNobodyNeedsToScrape(t *testing.T) {
+func TestMetrics_AreOptional(t *testing.T) {
 	a := prepared(t, func(*Options) {})
 	if err := a.expose(t.Context()); err != nil {
 		t.Error(err)
@@ -59,7 +59,7 @@ func TestNobodyNeedsToScrape(t *testing.T) {
 	a.Metrics.Registration(metrics.OutcomeGranted) // is no mistake either
 }
 
-func TestTwoCannotBeScrapedAtOneAddress(t *testing.T) {
+func TestSecondRegistration_IsAnError(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	a := prepared(t, func(o *Options) { o.Registry = registry })
 	if err := a.expose(t.Context()); err != nil {
@@ -70,7 +70,7 @@ func TestTwoCannotBeScrapedAtOneAddress(t *testing.T) {
 	}
 }
 
-func TestWhatTookAWhileIsTold(t *testing.T) {
+func TestTook_RecordsOnlyLongOperations(t *testing.T) {
 	tests := map[string]struct {
 		took time.Duration
 		want []string

@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// leftOut says by their names which fields are left out of a document: those without fields of their own, and in others
-// what is said of these. What is said of a list holds for each of its elements.
+// leftOut names the fields that are left out of a document. A name without fields of its own is left out completely.
+// Otherwise the fields below it are. For a list, the names apply to each element.
 type leftOut map[string]leftOut
 
-// leftOutOf are the fields of a kind that no controller reads, and that caches drop when they have been decoded: decoding is
-// half of what a hub does when it starts, and this is half of what there is to decode. Some are left out in events of
-// watches, which go into caches, and not in answers: who wrote which field is asked of Clusters.
+// leftOutOf returns the fields of a kind that no controller reads and that caches drop after decoding. Decoding is
+// half of a hub's work at startup, and these fields are half of the data to decode. Some fields are left out only in
+// watch events, which go into caches, and not in other responses: the managed fields of Clusters are read.
 func leftOutOf(kind string) (inEvents, inAnswers leftOut) {
 	leave := leftOut{"metadata": {"managedFields": nil}}
 	switch kind {
@@ -25,22 +25,23 @@ func leftOutOf(kind string) (inEvents, inAnswers leftOut) {
 	return leave, leave
 }
 
-// leftOutOfLists are the fields that are left out of a list of a kind, which goes into a cache as events do.
+// leftOutOfLists returns the fields that are left out of a list of a kind. Lists go into caches like events.
 func leftOutOfLists(of string) leftOut {
 	inEvents, _ := leftOutOf(of)
 	return leftOut{"items": inEvents}
 }
 
-// longestKept is how large a buffer may be that is used again.
+// longestKept is the maximum size of a buffer that is reused, in bytes.
 const longestKept = 64 << 10
 
-// trims are buffers of documents that something was left out of.
+// trims is a pool of buffers for trimmed documents.
 type trims struct{ sync.Pool }
 
 func newTrims() *trims { return &trims{sync.Pool{New: func() any { return new(bytes.Buffer) }}} }
 
-// without calls read with a document in which these fields are null. Whether what was there is well-formed, nobody looks;
-// a document that is not written as API servers write it, without spaces, stays as it is. Read must not keep it.
+// without calls read with a document in which these fields are null. It does not check whether the removed values are
+// well-formed. A document that is not written like the API server's, without spaces, is passed unchanged. read must
+// not keep the document.
 func (b *trims) without(leave leftOut, data []byte, read func([]byte) error) error {
 	if len(leave) == 0 {
 		return read(data)
@@ -49,7 +50,7 @@ func (b *trims) without(leave leftOut, data []byte, read func([]byte) error) err
 	if !t.within(leave) || t.at != len(data) || len(t.cuts) == 0 {
 		return read(data)
 	}
-	buffer, _ := b.Get().(*bytes.Buffer) // New makes no others
+	buffer, _ := b.Get().(*bytes.Buffer) // New creates no other type
 	defer func() {
 		if buffer.Cap() <= longestKept {
 			buffer.Reset()
@@ -66,17 +67,17 @@ func (b *trims) without(leave leftOut, data []byte, read func([]byte) error) err
 	return read(buffer.Bytes())
 }
 
-// trimmer goes once through a document.
+// trimmer scans a document once.
 type trimmer struct {
 	data []byte
 	at   int
 	cuts []cut
 }
 
-// cut is a value that is left out, from its first byte to the one behind it.
+// cut is a value that is left out: from its first byte to the byte after it.
 type cut struct{ begin, end int }
 
-// within goes past a value, and finds what is to be left out of it.
+// within skips a value, and finds the fields to leave out of it.
 func (t *trimmer) within(leave leftOut) bool {
 	switch {
 	case len(leave) == 0:
@@ -90,7 +91,7 @@ func (t *trimmer) within(leave leftOut) bool {
 	}
 }
 
-// elements goes through a list, from behind its first bracket.
+// elements scans a list, starting after its opening bracket.
 func (t *trimmer) elements(leave leftOut) bool {
 	if t.take(']') {
 		return true
@@ -103,7 +104,7 @@ func (t *trimmer) elements(leave leftOut) bool {
 	return false
 }
 
-// fields goes through an object, from behind its first bracket.
+// fields scans an object, starting after its opening brace.
 func (t *trimmer) fields(leave leftOut) bool {
 	if t.take('}') {
 		return true
@@ -127,7 +128,7 @@ func (t *trimmer) fields(leave leftOut) bool {
 	}
 }
 
-// value goes past a value.
+// value skips a value.
 func (t *trimmer) value() bool {
 	for depth := 0; t.at < len(t.data); {
 		switch t.data[t.at] {
@@ -142,7 +143,7 @@ func (t *trimmer) value() bool {
 		case '}', ']':
 			depth--
 			t.at++
-		default: // a number, or true, false or null; within an object or a list, also what is between values
+		default: // a number, true, false or null; inside an object or a list, also separators
 			t.at++
 			if depth > 0 || t.inLiteral() {
 				continue
@@ -155,12 +156,12 @@ func (t *trimmer) value() bool {
 	return false
 }
 
-// inLiteral says whether the next byte belongs to the same number or word.
+// inLiteral reports whether the next byte belongs to the same number or word.
 func (t *trimmer) inLiteral() bool {
 	return t.at < len(t.data) && !bytes.ContainsRune([]byte(`,:{}[]"`), rune(t.data[t.at]))
 }
 
-// text goes past a string, and returns what is between its quotes.
+// text skips a string, and returns the bytes between its quotes.
 func (t *trimmer) text() ([]byte, bool) {
 	if !t.take('"') {
 		return nil, false
@@ -182,7 +183,7 @@ func (t *trimmer) text() ([]byte, bool) {
 	}
 }
 
-// take goes past this byte, if it is the next one.
+// take skips this byte if it is the next one.
 func (t *trimmer) take(b byte) bool {
 	if t.at >= len(t.data) || t.data[t.at] != b {
 		return false

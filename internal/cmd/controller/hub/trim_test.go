@@ -104,7 +104,7 @@ func laden(t testing.TB, kind string) []byte {
 }
 
 // Nothing but what caches drop is left out, of no kind; and where somebody may look for it, it is there.
-func TestWhatIsLeftOutIsWhatCachesDrop(t *testing.T) {
+func TestLeftOutFields_AreThoseThatCachesDrop(t *testing.T) {
 	quick, general := decoders(t)
 	kinds := map[string]func() runtime.Object{
 		"BundleDeployment": func() runtime.Object { return &fleet.BundleDeployment{} },
@@ -151,7 +151,7 @@ func TestWhatIsLeftOutIsWhatCachesDrop(t *testing.T) {
 }
 
 // Lists go into caches as events do.
-func TestWhatIsLeftOutOfLists(t *testing.T) {
+func TestLeftOutFieldsOfLists_AreThoseOfEvents(t *testing.T) {
 	quick, general := decoders(t)
 	lists := map[string]func() runtime.Object{
 		"BundleDeployment": func() runtime.Object { return &fleet.BundleDeploymentList{} },

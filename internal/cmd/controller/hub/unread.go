@@ -17,38 +17,39 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// reasonUnreadable is the reason of the Event that tells what of an object cannot be read.
+// reasonUnreadable is the reason of the Event about fields that cannot be decoded.
 const reasonUnreadable = "Unreadable"
 
 const (
-	// mostVersions is how many versions of an object are remembered as not whole. Only the last one can be written.
+	// mostVersions limits the remembered versions of an object. Only the latest one can be written.
 	mostVersions = 4
-	// mostTold is how many fields of an object are told of; whoever can write one unreadable value can write thousands.
+	// mostTold limits the reported fields of an object, because a client that can write one invalid value can write
+	// thousands.
 	mostTold = 20
-	// tellAgain is how long an object that was corrected is not told of again.
+	// tellAgain is the minimum time before the fields of a corrected object are reported again.
 	tellAgain = 10 * time.Minute
 )
 
-// unread knows which objects could not be read whole, and what of them is missing. It is asked by whoever is about to
-// decide for an object, or to send it. Nil knows of none.
+// unread records which objects could not be decoded completely, and which of their fields are missing. Callers use it
+// before they reconcile or write an object. A nil unread is empty.
 //
 //	decoder ─► note ─► log, Event
-//	              └─► holds: nothing is decided · of: what is not to be sent
+//	              └─► holds: object is not reconciled · of: fields that must not be written
 type unread struct {
 	log   *slog.Logger
 	clock func() time.Time
-	// event tells users.
+	// event records an Event for users.
 	event func(object runtime.Object, message string)
 
 	mu      sync.RWMutex
 	objects map[types.UID]*partly
 }
 
-// partly is an object that could not be read whole.
+// partly is an object that could not be decoded completely.
 type partly struct {
-	// versions are those of which that is known, the last one read at the end.
+	// versions are its known incomplete versions, the last one decoded at the end.
 	versions []partlyVersion
-	// told has the paths that were told of, and at is when.
+	// told contains the reported paths. at is the time of the last report.
 	told map[string]bool
 	at   time.Time
 }
@@ -58,7 +59,7 @@ type partlyVersion struct {
 	missing []lost
 }
 
-// note remembers what of an object is missing, and tells of it: of each field once.
+// note records the missing fields of an object, and reports each of them once.
 func (u *unread) note(kind string, object runtime.Object, missing []lost) {
 	item, ok := object.(metav1.Object)
 	if u == nil || !ok || len(missing) == 0 {
@@ -69,7 +70,7 @@ func (u *unread) note(kind string, object runtime.Object, missing []lost) {
 	}
 }
 
-// remember returns what was not told of before.
+// remember records the missing fields and returns those that were not reported before.
 func (u *unread) remember(item metav1.Object, missing []lost) (news []lost) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -100,23 +101,23 @@ func (u *unread) tell(kind string, item metav1.Object, object runtime.Object, ne
 	named := make([]string, 0, len(news))
 	for _, l := range news {
 		named = append(named, l.String())
-		u.log.Warn("an object cannot be read whole", "object", kind+" "+cache.MetaObjectToName(item).String(), "error", l.String())
+		u.log.Warn("object cannot be decoded completely", "object", kind+" "+cache.MetaObjectToName(item).String(), "error", l.String())
 	}
-	after := "it stays as it is, and counts as absent"
+	after := "the stored value is kept, and treated as absent"
 	if slices.ContainsFunc(news, lost.matters) {
-		after = "nothing is done for it until that is corrected"
+		after = "the object is not reconciled until this is corrected"
 	}
 	u.event(object, fmt.Sprintf("%s: %s", few(named), after))
 }
 
-// matters says whether an object is not what its owner wants it to be without what is lost: anything but a part of its
-// status.
+// matters reports whether the object must not be reconciled without the missing field. This is true for all fields
+// outside the status, and for the whole status.
 func (l lost) matters() bool { return !strings.HasPrefix(l.path, "status.") }
 
-// inStatus says where something is lost that would have to be sent with a status, or else with an object.
+// inStatus reports whether the missing field is written with the status, and not with the object.
 func (l lost) inStatus() bool { return l.path == "status" || strings.HasPrefix(l.path, "status.") }
 
-// of is what is missing of an object in the version it has.
+// of returns the missing fields of this version of an object.
 func (u *unread) of(object metav1.Object) []lost {
 	if u == nil {
 		return nil
@@ -135,13 +136,13 @@ func (u *unread) of(object metav1.Object) []lost {
 	return nil
 }
 
-// holds says whether nothing may be decided for an object, because it is not known what its owner wants. One that is
-// deleted can go.
+// holds reports whether an object must not be reconciled, because what its owner wants is unknown. An object that is
+// being deleted may be reconciled.
 func (u *unread) holds(object metav1.Object) bool {
 	return object.GetDeletionTimestamp() == nil && slices.ContainsFunc(u.of(object), lost.matters)
 }
 
-// follow lets go of what is deleted, and tells anew of what was corrected meanwhile.
+// follow forgets deleted objects, and allows corrected ones to be reported again.
 func (u *unread) follow(informer cache.SharedIndexInformer) error {
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(_, current any) {
@@ -164,7 +165,8 @@ func (u *unread) follow(informer cache.SharedIndexInformer) error {
 	return nil
 }
 
-// corrected lets an object be told of again. Its versions stay: a later one may have been read already.
+// corrected allows an object to be reported again. Its versions are kept, because a later one may have been decoded
+// already.
 func (u *unread) corrected(uid types.UID) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -179,7 +181,7 @@ func (u *unread) forget(uid types.UID) {
 	delete(u.objects, uid)
 }
 
-// addUnread prepares telling of what cannot be read. Shards see the same, and write no Events.
+// addUnread prepares the reports about undecodable fields. Shards see the same objects but write no Events.
 func (a *Context) addUnread() {
 	a.unread = &unread{log: a.Log, clock: a.Clock, event: func(object runtime.Object, message string) {
 		if a.Env.Shard == "" {
@@ -188,8 +190,8 @@ func (a *Context) addUnread() {
 	}}
 }
 
-// holds is that of unread for all but Clusters, which are held where their handlers are called: how a Cluster's
-// deployments are does not come from its spec, and goes on being told.
+// holds is unread.holds for all kinds except Clusters. These are blocked where their handlers are called: the state of
+// a Cluster's deployments does not depend on its spec and is still reported.
 func (a *Context) holds(object metav1.Object) bool {
 	_, isCluster := object.(*fleet.Cluster)
 	return !isCluster && a.unread.holds(object)

@@ -67,18 +67,18 @@ func versioned(version string) *fleet.Cluster {
 	return &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "c", UID: "u", ResourceVersion: version}}
 }
 
-func TestEachFieldIsToldOfOnce(t *testing.T) {
+func TestUndecodableField_IsReportedOnce(t *testing.T) {
 	told := newTelling()
 	seen, ttl := lost{"status.agent.lastSeen", "Time"}, lost{"spec.ttl", "Duration"}
 	told.note("Cluster", versioned("1"), []lost{seen})
-	told.expect(t, []string{`msg="an object cannot be read whole" object="Cluster ws/c" error="status.agent.lastSeen is no Time"`},
-		[]string{"status.agent.lastSeen is no Time: it stays as it is, and counts as absent"})
+	told.expect(t, []string{`msg="object cannot be decoded completely" object="Cluster ws/c" error="status.agent.lastSeen is not a valid Time"`},
+		[]string{"status.agent.lastSeen is not a valid Time: the stored value is kept, and treated as absent"})
 	told.note("Cluster", versioned("1"), []lost{seen})
 	told.note("Cluster", versioned("2"), []lost{seen})
 	told.expect(t, nil, nil)
 	told.note("Cluster", versioned("3"), []lost{seen, ttl})
-	told.expect(t, []string{`msg="an object cannot be read whole" object="Cluster ws/c" error="spec.ttl is no Duration"`},
-		[]string{"spec.ttl is no Duration: nothing is done for it until that is corrected"})
+	told.expect(t, []string{`msg="object cannot be decoded completely" object="Cluster ws/c" error="spec.ttl is not a valid Duration"`},
+		[]string{"spec.ttl is not a valid Duration: the object is not reconciled until this is corrected"})
 
 	var many []lost
 	for i := range 100 {
@@ -86,8 +86,8 @@ func TestEachFieldIsToldOfOnce(t *testing.T) {
 	}
 	told.note("Cluster", versioned("4"), many)
 	log, events := told.take()
-	if want := []string{"status.resources[0].createdAt is no Time, status.resources[1].createdAt is no Time, status.resources[2].createdAt is no Time " +
-		"and 15 more: it stays as it is, and counts as absent"}; len(log) != mostTold-2 || cmp.Diff(want, events) != "" {
+	if want := []string{"status.resources[0].createdAt is not a valid Time, status.resources[1].createdAt is not a valid Time, status.resources[2].createdAt is not a valid Time " +
+		"and 15 more: the stored value is kept, and treated as absent"}; len(log) != mostTold-2 || cmp.Diff(want, events) != "" {
 		t.Errorf("%d lines, Events %q", len(log), events)
 	}
 	told.note("Cluster", versioned("5"), []lost{{"status.new", "Time"}})
@@ -105,14 +105,14 @@ func (i *informer) AddEventHandler(handler cache.ResourceEventHandler) (cache.Re
 	return nil, nil
 }
 
-func TestWhatIsCorrectedIsToldOfAgain(t *testing.T) {
+func TestCorrectedField_IsReportedAgain(t *testing.T) {
 	told, objects := newTelling(), &informer{}
 	if err := told.follow(objects); err != nil {
 		t.Fatal(err)
 	}
 	missing := []lost{{"spec.ttl", "Duration"}}
-	line := []string{`msg="an object cannot be read whole" object="Cluster ws/c" error="spec.ttl is no Duration"`}
-	event := []string{"spec.ttl is no Duration: nothing is done for it until that is corrected"}
+	line := []string{`msg="object cannot be decoded completely" object="Cluster ws/c" error="spec.ttl is not a valid Duration"`}
+	event := []string{"spec.ttl is not a valid Duration: the object is not reconciled until this is corrected"}
 	told.note("Cluster", versioned("1"), missing)
 	told.expect(t, line, event)
 
@@ -137,7 +137,7 @@ func TestWhatIsCorrectedIsToldOfAgain(t *testing.T) {
 	}
 }
 
-func TestVersionsThatAreNotWhole(t *testing.T) {
+func TestUnread_KnowsTheVersionsThatAreIncomplete(t *testing.T) {
 	told := newTelling()
 	first, second := []lost{{"spec.a", "T"}}, []lost{{"spec.b", "T"}}
 	told.note("Cluster", versioned("8"), first)
@@ -159,7 +159,7 @@ func TestVersionsThatAreNotWhole(t *testing.T) {
 	}
 }
 
-func TestWhatIsHeld(t *testing.T) {
+func TestHolds(t *testing.T) {
 	deleted := versioned("1")
 	deleted.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	tests := map[string]struct {

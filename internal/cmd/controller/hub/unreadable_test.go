@@ -59,7 +59,7 @@ func (l *lines) about(object string) (found []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for line := range strings.Lines(l.text.String()) {
-		if _, told, ok := strings.Cut(line, `msg="an object cannot be read whole" `); ok && strings.Contains(told, object) {
+		if _, told, ok := strings.Cut(line, `msg="object cannot be decoded completely" `); ok && strings.Contains(told, object) {
 			found = append(found, strings.TrimSpace(told))
 		}
 	}
@@ -192,13 +192,13 @@ func namespaceOf(cluster string) string {
 }
 
 const (
-	stays = "it stays as it is, and counts as absent"
-	held  = "nothing is done for it until that is corrected"
+	stays = "the stored value is kept, and treated as absent"
+	held  = "the object is not reconciled until this is corrected"
 )
 
 // What the CRDs allow and nobody can read is somebody's own trouble: the hub starts, all others are looked after, nothing
 // of it is written over, and it is taken as usual when it was corrected.
-func TestWhatCannotBeReadStopsNobody(t *testing.T) {
+func TestUndecodableObjects_DoNotBlockOthers(t *testing.T) {
 	hub := reach(t)
 	plane := control.Plane(t).Hub
 	values := map[string]any{"apiServerURL": plane.URL, "apiServerCA": string(plane.CA), "bootstrap": map[string]any{"enabled": false}}
@@ -228,14 +228,14 @@ func TestWhatCannotBeReadStopsNobody(t *testing.T) {
 		"status.display.state": `"WaitApplied"`, "status.release": `"ns/deployment:1"`,
 		"status.resources": `[{"createdAt":"2026-01-02t03:04:05z","kind":"ConfigMap","name":"one"}]`,
 	})
-	users.expectTold(log, "Cluster", "spec.agentResources.limits.memory is no Quantity", held)
-	bundle.expectTold(log, "Bundle", "spec.rolloutStrategy.maxUnavailable is no IntOrString", held)
-	deployment.expectTold(log, "BundleDeployment", "status.resources[0].createdAt is no Time", stays)
+	users.expectTold(log, "Cluster", "spec.agentResources.limits.memory is not a valid Quantity", held)
+	bundle.expectTold(log, "Bundle", "spec.rolloutStrategy.maxUnavailable is not a valid IntOrString", held)
+	deployment.expectTold(log, "BundleDeployment", "status.resources[0].createdAt is not a valid Time", stays)
 	users.expect(map[string]string{"status": "", "metadata.finalizers": "", "spec.agentResources.limits.memory": `"1e1.5"`})
 	bundle.expect(map[string]string{"status": "", "metadata.finalizers": "", "spec.rolloutStrategy.maxUnavailable": "99999999999"})
 
 	good.patch(`{"status":{"garbageCollectionInterval":"x"}}`, "status") // under a watch
-	good.expectTold(log, "Cluster", "status.garbageCollectionInterval is no Duration", stays)
+	good.expectTold(log, "Cluster", "status.garbageCollectionInterval is not a valid Duration", stays)
 	a(client.Clusters, "late").make("Cluster", "").expect(map[string]string{"status.namespace": namespaceOf("late")})
 	good.expect(map[string]string{"status.garbageCollectionInterval": `"x"`})
 
@@ -249,7 +249,7 @@ func TestWhatCannotBeReadStopsNobody(t *testing.T) {
 	again := &lines{}
 	controllers(t, again)
 	a(client.Clusters, "last").make("Cluster", "").expect(map[string]string{"status.namespace": namespaceOf("last")})
-	good.expectTold(again, "Cluster", "status.garbageCollectionInterval is no Duration", stays)
+	good.expectTold(again, "Cluster", "status.garbageCollectionInterval is not a valid Duration", stays)
 	for _, whole := range []string{"agents", "users", "bundle"} {
 		if told := again.about("ws/" + whole + `"`); len(told) > 0 {
 			t.Errorf("%s is whole, and yet %q", whole, told)

@@ -14,7 +14,8 @@ import (
 	"k8s.io/client-go/testing"
 )
 
-// clientset is client-go's fake on the hub's objects: what controllers read past their caches, and tokens.
+// clientset returns client-go's fake with the hub's objects. It serves what controllers read past their caches, and
+// tokens.
 func (h *Hub) clientset() *fake.Clientset {
 	c := fake.NewClientset()
 	c.PrependReactor("*", "*", func(action testing.Action) (bool, runtime.Object, error) {
@@ -78,8 +79,8 @@ func (h *Hub) mint(action testing.Action) (bool, runtime.Object, error) {
 	return true, answer, nil
 }
 
-// Token is a token of an account as the API server makes them, unsigned; a zero time makes one of a token Secret,
-// which has no end.
+// Token returns an unsigned token of an account, as the API server creates them. With a zero time it is like that of a
+// token Secret and does not expire.
 func Token(accountUID string, expires time.Time) string {
 	claims := map[string]any{"kubernetes.io/serviceaccount/service-account.uid": accountUID}
 	if !expires.IsZero() {

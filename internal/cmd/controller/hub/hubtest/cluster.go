@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// decode makes a new object of JSON; reading into the old one would keep what left a map.
+// decode creates a new object from JSON. Decoding into the old object would keep removed map entries.
 func (k *fakeKind[T, L]) decode(document []byte) (T, error) {
 	var none T
 	fresh, ok := reflect.New(reflect.TypeOf(none).Elem()).Interface().(T)
@@ -23,7 +23,7 @@ func (k *fakeKind[T, L]) decode(document []byte) (T, error) {
 	return fresh, json.Unmarshal(document, fresh)
 }
 
-// clusterKind is a fakeKind of cluster-scoped objects.
+// clusterKind is a fakeKind for cluster-scoped objects.
 type clusterKind[T object, L runtime.Object] struct {
 	generic.NonNamespacedControllerInterface[T, L]
 

@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// ExpectRequests compares what was asked for since the last look, in whatever order: a set's children are written
-// at the same time. See ExpectOrder for what comes before what. It returns the requests in their order.
+// ExpectRequests compares the requests since the last call in any order, because a set's children are written in
+// parallel. ExpectOrder checks the order. It returns the requests in their order.
 func ExpectRequests(t testing.TB, h *Hub, want ...string) []string {
 	t.Helper()
 	got := h.Requests()
@@ -18,7 +18,7 @@ func ExpectRequests(t testing.TB, h *Hub, want ...string) []string {
 	return got
 }
 
-// ExpectOrder fails unless each of the requests in order was made after all those before it.
+// ExpectOrder fails unless each request in order was made after all those before it.
 func ExpectOrder(t testing.TB, requests []string, order ...string) {
 	t.Helper()
 	last := -1
@@ -35,7 +35,7 @@ func ExpectOrder(t testing.TB, requests []string, order ...string) {
 	}
 }
 
-// ExpectWoken compares who is to be looked at again, and when, since the last look.
+// ExpectWoken compares the keys enqueued since the last call, with their delays.
 func ExpectWoken(t testing.TB, h *Hub, want ...string) {
 	t.Helper()
 	if diff := cmp.Diff(want, h.Woken()); diff != "" {

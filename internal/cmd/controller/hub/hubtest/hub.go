@@ -1,5 +1,5 @@
-// Package hubtest lets a controller's tests play its API server: what is on the server and what its caches show
-// are told apart, every write is recorded, and each can be made to fail. Caches are wrangler's own.
+// Package hubtest provides an API server for a controller's tests. Objects on the server and in its caches are
+// separate, every write is recorded, and each request can be made to fail. The caches are wrangler's own.
 //
 //	Put ─► server + caches ─► the controller's handler ─► Requests · Woken · Get
 package hubtest
@@ -38,17 +38,17 @@ type Object interface {
 	metav1.Object
 }
 
-// Hub is an API server in memory and the controllers' view of it.
+// Hub is an API server in memory, with the controllers' caches.
 type Hub struct {
-	// App is what a controller registers with. Its clock is the Hub's.
+	// App is the Context that controllers register with. Its clock is that of the Hub.
 	App *hub.Context
-	// Events receives what is told to users.
+	// Events receives the Events for users.
 	Events chan string
 
 	t     testing.TB
 	kinds []anyKind
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	now      time.Time
 	objects  map[string]Object
 	versions uint64
@@ -59,10 +59,10 @@ type Hub struct {
 	notYet   int
 	rejects  func(token string) bool
 	woken    []string
-	changed  chan struct{} // closed and replaced whenever woken grows
+	changed  chan struct{} // closed and replaced when woken grows
 }
 
-// New is an empty hub at noon, with the system namespace cattle-fleet-system.
+// New returns an empty hub at noon, with the system namespace cattle-fleet-system.
 func New(t testing.TB) *Hub {
 	t.Helper()
 	h := &Hub{
@@ -95,8 +95,8 @@ func New(t testing.TB) *Hub {
 	return h
 }
 
-// serve answers what goes past the clients of the kinds: the configuration, which is the default, and the
-// question whether a token is in force.
+// serve answers requests that do not use the clients of the kinds: reading the configuration, which is the default,
+// and checking whether a token is valid.
 func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/apis" {
 		h.try(w, strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
@@ -116,7 +116,7 @@ func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
 		h.notYet--
 		http.Error(w, "forbidden", http.StatusForbidden)
 	default:
-		_, _ = w.Write([]byte("{}")) // whoever hung up needs no answer
+		_, _ = w.Write([]byte("{}")) // a client that has disconnected needs no answer
 	}
 }
 
@@ -132,57 +132,58 @@ func (h *Hub) try(w http.ResponseWriter, token string) {
 	}
 }
 
-// RejectTokens lets the API server not accept the tokens of which rejects is true. A trial is noted as "try token".
+// RejectTokens makes the API server reject the tokens for which rejects returns true. A check is recorded as "try
+// token".
 func (h *Hub) RejectTokens(rejects func(token string) bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.rejects = rejects
 }
 
-// Now is the hub's clock.
+// Now returns the hub's time.
 func (h *Hub) Now() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.now
 }
 
-// Pass moves the clock.
+// Pass advances the clock.
 func (h *Hub) Pass(d time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.now = h.now.Add(d)
 }
 
-// Fail answers a request from now on with an error; nil ends that. A request is written as in Requests.
+// Fail makes a request return an error from now on. Nil ends that. The request has the form of Requests.
 func (h *Hub) Fail(request string, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.fail[request] = err
 }
 
-// Before runs do once, before the request is answered: somebody else who is faster.
+// Before runs do once before the request is answered, to simulate a faster client.
 func (h *Hub) Before(request string, do func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.before[request] = do
 }
 
-// CapTokens lets the API server give no token a longer life.
+// CapTokens limits the lifetime of the tokens that the API server issues.
 func (h *Hub) CapTokens(most time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.cap = most
 }
 
-// RefuseTokens lets new tokens do nothing, so many times.
+// RefuseTokens makes the next new tokens invalid, this many times.
 func (h *Hub) RefuseTokens(times int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.notYet = times
 }
 
-// Requests returns what was asked for since it was called last: "create Role ns/name", "update Cluster/status
-// ns/name", "mint ns/account 10m0s", "prove ns".
+// Requests returns the requests since the last call: "create Role ns/name", "update Cluster/status ns/name", "mint
+// ns/account 10m0s", "prove ns".
 func (h *Hub) Requests() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -191,7 +192,7 @@ func (h *Hub) Requests() []string {
 	return requests
 }
 
-// Woken returns who is to be looked at again and when, since it was called last: "Cluster ns/name in 2s".
+// Woken returns the keys enqueued since the last call, with their delays: "Cluster ns/name in 2s".
 func (h *Hub) Woken() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -200,7 +201,7 @@ func (h *Hub) Woken() []string {
 	return woken
 }
 
-// AwaitWoken is Woken once there is something, for work that goes on beside a handler.
+// AwaitWoken is Woken, but waits until there is a key, for work that runs beside a handler.
 func (h *Hub) AwaitWoken() []string {
 	h.t.Helper()
 	patience := time.After(Patience)
@@ -231,7 +232,7 @@ func (h *Hub) wake(kind, namespace, name string, after time.Duration) {
 	h.changed = make(chan struct{})
 }
 
-// note records a request; the error is what it was told to fail with. The lock is held.
+// note records a request and returns the error set by Fail. The caller holds the lock.
 func (h *Hub) note(verb, rest string) error {
 	line := verb + " " + rest
 	h.requests = append(h.requests, line)
@@ -251,7 +252,7 @@ func keyOf(namespace, name string) string {
 	return types.NamespacedName{Namespace: namespace, Name: name}.String()
 }
 
-// Told returns the Events since it was called last.
+// Told returns the Events since the last call.
 func (h *Hub) Told() (events []string) {
 	for {
 		select {
@@ -263,7 +264,7 @@ func (h *Hub) Told() (events []string) {
 	}
 }
 
-// secretKind says whose cache a Secret is in.
+// secretKind returns the type of the Secrets in the cache that a Secret belongs to.
 func secretKind(obj Object) (corev1.SecretType, bool) {
 	secret, ok := obj.(*corev1.Secret)
 	if !ok {
@@ -272,4 +273,4 @@ func secretKind(obj Object) (corev1.SecretType, bool) {
 	return secret.Type, true
 }
 
-func unexpected(request string) error { return fmt.Errorf("nobody expected a test to %s", request) }
+func unexpected(request string) error { return fmt.Errorf("unexpected request: %s", request) }

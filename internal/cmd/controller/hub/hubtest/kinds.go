@@ -27,12 +27,12 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// object is what wrangler's controllers handle.
+// object is an object that wrangler's controllers handle.
 type object interface {
 	generic.RuntimeMetaObject
 }
 
-// fakeKind is one kind on a Hub with a real cache. What it does not implement panics.
+// fakeKind is one kind on a Hub, with a real cache. Methods that it does not implement panic.
 type fakeKind[T object, L runtime.Object] struct {
 	generic.ControllerInterface[T, L]
 
@@ -45,27 +45,27 @@ type fakeKind[T object, L runtime.Object] struct {
 	selects  func(Object) bool
 }
 
-// listed is the version of a server that has no objects: caches begin with it.
+// listed is the resource version of an empty server, with which caches start.
 const listed = 1
 
-// following is an informer that never runs, whose store is filled by hand: it has come as far as what it was given last.
+// following is an informer that never runs. Tests fill its store, and its version is that of the last object.
 type following struct {
 	cache.SharedIndexInformer
 
 	synced atomic.Uint64 // read while handlers run
 }
 
-// LastSyncResourceVersion says how far the cache has come.
+// LastSyncResourceVersion returns the version of the cache.
 func (f *following) LastSyncResourceVersion() string { return strconv.FormatUint(f.synced.Load(), 10) }
 
-// spoiled is wrangler's cache over a store in which something else than an object can be found.
+// spoiled is wrangler's cache over a store that may contain something other than an object.
 type spoiled struct {
 	cache.Indexer
 
 	keys map[string]bool
 }
 
-// GetByKey finds what no cache of objects can hold.
+// GetByKey returns a value that no cache of objects can hold.
 func (s spoiled) GetByKey(key string) (any, bool, error) {
 	if s.keys[key] {
 		return "spoiled", true, nil
@@ -133,7 +133,7 @@ func (k *fakeKind[T, L]) see(obj Object) error {
 	return k.informer.GetIndexer().Add(obj)
 }
 
-// reach lets the cache have come as far as a version.
+// reach sets the version of the cache.
 func (k *fakeKind[T, L]) reach(version uint64) {
 	if version > k.informer.synced.Load() { // only the test fills caches
 		k.informer.synced.Store(version)
@@ -141,12 +141,12 @@ func (k *fakeKind[T, L]) reach(version uint64) {
 }
 
 func (k *fakeKind[T, L]) unsee(namespace, name string) {
-	_ = k.informer.GetIndexer().Delete(cache.ExplicitKey(keyOf(namespace, name))) // what is not there need not go
+	_ = k.informer.GetIndexer().Delete(cache.ExplicitKey(keyOf(namespace, name))) // deleting a missing key is not an error
 }
 
 func (k *fakeKind[T, L]) spoil(namespace, name string) { k.spoiled.keys[keyOf(namespace, name)] = true }
 
-func (k *fakeKind[T, L]) clear() { _ = k.informer.GetIndexer().Replace(nil, "") } // an empty list has keys
+func (k *fakeKind[T, L]) clear() { _ = k.informer.GetIndexer().Replace(nil, "") } // an empty list has valid keys
 
 func (k *fakeKind[T, L]) kind() string { return k.gvk.Kind }
 
@@ -167,26 +167,26 @@ func (k *fakeKind[T, L]) resource() schema.GroupResource {
 	return schema.GroupResource{Group: k.gvk.Group, Resource: k.gvk.Kind}
 }
 
-// GroupVersionKind is the kind's.
+// GroupVersionKind returns the kind.
 func (k *fakeKind[T, L]) GroupVersionKind() schema.GroupVersionKind { return k.gvk }
 
-// Informer is one that never runs: only its store is used.
+// Informer returns an informer that never runs. Only its store is used.
 func (k *fakeKind[T, L]) Informer() cache.SharedIndexInformer { return k.informer }
 
-// Cache is wrangler's, over the informer's store.
+// Cache returns wrangler's cache over the informer's store.
 func (k *fakeKind[T, L]) Cache() generic.CacheInterface[T] { return k.cache }
 
-// OnChange keeps the handler for Hub.Handle.
+// OnChange stores the handler for Hub.Handle.
 func (k *fakeKind[T, L]) OnChange(_ context.Context, _ string, sync generic.ObjectHandler[T]) {
 	k.handlers = append(k.handlers, sync)
 }
 
-// EnqueueAfter is recorded, see Hub.Woken.
+// EnqueueAfter records the key. See Hub.Woken.
 func (k *fakeKind[T, L]) EnqueueAfter(namespace, name string, after time.Duration) {
 	k.hub.wake(k.gvk.Kind, namespace, name, after)
 }
 
-// Create makes an object, unless there is one of its name.
+// Create creates an object, unless one with its name exists.
 func (k *fakeKind[T, L]) Create(obj T) (T, error) {
 	k.hub.mu.Lock()
 	defer k.hub.mu.Unlock()
@@ -213,7 +213,7 @@ func (k *fakeKind[T, L]) Get(namespace, name string, _ metav1.GetOptions) (T, er
 	return k.live(namespace, name)
 }
 
-// live is what is on the server. The lock is held.
+// live returns the object on the server. The caller holds the lock.
 func (k *fakeKind[T, L]) live(namespace, name string) (T, error) {
 	var none T
 	found, ok := k.hub.objects[id(none, namespace, name)].(T)
@@ -223,7 +223,7 @@ func (k *fakeKind[T, L]) live(namespace, name string) (T, error) {
 	return found.DeepCopyObject().(T), nil
 }
 
-// Update writes a whole object but its status, if nobody wrote since it was read.
+// Update writes an object without its status. It fails if another client has written since the object was read.
 func (k *fakeKind[T, L]) Update(obj T) (T, error) {
 	return k.update("", obj, func(live, updated T) {
 		if status := statusOf(updated); status.IsValid() {
@@ -232,7 +232,7 @@ func (k *fakeKind[T, L]) Update(obj T) (T, error) {
 	})
 }
 
-// UpdateStatus writes the status, and nothing else, if nobody wrote since it was read.
+// UpdateStatus writes only the status. It fails if another client has written since the object was read.
 func (k *fakeKind[T, L]) UpdateStatus(obj T) (T, error) {
 	return k.update("/status", obj, func(live, updated T) {
 		status := reflect.ValueOf(statusOf(updated).Interface())
@@ -253,7 +253,7 @@ func (k *fakeKind[T, L]) update(subresource string, obj T, keep func(live, updat
 		return none, err
 	}
 	if obj.GetResourceVersion() != live.GetResourceVersion() || obj.GetUID() != live.GetUID() {
-		return none, apierrors.NewConflict(k.resource(), obj.GetName(), fmt.Errorf("it is %s now", live.GetResourceVersion()))
+		return none, apierrors.NewConflict(k.resource(), obj.GetName(), fmt.Errorf("the current version is %s", live.GetResourceVersion()))
 	}
 	updated := obj.DeepCopyObject().(T)
 	keep(live, updated)
@@ -261,10 +261,10 @@ func (k *fakeKind[T, L]) update(subresource string, obj T, keep func(live, updat
 	return updated.DeepCopyObject().(T), nil
 }
 
-// statusOf is the status of an object; it is not valid for a kind that has none.
+// statusOf returns the status of an object. The result is invalid for a kind without a status.
 func statusOf(obj any) reflect.Value { return reflect.ValueOf(obj).Elem().FieldByName("Status") }
 
-// Patch merges into what is on the server, in the status or beside it.
+// Patch merges into the object on the server, either into the status or into everything else.
 func (k *fakeKind[T, L]) Patch(namespace, name string, pt types.PatchType, data []byte, subresources ...string) (T, error) {
 	k.hub.mu.Lock()
 	defer k.hub.mu.Unlock()
@@ -297,7 +297,7 @@ func (k *fakeKind[T, L]) merge(live T, data []byte) (T, error) {
 		return none, err
 	}
 	if v := meta.Metadata.ResourceVersion; v != "" && v != live.GetResourceVersion() {
-		return none, apierrors.NewConflict(k.resource(), live.GetName(), fmt.Errorf("it is %s now", live.GetResourceVersion()))
+		return none, apierrors.NewConflict(k.resource(), live.GetName(), fmt.Errorf("the current version is %s", live.GetResourceVersion()))
 	}
 	before, err := json.Marshal(live)
 	if err != nil {
@@ -315,7 +315,7 @@ func (k *fakeKind[T, L]) merge(live T, data []byte) (T, error) {
 	return patched.DeepCopyObject().(T), nil
 }
 
-// Delete removes an object, if it is the one meant.
+// Delete removes an object if the preconditions match.
 func (k *fakeKind[T, L]) Delete(namespace, name string, options *metav1.DeleteOptions) error {
 	k.hub.mu.Lock()
 	defer k.hub.mu.Unlock()
@@ -327,7 +327,7 @@ func (k *fakeKind[T, L]) Delete(namespace, name string, options *metav1.DeleteOp
 		return err
 	}
 	if options != nil && options.Preconditions != nil && !isMeant(live, options.Preconditions) {
-		return apierrors.NewConflict(k.resource(), name, fmt.Errorf("it is %s at %s", live.GetUID(), live.GetResourceVersion()))
+		return apierrors.NewConflict(k.resource(), name, fmt.Errorf("the object has UID %s and version %s", live.GetUID(), live.GetResourceVersion()))
 	}
 	var none T
 	delete(k.hub.objects, id(none, namespace, name))

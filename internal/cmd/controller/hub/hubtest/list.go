@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// List reads those of a namespace, or of all, from the server, in the order of their names. Of the options it knows the
-// label selector.
+// List reads the objects of a namespace, or of all, from the server, ordered by name. It supports only the label
+// selector of the options.
 func (k *fakeKind[T, L]) List(namespace string, options metav1.ListOptions) (L, error) {
 	k.hub.mu.Lock()
 	defer k.hub.mu.Unlock()

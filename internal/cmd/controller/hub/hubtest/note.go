@@ -1,7 +1,7 @@
 package hubtest
 
-// Note records a request to something else than the hub among the hub's own, such as "downstream apply Namespace x",
-// and returns the error that Fail wants. It is for a test's own fakes, to show what comes before what.
+// Note records a request to a test's own fake among the hub's requests, such as "downstream apply Namespace x", to
+// show their order. It returns the error set by Fail.
 func (h *Hub) Note(verb, rest string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 
 // anyKind is a kind without its Go type.
 type anyKind interface {
-	// takes says whether the cache of the kind selects the object.
+	// takes reports whether the cache of the kind selects the object.
 	takes(Object) bool
 	see(Object) error
 	reach(version uint64)
@@ -22,7 +22,7 @@ type anyKind interface {
 	handle(key string) error
 }
 
-// Put places objects on the server and in the caches that select them, replacing what is there.
+// Put creates or replaces objects on the server and in the caches that select them.
 func (h *Hub) Put(objects ...Object) {
 	h.t.Helper()
 	h.Have(objects...)
@@ -31,7 +31,7 @@ func (h *Hub) Put(objects ...Object) {
 	}
 }
 
-// Have places objects on the server only: the caches lag.
+// Have puts objects only on the server, so that the caches are stale.
 func (h *Hub) Have(objects ...Object) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -40,7 +40,7 @@ func (h *Hub) Have(objects ...Object) {
 	}
 }
 
-// See places objects in the caches only, as they are.
+// See puts objects only into the caches, unchanged.
 func (h *Hub) See(objects ...Object) {
 	h.t.Helper()
 	for _, obj := range objects {
@@ -55,7 +55,7 @@ func (h *Hub) See(objects ...Object) {
 	}
 }
 
-// Sync lets the caches see what is on the server, and nothing else.
+// Sync makes the caches equal to the server.
 func (h *Hub) Sync() {
 	h.t.Helper()
 	for _, kind := range h.kinds {
@@ -73,7 +73,7 @@ func (h *Hub) Sync() {
 	}
 }
 
-// Remove takes an object off the server and out of the caches.
+// Remove removes an object from the server and from the caches.
 func (h *Hub) Remove(obj Object) {
 	h.mu.Lock()
 	delete(h.objects, id(obj, obj.GetNamespace(), obj.GetName()))
@@ -88,18 +88,18 @@ func (h *Hub) Remove(obj Object) {
 	}
 }
 
-// Live is an object as the server has it, without its version; nil if it is not there.
+// Live returns an object on the server without its version, or nil.
 func (h *Hub) Live(like Object) Object {
 	found := h.stored(like)
 	if found == nil {
 		return nil
 	}
-	found, _ = found.DeepCopyObject().(Object) // a copy is of the same type
+	found, _ = found.DeepCopyObject().(Object) // a copy has the same type
 	found.SetResourceVersion("")
 	return found
 }
 
-// Spoil makes the caches answer for an object of this kind with something that is none, which is an error.
+// Spoil makes the caches return something other than an object for this key, which is an error.
 func (h *Hub) Spoil(obj Object) {
 	for _, kind := range h.kinds {
 		if kind.takes(obj) {
@@ -108,7 +108,7 @@ func (h *Hub) Spoil(obj Object) {
 	}
 }
 
-// Handle gives the handlers of a kind what the cache has of the key ("ns/name"), as its work queue does.
+// Handle calls the handlers of a kind with the cached object of the key ("ns/name"), as its work queue does.
 func (h *Hub) Handle(kind, key string) error {
 	h.t.Helper()
 	for _, k := range h.kinds {
@@ -120,7 +120,7 @@ func (h *Hub) Handle(kind, key string) error {
 	return nil
 }
 
-// Get returns an object of the server, or nil.
+// Get returns an object on the server, or nil.
 func Get[T Object](h *Hub, namespace, name string) T {
 	var none T
 	h.mu.Lock()
@@ -132,7 +132,7 @@ func Get[T Object](h *Hub, namespace, name string) T {
 	return found.DeepCopyObject().(T)
 }
 
-// MustGet is Get of what has to be there.
+// MustGet is Get for an object that must exist.
 func MustGet[T Object](t testing.TB, h *Hub, namespace, name string) T {
 	t.Helper()
 	found := Get[T](h, namespace, name)
@@ -148,8 +148,8 @@ func (h *Hub) stored(obj Object) Object {
 	return h.objects[id(obj, obj.GetNamespace(), obj.GetName())]
 }
 
-// store puts an object on the server, which gives it a version, and a UID and a time if it has none. The lock
-// is held.
+// store puts an object on the server. It sets a version, and a UID and a creation time if they are missing. The caller
+// holds the lock.
 func (h *Hub) store(obj Object) {
 	h.versions++
 	obj.SetResourceVersion(fmt.Sprint(h.versions))

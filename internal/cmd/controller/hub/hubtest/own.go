@@ -13,7 +13,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// addOwnKinds adds the kinds by which the hub looks after itself and its Clusters' namespaces.
+// addOwnKinds adds the kinds of the objects that the hub keeps for itself and for its Clusters' namespaces.
 func (h *Hub) addOwnKinds() {
 	a, fl, core := h.App, fleet.SchemeGroupVersion, corev1.SchemeGroupVersion
 	inSet := func(id string) func(Object) bool {
@@ -37,7 +37,7 @@ func (h *Hub) addOwnKinds() {
 	a.ClusterRoles = clusterKind[*rbacv1.ClusterRole, *rbacv1.ClusterRoleList]{kind: roles}
 }
 
-// OnChange keeps the handler for Hub.Handle.
+// OnChange stores the handler for Hub.Handle.
 func (c clusterKind[T, L]) OnChange(ctx context.Context, name string, sync generic.ObjectHandler[T]) {
 	c.kind.OnChange(ctx, name, sync)
 }

@@ -54,7 +54,7 @@ func (h *Hub) patchSecret(action testing.Action) (bool, runtime.Object, error) {
 	return true, changed.DeepCopy(), nil
 }
 
-// deleteSecret removes a Secret, if it is the one meant.
+// deleteSecret removes a Secret if the preconditions match.
 func (h *Hub) deleteSecret(action testing.Action) (bool, runtime.Object, error) {
 	going := action.(testing.DeleteActionImpl)
 	h.mu.Lock()
@@ -73,7 +73,7 @@ func (h *Hub) deleteSecret(action testing.Action) (bool, runtime.Object, error) 
 	return true, nil, nil
 }
 
-// liveSecret is what is on the server. The lock is held.
+// liveSecret returns the Secret on the server. The caller holds the lock.
 func (h *Hub) liveSecret(action testing.Action, name string) (*corev1.Secret, error) {
 	found, ok := h.objects[id(&corev1.Secret{}, action.GetNamespace(), name)].(*corev1.Secret)
 	if !ok {

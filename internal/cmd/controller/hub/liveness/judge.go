@@ -9,17 +9,17 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// verdict is what the rule says of one agent, before all are looked at together.
+// verdict is the rule's outcome for one agent, before all agents are judged together.
 type verdict struct {
 	key     types.NamespacedName
 	record  *record
 	cluster *fleet.Cluster
-	// before is the stage that was told last.
+	// before is the stage that was reported last.
 	before supervision.Reporting
 	supervision.ReportingOutcome
 }
 
-// Judge looks at all Clusters. The configuration may have changed, or a deadline be over.
+// Judge judges all Clusters, because the configuration may have changed or a deadline may have passed.
 func (t *Tracker) Judge() {
 	t.mu.Lock()
 	now := t.o.Clock()
@@ -42,14 +42,15 @@ func (t *Tracker) Judge() {
 	}
 	switch {
 	case many && !was:
-		t.o.Log.Warn("many agents have fallen silent at once, none of them is marked", "silent", silent, "heardOf", heardOf)
+		t.o.Log.Warn("many agents became silent at once, none of them is marked", "silent", silent, "heardOf", heardOf)
 		t.o.OnMany(silent, heardOf)
 	case was && !many:
-		t.o.Log.Info("agents are heard of again, those that are not are judged one by one", "silent", silent, "heardOf", heardOf)
+		t.o.Log.Info("most agents report again, silent ones are judged individually", "silent", silent, "heardOf", heardOf)
 	}
 }
 
-// settleAll settles all verdicts. It returns the Clusters whose stage changed, and those whose agents are late from now on.
+// settleAll settles all verdicts. It returns the Clusters whose stage changed, and those whose agents have become
+// late.
 func (t *Tracker) settleAll(verdicts []verdict, now time.Time) (changed, late []types.NamespacedName) {
 	t.next = time.Time{}
 	for _, v := range verdicts {
@@ -65,7 +66,7 @@ func (t *Tracker) settleAll(verdicts []verdict, now time.Time) (changed, late []
 	return changed, late
 }
 
-// verdicts brings all records up to date and applies the rule to each.
+// verdicts updates all records and applies the rule to each.
 func (t *Tracker) verdicts(now time.Time) []verdict {
 	all := make([]verdict, 0, len(t.records))
 	for key, r := range t.records {
@@ -78,7 +79,7 @@ func (t *Tracker) verdicts(now time.Time) []verdict {
 	return all
 }
 
-// count says how many agents were heard of and are not marked, how many of them are late, and whether one is to be
+// count returns how many agents have reported and are not marked, how many of them are late, and whether one has to be
 // marked.
 func count(verdicts []verdict) (late, heardOf int, due bool) {
 	for _, v := range verdicts {
@@ -94,7 +95,7 @@ func count(verdicts []verdict) (late, heardOf int, due bool) {
 	return late, heardOf, due
 }
 
-// forgive gives agents that are late another interval: the others have just come back, and they come with their next
+// forgive gives late agents another interval: the others have just returned, and these return with their next
 // heartbeat.
 func (t *Tracker) forgive(verdicts []verdict, now time.Time) {
 	for i, v := range verdicts {
@@ -105,7 +106,7 @@ func (t *Tracker) forgive(verdicts []verdict, now time.Time) {
 	}
 }
 
-// settle marks what is due, unless too many are.
+// settle marks a silent or missing agent. It does not mark silent agents while too many are silent.
 func (t *Tracker) settle(v verdict, now time.Time) {
 	t.wake(now, v.LookAgain)
 	v.record.late = v.Stage == supervision.ReportingSilent && v.record.stage != v.Stage && t.many
@@ -116,7 +117,8 @@ func (t *Tracker) settle(v verdict, now time.Time) {
 	v.record.stage = v.Stage
 }
 
-// Counts says how many Clusters are in each stage. Silent are also those that are not marked because they are many.
+// Counts returns the number of Clusters in each stage. It also counts silent agents that are not marked because too
+// many are silent.
 func (t *Tracker) Counts() map[supervision.Reporting]int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,11 +1,11 @@
-// Package liveness knows of every Cluster whether its agent is heard of.
+// Package liveness tracks for each Cluster whether its agent reports.
 //
 //	a Cluster changes ──► record: when lastSeen changed, by our clock ─┐
-//	the next deadline ─────────────────────────────────────────────────┴─► judge all ─► OnChange
+//	the next deadline ─────────────────────────────────────────────────┴─► judge all ─► On
 //
-// There is one timer for all Clusters. A heartbeat costs a look at its record; deadlines only move away by it, so that
-// all records are judged about once in two check-in intervals. What is known ends with the process: the next one gives
-// every agent its whole time anew, except those that are marked as silent already.
+// All Clusters share one timer. A heartbeat only updates its record and moves the deadline, so that all records are
+// judged about once in two check-in intervals. The records end with the process. The next process gives every agent a
+// whole interval again, except those that are already marked as silent.
 package liveness
 
 import (
@@ -23,69 +23,69 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Times between two judgements of all Clusters.
+// Pauses between two judgements of all Clusters.
 const (
-	// least there is, whatever happens.
+	// least is the minimum pause.
 	least = 100 * time.Millisecond
-	// pause there is while many agents return at once.
+	// pause is the pause while many agents return at once.
 	pause = time.Second
 )
 
-// Options of New. All are required.
+// Options are the options of New. All are required.
 type Options struct {
-	// Cluster reads a Cluster from the cache; nil if there is none.
+	// Cluster reads a Cluster from the cache. It returns nil if the Cluster does not exist.
 	Cluster func(types.NamespacedName) *fleet.Cluster
-	// Adopted says whether the Bundle of a Cluster's agent was applied.
+	// Adopted reports whether the Bundle of a Cluster's agent was applied.
 	Adopted func(*fleet.Cluster) bool
 	Config  func() config.Config
 	// Clock should be monotonic.
 	Clock func() time.Time
 	Log   *slog.Logger
-	// OnMany is called when so many agents fell silent at once that none of them is marked. It must not block.
+	// OnMany is called when so many agents became silent at once that none of them is marked. It must not block.
 	OnMany func(silent, heardOf int)
 }
 
-// Tracker is safe for concurrent use.
+// Tracker tracks all agents. It is safe for concurrent use.
 type Tracker struct {
 	o Options
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	records  map[types.NamespacedName]*record
 	watchers []func(types.NamespacedName)
 	late     []func(types.NamespacedName)
 	many     bool // so many agents are late that none is marked
 	running  bool
 	timer    *time.Timer
-	next     time.Time // when the timer ends
+	next     time.Time // when the timer fires
 }
 
-// New is a Tracker that knows nothing. It judges what it is asked about; deadlines count from Run on.
+// New returns an empty Tracker. It judges Clusters on request. Deadlines count once Run is called.
 func New(o Options) *Tracker {
 	return &Tracker{o: o, records: map[types.NamespacedName]*record{}}
 }
 
-// Watch observes the Clusters of an informer. To be called before it starts.
+// Watch observes the Clusters of an informer. Call it before the informer starts.
 func (t *Tracker) Watch(clusters cache.SharedIndexInformer) error {
 	return reconcile.Watch(clusters, func(c *fleet.Cluster) []types.NamespacedName {
 		return []types.NamespacedName{{Namespace: c.Namespace, Name: c.Name}}
 	}, t.observe)
 }
 
-// OnChange calls f with every Cluster whose agent has come to be silent or missing, or is heard of again. f must not
-// block. To be called before Run.
+// OnChange calls f with each Cluster whose agent becomes silent or missing, or reports again. f must not block. Call
+// it before Run.
 func (t *Tracker) OnChange(f func(types.NamespacedName)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.watchers = append(t.watchers, f)
 }
 
-// Stale says whether a Cluster's agent was heard of once and counts as gone now. While so many agents are silent at
-// once that it is rather the hub's fault, those that were not stale before are not.
+// Stale reports whether a Cluster's agent has reported before and now counts as gone. While so many agents are silent
+// at once that the hub is probably the cause, no other agent becomes stale.
 func (t *Tracker) Stale(cluster types.NamespacedName) bool {
 	return t.stage(cluster) == supervision.ReportingSilent
 }
 
-// Of says how it is with a Cluster's agent, as far as this state of the Cluster knows.
+// Of returns the stage of a Cluster's agent, consistent with this version of the Cluster.
 func (t *Tracker) Of(cluster *fleet.Cluster) supervision.Reporting {
 	stage := t.stage(types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name})
 	expected := supervision.AgentExpected(cluster, t.o.Config().Bootstrap)
@@ -94,23 +94,23 @@ func (t *Tracker) Of(cluster *fleet.Cluster) supervision.Reporting {
 	case !expected:
 		return supervision.ReportingUnexpected
 	case heard && (unheard || stage == supervision.ReportingUnexpected):
-		return supervision.ReportingHeard // the cache knows more than the caller, who will see it, too
+		return supervision.ReportingHeard // the cache is newer than the caller's Cluster, and the caller will be enqueued for it
 	case !heard && !unheard:
 		return supervision.ReportingAwaited // as above
 	}
 	return stage
 }
 
-// OnLate calls f with every Cluster whose agent is late without being marked as silent, because too many are at once.
-// f must not block. To be called before Run.
+// OnLate calls f with each Cluster whose agent is late but not marked as silent because too many are. f must not
+// block. Call it before Run.
 func (t *Tracker) OnLate(f func(types.NamespacedName)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.late = append(t.late, f)
 }
 
-// Late reports whether the deadline of a Cluster's agent has passed. Unlike Stale it does so also while so many agents
-// are silent that none of them is marked.
+// Late reports whether the deadline of a Cluster's agent has passed. Unlike Stale, it also does so while too many
+// agents are silent to mark any of them.
 func (t *Tracker) Late(cluster types.NamespacedName) bool {
 	t.observe(cluster)
 	t.mu.Lock()
@@ -119,7 +119,7 @@ func (t *Tracker) Late(cluster types.NamespacedName) bool {
 	return r != nil && (r.late || r.stage == supervision.ReportingSilent)
 }
 
-// stage looks at a Cluster and says how it is with its agent.
+// stage observes a Cluster and returns the stage of its agent.
 func (t *Tracker) stage(cluster types.NamespacedName) supervision.Reporting {
 	t.observe(cluster)
 	t.mu.Lock()
@@ -130,7 +130,7 @@ func (t *Tracker) stage(cluster types.NamespacedName) supervision.Reporting {
 	return supervision.ReportingUnexpected
 }
 
-// Run judges when deadlines are over, until ctx ends.
+// Run judges all Clusters when deadlines pass, until ctx ends.
 func (t *Tracker) Run(ctx context.Context) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -144,7 +144,7 @@ func (t *Tracker) Run(ctx context.Context) {
 	})
 }
 
-// tell calls the watchers; not to be called with the lock held.
+// tell calls the watchers. The caller must not hold the lock.
 func (t *Tracker) tell(clusters ...types.NamespacedName) {
 	for _, cluster := range clusters {
 		for _, watcher := range t.watchers {

@@ -16,7 +16,7 @@ import (
 
 const minute = time.Minute
 
-func TestASilenceIsNoticedAndHeals(t *testing.T) {
+func TestSilentAgent_IsMarkedUntilItReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := begin(t, "east", "west")
 		h.beating("east", "west").during(100 * minute)
@@ -35,7 +35,7 @@ func TestASilenceIsNoticedAndHeals(t *testing.T) {
 }
 
 // The agents' clocks are only compared with themselves.
-func TestSkewedClocksAreHarmless(t *testing.T) {
+func TestSkewedClocks_HaveNoEffect(t *testing.T) {
 	for _, skew := range []time.Duration{-time.Hour, time.Hour} {
 		t.Run(skew.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestSkewedClocksAreHarmless(t *testing.T) {
 }
 
 // Intervals that are a tenth longer by chance, three in a row, one request lost in each: the agent reports.
-func TestJitterIsAllowedFor(t *testing.T) {
+func TestJitter_IsTolerated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := begin(t, "east")
 		for range 5 {
@@ -66,7 +66,7 @@ func TestJitterIsAllowedFor(t *testing.T) {
 	})
 }
 
-func TestAStartGivesEveryoneTheWholeTimeAnew(t *testing.T) {
+func TestRestart_GivesAgentsAWholeInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := begin(t, "east", "west", "north")
 		h.beating("west").during(34 * minute)
@@ -85,7 +85,7 @@ func TestAStartGivesEveryoneTheWholeTimeAnew(t *testing.T) {
 	})
 }
 
-func TestAnAgentThatIsDeployedIsHeardOfWithinAMinute(t *testing.T) {
+func TestDeployedAgent_IsMissingAfter45Seconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := begin(t)
 		h.add("east", unheard)
@@ -111,7 +111,7 @@ func TestAnAgentThatIsDeployedIsHeardOfWithinAMinute(t *testing.T) {
 	})
 }
 
-func TestAnAgentThatIsDeployedAnewIsAwaitedAnew(t *testing.T) {
+func TestRedeployedAgent_IsAwaitedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := begin(t, "east")
 		h.pass(34 * minute)
@@ -129,7 +129,7 @@ func TestAnAgentThatIsDeployedAnewIsAwaitedAnew(t *testing.T) {
 	})
 }
 
-func TestWhoIsNotExpectedIsNotMissed(t *testing.T) {
+func TestUnexpectedAgent_IsNotMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := begin(t, "east", "west", "local")
 		h.pass(5 * minute)
@@ -151,7 +151,7 @@ func TestWhoIsNotExpectedIsNotMissed(t *testing.T) {
 }
 
 // Another Cluster of the same name has another agent.
-func TestAClusterThatIsMadeAnewIsAnother(t *testing.T) {
+func TestRecreatedCluster_StartsANewRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := begin(t, "east")
 		h.pass(34 * minute)
@@ -166,7 +166,7 @@ func TestAClusterThatIsMadeAnewIsAnother(t *testing.T) {
 	})
 }
 
-func TestALongerIntervalIsLearned(t *testing.T) {
+func TestLongerInterval_IsLearned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := begin(t, "slow")
 		for range 2 { // the second gap is the first of which both ends were seen
@@ -185,7 +185,7 @@ func TestALongerIntervalIsLearned(t *testing.T) {
 	})
 }
 
-func TestAChangedIntervalCountsAtOnce(t *testing.T) {
+func TestChangedInterval_CountsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := begin(t, "east")
 		h.pass(32 * minute)
@@ -199,7 +199,7 @@ func TestAChangedIntervalCountsAtOnce(t *testing.T) {
 	})
 }
 
-func TestAnAgentInstalledByHandKeepsItsOwnIntervalUntilItIsAdopted(t *testing.T) {
+func TestAgentInstalledByHand_KeepsItsIntervalUntilAdopted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := begin(t)
 		h.add("hand", installedByHand)
@@ -213,7 +213,7 @@ func TestAnAgentInstalledByHandKeepsItsOwnIntervalUntilItIsAdopted(t *testing.T)
 
 // The cache tells callers of the tracker what it tells the tracker: whoever asks with a Cluster that the cache has
 // replaced gets an answer that fits that Cluster.
-func TestTheAnswerFitsTheClusterAskedAbout(t *testing.T) {
+func TestOf_FitsTheGivenCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := begin(t, "east")
 		heard := h.cluster("east")
@@ -245,7 +245,7 @@ func TestTheAnswerFitsTheClusterAskedAbout(t *testing.T) {
 	})
 }
 
-func TestNothingIsJudgedAfterTheEnd(t *testing.T) {
+func TestRun_JudgesNothingAfterItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := begin(t, "east")
 		h.end()
@@ -255,7 +255,7 @@ func TestNothingIsJudgedAfterTheEnd(t *testing.T) {
 }
 
 // Whoever asks does not have to wait for the watch: the cache is read.
-func TestTheAnswerIsAsNewAsTheCache(t *testing.T) {
+func TestOf_ReadsTheCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := begin(t, "east")
 		h.pass(34 * minute)
@@ -267,7 +267,7 @@ func TestTheAnswerIsAsNewAsTheCache(t *testing.T) {
 }
 
 // All Clusters are looked at about once in two intervals, however many heartbeats there are.
-func TestHeartbeatsCostNoJudgement(t *testing.T) {
+func TestHeartbeat_CausesNoJudgementOfAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		names := make([]string, 200)
 		for i := range names {

@@ -17,7 +17,7 @@ func clusters(n int) (names []string) {
 }
 
 // The hub cannot be reached for a while: all fall silent within one interval.
-func TestWhenTooManyFallSilentAtOnceNoneIsMarked(t *testing.T) {
+func TestManySilentAtOnce_NoneIsMarked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := clusters(20)
 		h := begin(t, all...)
@@ -32,7 +32,7 @@ func TestWhenTooManyFallSilentAtOnceNoneIsMarked(t *testing.T) {
 }
 
 // Heartbeats are spread over the interval, so that the first silence is complete when the last has hardly begun.
-func TestASilenceThatBeginsForSomeIsSeenForAll(t *testing.T) {
+func TestSilenceThatStartsForSome_IsSeenForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := begin(t)
 		for i, name := range clusters(10) {
@@ -46,7 +46,7 @@ func TestASilenceThatBeginsForSomeIsSeenForAll(t *testing.T) {
 	})
 }
 
-func TestThoseThatDoNotComeBackAreMarkedAnIntervalLater(t *testing.T) {
+func TestAgentsThatStaySilent_AreMarkedAnIntervalLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := clusters(10)
 		h := begin(t, all...)
@@ -66,7 +66,7 @@ func TestThoseThatDoNotComeBackAreMarkedAnIntervalLater(t *testing.T) {
 }
 
 // Those that were stale before stay it; they are not among those that fall silent.
-func TestWhoWasSilentBeforeStaysMarked(t *testing.T) {
+func TestAgentsSilentBefore_StayMarked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := clusters(9)
 		h := begin(t, all...)
@@ -82,7 +82,7 @@ func TestWhoWasSilentBeforeStaysMarked(t *testing.T) {
 }
 
 // While more than half are silent, nothing is said a second time, and nobody is marked in their shadow.
-func TestItIsToldOnce(t *testing.T) {
+func TestManySilent_IsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := clusters(10)
 		h := begin(t, all...)
@@ -97,7 +97,7 @@ func TestItIsToldOnce(t *testing.T) {
 }
 
 // The Clusters that are gone for good are deleted: the rest is judged as ever.
-func TestDeletedClustersDoNotCount(t *testing.T) {
+func TestDeletedClusters_DoNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := clusters(10)
 		h := begin(t, all...)
@@ -111,7 +111,7 @@ func TestDeletedClustersDoNotCount(t *testing.T) {
 	})
 }
 
-func TestOneAfterAnotherIsNotAtOnce(t *testing.T) {
+func TestAgentsSilentOneAfterAnother_AreMarked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := clusters(8)
 		h := begin(t, all...)
@@ -123,7 +123,7 @@ func TestOneAfterAnotherIsNotAtOnce(t *testing.T) {
 	})
 }
 
-func TestAFewAreMarkedHoweverFewThereAre(t *testing.T) {
+func TestFewSilentAgents_AreMarked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := begin(t, clusters(3)...)
 		h.pass(time.Hour)
@@ -132,7 +132,7 @@ func TestAFewAreMarkedHoweverFewThereAre(t *testing.T) {
 }
 
 // An agent that was deployed and never came says so also while many are silent.
-func TestTheMissingAreMarkedWhileManyAreSilent(t *testing.T) {
+func TestMissingAgents_AreMarkedWhileManyAreSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := begin(t, clusters(5)...)
 		h.pass(time.Hour)
@@ -144,7 +144,7 @@ func TestTheMissingAreMarkedWhileManyAreSilent(t *testing.T) {
 }
 
 // When many come back at once, all are looked at once a second and not once for each.
-func TestManyReturnsCostFewJudgements(t *testing.T) {
+func TestManyReturns_CauseFewJudgements(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := clusters(300)
 		h := begin(t, all...)

@@ -9,25 +9,25 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// record is what is known of one Cluster's agent.
+// record is the state of one Cluster's agent.
 type record struct {
 	uid types.UID
-	// lastSeen is what the agent said last. It is only compared with what it says next.
+	// lastSeen is the time in the agent's last heartbeat. It is only compared with the next one.
 	lastSeen time.Time
 	deployed bool
-	// since is when something was heard last, by our clock; beaten says that it was a heartbeat.
+	// since is the hub's time of the last change. beaten means that this change was a heartbeat.
 	since     time.Time
 	beaten    bool
 	notBefore time.Time
 	marked    bool
-	// late means that the agent is due to be marked as silent, and is not because too many are.
+	// late means that the agent should be marked as silent, but is not because too many are silent.
 	late  bool
 	gaps  supervision.Gaps
 	stage supervision.Reporting
 }
 
-// observe takes in what the cache says of a Cluster. It is read with the lock held, so that nobody comes with an older
-// state after a newer one was seen.
+// observe updates a record from the cache. It reads the cache with the lock held, so that no older state follows a
+// newer one.
 func (t *Tracker) observe(key types.NamespacedName) {
 	t.mu.Lock()
 	changed := t.update(key, t.o.Cluster(key))
@@ -37,8 +37,8 @@ func (t *Tracker) observe(key types.NamespacedName) {
 	}
 }
 
-// update brings a record up to date, and says whether its stage has changed since it was first known. What only time
-// tells is judged later, with all others.
+// update updates a record and reports whether a known record's stage has changed. Deadlines are judged later, together
+// with all other agents.
 func (t *Tracker) update(key types.NamespacedName, cluster *fleet.Cluster) (changed bool) {
 	now := t.o.Clock()
 	r, known := t.records[key]
@@ -60,18 +60,18 @@ func (t *Tracker) update(key types.NamespacedName, cluster *fleet.Cluster) (chan
 	before := r.stage
 	out := t.judgeOne(r, cluster, now)
 	if before == supervision.ReportingUnexpected && out.Stage != before {
-		r.since, r.beaten = now, false // until now nobody waited for it
+		r.since, r.beaten = now, false // no agent was expected before
 		out = t.judgeOne(r, cluster, now)
 	}
 	r.stage = unlessMarked(out.Stage, r.marked)
 	if out.Stage != r.stage && !t.many {
-		out.LookAgain = now // it is due
+		out.LookAgain = now // it is due now
 	}
 	t.wake(now, out.LookAgain)
 	return known && r.stage != before
 }
 
-// take notes what is new in a Cluster, and says whether its agent was heard of, or is to be waited for anew.
+// take updates a record from a Cluster. It reports whether lastSeen changed: a heartbeat, or a reset.
 func (r *record) take(cluster *fleet.Cluster, now time.Time) bool {
 	deployed, wasDeployed := supervision.AgentDeployed(cluster), r.deployed
 	r.deployed = deployed
@@ -90,7 +90,7 @@ func (r *record) take(cluster *fleet.Cluster, now time.Time) bool {
 	return true
 }
 
-// judgeOne applies the rule to what is known.
+// judgeOne applies the rule to a record.
 func (t *Tracker) judgeOne(r *record, cluster *fleet.Cluster, now time.Time) supervision.ReportingOutcome {
 	in := t.input(r, cluster)
 	in.Now = now
@@ -100,11 +100,11 @@ func (t *Tracker) judgeOne(r *record, cluster *fleet.Cluster, now time.Time) sup
 func (t *Tracker) input(r *record, cluster *fleet.Cluster) supervision.ReportingInput {
 	return supervision.ReportingInput{
 		Cluster: cluster, Config: t.o.Config(), Since: r.since, NotBefore: r.notBefore, Marked: r.marked, Gaps: r.gaps,
-		Adopted: cluster.Spec.KubeConfigSecret == "" && t.o.Adopted(cluster), // of others nobody asks
+		Adopted: cluster.Spec.KubeConfigSecret == "" && t.o.Adopted(cluster), // unused for other Clusters
 	}
 }
 
-// unlessMarked is the stage of an agent that is late but was not marked for it.
+// unlessMarked returns the stage of an agent that may be late but is not marked.
 func unlessMarked(stage supervision.Reporting, marked bool) supervision.Reporting {
 	switch {
 	case marked:
@@ -117,14 +117,14 @@ func unlessMarked(stage supervision.Reporting, marked bool) supervision.Reportin
 	return stage
 }
 
-// returned has all judged soon if none was marked until now because many were late: one less is.
+// returned schedules a judgement if agents are not marked because too many were late: there is one less now.
 func (t *Tracker) returned(now time.Time) {
 	if t.many {
 		t.wake(now, now.Add(pause))
 	}
 }
 
-// wake has all judged at that time at the latest; a zero time is never.
+// wake schedules a judgement at that time or earlier. A zero time means never.
 func (t *Tracker) wake(now, at time.Time) {
 	if !t.running || at.IsZero() || !t.next.IsZero() && !at.Before(t.next) {
 		return
