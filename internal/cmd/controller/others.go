@@ -15,8 +15,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/logging"
 )
 
-// Other charts split the work between several containers, all of which start with this image. The container that has
-// the agents' settings does all the work, and the others idle.
+// Other charts split the work between several containers that all start with this image. The container that has the
+// agents' settings does all the work, and the others idle.
 //
 //	fleetcontroller                             all controllers; idle if the pod has an agentmanagement container
 //	fleetcontroller --shard-id=ID               the delivery of objects with this shard label

@@ -143,7 +143,7 @@ func TestOnlyWhatIsDesiredMatters(t *testing.T) {
 	})
 }
 
-func TestServerNotation_IsNoDrift(t *testing.T) {
+func TestServerNotation_CausesNoDrift(t *testing.T) {
 	t.Parallel()
 	expectAll(t, map[string]example{
 		"quantities": {

@@ -149,7 +149,7 @@ func TestRevertedSetting_IsAppliedAgain(t *testing.T) {
 }
 
 // Status fields that Rancher Fleet leaves empty for unset settings are not a change.
-func TestUnsetStatusFields_AreNoChange(t *testing.T) {
+func TestUnsetStatusFields_ChangeNothing(t *testing.T) {
 	in := carriedOut(conf(func(c *config.Config) { c.GarbageCollectionInterval = metav1.Duration{} }))
 	in.Cluster.Status.GarbageCollectionInterval = nil
 	rulestest.ExpectEqual(t, "stage", rulestest.Pure(t, importing.Decide, in).Stage, importing.InSync)

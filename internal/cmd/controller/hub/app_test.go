@@ -33,10 +33,10 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// server is an API server of which only the answers matter; a path without one is 404.
+// server is an API server with fixed answers. Other paths are 404.
 type server struct {
 	mu      sync.Mutex
-	answers map[string][]any // by path, one after another; the last stays. An int is a code.
+	answers map[string][]any // by path, in this order; the last one is repeated. An int is a status code.
 	asked   []string
 }
 
@@ -72,7 +72,7 @@ const (
 	configPath = "/api/v1/namespaces/cattle-fleet-system/configmaps/fleet-controller"
 )
 
-// served is the discovery document of our group with these resources.
+// served returns the discovery document of our group with these resources.
 func served(resources ...string) metav1.APIResourceList {
 	list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIResourceList"}, GroupVersion: "fleet.cattle.io/v1alpha1"}
 	for _, resource := range resources {
@@ -151,7 +151,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// A busy machine may not have heard the server's first answer when a short time is over: it is given a longer one.
+// On a busy machine the first answer may come after a short timeout, so the timeout is longer.
 func TestCheck_MissingCRDs_TimesOut(t *testing.T) {
 	t.Parallel()
 	for within := 2 * time.Second; ; within *= 3 {
@@ -209,7 +209,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// A server that lets nothing be listed.
+// The server forbids all lists.
 func TestStartNamesTheKindsThatCannotBeListed(t *testing.T) {
 	o := options(t, &server{answers: map[string][]any{
 		"/api/v1/secrets": {http.StatusForbidden}, groupPath + "/clusters": {http.StatusForbidden}, "/version": {map[string]string{}},
@@ -226,7 +226,7 @@ func TestStartNamesTheKindsThatCannotBeListed(t *testing.T) {
 	go a.secrets.RunWithContext(t.Context())
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()
-	for strings.Count(strings.ToLower(textOf(a.unsynced())), "forbidden") < 2 { // until the server has said so of both
+	for strings.Count(strings.ToLower(textOf(a.unsynced())), "forbidden") < 2 { // until the server has refused both lists
 		select {
 		case <-again.C:
 		case <-t.Context().Done():
@@ -247,7 +247,7 @@ func TestStartNamesTheKindsThatCannotBeListed(t *testing.T) {
 	}
 }
 
-// Long lists are waited for, however long they take; what cannot be listed is not, also when that comes later.
+// Long lists are awaited, however long they take. A kind that cannot be listed is an error, also if it fails later.
 func TestAwaitSync_WaitsForLongLists(t *testing.T) {
 	refused := &failure{errors.New("no")}
 	tests := map[string]struct {
@@ -426,7 +426,7 @@ func TestDialer(t *testing.T) {
 	tests := map[string]struct {
 		kubeconfig, mode string
 		allow            bool
-		remote           bool // it is another Cluster's than the hub's own
+		remote           bool // it belongs to another cluster than the hub's
 		want             error
 	}{
 		"a usable one":                           {kubeconfig: kubeconfig(""), mode: "system-store"},

@@ -19,7 +19,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// writes is a controller of Clusters that writes down what it is asked for.
+// writes is a controller of Clusters that records its requests.
 type writes struct {
 	generic.ControllerInterface[*fleet.Cluster, *fleet.ClusterList]
 
@@ -54,7 +54,7 @@ func (w *writes) OnChange(_ context.Context, _ string, handler generic.ObjectHan
 	w.handler = handler
 }
 
-// half is Cluster ws/c as it was read, with some of everything.
+// half returns an incompletely decoded Cluster ws/c.
 func half() *fleet.Cluster {
 	c := versioned("1")
 	c.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x"}}

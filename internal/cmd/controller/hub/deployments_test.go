@@ -16,7 +16,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// cachedDeployment is a recorded BundleDeployment as it comes out of a decoder, and the same one as it is kept.
+// cachedDeployment returns a recorded BundleDeployment as decoded, and as a cache keeps it.
 func cachedDeployment(t *testing.T, p *pool, changes ...func(*fleet.BundleDeployment)) (decoded, kept *fleet.BundleDeployment) {
 	t.Helper()
 	decoded, kept = &fleet.BundleDeployment{}, &fleet.BundleDeployment{}
@@ -58,7 +58,7 @@ func TestCachedBundleDeployment_KeepsItsContent(t *testing.T) {
 			decoded, kept := cachedDeployment(t, newPool(), change, func(bd *fleet.BundleDeployment) {
 				bd.Status.Resources = []fleet.DeployedResource{{Kind: "ConfigMap", Name: "one"}}
 			})
-			decoded.Status.Resources = nil // nobody reads what was deployed
+			decoded.Status.Resources = nil // no controller reads the deployed resources
 			decoded.TypeMeta = metav1.TypeMeta{}
 			if diff := cmp.Diff(decoded, kept); diff != "" {
 				t.Errorf("(-decoded +kept):\n%s", diff)
@@ -117,7 +117,8 @@ func TestWordsAreBounded(t *testing.T) {
 	}
 }
 
-// mostOfADeployment is what the caches may hold of one BundleDeployment of ten objects, on a hub with twenty thousand.
+// mostOfADeployment limits the memory in the caches for one BundleDeployment of ten objects, in bytes, on a hub with
+// twenty thousand.
 const mostOfADeployment = 4 << 10
 
 func TestMemoryOfABundleDeployment_IsLimited(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// listing is an API server with three Clusters, two on a page.
+// listing is an API server with three Clusters, two per page.
 type listing struct {
 	mu    sync.Mutex
 	asked []url.Values
@@ -59,7 +59,7 @@ func clusterList(names ...string) *fleet.ClusterList {
 	return list
 }
 
-// requests are the ways in which Clusters were asked for.
+// requests returns the list requests for Clusters.
 func (l *listing) requests() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,8 +79,8 @@ func (l *listing) requests() []string {
 	return found
 }
 
-// A list that is answered whole costs both sides the memory of all objects at once, and one that is streamed costs the
-// API server several times what pages do.
+// A complete list costs both sides the memory of all objects at once. A streamed list costs the API server several
+// times as much as pages.
 func TestListsComeInPages(t *testing.T) {
 	want := []string{"list limit=500", "list limit=500 continue=more", "watch resourceVersion=7"}
 	server := &listing{}

@@ -15,7 +15,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// reporting is a Cluster whose agent was installed by hand and was heard of.
+// reporting returns a Cluster whose agent was installed by hand and reports.
 func reporting(name string) *fleet.Cluster {
 	return &fleet.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: name, UID: types.UID(name)},
@@ -23,7 +23,7 @@ func reporting(name string) *fleet.Cluster {
 	}
 }
 
-// adoption is the BundleDeployment of a Cluster's agent; it was applied if there is an ID.
+// adoption returns the BundleDeployment of a Cluster's agent. It is applied if there is an ID.
 func adoption(cluster, applied string) *fleet.BundleDeployment {
 	return &fleet.BundleDeployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "c-" + cluster, Name: names.AgentBundle(cluster)},
@@ -31,7 +31,7 @@ func adoption(cluster, applied string) *fleet.BundleDeployment {
 	}
 }
 
-// everyMinute has agents beat every minute, if they know the hub's settings.
+// everyMinute sets the hub's check-in interval to one minute.
 func everyMinute(hub *hubtest.Hub) {
 	config := hub.App.Config.Get()
 	config.AgentCheckinInterval.Duration = time.Minute

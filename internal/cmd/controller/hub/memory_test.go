@@ -16,9 +16,9 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// mostOfACluster is what the caches may hold of one registered cluster: its Cluster, registration, account, rights,
-// namespace, credential, and its agent's Bundle and BundleDeployment. A hub with 10,000 of them has a live heap of
-// about 300 MB at that.
+// mostOfACluster limits the memory in the caches for one registered cluster, in bytes: its Cluster, registration,
+// account, RBAC objects, namespace, credential, and its agent's Bundle and BundleDeployment. With this, the live heap
+// of a hub with 10,000 clusters is about 300 MB.
 const mostOfACluster = 30 << 10
 
 // Recorded objects of cluster east: a file, how many such objects a cluster has, and by what the one is known there.
@@ -79,10 +79,10 @@ func liveHeap() int {
 	runtime.GC()
 	runtime.GC()
 	runtime.ReadMemStats(&stats)
-	return int(stats.HeapAlloc) //nolint:gosec // no heap is that large
+	return int(stats.HeapAlloc) //nolint:gosec // a heap is never that large
 }
 
-// recordedDocument is an object of testdata/recorded/hub as JSON.
+// recordedDocument returns an object of testdata/recorded/hub as JSON.
 func recordedDocument(t *testing.T, file, known string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "testdata", "recorded", "hub", file+".yaml"))

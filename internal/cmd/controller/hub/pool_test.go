@@ -12,7 +12,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// cachedBundle is a Bundle with a content of its own, as it comes out of a decoder, after it has gone into a cache.
+// cachedBundle returns a decoded Bundle with its own content, after it was put into a cache.
 func cachedBundle(t *testing.T, p *pool, set, content string) *fleet.Bundle {
 	t.Helper()
 	obj, err := p.slim(&fleet.Bundle{

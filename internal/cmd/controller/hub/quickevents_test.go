@@ -23,13 +23,13 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// seen is one event as a watch tells it.
+// seen is one event of a watch.
 type seen struct {
 	Type   watch.EventType
 	Object runtime.Object
 }
 
-// watching reads a stream to its end, as a client does whose media types these are.
+// watching reads a stream to its end, like a client with these media types.
 func watching(t testing.TB, media runtime.NegotiatedSerializer, stream io.Reader) (events []seen, failed bool) {
 	t.Helper()
 	info, there := runtime.SerializerInfoForMediaType(media.SupportedMediaTypes(), runtime.ContentTypeJSON)
@@ -61,8 +61,8 @@ func event(kind string, object []byte) string {
 	return fmt.Sprintf(`{"type":%q,"object":%s}`+"\n", kind, object)
 }
 
-// Whatever a server writes, a watch that is read quickly tells what one that is read in the general way tells, or
-// ends; and what comes after an end is read in the general way.
+// Whatever a server writes, a fast watch returns the same events as a general one, or ends. After that end, the
+// general serializer is used.
 func TestQuickEvents(t *testing.T) {
 	cluster := sampleCluster(t)
 	long := func(length int) []byte {
@@ -72,9 +72,9 @@ func TestQuickEvents(t *testing.T) {
 	gone := []byte(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old","reason":"Expired","code":410}`)
 	tests := map[string]struct {
 		stream string
-		// odd says that this is not what API servers write.
+		// odd means that API servers do not write this.
 		odd bool
-		// ends says that the quick way cannot go on, though the general one can.
+		// ends means that the fast watch ends although the general one can continue.
 		ends bool
 	}{
 		"events":                        {stream: event("ADDED", cluster) + event("MODIFIED", cluster) + event("DELETED", cluster)},
@@ -127,7 +127,7 @@ func TestQuickEvents(t *testing.T) {
 	}
 }
 
-// A frame reader's buffer may have any size.
+// The buffer of a frame reader may have any size.
 func TestLinesInPieces(t *testing.T) {
 	for size := 1; size < 12; size++ {
 		lines := quickEvents{odd: &atomic.Bool{}}.NewFrameReader(io.NopCloser(strings.NewReader("one\n\ntwo two\nthree\n")))
@@ -162,7 +162,7 @@ func FuzzTakeApart(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		kind, object, ok := takeApart(data)
 		if !ok || !json.Valid(object) {
-			return // whoever decodes the object says so
+			return // reported by the decoder of the object
 		}
 		var want metav1.WatchEvent
 		if _, _, err := info.StreamSerializer.Decode(data, nil, &want); err != nil {

@@ -16,7 +16,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// decoders are the quick one and the general one.
+// decoders returns the fast and the general decoder.
 func decoders(t testing.TB) (quick, general runtime.Decoder) {
 	t.Helper()
 	scheme, err := newScheme()
@@ -52,18 +52,18 @@ func sampleCluster(t testing.TB) []byte {
 	return encoded
 }
 
-// listOf is a list as an API server writes it.
+// listOf returns a list as an API server writes it.
 func listOf(kind string, items ...[]byte) []byte {
 	return fmt.Appendf(nil, `{"apiVersion":"fleet.cattle.io/v1alpha1","items":[%s],"kind":"%sList","metadata":{"continue":"more","resourceVersion":"5"}}`, bytes.Join(items, []byte(",")), kind)
 }
 
-// Whatever is decoded, the quick decoder and the general one say the same.
+// Both decoders return the same for every document.
 func TestQuickJSON(t *testing.T) {
 	whole := sampleCluster(t)
 	tests := map[string]struct {
 		data  []byte
 		into  runtime.Object
-		quick bool // nothing is left to the general decoder
+		quick bool // the general decoder is not used
 	}{
 		"a Cluster":                       {data: whole, quick: true},
 		"a Cluster, asked for":            {data: whole, into: &fleet.Cluster{}, quick: true},
@@ -112,7 +112,8 @@ func copyOf(object runtime.Object) runtime.Object {
 	return object.DeepCopyObject()
 }
 
-// One object that cannot be read whole takes nothing from others, however it comes.
+// An object that cannot be decoded completely does not affect others, whether it comes in a list, a watch or a
+// response.
 func TestUndecodableObject_DoesNotAffectOthers(t *testing.T) {
 	bad := document("Cluster", "c", `,"spec":{"clientID":"id","paused":"x"}`)
 	want := cluster(func(c *fleet.Cluster) { c.Spec.ClientID, c.TypeMeta = "id", metav1.TypeMeta{} })
@@ -165,7 +166,7 @@ func TestUndecodableObject_DoesNotAffectOthers(t *testing.T) {
 	}
 }
 
-// decoded is what a document is read as.
+// decoded returns the object decoded from a document.
 func decoded(t *testing.T, media runtime.NegotiatedSerializer, document string, into runtime.Object) runtime.Object {
 	t.Helper()
 	info, _ := runtime.SerializerInfoForMediaType(media.SupportedMediaTypes(), runtime.ContentTypeJSON)
@@ -179,7 +180,7 @@ func decoded(t *testing.T, media runtime.NegotiatedSerializer, document string, 
 	return object
 }
 
-// wholeCluster is what sampleCluster is read as.
+// wholeCluster returns the object decoded from sampleCluster.
 func wholeCluster(t *testing.T) *fleet.Cluster {
 	t.Helper()
 	whole := &fleet.Cluster{}
@@ -197,7 +198,7 @@ func FuzzQuickJSON(f *testing.F) {
 		want, _, wantErr := general.Decode(data, nil, nil)
 		got, _, err := quick.Decode(data, nil, nil)
 		if err == nil && wantErr != nil {
-			return // what of it can be read, see FuzzSalvage; or what is left of it, see FuzzTrimmed
+			return // incomplete documents are covered by FuzzSalvage and FuzzTrimmed
 		}
 		if (err == nil) != (wantErr == nil) {
 			t.Fatalf("error %v, the general decoder's %v", err, wantErr)

@@ -18,10 +18,10 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// clusters are the API server for one Cluster.
+// clusters is the API server for one Cluster.
 type clusters struct {
 	live *fleet.Cluster
-	// fails are the answers to the next writes; then they succeed.
+	// fails are the errors of the next writes. Later writes succeed.
 	fails []error
 }
 
@@ -36,7 +36,7 @@ func (c *clusters) UpdateStatus(*fleet.Cluster) (*fleet.Cluster, error) {
 	return c.live, nil
 }
 
-// withCondition is a Cluster with one condition Imported; without a status it has none.
+// withCondition returns a Cluster with condition Imported, or without conditions if status is empty.
 func withCondition(status corev1.ConditionStatus, reason, message string) *fleet.Cluster {
 	cluster := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "c1", UID: "u1"}}
 	if status != "" {

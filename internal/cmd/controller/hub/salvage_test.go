@@ -22,12 +22,12 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// document is an object of a name with this beside it.
+// document returns an object with this name and these additional fields.
 func document(kind, name, rest string) string {
 	return fmt.Sprintf(`{"apiVersion":"fleet.cattle.io/v1alpha1","kind":%q,"metadata":{"name":%q,"namespace":"ws","resourceVersion":"7","uid":"u-%s"}%s}`, kind, name, name, rest)
 }
 
-// metaOfC is the metadata of a document of name c.
+// metaOfC returns the metadata of a document with name c.
 func metaOfC() metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: "c", Namespace: "ws", ResourceVersion: "7", UID: "u-c"}
 }
@@ -36,7 +36,7 @@ func typeOf(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: "fleet.cattle.io/v1alpha1", Kind: kind}
 }
 
-// cluster is what the document of Cluster c is read as.
+// cluster returns the decoded document of Cluster c.
 func cluster(change func(*fleet.Cluster)) *fleet.Cluster {
 	c := &fleet.Cluster{TypeMeta: typeOf("Cluster"), ObjectMeta: metaOfC()}
 	change(c)
@@ -159,13 +159,13 @@ func TestSalvage(t *testing.T) {
 	}
 }
 
-// emptyOf is a new object of the same kind.
+// emptyOf returns a new object of the same kind.
 func emptyOf(object runtime.Object) runtime.Object {
 	empty, _ := reflect.New(reflect.TypeOf(object).Elem()).Interface().(runtime.Object)
 	return empty
 }
 
-// texts say what is lost.
+// texts returns the descriptions of the undecodable parts.
 func texts(missing []lost) (out []string) {
 	for _, l := range missing {
 		out = append(out, l.String())
@@ -209,7 +209,7 @@ func TestSalvageList(t *testing.T) {
 	}
 }
 
-// Whatever can be read whole is, and so is each part of an object of which nothing is said to be lost.
+// Objects and parts that can be decoded completely are decoded completely.
 func FuzzSalvage(f *testing.F) {
 	f.Add([]byte(document("Cluster", "c", `,"spec":{"agentResources":{"limits":{"memory":"1e1.5"}},"agentTolerations":[{"tolerationSeconds":1e30}]},"status":{"agent":{"lastSeen":"x"}}`)))
 	f.Add([]byte(document("Bundle", "c", `,"spec":{"rolloutStrategy":{"maxUnavailable":99999999999},"targets":[{"doNotDeploy":1}]}`)))
@@ -234,7 +234,7 @@ func FuzzSalvage(f *testing.F) {
 	})
 }
 
-// expectOthersWhole reads a document without the parts of which something is lost, and compares the others.
+// expectOthersWhole decodes a document without the parts that contain undecodable fields, and compares the others.
 func expectOthersWhole(t *testing.T, raw []byte, got runtime.Object, missing []lost) {
 	t.Helper()
 	var parts map[string]json.RawMessage
@@ -261,7 +261,7 @@ func partOf(l lost) string {
 	return strings.FieldsFunc(l.path, func(r rune) bool { return r == '.' || r == '[' })[0]
 }
 
-// partsOf are the parts of an object but those of which something is missing.
+// partsOf returns the parts of an object that contain no undecodable field.
 func partsOf(t *testing.T, object runtime.Object, missing []lost) (parts map[string]any) {
 	t.Helper()
 	encoded, err := json.Marshal(object)

@@ -22,7 +22,7 @@ import (
 
 const crdsPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"
 
-// current are the CRDs of this release by the path they are read from, each changed by change.
+// current returns the CRDs of this release by the path they are read from, each changed by change.
 func current(t *testing.T, change func(*apiextensions.CustomResourceDefinition)) map[string][]any {
 	t.Helper()
 	embedded, err := crds.Embedded(charts.FS)
@@ -37,13 +37,13 @@ func current(t *testing.T, change func(*apiextensions.CustomResourceDefinition))
 	return answers
 }
 
-// with is answers with another answer for one CRD.
+// with returns answers with another answer for one CRD.
 func with(answers map[string][]any, plural string, answer ...any) map[string][]any {
 	answers[crdsPath+plural+".fleet.cattle.io"] = answer
 	return answers
 }
 
-// recorded is a CRD as another release has it, installed by Helm.
+// recorded returns a CRD of another release, installed by Helm.
 func recorded(t *testing.T, plural string) apiextensions.CustomResourceDefinition {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "testdata", "recorded", "crds", plural+".yaml"))
@@ -59,7 +59,7 @@ func recorded(t *testing.T, plural string) apiextensions.CustomResourceDefinitio
 	return crd
 }
 
-// drop takes fields out of the status a CRD has.
+// drop removes fields from the status schema of a CRD.
 func drop(crd *apiextensions.CustomResourceDefinition, fields ...string) apiextensions.CustomResourceDefinition {
 	old := crd.DeepCopy()
 	status := old.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"]
@@ -138,7 +138,7 @@ func TestCheckOfTheFields(t *testing.T) {
 	}
 }
 
-// TestCheckAsksForEachKindOnce counts requests: a start must not cost more than it tells.
+// TestCheckAsksForEachKindOnce counts requests, because a start must not cost more than necessary.
 func TestCheckAsksForEachKindOnce(t *testing.T) {
 	s := &server{answers: current(t, func(*apiextensions.CustomResourceDefinition) {})}
 	if err := Check(t.Context(), options(t, s, io.Discard), time.Minute); err != nil {

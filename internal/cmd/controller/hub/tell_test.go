@@ -18,7 +18,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// prepared is a Context that reaches a server with a configuration.
+// prepared returns a Context for a server with a configuration.
 func prepared(t *testing.T, change func(*Options)) *Context {
 	t.Helper()
 	o := options(t, &server{answers: map[string][]any{configPath: {configMap("agentCheckinInterval: 1m")}}}, io.Discard)
@@ -56,7 +56,7 @@ func TestMetrics_AreOptional(t *testing.T) {
 	if err := a.expose(t.Context()); err != nil {
 		t.Error(err)
 	}
-	a.Metrics.Registration(metrics.OutcomeGranted) // is no mistake either
+	a.Metrics.Registration(metrics.OutcomeGranted) // must not panic either
 }
 
 func TestSecondRegistration_IsAnError(t *testing.T) {
@@ -98,7 +98,7 @@ func TestTook_RecordsOnlyLongOperations(t *testing.T) {
 
 func TestEventsAreCounted(t *testing.T) {
 	a := prepared(t, func(*Options) {})
-	for range 2000 { // nobody writes them before Start, and the queue is not that long
+	for range 2000 { // they are not written before Start, and the queue is shorter
 		a.Recorder.Event(&fleet.Cluster{}, "Warning", "Bad", "bad")
 	}
 	if diff := cmp.Diff([]string{`fleet_events_total{outcome="limited"} 1000`}, metricstest.Counted(t, a.Metrics)); diff != "" {

@@ -57,7 +57,7 @@ func TestTrimmed(t *testing.T) {
 			if test.want == "" {
 				test.want = test.in
 			}
-			for range 2 { // buffers are used again
+			for range 2 { // buffers are reused
 				if got := trimmedText(buffers, leave, test.in); got != test.want {
 					t.Errorf("got  %s\nwant %s", got, test.want)
 				}
@@ -77,7 +77,7 @@ func trimmedText(buffers *trims, leave leftOut, data string) (out string) {
 	return out
 }
 
-// laden is a document of a kind with all that may be left out of one.
+// laden returns a document of a kind with all fields that may be left out.
 func laden(t testing.TB, kind string) []byte {
 	t.Helper()
 	var resources []any
@@ -103,7 +103,7 @@ func laden(t testing.TB, kind string) []byte {
 	return encoded
 }
 
-// Nothing but what caches drop is left out, of no kind; and where somebody may look for it, it is there.
+// Only fields that caches drop are left out, for any kind. They are kept where a controller may read them.
 func TestLeftOutFields_AreThoseThatCachesDrop(t *testing.T) {
 	quick, general := decoders(t)
 	kinds := map[string]func() runtime.Object{
@@ -150,7 +150,7 @@ func TestLeftOutFields_AreThoseThatCachesDrop(t *testing.T) {
 	}
 }
 
-// Lists go into caches as events do.
+// Lists go into caches like events.
 func TestLeftOutFieldsOfLists_AreThoseOfEvents(t *testing.T) {
 	quick, general := decoders(t)
 	lists := map[string]func() runtime.Object{
@@ -191,11 +191,11 @@ func itemsOf(t *testing.T, decoder runtime.Decoder, list []byte, into runtime.Ob
 }
 
 func managedFieldsOf(object runtime.Object) []metav1.ManagedFieldsEntry {
-	item, _ := object.(metav1.Object) // all are
+	item, _ := object.(metav1.Object) // all are objects
 	return item.GetManagedFields()
 }
 
-// slimOf is what a cache keeps of an object.
+// slimOf returns what a cache keeps of an object.
 func slimOf(t testing.TB, object runtime.Object) any {
 	t.Helper()
 	out, err := newPool().slim(object)
@@ -205,7 +205,7 @@ func slimOf(t testing.TB, object runtime.Object) any {
 	return out
 }
 
-// Whatever comes, what is left is read as the whole is, but for what caches drop.
+// A trimmed document decodes like the complete one, except for fields that caches drop.
 func FuzzTrimmed(f *testing.F) {
 	for _, kind := range []string{"BundleDeployment", "Bundle", "Content", "Cluster"} {
 		f.Add(laden(f, kind))

@@ -17,7 +17,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// telling is an unread that tells a test.
+// telling is an unread that records its reports.
 type telling struct {
 	*unread
 	now    time.Time
@@ -40,7 +40,7 @@ func newTelling() *telling {
 	return told
 }
 
-// take returns what was told since it was called last.
+// take returns the reports since the last call.
 func (f *telling) take() (log []string, events []string) {
 	log, events = strings.Split(strings.TrimSuffix(f.log.String(), "\n"), "\n"), f.events
 	f.log.Reset()
@@ -62,7 +62,7 @@ func (f *telling) expect(t *testing.T, log, events []string) {
 	}
 }
 
-// versioned is Cluster ws/c as of a version.
+// versioned returns Cluster ws/c with this version.
 func versioned(version string) *fleet.Cluster {
 	return &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "c", UID: "u", ResourceVersion: version}}
 }
@@ -94,7 +94,7 @@ func TestUndecodableField_IsReportedOnce(t *testing.T) {
 	told.expect(t, nil, nil)
 }
 
-// informer takes handlers, and tells them what a test has happen.
+// informer stores its handlers, so that tests can call them.
 type informer struct {
 	cache.SharedIndexInformer
 	handler cache.ResourceEventHandler
@@ -118,10 +118,10 @@ func TestCorrectedField_IsReportedAgain(t *testing.T) {
 
 	objects.handler.OnUpdate(versioned("1"), versioned("2"))
 	told.note("Cluster", versioned("3"), missing)
-	told.expect(t, nil, nil) // it was told a moment ago
+	told.expect(t, nil, nil) // reported a moment ago
 
 	told.now = told.now.Add(tellAgain + time.Second)
-	objects.handler.OnUpdate(versioned("2"), versioned("3")) // not whole
+	objects.handler.OnUpdate(versioned("2"), versioned("3")) // still incomplete
 	told.note("Cluster", versioned("4"), missing)
 	told.expect(t, nil, nil)
 	objects.handler.OnUpdate(versioned("4"), versioned("5"))
@@ -142,7 +142,7 @@ func TestUnread_KnowsTheVersionsThatAreIncomplete(t *testing.T) {
 	first, second := []lost{{"spec.a", "T"}}, []lost{{"spec.b", "T"}}
 	told.note("Cluster", versioned("8"), first)
 	told.note("Cluster", versioned("9"), second)
-	told.note("Cluster", versioned("8"), first) // from a cache that is behind
+	told.note("Cluster", versioned("8"), first) // from a stale cache
 	for version, want := range map[string][]lost{"7": nil, "8": first, "9": second, "10": nil} {
 		if diff := cmp.Diff(want, told.of(versioned(version)), cmp.AllowUnexported(lost{})); diff != "" {
 			t.Errorf("of version %s (-want +got):\n%s", version, diff)

@@ -42,7 +42,7 @@ var control = plane.Share(plane.Options{BeforeControllers: helm.HubCRDs})
 
 func TestMain(m *testing.M) { os.Exit(control.Main(m)) }
 
-// lines are a log that is read while it is written.
+// lines is a log that can be read while it is written.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -54,7 +54,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.text.Write(p)
 }
 
-// about are the lines about what cannot be read, without their times.
+// about returns the log lines about undecodable fields, without their times.
 func (l *lines) about(object string) (found []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,7 +66,7 @@ func (l *lines) about(object string) (found []string) {
 	return found
 }
 
-// controllers run as the account that the chart makes for them, until what is returned is called.
+// controllers runs the controllers with the chart's account, until the returned function is called.
 func controllers(t *testing.T, log *lines) (end func()) {
 	t.Helper()
 	hub := control.Plane(t).Hub
@@ -111,7 +111,7 @@ func controllers(t *testing.T, log *lines) (end func()) {
 	return end
 }
 
-// reach is an administrator's client.
+// reach returns an administrator's client.
 func reach(t *testing.T) *client.Client {
 	t.Helper()
 	c, err := client.New(control.Plane(t).Hub.Config())
@@ -121,7 +121,7 @@ func reach(t *testing.T) *client.Client {
 	return c
 }
 
-// object is one on the server, whatever is in it.
+// object is an object on the server, with any content.
 type object struct {
 	t                         *testing.T
 	hub                       *client.Client
@@ -146,7 +146,7 @@ func (o object) patch(patch string, subresources ...string) {
 	}
 }
 
-// expect waits until fields, by their paths, have these values in JSON; an empty one is that of none.
+// expect waits until the fields at these paths have these JSON values. An empty value means that the field is missing.
 func (o object) expect(want map[string]string) {
 	o.t.Helper()
 	NewWithT(o.t).Eventually(func(g Gomega) {
@@ -171,7 +171,7 @@ func at(g Gomega, document []byte, path string) string {
 	return string(document)
 }
 
-// expectTold waits for what is told of an object: once in the log, and by an Event.
+// expectTold waits for the report about an object: one log line and an Event.
 func (o object) expectTold(log *lines, kind, what, after string) {
 	o.t.Helper()
 	NewWithT(o.t).Eventually(func(g Gomega) {
@@ -186,7 +186,7 @@ func (o object) expectTold(log *lines, kind, what, after string) {
 	}).WithTimeout(patience).Should(Succeed())
 }
 
-// namespaceOf is the namespace of a Cluster of this workspace, in JSON.
+// namespaceOf returns the name of the namespace of a Cluster in this workspace, as JSON.
 func namespaceOf(cluster string) string {
 	return fmt.Sprintf("%q", names.ClusterNamespace("ws", cluster))
 }
@@ -196,8 +196,8 @@ const (
 	held  = "the object is not reconciled until this is corrected"
 )
 
-// What the CRDs allow and nobody can read is somebody's own trouble: the hub starts, all others are looked after, nothing
-// of it is written over, and it is taken as usual when it was corrected.
+// The CRDs allow values that cannot be decoded. They affect only their own object: the hub starts, reconciles all
+// others, does not overwrite the values, and reconciles the object once it is corrected.
 func TestUndecodableObjects_DoNotBlockOthers(t *testing.T) {
 	hub := reach(t)
 	plane := control.Plane(t).Hub
@@ -224,7 +224,7 @@ func TestUndecodableObjects_DoNotBlockOthers(t *testing.T) {
 		"status.namespace": namespaceOf("agents"), "status.agent.lastSeen": `"2026-01-02t03:04:05z"`, "status.agent.namespace": `"n"`,
 		"status.garbageCollectionInterval": `"x"`, "metadata.finalizers": `["fleet.cattle.io/cluster-finalizer"]`,
 	})
-	deployment.expect(map[string]string{ // its display is ours; the rest is not
+	deployment.expect(map[string]string{ // its display belongs to the hub
 		"status.display.state": `"WaitApplied"`, "status.release": `"ns/deployment:1"`,
 		"status.resources": `[{"createdAt":"2026-01-02t03:04:05z","kind":"ConfigMap","name":"one"}]`,
 	})
@@ -234,7 +234,7 @@ func TestUndecodableObjects_DoNotBlockOthers(t *testing.T) {
 	users.expect(map[string]string{"status": "", "metadata.finalizers": "", "spec.agentResources.limits.memory": `"1e1.5"`})
 	bundle.expect(map[string]string{"status": "", "metadata.finalizers": "", "spec.rolloutStrategy.maxUnavailable": "99999999999"})
 
-	good.patch(`{"status":{"garbageCollectionInterval":"x"}}`, "status") // under a watch
+	good.patch(`{"status":{"garbageCollectionInterval":"x"}}`, "status") // while the hub watches
 	good.expectTold(log, "Cluster", "status.garbageCollectionInterval is not a valid Duration", stays)
 	a(client.Clusters, "late").make("Cluster", "").expect(map[string]string{"status.namespace": namespaceOf("late")})
 	good.expect(map[string]string{"status.garbageCollectionInterval": `"x"`})

@@ -54,7 +54,7 @@ func TestSkewedClocks_HaveNoEffect(t *testing.T) {
 	}
 }
 
-// Intervals that are a tenth longer by chance, three in a row, one request lost in each: the agent reports.
+// Three intervals in a row are a tenth longer, and one heartbeat is lost in each: the agent reports.
 func TestJitter_IsTolerated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := begin(t, "east")
@@ -150,7 +150,7 @@ func TestUnexpectedAgent_IsNotMissing(t *testing.T) {
 	})
 }
 
-// Another Cluster of the same name has another agent.
+// A new Cluster with the same name has another agent.
 func TestRecreatedCluster_StartsANewRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := begin(t, "east")
@@ -211,8 +211,7 @@ func TestAgentInstalledByHand_KeepsItsIntervalUntilAdopted(t *testing.T) {
 	})
 }
 
-// The cache tells callers of the tracker what it tells the tracker: whoever asks with a Cluster that the cache has
-// replaced gets an answer that fits that Cluster.
+// The cache may be newer than a caller's Cluster. The answer fits the given Cluster.
 func TestOf_FitsTheGivenCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := begin(t, "east")
@@ -254,7 +253,7 @@ func TestRun_JudgesNothingAfterItsEnd(t *testing.T) {
 	})
 }
 
-// Whoever asks does not have to wait for the watch: the cache is read.
+// Callers do not have to wait for the watch, because the cache is read.
 func TestOf_ReadsTheCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := begin(t, "east")
@@ -266,7 +265,7 @@ func TestOf_ReadsTheCache(t *testing.T) {
 	})
 }
 
-// All Clusters are looked at about once in two intervals, however many heartbeats there are.
+// All Clusters are judged about once in two intervals, however many heartbeats there are.
 func TestHeartbeat_CausesNoJudgementOfAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		names := make([]string, 200)

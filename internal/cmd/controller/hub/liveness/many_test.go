@@ -16,7 +16,7 @@ func clusters(n int) (names []string) {
 	return names
 }
 
-// The hub cannot be reached for a while: all fall silent within one interval.
+// The hub cannot be reached for a while: all agents become silent within one interval.
 func TestManySilentAtOnce_NoneIsMarked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := clusters(20)
@@ -31,7 +31,7 @@ func TestManySilentAtOnce_NoneIsMarked(t *testing.T) {
 	})
 }
 
-// Heartbeats are spread over the interval, so that the first silence is complete when the last has hardly begun.
+// Heartbeats are spread over the interval: the first agent is silent long before the last one.
 func TestSilenceThatStartsForSome_IsSeenForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := begin(t)
@@ -65,7 +65,7 @@ func TestAgentsThatStaySilent_AreMarkedAnIntervalLater(t *testing.T) {
 	})
 }
 
-// Those that were stale before stay it; they are not among those that fall silent.
+// Agents that were stale before stay so, and do not count as newly silent.
 func TestAgentsSilentBefore_StayMarked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := clusters(9)
@@ -81,7 +81,7 @@ func TestAgentsSilentBefore_StayMarked(t *testing.T) {
 	})
 }
 
-// While more than half are silent, nothing is said a second time, and nobody is marked in their shadow.
+// While more than half are silent, nothing is reported again and no other agent is marked.
 func TestManySilent_IsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := clusters(10)
@@ -96,7 +96,7 @@ func TestManySilent_IsReportedOnce(t *testing.T) {
 	})
 }
 
-// The Clusters that are gone for good are deleted: the rest is judged as ever.
+// Clusters that are gone permanently are deleted. The others are judged as usual.
 func TestDeletedClusters_DoNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := clusters(10)
@@ -131,7 +131,7 @@ func TestFewSilentAgents_AreMarked(t *testing.T) {
 	})
 }
 
-// An agent that was deployed and never came says so also while many are silent.
+// A deployed agent that never reported is marked although many are silent.
 func TestMissingAgents_AreMarkedWhileManyAreSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := begin(t, clusters(5)...)
@@ -143,7 +143,7 @@ func TestMissingAgents_AreMarkedWhileManyAreSilent(t *testing.T) {
 	})
 }
 
-// When many come back at once, all are looked at once a second and not once for each.
+// When many agents return at once, all are judged once a second, and not once per agent.
 func TestManyReturns_CauseFewJudgements(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := clusters(300)
@@ -163,7 +163,7 @@ func TestManyReturns_CauseFewJudgements(t *testing.T) {
 	})
 }
 
-// None is marked, but each is late, once, so that repairs can be looked for.
+// No agent is marked, but each is reported as late once, so that repairs can start.
 func TestManySilentAgents_AreLateWithoutBeingMarked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := clusters(10)

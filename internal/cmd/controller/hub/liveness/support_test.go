@@ -30,7 +30,7 @@ const (
 	interval  = 10 * time.Minute
 )
 
-// hub is a hub with Clusters, in the time of a bubble.
+// hub is a hub with Clusters, in the time of a synctest bubble.
 type hub struct {
 	t       *testing.T
 	tracker *liveness.Tracker
@@ -38,7 +38,7 @@ type hub struct {
 	adopted bool
 	// skew is how far the agents' clocks are ahead.
 	skew time.Duration
-	// spread is how long after the others an agent beats.
+	// spread is how long after the others an agent sends its heartbeats.
 	spread map[string]time.Duration
 	beats  []string
 	end    context.CancelFunc
@@ -51,7 +51,7 @@ type hub struct {
 	since   time.Time
 }
 
-// begin is a hub whose Clusters, all imported, have just been heard of.
+// begin returns a hub whose Clusters are imported and have just reported.
 func begin(t *testing.T, names ...string) *hub {
 	t.Helper()
 	h := &hub{
@@ -65,7 +65,7 @@ func begin(t *testing.T, names ...string) *hub {
 	return h
 }
 
-// restart lets another process begin. What it says first is no change.
+// restart starts another process. Its first judgements are not changes.
 func (h *hub) restart() {
 	h.t.Helper()
 	if h.end != nil {
@@ -121,7 +121,7 @@ func (h *hub) cluster(name string) *fleet.Cluster {
 	return &fleet.Cluster{}
 }
 
-// made is a Cluster that was never there before.
+// made returns a new Cluster.
 func (h *hub) made(name string, modifiers ...func(*fleet.Cluster)) *fleet.Cluster {
 	h.uids++
 	cluster := &fleet.Cluster{
@@ -135,7 +135,7 @@ func (h *hub) made(name string, modifiers ...func(*fleet.Cluster)) *fleet.Cluste
 	return cluster
 }
 
-// says is what an agent's clock says.
+// says returns the time of the agents' clocks.
 func (h *hub) says() metav1.Time { return metav1.NewTime(time.Now().Add(h.skew).Truncate(time.Second)) }
 
 func (h *hub) add(name string, modifiers ...func(*fleet.Cluster)) { h.put(h.made(name, modifiers...)) }
@@ -154,7 +154,7 @@ func (h *hub) beaten(name string) *fleet.Cluster {
 	return cluster
 }
 
-// beat is a heartbeat.
+// beat sends a heartbeat.
 func (h *hub) beat(name string) { h.put(h.beaten(name)) }
 
 // store has the cache know a Cluster, and put has the tracker hear of it.
@@ -188,7 +188,7 @@ func elsewhere(c *fleet.Cluster) {
 	c.Labels = map[string]string{fleet.LabelClusterManagement: "somebody"}
 }
 
-// mark has a Cluster say what the tracker thinks of it.
+// mark writes the tracker's stage into a Cluster's conditions.
 func (h *hub) mark(name string) {
 	h.change(name, func(c *fleet.Cluster) {
 		fleet.SetCondition(&c.Status.Conditions, time.Now(), *supervision.ReportingCondition(h.tracker.Of(c), c))
@@ -201,13 +201,13 @@ func (h *hub) pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// beating names those that go on beating, in the time that follows.
+// beating names the agents that keep reporting in the following time.
 func (h *hub) beating(names ...string) *hub {
 	h.beats = names
 	return h
 }
 
-// during lets time pass, in which those that are beating beat every interval.
+// during advances the time. The agents in beating report once per interval.
 func (h *hub) during(d time.Duration) {
 	h.t.Helper()
 	for passed := time.Duration(0); passed < d; passed += minute {
@@ -227,7 +227,7 @@ func (h *hub) tell(what string) {
 	h.told = append(h.told, shortly(time.Since(h.since))+" "+what)
 }
 
-// shortly is a duration in whole minutes, or seconds below one minute.
+// shortly formats a duration in whole minutes, or in seconds below one minute.
 func shortly(d time.Duration) string {
 	if d < minute {
 		return d.Truncate(time.Second).String()
@@ -235,7 +235,7 @@ func shortly(d time.Duration) string {
 	return fmt.Sprintf("%dm", int(d.Minutes()))
 }
 
-// expect compares what was told since the last expect, and how long after it.
+// expect compares the changes since the last call, with the time of each.
 func (h *hub) expect(want ...string) {
 	h.t.Helper()
 	synctest.Wait()
@@ -259,7 +259,7 @@ func (h *hub) expectStale(want ...string) {
 	}
 }
 
-// What an informer tells is taken in.
+// The tracker observes the Clusters of an informer.
 func TestWatch(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
