@@ -1,4 +1,4 @@
-// Command fleetagent runs in a downstream cluster and does what its hub says.
+// Command fleetagent runs the agent of a downstream cluster.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Command fleetcontroller runs the controllers of a hub. Called by the name fleet it is a few jobs.
+// Command fleetcontroller runs the controllers of a hub. When started under the name fleet, it runs a few jobs.
 package main
 
 import (

@@ -1,7 +1,7 @@
-// Package events writes Events, which is how users hear of what happened to an object: few enough to be read, and
-// never a secret.
+// Package events writes Events, which tell users what happened to an object. It limits their number and removes
+// secrets.
 //
-//	Event ─► scrubbed ─► queue ─► alike ones become one, objects and all together are limited ─► created or patched
+//	Event ─► scrub ─► queue ─► aggregate similar ones, limit per object and in total ─► create or patch
 package events
 
 import (
@@ -20,24 +20,24 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Limits on Events. An object has objectBurst of them, and another one every objectRefill; all objects together
-// have allPerSecond, beyond a burst of allBurst. What waits longer than the queue is long is dropped.
+// Limits on Events. An object may have objectBurst Events, and one more every objectRefill. All objects together
+// may have allPerSecond, with a burst of allBurst. Events that do not fit into the queue are dropped.
 const (
 	objectBurst  = 10
 	objectRefill = 5 * time.Minute
 	allPerSecond = 10
 	allBurst     = 100
 	queueLength  = 1000
-	// similarLimit is how many Events of one object that differ only in their message are told one by one within
-	// similarSeconds; further ones are told as one.
+	// similarLimit is how many Events of one object that differ only in their message are written separately within
+	// similarSeconds. Further ones are combined into one.
 	similarLimit   = 5
 	similarSeconds = 600
 )
 
 const (
-	// requestTimeout bounds one request.
+	// requestTimeout limits one request.
 	requestTimeout = 5 * time.Second
-	// flushTimeout bounds what is written after the end.
+	// flushTimeout limits the time for writing queued Events at shutdown.
 	flushTimeout = 2 * time.Second
 )
 
@@ -48,28 +48,28 @@ const (
 	Failed  = "failed"
 )
 
-// Options of New.
+// Options configures New.
 type Options struct {
-	// Scheme knows the kinds of the objects. Required.
+	// Scheme contains the kinds of the objects. Required.
 	Scheme *runtime.Scheme
-	// Component is who says so.
+	// Component is the reporting component.
 	Component string
-	// Clock nil is the real one.
+	// Clock is the clock. Nil means the real one.
 	Clock clock.PassiveClock
-	// Count is told what became of each Event: Written, Limited or Failed. Nil: nobody is told.
+	// Count is called with the outcome of each Event: Written, Limited or Failed. Nil disables it.
 	Count func(outcome string)
-	// Log is told of Events that could not be written, at debug level. Nil: nobody is told.
+	// Log receives errors at debug level. Nil disables logging.
 	Log *slog.Logger
 }
 
-// Sink is where Events go.
+// Sink receives the Events.
 type Sink interface {
 	Create(ctx context.Context, event *corev1.Event) (*corev1.Event, error)
-	// Patch changes the Event of that name by a strategic merge patch.
+	// Patch changes the Event of that name with a strategic merge patch.
 	Patch(ctx context.Context, event *corev1.Event, patch []byte) (*corev1.Event, error)
 }
 
-// Recorder takes Events from anywhere, at any time, and never blocks. It is a record.EventRecorder.
+// Recorder accepts Events from any goroutine at any time and never blocks. It implements record.EventRecorder.
 type Recorder struct {
 	options    Options
 	queue      chan *corev1.Event
@@ -81,7 +81,7 @@ type Recorder struct {
 
 var _ record.EventRecorder = (*Recorder)(nil)
 
-// New makes a recorder; what it is told waits for Run.
+// New returns a Recorder. Its Events stay queued until Run.
 func New(o Options) *Recorder {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -104,23 +104,24 @@ func New(o Options) *Recorder {
 	}
 }
 
-// object is what Events are limited by: failures of one object are told, however many another has.
+// object returns the key for the limits, so that many Events of one object do not suppress those of another.
 func object(event *corev1.Event) string {
 	o := event.InvolvedObject
 	return o.Kind + "/" + o.Namespace + "/" + o.Name + "/" + string(o.UID)
 }
 
-// Event tells of an object. reason is a word in CamelCase, message a sentence that is the same each time.
+// Event records an Event about an object. reason is a word in CamelCase. message is a sentence that is the same
+// each time.
 func (r *Recorder) Event(about runtime.Object, eventType, reason, message string) {
 	r.AnnotatedEventf(about, nil, eventType, reason, "%s", message)
 }
 
-// Eventf is Event with a message that is put together.
+// Eventf records an Event with a formatted message.
 func (r *Recorder) Eventf(about runtime.Object, eventType, reason, format string, args ...any) {
 	r.AnnotatedEventf(about, nil, eventType, reason, format, args...)
 }
 
-// AnnotatedEventf is Eventf with annotations.
+// AnnotatedEventf records an Event with a formatted message and annotations.
 func (r *Recorder) AnnotatedEventf(about runtime.Object, annotations map[string]string, eventType, reason, format string, args ...any) {
 	ref, err := reference.GetReference(r.options.Scheme, about)
 	if err != nil {
@@ -136,7 +137,7 @@ func (r *Recorder) AnnotatedEventf(about runtime.Object, annotations map[string]
 	}
 }
 
-// nameLimit is how long an Event's name may be; half of it leaves room for the rest.
+// nameLimit is the maximum length of the object's name in an Event's name. It leaves room for the suffix.
 const nameLimit = 200
 
 func (r *Recorder) event(about *corev1.ObjectReference, eventType, reason, message string) *corev1.Event {

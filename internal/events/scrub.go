@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// messageLimit is how long an Event's message may be, in bytes; the API server takes no more.
+// messageLimit is the maximum length of an Event's message in bytes, as in the API server.
 const messageLimit = 1024
 
-// secrets are what tokens, keys and passwords in addresses look like. Who tells of an object should not name them;
-// an error of somebody else's may.
+// secrets matches tokens, keys and passwords in URLs. Our messages should not contain them, but errors from
+// other components may.
 var secrets = regexp.MustCompile(strings.Join([]string{
 	`eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(\.[A-Za-z0-9_-]*)?`,
 	`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|$)`,
@@ -17,7 +17,7 @@ var secrets = regexp.MustCompile(strings.Join([]string{
 	`(?i)://[^/\s:@]+:[^/\s@]+@`,
 }, "|"))
 
-// scrub is a message without what looks like a secret, and not too long.
+// scrub removes text that looks like a secret and shortens the message to the limit.
 func scrub(message string) string {
 	message = strings.ToValidUTF8(message, "�")
 	message = secrets.ReplaceAllString(message, "[redacted]")

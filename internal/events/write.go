@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Run writes Events until ctx ends, and after that, for flushTimeout, those that were told before. To be called
-// once; it returns at once.
+// Run writes Events until ctx ends. Afterwards it writes the queued ones for at most flushTimeout. Call it once;
+// it returns immediately.
 func (r *Recorder) Run(ctx context.Context, sink Sink) {
 	r.run.Do(func() {
 		go func() {
@@ -22,7 +22,7 @@ func (r *Recorder) Run(ctx context.Context, sink Sink) {
 	})
 }
 
-// Wait waits until Run's work has ended, its flush included; for ever if Run was not called.
+// Wait waits until Run has finished, including the flush. It blocks forever if Run was not called.
 func (r *Recorder) Wait() { <-r.done }
 
 func (r *Recorder) serve(ctx context.Context, sink Sink) {
@@ -35,7 +35,7 @@ func (r *Recorder) serve(ctx context.Context, sink Sink) {
 	}
 }
 
-// flush writes what was told before the end.
+// flush writes the Events that were queued before the end.
 func (r *Recorder) flush(ctx context.Context, sink Sink) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 	defer cancel()
@@ -49,7 +49,7 @@ func (r *Recorder) flush(ctx context.Context, sink Sink) {
 	}
 }
 
-// write writes one Event, unless there are too many of its object. It waits for its turn among those of all objects.
+// write writes one Event, unless its object has too many. It waits for the rate limit shared by all objects.
 func (r *Recorder) write(ctx context.Context, sink Sink, event *corev1.Event) {
 	result, err := r.correlator.EventCorrelate(event)
 	if err != nil {
@@ -60,8 +60,8 @@ func (r *Recorder) write(ctx context.Context, sink Sink, event *corev1.Event) {
 		r.options.Count(Limited)
 		return
 	}
-	_ = r.all.Wait(ctx) // it breaks off at the end, when nobody needs to wait any longer
-	// The request that is under way at the end is ended, too, not broken off.
+	_ = r.all.Wait(ctx) // at shutdown there is no reason to wait
+	// A running request is completed at shutdown, not canceled.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 	defer cancel()
 	written, err := put(ctx, sink, result.Event, result.Patch)
@@ -73,7 +73,7 @@ func (r *Recorder) write(ctx context.Context, sink Sink, event *corev1.Event) {
 	r.options.Count(Written)
 }
 
-// put counts an Event up that is there already, and creates one that is not, or no longer.
+// put increments the count of an existing Event, or creates the Event if it does not exist or was deleted.
 func put(ctx context.Context, sink Sink, event *corev1.Event, patch []byte) (*corev1.Event, error) {
 	if event.Count > 1 {
 		written, err := sink.Patch(ctx, event, patch)
@@ -89,15 +89,15 @@ func put(ctx context.Context, sink Sink, event *corev1.Event, patch []byte) (*co
 // hub is the Sink of an API server.
 type hub struct{ client kubernetes.Interface }
 
-// To is the API server behind a client. It takes the rights create and patch on events.
+// To returns a Sink that writes to an API server. It needs the rights create and patch on events.
 func To(client kubernetes.Interface) Sink { return hub{client} }
 
-// Create is one request.
+// Create sends one create request.
 func (h hub) Create(ctx context.Context, event *corev1.Event) (*corev1.Event, error) {
 	return h.client.CoreV1().Events(event.Namespace).Create(ctx, event, metav1.CreateOptions{})
 }
 
-// Patch is one request.
+// Patch sends one patch request.
 func (h hub) Patch(ctx context.Context, event *corev1.Event, patch []byte) (*corev1.Event, error) {
 	return h.client.CoreV1().Events(event.Namespace).Patch(ctx, event.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 }

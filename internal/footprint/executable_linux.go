@@ -7,15 +7,16 @@ import (
 	"syscall"
 )
 
-// adviseCold is MADV_COLD: the kernel takes these pages first when it needs memory. Kernels before 5.4 do not know it.
+// adviseCold is MADV_COLD: the kernel reclaims these pages first when it needs memory. Kernels before 5.4 do not
+// support it.
 const adviseCold = 20
 
-// unmapExecutable takes the pages of the executable out of the process. Those that are used come back by themselves,
-// a few at a time, from the system's cache of files.
+// unmapExecutable drops the executable's pages from the process. Pages that are used are loaded again, a few at
+// a time, from the page cache.
 func unmapExecutable() (err error) {
 	path, err := os.Readlink("/proc/self/exe")
 	if err != nil {
-		return fmt.Errorf("looking for the executable: %w", err)
+		return fmt.Errorf("finding the executable: %w", err)
 	}
 	smaps, err := os.Open("/proc/self/smaps")
 	if err != nil {
@@ -27,7 +28,7 @@ func unmapExecutable() (err error) {
 		return err
 	}
 	for _, m := range mappings {
-		_ = advise(m, adviseCold) // helps where it is known
+		_ = advise(m, adviseCold) // ignored by kernels without support
 		if err := advise(m, syscall.MADV_DONTNEED); err != nil {
 			return err
 		}
@@ -37,7 +38,7 @@ func unmapExecutable() (err error) {
 
 func advise(m mapping, advice uintptr) error {
 	if _, _, errno := syscall.Syscall(syscall.SYS_MADVISE, uintptr(m.Start), uintptr(m.End-m.Start), advice); errno != 0 {
-		return fmt.Errorf("taking pages of the executable out of the process: %w", errno)
+		return fmt.Errorf("dropping pages of the executable: %w", errno)
 	}
 	return nil
 }

@@ -1,11 +1,11 @@
-// Package footprint gives memory back to the system that a process at rest has no use for.
+// Package footprint returns memory to the system when the process is idle.
 //
-//	every ten seconds ─► what was allocated ─► calm, and worth it? ─► the heap's free pages
-//	                                                              └─► the executable's pages
+//	every ten seconds ─► bytes allocated ─► idle, and worth it? ─► the heap's free pages
+//	                                                            └─► the executable's pages
 //
-// An agent works for moments and rests for hours, and a hub where no cluster joins has little to do. Go returns what it
-// has freed slowly, and pages of the executable stay mapped which only the start needed: each of a thousand packages has
-// touched some. A hub, in turn, may use more of it while there is much to do (Slack).
+// An agent works for moments and is idle for hours, and a hub where no cluster joins has little to do. Go
+// returns freed memory slowly, and pages of the executable that only the startup needed stay mapped: each of a
+// thousand packages has touched some. Under load, a hub may use more memory (Slack).
 package footprint
 
 import (
@@ -17,23 +17,23 @@ import (
 )
 
 const (
-	// Interval is the time between two looks.
+	// Interval is the time between two checks.
 	Interval = 10 * time.Second
-	// calmBytes is what a process at rest allocates at most in an Interval, for leases, watches and scrapes.
+	// calmBytes is the most that an idle process allocates in an Interval, for leases, watches and scrapes.
 	calmBytes = 1 << 20
-	// worthBytes is how much has to have been allocated since memory was last given back for it to be worth doing again.
+	// worthBytes is how much must have been allocated since memory was last returned before it is returned again.
 	worthBytes = 4 << 20
 )
 
-// allocated is the runtime's count of bytes allocated on the heap since the process started.
+// allocated is the runtime metric for bytes allocated on the heap since the process started.
 const allocated = "/gc/heap/allocs:bytes"
 
-// Keep gives memory back whenever the process has come to rest, until ctx ends.
+// Keep returns memory to the system whenever the process has become idle, until ctx ends.
 func Keep(ctx context.Context, log *slog.Logger) {
 	ticker := time.NewTicker(Interval)
 	defer ticker.Stop()
 	keep(ctx, ticker.C, allocatedBytes, func() {
-		// Pools keep what they have for one collection more: buffers as large as the largest chart.
+		// Pools survive one collection: they may contain buffers as large as the largest chart.
 		runtime.GC()
 		debug.FreeOSMemory()
 		if err := unmapExecutable(); err != nil {
@@ -42,7 +42,7 @@ func Keep(ctx context.Context, log *slog.Logger) {
 	})
 }
 
-// keep looks with each tick.
+// keep checks on each tick.
 func keep(ctx context.Context, ticks <-chan time.Time, allocated func() uint64, giveBack func()) {
 	var r rest
 	for {
@@ -57,16 +57,16 @@ func keep(ctx context.Context, ticks <-chan time.Time, allocated func() uint64, 
 	}
 }
 
-// allocatedBytes is 0 where the runtime does not count: then nothing is given back.
+// allocatedBytes returns 0 if the runtime does not provide the metric. Then memory is never returned.
 func allocatedBytes() uint64 { return read(allocated) }
 
-// rest knows when it is time.
+// rest decides when to return memory.
 type rest struct {
-	// looked and given are the bytes allocated at the last look, and when memory was last given back.
+	// looked is the number of bytes allocated at the last check, given the number when memory was last returned.
 	looked, given uint64
 }
 
-// due is told the bytes allocated so far, once in an Interval, and tells whether memory is to be given back now.
+// due reports whether to return memory now. It is called once per Interval with the bytes allocated so far.
 func (r *rest) due(allocated uint64) bool {
 	calm := allocated-r.looked < calmBytes
 	r.looked = allocated

@@ -9,20 +9,20 @@ import (
 	"strings"
 )
 
-// errMappings means that the kernel describes mappings in another way than is known.
-var errMappings = errors.New("not understood")
+// errMappings means that the kernel uses an unknown format for mappings.
+var errMappings = errors.New("unknown format")
 
 // mapping is a range of the process's addresses.
 type mapping struct {
 	Start, End uint64
-	// Writable tells whether it can be written now, Modified whether pages in it are no longer the file's: they cannot
-	// be read from there again.
+	// Writable reports whether the range can be written. Modified reports whether it has pages that differ from the
+	// file, which cannot be read from the file again.
 	Writable, Modified bool
 	Path               string
 }
 
-// clean are those mappings of a file whose pages are all in it, so that they can be forgotten. Mappings are as
-// /proc/self/smaps tells them.
+// clean returns the mappings of a file whose pages are all unmodified, so that they can be dropped. smaps is the
+// content of /proc/self/smaps.
 func clean(smaps io.Reader, path string) ([]mapping, error) {
 	var found []mapping
 	lines := bufio.NewScanner(smaps)
@@ -51,8 +51,8 @@ func clean(smaps io.Reader, path string) ([]mapping, error) {
 	return kept, nil
 }
 
-// parseHead reads the line a mapping begins with, "00400000-01e6f000 r-xp 00000000 08:01 42  /bin/agent"; ok is false
-// for the lines after it, "Rss:  1024 kB".
+// parseHead parses the first line of a mapping, "00400000-01e6f000 r-xp 00000000 08:01 42  /bin/agent". ok is
+// false for the lines after it, such as "Rss:  1024 kB".
 func parseHead(line string) (m mapping, ok bool, err error) {
 	fields := strings.Fields(line)
 	if len(fields) == 0 || strings.HasSuffix(fields[0], ":") {
@@ -73,8 +73,8 @@ func parseHead(line string) (m mapping, ok bool, err error) {
 	return m, true, nil
 }
 
-// holdsPages tells whether a line counts pages that differ from the file's, in memory or swapped out, or that may not
-// leave. A dirty page need not differ: those of a file that was just written are.
+// holdsPages reports whether a line counts pages that differ from the file (in memory or swapped out) or that
+// are locked. Dirty pages do not count: pages of a file that was just written are dirty, too.
 func holdsPages(line string) bool {
 	name, value, _ := strings.Cut(line, ":")
 	switch name {

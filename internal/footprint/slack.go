@@ -6,16 +6,16 @@ import (
 	"runtime/metrics"
 )
 
-// usualPercent is how much a heap grows between two collections, in percent of what is alive, unless somebody says
-// otherwise.
+// usualPercent is Go's default for GOGC: the growth of the heap between two collections, in percent of the live
+// heap.
 const usualPercent = 100
 
-// inUse is the runtime's count of bytes that the last collection found alive.
+// inUse is the runtime metric for the live heap after the last collection, in bytes.
 const inUse = "/gc/heap/live:bytes"
 
-// Slack lets the heap grow by at least so many bytes between two collections, however little is alive: a small heap is
-// else collected again and again while there is much to do, which costs a hub where clusters join a tenth of its time.
-// What it costs in memory is given back at rest. Where GOGC says something else, that holds. It cannot be undone.
+// Slack lets the heap grow by at least this many bytes between two collections. Otherwise a small heap is
+// collected again and again under load, which costs a hub a tenth of its time while clusters join. Keep returns
+// the memory when the process is idle. A GOGC setting overrides Slack. It cannot be undone.
 func Slack(bytes uint64) {
 	if before := debug.SetGCPercent(usualPercent); before != usualPercent {
 		debug.SetGCPercent(before)
@@ -24,18 +24,18 @@ func Slack(bytes uint64) {
 	afterEach(func() { debug.SetGCPercent(percentFor(bytes, liveBytes())) })
 }
 
-// percentFor is the growth that leaves so much slack.
+// percentFor returns the GOGC percentage that gives this much slack.
 func percentFor(slack, live uint64) int {
 	if live == 0 {
-		return usualPercent // nothing has been collected yet
+		return usualPercent // no collection yet
 	}
 	return int(max(usualPercent, slack*100/live)) //nolint:gosec // slack is a few megabytes
 }
 
-// collection is alive until the next one.
+// collection lives until the next garbage collection.
 type collection struct{ done func() }
 
-// afterEach calls done after each collection from now on, from a goroutine of the runtime.
+// afterEach calls done after each garbage collection, from a goroutine of the runtime.
 func afterEach(done func()) {
 	runtime.SetFinalizer(&collection{done: done}, func(c *collection) {
 		c.done()
@@ -45,7 +45,7 @@ func afterEach(done func()) {
 
 func liveBytes() uint64 { return read(inUse) }
 
-// read is a count of the runtime's; 0 if it does not count that.
+// read returns a runtime metric, or 0 if it is not available.
 func read(name string) uint64 {
 	sample := []metrics.Sample{{Name: name}}
 	metrics.Read(sample)

@@ -1,4 +1,4 @@
-// Package health answers whether the process lives and whether it is of use, and serves its metrics.
+// Package health serves the probes and the metrics of a process.
 //
 //	State ◄─ SetReady ─ the process          Start ─► GET /healthz /readyz (one address), /metrics (another)
 package health
@@ -17,31 +17,30 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Limits of the servers. Whoever reaches them is not asked who they are, so they may not cost much.
+// Limits of the servers. Clients are not authenticated, so requests must be cheap.
 const (
 	readTimeout  = 5 * time.Second
 	writeTimeout = 30 * time.Second
 	idleTimeout  = 2 * time.Minute // longer than the pause between two scrapes or probes
 	headerLimit  = 16 << 10        // bytes
-	scrapes      = 3               // at a time; further ones are told to come back
+	scrapes      = 3               // concurrent scrapes; further ones get an error
 )
 
-// State is what the process knows about its own usefulness. The zero value is not ready, and says "starting".
+// State is the readiness of the process. The zero value is not ready, with reason "starting".
 type State struct {
 	mu     sync.Mutex
 	ready  bool
 	reason string
 }
 
-// SetReady says whether the process is of use now, and in a few words why, or why not. A replica that only
-// stands by is ready.
+// SetReady sets whether the process is ready, with a short reason. A standby replica is ready.
 func (s *State) SetReady(ready bool, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ready, s.reason = ready, reason
 }
 
-// Ready returns what SetReady was told last.
+// Ready returns the values of the last SetReady.
 func (s *State) Ready() (ready bool, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,25 +50,25 @@ func (s *State) Ready() (ready bool, reason string) {
 	return s.ready, s.reason
 }
 
-// Options of Start.
+// Options configures Start.
 type Options struct {
-	// HealthAddress is where /healthz and /readyz are served, ":8081" for example. Empty or "0": nowhere.
+	// HealthAddress is the address of /healthz and /readyz, for example ":8081". Empty or "0" turns them off.
 	HealthAddress string
-	// MetricsAddress is where /metrics is served. Empty or "0": nowhere.
+	// MetricsAddress is the address of /metrics. Empty or "0" turns it off.
 	MetricsAddress string
-	// State answers /readyz. Required.
+	// State is the readiness that /readyz returns. Required.
 	State *State
-	// Gatherer has the metrics. Nil: the default registry's.
+	// Gatherer provides the metrics. Nil means the default registry.
 	Gatherer prometheus.Gatherer
-	// Log is told of servers that die. Nil: nobody is told.
+	// Log receives errors of the servers. Nil disables logging.
 	Log *slog.Logger
 }
 
-// Addresses are where the servers listen, with the port the system chose if it was asked to; empty for a
-// server that was not wanted.
+// Addresses contains the addresses of the servers, including a port chosen by the system. It is empty for a
+// server that is turned off.
 type Addresses struct{ Health, Metrics string }
 
-// Start serves until ctx ends. An address that cannot be had is an error at once.
+// Start serves until ctx ends. It returns an error if it cannot listen on an address.
 func Start(ctx context.Context, o Options) (Addresses, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -84,7 +83,8 @@ func Start(ctx context.Context, o Options) (Addresses, error) {
 	}
 	metrics := http.NewServeMux()
 	metrics.Handle("GET /metrics", promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{
-		// What cannot be had does not hide the rest; and a scrape of a large hub is some work.
+		// Export the other metrics if some cannot be collected. Limit concurrent scrapes, because a scrape of a large
+		// hub is expensive.
 		ErrorHandling: promhttp.ContinueOnError, ErrorLog: failures{o.Log}, MaxRequestsInFlight: scrapes,
 	}))
 	if listening.Metrics, err = serve(ctx, "metrics", o.MetricsAddress, metrics, o.Log); err != nil {
@@ -96,7 +96,7 @@ func Start(ctx context.Context, o Options) (Addresses, error) {
 func healthHandler(state *State) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte("ok\n")) // whoever asks has gone: nothing to do about it
+		_, _ = w.Write([]byte("ok\n")) // the client has disconnected
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		ready, reason := state.Ready()
@@ -108,7 +108,7 @@ func healthHandler(state *State) http.Handler {
 	return mux
 }
 
-// serve listens before it returns, so that a taken port fails the start and not a probe later.
+// serve listens before it returns, so that a port in use fails the start and not a later probe.
 func serve(ctx context.Context, name, address string, handler http.Handler, log *slog.Logger) (string, error) {
 	if address == "" || address == "0" {
 		return "", nil
@@ -122,7 +122,7 @@ func serve(ctx context.Context, name, address string, handler http.Handler, log 
 		IdleTimeout: idleTimeout, MaxHeaderBytes: headerLimit,
 		ErrorLog: slog.NewLogLogger(log.With("server", name).Handler(), slog.LevelDebug),
 	}
-	context.AfterFunc(ctx, func() { _ = server.Close() }) // the process is ending; probes may break off
+	context.AfterFunc(ctx, func() { _ = server.Close() }) // the process ends; open requests may be cut off
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			log.Error("server ended", "server", name, "error", err)
@@ -131,8 +131,10 @@ func serve(ctx context.Context, name, address string, handler http.Handler, log 
 	return listener.Addr().String(), nil
 }
 
-// failures tells of what could not be scraped.
+// failures logs metrics that could not be collected.
 type failures struct{ log *slog.Logger }
 
-// Println is how promhttp tells.
-func (f failures) Println(v ...any) { f.log.Warn("scraping the metrics", "error", fmt.Sprint(v...)) }
+// Println implements the error logger of promhttp.
+func (f failures) Println(v ...any) {
+	f.log.Warn("collecting the metrics failed", "error", fmt.Sprint(v...))
+}

@@ -15,21 +15,21 @@ import (
 )
 
 const (
-	// tailSize is how much of a page's end is kept: the metadata of a list come last in JSON, and nothing in them is
-	// longer than the token of the next page, which has the names of one object.
+	// tailSize is how many bytes of a page's end are kept. In JSON, a list's metadata come last, and their longest
+	// part is the continue token, which contains the key of one object.
 	tailSize = 4 << 10
-	// aheadLife is how long a page waits for whoever asked for the one before it, and has perhaps given up.
+	// aheadLife is how long a prefetched page waits for its caller, which may have given up.
 	aheadLife = 30 * time.Second
 )
 
-// ahead asks for the next page of a list once one has been received, so that the API server makes it while that one is
-// decoded. Nothing is asked for that would not be asked for anyway, and what cannot be had ahead is asked for again by
-// whoever wants it.
+// ahead prefetches the next page of a list, so that the API server prepares it while the current page is
+// decoded. It prefetches only pages that the caller will request. If a prefetch fails, the caller requests the
+// page itself.
 //
-//	page 1 ─► its last bytes name page 2 ─► asked for at once ─┐
-//	       └► decoded ─► page 2 is asked for ──────────────────┴► the answer
+//	page 1 ─► its last bytes contain the continue token ─► page 2 is prefetched ─┐
+//	       └► decoded ─► page 2 is requested ────────────────────────────────────┴► the response
 //
-// An answer waits unread, so no more of it is in memory than a connection lets a server send unasked.
+// The body of a prefetched response is not read, so memory holds only what a connection buffers.
 type ahead struct {
 	mu    sync.Mutex
 	pages map[string]*nextPage
@@ -37,15 +37,15 @@ type ahead struct {
 
 func newAhead() *ahead { return &ahead{pages: map[string]*nextPage{}} }
 
-// nextPage is one that was asked for before anybody wanted it.
+// nextPage is a prefetched page.
 type nextPage struct {
-	// answer gets the page, or nil where there was an error.
+	// answer receives the page, or nil after an error.
 	answer chan *http.Response
-	// forget ends the request, and the body of its answer.
+	// forget cancels the request and the body of its response.
 	forget context.CancelFunc
 }
 
-// send answers a request, with the page that was asked for already where it is for one.
+// send sends a request, or returns the prefetched page for it.
 func (a *ahead) send(next http.RoundTripper, request *http.Request) (*http.Response, error) {
 	if !isForPage(request) {
 		return next.RoundTrip(request)
@@ -60,12 +60,12 @@ func (a *ahead) send(next http.RoundTripper, request *http.Request) (*http.Respo
 	return answer, err
 }
 
-// isForPage says whether a request lists something page by page.
+// isForPage reports whether a request lists page by page.
 func isForPage(request *http.Request) bool {
 	return request.Method == http.MethodGet && strings.Contains(request.URL.RawQuery, "limit=")
 }
 
-// isJSON says whether the metadata of a list come last.
+// isJSON reports whether a list's metadata come last.
 func isJSON(answer *http.Response) bool {
 	return strings.HasPrefix(answer.Header.Get("Content-Type"), runtime.ContentTypeJSON)
 }
@@ -74,17 +74,17 @@ func keyOf(request *http.Request) string {
 	return request.URL.String() + " " + request.Header.Get("Accept")
 }
 
-// claim is the page that a request is for, if it was asked for already and came.
+// claim returns the prefetched page for a request, or nil if there is no usable page.
 func (a *ahead) claim(request *http.Request) (*http.Response, error) {
 	found := a.take(keyOf(request), nil)
 	if found == nil {
-		return nil, nil //nolint:nilnil // there is none
+		return nil, nil //nolint:nilnil // not prefetched
 	}
 	select {
 	case answer := <-found.answer:
 		if answer == nil {
 			found.forget()
-			return nil, nil //nolint:nilnil // it is asked for again, and that error counts
+			return nil, nil //nolint:nilnil // the request is sent again, and its error is returned
 		}
 		context.AfterFunc(request.Context(), found.forget)
 		answer.Request = request
@@ -95,7 +95,7 @@ func (a *ahead) claim(request *http.Request) (*http.Response, error) {
 	}
 }
 
-// take takes a page out: any, or only this one.
+// take removes a page from the map: any page with the key, or only this one.
 func (a *ahead) take(key string, only *nextPage) *nextPage {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -107,20 +107,20 @@ func (a *ahead) take(key string, only *nextPage) *nextPage {
 	return found
 }
 
-// ask asks for the page after one that was asked for with this request.
+// ask prefetches the page after the one of this request.
 func (a *ahead) ask(next http.RoundTripper, before *http.Request, token string) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(before.Context()))
 	request := before.Clone(ctx)
 	query := request.URL.Query()
 	query.Set("continue", token)
-	query.Del("resourceVersion") // the token has it
+	query.Del("resourceVersion") // the token contains it
 	query.Del("resourceVersionMatch")
 	request.URL.RawQuery = query.Encode()
 	key, asked := keyOf(request), &nextPage{answer: make(chan *http.Response, 1), forget: cancel}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.pages[key] != nil {
-		cancel() // two ask for the same
+		cancel() // two lists prefetch the same page
 		return
 	}
 	a.pages[key] = asked
@@ -132,24 +132,24 @@ func (a *ahead) ask(next http.RoundTripper, before *http.Request, token string) 
 	go func() { asked.answer <- fetched(next, request) }()
 }
 
-// fetched is the answer to a request; nil where it is none that helps.
+// fetched sends a request and returns the response, or nil if it is not usable.
 func fetched(next http.RoundTripper, request *http.Request) *http.Response {
 	answer, err := next.RoundTrip(request)
 	switch {
 	case err != nil:
 		return nil
 	case answer.StatusCode != http.StatusOK:
-		_ = answer.Body.Close() // nothing of it was read
+		_ = answer.Body.Close() // nothing was read
 		return nil
 	}
 	return answer
 }
 
-// page is the body of a list's page, of which the end is kept.
+// page is the body of a list's page. It keeps the end of the text.
 type page struct {
 	io.ReadCloser
 	tail []byte
-	// end is called once, with the token of the next page, when all of this one was read.
+	// end is called once, with the continue token, when the page was read completely.
 	end func(token string)
 }
 
@@ -168,12 +168,12 @@ func (p *page) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// continuesWith is the token of the next page, in the metadata that are the last field of a list; empty where there are
-// none.
+// continuesWith returns the continue token in the metadata, which are the last field of a list, or an empty
+// string.
 func continuesWith(tail []byte) string {
 	const field = `"metadata":`
 	at := bytes.LastIndex(tail, []byte(field))
-	if at < 1 || tail[at-1] != ',' && tail[at-1] != '{' { // an escaped quotation mark begins no name
+	if at < 1 || tail[at-1] != ',' && tail[at-1] != '{' { // an escaped quotation mark does not start a name
 		return ""
 	}
 	var meta metav1.ListMeta
@@ -183,7 +183,7 @@ func continuesWith(tail []byte) string {
 	}
 	rest := tail[at+len(field)+int(decoder.InputOffset()):]
 	if string(bytes.TrimSpace(rest)) != "}" {
-		return "" // those of an object, or of something else within it
+		return "" // metadata of an object, or of something nested
 	}
 	return meta.Continue
 }

@@ -1,7 +1,8 @@
-// Package kube builds the clients of a process for its own API server: where it is, with which credentials, how long a
-// request may take, and how caches list after an outage.
+// Package kube creates the clients of a process for its own API server. It defines the address, the credentials,
+// the timeouts, and how caches list again after an outage.
 //
 //	own flags ─► LoadOwn ─► Tune, Watching, RelistAfterOutage ─► clients and informers
 //
-// The packages below it: foreign talks to API servers of users, kubeconfig reads what users wrote, accounts mints tokens.
+// The packages below it: foreign connects to API servers of users, kubeconfig parses kubeconfigs of users,
+// accounts creates tokens.
 package kube

@@ -11,8 +11,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// FleetClient is a client for Fleet's kinds on the server of cfg. It shares the connections of through, if that is
-// given.
+// FleetClient returns a client for Fleet's kinds on the server of cfg. It uses the connections of through, if
+// that is not nil.
 func FleetClient(cfg *rest.Config, through *http.Client) (rest.Interface, error) {
 	scheme := runtime.NewScheme()
 	if err := fleet.AddToScheme(scheme); err != nil {

@@ -11,9 +11,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// NamesInformer watches the objects of a resource, in all namespaces, that a field selector matches; an empty one
-// matches all. Its store holds *metav1.PartialObjectMetadata with the name, namespace, UID and resourceVersion only:
-// what an object says is read when it is needed, and never kept. Whoever asks runs the informer.
+// NamesInformer returns an informer for the objects of a resource in all namespaces that match a field selector.
+// An empty selector matches all. Its store contains *metav1.PartialObjectMetadata with only name, namespace, UID
+// and resourceVersion. The rest of an object is read when needed and never cached. The caller runs the informer.
 func NamesInformer(cfg *rest.Config, resource schema.GroupVersionResource, fieldSelector string) (cache.SharedIndexInformer, error) {
 	client, err := metadata.NewForConfig(Watching(cfg))
 	if err != nil {
@@ -31,7 +31,7 @@ func NamesInformer(cfg *rest.Config, resource schema.GroupVersionResource, field
 func nameAndVersion(obj any) (any, error) {
 	found, ok := obj.(*metav1.PartialObjectMetadata)
 	if !ok {
-		return obj, nil // the end of an object whose deletion was missed
+		return obj, nil // a tombstone: the deletion was missed
 	}
 	return &metav1.PartialObjectMetadata{TypeMeta: found.TypeMeta, ObjectMeta: metav1.ObjectMeta{
 		Namespace: found.Namespace, Name: found.Name, UID: found.UID, ResourceVersion: found.ResourceVersion,

@@ -13,22 +13,22 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// RelistAfterOutage is cfg for the caches of a process, which list all objects anew after its server was out of reach
-// (see Relisting, which does so for one informer). What a server was restored to may be younger than the lease that
-// tells of it: then nobody notices that it went back, and nothing that a cache knows may outlive the outage.
+// RelistAfterOutage returns a copy of cfg for the caches of a process. They list all objects again after the
+// server was unreachable (Relisting does that for one informer). The restored state may be older than the
+// leader's lease. Then the restore cannot be detected from the lease, so no cache may survive the outage.
 //
-//	a request without an answer ─► each watch that would go on ✗ 410 Gone, said here ─► list ─► watch
+//	a request without a response ─► each watch that would continue ✗ 410 Gone, made up here ─► list ─► watch
 //
-// A request that its sender gives up is no outage.
+// A request that its sender cancels is not an outage.
 func RelistAfterOutage(cfg *rest.Config) *rest.Config {
 	return Through(cfg, (&outages{told: map[string]int{}}).send)
 }
 
-// outages are the times when a server was out of reach.
+// outages counts the outages of a server.
 type outages struct {
 	mu     sync.Mutex
-	number int            // that there were
-	told   map[string]int // of how many each cache knows, by what it watches
+	number int            // of outages
+	told   map[string]int // outages that each cache has seen, by the URL it watches
 }
 
 func (o *outages) send(next http.RoundTripper, request *http.Request) (*http.Response, error) {
@@ -44,13 +44,13 @@ func (o *outages) send(next http.RoundTripper, request *http.Request) (*http.Res
 	return answer, err
 }
 
-// doubts says, once for each outage, whether a cache would go on from what it knew before. One that was filled since
-// is told, too, and lists twice.
+// doubts reports, once per outage, whether a cache would continue from a version before the outage. A cache that
+// was filled after the outage also gets true once, and lists twice.
 func (o *outages) doubts(asked *url.URL) bool {
 	query := asked.Query()
 	version := query.Get("resourceVersion")
 	if query.Get("watch") == "" || version == "" || version == "0" || query.Get("sendInitialEvents") == "true" {
-		return false // not from where it was
+		return false // starts from the current state
 	}
 	what := asked.Path + "?" + query.Get("labelSelector") + "&" + query.Get("fieldSelector")
 	o.mu.Lock()
@@ -60,17 +60,17 @@ func (o *outages) doubts(asked *url.URL) bool {
 	return !known
 }
 
-// isOutage says that there was no answer of the server's, or only that of somebody who stands before it.
+// isOutage reports whether the response is missing or comes only from a proxy in front of the server.
 func isOutage(answer *http.Response, err error) bool {
 	return err != nil || answer.StatusCode == http.StatusBadGateway || answer.StatusCode == http.StatusServiceUnavailable
 }
 
-// expired is what a server answers that does not know a version any more.
+// expired returns the response of a server that no longer has a version.
 func expired(request *http.Request) (*http.Response, error) {
-	return answered(request, apierrors.NewResourceExpired("the server was out of reach and may have been restored: listing anew"))
+	return answered(request, apierrors.NewResourceExpired("the server was unreachable and may have been restored: listing again"))
 }
 
-// answered is an answer as of a server that refuses a request.
+// answered returns the response of a server that refuses a request.
 func answered(request *http.Request, refusal *apierrors.StatusError) (*http.Response, error) {
 	status := refusal.ErrStatus
 	status.Kind, status.APIVersion = "Status", "v1"

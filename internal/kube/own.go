@@ -16,19 +16,19 @@ import (
 	"github.com/fleet-hub/fleet/internal/version"
 )
 
-// RequestTimeout bounds one request to an API server. Watches are not requests in this sense.
+// RequestTimeout limits one request to an API server. It does not apply to watches.
 const RequestTimeout = 15 * time.Second
 
-// Own is how a process reaches the API server it belongs to.
+// Own describes how a process reaches its own API server.
 type Own struct {
-	// Config is tuned (see Tune), and answers are not compressed.
+	// Config is tuned (see Tune) and turns off compression.
 	Config *rest.Config
-	// Raw is the kubeconfig with all files embedded, nil inside a cluster.
+	// Raw is the kubeconfig with all files embedded. It is nil inside a cluster.
 	Raw []byte
 }
 
-// LoadOwn finds the process's API server: the kubeconfig file named, else the cluster the process runs in,
-// else the default kubeconfig ($KUBECONFIG, ~/.kube/config).
+// LoadOwn finds the process's API server: from the given kubeconfig file, or the cluster the process runs in, or
+// the default kubeconfig ($KUBECONFIG, ~/.kube/config).
 func LoadOwn(path string) (Own, error) {
 	if path == "" {
 		if cfg, err := rest.InClusterConfig(); err == nil {
@@ -40,14 +40,14 @@ func LoadOwn(path string) (Own, error) {
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil)
 	cfg, err := loader.ClientConfig()
 	if err != nil {
-		return Own{}, fmt.Errorf("neither in a cluster nor given a usable kubeconfig: %w", err)
+		return Own{}, fmt.Errorf("finding the API server: not running in a cluster, and no usable kubeconfig: %w", err)
 	}
 	merged, err := loader.RawConfig()
 	if err != nil {
 		return Own{}, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	if err := api.FlattenConfig(&merged); err != nil {
-		return Own{}, fmt.Errorf("reading the files the kubeconfig names: %w", err)
+		return Own{}, fmt.Errorf("reading the files that the kubeconfig references: %w", err)
 	}
 	raw, err := clientcmd.Write(merged)
 	if err != nil {
@@ -56,18 +56,19 @@ func LoadOwn(path string) (Own, error) {
 	return Own{Config: near(cfg), Raw: raw}, nil
 }
 
-// near is Tune for a server that is close by: to compress long lists costs both sides more than to send them as they are.
+// near is Tune for a server in the same network: compressing long lists costs both sides more than sending them
+// uncompressed.
 func near(cfg *rest.Config) *rest.Config {
 	cfg = Tune(cfg)
 	cfg.DisableCompression = true
 	return cfg
 }
 
-// Tune returns a copy of cfg without a client-side rate limit, since the API server has fair queuing, and with
-// RequestTimeout unless it has a timeout already; it says who asks, unless it does so already, and which protocols it
-// speaks: client-go gives a cfg that says nothing of TLS, for it trusts the system's roots, net/http's own transport,
-// which never looks after a connection on which nothing comes. client-go counts a watch as one request, so its informers
-// need Watching(cfg); lasso's caches tell the two apart themselves.
+// Tune returns a copy of cfg without client-side rate limit, because the API server has fair queuing. Unless
+// already set, it sets RequestTimeout, the user agent and the protocols. The protocols matter because client-go
+// uses net/http's default transport for a cfg without TLS settings (system roots), and that transport never
+// checks idle connections. client-go counts a watch as one request, so its informers need Watching(cfg). lasso's
+// caches handle that themselves.
 func Tune(cfg *rest.Config) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.Burst, cfg.RateLimiter = -1, 0, nil
@@ -83,7 +84,8 @@ func Tune(cfg *rest.Config) *rest.Config {
 	return cfg
 }
 
-// protocols are those that client-go speaks: whoever has forbidden it HTTP/2 (DISABLE_HTTP2) must not be offered it.
+// protocols returns the protocols of client-go. If HTTP/2 is turned off for it (DISABLE_HTTP2), HTTP/2 must not
+// be offered.
 func protocols() []string {
 	if utilnet.SetTransportDefaults(&http.Transport{}).TLSNextProto == nil {
 		return []string{"http/1.1"}
@@ -91,7 +93,7 @@ func protocols() []string {
 	return []string{"h2", "http/1.1"}
 }
 
-// userAgent is what API servers write into their audit logs, and up to the "/" into the managedFields of objects.
+// userAgent returns the text that API servers write to audit logs and, up to the "/", to managedFields.
 func userAgent() string {
 	return fmt.Sprintf("%s/%s (%s/%s)", filepath.Base(os.Args[0]), version.Version, runtime.GOOS, runtime.GOARCH)
 }
@@ -103,8 +105,7 @@ func Watching(cfg *rest.Config) *rest.Config {
 	return cfg
 }
 
-// CA returns the certificates cfg trusts in PEM form, read from their file if they are in one; nil means the
-// system's roots.
+// CA returns the PEM certificates that cfg trusts, from the data or from the file. Nil means the system's roots.
 func CA(cfg *rest.Config) ([]byte, error) {
 	if len(cfg.CAData) > 0 || cfg.CAFile == "" {
 		return cfg.CAData, nil

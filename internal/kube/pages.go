@@ -9,13 +9,14 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// InPages is cfg for caches that are filled from pages, which cost an API server a fraction of the stream that client-go
-// asks for first (decision 47). That request is answered here, as by a server that knows no such streams:
+// InPages returns a copy of cfg for caches that are filled page by page. For the API server, pages cost a
+// fraction of the streamed list that client-go requests first (decision 47). That request is answered here, as
+// by a server without streamed lists:
 //
-//	watch, all there is from the beginning ✗ 422 Invalid, said here ─► list, page by page ─► watch
+//	watch with all initial events ✗ 422 Invalid, made up here ─► list, page by page ─► watch
 //
-// Pages are asked for one ahead, see ahead. A cache that has something, and asks for all there is since, gets its stream: client-go would ask for one list of
-// everything instead.
+// The next page is prefetched (see ahead). A cache that has objects and requests all newer ones still gets its
+// stream, because client-go would otherwise list everything in one request.
 func InPages(cfg *rest.Config) *rest.Config {
 	pages := newAhead()
 	return Through(cfg, func(next http.RoundTripper, request *http.Request) (*http.Response, error) {
@@ -26,10 +27,11 @@ func InPages(cfg *rest.Config) *rest.Config {
 	})
 }
 
-// isForAllThereIs says whether a stream is asked for by a cache that has nothing yet, or doubts all that it has.
+// isForAllThereIs reports whether a request streams all objects, for a cache that is empty or distrusts its
+// content.
 func isForAllThereIs(request *http.Request) bool {
 	if !strings.Contains(request.URL.RawQuery, "sendInitialEvents") {
-		return false // as nearly all requests
+		return false // true for nearly all requests
 	}
 	query := request.URL.Query()
 	version := query.Get("resourceVersion")

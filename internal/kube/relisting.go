@@ -11,13 +11,15 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Relisting makes an informer list its objects anew after its server could not be reached: the server may come back
-// restored from an older state, whose resource versions have not got to where the informer stopped. A watch from
-// there would be accepted and stay silent until they have, and what was undone meanwhile would never be told.
+// Relisting makes an informer list its objects again after its server was unreachable. The server may have been
+// restored from an older state with lower resource versions. A watch from the last version would be accepted but
+// receive nothing until the server reaches that version, and the informer would never learn of changes that were
+// undone.
 //
-//	watch ✗ no connection ─► watch ✗ 410 Gone, said here ─► list ─► watch
+//	watch ✗ no connection ─► watch ✗ 410 Gone, made up here ─► list ─► watch
 //
-// A watch that ends and can be opened again at once goes on where it was. The result is for one informer.
+// A watch that ends and can be reopened immediately continues from its last version. The result is for one
+// informer.
 func Relisting(objects cache.ListerWatcher) cache.ListerWatcher {
 	return &relisting{ListerWatcherWithContext: cache.ToListerWatcherWithContext(objects), objects: objects}
 }
@@ -27,10 +29,10 @@ type relisting struct {
 	objects cache.ListerWatcher
 
 	mu     sync.Mutex
-	broken bool // the last request got no answer
+	broken bool // the last request got no response
 }
 
-// IsWatchListSemanticsUnSupported passes on what client-go asks fakes.
+// IsWatchListSemanticsUnSupported forwards a question that client-go asks fakes.
 func (r *relisting) IsWatchListSemanticsUnSupported() bool {
 	asked, ok := r.objects.(interface{ IsWatchListSemanticsUnSupported() bool })
 	return ok && asked.IsWatchListSemanticsUnSupported()
@@ -57,24 +59,24 @@ func (r *relisting) ListWithContext(ctx context.Context, options metav1.ListOpti
 func (r *relisting) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	goesOn := options.ResourceVersion != "" && options.ResourceVersion != "0" && options.SendInitialEvents == nil
 	if goesOn && r.mended() {
-		return nil, apierrors.NewResourceExpired("the server was out of reach and may have been restored: listing anew")
+		return nil, apierrors.NewResourceExpired("the server was unreachable and may have been restored: listing again")
 	}
 	watching, err := r.ListerWatcherWithContext.WatchWithContext(ctx, options)
 	r.heard(ctx, err)
 	return watching, err
 }
 
-// heard notes whether there was an answer, an error or not.
+// heard records whether there was a response, even an error.
 func (r *relisting) heard(ctx context.Context, err error) {
 	if ctx.Err() != nil {
-		return // nobody waited for it
+		return // the caller gave up
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.broken = err != nil && apierrors.ReasonForError(err) == metav1.StatusReasonUnknown
 }
 
-// mended says whether the last request got no answer, once.
+// mended returns true, once, if the last request got no response.
 func (r *relisting) mended() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

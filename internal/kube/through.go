@@ -6,10 +6,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// sending answers a request, mostly by passing it on to next.
+// sending handles a request, usually by passing it on to next.
 type sending func(next http.RoundTripper, request *http.Request) (*http.Response, error)
 
-// Through is cfg with requests that send answers.
+// Through returns a copy of cfg whose requests are handled by send.
 func Through(cfg *rest.Config, send sending) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return roundTripper{next, send} })
@@ -25,5 +25,5 @@ func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
 	return r.send(r.next, request)
 }
 
-// WrappedRoundTripper lets the connections below be closed.
+// WrappedRoundTripper lets callers close idle connections.
 func (r roundTripper) WrappedRoundTripper() http.RoundTripper { return r.next }

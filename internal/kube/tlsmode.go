@@ -12,34 +12,34 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// The TLS modes, as configurations and Secrets spell them.
+// The TLS modes, as in configurations and Secrets.
 const (
-	// TLSModeStrict trusts the CA that was handed over and nothing else.
+	// TLSModeStrict trusts only the given CA.
 	TLSModeStrict = "strict"
-	// TLSModeSystemStore prefers the machine's roots, where they suffice, over the CA handed over.
+	// TLSModeSystemStore prefers the system's roots over the given CA if they suffice.
 	TLSModeSystemStore = "system-store"
 )
 
 // Sentinels of WithTLSMode.
 var (
-	// ErrUnknownTLSMode means the mode is neither "strict" nor "system-store"; empty is not either.
+	// ErrUnknownTLSMode means that the mode is neither "strict" nor "system-store". An empty mode is also unknown.
 	ErrUnknownTLSMode = errors.New(`unknown TLS mode, want "system-store" or "strict"`)
-	// ErrNoCA means strict mode was asked for without saying which CA to trust.
+	// ErrNoCA means that the mode is strict but no CA is given.
 	ErrNoCA = errors.New("TLS mode strict needs a CA, but none is given")
 )
 
-// probeTimeout bounds the one request that asks whether the system's roots suffice.
+// probeTimeout limits the request that tests whether the system's roots suffice.
 const probeTimeout = 5 * time.Second
 
-// WithTLSMode returns a copy of cfg that trusts what the mode says. In system-store mode one request
-// without credentials is sent to the server under the system's roots: if any answer comes, the CA is
-// dropped and the roots are used from then on; else the CA stays. Servers without TLS, and those an
-// operator allowed to go unverified, are left alone in that mode.
+// WithTLSMode returns a copy of cfg with the trust of the mode. In system-store mode it sends one request
+// without credentials to the server, using the system's roots. If any response arrives, it drops the CA and uses
+// the roots. Otherwise it keeps the CA. In that mode it does not change servers without TLS, or those for which
+// an operator has turned verification off.
 func WithTLSMode(ctx context.Context, cfg *rest.Config, mode string) (*rest.Config, error) {
 	return withTLSMode(ctx, cfg, mode, nil)
 }
 
-// withTLSMode takes the roots for a test's sake; nil are the system's.
+// withTLSMode implements WithTLSMode. Tests pass roots; nil means the system's roots.
 func withTLSMode(ctx context.Context, cfg *rest.Config, mode string, roots *x509.CertPool) (*rest.Config, error) {
 	cfg = rest.CopyConfig(cfg)
 	hasCA := len(cfg.CAData) > 0 || cfg.CAFile != ""
@@ -59,14 +59,14 @@ func withTLSMode(ctx context.Context, cfg *rest.Config, mode string, roots *x509
 	}
 }
 
-// CAFor is the CA that a client elsewhere is to keep for the server of cfg; none is the roots of its own system. The
-// roots of this machine need not be that client's: in system-store mode they count for one that has relied on its own
-// (rooted), and where the CA of cfg is not the server's.
+// CAFor returns the CA that a client on another machine must use for the server of cfg. Nil means the roots of
+// that machine. Its roots may differ from those of this machine. So in system-store mode the result is nil only
+// if that client already uses its own roots (rooted), or if the CA of cfg is not the server's.
 func CAFor(ctx context.Context, cfg *rest.Config, mode string, rooted bool) ([]byte, error) {
 	return caFor(ctx, cfg, mode, rooted, nil)
 }
 
-// caFor takes the roots for a test's sake; nil are the system's.
+// caFor implements CAFor. Tests pass roots; nil means the system's roots.
 func caFor(ctx context.Context, cfg *rest.Config, mode string, rooted bool, roots *x509.CertPool) ([]byte, error) {
 	own := x509.NewCertPool()
 	if mode == TLSModeSystemStore && !rooted && own.AppendCertsFromPEM(cfg.CAData) && trustedBy(ctx, cfg, own) {
@@ -79,7 +79,7 @@ func caFor(ctx context.Context, cfg *rest.Config, mode string, rooted bool, root
 	return cfg.CAData, nil
 }
 
-// trustedBy asks whether the server answers at all under these roots.
+// trustedBy reports whether the server responds when these roots are used.
 func trustedBy(ctx context.Context, cfg *rest.Config, roots *x509.CertPool) bool {
 	base, _, err := rest.DefaultServerUrlFor(cfg)
 	if err != nil || base.Scheme != "https" {
@@ -98,7 +98,7 @@ func trustedBy(ctx context.Context, cfg *rest.Config, roots *x509.CertPool) bool
 	client := &http.Client{
 		Transport: transport,
 		Timeout:   probeTimeout,
-		// A redirect is an answer, and where it leads is not the question.
+		// A redirect is a response; its target does not matter.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base.String(), nil)
@@ -107,8 +107,8 @@ func trustedBy(ctx context.Context, cfg *rest.Config, roots *x509.CertPool) bool
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return false // not trusted, or not there: the CA handed over decides
+		return false // untrusted or unreachable: use the given CA
 	}
-	_ = response.Body.Close() // only the answer's existence mattered
+	_ = response.Body.Close() // only the existence of a response matters
 	return true
 }

@@ -11,37 +11,37 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube"
 )
 
-// Fence keeps a leader from writing once another one may lead. A process that was stopped for a while (a signal, a
-// paused machine, one short of memory) goes on in the middle of what it did, and its election tells it only later that
-// its time in office is over: by then it would have written beside its successor.
+// Fence keeps a leader from writing when another one may lead. A process that was paused (a signal, a suspended
+// machine, memory pressure) resumes in the middle of its work, and its election detects only later that the
+// lease has expired. By then it might write at the same time as its successor.
 //
 //	lease renewed ─► writes pass for the lease's duration ─► refused with ErrLeaseLost, until it is renewed
 //
-// What was on its way when the process was stopped still arrives: every write must be harmless when it is late.
+// Requests that were sent before the pause still arrive, so every write must be harmless when it is late.
 type Fence struct {
 	clock func() time.Time
 
 	mu    sync.Mutex
-	until map[string]deadline // by the lease's name
+	until map[string]deadline // by name of the lease
 }
 
-// deadline is when a lease that was renewed begins to be free for others, at the earliest.
+// deadline is the earliest time at which other processes may acquire a lease that was renewed.
 type deadline struct {
 	renewed time.Time // when the request was sent
 	lasts   time.Duration
 }
 
-// NewFence lets everything pass until a lease was taken.
+// NewFence returns a Fence that allows all writes until the first lease is acquired.
 func NewFence(clock func() time.Time) *Fence {
 	return &Fence{clock: clock, until: map[string]deadline{}}
 }
 
-// Guard is cfg for the work of a leader: what asks for a change is refused while the lease is not certain.
+// Guard returns a copy of cfg for the work of a leader. It refuses writes while the lease may have expired.
 func (f *Fence) Guard(cfg *rest.Config) *rest.Config {
 	return kube.Through(cfg, func(next http.RoundTripper, request *http.Request) (*http.Response, error) {
 		if err := f.check(request.Method); err != nil {
 			if request.Body != nil {
-				_ = request.Body.Close() // as a RoundTripper must
+				_ = request.Body.Close() // as RoundTripper requires
 			}
 			return nil, err
 		}
@@ -49,9 +49,9 @@ func (f *Fence) Guard(cfg *rest.Config) *rest.Config {
 	})
 }
 
-// watch is cfg for the election for one lease: each write of it that is accepted took or renewed it.
+// watch returns a copy of cfg for the election for one lease. Each accepted write acquires or renews the lease.
 func (f *Fence) watch(cfg *rest.Config, lease string, lasts time.Duration) *rest.Config {
-	lasts = lasts.Truncate(time.Second) // as the lease has it
+	lasts = lasts.Truncate(time.Second) // a Lease stores whole seconds
 	return kube.Through(cfg, func(next http.RoundTripper, request *http.Request) (*http.Response, error) {
 		sent := f.clock()
 		answer, err := next.RoundTrip(request)
@@ -64,7 +64,7 @@ func (f *Fence) watch(cfg *rest.Config, lease string, lasts time.Duration) *rest
 	})
 }
 
-// check is an error wrapping ErrLeaseLost for what must not be sent now.
+// check returns an error that wraps ErrLeaseLost if the request must not be sent now.
 func (f *Fence) check(method string) error {
 	if isRead(method) {
 		return nil
@@ -73,9 +73,9 @@ func (f *Fence) check(method string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for lease, d := range f.until {
-		// By both clocks: one of them does not count while a machine is suspended, the other one can be set back.
+		// Check both clocks: one does not advance while a machine is suspended, the other can be set back.
 		if now.Sub(d.renewed) >= d.lasts || now.Round(0).Sub(d.renewed.Round(0)) >= d.lasts {
-			return fmt.Errorf("not written, since %s was not renewed in time: %w", lease, ErrLeaseLost)
+			return fmt.Errorf("refusing to write because Lease %s was not renewed in time: %w", lease, ErrLeaseLost)
 		}
 	}
 	return nil

@@ -211,7 +211,7 @@ func TestALeaderThatWasStoppedDoesNotWrite(t *testing.T) {
 		clock.pass(3 * time.Hour)
 		return write(ctx)
 	})
-	if !errors.Is(err, ErrLeaseLost) || !strings.Contains(err.Error(), "not written, since lease was not renewed in time") {
+	if !errors.Is(err, ErrLeaseLost) || !strings.Contains(err.Error(), "because Lease lease was not renewed in time") {
 		t.Errorf("after that: %v", err)
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// ErrLeaseLost is returned by Lead when the lease could not be renewed in time: another replica may be
-// leading already, and whatever run has cached is stale. Callers end the process.
+// ErrLeaseLost is returned by Lead when the lease could not be renewed in time. Another replica may be leading
+// already, and the caches of run are stale. Callers end the process.
 var ErrLeaseLost = errors.New("lost the leader election lease")
 
 // Defaults of the election.
@@ -29,45 +29,46 @@ const (
 	DefaultRetryPeriod   = 2 * time.Second
 )
 
-// Options describe one election.
+// Options configures an election.
 type Options struct {
-	// Config reaches the API server that keeps the lease.
+	// Config is the client configuration for the API server with the Lease.
 	Config *rest.Config
-	// Namespace and Name are the Lease's.
+	// Namespace and Name identify the Lease.
 	Namespace, Name string
-	// Before are the names of further Leases of that namespace, which are taken before that one, in this order, and
-	// given back after it. Nobody works without holding all of them; the first decides between replicas. Mostly empty.
+	// Before contains the names of further Leases in that namespace. They are acquired before the Lease, in this
+	// order, and released after it. A replica works only while it holds all of them. The first one decides between
+	// replicas. It is usually empty.
 	Before []string
-	// Identity names this process in the lease; a random part is appended, so that two processes on one
-	// host never take each other for themselves. Empty: the host's name.
+	// Identity names this process in the lease. A random part is appended, so that two processes on one host never
+	// have the same identity. Empty means the host name.
 	Identity string
-	// LeaseDuration, RenewDeadline and RetryPeriod are the election's times. Zero: the defaults.
+	// LeaseDuration, RenewDeadline and RetryPeriod are the times of the election. Zero means the default.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
-	// Fence is told of every renewal. Nil: nobody is told.
+	// Fence is notified of every renewal. Nil disables it.
 	Fence *Fence
-	// Log is told who leads. Nil: nobody is told.
+	// Log receives the log lines. Nil disables logging.
 	Log *slog.Logger
-	// OnStandby is called, from another goroutine, whenever another process is seen leading. May be nil.
+	// OnStandby is called from another goroutine whenever another process is seen leading. It may be nil.
 	OnStandby func()
 
-	// predecessor is shared by the elections for several leases; step says that another one follows.
+	// predecessor is shared by the elections for several leases. step means that another election follows.
 	predecessor *predecessor
 	step        bool
-	// rewinds is shared, too.
+	// rewinds is also shared.
 	rewinds *rewinds
 }
 
-// Lead waits until this process holds the lease, which it takes at once when its holder gives it back, and then
-// calls run with a context that ends when the lease is lost or ctx ends. The lease is released only after run
-// has returned, so that the next leader never works beside this one. Lead returns run's error; nil when ctx
-// ended first; ErrLeaseLost when the lease went first; ErrRewound when the API server was restored from an older state.
-// Of several leases, losing one is losing all.
+// Lead waits until this process holds the lease and then calls run. It acquires the lease immediately when the
+// holder releases it. The context of run ends when the lease is lost or ctx ends. The lease is released only
+// after run has returned, so that two leaders never work at the same time. Lead returns run's error, nil if ctx
+// ended first, ErrLeaseLost if the lease was lost first, or ErrRewound if the API server was restored from an
+// older state. With several leases, losing one means losing all.
 func Lead(ctx context.Context, o Options, run func(context.Context) error) error {
 	o = o.withDefaults()
 	return leadAll(ctx, o, append(slices.Clone(o.Before), o.Name), func(ctx context.Context) error { return o.rewinds.during(ctx, run) })
 }
 
-// lead is Lead for one lease.
+// lead implements Lead for one lease.
 func lead(ctx context.Context, o Options, run func(context.Context) error) error {
 	client, err := kubernetes.NewForConfig(electionConfig(o))
 	if err != nil {
@@ -96,7 +97,7 @@ func lead(ctx context.Context, o Options, run func(context.Context) error) error
 	return term.result(ctx)
 }
 
-// elector tries for the lease during one turn.
+// elector returns an elector for one turn.
 func (o Options) elector(client kubernetes.Interface, turn *turn, serve func(lease context.Context)) (*leaderelection.LeaderElector, error) {
 	return leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: inherited{predecessor: o.predecessor, first: o.Name == o.predecessor.decides, Interface: &resourcelock.LeaseLock{
@@ -108,7 +109,7 @@ func (o Options) elector(client kubernetes.Interface, turn *turn, serve func(lea
 		RenewDeadline:   o.RenewDeadline,
 		RetryPeriod:     o.RetryPeriod,
 		ReleaseOnCancel: true,
-		Name:            o.Name, // in the metrics of the election
+		Name:            o.Name, // used in the metrics of the election
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(lease context.Context) {
 				if turn.begin() {
@@ -130,9 +131,9 @@ func (o Options) elector(client kubernetes.Interface, turn *turn, serve func(lea
 
 func (o Options) withDefaults() Options {
 	if o.Identity == "" {
-		o.Identity, _ = os.Hostname() // without a host name the random part alone is unique
+		o.Identity, _ = os.Hostname() // without a host name, the random part is unique on its own
 	}
-	o.Identity += "_" + strings.ToLower(rand.Text()) // ownIdentity knows the form
+	o.Identity += "_" + strings.ToLower(rand.Text()) // must match ownIdentity
 	if o.LeaseDuration == 0 {
 		o.LeaseDuration = DefaultLeaseDuration
 	}
@@ -150,7 +151,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// electionConfig bounds each request so that a stuck one cannot outlast the renew deadline.
+// electionConfig limits each request, so that a stuck request does not outlast the renew deadline.
 func electionConfig(o Options) *rest.Config {
 	cfg := rest.CopyConfig(o.Config)
 	cfg.Timeout = o.RenewDeadline / 2
@@ -161,14 +162,15 @@ func electionConfig(o Options) *rest.Config {
 	return cfg
 }
 
-// unbounded is cfg for a watch, which lasts.
+// unbounded returns a copy of cfg without a timeout, for watches.
 func unbounded(cfg *rest.Config) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	cfg.Timeout = 0
 	return cfg
 }
 
-// sayLeading comes before the work: the log never shows what a leader did before it shows who leads.
+// sayLeading logs the start of leadership. It is called before the work, so that this line comes before the
+// leader's other lines.
 func (o Options) sayLeading() {
 	if o.step {
 		o.Log.Debug("lease taken", "lease", o.Namespace+"/"+o.Name, "identity", o.Identity)
@@ -177,7 +179,7 @@ func (o Options) sayLeading() {
 	o.Log.Info("leading", "lease", o.Namespace+"/"+o.Name, "identity", o.Identity)
 }
 
-// sayStandingBy tells who leads instead of this process.
+// sayStandingBy logs which other process leads.
 func (o Options) sayStandingBy(leader string) {
 	o.Log.Info("standing by", "lease", o.Namespace+"/"+o.Name, "leader", leader)
 	if o.OnStandby != nil {

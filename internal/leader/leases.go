@@ -8,13 +8,13 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// Several leases are held like one: who wants to lead takes the first, which decides between replicas of this
-// program, then the others, and works when it has all. Other programs may hold any of them by themselves.
+// Several leases are held as one. A replica acquires the first, which decides between replicas of this program,
+// then the others, and works when it holds all. Other programs may hold any one of them.
 //
-//	first lease ─► second ─► last ─► work ─► last given back ─► second ─► first
+//	first lease ─► second ─► last ─► work ─► last released ─► second ─► first
 
-// leadAll takes the first of some leases, and tries for the others only while it holds that one: two replicas that
-// each had some of them would wait for one another for ever.
+// leadAll acquires the first lease, and tries to acquire the others only while it holds the first. Otherwise two
+// replicas that each hold some of the leases would wait for each other forever.
 func leadAll(ctx context.Context, o Options, names []string, run func(context.Context) error) error {
 	o.Name, o.step = names[0], len(names) > 1
 	if !o.step {
@@ -23,21 +23,21 @@ func leadAll(ctx context.Context, o Options, names []string, run func(context.Co
 	return lead(ctx, o, func(ctx context.Context) error { return leadAll(ctx, o, names[1:], run) })
 }
 
-// ownIdentity is the form of the identities that withDefaults makes. Each is of one process; those of other programs
-// may be of several, on several leases, of which one can end while the other works.
+// ownIdentity matches the identities of withDefaults. Each belongs to one process. An identity of another
+// program may belong to several processes with different leases, where one can end while the other works.
 var ownIdentity = regexp.MustCompile(`_[a-z2-7]{26}$`)
 
 // predecessor is the replica that led before this one.
 type predecessor struct {
-	// decides is the lease by which it is known.
+	// decides is the lease that identifies the predecessor.
 	decides string
 
 	mu       sync.Mutex
 	identity string
 }
 
-// saw notes who holds a lease; nobody, if identity is empty: one that gave it back gives back the others itself, and
-// one whose lease was deleted may not know yet.
+// saw records the holder of a lease. An empty identity clears it: a process that released this lease also
+// releases the others, and a process whose lease was deleted may not know that yet.
 func (p *predecessor) saw(lease, identity string) {
 	if lease != p.decides {
 		return
@@ -50,23 +50,23 @@ func (p *predecessor) saw(lease, identity string) {
 	p.identity = identity
 }
 
-// is says whether this is the predecessor.
+// is reports whether identity is the predecessor's.
 func (p *predecessor) is(identity string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return identity != "" && identity == p.identity
 }
 
-// inherited is the lock of a lease that a predecessor may have left behind: one that ends without giving its leases
-// back is gone when its first lease has run out, and then the others are waited for no longer.
+// inherited is the lock of a lease that the predecessor may not have released. If the predecessor's first lease
+// has expired, it is gone, and this process need not wait until the other leases expire.
 type inherited struct {
 	resourcelock.Interface
 	predecessor *predecessor
-	// first says that this is the lease that has to run out.
+	// first means that this is the lease that must expire.
 	first bool
 }
 
-// Get shows a lease of the predecessor as free.
+// Get reports a lease of the predecessor as free.
 func (l inherited) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
 	if err != nil || l.first || !l.predecessor.is(record.HolderIdentity) {

@@ -17,20 +17,20 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube"
 )
 
-// ErrRewound is returned by Lead when the API server knows less than it did: it was restored from an older state, and
-// its resource versions have not got again to where they were. Caches are of what has not happened, and their watches,
-// which begin at versions to come, stay silent. Callers end the process.
-var ErrRewound = errors.New("the API server was restored from an older state; what was cached has not happened")
+// ErrRewound is returned by Lead when the API server was restored from an older state and its resource versions
+// have not reached their old values again. The caches contain changes that were undone, and their watches, which
+// start at future versions, receive nothing. Callers end the process.
+var ErrRewound = errors.New("the API server was restored from an older state; the caches are invalid")
 
-// rewinds notices, by the answers about leases, that a store has gone back: a lease is read or written every few
-// seconds, and what is newer always has a greater version.
+// rewinds detects from the responses about leases that the store was restored. A lease is read or written every
+// few seconds, and a newer state always has a greater version.
 type rewinds struct {
 	mu       sync.Mutex
 	versions map[string]string // by lease
-	noticed  func()            // nil while nobody has caches
+	noticed  func()            // nil while no caches are filled
 }
 
-// during runs the work of a leader, and ends it with ErrRewound when a store has gone back.
+// during runs the work of a leader, and cancels it with ErrRewound when the store was restored.
 func (r *rewinds) during(ctx context.Context, work func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -49,7 +49,7 @@ func (r *rewinds) notify(noticed func()) {
 	r.noticed = noticed
 }
 
-// watch is cfg for the election for one lease.
+// watch returns a copy of cfg for the election for one lease.
 func (r *rewinds) watch(cfg *rest.Config, lease string) *rest.Config {
 	cfg = kube.Through(cfg, func(next http.RoundTripper, request *http.Request) (*http.Response, error) {
 		answer, err := next.RoundTrip(request)
@@ -57,7 +57,7 @@ func (r *rewinds) watch(cfg *rest.Config, lease string) *rest.Config {
 			return answer, err
 		}
 		body, err := io.ReadAll(answer.Body)
-		_ = answer.Body.Close() // read, or broken off
+		_ = answer.Body.Close() // read completely, or failed
 		if err != nil {
 			return nil, err
 		}
@@ -78,7 +78,7 @@ func (r *rewinds) saw(lease, version string) {
 	defer r.mu.Unlock()
 	last := r.versions[lease]
 	if version == "" {
-		return // not said
+		return // the response has no version
 	}
 	r.versions[lease] = version
 	order, err := resourceversion.CompareResourceVersion(version, last)

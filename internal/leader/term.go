@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// stopGrace bounds how long the lease is held on to after the context has ended while run winds up.
+// stopGrace limits how long the lease is held while run returns after its context has ended.
 const stopGrace = 15 * time.Second
 
-// term is one time in office: at most one, since Lead returns at its end.
+// term is one period of leadership. There is at most one per Lead.
 type term struct {
 	run            func(context.Context) error
 	cancelWork     context.CancelFunc
@@ -21,19 +21,19 @@ type term struct {
 	started bool
 	ending  bool
 
-	// done is closed when run has returned; err and lost are set before.
+	// done is closed when run has returned. err and lost are set before.
 	done chan struct{}
 	err  error
 	lost bool
 }
 
-// serve runs the work and ends the election after it. The elector calls it in a goroutine of its own,
-// with a context that ends when the lease is lost.
+// serve runs the work and ends the election afterwards. The elector calls it in its own goroutine, with a
+// context that ends when the lease is lost.
 func (t *term) serve(lease, work context.Context) {
 	t.mu.Lock()
 	if t.ending {
 		t.mu.Unlock()
-		return // elected in the moment of leaving
+		return // elected while shutting down
 	}
 	t.started = true
 	t.mu.Unlock()
@@ -45,21 +45,21 @@ func (t *term) serve(lease, work context.Context) {
 	t.cancelElection()
 }
 
-// end is called when the caller's context has ended: the work is told by its own context and ends the
-// election when it returns; without work the election ends at once.
+// end is called when the caller's context has ended. Running work sees that on its own context and ends the
+// election when it returns. If no work runs, the election ends immediately.
 func (t *term) end() {
 	if !t.leave() || !t.finished() {
 		t.cancelElection()
 	}
 }
 
-// result says how the term ended. The elector has returned, so the lease is lost or released.
+// result returns how the term ended. The elector has returned, so the lease is lost or released.
 func (t *term) result(ctx context.Context) error {
 	t.cancelWork()
 	started := t.leave()
 	switch {
 	case !started && ctx.Err() != nil:
-		return nil //nolint:nilerr // the caller asked for the end
+		return nil //nolint:nilerr // the caller requested the end
 	case !started:
 		return ErrLeaseLost
 	case !t.finished():
@@ -71,7 +71,7 @@ func (t *term) result(ctx context.Context) error {
 	}
 }
 
-// leave forbids work that has not begun and says whether any has.
+// leave prevents work that has not started, and reports whether work has started.
 func (t *term) leave() (started bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -79,7 +79,7 @@ func (t *term) leave() (started bool) {
 	return t.started
 }
 
-// finished waits for the work's end, but not longer than stopGrace.
+// finished waits for the end of the work, but not longer than stopGrace, and reports whether it has ended.
 func (t *term) finished() bool {
 	timer := time.NewTimer(stopGrace)
 	defer timer.Stop()
@@ -91,7 +91,7 @@ func (t *term) finished() bool {
 	}
 }
 
-// unlessCanceled drops the error that only repeats that the context ended.
+// unlessCanceled drops an error that only reports the end of the context.
 func unlessCanceled(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return nil

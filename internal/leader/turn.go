@@ -12,18 +12,18 @@ import (
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 )
 
-// turn is one try at the lease. A try that stands by ends when the lease is seen to be free, so that the next one
-// takes it at once: left alone, the elector would look again only after its retry period.
+// turn is one attempt to acquire the lease. On standby, it ends when the lease becomes free, so that the next
+// turn acquires it immediately. The elector alone would check again only after its retry period.
 //
 //	stand by ─► watch the Lease ─► free ─► end of this turn ─► the next turn acquires
 type turn struct {
-	ctx    context.Context //nolint:containedctx // the turn's own life, which the elector runs in
+	ctx    context.Context //nolint:containedctx // the lifetime of the turn; the elector runs in it
 	cancel context.CancelFunc
 	leases coordinationv1client.LeaseInterface
 	name   string
-	// predecessor is told when the lease is free.
+	// predecessor is cleared when the lease becomes free.
 	predecessor *predecessor
-	// again is the pause between two watches that end.
+	// again is the minimum pause between two watches.
 	again time.Duration
 
 	mu      sync.Mutex
@@ -38,8 +38,8 @@ func newTurn(ctx context.Context, leases coordinationv1client.LeaseInterface, o 
 	return t
 }
 
-// begin says whether the work may begin. It may not if the turn was ended in the moment of the election: the elector
-// gives the lease back then, and the next turn takes it.
+// begin reports whether the work may start. It may not if the turn was ended during the election. Then the
+// elector releases the lease, and the next turn acquires it.
 func (t *turn) begin() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -58,7 +58,7 @@ func (t *turn) standBy() {
 	go t.watch()
 }
 
-// free ends the turn, unless it leads meanwhile.
+// free ends the turn, unless it leads already.
 func (t *turn) free() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -70,7 +70,7 @@ func (t *turn) free() {
 	t.cancel()
 }
 
-// ended says whether the turn was ended for the next one, and frees what it used.
+// ended reports whether the turn was ended for the next one, and releases its resources.
 func (t *turn) ended() bool {
 	t.cancel()
 	t.mu.Lock()
@@ -78,8 +78,8 @@ func (t *turn) ended() bool {
 	return t.over
 }
 
-// watch looks at the lease as long as the turn lasts. A watch that cannot be had is no error: the elector looks for
-// itself, only later.
+// watch watches the lease until the turn ends. A failed watch is not an error, because the elector also polls
+// the lease, only later.
 func (t *turn) watch() {
 	pause := time.NewTicker(t.again)
 	defer pause.Stop()
@@ -101,7 +101,7 @@ func (t *turn) follow(watching watch.Interface) {
 	for event := range watching.ResultChan() {
 		lease, ok := event.Object.(*coordinationv1.Lease)
 		if !ok {
-			return // an error, as told by the API server
+			return // the API server sent an error
 		}
 		if event.Type == watch.Deleted || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
 			t.free()

@@ -13,30 +13,30 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Outcomes of deploying a bundle, beside OutcomeSucceeded and OutcomeFailed.
+// Outcomes of deploying a bundle, in addition to OutcomeSucceeded and OutcomeFailed.
 const (
-	// OutcomeRetried means that it did not work and is tried again.
+	// OutcomeRetried means that the deployment failed and will be retried.
 	OutcomeRetried = "retried"
 )
 
 func agentRegistrations() Definition {
 	return Definition{
 		Name: "fleet_agent_registrations_total", Type: Counter, Labels: []string{"outcome"},
-		Help: "Times the agent got an identity from the hub, by outcome: succeeded, failed (nothing but a change of its Secrets would help)",
+		Help: "Registrations of the agent by outcome: succeeded, failed (only a change of its Secrets can help)",
 	}
 }
 
 func agentStages() Definition {
 	return Definition{
 		Name: "fleet_agent_registration_stage_duration_seconds", Type: Histogram, Labels: []string{"stage"}, Buckets: latencyBuckets(),
-		Help: "How long the agent stayed in a stage of its registration: Request, Await, AwaitBootstrap",
+		Help: "Seconds the agent stayed in a stage of its registration: Request, Await, AwaitBootstrap",
 	}
 }
 
 func agentStage() Definition {
 	return Definition{
 		Name: "fleet_agent_stage", Type: Gauge, Labels: []string{"stage"},
-		Help: "1 for the stage the agent is in, else 0: Standby (another replica leads), Request, Await, AwaitBootstrap, GiveUp, Use (it is registered)",
+		Help: "1 for the agent's stage, else 0: Standby (another replica leads), Request, Await, AwaitBootstrap, GiveUp, Use (registered)",
 	}
 }
 
@@ -50,21 +50,21 @@ func heartbeats() Definition {
 func lastHeartbeat() Definition {
 	return Definition{
 		Name: "fleet_agent_last_heartbeat_timestamp_seconds", Type: Gauge,
-		Help: "When the hub accepted a heartbeat last, in seconds since 1970; absent before the first",
+		Help: "Time of the last heartbeat that the hub accepted, in seconds since 1970; absent before the first",
 	}
 }
 
 func credentialExpiry() Definition {
 	return Definition{
 		Name: "fleet_agent_credential_expiry_timestamp_seconds", Type: Gauge,
-		Help: "When the credential in use ends, in seconds since 1970; +Inf for one that does not, absent before the registration",
+		Help: "Time at which the credential in use expires, in seconds since 1970; +Inf if it does not expire; absent before the registration",
 	}
 }
 
 func deploys() Definition {
 	return Definition{
 		Name: "fleet_agent_deploy_duration_seconds", Type: Histogram, Labels: []string{"outcome"}, Buckets: latencyBuckets(),
-		Help: "How long it took to deploy a bundle, by outcome: succeeded, failed, retried (it did not work and is tried again)",
+		Help: "Seconds an attempt to deploy a bundle took, by outcome: succeeded, failed, retried (it failed and is retried)",
 	}
 }
 
@@ -90,7 +90,7 @@ func agentStageNames() []string {
 	}
 }
 
-// Agent has what the agent counts. Registered or not, it can be told.
+// Agent collects the metrics of the agent. It can be used before it is registered.
 type Agent struct {
 	registrations, heartbeats *prometheus.CounterVec
 	stages, deploys           *prometheus.HistogramVec
@@ -105,7 +105,7 @@ type Agent struct {
 	deployments func() []*fleet.BundleDeployment
 }
 
-// NewAgent makes counters at zero, for an agent that stands by.
+// NewAgent returns an Agent in stage Standby, with all counters at zero.
 func NewAgent(clock func() time.Time) *Agent {
 	a := &Agent{
 		registrations: agentRegistrations().counter(), heartbeats: heartbeats().counter(),
@@ -127,7 +127,8 @@ func NewAgent(clock func() time.Time) *Agent {
 	return a
 }
 
-// Stage follows the registration. An identity that is found at the start is none that was got.
+// Stage records the stage of the registration. An identity that was already stored at startup does not count as
+// a registration.
 func (a *Agent) Stage(stage registering.Stage) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -152,7 +153,7 @@ func (a *Agent) Stage(stage registering.Stage) {
 	a.way.Enter("", string(stage))
 }
 
-// Heartbeat counts a heartbeat the hub answered, with an error or without.
+// Heartbeat counts a heartbeat. err is the error of the hub, or nil.
 func (a *Agent) Heartbeat(at time.Time, err error) {
 	if err != nil {
 		a.heartbeats.WithLabelValues(OutcomeFailed).Inc()
@@ -169,14 +170,14 @@ func (a *Agent) Deployed(outcome string, took time.Duration) {
 	a.deploys.WithLabelValues(outcome).Observe(took.Seconds())
 }
 
-// Watching says where the BundleDeployments are to be read from, at each scrape, from now on.
+// Watching sets the function that lists the BundleDeployments at each scrape.
 func (a *Agent) Watching(deployments func() []*fleet.BundleDeployment) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.deployments = deployments
 }
 
-// Credential says which token is in use; only its end is remembered. Text that is no token says nothing.
+// Credential sets the token in use. Only its expiry is stored. Text that is not a token has no expiry.
 func (a *Agent) Credential(token string) {
 	parsed, err := protocol.ParseAccountToken(token)
 	a.mu.Lock()
@@ -188,7 +189,7 @@ func (a *Agent) Credential(token string) {
 	}
 }
 
-// Describe names the metrics.
+// Describe sends the descriptions of the metrics.
 func (a *Agent) Describe(out chan<- *prometheus.Desc) {
 	for _, c := range a.counters() {
 		c.Describe(out)
@@ -202,7 +203,7 @@ func (a *Agent) counters() []prometheus.Collector {
 	return []prometheus.Collector{a.registrations, a.heartbeats, a.stages, a.deploys}
 }
 
-// Collect hands the counts out, and what is known now.
+// Collect sends the counters and the current values.
 func (a *Agent) Collect(out chan<- prometheus.Metric) {
 	for _, c := range a.counters() {
 		c.Collect(out)

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// distribution is a histogram of what is there at one moment.
+// distribution is a histogram of the current values. It is filled anew at each scrape.
 type distribution struct {
 	bounds []float64
 	counts map[float64]uint64
@@ -27,7 +27,7 @@ func (d *distribution) observe(age time.Duration) {
 	d.sum += age.Seconds()
 	for _, bound := range d.bounds {
 		if age.Seconds() <= bound {
-			d.counts[bound]++ // cumulative, as Prometheus has it
+			d.counts[bound]++ // cumulative, as Prometheus expects
 		}
 	}
 }

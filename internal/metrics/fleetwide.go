@@ -11,18 +11,18 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// What the agents' last heartbeats say, as values of label heartbeat.
+// The values of label heartbeat: the state of the agents' heartbeats.
 const (
 	heartbeatFresh = "fresh"
 	heartbeatStale = "stale"
 	heartbeatNever = "never"
 )
 
-// Heartbeats are the numbers of Clusters whose agents are heard of, were heard of once, and never were. Clusters that
-// expect no agent are in none of them.
+// Heartbeats counts the Clusters whose agents report, no longer report, and have never reported. Clusters that
+// expect no agent are not counted.
 type Heartbeats struct{ Fresh, Stale, Never int }
 
-// How far registrations are, as values of label state.
+// The values of label state: the state of registrations.
 const (
 	registrationPending  = "pending"
 	registrationGranted  = "granted"
@@ -32,7 +32,7 @@ const (
 func heartbeatAge() Definition {
 	return Definition{
 		Name: "fleet_cluster_heartbeat_age_seconds", Type: Histogram,
-		Help:    "Age of the last heartbeat of each agent that was ever heard of, at the time of the scrape",
+		Help:    "Seconds since the last heartbeat of each agent that has ever reported, at the time of the scrape",
 		Buckets: []float64{60, 300, 900, 1800, 3600, 6 * 3600, 24 * 3600},
 	}
 }
@@ -40,21 +40,21 @@ func heartbeatAge() Definition {
 func lastSeen() Definition {
 	return Definition{
 		Name: "fleet_cluster_last_seen_timestamp_seconds", Type: Gauge, Labels: []string{"name", "namespace"},
-		Help: "When the cluster's agent was heard of last, in seconds since 1970; absent before its first heartbeat",
+		Help: "Time of the last heartbeat of the cluster's agent, in seconds since 1970; absent before the first",
 	}
 }
 
 func clusterCount() Definition {
 	return Definition{
 		Name: "fleet_clusters", Type: Gauge, Labels: []string{"heartbeat"},
-		Help: "Clusters by their agent's heartbeats, as the hub sees them arrive: fresh, stale (three check-in intervals without one) or never; without Clusters that expect no agent",
+		Help: "Clusters by the heartbeats of their agent that the hub has received: fresh, stale (none for three check-in intervals) or never; Clusters that expect no agent are not counted",
 	}
 }
 
 func checkinInterval() Definition {
 	return Definition{
 		Name: "fleet_checkin_interval_seconds", Type: Gauge,
-		Help: "The time between two heartbeats of an agent, as configured on the hub",
+		Help: "Seconds between two heartbeats of an agent, as configured on the hub",
 	}
 }
 
@@ -69,7 +69,7 @@ func credentialAge() Definition {
 	const day = 24 * 3600
 	return Definition{
 		Name: "fleet_credential_age_seconds", Type: Histogram,
-		Help:    "Time since each agent's credential was granted, at the time of the scrape",
+		Help:    "Seconds since each agent's credential was granted, at the time of the scrape",
 		Buckets: []float64{3600, day, 7 * day, 30 * day, 90 * day, 180 * day, 365 * day, 730 * day},
 	}
 }
@@ -78,7 +78,7 @@ func fleetDefinitions() []Definition {
 	return []Definition{clusterCount(), heartbeatAge(), lastSeen(), checkinInterval(), registrationCount(), credentialAge(), troubles()}
 }
 
-// fleetCollector sums up over all clusters.
+// fleetCollector aggregates over all clusters.
 type fleetCollector struct {
 	sources                                                      Sources
 	clusters, age, lastSeen, interval, registrations, credential *prometheus.Desc
@@ -91,7 +91,7 @@ func newFleetCollector(sources Sources) *fleetCollector {
 	}
 }
 
-// Describe names the metrics.
+// Describe sends the descriptions of the metrics.
 func (c *fleetCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{c.clusters, c.age, c.lastSeen, c.interval, c.registrations, c.credential} {
 		out <- desc
@@ -123,7 +123,7 @@ func (c *fleetCollector) collectClusters(out chan<- prometheus.Metric, now time.
 			continue
 		}
 		out <- prometheus.MustNewConstMetric(c.lastSeen, prometheus.GaugeValue, float64(seen.Unix()), cluster.Name, cluster.Namespace)
-		ages.observe(max(0, now.Sub(seen))) // it is the agent's clock that says when
+		ages.observe(max(0, now.Sub(seen))) // the time is from the agent's clock and may be in the future
 	}
 	counts := c.sources.Heartbeats()
 	for heartbeat, n := range map[string]int{heartbeatFresh: counts.Fresh, heartbeatStale: counts.Stale, heartbeatNever: counts.Never} {
@@ -158,7 +158,8 @@ func (c *fleetCollector) collectRegistrations(out chan<- prometheus.Metric, now 
 	out <- ages.metric(c.credential)
 }
 
-// grantedAt is when a request was granted: what its condition says, else when it was made, which is a moment before.
+// grantedAt returns when a request was granted: the time of its condition, or its creation time, which is a
+// moment earlier.
 func grantedAt(request *fleet.ClusterRegistration) time.Time {
 	if condition := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted); condition != nil && condition.Status == corev1.ConditionTrue {
 		if at, err := time.Parse(time.RFC3339, condition.LastUpdateTime); err == nil {

@@ -25,19 +25,20 @@ const (
 	LimitLabels           = "labels"
 )
 
-// Stages of a registration on the hub, in their order; those before StageCluster only where the hub deploys the agent.
+// Stages of a registration on the hub, in order. The stages before StageCluster exist only if the hub deploys
+// the agent.
 const (
 	// StageImport is the deployment of the agent to its cluster.
 	StageImport = "import"
-	// StageCluster is from the hub's seeing the request to its Cluster's being there.
+	// StageCluster lasts from the time the hub sees the request until its Cluster exists.
 	StageCluster = "cluster"
-	// StageNamespace is until the Cluster has a namespace.
+	// StageNamespace lasts until the Cluster has a namespace.
 	StageNamespace = "namespace"
-	// StageRights is until the account and its rights are there.
+	// StageRights lasts until the account and its rights exist.
 	StageRights = "rights"
-	// StageCredential is until the credential is handed out.
+	// StageCredential lasts until the credential is written.
 	StageCredential = "credential"
-	// StageHeartbeat is from then to the first heartbeat with the credential.
+	// StageHeartbeat lasts from then until the first heartbeat with the credential.
 	StageHeartbeat = "heartbeat"
 )
 
@@ -48,7 +49,8 @@ const (
 	EventFailed  = "failed"
 )
 
-// latencyBuckets are for what takes a tenth of a second when all is well, and minutes when it is not.
+// latencyBuckets returns buckets for durations that are normally a tenth of a second, and minutes when something
+// is wrong.
 func latencyBuckets() []float64 { return []float64{.05, .1, .25, .5, 1, 2, 5, 10, 30, 60, 300} }
 
 func registrations() Definition {
@@ -61,7 +63,7 @@ func registrations() Definition {
 func stages() Definition {
 	return Definition{
 		Name: "fleet_registration_stage_duration_seconds", Type: Histogram, Labels: []string{"stage"}, Buckets: latencyBuckets(),
-		Help: "How long registrations stayed in a stage: import (the hub deploys the agent), cluster, namespace, rights, credential, heartbeat (from the credential to its first use)",
+		Help: "Seconds registrations stayed in a stage: import (the hub deploys the agent), cluster, namespace, rights, credential, heartbeat (from the credential to its first use)",
 	}
 }
 
@@ -82,7 +84,7 @@ func events() Definition {
 func limited() Definition {
 	return Definition{
 		Name: "fleet_registrations_limited_total", Type: Counter, Labels: []string{"limit"},
-		Help: "Registrations that came to a limit: client-requests and token-requests (they wait for older ones of their client or token), token-clusters (their token may create no more Clusters), labels (some of their labels are left out)",
+		Help: "Registrations that reached a limit: client-requests and token-requests (they wait for older requests of the same client or token), token-clusters (the token may not create more Clusters), labels (some labels were not copied)",
 	}
 }
 
@@ -90,13 +92,13 @@ func hubDefinitions() []Definition {
 	return []Definition{registrations(), limited(), stages(), imports(), events()}
 }
 
-// Hub has what the controllers count. Registered or not, it can be told.
+// Hub collects the metrics of the controllers. It can be used before it is registered.
 type Hub struct {
 	registrations, limited, imports, events *prometheus.CounterVec
 	stages                                  *prometheus.HistogramVec
 }
 
-// NewHub makes counters at zero, one for each outcome: a rate needs a beginning.
+// NewHub returns a Hub with a counter at zero for each outcome, because rates need a first value.
 func NewHub() *Hub {
 	h := &Hub{
 		registrations: registrations().counter(), limited: limited().counter(), imports: imports().counter(), events: events().counter(), stages: stages().histogram(),
@@ -117,14 +119,14 @@ func NewHub() *Hub {
 	return h
 }
 
-// Describe names the metrics.
+// Describe sends the descriptions of the metrics.
 func (h *Hub) Describe(out chan<- *prometheus.Desc) {
 	for _, c := range h.collectors() {
 		c.Describe(out)
 	}
 }
 
-// Collect hands the counts out.
+// Collect sends the counters.
 func (h *Hub) Collect(out chan<- prometheus.Metric) {
 	for _, c := range h.collectors() {
 		c.Collect(out)
@@ -135,13 +137,13 @@ func (h *Hub) collectors() []prometheus.Collector {
 	return []prometheus.Collector{h.registrations, h.limited, h.imports, h.events, h.stages}
 }
 
-// Registration counts a registration that came to an outcome.
+// Registration counts a registration that has reached an outcome.
 func (h *Hub) Registration(outcome string) { h.registrations.WithLabelValues(outcome).Inc() }
 
-// Limited counts a registration that came to a limit.
+// Limited counts a registration that has reached a limit.
 func (h *Hub) Limited(limit string) { h.limited.WithLabelValues(limit).Inc() }
 
-// Import counts a deployment of an agent, and how long it took if it succeeded.
+// Import counts a deployment of an agent. took is recorded if it succeeded.
 func (h *Hub) Import(outcome string, took time.Duration) {
 	h.imports.WithLabelValues(outcome).Inc()
 	if outcome == OutcomeSucceeded {
@@ -149,7 +151,7 @@ func (h *Hub) Import(outcome string, took time.Duration) {
 	}
 }
 
-// Stage notes how long a registration stayed in a stage.
+// Stage records how long a registration stayed in a stage.
 func (h *Hub) Stage(stage string, took time.Duration) {
 	h.stages.WithLabelValues(stage).Observe(took.Seconds())
 }
@@ -157,8 +159,8 @@ func (h *Hub) Stage(stage string, took time.Duration) {
 // Event counts an Event.
 func (h *Hub) Event(outcome string) { h.events.WithLabelValues(outcome).Inc() }
 
-// Sources are the caches that are read at each scrape, what is known of the agents' heartbeats, the time, and the
-// configured time between two heartbeats; zero or less of that is the agents' default. All are required.
+// Sources contains the caches that are read at each scrape, the counts of heartbeats, the clock, and the
+// configured interval between two heartbeats (zero or less means the agents' default). All are required.
 type Sources struct {
 	Bundles         List[*fleet.Bundle]
 	Deployments     List[*fleet.BundleDeployment]
@@ -171,7 +173,7 @@ type Sources struct {
 	CheckinInterval func() time.Duration
 }
 
-// Collectors read the sources at each scrape. They are to be registered while this process leads.
+// Collectors returns collectors that read the sources at each scrape. Register them while this process leads.
 func Collectors(s Sources) []prometheus.Collector {
 	return []prometheus.Collector{
 		newStateCollector(bundles(), s.Bundles),

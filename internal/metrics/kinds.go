@@ -9,9 +9,9 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// kind says which series each object of a kind has: one for each value, and one for each state.
+// kind describes the series of each object of a kind: one for each value, and one for each state.
 type kind[T metav1.Object] struct {
-	// prefix comes before each name, such as "fleet_bundle_".
+	// prefix is the prefix of each name, such as "fleet_bundle_".
 	prefix string
 	// labels are the names in the order of labelsOf, without the state.
 	labels   []string
@@ -19,9 +19,9 @@ type kind[T metav1.Object] struct {
 	values   []value[T]
 	states   []string
 	stateOf  func(T) string
-	// other is the state that counts where an object is in one that is not among states.
+	// other is the state that is counted if an object's state is not in states.
 	other string
-	// stateHelp explains the metric <prefix>state.
+	// stateHelp is the help text of the metric <prefix>state.
 	stateHelp string
 }
 
@@ -65,16 +65,16 @@ func bundles() kind[*fleet.Bundle] {
 			return []string{b.Name, b.Namespace, b.Labels[fleet.LabelCommit], b.Labels[fleet.LabelRepoName], generation(b)}
 		},
 		values: []value[*fleet.Bundle]{
-			count("desired_ready", "Deployments that the bundle has or will have", func(s *fleet.BundleSummary) int { return s.DesiredReady }),
+			count("desired_ready", "Deployments of the bundle, existing or planned", func(s *fleet.BundleSummary) int { return s.DesiredReady }),
 			count("ready", "Deployments of the bundle that are ready", func(s *fleet.BundleSummary) int { return s.Ready }),
 			count("not_ready", "Deployments of the bundle with a resource that is not ready", func(s *fleet.BundleSummary) int { return s.NotReady }),
-			count("pending", "Deployments of the bundle that wait for their turn in the rollout", func(s *fleet.BundleSummary) int { return s.Pending }),
+			count("pending", "Deployments of the bundle that wait in the rollout", func(s *fleet.BundleSummary) int { return s.Pending }),
 			count("out_of_sync", "Deployments of the bundle that the rollout has not reached yet", func(s *fleet.BundleSummary) int { return s.OutOfSync }),
-			count("modified", "Deployments of the bundle with a resource that was changed since", func(s *fleet.BundleSummary) int { return s.Modified }),
+			count("modified", "Deployments of the bundle with a resource that was modified after it was applied", func(s *fleet.BundleSummary) int { return s.Modified }),
 			count("wait_applied", "Deployments of the bundle that the agent has not applied yet", func(s *fleet.BundleSummary) int { return s.WaitApplied }),
 			count("err_applied", "Deployments of the bundle that failed", func(s *fleet.BundleSummary) int { return s.ErrApplied }),
 		},
-		states: deploymentStates(), stateHelp: "The worst state of the bundle's deployments",
+		states: deploymentStates(), stateHelp: "1 for the worst state of the bundle's deployments, else 0",
 		stateOf: func(b *fleet.Bundle) string { return orReady(b.Status.Display.State) },
 	}
 }
@@ -89,7 +89,7 @@ func deployments() kind[*fleet.BundleDeployment] {
 				d.Labels[fleet.LabelCommit], d.Labels[fleet.LabelBundleName], d.Labels[fleet.LabelBundleNamespace], generation(d),
 			}
 		},
-		states: deploymentStates(), stateHelp: "The state of one bundle on one cluster",
+		states: deploymentStates(), stateHelp: "1 for the state of one bundle on one cluster, else 0",
 		stateOf: func(d *fleet.BundleDeployment) string { return string(state.Of(d)) },
 	}
 }
@@ -107,7 +107,7 @@ func clusters() kind[*fleet.Cluster] {
 			{"ready_helm_ops", "HelmOps whose deployments to the cluster are ready", func(c *fleet.Cluster) int { return c.Status.ReadyHelmOps }},
 		},
 		states: []string{string(fleet.NotReady), string(fleet.Ready), state.WaitCheckIn}, other: string(fleet.NotReady),
-		stateHelp: "The state of the cluster: Ready if all its bundles are, else NotReady, or WaitCheckIn before its agent's first heartbeat and while the agent is silent",
+		stateHelp: "1 for the state of the cluster, else 0: Ready if all its bundles are ready; WaitCheckIn before the first heartbeat of its agent and while heartbeats are missing; otherwise NotReady",
 		stateOf:   func(c *fleet.Cluster) string { return orReady(c.Status.Display.State) },
 	}
 	k.values = append(k.values, resources("resources_count_", "desiredready", "of the cluster", func(c *fleet.Cluster) *fleet.ResourceCounts { return &c.Status.ResourceCounts })...)
@@ -125,14 +125,14 @@ func groups() kind[*fleet.ClusterGroup] {
 			{"non_ready_cluster_count", "Clusters of the group with a bundle that is not ready", func(g *fleet.ClusterGroup) int { return g.Status.NonReadyClusterCount }},
 		},
 		states: []string{string(fleet.NotReady), string(fleet.Ready)}, other: string(fleet.NotReady),
-		stateHelp: "The state of the group: Ready if all bundles of its clusters are, else NotReady",
+		stateHelp: "1 for the state of the group, else 0: Ready if all bundles of its clusters are ready, otherwise NotReady",
 		stateOf:   func(g *fleet.ClusterGroup) string { return orReady(g.Status.Display.State) },
 	}
 	k.values = append(k.values, resources("resource_count_", "desired_ready", "of the group's clusters", func(g *fleet.ClusterGroup) *fleet.ResourceCounts { return &g.Status.ResourceCounts })...)
 	return k
 }
 
-// resources are the counts of deployed resources; how the sum is spelled differs from kind to kind.
+// resources returns the counts of deployed resources. The name of the total differs between kinds.
 func resources[T any](prefix, all, whose string, of func(T) *fleet.ResourceCounts) []value[T] {
 	count := func(name, help string, field func(*fleet.ResourceCounts) int) value[T] {
 		return value[T]{prefix + name, "Deployed resources " + whose + help, func(o T) int { return field(of(o)) }}
@@ -144,12 +144,12 @@ func resources[T any](prefix, all, whose string, of func(T) *fleet.ResourceCount
 		count("notready", " that are not ready", func(c *fleet.ResourceCounts) int { return c.NotReady }),
 		count("orphaned", " that should not be there", func(c *fleet.ResourceCounts) int { return c.Orphaned }),
 		count("ready", " that are ready", func(c *fleet.ResourceCounts) int { return c.Ready }),
-		count("unknown", " of which nothing is known", func(c *fleet.ResourceCounts) int { return c.Unknown }),
+		count("unknown", " in an unknown state", func(c *fleet.ResourceCounts) int { return c.Unknown }),
 		count("waitapplied", " that are not applied yet", func(c *fleet.ResourceCounts) int { return c.WaitApplied }),
 	}
 }
 
-// orReady is the state in a display, which is empty when all is ready.
+// orReady returns the state in a display. An empty display means Ready.
 func orReady(shown string) string {
 	if shown == "" {
 		return string(fleet.Ready)

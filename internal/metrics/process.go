@@ -15,27 +15,27 @@ import (
 )
 
 func buildInfo() Definition {
-	return Definition{Name: "fleet_build_info", Type: Gauge, Labels: []string{"version"}, Help: "1; the label is the release of the binary"}
+	return Definition{Name: "fleet_build_info", Type: Gauge, Labels: []string{"version"}, Help: "Constant 1; the label is the version of the binary"}
 }
 
 func leading() Definition {
 	return Definition{
 		Name: "leader_election_master_status", Type: Gauge, Labels: []string{"name"},
-		Help: "1 while this process holds the lease of that name, 0 while it stands by",
+		Help: "1 while this process holds the lease of that name, otherwise 0",
 	}
 }
 
 func requests() Definition {
 	return Definition{
 		Name: "rest_client_requests_total", Type: Counter, Labels: []string{"code", "method", "host"},
-		Help: "Requests to API servers. host is the address of the process's own API server, or other, whichever other it is",
+		Help: "Requests to API servers; host is the address of the process's own API server, or other for any other server",
 	}
 }
 
 func latency() Definition {
 	return Definition{
 		Name: "rest_client_request_duration_seconds", Type: Histogram, Labels: []string{"verb", "host"},
-		Help: "How long API servers took to answer; hosts as above", Buckets: []float64{.005, .025, .1, .5, 1, 5, 15, 60},
+		Help: "Seconds until API servers responded; host as above", Buckets: []float64{.005, .025, .1, .5, 1, 5, 15, 60},
 	}
 }
 
@@ -45,26 +45,26 @@ func processDefinitions() []Definition {
 	}
 	return []Definition{
 		buildInfo(), leading(), requests(), latency(),
-		queue("depth", Gauge, "Objects that wait to be looked at"),
-		queue("adds_total", Counter, "Objects that were put into the queue"),
-		queue("queue_duration_seconds", Histogram, "How long objects waited in the queue"),
-		queue("work_duration_seconds", Histogram, "How long it took to look at an object"),
-		queue("unfinished_work_seconds", Gauge, "How long the objects that are being looked at have been, together"),
-		queue("longest_running_processor_seconds", Gauge, "How long the object that is being looked at longest has been"),
-		queue("retries_total", Counter, "Times an object was to be looked at again after an error"),
+		queue("depth", Gauge, "Objects waiting in the queue"),
+		queue("adds_total", Counter, "Objects added to the queue"),
+		queue("queue_duration_seconds", Histogram, "Seconds that objects waited in the queue"),
+		queue("work_duration_seconds", Histogram, "Seconds that a reconcile took"),
+		queue("unfinished_work_seconds", Gauge, "Seconds that all running reconciles have been processing, in total"),
+		queue("longest_running_processor_seconds", Gauge, "Seconds the longest-running reconcile has been processing"),
+		queue("retries_total", Counter, "Retries after an error"),
 	}
 }
 
 func lassoDefinitions() []Definition {
 	labels := []string{"ctx", "controller_name", "handler_name", "has_error"}
 	return []Definition{
-		{Name: "lasso_controller_total_handler_execution", Type: Counter, Labels: labels, Help: "Calls of handlers"},
-		{Name: "lasso_controller_reconcile_time_seconds", Type: Histogram, Labels: labels, Help: "How long handlers took"},
+		{Name: "lasso_controller_total_handler_execution", Type: Counter, Labels: labels, Help: "Handler calls"},
+		{Name: "lasso_controller_reconcile_time_seconds", Type: Histogram, Labels: labels, Help: "Seconds that handlers took"},
 		{Name: "lasso_controller_total_cached_object", Type: Gauge, Labels: []string{"ctx", "group", "version", "kind"}, Help: "Objects in the caches"},
 	}
 }
 
-// Process has the metrics of a process as such.
+// Process contains the metrics of the process itself.
 type Process struct {
 	registry *prometheus.Registry
 	leading  *prometheus.GaugeVec
@@ -73,9 +73,9 @@ type Process struct {
 	ownHost  string
 }
 
-// NewProcess makes the registry of a process and has client-go and lasso write into it. They keep whom they write to
-// in package variables and take the first: it is called once, before any client is made. lease is the one the
-// process works under; without an election, leads says so from the start.
+// NewProcess creates the registry of a process and makes client-go and lasso write to it. They keep the registry
+// in package variables and use the first one, so it is called once, before any client is created. lease is the
+// lease of the process. Without an election, leads reports leadership from the start.
 func NewProcess(version, lease string, leads bool) *Process {
 	p := newProcess(version, lease, leads)
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -85,7 +85,7 @@ func NewProcess(version, lease string, leads bool) *Process {
 	return p
 }
 
-// newProcess has what is ours.
+// newProcess creates our own metrics.
 func newProcess(version, lease string, leads bool) *Process {
 	p := &Process{registry: prometheus.NewRegistry(), leading: leading().gauge(), requests: requests().counter(), latency: latency().histogram()}
 	build := buildInfo().gauge()
@@ -95,17 +95,17 @@ func newProcess(version, lease string, leads bool) *Process {
 	return p
 }
 
-// Registry is where further collectors go, and what is scraped.
+// Registry returns the registry that is scraped. Further collectors are registered with it.
 func (p *Process) Registry() *prometheus.Registry { return p.registry }
 
-// OwnHost says which API server is the process's own; to be called before the first request. All others are one:
-// the hub talks to as many as there are clusters, at addresses that users choose.
+// OwnHost sets the address of the process's own API server. Call it before the first request. All other servers
+// share one label value, because the hub talks to one per cluster, at addresses that users choose.
 func (p *Process) OwnHost(address string) {
 	if parsed, err := url.Parse(address); err == nil && parsed.Host != "" {
 		p.ownHost = parsed.Host
 		return
 	}
-	p.ownHost = address // "host:port" is an address, too
+	p.ownHost = address // the address can also be "host:port"
 }
 
 func (p *Process) host(host string) string {
@@ -118,7 +118,7 @@ func (p *Process) host(host string) string {
 // results counts requests for client-go.
 type results struct{ *Process }
 
-// Increment counts one.
+// Increment counts one request.
 func (r results) Increment(_ context.Context, code, method, host string) {
 	r.requests.WithLabelValues(code, method, r.host(host)).Inc()
 }
@@ -126,24 +126,24 @@ func (r results) Increment(_ context.Context, code, method, host string) {
 // latencies measures requests for client-go.
 type latencies struct{ *Process }
 
-// Observe measures one.
+// Observe records the duration of one request.
 func (l latencies) Observe(_ context.Context, verb string, u url.URL, took time.Duration) {
 	l.latency.WithLabelValues(verb, l.host(u.Host)).Observe(took.Seconds())
 }
 
-// elections is how client-go tells who leads.
+// elections receives from client-go which process leads.
 type elections struct{ leading *prometheus.GaugeVec }
 
 // NewLeaderMetric is called once for each election.
 func (e elections) NewLeaderMetric() leaderelection.LeaderMetric { return e }
 
-// On is called when the lease is won.
+// On is called when the lease is acquired.
 func (e elections) On(name string) { e.leading.WithLabelValues(name).Set(1) }
 
-// Off is called at the start, and when the lease is lost.
+// Off is called at startup and when the lease is lost.
 func (e elections) Off(name string) { e.leading.WithLabelValues(name).Set(0) }
 
-// SlowpathExercised is of no interest to an operator.
+// SlowpathExercised does nothing: operators do not need it.
 func (elections) SlowpathExercised(string) {}
 
 func oneIf(is bool) float64 {
@@ -153,7 +153,7 @@ func oneIf(is bool) float64 {
 	return 0
 }
 
-// endOf is a time as seconds since 1970; the zero time never comes.
+// endOf returns a time as seconds since 1970. The zero time means never: +Inf.
 func endOf(at time.Time) float64 {
 	if at.IsZero() {
 		return math.Inf(1)

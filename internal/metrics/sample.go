@@ -9,35 +9,35 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// sample is a gauge that is read at the scrape. The series of one object share their labels: at a thousand
-// clusters there are tens of thousands of series.
+// sample is a gauge that is read at the scrape. The series of one object share their labels, because a thousand
+// clusters have tens of thousands of series.
 type sample struct {
 	desc   *prometheus.Desc
 	labels []*dto.LabelPair
 	value  float64
 }
 
-// Desc is the metric's.
+// Desc returns the metric's description.
 func (s *sample) Desc() *prometheus.Desc { return s.desc }
 
-// Write hands the value out.
+// Write copies the labels and the value to out.
 func (s *sample) Write(out *dto.Metric) error {
 	out.Label = s.labels
 	out.Gauge = &dto.Gauge{Value: &s.value}
 	return nil
 }
 
-// layout is the order in which the labels of a kind are handed out: sorted by name.
+// layout is the order of the labels of a kind: sorted by name.
 type layout struct {
 	names []string
-	// from has for each name where its value is among those of the object; -1 is the state.
+	// from contains, for each name, the index of its value among the object's values; -1 means the state.
 	from []int
 }
 
-// stateLabel is the label whose value differs among the series of one object.
+// stateLabel is the label whose value differs between the series of one object.
 const stateLabel = "state"
 
-// newLayout takes the names in the order of the values; the state comes last.
+// newLayout returns the layout for names in the order of the values. The state is last.
 func newLayout(names []string) layout {
 	l := layout{names: append(slices.Clone(names), stateLabel)}
 	sort.Strings(l.names)
@@ -47,7 +47,8 @@ func newLayout(names []string) layout {
 	return l
 }
 
-// pairs are the labels of an object in a state. Text that is no UTF-8 would fail the whole scrape.
+// pairs returns the labels of an object in a state. It replaces invalid UTF-8, which would fail the whole
+// scrape.
 func (l layout) pairs(values []string, state string) []*dto.LabelPair {
 	backing := make([]dto.LabelPair, len(l.names))
 	pairs := make([]*dto.LabelPair, len(l.names))
@@ -63,7 +64,7 @@ func (l layout) pairs(values []string, state string) []*dto.LabelPair {
 	return pairs
 }
 
-// withState are the labels with another state.
+// withState returns a copy of the labels with another state.
 func (l layout) withState(pairs []*dto.LabelPair, state *string) []*dto.LabelPair {
 	at := slices.Index(l.from, -1)
 	other := slices.Clone(pairs)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Stages measure how long things stay in each of their stages. They remember the things that are on their way, and
-// forget them at their end. Safe for concurrent use.
+// Stages measures how long things stay in each of their stages. It keeps only things that have not finished. It
+// is safe for concurrent use.
 type Stages struct {
 	clock   func() time.Time
 	observe func(stage string, took time.Duration)
@@ -15,19 +15,19 @@ type Stages struct {
 	way map[string]leg
 }
 
-// leg is where a thing is on its way.
+// leg is the current stage of a thing.
 type leg struct {
 	stage          string
 	began, entered time.Time
 }
 
-// NewStages makes stages whose durations are told to observe.
+// NewStages returns Stages that report each duration to observe.
 func NewStages(clock func() time.Time, observe func(stage string, took time.Duration)) *Stages {
 	return &Stages{clock: clock, observe: observe, way: map[string]leg{}}
 }
 
-// Enter says that a thing is in a stage now. Being in it already changes nothing. It returns how long the thing has
-// been on its way.
+// Enter records that a thing is in a stage. It has no effect if the thing is in that stage already. It returns
+// the time since the thing's first stage began.
 func (s *Stages) Enter(thing, stage string) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,7 +44,8 @@ func (s *Stages) Enter(thing, stage string) time.Duration {
 	return now.Sub(at.began)
 }
 
-// Arrive ends a thing's last stage. It returns how long the thing was on its way; zero, and false, if it was not.
+// Arrive ends a thing's last stage. It returns the time since its first stage began, or zero and false if the
+// thing is unknown.
 func (s *Stages) Arrive(thing string) (took time.Duration, was bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +59,7 @@ func (s *Stages) Arrive(thing string) (took time.Duration, was bool) {
 	return now.Sub(at.began), true
 }
 
-// Drop forgets a thing that will not arrive.
+// Drop forgets a thing that will not finish.
 func (s *Stages) Drop(thing string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

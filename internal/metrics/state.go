@@ -8,10 +8,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// List reads all objects of a kind from a cache; they are not changed. nil: there are none of the kind.
+// List returns all objects of a kind from a cache. Callers must not change them. nil means that the kind is not
+// cached.
 type List[T any] func() ([]T, error)
 
-// stateCollector hands out the series of all objects of a kind.
+// stateCollector collects the series of all objects of a kind.
 type stateCollector[T metav1.Object] struct {
 	kind   kind[T]
 	layout layout
@@ -30,7 +31,7 @@ func newStateCollector[T metav1.Object](k kind[T], list List[T]) *stateCollector
 	return c
 }
 
-// Describe names the metrics.
+// Describe sends the descriptions of the metrics.
 func (c *stateCollector[T]) Describe(out chan<- *prometheus.Desc) {
 	for _, desc := range c.values {
 		out <- desc

@@ -12,12 +12,12 @@ import (
 func troubles() Definition {
 	return Definition{
 		Name: "fleet_troubles", Type: Gauge, Labels: []string{"kind", "condition", "reason"},
-		Help: "Objects with a condition that somebody has to see to, by its reason (see conditions.md); absent where there are none",
+		Help: "Objects with a condition that needs attention, by its reason (see conditions.md); no series if there are no such objects",
 	}
 }
 
-// trouble is what the objects are counted by: as many as there are kinds, conditions and reasons, however many
-// objects there are.
+// trouble is the key by which objects are counted. The number of series depends on the kinds, conditions and
+// reasons, not on the number of objects.
 type trouble struct{ kind, condition, reason string }
 
 type troubleCollector struct {
@@ -29,7 +29,7 @@ func newTroubleCollector(sources Sources) *troubleCollector {
 	return &troubleCollector{sources: sources, desc: troubles().desc()}
 }
 
-// Describe names the metric.
+// Describe sends the description of the metric.
 func (c *troubleCollector) Describe(out chan<- *prometheus.Desc) { out <- c.desc }
 
 // Collect reads the caches.

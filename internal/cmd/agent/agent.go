@@ -1,4 +1,4 @@
-// Package agent is the command fleetagent: one cluster's end of Fleet.
+// Package agent implements the command fleetagent, the agent of one downstream cluster.
 //
 //	flags, environment ─► health and metrics ─► leader election ─► register ─► heartbeat
 //	                                                                       └─► deploy
@@ -38,11 +38,11 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// factsPatience is how long the first heartbeat waits for what is said of the cluster: asking for it takes some
-// milliseconds, and what is not known by then is said minutes later.
+// factsPatience is how long the first heartbeat waits for the facts about the cluster. Reading them takes
+// milliseconds. Facts that arrive later are sent minutes later.
 const factsPatience = time.Second
 
-// New is the command. It writes its log to out.
+// New returns the command. It writes its log to out.
 func New(environment env.Environment, out io.Writer) *cobra.Command {
 	return program(environment, out, run)
 }
@@ -60,7 +60,7 @@ func program(environment env.Environment, out io.Writer, work func(context.Conte
 			if err := options.Complete(command.Flags(), environment); err != nil {
 				return err
 			}
-			if err := env.OwnDirectly(environment, os.Setenv); err != nil { // before there is any client
+			if err := env.OwnDirectly(environment, os.Setenv); err != nil { // before a client is created
 				return err
 			}
 			return work(command.Context(), options, out)
@@ -68,7 +68,7 @@ func program(environment env.Environment, out io.Writer, work func(context.Conte
 	}
 	options.Bind(command.Flags())
 	companion.IgnoreFlags(command.Flags())
-	// Containers of older charts, which the one process has taken the place of.
+	// Containers of older charts, which this process replaces.
 	companion.Add(command, out,
 		companion.Command{Use: "register", Why: "fleetagent registers the cluster when it starts", Ends: true},
 		companion.Command{Use: "clusterstatus", Why: "fleetagent reports the cluster's status"},
@@ -76,7 +76,7 @@ func program(environment env.Environment, out io.Writer, work func(context.Conte
 	return command
 }
 
-// process is what the parts of one agent share.
+// process contains the shared state of one agent process.
 type process struct {
 	options env.Agent
 	own     *rest.Config
@@ -85,15 +85,15 @@ type process struct {
 	started time.Time
 	ready   *readiness
 	metrics *metrics.Agent
-	// facts are what the hub is told of the cluster.
+	// facts are the facts about the cluster for the heartbeat.
 	facts *facts.Watcher
-	// pulse is that of all identities: see heartbeat.Pulse.
+	// pulse is shared by all identities: see heartbeat.Pulse.
 	pulse heartbeat.Pulse
 }
 
-// run works until ctx ends, which is no error.
+// run works until ctx ends. The end of ctx is not an error.
 func run(ctx context.Context, options env.Agent, out io.Writer) error {
-	clock := time.Now //nolint:forbidigo // the agent's one clock is made here
+	clock := time.Now //nolint:forbidigo // the agent's only clock is created here
 	lines := logging.Options{Writer: out, Debug: options.Debug, Level: options.DebugLevel, Format: logging.Format(options.LogFormat)}
 	p := &process{
 		options: options, log: logging.New(lines), clock: clock, started: clock(),
@@ -133,7 +133,7 @@ func (p *process) lead(ctx context.Context) error {
 	}
 	p.ready.waiting()
 	if err := inherit(ctx, p.own, p.options.Namespace, p.options.Identity); err != nil {
-		p.log.Warn("looking for a lease left behind by this pod", "error", err) // it runs out by itself
+		p.log.Warn("releasing the lease of this pod's predecessor failed", "error", err) // it will expire
 	}
 	return leader.Lead(ctx, leader.Options{
 		Config:        p.own,
@@ -148,7 +148,7 @@ func (p *process) lead(ctx context.Context) error {
 	}, p.work)
 }
 
-// work gets an identity and serves with it, and with the next should it be lost.
+// work obtains an identity and serves with it. When the identity is lost, it continues with the next one.
 func (p *process) work(ctx context.Context) error {
 	p.ready.leading()
 	local, err := kubernetes.NewForConfig(unbounded(p.own))
@@ -177,7 +177,7 @@ func (p *process) work(ctx context.Context) error {
 	}, p.serve)
 }
 
-// serve is the agent's work with one identity: it ends with ctx, or with the first part that fails.
+// serve does the agent's work with one identity. It ends with ctx, or with the first part that fails.
 func (p *process) serve(ctx context.Context, session register.Session) error {
 	p.metrics.Credential(session.Hub.BearerToken)
 	parts, ctx := errgroup.WithContext(ctx)
@@ -186,9 +186,9 @@ func (p *process) serve(ctx context.Context, session register.Session) error {
 	return parts.Wait()
 }
 
-// beat tells the hub that the agent is there, and what cluster it is in.
+// beat sends heartbeats with the facts about the cluster.
 func (p *process) beat(ctx context.Context, session register.Session) error {
-	p.facts.Await(ctx, factsPatience) // by then they are known, as a rule
+	p.facts.Await(ctx, factsPatience) // normally they are known by then
 	return heartbeat.Run(ctx, heartbeat.Options{
 		Hub:              session.Hub,
 		ClusterNamespace: session.ClusterNamespace,
@@ -209,7 +209,7 @@ func (p *process) beat(ctx context.Context, session register.Session) error {
 	})
 }
 
-// deploy brings to the cluster what the hub has for it.
+// deploy applies the BundleDeployments of the hub to the cluster.
 func (p *process) deploy(ctx context.Context, session register.Session) error {
 	return deploy.Run(ctx, deploy.Options{
 		Hub:                       session.Hub,
@@ -230,7 +230,8 @@ func (p *process) deploy(ctx context.Context, session register.Session) error {
 	})
 }
 
-// unbounded is cfg for clients that also watch: their single requests are bounded by their contexts.
+// unbounded returns a copy of cfg without a timeout for clients that also watch. Contexts limit their single
+// requests.
 func unbounded(cfg *rest.Config) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	cfg.Timeout = 0

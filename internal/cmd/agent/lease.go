@@ -13,20 +13,20 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
-// identitySeparator stands between the replica's name and the random part in the lease (kube.Lead).
+// identitySeparator separates the replica's name from the random part in the lease (leader.Lead).
 const identitySeparator = "_"
 
-// inherit frees the lease if the process that holds it is this pod's own predecessor.
+// inherit releases the lease if its holder is this pod's own predecessor.
 //
-// The holder's name is <pod>_<random>: unique for each process, so that no two ever take each other for
-// themselves. But a pod runs one agent process at a time, and kubelet starts the next only when the last has
-// ended: a holder with our pod's name and another random part is dead, and waiting until its lease runs out
-// would only make a killed agent be away for half a minute. Nobody else's lease is touched, the write is
-// bound to the version that was read, and the election itself decides who leads next.
+// The holder's name is <pod>_<random>, which is unique for each process. But a pod runs one agent process at a
+// time, and kubelet starts the next only when the last has ended. So a holder with this pod's name and another
+// random part is dead. Waiting until its lease expires would only keep a killed agent away for half a minute.
+// Leases of other holders are not changed, the write is bound to the version that was read, and the election
+// decides who leads next.
 //
-// Outside a pod of the agent's Deployment, which gives its pods names that begin with its own, a name says
-// nothing about who is alive: two agents may run on one host, and with host networking HOSTNAME is the
-// node's name, which the next pod on it shares.
+// Outside a pod of the agent's Deployment, whose pods have its name as a prefix, the name does not prove that
+// the holder is dead. Two agents may run on one host, and with host networking HOSTNAME is the node's name,
+// which the next pod on the node shares.
 func inherit(ctx context.Context, own *rest.Config, namespace, pod string) error {
 	if !strings.HasPrefix(pod, names.Agent+"-") {
 		return nil
@@ -53,7 +53,7 @@ func release(ctx context.Context, leases coordinationv1client.LeaseInterface, po
 	lease = lease.DeepCopy()
 	lease.Spec.HolderIdentity = new(string)
 	if _, err := leases.Update(ctx, lease, metav1.UpdateOptions{}); err != nil && !apierrors.IsConflict(err) {
-		return fmt.Errorf("freeing Lease %s of %s: %w", names.Agent, *holder, err)
+		return fmt.Errorf("releasing Lease %s of %s: %w", names.Agent, *holder, err)
 	}
 	return nil
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
 
-// readiness tells the truth about the agent: a replica that stands by is ready, for it is of use as it is; a
-// leader is ready when it is registered and watches its BundleDeployments.
+// readiness reports the state of the agent. A standby replica is ready. A leader is ready when it is registered
+// and watches its BundleDeployments.
 type readiness struct {
 	state *health.State
 
@@ -21,7 +21,7 @@ type readiness struct {
 
 func (r *readiness) waiting() { r.state.SetReady(false, "waiting for the lease") }
 
-// standby: another replica leads. A leader is told no more of it: the lease is no longer its business.
+// standby records that another replica leads. A leader ignores it.
 func (r *readiness) standby() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -38,7 +38,7 @@ func (r *readiness) leading() {
 	r.say()
 }
 
-// stage follows the registration. With another identity what was watched before no longer counts.
+// stage follows the registration. With another identity, the previous watches no longer count.
 func (r *readiness) stage(stage registering.Stage, reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -53,7 +53,7 @@ func (r *readiness) stage(stage registering.Stage, reason string) {
 	r.say()
 }
 
-// watches: the BundleDeployments of the identity in use are known and watched.
+// watches records that the BundleDeployments of the current identity are known and watched.
 func (r *readiness) watches() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

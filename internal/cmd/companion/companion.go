@@ -1,7 +1,7 @@
-// Package companion has the commands that charts of other implementations start beside the programs of this one, in
-// containers of their own, and that have nothing to do here: their pods start and stay up, or end, as they must.
+// Package companion provides commands that charts of Rancher Fleet start in additional containers, and that have
+// nothing to do in this project. Their pods must start, and then stay up or end.
 //
-//	the pod's command ─► one line in the log ─► waits to be told to end │ ends at once
+//	the pod's command ─► one log line ─► waits for the signal to end │ ends immediately
 package companion
 
 import (
@@ -13,19 +13,20 @@ import (
 	"github.com/fleet-hub/fleet/internal/logging"
 )
 
-// Command is one such command.
+// Command describes one such command.
 type Command struct {
 	// Use is its name.
 	Use string
-	// Why there is nothing to do, as a log line says it: constant, without a full stop.
+	// Why is the reason why there is nothing to do, for the log: constant, without a full stop.
 	Why string
-	// Ends says that it is a job or an init container, which has to end; others stay until they are told to end.
+	// Ends means that it is a job or an init container, which must end. Other commands run until they receive a
+	// signal.
 	Ends bool
 }
 
-// Add gives these commands to a program. They take any flag and any argument, since they do nothing with them.
+// Add adds these commands to a program. They accept and ignore all flags and arguments.
 func Add(program *cobra.Command, out io.Writer, commands ...Command) {
-	// Without commands of its own a program would not have offered that one either.
+	// cobra adds a completion command to every program with subcommands. These subcommands must not cause that.
 	program.CompletionOptions.DisableDefaultCmd = true
 	for _, one := range commands {
 		program.AddCommand(&cobra.Command{
@@ -46,8 +47,8 @@ func Add(program *cobra.Command, out io.Writer, commands ...Command) {
 	}
 }
 
-// IgnoreFlags accepts the flags of another logger, so that pods which set them start; the programs here have --debug
-// and --debug-level.
+// IgnoreFlags accepts and ignores the flags of another logger, so that pods that set them start. The programs of
+// this project use --debug and --debug-level.
 func IgnoreFlags(flags *pflag.FlagSet) {
 	flags.Bool("zap-devel", false, "")
 	ignored := []string{"zap-devel", "zap-encoder", "zap-log-level", "zap-stacktrace-level", "zap-time-encoding"}

@@ -65,7 +65,7 @@ func TestRefusals(t *testing.T) {
 		"when the kubeconfig is missing, it says so": {
 			kubeconfig: func(*testing.T, *plane.Plane) string { return "/nowhere" },
 			args:       []string{"--kubeconfig=/nowhere"},
-			says:       []string{"neither in a cluster nor given a usable kubeconfig", "/nowhere"},
+			says:       []string{"not running in a cluster, and no usable kubeconfig", "/nowhere"},
 		},
 		"when told of a flag it does not know": {
 			kubeconfig: func(*testing.T, *plane.Plane) string { return "" },

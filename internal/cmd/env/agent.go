@@ -8,41 +8,41 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// DefaultCheckinInterval is the pause between heartbeats where none or 0 is given.
+// DefaultCheckinInterval is the interval between heartbeats if none is given, or 0.
 const DefaultCheckinInterval = 15 * time.Minute
 
-// DefaultAgentWorkers is how many BundleDeployments an agent works on at a time where nothing else is said.
+// DefaultAgentWorkers is the default number of BundleDeployments that an agent processes concurrently.
 const DefaultAgentWorkers = 50
 
-// Agent is what fleetagent is told.
+// Agent contains the options of fleetagent.
 type Agent struct {
-	// Namespace the agent runs in: flag --namespace, variable NAMESPACE. Required.
+	// Namespace is the namespace of the agent: flag --namespace, variable NAMESPACE. Required.
 	Namespace string
-	// Kubeconfig is a file; empty: the cluster the process runs in, else the default kubeconfig.
+	// Kubeconfig is a file. Empty means the cluster the process runs in, or the default kubeconfig.
 	Kubeconfig string
-	// Scope sets this agent's objects apart from those of another agent in the same cluster: flag
-	// --agent-scope, variable AGENT_SCOPE. Usually empty.
+	// Scope distinguishes this agent's objects from those of another agent in the same cluster: flag --agent-scope,
+	// variable AGENT_SCOPE. It is usually empty.
 	Scope string
-	// CheckinInterval is the pause between heartbeats: flag --checkin-interval, variable CHECKIN_INTERVAL.
-	// Never 0 after Complete.
+	// CheckinInterval is the interval between heartbeats: flag --checkin-interval, variable CHECKIN_INTERVAL. It is
+	// never 0 after Complete.
 	CheckinInterval time.Duration
-	// LeaderElect waits for the lease before working. Off, only one process may run.
+	// LeaderElect waits for the lease before working. Without it, only one process may run.
 	LeaderElect bool
-	// Debug logs what was looked at, not only what changed. DebugLevel is client-go's verbosity with it.
+	// Debug also logs what was checked, not only what changed. DebugLevel is client-go's verbosity with Debug.
 	Debug      bool
 	DebugLevel int
-	// LogFormat is LogText or LogJSON: flag --log-format, variable FLEET_LOG_FORMAT, this implementation's own.
+	// LogFormat is LogText or LogJSON: flag --log-format, variable FLEET_LOG_FORMAT. Rancher Fleet has neither.
 	LogFormat string
 
-	// MetricsAddress and HealthAddress are where the servers listen; "0" serves nothing.
+	// MetricsAddress and HealthAddress are the addresses of the servers. "0" turns a server off.
 	MetricsAddress, HealthAddress string
-	// Election holds the times of the agent's election.
+	// Election contains the times of the agent's election.
 	Election Election
-	// BundleDeploymentWorkers and DriftWorkers say how many of each are worked on at a time.
+	// BundleDeploymentWorkers and DriftWorkers limit the concurrent reconciles of each kind.
 	BundleDeploymentWorkers, DriftWorkers int
 	// Identity names this replica in the lease.
 	Identity string
-	// Hostname is the pod's name, which goes into the registration's labels.
+	// Hostname is the pod's name. It becomes a label of the registration.
 	Hostname string
 
 	checkin string
@@ -52,15 +52,15 @@ type Agent struct {
 func (a *Agent) Bind(flags *pflag.FlagSet) {
 	flags.StringVar(&a.Namespace, "namespace", "", "namespace the agent runs in [NAMESPACE]")
 	flags.StringVar(&a.Kubeconfig, "kubeconfig", "", "kubeconfig file (default: in-cluster, then the default kubeconfig)")
-	flags.StringVar(&a.Scope, "agent-scope", "", "sets the objects of several agents in one cluster apart [AGENT_SCOPE]")
-	flags.StringVar(&a.checkin, "checkin-interval", "", "pause between heartbeats, 15m if empty or 0 [CHECKIN_INTERVAL]")
+	flags.StringVar(&a.Scope, "agent-scope", "", "scope that distinguishes the objects of several agents in one cluster [AGENT_SCOPE]")
+	flags.StringVar(&a.checkin, "checkin-interval", "", "interval between heartbeats, 15m if empty or 0 [CHECKIN_INTERVAL]")
 	flags.BoolVar(&a.LeaderElect, "leader-elect", true, "work only while holding the lease")
-	flags.BoolVar(&a.Debug, "debug", false, "log more")
+	flags.BoolVar(&a.Debug, "debug", false, "also log what was checked, not only what changed")
 	flags.IntVar(&a.DebugLevel, "debug-level", 0, "verbosity of the client library with --debug")
 	flags.StringVar(&a.LogFormat, "log-format", LogText, "text, or json: one object for each line [FLEET_LOG_FORMAT]")
 }
 
-// Complete reads the environment and checks everything.
+// Complete reads the environment and validates all options.
 func (a *Agent) Complete(flags *pflag.FlagSet, environment Environment) error {
 	r := &reader{environment: environment}
 	r.flag(flags, "namespace", "NAMESPACE")
@@ -90,7 +90,7 @@ func (a *Agent) completeCheckin() error {
 	}
 	interval, err := time.ParseDuration(a.checkin)
 	if err != nil || interval < 0 {
-		return fmt.Errorf("the check-in interval %q is no duration such as 15m", a.checkin)
+		return fmt.Errorf("the check-in interval %q is not a duration such as 15m", a.checkin)
 	}
 	if interval > 0 {
 		a.CheckinInterval = interval

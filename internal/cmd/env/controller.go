@@ -11,64 +11,65 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
-// DefaultMaxClustersPerToken is how many Clusters one registration token may create where nothing else is said.
+// DefaultMaxClustersPerToken is the default limit of Clusters that one registration token may create.
 const DefaultMaxClustersPerToken = 5000
 
-// Controller is what fleetcontroller is told.
+// Controller contains the options of fleetcontroller.
 type Controller struct {
 	// Namespace is the system namespace: flag --namespace, variable NAMESPACE.
 	Namespace string
-	// Kubeconfig is a file; empty: the cluster the process runs in, else the default kubeconfig.
+	// Kubeconfig is a file. Empty means the cluster the process runs in, or the default kubeconfig.
 	Kubeconfig string
-	// DisableBootstrap leaves the hub's own cluster unregistered.
+	// DisableBootstrap does not register the hub's own cluster.
 	DisableBootstrap bool
-	// Shard is the part of the delivery that this process does: what is labelled with it, fleet.cattle.io/shard-ref.
-	// Flag --shard-id, without a variable. The process without one does what has no such label, and the registration.
+	// Shard is the shard of this process: it delivers the resources with this value of label
+	// fleet.cattle.io/shard-ref. Flag --shard-id, no variable. The process without a shard delivers the resources
+	// without this label, and does the registration.
 	Shard string
-	// DisableMetrics serves no metrics.
+	// DisableMetrics turns off the metrics server.
 	DisableMetrics bool
-	// LeaderElect waits for the lease before working. Off, only one process may run.
+	// LeaderElect waits for the lease before working. Without it, only one process may run.
 	LeaderElect bool
-	// Debug logs what was looked at, not only what changed. DebugLevel is client-go's verbosity with it.
+	// Debug also logs what was checked, not only what changed. DebugLevel is client-go's verbosity with Debug.
 	Debug      bool
 	DebugLevel int
-	// LogFormat is LogText or LogJSON: flag --log-format, variable FLEET_LOG_FORMAT, this implementation's own.
+	// LogFormat is LogText or LogJSON: flag --log-format, variable FLEET_LOG_FORMAT. Rancher Fleet has neither.
 	LogFormat string
 
-	// MetricsAddress and HealthAddress are where the servers listen; "0" serves nothing.
+	// MetricsAddress and HealthAddress are the addresses of the servers. "0" turns a server off.
 	MetricsAddress, HealthAddress string
-	// Election holds the times of our own election.
+	// Election contains the times of our own election.
 	Election Election
 	// Identity names this replica in the lease.
 	Identity string
-	// TTLRequired refuses registration tokens without a time to live.
+	// TTLRequired rejects registration tokens without a TTL.
 	TTLRequired bool
-	// AllowInsecureKubeconfigs accepts insecure-skip-tls-verify in the kubeconfigs of Clusters: whoever sits between
-	// the hub and such a cluster can read the kubeconfig's credential. Variable
-	// FLEET_ALLOW_INSECURE_KUBECONFIGS, this implementation's own.
+	// AllowInsecureKubeconfigs accepts insecure-skip-tls-verify in the kubeconfigs of Clusters. Then an attacker
+	// between the hub and such a cluster can read the kubeconfig's credential. Variable
+	// FLEET_ALLOW_INSECURE_KUBECONFIGS, not in Rancher Fleet.
 	AllowInsecureKubeconfigs bool
-	// ServiceHost is where the API server of the hub is within its own cluster; empty outside of one.
+	// ServiceHost is the address of the hub's API server within its own cluster. Empty outside of a cluster.
 	ServiceHost string
-	// MaxClustersPerToken is how many Clusters one registration token may create; 0 is no limit. Variable
-	// FLEET_MAX_CLUSTERS_PER_TOKEN, this implementation's own.
+	// MaxClustersPerToken is the number of Clusters that one registration token may create. 0 means no limit.
+	// Variable FLEET_MAX_CLUSTERS_PER_TOKEN, not in Rancher Fleet.
 	MaxClustersPerToken int
-	// Agent is what imported agents are started with.
+	// Agent contains the settings of imported agents.
 	Agent AgentSettings
-	// Elsewhere says that the pod runs registration in a container of its own, `fleetcontroller agentmanagement`, as
-	// charts of the other implementation do: they give this container the worker counts of delivery and that one
-	// the settings of the agents. One process does both here, and it has to be the one that knows the settings.
+	// Elsewhere means that the pod has another container for the registration, `fleetcontroller agentmanagement`, as
+	// in charts of Rancher Fleet. Those charts pass the worker counts of the delivery to this container and the
+	// settings of the agents to that one. Here one process does both, and it must be the one with the settings.
 	Elsewhere bool
 }
 
-// AgentSettings are the controller's variables that concern the agents it starts.
+// AgentSettings contains the controller's variables for the agents that it deploys.
 type AgentSettings struct {
-	// Replicas of the agent's Deployment.
+	// Replicas is the number of replicas of the agent's Deployment.
 	Replicas int32
-	// LeaseDuration, RenewDeadline and RetryPeriod are duration texts for the agents' election.
+	// LeaseDuration, RenewDeadline and RetryPeriod are the agents' election times, as text.
 	LeaseDuration, RenewDeadline, RetryPeriod string
-	// PropagateDebug hands Debug, DebugLevel and DisableSecurityContext on to the agents.
+	// PropagateDebug passes Debug, DebugLevel and DisableSecurityContext on to the agents.
 	PropagateDebug bool
-	// DisableSecurityContext starts agents without security contexts; only with PropagateDebug.
+	// DisableSecurityContext deploys agents without security contexts. It needs PropagateDebug.
 	DisableSecurityContext bool
 }
 
@@ -77,15 +78,15 @@ func (c *Controller) Bind(flags *pflag.FlagSet) {
 	flags.StringVar(&c.Namespace, "namespace", names.SystemNamespace, "system namespace of the controllers [NAMESPACE]")
 	flags.StringVar(&c.Kubeconfig, "kubeconfig", "", "kubeconfig file (default: in-cluster, then the default kubeconfig)")
 	flags.BoolVar(&c.DisableBootstrap, "disable-bootstrap", false, "do not register the hub's own cluster")
-	flags.StringVar(&c.Shard, "shard-id", "", "deliver what has this label fleet.cattle.io/shard-ref, and do nothing else")
-	flags.BoolVar(&c.DisableMetrics, "disable-metrics", false, "serve no metrics")
+	flags.StringVar(&c.Shard, "shard-id", "", "shard of this process: deliver only resources with this value of label fleet.cattle.io/shard-ref")
+	flags.BoolVar(&c.DisableMetrics, "disable-metrics", false, "turn off the metrics server")
 	flags.BoolVar(&c.LeaderElect, "leader-elect", true, "work only while holding the lease")
-	flags.BoolVar(&c.Debug, "debug", false, "log more")
+	flags.BoolVar(&c.Debug, "debug", false, "also log what was checked, not only what changed")
 	flags.IntVar(&c.DebugLevel, "debug-level", 0, "verbosity of the client library with --debug")
 	flags.StringVar(&c.LogFormat, "log-format", LogText, "text, or json: one object for each line [FLEET_LOG_FORMAT]")
 }
 
-// Complete reads the environment and checks everything.
+// Complete reads the environment and validates all options.
 func (c *Controller) Complete(flags *pflag.FlagSet, environment Environment) error {
 	r := &reader{environment: environment}
 	r.flag(flags, "namespace", "NAMESPACE")

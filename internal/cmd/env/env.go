@@ -1,9 +1,9 @@
-// Package env turns flags and environment into options: the only place that reads the environment. Names and
-// defaults are the other implementation's, where it has them.
+// Package env converts flags and environment variables into options. No other package reads the environment.
+// Names and defaults are those of Rancher Fleet, where it has them.
 //
-//	Bind(flags) ─► the command line is parsed ─► Complete(flags, env.OS) ─► valid options, or a sentence why not
+//	Bind(flags) ─► the command line is parsed ─► Complete(flags, env.OS) ─► valid options, or an error
 //
-// A flag that was given wins over its variable.
+// A flag overrides its variable.
 package env
 
 import (
@@ -15,28 +15,28 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Environment looks a variable up; "" means unset.
+// Environment returns the value of a variable. "" means unset.
 type Environment func(name string) string
 
-// OS is the process's environment.
+// OS reads the environment of the process.
 func OS(name string) string { return os.Getenv(name) }
 
-// What log lines may look like, as --log-format.
+// Log formats for --log-format.
 const (
 	LogText = "text"
 	LogJSON = "json"
 )
 
-// Election holds the times of a leader election; zero means the election's own default.
+// Election contains the times of a leader election. Zero means the election's default.
 type Election struct{ LeaseDuration, RenewDeadline, RetryPeriod time.Duration }
 
-// reader collects the first thing that is wrong, so that its users read like a table.
+// reader keeps the first error, so that its callers need no error handling.
 type reader struct {
 	environment Environment
 	err         error
 }
 
-// flag sets a flag from a variable unless it was given on the command line.
+// flag sets a flag from a variable, unless the flag was given on the command line.
 func (r *reader) flag(flags *pflag.FlagSet, flag, variable string) {
 	value := r.environment(variable)
 	if r.err != nil || value == "" || flags.Changed(flag) {
@@ -47,7 +47,7 @@ func (r *reader) flag(flags *pflag.FlagSet, flag, variable string) {
 	}
 }
 
-// format sets --log-format and checks it.
+// format sets and validates --log-format.
 func (r *reader) format(flags *pflag.FlagSet) {
 	r.flag(flags, "log-format", "FLEET_LOG_FORMAT")
 	if found := flags.Lookup("log-format").Value.String(); r.err == nil && found != LogText && found != LogJSON {
@@ -77,7 +77,7 @@ func (r *reader) duration(variable string) time.Duration {
 	return d
 }
 
-// durationText checks a duration but keeps its spelling, since it is handed on as it is.
+// durationText validates a duration but returns its text unchanged.
 func (r *reader) durationText(variable, fallback string) string {
 	r.duration(variable)
 	return r.text(variable, fallback)
@@ -95,7 +95,7 @@ func (r *reader) boolean(variable string) bool {
 	return b
 }
 
-// count reads a whole number that is at least least.
+// count parses a whole number that is at least least.
 func (r *reader) count(variable string, fallback, least int) int {
 	value := r.environment(variable)
 	if r.err != nil || value == "" {
@@ -103,7 +103,7 @@ func (r *reader) count(variable string, fallback, least int) int {
 	}
 	n, err := strconv.ParseInt(value, 10, 32)
 	if err != nil || int(n) < least {
-		r.err = fmt.Errorf("variable %s: %q is no number of at least %d", variable, value, least)
+		r.err = fmt.Errorf("variable %s: %q is not a whole number of at least %d", variable, value, least)
 		return fallback
 	}
 	return int(n)
@@ -117,11 +117,11 @@ func (r *reader) election() Election {
 	}
 }
 
-// hostname is HOSTNAME, which Kubernetes sets to the pod's name, else the host's own name.
+// hostname returns HOSTNAME, which Kubernetes sets to the pod's name, or the host name of the system.
 func (r *reader) hostname() string {
 	if name := r.environment("HOSTNAME"); name != "" {
 		return name
 	}
-	name, _ := os.Hostname() // without one the name stays empty, which every user of it bears
+	name, _ := os.Hostname() // on an error the name stays empty, which all callers accept
 	return name
 }

@@ -70,16 +70,16 @@ func TestController(t *testing.T) {
 		"agents may be scaled to none": {
 			env: of("FLEET_AGENT_REPLICA_COUNT", "0"), change: func(c *Controller) { c.Agent.Replicas = 0 },
 		},
-		"a negative number of Clusters": {env: of("FLEET_MAX_CLUSTERS_PER_TOKEN", "-1"), err: `variable FLEET_MAX_CLUSTERS_PER_TOKEN: "-1" is no number of at least 0`},
+		"a negative number of Clusters": {env: of("FLEET_MAX_CLUSTERS_PER_TOKEN", "-1"), err: `variable FLEET_MAX_CLUSTERS_PER_TOKEN: "-1" is not a whole number of at least 0`},
 		"a shard that is no name":       {args: []string{"--shard-id=a_b"}, env: of(), err: `--shard-id "a_b": a lowercase RFC 1123 label`},
 		"no namespace at all":           {args: []string{"--namespace="}, env: of(), err: "--namespace or NAMESPACE is required"},
 		"a time that is none":           {env: of("CATTLE_ELECTION_RETRY_PERIOD", "10"), err: "variable CATTLE_ELECTION_RETRY_PERIOD: time: missing unit"},
 		"a time that is negative":       {env: of("CATTLE_ELECTION_LEASE_DURATION", "-1s"), err: "variable CATTLE_ELECTION_LEASE_DURATION: -1s is negative"},
 		"an agent's time that is none":  {env: of("FLEET_AGENT_ELECTION_RETRY_PERIOD", "soon"), err: "variable FLEET_AGENT_ELECTION_RETRY_PERIOD: time: invalid duration"},
 		"a yes that is none":            {env: of("FLEET_REGISTRATION_TOKEN_TTL_REQUIRED", "perhaps"), err: `variable FLEET_REGISTRATION_TOKEN_TTL_REQUIRED: "perhaps" is neither true nor false`},
-		"a count that is none":          {env: of("FLEET_AGENT_REPLICA_COUNT", "many"), err: `variable FLEET_AGENT_REPLICA_COUNT: "many" is no number of at least 0`},
-		"a count below nothing":         {env: of("FLEET_AGENT_REPLICA_COUNT", "-1"), err: `variable FLEET_AGENT_REPLICA_COUNT: "-1" is no number of at least 0`},
-		"a count beyond all bounds":     {env: of("FLEET_AGENT_REPLICA_COUNT", "99999999999"), err: `variable FLEET_AGENT_REPLICA_COUNT: "99999999999" is no number of at least 0`},
+		"a count that is none":          {env: of("FLEET_AGENT_REPLICA_COUNT", "many"), err: `variable FLEET_AGENT_REPLICA_COUNT: "many" is not a whole number of at least 0`},
+		"a count below nothing":         {env: of("FLEET_AGENT_REPLICA_COUNT", "-1"), err: `variable FLEET_AGENT_REPLICA_COUNT: "-1" is not a whole number of at least 0`},
+		"a count beyond all bounds":     {env: of("FLEET_AGENT_REPLICA_COUNT", "99999999999"), err: `variable FLEET_AGENT_REPLICA_COUNT: "99999999999" is not a whole number of at least 0`},
 		"the first of two wrong things": {env: of("CATTLE_ELECTION_LEASE_DURATION", "x", "FLEET_AGENT_REPLICA_COUNT", "x"), err: "variable CATTLE_ELECTION_LEASE_DURATION"},
 	}
 	for name, test := range tests {
@@ -141,10 +141,10 @@ func TestAgent(t *testing.T) {
 			},
 		},
 		"an interval of nothing is the default": {env: of("NAMESPACE", "n", "CHECKIN_INTERVAL", "0s")},
-		"an interval that is none":              {env: of("NAMESPACE", "n", "CHECKIN_INTERVAL", "often"), err: `the check-in interval "often" is no duration such as 15m`},
-		"an interval into the past":             {env: of("NAMESPACE", "n", "CHECKIN_INTERVAL", "-1m"), err: `the check-in interval "-1m" is no duration such as 15m`},
+		"an interval that is none":              {env: of("NAMESPACE", "n", "CHECKIN_INTERVAL", "often"), err: `the check-in interval "often" is not a duration such as 15m`},
+		"an interval into the past":             {env: of("NAMESPACE", "n", "CHECKIN_INTERVAL", "-1m"), err: `the check-in interval "-1m" is not a duration such as 15m`},
 		"no namespace":                          {env: of(), err: "--namespace or NAMESPACE is required"},
-		"nobody to work":                        {env: of("NAMESPACE", "n", "DRIFT_RECONCILER_WORKERS", "0"), err: `variable DRIFT_RECONCILER_WORKERS: "0" is no number of at least 1`},
+		"nobody to work":                        {env: of("NAMESPACE", "n", "DRIFT_RECONCILER_WORKERS", "0"), err: `variable DRIFT_RECONCILER_WORKERS: "0" is not a whole number of at least 1`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

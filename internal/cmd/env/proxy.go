@@ -2,14 +2,15 @@ package env
 
 import "fmt"
 
-// Variables that tell net/http what is reached without a proxy. Where both are set it looks at the first alone.
+// Variables that tell net/http which hosts to reach without a proxy. If both are set, it uses only the first.
 const (
 	variableNoProxy      = "NO_PROXY"
 	variableNoProxySmall = "no_proxy"
 )
 
-// OwnDirectly makes this process reach the cluster it runs in without a proxy: one that is set is for the hub, and what
-// it is not for is written with the addresses in mind that clusters have as a rule. It works for requests made after it.
+// OwnDirectly makes this process reach its own cluster without a proxy. A proxy is meant for the hub, and
+// NO_PROXY often does not contain the address of this cluster's API server. It affects requests that are sent
+// afterwards.
 func OwnDirectly(environment Environment, set func(name, value string) error) error {
 	own := environment("KUBERNETES_SERVICE_HOST")
 	if own == "" {
@@ -23,7 +24,7 @@ func OwnDirectly(environment Environment, set func(name, value string) error) er
 	if large != "" {
 		values[variableNoProxy] = large + "," + own
 	}
-	if len(values) == 0 { // set beside the other, it would hide what that says
+	if len(values) == 0 { // setting it if no_proxy is set would override no_proxy
 		values[variableNoProxy] = own
 	}
 	for name, value := range values {

@@ -2,17 +2,17 @@ package env
 
 import "fmt"
 
-// Variables that tell the client library how soon it looks after a connection on which nothing comes, and how long it
-// then waits for a sign of life: whole seconds.
+// Variables for client-go's HTTP/2 health check, in whole seconds: the idle time after which it sends a ping,
+// and the time it waits for the response.
 const (
 	variableReadIdle = "HTTP2_READ_IDLE_TIMEOUT_SECONDS"
 	variablePing     = "HTTP2_PING_TIMEOUT_SECONDS"
 )
 
-// NoticeSilence makes this process notice within 15 seconds that a connection has died and nobody was told, as when
-// something on the way has forgotten it: sooner than a lease has to be renewed (30 s), so that a leader goes on over
-// another connection and stays the leader. By itself the library takes 45 seconds. What is set already stays as it is.
-// It works for clients that are made after it.
+// NoticeSilence makes this process detect a broken connection within 15 seconds, for example after a network
+// device has dropped its state. That is sooner than a lease must be renewed (30 s), so a leader reconnects and
+// keeps the lease. The default of client-go is 45 seconds. Variables that are already set are not changed. It
+// affects clients that are created afterwards.
 func NoticeSilence(environment Environment, set func(name, value string) error) error {
 	for name, value := range map[string]string{variableReadIdle: "10", variablePing: "5"} {
 		if environment(name) != "" {

@@ -1,2 +1,2 @@
-// Package accounts mints tokens of service accounts, and tries whether the API server accepts them.
+// Package accounts creates tokens of service accounts, and tests whether the API server accepts them.
 package accounts

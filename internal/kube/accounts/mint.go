@@ -19,27 +19,27 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 )
 
-// ErrTokenPending means that the API server caps the lifetime of the tokens it gives, and that the token
-// Secret asked for instead is not filled yet. It will be soon: ask again.
+// ErrTokenPending means that the API server limits the lifetime of tokens, and that the token Secret that was
+// created instead is not filled yet. Retry shortly.
 var ErrTokenPending = errors.New("the account's token secret is not filled yet")
 
-// ErrTokenSecretTaken means that a Secret of somebody else has the name of the account's token Secret. Only a
-// human can mend it.
+// ErrTokenSecretTaken means that a Secret of another owner has the name of the account's token Secret. Only a
+// human can fix it.
 var ErrTokenSecretTaken = errors.New("the name of the account's token secret is taken by a secret of another type")
 
-// ErrNotInForce means that the API server does not let a new token do its work yet.
+// ErrNotInForce means that the API server does not grant the rights of a new token yet.
 var ErrNotInForce = errors.New("the account's rights are not in force yet")
 
-// Mint gives a bearer token of a ServiceAccount that lives at least as long as asked: from the TokenRequest
-// API, or, where the API server gives less or nothing, from a token Secret of the account, which has no end. Either
-// dies with the account. It is never empty.
+// Mint returns a bearer token of a ServiceAccount with at least this lifetime. It requests the token from the
+// TokenRequest API. If the API server grants less or nothing, it uses a token Secret of the account, which does
+// not expire. Both are revoked when the account is deleted. The token is never empty.
 func Mint(ctx context.Context, client kubernetes.Interface, namespace, account string, lifetime time.Duration) (string, error) {
 	seconds := int64(lifetime / time.Second)
 	answer, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return "", fmt.Errorf("asking for a token of account %s/%s: %w", namespace, account, err)
+		return "", fmt.Errorf("requesting a token of account %s/%s: %w", namespace, account, err)
 	}
 	if given := answer.Spec.ExpirationSeconds; answer.Status.Token != "" && (given == nil || *given >= seconds) {
 		return answer.Status.Token, nil
@@ -47,7 +47,7 @@ func Mint(ctx context.Context, client kubernetes.Interface, namespace, account s
 	return lastingToken(ctx, client, namespace, account)
 }
 
-// lastingToken is the token in the account's token Secret, which the controller-manager fills.
+// lastingToken returns the token in the account's token Secret, which the controller-manager fills.
 func lastingToken(ctx context.Context, client kubernetes.Interface, namespace, account string) (string, error) {
 	owner, err := client.CoreV1().ServiceAccounts(namespace).Get(ctx, account, metav1.GetOptions{})
 	if err != nil {
@@ -69,7 +69,8 @@ func lastingToken(ctx context.Context, client kubernetes.Interface, namespace, a
 	return string(secret.Data[corev1.ServiceAccountTokenKey]), nil
 }
 
-// DropTokenSecret deletes the token Secret that Mint has created for an account, so that the next one has another token.
+// DropTokenSecret deletes the token Secret that Mint created for an account, so that the next one has another
+// token.
 func DropTokenSecret(ctx context.Context, client kubernetes.Interface, namespace, account string) error {
 	secrets := client.CoreV1().Secrets(namespace)
 	secret, err := secrets.Get(ctx, account+"-token", metav1.GetOptions{})
@@ -96,13 +97,13 @@ func tokenSecret(account *corev1.ServiceAccount) *corev1.Secret {
 	}
 }
 
-// Prover asks the API server what a token may do, as the token itself. It keeps one connection for all.
+// Prover asks the API server, with a token, what that token may do. It uses one connection for all tokens.
 type Prover struct {
 	client *http.Client
 	server string
 }
 
-// NewProver makes a Prover for the API server of cfg; of cfg only the address and the trust are used.
+// NewProver returns a Prover for the API server of cfg. It uses only the address and the trusted CA of cfg.
 func NewProver(cfg *rest.Config) (*Prover, error) {
 	anonymous := rest.AnonymousClientConfig(cfg)
 	anonymous.Timeout = 15 * time.Second
@@ -117,10 +118,10 @@ func NewProver(cfg *rest.Config) (*Prover, error) {
 	return &Prover{client: client, server: strings.TrimSuffix(server.String(), "/")}, nil
 }
 
-// List is nil once the token may list a resource in a namespace; path is the resource's,
-// such as "apis/fleet.cattle.io/v1alpha1/namespaces/ns/bundledeployments". Until then it is ErrNotInForce.
+// List returns nil when the token may list a resource in a namespace, and ErrNotInForce until then. path is the
+// path of the resource, such as "apis/fleet.cattle.io/v1alpha1/namespaces/ns/bundledeployments".
 func (p *Prover) List(ctx context.Context, token, path string) error {
-	// Version 0 is what the API server has at hand: what is in the list is of no interest, so nothing is waited for.
+	// Version 0 lets the API server answer from its watch cache. The content of the list does not matter.
 	answer, err := p.get(ctx, token, path, "?"+url.Values{"limit": {"1"}, "resourceVersion": {"0"}}.Encode())
 	if err != nil {
 		return err
@@ -132,11 +133,11 @@ func (p *Prover) List(ctx context.Context, token, path string) error {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return ErrNotInForce
 	}
-	return fmt.Errorf("asking for %s: the API server says %s", path, answer.Status)
+	return fmt.Errorf("requesting %s: the API server returned %s", path, answer.Status)
 }
 
-// Accepts reports whether the API server knows whose the token is, whatever that account may do. An error means that it
-// did not say.
+// Accepts reports whether the API server accepts the token, whatever its account may do. An error means that the
+// API server gave no clear answer.
 func (p *Prover) Accepts(ctx context.Context, token string) (bool, error) {
 	const path = "apis"
 	answer, err := p.get(ctx, token, path, "")
@@ -150,18 +151,18 @@ func (p *Prover) Accepts(ctx context.Context, token string) (bool, error) {
 	case http.StatusUnauthorized:
 		return false, nil
 	}
-	return false, fmt.Errorf("asking for %s: the API server says %s", path, answer.Status)
+	return false, fmt.Errorf("requesting %s: the API server returned %s", path, answer.Status)
 }
 
 func (p *Prover) get(ctx context.Context, token, path, query string) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.server+"/"+path+query, nil)
 	if err != nil {
-		return nil, fmt.Errorf("asking for %s: %w", path, err)
+		return nil, fmt.Errorf("requesting %s: %w", path, err)
 	}
 	request.Header.Set("Authorization", "Bearer "+token)
 	answer, err := p.client.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("asking for %s: %w", path, foreign.Classify(err))
+		return nil, fmt.Errorf("requesting %s: %w", path, foreign.Classify(err))
 	}
 	return answer, nil
 }

@@ -172,7 +172,7 @@ func TestMintFails(t *testing.T) {
 		objects        []runtime.Object
 		says           string
 	}{
-		"asking for a token":        {"create", "serviceaccounts", nil, "asking for a token of account ns/sa"},
+		"asking for a token":        {"create", "serviceaccounts", nil, "requesting a token of account ns/sa"},
 		"reading the account":       {"get", "serviceaccounts", []runtime.Object{mintAccount()}, "reading account ns/sa"},
 		"reading the token Secret":  {"get", "secrets", []runtime.Object{mintAccount()}, "token secret of account ns/sa"},
 		"creating the token Secret": {"create", "secrets", []runtime.Object{mintAccount()}, "token secret of account ns/sa"},

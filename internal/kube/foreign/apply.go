@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// Apply writes the objects one after another in the order given, one request each: what is there and differs is
-// taken over. It stops at the first error. Labels and annotations of sets are the caller's.
+// Apply applies the objects in order, one request each, and takes over fields that differ. It stops at the first
+// error. The caller sets labels and annotations of sets.
 func (d *Client) Apply(ctx context.Context, objs ...runtime.Object) error {
 	for _, obj := range objs {
 		item, client, err := d.clientFor(obj)
@@ -33,8 +33,9 @@ func apply(ctx context.Context, client dynamic.ResourceInterface, item *unstruct
 	if !apierrors.IsInvalid(err) || !recreates(item) {
 		return err
 	}
-	// The parameters of rolling updates, which the server once filled in, belong to nobody. So they stay, and are
-	// refused beside the strategy Recreate. Once they are ours, they go when they are no longer wanted.
+	// The parameters of rolling updates that the server filled in as defaults have no field manager. So they stay,
+	// and the server refuses them together with the strategy Recreate. Once they are ours, server-side apply removes
+	// them when they are no longer set.
 	rolling := item.DeepCopy()
 	strategy := map[string]any{"type": "RollingUpdate", "rollingUpdate": map[string]any{"maxSurge": "25%", "maxUnavailable": "25%"}}
 	if err := unstructured.SetNestedMap(rolling.Object, strategy, "spec", "strategy"); err != nil {
@@ -47,7 +48,7 @@ func apply(ctx context.Context, client dynamic.ResourceInterface, item *unstruct
 	return err
 }
 
-// recreates says whether an object is a Deployment with the strategy Recreate.
+// recreates reports whether an object is a Deployment with the strategy Recreate.
 func recreates(item *unstructured.Unstructured) bool {
 	strategy, _, err := unstructured.NestedString(item.Object, "spec", "strategy", "type")
 	return err == nil && item.GetKind() == "Deployment" && strategy == string(appsv1.RecreateDeploymentStrategyType)

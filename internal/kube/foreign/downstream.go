@@ -22,26 +22,26 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube"
 )
 
-// FieldManager is who the objects we leave downstream belong to, field by field. Another name would leave
-// the fields of earlier imports behind for ever.
+// FieldManager owns the fields of the objects that we apply downstream. With another name, the fields of earlier
+// imports would stay forever.
 const FieldManager = "fleet-import"
 
-// ErrUnknownKind means an object is of a kind that no import leaves downstream (see resources).
+// ErrUnknownKind means that no import creates objects of this kind downstream (see resources).
 var ErrUnknownKind = errors.New("this kind is never applied downstream")
 
-// Client is another cluster's API server, seen by whoever imports the cluster. Every error is classified
-// (see Classify), and short whatever the server says.
+// Client is a client for the API server of another cluster, for the import of that cluster. Every error is
+// classified (see Classify) and short, whatever the server returns.
 type Client struct {
 	http    *http.Client
 	dynamic dynamic.Interface
 	rest    rest.Interface
 }
 
-// New prepares for the server that cfg names; it sends nothing. Close it after use.
+// New returns a client for the server of cfg. It sends nothing. Close it after use.
 func New(cfg *rest.Config) (*Client, error) {
 	cfg = kube.Tune(cfg)
-	cfg.WarningHandler, cfg.WarningHandlerWithContext = rest.NoWarnings{}, nil // which would be logged as they are
-	cfg.NextProtos = []string{"http/1.1"}                                      // HTTP/2 reads ahead of what bounded lets through
+	cfg.WarningHandler, cfg.WarningHandlerWithContext = rest.NoWarnings{}, nil // client-go would log warnings unfiltered
+	cfg.NextProtos = []string{"http/1.1"}                                      // HTTP/2 reads more than bounded allows
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return bounded{next} })
 	client, err := rest.HTTPClientFor(cfg)
 	if err != nil {
@@ -60,24 +60,24 @@ func New(cfg *rest.Config) (*Client, error) {
 	return &Client{http: client, dynamic: dyn, rest: unversioned}, nil
 }
 
-// Close lets go of idle connections, so that clusters that went away hold none.
+// Close closes idle connections, so that removed clusters keep none.
 func (d *Client) Close() { utilnet.CloseIdleConnectionsFor(d.http.Transport) }
 
-// ServerVersion asks the smallest question there is: it tells whether the server is there and whom it takes
-// us for, before anything is written.
+// ServerVersion reads the server's version. It is the cheapest request that shows whether the server responds
+// and accepts the credential, before anything is written.
 func (d *Client) ServerVersion(ctx context.Context) (version.Info, error) {
 	var info version.Info
 	raw, err := d.rest.Get().AbsPath("/version").Do(ctx).Raw()
 	if err != nil {
-		return info, fmt.Errorf("asking for the server's version: %w", failed(err))
+		return info, fmt.Errorf("reading the server's version: %w", failed(err))
 	}
 	if err := json.Unmarshal(raw, &info); err != nil {
-		return info, fmt.Errorf("asking for the server's version: %w", said{err})
+		return info, fmt.Errorf("reading the server's version: %w", said{err})
 	}
 	return info, nil
 }
 
-// NamespaceUID returns the namespace's UID; that of kube-system tells clusters apart.
+// NamespaceUID returns the namespace's UID. The UID of kube-system identifies the cluster.
 func (d *Client) NamespaceUID(ctx context.Context, name string) (types.UID, error) {
 	found, err := d.dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -86,8 +86,8 @@ func (d *Client) NamespaceUID(ctx context.Context, name string) (types.UID, erro
 	return found.GetUID(), nil
 }
 
-// Remove deletes the objects in the order given; only their kind, namespace and name are looked at. What is gone
-// already is no error.
+// Remove deletes the objects in order. It uses only their kind, namespace and name. A missing object is not an
+// error.
 func (d *Client) Remove(ctx context.Context, objs ...runtime.Object) error {
 	background := metav1.DeletePropagationBackground
 	for _, obj := range objs {
@@ -103,7 +103,7 @@ func (d *Client) Remove(ctx context.Context, objs ...runtime.Object) error {
 	return nil
 }
 
-// clientFor is obj as it is sent, and the client for its kind and namespace.
+// clientFor returns obj in the form in which it is sent, and the client for its kind and namespace.
 func (d *Client) clientFor(obj runtime.Object) (*unstructured.Unstructured, dynamic.ResourceInterface, error) {
 	item, err := toUnstructured(obj)
 	if err != nil {
@@ -121,7 +121,8 @@ func (d *Client) clientFor(obj runtime.Object) (*unstructured.Unstructured, dyna
 	return item, client.Namespace(item.GetNamespace()), nil
 }
 
-// resources names the resource of each kind an import may leave downstream, so that no discovery is needed.
+// resources maps each kind that an import may create downstream to its resource, so that discovery is not
+// needed.
 func resources() map[schema.GroupVersionKind]string {
 	kind := func(group, version, kind string) schema.GroupVersionKind {
 		return schema.GroupVersionKind{Group: group, Version: version, Kind: kind}
@@ -132,7 +133,7 @@ func resources() map[schema.GroupVersionKind]string {
 		kind("", "v1", "Secret"):                                      "secrets",
 		kind("", "v1", "ConfigMap"):                                   "configmaps",
 		kind("apps", "v1", "Deployment"):                              "deployments",
-		kind("apps", "v1", "StatefulSet"):                             "statefulsets", // agents of old ran as one
+		kind("apps", "v1", "StatefulSet"):                             "statefulsets", // old agents
 		kind("networking.k8s.io", "v1", "NetworkPolicy"):              "networkpolicies",
 		kind("policy", "v1", "PodDisruptionBudget"):                   "poddisruptionbudgets",
 		kind("scheduling.k8s.io", "v1", "PriorityClass"):              "priorityclasses",
@@ -143,7 +144,7 @@ func resources() map[schema.GroupVersionKind]string {
 	}
 }
 
-// toUnstructured copies obj without what the server fills in, and with its kind where Go types leave it out.
+// toUnstructured returns a copy of obj with its kind, without the fields that the server sets.
 func toUnstructured(obj runtime.Object) (*unstructured.Unstructured, error) {
 	if item, ok := obj.(*unstructured.Unstructured); ok {
 		return item, nil

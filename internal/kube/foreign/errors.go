@@ -13,20 +13,21 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// Sentinels of what can keep us from an API server. Their texts are fit for a condition's message: they
-// never change from one attempt to the next.
+// Errors that mean that an API server cannot be used. Their texts are suitable for conditions: they are the same
+// in every attempt.
 var (
-	// ErrUntrusted means the server's certificate is not signed by a CA we trust, or is not for this host.
-	// Only a human can mend it.
+	// ErrUntrusted means that the server's certificate is not signed by a trusted CA or is for another host. Only a
+	// human can fix it.
 	ErrUntrusted = errors.New("the API server's certificate is not trusted")
-	// ErrExpired means that the server's certificate is not valid at this time; it is an ErrUntrusted, too.
+	// ErrExpired means that the server's certificate is not valid at this time. It wraps ErrUntrusted.
 	ErrExpired = fmt.Errorf("%w: it has expired, or is not valid yet", ErrUntrusted)
-	// ErrUnreachable means no answer came: refused, no route, unknown host, or too late. Time may mend it.
+	// ErrUnreachable means that no response arrived: connection refused, no route, unknown host, or timeout. It may
+	// go away without action.
 	ErrUnreachable = errors.New("the API server cannot be reached")
 )
 
-// Classify adds ErrExpired, ErrUntrusted or ErrUnreachable to an error of a request that never got an answer. An
-// answer that is an error (403, 500 …) and nil are returned as they are.
+// Classify adds ErrExpired, ErrUntrusted or ErrUnreachable to the error of a request without a response. It
+// returns nil and errors in responses (403, 500 …) unchanged.
 func Classify(err error) error {
 	switch {
 	case err == nil, errors.Is(err, ErrUntrusted), errors.Is(err, ErrUnreachable), isRefusal(err):
@@ -42,7 +43,7 @@ func Classify(err error) error {
 	}
 }
 
-// isRefusal reports whether it was this side that went no further.
+// isRefusal reports whether this side refused to continue.
 func isRefusal(err error) bool {
 	return errors.Is(err, ErrKubeconfigAddress) || errors.Is(err, ErrRedirected) || errors.Is(err, ErrAnswerTooLong)
 }
@@ -69,6 +70,6 @@ func isUnreachable(err error) bool {
 		errors.Is(err, syscall.ECONNRESET) || utilnet.IsConnectionRefused(err) {
 		return true
 	}
-	var network net.Error // timeouts, no route, unknown hosts; url.Error is one too, whatever it wraps
+	var network net.Error // timeouts, no route, unknown hosts; also url.Error, whatever it wraps
 	return errors.As(err, &network)
 }

@@ -8,25 +8,26 @@ import (
 	"unicode"
 )
 
-// Bounds of what a downstream API server, which is a user's, can make us read or write down.
+// Limits for a downstream API server, which belongs to a user: how much it can make us read or store.
 const (
-	// listLimit is how many objects List reads. It looks at one agent, which has a few.
+	// listLimit is the maximum number of objects that List reads. It is used for one agent, which has only a few.
 	listLimit = 20
-	// answerLimit is how long one answer may be, in bytes.
+	// answerLimit is the maximum length of a response in bytes.
 	answerLimit = 1 << 20
-	// saidLimit is how much of an error in which a server had a part is kept, in bytes.
+	// saidLimit is the maximum length, in bytes, of an error with text from the server.
 	saidLimit = 512
 )
 
-// Sentinels of answers that no API server gives.
+// Errors for responses that a real API server never sends.
 var (
-	// ErrAnswerTooLong means that a downstream API server answered with more than answerLimit.
-	ErrAnswerTooLong = errors.New("the API server's answer is longer than 1 MiB")
-	// ErrRedirected means that a downstream API server redirects. To follow it would hand the credential to another one.
-	ErrRedirected = errors.New("the API server answers with a redirect, which is not followed")
+	// ErrAnswerTooLong means that a response of a downstream API server is longer than answerLimit.
+	ErrAnswerTooLong = errors.New("the API server's response is longer than 1 MiB")
+	// ErrRedirected means that a downstream API server sent a redirect. Following it would send the credential to
+	// another server.
+	ErrRedirected = errors.New("the API server sent a redirect, which is not followed")
 )
 
-// bounded is a way to an API server whose answers end at answerLimit, and lead nowhere else.
+// bounded limits each response to answerLimit and refuses redirects.
 type bounded struct{ next http.RoundTripper }
 
 func (b bounded) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -43,11 +44,11 @@ func (b bounded) RoundTrip(request *http.Request) (*http.Response, error) {
 		response.Body = &boundedBody{ReadCloser: response.Body, left: answerLimit}
 		return response, nil
 	}
-	_ = response.Body.Close() // unread
+	_ = response.Body.Close() // not read
 	return nil, err
 }
 
-// WrappedRoundTripper lets the connections below be closed.
+// WrappedRoundTripper lets callers close idle connections.
 func (b bounded) WrappedRoundTripper() http.RoundTripper { return b.next }
 
 type boundedBody struct {
@@ -57,7 +58,7 @@ type boundedBody struct {
 
 func (b *boundedBody) Read(p []byte) (int, error) {
 	if int64(len(p)) > b.left+1 {
-		p = p[:b.left+1] // one more tells an answer that is too long
+		p = p[:b.left+1] // one byte more, to detect a response that is too long
 	}
 	n, err := b.ReadCloser.Read(p)
 	if b.left -= int64(n); b.left < 0 {
@@ -66,14 +67,14 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// said is an error in which a downstream API server had a part. Its text is short and of one line.
+// said is an error that contains text from a downstream API server. Its text is short and has one line.
 type said struct{ error }
 
 func (s said) Error() string { return Excerpt(s.error.Error(), saidLimit) }
 
 func (s said) Unwrap() error { return s.error }
 
-// failed is the error of a request to a downstream API server, classified.
+// failed returns the classified error of a request to a downstream API server.
 func failed(err error) error {
 	if err == nil {
 		return nil
@@ -81,8 +82,8 @@ func failed(err error) error {
 	return said{Classify(err)}
 }
 
-// Excerpt is the beginning of a text that comes from elsewhere: at most limit bytes of valid UTF-8, with blanks for
-// what would control a terminal or begin a line.
+// Excerpt returns the beginning of a foreign text: at most limit bytes of valid UTF-8, with spaces in place of
+// control characters and line breaks.
 func Excerpt(text string, limit int) string {
 	const more = "…"
 	cut := len(text) > limit

@@ -14,24 +14,24 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube"
 )
 
-// Reach asks whether anybody answers where cfg leads, whatever the answer, an untrusted certificate included:
-// without credentials, over one connection that is closed. It waits for the connection, and for TLS, as long as
-// connect says, and then, for a server that takes its time, RequestTimeout. A server that is not there costs
-// nothing but this wait, so that many may be asked at once. The error is ErrUnreachable.
+// Reach reports whether anything responds at the address of cfg. Any response counts, also an untrusted
+// certificate. It sends no credentials and uses one connection, which it closes. It waits for the connection and
+// for TLS up to connect, and then up to RequestTimeout for the response. An unreachable server costs only this
+// wait, so many can be checked at once. The error wraps ErrUnreachable.
 func Reach(ctx context.Context, cfg *rest.Config, connect time.Duration) error {
 	cfg = rest.AnonymousClientConfig(cfg)
 	base, _, err := rest.DefaultServerUrlFor(cfg)
 	if err != nil {
-		return nil //nolint:nilerr // whoever connects will say so
+		return nil //nolint:nilerr // the real connection will report it
 	}
 	trust, err := rest.TLSConfigFor(cfg)
 	if err != nil {
-		return nil //nolint:nilerr // the same
+		return nil //nolint:nilerr // as above
 	}
 	if trust == nil {
 		trust = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
-	trust.NextProtos = nil // the transport below speaks nothing but HTTP/1.1, and must not be given anything else
+	trust.NextProtos = nil // the transport below supports only HTTP/1.1
 	proxy := cfg.Proxy
 	if proxy == nil {
 		proxy = http.ProxyFromEnvironment
@@ -47,20 +47,20 @@ func Reach(ctx context.Context, cfg *rest.Config, connect time.Duration) error {
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base.String(), nil)
 	if err != nil {
-		return nil //nolint:nilerr // the same
+		return nil //nolint:nilerr // as above
 	}
 	response, err := client.Do(request)
 	if err == nil {
-		_ = response.Body.Close() // only the answer's existence mattered
+		_ = response.Body.Close() // only the existence of a response matters
 		return nil
 	}
 	if err = failed(err); errors.Is(err, ErrUnreachable) {
-		return fmt.Errorf("asking whether the server is there: %w", err)
+		return fmt.Errorf("checking whether the server responds: %w", err)
 	}
-	return nil // there is somebody
+	return nil // something responded
 }
 
-// dialWithin connects as cfg says, in this time.
+// dialWithin returns the dialer of cfg with this timeout.
 func dialWithin(cfg *rest.Config, connect time.Duration) func(ctx context.Context, network, address string) (net.Conn, error) {
 	if cfg.Dial == nil {
 		return (&net.Dialer{Timeout: connect}).DialContext

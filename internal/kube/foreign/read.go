@@ -11,7 +11,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// Find reads the object of the kind, namespace and name of into into it; false means that there is none.
+// Find reads the object with the kind, namespace and name of into into it. It returns false if the object does
+// not exist.
 func (d *Client) Find(ctx context.Context, into runtime.Object) (bool, error) {
 	item, client, err := d.clientFor(into)
 	if err != nil {
@@ -30,8 +31,7 @@ func (d *Client) Find(ctx context.Context, into runtime.Object) (bool, error) {
 	return true, nil
 }
 
-// List reads the Pods or ReplicaSets of a namespace that a label selector matches into a list of theirs: the first
-// few of them.
+// List reads the Pods or ReplicaSets of a namespace that match a label selector, up to listLimit of them.
 func (d *Client) List(ctx context.Context, namespace, selector string, into runtime.Object) error {
 	kinds, _, err := scheme.Scheme.ObjectKinds(into)
 	if err != nil {
@@ -51,7 +51,7 @@ func (d *Client) List(ctx context.Context, namespace, selector string, into runt
 	return nil
 }
 
-// lists are the lists that List can read.
+// lists returns the kinds of lists that List can read.
 func lists() map[schema.GroupVersionKind]schema.GroupVersionResource {
 	return map[schema.GroupVersionKind]schema.GroupVersionResource{
 		{Version: "v1", Kind: "PodList"}:                       {Version: "v1", Resource: "pods"},

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Replace writes an object as a whole that was found and changed. Somebody else's write in between is a conflict.
+// Replace updates an object that was read and changed. A concurrent write by another client is a conflict.
 func (d *Client) Replace(ctx context.Context, obj runtime.Object) error {
 	item, client, err := d.clientFor(obj)
 	if err != nil {
@@ -21,7 +21,7 @@ func (d *Client) Replace(ctx context.Context, obj runtime.Object) error {
 	return nil
 }
 
-// RemovePods deletes the pods of a namespace that a label selector picks; whoever owns them starts others.
+// RemovePods deletes the pods of a namespace that match a label selector. Their owner creates new ones.
 func (d *Client) RemovePods(ctx context.Context, namespace, selector string) error {
 	pods := d.dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).Namespace(namespace)
 	if err := pods.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: selector}); err != nil {

@@ -1,3 +1,3 @@
-// Package kubeconfig reads and rewrites kubeconfigs. Those of users are not trusted: Safe accepts only what leads to an
-// https address with inline credentials, and refuses plugins, files and impersonation.
+// Package kubeconfig parses and rewrites kubeconfigs. Kubeconfigs of users are not trusted: Safe accepts only an
+// https address with inline credentials, and rejects plugins, files and impersonation.
 package kubeconfig

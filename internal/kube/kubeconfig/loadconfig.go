@@ -7,7 +7,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/yamlbound"
 )
 
-// Load reads a kubeconfig, as clientcmd.Load does, unless its YAML is too large.
+// Load parses a kubeconfig like clientcmd.Load, but rejects YAML that is too large.
 func Load(kubeconfig []byte) (*api.Config, error) {
 	if err := yamlbound.Check(kubeconfig); err != nil {
 		return nil, err
@@ -15,7 +15,7 @@ func Load(kubeconfig []byte) (*api.Config, error) {
 	return clientcmd.Load(kubeconfig)
 }
 
-// Is reports whether a text is a kubeconfig with a server and a user. A text that Load refuses is not.
+// Is reports whether a text is a kubeconfig with a server and a user. It returns false if Load rejects the text.
 func Is(text []byte) bool {
 	loaded, err := Load(text)
 	if err != nil || len(loaded.AuthInfos) == 0 {

@@ -8,9 +8,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Readdress returns a kubeconfig that leads to another server with another CA, and is otherwise the same: credential,
-// namespace and names stay. An empty CA means the system's roots. What leads there already is returned byte for byte.
-// The errors are those of Safe, and repeat nothing of the kubeconfig.
+// Readdress returns a kubeconfig for another server and CA. Credential, namespace and names stay the same. An
+// empty CA means the system's roots. If the kubeconfig already has this server and CA, it is returned byte for
+// byte. Errors are those of Safe and contain nothing of the kubeconfig.
 func Readdress(kubeconfig []byte, server string, ca []byte) ([]byte, error) {
 	cfg, entry, err := currentCluster(kubeconfig)
 	if err != nil {
@@ -20,7 +20,7 @@ func Readdress(kubeconfig []byte, server string, ca []byte) ([]byte, error) {
 		return kubeconfig, nil
 	}
 	entry.Server, entry.CertificateAuthorityData = server, ca
-	entry.TLSServerName = "" // it was the other server's
+	entry.TLSServerName = "" // it belongs to the old server
 	changed, err := clientcmd.Write(*cfg)
 	if err != nil {
 		return nil, fmt.Errorf("encoding a kubeconfig: %w", err)
@@ -28,7 +28,7 @@ func Readdress(kubeconfig []byte, server string, ca []byte) ([]byte, error) {
 	return changed, nil
 }
 
-// AddressOf is the server a kubeconfig leads to and its CA, PEM, empty for the system's roots.
+// AddressOf returns the server of a kubeconfig and its CA (PEM). An empty CA means the system's roots.
 func AddressOf(kubeconfig []byte) (server string, ca []byte, err error) {
 	_, entry, err := currentCluster(kubeconfig)
 	if err != nil {
@@ -37,7 +37,8 @@ func AddressOf(kubeconfig []byte) (server string, ca []byte, err error) {
 	return entry.Server, entry.CertificateAuthorityData, nil
 }
 
-// TokenOf returns the bearer token of a kubeconfig's current context; "" if the kubeconfig has none or cannot be read.
+// TokenOf returns the bearer token of a kubeconfig's current context, or "" if it has no token or cannot be
+// parsed.
 func TokenOf(kubeconfig []byte) string {
 	cfg, err := Load(kubeconfig)
 	if err != nil {
@@ -50,7 +51,7 @@ func TokenOf(kubeconfig []byte) string {
 	return user.Token
 }
 
-// currentCluster finds the entry a kubeconfig is used with, once it has passed Safe.
+// currentCluster returns the kubeconfig and the cluster entry in use, after the checks of Safe.
 func currentCluster(kubeconfig []byte) (*api.Config, *api.Cluster, error) {
 	if _, err := Safe(kubeconfig); err != nil {
 		return nil, nil, err

@@ -11,39 +11,39 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube"
 )
 
-// Sentinels of what a kubeconfig from a user must not contain. It comes from a Secret that whoever may
-// edit a workspace can write, and is used inside the controller: it may say where to go and with which
-// key, but not what to run or which of the controller's files to read.
+// Errors for content that a user's kubeconfig must not have. The kubeconfig comes from a Secret that anyone with
+// write access to a workspace can create, and is used inside the controller. It may define a server and a
+// credential, but not a command to run or a file of the controller to read.
 var (
-	// ErrKubeconfigMalformed means the bytes are no kubeconfig, or name no server.
+	// ErrKubeconfigMalformed means that the text is not a kubeconfig, or that it has no server.
 	ErrKubeconfigMalformed = errors.New("the kubeconfig is malformed; write one with kubectl config view --raw --flatten --minify")
-	// ErrKubeconfigContext means it is not said which context to use, or one that is missing is named.
-	ErrKubeconfigContext = errors.New("the kubeconfig does not say which context to use; set current-context to one that is complete")
-	// ErrKubeconfigExec means the user entry runs a command (exec); use a token instead.
+	// ErrKubeconfigContext means that no context is selected, or that the selected one does not exist.
+	ErrKubeconfigContext = errors.New("the kubeconfig selects no usable context; set current-context to a context with a cluster and a user")
+	// ErrKubeconfigExec means that the user entry runs a command (exec).
 	ErrKubeconfigExec = errors.New("the kubeconfig runs a command to log in (exec); use a token or a client certificate")
-	// ErrKubeconfigAuthProvider means the user entry names an auth-provider plugin; use a token instead.
+	// ErrKubeconfigAuthProvider means that the user entry uses an auth-provider plugin.
 	ErrKubeconfigAuthProvider = errors.New("the kubeconfig logs in through an auth-provider; use a token or a client certificate")
-	// ErrKubeconfigFile means an entry points to a file of the controller; embed its data instead.
+	// ErrKubeconfigFile means that an entry refers to a file of the controller.
 	ErrKubeconfigFile = errors.New("the kubeconfig points to a file; embed the data (kubectl config view --raw --flatten)")
-	// ErrKubeconfigImpersonates means the user entry acts as another user; use a credential of that user instead.
+	// ErrKubeconfigImpersonates means that the user entry impersonates another user.
 	ErrKubeconfigImpersonates = errors.New("the kubeconfig acts as another user (as, as-uid, as-groups, as-user-extra); use a credential that has the rights itself")
-	// ErrKubeconfigInsecure means insecure-skip-tls-verify is set and the operator does not allow it.
+	// ErrKubeconfigInsecure means that insecure-skip-tls-verify is set and the operator does not allow it.
 	ErrKubeconfigInsecure = errors.New("the kubeconfig skips TLS verification; embed the server's CA instead")
 )
 
-// SafeOption relaxes Safe.
+// SafeOption relaxes the rules of Safe.
 type SafeOption func(*safeOptions)
 
 type safeOptions struct{ allowInsecure bool }
 
-// AllowInsecure permits insecure-skip-tls-verify if allowed is true: an operator's choice, off by default.
+// AllowInsecure allows insecure-skip-tls-verify if allowed is true. The operator decides; the default is false.
 func AllowInsecure(allowed bool) SafeOption {
 	return func(o *safeOptions) { o.allowInsecure = allowed }
 }
 
-// Safe turns a user's kubeconfig into a client configuration with our rate limit (none) and timeout
-// (RequestTimeout). Only the context in use is looked at; what other entries hold does no harm. The error is
-// one of the sentinels above, wrapped, and never contains a part of the kubeconfig.
+// Safe converts a user's kubeconfig to a client configuration without rate limit and with RequestTimeout. It
+// checks only the entries of the context in use. The error wraps one of the sentinels above and never contains a
+// part of the kubeconfig.
 func Safe(kubeconfig []byte, opts ...SafeOption) (*rest.Config, error) {
 	var o safeOptions
 	for _, opt := range opts {
@@ -51,7 +51,7 @@ func Safe(kubeconfig []byte, opts ...SafeOption) (*rest.Config, error) {
 	}
 	loaded, err := Load(kubeconfig)
 	if err != nil {
-		return nil, ErrKubeconfigMalformed // the parser's error may quote what it read
+		return nil, ErrKubeconfigMalformed // the parser's error may quote its input
 	}
 	cluster, user, err := inUse(loaded)
 	if err != nil {
@@ -68,15 +68,15 @@ func Safe(kubeconfig []byte, opts ...SafeOption) (*rest.Config, error) {
 		return nil, ErrKubeconfigMalformed
 	}
 	if _, _, err := rest.DefaultServerUrlFor(cfg); err != nil {
-		return nil, fmt.Errorf("%w: its server is no URL", ErrKubeconfigMalformed)
+		return nil, fmt.Errorf("%w: its server is not a URL", ErrKubeconfigMalformed)
 	}
 	return kube.Tune(cfg), nil
 }
 
-// contextName names the one context of the configuration we build.
+// contextName is the name of the only context in the resulting configuration.
 const contextName = "default"
 
-// only is a kubeconfig with nothing but these two entries.
+// only returns a kubeconfig with only these two entries.
 func only(cluster *api.Cluster, user *api.AuthInfo) api.Config {
 	cfg := *api.NewConfig()
 	cfg.Clusters["cluster"] = cluster
@@ -86,7 +86,7 @@ func only(cluster *api.Cluster, user *api.AuthInfo) api.Config {
 	return cfg
 }
 
-// inUse finds the entries of the current context, or of the only one where none is current.
+// inUse returns the entries of the current context, or of the only context if none is current.
 func inUse(cfg *api.Config) (*api.Cluster, *api.AuthInfo, error) {
 	name := cfg.CurrentContext
 	if name == "" && len(cfg.Contexts) == 1 {
@@ -100,29 +100,29 @@ func inUse(cfg *api.Config) (*api.Cluster, *api.AuthInfo, error) {
 	}
 	cluster, found := cfg.Clusters[current.Cluster]
 	if !found || cluster == nil {
-		return nil, nil, fmt.Errorf("%w: its cluster is not in it", ErrKubeconfigContext)
+		return nil, nil, fmt.Errorf("%w: the cluster of the context does not exist", ErrKubeconfigContext)
 	}
 	user, found := cfg.AuthInfos[current.AuthInfo]
 	switch {
 	case found && user != nil:
 		return cluster, user, nil
 	case current.AuthInfo == "":
-		return cluster, api.NewAuthInfo(), nil // anonymous; the server decides what that is worth
+		return cluster, api.NewAuthInfo(), nil // anonymous; the server decides what is allowed
 	default:
-		return nil, nil, fmt.Errorf("%w: its user is not in it", ErrKubeconfigContext)
+		return nil, nil, fmt.Errorf("%w: the user of the context does not exist", ErrKubeconfigContext)
 	}
 }
 
 func checkCluster(cluster *api.Cluster, o safeOptions) error {
 	switch {
 	case cluster.Server == "":
-		return fmt.Errorf("%w: it names no server", ErrKubeconfigMalformed)
+		return fmt.Errorf("%w: it has no server", ErrKubeconfigMalformed)
 	case cluster.CertificateAuthority != "" && len(cluster.CertificateAuthorityData) == 0:
 		return fmt.Errorf("%w: certificate-authority", ErrKubeconfigFile)
 	case cluster.InsecureSkipTLSVerify && !o.allowInsecure:
 		return ErrKubeconfigInsecure
 	}
-	cluster.CertificateAuthority = "" // the data beside it wins; the path must not be looked at
+	cluster.CertificateAuthority = "" // the embedded data has priority; the file must not be read
 	return nil
 }
 

@@ -1,2 +1,3 @@
-// Package kubetest has what tests of the packages around kube share: API servers that record requests, and kubeconfigs.
+// Package kubetest provides helpers for the tests of kube and the packages below it: API servers that record
+// requests, and kubeconfigs.
 package kubetest

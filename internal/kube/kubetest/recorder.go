@@ -9,12 +9,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Recorder is an API server that writes down what it is asked and answers as told.
+// Recorder is an API server that records requests and returns prepared responses.
 type Recorder struct {
 	Mu       sync.Mutex
 	Requests []string
-	Answers  map[string]int // code by "<method> <path>"; 200 if missing
-	Body     string         // of every good answer
+	Answers  map[string]int // status code by "<method> <path>"; default 200
+	Body     string         // of every successful response
 }
 
 func (r *Recorder) ServeHTTP(w http.ResponseWriter, q *http.Request) {

@@ -26,7 +26,7 @@ func WithCA(host string, ca []byte) rest.Config {
 	return rest.Config{Host: host, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
 }
 
-// Kubeconfig is a working one, with lines replaced: pairs of old and new.
+// Kubeconfig returns a working kubeconfig after replacing text. The arguments are pairs of old and new text.
 func Kubeconfig(replacements ...string) []byte {
 	const text = `apiVersion: v1
 kind: Config
@@ -47,8 +47,8 @@ current-context: east
 	return []byte(strings.NewReplacer(replacements...).Replace(text))
 }
 
-// Patiently tries something with a deadline, and with longer ones while it fails: a busy machine can miss any of them,
-// and what is wrong fails with each.
+// Patiently runs try with a deadline, and with longer ones while it fails. A busy machine can miss any deadline,
+// while a real error fails with each.
 func Patiently(t *testing.T, deadline time.Duration, try func(deadline time.Duration) error) {
 	t.Helper()
 	const longest = 20 * time.Second

@@ -1,4 +1,4 @@
-// Package metricstest reads what a scrape would answer.
+// Package metricstest reads metrics in tests as a scrape would.
 package metricstest
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 )
 
-// Scrape is the whole text.
+// Scrape returns the whole text of a scrape.
 func Scrape(t testing.TB, from prometheus.Gatherer) string {
 	t.Helper()
 	families, err := from.Gather()
@@ -27,7 +27,7 @@ func Scrape(t testing.TB, from prometheus.Gatherer) string {
 	return text.String()
 }
 
-// Collect is the text of some collectors, whose series are compared with their descriptions.
+// Collect returns the text of some collectors. It also checks their series against their descriptions.
 func Collect(t testing.TB, collectors ...prometheus.Collector) string {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -35,7 +35,7 @@ func Collect(t testing.TB, collectors ...prometheus.Collector) string {
 	return Scrape(t, registry)
 }
 
-// Counted are the sorted series of a collector that are not 0, without the buckets of histograms.
+// Counted returns the sorted series of a collector that are not 0, without the buckets of histograms.
 func Counted(t testing.TB, collector prometheus.Collector) (found []string) {
 	t.Helper()
 	for line := range strings.Lines(Collect(t, collector)) {

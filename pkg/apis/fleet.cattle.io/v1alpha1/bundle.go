@@ -33,7 +33,7 @@ type BundleList struct {
 	Items           []Bundle `json:"items"`
 }
 
-// BundleSpec is what is deployed, where and how.
+// BundleSpec defines what is deployed, where and how.
 type BundleSpec struct {
 	BundleDeploymentOptions `json:",inline"`
 
@@ -51,8 +51,8 @@ type BundleSpec struct {
 	// +nullable
 	Resources []BundleResource `json:"resources,omitempty"`
 
-	// TargetCustomizationMode says which targets customise a cluster's deployment:
-	// the first that matches, or all.
+	// TargetCustomizationMode selects which targets customize a cluster's deployment: the first that matches, or
+	// all.
 	// +optional
 	// +kubebuilder:default=FirstMatch
 	TargetCustomizationMode TargetCustomizationMode `json:"targetCustomizationMode,omitempty"`
@@ -93,7 +93,7 @@ type BundleResource struct {
 	// +nullable
 	Name string `json:"name,omitempty"`
 
-	// Content is the file's text, encoded as Encoding says.
+	// Content is the file's text, encoded as set in Encoding.
 	// +optional
 	// +nullable
 	Content string `json:"content,omitempty"`
@@ -180,7 +180,7 @@ type BundleRef struct {
 	AcceptedStates []BundleState `json:"acceptedStates,omitempty"`
 }
 
-// BundleHelmOptions says how the agent fetches a chart.
+// BundleHelmOptions configures how the agent downloads a chart.
 type BundleHelmOptions struct {
 	// HelmOpSecretName names the Secret with the credentials.
 	// +optional

@@ -5,9 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// BundleDeployment is a Bundle deployed to one Cluster. It lives in the Cluster's
-// own namespace, where the agent finds it and reports back.
-//
+// BundleDeployment is a Bundle deployed to one Cluster. It is in the Cluster's own namespace, where the agent
+// reads it and writes its status.
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=bundledeployments
 // +kubebuilder:subresource:status
@@ -34,7 +33,7 @@ type BundleDeploymentList struct {
 	Items           []BundleDeployment `json:"items"`
 }
 
-// BundleDeploymentSpec is what the agent is to deploy.
+// BundleDeploymentSpec defines what the agent must deploy.
 type BundleDeploymentSpec struct {
 	// Paused is true while the Cluster or the Bundle is paused.
 	// +optional
@@ -49,7 +48,7 @@ type BundleDeploymentSpec struct {
 	// +nullable
 	StagedDeploymentID string `json:"stagedDeploymentID,omitempty"`
 
-	// Options is the state the agent is to reach; the rollout copies StagedOptions here.
+	// Options is the state that the agent must reach. The rollout copies StagedOptions here.
 	// +optional
 	Options BundleDeploymentOptions `json:"options,omitempty"`
 
@@ -75,7 +74,7 @@ type BundleDeploymentSpec struct {
 	// +optional
 	HelmChartOptions *BundleHelmOptions `json:"helmChartOptions,omitempty"`
 
-	// ValuesHash is the hash of the Secret with the Helm values; empty means there is none.
+	// ValuesHash is the hash of the Secret with the Helm values. Empty means no such Secret.
 	// +optional
 	// +nullable
 	ValuesHash string `json:"valuesHash,omitempty"`
@@ -89,8 +88,7 @@ type BundleDeploymentSpec struct {
 	// +optional
 	OffSchedule bool `json:"offSchedule,omitempty"`
 
-	// WaitingForValues is true while the Secret with the Helm values is not there;
-	// the agent does not deploy.
+	// WaitingForValues is true while the Secret with the Helm values does not exist. The agent does not deploy.
 	// +optional
 	WaitingForValues bool `json:"waitingForValues,omitempty"`
 }

@@ -4,9 +4,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// BundleDeploymentOptions says how resources are turned into what runs in a
-// cluster. A deployment ID contains the hash of its JSON, so the order of the
-// fields, here and in the types below, may not change.
+// BundleDeploymentOptions configures how resources are deployed to a cluster. A deployment ID contains the hash
+// of its JSON, so the order of the fields, here and in the types below, must not change.
 type BundleDeploymentOptions struct {
 	// YAML customises plain YAML resources.
 	// +optional
@@ -18,8 +17,8 @@ type BundleDeploymentOptions struct {
 	// +nullable
 	Kustomize *KustomizeOptions `json:"kustomize,omitempty"`
 
-	// DefaultNamespace is the namespace of resources that name none, and of the
-	// release unless namespace is set.
+	// DefaultNamespace is the namespace of resources without a namespace, and of the release unless namespace is
+	// set.
 	// +optional
 	// +nullable
 	DefaultNamespace string `json:"defaultNamespace,omitempty"`
@@ -49,12 +48,12 @@ type BundleDeploymentOptions struct {
 	// +optional
 	ForceSyncGeneration int64 `json:"forceSyncGeneration,omitempty"`
 
-	// Diff says which differences between wanted and found do not count as changes.
+	// Diff selects the differences between desired and actual state that do not count as changes.
 	// +optional
 	// +nullable
 	Diff *DiffOptions `json:"diff,omitempty"`
 
-	// KeepResources leaves the resources in the cluster when the deployment goes.
+	// KeepResources keeps the resources in the cluster when the deployment is deleted.
 	// +optional
 	KeepResources bool `json:"keepResources,omitempty"`
 
@@ -62,7 +61,7 @@ type BundleDeploymentOptions struct {
 	// +optional
 	DeleteNamespace bool `json:"deleteNamespace,omitempty"`
 
-	// Ignore says which status conditions of resources do not count.
+	// Ignore selects the status conditions of resources that do not count.
 	// +optional
 	// +nullable
 	Ignore *IgnoreOptions `json:"ignore,omitempty"`
@@ -121,14 +120,14 @@ type KustomizeOptions struct {
 	Dir string `json:"dir,omitempty"`
 }
 
-// DiffOptions says which differences do not count as changes.
+// DiffOptions selects the differences that do not count as changes.
 type DiffOptions struct {
 	// +optional
 	// +nullable
 	ComparePatches []ComparePatch `json:"comparePatches,omitempty"`
 }
 
-// ComparePatch picks resources and says what to disregard in them.
+// ComparePatch selects resources and the parts of them to ignore.
 type ComparePatch struct {
 	// +optional
 	// +nullable
@@ -177,7 +176,7 @@ type Operation struct {
 	Value string `json:"value,omitempty"`
 }
 
-// IgnoreOptions says which status conditions do not count.
+// IgnoreOptions selects the status conditions that do not count.
 type IgnoreOptions struct {
 	// Conditions each hold fields a condition must have to be disregarded, such
 	// as type and status.

@@ -2,7 +2,7 @@ package v1alpha1
 
 import "github.com/rancher/wrangler/v3/pkg/genericcondition"
 
-// BundleStatus sums up the BundleDeployments of a Bundle.
+// BundleStatus summarizes the BundleDeployments of a Bundle.
 type BundleStatus struct {
 	// Conditions: Ready.
 	// +optional
@@ -21,9 +21,8 @@ type BundleStatus struct {
 	// +optional
 	Unavailable int `json:"unavailable"`
 
-	// Unreachable is how many clusters' agents are silent. Their BundleDeployments
-	// count neither as unavailable nor as behind, and are promoted when the agents
-	// are heard of again.
+	// Unreachable is the number of clusters whose agents do not report. Their BundleDeployments count neither as
+	// unavailable nor as outdated, and are updated when the agents report again.
 	// +optional
 	Unreachable int `json:"unreachable,omitempty"`
 

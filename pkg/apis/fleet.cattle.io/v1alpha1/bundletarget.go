@@ -2,8 +2,7 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// TargetCustomizationMode says which matching targets customise a deployment.
-//
+// TargetCustomizationMode selects which matching targets customize a deployment.
 // +kubebuilder:validation:Enum=FirstMatch;AllMatches
 type TargetCustomizationMode string
 

@@ -40,7 +40,7 @@ type ClusterList struct {
 	Items           []Cluster `json:"items"`
 }
 
-// ClusterSpec says who the cluster is, how to reach it, and how its agent runs.
+// ClusterSpec identifies the cluster and configures access to it and its agent.
 type ClusterSpec struct {
 	// Paused stops updates to the BundleDeployments of this cluster.
 	// +optional
@@ -53,8 +53,8 @@ type ClusterSpec struct {
 	// +nullable
 	ClientID string `json:"clientID,omitempty"`
 
-	// KubeConfigSecret names a Secret holding a kubeconfig of the cluster. When
-	// set, Fleet installs the agent; when empty, the agent is expected to come.
+	// KubeConfigSecret names a Secret with a kubeconfig of the cluster. If it is set, Fleet installs the agent. If
+	// it is empty, an agent must register itself.
 	// +optional
 	// +nullable
 	KubeConfigSecret string `json:"kubeConfigSecret,omitempty"`
@@ -83,8 +83,7 @@ type ClusterSpec struct {
 	// +nullable
 	AgentNamespace string `json:"agentNamespace,omitempty"`
 
-	// PrivateRepoURL is put before the agent's image name in place of the global
-	// registry.
+	// PrivateRepoURL replaces the global registry as the prefix of the agent's image name.
 	// +optional
 	// +nullable
 	PrivateRepoURL string `json:"privateRepoURL,omitempty"`

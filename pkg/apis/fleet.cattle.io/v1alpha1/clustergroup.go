@@ -34,7 +34,7 @@ type ClusterGroupList struct {
 	Items           []ClusterGroup `json:"items"`
 }
 
-// ClusterGroupSpec says which Clusters belong to the group.
+// ClusterGroupSpec selects the Clusters of the group.
 type ClusterGroupSpec struct {
 	// Selector picks Clusters of the group's namespace by label; absent picks none.
 	// +optional
@@ -42,7 +42,7 @@ type ClusterGroupSpec struct {
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 }
 
-// ClusterGroupStatus sums up the Clusters of the group.
+// ClusterGroupStatus summarizes the Clusters of the group.
 type ClusterGroupStatus struct {
 	// ClusterCount is the number of Clusters in the group.
 	// +optional

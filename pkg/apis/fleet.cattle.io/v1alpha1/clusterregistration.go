@@ -33,7 +33,7 @@ type ClusterRegistrationList struct {
 	Items           []ClusterRegistration `json:"items"`
 }
 
-// ClusterRegistrationSpec is what the agent says about itself.
+// ClusterRegistrationSpec describes the agent that registers.
 type ClusterRegistrationSpec struct {
 	// ClientID is the identity of the cluster: configured, or the UID of its
 	// kube-system namespace. A Cluster with the same clientID is joined; otherwise
@@ -55,14 +55,14 @@ type ClusterRegistrationSpec struct {
 	ClusterLabels map[string]string `json:"clusterLabels,omitempty"`
 }
 
-// ClusterRegistrationStatus is how far the request has come.
+// ClusterRegistrationStatus reports the progress of the request.
 type ClusterRegistrationStatus struct {
 	// ClusterName names the Cluster the request belongs to, as soon as that is known.
 	// +optional
 	// +nullable
 	ClusterName string `json:"clusterName,omitempty"`
 
-	// Granted is true once the credential has been handed out.
+	// Granted is true once the credential was written.
 	// +optional
 	Granted bool `json:"granted,omitempty"`
 

@@ -32,7 +32,7 @@ type ClusterRegistrationTokenList struct {
 	Items           []ClusterRegistrationToken `json:"items"`
 }
 
-// ClusterRegistrationTokenSpec says how long the token is good for.
+// ClusterRegistrationTokenSpec sets the lifetime of the token.
 type ClusterRegistrationTokenSpec struct {
 	// TTL is how long after its creation the token expires, such as 30m or 12h.
 	// Absent or 0 means never, unless the operator enforces a limit.
@@ -45,13 +45,13 @@ type ClusterRegistrationTokenSpec struct {
 	TTL *metav1.Duration `json:"ttl,omitempty"`
 }
 
-// ClusterRegistrationTokenStatus says where the values are and when they expire.
+// ClusterRegistrationTokenStatus names the Secret with the values and its expiry.
 type ClusterRegistrationTokenStatus struct {
 	// Expires is the creation time plus the TTL; absent when the token does not expire.
 	// +optional
 	Expires *metav1.Time `json:"expires,omitempty"`
 
-	// SecretName names the Secret with the values, once it is there.
+	// SecretName names the Secret with the values, once it exists.
 	// +optional
 	// +nullable
 	SecretName string `json:"secretName,omitempty"`

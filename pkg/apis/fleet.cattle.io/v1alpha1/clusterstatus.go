@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// MaxURL is how many bytes a URL in a status may take as JSON. A longer one is cut.
+// MaxURL is the maximum length of a URL in a status as JSON, in bytes. A longer URL is cut.
 const MaxURL = 2 << 10
 
 // ClusterStatus is what Fleet knows about a cluster. Several controllers and the
@@ -45,7 +45,7 @@ type ClusterStatus struct {
 	// +optional
 	DesiredReadyHelmOps int `json:"desiredReadyHelmOps"`
 
-	// AgentEnvVarsHash detects changes of spec.agentEnvVars; empty when there are none.
+	// AgentEnvVarsHash detects changes of spec.agentEnvVars. Empty if the field is empty.
 	// +optional
 	// +nullable
 	AgentEnvVarsHash string `json:"agentEnvVarsHash,omitempty"`
@@ -66,38 +66,38 @@ type ClusterStatus struct {
 	// +nullable
 	AgentDeployedGeneration *int64 `json:"agentDeployedGeneration,omitempty"`
 
-	// AgentMigrated is true after an import; false or absent asks for one.
+	// AgentMigrated is true after an import. False or absent triggers an import.
 	// +optional
 	AgentMigrated bool `json:"agentMigrated,omitempty"`
 
-	// AgentNamespaceMigrated is true after an import; false or absent asks for one.
+	// AgentNamespaceMigrated is true after an import. False or absent triggers an import.
 	// +optional
 	AgentNamespaceMigrated bool `json:"agentNamespaceMigrated,omitempty"`
 
-	// CattleNamespaceMigrated is true after an import; false or absent asks for one.
+	// CattleNamespaceMigrated is true after an import. False or absent triggers an import.
 	// +optional
 	CattleNamespaceMigrated bool `json:"cattleNamespaceMigrated,omitempty"`
 
-	// AgentAffinityHash detects changes of spec.agentAffinity; empty when there is none.
+	// AgentAffinityHash detects changes of spec.agentAffinity. Empty if the field is empty.
 	// +optional
 	AgentAffinityHash string `json:"agentAffinityHash,omitempty"`
 
-	// AgentResourcesHash detects changes of spec.agentResources; empty when there are none.
+	// AgentResourcesHash detects changes of spec.agentResources. Empty if the field is empty.
 	// +optional
 	// +nullable
 	AgentResourcesHash string `json:"agentResourcesHash,omitempty"`
 
-	// AgentTolerationsHash detects changes of spec.agentTolerations; empty when there are none.
+	// AgentTolerationsHash detects changes of spec.agentTolerations. Empty if the field is empty.
 	// +optional
 	// +nullable
 	AgentTolerationsHash string `json:"agentTolerationsHash,omitempty"`
 
-	// AgentSchedulingCustomizationHash detects changes of
-	// spec.agentSchedulingCustomization; empty when there is none.
+	// AgentSchedulingCustomizationHash detects changes of spec.agentSchedulingCustomization. Empty if the field is
+	// empty.
 	// +optional
 	AgentSchedulingCustomizationHash string `json:"agentSchedulingCustomizationHash,omitempty"`
 
-	// AgentConfigChanged asks for another import; a successful one clears it.
+	// AgentConfigChanged triggers another import. A successful import clears it.
 	// +optional
 	AgentConfigChanged bool `json:"agentConfigChanged,omitempty"`
 
@@ -116,8 +116,8 @@ type ClusterStatus struct {
 	// +nullable
 	AgentTLSMode string `json:"agentTLSMode,omitempty"`
 
-	// GarbageCollectionInterval is how often the agent looks for releases without
-	// a BundleDeployment, as given by the last import.
+	// GarbageCollectionInterval is the interval at which the agent looks for releases without a BundleDeployment, as
+	// set by the last import.
 	// +optional
 	GarbageCollectionInterval *metav1.Duration `json:"garbageCollectionInterval,omitempty"`
 
@@ -125,7 +125,7 @@ type ClusterStatus struct {
 	// +optional
 	Display ClusterDisplay `json:"display,omitempty"`
 
-	// Agent is the agent's last sign of life, and what it says of its cluster, written by the agent itself.
+	// Agent contains the agent's last heartbeat and the facts it reports about its cluster. The agent writes it.
 	// +optional
 	Agent AgentStatus `json:"agent,omitempty"`
 
@@ -151,7 +151,7 @@ type ClusterDisplay struct {
 	State string `json:"state,omitempty"`
 }
 
-// AgentStatus is the agent's last sign of life, and what it says of its cluster.
+// AgentStatus contains the agent's last heartbeat and the facts it reports about its cluster.
 type AgentStatus struct {
 	// LastSeen is the time of the last heartbeat, by the agent's clock; null
 	// before the first.
@@ -167,33 +167,33 @@ type AgentStatus struct {
 	ClusterFacts `json:",inline"`
 }
 
-// ClusterFacts are what an agent says of its cluster and of itself. They are for people: nothing is decided by them,
-// and what an agent does not know, or is not allowed to, is not there. An API server whose CRD does not have them
-// drops them.
+// ClusterFacts contains what an agent reports about its cluster and itself. It is only informational: no
+// decision depends on it. Facts that an agent does not know, or may not read, are absent. An API server whose
+// CRD lacks these fields drops them.
 type ClusterFacts struct {
-	// KubernetesVersion is that of the cluster's API server, for instance "v1.35.1".
+	// KubernetesVersion is the version of the cluster's API server, for instance "v1.35.1".
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^[0-9A-Za-z.+_~/-]*$`
 	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
 
-	// Platform is the system and the processors that its API server runs on, for instance "linux/amd64".
+	// Platform is the operating system and architecture of the API server, for instance "linux/amd64".
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^[0-9A-Za-z.+_~/-]*$`
 	Platform string `json:"platform,omitempty"`
 
-	// Nodes is how many there are.
+	// Nodes is the number of nodes.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Nodes *int32 `json:"nodes,omitempty"`
 
-	// ReadyNodes is how many of them are ready, whether or not pods may be scheduled to them.
+	// ReadyNodes is the number of ready nodes, whether or not pods may be scheduled to them.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	ReadyNodes *int32 `json:"readyNodes,omitempty"`
 
-	// AgentVersion is that of the agent itself.
+	// AgentVersion is the version of the agent.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^[0-9A-Za-z.+_~/-]*$`

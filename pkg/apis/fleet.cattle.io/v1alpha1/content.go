@@ -38,7 +38,7 @@ type ContentList struct {
 	Items           []Content `json:"items"`
 }
 
-// ContentStatus says whether a Content is in use.
+// ContentStatus reports the use of a Content.
 type ContentStatus struct {
 	// ReferenceCount is the number of BundleDeployments labelled with this
 	// Content's name. A Content that was used and is no longer is deleted.

@@ -1,6 +1,6 @@
 package v1alpha1
 
-// HelmOptions says how the release is made.
+// HelmOptions configures the Helm release.
 type HelmOptions struct {
 	// ValuesFiles are files of the Bundle whose values are merged in this order.
 	// +optional
@@ -76,7 +76,7 @@ type HelmOptions struct {
 	// +optional
 	DisableDNS bool `json:"disableDNS,omitempty"`
 
-	// SkipSchemaValidation accepts values the chart's schema refuses.
+	// SkipSchemaValidation accepts values that the chart's schema rejects.
 	// +optional
 	SkipSchemaValidation bool `json:"skipSchemaValidation,omitempty"`
 

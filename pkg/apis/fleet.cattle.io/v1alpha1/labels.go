@@ -13,10 +13,10 @@ const (
 	// LabelRegistrationToken is the name of the ClusterRegistrationToken a
 	// ClusterRegistration was made with. The agent sets it; it may be empty.
 	LabelRegistrationToken = "fleet.cattle.io/registration-token"
-	// LabelClusterManagement, when not empty, says that another manager owns the
-	// Cluster or ClusterRegistration: its agent is left alone.
+	// LabelClusterManagement, when not empty, means that another manager owns the Cluster or ClusterRegistration. Its
+	// agent is not changed.
 	LabelClusterManagement = "fleet.cattle.io/cluster-management"
-	// LabelNonManagedAgent, when present on a Cluster, keeps the agent's own Bundle away.
+	// LabelNonManagedAgent, when present on a Cluster, prevents a Bundle for its agent.
 	LabelNonManagedAgent = "fleet.cattle.io/non-managed-agent"
 	// LabelCreatedByAgentPod is the name of the pod a registration came from. It is
 	// the only label with Fleet's prefix that an agent may ask for.
@@ -27,8 +27,8 @@ const (
 	LabelBundleName = "fleet.cattle.io/bundle-name"
 	// LabelBundleNamespace is the namespace of that Bundle.
 	LabelBundleNamespace = "fleet.cattle.io/bundle-namespace"
-	// LabelContentName is the name of the Content a BundleDeployment uses; it is
-	// what references are counted by.
+	// LabelContentName is the name of the Content that a BundleDeployment uses. References are counted by this
+	// label.
 	LabelContentName = "fleet.cattle.io/content-name"
 	// LabelBundleDeployment is the name of the BundleDeployment that a Secret or
 	// ConfigMap was copied downstream for.
@@ -46,15 +46,15 @@ const (
 	LabelCreatedByUserID = "fleet.cattle.io/created-by-user-id"
 	// LabelCreatedByDisplayName is no longer used, and is removed from Bundles.
 	LabelCreatedByDisplayName = "fleet.cattle.io/created-by-display-name"
-	// LabelShardRef says which shard of the controllers looks after a resource.
+	// LabelShardRef is the shard of the controllers that reconciles a resource.
 	LabelShardRef = "fleet.cattle.io/shard-ref"
-	// LabelShardID says which shard a controller's pod is.
+	// LabelShardID is the shard of a controller's pod.
 	LabelShardID = "fleet.cattle.io/shard-id"
-	// LabelShardDefault marks the pod that looks after resources without a shard.
+	// LabelShardDefault marks the pod that reconciles resources without a shard.
 	LabelShardDefault = "fleet.cattle.io/shard-default"
 	// LabelBenchmark, with value "true", marks resources made to measure Fleet.
 	LabelBenchmark = "fleet.cattle.io/benchmark"
-	// LabelClusterDisplayName is the Cluster's name for people.
+	// LabelClusterDisplayName is the Cluster's display name.
 	LabelClusterDisplayName = "management.cattle.io/cluster-display-name"
 	// LabelManagementClusterName is the Cluster's name in the manager it belongs to.
 	LabelManagementClusterName = "management.cattle.io/cluster-name"
@@ -73,95 +73,83 @@ const (
 	// AnnotationClusterRegistrationNamespace, on an agent's account, is the
 	// namespace of that ClusterRegistration.
 	AnnotationClusterRegistrationNamespace = "fleet.cattle.io/cluster-registration-namespace"
-	// AnnotationVersion, on ConfigMap fleet-controller, is the version the
-	// configuration is for; a controller of another version keeps what it has.
+	// AnnotationVersion, on ConfigMap fleet-controller, is the version of the configuration. A controller of another
+	// version keeps its current configuration.
 	AnnotationVersion = "fleet.cattle.io/version"
-	// AnnotationLastSeenAtGrant, on a ClusterRegistration, is the Cluster's
-	// status.agent.lastSeen when its credential was handed out. A later heartbeat
-	// is the credential's first use. This implementation's own.
+	// AnnotationLastSeenAtGrant, on a ClusterRegistration, is the Cluster's status.agent.lastSeen at the time the
+	// credential was written. A later heartbeat is the first use of the credential. Not in Rancher Fleet.
 	AnnotationLastSeenAtGrant = "fleet.cattle.io/last-seen-at-grant"
-	// AnnotationTokenUIDAtGrant, on a ClusterRegistration, is the UID of the
-	// ClusterRegistrationToken whose account may read the answer. A token that was
-	// deleted and created again under the same name has another UID. This
-	// implementation's own.
+	// AnnotationTokenUIDAtGrant, on a ClusterRegistration, is the UID of the ClusterRegistrationToken whose account
+	// may read the credential. A token that was deleted and created again with the same name has another UID. Not in
+	// Rancher Fleet.
 	AnnotationTokenUIDAtGrant = "fleet.cattle.io/token-uid-at-grant"
-	// AnnotationCreatedWithToken, on a Cluster that the hub created for a
-	// ClusterRegistration, is the UID of the token that the request names, or
-	// "unknown". The Clusters of a token are counted by it. This implementation's
-	// own.
+	// AnnotationCreatedWithToken, on a Cluster that the hub created for a ClusterRegistration, is the UID of the
+	// token that the request names, or "unknown". The Clusters of a token are counted by it. Not in Rancher Fleet.
 	AnnotationCreatedWithToken = "fleet.cattle.io/created-with-token"
-	// AnnotationConfirmTakeover, on a Cluster, is the name of the ClusterRegistration
-	// that may take the place of the agent the Cluster has. This implementation's own.
+	// AnnotationConfirmTakeover, on a Cluster, is the name of the ClusterRegistration that may replace the Cluster's
+	// current agent. Not in Rancher Fleet.
 	AnnotationConfirmTakeover = "fleet.cattle.io/confirm-takeover"
-	// AnnotationPullSecrets, on a Cluster, tells which versions of the hub's
-	// pull secrets its agent's namespace has.
+	// AnnotationPullSecrets, on a Cluster, records the versions of the hub's pull secrets that were copied to its
+	// agent's namespace.
 	AnnotationPullSecrets = "fleet.cattle.io/pull-secrets"
-	// AnnotationWatched, on an agent's Secret fleet-agent and with value "true",
-	// says that the agent follows its changes without a restart.
+	// AnnotationWatched, with value "true" on an agent's Secret fleet-agent, means that the agent watches the Secret
+	// and needs no restart after a change.
 	AnnotationWatched = "fleet.cattle.io/watched"
-	// AnnotationHubAddress, on a Cluster, is the hash of the hub's URL and CA
-	// that an operator has told its agent.
+	// AnnotationHubAddress, on a Cluster, is the hash of the hub's URL and CA that an operator has configured in its
+	// agent.
 	AnnotationHubAddress = "fleet.cattle.io/hub-address"
 	// AnnotationHubAddressAtGrant, on a ClusterRegistration, is a hash of the
 	// hub's URL and CA as configured when it was granted.
 	AnnotationHubAddressAtGrant = "fleet.cattle.io/hub-address-at-grant"
-	// AnnotationHubUID, on ConfigMap fleet-agent downstream, is the UID of the
-	// namespace kube-system of the hub the agent belongs to. Another hub leaves it
-	// alone. This implementation's own.
+	// AnnotationHubUID, on ConfigMap fleet-agent downstream, is the UID of the namespace kube-system of the agent's
+	// hub. Other hubs do not change this agent. Not in Rancher Fleet.
 	AnnotationHubUID = "fleet.cattle.io/hub-uid"
-	// AnnotationTakeOverAgent, on a Cluster and with value "true", lets the hub
-	// replace an agent that another implementation deployed by its own, in place.
-	// This implementation's own.
+	// AnnotationTakeOverAgent, with value "true" on a Cluster, lets the hub replace an agent of another Fleet
+	// implementation in place. Not in Rancher Fleet.
 	AnnotationTakeOverAgent = "fleet.cattle.io/take-over-agent"
-	// AnnotationAllowedWorkspaces, on a kubeconfig Secret, lists the workspaces
-	// whose Clusters may name it beside those of its own namespace, with commas in
-	// between; "*" is all of them. This implementation's own.
+	// AnnotationAllowedWorkspaces, on a kubeconfig Secret, lists further workspaces whose Clusters may reference it,
+	// separated by commas. "*" means all. The Secret's own namespace is always allowed. Not in Rancher Fleet.
 	AnnotationAllowedWorkspaces = "fleet.cattle.io/allowed-workspaces"
-	// AnnotationRolloutRemaining, on a Bundle and with value "true", adds a last
-	// partition to those of its rollout strategy, with the Clusters that none of
-	// them picks.
+	// AnnotationRolloutRemaining, with value "true" on a Bundle, adds a last partition to its rollout strategy, with
+	// the Clusters that are in no other partition.
 	AnnotationRolloutRemaining = "fleet.cattle.io/rollout-remaining-clusters"
-	// AnnotationCopiesTold, on a BundleDeployment, is which copies of its downstream
-	// resources its agent has been told of: "<kind>/<name>=<resource version of the
-	// original>/<that of the copy>", with spaces in between. This implementation's own.
+	// AnnotationCopiesTold, on a BundleDeployment, records which copies of its downstream resources its agent has
+	// been notified of: "<kind>/<name>=<resource version of the original>/<resource version of the copy>", separated
+	// by spaces. Not in Rancher Fleet.
 	AnnotationCopiesTold = "fleet.cattle.io/copies-told"
-	// AnnotationAcceptBundlesFrom, on the Namespace of a workspace, lists the
-	// other workspaces whose Bundles may go to its Clusters by a
-	// BundleNamespaceMapping, with commas in between; "*" is all, "none" or nothing
-	// is none. Without the annotation all may. This implementation's own.
+	// AnnotationAcceptBundlesFrom, on the Namespace of a workspace, lists the other workspaces whose Bundles may
+	// target its Clusters through a BundleNamespaceMapping, separated by commas. "*" means all. "none" or an empty
+	// value means none. Without the annotation, all may. Not in Rancher Fleet.
 	AnnotationAcceptBundlesFrom = "fleet.cattle.io/accept-bundles-from"
-	// AnnotationPlainValues, on a BundleDeployment, is the hash of Helm values that
-	// its Bundle has in plain sight, and in no Secret: the agent may show them when
-	// they drift. With another hash than that of the spec it says nothing. This
-	// implementation's own.
+	// AnnotationPlainValues, on a BundleDeployment, is the hash of Helm values that are in its Bundle as plain text
+	// and in no Secret. The agent may show them when they drift. If the hash differs from that of the spec, the
+	// annotation has no effect. Not in Rancher Fleet.
 	AnnotationPlainValues = "fleet.cattle.io/plain-values"
 )
 
-// Annotations on the chart stored with a Helm release, by which the agent
-// recognises its releases.
+// Annotations on the chart stored with a Helm release. With them, the agent
+// recognizes its releases.
 const (
 	// AnnotationBundleID is the name of the BundleDeployment.
 	AnnotationBundleID = "fleet.cattle.io/bundle-id"
 	// AnnotationAgentNamespace is the namespace of the agent.
 	AnnotationAgentNamespace = "fleet.cattle.io/agent-namespace"
-	// AnnotationServiceAccount is the account the release was made under.
+	// AnnotationServiceAccount is the account with which the release was deployed.
 	AnnotationServiceAccount = "fleet.cattle.io/service-account"
-	// AnnotationKeepResources is "true" when an uninstallation leaves the resources.
+	// AnnotationKeepResources is "true" if uninstalling keeps the resources.
 	AnnotationKeepResources = "fleet.cattle.io/keep-resources"
 	// AnnotationCommit is the commit the resources come from.
 	AnnotationCommit = "fleet.cattle.io/commit"
-	// AnnotationDeploymentID is the deployment ID the release was made for. This
-	// implementation's own.
+	// AnnotationDeploymentID is the deployment ID of the release. Not in Rancher Fleet.
 	AnnotationDeploymentID = "fleet.cattle.io/deployment-id"
-	// AnnotationTargetNamespace is the namespace that no object of the release may be
-	// outside of, if there is one. This implementation's own.
+	// AnnotationTargetNamespace is the namespace that must contain every object of the release, if set. Not in
+	// Rancher Fleet.
 	AnnotationTargetNamespace = "fleet.cattle.io/target-namespace"
 )
 
-// Annotations on the Secret of a Helm release.
+// Annotations, on the Secret of a Helm release.
 const (
-	// AnnotationReleaseSeal can be made only by the agent that stored the release.
-	// This implementation's own.
+	// AnnotationReleaseSeal is a seal that only the agent that stored the release can create. Not in Rancher Fleet.
 	AnnotationReleaseSeal = "fleet.cattle.io/release-seal"
 )
 
@@ -180,23 +168,23 @@ const (
 	AnnotationSetOwnerName = "objectset.rio.cattle.io/owner-name"
 	// AnnotationSetOwnerNamespace is the owner's namespace.
 	AnnotationSetOwnerNamespace = "objectset.rio.cattle.io/owner-namespace"
-	// AnnotationSetApplied is what other implementations last applied. This one
-	// never writes it: it would show the first bytes of Secrets.
+	// AnnotationSetApplied is the object as last applied by Rancher Fleet. This project never writes it, because it
+	// would contain the first bytes of Secrets.
 	AnnotationSetApplied = "objectset.rio.cattle.io/applied"
 )
 
 // Finalizers.
 const (
-	// FinalizerCluster lets rights be revoked and BundleDeployments be drained
-	// before a Cluster goes.
+	// FinalizerCluster delays the deletion of a Cluster until its rights are revoked and its BundleDeployments are
+	// gone.
 	FinalizerCluster = "fleet.cattle.io/cluster-finalizer"
-	// FinalizerBundle lets the BundleDeployments go before their Bundle.
+	// FinalizerBundle delays the deletion of a Bundle until its BundleDeployments are gone.
 	FinalizerBundle = "fleet.cattle.io/bundle-finalizer"
-	// FinalizerBundleDeployment lets the agent uninstall before a BundleDeployment goes.
+	// FinalizerBundleDeployment delays the deletion of a BundleDeployment until the agent has uninstalled it.
 	FinalizerBundleDeployment = "fleet.cattle.io/bundle-deployment-finalizer"
-	// FinalizerGitRepo lets the Bundles go before their GitRepo.
+	// FinalizerGitRepo delays the deletion of a GitRepo until its Bundles are gone.
 	FinalizerGitRepo = "fleet.cattle.io/gitrepo-finalizer"
-	// FinalizerHelmOp lets the Bundle go before its HelmOp.
+	// FinalizerHelmOp delays the deletion of a HelmOp until its Bundle is gone.
 	FinalizerHelmOp = "fleet.cattle.io/helmop-finalizer"
 	// FinalizerSchedule lets the Clusters be released before their Schedule goes.
 	FinalizerSchedule = "fleet.cattle.io/schedule-finalizer"

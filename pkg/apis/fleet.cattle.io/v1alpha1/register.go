@@ -11,8 +11,8 @@ const GroupName = "fleet.cattle.io"
 
 // SchemeGroupVersion is the group and version of every kind in this package.
 //
-// It, SchemeBuilder and AddToScheme are package variables because every client
-// library expects them under these names; nobody changes them.
+// It, SchemeBuilder and AddToScheme are package variables because client libraries expect these names. They are
+// never changed.
 var SchemeGroupVersion = schema.GroupVersion{Group: GroupName, Version: "v1alpha1"}
 
 var (

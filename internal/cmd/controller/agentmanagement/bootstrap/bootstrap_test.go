@@ -328,7 +328,7 @@ func TestFailures(t *testing.T) {
 	tests := map[string]string{
 		accountLine:                        "reading account fleet-controller-bootstrap: no",
 		secretLine:                         "reading Secret fleet-local/local-cluster: no",
-		mintLine:                           "asking for a token of account cattle-fleet-system/fleet-controller-bootstrap: no",
+		mintLine:                           "requesting a token of account cattle-fleet-system/fleet-controller-bootstrap: no",
 		"create Cluster fleet-local/local": "registering the hub's own cluster: Cluster fleet-local/local: no",
 		"create ClusterGroup fleet-local/default": "registering the hub's own cluster: ClusterGroup fleet-local/default: no",
 	}
