@@ -138,7 +138,7 @@ func Compile(ctx context.Context, program Program) error {
 		"CGO_ENABLED=0", "GOFLAGS=", "GOEXPERIMENT=", "GOAMD64=v1", "GOARM64=v8.0", "GOWORK=off", "GOTOOLCHAIN=local")
 	if output, err := build.CombinedOutput(); err != nil {
 		if errors.Is(err, exec.ErrNotFound) {
-			return fmt.Errorf("Go is not installed: install it, or pass directories with built programs: %w", err)
+			return fmt.Errorf("compiling the programs: Go is not installed: install it, or pass directories with built programs: %w", err)
 		}
 		return fmt.Errorf("building %s for %s: %w\n%s", program.Source, program.Platform, err, output)
 	}

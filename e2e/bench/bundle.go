@@ -112,7 +112,7 @@ func (b *bench) unsettled(ctx context.Context) error {
 	for _, cluster := range list.Items {
 		// The agent's own Bundle is included.
 		if s := cluster.Status.Summary; s.Ready != s.DesiredReady || s.Ready != len(b.bundles)+1 {
-			return fmt.Errorf("Cluster %s has %d of %d Bundles ready: %w", cluster.Name, s.Ready, s.DesiredReady, errUnsettled)
+			return fmt.Errorf("cluster %s has %d of %d Bundles ready: %w", cluster.Name, s.Ready, s.DesiredReady, errUnsettled)
 		}
 	}
 	if len(list.Items) != len(b.agents) {

@@ -116,7 +116,7 @@ func (s *seal) load(ctx context.Context, create bool) ([]byte, metav1.Time, erro
 		return nil, metav1.Time{}, fmt.Errorf("reading Secret %s with the release key: %w", sealSecret, err)
 	}
 	if len(secret.Data[sealKey]) < sealKeySize {
-		return nil, metav1.Time{}, fmt.Errorf("Secret %s contains no valid release key: delete it, and the agent creates a new one", sealSecret)
+		return nil, metav1.Time{}, fmt.Errorf("reading Secret %s: it contains no valid release key: delete it, and the agent creates a new one", sealSecret)
 	}
 	s.key, s.since = secret.Data[sealKey], secret.CreationTimestamp
 	return s.key, s.since, nil
