@@ -229,7 +229,7 @@ var _ = Describe("A user makes a mistake", Ordered, func() {
 				})
 			},
 			mend:      goodKubeconfig,
-			condition: fleet.ConditionAgentReporting, reason: fleet.ReasonAgentNotReporting, remedy: "look at its pods",
+			condition: fleet.ConditionAgentReporting, reason: fleet.ReasonAgentNotReporting, remedy: "check its pods",
 		}),
 		Entry("no Secret", "missing", mistake{mend: goodKubeconfig, reason: fleet.ReasonKubeconfigMissing, remedy: "create it"}),
 		Entry("a Secret in a namespace that is not allowed", "elsewhere", mistake{

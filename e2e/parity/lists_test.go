@@ -27,6 +27,7 @@ const (
 	unheard    = "recorded before the first heartbeat, without which our agents are not managed (decision 9)"
 	// sharedContent is the reason for differences in the rights to read Contents.
 	sharedContent = "agents share the bindings by which they read Contents (decision 45)"
+	sealed        = "an agent seals the releases that it stores (decision 51)"
 	oneProcess    = "one process and one lease for all controllers (decision 7); probes, rights and resources of the controllers are no part of the contract"
 )
 
@@ -48,6 +49,8 @@ func decided() []parity.Row {
 		{Is: parity.Added, On: "hub ConfigMap cattle-fleet-system/fleet-controller", At: "data.config.legacyKubeconfigNamespaces", Why: "a kubeconfig Secret of another namespace has to allow it (decision 5)"},
 		{Is: parity.Added, On: registered, At: "metadata.annotations[fleet.cattle.io/hub-address-at-grant]", Why: "by it a hub knows who cannot be told of another address (decision 22)"},
 		{Is: parity.Added, On: "* Secret */fleet-agent", At: "metadata.annotations[fleet.cattle.io/watched]", Why: "by it a hub knows whose pod need not be deleted after the Secret was rewritten (decision 22)"},
+		{Is: parity.Added, On: "* Secret */sh.helm.release.v1.*", At: "metadata.annotations[fleet.cattle.io/release-seal]", Why: sealed},
+		{Is: parity.Added, On: "* Secret cattle-fleet-system/fleet-agent-release-key", Why: sealed},
 		{Is: parity.Added, On: "hub Cluster fleet-local/local", At: "metadata.annotations[fleet.cattle.io/label-keys]", Why: "tells labels of the chart's values from those that somebody else put on the Cluster"},
 
 		{Is: parity.Missing, On: "hub ClusterRoleBinding /*-content", Why: sharedContent},

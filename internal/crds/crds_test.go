@@ -162,7 +162,7 @@ func TestTheRecordedKindsLackOnlyWhatWeDecidedToAdd(t *testing.T) {
 	}
 }
 
-func TestEmbeddedSaysWhatCannotBeRead(t *testing.T) {
+func TestEmbedded_NamesTheUnreadableFile(t *testing.T) {
 	broken := fstest.MapFS{crds.Folder + "/a.yaml": {Data: []byte("- no\n- crd\n")}}
 	if _, err := crds.Embedded(broken); err == nil || !strings.Contains(err.Error(), "a.yaml") {
 		t.Errorf("error %v", err)

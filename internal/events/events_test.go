@@ -93,7 +93,7 @@ func pod(name string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("u-" + name)}}
 }
 
-func TestWhatBecomesOfEvents(t *testing.T) {
+func TestEvents_AreWrittenOrMerged(t *testing.T) {
 	const warning, normal = corev1.EventTypeWarning, corev1.EventTypeNormal
 	numbered := func(prefix string, from, to int, format string) (want []string) {
 		for i := from; i <= to; i++ {
@@ -276,7 +276,7 @@ func TestAllObjectsTogetherAreLimited(t *testing.T) {
 	})
 }
 
-func TestWhatWasToldBeforeTheEndIsWritten(t *testing.T) {
+func TestEventsBeforeTheEnd_AreWritten(t *testing.T) {
 	tests := map[string]struct {
 		slow time.Duration // what one request takes
 		told int

@@ -52,7 +52,7 @@ func percent() int {
 	return now
 }
 
-func TestSlackLeavesWhatSomebodyHasSaid(t *testing.T) {
+func TestSlack_LeavesExplicitSettings(t *testing.T) {
 	before := debug.SetGCPercent(50)
 	defer debug.SetGCPercent(before)
 	Slack(1 << 40)

@@ -126,7 +126,7 @@ func (b broken) Gather() ([]*dto.MetricFamily, error) {
 	return families, errors.New("a cache cannot be read")
 }
 
-func TestWhatCannotBeHadHidesNotTheRest(t *testing.T) {
+func TestUnavailablePart_DoesNotHideTheRest(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "fleet_there", Help: "For this test"}))
 	var log bytes.Buffer

@@ -165,7 +165,7 @@ func TestThePageAfterIsAskedForAhead(t *testing.T) {
 	})
 }
 
-func TestWhatCannotBeHadAheadIsAskedForAgain(t *testing.T) {
+func TestFailedPrefetch_PageIsRequestedAgain(t *testing.T) {
 	for name, status := range map[string]int{"a lost connection": 0, "an expired token": http.StatusGone, "a busy server": http.StatusTooManyRequests} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -247,7 +247,7 @@ func TestTwoReadersOfTheSame(t *testing.T) {
 	})
 }
 
-func TestAPageThatNobodyWantsIsForgotten(t *testing.T) {
+func TestUnclaimedPage_IsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newShelf()
 		client := server.read(t)
@@ -269,7 +269,7 @@ func TestAPageThatNobodyWantsIsForgotten(t *testing.T) {
 }
 
 // A page that is asked for ahead outlives the request before it, and ends with the one it is for.
-func TestAPageEndsWithWhoeverWantsIt(t *testing.T) {
+func TestPrefetch_EndsWithTheRequestItIsFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newShelf()
 		client := server.read(t)

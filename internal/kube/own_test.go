@@ -11,8 +11,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/version"
 )
 
-// TestWhoAsksIsSaid looks at what reaches a server, also through connections that clients share.
-func TestWhoAsksIsSaid(t *testing.T) {
+// TestRequests_NameTheProgram looks at what reaches a server, also through connections that clients share.
+func TestRequests_NameTheProgram(t *testing.T) {
 	asked := make(chan string, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked <- r.UserAgent()

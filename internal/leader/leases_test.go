@@ -139,7 +139,7 @@ func TestAllLeasesAreHeldAndGivenBackInTurn(t *testing.T) {
 }
 
 // An old controller is up to three processes, which hold one lease each.
-func TestNobodyWorksWhileAnotherHoldsOneOfTheLeases(t *testing.T) {
+func TestLeaseHeldByAnother_NoReplicaWorks(t *testing.T) {
 	for _, held := range []string{"first", "second", "last"} {
 		t.Run(held, func(t *testing.T) {
 			s := newSeveral("first", "second", "last")

@@ -83,7 +83,7 @@ func TestAnAnswerThatBreaksOffIsAnError(t *testing.T) {
 	}
 }
 
-func TestNobodyIsToldWithoutCaches(t *testing.T) {
+func TestOlderVersionWhileStandingBy_IsIgnored(t *testing.T) {
 	r := &rewinds{versions: map[string]string{}}
 	r.saw("lock", "10")
 	r.saw("lock", "9") // of one that stands by

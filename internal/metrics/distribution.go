@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// distribution is a histogram of the current values. It is filled anew at each scrape.
+// distribution is a histogram of the current values. It is filled again at each scrape.
 type distribution struct {
 	bounds []float64
 	counts map[float64]uint64

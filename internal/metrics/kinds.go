@@ -47,7 +47,7 @@ func stateDefinitions() []Definition {
 	return append(all, groups().definitions()...)
 }
 
-// deploymentStates are the states of a BundleDeployment, of which a Bundle has the worst.
+// deploymentStates lists the states of a BundleDeployment. A Bundle has the worst state of its BundleDeployments.
 func deploymentStates() []string {
 	return []string{
 		string(fleet.Ready), string(fleet.NotReady), string(fleet.Pending), string(fleet.OutOfSync),

@@ -89,7 +89,7 @@ func TestStages(t *testing.T) {
 	}
 }
 
-func TestStagesForgetWhatHasArrived(t *testing.T) {
+func TestStages_ForgetFinishedObjects(t *testing.T) {
 	s := NewStages(func() time.Time { return noon }, func(string, time.Duration) {})
 	s.Enter("a", "x")
 	s.Enter("b", "x")

@@ -254,7 +254,7 @@ func expectSilenceNoticed(t *testing.T, network *pipes, hub *quietHub, cfg *rest
 }
 
 // Single requests end in time where nothing else notices: on HTTP/1.1, which knows no signs of life.
-func TestASilentHubAnswersNobody(t *testing.T) {
+func TestSilentHub_RequestsTimeOut(t *testing.T) {
 	identity := newHubIdentity() // with connections of the real network
 	synctest.Test(t, func(t *testing.T) {
 		network, hub := newPipes(), &quietHub{}

@@ -118,7 +118,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func TestBudget_IsForAllTextsTogether(t *testing.T) {
+func TestBudget_CoversAllTextsTogether(t *testing.T) {
 	budget := Budget{Items: 10, Expanded: 20, Bytes: 100}
 	for range 3 {
 		if err := budget.Spend([]byte("a: [b, c]")); err != nil {

@@ -63,7 +63,7 @@ func TestAgentJoins(t *testing.T) {
 	t.Logf("from the process's start to its first heartbeat, waiting for the grant included: %s", sinceStart.FindString(s.log(first)))
 }
 
-func TestKilledAgentDoesNotRegisterAnew(t *testing.T) {
+func TestKilledAgent_DoesNotRegisterAgain(t *testing.T) {
 	// A lease that outlasts the test: the next process must not wait for its dead predecessor's.
 	s, _, _ := joined(t, "killed",
 		corev1.EnvVar{Name: "CATTLE_ELECTION_LEASE_DURATION", Value: "1h"},
@@ -116,7 +116,7 @@ func TestBootstrapSecretThatIsNotNeeded(t *testing.T) {
 func TestHubThatIsDown(t *testing.T) {
 	s, _, _ := joined(t, "down")
 	s.must(s.plane.Hub.Pause())
-	s.expectLog(first, "the hub did not take the heartbeat", 2)
+	s.expectLog(first, "sending the heartbeat failed", 2)
 	s.must(s.plane.Hub.Resume(t.Context()))
 	s.heartbeat(now())
 	s.expectReady(first, true)

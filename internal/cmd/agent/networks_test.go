@@ -146,7 +146,7 @@ func (p *proxy) hosts() []string {
 }
 
 // The hub is reached through the proxy of the environment, and the agent's own cluster is not.
-func TestAProxyOnTheWayToTheHub(t *testing.T) {
+func TestProxyForTheHub_IsUsed(t *testing.T) {
 	t.Parallel()
 	const outside = "kubernetes.default.svc:6443" // a name in the hub's certificate, which means nothing on this machine
 	s := newSite(t, "proxy")
@@ -169,7 +169,7 @@ func TestAProxyOnTheWayToTheHub(t *testing.T) {
 }
 
 // What NO_PROXY names is reached directly: here that is the hub, which has moved to where no proxy is needed.
-func TestNoProxyOnTheWayToTheHub(t *testing.T) {
+func TestNoProxyForTheHub_ConnectsDirectly(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "no-proxy")
 	p := s.proxy()

@@ -264,7 +264,7 @@ func TestProverWithoutAServer(t *testing.T) {
 	}
 }
 
-func TestNewProverRefusesWhatCannotConnect(t *testing.T) {
+func TestNewProver_RefusesUnusableConfigs(t *testing.T) {
 	tests := map[string]*rest.Config{
 		"an address that is none": {Host: "https://%zz"},
 		"a CA that is none":       {Host: "https://hub", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("no PEM")}},

@@ -183,7 +183,7 @@ func TestDownstreamQuestions(t *testing.T) {
 	})
 }
 
-func TestNewDownstreamRefusesWhatCannotConnect(t *testing.T) {
+func TestNew_RefusesUnusableConfigs(t *testing.T) {
 	if _, err := New(&rest.Config{Host: "https://h", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("no certificate")}}); err == nil {
 		t.Error("want an error")
 	}

@@ -45,8 +45,8 @@ type Options struct {
 	Now time.Time
 }
 
-// Config is Safe for a kubeconfig with which the hub goes where a user says. Without AnyAddress every
-// connection is checked again by the address that is dialled, so that a name cannot resolve to what is refused.
+// Config returns the client configuration of a user's kubeconfig. Unless AnyAddress is set, it also checks the address
+// of each connection that is dialled, so that a name cannot resolve to a refused address.
 func Config(kubeconfig []byte, f Options) (*rest.Config, error) {
 	cfg, err := kubeconfigs.Safe(kubeconfig, kubeconfigs.AllowInsecure(f.Insecure))
 	if err != nil {
@@ -55,7 +55,7 @@ func Config(kubeconfig []byte, f Options) (*rest.Config, error) {
 	base, _, err := rest.DefaultServerUrlFor(cfg)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%w: its server is no URL", kubeconfigs.ErrKubeconfigMalformed)
+		return nil, fmt.Errorf("%w: its server is not a URL", kubeconfigs.ErrKubeconfigMalformed)
 	case base.Scheme != "https":
 		return nil, ErrKubeconfigPlain
 	case isExpired(cfg, f.Now):
@@ -91,7 +91,7 @@ func isExpired(cfg *rest.Config, now time.Time) bool {
 	return err == nil && now.After(certificate.NotAfter)
 }
 
-// refusesHost reports whether a host is one that means something else inside the hub's cluster, or the hub itself.
+// refusesHost reports whether a host name or address may lead to the hub itself, or to a Service in the hub's cluster.
 func (f Options) refusesHost(host string) bool {
 	if address, err := netip.ParseAddr(host); err == nil {
 		return f.refusesAddress(address)
@@ -104,8 +104,8 @@ func (f Options) refusesHost(host string) bool {
 	return strings.Contains(host+".", ".svc.") || strings.HasSuffix(host, ".localhost") || strings.HasSuffix(host, ".cluster.local")
 }
 
-// refusesAddress reports whether an address is of the machine itself, of its own network segment, where clouds have their
-// metadata, or of a refused network. An IPv6 address is as good as the IPv4 address in it.
+// refusesAddress reports whether an address is a loopback or link-local address (where clouds serve their metadata), a
+// multicast address, or in a refused network. For an IPv6 address that contains an IPv4 address, both are checked.
 func (f Options) refusesAddress(address netip.Addr) bool {
 	address = address.Unmap().WithZone("")
 	if inner, ok := embedded(address); ok && f.refusesAddress(inner) {

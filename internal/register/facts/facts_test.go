@@ -206,7 +206,7 @@ func TestTheVersionIsAskedForAgain(t *testing.T) {
 	follow(t, s, 1+1+watchesPerVersion+1+1, func(f fleet.ClusterFacts) bool { return f.KubernetesVersion == "v1.36.0" })
 }
 
-func TestVersionsThatAreNone(t *testing.T) {
+func TestInvalidVersions_AreLeftOut(t *testing.T) {
 	for answer, want := range map[string]fleet.ClusterFacts{
 		`{"gitVersion":"v1.30.4-gke.1+x~1_2","platform":"plan9/mips"}`: {KubernetesVersion: "v1.30.4-gke.1+x~1_2", Platform: "plan9/mips"},
 		`{"gitVersion":"v1 (ours)\u001b[2J","platform":"linux/amd64"}`: {Platform: "linux/amd64"},

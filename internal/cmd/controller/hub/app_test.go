@@ -128,7 +128,7 @@ func TestCheck(t *testing.T) {
 		},
 		"a value that is dropped is told": {
 			answers: map[string][]any{groupPath: {everything()}, configPath: {configMap("gitClientTimeout: soon")}},
-			logs:    "gitClientTimeout: soon is no duration",
+			logs:    "gitClientTimeout: soon is not a duration",
 		},
 	}
 	for name, test := range tests {

@@ -42,7 +42,7 @@ func TestGenericMapIsTheBareObject(t *testing.T) {
 	}
 }
 
-func TestGenericMapRefusesWhatIsNoObject(t *testing.T) {
+func TestGenericMap_RefusesOtherTypesThanObjects(t *testing.T) {
 	for _, text := range []string{`[]`, `"x"`, `1`, `true`, `{`, ``} {
 		t.Run(text, func(t *testing.T) {
 			var got fleet.GenericMap
@@ -93,7 +93,7 @@ func TestACopyOfAGenericMapSharesNothing(t *testing.T) {
 	}
 }
 
-func TestACopyOfNoGenericMapIsNone(t *testing.T) {
+func TestCopyOfNilGenericMap_IsNil(t *testing.T) {
 	if got := (*fleet.GenericMap)(nil).DeepCopy(); got != nil {
 		t.Errorf("got %v", got)
 	}

@@ -213,12 +213,12 @@ func TestKubeconfigsAreNotCopied(t *testing.T) {
 		secret  *corev1.Secret
 		refused string
 	}{
-		"a Cluster of the workspace names it":                                      {imported("ws", "creds"), secretOf("ws", "creds", "1"), named},
-		"a Cluster of another workspace names it":                                  {imported("away", "creds"), secretOf("ws", "creds", "1", kubeconfig), named},
-		"a Cluster of another workspace names what cannot be a kubeconfig: copied": {imported("away", "creds"), secretOf("ws", "creds", "1"), ""},
-		"a Cluster names another Secret, and this one has no kubeconfig: copied":   {imported("ws", "other"), secretOf("ws", "creds", "1", kubeconfig), ""},
-		"no Cluster names it, or not any more, and it has a kubeconfig":            {imported("ws", "other"), secretOf("ws", "creds", "1", holds("value")), "its key value: " + errHeldKubeconfig.Error()},
-		"it has a kubeconfig under another key":                                    {imported("ws", "other"), secretOf("ws", "creds", "1", holds("admin.conf")), "its key admin.conf: " + errHeldKubeconfig.Error()},
+		"a Cluster of the workspace names it":                                    {imported("ws", "creds"), secretOf("ws", "creds", "1"), named},
+		"a Cluster of another workspace names what is not a kubeconfig: copied":  {imported("away", "creds"), secretOf("ws", "creds", "1", kubeconfig), ""},
+		"a Cluster of another workspace names a kubeconfig: refused":             {imported("away", "creds"), secretOf("ws", "creds", "1", holds("value")), "its key value: " + errHeldKubeconfig.Error()},
+		"a Cluster names another Secret, and this one has no kubeconfig: copied": {imported("ws", "other"), secretOf("ws", "creds", "1", kubeconfig), ""},
+		"no Cluster names it, or not any more, and it has a kubeconfig":          {imported("ws", "other"), secretOf("ws", "creds", "1", holds("value")), "its key value: " + errHeldKubeconfig.Error()},
+		"it has a kubeconfig under another key":                                  {imported("ws", "other"), secretOf("ws", "creds", "1", holds("admin.conf")), "its key admin.conf: " + errHeldKubeconfig.Error()},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -16,7 +16,6 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/kube/kubeconfig"
-	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -90,10 +89,9 @@ func (h *handler) mayBeCopied(o original, read *payload) error {
 	if err != nil {
 		return err
 	}
-	// A Cluster of another workspace could refer to any Secret. It counts only if the Secret looks like a kubeconfig.
-	if slices.ContainsFunc(clusters, func(c *fleet.Cluster) bool {
-		return c.Namespace == o.key.Namespace || len(read.data[protocol.KubeconfigValueKey]) > 0
-	}) {
+	// A Cluster of another workspace can refer to any Secret. If it counted, its owner could have the copies of others
+	// removed.
+	if slices.ContainsFunc(clusters, func(c *fleet.Cluster) bool { return c.Namespace == o.key.Namespace }) {
 		return errKubeconfig
 	}
 	return nil
