@@ -431,8 +431,8 @@ func TestAgentObjectsByWay(t *testing.T) {
 	always := []string{"ClusterRole/cattle-fleet-system-fleet-agent-role", "ClusterRoleBinding/cattle-fleet-system-fleet-agent-role-binding", "Deployment/fleet-agent", "NetworkPolicy/default-allow-all", "ServiceAccount/fleet-agent"}
 	scheduling := []string{"PriorityClass/fleet-agent-priority-class", "PodDisruptionBudget/fleet-agent-pod-disruption-budget"}
 	tests := map[string][]string{
-		// The second Secret and the Lease are only there to be removed with the release.
-		"install":  append([]string{"Secret/fleet-agent-bootstrap", "ConfigMap/fleet-agent", "Secret/fleet-agent", "Lease/fleet-agent"}, scheduling...),
+		// The last two Secrets and the Lease are only there to be removed with the release.
+		"install":  append([]string{"Secret/fleet-agent-bootstrap", "ConfigMap/fleet-agent", "Secret/fleet-agent", "Secret/fleet-agent-release-key", "Lease/fleet-agent"}, scheduling...),
 		"import":   append([]string{"Secret/fleet-agent-bootstrap", "ConfigMap/fleet-agent", "ServiceAccount/default"}, scheduling...),
 		"reimport": append([]string{"ConfigMap/fleet-agent", "ServiceAccount/default"}, scheduling...),
 		"bundle":   {"ServiceAccount/default"},

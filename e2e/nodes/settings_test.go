@@ -147,7 +147,7 @@ func restricted() {
 	It("says that its pod security does not", func(ctx SpecContext) {
 		secure(ctx, "restricted")
 		set(ctx, fleet.ClusterSpec{AgentResources: wish.AgentResources})
-		saysRejected(ctx, "pod security")
+		saysRejected(ctx, "Pod Security")
 	})
 
 	It("joins once nothing is in the way, beside the other agent", func(ctx SpecContext) {
