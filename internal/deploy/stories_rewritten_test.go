@@ -9,16 +9,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// readCounter counts full reads of a Secret.
+// readCounter counts full reads of a Secret. Other tests have releases of the same name in their namespaces, which the
+// agent reads once to find out whose they are.
 type readCounter struct {
-	next   http.RoundTripper
-	secret string
-	reads  atomic.Int32
+	next              http.RoundTripper
+	namespace, secret string
+	reads             atomic.Int32
 }
 
 // RoundTrip implements http.RoundTripper.
 func (c *readCounter) RoundTrip(request *http.Request) (*http.Response, error) {
-	if request.Method == http.MethodGet && strings.HasSuffix(request.URL.Path, "/secrets/"+c.secret) && !strings.Contains(request.Header.Get("Accept"), "PartialObjectMetadata") {
+	if request.Method == http.MethodGet && strings.HasSuffix(request.URL.Path, "/namespaces/"+c.namespace+"/secrets/"+c.secret) && !strings.Contains(request.Header.Get("Accept"), "PartialObjectMetadata") {
 		c.reads.Add(1)
 	}
 	return c.next.RoundTrip(request)
@@ -27,7 +28,7 @@ func (c *readCounter) RoundTrip(request *http.Request) (*http.Response, error) {
 func TestObjectRewrittenByOthers_ReleaseIsReadOnce(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "rewritten")
-	counter := &readCounter{secret: secretName("x", 1)}
+	counter := &readCounter{namespace: l.Name, secret: secretName("x", 1)}
 	l.local.Wrap(func(next http.RoundTripper) http.RoundTripper { counter.next = next; return counter })
 	agent := l.local
 	l.local = control.Plane(t).Cluster(east).Config()
