@@ -21,34 +21,34 @@ const (
 
 // Reasons of several rows.
 const (
-	ownLife    = "credentials end by themselves and belong to no set; they are found by the registration they name (decision 3)"
+	ownLife    = "credentials end by themselves and belong to no set; they are found by the registration they name (decision 2)"
 	afterToken = "the role for reading a credential is named after the registration that it answers, of which a token may have many"
-	replaced   = "recorded while west's agent was being replaced; ours takes itself over in its pod (decision 2)"
-	unheard    = "recorded before the first heartbeat, without which our agents are not managed (decision 9)"
+	replaced   = "recorded while west's agent was being replaced; ours takes itself over in its pod (decision 8)"
+	unheard    = "recorded before the first heartbeat, without which our agents are not managed (decision 8)"
 	// sharedContent is the reason for differences in the rights to read Contents.
-	sharedContent = "agents share the bindings by which they read Contents (decision 45)"
-	sealed        = "an agent seals the releases that it stores (decision 51)"
-	oneProcess    = "one process and one lease for all controllers (decision 7); probes, rights and resources of the controllers are no part of the contract"
+	sharedContent = "agents share the bindings by which they read Contents (decision 4)"
+	sealed        = "an agent seals the releases that it stores (decision 25)"
+	oneProcess    = "one process and one lease for all controllers (decision 27); probes, rights and resources of the controllers are no part of the contract"
 )
 
 // decided returns the permanent differences.
 func decided() []parity.Row {
 	return append(replacedRows(), []parity.Row{
 		{Is: parity.Missing, On: "* *", At: "metadata.annotations[objectset.rio.cattle.io/applied]", Why: "the annotation would show the beginning of Secrets; we compare with what is there"},
-		{Is: parity.Missing, On: "hub Secret *-token", Why: "tokens come from the TokenRequest API (decision 6)"},
+		{Is: parity.Missing, On: "hub Secret *-token", Why: "tokens come from the TokenRequest API (decision 2)"},
 		{Is: parity.Added, On: registered, At: "status.conditions*", Why: "a registration says what it waits for"},
 		{Is: parity.Added, On: "hub ClusterRegistrationToken *", At: "status.conditions*", Why: "a token says what it waits for"},
-		{Is: parity.Added, On: "hub Cluster *", At: "status.conditions[AgentReporting].*", Why: "a Cluster says whether its agent is heard of (decision 21)"},
-		{Is: parity.Added, On: "hub Cluster *", At: "status.agent.*", Why: "an agent says what cluster it is in (decision 35)"},
-		{Is: parity.Added, On: "* ConfigMap */fleet-agent", At: "metadata.annotations[fleet.cattle.io/hub-uid]", Why: "by it, another hub knows whose agent it is (decision 23)"},
-		{Is: parity.Added, On: registered, At: "metadata.annotations[fleet.cattle.io/last-seen-at-grant]", Why: "how the first use of a credential is known (decision 6)"},
-		{Is: parity.Added, On: registered, At: "metadata.annotations[fleet.cattle.io/token-uid-at-grant]", Why: "a token that is created again under an old name is another token (decision 24)"},
+		{Is: parity.Added, On: "hub Cluster *", At: "status.conditions[AgentReporting].*", Why: "a Cluster says whether its agent is heard of (decision 12)"},
+		{Is: parity.Added, On: "hub Cluster *", At: "status.agent.*", Why: "an agent says what cluster it is in (decision 6)"},
+		{Is: parity.Added, On: "* ConfigMap */fleet-agent", At: "metadata.annotations[fleet.cattle.io/hub-uid]", Why: "by it, another hub knows whose agent it is (decision 9)"},
+		{Is: parity.Added, On: registered, At: "metadata.annotations[fleet.cattle.io/last-seen-at-grant]", Why: "how the first use of a credential is known (decision 2)"},
+		{Is: parity.Added, On: registered, At: "metadata.annotations[fleet.cattle.io/token-uid-at-grant]", Why: "a token that is created again under an old name is another token (decision 1)"},
 		{Is: parity.Added, On: "hub Cluster *", At: "metadata.annotations[fleet.cattle.io/created-with-token]", Why: "by it the Clusters that a token has created are counted"},
 		{Is: parity.Added, On: "hub BundleDeployment *", At: "metadata.annotations[fleet.cattle.io/plain-values]", Why: "marks values that were in no Secret, so that their drift can be shown"},
-		{Is: parity.Added, On: "hub ConfigMap cattle-fleet-system/fleet-controller", At: "data.config.allowLocalKubeconfigs", Why: "local addresses in kubeconfigs are refused by default (decision 5)"},
-		{Is: parity.Added, On: "hub ConfigMap cattle-fleet-system/fleet-controller", At: "data.config.legacyKubeconfigNamespaces", Why: "a kubeconfig Secret of another namespace has to allow it (decision 5)"},
-		{Is: parity.Added, On: registered, At: "metadata.annotations[fleet.cattle.io/hub-address-at-grant]", Why: "by it a hub knows who cannot be told of another address (decision 22)"},
-		{Is: parity.Added, On: "* Secret */fleet-agent", At: "metadata.annotations[fleet.cattle.io/watched]", Why: "by it a hub knows whose pod need not be deleted after the Secret was rewritten (decision 22)"},
+		{Is: parity.Added, On: "hub ConfigMap cattle-fleet-system/fleet-controller", At: "data.config.allowLocalKubeconfigs", Why: "local addresses in kubeconfigs are refused by default (decision 7)"},
+		{Is: parity.Added, On: "hub ConfigMap cattle-fleet-system/fleet-controller", At: "data.config.legacyKubeconfigNamespaces", Why: "a kubeconfig Secret of another namespace has to allow it (decision 7)"},
+		{Is: parity.Added, On: registered, At: "metadata.annotations[fleet.cattle.io/hub-address-at-grant]", Why: "by it a hub knows who cannot be told of another address (decision 10)"},
+		{Is: parity.Added, On: "* Secret */fleet-agent", At: "metadata.annotations[fleet.cattle.io/watched]", Why: "by it a hub knows whose pod need not be deleted after the Secret was rewritten (decision 10)"},
 		{Is: parity.Added, On: "* Secret */sh.helm.release.v1.*", At: "metadata.annotations[fleet.cattle.io/release-seal]", Why: sealed},
 		{Is: parity.Added, On: "* Secret cattle-fleet-system/fleet-agent-release-key", Why: sealed},
 		{Is: parity.Added, On: "hub Cluster fleet-local/local", At: "metadata.annotations[fleet.cattle.io/label-keys]", Why: "tells labels of the chart's values from those that somebody else put on the Cluster"},
@@ -64,10 +64,10 @@ func decided() []parity.Row {
 		{Is: parity.Added, On: "hub Role* cattle-fleet-clusters-system/*", At: "metadata.labels[fleet.cattle.io/cluster]", Why: ownLife},
 
 		{Is: parity.Missing, On: "west ClusterRole* /fleet-agent-system-fleet-agent-role*", Why: "one pair of roles for the agent, whichever way it came"},
-		{Is: parity.Missing, On: "west ConfigMap cattle-fleet-system/fleet-agent", At: "data.config.clientID", Why: "every way in writes the agent's configuration alike: what is not set is not there (decision 2)"},
-		{Is: parity.Changed, On: "west ConfigMap cattle-fleet-system/fleet-agent", At: "data.config.garbageCollectionInterval", Why: "every way in writes the agent's configuration alike: durations as Go does (decision 2)"},
+		{Is: parity.Missing, On: "west ConfigMap cattle-fleet-system/fleet-agent", At: "data.config.clientID", Why: "every way in writes the agent's configuration alike: what is not set is not there (decision 8)"},
+		{Is: parity.Changed, On: "west ConfigMap cattle-fleet-system/fleet-agent", At: "data.config.garbageCollectionInterval", Why: "every way in writes the agent's configuration alike: durations as Go does (decision 8)"},
 		{Is: parity.Changed, On: "west Deployment cattle-fleet-system/fleet-agent", At: "metadata.annotations[deployment.kubernetes.io/revision]", Why: replaced},
-		{Is: parity.Changed, On: "* Lease cattle-fleet-system/*", At: "spec.holderIdentity", Why: "each process has an identity of its own, also in the same pod (decision 7)"},
+		{Is: parity.Changed, On: "* Lease cattle-fleet-system/*", At: "spec.holderIdentity", Why: "each process has an identity of its own, also in the same pod (decision 27)"},
 
 		{Is: parity.Changed, On: "hub Cluster fleet-default/*", At: "status.agent.*", Why: unheard},
 		{Is: parity.Changed, On: "hub Cluster fleet-default/east", At: "status.display.state", Why: unheard},

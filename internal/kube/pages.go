@@ -10,7 +10,7 @@ import (
 )
 
 // InPages returns a copy of cfg for caches that are filled page by page. For the API server, pages cost a
-// fraction of the streamed list that client-go requests first (decision 47). That request is answered here, as
+// fraction of the streamed list that client-go requests first (decision 20). That request is answered here, as
 // by a server without streamed lists:
 //
 //	watch with all initial events ✗ 422 Invalid, made up here ─► list, page by page ─► watch

@@ -13,7 +13,7 @@ import (
 
 // TakenError means that another object, without the hash of this set and owner, has the name of a child. That object
 // stays as it is. Clients choose the names of some owners, and children are named after their owners: see
-// docs/decisions/0050.
+// docs/decisions/0003.
 type TakenError struct {
 	// GVK, Namespace and Name identify the object.
 	GVK             schema.GroupVersionKind

@@ -13,7 +13,7 @@ import (
 )
 
 // What registrations there are at the start of a hub, from whichever implementation, is cleaned up by looking at each of
-// them once: no command is needed for it (decision 24).
+// them once: no command is needed for it (decision 1).
 func TestRegistrationsAreCleanedUp(t *testing.T) {
 	type request = *fleet.ClusterRegistration
 	made := func(name string, ago time.Duration, modifiers ...func(request)) request {

@@ -153,7 +153,7 @@ func slim(obj any) (any, error) {
 	switch o := obj.(type) {
 	case *fleet.Cluster:
 		if o.Status.Namespace != names.ClusterNamespace(o.Namespace, o.Name) {
-			o.Status.Namespace = "" // an agent may write it, see docs/decisions/0048
+			o.Status.Namespace = "" // an agent may write it, see docs/decisions/0005
 		}
 	case *fleet.Content:
 		o.Content = nil
