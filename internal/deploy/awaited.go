@@ -1,72 +1,13 @@
 package deploy
 
 import (
-	"errors"
 	"sync"
-	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
-
-	"github.com/fleet-hub/fleet/internal/rules/state"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
-
-// awaitedRetry is the pause before a retry if the awaited object is watched.
-const awaitedRetry = 15 * time.Minute
-
-// awaitedObject identifies a downstream object that a BundleDeployment waits for.
-type awaitedObject struct {
-	resource        schema.GroupVersionResource
-	namespace, name string
-}
-
-func (o awaitedObject) String() string {
-	return state.Describe(o.resource.GroupVersion().String(), o.resource.Resource, o.namespace, o.name)
-}
-
-// core returns an awaitedObject of a core resource. The namespace is empty for namespaces.
-func core(resource, namespace, name string) awaitedObject {
-	return awaitedObject{resource: corev1.SchemeGroupVersion.WithResource(resource), namespace: namespace, name: name}
-}
-
-// awaitingError is an error that only a change of an object can resolve.
-type awaitingError struct {
-	object awaitedObject
-	cause  error
-}
-
-func (e *awaitingError) Error() string { return e.cause.Error() }
-func (e *awaitingError) Unwrap() error { return e.cause }
-
-// until marks an error as one that only a change of the object can resolve.
-func until(object awaitedObject, cause error) error {
-	if cause == nil {
-		return nil
-	}
-	return &awaitingError{object: object, cause: cause}
-}
-
-// awaitedBy returns the object whose change may resolve an error, or nil if no object can. alone is true if
-// nothing else can resolve it. If a namespace is terminating, it may be another namespace than the release's, so
-// alone is false.
-func awaitedBy(bd *fleet.BundleDeployment, err error) (object *awaitedObject, alone bool) {
-	var waits *awaitingError
-	switch {
-	case err == nil:
-		return nil, false
-	case errors.As(err, &waits):
-		return &waits.object, true
-	case reasonOf(err) == fleet.ReasonNamespaceTerminating:
-		going := core("namespaces", "", namespaceFor(&bd.Spec.Options))
-		return &going, false
-	}
-	return nil, false
-}
 
 // awaited watches the metadata of objects that BundleDeployments wait for. Each object has its own watch, which
 // exists only while a BundleDeployment waits for the object.
@@ -120,12 +61,12 @@ func (a *awaited) put(user string, object *awaitedObject) {
 
 // follow watches an object. The caller holds the lock.
 func (a *awaited) follow(object awaitedObject, stop chan struct{}) {
-	client := metadata.ResourceInterface(a.client.Resource(object.resource))
-	if object.namespace != "" {
-		client = a.client.Resource(object.resource).Namespace(object.namespace)
+	client := metadata.ResourceInterface(a.client.Resource(object.Resource))
+	if object.Namespace != "" {
+		client = a.client.Resource(object.Resource).Namespace(object.Namespace)
 	}
 	informer := newMetadataInformer(a.client, client, func(options *metav1.ListOptions) {
-		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, object.name).String()
+		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, object.Name).String()
 	})
 	changed := func() { a.wake(a.usersOf(object)) }
 	// Cannot fail: the informer is new.

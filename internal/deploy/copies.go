@@ -124,7 +124,7 @@ func (d *deployer) ensureNamespace(ctx context.Context, who *identity, name stri
 func (d *deployer) copySecret(ctx context.Context, who *identity, bundleDeployment, name, namespace string, again bool) (version string, updated bool, err error) {
 	source, err := d.hub.secret(ctx, name)
 	if err != nil {
-		return "", false, missingOnHub(err, fmt.Errorf("reading Secret %s to copy it: %w", name, err))
+		return "", false, err
 	}
 	wanted := &corev1.Secret{ObjectMeta: d.copyMeta(source.ObjectMeta, bundleDeployment, namespace), Type: source.Type, Data: source.Data}
 	secrets := who.clientset.CoreV1().Secrets(namespace)
@@ -150,7 +150,7 @@ func (d *deployer) copySecret(ctx context.Context, who *identity, bundleDeployme
 func (d *deployer) copyConfigMap(ctx context.Context, who *identity, bundleDeployment, name, namespace string, again bool) (version string, updated bool, err error) {
 	source, err := d.hub.configMap(ctx, name)
 	if err != nil {
-		return "", false, missingOnHub(err, fmt.Errorf("reading ConfigMap %s to copy it: %w", name, err))
+		return "", false, err
 	}
 	wanted := &corev1.ConfigMap{ObjectMeta: d.copyMeta(source.ObjectMeta, bundleDeployment, namespace), Data: source.Data, BinaryData: source.BinaryData}
 	configMaps := who.clientset.CoreV1().ConfigMaps(namespace)
@@ -209,14 +209,6 @@ func copying(err error, kind, namespace, name string) error {
 		return nil
 	}
 	return fmt.Errorf("copying %s %s/%s: %w", kind, namespace, name, err)
-}
-
-// missingOnHub adds the reason ContentMissing if err is NotFound.
-func missingOnHub(err, told error) error {
-	if apierrors.IsNotFound(err) {
-		return because(fleet.ReasonContentMissing, told)
-	}
-	return told
 }
 
 // pruneCopies deletes copies that are no longer wanted, if there may be any.

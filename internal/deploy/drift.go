@@ -25,18 +25,6 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// manifest maps the references of a revision's objects to the objects.
-type manifest map[objectRef]*unstructured.Unstructured
-
-// list returns the objects in no particular order.
-func (m manifest) list() []*unstructured.Unstructured {
-	out := make([]*unstructured.Unstructured, 0, len(m))
-	for _, object := range m {
-		out = append(out, object)
-	}
-	return out
-}
-
 // wanted reads the objects of a revision from Helm's history. It is only called when an object changed.
 func (d *deployer) wanted(ctx context.Context, release string) (manifest, error) {
 	key, number, ok := parseRelease(release)

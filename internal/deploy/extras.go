@@ -10,34 +10,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // labelPrune with the value "false" keeps an object that is no longer part of its release.
 const labelPrune = "objectset.rio.cattle.io/prune"
-
-// surplus returns the objects of a revision that the next revision does not have. The version of a kind does not
-// matter: an object is the same in all versions.
-func surplus(former, refs []objectRef) []objectRef {
-	type identity struct {
-		kind            schema.GroupKind
-		namespace, name string
-	}
-	of := func(ref objectRef) identity { return identity{ref.GroupKind(), ref.Namespace, ref.Name} }
-	kept := map[identity]bool{}
-	for _, ref := range refs {
-		kept[of(ref)] = true
-	}
-	var left []objectRef
-	for _, ref := range former {
-		if !kept[of(ref)] {
-			left = append(left, ref)
-		}
-	}
-	return left
-}
 
 // leftBehind returns the objects that a revision no longer has. Objects of its hooks are not left behind: a former
 // object may have become a hook, and only Helm deletes hooks.

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -94,4 +96,10 @@ func message(err error) string {
 		return text
 	}
 	return strings.ToValidUTF8(text[:messageLimit], "") + "…"
+}
+
+// clusterScoped returns the error for a cluster-scoped object of a bundle that is limited to one namespace.
+func clusterScoped(name string, gvk schema.GroupVersionKind) error {
+	return because(fleet.ReasonOutsideNamespace, fmt.Errorf("invalid cluster scoped object [name=%s kind=%s apiVersion=%s]: with \"namespace\" every object has to be in a namespace; use \"defaultNamespace\" instead",
+		name, gvk.Kind, gvk.GroupVersion()))
 }

@@ -21,9 +21,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Type, key and labels of the Secrets in which Helm stores releases.
+// Key and labels of the Secrets in which Helm stores releases.
 const (
-	releaseSecretType = "helm.sh/release.v1"
 	releaseDataKey    = "release"
 	labelOwner        = "owner"
 	labelName         = "name"

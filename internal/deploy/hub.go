@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync/atomic"
@@ -10,10 +11,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/fleet-hub/fleet/internal/helmvalues"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/rules/content"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -104,6 +107,33 @@ func (h *hub) values(ctx context.Context, bd *fleet.BundleDeployment) (map[strin
 	return optionsValues(secret.Data, bd.Spec.ValuesHash)
 }
 
+// errValuesHash means that the Secret with the values does not match the hash in the BundleDeployment. The
+// controller writes the two objects one after the other, so a retry resolves it.
+var errValuesHash = because(fleet.ReasonHelmValuesInvalid,
+	errors.New("the Secret with the Helm values does not match the hash in the BundleDeployment"))
+
+// optionsValues returns the current values from a BundleDeployment's Secret, after it has checked the hash. The
+// hash covers both keys.
+func optionsValues(data map[string][]byte, wantHash string) (map[string]any, error) {
+	if !haveHash(data, wantHash) {
+		return nil, errValuesHash
+	}
+	current := data[helmvalues.KeyCurrent]
+	if len(current) == 0 {
+		return nil, nil
+	}
+	var values map[string]any
+	if err := utiljson.Unmarshal(current, &values); err != nil {
+		return nil, errors.New("the values in the BundleDeployment's Secret are not a JSON object")
+	}
+	return values, nil
+}
+
+// haveHash reports whether the values match a hash.
+func haveHash(data map[string][]byte, hash string) bool {
+	return helmvalues.Hash(data[helmvalues.KeyCurrent], data[helmvalues.KeyStaged]) == hash
+}
+
 // manifest reads the resources of a BundleDeployment. The Content of a name never changes.
 func (h *hub) manifest(ctx context.Context, id string) (content.Manifest, error) {
 	found, err := fromMemory(func(options metav1.GetOptions) (*fleet.Content, error) {
@@ -133,11 +163,27 @@ func fromMemory[T any](read func(metav1.GetOptions) (T, error), isRight func(T) 
 // secret and configMap read objects to copy downstream. They read from storage: nothing would detect an older
 // version from the cache, and that version would stay downstream until the next generation.
 func (h *hub) secret(ctx context.Context, name string) (*corev1.Secret, error) {
-	return h.core.CoreV1().Secrets(h.namespace).Get(ctx, name, metav1.GetOptions{})
+	found, err := h.core.CoreV1().Secrets(h.namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, missingOnHub(err, fmt.Errorf("reading Secret %s to copy it: %w", name, err))
+	}
+	return found, nil
 }
 
 func (h *hub) configMap(ctx context.Context, name string) (*corev1.ConfigMap, error) {
-	return h.core.CoreV1().ConfigMaps(h.namespace).Get(ctx, name, metav1.GetOptions{})
+	found, err := h.core.CoreV1().ConfigMaps(h.namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, missingOnHub(err, fmt.Errorf("reading ConfigMap %s to copy it: %w", name, err))
+	}
+	return found, nil
+}
+
+// missingOnHub adds the reason ContentMissing if err is NotFound.
+func missingOnHub(err, cause error) error {
+	if apierrors.IsNotFound(err) {
+		return because(fleet.ReasonContentMissing, cause)
+	}
+	return cause
 }
 
 // newer returns the object with the higher resource version. Resource versions of an object only increase, except

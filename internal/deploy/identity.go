@@ -17,6 +17,14 @@ import (
 	"k8s.io/kubectl/pkg/validation"
 )
 
+const (
+	// fieldManager is the field manager of deployed objects. If it changes, fields of the old manager stay behind
+	// without an owner.
+	fieldManager = "fleetagent"
+	// parallelism is the number of objects that an operation reads or writes at a time.
+	parallelism = 8
+)
+
 // identity connects to the downstream API server as one account: the agent itself, or a service account that
 // deploys. All identities share the results of API discovery. identity implements Helm's RESTClientGetter and its
 // factory of clients.

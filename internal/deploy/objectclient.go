@@ -21,14 +21,6 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-const (
-	// fieldManager is the field manager of deployed objects. If it changes, fields of the old manager stay behind
-	// without an owner.
-	fieldManager = "fleetagent"
-	// parallelism is the number of objects of one kind that are written at a time.
-	parallelism = 8
-)
-
 // objectClient is the client that Helm uses to read and write objects; each operation on a release has its own. It
 // reads each object once, deletes only objects of the release, and corrects live changes of custom resources as
 // well as of built-in kinds. It keeps the answers of the API server, so that the status needs no second read.

@@ -13,12 +13,16 @@ import (
 	"helm.sh/helm/v3/pkg/releaseutil"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
 	"github.com/fleet-hub/fleet/internal/yamlbound"
 )
+
+// crdsFolder is the chart's folder for objects that Helm installs before all others and never changes.
+const crdsFolder = "crds/"
 
 // parseObjects parses a stream of YAML or JSON documents. It replaces Lists by their items and skips empty
 // documents and comments. Its errors start with "YAML parse error", because classify looks for this text.
@@ -136,4 +140,9 @@ func installsBefore(a, b string) bool {
 	default:
 		return first >= 0
 	}
+}
+
+// isCRD reports whether a kind is CustomResourceDefinition.
+func isCRD(gvk schema.GroupVersionKind) bool {
+	return gvk.Group == "apiextensions.k8s.io" && gvk.Kind == "CustomResourceDefinition"
 }

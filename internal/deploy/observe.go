@@ -8,19 +8,11 @@ import (
 	"github.com/rancher/wrangler/v3/pkg/summary"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
-
-// objectRef identifies an object of a release. The object may not exist.
-type objectRef struct {
-	schema.GroupVersionKind
-	// Namespace is empty for cluster-scoped objects.
-	Namespace, Name string
-}
 
 // observation is the last observed state of an object of a release.
 type observation struct {

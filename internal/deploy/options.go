@@ -85,6 +85,20 @@ func (o Options) complete() (Options, error) {
 	return o, nil
 }
 
+// isAgent reports whether a BundleDeployment deploys the agent itself. The agent is never uninstalled: only its
+// history is deleted. A name that begins like the agent's is not enough, because other bundles may have such
+// names.
+func (o Options) isAgent(name string) bool { return name != "" && name == o.OwnBundle }
+
+// setOf returns the set of a BundleDeployment. The agent's own deployment uses the same set as an import, so that
+// it recognizes the objects that the import has created.
+func (o Options) setOf(name string) set {
+	if o.isAgent(name) {
+		return agentSet(o.Scope)
+	}
+	return setFor(name, o.Scope)
+}
+
 // Run deploys the BundleDeployments of one namespace of the hub and reports their status, until ctx is cancelled.
 // It then returns nil; it returns an error only if it could not start. It may be called again afterwards, also
 // with another hub, but two calls must not overlap.

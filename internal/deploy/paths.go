@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"path"
 	"strings"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // errPathEscapes means that a resource's name leads out of the bundle.
-var errPathEscapes = errors.New("resource name leads out of the bundle")
+var errPathEscapes = because(fleet.ReasonManifestInvalid, errors.New("resource name leads out of the bundle"))
 
 // cleanPath makes a resource's name a relative, slash-separated path without "." and "..". It refuses names that
 // lead out of the bundle, or that other systems would read as a drive or as an absolute path.

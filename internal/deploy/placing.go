@@ -16,6 +16,8 @@ const (
 	setPrefix = "default"
 	// fallbackNamespace is the namespace of a release whose options name none.
 	fallbackNamespace = "default"
+	// releaseSecretType is the type of the Secrets in which Helm stores releases.
+	releaseSecretType = "helm.sh/release.v1"
 )
 
 // releaseKey identifies a Helm release without its revision.
@@ -62,24 +64,10 @@ func namespaceFor(options *fleet.BundleDeploymentOptions) string {
 	return cmp.Or(options.TargetNamespace, options.DefaultNamespace, fallbackNamespace)
 }
 
-// isAgent reports whether a BundleDeployment deploys the agent itself. The agent is never uninstalled: only its
-// history is deleted. A name that begins like the agent's is not enough, because other bundles may have such
-// names.
-func (o Options) isAgent(name string) bool { return name != "" && name == o.OwnBundle }
-
 // set identifies the objects of a BundleDeployment in the cluster.
 type set struct {
 	// ID is the value of an annotation, Hash the value of a label.
 	ID, Hash string
-}
-
-// setOf returns the set of a BundleDeployment. The agent's own deployment uses the same set as an import, so that
-// it recognizes the objects that the import has created.
-func (o Options) setOf(name string) set {
-	if o.isAgent(name) {
-		return newSet(names.AgentSetID(o.Scope))
-	}
-	return setFor(name, o.Scope)
 }
 
 // setFor returns the set of a user's BundleDeployment. scope separates several agents in one cluster.
@@ -89,5 +77,8 @@ func setFor(name, scope string) set {
 	}
 	return newSet(names.SafeConcat(setPrefix, name, scope))
 }
+
+// agentSet returns the set of the agent's own deployment. An import uses the same set.
+func agentSet(scope string) set { return newSet(names.AgentSetID(scope)) }
 
 func newSet(id string) set { return set{ID: id, Hash: names.SetHash(id, names.Owner{})} }

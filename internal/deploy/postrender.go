@@ -135,10 +135,6 @@ func checkMetadata(object *unstructured.Unstructured) error {
 	return nil
 }
 
-func isCRD(gvk schema.GroupVersionKind) bool {
-	return gvk.Group == "apiextensions.k8s.io" && gvk.Kind == "CustomResourceDefinition"
-}
-
 func (f *finisher) move(object *unstructured.Unstructured) error {
 	if f.TargetNamespace == "" {
 		return nil
@@ -153,10 +149,4 @@ func (f *finisher) move(object *unstructured.Unstructured) error {
 	}
 	object.SetNamespace(f.TargetNamespace)
 	return nil
-}
-
-// clusterScoped returns the error for a cluster-scoped object of a bundle that is limited to one namespace.
-func clusterScoped(name string, gvk schema.GroupVersionKind) error {
-	return because(fleet.ReasonOutsideNamespace, fmt.Errorf("invalid cluster scoped object [name=%s kind=%s apiVersion=%s]: with \"namespace\" every object has to be in a namespace; use \"defaultNamespace\" instead",
-		name, gvk.Kind, gvk.GroupVersion()))
 }

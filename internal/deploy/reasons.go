@@ -74,10 +74,6 @@ func reasonOf(err error) string {
 		return fleet.ReasonContentDamaged
 	case errors.Is(err, content.ErrTooLarge):
 		return fleet.ReasonBundleTooLarge
-	case errors.Is(err, errPathEscapes):
-		return fleet.ReasonManifestInvalid
-	case errors.Is(err, errValuesHash):
-		return fleet.ReasonHelmValuesInvalid
 	case meta.IsNoMatchError(err):
 		return fleet.ReasonKindMissing
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):

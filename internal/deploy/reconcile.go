@@ -19,6 +19,8 @@ const (
 	// dependencyRetry is the pause before dependencies are checked again, in case no change of them triggers a
 	// reconcile.
 	dependencyRetry = time.Minute
+	// awaitedRetry is the pause before a retry if the awaited object is watched.
+	awaitedRetry = 15 * time.Minute
 	// reportPause is the minimum time between two reports that differ only in details.
 	reportPause = time.Second
 )

@@ -20,9 +20,6 @@ import (
 // releaseLimit limits the size of a decompressed release in bytes. A Secret holds at most 1 MiB, compressed.
 const releaseLimit = 64 << 20
 
-// crdsFolder is the chart's folder for objects that Helm installs before all others and never changes.
-const crdsFolder = "crds/"
-
 // errNoRelease means that a Secret contains no Helm release.
 var errNoRelease = errors.New("the Secret contains no Helm release")
 

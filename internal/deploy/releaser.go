@@ -74,17 +74,6 @@ type installation struct {
 	News *news
 }
 
-// installed is the result of an installation.
-type installed struct {
-	Revision int
-	// Refs are the objects of the release, in the order of its manifest.
-	Refs []objectRef
-	// Live are those objects as the API server last returned them. Wanted are the objects as they were deployed.
-	Live, Wanted manifest
-	// Former are the objects of the previous revision.
-	Former []objectRef
-}
-
 // install installs or upgrades a release, whatever state an earlier operation left it in.
 func (r *releaser) install(ctx context.Context, in installation) (*installed, error) {
 	h, err := r.history(ctx, in.Release)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/fleet-hub/fleet/internal/rules/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -71,6 +72,29 @@ func newReport(sightings []sighting, extras ...objectRef) report {
 	return r
 }
 
+// monitored records the state of the release's objects.
+func monitored(status *fleet.BundleDeploymentStatus, now time.Time, r report, syncGeneration int64) {
+	status.Ready, status.NonModified = r.Ready, r.NonModified
+	status.NonReadyStatus, status.ModifiedStatus = r.NonReady, r.Modified
+	status.IncompleteState = r.Incomplete
+	status.Resources, status.ResourceCounts = r.Resources, r.Counts
+	status.SyncGeneration = &syncGeneration
+	setCondition(status, now, fleet.ConditionReady, notReadyMessage(r))
+	setCondition(status, now, fleet.ConditionMonitored, "")
+}
+
+// notReadyMessage describes the first object that is not ready, or else the first one that is modified. It
+// returns "" if all are ready and unmodified.
+func notReadyMessage(r report) string {
+	switch {
+	case len(r.NonReady) > 0:
+		return state.NonReadyText(r.NonReady[0])
+	case len(r.Modified) > 0:
+		return state.ModifiedText(r.Modified[0])
+	}
+	return ""
+}
+
 func missing(s sighting) fleet.ModifiedStatus {
 	return fleet.ModifiedStatus{
 		Kind: s.Kind, APIVersion: s.apiVersion(), Namespace: s.Namespace, Name: s.Name,
@@ -118,8 +142,3 @@ func inListOrder(sightings []sighting) []sighting {
 	})
 	return ordered
 }
-
-func (r objectRef) apiVersion() string { return r.GroupVersion().String() }
-
-// text describes the object for messages.
-func (r objectRef) text() string { return state.Describe(r.apiVersion(), r.Kind, r.Namespace, r.Name) }

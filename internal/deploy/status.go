@@ -61,32 +61,9 @@ func namespaceForbidden(status *fleet.BundleDeploymentStatus, now time.Time, dep
 	setCondition(status, now, fleet.ConditionDeployed, "")
 }
 
-// monitored records the state of the release's objects.
-func monitored(status *fleet.BundleDeploymentStatus, now time.Time, r report, syncGeneration int64) {
-	status.Ready, status.NonModified = r.Ready, r.NonModified
-	status.NonReadyStatus, status.ModifiedStatus = r.NonReady, r.Modified
-	status.IncompleteState = r.Incomplete
-	status.Resources, status.ResourceCounts = r.Resources, r.Counts
-	status.SyncGeneration = &syncGeneration
-	setCondition(status, now, fleet.ConditionReady, notReadyMessage(r))
-	setCondition(status, now, fleet.ConditionMonitored, "")
-}
-
 // notMonitored records that the objects of the release could not be checked.
 func notMonitored(status *fleet.BundleDeploymentStatus, now time.Time, text string) {
 	setCondition(status, now, fleet.ConditionMonitored, text)
-}
-
-// notReadyMessage describes the first object that is not ready, or else the first one that is modified. It
-// returns "" if all are ready and unmodified.
-func notReadyMessage(r report) string {
-	switch {
-	case len(r.NonReady) > 0:
-		return state.NonReadyText(r.NonReady[0])
-	case len(r.Modified) > 0:
-		return state.ModifiedText(r.Modified[0])
-	}
-	return ""
 }
 
 // conclude limits the size of a status and sets the printer columns.

@@ -7,39 +7,12 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 
-	"github.com/fleet-hub/fleet/internal/helmvalues"
 	"github.com/fleet-hub/fleet/internal/yamlbound"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // defaultValuesKey is the default key of values in a Secret or ConfigMap of valuesFrom.
 const defaultValuesKey = "values.yaml"
-
-// errValuesHash means that the Secret with the values does not match the hash in the BundleDeployment. The
-// controller writes the two objects one after the other, so a retry resolves it.
-var errValuesHash = errors.New("the Secret with the Helm values does not match the hash in the BundleDeployment")
-
-// optionsValues returns the current values from a BundleDeployment's Secret, after it has checked the hash. The
-// hash covers both keys.
-func optionsValues(data map[string][]byte, wantHash string) (map[string]any, error) {
-	if !haveHash(data, wantHash) {
-		return nil, errValuesHash
-	}
-	current := data[helmvalues.KeyCurrent]
-	if len(current) == 0 {
-		return nil, nil
-	}
-	var values map[string]any
-	if err := utiljson.Unmarshal(current, &values); err != nil {
-		return nil, errors.New("the values in the BundleDeployment's Secret are not a JSON object")
-	}
-	return values, nil
-}
-
-// haveHash reports whether the values match a hash.
-func haveHash(data map[string][]byte, hash string) bool {
-	return helmvalues.Hash(data[helmvalues.KeyCurrent], data[helmvalues.KeyStaged]) == hash
-}
 
 // parseValues parses values in YAML. Its errors do not contain the values.
 func parseValues(text []byte) (map[string]any, error) {
@@ -75,9 +48,9 @@ func (s valuesSource) String() string {
 // object returns the Secret or ConfigMap as an object to wait for.
 func (s valuesSource) object() awaitedObject {
 	if s.Secret {
-		return core(copiedSecrets, s.Namespace, s.Name)
+		return core("secrets", s.Namespace, s.Name)
 	}
-	return core(copiedConfigMaps, s.Namespace, s.Name)
+	return core("configmaps", s.Namespace, s.Name)
 }
 
 // valuesSources returns the sources of values; later sources override earlier ones. In each entry the ConfigMap
