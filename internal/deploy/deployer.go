@@ -74,11 +74,7 @@ func newDeployer(options Options) (*deployer, error) {
 		return nil, err
 	}
 	local := withBounds(options.Local, d.stopped)
-	known, err := newKinds(local, options.Clock)
-	if err != nil {
-		return nil, err
-	}
-	if d.agent, err = newIdentity(local, known); err != nil {
+	if d.agent, err = newAgent(local, options.Clock); err != nil {
 		return nil, err
 	}
 	if d.metadata, err = metadata.NewForConfigAndClient(metadata.ConfigFor(local), d.agent.http); err != nil {

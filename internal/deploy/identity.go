@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -41,7 +42,16 @@ type identity struct {
 	clients map[schema.GroupVersion]rest.Interface
 }
 
-// newIdentity creates the clients of an account. The config must come from withBounds.
+// newAgent returns the identity of the agent itself. The config must come from withBounds.
+func newAgent(config *rest.Config, clock func() time.Time) (*identity, error) {
+	known, err := newKinds(config, clock)
+	if err != nil {
+		return nil, err
+	}
+	return newIdentity(config, known)
+}
+
+// newIdentity creates the clients of an account.
 func newIdentity(config *rest.Config, known *kinds) (*identity, error) {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {

@@ -30,7 +30,6 @@ const (
 type releaser struct {
 	// Agent is the agent's own identity: it stores all releases, whichever account deploys them.
 	Agent   *identity
-	Scope   string
 	Stopped <-chan struct{}
 	Clock   func() time.Time
 	// Slots are released while an operation waits for objects or hooks; nil means unlimited.
@@ -66,8 +65,9 @@ type installation struct {
 	NoWayBack bool
 	// Installed is the agent's Deployment of another release; some of its fields are kept. May be nil.
 	Installed *unstructured.Unstructured
-	// MayTake returns an error if the release belongs to another owner. It gets the last revision, or nil.
-	MayTake func(last *release.Release) error
+	// MayTake returns an error if the release belongs to another owner. It gets the annotations of the chart of the
+	// last revision, if there is one.
+	MayTake func(exists bool, annotations map[string]string) error
 	// Superseded reports whether a newer state is wanted. Then the operation stops waiting.
 	Superseded func() bool
 	// News wakes an operation that waits for objects.
@@ -80,7 +80,7 @@ func (r *releaser) install(ctx context.Context, in installation) (*installed, er
 	if err != nil {
 		return nil, err
 	}
-	if err := in.MayTake(h.last()); err != nil {
+	if err := in.MayTake(h.last() != nil, annotationsOf(h.last())); err != nil {
 		return nil, err
 	}
 	if err := h.deleteForged(ctx); err != nil {

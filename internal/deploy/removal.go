@@ -104,7 +104,7 @@ func (d *deployer) isOurs(r *release.Release, name string) bool {
 
 // annotationsOf returns the annotations of the chart of a release.
 func annotationsOf(r *release.Release) map[string]string {
-	if r.Chart == nil || r.Chart.Metadata == nil {
+	if r == nil || r.Chart == nil || r.Chart.Metadata == nil {
 		return nil
 	}
 	return r.Chart.Metadata.Annotations

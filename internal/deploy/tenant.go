@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"helm.sh/helm/v3/pkg/release"
-
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,10 +19,10 @@ import (
 // give the account more rights than it has: a release in a namespace that it may not use, or the overwriting of a
 // release that belongs to another owner.
 
-// mayUse returns an error if the account cannot create any object in the namespace. The agent's own identity may
+// mayUse returns an error if an account cannot create any object in the namespace. The agent's own identity may
 // use every namespace.
-func (d *deployer) mayUse(ctx context.Context, who *identity, namespace string) error {
-	if who == d.agent {
+func (a *accounts) mayUse(ctx context.Context, who *identity, namespace string) error {
+	if who == a.agent {
 		return nil
 	}
 	review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
@@ -36,7 +34,7 @@ func (d *deployer) mayUse(ctx context.Context, who *identity, namespace string) 
 		return nil
 	}
 	if review.Status.Incomplete { // the authorizer cannot list its rules: send a single access review
-		allowed, err := d.allows(ctx, who, namespace, "create", "configmaps")
+		allowed, err := allows(ctx, who, namespace, "create", "configmaps")
 		if err != nil || allowed {
 			return err
 		}
@@ -45,7 +43,7 @@ func (d *deployer) mayUse(ctx context.Context, who *identity, namespace string) 
 }
 
 // allows sends an access review and reports whether an account may use a verb on a core resource.
-func (d *deployer) allows(ctx context.Context, who *identity, namespace, verb, resource string) (bool, error) {
+func allows(ctx context.Context, who *identity, namespace, verb, resource string) (bool, error) {
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Resource: resource},
 	}}
@@ -84,38 +82,45 @@ func coversObjects(rule authorizationv1.ResourceRule, namespaced func(schema.Gro
 	return false
 }
 
+// claim describes a bundle that wants to use the name of an existing release.
+type claim struct {
+	Bundle string
+	// IsAgent is true for the bundle that deploys the agent itself.
+	IsAgent bool
+	Release releaseKey
+	// Owner is the bundle that the release belongs to, OwnerAgent the namespace of the agent that made it. Both are
+	// empty if no agent made it.
+	Owner, OwnerAgent string
+}
+
 // mayTake returns an error if a release name belongs to another owner: to another bundle, or to another agent that
 // still exists. Releases without such an owner may be taken by the agent itself, and by accounts that could write
 // the release Secret without the agent.
-func (d *deployer) mayTake(ctx context.Context, last *release.Release, name string, who *identity, key releaseKey) error {
-	if last == nil {
+func (a *accounts) mayTake(ctx context.Context, who *identity, c claim) error {
+	own := c.Owner == c.Bundle
+	if own && (c.OwnerAgent == a.namespace || c.IsAgent) {
 		return nil
 	}
-	marks := annotationsOf(last)
-	owner, agent := marks[fleet.AnnotationBundleID], marks[fleet.AnnotationAgentNamespace]
-	if owner == name && (agent == d.AgentNamespace || d.isAgent(name)) {
-		return nil
-	}
-	alive, err := d.anotherAgent(ctx, owner, agent)
+	alive, err := a.anotherAgent(ctx, c.Owner, c.OwnerAgent)
 	switch {
 	case err != nil:
 		return err
 	case alive:
-		return because(fleet.ReasonReleaseTaken, fmt.Errorf("release %s belongs to bundle %s of the agent in namespace %s", key, owner, agent))
-	case owner == name: // the other agent no longer exists: this agent replaces it
+		return because(fleet.ReasonReleaseTaken, fmt.Errorf("release %s belongs to bundle %s of the agent in namespace %s", c.Release, c.Owner, c.OwnerAgent))
+	case own: // the other agent no longer exists: this agent replaces it
 		return nil
-	case owner != "" && agent == d.AgentNamespace:
-		return because(fleet.ReasonReleaseTaken, fmt.Errorf("release %s belongs to bundle %s", key, owner))
-	case who == d.agent:
+	case c.Owner != "" && c.OwnerAgent == a.namespace:
+		return because(fleet.ReasonReleaseTaken, fmt.Errorf("release %s belongs to bundle %s", c.Release, c.Owner))
+	case who == a.agent:
 		return nil
 	}
-	return d.mayTakeOver(ctx, who, key)
+	return mayTakeOver(ctx, who, c.Release)
 }
 
 // mayTakeOver returns an error if the account could not write the release Secret without the agent. It is used for
 // releases without an owner.
-func (d *deployer) mayTakeOver(ctx context.Context, who *identity, key releaseKey) error {
-	allowed, err := d.allows(ctx, who, key.Namespace, "update", "secrets")
+func mayTakeOver(ctx context.Context, who *identity, key releaseKey) error {
+	allowed, err := allows(ctx, who, key.Namespace, "update", "secrets")
 	if err != nil || allowed {
 		return err
 	}
@@ -124,11 +129,11 @@ func (d *deployer) mayTakeOver(ctx context.Context, who *identity, key releaseKe
 }
 
 // anotherAgent reports whether the release was made by an agent in another namespace that still exists.
-func (d *deployer) anotherAgent(ctx context.Context, bundle, namespace string) (bool, error) {
-	if bundle == "" || namespace == d.AgentNamespace {
+func (a *accounts) anotherAgent(ctx context.Context, bundle, namespace string) (bool, error) {
+	if bundle == "" || namespace == a.namespace {
 		return false, nil
 	}
-	_, err := d.agent.clientset.AppsV1().Deployments(namespace).Get(ctx, names.Agent, metav1.GetOptions{})
+	_, err := a.agent.clientset.AppsV1().Deployments(namespace).Get(ctx, names.Agent, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}

@@ -3,8 +3,6 @@ package deploy
 import (
 	"testing"
 
-	"helm.sh/helm/v3/pkg/chart"
-	"helm.sh/helm/v3/pkg/release"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -90,16 +88,15 @@ func TestMayTake(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			last := &release.Release{Chart: &chart.Chart{Metadata: &chart.Metadata{Annotations: map[string]string{
-				fleet.AnnotationBundleID: test.owner, fleet.AnnotationAgentNamespace: test.agent}}}}
-			err := d.mayTake(t.Context(), last, test.bundle, test.who, releaseKey{Namespace: "web", Name: "x"})
+			err := d.take(t.Context(), test.bundle, test.who, releaseKey{Namespace: "web", Name: "x"}, true, map[string]string{
+				fleet.AnnotationBundleID: test.owner, fleet.AnnotationAgentNamespace: test.agent})
 			expectError(t, err, test.want)
 			if err != nil && reasonOf(err) != fleet.ReasonReleaseTaken {
 				t.Errorf("reason %s", reasonOf(err))
 			}
 		})
 	}
-	if err := d.mayTake(t.Context(), nil, "x", tenant, releaseKey{}); err != nil {
+	if err := d.take(t.Context(), "x", tenant, releaseKey{}, false, nil); err != nil {
 		t.Errorf("no release: %v", err)
 	}
 }

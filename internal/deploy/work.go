@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"helm.sh/helm/v3/pkg/release"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -25,7 +23,7 @@ func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	if err != nil {
 		return err
 	}
-	if err := d.mayUse(ctx, who, key.Namespace); err != nil {
+	if err := d.accounts.mayUse(ctx, who, key.Namespace); err != nil {
 		return err
 	}
 	values, confidential, err := d.values(ctx, bd, who, key)
@@ -48,7 +46,7 @@ func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *re
 		DeploymentID: bd.Spec.DeploymentID, Again: r.again, Release: key, Package: bundle, Options: &bd.Spec.Options, Force: replaces(bd), Values: values,
 		Identity: who, Set: marks, Stale: d.inventory.except(bd.Name, key), Superseded: d.superseded(bd),
 		Installed: installed, News: d.newsOf(bd.Name, marks.Hash),
-		MayTake: func(last *release.Release) error { return d.take(ctx, last, bd.Name, who, key) },
+		MayTake: func(exists bool, marks map[string]string) error { return d.take(ctx, bd.Name, who, key, exists, marks) },
 	})
 	if err != nil {
 		return confidential.wrap(classify(err))
@@ -62,11 +60,18 @@ func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	return nil
 }
 
-// take adds a release to the inventory of a BundleDeployment, if mayTake allows it, before anything is written, so
-// that it is uninstalled later. A refused release is not added: otherwise its objects would count as left over.
-func (d *deployer) take(ctx context.Context, last *release.Release, name string, who *identity, key releaseKey) error {
-	if err := d.mayTake(ctx, last, name, who, key); err != nil {
-		return err
+// take adds a release to the inventory of a BundleDeployment, if the account may take it, before anything is
+// written, so that it is uninstalled later. A refused release is not added: otherwise its objects would count as
+// left over. marks are the annotations of an existing release.
+func (d *deployer) take(ctx context.Context, name string, who *identity, key releaseKey, exists bool, marks map[string]string) error {
+	if exists {
+		err := d.accounts.mayTake(ctx, who, claim{
+			Bundle: name, IsAgent: d.isAgent(name), Release: key,
+			Owner: marks[fleet.AnnotationBundleID], OwnerAgent: marks[fleet.AnnotationAgentNamespace],
+		})
+		if err != nil {
+			return err
+		}
 	}
 	d.inventory.add(name, key)
 	return nil
