@@ -2,7 +2,6 @@ package deploy
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -20,48 +19,44 @@ const hookMark = "fleet.cattle.io/rendered-hook"
 // mostNamesakes limits how many hooks of a chart with a kustomization may have the same kind, namespace and name.
 const mostNamesakes = 20
 
-// errHooksComeFirst ends the first of two Helm runs. A kustomization needs the hooks together with the other
-// objects, but Helm's post-renderer does not get the hooks.
-var errHooksComeFirst = errors.New("the hooks are kustomized first")
-
 // kustomizesHooks reports whether the rendered objects have to be kustomized together with the hooks.
 func (f *finisher) kustomizesHooks() bool {
 	return f.Package.Style.Kustomization != "" && f.Package.Style.Chart != ""
 }
 
 // FinishHooks does for the hooks of a release what Run does for its other objects. It is called before the release
-// is stored, and therefore before any hook runs. If it returns errHooksComeFirst, Helm has to run again: Run then
-// returns the kustomized objects of this run.
-func (f *finisher) FinishHooks(r *release.Release) error {
+// is stored, and therefore before any hook runs. If it returns true, Helm has to run again, and Run then returns the
+// kustomized objects of this run: a kustomization needs the hooks together with the other objects, but Helm's
+// post-renderer does not get the hooks.
+func (f *finisher) FinishHooks(r *release.Release) (again bool, err error) {
 	if f.kustomized {
 		r.Hooks = f.hooks
-		return nil
+		return false, nil
 	}
 	hooks := make([][]*unstructured.Unstructured, len(r.Hooks))
 	for i, hook := range r.Hooks {
 		objects, err := parseObjects([]byte(hook.Manifest))
 		if err != nil {
-			return fmt.Errorf("hook %s: %w", hook.Path, err)
+			return false, fmt.Errorf("hook %s: %w", hook.Path, err)
 		}
 		hooks[i] = objects
 	}
 	objects := f.rendered
 	if f.kustomizesHooks() {
-		var err error
 		if objects, hooks, err = kustomizeWithHooks(f.Package, objects, hooks); err != nil {
-			return err
+			return false, err
 		}
 	}
 	finished, err := f.finishHooks(r.Hooks, hooks)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if !f.kustomizesHooks() {
 		r.Hooks = finished
-		return nil
+		return false, nil
 	}
 	f.rendered, f.hooks, f.kustomized = objects, finished, true
-	return errHooksComeFirst
+	return true, nil
 }
 
 // finishHooks finishes hooks with the given objects. It drops hooks without objects.

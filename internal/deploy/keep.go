@@ -1,16 +1,12 @@
 package deploy
 
 import (
-	"context"
 	"reflect"
 	"slices"
-
-	"helm.sh/helm/v3/pkg/release"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/fleet-hub/fleet/internal/protocol/names"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // Environment variables that name the proxy.
@@ -23,33 +19,13 @@ const (
 	beforeProxy = "CATTLE_ELECTION_RENEW_DEADLINE"
 )
 
-// installedAgent returns the agent's Deployment as another release of charts/fleet-agent has it. It returns nil
-// for a BundleDeployment that is not the agent's own, and for an agent that was installed in another way. A bundle
-// that deploys under a service account gets nothing.
-func (d *deployer) installedAgent(ctx context.Context, bd *fleet.BundleDeployment, who *identity, own releaseKey) (*unstructured.Unstructured, error) {
-	installed := releaseKey{Namespace: own.Namespace, Name: names.Agent}
-	if !d.isAgent(bd.Name) || own == installed || who != d.agent {
-		return nil, nil //nolint:nilnil // nothing to keep
-	}
-	h, err := d.releaser.history(ctx, installed)
+// agentDeployments returns the Deployments of agents in a manifest, or none if it is not valid.
+func agentDeployments(manifest string) []*unstructured.Unstructured {
+	objects, err := parseObjects([]byte(manifest))
 	if err != nil {
-		return nil, err
+		return nil
 	}
-	for _, revision := range slices.Backward(h.revisions) {
-		if revision.Info.Status != release.StatusDeployed {
-			continue
-		}
-		objects, err := parseObjects([]byte(revision.Manifest))
-		if err != nil {
-			return nil, nil //nolint:nilnil // an invalid manifest has nothing to keep
-		}
-		for _, object := range objects {
-			if isAgentDeployment(object) {
-				return object, nil
-			}
-		}
-	}
-	return nil, nil //nolint:nilnil // nothing to keep
+	return slices.DeleteFunc(objects, func(object *unstructured.Unstructured) bool { return !isAgentDeployment(object) })
 }
 
 func isAgentDeployment(object *unstructured.Unstructured) bool {

@@ -29,8 +29,6 @@ type finisher struct {
 	Namespaced func(schema.GroupVersionKind) (bool, error)
 	// Installed is the agent's Deployment of another release; some of its fields are kept. May be nil.
 	Installed *unstructured.Unstructured
-	// Done is called with the manifest to install.
-	Done func(manifest string)
 
 	// rendered are objects that have to be kustomized together with the hooks; see FinishHooks.
 	rendered   []*unstructured.Unstructured
@@ -72,7 +70,6 @@ func (f *finisher) Run(rendered *bytes.Buffer) (*bytes.Buffer, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.Done(string(text))
 	return bytes.NewBuffer(text), nil
 }
 

@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,11 +10,12 @@ import (
 	"time"
 
 	"helm.sh/helm/v3/pkg/action"
+	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/postrender"
 	"helm.sh/helm/v3/pkg/release"
 	"helm.sh/helm/v3/pkg/storage/driver"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -46,7 +48,9 @@ func (r *releaser) history(ctx context.Context, key releaseKey) (*history, error
 // installation describes a release to install or upgrade.
 type installation struct {
 	Release releaseKey
-	Package *bundlePackage
+	// Chart is the bundle's chart, Finish completes what Helm has rendered.
+	Chart   *chart.Chart
+	Finish  finishing
 	Options *fleet.BundleDeploymentOptions
 	// DeploymentID is the deployment that the release is made for. If the last revision was made for it, that revision
 	// is used or continued, unless Again is set.
@@ -63,8 +67,6 @@ type installation struct {
 	// NoWayBack disables the rollback of a failed upgrade, because others may have written the revision to roll back
 	// to.
 	NoWayBack bool
-	// Installed is the agent's Deployment of another release; some of its fields are kept. May be nil.
-	Installed *unstructured.Unstructured
 	// MayTake returns an error if the release belongs to another owner. It gets the annotations of the chart of the
 	// last revision, if there is one.
 	MayTake func(exists bool, annotations map[string]string) error
@@ -73,6 +75,31 @@ type installation struct {
 	// News wakes an operation that waits for objects.
 	News *news
 }
+
+// finishing completes the objects and the hooks that Helm has rendered.
+type finishing interface {
+	postrender.PostRenderer
+	// FinishHooks completes the hooks of a revision before it is stored. It returns true if Helm has to run again.
+	FinishHooks(r *release.Release) (again bool, err error)
+}
+
+// noted is a post-renderer that tells the client what is about to be installed.
+type noted struct {
+	finishing
+	client *objectClient
+}
+
+// Run implements Helm's post-renderer.
+func (n noted) Run(rendered *bytes.Buffer) (*bytes.Buffer, error) {
+	out, err := n.finishing.Run(rendered)
+	if err == nil {
+		n.client.willBe(out.String())
+	}
+	return out, err
+}
+
+// errHooksComeFirst ends the first of two Helm runs, see finishing.
+var errHooksComeFirst = errors.New("the hooks are finished first")
 
 // install installs or upgrades a release, whatever state an earlier operation left it in.
 func (r *releaser) install(ctx context.Context, in installation) (*installed, error) {
@@ -123,20 +150,23 @@ func runHelm(next step, in installation, h *history, config *action.Configuratio
 	if next == Install {
 		run = runInstall
 	}
-	finish := in.finisher(client)
 	h.beforeCreate = func(r *release.Release) error {
 		rendered.restore(r)
-		return finish.FinishHooks(r)
+		again, err := in.Finish.FinishHooks(r)
+		if err == nil && again {
+			return errHooksComeFirst
+		}
+		return err
 	}
 	last := h.last()
-	made, err := run(in, config, client, finish)
+	made, err := run(in, config, client)
 	if !errors.Is(err, errHooksComeFirst) {
 		return made, err
 	}
 	if next == Install && last != nil { // Helm set the status to superseded, but no newer revision exists yet
 		last.SetStatus(release.StatusUninstalled, "Uninstallation complete")
 	}
-	return run(in, config, client, finish)
+	return run(in, config, client)
 }
 
 // prepare repairs what an earlier operation left so that Helm can continue, and returns the next step.
@@ -200,7 +230,7 @@ func (r *releaser) configuration(in installation, h *history, client *objectClie
 	}
 	rendered.config = config
 	config.SetHookOutputFunc(discardOutput)
-	if len(in.Package.Chart.CRDObjects()) > 0 {
+	if len(in.Chart.CRDObjects()) > 0 {
 		return config, rendered, nil // Helm runs discovery again after it has installed the chart's CRDs
 	}
 	known, err := in.Identity.known()
@@ -218,7 +248,7 @@ func maxHistory(options *fleet.BundleDeploymentOptions) int {
 	return defaultHistory
 }
 
-func runInstall(in installation, config *action.Configuration, client *objectClient, finish *finisher) (*release.Release, error) {
+func runInstall(in installation, config *action.Configuration, client *objectClient) (*release.Release, error) {
 	helm := helmOptions(in.Options)
 	run := action.NewInstall(config)
 	run.ReleaseName, run.Namespace = in.Release.Name, in.Release.Namespace
@@ -236,11 +266,11 @@ func runInstall(in installation, config *action.Configuration, client *objectCli
 	run.SkipSchemaValidation = helm.SkipSchemaValidation
 	run.DisableOpenAPIValidation = true
 	run.EnableDNS = !helm.DisableDNS
-	run.PostRenderer = finish
-	return run.RunWithContext(context.Background(), in.Package.Chart, in.Values)
+	run.PostRenderer = noted{in.Finish, client}
+	return run.RunWithContext(context.Background(), in.Chart, in.Values)
 }
 
-func runUpgrade(in installation, config *action.Configuration, _ *objectClient, finish *finisher) (*release.Release, error) {
+func runUpgrade(in installation, config *action.Configuration, client *objectClient) (*release.Release, error) {
 	helm := helmOptions(in.Options)
 	run := action.NewUpgrade(config)
 	run.Namespace = in.Release.Namespace
@@ -253,15 +283,8 @@ func runUpgrade(in installation, config *action.Configuration, _ *objectClient, 
 	run.SkipSchemaValidation = helm.SkipSchemaValidation
 	run.DisableOpenAPIValidation = true
 	run.EnableDNS = !helm.DisableDNS
-	run.PostRenderer = finish
-	return run.RunWithContext(context.Background(), in.Release.Name, in.Package.Chart, in.Values)
-}
-
-func (in installation) finisher(client *objectClient) *finisher {
-	return &finisher{
-		Package: in.Package, Set: in.Set, TargetNamespace: in.Options.TargetNamespace,
-		DeleteCRDs: in.Options.DeleteCRDResources, Namespaced: in.Identity.namespaced, Installed: in.Installed, Done: client.willBe,
-	}
+	run.PostRenderer = noted{in.Finish, client}
+	return run.RunWithContext(context.Background(), in.Release.Name, in.Chart, in.Values)
 }
 
 func helmOptions(options *fleet.BundleDeploymentOptions) fleet.HelmOptions {
@@ -317,6 +340,21 @@ func (r *releaser) uninstallFrom(h *history, in removal) error {
 		return fmt.Errorf("uninstalling release %s: %w", h.key, err)
 	}
 	return nil
+}
+
+// deployedManifests returns the manifests of the deployed revisions of a release, the newest first.
+func (r *releaser) deployedManifests(ctx context.Context, key releaseKey) ([]string, error) {
+	h, err := r.history(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, revision := range slices.Backward(h.revisions) {
+		if revision.Info.Status == release.StatusDeployed {
+			found = append(found, revision.Manifest)
+		}
+	}
+	return found, nil
 }
 
 // discardOutput discards the output of hooks, because it may contain secrets.

@@ -62,7 +62,7 @@ func (d *deployer) takeDown(ctx context.Context, name string, key releaseKey) (k
 		return false, nil
 	}
 	marks := annotationsOf(last)
-	kept = d.isAgent(name) || d.holdsAgent(last) || marks[fleet.AnnotationKeepResources] == "true"
+	kept = d.isAgent(name) || d.holdsAgent(last.Manifest, last.Namespace) || marks[fleet.AnnotationKeepResources] == "true"
 	if kept {
 		err = d.releaser.forget(h)
 	} else {
@@ -77,12 +77,11 @@ func (d *deployer) takeDown(ctx context.Context, name string, key releaseKey) (k
 	return kept, nil
 }
 
-// holdsAgent reports whether a release contains the Deployment of this agent. The name of the release is not
+// holdsAgent reports whether a manifest contains the Deployment of this agent. The name of the release is not
 // enough: an agent that was registered as another Cluster finds the release of its former name.
-func (d *deployer) holdsAgent(r *release.Release) bool {
-	objects, err := parseObjects([]byte(r.Manifest))
-	return err == nil && slices.ContainsFunc(objects, func(object *unstructured.Unstructured) bool {
-		return isAgentDeployment(object) && cmp.Or(object.GetNamespace(), r.Namespace) == d.AgentNamespace
+func (d *deployer) holdsAgent(manifest, namespace string) bool {
+	return slices.ContainsFunc(agentDeployments(manifest), func(object *unstructured.Unstructured) bool {
+		return cmp.Or(object.GetNamespace(), namespace) == d.AgentNamespace
 	})
 }
 

@@ -43,7 +43,7 @@ func (r *rendering) ToRESTConfig() (*rest.Config, error) {
 }
 
 func (r *rendering) render(config *rest.Config) error {
-	c := r.in.Package.Chart
+	c := r.in.Chart
 	values, err := chartutil.ToRenderValuesWithSchemaValidation(c, r.in.Values, chartutil.ReleaseOptions{
 		Name: r.in.Release.Name, Namespace: r.in.Release.Namespace, Revision: r.revision, IsInstall: !r.upgrade, IsUpgrade: r.upgrade,
 	}, r.config.Capabilities, true)

@@ -180,7 +180,7 @@ func manifestRefs(t *testing.T, p *bundlePackage, bd *fleet.BundleDeployment) []
 		text := strings.NewReplacer("{{ .Values.greeting | quote }}", "x", "{{ .Values.cluster | quote }}", "x").Replace(string(template.Data))
 		rendered.WriteString("---\n" + text)
 	}
-	f := &finisher{Package: p, Set: Options{OwnBundle: "fleet-agent-east"}.setOf(bd.Name), TargetNamespace: bd.Spec.Options.TargetNamespace, Namespaced: namespacedKind, Done: func(string) {}}
+	f := &finisher{Package: p, Set: Options{OwnBundle: "fleet-agent-east"}.setOf(bd.Name), TargetNamespace: bd.Spec.Options.TargetNamespace, Namespaced: namespacedKind}
 	out, err := f.Run(&rendered)
 	if err != nil {
 		t.Fatal(err)

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"helm.sh/helm/v3/pkg/release"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -154,7 +153,7 @@ func TestHoldsAgent(t *testing.T) {
 		"nothing":                                         {"", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := d.holdsAgent(&release.Release{Namespace: "agents", Manifest: test.manifest}); got != test.want {
+			if got := d.holdsAgent(test.manifest, "agents"); got != test.want {
 				t.Errorf("got %v", got)
 			}
 		})

@@ -3,7 +3,6 @@ package deploy
 import (
 	"testing"
 
-
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 

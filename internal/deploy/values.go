@@ -1,12 +1,16 @@
 package deploy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 
+	"github.com/fleet-hub/fleet/internal/helmvalues"
 	"github.com/fleet-hub/fleet/internal/yamlbound"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -83,4 +87,73 @@ func valuesSources(options *fleet.BundleDeploymentOptions, releaseNamespace stri
 		add(from.SecretKeyRef, true)
 	}
 	return sources
+}
+
+// mergeValues reads the values of valuesFrom and merges them over the given ones. It also returns the values that
+// came from Secrets.
+func mergeValues(ctx context.Context, who *identity, options *fleet.BundleDeploymentOptions, releaseNamespace string, values map[string]any) (
+	merged map[string]any, secret []map[string]any, err error) {
+	merged = values
+	for _, source := range valuesSources(options, releaseNamespace) {
+		text, err := readValues(ctx, who, source)
+		if err != nil {
+			err = because(valuesReason(err), fmt.Errorf("reading Helm values from %s: %w", source, err))
+			if apierrors.IsNotFound(err) || errors.Is(err, errNoSuchKey) {
+				err = until(source.object(), err)
+			}
+			return nil, nil, err
+		}
+		found, err := parseValues(text)
+		if err != nil {
+			return nil, nil, because(fleet.ReasonHelmValuesInvalid, fmt.Errorf("reading Helm values from %s: %w", source, err))
+		}
+		if source.Secret {
+			secret = append(secret, found)
+		}
+		merged = helmvalues.Merge(merged, found)
+	}
+	if merged == nil {
+		merged = map[string]any{}
+	}
+	return merged, secret, nil
+}
+
+// valuesReason returns the condition reason for values that could not be read.
+func valuesReason(err error) string {
+	if reason := reasonOf(err); reason != fleet.ReasonError {
+		return reason
+	}
+	return fleet.ReasonHelmValuesInvalid
+}
+
+// errNoSuchKey means that a Secret or ConfigMap lacks the key with the values.
+var errNoSuchKey = errors.New("the key does not exist")
+
+// readValues reads one source of values, with the identity that deploys.
+func readValues(ctx context.Context, who *identity, source valuesSource) ([]byte, error) {
+	core := who.clientset.CoreV1()
+	var text []byte
+	var found bool
+	if source.Secret {
+		secret, err := core.Secrets(source.Namespace).Get(ctx, source.Name, metav1.GetOptions{})
+		if err != nil {
+			return nil, err
+		}
+		text, found = secret.Data[source.Key]
+	} else {
+		configMap, err := core.ConfigMaps(source.Namespace).Get(ctx, source.Name, metav1.GetOptions{})
+		if err != nil {
+			return nil, err
+		}
+		var data string
+		data, found = configMap.Data[source.Key]
+		text = []byte(data)
+		if !found {
+			text, found = configMap.BinaryData[source.Key]
+		}
+	}
+	if !found {
+		return nil, errNoSuchKey
+	}
+	return text, nil
 }

@@ -8,8 +8,9 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/fleet-hub/fleet/internal/helmvalues"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/content"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -43,9 +44,13 @@ func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	r.tracking = nil
 	marks := d.setOf(bd.Name)
 	made, err := d.releaser.install(ctx, installation{
-		DeploymentID: bd.Spec.DeploymentID, Again: r.again, Release: key, Package: bundle, Options: &bd.Spec.Options, Force: replaces(bd), Values: values,
+		DeploymentID: bd.Spec.DeploymentID, Again: r.again, Release: key, Options: &bd.Spec.Options, Force: replaces(bd), Values: values,
+		Chart: bundle.Chart, Finish: &finisher{
+			Package: bundle, Set: marks, TargetNamespace: bd.Spec.Options.TargetNamespace, DeleteCRDs: bd.Spec.Options.DeleteCRDResources,
+			Namespaced: who.namespaced, Installed: installed,
+		},
 		Identity: who, Set: marks, Stale: d.inventory.except(bd.Name, key), Superseded: d.superseded(bd),
-		Installed: installed, News: d.newsOf(bd.Name, marks.Hash),
+		News: d.newsOf(bd.Name, marks.Hash),
 		MayTake: func(exists bool, marks map[string]string) error { return d.take(ctx, bd.Name, who, key, exists, marks) },
 	})
 	if err != nil {
@@ -93,6 +98,26 @@ func (d *deployer) finish(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	return nil
 }
 
+// installedAgent returns the agent's Deployment as another release of charts/fleet-agent has it. It returns nil
+// for a BundleDeployment that is not the agent's own, and for an agent that was installed in another way. A bundle
+// that deploys under a service account gets nothing.
+func (d *deployer) installedAgent(ctx context.Context, bd *fleet.BundleDeployment, who *identity, own releaseKey) (*unstructured.Unstructured, error) {
+	installed := releaseKey{Namespace: own.Namespace, Name: names.Agent}
+	if !d.isAgent(bd.Name) || own == installed || who != d.agent {
+		return nil, nil //nolint:nilnil // nothing to keep
+	}
+	manifests, err := d.releaser.deployedManifests(ctx, installed)
+	if err != nil {
+		return nil, err
+	}
+	for _, manifest := range manifests {
+		if found := agentDeployments(manifest); len(found) > 0 {
+			return found[0], nil
+		}
+	}
+	return nil, nil //nolint:nilnil // nothing to keep
+}
+
 // replaces reports whether objects are replaced instead of patched.
 func replaces(bd *fleet.BundleDeployment) bool {
 	return helmOptions(&bd.Spec.Options).Force || (bd.Spec.CorrectDrift != nil && bd.Spec.CorrectDrift.Force)
@@ -126,28 +151,11 @@ func (d *deployer) values(ctx context.Context, bd *fleet.BundleDeployment, who *
 	} else if helm := bd.Spec.Options.Helm; helm != nil && helm.Values != nil {
 		values = helm.Values.DeepCopy().Data
 	}
-	for _, source := range valuesSources(&bd.Spec.Options, key.Namespace) {
-		text, err := readValues(ctx, who, source)
-		if err != nil {
-			err = because(valuesReason(err), fmt.Errorf("reading Helm values from %s: %w", source, err))
-			if apierrors.IsNotFound(err) || errors.Is(err, errNoSuchKey) {
-				err = until(source.object(), err)
-			}
-			return nil, redaction{}, err
-		}
-		found, err := parseValues(text)
-		if err != nil {
-			return nil, redaction{}, because(fleet.ReasonHelmValuesInvalid, fmt.Errorf("reading Helm values from %s: %w", source, err))
-		}
-		if source.Secret {
-			secret = append(secret, found)
-		}
-		values = helmvalues.Merge(values, found)
+	merged, found, err := mergeValues(ctx, who, &bd.Spec.Options, key.Namespace, values)
+	if err != nil {
+		return nil, redaction{}, err
 	}
-	if values == nil {
-		values = map[string]any{}
-	}
-	return values, redactionOf(secret...), nil
+	return merged, redactionOf(append(secret, found...)...), nil
 }
 
 // unlessPlain returns the values of a BundleDeployment's Secret, or none if the hub marks them as not
@@ -157,46 +165,6 @@ func unlessPlain(bd *fleet.BundleDeployment, values map[string]any) []map[string
 		return nil
 	}
 	return []map[string]any{values}
-}
-
-// valuesReason returns the condition reason for values that could not be read.
-func valuesReason(err error) string {
-	if reason := reasonOf(err); reason != fleet.ReasonError {
-		return reason
-	}
-	return fleet.ReasonHelmValuesInvalid
-}
-
-// errNoSuchKey means that a Secret or ConfigMap lacks the key with the values.
-var errNoSuchKey = errors.New("the key does not exist")
-
-// readValues reads one source of values, with the identity that deploys.
-func readValues(ctx context.Context, who *identity, source valuesSource) ([]byte, error) {
-	core := who.clientset.CoreV1()
-	var text []byte
-	var found bool
-	if source.Secret {
-		secret, err := core.Secrets(source.Namespace).Get(ctx, source.Name, metav1.GetOptions{})
-		if err != nil {
-			return nil, err
-		}
-		text, found = secret.Data[source.Key]
-	} else {
-		configMap, err := core.ConfigMaps(source.Namespace).Get(ctx, source.Name, metav1.GetOptions{})
-		if err != nil {
-			return nil, err
-		}
-		var data string
-		data, found = configMap.Data[source.Key]
-		text = []byte(data)
-		if !found {
-			text, found = configMap.BinaryData[source.Key]
-		}
-	}
-	if !found {
-		return nil, errNoSuchKey
-	}
-	return text, nil
 }
 
 // checkNamespace enforces allowedTargetNamespaceSelector.
