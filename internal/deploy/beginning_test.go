@@ -153,7 +153,7 @@ func TestAgentRestarts_SendsFewRequestsForReleases(t *testing.T) {
 
 	// Later checks send requests again: another writer may have changed the release.
 	key := releaseKey{l.Name, names[0]}
-	if last, err := d.isLast(t.Context(), key, 1); !last || err != nil {
+	if last, err := d.reader.isLast(t.Context(), key, 1); !last || err != nil {
 		t.Errorf("then it is the last one: %t %v", last, err)
 	}
 	if diff := cmp.Diff([]string{"list name=" + names[0] + ",owner=helm"}, asked.take()); diff != "" {

@@ -3,16 +3,10 @@ package deploy
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
-	"helm.sh/helm/v3/pkg/release"
-
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
@@ -20,12 +14,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-const (
-	// collectPage is the page size for lists of Secrets.
-	collectPage = 500
-	// collectRetry is the longest pause after a garbage collection that failed in part.
-	collectRetry = 30 * time.Second
-)
+// collectRetry is the longest pause after a garbage collection that failed in part.
+const collectRetry = 30 * time.Second
 
 // collect looks for releases of this agent in the cluster, at once and then periodically, and enqueues their
 // BundleDeployments. A deleted BundleDeployment loses all its releases in one round. The releases of orphans are
@@ -47,12 +37,6 @@ func (d *deployer) collect(ctx context.Context) {
 	}
 }
 
-// revisionSecret describes the newest revision of a release, from the metadata of its Secret.
-type revisionSecret struct {
-	secret, resourceVersion, status string
-	number                          int
-}
-
 // orphans holds the BundleDeployments that have releases in the cluster and that the hub has not listed since this
 // process started. The value is the time of the first round in which the BundleDeployment was missing; zero before
 // that. Only collect uses it.
@@ -64,8 +48,7 @@ type orphans map[string]time.Time
 
 // sweep runs one round of garbage collection. An unreadable release does not stop the round.
 func (d *deployer) sweep(ctx context.Context) error {
-	newest, err := d.listReleases(ctx)
-	d.beginning.know(newest, d.Clock())
+	newest, err := d.reader.list(ctx)
 	if err != nil {
 		return err
 	}
@@ -124,102 +107,26 @@ func (d *deployer) mayGo(ctx context.Context, name string, newest map[releaseKey
 // another release exists, only a former release may have been uninstalled.
 func (d *deployer) beingTakenDown(ctx context.Context, name string, newest map[releaseKey]revisionSecret) bool {
 	return !slices.ContainsFunc(d.inventory.of(name), func(key releaseKey) bool {
-		return newest[key].status != release.StatusUninstalling.String() || d.isForged(ctx, key, newest[key])
+		return !d.reader.isBeingUninstalled(ctx, key, newest[key])
 	})
 }
 
-// isForged reports whether another writer has stored a revision. It also returns true if that cannot be
-// determined.
-func (d *deployer) isForged(ctx context.Context, key releaseKey, found revisionSecret) bool {
-	if d.seal == nil {
-		return false
-	}
-	secret, err := d.agent.clientset.CoreV1().Secrets(key.Namespace).Get(ctx, found.secret, metav1.GetOptions{})
-	if err != nil {
-		return true
-	}
-	from, err := d.seal.origin(ctx, key, found.number, secret)
-	return err != nil || from == originOther
-}
-
-// listReleases lists the newest revision of each Helm release. It reads only metadata.
-func (d *deployer) listReleases(ctx context.Context) (map[releaseKey]revisionSecret, error) {
-	client := d.metadata.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"})
-	options := metav1.ListOptions{FieldSelector: "type=" + releaseSecretType, Limit: collectPage}
-	newest := map[releaseKey]revisionSecret{}
-	for {
-		page, err := client.List(ctx, options)
-		if err != nil {
-			return nil, fmt.Errorf("listing Helm's releases: %w", err)
-		}
-		for i := range page.Items {
-			note(newest, &page.Items[i])
-		}
-		if options.Continue = page.Continue; options.Continue == "" {
-			return newest, nil
-		}
-	}
-}
-
-func note(newest map[releaseKey]revisionSecret, secret *metav1.PartialObjectMetadata) {
-	number, err := strconv.Atoi(secret.Labels[labelVersion])
-	name := secret.Labels[labelName]
-	if err != nil || name == "" || secret.Labels[labelOwner] != ownerHelm {
-		return // not written by Helm
-	}
-	key := releaseKey{Namespace: secret.Namespace, Name: name}
-	if number > newest[key].number {
-		newest[key] = revisionSecret{
-			secret: secret.Name, resourceVersion: secret.ResourceVersion, status: secret.Labels[labelStatus], number: number,
-		}
-	}
-}
-
-// adoptRelease reads a release and adds it to the inventory if this agent made it.
+// adoptRelease adds a release to the inventory if this agent made it.
 func (d *deployer) adoptRelease(ctx context.Context, key releaseKey, found revisionSecret) error {
-	secret, err := d.agent.clientset.CoreV1().Secrets(key.Namespace).Get(ctx, found.secret, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil // deleted in the meantime
-	}
-	if err != nil {
-		return fmt.Errorf("reading release %s: %w", key, err)
-	}
-	stored, err := d.lastOf(ctx, key, secret)
-	if err != nil {
+	marks, exists, err := d.reader.annotations(ctx, key, found)
+	if err != nil || !exists {
 		return err
 	}
-	if stored == nil || annotationsOf(stored)[fleet.AnnotationAgentNamespace] != d.AgentNamespace ||
-		annotationsOf(stored)[fleet.AnnotationBundleID] == "" {
+	name := marks[fleet.AnnotationBundleID]
+	if name == "" || marks[fleet.AnnotationAgentNamespace] != d.AgentNamespace {
 		d.inventory.setForeign(key, found.resourceVersion)
 		return nil
 	}
-	name := annotationsOf(stored)[fleet.AnnotationBundleID]
 	if d.hub.cached(name) == nil && len(d.inventory.of(name)) == 0 {
 		d.orphans[name] = time.Time{}
 	}
 	d.inventory.add(name, key)
 	return nil
-}
-
-// lastOf returns the newest revision of a release: the one in the Secret, unless that is forged. It returns nil if
-// the Secret is unreadable.
-func (d *deployer) lastOf(ctx context.Context, key releaseKey, secret *corev1.Secret) (*release.Release, error) {
-	stored, err := decodeRelease(secret)
-	if err != nil {
-		return nil, nil //nolint:nilerr,nilnil // not a release
-	}
-	if annotationsOf(stored)[fleet.AnnotationAgentNamespace] != d.AgentNamespace {
-		return stored, nil
-	}
-	from, err := d.seal.origin(ctx, key, stored.Version, secret)
-	if err != nil || from != originOther {
-		return stored, err
-	}
-	h, err := d.releaser.history(ctx, key)
-	if err != nil {
-		return nil, err
-	}
-	return h.last(), nil
 }
 
 // watchKinds resets API discovery whenever a CRD changes, and enqueues the BundleDeployments that need a kind that

@@ -85,9 +85,9 @@ func newCollecting(t *testing.T, status string, releases ...string) *collecting 
 	}
 	c.deployer = &deployer{
 		Options: Options{AgentNamespace: "agents", Clock: func() time.Time { return c.now }, GarbageCollectionInterval: defaultCollection},
-		log:     slog.New(slog.DiscardHandler), hub: onHub, metadata: newMetadataClient(t, listed...), inventory: newInventory(),
-		orphans: orphans{}, beginning: newBeginning(),
-		agent: &identity{clientset: kubernetes.NewForConfigOrDie(config)},
+		log:     slog.New(slog.DiscardHandler), hub: onHub, inventory: newInventory(), orphans: orphans{},
+		reader: newReader(&identity{clientset: kubernetes.NewForConfigOrDie(config)}, newMetadataClient(t, listed...), "agents", nil,
+			func() time.Time { return c.now }, nil),
 		queue: workqueue.NewTypedRateLimitingQueue(newBackoff(func() float64 { return 0 })),
 	}
 	t.Cleanup(c.queue.ShutDown)

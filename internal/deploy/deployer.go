@@ -39,19 +39,17 @@ type deployer struct {
 	hub      *hub
 	agent    *identity
 	metadata metadata.Interface
-	seal     *seal
+	reader   *reader
 	releaser *releaser
 	watches  *watches
 	// copyWatches watch the objects that were copied downstream. copyUsers maps each copy to the BundleDeployments
 	// that need it.
 	copyWatches *watches
 	copyUsers   *copyUsers
-	manifests   manifests
 	queue       workqueue.TypedRateLimitingInterface[string]
 	records     *records
 	inventory   *inventory
 	orphans     orphans
-	beginning   *beginning
 	waiting     *nameSet // BundleDeployments that wait for others
 	rewound     *nameSet // BundleDeployments with an older version than before, because the hub was restored from a backup
 	lacking     *nameSet // BundleDeployments with kinds that the API server does not know
@@ -64,8 +62,8 @@ type deployer struct {
 func newDeployer(options Options) (*deployer, error) {
 	d := &deployer{
 		Options: options, log: options.Log, stopped: make(chan struct{}), slots: make(slots, options.Workers),
-		records: newRecords(), inventory: newInventory(), orphans: orphans{}, beginning: newBeginning(), waiting: newNameSet(), lacking: newNameSet(), left: newNameSet(), rewound: newNameSet(),
-		bells: newBells(), manifests: newManifests(),
+		records: newRecords(), inventory: newInventory(), orphans: orphans{}, waiting: newNameSet(), lacking: newNameSet(), left: newNameSet(), rewound: newNameSet(),
+		bells: newBells(),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(newBackoff(options.Random),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: "bundledeployments"}),
 	}
@@ -80,8 +78,9 @@ func newDeployer(options Options) (*deployer, error) {
 	if d.metadata, err = metadata.NewForConfigAndClient(metadata.ConfigFor(local), d.agent.http); err != nil {
 		return nil, fmt.Errorf("making a client for metadata: %w", err)
 	}
-	d.seal = &seal{secrets: d.agent.clientset.CoreV1().Secrets(options.AgentNamespace), named: d.inventory.revision}
-	d.releaser = &releaser{Agent: d.agent, Stopped: d.stopped, Clock: options.Clock, Slots: d.slots, Seal: d.seal}
+	sealed := newSeal(d.agent.clientset.CoreV1().Secrets(options.AgentNamespace), d.inventory.revision)
+	d.reader = newReader(d.agent, d.metadata, options.AgentNamespace, sealed, options.Clock, d.stopped)
+	d.releaser = &releaser{Agent: d.agent, Stopped: d.stopped, Clock: options.Clock, Slots: d.slots, Seal: sealed}
 	d.accounts = newAccounts(d.agent, options.AgentNamespace)
 	d.watches = newWatches(d.metadata, options.Clock, d.objectChanged, d.enqueueAll)
 	d.copyUsers = newCopyUsers()

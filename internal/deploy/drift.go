@@ -8,10 +8,7 @@ import (
 	"hash/fnv"
 	"maps"
 	"reflect"
-	"strings"
 	"sync"
-
-	"helm.sh/helm/v3/pkg/kube"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,38 +21,6 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/drift"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
-
-// wanted reads the objects of a revision from Helm's history. It is only called when an object changed.
-func (d *deployer) wanted(ctx context.Context, release string) (manifest, error) {
-	key, number, ok := parseRelease(release)
-	if !ok {
-		return nil, fmt.Errorf("%q is not a release", release)
-	}
-	text, err := d.manifestOf(ctx, key, number)
-	if err != nil {
-		return nil, fmt.Errorf("reading release %s: %w", release, err)
-	}
-	return newObjectClient(d.agent, key, d.stopped).objectsOf(text)
-}
-
-// objectsOf returns the objects of a manifest, with their namespaces filled in.
-func (c *objectClient) objectsOf(text string) (manifest, error) {
-	list, err := c.Build(strings.NewReader(text), false)
-	if err != nil {
-		return nil, fmt.Errorf("reading the manifest of release %s: %w", c.release, err)
-	}
-	return objectsIn(list), nil
-}
-
-func objectsIn(list kube.ResourceList) manifest {
-	found := manifest{}
-	for _, info := range list {
-		if object, ok := info.Object.(*unstructured.Unstructured); ok {
-			found[refOf(info)] = object
-		}
-	}
-	return found
-}
 
 // heed takes the rules for ignored differences from the options. If the rules changed, every object is compared
 // again.
@@ -84,7 +49,7 @@ func (d *deployer) takeIn(ctx context.Context, bd *fleet.BundleDeployment, t *tr
 	if wanted == nil {
 		t.rewritten(doubtful, d.Clock())
 		var err error
-		if wanted, err = d.wanted(ctx, t.release); apierrors.IsNotFound(err) {
+		if wanted, err = d.reader.objects(ctx, t.release); apierrors.IsNotFound(err) {
 			return fmt.Errorf("%w: %w", errReleaseLost, err)
 		} else if err != nil {
 			return err

@@ -94,7 +94,7 @@ func TestResponseClosed_TimeoutIsReleased(t *testing.T) {
 	}
 }
 
-var configMaps, secretsResource = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
 // metadataOf returns the metadata of an object as the API server sends them.
 func metadataOf(kind, name, version, hash string) *metav1.PartialObjectMetadata {

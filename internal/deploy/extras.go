@@ -3,7 +3,6 @@ package deploy
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"helm.sh/helm/v3/pkg/kube"
 
@@ -16,36 +15,6 @@ import (
 
 // labelPrune with the value "false" keeps an object that is no longer part of its release.
 const labelPrune = "objectset.rio.cattle.io/prune"
-
-// leftBehind returns the objects that a revision no longer has. Objects of its hooks are not left behind: a former
-// object may have become a hook, and only Helm deletes hooks.
-func (d *deployer) leftBehind(ctx context.Context, release string, made *installed) ([]objectRef, error) {
-	left := surplus(made.Former, made.Refs)
-	if len(left) == 0 {
-		return nil, nil
-	}
-	key, number, _ := parseRelease(release)
-	secret, err := d.agent.clientset.CoreV1().Secrets(key.Namespace).Get(ctx, secretName(key.Name, number), metav1.GetOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("reading the hooks of release %s: %w", release, err)
-	}
-	stored, err := decodeRelease(secret)
-	if err != nil {
-		return nil, fmt.Errorf("reading the hooks of release %s: %w", release, err)
-	}
-	client := newObjectClient(d.agent, key, d.stopped)
-	for _, hook := range stored.Hooks {
-		objects, err := client.Build(strings.NewReader(hook.Manifest), false)
-		if meta.IsNoMatchError(err) {
-			continue // the kind was deleted, and the object with it
-		}
-		if err != nil {
-			return nil, fmt.Errorf("reading hook %s of release %s: %w", hook.Path, release, err)
-		}
-		left = surplus(left, refsOf(objects))
-	}
-	return left, nil
-}
 
 // lookForExtras checks which extras still exist. An extra that was deleted or belongs to another owner is not
 // checked again.

@@ -49,7 +49,7 @@ func (d *deployer) track(ctx context.Context, bd *fleet.BundleDeployment, r *rec
 			t.resources[ref.GroupVersionKind] = mapping.Resource
 		}
 	}
-	left, err := d.leftBehind(ctx, release, made)
+	left, err := d.reader.leftBehind(ctx, release, made)
 	if err != nil {
 		return err
 	}

@@ -161,3 +161,22 @@ func (c *objectClient) info(object *unstructured.Unstructured) (*resource.Info, 
 		Client: client, Mapping: mapping, Namespace: object.GetNamespace(), Name: object.GetName(), Object: object,
 	}, nil
 }
+
+// objectsOf returns the objects of a manifest, with their namespaces filled in.
+func (c *objectClient) objectsOf(text string) (manifest, error) {
+	list, err := c.Build(strings.NewReader(text), false)
+	if err != nil {
+		return nil, fmt.Errorf("reading the manifest of release %s: %w", c.release, err)
+	}
+	return objectsIn(list), nil
+}
+
+func objectsIn(list kube.ResourceList) manifest {
+	found := manifest{}
+	for _, info := range list {
+		if object, ok := info.Object.(*unstructured.Unstructured); ok {
+			found[refOf(info)] = object
+		}
+	}
+	return found
+}

@@ -140,17 +140,15 @@ func isReleaseSecret(info *resource.Info) bool {
 	return ok && object.Object["type"] == releaseSecretType && info.Mapping.GroupVersionKind.GroupKind() == schema.GroupKind{Kind: "Secret"}
 }
 
-// confineHooks removes hooks outside of the confining namespace from a history. Earlier agents stored such hooks.
-func (c *objectClient) confineHooks(h *history) {
+// confineHooks removes hooks outside of the confining namespace from a revision. Earlier agents stored such hooks.
+func (c *objectClient) confineHooks(r *release.Release) {
 	if c.confined == "" {
 		return
 	}
-	for _, r := range h.revisions {
-		r.Hooks = slices.DeleteFunc(slices.Clone(r.Hooks), func(hook *release.Hook) bool {
-			list, err := c.Build(strings.NewReader(hook.Manifest), false)
-			return err != nil || slices.ContainsFunc(list, c.isOutside)
-		})
-	}
+	r.Hooks = slices.DeleteFunc(slices.Clone(r.Hooks), func(hook *release.Hook) bool {
+		list, err := c.Build(strings.NewReader(hook.Manifest), false)
+		return err != nil || slices.ContainsFunc(list, c.isOutside)
+	})
 }
 
 // isOutside reports whether an object is outside of the confining namespace.

@@ -124,7 +124,9 @@ func (r *releaser) install(ctx context.Context, in installation) (*installed, er
 		return err == nil
 	}
 	client.confined, client.set = in.Options.TargetNamespace, in.Set.Hash
-	client.confineHooks(h)
+	for _, revision := range h.revisions {
+		client.confineHooks(revision)
+	}
 	next, err := r.prepare(in, h, client)
 	if err != nil {
 		return nil, err
@@ -325,7 +327,9 @@ func (r *releaser) uninstallFrom(h *history, in removal) error {
 	client := newObjectClient(in.Identity, h.key, r.Stopped)
 	client.old, client.slots = h.manifests(), r.Slots
 	client.confined, client.set, client.foreign = in.Confined, in.Set.Hash, h.isForeign(h.last())
-	client.confineHooks(h)
+	for _, revision := range h.revisions {
+		client.confineHooks(revision)
+	}
 	config := &action.Configuration{
 		RESTClientGetter: in.Identity, Releases: h.storage(0), KubeClient: client, Log: func(string, ...any) {},
 	}
@@ -340,6 +344,14 @@ func (r *releaser) uninstallFrom(h *history, in removal) error {
 		return fmt.Errorf("uninstalling release %s: %w", h.key, err)
 	}
 	return nil
+}
+
+// annotationsOf returns the annotations of the chart of a release.
+func annotationsOf(r *release.Release) map[string]string {
+	if r == nil || r.Chart == nil || r.Chart.Metadata == nil {
+		return nil
+	}
+	return r.Chart.Metadata.Annotations
 }
 
 // deployedManifests returns the manifests of the deployed revisions of a release, the newest first.

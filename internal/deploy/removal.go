@@ -100,11 +100,3 @@ func (d *deployer) isOurs(r *release.Release, name string) bool {
 	marks := annotationsOf(r)
 	return marks[fleet.AnnotationBundleID] == name && marks[fleet.AnnotationAgentNamespace] == d.AgentNamespace
 }
-
-// annotationsOf returns the annotations of the chart of a release.
-func annotationsOf(r *release.Release) map[string]string {
-	if r == nil || r.Chart == nil || r.Chart.Metadata == nil {
-		return nil
-	}
-	return r.Chart.Metadata.Annotations
-}

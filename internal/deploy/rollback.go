@@ -42,7 +42,9 @@ func (r *releaser) rollBack(ctx context.Context, in rollback) (*installed, error
 	client := newObjectClient(in.Identity, in.Release, r.Stopped)
 	client.old, client.only, client.confined = h.manifests(), in.Only, in.Options.TargetNamespace
 	client.set = in.Set.Hash
-	client.confineHooks(h)
+	for _, revision := range h.revisions {
+		client.confineHooks(revision)
+	}
 	config := &action.Configuration{
 		RESTClientGetter: in.Identity, Releases: h.storage(0), KubeClient: client, Log: func(string, ...any) {},
 	}

@@ -42,12 +42,17 @@ const (
 // every revision.
 type seal struct {
 	secrets typedcorev1.SecretInterface
-	// named returns the revision of a release that the hub knows, 0 if it knows none.
-	named func(releaseKey) int
+	named   func(releaseKey) int
 
 	mu    sync.Mutex
 	key   []byte
 	since metav1.Time
+}
+
+// newSeal returns a seal whose key is in a Secret of the agent's namespace. named returns the revision of a release
+// that the hub knows, 0 if it knows none.
+func newSeal(secrets typedcorev1.SecretInterface, named func(releaseKey) int) *seal {
+	return &seal{secrets: secrets, named: named}
 }
 
 // origin determines the writer of a revision. An unsealed revision that is older than the key counts as the

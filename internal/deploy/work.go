@@ -40,7 +40,7 @@ func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *re
 		return err
 	}
 	// From here on the state of the release is unknown until the deployment has succeeded.
-	d.beginning.spend(key)
+	d.reader.first.spend(key)
 	r.tracking = nil
 	marks := d.setOf(bd.Name)
 	made, err := d.releaser.install(ctx, installation{
