@@ -1,6 +1,10 @@
 package deploy
 
-import "sync"
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
 
 // bells wake operations that wait for an event. Helm keeps their goroutines until the operation has finished.
 type bells struct {
@@ -50,3 +54,14 @@ func bundleBell(name string) string { return "bundledeployment/" + name }
 func setBell(hash string) string    { return "set/" + hash }
 
 const crdBell = "crds"
+
+// newsOf returns the wakeups for a deployment of a BundleDeployment: changes of its objects, changes of CRDs, and
+// changes of the BundleDeployment. The watches are the ones that the release needs afterwards as well.
+func (d *deployer) newsOf(name, hash string) *news {
+	return &news{
+		follow: func(resources map[schema.GroupVersionResource]bool) { d.watches.follow(name, resources) },
+		listen: func() (<-chan struct{}, func()) {
+			return d.bells.listen(bundleBell(name), setBell(hash), crdBell)
+		},
+	}
+}

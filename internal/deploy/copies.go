@@ -3,78 +3,132 @@ package deploy
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
+// copyOptions are the parts of the agent that a copier needs.
+type copyOptions struct {
+	Hub      *hub
+	Agent    *identity
+	Accounts *accounts
+	Metadata metadata.Interface
+	// AgentNamespace marks the copies of this agent. Namespace is the cluster's namespace on the hub.
+	AgentNamespace, Namespace string
+	Log                       *slog.Logger
+	Clock                     func() time.Time
+	Random                    func() float64
+	// Allowed returns an error if a BundleDeployment may not use its namespace.
+	Allowed func(ctx context.Context, bd *fleet.BundleDeployment) error
+	// Again enqueues a BundleDeployment after a pause, Changed those that need a changed copy, and Synced those whose
+	// copies are watched.
+	Again   func(name string, after time.Duration)
+	Changed func(names []string)
+	Synced  func(names []string)
+}
+
+// copier copies Secrets and ConfigMaps from the hub downstream, and keeps them as they were copied.
+type copier struct {
+	copyOptions
+	watches *watches
+	users   *copyUsers
+}
+
+func newCopier(options copyOptions) *copier {
+	c := &copier{copyOptions: options, users: newCopyUsers()}
+	c.watches = newWatchesOf(fleet.LabelBundleDeployment, c.Metadata, c.Clock, c.copyChanged, c.Synced)
+	return c
+}
+
+// stop stops all watches.
+func (c *copier) stop() { c.watches.stop() }
+
+// copyState is what is known about the copies of one BundleDeployment. The zero value knows nothing.
+type copyState struct {
+	// surplus is true if the downstream cluster may have copies that are no longer wanted.
+	surplus bool
+	// copies is true if Secrets or ConfigMaps were copied downstream.
+	copies bool
+	// copied maps each copy to the resource version at which it was written or last found correct.
+	copied map[copied]string
+	// restoring records the restoration of copies.
+	restoring correction
+}
+
+// mayExist reports whether the downstream cluster may have copies of the BundleDeployment.
+func (s *copyState) mayExist() bool { return s.copies }
+
 // copyResources copies the downstream resources of a BundleDeployment, with the identity that deploys. It reports
 // whether an existing copy has changed, because the release then has to be deployed again.
-func (d *deployer) copyResources(ctx context.Context, bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus) (changed bool, err error) {
+func (c *copier) copyResources(ctx context.Context, bd *fleet.BundleDeployment, s *copyState, status *fleet.BundleDeploymentStatus) (changed bool, err error) {
 	wanted := bd.Spec.Options.DownstreamResources
-	r.copies = r.copies || len(wanted) > 0
-	d.followCopies(bd, r)
+	s.copies = s.copies || len(wanted) > 0
+	c.followCopies(bd, s)
 	inPlace := status.DownstreamResourcesGeneration == bd.Spec.DownstreamResourcesGeneration &&
 		status.AppliedDeploymentID == bd.Spec.DeploymentID
 	if inPlace {
-		d.keepCopies(ctx, bd, r)
+		c.keepCopies(ctx, bd, s)
 		return false, nil
 	}
 	if len(wanted) == 0 && status.DownstreamResourcesGeneration == 0 {
 		return false, nil
 	}
 	if len(wanted) > 0 {
-		if changed, err = d.copyAll(ctx, bd, r, copiesOf(bd), false); err != nil {
+		if changed, err = c.copyAll(ctx, bd, s, copiesOf(bd), false); err != nil {
 			return false, err
 		}
-		r.restoring.worked()
+		s.restoring.worked()
 	}
 	if status.DownstreamResourcesGeneration != 0 && status.AppliedDeploymentID == bd.Spec.DeploymentID {
 		changed = true // an earlier process may have copied them and stopped before the deployment
 	}
-	r.surplus = true
+	s.surplus = true
 	status.DownstreamResourcesGeneration = bd.Spec.DownstreamResourcesGeneration
 	return changed, nil
 }
 
 // copyAll copies Secrets and ConfigMaps, for the first time or again to restore them. It reports whether an
 // existing copy has changed.
-func (d *deployer) copyAll(ctx context.Context, bd *fleet.BundleDeployment, r *record, copies []copied, again bool) (changed bool, err error) {
+func (c *copier) copyAll(ctx context.Context, bd *fleet.BundleDeployment, s *copyState, copies []copied, again bool) (changed bool, err error) {
 	for _, resource := range bd.Spec.Options.DownstreamResources {
 		if resourceOfKind(resource.Kind) == "" {
 			return false, because(fleet.ReasonManifestInvalid, fmt.Errorf("downstreamResources: kind %q is neither Secret nor ConfigMap", resource.Kind))
 		}
 	}
 	namespace := namespaceFor(&bd.Spec.Options)
-	who, err := d.accounts.find(ctx, bd.Spec.Options.ServiceAccount)
+	who, err := c.Accounts.find(ctx, bd.Spec.Options.ServiceAccount)
 	if err != nil {
 		return false, err
 	}
-	if err := d.ensureNamespace(ctx, who, namespace); err != nil {
+	if err := c.ensureNamespace(ctx, who, namespace); err != nil {
 		return false, err
 	}
 	for _, wanted := range copies {
 		var version string
 		var updated bool
 		if wanted.resource == copiedSecrets {
-			version, updated, err = d.copySecret(ctx, who, bd.Name, wanted.name, namespace, again)
+			version, updated, err = c.copySecret(ctx, who, bd.Name, wanted.name, namespace, again)
 		} else {
-			version, updated, err = d.copyConfigMap(ctx, who, bd.Name, wanted.name, namespace, again)
+			version, updated, err = c.copyConfigMap(ctx, who, bd.Name, wanted.name, namespace, again)
 		}
 		if err != nil {
 			return false, err
 		}
-		if r.copied == nil {
-			r.copied = map[copied]string{}
+		if s.copied == nil {
+			s.copied = map[copied]string{}
 		}
-		r.copied[wanted] = version
+		s.copied[wanted] = version
 		changed = changed || updated
 	}
 	return changed, nil
@@ -106,8 +160,8 @@ func resourceOfKind(kind string) string {
 	return ""
 }
 
-func (d *deployer) ensureNamespace(ctx context.Context, who *identity, name string) error {
-	_, err := d.agent.clientset.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+func (c *copier) ensureNamespace(ctx context.Context, who *identity, name string) error {
+	_, err := c.Agent.clientset.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		_, err = who.clientset.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{FieldManager: fieldManager})
@@ -121,12 +175,12 @@ func (d *deployer) ensureNamespace(ctx context.Context, who *identity, name stri
 	return nil
 }
 
-func (d *deployer) copySecret(ctx context.Context, who *identity, bundleDeployment, name, namespace string, again bool) (version string, updated bool, err error) {
-	source, err := d.hub.secret(ctx, name)
+func (c *copier) copySecret(ctx context.Context, who *identity, bundleDeployment, name, namespace string, again bool) (version string, updated bool, err error) {
+	source, err := c.Hub.secret(ctx, name)
 	if err != nil {
 		return "", false, err
 	}
-	wanted := &corev1.Secret{ObjectMeta: d.copyMeta(source.ObjectMeta, bundleDeployment, namespace), Type: source.Type, Data: source.Data}
+	wanted := &corev1.Secret{ObjectMeta: c.copyMeta(source.ObjectMeta, bundleDeployment, namespace), Type: source.Type, Data: source.Data}
 	secrets := who.clientset.CoreV1().Secrets(namespace)
 	current, err := secrets.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -137,7 +191,7 @@ func (d *deployer) copySecret(ctx context.Context, who *identity, bundleDeployme
 		return "", false, fmt.Errorf("reading Secret %s/%s: %w", namespace, name, err)
 	}
 	sameData := equality.Semantic.DeepEqual(current.Data, wanted.Data)
-	isRight, same, err := d.compareCopy("Secret", current.ObjectMeta, &wanted.ObjectMeta, sameData, again)
+	isRight, same, err := c.compareCopy("Secret", current.ObjectMeta, &wanted.ObjectMeta, sameData, again)
 	if isRight || err != nil {
 		return current.ResourceVersion, false, err
 	}
@@ -147,12 +201,12 @@ func (d *deployer) copySecret(ctx context.Context, who *identity, bundleDeployme
 	return made.GetResourceVersion(), !same, copying(err, "Secret", namespace, name)
 }
 
-func (d *deployer) copyConfigMap(ctx context.Context, who *identity, bundleDeployment, name, namespace string, again bool) (version string, updated bool, err error) {
-	source, err := d.hub.configMap(ctx, name)
+func (c *copier) copyConfigMap(ctx context.Context, who *identity, bundleDeployment, name, namespace string, again bool) (version string, updated bool, err error) {
+	source, err := c.Hub.configMap(ctx, name)
 	if err != nil {
 		return "", false, err
 	}
-	wanted := &corev1.ConfigMap{ObjectMeta: d.copyMeta(source.ObjectMeta, bundleDeployment, namespace), Data: source.Data, BinaryData: source.BinaryData}
+	wanted := &corev1.ConfigMap{ObjectMeta: c.copyMeta(source.ObjectMeta, bundleDeployment, namespace), Data: source.Data, BinaryData: source.BinaryData}
 	configMaps := who.clientset.CoreV1().ConfigMaps(namespace)
 	current, err := configMaps.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -163,7 +217,7 @@ func (d *deployer) copyConfigMap(ctx context.Context, who *identity, bundleDeplo
 		return "", false, fmt.Errorf("reading ConfigMap %s/%s: %w", namespace, name, err)
 	}
 	sameData := equality.Semantic.DeepEqual(current.Data, wanted.Data) && equality.Semantic.DeepEqual(current.BinaryData, wanted.BinaryData)
-	isRight, same, err := d.compareCopy("ConfigMap", current.ObjectMeta, &wanted.ObjectMeta, sameData, again)
+	isRight, same, err := c.compareCopy("ConfigMap", current.ObjectMeta, &wanted.ObjectMeta, sameData, again)
 	if isRight || err != nil {
 		return current.ResourceVersion, false, err
 	}
@@ -177,18 +231,18 @@ func (d *deployer) copyConfigMap(ctx context.Context, who *identity, bundleDeplo
 // copyMeta returns the metadata of a copy: that of the source, the label for finding it when it has to be
 // deleted, and the annotation of this agent. The annotation is needed because the agent of another hub may have a
 // BundleDeployment with the same name.
-func (d *deployer) copyMeta(source metav1.ObjectMeta, bundleDeployment, namespace string) metav1.ObjectMeta {
+func (c *copier) copyMeta(source metav1.ObjectMeta, bundleDeployment, namespace string) metav1.ObjectMeta {
 	labels, annotations := map[string]string{}, map[string]string{}
 	maps.Copy(labels, source.Labels)
 	maps.Copy(annotations, source.Annotations)
 	labels[fleet.LabelBundleDeployment] = bundleDeployment
-	annotations[fleet.AnnotationAgentNamespace] = d.AgentNamespace
+	annotations[fleet.AnnotationAgentNamespace] = c.AgentNamespace
 	return metav1.ObjectMeta{Name: source.Name, Namespace: namespace, Labels: labels, Annotations: annotations}
 }
 
 // copiedIt reports whether this agent made a copy.
-func (d *deployer) copiedIt(made metav1.ObjectMeta) bool {
-	return made.Annotations[fleet.AnnotationAgentNamespace] == d.AgentNamespace
+func (c *copier) copiedIt(made metav1.ObjectMeta) bool {
+	return made.Annotations[fleet.AnnotationAgentNamespace] == c.AgentNamespace
 }
 
 // sameMeta reports whether two copies have the same labels and annotations, except for the annotation of the
@@ -212,18 +266,18 @@ func copying(err error, kind, namespace, name string) error {
 }
 
 // pruneCopies deletes copies that are no longer wanted, if there may be any.
-func (d *deployer) pruneCopies(ctx context.Context, bd *fleet.BundleDeployment, r *record) error {
-	if !r.surplus {
+func (c *copier) pruneCopies(ctx context.Context, bd *fleet.BundleDeployment, s *copyState) error {
+	if !s.surplus {
 		return nil
 	}
 	wanted := map[copied]bool{}
 	for _, one := range copiesOf(bd) {
 		wanted[one] = true
 	}
-	if err := d.removeCopies(ctx, bd.Name, wanted); err != nil {
+	if err := c.removeCopies(ctx, bd.Name, wanted); err != nil {
 		return err
 	}
-	r.surplus = false
+	s.surplus = false
 	return nil
 }
 
@@ -233,32 +287,24 @@ type copied struct{ resource, namespace, name string }
 // removeCopies deletes the Secrets and ConfigMaps that were copied for a BundleDeployment, in all namespaces,
 // except the given ones. Copies without the annotation of an agent are deleted as well: they were made by an
 // earlier version, or by the agent of Rancher Fleet that this one has replaced.
-func (d *deployer) removeCopies(ctx context.Context, name string, except map[copied]bool) error {
+func (c *copier) removeCopies(ctx context.Context, name string, except map[copied]bool) error {
 	selector := metav1.ListOptions{LabelSelector: fleet.LabelBundleDeployment + "=" + name}
 	for _, resource := range []string{copiedSecrets, copiedConfigMaps} {
-		client := d.metadata.Resource(schema.GroupVersionResource{Version: "v1", Resource: resource})
+		client := c.Metadata.Resource(schema.GroupVersionResource{Version: "v1", Resource: resource})
 		copies, err := client.List(ctx, selector)
 		if err != nil {
 			return fmt.Errorf("listing the copied %s: %w", resource, err)
 		}
 		for _, found := range copies.Items {
-			anothers := found.Annotations[fleet.AnnotationAgentNamespace] != "" && !d.copiedIt(found.ObjectMeta)
+			anothers := found.Annotations[fleet.AnnotationAgentNamespace] != "" && !c.copiedIt(found.ObjectMeta)
 			if anothers || except[copied{resource, found.Namespace, found.Name}] {
 				continue
 			}
 			err := client.Namespace(found.Namespace).Delete(ctx, found.Name, metav1.DeleteOptions{})
-			if err := optional(err); err != nil {
+			if err := ignoreNotFound(err); err != nil {
 				return fmt.Errorf("deleting the copy %s/%s: %w", found.Namespace, found.Name, err)
 			}
 		}
 	}
 	return nil
-}
-
-// optional ignores NotFound errors.
-func optional(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }

@@ -9,68 +9,6 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-const (
-	// correctionsPerMinute limits corrections of drift that reappears at once, because another writer wants another
-	// state. Every correction makes a revision.
-	correctionsPerMinute = 10
-	// lastCorrection is the longest pause after corrections without effect.
-	lastCorrection = 15 * time.Minute
-)
-
-// correction records the correction of drift of one BundleDeployment.
-type correction struct {
-	// generation is the generation of the BundleDeployment at the last try. A new generation is tried at once.
-	generation int64
-	// recent are the times of the last corrections.
-	recent []time.Time
-	// tries is the number of consecutive failures, failure the last one, and next the time of the next try.
-	tries   int
-	failure string
-	next    time.Time
-}
-
-// wait returns how long to wait before the next correction.
-func (c *correction) wait(now time.Time) time.Duration {
-	wait := max(c.next.Sub(now), 0)
-	if len(c.recent) >= correctionsPerMinute {
-		wait = max(wait, c.recent[0].Add(time.Minute).Sub(now))
-	}
-	return wait
-}
-
-// began records the start of a correction.
-func (c *correction) began(now time.Time) {
-	c.recent = append(c.recent, now)
-	if len(c.recent) > correctionsPerMinute {
-		c.recent = c.recent[len(c.recent)-correctionsPerMinute:]
-	}
-}
-
-// failed records a failure. chance is in [0,1).
-func (c *correction) failed(now time.Time, failure string, chance float64) {
-	pause := firstRetry
-	for i := 0; i < c.tries && pause < lastCorrection; i++ {
-		pause *= 2
-	}
-	c.tries++
-	c.failure = failure
-	c.next = now.Add(min(pause, lastCorrection) + time.Duration(chance*float64(pause)/2))
-}
-
-// worked clears the failures.
-func (c *correction) worked() { c.tries, c.failure, c.next = 0, "", time.Time{} }
-
-// drifted returns the objects of the release that are missing, changed, or belong to another owner.
-func (t *tracking) drifted() map[objectRef]bool {
-	found := map[objectRef]bool{}
-	for _, s := range t.sightings() {
-		if !s.inPlace() || s.Patch != "" {
-			found[s.objectRef] = true
-		}
-	}
-	return found
-}
-
 // correct reverts drift if correctDrift is enabled: it rolls the release back to its current revision. Only the
 // objects that drifted are changed.
 func (d *deployer) correct(ctx context.Context, bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus) error {
@@ -120,15 +58,13 @@ func (d *deployer) notCorrected(bd *fleet.BundleDeployment, r *record, status *f
 func (d *deployer) corrected(ctx context.Context, bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus, made *installed) error {
 	key, _, _ := parseRelease(r.tracking.release)
 	status.Release = key.at(made.Revision)
-	r.tracking.release, r.tracking.first = status.Release, made
+	r.tracking.continueAs(status.Release, made)
 	d.log.Info("drift corrected", "bundledeployment", d.Namespace+"/"+bd.Name, "release", status.Release, "objects", len(made.Live))
 	if err := d.monitor(ctx, bd, r, status); err != nil {
 		return err
 	}
-	for _, ref := range r.tracking.refs {
-		if r.tracking.drifted()[ref] {
-			return fmt.Errorf("correcting drift: another writer changed %s again at once", ref.text())
-		}
+	if ref, found := r.tracking.firstDrifted(); found {
+		return fmt.Errorf("correcting drift: another writer changed %s again at once", ref.text())
 	}
 	return nil
 }

@@ -22,8 +22,6 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
-
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // stopGrace is the time that Helm operations get to finish after the agent was asked to stop. Operations that are
@@ -42,10 +40,8 @@ type deployer struct {
 	reader   *reader
 	releaser *releaser
 	watches  *watches
-	// copyWatches watch the objects that were copied downstream. copyUsers maps each copy to the BundleDeployments
-	// that need it.
-	copyWatches *watches
-	copyUsers   *copyUsers
+	observer    *observer
+	copier      *copier
 	queue       workqueue.TypedRateLimitingInterface[string]
 	records     *records
 	inventory   *inventory
@@ -83,8 +79,15 @@ func newDeployer(options Options) (*deployer, error) {
 	d.releaser = &releaser{Agent: d.agent, Stopped: d.stopped, Clock: options.Clock, Slots: d.slots, Seal: sealed}
 	d.accounts = newAccounts(d.agent, options.AgentNamespace)
 	d.watches = newWatches(d.metadata, options.Clock, d.objectChanged, d.enqueueAll)
-	d.copyUsers = newCopyUsers()
-	d.copyWatches = newWatchesOf(fleet.LabelBundleDeployment, d.metadata, options.Clock, d.copyChanged, d.enqueueAll)
+	d.observer = &observer{
+		Agent: d.agent, Accounts: d.accounts, Metadata: d.metadata, Watches: d.watches, Clock: options.Clock,
+		Revision: d.reader.objects, Cleaner: d.cleaner, Again: d.queue.AddAfter,
+	}
+	d.copier = newCopier(copyOptions{
+		Hub: d.hub, Agent: d.agent, Accounts: d.accounts, Metadata: d.metadata, AgentNamespace: options.AgentNamespace, Namespace: options.Namespace,
+		Log: d.log, Clock: options.Clock, Random: options.Random, Allowed: d.checkNamespace,
+		Again: d.queue.AddAfter, Changed: d.enqueueChanged, Synced: d.enqueueAll,
+	})
 	d.awaited = newAwaited(d.metadata, d.enqueueAll)
 	if _, err := d.hub.informer.AddEventHandler(d.handlers()); err != nil {
 		return nil, fmt.Errorf("adding the event handler for BundleDeployments: %w", err)
@@ -112,7 +115,7 @@ func (d *deployer) run(ctx context.Context) error {
 	d.queue.ShutDown()
 	cut := time.AfterFunc(stopGrace, func() { close(d.stopped) })
 	d.watches.stop()
-	d.copyWatches.stop()
+	d.copier.stop()
 	d.awaited.stop()
 	group.Wait()
 	if cut.Stop() {
@@ -175,5 +178,12 @@ func guarded(do func() error) (err error) {
 func (d *deployer) enqueueAll(names []string) {
 	for _, name := range names {
 		d.queue.Add(name)
+	}
+}
+
+// enqueueChanged enqueues BundleDeployments after a change of their objects.
+func (d *deployer) enqueueChanged(names []string) {
+	for _, name := range names {
+		d.queue.AddAfter(name, gatherChanges)
 	}
 }

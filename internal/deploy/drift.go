@@ -41,25 +41,25 @@ var errReleaseLost = errors.New("the release no longer exists")
 
 // takeIn processes live objects as read from the API server; a nil entry means that the object does not exist. It
 // compares the objects that changed with the deployed manifest, which it reads from the history if wanted is nil.
-func (d *deployer) takeIn(ctx context.Context, bd *fleet.BundleDeployment, t *tracking, live, wanted manifest) error {
+func (o *observer) takeIn(ctx context.Context, bd *fleet.BundleDeployment, t *tracking, live, wanted manifest) error {
 	doubtful := t.note(live, ignoredConditions(&bd.Spec.Options))
 	if len(doubtful) == 0 {
 		return nil
 	}
 	if wanted == nil {
-		t.rewritten(doubtful, d.Clock())
+		t.rewritten(doubtful, o.Clock())
 		var err error
-		if wanted, err = d.reader.objects(ctx, t.release); apierrors.IsNotFound(err) {
+		if wanted, err = o.Revision(ctx, t.release); apierrors.IsNotFound(err) {
 			return fmt.Errorf("%w: %w", errReleaseLost, err)
 		} else if err != nil {
 			return err
 		}
 	}
 	var errs []error
-	clean := sync.OnceValue(func() func(string) string { return d.cleaner(ctx, bd) })
+	clean := sync.OnceValue(func() func(string) string { return o.Cleaner(ctx, bd) })
 	for _, now := range doubtful {
 		ref := now.objectRef
-		patch, err := d.compare(ctx, bd, ref, drift.Input{Desired: wanted[ref], Live: live[ref], Release: wanted.list(), Rules: t.rules})
+		patch, err := o.compare(ctx, bd, ref, drift.Input{Desired: wanted[ref], Live: live[ref], Release: wanted.list(), Rules: t.rules})
 		if err != nil {
 			errs = append(errs, fmt.Errorf("comparing %s with the deployed manifest: %w", ref.text(), err))
 			continue
@@ -99,7 +99,7 @@ func (t *tracking) note(live manifest, ignored []map[string]string) (doubtful []
 
 // compare returns the patch that would restore the deployed state of an object, or nil without drift. For
 // kinds that are not built in, only the API server knows defaults, so it is asked with a dry run.
-func (d *deployer) compare(ctx context.Context, bd *fleet.BundleDeployment, ref objectRef, in drift.Input) (drift.Patch, error) {
+func (o *observer) compare(ctx context.Context, bd *fleet.BundleDeployment, ref objectRef, in drift.Input) (drift.Patch, error) {
 	if in.Desired == nil {
 		return nil, nil // the manifest has no such object
 	}
@@ -107,7 +107,7 @@ func (d *deployer) compare(ctx context.Context, bd *fleet.BundleDeployment, ref 
 	if err != nil || patch == nil || builtIn(ref.GroupVersionKind) != nil {
 		return patch, err
 	}
-	who, err := d.accounts.find(ctx, bd.Spec.Options.ServiceAccount)
+	who, err := o.Accounts.find(ctx, bd.Spec.Options.ServiceAccount)
 	if err != nil {
 		return nil, err
 	}
@@ -151,22 +151,6 @@ func builtIn(gvk schema.GroupVersionKind) any {
 	}
 	return object
 }
-
-// cleaner returns a function that redacts confidential values in a text. If the values cannot be read, it redacts
-// the whole text.
-func (d *deployer) cleaner(ctx context.Context, bd *fleet.BundleDeployment) func(string) string {
-	who, err := d.accounts.find(ctx, bd.Spec.Options.ServiceAccount)
-	if err != nil {
-		return concealed
-	}
-	_, confidential, err := d.values(ctx, bd, who, releaseFor(bd.Name, &bd.Spec.Options))
-	if err != nil {
-		return concealed
-	}
-	return confidential.clean
-}
-
-func concealed(string) string { return drift.Concealed }
 
 // comparedAs reports whether the last comparison is still valid: nothing but the status has changed since.
 func (o observation) comparedAs(now observation) bool {

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/tools/cache"
@@ -12,10 +11,6 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
-
-// gatherChanges is how long the agent waits after a change of a deployed object, because a rollout changes several
-// objects at once.
-const gatherChanges = 30 * time.Millisecond
 
 // handlers returns the event handlers that enqueue changed BundleDeployments.
 func (d *deployer) handlers() cache.ResourceEventHandlerFuncs {
@@ -98,9 +93,7 @@ func (d *deployer) wakeWaiting() { d.enqueueAll(d.waiting.list()) }
 // objectChanged enqueues the BundleDeployments that own a changed object.
 func (d *deployer) objectChanged(hash string) {
 	d.bells.ring(setBell(hash))
-	for _, name := range d.records.usersOf(hash) {
-		d.queue.AddAfter(name, gatherChanges)
-	}
+	d.enqueueChanged(d.records.usersOf(hash))
 }
 
 // nameSet is a set of names.

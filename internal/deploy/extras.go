@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"helm.sh/helm/v3/pkg/kube"
@@ -18,10 +19,10 @@ const labelPrune = "objectset.rio.cattle.io/prune"
 
 // lookForExtras checks which extras still exist. An extra that was deleted or belongs to another owner is not
 // checked again.
-func (d *deployer) lookForExtras(ctx context.Context, t *tracking) error {
+func (o *observer) lookForExtras(ctx context.Context, t *tracking) error {
 	var still []objectRef
 	for _, ref := range t.extras {
-		client := d.metadata.Resource(t.resources[ref.GroupVersionKind])
+		client := o.Metadata.Resource(t.resources[ref.GroupVersionKind])
 		var found *metav1.PartialObjectMetadata
 		var err error
 		if ref.Namespace == "" {
@@ -48,4 +49,22 @@ func (d *deployer) lookForExtras(ctx context.Context, t *tracking) error {
 func isExtra(found *metav1.PartialObjectMetadata, hash string) bool {
 	return found.Labels[fleet.LabelSetHash] == hash && found.Labels[labelPrune] != "false" &&
 		found.Annotations[kube.ResourcePolicyAnno] != kube.KeepPolicy
+}
+
+// deleteExtras deletes objects that are no longer part of the release and still exist.
+func (o *observer) deleteExtras(ctx context.Context, t *tracking) error {
+	var errs []error
+	for _, ref := range t.extras {
+		resource := o.Metadata.Resource(t.resources[ref.GroupVersionKind])
+		var err error
+		if ref.Namespace == "" {
+			err = resource.Delete(ctx, ref.Name, metav1.DeleteOptions{})
+		} else {
+			err = resource.Namespace(ref.Namespace).Delete(ctx, ref.Name, metav1.DeleteOptions{})
+		}
+		if err := ignoreNotFound(err); err != nil {
+			errs = append(errs, fmt.Errorf("deleting %s: %w", ref.text(), err))
+		}
+	}
+	return errors.Join(errs...)
 }

@@ -106,7 +106,7 @@ func (h *history) leaveOut(forged map[string]bool) {
 // deleteForged deletes the Secrets of forged revisions, which hide the revisions of this agent from Helm.
 func (h *history) deleteForged(ctx context.Context) error {
 	for _, name := range h.forged {
-		if err := optional(h.secrets.Delete(ctx, name, metav1.DeleteOptions{})); err != nil {
+		if err := ignoreNotFound(h.secrets.Delete(ctx, name, metav1.DeleteOptions{})); err != nil {
 			return fmt.Errorf("deleting Secret %s, which is not a revision of release %s: %w", name, h.key, err)
 		}
 		delete(h.broken, name)

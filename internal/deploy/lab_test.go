@@ -201,7 +201,7 @@ func (l *lab) byHand() *deployer {
 		cancel()
 		d.queue.ShutDown()
 		d.watches.stop()
-		d.copyWatches.stop()
+		d.copier.stop()
 		d.awaited.stop()
 		close(d.stopped)
 		group.Wait()

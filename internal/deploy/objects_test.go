@@ -195,7 +195,7 @@ func TestCopyMeta(t *testing.T) {
 	source := infoOf(t, "apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: hub, uid: u, resourceVersion: '7', labels: {a: b, fleet.cattle.io/bundledeployment: other}, annotations: {c: d}, finalizers: [x], ownerReferences: [{name: o}]}\n")
 	from := metaOf(t, source.Object)
 	before := from.DeepCopy()
-	d := &deployer{Options: Options{AgentNamespace: "agents"}}
+	d := &copier{copyOptions: copyOptions{AgentNamespace: "agents"}}
 	got := d.copyMeta(from, "x", "web")
 	want := metaOf(t, infoOf(t, "apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: web, labels: {a: b, fleet.cattle.io/bundledeployment: x}, annotations: {c: d, fleet.cattle.io/agent-namespace: agents}}\n").Object)
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -22,6 +22,9 @@ const (
 	// watched.
 	firstLook = 50 * time.Millisecond
 	lastLook  = 2 * time.Second
+	// gatherChanges is how long the agent waits after a change of a deployed object, because a rollout changes several
+	// objects at once.
+	gatherChanges = 30 * time.Millisecond
 )
 
 // news wakes an operation that waits for objects.
@@ -30,17 +33,6 @@ type news struct {
 	follow func(map[schema.GroupVersionResource]bool)
 	// listen subscribes to wakeups until stop is called.
 	listen func() (heard <-chan struct{}, stop func())
-}
-
-// newsOf returns the wakeups for a deployment of a BundleDeployment: changes of its objects, changes of CRDs, and
-// changes of the BundleDeployment. The watches are the ones that the release needs afterwards as well.
-func (d *deployer) newsOf(name, hash string) *news {
-	return &news{
-		follow: func(resources map[schema.GroupVersionResource]bool) { d.watches.follow(name, resources) },
-		listen: func() (<-chan struct{}, func()) {
-			return d.bells.listen(bundleBell(name), setBell(hash), crdBell)
-		},
-	}
 }
 
 // about subscribes to changes of objects. Without news the channel never receives.

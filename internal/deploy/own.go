@@ -2,13 +2,9 @@ package deploy
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -59,7 +55,10 @@ func (d *deployer) putRight(ctx context.Context, bd *fleet.BundleDeployment, r *
 	d.log.Info("objects are modified or missing and will be deployed again", "bundledeployment", d.Namespace+"/"+bd.Name,
 		"object", status.ModifiedStatus[0].Kind+" "+status.ModifiedStatus[0].Name)
 	d.queue.AddAfter(bd.Name, 0)
-	return d.deleteExtras(ctx, r.tracking)
+	if r.tracking == nil {
+		return nil
+	}
+	return d.observer.deleteExtras(ctx, r.tracking)
 }
 
 func isAskedFor(forced int64, synced *int64) bool {
@@ -82,25 +81,4 @@ func lacksOverwritten(overwrites []fleet.OverwrittenResource, modified []fleet.M
 			return strings.EqualFold(o.Kind, m.Kind) && o.Name == m.Name && (o.Namespace == "" || o.Namespace == m.Namespace)
 		})
 	})
-}
-
-// deleteExtras deletes objects that are no longer part of the release and still exist.
-func (d *deployer) deleteExtras(ctx context.Context, t *tracking) error {
-	if t == nil {
-		return nil
-	}
-	var errs []error
-	for _, ref := range t.extras {
-		resource := d.metadata.Resource(t.resources[ref.GroupVersionKind])
-		var err error
-		if ref.Namespace == "" {
-			err = resource.Delete(ctx, ref.Name, metav1.DeleteOptions{})
-		} else {
-			err = resource.Namespace(ref.Namespace).Delete(ctx, ref.Name, metav1.DeleteOptions{})
-		}
-		if err := optional(err); err != nil {
-			errs = append(errs, fmt.Errorf("deleting %s: %w", ref.text(), err))
-		}
-	}
-	return errors.Join(errs...)
 }

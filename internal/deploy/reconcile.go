@@ -43,7 +43,7 @@ func (d *deployer) reconcile(ctx context.Context, name string) error {
 	if leaveAlone(bd) {
 		d.watches.follow(name, nil)
 		d.awaited.put(name, nil)
-		d.unfollowCopies(name)
+		d.copier.unfollowCopies(name)
 		return nil
 	}
 	synced := status.SyncGeneration
@@ -51,7 +51,7 @@ func (d *deployer) reconcile(ctx context.Context, name string) error {
 	watchErr := d.monitor(ctx, bd, r, status)
 	correctErr := d.correct(ctx, bd, r, status)
 	repairErr := d.putRight(ctx, bd, r, synced, status)
-	d.reportCopies(bd, r, status)
+	d.copier.reportCopies(bd, &r.copies, status, r.tracking != nil && r.tracking.known)
 	reportErr := d.report(ctx, bd, r, status)
 	return errors.Join(later, watchErr, correctErr, repairErr, reportErr)
 }
@@ -76,7 +76,7 @@ func (d *deployer) advance(ctx context.Context, bd *fleet.BundleDeployment, r *r
 		if err := d.checkNamespace(ctx, bd); err != nil {
 			return err
 		}
-		copied, err := d.copyResources(ctx, bd, r, status)
+		copied, err := d.copier.copyResources(ctx, bd, &r.copies, status)
 		if err != nil {
 			return err
 		}

@@ -6,10 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/rules/drift"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -33,14 +31,8 @@ type record struct {
 	again bool
 	// repair records the repair of objects that differ from the deployed state.
 	repair repair
-	// surplus is true if the downstream cluster may have copies that are no longer wanted.
-	surplus bool
-	// copies is true if Secrets or ConfigMaps were copied downstream.
-	copies bool
-	// copied maps each copy to the resource version at which it was written or last found correct.
-	copied map[copied]string
-	// restoring records the restoration of copies.
-	restoring correction
+	// copies records what was copied downstream.
+	copies copyState
 	// failed is the time at which the wanted state was last tried and failed permanently; zero if another process saw
 	// the failure.
 	failed time.Time
@@ -56,51 +48,6 @@ func (m namespaceMarks) same(other namespaceMarks) bool {
 }
 
 func (m namespaceMarks) none() bool { return m.same(namespaceMarks{}) }
-
-// tracking describes a revision of a release and the last observed state of its objects.
-type tracking struct {
-	// release is the revision, in the format of status.release.
-	release string
-	set     set
-	// refs are the objects of the revision, in the order of the manifest.
-	refs []objectRef
-	// extras are the objects that are not in this revision any longer and may still exist.
-	extras []objectRef
-	// resources maps the kinds in refs and extras to the resources that serve them.
-	resources map[schema.GroupVersionKind]schema.GroupVersionResource
-	// seen is the last observed state of the objects.
-	seen map[objectRef]observation
-	// rewrites counts how often each object was compared lately.
-	rewrites map[objectRef]rewrites
-	// first holds the answers of the API server to the deployment itself; nil once they were processed.
-	first *installed
-	// rules are the differences to ignore.
-	rules drift.Rules
-	// known is true while seen and extras are up to date.
-	known bool
-}
-
-// sightings returns the objects with their last observed state. It leaves out objects that are missing and may be
-// missing.
-func (t *tracking) sightings() []sighting {
-	found := make([]sighting, 0, len(t.refs))
-	for _, ref := range t.refs {
-		seen := t.seen[ref]
-		if seen.inPlace() || !t.rules.AllowMissing(ref.GroupVersionKind, ref.Namespace, ref.Name) {
-			found = append(found, sighting{objectRef: ref, observation: seen})
-		}
-	}
-	return found
-}
-
-// watched returns the resources in which a change matters to this release.
-func (t *tracking) watched() map[schema.GroupVersionResource]bool {
-	used := map[schema.GroupVersionResource]bool{}
-	for _, ref := range slices.Concat(t.refs, t.extras) {
-		used[t.resources[ref.GroupVersionKind]] = true
-	}
-	return used
-}
 
 // records holds the record of each BundleDeployment, and which BundleDeployments use which set.
 type records struct {

@@ -20,12 +20,12 @@ func (d *deployer) remove(ctx context.Context, name string) error {
 	}
 	d.watches.follow(name, nil)
 	d.awaited.put(name, nil)
-	d.unfollowCopies(name)
+	d.copier.unfollowCopies(name)
 	known := d.records.drop(name, d.setOf(name).Hash)
 	d.waiting.put(name, false)
 	d.lacking.put(name, false)
 	releases := d.inventory.of(name)
-	if known != nil && known.copies || known == nil && len(releases) > 0 {
+	if known != nil && known.copies.mayExist() || known == nil && len(releases) > 0 {
 		d.left.put(name, true)
 	}
 	var errs []error
@@ -44,7 +44,7 @@ func (d *deployer) removeLeft(ctx context.Context, name string) error {
 	if !d.left.take(name) {
 		return nil
 	}
-	err := d.removeCopies(ctx, name, nil)
+	err := d.copier.removeCopies(ctx, name, nil)
 	d.left.put(name, err != nil) // retry after an error
 	return err
 }

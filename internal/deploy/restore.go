@@ -58,14 +58,12 @@ func (u *copyUsers) of(one copied) []string {
 }
 
 // copyChanged enqueues the BundleDeployments that need a changed copy.
-func (d *deployer) copyChanged(resource schema.GroupVersionResource, object *metav1.PartialObjectMetadata) {
-	for _, name := range d.copyUsers.of(copied{resource.Resource, object.Namespace, object.Name}) {
-		d.queue.AddAfter(name, gatherChanges)
-	}
+func (c *copier) copyChanged(resource schema.GroupVersionResource, object *metav1.PartialObjectMetadata) {
+	c.Changed(c.users.of(copied{resource.Resource, object.Namespace, object.Name}))
 }
 
 // followCopies watches the copies of a BundleDeployment, and drops the records of copies that it no longer has.
-func (d *deployer) followCopies(bd *fleet.BundleDeployment, r *record) {
+func (c *copier) followCopies(bd *fleet.BundleDeployment, s *copyState) {
 	copies := copiesOf(bd)
 	resources := map[schema.GroupVersionResource]bool{}
 	for _, one := range copies {
@@ -73,15 +71,15 @@ func (d *deployer) followCopies(bd *fleet.BundleDeployment, r *record) {
 			resources[one.served()] = true
 		}
 	}
-	maps.DeleteFunc(r.copied, func(one copied, _ string) bool { return !slices.Contains(copies, one) })
-	d.copyUsers.put(bd.Name, copies)
-	d.copyWatches.follow(bd.Name, resources)
+	maps.DeleteFunc(s.copied, func(one copied, _ string) bool { return !slices.Contains(copies, one) })
+	c.users.put(bd.Name, copies)
+	c.watches.follow(bd.Name, resources)
 }
 
 // unfollowCopies stops watching the copies of a BundleDeployment.
-func (d *deployer) unfollowCopies(name string) {
-	d.copyUsers.put(name, nil)
-	d.copyWatches.follow(name, nil)
+func (c *copier) unfollowCopies(name string) {
+	c.users.put(name, nil)
+	c.watches.follow(name, nil)
 }
 
 func (c copied) served() schema.GroupVersionResource {
@@ -89,11 +87,11 @@ func (c copied) served() schema.GroupVersionResource {
 }
 
 // changedCopies returns the copies that have changed since this process wrote or checked them.
-func (d *deployer) changedCopies(bd *fleet.BundleDeployment, r *record) []copied {
+func (c *copier) changedCopies(bd *fleet.BundleDeployment, s *copyState) []copied {
 	var changed []copied
 	for _, one := range copiesOf(bd) {
-		found, known := d.copyWatches.look(one.served(), one.namespace, one.name)
-		if known && (found == nil || !notAfter(found.ResourceVersion, r.copied[one])) {
+		found, known := c.watches.look(one.served(), one.namespace, one.name)
+		if known && (found == nil || !notAfter(found.ResourceVersion, s.copied[one])) {
 			changed = append(changed, one)
 		}
 	}
@@ -109,50 +107,50 @@ func notAfter(told, known string) bool {
 
 // keepCopies restores copies that were changed or deleted downstream, with the identity that deploys. If a copy is
 // changed again and again, it is restored at the same rate as drift is corrected.
-func (d *deployer) keepCopies(ctx context.Context, bd *fleet.BundleDeployment, r *record) {
-	if r.restoring.generation != bd.Generation {
-		r.restoring = correction{generation: bd.Generation}
+func (c *copier) keepCopies(ctx context.Context, bd *fleet.BundleDeployment, s *copyState) {
+	if s.restoring.generation != bd.Generation {
+		s.restoring = correction{generation: bd.Generation}
 	}
-	changed := d.changedCopies(bd, r)
+	changed := c.changedCopies(bd, s)
 	if len(changed) == 0 {
-		r.restoring.worked()
+		s.restoring.worked()
 		return
 	}
-	if wait := r.restoring.wait(d.Clock()); wait > 0 {
+	if wait := s.restoring.wait(c.Clock()); wait > 0 {
 		one := changed[0]
-		r.restoring.failure = cmp.Or(r.restoring.failure, fmt.Sprintf(
+		s.restoring.failure = cmp.Or(s.restoring.failure, fmt.Sprintf(
 			"another writer keeps changing the copy %s/%s: find it with \"kubectl get %s -n %s %s -o yaml --show-managed-fields\"",
 			one.namespace, one.name, one.resource, one.namespace, one.name))
-		d.queue.AddAfter(bd.Name, wait)
+		c.Again(bd.Name, wait)
 		return
 	}
-	r.restoring.began(d.Clock())
-	err := d.checkNamespace(ctx, bd)
+	s.restoring.began(c.Clock())
+	err := c.Allowed(ctx, bd)
 	if err == nil {
-		_, err = d.copyAll(ctx, bd, r, changed, true)
+		_, err = c.copyAll(ctx, bd, s, changed, true)
 	}
 	if err != nil {
-		r.restoring.failed(d.Clock(), "restoring copies: "+message(err), d.Random())
-		d.log.Warn("restoring copies failed", "bundledeployment", d.Namespace+"/"+bd.Name, "error", err)
-		d.queue.AddAfter(bd.Name, r.restoring.wait(d.Clock()))
+		s.restoring.failed(c.Clock(), "restoring copies: "+message(err), c.Random())
+		c.Log.Warn("restoring copies failed", "bundledeployment", c.Namespace+"/"+bd.Name, "error", err)
+		c.Again(bd.Name, s.restoring.wait(c.Clock()))
 		return
 	}
-	r.restoring.worked()
-	d.log.Debug("copies are in place", "bundledeployment", d.Namespace+"/"+bd.Name, "objects", len(changed))
+	s.restoring.worked()
+	c.Log.Debug("copies are in place", "bundledeployment", c.Namespace+"/"+bd.Name, "objects", len(changed))
 }
 
-// reportCopies writes the failure to restore copies into the status. Changed copies count as modified, once the
+// reportCopies writes the failure to restore copies into the status. Changed copies count as modified, if the
 // states of the other objects are known.
-func (d *deployer) reportCopies(bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus) {
-	if r.restoring.failure == "" {
+func (c *copier) reportCopies(bd *fleet.BundleDeployment, s *copyState, status *fleet.BundleDeploymentStatus, known bool) {
+	if s.restoring.failure == "" {
 		return
 	}
-	setCondition(status, d.Clock(), fleet.ConditionReady, r.restoring.failure)
-	if r.tracking == nil || !r.tracking.known {
+	setCondition(status, c.Clock(), fleet.ConditionReady, s.restoring.failure)
+	if !known {
 		return
 	}
-	for _, one := range d.changedCopies(bd, r) {
-		found, _ := d.copyWatches.look(one.served(), one.namespace, one.name)
+	for _, one := range c.changedCopies(bd, s) {
+		found, _ := c.watches.look(one.served(), one.namespace, one.name)
 		status.ModifiedStatus = append(status.ModifiedStatus, one.modified(found == nil))
 		status.NonModified = false
 	}
@@ -176,15 +174,15 @@ func (c copied) modified(missing bool) fleet.ModifiedStatus {
 // compareCopy reports whether a copy is correct (isRight), and whether it differs only in the agent that made it
 // (same). A restored copy may have additional labels and annotations, and it may carry the label of another
 // BundleDeployment that needs the same copy. A copy of another agent is an error.
-func (d *deployer) compareCopy(kind string, current metav1.ObjectMeta, wanted *metav1.ObjectMeta, sameData, again bool) (isRight, same bool, err error) {
+func (c *copier) compareCopy(kind string, current metav1.ObjectMeta, wanted *metav1.ObjectMeta, sameData, again bool) (isRight, same bool, err error) {
 	if !again {
 		same = sameData && sameMeta(current, *wanted)
-		return same && d.copiedIt(current), same, nil
+		return same && c.copiedIt(current), same, nil
 	}
-	if agent := current.Annotations[fleet.AnnotationAgentNamespace]; agent != "" && agent != d.AgentNamespace {
+	if agent := current.Annotations[fleet.AnnotationAgentNamespace]; agent != "" && agent != c.AgentNamespace {
 		return false, false, fmt.Errorf("%s %s/%s is a copy of the agent in namespace %s: configure only one of the two agents to copy it", kind, current.Namespace, current.Name, agent)
 	}
-	if other := current.Labels[fleet.LabelBundleDeployment]; other != "" && d.copiedIt(current) && d.hub.cached(other) != nil {
+	if other := current.Labels[fleet.LabelBundleDeployment]; other != "" && c.copiedIt(current) && c.Hub.cached(other) != nil {
 		wanted.Labels[fleet.LabelBundleDeployment] = other
 	}
 	return sameData && contains(current.Labels, wanted.Labels) && contains(current.Annotations, wanted.Annotations), false, nil

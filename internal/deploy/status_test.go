@@ -116,7 +116,7 @@ func TestRecordedStatus(t *testing.T) {
 					object.SetGeneration(2)
 				}
 			}
-			if err := new(deployer).takeIn(t.Context(), bd, tr, live, manifest{}); err != nil {
+			if err := new(observer).takeIn(t.Context(), bd, tr, live, manifest{}); err != nil {
 				t.Fatal(err)
 			}
 

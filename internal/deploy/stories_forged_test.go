@@ -193,7 +193,7 @@ func (l *lab) asOfAnEarlierAgent(own, name string, number int, hooks ...*release
 	if _, err := secrets.Update(l.t.Context(), secret, metav1.UpdateOptions{}); err != nil {
 		l.t.Fatal(err)
 	}
-	if err := optional(l.East.CoreV1().Secrets(l.Name).Delete(l.t.Context(), sealSecret, metav1.DeleteOptions{})); err != nil {
+	if err := ignoreNotFound(l.East.CoreV1().Secrets(l.Name).Delete(l.t.Context(), sealSecret, metav1.DeleteOptions{})); err != nil {
 		l.t.Fatal(err)
 	}
 }

@@ -90,7 +90,7 @@ func (d *deployer) finish(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	if r.finished && r.marks.same(marks) && len(d.inventory.except(bd.Name, key)) == 0 {
 		return nil
 	}
-	err := errors.Join(d.markNamespace(ctx, bd, r.marks, key.Namespace, release), d.removeStale(ctx, bd.Name, key), d.pruneCopies(ctx, bd, r))
+	err := errors.Join(d.markNamespace(ctx, bd, r.marks, key.Namespace, release), d.removeStale(ctx, bd.Name, key), d.copier.pruneCopies(ctx, bd, &r.copies))
 	if err != nil {
 		return err
 	}
