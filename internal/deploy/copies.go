@@ -20,17 +20,15 @@ import (
 
 // copyOptions are the parts of the agent that a copier needs.
 type copyOptions struct {
-	Hub      *hub
-	Agent    *identity
-	Accounts *accounts
-	Metadata metadata.Interface
+	Hub        *hub
+	Accounts   *accounts
+	Namespaces *namespaces
+	Metadata   metadata.Interface
 	// AgentNamespace marks the copies of this agent. Namespace is the cluster's namespace on the hub.
 	AgentNamespace, Namespace string
 	Log                       *slog.Logger
 	Clock                     func() time.Time
 	Random                    func() float64
-	// Allowed returns an error if a BundleDeployment may not use its namespace.
-	Allowed func(ctx context.Context, bd *fleet.BundleDeployment) error
 	// Again enqueues a BundleDeployment after a pause, Changed those that need a changed copy, and Synced those whose
 	// copies are watched.
 	Again   func(name string, after time.Duration)
@@ -111,7 +109,7 @@ func (c *copier) copyAll(ctx context.Context, bd *fleet.BundleDeployment, s *cop
 	if err != nil {
 		return false, err
 	}
-	if err := c.ensureNamespace(ctx, who, namespace); err != nil {
+	if err := c.Namespaces.ensure(ctx, who, namespace); err != nil {
 		return false, err
 	}
 	for _, wanted := range copies {
@@ -158,21 +156,6 @@ func resourceOfKind(kind string) string {
 		return copiedConfigMaps
 	}
 	return ""
-}
-
-func (c *copier) ensureNamespace(ctx context.Context, who *identity, name string) error {
-	_, err := c.Agent.clientset.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		_, err = who.clientset.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{FieldManager: fieldManager})
-		if apierrors.IsAlreadyExists(err) {
-			err = nil
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("preparing namespace %s: %w", name, err)
-	}
-	return nil
 }
 
 func (c *copier) copySecret(ctx context.Context, who *identity, bundleDeployment, name, namespace string, again bool) (version string, updated bool, err error) {

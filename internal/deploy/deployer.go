@@ -51,6 +51,7 @@ type deployer struct {
 	lacking     *nameSet // BundleDeployments with kinds that the API server does not know
 	left        *nameSet // deleted BundleDeployments that may have left copies
 	accounts    *accounts
+	namespaces  *namespaces
 	awaited     *awaited
 	bells       *bells
 }
@@ -78,15 +79,15 @@ func newDeployer(options Options) (*deployer, error) {
 	d.reader = newReader(d.agent, d.metadata, options.AgentNamespace, sealed, options.Clock, d.stopped)
 	d.releaser = &releaser{Agent: d.agent, Stopped: d.stopped, Clock: options.Clock, Slots: d.slots, Seal: sealed}
 	d.accounts = newAccounts(d.agent, options.AgentNamespace)
+	d.namespaces = newNamespaces(d.agent, d.accounts)
 	d.watches = newWatches(d.metadata, options.Clock, d.objectChanged, d.enqueueAll)
 	d.observer = &observer{
 		Agent: d.agent, Accounts: d.accounts, Metadata: d.metadata, Watches: d.watches, Clock: options.Clock,
 		Revision: d.reader.objects, Cleaner: d.cleaner, Again: d.queue.AddAfter,
 	}
 	d.copier = newCopier(copyOptions{
-		Hub: d.hub, Agent: d.agent, Accounts: d.accounts, Metadata: d.metadata, AgentNamespace: options.AgentNamespace, Namespace: options.Namespace,
-		Log: d.log, Clock: options.Clock, Random: options.Random, Allowed: d.checkNamespace,
-		Again: d.queue.AddAfter, Changed: d.enqueueChanged, Synced: d.enqueueAll,
+		Hub: d.hub, Accounts: d.accounts, Namespaces: d.namespaces, Metadata: d.metadata, AgentNamespace: options.AgentNamespace, Namespace: options.Namespace,
+		Log: d.log, Clock: options.Clock, Random: options.Random, Again: d.queue.AddAfter, Changed: d.enqueueChanged, Synced: d.enqueueAll,
 	})
 	d.awaited = newAwaited(d.metadata, d.enqueueAll)
 	if _, err := d.hub.informer.AddEventHandler(d.handlers()); err != nil {

@@ -69,6 +69,9 @@ func (r *reader) list(ctx context.Context) (map[releaseKey]revisionSecret, error
 	return found, err
 }
 
+// expire is called before this process writes to a release: the first list no longer has its newest revision.
+func (r *reader) expire(key releaseKey) { r.first.spend(key) }
+
 func (r *reader) listAll(ctx context.Context) (map[releaseKey]revisionSecret, error) {
 	client := r.metadata.Resource(secretsResource)
 	options := metav1.ListOptions{FieldSelector: "type=" + releaseSecretType, Limit: pageSize}

@@ -73,7 +73,7 @@ func (d *deployer) advance(ctx context.Context, bd *fleet.BundleDeployment, r *r
 	}
 	found := situation{BundleDeployment: bd, Status: status, ReleaseExists: exists}
 	if decide(found) != Refuse {
-		if err := d.checkNamespace(ctx, bd); err != nil {
+		if err := d.namespaces.check(ctx, bd); err != nil {
 			return err
 		}
 		copied, err := d.copier.copyResources(ctx, bd, &r.copies, status)

@@ -40,15 +40,6 @@ type record struct {
 	correction correction
 }
 
-// namespaceMarks holds the labels and annotations that a deployment sets on its namespace.
-type namespaceMarks struct{ labels, annotations map[string]string }
-
-func (m namespaceMarks) same(other namespaceMarks) bool {
-	return maps.Equal(m.labels, other.labels) && maps.Equal(m.annotations, other.annotations)
-}
-
-func (m namespaceMarks) none() bool { return m.same(namespaceMarks{}) }
-
 // records holds the record of each BundleDeployment, and which BundleDeployments use which set.
 type records struct {
 	mu     sync.Mutex

@@ -125,7 +125,7 @@ func (c *copier) keepCopies(ctx context.Context, bd *fleet.BundleDeployment, s *
 		return
 	}
 	s.restoring.began(c.Clock())
-	err := c.Allowed(ctx, bd)
+	err := c.Namespaces.check(ctx, bd)
 	if err == nil {
 		_, err = c.copyAll(ctx, bd, s, changed, true)
 	}

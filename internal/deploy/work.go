@@ -3,11 +3,8 @@ package deploy
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -40,7 +37,7 @@ func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *re
 		return err
 	}
 	// From here on the state of the release is unknown until the deployment has succeeded.
-	d.reader.first.spend(key)
+	d.reader.expire(key)
 	r.tracking = nil
 	marks := d.setOf(bd.Name)
 	made, err := d.releaser.install(ctx, installation{
@@ -86,11 +83,11 @@ func (d *deployer) take(ctx context.Context, name string, who *identity, key rel
 // removes releases under former names, and deletes copies that are no longer wanted.
 func (d *deployer) finish(ctx context.Context, bd *fleet.BundleDeployment, r *record, release string) error {
 	key := releaseFor(bd.Name, &bd.Spec.Options)
-	marks := namespaceMarks{labels: bd.Spec.Options.NamespaceLabels, annotations: bd.Spec.Options.NamespaceAnnotations}
+	marks := marksOf(&bd.Spec.Options)
 	if r.finished && r.marks.same(marks) && len(d.inventory.except(bd.Name, key)) == 0 {
 		return nil
 	}
-	err := errors.Join(d.markNamespace(ctx, bd, r.marks, key.Namespace, release), d.removeStale(ctx, bd.Name, key), d.copier.pruneCopies(ctx, bd, &r.copies))
+	err := errors.Join(d.namespaces.mark(ctx, bd, r.marks, key.Namespace, release), d.removeStale(ctx, bd.Name, key), d.copier.pruneCopies(ctx, bd, &r.copies))
 	if err != nil {
 		return err
 	}
@@ -165,54 +162,6 @@ func unlessPlain(bd *fleet.BundleDeployment, values map[string]any) []map[string
 		return nil
 	}
 	return []map[string]any{values}
-}
-
-// checkNamespace enforces allowedTargetNamespaceSelector.
-func (d *deployer) checkNamespace(ctx context.Context, bd *fleet.BundleDeployment) error {
-	selector := bd.Spec.Options.AllowedTargetNamespaceSelector
-	if selector == nil {
-		return nil
-	}
-	name := namespaceFor(&bd.Spec.Options)
-	namespace, err := d.agent.clientset.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		namespace, err = nil, nil
-	}
-	if err != nil {
-		return fmt.Errorf("reading namespace %s: %w", name, err)
-	}
-	return checkTargetNamespace(name, namespace, selector)
-}
-
-// markNamespace sets the labels and annotations of the options on the release's namespace, and removes those that
-// it set before. The agent reads the namespace; the identity that deploys changes it.
-func (d *deployer) markNamespace(ctx context.Context, bd *fleet.BundleDeployment, given namespaceMarks, name, release string) error {
-	options := &bd.Spec.Options
-	_, revision, _ := parseRelease(release)
-	if options.NamespaceLabels == nil && options.NamespaceAnnotations == nil && revision <= 1 && given.none() {
-		return nil // and earlier revisions set nothing either
-	}
-	current, err := d.agent.clientset.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return fmt.Errorf("labelling namespace %s: %w", name, err)
-	}
-	wanted, changed := wantedNamespace(current, options, namespaceManager(bd.Name))
-	if !changed {
-		return nil
-	}
-	who, err := d.accounts.find(ctx, options.ServiceAccount)
-	if err != nil {
-		return err
-	}
-	_, err = who.clientset.CoreV1().Namespaces().Update(ctx, wanted, metav1.UpdateOptions{FieldManager: namespaceManager(bd.Name)})
-	if err == nil {
-		return nil
-	}
-	err = fmt.Errorf("labelling namespace %s: %w", name, err)
-	if apierrors.IsForbidden(err) {
-		return &namespaceForbiddenError{cause: err}
-	}
-	return err
 }
 
 // removeStale uninstalls releases of a BundleDeployment under former names, now that the new release is in place.
