@@ -207,7 +207,7 @@ func TestInterruptedRevision_IsFoundAfterRestart(t *testing.T) {
 		if err != nil {
 			return err.Error()
 		}
-		if last := h.last(); last.Info.Status != "deployed" || bd.Status.Release != h.key.at(last.Version) {
+		if last := h.last(); last.Info.Status != "deployed" || bd.Status.Release != fmt.Sprintf("%s/x:%d", l.Name, last.Version) {
 			return fmt.Sprintf("revision %d is %s, release %s", last.Version, last.Info.Status, bd.Status.Release)
 		}
 		return ready(bd)

@@ -40,10 +40,10 @@ func storedRelease(t *testing.T, bundle string) (corev1.Secret, *metav1.PartialO
 		t.Fatal(err)
 	}
 	found := metadataOf("Secret", secretName(bundle, 1), "1", "")
-	found.Labels = map[string]string{labelOwner: ownerHelm, labelName: bundle, labelVersion: "1"}
+	found.Labels = map[string]string{"owner": "helm", "name": bundle, "version": "1"}
 	return corev1.Secret{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: found.ObjectMeta,
-		Type: releaseSecretType, Data: map[string][]byte{releaseDataKey: text},
+		Type: releaseSecretType, Data: map[string][]byte{"release": text},
 	}, found
 }
 
@@ -63,7 +63,7 @@ func newCollecting(t *testing.T, status string, releases ...string) *collecting 
 	var listed []runtime.Object
 	for _, name := range releases {
 		secret, found := storedRelease(t, name)
-		found.Labels[labelStatus] = status
+		found.Labels["status"] = status
 		secrets[secret.Name], listed = secret, append(listed, found)
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

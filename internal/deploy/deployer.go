@@ -31,29 +31,29 @@ const stopGrace = 2 * time.Second
 // deployer holds the clients, caches and queues of a running agent.
 type deployer struct {
 	Options
-	log      *slog.Logger
-	stopped  chan struct{}
-	slots    slots
-	hub      *hub
-	agent    *identity
-	metadata metadata.Interface
-	reader   *reader
-	releaser *releaser
-	watches  *watches
-	observer    *observer
-	copier      *copier
-	queue       workqueue.TypedRateLimitingInterface[string]
-	records     *records
-	inventory   *inventory
-	orphans     orphans
-	waiting     *nameSet // BundleDeployments that wait for others
-	rewound     *nameSet // BundleDeployments with an older version than before, because the hub was restored from a backup
-	lacking     *nameSet // BundleDeployments with kinds that the API server does not know
-	left        *nameSet // deleted BundleDeployments that may have left copies
-	accounts    *accounts
-	namespaces  *namespaces
-	awaited     *awaited
-	bells       *bells
+	log        *slog.Logger
+	stopped    chan struct{}
+	slots      slots
+	hub        *hub
+	agent      *identity
+	metadata   metadata.Interface
+	reader     *reader
+	releaser   *releaser
+	watches    *watches
+	observer   *observer
+	copier     *copier
+	queue      workqueue.TypedRateLimitingInterface[string]
+	records    *records
+	inventory  *inventory
+	orphans    orphans
+	waiting    *nameSet // BundleDeployments that wait for others
+	rewound    *nameSet // BundleDeployments with an older version than before, because the hub was restored from a backup
+	lacking    *nameSet // BundleDeployments with kinds that the API server does not know
+	left       *nameSet // deleted BundleDeployments that may have left copies
+	accounts   *accounts
+	namespaces *namespaces
+	awaited    *awaited
+	bells      *bells
 }
 
 func newDeployer(options Options) (*deployer, error) {

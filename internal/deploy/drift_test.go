@@ -24,16 +24,10 @@ func TestContentHash_IgnoresStatus(t *testing.T) {
 		"the spec":     {"apiVersion: v1\nkind: A\nmetadata: {name: a, labels: {a: b}}\nspec: {a: 2}\n", false},
 		"another name": {"apiVersion: v1\nkind: A\nmetadata: {name: b, labels: {a: b}}\nspec: {a: 1}\n", false},
 	}
-	first, err := singleObject([]byte(base))
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := objectOf(t, base)
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			object, err := singleObject([]byte(test.text))
-			if err != nil {
-				t.Fatal(err)
-			}
+			object := objectOf(t, test.text)
 			before := object.DeepCopy()
 			if got := contentOf(object) == contentOf(first); got != test.same {
 				t.Errorf("the same: %v", got)

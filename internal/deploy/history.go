@@ -23,14 +23,14 @@ import (
 
 // Key and labels of the Secrets in which Helm stores releases.
 const (
-	releaseDataKey    = "release"
-	labelOwner        = "owner"
-	labelName         = "name"
-	labelStatus       = "status"
-	labelVersion      = "version"
-	labelCreatedAt    = "createdAt"
-	labelModifiedAt   = "modifiedAt"
-	ownerHelm         = "helm"
+	releaseDataKey  = "release"
+	labelOwner      = "owner"
+	labelName       = "name"
+	labelStatus     = "status"
+	labelVersion    = "version"
+	labelCreatedAt  = "createdAt"
+	labelModifiedAt = "modifiedAt"
+	ownerHelm       = "helm"
 )
 
 // history is the storage of one release during one operation. It reads the revisions once, keeps them in memory,

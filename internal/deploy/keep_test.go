@@ -10,6 +10,7 @@ import (
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
 	"helm.sh/helm/v3/pkg/release"
+	"helm.sh/helm/v3/pkg/releaseutil"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/fleet-hub/fleet/charts"
 	"github.com/fleet-hub/fleet/internal/agentchart"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 )
 
@@ -58,14 +60,11 @@ func byHub(t *testing.T, v importing.AgentValues) *unstructured.Unstructured {
 	return deploymentIn(t, string(manifest))
 }
 
+// deploymentIn returns the agent's Deployment in a manifest.
 func deploymentIn(t *testing.T, manifest string) *unstructured.Unstructured {
 	t.Helper()
-	objects, err := parseObjects([]byte(manifest))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, object := range objects {
-		if isAgentDeployment(object) {
+	for _, document := range releaseutil.SplitManifests(manifest) {
+		if object := objectOf(t, document); object.GetKind() == "Deployment" && object.GetName() == names.Agent {
 			return object
 		}
 	}

@@ -24,11 +24,7 @@ import (
 // infoOf returns the resource.Info of an object, as Helm uses it.
 func infoOf(t *testing.T, text string) *resource.Info {
 	t.Helper()
-	object, err := singleObject([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return infoFor(object)
+	return infoFor(objectOf(t, text))
 }
 
 func infoFor(object *unstructured.Unstructured) *resource.Info {
@@ -192,12 +188,12 @@ func TestSortForInstall(t *testing.T) {
 }
 
 func TestCopyMeta(t *testing.T) {
-	source := infoOf(t, "apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: hub, uid: u, resourceVersion: '7', labels: {a: b, fleet.cattle.io/bundledeployment: other}, annotations: {c: d}, finalizers: [x], ownerReferences: [{name: o}]}\n")
-	from := metaOf(t, source.Object)
+	source := objectOf(t, "apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: hub, uid: u, resourceVersion: '7', labels: {a: b, fleet.cattle.io/bundledeployment: other}, annotations: {c: d}, finalizers: [x], ownerReferences: [{name: o}]}\n")
+	from := metaOf(t, source)
 	before := from.DeepCopy()
 	d := &copier{copyOptions: copyOptions{AgentNamespace: "agents"}}
 	got := d.copyMeta(from, "x", "web")
-	want := metaOf(t, infoOf(t, "apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: web, labels: {a: b, fleet.cattle.io/bundledeployment: x}, annotations: {c: d, fleet.cattle.io/agent-namespace: agents}}\n").Object)
+	want := metaOf(t, objectOf(t, "apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: web, labels: {a: b, fleet.cattle.io/bundledeployment: x}, annotations: {c: d, fleet.cattle.io/agent-namespace: agents}}\n"))
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

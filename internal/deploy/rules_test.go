@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v3/pkg/release"
 
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -25,7 +26,10 @@ func deployment(changes ...func(*fleet.BundleDeployment)) *fleet.BundleDeploymen
 		ObjectMeta: metav1.ObjectMeta{Name: "hello", Namespace: "cluster-ns", Labels: map[string]string{fleet.LabelBundleNamespace: "fleet-default"}},
 		Spec:       fleet.BundleDeploymentSpec{DeploymentID: "s-1:a", StagedDeploymentID: "s-1:a", Options: in("web")},
 	}
-	deployed(&bd.Status, noon, "s-1:a", "web/hello:1")
+	bd.Status.AppliedDeploymentID, bd.Status.Release = "s-1:a", "web/hello:1"
+	for _, kind := range []string{fleet.ConditionInstalled, fleet.ConditionDeployed} {
+		fleet.SetCondition(&bd.Status.Conditions, noon, genericcondition.GenericCondition{Type: kind, Status: corev1.ConditionTrue})
+	}
 	for _, change := range changes {
 		change(bd)
 	}

@@ -101,12 +101,12 @@ func TestRecordedStatus(t *testing.T) {
 			for _, r := range want.Resources {
 				created[r.Kind+" "+r.Name] = r.CreatedAt
 			}
-			p, err := packageOf(t, recordedFiles(t, name), bd.Spec.Options)
+			p, err := newPackage(packageInput{Name: name, ManifestID: "s-0123", Resources: manifestOf(recordedFiles(t, name)).Resources, Options: &bd.Spec.Options})
 			if err != nil {
 				t.Fatal(err)
 			}
 			live := recordedLive(t, name)
-			tr := &tracking{set: Options{OwnBundle: "fleet-agent-east"}.setOf(name), refs: manifestRefs(t, p, bd), seen: map[objectRef]observation{}}
+			tr := &tracking{set: recordedSet(name), refs: manifestRefs(t, p, bd), seen: map[objectRef]observation{}}
 			for ref, object := range live {
 				object.SetCreationTimestamp(created[ref.Kind+" "+ref.Name])
 				if test.change != nil {
@@ -171,6 +171,19 @@ func recordedFiles(t *testing.T, name string) map[string]string {
 	return files
 }
 
+// recordedSet returns the set of a recorded BundleDeployment.
+func recordedSet(name string) set {
+	if name == "fleet-agent-east" {
+		return agentSet("")
+	}
+	return setFor(name, "")
+}
+
+// isNamespaced treats the kinds that a recorded bundle may have as the API server does.
+func isNamespaced(gvk schema.GroupVersionKind) (bool, error) {
+	return !strings.HasPrefix(gvk.Kind, "ClusterRole"), nil
+}
+
 // manifestRefs returns the objects of a bundle in the order of its manifest. It does not render templates: the
 // only object of the recorded chart has a literal name.
 func manifestRefs(t *testing.T, p *bundlePackage, bd *fleet.BundleDeployment) []objectRef {
@@ -180,7 +193,7 @@ func manifestRefs(t *testing.T, p *bundlePackage, bd *fleet.BundleDeployment) []
 		text := strings.NewReplacer("{{ .Values.greeting | quote }}", "x", "{{ .Values.cluster | quote }}", "x").Replace(string(template.Data))
 		rendered.WriteString("---\n" + text)
 	}
-	f := &finisher{Package: p, Set: Options{OwnBundle: "fleet-agent-east"}.setOf(bd.Name), TargetNamespace: bd.Spec.Options.TargetNamespace, Namespaced: namespacedKind}
+	f := &finisher{Package: p, Set: recordedSet(bd.Name), TargetNamespace: bd.Spec.Options.TargetNamespace, Namespaced: isNamespaced}
 	out, err := f.Run(&rendered)
 	if err != nil {
 		t.Fatal(err)
@@ -302,7 +315,8 @@ func TestStatusOfEachOutcome(t *testing.T) {
 
 func TestStatusPatch(t *testing.T) {
 	base := deployment()
-	monitored(&base.Status, noon, newReport([]sighting{{refTo("ConfigMap", "web", "a"), seenAs("1", fleet.ResourceSummary{State: "active"})}}), 0)
+	base.Status.Ready, base.Status.NonModified, base.Status.ResourceCounts = true, true, fleet.ResourceCounts{DesiredReady: 1, Ready: 1}
+	base.Status.Resources = []fleet.DeployedResource{{Kind: "ConfigMap", APIVersion: "v1", Namespace: "web", Name: "a"}}
 	base.Status.Display = fleet.BundleDeploymentDisplay{Monitored: "True", State: "Ready"}
 	tests := map[string]struct {
 		change func(*fleet.BundleDeploymentStatus)
@@ -422,10 +436,7 @@ func TestObserve(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			object, err := singleObject([]byte(test.object))
-			if err != nil {
-				t.Fatal(err)
-			}
+			object := objectOf(t, test.object)
 			before := object.DeepCopy()
 			got := observe(object, hash, test.ignored)
 			got.Content = 0 // see TestContentHash_IgnoresStatus

@@ -235,9 +235,13 @@ func TestSecretValue_IsNotInStatus(t *testing.T) {
 // store stores a revision as a killed agent would have left it.
 func (l *lab) store(namespace, name, bundleDeployment string, number int, status release.Status, manifest string) {
 	l.t.Helper()
-	h := &history{secrets: l.East.CoreV1().Secrets(namespace), key: releaseKey{namespace, name}, clock: time.Now, broken: map[string]bool{}}
+	var sealed *seal
 	if bundleDeployment != "" {
-		h.seal = &seal{secrets: l.East.CoreV1().Secrets(l.Name)}
+		sealed = newSeal(l.East.CoreV1().Secrets(l.Name), func(releaseKey) int { return 0 })
+	}
+	h, err := loadHistory(l.t.Context(), l.East.CoreV1().Secrets(namespace), releaseKey{namespace, name}, time.Now, sealed)
+	if err != nil {
+		l.t.Fatal(err)
 	}
 	r := &release.Release{
 		Name: name, Namespace: namespace, Version: number, Manifest: manifest, Info: &release.Info{Status: status},

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -18,16 +19,25 @@ import (
 // forgery returns a release as a writer of Secrets in one namespace can forge it.
 func (l *lab) forgery(namespace, name, bundle string, number int, status release.Status, manifest string, hooks ...*release.Hook) *corev1.Secret {
 	l.t.Helper()
-	h := &history{secrets: l.East.CoreV1().Secrets(namespace), key: releaseKey{namespace, name}, clock: time.Now, broken: map[string]bool{}}
-	secret, err := h.secret(secretName(name, number), &release.Release{
+	secrets := fake.NewClientset().CoreV1().Secrets(namespace)
+	h, err := loadHistory(l.t.Context(), secrets, releaseKey{namespace, name}, time.Now, nil)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	err = h.Create(secretName(name, number), &release.Release{
 		Name: name, Namespace: namespace, Version: number, Manifest: manifest, Hooks: hooks, Info: &release.Info{Status: status},
 		Chart: &chart.Chart{Metadata: &chart.Metadata{APIVersion: "v2", Name: name, Version: "0.1.0", Annotations: map[string]string{
 			fleet.AnnotationBundleID: bundle, fleet.AnnotationAgentNamespace: l.Name,
 		}}},
-	}, labelCreatedAt)
+	})
 	if err != nil {
 		l.t.Fatal(err)
 	}
+	secret, err := secrets.Get(l.t.Context(), secretName(name, number), metav1.GetOptions{})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	secret.ResourceVersion = ""
 	return secret
 }
 
@@ -135,7 +145,7 @@ func (l *lab) upgradeX(own string) {
 // eventuallyLater waits until the API server's clock is in a later second than the creation of the agent's key.
 func (l *lab) eventuallyLater(namespace string) {
 	l.t.Helper()
-	key, err := l.East.CoreV1().Secrets(l.Name).Get(l.t.Context(), sealSecret, metav1.GetOptions{})
+	key, err := l.East.CoreV1().Secrets(l.Name).Get(l.t.Context(), "fleet-agent-release-key", metav1.GetOptions{})
 	if err != nil {
 		l.t.Log("there is no key: ", err)
 		return
@@ -186,14 +196,14 @@ func (l *lab) asOfAnEarlierAgent(own, name string, number int, hooks ...*release
 	}
 	stored.Hooks = append(stored.Hooks, hooks...)
 	delete(stored.Chart.Metadata.Annotations, fleet.AnnotationTargetNamespace)
-	if secret.Data[releaseDataKey], err = encodeRelease(stored); err != nil {
+	if secret.Data["release"], err = encodeRelease(stored); err != nil {
 		l.t.Fatal(err)
 	}
 	delete(secret.Annotations, fleet.AnnotationReleaseSeal)
 	if _, err := secrets.Update(l.t.Context(), secret, metav1.UpdateOptions{}); err != nil {
 		l.t.Fatal(err)
 	}
-	if err := ignoreNotFound(l.East.CoreV1().Secrets(l.Name).Delete(l.t.Context(), sealSecret, metav1.DeleteOptions{})); err != nil {
+	if err := ignoreNotFound(l.East.CoreV1().Secrets(l.Name).Delete(l.t.Context(), "fleet-agent-release-key", metav1.DeleteOptions{})); err != nil {
 		l.t.Fatal(err)
 	}
 }

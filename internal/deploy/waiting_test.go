@@ -274,7 +274,7 @@ func TestAwaited(t *testing.T) {
 func TestAwaitedBy(t *testing.T) {
 	bd := deployment()
 	bd.Spec.Options.TargetNamespace = "web"
-	refused := checkTargetNamespace("team-a", nil, &metav1.LabelSelector{})
+	refused := until(core("namespaces", "", "team-a"), because(fleet.ReasonNamespaceMissing, errors.New("none")))
 	tests := map[string]struct {
 		err   error
 		want  string

@@ -47,7 +47,7 @@ func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *re
 			Namespaced: who.namespaced, Installed: installed,
 		},
 		Identity: who, Set: marks, Stale: d.inventory.except(bd.Name, key), Superseded: d.superseded(bd),
-		News: d.newsOf(bd.Name, marks.Hash),
+		News:    d.newsOf(bd.Name, marks.Hash),
 		MayTake: func(exists bool, marks map[string]string) error { return d.take(ctx, bd.Name, who, key, exists, marks) },
 	})
 	if err != nil {
