@@ -1,9 +1,9 @@
 package deploy
 
 import (
+	"maps"
+	"slices"
 	"sync"
-
-	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // bells wake operations that wait for an event. Helm keeps their goroutines until the operation has finished.
@@ -55,13 +55,35 @@ func setBell(hash string) string    { return "set/" + hash }
 
 const crdBell = "crds"
 
-// newsOf returns the wakeups for a deployment of a BundleDeployment: changes of its objects, changes of CRDs, and
-// changes of the BundleDeployment. The watches are the ones that the release needs afterwards as well.
-func (d *deployer) newsOf(name, hash string) *news {
-	return &news{
-		follow: func(resources map[schema.GroupVersionResource]bool) { d.watches.follow(name, resources) },
-		listen: func() (<-chan struct{}, func()) {
-			return d.bells.listen(bundleBell(name), setBell(hash), crdBell)
-		},
+// nameSet is a set of names.
+type nameSet struct {
+	mu    sync.Mutex
+	names map[string]bool
+}
+
+func newNameSet() *nameSet { return &nameSet{names: map[string]bool{}} }
+
+func (s *nameSet) put(name string, in bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if in {
+		s.names[name] = true
+		return
 	}
+	delete(s.names, name)
+}
+
+// take removes a name and reports whether it was in the set.
+func (s *nameSet) take(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.names[name]
+	delete(s.names, name)
+	return was
+}
+
+func (s *nameSet) list() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.names))
 }

@@ -402,30 +402,3 @@ func FuzzPackage(f *testing.F) {
 		}
 	})
 }
-
-func FuzzParseObjects(f *testing.F) {
-	f.Add([]byte(configMapYAML))
-	f.Add([]byte("apiVersion: v1\nkind: List\nitems: [{}]"))
-	f.Add([]byte("--- a\n---\n{"))
-	f.Add([]byte("a: &a [*a]"))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		objects, err := parseObjects(text)
-		if err != nil {
-			if !strings.Contains(err.Error(), "YAML parse error") {
-				t.Errorf("not recognised: %v", err)
-			}
-			return
-		}
-		formatted, err := formatObjects(objects)
-		if err != nil {
-			return
-		}
-		again, err := parseObjects(formatted)
-		if err != nil {
-			t.Fatalf("what was written cannot be read: %v\n%s", err, formatted)
-		}
-		if len(again) != len(objects) {
-			t.Errorf("%d objects became %d:\n%s", len(objects), len(again), formatted)
-		}
-	})
-}

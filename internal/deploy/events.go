@@ -2,8 +2,6 @@ package deploy
 
 import (
 	"maps"
-	"slices"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/tools/cache"
@@ -94,37 +92,4 @@ func (d *deployer) wakeWaiting() { d.enqueueAll(d.waiting.list()) }
 func (d *deployer) objectChanged(hash string) {
 	d.bells.ring(setBell(hash))
 	d.enqueueChanged(d.records.usersOf(hash))
-}
-
-// nameSet is a set of names.
-type nameSet struct {
-	mu    sync.Mutex
-	names map[string]bool
-}
-
-func newNameSet() *nameSet { return &nameSet{names: map[string]bool{}} }
-
-func (s *nameSet) put(name string, in bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if in {
-		s.names[name] = true
-		return
-	}
-	delete(s.names, name)
-}
-
-// take removes a name and reports whether it was in the set.
-func (s *nameSet) take(name string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	was := s.names[name]
-	delete(s.names, name)
-	return was
-}
-
-func (s *nameSet) list() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Sorted(maps.Keys(s.names))
 }

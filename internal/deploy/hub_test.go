@@ -1,9 +1,12 @@
 package deploy
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 
@@ -201,6 +204,79 @@ func TestReport_UpdatesOrPatchesStatus(t *testing.T) {
 				t.Errorf("with nothing to tell: %v %v", written, err)
 			}
 			a.expectAsked(test.asked...)
+		})
+	}
+}
+
+func TestConfirmGone(t *testing.T) {
+	status := func(code int, reason metav1.StatusReason) string {
+		text, err := json.Marshal(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: reason, Code: int32(code)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	tests := map[string]struct {
+		code int
+		body string
+		gone bool
+		err  bool
+	}{
+		"it was deleted":                    {404, status(404, metav1.StatusReasonNotFound), true, false},
+		"the hub has lost the CRD":          {404, "404 page not found\n", false, false},
+		"it exists":                         {200, `{"apiVersion":"fleet.cattle.io/v1alpha1","kind":"BundleDeployment"}`, false, false},
+		"the agent has no rights":           {403, status(403, metav1.StatusReasonForbidden), false, false},
+		"the agent's credential is invalid": {401, status(401, metav1.StatusReasonUnauthorized), false, false},
+		"the hub returns an error":          {500, status(500, metav1.StatusReasonInternalError), false, true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				if strings.HasPrefix(test.body, "{") {
+					w.Header().Set("Content-Type", "application/json")
+				}
+				w.WriteHeader(test.code)
+				_, _ = w.Write([]byte(test.body))
+			}))
+			defer server.Close()
+			h, err := newHub(&rest.Config{Host: server.URL}, "cluster-ns")
+			if err != nil {
+				t.Fatal(err)
+			}
+			gone, err := h.confirmGone(t.Context(), "x")
+			if gone != test.gone || (err != nil) != test.err {
+				t.Errorf("gone %t, error %v", gone, err)
+			}
+		})
+	}
+}
+
+func TestOptionsValues(t *testing.T) {
+	hash := func(texts ...string) string {
+		sum := sha256.Sum256([]byte(strings.Join(texts, "")))
+		return hex.EncodeToString(sum[:])
+	}
+	tests := map[string]struct {
+		values, staged, hash string
+		want                 map[string]any
+		err                  string
+	}{
+		// Test vectors of the contract.
+		"values alone":             {`{"key":"value"}`, ``, "e43abcf3375244839c012f9633f95862d232a95b00d5bc7348b3098b9fed7f32", map[string]any{"key": "value"}, ""},
+		"values and staged values": {`{"key":"value"}`, `{"newkey":"value"}`, "01c44d8a446abccb870503db292e07cb2b8da135b6fec52b21048bdab8c84a7c", map[string]any{"key": "value"}, ""},
+		"staged values alone":      {``, `{"newkey":"value"}`, hash(`{"newkey":"value"}`), nil, ""},
+		"whole numbers":            {`{"n":9007199254740993}`, ``, hash(`{"n":9007199254740993}`), map[string]any{"n": int64(9007199254740993)}, ""},
+		"other values":             {`{"key":"other"}`, ``, "e43abcf3375244839c012f9633f95862d232a95b00d5bc7348b3098b9fed7f32", nil, errValuesHash.Error()},
+		"no hash":                  {`{"key":"value"}`, ``, "", nil, errValuesHash.Error()},
+		"not an object":            {`["hunter2"]`, ``, hash(`["hunter2"]`), nil, "the values in the BundleDeployment's Secret are not a JSON object"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := optionsValues(map[string][]byte{"values": []byte(test.values), "stagedValues": []byte(test.staged)}, test.hash)
+			expectError(t, err, test.err)
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Error(diff)
+			}
 		})
 	}
 }

@@ -1,54 +1,18 @@
 package deploy
 
 import (
-	"fmt"
-	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"helm.sh/helm/v3/pkg/chartutil"
-	"helm.sh/helm/v3/pkg/engine"
-	"helm.sh/helm/v3/pkg/release"
-	"helm.sh/helm/v3/pkg/releaseutil"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/fleet-hub/fleet/charts"
 	"github.com/fleet-hub/fleet/internal/agentchart"
-	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 )
-
-// asInstalled returns the agent's Deployment as helm install renders it with the admin's values, and the image of
-// the hub.
-func asInstalled(t *testing.T, namespace string, values map[string]any) *unstructured.Unstructured {
-	t.Helper()
-	definition, err := agentchart.Load(charts.FS, "fleet-agent")
-	if err != nil {
-		t.Fatal(err)
-	}
-	given := map[string]any{
-		"apiServerURL": "https://hub", "tokenName": "t", "image": map[string]any{"repository": "fleet-agent", "tag": "test"},
-		"internal": map[string]any{"systemNamespace": namespace},
-	}
-	for key, value := range values {
-		given[key] = value
-	}
-	scope, err := chartutil.ToRenderValues(definition, given, chartutil.ReleaseOptions{Name: "fleet-agent", Namespace: namespace}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := engine.Render(definition, scope)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return deploymentIn(t, files[filepath.Join("fleet-agent", "templates", "deployment.yaml")])
-}
 
 // byHub returns the agent's Deployment as the agent's Bundle contains it.
 func byHub(t *testing.T, v importing.AgentValues) *unstructured.Unstructured {
@@ -58,26 +22,6 @@ func byHub(t *testing.T, v importing.AgentValues) *unstructured.Unstructured {
 		t.Fatal(err)
 	}
 	return deploymentIn(t, string(manifest))
-}
-
-// deploymentIn returns the agent's Deployment in a manifest.
-func deploymentIn(t *testing.T, manifest string) *unstructured.Unstructured {
-	t.Helper()
-	for _, document := range releaseutil.SplitManifests(manifest) {
-		if object := objectOf(t, document); object.GetKind() == "Deployment" && object.GetName() == names.Agent {
-			return object
-		}
-	}
-	t.Fatal("no Deployment")
-	return nil
-}
-
-// everySetting returns all settings that only the admin knows.
-func everySetting() map[string]any {
-	return map[string]any{
-		"proxy": "http://proxy:3128", "noProxy": "10.0.0.0/8", "agent": map[string]any{"replicas": 3},
-		"fleetAgent": map[string]any{"nodeSelector": map[string]any{"disk": "ssd"}},
-	}
 }
 
 func TestKeepInstalled(t *testing.T) {
@@ -188,55 +132,4 @@ func TestKeepInstalled_IgnoresInvalidDeployments(t *testing.T) {
 			keepInstalled(&unstructured.Unstructured{Object: odd}, byHub(t, agentIn("ns"))) // and does not panic
 		})
 	}
-}
-
-func TestAgentUpgrade_KeepsSettingsOfAdmin(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, "own-keep")
-	given := asInstalled(t, l.Name, everySetting())
-	refs := l.install([]runtime.Object{given}, chartMarks(l.Name))
-	store := func(revision int, object *unstructured.Unstructured) {
-		text, err := formatObjects([]*unstructured.Unstructured{object})
-		if err != nil {
-			t.Fatal(err)
-		}
-		l.store(l.Name, "fleet-agent", "", revision, release.StatusDeployed, string(text))
-	}
-	store(1, given)
-	before := l.identities(refs)
-
-	l.start()
-	l.apply(agentBundle(t, agentIn(l.Name)))
-	l.expectStatus("fleet-agent-east", ready)
-	if diff := cmp.Diff(before, l.identities(refs)); diff != "" {
-		t.Errorf("UIDs and specs (-before +after):\n%s", diff)
-	}
-	if got := l.revisionsOf(l.Name, "fleet-agent-east"); !slices.Equal(got, []string{"1 deployed"}) {
-		t.Errorf("revisions %q", got)
-	}
-
-	// After an upgrade of the admin's release, its settings apply with the next change by the hub.
-	changed := asInstalled(t, l.Name, map[string]any{"proxy": "http://other:3128", "debug": true})
-	store(2, changed)
-	l.install([]runtime.Object{changed}, chartMarks(l.Name))
-	settings := agentIn(l.Name)
-	settings.CheckinInterval = "1m0s"
-	l.halt()
-	l.apply(agentBundle(t, settings))
-	l.start()
-	l.eventually(func() string {
-		live, err := l.East.AppsV1().Deployments(l.Name).Get(t.Context(), "fleet-agent", metav1.GetOptions{})
-		if err != nil {
-			return err.Error()
-		}
-		container := live.Spec.Template.Spec.Containers[0]
-		if len(container.Command) != 1 || *live.Spec.Replicas != 1 || !slices.Contains(container.Env, corev1.EnvVar{Name: "CHECKIN_INTERVAL", Value: "1m0s"}) {
-			return fmt.Sprintf("the Deployment is not the hub's: %v", live.Spec)
-		}
-		if !slices.Contains(container.Env, corev1.EnvVar{Name: "HTTPS_PROXY", Value: "http://other:3128"}) {
-			return "the new proxy is lost"
-		}
-		return ""
-	})
-	l.expectStatus("fleet-agent-east", ready)
 }

@@ -33,9 +33,6 @@ import (
 
 const east = "east"
 
-// patience is the timeout of conditions; machines may be busy.
-const patience = 2 * time.Minute
-
 // shortInterval is the garbage collection interval of tests with several rounds.
 const shortInterval = 100 * time.Millisecond
 
@@ -242,23 +239,6 @@ type bundle struct {
 	Files   map[string]string
 	Options fleet.BundleDeploymentOptions
 	Change  func(*fleet.BundleDeployment)
-}
-
-// manifestOf makes the manifest of files, sorted by name.
-func manifestOf(files map[string]string) content.Manifest {
-	var m content.Manifest
-	for _, f := range sortedFiles(bytesOf(files)) {
-		m.Resources = append(m.Resources, fleet.BundleResource{Name: f.Name, Content: string(f.Data)})
-	}
-	return m
-}
-
-func bytesOf(files map[string]string) map[string][]byte {
-	out := map[string][]byte{}
-	for name, text := range files {
-		out[name] = []byte(text)
-	}
-	return out
 }
 
 // apply creates or updates a BundleDeployment like the controller.

@@ -8,17 +8,12 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v3/pkg/kube"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/resource"
-
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // infoOf returns the resource.Info of an object, as Helm uses it.
@@ -165,64 +160,4 @@ func TestRecognise(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestSortForInstall(t *testing.T) {
-	var objects []*unstructured.Unstructured
-	for _, name := range []string{"Zebra/1", "Deployment/1", "Namespace/1", "Aardvark/1", "ConfigMap/2", "ConfigMap/1", "NetworkPolicy/1", "APIService/1", "Secret/1"} {
-		kind, number, _ := strings.Cut(name, "/")
-		object := &unstructured.Unstructured{}
-		object.SetKind(kind)
-		object.SetName(number)
-		objects = append(objects, object)
-	}
-	sortForInstall(objects)
-	var got []string
-	for _, object := range objects {
-		got = append(got, object.GetKind()+"/"+object.GetName())
-	}
-	want := []string{"Namespace/1", "NetworkPolicy/1", "Secret/1", "ConfigMap/2", "ConfigMap/1", "Deployment/1", "APIService/1", "Aardvark/1", "Zebra/1"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-}
-
-func TestCopyMeta(t *testing.T) {
-	source := objectOf(t, "apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: hub, uid: u, resourceVersion: '7', labels: {a: b, fleet.cattle.io/bundledeployment: other}, annotations: {c: d}, finalizers: [x], ownerReferences: [{name: o}]}\n")
-	from := metaOf(t, source)
-	before := from.DeepCopy()
-	d := &copier{copyOptions: copyOptions{AgentNamespace: "agents"}}
-	got := d.copyMeta(from, "x", "web")
-	want := metaOf(t, objectOf(t, "apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: web, labels: {a: b, fleet.cattle.io/bundledeployment: x}, annotations: {c: d, fleet.cattle.io/agent-namespace: agents}}\n"))
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff(*before, from); diff != "" {
-		t.Errorf("the input was changed:\n%s", diff)
-	}
-	if !sameMeta(got, want) || sameMeta(got, from) {
-		t.Error("labels and annotations are all that counts")
-	}
-	if bare := d.copyMeta(metaOf(t, &unstructured.Unstructured{Object: map[string]any{}}), "x", "web"); bare.Labels[fleet.LabelBundleDeployment] != "x" || !d.copiedIt(bare) {
-		t.Errorf("of a source without labels: %v", bare)
-	}
-	others := *got.DeepCopy()
-	others.Annotations[fleet.AnnotationAgentNamespace] = "other"
-	if !sameMeta(got, others) || d.copiedIt(others) || d.copiedIt(from) {
-		t.Error("whose a copy is does not make it another one")
-	}
-}
-
-// metaOf returns the typed metadata of an object.
-func metaOf(t *testing.T, object runtime.Object) metav1.ObjectMeta {
-	t.Helper()
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var partial metav1.PartialObjectMetadata
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, &partial); err != nil {
-		t.Fatal(err)
-	}
-	return partial.ObjectMeta
 }

@@ -244,3 +244,13 @@ func (o *observer) get(ctx context.Context, resource schema.GroupVersionResource
 	}
 	return client.Namespace(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 }
+
+// rewritten counts a comparison of each object.
+func (t *tracking) rewritten(objects []sighting, now time.Time) {
+	if t.rewrites == nil {
+		t.rewrites = map[objectRef]rewrites{}
+	}
+	for _, object := range objects {
+		t.rewrites[object.objectRef] = t.rewrites[object.objectRef].compared(now)
+	}
+}

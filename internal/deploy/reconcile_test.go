@@ -272,25 +272,3 @@ func TestFailedReport_ReturnsErrorUnlessDeleted(t *testing.T) {
 		})
 	}
 }
-
-func TestDoubtful(t *testing.T) {
-	a, b := refTo("ConfigMap", "web", "a"), refTo("ConfigMap", "web", "b")
-	fine := seenAs("1", fleet.ResourceSummary{State: "active"})
-	tests := map[string]struct {
-		seen map[objectRef]observation
-		want bool
-	}{
-		"nothing observed yet":              {nil, false},
-		"all objects exist":                 {map[objectRef]observation{a: fine, b: fine}, false},
-		"one is missing":                    {map[objectRef]observation{a: fine, b: {}}, true},
-		"one belongs to another owner":      {map[objectRef]observation{a: fine, b: {Exists: true}}, true},
-		"observed object is no longer part": {map[objectRef]observation{refTo("ConfigMap", "web", "c"): {}}, false},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			if got := (&tracking{refs: []objectRef{a, b}, seen: test.seen}).doubtful(); got != test.want {
-				t.Errorf("got %t", got)
-			}
-		})
-	}
-}

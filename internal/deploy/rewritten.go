@@ -33,13 +33,3 @@ func (r rewrites) wait(now time.Time) time.Duration {
 	pace := min(firstPace<<min(r.count-freeComparisons, 8), longestPace)
 	return max(r.last.Add(pace).Sub(now), 0)
 }
-
-// rewritten counts a comparison of each object.
-func (t *tracking) rewritten(objects []sighting, now time.Time) {
-	if t.rewrites == nil {
-		t.rewrites = map[objectRef]rewrites{}
-	}
-	for _, object := range objects {
-		t.rewrites[object.objectRef] = t.rewrites[object.objectRef].compared(now)
-	}
-}

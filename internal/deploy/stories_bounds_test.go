@@ -1,28 +1,12 @@
 package deploy
 
 import (
-	"runtime"
-	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
-
-// allocatedBy returns the memory that a function allocates in MiB, including freed memory.
-func allocatedBy(do func()) uint64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	do()
-	runtime.ReadMemStats(&after)
-	return (after.TotalAlloc - before.TotalAlloc) >> 20
-}
-
-// manyAliases is about 200 KB of YAML that expands to 600 MB.
-func manyAliases(anchor string) string {
-	return "a: " + anchor + "a \"" + strings.Repeat("x", 200_000) + "\"\nb: [" + strings.Repeat("*a,", 2999) + "*a]\n"
-}
 
 // TestAliasesInATemplate_AreRefusedBeforeHelmReadsThem is not parallel, because it measures allocations.
 func TestAliasesInATemplate_AreRefusedBeforeHelmReadsThem(t *testing.T) {

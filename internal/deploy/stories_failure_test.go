@@ -20,13 +20,6 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-const configMapYAML = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cm}\ndata: {a: b}\n"
-
-// in makes options for a namespace.
-func in(namespace string) fleet.BundleDeploymentOptions {
-	return fleet.BundleDeploymentOptions{DefaultNamespace: namespace, Helm: &fleet.HelmOptions{}}
-}
-
 func TestUndeployableBundle_IsReported(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "bad")

@@ -3,6 +3,7 @@ package deploy
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -24,14 +25,6 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
-
-// agentIn returns the settings of an agent in a namespace.
-func agentIn(namespace string) importing.AgentValues {
-	return importing.AgentValues{
-		Namespace: namespace, Replicas: 1, Image: "fleet-agent:test", ImagePullPolicy: "IfNotPresent", CheckinInterval: "15m0s",
-		BundleDeploymentWorkers: "50", DriftWorkers: "50", LeaseDuration: "30s", RetryPeriod: "10s", RenewDeadline: "25s",
-	}
-}
 
 // agentBundle returns the agent's own bundle with these settings.
 func agentBundle(t *testing.T, v importing.AgentValues) bundle {
@@ -435,5 +428,56 @@ func TestAgentBundleDeleted_AgentStays(t *testing.T) {
 	}
 	// When the agent is managed again, it is adopted again.
 	l.apply(agentBundle(t, agentIn(l.Name)))
+	l.expectStatus("fleet-agent-east", ready)
+}
+
+func TestAgentUpgrade_KeepsSettingsOfAdmin(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "own-keep")
+	given := asInstalled(t, l.Name, everySetting())
+	refs := l.install([]runtime.Object{given}, chartMarks(l.Name))
+	store := func(revision int, object *unstructured.Unstructured) {
+		text, err := formatObjects([]*unstructured.Unstructured{object})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.store(l.Name, "fleet-agent", "", revision, release.StatusDeployed, string(text))
+	}
+	store(1, given)
+	before := l.identities(refs)
+
+	l.start()
+	l.apply(agentBundle(t, agentIn(l.Name)))
+	l.expectStatus("fleet-agent-east", ready)
+	if diff := cmp.Diff(before, l.identities(refs)); diff != "" {
+		t.Errorf("UIDs and specs (-before +after):\n%s", diff)
+	}
+	if got := l.revisionsOf(l.Name, "fleet-agent-east"); !slices.Equal(got, []string{"1 deployed"}) {
+		t.Errorf("revisions %q", got)
+	}
+
+	// After an upgrade of the admin's release, its settings apply with the next change by the hub.
+	changed := asInstalled(t, l.Name, map[string]any{"proxy": "http://other:3128", "debug": true})
+	store(2, changed)
+	l.install([]runtime.Object{changed}, chartMarks(l.Name))
+	settings := agentIn(l.Name)
+	settings.CheckinInterval = "1m0s"
+	l.halt()
+	l.apply(agentBundle(t, settings))
+	l.start()
+	l.eventually(func() string {
+		live, err := l.East.AppsV1().Deployments(l.Name).Get(t.Context(), "fleet-agent", metav1.GetOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		container := live.Spec.Template.Spec.Containers[0]
+		if len(container.Command) != 1 || *live.Spec.Replicas != 1 || !slices.Contains(container.Env, corev1.EnvVar{Name: "CHECKIN_INTERVAL", Value: "1m0s"}) {
+			return fmt.Sprintf("the Deployment is not the hub's: %v", live.Spec)
+		}
+		if !slices.Contains(container.Env, corev1.EnvVar{Name: "HTTPS_PROXY", Value: "http://other:3128"}) {
+			return "the new proxy is lost"
+		}
+		return ""
+	})
 	l.expectStatus("fleet-agent-east", ready)
 }

@@ -1,10 +1,34 @@
 package deploy
 
 import (
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
 	"testing"
+	"time"
 
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+	"helm.sh/helm/v3/pkg/releaseutil"
+
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	metadatafake "k8s.io/client-go/metadata/fake"
 	"sigs.k8s.io/yaml"
+
+	"github.com/fleet-hub/fleet/charts"
+	"github.com/fleet-hub/fleet/e2e/framework/golden"
+	"github.com/fleet-hub/fleet/internal/agentchart"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/rules/content"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // objectOf returns the object that a text in YAML describes.
@@ -19,4 +43,186 @@ func objectOf(t *testing.T, text string) *unstructured.Unstructured {
 		t.Fatal(err)
 	}
 	return object
+}
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// deployment returns a deployed BundleDeployment with the given changes.
+func deployment(changes ...func(*fleet.BundleDeployment)) *fleet.BundleDeployment {
+	bd := &fleet.BundleDeployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "hello", Namespace: "cluster-ns", Labels: map[string]string{fleet.LabelBundleNamespace: "fleet-default"}},
+		Spec:       fleet.BundleDeploymentSpec{DeploymentID: "s-1:a", StagedDeploymentID: "s-1:a", Options: in("web")},
+	}
+	bd.Status.AppliedDeploymentID, bd.Status.Release = "s-1:a", "web/hello:1"
+	for _, kind := range []string{fleet.ConditionInstalled, fleet.ConditionDeployed} {
+		fleet.SetCondition(&bd.Status.Conditions, noon, genericcondition.GenericCondition{Type: kind, Status: corev1.ConditionTrue})
+	}
+	for _, change := range changes {
+		change(bd)
+	}
+	return bd
+}
+
+// namespaceWith returns a namespace with labels, nil unless it exists.
+func namespaceWith(exists bool, labels map[string]string) *corev1.Namespace {
+	if !exists {
+		return nil
+	}
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: labels}}
+}
+
+var notForFiles = regexp.MustCompile(`[^a-zA-Z0-9]+`)
+
+// expectGolden compares text with testdata/<test>/<name>.golden, named after the running test.
+func expectGolden(t *testing.T, text string) {
+	t.Helper()
+	test, name, _ := strings.Cut(t.Name(), "/")
+	golden.Expect(t, filepath.Join(test, strings.Trim(notForFiles.ReplaceAllString(name, "-"), "-")+".golden"), text)
+}
+
+func expectError(t *testing.T, err error, want string) {
+	t.Helper()
+	got := ""
+	if err != nil {
+		got = err.Error()
+	}
+	if got != want {
+		t.Errorf("error %q, want %q", got, want)
+	}
+}
+
+// aliasBomb is a few kilobytes of YAML that expands to a million items.
+var aliasBomb = "a: &a [" + strings.Repeat("x,", 999) + "x]\nb: [" + strings.Repeat("*a,", 999) + "*a]\n"
+
+// tooManyAliases is the error for it.
+const tooManyAliases = "the YAML is too large: with its aliases expanded, it contains too much; use fewer aliases"
+
+var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+
+// metadataOf returns the metadata of an object as the API server sends them.
+func metadataOf(kind, name, version, hash string) *metav1.PartialObjectMetadata {
+	found := &metav1.PartialObjectMetadata{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: kind},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "web", UID: types.UID(name), ResourceVersion: version,
+			Labels: map[string]string{"big": "label"}, Annotations: map[string]string{"big": "annotation"}},
+	}
+	if hash != "" {
+		found.Labels[fleet.LabelSetHash] = hash
+	}
+	return found
+}
+
+func newMetadataClient(t *testing.T, objects ...kruntime.Object) *metadatafake.FakeMetadataClient {
+	t.Helper()
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	return metadatafake.NewSimpleMetadataClient(scheme, objects...)
+}
+
+func receive[T any](t *testing.T, from <-chan T) T {
+	t.Helper()
+	select {
+	case got := <-from:
+		return got
+	case <-time.After(patience):
+		t.Fatal("nothing came")
+		panic("unreachable")
+	}
+}
+
+// patience is the timeout of conditions; machines may be busy.
+const patience = 2 * time.Minute
+
+// manifestOf makes the manifest of files, sorted by name.
+func manifestOf(files map[string]string) content.Manifest {
+	var m content.Manifest
+	for _, f := range sortedFiles(bytesOf(files)) {
+		m.Resources = append(m.Resources, fleet.BundleResource{Name: f.Name, Content: string(f.Data)})
+	}
+	return m
+}
+
+func bytesOf(files map[string]string) map[string][]byte {
+	out := map[string][]byte{}
+	for name, text := range files {
+		out[name] = []byte(text)
+	}
+	return out
+}
+
+const configMapYAML = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cm}\ndata: {a: b}\n"
+
+// in makes options for a namespace.
+func in(namespace string) fleet.BundleDeploymentOptions {
+	return fleet.BundleDeploymentOptions{DefaultNamespace: namespace, Helm: &fleet.HelmOptions{}}
+}
+
+// allocatedBy returns the memory that a function allocates in MiB, including freed memory.
+func allocatedBy(do func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	do()
+	runtime.ReadMemStats(&after)
+	return (after.TotalAlloc - before.TotalAlloc) >> 20
+}
+
+// manyAliases is about 200 KB of YAML that expands to 600 MB.
+func manyAliases(anchor string) string {
+	return "a: " + anchor + "a \"" + strings.Repeat("x", 200_000) + "\"\nb: [" + strings.Repeat("*a,", 2999) + "*a]\n"
+}
+
+// agentIn returns the settings of an agent in a namespace.
+func agentIn(namespace string) importing.AgentValues {
+	return importing.AgentValues{
+		Namespace: namespace, Replicas: 1, Image: "fleet-agent:test", ImagePullPolicy: "IfNotPresent", CheckinInterval: "15m0s",
+		BundleDeploymentWorkers: "50", DriftWorkers: "50", LeaseDuration: "30s", RetryPeriod: "10s", RenewDeadline: "25s",
+	}
+}
+
+// asInstalled returns the agent's Deployment as helm install renders it with the admin's values, and the image of
+// the hub.
+func asInstalled(t *testing.T, namespace string, values map[string]any) *unstructured.Unstructured {
+	t.Helper()
+	definition, err := agentchart.Load(charts.FS, "fleet-agent")
+	if err != nil {
+		t.Fatal(err)
+	}
+	given := map[string]any{
+		"apiServerURL": "https://hub", "tokenName": "t", "image": map[string]any{"repository": "fleet-agent", "tag": "test"},
+		"internal": map[string]any{"systemNamespace": namespace},
+	}
+	for key, value := range values {
+		given[key] = value
+	}
+	scope, err := chartutil.ToRenderValues(definition, given, chartutil.ReleaseOptions{Name: "fleet-agent", Namespace: namespace}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := engine.Render(definition, scope)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return deploymentIn(t, files[filepath.Join("fleet-agent", "templates", "deployment.yaml")])
+}
+
+// deploymentIn returns the agent's Deployment in a manifest.
+func deploymentIn(t *testing.T, manifest string) *unstructured.Unstructured {
+	t.Helper()
+	for _, document := range releaseutil.SplitManifests(manifest) {
+		if object := objectOf(t, document); object.GetKind() == "Deployment" && object.GetName() == names.Agent {
+			return object
+		}
+	}
+	t.Fatal("no Deployment")
+	return nil
+}
+
+// everySetting returns all settings that only the admin knows.
+func everySetting() map[string]any {
+	return map[string]any{
+		"proxy": "http://proxy:3128", "noProxy": "10.0.0.0/8", "agent": map[string]any{"replicas": 3},
+		"fleetAgent": map[string]any{"nodeSelector": map[string]any{"disk": "ssd"}},
+	}
 }

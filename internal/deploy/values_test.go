@@ -1,8 +1,6 @@
 package deploy
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"strings"
 	"testing"
 
@@ -10,53 +8,6 @@ import (
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
-
-func TestOptionsValues(t *testing.T) {
-	hash := func(texts ...string) string {
-		sum := sha256.Sum256([]byte(strings.Join(texts, "")))
-		return hex.EncodeToString(sum[:])
-	}
-	tests := map[string]struct {
-		values, staged, hash string
-		want                 map[string]any
-		err                  string
-	}{
-		// Test vectors of the contract.
-		"values alone":             {`{"key":"value"}`, ``, "e43abcf3375244839c012f9633f95862d232a95b00d5bc7348b3098b9fed7f32", map[string]any{"key": "value"}, ""},
-		"values and staged values": {`{"key":"value"}`, `{"newkey":"value"}`, "01c44d8a446abccb870503db292e07cb2b8da135b6fec52b21048bdab8c84a7c", map[string]any{"key": "value"}, ""},
-		"staged values alone":      {``, `{"newkey":"value"}`, hash(`{"newkey":"value"}`), nil, ""},
-		"whole numbers":            {`{"n":9007199254740993}`, ``, hash(`{"n":9007199254740993}`), map[string]any{"n": int64(9007199254740993)}, ""},
-		"other values":             {`{"key":"other"}`, ``, "e43abcf3375244839c012f9633f95862d232a95b00d5bc7348b3098b9fed7f32", nil, errValuesHash.Error()},
-		"no hash":                  {`{"key":"value"}`, ``, "", nil, errValuesHash.Error()},
-		"not an object":            {`["hunter2"]`, ``, hash(`["hunter2"]`), nil, "the values in the BundleDeployment's Secret are not a JSON object"},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			got, err := optionsValues(map[string][]byte{"values": []byte(test.values), "stagedValues": []byte(test.staged)}, test.hash)
-			expectError(t, err, test.err)
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Error(diff)
-			}
-		})
-	}
-}
-
-func expectError(t *testing.T, err error, want string) {
-	t.Helper()
-	got := ""
-	if err != nil {
-		got = err.Error()
-	}
-	if got != want {
-		t.Errorf("error %q, want %q", got, want)
-	}
-}
-
-// aliasBomb is a few kilobytes of YAML that expands to a million items.
-var aliasBomb = "a: &a [" + strings.Repeat("x,", 999) + "x]\nb: [" + strings.Repeat("*a,", 999) + "*a]\n"
-
-// tooManyAliases is the error for it.
-const tooManyAliases = "the YAML is too large: with its aliases expanded, it contains too much; use fewer aliases"
 
 func TestParseValues(t *testing.T) {
 	tests := map[string]struct {

@@ -15,12 +15,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/resource"
-	metadatafake "k8s.io/client-go/metadata/fake"
-
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // looks records when objects were checked, relative to the start.
@@ -177,125 +173,4 @@ func TestWithoutWakeups_ObjectsAreStillChecked(t *testing.T) {
 			t.Errorf("checked (-want +got):\n%s", diff)
 		}
 	})
-}
-
-func TestBells(t *testing.T) {
-	bells := newBells()
-	bells.ring("a") // nobody listens
-	heardA, stopA := bells.listen("a", "b")
-	heardB, stopB := bells.listen("b")
-	has := func(heard <-chan struct{}) bool {
-		select {
-		case <-heard:
-			return true
-		default:
-			return false
-		}
-	}
-	bells.ring("a")
-	bells.ring("a")
-	if !has(heardA) || has(heardA) || has(heardB) {
-		t.Error("a bell that rings twice is heard once, and by who listens to it")
-	}
-	bells.ring("b")
-	if !has(heardA) || !has(heardB) {
-		t.Error("a bell is heard by all who listen to it")
-	}
-	stopA()
-	stopA()
-	bells.ring("b")
-	if has(heardA) || !has(heardB) {
-		t.Error("who has stopped hears nothing")
-	}
-	stopB()
-	if len(bells.listeners) != 0 {
-		t.Errorf("left: %v", bells.listeners)
-	}
-}
-
-func namespaceMeta(name, version string) *metav1.PartialObjectMetadata {
-	return &metav1.PartialObjectMetadata{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
-		ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: version},
-	}
-}
-
-// An object is watched while a BundleDeployment waits for it. Changes of the object wake the BundleDeployment.
-func TestAwaited(t *testing.T) {
-	client := newMetadataClient(t, namespaceMeta("web", "1"))
-	woken := make(chan []string, 100)
-	a := newAwaited(client, func(users []string) { slices.Sort(users); woken <- users })
-	namespaces, ok := client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).(metadatafake.MetadataClient)
-	if !ok {
-		t.Fatal("the fake client cannot update")
-	}
-	web, secret := core("namespaces", "", "web"), core("secrets", "web", "pull")
-	a.put("x", &web)
-	if got := receive(t, woken); !slices.Equal(got, []string{"x"}) {
-		t.Errorf("the existing object wakes %v", got)
-	}
-	a.put("x", &web)
-	a.put("y", &web)
-	if _, err := namespaces.UpdateFake(namespaceMeta("web", "2"), metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if got := receive(t, woken); !slices.Equal(got, []string{"x", "y"}) {
-		t.Errorf("a change wakes %v", got)
-	}
-	a.put("x", &secret)
-	if _, err := namespaces.UpdateFake(namespaceMeta("web", "3"), metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if got := receive(t, woken); !slices.Equal(got, []string{"y"}) {
-		t.Errorf("who waits for something else is woken: %v", got)
-	}
-	pulls, _ := client.Resource(secretsResource).Namespace("web").(metadatafake.MetadataClient)
-	created := metadataOf("Secret", "pull", "1", "")
-	if _, err := pulls.CreateFake(created, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if got := receive(t, woken); !slices.Equal(got, []string{"x"}) {
-		t.Errorf("what comes wakes %v", got)
-	}
-	a.put("x", nil)
-	a.put("y", nil)
-	a.put("z", nil)
-	if len(a.objects) != 0 || len(a.waits) != 0 {
-		t.Errorf("watched still: %v, for %v", a.objects, a.waits)
-	}
-	a.put("x", &web)
-	a.stop()
-	a.put("x", &secret)
-	if len(a.objects) != 0 {
-		t.Errorf("watched after the end: %v", a.objects)
-	}
-}
-
-func TestAwaitedBy(t *testing.T) {
-	bd := deployment()
-	bd.Spec.Options.TargetNamespace = "web"
-	refused := until(core("namespaces", "", "team-a"), because(fleet.ReasonNamespaceMissing, errors.New("none")))
-	tests := map[string]struct {
-		err   error
-		want  string
-		alone bool
-	}{
-		"no error":                {},
-		"another error":           {err: errors.New("connection refused")},
-		"a namespace":             {err: fmt.Errorf("x: %w", refused), want: "namespaces.v1 team-a", alone: true},
-		"a terminating namespace": {err: because(fleet.ReasonNamespaceTerminating, errors.New("x")), want: "namespaces.v1 web"},
-		"nil error, marked":       {err: until(core("secrets", "a", "b"), nil)},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			object, alone := awaitedBy(bd, test.err)
-			got := ""
-			if object != nil {
-				got = object.String()
-			}
-			if got != test.want || alone != test.alone {
-				t.Errorf("got %q, alone %t", got, alone)
-			}
-		})
-	}
 }

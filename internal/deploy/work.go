@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/content"
@@ -172,4 +173,15 @@ func (d *deployer) removeStale(ctx context.Context, name string, key releaseKey)
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// newsOf returns the wakeups for a deployment of a BundleDeployment: changes of its objects, changes of CRDs, and
+// changes of the BundleDeployment. The watches are the ones that the release needs afterwards as well.
+func (d *deployer) newsOf(name, hash string) *news {
+	return &news{
+		follow: func(resources map[schema.GroupVersionResource]bool) { d.watches.follow(name, resources) },
+		listen: func() (<-chan struct{}, func()) {
+			return d.bells.listen(bundleBell(name), setBell(hash), crdBell)
+		},
+	}
 }

@@ -1,0 +1,85 @@
+package deploy
+
+import (
+	"strings"
+	"testing"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func TestReleaseFor(t *testing.T) {
+	tests := map[string]struct {
+		name    string
+		options fleet.BundleDeploymentOptions
+		want    string
+	}{
+		"nothing said":              {"hello", fleet.BundleDeploymentOptions{}, "default/hello"},
+		"the default namespace":     {"hello", fleet.BundleDeploymentOptions{DefaultNamespace: "a"}, "a/hello"},
+		"the target namespace wins": {"hello", fleet.BundleDeploymentOptions{DefaultNamespace: "a", TargetNamespace: "b"}, "b/hello"},
+		"a release name":            {"hello", fleet.BundleDeploymentOptions{Helm: &fleet.HelmOptions{ReleaseName: "x"}}, "default/x"},
+		"a name Helm would refuse":  {"my.bundle", fleet.BundleDeploymentOptions{Helm: &fleet.HelmOptions{}}, "default/my-bundle-747e8d19"},
+		"a long name":               {strings.Repeat("a", 60), fleet.BundleDeploymentOptions{}, "default/" + strings.Repeat("a", 47) + "-cc7ed"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := releaseFor(test.name, &test.options).String(); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestParseRelease(t *testing.T) {
+	tests := map[string]struct {
+		text     string
+		key      releaseKey
+		revision int
+		ok       bool
+	}{
+		"a release":               {"web/hello:3", releaseKey{"web", "hello"}, 3, true},
+		"a name with dots":        {"web/a.b:10", releaseKey{"web", "a.b"}, 10, true},
+		"nothing":                 {"", releaseKey{}, 0, false},
+		"no namespace":            {"/hello:1", releaseKey{}, 0, false},
+		"no name":                 {"web/:1", releaseKey{}, 0, false},
+		"no revision":             {"web/hello", releaseKey{}, 0, false},
+		"revision 0":              {"web/hello:0", releaseKey{}, 0, false},
+		"a revision of its own":   {"web/hello:01", releaseKey{}, 0, false},
+		"a negative revision":     {"web/hello:-1", releaseKey{}, 0, false},
+		"a revision that is none": {"web/hello:x", releaseKey{}, 0, false},
+		"more than a name":        {"web/a/b:1", releaseKey{}, 0, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			key, revision, ok := parseRelease(test.text)
+			if key != test.key || revision != test.revision || ok != test.ok {
+				t.Errorf("got %v %d %t", key, revision, ok)
+			}
+			if ok && key.at(revision) != test.text {
+				t.Errorf("written again it is %q", key.at(revision))
+			}
+		})
+	}
+}
+
+func TestSetFor(t *testing.T) {
+	tests := map[string]struct {
+		name, scope string
+		want        set
+	}{
+		"a bundle":                {"remove-metadata", "", set{"default-remove-metadata", "0f3e1d9d146fa8b290c0de403881184751430e59"}},
+		"a recorded bundle":       {"hello", "", set{"default-hello", "2d590309bb1a09cde3e2987efdba74ce39916388"}},
+		"another recorded bundle": {"raw", "", set{"default-raw", "77bbdffd2b909c712b835b3ab5c370f921b0ac3b"}},
+		"a user's bundle with a name like the agent's": {"fleet-agent-nginx", "", newSet("default-fleet-agent-nginx")},
+		"the agent's own":           {"fleet-agent-east", "", set{"fleet-agent-bootstrap", "f399d0b310fbfb28e9667312fdc7a33954e2b8c8"}},
+		"the agent's under a scope": {"fleet-agent-east", "cattle-fleet-local-system", set{"fleet-agent-bootstrap-cattle-fleet-local-system", "362023f752e7f1989d8b652e029bd2c658ae7c44"}},
+		"a bundle under a scope":    {"hello", "s", set{"default-hello-s", "016f0d7f8547c7f7e484ca4881ba9bb5a8661818"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := Options{OwnBundle: "fleet-agent-east", Scope: test.scope}.setOf(test.name)
+			if got != test.want {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}
