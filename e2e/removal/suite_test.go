@@ -1,4 +1,4 @@
-// Package removal tells how a hub is taken away, as docs/registration.md says it.
+// Package removal removes a hub as docs/uninstall.md describes.
 package removal
 
 import (
