@@ -19,15 +19,24 @@ var updateDocs = flag.Bool("update-docs", false, "write docs/conditions.md from 
 func TestConditionsPageIsUpToDate(t *testing.T) {
 	const page = "../../../../docs/conditions.md"
 	conditions, reasons := documented(t, "Condition"), documented(t, "Reason")
-	if len(conditions) < 5 || len(reasons) < 10 {
-		t.Fatalf("found %d conditions and %d reasons: the constants are read wrongly", len(conditions), len(reasons))
+	if len(conditions) != 1 || len(reasons) < 5 {
+		t.Fatalf("found %d blocks of conditions and %d of reasons: the constants are read wrongly", len(conditions), len(reasons))
 	}
 	want := "# Conditions and reasons\n\n" +
-		"What the objects say of themselves: `kubectl describe`, or `kubectl get -o yaml` under `status.conditions`.\n" +
-		"A condition that is not True has a reason from the second table, and a message that says what to do. It heals\n" +
-		"by itself once its cause is gone.\n\n" +
-		"## Conditions\n\n| type | meaning |\n|---|---|\n" + rows(conditions) +
-		"\n## Reasons\n\n| reason | meaning |\n|---|---|\n" + rows(reasons)
+		"What the objects report: `kubectl describe`, or `kubectl get -o yaml` under `status.conditions`. A condition that is not\n" +
+		"True has a reason and a message. The message names the objects and says what to do. A condition heals by itself when its\n" +
+		"cause is gone. For example:\n\n" +
+		"```\n$ kubectl get clusters.fleet.cattle.io -n fleet-default east -o jsonpath='{.status.conditions[?(@.type==\"Imported\")]}'\n" +
+		`{"type":"Imported","status":"False","reason":"KubeconfigMissing","message":"Secret fleet-default/east-kubeconfig does not exist: …"}` +
+		"\n```\n\n## Conditions\n\n| type | meaning |\n|---|---|\n" + rows(conditions[0].constants)
+	for _, block := range reasons {
+		title, hint, _ := strings.Cut(block.doc, ". To see them: ")
+		want += "\n## " + strings.TrimSuffix(title, ".") + "\n\n"
+		if hint != "" {
+			want += "```\n" + hint + "\n```\n\n"
+		}
+		want += "| reason | meaning, and what to do |\n|---|---|\n" + rows(block.constants)
+	}
 	if *updateDocs {
 		if err := os.WriteFile(page, []byte(want), 0o600); err != nil {
 			t.Fatal(err)
@@ -44,36 +53,58 @@ func TestConditionsPageIsUpToDate(t *testing.T) {
 
 type documentedConstant struct{ value, meaning string }
 
-// documented reads the constants of conditions.go whose names begin with prefix, in their order.
-func documented(t *testing.T, prefix string) (found []documentedConstant) {
+// documentedBlock is a block of constants, with its comment.
+type documentedBlock struct {
+	doc       string
+	constants []documentedConstant
+}
+
+// documented reads the constants of conditions.go whose names begin with prefix, in their blocks and order.
+func documented(t *testing.T, prefix string) (found []documentedBlock) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "conditions.go", nil, parser.ParseComments)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ast.Inspect(file, func(node ast.Node) bool {
-		spec, ok := node.(*ast.ValueSpec)
-		if !ok || !strings.HasPrefix(spec.Names[0].Name, prefix) || len(spec.Values) == 0 {
-			return true
+	for _, declared := range file.Decls {
+		decl, ok := declared.(*ast.GenDecl)
+		if !ok || decl.Tok != token.CONST {
+			continue
 		}
-		literal, ok := spec.Values[0].(*ast.BasicLit)
-		if !ok {
-			return true
+		block := documentedBlock{doc: strings.Join(strings.Fields(decl.Doc.Text()), " ")}
+		for _, spec := range decl.Specs {
+			if constant := documentedOf(t, spec.(*ast.ValueSpec), prefix); constant.value != "" {
+				block.constants = append(block.constants, constant)
+			}
 		}
-		value, err := strconv.Unquote(literal.Value)
-		if err != nil {
-			t.Fatal(err)
+		if len(block.constants) > 0 {
+			found = append(found, block)
 		}
-		name := spec.Names[0].Name
-		meaning := strings.Join(strings.Fields(spec.Doc.Text()), " ")
-		meaning = strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(meaning, name), " means that "), ", ")
-		if meaning == "" {
-			t.Errorf("%s has no sentence", name)
-		}
-		found = append(found, documentedConstant{value, meaning})
-		return true
-	})
+	}
 	return found
+}
+
+// documentedOf returns a constant whose name begins with prefix, or none.
+func documentedOf(t *testing.T, spec *ast.ValueSpec, prefix string) documentedConstant {
+	t.Helper()
+	name := spec.Names[0].Name
+	if !strings.HasPrefix(name, prefix) || len(spec.Values) == 0 {
+		return documentedConstant{}
+	}
+	literal, ok := spec.Values[0].(*ast.BasicLit)
+	if !ok {
+		return documentedConstant{}
+	}
+	value, err := strconv.Unquote(literal.Value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	meaning := strings.Join(strings.Fields(spec.Doc.Text()), " ")
+	meaning = strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(meaning, name), " means that "), ", ")
+	if meaning == "" {
+		t.Errorf("%s has no sentence", name)
+	}
+	return documentedConstant{value, meaning}
 }
 
 func rows(constants []documentedConstant) string {
